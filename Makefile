@@ -22,10 +22,10 @@ TIMEOUT ?= 20m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
 # Packages whose tests take longest begin first, so that no core waits for them at the end.
-LONG := ./internal/acceptance ./internal/storetest
+LONG := ./internal/test/acceptance ./internal/test/storetest
 # Packages without goroutines: the layer test keeps them so, and their exhaustive tests
 # take five times as long under the race detector.
-PURE := ./internal/backoff ./internal/cadence ./internal/job ./internal/lease ./internal/minheap ./internal/ring ./internal/schedule ./internal/turns
+PURE := ./internal/core/backoff ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin
 # Tests on the Redis that is embedded in the test itself, of which the race detector would see
 # little but an interpreter of Lua, four times as slow. It sees the same code of ours at work
 # on a real one.
@@ -69,7 +69,7 @@ test: deps verify race lives bench-check release-check vuln ## everything that g
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
-	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redisstore ./internal/storetest
+	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/test/storetest
 	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: lives
@@ -109,7 +109,7 @@ proto-check:
 
 .PHONY: observability-test
 observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that real Prometheus servers watch, in each form of histograms: a minute
-	go test -count=1 -timeout $(TIMEOUT) ./internal/observability
+	go test -count=1 -timeout $(TIMEOUT) ./internal/test/observability
 
 .PHONY: dex-test
 dex-test: deps ## the sign-in of people at a real issuer, Dex: two minutes, the first time five
@@ -123,20 +123,20 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 
 .PHONY: explore
 explore: deps ## every order of what can happen to one job on a real Redis, DEPTH (7) steps deep
-	FERMATA_EXPLORE_DEPTH=$(DEPTH) go test -count=1 -timeout 60m -v -run TestEveryInterleaving ./internal/storetest
+	FERMATA_EXPLORE_DEPTH=$(DEPTH) go test -count=1 -timeout 60m -v -run TestEveryInterleaving ./internal/test/storetest
 
 .PHONY: chaos
 chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000); RUN=T01 runs one of them
 	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
-		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/acceptance
+		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/test/acceptance
 
 .PHONY: takeover
 takeover: deps ## kill KILLS (30) nodes of a cluster with default settings, and measure how soon others have their work
-	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestTakeOver$$' ./internal/acceptance | grep -v '^=== '
+	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestTakeOver$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: flood
 flood: deps ## CONNECTIONS (10000) of strangers to a node that serves a client and a worker meanwhile: a minute
-	FERMATA_FLOOD=$(CONNECTIONS) go test -count=1 -timeout 15m -v -run '^TestFlood$$' ./internal/acceptance | grep -v '^=== '
+	FERMATA_FLOOD=$(CONNECTIONS) go test -count=1 -timeout 15m -v -run '^TestFlood$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: sim
 sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED (1) on; of one that fails, the story

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/bearer"
+	"github.com/fermata-io/fermata/internal/auth/bearer"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

@@ -5,7 +5,7 @@ import (
 	mathrand "math/rand/v2"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -41,7 +41,7 @@ func nameTogether(namespace string, requests []*fermatav1.CreateJobRequest) {
 func makeID(namespace string, section int) string {
 	for {
 		beginning := "job-" + strings.ToLower(rand.Text()[:23]) // 115 random bits
-		if id, ok := ring.Complete(namespace, beginning, section, sections); ok {
+		if id, ok := sharding.Complete(namespace, beginning, section, sections); ok {
 			return id
 		}
 	}

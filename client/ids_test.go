@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -36,7 +36,7 @@ func TestJobsOfABatchAreStoredTogether(t *testing.T) {
 			}
 			seen[id] = true
 			made++
-			shard := ring.ShardOf("tenant-a", id, shards)
+			shard := sharding.ShardOf("tenant-a", id, shards)
 			groups[shard]++
 			if groups[shard]%company != made%company {
 				t.Fatalf("of %d shards: id %d is in shard %d, apart from its company", shards, made, shard)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
 // TestNodesAreKnownByTheConfiguredName: of one address as of several, where each comes

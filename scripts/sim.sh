@@ -8,7 +8,7 @@ sides=$(getconf _NPROCESSORS_ONLN)
 ((sides <= count)) || sides=$count
 
 mkdir -p bin
-go test -c -o bin/sim.test ./internal/sim
+go test -c -o bin/sim.test ./internal/test/sim
 pids=()
 for ((i = 0; i < sides; i++)); do
 	from=$((first + count * i / sides)) to=$((first + count * (i + 1) / sides))

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/fermata-io/fermata/internal/bearer"
+	"github.com/fermata-io/fermata/internal/auth/bearer"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/fermata-io/fermata/internal/frame"
-	"github.com/fermata-io/fermata/internal/lookup"
+	"github.com/fermata-io/fermata/internal/lib/dialhint"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -115,7 +115,7 @@ func (w *Worker) dialReady(ctx context.Context, r *route, standsFor string, limi
 		}
 	}
 	if err != nil {
-		out.err = lookup.Explain(ctx, r.address, err)
+		out.err = dialhint.Explain(ctx, r.address, err)
 		return out
 	}
 	out.conn = conn
@@ -146,6 +146,6 @@ func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 func whyFailed(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_, err := fermatav1.NewWorkerServiceClient(conn).Work(ctx, grpc.ForceCodecV2(frame.Codec()))
+	_, err := fermatav1.NewWorkerServiceClient(conn).Work(ctx, grpc.ForceCodecV2(grpccodec.Codec()))
 	return err
 }

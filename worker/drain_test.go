@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )

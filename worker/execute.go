@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

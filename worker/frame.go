@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/wire"
+	"github.com/fermata-io/fermata/internal/lib/protofield"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -42,7 +42,7 @@ type ack struct {
 }
 
 func (f *responseFrame) ReadFrame(data []byte) error {
-	return wire.Fields(data, func(field wire.Field, raw []byte) error {
+	return protofield.Fields(data, func(field protofield.Field, raw []byte) error {
 		switch {
 		case field.Bytes == nil:
 		case field.Number == workLeases:
@@ -56,7 +56,7 @@ func (f *responseFrame) ReadFrame(data []byte) error {
 
 func (f *responseFrame) readLeases(data []byte) error {
 	last := &Task{} // what leases have alike is kept once
-	return wire.Fields(data, func(field wire.Field, _ []byte) error {
+	return protofield.Fields(data, func(field protofield.Field, _ []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
 			return nil
 		}
@@ -71,12 +71,12 @@ func (f *responseFrame) readLeases(data []byte) error {
 }
 
 func (f *responseFrame) readAcks(data []byte) error {
-	return wire.Fields(data, func(field wire.Field, _ []byte) error {
+	return protofield.Fields(data, func(field protofield.Field, _ []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
 			return nil
 		}
 		var a ack
-		err := wire.Fields(field.Bytes, func(field wire.Field, _ []byte) (err error) {
+		err := protofield.Fields(field.Bytes, func(field protofield.Field, _ []byte) (err error) {
 			switch field.Number {
 			case ackLease:
 				a.id, err = field.Text()
@@ -93,7 +93,7 @@ func (f *responseFrame) readAcks(data []byte) error {
 // read takes the attempt and its task from a lease.
 func (a *attempt) read(lease []byte, last *Task) error {
 	t := &a.task
-	err := wire.Fields(lease, func(f wire.Field, _ []byte) (err error) {
+	err := protofield.Fields(lease, func(f protofield.Field, _ []byte) (err error) {
 		switch f.Number {
 		case leaseID:
 			a.id, err = f.Text()
@@ -136,7 +136,7 @@ func (a *attempt) read(lease []byte, last *Task) error {
 
 func (t *Task) readLabel(entry []byte) error {
 	key, value := "", ""
-	err := wire.Fields(entry, func(f wire.Field, _ []byte) (err error) {
+	err := protofield.Fields(entry, func(f protofield.Field, _ []byte) (err error) {
 		switch f.Number {
 		case 1:
 			key, err = f.Text()
@@ -182,22 +182,22 @@ func (f *resultFrame) FrameSize() int {
 }
 
 func (f *resultFrame) AppendFrame(b []byte) []byte {
-	b, all := wire.Open(b, workResults)
+	b, all := protofield.Open(b, workResults)
 	for _, a := range f.attempts {
 		r := &a.result
 		var each int
-		b, each = wire.Open(b, listItem)
-		b = wire.AppendText(b, resultLease, a.id)
-		b = wire.AppendInt(b, resultOutcome, int64(r.outcome))
-		b = wire.AppendText(b, resultError, r.text)
-		b = wire.AppendText(b, resultOutput, r.output)
+		b, each = protofield.Open(b, listItem)
+		b = protofield.AppendText(b, resultLease, a.id)
+		b = protofield.AppendInt(b, resultOutcome, int64(r.outcome))
+		b = protofield.AppendText(b, resultError, r.text)
+		b = protofield.AppendText(b, resultOutput, r.output)
 		if r.retryAfter > 0 {
-			b = wire.AppendDuration(b, resultRetry, r.retryAfter)
+			b = protofield.AppendDuration(b, resultRetry, r.retryAfter)
 		}
 		if r.took > 0 {
-			b = wire.AppendDuration(b, resultTook, r.took)
+			b = protofield.AppendDuration(b, resultTook, r.took)
 		}
-		b = wire.Close(b, each)
+		b = protofield.Close(b, each)
 	}
-	return wire.Close(b, all)
+	return protofield.Close(b, all)
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/fermata-io/fermata/internal/frame"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -27,7 +27,7 @@ func (s *script) RecvMsg(m any) error {
 	}
 	data := mem.BufferSlice{mem.SliceBuffer(s.said[0])}
 	s.said = s.said[1:]
-	return frame.Codec().Unmarshal(data, m)
+	return grpccodec.Codec().Unmarshal(data, m)
 }
 
 // FuzzWorkResponses: whatever a node says, in whatever order, no handler is called
@@ -88,9 +88,9 @@ func FuzzWorkResponses(f *testing.F) {
 		w.dismiss()
 		w.working.Wait()
 		for _, m := range w.take(s) {
-			data, err := frame.Codec().Marshal(m)
+			data, err := grpccodec.Codec().Marshal(m)
 			if err == nil {
-				err = frame.Codec().Unmarshal(data, &fermatav1.WorkRequest{})
+				err = grpccodec.Codec().Unmarshal(data, &fermatav1.WorkRequest{})
 			}
 			if err != nil {
 				t.Fatalf("cannot be said: %v", err)

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fermata-io/fermata/internal/alarm"
+	"github.com/fermata-io/fermata/internal/lib/precisetimer"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -41,7 +41,7 @@ type bubble struct {
 
 func inBubble(t *testing.T, test func(b *bubble)) {
 	t.Helper()
-	alarm.UseRuntime()
+	precisetimer.UseRuntime()
 	synctest.Test(t, func(t *testing.T) { test(&bubble{t: t, nodes: map[string]*bufconn.Listener{}}) })
 }
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // An address that nodes have named is another way to what the configuration names: its node has

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 	"github.com/fermata-io/fermata/worker"
 )
 

@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
-	"github.com/fermata-io/fermata/internal/bearer"
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/auth/bearer"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // Defaults of [Options].

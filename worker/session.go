@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/fermata-io/fermata/internal/frame"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -98,7 +98,7 @@ func (s *session) greet(limit time.Duration) error {
 
 func (s *session) greetWith(hello *fermatav1.Hello) error {
 	var err error
-	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx, grpc.ForceCodecV2(frame.Codec())); err != nil {
+	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx, grpc.ForceCodecV2(grpccodec.Codec())); err != nil {
 		return err
 	}
 	err = s.stream.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/minheap"
+	"github.com/fermata-io/fermata/internal/lib/minheap"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fermata-io/fermata/internal/alarm"
+	"github.com/fermata-io/fermata/internal/lib/precisetimer"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -26,7 +26,7 @@ type frozen struct {
 // newFrozen makes a worker of one slot, with a session of a node that takes heartbeats, or not.
 func newFrozen(t *testing.T, sessionTTL time.Duration) *frozen {
 	t.Helper()
-	alarm.UseRuntime()
+	precisetimer.UseRuntime()
 	w, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Slots: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func newFrozen(t *testing.T, sessionTTL time.Duration) *frozen {
 		return nil
 	})
 	w.base, w.maxWait = context.Background(), time.Hour
-	w.due = alarm.New(w.beginDue)
+	w.due = precisetimer.New(w.beginDue)
 	f.s = f.welcomed(1, sessionTTL)
 	t.Cleanup(func() {
 		w.dismiss()

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/alarm"
+	"github.com/fermata-io/fermata/internal/lib/precisetimer"
 )
 
 const (
@@ -43,9 +43,9 @@ type Worker struct {
 	late  *time.Timer
 	// gathered calls tellAll.
 	gathered *time.Timer
-	due      *alarm.Alarm // calls beginDue; there while Run is
-	beats    *time.Timer  // calls beat
-	trustEnd *time.Timer  // calls checkTrust
+	due      *precisetimer.Alarm // calls beginDue; there while Run is
+	beats    *time.Timer         // calls beat
+	trustEnd *time.Timer         // calls checkTrust
 
 	maxWait time.Duration // the constant, but for tests
 }
@@ -123,7 +123,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("worker: Run was called before")
 	}
-	w.due = alarm.New(w.beginDue)
+	w.due = precisetimer.New(w.beginDue)
 	defer w.due.Close()
 	base, halt := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.base = base

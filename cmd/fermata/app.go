@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/signin"
-	"github.com/fermata-io/fermata/internal/suggest"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/auth/signin"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
 // app is one invocation: its streams and the flags that all commands share.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
 // applyFlags are what apply and diff have in common.

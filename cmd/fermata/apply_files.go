@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
 // readSet reads files, directories and standard input.

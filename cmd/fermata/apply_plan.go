@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

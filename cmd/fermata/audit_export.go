@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/signin"
+	"github.com/fermata-io/fermata/internal/auth/signin"
 )
 
 // auditExport is one export: where records go, and what is known of those that went.

@@ -16,10 +16,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/keytest"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/registry"
-	"github.com/fermata-io/fermata/internal/seal"
+	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestAuditAndReseal changes jobs by the command line and reads who did it, and seals
@@ -30,7 +30,7 @@ func TestAuditAndReseal(t *testing.T) {
 	if err := os.WriteFile(path, []byte("k1 "+key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ring, err := seal.Load(path, seal.Options{})
+	ring, err := payloadkeys.Load(path, payloadkeys.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

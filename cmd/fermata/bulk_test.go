@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestBulkCommandsAskFirst: many jobs are changed only where somebody has confirmed it.

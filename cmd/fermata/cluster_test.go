@@ -12,14 +12,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fermata-io/fermata/internal/events"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/ledger"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/registry"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
+	"github.com/fermata-io/fermata/internal/engine/events"
+	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // cluster is everything behind the command but the nodes' own loops: a real
@@ -71,7 +71,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := trail.New(trail.Options{Store: c.store, Key: func() *job.ChainKey { return &auditKey }})
+	records, err := audittrail.New(audittrail.Options{Store: c.store, Key: func() *job.ChainKey { return &auditKey }})
 	if err != nil {
 		t.Fatal(err)
 	}

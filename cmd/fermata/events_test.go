@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // hooks are webhooks that are not there.

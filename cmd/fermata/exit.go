@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/lookup"
-	"github.com/fermata-io/fermata/internal/suggest"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
+	"github.com/fermata-io/fermata/internal/lib/dialhint"
 )
 
 // Exit codes, documented in the help of the root command.
@@ -108,7 +108,7 @@ func (a *app) fail(err error) int {
 // fields are listed beneath it.
 func (a *app) message(err error) string {
 	if len(a.addresses) == 1 { // of several, gRPC itself says what is wrong with them
-		err = lookup.Explain(context.Background(), a.addresses[0], err)
+		err = dialhint.Explain(context.Background(), a.addresses[0], err)
 	}
 	st, ok := status.FromError(err)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
 func (a *app) exportCommand() *cobra.Command {
@@ -55,7 +55,7 @@ func (a *app) exportCommand() *cobra.Command {
 
 // warnOfHidden says that an export leaves out jobs of queues that the caller may not see.
 func (a *app) warnOfHidden(ctx context.Context, c *client.Client, which client.Selection) error {
-	queues, err := limitedQueues(ctx, c, access.ReadJobs, which)
+	queues, err := limitedQueues(ctx, c, authz.ReadJobs, which)
 	if len(queues) > 0 {
 		fmt.Fprintf(a.err, "warning: only jobs of the queues %s are written: your roles are for these\n", printable(strings.Join(queues, ", ")))
 	}

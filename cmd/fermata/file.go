@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
 const fileHelp = `A file holds one or more YAML (or JSON) documents, each a job or a list of jobs,

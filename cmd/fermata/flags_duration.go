@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
 // durationFlag is a duration that also takes days: 7d, 1d12h.

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/flagtest"
+	"github.com/fermata-io/fermata/internal/test/flagtest"
 )
 
 // build parses flags of a job.

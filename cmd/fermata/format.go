@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/fermata-io/fermata/internal/visible"
+	"github.com/fermata-io/fermata/internal/lib/visible"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

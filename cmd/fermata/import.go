@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/importer"
+	"github.com/fermata-io/fermata/internal/cli/importer"
 )
 
 // foreign is what imports of other schedulers' files have in common.

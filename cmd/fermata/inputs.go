@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
 // input is a file that a command reads; "-" is standard input.

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/signin"
+	"github.com/fermata-io/fermata/internal/auth/signin"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

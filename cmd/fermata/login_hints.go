@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 
-	"github.com/fermata-io/fermata/internal/signin"
+	"github.com/fermata-io/fermata/internal/auth/signin"
 )
 
 // signInHint is what to do about an issuer that does not give a token, and the exit code; the hint is empty where

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/issuertest"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/issuertest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
 // organization is an issuer, and a node that believes it.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/logs"
+	"github.com/fermata-io/fermata/internal/observe/logs"
 )
 
 const logLevelHelp = `Show or change how much a node or worker on this host logs.

@@ -17,7 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/visible"
+	"github.com/fermata-io/fermata/internal/lib/visible"
 )
 
 // table is rows under a heading.

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // TestListsForPipes: names are whole, whatever their length, and can be had alone.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
 func (a *app) payloadsCommand() *cobra.Command {
@@ -41,7 +41,7 @@ func (a *app) resealCommand() *cobra.Command {
 }
 
 func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selection) error {
-	switch queues, err := limitedQueues(ctx, c, access.EditJobs, which); {
+	switch queues, err := limitedQueues(ctx, c, authz.EditJobs, which); {
 	case err != nil:
 		return err
 	case len(queues) > 0:
@@ -95,7 +95,7 @@ func (a *app) hiddenJob(ctx context.Context, c *client.Client, j *client.Job, i 
 // limitedQueues are the queues that the roles of the caller are limited to which have a permission in
 // the namespace, unless one of them is for all queues or the selection names a queue: nodes
 // refuse one of others.
-func limitedQueues(ctx context.Context, c *client.Client, want access.Permission, which client.Selection) (queues []string, err error) {
+func limitedQueues(ctx context.Context, c *client.Client, want authz.Permission, which client.Selection) (queues []string, err error) {
 	if which.Queue != "" {
 		return nil, nil
 	}
@@ -106,8 +106,8 @@ func limitedQueues(ctx context.Context, c *client.Client, want access.Permission
 		return nil, err
 	}
 	for _, g := range who.GetGrants() {
-		here := slices.ContainsFunc(g.GetNamespaces(), func(pattern string) bool { return access.Match(pattern, c.Namespace()) })
-		if !here || !access.Role(g.GetRole()).Has(want) {
+		here := slices.ContainsFunc(g.GetNamespaces(), func(pattern string) bool { return authz.Match(pattern, c.Namespace()) })
+		if !here || !authz.Role(g.GetRole()).Has(want) {
 			continue
 		}
 		if len(g.GetQueues()) == 0 {

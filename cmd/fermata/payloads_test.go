@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/identity"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/auth/authn"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // twoQueues has a job in queue mail and one in queue web, and seals nothing anew.
@@ -65,7 +65,7 @@ func TestResealLeavesNoJobOutUnsaid(t *testing.T) {
 	}
 	text := "tokens:\n"
 	for _, name := range []string{"some", "sees", "all", "none"} {
-		token, _ := identity.NewToken()
+		token, _ := authn.NewToken()
 		text += "  - {name: " + name + ", token-file: " + write(name, token) + "}\n"
 	}
 	text += `rules:
@@ -76,7 +76,7 @@ func TestResealLeavesNoJobOutUnsaid(t *testing.T) {
   - {subjects: ["token:all"], role: editor, namespaces: [team-a], queues: [mail]}
   - {subjects: ["token:none"], role: viewer, namespaces: [other]}
 `
-	source, err := identity.Open(t.Context(), identity.Options{Path: write("access.yaml", text), Now: func() time.Time { return epoch }})
+	source, err := authn.Open(t.Context(), authn.Options{Path: write("access.yaml", text), Now: func() time.Time { return epoch }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/backoff"
-	"github.com/fermata-io/fermata/internal/policypb"
+	"github.com/fermata-io/fermata/internal/api/policypb"
+	"github.com/fermata-io/fermata/internal/core/backoff"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

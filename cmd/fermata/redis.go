@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/redisacl"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/redis/redisacl"
 )
 
 func (a *app) redisCommand() *cobra.Command {

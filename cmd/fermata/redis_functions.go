@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/redisflags"
-	"github.com/fermata-io/fermata/internal/redisfunc"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/cli/redisflags"
+	"github.com/fermata-io/fermata/internal/redis/redisfunc"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // redisTarget is how the command reaches Redis.

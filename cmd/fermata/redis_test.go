@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fermata-io/fermata/internal/redisacl"
-	"github.com/fermata-io/fermata/internal/redisfunc"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/redis/redisacl"
+	"github.com/fermata-io/fermata/internal/redis/redisfunc"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestRedisACL: the line is that of package redisacl, with the password's hash and

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/manifest"
+	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
 func (a *app) refreshDefaultsCommand() *cobra.Command {

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/identity"
-	"github.com/fermata-io/fermata/internal/issuertest"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/auth/authn"
+	"github.com/fermata-io/fermata/internal/test/issuertest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
 // trialNode answers calls about identities by an access file, which names an issuer and a static token.
@@ -52,7 +52,7 @@ func startTrialNode(t *testing.T) *trialNode {
 	n.write("ci.token", "ci-token-that-nobody-can-guess-1")
 	n.write("old.token", "old-token-that-nobody-can-guess-2")
 	n.access = strings.NewReplacer("DIR", n.dir, "ISSUER", server.URL, "JWKS", server.URL+"/keys").Replace(trialAccess)
-	source, err := identity.Open(t.Context(), identity.Options{
+	source, err := authn.Open(t.Context(), authn.Options{
 		Path: n.write("access.yaml", n.access), Poll: 10 * time.Millisecond,
 		Now: func() time.Time { return n.now().Add(-time.Duration(n.behind.Load())) },
 	})

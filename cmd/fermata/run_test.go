@@ -12,7 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 var waitingManual = regexp.MustCompile(`waiting +manual`)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 func TestPeopleSteerJobs(t *testing.T) {

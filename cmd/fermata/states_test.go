@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // busy fills a cluster with jobs of every kind of state.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/screen"
+	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
 // topFlags are those of fermata top.
@@ -69,10 +69,10 @@ all columns in full. What the caller may not see is left out. NO_COLOR turns col
 func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order) error {
 	v := &topView{app: a, order: order, interval: f.interval}
 	ask := func(ctx context.Context) picture { return a.look(ctx, c, f.all) }
-	terminal, live := screen.On(a.out)
+	terminal, live := tui.On(a.out)
 	keys, restore, ok := (<-chan rune)(nil), func() {}, false
 	if live && !f.once {
-		keys, restore, ok = screen.Keys(a.keyboard())
+		keys, restore, ok = tui.Keys(a.keyboard())
 	}
 	if !ok {
 		v.take(ask(ctx))
@@ -86,16 +86,16 @@ func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order
 		return printLines(a.out, v.lines(width, 0), live && terminal.Colours)
 	}
 	terminal.Enter()
-	resized, stop := screen.Resized()
+	resized, stop := tui.Resized()
 	defer func() {
 		stop()
 		terminal.Leave()
 		restore()
 	}()
-	return v.run(ctx, ask, keys, resized, func(lines []screen.Line) { terminal.Draw(lines) }, terminal.Size)
+	return v.run(ctx, ask, keys, resized, func(lines []tui.Line) { terminal.Draw(lines) }, terminal.Size)
 }
 
-func printLines(out io.Writer, lines []screen.Line, colours bool) error {
+func printLines(out io.Writer, lines []tui.Line, colours bool) error {
 	for _, l := range lines {
 		if _, err := fmt.Fprintln(out, l.Text(colours)); err != nil {
 			return err
@@ -106,7 +106,7 @@ func printLines(out io.Writer, lines []screen.Line, colours bool) error {
 
 // run draws until q, Control-C, or the end of ctx. Looking takes its time, and keys are
 // heard meanwhile.
-func (v *topView) run(ctx context.Context, ask func(context.Context) picture, keys <-chan rune, resized <-chan os.Signal, draw func([]screen.Line), size func() (int, int)) error {
+func (v *topView) run(ctx context.Context, ask func(context.Context) picture, keys <-chan rune, resized <-chan os.Signal, draw func([]tui.Line), size func() (int, int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	answers := make(chan picture, 1)
 	asking := false

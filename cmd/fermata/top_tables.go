@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/fermata-io/fermata/internal/screen"
+	"github.com/fermata-io/fermata/internal/cli/tui"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -26,7 +26,7 @@ type column struct {
 
 // cell is what a row has in a column.
 type cell struct {
-	style screen.Style
+	style tui.Style
 	text  string
 }
 
@@ -46,7 +46,7 @@ const (
 
 // lines fits a grid to a width, 0 for one without a bound, with a column of names that is as wide as
 // those of the other tables. The last column that stays has no spaces at its end.
-func (g grid) lines(width, longest int) (head screen.Line, rows []screen.Line) {
+func (g grid) lines(width, longest int) (head tui.Line, rows []tui.Line) {
 	widths := g.widths(width, longest)
 	var last int
 	for i, w := range widths {
@@ -54,27 +54,27 @@ func (g grid) lines(width, longest int) (head screen.Line, rows []screen.Line) {
 			last = i
 		}
 	}
-	line := func(style func(i int) screen.Style, text func(i int) string) (l screen.Line) {
+	line := func(style func(i int) tui.Style, text func(i int) string) (l tui.Line) {
 		for i, w := range widths {
 			if w == 0 {
 				continue
 			}
-			t := screen.Left(text(i), max(0, -w))
+			t := tui.Left(text(i), max(0, -w))
 			if w > 0 {
-				t = screen.Right(text(i), w)
+				t = tui.Right(text(i), w)
 			}
 			if i < last {
 				t += " "
-			} else if style(i) != screen.Ruled {
+			} else if style(i) != tui.Ruled {
 				t = strings.TrimRight(t, " ")
 			}
 			l = append(l, style(i).Of(t))
 		}
 		return l
 	}
-	head = line(func(int) screen.Style { return screen.Ruled }, func(i int) string { return g.columns[i].title })
+	head = line(func(int) tui.Style { return tui.Ruled }, func(i int) string { return g.columns[i].title })
 	for _, row := range g.rows {
-		rows = append(rows, line(func(i int) screen.Style { return row[i].style }, func(i int) string { return row[i].text }))
+		rows = append(rows, line(func(i int) tui.Style { return row[i].style }, func(i int) string { return row[i].text }))
 	}
 	return head, rows
 }
@@ -130,11 +130,11 @@ func taken(widths []int) int {
 }
 
 // alarm colours a figure that is not as it should be.
-func alarm(bad bool, style screen.Style) screen.Style {
+func alarm(bad bool, style tui.Style) tui.Style {
 	if bad {
 		return style
 	}
-	return screen.Plain
+	return tui.Plain
 }
 
 func (v *topView) queues() grid {
@@ -147,17 +147,17 @@ func (v *topView) queues() grid {
 		r := q.GetRecent()
 		starved := q.GetBacklog() > 0 && q.GetFreeSlots() == 0
 		g.add(
-			cell{screen.Plain, screen.Clean(q.GetNamespace() + "/" + q.GetQueue())},
-			cell{alarm(q.GetBacklog() > 0, screen.Yellow), screen.Compact(q.GetBacklog())},
-			cell{alarm(q.GetOldestOverdue().AsDuration() >= time.Minute, screen.Red), waited(q.GetOldestOverdue().AsDuration())},
-			cell{screen.Plain, screen.Compact(q.GetRunning())},
-			cell{alarm(starved, screen.Red), screen.Compact(q.GetFreeSlots())},
-			cell{screen.Plain, perSecond(r.GetStarted(), r)},
-			cell{alarm(r.GetFailed() > 0, screen.Red), perSecond(r.GetFailed(), r)},
-			cell{alarm(r.GetMaxLag().AsDuration() >= time.Second, screen.Yellow), waited(r.GetMaxLag().AsDuration())},
-			cell{alarm(r.GetBreaches() > 0, screen.Red), screen.Compact(r.GetBreaches())},
-			cell{alarm(q.GetDead() > 0, screen.Red), screen.Compact(q.GetDead())},
-			cell{alarm(q.GetPaused() > 0 || q.GetQueuePaused(), screen.Magenta), pausedOf(q)},
+			cell{tui.Plain, tui.Clean(q.GetNamespace() + "/" + q.GetQueue())},
+			cell{alarm(q.GetBacklog() > 0, tui.Yellow), tui.Compact(q.GetBacklog())},
+			cell{alarm(q.GetOldestOverdue().AsDuration() >= time.Minute, tui.Red), waited(q.GetOldestOverdue().AsDuration())},
+			cell{tui.Plain, tui.Compact(q.GetRunning())},
+			cell{alarm(starved, tui.Red), tui.Compact(q.GetFreeSlots())},
+			cell{tui.Plain, perSecond(r.GetStarted(), r)},
+			cell{alarm(r.GetFailed() > 0, tui.Red), perSecond(r.GetFailed(), r)},
+			cell{alarm(r.GetMaxLag().AsDuration() >= time.Second, tui.Yellow), waited(r.GetMaxLag().AsDuration())},
+			cell{alarm(r.GetBreaches() > 0, tui.Red), tui.Compact(r.GetBreaches())},
+			cell{alarm(q.GetDead() > 0, tui.Red), tui.Compact(q.GetDead())},
+			cell{alarm(q.GetPaused() > 0 || q.GetQueuePaused(), tui.Magenta), pausedOf(q)},
 		)
 	}
 	return g
@@ -168,7 +168,7 @@ func pausedOf(q *fermatav1.Queue) string {
 	if q.GetQueuePaused() {
 		return "all"
 	}
-	return screen.Compact(q.GetPaused())
+	return tui.Compact(q.GetPaused())
 }
 
 // perSecond is a rate of the last minute.
@@ -179,7 +179,7 @@ func perSecond(n int64, r *fermatav1.RecentRuns) string {
 	}
 	rate := float64(n) / span
 	if rate >= 100 {
-		return screen.Compact(int64(rate))
+		return tui.Compact(int64(rate))
 	}
 	return strconv.FormatFloat(rate, 'f', 1, 64)
 }
@@ -192,12 +192,12 @@ func waited(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	}
-	return screen.Tidy(d)
+	return tui.Tidy(d)
 }
 
 func jobName(j *fermatav1.Job) string {
 	namespace, id := jobParts(j)
-	return screen.Clean(namespace + "/" + id)
+	return tui.Clean(namespace + "/" + id)
 }
 
 func (v *topView) failing() grid {
@@ -210,8 +210,8 @@ func (v *topView) failing() grid {
 		if st.GetConsecutiveFailures() == 0 {
 			failures = fmt.Sprintf("try %d", st.GetCurrentAttempt())
 		}
-		g.add(cell{screen.Plain, jobName(t.GetJob())}, cell{screen.Red, failures},
-			cell{screen.Plain, v.app.nextRun(t.GetJob())}, cell{screen.Dim, screen.Clean(st.GetLastError())})
+		g.add(cell{tui.Plain, jobName(t.GetJob())}, cell{tui.Red, failures},
+			cell{tui.Plain, v.app.nextRun(t.GetJob())}, cell{tui.Dim, tui.Clean(st.GetLastError())})
 	}
 	return g
 }
@@ -226,9 +226,9 @@ func (v *topView) late() grid {
 		if t.GetWaiting() {
 			run = "waits"
 		}
-		g.add(cell{screen.Plain, jobName(t.GetJob())}, cell{screen.Yellow, waited(t.GetLag().AsDuration())},
-			cell{screen.Plain, waited(t.GetJob().GetMaxLag().AsDuration())}, cell{screen.Plain, run},
-			cell{screen.Dim, screen.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
+		g.add(cell{tui.Plain, jobName(t.GetJob())}, cell{tui.Yellow, waited(t.GetLag().AsDuration())},
+			cell{tui.Plain, waited(t.GetJob().GetMaxLag().AsDuration())}, cell{tui.Plain, run},
+			cell{tui.Dim, tui.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
 	}
 	return g
 }
@@ -239,21 +239,21 @@ func (v *topView) nodes() grid {
 		{title: "SLOTS BUSY", width: 11, rank: 2}, {title: "UP", width: 7, rank: 5}, {title: "VERSION", width: -7, rank: 6, text: true},
 	}}
 	for _, n := range v.last.nodes {
-		state, style := "serving", screen.Green
+		state, style := "serving", tui.Green
 		switch {
 		case n.GetUnreachable():
-			state, style = "unreachable", screen.Red
+			state, style = "unreachable", tui.Red
 		case n.GetDraining():
-			state, style = "draining", screen.Yellow
+			state, style = "draining", tui.Yellow
 		}
 		running, slots := v.last.slots(n.GetName())
 		up := none
 		if n.GetStartTime() != nil {
-			up = screen.Tidy(v.last.at.Sub(n.GetStartTime().AsTime()))
+			up = tui.Tidy(v.last.at.Sub(n.GetStartTime().AsTime()))
 		}
-		g.add(cell{screen.Plain, screen.Clean(n.GetName())}, cell{style, state},
-			cell{screen.Plain, fmt.Sprint(n.GetShardsHeld())}, cell{screen.Plain, fmt.Sprint(n.GetWorkers())},
-			cell{screen.Plain, fmt.Sprintf("%d/%d", running, slots)}, cell{screen.Plain, up}, cell{screen.Dim, screen.Clean(n.GetVersion())})
+		g.add(cell{tui.Plain, tui.Clean(n.GetName())}, cell{style, state},
+			cell{tui.Plain, fmt.Sprint(n.GetShardsHeld())}, cell{tui.Plain, fmt.Sprint(n.GetWorkers())},
+			cell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, cell{tui.Plain, up}, cell{tui.Dim, tui.Clean(n.GetVersion())})
 	}
 	return g
 }

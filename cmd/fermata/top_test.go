@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/screen"
+	"github.com/fermata-io/fermata/internal/cli/tui"
+	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -74,7 +74,7 @@ func topOf(p picture) *topView {
 	return v
 }
 
-func textOf(lines []screen.Line, colours bool) string {
+func textOf(lines []tui.Line, colours bool) string {
 	var b strings.Builder
 	for _, l := range lines {
 		b.WriteString(l.Text(colours) + "\n")
@@ -198,7 +198,7 @@ func TestTopRuns(t *testing.T) {
 			asked <- struct{}{}
 			<-ctx.Done() // never answers by itself
 			return picture{err: ctx.Err()}
-		}, keys, resized, func(lines []screen.Line) {
+		}, keys, resized, func(lines []tui.Line) {
 			frames = append(frames, textOf(lines, false))
 			drawn <- struct{}{}
 		}, func() (int, int) { return int(columns.Load()), 24 })

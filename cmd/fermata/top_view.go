@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fermata-io/fermata/internal/screen"
+	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
 const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space holds the picture"
@@ -31,15 +31,15 @@ func (v *topView) take(p picture) {
 
 // section is a table of the view.
 type section struct {
-	head screen.Line
-	rows []screen.Line
+	head tui.Line
+	rows []tui.Line
 	none string // what is said without rows
 }
 
 // lines lays the view out for a terminal; a width or height of 0 is without bound. Where there
 // is no room for all rows, each section gets as much as others leave, the first ones first.
-func (v *topView) lines(width, height int) []screen.Line {
-	out := append([]screen.Line{v.title(width)}, wrapped(v.summary(), "  ", width)...)
+func (v *topView) lines(width, height int) []tui.Line {
+	out := append([]tui.Line{v.title(width)}, wrapped(v.summary(), "  ", width)...)
 	foot := v.footer(width, height == 0)
 	sections := v.sections(width)
 	room := -1
@@ -62,16 +62,16 @@ func (v *topView) lines(width, height int) []screen.Line {
 }
 
 // wrapped puts as many parts into each line as it has room for; width 0 is without bound.
-func wrapped(parts []screen.Span, gap string, width int) (lines []screen.Line) {
-	var l screen.Line
+func wrapped(parts []tui.Span, gap string, width int) (lines []tui.Line) {
+	var l tui.Line
 	for _, part := range parts {
-		next := append(slices.Clone(l), screen.Plain.Of(gap), part)
+		next := append(slices.Clone(l), tui.Plain.Of(gap), part)
 		switch {
 		case len(l) == 0:
-			next = screen.Line{part}
+			next = tui.Line{part}
 		case width > 0 && next.Width() > width:
 			lines = append(lines, l)
-			next = screen.Line{part}
+			next = tui.Line{part}
 		}
 		l = next
 	}
@@ -141,24 +141,24 @@ func shares(sections []section, room int) []int {
 }
 
 // lines of a section that shows n rows. The last one tells of those that do not fit.
-func (s section) lines(n int) []screen.Line {
+func (s section) lines(n int) []tui.Line {
 	if n < 0 {
 		return nil
 	}
-	out := []screen.Line{{}, s.head}
+	out := []tui.Line{{}, s.head}
 	switch {
 	case len(s.rows) == 0:
-		return append(out, screen.Line{screen.Dim.Of(s.none)})
+		return append(out, tui.Line{tui.Dim.Of(s.none)})
 	case n > 1 && n < len(s.rows):
 		more := len(s.rows) - n + 1
-		return append(append(out, s.rows[:n-1]...), screen.Line{screen.Dim.Of(fmt.Sprintf("and %d more", more))})
+		return append(append(out, s.rows[:n-1]...), tui.Line{tui.Dim.Of(fmt.Sprintf("and %d more", more))})
 	}
 	return append(out, s.rows[:n]...)
 }
 
-func (v *topView) title(width int) screen.Line {
-	l := screen.Line{screen.Bold.Of("Fermata top")}
-	state := fmt.Sprintf("every %s", screen.Tidy(v.interval))
+func (v *topView) title(width int) tui.Line {
+	l := tui.Line{tui.Bold.Of("Fermata top")}
+	state := fmt.Sprintf("every %s", tui.Tidy(v.interval))
 	if v.paused {
 		state = "held: space goes on"
 	}
@@ -170,22 +170,22 @@ func (v *topView) title(width int) screen.Line {
 		gap = 2
 	}
 	if gap > 0 {
-		l = append(l, screen.Plain.Of(screen.Right("", gap)), screen.Dim.Of(state))
+		l = append(l, tui.Plain.Of(tui.Right("", gap)), tui.Dim.Of(state))
 	}
 	return l
 }
 
 // summary is the cluster in a few figures.
-func (v *topView) summary() (parts []screen.Span) {
+func (v *topView) summary() (parts []tui.Span) {
 	p := v.last
 	if p.at.IsZero() {
-		return []screen.Span{screen.Dim.Of("asking")}
+		return []tui.Span{tui.Dim.Of("asking")}
 	}
-	add := func(style screen.Style, format string, args ...any) {
+	add := func(style tui.Style, format string, args ...any) {
 		parts = append(parts, style.Of(fmt.Sprintf(format, args...)))
 	}
 	if !p.isDenied("nodes") {
-		add(screen.Plain, "%s", screen.Plural(int64(len(p.nodes)), "node"))
+		add(tui.Plain, "%s", tui.Plural(int64(len(p.nodes)), "node"))
 	}
 	if !p.isDenied("shards") {
 		unheld := 0
@@ -194,15 +194,15 @@ func (v *topView) summary() (parts []screen.Span) {
 				unheld++
 			}
 		}
-		add(screen.Plain, "%s", screen.Plural(int64(len(p.shards)), "shard"))
+		add(tui.Plain, "%s", tui.Plural(int64(len(p.shards)), "shard"))
 		if unheld > 0 {
-			add(screen.Red, "%d without a holder", unheld)
+			add(tui.Red, "%d without a holder", unheld)
 		}
 	}
 	if !p.isDenied("workers") {
 		running, slots := p.slots("")
-		add(screen.Plain, "%s", screen.Plural(int64(len(p.workers)), "worker"))
-		add(screen.Plain, "%d of %d slots busy", running, slots)
+		add(tui.Plain, "%s", tui.Plural(int64(len(p.workers)), "worker"))
+		add(tui.Plain, "%d of %d slots busy", running, slots)
 	}
 	var backlog, started, failed int64
 	for _, q := range p.queues {
@@ -210,8 +210,8 @@ func (v *topView) summary() (parts []screen.Span) {
 		started += q.GetRecent().GetStarted()
 		failed += q.GetRecent().GetFailed()
 	}
-	add(screen.Plain, "backlog %d", backlog)
-	add(screen.Plain, "%d starts, %d failures in the last minute", started, failed)
+	add(tui.Plain, "backlog %d", backlog)
+	add(tui.Plain, "%d starts, %d failures in the last minute", started, failed)
 	return parts
 }
 
@@ -229,27 +229,27 @@ func (p picture) slots(node string) (running, slots int32) {
 }
 
 // footer says what is wrong, and which keys there are.
-func (v *topView) footer(width int, printed bool) []screen.Line {
-	var out []screen.Line
+func (v *topView) footer(width int, printed bool) []tui.Line {
+	var out []tui.Line
 	if v.trouble != nil {
-		out = append(out, screen.Line{}, screen.Line{screen.Yellow.Of("The cluster does not answer: " + screen.Clean(said(v.trouble)))})
+		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of("The cluster does not answer: " + tui.Clean(said(v.trouble)))})
 	}
-	var notes []screen.Span
+	var notes []tui.Span
 	if len(v.last.denied) > 0 {
-		notes = append(notes, screen.Yellow.Of("Not allowed to see "+strings.Join(v.last.denied, ", ")+"."))
+		notes = append(notes, tui.Yellow.Of("Not allowed to see "+strings.Join(v.last.denied, ", ")+"."))
 	}
 	if len(v.last.namespaces) > 0 {
-		notes = append(notes, screen.Dim.Of("Shown: "+screen.Clean(strings.Join(v.last.namespaces, ", "))+"."))
+		notes = append(notes, tui.Dim.Of("Shown: "+tui.Clean(strings.Join(v.last.namespaces, ", "))+"."))
 	}
 	if len(notes) > 0 {
-		out = append(append(out, screen.Line{}), wrapped(notes, " ", width)...)
+		out = append(append(out, tui.Line{}), wrapped(notes, " ", width)...)
 	}
 	if !printed {
-		keys := []screen.Span{screen.Dim.Of("q quit"), screen.Plain.Of("sort: " + v.order.name)}
+		keys := []tui.Span{tui.Dim.Of("q quit"), tui.Plain.Of("sort: " + v.order.name)}
 		for _, key := range []string{"b backlog", "o oldest", "l lag", "s starts", "f failures", "n name", "space hold"} {
-			keys = append(keys, screen.Dim.Of(key))
+			keys = append(keys, tui.Dim.Of(key))
 		}
-		out = append(append(out, screen.Line{}), wrapped(keys, "  ", width)...)
+		out = append(append(out, tui.Line{}), wrapped(keys, "  ", width)...)
 	}
 	return out
 }

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fermata-io/fermata/internal/tracing"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
 )
 
 // lastSpans is how long a command waits for its span to be taken.

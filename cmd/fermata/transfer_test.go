@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/api/rpc"
 )
 
 // exported is what export writes, in a fixed order.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/access"
-	"github.com/fermata-io/fermata/internal/identity"
-	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/auth/authn"
+	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
 const whoamiAccess = `
@@ -58,11 +58,11 @@ func TestWhoAmI(t *testing.T) {
 		}
 		return path
 	}
-	ci, _ := identity.NewToken()
-	idle, _ := identity.NewToken()
+	ci, _ := authn.NewToken()
+	idle, _ := authn.NewToken()
 	write("ci.token", ci)
 	write("idle.token", idle)
-	source, err := identity.Open(t.Context(), identity.Options{
+	source, err := authn.Open(t.Context(), authn.Options{
 		Path: write("access.yaml", strings.ReplaceAll(whoamiAccess, "DIR", dir)), Now: func() time.Time { return epoch },
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func TestWhoAmI(t *testing.T) {
 	c := &cluster{t: t, address: guarded}
 	c.clock.Store(epoch.UnixMilli())
 	text := c.script("whoami --token-file "+dir+"/ci.token", "whoami -o json --token-file "+dir+"/ci.token", "whoami --token-file "+dir+"/idle.token", "whoami")
-	c.address = identityNode(t, rpc.Options{Limits: access.Limits{Rate: 0.5, Burst: 3}})
+	c.address = identityNode(t, rpc.Options{Limits: authz.Limits{Rate: 0.5, Burst: 3}})
 	text += c.script("whoami", "whoami -o yaml")
 	golden(t, "whoami", strings.ReplaceAll(text, dir, "DIR"))
 }

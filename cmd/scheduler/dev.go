@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/dev"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/cli/playground"
 	"github.com/fermata-io/fermata/internal/node"
 )
 
@@ -21,7 +21,7 @@ Point the command line at it from another terminal:
 Ctrl-C drains; a second one stops at once.`
 
 func devCommand(abort <-chan struct{}) *cobra.Command {
-	o := dev.Options{Abort: abort}
+	o := playground.Options{Abort: abort}
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a playground with sample jobs in one process", Long: devHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +32,7 @@ func devCommand(abort <-chan struct{}) *cobra.Command {
 				return usageError{err}
 			}
 			node.LogRedis(slog.New(slog.DiscardHandler)) // nothing may write across the view
-			return dev.Run(cmd.Context(), o)
+			return playground.Run(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/heap"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
+	"github.com/fermata-io/fermata/internal/lib/gctune"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/suggest"
 )
 
 // version is set at build time.
@@ -24,7 +24,7 @@ func main() { os.Exit(run()) }
 
 // run returns the exit code: see nodeHelp.
 func run() int {
-	heap.Reserve(heap.Node)
+	gctune.Reserve(gctune.Node)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	abort := make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fermata-io/fermata/internal/flagtest"
+	"github.com/fermata-io/fermata/internal/test/flagtest"
 )
 
 func TestWrongUsageIsToldApart(t *testing.T) {

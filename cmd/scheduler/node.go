@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/logs"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/cli/redisflags"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisflags"
-	"github.com/fermata-io/fermata/internal/secretfile"
-	"github.com/fermata-io/fermata/internal/tracing"
+	"github.com/fermata-io/fermata/internal/observe/logs"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
 )
 
 // nodeFlags are the flags of a node beside those that go straight into its

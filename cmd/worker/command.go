@@ -13,11 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/config"
-	"github.com/fermata-io/fermata/internal/logs"
-	"github.com/fermata-io/fermata/internal/secretfile"
-	"github.com/fermata-io/fermata/internal/suggest"
-	"github.com/fermata-io/fermata/internal/tracing"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
+	"github.com/fermata-io/fermata/internal/observe/logs"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )

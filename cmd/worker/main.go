@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermata-io/fermata/internal/heap"
-	"github.com/fermata-io/fermata/internal/suggest"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
+	"github.com/fermata-io/fermata/internal/lib/gctune"
 )
 
 // version is set at build time.
@@ -24,7 +24,7 @@ var version = "dev"
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	heap.Reserve(heap.Node)
+	gctune.Reserve(gctune.Node)
 	// The HTTP client says there what servers send unasked, which is anything.
 	stdlog.SetOutput(io.Discard)
 	os.Exit(run(os.Args[1:], signals, os.Stdout, os.Stderr))

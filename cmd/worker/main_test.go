@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fermata-io/fermata/internal/flagtest"
+	"github.com/fermata-io/fermata/internal/test/flagtest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

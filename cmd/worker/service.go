@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/fermata-io/fermata/internal/logs"
-	"github.com/fermata-io/fermata/internal/telemetry"
-	"github.com/fermata-io/fermata/internal/tracing"
+	"github.com/fermata-io/fermata/internal/observe/logs"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
 	"github.com/fermata-io/fermata/worker"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 
-	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 )
 
 // tlsFlags say how connections to nodes are secured.

@@ -8,10 +8,10 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/fermata-io/fermata/internal/identity"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/quota"
-	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/auth/authn"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/engine/quota"
 )
 
 // openAccess reads the access file, first of all: a node that is to authenticate its
@@ -21,7 +21,7 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 		n.cfg.Logger.Warn("callers have no roles: whoever is let in may do anything; see --access-file")
 		return nil
 	}
-	n.access, err = identity.Open(ctx, identity.Options{Path: n.cfg.AccessFile, Logger: n.cfg.Logger})
+	n.access, err = authn.Open(ctx, authn.Options{Path: n.cfg.AccessFile, Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (n *Node) peerGuard() ([]grpc.ServerOption, error) {
 // NewAuditKey makes a key that signs the chain of audit records: the line for --audit-key-file,
 // and the one for who verifies.
 func NewAuditKey(id string) (private, public string, err error) {
-	if fault := identity.NameFault(id); fault != "" {
+	if fault := authn.NameFault(id); fault != "" {
 		return "", "", fmt.Errorf("the id %q %s", id, fault)
 	}
 	_, key, err := ed25519.GenerateKey(nil)
@@ -122,10 +122,10 @@ func NewAuditKey(id string) (private, public string, err error) {
 
 // NewToken makes a token of this name, and its entry for the access file. The zero time is no end.
 func NewToken(name string, expires time.Time) (token, entry string, err error) {
-	if fault := identity.NameFault(name); fault != "" {
+	if fault := authn.NameFault(name); fault != "" {
 		return "", "", fmt.Errorf("the name %q %s", name, fault)
 	}
-	token, hash := identity.NewToken()
+	token, hash := authn.NewToken()
 	end := ""
 	if !expires.IsZero() {
 		end = ", expires: " + expires.UTC().Format(time.RFC3339)

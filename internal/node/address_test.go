@@ -18,13 +18,13 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/fermata-io/fermata/internal/gossiptest"
-	"github.com/fermata-io/fermata/internal/keytest"
-	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/test/gossiptest"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestANodeWaitsForRedis: it says that it lives and what it waits for, and is up when

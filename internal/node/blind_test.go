@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestANodeThatReachesFewerPrimariesStandsAside: its shards on the primary that only it

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/ring"
-	"github.com/fermata-io/fermata/internal/rpc"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
 // otherNodes lists where workers can go instead of this node: the addresses that other nodes have
@@ -35,7 +35,7 @@ func (n *Node) otherNodes() []string {
 // confirmedAddress is where workers reach a member; empty: nobody but gossip has said so. Where
 // links between nodes prove who speaks, the member has said it over one; elsewhere its heartbeat in
 // the keyspace, where only nodes can write.
-func (n *Node) confirmedAddress(m ring.Member) string {
+func (n *Node) confirmedAddress(m sharding.Member) string {
 	if n.security.peers != nil {
 		return n.peers.ClientAddress(m.Name)
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/fermata-io/fermata/internal/access"
-	"github.com/fermata-io/fermata/internal/backoff"
-	"github.com/fermata-io/fermata/internal/dispatch"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/tracing"
-	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // Config describes one node. Name and Redis.URL are required. Addresses are
@@ -94,7 +94,7 @@ type Config struct {
 	AccessFile string
 	// ClientLimits bound what each host may ask of this node while there is no
 	// AccessFile, which has limits of its own. Zero: nothing.
-	ClientLimits access.Limits
+	ClientLimits authz.Limits
 
 	// UnprovedConnections is how many connections to GRPCAddr, and as many to PeerAddr,
 	// may be open whose caller is not authenticated yet, a quarter of them from one address.
@@ -103,10 +103,10 @@ type Config struct {
 	UnprovedConnections int
 
 	// NamespaceJobs is how many jobs a namespace may have for which AccessFile sets no
-	// limit, at most access.MaxNamespaceJobs; 0 is no limit.
+	// limit, at most authz.MaxNamespaceJobs; 0 is no limit.
 	NamespaceJobs int
 	// NamespaceJobBytes is the same of the bytes of these jobs, at most
-	// access.MaxNamespaceJobBytes.
+	// authz.MaxNamespaceJobBytes.
 	NamespaceJobBytes int
 
 	// Network stands in for the host's network, for a cluster inside one process.
@@ -199,9 +199,9 @@ func (c *Config) setDefaults() {
 	orDefault(&c.LockTTL, shardlock.DefaultTTL)
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
 	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
-	orDefault(&c.AuditKeep, trail.DefaultKeep)
-	orDefault(&c.AuditRetention, trail.DefaultAge)
-	orDefault(&c.AuditMaxBytes, trail.DefaultBytes)
+	orDefault(&c.AuditKeep, audittrail.DefaultKeep)
+	orDefault(&c.AuditRetention, audittrail.DefaultAge)
+	orDefault(&c.AuditMaxBytes, audittrail.DefaultBytes)
 	orDefault(&c.Logger, slog.New(slog.DiscardHandler))
 	c.Limits = c.Limits.WithDefaults()
 	if c.Registerer == nil || c.Gatherer == nil {

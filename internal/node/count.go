@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/telemetry"
-	"github.com/fermata-io/fermata/internal/turns"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/roundrobin"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
 const (
@@ -34,7 +34,7 @@ type queueCounts struct {
 	shards map[int]map[job.Lane]laneStat
 	// Whose turn it is: of the shards that were counted, of those with a backlog among
 	// the others, of those that were never counted.
-	counted, waiting, uncounted turns.Turns
+	counted, waiting, uncounted roundrobin.Turns
 }
 
 func newQueueCounts(store *redisstore.Store) queueCounts {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 func nonePaused(job.QueueKey) bool { return false }

@@ -4,9 +4,9 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/backoff"
-	"github.com/fermata-io/fermata/internal/defaults"
-	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/engine/defaults"
 )
 
 // DefaultFlags are the fields of [Config].Defaults, with the flags that faults name.

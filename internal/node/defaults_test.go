@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/backoff"
+	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestNodesWithOtherDefaultsAreReported by a metric and one warning each, until they agree.

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fermata-io/fermata/internal/events"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/webhook"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/engine/events"
+	"github.com/fermata-io/fermata/internal/engine/webhook"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
 // observers hear of notices, one after the other.

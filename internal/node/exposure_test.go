@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
 func TestNoListenerIsOpenByAccident(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -30,7 +30,7 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 	for i := range due {
 		id := fmt.Sprint("j", i)
 		create(t, calls, id, &fermatav1.Job{Handler: "h", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.Now()}}})
-		all[holders[ring.ShardOf("default", id, shards)]]++
+		all[holders[sharding.ShardOf("default", id, shards)]]++
 	}
 	var mu sync.Mutex
 	began, firsts, done := map[string]int{}, map[string]int{}, make(chan struct{})
@@ -39,7 +39,7 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 			defer busy(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			began[holders[ring.ShardOf("default", task.Job, shards)]]++
+			began[holders[sharding.ShardOf("default", task.Job, shards)]]++
 			switch began["a"] + began["b"] {
 			case due / 2:
 				firsts["a"], firsts["b"] = began["a"], began["b"]

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/fermata-io/fermata/internal/identity"
+	"github.com/fermata-io/fermata/internal/auth/authn"
 )
 
 // reportFile shows whether a file that is read again while the node runs can be used.
@@ -32,7 +32,7 @@ var tokenEndDesc = prometheus.NewDesc("fermata_access_token_expiry_timestamp_sec
 	"When a token of the access file expires, in Unix seconds; of the 200 tokens that expire first.", []string{"token"}, nil)
 
 // tokenEnds collects when tokens expire.
-type tokenEnds struct{ access *identity.Source }
+type tokenEnds struct{ access *authn.Source }
 
 func (tokenEnds) Describe(out chan<- *prometheus.Desc) { out <- tokenEndDesc }
 

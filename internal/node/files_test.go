@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestInvalidFilesShow breaks each file that a running node reads again. A token that is

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
@@ -32,7 +32,7 @@ type redisWriter struct {
 	redis *redistest.Server
 }
 
-func (w redisWriter) key(part string) string { return "fermata:{" + ring.Tags(1)[0] + "}:" + part }
+func (w redisWriter) key(part string) string { return "fermata:{" + sharding.Tags(1)[0] + "}:" + part }
 
 func (w redisWriter) read(id string) string {
 	w.t.Helper()

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/fermata-io/fermata/internal/gossiptest"
-	"github.com/fermata-io/fermata/internal/keytest"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/gossiptest"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )

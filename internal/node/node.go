@@ -12,27 +12,27 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/health"
 
-	"github.com/fermata-io/fermata/internal/admission"
-	"github.com/fermata-io/fermata/internal/backoff"
-	"github.com/fermata-io/fermata/internal/cadence"
-	"github.com/fermata-io/fermata/internal/defaults"
-	"github.com/fermata-io/fermata/internal/dispatch"
-	"github.com/fermata-io/fermata/internal/events"
-	"github.com/fermata-io/fermata/internal/identity"
-	"github.com/fermata-io/fermata/internal/ledger"
-	"github.com/fermata-io/fermata/internal/lookout"
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/peer"
-	"github.com/fermata-io/fermata/internal/quota"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/registry"
-	"github.com/fermata-io/fermata/internal/scheduler"
-	"github.com/fermata-io/fermata/internal/seal"
-	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/telemetry"
-	"github.com/fermata-io/fermata/internal/tracing"
-	"github.com/fermata-io/fermata/internal/trail"
-	"github.com/fermata-io/fermata/internal/webhook"
+	"github.com/fermata-io/fermata/internal/auth/authn"
+	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/cluster/peer"
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/engine/admission"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
+	"github.com/fermata-io/fermata/internal/engine/defaults"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/engine/events"
+	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/queuestats"
+	"github.com/fermata-io/fermata/internal/engine/quota"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/engine/webhook"
+	"github.com/fermata-io/fermata/internal/lib/ticks"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // Node is one scheduler node. Make it with New, run it from Start to Stop.
@@ -40,7 +40,7 @@ type Node struct {
 	cfg       Config
 	security  security
 	startedAt time.Time
-	cadence   cadence.Cadence // of what is done once a period
+	cadence   ticks.Cadence // of what is done once a period
 	draining  atomic.Bool
 	up        atomic.Bool            // Start is through: what it sets may be read by anybody
 	waitsFor  atomic.Pointer[string] // why Start waits for Redis; nil: it does not
@@ -57,7 +57,7 @@ type Node struct {
 	lockConns   redis.UniversalClient
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
-	access      *identity.Source  // nil: everybody may do anything
+	access      *authn.Source     // nil: everybody may do anything
 	telemetry   *telemetry.Telemetry
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
@@ -67,15 +67,15 @@ type Node struct {
 	registry    *registry.Registry
 	quota       *quota.Quota
 	byteQuota   *quota.Quota
-	trail       *trail.Recorder
+	trail       *audittrail.Recorder
 	feed        *events.Feed
 	hooks       *webhook.Courier // nil: there are no webhooks
 	stopHooks   func()
-	keys        *seal.Ring // nil: payloads are not sealed
+	keys        *payloadkeys.Ring // nil: payloads are not sealed
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler
-	lookout     *lookout.Lookout
+	lookout     *queuestats.Lookout
 	locks       *shardlock.Manager
 	peers       *peer.Peer
 	gossip      *membership.Cluster

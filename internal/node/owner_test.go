@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/faultproxy"
-	"github.com/fermata-io/fermata/internal/membership"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestMembersByGossipAloneHoldNothingUp has a holder of the gossip key join as one member, and

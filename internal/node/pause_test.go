@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
@@ -164,7 +164,7 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	t.Logf("all had started %v after the queue was resumed", time.Since(resumed))
 	last := map[int]string{}
 	for _, id := range started.of("mail-") {
-		shard := ring.ShardOf("default", id, shards)
+		shard := sharding.ShardOf("default", id, shards)
 		if id < last[shard] {
 			t.Errorf("%s was leased after %s, of the same shard", id, last[shard])
 		}

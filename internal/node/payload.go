@@ -1,8 +1,8 @@
 package node
 
 import (
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/payload"
 )
 
 // CheckedHandlers are the handlers whose payloads a node can check: all that

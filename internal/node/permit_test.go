@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // A permit that reaches a node between its drain and the end of its links is answered.

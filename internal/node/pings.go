@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 )
 
 // reachLoop finds out how this node stands to Redis, several times in the life of a lock, while
@@ -84,7 +84,7 @@ func (n *Node) otherMembers() (company bool, peers []membership.MemberInfo) {
 			continue
 		}
 		company = true
-		if slices.ContainsFunc(eligible, func(e ring.Member) bool { return e.Name == m.Name }) {
+		if slices.ContainsFunc(eligible, func(e sharding.Member) bool { return e.Name == m.Name }) {
 			peers = append(peers, m)
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/job"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -64,7 +64,7 @@ func TestSomeRunsWaitAtTheWorker(t *testing.T) {
 			}
 			if len(held) > slots {
 				id, _, _ := strings.Cut(strings.TrimPrefix(l.GetRun(), "namespaces/default/jobs/"), "/")
-				waited[holders[ring.ShardOf(job.DefaultNamespace, id, shards)]]++
+				waited[holders[sharding.ShardOf(job.DefaultNamespace, id, shards)]]++
 			}
 		case <-tick.C:
 			results := &fermatav1.Results{}

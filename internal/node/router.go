@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/admission"
-	"github.com/fermata-io/fermata/internal/dispatch"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/scheduler"
-	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/engine/admission"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // Nudge tells the holder of a shard that lanes became due earlier: this node's

@@ -20,11 +20,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/fermata-io/fermata/internal/keytest"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisacl"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/redis/redisacl"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -122,7 +122,9 @@ func TestSealedPayloads(t *testing.T) {
 	rotate(t, redis, c, path, run)
 	// A sealed payload under another job is not that job's.
 	create(t, c, "victim", &fermatav1.Job{Handler: "h", Payload: []byte("victim's")})
-	shard := func(id string) string { return "fermata:{" + ring.Tags(4)[ring.ShardOf("default", id, 4)] + "}:def" }
+	shard := func(id string) string {
+		return "fermata:{" + sharding.Tags(4)[sharding.ShardOf("default", id, 4)] + "}:def"
+	}
 	stolen := redis.Client().HGet(t.Context(), shard("new"), "default/new").Val()
 	redis.Client().HSet(t.Context(), shard("victim"), "default/victim", stolen)
 	if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("victim")}); err != nil {

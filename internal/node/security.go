@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/seal"
-	"github.com/fermata-io/fermata/internal/secretfile"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
 // security is how the node proves who it is and what it asks of others. Nil
@@ -25,8 +25,8 @@ type security struct {
 	clients, peers credentials.TransportCredentials
 	redis          func() *tls.Config // nil: as the URL says
 	gossip         []netip.Prefix
-	payloads       *seal.Ring    // nil: they are stored as they are given
-	audit          *trail.Signer // nil: the chain of audit records is not signed
+	payloads       *payloadkeys.Ring  // nil: they are stored as they are given
+	audit          *audittrail.Signer // nil: the chain of audit records is not signed
 	sources        []*tlsfiles.Source
 }
 
@@ -133,7 +133,7 @@ func (s *security) openPayloadKeys(c Config) (err error) {
 		}
 		return nil
 	}
-	if s.payloads, err = seal.Load(c.PayloadKeyFile, seal.Options{Strict: c.PayloadRequireSealed}); err != nil {
+	if s.payloads, err = payloadkeys.Load(c.PayloadKeyFile, payloadkeys.Options{Strict: c.PayloadRequireSealed}); err != nil {
 		return fmt.Errorf("--payload-key-file: %w", err)
 	}
 	return nil
@@ -143,7 +143,7 @@ func (s *security) openAuditKeys(c Config) (err error) {
 	if c.AuditKeyFile == "" {
 		return nil
 	}
-	if s.audit, err = trail.LoadSigner(c.AuditKeyFile); err != nil {
+	if s.audit, err = audittrail.LoadSigner(c.AuditKeyFile); err != nil {
 		return fmt.Errorf("--audit-key-file: %w", err)
 	}
 	secretfile.WarnIfExposed(c.Logger, c.AuditKeyFile)

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
 )
 
 // share has this node's own shards and those of its peers take turns at slots of a fleet that

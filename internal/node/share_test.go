@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/dispatch"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
 )
 
 // TestTurns plays slots that come free every millisecond, or seldom, and counts whose they are.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/faultproxy"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
+	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // slowCluster is three nodes, each with a way of its own to Redis.

@@ -14,23 +14,23 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/fermata-io/fermata/internal/admission"
-	"github.com/fermata-io/fermata/internal/cadence"
-	"github.com/fermata-io/fermata/internal/dispatch"
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/ledger"
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/peer"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/registry"
-	"github.com/fermata-io/fermata/internal/ring"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/scheduler"
-	"github.com/fermata-io/fermata/internal/secretfile"
-	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/telemetry"
-	"github.com/fermata-io/fermata/internal/tracing"
-	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/cluster/peer"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/engine/admission"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
+	"github.com/fermata-io/fermata/internal/lib/ticks"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
+	"github.com/fermata-io/fermata/internal/observe/tracing"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // awaitRedis waits until Redis can be opened: when a whole site comes back, nodes are
@@ -189,7 +189,7 @@ func listenError(flag string, err error) error {
 // build connects engines and adapters to one another.
 func (n *Node) build(ctx context.Context) (err error) {
 	c := n.cfg
-	n.cadence = cadence.Since(time.Now())
+	n.cadence = ticks.Since(time.Now())
 	n.peers, err = peer.New(peer.Options{
 		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
@@ -214,7 +214,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.ledger = ledger.New(committed)
 	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
-	n.trail, err = trail.New(trail.Options{
+	n.trail, err = audittrail.New(audittrail.Options{
 		Store: n.clientStore, Node: c.Name, Keep: c.AuditKeep, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
 		Key: n.security.auditKey(), Logger: c.Logger, Registerer: c.Registerer,
 	})
@@ -406,7 +406,7 @@ func (n *Node) run(context.Context) error {
 	n.engines.Go(func() { n.demandLoop(n.ctx) })
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
 	n.engines.Go(func() { n.reachLoop(n.ctx) })
-	n.gossip.Subscribe(func(v ring.View) {
+	n.gossip.Subscribe(func(v sharding.View) {
 		n.peers.SetView(v)
 		n.wakeDemand() // a new link has what was offered to those before
 		n.locks.SetView(v)

@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
-	"github.com/fermata-io/fermata/internal/tlstest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/tlstest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )

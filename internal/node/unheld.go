@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // takeOverMargin is what is promised of a take-over beyond the life of a lock.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/shardlock"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // TestReadinessFollowsShardsWithoutHolder looks every 5 s at four shards, with locks of 10 s.

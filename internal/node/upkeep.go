@@ -10,10 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/secretfile"
-	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
 const (

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/access"
-	"github.com/fermata-io/fermata/internal/dispatch"
-	"github.com/fermata-io/fermata/internal/membership"
-	"github.com/fermata-io/fermata/internal/payload"
-	"github.com/fermata-io/fermata/internal/redisacl"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
+	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/redis/redisacl"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // faults collects what is wrong with a configuration, each under the name of its flag.
@@ -118,20 +118,20 @@ func (c *Config) checkJobs(f *faults) {
 	for _, handler := range c.ValidatePayloads {
 		f.want(slices.Contains(payload.Handlers(), handler), "validate-payloads", strconv.Quote(handler), "some of %s", strings.Join(payload.Handlers(), ", "))
 	}
-	f.want(c.NamespaceJobs >= 0 && c.NamespaceJobs <= access.MaxNamespaceJobs, "namespace-jobs", c.NamespaceJobs,
-		"0 (no limit) to %d", access.MaxNamespaceJobs)
-	f.want(c.NamespaceJobBytes >= 0 && c.NamespaceJobBytes <= access.MaxNamespaceJobBytes, "namespace-job-bytes", c.NamespaceJobBytes,
-		"0 (no limit) to %d", access.MaxNamespaceJobBytes)
+	f.want(c.NamespaceJobs >= 0 && c.NamespaceJobs <= authz.MaxNamespaceJobs, "namespace-jobs", c.NamespaceJobs,
+		"0 (no limit) to %d", authz.MaxNamespaceJobs)
+	f.want(c.NamespaceJobBytes >= 0 && c.NamespaceJobBytes <= authz.MaxNamespaceJobBytes, "namespace-job-bytes", c.NamespaceJobBytes,
+		"0 (no limit) to %d", authz.MaxNamespaceJobBytes)
 }
 
 func (c *Config) checkCallers(f *faults) {
 	l := c.ClientLimits
-	f.want(l.Rate >= 0 && l.Rate <= access.MaxRate, "client-rate", l.Rate, "0 (no limit) to %d", access.MaxRate)
+	f.want(l.Rate >= 0 && l.Rate <= authz.MaxRate, "client-rate", l.Rate, "0 (no limit) to %d", authz.MaxRate)
 	f.want(l.Burst >= 0, "client-burst", l.Burst, "0 or more")
 	f.want(l.Burst <= 0 || l.Rate != 0, "client-burst", l.Burst, "--client-rate with it")
 	f.want(l.Calls >= 0, "client-calls", l.Calls, "0 (no limit) or more")
 	f.want(l.Connections >= 0, "client-connections", l.Connections, "0 (no limit) or more")
-	if c.Authenticates() && l != (access.Limits{}) {
+	if c.Authenticates() && l != (authz.Limits{}) {
 		*f = append(*f, errors.New("--client-rate, --client-burst, --client-calls and --client-connections are for nodes without --access-file; set limits there"))
 	}
 	f.atLeast("unproved-connections", c.UnprovedConnections, rpc.MinUnproved)
@@ -139,9 +139,9 @@ func (c *Config) checkCallers(f *faults) {
 
 // checkRecords is about what is kept beside jobs, and shown of them.
 func (c *Config) checkRecords(f *faults) {
-	f.between("audit-keep", c.AuditKeep, trail.MinKeep, trail.MaxKeep)
-	f.want(c.AuditRetention >= trail.MinAge && c.AuditRetention <= trail.MaxAge, "audit-retention", c.AuditRetention, "%v to %v", trail.MinAge, trail.MaxAge)
-	f.want(c.AuditMaxBytes >= trail.MinBytes && c.AuditMaxBytes <= trail.MaxBytes, "audit-max-bytes", c.AuditMaxBytes, "%d to %d", trail.MinBytes, trail.MaxBytes)
+	f.between("audit-keep", c.AuditKeep, audittrail.MinKeep, audittrail.MaxKeep)
+	f.want(c.AuditRetention >= audittrail.MinAge && c.AuditRetention <= audittrail.MaxAge, "audit-retention", c.AuditRetention, "%v to %v", audittrail.MinAge, audittrail.MaxAge)
+	f.want(c.AuditMaxBytes >= audittrail.MinBytes && c.AuditMaxBytes <= audittrail.MaxBytes, "audit-max-bytes", c.AuditMaxBytes, "%d to %d", audittrail.MinBytes, audittrail.MaxBytes)
 	f.want(c.EventsKeep == 0 || c.EventsKeep >= redisstore.MinKeepEvents && c.EventsKeep <= redisstore.MaxKeepEvents,
 		"events-keep", c.EventsKeep, "%d to %d, or 0 for none", redisstore.MinKeepEvents, redisstore.MaxKeepEvents)
 	if c.WebhooksFile != "" && c.EventsKeep == 0 {

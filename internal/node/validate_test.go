@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/access"
+	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redisstore"
-	"github.com/fermata-io/fermata/internal/redistest"
-	"github.com/fermata-io/fermata/internal/rpc"
-	"github.com/fermata-io/fermata/internal/shardlock"
-	"github.com/fermata-io/fermata/internal/trail"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/shardlock"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -26,13 +26,13 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*node.Config){
 		"smallest": func(c *node.Config) {
 			c.Redis.PoolSize, c.Redis.ReadTimeout, c.Shards, c.DurabilityReplicas, c.DurabilityTimeout = 1, time.Millisecond, 1, 1, time.Millisecond
-			c.LockTTL, c.LeaseTTL, c.AuditKeep, c.EventsKeep, c.UnprovedConnections = shardlock.MinTTL, time.Second, trail.MinKeep, 1000, rpc.MinUnproved
+			c.LockTTL, c.LeaseTTL, c.AuditKeep, c.EventsKeep, c.UnprovedConnections = shardlock.MinTTL, time.Second, audittrail.MinKeep, 1000, rpc.MinUnproved
 			c.SessionTTL, c.Limits.MaxPayload, c.Limits.MinInterval = time.Second, 1, time.Millisecond
 		},
 		"largest": func(c *node.Config) {
-			c.Redis.PoolSize, c.Shards, c.AuditKeep, c.EventsKeep = redisstore.MaxPoolSize, redisstore.MaxShards, trail.MaxKeep, 10_000_000
-			c.WorstJobs, c.NamespaceJobs, c.Limits.MaxPayload = 50, access.MaxNamespaceJobs, rpc.MaxPayload
-			c.ClientLimits.Rate, c.ClientLimits.Burst = access.MaxRate, 1_000_000
+			c.Redis.PoolSize, c.Shards, c.AuditKeep, c.EventsKeep = redisstore.MaxPoolSize, redisstore.MaxShards, audittrail.MaxKeep, 10_000_000
+			c.WorstJobs, c.NamespaceJobs, c.Limits.MaxPayload = 50, authz.MaxNamespaceJobs, rpc.MaxPayload
+			c.ClientLimits.Rate, c.ClientLimits.Burst = authz.MaxRate, 1_000_000
 		},
 		"addresses": func(c *node.Config) {
 			c.GRPCAddr, c.AdvertiseGRPC, c.AdvertisePeer, c.AdvertiseGossip = "localhost:0", "node.example:7070", "[fd00::1]:65535", "10.0.0.1:1"

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )

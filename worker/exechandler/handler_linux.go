@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 	"github.com/fermata-io/fermata/worker/secrets"

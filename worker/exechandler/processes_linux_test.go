@@ -18,7 +18,7 @@ import (
 
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
 )
 
 // TestManyProgramsOfTheWorkersUser: 120 programs of four processes each run at once below a worker without rights, with the

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/worker"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
 )
 
 // variables are what payloads may set.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fermata-io/fermata/internal/importer"
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/cli/importer"
+	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/worker"
 )
 

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/stalltest"
+	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
 // mostAllocated bounds what one hostile answer may make this process allocate, in

@@ -17,9 +17,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/egress"
-	"github.com/fermata-io/fermata/internal/payload"
-	"github.com/fermata-io/fermata/internal/retryafter"
+	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/lib/egress"
+	"github.com/fermata-io/fermata/internal/lib/retryafter"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )

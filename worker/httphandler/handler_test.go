@@ -24,8 +24,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/fermata-io/fermata/internal/egress"
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/lib/egress"
 	"github.com/fermata-io/fermata/worker"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 

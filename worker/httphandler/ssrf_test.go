@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/fermata-io/fermata/internal/egress"
+	"github.com/fermata-io/fermata/internal/lib/egress"
 	"github.com/fermata-io/fermata/worker"
 )
 

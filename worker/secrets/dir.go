@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/payload"
-	"github.com/fermata-io/fermata/internal/secretfile"
+	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
 const (

@@ -27,5 +27,5 @@
 //     exactly, and to no other.
 //  3. Errors name a secret and never hold it.
 //  4. [Use.Hide] masks the secrets that were given, and their usual encodings, which package
-//     internal/mask lists, also where an excerpt cuts one in two.
+//     internal/lib/mask lists, also where an excerpt cuts one in two.
 package secrets

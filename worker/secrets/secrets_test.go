@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/fermata-io/fermata/internal/mask"
+	"github.com/fermata-io/fermata/internal/lib/mask"
 )
 
 const site = "https://billing.example.com"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fermata-io/fermata/internal/mask"
-	"github.com/fermata-io/fermata/internal/payload"
+	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/lib/mask"
 )
 
 // Mask stands where a secret was.
@@ -58,7 +58,7 @@ func (u *Use) Expand(text string) (string, error) {
 func (u *Use) Given() bool { return !u.given.Empty() }
 
 // Hide masks what was given in a text, in the encodings that package
-// internal/mask lists. The text may be the middle of a longer one:
+// internal/lib/mask lists. The text may be the middle of a longer one:
 // an end of it that is the beginning of a secret is masked too, a beginning that is
 // the end of one, and a text that is nothing but a piece of one. It returns text
 // itself if there is nothing to mask.

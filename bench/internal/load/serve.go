@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/fermata-io/fermata/bench/internal/record"
-	"github.com/fermata-io/fermata/internal/ring"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 )
 
 // errFirst is how a handler fails when it has to.
@@ -76,7 +76,7 @@ func (s *server) do(q request) (a answer, err error) {
 	case doReport:
 		var group func(string) int
 		if q.Shards > 0 {
-			group = func(id string) int { return ring.ShardOf("default", id, q.Shards) }
+			group = func(id string) int { return sharding.ShardOf("default", id, q.Shards) }
 		}
 		a.Reports, err = s.recorder.Reports(q.Expect, group)
 	case doProfile:

@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 
-	"github.com/fermata-io/fermata/internal/job"
-	"github.com/fermata-io/fermata/internal/telemetry"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
 	"github.com/fermata-io/fermata/proto/externalscaler"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// What of the JSON model Grafana 9 can read is tested in internal/observability, on the files
+// What of the JSON model Grafana 9 can read is tested in internal/test/observability, on the files
 // that are shipped. Here are the promises to those who look at the dashboards.
 
 // node of a metric that a worker has, and what rules record, is not chosen by $node.

@@ -6,7 +6,7 @@
 // It registers jobs through the release's service ([load]). Their handler is the
 // ready-made http, in the worker pods of the chart, and their address is the witness
 // itself, which records when each attempt starts, is told to stop, and ends
-// ([recorder]): the evidence of package check. Worker pods are told apart by their
+// ([recorder]): the evidence of package historycheck. Worker pods are told apart by their
 // addresses. All the time it also registers new jobs that are due once, some seconds
 // later, through the same service: how long these calls take is how the trial sees
 // clients fare.
@@ -14,7 +14,7 @@
 // Who runs the trial tells it of each disturbance ([stage]): that it begins, when it
 // has been done, what it may cost. At its end the witness waits until every job is on
 // time again, and holds the longest that any job waited against what is documented.
-// In the very end package check judges the whole history.
+// In the very end package historycheck judges the whole history.
 //
 // # Invariants
 //

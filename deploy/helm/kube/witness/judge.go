@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
 
 // longest that a handler of the load runs, on a machine that is slow.
@@ -19,7 +19,7 @@ const longest = 10 * time.Second
 // session is the default of --session-ttl.
 const session = 8 * time.Second
 
-// judge ends the history and lets package check speak. It fails on any finding, and
+// judge ends the history and lets package historycheck speak. It fails on any finding, and
 // if the history is too thin to have shown one.
 func (w *witness) judge(ctx context.Context, _ url.Values) (string, error) {
 	if w.adding == nil || w.act != nil {
@@ -52,20 +52,20 @@ func (w *witness) judge(ctx context.Context, _ url.Values) (string, error) {
 	return w.verdict(w.history(stored))
 }
 
-func (w *witness) history(stored map[string]bool) check.History {
+func (w *witness) history(stored map[string]bool) historycheck.History {
 	w.load.mu.Lock()
 	defer w.load.mu.Unlock()
-	return check.History{
+	return historycheck.History{
 		EndNS: time.Now().UnixNano(), Events: w.recorder.seen(), Promises: w.load.promises, Backoffs: w.load.backoffs,
 		Faults: slices.Concat(w.faults, w.pulse.seen()), Stored: stored,
-		Bounds: check.Bounds{
+		Bounds: historycheck.Bounds{
 			Lag: calmLag, Settle: time.Second, LeaseTTL: w.lease, SessionTTL: min(session, 2*w.lease/3), Longest: longest,
 		},
 	}
 }
 
-func (w *witness) verdict(h check.History) (string, error) {
-	r := check.Check(h)
+func (w *witness) verdict(h historycheck.History) (string, error) {
+	r := historycheck.Check(h)
 	lags := make([]time.Duration, 0, len(r.Lags))
 	for _, l := range r.Lags {
 		lags = append(lags, l.Lag)

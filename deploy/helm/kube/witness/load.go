@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
 
 // queues are those of the two worker pools.
@@ -33,8 +33,8 @@ type load struct {
 	target string
 
 	mu       sync.Mutex
-	promises []check.Promise
-	backoffs []check.Backoff
+	promises []historycheck.Promise
+	backoffs []historycheck.Backoff
 	calls    []clientCall
 }
 
@@ -54,8 +54,8 @@ func (l *load) job(queue, query string) *client.Job {
 func (l *load) register(ctx context.Context, n int) error {
 	first := time.Now().Add(wait)
 	var jobs []client.NewJob
-	var promises []check.Promise
-	var backoffs []check.Backoff
+	var promises []historycheck.Promise
+	var backoffs []historycheck.Backoff
 	for i := range n {
 		every := time.Duration(1+i%5) * time.Second
 		id, query := fmt.Sprintf("load-%04d", i), fmt.Sprintf("sleep=%dms", i%9*5)
@@ -71,10 +71,10 @@ func (l *load) register(ctx context.Context, n int) error {
 		j.Schedule = client.Every(every)
 		j.Schedule.StartTime = timestamppb.New(start)
 		jobs = append(jobs, client.NewJob{ID: id, Job: j})
-		p := check.Promised(id, start, every)
+		p := historycheck.Promised(id, start, every)
 		if query == "fail" { // a backoff makes its own times
-			p = check.Promise{Job: id}
-			backoffs = append(backoffs, check.Backoff{Job: id, Every: every, Jitter: 0.1})
+			p = historycheck.Promise{Job: id}
+			backoffs = append(backoffs, historycheck.Backoff{Job: id, Every: every, Jitter: 0.1})
 		}
 		promises = append(promises, p)
 	}
@@ -116,9 +116,9 @@ func (l *load) addOne(ctx context.Context, id, queue string) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	_, err := l.c.CreateJob(call, id, j)
 	cancel()
-	p := check.Promise{Job: id, Unsure: true}
+	p := historycheck.Promise{Job: id, Unsure: true}
 	if err == nil { // once: a second time is beyond any history
-		p = check.Promised(id, at, 1000*time.Hour)
+		p = historycheck.Promised(id, at, 1000*time.Hour)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

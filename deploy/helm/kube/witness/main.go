@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/tlsfiles"
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 )
 
 // Addresses of the two listeners: one that workers call, one for "witness tell".

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // which has next to nothing to do, did not come to do it.
 type pulse struct {
 	mu     sync.Mutex
-	stalls []check.Fault
+	stalls []historycheck.Fault
 }
 
 func (p *pulse) follow(ctx context.Context) {
@@ -44,12 +44,12 @@ func (p *pulse) note(last, now time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stalls = append(p.stalls, check.Fault{
+	p.stalls = append(p.stalls, historycheck.Fault{
 		Name: "machine stalled", FromNS: last.UnixNano(), ToNS: now.UnixNano(), Harmless: gap < costly,
 	})
 }
 
-func (p *pulse) seen() []check.Fault {
+func (p *pulse) seen() []historycheck.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.stalls)

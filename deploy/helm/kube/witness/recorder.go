@@ -11,16 +11,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
 
 // recorder keeps the evidence, in the order in which it came.
 type recorder struct {
 	mu     sync.Mutex
-	events []check.Event
+	events []historycheck.Event
 }
 
-func (r *recorder) add(e check.Event) {
+func (r *recorder) add(e historycheck.Event) {
 	e.AtNS = time.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,7 +28,7 @@ func (r *recorder) add(e check.Event) {
 }
 
 // seen is the evidence so far.
-func (r *recorder) seen() []check.Event {
+func (r *recorder) seen() []historycheck.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
@@ -44,30 +44,30 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	sleep, _ := time.ParseDuration(q.URL.Query().Get("sleep")) // none is 0
-	e.Kind = check.Start
+	e.Kind = historycheck.Start
 	r.add(e)
 	done := time.NewTimer(sleep)
 	defer done.Stop()
 	select {
 	case <-done.C:
 	case <-q.Context().Done():
-		e.Kind = check.Told
+		e.Kind = historycheck.Told
 		r.add(e)
-		e.Kind, e.Outcome = check.End, check.Cancelled
+		e.Kind, e.Outcome = historycheck.End, historycheck.Cancelled
 		r.add(e)
 		return
 	}
-	e.Kind, e.Outcome = check.End, check.OK
+	e.Kind, e.Outcome = historycheck.End, historycheck.OK
 	status := http.StatusOK
 	if q.URL.Query().Has("fail") {
-		e.Outcome, status = check.Failed, http.StatusInternalServerError
+		e.Outcome, status = historycheck.Failed, http.StatusInternalServerError
 	}
 	r.add(e)
 	w.WriteHeader(status)
 }
 
 // describe reads what the handler http says of the attempt.
-func describe(q *http.Request) (e check.Event, err error) {
+func describe(q *http.Request) (e historycheck.Event, err error) {
 	h := q.Header
 	e.Run = h.Get("Fermata-Run")
 	// namespaces/{n}/jobs/{j}/runs/{r}

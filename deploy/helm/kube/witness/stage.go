@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
 
 const (
@@ -36,7 +36,7 @@ type witness struct {
 
 	mu     sync.Mutex // one question at a time
 	act    *act       // under way
-	faults []check.Fault
+	faults []historycheck.Fault
 	adding context.CancelFunc
 	added  chan struct{}
 }
@@ -146,7 +146,7 @@ func (w *witness) end(ctx context.Context, _ url.Values) (string, error) {
 	bound := max(calmLag, a.within)
 	if a.costly { // for as long as it is being done, and what follows
 		hold := a.within - calmLag
-		w.faults = append(w.faults, check.Fault{Name: a.name, FromNS: a.fromNS, ToNS: a.toNS, Hold: max(0, hold), Workers: a.costs})
+		w.faults = append(w.faults, historycheck.Fault{Name: a.name, FromNS: a.fromNS, ToNS: a.toNS, Hold: max(0, hold), Workers: a.costs})
 		bound = a.within + time.Duration(a.toNS-a.fromNS)
 	}
 	calm := w.until(ctx, bound+patience, w.onTime)
@@ -202,7 +202,7 @@ func (w *witness) starts() (map[string][]int64, map[string]time.Duration) {
 	}
 	starts := map[string][]int64{}
 	for _, e := range w.recorder.seen() {
-		if e.Kind == check.Start && every[e.Job] > 0 {
+		if e.Kind == historycheck.Start && every[e.Job] > 0 {
 			starts[e.Job] = append(starts[e.Job], e.AtNS)
 		}
 	}
@@ -256,8 +256,8 @@ func (w *witness) gap(fromNS, toNS int64) (longest time.Duration, of string) {
 	return longest, of
 }
 
-func (l *load) promised() []check.Promise {
+func (l *load) promised() []historycheck.Promise {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]check.Promise{}, l.promises...)
+	return append([]historycheck.Promise{}, l.promises...)
 }

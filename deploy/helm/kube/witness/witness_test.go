@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermata-io/fermata/internal/check"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
 
 // attempt is the request that the handler http makes of a lease.
@@ -45,14 +45,14 @@ func TestRecorderTellsWhatHappened(t *testing.T) {
 	}
 	outcomes := map[string]string{}
 	for _, e := range w.recorder.seen() {
-		if e.Kind == check.End {
+		if e.Kind == historycheck.End {
 			outcomes[e.Job] = e.Outcome
 		}
 		if e.Token != 7 || e.NominalMS != due.UnixMilli() || e.DueMS != due.UnixMilli() || e.Worker != "127.0.0.1" {
 			t.Errorf("recorded %+v", e)
 		}
 	}
-	if outcomes["j"] != check.OK || outcomes["j?fail"] != check.Failed {
+	if outcomes["j"] != historycheck.OK || outcomes["j?fail"] != historycheck.Failed {
 		t.Errorf("outcomes %v", outcomes)
 	}
 	response, err := s.Client().Post(s.URL+"/run", "", nil)
@@ -68,15 +68,15 @@ func TestRecorderTellsWhatHappened(t *testing.T) {
 // history has a job of one second that ran at each of these seconds, leased when it was due.
 func history(w *witness, begun time.Time, starts ...int) {
 	ms := begun.UnixMilli()
-	w.load.promises = []check.Promise{{Job: "j", AnchorMS: ms, Every: time.Second, FromMS: ms}}
+	w.load.promises = []historycheck.Promise{{Job: "j", AnchorMS: ms, Every: time.Second, FromMS: ms}}
 	for _, second := range starts {
 		at := begun.Add(time.Duration(second) * time.Second)
-		e := check.Event{
-			AtNS: at.UnixNano(), Kind: check.Start, Worker: "w", Job: "j", Run: "j/" + at.Format("05"), Attempt: 1,
+		e := historycheck.Event{
+			AtNS: at.UnixNano(), Kind: historycheck.Start, Worker: "w", Job: "j", Run: "j/" + at.Format("05"), Attempt: 1,
 			Token: at.UnixMicro(), NominalMS: at.UnixMilli(), DueMS: at.UnixMilli(),
 		}
 		w.recorder.events = append(w.recorder.events, e)
-		e.Kind, e.Outcome, e.AtNS = check.End, check.OK, e.AtNS+1e6
+		e.Kind, e.Outcome, e.AtNS = historycheck.End, historycheck.OK, e.AtNS+1e6
 		w.recorder.events = append(w.recorder.events, e)
 	}
 }

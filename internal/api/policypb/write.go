@@ -1,0 +1,56 @@
+package policypb
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Retry writes a policy of the attempts of one run.
+func Retry(r backoff.Retry) *fermatav1.RetryPolicy {
+	return &fermatav1.RetryPolicy{
+		Strategy:       wordOf(strategies[:], r.Strategy),
+		BaseDelay:      durationpb.New(r.Base),
+		Multiplier:     r.Multiplier,
+		ExponentOffset: int32(r.Offset),
+		MaxDoublings:   int32(r.MaxDoublings),
+		MaxDelay:       durationpb.New(r.MaxDelay),
+		MaxAttempts:    int32(r.MaxAttempts),
+		MaxElapsed:     given(r.MaxElapsed),
+		Jitter:         Jitter(r.Jitter),
+	}
+}
+
+// Backoff writes a policy of the intervals between runs, with the bounds of the
+// interval, which the model keeps beside it; 0 is none.
+func Backoff(b backoff.Recurring, shortest, longest time.Duration) *fermatav1.BackoffPolicy {
+	return &fermatav1.BackoffPolicy{
+		Disabled:    b.Disabled,
+		Multiplier:  b.Multiplier,
+		MaxExponent: new(int32(b.MaxExponent)),
+		MaxDelay:    durationpb.New(b.MaxDelay),
+		MaxRatio:    b.MaxRatio,
+		Jitter:      Jitter(b.Jitter),
+		StaleAfter:  given(b.StaleAfter),
+		StaleHalve:  b.StaleHalve,
+		WithinSlot:  b.WithinSlot,
+		MinInterval: given(shortest),
+		MaxInterval: given(longest),
+	}
+}
+
+// Jitter writes how delays are spread.
+func Jitter(j backoff.Jitter) *fermatav1.Jitter {
+	return &fermatav1.Jitter{Kind: wordOf(jitterKinds[:], j.Kind), Fraction: new(j.Fraction)}
+}
+
+// given leaves out what has no default.
+func given(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

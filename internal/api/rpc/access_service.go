@@ -1,0 +1,84 @@
+package rpc
+
+import (
+	"context"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Anonymous is the name of callers that nobody authenticates. No subject has it: those
+// begin with a kind.
+const Anonymous = "anonymous"
+
+type accessService struct {
+	fermatav1.UnimplementedAccessServiceServer
+	limits   authz.Limits               // where callers are not authenticated
+	jobLimit func(namespace string) int // nil: there are no limits
+	// bytesLimit is of the bytes of jobs; nil: there are no limits
+	bytesLimit func(namespace string) int
+	node       string
+}
+
+func (s *accessService) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) (*fermatav1.WhoAmIResponse, error) {
+	c := callerOf(ctx)
+	if c == nil || c.gate.authority == nil {
+		return &fermatav1.WhoAmIResponse{
+			Identity: Anonymous, Authentication: fermatav1.WhoAmIResponse_AUTHENTICATION_NONE,
+			Limits: callLimitsToPB(s.limits), Node: s.node,
+		}, nil
+	}
+	grants := c.gate.authority.Grants(c.identity)
+	return &fermatav1.WhoAmIResponse{
+		Identity: c.identity.Subject, Authentication: authenticationToPB(c.identity), Groups: c.identity.Groups,
+		ExpireTime: timeToPB(c.identity.Expires), Grants: each(grants, grantToPB),
+		Limits: callLimitsToPB(c.gate.authority.Limits(c.identity)), Namespaces: s.namespacesOf(grants), Node: s.node,
+	}, nil
+}
+
+// namespacesOf lists the limits of the namespaces that grants name without a star.
+func (s *accessService) namespacesOf(grants []authz.Grant) []*fermatav1.NamespaceLimits {
+	if s.jobLimit == nil && s.bytesLimit == nil {
+		return nil
+	}
+	var list []*fermatav1.NamespaceLimits
+	listed := map[string]bool{}
+	for _, g := range grants {
+		for _, n := range g.Namespaces {
+			if strings.HasSuffix(n, "*") || listed[n] {
+				continue
+			}
+			listed[n] = true
+			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitOf(s.jobLimit, n), JobBytes: limitOf(s.bytesLimit, n)})
+		}
+	}
+	return list
+}
+
+func limitOf(limit func(string) int, namespace string) int64 {
+	if limit == nil {
+		return 0
+	}
+	return int64(limit(namespace))
+}
+
+func authenticationToPB(id authz.Identity) fermatav1.WhoAmIResponse_Authentication {
+	switch kind, _, _ := strings.Cut(id.Subject, ":"); kind {
+	case authz.KindToken:
+		return fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN
+	case authz.KindURI, authz.KindDNS, authz.KindCommonName:
+		return fermatav1.WhoAmIResponse_AUTHENTICATION_CERTIFICATE
+	case authz.KindJWT:
+		return fermatav1.WhoAmIResponse_AUTHENTICATION_JWT
+	}
+	return fermatav1.WhoAmIResponse_AUTHENTICATION_UNSPECIFIED
+}
+
+func grantToPB(g authz.Grant) *fermatav1.RoleGrant {
+	return &fermatav1.RoleGrant{Role: string(g.Role), Namespaces: g.Namespaces, Queues: g.Queues}
+}
+
+func callLimitsToPB(l authz.Limits) *fermatav1.CallLimits {
+	return &fermatav1.CallLimits{Rate: l.Rate, Burst: int32(l.Burst), Calls: int32(l.Calls), Connections: int32(l.Connections)}
+}

@@ -1,0 +1,196 @@
+package rpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Trail keeps records of the calls that change something. A server without one
+// writes log lines only.
+type Trail interface {
+	// Record takes a record. It must not block.
+	Record(job.TrailRecord)
+	// List returns up to size records, newest first.
+	List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error)
+	// Read returns up to size records after one, oldest first, and where the chain ends.
+	Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error)
+	// Acknowledge makes an export, or says how far it has come.
+	Acknowledge(ctx context.Context, export, id string, seq int64) (job.TrailExport, error)
+	Exports(ctx context.Context) ([]job.TrailExport, error)
+	DeleteExport(ctx context.Context, export string) error
+}
+
+// auditor tells of each call that changes something, once it has ended.
+type auditor struct {
+	trail  Trail
+	jobs   Jobs
+	node   string
+	logger *slog.Logger
+}
+
+// harmless are the codes of calls that have changed nothing. These are logged, and
+// not recorded: nobody can push records out by failing.
+var harmless = map[codes.Code]bool{
+	codes.InvalidArgument: true, codes.NotFound: true, codes.AlreadyExists: true, codes.PermissionDenied: true,
+	codes.Unauthenticated: true, codes.ResourceExhausted: true, codes.FailedPrecondition: true, codes.Aborted: true,
+	codes.OutOfRange: true, codes.Unimplemented: true,
+}
+
+func (a *auditor) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	row, known := changes[info.FullMethod]
+	request, ok := q.(proto.Message)
+	if !known || !ok || row.reads != nil && row.reads(request) {
+		return next(ctx, q)
+	}
+	note := &auditNote{}
+	if row.job != nil && a.trail != nil {
+		note.before = a.present(ctx, row, request)
+	}
+	ended := false
+	defer func() {
+		code := codes.Internal // of a panic
+		if ended {
+			st, _ := toStatus(err)
+			code = st.Code()
+		}
+		a.tell(ctx, info.FullMethod, row, request, answer, note, code)
+	}()
+	answer, err = next(context.WithValue(ctx, auditKey{}, note), q)
+	ended = true
+	return answer, err
+}
+
+// lookTimeout bounds the look at a job before a call. The call does not depend on it.
+const lookTimeout = 250 * time.Millisecond
+
+// present is the digest of a job before the call.
+func (a *auditor) present(ctx context.Context, row change, q proto.Message) []byte {
+	key, err := parseJob("name", row.job(q))
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	record, err := a.jobs.Get(ctx, key)
+	if err != nil {
+		return nil // the call itself will say so
+	}
+	return row.digest(recordToPB(record, 0))
+}
+
+// anonymous is who makes a call where callers are not authenticated.
+const anonymous = "anonymous"
+
+// who makes a call: the subject of an identity.
+func who(ctx context.Context) string {
+	if id, ok := CallerOf(ctx); ok {
+		return id.Subject
+	}
+	return anonymous
+}
+
+func (a *auditor) tell(ctx context.Context, method string, row change, q proto.Message, answer any, note *auditNote, code codes.Code) {
+	r := job.TrailRecord{
+		Identity: who(ctx), Peer: peerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
+		Code: int(code), Before: note.before,
+	}
+	if rid, ok := q.(interface{ GetRequestId() string }); ok {
+		r.RequestID = rid.GetRequestId()
+	}
+	a2, _ := answer.(proto.Message)
+	if code != codes.OK {
+		a2 = nil
+	}
+	row.fill(&r, q, a2)
+	r = r.Clipped()
+	if !harmless[code] && a.trail != nil {
+		a.trail.Record(r)
+	}
+	attributes := []any{"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String()}
+	if r.RequestID != "" {
+		attributes = append(attributes, "request", r.RequestID)
+	}
+	if r.Changed+r.Refused > 0 {
+		attributes = append(attributes, "changed", r.Changed, "refused", r.Refused)
+	}
+	a.logger.InfoContext(ctx, "audit", attributes...)
+}
+
+// auditNote is what a handler adds to the record of its call.
+type auditNote struct{ before []byte }
+
+type auditKey struct{}
+
+// noteBefore adds the definition that a call replaces. The last word counts: an edit
+// may be merged again.
+func noteBefore(ctx context.Context, d *job.Definition) {
+	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		note.before = definitionDigest(definitionToPB(d))
+	}
+}
+
+var canonical = proto.MarshalOptions{Deterministic: true}
+
+// digest is the SHA-256 of a message's canonical bytes.
+func digest(m proto.Message) []byte {
+	b, err := canonical.Marshal(m)
+	if err != nil {
+		return nil // text that is no UTF-8: there is nothing to compare with
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// definitionDigest is the digest of what clients set of a job, and its name.
+func definitionDigest(p *fermatav1.Job) []byte {
+	if p == nil {
+		return nil
+	}
+	d := &fermatav1.Job{Name: p.GetName(), PayloadKeyId: p.GetPayloadKeyId(), PayloadSize: p.GetPayloadSize()}
+	to := d.ProtoReflect()
+	// What is set is shared with p, not copied: it is only read.
+	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if slices.Contains(settable, string(field.Name())) {
+			to.Set(field, value)
+		}
+		return true
+	})
+	if d.PayloadKeyId != "" {
+		d.Payload = nil // answers do not have it
+	}
+	withoutSources(d)
+	return digest(d)
+}
+
+// withoutSources takes out of a job where the values of its policies came from. It leaves the
+// policies alone that it was given.
+func withoutSources(d *fermatav1.Job) {
+	if p := d.GetRetryPolicy(); len(p.GetSources()) > 0 {
+		d.RetryPolicy = proto.CloneOf(p)
+		d.RetryPolicy.Sources = nil
+	}
+	if p := d.GetBackoffPolicy(); len(p.GetSources()) > 0 {
+		d.BackoffPolicy = proto.CloneOf(p)
+		d.BackoffPolicy.Sources = nil
+	}
+}
+
+// statusDigest is the digest of a job's state.
+func statusDigest(p *fermatav1.Job) []byte {
+	if p.GetStatus() == nil {
+		return nil
+	}
+	return digest(p.GetStatus())
+}

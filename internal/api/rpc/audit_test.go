@@ -1,0 +1,236 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// TestEveryMethodIsJudged: each method of the services that clients call either
+// has a row in changes or is listed as one that only reads.
+func TestEveryMethodIsJudged(t *testing.T) {
+	seen := 0
+	for _, name := range []protoreflect.FullName{"fermata.v1.JobService", "fermata.v1.BackupService", "fermata.v1.ClusterService", "fermata.v1.EventService", "fermata.v1.AccessService"} {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			method := "/" + string(name) + "/" + string(methods.Get(i).Name())
+			_, writes := changes[method]
+			if writes == slices.Contains(onlyRead, method) {
+				t.Errorf("%s: a method either changes something or only reads", method)
+			}
+			seen++
+		}
+	}
+	if seen != len(changes)+len(onlyRead) {
+		t.Errorf("%d methods, but %d are judged", seen, len(changes)+len(onlyRead))
+	}
+}
+
+// trailOf gathers records.
+type trailOf struct {
+	Trail   // whose other methods are not called
+	records []job.TrailRecord
+}
+
+func (t *trailOf) Record(r job.TrailRecord) { t.records = append(t.records, r) }
+
+func (t *trailOf) List(context.Context, job.TrailFilter, int, string) (job.TrailPage, error) {
+	return job.TrailPage{Records: t.records}, nil
+}
+
+// sampleCalls are a request and an answer of each method that changes something.
+var sampleCalls = map[string]struct {
+	q, a     proto.Message
+	resource string
+}{
+	"CreateJob": {&fermatav1.CreateJobRequest{Parent: "namespaces/n", RequestId: "r"}, sampleJob(), "namespaces/n/jobs/j"},
+	"ApplyJobs": {&fermatav1.ApplyJobsRequest{Parent: "namespaces/n", Wishes: []*fermatav1.JobWish{{JobId: "j"}, {JobId: "k"}}, Force: true},
+		&fermatav1.ApplyJobsResponse{Changes: []*fermatav1.JobChange{{Action: fermatav1.JobChange_ACTION_UPDATE, After: sampleJob()}, {Code: 6}}}, "namespaces/n"},
+	"BatchCreateJobs":     {&fermatav1.BatchCreateJobsRequest{Parent: "namespaces/n"}, &fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{{Job: sampleJob()}, {Code: 6}}}, "namespaces/n"},
+	"UpdateJob":           {&fermatav1.UpdateJobRequest{Job: sampleJob(), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}}, sampleJob(), "namespaces/n/jobs/j"},
+	"DeleteJob":           {&fermatav1.DeleteJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.Job{}, "namespaces/n/jobs/j"},
+	"PauseJob":            {&fermatav1.PauseJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"ResumeJob":           {&fermatav1.ResumeJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"HintJob":             {&fermatav1.HintJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"BackfillJob":         {&fermatav1.BackfillJobRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"CancelBackfill":      {&fermatav1.CancelBackfillRequest{Name: "namespaces/n/jobs/j"}, sampleJob(), "namespaces/n/jobs/j"},
+	"RunJob":              {&fermatav1.RunJobRequest{Name: "namespaces/n/jobs/j"}, &fermatav1.RunJobResponse{Run: &fermatav1.Run{Name: "r"}}, "namespaces/n/jobs/j"},
+	"CancelRun":           {&fermatav1.CancelRunRequest{Name: "namespaces/n/jobs/j/runs/r"}, &fermatav1.Run{}, "namespaces/n/jobs/j/runs/r"},
+	"PauseJobs":           {&fermatav1.PauseJobsRequest{Parent: "namespaces/n"}, &fermatav1.PauseJobsResponse{Paused: 2}, "namespaces/n"},
+	"ResumeJobs":          {&fermatav1.ResumeJobsRequest{Parent: "namespaces/n"}, &fermatav1.ResumeJobsResponse{Resumed: 2}, "namespaces/n"},
+	"RedriveDeadLetters":  {&fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/n"}, &fermatav1.RedriveDeadLettersResponse{Redriven: 1}, "namespaces/n"},
+	"UpdateQueueSettings": {&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q"}}, &fermatav1.QueueSettings{}, "namespaces/n/queues/q"},
+	"RestoreJobs": {&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Jobs: []*fermatav1.JobBackup{{Job: sampleJob()}}},
+		&fermatav1.RestoreJobsResponse{Results: []*fermatav1.RestoreJobsResponse_Result{{Outcome: fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED}}}, "namespaces/n"},
+	"RedeliverEvents":         {&fermatav1.RedeliverEventsRequest{Webhook: "ops"}, &fermatav1.RedeliverEventsResponse{Delivered: 1}, "webhooks/ops"},
+	"AcknowledgeAuditRecords": {&fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem"}, &fermatav1.AuditExport{}, "audit-exports/siem"},
+	"DeleteAuditExport":       {&fermatav1.DeleteAuditExportRequest{Name: "siem"}, &fermatav1.DeleteAuditExportResponse{}, "audit-exports/siem"},
+	"CheckShard":              {&fermatav1.CheckShardRequest{Shard: 3, Repair: true}, &fermatav1.CheckShardResponse{}, "shards/3"},
+}
+
+// TestAuditTellsWhoPausedAQueue from who changed its limits.
+func TestAuditTellsWhoPausedAQueue(t *testing.T) {
+	settings := func(paused *bool) *fermatav1.QueueSettings {
+		return &fermatav1.QueueSettings{Name: "namespaces/n/queues/q", Rate: 1, Paused: paused}
+	}
+	for _, c := range []struct {
+		settings, expected *fermatav1.QueueSettings
+		want               string
+	}{
+		{settings(nil), nil, ""},
+		{settings(nil), settings(new(true)), ""},
+		{settings(new(true)), nil, "paused=true"},
+		{settings(new(true)), settings(new(false)), "paused=true"},
+		{settings(new(true)), settings(new(true)), ""},
+		{settings(new(false)), settings(new(true)), "paused=false"},
+	} {
+		q := &fermatav1.UpdateQueueSettingsRequest{Settings: c.settings, Expected: c.expected}
+		if got := strings.Join(pauseOf(q), ","); got != c.want {
+			t.Errorf("%v: %q, want %q", q, got, c.want)
+		}
+	}
+}
+
+func sampleJob() *fermatav1.Job {
+	return &fermatav1.Job{Name: "namespaces/n/jobs/j", Queue: "q", Status: &fermatav1.JobStatus{RunsTotal: 1}}
+}
+
+// presentJobs answers every Get with one job.
+type presentJobs struct{ Jobs }
+
+func (presentJobs) Get(context.Context, job.Key) (job.Record, error) {
+	d := stored()
+	return job.Record{Definition: &d}, nil
+}
+
+// TestEveryChangeLeavesARecord drives each method of the table: one record for a call
+// that succeeded or may have taken effect, a log line alone for one that was refused.
+func TestEveryChangeLeavesARecord(t *testing.T) {
+	for method := range changes {
+		name := method[strings.LastIndexByte(method, '/')+1:]
+		sample, ok := sampleCalls[name]
+		if !ok {
+			t.Errorf("%s: no sample", name)
+			continue
+		}
+		for _, end := range []struct {
+			err     error
+			records int
+		}{{nil, 1}, {job.ErrUnavailable, 1}, {errors.New("odd"), 1}, {&job.MissingError{}, 0}, {status.Error(codes.PermissionDenied, "no"), 0}} {
+			trail := &trailOf{}
+			var log strings.Builder
+			a := &auditor{trail: trail, jobs: presentJobs{}, node: "node", logger: textLogger(&log)}
+			ctx := context.WithValue(t.Context(), callerKey{}, &caller{identity: authz.Identity{Subject: "alice"}})
+			answer, err := a.unary(ctx, sample.q, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+				if end.err != nil {
+					return nil, end.err
+				}
+				return sample.a, nil
+			})
+			if err != end.err || (answer != any(sample.a)) != (end.err != nil) {
+				t.Errorf("%s: the answer is another one: %v, %v", name, answer, err)
+			}
+			if strings.Count(log.String(), "msg=audit") != 1 || len(trail.records) != end.records {
+				t.Errorf("%s after %v: %d records, log %q", name, end.err, len(trail.records), log.String())
+				continue
+			}
+			for _, r := range trail.records {
+				known, _ := toStatus(end.err)
+				if r.Resource != sample.resource && name != "CreateJob" || r.Identity != "alice" || r.Node != "node" ||
+					"/"+r.Method != method || r.Code != int(known.Code()) {
+					t.Errorf("%s: %+v", name, r)
+				}
+			}
+		}
+	}
+}
+
+// TestChangesThatChangeNothing: a dry run and a check without repair leave nothing.
+func TestChangesThatChangeNothing(t *testing.T) {
+	for method, q := range map[string]proto.Message{
+		fermatav1.JobService_RedriveDeadLetters_FullMethodName: &fermatav1.RedriveDeadLettersRequest{DryRun: true},
+		fermatav1.ClusterService_CheckShard_FullMethodName:     &fermatav1.CheckShardRequest{},
+
+		fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: &fermatav1.AcknowledgeAuditRecordsRequest{Export: "siem", RecordId: "1-1"},
+		fermatav1.JobService_GetJob_FullMethodName:                      &fermatav1.GetJobRequest{},
+	} {
+		trail := &trailOf{}
+		var log strings.Builder
+		a := &auditor{trail: trail, logger: textLogger(&log)}
+		if _, err := a.unary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(trail.records) != 0 || log.Len() != 0 {
+			t.Errorf("%s: %+v %s", method, trail.records, log.String())
+		}
+	}
+}
+
+// TestDigests: an edit shows in the digests, what only the state changes does not, and
+// equal definitions have equal ones.
+func TestDigests(t *testing.T) {
+	present := stored()
+	same := recordToPB(job.Record{Definition: &present}, 0)
+	same.Etag, same.Generation = "other", 9
+	if string(definitionDigest(definitionToPB(&present))) != string(definitionDigest(same)) {
+		t.Error("equal definitions have different digests")
+	}
+	edited := proto.CloneOf(same)
+	edited.Queue = "other"
+	if string(definitionDigest(edited)) == string(definitionDigest(same)) {
+		t.Error("an edit does not show")
+	}
+	paused := proto.CloneOf(same)
+	paused.Status.PauseNote = "x"
+	if string(definitionDigest(paused)) != string(definitionDigest(same)) || string(statusDigest(paused)) == string(statusDigest(same)) {
+		t.Error("a pause is to show in the state, and there only")
+	}
+}
+
+// TestDigestTakesFromNobody: the job that is looked at stays as it is, and a payload that
+// answers do not have does not count.
+func TestDigestTakesFromNobody(t *testing.T) {
+	present := stored()
+	p := definitionToPB(&present)
+	p.PayloadKeyId = "k1"
+	before := proto.CloneOf(p)
+	sum := definitionDigest(p)
+	if !proto.Equal(p, before) {
+		t.Errorf("changed to %v", p)
+	}
+	p.Payload = []byte("another")
+	if string(definitionDigest(p)) != string(sum) {
+		t.Error("a sealed payload shows")
+	}
+}
+
+// BenchmarkDigest is what the record of one CreateJob costs beside the call.
+func BenchmarkDigest(b *testing.B) {
+	present := stored()
+	p := definitionToPB(&present)
+	b.ReportAllocs()
+	for b.Loop() {
+		definitionDigest(p)
+	}
+}
+
+func textLogger(w *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

@@ -1,0 +1,144 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// selection is what requests that select jobs of a namespace have in common.
+type selection interface {
+	GetParent() string
+	GetQueue() string
+	GetIdPrefix() string
+	GetLabels() map[string]string
+}
+
+func filterOf(q selection) (job.Filter, error) {
+	namespace, err := parseNamespace("parent", q.GetParent())
+	return job.Filter{Namespace: namespace, Queue: q.GetQueue(), IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels()}, err
+}
+
+func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadLettersRequest) (*fermatav1.ListDeadLettersResponse, error) {
+	filter, err := filterOf(q)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.jobs.Letters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &fermatav1.ListDeadLettersResponse{DeadLetters: each(page.Letters, letterToPB), NextPageToken: page.Next}, nil
+}
+
+func letterToPB(l job.Letter) *fermatav1.DeadLetter {
+	key, _, _ := job.ParseRecord(l.Record)
+	return &fermatav1.DeadLetter{
+		Name:       letterName(l.Record),
+		Run:        runToPB(key, job.RunView{Run: l.Run, Phase: job.RunFinished}),
+		Queue:      l.Queue,
+		ExpireTime: msToPB(l.ExpireMS),
+	}
+}
+
+func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest) (*fermatav1.RedriveDeadLettersResponse, error) {
+	filter, err := filterOf(q)
+	if err != nil {
+		return nil, err
+	}
+	request := job.RedriveRequest{Filter: filter, Token: q.GetPageToken(), DryRun: q.GetDryRun(), IgnoreExclusions: q.GetIgnoreExclusions()}
+	if n := len(q.GetNames()); n > maxBatch {
+		return nil, job.Invalid("names", "has %d entries, at most %d are allowed", n, maxBatch)
+	}
+	for _, name := range q.GetNames() {
+		record, err := parseLetter("names", name, filter.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		request.Records = append(request.Records, record)
+	}
+	done, err := s.jobs.Redrive(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return &fermatav1.RedriveDeadLettersResponse{
+		Redriven: int32(done.Done), Refused: int32(done.Refused), NextPageToken: done.Next,
+	}, nil
+}
+
+func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
+	filter, err := filterOf(q)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.jobs.PauseAll(ctx, filter, q.GetNote(), q.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &fermatav1.PauseJobsResponse{Paused: int32(done.Done), NextPageToken: done.Next}, nil
+}
+
+func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequest) (*fermatav1.ResumeJobsResponse, error) {
+	filter, err := filterOf(q)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.jobs.ResumeAll(ctx, filter, q.GetNote(), q.GetCatchUp(), q.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &fermatav1.ResumeJobsResponse{Resumed: int32(done.Done), NextPageToken: done.Next}, nil
+}
+
+func (s *jobService) GetQueueSettings(ctx context.Context, q *fermatav1.GetQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
+	queue, err := parseQueue("name", q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	settings, err := s.jobs.QueueSettings(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	return settingsToPB(queue, settings), nil
+}
+
+func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.UpdateQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
+	p := q.GetSettings()
+	queue, err := parseQueue("settings.name", p.GetName())
+	if err != nil {
+		return nil, err
+	}
+	change := job.QueueChange{Settings: settingsFromPB(p), KeepPaused: p.Paused == nil}
+	if q.GetExpected() != nil {
+		change.Expected = new(settingsFromPB(q.GetExpected()))
+	}
+	settings, err := s.jobs.SetQueueSettings(ctx, queue, change)
+	if err != nil {
+		return nil, err
+	}
+	return settingsToPB(queue, settings), nil
+}
+
+func settingsFromPB(p *fermatav1.QueueSettings) job.QueueSettings {
+	settings := job.QueueSettings{
+		MaxConcurrency: int(p.GetMaxConcurrency()), Rate: p.GetRate(), Burst: int(p.GetBurst()), RecoveryRate: p.GetRecoveryRate(),
+		Paused: p.GetPaused(),
+	}
+	if settings.RecoveryRate == job.DefaultRecoveryRate {
+		// So that settings which limit nothing are none.
+		settings.RecoveryRate = 0
+	}
+	return settings
+}
+
+func settingsToPB(q job.QueueKey, s job.QueueSettings) *fermatav1.QueueSettings {
+	p := &fermatav1.QueueSettings{
+		Name: queueName(q), MaxConcurrency: int32(s.MaxConcurrency), Rate: s.Rate, Burst: int32(s.Burst), RecoveryRate: s.RecoveryRate,
+		Paused: &s.Paused,
+	}
+	if p.RecoveryRate == 0 {
+		p.RecoveryRate = job.DefaultRecoveryRate
+	}
+	return p
+}

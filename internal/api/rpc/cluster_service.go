@@ -1,0 +1,199 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Cluster tells what ClusterService shows. It answers for the whole cluster;
+// what a node that cannot be reached would say is missing.
+type Cluster interface {
+	Nodes(ctx context.Context) ([]Node, error)
+	Shards(ctx context.Context) ([]Shard, error)
+	// Queues of a namespace, or of all if it is empty.
+	Queues(ctx context.Context, namespace string) ([]Queue, error)
+	Workers(ctx context.Context) ([]Worker, error)
+	// CheckShard audits what is stored in a shard; job.InvalidError if there is none
+	// of this number.
+	CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error)
+}
+
+// Node is one member of the cluster.
+type Node struct {
+	Name        string
+	GRPCAddress string
+	PeerAddress string
+	ShardsHeld  int
+	Workers     int
+	Draining    bool
+	Version     string
+	Started     time.Time
+	// Unreachable: only names and addresses are known.
+	Unreachable bool
+	// Durability class in force: memory, local, replica.
+	Durability string
+}
+
+// Shard is one slice of all jobs. An empty Holder means nobody.
+type Shard struct {
+	Shard   int
+	Holder  string
+	LockTTL time.Duration
+	Jobs    int64
+	Lag     time.Duration
+}
+
+// Queue counts the jobs and workers of a queue.
+type Queue struct {
+	Namespace, Queue                          string
+	Backlog, Running, Scheduled, Paused, Dead int64
+	FreeSlots, Workers                        int64
+	OldestOverdue                             time.Duration
+	OldestDeadLetter                          time.Duration
+	// QueuePaused: the queue as a whole is paused; Paused counts jobs.
+	QueuePaused bool
+	// Recent is of the last minute.
+	Recent job.RecentRuns
+}
+
+// Worker is one connected worker.
+type Worker struct {
+	ID        string
+	Node      string
+	Namespace string
+	Queues    []string
+	Slots     int
+	Running   int
+	Draining  bool
+	Connected time.Time
+	Version   string
+	Labels    map[string]string
+	// Identity that the node found the worker to have; empty where none is asked for.
+	Identity string
+}
+
+type clusterService struct {
+	fermatav1.UnimplementedClusterServiceServer
+	cluster Cluster
+	trail   Trail // nil: none is kept
+}
+
+func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
+	nodes, err := s.cluster.Nodes(ctx)
+	return &fermatav1.ListNodesResponse{Nodes: each(nodes, nodeToPB)}, err
+}
+
+func (s *clusterService) ListShards(ctx context.Context, _ *fermatav1.ListShardsRequest) (*fermatav1.ListShardsResponse, error) {
+	shards, err := s.cluster.Shards(ctx)
+	return &fermatav1.ListShardsResponse{Shards: each(shards, shardToPB)}, err
+}
+
+func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueuesRequest) (*fermatav1.ListQueuesResponse, error) {
+	namespace := ""
+	if q.GetParent() != "" {
+		var err error
+		if namespace, err = parseNamespace("parent", q.GetParent()); err != nil {
+			return nil, err
+		}
+		if err := validKey("parent", job.Key{Namespace: namespace, ID: "x"}); err != nil {
+			return nil, err
+		}
+	}
+	queues, err := s.cluster.Queues(ctx, namespace)
+	if l := limitsOf(ctx, cmp.Or(namespace, authz.Everywhere)); l != nil {
+		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !l.covers(q.Queue) })
+	}
+	return &fermatav1.ListQueuesResponse{Queues: each(queues, queueToPB)}, err
+}
+
+func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
+	workers, err := s.cluster.Workers(ctx)
+	return &fermatav1.ListWorkersResponse{Workers: each(workers, workerToPB)}, err
+}
+
+func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
+	report, err := s.cluster.CheckShard(ctx, int(q.GetShard()), q.GetRepair())
+	if err != nil {
+		return nil, err
+	}
+	p := &fermatav1.CheckShardResponse{Findings: each(report.Findings, findingToPB), More: report.More}
+	for _, n := range report.Records {
+		p.Records += n
+	}
+	return p, nil
+}
+
+func findingToPB(f job.Finding) *fermatav1.Finding {
+	return &fermatav1.Finding{
+		Fault: faults.pb(f.Fault), Record: f.Record, Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
+		Repairable: f.Fault.Repairable(), Repaired: f.Repaired,
+	}
+}
+
+var faults = enum[fermatav1.Finding_Fault, job.Fault]{
+	{fermatav1.Finding_FAULT_INDEX_REGION, job.FaultIndexRegion},
+	{fermatav1.Finding_FAULT_INDEX_MISSING, job.FaultIndexMissing},
+	{fermatav1.Finding_FAULT_INDEX_EXTRA, job.FaultIndexExtra},
+	{fermatav1.Finding_FAULT_LANE_INDEX, job.FaultLaneIndex},
+	{fermatav1.Finding_FAULT_HISTORY, job.FaultHistory},
+	{fermatav1.Finding_FAULT_NO_STATE, job.FaultNoState},
+	{fermatav1.Finding_FAULT_NO_DEFINITION, job.FaultNoDefinition},
+	{fermatav1.Finding_FAULT_UNREADABLE, job.FaultUnreadable},
+	{fermatav1.Finding_FAULT_STATE, job.FaultState},
+	{fermatav1.Finding_FAULT_RUNS, job.FaultRuns},
+	{fermatav1.Finding_FAULT_OBJECTIVE, job.FaultObjective},
+}
+
+func each[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, len(in))
+	for i, a := range in {
+		out[i] = f(a)
+	}
+	return out
+}
+
+func nodeToPB(n Node) *fermatav1.Node {
+	return &fermatav1.Node{
+		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress,
+		ShardsHeld: int32(n.ShardsHeld), Workers: int32(n.Workers), Draining: n.Draining,
+		Version: n.Version, StartTime: timeToPB(n.Started), Unreachable: n.Unreachable, Durability: n.Durability,
+	}
+}
+
+func shardToPB(s Shard) *fermatav1.Shard {
+	return &fermatav1.Shard{
+		Shard: int32(s.Shard), Holder: s.Holder, LockTtl: durationpb.New(s.LockTTL), Jobs: s.Jobs, Lag: durationpb.New(s.Lag),
+	}
+}
+
+func queueToPB(q Queue) *fermatav1.Queue {
+	return &fermatav1.Queue{
+		Namespace: q.Namespace, Queue: q.Queue, Backlog: q.Backlog, Running: q.Running, Scheduled: q.Scheduled,
+		Paused: q.Paused, Dead: q.Dead, FreeSlots: q.FreeSlots, Workers: q.Workers,
+		OldestOverdue: durationpb.New(q.OldestOverdue), Recent: recentToPB(q.Recent),
+		OldestDeadLetter: durationpb.New(q.OldestDeadLetter), QueuePaused: q.QueuePaused,
+	}
+}
+
+func recentToPB(r job.RecentRuns) *fermatav1.RecentRuns {
+	return &fermatav1.RecentRuns{
+		Started: r.Started, Succeeded: r.Succeeded, Failed: r.Failed, Breaches: r.Breaches,
+		MaxLag: durationpb.New(r.MaxLag), Span: durationpb.New(r.Span),
+	}
+}
+
+func workerToPB(w Worker) *fermatav1.Worker {
+	return &fermatav1.Worker{
+		WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
+		Running: int32(w.Running), Draining: w.Draining, ConnectTime: timeToPB(w.Connected),
+		Version: w.Version, Labels: w.Labels, Identity: w.Identity,
+	}
+}

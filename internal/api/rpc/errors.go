@@ -1,0 +1,169 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// errorDomain is the domain of ErrorInfo details.
+const errorDomain = "fermata.io"
+
+// sentinels are the errors without fields: code, reason for programs, text for
+// people, and when a repetition may help (0: it does not by itself).
+var sentinels = []struct {
+	err    error
+	code   codes.Code
+	reason string
+	text   string
+	retry  time.Duration
+}{
+	{job.ErrCorrupt, codes.DataLoss, "JOB_CORRUPT", "what is stored of the job cannot be used; edit or delete it", 0},
+	{job.ErrNoMemory, codes.ResourceExhausted, "REDIS_OUT_OF_MEMORY", "Redis has reached maxmemory; nothing was stored", 0},
+	{job.ErrTooManyQueues, codes.ResourceExhausted, "TOO_MANY_QUEUES", "as many queues have settings as may, or as many of this namespace as its share is; set all limits of those to 0 that are no longer used: fermata cluster queues lists them", 0},
+	{job.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE", "the jobs are too large for one call; nothing was done, name fewer of them", 0},
+	{job.ErrTooMuchWork, codes.ResourceExhausted, "TOO_MUCH_WORK", "the call took as much work as one may and did a part of it; repeat it with the rest, fewer at a time", 0},
+	{job.ErrSettingsChanged, codes.Aborted, "SETTINGS_CHANGED", "somebody changed the settings of the queue in between", 0},
+	{job.ErrTooManyWatches, codes.ResourceExhausted, "TOO_MANY_WATCHES", "as many queues are watched over this connection, at this node, or for this namespace or caller, as may be; ask for them by calls, or use more connections or nodes", 10 * time.Second},
+	{job.ErrDurability, codes.Unavailable, "DURABILITY_UNCONFIRMED", "stored, but not confirmed as durable in time; repeat the call", time.Second},
+	{job.ErrUnavailable, codes.Unavailable, "REDIS_UNAVAILABLE", "Redis cannot be reached; repeat the call", 500 * time.Millisecond},
+	{job.ErrClockJump, codes.Unavailable, "REDIS_CLOCK_JUMPED", "the clock of Redis jumped ahead; nothing was stored", 5 * time.Second},
+	{job.ErrNotHolder, codes.Unavailable, "SHARD_MOVED", "the shard changed its holder; repeat the call", 100 * time.Millisecond},
+	{job.ErrConflict, codes.Aborted, "CONFLICT", "the job kept changing; repeat the call", 50 * time.Millisecond},
+	{job.ErrEventsOff, codes.FailedPrecondition, "EVENTS_OFF", "this cluster records no events: see --events-keep of the scheduler", 0},
+	{job.ErrEventsGone, codes.OutOfRange, "EVENTS_GONE", "events after the resume token are no longer kept; begin anew without it", 0},
+	{job.ErrTooManyWatchers, codes.ResourceExhausted, "TOO_MANY_WATCHERS", "this node has as many watchers as it takes, or as many of this caller or its namespace as their share is; try another one", time.Second},
+	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one", 0},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, "", "the deadline of the call passed; it may have taken effect", 0},
+	{context.Canceled, codes.Canceled, "", "the call was cancelled; it may have taken effect", 0},
+}
+
+// busyRetry is when the id of a deleted job that still runs may be free.
+const busyRetry = time.Second
+
+// toStatus finds the status of an error. known is false for errors that the
+// table does not hold; their text must not reach the client.
+func toStatus(err error) (s *status.Status, known bool) {
+	if err == nil {
+		return nil, true
+	}
+	if s, ok := typedStatus(err); ok {
+		return s, true
+	}
+	for _, row := range sentinels {
+		if !errors.Is(err, row.err) {
+			continue
+		}
+		var details []protoadapt.MessageV1
+		if row.reason != "" {
+			details = append(details, &errdetails.ErrorInfo{Reason: row.reason, Domain: errorDomain})
+		}
+		if row.retry > 0 {
+			details = append(details, retryInfo(row.retry))
+		}
+		return withDetails(row.code, row.text, details...), true
+	}
+	if s, ok := status.FromError(err); ok {
+		return s, true
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		return unavailable(), true
+	}
+	return status.New(codes.Internal, "internal error; the node's log has more"), false
+}
+
+// unavailable is the status of a call for which something that the node needs, most likely
+// Redis, could not be reached.
+func unavailable() *status.Status {
+	s, _ := toStatus(job.ErrUnavailable)
+	return s
+}
+
+// partTypes are the types of a job's parts by their collection.
+var partTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter"}
+
+func typedStatus(err error) (*status.Status, bool) {
+	var (
+		invalid *job.InvalidError
+		missing *job.MissingError
+		exists  *job.ExistsError
+		busy    *job.BusyError
+		etag    *job.EtagError
+		part    *job.MissingPartError
+		unfit   *job.PreconditionError
+		quota   *job.QuotaError
+	)
+	switch {
+	case errors.As(err, &invalid):
+		return withDetails(codes.InvalidArgument, invalid.Error(), badRequest(invalid.Violations)), true
+	case errors.As(err, &missing):
+		info := &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: jobName(missing.Key), Description: "does not exist"}
+		if missing.RunID != "" {
+			info.ResourceType, info.ResourceName = "fermata.v1.Run", RunName(missing.Key, missing.RunID)
+		}
+		return withDetails(codes.NotFound, missing.Error(), info), true
+	case errors.As(err, &part):
+		info := &errdetails.ResourceInfo{
+			ResourceType: "fermata.v1." + partTypes[part.Collection], ResourceName: jobName(part.Key) + "/" + part.Collection + "/" + part.ID,
+			Description: "does not exist",
+		}
+		return withDetails(codes.NotFound, part.Error(), info), true
+	case errors.As(err, &unfit):
+		reason := &errdetails.ErrorInfo{Reason: unfit.Reason, Domain: errorDomain}
+		return withDetails(codes.FailedPrecondition, unfit.Error(), reason, jobInfo(unfit.Key, unfit.Text)), true
+	case errors.As(err, &exists):
+		return withDetails(codes.AlreadyExists, exists.Error(), jobInfo(exists.Key, exists.Reason)), true
+	case errors.As(err, &busy):
+		return withDetails(codes.Aborted, busy.Error(), retryInfo(busyRetry), jobInfo(busy.Key, "is deleted and still runs")), true
+	case errors.As(err, &quota):
+		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: errorDomain, Metadata: map[string]string{
+			"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),
+		}}
+		if quota.Bytes {
+			reason.Reason = "NAMESPACE_JOB_BYTES"
+		}
+		return withDetails(codes.ResourceExhausted, quota.Error(), reason), true
+	case errors.As(err, &etag):
+		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: errorDomain, Metadata: map[string]string{"etag": etag.Have}}
+		return withDetails(codes.Aborted, etag.Error(), reason, jobInfo(etag.Key, "was edited in between")), true
+	}
+	return nil, false
+}
+
+func badRequest(violations []job.Violation) *errdetails.BadRequest {
+	detail := &errdetails.BadRequest{}
+	for _, v := range violations[:min(len(violations), job.MaxViolations)] {
+		detail.FieldViolations = append(detail.FieldViolations,
+			&errdetails.BadRequest_FieldViolation{Field: job.Clip(v.Field, job.MaxError), Description: job.Clip(v.Description, job.MaxError)})
+	}
+	return detail
+}
+
+func jobInfo(k job.Key, description string) *errdetails.ResourceInfo {
+	return &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: jobName(k), Description: description}
+}
+
+func retryInfo(d time.Duration) *errdetails.RetryInfo {
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
+}
+
+// withDetails attaches details. Text is made valid UTF-8, which statuses must be.
+func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
+	s := status.New(code, job.Clip(text, 4096))
+	detailed, err := s.WithDetails(details...)
+	if err != nil {
+		return s
+	}
+	return detailed
+}

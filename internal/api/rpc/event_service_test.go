@@ -1,0 +1,158 @@
+package rpc
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// fakeEvents tells what it is given to whoever watches.
+type fakeEvents struct {
+	tell    chan job.EventBatch
+	resumed chan string
+}
+
+func newFakeEvents() *fakeEvents {
+	return &fakeEvents{tell: make(chan job.EventBatch), resumed: make(chan string, 10)}
+}
+
+func (f *fakeEvents) Watch(ctx context.Context, q job.EventQuery, send func(job.EventBatch) error) error {
+	f.resumed <- q.Token
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case b := <-f.tell:
+			if err := send(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+type eventStream = grpc.ServerStreamingClient[fermatav1.WatchEventsResponse]
+
+func (b *gated) watchAs(t *testing.T, token, resume string) eventStream {
+	t.Helper()
+	s, err := fermatav1.NewEventServiceClient(b.dial(t)).WatchEvents(as(t.Context(), token),
+		&fermatav1.WatchEventsRequest{Parent: "namespaces/team-a", ResumeToken: resume})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestWatchGoesOnWhenItsRoleComesBack: who may not read jobs any more hears nothing more of them, and
+// goes on after the last token when the role has come back.
+func TestWatchGoesOnWhenItsRoleComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		authority := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "team-a", "ann"))
+		events := newFakeEvents()
+		b := serveGated(t, Options{Authority: authority, Events: events})
+		if _, err := b.watchAs(t, "bob", "").Recv(); status.Code(err) != codes.PermissionDenied {
+			t.Fatalf("without a role: %v", err)
+		}
+		s := b.watchAs(t, "ann", "")
+		if resumed := <-events.resumed; resumed != "" {
+			t.Errorf("begins after %q", resumed)
+		}
+		for _, token := range []string{"one", "two"} {
+			time.Sleep(recheckEvery)
+			events.tell <- job.EventBatch{Token: token}
+			if m, err := s.Recv(); err != nil || m.GetResumeToken() != token {
+				t.Fatalf("%v, %v", m, err)
+			}
+		}
+		authority.revoke("ann")
+		began := time.Now()
+		if m, err := s.Recv(); status.Code(err) != codes.Unauthenticated || time.Since(began) > recheckEvery {
+			t.Errorf("after %v: %v, %v", time.Since(began), m, err)
+		}
+		authority.restore("ann")
+		s = b.watchAs(t, "ann", "two")
+		if resumed := <-events.resumed; resumed != "two" {
+			t.Errorf("goes on after %q", resumed)
+		}
+		events.tell <- job.EventBatch{Token: "three"}
+		if m, err := s.Recv(); err != nil || m.GetResumeToken() != "three" {
+			t.Errorf("%v, %v", m, err)
+		}
+	})
+}
+
+// TestOldWatchesComeBack: in good order, which is neither logged as a failure nor counted
+// as one.
+func TestOldWatchesComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(chan codes.Code, 10)
+		b := serveGated(t, Options{Events: newFakeEvents(), Observe: func(_ string, c codes.Code, _ time.Duration) { seen <- c }})
+		began := time.Now()
+		_, err := b.watchAs(t, "ann", "").Recv()
+		if status.Code(err) != codes.Unavailable || reasonOf(err) != "STREAM_AGED" || time.Since(began) != streamAge {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if code := <-seen; code != codes.OK {
+			t.Errorf("it is counted as %v", code)
+		}
+		if logs := b.logs.String(); strings.Contains(logs, "call failed") {
+			t.Errorf("logged:\n%s", logs)
+		}
+	})
+}
+
+// TestWatcherThatDoesNotRead: what waits for it must not stay for ever.
+func TestWatcherThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := newFakeEvents()
+		ended := make(chan time.Time, 1)
+		b := serveGated(t, Options{Events: events, Observe: func(string, codes.Code, time.Duration) { ended <- time.Now() }})
+		s := b.watchAs(t, "ann", "")
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for {
+				select {
+				case events.tell <- job.EventBatch{Happenings: []job.Happening{{Kind: job.KindRunDead, Error: strings.Repeat("x", 1<<20)}}}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		took := (<-ended).Sub(began)
+		cancel()
+		if took < stuckTimeout || took > stuckTimeout+recheckEvery+time.Second {
+			t.Errorf("its stream ended after %v", took)
+		}
+		var err error
+		for err == nil {
+			_, err = s.Recv()
+		}
+		if reasonOf(err) != "WATCHER_SLOW" {
+			t.Errorf("it is told %v", err)
+		}
+	})
+}
+
+// TestNothingIsSentAfterTheEnd: whoever ends a stream waits for what is being sent, unless
+// that hangs, and nothing begins to hang meanwhile.
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	w := &watcher{} // a stream that is used would be missed
+	if !w.close() || w.send(job.EventBatch{}) == nil || w.stuck() {
+		t.Error("a stream that has ended sends")
+	}
+	w = &watcher{}
+	w.sending.Store(time.Now().Add(-stuckTimeout).UnixNano())
+	if w.close() || !w.stuck() {
+		t.Error("what is being sent would be waited for")
+	}
+}

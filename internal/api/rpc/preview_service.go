@@ -1,0 +1,81 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
+	r := s.reader()
+	p := job.PreviewRequest{
+		Schedule: r.schedule("schedule", q.GetSchedule()),
+		After:    r.end("after", "", q.GetAfter()),
+		Count:    int(q.GetCount()),
+	}
+	namespace := ""
+	if q.GetJob() != "" {
+		var err error
+		if p.Job, err = parseJob("job", q.GetJob()); err != nil {
+			return nil, err
+		}
+		namespace = p.Job.Namespace
+	}
+	of := job.QueueKey{Namespace: cmp.Or(namespace, job.DefaultNamespace), Queue: job.DefaultQueue}
+	if q.GetPolicyQueue() != "" {
+		var err error
+		if of, err = parseQueue("policy_queue", q.GetPolicyQueue()); err != nil {
+			return nil, err
+		}
+		if namespace != "" && of.Namespace != namespace {
+			return nil, job.Invalid("policy_queue", "is of namespace %q, but job of %q", job.Clip(of.Namespace, 80), namespace)
+		}
+		namespace = of.Namespace
+	}
+	if c := callerOf(ctx); namespace != "" && c != nil && c.gate.authority != nil {
+		if err := c.allowedSome(ctx, authz.ReadJobs, namespace); err != nil {
+			return nil, err
+		}
+	}
+	d := job.Definition{Key: job.Key{Namespace: of.Namespace}, Queue: of.Queue, Schedule: p.Schedule}
+	if q.GetBackoffPolicy() != nil {
+		d := d
+		r.policies("", &d, nil, q.GetBackoffPolicy())
+		p.Backoff, p.MinInterval, p.MaxInterval = &d.Backoff, d.MinInterval, d.MaxInterval
+	}
+	if q.GetRetryPolicy() != nil {
+		r.policies("", &d, q.GetRetryPolicy(), nil)
+		p.Retry = &d.Retry
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	preview, err := s.jobs.Preview(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &fermatav1.PreviewScheduleResponse{
+		DueTimes:          each(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
+		Times:             each(preview.Times, previewTimeToPB),
+		CalendarFrom:      preview.FirstDay,
+		BackoffIntervals:  delays(preview.Intervals),
+		ProjectedDueTimes: each(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
+		RetryDelays:       delays(preview.RetryDelays),
+	}, nil
+}
+
+func previewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {
+	return &fermatav1.ScheduledTime{
+		NominalTime: timeToPB(t.Nominal), DueTime: timeToPB(t.Due), LatestDueTime: timeToPB(t.Latest), Remark: t.Remark,
+	}
+}
+
+func (s *jobService) ListPresets(context.Context, *fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
+	return &fermatav1.ListPresetsResponse{Presets: each(s.defaults.AllPresets(), s.preset)}, nil
+}

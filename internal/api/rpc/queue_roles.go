@@ -1,0 +1,453 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// queueRule is how a method treats a caller whose role is limited to queues. Each method
+// has one: the zero value fails the start of a server.
+type queueRule uint8
+
+const (
+	undecided queueRule = iota
+	// allQueues: the method needs a role for all queues.
+	allQueues
+	// namedQueues: the request names queues, which the role has to cover.
+	namedQueues
+	// checkedQueues: the handler finds out which queues are concerned, by [queueLimits],
+	// and leaves out of its answer what is of others.
+	checkedQueues
+)
+
+// queueLimits are the queues that a caller may reach with the permission of its call.
+type queueLimits struct {
+	caller    *caller
+	want      authz.Permission
+	namespace string
+}
+
+// limitsOf finds the limits of a call; nil if the caller may reach all queues.
+func limitsOf(ctx context.Context, namespace string) *queueLimits {
+	c := callerOf(ctx)
+	if c == nil || c.gate.authority == nil {
+		return nil
+	}
+	l := &queueLimits{caller: c, want: demands[c.method].permission, namespace: namespace}
+	if l.want == authz.Anyone {
+		l.want = authz.ReadJobs
+	}
+	if l.covers("") {
+		return nil
+	}
+	return l
+}
+
+// ReachableQueues are the queues that the caller of a context may reach with the permission of its
+// call; nil: all. It is for those who read and change jobs for callers: what it says holds for the
+// instant at which the job has that queue.
+func ReachableQueues(ctx context.Context) job.QueueScope {
+	c := callerOf(ctx)
+	if c == nil || c.gate.authority == nil {
+		return nil
+	}
+	return func(q job.QueueKey) bool {
+		l := limitsOf(ctx, q.Namespace)
+		return l == nil || l.covers(q.Queue)
+	}
+}
+
+// covers reports whether the caller may reach a queue; "" stands for all of them.
+func (l *queueLimits) covers(queue string) bool {
+	return l.caller.gate.authority.Allows(l.caller.identity, l.want, l.namespace, queue).Allowed
+}
+
+// refuse denies a call about a queue; "" stands for all of them.
+func (l *queueLimits) refuse(ctx context.Context, queue string) error {
+	return l.caller.deny(ctx, l.want, l.namespace, queue, "its roles are for other queues")
+}
+
+// check denies a call about a queue that is not covered.
+func (l *queueLimits) check(ctx context.Context, queue string) error {
+	if l.covers(queue) {
+		return nil
+	}
+	return l.refuse(ctx, queue)
+}
+
+// refuseItem denies one item of a call that has many, and names it by what the caller sent.
+func (l *queueLimits) refuseItem(ctx context.Context, i int, id, queue string) error {
+	name := fmt.Sprintf("job %q", job.Clip(id, job.MaxID))
+	if id == "" {
+		name = fmt.Sprintf("entry %d", i)
+	}
+	p := status.Convert(l.refuse(ctx, queue)).Proto()
+	p.Message = name + ": " + p.GetMessage()
+	return status.ErrorProto(p)
+}
+
+// limitedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
+// a caller a job of another queue is one that is not there. The queue of a job is that of
+// its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
+//
+// A job may move to another queue between the look here and the call. So what carries the
+// calls out has to ask [ReachableQueues] where it reads a job and where it stores a change.
+type limitedJobs struct{ inner Jobs }
+
+// see denies access to a job of another queue.
+func (j limitedJobs) see(ctx context.Context, key job.Key) error {
+	l := limitsOf(ctx, key.Namespace)
+	if l == nil {
+		return nil
+	}
+	record, err := j.inner.Get(ctx, key)
+	if err == nil && !l.covers(record.Definition.Queue) {
+		return &job.MissingError{Key: key}
+	}
+	return err
+}
+
+// enter denies a call that changes all jobs which a filter selects, unless that names a
+// queue of the caller.
+func enter(ctx context.Context, f job.Filter) error {
+	if l := limitsOf(ctx, f.Namespace); l != nil {
+		return l.check(ctx, f.Queue)
+	}
+	return nil
+}
+
+// browse is enter for a listing. Without a queue the caller may go through all jobs, and the
+// limits say which of them to leave out.
+func browse(ctx context.Context, f job.Filter) (*queueLimits, error) {
+	l := limitsOf(ctx, f.Namespace)
+	if l == nil || f.Queue == "" {
+		return l, nil
+	}
+	return nil, l.check(ctx, f.Queue)
+}
+
+func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
+	l := limitsOf(ctx, d.Key.Namespace)
+	if l == nil {
+		return j.inner.Create(ctx, d, requestID)
+	}
+	if err := l.check(ctx, d.Queue); err != nil {
+		return job.Record{}, err
+	}
+	record, err := j.inner.Create(ctx, d, requestID)
+	answer := l.hideMoved(job.CreateAnswer{Record: record, Err: err})
+	return answer.Record, j.explainTaken(ctx, l, d.Key, answer.Err)
+}
+
+// explainTaken says of an id that a job of another queue has, which the caller can neither see
+// nor change, that it is taken.
+func (j limitedJobs) explainTaken(ctx context.Context, l *queueLimits, key job.Key, err error) error {
+	var exists *job.ExistsError
+	if l == nil || !errors.As(err, &exists) {
+		return err
+	}
+	record, getErr := j.inner.Get(ctx, key)
+	if getErr != nil && !isMissing(getErr) || getErr == nil && l.covers(record.Definition.Queue) {
+		return err
+	}
+	return withDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
+		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: errorDomain}).Err()
+}
+
+func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
+	answers := make([]job.CreateAnswer, len(requests))
+	limits := make([]*queueLimits, len(requests))
+	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
+	for i, q := range requests {
+		d := &q.Definition
+		if limits[i] = limitsOf(ctx, d.Key.Namespace); limits[i] != nil && !limits[i].covers(d.Queue) {
+			answers[i].Err = limits[i].refuseItem(ctx, i, d.Key.ID, d.Queue)
+			continue
+		}
+		good, place = append(good, q), append(place, i)
+	}
+	for i, answer := range j.inner.CreateBatch(ctx, good) {
+		if l := limits[place[i]]; l != nil {
+			answer = l.hideMoved(answer)
+			answer.Err = j.explainTaken(ctx, l, good[i].Definition.Key, answer.Err)
+		}
+		answers[place[i]] = answer
+	}
+	return answers
+}
+
+// hideMoved refuses to answer a repeated request with a job that has been moved to another
+// queue since its creation.
+func (l *queueLimits) hideMoved(answer job.CreateAnswer) job.CreateAnswer {
+	if d := answer.Record.Definition; answer.Err == nil && d != nil && !l.covers(d.Queue) {
+		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
+	}
+	return answer
+}
+
+func (j limitedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
+	record, err := j.inner.Get(ctx, key)
+	if err == nil {
+		if l := limitsOf(ctx, key.Namespace); l != nil && !l.covers(record.Definition.Queue) {
+			return job.Record{}, &job.MissingError{Key: key}
+		}
+	}
+	return record, err
+}
+
+func (j limitedJobs) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
+	l, err := browse(ctx, f)
+	if err != nil {
+		return job.Page{}, err
+	}
+	page, err := j.inner.List(ctx, f, pageSize, token)
+	if l != nil {
+		page.Records = slices.DeleteFunc(page.Records, func(r job.Record) bool { return !l.covers(r.Definition.Queue) })
+	}
+	return page, err
+}
+
+// Update looks at the queue that the job has and at the one that it is to have, both of the
+// definitions that are compared and written together.
+func (j limitedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+	l := limitsOf(ctx, u.Key.Namespace)
+	if l == nil {
+		return j.inner.Update(ctx, u)
+	}
+	u.Check = func(present job.Definition) error {
+		if !l.covers(present.Queue) {
+			return &job.MissingError{Key: u.Key}
+		}
+		return nil
+	}
+	merge := u.Merge
+	u.Merge = func(present job.Definition) (job.Definition, error) {
+		next, err := merge(present)
+		if err == nil {
+			err = l.check(ctx, next.Queue)
+		}
+		return next, err
+	}
+	return j.inner.Update(ctx, u)
+}
+
+func (j limitedJobs) Delete(ctx context.Context, key job.Key, etag string) error {
+	if err := j.see(ctx, key); err != nil {
+		return err
+	}
+	return j.inner.Delete(ctx, key, etag)
+}
+
+func (j limitedJobs) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Pause(ctx, key, note)
+}
+
+func (j limitedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Resume(ctx, key, catchUp)
+}
+
+func (j limitedJobs) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.RunView{}, false, err
+	}
+	return j.inner.RunNow(ctx, key, q)
+}
+
+func (j limitedJobs) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
+	if err := j.see(ctx, key); err != nil {
+		return nil, err
+	}
+	return j.inner.Runs(ctx, key)
+}
+
+func (j limitedJobs) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.RunView{}, err
+	}
+	return j.inner.Run(ctx, key, runID)
+}
+
+func (j limitedJobs) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.RunView{}, err
+	}
+	return j.inner.Cancel(ctx, key, runID)
+}
+
+func (j limitedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
+	if p.Job != (job.Key{}) {
+		if err := j.see(ctx, p.Job); err != nil {
+			return job.Preview{}, err
+		}
+	}
+	return j.inner.Preview(ctx, p)
+}
+
+func (j limitedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Hint(ctx, key, h)
+}
+
+func (j limitedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.Explained{}, err
+	}
+	return j.inner.Explain(ctx, key)
+}
+
+func (j limitedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+	namespace := q.Namespace
+	if namespace == "" {
+		namespace = authz.Everywhere
+	}
+	jobs, err := j.inner.Top(ctx, q)
+	if l := limitsOf(ctx, namespace); l != nil {
+		jobs = slices.DeleteFunc(jobs, func(t job.TopJob) bool { return !l.covers(t.Definition.Queue) })
+	}
+	return jobs, err
+}
+
+func (j limitedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Backfill(ctx, key, q)
+}
+
+func (j limitedJobs) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
+	if err := j.see(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.CancelBackfill(ctx, key, id)
+}
+
+func (j limitedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+	l, err := browse(ctx, f)
+	if err != nil {
+		return job.LetterPage{}, err
+	}
+	page, err := j.inner.Letters(ctx, f, pageSize, token)
+	if l != nil {
+		page.Letters = slices.DeleteFunc(page.Letters, func(x job.Letter) bool { return !l.covers(x.Queue) || !l.covers(x.JobQueue) })
+	}
+	return page, err
+}
+
+// Redrive takes a queue, or dead letters by their names, of jobs that the caller may see. A
+// dead letter stays in the queue that its run had: both queues have to be the caller's.
+func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	if len(q.Records) == 0 {
+		if err := enter(ctx, q.Filter); err != nil {
+			return job.Bulk{}, err
+		}
+	}
+	for _, record := range q.Records {
+		key, _, _ := job.ParseRecord(record)
+		if err := j.see(ctx, key); err != nil {
+			return job.Bulk{}, err
+		}
+	}
+	if l := limitsOf(ctx, q.Filter.Namespace); l != nil {
+		q.Covers = l.covers
+	}
+	return j.inner.Redrive(ctx, q)
+}
+
+func (j limitedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
+	if err := enter(ctx, f); err != nil {
+		return job.Bulk{}, err
+	}
+	return j.inner.PauseAll(ctx, f, note, token)
+}
+
+func (j limitedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+	if err := enter(ctx, f); err != nil {
+		return job.Bulk{}, err
+	}
+	return j.inner.ResumeAll(ctx, f, note, catchUp, token)
+}
+
+func (j limitedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
+	if l := limitsOf(ctx, q.Namespace); l != nil {
+		if err := l.check(ctx, q.Queue); err != nil {
+			return job.QueueSettings{}, err
+		}
+	}
+	return j.inner.QueueSettings(ctx, q)
+}
+
+func (j limitedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	if l := limitsOf(ctx, q.Namespace); l != nil {
+		if err := l.check(ctx, q.Queue); err != nil {
+			return job.QueueSettings{}, err
+		}
+	}
+	return j.inner.SetQueueSettings(ctx, q, c)
+}
+
+func (j limitedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return j.inner.PlanWishes(ctx, limitWishes(ctx, wishes), force)
+}
+
+func (j limitedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return j.inner.Apply(ctx, limitWishes(ctx, wishes), force)
+}
+
+// limitWishes has each wish checked where its job is read. No wish is left out before that,
+// so that what is decided over all of them, such as a job that is named twice, holds.
+func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
+	limits := map[string]*queueLimits{}
+	limited := slices.Clone(wishes)
+	for i := range limited {
+		w := &limited[i]
+		namespace := w.Definition.Key.Namespace
+		l, known := limits[namespace]
+		if !known {
+			l = limitsOf(ctx, namespace)
+			limits[namespace] = l
+		}
+		if l != nil {
+			w.Check = func(present *job.Definition) error { return l.checkWish(ctx, i, &wishes[i], present) }
+		}
+	}
+	return limited
+}
+
+// checkWish asks for the queue that a job has, which the answer does not name, and for the
+// one that it is to have.
+func (l *queueLimits) checkWish(ctx context.Context, i int, w *job.Wish, present *job.Definition) error {
+	switch {
+	case present != nil && !l.covers(present.Queue):
+		return l.refuseItem(ctx, i, w.Definition.Key.ID, "")
+	case !w.Delete && !l.covers(w.Definition.Queue):
+		return l.refuseItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
+	}
+	return nil
+}
+
+// Backups and Restore are for roles of all queues, see demands.
+
+func (j limitedJobs) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+	return j.inner.Backups(ctx, f, pageSize, token)
+}
+
+func (j limitedJobs) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
+	return j.inner.Restore(ctx, backups, existing)
+}

@@ -1,0 +1,108 @@
+package rpc
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+)
+
+// quotas are what identities have used of their limits, by subject.
+type quotas struct {
+	mu sync.Mutex
+	by map[string]*quota
+}
+
+// manyQuotas is how many are kept before those that are not in use are forgotten.
+const manyQuotas = 4096
+
+// of finds the quota of a subject, under the limits as they are now.
+func (s *quotas) of(subject string, l authz.Limits) *quota {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.by[subject]
+	if q == nil {
+		if len(s.by) >= manyQuotas {
+			s.sweep()
+		}
+		// A bucket begins as full as its burst, to which set cuts it.
+		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32)}
+		s.by[subject] = q
+	}
+	q.set(l)
+	return q
+}
+
+// sweep forgets who has no connection and a full bucket: a new one is the same.
+func (s *quotas) sweep() {
+	for subject, q := range s.by {
+		if q.connections.Load() == 0 && q.calls.Load() == 0 && q.bucket.Tokens() >= float64(q.bucket.Burst()) {
+			delete(s.by, subject)
+		}
+	}
+}
+
+// quota is what one identity has used.
+type quota struct {
+	bucket      *rate.Limiter
+	limited     atomic.Bool // by the bucket
+	calls       atomic.Int64
+	maxCalls    atomic.Int64
+	connections atomic.Int64
+	maxConns    atomic.Int64
+}
+
+func (q *quota) set(l authz.Limits) {
+	if l.Rate > 0 {
+		q.bucket.SetLimit(rate.Limit(l.Rate))
+		q.bucket.SetBurst(max(1, l.Burst))
+	}
+	q.limited.Store(l.Rate > 0)
+	q.maxCalls.Store(int64(l.Calls))
+	q.maxConns.Store(int64(l.Connections))
+}
+
+// begin takes a call in, or says which limit it meets and when to try again. A call
+// that was taken in has to end.
+func (q *quota) begin() (limit string, retry time.Duration) {
+	if n := q.calls.Add(1); q.maxCalls.Load() > 0 && n > q.maxCalls.Load() {
+		q.calls.Add(-1)
+		return "calls", time.Second
+	}
+	if q.limited.Load() && !q.bucket.Allow() {
+		q.calls.Add(-1)
+		missing := 1 - q.bucket.Tokens()
+		return "rate", max(time.Millisecond, time.Duration(missing/float64(q.bucket.Limit())*float64(time.Second)))
+	}
+	return "", 0
+}
+
+// charge counts so many calls more, and waits for as long as the rate makes them take.
+func (q *quota) charge(ctx context.Context, calls int) error {
+	for q.limited.Load() && calls > 0 {
+		n := min(calls, q.bucket.Burst())
+		if err := q.bucket.WaitN(ctx, n); err != nil {
+			return err
+		}
+		calls -= n
+	}
+	return nil
+}
+
+func (q *quota) end() { q.calls.Add(-1) }
+
+// enter counts a connection; false if there are too many.
+func (q *quota) enter() bool {
+	if n := q.connections.Add(1); q.maxConns.Load() > 0 && n > q.maxConns.Load() {
+		q.connections.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (q *quota) leave() { q.connections.Add(-1) }

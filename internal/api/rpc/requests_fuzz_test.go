@@ -1,0 +1,350 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// anyJobs answers whatever it is asked, with what was asked about where it can.
+type anyJobs struct{ present job.Definition }
+
+func (a anyJobs) record(key job.Key) job.Record {
+	d := a.present
+	d.Key = key
+	return job.Record{Definition: &d}
+}
+
+// view is a run of a name that a client made up.
+func (a anyJobs) view(id string) job.RunView { return job.RunView{Run: job.Run{ID: id}} }
+
+func (a anyJobs) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {
+	d.AnchorMS = 1_800_000_000_000
+	if v := job.Validate(&d, job.DefaultLimits()); len(v) > 0 {
+		return job.Record{}, &job.InvalidError{Violations: v}
+	}
+	return job.Record{Definition: &d}, nil
+}
+
+func (a anyJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
+	answers := make([]job.CreateAnswer, len(requests))
+	for i, q := range requests {
+		answers[i].Record, answers[i].Err = a.Create(ctx, q.Definition, q.RequestID)
+	}
+	return answers
+}
+func (a anyJobs) Top(context.Context, job.TopQuery) ([]job.TopJob, error) {
+	return []job.TopJob{{Record: a.record(key), Lag: time.Minute, Waiting: true}}, nil
+}
+func (a anyJobs) Get(_ context.Context, key job.Key) (job.Record, error) { return a.record(key), nil }
+func (a anyJobs) List(context.Context, job.Filter, int, string) (job.Page, error) {
+	return job.Page{Records: []job.Record{a.record(key)}, Next: "more"}, nil
+}
+func (a anyJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+	d, err := u.Merge(a.present)
+	if err != nil {
+		return job.Record{}, err
+	}
+	return a.Create(ctx, d, "")
+}
+func (a anyJobs) Delete(context.Context, job.Key, string) error { return nil }
+func (a anyJobs) Pause(_ context.Context, key job.Key, _ string) (job.Record, error) {
+	return a.record(key), nil
+}
+func (a anyJobs) Resume(_ context.Context, key job.Key, _ bool) (job.Record, error) {
+	return a.record(key), nil
+}
+func (a anyJobs) RunNow(_ context.Context, _ job.Key, q job.RunNow) (job.RunView, bool, error) {
+	return a.view(q.RequestID), true, nil
+}
+func (a anyJobs) Runs(context.Context, job.Key) ([]job.RunView, error) {
+	return []job.RunView{a.view("r")}, nil
+}
+func (a anyJobs) Run(_ context.Context, _ job.Key, id string) (job.RunView, error) {
+	return a.view(id), nil
+}
+func (a anyJobs) Cancel(_ context.Context, _ job.Key, id string) (job.RunView, error) {
+	return a.view(id), nil
+}
+
+func (a anyJobs) Preview(_ context.Context, p job.PreviewRequest) (job.Preview, error) {
+	if v := job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(1_800_000_000_000), job.DefaultLimits()); len(v) > 0 {
+		return job.Preview{}, &job.InvalidError{Violations: v}
+	}
+	return job.Preview{Times: []job.PreviewTime{{}}}, nil
+}
+func (a anyJobs) Hint(_ context.Context, key job.Key, _ job.Hint) (job.Record, error) {
+	return a.record(key), nil
+}
+func (a anyJobs) Explain(_ context.Context, key job.Key) (job.Explained, error) {
+	return job.Explained{Record: a.record(key), Runs: []job.RunView{a.view("r")}}, nil
+}
+func (a anyJobs) Backfill(_ context.Context, key job.Key, _ job.BackfillRequest) (job.Record, error) {
+	return a.record(key), nil
+}
+func (a anyJobs) CancelBackfill(_ context.Context, key job.Key, _ string) (job.Record, error) {
+	return a.record(key), nil
+}
+func (a anyJobs) Letters(context.Context, job.Filter, int, string) (job.LetterPage, error) {
+	return job.LetterPage{Letters: []job.Letter{{Record: "ns/a#0"}, {Record: "ns/a"}}}, nil
+}
+func (a anyJobs) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	return job.Bulk{Done: len(q.Records)}, nil
+}
+func (a anyJobs) PauseAll(context.Context, job.Filter, string, string) (job.Bulk, error) {
+	return job.Bulk{}, nil
+}
+func (a anyJobs) ResumeAll(context.Context, job.Filter, string, bool, string) (job.Bulk, error) {
+	return job.Bulk{}, nil
+}
+func (a anyJobs) QueueSettings(context.Context, job.QueueKey) (job.QueueSettings, error) {
+	return job.QueueSettings{}, nil
+}
+
+func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	if v := job.ValidateQueueSettings(c.Settings); len(v) > 0 {
+		return job.QueueSettings{}, &job.InvalidError{Violations: v}
+	}
+	return c.Settings, nil
+}
+func (a anyJobs) Backups(context.Context, job.Filter, int, string) (job.BackupPage, error) {
+	return job.BackupPage{Backups: []job.Backup{{Definition: a.present}}}, nil
+}
+
+func (a anyJobs) PlanWishes(_ context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
+	answers := make([]job.WishAnswer, len(wishes))
+	for i, w := range wishes {
+		before, d := a.record(w.Definition.Key), w.Definition
+		answers[i] = job.WishAnswer{Action: job.WishUpdate, Before: &before, After: &job.Record{Definition: &d}, PauseChanges: true, Err: w.Err}
+		d.AnchorMS = 1_800_000_000_000
+		if v := job.Validate(&d, job.DefaultLimits()); len(v) > 0 {
+			answers[i].Err = &job.InvalidError{Violations: v}
+		}
+	}
+	return answers
+}
+
+func (a anyJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return a.PlanWishes(ctx, wishes, force)
+}
+
+func (a anyJobs) Restore(_ context.Context, backups []job.Backup, _ job.Existing) []job.RestoreAnswer {
+	answers := make([]job.RestoreAnswer, len(backups))
+	for i, b := range backups {
+		b.Definition.AnchorMS = 1_800_000_000_000
+		if v := job.Validate(&b.Definition, job.DefaultLimits()); len(v) > 0 {
+			answers[i].Err = &job.InvalidError{Violations: v}
+		}
+	}
+	return answers
+}
+
+// anyCluster is a cluster of nobody.
+type anyCluster struct{}
+
+func (anyCluster) Nodes(context.Context) ([]Node, error)           { return nil, nil }
+func (anyCluster) Shards(context.Context) ([]Shard, error)         { return nil, nil }
+func (anyCluster) Queues(context.Context, string) ([]Queue, error) { return nil, nil }
+func (anyCluster) Workers(context.Context) ([]Worker, error)       { return nil, nil }
+func (anyCluster) CheckShard(context.Context, int, bool) (job.AuditReport, error) {
+	return job.AuditReport{}, nil
+}
+
+// unary is a method as gRPC calls it.
+type unary struct {
+	service any
+	desc    grpc.MethodDesc
+}
+
+func unaries() []unary {
+	present := stored()
+	jobs := anyJobs{present}
+	var all []unary
+	for _, s := range []struct {
+		desc    grpc.ServiceDesc
+		service any
+	}{
+		{fermatav1.JobService_ServiceDesc, &jobService{jobs: jobs, now: func() time.Time { return time.Unix(1_800_000_000, 0) }}},
+		{fermatav1.BackupService_ServiceDesc, &backupService{jobs: jobs}},
+		{fermatav1.ClusterService_ServiceDesc, &clusterService{cluster: anyCluster{}}},
+	} {
+		for _, m := range s.desc.Methods {
+			all = append(all, unary{s.service, m})
+		}
+	}
+	return all
+}
+
+var errNotThis = errors.New("not a message of this kind")
+
+// FuzzRequests: any bytes that are a request of a method are answered or refused;
+// no method panics, and none says that the fault is the server's.
+func FuzzRequests(f *testing.F) {
+	all := unaries()
+	add := func(m proto.Message) {
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for i := range all {
+			f.Add(uint8(i), wire)
+		}
+	}
+	d := rapid.Custom(drawDefinition).Example(3)
+	hostile := "namespaces/{x}*/jobs/a\nb[?]"
+	add(&fermatav1.CreateJobRequest{Parent: "namespaces/n", JobId: "j", Job: definitionToPB(&d)})
+	add(&fermatav1.GetJobRequest{Name: jobName(key)})
+	add(&fermatav1.GetJobRequest{Name: hostile})
+	add(&fermatav1.ListJobsRequest{Parent: "namespaces/*", PageSize: -1, PageToken: "\x00", Labels: map[string]string{"": ""}})
+	add(&fermatav1.GetRunRequest{Name: RunName(key, "r")})
+	add(&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Existing: 77, Jobs: []*fermatav1.JobBackup{{Job: definitionToPB(&d), Checkpoint: &fermatav1.Checkpoint{}}, {}}})
+	add(&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q", Rate: -1, Burst: 1 << 30}})
+	g := &guard{logger: slog.New(slog.DiscardHandler)}
+	f.Fuzz(func(t *testing.T, method uint8, wire []byte) {
+		m := all[int(method)%len(all)]
+		_, err := m.desc.Handler(m.service, t.Context(), func(q any) error {
+			if proto.Unmarshal(wire, q.(proto.Message)) != nil {
+				return errNotThis
+			}
+			return nil
+		}, func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			answer, err := g.unary(ctx, q, &grpc.UnaryServerInfo{FullMethod: m.desc.MethodName}, next)
+			if p, ok := answer.(proto.Message); ok && err == nil {
+				if _, err := proto.Marshal(p); err != nil {
+					t.Fatalf("%s: answer cannot be sent: %v", m.desc.MethodName, err)
+				}
+			}
+			return answer, err
+		})
+		switch status.Code(err) {
+		case codes.Internal, codes.Unknown:
+			if !errors.Is(err, errNotThis) {
+				t.Fatalf("%s: %v", m.desc.MethodName, err)
+			}
+		case codes.InvalidArgument:
+			if len(status.Convert(err).Details()) == 0 {
+				t.Fatalf("%s: %v names no field", m.desc.MethodName, err)
+			}
+		}
+	})
+}
+
+// script is a stream whose worker says what a test wrote down.
+type script struct {
+	grpc.ServerStream
+	ctx  context.Context
+	said [][]byte
+}
+
+func (s *script) Context() context.Context { return s.ctx }
+
+func (s *script) RecvMsg(m any) error {
+	if len(s.said) == 0 {
+		return io.EOF
+	}
+	data := mem.BufferSlice{mem.SliceBuffer(s.said[0])}
+	s.said = s.said[1:]
+	return grpccodec.Codec().Unmarshal(data, m)
+}
+
+func (s *script) Recv() (*fermatav1.WorkRequest, error) {
+	m := &fermatav1.WorkRequest{}
+	return m, s.RecvMsg(m)
+}
+
+func (s *script) Send(*fermatav1.WorkResponse) error { return nil } // nobody asks for it
+
+// anySession takes whatever a worker says.
+type anySession struct{ t *testing.T }
+
+func (a anySession) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
+	if v := h.Validate(); len(v) > 0 {
+		a.t.Fatalf("passed on: %v", v)
+	}
+	return a, out.Send(job.Welcome{Node: "n", LeaseTTL: time.Second})
+}
+
+func (a anySession) ids(ids []string) {
+	for _, id := range ids {
+		record, token, ok := job.ParseLeaseID(id)
+		if _, _, parsed := job.ParseRecord(record); ok && (token == 0 || !parsed) {
+			a.t.Fatalf("lease %q is record %q, token %d", id, record, token)
+		}
+	}
+}
+func (a anySession) Started(ids []string)  { a.ids(ids) }
+func (a anySession) Returned(ids []string) { a.ids(ids) }
+func (a anySession) Lost([]string)         {}
+func (a anySession) Draining()             {}
+func (a anySession) Left()                 {}
+func (a anySession) Heartbeat(int64)       {}
+func (a anySession) SendAway()             {}
+func (a anySession) Results(list []job.Result) {
+	for _, r := range list {
+		a.ids([]string{r.LeaseID})
+		if len(r.Output) > job.MaxOutput || len(r.Error) > job.MaxError || r.RetryAfter < 0 || r.Duration < 0 {
+			a.t.Fatalf("passed on: %+v", r)
+		}
+	}
+}
+func (a anySession) Close(string, []job.WorkerMessage) {}
+
+// FuzzWorkRequests: whatever a worker says on its stream, in whatever order, ends
+// the stream at most, and what is passed on is within bounds.
+func FuzzWorkRequests(f *testing.F) {
+	hello := &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: goodHello()}}
+	for _, m := range []*fermatav1.WorkRequest{
+		hello, {}, {Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{"1@ns/a", "", "@", "1@"}}}},
+		{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{Results: []*fermatav1.Result{{LeaseId: "1@ns/a", Outcome: 99, Output: make([]byte, job.MaxOutput+1)}, nil}}}},
+		{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"18446744073709551616@ns/a#"}}}},
+		{Message: &fermatav1.WorkRequest_Draining{}},
+	} {
+		first, err := proto.Marshal(hello)
+		if err != nil {
+			f.Fatal(err)
+		}
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(first, wire)
+		f.Add(wire, first)
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		stream := &script{ctx: t.Context()}
+		for _, wire := range [][]byte{first, second, second} {
+			if proto.Unmarshal(wire, &fermatav1.WorkRequest{}) != nil {
+				return
+			}
+			stream.said = append(stream.said, wire)
+		}
+		s := &workerStream{
+			stream: stream, sessions: anySession{t}, out: newOutbox(func() {}), hello: make(chan struct{}), stopped: make(chan struct{}),
+		}
+		err := s.guarded(s.greet)
+		if err == nil {
+			err = s.guarded(s.read)
+		}
+		if err == nil || slices.Contains([]codes.Code{codes.Internal}, status.Code(err)) {
+			t.Fatalf("got %v", err)
+		}
+		if p := (*panicError)(nil); errors.As(err, &p) {
+			t.Fatalf("%v\n%s", p, p.stack)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package rpc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/lib/grpccodec"
+	"github.com/fermata-io/fermata/proto/externalscaler"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Keepalive of connections. Clients may ping as often as minPing; the server
+// itself notices a dead one after pingEvery and pingTimeout.
+const (
+	minPing     = 5 * time.Second
+	pingEvery   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+
+	// connectionAge, give or take a tenth, is when clients are asked to connect anew,
+	// so that they spread over new nodes; what they have under way may end within
+	// connectionGrace. Streams of workers have moved before: see streamAge.
+	connectionAge   = 30 * time.Minute
+	connectionGrace = 5 * time.Minute
+
+	// stackKeepers are goroutines that serve calls one after the other, so that the
+	// stack which a call needs is grown once for many. Calls that find none of them
+	// free get a goroutine of their own.
+	stackKeepers = 64
+
+	// What a caller may send ahead of being read, by stream and connection. Where it is
+	// fixed gRPC does not find out by pings, which are as many as messages. A message
+	// that is larger gets the room that it takes.
+	streamWindow     = 256 << 10
+	connectionWindow = 1 << 20
+
+	handshakeTimeout = 10 * time.Second
+	maxRequest       = 16 << 20
+	maxHeaderBytes   = 16 << 10
+	maxStreams       = 250 // of one connection
+)
+
+// MaxPayload is the largest payload, in bytes, that a message has room for beside the
+// rest of a job, with its status where it is read.
+const MaxPayload = maxRequest - 1<<20
+
+// Options configure a server. Jobs and Cluster are required.
+type Options struct {
+	Jobs    Jobs
+	Cluster Cluster
+	// Worker serves the streams of workers; nil serves none.
+	Worker fermatav1.WorkerServiceServer
+	// Sizes answers autoscalers; nil serves none.
+	Sizes Sizes
+	// Credentials default to none (plain text).
+	Credentials credentials.TransportCredentials
+	// MaxRecvMsgSize bounds one request in bytes. Default 16 MiB, which holds a
+	// batch of 1,000 jobs with payloads of 16 KiB.
+	MaxRecvMsgSize int
+	// MaxConcurrentStreams bounds the calls at once of one connection. Default 250.
+	MaxConcurrentStreams uint32
+	// Defaults of policies that jobs do not set; nil: there are none but the built-in ones.
+	Defaults *backoff.Defaults
+	// Authority says who calls and what they may do; nil: everybody may do anything.
+	Authority Authority
+	// Binding is a key of MinBinding bytes that all nodes share, and nobody else has,
+	// which binds leases to the workers that got them. Required with an Authority.
+	Binding []byte
+	// Limits are those of each host that calls, where there is no Authority.
+	Limits authz.Limits
+	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
+	// has one.
+	JobLimit func(namespace string) int
+	// JobBytesLimit is the same of the bytes of its jobs.
+	JobBytesLimit func(namespace string) int
+	// MaxUnproved is how many connections may be open of which no caller is known yet, a
+	// quarter of them from one address: with an Authority those whose credential was not
+	// accepted so far, else those that have not called. Default [DefaultUnproved].
+	MaxUnproved int
+	// UnprovedAge is how long each may be so. Default [DefaultUnprovedAge].
+	UnprovedAge time.Duration
+	// Registerer is for metrics about refused calls; nil registers nothing.
+	Registerer prometheus.Registerer
+	// Reflection describes the services to whoever asks.
+	Reflection bool
+	// Now tells what of a job's state has expired. Default: the clock of this node.
+	Now func() time.Time
+	// Trace begins the span of a call; nil: calls are not traced.
+	Trace CallTracer
+	// Observe hears of each call.
+	Observe CallObserver
+	// Node is the name of this node in audit records.
+	Node string
+	// Events are told to watchers, and Webhooks are who is told besides; nil: there are
+	// none.
+	Events   Events
+	Webhooks Webhooks
+	// KeyspaceFault says why nothing that is stored now would last, and "" while it would.
+	// Calls that change something are refused with it. Default: it would.
+	KeyspaceFault func() string
+	// Trail keeps audit records; nil keeps none.
+	Trail  Trail
+	Logger *slog.Logger
+}
+
+// NewServer returns a server that is ready to serve, and its health service,
+// which says SERVING until told otherwise. Who drains calls Shutdown on it first.
+func NewServer(o Options) (*grpc.Server, *health.Server, error) {
+	if o.Jobs == nil || o.Cluster == nil {
+		return nil, nil, errors.New("rpc: Jobs and Cluster are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Authority != nil && len(o.Binding) < MinBinding {
+		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), MinBinding)
+	}
+	options, err := serverOptions(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	server := grpc.NewServer(options...)
+	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now, defaults: o.Defaults})
+	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}, defaults: o.Defaults})
+	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
+	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
+	if o.Events == nil {
+		o.Events = noEvents{}
+	}
+	fermatav1.RegisterEventServiceServer(server, &eventService{events: o.Events, hooks: o.Webhooks})
+	if o.Worker != nil {
+		fermatav1.RegisterWorkerServiceServer(server, o.Worker)
+	}
+	if o.Sizes != nil {
+		externalscaler.RegisterExternalScalerServer(server, &scalerService{sizes: o.Sizes})
+	}
+	checks := health.NewServer()
+	for name := range server.GetServiceInfo() {
+		checks.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
+	}
+	grpc_health_v1.RegisterHealthServer(server, checks)
+	if o.Reflection {
+		reflection.Register(server)
+	}
+	return server, checks, errors.Join(checkDemands(server.GetServiceInfo()), checkCallWork(server.GetServiceInfo()))
+}
+
+func serverOptions(o Options) ([]grpc.ServerOption, error) {
+	g := &guard{logger: o.Logger, observe: o.Observe}
+	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger}
+	unary, stream := []grpc.UnaryServerInterceptor{g.unary}, []grpc.StreamServerInterceptor{g.stream}
+	gate, err := newGate(o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Authority != nil || o.Limits != (authz.Limits{}) {
+		unary, stream = append(unary, gate.unary), append(stream, gate.stream)
+	}
+	if o.Trace != nil {
+		unary = append(unary, o.Trace.unary)
+	}
+	if o.KeyspaceFault != nil {
+		unary = append(unary, keyspaceGuard(o.KeyspaceFault).unary)
+	}
+	watched := gate.watched(o.Credentials, o)
+	if err := gate.count(watched.unproved, o.Registerer); err != nil {
+		return nil, err
+	}
+	options := []grpc.ServerOption{
+		grpc.Creds(watched), grpc.InTapHandle(gate.tap), uncompressed,
+		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
+		grpc.ChainStreamInterceptor(stream...),
+		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, maxRequest)),
+		grpc.ForceServerCodecV2(grpccodec.Codec()),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
+		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, maxStreams)),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.NumStreamWorkers(stackKeepers),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
+		}),
+	}
+	return options, nil
+}

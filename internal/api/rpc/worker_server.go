@@ -1,0 +1,453 @@
+package rpc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Sessions is who owns the sessions of workers.
+type Sessions interface {
+	Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error)
+}
+
+const (
+	// helloTimeout is how long a stream may be silent before it says who it is.
+	helloTimeout = 10 * time.Second
+	// stuckTimeout is how long a worker may leave a message unread.
+	stuckTimeout = 30 * time.Second
+	// lastWordsTimeout is how long a node that stops waits for one that takes nothing.
+	lastWordsTimeout = time.Second
+	// streamAge is when a worker is asked to connect anew, give or take a tenth: to
+	// another node, so that workers spread over new nodes, and with the credential
+	// it has by then. It is less than the age of a connection.
+	streamAge = 24 * time.Minute
+	// recheckEvery is how often the caller of a stream is looked at again.
+	recheckEvery = 10 * time.Second
+	// renewBefore is how long before its credential expires a worker is asked to
+	// connect anew.
+	renewBefore = time.Minute
+)
+
+// WorkerServer carries the streams of workers. Each has one goroutine that reads and,
+// while there is something to say, one that writes; the handler itself only waits, so
+// that it can end the stream while both are stuck. Most workers of most nodes have
+// nothing to do, and what one takes then is mostly stacks: what needs a large one is done
+// by goroutines that end with it.
+type WorkerServer struct {
+	fermatav1.UnimplementedWorkerServiceServer
+	sessions Sessions
+	logger   *slog.Logger
+	trace    LeaseTracer
+	loops    sync.WaitGroup
+}
+
+// LeaseTracer gives the trace context of a record's live attempt, as the headers of
+// the W3C recommendation; empty if the run is not traced.
+type LeaseTracer func(*job.Record) (traceparent, tracestate string)
+
+// Trace has leases carry trace contexts. Call it before serving.
+func (w *WorkerServer) Trace(t LeaseTracer) { w.trace = t }
+
+// NewWorkerServer serves sessions. A nil logger discards.
+func NewWorkerServer(sessions Sessions, logger *slog.Logger) *WorkerServer {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &WorkerServer{sessions: sessions, logger: logger}
+}
+
+// Wait returns when no goroutine of a stream is left. Call it after the gRPC
+// server has stopped.
+func (w *WorkerServer) Wait() { w.loops.Wait() }
+
+// Work serves one stream until the worker, the session or the connection ends it.
+func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
+	s := &workerStream{
+		stream: stream, sessions: w.sessions, trace: w.trace,
+		hello: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	s.caller = callerOf(stream.Context())
+	ended := make(chan error, 2)
+	run := func(part func() error) {
+		w.loops.Go(func() {
+			if err := s.guarded(part); err != nil {
+				ended <- err
+			}
+		})
+	}
+	s.out = newOutbox(func() { run(s.write) })
+	run(func() error {
+		err := s.greet()
+		if err == nil {
+			run(s.read)
+		}
+		return err
+	})
+	late, old := time.NewTimer(helloTimeout), time.NewTimer(s.age())
+	defer late.Stop()
+	defer old.Stop()
+	recheck := time.NewTicker(recheckEvery)
+	defer recheck.Stop()
+	hello := s.hello
+	for {
+		select {
+		case <-hello:
+			hello = nil
+			late.Stop()
+		case <-late.C:
+			return s.end(status.Error(codes.DeadlineExceeded, "no hello came"))
+		case <-old.C:
+			s.sendAway()
+		case <-recheck.C:
+			if err := s.recheck(); err != nil {
+				return s.end(err)
+			}
+		case err := <-ended:
+			return s.end(err)
+		case <-stream.Context().Done(): // which reader and writer may not come to see
+			return s.end(stream.Context().Err())
+		case <-s.stopped:
+			if errors.Is(s.reason, job.ErrDraining) {
+				s.lastWords()
+			}
+			return s.end(stopStatus(s.reason))
+		}
+	}
+}
+
+// workerStream is one stream. It is the [job.WorkerStream] of its session.
+type workerStream struct {
+	stream   grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]
+	sessions Sessions
+	trace    LeaseTracer
+	out      *outbox
+	hello    chan struct{} // closed when the session has begun
+	caller   *caller       // nil where callers are not authenticated
+	seal     *seal         // nil before the session, and where there are no callers; see write
+
+	once    sync.Once
+	stopped chan struct{}
+	reason  error // set before stopped is closed
+
+	drained atomic.Bool // the worker said so
+
+	mu      sync.Mutex
+	session job.WorkerSession
+	said    job.Hello
+	over    bool
+	unsent  []job.WorkerMessage // of a stream that ended before its session began
+}
+
+// age is when the worker is to connect anew.
+func (s *workerStream) age() time.Duration {
+	age := streamAge - streamAge/10 + rand.N(streamAge/5)
+	if s.caller != nil && !s.caller.identity.Expires.IsZero() {
+		age = min(age, max(recheckEvery, time.Until(s.caller.identity.Expires)-renewBefore))
+	}
+	return age
+}
+
+// sendAway asks the worker to connect anew. It takes its leases along.
+func (s *workerStream) sendAway() {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	if session != nil {
+		session.SendAway()
+	}
+}
+
+// recheck ends a stream whose caller has lost what it began with: a token that was
+// taken back, a role, or time.
+func (s *workerStream) recheck() error {
+	if s.out.stuck(stuckTimeout) {
+		return stopStatus(job.ErrSlowWorker)
+	}
+	s.mu.Lock()
+	begun, hello := s.session != nil, s.said
+	s.mu.Unlock()
+	if s.caller == nil || !begun {
+		return nil
+	}
+	return s.caller.again(s.stream.Context(), hello)
+}
+
+// Send queues a message for the worker.
+func (s *workerStream) Send(m job.WorkerMessage) error { return s.out.put(m) }
+
+// Stop ends the stream for this reason.
+func (s *workerStream) Stop(reason error) {
+	s.once.Do(func() {
+		s.reason = reason
+		close(s.stopped)
+	})
+}
+
+// lastWords waits until what is queued has gone out, above all where the worker may go: it
+// may know no other address that still leads anywhere.
+func (s *workerStream) lastWords() {
+	late := time.NewTimer(lastWordsTimeout)
+	defer late.Stop()
+	select {
+	case <-s.out.flush():
+	case <-late.C:
+	case <-s.stream.Context().Done():
+	}
+}
+
+// end closes the session, with what was not sent, and returns the stream's
+// status. Reader and writer end when the handler has returned.
+func (s *workerStream) end(err error) error {
+	left := errors.Is(err, io.EOF)
+	if left {
+		err = nil
+	}
+	s.mu.Lock()
+	s.over = true
+	session := s.session
+	unsent := s.out.close()
+	if session == nil {
+		s.unsent = unsent // for read, should a session be about to begin
+	}
+	s.mu.Unlock()
+	if session != nil {
+		if left && s.drained.Load() {
+			session.Left()
+		}
+		session.Close(closeReason(err), unsent)
+	}
+	return err
+}
+
+// begin notes the session; false if the stream has ended meanwhile.
+func (s *workerStream) begin(session job.WorkerSession, hello job.Hello) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.session, s.said = session, hello
+	close(s.hello)
+	return true
+}
+
+// greet takes the worker's first message and begins the session.
+func (s *workerStream) greet() error {
+	first, err := s.stream.Recv()
+	if err != nil {
+		return err
+	}
+	if first.GetHello() == nil {
+		return withDetails(codes.InvalidArgument, "the first message of a stream is hello",
+			badRequest([]job.Violation{{Field: "hello", Description: "is missing"}})).Err()
+	}
+	hello, violations := helloFromPB(first.GetHello())
+	if len(violations) > 0 {
+		return withDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, badRequest(violations)).Err()
+	}
+	s.out.bound(hello)
+	var foreign []string
+	if s.caller != nil {
+		if err := s.caller.serves(s.stream.Context(), hello); err != nil {
+			return err
+		}
+		hello.Identity = s.caller.identity.Subject
+		// The first message, which write waits for, is put after this.
+		s.seal = newSeal(s.caller.gate.binding, hello.Identity, hello)
+		hello.Live, foreign = s.seal.sort(hello.Live)
+	}
+	session, err := s.sessions.Connect(hello, s)
+	if err != nil {
+		return stopStatus(err)
+	}
+	if !s.begin(session, hello) {
+		session.Close("stream ended", s.unsent)
+		return errOutboxClosed
+	}
+	return s.refuse(foreign, notYours)
+}
+
+// read takes the worker's other messages until the stream ends.
+func (s *workerStream) read() error {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	for {
+		var f requestFrame
+		if err := s.stream.RecvMsg(&f); err != nil {
+			return err
+		}
+		if err := s.take(session, &f); err != nil {
+			return err
+		}
+	}
+}
+
+// refuse answers a worker that names leases which it was not given.
+func (s *workerStream) refuse(ids []string, answer func([]string) sealed) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	s.caller.foreign(s.stream.Context(), ids)
+	if answer == nil {
+		return nil
+	}
+	if err := s.out.put(answer(ids)); err != nil {
+		return stopStatus(errors.Join(job.ErrSlowWorker, err))
+	}
+	return nil
+}
+
+// own keeps the leases that the worker was given, and refuses the others.
+func (s *workerStream) own(ids []string) ([]string, error) {
+	if s.seal == nil {
+		return ids, nil
+	}
+	own, foreign := s.seal.sort(ids)
+	return own, s.refuse(foreign, nil)
+}
+
+// ownResults is own for results, which are answered.
+func (s *workerStream) ownResults(results []job.Result) ([]job.Result, error) {
+	if s.seal == nil {
+		return results, nil
+	}
+	var foreign []string
+	own := results[:0]
+	for _, r := range results {
+		id, ok := s.seal.open(r.LeaseID)
+		if !ok {
+			foreign = append(foreign, r.LeaseID)
+			continue
+		}
+		r.LeaseID = id
+		own = append(own, r)
+	}
+	return own, s.refuse(foreign, notTaken)
+}
+
+func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
+	if len(f.results) > 0 {
+		results, err := s.ownResults(f.results)
+		if err != nil {
+			return err
+		}
+		session.Results(results)
+	}
+	switch m := f.other.GetMessage().(type) {
+	case *fermatav1.WorkRequest_Started:
+		ids, err := s.own(m.Started.GetLeaseIds())
+		if err != nil {
+			return err
+		}
+		session.Started(ids)
+	case *fermatav1.WorkRequest_Returned:
+		ids, err := s.own(m.Returned.GetLeaseIds())
+		if err != nil {
+			return err
+		}
+		session.Returned(ids)
+	case *fermatav1.WorkRequest_Lost:
+		ids, err := s.own(m.Lost.GetLeaseIds())
+		if err != nil {
+			return err
+		}
+		session.Lost(ids)
+	case *fermatav1.WorkRequest_Draining:
+		s.drained.Store(true)
+		session.Draining()
+	case *fermatav1.WorkRequest_Heartbeat:
+		session.Heartbeat(m.Heartbeat.GetSeq())
+	case *fermatav1.WorkRequest_Hello:
+		return withDetails(codes.InvalidArgument, "hello is said once",
+			badRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
+	}
+	// Messages that this version does not know are passed over.
+	return nil
+}
+
+// write sends what is queued.
+func (s *workerStream) write() error {
+	for m := s.out.take(); m != nil; m = s.out.take() {
+		err := s.stream.SendMsg(s.frame(m))
+		s.out.sent()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frame is a message as it goes out.
+func (s *workerStream) frame(m job.WorkerMessage) any {
+	switch m := m.(type) {
+	case job.Assignments:
+		return &leaseFrame{leases: m, seal: s.seal, trace: s.trace}
+	case job.ResultAcks:
+		return &ackFrame{acks: m, seal: s.seal}
+	case sealed:
+		return m.pb
+	}
+	pb := messageToPB(m)
+	if s.seal != nil {
+		s.seal.closeAll(pb)
+	}
+	return pb
+}
+
+// guarded makes an error of a panic, so that it ends this stream only.
+func (s *workerStream) guarded(loop func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{value: p, stack: debug.Stack()}
+		}
+	}()
+	return loop()
+}
+
+// stopReasons are the ends of a stream that the session decides.
+var stopReasons = []struct {
+	err    error
+	code   codes.Code
+	reason string
+	text   string
+}{
+	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
+	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
+	{job.ErrSlowWorker, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
+	{job.ErrSilentWorker, codes.DeadlineExceeded, "WORKER_SILENT", "no heartbeat came in time"},
+}
+
+func stopStatus(err error) error {
+	for _, row := range stopReasons {
+		if errors.Is(err, row.err) {
+			return withDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: errorDomain}).Err()
+		}
+	}
+	return err
+}
+
+// closeReason is the end of a stream in a few words, for the log.
+func closeReason(err error) string {
+	if err == nil {
+		return "worker left"
+	}
+	s := status.Convert(err)
+	return fmt.Sprintf("%s: %s", s.Code(), cmp.Or(s.Message(), "no text"))
+}

@@ -1,0 +1,29 @@
+package authn
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// byteCount is a number of bytes, written as that or with a unit: 64MiB.
+type byteCount int
+
+// byteUnits are the units of byteCount. They are powers of two, and no others are accepted:
+// 64MB may be meant either way.
+var byteUnits = map[string]int{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+// UnmarshalYAML reads a byteCount.
+func (b *byteCount) UnmarshalYAML(node *yaml.Node) error {
+	number := strings.TrimRight(node.Value, "KMGTiB")
+	unit, ok := byteUnits[node.Value[len(number):]]
+	n, err := strconv.Atoi(number)
+	if node.Kind != yaml.ScalarNode || !ok || err != nil || n > math.MaxInt/unit || n < 0 {
+		return fmt.Errorf("line %d: %q is no number of bytes: want one from 0 on, which KiB, MiB, GiB or TiB may follow", node.Line, node.Value)
+	}
+	*b = byteCount(n * unit)
+	return nil
+}

@@ -1,0 +1,166 @@
+package authn
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/yamldoc"
+)
+
+// file is the access file as it is written.
+type file struct {
+	Tokens       []tokenEntry  `yaml:"tokens"`
+	Certificates []string      `yaml:"certificates"`
+	JWT          []issuerEntry `yaml:"jwt"`
+	Rules        []ruleEntry   `yaml:"rules"`
+	Limits       limitsEntry   `yaml:"limits"`
+	// Namespaces bound namespaces, whoever acts in them.
+	Namespaces []spaceEntry `yaml:"namespaces"`
+}
+
+type spaceEntry struct {
+	Names    []string   `yaml:"names"`
+	Jobs     *int       `yaml:"jobs"`
+	JobBytes *byteCount `yaml:"job-bytes"`
+}
+
+type tokenEntry struct {
+	Name      string `yaml:"name"`
+	SHA256    string `yaml:"sha256"`
+	TokenFile string `yaml:"token-file"`
+	Expires   expiry `yaml:"expires"`
+}
+
+// expiry is a point in time whose faults say where they are.
+type expiry struct{ time.Time }
+
+// UnmarshalYAML reads a date or a time.
+func (e *expiry) UnmarshalYAML(n *yaml.Node) error {
+	if err := n.Decode(&e.Time); err != nil {
+		return fmt.Errorf("line %d: expires: %.40q is not a time such as 2027-01-31T00:00:00Z", n.Line, n.Value)
+	}
+	return nil
+}
+
+type issuerEntry struct {
+	Name        string         `yaml:"name"`
+	Issuer      string         `yaml:"issuer"`
+	Audience    string         `yaml:"audience"`
+	JWKS        string         `yaml:"jwks"`
+	JWKSCA      string         `yaml:"jwks-ca"`
+	JWKSToken   string         `yaml:"jwks-token-file"`
+	Refetch     time.Duration  `yaml:"refetch"`
+	Leeway      *time.Duration `yaml:"leeway"`
+	Algorithms  []string       `yaml:"algorithms"`
+	NameClaim   string         `yaml:"name-claim"`
+	GroupsClaim string         `yaml:"groups-claim"`
+}
+
+type ruleEntry struct {
+	Subjects   []string    `yaml:"subjects"`
+	Role       authz.Role  `yaml:"role"`
+	Namespaces []string    `yaml:"namespaces"`
+	Queues     []string    `yaml:"queues"`
+	Limits     limitsEntry `yaml:"limits"`
+}
+
+type limitsEntry struct {
+	Rate        *float64 `yaml:"rate"` // nil: nothing is said
+	Burst       int      `yaml:"burst"`
+	Calls       int      `yaml:"calls"`
+	Connections int      `yaml:"connections"`
+}
+
+func (l limitsEntry) limits() authz.Limits {
+	out := authz.Limits{Burst: l.Burst, Calls: l.Calls, Connections: l.Connections}
+	if l.Rate != nil {
+		out.Rate = *l.Rate
+	}
+	if out.Rate > 0 && out.Burst == 0 {
+		out.Burst = max(1, int(out.Rate))
+	}
+	return out
+}
+
+// fallback are the limits of whom no rule gives any. Without a word in the file there is a
+// rate that no client comes near in ordinary use; 0 is no limit.
+func (l limitsEntry) fallback() authz.Limits {
+	if l.Rate == nil {
+		l.Rate = new(float64(authz.DefaultRate))
+	}
+	return l.limits()
+}
+
+// maxFile bounds the access file and every file that it names.
+const maxFile = 1 << 20
+
+// decode reads a file strictly: keys that are not known are faults.
+func decode(text []byte) (file, error) {
+	var f file
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		if errors.Is(err, io.EOF) {
+			return f, errors.New("it is empty")
+		}
+		return f, yamldoc.Explain(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return f, errors.New("it holds more than one document")
+	}
+	return f, nil
+}
+
+// policy checks the rules and that the subjects they name exactly can be proved.
+func (f file) policy() (*authz.Policy, error) {
+	var faults []error
+	rules := make([]authz.Rule, 0, len(f.Rules))
+	for i, r := range f.Rules {
+		for _, s := range r.Subjects {
+			if !f.provable(s) {
+				faults = append(faults, fmt.Errorf("rules[%d].subjects: %q cannot be proved by anything in this file", i, s))
+			}
+		}
+		rules = append(rules, authz.Rule{
+			Subjects: r.Subjects, Role: r.Role, Namespaces: r.Namespaces, Queues: r.Queues, Limits: r.Limits.limits(),
+		})
+	}
+	policy, err := authz.NewPolicy(rules, f.Limits.fallback())
+	if err == nil {
+		spaces := make([]authz.NamespaceLimits, len(f.Namespaces))
+		for i, e := range f.Namespaces {
+			spaces[i] = authz.NamespaceLimits{Names: e.Names, Jobs: e.Jobs, JobBytes: (*int)(e.JobBytes)}
+		}
+		policy, err = policy.WithNamespaces(spaces)
+	}
+	return policy, errors.Join(append(faults, err)...)
+}
+
+// provable tells whether some credential could have a subject.
+func (f file) provable(subject string) bool {
+	kind, name, _ := strings.Cut(subject, ":")
+	switch kind {
+	case authz.KindToken:
+		return slices.ContainsFunc(f.Tokens, func(t tokenEntry) bool { return authz.Match(name, t.Name) })
+	case authz.KindURI, authz.KindDNS, authz.KindCommonName:
+		return slices.ContainsFunc(f.Certificates, func(p string) bool { return overlap(p, subject) })
+	case authz.KindJWT, authz.KindGroup:
+		return slices.ContainsFunc(f.JWT, func(e issuerEntry) bool { return overlap(e.Name+":*", name) })
+	}
+	return true // "*", or a fault that NewPolicy reports
+}
+
+// overlap tells whether some name fits both patterns.
+func overlap(a, b string) bool {
+	prefixA, openA := strings.CutSuffix(a, "*")
+	prefixB, openB := strings.CutSuffix(b, "*")
+	return openB && strings.HasPrefix(prefixA, prefixB) || openA && strings.HasPrefix(prefixB, prefixA) || a == b
+}

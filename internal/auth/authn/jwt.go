@@ -1,0 +1,206 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+)
+
+// Defaults and bounds of JWTs.
+const (
+	defaultLeeway = time.Minute
+	maxLeeway     = 5 * time.Minute
+	maxJWT        = 12 << 10
+	maxGroups     = 256
+	maxName       = 256
+)
+
+// algorithms are those that can be allowed: public keys only.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+var defaultAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
+
+// issuer is somebody whose JWTs are believed.
+type issuer struct {
+	name, issuer, audience string
+	leeway                 time.Duration
+	algorithms             []jose.SignatureAlgorithm
+	nameClaim, groupsClaim string
+	source                 keySource
+	keys                   *keySet
+}
+
+// newIssuer reads an entry. Its keys are for the caller to connect.
+func newIssuer(e issuerEntry) (*issuer, error) {
+	i := &issuer{
+		name: e.Name, issuer: e.Issuer, audience: e.Audience, leeway: defaultLeeway, algorithms: defaultAlgorithms,
+		nameClaim: e.NameClaim, groupsClaim: e.GroupsClaim,
+		source: keySource{location: e.JWKS, ca: e.JWKSCA, token: e.JWKSToken, refetch: e.Refetch},
+	}
+	var faults []error
+	if fault := NameFault(e.Name); fault != "" {
+		faults = append(faults, fmt.Errorf("name: %q %s", e.Name, fault))
+	}
+	if e.Issuer == "" || e.Audience == "" {
+		faults = append(faults, errors.New("issuer and audience must not be empty"))
+	}
+	faults = append(faults, i.source.check())
+	if e.Leeway != nil {
+		i.leeway = *e.Leeway
+	}
+	if i.leeway < 0 || i.leeway > maxLeeway {
+		faults = append(faults, fmt.Errorf("leeway: %v, want 0s to %v", i.leeway, maxLeeway))
+	}
+	if i.source.refetch == 0 {
+		i.source.refetch = defaultRefetch
+	}
+	if i.source.refetch < time.Second {
+		faults = append(faults, fmt.Errorf("refetch: %v, want at least 1s", i.source.refetch))
+	}
+	if len(e.Algorithms) > 0 {
+		i.algorithms = nil
+	}
+	for _, a := range e.Algorithms {
+		if !slices.Contains(algorithms, jose.SignatureAlgorithm(a)) {
+			faults = append(faults, fmt.Errorf("algorithms: %q is none of %v", a, algorithms))
+		}
+		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
+	}
+	if i.nameClaim == "" {
+		i.nameClaim = "sub"
+	}
+	return i, errors.Join(faults...)
+}
+
+// looksLikeJWT tells a JWT from a static token, which has no dots.
+func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
+
+func refuse(cause authz.Cause, format string, args ...any) error {
+	return &authz.CredentialError{Cause: cause, Detail: fmt.Sprintf(format, args...)}
+}
+
+// fromJWT verifies a token of one of the issuers.
+func fromJWT(ctx context.Context, issuers []*issuer, token string, now time.Time) (authz.Identity, error) {
+	if len(token) > maxJWT {
+		return authz.Identity{}, refuse(authz.CauseMalformed, "the token has %d bytes", len(token))
+	}
+	parsed, err := jwt.ParseSigned(token, algorithms)
+	if err != nil {
+		return authz.Identity{}, refuse(authz.CauseMalformed, "not a JWT of an allowed algorithm")
+	}
+	// Who claims to have issued it tells only whose keys to try.
+	var claimed jwt.Claims
+	if err := parsed.UnsafeClaimsWithoutVerification(&claimed); err != nil {
+		return authz.Identity{}, refuse(authz.CauseMalformed, "its claims cannot be read")
+	}
+	for _, i := range issuers {
+		if i.issuer == claimed.Issuer {
+			return i.verify(ctx, parsed, now)
+		}
+	}
+	return authz.Identity{}, refuse(authz.CauseUnknown, "its issuer is not known")
+}
+
+// verify checks signature and claims.
+func (i *issuer) verify(ctx context.Context, token *jwt.JSONWebToken, now time.Time) (authz.Identity, error) {
+	header := token.Headers[0]
+	if !slices.Contains(i.algorithms, jose.SignatureAlgorithm(header.Algorithm)) {
+		return authz.Identity{}, refuse(authz.CauseSignature, "algorithm %q is not allowed for issuer %q", header.Algorithm, i.name)
+	}
+	keys, complete := i.keys.find(ctx, header.KeyID)
+	if len(keys) == 0 && !complete {
+		return authz.Identity{}, fmt.Errorf("%w: the keys of issuer %q cannot be had", authz.ErrUnavailable, i.name)
+	}
+	var standard jwt.Claims
+	var all map[string]any
+	verified := false
+	for _, k := range keys {
+		if k.Algorithm != "" && k.Algorithm != header.Algorithm {
+			continue
+		}
+		if token.Claims(k.Key, &standard, &all) == nil {
+			verified = true
+			break
+		}
+	}
+	if !verified {
+		return authz.Identity{}, refuse(authz.CauseSignature, "no key of issuer %q has signed it", i.name)
+	}
+	if standard.Expiry == nil {
+		return authz.Identity{}, refuse(authz.CauseClaims, "it never expires")
+	}
+	expected := jwt.Expected{Issuer: i.issuer, AnyAudience: jwt.Audience{i.audience}, Time: now}
+	if err := standard.ValidateWithLeeway(expected, i.leeway); err != nil {
+		return authz.Identity{}, refuse(causeOf(err), "%v", err)
+	}
+	return i.identity(standard, all)
+}
+
+// causeOf is the cause of what a verified token is refused for.
+func causeOf(err error) authz.Cause {
+	switch {
+	case errors.Is(err, jwt.ErrExpired):
+		return authz.CauseExpired
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return authz.CauseNotYetValid
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return authz.CauseAudience
+	}
+	return authz.CauseClaims
+}
+
+// identity takes names out of verified claims.
+func (i *issuer) identity(standard jwt.Claims, all map[string]any) (authz.Identity, error) {
+	name, _ := all[i.nameClaim].(string)
+	if name == "" || len(name) > maxName {
+		return authz.Identity{}, refuse(authz.CauseClaims, "claim %q is not a name", i.nameClaim)
+	}
+	if err := authz.CheckName(name); err != nil {
+		return authz.Identity{}, refuse(authz.CauseClaims, "claim %q: %v", i.nameClaim, err)
+	}
+	id := authz.Identity{
+		Subject: authz.Subject(authz.KindJWT, i.name, name),
+		Expires: standard.Expiry.Time().Add(i.leeway),
+	}
+	if i.groupsClaim == "" {
+		return id, nil
+	}
+	var err error
+	if id.Groups, err = i.groups(all[i.groupsClaim]); err != nil {
+		return authz.Identity{}, err
+	}
+	return id, nil
+}
+
+// groups takes the names of groups out of a claim, a text or a list of them.
+func (i *issuer) groups(claim any) ([]string, error) {
+	list, ok := claim.([]any)
+	if !ok {
+		list = []any{claim}
+	}
+	if len(list) > maxGroups {
+		return nil, refuse(authz.CauseClaims, "claim %q has %d entries", i.groupsClaim, len(list))
+	}
+	var groups []string
+	for _, entry := range list {
+		name, _ := entry.(string)
+		if name == "" {
+			continue
+		}
+		if err := authz.CheckName(name); err != nil {
+			return nil, refuse(authz.CauseClaims, "claim %q: %v", i.groupsClaim, err)
+		}
+		groups = append(groups, authz.Subject(authz.KindGroup, i.name, name))
+	}
+	return groups, nil
+}

@@ -1,0 +1,72 @@
+package payloadkeys
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// ErrKey says that the ring lacks the key of a payload.
+var ErrKey = errors.New("payload key is not in the ring")
+
+// ErrTampered says that a payload, or what it is bound to, is not what was sealed.
+var ErrTampered = errors.New("sealed payload, or what it is bound to, was changed")
+
+// ErrUnsealed says that a payload is not sealed where that is required.
+var ErrUnsealed = errors.New("payload is not sealed")
+
+// ErrOldVersion says that a payload is sealed by version 1 where version 2 is required.
+var ErrOldVersion = errors.New("payload is sealed by version 1, which binds neither queue nor handler")
+
+const (
+	nonceSize = 12
+	tagSize   = 16
+)
+
+// The model counts a payload without what sealing adds.
+var _ [job.SealOverhead]byte = [1 + nonceSize + tagSize]byte{}
+
+// Seal seals a payload for a definition with the ring's first key, by the ring's version.
+func (r *Ring) Seal(d *job.Definition, payload []byte) (sealed []byte, id string) {
+	ring, version := r.keys.Load(), byte(r.Version())
+	id = ring.first
+	out := make([]byte, 1+nonceSize, 1+nonceSize+len(payload)+tagSize)
+	out[0] = version
+	rand.Read(out[1:]) // never fails
+	return ring.byID[id].Seal(out, out[1:], payload, binding(version, id, d)), id
+}
+
+// Open answers the payload of a stored definition, or fails with ErrKey, ErrTampered or, if
+// the ring is strict, ErrUnsealed or ErrOldVersion.
+func (r *Ring) Open(d *job.Definition) ([]byte, error) {
+	if d.PayloadKey == "" {
+		if r.strict {
+			return nil, ErrUnsealed
+		}
+		return d.Payload, nil
+	}
+	aead, version := r.keys.Load().byID[d.PayloadKey], d.SealVersion()
+	switch {
+	case aead == nil:
+		return nil, fmt.Errorf("%w: %.32q", ErrKey, d.PayloadKey)
+	case len(d.Payload) < job.SealOverhead || version != job.SealOfJob && version != job.SealOfWork:
+		return nil, ErrTampered
+	case r.strict && version == job.SealOfJob:
+		return nil, ErrOldVersion
+	}
+	plain, err := aead.Open(nil, d.Payload[1:1+nonceSize], d.Payload[1+nonceSize:], binding(byte(version), d.PayloadKey, d))
+	if err != nil {
+		return nil, ErrTampered
+	}
+	return plain, nil
+}
+
+// binding is what is authenticated with a payload. Parts that end with a NUL cannot hold one.
+func binding(version byte, id string, d *job.Definition) []byte {
+	if version == job.SealOfJob {
+		return []byte("fermata payload 1\x00" + id + "\x00" + d.Namespace + "\x00" + d.ID)
+	}
+	return d.AppendBound(append(make([]byte, 0, 256), "fermata payload 2\x00"+id+"\x00"...))
+}

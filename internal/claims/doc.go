@@ -1,8 +1,0 @@
-// Package claims holds the test that keeps the documents true about tests: a test
-// that a document names as proof has to exist, in the package that the document names.
-//
-// Two forms are read. `internal/lease`: TestOne, TestTwo names a package. A name
-// anywhere else in the text means a test of any package. And each control in
-// SECURITY.md has to name at least one test. The number of simulation seeds in the documents
-// must match the Makefile, and the packages that the race detector leaves out must exist.
-package claims

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
+)
+
+// fromFile fills what neither the command line nor the environment has set.
+func fromFile(flags *pflag.FlagSet, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	var document yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration file %s: it holds more than one document, of which one would count", path)
+	}
+	if len(document.Content) == 0 {
+		return nil
+	}
+	top := document.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return fmt.Errorf("configuration file %s: the top level must map names of flags to values", path)
+	}
+	var faults []error
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		f := flagOf(flags, key.Value)
+		name := key.Value
+		if f != nil {
+			name = f.Name
+		}
+		err := fromNode(flags, f, key.Value, value)
+		switch {
+		case seen[name] && name == key.Value:
+			err = errors.New("occurs twice")
+		case seen[name]:
+			err = fmt.Errorf("is another name of %s, which occurs twice", name)
+		}
+		seen[name] = true
+		if err != nil {
+			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// flagOf finds a flag by its name or another name of it; nil: there is none.
+func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
+	found := flags.Lookup(key)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if found == nil && slices.Contains(f.Annotations[otherNames], key) {
+			found = f
+		}
+	})
+	return found
+}
+
+func fromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
+	if f == nil || key == "help" || key == fileFlag {
+		return unknownKey(flags, key)
+	}
+	if f.Changed {
+		return nil
+	}
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	switch value.Kind {
+	case yaml.SequenceNode:
+		items, err := scalars(value.Content)
+		if err != nil {
+			return err
+		}
+		return assignList(f, items)
+	case yaml.MappingNode:
+		return assignMap(flags, f, value.Content)
+	case yaml.ScalarNode:
+		if value.Tag == "!!null" {
+			return errors.New("has no value")
+		}
+		return assignText(flags, f, value.Value)
+	}
+	return errors.New("has a value of an unknown kind")
+}
+
+func assignMap(flags *pflag.FlagSet, f *pflag.Flag, content []*yaml.Node) error {
+	if !strings.HasPrefix(f.Value.Type(), "stringTo") {
+		return errors.New("takes no mapping")
+	}
+	items, err := scalars(content)
+	if err != nil {
+		return err
+	}
+	for i := 0; i+1 < len(items); i += 2 {
+		if err := flags.Set(f.Name, quoteCSV(items[i]+"="+items[i+1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quoteCSV protects commas, as map flags read their text as CSV.
+func quoteCSV(s string) string {
+	if !strings.ContainsAny(s, ",\"\n") {
+		return s
+	}
+	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+}
+
+func scalars(nodes []*yaml.Node) ([]string, error) {
+	out := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			return nil, fmt.Errorf("line %d: must be a plain value", n.Line)
+		}
+		out = append(out, n.Value)
+	}
+	return out, nil
+}
+
+// maxSecret bounds secret files, so that a wrong path is noticed early.
+const maxSecret = 64 << 10
+
+// ReadSecretFile returns what the file holds without line breaks at its end.
+// Flags that name such files end in -file. It is an error when the file holds
+// nothing or more than 64 KiB, or when any user may write it. An empty path returns "" and no error.
+func ReadSecretFile(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := secretfile.Read(path, maxSecret)
+	if err != nil {
+		return "", fmt.Errorf("secret file: %w", err)
+	}
+	secret := strings.TrimRight(string(text), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("secret file %s: holds nothing", path)
+	}
+	return secret, nil
+}

@@ -1,0 +1,179 @@
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/lib/visible"
+)
+
+// Note is something that a job does not do as its entry did.
+type Note struct {
+	File string
+	Line int
+	Text string
+}
+
+func (n Note) String() string {
+	return fmt.Sprintf("%s:%d: %s", n.File, n.Line, strings.ReplaceAll(n.Text, "\n", "; "))
+}
+
+// Entry is one entry of what was read.
+type Entry struct {
+	// Source is where it stood and what it said, for a comment.
+	Source string
+	Notes  []Note
+	// fields is nil when no job can be made of it.
+	fields *mapping
+	id     string
+	// off: the job could not run, and is written as a comment.
+	off bool
+}
+
+// Job tells whether a job was made of the entry, and is not commented out.
+func (e *Entry) Job() bool { return e.fields != nil && !e.off }
+
+// turnOff has the job written as a comment, for a reason.
+func (e *Entry) turnOff(reason string, note func(string)) {
+	e.off = true
+	note(reason + "; the job is commented out")
+}
+
+// mapping is a YAML mapping whose keys keep their order.
+type mapping struct{ node yaml.Node }
+
+func newMapping() *mapping { return &mapping{yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}} }
+
+// set adds a value: a text, number, bool, list of texts, or mapping.
+func (m *mapping) set(key string, value any) *mapping {
+	var v *yaml.Node
+	switch value := value.(type) {
+	case *mapping:
+		v = &value.node
+	case []string:
+		v = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		for _, s := range value {
+			v.Content = append(v.Content, text(s))
+		}
+	case string:
+		v = text(value)
+	default:
+		v = &yaml.Node{}
+		v.SetString(fmt.Sprint(value))
+		v.Tag, v.Style = "", 0 // a number or a bool as it is
+	}
+	m.node.Content = append(m.node.Content, text(key), v)
+	return m
+}
+
+func (m *mapping) flow() *mapping {
+	m.node.Style = yaml.FlowStyle
+	return m
+}
+
+func (m *mapping) empty() bool { return len(m.node.Content) == 0 }
+
+// text is a node of a text; where YAML would take it for something else, or it would
+// not survive as it stands, the encoder or we quote it.
+func text(s string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.Steers(r)) })
+	if lines := strings.Contains(s, "\n"); odd || lines && (strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
+// Write writes entries as YAML documents, with what was noted as comments. head is a
+// comment above all of them.
+func Write(head string, entries []Entry) ([]byte, error) {
+	var out bytes.Buffer
+	comment(&out, head)
+	for i := range entries {
+		e := &entries[i]
+		out.WriteString("---\n")
+		comment(&out, e.Source)
+		for _, n := range e.Notes {
+			comment(&out, "NOTE: "+strings.ReplaceAll(n.Text, "\n", "; "))
+		}
+		if e.fields == nil {
+			continue
+		}
+		var fields bytes.Buffer
+		encoder := yaml.NewEncoder(&fields)
+		encoder.SetIndent(2)
+		if err := encoder.Encode(&e.fields.node); err != nil {
+			return nil, err
+		}
+		if err := encoder.Close(); err != nil {
+			return nil, err
+		}
+		if e.off {
+			comment(&out, strings.TrimSuffix(visible.YAML(fields.String()), "\n"))
+			continue
+		}
+		out.WriteString(visible.YAML(fields.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// comment writes lines of text as comments, whatever is in them.
+func comment(out *bytes.Buffer, text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		out.WriteString(strings.TrimRight("# "+printable(line), " ") + "\n")
+	}
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) || visible.Steers(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}
+
+// unique gives a second entry of the same id another one.
+func unique(entries []Entry) {
+	seen := map[string]int{}
+	for i := range entries {
+		e := &entries[i]
+		if e.fields == nil {
+			continue
+		}
+		seen[e.id]++
+		id := e.id
+		for n := seen[e.id]; n > 1; n++ {
+			if id = fmt.Sprintf("%s-%d", e.id, n); seen[id] == 0 {
+				seen[id] = 1
+				break
+			}
+		}
+		e.fields.node.Content[1].Value = id
+	}
+}
+
+// slug makes a part of an id of a text: letters, digits and single dashes.
+func slug(s string, most int) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == most {
+			break
+		}
+	}
+	return strings.Trim(b.String(), "-")
+}

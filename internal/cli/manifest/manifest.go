@@ -1,0 +1,254 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/lib/yamldoc"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	// MaxFile bounds a file in bytes.
+	MaxFile = 64 << 20
+	// MaxJobs bounds the jobs of a file of lines.
+	MaxJobs = 250_000
+	// MaxFaults is how many faults of a file are told.
+	MaxFaults = 1000
+)
+
+// Job is one job of a file.
+type Job struct {
+	// ID is empty where the file names none.
+	ID string
+	// Job has no name: it belongs to the namespace that the files are read for.
+	Job *fermatav1.Job
+	// Paused is nil where the file says nothing of it.
+	Paused *bool
+
+	at place
+}
+
+// Queue is the limits of one queue of a file.
+type Queue struct {
+	Name     string
+	Settings *fermatav1.QueueSettings
+
+	at place
+}
+
+// Set is what files hold.
+type Set struct {
+	Jobs   []Job
+	Queues []Queue
+}
+
+// Fault is one thing that is wrong with a file.
+type Fault struct {
+	File string
+	Line int // from 1
+	// Column is that of the field's name, from 1, in bytes; 0 where it is not known.
+	Column int
+	// Field is a path in the file, "schedule.cron.expressions[0]"; may be empty.
+	Field string
+	Text  string
+}
+
+func (f Fault) String() string {
+	text := f.Text
+	if f.Field != "" {
+		text = f.Field + ": " + text
+	}
+	if f.Column > 0 {
+		return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, text)
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, text)
+}
+
+// Faults are all that is wrong with files.
+type Faults []Fault
+
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i, fault := range f {
+		lines[i] = fault.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Sorted orders faults by file and line.
+func (f Faults) Sorted() Faults {
+	slices.SortStableFunc(f, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field))
+	})
+	return f
+}
+
+// Locate finds the place of a field, by its path in the API, and says what is wrong
+// with it: "job.timeout", "job.labels[\"team\"]", "job_id".
+func (j *Job) Locate(path, text string) Fault {
+	path = strings.TrimPrefix(path, "job.")
+	if path == "job_id" || path == "parent" {
+		path = "id"
+	}
+	return j.at.fault(path, text)
+}
+
+// Locate is as that of a job, for paths such as "settings.rate".
+func (q *Queue) Locate(path, text string) Fault {
+	return q.at.fault(strings.TrimPrefix(path, "settings."), text)
+}
+
+// Add appends what another file holds.
+func (s *Set) Add(o Set) {
+	s.Jobs, s.Queues = append(s.Jobs, o.Jobs...), append(s.Queues, o.Queues...)
+}
+
+// Check finds what contradicts itself over all files: two jobs of one id, two limits
+// of one queue.
+func (s *Set) Check() (faults Faults) {
+	ids, queues := map[string]*place{}, map[string]*place{}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.ID == "" {
+			continue
+		}
+		if first := ids[j.ID]; first != nil {
+			faults = append(faults, j.at.fault("id", fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.line(""))))
+			continue
+		}
+		ids[j.ID] = &j.at
+	}
+	for i := range s.Queues {
+		q := &s.Queues[i]
+		if first := queues[q.Name]; first != nil {
+			faults = append(faults, q.at.fault("", fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.line(""))))
+			continue
+		}
+		queues[q.Name] = &q.at
+	}
+	return faults
+}
+
+// reader reads one file.
+type reader struct {
+	file, namespace string
+	budget          *Budget
+	set             Set
+	faults          Faults
+}
+
+// Read reads the text of a file for a namespace.
+func Read(file string, text []byte, namespace string) (Set, Faults) {
+	return ReadWithin(&Budget{}, file, text, namespace)
+}
+
+// Budget is what several files may stand for together.
+type Budget = yamldoc.Budget
+
+// ReadWithin is Read for one of several files, which share a budget.
+func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Faults) {
+	r := &reader{file: file, namespace: namespace, budget: b}
+	if len(text) > MaxFile {
+		r.faults = append(r.faults, Fault{File: file, Line: 1, Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
+		return Set{}, r.faults
+	}
+	for _, root := range r.documents(text) {
+		r.document(root)
+	}
+	if more := len(r.faults) - MaxFaults; more > 0 {
+		r.faults = r.faults[:MaxFaults]
+		r.wrong(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not told", more))
+	}
+	return r.set, r.faults
+}
+
+// document reads a job, a list of them, or a mapping of jobs and queues.
+func (r *reader) document(root *yaml.Node) {
+	var value any
+	if err := root.Decode(&value); err != nil {
+		r.refuse(err, root.Line)
+		return
+	}
+	node := resolve(root)
+	if node.Kind == yaml.DocumentNode && len(node.Content) == 1 {
+		node = resolve(node.Content[0])
+	}
+	switch value := value.(type) {
+	case nil:
+	case []any:
+		r.list(value, node)
+	case map[string]any:
+		if _, jobs := value["jobs"]; jobs {
+			r.sections(value, node)
+		} else if _, queues := value["queues"]; queues {
+			r.sections(value, node)
+		} else {
+			r.job(value, node, "")
+		}
+	default:
+		r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(value))
+	}
+}
+
+func (r *reader) wrong(at position, field, text string) {
+	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column, Field: printable(field), Text: printable(text)})
+}
+
+func (r *reader) list(items []any, node *yaml.Node) {
+	for i, item := range items {
+		if item != nil && i < len(node.Content) {
+			r.item(item, resolve(node.Content[i]), "")
+		}
+	}
+}
+
+func (r *reader) item(item any, node *yaml.Node, id string) {
+	if fields, ok := item.(map[string]any); ok {
+		r.job(fields, node, id)
+		return
+	}
+	r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(item))
+}
+
+// sections reads a document of jobs and queues.
+func (r *reader) sections(value map[string]any, node *yaml.Node) {
+	at := place{file: r.file, node: node}
+	for _, name := range sortedKeys(value) {
+		if name != "jobs" && name != "queues" {
+			r.wrong(at.position(step(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
+			continue
+		}
+		section, below := value[name], resolve(at.find(name))
+		switch section := section.(type) {
+		case nil:
+		case []any:
+			if name == "jobs" {
+				r.list(section, below)
+				continue
+			}
+			r.wrong(at.position(name), name, "is a list, want a mapping of names to limits")
+		case map[string]any:
+			for _, key := range sortedKeys(section) {
+				r.entry(name, key, section[key], place{file: r.file, node: below})
+			}
+		default:
+			r.wrong(at.position(name), name, "is "+kindOf(section)+", want a mapping")
+		}
+	}
+}
+
+func (r *reader) entry(section, key string, value any, at place) {
+	node := resolve(at.find(step(key)))
+	switch {
+	case value == nil: // as a chart's values take an entry of a default away
+	case section == "jobs":
+		r.item(value, node, key)
+	default:
+		r.queue(key, value, node)
+	}
+}

@@ -1,0 +1,147 @@
+package playground
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/cli/tui"
+)
+
+// facts are what the header tells of a run.
+type facts struct {
+	grpc    string // address
+	metrics string // URL
+	target  string // URL
+	redis   string
+	log     string
+	keepLog bool
+}
+
+// frame is everything that one picture of the live view shows.
+type frame struct {
+	now    time.Time
+	up     time.Duration
+	facts  facts
+	mode   mode
+	rows   []row
+	events []event
+	notice string // what is wrong, or what is being waited for
+}
+
+// How many events there are below the table, where there have been as many.
+const (
+	eventsAtLeast = 3
+	eventsShown   = 8
+)
+
+// tallFrom is the height from which there is room for the addresses.
+const tallFrom = 20
+
+// lines lays the frame out for a terminal. Where there is no room for all, the
+// oldest events go first, then the addresses, then the last jobs.
+func (f frame) lines(width, height int) []tui.Line {
+	out := []tui.Line{f.title(width)}
+	if height >= tallFrom {
+		out = append(out, f.facts.lines(f.mode)...)
+	}
+	c := columnsFor(width)
+	below := 0
+	if f.notice != "" {
+		below = 2
+	}
+	if len(f.events) > 0 {
+		below += 1 + min(len(f.events), eventsAtLeast)
+	}
+	room := max(1, height-len(out)-2-below)
+	out = append(out, tui.Line{}, c.head())
+	shown := f.rows
+	if len(shown) > room {
+		shown = shown[:room-1]
+	}
+	for _, r := range shown {
+		out = append(out, c.row(f.now, r))
+	}
+	if n := len(f.rows) - len(shown); n > 0 {
+		out = append(out, tui.Line{tui.Dim.Of(fmt.Sprintf("and %d more", n))})
+	}
+	out = append(out, f.footer(height-len(out))...)
+	out = out[:max(0, min(len(out), height))]
+	for i := range out {
+		out[i] = out[i].Clip(width)
+	}
+	return out
+}
+
+// title is the first line.
+func (f frame) title(width int) tui.Line {
+	failing := 0
+	for _, r := range f.rows {
+		if r.failures > 0 {
+			failing++
+		}
+	}
+	title := tui.Line{tui.Bold.Of("Fermata dev"), tui.Dim.Of("  everything in one process; nothing is kept after exit")}
+	status := fmt.Sprintf("%s  up %s", tui.Plural(int64(len(f.rows)), "job"), tui.Tidy(f.up.Truncate(time.Second)))
+	if failing > 0 {
+		status = fmt.Sprintf("%d failing  ", failing) + status
+	}
+	if gap := width - title.Width() - len(status); gap > 0 {
+		title = append(title, tui.Plain.Of(tui.Right("", gap)), tui.Dim.Of(status))
+	}
+	return title
+}
+
+// lines say how to reach what runs.
+func (a facts) lines(m mode) []tui.Line {
+	now := tui.Dim
+	if m != scripted {
+		now = tui.Yellow
+	}
+	kept := "  (removed at exit)"
+	if a.keepLog {
+		kept = ""
+	}
+	return []tui.Line{
+		{tui.Dim.Of("gRPC     "), tui.Cyan.Of(a.grpc), tui.Dim.Of("  fermata --address " + a.grpc + " jobs list")},
+		{tui.Dim.Of("metrics  "), tui.Cyan.Of(a.metrics), tui.Dim.Of("  redis: " + a.redis)},
+		{tui.Dim.Of("target   "), tui.Cyan.Of(a.target), now.Of("  " + string(m))},
+		{tui.Dim.Of("         break it: "), tui.Plain.Of("curl -X POST " + a.target + "/fail"), tui.Dim.Of("  or /heal, /reset")},
+		{tui.Dim.Of("logs     "), tui.Plain.Of(a.log), tui.Dim.Of(kept)},
+	}
+}
+
+// footer is the last events, as many as fit, and the notice.
+func (f frame) footer(room int) []tui.Line {
+	var notice []tui.Line
+	if f.notice != "" {
+		notice = []tui.Line{{}, {tui.Yellow.Of(f.notice)}}
+	}
+	n := min(len(f.events), eventsShown, room-len(notice)-1)
+	if n <= 0 {
+		return notice
+	}
+	out := []tui.Line{{}}
+	for _, e := range f.events[len(f.events)-n:] {
+		out = append(out, e.line())
+	}
+	return append(out, notice...)
+}
+
+// line words an event. The time is that of the terminal's zone.
+func (e event) line() tui.Line {
+	return tui.Line{
+		tui.Dim.Of(e.at.Local().Format("15:04:05") + "  "),
+		tui.Plain.Of(tui.Left(e.job, nameWidth) + "  "),
+		styleOf(e.last).Of(e.text),
+	}
+}
+
+func styleOf(r result) tui.Style {
+	switch {
+	case r == succeeded:
+		return tui.Green
+	case r.bad():
+		return tui.Red
+	}
+	return tui.Plain
+}

@@ -1,0 +1,200 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/observe/logs"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/worker"
+	"github.com/fermata-io/fermata/worker/httphandler"
+)
+
+const (
+	workerSlots = 16
+	// shards are few, for one node needs no spreading.
+	shards = 8
+)
+
+// playground is everything that runs, in one process.
+type playground struct {
+	o        Options
+	dir      string // of this run alone
+	facts    facts
+	logger   *slog.Logger
+	level    *logs.Level
+	commands chan mode // what the target was told
+
+	target      *target
+	client      *client.Client
+	worker      *worker.Worker
+	drainWorker context.CancelFunc
+	workerEnded chan struct{}
+	workerErr   error // valid once workerEnded is closed
+
+	undo []func(context.Context) error // of start, in order
+}
+
+// start builds one part after the other. What was built is undone by stop, also
+// when start fails.
+func (p *playground) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		p.makeDir, p.openLog, p.startTarget, p.startNode, p.startWorker, p.registerSamples,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop undoes start in reverse. The directory of a run that failed is kept, for
+// the log in it.
+func (p *playground) stop(failure error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-p.o.Abort:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer watch.Wait()
+	defer cancel()
+	var errs []error
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		errs = append(errs, p.undo[i](ctx))
+	}
+	p.undo = nil
+	switch {
+	case p.dir == "":
+	case failure != nil && !p.facts.keepLog:
+		errs = append(errs, errors.New("see "+p.facts.log))
+	default:
+		errs = append(errs, os.RemoveAll(p.dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *playground) onStop(f func(context.Context) error) { p.undo = append(p.undo, f) }
+
+func (p *playground) makeDir(context.Context) (err error) {
+	p.dir, err = os.MkdirTemp("", "fermata-dev-")
+	return err
+}
+
+func (p *playground) openLog(context.Context) error {
+	p.facts.log, p.facts.keepLog = p.o.LogFile, p.o.LogFile != ""
+	if !p.facts.keepLog {
+		p.facts.log = filepath.Join(p.dir, "fermata.log")
+	}
+	f, err := os.OpenFile(p.facts.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log file: %w", err)
+	}
+	p.onStop(func(context.Context) error { return f.Close() })
+	p.logger, p.level, err = logs.New(f, logs.Options{Format: "text", Level: "info"})
+	return err
+}
+
+func (p *playground) startTarget(context.Context) (err error) {
+	p.target, err = startTarget(func(m mode) {
+		select {
+		case p.commands <- m:
+		default: // the view shows the mode in any case
+		}
+	})
+	if err != nil {
+		return err
+	}
+	p.facts.target = p.target.url()
+	p.onStop(func(context.Context) error { return p.target.stop() })
+	return nil
+}
+
+func (p *playground) startNode(ctx context.Context) error {
+	redis, err := startRedis(p.o.Redis, p.dir)
+	if err != nil {
+		return err
+	}
+	p.facts.redis = redis.kind
+	p.onStop(func(context.Context) error { redis.stop(); return nil })
+	limits := job.DefaultLimits()
+	limits.MinInterval = minInterval
+	registry := prometheus.NewRegistry()
+	n, err := node.New(node.Config{
+		Name: "dev", GRPCAddr: p.o.GRPCAddr, HTTPAddr: p.o.HTTPAddr,
+		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+		Redis: redisstore.ClientOptions{URL: redis.url}, Durability: redisstore.DurabilityMemory,
+		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits, EventsKeep: 10_000,
+		Logger: p.logger, LogLevel: p.level, Registerer: registry, Gatherer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.Start(ctx); err != nil {
+		return fmt.Errorf("start the node: %w", err)
+	}
+	p.onStop(n.Stop)
+	p.facts.grpc, p.facts.metrics = n.GRPCAddr(), "http://"+n.HTTPAddr()+"/metrics"
+	return nil
+}
+
+func (p *playground) startWorker(ctx context.Context) (err error) {
+	p.worker, err = worker.New(worker.Options{
+		Addresses: []string{p.facts.grpc}, Slots: workerSlots, ID: "dev", Version: "dev",
+		DrainTimeout: p.o.DrainTimeout, Logger: p.logger,
+	})
+	if err != nil {
+		return err
+	}
+	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: nearby(), Version: "dev", Logger: p.logger}))
+	p.worker.Handle("greet", greet)
+	var running context.Context
+	running, p.drainWorker = context.WithCancel(context.WithoutCancel(ctx))
+	p.workerEnded = make(chan struct{})
+	go func() {
+		defer close(p.workerEnded)
+		p.workerErr = p.worker.Run(running)
+	}()
+	p.onStop(func(context.Context) error {
+		p.drainWorker()
+		p.worker.Stop() // has no effect on one that has drained
+		<-p.workerEnded
+		return nil
+	})
+	return nil
+}
+
+// nearby are the networks that jobs of a playground may reach beside the public
+// ones: this host, for the target, and those where one's own services are.
+func nearby() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}
+
+func (p *playground) registerSamples(ctx context.Context) (err error) {
+	if p.client, err = client.Dial([]string{p.facts.grpc}, client.Options{}); err != nil {
+		return err
+	}
+	p.onStop(func(context.Context) error { return p.client.Close() })
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	return register(ctx, p.client, samples(p.facts.target, time.Now()))
+}

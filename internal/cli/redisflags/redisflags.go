@@ -1,0 +1,57 @@
+// Package redisflags has the flags by which a command reaches Redis. Nodes and the
+// command that loads functions for them have the same ones, so that what works for
+// one of them can be copied to the other.
+package redisflags
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
+	"github.com/fermata-io/fermata/internal/cli/config"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+)
+
+// Secrets are the files that flags name and whose contents belong into the options.
+type Secrets struct {
+	client                     *redisstore.ClientOptions
+	password, sentinelPassword string
+}
+
+// Add registers the flags, which write to client and files. Secrets are there after
+// Read.
+func Add(flags *pflag.FlagSet, client *redisstore.ClientOptions, files *tlsfiles.Files) *Secrets {
+	s := &Secrets{client: client}
+	flags.StringVar(&client.URL, "redis-url", "redis://127.0.0.1:6379/0",
+		"redis://host:port/db, redis+sentinel://host:port,host:port/master?db=n or redis+cluster://host:port,host:port; rediss... for TLS")
+	flags.StringVar(&client.Username, "redis-username", "", "ACL user")
+	flags.StringVar(&s.password, "redis-password-file", "", "file with the password")
+	flags.StringVar(&client.SentinelUsername, "redis-sentinel-username", "", "ACL user at the sentinels of a redis+sentinel URL, which have users of their own")
+	flags.StringVar(&s.sentinelPassword, "redis-sentinel-password-file", "", "file with the password for the sentinels (default: no password)")
+	flags.StringVar(&files.CA, "redis-tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	flags.StringVar(&files.Cert, "redis-tls-cert", "", "PEM file with this client's certificate")
+	flags.StringVar(&files.Key, "redis-tls-key", "", "PEM file with this client's key")
+	flags.StringVar(&files.ServerName, "redis-tls-server-name", "", "name in the server's certificate (default: the host)")
+	return s
+}
+
+// Read puts the contents of the files into the options that the flags write to. Its
+// errors name the flags and the files.
+func (s *Secrets) Read() error {
+	return errors.Join(
+		read(&s.client.Password, "redis-password-file", s.password),
+		read(&s.client.SentinelPassword, "redis-sentinel-password-file", s.sentinelPassword),
+	)
+}
+
+// Files are the paths of the files, "" for those that were not named.
+func (s *Secrets) Files() []string { return []string{s.password, s.sentinelPassword} }
+
+func read(secret *string, flag, path string) (err error) {
+	if *secret, err = config.ReadSecretFile(path); err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return nil
+}

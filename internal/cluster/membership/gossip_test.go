@@ -1,0 +1,125 @@
+package membership
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/test/gossiptest"
+)
+
+// gossips tells whether memberlist runs.
+func gossips(c *Cluster) bool { return c.gossip.list.Load() != nil }
+
+func TestANodeThatKnowsNobodyDoesNotGossip(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	itself := net.JoinHostPort("localhost", strconv.Itoa(port)) // as the name of all pods of a set of one
+	a := startNode(t, "a", joining(itself), func(o *Options) { o.BindPort = port })
+	if infos := a.Members(); len(infos) != 1 || infos[0].Name != "a" || infos[0].Addr != a.LocalAddr() || infos[0].State != StateAlive {
+		t.Errorf("knows %+v", infos)
+	}
+	a.join(t.Context())
+	if gossips(a) {
+		t.Fatal("gossips with nobody")
+	}
+	b := startNode(t, "b", joining(a.LocalAddr()))
+	sees(t, a, "a b")
+	sees(t, b, "a b")
+	for _, n := range []*Cluster{a, b} {
+		if !gossips(n) {
+			t.Errorf("%s does not gossip", n.o.Name)
+		}
+	}
+}
+
+// A packet is all that comes to a process that is back at its old address before anybody
+// has missed it.
+func TestAPacketBeginsGossip(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, "a")
+	conn, err := net.Dial("udp", a.LocalAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	until(t, "gossip has begun", func() bool {
+		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, []byte("ping"))); err != nil {
+			t.Fatal(err)
+		}
+		return gossips(a)
+	})
+}
+
+func TestStandingAsideAloneIsInTheOwnView(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, "a")
+	if err := a.SetStance(Stance{Aside: true, Blind: 2}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	sees(t, a, "a-")
+	if m, _ := a.View().Member("a"); m.Blind != 2 || m.GRPCAddr != "a:9000" {
+		t.Errorf("a says %+v of itself", m)
+	}
+	b := startNode(t, "b", joining(a.LocalAddr()))
+	sees(t, b, "a- b")
+	if err := a.SetStance(Stance{}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	sees(t, b, "a b")
+}
+
+func TestANodeThatLeftAloneIsNotMet(t *testing.T) {
+	t.Parallel()
+	a := startNode(t, "a")
+	if err := a.Leave(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	sees(t, a, "")
+	if err := a.SetStance(Stance{Aside: true}, time.Second); err != nil {
+		t.Error(err)
+	}
+	conn, err := net.Dial("tcp", a.LocalAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("reading from it: %v", err)
+	}
+	if gossips(a) || names(a.View()) != "" {
+		t.Errorf("it is back: %q", names(a.View()))
+	}
+}
+
+// Whatever a node is about when it is stopped, Stop returns, and no call hangs.
+func TestStopWhileOthersCall(t *testing.T) {
+	t.Parallel()
+	for range 30 {
+		a := startNode(t, "a")
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				conn, err := net.Dial("tcp", a.LocalAddr())
+				if err != nil {
+					return // the listener was closed first
+				}
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.(*net.TCPConn).CloseWrite()
+				if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("a call hangs")
+				}
+			})
+		}
+		if err := a.Stop(); err != nil {
+			t.Error(err)
+		}
+		calls.Wait()
+	}
+}

@@ -1,0 +1,164 @@
+package peer
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+func requestKind(m *fermatav1.LinkRequest) string {
+	switch m.GetMessage().(type) {
+	case *fermatav1.LinkRequest_PermitResult:
+		return "permit_result"
+	case *fermatav1.LinkRequest_CancelAttempt:
+		return "cancel"
+	}
+	return "other"
+}
+
+func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
+	queues := make([]*fermatav1.QueueDemand, len(demand))
+	for i, d := range demand {
+		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free),
+			Ahead: int32(d.Ahead)}
+	}
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Demand{Demand: &fermatav1.Demand{Queues: queues}}}
+}
+
+func demandFromPB(d *fermatav1.Demand) []job.QueueDemand {
+	demand := make([]job.QueueDemand, len(d.GetQueues()))
+	for i, q := range d.GetQueues() {
+		demand[i] = job.QueueDemand{
+			Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots())),
+			Ahead: max(0, int(q.GetAhead())),
+		}
+	}
+	return demand
+}
+
+func nudgeToPB(n nudgeKey, due int64) *fermatav1.LinkRequest {
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Nudge{
+		Nudge: &fermatav1.Nudge{Shard: int32(n.shard), Lane: n.lane.String(), DueMs: due},
+	}}
+}
+
+func permitResultToPB(r job.PermitResult) *fermatav1.LinkRequest {
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_PermitResult{
+		PermitResult: &fermatav1.PermitResult{PermitId: r.ID, Leased: int32(r.Leased), NextDueMs: r.DueMS},
+	}}
+}
+
+func permitResultFromPB(r *fermatav1.PermitResult) job.PermitResult {
+	return job.PermitResult{ID: r.GetPermitId(), Leased: max(0, int(r.GetLeased())), DueMS: r.GetNextDueMs()}
+}
+
+func cancelToPB(record string, token uint64) *fermatav1.LinkRequest {
+	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_CancelAttempt{
+		CancelAttempt: &fermatav1.CancelAttempt{Record: record, Token: int64(token)},
+	}}
+}
+
+func permitToPB(p job.Permit) *fermatav1.LinkResponse {
+	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_Permit{Permit: &fermatav1.Permit{
+		PermitId: p.ID, Shard: int32(p.Shard), Lane: p.Lane.String(), Count: int32(p.N),
+		LockValue: p.LockValue, ValidFor: durationpb.New(p.ValidFor),
+	}}}
+}
+
+func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
+	lane, ok := job.ParseLane(p.GetLane())
+	permit := job.Permit{
+		ID: p.GetPermitId(), Shard: int(p.GetShard()), Lane: lane, N: int(p.GetCount()),
+		LockValue: p.GetLockValue(),
+		// The holder has given the jobs to another node by then.
+		ValidFor: min(p.GetValidFor().AsDuration(), job.MostPermitValidity),
+	}
+	return permit, ok && permit.Shard >= 0 && permit.N > 0 && permit.LockValue != "" && permit.ValidFor > 0
+}
+
+func handOverToPB(shards []int) *fermatav1.LinkResponse {
+	list := make([]int32, len(shards))
+	for i, s := range shards {
+		list[i] = int32(s)
+	}
+	return &fermatav1.LinkResponse{Message: &fermatav1.LinkResponse_HandOver{
+		HandOver: &fermatav1.HandOver{Shards: list},
+	}}
+}
+
+func handOverFromPB(h *fermatav1.HandOver) []int {
+	shards := make([]int, 0, len(h.GetShards()))
+	for _, s := range h.GetShards() {
+		if s >= 0 {
+			shards = append(shards, int(s))
+		}
+	}
+	return shards
+}
+
+func infoToPB(n job.NodeInfo) *fermatav1.DescribeNodeResponse {
+	workers := make([]*fermatav1.Worker, len(n.Workers))
+	for i, w := range n.Workers {
+		workers[i] = &fermatav1.Worker{
+			WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
+			Running: int32(w.Running), Draining: w.Draining, ConnectTime: instantToPB(w.ConnectedAt),
+			Version: w.Version, Labels: w.Labels, Identity: w.Identity,
+		}
+	}
+	queues := make([]*fermatav1.Queue, len(n.Queues))
+	for i, q := range n.Queues {
+		queues[i] = &fermatav1.Queue{Namespace: q.Namespace, Queue: q.Queue, Recent: &fermatav1.RecentRuns{
+			Started: q.Started, Succeeded: q.Succeeded, Failed: q.Failed, Breaches: q.Breaches,
+			MaxLag: durationpb.New(q.MaxLag), Span: durationpb.New(q.Span),
+		}}
+	}
+	return &fermatav1.DescribeNodeResponse{Workers: workers, Queues: queues, Node: &fermatav1.Node{
+		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress, ShardsHeld: int32(n.ShardsHeld),
+		Workers: int32(len(n.Workers)), Draining: n.Draining, Version: n.Version, StartTime: instantToPB(n.StartedAt),
+		Durability: n.Durability,
+	}}
+}
+
+func infoFromPB(r *fermatav1.DescribeNodeResponse) job.NodeInfo {
+	n := r.GetNode()
+	info := job.NodeInfo{
+		Name: n.GetName(), GRPCAddress: n.GetGrpcAddress(), PeerAddress: n.GetPeerAddress(),
+		ShardsHeld: int(n.GetShardsHeld()), Draining: n.GetDraining(), Version: n.GetVersion(),
+		StartedAt: instantFromPB(n.GetStartTime()), Durability: n.GetDurability(),
+	}
+	for _, w := range r.GetWorkers() {
+		info.Workers = append(info.Workers, job.WorkerInfo{
+			ID: w.GetWorkerId(), Node: w.GetNode(), Namespace: w.GetNamespace(), Queues: w.GetQueues(),
+			Slots: int(w.GetSlots()), Running: int(w.GetRunning()), Draining: w.GetDraining(),
+			ConnectedAt: instantFromPB(w.GetConnectTime()), Version: w.GetVersion(), Labels: w.GetLabels(),
+			Identity: w.GetIdentity(),
+		})
+	}
+	for _, q := range r.GetQueues() {
+		p := q.GetRecent()
+		info.Queues = append(info.Queues, job.QueueRuns{Namespace: q.GetNamespace(), Queue: q.GetQueue(),
+			RecentRuns: job.RecentRuns{
+				Started: p.GetStarted(), Succeeded: p.GetSucceeded(), Failed: p.GetFailed(), Breaches: p.GetBreaches(),
+				MaxLag: p.GetMaxLag().AsDuration(), Span: p.GetSpan().AsDuration(),
+			}})
+	}
+	return info
+}
+
+func instantToPB(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func instantFromPB(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

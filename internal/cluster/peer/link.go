@@ -1,0 +1,237 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// link is the stream that this node dials to one other node.
+type link struct {
+	p            *Peer
+	member       sharding.Member
+	conn         *grpc.ClientConn
+	client       fermatav1.PeerServiceClient
+	queue        *sendQueue
+	streamOpen   atomic.Bool
+	wasOpen      atomic.Bool // it was open once
+	processEnded atomic.Bool // the process has ended
+	// reportedAddress is the address for clients that the peer sent over this link; nil: none yet.
+	reportedAddress atomic.Pointer[string]
+	// departed: the member has left the view. The link stays for as long as its
+	// stream does, and is not opened again.
+	departed atomic.Bool
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+func (p *Peer) newLink(m sharding.Member) (*link, error) {
+	l := &link{p: p, member: m, queue: newSendQueue(p.latestOffer)}
+	options := append(connectionOptions(), p.o.DialOptions...)
+	conn, err := grpc.NewClient("passthrough:///"+m.PeerAddr,
+		append(options, grpc.WithContextDialer(l.openConnection))...)
+	if err != nil {
+		return nil, err
+	}
+	l.conn, l.client = conn, fermatav1.NewPeerServiceClient(conn)
+	l.ctx, l.cancel = context.WithCancel(p.ctx)
+	return l, nil
+}
+
+// openConnection dials the peer. If this link was up before, a refused connection proves that the peer's process
+// has ended: no process listens at the address. A slow or frozen process still accepts connections, and a
+// network that loses packets does not answer.
+func (l *link) openConnection(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := l.p.o.Dial(ctx, address)
+	if errors.Is(err, syscall.ECONNREFUSED) && l.wasOpen.Load() && !l.processEnded.Swap(true) {
+		l.p.o.Logger.Warn("node process has ended", "node", l.member.Name, "address", l.member.PeerAddr)
+		l.p.o.Handler.OnGone(l.member.Name)
+	}
+	return conn, err
+}
+
+// isUp reports whether a stream is open. Without one, messages are not worth queueing.
+func (l *link) isUp() bool { return l.streamOpen.Load() }
+
+// run keeps a stream open until the link is cancelled.
+func (l *link) run() {
+	defer l.conn.Close()
+	defer l.cancel()
+	logger := l.p.o.Logger.With("node", l.member.Name, "address", l.member.PeerAddr)
+	for pause := retryMin; l.ctx.Err() == nil; {
+		opened, err := l.serveStream()
+		if l.ctx.Err() != nil || l.p.removeIfDeparted(l) {
+			return
+		}
+		if opened {
+			pause = retryMin
+		}
+		if l.p.isForeign(l.member.Name) {
+			pause = retryMax // which is logged once
+		} else if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+			pause = retryMax // until the access file or the certificate is changed
+			logger.Warn("peer refused this node", "error", err)
+		} else {
+			logger.Info("peer link down", "error", err)
+		}
+		select {
+		case <-l.ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// serveStream opens one stream and serves it until it ends. opened reports whether the peer answered.
+func (l *link) serveStream() (opened bool, err error) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	stream, err := l.client.Link(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return false, err
+	}
+	if err := stream.Send(l.p.localHandshake().helloRequest()); err != nil {
+		return false, err
+	}
+	header, err := stream.Header()
+	if err != nil {
+		return false, err
+	}
+	if len(header.Get(versionHeader)) == 0 { // it has refused the stream; its status has the reason
+		_, err := stream.Recv()
+		return false, err
+	}
+	other := handshakeFromHeader(l.member.Name, header)
+	if other.node != l.member.Name {
+		return false, fmt.Errorf("node at this address has another name: %q", job.Clip(other.node, job.MaxID))
+	}
+	if err := l.p.checkPeer(l.member.Name, other); err != nil {
+		return false, err
+	}
+	l.queue.resetForNewStream()
+	l.streamOpen.Store(true)
+	l.wasOpen.Store(true)
+	l.processEnded.Store(false)
+	l.p.o.Handler.OnBack(l.member.Name)
+	l.p.metrics.links.WithLabelValues("dialled").Inc()
+	l.p.o.Logger.Info("peer link up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
+	ended := make(chan error, 1)
+	go func() { ended <- l.receiveMessages(stream) }()
+	addressLearned := make(chan struct{})
+	go func() { defer close(addressLearned); l.learnAddress(ctx, other) }()
+	err = l.sendQueued(ctx, stream, ended)
+	l.streamOpen.Store(false)
+	l.p.metrics.links.WithLabelValues("dialled").Dec()
+	cancel()
+	<-addressLearned
+	if err == nil {
+		return true, <-ended
+	}
+	<-ended
+	return true, err
+}
+
+// learnAddress stores the peer's address for clients. The previous build does not send it when a link is opened,
+// so it is asked for.
+func (l *link) learnAddress(ctx context.Context, other handshake) {
+	address := other.address
+	if address == "" {
+		address = l.describePeer(ctx).GRPCAddress
+	}
+	if !job.IsAddress(address) {
+		return
+	}
+	if old := l.reportedAddress.Swap(&address); old == nil || *old != address {
+		l.p.o.Handler.OnAddress(l.member.Name)
+	}
+}
+
+// clientAddress returns the address for clients that the peer sent over this link; empty: none yet.
+func (l *link) clientAddress() string {
+	if a := l.reportedAddress.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+type linkStream = grpc.BidiStreamingClient[fermatav1.LinkRequest, fermatav1.LinkResponse]
+
+// sendQueued sends queued messages. It returns nil when the reader has ended, whose error explains more.
+func (l *link) sendQueued(ctx context.Context, stream linkStream, ended chan error) error {
+	timer := time.NewTimer(demandPause)
+	defer timer.Stop()
+	for {
+		m, kind, wait := l.queue.nextMessage(time.Now())
+		if m != nil {
+			if err := stream.Send(m); err != nil {
+				return nil
+			}
+			l.p.metrics.sent.WithLabelValues(kind).Inc()
+			continue
+		}
+		var again <-chan time.Time
+		if wait > 0 {
+			timer.Reset(wait)
+			again = timer.C
+		}
+		select {
+		case <-l.queue.wake:
+		case <-again:
+		case err := <-ended:
+			ended <- err
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// receiveMessages takes the peer's messages.
+func (l *link) receiveMessages(stream linkStream) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch m := m.GetMessage().(type) {
+		case *fermatav1.LinkResponse_Permit:
+			permit, ok := permitFromPB(m.Permit)
+			if !ok {
+				l.p.metrics.refused.Inc()
+				continue
+			}
+			l.queue.deductPermit(permit)
+			l.p.o.Handler.OnPermit(l.member.Name, permit)
+		case *fermatav1.LinkResponse_HandOver:
+			l.p.o.Handler.OnHandOver(handOverFromPB(m.HandOver))
+		}
+	}
+}
+
+// describePeer asks the peer about itself.
+func (l *link) describePeer(ctx context.Context) job.NodeInfo {
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	answer, err := l.client.DescribeNode(ctx, &fermatav1.DescribeNodeRequest{})
+	if err != nil {
+		return job.NodeInfo{
+			Name: l.member.Name, GRPCAddress: l.clientAddress(), PeerAddress: l.member.PeerAddr, Unreachable: true,
+		}
+	}
+	info := infoFromPB(answer)
+	info.Name = l.member.Name
+	return info
+}

@@ -1,0 +1,191 @@
+package peer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// demandState is what a peer has left of the free slots that it was last notified of.
+type demandState int
+
+const (
+	// satisfied: the peer has not used up the slots that it knows of, or there are none to offer.
+	satisfied demandState = iota
+	// exhausted: the peer has used up the slots that it knows of, for a queue that has free ones.
+	exhausted
+	// staleQueues: the set of served queues has changed since the peer was notified.
+	staleQueues
+)
+
+// offersPerRound is the number of offers within which every exhausted peer is notified of free slots.
+const offersPerRound = 8
+
+// Offer sets the free slots of this node's workers, and notifies the peers that need
+// to know of them. A peer that has not used up the slots that it knows of is not notified.
+// Of the exhausted peers the one that was notified longest ago is notified; more reports
+// that there are others, which are notified when Offer is called again. Where slots are
+// scarce, free slots go to one peer at a time: notifying all of them would wake each for
+// a small share, or for nothing. If more than 8 peers are exhausted, several are notified
+// at once, so that each is notified within 8 calls.
+//
+// All peers are notified at once when the set of served queues changes. Links that come up
+// later start with the latest offer. Demand is sorted by namespace and queue, without
+// duplicates.
+func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var waiting []exhaustedPeer
+	p.applyOffer(demand, func(l *link, h demandState, notifiedAt time.Time) {
+		switch {
+		case h == staleQueues:
+			l.queue.scheduleOffer()
+		case h == exhausted && l.isUp():
+			waiting = append(waiting, exhaustedPeer{l.queue, notifiedAt})
+		}
+	})
+	// As many as at the start of the round, though fewer are left of it.
+	p.notifiedAtOnce = max(p.notifiedAtOnce, (len(waiting)+offersPerRound-1)/offersPerRound)
+	slices.SortFunc(waiting, func(a, b exhaustedPeer) int { return a.notifiedAt.Compare(b.notifiedAt) })
+	for _, w := range waiting[:min(p.notifiedAtOnce, len(waiting))] {
+		w.queue.scheduleOffer()
+	}
+	more = len(waiting) > p.notifiedAtOnce
+	if !more {
+		p.notifiedAtOnce = 0
+	}
+	return more
+}
+
+// applyOffer stores the offer and calls each with the state of every peer and the time of its last notification.
+// The caller holds mu.
+func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState, time.Time)) {
+	p.latestOffer = p.latestOffer.withDemand(demand)
+	p.starvedPeers = append(p.starvedPeers[:0], make([]int, len(demand))...)
+	for _, l := range p.links {
+		starved := p.starvedPeers
+		if !l.isUp() {
+			starved = nil
+		}
+		h, notifiedAt := l.queue.setOffer(p.latestOffer, starved)
+		each(l, h, notifiedAt)
+	}
+}
+
+// Wanting returns how many peers knew of no free slot in one of these queues at the last [Peer.Offer], whether
+// there was one or not. It is the maximum over the queues.
+func (p *Peer) Wanting(namespace string, queues []string) (most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range queues {
+		if i, served := p.latestOffer.findQueue(job.Lane{Namespace: namespace, Queue: name}); served {
+			most = max(most, p.starvedPeers[i])
+		}
+	}
+	return min(most, len(p.links)) // of none there may be no offer
+}
+
+// exhaustedPeer is a peer that has used up its slots, with the time of its last notification.
+type exhaustedPeer struct {
+	queue      *sendQueue
+	notifiedAt time.Time
+}
+
+// Restate notifies all peers of this node's free slots, as given to Offer.
+func (p *Peer) Restate(demand []job.QueueDemand) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applyOffer(demand, func(l *link, _ demandState, _ time.Time) { l.queue.scheduleOffer() })
+}
+
+// offer is a demand with a version of its set of queues.
+type offer struct {
+	demand []job.QueueDemand
+	// queuesVersion is the same for demands of the same queues, as long as there are no others
+	// in between.
+	queuesVersion uint64
+}
+
+// withDemand is the offer that follows.
+func (o offer) withDemand(demand []job.QueueDemand) offer {
+	if !slices.EqualFunc(demand, o.demand, sameQueue) {
+		o.queuesVersion++
+	}
+	o.demand = demand
+	return o
+}
+
+func sameQueue(a, b job.QueueDemand) bool { return a.Namespace == b.Namespace && a.Queue == b.Queue }
+
+// findQueue returns the place of a lane's queue.
+func (o offer) findQueue(lane job.Lane) (int, bool) {
+	return slices.BinarySearchFunc(o.demand, lane, func(d job.QueueDemand, l job.Lane) int {
+		return cmp.Or(cmp.Compare(d.Namespace, l.Namespace), cmp.Compare(d.Queue, l.Queue))
+	})
+}
+
+// setOffer stores the latest offer. It returns the state of the peer and the time of its last notification. For
+// each queue in which the peer knows of no free slot, it increments that queue's count in wanting; nil counts
+// nothing.
+func (q *sendQueue) setOffer(o offer, starved []int) (demandState, time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.latestOffer = o
+	switch {
+	case q.offerPending:
+		return satisfied, q.offerSentAt // the offer is about to be sent
+	case o.queuesVersion != q.sentOffer.queuesVersion:
+		return staleQueues, q.offerSentAt
+	}
+	h := satisfied
+	for i := range o.demand {
+		if q.remaining[i] > 0 {
+			continue
+		}
+		if starved != nil {
+			starved[i]++
+		}
+		if o.demand[i].Places() > 0 {
+			h = exhausted
+		}
+	}
+	return h, q.offerSentAt
+}
+
+// scheduleOffer makes the writer send the latest offer.
+func (q *sendQueue) scheduleOffer() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.offerPending = true
+	q.wakeWriter()
+}
+
+// markOfferSent notes that the latest offer is sent. The caller holds mu.
+func (q *sendQueue) markOfferSent(now time.Time) {
+	q.offerPending, q.sentOffer, q.offerSentAt = false, q.latestOffer, now
+	q.remaining = q.remaining[:0]
+	for _, d := range q.sentOffer.demand {
+		q.remaining = append(q.remaining, d.Places())
+	}
+}
+
+// deductPermit subtracts a permit of the peer from the slots that it knows of. The peer counts slots of an
+// unused permit as free again, so it may be notified earlier than necessary.
+func (q *sendQueue) deductPermit(permit job.Permit) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, offered := q.sentOffer.findQueue(permit.Lane); offered {
+		q.remaining[i] -= permit.N
+	}
+}
+
+// clearFreeSlots notes that the peer was sent a result without free slots in the lane's queue.
+func (q *sendQueue) clearFreeSlots(lane job.Lane) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, offered := q.sentOffer.findQueue(lane); offered {
+		q.remaining[i] = 0
+	}
+}

@@ -1,0 +1,114 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Handler handles the messages of peers. Its methods are called from the goroutines of links and must not block.
+type Handler interface {
+	// OnDemand receives the free slots of a peer's workers. It replaces the peer's previous demand.
+	OnDemand(node string, demand []job.QueueDemand)
+	// OnLinkDown is called when a peer's demand is void.
+	OnLinkDown(node string)
+	// OnGone is called when a peer's process has ended: its link broke, and then its address refused
+	// connections. The address of a slow or frozen process does not refuse them.
+	OnGone(node string)
+	// OnBack is called when a link to a peer is up.
+	OnBack(node string)
+	// OnNudge takes that a lane became due earlier.
+	OnNudge(shard int, head job.LaneHead)
+	// OnPermit takes a peer's permit to lease.
+	OnPermit(node string, p job.Permit)
+	// OnPermitResult receives the result of a permit.
+	OnPermitResult(node string, r job.PermitResult)
+	// OnHandOver takes that a peer released these shards.
+	OnHandOver(shards []int)
+	// OnCancel asks to cancel an attempt, if it is here.
+	OnCancel(record string, token uint64)
+	// OnAddress is called when a peer has sent a new address for clients over its link.
+	OnAddress(node string)
+	// Describe returns this node's description of itself.
+	Describe() job.NodeInfo
+}
+
+// Options of a [Peer]. Self and Handler are required.
+type Options struct {
+	// Self is this node's name.
+	Self    string
+	Handler Handler
+	// Version of this node's program, for people.
+	Version string
+	// Keyspace returns the id of this node's keyspace; it is called for each link. Nodes that send another id
+	// are refused. Default: none is sent.
+	Keyspace func() string
+	// ClientAddr is the address at which clients and workers reach this node, host:port. It is sent to nodes
+	// that dial this one. Default: none is sent.
+	ClientAddr string
+	// DialOptions are for the connections to other nodes, credentials first of
+	// all. Default: plain text.
+	DialOptions []grpc.DialOption
+	// Dial opens connections to other nodes. Default: TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Self == "" || o.Handler == nil {
+		return o, errors.New("peer: Self and Handler are required")
+	}
+	if len(o.DialOptions) == 0 {
+		o.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		}
+	}
+	if o.Keyspace == nil {
+		o.Keyspace = func() string { return "" }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+const (
+	// helloTimeout bounds the time until a node that dialled has sent its hello.
+	helloTimeout = 5 * time.Second
+	// describeTimeout bounds the question to one node.
+	describeTimeout = 2 * time.Second
+	// demandPause is the minimum time between two demand messages.
+	demandPause = time.Millisecond
+	// queueLimit bounds the messages that wait on one link.
+	queueLimit = 4096
+	// retryMin and retryMax bound the pause before a link is opened again.
+	retryMin = 100 * time.Millisecond
+	retryMax = 3 * time.Second
+)
+
+// connectionOptions keep dialling a node that is away, reconnect soon after it is back, and detect dead
+// connections.
+func connectionOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},
+			MinConnectTimeout: retryMax,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+	}
+}

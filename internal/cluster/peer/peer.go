@@ -1,0 +1,256 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// Peer keeps the links of one node. Call SetView when the membership changes, and Stop at the end.
+type Peer struct {
+	o          Options
+	metrics    *metrics
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
+
+	mu             sync.Mutex
+	stopped        bool
+	latestOffer    offer                  // the latest
+	starvedPeers   []int                  // for each queue of the offer, see Wanting
+	notifiedAtOnce int                    // peers that are notified at once in the current round of offers
+	links          map[string]*link       // that this node dialled, by peer
+	servedLinks    map[string]*servedLink // that peers dialled
+	foreignMembers map[string]bool        // members that use another keyspace
+}
+
+// New makes a Peer without links.
+func New(o Options) (*Peer, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &Peer{o: o, links: make(map[string]*link), servedLinks: make(map[string]*servedLink),
+		foreignMembers: make(map[string]bool)}
+	p.metrics, err = newMetrics(o.Registerer, p.countForeignMembers)
+	if err != nil {
+		return nil, err
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// Register adds the service to the node's server for peers.
+func (p *Peer) Register(r grpc.ServiceRegistrar) {
+	fermatav1.RegisterPeerServiceServer(r, &peerService{p: p})
+}
+
+// SetView opens links to new members and closes those to removed members: at once if the link is down or the
+// member has moved, otherwise when its stream ends. A node that leaves still has to send which shards it
+// released. A node that only gossip has lost keeps its shards and still permits other nodes to lease from them.
+// SetView does not block.
+func (p *Peer) SetView(v sharding.View) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return
+	}
+	for name := range p.foreignMembers {
+		if _, ok := v.Member(name); !ok {
+			delete(p.foreignMembers, name)
+		}
+	}
+	for name, l := range p.links {
+		m, ok := v.Member(name)
+		l.departed.Store(!ok)
+		if ok && m.PeerAddr != l.member.PeerAddr || !ok && !l.isUp() {
+			l.cancel()
+			delete(p.links, name)
+		}
+	}
+	for _, m := range v.Members {
+		if m.Name == p.o.Self || p.links[m.Name] != nil {
+			continue
+		}
+		l, err := p.newLink(m)
+		if err != nil {
+			p.o.Logger.Error("failed to create peer link", "node", m.Name, "address", m.PeerAddr, "error", err)
+			continue
+		}
+		p.links[m.Name] = l
+		p.goroutines.Go(l.run)
+	}
+}
+
+// checkPeer refuses a node that this one cannot work with. That a member uses another keyspace
+// is logged once, and counted until that has changed.
+func (p *Peer) checkPeer(node string, other handshake) error {
+	self := p.localHandshake()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	foreign, known := self.usesOtherKeyspace(other), p.foreignMembers[node]
+	switch {
+	case !foreign:
+		delete(p.foreignMembers, node)
+	case !known && p.links[node] != nil:
+		p.foreignMembers[node] = true
+		p.o.Logger.Warn("node uses another keyspace, refusing links and ownership of shards",
+			"node", node, "its_keyspace", other.keyspace, "keyspace", self.keyspace)
+	}
+	return self.checkCompatible(other)
+}
+
+// isForeign is true of a member that uses another keyspace, as far as links have shown.
+func (p *Peer) isForeign(node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.foreignMembers[node]
+}
+
+func (p *Peer) countForeignMembers() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return float64(len(p.foreignMembers))
+}
+
+// Linked reports whether there are peers to notify of free slots.
+func (p *Peer) Linked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links) > 0
+}
+
+// removeIfDeparted removes a link whose stream has ended, if its member has departed.
+func (p *Peer) removeIfDeparted(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !l.departed.Load() {
+		return false
+	}
+	if p.links[l.member.Name] == l {
+		delete(p.links, l.member.Name)
+	}
+	return true
+}
+
+// Stop closes all links and waits for their goroutines. Messages that are queued on served links are sent first,
+// for at most a second. Stop may be called more than once.
+func (p *Peer) Stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	p.cancel()
+	p.goroutines.Wait()
+}
+
+// SendPermit lets a peer lease; false if it is not linked, so that the permit is
+// free at once.
+func (p *Peer) SendPermit(node string, permit job.Permit) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.servedLinks[node]
+	return p.countDropped("permit", s != nil && s.enqueue(permitToPB(permit)))
+}
+
+// SendPermitResult sends a peer the result of its permit for a lane.
+func (p *Peer) SendPermitResult(node string, lane job.Lane, r job.PermitResult) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	if l != nil && r.Leased == 0 && r.DueMS <= 0 {
+		l.queue.clearFreeSlots(lane)
+	}
+	p.countDropped("permit_result", l != nil && l.isUp() && l.queue.addMessage(permitResultToPB(r)))
+}
+
+// Nudge notifies the holder of a shard that a lane became due earlier.
+func (p *Peer) Nudge(node string, shard int, head job.LaneHead) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	p.countDropped("nudge", l != nil && l.isUp() && l.queue.addNudge(shard, head))
+}
+
+// BroadcastCancel asks all peers to cancel an attempt.
+func (p *Peer) BroadcastCancel(record string, token uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		p.countDropped("cancel", l.isUp() && l.queue.addMessage(cancelToPB(record, token)))
+	}
+}
+
+// HandOver notifies all peers that this node released shards.
+func (p *Peer) HandOver(shards []int) {
+	if len(shards) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.servedLinks {
+		p.countDropped("hand_over", s.enqueue(handOverToPB(shards)))
+	}
+}
+
+// Gone reports whether the process of a member has ended, as far as this node's link to it has shown.
+func (p *Peer) Gone(node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.links[node]
+	return l != nil && l.processEnded.Load()
+}
+
+// ClientAddress returns the address at which clients and workers reach a member, as the member itself sent it
+// over the link that this node dialled; empty: none yet. Addresses from gossip are not used. The link may be
+// down by now.
+func (p *Peer) ClientAddress(node string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.links[node]; l != nil {
+		return l.clientAddress()
+	}
+	return ""
+}
+
+// countDropped counts a message that was not queued. Sent messages are counted when they are written.
+func (p *Peer) countDropped(kind string, queued bool) bool {
+	if !queued {
+		p.metrics.dropped.WithLabelValues(kind).Inc()
+	}
+	return queued
+}
+
+// DescribeAll asks all other members for their description, concurrently, each for at most two seconds. Members
+// that do not answer are returned as unreachable. The answers are sorted by name.
+func (p *Peer) DescribeAll(ctx context.Context) []job.NodeInfo {
+	p.mu.Lock()
+	links := make([]*link, 0, len(p.links))
+	for _, l := range p.links {
+		links = append(links, l)
+	}
+	p.mu.Unlock()
+	infos := make([]job.NodeInfo, len(links))
+	var asked sync.WaitGroup
+	for i, l := range links {
+		asked.Go(func() { infos[i] = l.describePeer(ctx) })
+	}
+	asked.Wait()
+	known := 0
+	for i, l := range links {
+		if l.departed.Load() && infos[i].Unreachable {
+			continue
+		}
+		infos[known] = infos[i]
+		known++
+	}
+	infos = infos[:known]
+	slices.SortFunc(infos, func(a, b job.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos
+}

@@ -1,0 +1,91 @@
+package authz
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Identity is who calls.
+type Identity struct {
+	// Subject is the name by which rules mean it: how it was proved, and what
+	// that said. Never empty for somebody who was authenticated.
+	//
+	//	token:NAME         a static token
+	//	uri:URI            a URI of a certificate, such as a SPIFFE id
+	//	dns:NAME           a DNS name of a certificate
+	//	cn:NAME            the common name of a certificate
+	//	jwt:ISSUER:NAME    the name claim of a JWT
+	Subject string
+	// Groups are subjects that it has beside, group:ISSUER:NAME.
+	Groups []string
+	// Expires is when the proof ends; zero: it does not by itself.
+	Expires time.Time
+}
+
+// Kinds of subjects: what stands before the first colon.
+const (
+	KindToken      = "token"
+	KindURI        = "uri"
+	KindDNS        = "dns"
+	KindCommonName = "cn"
+	KindJWT        = "jwt"
+	KindGroup      = "group"
+)
+
+// Kinds lists the kinds of subjects that a rule may name.
+func Kinds() []string {
+	return []string{KindToken, KindURI, KindDNS, KindCommonName, KindJWT, KindGroup}
+}
+
+// Subject makes a subject of a kind and its names.
+func Subject(kind string, names ...string) string {
+	return kind + ":" + strings.Join(names, ":")
+}
+
+// CheckName refuses names that do not show who they are of: with characters that move the
+// cursor, break lines, turn the direction of text or are not seen at all, and with what
+// stands for bytes that were no text, which may have been different ones.
+func CheckName(name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("the name %q is not UTF-8", name)
+	}
+	for _, r := range name {
+		switch {
+		case unicode.IsControl(r):
+			return fmt.Errorf("the name %q has the control character %U", name, r)
+		case unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
+			return fmt.Errorf("the name %q has the invisible character %U", name, r)
+		case r == unicode.ReplacementChar:
+			return fmt.Errorf("the name %q has %U in the place of what is not text", name, r)
+		}
+	}
+	return nil
+}
+
+// Is tells whether a pattern means this identity.
+func (i Identity) Is(pattern string) bool {
+	if i.Subject == "" {
+		return false
+	}
+	if Match(pattern, i.Subject) {
+		return true
+	}
+	for _, g := range i.Groups {
+		if Match(pattern, g) {
+			return true
+		}
+	}
+	return false
+}
+
+// Match tells whether a name fits a pattern: exactly, or, if the pattern ends in
+// *, by what stands before that.
+func Match(pattern, name string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(name, prefix)
+	}
+	return pattern == name
+}

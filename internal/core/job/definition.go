@@ -1,0 +1,154 @@
+package job
+
+import (
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// Key names a job inside a cluster.
+type Key struct {
+	Namespace string
+	ID        string
+}
+
+// Record returns the id of the job's parent record.
+func (k Key) Record() string { return k.Namespace + "/" + k.ID }
+
+// seed is what the jitter of a run and an attempt of the job is computed from.
+func (k Key) seed(run, attempt int64) uint64 {
+	return backoff.SeedOf(run, attempt, k.Namespace, "/", k.ID)
+}
+
+// ParseRecord splits the id of a parent or child record. Child is empty for a
+// parent.
+func ParseRecord(record string) (key Key, child string, ok bool) {
+	namespace, rest, ok := strings.Cut(record, "/")
+	if !ok || namespace == "" || rest == "" {
+		return Key{}, "", false
+	}
+	id, child, _ := strings.Cut(rest, "#")
+	return Key{Namespace: namespace, ID: id}, child, id != ""
+}
+
+// Lane is one priority of one queue: the unit that has an index.
+type Lane struct {
+	Namespace string
+	Queue     string
+	Priority  uint8
+}
+
+// String returns "namespace/queue/priority".
+func (l Lane) String() string {
+	return l.Namespace + "/" + l.Queue + "/" + string('0'+rune(l.Priority))
+}
+
+// ParseLane reads what String wrote.
+func ParseLane(s string) (Lane, bool) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || len(parts[2]) != 1 {
+		return Lane{}, false
+	}
+	priority := parts[2][0] - '0'
+	if priority > MaxPriority {
+		return Lane{}, false
+	}
+	return Lane{Namespace: parts[0], Queue: parts[1], Priority: priority}, true
+}
+
+// Definition is a durable definition of work. The fields below the line are
+// kept by Fermata; whoever registers a job leaves them zero.
+type Definition struct {
+	Key
+	Queue    string
+	Priority uint8 // 0 lowest to 9 highest
+	Handler  string
+	Payload  []byte
+	// PayloadKey is the id of the key that seals the payload; empty: it is as given.
+	PayloadKey string
+	Labels     map[string]string
+
+	Schedule schedule.Spec
+	Retry    backoff.Retry
+	Backoff  backoff.Recurring
+	// MinInterval and MaxInterval bound backed-off intervals and hints; 0 is no bound.
+	MinInterval, MaxInterval time.Duration
+	// Sources are where fields of the policies above came from when they were resolved, those
+	// that are not as [backoff.ImpliedSources] has them. See [Definition.PolicySources].
+	Sources []backoff.Group
+
+	Overlap Overlap
+	// OverlapLimit bounds OverlapBufferAll (1 to MaxBufferedRuns) and
+	// OverlapAllowAll (1 to MaxConcurrentRuns); 0 is DefaultOverlapLimit.
+	OverlapLimit int
+	Misfire      Misfire
+	// Locks are held by each run while it is live.
+	Locks []Lock
+	// Target names what the job depends on, say a host: jobs of the namespace
+	// with the same target share one backoff. "" is none.
+	Target string
+	// PauseAfter pauses the job after so many failed runs in a row; 0 is never.
+	PauseAfter int
+	// MaxLag is by how much a run may start late; 0 is no objective. See lag.go.
+	MaxLag time.Duration
+
+	Timeout       time.Duration // of one attempt, from its start
+	TimeoutGrace  time.Duration // after which it is settled without its answer
+	HistoryLimit  int           // finished runs kept, 0-100
+	Retention     time.Duration // of a finished one-time job
+	DeadLetterTTL time.Duration
+
+	Generation      uint32 // grows when the schedule changes
+	Revision        uint32 // grows with each edit
+	AnchorMS        int64  // when this generation began
+	CreatedMS       int64
+	UpdatedMS       int64
+	CreateRequestID string
+	// UpdateRequestIDs are of the last edits that had one.
+	UpdateRequestIDs RequestIDs
+	// Trace is the context of the call that created the job; nil: none was sampled,
+	// or nodes do not trace.
+	Trace *Trace
+	// Unknown carries stored fields that this version does not know.
+	Unknown []byte
+}
+
+// Lane returns the lane that the definition asks for. A live record may still
+// sit in an older one: [State.Lane] tells.
+func (d *Definition) Lane() Lane {
+	return Lane{Namespace: d.Namespace, Queue: d.Queue, Priority: d.Priority}
+}
+
+// Recurring tells whether the schedule yields more than one nominal time.
+func (d *Definition) Recurring() bool {
+	return d.Schedule.Kind.Recurs()
+}
+
+// Compiled is a definition with its schedule made ready to be asked. It is
+// immutable and safe for concurrent use.
+type Compiled struct {
+	*Definition
+	schedule *schedule.Schedule
+}
+
+// Within returns the same job with a budget for all that is asked of its schedule. It is for one
+// task, as budgets are.
+func (c *Compiled) Within(b *schedule.Budget) *Compiled {
+	return &Compiled{Definition: c.Definition, schedule: c.schedule.Within(b)}
+}
+
+// Compile prepares a definition. It fails only where the schedule itself is
+// impossible; [Validate] says more.
+func Compile(d *Definition) (*Compiled, error) {
+	seed := uint64(0)
+	if d.Schedule.Seeded() { // most one-time jobs are not, and are compiled at each step
+		seed = d.seed(0, 0)
+	}
+	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), seed)
+	if err != nil {
+		return nil, err
+	}
+	return &Compiled{Definition: d, schedule: s}, nil
+}

@@ -1,0 +1,84 @@
+package job
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// A run whose nominal time has come, and which jitter holds back, is not skipped by an edit that leaves that
+// nominal time in place.
+func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
+	at := time.UnixMilli(t0).UTC()
+	cron := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}, Jitter: 50 * time.Minute}
+	every := schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour, Jitter: 50 * time.Minute}
+	for _, c := range []struct {
+		name       string
+		before     schedule.Spec
+		edit       func(*schedule.Spec)
+		kept       bool
+		generation uint32
+	}{
+		{"jitter of cron", cron, func(s *schedule.Spec) { s.Jitter = 40 * time.Minute }, true, 1},
+		{"no more jitter", cron, func(s *schedule.Spec) { s.Jitter = 0 }, true, 1},
+		{"jitter of an interval", every, func(s *schedule.Spec) { s.Jitter = 40 * time.Minute }, true, 1},
+		{"an end", cron, func(s *schedule.Spec) { s.EndAt = at.AddDate(0, 0, 7) }, true, 2},
+		{"an end of an interval", every, func(s *schedule.Spec) { s.EndAt = at.AddDate(0, 0, 7) }, true, 2},
+		{"a bound", every, func(s *schedule.Spec) { s.MaxRuns = 3 }, true, 2},
+		{"an exclusion of another time", cron, func(s *schedule.Spec) { s.Exclude.Dates = []string{"12-25"} }, true, 2},
+		{"one more expression", cron, func(s *schedule.Spec) { s.Cron = []string{"0 * * * *", "15 3 * * *"} }, true, 2},
+		{"another expression", cron, func(s *schedule.Spec) { s.Cron = []string{"30 * * * *"} }, false, 2},
+		{"an end before it", cron, func(s *schedule.Spec) { s.EndAt = at.Add(time.Minute) }, false, 2},
+		{"an exclusion of it", every, func(s *schedule.Spec) {
+			s.Exclude.Periods = []schedule.Period{{From: at, To: at.Add(90 * time.Minute)}}
+		}, false, 2},
+		{"another interval", every, func(s *schedule.Spec) { s.Every = 2 * time.Hour }, false, 2},
+		{"one time", cron, func(s *schedule.Spec) {
+			*s = schedule.Spec{Kind: schedule.KindOnce, At: at.Add(10 * time.Hour)}
+		}, false, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := def()
+			d.Schedule = c.before
+			w := walk(t, d)
+			for w.s.Due-w.s.Nominal < 2 { // one that jitter holds back
+				w.lease().succeed()
+			}
+			nominal := w.s.Nominal
+			w.now = nominal + 1
+			c.edit(&d.Schedule)
+			skipped := w.s.Skipped
+			w.on(Update{New: compile(t, d)})
+			if got := w.s.Nominal == nominal; got != c.kept {
+				t.Fatalf("nominal time %v, was %v; skipped %d", time.UnixMilli(w.s.Nominal).UTC(), time.UnixMilli(nominal).UTC(), w.s.Skipped-skipped)
+			}
+			if w.c.Generation != c.generation || w.s.Generation != c.generation && w.s.Region == RegionDue {
+				t.Errorf("generation %d of the job and %d of its run, want %d", w.c.Generation, w.s.Generation, c.generation)
+			}
+			if !c.kept {
+				return
+			}
+			if want := w.c.jittered(nominal, true).due; w.s.Due != want || w.s.Skipped != skipped {
+				t.Errorf("due %d after the nominal time, want %d; skipped %d", w.s.Due-nominal, want-nominal, w.s.Skipped-skipped)
+			}
+			w.lease().succeed()
+			if w.s.Nominal != nominal+time.Hour.Milliseconds() || w.s.Skipped != skipped {
+				t.Errorf("next comes %v, skipped %d", time.UnixMilli(w.s.Nominal).UTC(), w.s.Skipped-skipped)
+			}
+		})
+	}
+}
+
+// Jitter moves no phase: an edit of it before the nominal time leaves that where it is.
+func TestAnEditOfJitterMovesNoPhase(t *testing.T) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
+	w := walk(t, d)
+	nominal := w.s.Nominal
+	d.Schedule.Jitter = 10 * time.Minute
+	w.after(20 * time.Minute).on(Update{New: compile(t, d)})
+	if w.s.Nominal != nominal || w.c.Generation != 1 || w.s.Due != w.c.jittered(nominal, true).due {
+		t.Errorf("%+v", w.s)
+	}
+}

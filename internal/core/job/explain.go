@@ -1,0 +1,188 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+)
+
+// ReasonKind is one way in which a job can be kept from running now.
+type ReasonKind uint8
+
+// Reason kinds.
+const (
+	ReasonNotDue  ReasonKind = iota + 1 // the planned time has not come
+	ReasonRetry                         // the wait before the next attempt of a run
+	ReasonBackoff                       // failed runs made the interval longer
+	ReasonHint
+	ReasonPaused
+	ReasonRunning
+	ReasonOverlap // an earlier run of the job has not ended
+	ReasonLock
+	ReasonTarget
+	ReasonPace
+	ReasonQueueConcurrency
+	ReasonQueueRate
+	ReasonNoWorker // no connected worker serves the queue
+	ReasonNoSlot   // workers serve it, but all their slots are taken
+	ReasonNoHolder // nobody holds the job's shard
+	ReasonDead
+	ReasonDone     // there is nothing more to run
+	ReasonSchedule // the schedule has ended
+	ReasonPayload  // its payload cannot be opened
+	ReasonQueuePaused
+	ReasonExclusion // its schedule excludes the time at which it would start
+)
+
+func (k ReasonKind) String() string {
+	return nameOf(k, "unknown", "not_due", "retry", "backoff", "hint", "paused", "running", "overlap", "lock", "target", "pace",
+		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload", "queue_paused", "exclusion")
+}
+
+// Reason is one thing that keeps a job from running now. Instants are Unix
+// milliseconds, 0 where they are not known.
+type Reason struct {
+	Kind             ReasonKind
+	Message          string
+	SinceMS, UntilMS int64
+	Key              string // what it is about: a lock's key, a target, a queue
+	By               string // who stands in the way: a job, a node
+}
+
+// Explanation is why a job does not run right now. Reasons come the most important
+// first; the Summary is one sentence.
+type Explanation struct {
+	Summary string
+	Reasons []Reason
+}
+
+// Explained is an explanation with what it is about.
+type Explained struct {
+	Explanation Explanation
+	Record      Record
+	// Runs are those that are planned, waiting or live.
+	Runs []RunView
+}
+
+// Child is the run of a job in one of its slots.
+type Child struct {
+	Slot  int
+	State State
+}
+
+// Facts are what an explanation needs beside the job's own state.
+type Facts struct {
+	// Asked: holder, workers and slots are known; otherwise nothing follows from
+	// them.
+	Asked              bool
+	Shard              int
+	Holder             string
+	Held               bool
+	Workers, FreeSlots int
+	Queue              QueueSettings
+	QueueLive          int // runs that hold a unit of the queue's concurrency
+	Target             backoff.Circuit
+}
+
+// Explain tells why a job does not run at now. It computes what the policies would
+// and asks nobody; facts that are missing are left out.
+func Explain(c *Compiled, s State, children []Child, f Facts, now int64) Explanation {
+	e := explainer{c: c, s: s, now: now, facts: f}
+	switch s.Region {
+	case RegionLeased:
+		e.running(s)
+		if s.Paused {
+			e.paused("")
+		}
+	case RegionPaused:
+		e.paused("")
+		e.plan()
+	case RegionDead:
+		e.dead()
+	case RegionDone:
+		e.done()
+	default:
+		e.waiting()
+	}
+	for _, child := range children {
+		if child.State.Live() {
+			e.running(child.State)
+		}
+	}
+	e.summarize()
+	return Explanation{Summary: e.summary, Reasons: e.reasons}
+}
+
+type explainer struct {
+	c       *Compiled
+	s       State
+	now     int64
+	facts   Facts
+	reasons []Reason
+	summary string
+}
+
+// add notes a reason. What is said to last until an instant that has passed lasts
+// until nobody knows when.
+func (e *explainer) add(r Reason) {
+	if r.UntilMS <= e.now {
+		r.UntilMS = 0
+	}
+	e.reasons = append(e.reasons, r)
+}
+
+// summarize makes the sentence of the first reason; there is one.
+func (e *explainer) summarize() {
+	first := e.reasons[0]
+	if !e.s.HasRun() || e.s.Live() {
+		e.summary = "job " + e.c.Record() + ": " + first.Message
+		return
+	}
+	verb := "waits"
+	if first.Kind != ReasonNotDue {
+		verb = "is held"
+	}
+	e.summary = fmt.Sprintf("run %s of %s %s: %s", e.s.RunID(), e.at(e.s.Nominal), verb, first.Message)
+}
+
+// at shows an instant: the time of day while it is near, the date too otherwise.
+func (e *explainer) at(ms int64) string {
+	t, now := time.UnixMilli(ms).UTC(), time.UnixMilli(e.now).UTC()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format("2006-01-02 15:04:05 UTC")
+}
+
+// after quotes the last failure.
+func (e *explainer) after() string {
+	if e.s.LastError == "" {
+		return ""
+	}
+	return " after `" + Clip(e.s.LastError, 120) + "`"
+}
+
+// jitterOf shows by how much a delay differs from the one before jitter. A wait
+// that is not that delay was made by something else, and shows nothing.
+func jitterOf(waitMS int64, got, plain time.Duration) string {
+	if plain <= 0 || got == plain || waitMS != RoundUpMS(got) {
+		return ""
+	}
+	return fmt.Sprintf(" (jitter %+.1f %%)", 100*(float64(got)/float64(plain)-1))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return fmt.Sprintf(many, n)
+}
+
+func quoted(note string) string {
+	if note == "" {
+		return ""
+	}
+	return ": " + strings.TrimSpace(note)
+}

@@ -1,0 +1,68 @@
+package job
+
+import "github.com/fermata-io/fermata/internal/core/schedule"
+
+// Gates are what a run that was leased has to pass before it is delivered.
+type Gates uint8
+
+// Gates, in the order in which they are passed, but for GateSeal, which is the first.
+const (
+	GateArrival Gates = 1 << iota // exclusions, overlap and misfire policy: Arrives tells
+	GatePace                      // the queue's recovery budget
+	GateLocks                     // Definition.Locks
+	GateTarget                    // the circuit of Definition.Target
+	GateSeal                      // the payload is sealed: it has to be opened
+)
+
+// GatesOf tells which gates a leased run has to pass; 0 for most. child is what
+// ParseRecord returned for its record. The limits of its queue come on top.
+func GatesOf(d *Definition, s *State, child string, nowMS int64) Gates {
+	var g Gates
+	if !d.Schedule.Exclude.Empty() {
+		g |= GateArrival
+	}
+	switch {
+	case child != "":
+		if s.Started == 0 {
+			g |= GateArrival
+		}
+	case s.Started != 0, d.Overlap.spawns() && d.Schedule.Kind != schedule.KindOnce, isLate(d, s, nowMS):
+		g |= GateArrival
+	}
+	if s.Recovery && !s.Paced {
+		g |= GatePace
+	}
+	if len(d.Locks) > 0 {
+		g |= GateLocks
+	}
+	if d.Target != "" {
+		g |= GateTarget
+	}
+	if d.PayloadKey != "" {
+		g |= GateSeal
+	}
+	return g
+}
+
+// isLate tells whether a scheduled run that has not begun is past its window, counted from
+// when it was to begin: what backoff, jitter or a hint has put later is not late for that.
+func isLate(d *Definition, s *State, nowMS int64) bool {
+	window := d.Misfire.window()
+	if window <= 0 || s.Trigger != TriggerSchedule || s.Attempt > 0 {
+		return false
+	}
+	due := s.promised()
+	if due == 0 && s.Source == DelayHeld {
+		due = s.Nominal
+	}
+	return due != 0 && nowMS-due > window.Milliseconds()
+}
+
+// Arrives is what Decide would answer to Arrive for the parent record, or for a
+// child whose parent is given.
+func Arrives(c *Compiled, s State, parent *State, now int64) Arrival {
+	if parent == nil {
+		return Decide(c, s, Arrive{Token: s.Token}, now).Arrival
+	}
+	return DecideChild(c, *parent, s, Arrive{Token: s.Token}, now).Child.Arrival
+}

@@ -1,0 +1,115 @@
+package job
+
+import (
+	"errors"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
+)
+
+// Errors of those who read happenings.
+var (
+	// ErrEventsOff: this cluster records none.
+	ErrEventsOff = errors.New("events are not recorded")
+	// ErrEventsGone: what follows the place asked for is no longer kept.
+	ErrEventsGone = errors.New("events are no longer kept")
+	// ErrTooManyWatchers: this node has as many as it takes, or as many of the caller's.
+	ErrTooManyWatchers = errors.New("too many watchers")
+)
+
+// EventsAsk asks for what follows a place of a shard.
+type EventsAsk struct {
+	Shard int
+	After Place
+	Limit int // of entries, whether the filter selects them or not
+	// Filter selects what is decoded and answered; nil selects all.
+	Filter *HappeningFilter
+}
+
+// EventsPage answers an EventsAsk. Gap: what followed After at once is gone. A place
+// made of an instant knows of no gap. Err: the shard could not be read.
+type EventsPage struct {
+	Happenings []Happening
+	// Read is how many entries were read, and Last the place of the last of them.
+	Read int
+	Last Place
+	Gap  bool
+	Err  error
+}
+
+// EventQuery is what a watcher wants.
+type EventQuery struct {
+	Filter HappeningFilter
+	// Token is where it left off; "" begins with what comes, or at FromMS.
+	Token  string
+	FromMS int64
+	// ToNow ends the watch when what was there when it began has been told.
+	ToNow bool
+	// Watcher is whose places of watchers the watch takes.
+	Watcher fairshare.Holder
+	// Charge is called with the pages that were read from the store, and waits until the
+	// watcher may have so many. It may be nil.
+	Charge func(pages int) error
+}
+
+// EventBatch is what a watcher is told at once. Token is the place after it, which may
+// have moved without anything to tell.
+type EventBatch struct {
+	Happenings []Happening
+	Token      string
+}
+
+// HookState is how far a webhook is with a shard.
+type HookState struct {
+	After Place
+	// Tries are those in a row of the event after that; none is made before RetryMS.
+	Tries   uint32
+	FirstMS int64 // of these tries
+	RetryMS int64
+	// UpdatedMS is when this was written.
+	UpdatedMS int64
+}
+
+// HookLetter is an event that a webhook was not able to deliver.
+type HookLetter struct {
+	ID        string // set by the store, which alone reads it
+	Hook      string
+	Happening Happening
+	Tries     uint32
+	AtMS      int64
+	Reason    string
+}
+
+// HookLettersQuery asks for some of them.
+type HookLettersQuery struct {
+	Hook   string // "": of any webhook
+	Event  string // the id of one; "": any
+	Oldest bool   // first, not the newest
+	Limit  int
+}
+
+// Redelivery is what became of events that a webhook gave up on and that were tried once
+// more.
+type Redelivery struct {
+	Delivered int
+	// Failure is what the one met that ended it; "": none did.
+	Failure string
+	// Refused are those that the endpoint will not take, Refusal what the first of them
+	// met.
+	Refused int
+	Refusal string
+	// Remaining are all that the webhook has left.
+	Remaining int
+}
+
+// HookStatus is how far the cluster is with a webhook.
+type HookStatus struct {
+	Name string
+	URL  string // its scheme and host
+	// Behind are shards with events that are still to be looked at, Lag the age of the
+	// oldest of these, and Failing the shards whose next event is tried again later.
+	Behind, Failing int
+	Lag             time.Duration
+	// Letters are events that were given up on.
+	Letters int
+}

@@ -1,0 +1,245 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// This file holds what those who manage jobs ask and are answered.
+
+// CreateRequest registers a job. An empty Definition.ID is made up by the
+// registry; an empty RequestID is equal to any.
+type CreateRequest struct {
+	Definition Definition
+	RequestID  string
+	// PauseNote, when set, has the job paused from the start, with this as the reason.
+	PauseNote string
+}
+
+// CreateAnswer answers a CreateRequest.
+type CreateAnswer struct {
+	Record Record
+	Err    error
+}
+
+// Filter selects jobs of one namespace; what is zero does not matter.
+type Filter struct {
+	Namespace   string
+	Queue       string
+	Status      Status
+	IDPrefix    string
+	Labels      map[string]string
+	MinFailures int64
+}
+
+// Page is one piece of a listing. An empty Next says that it is the last.
+type Page struct {
+	Records []Record
+	Next    string
+}
+
+// UpdateRequest changes a definition. Merge gets the present definition and
+// returns what it should become; it may be called more than once. An Etag
+// refuses the change unless the job still has it.
+type UpdateRequest struct {
+	Key       Key
+	Etag      string
+	RequestID string
+	Merge     func(Definition) (Definition, error)
+	// KeepsPayload: Merge leaves the payload of the present definition alone.
+	KeepsPayload bool
+	// Reseal asks for the payload to be sealed with the present key.
+	Reseal bool
+	// Check, when set, refuses the call by its error. It gets the present definition, before
+	// anything of it is compared or answered.
+	Check func(Definition) error
+}
+
+// PreviewRequest asks for nominal times of a schedule that is not stored. A zero
+// After is now; a nil Backoff asks for no intervals. MinInterval and MaxInterval
+// bound the intervals as those of a definition do.
+//
+// With a Job, H and jitter are those that this job would have. What the request
+// leaves out, schedule (KindNone) or backoff (nil), is then the job's own, and what
+// is projected starts from its present failures.
+type PreviewRequest struct {
+	Job                      Key // the zero value is none
+	Schedule                 schedule.Spec
+	After                    time.Time
+	Count                    int
+	Backoff                  *backoff.Recurring
+	MinInterval, MaxInterval time.Duration
+	Retry                    *backoff.Retry // nil: that of the job, where its own schedule is shown
+}
+
+// Preview answers a PreviewRequest.
+type Preview struct {
+	Times     []PreviewTime
+	FirstDay  string // that the periods of a calendar are counted from; "" for other schedules
+	Intervals []time.Duration
+	// Projected are the due times of the next runs if each of them failed, before
+	// jitter.
+	Projected []time.Time
+	// RetryDelays are those between the attempts of one run, before jitter.
+	RetryDelays []time.Duration
+}
+
+// Status is a record's state as people see it.
+type Status uint8
+
+// Statuses.
+const (
+	StatusAny Status = iota
+	StatusScheduled
+	StatusRunning
+	StatusPaused
+	StatusDead
+	StatusDone
+)
+
+// Status tells where the record stands. A paused job that runs on request shows
+// as scheduled or running meanwhile.
+func (s State) Status() Status {
+	switch {
+	case s.Region == RegionLeased:
+		return StatusRunning
+	case s.Region == RegionPaused:
+		return StatusPaused
+	case s.Region == RegionDead:
+		return StatusDead
+	case s.Region == RegionDone && s.Paused:
+		return StatusPaused
+	case s.Region == RegionDone:
+		return StatusDone
+	}
+	return StatusScheduled
+}
+
+// RunPhase tells how far a run is.
+type RunPhase uint8
+
+// Phases.
+const (
+	RunWaiting RunPhase = iota
+	RunRunning
+	RunFinished
+)
+
+// RunView is a run as people see it: finished, or the current one.
+type RunView struct {
+	Run
+	Phase   RunPhase
+	Hold    Hold     // what holds a waiting run back
+	TraceID *TraceID // nil: it is not traced, or nobody here knows
+}
+
+// CurrentRun shows the planned or live run; ok is false when there is none.
+func (s State) CurrentRun() (v RunView, ok bool) {
+	if !s.HasRun() {
+		return RunView{}, false
+	}
+	v.Run = Run{
+		ID: s.RunID(), Trigger: s.Trigger, NominalMS: s.Nominal, DueMS: s.Due,
+		Attempts: s.Attempt, Losses: s.Losses, Caller: s.callerTrace(),
+	}
+	if !s.Live() {
+		v.Hold = s.Held
+	}
+	if s.Attempt > 0 {
+		v.StartedMS = s.FirstMS
+	}
+	if s.Live() {
+		v.Phase = RunRunning
+		v.Attempts++
+	}
+	return v, true
+}
+
+// PendingRun shows the manual run that waits for the live one.
+func (s State) PendingRun() (v RunView, ok bool) {
+	if s.Pending == "" {
+		return RunView{}, false
+	}
+	return RunView{Run: Run{ID: ManualRunID(s.Pending), Trigger: TriggerManual, Caller: s.traceAskedBy(s.Pending)}}, true
+}
+
+// ManualRunID is the id of the run that a request for a manual run stands for.
+func ManualRunID(requestID string) string { return RunID(TriggerManual, 0, 0, requestID) }
+
+// Etag changes with each edit of a definition and when the job is created anew.
+func (d *Definition) Etag() string {
+	return strconv.FormatInt(d.CreatedMS, 36) + "-" + strconv.FormatUint(uint64(d.Revision), 36)
+}
+
+// InvalidError says what is wrong with a request.
+type InvalidError struct{ Violations []Violation }
+
+func (e *InvalidError) Error() string {
+	said := e.Violations[:min(len(e.Violations), MaxViolations)]
+	parts := make([]string, len(said))
+	for i, v := range said {
+		parts[i] = v.Field + ": " + v.Description
+	}
+	return strings.Join(parts, "; ")
+}
+
+// MaxViolations is how many violations of a request are told. Who sends a million wants no
+// list of them.
+const MaxViolations = 100
+
+// Invalid makes an InvalidError of one violation.
+func Invalid(field, format string, args ...any) error {
+	return &InvalidError{Violations: []Violation{{Field: field, Description: fmt.Sprintf(format, args...)}}}
+}
+
+// ExistsError says that an id is taken by a job that the request does not
+// describe.
+type ExistsError struct {
+	Key    Key
+	Reason string
+}
+
+func (e *ExistsError) Error() string {
+	return fmt.Sprintf("job %s exists: %s", e.Key.Record(), e.Reason)
+}
+
+// MissingError says that there is no such job, or no such run of it.
+type MissingError struct {
+	Key   Key
+	RunID string
+}
+
+func (e *MissingError) Error() string {
+	if e.RunID != "" {
+		return fmt.Sprintf("job %s has no run %s", e.Key.Record(), e.RunID)
+	}
+	return fmt.Sprintf("no such job: %s", e.Key.Record())
+}
+
+// Is makes errors.Is(err, ErrNotFound) hold.
+func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
+
+// EtagError says that the job was edited since the caller read it.
+type EtagError struct {
+	Key        Key
+	Have, Want string
+}
+
+func (e *EtagError) Error() string {
+	return fmt.Sprintf("job %s was edited: its etag is %s, not %s", e.Key.Record(), e.Have, e.Want)
+}
+
+// BusyError says that the id belongs to a deleted job whose last run is live.
+type BusyError struct{ Key Key }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("job %s is deleted, but its last run has not ended", e.Key.Record())
+}
+
+// Is makes errors.Is(err, ErrBusy) hold.
+func (e *BusyError) Is(target error) bool { return target == ErrBusy }

@@ -1,0 +1,178 @@
+package job
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// calendar is the reference for what becomes of nominal times that passed: it
+// looks at each of them, one by one, and keeps lists where the code keeps
+// instants.
+type calendar struct {
+	d      Definition
+	every  int64
+	judged int64   // all up to here have their verdict
+	kept   []int64 // promised a run
+	left   int64   // left out
+	// working: the run that is live or planned is one of a backlog.
+	working bool
+}
+
+// ended judges what passed until a run that began at begun has ended, and says
+// which nominal time runs next and when.
+func (m *calendar) ended(begun, now int64) (nominal, due int64) {
+	m.drop(now)
+	var missed, overlapped []int64
+	for n := m.after(m.judged); n <= now; n += m.every {
+		if n <= begun {
+			missed = append(missed, n)
+		} else {
+			overlapped = append(overlapped, n)
+		}
+	}
+	m.judged = now
+	if m.d.Misfire.Policy != MisfireRunOnce || (m.working && m.d.Overlap == OverlapBufferAll) {
+		m.kept = append(m.kept, missed...)
+	} else {
+		m.left += int64(len(missed))
+	}
+	m.drop(now)
+	m.working = true
+	switch {
+	case m.d.Overlap == OverlapBufferAll:
+		m.kept = append(m.kept, overlapped...)
+	case len(m.kept) > 0:
+		// A backlog is being worked off: what came meanwhile is judged later.
+		if len(overlapped) > 0 {
+			m.judged = overlapped[0] - 1
+		}
+	case m.d.Overlap == OverlapBufferOne && len(overlapped) > 0:
+		m.left += int64(len(overlapped) - 1)
+		m.kept = append(m.kept, overlapped[len(overlapped)-1])
+		m.working = false
+	default:
+		m.left += int64(len(overlapped))
+	}
+	m.drop(now)
+	limit := 0
+	if m.d.Overlap == OverlapBufferAll {
+		limit += m.d.OverlapLimit
+	}
+	if m.d.Misfire.Policy != MisfireRunOnce {
+		limit += m.d.Misfire.MaxCatchUp
+	}
+	if more := len(m.kept) - max(limit, 1); more > 0 {
+		m.left += int64(more)
+		m.kept = m.kept[more:]
+	}
+	if len(m.kept) > 0 {
+		nominal = m.kept[0]
+		m.kept = m.kept[1:]
+		return nominal, now
+	}
+	m.working = false
+	nominal = m.after(now)
+	m.judged = nominal
+	return nominal, nominal
+}
+
+// drop leaves out what is past the window.
+func (m *calendar) drop(now int64) {
+	w := m.d.Misfire.window().Milliseconds()
+	if w == 0 {
+		return
+	}
+	n := len(m.kept)
+	m.kept = slices.DeleteFunc(m.kept, func(at int64) bool { return now-at > w })
+	m.left += int64(n - len(m.kept))
+}
+
+func (m *calendar) after(ms int64) int64 { return t0 + ((ms-t0)/m.every+1)*m.every }
+
+// TestPassedTimesAreJudgedAsTheReferenceDoes compares nominal and due times of
+// every run, and the number of those left out, over random delays and durations.
+func TestPassedTimesAreJudgedAsTheReferenceDoes(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		d := def()
+		d.Overlap = Overlap(rapid.IntRange(0, int(OverlapBufferAll)).Draw(r, "overlap"))
+		d.OverlapLimit = rapid.IntRange(1, 6).Draw(r, "limit")
+		d.Misfire.Policy = MisfirePolicy(rapid.IntRange(0, 2).Draw(r, "misfire"))
+		d.Misfire.MaxCatchUp = rapid.IntRange(1, 6).Draw(r, "catch up")
+		if d.Misfire.Policy == MisfireRunAll && rapid.Bool().Draw(r, "windowed") {
+			d.Misfire.Window = time.Duration(rapid.IntRange(1, 10).Draw(r, "window")) * time.Minute
+		}
+		// A run that is due waits less than the window of the skip policy, whose
+		// verdict at arrival is another test's.
+		patience := int64(400)
+		if d.Misfire.window() > 0 {
+			patience = 0
+		}
+		w := walk(t, d)
+		m := &calendar{d: d, every: 60_000, judged: w.s.Nominal}
+		for range rapid.IntRange(1, 30).Draw(r, "runs") {
+			w.lease().after(time.Duration(rapid.Int64Range(0, patience).Draw(r, "late")) * time.Second)
+			begun := w.now
+			w.after(time.Duration(rapid.Int64Range(0, 900).Draw(r, "takes")) * time.Second)
+			w.on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+			nominal, due := m.ended(begun, w.now)
+			if w.s.Nominal != nominal || w.s.Due != due || int64(w.s.Skipped) != m.left {
+				r.Fatalf("run of +%d s due +%d s, %d left out; want +%d s, +%d s, %d",
+					(w.s.Nominal-t0)/1000, (w.s.Due-t0)/1000, w.s.Skipped, (nominal-t0)/1000, (due-t0)/1000, m.left)
+			}
+		}
+	})
+}
+
+// TestOldestOf is the n-th time backwards, however it is found.
+func TestOldestOf(t *testing.T) {
+	for name, s := range map[string]schedule.Spec{
+		"interval": {Kind: schedule.KindInterval, Every: 90 * time.Second},
+		"minutes":  {Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Europe/Berlin"},
+		"hours":    {Kind: schedule.KindCron, Cron: []string{"7,8 * * * *"}, TimeZone: "America/New_York"},
+		"seconds":  {Kind: schedule.KindCron, Cron: []string{"*/7 * * * * *"}, Seconds: true},
+		"every":    {Kind: schedule.KindCron, Cron: []string{"@every 700ms"}},
+	} {
+		d := def()
+		d.Schedule = s
+		c := compile(t, d)
+		rapid.Check(t, func(t *rapid.T) {
+			upTo := t0 + rapid.Int64Range(0, 400*24*3600*1000).Draw(t, "up to")
+			floor := upTo - rapid.Int64Range(0, 3600*1000).Draw(t, "back")
+			n := rapid.Int64Range(1, 80).Draw(t, "n")
+			want := floor
+			for at, left := upTo, n; ; left-- {
+				if left == 0 {
+					want = at + 1
+					break
+				}
+				prev, ok := c.nominalUpTo(at)
+				if !ok || prev <= floor {
+					break
+				}
+				at = prev - 1
+			}
+			if got := c.oldestOf(upTo, n, floor); got != want {
+				t.Errorf("%s: %d, want %d", name, got, want)
+			}
+		})
+	}
+}
+
+// BenchmarkBacklog works off a backlog of 5,000 minutes, run by run.
+func BenchmarkBacklog(b *testing.B) {
+	d := def()
+	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Europe/Berlin"}
+	d.Misfire = Misfire{Policy: MisfireRunAll, MaxCatchUp: 10_000}
+	for b.Loop() {
+		w := walk(b, d)
+		w.now += 5000 * time.Minute.Milliseconds()
+		for range 5000 {
+			w.lease().succeed()
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package job
+
+import (
+	"cmp"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+)
+
+// Violation says what is wrong with one field. Field is its path in the API.
+type Violation struct{ Field, Description string }
+
+// Limits are the bounds that a cluster may set for itself.
+type Limits struct {
+	// MaxPayload in bytes. Default 256 KiB.
+	MaxPayload int
+	// MinInterval is the shortest time between nominal times. Default 5 s.
+	MinInterval time.Duration
+	// MaxLabels of one job. Default 32.
+	MaxLabels int
+	// Work bounds the schedules of one call together; nil bounds each by itself only.
+	Work ScheduleWork
+}
+
+// DefaultLimits are those of a cluster that sets none.
+func DefaultLimits() Limits {
+	return Limits{MaxPayload: 256 << 10, MinInterval: 5 * time.Second, MaxLabels: 32}
+}
+
+// WithDefaults fills the limits that are not set.
+func (l Limits) WithDefaults() Limits {
+	def := DefaultLimits()
+	return Limits{
+		MaxPayload:  cmp.Or(l.MaxPayload, def.MaxPayload),
+		MinInterval: cmp.Or(l.MinInterval, def.MinInterval),
+		MaxLabels:   cmp.Or(l.MaxLabels, def.MaxLabels),
+	}
+}
+
+// Bounds that no cluster changes.
+const (
+	MaxID           = 128
+	MaxName         = 64 // of namespaces and queues
+	MaxHandler      = 128
+	MaxLabel        = 128 // bytes of a key or a value
+	MaxTimeout      = 24 * time.Hour
+	MaxTimeoutGrace = 5 * time.Minute
+	MaxHistory      = 100
+	MaxRequestID    = 64
+	MaxTarget       = 128
+	MaxLockKey      = 128
+	MaxPauseAfter   = 1_000_000
+	MaxMaxLag       = 30 * 24 * time.Hour
+	// maxFilterLabels is more than clusters have a reason to allow of one job.
+	maxFilterLabels = 64
+	// MaxKept bounds retention and the life of dead letters.
+	MaxKept = backoff.Longest
+)
+
+// Validate lists everything that is wrong with a definition, nothing for a good
+// one. Paths are those of CreateJobRequest: "parent", "job_id", "job.timeout",
+// "job.schedule.cron.expressions[0]". AnchorMS must be set.
+func Validate(d *Definition, l Limits) []Violation {
+	v := violations{prefix: "job."}
+	v.key(d.Key)
+	v.add("queue", nameFault(d.Queue))
+	v.check(d.Priority <= MaxPriority, "priority", "is %d, want 0 to %d", d.Priority, MaxPriority)
+	v.text("handler", d.Handler, 1, MaxHandler)
+	v.check(d.PayloadSize() <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", d.PayloadSize(), l.MaxPayload)
+	v.labels(d.Labels, l.MaxLabels)
+	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, time.UnixMilli(d.AnchorMS), l)...)
+	v.policies(d)
+	v.runs(d)
+	v.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
+	v.duration("timeout_grace", d.TimeoutGrace, 0, MaxTimeoutGrace)
+	v.check(d.HistoryLimit >= 0 && d.HistoryLimit <= MaxHistory, "history_limit", "is %d, want 0 to %d", d.HistoryLimit, MaxHistory)
+	v.duration("retention", d.Retention, 0, MaxKept)
+	v.duration("dead_letter_ttl", d.DeadLetterTTL, 0, MaxKept)
+	return v.list
+}
+
+// ValidateKey checks the parts of a job's name.
+func ValidateKey(k Key) []Violation {
+	var v violations
+	v.key(k)
+	return v.list
+}
+
+// ValidateFilter checks what a request selects jobs by; paths are those of the API.
+// What no job can have is refused rather than looked for.
+func ValidateFilter(f Filter) []Violation {
+	// An id stands in, so that only the namespace can be at fault.
+	v := violations{list: ValidateKey(Key{Namespace: f.Namespace, ID: "x"})}
+	if f.Queue != "" {
+		v.add("queue", nameFault(f.Queue))
+	}
+	if f.IDPrefix != "" {
+		v.add("id_prefix", idFault(f.IDPrefix, MaxID))
+	}
+	v.labels(f.Labels, maxFilterLabels)
+	v.check(f.MinFailures >= 0, "min_consecutive_failures", "is negative")
+	return v.list
+}
+
+// ValidateRequestID checks a request id that only makes a call repeatable. It
+// returns "" for a good one; an empty one is good.
+func ValidateRequestID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return textFault(id, 1, MaxRequestID)
+}
+
+// ValidateManualID checks a request id that becomes part of a run's name.
+func ValidateManualID(id string) string {
+	return idFault(id, MaxRequestID)
+}
+
+type violations struct {
+	prefix string
+	list   []Violation
+}
+
+func (v *violations) add(field, fault string) {
+	if fault != "" {
+		v.list = append(v.list, Violation{Field: v.prefix + field, Description: fault})
+	}
+}
+
+func (v *violations) check(ok bool, field, format string, args ...any) {
+	if !ok {
+		v.add(field, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *violations) key(k Key) {
+	if fault := nameFault(k.Namespace); fault != "" {
+		v.list = append(v.list, Violation{Field: "parent", Description: "namespace " + fault})
+	}
+	if fault := idFault(k.ID, MaxID); fault != "" {
+		v.list = append(v.list, Violation{Field: "job_id", Description: fault})
+	}
+}
+
+func (v *violations) text(field, s string, low, high int) { v.add(field, textFault(s, low, high)) }
+
+func (v *violations) labels(labels map[string]string, most int) {
+	if len(labels) > most {
+		// Of a million not one more is looked at.
+		v.add("labels", fmt.Sprintf("has %d entries, at most %d are allowed", len(labels), most))
+		return
+	}
+	keys := make([]string, 0, len(labels))
+	for k := range labels {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		if fault := byteFault(k, 1); fault != "" {
+			v.add("labels", fmt.Sprintf("key %q %s", Clip(k, 40), fault))
+		}
+		if fault := byteFault(labels[k], 0); fault != "" {
+			v.add(fmt.Sprintf("labels[%q]", Clip(k, 40)), "value "+fault)
+		}
+	}
+}
+
+func byteFault(s string, low int) string {
+	if len(s) < low || len(s) > MaxLabel {
+		return fmt.Sprintf("has %d bytes, want %d to %d", len(s), low, MaxLabel)
+	}
+	return textFault(s, low, MaxLabel)
+}
+
+func (v *violations) duration(field string, d, low, high time.Duration) {
+	if d < low || d > high { // not check: its arguments would be allocated for each good job
+		v.add(field, fmt.Sprintf("is %v, want %v to %v", d, low, high))
+	}
+	v.wholeMS(field, d)
+}
+
+func (v *violations) policies(d *Definition) {
+	for _, e := range d.Retry.Validate() {
+		v.add("retry_policy."+e.Field, e.Reason)
+	}
+	for _, e := range d.Backoff.Validate() {
+		v.add("backoff_policy."+e.Field, e.Reason)
+	}
+	v.check(d.Retry.MaxAttempts >= 1, "retry_policy.max_attempts", "is %d, want 1 to %d", d.Retry.MaxAttempts, backoff.MaxAttempts)
+	v.wholeMS("retry_policy.base_delay", d.Retry.Base)
+	v.wholeMS("retry_policy.max_delay", d.Retry.MaxDelay)
+	v.wholeMS("retry_policy.max_elapsed", d.Retry.MaxElapsed)
+	v.wholeMS("backoff_policy.max_delay", d.Backoff.MaxDelay)
+	v.wholeMS("backoff_policy.stale_after", d.Backoff.StaleAfter)
+	v.duration("backoff_policy.min_interval", d.MinInterval, 0, backoff.Longest)
+	v.duration("backoff_policy.max_interval", d.MaxInterval, 0, backoff.Longest)
+	v.check(d.MaxInterval <= 0 || d.MaxInterval >= d.MinInterval, "backoff_policy.max_interval",
+		"%v is shorter than min_interval %v", d.MaxInterval, d.MinInterval)
+}
+
+// runs checks what becomes of runs that meet, come late or share something.
+func (v *violations) runs(d *Definition) {
+	most := 0
+	switch {
+	case d.Overlap > OverlapTerminateOther:
+		v.add("overlap_policy", "is unknown")
+	case d.Overlap == OverlapAllowAll:
+		most = MaxConcurrentRuns
+	default:
+		most = MaxBufferedRuns
+	}
+	v.check(d.OverlapLimit >= 0 && d.OverlapLimit <= most, "overlap_limit", "is %d, want 0 (%d) to %d", d.OverlapLimit, DefaultOverlapLimit, most)
+	v.check(d.Misfire.Policy <= MisfireRunAll, "misfire_policy.policy", "is unknown")
+	v.duration("misfire_policy.catch_up_window", d.Misfire.Window, 0, backoff.Longest)
+	v.check(d.Misfire.MaxCatchUp >= 0 && d.Misfire.MaxCatchUp <= MaxCatchUpRuns, "misfire_policy.max_catch_up",
+		"is %d, want 0 (%d) to %d", d.Misfire.MaxCatchUp, DefaultCatchUp, MaxCatchUpRuns)
+	v.check(d.Misfire.MaxCatchUp == 0 || d.Misfire.Policy == MisfireRunAll, "misfire_policy.max_catch_up", "has no effect without POLICY_RUN_ALL")
+	v.locks(d.Locks)
+	if d.Target != "" {
+		v.text("target", d.Target, 1, MaxTarget)
+	}
+	v.check(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
+	v.duration("max_lag", d.MaxLag, 0, MaxMaxLag)
+	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_slot", "is for cron and calendar schedules only")
+	v.check(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "contradicts disabled: there is no backoff to keep within the slot")
+}
+
+func (v *violations) locks(locks []Lock) {
+	v.check(len(locks) <= MaxLocks, "locks", "has %d entries, at most %d are allowed", len(locks), MaxLocks)
+	for i, l := range locks[:min(len(locks), MaxLocks)] {
+		field := fmt.Sprintf("locks[%d]", i)
+		v.text(field+".key", l.Key, 1, MaxLockKey)
+		v.check(l.Limit >= 1 && l.Limit <= MaxLockLimit, field+".limit", "is %d, want 1 to %d", l.Limit, MaxLockLimit)
+		for _, other := range locks[:i] {
+			v.check(other.Key != l.Key, field+".key", "%q is named twice", Clip(l.Key, 40))
+		}
+	}
+}
+
+// wholeMS checks the precision of a duration whose range its policy checks.
+func (v *violations) wholeMS(field string, d time.Duration) {
+	if d%time.Millisecond != 0 {
+		v.add(field, fmt.Sprintf("is %v, want whole milliseconds", d))
+	}
+}
+
+// nameFault checks a namespace or a queue: [A-Za-z0-9][A-Za-z0-9._-]{0,63}.
+func nameFault(s string) string { return charsFault(s, MaxName, "._-") }
+
+// idFault checks an id: [A-Za-z0-9][A-Za-z0-9._:~-]*.
+func idFault(s string, most int) string { return charsFault(s, most, "._:~-") }
+
+func charsFault(s string, most int, marks string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case len(s) > most:
+		return fmt.Sprintf("has %d characters, at most %d are allowed", len(s), most)
+	case !alphanumeric(s[0]):
+		return fmt.Sprintf("%q does not start with a letter or digit", Clip(s, 40))
+	}
+	for i := range len(s) {
+		if !alphanumeric(s[i]) && strings.IndexByte(marks, s[i]) < 0 {
+			return fmt.Sprintf("%q has characters other than letters, digits and %s", Clip(s, 40), marks)
+		}
+	}
+	return ""
+}
+
+func alphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// textFault checks text for people and routing: valid UTF-8, no control
+// characters, so many characters.
+func textFault(s string, low, high int) string {
+	switch n := utf8.RuneCountInString(s); {
+	case s == "" && low > 0:
+		return "is empty"
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
+	case n > high:
+		return fmt.Sprintf("has %d characters, at most %d are allowed", n, high)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "has control characters"
+	}
+	return ""
+}

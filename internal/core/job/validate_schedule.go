@@ -1,0 +1,181 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// schedulePaths translates the fields of [schedule.Spec] into those of the API.
+var schedulePaths = map[string]string{
+	"kind":        "rule",
+	"at":          "once",
+	"every":       "interval.every",
+	"fixed_delay": "interval.fixed_delay",
+	"cron":        "cron.expressions",
+	"time_zone":   "cron.time_zone",
+	"seconds":     "cron.seconds",
+	"gap":         "cron.dst_gap",
+	"repeat":      "cron.dst_repeat",
+	"jitter":      "jitter",
+	"max_runs":    "max_runs",
+	"exclude":     "exclusions",
+	"start_at":    "start_time",
+	"end_at":      "end_time",
+}
+
+// localRule is the field of [schedule.Spec] that has the local times of a kind.
+var localRule = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.KindCalendar: "calendar.times"}
+
+// checkedGaps is how many gaps between nominal times of a cron schedule are
+// compared with the least interval. A pattern of seconds repeats each minute.
+const checkedGaps = 128
+
+// searches is for how many searches that each pass over as many times as one may there is a
+// budget to validate a schedule: to compile it, for its first time, and for its gaps.
+const searches = 3
+
+// checkedPeriods is more excluded periods than a schedule may have: with as many it
+// is refused for their number.
+const checkedPeriods = 128
+
+// ValidateSchedule lists what is wrong with a schedule. Paths start with prefix.
+func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
+	if l.Work == nil {
+		l.Work = unbounded{}
+	}
+	if list := l.Work.Known(s, anchor); list != nil {
+		return list
+	}
+	if l.Work.Spent() {
+		return []Violation{{Field: prefix, Description: "was not looked at: the schedules before it in this call took as much work as those of one call may; send it in another call, and exclude times by windows, dates and periods rather than expressions"}}
+	}
+	list := validateSchedule(prefix, s, anchor, l)
+	if len(list) > 0 {
+		l.Work.Note(s, anchor, list)
+	}
+	return list
+}
+
+func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
+	v := violations{prefix: prefix + "."}
+	v.instant("once", s.At)
+	v.instant("start_time", s.StartAt)
+	v.instant("end_time", s.EndAt)
+	for i, p := range s.Exclude.Periods[:min(len(s.Exclude.Periods), checkedPeriods)] {
+		v.instant(fmt.Sprintf("exclusions.periods[%d].start_time", i), p.From)
+		v.instant(fmt.Sprintf("exclusions.periods[%d].end_time", i), p.To)
+	}
+	if s.Kind == schedule.KindInterval && s.TimeZone != "" && s.Exclude.Empty() {
+		v.add("exclusions.time_zone", "has no effect without exclusions")
+		s.TimeZone = ""
+	}
+	b := schedule.NewBudget(searches)
+	defer func() { l.Work.Charge(stepsOf(s, b.Used(searches))) }()
+	compiled, err := schedule.CompileWithin(s, anchor, 0, b)
+	if err != nil {
+		v.compileErrors(prefix, s.Kind, err)
+		return v.list
+	}
+	if !s.Exclude.Empty() && !runsFrom(compiled, anchor, s, b) {
+		v.add("exclusions", "leaves no nominal time")
+	}
+	switch {
+	case s.Kind == schedule.KindInterval:
+		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
+		first, ok := compiled.NextWithin(later(anchor, s.StartAt).Add(-time.Millisecond), b)
+		v.check(!ok || first.UnixMilli() < NeverMS, "interval.every", "is %v: the first run would come after 2109", s.Every)
+	case s.Kind.Local():
+		if gap := shortestGap(compiled, anchor, s, l.MinInterval, b); gap < l.MinInterval {
+			v.add(schedulePath(s.Kind, localRule[s.Kind]), "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
+		}
+	}
+	return v.list
+}
+
+// runsFrom reports whether a schedule has a nominal time from its anchor and its start on.
+// Compile refuses most that have none, but no times that only a change of the clock would
+// shift out of an exclusion, as earlier versions have let them run.
+func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec, b *schedule.Budget) bool {
+	_, ok := c.NextWithin(later(anchor, s.StartAt).Add(-time.Millisecond), b)
+	return ok
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// instant checks that a time can be stored and ordered: regions of the index
+// hold the milliseconds from 1970 to 2109.
+func (v *violations) instant(field string, t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	ms := schedule.RoundUp(t).UnixMilli()
+	v.check(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
+}
+
+func (v *violations) compileErrors(prefix string, kind schedule.Kind, err error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		joined = single{err}
+	}
+	for _, e := range joined.Unwrap() {
+		var fault *schedule.FieldError
+		if !errors.As(e, &fault) {
+			v.list = append(v.list, Violation{Field: prefix, Description: e.Error()})
+			continue
+		}
+		v.add(schedulePath(kind, fault.Field), fault.Reason)
+	}
+}
+
+type single struct{ error }
+
+func (s single) Unwrap() []error { return []error{s.error} }
+
+// schedulePath keeps the index of "cron[3]". The zone of a cron or calendar schedule is its own;
+// others have one for their exclusions.
+func schedulePath(kind schedule.Kind, field string) string {
+	if field == "time_zone" && !kind.Local() {
+		return "exclusions.time_zone"
+	}
+	if rest, ok := strings.CutPrefix(field, "exclude."); ok {
+		return "exclusions." + rest
+	}
+	name, index, indexed := strings.Cut(field, "[")
+	path, ok := schedulePaths[name]
+	if rest, ofCron := strings.CutPrefix(path, "cron."); ofCron && kind == schedule.KindCalendar {
+		path = "calendar." + rest
+	}
+	switch {
+	case !ok:
+		return field
+	case indexed:
+		return path + "[" + index
+	}
+	return path
+}
+
+// shortestGap looks at the first gaps of a cron or calendar schedule. Cron schedules without
+// seconds have none below a minute, which saves the look.
+func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration, b *schedule.Budget) time.Duration {
+	if c.Kind() == schedule.KindInterval {
+		return c.Period(anchor)
+	}
+	shortest := time.Duration(1<<63 - 1)
+	if s.Kind == schedule.KindCron && !s.Seconds && least <= time.Minute {
+		return shortest
+	}
+	times := schedule.Upcoming(c, anchor, checkedGaps+1, b)
+	for i := 1; i < len(times); i++ {
+		shortest = min(shortest, times[i].Sub(times[i-1]))
+	}
+	return shortest
+}

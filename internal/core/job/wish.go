@@ -1,0 +1,88 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+)
+
+// This file holds what jobs as configuration ask: definitions that jobs should
+// have, and what becomes of them.
+
+// OwnerLabel tells which set of files a job belongs to.
+const OwnerLabel = "fermata.io/owner"
+
+// ReasonOtherOwner is the reason of a PreconditionError about a job that belongs to
+// another set of files.
+const ReasonOtherOwner = "OTHER_OWNER"
+
+// ErrTooLarge means that what a call is about is more than it may read at once. A
+// smaller call does it.
+var ErrTooLarge = errors.New("too much for one call")
+
+// Wish is what a job should be.
+type Wish struct {
+	Definition Definition
+	// Err is what could not be read of the wish; what could is in Definition.
+	Err error
+	// Doubtful are fields of the policies whose sources are claimed and not borne out by their
+	// values: they count where the job that is to be replaced has the same, else the job is the source.
+	Doubtful backoff.FieldSet
+	// Refresh: the sources of the policies are those of now, whatever they were.
+	Refresh bool
+	// AsRead: the definition was read while its payload was sealed, so that it has
+	// none of its own and keeps what is stored.
+	AsRead bool
+	// Etag of the job that is to be replaced or deleted; "": there must be none.
+	Etag   string
+	Delete bool
+	// Pause and Resume set whether the job is paused; neither leaves it as it is.
+	Pause, Resume bool
+	// Check, when set, refuses the wish by its error. It gets the definition that the job
+	// has, nil if there is no job: where the job is read, before anything of it is compared
+	// or answered, and again when the job has changed by the time of the write.
+	Check func(present *Definition) error
+}
+
+// Allowed is the error of Check.
+func (w *Wish) Allowed(present *Definition) error {
+	if w.Check == nil {
+		return nil
+	}
+	return w.Check(present)
+}
+
+// WishAction is what becomes of a wish.
+type WishAction uint8
+
+// Actions.
+const (
+	WishNone WishAction = iota
+	WishCreate
+	WishUpdate
+	WishUnchanged
+	WishDelete
+	// WishPassed: a one-time job that is not there and whose time has passed.
+	WishPassed
+)
+
+// WishAnswer answers a Wish.
+type WishAnswer struct {
+	Action WishAction
+	// Before is the job as it was found, After as it is or is to be; nil is none.
+	Before, After *Record
+	// PauseChanges tells that the job is to be paused, or is to be resumed.
+	PauseChanges bool
+	Err          error
+}
+
+// MayTake refuses to give a job a definition of another owner. A job that has no owner
+// may be taken by anybody.
+func MayTake(present, wished *Definition) error {
+	owner := present.Labels[OwnerLabel]
+	if owner == "" || owner == wished.Labels[OwnerLabel] {
+		return nil
+	}
+	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: fmt.Sprintf("it belongs to owner %q", Clip(owner, MaxLabel))}
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package dev
-
-import "syscall"
-
-// childAttr asks nothing of systems that cannot tie a child to its parent.
-func childAttr() *syscall.SysProcAttr { return nil }

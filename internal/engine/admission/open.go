@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// pollPayload is the time after which a run whose payload could not be opened tries again: the key may have been
+// added meanwhile.
+const pollPayload = 15 * time.Second
+
+var errNoKeys = errors.New("this node has no payload keys")
+
+// refusesUnsealed reports whether payloads that are not sealed are refused.
+func (a *Admission) refusesUnsealed() bool { return a.o.Opener != nil && a.o.Opener.Strict() }
+
+// openPayloads opens sealed payloads in the definitions with which the runs are delivered. A run whose payload
+// cannot be opened is held back: that is an operator's mistake or an attack, and no failure of the run.
+func (a *Admission) openPayloads(_ context.Context, g *gateGroup) {
+	g.keepPassed(func(it *gatedRun) bool {
+		d, err := it.Known.Definition, errNoKeys
+		switch {
+		case d.PayloadKey == "" && !a.refusesUnsealed():
+			return true
+		case a.o.Opener != nil:
+			it.Opened, err = a.o.Opener.Open(d)
+		}
+		switch {
+		case err != nil:
+			a.holdUnopened(g, it, err)
+			return false
+		case d.SealVersion() != job.SealOfJob && g.queue != (job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}):
+			a.putBack(g, it)
+			return false
+		}
+		return true
+	})
+}
+
+// holdUnopened holds back a run whose payload cannot be opened.
+func (a *Admission) holdUnopened(g *gateGroup, it *gatedRun, err error) {
+	key := it.Known.Definition.PayloadKey
+	if it.Known.State.Held.Reason != job.HeldPayload { // once for each run
+		a.o.Logger.Error("run held back, failed to open its payload", "record", it.Record, "key", key, "error", err)
+	}
+	a.holdBack(g, it, job.HoldBack{Reason: job.HeldPayload, Key: key, UntilMS: it.nowMS + it.spreadMS(pollPayload)})
+}
+
+// putBack returns a run that was leased from a queue other than its job's, whose workers alone may have the
+// payload. It is due at once, in the queue of its job. This happens to a waiting run with a record of its own
+// when the job's queue was edited; otherwise another program has written to Redis.
+func (a *Admission) putBack(g *gateGroup, it *gatedRun) {
+	d := it.Known.Definition
+	a.o.Logger.Warn("run put back, its payload is for workers of another queue", "record", it.Record,
+		"leased_from", g.queue.Namespace+"/"+g.queue.Queue, "namespace", d.Namespace, "queue", d.Queue)
+	a.metrics.held.WithLabelValues(job.HeldPayload.String()).Inc()
+	a.releaseHeld(g, it)
+	a.o.Slots.Return([]job.Leased{it.Leased})
+}

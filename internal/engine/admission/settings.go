@@ -1,0 +1,80 @@
+package admission
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// queueSettings has the settings of all queues that have any. The map is not changed.
+type queueSettings map[job.QueueKey]job.QueueSettings
+
+// settingsOf returns the settings of a queue; zero for most.
+func (a *Admission) settingsOf(q job.QueueKey) job.QueueSettings {
+	if s := a.settings.Load(); s != nil && len(*s) > 0 {
+		return (*s)[q]
+	}
+	return job.QueueSettings{}
+}
+
+// SettingsChanged makes the settings of queues be read at once. It does not block.
+func (a *Admission) SettingsChanged() { wakeUp(a.settingsWake) }
+
+// settingsLoop reads the settings of queues, once a period and when they changed. While they cannot be read, the
+// last ones apply.
+func (a *Admission) settingsLoop() {
+	timer := time.NewTimer(a.o.Refresh)
+	defer timer.Stop()
+	failing := false
+	for {
+		err := a.readSettings()
+		switch {
+		case err != nil && !failing && a.ctx.Err() == nil:
+			a.o.Logger.Warn("failed to read queue settings, keeping the last ones", "error", err)
+		case err == nil && failing:
+			a.o.Logger.Info("reading queue settings succeeds again")
+		}
+		failing = err != nil
+		timer.Reset(a.o.Cadence.Until(time.Now(), a.o.Refresh))
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-a.settingsWake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (a *Admission) readSettings() error {
+	ctx, cancel := context.WithTimeout(a.ctx, a.o.callTimeout())
+	defer cancel()
+	read, err := a.o.Limits.QueueSettings(ctx)
+	if err != nil {
+		return err
+	}
+	before := a.settings.Load()
+	now := queueSettings(read)
+	a.settings.Store(&now)
+	if before == nil {
+		before = &queueSettings{}
+	}
+	for q, s := range *before {
+		if now[q] != s {
+			a.reportRoom(q)
+		}
+		if s.Paused && !now[q].Paused {
+			a.o.OnPaused(q, false)
+		}
+	}
+	a.mu.Lock()
+	maps.DeleteFunc(a.mu.lastRoomChange, func(q job.QueueKey, _ uint64) bool { _, limited := now[q]; return !limited })
+	a.mu.Unlock()
+	for q, s := range now {
+		if s.Paused && !(*before)[q].Paused {
+			a.o.OnPaused(q, true)
+		}
+	}
+	return nil
+}

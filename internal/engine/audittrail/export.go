@@ -1,0 +1,120 @@
+package audittrail
+
+import (
+	"context"
+	"regexp"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+var exportName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// Read returns up to size records (0: 100), oldest first, after the one with the id after, and
+// where the chain ends.
+func (r *Recorder) Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error) {
+	switch {
+	case size < 0 || size > MaxPageSize:
+		return nil, job.TrailHead{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
+	case after != "" && !isID(after):
+		return nil, job.TrailHead{}, job.Invalid("after", "is not the id of a record")
+	}
+	if size == 0 {
+		size = DefaultPageSize
+	}
+	// The end first: what is read then is not beyond it but for what has come since.
+	state, err := r.o.Store.TrailState(ctx)
+	if err != nil {
+		return nil, job.TrailHead{}, err
+	}
+	records, err := r.o.Store.ReadTrailFrom(ctx, after, size)
+	return records, state.Head, err
+}
+
+// Acknowledge says that an export has delivered all records up to one; with no id it makes
+// the export, if there is none. An export never goes back.
+func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) (job.TrailExport, error) {
+	if !exportName.MatchString(name) {
+		return job.TrailExport{}, job.Invalid("export", "must have 1 to 63 lower-case letters, digits and dashes")
+	}
+	if id != "" && !isID(id) || seq < 0 {
+		return job.TrailExport{}, job.Invalid("record_id", "is not the id of a record, or has no such sequence")
+	}
+	state, err := r.o.Store.TrailState(ctx)
+	if err != nil {
+		return job.TrailExport{}, err
+	}
+	at := slices.IndexFunc(state.Exports, func(e job.TrailExport) bool { return e.Name == name })
+	switch {
+	case at < 0 && len(state.Exports) >= job.MaxTrailExports:
+		return job.TrailExport{}, job.Invalid("export", "would be one more than %d: delete those that are not used", job.MaxTrailExports)
+	case compareIDs(id, state.NewestID) > 0 || seq > state.Head.Seq:
+		return job.TrailExport{}, job.Invalid("record_id", "is after the newest record")
+	}
+	e := job.TrailExport{Name: name, Seq: firstOf(state) - 1}
+	if at >= 0 {
+		e = state.Exports[at]
+	}
+	if at < 0 || compareIDs(id, e.ID) > 0 {
+		if id != "" {
+			e.ID, e.Seq = id, max(seq, e.Seq)
+		}
+		e.UpdatedMS = state.NowMS
+		if err := r.o.Store.SaveTrailExport(ctx, e); err != nil {
+			return job.TrailExport{}, err
+		}
+	}
+	return r.waiting(ctx, e, state)
+}
+
+// firstOf is the sequence of the oldest record, or of the next one if there is none.
+func firstOf(state job.TrailState) int64 {
+	switch {
+	case state.OldestID == "":
+		return state.Head.Seq + 1
+	case state.OldestSeq == 0: // from before there was a chain
+		return 1
+	}
+	return state.OldestSeq
+}
+
+// DeleteExport forgets an export.
+func (r *Recorder) DeleteExport(ctx context.Context, name string) error {
+	return r.o.Store.DropTrailExport(ctx, name)
+}
+
+// Exports lists all exports by name, with what waits for each.
+func (r *Recorder) Exports(ctx context.Context) ([]job.TrailExport, error) {
+	state, err := r.o.Store.TrailState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.exportsOf(ctx, state)
+}
+
+func (r *Recorder) exportsOf(ctx context.Context, state job.TrailState) (out []job.TrailExport, err error) {
+	for _, e := range state.Exports {
+		if e, err = r.waiting(ctx, e, state); err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// waiting adds to an export what it has not acknowledged.
+func (r *Recorder) waiting(ctx context.Context, e job.TrailExport, state job.TrailState) (job.TrailExport, error) {
+	if compareIDs(state.NewestID, e.ID) <= 0 {
+		return e, nil
+	}
+	e.Waiting = max(1, state.Head.Seq-e.Seq)
+	first, err := r.o.Store.ReadTrailFrom(ctx, e.ID, 1)
+	if err != nil || len(first) == 0 {
+		return e, err
+	}
+	e.SinceMS = first[0].AtMS
+	return e, nil
+}
+
+// missing is how many records were removed before an export had acknowledged them.
+func missing(e job.TrailExport, state job.TrailState) int64 { return max(0, firstOf(state)-e.Seq-1) }

@@ -1,0 +1,53 @@
+package audittrail
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// gauges show the chain and the exports, as of the last look.
+type gauges struct {
+	setBack                     prometheus.Counter
+	records, bytes              prometheus.Gauge
+	lag, waitingRecords, missed *prometheus.GaugeVec
+}
+
+func newGauges() gauges {
+	vector := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"export"})
+	}
+	return gauges{
+		setBack: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_audit_set_back_total", Help: "Times that the audit chain in Redis ended before what this node had seen of it."}),
+		records: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_audit_stored_records", Help: "Audit records in Redis."}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_audit_stored_bytes", Help: "About what the audit records in Redis take, in bytes."}),
+		lag:            vector("fermata_audit_export_lag_seconds", "How long the oldest audit record has waited for an export to acknowledge it."),
+		waitingRecords: vector("fermata_audit_export_waiting_records", "Audit records that an export has not acknowledged."),
+		missed:         vector("fermata_audit_export_missing_records", "Audit records that were removed before an export had acknowledged them."),
+	}
+}
+
+func (g gauges) all() []prometheus.Collector {
+	return []prometheus.Collector{g.setBack, g.records, g.bytes, g.lag, g.waitingRecords, g.missed}
+}
+
+func (g gauges) set(state job.TrailState, exports []job.TrailExport) {
+	count, bytes := kept(state)
+	g.records.Set(float64(count))
+	g.bytes.Set(float64(bytes))
+	for _, v := range []*prometheus.GaugeVec{g.lag, g.waitingRecords, g.missed} {
+		v.Reset() // exports may have been deleted
+	}
+	for _, e := range exports {
+		lag := 0.0
+		if e.Waiting > 0 && e.SinceMS > 0 {
+			lag = max(0, float64(state.NowMS-e.SinceMS)/1000)
+		}
+		g.lag.WithLabelValues(e.Name).Set(lag)
+		g.waitingRecords.WithLabelValues(e.Name).Set(float64(e.Waiting))
+		g.missed.WithLabelValues(e.Name).Set(float64(missing(e, state)))
+	}
+}

@@ -1,0 +1,105 @@
+package audittrail
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// link makes records the next ones of a chain that ends at base: it gives them ids after the
+// newest one in the store, sequences, hashes, and the last one a signature if there is a key.
+func link(records []job.TrailRecord, base job.TrailHead, state job.TrailState, key *job.ChainKey) []job.TrailRecord {
+	ms, seq := splitID(state.NewestID)
+	if now := uint64(max(state.NowMS, 1)); now > ms {
+		ms, seq = now, 0
+	} else {
+		seq++
+	}
+	out := make([]job.TrailRecord, len(records))
+	prev := base.Hash
+	for i, r := range records {
+		r = r.Clipped()
+		r.ID, r.AtMS = fmt.Sprintf("%d-%d", ms, seq+uint64(i)), int64(ms)
+		r.Seq, r.Version, r.Prev = base.Seq+int64(i)+1, job.ChainVersion, prev
+		r.Hash = r.ChainHash()
+		prev, out[i] = r.Hash, r
+	}
+	if key != nil {
+		last := &out[len(out)-1]
+		last.KeyID, last.Signature = key.ID, ed25519.Sign(key.Key, job.SignedText(last.Hash))
+	}
+	return out
+}
+
+// retention is what is kept, by count, age and bytes.
+type retention struct {
+	keep    int64
+	ageMS   int64
+	maximum int64 // bytes
+}
+
+// trim is what to remove. What an export has not acknowledged yet is removed for want of bytes alone.
+func (t retention) trim(state job.TrailState) job.TrailTrim {
+	count, bytes := kept(state)
+	if bytes > t.maximum && count > 0 {
+		// A tenth less, so that not each append removes something.
+		return job.TrailTrim{Keep: max(1, int64(float64(count)*0.9*float64(t.maximum)/float64(bytes)))}
+	}
+	if before := t.expired(state); before != "" {
+		return job.TrailTrim{Before: before}
+	}
+	keep := t.keep
+	for _, e := range state.Exports {
+		keep = max(keep, state.Head.Seq-e.Seq+1)
+	}
+	return job.TrailTrim{Keep: keep}
+}
+
+// expired is the id before which records are too old and not held, if there are any.
+func (t retention) expired(state job.TrailState) string {
+	if t.ageMS <= 0 || state.OldestID == "" {
+		return ""
+	}
+	before := fmt.Sprintf("%d-0", max(0, state.NowMS-t.ageMS))
+	for _, e := range state.Exports {
+		if compareIDs(e.ID, before) < 0 {
+			before = e.ID
+		}
+	}
+	if before == "" || compareIDs(state.OldestID, before) >= 0 {
+		return ""
+	}
+	return before
+}
+
+// kept is how many records there are, and how many bytes they have; 0: that is not known, as
+// long as the oldest one is not of the chain.
+func kept(state job.TrailState) (count, bytes int64) {
+	if state.OldestSeq == 0 {
+		return 0, 0
+	}
+	return max(0, state.Head.Seq-state.OldestSeq+1), max(0, state.Head.Bytes-state.OldestBytes)
+}
+
+// splitID takes an id apart; "" is before all others.
+func splitID(id string) (ms, seq uint64) {
+	first, second, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(first, 10, 64)
+	seq, _ = strconv.ParseUint(second, 10, 64)
+	return ms, seq
+}
+
+func compareIDs(a, b string) int {
+	aMS, aSeq := splitID(a)
+	bMS, bSeq := splitID(b)
+	switch {
+	case aMS < bMS || aMS == bMS && aSeq < bSeq:
+		return -1
+	case aMS == bMS && aSeq == bSeq:
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,311 @@
+package audittrail
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Defaults and limits of [Options].
+const (
+	DefaultKeep     = 100_000
+	MinKeep         = 100
+	MaxKeep         = 10_000_000
+	DefaultAge      = 90 * 24 * time.Hour
+	MinAge          = time.Hour
+	MaxAge          = 10 * 365 * 24 * time.Hour
+	DefaultBytes    = 64 << 20
+	MinBytes        = 1 << 20
+	MaxBytes        = 64 << 30
+	DefaultBacklog  = 4096
+	DefaultPatience = 30 * time.Second
+
+	// batch is how many records are written with one call.
+	batch = 100
+	// retryPause is the wait after a failed call.
+	retryPause = time.Second
+	// lookEvery is the pause between two looks at the chain and the exports, lookTimeout bounds one.
+	lookEvery   = 30 * time.Second
+	lookTimeout = 5 * time.Second
+)
+
+// Store is what the recorder needs of the store.
+type Store interface {
+	// TrailState reads the end of the chain, what is kept, and the exports.
+	TrailState(ctx context.Context) (job.TrailState, error)
+	// AppendTrail adds linked records and trims, if the chain still ends at head; done is false
+	// if it does not.
+	AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool, err error)
+	// ReadTrail returns up to n records that are older than the one called before.
+	ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string, err error)
+	// ReadTrailFrom returns up to n records after the one called after, oldest first.
+	ReadTrailFrom(ctx context.Context, after string, n int) ([]job.TrailRecord, error)
+	SaveTrailExport(ctx context.Context, e job.TrailExport) error
+	DropTrailExport(ctx context.Context, name string) error
+}
+
+// Options configure a Recorder. Store is required.
+type Options struct {
+	Store Store
+	// Node is the name of this one, in the records of the trail's own doings.
+	Node string
+	// Keep is about how many records are kept, 100 to 10,000,000. Default 100,000.
+	Keep int
+	// Age is about how long a record is kept, an hour to ten years. Default 90 days.
+	Age time.Duration
+	// MaxBytes bounds what all records take in the store, about, 1 MiB to 64 GiB. Default 64 MiB. It holds
+	// whatever the exports have acknowledged.
+	MaxBytes int64
+	// Key gives the key that signs at present; nil: nothing is signed. It is asked for each write.
+	Key func() *job.ChainKey
+	// Backlog is how many records may be in line. Default 4096.
+	Backlog int
+	// Patience is how long one is tried to be written. Default 30 s.
+	Patience time.Duration
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Recorder writes records, and reads them back.
+type Recorder struct {
+	o       Options
+	keeping retention
+	chain   chain
+	line    chan job.TrailRecord
+	lost    prometheus.Counter
+	written prometheus.Counter
+	gauges  gauges
+	stop    chan struct{}
+	stopped sync.Once
+	done    chan struct{}
+	ctx     context.Context // ends the write under way
+	cancel  context.CancelFunc
+}
+
+// New starts a recorder. Who makes one calls Stop.
+func New(o Options) (*Recorder, error) {
+	o.Keep, o.Backlog, o.Patience = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.Backlog, DefaultBacklog), cmp.Or(o.Patience, DefaultPatience)
+	o.Age, o.MaxBytes = cmp.Or(o.Age, DefaultAge), cmp.Or(o.MaxBytes, DefaultBytes)
+	switch {
+	case o.Store == nil:
+		return nil, errors.New("trail: Store is required")
+	case o.Keep < MinKeep || o.Keep > MaxKeep:
+		return nil, errors.New("trail: Keep must be 100 to 10,000,000")
+	case o.Age < MinAge || o.Age > MaxAge:
+		return nil, errors.New("trail: Age must be an hour to ten years")
+	case o.MaxBytes < MinBytes || o.MaxBytes > MaxBytes:
+		return nil, errors.New("trail: MaxBytes must be 1 MiB to 64 GiB")
+	case o.Backlog < 1 || o.Patience < 0:
+		return nil, errors.New("trail: Backlog and Patience must be positive")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Recorder{
+		keeping: retention{keep: int64(o.Keep), ageMS: o.Age.Milliseconds(), maximum: o.MaxBytes}, gauges: newGauges(),
+		o: o, line: make(chan job.TrailRecord, o.Backlog), stop: make(chan struct{}), done: make(chan struct{}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_audit_lost_total", Help: "Audit records that could not be stored; their log lines were written."}),
+		written: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_audit_records_total", Help: "Audit records that were stored."}),
+	}
+	if o.Registerer != nil {
+		for _, c := range append(r.gauges.all(), r.lost, r.written) {
+			if err := o.Registerer.Register(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	go r.write()
+	return r, nil
+}
+
+// Record puts a record in line. It does not block.
+func (r *Recorder) Record(record job.TrailRecord) {
+	select {
+	case r.line <- record:
+	default:
+		r.lose(1, errors.New("too many are in line"))
+	}
+}
+
+// Stop writes what is in line and ends the recorder, within ctx. It may be repeated.
+// What is recorded after it is lost.
+func (r *Recorder) Stop(ctx context.Context) {
+	r.stopped.Do(func() { close(r.stop) })
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		r.cancel()
+		<-r.done
+	}
+	r.cancel()
+}
+
+func (r *Recorder) write() {
+	defer close(r.done)
+	looks := time.NewTicker(lookEvery)
+	defer looks.Stop()
+	for {
+		select {
+		case first := <-r.line:
+			r.append(r.gather(first))
+		case <-looks.C:
+			r.look()
+		case <-r.stop:
+			for len(r.line) > 0 {
+				r.append(r.gather(<-r.line))
+			}
+			return
+		}
+	}
+}
+
+// gather takes what is in line behind a first one.
+func (r *Recorder) gather(first job.TrailRecord) []job.TrailRecord {
+	records := []job.TrailRecord{first}
+	for len(records) < batch && len(r.line) > 0 {
+		records = append(records, <-r.line)
+	}
+	return records
+}
+
+// append writes records, again and again for a while.
+func (r *Recorder) append(records []job.TrailRecord) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.o.Patience)
+	defer cancel()
+	var tried attempt
+	for {
+		done, err := r.try(ctx, records, &tried)
+		if done {
+			r.written.Add(float64(len(records)))
+			return
+		}
+		if err == nil && ctx.Err() == nil {
+			continue // another node was first, so that there is progress
+		}
+		pause := time.NewTimer(retryPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			if err == nil {
+				err = ctx.Err()
+			}
+			r.lose(len(records), err)
+			return
+		}
+	}
+}
+
+// attempt is a try whose answer may have been lost.
+type attempt struct {
+	after string // newest id before it
+	hash  []byte // of its last record
+}
+
+// try continues the chain as it is now. Of an attempt before it finds out first what has become of it.
+func (r *Recorder) try(ctx context.Context, records []job.TrailRecord, tried *attempt) (done bool, err error) {
+	state, err := r.o.Store.TrailState(ctx)
+	if err != nil {
+		return false, err
+	}
+	if tried.hash != nil {
+		if done, err := r.succeeded(ctx, *tried, len(records)); done || err != nil {
+			return done, err
+		}
+	}
+	base := r.chain.base(state.Head, r.setBack)
+	var key *job.ChainKey
+	if r.o.Key != nil {
+		key = r.o.Key()
+	}
+	linked := link(records, base, state, key)
+	last := linked[len(linked)-1]
+	*tried = attempt{after: state.NewestID, hash: last.Hash}
+	if done, err = r.o.Store.AppendTrail(ctx, state.Head, linked, r.keeping.trim(state)); done {
+		r.chain.seen = job.TrailHead{Seq: last.Seq, Hash: last.Hash}
+	}
+	return done, err
+}
+
+// succeeded looks for the last record of an attempt behind those that were there before it.
+func (r *Recorder) succeeded(ctx context.Context, tried attempt, n int) (bool, error) {
+	records, err := r.o.Store.ReadTrailFrom(ctx, tried.after, n+DefaultPageSize)
+	for _, record := range records {
+		if bytes.Equal(record.Hash, tried.hash) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// chain is what a node knows of the chain's end.
+type chain struct {
+	seen     job.TrailHead
+	reported string // end as stored, which was found to be set back
+}
+
+// base is the end to continue at. One that is before what was seen here was set back: by a
+// failover that lost the newest records, or by somebody. The chain goes on from what was seen, so that it
+// shows what is missing.
+func (c *chain) base(head job.TrailHead, setBack func(stored, seen job.TrailHead)) job.TrailHead {
+	if head.Seq > c.seen.Seq || head.Seq == c.seen.Seq && bytes.Equal(head.Hash, c.seen.Hash) {
+		c.seen = head
+		return head
+	}
+	if c.reported == "" || c.reported != head.Raw {
+		c.reported = head.Raw
+		setBack(head, c.seen)
+	}
+	return c.seen
+}
+
+func (r *Recorder) setBack(stored, seen job.TrailHead) {
+	r.gauges.setBack.Inc()
+	r.o.Logger.Error("audit chain was set back", "sequence", stored.Seq, "seen", seen.Seq, "seen_hash", hex.EncodeToString(seen.Hash))
+}
+
+// look follows the chain and the exports while nothing is written, and removes what has become
+// too old, which leaves a record of its own.
+func (r *Recorder) look() {
+	ctx, cancel := context.WithTimeout(r.ctx, lookTimeout)
+	defer cancel()
+	state, err := r.o.Store.TrailState(ctx)
+	if err != nil {
+		return // the next look, or write, will say so
+	}
+	r.chain.base(state.Head, r.setBack)
+	exports, err := r.exportsOf(ctx, state)
+	if err != nil {
+		return
+	}
+	r.gauges.set(state, exports)
+	late := r.keeping
+	late.ageMS += expirySlack.Milliseconds()
+	if late.expired(state) != "" {
+		r.append([]job.TrailRecord{{Identity: "fermata", Node: r.o.Node, Method: ExpireMethod, Resource: "audit"}})
+	}
+}
+
+// ExpireMethod is the method of the record that removes older ones while no call leaves any.
+const ExpireMethod = "fermata.audit/Expire"
+
+// expirySlack is how much longer a record may stay while nothing else is written.
+const expirySlack = time.Hour
+
+func (r *Recorder) lose(n int, err error) {
+	r.lost.Add(float64(n))
+	r.o.Logger.Error("audit records are lost but for their log lines", "records", n, "error", err)
+}

@@ -1,0 +1,132 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
+)
+
+type metrics struct {
+	delivered     prometheus.Counter
+	acks          [job.AckNotFound + 1]prometheus.Counter
+	lost          *prometheus.CounterVec
+	returned      *prometheus.CounterVec
+	timeouts      prometheus.Counter
+	adopted       prometheus.Counter
+	resubmitted   prometheus.Counter
+	storeFailures prometheus.Counter
+	settle        prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help})
+	}
+	vector := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help},
+			[]string{label})
+	}
+	acks := vector("result_acks_total", "Results acknowledged to workers, by what became of them; stale is a "+
+		"result under a token that no longer counts.", "status")
+	m := &metrics{
+		delivered: counter("leases_delivered_total", "Leases handed to the stream of a worker."),
+		lost: vector("leases_lost_total",
+			"Leases that ended without a result: expired (no renewal in time), lease_lost (refused by the store), "+
+				"moved (taken to another node), refused (could not be taken over), abandoned (something it held was "+
+				"lost), disclaimed (its worker does not know it any more).", "reason"),
+		returned: vector("leases_returned_total",
+			"Leases given back before a handler saw them: unsent, worker (returned by it), closed (no session left), "+
+				"late (no time left), gated (held up on its way here).", "reason"),
+		timeouts: counter("timeouts_total",
+			"Attempts that this node settled because their worker did not answer in time."),
+		adopted:       counter("leases_adopted_total", "Leases taken over from an earlier session of their worker."),
+		resubmitted:   counter("resubmitted_total", "Results and returns that had to be submitted again."),
+		storeFailures: counter("store_failures_total", "Failed calls to renew leases or read records."),
+		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fermata_dispatch_settle_seconds", Help: "Time from the arrival of a result until it is stored.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+		}),
+	}
+	for status := range m.acks {
+		m.acks[status] = acks.WithLabelValues(job.AckStatus(status).String())
+	}
+	for _, reason := range []string{"expired", "lease_lost", "moved", "refused", "abandoned", "disclaimed"} {
+		m.lost.WithLabelValues(reason) // there from the start, so that the first one shows
+	}
+	for _, reason := range []string{"unsent", "worker", "closed", "late", "gated"} {
+		m.returned.WithLabelValues(reason)
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.delivered, acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle,
+		slotCollector{d},
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("dispatch: %w", err)
+		}
+	}
+	return m, nil
+}
+
+var (
+	slotsDesc = prometheus.NewDesc("fermata_dispatch_slots",
+		"Slots of this node's workers by queue: free, or busy with an attempt. A worker of several queues counts "+
+			"its free slots for each.",
+		[]string{"namespace", "queue", "state"}, nil)
+	sessionsDesc = prometheus.NewDesc("fermata_dispatch_sessions", "Open worker streams by queue.",
+		[]string{"namespace", "queue"}, nil)
+)
+
+// slotCollector collects values that are counted anyway on each scrape.
+type slotCollector struct{ d *Dispatcher }
+
+func (s slotCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- slotsDesc
+	out <- sessionsDesc
+}
+
+// maxQueues bounds the queues with series of their own, as internal/observe/telemetry does;
+// the others are summed up under the namespace and queue "other".
+const maxQueues = 200
+
+func (s slotCollector) Collect(out chan<- prometheus.Metric) {
+	for _, l := range limitQueues(s.d.Loads()) {
+		gauge := func(desc *prometheus.Desc, v int, labels ...string) {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v),
+				append([]string{l.Namespace, l.Queue}, labels...)...)
+		}
+		gauge(slotsDesc, l.Free, "free")
+		gauge(slotsDesc, l.Running, "busy")
+		gauge(sessionsDesc, l.Workers)
+	}
+}
+
+// limitQueues sums up the queues beyond maxQueues; each namespace gets an equal share. A queue that is really
+// named "other" is summed up as well: no series may come twice.
+func limitQueues(loads []job.QueueLoad) []job.QueueLoad {
+	if len(loads) <= maxQueues {
+		return loads
+	}
+	shown := map[job.QueueKey]bool{}
+	for _, l := range fairshare.Pick(loads, maxQueues, func(l job.QueueLoad) string { return l.Namespace }) {
+		shown[job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}] = true
+	}
+	other := job.QueueLoad{Namespace: "other", Queue: "other"}
+	kept := make([]job.QueueLoad, 0, maxQueues+1)
+	for _, l := range loads {
+		if shown[job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}] &&
+			(l.Namespace != other.Namespace || l.Queue != other.Queue) {
+			kept = append(kept, l)
+			continue
+		}
+		other.Free += l.Free
+		other.Running += l.Running
+		other.Workers += l.Workers
+	}
+	return append(kept, other)
+}

@@ -1,0 +1,108 @@
+package events
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// maxScanRest bounds the rest after a read.
+const maxScanRest = time.Second
+
+// scanTable has the readers of entries that are not in memory, by the namespace that they watch, or else by
+// their identity. Each name has one turn: one reader reads at a time, and pauses for as long as the read took.
+// So none of them takes more than half of a processor, however many streams it opens.
+type scanTable map[string]*scanTurn
+
+type scanTurn struct {
+	turn  chan struct{} // full while the turn is taken
+	users int
+}
+
+// enterScan waits for the turn of a name; leave gives it back. An empty name has no limit.
+func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
+	f.mu.Lock()
+	s := f.namedScans[name]
+	if s == nil {
+		s = &scanTurn{turn: make(chan struct{}, 1)}
+		f.namedScans[name] = s
+	}
+	s.users++
+	f.mu.Unlock()
+	forget := func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(f.namedScans, name)
+		}
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn; forget() }, nil
+	case <-ctx.Done():
+		forget()
+		return nil, context.Cause(ctx)
+	case <-f.done:
+		forget()
+		return nil, job.ErrDraining
+	}
+}
+
+// readPages reads the asked entries. Entries that are not in memory are read in the turn of the watcher, and
+// charged for.
+func (w *watchStream) readPages(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+	pages, fromStore := w.feed.readFromWindows(asks)
+	if len(fromStore) == 0 {
+		return pages, nil
+	}
+	if w.query.Charge != nil { // before the turn: a caller without rate left must not delay others
+		if err := w.query.Charge(len(fromStore)); err != nil {
+			return nil, err
+		}
+	}
+	leave, err := w.feed.enterScan(ctx, w.scanName())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	began := time.Now()
+	err = w.feed.readFromStore(ctx, asks, fromStore, pages)
+	if err == nil && hasMore(asks, pages) {
+		w.restAfterScan(ctx, time.Since(began))
+	}
+	return pages, err
+}
+
+// scanName is the name under which the watcher's reads take turns; empty if callers are not authenticated.
+// Administrators of the cluster have a turn of their own.
+func (w *watchStream) scanName() string {
+	if list := w.query.Filter.Namespaces; len(list) == 1 && w.query.Watcher.Identity != "" && !w.query.Watcher.Admin {
+		return "namespace:" + list[0]
+	}
+	return w.query.Watcher.Identity
+}
+
+// hasMore reports whether there is more to read of any shard.
+func hasMore(asks []job.EventsAsk, pages []job.EventsPage) bool {
+	for i := range pages {
+		if pages[i].Read == asks[i].Limit {
+			return true
+		}
+	}
+	return false
+}
+
+// restAfterScan waits for as long as something took, or until the watch ends.
+func (w *watchStream) restAfterScan(ctx context.Context, took time.Duration) {
+	timer := time.NewTimer(min(took, maxScanRest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-w.feed.done:
+	}
+}

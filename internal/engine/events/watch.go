@@ -1,0 +1,372 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
+)
+
+const (
+	// batchSize is how many events are sent at once, at most.
+	batchSize = 200
+	// tokenPeriod is how often a watcher is sent a token when there are no events for it: its token must not
+	// grow older than the retention of events.
+	tokenPeriod = 10 * time.Second
+	// scanTokenPeriod is the same while a watcher reads many entries at once.
+	scanTokenPeriod = time.Second
+)
+
+// Watch sends events until ctx ends or send fails. Its errors are those of package job.
+func (f *Feed) Watch(ctx context.Context, q job.EventQuery, send func(job.EventBatch) error) error {
+	if !f.o.Store.RecordsEvents() {
+		return job.ErrEventsOff
+	}
+	if v := q.Filter.Validate(""); len(v) > 0 {
+		return &job.InvalidError{Violations: v}
+	}
+	if err := f.takeWatcherPlace(q.Watcher); err != nil {
+		return err
+	}
+	defer f.returnWatcherPlace(q.Watcher)
+	release := f.Use()
+	defer release()
+	w := &watchStream{feed: f, query: q, send: send, pendingParts: map[int]*shardPart{}}
+	err := w.run(ctx)
+	if errors.Is(err, job.ErrEventsGone) {
+		f.metrics.goneTotal.Inc()
+	}
+	return err
+}
+
+func (f *Feed) takeWatcherPlace(h fairshare.Holder) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.ended:
+		return job.ErrDraining
+	case !f.watcherShares.Take(h):
+		f.metrics.refused.Inc()
+		return job.ErrTooManyWatchers
+	}
+	f.metrics.watchers.Inc()
+	return nil
+}
+
+func (f *Feed) returnWatcherPlace(h fairshare.Holder) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watcherShares.Give(h)
+	f.metrics.watchers.Dec()
+}
+
+// watchStream is one watcher.
+type watchStream struct {
+	feed   *Feed
+	query  job.EventQuery
+	send   func(job.EventBatch) error
+	places []job.Place
+	// endPlaces is where a watch to now ends.
+	endPlaces       []job.Place
+	movedSinceToken bool // since the last token
+	lastSentAt      time.Time
+	// startedShards are shards that have been read, or that begin after their last event. Entries of others that
+	// are trimmed between the first look and the first read were not promised: the watch asked for an instant.
+	startedShards []bool
+	// pendingParts are the read parts of shards that wait for others, by shard.
+	pendingParts map[int]*shardPart
+}
+
+// shardPart is what was read of a shard in one go and is not yet sent completely.
+type shardPart struct {
+	selected []job.Happening // selected ones
+	last     job.Place       // of all that was read
+	more     bool            // there may be more after it
+}
+
+func (w *watchStream) run(ctx context.Context) error {
+	if err := w.findStart(ctx); err != nil {
+		return err
+	}
+	// With this token the watcher can resume before the first event.
+	if err := w.sendToken(); err != nil {
+		return err
+	}
+	mark := time.NewTicker(tokenPeriod)
+	defer mark.Stop()
+	for {
+		_, changed := w.feed.News()
+		more, err := w.readAndSend(ctx)
+		switch {
+		case err != nil:
+			return err
+		case more:
+			if err := w.sendTokenIfDue(); err != nil {
+				return err
+			}
+			continue
+		case w.query.ToNow:
+			return w.sendToken()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.feed.done:
+			return job.ErrDraining
+		case <-changed:
+		case <-mark.C:
+			if !w.movedSinceToken {
+				continue
+			}
+			if err := w.sendToken(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// findStart finds the places to begin at. For a watch to now, the last places of all shards must be known.
+// Otherwise unreachable shards are followed when they are reachable again.
+func (w *watchStream) findStart(ctx context.Context) error {
+	shards := w.feed.o.Store.Shards()
+	last, err := w.feed.o.Store.LastEvents(ctx)
+	if err != nil && (w.query.ToNow || !slices.ContainsFunc(last, job.Place.Exact)) {
+		return err
+	}
+	w.places, w.startedShards = slices.Clone(last), make([]bool, shards)
+	if w.query.ToNow {
+		w.endPlaces = slices.Clone(last)
+	}
+	switch {
+	case w.query.Token != "":
+		places, ok := job.DecodePlaces(w.query.Token)
+		if !ok || len(places) != shards {
+			return job.Invalid("resume_token", "is not a token of WatchEvents of this cluster")
+		}
+		for shard, p := range places {
+			if last[shard].Exact() && p.Exact() && last[shard].Before(p) {
+				// Redis has lost entries that were sent.
+				return job.ErrEventsGone
+			}
+		}
+		w.places = places
+	case w.query.FromMS > 0:
+		for shard, p := range last {
+			if !p.Exact() || p.MS >= w.query.FromMS {
+				w.places[shard] = job.PlaceBefore(w.query.FromMS)
+			}
+		}
+	default:
+		w.startAwayShards(last)
+	}
+	return w.makeStartsExact(ctx, last)
+}
+
+// startAwayShards makes unreachable shards start after the newest entry of the others: rather too early than too
+// late.
+func (w *watchStream) startAwayShards(last []job.Place) {
+	newest := int64(0)
+	for _, p := range last {
+		if p.Exact() {
+			newest = max(newest, p.MS)
+		}
+	}
+	for shard, p := range last {
+		if !p.Exact() {
+			w.places[shard] = job.PlaceBefore(newest)
+		}
+	}
+}
+
+// makeStartsExact replaces places made of instants by exact ones, where their shards can be read: a gap after a
+// token is detected by its number.
+func (w *watchStream) makeStartsExact(ctx context.Context, last []job.Place) error {
+	var next, first []job.EventsAsk
+	for shard, p := range w.places {
+		switch {
+		case !last[shard].Exact():
+		case p.Exact():
+			w.startedShards[shard] = true
+		case last[shard].Before(p):
+			w.places[shard], w.startedShards[shard] = last[shard], true
+		default:
+			next = append(next, job.EventsAsk{Shard: shard, After: p, Limit: 1})
+			first = append(first, job.EventsAsk{Shard: shard, After: job.PlaceBefore(0), Limit: 1})
+		}
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	// Shards that have just become unreachable keep their places.
+	pages, _ := w.feed.o.Store.Events(ctx, append(next, first...))
+	for i := range next {
+		after, kept := pages[i].Happenings, pages[len(next)+i].Happenings
+		if len(after) == 0 || len(kept) == 0 {
+			continue
+		}
+		shard := next[i].Shard
+		if w.query.Token != "" && kept[0].Place.Seq > 1 && w.places[shard].Before(kept[0].Place) {
+			return job.ErrEventsGone // or it may be
+		}
+		w.places[shard] = job.Place{MS: after[0].Place.MS, Seq: after[0].Place.Seq - 1}
+	}
+	return nil
+}
+
+// readAndSend sends the events that are available; more reports whether there are further ones. Unreachable
+// shards delay no others, as long as there are others.
+func (w *watchStream) readAndSend(ctx context.Context) (more bool, err error) {
+	asks := w.collectAsks()
+	if len(asks) > 0 {
+		pages, err := w.readPages(ctx, asks)
+		if err != nil && (w.endPlaces != nil ||
+			!slices.ContainsFunc(pages, func(p job.EventsPage) bool { return p.Err == nil })) {
+			return false, err
+		}
+		for i := range pages {
+			if err := w.storePage(asks[i], &pages[i]); err != nil {
+				return false, err
+			}
+		}
+	}
+	return w.sendOrdered()
+}
+
+// storePage stores a page of a shard.
+func (w *watchStream) storePage(ask job.EventsAsk, page *job.EventsPage) error {
+	begun := &w.startedShards[ask.Shard]
+	if page.Gap && (w.query.FromMS == 0 || w.query.Token != "" || *begun) {
+		return job.ErrEventsGone
+	}
+	*begun = *begun || page.Err == nil
+	if page.Read == 0 {
+		if w.endPlaces != nil {
+			return job.ErrEventsGone // which were there when the watch began
+		}
+		return nil
+	}
+	w.pendingParts[ask.Shard] = &shardPart{
+		selected: page.Happenings, last: page.Last,
+		more: page.Read == ask.Limit || w.endPlaces != nil && page.Last.Before(w.endPlaces[ask.Shard]),
+	}
+	return nil
+}
+
+// sendOrdered sends the events that precede everything unread. Where a shard has more entries, nothing is known
+// after its part, so later events of other shards wait.
+func (w *watchStream) sendOrdered() (more bool, err error) {
+	bound := int64(1<<63 - 1)
+	for _, p := range w.pendingParts {
+		if p.more {
+			more, bound = true, min(bound, p.last.MS)
+		}
+	}
+	var all []*job.Happening
+	var ended []int
+	for shard, p := range w.pendingParts {
+		n := 0
+		for n < len(p.selected) && p.selected[n].Place.MS <= bound {
+			all = append(all, &p.selected[n])
+			n++
+		}
+		p.selected = p.selected[n:]
+		if p.last.MS <= bound {
+			ended = append(ended, shard)
+		}
+	}
+	slices.SortFunc(all, func(a, b *job.Happening) int {
+		return cmp.Or(cmp.Compare(a.Place.MS, b.Place.MS), cmp.Compare(a.Shard, b.Shard),
+			cmp.Compare(a.Place.Seq, b.Place.Seq))
+	})
+	if err := w.sendInBatches(all); err != nil {
+		return false, err
+	}
+	for _, shard := range ended {
+		w.advanceTo(shard, w.pendingParts[shard].last)
+		delete(w.pendingParts, shard)
+	}
+	return more, nil
+}
+
+// advanceTo notes that all events of a shard up to a place were sent or filtered out.
+func (w *watchStream) advanceTo(shard int, to job.Place) {
+	if w.endPlaces != nil && w.endPlaces[shard].Before(to) {
+		to = w.endPlaces[shard]
+	}
+	w.places[shard], w.movedSinceToken = to, true
+}
+
+// collectAsks are those for shards that may have something.
+func (w *watchStream) collectAsks() []job.EventsAsk {
+	var asks []job.EventsAsk
+	for _, shard := range w.shardsBehind() {
+		if w.pendingParts[shard] == nil {
+			asks = append(asks, job.EventsAsk{Shard: shard, After: w.places[shard], Limit: pageSize,
+				Filter: &w.query.Filter})
+		}
+	}
+	return asks
+}
+
+func (w *watchStream) shardsBehind() (shards []int) {
+	if w.endPlaces == nil {
+		return w.feed.shardsBehind(w.places)
+	}
+	for shard, place := range w.places {
+		if place.Before(w.endPlaces[shard]) {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
+// sendInBatches sends the events in order.
+func (w *watchStream) sendInBatches(all []*job.Happening) error {
+	var batch []job.Happening
+	for _, h := range all {
+		if w.endPlaces != nil && w.endPlaces[h.Shard].Before(h.Place) {
+			continue
+		}
+		w.advanceTo(h.Shard, h.Place)
+		if h.Kind == "" { // written by another program
+			continue
+		}
+		batch = append(batch, *h)
+		if len(batch) == batchSize {
+			if err := w.sendBatch(batch); err != nil {
+				return err
+			}
+			batch = nil
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return w.sendBatch(batch)
+}
+
+func (w *watchStream) sendBatch(batch []job.Happening) error {
+	w.feed.metrics.sent.Add(float64(len(batch)))
+	return w.sendWithToken(batch)
+}
+
+// sendToken sends the watcher its current places.
+func (w *watchStream) sendToken() error { return w.sendWithToken(nil) }
+
+// sendTokenIfDue does so for a watcher that reads many entries that it filters out: after a reconnect it need
+// not read them again.
+func (w *watchStream) sendTokenIfDue() error {
+	if !w.movedSinceToken || time.Since(w.lastSentAt) < scanTokenPeriod {
+		return nil
+	}
+	return w.sendToken()
+}
+
+func (w *watchStream) sendWithToken(batch []job.Happening) error {
+	w.movedSinceToken, w.lastSentAt = false, time.Now()
+	return w.send(job.EventBatch{Happenings: batch, Token: job.EncodePlaces(w.places)})
+}

@@ -1,0 +1,49 @@
+package ledger
+
+import (
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// cacheSize bounds the compiled definitions that are kept, about 1 KiB each.
+const cacheSize = 16384
+
+// compiledCache keeps compiled schedules that are expensive to compile: parsing a cron expression costs far more
+// than evaluating it. Entries are valid for one revision of a definition, and serve a job and all its runs.
+type compiledCache struct {
+	mu      sync.Mutex
+	limit   int
+	entries map[string]*job.Compiled
+}
+
+func newCompiledCache(limit int) *compiledCache {
+	return &compiledCache{limit: limit, entries: make(map[string]*job.Compiled)}
+}
+
+func (c *compiledCache) compiledFor(record string, d *job.Definition) (*job.Compiled, error) {
+	if !d.Schedule.Parsed() {
+		return job.Compile(d)
+	}
+	c.mu.Lock()
+	hit := c.entries[record]
+	c.mu.Unlock()
+	// A re-created job starts again at revision 1, hence the creation time.
+	if hit != nil && hit.Revision == d.Revision && hit.CreatedMS == d.CreatedMS {
+		return hit, nil
+	}
+	compiled, err := job.Compile(d)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.entries[record]; !known && len(c.entries) >= c.limit {
+		for victim := range c.entries { // map order is random enough
+			delete(c.entries, victim)
+			break
+		}
+	}
+	c.entries[record] = compiled
+	return compiled, nil
+}

@@ -1,0 +1,298 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+const (
+	// triesInBatch is how often a conflicting change is decided together with others; after that it is decided
+	// alone.
+	triesInBatch = 3
+	// maxTries bounds the tries for a record that keeps changing.
+	maxTries = 20
+)
+
+// committer commits one batch at a time.
+type committer struct {
+	*Ledger
+	// Memory of the last round, which the next one reuses: decisions are large.
+	all    []decidedChange
+	items  []*decidedChange
+	writes []job.Write
+	seen   map[string]struct{} // jobs
+}
+
+// commitRound takes a batch through a round of read, decide and apply. It returns the changes that need another
+// round. They go first in the shard's next batch, so that changes that arrived meanwhile do not wait for all of
+// their rounds, which take long where the store answers late.
+func (l *committer) commitRound(shard int, batch []*changeEntry) (left []*changeEntry) {
+	for _, e := range batch {
+		if e.deadline.IsZero() {
+			e.deadline = time.Now().Add(l.o.Timeout)
+		}
+	}
+	l.metrics.batch.Observe(float64(len(batch)))
+	round, rest := l.firstOfEachJob(batch)
+	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(round))
+	defer cancel()
+	again := l.tryRound(ctx, shard, round)
+	deliverAnswers(round)
+	return answerExpired(append(again, rest...))
+}
+
+// latestDeadline is when the last change of a round expires.
+func latestDeadline(round []*changeEntry) (last time.Time) {
+	for _, e := range round {
+		if e.deadline.After(last) {
+			last = e.deadline
+		}
+	}
+	return last
+}
+
+// answerExpired answers the changes whose deadline has passed, and returns the others.
+func answerExpired(left []*changeEntry) []*changeEntry {
+	var over []*changeEntry
+	now := time.Now()
+	left = slices.DeleteFunc(left, func(e *changeEntry) bool {
+		late := !now.Before(e.deadline)
+		if late {
+			over = append(over, e)
+		}
+		return late
+	})
+	failAll(over, job.ErrUnavailable)
+	deliverAnswers(over)
+	return left
+}
+
+// firstOfEachJob splits off the changes that have to wait for an earlier change of the same job: of its record,
+// or of its runs, which may change the record too. A change that keeps conflicting gets a round of its own,
+// before others: otherwise new ones would keep it waiting.
+func (l *committer) firstOfEachJob(batch []*changeEntry) (round, rest []*changeEntry) {
+	for i, e := range batch {
+		if e.tries >= triesInBatch {
+			return []*changeEntry{e}, slices.Concat(batch[:i], batch[i+1:])
+		}
+	}
+	clear(l.seen)
+	round = make([]*changeEntry, 0, len(batch))
+	for _, e := range batch {
+		known := len(l.seen)
+		l.seen[e.jobRecord] = struct{}{}
+		if len(l.seen) == known {
+			rest = append(rest, e)
+			continue
+		}
+		round = append(round, e)
+	}
+	return round, rest
+}
+
+// tryRound decides and applies; it returns the changes that met a conflict.
+func (l *committer) tryRound(ctx context.Context, shard int, round []*changeEntry) (again []*changeEntry) {
+	round = l.readRecords(ctx, shard, round)
+	if len(round) == 0 {
+		return nil
+	}
+	now, err := l.o.Store.Now(ctx, shard)
+	if err != nil {
+		failAll(round, err)
+		return nil
+	}
+	clock := job.Reading{NowMS: now, Latest: l.o.Store.Latest(shard)}
+	all, items, writes := l.makeRoom(len(round))
+	defer l.clearRound()
+	var unchanged []*decidedChange
+	for i, e := range round {
+		it := &all[i]
+		it.changeEntry = e
+		if !e.isCovered() {
+			if e.knownFresh {
+				e.answerWith(job.ChangeResult{Err: job.ErrNotFound})
+				continue
+			}
+			e.forgetKnown()
+			again = append(again, e)
+			continue
+		}
+		l.decideChange(it, clock)
+		switch {
+		case it.ownDecision.Changed:
+			writes = l.appendWrites(writes, it)
+			items = append(items, it)
+		case it.corruptErr != nil:
+			e.answerWith(job.ChangeResult{Err: it.corruptErr})
+		case !e.knownFresh:
+			// A caller's known record does not prove that there is nothing to do.
+			e.forgetKnown()
+			again = append(again, e)
+		default:
+			unchanged = append(unchanged, it)
+		}
+	}
+	l.items, l.writes = items, writes
+	l.confirmUnchanged(ctx, shard, unchanged)
+	if len(writes) == 0 {
+		return again
+	}
+	started := time.Now()
+	reply := l.o.Store.Apply(ctx, shard, writes)
+	l.metrics.commit.Observe(time.Since(started).Seconds())
+	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
+		return append(again, answerRefused(items, reply.Err)...)
+	}
+	// The holder is notified first: a run that is due now should not wait for the callers' goroutines.
+	if len(reply.Earlier) > 0 {
+		l.o.Nudger.Nudge(shard, reply.Earlier, reply.Holder)
+	}
+	results := reply.Results
+	for _, it := range items {
+		n := it.writeCount()
+		if l.answerChange(it, combineResults(results[:n]), reply.Err) {
+			again = append(again, it.changeEntry)
+		}
+		results = results[n:]
+	}
+	return again
+}
+
+// makeRoom returns memory for the decisions of a round and their writes. Writes point to decisions, so these
+// must not move.
+func (l *committer) makeRoom(n int) ([]decidedChange, []*decidedChange, []job.Write) {
+	if n > cap(l.all) {
+		l.all, l.items, l.writes = make([]decidedChange, n), make([]*decidedChange, 0, n), make([]job.Write, 0, n)
+	}
+	l.all = l.all[:n]
+	return l.all, l.items[:0], l.writes[:0]
+}
+
+// clearRound drops all references of the round, but keeps the memory of notices.
+func (l *committer) clearRound() {
+	for i := range l.all {
+		notices := l.all[i].ownDecision.Notices
+		clear(notices)
+		l.all[i] = decidedChange{ownDecision: job.Decision{Notices: notices[:0]}}
+	}
+	clear(l.items)
+	clear(l.writes)
+}
+
+// confirmUnchanged answers changes that had nothing to do. What they found may have been stored by an earlier
+// copy that was not confirmed, so it is confirmed now.
+func (l *Ledger) confirmUnchanged(ctx context.Context, shard int, unchanged []*decidedChange) {
+	if len(unchanged) == 0 {
+		return
+	}
+	err := l.o.Store.Confirm(ctx, shard)
+	for _, it := range unchanged {
+		if err == nil {
+			l.observeDecision(it)
+		}
+		it.answerDecided(err)
+	}
+}
+
+// answerRefused handles changes that the store did not accept. Unless the error is transient it may belong to
+// one of the changes: each is then tried alone, so that it delays no other.
+func answerRefused(items []*decidedChange, err error) (again []*changeEntry) {
+	for _, it := range items {
+		if len(items) > 1 && !isTransient(err) {
+			it.tries = max(it.tries, triesInBatch)
+			again = append(again, it.changeEntry)
+			continue
+		}
+		it.answerWith(job.ChangeResult{Err: err})
+	}
+	return again
+}
+
+// isTransient reports whether an error is unrelated to the change that met it.
+func isTransient(err error) bool {
+	for _, known := range []error{job.ErrUnavailable, job.ErrClockJump, job.ErrNoMemory} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// readRecords reads the records that callers do not know, and parents; changes of missing records are answered.
+func (l *Ledger) readRecords(ctx context.Context, shard int, round []*changeEntry) []*changeEntry {
+	var missing []string
+	for _, e := range round {
+		if e.Known == nil {
+			missing = append(missing, e.Record)
+		}
+		if e.needsParent && e.parent == nil {
+			missing = append(missing, e.jobRecord)
+		}
+	}
+	if len(missing) == 0 {
+		return round
+	}
+	records, err := l.o.Store.GetRecords(ctx, shard, missing)
+	if err != nil {
+		failAll(round, err)
+		return nil
+	}
+	kept := round[:0:0]
+	for _, e := range round {
+		if e.Known == nil {
+			e.Known, records = records[0], records[1:]
+			e.knownFresh = true
+		}
+		if e.needsParent && e.parent == nil {
+			e.parent, records = records[0], records[1:]
+		}
+		if e.Known == nil || e.needsParent && e.parent == nil {
+			e.answerWith(job.ChangeResult{Err: job.ErrNotFound})
+			continue
+		}
+		kept = append(kept, e)
+	}
+	return kept
+}
+
+// answerChange answers the caller; it reports whether the change must be decided again. A change that is stored,
+// but not confirmed as durable, is final for everybody except the caller, which receives the error and submits
+// again.
+func (l *Ledger) answerChange(it *decidedChange, code job.WriteCode, unconfirmed error) (again bool) {
+	switch code {
+	case job.Written:
+		l.observeDecision(it)
+		it.answerDecided(firstError(unconfirmed, it.corruptErr))
+	case job.NotFound:
+		it.answerWith(job.ChangeResult{Err: firstError(unconfirmed, job.ErrNotFound)})
+	case job.NotExpired:
+		it.answerWith(it.refusedResult(job.Stale, unconfirmed))
+	default:
+		l.metrics.conflicts.Inc()
+		it.tries++
+		if it.tries >= maxTries {
+			it.answerWith(job.ChangeResult{Err: job.ErrConflict})
+			return false
+		}
+		it.forgetKnown()
+		return true
+	}
+	return false
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func failAll(entries []*changeEntry, err error) {
+	for _, e := range entries {
+		e.answerWith(job.ChangeResult{Err: err})
+	}
+}

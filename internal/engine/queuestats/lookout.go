@@ -1,0 +1,211 @@
+package queuestats
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/core/autoscale"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
+)
+
+// Count counts queues in the whole cluster. Queues that are not in its answer are empty.
+type Count func(context.Context, []job.QueueKey) (map[job.QueueKey]autoscale.Size, error)
+
+const (
+	// samplePeriod is the time from one look to the next.
+	samplePeriod = time.Second
+	// pauseFactor is how much longer than a look the time from its end to the next one is,
+	// within bounds.
+	pauseFactor   = 10
+	maxPause      = 10 * time.Second
+	sampleTimeout = 5 * time.Second
+	// queueRetention is how long a queue is sampled after it was last asked for. KEDA asks every 30 seconds by
+	// default.
+	queueRetention = 2 * time.Minute
+
+	// maxWatches and maxQueues bound the work of one node for autoscalers. One namespace, or one identity, may
+	// have half of each.
+	maxWatches = 4000
+	maxQueues  = 4000
+)
+
+// Options configure a lookout. Count is required.
+type Options struct {
+	Count      Count
+	Logger     *slog.Logger          // nil discards
+	Registerer prometheus.Registerer // nil registers nothing
+}
+
+// Lookout samples queue sizes for its callers. It has a goroutine from New to Stop.
+type Lookout struct {
+	count   Count
+	logger  *slog.Logger
+	metrics metrics
+	wake    chan struct{} // a sample is requested
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	mu            sync.Mutex
+	queues        map[job.QueueKey]*sampledQueue
+	queueShares   *fairshare.Table // of queues
+	watches       map[*queueWatch]struct{}
+	watchShares   *fairshare.Table           // of watches
+	waiters       map[chan struct{}]struct{} // those who wait for the next look to end
+	lastSucceeded bool                       // of the last look
+	lastErr       error
+	lastFinished  time.Time // when the last look ended
+	pause         time.Duration
+}
+
+// New starts a lookout.
+func New(o Options) (*Lookout, error) {
+	if o.Count == nil {
+		return nil, errors.New("lookout: Count is required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Lookout{
+		count: o.Count, logger: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		pause: samplePeriod, lastSucceeded: true,
+		queues: make(map[job.QueueKey]*sampledQueue), watches: make(map[*queueWatch]struct{}),
+		waiters:     make(map[chan struct{}]struct{}),
+		queueShares: fairshare.New(fairshare.Limits{Places: maxQueues, Namespace: 1, Identity: 1}),
+		watchShares: fairshare.New(fairshare.Limits{Places: maxWatches, Namespace: 1, Identity: 1}),
+	}
+	if err := l.metrics.registerWith(o.Registerer, adviceCollector{l}); err != nil {
+		return nil, err
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	go l.run()
+	return l, nil
+}
+
+// Stop ends all watches and calls, and waits for the look that is under way.
+func (l *Lookout) Stop() {
+	l.cancel()
+	<-l.done
+}
+
+// Size returns the size of some queues together, as sampled at most one pause ago. If necessary it waits for a
+// sample. A failed sample is used for as long as a successful one. Errors: that of the sample, of the context,
+// job.ErrTooManyWatches, or job.ErrUnavailable after Stop.
+func (l *Lookout) Size(ctx context.Context, who fairshare.Holder, keys []job.QueueKey) (autoscale.Size, error) {
+	began := time.Now()
+	for {
+		size, looked, err := l.lookUpSize(who, keys, began)
+		if err != nil || looked == nil {
+			return size, err
+		}
+		l.requestSample()
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			l.cancelWaiter(looked)
+			return autoscale.Size{}, ctx.Err()
+		case <-l.ctx.Done():
+			return autoscale.Size{}, job.ErrUnavailable
+		}
+	}
+}
+
+// lookUpSize returns the size for a caller that asked at began, or a channel that is closed after the next
+// sample.
+func (l *Lookout) lookUpSize(who fairshare.Holder, keys []job.QueueKey, began time.Time) (autoscale.Size, chan struct{},
+	error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queues, err := l.trackQueuesLocked(who, keys)
+	if err != nil {
+		return autoscale.Size{}, nil, err
+	}
+	if size, ok := l.sumSizesLocked(queues, began); ok {
+		return size, nil, nil
+	}
+	if !l.lastSucceeded && began.Sub(l.lastFinished) < l.pause {
+		return autoscale.Size{}, nil, l.lastErr
+	}
+	looked := make(chan struct{})
+	l.waiters[looked] = struct{}{}
+	return autoscale.Size{}, looked, nil
+}
+
+// Watch calls tell with the total size of some queues after each sample. It ends when the context ends, when
+// tell returns an error, which Watch returns, or when the lookout stops: nil. It returns job.ErrTooManyWatches
+// without a call of tell if there are too many watches, on this node or of this holder.
+func (l *Lookout) Watch(ctx context.Context, who fairshare.Holder, keys []job.QueueKey,
+	tell func(autoscale.Size) error) error {
+	w, err := l.addWatch(who, keys)
+	if err != nil {
+		return err
+	}
+	defer l.removeWatch(w)
+	l.requestSample()
+	for {
+		select {
+		case size := <-w.updates:
+			if err := tell(size); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (l *Lookout) addWatch(who fairshare.Holder, keys []job.QueueKey) (*queueWatch, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.watchShares.Take(who) {
+		l.metrics.refused.Inc()
+		return nil, job.ErrTooManyWatches
+	}
+	queues, err := l.trackQueuesLocked(who, keys)
+	if err != nil {
+		l.watchShares.Give(who)
+		return nil, err
+	}
+	w := &queueWatch{queues: queues, holder: who, updates: make(chan autoscale.Size, 1)}
+	for _, q := range queues {
+		q.watchCount++
+	}
+	l.watches[w] = struct{}{}
+	l.metrics.watches.Set(float64(len(l.watches)))
+	if size, ok := l.sumSizesLocked(queues, time.Now()); ok {
+		w.updates <- size
+	}
+	return w, nil
+}
+
+func (l *Lookout) removeWatch(w *queueWatch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range w.queues {
+		q.watchCount--
+	}
+	delete(l.watches, w)
+	l.watchShares.Give(w.holder)
+	l.metrics.watches.Set(float64(len(l.watches)))
+}
+
+func (l *Lookout) cancelWaiter(looked chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiters, looked)
+}
+
+func (l *Lookout) requestSample() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

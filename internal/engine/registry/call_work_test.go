@@ -1,0 +1,173 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// parts is a ledger that notes how many changes come at a time.
+type partsOf struct {
+	Ledger
+	sizes []int
+}
+
+func (p *partsOf) Do(ctx context.Context, changes ...job.Change) []job.ChangeResult {
+	p.sizes = append(p.sizes, len(changes))
+	return p.Ledger.Do(ctx, changes...)
+}
+
+// TestBulkCallsEndInTime: a call that changes many jobs ends when it has taken its time, with the
+// place to go on from, and the calls that follow leave none out and change none twice.
+func TestBulkCallsEndInTime(t *testing.T) {
+	f, r := newFake(t)
+	for i := range 150 {
+		if _, err := r.Create(t.Context(), definition(fmt.Sprintf("job-%03d", i)), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted := &partsOf{Ledger: f}
+	r.o.Ledger = noted
+	all := job.Filter{Namespace: definition("x").Namespace}
+	run := func(call func(token string) (job.Bulk, error)) (calls, done int) {
+		t.Helper()
+		for token := ""; ; calls++ {
+			b, err := call(token)
+			if err != nil || b.Refused != 0 {
+				t.Fatalf("%+v, %v", b, err)
+			}
+			if done += b.Done; b.Next == "" {
+				return calls + 1, done
+			}
+			token = b.Next
+		}
+	}
+	pause := func(token string) (job.Bulk, error) { return r.PauseAll(t.Context(), all, "", token) }
+	resume := func(token string) (job.Bulk, error) { return r.ResumeAll(t.Context(), all, "", false, token) }
+	r.o.BulkTime = time.Nanosecond
+	for name, call := range map[string]func(string) (job.Bulk, error){"pause": pause, "resume": resume} {
+		if name == "resume" {
+			r.o.BulkTime = time.Hour
+			run(pause)
+			r.o.BulkTime = time.Nanosecond
+		}
+		noted.sizes = nil
+		if calls, done := run(call); calls != 10 || done != 150 || slices.Max(noted.sizes) != firstPart {
+			t.Errorf("%s: %d jobs by %d calls in parts of %v", name, done, calls, noted.sizes)
+		}
+		if name == "pause" {
+			r.o.BulkTime = time.Hour
+			run(resume)
+			r.o.BulkTime = time.Nanosecond
+		}
+	}
+	r.o.BulkTime, noted.sizes = time.Hour, nil
+	if calls, done := run(pause); calls != 1 || done != 150 || !slices.Equal(noted.sizes, []int{16, 32, 64, 38}) {
+		t.Errorf("with time: %d jobs by %d calls in parts of %v", done, calls, noted.sizes)
+	}
+	// Names have no place to go on from.
+	r.o.BulkTime = time.Nanosecond
+	var records []string
+	for i := range 17 {
+		records = append(records, fmt.Sprintf("%s/job-%03d", all.Namespace, i))
+	}
+	if _, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: all, Records: records}); !errors.Is(err, job.ErrTooMuchWork) {
+		t.Errorf("by names: %v", err)
+	}
+	if b, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: all, Records: records[:16]}); err != nil || b.Refused != 16 {
+		t.Errorf("by few names: %+v, %v", b, err)
+	}
+}
+
+// TestAnUpdateThatOthersKeepChangingEnds: the tries of one edit share the work of a call.
+func TestAnUpdateThatOthersKeepChangingEnds(t *testing.T) {
+	f, r := newFake(t)
+	dear := definition("j")
+	dear.Schedule = schedule.Spec{Kind: schedule.KindCron, TimeZone: "Europe/Berlin", Cron: slices.Repeat([]string{"* * * * *"}, 16),
+		Exclude: schedule.Exclusions{Cron: append(slices.Repeat([]string{"1 1 29 2 *"}, 14), "* 0-22 * * *", "0-58 23 * * *")}}
+	if _, err := r.Create(t.Context(), dear, ""); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	edit := job.UpdateRequest{Key: dear.Key, Merge: func(d job.Definition) (job.Definition, error) {
+		tries++
+		f.meddle = func() { // whenever it is about to be stored
+			record := f.records[dear.Key]
+			other := *record.Definition
+			other.Revision++
+			record.Definition = &other
+			f.records[dear.Key] = record
+		}
+		d.Handler = fmt.Sprint("h", tries)
+		return d, nil
+	}}
+	if _, err := r.Update(t.Context(), edit); !errors.Is(err, job.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	if tries == 0 || tries >= mergeTries {
+		t.Errorf("%d tries with a schedule that takes the work of a call", tries)
+	}
+	f.meddle = nil
+	dear.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"5 4 * * *"}}
+	if _, err := r.Update(t.Context(), job.UpdateRequest{Key: dear.Key, Merge: func(d job.Definition) (job.Definition, error) {
+		d.Schedule = dear.Schedule
+		return d, nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	tries = 0
+	if _, err := r.Update(t.Context(), edit); !errors.Is(err, job.ErrConflict) || tries != mergeTries {
+		t.Errorf("%d tries with a usual schedule, %v", tries, err)
+	}
+}
+
+// TestPreviewsEnd: those of schedules that exclude nearly everything have fewer times, and those that people
+// have are whole.
+func TestPreviewsEnd(t *testing.T) {
+	_, r := newFake(t)
+	preview := func(s schedule.Spec, b *backoff.Recurring) job.Preview {
+		t.Helper()
+		p, err := r.Preview(t.Context(), job.PreviewRequest{Schedule: s, Count: MaxPreview, Backoff: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	hardly := schedule.Exclusions{Cron: []string{"* 0-22 * * *", "0-58 23 * * *"}}
+	dear := preview(schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, Exclude: hardly}, nil)
+	if n := len(dear.Times); n < 10 || n > callWork/1440 {
+		t.Errorf("%d times of which 1,439 others stand before each", n)
+	}
+	office := schedule.Exclusions{Windows: []string{"sat,sun", "18:00-08:00"}, Dates: []string{"01-01"}}
+	for name, spec := range map[string]schedule.Spec{
+		"cron":     {Kind: schedule.KindCron, Cron: []string{"*/5 8-17 * * MON-FRI"}, TimeZone: "Europe/Berlin", Exclude: office},
+		"interval": {Kind: schedule.KindInterval, Every: 10 * time.Minute, TimeZone: "Europe/Berlin", Exclude: office},
+	} {
+		policy := backoff.DefaultRecurring()
+		p := preview(spec, &policy)
+		if len(p.Times) != MaxPreview || spec.Kind == schedule.KindInterval && len(p.Projected) != MaxPreview {
+			t.Errorf("%s: %d times, %d projected", name, len(p.Times), len(p.Projected))
+		}
+	}
+	policy := backoff.DefaultRecurring()
+	policy.Disabled = true
+	all := preview(schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute, Exclude: hardly}, &policy)
+	if n := len(all.Projected); n < 5 || n == MaxPreview {
+		t.Errorf("%d projected times of a schedule that excludes nearly all", n)
+	}
+	heavy := schedule.Exclusions{Cron: slices.Repeat([]string{"1 1 29 2 *"}, 16)}
+	for i := range 400 {
+		heavy.Dates = append(heavy.Dates, time.Unix(1_000_000_000, 0).AddDate(0, 0, i).UTC().Format(time.DateOnly))
+	}
+	slow := preview(schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute, TimeZone: "Europe/Berlin", Exclude: heavy}, &policy)
+	if n := len(slow.Projected); n < 50 || n == MaxPreview {
+		t.Errorf("%d projected times of a schedule with many exclusions", n)
+	}
+}

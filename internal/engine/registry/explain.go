@@ -1,0 +1,71 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Explain tells why a job does not run right now: from its state, its children, the
+// limits that it shares with others, and who holds its shard and serves its queue.
+func (r *Registry) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
+	record, err := r.Get(ctx, key)
+	if err != nil {
+		return job.Explained{}, err
+	}
+	children, err := r.children(ctx, record)
+	if err != nil {
+		return job.Explained{}, err
+	}
+	now, err := r.now(ctx, key)
+	if err != nil {
+		return job.Explained{}, err
+	}
+	compiled, err := job.Compile(record.Definition)
+	if err != nil {
+		return job.Explained{}, errors.Join(job.ErrCorrupt, err)
+	}
+	facts, err := r.facts(ctx, record)
+	if err != nil {
+		return job.Explained{}, err
+	}
+	return job.Explained{
+		Explanation: job.Explain(compiled, record.State, children, facts, now),
+		Record:      record,
+		Runs:        r.traced(record.Definition, unfinished(record.State, children)...),
+	}, nil
+}
+
+// facts gathers what an explanation needs beside the job's own records.
+func (r *Registry) facts(ctx context.Context, record job.Record) (job.Facts, error) {
+	d, lane := record.Definition, record.State.Lane
+	queue := job.QueueKey{Namespace: lane.Namespace, Queue: lane.Queue}
+	var f job.Facts
+	if r.o.Cluster != nil {
+		f = r.o.Cluster.Facts(ctx, r.o.Store.ShardOf(d.Key), queue)
+	}
+	settings, err := r.o.Store.QueueSettings(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Queue = settings[queue]
+	if limit := f.Queue.MaxConcurrency; limit > 0 {
+		room, err := r.o.Store.Room(ctx, job.QueueLimitName(queue), limit)
+		if err != nil {
+			return f, err
+		}
+		f.QueueLive = limit - room
+	}
+	if d.Target == "" {
+		return f, nil
+	}
+	cell := r.o.Store.ReadCells(ctx, []string{job.TargetName(d.Namespace, d.Target)})[0]
+	if cell.Err != nil {
+		return f, cell.Err
+	}
+	// A text of a later version is as good as none: the state says what it held up.
+	f.Target, _ = backoff.ParseCircuit(cell.Text)
+	return f, nil
+}

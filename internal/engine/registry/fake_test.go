@@ -1,0 +1,388 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+const fakeShards = 4
+
+// fake is a store and a ledger in memory. It orders its records by id, so that
+// its cursors are stable.
+type fake struct {
+	mu      sync.Mutex
+	now     int64
+	records map[job.Key]job.Record
+	history map[job.Key][]job.Run
+	// meddle runs before the next change is decided, as a concurrent client.
+	meddle func()
+	err    error
+	calls  []int // records of each Create
+	// unconfirmed: Create stores everything and answers with ErrDurability.
+	// vanishing: it answers that ids are taken, by jobs that are gone again.
+	unconfirmed, vanishing bool
+
+	// children are the states of runs and dead letters that are records of their
+	// own.
+	children map[string]job.State
+	letters  map[string]job.Letter
+	settings map[job.QueueKey]job.QueueSettings
+	// beforeSwap is what somebody else does just before settings are replaced.
+	beforeSwap func()
+	cells      map[string]string
+	facts      job.Facts
+
+	worst    [job.Worsts][]job.Ranked
+	overdue  []job.Ranked
+	unranked []string
+
+	notices   []job.Notice
+	nudged    []job.LaneHead
+	cancelled []uint64
+}
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func newFake(t testing.TB) (*fake, *Registry) {
+	t.Helper()
+	f := &fake{
+		now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
+		children: map[string]job.State{}, letters: map[string]job.Letter{},
+		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
+	}
+	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f, ScanTime: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, r
+}
+
+func (f *fake) ShardOf(k job.Key) int {
+	h := fnv.New32a()
+	h.Write([]byte(k.Record()))
+	return int(h.Sum32() % fakeShards)
+}
+
+func (f *fake) Now(context.Context, int) (int64, error) { return f.now, f.err }
+
+func (f *fake) Create(_ context.Context, batches []job.CreateBatch) []job.CreateReply {
+	replies := make([]job.CreateReply, len(batches))
+	for i, b := range batches {
+		replies[i] = f.create(b.Shard, b.Records)
+	}
+	return replies
+}
+
+func (f *fake) create(shard int, records []job.Record) job.CreateReply {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return job.CreateReply{Err: f.err}
+	}
+	f.calls = append(f.calls, len(records))
+	var reply job.CreateReply
+	if f.unconfirmed {
+		reply.Err = job.ErrDurability
+	}
+	for _, r := range records {
+		key := r.Definition.Key
+		if f.ShardOf(key) != shard {
+			panic("record in the wrong shard")
+		}
+		old, ok := f.records[key]
+		switch {
+		case f.vanishing:
+			reply.Results = append(reply.Results, job.CreateResult{Code: job.Exists})
+		case ok && old.State.Deleting:
+			reply.Results = append(reply.Results, job.CreateResult{Code: job.Tombstone})
+		case ok:
+			reply.Results = append(reply.Results, job.CreateResult{Code: job.Exists, Existing: &old})
+		default:
+			f.records[key] = r
+			reply.Results = append(reply.Results, job.CreateResult{Code: job.Created})
+			reply.Earlier = append(reply.Earlier, job.LaneHead{Lane: r.State.Lane, DueMS: r.IndexMS})
+		}
+	}
+	return reply
+}
+
+func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]*job.Record, len(keys))
+	for i, k := range keys {
+		if r, ok := f.records[k]; ok {
+			out[i] = &r
+		}
+	}
+	return out, f.err
+}
+
+func (f *fake) Shards() int { return fakeShards }
+
+func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }
+
+// Worst gives what the test has put in, whether it is true or not.
+func (f *fake) Worst(_ context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
+	return f.ranked(shards, f.worst[which], namespace, n), f.err
+}
+
+func (f *fake) Overdue(_ context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
+	return f.ranked(shards, f.overdue, namespace, n), f.err
+}
+
+func (f *fake) ranked(shards []int, list []job.Ranked, namespace string, n int) (out []job.Ranked) {
+	for _, e := range list {
+		key, _, _ := job.ParseRecord(e.Record)
+		e.Shard = f.ShardOf(key)
+		if slices.Contains(shards, e.Shard) && (namespace == "" || key.Namespace == namespace) && len(out) < n {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (f *fake) Unrank(_ context.Context, which job.Worst, entries []job.Ranked) error {
+	for _, e := range entries {
+		f.unranked = append(f.unranked, e.Record)
+	}
+	return f.err
+}
+
+func (f *fake) List(_ context.Context, namespace, cursor string, budget int) ([]job.Record, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []job.Record
+	for _, r := range f.records {
+		if r.Definition.Namespace == namespace {
+			all = append(all, r)
+		}
+	}
+	// By the reversed id, so that chunks are not sorted by id.
+	slices.SortFunc(all, func(a, b job.Record) int { return strings.Compare(reversed(a), reversed(b)) })
+	from, err := strconv.Atoi(cursor)
+	if cursor != "" && (err != nil || from < 0 || from > len(all)) {
+		return nil, "", fmt.Errorf("%w: %q", job.ErrCursor, cursor)
+	}
+	to := min(from+budget, len(all))
+	next := ""
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	return all[from:to], next, f.err
+}
+
+func reversed(r job.Record) string {
+	b := []byte(r.Definition.ID)
+	slices.Reverse(b)
+	return string(b)
+}
+
+func (f *fake) Runs(_ context.Context, key job.Key, limit int) ([]job.Run, error) {
+	h := f.history[key]
+	return h[:min(len(h), limit)], f.err
+}
+
+func (f *fake) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
+	var out []job.ChangeResult
+	for _, c := range changes {
+		if m := f.meddle; m != nil {
+			f.meddle = nil
+			m()
+		}
+		out = append(out, f.do(c))
+	}
+	return out
+}
+
+func (f *fake) do(c job.Change) job.ChangeResult {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key, child, _ := job.ParseRecord(c.Record)
+	r, ok := f.records[key]
+	if f.err != nil || !ok {
+		return job.ChangeResult{Err: firstOf(f.err, job.ErrNotFound)}
+	}
+	compiled, err := job.Compile(r.Definition)
+	if err != nil {
+		return job.ChangeResult{Err: err}
+	}
+	if child != "" {
+		return f.doChild(compiled, r, c)
+	}
+	d := job.Decide(compiled, r.State, c.Event, f.now)
+	f.spawn(key, d)
+	f.notices = append(f.notices, d.Notices...)
+	if d.Delete {
+		delete(f.records, key)
+		return job.ChangeResult{Answer: d.Answer, Deleted: true}
+	}
+	r.State = d.State
+	if d.Definition != nil {
+		r.Definition = d.Definition
+	}
+	if d.Ended != nil {
+		f.history[key] = append([]job.Run{*d.Ended}, f.history[key]...)
+	}
+	f.records[key] = r
+	return job.ChangeResult{Answer: d.Answer, Record: r}
+}
+
+// doChild decides on a child record and its parent.
+func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) job.ChangeResult {
+	state, ok := f.children[change.Record]
+	if !ok {
+		return job.ChangeResult{Err: job.ErrNotFound}
+	}
+	pair := job.DecideChild(c, parent.State, state, change.Event, f.now)
+	f.notices = append(f.notices, pair.Parent.Notices...)
+	if pair.Child.Changed {
+		f.children[change.Record] = pair.Child.State
+	}
+	if pair.Child.Delete {
+		delete(f.children, change.Record)
+		delete(f.letters, change.Record)
+	}
+	if pair.Parent.Changed {
+		parent.State = pair.Parent.State
+		f.records[c.Key] = parent
+	}
+	if pair.Parent.Delete {
+		delete(f.records, c.Key)
+	}
+	if e := pair.Parent.Ended; e != nil {
+		f.history[c.Key] = append([]job.Run{*e}, f.history[c.Key]...)
+	}
+	f.spawn(c.Key, pair.Parent)
+	return job.ChangeResult{
+		Answer: pair.Child.Answer, Deleted: pair.Child.Delete, Record: job.Record{Definition: c.Definition, State: pair.Child.State},
+	}
+}
+
+func (f *fake) spawn(key job.Key, d job.Decision) {
+	if d.Spawn != nil {
+		f.children[job.ChildRecord(key.Record(), d.Spawn.Slot)] = d.Spawn.State
+	}
+}
+
+func (f *fake) GetRecords(_ context.Context, shard int, ids []string) ([]*job.Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]*job.Record, len(ids))
+	for i, id := range ids {
+		key, child, _ := job.ParseRecord(id)
+		if f.ShardOf(key) != shard {
+			panic("record of another shard")
+		}
+		r, ok := f.records[key]
+		if child != "" {
+			r.State, ok = f.children[id]
+		}
+		if ok {
+			out[i] = &r
+		}
+	}
+	return out, f.err
+}
+
+func (f *fake) ListLetters(_ context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []job.Letter
+	for _, l := range f.letters {
+		if strings.HasPrefix(l.Record, namespace+"/") {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b job.Letter) int { return strings.Compare(a.Record, b.Record) })
+	from, _ := strconv.Atoi(cursor)
+	to := min(from+budget, len(all))
+	next := ""
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	return all[min(from, to):to], next, f.err
+}
+
+func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
+	out := make([]job.CellReply, len(names))
+	for i, name := range names {
+		out[i] = job.CellReply{Text: f.cells[name], NowMS: f.now, Err: f.err}
+	}
+	return out
+}
+
+func (f *fake) Room(_ context.Context, _ string, limit int) (int, error) { return limit - 2, f.err }
+
+func (f *fake) QueueSettings(context.Context) (map[job.QueueKey]job.QueueSettings, error) {
+	return f.settings, f.err
+}
+
+func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {
+	f.settings[q] = s
+	return f.err
+}
+
+func (f *fake) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error {
+	if f.beforeSwap != nil {
+		f.beforeSwap()
+	}
+	if f.settings[q] != old {
+		return job.ErrSettingsChanged
+	}
+	return f.PutQueueSettings(ctx, q, s)
+}
+
+func (f *fake) Facts(context.Context, int, job.QueueKey) job.Facts { return f.facts }
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lease makes the record live, as a leasing script does.
+func (f *fake) lease(key job.Key, token uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.records[key]
+	r.State = r.State.Leased(token)
+	f.records[key] = r
+}
+
+func (f *fake) Observe(n []job.Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notices = append(f.notices, n...)
+}
+
+func (f *fake) Nudge(_ int, heads []job.LaneHead, _ string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nudged = append(f.nudged, heads...)
+}
+
+func (f *fake) CancelAttempt(_ string, token uint64) { f.cancelled = append(f.cancelled, token) }
+
+func definition(id string) job.Definition {
+	d := job.WithDefaults(job.Definition{
+		Key:      job.Key{Namespace: "default", ID: id},
+		Handler:  "http",
+		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
+	})
+	d.Priority, d.HistoryLimit = job.DefaultPriority, job.DefaultHistoryLimit
+	return d
+}

@@ -1,0 +1,230 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Bounds of one call that changes many jobs.
+const (
+	bulkPage = 500
+	// firstPart is how many changes are made before the call looks how long it takes; each
+	// part is twice as large as the one before it.
+	firstPart = 16
+	// defaultBulkTime is after how long no more are begun.
+	defaultBulkTime = 500 * time.Millisecond
+)
+
+// Letters lists the dead runs of a namespace that are kept, those of one-time jobs
+// included. Pages are as those of List.
+func (r *Registry) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+	if err := validateFilter(f, pageSize); err != nil {
+		return job.LetterPage{}, err
+	}
+	if pageSize == 0 {
+		pageSize = DefaultPageSize
+	}
+	l, err := r.letters(f, pageSize, token, "ListDeadLetters")
+	if err != nil {
+		return job.LetterPage{}, err
+	}
+	if err := l.fill(ctx); err != nil {
+		return job.LetterPage{}, err
+	}
+	return job.LetterPage{Letters: l.items, Next: l.next}, nil
+}
+
+func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing[job.Letter], error) {
+	at, err := parseToken(token, call, f)
+	if err != nil {
+		return nil, err
+	}
+	return &listing[job.Letter]{
+		source: func(ctx context.Context, cursor string, n int) ([]job.Letter, string, error) {
+			return r.o.Store.ListLetters(ctx, f.Namespace, cursor, n)
+		},
+		id: func(l job.Letter) string { return l.Record },
+		want: func(l job.Letter) bool {
+			key, _, _ := job.ParseRecord(l.Record)
+			return (f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
+		},
+		weight:  func(l job.Letter) int { return len(l.Run.Output) },
+		size:    size,
+		step:    filterChunk,
+		at:      at,
+		started: time.Now(), patience: r.o.ScanTime,
+	}, nil
+}
+
+// Redrive tries dead runs again: those that are named, or a page of those that the
+// filter selects. The recovery budget of their queues paces them. What has gone
+// meanwhile, or finds no room, counts as refused.
+func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	if err := validateFilter(q.Filter, 0); err != nil {
+		return job.Bulk{}, err
+	}
+	if len(q.Records) > 0 {
+		return r.redriveNamed(ctx, q)
+	}
+	l, err := r.letters(q.Filter, bulkPage, q.Token, "RedriveDeadLetters")
+	if err != nil {
+		return job.Bulk{}, err
+	}
+	if err := l.fill(ctx); err != nil {
+		return job.Bulk{}, err
+	}
+	if q.Covers != nil {
+		l.drop(func(x job.Letter) bool { return !q.Covers(x.Queue) || !q.Covers(x.JobQueue) })
+	}
+	if q.DryRun {
+		return job.Bulk{Done: len(l.items), Next: l.next}, nil
+	}
+	changes := make([]job.Change, len(l.items))
+	for i, letter := range l.items {
+		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
+	}
+	return r.bulk(ctx, changes, l.tokenAfter)
+}
+
+func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	if f := q.Filter; f.Queue != "" || f.IDPrefix != "" || len(f.Labels) > 0 || q.Token != "" {
+		return job.Bulk{}, job.Invalid("names", "must stand without filters and page_token")
+	}
+	records := q.Records
+	if q.DryRun || q.Covers != nil {
+		dead, err := r.findDead(ctx, q)
+		if err != nil {
+			return job.Bulk{}, err
+		}
+		if q.DryRun {
+			return job.Bulk{Done: len(dead), Refused: len(records) - len(dead)}, nil
+		}
+		records = dead
+	}
+	changes := make([]job.Change, len(records))
+	for i, record := range records {
+		changes[i] = job.Change{Record: record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
+	}
+	answer, err := r.bulk(ctx, changes, nil)
+	if err == nil {
+		answer.Refused += len(q.Records) - len(records)
+	}
+	return answer, err
+}
+
+// findDead picks the records that are dead runs and that the request covers.
+func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []string, err error) {
+	byShard := map[int][]string{}
+	for _, record := range q.Records {
+		key, _, _ := job.ParseRecord(record)
+		shard := r.o.Store.ShardOf(key)
+		byShard[shard] = append(byShard[shard], record)
+	}
+	for shard, ids := range byShard {
+		found, err := r.o.Store.GetRecords(ctx, shard, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i, record := range found {
+			if record != nil && record.State.Region == job.RegionDead && (q.Covers == nil || q.Covers(record.State.Lane.Queue) && q.Covers(record.Definition.Queue)) {
+				dead = append(dead, ids[i])
+			}
+		}
+	}
+	return dead, nil
+}
+
+// bulk hands many changes to the ledger, some at a time, until they are done or the call has taken
+// its time: to decide on one may take far longer than on another. Next is then where to go on,
+// and without tokens the error is job.ErrTooMuchWork. An error of the store ends the call: what was
+// changed by then is not changed again when it is repeated.
+func (r *Registry) bulk(ctx context.Context, changes []job.Change, tokenAfter func(n int) string) (answer job.Bulk, err error) {
+	scope := r.reach(ctx)
+	for i := range changes {
+		changes[i].Covers = scope
+	}
+	began, done := time.Now(), 0
+	for size := firstPart; done < len(changes); size *= 2 {
+		part := changes[done:min(done+size, len(changes))]
+		if err := addResults(&answer, r.o.Ledger.Do(ctx, part...)); err != nil {
+			return job.Bulk{}, err
+		}
+		done += len(part)
+		if time.Since(began) >= r.o.BulkTime && done < len(changes) {
+			break
+		}
+	}
+	switch {
+	case tokenAfter != nil:
+		answer.Next = tokenAfter(done)
+	case done < len(changes):
+		return job.Bulk{}, job.ErrTooMuchWork
+	}
+	return answer, nil
+}
+
+// addResults counts what became of some changes.
+func addResults(answer *job.Bulk, results []job.ChangeResult) error {
+	for _, result := range results {
+		switch {
+		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err, job.ErrConflict):
+			answer.Refused++ // the others have been changed, and are told of
+		case result.Err != nil:
+			return result.Err
+		case result.Answer == job.Applied:
+			answer.Done++
+		default:
+			answer.Refused++
+		}
+	}
+	return nil
+}
+
+// PauseAll holds a page of the jobs that the filter selects, with a note of at most
+// job.MaxNote bytes. Those that are held already keep theirs.
+func (r *Registry) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
+	if err := validateNote(note); err != nil {
+		return job.Bulk{}, err
+	}
+	return r.onSelected(ctx, f, token, "PauseJobs", job.Pause{Note: note}, func(s *job.State) bool { return !s.Paused })
+}
+
+// ResumeAll ends the pause of a page of the jobs that the filter selects: of those
+// that were held with the note, if there is one. The recovery budget of their queues
+// paces the runs that this makes due.
+func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+	if err := validateNote(note); err != nil {
+		return job.Bulk{}, err
+	}
+	return r.onSelected(ctx, f, token, "ResumeJobs", job.Resume{CatchUp: catchUp}, func(s *job.State) bool {
+		return s.Paused && (note == "" || s.PauseNote == note)
+	})
+}
+
+// onSelected has an event happen to a page of the jobs that the filter selects and
+// whose state is wanted.
+func (r *Registry) onSelected(ctx context.Context, f job.Filter, token, method string, ev job.Event, wanted func(*job.State) bool) (job.Bulk, error) {
+	if err := validateFilter(f, 0); err != nil {
+		return job.Bulk{}, err
+	}
+	l, err := r.jobs(f, bulkPage, token, method, func(record job.Record) bool {
+		return wanted(&record.State) && matches(f, &record)
+	})
+	if err != nil {
+		return job.Bulk{}, err
+	}
+	// Most may not be wanted, and nothing of them is sent.
+	l.step, l.weight = filterChunk, func(job.Record) int { return 0 }
+	if err := l.fill(ctx); err != nil {
+		return job.Bulk{}, err
+	}
+	changes := make([]job.Change, len(l.items))
+	for i := range l.items {
+		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: ev, Known: &l.items[i]}
+	}
+	return r.bulk(ctx, changes, l.tokenAfter)
+}

@@ -1,0 +1,260 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Bounds of one page. A page ends early rather than pass one of them.
+const (
+	DefaultPageSize = 100
+	MaxPageSize     = 1000
+
+	scanRecords     = 5000
+	defaultScanTime = 50 * time.Millisecond
+	// pageBytes keeps a page of large payloads below the usual limit of a
+	// message, 4 MiB.
+	pageBytes = 2 << 20
+	// filterChunk is what one call of the store scans when most may not match.
+	filterChunk = 500
+)
+
+// List returns up to pageSize jobs (0: DefaultPageSize). Pages may be short or
+// empty while Next is set. A job that exists during the whole listing is in it;
+// one that is created or deleted meanwhile may be.
+func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
+	if err := validateFilter(f, pageSize); err != nil {
+		return job.Page{}, err
+	}
+	if pageSize == 0 {
+		pageSize = DefaultPageSize
+	}
+	l, err := r.jobs(f, pageSize, token, "ListJobs", func(record job.Record) bool { return matches(f, &record) })
+	if err != nil {
+		return job.Page{}, err
+	}
+	if err := l.fill(ctx); err != nil {
+		return job.Page{}, err
+	}
+	return job.Page{Records: l.items, Next: l.next}, nil
+}
+
+// jobs lists the jobs of a namespace that are wanted.
+func (r *Registry) jobs(f job.Filter, size int, token, call string, want func(job.Record) bool) (*listing[job.Record], error) {
+	at, err := parseToken(token, call, f)
+	if err != nil {
+		return nil, err
+	}
+	return &listing[job.Record]{
+		source: func(ctx context.Context, cursor string, n int) ([]job.Record, string, error) {
+			return r.o.Store.List(ctx, f.Namespace, cursor, n)
+		},
+		id:      func(record job.Record) string { return record.Definition.ID },
+		want:    want,
+		weight:  func(record job.Record) int { return len(record.Definition.Payload) },
+		size:    size,
+		step:    chunkSize(f, size),
+		at:      at,
+		started: time.Now(), patience: r.o.ScanTime,
+	}, nil
+}
+
+func validateFilter(f job.Filter, pageSize int) error {
+	v := job.ValidateFilter(f)
+	add := func(bad bool, field, description string) {
+		if bad {
+			v = append(v, job.Violation{Field: field, Description: description})
+		}
+	}
+	add(pageSize < 0 || pageSize > MaxPageSize, "page_size", fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", pageSize, MaxPageSize, DefaultPageSize))
+	add(f.Status > job.StatusDone, "state", "is unknown")
+	if len(v) > 0 {
+		return &job.InvalidError{Violations: v}
+	}
+	return nil
+}
+
+// listing fills one page.
+type listing[T any] struct {
+	source   func(ctx context.Context, cursor string, n int) ([]T, string, error)
+	id       func(T) string
+	want     func(T) bool
+	weight   func(T) int // bytes of the answer
+	size     int         // of a page
+	step     int         // of a chunk
+	at       position
+	started  time.Time
+	patience time.Duration // how long a page looks
+	scanned  int
+	bytes    int
+
+	items  []T
+	places []position // after each of the items
+	next   string     // token of the page that follows
+}
+
+// tokenAfter is the token of what follows the first n items.
+func (l *listing[T]) tokenAfter(n int) string {
+	if n >= len(l.items) {
+		return l.next
+	}
+	return l.places[n-1].token()
+}
+
+// drop leaves items out of the page.
+func (l *listing[T]) drop(unwanted func(T) bool) {
+	var items []T
+	var places []position
+	for i, item := range l.items {
+		if !unwanted(item) {
+			items, places = append(items, item), append(places, l.places[i])
+		}
+	}
+	l.items, l.places = items, places
+}
+
+// position is where a listing goes on: at a chunk of the store, after an id in
+// it if that chunk was not used up.
+type position struct {
+	Cursor string `json:"c,omitempty"`
+	After  string `json:"a,omitempty"`
+	// ChunkEnd is the cursor that followed the chunk. When it differs the next
+	// time, the chunk is another one, and After says nothing about it.
+	ChunkEnd string `json:"e,omitempty"`
+	Chunk    int    `json:"n,omitempty"`
+	Filter   string `json:"f"`
+}
+
+func (l *listing[T]) fill(ctx context.Context) error {
+	for {
+		used, last, err := l.chunk(ctx)
+		switch {
+		case err != nil:
+			return err
+		case used && last:
+			return nil
+		case !used, len(l.items) >= l.size, l.scanned >= scanRecords,
+			l.bytes >= pageBytes, time.Since(l.started) >= l.patience:
+			l.next = l.at.token()
+			return nil
+		}
+	}
+}
+
+// chunk takes what fits from the next piece of the store: used tells whether all
+// of it was looked at, last whether it was the last one.
+func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
+	size := l.at.Chunk
+	if size == 0 {
+		size = l.step
+	}
+	items, next, err := l.source(ctx, l.at.Cursor, size)
+	if errors.Is(err, job.ErrCursor) {
+		// Tokens are not signed: anybody can make one.
+		return false, false, job.Invalid("page_token", "names no place in this listing")
+	}
+	if err != nil {
+		return false, false, err
+	}
+	l.scanned += len(items)
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(l.id(a), l.id(b)) })
+	after := l.at.After
+	if l.at.ChunkEnd != next {
+		after = ""
+	}
+	for _, item := range items {
+		id := l.id(item)
+		if id <= after || !l.want(item) {
+			continue
+		}
+		if len(l.items) >= l.size || l.bytes >= pageBytes {
+			l.at.ChunkEnd, l.at.Chunk = next, size
+			return false, false, nil
+		}
+		l.at.After = id
+		l.items, l.places = append(l.items, item), append(l.places, position{l.at.Cursor, id, next, size, l.at.Filter})
+		l.bytes += l.weight(item)
+	}
+	l.at = position{Cursor: next, Filter: l.at.Filter}
+	return true, next == "", nil
+}
+
+func chunkSize(f job.Filter, size int) int {
+	f.Namespace = ""
+	if f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 && f.MinFailures == 0 {
+		return max(10, min(size, filterChunk))
+	}
+	return filterChunk
+}
+
+func matches(f job.Filter, r *job.Record) bool {
+	switch {
+	case r.State.Deleting,
+		f.Queue != "" && r.Definition.Queue != f.Queue,
+		f.Status != job.StatusAny && r.State.Status() != f.Status,
+		!strings.HasPrefix(r.Definition.ID, f.IDPrefix),
+		int64(r.State.Failures) < f.MinFailures:
+		return false
+	}
+	return hasLabels(r.Definition.Labels, f.Labels)
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if value, ok := have[k]; !ok || value != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (p position) token() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // a struct of strings and numbers
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// parseToken reads a token and refuses one of another listing. call is the method
+// that gave it.
+func parseToken(token, call string, f job.Filter) (position, error) {
+	fingerprint := fingerprint(call, f)
+	if token == "" {
+		return position{Filter: fingerprint}, nil
+	}
+	var p position
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	switch {
+	case err != nil || p.Chunk < 0 || p.Chunk > MaxPageSize:
+		return p, job.Invalid("page_token", "is not one that %s gave", call)
+	case p.Filter != fingerprint:
+		return p, job.Invalid("page_token", "belongs to a listing with another parent or filter")
+	}
+	return p, nil
+}
+
+func fingerprint(call string, f job.Filter) string {
+	// Maps are written in the order of their keys.
+	text, err := json.Marshal(struct {
+		Call   string
+		Filter job.Filter
+	}{call, f})
+	if err != nil {
+		panic(err) // a struct of strings and numbers
+	}
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:6])
+}

@@ -1,0 +1,42 @@
+package registry
+
+import (
+	"bytes"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// payloadFaults lists what is wrong with the payload of a definition that is to replace another one, or none
+// (nil). A payload that stays what it was, for the same handler, is not checked: a job from before the
+// check can be edited.
+func (r *Registry) payloadFaults(d, stored *job.Definition, limits job.Limits) []job.Violation {
+	if r.o.CheckPayload == nil || d.PayloadSize() > limits.MaxPayload {
+		return nil
+	}
+	kept := stored != nil && d.PayloadKey == stored.PayloadKey && bytes.Equal(d.Payload, stored.Payload)
+	payload := d.Payload
+	switch {
+	case kept && d.Handler == stored.Handler:
+		return nil
+	case d.PayloadKey == "":
+	case !kept:
+		return nil // what cannot be read cannot be checked
+	default:
+		var err error
+		if payload, err = r.open(stored); err != nil {
+			return nil
+		}
+	}
+	faults := r.o.CheckPayload(d.Handler, payload)
+	for i, f := range faults {
+		switch {
+		case f.Field == "":
+			faults[i].Field = "job.payload"
+		case f.Field[0] == '[':
+			faults[i].Field = "job.payload" + f.Field
+		default:
+			faults[i].Field = "job.payload." + f.Field
+		}
+	}
+	return faults
+}

@@ -1,0 +1,60 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// QueueSettings are the settings of a queue; zero where it has none.
+func (r *Registry) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
+	if v := job.ValidateQueue(q); len(v) > 0 {
+		return job.QueueSettings{}, &job.InvalidError{Violations: v}
+	}
+	all, err := r.o.Store.QueueSettings(ctx)
+	return all[q], err
+}
+
+// SetQueueSettings replaces the settings of a queue, and returns the new ones. Nodes
+// follow within a second or two. Zero settings forget it. Settings that are not the
+// expected ones are not replaced, nor are those that others change all the time
+// while it is to be kept whether the queue is paused: job.ErrSettingsChanged.
+func (r *Registry) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	if v := append(job.ValidateQueue(q), job.ValidateQueueSettings(c.Settings)...); len(v) > 0 {
+		return job.QueueSettings{}, &job.InvalidError{Violations: v}
+	}
+	settings, err := r.putQueueSettings(ctx, q, c)
+	if err == nil && r.o.SettingsChanged != nil {
+		r.o.SettingsChanged()
+	}
+	return settings, err
+}
+
+// keepTries bounds how often settings are read again that changed between reading
+// and replacing them.
+const keepTries = 8
+
+func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	s := c.Settings
+	switch {
+	case c.Expected != nil:
+		if c.KeepPaused {
+			s.Paused = c.Expected.Paused
+		}
+		return s, r.o.Store.SwapQueueSettings(ctx, q, *c.Expected, s)
+	case !c.KeepPaused:
+		return s, r.o.Store.PutQueueSettings(ctx, q, s)
+	}
+	for try := 1; ; try++ {
+		all, err := r.o.Store.QueueSettings(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.Paused = all[q].Paused
+		err = r.o.Store.SwapQueueSettings(ctx, q, all[q], s)
+		if !errors.Is(err, job.ErrSettingsChanged) || try == keepTries {
+			return s, err
+		}
+	}
+}

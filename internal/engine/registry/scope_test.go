@@ -1,0 +1,182 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+)
+
+// meddling is a store in which somebody else acts between a look at a record and the write.
+type meddling struct {
+	*redisstore.Store
+	before atomic.Pointer[func()]
+}
+
+func (m *meddling) Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply {
+	if f := m.before.Swap(nil); f != nil {
+		(*f)()
+	}
+	return m.Store.Apply(ctx, shard, writes)
+}
+
+type limitedCaller struct{}
+
+// TestAJobThatMovesIsOutOfReach: a caller for whom there is queue mail alone asks for something
+// while somebody moves the job to queue web. The job is as if it were missing, and untouched.
+func TestAJobThatMovesIsOutOfReach(t *testing.T) {
+	first, second := newRigs(t)
+	store := &meddling{Store: first.store}
+	book := ledger.New(ledger.Options{Store: store, Observer: quiet{}, Nudger: quiet{}})
+	t.Cleanup(book.Stop)
+	limited, err := registry.New(registry.Options{
+		Store: first.store, Ledger: book, ScanTime: time.Minute, BulkTime: time.Minute,
+		Queues: func(ctx context.Context) job.QueueScope {
+			if ctx.Value(limitedCaller{}) == nil {
+				return nil
+			}
+			return func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "default", Queue: "mail"} }
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	move := func(key job.Key, queue string) {
+		t.Helper()
+		_, err := second.Update(t.Context(), job.UpdateRequest{Key: key, Merge: func(d job.Definition) (job.Definition, error) {
+			d.Queue = queue
+			return d, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	only := func(key job.Key) job.Filter {
+		return job.Filter{Namespace: "default", Queue: "mail", IDPrefix: key.ID}
+	}
+	none := func(b job.Bulk, err error) error {
+		if err == nil && b.Done == 0 {
+			return &job.MissingError{}
+		}
+		return err
+	}
+	for name, c := range map[string]struct {
+		before func(context.Context, job.Key) error
+		call   func(context.Context, job.Key) error
+	}{
+		"pause": {call: func(ctx context.Context, key job.Key) error { _, err := limited.Pause(ctx, key, ""); return err }},
+		"resume": {
+			before: func(ctx context.Context, key job.Key) error { _, err := second.Pause(ctx, key, ""); return err },
+			call:   func(ctx context.Context, key job.Key) error { _, err := limited.Resume(ctx, key, false); return err },
+		},
+		"run": {call: func(ctx context.Context, key job.Key) error {
+			_, _, err := limited.RunNow(ctx, key, job.RunNow{RequestID: "r"})
+			return err
+		}},
+		"cancel": {
+			before: func(ctx context.Context, key job.Key) error {
+				_, _, err := second.RunNow(ctx, key, job.RunNow{RequestID: "r"})
+				return err
+			},
+			call: func(ctx context.Context, key job.Key) error { _, err := limited.Cancel(ctx, key, "m-r"); return err },
+		},
+		"hint": {call: func(ctx context.Context, key job.Key) error {
+			_, err := limited.Hint(ctx, key, job.Hint{Source: job.HintOperator, IntervalMS: time.Hour.Milliseconds()})
+			return err
+		}},
+		"backfill": {call: func(ctx context.Context, key job.Key) error {
+			_, err := limited.Backfill(ctx, key, job.BackfillRequest{RequestID: "b", FromMS: 1_700_000_000_000, ToMS: 1_700_000_600_000, Overlap: job.OverlapBufferAll})
+			return err
+		}},
+		"cancel backfill": {
+			before: func(ctx context.Context, key job.Key) error {
+				_, err := second.Backfill(ctx, key, job.BackfillRequest{RequestID: "b", FromMS: 1_700_000_000_000, ToMS: 1_700_000_600_000, Overlap: job.OverlapBufferAll})
+				return err
+			},
+			call: func(ctx context.Context, key job.Key) error {
+				_, err := limited.CancelBackfill(ctx, key, "b")
+				return err
+			},
+		},
+		"delete": {call: func(ctx context.Context, key job.Key) error { return limited.Delete(ctx, key, "") }},
+		"update": {call: func(ctx context.Context, key job.Key) error {
+			_, err := limited.Update(ctx, job.UpdateRequest{Key: key, Merge: func(d job.Definition) (job.Definition, error) {
+				d.Priority++
+				return d, nil
+			}})
+			return err
+		}},
+		"pause all": {call: func(ctx context.Context, key job.Key) error { return none(limited.PauseAll(ctx, only(key), "", "")) }},
+		"resume all": {
+			before: func(ctx context.Context, key job.Key) error { _, err := second.Pause(ctx, key, ""); return err },
+			call: func(ctx context.Context, key job.Key) error {
+				return none(limited.ResumeAll(ctx, only(key), "", false, ""))
+			},
+		},
+		"redrive": {
+			before: func(ctx context.Context, key job.Key) error {
+				leased := first.lease(t, key)
+				return first.book.Do(ctx, job.Change{Record: key.Record(), Event: job.Settle{Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Permanent: true}})[0].Err
+			},
+			call: func(ctx context.Context, key job.Key) error {
+				return none(limited.Redrive(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []string{key.Record()}}))
+			},
+		},
+		"apply": {call: func(ctx context.Context, key job.Key) error {
+			record, err := limited.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			return limited.Apply(ctx, []job.Wish{{Definition: *record.Definition, Etag: record.Definition.Etag(), Pause: true}}, false)[0].Err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := jobOf("job-" + name[:3] + name[len(name)-3:])
+			d.Queue = "mail"
+			if name == "redrive" {
+				d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Unix(1_700_000_000, 0)}
+			}
+			if _, err := second.Create(t.Context(), d, ""); err != nil {
+				t.Fatal(err)
+			}
+			if c.before != nil {
+				if err := c.before(t.Context(), d.Key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var moved job.Record
+			meddle := func() {
+				move(d.Key, "web")
+				moved, _ = second.Get(t.Context(), d.Key)
+			}
+			store.before.Store(&meddle)
+			err := c.call(context.WithValue(t.Context(), limitedCaller{}, true), d.Key)
+			if moved.Definition == nil {
+				t.Fatal("nothing was written: this proves nothing")
+			}
+			if !errors.Is(err, job.ErrNotFound) {
+				t.Errorf("%v, want that there is no such job", err)
+			}
+			now, err := second.Get(t.Context(), d.Key)
+			if err != nil || !reflect.DeepEqual(now.State, moved.State) || now.Definition.Etag() != moved.Definition.Etag() {
+				t.Errorf("the job has changed: %v\n%+v\n%+v", err, now.State, moved.State)
+			}
+			// The same caller has no other way to it, and somebody else has.
+			if _, err := limited.Get(context.WithValue(t.Context(), limitedCaller{}, true), d.Key); !errors.Is(err, job.ErrNotFound) {
+				t.Errorf("it is shown: %v", err)
+			}
+			move(d.Key, "mail")
+			if err := c.call(context.WithValue(t.Context(), limitedCaller{}, true), d.Key); err != nil {
+				t.Errorf("back in its queue: %v", err)
+			}
+		})
+	}
+}

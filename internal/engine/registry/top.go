@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+const (
+	// topSpare is how many more entries of an index are read than are asked for: some
+	// may be out of date.
+	topSpare = 20
+)
+
+// Top lists the worst jobs of a namespace or of all, the worst first. It costs what the
+// answer costs, and not what there are jobs: the store keeps bounded indexes, whose
+// entries are compared with their jobs.
+func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+	if err := validateTop(&q); err != nil {
+		return nil, err
+	}
+	if q.Shards == nil {
+		q.Shards = make([]int, r.o.Store.Shards())
+		for i := range q.Shards {
+			q.Shards[i] = i
+		}
+	}
+	entries, err := r.o.Store.Worst(ctx, q.Shards, q.Which, q.Namespace, q.Limit+topSpare)
+	if err != nil {
+		return nil, err
+	}
+	var waiting []job.Ranked
+	if q.Which == job.Late {
+		if waiting, err = r.o.Store.Overdue(ctx, q.Shards, q.Namespace, q.Limit+topSpare); err != nil {
+			return nil, err
+		}
+	}
+	jobs, stale, err := r.compare(ctx, q.Which, entries, waiting)
+	if err != nil {
+		return nil, err
+	}
+	if len(stale) > 0 {
+		// The answer is right without it.
+		if err := r.o.Store.Unrank(ctx, q.Which, stale); err != nil {
+			r.o.Logger.Debug("an index of the worst jobs could not be tidied", "error", err)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b job.TopJob) int { return worse(q.Which, &a, &b) })
+	return jobs[:min(q.Limit, len(jobs))], nil
+}
+
+func validateTop(q *job.TopQuery) error {
+	var v []job.Violation
+	if q.Which >= job.Worsts {
+		v = append(v, job.Violation{Field: "kind", Description: "is unknown"})
+	}
+	if q.Limit < 0 || q.Limit > job.MaxTop {
+		v = append(v, job.Violation{Field: "limit", Description: fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", q.Limit, job.MaxTop, job.DefaultTop)})
+	}
+	if q.Namespace != "" {
+		v = append(v, job.ValidateKey(job.Key{Namespace: q.Namespace, ID: "x"})...) // an id stands in
+	}
+	if len(v) > 0 {
+		return &job.InvalidError{Violations: v}
+	}
+	q.Limit = cmp.Or(q.Limit, job.DefaultTop)
+	return nil
+}
+
+// compare reads the jobs of index entries and of overdue records, each once, and says
+// which entries are out of date.
+func (r *Registry) compare(ctx context.Context, which job.Worst, entries, waiting []job.Ranked) (jobs []job.TopJob, stale []job.Ranked, err error) {
+	overdue := make(map[job.Key]int64, len(waiting))
+	var keys []job.Key
+	for _, w := range waiting {
+		key, _, ok := job.ParseRecord(w.Record)
+		if _, known := overdue[key]; ok && !known {
+			overdue[key] = w.Rank // the first is the worst
+			keys = append(keys, key)
+		}
+	}
+	indexed := make(map[job.Key]job.Ranked, len(entries))
+	for _, e := range entries {
+		key, _, ok := job.ParseRecord(e.Record)
+		if !ok {
+			continue
+		}
+		indexed[key] = e
+		if _, known := overdue[key]; !known {
+			keys = append(keys, key)
+		}
+	}
+	records, err := r.o.Store.Get(ctx, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, record := range records {
+		entry, isIndexed := indexed[keys[i]]
+		if isIndexed && (record == nil || rankOf(record, which) == 0) {
+			stale = append(stale, entry)
+		}
+		if record == nil || record.State.Deleting {
+			continue
+		}
+		j := job.TopJob{Record: *record}
+		if which == job.Late {
+			r.late(ctx, &j, overdue[keys[i]])
+		}
+		if which == job.Failing && rankOf(record, which) > 0 || which == job.Late && j.Lag > 0 {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, stale, nil
+}
+
+func rankOf(r *job.Record, which job.Worst) int64 {
+	ranks := r.State.Ranks()
+	if which == job.Late {
+		return ranks.Late
+	}
+	return ranks.Failing
+}
+
+// late finds out how late a job is: its run that waits, or else the last one that broke
+// the objective.
+func (r *Registry) late(ctx context.Context, j *job.TopJob, overdueMS int64) {
+	waits := overdueMS
+	if s := &j.State; s.Region == job.RegionDue {
+		// What a gate holds back is due later, and late all the same.
+		if now, err := r.now(ctx, j.Definition.Key); err == nil {
+			if lag, ok := s.Lag(now); ok {
+				waits = max(waits, lag)
+			}
+		}
+	}
+	waited := time.Duration(waits) * time.Millisecond
+	if waited > max(j.Definition.MaxLag, 0) && (j.Definition.MaxLag > 0 || waited > job.OverdueAfter) {
+		j.Lag, j.Waiting = waited, true
+		return
+	}
+	j.Lag = time.Duration(j.State.Ranks().Late) * time.Millisecond
+}
+
+// worse orders the worst first, and equals by name.
+func worse(which job.Worst, a, b *job.TopJob) int {
+	byName := cmp.Compare(a.Definition.Record(), b.Definition.Record())
+	if which == job.Late {
+		return cmp.Or(cmp.Compare(b.Lag, a.Lag), byName)
+	}
+	return cmp.Or(cmp.Compare(rankOf(&b.Record, which), rankOf(&a.Record, which)), byName)
+}

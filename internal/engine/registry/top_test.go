@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// put stores a job in a state.
+func (f *fake) put(namespace, id string, maxLag time.Duration, s job.State) {
+	key := job.Key{Namespace: namespace, ID: id}
+	f.records[key] = job.Record{Definition: &job.Definition{
+		Key: key, Queue: "q", MaxLag: maxLag, Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
+	}, State: s}
+}
+
+func topNames(jobs []job.TopJob) (names []string) {
+	for _, j := range jobs {
+		text := j.Definition.Record()
+		if j.Lag > 0 {
+			text += fmt.Sprintf(" %v", j.Lag)
+		}
+		if j.Waiting {
+			text += " waiting"
+		}
+		names = append(names, text)
+	}
+	return names
+}
+
+func TestTheLongestFailingComeFirst(t *testing.T) {
+	f, r := newFake(t)
+	f.put("a", "three", 0, job.State{Failures: 3})
+	f.put("a", "seven", 0, job.State{Failures: 7})
+	f.put("b", "five", 0, job.State{Failures: 5})
+	f.put("a", "mended", 0, job.State{})
+	f.put("a", "going", 0, job.State{Failures: 9, Deleting: true})
+	f.worst[job.Failing] = []job.Ranked{
+		// Out of date, and in another order than the jobs are by now.
+		{Record: "a/mended", Rank: 9000}, {Record: "a/gone", Rank: 9000}, {Record: "a/going", Rank: 9000},
+		{Record: "a/three", Rank: 6000}, {Record: "b/five", Rank: 5000}, {Record: "a/seven", Rank: 1000},
+	}
+	for _, tt := range []struct {
+		q    job.TopQuery
+		want []string
+	}{
+		{job.TopQuery{Which: job.Failing}, []string{"a/seven", "b/five", "a/three"}},
+		{job.TopQuery{Which: job.Failing, Limit: 1}, []string{"a/seven"}},
+		{job.TopQuery{Which: job.Failing, Namespace: "b"}, []string{"b/five"}},
+		{job.TopQuery{Which: job.Failing, Shards: []int{f.ShardOf(job.Key{Namespace: "b", ID: "five"})}, Namespace: "b"}, []string{"b/five"}},
+		{job.TopQuery{Which: job.Failing, Shards: []int{}}, nil},
+		{job.TopQuery{Which: job.Late}, nil},
+	} {
+		got, err := r.Top(t.Context(), tt.q)
+		if err != nil || !slices.Equal(topNames(got), tt.want) {
+			t.Errorf("%+v: %v (%v), want %v", tt.q, topNames(got), err, tt.want)
+		}
+	}
+	for _, record := range []string{"a/mended", "a/gone", "a/going"} {
+		if !slices.Contains(f.unranked, record) {
+			t.Errorf("%s stays in the index: %v", record, f.unranked)
+		}
+	}
+	if slices.Contains(f.unranked, "a/seven") {
+		t.Error("a failing job was taken off the index")
+	}
+}
+
+func TestTheLatestComeFirst(t *testing.T) {
+	f, r := newFake(t)
+	due := func(ago time.Duration) job.State {
+		at := f.now - ago.Milliseconds()
+		return job.State{Region: job.RegionDue, Nominal: at, Due: at}
+	}
+	f.put("a", "waits", 0, due(time.Minute))
+	f.put("a", "soon", time.Hour, due(time.Minute)) // within its objective
+	f.put("a", "hardly", 0, due(300*time.Millisecond))
+	broke := due(-time.Minute)
+	broke.LateMS = 20_000
+	f.put("a", "broke", time.Second, broke)
+	held := job.State{
+		Region: job.RegionDue, Nominal: f.now - 90_000, Due: f.now + 1000, Source: job.DelayHeld, LateMS: 80_000,
+		Held: job.Hold{Reason: job.HeldLock, Key: "db", DueMS: f.now - 90_000},
+	}
+	f.put("b", "held", time.Second, held)
+	f.worst[job.Late] = []job.Ranked{{Record: "b/held", Rank: 80_000}, {Record: "a/broke", Rank: 20_000}}
+	f.overdue = []job.Ranked{
+		{Record: "a/waits", Rank: 60_000}, {Record: "a/soon", Rank: 60_000}, {Record: "a/hardly", Rank: 300},
+		{Record: "a/broke#r3", Rank: 5000}, {Record: "a/deleted", Rank: 5},
+	}
+	got, err := r.Top(t.Context(), job.TopQuery{Which: job.Late})
+	want := []string{"b/held 1m30s waiting", "a/waits 1m0s waiting", "a/broke 5s waiting"}
+	if err != nil || !slices.Equal(topNames(got), want) {
+		t.Errorf("%v (%v), want %v", topNames(got), err, want)
+	}
+	f.overdue = nil
+	if got, err = r.Top(t.Context(), job.TopQuery{Which: job.Late, Namespace: "a"}); err != nil || !slices.Equal(topNames(got), []string{"a/broke 20s"}) {
+		t.Errorf("%v (%v)", topNames(got), err)
+	}
+	if len(f.unranked) > 0 {
+		t.Errorf("taken off the index: %v", f.unranked)
+	}
+}
+
+func TestTopRefuses(t *testing.T) {
+	f, r := newFake(t)
+	for field, q := range map[string]job.TopQuery{
+		"limit": {Limit: job.MaxTop + 1}, "kind": {Which: job.Worsts}, "parent": {Namespace: "a b"},
+	} {
+		_, err := r.Top(t.Context(), q)
+		var invalid *job.InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Violations) != 1 || invalid.Violations[0].Field != field {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+	f.err = job.ErrUnavailable
+	if _, err := r.Top(t.Context(), job.TopQuery{}); !errors.Is(err, job.ErrUnavailable) {
+		t.Errorf("without Redis: %v", err)
+	}
+}

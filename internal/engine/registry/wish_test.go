@@ -1,0 +1,376 @@
+package registry_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+)
+
+func owned(id, owner string) job.Definition {
+	d := jobOf(id)
+	d.Labels = map[string]string{job.OwnerLabel: owner}
+	return d
+}
+
+// seen gives wishes the etags that a plan saw, and tells what it would do.
+func (r *rig) seen(t *testing.T, wishes []job.Wish, force bool) []job.WishAnswer {
+	t.Helper()
+	plan := r.PlanWishes(t.Context(), wishes, force)
+	for i, a := range plan {
+		wishes[i].Etag = ""
+		if a.Before != nil {
+			wishes[i].Etag = a.Before.Definition.Etag()
+		}
+	}
+	return plan
+}
+
+func (r *rig) one(t *testing.T, w job.Wish) (planned, applied job.WishAnswer) {
+	t.Helper()
+	wishes := []job.Wish{w}
+	planned = r.seen(t, wishes, false)[0]
+	return planned, r.Apply(t.Context(), wishes, false)[0]
+}
+
+func TestLifeOfAWish(t *testing.T) {
+	r := newRig(t)
+	ctx, key := t.Context(), job.Key{Namespace: "default", ID: "a"}
+	step := func(w job.Wish, want job.WishAction) job.WishAnswer {
+		t.Helper()
+		planned, applied := r.one(t, w)
+		if planned.Err != nil || applied.Err != nil || planned.Action != want || applied.Action != want {
+			t.Fatalf("planned %v %v, applied %v %v, want %v", planned.Action, planned.Err, applied.Action, applied.Err, want)
+		}
+		if again, _ := r.one(t, w); again.Err != nil || again.Action != job.WishUnchanged {
+			t.Fatalf("once more it is %v %v", again.Action, again.Err)
+		}
+		return applied
+	}
+	made := step(job.Wish{Definition: owned("a", "x"), Pause: true}, job.WishCreate)
+	if s := made.After.State; s.Status() != job.StatusPaused || s.PauseNote == "" {
+		t.Errorf("created as %v, note %q", s.Status(), s.PauseNote)
+	}
+	if same := step(job.Wish{Definition: owned("a", "x")}, job.WishUnchanged); same.Before.State.Status() != job.StatusPaused {
+		t.Error("a wish that says nothing of a pause ended it")
+	}
+	if on := step(job.Wish{Definition: owned("a", "x"), Resume: true}, job.WishUpdate); on.After.State.Status() != job.StatusScheduled {
+		t.Errorf("resumed as %v", on.After.State.Status())
+	}
+	d := owned("a", "x")
+	d.Timeout = time.Minute
+	held := step(job.Wish{Definition: d, Pause: true}, job.WishUpdate)
+	if stored, err := r.Get(ctx, key); err != nil || stored.State.Status() != job.StatusPaused || stored.Definition.Timeout != time.Minute {
+		t.Errorf("%+v, %v", stored, err)
+	}
+	// Deleting is for the plan's reader; the plan of a deletion is the absence of a wish.
+	if a := r.PlanWishes(ctx, []job.Wish{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
+		t.Error("a plan took a deletion")
+	}
+	gone := job.Wish{Definition: job.Definition{Key: key}, Delete: true, Etag: held.After.Definition.Etag()}
+	for range 2 { // a repetition finds nothing, which is what was wished
+		if a := r.Apply(ctx, []job.Wish{gone}, false)[0]; a.Err != nil || a.Action != job.WishDelete {
+			t.Fatalf("deleted: %v %v", a.Action, a.Err)
+		}
+	}
+	if _, err := r.Get(ctx, key); !errors.Is(err, job.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestUnchangedJobsAreLeftAlone(t *testing.T) {
+	r := newRig(t)
+	wish := job.Wish{Definition: owned("a", "x")}
+	r.one(t, wish)
+	key := wish.Definition.Key
+	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	live := r.lease(t, key)
+	r.book.Do(t.Context(), job.Change{Record: key.Record(), Event: job.Settle{Token: live.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no"}})
+	before, err := r.Get(t.Context(), key)
+	if err != nil || before.State.Failures != 1 {
+		t.Fatal(before.State.Failures, err)
+	}
+	if _, a := r.one(t, wish); a.Action != job.WishUnchanged || a.Err != nil {
+		t.Fatal(a.Action, a.Err)
+	}
+	after, err := r.Get(t.Context(), key)
+	if err != nil || after.State.Revision != before.State.Revision || after.State.Due != before.State.Due || after.State.Failures != 1 || after.Definition.Etag() != before.Definition.Etag() {
+		t.Errorf("%+v\nwas\n%+v\n%v", after.State, before.State, err)
+	}
+}
+
+// TestEditsInBetweenRefuseAWish: what was planned is done to what was seen, or not at all.
+func TestEditsInBetweenRefuseAWish(t *testing.T) {
+	r := newRig(t)
+	ctx, key := t.Context(), job.Key{Namespace: "default", ID: "a"}
+	changed := owned("a", "x")
+	changed.Timeout = time.Minute
+
+	// Created in between: another job, and the same one.
+	wishes := []job.Wish{{Definition: changed}}
+	r.seen(t, wishes, false)
+	if _, err := r.Create(ctx, jobOf("a"), ""); err != nil {
+		t.Fatal(err)
+	}
+	var exists *job.ExistsError
+	if a := r.Apply(ctx, wishes, false)[0]; !errors.As(a.Err, &exists) {
+		t.Errorf("created in between: %v", a.Err)
+	}
+	// Edited in between.
+	r.seen(t, wishes, false)
+	edit := func(priority uint8) {
+		t.Helper()
+		if _, err := r.Update(ctx, job.UpdateRequest{Key: key, Merge: func(d job.Definition) (job.Definition, error) {
+			d.Priority = priority
+			return d, nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(9)
+	stale := wishes[0]
+	gone := job.Wish{Definition: job.Definition{Key: key}, Delete: true, Etag: stale.Etag}
+	var etag *job.EtagError
+	for _, w := range []job.Wish{stale, gone} {
+		if a := r.Apply(ctx, []job.Wish{w}, false)[0]; !errors.As(a.Err, &etag) {
+			t.Errorf("edited in between: %v", a.Err)
+		}
+	}
+	if stored, err := r.Get(ctx, key); err != nil || stored.Definition.Priority != 9 || stored.Definition.Timeout == time.Minute {
+		t.Errorf("the edit was lost: %+v %v", stored.Definition, err)
+	}
+	// Deleted in between.
+	r.seen(t, wishes, false)
+	if err := r.Delete(ctx, key, ""); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.Apply(ctx, wishes, false)[0]; !errors.Is(a.Err, job.ErrNotFound) {
+		t.Errorf("deleted in between: %v", a.Err)
+	}
+	if a := r.Apply(ctx, []job.Wish{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
+		t.Error("a deletion of whatever is there")
+	}
+}
+
+// TestConcurrentApplies: of planners that race, each success is a change of what it
+// saw, so that none is lost.
+func TestConcurrentApplies(t *testing.T) {
+	first, second := newRigs(t)
+	if _, a := first.one(t, job.Wish{Definition: owned("a", "x")}); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	key := job.Key{Namespace: "default", ID: "a"}
+	const each = 20
+	done := make([]int, 2)
+	var wg sync.WaitGroup
+	for i, r := range []*rig{first, second} {
+		wg.Go(func() {
+			for done[i] < each {
+				record, err := r.Get(t.Context(), key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				d := owned("a", "x")
+				n, _ := strconv.Atoi(record.Definition.Labels["n"])
+				d.Labels["n"] = strconv.Itoa(n + 1)
+				a := r.Apply(t.Context(), []job.Wish{{Definition: d, Etag: record.Definition.Etag()}}, false)[0]
+				var etag *job.EtagError
+				switch {
+				case a.Err == nil && a.Action == job.WishUpdate:
+					done[i]++
+				case a.Err == nil: // the other one made it the same
+				case !errors.As(a.Err, &etag):
+					t.Error(a.Err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	record, err := first.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := strconv.Atoi(record.Definition.Labels["n"]); n > done[0]+done[1] || n < each {
+		t.Errorf("counted to %d by %v successes", n, done)
+	}
+	if revisions := int(record.Definition.Revision) - 1; record.Definition.Labels["n"] != strconv.Itoa(revisions) {
+		t.Errorf("counted to %s by %d edits", record.Definition.Labels["n"], revisions)
+	}
+}
+
+func TestOwnersAreKept(t *testing.T) {
+	r := newRig(t)
+	r.one(t, job.Wish{Definition: owned("theirs", "them")})
+	r.one(t, job.Wish{Definition: jobOf("nobodys")})
+	var unfit *job.PreconditionError
+	for _, owner := range []string{"us", ""} {
+		wish := job.Wish{Definition: owned("theirs", owner)}
+		planned, applied := r.one(t, wish)
+		for _, a := range []job.WishAnswer{planned, applied} {
+			if !errors.As(a.Err, &unfit) || unfit.Reason != job.ReasonOtherOwner {
+				t.Errorf("%q: %v", owner, a.Err)
+			}
+		}
+	}
+	if _, a := r.one(t, job.Wish{Definition: owned("nobodys", "us")}); a.Err != nil || a.Action != job.WishUpdate {
+		t.Error(a.Action, a.Err)
+	}
+	wishes := []job.Wish{{Definition: owned("theirs", "us")}}
+	r.seen(t, wishes, true)
+	if a := r.Apply(t.Context(), wishes, true)[0]; a.Err != nil || a.After.Definition.Labels[job.OwnerLabel] != "us" {
+		t.Error(a.Err)
+	}
+}
+
+func TestEverythingWrongIsTold(t *testing.T) {
+	r := newRig(t)
+	bad := owned("bad", "x")
+	bad.Timeout, bad.Handler = -time.Second, ""
+	bad.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"@daily", "x"}, TimeZone: "Mars/Base"}
+	unread := job.Wish{Definition: bad, Err: job.Invalid("job.retention", "is not a valid duration")}
+	nameless := job.Wish{Definition: jobOf("not an id")}
+	wishes := []job.Wish{unread, nameless, {Definition: jobOf("a")}, {Definition: jobOf("a")}}
+	for what, answers := range map[string][]job.WishAnswer{"plan": r.PlanWishes(t.Context(), wishes, false), "apply": r.Apply(t.Context(), wishes, false)} {
+		var invalid *job.InvalidError
+		if !errors.As(answers[0].Err, &invalid) || len(invalid.Violations) < 5 {
+			t.Errorf("%s: %v", what, answers[0].Err)
+		}
+		if !errors.As(answers[1].Err, &invalid) || invalid.Violations[0].Field != "job_id" {
+			t.Errorf("%s: %v", what, answers[1].Err)
+		}
+		if answers[2].Err != nil || !errors.As(answers[3].Err, &invalid) {
+			t.Errorf("%s: twice: %v, %v", what, answers[2].Err, answers[3].Err)
+		}
+	}
+}
+
+// TestWhatHasPassedIsNotPlannedAnew: a one-time job whose retention is over has run.
+func TestWhatHasPassedIsNotPlannedAnew(t *testing.T) {
+	r := newRig(t)
+	once, ended, to := owned("once", "x"), owned("ended", "x"), owned("to-come", "x")
+	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(-time.Hour).Truncate(time.Millisecond)}
+	ended.Schedule.EndAt = once.Schedule.At
+	to.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(time.Hour).Truncate(time.Millisecond)}
+	want := []job.WishAction{job.WishPassed, job.WishPassed, job.WishCreate}
+	for i, a := range r.PlanWishes(t.Context(), []job.Wish{{Definition: once}, {Definition: ended}, {Definition: to}}, false) {
+		if a.Err != nil || a.Action != want[i] {
+			t.Errorf("%s: %v %v", a.After.Definition.ID, a.Action, a.Err)
+		}
+	}
+}
+
+func TestSealedPayloadsAreCompared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte("k1 "+base64.StdEncoding.EncodeToString(keytest.Key("one"))+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := payloadkeys.Load(path, payloadkeys.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := newRig(t)
+	sealing, err := registry.New(registry.Options{Store: plain.store, Ledger: plain.book, Sealer: ring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{Registry: sealing, store: plain.store, book: plain.book, redis: plain.redis, admin: plain.admin}
+	wish := job.Wish{Definition: owned("a", "x")}
+	if _, a := r.one(t, wish); a.Err != nil || a.After.Definition.PayloadKey != "k1" {
+		t.Fatal(a.Err)
+	}
+	if _, a := r.one(t, wish); a.Action != job.WishUnchanged || a.Err != nil {
+		t.Errorf("the same payload: %v %v", a.Action, a.Err)
+	}
+	asRead := wish
+	asRead.AsRead, asRead.Definition.Payload = true, nil
+	if _, a := r.one(t, asRead); a.Action != job.WishUnchanged || a.Err != nil {
+		t.Errorf("sent back as read: %v %v", a.Action, a.Err)
+	}
+	wish.Definition.Payload = []byte("other")
+	if _, a := r.one(t, wish); a.Action != job.WishUpdate || a.Err != nil || a.After.Definition.PayloadKey != "k1" {
+		t.Errorf("another payload: %v %v", a.Action, a.Err)
+	}
+	asRead.Definition.Key.ID = "new"
+	if a, _ := r.one(t, asRead); a.Err == nil {
+		t.Error("a job was made of a payload that nobody has")
+	}
+}
+
+// TestAppliedTwiceIsAppliedOnce: whatever is wished, and whatever was there, a second
+// plan has nothing to do.
+func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
+	r, ctx := newRig(t), t.Context()
+	round := 0
+	rapid.Check(t, func(t *rapid.T) {
+		round++
+		wishesOf := func(label string) []job.Wish {
+			wishes := map[string]job.Wish{}
+			for range rapid.IntRange(1, 12).Draw(t, label) {
+				d := owned(fmt.Sprintf("p%d-%d", round, rapid.IntRange(0, 8).Draw(t, "id")), "x")
+				d.Priority = uint8(rapid.IntRange(0, 9).Draw(t, "priority"))
+				d.Timeout = time.Duration(rapid.IntRange(1, 3).Draw(t, "timeout")) * time.Second
+				d.Payload = []byte(rapid.SampledFrom([]string{"", "{}", "x"}).Draw(t, "payload"))
+				if rapid.Bool().Draw(t, "cron") {
+					d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"H * * * *"}, TimeZone: "Europe/Berlin"}
+				}
+				w := job.Wish{Definition: d}
+				switch rapid.IntRange(0, 2).Draw(t, "pause") {
+				case 1:
+					w.Pause = true
+				case 2:
+					w.Resume = true
+				}
+				wishes[d.ID] = w
+			}
+			var list []job.Wish
+			for w := range maps.Values(wishes) {
+				list = append(list, w)
+			}
+			return list
+		}
+		apply := func(wishes []job.Wish) []job.WishAnswer {
+			for i, a := range r.PlanWishes(ctx, wishes, false) {
+				if wishes[i].Etag = ""; a.Before != nil {
+					wishes[i].Etag = a.Before.Definition.Etag()
+				}
+			}
+			return r.Apply(ctx, wishes, false)
+		}
+		for _, label := range []string{"before", "after"} {
+			wishes := wishesOf(label)
+			for _, a := range apply(wishes) {
+				if a.Err != nil {
+					t.Fatal(a.Err)
+				}
+			}
+			for _, a := range r.PlanWishes(ctx, wishes, false) {
+				if a.Err != nil || a.Action != job.WishUnchanged {
+					t.Fatalf("%s: %v %v", a.Before.Definition.ID, a.Action, a.Err)
+				}
+			}
+			for _, a := range r.Apply(ctx, wishes, false) {
+				if a.Err != nil || a.Action != job.WishUnchanged {
+					t.Fatalf("%s: applied as %v %v", a.Before.Definition.ID, a.Action, a.Err)
+				}
+			}
+		}
+	})
+}

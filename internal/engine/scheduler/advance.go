@@ -1,0 +1,90 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Where workers have slots to spare, records are leased a little before they are due, and
+// the workers start them on time. So the round trip to Redis and the way to the worker do
+// not add to the lag. Records that fall due within some milliseconds of each other share one
+// pipeline, one script call a shard and one message, where each needed its own otherwise.
+//
+// A lane is looked at margin before it is due, together with all others that would be looked
+// at within lead, so that the next look is about lead away. The price: a change of a job
+// less than horizon before it is due comes too late for that run, as for a run that has
+// started. Nothing is leased in advance from queues with limits, under permits, or where a
+// slot could be missed.
+type leadTimes struct {
+	margin time.Duration // what a look, its pipeline and the way to the worker take
+	lead   time.Duration
+}
+
+// horizon is how long before it is due a record is leased at the earliest.
+func (o leadTimes) horizon() time.Duration { return o.margin + o.lead }
+
+var (
+	shortLead = leadTimes{margin: 4 * time.Millisecond, lead: 8 * time.Millisecond}
+	// longLead is the outlook while each pipeline has calls for manyShards: it takes longer, and
+	// its calls carry little if there are many of them.
+	longLead = leadTimes{margin: 10 * time.Millisecond, lead: 16 * time.Millisecond}
+)
+
+const (
+	manyShards = 24
+	// clockTrust is how long a sight of a shard's clock counts on its own.
+	clockTrust = 200 * time.Millisecond
+	// clockDrift is one over how much faster the clocks of nodes and workers may count than that of
+	// Redis: clocks are slewed by less.
+	clockDrift = 1000
+)
+
+// leadTimesFor is the outlook after a pipeline with so many calls.
+func leadTimesFor(calls int) leadTimes {
+	if calls >= manyShards {
+		return longLead
+	}
+	return shortLead
+}
+
+// pushLater puts a lane among those that are to be looked at later.
+func (s *Scheduler) pushLater(l *lane) {
+	l.lookAt = l.due
+	if l.mayAdvance {
+		l.lookAt -= s.outlook.margin.Milliseconds()
+	}
+	l.shard.laterLanes.Push(l)
+}
+
+// mayAdvance reports whether records of the lane may be leased before they are due.
+func (s *Scheduler) mayAdvance(l *lane) bool {
+	l.mayAdvance = s.o.Slots.MayAdvance(l.key.Namespace, l.key.Queue) && !s.hasLimits(l.key)
+	return l.mayAdvance
+}
+
+// horizon is how long before they are due the call leases records at the earliest.
+func (c *call) horizon() time.Duration {
+	if c.advance {
+		return c.outlook.horizon()
+	}
+	return 0
+}
+
+// setStartTimes sets StartAt of the leases that are not due yet. Sent and arrived are when the request left and
+// the answer arrived. The clock in the answer was read in between, so an estimate from its arrival is late by
+// the answer's trip. An earlier estimate may be better, or wrong.
+func (c *call) setStartTimes(r job.LeaseReply, sent, arrived time.Time) {
+	clock := clockReading{us: r.NowUS, at: arrived}
+	known := c.clock
+	if arrived.Sub(known.at) < clockTrust && known.estimateUS(arrived) > r.NowUS && known.estimateUS(sent) <= r.NowUS {
+		clock = known
+	}
+	for i := range r.Leased {
+		if l := &r.Leased[i]; l.Known.State.Due*1000 > r.NowUS &&
+			l.Known.State.Due*1000 <= r.NowUS+c.horizon().Microseconds() {
+			l.StartAt = clock.localTimeOf(l.Known.State.Due)
+			l.StartAt = l.StartAt.Add(max(0, l.StartAt.Sub(clock.at)) / clockDrift)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/ticks"
+)
+
+// Store has the methods of the store that the scheduler needs.
+type Store interface {
+	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
+	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
+	// DueLanes is Lanes for those in which something is due within some time.
+	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
+	Now(ctx context.Context, shard int) (int64, error)
+	// FirstEnds returns the time of the first record in each region of the lanes, for those that have any, and
+	// for all shards that could be read.
+	FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions ...job.Region) (map[int][]job.LaneHead, error)
+	Expired(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) ([]job.Overdue, error)
+	// FirstObjectives, Objectives and MoveObjectives read and move entries of the index of
+	// lateness objectives: see the store.
+	FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error)
+	Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error)
+	MoveObjectives(ctx context.Context, shard int, moves []job.ObjectiveMove) error
+	Sweep(ctx context.Context, shard int, lockValue string, lanes []job.Lane, limit int) (int, error)
+}
+
+// Ledger takes changes of records.
+type Ledger interface {
+	Submit(job.Change, func(job.ChangeResult))
+}
+
+// Slots are the free slots of this node's workers. An implementation calls DemandChanged when slots become free
+// after there were too few, including those that Deliver releases.
+type Slots interface {
+	// Reserve takes up to n slots of workers that serve the queue; it is a
+	// reservation without slots when none is free. It must not call the scheduler
+	// back.
+	Reserve(namespace, queue string, n int) Reservation
+	// Prefetch reserves up to n places for attempts that wait at workers for a slot. It is called when no slot
+	// is free, here or with a peer.
+	Prefetch(namespace, queue string, n int) Reservation
+	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [Reservation]. It
+	// must not call the scheduler back.
+	MayAdvance(namespace, queue string) bool
+}
+
+// Reservation is a number of slots reserved for one caller.
+type Reservation interface {
+	Count() int
+	// Advance reports whether leases may be delivered before they are due: workers start them at their StartAt,
+	// and many more slots are free.
+	Advance() bool
+	// Deliver hands leases to the reserved slots and releases the rest. It is
+	// called exactly once, with an empty list when nothing was leased; when Count
+	// is 0 it may be left out. Leases beyond Count are given to other free slots, or
+	// returned.
+	Deliver([]job.Leased)
+}
+
+// Peers carries permits to other nodes and results back. Neither blocks, nor calls
+// the scheduler back. SendPermit is false when there is no link to the node.
+type Peers interface {
+	SendPermit(node string, p job.Permit) bool
+	SendPermitResult(node string, l job.Lane, r job.PermitResult)
+}
+
+// Limits bound how many runs of whole queues start. None of its methods calls the
+// scheduler back; see [Scheduler.LimitsChanged].
+type Limits interface {
+	// Limited reports whether the queue is paused, or has limits to be asked for before a lease. It is called
+	// often.
+	Limited(namespace, queue string) bool
+	// Take asks for starts and takes the granted ones. It may block for a call to Redis. Answers come in the
+	// order of the asks.
+	Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant
+	// GiveBack returns starts that were granted and not used. It does not block.
+	GiveBack(unused []job.QueueAsk)
+}
+
+// Options configure a Scheduler. Node, Store, Ledger, Slots, Peers and Held are
+// required.
+type Options struct {
+	// Node is this node's name; it marks leasing calls.
+	Node   string
+	Store  Store
+	Ledger Ledger
+	Slots  Slots
+	Peers  Peers
+	// Limits of queues; nil is none.
+	Limits Limits
+	// Held returns the lock value of a shard while the lock can be trusted. It is
+	// called often and must not call the scheduler back.
+	Held func(shard int) (lockValue string, ok bool)
+	// Latency is how long Redis takes to answer this node now, 0 if unknown. It must not
+	// block, nor call the scheduler back. Nil: unknown.
+	Latency func() time.Duration
+	// OnLost is called for attempts whose leases expired without a result, once that is stored: what they held
+	// is free. It must not block. Nil: not called.
+	OnLost func(job.Ending)
+	// LeaseTTL is the life of a lease without renewal. Default 30 s, at least 1 s.
+	LeaseTTL time.Duration
+	// Rescan is the period of the safety net that reads all first due times.
+	// Default 1 s.
+	Rescan time.Duration
+	// Reap is the period in which ended leases, and broken lateness objectives, are looked for. Default 1 s.
+	Reap time.Duration
+	// Sweep is the period in which finished and dead records past their time are
+	// deleted. Default 15 s.
+	Sweep time.Duration
+	// Cadence is when those periods begin. Default: each by itself.
+	Cadence ticks.Cadence
+	// Leasers is the number of leasing calls in flight at once. Default 4.
+	Leasers    int
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o *Options) setDefaults() error {
+	if o.Node == "" || o.Store == nil || o.Ledger == nil || o.Slots == nil || o.Peers == nil || o.Held == nil {
+		return errors.New("scheduler: Node, Store, Ledger, Slots, Peers and Held are required")
+	}
+	setDefault(&o.LeaseTTL, 30*time.Second)
+	setDefault(&o.Rescan, time.Second)
+	setDefault(&o.Reap, time.Second)
+	setDefault(&o.Sweep, 15*time.Second)
+	if o.LeaseTTL < time.Second {
+		return errors.New("scheduler: LeaseTTL must be at least 1 s")
+	}
+	if o.Latency == nil {
+		o.Latency = func() time.Duration { return 0 }
+	}
+	if o.Leasers <= 0 {
+		o.Leasers = 4
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
+}

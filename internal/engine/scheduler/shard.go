@@ -1,0 +1,141 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/minheap"
+)
+
+// shard is a shard that this node holds.
+type shard struct {
+	id    int
+	lanes map[job.Lane]*lane
+	// laterLanes has the lanes that are due at some time and do not wait for slots.
+	// Lanes that are due but cannot be leased from just now are here as well.
+	laterLanes     minheap.Heap[*lane]
+	restUntil      time.Time // no leasing before, after an error
+	clock          clockReading
+	nextCall       *call // being put together by pick
+	acquiredInScan int64 // the rescan after whose start the shard was acquired
+	lanesRead      bool  // a rescan has read its lanes
+	// maybeLeased has the lanes in which records may be leased: no look since has shown the opposite. See
+	// reapLeases.
+	maybeLeased    map[*lane]struct{}
+	lastReapPeriod uint64 // the period of reaping in which its lanes were looked at last
+	// firstObjective is the instant of the first entry in the index of objectives at the last read; 0: not read
+	// yet.
+	firstObjective int64
+}
+
+// newShard is one that is acquired after a rescan has begun.
+func newShard(id int, scan int64) *shard {
+	return &shard{id: id, lanes: make(map[job.Lane]*lane), maybeLeased: make(map[*lane]struct{}), acquiredInScan: scan}
+}
+
+// lane is one lane of one shard. It is in the shard's later, or in a flow, or,
+// while it is pending or never due, in neither.
+type lane struct {
+	key           job.Lane
+	shard         *shard
+	due           int64 // first due time
+	lookAt        int64 // when to look at it, see advance.go; in a flow, when it is due
+	mayAdvance    bool  // it may be leased from before something is due, as far as is known
+	nudgedDue     int64 // earliest nudge while pending; NeverMS is none
+	wantedLeases  int   // how many leases to ask for
+	callInFlight  bool  // a leasing call for it is in flight
+	permit        *openPermit
+	unusedPermits uint      // permits in a row that found nothing due, see backOffLane
+	touchedInScan int64     // the rescan after whose start the lane was updated last
+	leasableUntil time.Time // until then no look shows that nothing is leased
+	// State of sweeping, see lanesToSweep.
+	leasedSinceSweep bool  // something was leased since the last look, so that it may have ended
+	firstEnd         int64 // when the first record is to be deleted, as the last look showed it; NeverMS is none
+	flow             *flow // where it waits for slots
+	pos              int   // in later or in flow.due
+}
+
+func (l *lane) Before(other *lane) bool { return l.lookAt < other.lookAt }
+func (l *lane) Place() *int             { return &l.pos }
+
+// isPending lanes learn their first due time from the answer they wait for.
+func (l *lane) isPending() bool { return l.callInFlight || l.permit != nil }
+
+// laneOf returns the shard's lane, and creates it if it is new.
+func (sh *shard) laneOf(key job.Lane) *lane {
+	l, ok := sh.lanes[key]
+	if !ok {
+		l = &lane{key: key, shard: sh, due: job.NeverMS, nudgedDue: job.NeverMS, wantedLeases: 1, mayAdvance: true}
+		sh.lanes[key] = l
+		sh.markMaybeLeased(l)
+	}
+	return l
+}
+
+// dropLane drops a lane that is in no flow and in no heap.
+func (sh *shard) dropLane(l *lane) {
+	delete(sh.lanes, l.key)
+	delete(sh.maybeLeased, l)
+}
+
+// markMaybeLeased notes that records may be leased in a lane.
+func (sh *shard) markMaybeLeased(l *lane) {
+	l.leasedSinceSweep = true
+	sh.maybeLeased[l] = struct{}{}
+}
+
+// maxGrowth bounds how much more is asked for than was given: a slot that is reserved but not used is missing
+// elsewhere for a round trip.
+const maxGrowth = 16
+
+// adaptWanted adapts the number of leases to ask for to the last answer, and to when the lane is due next. For a
+// lane that has more, the number is doubled, or set to the guessed rest if that is larger. Otherwise it becomes
+// one more than the lane gave, but at least half of what was asked, because the numbers vary. All times are in
+// ms.
+func (l *lane) adaptWanted(asked, got int, next, now int64) {
+	if got < asked || next > now {
+		l.wantedLeases = min(max(l.wantedLeases/2, got+1), job.MaxLeasesPerCall)
+		return
+	}
+	more := min(max(2*asked, l.guessRemaining(got, next, now)), maxGrowth*asked)
+	l.wantedLeases = min(max(l.wantedLeases, more), job.MaxLeasesPerCall)
+}
+
+// guessRemaining guesses how many more records are due in a lane, at the rate between its first due time and the
+// next one.
+func (l *lane) guessRemaining(got int, next, now int64) int {
+	if next <= l.due {
+		return job.MaxLeasesPerCall
+	}
+	return int(min(int64(got)*(now-next)/(next-l.due), job.MaxLeasesPerCall))
+}
+
+// clockReading is one reading of a shard's clock.
+type clockReading struct {
+	us int64
+	at time.Time
+}
+
+// clockPreference is how long a reading is preferred to later ones that show less.
+const clockPreference = 2 * time.Second
+
+// noteClock takes a reading of the shard's clock. An estimate that takes the arrival for the time of the reading
+// is late by the answer's trip, never early. So of two readings the one that shows more is better. Two things
+// make an estimate run ahead: drift, so readings age, and a shard clock at half speed, which shows in a call
+// that came too early (doubt).
+func (sh *shard) noteClock(us int64, at time.Time, doubt bool) {
+	if us <= 0 {
+		return
+	}
+	if doubt || sh.clock.at.IsZero() || us > sh.clock.estimateUS(at) || at.Sub(sh.clock.at) > clockPreference {
+		sh.clock = clockReading{us: us, at: at}
+	}
+}
+
+// estimateUS estimates what the clock shows now, in microseconds.
+func (r clockReading) estimateUS(now time.Time) int64 { return r.us + now.Sub(r.at).Microseconds() }
+
+// localTimeOf returns the local instant at which the clock shows ms.
+func (r clockReading) localTimeOf(ms int64) time.Time {
+	return r.at.Add(time.Duration(ms*1000-r.us) * time.Microsecond)
+}

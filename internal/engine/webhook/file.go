@@ -1,0 +1,229 @@
+package webhook
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
+	"github.com/fermata-io/fermata/internal/lib/yamldoc"
+)
+
+// Defaults and limits of a file.
+const (
+	MaxHooks       = 32
+	DefaultTimeout = 10 * time.Second
+	MaxTimeout     = time.Minute
+
+	defaultConcurrency = 4
+	maxConcurrency     = 64
+	maxFile            = 1 << 20
+)
+
+// DefaultRetry is 12 attempts within about an hour, at most 10 minutes apart.
+func DefaultRetry() backoff.Retry {
+	r := backoff.DefaultRetry()
+	r.Base, r.MaxDelay, r.MaxAttempts = 5*time.Second, 10*time.Minute, 12
+	return r
+}
+
+// file is a file as it is written.
+type file struct {
+	Webhooks []entry `yaml:"webhooks"`
+}
+
+type entry struct {
+	Name        string            `yaml:"name"`
+	URL         string            `yaml:"url"`
+	KeyFile     string            `yaml:"key-file"`
+	Namespaces  []string          `yaml:"namespaces"`
+	Queues      []string          `yaml:"queues"`
+	Jobs        []string          `yaml:"jobs"`
+	Kinds       []string          `yaml:"kinds"`
+	Labels      map[string]string `yaml:"labels"`
+	Timeout     time.Duration     `yaml:"timeout"`
+	Concurrency int               `yaml:"concurrency"`
+	Retry       retryEntry        `yaml:"retry"`
+	// Insecure lets events go in plain text.
+	Insecure bool     `yaml:"insecure"`
+	Allow    []string `yaml:"allow-networks"`
+	Ports    []uint16 `yaml:"ports"`
+	CAFile   string   `yaml:"ca-file"`
+}
+
+type retryEntry struct {
+	MaxAttempts int           `yaml:"max-attempts"`
+	BaseDelay   time.Duration `yaml:"base-delay"`
+	Multiplier  float64       `yaml:"multiplier"`
+	MaxDelay    time.Duration `yaml:"max-delay"`
+	MaxElapsed  time.Duration `yaml:"max-elapsed"`
+}
+
+// hook is an entry that was checked.
+type hook struct {
+	name        string
+	keyFile     string
+	url         *url.URL
+	keys        [][]byte
+	filter      job.HappeningFilter
+	retry       backoff.Retry
+	timeout     time.Duration
+	concurrency int
+	allow       []netip.Prefix
+	ports       []uint16
+	tls         *tls.Config
+	// print is of all that is said about it, so that one that has not changed goes on.
+	print [sha256.Size]byte
+}
+
+var hookName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// load reads a file, with those that it names. It lists all faults.
+func load(path string) ([]*hook, error) {
+	text, err := secretfile.Read(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("webhooks file: %w", err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	var f file
+	if err := d.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("webhooks file %s: %w", path, yamldoc.Explain(err))
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("webhooks file %s: it holds more than one document", path)
+	}
+	var faults []error
+	if len(f.Webhooks) > MaxHooks {
+		return nil, fmt.Errorf("webhooks file %s: %d webhooks, at most %d are allowed", path, len(f.Webhooks), MaxHooks)
+	}
+	names := map[string]bool{}
+	hooks := make([]*hook, 0, len(f.Webhooks))
+	for i, e := range f.Webhooks {
+		h, err := e.check()
+		if err == nil && names[h.name] {
+			err = errors.New("its name is there twice")
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("webhooks[%d] %s: %w", i, job.Clip(e.Name, 64), err))
+			continue
+		}
+		names[h.name] = true
+		hooks = append(hooks, h)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("webhooks file %s: %w", path, err)
+	}
+	return hooks, nil
+}
+
+func (e *entry) check() (*hook, error) {
+	h := &hook{
+		name: e.Name, keyFile: e.KeyFile, timeout: e.Timeout, concurrency: e.Concurrency, ports: e.Ports,
+		filter: job.HappeningFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds, Labels: e.Labels},
+	}
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if !hookName.MatchString(e.Name) {
+		fault("name: want 1 to 63 small letters, digits and dashes")
+	}
+	u, err := url.Parse(e.URL)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+		fault("url: want https://host/path, without user and fragment")
+	case u.Scheme == "http" && !e.Insecure:
+		fault("url: events would go in plain text; use https, or say insecure: true")
+	case u.Scheme != "http" && u.Scheme != "https":
+		fault("url: the scheme is neither https nor http")
+	}
+	h.url = u
+	for _, v := range h.filter.Validate("") {
+		fault("%s: %s", v.Field, v.Description)
+	}
+	if h.timeout == 0 {
+		h.timeout = DefaultTimeout
+	}
+	if h.timeout < 100*time.Millisecond || h.timeout > MaxTimeout {
+		fault("timeout: is %v, want 100ms to %v", h.timeout, MaxTimeout)
+	}
+	if h.concurrency == 0 {
+		h.concurrency = defaultConcurrency
+	}
+	if h.concurrency < 1 || h.concurrency > maxConcurrency {
+		fault("concurrency: is %d, want 1 to %d", h.concurrency, maxConcurrency)
+	}
+	if h.ports == nil {
+		h.ports = []uint16{80, 443}
+	}
+	h.retry = e.Retry.policy()
+	for _, f := range h.retry.Validate() {
+		fault("retry: %s", f.Error())
+	}
+	if h.retry.MaxAttempts < 1 {
+		fault("retry: max-attempts is %d, want at least 1", h.retry.MaxAttempts)
+	}
+	for _, text := range e.Allow {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			fault("allow-networks: %q is no network such as 10.0.0.0/8", job.Clip(text, 64))
+		}
+		h.allow = append(h.allow, p)
+	}
+	var read []byte
+	if h.keys, read, err = readKeys(e.KeyFile); err != nil {
+		fault("key-file: %w", err)
+	}
+	ca, err := h.trust(e.CAFile)
+	if err != nil {
+		fault("ca-file: %w", err)
+	}
+	h.print = sha256.Sum256(fmt.Appendf(nil, "%+v\n%x\n%x", *e, read, ca))
+	return h, errors.Join(faults...)
+}
+
+func (r retryEntry) policy() backoff.Retry {
+	p := DefaultRetry()
+	if r.MaxAttempts != 0 {
+		p.MaxAttempts = r.MaxAttempts
+	}
+	if r.BaseDelay != 0 {
+		p.Base = r.BaseDelay
+	}
+	if r.Multiplier != 0 {
+		p.Multiplier = r.Multiplier
+	}
+	if r.MaxDelay != 0 {
+		p.MaxDelay = r.MaxDelay
+	}
+	p.MaxElapsed = r.MaxElapsed
+	return p
+}
+
+// trust takes the authority of the endpoint's certificate out of a file.
+func (h *hook) trust(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := secretfile.Read(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no PEM certificate", path)
+	}
+	h.tls = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return text, nil
+}

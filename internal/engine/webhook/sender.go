@@ -1,0 +1,155 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/egress"
+	"github.com/fermata-io/fermata/internal/lib/mask"
+	"github.com/fermata-io/fermata/internal/lib/retryafter"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	maxHeaders  = 64 << 10
+	// maxExcerpt is how much of an answer is told of in a reason.
+	maxExcerpt = 200
+	// maxDrain is how much of an answer is read so that its connection can be used again.
+	maxDrain = 64 << 10
+	// maxAsked bounds the wait that an endpoint asks for.
+	maxAsked = time.Hour
+)
+
+// sender posts events of one webhook.
+type sender struct {
+	hook   *hook
+	client *http.Client
+	agent  string
+	source string
+	logger *slog.Logger
+	masked mask.Masker // what is in the URL, as that of a webhook often is its credential
+}
+
+func newSender(h *hook, source, version string, logger *slog.Logger) *sender {
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: h.allow, Ports: h.ports}.Control}
+	s := &sender{
+		hook: h, agent: "fermata/" + version, source: source, logger: logger,
+		client: &http.Client{
+			Timeout:       h.timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			// No proxy: the guard would see the proxy's address only.
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, TLSClientConfig: h.tls, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
+				MaxIdleConnsPerHost: h.concurrency, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxHeaders,
+			},
+		},
+	}
+	for _, secret := range secretsOf(h.url) {
+		s.masked.Add(secret)
+	}
+	return s
+}
+
+// How long parts of a URL are, at least, that may be credentials.
+const (
+	shortestSegment = 16
+	shortestValue   = 8
+)
+
+// secretsOf are the parts of a URL that an endpoint may say back and nobody else is to see.
+func secretsOf(u *url.URL) (list []string) {
+	add := func(text string, shortest int) {
+		if len(text) >= shortest {
+			list = append(list, text)
+		}
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		add(segment, shortestSegment)
+	}
+	add(u.RawQuery, shortestValue)
+	for _, values := range u.Query() {
+		for _, value := range values {
+			add(value, shortestValue)
+		}
+	}
+	return list
+}
+
+func (s *sender) hide(text string) string { return string(s.masked.Whole([]byte(text))) }
+
+func (s *sender) close() { s.client.CloseIdleConnections() }
+
+// failure is why an event was not taken.
+type failure struct {
+	reason string
+	// refused: a repetition would be refused as well.
+	refused bool
+	after   time.Duration // that the endpoint asks to wait
+}
+
+// send posts an event; nil: the endpoint has it.
+func (s *sender) send(ctx context.Context, h *job.Happening) *failure {
+	body, err := envelope(s.source, h)
+	if err != nil {
+		return &failure{reason: "cannot be written: " + err.Error(), refused: true}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.hook.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return &failure{reason: "no request can be made", refused: true}
+	}
+	id, now := h.ID(), time.Now()
+	request.Header.Set("Content-Type", "application/cloudevents+json; charset=utf-8")
+	request.Header.Set("User-Agent", s.agent)
+	request.Header.Set("Webhook-Id", id)
+	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+	request.Header.Set("Webhook-Signature", signature(s.hook.keys, id, now, body))
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", plainError(err))
+		return &failure{reason: job.Clip(s.hide(egress.Plain(plainError(err)).Error()), job.MaxError)}
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 200 && response.StatusCode < 300 {
+		// An answer that breaks off after its status has come all the same.
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
+		return nil
+	}
+	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
+	reason := fmt.Sprintf("status %d", response.StatusCode)
+	if text := strings.TrimSpace(string(s.masked.Piece(excerpt))); text != "" {
+		reason += ": " + text
+	}
+	return &failure{
+		reason: job.Clip(reason, job.MaxError), refused: refusals[response.StatusCode], after: retryAfter(response.Header, now),
+	}
+}
+
+// refusals are answers about the event, not about the endpoint or its credentials.
+var refusals = map[int]bool{
+	http.StatusBadRequest: true, http.StatusRequestEntityTooLarge: true, http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true,
+}
+
+// plainError leaves out the URL, whose query may hold what is nobody's business.
+func plainError(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// retryAfter is the delay that an answer asks for, at most [maxAsked].
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	return min(retryafter.Read(h, now), maxAsked)
+}

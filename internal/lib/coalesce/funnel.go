@@ -1,0 +1,137 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrPatience is the error of an item that was not sent because its caller did not
+// want to wait any longer.
+var ErrPatience = errors.New("timed out waiting for a turn to send")
+
+// Funnel coalesces items of callers. It is safe for concurrent use.
+type Funnel[T any] struct {
+	width    int
+	most     int
+	mu       sync.Mutex
+	inFlight int // sends in flight
+	waiting  []*queuedItem[T]
+}
+
+// queuedItem is the item of one caller.
+type queuedItem[T any] struct {
+	item   T
+	weight int
+	// turn receives the items that this caller has to send, its own first; it is closed when another caller has
+	// sent them.
+	turn chan []*queuedItem[T]
+}
+
+// New returns a funnel of a width, at least 1. The items of one send weigh at most most together, unless a
+// single item weighs more.
+func New[T any](width, most int) *Funnel[T] {
+	return &Funnel[T]{width: max(width, 1), most: most}
+}
+
+// Do sends an item, by this caller or by another one: send is called with items in the order in which they came.
+// It returns nil if the item was sent. If it was not and will not be, it returns the context's error or, with a
+// patience above 0, [ErrPatience].
+func (f *Funnel[T]) Do(ctx context.Context, item T, weight int, patience time.Duration,
+	send func(context.Context, []T)) error {
+	l := &queuedItem[T]{item: item, weight: weight}
+	together := f.startOrQueue(l)
+	if together == nil {
+		var err error
+		together, err = f.waitForTurn(ctx, l, patience)
+		if err != nil || together == nil {
+			return err
+		}
+	}
+	defer f.endSend(together)
+	if len(together) == 1 {
+		send(ctx, []T{item})
+		return nil
+	}
+	items := make([]T, len(together))
+	for i, t := range together {
+		items[i] = t.item
+	}
+	send(context.WithoutCancel(ctx), items)
+	return nil
+}
+
+// startOrQueue starts a send for an item, or queues it.
+func (f *Funnel[T]) startOrQueue(l *queuedItem[T]) []*queuedItem[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.inFlight < f.width {
+		f.inFlight++
+		return []*queuedItem[T]{l}
+	}
+	l.turn = make(chan []*queuedItem[T], 1)
+	f.waiting = append(f.waiting, l)
+	return nil
+}
+
+// waitForTurn returns the items that the caller has to send, or nothing if another has sent its item.
+func (f *Funnel[T]) waitForTurn(ctx context.Context, l *queuedItem[T], patience time.Duration) ([]*queuedItem[T],
+	error) {
+	var late <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case together := <-l.turn:
+		return together, nil
+	case <-ctx.Done():
+		if f.removeQueued(l) {
+			return nil, ctx.Err()
+		}
+	case <-late:
+		if f.removeQueued(l) {
+			return nil, ErrPatience
+		}
+	}
+	return <-l.turn, nil
+}
+
+// removeQueued removes an item from the queue; false if it is in flight.
+func (f *Funnel[T]) removeQueued(l *queuedItem[T]) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, w := range f.waiting {
+		if w == l {
+			f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// endSend ends a send and passes its place to the waiting items.
+func (f *Funnel[T]) endSend(sent []*queuedItem[T]) {
+	for _, l := range sent[1:] {
+		close(l.turn)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.waiting) == 0 {
+		f.inFlight--
+		return
+	}
+	n, weight := 0, 0
+	for _, l := range f.waiting {
+		weight += l.weight
+		if n > 0 && weight > f.most {
+			break
+		}
+		n++
+	}
+	together := append([]*queuedItem[T](nil), f.waiting[:n]...)
+	f.waiting = append(f.waiting[:0], f.waiting[n:]...)
+	together[0].turn <- together
+}

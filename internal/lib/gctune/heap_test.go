@@ -1,0 +1,35 @@
+package gctune
+
+import (
+	"runtime"
+	"testing"
+)
+
+// turn is the size of the heap at which the next collection begins.
+func turn() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.NextGC
+}
+
+func TestReserveDelaysCollections(t *testing.T) {
+	defer func() { reserved = nil }()
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := turn()
+	Reserve(Node)
+	if after := turn(); after < before+2*Node-Node/4 {
+		t.Errorf("the next collection begins at %d, was at %d", after, before)
+	}
+}
+
+func TestReserveLeavesTheChoiceToPeople(t *testing.T) {
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		t.Setenv("GOGC", "")
+		t.Setenv(name, "100")
+		if Reserve(Node); reserved != nil {
+			t.Errorf("%s is set, and ignored", name)
+		}
+	}
+}

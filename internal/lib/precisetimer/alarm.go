@@ -1,0 +1,67 @@
+// Package precisetimer calls a function at an instant, more precisely than timers of the Go runtime.
+//
+// An idle process waits for its timers in epoll, in whole milliseconds: they are half a
+// millisecond late on average. On Linux an alarm is a kernel timer (timerfd), whose
+// descriptor ends that wait itself: it is about 50 us late (BenchmarkLateness). On other
+// systems, if the kernel provides none, and after [UseRuntime] it is a timer of the runtime.
+//
+// An alarm has one instant at a time. It never calls earlier; but it may call although it
+// was set to another instant meanwhile, so the function has to check what is due.
+package precisetimer
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Alarm calls a function at the instant that it is set to. Its methods may be called at any
+// time, but none after Close.
+type Alarm struct {
+	kernel  *kernelTimer // nil: timer is used
+	timer   *time.Timer  // of the runtime
+	ringing sync.WaitGroup
+}
+
+var runtimeOnly atomic.Bool
+
+// UseRuntime makes all later alarms timers of the runtime. It is for programs with a simulated clock, such as
+// bubbles of testing/synctest.
+func UseRuntime() { runtimeOnly.Store(true) }
+
+// New makes an alarm that is not set. It calls ring on another goroutine.
+func New(ring func()) *Alarm {
+	a := &Alarm{}
+	if !runtimeOnly.Load() {
+		a.kernel = newKernelTimer()
+	}
+	if a.kernel != nil {
+		a.ringing.Go(func() { a.kernel.callOnExpiry(ring) })
+		return a
+	}
+	a.timer = time.AfterFunc(time.Hour, ring)
+	a.timer.Stop()
+	return a
+}
+
+// Set has the function called at t, or at once if that has passed, instead of when it was
+// set to before.
+func (a *Alarm) Set(t time.Time) {
+	in := max(time.Until(t), 0)
+	if a.kernel != nil {
+		a.kernel.arm(in)
+		return
+	}
+	a.timer.Reset(in)
+}
+
+// Close ends the alarm. A call that is being made has returned by then, unless a timer of
+// the runtime makes it.
+func (a *Alarm) Close() {
+	if a.kernel == nil {
+		a.timer.Stop()
+		return
+	}
+	a.kernel.close()
+	a.ringing.Wait()
+}

@@ -1,0 +1,244 @@
+package telemetry
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+const (
+	// minExplainedLag is the least lag whose cause is looked for: a start itself takes less.
+	minExplainedLag = 20 * time.Millisecond
+	// spellJoinGap joins refusals that are no further apart: a queue at its limit is asked
+	// for again and again.
+	spellJoinGap = time.Second
+	// maxWaits bounds the queues whose service is remembered.
+	maxWaits = 2000
+)
+
+// Reasons of a wait before the lease, as fermata_held_seconds_total has them. Those of limits
+// that are asked for before the lease are the same as where a gate finds them.
+const (
+	heldWorker = "no_worker"
+	heldSlot   = "slot"
+	heldRate   = "rate"
+	heldPaused = "queue_paused"
+)
+
+// waitTracker remembers for each queue when it was last without a worker anywhere in the cluster, as far as this
+// node knows, and when a limit last kept this node from leasing. So the cause of a run's wait is known when it
+// starts.
+type waitTracker struct {
+	now func() time.Time
+
+	mu     sync.RWMutex
+	since  time.Time // earlier states are unknown
+	queues map[job.QueueKey]*queueWaits
+	peers  map[string][]job.QueueKey // what their workers serve
+}
+
+// queueWaits are the last spell of each kind.
+type queueWaits struct {
+	here       bool // a worker of this node serves it
+	peers      int  // as many peers have one
+	unserved   idleSpell
+	paused     idleSpell // as far as this node knows
+	room, rate idleSpell
+}
+
+// idleSpell is a time in which a queue started nothing, for one reason. It lasts while until is zero; without a
+// beginning there was none.
+type idleSpell struct{ from, until time.Time }
+
+// overlapWith is how much of a wait lies in the spell.
+func (s idleSpell) overlapWith(from, to time.Time) time.Duration {
+	if s.from.IsZero() {
+		return 0
+	}
+	if from.Before(s.from) {
+		from = s.from
+	}
+	if !s.until.IsZero() && s.until.Before(to) {
+		to = s.until
+	}
+	return max(0, to.Sub(from))
+}
+
+// intersect is the time in which both spells lasted.
+func (s idleSpell) intersect(o idleSpell) idleSpell {
+	if s.from.IsZero() || o.from.IsZero() {
+		return idleSpell{}
+	}
+	if s.from.Before(o.from) {
+		s.from = o.from
+	}
+	if s.until.IsZero() || !o.until.IsZero() && o.until.Before(s.until) {
+		s.until = o.until
+	}
+	return s
+}
+
+func newWaits(now func() time.Time) *waitTracker {
+	return &waitTracker{now: now, since: now(), queues: make(map[job.QueueKey]*queueWaits),
+		peers: make(map[string][]job.QueueKey)}
+}
+
+// QueueServed is called when the first worker of a queue has come to this node, or the last one has left it. It
+// does not block. The series of a queue exist from its first worker on: this node will start attempts of it, and
+// the first value of a series is no increase.
+func (t *Telemetry) QueueServed(namespace, queue string, served bool) {
+	if served {
+		t.queues.ensureSeries(queueKey{namespace, queue})
+	}
+	w := t.waits
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.updateServed(job.QueueKey{Namespace: namespace, Queue: queue}, func(q *queueWaits) { q.here = served })
+}
+
+// PeerServes replaces the set of queues that the workers of another node serve, with free slots or without. It
+// is called often, and usually without a change.
+func (t *Telemetry) PeerServes(peer string, demand []job.QueueDemand) {
+	w := t.waits
+	if w.peerUnchanged(peer, demand) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.peers[peer]
+	delete(w.peers, peer)
+	for _, d := range demand {
+		k := job.QueueKey{Namespace: d.Namespace, Queue: d.Queue}
+		w.peers[peer] = append(w.peers[peer], k)
+		w.updateServed(k, func(q *queueWaits) { q.peers++ })
+	}
+	for _, k := range before {
+		w.updateServed(k, func(q *queueWaits) { q.peers = max(0, q.peers-1) })
+	}
+}
+
+func (w *waitTracker) peerUnchanged(peer string, demand []job.QueueDemand) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.EqualFunc(w.peers[peer], demand, func(k job.QueueKey, d job.QueueDemand) bool {
+		return k.Namespace == d.Namespace && k.Queue == d.Queue
+	})
+}
+
+// QueueLimited is called when a limit of a queue allows no more starts for a while. It does not block.
+func (t *Telemetry) QueueLimited(k job.QueueKey, by job.QueueLimit, again time.Duration) {
+	w := t.waits
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.waitsOf(k)
+	if q == nil {
+		return
+	}
+	s := &q.room
+	if by == job.LimitRate {
+		s = &q.rate
+	}
+	now := w.now()
+	if s.from.IsZero() || now.Sub(s.until) > spellJoinGap {
+		*s = idleSpell{from: now}
+	}
+	if until := now.Add(again); until.After(s.until) {
+		s.until = until
+	}
+}
+
+// QueuePaused is called when a queue is paused or resumed. It does not block.
+func (t *Telemetry) QueuePaused(k job.QueueKey, paused bool) {
+	w := t.waits
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch q := w.waitsOf(k); {
+	case q == nil:
+	case paused:
+		q.paused = idleSpell{from: w.now()}
+	default:
+		q.paused.until = w.now()
+	}
+}
+
+// updateServed changes who serves a queue, and notes when the queue loses its last worker in the cluster, or has
+// one again. The caller holds mu.
+func (w *waitTracker) updateServed(k job.QueueKey, do func(*queueWaits)) {
+	q := w.waitsOf(k)
+	if q == nil {
+		return
+	}
+	before := q.here || q.peers > 0
+	do(q)
+	switch after := q.here || q.peers > 0; {
+	case after && !before:
+		q.unserved.until = w.now()
+	case before && !after:
+		q.unserved = idleSpell{from: w.now()}
+	}
+}
+
+// waitsOf returns the state of a queue. A new one was not served before; nil if there is no room for it. The
+// caller holds mu.
+func (w *waitTracker) waitsOf(k job.QueueKey) *queueWaits {
+	if q := w.queues[k]; q != nil {
+		return q
+	}
+	if len(w.queues) >= maxWaits {
+		for other, o := range w.queues {
+			if !o.here && o.peers == 0 {
+				delete(w.queues, other)
+			}
+		}
+		if len(w.queues) >= maxWaits {
+			return nil
+		}
+	}
+	q := &queueWaits{unserved: idleSpell{from: w.since}}
+	w.queues[k] = q
+	return q
+}
+
+// isServed reports whether a worker of some node serves a queue. If there are too many queues to know, it is
+// true.
+func (w *waitTracker) isServed(k job.QueueKey) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	q := w.queues[k]
+	if q == nil {
+		return len(w.queues) >= maxWaits
+	}
+	return q.here || q.peers > 0
+}
+
+// isServedHere reports whether a worker of this node serves a queue.
+func (w *waitTracker) isServedHere(k job.QueueKey) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	q := w.queues[k]
+	return q != nil && q.here
+}
+
+// waitParts is a lag by its causes.
+type waitParts struct{ paused, worker, rate, room, slot time.Duration }
+
+// splitWait returns the causes of a run's wait between two instants. While a queue is paused, other causes do
+// not count.
+func (w *waitTracker) splitWait(k job.QueueKey, from, to time.Time) (out waitParts) {
+	lag := to.Sub(from)
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	q := w.queues[k]
+	if q == nil {
+		return waitParts{slot: lag}
+	}
+	out.paused = q.paused.overlapWith(from, to)
+	out.worker = q.unserved.overlapWith(from, to) - q.unserved.intersect(q.paused).overlapWith(from, to)
+	left := lag - out.paused - out.worker
+	out.rate = min(q.rate.overlapWith(from, to), left)
+	out.room = min(q.room.overlapWith(from, to), left-out.rate)
+	out.slot = left - out.rate - out.room
+	return out
+}

@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// FailureDepths are the bounds by which failing jobs are counted: at least so many
+// failed runs in a row.
+var FailureDepths = []int64{1, 2, 3, 5, 10, 20}
+
+// WorstJobs are the worst jobs of the shards that a node holds.
+type WorstJobs struct {
+	// Failing counts jobs by FailureDepths: at least so many failed runs in a row.
+	Failing []int64
+	// MostFailing and Latest are shown by name, where that was asked for.
+	MostFailing, Latest []job.TopJob
+}
+
+// SetWorst replaces the exported worst jobs.
+func (t *Telemetry) SetWorst(w WorstJobs) { t.worst.now.Store(&w) }
+
+var (
+	byJob       = []string{"namespace", "queue", "job_id"} // not "job", which is Prometheus's own
+	failingDesc = prometheus.NewDesc("fermata_failing_jobs",
+		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 "+
+			"are known.", []string{"failures"}, nil)
+	worstFailuresDesc = prometheus.NewDesc("fermata_worst_job_failures",
+		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how "+
+			"many.", byJob, nil)
+	worstLagDesc = prometheus.NewDesc("fermata_worst_job_lag_seconds",
+		"How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
+)
+
+// worstCollector exports the last result.
+type worstCollector struct{ now atomic.Pointer[WorstJobs] }
+
+func (*worstCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{failingDesc, worstFailuresDesc, worstLagDesc} {
+		out <- d
+	}
+}
+
+func (w *worstCollector) Collect(out chan<- prometheus.Metric) {
+	found := w.now.Load()
+	if found == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for i, n := range found.Failing {
+		gauge(failingDesc, float64(n), strconv.FormatInt(FailureDepths[i], 10))
+	}
+	for _, j := range found.MostFailing {
+		gauge(worstFailuresDesc, float64(j.State.Failures), j.Definition.Namespace, j.Definition.Queue, j.Definition.ID)
+	}
+	for _, j := range found.Latest {
+		gauge(worstLagDesc, j.Lag.Seconds(), j.Definition.Namespace, j.Definition.Queue, j.Definition.ID)
+	}
+}

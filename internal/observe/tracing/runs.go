@@ -1,0 +1,146 @@
+package tracing
+
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Decided takes a decision that is stored: definition and state that it was made on,
+// the event, the run that ended by it, if one did, and what there is to tell. It makes
+// the spans of what has ended, and notes the trace in the notices about the run.
+func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice) {
+	if !before.HasRun() {
+		return
+	}
+	run, ok := t.sampling.Of(d, before)
+	if !ok {
+		return
+	}
+	id := before.RunID()
+	var now int64
+	for i := range notices {
+		if n := &notices[i]; n.RunID == id {
+			n.TraceID = &run.TraceID
+		}
+		now = notices[i].AtMS
+	}
+	if now == 0 {
+		return
+	}
+	f := facts{definition: d, state: before, id: id, now: now}
+	switch ev := ev.(type) {
+	case job.Settle:
+		f.outcome, f.startedMS, f.worker, f.err = ev.Outcome.String(), ev.StartedMS, ev.Worker, ev.Error
+		t.attempt(&run, &f)
+	case job.Lose:
+		f.outcome, f.err = "lost", "the worker was lost"
+		t.attempt(&run, &f)
+	case job.ForgiveLoss:
+		if !before.Live() || before.Token != ev.Token {
+			break // the attempt has ended before
+		}
+		f.outcome, f.err = "lost", "the worker lost its node"
+		t.attempt(&run, &f)
+	case job.Return:
+		f.outcome = "returned"
+		t.attempt(&run, &f)
+	}
+	if ended != nil {
+		t.run(&run, &f, ended)
+	}
+}
+
+// facts are what the spans of one decision say.
+type facts struct {
+	definition *job.Definition
+	state      *job.State // before the decision
+	id         string     // of the run
+	now        int64      // when it was decided, by the shard's clock
+	startedMS  int64      // of the attempt; 0: it did not, or nobody knows
+	outcome    string
+	worker     string
+	err        string
+}
+
+func (f *facts) attributes() []attribute.KeyValue {
+	s := f.state
+	return []attribute.KeyValue{
+		attribute.String("fermata.namespace", f.definition.Namespace),
+		attribute.String("fermata.queue", s.Lane.Queue),
+		attribute.String("fermata.job", f.definition.ID),
+		attribute.String("fermata.run", f.id),
+		attribute.String("fermata.handler", f.definition.Handler),
+		attribute.String("fermata.trigger", s.Trigger.String()),
+		attribute.String("fermata.correlation_id", job.Correlation(f.definition.Key, f.id)),
+	}
+}
+
+// attempt makes the span of an attempt, from when it was due until its end was
+// stored. That of the handler, which the worker sends, is below it: what comes before
+// is waiting, what comes after is settlement.
+func (t *Tracer) attempt(run *job.RunTrace, f *facts) {
+	s := f.state
+	span := t.start(run, run.Attempt(s.Token), run.Run, "attempt "+f.definition.Handler, min(s.Due, f.now),
+		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(f.attributes()...))
+	span.SetAttributes(
+		attribute.Int64("fermata.attempt", int64(s.Attempt)+1),
+		attribute.String("fermata.outcome", f.outcome),
+		attribute.String("fermata.node", t.node),
+	)
+	at := func(name string, ms int64) {
+		if ms > 0 {
+			span.AddEvent(name, trace.WithTimestamp(time.UnixMilli(ms)))
+		}
+	}
+	// What was leased in advance waited for nothing.
+	at("leased", min(max(int64(s.Token/1000), s.Due), f.now))
+	at("started", f.startedMS)
+	at("settled", f.now)
+	if f.startedMS > 0 {
+		span.SetAttributes(attribute.Float64("fermata.lag_seconds", float64(f.startedMS-s.Due)/1000))
+	}
+	if f.worker != "" {
+		span.SetAttributes(attribute.String("fermata.worker", f.worker))
+	}
+	if f.err != "" {
+		span.SetStatus(codes.Error, job.Clip(f.err, job.MaxError))
+	}
+	span.End(trace.WithTimestamp(time.UnixMilli(f.now)))
+}
+
+// run makes the span of a run that ended, from when it was first due.
+func (t *Tracer) run(run *job.RunTrace, f *facts, ended *job.Run) {
+	from := f.state.Due
+	if f.state.Attempt > 0 && f.state.FirstMS > 0 {
+		from = min(from, f.state.FirstMS) // its first due time is forgotten by now
+	}
+	if since := f.state.Held.SinceMS; since > 0 {
+		from = min(from, since)
+	}
+	o := []trace.SpanStartOption{trace.WithAttributes(f.attributes()...)}
+	if run.Link != nil {
+		o = append(o, trace.WithLinks(trace.Link{
+			SpanContext: spanContext(run.Link), Attributes: []attribute.KeyValue{attribute.String("fermata.link", "registration")},
+		}))
+	}
+	span := t.start(run, run.Run, run.Parent, "run "+f.definition.Handler, min(from, f.now), o...)
+	span.SetAttributes(
+		attribute.Int64("fermata.attempts", int64(ended.Attempts)),
+		attribute.String("fermata.outcome", ended.Outcome.String()),
+		attribute.String("fermata.due_time", time.UnixMilli(ended.DueMS).UTC().Format(time.RFC3339Nano)),
+		attribute.String("fermata.nominal_time", time.UnixMilli(ended.NominalMS).UTC().Format(time.RFC3339Nano)),
+		attribute.String("fermata.node", t.node),
+	)
+	if f.startedMS > 0 {
+		span.SetAttributes(attribute.Float64("fermata.lag_seconds", float64(f.startedMS-f.state.Due)/1000))
+	}
+	if ended.Outcome != job.OutcomeSucceeded && ended.Outcome != job.OutcomeCancelled {
+		span.SetStatus(codes.Error, job.Clip(ended.Error, job.MaxError))
+	}
+	span.End(trace.WithTimestamp(time.UnixMilli(f.now)))
+}

@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// addLetters makes the dead letters of deleted jobs go with them, and those that
+// make room for another one leave the lane that they are in. A job with live runs
+// of its own is kept by the policy until the last of them has ended.
+func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, groups [][]*applyItem) error {
+	var owners []int
+	var ids []string
+	for i := range writes {
+		for _, slot := range lettersOf(&writes[i]) {
+			owners, ids = append(owners, i), append(ids, job.LetterRecord(writes[i].Record, slot))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	read := s.readFields(shard, s.shards[shard].state, ids)
+	if err := s.perform(ctx, read); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		state, err := decodeState(id, read.reply.text(i))
+		if err != nil {
+			continue // none in this slot
+		}
+		group := &groups[owners[i]]
+		if !deletes(&writes[owners[i]]) {
+			(*group)[len(*group)-1].step('m', state.Lane)
+			continue
+		}
+		item := &applyItem{
+			record: id, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
+		}
+		item.step('a')
+		item.step('d')
+		item.step('z', 0, 0)
+		*group = append(*group, item.bounded())
+	}
+	return nil
+}
+
+// lettersOf lists the slots of dead letters that a write does away with.
+func lettersOf(w *job.Write) []int {
+	d := w.Decision
+	switch {
+	case isChild(w.Record):
+	case d.Delete && d.State.Dead > 0:
+		slots := make([]int, job.DeadLettersPerJob)
+		for i := range slots {
+			slots[i] = i
+		}
+		return slots
+	case d.DeadLetter && d.State.Dead > job.DeadLettersPerJob:
+		return []int{d.DeadSlot}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package redisstore
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+)
+
+// TestScriptsAreConstants: what a server runs is the flags, the prelude and an
+// embedded file, one after the other, whoever uses the store for what.
+func TestScriptsAreConstants(t *testing.T) {
+	files := token.NewFileSet()
+	packages, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loads, uses := 0, 0
+	for _, path := range packages {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(files, path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if !isLoad(n.Fun) {
+					break
+				}
+				loads++
+				switch name := n.Args[0].(type) {
+				case *ast.BasicLit:
+				case *ast.Ident:
+					if name.Name != "name" || path != "limit.go" { // which hands on literals
+						t.Errorf("%s: a script is loaded by the name %s", files.Position(n.Pos()), name.Name)
+					}
+				default:
+					t.Errorf("%s: a script is loaded by a name that is no literal", files.Position(n.Pos()))
+				}
+			case *ast.CompositeLit:
+				if x, ok := n.Type.(*ast.Ident); ok && x.Name == "script" && path != "scripts.go" {
+					t.Errorf("%s: a script is made outside of the loader", files.Position(n.Pos()))
+				}
+			case *ast.SelectorExpr:
+				if n.Sel.Name == "source" && path != "scripts.go" {
+					uses++
+				}
+			case *ast.AssignStmt:
+				for _, left := range n.Lhs {
+					if s, ok := left.(*ast.SelectorExpr); ok && s.Sel.Name == "source" {
+						t.Errorf("%s: a script is changed", files.Position(n.Pos()))
+					}
+				}
+			}
+			return true
+		})
+	}
+	if loads < 18 || uses == 0 {
+		t.Fatalf("%d loads and %d uses were found: this test looks at the wrong thing", loads, uses)
+	}
+	for _, embedded := range []bool{true, false} {
+		s := loadScripts(embedded, false)
+		e := loadScripts(embedded, true)
+		for _, sc := range []*script{e.create, e.restore, e.apply, e.announce} {
+			checkSource(t, sc, "events")
+		}
+		for _, sc := range []*script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
+			checkSource(t, sc, "prelude", "time", "tick", "lanes")
+		}
+		for _, sc := range []*script{s.renew, s.reap, s.clock, s.confirm, s.limits.units} {
+			checkSource(t, sc, "prelude", "time", "tick")
+		}
+		checkSource(t, s.lease, "prelude", "time")
+		for _, sc := range []*script{s.read, s.keyspace, s.hook, s.limits.jobs} {
+			checkSource(t, sc, "prelude")
+		}
+	}
+}
+
+// checkSource fails unless a script is flags, these parts and the file of its name.
+func checkSource(t *testing.T, sc *script, parts ...string) {
+	t.Helper()
+	want := ""
+	for _, part := range append(parts, "../"+sc.name) {
+		text, err := os.ReadFile("lua/parts/" + part + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += string(text)
+	}
+	head, ok := strings.CutSuffix(sc.source, want)
+	if !ok || parts[0] == "prelude" && !regexp.MustCompile(`^(#!lua( flags=[a-z-]+)?\n)?$`).MatchString(head) {
+		t.Errorf("%s begins with %.60q", sc.name, sc.source)
+	}
+}
+
+// isLoad tells calls of loader.load, and of the function of that name in loadLimits.
+func isLoad(f ast.Expr) bool {
+	switch f := f.(type) {
+	case *ast.Ident:
+		return f.Name == "load"
+	case *ast.SelectorExpr:
+		x, ok := f.X.(*ast.Ident)
+		return ok && x.Name == "l" && f.Sel.Name == "load"
+	}
+	return false
+}
+
+// TestScriptsTakeTextAsData: no script makes code, a command, a pattern or the name
+// of a key of what it is given.
+func TestScriptsTakeTextAsData(t *testing.T) {
+	paths, err := filepath.Glob("lua/*.lua")
+	parts, _ := filepath.Glob("lua/parts/*.lua")
+	paths = append(paths, parts...)
+	if err != nil || len(paths) < 12 {
+		t.Fatal(paths, err)
+	}
+	calls := regexp.MustCompile(`\b(?:redis\.call|redis\.pcall|call)\(\s*([^,)]+)(?:,\s*([^,)\[]+))?`)
+	patterns := regexp.MustCompile(`\b(?:find|match|gmatch|gsub)\(([^)]*)\)`)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := regexp.MustCompile(`--[^\n]*`).ReplaceAllString(string(text), "")
+		for _, word := range []string{"loadstring", "load(", "dofile", "require", "setfenv", "getfenv", "rawset", "_G", "redis.sha1hex", "string.dump", "debug."} {
+			if strings.Contains(code, word) {
+				t.Errorf("%s uses %s", path, word)
+			}
+		}
+		for _, m := range calls.FindAllStringSubmatch(code, -1) {
+			command, key := strings.TrimSpace(m[1]), strings.TrimSpace(m[2])
+			listed := path == "lua/grant.lua" && command == "name"                                         // of a list that the script itself has
+			if !regexp.MustCompile(`^'[a-z]+'$`).MatchString(command) && command != "command" && !listed { // which wide hands on
+				t.Errorf("%s: the command is %s", path, command)
+			}
+			if slices.Contains([]string{"'keys'", "'scan'", "'eval'", "'flushall'", "'config'"}, command) {
+				t.Errorf("%s calls %s", path, command)
+			}
+			if strings.Contains(key, "ARGV") || strings.Contains(key, "..") {
+				t.Errorf("%s: %s has the key %s, which was not declared", path, command, key)
+			}
+		}
+		for _, m := range patterns.FindAllStringSubmatch(code, -1) {
+			_, pattern, _ := strings.Cut(m[1], ", ")
+			if !slices.Contains([]string{`'^%d+'`, "ARGV[a + 1]", "ARGV[item.at + 1]", "ARGV[5]", "'#'", "'#', 1, true", "'/', 1, true"}, pattern) {
+				t.Errorf("%s: the pattern is %s", path, pattern)
+			}
+		}
+	}
+}
+
+// TestGuardsArePlain: the one pattern that comes by ARGV is made of two numbers and
+// fits the header that has just these.
+func TestGuardsArePlain(t *testing.T) {
+	shape := regexp.MustCompile(`^\^[0-9]{16}\.\.[0-9]{10}$`)
+	rapid.Check(t, func(t *rapid.T) {
+		tok, revision := rapid.Uint64Range(0, maxToken).Draw(t, "token"), rapid.Uint32().Draw(t, "revision")
+		if g := guardOf(tok, revision); !shape.MatchString(g) {
+			t.Fatalf("guard is %q", g)
+		}
+	})
+}
+
+// drawKey draws names that Validate accepts, near to one another.
+func drawKey(t *rapid.T, label string) job.Key {
+	name := rapid.StringMatching(`[a0][a0._-]{0,3}`)
+	return job.Key{Namespace: name.Draw(t, label+" namespace"), ID: rapid.StringMatching(`[a0][a0._:~-]{0,4}`).Draw(t, label+" id")}
+}
+
+// TestNoTwoJobsShareAnything: records, fields of the history, lanes and limits of
+// different names differ, and all keys of a shard lie in its slot whatever the names.
+func TestNoTwoJobsShareAnything(t *testing.T) {
+	tags := sharding.Tags(8)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawKey(t, "a"), drawKey(t, "b")
+		for _, k := range []job.Key{a, b} {
+			if len(job.ValidateKey(k)) > 0 {
+				t.Fatalf("%v is refused", k)
+			}
+			if parsed, child, ok := job.ParseRecord(k.Record()); !ok || child != "" || parsed != k {
+				t.Fatalf("%v became %v", k, parsed)
+			}
+		}
+		fields := func(k job.Key) map[string]bool {
+			all := map[string]bool{k.Record(): true}
+			for _, slot := range []int{0, 1, 10, job.MaxHistory} {
+				all[histField(k.Record(), slot)] = true
+			}
+			return all
+		}
+		if a != b {
+			for f := range fields(a) {
+				// A record and a field of the history are in different hashes.
+				if f != a.Record() && fields(b)[f] && f != b.Record() {
+					t.Fatalf("%v and %v share %q", a, b, f)
+				}
+			}
+			if a.Record() == b.Record() {
+				t.Fatalf("%v and %v are one record", a, b)
+			}
+		}
+		free := rapid.StringOfN(rapid.RuneFrom([]rune("a/:{}*?[]%^#\n~é")), 1, 8, -1)
+		x, y := free.Draw(t, "lock x"), free.Draw(t, "lock y")
+		if (a.Namespace != b.Namespace || x != y) && job.LockName(a.Namespace, x) == job.LockName(b.Namespace, y) {
+			t.Fatalf("locks %q of %v and %q of %v are one", x, a, y, b)
+		}
+		keys := newShardKeys("fermata", rapid.SampledFrom(tags).Draw(t, "tag"))
+		lane := job.Lane{Namespace: a.Namespace, Queue: b.Namespace, Priority: 9}
+		if parsed, ok := job.ParseLane(lane.String()); !ok || parsed != lane {
+			t.Fatalf("%v became %v", lane, parsed)
+		}
+		fixed := []string{keys.meta, keys.def, keys.state, keys.hist, keys.lanes, keys.lock, keys.worst[job.Failing], keys.worst[job.Late]}
+		others := []string{keys.laneKey(lane)}
+		for _, suffix := range append([]string{"cell:", "rate:"}, unitKeys...) {
+			others = append(others, keys.base+suffix+job.LockName(a.Namespace, x))
+		}
+		seen := map[string]bool{}
+		for _, key := range append(fixed, others...) {
+			if seen[key] {
+				t.Fatalf("%q is used twice", key)
+			}
+			seen[key] = true
+			if hashTag(key) != hashTag(keys.meta) {
+				t.Fatalf("%q is in another slot than its shard", key)
+			}
+		}
+	})
+}
+
+// hashTag is the part of a key that Redis Cluster hashes.
+func hashTag(key string) string {
+	_, rest, found := strings.Cut(key, "{")
+	if tag, _, closed := strings.Cut(rest, "}"); found && closed && tag != "" {
+		return tag
+	}
+	return key
+}
+
+// TestNamesAreNoPatterns: a namespace is compared as it is, though Redis is asked by
+// pattern.
+func TestNamesAreNoPatterns(t *testing.T) {
+	s, _ := embedded(t)
+	ctx := t.Context()
+	namespaces := []string{"a.b", "a-b", "aXb", "a.bc", "a", "b"}
+	for _, namespace := range namespaces {
+		d := job.WithDefaults(job.Definition{
+			Key: job.Key{Namespace: namespace, ID: "j"}, Handler: "h", AnchorMS: 1_800_000_000_000,
+			Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
+		})
+		record := job.Record{Definition: &d, State: job.State{Revision: 1, Lane: job.Lane{Namespace: namespace, Queue: "q"}, Due: 1_900_000_000_000}}
+		if reply := s.Create(ctx, []job.CreateBatch{{Shard: s.ShardOf(d.Key), Records: []job.Record{record}}})[0]; reply.Err != nil {
+			t.Fatal(reply.Err)
+		}
+	}
+	list := func(namespace string) (found []string) {
+		t.Helper()
+		cursor := ""
+		for {
+			jobs, next, err := s.List(ctx, namespace, cursor, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range jobs {
+				found = append(found, j.Definition.Namespace)
+			}
+			if cursor = next; cursor == "" {
+				return found
+			}
+		}
+	}
+	if got := list(""); len(got) != len(namespaces) {
+		t.Fatalf("%q are stored", got)
+	}
+	for _, namespace := range namespaces {
+		if got := list(namespace); !slices.Equal(got, []string{namespace}) {
+			t.Errorf("%q lists %q", namespace, got)
+		}
+	}
+	for _, pattern := range []string{"*", "?", "a*", "[a-z]", "[^x]", "a?b", `a\.b`, `a\*`, "a.b/j", "{a}", "**", "a.b*"} {
+		if got := list(pattern); len(got) > 0 {
+			t.Errorf("%q lists %q", pattern, got)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+const (
+	// auditStep is how many fields one command of an audit looks at. Definitions
+	// carry payloads.
+	auditStep      = 500
+	auditStepLarge = 50
+	// auditLooks is how often a suspicion is looked into. A record that changes
+	// each time is alive, and not at fault.
+	auditLooks = 5
+)
+
+// Audit compares all that is stored in a shard: states, definitions, histories, the
+// index of each lane and the index of lanes. It takes no lock and may run beside
+// everything else: a suspicion counts only if nothing of the record changed while
+// it was looked at again. With repair, what can be repaired without a loss is:
+// entries of the indexes are set to what the records say, and histories without
+// a record go.
+func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
+	if shard < 0 || shard >= len(s.shards) {
+		return job.AuditReport{}, fmt.Errorf("audit: there is no shard %d", shard)
+	}
+	a := &audit{
+		Store: s, ctx: ctx, shard: shard, keys: s.shards[shard], repair: repair,
+		lanes: map[job.Lane]bool{}, defined: map[string]bool{}, unusable: map[string]bool{},
+		slots: map[string]uint64{}, runs: map[string]uint64{}, maxLag: map[string]time.Duration{},
+	}
+	for _, pass := range []func() error{a.definitions, a.states, a.families, a.indexedLanes, a.entries, a.laneIndex, a.histories} {
+		if err := pass(); err != nil {
+			return a.report, err
+		}
+	}
+	return a.report, nil
+}
+
+type audit struct {
+	*Store
+	ctx    context.Context
+	shard  int
+	keys   shardKeys
+	repair bool
+	report job.AuditReport
+
+	lanes    map[job.Lane]bool // that states or the index of lanes name
+	defined  map[string]bool   // records that have a definition, and whether a state was seen of them
+	unusable map[string]bool   // records that are kept out of the schedule, whatever their state says
+	slots    map[string]uint64 // job -> slots that it says are taken
+	runs     map[string]uint64 // job -> slots of the runs that are there
+	maxLag   map[string]time.Duration
+}
+
+func (a *audit) find(f job.Finding) {
+	if len(a.report.Findings) == job.MaxFindings {
+		a.report.More = true
+		return
+	}
+	a.report.Findings = append(a.report.Findings, f)
+}
+
+// scanHash hands the fields of a hash to take, with their values.
+func (a *audit) scanHash(key string, step int, take func(fields, values []string) error) error {
+	for at := "0"; ; {
+		o := command("hscan", key, "hscan", key, at, "count", step)
+		if err := a.perform(a.ctx, o); err != nil {
+			return err
+		}
+		pairs := o.reply.list(1)
+		var fields, values []string
+		for i := 0; i+1 < len(pairs); i += 2 {
+			fields, values = append(fields, pairs.text(i)), append(values, pairs.text(i+1))
+		}
+		if err := take(fields, values); err != nil {
+			return err
+		}
+		if at = o.reply.text(0); at == "0" {
+			return nil
+		}
+	}
+}
+
+// histories looks for ended runs whose record is gone.
+func (a *audit) histories() error {
+	return a.scanHash(a.keys.hist, auditStep, func(fields, _ []string) error {
+		records := make([]string, len(fields))
+		for i, field := range fields {
+			records[i] = field[:max(0, strings.LastIndexByte(field, '.'))]
+		}
+		if len(records) == 0 {
+			return nil
+		}
+		states := a.readFields(a.shard, a.keys.state, records)
+		if err := a.perform(a.ctx, states); err != nil {
+			return err
+		}
+		for i, field := range fields {
+			if states.reply.has(i) {
+				continue
+			}
+			if err := a.orphanedRun(records[i], field); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *audit) orphanedRun(record, field string) error {
+	still := a.readFields(a.shard, a.keys.hist, []string{field})
+	if err := a.perform(a.ctx, still); err != nil || !still.reply.has(0) {
+		return err
+	}
+	if text, err := a.stateText(record); err != nil || text != "" {
+		return err
+	}
+	f := job.Finding{Fault: job.FaultHistory, Record: record, Detail: "an ended run of a record that does not exist: " + field}
+	if a.repair {
+		if err := a.takeOut(record, nil, field); err != nil {
+			return err
+		}
+		f.Repaired = true
+	}
+	a.find(f)
+	return nil
+}

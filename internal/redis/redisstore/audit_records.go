@@ -1,0 +1,177 @@
+package redisstore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+func (a *audit) definitions() error {
+	return a.scanHash(a.keys.def, auditStepLarge, func(ids, defs []string) error {
+		for i, id := range ids {
+			a.defined[id] = false
+			d, err := decodeDefinition(id, defs[i])
+			switch {
+			case err != nil:
+				a.unusable[id] = true
+				a.find(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "definition: " + err.Error() + "; register the job again"})
+			case d.MaxLag > 0:
+				a.maxLag[id] = d.MaxLag
+			}
+		}
+		return nil
+	})
+}
+
+func (a *audit) states() error {
+	err := a.scanHash(a.keys.state, auditStep, func(ids, texts []string) error {
+		var seen []string
+		var states []job.State
+		for i, id := range ids {
+			if _, ok := a.defined[id]; ok {
+				a.defined[id] = true
+			}
+			state, err := decodeState(id, texts[i])
+			if err != nil {
+				a.unusable[id] = true
+				a.find(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "state: " + err.Error() + "; register the job again"})
+				continue
+			}
+			seen, states = append(seen, id), append(states, state)
+			a.state(id, state)
+		}
+		if err := a.withoutDefinition(seen); err != nil {
+			return err
+		}
+		if err := a.indexed(seen, states); err != nil {
+			return err
+		}
+		return a.watched(seen, states)
+	})
+	if err != nil {
+		return err
+	}
+	return a.withoutState()
+}
+
+func (a *audit) state(id string, s job.State) {
+	a.report.Records[s.Region]++
+	a.lanes[s.Lane] = true
+	if _, child, _ := job.ParseRecord(id); isRun(child) {
+		slot, _ := job.ChildSlot(child)
+		a.runs[job.ParentOf(id)] |= 1 << slot
+	} else if child == "" && s.Children != 0 {
+		a.slots[id] = s.Children
+	}
+	if err := s.Check(); err != nil && !isChild(id) {
+		a.find(job.Finding{Fault: job.FaultState, Record: id, Lane: s.Lane.String(), Detail: err.Error()})
+	}
+}
+
+// withoutDefinition looks at those of which the scan of definitions, which came
+// before, has seen none: most are newer than it.
+func (a *audit) withoutDefinition(ids []string) error {
+	var doubtful []string
+	for _, id := range ids {
+		if _, ok := a.defined[definedBy(id)]; !ok && !a.unusable[id] {
+			doubtful = append(doubtful, id)
+		}
+	}
+	raw, err := a.rawInSteps(doubtful)
+	if err != nil {
+		return err
+	}
+	for i, r := range raw {
+		if r.hasState && !r.hasDef {
+			a.unusable[doubtful[i]] = true
+			a.find(job.Finding{Fault: job.FaultNoDefinition, Record: doubtful[i], Detail: "register the job again, or delete it"})
+		}
+	}
+	return nil
+}
+
+// withoutState looks again at the definitions of which no state was seen. State
+// and definition are read at one instant.
+func (a *audit) withoutState() error {
+	var doubtful []string
+	for id, seen := range a.defined {
+		if !seen {
+			doubtful = append(doubtful, id)
+		}
+	}
+	slices.Sort(doubtful)
+	raw, err := a.rawInSteps(doubtful)
+	if err != nil {
+		return err
+	}
+	for i, r := range raw {
+		if !r.hasState && r.hasDef {
+			a.find(job.Finding{Fault: job.FaultNoState, Record: doubtful[i], Detail: "register the job again"})
+		}
+	}
+	return nil
+}
+
+func (a *audit) rawInSteps(ids []string) ([]rawRecord, error) {
+	var all []rawRecord
+	for step := range slices.Chunk(ids, auditStepLarge) {
+		raw, err := a.readRaw(a.ctx, a.shard, step)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, raw...)
+	}
+	return all, nil
+}
+
+// families compares what jobs and their runs say of each other.
+func (a *audit) families() error {
+	doubtful := map[string]bool{}
+	for parent, slots := range a.slots {
+		if a.runs[parent] != slots {
+			doubtful[parent] = true
+		}
+	}
+	for parent, slots := range a.runs {
+		if a.slots[parent] != slots {
+			doubtful[parent] = true
+		}
+	}
+	for _, parent := range slices.Sorted(maps.Keys(doubtful)) {
+		if err := a.family(parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// family reads a job and all its runs again, with one command: at one instant.
+func (a *audit) family(parent string) error {
+	records := []string{parent}
+	for slot := range job.MaxConcurrentRuns {
+		records = append(records, job.ChildRecord(parent, slot))
+	}
+	o := a.readFields(a.shard, a.keys.state, records)
+	if err := a.perform(a.ctx, o); err != nil {
+		return err
+	}
+	runs, said := uint64(0), uint64(0)
+	for slot := range job.MaxConcurrentRuns {
+		if o.reply.has(slot + 1) {
+			runs |= 1 << slot
+		}
+	}
+	if o.reply.has(0) {
+		s, err := decodeState(parent, o.reply.text(0))
+		if err != nil {
+			return nil // found already
+		}
+		said = s.Children
+	}
+	if said != runs {
+		a.find(job.Finding{Fault: job.FaultRuns, Record: parent, Detail: fmt.Sprintf("it says that slots %b are taken; there are runs in %b", said, runs)})
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Create stores new records, in atomic steps of up to 200 of one shard, all in one
+// pipeline for each server. What exists is returned as it is stored. A record that
+// exists but cannot be read is overwritten: registering a job again mends it. At
+// maxmemory Err is job.ErrNoMemory and nothing of that step was stored. A reply whose
+// Err is job.ErrDurability is complete; with any other Err it is empty, and the batch
+// may be repeated.
+func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply {
+	creations := make([]*creation, len(batches))
+	for i, b := range batches {
+		creations[i] = s.newCreation(b)
+	}
+	for pass := 0; pass < 3; pass++ { // then they come and go: somebody else is at work on them
+		var ops []*op
+		for _, c := range creations {
+			ops = append(ops, c.prepare(s)...)
+		}
+		if len(ops) == 0 {
+			break
+		}
+		s.run(ctx, ops)
+		for _, c := range creations {
+			c.take(ctx, s)
+		}
+	}
+	replies := make([]job.CreateReply, len(creations))
+	for i, c := range creations {
+		replies[i] = c.reply()
+	}
+	return replies
+}
+
+// creation is a batch on its way.
+type creation struct {
+	shard  int
+	todo   []*newRecord
+	steps  []createStep // of this pass
+	out    job.CreateReply
+	news   laneNews
+	failed error
+}
+
+// createStep is one run of the script.
+type createStep struct {
+	op      *op
+	lanes   *laneKeys
+	records []*newRecord
+}
+
+func (s *Store) newCreation(b job.CreateBatch) *creation {
+	c := &creation{shard: b.Shard, out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
+	all := make([]newRecord, len(b.Records))
+	c.todo = make([]*newRecord, len(b.Records))
+	for i := range b.Records {
+		c.todo[i] = &all[i]
+		if err := all[i].encode(&b.Records[i], i, s.form()); err != nil {
+			c.failed = err
+		}
+	}
+	return c
+}
+
+// prepare cuts what is to be done into steps.
+func (c *creation) prepare(s *Store) []*op {
+	c.steps = nil
+	if c.failed != nil {
+		return nil
+	}
+	var ops []*op
+	for rest := c.todo; len(rest) > 0; {
+		n := chunk(rest)
+		o, lanes := s.createOp(c.shard, rest[:n])
+		c.steps = append(c.steps, createStep{o, lanes, rest[:n]})
+		ops, rest = append(ops, o), rest[n:]
+	}
+	return ops
+}
+
+// take takes over the answers of a pass. What is to be tried again is left to do.
+func (c *creation) take(ctx context.Context, s *Store) {
+	if c.failed != nil {
+		return
+	}
+	var taken []*newRecord
+	for _, step := range c.steps {
+		err := wrap(step.op.name, step.op.err)
+		if err != nil && !errors.Is(err, job.ErrDurability) {
+			c.failed = err
+			return
+		}
+		c.out.Err = errors.Join(c.out.Err, err)
+		again, err := c.read(s, step)
+		if err != nil {
+			c.failed = err
+			return
+		}
+		taken = append(taken, again...)
+	}
+	c.todo, c.failed = s.readTaken(ctx, c.shard, taken, c.out.Results)
+}
+
+// read takes over the script's answer and returns the records whose id is taken:
+// {code, clock, codes, {place, due ...}, lock value}.
+func (c *creation) read(s *Store, step createStep) (taken []*newRecord, err error) {
+	r := step.op.reply
+	codes := r.text(2)
+	if len(codes) < len(step.records) {
+		return nil, fmt.Errorf("create: %w: %d answers for %d records", errCorrupt, len(codes), len(step.records))
+	}
+	for k, n := range step.records {
+		switch codes[k] {
+		case '1', '2':
+			taken = append(taken, n)
+		case '3':
+			s.metrics.replayed("create", 1)
+		}
+		c.out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
+	}
+	c.news.add(step.lanes, r.list(3), r.text(4))
+	c.out.NowUS = max(c.out.NowUS, r.int(1))
+	return taken, nil
+}
+
+func (c *creation) reply() job.CreateReply {
+	if c.failed != nil {
+		return job.CreateReply{Err: c.failed}
+	}
+	c.out.Earlier, c.out.Holder = c.news.heads, c.news.holder
+	return c.out
+}
+
+// newRecord is a record to be created.
+type newRecord struct {
+	index    int // among the records of the call
+	id       string
+	lane     job.Lane
+	score    int64
+	state    string
+	def      []byte
+	replaces string // unreadable state text that may be overwritten
+	watchMS  int64  // when to look at the objective of its run; 0: there is none
+	record   *job.Record
+}
+
+// encode fills in what is to be stored.
+func (n *newRecord) encode(r *job.Record, index int, f form) (err error) {
+	*n = newRecord{
+		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
+		watchMS: r.Definition.BreaksAt(&r.State),
+	}
+	if n.state, err = f.ofStates(historyLimit(r.Definition)).encodeState(&r.State); err != nil {
+		return fmt.Errorf("create %s: %w", n.id, err)
+	}
+	if n.def, err = f.encodeDefinition(r.Definition); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	return nil
+}
+
+func createCode(digit byte) job.CreateCode {
+	switch digit {
+	case '1':
+		return job.Exists
+	case '2':
+		return job.Tombstone
+	}
+	return job.Created
+}
+
+// chunk returns how many records fit into one call.
+func chunk(records []*newRecord) int {
+	size := 0
+	for i, r := range records {
+		size += len(r.id) + len(r.state) + len(r.def)
+		if i == createItems || i > 0 && size > callBytes {
+			return i
+		}
+	}
+	return len(records)
+}
+
+func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
+	keys := s.shards[shard]
+	fixed := []string{keys.meta, keys.state, keys.def, keys.lanes, keys.lock}
+	lanes := newLaneKeys(keys, len(fixed))
+	argv := make([]any, 0, 4*len(records)+4)
+	for rest := records; len(rest) > 0; {
+		group := rest[:alikeFrom(rest)]
+		rest = rest[len(group):]
+		least, width := group[0].score, group[0].width()
+		for _, r := range group {
+			least = min(least, r.score)
+		}
+		argv = append(argv, lanes.at(group[0].lane), len(group), least, width)
+		for _, r := range group {
+			// Pointers, so that nothing is copied to the heap once more.
+			argv = append(argv, &r.id, &r.state, &r.score, r.def)
+			if width > 4 {
+				argv = append(argv, &r.replaces)
+			}
+			if width > 5 {
+				argv = append(argv, lanes.objectivesAt(), r.watchMS)
+			}
+		}
+	}
+	names := lanes.appendTo(fixed)
+	if s.events != nil {
+		names, argv = append(names, keys.events), s.events.created(argv, records)
+	}
+	return call(s.scripts.create, shard, names, argv), lanes
+}
+
+// width is the number of its arguments in the script's call.
+func (n *newRecord) width() int {
+	switch {
+	case n.watchMS != 0:
+		return 7
+	case n.replaces != "":
+		return 5
+	}
+	return 4
+}
+
+// alikeFrom returns how many of the records, from the first one on, are one group of
+// the script's.
+func alikeFrom(records []*newRecord) int {
+	first := records[0]
+	for i, r := range records {
+		if r.lane != first.lane || r.width() != first.width() {
+			return i
+		}
+	}
+	return len(records)
+}
+
+// readTaken reads what holds the ids, and returns those to be tried again: the
+// id is free by now, or holds what nobody can read.
+func (s *Store) readTaken(ctx context.Context, shard int, taken []*newRecord, results []job.CreateResult) ([]*newRecord, error) {
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(taken))
+	for i, r := range taken {
+		ids[i] = r.id
+	}
+	stored, err := s.readRaw(ctx, shard, ids)
+	if err != nil {
+		return nil, err
+	}
+	var again []*newRecord
+	for i, r := range taken {
+		switch record, err := stored[i].record(ids[i]); {
+		case err == nil && record != nil:
+			results[r.index].Existing = record
+		case err != nil:
+			s.corrupt(shard, "create", err, r.id)
+			r.replaces = stored[i].state
+			again = append(again, r)
+		default:
+			again = append(again, r)
+		}
+	}
+	return again, nil
+}

@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// HookStates reads how far webhooks are with shards, by shard and name. With an error come
+// those shards that could be read.
+func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[string]job.HookState, error) {
+	ops := make([]*op, len(shards))
+	for i, shard := range shards {
+		key := s.shards[shard].hooks
+		ops[i] = command("webhooks", key, "hgetall", key)
+	}
+	err := s.perform(ctx, ops...)
+	out := make(map[int]map[string]job.HookState, len(shards))
+	for i, o := range ops {
+		if o.err != nil {
+			continue
+		}
+		states := map[string]job.HookState{}
+		for name, text := range readHash(o.reply) {
+			if state, ok := parseHook(text); ok {
+				states[name] = state
+			}
+		}
+		out[shards[i]] = states
+	}
+	return out, err
+}
+
+// SaveHook stores how far a webhook is with a shard and, in the same step, the event
+// that it gave up on, if there is one; it tells how many older ones had to go for that,
+// unless an earlier answer was lost. It answers job.ErrNotHolder if the shard's lock has
+// another value.
+func (s *Store) SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error) {
+	keys := s.shards[shard]
+	names, argv := []string{keys.lock, keys.hooks}, []any{lockValue, hook, hookText(state), keptLetters}
+	if letter != nil {
+		names, argv = append(names, keys.lettersKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
+	}
+	o := call(s.scripts.hook, noShard, names, argv)
+	err = s.perform(ctx, o)
+	if o.reply.int(0) == 2 { // whether replicas confirmed that nothing was stored or not
+		return 0, fmt.Errorf("webhook %s: %w", hook, job.ErrNotHolder)
+	}
+	return int(o.reply.int(1)), err
+}
+
+// ForgetHooks deletes what is stored of webhooks that are no more. What they gave up on
+// goes first: it is found by their states.
+func (s *Store) ForgetHooks(ctx context.Context, shard int, hooks []string) error {
+	keys := s.shards[shard]
+	letters, states := []any{"del"}, []any{"hdel", keys.hooks}
+	for _, h := range hooks {
+		letters, states = append(letters, keys.lettersKey(h)), append(states, h)
+	}
+	if err := s.perform(ctx, command("webhooks", keys.hooks, letters...)); err != nil {
+		return err
+	}
+	return s.perform(ctx, command("webhooks", keys.hooks, states...))
+}
+
+// hookText is a state as it is stored: its numbers, with spaces between them.
+func hookText(h job.HookState) string {
+	return fmt.Sprintf("%s %d %d %d %d", placeText(h.After), h.Tries, h.FirstMS, h.RetryMS, h.UpdatedMS)
+}
+
+func parseHook(text string) (h job.HookState, ok bool) {
+	place, rest, _ := strings.Cut(text, " ")
+	if h.After, ok = parsePlace(place); !ok {
+		return h, false
+	}
+	n, err := fmt.Sscanf(rest, "%d %d %d %d", &h.Tries, &h.FirstMS, &h.RetryMS, &h.UpdatedMS)
+	return h, err == nil && n == 4
+}

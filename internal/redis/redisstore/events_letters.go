@@ -1,0 +1,234 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+const (
+	// keptLetters is how many events that a webhook gave up on each shard keeps: the newest.
+	keptLetters = 1000
+	// lettersPerCall bounds the letters that are read in one pipeline.
+	lettersPerCall = 2 * keptLetters
+)
+
+// letterSet is what a webhook gave up on in a shard; hook "" is the set in which an older
+// version keeps that of all webhooks. It is written by nodes of that version only, and
+// read for as long as it is there.
+type letterSet struct {
+	shard int
+	hook  string
+	key   string
+	size  int
+	read  int // so many of them are to be read
+}
+
+// letterSets finds the sets of webhooks in shards that hold anything. All of each is to
+// be read.
+func (s *Store) letterSets(ctx context.Context, hooks []string, shards []int) ([]letterSet, error) {
+	var all, found []letterSet
+	for _, shard := range shards {
+		for _, hook := range append([]string{""}, hooks...) {
+			all = append(all, letterSet{shard: shard, hook: hook, key: s.shards[shard].lettersKey(hook)})
+		}
+	}
+	for part := range slices.Chunk(all, readsPerCall) {
+		ops := make([]*op, len(part))
+		for i, set := range part {
+			ops[i] = command("webhooks", set.key, "zcard", set.key)
+		}
+		if err := s.perform(ctx, ops...); err != nil {
+			return nil, err
+		}
+		for i, set := range part {
+			if set.size = int(ops[i].reply.int(0)); set.size > 0 {
+				set.read = set.size
+				found = append(found, set)
+			}
+		}
+	}
+	return found, nil
+}
+
+// eachLetter reads what is to be read of sets, a bounded part of it at a time, and hands
+// on each part.
+func (s *Store) eachLetter(ctx context.Context, sets []letterSet, oldest bool, take func([]job.HookLetter)) error {
+	for len(sets) > 0 {
+		n, letters := 0, 0
+		for ; n < len(sets) && (n == 0 || letters+sets[n].read <= lettersPerCall); n++ {
+			letters += sets[n].read
+		}
+		ops := make([]*op, n)
+		for i, set := range sets[:n] {
+			args := []any{"zrange", set.key, 0, set.read - 1}
+			if !oldest {
+				args = append(args, "rev")
+			}
+			ops[i] = command("webhooks", set.key, append(args, "withscores")...)
+		}
+		if err := s.perform(ctx, ops...); err != nil {
+			return err
+		}
+		part := make([]job.HookLetter, 0, letters)
+		for i, o := range ops {
+			pairs := flat(o.reply)
+			for k := 0; k+1 < len(pairs); k += 2 {
+				part = append(part, decodeLetter(sets[i].shard, pairs.text(k), score(pairs.at(k+1))))
+			}
+		}
+		take(part)
+		sets = sets[n:]
+	}
+	return nil
+}
+
+// HookLetters lists events that webhooks gave up on: no more of them are read than it
+// takes to know which come first, and few at a time.
+func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error) {
+	hooks, shards := []string{q.Hook}, s.allShards()
+	if q.Event != "" {
+		if shards = s.shardsOfEvent(q.Event); shards == nil {
+			return nil, nil
+		}
+	}
+	if q.Hook == "" {
+		var err error
+		if hooks, err = s.hookNames(ctx, shards); err != nil {
+			return nil, err
+		}
+	}
+	sets, err := s.letterSets(ctx, hooks, shards)
+	if err != nil {
+		return nil, err
+	}
+	for i := range sets {
+		set := &sets[i]
+		if sifted := q.Event != "" || set.hook == "" && q.Hook != ""; !sifted {
+			set.read = min(set.read, q.Limit)
+		}
+	}
+	var out []job.HookLetter
+	err = s.eachLetter(ctx, sets, q.Oldest, func(part []job.HookLetter) {
+		for _, l := range part {
+			if (q.Hook == "" || l.Hook == q.Hook) && (q.Event == "" || l.Happening.ID() == q.Event) {
+				out = append(out, l)
+			}
+		}
+		slices.SortStableFunc(out, func(a, b job.HookLetter) int {
+			if q.Oldest {
+				return cmp.Compare(a.AtMS, b.AtMS)
+			}
+			return cmp.Compare(b.AtMS, a.AtMS)
+		})
+		out = out[:min(q.Limit, len(out))]
+	})
+	return out, err
+}
+
+// CountHookLetters counts what webhooks gave up on, in all shards.
+func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error) {
+	sets, err := s.letterSets(ctx, hooks, s.allShards())
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int, len(hooks))
+	var old []letterSet
+	for _, set := range sets {
+		if set.hook == "" {
+			old = append(old, set)
+			continue
+		}
+		counts[set.hook] += set.size
+	}
+	return counts, s.eachLetter(ctx, old, true, func(part []job.HookLetter) {
+		for _, l := range part {
+			counts[l.Hook]++
+		}
+	})
+}
+
+// DeferHookLetter makes it, wherever it is, one that was given up on at another time.
+func (s *Store) DeferHookLetter(ctx context.Context, l job.HookLetter, atMS int64) error {
+	keys := s.shards[l.Happening.Shard]
+	key := keys.lettersKey(l.Hook)
+	return s.perform(ctx, command("webhooks", key, "zadd", key, "xx", atMS, l.ID),
+		command("webhooks", keys.oldLetters, "zadd", keys.oldLetters, "xx", atMS, l.ID))
+}
+
+// DropHookLetter deletes one, from wherever it is.
+func (s *Store) DropHookLetter(ctx context.Context, l job.HookLetter) error {
+	keys := s.shards[l.Happening.Shard]
+	key := keys.lettersKey(l.Hook)
+	return s.perform(ctx, command("webhooks", key, "zrem", key, l.ID), command("webhooks", keys.oldLetters, "zrem", keys.oldLetters, l.ID))
+}
+
+// hookNames are the webhooks that shards know. One that gave up on anything is known.
+func (s *Store) hookNames(ctx context.Context, shards []int) ([]string, error) {
+	states, err := s.HookStates(ctx, shards)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, state := range states {
+		for name := range state {
+			known[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(known)), nil
+}
+
+func (s *Store) allShards() []int {
+	shards := make([]int, len(s.shards))
+	for i := range shards {
+		shards[i] = i
+	}
+	return shards
+}
+
+// shardsOfEvent is the shard that an event's id names, if there is such a shard.
+func (s *Store) shardsOfEvent(id string) []int {
+	text, _, _ := strings.Cut(id, "-")
+	shard, err := strconv.Atoi(text)
+	if err != nil || shard < 0 || shard >= len(s.shards) {
+		return nil
+	}
+	return []int{shard}
+}
+
+// letterText is a letter as it is stored. The score of its set counts as the time at
+// which it was given up on.
+type letterText struct {
+	Hook   string `json:"h"`
+	Event  string `json:"e"`
+	Place  string `json:"p"`
+	Tries  uint32 `json:"n"`
+	AtMS   int64  `json:"at"`
+	Reason string `json:"r"`
+}
+
+func encodeLetter(l *job.HookLetter) string {
+	text, err := json.Marshal(letterText{
+		Hook: l.Hook, Event: encodeHappening(&l.Happening), Place: placeText(l.Happening.Place), Tries: l.Tries, AtMS: l.AtMS, Reason: l.Reason,
+	})
+	if err != nil {
+		panic("redisstore: " + err.Error()) // texts and numbers can be written
+	}
+	return string(text)
+}
+
+func decodeLetter(shard int, text string, atMS int64) job.HookLetter {
+	var t letterText
+	if json.Unmarshal([]byte(text), &t) != nil {
+		t = letterText{} // somebody else put it there
+	}
+	return job.HookLetter{
+		ID: text, Hook: t.Hook, Happening: decodeHappening(shard, t.Place, t.Event), Tries: t.Tries, AtMS: atMS, Reason: t.Reason,
+	}
+}

@@ -1,0 +1,82 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Events reads what was asked for, all of it in one round trip to each server. With an
+// error come the pages of those shards that could be read: a server that is away must not
+// hide the others'.
+func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+	if s.events == nil {
+		return nil, job.ErrEventsOff
+	}
+	ops := make([]*op, len(asks))
+	for i, a := range asks {
+		key := s.shards[a.Shard].events
+		ops[i] = command("events", key, "xrange", key, "("+placeText(a.After), "+", "count", a.Limit)
+	}
+	err := s.perform(ctx, ops...)
+	pages := make([]job.EventsPage, len(asks))
+	for i, o := range ops {
+		if pages[i].Err = o.err; o.err != nil {
+			continue
+		}
+		pages[i] = readPage(o.reply, asks[i])
+	}
+	return pages, err
+}
+
+// readPage decodes those entries of an answer that were asked for.
+func readPage(r reply, ask job.EventsAsk) job.EventsPage {
+	page := job.EventsPage{Read: len(r)}
+	if page.Read == 0 {
+		return page
+	}
+	page.Last, _ = parsePlace(r.list(page.Read - 1).text(0)) // Redis made it
+	if ask.After.Exact() {
+		first, _ := parsePlace(r.list(0).text(0))
+		page.Gap = first.Seq != ask.After.Seq+1
+	}
+	if ask.Filter == nil {
+		page.Happenings = make([]job.Happening, 0, page.Read)
+	}
+	for k := range r {
+		entry := r.list(k)
+		text := entry.list(1).text(1)
+		if ask.Filter != nil && !mayMatch(ask.Filter, text) {
+			continue
+		}
+		h := decodeHappening(ask.Shard, entry.text(0), text)
+		if ask.Filter == nil || ask.Filter.Matches(&h) {
+			page.Happenings = append(page.Happenings, h)
+		}
+	}
+	return page
+}
+
+// LastEvents returns the place of the last event of each shard; zero where none is
+// kept. With an error come the places of those shards that could be read; that of any
+// other is not Exact.
+func (s *Store) LastEvents(ctx context.Context) ([]job.Place, error) {
+	if s.events == nil {
+		return nil, job.ErrEventsOff
+	}
+	ops := make([]*op, len(s.shards))
+	for i, k := range s.shards {
+		ops[i] = command("events", k.events, "xrevrange", k.events, "+", "-", "count", 1)
+	}
+	err := s.perform(ctx, ops...)
+	places := make([]job.Place, len(ops))
+	for i, o := range ops {
+		switch {
+		case o.err != nil:
+			places[i] = job.PlaceBefore(0)
+		case len(o.reply) > 0:
+			places[i], _ = parsePlace(o.reply.list(0).text(0)) // Redis made it
+		}
+	}
+	return places, err
+}

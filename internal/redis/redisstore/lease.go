@@ -1,0 +1,187 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Lease hands out due records, or such as are due soon, one script a request, all in one pipeline for each server.
+// Their definitions, those of parents for runs that are records of their own, come along
+// or, where there are many, by plain reads after that. A reply whose Err is
+// job.ErrDurability is complete; with any other Err it is empty, and the request may be
+// repeated with the same batch id. A request for no leases brings those that its batch
+// has got, and sees to it that a copy still on its way gets none.
+func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
+	replies := make([]job.LeaseReply, len(requests))
+	calls := make([]*leaseCall, len(requests))
+	var ops []*op
+	for i, r := range requests {
+		c, err := s.newLeaseCall(r)
+		if err != nil {
+			replies[i].Err = fmt.Errorf("lease: %w", err)
+			continue
+		}
+		calls[i] = c
+		ops = append(ops, c.op)
+	}
+	s.run(ctx, ops)
+	s.readDefinitions(ctx, calls)
+	for i, c := range calls {
+		if c == nil {
+			continue
+		}
+		replies[i] = c.read(ctx, s)
+		err := replies[i].Err
+		s.batches[c.Shard].give(c.slot, err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump))
+	}
+	return replies
+}
+
+// leaseCall is a request on its way.
+type leaseCall struct {
+	job.LeaseRequest
+	slot int
+	op   *op
+	defs *op // the definitions, if they did not come along
+}
+
+func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
+	if err := checkLease(r, len(s.shards)); err != nil {
+		return nil, err
+	}
+	if r.Batch == "" {
+		r.Batch = randomID()
+	}
+	keys := s.shards[r.Shard]
+	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
+	names := []string{keys.meta, keys.state, keys.lanes, keys.lock, keys.def}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch, 0}
+	latestAt := len(argv) - 1
+	argv = append(argv, r.Advance.Milliseconds())
+	for _, q := range r.Quotas {
+		names = append(names, keys.laneKey(q.Lane))
+		argv = append(argv, q.N)
+	}
+	c.op = call(s.scripts.lease, r.Shard, names, argv)
+	c.op.latestAt = latestAt
+	return c, nil
+}
+
+func checkLease(r job.LeaseRequest, shards int) error {
+	if r.Shard < 0 || r.Shard >= shards {
+		return fmt.Errorf("shard %d of %d", r.Shard, shards)
+	}
+	if r.TTL <= 0 || len(r.Quotas) == 0 || len(r.Quotas) > job.MaxLanesPerCall {
+		return fmt.Errorf("TTL %v over %d lanes: want a positive one, over 1 to %d", r.TTL, len(r.Quotas), job.MaxLanesPerCall)
+	}
+	if r.Advance < 0 || r.Advance > job.MaxAdvance {
+		return fmt.Errorf("advance %v: want 0 to %v", r.Advance, job.MaxAdvance)
+	}
+	total, seen := 0, map[job.Lane]bool{}
+	for _, q := range r.Quotas {
+		if q.N < 0 || seen[q.Lane] {
+			return fmt.Errorf("lane %s: a quota below zero, or two of them", q.Lane)
+		}
+		seen[q.Lane] = true
+		total += q.N
+	}
+	if total > job.MaxLeasesPerCall {
+		return fmt.Errorf("%d leases asked for: want at most %d", total, job.MaxLeasesPerCall)
+	}
+	return nil
+}
+
+// readDefinitions reads what did not come along.
+func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
+	var reads []*op
+	for _, c := range calls {
+		if c == nil || c.op.err != nil && !errors.Is(wrap("lease", c.op.err), job.ErrDurability) {
+			continue
+		}
+		leased := c.op.reply.list(4)
+		if len(leased) == 0 || c.op.reply.list(5) != nil {
+			continue
+		}
+		names := make([]string, 0, len(leased)/2)
+		for i := 0; i+1 < len(leased); i += 2 {
+			names = append(names, definedBy(leased.text(i)))
+		}
+		c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, names)
+		reads = append(reads, c.defs)
+	}
+	s.run(ctx, reads)
+}
+
+// read takes over the script's answer:
+// {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
+func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
+	err := wrap("lease", c.op.err)
+	if err != nil && !errors.Is(err, job.ErrDurability) {
+		return job.LeaseReply{Err: err}
+	}
+	r := c.op.reply
+	out := job.LeaseReply{NowUS: r.int(1), Err: err}
+	leased, defs := r.list(4), r.list(5)
+	if c.defs != nil {
+		if c.defs.err != nil {
+			return job.LeaseReply{Err: wrap("definitions", c.defs.err)}
+		}
+		defs = c.defs.reply
+	}
+	if r.int(2) == 1 {
+		s.metrics.replayed("lease", len(leased)/2)
+	}
+	out.Leased = make([]job.Leased, 0, len(leased)/2)
+	latest := uint64(0)
+	var records bunch[job.Record]
+	var definitions definitionReader
+	for i := 0; i+1 < len(leased); i += 2 {
+		record, known := leased.text(i), records.next((len(leased)-i)/2)
+		known.IndexMS = r.int(3)
+		definitions.left = (len(leased) - i) / 2
+		err := readState(&known.State, record, leased.text(i+1))
+		if err == nil {
+			latest = max(latest, known.State.Token) // what cannot be read teaches no token
+			known.Definition, err = definitions.decode(record, defs.text(i/2))
+			if err == nil && !defs.has(i/2) {
+				err = fmt.Errorf("%w: it has no definition", errCorrupt)
+			}
+			if err != nil {
+				// It would only be leased and lost again and again.
+				s.putAside(ctx, c.Shard, record, known.State)
+			}
+		}
+		if err != nil {
+			s.corrupt(c.Shard, "lease", err, record)
+			continue
+		}
+		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, Known: known})
+	}
+	s.clocks[c.Shard].sawToken(latest)
+	if r.int(2) == 1 {
+		// A replay finds the records by their deadline, in no order.
+		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.Known.State.Token, b.Known.State.Token) })
+	}
+	for i, q := range c.Quotas {
+		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.int(7 + i)})
+	}
+	s.corrupt(c.Shard, "lease", nil, r.list(6).texts()...)
+	return out
+}
+
+// readFields reads fields of one of a shard's hashes.
+func (s *Store) readFields(shard int, key string, records []string) *op {
+	args := make([]any, 0, 2+len(records))
+	args = append(args, "hmget", key)
+	for _, r := range records {
+		args = append(args, r)
+	}
+	o := command("hmget", key, args...)
+	o.shard = shard
+	return o
+}

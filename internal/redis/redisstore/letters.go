@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// ListLetters walks the dead runs of a namespace (of all, if it is empty) that are
+// kept: the dead letters of jobs that go on, and one-time jobs that are dead
+// themselves. Budget, cursor and order are as those of List; every job counts for
+// the budget. A cursor of one of the two walks is good for the other.
+func (s *Store) ListLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.Letter, next string, err error) {
+	next, err = s.walk(ctx, namespace, cursor, budget, func(shard int, found []scanned) (int, error) {
+		page, err := s.lettersAmong(ctx, shard, found)
+		letters = append(letters, page...)
+		return len(found), err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return letters, next, nil
+}
+
+// lettersAmong picks the dead runs, and reads when each will be deleted and its
+// place in the history.
+func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([]job.Letter, error) {
+	var dead []scanned
+	var fields []string
+	var ops []*op
+	for _, f := range found {
+		if f.State.Region != job.RegionDead || !isChild(f.id) && f.Definition.Schedule.Kind != schedule.KindOnce {
+			continue
+		}
+		dead, fields = append(dead, f), append(fields, lastRunField(&f))
+		lane := s.shards[shard].laneKey(f.State.Lane)
+		ops = append(ops, command("zscore", lane, "zscore", lane, f.id))
+	}
+	if len(dead) == 0 {
+		return nil, nil
+	}
+	runs := s.readFields(shard, s.shards[shard].hist, fields)
+	if err := s.perform(ctx, append(ops, runs)...); err != nil {
+		return nil, err
+	}
+	letters := make([]job.Letter, len(dead))
+	for i := range dead {
+		d := &dead[i]
+		_, expires := job.SplitScore(score(ops[i].reply.at(0)))
+		letters[i] = job.Letter{
+			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
+		}
+		if !runs.reply.has(i) {
+			continue
+		}
+		run, err := decodeRun(runs.reply.text(i))
+		if err != nil {
+			s.corrupt(shard, "list", err, fields[i])
+			continue
+		}
+		run.DeadLetter, run.ManualID = true, d.State.ManualID
+		letters[i].Run = run
+	}
+	return letters, nil
+}
+
+// lastRunField names the place of a dead run in the history. The history of a job
+// may keep none: then nothing is there.
+func lastRunField(f *scanned) string {
+	slot := 0
+	if limit := uint64(historyLimit(f.Definition)); !isChild(f.id) && limit > 0 && f.State.Runs > 0 {
+		slot = int((f.State.Runs - 1) % limit)
+	}
+	return histField(f.id, slot)
+}
+
+// deadRun is what the state alone knows of a dead run. A one-time job's tells less:
+// its run is over.
+func deadRun(s *job.State) job.Run {
+	nominal := s.Nominal
+	if nominal == 0 {
+		nominal = s.LastNominal
+	}
+	outcome := s.LastOutcome
+	if outcome != job.OutcomeQuarantined {
+		outcome = job.OutcomeDead // what is stored is how its last attempt ended
+	}
+	return job.Run{
+		ID: job.RunID(s.Trigger, s.Generation, nominal, s.ManualID), Trigger: s.Trigger, ManualID: s.ManualID,
+		NominalMS: nominal, DueMS: s.Due, StartedMS: s.LastStarted, FinishedMS: s.LastFinished,
+		Attempts: s.Attempt, Losses: s.Losses, Outcome: outcome, Error: s.LastError, DeadLetter: true,
+	}
+}

@@ -1,0 +1,156 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+)
+
+// Limits are shared by the runs of all shards. Each has a name, and a home shard
+// that the name alone decides; its keys carry that shard's tag, and its times are
+// those of that shard's clock. T is the tag, P the prefix:
+//
+//	P:{T}:u:<name>     sorted set  holder of a unit, score: expiry
+//	P:{T}:s:<name>     hash        holder -> since when
+//	P:{T}:w:<name>     sorted set  waiter in line, score: rank
+//	P:{T}:q:<name>     sorted set  waiter, score: when it last asked, or until when a
+//	                               unit is reserved for it
+//	P:{T}:rate:<name>  string      rate limit
+//	P:{T}:cell:<name>  string      cell: expiry and text
+//	P:{meta}:queues    hash        namespace/queue -> settings, protobuf
+//	P:{meta}:jobs      hash        namespace -> jobs, where their number is limited
+//	P:{meta}:jobs:new  hash        namespace -> jobs taken since the last census began
+//	P:{meta}:bytes     hash        namespace -> bytes of its jobs, where those are limited
+//	P:{meta}:bytes:new hash        namespace -> bytes taken since the last census began
+//
+// What has expired by the shard's clock does not exist. The keys of a name that
+// nobody uses any more are cleared away by Redis: units and waiters after three
+// days, cells after two weeks, rate limits a minute after they are idle.
+const (
+	// limitItems is how many asks one script call is about: a hundred units of as many
+	// limits take a thousand commands, some three milliseconds.
+	limitItems = 100
+	// maxLimitName bounds names, holders and waiters, in bytes.
+	maxLimitName = 1024
+)
+
+// limitScripts are the scripts of limits. All pass at maxmemory: what is live has
+// to be given back, what is due to be started, and a limit to be changed. What they
+// store is bounded.
+type limitScripts struct {
+	units, count, rate, swap, read, queues, jobs, census, measure *script
+}
+
+// loadLimits composes the scripts. Only what others rely on is confirmed to the
+// durability class: a rate limit that a failover loses lets one burst through.
+func loadLimits(l *loader) limitScripts {
+	load := func(name string, mutates bool) *script {
+		s := l.load(name, "allow-oom")
+		s.mutates = mutates
+		return s
+	}
+	// Runs ask for units and circuits one batch each. Where answers are late a connection for each
+	// would be more than there are. Nobody waits for rates and rooms for longer than a moment.
+	joining := func(name string, mutates bool) *script {
+		s := load(name, mutates)
+		s.joins = true
+		return s
+	}
+	s := limitScripts{
+		units:  joining("limit_units", true),
+		count:  load("limit_units", false),
+		rate:   load("limit_rate", false),
+		swap:   joining("limit_cells", true),
+		read:   joining("limit_cells", false),
+		queues: load("limit_queues", true),
+		jobs:   load("limit_jobs", false),
+		census: l.load("census", "no-writes"),
+
+		measure: l.load("census_bytes", "no-writes"),
+	}
+	s.census.mutates, s.measure.mutates = false, false
+	return s
+}
+
+// homeOf is the shard where a limit lives. It is part of the stored format.
+func (s *Store) homeOf(name string) int { return sharding.ShardOf("", name, len(s.shards)) }
+
+// limitItem is one of many things to be done about limits.
+type limitItem struct {
+	name string
+	argv []any
+	size int   // asks in it, if there are several
+	err  error // why it is not to be sent
+}
+
+// limitAnswer is what became of an item. An answer with job.ErrDurability is
+// complete.
+type limitAnswer struct {
+	reply
+	nowMS int64
+	lagMS int64
+	err   error
+}
+
+func (a limitAnswer) good() bool { return a.err == nil || errors.Is(a.err, job.ErrDurability) }
+
+// limitCall is a script call about some of the items, all of one home shard.
+type limitCall struct {
+	op     *op
+	places []int // of the items in the caller's list
+	size   int   // asks
+}
+
+// limits carries out items, up to a hundred asks of a shard in one script call, all calls
+// in one pipeline for each server. suffixes are those of the keys of an item.
+func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffixes ...string) []limitAnswer {
+	answers := make([]limitAnswer, len(items))
+	byShard := map[int]*limitCall{}
+	var calls []*limitCall
+	for i, item := range items {
+		if answers[i].err = item.err; item.err != nil {
+			continue
+		}
+		shard := s.homeOf(item.name)
+		c := byShard[shard]
+		if size := max(item.size, 1); c == nil || c.size+size > limitItems {
+			c = &limitCall{op: call(sc, shard, []string{s.shards[shard].meta}, nil)}
+			c.op.joins = sc.joins
+			byShard[shard], calls = c, append(calls, c)
+		}
+		for _, suffix := range suffixes {
+			c.op.keys = append(c.op.keys, s.shards[shard].base+suffix+item.name)
+		}
+		c.op.argv = append(c.op.argv, item.argv...)
+		c.places = append(c.places, i)
+		c.size += max(item.size, 1)
+	}
+	ops := make([]*op, len(calls))
+	for i, c := range calls {
+		ops[i] = c.op
+	}
+	s.run(ctx, ops)
+	for _, c := range calls {
+		err, list := wrap(sc.name, c.op.err), c.op.reply.list(2)
+		for i, place := range c.places {
+			answers[place] = limitAnswer{reply: list.list(i), nowMS: c.op.reply.int(1) / 1000, lagMS: c.op.lagMS, err: err}
+		}
+	}
+	return answers
+}
+
+// checkLimitNames refuses what cannot be the name of a limit, a holder or a waiter.
+func checkLimitNames(name string, others ...string) error {
+	if name == "" {
+		return errors.New("a limit without a name")
+	}
+	for _, text := range append(others, name) {
+		if len(text) > maxLimitName {
+			return fmt.Errorf("limit %.64q: a name of %d bytes, at most %d are allowed", name, len(text), maxLimitName)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+)
+
+// maxQueueSettings is how many queues may have settings: every node reads all of
+// them every second.
+const maxQueueSettings = 10_000
+
+// queuesKey is the hash of queue settings, in the slot of the keyspace's own.
+func queuesKey(prefix string) string { return keyspaceKey(prefix) + ":queues" }
+
+// QueueSettings reads the settings of all queues that have any. What cannot be read
+// is logged, counted and left out.
+func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error) {
+	key := queuesKey(s.prefix)
+	read := command("queue settings", key, "hgetall", key)
+	if err := s.perform(ctx, read); err != nil {
+		return nil, err
+	}
+	out := map[job.QueueKey]job.QueueSettings{}
+	for field, text := range readHash(read.reply) {
+		namespace, queue, ok := strings.Cut(field, "/")
+		settings, err := decodeSettings(text)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: name of a queue", errCorrupt)
+		}
+		if err != nil {
+			s.corrupt(noShard, "queue settings", err, field)
+			continue
+		}
+		out[job.QueueKey{Namespace: namespace, Queue: queue}] = settings
+	}
+	return out, nil
+}
+
+// readHash reads the answer to HGETALL: a flat list in one protocol, a map in the
+// other.
+func readHash(r reply) map[string]string {
+	out := map[string]string{}
+	if pairs, ok := r.at(0).(map[any]any); ok {
+		for field, value := range pairs {
+			pair := reply{field, value}
+			out[pair.text(0)] = pair.text(1)
+		}
+		return out
+	}
+	for i := 0; i+1 < len(r); i += 2 {
+		out[r.text(i)] = r.text(i + 1)
+	}
+	return out
+}
+
+// PutQueueSettings replaces the settings of a queue; the zero value deletes them.
+// No more than 10,000 queues may have settings, and of a namespace no more than are free:
+// job.ErrTooManyQueues.
+func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings) error {
+	return s.putQueueSettings(ctx, q, settings, "", "")
+}
+
+// SwapQueueSettings is PutQueueSettings on the condition that the settings are still
+// old: job.ErrSettingsChanged.
+func (s *Store) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, settings job.QueueSettings) error {
+	expected, err := encodeSettings(old)
+	if err != nil {
+		return err
+	}
+	return s.putQueueSettings(ctx, q, settings, "1", string(expected))
+}
+
+func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings job.QueueSettings, swap, expected string) error {
+	if q.Namespace == "" || q.Queue == "" || strings.Contains(q.Namespace, "/") {
+		return fmt.Errorf("settings of queue %q in namespace %q: not the name of a queue", q.Queue, q.Namespace)
+	}
+	value, err := encodeSettings(settings)
+	if err != nil {
+		return err
+	}
+	put := call(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix)},
+		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
+	if err := s.perform(ctx, put); err != nil {
+		return err
+	}
+	switch put.reply.int(0) {
+	case 0:
+		return nil
+	case 2:
+		return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrSettingsChanged)
+	}
+	return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrTooManyQueues)
+}
+
+// encodeSettings gives nothing for the zero value.
+func encodeSettings(q job.QueueSettings) ([]byte, error) {
+	if q.MaxConcurrency < 0 || q.MaxConcurrency > math.MaxInt32 || q.Burst < 0 || q.Burst > math.MaxInt32 ||
+		!isRate(q.Rate) || !isRate(q.RecoveryRate) {
+		return nil, fmt.Errorf("queue settings %+v: a number is out of range", q)
+	}
+	b, err := deterministic.Marshal(&storagev1.QueueSettings{
+		MaxConcurrency: uint32(q.MaxConcurrency), Rate: q.Rate, Burst: uint32(q.Burst), RecoveryRate: q.RecoveryRate,
+		Paused: q.Paused,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("queue settings: %w", err)
+	}
+	return b, nil
+}
+
+func decodeSettings(text string) (job.QueueSettings, error) {
+	var m storagev1.QueueSettings
+	if err := proto.Unmarshal([]byte(text), &m); err != nil {
+		return job.QueueSettings{}, fmt.Errorf("%w: queue settings: %w", errCorrupt, err)
+	}
+	if !isRate(m.Rate) || !isRate(m.RecoveryRate) || max(m.MaxConcurrency, m.Burst) > math.MaxInt32 {
+		return job.QueueSettings{}, fmt.Errorf("%w: queue settings: a number is out of range", errCorrupt)
+	}
+	return job.QueueSettings{
+		MaxConcurrency: int(m.MaxConcurrency), Rate: m.Rate, Burst: int(m.Burst), RecoveryRate: m.RecoveryRate,
+		Paused: m.Paused,
+	}, nil
+}
+
+// isRate refuses what is no number as well.
+func isRate(r float64) bool { return r >= 0 && !math.IsInf(r, 1) }

@@ -1,0 +1,148 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+)
+
+// limitWorld opens stores on one deployment.
+type limitWorld struct{ url string }
+
+func (w limitWorld) client(t testing.TB, adjust ...func(*ClientOptions)) redis.UniversalClient {
+	t.Helper()
+	o := ClientOptions{URL: w.url, ReadTimeout: 20 * time.Second} // the embedded server is slow under -race
+	for _, f := range adjust {
+		f(&o)
+	}
+	client, err := NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// store opens a new keyspace of 8 shards in real time.
+func (w limitWorld) store(t testing.TB, adjust ...func(*Options)) *Store {
+	t.Helper()
+	o := Options{Client: w.client(t), Prefix: "limits:" + randomID(), Shards: 8, OpTimeout: time.Minute}
+	for _, f := range adjust {
+		f(&o)
+	}
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// handClock is a virtual clock.
+type handClock struct{ atomic.Int64 }
+
+func (c *handClock) pass(d time.Duration) { c.Add(d.Milliseconds()) }
+
+func (w limitWorld) virtual(t testing.TB) (*Store, *handClock) {
+	t.Helper()
+	c := &handClock{}
+	c.Store(1_900_000_000_000)
+	return w.store(t, func(o *Options) { o.Virtual = c.Load }), c
+}
+
+var limitSuite = []struct {
+	name string
+	test func(*testing.T, limitWorld)
+}{
+	{"Units", testUnits},
+	{"UnitsLapse", testUnitsLapse},
+	{"UnitsTellWhenTheyLapse", testUnitsTellWhenTheyLapse},
+	{"UnitsFair", testUnitsFair},
+	{"UnitsForgetWaiters", testUnitsForgetWaiters},
+	{"UnitsBoundLine", testUnitsBoundLine},
+	{"UnitsNeverTooMany", testUnitsNeverTooMany},
+	{"UnitsTogether", testUnitsTogether},
+	{"UnitsExpiry", testUnitsExpiry},
+	{"UnitFaults", testUnitFaults},
+	{"Rate", testRate},
+	{"RateModel", testRateModel},
+	{"RateOthers", testRateOthers},
+	{"Cells", testCells},
+	{"QueueSettings", testQueueSettings},
+	{"ManyLimits", testManyLimits},
+}
+
+func runLimits(t *testing.T, w limitWorld) {
+	for _, s := range limitSuite {
+		t.Run(s.name, func(t *testing.T) { s.test(t, w) })
+	}
+}
+
+func TestLimitsEmbedded(t *testing.T) {
+	runLimits(t, limitWorld{"redis://" + miniredis.RunT(t).Addr()})
+}
+
+func TestLimitsRedis(t *testing.T) {
+	server := redistest.Start(t)
+	runLimits(t, limitWorld{server.URL()})
+	if refused := server.Refused(); len(refused) > 0 {
+		t.Errorf("refused: %v", refused)
+	}
+}
+
+func TestLimitsCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	runLimits(t, limitWorld{"redis+cluster://" + strings.Join(cluster.Addrs(), ",")})
+}
+
+// testManyLimits: one call is about more names than one script takes, in all
+// shards, some of them refused.
+func testManyLimits(t *testing.T, w limitWorld) {
+	s, _ := w.virtual(t)
+	const many = 1000 // more than a hundred of each shard
+	asks, names := make([]job.UnitAsk, many), make([]string, many)
+	rates, swaps := make([]job.RateAsk, many), make([]job.CellSwap, many)
+	shards := map[int]bool{}
+	for i := range many {
+		names[i] = fmt.Sprint("lock/ns/{key}", i/2)
+		asks[i] = job.UnitAsk{Name: names[i], Limit: 1, Holder: fmt.Sprint("holder", i), TTL: time.Minute}
+		rates[i] = job.RateAsk{Name: names[i], N: 1, Interval: time.Hour}
+		swaps[i] = job.CellSwap{Name: names[i], New: fmt.Sprint(i)}
+		shards[s.homeOf(names[i])] = true
+	}
+	asks[7].Limit, rates[7].Interval, swaps[7].Name = 0, 0, ""
+	if len(shards) != 8 {
+		t.Fatalf("names fall into %d shards", len(shards))
+	}
+	grants, starts, swapped := s.AcquireUnits(t.Context(), asks), s.TakeRate(t.Context(), rates), s.SwapCells(t.Context(), swaps)
+	cells := s.ReadCells(t.Context(), names)
+	for i := range many {
+		if i == 7 {
+			if grants[i].Err == nil || starts[i].Err == nil || swapped[i].Err == nil {
+				t.Errorf("nonsense is accepted: %+v, %+v, %+v", grants[i], starts[i], swapped[i])
+			}
+			continue
+		}
+		first := i%2 == 0
+		if g := grants[i]; g.Err != nil || g.Granted != first || !first && g.By != fmt.Sprint("holder", i-1) {
+			t.Fatalf("unit %d: %+v", i, g)
+		}
+		if g := starts[i]; g.Err != nil || (g.N == 1) != first {
+			t.Fatalf("start %d: %+v", i, g)
+		}
+		want := fmt.Sprint(i - i%2)
+		if c := swapped[i]; c.Err != nil || c.Swapped != first || c.Text != want {
+			t.Fatalf("swap %d: %+v", i, c)
+		}
+		if c := cells[i]; c.Err != nil || c.Text != want {
+			t.Fatalf("cell %d: %+v", i, c)
+		}
+	}
+}

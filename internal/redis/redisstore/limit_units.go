@@ -1,0 +1,180 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// maxUnitTTL bounds how long a unit may be held without being kept.
+const maxUnitTTL = 24 * time.Hour
+
+// maxRank is the greatest rank that a sorted set keeps exactly.
+const maxRank = 1 << 53
+
+// unitKeys are the suffixes of the keys of limit_units.lua, in its order.
+var unitKeys = []string{"u:", "s:", "w:", "q:"}
+
+// AcquireUnits asks for units of limits, each for a holder. A holder that has one
+// keeps it and has it prolonged, so that asking may be repeated. A unit that is not
+// kept lapses after its TTL (1 ms to 24 h), and never is more than Limit (at least
+// 1) held by holders that have not.
+//
+// A waiter that is denied gets in line, first the smallest rank (within 2^53), then
+// by name. A release reserves each free unit for the first in line for two seconds,
+// during which only that waiter gets it; the reservation lapses by itself. Apart
+// from that, whoever comes first is served, in line or not. A waiter that has not
+// asked for a minute is forgotten, and beyond 10,000 in a line nobody is remembered:
+// a waiter has to ask again every few seconds, and being woken only spares it that. The
+// first in line, as many as there are units, hear when one lapses that is not prolonged.
+//
+// A grant whose Err is job.ErrDurability is complete, but a failover may lose it;
+// any other Err leaves it empty, and the call may be repeated.
+func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant {
+	grants := make([]job.UnitGrant, len(asks))
+	s.units(ctx, "a", asks, func(places []int, a limitAnswer) {
+		digits, by, since, free, held := a.text(0), a.text(1), a.int(2), a.int(3), 4
+		for i, place := range places {
+			g := &grants[place]
+			if g.Err = a.err; !a.good() || i >= len(digits) {
+				continue
+			}
+			switch g.NowMS = a.nowMS; digits[i] {
+			case '1':
+				g.Granted, g.SinceMS = true, a.nowMS
+			case '2':
+				g.Granted, g.SinceMS = true, a.int(held)
+				held++
+			case '3':
+				g.By, g.SinceMS, g.FreeMS = by, since, free
+			default:
+				g.By, g.SinceMS = by, since
+			}
+		}
+	})
+	return grants
+}
+
+// ReleaseUnits gives units back, held or not, and lists the waiters that are to be
+// woken: those for which a unit is reserved now, at most a hundred a release. Those of
+// several releases of one name come with the first of them. Releasing what is not held
+// lists those again for which units are still reserved, because the answer to the first
+// release may have been lost.
+func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased {
+	asks := make([]job.UnitAsk, len(releases))
+	for i, r := range releases {
+		asks[i] = job.UnitAsk{Name: r.Name, Limit: r.Limit, Holder: r.Holder, Waiter: r.Waiter}
+	}
+	out := make([]job.UnitReleased, len(releases))
+	s.units(ctx, "r", asks, func(places []int, a limitAnswer) {
+		for _, place := range places {
+			out[place].Err = a.err
+		}
+		if a.good() {
+			out[places[0]].Woken = a.texts()
+		}
+	})
+	return out
+}
+
+// KeepUnits prolongs units to a TTL from now; it never shortens, as long as no holder
+// is named twice for a unit. It answers those that are held no more: they lapsed, and
+// somebody else may have them by now. Units of a call that failed are neither kept nor
+// known to be lost.
+func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error) {
+	asks := make([]job.UnitAsk, len(keeps))
+	for i, k := range keeps {
+		asks[i] = job.UnitAsk{Name: k.Name, Limit: 1, Holder: k.Holder, TTL: k.TTL}
+	}
+	kept := make([]bool, len(keeps))
+	s.units(ctx, "k", asks, func(places []int, a limitAnswer) {
+		if err == nil {
+			err = a.err
+		}
+		digits := a.text(0)
+		for i, place := range places {
+			kept[place] = !a.good() || i < len(digits) && digits[i] == '1'
+		}
+	})
+	for i, k := range keeps {
+		if !kept[i] {
+			lost = append(lost, k)
+		}
+	}
+	return lost, err
+}
+
+// Room is how many units of a limit are not held, at least 0. Units that are
+// reserved for waiters count as free. By the time of the answer it may be another
+// number.
+func (s *Store) Room(ctx context.Context, name string, limit int) (int, error) {
+	rooms, err := s.Rooms(ctx, []job.UnitAsk{{Name: name, Limit: limit}})
+	return rooms[0], err
+}
+
+// Rooms is Room for many limits in one round trip; it reads Name and Limit of the
+// asks. With an error, limits that could not be asked have no room.
+func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
+	items := make([]limitItem, len(asks))
+	for i, a := range asks {
+		items[i] = limitItem{name: a.Name, argv: []any{"n", a.Limit, 0}, err: checkLimitNames(a.Name)}
+	}
+	rooms := make([]int, len(asks))
+	var failed error
+	for i, a := range s.limits(ctx, s.scripts.limits.count, items, unitKeys...) {
+		switch {
+		case a.err == nil:
+			rooms[i] = max(0, asks[i].Limit-int(a.int(0)))
+		case failed == nil:
+			failed = a.err
+		}
+	}
+	return rooms, failed
+}
+
+// units does one thing about each unit. Those of one limit go together, in their order, a
+// hundred at most; each is called with the answer to some of the asks.
+func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each func(places []int, a limitAnswer)) {
+	type limit struct {
+		name string
+		max  int
+	}
+	var items []limitItem
+	var places [][]int
+	latest := make(map[limit]int, len(asks)) // the group of each that still has room
+	for i, ask := range asks {
+		if err := checkUnit(verb, ask); err != nil {
+			each([]int{i}, limitAnswer{err: err})
+			continue
+		}
+		l := limit{ask.Name, ask.Limit}
+		g, known := latest[l]
+		if !known || len(places[g]) == limitItems {
+			g = len(items)
+			latest[l] = g
+			items = append(items, limitItem{name: ask.Name, argv: []any{verb, ask.Limit, 0}})
+			places = append(places, nil)
+		}
+		rank := max(-maxRank, min(ask.Rank, maxRank))
+		items[g].argv = append(items[g].argv, ask.Holder, ask.Waiter, rank, ask.TTL.Milliseconds())
+		places[g] = append(places[g], i)
+		items[g].size = len(places[g])
+		items[g].argv[2] = len(places[g])
+	}
+	for g, a := range s.limits(ctx, s.scripts.limits.units, items, unitKeys...) {
+		each(places[g], a)
+	}
+}
+
+// checkUnit refuses what cannot be an ask.
+func checkUnit(verb string, a job.UnitAsk) error {
+	if err := checkLimitNames(a.Name, a.Holder, a.Waiter); err != nil {
+		return err
+	}
+	if verb != "r" && (a.Holder == "" || a.Limit < 1 || a.TTL < time.Millisecond || a.TTL > maxUnitTTL) {
+		return fmt.Errorf("limit %.64q: %d units, holder %q, TTL %v: want at least 1, a name, 1ms to %v", a.Name, a.Limit, a.Holder, a.TTL, maxUnitTTL)
+	}
+	return nil
+}

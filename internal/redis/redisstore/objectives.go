@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// maxObjectives bounds the entries of one call.
+const maxObjectives = 200
+
+// FirstObjectives tells of shards at which instant the first entry of their index of
+// objectives is; job.NeverMS: there is none. With an error come those shards that could be
+// read.
+func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error) {
+	ops := make([]*op, len(shards))
+	for i, shard := range shards {
+		key := s.shards[shard].objectives
+		ops[i] = command("zrange", key, "zrange", key, 0, 0, "withscores")
+	}
+	err := s.perform(ctx, ops...)
+	first := make(map[int]int64, len(shards))
+	for i, shard := range shards {
+		if ops[i].err != nil {
+			continue
+		}
+		if first[shard] = job.NeverMS; len(ops[i].reply) > 0 {
+			first[shard] = firstScore(ops[i].reply)
+		}
+	}
+	return first, err
+}
+
+// Objectives lists up to limit (at most 200) entries of the index of objectives of a shard,
+// up to an instant of its clock, the first ones first, with their records.
+func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
+	key := s.shards[shard].objectives
+	list := command("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0, min(limit, maxObjectives), "withscores")
+	if err := s.perform(ctx, list); err != nil {
+		return nil, err
+	}
+	entries := appendRanked(nil, shard, list.reply, "")
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.Record
+	}
+	raw, err := s.readRaw(ctx, shard, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]job.Objective, len(entries))
+	for i, e := range entries {
+		record, err := raw[i].record(e.Record)
+		if err != nil {
+			s.corrupt(shard, "objectives", err, e.Record)
+		}
+		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: e.Rank}
+	}
+	return out, nil
+}
+
+// MoveObjectives moves entries of the index of objectives of a shard to other instants, up
+// to 200 of them; 0 takes an entry off. Those whose record has been decided on since are
+// left alone.
+func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.ObjectiveMove) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	argv := make([]any, 0, 4*len(moves))
+	for _, m := range moves {
+		guard, to := "", any("")
+		switch {
+		case m.Unreadable:
+			guard = "*"
+		case m.Known != nil:
+			guard = guardOf(m.Known.State.Token, m.Known.State.Revision)
+		}
+		if m.ToMS != 0 {
+			to = m.ToMS
+		}
+		argv = append(argv, m.Record, guard, m.AtMS, to)
+	}
+	k := s.shards[shard]
+	return s.perform(ctx, call(s.scripts.objectives, shard, []string{k.state, k.objectives}, argv))
+}

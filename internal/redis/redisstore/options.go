@@ -1,0 +1,180 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/redisacl"
+)
+
+// Defaults and limits of [Options].
+const (
+	DefaultPrefix      = "fermata"
+	DefaultShards      = 64
+	MaxShards          = 4096
+	DefaultOpTimeout   = 5 * time.Second
+	DefaultWaitTimeout = 500 * time.Millisecond
+	MinWaitTimeout     = time.Millisecond
+
+	// MinKeepEvents and MaxKeepEvents bound Options.KeepEvents.
+	MinKeepEvents = 1000
+	MaxKeepEvents = 10_000_000
+
+	// SchemaVersion is the latest that this package knows, and that of keyspaces that
+	// it creates. A keyspace keeps its own until somebody raises it; records are read
+	// as any of them has it, and written as that of the keyspace has it.
+	SchemaVersion = 4
+	// SchemaOfBoundPayloads is from which on all nodes open payloads that are sealed by
+	// version 2, and seal by it.
+	SchemaOfBoundPayloads = 4
+)
+
+// Durability is what an acknowledged write survives.
+type Durability uint8
+
+// Durability classes, weakest first.
+const (
+	// DurabilityMemory promises nothing over a restart of Redis.
+	DurabilityMemory Durability = iota
+	// DurabilityLocal: Redis keeps an append-only file, so that acknowledged
+	// writes survive a restart of Redis, but for the last second when its host
+	// crashes (appendfsync everysec).
+	DurabilityLocal
+	// DurabilityReplica: besides, every write is confirmed by replicas before it
+	// is acknowledged, so that it survives the loss of one server. The server has
+	// to refuse writes itself when it is cut off (min-replicas-to-write).
+	DurabilityReplica
+)
+
+var durabilityNames = [...]string{"memory", "local", "replica"}
+
+func (d Durability) String() string {
+	if int(d) < len(durabilityNames) {
+		return durabilityNames[d]
+	}
+	return "unknown"
+}
+
+// ParseDurability finds a class by its name.
+func ParseDurability(name string) (Durability, error) {
+	for i, n := range durabilityNames {
+		if strings.EqualFold(n, name) {
+			return Durability(i), nil
+		}
+	}
+	return 0, fmt.Errorf("durability %q: want one of %s", name, strings.Join(durabilityNames[:], ", "))
+}
+
+// Options of a [Store]. Only Client is required.
+type Options struct {
+	// Client talks to the keyspace; see [NewClient]. The store does not close it.
+	Client redis.UniversalClient
+	// Prefix begins all keys. 1 to 128 letters, digits, '-', '_', '.' and ':'.
+	// Default "fermata".
+	Prefix string
+	// Shards is the number of shards, 1 to 4096, fixed when the keyspace is
+	// created. 0 takes what is stored, or 64 for a new one.
+	Shards int
+	// Caller names this process in the shards' memory of lease batches. It should
+	// be the same after a restart. Default: a random name.
+	Caller string
+	// Virtual, when set, is the clock in Unix milliseconds of a keyspace that has
+	// no real one, for tests. A keyspace has a virtual clock for ever or never.
+	Virtual func() int64
+	// Embedded says that the server is an embedded imitation of Redis, which
+	// knows no script flags. It is detected by INFO without redis_version.
+	Embedded bool
+
+	// Functions calls the functions of [Library] in place of sending scripts, so that
+	// the user needs no EVAL. Somebody else has loaded the library on every primary.
+	Functions bool
+
+	// Durability is the class that is demanded; [Open] fails where the server
+	// cannot give it. Default memory.
+	Durability Durability
+	// Replicas is how many must confirm a write in class replica. Default 1.
+	Replicas int
+	// WaitTimeout bounds the wait for them; up to half the client's read timeout
+	// makes sense. Default 500 ms.
+	WaitTimeout time.Duration
+	// AllowUnsafe opens a server that evicts keys when its memory is full, or
+	// that cannot give the class demanded.
+	AllowUnsafe bool
+
+	// Shed is for callers that are many, and can come back. It gathers their calls that
+	// wait for one another into one pipeline, and has a call fail that got no turn for
+	// as long as the client waits for an answer, or no connection within its
+	// PoolTimeout, instead of waiting on.
+	Shed bool
+
+	// OpTimeout bounds every call that has no earlier deadline, retries
+	// included. Default 5 s.
+	OpTimeout time.Duration
+
+	// KeepEvents is about how many events the keyspace keeps, all shards together,
+	// 1000 to 10,000,000. 0: none are recorded.
+	KeepEvents int
+
+	// OnEarlier is called with lanes that a repair of the index has made due earlier, and with
+	// the lock value of the shard's holder. It must not block; nil: nobody is called.
+	OnEarlier func(shard int, heads []job.LaneHead, holder string)
+
+	// Logger defaults to one that discards; Registerer nil registers nothing.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Caller == "" {
+		o.Caller = randomID()
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.WaitTimeout == 0 {
+		o.WaitTimeout = DefaultWaitTimeout
+	}
+	if o.OpTimeout == 0 {
+		o.OpTimeout = DefaultOpTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := o.validate(); err != nil {
+		return o, fmt.Errorf("redisstore: %w", err)
+	}
+	return o, nil
+}
+
+func (o Options) validate() error {
+	if err := redisacl.CheckKeyspace(o.Prefix); err != nil {
+		return err
+	}
+	switch {
+	case o.Client == nil:
+		return errors.New("a Client is required")
+	case o.Shards < 0 || o.Shards > MaxShards:
+		return fmt.Errorf("%d shards: must be 1 to %d, or 0 for what is stored", o.Shards, MaxShards)
+	case o.Durability > DurabilityReplica:
+		return fmt.Errorf("durability class %d is unknown", o.Durability)
+	case o.Replicas < 1:
+		return fmt.Errorf("%d replicas: must be at least 1", o.Replicas)
+	case o.WaitTimeout < MinWaitTimeout:
+		return fmt.Errorf("wait timeout %v: must be at least %v", o.WaitTimeout, MinWaitTimeout)
+	case o.KeepEvents != 0 && (o.KeepEvents < MinKeepEvents || o.KeepEvents > MaxKeepEvents):
+		return fmt.Errorf("%d events to keep: must be %d to %d, or 0 for none", o.KeepEvents, MinKeepEvents, MaxKeepEvents)
+	case o.OpTimeout < 0:
+		return fmt.Errorf("operation timeout %v: must be positive", o.OpTimeout)
+	}
+	return nil
+}

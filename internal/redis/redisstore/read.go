@@ -1,0 +1,171 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Get reads the parent records of jobs, in any shards. A job that does not
+// exist, or whose record cannot be read (which is logged and counted), is nil.
+// Record.IndexMS is filled.
+func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) {
+	byShard := map[int][]int{}
+	for i, k := range jobs {
+		shard := s.ShardOf(k)
+		byShard[shard] = append(byShard[shard], i)
+	}
+	out := make([]*job.Record, len(jobs))
+	var reads []*rawRead
+	for shard, indexes := range byShard {
+		ids := make([]string, len(indexes))
+		for i, at := range indexes {
+			ids[i] = jobs[at].Record()
+		}
+		reads = append(reads, s.newRawRead(shard, ids))
+	}
+	if err := s.performReads(ctx, reads); err != nil {
+		return nil, err
+	}
+	var found []*job.Record
+	var scores []*op
+	for _, r := range reads {
+		for i, record := range r.records(s) {
+			if record == nil {
+				continue
+			}
+			out[byShard[r.shard][i]] = record
+			found = append(found, record)
+			lane := s.shards[r.shard].laneKey(record.State.Lane)
+			scores = append(scores, command("zscore", lane, "zscore", lane, r.ids[i]))
+		}
+	}
+	if err := s.perform(ctx, scores...); err != nil {
+		return nil, err
+	}
+	for i, o := range scores {
+		_, found[i].IndexMS = job.SplitScore(score(o.reply.at(0)))
+	}
+	return out, nil
+}
+
+// GetRecords reads records of one shard, parents or children, their states in one
+// step. A run that is a record of its own comes with its parent's definition. One
+// that does not exist, or cannot be read, is nil; the latter is taken out of the schedule as well,
+// because nothing that happens to it could be decided. Record.IndexMS is zero.
+func (s *Store) GetRecords(ctx context.Context, shard int, ids []string) ([]*job.Record, error) {
+	r := s.newRawRead(shard, ids)
+	if err := s.performReads(ctx, []*rawRead{r}); err != nil {
+		return nil, err
+	}
+	records := r.records(s)
+	for i, raw := range r.raw() {
+		if records[i] != nil {
+			continue
+		}
+		if state, err := decodeState(ids[i], raw.state); raw.hasState && err == nil {
+			s.putAside(ctx, shard, ids[i], state)
+		}
+	}
+	return records, nil
+}
+
+// rawRead reads records as stored, at one instant.
+type rawRead struct {
+	shard int
+	ids   []string
+	op    *op
+}
+
+func (s *Store) newRawRead(shard int, ids []string) *rawRead {
+	argv := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		argv = append(argv, id)
+	}
+	for _, id := range ids {
+		argv = append(argv, definedBy(id))
+	}
+	k := s.shards[shard]
+	return &rawRead{shard: shard, ids: ids, op: call(s.scripts.read, shard, []string{k.state, k.def}, argv)}
+}
+
+func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
+	var ops []*op
+	for _, r := range reads {
+		if len(r.ids) > 0 {
+			ops = append(ops, r.op)
+		}
+	}
+	return s.perform(ctx, ops...)
+}
+
+func (r *rawRead) raw() []rawRecord {
+	states, defs := r.op.reply.list(0), r.op.reply.list(1)
+	out := make([]rawRecord, len(r.ids))
+	for i := range r.ids {
+		out[i] = rawRecord{state: states.text(i), def: defs.text(i), hasState: states.has(i), hasDef: defs.has(i)}
+	}
+	return out
+}
+
+// records decodes what was read.
+func (r *rawRead) records(s *Store) []*job.Record {
+	out := make([]*job.Record, len(r.ids))
+	for i, raw := range r.raw() {
+		record, err := raw.record(r.ids[i])
+		if err != nil {
+			s.corrupt(r.shard, "read", err, r.ids[i])
+		}
+		out[i] = record
+	}
+	return out
+}
+
+func (s *Store) readRaw(ctx context.Context, shard int, ids []string) ([]rawRecord, error) {
+	r := s.newRawRead(shard, ids)
+	if err := s.performReads(ctx, []*rawRead{r}); err != nil {
+		return nil, err
+	}
+	return r.raw(), nil
+}
+
+// rawRecord is a record as stored.
+type rawRecord struct {
+	state, def       string
+	hasState, hasDef bool
+}
+
+// record decodes; nil without an error is a record that does not exist.
+func (r rawRecord) record(id string) (*job.Record, error) {
+	if !r.hasState {
+		return nil, nil
+	}
+	state, err := decodeState(id, r.state)
+	if err != nil {
+		return nil, err
+	}
+	if !r.hasDef {
+		return nil, fmt.Errorf("%w: it has no definition", errCorrupt)
+	}
+	def, err := decodeDefinition(id, r.def)
+	if err != nil {
+		return nil, err
+	}
+	return &job.Record{Definition: def, State: state}, nil
+}
+
+// score reads the score of a member, which the two protocols send as text and as
+// a number.
+func score(v any) int64 {
+	switch v := v.(type) {
+	case float64:
+		return int64(v)
+	case string:
+		var f float64
+		if _, err := fmt.Sscan(v, &f); err == nil {
+			return int64(f)
+		}
+	}
+	return 0
+}

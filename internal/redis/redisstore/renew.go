@@ -1,0 +1,83 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Renew has leases end a TTL from now, most often later than they would have: one script
+// for up to 500 leases of a shard, all in one pipeline for each server. A reply whose Err is job.ErrDurability is complete;
+// with any other Err it is empty, and the request may be repeated.
+func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply {
+	replies := make([]job.RenewReply, len(requests))
+	parts := make([][]*op, len(requests))
+	var ops []*op
+	for i, r := range requests {
+		if replies[i].Err = checkRenew(r, len(s.shards)); replies[i].Err != nil {
+			continue
+		}
+		for rest := r.Renewals; len(rest) > 0; {
+			n := min(len(rest), applyItems)
+			parts[i] = append(parts[i], s.renewOp(r, rest[:n]))
+			rest = rest[n:]
+		}
+		ops = append(ops, parts[i]...)
+	}
+	s.run(ctx, ops)
+	for i := range requests {
+		if replies[i].Err == nil {
+			replies[i] = readRenew(parts[i])
+		}
+	}
+	return replies
+}
+
+func checkRenew(r job.RenewRequest, shards int) error {
+	if r.Shard < 0 || r.Shard >= shards || r.TTL <= 0 {
+		return fmt.Errorf("renew: shard %d of %d, TTL %v", r.Shard, shards, r.TTL)
+	}
+	for _, n := range r.Renewals {
+		if n.Epoch > maxEpoch || n.Token > maxToken {
+			return fmt.Errorf("renew %s: epoch %d or token %d is out of range", n.Record, n.Epoch, n.Token)
+		}
+	}
+	return nil
+}
+
+func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
+	keys := s.shards[r.Shard]
+	names := []string{keys.meta, keys.state}
+	lanes := newLaneKeys(keys, len(names))
+	argv := make([]any, 0, 1+6*len(renewals))
+	argv = append(argv, r.TTL.Milliseconds())
+	for _, n := range renewals {
+		s.clocks[r.Shard].sawToken(n.Token)
+		argv = append(argv, n.Record, lanes.at(n.Lane), fixed(n.Token, 16), fixed(uint64(n.Epoch), 6),
+			string(bit(n.Acked)), max(0, n.HardStopMS))
+	}
+	return call(s.scripts.renew, r.Shard, lanes.appendTo(names), argv)
+}
+
+// readRenew takes over the answers: {code, clock, codes, revisions}.
+func readRenew(parts []*op) job.RenewReply {
+	var out job.RenewReply
+	for _, o := range parts {
+		if err := wrap("renew", o.err); err != nil {
+			out.Err = err
+			if !errors.Is(err, job.ErrDurability) {
+				return job.RenewReply{Err: err}
+			}
+		}
+		out.NowUS = max(out.NowUS, o.reply.int(1))
+		revisions := o.reply.list(3)
+		for i, code := range []byte(o.reply.text(2)) {
+			out.Results = append(out.Results, job.RenewResult{
+				Code: job.RenewCode(code - '0'), Revision: uint32(revisions.int(i)),
+			})
+		}
+	}
+	return out
+}

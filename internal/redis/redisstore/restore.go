@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Restore writes jobs of one shard with all that belongs to them, each in one step.
+// What exists, or is not what is to be replaced any more, is returned as it is
+// stored, or as nil if it is gone or cannot be read. At maxmemory Err is job.ErrNoMemory and that job was not stored. A reply
+// whose Err is job.ErrDurability is complete; with any other Err it is empty, and
+// the call may be repeated.
+func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply {
+	out := job.CreateReply{Results: make([]job.CreateResult, len(jobs))}
+	ops, lanes := make([]*op, len(jobs)), make([]*laneKeys, len(jobs))
+	for i := range jobs {
+		var err error
+		if ops[i], lanes[i], err = s.restoreOp(shard, &jobs[i]); err != nil {
+			return job.CreateReply{Err: err}
+		}
+	}
+	err := s.perform(ctx, ops...)
+	if err != nil && !errors.Is(err, job.ErrDurability) {
+		return job.CreateReply{Err: err}
+	}
+	out.Err = err
+	news := laneNews{}
+	var taken []int
+	var ids []string
+	for i, o := range ops {
+		switch o.reply.text(2) {
+		case "1", "2":
+			taken, ids = append(taken, i), append(ids, jobs[i].Record.Definition.Record())
+			out.Results[i].Code = createCode(o.reply.text(2)[0])
+		case "3":
+			s.metrics.replayed("restore", 1)
+		}
+		news.add(lanes[i], o.reply.list(3), o.reply.text(4))
+		out.NowUS = max(out.NowUS, o.reply.int(1))
+	}
+	out.Earlier, out.Holder = news.heads, news.holder
+	stored, err := s.readRaw(ctx, shard, ids)
+	if err != nil {
+		return job.CreateReply{Err: err}
+	}
+	for k, i := range taken {
+		record, err := stored[k].record(ids[k])
+		if err != nil {
+			s.corrupt(shard, "restore", err, ids[k])
+		}
+		out.Results[i].Existing = record
+	}
+	return out
+}
+
+func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error) {
+	keys := s.shards[shard]
+	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
+	lanes := newLaneKeys(keys, len(fixed))
+	d := r.Record.Definition
+	id := d.Record()
+	f := s.form()
+	def, err := f.encodeDefinition(d)
+	if err != nil {
+		return nil, nil, fmt.Errorf("restore: %w", err)
+	}
+	guard, from := "", 0
+	if was := r.Replaces; was != nil {
+		guard, from = guardOf(was.Token, was.Revision), lanes.at(was.Lane)
+	}
+	field, ended := "", []byte(nil)
+	if limit := uint64(historyLimit(d)); r.Run != nil && limit > 0 && r.Record.State.Runs > 0 {
+		field = histField(id, int((r.Record.State.Runs-1)%limit))
+		if ended, err = encodeRun(r.Run); err != nil {
+			return nil, nil, fmt.Errorf("restore: %w", err)
+		}
+	}
+	objectives, watchMS := 0, d.BreaksAt(&r.Record.State)
+	if watchMS != 0 {
+		objectives = lanes.objectivesAt()
+	}
+	argv := []any{id, guard, from, field, ended, def, objectives, watchMS}
+	add := func(id string, state job.State, ms int64, run *job.Run) error {
+		text, err := f.ofStates(historyLimit(d)).encodeState(&state)
+		if err != nil {
+			return fmt.Errorf("restore %s: %w", id, err)
+		}
+		field, ended := "", []byte(nil)
+		if run != nil {
+			field = histField(id, 0)
+			if ended, err = encodeRun(run); err != nil {
+				return fmt.Errorf("restore %s: %w", id, err)
+			}
+		}
+		argv = append(argv, id, lanes.at(state.Lane), text, job.Score(state.Region, ms), field, ended)
+		return nil
+	}
+	if err := add(id, r.Record.State, r.Record.IndexMS, nil); err != nil {
+		return nil, nil, err
+	}
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if err := add(p.Record, p.State, p.IndexMS, p.Run); err != nil {
+			return nil, nil, err
+		}
+	}
+	names := lanes.appendTo(fixed)
+	if s.events != nil {
+		names, argv = append(names, keys.events), s.events.restored(argv, &r.Record)
+	}
+	return call(s.scripts.restore, shard, names, argv), lanes, nil
+}

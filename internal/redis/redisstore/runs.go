@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Runs lists the ended runs of a job that are kept, newest first, and after them
+// the dead letters that the history has forgotten. A run that is kept as a dead
+// letter has DeadLetter set.
+func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error) {
+	shard, parent := s.ShardOf(key), key.Record()
+	var fields []string
+	for slot := range max(0, min(historyLimit, maxHistory)) {
+		fields = append(fields, histField(parent, slot))
+	}
+	inHistory := len(fields)
+	for slot := range job.DeadLettersPerJob {
+		fields = append(fields, histField(job.LetterRecord(parent, slot), 0))
+	}
+	read := s.readFields(shard, s.shards[shard].hist, fields)
+	if err := s.perform(ctx, read); err != nil {
+		return nil, err
+	}
+	var history, letters []job.Run
+	for i := range fields {
+		if !read.reply.has(i) {
+			continue
+		}
+		run, err := decodeRun(read.reply.text(i))
+		switch {
+		case err != nil:
+			s.corrupt(shard, "runs", err, fields[i])
+		case i < inHistory:
+			history = append(history, run)
+		default:
+			run.DeadLetter = true
+			letters = append(letters, run)
+		}
+	}
+	newestFirst(history)
+	newestFirst(letters)
+	for _, letter := range letters {
+		at := slices.IndexFunc(history, func(r job.Run) bool { return r.ID == letter.ID && r.FinishedMS == letter.FinishedMS })
+		if at >= 0 {
+			history[at].DeadLetter = true
+		} else {
+			history = append(history, letter)
+		}
+	}
+	return history, nil
+}
+
+func newestFirst(runs []job.Run) {
+	slices.SortStableFunc(runs, func(a, b job.Run) int { return cmp.Compare(b.FinishedMS, a.FinishedMS) })
+}

@@ -1,0 +1,209 @@
+package redisstore
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/redis/redisfunc"
+)
+
+//go:embed lua/*.lua lua/parts/*.lua
+var sources embed.FS
+
+// script is one Lua script, made ready for the kind of server at hand.
+type script struct {
+	name   string
+	source string
+	sha    string // its name in the server's cache
+	// function is its name where scripts are called as functions, else "".
+	function string
+	// mutates: its effects are confirmed to the durability class.
+	mutates bool
+	// sharded: it works on a shard, takes the common arguments and answers
+	// with code and clock.
+	sharded bool
+	// joins: its calls may share a pipeline with those of other callers.
+	joins bool
+}
+
+// scripts are all scripts of the store.
+//
+// A real server refuses at maxmemory what does not say allow-oom. What frees
+// memory in the long run says so: leasing, settling, renewing, reaping, and the
+// clock that they need. Apply comes in two forms: apply, which carries history
+// and dead letters, and applyLean, which does without and always passes.
+type scripts struct {
+	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
+	limits                                                                                                                  limitScripts
+	announce, hook, objectives                                                                                              *script
+}
+
+// loadScripts composes the scripts. An embedded server knows no flags; it has no
+// limit of memory either. Only where events are recorded do scripts know of them.
+func loadScripts(embedded, events bool) scripts {
+	return compose(&loader{embedded: embedded}, events)
+}
+
+// loadFunctions composes them to be called as functions of the library.
+func loadFunctions(events bool) scripts {
+	l, library := &loader{}, Library()
+	s := compose(l, events)
+	for _, made := range l.made {
+		made.script.function = library.Function(made.name())
+	}
+	return s
+}
+
+// Library is the library of the functions that a store calls under
+// [Options.Functions], with those of stores that record events.
+func Library() redisfunc.Library {
+	l := &loader{}
+	compose(l, false)
+	compose(l, true)
+	return l.functions()
+}
+
+func compose(l *loader, events bool) scripts {
+	e := eventful{l, events}
+	s := scripts{
+		create:    e.load("create", ""),
+		read:      l.load("read", "no-writes"),
+		ends:      l.load("ends", "no-writes"),
+		restore:   e.load("restore", ""),
+		lease:     l.load("lease", "allow-oom"),
+		apply:     e.load("apply", ""),
+		applyLean: l.load("apply", "allow-oom"),
+		renew:     l.load("renew", "allow-oom"),
+		reap:      l.load("reap", "allow-oom"),
+		mend:      l.load("mend", "allow-oom"),
+		clock:     l.load("clock", "allow-oom"),
+		confirm:   l.load("clock", "allow-oom"),
+		keyspace:  l.load("keyspace", ""),
+		secret:    l.load("secret", ""),
+		grant:     l.load("grant", ""),
+		trail:     l.load("trail", ""),
+		limits:    loadLimits(l),
+		announce:  e.load("announce", ""),
+		hook:      l.load("hook", "allow-oom"),
+
+		objectives: l.load("objectives", "allow-oom"),
+	}
+	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
+	s.trail.mutates = false      // no call waits for its record
+	s.objectives.mutates = false // an entry that comes back is looked at again
+	return s
+}
+
+type loader struct {
+	embedded bool
+	made     []madeScript
+}
+
+// eventful loads the scripts that write events where they are recorded.
+type eventful struct {
+	*loader
+	events bool
+}
+
+func (e eventful) load(name, flags string) *script { return e.compile(name, flags, e.events) }
+
+// madeScript is what a script was made of.
+type madeScript struct {
+	script *script
+	flags  string
+	events bool
+}
+
+// name of the function: a file that comes with different flags, or with events as well,
+// makes several.
+func (m madeScript) name() string {
+	name := m.script.name
+	if m.events {
+		name += "_events"
+	}
+	if m.flags != "" {
+		name += "_" + strings.ReplaceAll(m.flags, "-", "_")
+	}
+	return name
+}
+
+// clockless are the scripts that work on no shard, or without its clock.
+var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
+
+// laneWriters are the scripts that may make a lane due earlier.
+var laneWriters = []string{"create", "restore", "apply", "mend"}
+
+// partsOf are what is put before a script.
+func partsOf(name string, events bool) []string {
+	parts := []string{"prelude"}
+	if !slices.Contains(clockless, name) {
+		parts = append(parts, "time")
+		if name != "lease" { // which keeps its batch with the clock
+			parts = append(parts, "tick")
+		}
+	}
+	if slices.Contains(laneWriters, name) {
+		parts = append(parts, "lanes")
+	}
+	if events {
+		parts = append(parts, "events")
+	}
+	return parts
+}
+
+// textOf is a script without what it says of itself to the server.
+func textOf(name string, events bool) string {
+	var text strings.Builder
+	for _, part := range partsOf(name, events) {
+		text.WriteString(source("parts/" + part))
+	}
+	text.WriteString(source(name))
+	return text.String()
+}
+
+func (l *loader) load(name, flags string) *script { return l.compile(name, flags, false) }
+
+func (l *loader) compile(name, flags string, events bool) *script {
+	head := "#!lua\n"
+	if flags != "" {
+		head = "#!lua flags=" + flags + "\n"
+	}
+	if l.embedded {
+		head = ""
+	}
+	text := head + textOf(name, events)
+	sum := sha1.Sum([]byte(text))
+	s := &script{name: name, source: text, sha: hex.EncodeToString(sum[:]), mutates: true, sharded: !slices.Contains(clockless, name)}
+	l.made = append(l.made, madeScript{s, flags, events})
+	return s
+}
+
+// functions has each script once, in the order in which they were made.
+func (l *loader) functions() redisfunc.Library {
+	var list []redisfunc.Script
+	known := map[string]bool{}
+	for _, m := range l.made {
+		if known[m.name()] {
+			continue
+		}
+		known[m.name()] = true
+		f := redisfunc.Script{Name: m.name(), Source: textOf(m.script.name, m.events)}
+		if m.flags != "" {
+			f.Flags = []string{m.flags}
+		}
+		list = append(list, f)
+	}
+	return redisfunc.New("store", list)
+}
+
+// source reads an embedded file. A missing one is a fault of the build.
+func source(name string) string {
+	text, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic("redisstore: " + err.Error())
+	}
+	return string(text)
+}

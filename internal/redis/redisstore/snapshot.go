@@ -1,0 +1,159 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// snapshotTries bounds how often a job is read again because it got runs or dead
+// letters since it was read.
+const snapshotTries = 8
+
+// Snapshots reads jobs of one shard with their runs and dead letters, each of them
+// at one instant. One that does not exist, or cannot be read, is nil. What is given
+// of a job tells only where to look first.
+func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error) {
+	out := make([]*job.Snapshot, len(jobs))
+	todo := make([]*partsRead, len(jobs))
+	for i := range jobs {
+		todo[i] = &partsRead{index: i, id: jobs[i].Definition.Record(), children: jobs[i].State.Children}
+	}
+	for range snapshotTries {
+		reads := make([]*rawRead, len(todo))
+		for i, p := range todo {
+			reads[i] = s.newRawRead(shard, p.ids())
+		}
+		if err := s.performReads(ctx, reads); err != nil {
+			return nil, err
+		}
+		var again []*partsRead
+		for i, p := range todo {
+			p.records = reads[i].records(s)
+			record := p.records[0]
+			if record == nil {
+				continue
+			}
+			if more := record.State.Children &^ p.children; more != 0 {
+				p.children |= more
+				again = append(again, p)
+				continue
+			}
+			out[p.index] = p.snapshot()
+		}
+		if todo = again; len(todo) == 0 {
+			return out, s.datesOf(ctx, shard, out)
+		}
+	}
+	return nil, fmt.Errorf("snapshot of %s: %w", todo[0].id, job.ErrConflict)
+}
+
+// partsRead is a job on its way.
+type partsRead struct {
+	index    int
+	id       string
+	children uint64 // slots that are read
+	records  []*job.Record
+}
+
+// ids are the job, its dead letters, and its runs.
+func (p *partsRead) ids() []string {
+	ids := []string{p.id}
+	for slot := range job.DeadLettersPerJob {
+		ids = append(ids, job.LetterRecord(p.id, slot))
+	}
+	for _, slot := range (job.State{Children: p.children}).ChildSlots() {
+		ids = append(ids, job.ChildRecord(p.id, slot))
+	}
+	return ids
+}
+
+func (p *partsRead) snapshot() *job.Snapshot {
+	record := *p.records[0]
+	snap := &job.Snapshot{Record: record}
+	letters, rest := p.records[1:1+job.DeadLettersPerJob], p.records[1+job.DeadLettersPerJob:]
+	for slot, letter := range letters {
+		if letter != nil {
+			snap.Letters = append(snap.Letters, job.KeptLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: expiry(letter)})
+		}
+	}
+	for i, slot := range (job.State{Children: p.children}).ChildSlots() {
+		if rest[i] != nil && record.State.Children&(1<<slot) != 0 {
+			snap.Children = append(snap.Children, job.Child{Slot: slot, State: rest[i].State})
+		}
+	}
+	if record.State.Region == job.RegionDead && record.State.Dead > 0 && record.State.Runs > 0 {
+		snap.Letters = append(snap.Letters, job.KeptLetter{Slot: job.LetterOfJob, Run: letterRun(&record.State)})
+	}
+	return snap
+}
+
+// letterRun is what the state alone knows of a dead run.
+func letterRun(s *job.State) job.Run {
+	run := deadRun(s)
+	run.DueMS = max(run.DueMS, run.NominalMS)
+	return run
+}
+
+// expiry is when a dead letter is deleted if its index does not tell.
+func expiry(letter *job.Record) int64 {
+	return letter.State.LastFinished + letter.Definition.DeadLetterTTL.Milliseconds()
+}
+
+// datesOf reads when what is dead or done will be deleted, and what the history has
+// of dead runs. These do not change while a record stays what it is.
+func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) error {
+	var ops []*op
+	var then []func(*op)
+	ask := func(o *op, f func(*op)) { ops, then = append(ops, o), append(then, f) }
+	for _, snap := range snaps {
+		if snap == nil {
+			continue
+		}
+		id, lane := snap.Record.Definition.Record(), s.shards[shard].laneKey(snap.Record.State.Lane)
+		if state := snap.Record.State; state.Region >= job.RegionDead {
+			ask(command("zscore", lane, "zscore", lane, id), func(o *op) {
+				if region, ms := job.SplitScore(score(o.reply.at(0))); region == state.Region {
+					snap.Record.IndexMS = ms
+				}
+			})
+		}
+		for i := range snap.Letters {
+			l := &snap.Letters[i]
+			record := id
+			if l.Slot != job.LetterOfJob {
+				record = job.LetterRecord(id, l.Slot)
+				ask(command("zscore", lane, "zscore", lane, record), func(o *op) {
+					if region, ms := job.SplitScore(score(o.reply.at(0))); region == job.RegionDead && ms != 0 {
+						l.ExpireMS = ms
+					}
+				})
+			}
+			field := lastRunField(&scanned{record, snap.Record})
+			ask(s.readFields(shard, s.shards[shard].hist, []string{field}), func(o *op) {
+				run, err := decodeRun(o.reply.text(0))
+				if o.reply.has(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
+					run.ManualID = l.Run.ManualID
+					l.Run = run
+				}
+			})
+		}
+	}
+	if err := s.perform(ctx, ops...); err != nil {
+		return err
+	}
+	for i, o := range ops {
+		then[i](o)
+	}
+	for _, snap := range snaps {
+		if snap != nil {
+			// A run that is no dead one stands in a place that has been used again.
+			snap.Letters = slices.DeleteFunc(snap.Letters, func(l job.KeptLetter) bool {
+				return l.Run.NominalMS == 0 || l.Run.Outcome != job.OutcomeDead && l.Run.Outcome != job.OutcomeQuarantined
+			})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+)
+
+// againSources stands beside usualRetry and usualBackoff where a message is read field by field.
+const againSources = usualAll + 1
+
+// recordedSources is where the fields of a definition's policies came from, as it is stored.
+type recordedSources struct {
+	revision uint32
+	groups   []backoff.Group
+}
+
+func encodeSources(d *job.Definition) *storagev1.PolicySources {
+	if len(d.Sources) == 0 {
+		return nil
+	}
+	m := &storagev1.PolicySources{Revision: d.Revision}
+	for _, g := range d.Sources {
+		m.Groups = append(m.Groups, &storagev1.SourceGroup{Kind: uint32(g.Source.Kind), Name: g.Source.Name, Fields: uint32(g.Fields)})
+	}
+	return m
+}
+
+// readSources leaves out what this version does not know: the job counts as the source then.
+func readSources(m *storagev1.PolicySources) recordedSources {
+	s := recordedSources{revision: m.GetRevision()}
+	for _, g := range m.GetGroups() {
+		s.groups = append(s.groups, backoff.Group{
+			Source: backoff.Source{Kind: backoff.SourceKind(min(g.GetKind(), 255)), Name: g.GetName()}, Fields: backoff.FieldSet(g.GetFields()),
+		})
+	}
+	return s
+}
+
+// plainSources is readSources of a text; false for what is corrupt.
+func plainSources(text []byte) (recordedSources, bool) {
+	var m storagev1.PolicySources
+	err := proto.Unmarshal(text, &m)
+	return readSources(&m), err == nil
+}
+
+// fill gives a definition its sources, unless a node that does not know them has edited it since.
+func (s recordedSources) fill(d *job.Definition) {
+	if s.revision == d.Revision {
+		d.Sources = s.groups
+	}
+}

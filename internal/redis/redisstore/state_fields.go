@@ -1,0 +1,280 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// errLater marks a field of a later version.
+var errLater = errors.New("field of a later version")
+
+// store puts the field where it belongs. The writer puts the nominal time
+// before all times that are counted from it. It answers errLater for a field that
+// this version does not know.
+func (f field) store(s *job.State, how form) error {
+	if t := f.textOf(s); t != nil {
+		if !f.isText {
+			return fmt.Errorf("%w: field %q is not a text", errCorrupt, f.letter)
+		}
+		*t = f.text
+		return nil
+	}
+	if t := f.timeOf(s); t != nil {
+		n, err := f.int()
+		*t = f.baseOf(s, how) + n
+		return err
+	}
+	if n := f.count32Of(s); n != nil {
+		v, err := f.uint(math.MaxUint32)
+		*n = uint32(v)
+		return err
+	}
+	if n := f.count64Of(s); n != nil {
+		v, err := f.uint(math.MaxUint64)
+		*n = v
+		return err
+	}
+	return f.storeOther(s, how)
+}
+
+// maxExempt bounds the exempt runs of a record: an earlier version may have left some that
+// have ended.
+const maxExempt = 4
+
+// baseOf is what a time is counted from.
+func (f field) baseOf(s *job.State, how form) int64 {
+	switch f.letter {
+	case 'S':
+		return how.startedFrom(s)
+	case 'E':
+		return how.endedFrom(s)
+	}
+	return s.Nominal
+}
+
+func (f field) textOf(s *job.State) *string {
+	switch f.letter {
+	case 'q':
+		return &s.Lane.Queue
+	case 'm':
+		return &s.ManualID
+	case 'w':
+		return &s.Pending
+	case 'N':
+		return &s.PauseNote
+	case 'e':
+		return &s.LastError
+	case 'B':
+		return &s.Held.Key
+	case 'V':
+		return &s.Held.By
+	case 'T':
+		return &s.Hint.Reason
+	case 'R':
+		s.Recent = append(s.Recent, "")
+		return &s.Recent[len(s.Recent)-1]
+	case '=':
+		if s.Exempt = append(s.Exempt, ""); len(s.Exempt) > maxExempt {
+			s.Exempt = s.Exempt[1:]
+		}
+		return &s.Exempt[len(s.Exempt)-1]
+	}
+	return nil
+}
+
+func (f field) timeOf(s *job.State) *int64 {
+	switch f.letter {
+	case 'd':
+		return &s.Due
+	case 'f':
+		return &s.FirstMS
+	case 'z':
+		return &s.PausedMS
+	case 'L':
+		return &s.LastNominal
+	case 'S':
+		return &s.LastStarted
+	case 'E':
+		return &s.LastFinished
+	case 'v':
+		return &s.Held.SinceMS
+	case 'Q':
+		return &s.BufferedUntil
+	case 'A':
+		return &s.Hint.AtMS
+	case 'U':
+		return &s.Hint.UntilMS
+	}
+	return nil
+}
+
+func (f field) count32Of(s *job.State) *uint32 {
+	switch f.letter {
+	case 'g':
+		return &s.Generation
+	case 'a':
+		return &s.Attempt
+	case 'l':
+		return &s.Losses
+	case 'u':
+		return &s.Unacked
+	case 'F':
+		return &s.Failures
+	case 'J':
+		return &s.Fired
+	}
+	return nil
+}
+
+func (f field) count64Of(s *job.State) *uint64 {
+	switch f.letter {
+	case 'k':
+		return &s.Succeeded
+	case 'D':
+		return &s.Dead
+	case 'x':
+		return &s.Lost
+	case 'y':
+		return &s.TimedOut
+	case 'j':
+		return &s.Skipped
+	case 'C':
+		return &s.Children
+	case 'G':
+		return &s.Started
+	}
+	return nil
+}
+
+func (f field) storeOther(s *job.State, how form) error {
+	var n int64
+	var err error
+	switch f.letter {
+	case 'n':
+		s.Nominal, err = f.int()
+		if how >= formSpare {
+			s.Due = s.Nominal
+		}
+	case 'r':
+		s.Runs, err = f.uint(math.MaxUint64)
+		if how >= formSpare {
+			s.Succeeded = s.Runs
+		}
+		if how >= formTight {
+			s.Fired, s.LastOutcome = afterRuns(s.Runs)
+		}
+	case 'I':
+		s.Hint.IntervalMS, err = f.int()
+	case 'X':
+		s.LateMS, err = f.int()
+	case '_': // as Y
+		s.LateNominal, err = f.int()
+	case 'Y': // not counted from the nominal time, so that it outlives what an earlier version does
+		s.Held.DueMS, err = f.int()
+	case 'K':
+		n, err = f.int()
+		s.SettledToken = tokenBase(how.endedFrom(s)) + uint64(n)
+	case 'O':
+		err = f.storeBackfill(s)
+	case 'Z':
+		err = f.storeCaller(s)
+	case '&': // no letter is left
+		err = f.storeLoss(s)
+	default:
+		err = f.storeSmall(s)
+	}
+	return err
+}
+
+// storeSmall stores what has few values. A value that this version does not know
+// makes the record unreadable: nobody may act on a guess.
+func (f field) storeSmall(s *job.State) error {
+	var limit uint64
+	var put func(uint64)
+	switch f.letter {
+	case 'p':
+		limit, put = job.MaxPriority, func(v uint64) { s.Lane.Priority = uint8(v) }
+	case 't':
+		limit, put = uint64(job.TriggerBackfill), func(v uint64) { s.Trigger = job.Trigger(v) }
+	case 'M':
+		limit, put = uint64(job.ManualResetOnSuccess), func(v uint64) { s.Mode = job.ManualMode(v) }
+	case 'W':
+		limit, put = uint64(job.ManualResetOnSuccess), func(v uint64) { s.PendingMode = job.ManualMode(v) }
+	case 'i':
+		limit, put = job.MaxConcurrentRuns, func(v uint64) { s.Waiting = uint8(v) }
+	case 's':
+		limit, put = uint64(job.DelayJitter), func(v uint64) { s.Source = job.DelaySource(v) }
+	case 'b':
+		limit, put = uint64(job.HeldPayload), func(v uint64) { s.Held.Reason = job.HoldReason(v) }
+	case 'H':
+		limit, put = uint64(job.HintPlanner), func(v uint64) { s.Hint.Source = job.HintSource(v) }
+	case 'o':
+		limit, put = uint64(job.OutcomeCancelled), func(v uint64) { s.LastOutcome = job.Outcome(v) }
+	case 'P':
+		limit, put = paceRecovery|paceDone, func(v uint64) { s.Recovery, s.Paced = v&paceRecovery != 0, v&paceDone != 0 }
+	case '^':
+		limit, put = math.MaxUint8, func(v uint64) { s.WatchedBy = uint8(v) }
+	case 'c':
+		limit, put = 1, func(v uint64) { s.Cancel = v == 1 }
+	case 'h':
+		limit, put = 1, func(v uint64) { s.Paused = v == 1 }
+	default:
+		return errLater
+	}
+	v, err := f.uint(limit)
+	put(v)
+	return err
+}
+
+// encodeLoss writes a loss: token, and the counts from before it, separated by spaces. An
+// earlier version, which keeps the field as it is, may move the nominal time, so that the
+// token is not counted from that.
+func encodeLoss(l job.Loss) string {
+	b := strconv.AppendUint(nil, l.Token, 10)
+	b = strconv.AppendUint(append(b, ' '), uint64(l.Losses), 10)
+	return string(strconv.AppendUint(append(b, ' '), uint64(l.Unacked), 10))
+}
+
+func (f field) storeLoss(s *job.State) error {
+	parts := strings.Split(f.text, " ")
+	if !f.isText || len(parts) != 3 {
+		return fmt.Errorf("%w: field %q is not a loss", errCorrupt, f.letter)
+	}
+	token, err1 := strconv.ParseUint(parts[0], 10, 64)
+	losses, err2 := strconv.ParseUint(parts[1], 10, 32)
+	unacked, err3 := strconv.ParseUint(parts[2], 10, 32)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return fmt.Errorf("%w: field %q: %w", errCorrupt, f.letter, err)
+	}
+	s.LastLoss = job.Loss{Token: token, Losses: uint32(losses), Unacked: uint32(unacked)}
+	return nil
+}
+
+// encodeBackfill writes a backfill: next and last time counted from base,
+// concurrency, slots and id, separated by spaces.
+func encodeBackfill(b job.Backfill, base int64) string {
+	return fmt.Sprintf("%d %d %d %d %s", b.NextMS-base, b.ToMS-base, b.Concurrency, b.Slots, b.ID)
+}
+
+func (f field) storeBackfill(s *job.State) error {
+	parts := strings.SplitN(f.text, " ", 5)
+	if !f.isText || len(parts) != 5 {
+		return fmt.Errorf("%w: field %q is not a backfill", errCorrupt, f.letter)
+	}
+	next, err1 := strconv.ParseInt(parts[0], 10, 64)
+	to, err2 := strconv.ParseInt(parts[1], 10, 64)
+	concurrency, err3 := strconv.ParseUint(parts[2], 10, 8)
+	slots, err4 := strconv.ParseUint(parts[3], 10, 64)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return fmt.Errorf("%w: field %q: %w", errCorrupt, f.letter, err)
+	}
+	s.Backfills = append(s.Backfills, job.Backfill{
+		ID: parts[4], NextMS: s.Nominal + next, ToMS: s.Nominal + to, Concurrency: uint8(concurrency), Slots: slots,
+	})
+	return nil
+}

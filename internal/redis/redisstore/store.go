@@ -1,0 +1,249 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
+)
+
+// Store keeps the records of a keyspace. It has no goroutines of its own and is
+// safe for concurrent use. Every method is bounded by its context and by
+// [Options.OpTimeout]; errors wrap the sentinels of package job.
+type Store struct {
+	client      redis.UniversalClient
+	prefix      string
+	shards      []shardKeys
+	clocks      []shardClock
+	batches     []batchSlots
+	caller      string
+	schema      atomic.Int32
+	refusal     atomic.Pointer[error]  // the first refusal for want of a right since Refusal was called
+	identity    atomic.Pointer[string] // random id of the keyspace; nil: not known
+	scripts     scripts
+	virtual     func() int64
+	durability  Durability
+	replicas    int
+	waitTimeout time.Duration
+	opTimeout   time.Duration
+	shedAfter   time.Duration // how long a call may wait in line, if Options.Shed; else 0
+	funnels     sync.Map      // of calls, by node
+	patience    time.Duration // how long the client waits for an answer
+	allowUnsafe bool
+	onEarlier   func(shard int, heads []job.LaneHead, holder string)
+	embedded    bool
+	log         *slog.Logger
+	metrics     *metrics
+	now         func() time.Time
+	events      *eventLine // nil: none are recorded
+}
+
+// Open checks the server, creates the keyspace or checks that it fits, and
+// touches every shard, which also loads the scripts.
+//
+// It fails with ErrUnsafe where jobs would be lost, with ErrKeyspace where the
+// keyspace was made for something else, with a list of commands where the user
+// lacks rights, and with job.ErrUnavailable where Redis cannot be asked.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, o)
+	return s, explainMissing(ExplainDenied(o, err))
+}
+
+func open(ctx context.Context, o Options) (*Store, error) {
+	s := &Store{
+		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
+		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
+		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+	}
+	if o.Shed {
+		s.shedAfter = s.patience
+	}
+	report, err := Preflight(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := report.verdict(o); err != nil {
+		return nil, err
+	}
+	s.embedded = report.Embedded
+	s.scripts = loadScripts(s.embedded, o.KeepEvents > 0)
+	if o.Functions {
+		if s.embedded {
+			return nil, fmt.Errorf("%w: an embedded imitation of Redis has no functions", ErrUnsafe)
+		}
+		s.scripts = loadFunctions(o.KeepEvents > 0)
+	}
+	if s.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	if err := s.checkGrant(ctx); err != nil {
+		return nil, err
+	}
+	shards, err := s.openKeyspace(ctx, o.Shards)
+	if err != nil {
+		return nil, err
+	}
+	for _, tag := range sharding.Tags(shards) {
+		s.shards = append(s.shards, newShardKeys(s.prefix, tag))
+	}
+	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
+	s.events = newEventLine(o.KeepEvents, shards)
+	return s, s.touchShards(ctx)
+}
+
+// Secret returns a secret of this name that all processes of the keyspace share:
+// random bytes, made when it is asked for first. Whoever may read the keyspace's hash
+// has it too.
+func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
+	text, err := s.fixed(ctx, "secret:"+name, secretBytes)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := hex.DecodeString(text)
+	if err != nil || len(secret) != secretBytes {
+		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", ErrKeyspace, keyspaceKey(s.prefix), name)
+	}
+	return secret, nil
+}
+
+// fixed reads a field of the keyspace's hash that is random and never changes. Who asks first
+// makes it, in hex.
+func (s *Store) fixed(ctx context.Context, field string, length int) (string, error) {
+	fresh := make([]byte, length)
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(fresh)
+	o := call(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
+	err := s.perform(ctx, o)
+	return o.reply.text(0), err
+}
+
+// identityField is the field of the keyspace's hash that has its identity.
+const (
+	identityField = "id"
+	identityBytes = 16
+)
+
+// Identity is the random id by which nodes find out that they use one keyspace; empty if it
+// is not known, as when Redis had no room for it. It is no secret. A copy of a keyspace has the
+// same.
+func (s *Store) Identity() string {
+	if id := s.identity.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// openIdentity reads the id of the keyspace, and makes it in one of a version that had none. A
+// keyspace that has no room for it works without.
+func (s *Store) openIdentity(ctx context.Context) {
+	id, err := s.fixed(ctx, identityField, identityBytes)
+	if err != nil {
+		s.log.Warn("failed to read the id of the keyspace: nodes of another keyspace are not refused", "error", err)
+		return
+	}
+	s.identity.Store(&id)
+}
+
+const secretBytes = 32
+
+// openKeyspace returns the number of shards.
+func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
+	fresh := want
+	if fresh == 0 {
+		fresh = DefaultShards
+	}
+	virtual := "0"
+	if s.virtual != nil {
+		virtual = "1"
+	}
+	o := call(s.scripts.keyspace, noShard, []string{keyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
+	if err := s.perform(ctx, o); err != nil {
+		return 0, err
+	}
+	shards, err := strconv.Atoi(o.reply.text(1))
+	schema, err2 := strconv.Atoi(o.reply.text(2))
+	switch {
+	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
+		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", ErrKeyspace, keyspaceKey(s.prefix), o.reply.text(1), o.reply.text(2))
+	case schema > SchemaVersion:
+		return 0, laterSchema(o.reply.text(2))
+	case want != 0 && want != shards:
+		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
+			ErrKeyspace, shards, want, shards)
+	case o.reply.text(3) != virtual:
+		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", ErrKeyspace, clockName(o.reply.text(3)), clockName(virtual))
+	}
+	if o.reply.int(0) == 1 {
+		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
+	}
+	s.schema.Store(int32(schema))
+	s.openIdentity(ctx)
+	return shards, nil
+}
+
+func clockName(virtual string) string {
+	if virtual == "1" {
+		return "virtual"
+	}
+	return "real"
+}
+
+// touchShards reads all clocks, so that each shard is known to be within reach
+// and of the right kind.
+func (s *Store) touchShards(ctx context.Context) error {
+	ops := make([]*op, len(s.shards))
+	for i, k := range s.shards {
+		ops[i] = call(s.scripts.clock, i, []string{k.meta, k.lanes}, []any{0})
+	}
+	return s.perform(ctx, ops...)
+}
+
+// Shards is the number of shards of the keyspace.
+func (s *Store) Shards() int { return len(s.shards) }
+
+// Schema is that of the keyspace, as it was last read.
+func (s *Store) Schema() int { return int(s.schema.Load()) }
+
+// form is how records are written.
+func (s *Store) form() form { return formOf(int(s.schema.Load())) }
+
+// ShardOf is the shard of a job, and of its children.
+func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.ID, len(s.shards)) }
+
+// LockKey is the key of the shard's lock.
+func (s *Store) LockKey(shard int) string { return s.shards[shard].lock }
+
+// LifeKey is the key in which a process of a node gives signs of life.
+func (s *Store) LifeKey(process string) string { return lifeKey(s.prefix, process) }
+
+// Virtual tells whether the keyspace has a virtual clock.
+func (s *Store) Virtual() bool { return s.virtual != nil }
+
+func randomID() string { return rand.Text() }
+
+// corrupt reports records that cannot be read.
+func (s *Store) corrupt(shard int, where string, err error, records ...string) {
+	if len(records) == 0 {
+		return
+	}
+	s.metrics.corrupt.Add(float64(len(records)))
+	attrs := []any{"shard", shard, "records", records, "found_by", where}
+	if err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	s.log.Error("corrupt records: they are kept, but take no part in scheduling", attrs...)
+}

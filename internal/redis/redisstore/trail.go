@@ -1,0 +1,305 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// trailKey is the stream of audit records. Like the keyspace it belongs to no shard.
+func trailKey(prefix string) string { return keyspaceKey(prefix) + ":audit" }
+
+// trailHeadKey and trailExportsKey are hashes: the end of the chain, and how far exports have come.
+func trailHeadKey(prefix string) string    { return trailKey(prefix) + ":head" }
+func trailExportsKey(prefix string) string { return trailKey(prefix) + ":exports" }
+
+// maxTrailNumber bounds sequences and sums of bytes, which nodes add to: one that somebody else wrote
+// must not overflow. No cluster comes near it, and every program reads it exactly.
+const maxTrailNumber = 1 << 53
+
+// trailNumber reads a number that is not negative and within bounds; else it is 0.
+func trailNumber(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxTrailNumber {
+		return 0
+	}
+	return n
+}
+
+// trailOverhead is about what a record takes beside its fields.
+const trailOverhead = 48
+
+// AppendTrail adds records that continue the chain, and removes what trim says, if the chain
+// still ends as the caller has seen it; done is false if it does not. The records have their ids, which
+// grow, and their links.
+func (s *Store) AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool, err error) {
+	mode, bound := "", ""
+	switch {
+	case trim.Before != "":
+		mode, bound = "minid", trim.Before
+	case trim.Keep > 0:
+		mode, bound = "maxlen", strconv.FormatInt(trim.Keep, 10)
+	}
+	total := head.Bytes
+	var entries []any
+	for _, r := range records {
+		fields, size := encodeTrail(r)
+		total += size
+		fields = append(fields, trailEnd, strconv.FormatInt(total, 10))
+		entries = append(append(entries, r.ID, len(fields)), fields...)
+	}
+	last := records[len(records)-1]
+	o := call(s.scripts.trail, noShard, []string{trailKey(s.prefix), trailHeadKey(s.prefix)},
+		append([]any{head.Raw, encodeHead(last.Seq, last.Hash, total), mode, bound}, entries...))
+	if err := s.perform(ctx, o); err != nil {
+		return false, err
+	}
+	return o.reply.int(0) == 1, nil
+}
+
+// encodeHead is what the head's hash holds: one text, which is compared as a whole.
+func encodeHead(seq int64, hash []byte, bytes int64) string {
+	return fmt.Sprintf("%d %s %d", seq, encodeBytes(hash), bytes)
+}
+
+func decodeHead(raw string) job.TrailHead {
+	head := job.TrailHead{Raw: raw}
+	parts := strings.Split(raw, " ")
+	if len(parts) != 3 {
+		return head // somebody else wrote it: a chain begins anew
+	}
+	if seq, total := trailNumber(parts[0]), trailNumber(parts[2]); seq > 0 && total > 0 {
+		head.Seq, head.Hash, head.Bytes = seq, decodeBytes(parts[1]), total
+	}
+	return head
+}
+
+// TrailState reads what appending goes by.
+func (s *Store) TrailState(ctx context.Context) (job.TrailState, error) {
+	stream, head, exports := trailKey(s.prefix), trailHeadKey(s.prefix), trailExportsKey(s.prefix)
+	ops := []*op{
+		command("audit", head, "hget", head, "head"),
+		command("audit", stream, "xrange", stream, "-", "+", "count", 1),
+		command("audit", stream, "xrevrange", stream, "+", "-", "count", 1),
+		command("audit", exports, "hgetall", exports),
+		command("audit", stream, "time"),
+	}
+	if s.virtual != nil { // tests that move the clock
+		ops = ops[:4]
+	}
+	if err := s.perform(ctx, ops...); err != nil {
+		return job.TrailState{}, err
+	}
+	state := job.TrailState{Head: decodeHead(ops[0].reply.text(0)), NowMS: time.Now().UnixMilli()}
+	if len(ops) > 4 {
+		seconds, _ := strconv.ParseInt(ops[4].reply.text(0), 10, 64)
+		micros, _ := strconv.ParseInt(ops[4].reply.text(1), 10, 64)
+		state.NowMS = seconds*1000 + micros/1000
+	}
+	if oldest := ops[1].reply.list(0); len(oldest) > 1 {
+		r := decodeTrail(oldest.text(0), oldest.list(1))
+		state.OldestID, state.OldestSeq = r.ID, r.Seq
+		if r.Seq > 0 {
+			state.OldestBytes = trailNumber(fieldOf(oldest.list(1), trailEnd))
+		}
+	}
+	state.NewestID = ops[2].reply.list(0).text(0)
+	state.Exports = decodeExports(ops[3].reply)
+	return state, nil
+}
+
+// ReadTrailFrom returns up to n records, oldest first, after the one with the id after.
+func (s *Store) ReadTrailFrom(ctx context.Context, after string, n int) (records []job.TrailRecord, err error) {
+	start := "-"
+	if after != "" {
+		start = "(" + after
+	}
+	key := trailKey(s.prefix)
+	o := command("audit", key, "xrange", key, start, "+", "count", n)
+	if err := s.perform(ctx, o); err != nil {
+		return nil, err
+	}
+	for i := range o.reply {
+		entry := o.reply.list(i)
+		records = append(records, decodeTrail(entry.text(0), entry.list(1)))
+	}
+	return records, nil
+}
+
+// SaveTrailExport stores how far an export has come.
+func (s *Store) SaveTrailExport(ctx context.Context, e job.TrailExport) error {
+	key := trailExportsKey(s.prefix)
+	return s.perform(ctx, command("audit", key, "hset", key, e.Name, fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)))
+}
+
+// DropTrailExport forgets an export, if there is one.
+func (s *Store) DropTrailExport(ctx context.Context, name string) error {
+	key := trailExportsKey(s.prefix)
+	return s.perform(ctx, command("audit", key, "hdel", key, name))
+}
+
+// decodeExports reads a hash, which is a map in RESP3 and a list in RESP2.
+func decodeExports(answer reply) []job.TrailExport {
+	fields := answer
+	if m, ok := answer.at(0).(map[any]any); ok {
+		fields = nil
+		for name, value := range m {
+			fields = append(fields, name, value)
+		}
+	}
+	var out []job.TrailExport
+	for i := 0; i+1 < len(fields); i += 2 {
+		parts := strings.SplitN(fields.text(i+1), " ", 3)
+		if len(parts) != 3 {
+			continue // not ours
+		}
+		e := job.TrailExport{Name: fields.text(i), ID: parts[2]}
+		e.Seq, e.UpdatedMS = trailNumber(parts[0]), trailNumber(parts[1])
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b job.TrailExport) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// ReadTrail returns up to n audit records, newest first: from the instant toMS,
+// exclusive, or after the record with the id before, to fromMS. Zero values mean no
+// bound. next is empty when there are no more.
+func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string, err error) {
+	end, start := "+", "-"
+	if toMS > 0 {
+		end = fmt.Sprintf("(%d-0", toMS)
+	}
+	if before != "" {
+		end = "(" + before
+	}
+	if fromMS > 0 {
+		start = strconv.FormatInt(fromMS, 10)
+	}
+	key := trailKey(s.prefix)
+	o := command("audit", key, "xrevrange", key, end, start, "count", n)
+	if err := s.perform(ctx, o); err != nil {
+		return nil, "", err
+	}
+	for i := range o.reply {
+		entry := o.reply.list(i)
+		records = append(records, decodeTrail(entry.text(0), entry.list(1)))
+	}
+	if len(records) == n {
+		next = records[n-1].ID
+	}
+	return records, next, nil
+}
+
+// Names of the stream's fields; people read them with XRANGE as well. Later versions
+// may add some.
+const (
+	trailWho, trailPeer, trailNode, trailMethod, trailResource = "who", "peer", "node", "method", "resource"
+	trailNames, trailFields, trailRequest, trailCode           = "names", "fields", "request", "code"
+	trailChanged, trailRefused, trailBefore, trailAfter        = "changed", "refused", "before", "after"
+	trailSeq, trailVersion, trailHash, trailPrev               = "seq", "chain", "hash", "prev"
+	trailKeyID, trailSignature                                 = "key", "signature"
+	// trailEnd is how many bytes all records had up to this one. It is no part of the record.
+	trailEnd = "end"
+)
+
+func encodeBytes(b []byte) string { return base64.RawStdEncoding.EncodeToString(b) }
+
+func decodeBytes(text string) []byte {
+	b, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func fieldOf(fields reply, name string) string {
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields.text(i) == name {
+			return fields.text(i + 1)
+		}
+	}
+	return ""
+}
+
+// encodeTrail leaves out what is empty, and says how much there is. Lists are joined by line
+// breaks, which a clipped record has not in them.
+func encodeTrail(r job.TrailRecord) (out []any, size int64) {
+	r = r.Clipped()
+	size = trailOverhead
+	put := func(name, value string) {
+		if value != "" {
+			out, size = append(out, name, value), size+int64(len(name)+len(value))
+		}
+	}
+	number := func(name string, n int64) {
+		if n != 0 {
+			put(name, strconv.FormatInt(n, 10))
+		}
+	}
+	put(trailMethod, r.Method)
+	put(trailWho, r.Identity)
+	put(trailPeer, r.Peer)
+	put(trailNode, r.Node)
+	put(trailResource, r.Resource)
+	put(trailNames, strings.Join(r.Names, "\n"))
+	put(trailFields, strings.Join(r.Fields, "\n"))
+	put(trailRequest, r.RequestID)
+	number(trailCode, int64(r.Code))
+	number(trailChanged, r.Changed)
+	number(trailRefused, r.Refused)
+	put(trailBefore, hex.EncodeToString(r.Before))
+	put(trailAfter, hex.EncodeToString(r.After))
+	number(trailSeq, r.Seq)
+	number(trailVersion, int64(r.Version))
+	put(trailHash, encodeBytes(r.Hash))
+	put(trailPrev, encodeBytes(r.Prev))
+	put(trailKeyID, r.KeyID)
+	put(trailSignature, encodeBytes(r.Signature))
+	return out, size
+}
+
+// decodeTrail reads what it can: an entry that somebody else put there shows as a
+// record of little.
+func decodeTrail(id string, fields reply) job.TrailRecord {
+	m := map[string]string{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		m[fields.text(i)] = fields.text(i + 1)
+	}
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(m[name], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	list := func(name string) []string {
+		if m[name] == "" {
+			return nil
+		}
+		return strings.Split(m[name], "\n")
+	}
+	digest := func(name string) []byte {
+		b, err := hex.DecodeString(m[name])
+		if err != nil {
+			return nil
+		}
+		return b
+	}
+	ms, _, _ := strings.Cut(id, "-")
+	at, _ := strconv.ParseInt(ms, 10, 64) // Redis made it
+	return job.TrailRecord{
+		ID: id, AtMS: at, Identity: m[trailWho], Peer: m[trailPeer], Node: m[trailNode], Method: m[trailMethod],
+		Resource: m[trailResource], Names: list(trailNames), Fields: list(trailFields), RequestID: m[trailRequest],
+		Code: int(number(trailCode)), Changed: number(trailChanged), Refused: number(trailRefused),
+		Before: digest(trailBefore), After: digest(trailAfter),
+		Seq: trailNumber(m[trailSeq]), Version: int(number(trailVersion)), Hash: decodeBytes(m[trailHash]), Prev: decodeBytes(m[trailPrev]),
+		KeyID: m[trailKeyID], Signature: decodeBytes(m[trailSignature]),
+	}.Clipped()
+}

@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+)
+
+// unixMS is an instant as stored; 0 is unset.
+func unixMS(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// duration turns stored milliseconds into a duration; what does not fit, which
+// nobody writes, becomes the longest or shortest there is.
+func duration(ms int64) time.Duration {
+	const longest = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(max(-longest, min(ms, longest))) * time.Millisecond
+}
+
+// seconds is duration of stored seconds.
+func seconds(s int64) time.Duration {
+	const longest = int64(1<<63-1) / int64(time.Second)
+	return time.Duration(max(-longest, min(s, longest))) * time.Second
+}
+
+func encodeJitter(j backoff.Jitter) *storagev1.Jitter {
+	if j == (backoff.Jitter{}) {
+		return nil
+	}
+	return &storagev1.Jitter{Kind: uint32(j.Kind), Fraction: j.Fraction}
+}
+
+func decodeJitter(m *storagev1.Jitter) backoff.Jitter {
+	return backoff.Jitter{Kind: backoff.JitterKind(min(m.GetKind(), 255)), Fraction: m.GetFraction()}
+}

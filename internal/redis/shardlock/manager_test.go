@@ -1,0 +1,367 @@
+package shardlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	"github.com/fermata-io/fermata/internal/test/stalltest"
+)
+
+func TestTwoNodesSplitTheShards(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 16)
+	a := f.start("a")
+	f.start("b")
+	f.see("a", "b")
+	f.converged("a", "b")
+	f.noDoubleHolding()
+
+	holders, err := a.Holders(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shard, h := range holders {
+		n := f.nodes[h.Node]
+		if n == nil || h.Shard != shard || h.PeerAddr != h.Node+":7000" || h.TTL <= 0 || h.TTL > testTTL {
+			t.Fatalf("holder of shard %d: %+v", shard, h)
+		}
+		if g, held := n.Held(shard); !held || g.Value != f.value(shard) || g.Shard != shard {
+			t.Errorf("grip of %s on %d: %+v, held %t; Redis has %q", h.Node, shard, g, held, f.value(shard))
+		}
+	}
+	if n := testutil.ToFloat64(a.metrics.held) + testutil.ToFloat64(f.nodes["b"].metrics.held); n != 16 {
+		t.Errorf("fermata_shards_held sums up to %v", n)
+	}
+}
+
+func TestThirdNodeGetsItsShardsWithoutDoubleHolding(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 24)
+	f.start("a")
+	f.start("b")
+	f.see("a", "b")
+	f.converged("a", "b")
+	c := f.start("c")
+	f.see("a", "b", "c")
+	f.converged("a", "b", "c")
+	f.noDoubleHolding()
+	if moved := f.lossesOf(LossHandover); moved == 0 || moved != f.lossCount() {
+		t.Errorf("%d hand-overs, losses: %v", moved, f.losses)
+	}
+	if free, broken := c.taken(); broken != 0 || free != 8 {
+		t.Errorf("c took %d free locks and broke %d, want its part of 24, 8", free, broken)
+	}
+}
+
+func TestLockOfDeadNodeIsBrokenBeforeItExpires(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
+	long := func(o *Options) { o.TTL = longTTL }
+	a := f.start("a", long)
+	f.see("a")
+	grip := f.holds(a, 0)
+	a.crash()
+	last := f.value(0)
+	refreshed := grip.ValidUntil.Add(longTTL/10 - longTTL) // the last refresh that is known
+	b := f.start("b", long)
+	f.see("b")
+	f.holds(b, 0)
+	if since := time.Since(refreshed); since < longTTL*2/3 {
+		t.Errorf("broken %v after the last refresh, two were not missed yet", since)
+	}
+	if f.value(0) == last {
+		t.Error("the value did not change")
+	}
+	if free, broken := b.taken(); free != 0 || broken != 1 {
+		t.Errorf("took %d free locks, broke %d; want the one broken", free, broken)
+	}
+	// What was broken is a lock like any other: it is refreshed and released.
+	first, _ := b.Held(0)
+	f.eventually("refresh", func() error {
+		if g, ok := b.Held(0); !ok || !g.ValidUntil.After(first.ValidUntil) {
+			return errors.New("not refreshed")
+		}
+		return nil
+	})
+	if got := b.Release(t.Context(), 0); !slices.Equal(got, []int{0}) {
+		t.Errorf("Release returned %v", got)
+	}
+}
+
+func TestHealthyLockIsNotBrokenThoughGossipSaysDead(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 4)
+	a := f.start("a")
+	f.see("a")
+	var first Grip
+	for shard := range 4 {
+		first = f.holds(a, shard)
+	}
+	b := f.start("b")
+	f.see("b") // each believes that it is alone
+	f.eventually("two TTLs", func() error {
+		if g, ok := a.Held(3); !ok || g.ValidUntil.Before(first.ValidUntil.Add(2*testTTL)) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if f.lossCount() != 0 {
+		t.Errorf("losses: %v", f.losses)
+	}
+	if free, broken := b.taken(); free+broken != 0 {
+		t.Errorf("b took %d, broke %d", free, broken)
+	}
+}
+
+func TestLockOfSilentButLiveNodeExpiresByItself(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
+	a := f.start("a")
+	f.see("a")
+	f.holds(a, 0)
+	a.crash()
+	b := f.start("b")
+	name := "a"
+	v := view("b", "a", "b")
+	for i := 0; ringOwner(v, 1) != "b"; i++ { // a is alive by gossip, but b's turn it is
+		name = fmt.Sprint("a", i)
+		v = view("b", name, "b")
+	}
+	if name != "a" { // make the stale lock belong to the member that lives
+		value := newToken() + name + "|" + name + ":7000"
+		if err := f.client.Set(t.Context(), testKey(0), value, testTTL).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.SetView(v)
+	f.holds(b, 0)
+	if free, broken := b.taken(); free != 1 || broken != 0 {
+		t.Errorf("took %d free locks, broke %d; want the one freed", free, broken)
+	}
+}
+
+func TestLockOfFormerProcessOfThisNode(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
+	long := func(o *Options) { o.TTL = longTTL }
+	old := f.start("a", long)
+	f.see("a")
+	f.holds(old, 0)
+	old.crash()
+	again := f.start("a", long)
+	f.see("a")
+	f.holds(again, 0)
+	if free, broken := again.taken(); free != 0 || broken != 1 {
+		t.Errorf("took %d free locks, broke %d; want the orphan broken", free, broken)
+	}
+}
+
+func TestValidityEndsWhileRedisStalls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	f := newFleet(t, server.Granted(), 3)
+	a := f.start("a", func(o *Options) { o.TTL = MinTTL })
+	f.see("a")
+	f.converged("a")
+	server.Pause()
+	var last [3]Grip
+	f.eventually("end of validity", func() error {
+		for shard := range last {
+			if g, ok := a.Held(shard); ok {
+				last[shard] = g
+				return errors.New("still held")
+			}
+		}
+		return nil
+	})
+	for shard, g := range last {
+		if time.Now().Before(g.ValidUntil) {
+			t.Errorf("shard %d not held %v before its end", shard, time.Until(g.ValidUntil))
+		}
+	}
+	f.eventually("reports", func() error {
+		if n := f.lossesOf(LossExpired); n < 3 {
+			return fmt.Errorf("%d of 3", n)
+		}
+		return nil
+	})
+	server.Resume()
+	f.converged("a")
+	f.noDoubleHolding()
+}
+
+func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
+	a := f.start("a")
+	b := f.start("b")
+	f.see("a", "b")
+	f.converged("a", "b")
+	n := a
+	if _, ok := b.Held(0); ok {
+		n = b
+	}
+	before, _ := n.Held(0)
+	if err := f.client.Del(t.Context(), testKey(0)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	f.eventually("a new value", func() error {
+		if g, ok := n.Held(0); !ok || g.Value == before.Value {
+			return errors.New("old value or not held")
+		}
+		return nil
+	})
+	if f.lossesOf(LossTaken) != 1 || f.lossCount() != 1 {
+		t.Errorf("losses: %v", f.losses)
+	}
+	t.Logf("a lock that was deleted is held again after %v", time.Since(start))
+}
+
+func TestDrainHandsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 16)
+	a := f.start("a", func(o *Options) { o.OnRelease = nil })
+	b := f.start("b")
+	f.see("a", "b")
+	f.converged("a", "b")
+	var had []int
+	for shard := range f.shards {
+		if _, ok := a.Held(shard); ok {
+			had = append(had, shard)
+		}
+	}
+	f.see("b") // a has left gossip
+
+	machine, start := stalltest.Start(t), time.Now()
+	released := a.Drain(t.Context())
+	if !slices.Equal(released, had) {
+		t.Fatalf("Drain released %v of %v", released, had)
+	}
+	b.Wake(released...)
+	f.converged("b")
+	took := time.Since(start)
+	t.Logf("%d shards handed over in %v", len(had), took)
+	if most := pollEvery*3/4 + machine.Since(start); took > most {
+		t.Errorf("hand-over took %v: as long as polling", took)
+	}
+	f.noDoubleHolding()
+	if again := a.Drain(t.Context()); len(again) != 0 {
+		t.Errorf("second Drain released %v", again)
+	}
+}
+
+func TestReleaseThenCompeteAgain(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 2)
+	a := f.start("a")
+	f.see("a")
+	f.converged("a")
+	before, _ := a.Held(1)
+	if got := a.Release(t.Context(), 1, 7, -1); !slices.Equal(got, []int{1}) {
+		t.Fatalf("Release returned %v", got)
+	}
+	if after := f.holds(a, 1); after.Value == before.Value {
+		t.Error("a value came back after a release")
+	}
+	if f.lossesOf(LossReleased) != 1 || f.lossCount() != 1 {
+		t.Errorf("losses: %v", f.losses)
+	}
+}
+
+func TestEndOfRun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 2)
+	a := f.start("a")
+	f.see("a")
+	f.converged("a")
+	if err := a.Run(t.Context()); err == nil {
+		t.Error("a second Run was allowed")
+	}
+	a.crash()
+	if f.lossesOf(LossStopped) != 2 {
+		t.Errorf("losses: %v", f.losses)
+	}
+	if _, held := a.Held(0); held {
+		t.Error("held after Run has ended")
+	}
+	if f.value(0) == "" {
+		t.Error("the end of Run released a lock")
+	}
+	if got := a.Drain(t.Context()); got != nil {
+		t.Errorf("Drain after Run released %v", got)
+	}
+}
+
+func TestDrainBeforeRun(t *testing.T) {
+	m, err := New(validOptions(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Drain(t.Context()); got != nil {
+		t.Errorf("Drain before Run released %v", got)
+	}
+	l := newManagerLoop(m)
+	m.SetView(view("a", "a"))
+	l.drainInbox(time.Now())
+	l.advanceShards(time.Now())
+	if len(l.normal) != 0 {
+		t.Error("a drained manager competes")
+	}
+}
+
+func TestOnRedisCluster(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.StartCluster(t, 3, 0).Granted(), 12)
+	a := f.start("a")
+	f.start("b")
+	f.see("a", "b")
+	f.converged("a", "b")
+	f.start("c")
+	f.see("a", "b", "c")
+	f.converged("a", "b", "c")
+	f.noDoubleHolding()
+	holders, err := a.Holders(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range holders {
+		if _, held := f.nodes[h.Node].Held(h.Shard); !held {
+			t.Errorf("%+v is not what that node says", h)
+		}
+	}
+	a.crash()
+	f.see("b", "c")
+	f.converged("b", "c")
+}
+
+func TestHoldersReportsErrorsAndFreeShards(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	f := newFleet(t, server.Granted(), 2)
+	a := f.start("a")
+	holders, err := a.Holders(t.Context())
+	if err != nil || len(holders) != 2 || holders[0] != (Holder{}) || holders[1] != (Holder{Shard: 1}) {
+		t.Errorf("free shards: %+v, %v", holders, err)
+	}
+	if err := f.client.Set(t.Context(), testKey(1), newToken()+"x|y:1", redis.KeepTTL).Err(); err != nil {
+		t.Fatal(err)
+	}
+	holders, err = a.Holders(t.Context())
+	if err != nil || holders[1].Node != "x" || holders[1].PeerAddr != "y:1" || holders[1].TTL >= 0 {
+		t.Errorf("a lock without TTL: %+v, %v", holders, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Holders(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended context: %v", err)
+	}
+}

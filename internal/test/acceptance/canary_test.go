@@ -1,0 +1,260 @@
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// canaries are marked secrets by where they were put.
+type canaries map[string]string
+
+func (c canaries) at(place string) string {
+	if c[place] == "" {
+		c[place] = "CANARY-" + place + "-9b1f7c"
+	}
+	return c[place]
+}
+
+// journal is a log that is written by several goroutines.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
+}
+
+// TestSecretsStayWhereTheyAre: a marked secret in every place that takes one, then
+// runs that succeed, fail, panic and make no sense; afterwards none of the marks is
+// in a log, a metric, an error, a stored run, a command line or an environment.
+func TestSecretsStayWhereTheyAre(t *testing.T) {
+	inTurn(t)
+	marks := canaries{}
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// The receiver says back the secret that it was sent, in every way it has.
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Authorization")
+		switch {
+		case r.URL.Path == "/fail":
+			w.WriteHeader(http.StatusInternalServerError)
+		case strings.HasSuffix(r.URL.Path, "/away"):
+			http.Redirect(w, r, "/"+strings.TrimPrefix(key, "Bearer ")+"/away", http.StatusTemporaryRedirect)
+		}
+		fmt.Fprintf(w, "you said %s, %s", key, base64.StdEncoding.EncodeToString([]byte(strings.TrimPrefix(key, "Bearer "))))
+	}))
+	defer receiver.Close()
+
+	server := newRedisWithPassword(t, marks.at("redis"))
+	_, address, _ := strings.Cut(server.URL(), "@")
+	gossip := []byte(marks.at("gossip") + "which no key of a cluster is")[:32]
+	c := newCluster(t, "redis://"+address, "--log-level", "debug",
+		"--validate-payloads", "", // so that the broken one comes to a worker
+		"--redis-password-file", write("redis", marks.at("redis")+"\n"),
+		"--gossip-key-file", write("gossip", base64.StdEncoding.EncodeToString(gossip)))
+	n := c.start("a")
+	c.redisURL = server.URL() // for the audit
+
+	write("secrets/token", marks.at("http-secret")+"\n")
+	write("secrets/token.allow", receiver.URL)
+	write("secrets/key", marks.at("exec-secret")+"\n")
+	write("secrets/key.allow", "/bin/sh")
+	w := spawn(t, "worker", nil, command(t, "worker"), "--scheduler", n.grpc, "--http-allow", "127.0.0.1/32", "--exec-allow", "/bin/sh", "--exec-allow-root", "--exec-env", "KEY,PLAIN",
+		"--secrets-dir", filepath.Join(dir, "secrets"), "--metrics-addr", "127.0.0.1:0", "--log-level", "debug", "--log-format", "json")
+	metrics, _ := w.logged(patience, "serving metrics")["address"].(string)
+
+	var panics journal
+	inside := runPanicking(t, n.grpc, &panics)
+
+	header := `"headers":{"Authorization":"Bearer ${secret:token}","X-Key":"` + marks.at("header") + `"},"body":"` + marks.at("body") + `","method":"POST"`
+	url := strings.Replace(receiver.URL, "http://", "http://user:"+marks.at("userinfo")+"@", 1)
+	payloads := map[string][2]string{
+		"good":    {"http", `{"url":"` + url + `/good?q=` + marks.at("query") + `",` + header + `}`},
+		"fails":   {"http", `{"url":"` + url + `/fail?q=` + marks.at("query") + `",` + header + `}`},
+		"away":    {"http", `{"url":"` + url + `/away?q=` + marks.at("query") + `",` + header + `}`},
+		"refused": {"http", `{"url":"http://user:` + marks.at("userinfo") + `@127.0.0.1:1/?q=` + marks.at("query") + `"}`},
+		"stolen":  {"http", `{"url":"http://127.0.0.1:1/","headers":{"X":"${secret:token}"}}`},
+		"broken":  {"http", `{"url":"http://` + marks.at("broken")},
+		"program": {"exec", `{"argv":["/bin/sh","-c","cat; echo $KEY >&2; exit 3"],"env":{"KEY":"${secret:key}","PLAIN":"` + marks.at("env") + `"},"stdin":"${secret:key}"}`},
+		"silent":  {"exec", `{"argv":["/bin/sh","-c","exit 1"],"env":{"PLAIN":"` + marks.at("env") + `"},"stdin":"` + marks.at("stdin") + `"}`},
+		"panics":  {"panics", `{"x":"` + marks.at("panic") + `"}`},
+		"missing": {"nobody", `{"x":"` + marks.at("payload") + `"}`},
+	}
+	for id, p := range payloads {
+		n.create(id, &fermatav1.Job{Handler: p[0], Payload: []byte(p[1]), Schedule: once(time.Now()), RetryPolicy: &fermatav1.RetryPolicy{MaxAttempts: 1}, Queue: queueOf(p[0])})
+	}
+	// What is refused is not told either.
+	_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "no/job", Job: &fermatav1.Job{Payload: []byte(marks.at("payload"))}})
+	violated(t, err)
+
+	var said bytes.Buffer // everything that is told to anybody
+	add := func(what, text string) { fmt.Fprintf(&said, "\n== %s\n%s\n", what, text) }
+	for id := range payloads {
+		eventually(t, patience, id+" has run", func() error {
+			runs := n.runs(id)
+			if len(runs) == 0 || runs[0].GetState() != fermatav1.Run_STATE_FINISHED {
+				return fmt.Errorf("runs are %v", runs)
+			}
+			return nil
+		})
+		for _, r := range n.runs(id) {
+			add("run of "+id, protojson.Format(r)+string(r.GetOutput())+r.GetError())
+		}
+	}
+	inside()
+	add("error of a call", err.Error())
+	add("log of the panicking worker", panics.String())
+	add("metrics of the node", body(t, "http://"+n.http+"/metrics"))
+	add("metrics of the worker", body(t, "http://"+metrics+"/metrics"))
+	for _, p := range []*process{n.process, w} {
+		for _, file := range []string{"cmdline", "environ"} {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, file))
+			if err != nil || file == "cmdline" && len(text) == 0 {
+				t.Fatal(len(text), err)
+			}
+			add(file+" of "+p.name, string(text))
+		}
+	}
+	for _, binary := range []string{n.cmd.Path, w.cmd.Path, command(t, "fermata")} {
+		help, err := exec.Command(binary, "--help").CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("help of "+binary, string(help))
+	}
+	stored := strings.Join(dump(t, server), "\n")
+	w.term(20 * time.Second)
+	n.term(25 * time.Second)
+	c.leaves(n)
+	for _, p := range []*process{n.process, w} {
+		log, err := os.ReadFile(p.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("log of "+p.name, string(log))
+	}
+
+	for place, mark := range marks {
+		if at := strings.Index(said.String(), mark); at >= 0 {
+			section := said.String()[:at]
+			section = section[strings.LastIndex(section, "\n== "):]
+			t.Errorf("the secret of %s is told:%s... %s", place, firstLine(section[1:]), said.String()[max(0, at-200):min(said.Len(), at+100)])
+		}
+	}
+	for _, form := range []string{base64.StdEncoding.EncodeToString(gossip), base64.StdEncoding.EncodeToString([]byte(marks.at("http-secret")))[:16]} {
+		if strings.Contains(said.String(), form) {
+			t.Errorf("%s is told", form)
+		}
+	}
+	for _, place := range []string{"redis", "gossip", "http-secret", "exec-secret"} {
+		if strings.Contains(stored, marks[place]) {
+			t.Errorf("the secret of %s is stored in Redis", place)
+		}
+	}
+	// The control: the search finds what is there, and what should have been said was.
+	if !strings.Contains(stored, marks["header"]) {
+		t.Error("the payload is not found where it is stored")
+	}
+	for _, text := range []string{"unexpected status 500", "you said Bearer [secret]", "more than 3 redirects", "exit status 3", "told to panic", "does not allow it to go to http://127.0.0.1:1", "connection refused"} {
+		if !strings.Contains(said.String(), text) {
+			t.Errorf("%q was not said", text)
+		}
+	}
+}
+
+// queueOf keeps what the worker of the test itself runs apart.
+func queueOf(handler string) string {
+	if handler == "panics" {
+		return "panics"
+	}
+	return "default"
+}
+
+// runPanicking runs a worker in this process whose handler panics.
+func runPanicking(t *testing.T, address string, log io.Writer) (stop func()) {
+	t.Helper()
+	w, err := worker.New(worker.Options{
+		Addresses: []string{address}, Queues: []string{"panics"}, ID: "panicking",
+		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Handle("panics", func(context.Context, *worker.Task) error { panic("told to panic") })
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func body(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || len(text) == 0 {
+		t.Fatal(len(text), err)
+	}
+	return string(text)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func newRedisWithPassword(t *testing.T, password string) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, redistest.WithAOF("no"), redistest.WithPassword(password))
+}

@@ -1,0 +1,247 @@
+package acceptance
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
+)
+
+// TestChaosWorkers: what happens to workers and to their links.
+func TestChaosWorkers(t *testing.T) {
+	inTurn(t)
+	runTrials(t, bedOptions{},
+		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: workerBound, Inject: freezeWorker},
+		trial{ID: "T05", Name: "workers are killed", Bound: apartBound, Inject: killWorkers},
+		trial{ID: "T21", Name: "a worker's packets are lost, its streams stay open", Bound: workerBound, Inject: silenceWorker},
+		trial{ID: "T23", Name: "streams of workers break, and nodes drain, again and again", Bound: twiceBound, Inject: stormStreams, LongOnly: true},
+	)
+}
+
+// twiceBound: where losses follow each other faster than leases end, a run may lose
+// its worker twice in a row. A node that drains leaves leases as they are.
+func twiceBound(lock, lease time.Duration) time.Duration { return 2 * leaseBound(lock, lease) }
+
+// apartBound: a run that has lost two workers stands apart before it starts again.
+func apartBound(lock, lease time.Duration) time.Duration {
+	return max(2*workerBound(lock, lease), workerBound(lock, lease)+standsApart)
+}
+
+// live are the executions of a worker that have started and not ended, by run.
+func (b *bed) live(worker string) map[string]historycheck.Event {
+	b.t.Helper()
+	live := map[string]historycheck.Event{}
+	for _, e := range b.events() {
+		switch {
+		case e.Worker != worker:
+		case e.Kind == historycheck.Start:
+			live[e.Run] = e
+		case e.Kind == historycheck.End:
+			delete(live, e.Run)
+		}
+	}
+	return live
+}
+
+// holding waits until a worker runs something long.
+func (b *bed) holding(worker string) {
+	b.t.Helper()
+	eventually(b.t, patience, worker+" runs something", func() error {
+		if len(b.live(worker)) < 2 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
+// moved waits until some of these executions have started anew elsewhere, and says
+// how many had by then, and how many of them while the old handler still believed
+// in its lease.
+func (b *bed) moved(live map[string]historycheck.Event, limit time.Duration) (moved, deceived int) {
+	b.t.Helper()
+	eventually(b.t, limit, "runs move to other workers", func() error {
+		told, again := map[int64]int64{}, map[string]historycheck.Event{}
+		for _, e := range b.events() {
+			old, ours := live[e.Run]
+			switch {
+			case !ours:
+			case e.Token == old.Token && e.Kind != historycheck.Start && told[e.Token] == 0:
+				told[e.Token] = e.AtNS
+			case e.Token > old.Token && e.Kind == historycheck.Start:
+				if first, seen := again[e.Run]; !seen || e.AtNS < first.AtNS {
+					again[e.Run] = e
+				}
+			}
+		}
+		moved, deceived = len(again), 0
+		for run, e := range again {
+			if at := told[live[run].Token]; at == 0 || at > e.AtNS {
+				deceived++
+			}
+		}
+		if moved == 0 {
+			return fmt.Errorf("none of %v has", slices.Collect(maps.Keys(live)))
+		}
+		return nil
+	})
+	return moved, deceived
+}
+
+// freezeWorker stops a worker. What it has, started or not, moves when its session ends, and
+// when it wakes up nothing begins on what it was leased before.
+func freezeWorker(b *bed) {
+	lock, lease := chaosTTLs()
+	id := b.busiest()
+	b.holding(id)
+	w := b.workers[id]
+	ended := b.sum("fermata_leases_ended_total")
+	b.fault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+		w.freeze()
+		moved, _ := b.moved(b.live(id), workerBound(lock, lease)+2*busy())
+		b.power("started runs that moved", moved, 1)
+		b.lasts(2 * lease)
+		w.thaw()
+	})
+	b.power("leases that ended", int(b.sum("fermata_leases_ended_total")-ended), 1)
+	back := time.Now().UnixNano()
+	b.saw(patience, "the worker works again", func(e historycheck.Event) bool {
+		return e.Worker == id && e.Kind == historycheck.Start && e.AtNS > back
+	})
+}
+
+// sum is a metric over all nodes.
+func (b *bed) sum(name string, labels ...string) (sum float64) {
+	b.t.Helper()
+	for _, n := range b.nodes {
+		sum += n.metric(b.t, name, labels...)
+	}
+	return sum
+}
+
+// killWorkers kills a worker, starts another one, and so on. Losses count as such:
+// none of them is a failure.
+func killWorkers(b *bed) {
+	lock, lease := chaosTTLs()
+	kills, lost := 0, 0
+	for end := time.Now().Add(chaosSpan(3 * time.Second)); kills < 3 || time.Now().Before(end); kills++ {
+		id := b.busiest()
+		eventually(b.t, patience, id+" runs something", func() error {
+			if len(b.live(id)) == 0 {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+		b.fault(faultKind{Name: "worker killed", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+			b.killWorker(id)
+			lost += len(b.live(id))
+		})
+		b.addWorker()
+		b.lasts(time.Second)
+	}
+	b.power("executions lost with their worker", lost, 1)
+	b.calm(workerBound(lock, lease))
+	total := int64(0)
+	for id, j := range b.nodes[0].all() {
+		s := j.GetStatus()
+		total += s.GetLostTotal()
+		if _, fails := b.failing(id); !fails && (s.GetTimeoutTotal() != 0 || s.GetDeadTotal()*3 > s.GetLostTotal()) {
+			b.t.Errorf("%s never failed and lost %d workers; %d dead and %d timed out runs are stored", id, s.GetLostTotal(), s.GetDeadTotal(), s.GetTimeoutTotal())
+		}
+	}
+	b.power("losses stored", int(total), 1)
+}
+
+// failing finds a job among those that fail.
+func (b *bed) failing(id string) (historycheck.Backoff, bool) {
+	i := slices.IndexFunc(b.load.backoffs, func(x historycheck.Backoff) bool { return x.Job == id })
+	if i < 0 {
+		return historycheck.Backoff{}, false
+	}
+	return b.load.backoffs[i], true
+}
+
+// silenceWorker loses all packets between a worker and all nodes. The handlers learn of it
+// before anybody else may run what they run.
+func silenceWorker(b *bed) {
+	lock, lease := chaosTTLs()
+	id := b.busiest()
+	b.holding(id)
+	stalled := func() (n int64) {
+		for _, l := range b.links {
+			n += l.grpc.Counters().Stalled
+		}
+		return n
+	}
+	before := stalled()
+	b.fault(faultKind{Name: "worker's packets lost", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+		for _, l := range b.links {
+			l.grpc.Only(id)
+			l.grpc.Blackhole(faultproxy.Both)
+		}
+		eventually(b.t, patience, "packets of the worker are held", func() error {
+			if stalled() == before {
+				return errors.New("none is")
+			}
+			return nil
+		})
+		live := b.live(id)
+		moved, deceived := b.moved(live, workerBound(lock, lease)+2*busy())
+		b.power("runs that moved", moved, 1)
+		if deceived > 0 {
+			b.t.Errorf("%d of %d runs started elsewhere before their old handler was told", deceived, moved)
+		}
+		b.lasts(chaosSpan(4 * time.Second))
+		for _, l := range b.links {
+			l.grpc.CloseAll()
+			l.grpc.Pass()
+		}
+	})
+	b.power("packets held", int(stalled()-before), 1)
+	back := time.Now().UnixNano()
+	b.saw(patience, "the worker works again", func(e historycheck.Event) bool {
+		return e.Worker == id && e.Kind == historycheck.Start && e.AtNS > back
+	})
+}
+
+// stormStreams loses what nodes have sent to workers and breaks all streams, again
+// and again, and drains a node now and then, which ends them in good order.
+func stormStreams(b *bed) {
+	lock, lease := chaosTTLs()
+	kind := faultKind{Name: "all streams broken", Within: workerBound(lock, lease)}
+	drained := faultKind{Name: "node drained", Within: leaseBound(lock, lease)}
+	storms, closed := 0, int64(0)
+	for end := time.Now().Add(chaosSpan(4 * time.Second)); storms < 3 || time.Now().Before(end); storms++ {
+		b.fault(kind, func() {
+			for _, l := range b.links {
+				l.grpc.Blackhole(faultproxy.ToClient)
+			}
+			b.lasts(200 * time.Millisecond)
+			for _, l := range b.links {
+				l.grpc.CloseAll()
+				l.grpc.Pass()
+			}
+		})
+		if storms%3 == 1 {
+			n := b.nodes[0]
+			b.fault(drained, func() {
+				b.retire(n)
+				b.startNode(n.id)
+			})
+		}
+		b.lasts(700 * time.Millisecond)
+	}
+	for _, l := range b.links {
+		closed += l.grpc.Counters().Closed
+	}
+	b.power("streams broken", int(closed), 6)
+	for id, w := range b.workers {
+		if calm := w.count("ENHANCE_YOUR_CALM") + w.count("too_many_pings"); calm > 0 {
+			b.t.Errorf("%s was told %d times to ping less often", id, calm)
+		}
+	}
+}

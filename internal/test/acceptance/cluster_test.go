@@ -1,0 +1,312 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+const (
+	lockTTL  = 2 * time.Second
+	leaseTTL = 3 * time.Second
+	shards   = 16
+	// takeOver is the documented time until a frozen node's work goes on.
+	takeOver = lockTTL + 2*time.Second
+)
+
+// cluster is a set of scheduler processes on one Redis, with their workers.
+type cluster struct {
+	t        testing.TB
+	redisURL string
+	virtual  bool // the nodes' clock is the test's
+	flags    []string
+	nodes    []*schedulerNode                 // those that should be members
+	evidence []evidence                       // of all workers that ever ran
+	recorded []historycheck.Event             // what was read of it
+	pulse    *pulse                           // of the machine
+	plain    bool                             // nodes have default settings, as far as that can be
+	looking  *looking                         // nil until somebody does
+	secured  credentials.TransportCredentials // of the tests' own calls; nil: plain text
+	// spawned, if set, hears of each process before it can have connected anywhere.
+	spawned func(id string, pid int)
+}
+
+// newCluster is an empty cluster; flags are added to those of each node. What it
+// has stored is audited when all its processes are gone.
+func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
+	c := &cluster{t: t, redisURL: redisURL, flags: flags, pulse: startPulse(t)}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			c.audit()
+		}
+	})
+	return c
+}
+
+// audit compares all that is stored.
+func (c *cluster) audit() {
+	c.t.Helper()
+	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	options := redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true}
+	if c.virtual {
+		options.Virtual = func() int64 { return 0 } // an audit goes by no clock
+	}
+	store, err := redisstore.Open(ctx, options)
+	if err != nil {
+		c.t.Fatalf("audit: %v", err)
+	}
+	records := int64(0)
+	for shard := range c.shards() {
+		report, err := store.Audit(ctx, shard, false)
+		if err != nil {
+			c.t.Fatalf("audit of shard %d: %v", shard, err)
+		}
+		for _, f := range report.Findings {
+			c.t.Errorf("audit of shard %d: %s of %s: %+v", shard, f.Fault, f.Record, f)
+		}
+		for _, n := range report.Records {
+			records += n
+		}
+	}
+	c.t.Logf("audit: %d records, nothing out of place", records)
+}
+
+// shards is how many the keyspace has.
+func (c *cluster) shards() int {
+	if c.plain {
+		return 64
+	}
+	return shards
+}
+
+// locks are the values of all shard locks that are held.
+func (c *cluster) locks() (map[int]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if c.looking == nil {
+		client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
+		if err != nil {
+			return nil, err
+		}
+		c.t.Cleanup(func() { _ = client.Close() })
+		store, err := redisstore.Open(ctx, redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true})
+		if err != nil {
+			return nil, err
+		}
+		c.looking = &looking{client, store}
+	}
+	held := map[int]string{}
+	for shard := range c.shards() {
+		value, err := c.looking.client.Get(ctx, c.looking.store.LockKey(shard)).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		held[shard] = value
+	}
+	return held, nil
+}
+
+// looking is how the test itself looks at Redis.
+type looking struct {
+	client redis.UniversalClient
+	store  *redisstore.Store
+}
+
+// newRedis is a standalone server for one test. Its append-only file is never
+// flushed: no test here crashes it, and the disk is not what they test.
+func newRedis(t testing.TB) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, redistest.WithAOF("no"))
+}
+
+// schedulerNode is one scheduler process.
+type schedulerNode struct {
+	*process
+	id                       string
+	grpc, peer, gossip, http string
+	secured                  credentials.TransportCredentials
+	conn                     *grpc.ClientConn
+	jobs                     fermatav1.JobServiceClient
+	cluster                  fermatav1.ClusterServiceClient
+	workers                  fermatav1.WorkerServiceClient
+}
+
+// start runs a node and waits until it is up. It joins the nodes there are. Its
+// own flags come after those of all nodes.
+func (c *cluster) start(id string, flags ...string) *schedulerNode {
+	c.t.Helper()
+	return c.startAs(id, "", nil, flags...)
+}
+
+// startAs is start with another binary, if one is named, and environment.
+func (c *cluster) startAs(id, binary string, env []string, flags ...string) *schedulerNode {
+	c.t.Helper()
+	if binary == "" {
+		binary = command(c.t, "scheduler")
+	}
+	args := []string{
+		"--name", id, "--redis-url", c.redisURL,
+		"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0",
+		"--min-interval", "1s", "--drain-timeout", "20s", "--log-format", "json",
+	}
+	if !c.plain {
+		args = append(args, "--shards", fmt.Sprint(shards), "--lock-ttl", lockTTL.String(), "--lease-ttl", leaseTTL.String())
+	}
+	for _, n := range c.nodes {
+		args = append(args, "--join", n.gossip)
+	}
+	p := spawn(c.t, "node-"+id, env, binary, slices.Concat(args, c.flags, flags)...)
+	if c.spawned != nil {
+		c.spawned(id, p.cmd.Process.Pid)
+	}
+	return c.adopt(id, p)
+}
+
+// adopt waits until a node process is up and connects to it.
+func (c *cluster) adopt(id string, p *process) *schedulerNode {
+	c.t.Helper()
+	n := &schedulerNode{process: p, id: id, secured: c.secured}
+	up := p.logged(patience, "node is up")
+	for field, addr := range map[string]*string{"grpc": &n.grpc, "peer": &n.peer, "gossip": &n.gossip, "http": &n.http} {
+		text, ok := up[field].(string)
+		if !ok {
+			c.t.Fatalf("%s does not log its %s address: %v", p.name, field, up)
+		}
+		*addr = text
+	}
+	n.reach(n.grpc)
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// reach makes the node's clients use an address of it.
+func (n *schedulerNode) reach(addr string) {
+	if n.secured != nil {
+		n.conn = dialSecured(n.t, addr, n.secured)
+	} else {
+		n.conn = dial(n.t, addr)
+	}
+	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
+	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
+}
+
+func dial(t testing.TB, addr string) *grpc.ClientConn {
+	t.Helper()
+	return dialSecured(t, addr, insecure.NewCredentials())
+}
+
+func dialSecured(t testing.TB, addr string, c credentials.TransportCredentials) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// leaves takes a node off the list of expected members.
+func (c *cluster) leaves(n *schedulerNode) {
+	c.nodes = slices.DeleteFunc(c.nodes, func(o *schedulerNode) bool { return o == n })
+}
+
+// kill crashes a node.
+func (c *cluster) kill(n *schedulerNode) {
+	n.kill()
+	c.leaves(n)
+}
+
+// retire ends a node in good order.
+func (c *cluster) retire(n *schedulerNode) {
+	c.t.Helper()
+	n.term(25 * time.Second)
+	c.leaves(n)
+}
+
+// settle waits until all nodes are ready, know each other and nobody else, and
+// every shard is held, by all of them.
+func (c *cluster) settle() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.settled(n) })
+	}
+}
+
+func (c *cluster) settled(n *schedulerNode) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := ready(ctx, n.http); err != nil {
+		return err
+	}
+	var want, have []string
+	for _, m := range c.nodes {
+		want = append(want, m.id)
+	}
+	nodes, err := n.cluster.ListNodes(ctx, &fermatav1.ListNodesRequest{})
+	if err != nil {
+		return err
+	}
+	for _, m := range nodes.GetNodes() {
+		if !m.GetUnreachable() {
+			have = append(have, m.GetName())
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(want, have) {
+		return fmt.Errorf("members are %v, want %v", have, want)
+	}
+	list, err := n.cluster.ListShards(ctx, &fermatav1.ListShardsRequest{})
+	if err != nil {
+		return err
+	}
+	held := map[string]int{}
+	for _, s := range list.GetShards() {
+		held[s.GetHolder()]++
+	}
+	for _, id := range want {
+		if held[id] == 0 {
+			return fmt.Errorf("%s holds no shard: %v", id, held)
+		}
+	}
+	if len(held) != len(want) {
+		return fmt.Errorf("shards are held by %v, want all by %v", held, want)
+	}
+	return nil
+}
+
+func ready(ctx context.Context, addr string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz says %s", res.Status)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package acceptance
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/test/keytest"
+)
+
+// told counts what somebody was told of the ends of runs, by job.
+type told struct {
+	mu    sync.Mutex
+	times map[string]int // by job
+	ids   map[string]int // by event
+	fails int            // calls of the webhook that are still to fail
+	err   error
+}
+
+func newTold() *told { return &told{times: map[string]int{}, ids: map[string]int{}} }
+
+func (t *told) hear(job, event string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.times[job]++
+	t.ids[event]++
+}
+
+// all fails unless each of n jobs was told of.
+func (t *told) all(n int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range n {
+		if name := jobName(fmt.Sprintf("e%d", i)); t.times[name] == 0 {
+			return fmt.Errorf("%d of %d were told of, %s was not (%v)", len(t.times), n, name, t.err)
+		}
+	}
+	return nil
+}
+
+// ServeHTTP makes it a webhook's endpoint.
+func (t *told) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var e struct{ ID, Subject string }
+	t.mu.Lock()
+	t.fails--
+	failing := t.fails >= 0
+	t.mu.Unlock()
+	if failing || err != nil || json.Unmarshal(body, &e) != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	t.hear(e.Subject, e.ID)
+}
+
+// TestEventsOutliveTheirNode: while runs end all over a cluster, the node that a watcher
+// hangs on is killed. The watcher goes on at the other one and is told of the end of
+// each run, none twice; a webhook, whose endpoint fails at first, is told of each too.
+func TestEventsOutliveTheirNode(t *testing.T) {
+	inTurn(t)
+	endpoint, watchers := newTold(), []*told{newTold(), newTold()}
+	endpoint.fails = 5
+	server := httptest.NewServer(endpoint)
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "webhooks.yaml")
+	text := fmt.Sprintf("webhooks:\n- {name: ops, url: '%s', insecure: true, allow-networks: [127.0.0.0/8], key-file: %s, kinds: [run.succeeded],\n"+
+		"   retry: {base-delay: 100ms, max-delay: 1s, max-attempts: 100}}\n", server.URL, key)
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(keytest.Key("webhook"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, newRedis(t).URL(), "--events-keep", "100000", "--webhooks-file", file)
+	a := c.start("a")
+	b := c.start("b")
+	c.settle()
+	c.startWorker("w1", 20, a.grpc, b.grpc)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	cl, err := client.Dial([]string{a.grpc, b.grpc}, client.Options{Namespace: "default", Attempts: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cl.Close() })
+	// Two of them: round robin has each node carry one.
+	var begun sync.WaitGroup
+	for _, watched := range watchers {
+		begun.Add(1)
+		first := sync.OnceFunc(begun.Done)
+		watching.Go(func() {
+			defer first()
+			for batch, err := range cl.WatchEvents(ctx, client.EventFilter{AllNamespaces: true, Kinds: []string{"run.succeeded"}}) {
+				first()
+				if err != nil {
+					watched.mu.Lock()
+					watched.err = err
+					watched.mu.Unlock()
+					return
+				}
+				for _, e := range batch.Events {
+					watched.hear(e.GetJob(), e.GetId())
+				}
+			}
+		})
+	}
+	begun.Wait()
+	const n = 60
+	start := time.Now().Add(500 * time.Millisecond)
+	for i := range n {
+		j := newJob(behaviour{})
+		j.Schedule = once(start.Add(time.Duration(i) * 100 * time.Millisecond))
+		a.create(fmt.Sprintf("e%d", i), j)
+	}
+	eventually(t, patience, "a third is told of", func() error { return errors.Join(watchers[0].all(n/3), watchers[1].all(n/3)) })
+	c.kill(a)
+	eventually(t, patience, "all are told of", func() error { return errors.Join(watchers[0].all(n), watchers[1].all(n)) })
+	eventually(t, patience, "the webhook is told of all", func() error { return endpoint.all(n) })
+	cancel()
+	watching.Wait()
+	for _, watched := range watchers {
+		for event, times := range watched.ids {
+			if times > 1 {
+				t.Errorf("event %s was told %d times", event, times)
+			}
+		}
+		if len(watched.ids) != n {
+			t.Errorf("%d events of %d ends", len(watched.ids), n)
+		}
+	}
+	list, err := cl.Webhooks(call(t))
+	if err != nil || len(list) != 1 || list[0].GetUndelivered() != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}

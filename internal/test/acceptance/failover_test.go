@@ -1,0 +1,155 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// TestSentinelFailoverLosesNothingAcknowledged: under --durability replica, all
+// that was acknowledged while the master died is there afterwards, and runs.
+func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
+	inTurn(t)
+	sentinel := redistest.StartSentinel(t, 2, 3, 2, redistest.WithMinReplicas(1, 2))
+	url := "redis+sentinel://" + strings.Join(sentinel.SentinelAddrs(), ",") + "/" + sentinel.MasterName()
+	c := newCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")
+	c.pulse.ask(sentinel.Nodes()[1].Client(), sentinel.Nodes()[2].Client())
+	a, b := c.start("a"), c.start("b")
+	c.settle()
+	c.startWorker("w1", 60, a.grpc)
+	c.startWorker("w2", 60, b.grpc)
+	first := time.Now().Add(time.Second)
+	l := newLoad(100, first, "default")
+	a.register(l)
+	c.waitAllRan(l, patience)
+
+	creators := startCreators(t, a, b)
+	creators.wait(20)
+	lost := begin("redis master killed")
+	old := sentinel.KillMaster()
+	sentinel.WaitFailover(old)
+	// With min-replicas-to-write the new master refuses writes until the replica
+	// that is left has found it, which Sentinel may take ten seconds to see to.
+	probe := sentinel.Client()
+	eventually(t, patience, "the new master takes writes", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return probe.Set(ctx, "probe", "1", time.Minute).Err()
+	})
+	fault := lost.done(2 * time.Second)
+	before := creators.count()
+	creators.wait(before + 20)
+	c.waitEnds(time.Now().Add(4 * time.Second))
+	creators.stop()
+	c.waitEnds(time.Now().Add(3 * time.Second))
+	c.settle()
+
+	jobs := b.all()
+	t.Logf("no writes for %v; %d jobs acknowledged, %d refused or unanswered on the way", time.Duration(fault.ToNS-fault.FromNS),
+		creators.count(), creators.refused)
+	r := c.judge(historycheck.History{
+		Promises: append(l.promises, creators.promises...), Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: stored(jobs),
+	})
+	atLeast(t, "nominal times", r.Targets, 300)
+	atLeast(t, "creations that the failover hit", creators.refused, 1)
+}
+
+// creators register jobs one after the other, through all nodes, and note what
+// was acknowledged. What was not is repeated with the same request id.
+type creators struct {
+	t       testing.TB
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+
+	mu       sync.Mutex
+	promises []historycheck.Promise
+	refused  int
+}
+
+func startCreators(t testing.TB, nodes ...*schedulerNode) *creators {
+	return startCreatorsOf(t, "new", nodes...)
+}
+
+// startCreatorsOf gives their jobs names of their own.
+func startCreatorsOf(t testing.TB, prefix string, nodes ...*schedulerNode) *creators {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &creators{t: t, cancel: cancel}
+	for i, n := range nodes {
+		c.working.Go(func() {
+			for k := 0; ctx.Err() == nil; k++ {
+				c.create(ctx, n, fmt.Sprintf("%s-%d-%04d", prefix, i, k))
+			}
+		})
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// create repeats until it is acknowledged. The creator paces itself so that the
+// workers keep up.
+func (c *creators) create(ctx context.Context, n *schedulerNode, id string) {
+	const interval = 3 * time.Second
+	start := time.Now().Add(time.Second)
+	j := newJob(behaviour{})
+	j.Schedule = every(interval, start)
+	for {
+		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		_, err := n.jobs.CreateJob(attempt, &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j, RequestId: "create-" + id})
+		cancel()
+		if err == nil {
+			break
+		}
+		switch status.Code(err) {
+		case codes.Unavailable, codes.Aborted, codes.DeadlineExceeded, codes.ResourceExhausted:
+		default:
+			c.t.Errorf("create %s: %v", id, err)
+		}
+		c.mu.Lock()
+		c.refused++
+		c.mu.Unlock()
+		pause(100 * time.Millisecond)
+	}
+	c.mu.Lock()
+	// Times that passed before the acknowledgement were not promised.
+	p := historycheck.Promised(id, start, interval)
+	p.FromMS = max(p.FromMS, time.Now().UnixMilli())
+	c.promises = append(c.promises, p)
+	c.mu.Unlock()
+	pause(50 * time.Millisecond)
+}
+
+// pause spaces calls out; nothing waits for it to be long enough.
+func pause(d time.Duration) { <-time.After(d) }
+
+func (c *creators) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.promises)
+}
+
+// wait waits until so many creations were acknowledged.
+func (c *creators) wait(n int) {
+	c.t.Helper()
+	eventually(c.t, patience, "jobs are created", func() error {
+		if got := c.count(); got < n {
+			return fmt.Errorf("%d of %d are acknowledged", got, n)
+		}
+		return nil
+	})
+}
+
+// stop ends the creators; what they work on is finished.
+func (c *creators) stop() {
+	c.cancel()
+	c.working.Wait()
+}

@@ -1,0 +1,290 @@
+package acceptance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/test/historycheck"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// nextVersion is what the next version calls itself.
+const nextVersion = "v1.99.0"
+
+// nextMarks are what it adds to a state and to a definition (field 1000, "next").
+const (
+	nextState      = "!4:next"
+	nextDefinition = "\xc2\x3e\x04next"
+)
+
+// nextSources are edits that make of the present source a next minor version: it
+// writes more into states, definitions, ended runs and gossip, and says more on the
+// links between nodes.
+var nextSources = map[string][][2]string{
+	"internal/redis/redisstore/state.go": {
+		{`"strconv"`, "\"strconv\"\n\t\"strings\""},
+		{"w.buf = append(w.buf, s.Unknown...)", `if !strings.Contains(s.Unknown, "` + nextState + `") {
+		s.Unknown += "` + nextState + `"
+	}
+	w.buf = append(w.buf, s.Unknown...)`},
+	},
+	"internal/redis/redisstore/definition.go": {
+		{`"fmt"`, "\"bytes\"\n\t\"fmt\""},
+		{"return append(b, d.Unknown...), nil", `later := []byte("\xc2\x3e\x04next")
+	if bytes.Contains(d.Unknown, later) {
+		later = nil
+	}
+	return append(append(b, d.Unknown...), later...), nil`},
+	},
+	"internal/redis/redisstore/policies.go": {
+		{"return wire.AppendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(wire.AppendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
+	},
+	"internal/cluster/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
+	"internal/cluster/membership/meta.go": {
+		{"b, _ := json.Marshal(m)", "b, _ := json.Marshal(struct {\n\t\tmeta\n\t\tZone string `json:\"z\"`\n\t}{m, \"next\"})"},
+	},
+}
+
+// nextBinary builds the scheduler of the next version.
+var nextBinary = sync.OnceValues(func() (string, error) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		return "", err
+	}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for name, edits := range nextSources {
+		path := filepath.Join(root, name)
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		text := string(source)
+		for _, e := range edits {
+			if strings.Count(text, e[0]) != 1 {
+				return "", fmt.Errorf("%s does not have %q once: what makes the next version of it has to follow", name, e[0])
+			}
+			text = strings.Replace(text, e[0], e[1], 1)
+		}
+		edited := filepath.Join(buildDir, "next-"+filepath.Base(filepath.Dir(name))+"-"+filepath.Base(name))
+		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		overlay.Replace[path] = edited
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(buildDir, "next.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return "", err
+	}
+	return built("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.version="+nextVersion)
+})
+
+// versions counts the nodes of each version, as one of them sees it.
+func (n *schedulerNode) versions() map[string]int {
+	n.t.Helper()
+	list, err := n.cluster.ListNodes(call(n.t), &fermatav1.ListNodesRequest{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, m := range list.GetNodes() {
+		if !m.GetUnreachable() {
+			count[m.GetVersion()]++
+		}
+	}
+	return count
+}
+
+// TestRollingUpgradeAndBack replaces the nodes by those of a next version, one after
+// the other, under load, and back again. Nothing is lost or repeated while versions
+// are mixed, and what the next version has added is still there after the present one
+// has written every record again.
+func TestRollingUpgradeAndBack(t *testing.T) {
+	inTurn(t)
+	next, err := nextBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newRedis(t)
+	c := newCluster(t, server.URL())
+	c.pulse.ask(server.Client())
+	for _, id := range []string{"a", "b", "c"} {
+		c.start(id)
+	}
+	c.settle()
+	c.startWorker("w1", 40, c.nodes[0].grpc, c.nodes[1].grpc)
+	c.startWorker("w2", 40, c.nodes[1].grpc, c.nodes[2].grpc)
+	first := time.Now().Add(time.Second)
+	l := newLoad(sized(200), first, "default")
+	for id, j := range l.jobs {
+		j.HistoryLimit = new(int32(3))
+		l.jobs[id] = j
+	}
+	c.nodes[0].register(l)
+	c.waitAllRan(l, patience)
+
+	roll := func(binary string) {
+		t.Helper()
+		for i, old := range slices.Clone(c.nodes) {
+			c.retire(old)
+			n := c.startAs(old.id, binary, nil)
+			c.settle()
+			if got := n.versions(); binary != "" && got[nextVersion] != i+1 || len(got) > 2 {
+				t.Errorf("versions of nodes: %v", got)
+			}
+			// Versions are mixed for a while.
+			c.waitEnds(time.Now().Add(time.Second))
+		}
+	}
+	roll(next)
+	marked := func(what string) (states, definitions, records int) {
+		t.Helper()
+		all := keysWith(t, server.Client(), ":st")
+		for _, text := range all {
+			if strings.Contains(text, nextState) {
+				states++
+			}
+		}
+		for _, text := range keysWith(t, server.Client(), ":def") {
+			if strings.Contains(text, nextDefinition) {
+				definitions++
+			}
+		}
+		t.Logf("%s: %d of %d states and %d definitions have what is new", what, states, len(all), definitions)
+		return states, definitions, len(all)
+	}
+	edited, start := newJob(behaviour{}), time.Now().Add(time.Second).Truncate(time.Millisecond)
+	edited.Schedule = every(time.Second, start)
+	c.nodes[0].create("edited", edited)
+	l.promises = append(l.promises, historycheck.Promise{
+		Job: "edited", AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: max(start.UnixMilli(), time.Now().UnixMilli()),
+	})
+	// Every job runs once more, on nodes of the next version alone.
+	c.waitEnds(time.Now().Add(6 * time.Second))
+	eventually(t, patience, "the next version has written every state", func() error {
+		if states, definitions, records := marked("after the upgrade"); states != records || definitions == 0 {
+			return fmt.Errorf("%d of %d states, %d definitions", states, records, definitions)
+		}
+		return nil
+	})
+	roll("")
+	edited.Name, edited.Labels = jobName("edited"), map[string]string{"by": "the present version"}
+	if _, err := c.nodes[0].jobs.UpdateJob(call(t), &fermatav1.UpdateJobRequest{
+		Job: edited, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitEnds(time.Now().Add(6 * time.Second))
+	if states, definitions, records := marked("after the way back"); states != records || definitions == 0 {
+		t.Errorf("%d of %d states and %d definitions still have what the next version added", states, records, definitions)
+	}
+	if got := c.nodes[0].versions(); len(got) != 1 {
+		t.Errorf("versions of nodes: %v", got)
+	}
+
+	jobs := c.nodes[0].all()
+	bounds := calmBounds()
+	bounds.Lag = 2500 * time.Millisecond
+	ids := stored(jobs)
+	r := c.judge(historycheck.History{Promises: l.promises, Bounds: bounds, Stored: ids})
+	if r.Repeats != 0 {
+		t.Errorf("%d executions were repeated", r.Repeats)
+	}
+	for id, j := range jobs {
+		if s := j.GetStatus(); s.GetLostTotal() != 0 || s.GetDeadTotal() != 0 || s.GetConsecutiveFailures() != 0 {
+			t.Errorf("%s: %v", id, s)
+		}
+	}
+}
+
+// keysWith reads the values of all hashes whose keys end like this.
+func keysWith(t *testing.T, client *redis.Client, suffix string) (values []string) {
+	t.Helper()
+	keys, err := client.Keys(call(t), "fermata:*"+suffix).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		texts, err := client.HVals(call(t), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, texts...)
+	}
+	return values
+}
+
+// TestALaterSchemaIsRefused raises the schema of the keyspace under running nodes, as
+// a later version would: they stop within seconds, none of them starts again, and all
+// of them say why in one line.
+func TestALaterSchemaIsRefused(t *testing.T) {
+	inTurn(t)
+	server := newRedis(t)
+	c := newCluster(t, server.URL())
+	a, b := c.start("a"), c.start("b")
+	c.settle()
+	c.startWorker("w1", 10, a.grpc, b.grpc)
+	j := newJob(behaviour{})
+	j.Schedule = every(time.Second, time.Now())
+	a.create("ping", j)
+	c.saw(patience, "work goes on", func(e historycheck.Event) bool { return e.Kind == historycheck.End })
+
+	ctx := call(t)
+	if err := server.Client().HSet(ctx, "fermata:{meta}", "schema", redisstore.SchemaVersion+1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	why := fmt.Sprintf("its schema is a later one: version %d, this binary knows %d: run a newer version",
+		redisstore.SchemaVersion+1, redisstore.SchemaVersion)
+	for _, n := range []*schedulerNode{a, b} {
+		select {
+		case <-n.done:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s goes on", n.name)
+		}
+		refusedSchema(t, n.process, why)
+		c.leaves(n)
+	}
+	binary := command(t, "scheduler")
+	p := spawn(t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards), "--grpc-addr", "127.0.0.1:0",
+		"--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a node of the schema before starts")
+	}
+	refusedSchema(t, p, why)
+	if err := server.Client().HSet(ctx, "fermata:{meta}", "schema", redisstore.SchemaVersion).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusedSchema wants exit code 3, and one last line that says why.
+func refusedSchema(t *testing.T, p *process, why string) {
+	t.Helper()
+	if code := p.cmd.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("%s ended with exit code %d, want 3", p.name, code)
+	}
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	if last := string(lines[len(lines)-1]); !strings.HasPrefix(last, "scheduler: ") || !strings.Contains(last, why) {
+		t.Errorf("the last line of %s is %q", p.name, last)
+	}
+}

@@ -1,0 +1,199 @@
+package acceptance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/worker"
+)
+
+// handlerName is the one handler of the tests' workers.
+const handlerName = "acceptance"
+
+// behaviour is a job's payload: what its handler does.
+type behaviour struct {
+	Sleep time.Duration `json:"sleep,omitempty"`
+	// While lasts as long as the file exists.
+	While string `json:"while,omitempty"`
+	// Fail always; FailAttempts fails that many attempts of each run; FailWhile
+	// fails as long as the file exists.
+	Fail         bool   `json:"fail,omitempty"`
+	FailAttempts int    `json:"fail_attempts,omitempty"`
+	FailWhile    string `json:"fail_while,omitempty"`
+	// RetryAfter is asked for with each failure.
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	// Stubborn handlers do not heed their context.
+	Stubborn bool `json:"stubborn,omitempty"`
+	// Poison ends the worker process, after Sleep.
+	Poison bool `json:"poison,omitempty"`
+}
+
+func (b behaviour) payload() []byte {
+	text, err := json.Marshal(b)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// workerConfig configures a worker process.
+type workerConfig struct {
+	ID        string   `json:"id"`
+	Addresses []string `json:"addresses"`
+	Queues    []string `json:"queues"`
+	Slots     int      `json:"slots"`
+	Evidence  string   `json:"evidence"`
+}
+
+// startWorker runs a worker process that knows these nodes' addresses.
+func (c *cluster) startWorker(id string, slots int, addresses ...string) *process {
+	c.t.Helper()
+	return c.startWorkerOf(id, slots, []string{"default"}, addresses...)
+}
+
+func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses ...string) *process {
+	c.t.Helper()
+	config := workerConfig{
+		ID: id, Addresses: addresses, Queues: queues, Slots: slots,
+		Evidence: filepath.Join(c.t.TempDir(), id+".jsonl"),
+	}
+	c.evidence = append(c.evidence, evidence{path: config.Evidence})
+	p := spawnRole(c.t, "worker", "worker-"+id, config)
+	if c.spawned != nil {
+		c.spawned(id, p.cmd.Process.Pid)
+	}
+	p.logged(patience, "acceptance worker is up")
+	return p
+}
+
+// runWorker is the worker process.
+func runWorker(text []byte) error {
+	var config workerConfig
+	if err := json.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(config.Evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	w, err := worker.New(worker.Options{
+		Addresses: config.Addresses, Queues: config.Queues, Slots: config.Slots, ID: config.ID,
+		DrainTimeout: 10 * time.Second, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	r := &recorder{worker: config.ID, file: file}
+	w.Handle(handlerName, r.handle)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	logger.Info("acceptance worker is up")
+	return w.Run(ctx)
+}
+
+// recorder appends to a file what handlers do. Each event is one write, so that
+// a killed process leaves whole lines.
+type recorder struct {
+	worker string
+	file   *os.File
+}
+
+func (r *recorder) write(kind historycheck.EventKind, t *worker.Task, outcome string) {
+	line, err := json.Marshal(historycheck.Event{
+		AtNS: time.Now().UnixNano(), Kind: kind, Worker: r.worker, Job: t.Job, Run: t.Run, Attempt: t.Attempt,
+		Token: t.Token, NominalMS: t.NominalTime.UnixMilli(), DueMS: t.DueTime.UnixMilli(), Outcome: outcome,
+	})
+	if err == nil {
+		_, err = r.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("evidence: %v", err))
+	}
+}
+
+func (r *recorder) handle(ctx context.Context, t *worker.Task) error {
+	r.write(historycheck.Start, t, "")
+	untell := context.AfterFunc(ctx, func() { r.write(historycheck.Told, t, "") })
+	err := behave(ctx, t)
+	untell()
+	switch {
+	case err == nil:
+		r.write(historycheck.End, t, historycheck.OK)
+	case ctx.Err() != nil:
+		r.write(historycheck.End, t, historycheck.Cancelled)
+	default:
+		r.write(historycheck.End, t, historycheck.Failed)
+	}
+	return err
+}
+
+func behave(ctx context.Context, t *worker.Task) error {
+	var b behaviour
+	if err := t.Decode(&b); err != nil {
+		return err
+	}
+	if b.Sleep > 0 {
+		done := ctx.Done()
+		if b.Stubborn {
+			done = nil
+		}
+		select {
+		case <-time.After(b.Sleep):
+		case <-done:
+			return ctx.Err()
+		}
+	}
+	if err := b.lasts(ctx); err != nil {
+		return err
+	}
+	if b.Poison {
+		os.Exit(3)
+	}
+	if b.FailWhile != "" {
+		if _, err := os.Stat(b.FailWhile); err == nil {
+			return asking(b.RetryAfter, errors.New("told to fail for a while"))
+		}
+	}
+	if b.Fail || t.Attempt <= b.FailAttempts {
+		return asking(b.RetryAfter, errors.New("told to fail"))
+	}
+	return nil
+}
+
+// lasts returns when the file is gone.
+func (b behaviour) lasts(ctx context.Context) error {
+	if b.While == "" {
+		return nil
+	}
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if _, err := os.Stat(b.While); err != nil {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// asking adds a wish for the next delay to an error.
+func asking(wait time.Duration, err error) error {
+	if wait > 0 {
+		return worker.RetryAfter(wait, err)
+	}
+	return err
+}

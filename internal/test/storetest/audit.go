@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Audit reads everything that the keyspace holds and fails the test for what
+// does not fit together.
+func (w *World) Audit() {
+	w.T.Helper()
+	for shard := range w.Store.Shards() {
+		w.auditShard(shard)
+		for _, f := range w.MustAudit(shard, false).Findings {
+			w.T.Errorf("audit: the store's own says %+v", f)
+		}
+	}
+}
+
+// MustAudit is the store's own audit of a shard.
+func (w *World) MustAudit(shard int, repair bool) job.AuditReport {
+	w.T.Helper()
+	report, err := w.Store.Audit(contextOf(w.T), shard, repair)
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	return report
+}
+
+func (w *World) auditShard(shard int) {
+	w.T.Helper()
+	ctx := contextOf(w.T)
+	states := w.must(w.Client.HGetAll(ctx, w.Key(shard, "st")).Result())
+	defs := w.must(w.Client.HGetAll(ctx, w.Key(shard, "def")).Result())
+	hist := w.must(w.Client.HGetAll(ctx, w.Key(shard, "hist")).Result())
+	index := w.scores(w.Key(shard, "lanes"))
+
+	places := map[string][]string{} // record -> lanes that have it
+	scores := map[string]int64{}
+	prefix := w.Key(shard, "l:")
+	for _, key := range w.keys(prefix + "*") {
+		lane := strings.TrimPrefix(key, prefix)
+		first := job.NeverMS
+		for record, score := range w.scores(key) {
+			places[record] = append(places[record], lane)
+			scores[record] = score
+			first = min(first, score)
+		}
+		if due, ok := index[lane]; !ok || due != first {
+			w.T.Errorf("audit: lane %s has first due %d, the index of lanes says %d (%v)", lane, first, due, ok)
+		}
+		delete(index, lane)
+	}
+	for lane := range index {
+		w.T.Errorf("audit: the index of lanes names %s, which is empty", lane)
+	}
+	for record, text := range states {
+		region, _ := job.SplitScore(scores[record])
+		if len(places[record]) != 1 || byte(region) != text[16]-'0' {
+			w.T.Errorf("audit: record %s in lanes %v, region %v, state %s", record, places[record], region, text)
+		}
+		if isRun(record) == (defs[record] != "") {
+			w.T.Errorf("audit: record %s, definition %q", record, defs[record])
+		}
+		delete(places, record)
+	}
+	for record, lanes := range places {
+		w.T.Errorf("audit: lanes %v have record %s, which has no state", lanes, record)
+	}
+	for record := range defs {
+		if _, ok := states[record]; !ok {
+			w.T.Errorf("audit: definition of %s has no state", record)
+		}
+	}
+	for field := range hist {
+		record := field[:strings.LastIndexByte(field, '.')]
+		if _, ok := states[record]; !ok {
+			w.T.Errorf("audit: history has %s, whose record does not exist", field)
+		}
+	}
+	w.auditLanes(shard, states)
+}
+
+// auditLanes compares the lanes that states name with those that hold them.
+func (w *World) auditLanes(shard int, states map[string]string) {
+	w.T.Helper()
+	ids := make([]string, 0, len(states))
+	for id := range states {
+		ids = append(ids, id)
+	}
+	records, err := w.Store.GetRecords(contextOf(w.T), shard, ids)
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	for i, r := range records {
+		if r == nil {
+			w.T.Errorf("audit: record %s cannot be read: %s", ids[i], states[ids[i]])
+			continue
+		}
+		key := w.Key(shard, "l:") + r.State.Lane.String()
+		if _, err := w.Client.ZScore(contextOf(w.T), key, ids[i]).Result(); err != nil {
+			w.T.Errorf("audit: record %s is not in its lane %s: %v", ids[i], r.State.Lane, err)
+		}
+	}
+	w.auditRuns(ids, records)
+}
+
+// auditRuns compares the slots that jobs say are taken with the runs that are
+// records of their own.
+func (w *World) auditRuns(ids []string, records []*job.Record) {
+	w.T.Helper()
+	expected := map[string]bool{}
+	for i, r := range records {
+		if r == nil || job.ParentOf(ids[i]) != ids[i] {
+			continue
+		}
+		for _, slot := range r.State.ChildSlots() {
+			expected[job.ChildRecord(ids[i], slot)] = true
+		}
+	}
+	for i, id := range ids {
+		if !isRun(id) {
+			continue
+		}
+		if !expected[id] {
+			w.T.Errorf("audit: job %s knows nothing of its run %s", job.ParentOf(id), id)
+		}
+		delete(expected, id)
+		if r := records[i]; r != nil && job.ChildRecord(job.ParentOf(id), slices.Max(append(r.State.ChildSlots(), -1))) != id {
+			w.T.Errorf("audit: run %s says it is in slots %b", id, r.State.Children)
+		}
+	}
+	for id := range expected {
+		w.T.Errorf("audit: job %s has no run %s", job.ParentOf(id), id)
+	}
+}
+
+func isRun(record string) bool {
+	_, child, _ := job.ParseRecord(record)
+	_, ok := job.ChildSlot(child)
+	return ok
+}
+
+func (w *World) must(m map[string]string, err error) map[string]string {
+	w.T.Helper()
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	return m
+}
+
+func (w *World) scores(key string) map[string]int64 {
+	w.T.Helper()
+	members, err := w.Client.ZRangeWithScores(contextOf(w.T), key, 0, -1).Result()
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	out := map[string]int64{}
+	for _, m := range members {
+		out[m.Member.(string)] = int64(m.Score)
+	}
+	return out
+}
+
+// keys finds keys on whatever server holds them.
+func (w *World) keys(pattern string) []string {
+	w.T.Helper()
+	pattern = strings.NewReplacer("[", `\[`, "]", `\]`).Replace(pattern)
+	cluster, ok := w.Client.(*redis.ClusterClient)
+	if !ok {
+		return w.mustKeys(w.Client.Keys(contextOf(w.T), pattern).Result())
+	}
+	// All masters: KEYS is not redirected, and a slot may just have moved.
+	var mu sync.Mutex
+	var found []string
+	err := cluster.ForEachMaster(contextOf(w.T), func(ctx context.Context, master *redis.Client) error {
+		keys, err := master.Keys(ctx, pattern).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, keys...)
+		return err
+	})
+	return w.mustKeys(found, err)
+}
+
+func (w *World) mustKeys(found []string, err error) []string {
+	w.T.Helper()
+	if err != nil {
+		w.T.Fatalf("audit: %v", err)
+	}
+	slices.Sort(found)
+	return found
+}

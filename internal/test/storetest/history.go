@@ -1,0 +1,119 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// runTo leases the job when it is due and settles it until a run has ended.
+func (w *World) runTo(id string, outcome job.Outcome) job.State {
+	w.T.Helper()
+	shard := w.Store.ShardOf(job.Key{Namespace: "ns", ID: id})
+	runs := w.Get(id).State.Runs
+	for range 10 {
+		if due := w.Get(id).IndexMS; due > w.Clock.Load() {
+			w.Clock.Store(due)
+		}
+		leased := w.Lease(shard, 1)
+		if len(leased) != 1 || leased[0].Known.Definition.ID != id {
+			w.T.Fatalf("leased %v, want %s", records(leased), id)
+		}
+		write := w.Settle(leased[0], outcome)
+		w.MustWrite(shard, write)
+		if write.Decision.State.Runs > runs {
+			return write.Decision.State
+		}
+	}
+	w.T.Fatalf("%s does not end", id)
+	return job.State{}
+}
+
+func testHistory(w *World) {
+	id := w.InShard(0, 1)[0]
+	d := Definition(id)
+	w.Add(d)
+	ctx := w.T.Context()
+	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeSucceeded, job.OutcomeSucceeded, job.OutcomeFailed}
+	for _, o := range outcomes {
+		w.runTo(id, o)
+	}
+	runs, err := w.Store.Runs(ctx, d.Key, d.HistoryLimit)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	// Three runs are kept, newest first, then the dead letter that was forgotten.
+	want := []struct {
+		outcome job.Outcome
+		dead    bool
+	}{{job.OutcomeDead, true}, {job.OutcomeSucceeded, false}, {job.OutcomeSucceeded, false}, {job.OutcomeDead, true}}
+	if len(runs) != len(want) {
+		w.T.Fatalf("runs %+v", runs)
+	}
+	for i, r := range runs {
+		if r.Outcome != want[i].outcome || r.DeadLetter != want[i].dead || r.FinishedMS == 0 || r.ID == "" {
+			w.T.Errorf("run %d: %+v", i, r)
+		}
+	}
+	if runs[0].Error != "no luck" || runs[0].Attempts != 2 || runs[0].Worker != "w1" {
+		w.T.Errorf("dead run %+v", runs[0])
+	}
+	letters, err := w.Store.GetRecords(ctx, 0, []string{"ns/" + id + "#d0", "ns/" + id + "#d1", "ns/" + id + "#d2"})
+	if err != nil || letters[0] == nil || letters[1] == nil || letters[2] != nil {
+		w.T.Fatalf("dead letters %+v (%v)", letters, err)
+	}
+	if l := letters[0]; l.State.Region != job.RegionDead || string(l.Definition.Payload) != string(d.Payload) || l.State.LastError != "no luck" {
+		w.T.Errorf("dead letter %+v", l)
+	}
+}
+
+func testHistoryShrinks(w *World) {
+	id := w.InShard(0, 1)[0]
+	d := Definition(id)
+	w.Add(d)
+	for range 3 {
+		w.runTo(id, job.OutcomeSucceeded)
+	}
+	edited := *w.Get(id).Definition
+	edited.HistoryLimit = 1
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 1 {
+		w.T.Errorf("%d runs are kept, want 1", n)
+	}
+	edited.HistoryLimit = 0
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+	w.runTo(id, job.OutcomeSucceeded)
+	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 0 {
+		w.T.Errorf("%d runs are kept, want none", n)
+	}
+}
+
+func testDelete(w *World) {
+	id := w.InShard(0, 1)[0]
+	d := Definition(id)
+	w.Add(d)
+	for range 4 { // one more than there are places for dead letters
+		w.runTo(id, job.OutcomeFailed)
+	}
+	w.runTo(id, job.OutcomeSucceeded)
+	ctx := w.T.Context()
+	if n := w.Client.HLen(ctx, w.Key(0, "st")).Val(); n != 1+job.DeadLettersPerJob {
+		w.T.Fatalf("%d records", n)
+	}
+	stale := w.Decide(d.Record(), &d, w.Get(id).State, job.Delete{})
+	stale.Revision++
+	if r := w.Apply(0, stale).Results[0]; r.Code != job.Conflict {
+		w.T.Errorf("stale deletion: %+v", r)
+	}
+	if n := w.Client.HLen(ctx, w.Key(0, "st")).Val(); n != 1+job.DeadLettersPerJob {
+		w.T.Errorf("a stale deletion left %d records", n)
+	}
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Delete{}))
+	for _, name := range []string{"st", "def", "hist", "lanes", "l:" + Lane().String()} {
+		if n := w.Client.Exists(ctx, w.Key(0, name)).Val(); n != 0 {
+			w.T.Errorf("%s is left", name)
+		}
+	}
+	w.Advance(time.Second)
+	w.Add(d) // the id is free
+}

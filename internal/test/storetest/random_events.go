@@ -1,0 +1,116 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+func (h *history) settle(record string) {
+	l, ok := h.live[record]
+	if !ok {
+		return
+	}
+	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
+	writes := h.writes(record, job.Settle{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
+	if len(writes) == 2 && writes[1].Decision.Spawn != nil && job.ChildRecord(writes[1].Record, writes[1].Decision.Spawn.Slot) == record {
+		h.reused++
+	}
+	h.commit(writes)
+	delete(h.live, record)
+}
+
+func (h *history) operate(record string) {
+	known := h.known[record]
+	if known == nil {
+		return
+	}
+	token, now := known.State.Token, h.Clock.Load()
+	events := []job.Event{
+		job.CancelRun{RunID: known.State.RunID()}, job.Return{Token: token}, job.Terminate{},
+		job.ForgiveLoss{Token: token}, job.ForgiveLoss{Token: known.State.LastLoss.Token},
+		job.HoldBack{Token: token, Reason: job.HeldLock, Key: "k", UntilMS: now + 1000},
+		job.Wake{Reason: job.HeldLock, Key: "k"},
+	}
+	if job.ParentOf(record) == record {
+		edited := *known.Definition
+		edited.Queue = fmt.Sprint("q", h.rng.IntN(4))
+		edited.Overlap = job.Overlap(h.rng.IntN(int(job.OverlapTerminateOther) + 1))
+		id := fmt.Sprint(h.seq)
+		events = append(events,
+			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compile(&edited)}, job.Delete{},
+			job.RunNow{RequestID: id}, job.RunNow{RequestID: id, Mode: job.ManualKeep},
+			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: uint8(1 + h.rng.IntN(2))}},
+			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: 1}},
+		)
+	}
+	h.write(record, events[h.rng.IntN(len(events))])
+}
+
+// redrive tries a dead letter of the job again.
+func (h *history) redrive(id string) {
+	parent := h.known["ns/"+id]
+	if parent == nil {
+		return
+	}
+	record := job.LetterRecord("ns/"+id, h.rng.IntN(job.DeadLettersPerJob))
+	letters, err := h.Store.GetRecords(h.T.Context(), 0, []string{record})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	if letters[0] == nil {
+		return
+	}
+	h.known[record] = letters[0]
+	writes := h.writes(record, job.Redrive{})
+	h.commit(writes)
+	delete(h.known, record)
+	h.redriven += len(writes) / 2
+}
+
+func (h *history) reap() {
+	h.Advance(time.Duration(h.rng.IntN(35_000)) * time.Millisecond)
+	overdue, err := h.Store.Expired(h.T.Context(), 0, lock, h.lanes(), 10)
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	for _, o := range overdue {
+		writes := h.writes(o.Record, job.Lose{Token: o.State.Token})
+		if len(writes) > 0 {
+			writes[0].IfExpired = true
+		}
+		h.commit(writes)
+	}
+	// Sweeping is for records whose time has come: those that this history knows
+	// come back as not there.
+	if _, err := h.Store.Sweep(h.T.Context(), 0, lock, h.lanes(), 10); err != nil {
+		h.T.Fatal(err)
+	}
+	for _, id := range h.ids {
+		if known := h.known["ns/"+id]; known != nil && h.Get(id) == nil {
+			if r := known.State.Region; r != job.RegionDone && r != job.RegionDead || known.State.Children != 0 {
+				h.T.Fatalf("%s was swept in region %v with runs %b", id, r, known.State.Children)
+			}
+			delete(h.known, "ns/"+id)
+		}
+	}
+}
+
+func (h *history) renew(record string) {
+	l, ok := h.live[record]
+	known := h.known[record]
+	if !ok || known == nil {
+		return
+	}
+	r := job.Renewal{Record: record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: known.State.Epoch, Acked: h.rng.IntN(2) == 0}
+	got := h.Store.Renew(h.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{r}}})[0]
+	want := job.LeaseLost
+	if known.State.Live() && known.State.Token == l.Known.State.Token {
+		want = job.Renewed
+		known.State.Acked = known.State.Acked || r.Acked
+	}
+	if got.Err != nil || got.Results[0].Code != want {
+		h.T.Fatalf("renew %s: %+v, want %d", record, got, want)
+	}
+}

@@ -1,0 +1,372 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/schedule"
+)
+
+// Specimen fills a fresh keyspace with a record of every kind, in every region, with
+// every field of states and definitions set somewhere: always the same, so that what
+// is stored can be compared with what other versions store. It returns the ids of the
+// jobs.
+func Specimen(w *World) []string {
+	s := &specimen{World: w}
+	for _, step := range []func(){
+		s.due, s.backingOff, s.retrying, s.live, s.paused, s.dead, s.letters, s.done, s.manual, s.held, s.children, s.backfill,
+		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed, s.traced, s.late,
+	} {
+		step()
+		w.Advance(time.Second)
+	}
+	return s.ids
+}
+
+type specimen struct {
+	*World
+	ids   []string
+	batch int
+}
+
+func (s *specimen) add(d job.Definition) job.Definition {
+	s.T.Helper()
+	d.Queue, d.CreatedMS, d.UpdatedMS, d.AnchorMS = d.ID, s.Clock.Load(), s.Clock.Load(), s.Clock.Load()
+	s.Add(d)
+	s.ids = append(s.ids, d.ID)
+	return d
+}
+
+// lease leases the job's next run when it is due.
+func (s *specimen) lease(d job.Definition) job.Leased {
+	s.T.Helper()
+	r := s.Get(d.ID)
+	if r.IndexMS > s.Clock.Load() {
+		s.Clock.Store(r.IndexMS)
+	}
+	s.batch++
+	shard := s.Store.ShardOf(d.Key)
+	reply := s.Store.Lease(s.T.Context(), []job.LeaseRequest{LeaseRequest(shard, 1, fmt.Sprint("batch-", s.batch), r.State.Lane)})[0]
+	if reply.Err != nil || len(reply.Leased) != 1 {
+		s.T.Fatalf("lease of %s: %+v", d.ID, reply)
+	}
+	return reply.Leased[0]
+}
+
+func (s *specimen) event(d job.Definition, ev job.Event) job.State {
+	s.T.Helper()
+	r := s.Get(d.ID)
+	write := s.Decide(d.Record(), r.Definition, r.State, ev)
+	s.MustWrite(s.Store.ShardOf(d.Key), write)
+	return write.Decision.State
+}
+
+// run lets the next run of the job end.
+func (s *specimen) run(d job.Definition, outcomes ...job.Outcome) {
+	s.T.Helper()
+	for _, outcome := range outcomes {
+		l := s.lease(d)
+		started := s.Clock.Load()
+		s.Advance(1500 * time.Millisecond)
+		ev := job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
+		if outcome != job.OutcomeSucceeded {
+			ev.Error = "no route to host"
+		}
+		s.event(d, ev)
+	}
+}
+
+// reap ends the lease of the job's run as lost.
+func (s *specimen) reap(d job.Definition, l job.Leased, acked bool) {
+	s.T.Helper()
+	s.renew(l, 1, acked)
+	s.Advance(2 * ttl)
+	s.event(d, job.Lose{Token: l.Known.State.Token})
+}
+
+func (s *specimen) renew(l job.Leased, epoch uint32, acked bool) {
+	s.T.Helper()
+	reply := s.Store.Renew(s.T.Context(), []job.RenewRequest{{Shard: l.Shard, TTL: ttl, Renewals: []job.Renewal{
+		{Record: l.Record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: epoch, Acked: acked},
+	}}})[0]
+	if reply.Err != nil || reply.Results[0].Code != job.Renewed {
+		s.T.Fatalf("renew %s: %+v", l.Record, reply)
+	}
+}
+
+// usual is a job that names nothing but what it has to: most of it is left out.
+func (s *specimen) usual() {
+	now, down := s.Clock.Load(), backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1}
+	d := job.Definition{
+		Key: job.Key{Namespace: "ns", ID: "usual"}, Queue: "default", Priority: 5, Handler: "send", Payload: []byte("payload of usual"),
+		Schedule: schedule.Spec{Kind: schedule.KindInterval, Every: time.Minute},
+		Retry:    backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: 5 * time.Minute, MaxAttempts: 1, Jitter: down},
+		Backoff:  backoff.Recurring{Multiplier: 2, MaxExponent: 5, MaxDelay: time.Hour, Jitter: down},
+		Timeout:  30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
+		Generation: 1, Revision: 1, AnchorMS: now, CreatedMS: now, UpdatedMS: now,
+		CreateRequestID: "0d5b8c3e-1f2a-4b6c-8d7e-9fa0b1c2d3e4",
+	}
+	s.Add(d)
+	s.ids = append(s.ids, d.ID)
+	s.run(d, job.OutcomeSucceeded)
+}
+
+// sealed is a job whose payload is stored under a key.
+func (s *specimen) sealed() {
+	d := Definition("sealed")
+	d.Payload, d.PayloadKey = []byte("\x01 not to be read \xff"), "key-1"
+	s.add(d)
+}
+
+// traced is a job that was registered, and is run by hand, in a trace.
+func (s *specimen) traced() {
+	trace := &job.Trace{
+		TraceID: job.TraceID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255}, SpanID: job.SpanID{8, 7, 6, 5, 4, 3, 2, 1}, State: "vendor=x, other=y",
+	}
+	d := Definition("traced")
+	d.Trace = trace
+	d = s.add(d)
+	s.event(d, job.RunNow{RequestID: "done-by-hand", Trace: trace})
+	s.run(d, job.OutcomeSucceeded)
+	s.event(d, job.RunNow{RequestID: "by-hand", Trace: trace})
+}
+
+// late is a job that broke its lateness objective, and is held back by a gate.
+func (s *specimen) late() {
+	d := Definition("late")
+	d.MaxLag = time.Second
+	d = s.add(d)
+	s.Clock.Store(s.Get(d.ID).IndexMS + 5000)
+	s.run(d, job.OutcomeSucceeded)
+	l := s.lease(d)
+	s.Advance(2 * time.Second)
+	s.event(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
+}
+
+func (s *specimen) due() { s.add(Definition("due")) }
+
+func (s *specimen) backingOff() {
+	d := s.add(Definition("backing-off"))
+	for range 3 {
+		s.run(d, job.OutcomeFailed, job.OutcomeFailed)
+	}
+}
+
+func (s *specimen) retrying() {
+	d := Once("retrying", time.Duration(s.Clock.Load()-Start+5000)*time.Millisecond)
+	d.Retry.MaxAttempts = 5
+	d = s.add(d)
+	s.run(d, job.OutcomeFailed, job.OutcomeTimedOut)
+	s.reap(d, s.lease(d), true)
+	s.reap(d, s.lease(d), false)
+	s.reap(d, s.lease(d), false)
+}
+
+func (s *specimen) live() {
+	s.renew(s.lease(s.add(Definition("live"))), 7, true)
+	s.lease(s.add(Definition("live-and-not-acknowledged")))
+	d := s.add(Definition("live-with-all-that-may-come"))
+	l := s.lease(d)
+	s.event(d, job.RunNow{RequestID: "waits", Mode: job.ManualResetOnSuccess})
+	s.event(d, job.Pause{Note: "after this run"})
+	s.event(d, job.CancelRun{RunID: l.Known.State.RunID()})
+}
+
+func (s *specimen) paused() {
+	d := s.add(Definition("paused"))
+	s.run(d, job.OutcomeSucceeded)
+	s.event(d, job.Pause{Note: "until the audit is over"})
+	itself := Definition("paused-itself")
+	itself.PauseAfter = 1
+	s.run(s.add(itself), job.OutcomeFailed, job.OutcomeFailed)
+}
+
+func (s *specimen) dead() {
+	d := Once("dead", 0)
+	d.Retry.MaxAttempts = 1
+	s.run(s.add(d), job.OutcomeFailed)
+	d.ID = "quarantined"
+	d = s.add(d)
+	for range 3 {
+		s.reap(d, s.lease(d), true)
+	}
+}
+
+// letters have every slot used, one of them twice.
+func (s *specimen) letters() {
+	d := Definition("letters")
+	d.Retry.MaxAttempts = 1
+	d = s.add(d)
+	for range job.DeadLettersPerJob + 1 {
+		s.run(d, job.OutcomeFailed)
+	}
+}
+
+func (s *specimen) done() {
+	s.run(s.add(Once("done", 0)), job.OutcomeSucceeded)
+	d := Definition("schedule-has-ended")
+	d.Schedule.MaxRuns = 1
+	s.run(s.add(d), job.OutcomeSucceeded)
+	d = Definition("button")
+	d.Schedule = schedule.Spec{}
+	d = s.add(d)
+	s.event(d, job.RunNow{RequestID: "pushed"})
+	s.run(d, job.OutcomeSucceeded)
+}
+
+func (s *specimen) manual() {
+	s.event(s.add(Definition("manual")), job.RunNow{RequestID: "now"})
+	s.event(s.add(Definition("manual-beside")), job.RunNow{RequestID: "beside", Mode: job.ManualKeep})
+	s.event(s.add(Definition("manual-at-any-time")), job.RunNow{RequestID: "any-time", IgnoreExclusions: true})
+}
+
+func (s *specimen) held() {
+	for _, h := range []struct {
+		reason job.HoldReason
+		name   string
+	}{{job.HeldLock, "lock"}, {job.HeldTarget, "target"}, {job.HeldPace, "pace"}, {job.HeldQueue, "queue"}} {
+		d := s.add(Definition("held-by-" + h.name))
+		l := s.lease(d)
+		s.event(d, job.HoldBack{
+			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: s.Clock.Load() + 5000, Paced: h.reason == job.HeldPace,
+		})
+	}
+	d := Definition("catching-up")
+	d.Misfire = job.Misfire{Policy: job.MisfireRunAll, Window: time.Hour, MaxCatchUp: 7}
+	d = s.add(d)
+	s.event(d, job.Pause{})
+	s.Advance(5 * time.Minute)
+	s.event(d, job.Resume{CatchUp: true})
+}
+
+// arrive moves a leased run into a record of its own.
+func (s *specimen) arrive(d job.Definition, l job.Leased) {
+	s.T.Helper()
+	if s.event(d, job.Arrive{Token: l.Known.State.Token}).Children == 0 {
+		s.T.Fatalf("%s has no run of its own", d.ID)
+	}
+}
+
+func (s *specimen) children() {
+	d := Overlapping("children")
+	d.OverlapLimit = 3
+	d = s.add(d)
+	for range 2 {
+		s.arrive(d, s.lease(d))
+	}
+	d = Overlapping("held-by-a-run")
+	d.Overlap = job.OverlapCancelOther
+	d = s.add(d)
+	s.arrive(d, s.lease(d))
+	s.event(d, job.Arrive{Token: s.lease(d).Known.State.Token})
+}
+
+func (s *specimen) backfill() {
+	d := s.add(Definition("backfill"))
+	s.event(d, job.StartBackfill{Backfill: job.Backfill{
+		ID: "march", NextMS: s.Clock.Load() - 600_000, ToMS: s.Clock.Load() - 60_000, Concurrency: 2,
+	}})
+	l := s.lease(d)
+	s.event(d, job.Return{Token: l.Known.State.Token})
+	d = Definition("buffered")
+	d.Overlap, d.OverlapLimit = job.OverlapBufferAll, 5
+	d = s.add(d)
+	l = s.lease(d)
+	s.renew(l, 1, true)
+	started := s.Clock.Load()
+	s.Advance(4 * time.Minute)
+	s.event(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
+}
+
+func (s *specimen) hinted() {
+	now := s.Clock.Load()
+	s.event(s.add(Definition("hinted")), job.SetHint{Hint: job.Hint{
+		Source: job.HintOperator, AtMS: now + 30_000, IntervalMS: 90_000, UntilMS: now + 3_600_000, Reason: "the database\nis being moved",
+	}})
+	d := s.add(Definition("hinted-by-its-worker"))
+	l := s.lease(d)
+	s.event(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
+}
+
+func (s *specimen) deleting() {
+	d := s.add(Definition("deleted-and-live"))
+	s.lease(d)
+	s.event(d, job.Delete{})
+}
+
+// everything has every field of a definition set.
+func (s *specimen) everything() {
+	cron := schedule.Spec{
+		Kind: schedule.KindCron, Cron: []string{"H 2 * * *", "30 4 * * MON"}, TimeZone: "Europe/Berlin",
+		Gap: schedule.GapSkip, Repeat: schedule.RepeatBoth, StartAt: time.UnixMilli(Start).UTC(), EndAt: time.UnixMilli(Start).Add(1000 * time.Hour).UTC(),
+		Exclude: schedule.Exclusions{
+			Cron: []string{"0 0 1 1 *"}, Dates: []string{"12-25"}, Windows: []string{"Sat,Sun"},
+			Periods: []schedule.Period{{From: time.UnixMilli(Start).UTC(), To: time.UnixMilli(Start).Add(time.Hour).UTC()}},
+		},
+		Jitter: time.Minute, MaxRuns: 9,
+	}
+	d := Definition("everything")
+	d.Priority, d.Labels, d.Schedule, d.Target = 9, map[string]string{"team": "ops", "é": "\n"}, cron, "api.example.com"
+	d.Retry = backoff.Retry{
+		Strategy: backoff.Exponential, Base: time.Second, Multiplier: 3, Offset: 1, MaxDoublings: 4, MaxDelay: time.Minute,
+		MaxAttempts: 6, MaxElapsed: time.Hour, Jitter: backoff.Jitter{Kind: backoff.JitterProportional, Fraction: 0.2},
+	}
+	d.Backoff = backoff.Recurring{
+		Multiplier: 2.5, MaxExponent: 6, MaxDelay: 2 * time.Hour, MaxRatio: 12, Jitter: backoff.Jitter{Kind: backoff.JitterEqual},
+		StaleAfter: time.Hour, StaleHalve: true, WithinSlot: true,
+	}
+	d.MinInterval, d.MaxInterval = 10*time.Second, 3*time.Hour
+	d.Overlap, d.OverlapLimit = job.OverlapBufferOne, 4
+	d.Misfire = job.Misfire{Policy: job.MisfireSkip, Window: 90 * time.Second, MaxCatchUp: 11}
+	d.Locks, d.PauseAfter = []job.Lock{{Key: "db", Limit: 2}, {Key: "disk", Limit: 1}}, 3
+	d = s.add(d)
+	fixed := Definition("fixed-delay")
+	fixed.Schedule.FixedDelay, fixed.Backoff.Disabled = true, true
+	s.run(s.add(fixed), job.OutcomeSucceeded)
+	seconds := Definition("seconds")
+	seconds.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/10 * * * * *"}, Seconds: true}
+	s.add(seconds)
+	calendar := Definition("calendar")
+	calendar.Schedule = schedule.Spec{
+		Kind: schedule.KindCalendar, TimeZone: "Europe/Berlin", Calendar: schedule.Calendar{
+			Every: 2, Unit: schedule.CalendarMonth, Times: []string{"09:00", "17:30:15"}, MonthDays: []int{31, -2},
+			ShortMonth: schedule.ShortMonthSkip, From: "2026-01-31",
+		},
+	}
+	s.add(calendar)
+	weekly := Definition("weekly")
+	weekly.Schedule = schedule.Spec{
+		Kind: schedule.KindCalendar, Calendar: schedule.Calendar{Unit: schedule.CalendarWeek, Times: []string{"09:00"}, Weekdays: []time.Weekday{time.Sunday, time.Friday}},
+	}
+	s.add(weekly)
+	edited := *s.Get(d.ID).Definition
+	edited.Handler = "edited"
+	s.event(d, job.Update{New: s.compile(&edited), RequestID: "edit-1"})
+}
+
+func (s *specimen) limits() {
+	ctx := s.T.Context()
+	name := job.LockName("ns", "db")
+	for i, holder := range []string{"ns/a:1", "ns/b:2", "ns/c:3"} {
+		g := s.Store.AcquireUnits(ctx, []job.UnitAsk{{Name: name, Limit: 2, Holder: holder, Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
+		if g.Err != nil || g.Granted != (i < 2) {
+			s.T.Fatalf("unit of %s: %+v", holder, g)
+		}
+	}
+	q := job.QueueKey{Namespace: "ns", Queue: "mail"}
+	if g := s.Store.TakeRate(ctx, []job.RateAsk{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
+		s.T.Fatalf("rate: %+v", g)
+	}
+	circuit := backoff.Circuit{}.Failed(s.Clock.Load(), "ns/a:1", "ns/a", "status 503", time.Minute, backoff.DefaultCircuit(), 1)
+	if r := s.Store.SwapCells(ctx, []job.CellSwap{{Name: job.TargetName("ns", "api.example.com"), New: circuit.Encode()}})[0]; r.Err != nil || !r.Swapped {
+		s.T.Fatalf("cell: %+v", r)
+	}
+	if err := s.Store.PutQueueSettings(ctx, q, job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}); err != nil {
+		s.T.Fatal(err)
+	}
+	if err := s.Store.PutQueueSettings(ctx, job.QueueKey{Namespace: "ns", Queue: "paused"}, job.QueueSettings{Paused: true}); err != nil {
+		s.T.Fatal(err)
+	}
+}
