@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -103,7 +104,8 @@ func (l *link) serveStream() (opened bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(l.p.localHandshake().helloRequest()); err != nil {
+	err = stream.Send(l.p.localHandshake().helloRequest())
+	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the stream has been refused; its status has the reason
 		return false, err
 	}
 	header, err := stream.Header()
