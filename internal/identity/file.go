@@ -73,14 +73,15 @@ type ruleEntry struct {
 }
 
 type limitsEntry struct {
-	Rate        *float64 `yaml:"rate"` // nil: nothing is said
+	// nil: nothing is said.
+	Rate        *float64 `yaml:"rate"`
 	Burst       int      `yaml:"burst"`
-	Calls       int      `yaml:"calls"`
-	Connections int      `yaml:"connections"`
+	Calls       *int     `yaml:"calls"`
+	Connections *int     `yaml:"connections"`
 }
 
 func (l limitsEntry) limits() access.Limits {
-	out := access.Limits{Burst: l.Burst, Calls: l.Calls, Connections: l.Connections}
+	out := access.Limits{Burst: l.Burst, Calls: countOf(l.Calls), Connections: countOf(l.Connections)}
 	if l.Rate != nil {
 		out.Rate = *l.Rate
 	}
@@ -88,6 +89,17 @@ func (l limitsEntry) limits() access.Limits {
 		out.Burst = max(1, int(out.Rate))
 	}
 	return out
+}
+
+// countOf is a limit that a file names; 0 there takes the limit by role away.
+func countOf(given *int) int {
+	switch {
+	case given == nil:
+		return 0
+	case *given == 0:
+		return access.Unlimited
+	}
+	return *given
 }
 
 // fallback are the limits of whom no rule gives any. Without a word in the file there is a
@@ -135,6 +147,7 @@ func (f file) policy() (*access.Policy, error) {
 	}
 	policy, err := access.NewPolicy(rules, f.Limits.fallback())
 	if err == nil {
+		policy = policy.WithRoleLimits()
 		spaces := make([]access.NamespaceLimits, len(f.Namespaces))
 		for i, e := range f.Namespaces {
 			spaces[i] = access.NamespaceLimits{Names: e.Names, Jobs: e.Jobs, JobBytes: (*int)(e.JobBytes)}

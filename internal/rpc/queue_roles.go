@@ -43,7 +43,7 @@ func limitsOf(ctx context.Context, namespace string) *queueLimits {
 		return nil
 	}
 	l := &queueLimits{caller: c, want: demands[c.method].permission, namespace: namespace}
-	if l.want == access.Anyone {
+	if l.want == access.Anyone || l.want == access.AnyRole {
 		l.want = access.ReadJobs
 	}
 	if l.covers("") {
