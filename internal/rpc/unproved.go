@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds of what callers get before they have proved who they are: gRPC takes a whole
+// Bounds of what callers get before they have proved that they have a role: gRPC takes a whole
 // request in before anything of ours sees it, and would do so for each of 250 streams
 // of any number of connections.
 const (
@@ -34,10 +34,16 @@ const (
 	// has been asked who it is.
 	unprovedStreams    = 8
 	allUnprovedStreams = 1024
+	// openCalls are those of one connection, proved or not, of methods that are open to
+	// everybody: probes and load balancers make one at a time.
+	openCalls = 8
+	// refusedCall is how long a call may take that was let in to be refused.
+	refusedCall = time.Second
 	// firstMessage is how long a call may take to send its request, and to have its
 	// credential accepted.
 	firstMessage = 10 * time.Second
-	// unprovedHeaders bound the headers of a call beside its credential.
+	// unprovedHeaders bound the headers of a call beside its credential, and always those
+	// of a method that is open to everybody.
 	unprovedHeaders = 4 << 10
 	// maxRefusals is how many calls of a connection are refused by their headers before
 	// it is closed. gRPC keeps the deadline of such a call until it has passed, so that
@@ -199,8 +205,8 @@ func (u *unproved) shut(c *connection, why error) {
 func (u *unproved) opened(c *connection) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if c.place != nil && !c.open {
-		c.open = true
+	if c.place != nil && !c.greeted {
+		c.greeted = true
 		c.timer.Reset(openAges * u.age)
 	}
 }

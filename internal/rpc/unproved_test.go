@@ -66,8 +66,8 @@ func TestUnprovedBytes(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	all[0].proved(&proof{})
-	all[0].proved(&proof{})
+	all[0].proved(&proof{granted: true})
+	all[0].proved(&proof{granted: true})
 	all[1].close()
 	if want := (len(all) - 2) * unprovedBytes; l.used != want {
 		t.Errorf("%d bytes are in use, want %d", l.used, want)
@@ -136,7 +136,7 @@ func TestUnprovedPlaces(t *testing.T) {
 			}
 		}
 		// Who is proved takes no place; who is not, none for long.
-		honest.proved(&proof{})
+		honest.proved(&proof{granted: true})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if l.count != 0 || l.used != 0 || len(l.hosts) != 0 || many.count != 0 || shutDown(honest) {
