@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/secretfile"
 	"github.com/fermata-io/fermata/internal/signin"
 )
 
@@ -251,7 +252,7 @@ func newPostSink(url, headerFile string) (*postSink, error) {
 	if headerFile == "" {
 		return s, nil
 	}
-	text, err := os.ReadFile(headerFile)
+	text, err := secretfile.Read(headerFile, maxFlagFile)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ var table = []row{
 	{path: "internal/identity", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}, also: []string{"internal/secretfile", "internal/yamldoc"}},
 	{path: "internal/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/bearer", floor: parts, foreign: []string{grpc}, also: []string{"internal/secretfile"}},
-	{path: "internal/signin", floor: parts, foreign: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "golang.org/x/sys"},
+	{path: "internal/signin", floor: parts, foreign: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "golang.org/x/sys"}, also: []string{"internal/secretfile"},
 		why: "two libraries for the two protocols of one sign-in"},
 	{path: "internal/lookup", floor: parts},
 	{path: "internal/alarm", floor: parts, foreign: []string{"golang.org/x/sys"}},
@@ -139,7 +139,7 @@ var table = []row{
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/schedule", "internal/signin", "internal/shardlock"},
+		also: []string{api, "internal/policypb", "internal/tlsfiles", "internal/screen", "internal/tracing", "internal/logs", "internal/lookup", "internal/redisstore", "internal/schedule", "internal/secretfile", "internal/signin", "internal/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "deploy/grafana/build", floor: commands},
