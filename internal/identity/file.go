@@ -1,10 +1,8 @@
 package identity
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -117,18 +115,11 @@ const maxFile = 1 << 20
 // decode reads a file strictly: keys that are not known are faults.
 func decode(text []byte) (file, error) {
 	var f file
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&f); err != nil {
-		if errors.Is(err, io.EOF) {
-			return f, errors.New("it is empty")
-		}
-		return f, yamldoc.Explain(err)
+	err := yamldoc.Unmarshal(text, &f)
+	if yamldoc.Ended(err) {
+		return f, errors.New("it is empty")
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return f, errors.New("it holds more than one document")
-	}
-	return f, nil
+	return f, yamldoc.Explain(err)
 }
 
 // policy checks the rules and that the subjects they name exactly can be proved.

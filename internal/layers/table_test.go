@@ -79,7 +79,7 @@ var table = []row{
 	{path: "internal/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/trail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/secretfile"}},
 	{path: "internal/events", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/egress", "internal/mask", "internal/retryafter", "internal/secretfile", "internal/yamldoc"}},
+	{path: "internal/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/egress", "internal/mask", "internal/retryafter", "internal/secretfile", "internal/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/funnel"},

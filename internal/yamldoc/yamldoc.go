@@ -25,12 +25,15 @@ const (
 	MaxMarks = 1 << 20
 
 	// MaxKeys bounds the keys of one mapping: the library compares each with all others.
-	MaxKeys = 2000
-	// MaxDocuments bounds the documents of a text.
-	MaxDocuments = 100_000
+	MaxKeys = 1000
+	// MaxDocuments bounds the documents of a text that is not an export, line by line.
+	MaxDocuments = 20_000
 
 	// perNode is what a value costs beside its text, in bytes.
 	perNode = 32
+	// pairsPerByte is how many comparisons of keys count as a byte: many mappings, or many
+	// aliases of one, would take the time that one mapping may not.
+	pairsPerByte = 4
 	// maxDepth is more than the library takes.
 	maxDepth = 10_000
 )
@@ -161,6 +164,10 @@ func (s *scale) of(n *yaml.Node, depth int) int {
 		s.known[n] = tooMuch // an alias of itself has no end
 	}
 	size := perNode + len(n.Value)
+	if n.Kind == yaml.MappingNode {
+		keys := len(n.Content) / 2
+		size += keys * keys / pairsPerByte
+	}
 	if n.Kind == yaml.AliasNode {
 		size += s.of(n.Alias, depth+1)
 	}
