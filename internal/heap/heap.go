@@ -7,8 +7,10 @@
 package heap
 
 import (
+	"math"
 	"os"
 	"runtime"
+	"runtime/debug"
 )
 
 // reserved is never read or written, so that no memory stands behind it: it only
@@ -16,14 +18,31 @@ import (
 var reserved []byte
 
 // Reserve has the garbage collector count size bytes, which take no memory, as if
-// they were live: it lets about twice as much be used before its next turn. Whoever
-// sets GOGC or GOMEMLIMIT knows better, then it does nothing. Call it once, in main.
+// they were live: it lets about twice as much be used before its next turn. Where a control
+// group limits the memory of the process to little, it reserves less, and has the collector
+// turn before the limit is reached. Whoever sets GOGC or GOMEMLIMIT knows better, then it
+// does nothing. Call it once, in main.
 func Reserve(size int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	size, most := within(size, groupLimit("/"))
+	if most > 0 {
+		debug.SetMemoryLimit(most)
+	}
 	reserved = make([]byte, size)
 	runtime.KeepAlive(reserved)
+}
+
+// within fits a reserve into a limit of memory: it is an eighth of it at most. most is what
+// the collector is to keep to, with the reserve, which takes no memory; a fifth of the limit
+// is left to what is not the heap. It is 0 if there is no limit.
+func within(size int, limit int64) (reserve int, most int64) {
+	if limit == math.MaxInt64 {
+		return size, 0
+	}
+	reserve = int(min(int64(size), limit/8))
+	return reserve, limit - limit/5 + int64(reserve)
 }
 
 // Node is what processes of Fermata reserve: enough to make collections rare, and

@@ -22,6 +22,7 @@ var otherReaders = map[string]string{
 	"internal/signin/files_unix.go": "sessions: stricter checks of modes and owners",
 	"internal/signin/store.go":      "sessions, which are written",
 	"internal/dev/playground.go":    "the log, which is written",
+	"internal/heap/limit.go":        "control groups of the system",
 	"internal/redistest/":           "for tests",
 	"worker/exechandler/":           "/proc and control groups of the system",
 	"worker/secrets/dir.go":         "secrets in a directory, checked one by one",
