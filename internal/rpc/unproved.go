@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +18,8 @@ import (
 const (
 	// unprovedBytes of one connection hold a largest request, and its frames.
 	unprovedBytes = maxRequest + 1<<20
-	// allUnprovedBytes are those of all connections of a node together.
+	// allUnprovedBytes are those of all connections of a node together, or an eighth of the
+	// memory that the process is to keep to, if that is less.
 	allUnprovedBytes = 256 << 20
 
 	// MinUnproved leaves one connection to each address.
@@ -68,8 +70,9 @@ var (
 // and counts what they have sent. Where all are taken, the address that has most makes
 // room: who comes from elsewhere gets in, however many others hold on to.
 type unproved struct {
-	most int
-	age  time.Duration
+	most  int
+	bytes int // of all together
+	age   time.Duration
 	// closed hears of each connection that is ended here.
 	closed func(host string, why error)
 
@@ -81,7 +84,7 @@ type unproved struct {
 }
 
 func newUnproved(most int, age time.Duration, closed func(string, error)) *unproved {
-	u := &unproved{most: most, age: age, closed: closed, hosts: make(map[string]*list.List)}
+	u := &unproved{most: most, bytes: unprovedShare(debug.SetMemoryLimit(-1)), age: age, closed: closed, hosts: make(map[string]*list.List)}
 	u.streams.hosts = make(map[string]*list.List)
 	if u.most <= 0 {
 		u.most = DefaultUnproved
@@ -90,6 +93,12 @@ func newUnproved(most int, age time.Duration, closed func(string, error)) *unpro
 		u.age = DefaultUnprovedAge
 	}
 	return u
+}
+
+// unprovedShare is how many bytes all unproved connections together may have sent, by the
+// memory that the process is to keep to: one largest request at least.
+func unprovedShare(memory int64) int {
+	return int(min(allUnprovedBytes, max(unprovedBytes, memory/8)))
 }
 
 // enter takes a new connection in, or says that it has no room. raw is what is closed
@@ -217,9 +226,9 @@ func (u *unproved) take(c *connection, n int) bool {
 	u.mu.Lock()
 	var victims []*connection
 	ok := c.place != nil && c.sent+n <= unprovedBytes
-	if ok && u.used+n > allUnprovedBytes {
+	if ok && u.used+n > u.bytes {
 		victims = u.relieve(c, n)
-		ok = c.place != nil && u.used+n <= allUnprovedBytes
+		ok = c.place != nil && u.used+n <= u.bytes
 	}
 	switch {
 	case ok:
@@ -259,7 +268,7 @@ func (u *unproved) relieve(c *connection, n int) (victims []*connection) {
 	}
 	slices.SortFunc(victims, func(a, b *connection) int { return cmp.Compare(b.sent, a.sent) })
 	for i, v := range victims {
-		if u.used <= allUnprovedBytes-allUnprovedBytes/8 {
+		if u.used <= u.bytes-u.bytes/8 {
 			return victims[:i]
 		}
 		u.remove(v)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"runtime"
 	"slices"
@@ -259,5 +260,14 @@ func TestFloodOfConnections(t *testing.T) {
 	})
 	for _, conn := range all {
 		_ = conn.Close()
+	}
+}
+
+// TestUnprovedShare: a process of little memory keeps less of what strangers send.
+func TestUnprovedShare(t *testing.T) {
+	for memory, want := range map[int64]int{math.MaxInt64: allUnprovedBytes, 4 << 30: allUnprovedBytes, 1 << 30: 128 << 20, 100 << 20: unprovedBytes} {
+		if got := unprovedShare(memory); got != want {
+			t.Errorf("%d: %d, want %d", memory, got, want)
+		}
 	}
 }
