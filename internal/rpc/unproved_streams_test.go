@@ -204,7 +204,7 @@ func TestFloodOfOpenStreams(t *testing.T) {
 					ids = append(ids, id)
 				}
 				// What is refused is refused in the order of the headers, or within its time.
-				eventually(t, "calls beyond the bound end", w.holds(func() bool { return len(w.status)-1 >= len(ids)-perConnection }))
+				eventually(t, "calls beyond the bound end", w.holds(func() bool { return len(w.status)-1 >= len(ids)-min(perConnection, c.most-open) }))
 				w.mu.Lock()
 				for _, id := range ids {
 					switch code, over := w.status[id]; {
