@@ -16,6 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/auth/signin"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
 // auditExport is one export: where records go, and what is known of those that went.
@@ -251,7 +252,7 @@ func newPostSink(url, headerFile string) (*postSink, error) {
 	if headerFile == "" {
 		return s, nil
 	}
-	text, err := os.ReadFile(headerFile)
+	text, err := secretfile.Read(headerFile, maxFlagFile)
 	if err != nil {
 		return nil, err
 	}

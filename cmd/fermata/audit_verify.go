@@ -15,7 +15,11 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
+
+// maxFlagFile bounds a file that a flag names for a key or a secret.
+const maxFlagFile = 1 << 20
 
 // maxShownBreaks is how many breaks verify prints; the others are counted.
 const maxShownBreaks = 100
@@ -32,7 +36,7 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			check := &job.ChainCheck{}
 			if keyPath != "" {
-				text, err := os.ReadFile(keyPath)
+				text, err := secretfile.Read(keyPath, maxFlagFile)
 				if err == nil {
 					check.Keys, err = job.ParseChainPublicKeys(string(text))
 				}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -320,4 +321,43 @@ func TestEmptyTimesAreNone(t *testing.T) {
 			t.Errorf("%q: exit code %d: %s", args, code, errs)
 		}
 	}
+}
+
+// TestFilesOfFlagsAreGuarded: see flagtest.
+func TestFilesOfFlagsAreGuarded(t *testing.T) {
+	flagtest.FilesAreGuarded(t, (&app{}).root(), map[string]string{
+		"fermata --config":                                       "version --config PATH",
+		"fermata --oidc-ca":                                      "login --address 127.0.0.1:1 --oidc-issuer https://127.0.0.1:1 --oidc-client-id c --oidc-ca PATH",
+		"fermata --oidc-client-secret-file":                      "login --address 127.0.0.1:1 --oidc-issuer https://127.0.0.1:1 --oidc-client-id c --oidc-client-secret-file PATH",
+		"fermata --tls-ca":                                       "whoami --tls-ca PATH",
+		"fermata --tls-cert":                                     "whoami --tls-cert PATH --tls-key k",
+		"fermata --tls-key":                                      "whoami --tls-cert c --tls-key PATH",
+		"fermata --token-file":                                   "whoami --token-file PATH",
+		"fermata audit export --post-header-file":                "audit export --post https://127.0.0.1:1 --post-header-file PATH",
+		"fermata audit verify --public-key-file":                 "audit verify --public-key-file PATH",
+		"fermata redis acl --password-file":                      "redis acl --password-file PATH",
+		"fermata redis functions --redis-password-file":          "redis functions --load --redis-password-file PATH",
+		"fermata redis functions --redis-sentinel-password-file": "redis functions --load --redis-sentinel-password-file PATH",
+		"fermata redis functions --redis-tls-ca":                 "redis functions --load --redis-url rediss://127.0.0.1:1 --redis-tls-ca PATH",
+		"fermata redis functions --redis-tls-cert":               "redis functions --load --redis-url rediss://127.0.0.1:1 --redis-tls-cert PATH --redis-tls-key k",
+		"fermata redis functions --redis-tls-key":                "redis functions --load --redis-url rediss://127.0.0.1:1 --redis-tls-cert c --redis-tls-key PATH",
+	}, map[string]string{
+		"fermata apply --file":                 "jobs, which diff shows before",
+		"fermata audit export --file":          "it is written",
+		"fermata audit verify --file":          "what is verified is not trusted",
+		"fermata diff --file":                  "jobs, which are shown",
+		"fermata events --resume-file":         "a place in the stream of events, which is written anew",
+		"fermata import --file":                "an export, which the caller restores",
+		"fermata import crontab --user-column": "yes, no or auto",
+		"fermata jobs create --dir":            "a directory of the worker",
+		"fermata jobs create --file":           "a job, which the caller has made",
+		"fermata jobs create --payload-file":   "a payload, which the caller has made",
+		"fermata jobs update --dir":            "a directory of the worker",
+		"fermata jobs update --file":           "a job, which the caller has made",
+		"fermata jobs update --payload-file":   "a payload, which the caller has made",
+	}, func(args ...string) string {
+		var out, said bytes.Buffer
+		run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &said}, time.Now)
+		return said.String()
+	})
 }

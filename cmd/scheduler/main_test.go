@@ -174,3 +174,40 @@ func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 }
 
 func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(nil)) }
+
+// TestFilesOfFlagsAreGuarded: see flagtest.
+func TestFilesOfFlagsAreGuarded(t *testing.T) {
+	flagtest.FilesAreGuarded(t, command(nil), map[string]string{
+		"scheduler --access-file":                  "--access-file PATH",
+		"scheduler --audit-key-file":               "--audit-key-file PATH",
+		"scheduler --config":                       "--config PATH",
+		"scheduler --gossip-key-file":              "--gossip-key-file PATH",
+		"scheduler --payload-key-file":             "--payload-key-file PATH",
+		"scheduler --peer-tls-ca":                  "--peer-tls-cert c --peer-tls-key k --peer-tls-ca PATH",
+		"scheduler --peer-tls-cert":                "--peer-tls-cert PATH --peer-tls-key k --peer-tls-ca c",
+		"scheduler --peer-tls-key":                 "--peer-tls-cert c --peer-tls-key PATH --peer-tls-ca c",
+		"scheduler --redis-password-file":          "--redis-password-file PATH",
+		"scheduler --redis-sentinel-password-file": "--redis-sentinel-password-file PATH",
+		"scheduler --redis-tls-ca":                 "--redis-url rediss://127.0.0.1:1 --redis-tls-ca PATH",
+		"scheduler --redis-tls-cert":               "--redis-url rediss://127.0.0.1:1 --redis-tls-cert PATH --redis-tls-key k",
+		"scheduler --redis-tls-key":                "--redis-url rediss://127.0.0.1:1 --redis-tls-cert c --redis-tls-key PATH",
+		"scheduler --tls-cert":                     "--tls-cert PATH --tls-key k",
+		"scheduler --tls-client-ca":                "--tls-cert c --tls-key k --tls-client-ca PATH",
+		"scheduler --tls-key":                      "--tls-cert c --tls-key PATH",
+		"scheduler dev --config":                   "dev --config PATH",
+	}, map[string]string{
+		"scheduler --peer-tls-names": "names, of no file",
+		"scheduler --webhooks-file":  "refused once Redis has answered: node TestFilesThatOthersMayWriteStopTheStart",
+		"scheduler dev --log-file":   "it is written",
+		"scheduler dev --redis":      "a program of the developer's choice, and no file that is read",
+	}, func(args ...string) string {
+		cmd := command(nil)
+		cmd.SetArgs(args)
+		cmd.SetOut(&bytes.Buffer{})
+		cmd.SetErr(&bytes.Buffer{})
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}

@@ -288,3 +288,23 @@ func receive[T any](t *testing.T, from <-chan T) T {
 }
 
 func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(t.Context())) }
+
+// TestFilesOfFlagsAreGuarded: see flagtest.
+func TestFilesOfFlagsAreGuarded(t *testing.T) {
+	flagtest.FilesAreGuarded(t, command(t.Context()), map[string]string{
+		"worker --config":     "--config PATH",
+		"worker --tls-ca":     "--tls-ca PATH",
+		"worker --tls-cert":   "--tls-cert PATH --tls-key k",
+		"worker --tls-key":    "--tls-cert c --tls-key PATH",
+		"worker --token-file": "--token-file PATH",
+	}, map[string]string{
+		"worker --exec-allow":  "refused with its own words: worker/exechandler TestProgramsThatOthersCanReplace",
+		"worker --exec-dir":    "no file of it is read: programs begin there",
+		"worker --exec-home":   "no file of it is read: programs have its name",
+		"worker --secrets-dir": "a directory, whose files are refused one by one (worker/secrets)",
+	}, func(args ...string) string {
+		var stderr bytes.Buffer
+		run(args, nil, io.Discard, &stderr)
+		return stderr.String()
+	})
+}

@@ -283,8 +283,8 @@ func (b *gated) denied(t *testing.T, method, reason string) prometheus.Collector
 	return vec.WithLabelValues(method, reason)
 }
 
-// A preview of what the request says is for everybody, one of what is stored for those who
-// may read it.
+// A preview of what the request says is for everybody who has a role, one of what is stored
+// for those who may read it.
 func TestPreviewsOfStoredJobsTakeThePermissionToRead(t *testing.T) {
 	authority := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "team-a", "ann"), allow(authz.Worker, "team-a", "w"))
 	jobs := fermatav1.NewJobServiceClient(serveGated(t, Options{Authority: authority}).dial(t))
@@ -297,6 +297,8 @@ func TestPreviewsOfStoredJobsTakeThePermissionToRead(t *testing.T) {
 		{"ann", "", codes.OK},
 		{"w", "namespaces/team-a/jobs/x", codes.PermissionDenied},
 		{"w", "", codes.OK},
+		{"stranger", "", codes.PermissionDenied},
+		{"stranger", "namespaces/team-a/jobs/x", codes.PermissionDenied},
 	} {
 		if _, err := jobs.PreviewSchedule(as(t.Context(), c.token), &fermatav1.PreviewScheduleRequest{Job: c.job}); status.Code(err) != c.want {
 			t.Errorf("%s previews %q: %v, want %v", c.token, c.job, err, c.want)

@@ -21,6 +21,10 @@ type connection struct {
 	credentials.AuthInfo
 	host  string // remote address without port
 	proof atomic.Pointer[proof]
+	// granted: an identity that has a role was proved once. Until then the connection is
+	// bounded as those of strangers are.
+	granted atomic.Bool
+	open    atomic.Int32 // calls of methods that are open to everybody
 
 	unproved *unproved
 
@@ -31,7 +35,7 @@ type connection struct {
 	crowd   string // the addresses that it counts among
 	place   *list.Element
 	timer   *time.Timer
-	open    bool // it was served what is open to everybody
+	greeted bool // it was served what is open to everybody
 	sent    int  // bytes
 	refused int  // calls, by their headers
 	streams map[*unprovedStream]struct{}
@@ -41,11 +45,39 @@ type connection struct {
 	closed bool
 }
 
-// proved keeps a proof. From now on the connection may send what it likes.
+// proved keeps a proof. With that of an identity that has a role the connection may send
+// what it likes from now on.
 func (c *connection) proved(p *proof) {
-	if c.proof.Swap(p) == nil {
+	c.proof.Store(p)
+	if p.granted && !c.granted.Swap(true) {
 		c.unproved.leave(c)
 	}
+}
+
+// known reports whether the connection has proved an identity that has a role. It stays
+// so: a proxy's connection has calls of many.
+func (c *connection) known() bool { return c.granted.Load() }
+
+// beginOpen counts a call of a method that is open to everybody, for the connection and the
+// identity that called last on it, or says which limit it meets.
+func (c *connection) beginOpen() (end func(), limit string) {
+	if c.open.Add(1) > openCalls {
+		c.open.Add(-1)
+		return nil, "streams"
+	}
+	c.mu.Lock()
+	q := c.quota
+	c.mu.Unlock()
+	if q != nil && !q.beginOpen() {
+		c.open.Add(-1)
+		return nil, "calls"
+	}
+	return func() {
+		c.open.Add(-1)
+		if q != nil {
+			q.end()
+		}
+	}, ""
 }
 
 // proof is an identity that was found, and what for.
@@ -54,6 +86,7 @@ type proof struct {
 	generation uint64
 	until      time.Time
 	identity   authz.Identity
+	granted    bool // it has a role
 	quota      *quota
 }
 
@@ -154,9 +187,9 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count counts what comes before the connection has proved anything.
+// count counts what comes before the connection is known.
 func (w *watchedConn) count(n int) error {
-	if w.c.proof.Load() == nil && !w.c.unproved.take(w.c, n) && w.c.proof.Load() == nil {
+	if !w.c.known() && !w.c.unproved.take(w.c, n) && !w.c.known() {
 		w.c.unproved.closed(w.c.host, errUnproved)
 		return errUnproved
 	}

@@ -160,6 +160,9 @@ func (g *gate) enter(ctx context.Context, method string, q any) (*caller, error)
 		return nil, c.deny(ctx, authz.AdministerCluster, authz.Everywhere, "", "no permission is decided for the method")
 	}
 	if d.open {
+		if refusal, ok := ctx.Value(refusalKey{}).(error); ok {
+			return nil, refusal
+		}
 		if conn := connectionOf(ctx); conn != nil {
 			conn.unproved.opened(conn)
 		}
@@ -259,6 +262,7 @@ func (g *gate) newProof(id authz.Identity, token string, generation uint64, now 
 	if !id.Expires.IsZero() && id.Expires.Before(p.until) {
 		p.until = id.Expires
 	}
+	p.granted = len(g.authority.Grants(id)) > 0
 	p.quota = g.quotas.of(id.Subject, g.authority.Limits(id))
 	return p
 }
@@ -383,6 +387,9 @@ func (c *caller) deny(ctx context.Context, want authz.Permission, namespace, que
 	text := fmt.Sprintf("the permission to %s in namespace %q is missing", want, lack["namespace"])
 	if namespace == authz.Everywhere {
 		text = fmt.Sprintf("the permission to %s in all namespaces is missing", want)
+	}
+	if want == authz.AnyRole {
+		text = "a role is missing: no rule gives one to this identity"
 	}
 	if queues := c.queuesOf(want, namespace); queue == "" && len(queues) > 0 {
 		text = fmt.Sprintf("the permission to %s in namespace %q is limited to queues %s: name one by --queue where the call takes a queue; other calls need a role for all queues",

@@ -45,8 +45,9 @@ var demands = map[string]demand{
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: authz.ReadJobs, scope: byQueue((*fermatav1.GetQueueSettingsRequest).GetName), queues: namedQueues, named: ofGetSettings},
 	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: authz.ReadJobs, scope: byParent, queues: checkedQueues},
 	// These two tell nothing that is stored, but for a preview that names a job: its
-	// handler asks for the permission to read it.
-	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: authz.Anyone, queues: checkedQueues},
+	// handler asks for the permission to read it. A preview takes time of a processor, which
+	// is not for those whom no rule gives anything.
+	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: authz.AnyRole, queues: checkedQueues},
 	fermatav1.JobService_ListPresets_FullMethodName:     {permission: authz.Anyone, queues: allQueues},
 
 	fermatav1.JobService_PauseJob_FullMethodName:           {permission: authz.OperateJobs, scope: byJob((*fermatav1.PauseJobRequest).GetName), queues: checkedQueues},

@@ -196,6 +196,12 @@ func TestParentOfRunsIsNamed(t *testing.T) {
 	}
 }
 
+// roleless reports whether a method asks for a role that a token has not: no rule gives the
+// role of nodes in one namespace.
+func roleless(method, token string) bool {
+	return strings.Contains(method, "PreviewSchedule") && (token == string(authz.Node) || token == "stranger")
+}
+
 func TestMatrix(t *testing.T) {
 	var rules []authz.Rule
 	for _, role := range authz.Roles() {
@@ -222,7 +228,7 @@ func TestMatrix(t *testing.T) {
 				{string(role) + "-of-all", "team-a", true},
 				{string(role) + "-of-all", "team-b", true},
 			} {
-				want := forEverybody(method) || c.covered && expected(role, method)
+				want := forEverybody(method) && !roleless(method, c.token) || c.covered && expected(role, method)
 				code := knock(t, conn, method, c.token, c.namespace)
 				if in := code != codes.PermissionDenied && code != codes.Unauthenticated; in != want {
 					t.Errorf("%s as %s in %s: %s, want let in: %v", method, c.token, c.namespace, code, want)
@@ -408,6 +414,8 @@ func matrixText(methods []string) string {
 			permission, where = "none", ""
 		case d.permission == authz.Anyone:
 			permission, where = "any role or none", ""
+		case d.permission == authz.AnyRole:
+			where = ""
 		case d.scope != nil:
 			where = "namespace"
 		case d.hello:

@@ -43,7 +43,7 @@ func limitsOf(ctx context.Context, namespace string) *queueLimits {
 		return nil
 	}
 	l := &queueLimits{caller: c, want: demands[c.method].permission, namespace: namespace}
-	if l.want == authz.Anyone {
+	if l.want == authz.Anyone || l.want == authz.AnyRole {
 		l.want = authz.ReadJobs
 	}
 	if l.covers("") {

@@ -67,11 +67,21 @@ func (q *quota) set(l authz.Limits) {
 	q.maxConns.Store(int64(l.Connections))
 }
 
+// beginOpen takes a call in of a method that is open to everybody; false if there are too
+// many. The rate is not asked: load balancers that look at health share a host, and maybe
+// an identity, with callers who have used theirs up.
+func (q *quota) beginOpen() bool {
+	if n := q.calls.Add(1); q.maxCalls.Load() > 0 && n > q.maxCalls.Load() {
+		q.calls.Add(-1)
+		return false
+	}
+	return true
+}
+
 // begin takes a call in, or says which limit it meets and when to try again. A call
 // that was taken in has to end.
 func (q *quota) begin() (limit string, retry time.Duration) {
-	if n := q.calls.Add(1); q.maxCalls.Load() > 0 && n > q.maxCalls.Load() {
-		q.calls.Add(-1)
+	if !q.beginOpen() {
 		return "calls", time.Second
 	}
 	if q.limited.Load() && !q.bucket.Allow() {

@@ -16,39 +16,43 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
-// tap bounds what callers may open before they are known, when the headers of a call
-// have come and before it costs any memory. It must not wait: gRPC holds a lock of the
-// connection meanwhile.
+// tap bounds what callers may open before they are known, and what is open to everybody,
+// when the headers of a call have come and before it costs any memory. It must not wait:
+// gRPC holds a lock of the connection meanwhile.
 func (g *gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	conn := connectionOf(ctx)
-	if g.authority == nil {
+	if conn == nil {
+		return ctx, nil // enter refuses it
+	}
+	if g.authority == nil && conn.proof.Load() == nil {
 		// Nobody is asked who it is: whoever calls is known as well as can be.
-		if conn != nil && conn.proof.Load() == nil {
-			conn.proved(anybody)
-		}
-		return ctx, nil
+		conn.proved(anybody)
 	}
 	d, known := demands[info.FullMethodName]
-	missing := !d.open && len(info.Header.Get("authorization")) == 0 && (conn == nil || conn.certificate() == nil)
-	proved := conn == nil || conn.proof.Load() != nil
-	if proved && !missing {
+	missing := g.authority != nil && !d.open && len(info.Header.Get("authorization")) == 0 && conn.certificate() == nil
+	if conn.known() && !missing && !d.open {
 		return ctx, nil
 	}
 	c := &caller{gate: g, method: info.FullMethodName}
 	if !known {
 		c.method = "unknown"
 	}
-	proved = proved || c.proveAtOnce(ctx, conn)
+	proved := conn.known() || c.proveAtOnce(ctx, conn)
 	switch {
-	case missing && !lasting(ctx):
-		if !proved {
-			conn.unproved.refuse(conn)
+	case d.open:
+		return c.tapOpen(ctx, conn, info)
+	case missing && proved:
+		if limitedInTime(ctx) {
+			return shortened(ctx), nil // enter says what is missing
 		}
+		return ctx, c.withoutCredential(ctx)
+	case missing && !lasting(ctx):
+		conn.unproved.refuse(conn)
 		return ctx, c.withoutCredential(ctx)
 	case proved:
 		return ctx, nil
 	}
-	return c.tapUnproved(ctx, conn, info, d.open)
+	return c.tapUnproved(ctx, conn, info)
 }
 
 // lasting calls have a deadline that is far. gRPC keeps the deadline of a call that is
@@ -59,19 +63,33 @@ func lasting(ctx context.Context) bool {
 	return limited && time.Until(deadline) > refusalLife
 }
 
+func limitedInTime(ctx context.Context) bool {
+	_, limited := ctx.Deadline()
+	return limited
+}
+
+// shortened ends a call that is accepted in order to be refused, so that it does not wait
+// for a request that never comes.
+func shortened(ctx context.Context) context.Context {
+	ended, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(refusedCall, cancel)
+	context.AfterFunc(ctx, func() { timer.Stop() })
+	return ended
+}
+
 // tapUnproved finds a place for a call of a connection that is not proved yet, or refuses it.
-func (c *caller) tapUnproved(ctx context.Context, conn *connection, info *tap.Info, open bool) (context.Context, error) {
+func (c *caller) tapUnproved(ctx context.Context, conn *connection, info *tap.Info) (context.Context, error) {
 	limit := "headers"
 	if headerBytes(info.Header) <= unprovedHeaders {
 		limit = "streams"
-		life := min(firstMessage, conn.unproved.age)
-		if open {
-			life = conn.unproved.age // of Health/Watch, which has no other end
-		}
-		if bounded, ok := conn.unproved.openStream(ctx, conn, life); ok {
+		if bounded, ok := conn.unproved.openStream(ctx, conn, min(firstMessage, conn.unproved.age)); ok {
 			return bounded, nil
 		}
 	}
+	return c.refuseUnproved(ctx, conn, limit)
+}
+
+func (c *caller) refuseUnproved(ctx context.Context, conn *connection, limit string) (context.Context, error) {
 	refusal := c.exhausted(ctx, limit, time.Second)
 	if lasting(ctx) {
 		conn.unproved.end(conn, errRefused)
@@ -81,8 +99,37 @@ func (c *caller) tapUnproved(ctx context.Context, conn *connection, info *tap.In
 	return ctx, refusal
 }
 
+// tapOpen finds a place for a call of a method that is open to everybody, or refuses it.
+// Such calls need no credential, so that neither a credential nor its end bounds them: each
+// connection has a few, whoever it is of, and they count as calls of its identity.
+func (c *caller) tapOpen(ctx context.Context, conn *connection, info *tap.Info) (context.Context, error) {
+	limit := "headers"
+	if headerBytes(info.Header) <= unprovedHeaders {
+		var end func()
+		if end, limit = conn.beginOpen(); limit == "" {
+			// A watch of health of an unproved connection has no other end than its time.
+			if bounded, ok := conn.unproved.openStream(ctx, conn, conn.unproved.age); ok {
+				context.AfterFunc(ctx, end)
+				return bounded, nil
+			}
+			end()
+			limit = "streams"
+		}
+	}
+	switch {
+	case !conn.known():
+		return c.refuseUnproved(ctx, conn, limit)
+	case limitedInTime(ctx):
+		return context.WithValue(shortened(ctx), refusalKey{}, c.exhausted(ctx, limit, time.Second)), nil
+	}
+	return ctx, c.exhausted(ctx, limit, time.Second)
+}
+
+// refusalKey is for the error that a call is refused with which was let in by its headers.
+type refusalKey struct{}
+
 // proveAtOnce proves a connection by its credential where that can be checked without
-// asking anybody. All others are left to [gate.enter], which may wait and says what is
+// asking anybody, and reports whether the connection is known then. All others are left to [gate.enter], which may wait and says what is
 // wrong with them.
 func (c *caller) proveAtOnce(ctx context.Context, conn *connection) bool {
 	token, err := bearer(ctx)
@@ -90,6 +137,9 @@ func (c *caller) proveAtOnce(ctx context.Context, conn *connection) bool {
 		return false
 	}
 	now, generation := time.Now(), c.gate.authority.Generation()
+	if p := conn.proof.Load(); p.fits(token, generation, now) {
+		return conn.known()
+	}
 	id, err := c.identify(overContext, conn, token)
 	if err != nil {
 		return false
@@ -99,7 +149,7 @@ func (c *caller) proveAtOnce(ctx context.Context, conn *connection) bool {
 		return false
 	}
 	conn.proved(p)
-	return true
+	return conn.known()
 }
 
 // overContext is for questions to an authority that are not worth waiting for.
@@ -125,7 +175,7 @@ func headerBytes(headers metadata.MD) int {
 }
 
 // anybody is the proof of who is not asked for one.
-var anybody = &proof{}
+var anybody = &proof{granted: true}
 
 // closed counts and tells of a connection that was closed before its caller was known.
 func (g *gate) closed(host string, why error) {

@@ -6,18 +6,20 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Bounds of what callers get before they have proved who they are: gRPC takes a whole
+// Bounds of what callers get before they have proved that they have a role: gRPC takes a whole
 // request in before anything of ours sees it, and would do so for each of 250 streams
 // of any number of connections.
 const (
 	// unprovedBytes of one connection hold a largest request, and its frames.
 	unprovedBytes = maxRequest + 1<<20
-	// allUnprovedBytes are those of all connections of a node together.
+	// allUnprovedBytes are those of all connections of a node together, or an eighth of the
+	// memory that the process is to keep to, if that is less.
 	allUnprovedBytes = 256 << 20
 
 	// MinUnproved leaves one connection to each address.
@@ -34,10 +36,16 @@ const (
 	// has been asked who it is.
 	unprovedStreams    = 8
 	allUnprovedStreams = 1024
+	// openCalls are those of one connection, proved or not, of methods that are open to
+	// everybody: probes and load balancers make one at a time.
+	openCalls = 8
+	// refusedCall is how long a call may take that was let in to be refused.
+	refusedCall = time.Second
 	// firstMessage is how long a call may take to send its request, and to have its
 	// credential accepted.
 	firstMessage = 10 * time.Second
-	// unprovedHeaders bound the headers of a call beside its credential.
+	// unprovedHeaders bound the headers of a call beside its credential, and always those
+	// of a method that is open to everybody.
 	unprovedHeaders = 4 << 10
 	// maxRefusals is how many calls of a connection are refused by their headers before
 	// it is closed. gRPC keeps the deadline of such a call until it has passed, so that
@@ -62,8 +70,9 @@ var (
 // and counts what they have sent. Where all are taken, the address that has most makes
 // room: who comes from elsewhere gets in, however many others hold on to.
 type unproved struct {
-	most int
-	age  time.Duration
+	most  int
+	bytes int // of all together
+	age   time.Duration
 	// closed hears of each connection that is ended here.
 	closed func(host string, why error)
 
@@ -75,7 +84,7 @@ type unproved struct {
 }
 
 func newUnproved(most int, age time.Duration, closed func(string, error)) *unproved {
-	u := &unproved{most: most, age: age, closed: closed, hosts: make(map[string]*list.List)}
+	u := &unproved{most: most, bytes: unprovedShare(debug.SetMemoryLimit(-1)), age: age, closed: closed, hosts: make(map[string]*list.List)}
 	u.streams.hosts = make(map[string]*list.List)
 	if u.most <= 0 {
 		u.most = DefaultUnproved
@@ -84,6 +93,12 @@ func newUnproved(most int, age time.Duration, closed func(string, error)) *unpro
 		u.age = DefaultUnprovedAge
 	}
 	return u
+}
+
+// unprovedShare is how many bytes all unproved connections together may have sent, by the
+// memory that the process is to keep to: one largest request at least.
+func unprovedShare(memory int64) int {
+	return int(min(allUnprovedBytes, max(unprovedBytes, memory/8)))
 }
 
 // enter takes a new connection in, or says that it has no room. raw is what is closed
@@ -199,8 +214,8 @@ func (u *unproved) shut(c *connection, why error) {
 func (u *unproved) opened(c *connection) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if c.place != nil && !c.open {
-		c.open = true
+	if c.place != nil && !c.greeted {
+		c.greeted = true
 		c.timer.Reset(openAges * u.age)
 	}
 }
@@ -211,9 +226,9 @@ func (u *unproved) take(c *connection, n int) bool {
 	u.mu.Lock()
 	var victims []*connection
 	ok := c.place != nil && c.sent+n <= unprovedBytes
-	if ok && u.used+n > allUnprovedBytes {
+	if ok && u.used+n > u.bytes {
 		victims = u.relieve(c, n)
-		ok = c.place != nil && u.used+n <= allUnprovedBytes
+		ok = c.place != nil && u.used+n <= u.bytes
 	}
 	switch {
 	case ok:
@@ -253,7 +268,7 @@ func (u *unproved) relieve(c *connection, n int) (victims []*connection) {
 	}
 	slices.SortFunc(victims, func(a, b *connection) int { return cmp.Compare(b.sent, a.sent) })
 	for i, v := range victims {
-		if u.used <= allUnprovedBytes-allUnprovedBytes/8 {
+		if u.used <= u.bytes-u.bytes/8 {
 			return victims[:i]
 		}
 		u.remove(v)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -81,7 +82,7 @@ func TestUnprovedStreams(t *testing.T) {
 		if len(fresh.streams) != 0 {
 			t.Error("a stream that is over has a place")
 		}
-		honest.proved(&proof{})
+		honest.proved(&proof{granted: true})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if mine[0].Err() != nil {
@@ -154,6 +155,144 @@ func TestFloodOfUnprovedStreams(t *testing.T) {
 				t.Errorf("%d KiB are kept for %d connections", more>>10, connections)
 			}
 		})
+	}
+}
+
+// TestFloodOfOpenStreams: whoever calls, a connection has few streams of what is open to
+// everybody, with few headers. Other calls go on beside them where the identity has places left.
+func TestFloodOfOpenStreams(t *testing.T) {
+	rule := allow(authz.Worker, "*", "few")
+	rule.Limits.Calls = 5
+	const perConnection, streams = 8, 100
+	for name, c := range map[string]struct {
+		options     Options
+		token       string
+		connections int
+		most        int  // streams of all connections
+		beside      bool // other calls go on
+	}{
+		"a role":              {Options{}, "many", 4, 4 * perConnection, true},
+		"no role":             {Options{Authority: newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "else", "healthy"))}, "nobody", 4, 4 * perConnection, false},
+		"a limit of calls":    {Options{Authority: newAuthority(t, authz.Limits{}, rule, allow(authz.Viewer, "*", "healthy"))}, "few", 4, 5, false},
+		"no credential asked": {Options{Limits: authz.Limits{Rate: 1e6, Burst: 1e6}}, "", 1, perConnection, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serveFlooded(t, c.options, &floodJobs{}, nil)
+			defer f.others(t)()
+			deadlines := [][]hpack.HeaderField{nil, {{Name: "grpc-timeout", Value: "5S"}}, {{Name: "grpc-timeout", Value: "99H"}}}
+			open := 0
+			var connections []*rude
+			for range c.connections {
+				w := f.rude(t, window)
+				if code := w.call(t, c.token, fermatav1.AccessService_WhoAmI_FullMethodName, nil); code != codes.OK {
+					t.Fatal(code)
+				}
+				connections = append(connections, w)
+			}
+			for i, w := range connections {
+				var ids []uint32
+				for n := range streams {
+					if c.token == "nobody" && n == maxRefusals/2 {
+						break // beyond, the connection is closed
+					}
+					more := deadlines[n*i%len(deadlines)]
+					if c.token == "nobody" {
+						more = nil
+					}
+					id, err := w.open("", watchMethod, more...)
+					w.must(t, err, w.framer.WriteData(id, true, prefix(0)))
+					ids = append(ids, id)
+				}
+				// What is refused is refused in the order of the headers, or within its time.
+				eventually(t, "calls beyond the bound end", w.holds(func() bool { return len(w.status)-1 >= len(ids)-min(perConnection, c.most-open) }))
+				w.mu.Lock()
+				for _, id := range ids {
+					switch code, over := w.status[id]; {
+					case !over:
+						open++
+					case code != codes.ResourceExhausted && code != codes.Canceled:
+						t.Errorf("a call beyond the bound: %s", code)
+					}
+				}
+				w.mu.Unlock()
+				if code := w.call(t, c.token, fermatav1.AccessService_WhoAmI_FullMethodName, nil); (code == codes.OK) != c.beside {
+					t.Errorf("a call beside: %s", code)
+				}
+			}
+			if open > c.most || open < min(c.most, perConnection) {
+				t.Errorf("%d streams are open, want at most %d", open, c.most)
+			}
+		})
+	}
+}
+
+// TestOpenCallsReturnTheirPlaces: a connection that looks at health for ever is served, and
+// headers that are long are not.
+func TestOpenCallsReturnTheirPlaces(t *testing.T) {
+	f := serveFlooded(t, Options{}, &floodJobs{}, nil)
+	w := f.rude(t, window)
+	for i := range 10 * openCalls {
+		if code := w.call(t, "many", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK {
+			t.Fatalf("check %d: %s", i, code)
+		}
+	}
+	id, err := w.open("many", watchMethod, bigHeaders()...)
+	w.must(t, err, w.framer.WriteData(id, true, prefix(0)))
+	if code := w.answer(t, id); code != codes.ResourceExhausted {
+		t.Errorf("long headers: %s", code)
+	}
+}
+
+// TestConnectionsWithoutARoleAreBounded: an identity that no rule gives a role is bounded as
+// a stranger is, though its calls are answered; one that gets a role is not from then on.
+func TestConnectionsWithoutARoleAreBounded(t *testing.T) {
+	authority := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "else"))
+	f := serveFlooded(t, Options{Authority: authority}, &floodJobs{}, nil)
+	const whoAmI = fermatav1.AccessService_WhoAmI_FullMethodName
+	held := func(w *rude) (held int) {
+		var ids []uint32
+		for range 3 * unprovedStreams {
+			id, err := w.open("late", fermatav1.JobService_GetJob_FullMethodName)
+			w.must(t, err)
+			ids = append(ids, id)
+		}
+		if code := w.call(t, "late", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK && code != codes.ResourceExhausted {
+			t.Fatal(code)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, id := range ids {
+			if _, over := w.status[id]; !over {
+				held++
+			}
+		}
+		return held
+	}
+	w := f.rude(t, window)
+	for range 2 {
+		if code := w.call(t, "late", whoAmI, nil); code != codes.OK {
+			t.Fatal(code)
+		}
+	}
+	asked := authority.asked.Load()
+	for range 10 {
+		if code := w.call(t, "late", whoAmI, nil); code != codes.OK {
+			t.Fatal(code)
+		}
+	}
+	if n := authority.asked.Load() - asked; n != 0 {
+		t.Errorf("a proof without a role was made anew %d times", n)
+	}
+	if n := held(w); n > unprovedStreams {
+		t.Errorf("%d streams without a message are held for an identity without a role, want at most %d", n, unprovedStreams)
+	}
+	authority.decide(t, allow(authz.Viewer, "*", "late"))
+	fresh := f.rude(t, window)
+	if code := fresh.call(t, "late", whoAmI, nil); code != codes.OK {
+		t.Fatal(code)
+	}
+	if n := held(fresh); n != 3*unprovedStreams {
+		t.Errorf("%d streams are held for an identity with a role", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"runtime"
 	"slices"
@@ -66,8 +67,8 @@ func TestUnprovedBytes(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	all[0].proved(&proof{})
-	all[0].proved(&proof{})
+	all[0].proved(&proof{granted: true})
+	all[0].proved(&proof{granted: true})
 	all[1].close()
 	if want := (len(all) - 2) * unprovedBytes; l.used != want {
 		t.Errorf("%d bytes are in use, want %d", l.used, want)
@@ -136,7 +137,7 @@ func TestUnprovedPlaces(t *testing.T) {
 			}
 		}
 		// Who is proved takes no place; who is not, none for long.
-		honest.proved(&proof{})
+		honest.proved(&proof{granted: true})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if l.count != 0 || l.used != 0 || len(l.hosts) != 0 || many.count != 0 || shutDown(honest) {
@@ -259,5 +260,14 @@ func TestFloodOfConnections(t *testing.T) {
 	})
 	for _, conn := range all {
 		_ = conn.Close()
+	}
+}
+
+// TestUnprovedShare: a process of little memory keeps less of what strangers send.
+func TestUnprovedShare(t *testing.T) {
+	for memory, want := range map[int64]int{math.MaxInt64: allUnprovedBytes, 4 << 30: allUnprovedBytes, 1 << 30: 128 << 20, 100 << 20: unprovedBytes} {
+		if got := unprovedShare(memory); got != want {
+			t.Errorf("%d: %d, want %d", memory, got, want)
+		}
 	}
 }

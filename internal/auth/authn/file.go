@@ -1,10 +1,8 @@
 package authn
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -73,14 +71,15 @@ type ruleEntry struct {
 }
 
 type limitsEntry struct {
-	Rate        *float64 `yaml:"rate"` // nil: nothing is said
+	// nil: nothing is said.
+	Rate        *float64 `yaml:"rate"`
 	Burst       int      `yaml:"burst"`
-	Calls       int      `yaml:"calls"`
-	Connections int      `yaml:"connections"`
+	Calls       *int     `yaml:"calls"`
+	Connections *int     `yaml:"connections"`
 }
 
 func (l limitsEntry) limits() authz.Limits {
-	out := authz.Limits{Burst: l.Burst, Calls: l.Calls, Connections: l.Connections}
+	out := authz.Limits{Burst: l.Burst, Calls: countOf(l.Calls), Connections: countOf(l.Connections)}
 	if l.Rate != nil {
 		out.Rate = *l.Rate
 	}
@@ -88,6 +87,17 @@ func (l limitsEntry) limits() authz.Limits {
 		out.Burst = max(1, int(out.Rate))
 	}
 	return out
+}
+
+// countOf is a limit that a file names; 0 there takes the limit by role away.
+func countOf(given *int) int {
+	switch {
+	case given == nil:
+		return 0
+	case *given == 0:
+		return authz.Unlimited
+	}
+	return *given
 }
 
 // fallback are the limits of whom no rule gives any. Without a word in the file there is a
@@ -105,18 +115,11 @@ const maxFile = 1 << 20
 // decode reads a file strictly: keys that are not known are faults.
 func decode(text []byte) (file, error) {
 	var f file
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&f); err != nil {
-		if errors.Is(err, io.EOF) {
-			return f, errors.New("it is empty")
-		}
-		return f, yamldoc.Explain(err)
+	err := yamldoc.Unmarshal(text, &f)
+	if yamldoc.Ended(err) {
+		return f, errors.New("it is empty")
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return f, errors.New("it holds more than one document")
-	}
-	return f, nil
+	return f, yamldoc.Explain(err)
 }
 
 // policy checks the rules and that the subjects they name exactly can be proved.
@@ -135,6 +138,7 @@ func (f file) policy() (*authz.Policy, error) {
 	}
 	policy, err := authz.NewPolicy(rules, f.Limits.fallback())
 	if err == nil {
+		policy = policy.WithRoleLimits()
 		spaces := make([]authz.NamespaceLimits, len(f.Namespaces))
 		for i, e := range f.Namespaces {
 			spaces[i] = authz.NamespaceLimits{Names: e.Names, Jobs: e.Jobs, JobBytes: (*int)(e.JobBytes)}

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
@@ -25,6 +26,42 @@ func TestRateByDefault(t *testing.T) {
 		}
 		if got := p.LimitsOf(authz.Identity{Subject: "token:ann"}); got.Rate != want || got.Burst != int(want) {
 			t.Errorf("%q: %+v, want a rate of %v", text, got, want)
+		}
+	}
+}
+
+// TestCallsAndConnectionsByRole: a file that says nothing of them leaves them to the role that
+// has most; 0 is no limit, and a rule goes before the file's limits.
+func TestCallsAndConnectionsByRole(t *testing.T) {
+	const tokens = "tokens: [{name: ann, sha256: \"0123456789012345678901234567890123456789012345678901234567890123\"}," +
+		" {name: bob, sha256: \"1123456789012345678901234567890123456789012345678901234567890123\"}]\n"
+	rule := func(role, more string) string {
+		return "  - {subjects: [\"token:ann\"], role: " + role + ", namespaces: [\"*\"]" + more + "}\n"
+	}
+	for text, want := range map[string][2]int{
+		rule("viewer", ""):                                              {2_000, 1_000},
+		rule("worker", ""):                                              {20_000, 10_000},
+		rule("viewer", "") + rule("worker", ""):                         {20_000, 10_000},
+		rule("node", ""):                                                {0, 0},
+		rule("viewer", ", limits: {calls: 3}"):                          {3, 1_000},
+		rule("viewer", ", limits: {calls: 0, connections: 0}"):          {0, 0},
+		rule("viewer", "") + "limits: {calls: 7, connections: 8}\n":     {7, 8},
+		rule("worker", "") + "limits: {calls: 0, connections: 0}\n":     {0, 0},
+		rule("worker", ", limits: {calls: 9}") + "limits: {calls: 1}\n": {9, 10_000},
+	} {
+		f, err := decode([]byte(tokens + "rules:\n" + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.policy()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.LimitsOf(authz.Identity{Subject: "token:ann"}); got.Calls != want[0] || got.Connections != want[1] {
+			t.Errorf("%q: %+v, want %v", text, got, want)
+		}
+		if got := p.LimitsOf(authz.Identity{Subject: "token:bob"}); strings.Contains(text, "\nlimits") == (got.Calls == 32) {
+			t.Errorf("%q: %+v for an identity without a role", text, got)
 		}
 	}
 }

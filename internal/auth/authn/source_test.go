@@ -103,7 +103,7 @@ func TestFaultyFiles(t *testing.T) {
 		"rules, a mapping":       {strings.Split(good, "rules:")[0] + "rules: {role: admin}\n", "want a list, got a mapping"},
 		"rate, a word":           {good + "limits: {rate: fast}\n", "want a number, got the value `fast`"},
 		"key twice":              {good + good, "already defined"},
-		"bomb of aliases":        {bombText + good, "a0"},
+		"bomb of aliases":        {bombText + good, "stands for more than 32 MiB"},
 		"second document":        {good + "---\nrules: []\n", "more than one"},
 		"no rules":               {tokenText("ci", "good-good-good-good-good"), "rules"},
 		"empty hash":             {"tokens: [{name: ci, sha256: \"\"}]" + ruleText, "sha256"},

@@ -9,13 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
 const (
@@ -85,7 +86,7 @@ func newHTTPClient(caFile string) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
-		text, err := os.ReadFile(caFile)
+		text, err := secretfile.Read(caFile, maxFile)
 		if err != nil {
 			return nil, fmt.Errorf("--oidc-ca: %w", err)
 		}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
 // Kinds of tokens that nodes may be sent.
@@ -70,7 +71,7 @@ func (s Settings) clientSecret() (string, error) {
 	if s.ClientSecretFile == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(s.ClientSecretFile)
+	text, err := secretfile.Read(s.ClientSecretFile, maxFile)
 	if err != nil {
 		return "", fmt.Errorf("client secret: %w", err)
 	}

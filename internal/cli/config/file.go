@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -15,9 +14,13 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// fromFile fills what neither the command line nor the environment has set.
+// maxConfig bounds a configuration file.
+const maxConfig = 1 << 20
+
+// fromFile fills what neither the command line nor the environment has set. Whoever
+// writes the file names the access file, the tokens and the addresses that they go to.
 func fromFile(flags *pflag.FlagSet, path string) error {
-	text, err := os.ReadFile(path)
+	text, err := secretfile.Read(path, maxConfig)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}

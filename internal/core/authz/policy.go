@@ -3,6 +3,7 @@ package authz
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -21,7 +22,8 @@ type Rule struct {
 	Limits Limits
 }
 
-// Limits bound what one identity may do on one node. Zero fields are no limit.
+// Limits bound what one identity may do on one node. Zero fields are no limit, or leave it
+// to [Policy.WithRoleLimits].
 type Limits struct {
 	Rate        float64 // calls a second
 	Burst       int     // calls at once beyond the rate; at least 1 with a rate
@@ -33,6 +35,7 @@ type Limits struct {
 type Policy struct {
 	rules      []Rule
 	fallback   Limits
+	byRole     bool // see WithRoleLimits
 	namespaces []NamespaceLimits
 }
 
@@ -106,6 +109,44 @@ const DefaultRate = 10_000
 // MaxRate is the greatest rate of calls.
 const MaxRate = 1_000_000
 
+// Unlimited stands for no limit of calls or connections where there is one by role.
+const Unlimited = math.MaxInt32
+
+// roleLimits are the calls and connections at once of an identity with a role, where
+// nothing else says how many. Workers of a fleet share an identity, and each has a
+// connection and a stream; people and programs have a few. None: without a role.
+func roleLimits(r Role) Limits {
+	switch r {
+	case Worker:
+		return Limits{Calls: 20_000, Connections: 10_000}
+	case Node:
+		return Limits{Calls: Unlimited, Connections: Unlimited}
+	case "":
+		return Limits{Calls: 32, Connections: 32}
+	}
+	return Limits{Calls: 2_000, Connections: 1_000}
+}
+
+// WithRoleLimits bounds the calls and connections of identities for whom neither a rule nor
+// the fallback does, by their roles: the role that has most counts.
+func (p *Policy) WithRoleLimits() *Policy {
+	with := *p
+	with.byRole = true
+	return &with
+}
+
+// roleLimitsOf are those of the roles of an identity.
+func (p *Policy) roleLimitsOf(id Identity) Limits {
+	most := roleLimits("")
+	for i := range p.rules {
+		if r := &p.rules[i]; r.means(id) {
+			l := roleLimits(r.Role)
+			most.Calls, most.Connections = max(most.Calls, l.Calls), max(most.Connections, l.Connections)
+		}
+	}
+	return most
+}
+
 // Check says what is wrong with limits that stand at a place.
 func (l Limits) Check(at string) error {
 	if !(l.Rate >= 0 && l.Rate <= MaxRate) || l.Burst < 0 || l.Calls < 0 || l.Connections < 0 {
@@ -155,7 +196,7 @@ func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) D
 			continue
 		}
 		capable = true
-		if covers(r) {
+		if want == AnyRole || covers(r) {
 			return Decision{Allowed: true, Rule: i, Reason: "allowed by a rule"}
 		}
 	}
@@ -199,7 +240,22 @@ func (p *Policy) LimitsOf(id Identity) Limits {
 			l = l.or(r.Limits)
 		}
 	}
-	return l.or(p.fallback)
+	l = l.or(p.fallback)
+	if p.byRole {
+		l = l.or(p.roleLimitsOf(id))
+	}
+	return l.withoutUnlimited()
+}
+
+// withoutUnlimited has zero for no limit.
+func (l Limits) withoutUnlimited() Limits {
+	if l.Calls >= Unlimited {
+		l.Calls = 0
+	}
+	if l.Connections >= Unlimited {
+		l.Connections = 0
+	}
+	return l
 }
 
 func (l Limits) or(o Limits) Limits {

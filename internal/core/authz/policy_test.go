@@ -73,6 +73,9 @@ func plain(rules []Rule, q question) bool {
 		for _, n := range r.Namespaces {
 			namespace = namespace || fits(n, q.namespace)
 		}
+		if subject && q.want == AnyRole {
+			return true
+		}
 		for _, p := range r.Queues {
 			queue = queue || q.queue != "" && fits(p, q.queue)
 		}
@@ -117,6 +120,9 @@ func TestDecisions(t *testing.T) {
 		some := p.AllowsSome(q.id, q.want, q.namespace)
 		if some.Allowed != plainSome(rules, q) || d.Allowed && !some.Allowed || some.Reason == "" {
 			t.Fatalf("%+v in some queue: %+v", q, some)
+		}
+		if d.Allowed && q.want == AnyRole {
+			return // wherever it is
 		}
 		// What is allowed everywhere is allowed in each namespace.
 		if q.namespace == Everywhere && d.Allowed {

@@ -26,6 +26,8 @@ const (
 	AdministerCluster
 	// Relay: speak as a node to other nodes; asked for everywhere.
 	Relay
+	// AnyRole: whoever has a role, in whichever namespace.
+	AnyRole
 	// ReadQueues: see how much there is to do in queues, and nothing of the jobs.
 	ReadQueues
 	permissions
@@ -34,7 +36,7 @@ const (
 var permissionNames = [permissions]string{
 	Anyone: "anyone", ReadJobs: "read jobs", OperateJobs: "operate jobs", EditJobs: "edit jobs", Work: "work",
 	AdministerJobs: "administer jobs", ReadCluster: "read cluster", AdministerCluster: "administer cluster", Relay: "relay",
-	ReadQueues: "read queues",
+	ReadQueues: "read queues", AnyRole: "any role",
 }
 
 func (p Permission) String() string {
@@ -78,7 +80,7 @@ func (r Role) Valid() bool { return roles[r] != nil }
 
 // Has tells whether the role includes a permission.
 func (r Role) Has(p Permission) bool {
-	if p == Anyone {
+	if p == Anyone || p == AnyRole {
 		return r.Valid()
 	}
 	for _, q := range roles[r] {

@@ -1,19 +1,15 @@
 package webhook
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"time"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -96,14 +92,9 @@ func load(path string) ([]*hook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhooks file: %w", err)
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
 	var f file
-	if err := d.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+	if err := yamldoc.Unmarshal(text, &f); err != nil && !yamldoc.Ended(err) {
 		return nil, fmt.Errorf("webhooks file %s: %w", path, yamldoc.Explain(err))
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("webhooks file %s: it holds more than one document", path)
 	}
 	var faults []error
 	if len(f.Webhooks) > MaxHooks {

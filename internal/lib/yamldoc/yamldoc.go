@@ -24,8 +24,16 @@ const (
 	// MaxMarks bounds the commas and line breaks of a text, by which it has values.
 	MaxMarks = 1 << 20
 
+	// MaxKeys bounds the keys of one mapping: the library compares each with all others.
+	MaxKeys = 1000
+	// MaxDocuments bounds the documents of a text that is not an export, line by line.
+	MaxDocuments = 20_000
+
 	// perNode is what a value costs beside its text, in bytes.
 	perNode = 32
+	// pairsPerByte is how many comparisons of keys count as a byte: many mappings, or many
+	// aliases of one, would take the time that one mapping may not.
+	pairsPerByte = 4
 	// maxDepth is more than the library takes.
 	maxDepth = 10_000
 )
@@ -45,6 +53,7 @@ func (b *Budget) Spend(n int) error {
 type Reader struct {
 	next   func() (*yaml.Node, error)
 	budget *Budget
+	read   int // documents
 	err    error
 }
 
@@ -76,6 +85,14 @@ func (r *Reader) Next() (*yaml.Node, error) {
 	if node, r.err = r.next(); r.err != nil {
 		return nil, r.err
 	}
+	if r.read++; r.read > MaxDocuments {
+		r.err = fmt.Errorf("more than %d documents: split the file", MaxDocuments)
+		return &yaml.Node{Line: node.Line}, r.err
+	}
+	if wide := wideMapping(node, 0); wide != nil {
+		r.err = fmt.Errorf("line %d: a mapping of more than %d keys", wide.Line, MaxKeys)
+		return &yaml.Node{Line: wide.Line}, r.err
+	}
 	size := (&scale{known: map[*yaml.Node]int{}}).of(node, 0)
 	if r.err = r.budget.Spend(size); size > MaxDocument {
 		r.err = fmt.Errorf("stands for more than %d MiB, with its aliases", MaxDocument>>20)
@@ -85,6 +102,44 @@ func (r *Reader) Next() (*yaml.Node, error) {
 	}
 	return node, nil
 }
+
+// wideMapping finds a mapping that has too many keys; nil if there is none. What an alias
+// stands for is looked at where its anchor is. A document that is too deep is left to [scale].
+func wideMapping(n *yaml.Node, depth int) *yaml.Node {
+	if n.Kind == yaml.MappingNode && len(n.Content)/2 > MaxKeys {
+		return n
+	}
+	if depth > maxDepth {
+		return nil
+	}
+	for _, child := range n.Content {
+		if wide := wideMapping(child, depth+1); wide != nil {
+			return wide
+		}
+	}
+	return nil
+}
+
+// Unmarshal decodes the only document of a text strictly, within the bounds of a [Reader]:
+// keys that are not known are faults, and so is a second document. It returns io.EOF for a
+// text without a document.
+func Unmarshal(text []byte, into any) error {
+	r := NewReader(text, &Budget{})
+	if _, err := r.Next(); err != nil {
+		return err
+	}
+	if _, err := r.Next(); err == nil {
+		return ErrSecondDocument
+	} else if !Ended(err) {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(into)
+}
+
+// ErrSecondDocument is for texts that may have one document.
+var ErrSecondDocument = errors.New("it holds more than one document")
 
 // Ended reports whether an error is the end of the text.
 func Ended(err error) bool { return errors.Is(err, io.EOF) }
@@ -109,6 +164,10 @@ func (s *scale) of(n *yaml.Node, depth int) int {
 		s.known[n] = tooMuch // an alias of itself has no end
 	}
 	size := perNode + len(n.Value)
+	if n.Kind == yaml.MappingNode {
+		keys := len(n.Content) / 2
+		size += keys * keys / pairsPerByte
+	}
 	if n.Kind == yaml.AliasNode {
 		size += s.of(n.Alias, depth+1)
 	}

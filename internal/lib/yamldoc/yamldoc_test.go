@@ -29,6 +29,13 @@ func TestWhatIsTooMuch(t *testing.T) {
 	for i := 1; i < 60; i++ {
 		bomb += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
 	}
+	keys := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "k%d: 1\n", i)
+		}
+		return b.String()
+	}
 	for name, c := range map[string]struct {
 		text string
 		want string
@@ -49,6 +56,15 @@ func TestWhatIsTooMuch(t *testing.T) {
 		"many values":         {"[" + strings.Repeat("a,", MaxMarks+1) + "]", "commas and line breaks"},
 		"many lines":          {strings.Repeat("\n", MaxMarks+1), "commas and line breaks"},
 		"documents in all":    {strings.Repeat(aliases(1<<20, 20)+"---\n", 4), "all files together"},
+		"many keys":           {keys(MaxKeys), ""},
+		"a key more":          {keys(MaxKeys + 1), fmt.Sprintf("line 1: a mapping of more than %d keys", MaxKeys)},
+		"very many keys":      {"id: a\nlabels:\n" + strings.ReplaceAll("  "+keys(100_000), "\n", "\n  "), "line 3: a mapping"},
+		"keys of JSON":        {"{\"labels\": {" + strings.TrimSuffix(strings.Repeat("\"k\": 1, ", MaxKeys+1), ", ") + "}}", "a mapping of more than"},
+		"flow, in a list":     {"- {" + strings.Repeat("k: 1, ", MaxKeys+1) + "}", "a mapping of more than"},
+		"anchored, unused":    {"a: &a {" + strings.Repeat("k: 1, ", MaxKeys+1) + "}", "a mapping of more than"},
+		"wide, often":         {"a: &a {" + strings.Repeat("k: 1, ", MaxKeys) + "}\nb:\n" + strings.Repeat("- *a\n", 200), "stands for more than 32 MiB"},
+		"many documents":      {strings.Repeat("a\n---\n", MaxDocuments-1) + "a\n", ""},
+		"a document more":     {strings.Repeat("a\n---\n", MaxDocuments) + "a\n", "more than 20000 documents"},
 		"a text that is long": {"a: " + strings.Repeat("x", 30<<20), ""},
 	} {
 		if _, err := read(c.text, &Budget{}); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -75,5 +91,23 @@ func TestRefusingIsCheap(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
 		t.Errorf("%d MiB for a text of 1 MiB", took>>20)
+	}
+}
+
+// TestOneDocument: files of one document have the same bounds.
+func TestOneDocument(t *testing.T) {
+	type file struct {
+		Names map[string]int `yaml:"names"`
+	}
+	for text, want := range map[string]string{
+		"names: {a: 1}": "", "": "EOF", "name: {}": "name", "names: {a: 1}\n---\nnames: {}": "more than one document",
+		"names: {a: 1, a: 2}": "already defined",
+		"names: {" + strings.Repeat("k: 1, ", MaxKeys+1) + "}": "a mapping of more than",
+		"names: {a: 1}\n---\n&a [*a]":                          "more than 32 MiB",
+	} {
+		var f file
+		if err := Unmarshal([]byte(text), &f); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
 	}
 }

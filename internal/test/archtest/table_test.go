@@ -79,7 +79,7 @@ var table = []row{
 	{path: "internal/engine/quota", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/audittrail", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/secretfile"}},
 	{path: "internal/engine/events", floor: parts, foreign: []string{prometheus}},
-	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus, "gopkg.in/yaml.v3"}, also: []string{"internal/lib/egress", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/yamldoc"}},
+	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/lib/coalesce"},
@@ -95,7 +95,7 @@ var table = []row{
 	{path: "internal/auth/authn", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}, also: []string{"internal/lib/secretfile", "internal/lib/yamldoc"}},
 	{path: "internal/cluster/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/auth/bearer", floor: parts, foreign: []string{grpc}, also: []string{"internal/lib/secretfile"}},
-	{path: "internal/auth/signin", floor: parts, foreign: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "golang.org/x/sys"},
+	{path: "internal/auth/signin", floor: parts, foreign: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "golang.org/x/sys"}, also: []string{"internal/lib/secretfile"},
 		why: "two libraries for the two protocols of one sign-in"},
 	{path: "internal/lib/dialhint", floor: parts},
 	{path: "internal/lib/precisetimer", floor: parts, foreign: []string{"golang.org/x/sys"}},
@@ -141,7 +141,7 @@ var table = []row{
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/api/policypb", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/redisstore", "internal/core/schedule", "internal/auth/signin", "internal/redis/shardlock"},
+		also: []string{api, "internal/api/policypb", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},
