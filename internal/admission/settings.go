@@ -19,17 +19,35 @@ func (a *Admission) queue(q job.QueueKey) job.QueueSettings {
 	return job.QueueSettings{}
 }
 
-// SettingsChanged has the settings of queues read at once. It does not block.
+// QueueSettings are the settings of all queues that have any, as this node read them last:
+// within the last period while they can be read. The map is not changed, by nobody. It is nil
+// before they are known.
+func (a *Admission) QueueSettings() map[job.QueueKey]job.QueueSettings {
+	if s := a.settings.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
+// readRest is how many times as long as reading the settings of queues took a change of them
+// waits before they are read again: who changes settings all the time has a node read them
+// for a tenth of its time at most.
+const readRest = 9
+
+// SettingsChanged has the settings of queues read soon. It does not block.
 func (a *Admission) SettingsChanged() { signal(a.settingsWake) }
 
-// settingsLoop reads the settings of queues, once a period and when they changed.
+// settingsLoop reads the settings of queues, once a period and after they changed.
 // While they cannot be read those read last count.
 func (a *Admission) settingsLoop() {
 	timer := time.NewTimer(a.o.Refresh)
 	defer timer.Stop()
 	failing := false
 	for {
+		began := time.Now()
 		err := a.readSettings()
+		took := time.Since(began)
+		rested := began.Add(min((1+readRest)*took, a.o.Refresh))
 		switch {
 		case err != nil && !failing && a.ctx.Err() == nil:
 			a.o.Logger.Warn("settings of queues cannot be read; the last ones count", "error", err)
@@ -41,8 +59,14 @@ func (a *Admission) settingsLoop() {
 		select {
 		case <-a.ctx.Done():
 			return
-		case <-a.settingsWake:
 		case <-timer.C:
+		case <-a.settingsWake:
+			timer.Reset(time.Until(rested))
+			select {
+			case <-a.ctx.Done():
+				return
+			case <-timer.C:
+			}
 		}
 	}
 }

@@ -324,8 +324,8 @@ func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
 
 func (f *fake) Room(_ context.Context, _ string, limit int) (int, error) { return limit - 2, f.err }
 
-func (f *fake) QueueSettings(context.Context) (map[job.QueueKey]job.QueueSettings, error) {
-	return f.settings, f.err
+func (f *fake) ReadQueueSettings(_ context.Context, q job.QueueKey) (job.QueueSettings, error) {
+	return f.settings[q], f.err
 }
 
 func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {

@@ -43,7 +43,8 @@ type Limits interface {
 	ReadCells(ctx context.Context, names []string) []job.CellReply
 	// Room is how many units of a limit are free.
 	Room(ctx context.Context, name string, limit int) (int, error)
-	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
+	// ReadQueueSettings reads the settings of one queue; zero where it has none.
+	ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
 	// SwapQueueSettings replaces settings that are still old.
 	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error

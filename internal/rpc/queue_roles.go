@@ -57,6 +57,15 @@ func (l *queueLimits) covers(queue string) bool {
 	return l.caller.gate.authority.Allows(l.caller.identity, l.want, l.namespace, queue).Allowed
 }
 
+// filter is covers for those who are to leave out what the caller may not see; nil where that
+// is nothing.
+func (l *queueLimits) filter() func(queue string) bool {
+	if l == nil {
+		return nil
+	}
+	return l.covers
+}
+
 // refuse denies a call about a queue; "" stands for all of them.
 func (l *queueLimits) refuse(ctx context.Context, queue string) error {
 	return l.caller.deny(ctx, l.want, l.namespace, queue, "its roles are for other queues")
