@@ -20,7 +20,7 @@ func (a *Admission) queue(q job.QueueKey) job.QueueSettings {
 }
 
 // QueueSettings are the settings of all queues that have any, as this node read them last:
-// within the last period while they can be read. The map is not changed, by nobody. It is nil
+// within the last period while they can be read. Nobody may change the map. It is nil
 // before they are known.
 func (a *Admission) QueueSettings() map[job.QueueKey]job.QueueSettings {
 	if s := a.settings.Load(); s != nil {
