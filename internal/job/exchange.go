@@ -275,7 +275,13 @@ type Change struct {
 	Known  *Record
 	// IfExpired: see Write.
 	IfExpired bool
+	// Begin, when set, is asked before a decision is stored. If it answers false, the caller has
+	// been answered that nothing was, and nothing is. It must not block, and may be asked again.
+	Begin func() bool
 }
+
+// MayBegin asks Begin.
+func (c *Change) MayBegin() bool { return c.Begin == nil || c.Begin() }
 
 // ChangeResult answers a Change. Err is one of the errors above.
 type ChangeResult struct {

@@ -114,6 +114,8 @@ func (l *committer) round(ctx context.Context, shard int, round []*entry) (again
 		it.entry = e
 		l.decide(it, clock)
 		switch {
+		case it.own.Changed && !e.MayBegin():
+			e.done(job.ChangeResult{Err: context.Canceled})
 		case it.own.Changed:
 			writes = it.appendWrites(writes)
 			items = append(items, it)

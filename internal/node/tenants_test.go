@@ -284,3 +284,50 @@ func wholeReads(t *testing.T, s *redistest.Server) int {
 	n, _ := strconv.Atoi(number)
 	return n
 }
+
+// TestFailingCallsLeaveNoAuditRecords: calls that end before anything was written for them leave
+// none, whatever ended them; those that wrote do.
+func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
+	x := newTenants(t, "")
+	c, cluster := fermatav1.NewJobServiceClient(x.conn), fermatav1.NewClusterServiceClient(x.conn)
+	head := func() int64 {
+		t.Helper()
+		r, err := cluster.ReadAuditRecords(x.as("root"), &fermatav1.ReadAuditRecordsRequest{PageSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetHeadSequence()
+	}
+	const job = "namespaces/a/jobs/j"
+	ended := 0
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(x.as("editor-a"), time.Duration(100+10*i)*time.Microsecond)
+		_, err := c.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: "namespaces/a/jobs/none"})
+		cancel()
+		switch status.Code(err) {
+		case codes.DeadlineExceeded:
+			ended++
+		case codes.NotFound:
+		default:
+			t.Fatal(err)
+		}
+	}
+	if ended == 0 {
+		t.Error("no call was ended by its deadline")
+	}
+	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "j", Job: every(time.Hour, "h")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PauseJob(x.as("editor-a"), &fermatav1.PauseJobRequest{Name: job}); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, time.Minute, "records of the calls that succeeded", func(context.Context) error {
+		if n := head(); n < 2 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	if n := head(); n != 2 {
+		t.Errorf("%d calls that their deadline ended left %d records", ended, n-2)
+	}
+}

@@ -137,7 +137,7 @@ func (r *Registry) bulk(ctx context.Context, changes []job.Change) (job.Bulk, er
 	if len(changes) == 0 {
 		return answer, nil
 	}
-	for _, result := range r.o.Ledger.Do(ctx, changes...) {
+	for _, result := range r.commit(ctx, changes...) {
 		switch {
 		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err, job.ErrConflict):
 			answer.Refused++ // the others have been changed, and are told of

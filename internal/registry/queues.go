@@ -41,8 +41,10 @@ func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 		if c.KeepPaused {
 			s.Paused = c.Expected.Paused
 		}
+		r.beginWrite(ctx) // the call waits for it
 		return s, r.o.Store.SwapQueueSettings(ctx, q, *c.Expected, s)
 	case !c.KeepPaused:
+		r.beginWrite(ctx)
 		return s, r.o.Store.PutQueueSettings(ctx, q, s)
 	}
 	for try := 1; ; try++ {
@@ -51,6 +53,7 @@ func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 			return s, err
 		}
 		s.Paused = present.Paused
+		r.beginWrite(ctx)
 		err = r.o.Store.SwapQueueSettings(ctx, q, present, s)
 		if !errors.Is(err, job.ErrSettingsChanged) || try == keepTries {
 			return s, err

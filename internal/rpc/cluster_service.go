@@ -117,6 +117,7 @@ func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorke
 }
 
 func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
+	BeginWrite(ctx)
 	report, err := s.cluster.CheckShard(ctx, int(q.GetShard()), q.GetRepair())
 	if err != nil {
 		return nil, err

@@ -279,6 +279,7 @@ func (s *eventService) RedeliverEvents(ctx context.Context, q *fermatav1.Redeliv
 	case q.GetWebhook() == "":
 		return nil, job.Invalid("webhook", "is empty")
 	}
+	BeginWrite(ctx)
 	r, err := s.hooks.Redeliver(ctx, q.GetWebhook(), q.GetEventId(), q.GetDropRefused())
 	if err != nil {
 		return nil, err
