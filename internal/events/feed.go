@@ -394,20 +394,33 @@ func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage
 	return pages, f.readFar(ctx, asks, far, pages)
 }
 
-// readAtHand answers what it can without the store; far are the asks that are left.
+// readAtHand answers what it can without the store; far are the asks that are left. Filters are
+// asked outside of the lock: they may look up what a watcher may see.
 func (f *Feed) readAtHand(asks []job.EventsAsk) (pages []job.EventsPage, far []int) {
+	lists := f.listsAtHand(asks)
 	pages = make([]job.EventsPage, len(asks))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i, a := range asks {
-		list, ok := f.atHandLocked(a)
-		if !ok {
+	for i, list := range lists {
+		if list == nil {
 			far = append(far, i)
 			continue
 		}
-		pages[i] = job.EventsPage{Happenings: selected(list, a.Filter), Read: len(list), Last: list[len(list)-1].Place}
+		pages[i] = job.EventsPage{Happenings: selected(list, asks[i].Filter), Read: len(list), Last: list[len(list)-1].Place}
 	}
 	return pages, far
+}
+
+// listsAtHand are the windows' parts that answer asks; nil where the store has to. What is in a
+// window is not written again.
+func (f *Feed) listsAtHand(asks []job.EventsAsk) [][]job.Happening {
+	lists := make([][]job.Happening, len(asks))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, a := range asks {
+		if list, ok := f.atHandLocked(a); ok {
+			lists[i] = list
+		}
+	}
+	return lists
 }
 
 // selected are those that a filter selects; nobody may write to the list given.
