@@ -183,7 +183,7 @@ func (view) Shards(context.Context) ([]rpc.Shard, error) {
 	return []rpc.Shard{{Shard: 0, Holder: "a", LockTTL: 9 * time.Second, Jobs: 12, Lag: 250 * time.Millisecond}, {Shard: 1}}, nil
 }
 
-func (view) Queues(_ context.Context, namespace string) ([]rpc.Queue, error) {
+func (view) Queues(_ context.Context, namespace string, _ func(string) bool) ([]rpc.Queue, error) {
 	queues := []rpc.Queue{{Namespace: "default", Queue: "mail", Backlog: 3, Running: 2, Scheduled: 7, FreeSlots: 0, Workers: 1, OldestOverdue: 4 * time.Second}}
 	if namespace == "" {
 		queues = append(queues, rpc.Queue{Namespace: "other", Queue: "default", QueuePaused: true})

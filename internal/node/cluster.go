@@ -127,16 +127,17 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 	return report, err
 }
 
-func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue, error) {
-	wanted := every
-	if namespace != "" {
-		wanted = func(l job.Lane) bool { return l.Namespace == namespace } // others' lanes are not counted for it
+// Queues looks at the wanted queues alone, and knows the settings by the node's own copy: what
+// others have must not make the call dear.
+func (v clusterView) Queues(ctx context.Context, namespace string, covers func(queue string) bool) ([]rpc.Queue, error) {
+	settings := v.admission.QueueSettings()
+	if settings == nil {
+		return nil, fmt.Errorf("%w: the settings of queues are not known yet", job.ErrUnavailable)
 	}
-	stats, err := laneStats(ctx, v.clientStore, v.allShards(), wanted)
-	if err != nil {
-		return nil, err
+	wanted := func(ns, queue string) bool {
+		return (namespace == "" || ns == namespace) && (covers == nil || covers(queue))
 	}
-	settings, err := v.clientStore.QueueSettings(ctx)
+	stats, err := laneStats(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool { return wanted(l.Namespace, l.Queue) })
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +163,9 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 		}
 	}
 	for q, s := range settings {
+		if !wanted(q.Namespace, q.Queue) {
+			continue
+		}
 		at(q.Namespace, q.Queue).QueuePaused = s.Paused // also of one without jobs: its settings take a place
 	}
 	for _, m := range v.describeAll(ctx) {
@@ -174,6 +178,9 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 		}
 		for _, w := range m.Workers {
 			for _, name := range w.Queues {
+				if !wanted(w.Namespace, name) {
+					continue
+				}
 				q := at(w.Namespace, name)
 				q.Workers++
 				if !w.Draining {
@@ -182,11 +189,9 @@ func (v clusterView) Queues(ctx context.Context, namespace string) ([]rpc.Queue,
 			}
 		}
 	}
-	var queues []rpc.Queue
+	queues := make([]rpc.Queue, 0, len(sums))
 	for _, q := range sums {
-		if namespace == "" || q.Namespace == namespace {
-			queues = append(queues, *q)
-		}
+		queues = append(queues, *q)
 	}
 	slices.SortFunc(queues, func(a, b rpc.Queue) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))

@@ -1,13 +1,20 @@
 package node_test
 
 import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -115,4 +122,69 @@ func TestAnOperatorOfOneQueueReachesNoJobThatMoves(t *testing.T) {
 	if done == 0 || refused == 0 {
 		t.Errorf("%d calls were done and %d refused: this proves nothing", done, refused)
 	}
+}
+
+// TestTokensOfSomeQueues: neither pages nor their tokens nor events show a viewer of one queue
+// whether there are jobs of another one, by whatever filter.
+func TestTokensOfSomeQueues(t *testing.T) {
+	x := newTenants(t, "  - {subjects: [\"token:scaler-a\"], role: viewer, namespaces: [a], queues: [mail]}\n")
+	c := fermatav1.NewJobServiceClient(x.conn)
+	create := func(id, queue string) {
+		t.Helper()
+		j := every(time.Hour, "h")
+		j.Queue, j.Labels = queue, map[string]string{"customer": "acme"}
+		if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: id, Job: j}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		create(fmt.Sprintf("secret-%d", i), "web")
+	}
+	create("open", "mail")
+	for text, q := range map[string]*fermatav1.ListJobsRequest{
+		"hidden id": {IdPrefix: "secret"}, "no id": {IdPrefix: "nothing"}, "label": {Labels: map[string]string{"customer": "acme"}}, "all": {},
+	} {
+		q.Parent, q.PageSize = "namespaces/a", 1
+		shown := 0
+		for pages := 0; pages == 0 || q.PageToken != ""; pages++ {
+			r, err := c.ListJobs(x.as("scaler-a"), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			position, _ := base64.RawURLEncoding.DecodeString(r.GetNextPageToken())
+			if len(r.GetJobs()) == 0 && r.GetNextPageToken() != "" || strings.Contains(string(position), "secret") {
+				t.Fatalf("%s: %d jobs and the token %s", text, len(r.GetJobs()), position)
+			}
+			shown, q.PageToken = shown+len(r.GetJobs()), r.GetNextPageToken()
+		}
+		if want := map[string]int{"label": 1, "all": 1}[text]; shown != want {
+			t.Errorf("%s: %d jobs, want %d", text, shown, want)
+		}
+	}
+	watch := func(ids ...string) (batches int) {
+		s, err := fermatav1.NewEventServiceClient(x.conn).WatchEvents(x.as("scaler-a"), &fermatav1.WatchEventsRequest{
+			Parent: "namespaces/a", JobIds: ids, StartTime: timestamppb.New(time.Unix(1, 0)), UntilNow: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			b, err := s.Recv()
+			if err == io.EOF {
+				return batches
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if batches++; strings.Contains(fmt.Sprint(b.GetEvents()), "secret") {
+				t.Errorf("shown are %v", b.GetEvents())
+			}
+		}
+	}
+	redistest.Eventually(t, time.Minute, "the event of the open job", func(context.Context) error {
+		if hidden, none, open := watch("secret-1"), watch("nothing"), watch("open"); hidden != none || open <= none {
+			return fmt.Errorf("batches: %d about a hidden job, %d about none, %d about an open one", hidden, none, open)
+		}
+		return nil
+	})
 }

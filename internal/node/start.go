@@ -229,6 +229,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 		Quota: n.quota, ByteQuota: n.byteQuota, Queues: rpc.ReachableQueues,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
+		BeginWrite:      rpc.BeginWrite,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
 	}
 	if len(c.ValidatePayloads) > 0 {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -228,4 +229,105 @@ func scrape(ctx context.Context, n *node.Node) (string, error) {
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	return string(text), err
+}
+
+// TestSettingsOfOthersCostCallersNothing: calls about queues do not read the settings of all
+// queues, however many others have.
+func TestSettingsOfOthersCostCallersNothing(t *testing.T) {
+	x := newTenants(t, "")
+	c, cluster := fermatav1.NewJobServiceClient(x.conn), fermatav1.NewClusterServiceClient(x.conn)
+	j := every(time.Hour, "h")
+	j.Queue = "mail"
+	if _, err := c.CreateJob(x.as("editor-b"), &fermatav1.CreateJobRequest{Parent: "namespaces/b", JobId: "j", Job: j}); err != nil {
+		t.Fatal(err)
+	}
+	mail := &fermatav1.QueueSettings{Name: "namespaces/b/queues/mail", MaxConcurrency: 7, Paused: new(true)}
+	if _, err := c.UpdateQueueSettings(x.as("admin-b"), &fermatav1.UpdateQueueSettingsRequest{Settings: mail}); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, time.Minute, "the paused queue in the list", func(ctx context.Context) error {
+		r, err := cluster.ListQueues(x.as("viewer-b"), &fermatav1.ListQueuesRequest{Parent: "namespaces/b"})
+		if err == nil && (len(r.GetQueues()) != 1 || !r.GetQueues()[0].GetQueuePaused()) {
+			err = fmt.Errorf("listed are %v", r.GetQueues())
+		}
+		return err
+	})
+	const calls = 100
+	before := wholeReads(t, x.redis)
+	for range calls {
+		got, err := c.GetQueueSettings(x.as("viewer-b"), &fermatav1.GetQueueSettingsRequest{Name: mail.GetName()})
+		if err != nil || got.GetMaxConcurrency() != 7 {
+			t.Fatal(got, err)
+		}
+		why, err := c.ExplainJob(x.as("viewer-b"), &fermatav1.ExplainJobRequest{Name: "namespaces/b/jobs/j"})
+		if err != nil || !strings.Contains(fmt.Sprint(why), "paused") {
+			t.Fatal(why, err)
+		}
+		if _, err := cluster.ListQueues(x.as("viewer-b"), &fermatav1.ListQueuesRequest{Parent: "namespaces/b"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := wholeReads(t, x.redis) - before; n >= calls {
+		t.Errorf("%d calls read whole hashes %d times", 3*calls, n)
+	}
+}
+
+// wholeReads is how often Redis was asked for all of a hash.
+func wholeReads(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	text, err := s.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(text, "cmdstat_hgetall:calls=")
+	number, _, _ := strings.Cut(after, ",")
+	n, _ := strconv.Atoi(number)
+	return n
+}
+
+// TestFailingCallsLeaveNoAuditRecords: calls that end before anything was written for them leave
+// none, whatever ended them; those that wrote do.
+func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
+	x := newTenants(t, "")
+	c, cluster := fermatav1.NewJobServiceClient(x.conn), fermatav1.NewClusterServiceClient(x.conn)
+	head := func() int64 {
+		t.Helper()
+		r, err := cluster.ReadAuditRecords(x.as("root"), &fermatav1.ReadAuditRecordsRequest{PageSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetHeadSequence()
+	}
+	const job = "namespaces/a/jobs/j"
+	ended := 0
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(x.as("editor-a"), time.Duration(100+10*i)*time.Microsecond)
+		_, err := c.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: "namespaces/a/jobs/none"})
+		cancel()
+		switch status.Code(err) {
+		case codes.DeadlineExceeded:
+			ended++
+		case codes.NotFound:
+		default:
+			t.Fatal(err)
+		}
+	}
+	if ended == 0 {
+		t.Error("no call was ended by its deadline")
+	}
+	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "j", Job: every(time.Hour, "h")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PauseJob(x.as("editor-a"), &fermatav1.PauseJobRequest{Name: job}); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, time.Minute, "records of the calls that succeeded", func(context.Context) error {
+		if n := head(); n < 2 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	if n := head(); n != 2 {
+		t.Errorf("%d calls that their deadline ended left %d records", ended, n-2)
+	}
 }

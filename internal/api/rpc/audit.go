@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,8 +41,9 @@ type auditor struct {
 	logger *slog.Logger
 }
 
-// harmless are the codes of calls that have changed nothing. These are logged, and
-// not recorded: nobody can push records out by failing.
+// harmless are the codes of calls that have changed nothing, whatever they had begun. These are
+// logged, and not recorded, as are other calls that failed before they began to write: nobody
+// can push records out by failing.
 var harmless = map[codes.Code]bool{
 	codes.InvalidArgument: true, codes.NotFound: true, codes.AlreadyExists: true, codes.PermissionDenied: true,
 	codes.Unauthenticated: true, codes.ResourceExhausted: true, codes.FailedPrecondition: true, codes.Aborted: true,
@@ -115,7 +117,9 @@ func (a *auditor) tell(ctx context.Context, method string, row change, q proto.M
 	}
 	row.fill(&r, q, a2)
 	r = r.Clipped()
-	if !harmless[code] && a.trail != nil {
+	began := note.end()
+	failed := code != codes.OK || r.Changed == 0 && r.Refused > 0
+	if a.trail != nil && !harmless[code] && (began || !failed) {
 		a.trail.Record(r)
 	}
 	attributes := []any{"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String()}
@@ -129,7 +133,27 @@ func (a *auditor) tell(ctx context.Context, method string, row change, q proto.M
 }
 
 // auditNote is what a handler adds to the record of its call.
-type auditNote struct{ before []byte }
+type auditNote struct {
+	before []byte
+	phase  atomic.Int32
+}
+
+// Phases of a call. It goes from the first to one of the others, and stays there.
+const (
+	looking int32 = iota // nothing has been written
+	writing              // something is, or may be
+	ended                // answered before anything was written: nothing may be
+)
+
+// BeginWrite notes that something is about to be stored for a call. It is false when the call
+// has ended without: its record says so, or there is none, so nothing may be stored for it.
+func BeginWrite(ctx context.Context) bool {
+	note, ok := ctx.Value(auditKey{}).(*auditNote)
+	return !ok || note.phase.CompareAndSwap(looking, writing) || note.phase.Load() == writing
+}
+
+// end ends the call for [BeginWrite], and reports whether it began to write.
+func (n *auditNote) end() bool { return !n.phase.CompareAndSwap(looking, ended) }
 
 type auditKey struct{}
 

@@ -55,6 +55,7 @@ func (s *clusterService) AcknowledgeAuditRecords(ctx context.Context, q *fermata
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
+	BeginWrite(ctx)
 	e, err := s.trail.Acknowledge(ctx, q.GetExport(), q.GetRecordId(), q.GetSequence())
 	if err != nil {
 		return nil, err
@@ -77,6 +78,7 @@ func (s *clusterService) DeleteAuditExport(ctx context.Context, q *fermatav1.Del
 	if s.trail == nil {
 		return nil, errNoTrail
 	}
+	BeginWrite(ctx)
 	if err := s.trail.DeleteExport(ctx, q.GetName()); err != nil {
 		return nil, err
 	}

@@ -123,7 +123,8 @@ func (presentJobs) Get(context.Context, job.Key) (job.Record, error) {
 }
 
 // TestEveryChangeLeavesARecord drives each method of the table: one record for a call
-// that succeeded or may have taken effect, a log line alone for one that was refused.
+// that succeeded or may have taken effect, a log line alone for one that was refused or
+// failed before it began to write.
 func TestEveryChangeLeavesARecord(t *testing.T) {
 	for method := range changes {
 		name := method[strings.LastIndexByte(method, '/')+1:]
@@ -134,13 +135,22 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 		}
 		for _, end := range []struct {
 			err     error
+			begun   bool
 			records int
-		}{{nil, 1}, {job.ErrUnavailable, 1}, {errors.New("odd"), 1}, {&job.MissingError{}, 0}, {status.Error(codes.PermissionDenied, "no"), 0}} {
+		}{
+			{nil, false, 1}, {nil, true, 1}, {job.ErrUnavailable, true, 1}, {errors.New("odd"), true, 1}, {context.DeadlineExceeded, true, 1},
+			{job.ErrUnavailable, false, 0}, {errors.New("odd"), false, 0}, {context.DeadlineExceeded, false, 0}, {context.Canceled, false, 0},
+			{&job.MissingError{}, false, 0}, {&job.MissingError{}, true, 0}, {status.Error(codes.PermissionDenied, "no"), false, 0},
+		} {
 			trail := &trailOf{}
 			var log strings.Builder
 			a := &auditor{trail: trail, jobs: presentJobs{}, node: "node", logger: textLogger(&log)}
 			ctx := context.WithValue(t.Context(), callerKey{}, &caller{identity: authz.Identity{Subject: "alice"}})
-			answer, err := a.unary(ctx, sample.q, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+			var inside context.Context
+			answer, err := a.unary(ctx, sample.q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+				if inside = ctx; end.begun && !BeginWrite(ctx) {
+					t.Errorf("%s may not write", name)
+				}
 				if end.err != nil {
 					return nil, end.err
 				}
@@ -148,6 +158,9 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 			})
 			if err != end.err || (answer != any(sample.a)) != (end.err != nil) {
 				t.Errorf("%s: the answer is another one: %v, %v", name, answer, err)
+			}
+			if BeginWrite(inside) != end.begun {
+				t.Errorf("%s: after a call that wrote (%v) a write may begin (%v)", name, end.begun, !end.begun)
 			}
 			if strings.Count(log.String(), "msg=audit") != 1 || len(trail.records) != end.records {
 				t.Errorf("%s after %v: %d records, log %q", name, end.err, len(trail.records), log.String())
@@ -160,6 +173,29 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 					t.Errorf("%s: %+v", name, r)
 				}
 			}
+		}
+	}
+}
+
+// TestBatchesOfRefusalsLeaveNoRecord: a call that succeeds with each of its items refused has
+// changed nothing either.
+func TestBatchesOfRefusalsLeaveNoRecord(t *testing.T) {
+	refused := &fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{{Code: int32(codes.InvalidArgument)}}}
+	for _, begun := range []bool{false, true} {
+		trail := &trailOf{}
+		var log strings.Builder
+		a := &auditor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log)}
+		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_BatchCreateJobs_FullMethodName}
+		if _, err := a.unary(t.Context(), &fermatav1.BatchCreateJobsRequest{Parent: nsA}, info, func(ctx context.Context, _ any) (any, error) {
+			if begun {
+				BeginWrite(ctx)
+			}
+			return refused, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if (len(trail.records) == 1) != begun || strings.Count(log.String(), "msg=audit") != 1 {
+			t.Errorf("begun %v: %d records, log %q", begun, len(trail.records), log.String())
 		}
 	}
 }

@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,8 +17,9 @@ import (
 type Cluster interface {
 	Nodes(ctx context.Context) ([]Node, error)
 	Shards(ctx context.Context) ([]Shard, error)
-	// Queues of a namespace, or of all if it is empty.
-	Queues(ctx context.Context, namespace string) ([]Queue, error)
+	// Queues of a namespace, or of all if it is empty; those that are covered, or all of them if
+	// covers is nil.
+	Queues(ctx context.Context, namespace string, covers func(queue string) bool) ([]Queue, error)
 	Workers(ctx context.Context) ([]Worker, error)
 	// CheckShard audits what is stored in a shard; job.InvalidError if there is none
 	// of this number.
@@ -107,10 +107,7 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 			return nil, err
 		}
 	}
-	queues, err := s.cluster.Queues(ctx, namespace)
-	if l := limitsOf(ctx, cmp.Or(namespace, authz.Everywhere)); l != nil {
-		queues = slices.DeleteFunc(queues, func(q Queue) bool { return !l.covers(q.Queue) })
-	}
+	queues, err := s.cluster.Queues(ctx, namespace, limitsOf(ctx, cmp.Or(namespace, authz.Everywhere)).filter())
 	return &fermatav1.ListQueuesResponse{Queues: each(queues, queueToPB)}, err
 }
 
@@ -120,6 +117,7 @@ func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorke
 }
 
 func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
+	BeginWrite(ctx)
 	report, err := s.cluster.CheckShard(ctx, int(q.GetShard()), q.GetRepair())
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +61,7 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 		}
 		query.Watcher = c.holder(namespace)
 		w.limits = limitsOf(stream.Context(), namespace)
+		query.Filter.Covers = w.limits.filter()
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -109,12 +109,6 @@ func (w *watcher) send(b job.EventBatch) error {
 		return context.Canceled
 	}
 	defer w.sending.Store(0)
-	if w.limits != nil {
-		// What is of no queue, such as what concerns a node, is not theirs either.
-		b.Happenings = slices.DeleteFunc(slices.Clone(b.Happenings), func(h job.Happening) bool {
-			return h.Queue == "" || !w.limits.covers(h.Queue)
-		})
-	}
 	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: each(b.Happenings, eventToPB), ResumeToken: b.Token})
 }
 
@@ -285,6 +279,7 @@ func (s *eventService) RedeliverEvents(ctx context.Context, q *fermatav1.Redeliv
 	case q.GetWebhook() == "":
 		return nil, job.Invalid("webhook", "is empty")
 	}
+	BeginWrite(ctx)
 	r, err := s.hooks.Redeliver(ctx, q.GetWebhook(), q.GetEventId(), q.GetDropRefused())
 	if err != nil {
 		return nil, err

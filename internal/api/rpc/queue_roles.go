@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,15 @@ func (l *queueLimits) covers(queue string) bool {
 	return l.caller.gate.authority.Allows(l.caller.identity, l.want, l.namespace, queue).Allowed
 }
 
+// filter is covers for those who are to leave out what the caller may not see; nil where that
+// is nothing.
+func (l *queueLimits) filter() func(queue string) bool {
+	if l == nil {
+		return nil
+	}
+	return l.covers
+}
+
 // refuse denies a call about a queue; "" stands for all of them.
 func (l *queueLimits) refuse(ctx context.Context, queue string) error {
 	return l.caller.deny(ctx, l.want, l.namespace, queue, "its roles are for other queues")
@@ -126,13 +136,18 @@ func enter(ctx context.Context, f job.Filter) error {
 }
 
 // browse is enter for a listing. Without a queue the caller may go through all jobs, and the
-// limits say which of them to leave out.
-func browse(ctx context.Context, f job.Filter) (*queueLimits, error) {
+// filter that it returns hides those of other queues: they are hidden where pages are filled,
+// so that neither the length of a page nor its token shows that they are there.
+func browse(ctx context.Context, f job.Filter) (job.Filter, error) {
 	l := limitsOf(ctx, f.Namespace)
-	if l == nil || f.Queue == "" {
-		return l, nil
+	if l == nil {
+		return f, nil
 	}
-	return nil, l.check(ctx, f.Queue)
+	f.Covers = l.covers
+	if f.Queue == "" {
+		return f, nil
+	}
+	return f, l.check(ctx, f.Queue)
 }
 
 func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
@@ -205,15 +220,11 @@ func (j limitedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
 }
 
 func (j limitedJobs) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
-	l, err := browse(ctx, f)
+	f, err := browse(ctx, f)
 	if err != nil {
 		return job.Page{}, err
 	}
-	page, err := j.inner.List(ctx, f, pageSize, token)
-	if l != nil {
-		page.Records = slices.DeleteFunc(page.Records, func(r job.Record) bool { return !l.covers(r.Definition.Queue) })
-	}
-	return page, err
+	return j.inner.List(ctx, f, pageSize, token)
 }
 
 // Update looks at the queue that the job has and at the one that it is to have, both of the
@@ -313,15 +324,8 @@ func (j limitedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, e
 }
 
 func (j limitedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
-	namespace := q.Namespace
-	if namespace == "" {
-		namespace = authz.Everywhere
-	}
-	jobs, err := j.inner.Top(ctx, q)
-	if l := limitsOf(ctx, namespace); l != nil {
-		jobs = slices.DeleteFunc(jobs, func(t job.TopJob) bool { return !l.covers(t.Definition.Queue) })
-	}
-	return jobs, err
+	q.Covers = limitsOf(ctx, cmp.Or(q.Namespace, authz.Everywhere)).filter()
+	return j.inner.Top(ctx, q)
 }
 
 func (j limitedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
@@ -339,15 +343,11 @@ func (j limitedJobs) CancelBackfill(ctx context.Context, key job.Key, id string)
 }
 
 func (j limitedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
-	l, err := browse(ctx, f)
+	f, err := browse(ctx, f)
 	if err != nil {
 		return job.LetterPage{}, err
 	}
-	page, err := j.inner.Letters(ctx, f, pageSize, token)
-	if l != nil {
-		page.Letters = slices.DeleteFunc(page.Letters, func(x job.Letter) bool { return !l.covers(x.Queue) || !l.covers(x.JobQueue) })
-	}
-	return page, err
+	return j.inner.Letters(ctx, f, pageSize, token)
 }
 
 // Redrive takes a queue, or dead letters by their names, of jobs that the caller may see. A
@@ -364,9 +364,7 @@ func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bul
 			return job.Bulk{}, err
 		}
 	}
-	if l := limitsOf(ctx, q.Filter.Namespace); l != nil {
-		q.Covers = l.covers
-	}
+	q.Filter.Covers = limitsOf(ctx, q.Filter.Namespace).filter()
 	return j.inner.Redrive(ctx, q)
 }
 

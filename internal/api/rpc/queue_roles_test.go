@@ -73,8 +73,9 @@ func (f *twoQueues) CreateBatch(_ context.Context, list []job.CreateRequest) []j
 	})
 }
 
-func (f *twoQueues) List(context.Context, job.Filter, int, string) (job.Page, error) {
-	return job.Page{Records: []job.Record{theirs, mine, theirs}}, nil
+func (f *twoQueues) List(_ context.Context, filter job.Filter, _ int, _ string) (job.Page, error) {
+	records := []job.Record{theirs, mine, theirs}
+	return job.Page{Records: slices.DeleteFunc(records, func(r job.Record) bool { return !filter.CoversAll(r.Definition.Queue) })}, nil
 }
 
 func (f *twoQueues) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
@@ -126,8 +127,9 @@ func (f *twoQueues) Explain(_ context.Context, key job.Key) (job.Explained, erro
 	r, err := f.reached(key)
 	return job.Explained{Record: r}, err
 }
-func (f *twoQueues) Top(context.Context, job.TopQuery) ([]job.TopJob, error) {
-	return []job.TopJob{{Record: theirs}, {Record: mine}}, nil
+func (f *twoQueues) Top(_ context.Context, q job.TopQuery) ([]job.TopJob, error) {
+	jobs := []job.TopJob{{Record: theirs}, {Record: mine}}
+	return slices.DeleteFunc(jobs, func(j job.TopJob) bool { return q.Covers != nil && !q.Covers(j.Definition.Queue) }), nil
 }
 func (f *twoQueues) Backfill(_ context.Context, key job.Key, _ job.BackfillRequest) (job.Record, error) {
 	return f.reached(key)
@@ -136,12 +138,13 @@ func (f *twoQueues) CancelBackfill(_ context.Context, key job.Key, _ string) (jo
 	return f.reached(key)
 }
 
-func (f *twoQueues) Letters(context.Context, job.Filter, int, string) (job.LetterPage, error) {
+func (f *twoQueues) Letters(_ context.Context, filter job.Filter, _ int, _ string) (job.LetterPage, error) {
 	letter := func(r job.Record, queue string) job.Letter {
 		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: queue, JobQueue: r.Definition.Queue}
 	}
 	before := inQueue("theirs-before", "mail") // in another queue when its run died
-	return job.LetterPage{Letters: []job.Letter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}}, nil
+	letters := []job.Letter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}
+	return job.LetterPage{Letters: slices.DeleteFunc(letters, func(l job.Letter) bool { return !filter.CoversAll(l.Queue, l.JobQueue) })}, nil
 }
 
 func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
@@ -152,7 +155,7 @@ func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, 
 	if len(q.Records) == 0 {
 		f.selects(q.Filter)
 	}
-	if q.Covers == nil || q.Covers("web") || !q.Covers("mail") {
+	if q.Filter.CoversAll("web") || !q.Filter.CoversAll("mail") {
 		f.t.Error("a redrive went through without the queues of the caller")
 	}
 	return job.Bulk{Done: 1}, nil
@@ -534,8 +537,9 @@ func TestStreamsOfSomeQueues(t *testing.T) {
 // listEvents has some events, once.
 type listEvents struct{ happenings []job.Happening }
 
-func (l *listEvents) Watch(_ context.Context, _ job.EventQuery, send func(job.EventBatch) error) error {
-	return send(job.EventBatch{Happenings: l.happenings})
+func (l *listEvents) Watch(_ context.Context, q job.EventQuery, send func(job.EventBatch) error) error {
+	limits := job.HappeningFilter{Covers: q.Filter.Covers}
+	return send(job.EventBatch{Happenings: slices.DeleteFunc(slices.Clone(l.happenings), func(h job.Happening) bool { return !limits.Matches(&h) })})
 }
 
 // TestAMethodWithoutARuleForQueuesIsRefused: a row that does not say what holds for roles

@@ -157,10 +157,12 @@ func (a anyJobs) Restore(_ context.Context, backups []job.Backup, _ job.Existing
 // anyCluster is a cluster of nobody.
 type anyCluster struct{}
 
-func (anyCluster) Nodes(context.Context) ([]Node, error)           { return nil, nil }
-func (anyCluster) Shards(context.Context) ([]Shard, error)         { return nil, nil }
-func (anyCluster) Queues(context.Context, string) ([]Queue, error) { return nil, nil }
-func (anyCluster) Workers(context.Context) ([]Worker, error)       { return nil, nil }
+func (anyCluster) Nodes(context.Context) ([]Node, error)   { return nil, nil }
+func (anyCluster) Shards(context.Context) ([]Shard, error) { return nil, nil }
+func (anyCluster) Queues(context.Context, string, func(string) bool) ([]Queue, error) {
+	return nil, nil
+}
+func (anyCluster) Workers(context.Context) ([]Worker, error) { return nil, nil }
 func (anyCluster) CheckShard(context.Context, int, bool) (job.AuditReport, error) {
 	return job.AuditReport{}, nil
 }

@@ -90,8 +90,9 @@ func (fakeCluster) Nodes(context.Context) ([]Node, error) {
 	return []Node{{Name: "a", GRPCAddress: "a:1", ShardsHeld: 3, Durability: "local", Started: time.Unix(5, 0)}}, nil
 }
 
-func (fakeCluster) Queues(_ context.Context, namespace string) ([]Queue, error) {
-	return []Queue{{Namespace: namespace, Queue: "mail", Backlog: 7, OldestOverdue: time.Second}, {Namespace: namespace, Queue: "web"}}, nil
+func (fakeCluster) Queues(_ context.Context, namespace string, covers func(string) bool) ([]Queue, error) {
+	queues := []Queue{{Namespace: namespace, Queue: "mail", Backlog: 7, OldestOverdue: time.Second}, {Namespace: namespace, Queue: "web"}}
+	return slices.DeleteFunc(queues, func(q Queue) bool { return covers != nil && !covers(q.Queue) }), nil
 }
 
 type bench struct {

@@ -281,7 +281,13 @@ type Change struct {
 	// A dead run is redriven if its own queue, too, is one of them. Elsewhere nothing changes and
 	// the error is ErrNotFound.
 	Covers QueueScope
+	// Begin, when set, is asked before a decision is stored. If it answers false, the caller has
+	// been answered that nothing was, and nothing is. It must not block, and may be asked again.
+	Begin func() bool
 }
+
+// MayBegin asks Begin.
+func (c *Change) MayBegin() bool { return c.Begin == nil || c.Begin() }
 
 // ChangeResult answers a Change. Err is one of the errors above.
 type ChangeResult struct {

@@ -138,6 +138,8 @@ type HappeningFilter struct {
 	// Kinds are kinds, or a part of one before its dot and ".*".
 	Kinds  []string
 	Labels map[string]string
+	// Covers, when set, hides happenings of queues that it does not cover, and those of no queue.
+	Covers func(queue string) bool
 }
 
 // Limits of a HappeningFilter.
@@ -151,7 +153,8 @@ func (f *HappeningFilter) Matches(h *Happening) bool {
 			return false
 		}
 	}
-	return f.WantsNamespace(h.Key.Namespace) && among(f.Queues, h.Queue) && f.WantsJob(h.Key.ID) && f.WantsKind(h.Kind)
+	return f.WantsNamespace(h.Key.Namespace) && among(f.Queues, h.Queue) && f.WantsJob(h.Key.ID) && f.WantsKind(h.Kind) &&
+		(f.Covers == nil || h.Queue != "" && f.Covers(h.Queue))
 }
 
 // WantsNamespace reports whether anything of a namespace may be selected.

@@ -66,6 +66,8 @@ func TestFilterOfHappenings(t *testing.T) {
 		{HappeningFilter{Labels: map[string]string{"team": "ops"}}, true, false},
 		{HappeningFilter{Labels: map[string]string{"team": "dev"}}, false, false},
 		{HappeningFilter{Labels: map[string]string{"tier": ""}}, true, false},
+		{HappeningFilter{Covers: func(queue string) bool { return queue != "other" }}, true, false},
+		{HappeningFilter{Covers: func(queue string) bool { return queue == "other" }}, false, false},
 	} {
 		if got := c.f.Matches(&dead); got != c.dead {
 			t.Errorf("%+v of a run: %v", c.f, got)

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,15 @@ type Filter struct {
 	IDPrefix    string
 	Labels      map[string]string
 	MinFailures int64
+	// Covers, when set, hides jobs whose queue it does not cover: these match no filter, take no
+	// place of a page and are named by no token. A dead letter has the queue of its run and that
+	// of its job; both have to be covered.
+	Covers func(queue string) bool `json:"-"`
+}
+
+// CoversAll reports whether none of some queues is hidden.
+func (f *Filter) CoversAll(queues ...string) bool {
+	return f.Covers == nil || !slices.ContainsFunc(queues, func(q string) bool { return !f.Covers(q) })
 }
 
 // Page is one piece of a listing. An empty Next says that it is the last.

@@ -45,6 +45,8 @@ type TopQuery struct {
 	Limit     int    // 1 to MaxTop; 0: DefaultTop
 	// Shards are those to look at; nil: all.
 	Shards []int
+	// Covers, when set, hides jobs whose queue it does not cover.
+	Covers func(queue string) bool
 }
 
 // Bounds of TopQuery.Limit.
@@ -66,6 +68,7 @@ type TopJob struct {
 // RedriveRequest names dead letters by their records, or selects them: by
 // namespace, queue, prefix of the job's id, and labels.
 type RedriveRequest struct {
+	// Filter selects; of Records that are named, its Covers has those that it hides count as gone.
 	Filter  Filter
 	Records []string
 	// Token goes on where an earlier answer left off; not with Records.
@@ -74,9 +77,6 @@ type RedriveRequest struct {
 	DryRun bool
 	// IgnoreExclusions: no exclusion of a schedule holds the runs back.
 	IgnoreExclusions bool
-	// Covers, when set, limits the call to dead letters whose own queue, and that of whose
-	// job, it covers. Others count as those that are gone.
-	Covers func(queue string) bool
 }
 
 // Bulk answers a call that changes many jobs, a page of them at a time.

@@ -333,6 +333,28 @@ func TestUnknownSettings(t *testing.T) {
 	})
 }
 
+// TestChangesOfSettingsAreReadTogether: who changes settings all the time does not have a node
+// read all of them all the time.
+func TestChangesOfSettingsAreReadTogether(t *testing.T) {
+	run(t, func(b *bed) {
+		b.limits.set(func() { b.limits.late = 20 * time.Millisecond })
+		before := b.limits.count("settings")
+		for range 2000 {
+			b.a.SettingsChanged()
+			after(time.Millisecond)
+		}
+		if n := b.limits.count("settings") - before; n < 5 || n > 15 {
+			t.Errorf("in 2 s settings were read %d times, want about every 200 ms", n)
+		}
+		b.limits.set(func() { b.limits.settings[queueQ] = job.QueueSettings{Paused: true} })
+		b.a.SettingsChanged()
+		after(time.Second / 2)
+		if !b.a.Paused(queueQ) || !b.a.QueueSettings()[queueQ].Paused {
+			t.Error("the last change is not read")
+		}
+	})
+}
+
 func TestPausedQueue(t *testing.T) {
 	run(t, func(b *bed) {
 		b.settings(job.QueueSettings{Paused: true, Rate: 10, Burst: 3, MaxConcurrency: 5})

@@ -19,17 +19,34 @@ func (a *Admission) settingsOf(q job.QueueKey) job.QueueSettings {
 	return job.QueueSettings{}
 }
 
-// SettingsChanged makes the settings of queues be read at once. It does not block.
+// QueueSettings returns the settings of all queues that have any, as this node read them last:
+// within the last period while they can be read. The map must not be changed. It is nil
+// before they are known.
+func (a *Admission) QueueSettings() map[job.QueueKey]job.QueueSettings {
+	if s := a.settings.Load(); s != nil {
+		return *s
+	}
+	return nil
+}
+
+// settingsRest bounds how often changes of settings are read. After a read that took t, the next
+// one begins settingsRest * t later at the earliest, so that reading takes a tenth of the time at most.
+const settingsRest = 9
+
+// SettingsChanged makes the settings of queues be read soon. It does not block.
 func (a *Admission) SettingsChanged() { wakeUp(a.settingsWake) }
 
-// settingsLoop reads the settings of queues, once a period and when they changed. While they cannot be read, the
+// settingsLoop reads the settings of queues, once a period and after they changed. While they cannot be read, the
 // last ones apply.
 func (a *Admission) settingsLoop() {
 	timer := time.NewTimer(a.o.Refresh)
 	defer timer.Stop()
 	failing := false
 	for {
+		began := time.Now()
 		err := a.readSettings()
+		took := time.Since(began)
+		rested := began.Add(min((1+settingsRest)*took, a.o.Refresh))
 		switch {
 		case err != nil && !failing && a.ctx.Err() == nil:
 			a.o.Logger.Warn("failed to read queue settings, keeping the last ones", "error", err)
@@ -41,8 +58,14 @@ func (a *Admission) settingsLoop() {
 		select {
 		case <-a.ctx.Done():
 			return
-		case <-a.settingsWake:
 		case <-timer.C:
+		case <-a.settingsWake:
+			timer.Reset(time.Until(rested))
+			select {
+			case <-a.ctx.Done():
+				return
+			case <-timer.C:
+			}
 		}
 	}
 }

@@ -397,21 +397,35 @@ func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage
 	return pages, f.readFromStore(ctx, asks, fromStore, pages)
 }
 
-// readFromWindows answers asks from memory; missing are the indices of the others.
+// readFromWindows answers asks from memory; missing are the indices of the others. Filters are evaluated
+// without the lock, because they may look up what a watcher may see.
 func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, missing []int) {
+	windows := f.windowsAfter(asks)
 	pages = make([]job.EventsPage, len(asks))
+	for i, list := range windows {
+		if list == nil {
+			missing = append(missing, i)
+			continue
+		}
+		pages[i] = job.EventsPage{Happenings: filterEvents(list, asks[i].Filter), Read: len(list),
+			Last: list[len(list)-1].Place}
+	}
+	return pages, missing
+}
+
+// windowsAfter returns the parts of the windows that answer asks, and nil for the others. The entries of a
+// window are never modified.
+func (f *Feed) windowsAfter(asks []job.EventsAsk) [][]job.Happening {
+	windows := make([][]job.Happening, len(asks))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, a := range asks {
 		list, ok := f.windowAfterLocked(a)
-		if !ok {
-			missing = append(missing, i)
-			continue
+		if ok {
+			windows[i] = list
 		}
-		pages[i] = job.EventsPage{Happenings: filterEvents(list, a.Filter), Read: len(list),
-			Last: list[len(list)-1].Place}
 	}
-	return pages, missing
+	return windows
 }
 
 // filterEvents returns the events that a filter selects. It does not modify the list.

@@ -123,6 +123,8 @@ func (l *committer) tryRound(ctx context.Context, shard int, round []*changeEntr
 		}
 		l.decideChange(it, clock)
 		switch {
+		case it.ownDecision.Changed && !e.MayBegin():
+			e.answerWith(job.ChangeResult{Err: context.Canceled})
 		case it.ownDecision.Changed:
 			writes = l.appendWrites(writes, it)
 			items = append(items, it)

@@ -167,7 +167,7 @@ func jobRecordOf(record string, key job.Key) string { return record[:len(key.Nam
 
 // Do submits changes and waits for their results, which come in the order of the
 // changes. When ctx ends first, the changes still on their way answer its error;
-// they may take effect all the same.
+// they may take effect all the same, unless their Begin refuses.
 func (l *Ledger) Do(ctx context.Context, changes ...job.Change) []job.ChangeResult {
 	type indexed struct {
 		i int

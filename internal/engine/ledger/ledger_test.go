@@ -192,6 +192,25 @@ func TestAChangeIsDecidedStoredAndAnswered(t *testing.T) {
 	}
 }
 
+// TestNothingIsWrittenForAnEndedCall: what waits when its caller has been answered that nothing
+// was written is not. Who finds nothing to change, or no record, does not begin.
+func TestNothingIsWrittenForAnEndedCall(t *testing.T) {
+	l, store, rec := setup(t, Options{}, "a", "b")
+	asked := 0
+	ask := func(answer bool) func() bool {
+		return func() bool { asked++; return answer }
+	}
+	results := l.Do(t.Context(),
+		job.Change{Record: "ns/a", Event: job.Pause{}, Begin: ask(false)}, job.Change{Record: "ns/b", Event: job.Pause{}, Begin: ask(true)},
+		job.Change{Record: "ns/none", Event: job.Pause{}, Begin: ask(true)}, job.Change{Record: "ns/a", Event: job.Resume{}, Begin: ask(true)})
+	if results[0].Err == nil || results[1].Err != nil || !errors.Is(results[2].Err, job.ErrNotFound) || results[3].Err != nil {
+		t.Errorf("%+v", results)
+	}
+	if asked != 2 || store.records["ns/a"].State.Paused || !store.records["ns/b"].State.Paused || len(rec.notices) != 1 {
+		t.Errorf("asked %d times, notices %+v", asked, rec.notices)
+	}
+}
+
 func TestConflictsAreDecidedAgainOnWhatIsStored(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a", "b")
 	races := 5

@@ -186,6 +186,7 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 	if len(good) == 0 {
 		return nil
 	}
+	r.beginWrite(ctx) // the call waits for it
 	reply := r.o.Store.Restore(ctx, shard, plans)
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
 		fail(good, reply.Err)

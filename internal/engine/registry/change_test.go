@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -415,5 +416,69 @@ func TestManualRunAtAnExcludedTime(t *testing.T) {
 	f.now += 2 * time.Hour.Milliseconds()
 	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "n"}); err != nil {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestEveryWriteIsBegun: calls say so before something is stored for them.
+func TestEveryWriteIsBegun(t *testing.T) {
+	f, r := newFake(t)
+	begun := 0
+	r.o.BeginWrite = func(context.Context) bool { begun++; return true }
+	ctx, key, queue := t.Context(), job.Key{Namespace: "default", ID: "j"}, job.QueueKey{Namespace: "default", Queue: "q"}
+	filter := job.Filter{Namespace: "default"}
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"create", func() error { _, err := r.Create(ctx, definition("j"), ""); return err }},
+		{"update", func() error {
+			_, err := r.Update(ctx, job.UpdateRequest{Key: key, Merge: func(d job.Definition) (job.Definition, error) {
+				d.MaxLag = time.Hour
+				return d, nil
+			}})
+			return err
+		}},
+		{"run", func() error { _, _, err := r.RunNow(ctx, key, job.RunNow{RequestID: "r"}); return err }},
+		{"pause", func() error { _, err := r.Pause(ctx, key, ""); return err }},
+		{"resume all", func() error { _, err := r.ResumeAll(ctx, filter, "", false, ""); return err }},
+		{"pause all", func() error { _, err := r.PauseAll(ctx, filter, "", ""); return err }},
+		{"resume", func() error { _, err := r.Resume(ctx, key, false); return err }},
+		{"redrive", func() error {
+			_, err := r.Redrive(ctx, job.RedriveRequest{Filter: filter, Records: []string{f.bury(key, 0, "q")}})
+			return err
+		}},
+		{"settings", func() error {
+			_, err := r.SetQueueSettings(ctx, queue, job.QueueChange{Settings: job.QueueSettings{Rate: 1}})
+			return err
+		}},
+		{"settings but the pause", func() error {
+			_, err := r.SetQueueSettings(ctx, queue, job.QueueChange{Settings: job.QueueSettings{Rate: 2}, KeepPaused: true})
+			return err
+		}},
+		{"settings of a plan", func() error {
+			_, err := r.SetQueueSettings(ctx, queue, job.QueueChange{Expected: &job.QueueSettings{Rate: 2}})
+			return err
+		}},
+		{"restore", func() error {
+			return r.Restore(ctx, []job.Backup{{Definition: definition("restored")}}, job.ExistingSkip)[0].Err
+		}},
+		{"apply", func() error {
+			return r.Apply(ctx, []job.Wish{{Definition: definition("applied")}}, true)[0].Err
+		}},
+		{"apply a deletion", func() error {
+			etag := f.records[job.Key{Namespace: "default", ID: "applied"}].Definition.Etag()
+			return r.Apply(ctx, []job.Wish{{Definition: definition("applied"), Delete: true, Etag: etag}}, true)[0].Err
+		}},
+		{"delete", func() error { return r.Delete(ctx, key, "") }},
+	} {
+		before := begun
+		if err := c.call(); err != nil || begun == before {
+			t.Errorf("%s: begun %d times, %v", c.name, begun-before, err)
+		}
+	}
+	f.err = job.ErrUnavailable
+	before := begun
+	if _, err := r.Pause(ctx, key, ""); err == nil || begun != before {
+		t.Errorf("a call that could not read has begun to write (%v)", err)
 	}
 }

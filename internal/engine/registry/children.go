@@ -89,7 +89,7 @@ func (r *Registry) dropWaiting(ctx context.Context, record job.Record) error {
 			Event:  job.CancelRun{RunID: child.State.RunID()},
 		}
 	}
-	for _, result := range r.o.Ledger.Do(ctx, changes...) {
+	for _, result := range r.commit(ctx, changes...) {
 		// One that keeps changing is about to begin, and ends with that: its job is gone.
 		if result.Err != nil && !errors.Is(result.Err, job.ErrNotFound) && !errors.Is(result.Err, job.ErrConflict) {
 			err = errors.Join(err, result.Err)

@@ -183,6 +183,7 @@ func (b *batch) part(ctx context.Context, shards []int) {
 	if len(writes) == 0 {
 		return
 	}
+	b.r.beginWrite(ctx) // the call waits for it
 	for i, reply := range b.r.o.Store.Create(ctx, writes) {
 		b.settle(writes[i].Shard, owners[i], &reply)
 	}

@@ -46,11 +46,10 @@ func (r *Registry) facts(ctx context.Context, record job.Record) (job.Facts, err
 	if r.o.Cluster != nil {
 		f = r.o.Cluster.Facts(ctx, r.o.Store.ShardOf(d.Key), queue)
 	}
-	settings, err := r.o.Store.QueueSettings(ctx)
-	if err != nil {
+	var err error
+	if f.Queue, err = r.o.Store.ReadQueueSettings(ctx, queue); err != nil {
 		return f, err
 	}
-	f.Queue = settings[queue]
 	if limit := f.Queue.MaxConcurrency; limit > 0 {
 		room, err := r.o.Store.Room(ctx, job.QueueLimitName(queue), limit)
 		if err != nil {

@@ -221,6 +221,9 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 		return f.doChild(compiled, r, c)
 	}
 	d := job.Decide(compiled, r.State, c.Event, f.now)
+	if d.Changed && !c.MayBegin() {
+		return job.ChangeResult{Err: context.Canceled}
+	}
 	f.spawn(key, d)
 	f.notices = append(f.notices, d.Notices...)
 	if d.Delete {
@@ -245,6 +248,9 @@ func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) jo
 		return job.ChangeResult{Err: job.ErrNotFound}
 	}
 	pair := job.DecideChild(c, parent.State, state, change.Event, f.now)
+	if (pair.Child.Changed || pair.Child.Delete) && !change.MayBegin() {
+		return job.ChangeResult{Err: context.Canceled}
+	}
 	f.notices = append(f.notices, pair.Parent.Notices...)
 	if pair.Child.Changed {
 		f.children[change.Record] = pair.Child.State
@@ -324,8 +330,8 @@ func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
 
 func (f *fake) Room(_ context.Context, _ string, limit int) (int, error) { return limit - 2, f.err }
 
-func (f *fake) QueueSettings(context.Context) (map[job.QueueKey]job.QueueSettings, error) {
-	return f.settings, f.err
+func (f *fake) ReadQueueSettings(_ context.Context, q job.QueueKey) (job.QueueSettings, error) {
+	return f.settings[q], f.err
 }
 
 func (f *fake) PutQueueSettings(_ context.Context, q job.QueueKey, s job.QueueSettings) error {

@@ -50,7 +50,7 @@ func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing
 		id: func(l job.Letter) string { return l.Record },
 		want: func(l job.Letter) bool {
 			key, _, _ := job.ParseRecord(l.Record)
-			return (f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
+			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
 		},
 		weight:  func(l job.Letter) int { return len(l.Run.Output) },
 		size:    size,
@@ -77,9 +77,6 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	if err := l.fill(ctx); err != nil {
 		return job.Bulk{}, err
 	}
-	if q.Covers != nil {
-		l.drop(func(x job.Letter) bool { return !q.Covers(x.Queue) || !q.Covers(x.JobQueue) })
-	}
 	if q.DryRun {
 		return job.Bulk{Done: len(l.items), Next: l.next}, nil
 	}
@@ -95,7 +92,7 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 		return job.Bulk{}, job.Invalid("names", "must stand without filters and page_token")
 	}
 	records := q.Records
-	if q.DryRun || q.Covers != nil {
+	if q.DryRun || q.Filter.Covers != nil {
 		dead, err := r.findDead(ctx, q)
 		if err != nil {
 			return job.Bulk{}, err
@@ -130,7 +127,7 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []s
 			return nil, err
 		}
 		for i, record := range found {
-			if record != nil && record.State.Region == job.RegionDead && (q.Covers == nil || q.Covers(record.State.Lane.Queue) && q.Covers(record.Definition.Queue)) {
+			if record != nil && record.State.Region == job.RegionDead && q.Filter.CoversAll(record.State.Lane.Queue, record.Definition.Queue) {
 				dead = append(dead, ids[i])
 			}
 		}
@@ -150,7 +147,7 @@ func (r *Registry) bulk(ctx context.Context, changes []job.Change, tokenAfter fu
 	began, done := time.Now(), 0
 	for size := firstPart; done < len(changes); size *= 2 {
 		part := changes[done:min(done+size, len(changes))]
-		if err := addResults(&answer, r.o.Ledger.Do(ctx, part...)); err != nil {
+		if err := addResults(&answer, r.commit(ctx, part...)); err != nil {
 			return job.Bulk{}, err
 		}
 		done += len(part)

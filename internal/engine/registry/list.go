@@ -123,7 +123,8 @@ func (l *listing[T]) drop(unwanted func(T) bool) {
 }
 
 // position is where a listing goes on: at a chunk of the store, after an id in
-// it if that chunk was not used up.
+// it if that chunk was not used up. Callers can read it: the id is one that they were shown,
+// and a cursor says nothing of a job.
 type position struct {
 	Cursor string `json:"c,omitempty"`
 	After  string `json:"a,omitempty"`
@@ -189,8 +190,7 @@ func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
 }
 
 func chunkSize(f job.Filter, size int) int {
-	f.Namespace = ""
-	if f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 && f.MinFailures == 0 {
+	if f.Covers == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 && f.MinFailures == 0 {
 		return max(10, min(size, filterChunk))
 	}
 	return filterChunk
@@ -199,6 +199,7 @@ func chunkSize(f job.Filter, size int) int {
 func matches(f job.Filter, r *job.Record) bool {
 	switch {
 	case r.State.Deleting,
+		!f.CoversAll(r.Definition.Queue),
 		f.Queue != "" && r.Definition.Queue != f.Queue,
 		f.Status != job.StatusAny && r.State.Status() != f.Status,
 		!strings.HasPrefix(r.Definition.ID, f.IDPrefix),

@@ -350,7 +350,7 @@ func TestRedriveByName(t *testing.T) {
 func TestRedriveCoversBothQueues(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		f, r := newFake(t)
-		request := job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Covers: func(queue string) bool { return queue == "mail" }}
+		request := job.RedriveRequest{Filter: job.Filter{Namespace: "default", Covers: func(queue string) bool { return queue == "mail" }}}
 		for i, queues := range [][2]string{{"mail", "mail"}, {"mail", "web"}, {"web", "mail"}, {"web", "web"}} {
 			key := hourly(t, r, fmt.Sprintf("j%d", i), func(d *job.Definition) { d.Queue = queues[0] })
 			id := f.bury(key, 0, queues[1])

@@ -12,8 +12,7 @@ func (r *Registry) QueueSettings(ctx context.Context, q job.QueueKey) (job.Queue
 	if v := job.ValidateQueue(q); len(v) > 0 {
 		return job.QueueSettings{}, &job.InvalidError{Violations: v}
 	}
-	all, err := r.o.Store.QueueSettings(ctx)
-	return all[q], err
+	return r.o.Store.ReadQueueSettings(ctx, q)
 }
 
 // SetQueueSettings replaces the settings of a queue, and returns the new ones. Nodes
@@ -42,17 +41,20 @@ func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 		if c.KeepPaused {
 			s.Paused = c.Expected.Paused
 		}
+		r.beginWrite(ctx) // the call waits for it
 		return s, r.o.Store.SwapQueueSettings(ctx, q, *c.Expected, s)
 	case !c.KeepPaused:
+		r.beginWrite(ctx)
 		return s, r.o.Store.PutQueueSettings(ctx, q, s)
 	}
 	for try := 1; ; try++ {
-		all, err := r.o.Store.QueueSettings(ctx)
+		present, err := r.o.Store.ReadQueueSettings(ctx, q)
 		if err != nil {
 			return s, err
 		}
-		s.Paused = all[q].Paused
-		err = r.o.Store.SwapQueueSettings(ctx, q, all[q], s)
+		s.Paused = present.Paused
+		r.beginWrite(ctx)
+		err = r.o.Store.SwapQueueSettings(ctx, q, present, s)
 		if !errors.Is(err, job.ErrSettingsChanged) || try == keepTries {
 			return s, err
 		}

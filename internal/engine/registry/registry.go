@@ -43,7 +43,8 @@ type Limits interface {
 	ReadCells(ctx context.Context, names []string) []job.CellReply
 	// Room is how many units of a limit are free.
 	Room(ctx context.Context, name string, limit int) (int, error)
-	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
+	// ReadQueueSettings reads the settings of one queue; zero where it has none.
+	ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
 	// SwapQueueSettings replaces settings that are still old.
 	SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job.QueueSettings) error
@@ -104,6 +105,9 @@ type Options struct {
 	// TraceID is the trace of a job's run, nil if it is not traced. May be nil: nobody
 	// traces.
 	TraceID func(*job.Definition, *job.Run) *job.TraceID
+	// BeginWrite is asked before anything is stored for a call. It answers false when the call has
+	// been answered that nothing was stored: then nothing is. It may be nil, and must not block.
+	BeginWrite func(context.Context) bool
 	// SettingsChanged hears that settings of a queue were stored. It may be nil, and
 	// must not block.
 	SettingsChanged func()
@@ -197,7 +201,7 @@ func (r *Registry) change(ctx context.Context, key job.Key, ev job.Event, known 
 // the job.
 func (r *Registry) submit(ctx context.Context, key job.Key, c job.Change) (job.ChangeResult, error) {
 	c.Covers = r.reach(ctx)
-	result := r.o.Ledger.Do(ctx, c)[0]
+	result := r.commit(ctx, c)[0]
 	switch {
 	case errors.Is(result.Err, job.ErrNotFound):
 		return result, &job.MissingError{Key: key}
@@ -207,6 +211,20 @@ func (r *Registry) submit(ctx context.Context, key job.Key, c job.Change) (job.C
 		return result, &job.MissingError{Key: key}
 	}
 	return result, nil
+}
+
+// commit hands the changes of a call to the ledger and waits for the results.
+func (r *Registry) commit(ctx context.Context, changes ...job.Change) []job.ChangeResult {
+	begin := func() bool { return r.beginWrite(ctx) }
+	for i := range changes {
+		changes[i].Begin = begin
+	}
+	return r.o.Ledger.Do(ctx, changes...)
+}
+
+// beginWrite notes that something is about to be stored for a call.
+func (r *Registry) beginWrite(ctx context.Context) bool {
+	return r.o.BeginWrite == nil || r.o.BeginWrite(ctx)
 }
 
 // now is the clock of the job's shard.

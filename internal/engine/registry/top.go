@@ -14,6 +14,8 @@ const (
 	// topSpare is how many more entries of an index are read than are asked for: some
 	// may be out of date.
 	topSpare = 20
+	// topScan bounds the entries that are read for a caller who may not see all jobs.
+	topScan = 1000
 )
 
 // Top lists the worst jobs of a namespace or of all, the worst first. It costs what the
@@ -29,19 +31,38 @@ func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error
 			q.Shards[i] = i
 		}
 	}
-	entries, err := r.o.Store.Worst(ctx, q.Shards, q.Which, q.Namespace, q.Limit+topSpare)
+	var jobs []job.TopJob
+	for n := q.Limit + topSpare; ; n = min(4*n, topScan) {
+		var more bool
+		var err error
+		if jobs, more, err = r.findWorst(ctx, q, n); err != nil {
+			return nil, err
+		}
+		// Hidden jobs must not take the places of others.
+		if q.Covers == nil || !more || len(jobs) >= q.Limit || n >= topScan {
+			break
+		}
+	}
+	slices.SortFunc(jobs, func(a, b job.TopJob) int { return worse(q.Which, &a, &b) })
+	return jobs[:min(q.Limit, len(jobs))], nil
+}
+
+// findWorst finds the wanted jobs among the first n entries of the indexes; more: there may be
+// more entries.
+func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs []job.TopJob, more bool, err error) {
+	entries, err := r.o.Store.Worst(ctx, q.Shards, q.Which, q.Namespace, n)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var waiting []job.Ranked
 	if q.Which == job.Late {
-		if waiting, err = r.o.Store.Overdue(ctx, q.Shards, q.Namespace, q.Limit+topSpare); err != nil {
-			return nil, err
+		if waiting, err = r.o.Store.Overdue(ctx, q.Shards, q.Namespace, n); err != nil {
+			return nil, false, err
 		}
 	}
-	jobs, stale, err := r.compare(ctx, q.Which, entries, waiting)
+	jobs, stale, err := r.compare(ctx, &q, entries, waiting)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if len(stale) > 0 {
 		// The answer is right without it.
@@ -49,8 +70,7 @@ func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error
 			r.o.Logger.Debug("an index of the worst jobs could not be tidied", "error", err)
 		}
 	}
-	slices.SortFunc(jobs, func(a, b job.TopJob) int { return worse(q.Which, &a, &b) })
-	return jobs[:min(q.Limit, len(jobs))], nil
+	return jobs, max(len(entries), len(waiting)) >= n, nil
 }
 
 func validateTop(q *job.TopQuery) error {
@@ -73,7 +93,7 @@ func validateTop(q *job.TopQuery) error {
 
 // compare reads the jobs of index entries and of overdue records, each once, and says
 // which entries are out of date.
-func (r *Registry) compare(ctx context.Context, which job.Worst, entries, waiting []job.Ranked) (jobs []job.TopJob, stale []job.Ranked, err error) {
+func (r *Registry) compare(ctx context.Context, q *job.TopQuery, entries, waiting []job.Ranked) (jobs []job.TopJob, stale []job.Ranked, err error) {
 	overdue := make(map[job.Key]int64, len(waiting))
 	var keys []job.Key
 	for _, w := range waiting {
@@ -100,17 +120,17 @@ func (r *Registry) compare(ctx context.Context, which job.Worst, entries, waitin
 	}
 	for i, record := range records {
 		entry, isIndexed := indexed[keys[i]]
-		if isIndexed && (record == nil || rankOf(record, which) == 0) {
+		if isIndexed && (record == nil || rankOf(record, q.Which) == 0) {
 			stale = append(stale, entry)
 		}
-		if record == nil || record.State.Deleting {
+		if record == nil || record.State.Deleting || q.Covers != nil && !q.Covers(record.Definition.Queue) {
 			continue
 		}
 		j := job.TopJob{Record: *record}
-		if which == job.Late {
+		if q.Which == job.Late {
 			r.late(ctx, &j, overdue[keys[i]])
 		}
-		if which == job.Failing && rankOf(record, which) > 0 || which == job.Late && j.Lag > 0 {
+		if q.Which == job.Failing && rankOf(record, q.Which) > 0 || q.Which == job.Late && j.Lag > 0 {
 			jobs = append(jobs, j)
 		}
 	}

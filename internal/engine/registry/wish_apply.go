@@ -101,7 +101,7 @@ func (w *wishing) change(ctx context.Context, first bool) {
 		settle(nil)
 		return
 	}
-	results := w.r.o.Ledger.Do(ctx, changes...)
+	results := w.r.commit(ctx, changes...)
 	for n, result := range results {
 		w.settle(place[n], result)
 	}
@@ -226,7 +226,7 @@ func (w *wishing) delete(ctx context.Context) {
 		return
 	}
 	var deleted []*job.Definition
-	for n, result := range w.r.o.Ledger.Do(ctx, changes...) {
+	for n, result := range w.r.commit(ctx, changes...) {
 		a := &w.answers[place[n]]
 		switch {
 		case errors.Is(result.Err, job.ErrNotFound):

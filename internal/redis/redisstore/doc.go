@@ -30,6 +30,7 @@
 //	P:{T}:hookdead      sorted set: what an older version keeps there of all webhooks
 //	P:{meta}            hash        shards, schema, virtual; secret:<name>
 //	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
+//	P:{meta}:queues:counts  hash    namespace -> its queues that have settings
 //	P:{meta}:jobs       hash        namespace -> its jobs, where they are limited
 //	P:{meta}:jobs:new   hash        namespace -> those since the last census began
 //	P:{meta}:bytes      hash        namespace -> bytes of its jobs, where they are limited

@@ -21,6 +21,7 @@ import (
 //	P:{T}:rate:<name>  string      rate limit
 //	P:{T}:cell:<name>  string      cell: expiry and text
 //	P:{meta}:queues    hash        namespace/queue -> settings, protobuf
+//	P:{meta}:queues:counts  hash   namespace -> its queues that have settings
 //	P:{meta}:jobs      hash        namespace -> jobs, where their number is limited
 //	P:{meta}:jobs:new  hash        namespace -> jobs taken since the last census began
 //	P:{meta}:bytes     hash        namespace -> bytes of its jobs, where those are limited

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 func testCells(t *testing.T, w limitWorld) {
@@ -142,6 +144,11 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 	odd, _ := encodeSettings(job.QueueSettings{Rate: 1})
 	s.client.HSet(ctx, queuesKey(s.prefix), "n/odd", "\xff", "nameless", odd, "n/nan", "\x11\x00\x00\x00\x00\x00\x00\xf8\x7f")
 	expect(map[job.QueueKey]job.QueueSettings{a: full})
+	for q, want := range map[job.QueueKey]job.QueueSettings{a: full, b: {}, {Namespace: "n", Queue: "odd"}: {}} {
+		if got, err := s.ReadQueueSettings(ctx, q); err != nil || got != want {
+			t.Errorf("settings of %v are %+v (%v), want %+v", q, got, err, want)
+		}
+	}
 	var fields []any
 	for i := range maxQueueSettings / 2 {
 		fields = append(fields, fmt.Sprint("n/", i), odd)
@@ -159,8 +166,100 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 	if err := s.PutQueueSettings(ctx, b, full); !errors.Is(err, job.ErrTooManyQueues) {
 		t.Errorf("one too many: %v", err)
 	}
+	if err := s.PutQueueSettings(ctx, job.QueueKey{Namespace: "n", Queue: "1"}, full); err != nil {
+		t.Errorf("settings of a queue that has some: %v", err)
+	}
 	put(a, job.QueueSettings{Burst: 3})
 	if got, err := s.QueueSettings(ctx); err != nil || len(got) != maxQueueSettings+1 || got[a].Burst != 3 {
 		t.Errorf("%d settings, %+v (%v)", len(got), got[a], err)
+	}
+}
+
+// TestQueuesOfANamespaceAreCountedSeldom: how many queues a namespace has is kept beside, and
+// found out by reading all of them only where an older node has changed some, or a namespace is
+// refused that may have got room meanwhile.
+func TestQueuesOfANamespaceAreCountedSeldom(t *testing.T) {
+	s, ctx := limitWorld{redistest.Start(t).URL()}.store(t), t.Context()
+	text, err := encodeSettings(job.QueueSettings{Rate: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := func(namespace string, from, to int) {
+		t.Helper()
+		fields := make([]any, 0, 2*(to-from))
+		for i := from; i < to; i++ {
+			fields = append(fields, fmt.Sprint(namespace, "/old", i), text)
+		}
+		if err := s.client.HSet(ctx, queuesKey(s.prefix), fields...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(namespace string, i int, settings job.QueueSettings) error {
+		return s.PutQueueSettings(ctx, job.QueueKey{Namespace: namespace, Queue: fmt.Sprint("q", i)}, settings)
+	}
+	kept := func(namespace string) int64 {
+		n, _ := s.client.HGet(ctx, queueCountsKey(s.prefix), namespace).Int64()
+		return n
+	}
+	wholeReads := func() int {
+		t.Helper()
+		text, err := s.client.Info(ctx, "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(text, "cmdstat_hgetall:calls=")
+		number, _, _ := strings.Cut(after, ",")
+		n, _ := strconv.Atoi(number)
+		return n
+	}
+	older("a", 0, maxQueueSettings/2-10)
+	before, taken := wholeReads(), 0
+	for i := range 200 {
+		switch err := put("a", i, job.QueueSettings{Burst: 1}); {
+		case err == nil:
+			taken++
+		case !errors.Is(err, job.ErrTooManyQueues):
+			t.Fatalf("queue %d of a: %v", i, err)
+		}
+		if err := put("b", i, job.QueueSettings{Burst: 1}); err != nil {
+			t.Fatalf("queue %d of b: %v", i, err)
+		}
+	}
+	for i := range 200 {
+		for range 2 { // the second call finds nothing to do
+			if err := put("b", i, job.QueueSettings{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if taken == 0 || taken > 20 {
+		t.Errorf("a got %d places more", taken)
+	}
+	if n := wholeReads() - before; n > 3 {
+		t.Errorf("600 changes read all settings %d times", n)
+	}
+	if n, err := s.client.HLen(ctx, queuesKey(s.prefix)).Result(); err != nil || kept("a") != n || kept("b") != 0 {
+		t.Errorf("of %d queues of a (%v) %d are counted, and %d of b", n, err, kept("a"), kept("b"))
+	}
+	// An older node changes settings, and does not count: what it left is noticed by the sum.
+	older("c", 0, 3000)
+	if err := put("b", 0, job.QueueSettings{Burst: 1}); err != nil || kept("c") != 3000 {
+		t.Errorf("%d queues of c are counted (%v)", kept("c"), err)
+	}
+	if err := put("c", 0, job.QueueSettings{Burst: 1}); !errors.Is(err, job.ErrTooManyQueues) {
+		t.Errorf("3,000 queues of c, 2,000 are free: %v", err)
+	}
+	// Where the sum is right and the parts are not, a refusal counts again after a minute.
+	if err := s.client.HSet(ctx, queueCountsKey(s.prefix), "b", maxQueueSettings).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("b", 1, job.QueueSettings{Burst: 1}); !errors.Is(err, job.ErrTooManyQueues) {
+		t.Errorf("within the minute: %v", err)
+	}
+	if err := s.client.HSet(ctx, queueCountsKey(s.prefix), "#counted", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("b", 1, job.QueueSettings{Burst: 1}); err != nil || kept("b") != 2 {
+		t.Errorf("after it: %v, %d are counted", err, kept("b"))
 	}
 }

@@ -19,6 +19,9 @@ const maxQueueSettings = 10_000
 // queuesKey is the hash of queue settings, in the slot of the keyspace's own.
 func queuesKey(prefix string) string { return keyspaceKey(prefix) + ":queues" }
 
+// queueCountsKey is the hash of how many queues of each namespace have settings.
+func queueCountsKey(prefix string) string { return queuesKey(prefix) + ":counts" }
+
 // QueueSettings reads the settings of all queues that have any. What cannot be read
 // is logged, counted and left out.
 func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error) {
@@ -41,6 +44,23 @@ func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSe
 		out[job.QueueKey{Namespace: namespace, Queue: queue}] = settings
 	}
 	return out, nil
+}
+
+// ReadQueueSettings reads the settings of one queue, zero where it has none. It costs the
+// same however many other queues have settings. What cannot be read is logged, counted and
+// taken for none.
+func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
+	key, field := queuesKey(s.prefix), q.Namespace+"/"+q.Queue
+	read := command("queue settings", key, "hmget", key, field)
+	if err := s.perform(ctx, read); err != nil || !read.reply.has(0) {
+		return job.QueueSettings{}, err
+	}
+	settings, err := decodeSettings(read.reply.text(0))
+	if err != nil {
+		s.corrupt(noShard, "queue settings", err, field)
+		return job.QueueSettings{}, nil
+	}
+	return settings, nil
 }
 
 // readHash reads the answer to HGETALL: a flat list in one protocol, a map in the
@@ -85,7 +105,7 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if err != nil {
 		return err
 	}
-	put := call(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix)},
+	put := call(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
 		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
 	if err := s.perform(ctx, put); err != nil {
 		return err

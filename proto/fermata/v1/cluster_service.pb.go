@@ -1375,7 +1375,8 @@ type Queue struct {
 	// How long ago the oldest dead letter died. Where dead letters are kept for different
 	// times it is that of those that are deleted first. Zero when there is none.
 	OldestDeadLetter *durationpb.Duration `protobuf:"bytes,66,opt,name=oldest_dead_letter,json=oldestDeadLetter,proto3" json:"oldest_dead_letter,omitempty"`
-	// The queue as a whole is paused: nothing of it starts.
+	// The queue as a whole is paused: nothing of it starts. As the node read it last, within a
+	// second or so: right after a change it may be the old value.
 	QueuePaused   bool `protobuf:"varint,67,opt,name=queue_paused,json=queuePaused,proto3" json:"queue_paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
