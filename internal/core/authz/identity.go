@@ -10,8 +10,8 @@ import (
 
 // Identity is who calls.
 type Identity struct {
-	// Subject is the name by which rules mean it: how it was proved, and what
-	// that said. Never empty for somebody who was authenticated.
+	// Subject is the name that rules use: the kind of the credential and the name in it.
+	// It is never empty for an authenticated caller.
 	//
 	//	token:NAME         a static token
 	//	uri:URI            a URI of a certificate, such as a SPIFFE id
@@ -59,13 +59,13 @@ func CheckName(name string) error {
 		case unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
 			return fmt.Errorf("the name %q has the invisible character %U", name, r)
 		case r == unicode.ReplacementChar:
-			return fmt.Errorf("the name %q has %U in the place of what is not text", name, r)
+			return fmt.Errorf("the name %q has the replacement character %U, which stands for invalid bytes", name, r)
 		}
 	}
 	return nil
 }
 
-// Is tells whether a pattern means this identity.
+// Is reports whether a pattern matches the subject or a group of this identity.
 func (i Identity) Is(pattern string) bool {
 	if i.Subject == "" {
 		return false
@@ -81,8 +81,7 @@ func (i Identity) Is(pattern string) bool {
 	return false
 }
 
-// Match tells whether a name fits a pattern: exactly, or, if the pattern ends in
-// *, by what stands before that.
+// Match reports whether a pattern matches a name: exactly or, if the pattern ends in *, by the prefix before it.
 func Match(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, prefix)

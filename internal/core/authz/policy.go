@@ -31,35 +31,35 @@ type Limits struct {
 
 // Policy decides. The zero value denies everything.
 type Policy struct {
-	rules      []Rule
-	fallback   Limits
-	namespaces []NamespaceLimits
+	rules         []Rule
+	defaultLimits Limits
+	namespaces    []NamespaceLimits
 }
 
-// NewPolicy checks rules. fallback are the limits of whom no rule gives any. The
-// error lists all faults.
+// NewPolicy validates rules and makes a policy of them. fallback has the limits of identities to which no rule
+// gives any. The error lists everything that is invalid.
 func NewPolicy(rules []Rule, fallback Limits) (*Policy, error) {
 	faults := []error{fallback.Check("limits")}
 	for i, r := range rules {
-		faults = append(faults, r.check(fmt.Sprintf("rules[%d]", i)))
+		faults = append(faults, r.validateAt(fmt.Sprintf("rules[%d]", i)))
 	}
 	if len(rules) == 0 {
-		faults = append(faults, errors.New("rules: there are none, so that everything would be denied"))
+		faults = append(faults, errors.New("rules: required; without rules everything is denied"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return &Policy{rules: slices.Clone(rules), fallback: fallback}, nil
+	return &Policy{rules: slices.Clone(rules), defaultLimits: fallback}, nil
 }
 
-func (r Rule) check(at string) error {
+func (r Rule) validateAt(at string) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(at+format, args...)) }
 	if !r.Role.Valid() {
 		fault(".role: %q is none of %v", r.Role, Roles())
 	}
 	if len(r.Subjects) == 0 {
-		fault(": names no subjects and no groups")
+		fault(": subjects or groups are required")
 	}
 	for _, s := range r.Subjects {
 		kind, name, _ := strings.Cut(s, ":")
@@ -69,19 +69,19 @@ func (r Rule) check(at string) error {
 		faults = append(faults, checkPattern(at+".subjects", s))
 	}
 	if len(r.Namespaces) == 0 {
-		fault(".namespaces: there are none; \"*\" is all")
+		fault(".namespaces: required; \"*\" means all")
 	}
 	for _, n := range r.Namespaces {
 		faults = append(faults, checkPattern(at+".namespaces", n))
 	}
 	if len(r.Queues) > 0 && r.Role == Node {
-		fault(".queues: a node is one for all queues")
+		fault(".queues: not allowed for the role node, which is for all queues")
 	}
 	for _, q := range r.Queues {
 		faults = append(faults, checkPattern(at+".queues", q))
 	}
 	if r.Role == Node && !slices.Equal(r.Namespaces, []string{Everywhere}) {
-		fault(".namespaces: a node is one for all namespaces, \"*\"")
+		fault(".namespaces: the role node needs \"*\", all namespaces")
 	}
 	return errors.Join(append(faults, r.Limits.Check(at+".limits"))...)
 }
@@ -99,14 +99,14 @@ func checkPattern(at, pattern string) error {
 	return nil
 }
 
-// DefaultRate is how many calls a second an identity may make at a node if nothing says
-// otherwise. The Go client, which brings calls together, stays far below it.
+// DefaultRate is how many calls a second an identity may make at a node if no limit is set. The Go client
+// coalesces calls and stays far below it.
 const DefaultRate = 10_000
 
 // MaxRate is the greatest rate of calls.
 const MaxRate = 1_000_000
 
-// Check says what is wrong with limits that stand at a place.
+// Check validates limits. at is their path in the file, for the error.
 func (l Limits) Check(at string) error {
 	if !(l.Rate >= 0 && l.Rate <= MaxRate) || l.Burst < 0 || l.Calls < 0 || l.Connections < 0 {
 		return fmt.Errorf("%s: want rate from 0 to %d and nothing negative", at, MaxRate)
@@ -117,8 +117,8 @@ func (l Limits) Check(at string) error {
 	return nil
 }
 
-// Decision is an answer. Reason says why for the log of the node; callers are told
-// only what they lack.
+// Decision is the answer to an access check. Reason is for the log of the node; callers learn only which
+// permission is missing.
 type Decision struct {
 	Allowed bool
 	Rule    int // which of the rules allowed it; -1: none
@@ -128,18 +128,18 @@ type Decision struct {
 // Allows decides whether an identity has a permission in a namespace, for a queue
 // where one is concerned. "" stands for all queues: only a rule without queues allows it.
 func (p *Policy) Allows(id Identity, want Permission, namespace, queue string) Decision {
-	return p.decide(id, want, func(r *Rule) bool { return r.covers(namespace, queue) })
+	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversQueue(namespace, queue) })
 }
 
 // AllowsSome decides whether an identity has a permission for any of the queues of a
 // namespace, whichever they are.
 func (p *Policy) AllowsSome(id Identity, want Permission, namespace string) Decision {
-	return p.decide(id, want, func(r *Rule) bool { return r.reaches(namespace) })
+	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversNamespace(namespace) })
 }
 
-func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) Decision {
+func (p *Policy) decideByRules(id Identity, want Permission, covers func(*Rule) bool) Decision {
 	if id.Subject == "" {
-		return Decision{Rule: -1, Reason: "nobody was authenticated"}
+		return Decision{Rule: -1, Reason: "not authenticated"}
 	}
 	if want == Anyone {
 		return Decision{Allowed: true, Rule: -1, Reason: "allowed to anyone authenticated"}
@@ -147,7 +147,7 @@ func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) D
 	known, capable := false, false
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.means(id) {
+		if !r.matchesIdentity(id) {
 			continue
 		}
 		known = true
@@ -161,28 +161,28 @@ func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) D
 	}
 	switch {
 	case !known:
-		return Decision{Rule: -1, Reason: "no rule means this identity"}
+		return Decision{Rule: -1, Reason: "no rule matches this identity"}
 	case !capable:
 		return Decision{Rule: -1, Reason: "no role of this identity allows it"}
 	}
 	return Decision{Rule: -1, Reason: "its roles are for other namespaces or queues"}
 }
 
-func (r *Rule) means(id Identity) bool {
+func (r *Rule) matchesIdentity(id Identity) bool {
 	return slices.ContainsFunc(r.Subjects, id.Is)
 }
 
-// covers tells whether the rule is about this place. "*" stands for all namespaces
-// in a question, too, where no other pattern than "*" fits it.
-func (r *Rule) covers(namespace, queue string) bool {
-	if !r.reaches(namespace) {
+// coversQueue reports whether the rule applies to a queue of a namespace. The namespace "*" requests all
+// namespaces; only the pattern "*" matches it.
+func (r *Rule) coversQueue(namespace, queue string) bool {
+	if !r.coversNamespace(namespace) {
 		return false
 	}
 	return len(r.Queues) == 0 || queue != "" && matchAny(r.Queues, queue)
 }
 
-// reaches reports whether the rule is about any queue of a namespace.
-func (r *Rule) reaches(namespace string) bool {
+// coversNamespace reports whether the rule is about any queue of a namespace.
+func (r *Rule) coversNamespace(namespace string) bool {
 	return namespace != "" && matchAny(r.Namespaces, namespace)
 }
 
@@ -190,19 +190,19 @@ func matchAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return Match(p, name) })
 }
 
-// LimitsOf are the limits of an identity: each from the first rule that means it
+// LimitsOf returns the limits of an identity: each from the first rule that means it
 // and sets it, else from the fallback.
 func (p *Policy) LimitsOf(id Identity) Limits {
 	l := Limits{}
 	for i := range p.rules {
-		if r := &p.rules[i]; r.Limits != (Limits{}) && r.means(id) {
-			l = l.or(r.Limits)
+		if r := &p.rules[i]; r.Limits != (Limits{}) && r.matchesIdentity(id) {
+			l = l.mergeMissing(r.Limits)
 		}
 	}
-	return l.or(p.fallback)
+	return l.mergeMissing(p.defaultLimits)
 }
 
-func (l Limits) or(o Limits) Limits {
+func (l Limits) mergeMissing(o Limits) Limits {
 	if l.Rate == 0 {
 		l.Rate, l.Burst = o.Rate, o.Burst
 	}
@@ -226,14 +226,15 @@ type Grant struct {
 func (p *Policy) Grants(id Identity) []Grant {
 	var grants []Grant
 	for i := range p.rules {
-		if r := &p.rules[i]; r.means(id) {
-			grants = append(grants, Grant{Role: r.Role, Namespaces: slices.Clone(r.Namespaces), Queues: slices.Clone(r.Queues)})
+		if r := &p.rules[i]; r.matchesIdentity(id) {
+			grants = append(grants, Grant{Role: r.Role, Namespaces: slices.Clone(r.Namespaces),
+				Queues: slices.Clone(r.Queues)})
 		}
 	}
 	return grants
 }
 
-// Gives tells whether any rule gives a role.
+// Gives reports whether any rule grants a role.
 func (p *Policy) Gives(role Role) bool {
 	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.Role == role })
 }

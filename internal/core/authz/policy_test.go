@@ -41,7 +41,7 @@ type question struct {
 func anyQuestion(t *rapid.T) question {
 	return question{
 		id:        Identity{Subject: Subject(KindToken, word(t, "who"))},
-		want:      Permission(rapid.IntRange(int(ReadJobs), int(permissions)-1).Draw(t, "want")),
+		want:      Permission(rapid.IntRange(int(ReadJobs), int(permissionCount)-1).Draw(t, "want")),
 		namespace: rapid.SampledFrom([]string{word(t, "where"), Everywhere}).Draw(t, "where-form"),
 		queue:     rapid.SampledFrom([]string{word(t, "what"), ""}).Draw(t, "what-form"),
 	}
@@ -76,7 +76,7 @@ func plain(rules []Rule, q question) bool {
 		for _, p := range r.Queues {
 			queue = queue || q.queue != "" && fits(p, q.queue)
 		}
-		if subject && namespace && queue && slices.Contains(roles[r.Role], q.want) {
+		if subject && namespace && queue && slices.Contains(rolePermissions[r.Role], q.want) {
 			return true
 		}
 	}
