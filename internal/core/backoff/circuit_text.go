@@ -51,11 +51,11 @@ func ParseCircuit(text string) (Circuit, error) {
 	if c.Probe == "" {
 		c.ProbeUntilMS = 0
 	}
-	return c.blame(c.By, c.Error), nil
+	return c.withFailure(c.By, c.Error), nil
 }
 
-// clip makes text valid and at most n bytes long.
-func clip(s string, n int) string {
+// clipText makes text valid and at most n bytes long.
+func clipText(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= n {
 		return s
