@@ -41,7 +41,7 @@ func Mint(previous, floor uint64, nowMS int64) uint64 {
 	return max(nextToken(previous), nextToken(floor), now)
 }
 
-// MintedMS is about when a token was minted, in Unix milliseconds: never before that, and
+// MintedMS returns about when a token was minted, in Unix milliseconds: never before that, and
 // after it only while more than 1,000 leases a millisecond, or a clock that was set back,
 // have tokens run ahead of the clock.
 func MintedMS(token uint64) int64 { return int64(min(token, MaxToken) / tokensPerMS) }
