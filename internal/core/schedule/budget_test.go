@@ -26,9 +26,9 @@ const row = 5 * most
 func yardstick(t *testing.T) func() {
 	s := compile(t, excludedAlways(Exclusions{Cron: []string{"0 0 1 1 *"}}), created)
 	return func() {
-		at := millis(created)
-		for range maxPassed {
-			s.exclude.at(at)
+		at := floorMillis(created)
+		for range maxSkippedTimes {
+			s.exclude.excludedUntil(at)
 			at, _ = s.nextAny(at)
 		}
 	}
@@ -89,7 +89,7 @@ func TestNoScheduleIsDear(t *testing.T) {
 		var err error
 		within := func(limit time.Duration, what string, call func()) {
 			if d, unit := spent(call), spent(plain); d > limit*unit {
-				t.Errorf("%s: %s takes %v, %.0f times the %v that passing over %d plain times takes: want at most %d times", name, what, d, float64(d)/float64(unit), unit, maxPassed, limit)
+				t.Errorf("%s: %s takes %v, %.0f times the %v that passing over %d plain times takes: want at most %d times", name, what, d, float64(d)/float64(unit), unit, maxSkippedTimes, limit)
 			}
 		}
 		check := func(what string, call func()) { within(most, what, call) }

@@ -24,12 +24,12 @@ func TestMatchesIsNextAtOnce(t *testing.T) {
 		f := &all[rapid.IntRange(0, len(all)-1).Draw(t, "expression")]
 		c := rapid.Int64Range(begin, end).Draw(t, "time")
 		if rapid.Bool().Draw(t, "a match") {
-			if next, ok := f.next(c); ok {
+			if next, ok := f.nextMatch(c); ok {
 				c = next
 			}
 		}
-		next, ok := f.next(c)
-		if got := f.matches(c); got != (ok && next == c) {
+		next, ok := f.nextMatch(c)
+		if got := f.matchesTime(c); got != (ok && next == c) {
 			t.Fatalf("%v: matches %v, the next one is %v", time.Unix(c, 0).UTC(), got, time.Unix(next, 0).UTC())
 		}
 	})

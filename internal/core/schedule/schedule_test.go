@@ -171,7 +171,7 @@ func drawSpec(t *rapid.T) Spec {
 	var s Spec
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0:
-		s = Spec{Kind: KindOnce, At: instant(instants.Draw(t, "at"))}
+		s = Spec{Kind: KindOnce, At: timeFromMillis(instants.Draw(t, "at"))}
 		return s
 	case 1, 2:
 		s = Spec{Kind: KindInterval, Every: time.Duration(rapid.Int64Range(1, 1e7).Draw(t, "every")) * time.Millisecond}
@@ -181,10 +181,10 @@ func drawSpec(t *rapid.T) Spec {
 			rapid.SliceOfN(rapid.SampledFrom(pool), 1, 3).Draw(t, "cron")...)
 	}
 	if rapid.Bool().Draw(t, "starts") {
-		s.StartAt = instant(instants.Draw(t, "start"))
+		s.StartAt = timeFromMillis(instants.Draw(t, "start"))
 	}
 	if rapid.Bool().Draw(t, "ends") {
-		s.EndAt = instant(max(s.StartAt.UnixMilli(), created.UnixMilli()) + rapid.Int64Range(1, 1e8).Draw(t, "end"))
+		s.EndAt = timeFromMillis(max(s.StartAt.UnixMilli(), created.UnixMilli()) + rapid.Int64Range(1, 1e8).Draw(t, "end"))
 	}
 	return s
 }
