@@ -18,7 +18,7 @@ import (
 var errAway = errors.New("redis is away")
 
 // late is the latest that a census begins after its pause.
-const late = DefaultEvery / looks * 3 / 2
+const late = DefaultEvery / checksPerPause * 3 / 2
 
 // node makes the quota of a node where every namespace has this limit.
 func node(t *testing.T, b *bank, limit int, change ...func(*Options)) *Quota {
@@ -150,7 +150,7 @@ func TestCensusTakesAFiftieth(t *testing.T) {
 		time.Sleep(time.Hour)
 		slow := b.times()
 		for i := 1; i < len(slow); i++ {
-			if gap := slow[i].Sub(slow[i-1]); gap < share*b.span || gap > share*b.span+late {
+			if gap := slow[i].Sub(slow[i-1]); gap < censusShare*b.span || gap > censusShare*b.span+late {
 				t.Errorf("census %d after %v", i, gap)
 			}
 		}
@@ -158,7 +158,7 @@ func TestCensusTakesAFiftieth(t *testing.T) {
 			t.Errorf("%d censuses in an hour", len(slow))
 		}
 		b.set(func() { b.span = 0 })
-		time.Sleep(share*3*time.Second + late)
+		time.Sleep(censusShare*3*time.Second + late)
 		before := len(b.times())
 		time.Sleep(10 * (DefaultEvery + late))
 		if n := len(b.times()) - before; n < 10 {
@@ -175,7 +175,7 @@ func TestSlowCensusesOfSeveralNodes(t *testing.T) {
 		one, other := node(t, b, 10), node(t, b, 10)
 		defer run(t, one)()
 		defer run(t, other)()
-		time.Sleep(2 * share * b.span)
+		time.Sleep(2 * censusShare * b.span)
 		if n := take(t, one, 10, 10); n != 6 {
 			t.Errorf("%d are granted, want 6", n)
 		}
@@ -216,7 +216,7 @@ func TestFailuresAreSaidOnce(t *testing.T) {
 		b.set(func() { b.err = nil })
 		time.Sleep(5 * DefaultEvery)
 		die()
-		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, errAway.Error()) || !strings.Contains(text, "counted again") {
+		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, errAway.Error()) || !strings.Contains(text, "quota census recovered") {
 			t.Errorf("log:\n%s", text)
 		}
 	})
