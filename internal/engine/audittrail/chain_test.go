@@ -180,8 +180,8 @@ func TestLostAnswerWritesNothingTwice(t *testing.T) {
 			synctest.Wait()
 			chainOf(t, store, 1, others, nil)
 			r.Stop(context.Background())
-			if len(store.records) != 1+others || testutil.ToFloat64(r.written) != 1 || len(check(store.records, nil)) > 0 {
-				t.Errorf("%d records, %v counted", len(store.records), testutil.ToFloat64(r.written))
+			if len(store.records) != 1+others || testutil.ToFloat64(r.writtenRecords) != 1 || len(check(store.records, nil)) > 0 {
+				t.Errorf("%d records, %v counted", len(store.records), testutil.ToFloat64(r.writtenRecords))
 			}
 		})
 	}
@@ -193,14 +193,14 @@ func TestChainThatWasSetBack(t *testing.T) {
 	r := recorder(t, Options{Store: store})
 	defer r.Stop(context.Background())
 	for i := range 5 {
-		r.append([]job.TrailRecord{{Resource: fmt.Sprint(i)}})
+		r.appendRecords([]job.TrailRecord{{Resource: fmt.Sprint(i)}})
 	}
 	copied := slices.Clone(store.records)
 	store.records = store.records[:3]
 	last := store.records[2]
 	store.head = job.TrailHead{Seq: 3, Hash: last.Hash, Raw: "3 set back"}
-	r.append([]job.TrailRecord{{Resource: "after"}})
-	if got := testutil.ToFloat64(r.gauges.setBack); got != 1 {
+	r.appendRecords([]job.TrailRecord{{Resource: "after"}})
+	if got := testutil.ToFloat64(r.gauges.setBacks); got != 1 {
 		t.Errorf("counted %v times", got)
 	}
 	breaks := check(store.records, nil)
@@ -212,8 +212,8 @@ func TestChainThatWasSetBack(t *testing.T) {
 		t.Errorf("the copy: %+v", breaks)
 	}
 	store.head = job.TrailHead{Raw: "by hand"}
-	r.append([]job.TrailRecord{{Resource: "later"}})
-	if got := testutil.ToFloat64(r.gauges.setBack); got != 2 || store.head.Seq != 7 {
+	r.appendRecords([]job.TrailRecord{{Resource: "later"}})
+	if got := testutil.ToFloat64(r.gauges.setBacks); got != 2 || store.head.Seq != 7 {
 		t.Errorf("counted %v times, end %d", got, store.head.Seq)
 	}
 }
@@ -234,9 +234,9 @@ func TestRetention(t *testing.T) {
 			s.Exports = append(s.Exports, job.TrailExport{Name: "siem", ID: id, Seq: seq})
 		}
 	}
-	keeps := retention{keep: 400, ageMS: 100 * hour, maximum: 1 << 20}
+	keeps := retention{maxRecords: 400, maxAgeMS: 100 * hour, maxBytes: 1 << 20}
 	aged, small := keeps, keeps
-	aged.ageMS, small.maximum = 10*hour, 100_000
+	aged.maxAgeMS, small.maxBytes = 10*hour, 100_000
 	for what, c := range map[string]struct {
 		r     retention
 		state job.TrailState
@@ -253,7 +253,7 @@ func TestRetention(t *testing.T) {
 		"oldest from before the chain": {small, state(func(s *job.TrailState) { s.OldestSeq, s.OldestBytes = 0, 0 }), job.TrailTrim{Keep: 400}},
 		"empty":                        {aged, job.TrailState{NowMS: hour}, job.TrailTrim{Keep: 400}},
 	} {
-		if got := c.r.trim(c.state); got != c.want {
+		if got := c.r.planTrim(c.state); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}
 	}
@@ -272,7 +272,7 @@ func TestOldRecordsGoWhileNothingIsWritten(t *testing.T) {
 			store.mu.Lock()
 			store.now = time.Now().UnixMilli()
 			store.mu.Unlock()
-			time.Sleep(lookEvery)
+			time.Sleep(checkEvery)
 			synctest.Wait()
 		}
 		r.Stop(t.Context())
@@ -289,7 +289,7 @@ func TestExports(t *testing.T) {
 	r := recorder(t, Options{Store: store})
 	defer r.Stop(context.Background())
 	for range 5 {
-		r.append([]job.TrailRecord{{}})
+		r.appendRecords([]job.TrailRecord{{}})
 	}
 	e, err := r.Acknowledge(ctx, "siem", "", 0)
 	if err != nil || e.Seq != 0 || e.Waiting != 5 || e.SinceMS != 1_000_000 {
@@ -308,12 +308,12 @@ func TestExports(t *testing.T) {
 		t.Errorf("it goes back: %+v, %v", e, err)
 	}
 	store.now += 90_000
-	r.look()
+	r.checkChain()
 	if lag, waiting := testutil.ToFloat64(r.gauges.lag), testutil.ToFloat64(r.gauges.waitingRecords); lag != 90 || waiting != 2 {
 		t.Errorf("lag %v, waiting %v", lag, waiting)
 	}
 	store.records = store.records[4:] // for want of bytes
-	r.look()
+	r.checkChain()
 	if got := testutil.ToFloat64(r.gauges.missed); got != 1 {
 		t.Errorf("%v are missing", got)
 	}
