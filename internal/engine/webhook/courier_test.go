@@ -205,20 +205,20 @@ func TestAFileThatChanges(t *testing.T) {
 	one, two := newEndpoint(t), newEndpoint(t)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "one", one.URL, "") })
 	b.begun(t, "one")
-	before := b.c.senderOf("one")
+	before := b.c.findSender("one")
 	write(t, b.path, "webhooks:"+hookText(b.dir, "one", one.URL, "")+hookText(b.dir, "two", two.URL, ""))
 	b.begun(t, "one", "two")
-	if b.c.senderOf("one") != before {
+	if b.c.findSender("one") != before {
 		t.Error("the one that has not changed was made anew")
 	}
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
 	write(t, b.path, "webhooks: [{name: UPPER}]")
-	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fault != nil })
+	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fileError != nil })
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
 	write(t, b.path, "webhooks:"+hookText(b.dir, "two", two.URL, ""))
-	wait(t, "one is gone", func() bool { return b.c.senderOf("one") == nil })
+	wait(t, "one is gone", func() bool { return b.c.findSender("one") == nil })
 	b.happen(0, job.KindRunDead)
 	wait(t, "the other is told", func() bool { return len(two.ids()) == 3 })
 	if len(one.ids()) != 2 {
@@ -245,13 +245,13 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 		}
 		b := run(t, newMemory(), entry)
 		b.begun(t, "ops")
-		before := b.c.senderOf("ops")
+		before := b.c.findSender("ops")
 		b.happen(0, slices.Repeat([]string{job.KindRunDead}, events)...)
 		<-reached
 		if err := os.WriteFile(b.dir+"/key", []byte(base64.StdEncoding.EncodeToString(keytest.Key("new"))), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the new key is in force", func() bool { return b.c.senderOf("ops") != before })
+		wait(t, "the new key is in force", func() bool { return b.c.findSender("ops") != before })
 		close(release)
 		wait(t, "all are told", func() bool { return len(e.ids()) == events })
 		e.mu.Lock()
@@ -260,7 +260,7 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			old := head.Get("Webhook-Signature") == signature([][]byte{testKey}, head.Get("Webhook-Id"), time.Unix(at, 0), e.bodies[i])
+			old := head.Get("Webhook-Signature") == signBody([][]byte{testKey}, head.Get("Webhook-Id"), time.Unix(at, 0), e.bodies[i])
 			if old != (i < held) {
 				t.Errorf("%d: call %d is signed by the old key: %v", answer, i+1, old)
 			}
@@ -281,12 +281,12 @@ func TestWhereEventsMayNotGo(t *testing.T) {
 		path := write(t, "", "")
 		dir := strings.TrimSuffix(path, "/webhooks.yaml")
 		write(t, path, "webhooks:"+strings.ReplaceAll(hookText(dir, "ops", c.url, ""), "127.0.0.0/8", c.allow))
-		hooks, err := load(path)
+		hooks, err := loadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
-		f := s.send(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		f := s.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead})
 		s.close()
 		if f == nil || !strings.Contains(f.reason, "not allowed here") || f.refused {
 			t.Errorf("%s: %+v", c.url, f)
@@ -305,12 +305,12 @@ func TestEventsGoNowhereElse(t *testing.T) {
 		lead := httptest.NewServer(http.RedirectHandler(elsewhere.URL, code))
 		path := write(t, "", "")
 		write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", lead.URL, ""))
-		hooks, err := load(path)
+		hooks, err := loadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
-		if f := s.send(t.Context(), &job.Happening{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
+		if f := s.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
 			t.Errorf("%d: %+v", code, f)
 		}
 		if s.client.Transport.(*http.Transport).Proxy != nil {
@@ -349,14 +349,14 @@ func TestFaultsOfAFile(t *testing.T) {
 		"webhooks: []\n---\nwebhooks: [{name: a, url: 'https://x/', key-file: DIR/key}]":                               "more than one document",
 	} {
 		write(t, path, strings.ReplaceAll(text, "DIR", dir))
-		_, err := load(path)
+		_, err := loadFile(path)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, good := range []string{"", "webhooks: []", "webhooks: [{name: a, url: 'https://x/', key-file: " + dir + "/key}]"} {
 		write(t, path, good)
-		if _, err := load(path); err != nil {
+		if _, err := loadFile(path); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
@@ -384,17 +384,17 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Courier{o: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
+	c := &Courier{options: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
 	before := job.HookState{After: job.Place{MS: 1000}, Tries: 3, FirstMS: 4000}
 	retry := DefaultRetry()
 	retry.MaxAttempts = 4
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	d := &delivery{
-		c: c, s: &sender{hook: &hook{retry: retry}},
-		l: &lane{hook: "ops", lock: "mine", state: before, ctx: ctx, cancel: cancel},
+		c: c, s: &sender{hook: &hookConfig{retry: retry}},
+		l: &hookLane{hook: "ops", lock: "mine", state: before, ctx: ctx, cancel: cancel},
 	}
-	if d.failed(&m.streams[0][0], &failure{reason: "status 500"}) || len(m.letters) != 1 {
+	if d.handleFailure(&m.streams[0][0], &deliveryFailure{reason: "status 500"}) || len(m.letters) != 1 {
 		t.Fatalf("%d letters", len(m.letters))
 	}
 	if d.l.state != before {
@@ -406,7 +406,7 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 // in the end.
 func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {
 	m := newMemory()
-	month := keepStates.Milliseconds()
+	month := stateRetention.Milliseconds()
 	m.states[0]["gone"] = job.HookState{UpdatedMS: 4000 - month}
 	m.states[0]["away"] = job.HookState{UpdatedMS: 60_000 - month}
 	b := run(t, m, func(dir string) string { return hookText(dir, "ops", "http://127.0.0.1:1/", "") })
@@ -429,7 +429,7 @@ func TestReasonsHideTheURL(t *testing.T) {
 	defer s.Close()
 	path := write(t, "", "")
 	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", s.URL+"/services/"+segment+"?key="+url.QueryEscape(key), ""))
-	hooks, err := load(path)
+	hooks, err := loadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestReasonsHideTheURL(t *testing.T) {
 		},
 	} {
 		say = f
-		got := sender.send(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		got := sender.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead})
 		if got == nil || !strings.Contains(got.reason, "[secret]") || strings.Contains(got.reason, segment) || strings.Contains(got.reason, "k+ey") {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -76,7 +76,7 @@ func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
 		b.through("ops", func(*http.Request) (*http.Response, error) { return answer(http.StatusServiceUnavailable), nil })
 		lag := func(want float64) {
 			t.Helper()
-			time.Sleep(passEvery)
+			time.Sleep(passInterval)
 			synctest.Wait()
 			if got := testutil.ToFloat64(b.c.metrics.lag.WithLabelValues("ops")); got != want {
 				t.Errorf("%v s, want %v", got, want)
@@ -113,7 +113,7 @@ func TestLanesTakeTurns(t *testing.T) {
 		time.Sleep((events + 2) * 100 * time.Millisecond)
 		synctest.Wait()
 		at := slices.Index(told, ids(1, 1)[0])
-		if most := int(turn / (100 * time.Millisecond)); at < 0 || at > most {
+		if most := int(maxTurn / (100 * time.Millisecond)); at < 0 || at > most {
 			t.Errorf("the other one's came as number %d, want at most %d", at, most)
 		}
 		if want := append(ids(0, 1), ids(0, events)...); len(told) != events+1 || told[0] != want[0] || told[events] != want[1] {
@@ -144,7 +144,7 @@ func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
 		m.mu.Lock()
 		m.unknown[1] = false
 		m.mu.Unlock()
-		time.Sleep(passEvery)
+		time.Sleep(passInterval)
 		synctest.Wait()
 		if state, known := m.state(1, "ops"); !known || state.After.Seq != 1 || calls.Load() != 1 {
 			t.Errorf("%d calls, begun at %+v", calls.Load(), state)
@@ -172,7 +172,7 @@ func TestShardsOfHealthyServers(t *testing.T) {
 		m.mu.Lock()
 		m.dark[1] = false
 		m.mu.Unlock()
-		time.Sleep(passEvery)
+		time.Sleep(passInterval)
 		synctest.Wait()
 		if _, known := m.state(1, "ops"); !known {
 			t.Error("the other shard has not been begun with")
@@ -209,7 +209,7 @@ func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
 		stored(3)
 		save(job.ErrUnavailable)
 		m.happen(0, job.KindRunDead)
-		time.Sleep(5*time.Second + passEvery/5)
+		time.Sleep(5*time.Second + passInterval/5)
 		save(nil)
 		b.stop()
 		if stored(4); calls != 4 {
