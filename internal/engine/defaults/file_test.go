@@ -110,7 +110,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if d, err := parse([]byte(text)); err == nil {
+		if d, err := parseFile([]byte(text)); err == nil {
 			d.Validate()
 			d.Fingerprint()
 		}
