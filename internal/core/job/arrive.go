@@ -6,150 +6,150 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// arrive decides whether a run that was leased starts: in its place, as a record
+// decideStart decides whether a run that was leased starts: in its place, as a record
 // of its own, later, or not at all. The caller delivers it only if it starts.
-func (t *transition) arrive(ev Arrive) Answer {
-	before := t.before()
-	if answer := t.fence(ev.Token); answer != Applied {
-		return t.unchanged(answer, before)
+func (t *transition) decideStart(ev Arrive) Answer {
+	before := t.stateBefore()
+	if answer := t.checkFence(ev.Token); answer != Applied {
+		return t.answerUnchanged(answer, before)
 	}
 	if isLate(t.c.Definition, t.State, t.now) {
-		return t.leaveOutRun("misfire")
+		return t.skipLeasedRun("misfire")
 	}
-	if _, excluded := t.c.excluded(t.State, t.now); excluded {
-		return t.putOff(ev.Token)
+	if _, excluded := t.c.excludesRun(t.State, t.now); excluded {
+		return t.postponeRun(ev.Token)
 	}
 	others := t.Started
-	crowded := bits.OnesCount64(others) >= t.c.overlapLimit()
+	crowded := bits.OnesCount64(others) >= t.c.maxOverlap()
 	fresh := t.Attempt == 0 && t.c.Schedule.Kind != schedule.KindOnce
 	switch {
 	case fresh && t.c.Overlap == OverlapAllowAll && crowded && t.Trigger == TriggerSchedule:
-		return t.leaveOutRun("overlap")
-	case fresh && t.c.Overlap == OverlapAllowAll && t.freeSlot() >= 0:
-		return t.spawnRun()
-	case fresh && t.c.Overlap == OverlapTerminateOther && t.freeSlot() >= 0:
-		t.kill = slotsOf(others)
-		return t.spawnRun()
-	case others == 0 && fresh && t.c.Overlap == OverlapCancelOther && t.freeSlot() >= 0:
-		return t.spawnRun()
+		return t.skipLeasedRun("overlap")
+	case fresh && t.c.Overlap == OverlapAllowAll && t.findFreeSlot() >= 0:
+		return t.spawnChildRun()
+	case fresh && t.c.Overlap == OverlapTerminateOther && t.findFreeSlot() >= 0:
+		t.kill = listSlots(others)
+		return t.spawnChildRun()
+	case others == 0 && fresh && t.c.Overlap == OverlapCancelOther && t.findFreeSlot() >= 0:
+		return t.spawnChildRun()
 	case others == 0:
-		return t.unchanged(Applied, before) // it starts in its place
+		return t.answerUnchanged(Applied, before) // it starts in its place
 	case t.c.Overlap == OverlapCancelOther:
-		t.cancel = slotsOf(others)
+		t.cancel = listSlots(others)
 	}
-	if t.overtaken(ev.Token) {
+	if t.endOvertakenRun(ev.Token) {
 		t.arrival, t.cancel = ArrivalSkipped, nil
-		return t.decision(Applied)
+		return t.finishDecision(Applied)
 	}
-	return t.waitForOthers()
+	return t.waitForOtherRuns()
 }
 
-// leaveOutRun gives the run up before it has begun.
-func (t *transition) leaveOutRun(reason string) Answer {
+// skipLeasedRun gives the run up before it has begun.
+func (t *transition) skipLeasedRun(reason string) Answer {
 	t.arrival = ArrivalSkipped
 	if reason == "misfire" {
-		if late, ok := t.c.breaks(t.State, t.now); ok {
+		if late, ok := t.c.objectiveExcess(t.State, t.now); ok {
 			t.LateMS = late
 		}
 	}
-	t.passOver(t.now)
+	t.countPassedOver(t.now)
 	missed := int64(1)
-	if t.countedLate() {
+	if t.isCountedLate() {
 		missed = 0
 	}
 	t.LastNominal = max(t.LastNominal, t.Nominal)
-	t.leftOut(1, missed, reason)
-	t.spendHint()
+	t.countLeftOut(1, missed, reason)
+	t.consumeHint()
 	if t.Deleting {
-		t.vanish()
+		t.removeDeletedJob()
 	} else {
-		t.planNext(passed{}, reason)
+		t.planNextRun(planInput{}, reason)
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// overlapPoll is how long a run that waits for another run of its job sleeps
+// overlapPollMS is how long a run that waits for another run of its job sleeps
 // unless that run's end wakes it.
-const overlapPoll = 1000
+const overlapPollMS = 1000
 
-// waitForOthers makes the run due again when the others have ended.
-func (t *transition) waitForOthers() Answer {
+// waitForOtherRuns makes the run due again when the others have ended.
+func (t *transition) waitForOtherRuns() Answer {
 	t.arrival = ArrivalHeld
-	t.hold(HoldBack{Reason: HeldOverlap, UntilMS: t.now + overlapPoll})
-	return t.decision(Applied)
+	t.putRunOnHold(HoldBack{Reason: HeldOverlap, UntilMS: t.now + overlapPollMS})
+	return t.finishDecision(Applied)
 }
 
-// spawnRun makes the leased run a record of its own and plans the next one.
-func (t *transition) spawnRun() Answer {
+// spawnChildRun makes the leased run a record of its own and plans the next one.
+func (t *transition) spawnChildRun() Answer {
 	t.arrival = ArrivalSpawn
-	run := runPart(t.State)
+	run := extractRun(t.State)
 	t.addChild(run, true)
 	t.LastStarted = max(t.LastStarted, t.now)
-	t.settleNominal()
-	t.spendHint()
+	t.markNominalDone()
+	t.consumeHint()
 	if t.Deleting {
-		t.vanish()
+		t.removeDeletedJob()
 	} else {
-		t.planNext(passed{begun: t.now, covered: true}, "")
+		t.planNextRun(planInput{startedMS: t.now, missedCovered: true}, "")
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// holdBack takes the word of a gate.
-func (t *transition) holdBack(ev HoldBack) Answer {
-	before := t.before()
-	if answer := t.fence(ev.Token); answer != Applied {
-		return t.unchanged(answer, before)
+// holdLeasedRun puts a leased run back that a gate holds.
+func (t *transition) holdLeasedRun(ev HoldBack) Answer {
+	before := t.stateBefore()
+	if answer := t.checkFence(ev.Token); answer != Applied {
+		return t.answerUnchanged(answer, before)
 	}
-	if !t.overtaken(ev.Token) {
-		t.hold(ev)
+	if !t.endOvertakenRun(ev.Token) {
+		t.putRunOnHold(ev)
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// overtaken ends a leased run that was to be held back, if something else was asked for
+// endOvertakenRun ends a leased run that was to be held back, if something else was asked for
 // meanwhile. It reports whether it did.
-func (t *transition) overtaken(token uint64) bool {
-	run := t.run(Settle{Token: token}, t.Attempt)
+func (t *transition) endOvertakenRun(token uint64) bool {
+	run := t.buildRun(Settle{Token: token}, t.Attempt)
 	switch {
 	case t.Cancel || t.Deleting:
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
-	case t.edited():
-		t.supersede(run)
+	case t.isScheduleReplaced():
+		t.supersedeRun(run)
 	default:
 		return false
 	}
 	return true
 }
 
-// hold puts the leased run back.
-func (t *transition) hold(ev HoldBack) {
+// putRunOnHold puts the leased run back.
+func (t *transition) putRunOnHold(ev HoldBack) {
 	since, known := t.now, t.Held.Reason == ev.Reason && t.Held.Key == ev.Key
 	if known {
 		since = t.Held.SinceMS
 	}
 	due := t.Held.DueMS
 	if t.Held.Reason == HeldNone {
-		due = t.promised()
+		due = t.expectedStartMS()
 	}
-	t.judgeLag(t.now, "")
+	t.recordLag(t.now, "")
 	t.Held = Hold{DueMS: due, Reason: ev.Reason, Key: Clip(ev.Key, MaxNote), By: Clip(ev.By, MaxNote), SinceMS: since}
 	t.Paced = t.Paced || ev.Paced
 	t.Due, t.Source = max(ev.UntilMS, t.now, t.Nominal), DelayHeld
-	t.again()
+	t.repeatAttempt()
 	if !known {
-		t.notice(Notice{Kind: RunHeld, Attempt: t.Attempt + 1, Reason: ev.Reason.String(), DueMS: t.Due})
+		t.addNotice(Notice{Kind: RunHeld, Attempt: t.Attempt + 1, Reason: ev.Reason.String(), DueMS: t.Due})
 	}
 }
 
-// wake makes a run due that a gate holds back.
-func (t *transition) wake(ev Wake) Answer {
+// releaseHeldRun makes a run due that a gate holds back.
+func (t *transition) releaseHeldRun(ev Wake) Answer {
 	if t.Region != RegionDue || t.Held.Reason != ev.Reason || t.Held.Key != ev.Key || t.Due <= t.now {
-		return t.unchanged(Stale, t.before())
+		return t.answerUnchanged(Stale, t.stateBefore())
 	}
-	if _, excluded := t.c.excluded(t.State, max(t.now, t.Nominal)); excluded {
-		return t.unchanged(Stale, t.before()) // who can start now is to be woken instead
+	if _, excluded := t.c.excludesRun(t.State, max(t.now, t.Nominal)); excluded {
+		return t.answerUnchanged(Stale, t.stateBefore()) // who can start now is to be woken instead
 	}
 	t.Due = max(t.now, t.Nominal)
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }

@@ -14,26 +14,26 @@ import (
 func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (Decision, error) {
 	s.Recent = slices.Clone(s.Recent)
 	made := Decision{State: s}
-	t := transition{State: &made.State, into: &made, c: &Compiled{Definition: d}, now: now}
+	t := transition{State: &made.State, result: &made, c: &Compiled{Definition: d}, now: now}
 	t.Revision++
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	switch ev := ev.(type) {
 	case Update:
-		t.update(ev)
+		t.updateDefinition(ev)
 		corrupt = nil
 	case Delete:
-		t.delete(ev)
+		t.deleteJob(ev)
 		corrupt = nil
 	case Settle:
-		corrupt = t.putAside(ev.Token, corrupt)
+		corrupt = t.endCorruptRun(ev.Token, corrupt)
 	case Lose:
-		corrupt = t.putAside(ev.Token, corrupt)
+		corrupt = t.endCorruptRun(ev.Token, corrupt)
 	case Return:
-		corrupt = t.putAside(ev.Token, corrupt)
+		corrupt = t.endCorruptRun(ev.Token, corrupt)
 	case ForgiveLoss:
-		corrupt = t.putAside(ev.Token, corrupt)
+		corrupt = t.endCorruptRun(ev.Token, corrupt)
 	default:
-		t.unchanged(Stale, t.before())
+		t.answerUnchanged(Stale, t.stateBefore())
 	}
 	return made, corrupt
 }
@@ -47,19 +47,19 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 		return Pair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err
 	}
 	c := &Compiled{Definition: d}
-	pair := Pair{Child: Decision{State: withRun(parent, child)}}
-	t := pair.Child.begin(c, At(now))
-	t.child, t.self = true, child.Children
+	pair := Pair{Child: Decision{State: replaceRun(parent, child)}}
+	t := pair.Child.beginTransition(c, At(now))
+	t.child, t.selfBit = true, child.Children
 	answer := Applied
 	switch ev := ev.(type) {
 	case Settle:
-		answer = t.fence(ev.Token)
+		answer = t.checkFence(ev.Token)
 	case Lose:
-		answer = t.fence(ev.Token)
+		answer = t.checkFence(ev.Token)
 	case Return:
-		answer = t.fence(ev.Token)
+		answer = t.checkFence(ev.Token)
 	case ForgiveLoss:
-		answer = t.fence(ev.Token)
+		answer = t.checkFence(ev.Token)
 	case Terminate, CancelRun:
 	default:
 		return refuse(Stale, corrupt)
@@ -68,53 +68,54 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 		return refuse(answer, nil)
 	}
 	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, now, Clip(corrupt.Error(), MaxError)
-	run := t.run(Settle{Token: child.Token}, t.Attempt)
+	run := t.buildRun(Settle{Token: child.Token}, t.Attempt)
 	t.Dead++
 	t.endRun(run, OutcomeDead, Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError}, 0)
-	t.decision(Applied)
+	t.finishDecision(Applied)
 
-	pair.Parent.State = withRun(*t.State, parent)
-	p := pair.Parent.begin(c, At(now))
+	pair.Parent.State = replaceRun(*t.State, parent)
+	p := pair.Parent.beginTransition(c, At(now))
 	p.ended, p.notices = t.ended, t.notices
 	p.dropChild(child.Children)
 	if p.Deleting && !p.Live() {
-		p.vanish()
+		p.removeDeletedJob()
 	}
-	p.decision(Applied)
+	p.finishDecision(Applied)
 	own := &pair.Child
-	own.State, own.Ended, own.Notices = runPart(t.State), nil, nil
+	own.State, own.Ended, own.Notices = extractRun(t.State), nil, nil
 	return pair, corrupt
 }
 
-// putAside ends the live run and every later one. It returns what is corrupt, if the
+// endCorruptRun ends the live run and every later one. It returns what is corrupt, if the
 // event was taken.
-func (t *transition) putAside(token uint64, corrupt error) error {
-	before := t.before()
-	if answer := t.fence(token); answer != Applied {
-		t.unchanged(answer, before)
+func (t *transition) endCorruptRun(token uint64, corrupt error) error {
+	before := t.stateBefore()
+	if answer := t.checkFence(token); answer != Applied {
+		t.answerUnchanged(answer, before)
 		return nil
 	}
 	t.SettledToken = token
 	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, t.now, Clip(corrupt.Error(), MaxError)
-	run := t.run(Settle{Token: token}, t.Attempt)
+	run := t.buildRun(Settle{Token: token}, t.Attempt)
 	run.Outcome, run.Error = OutcomeDead, t.LastError
 	t.ended = &run
 	t.Runs++
 	t.Dead++
-	t.notice(Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError})
+	t.addNotice(Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError})
 	if t.Deleting {
 		t.deleted = true
-		t.notice(Notice{Kind: JobDeleted})
-		t.decision(Applied)
+		t.addNotice(Notice{Kind: JobDeleted})
+		t.finishDecision(Applied)
 		return corrupt
 	}
-	if t.manualWaits() {
-		t.notice(Notice{Kind: RunCancelled, RunID: ManualRunID(t.Pending), Trigger: TriggerManual, Reason: DeadCorrupt})
+	if t.hasWaitingManual() {
+		t.addNotice(Notice{Kind: RunCancelled, RunID: ManualRunID(t.Pending), Trigger: TriggerManual,
+			Reason: DeadCorrupt})
 	}
 	t.clearRun()
 	t.Pending = ""
 	t.Region = RegionDead
-	t.decision(Applied)
-	t.into.IndexMS = NeverMS
+	t.finishDecision(Applied)
+	t.result.IndexMS = NeverMS
 	return corrupt
 }

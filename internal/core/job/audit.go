@@ -3,8 +3,8 @@ package job
 // Fault is a kind of disagreement between the things that are stored of a job.
 type Fault uint8
 
-// Faults. Those of the index can be repaired from the records; the others are
-// traces of a defect, or of somebody who wrote to Redis by hand.
+// Faults. Those of the index can be repaired from the records. The others are the result of a defect, or of
+// manual writes to Redis.
 const (
 	FaultNone Fault = iota
 	// FaultIndexRegion: the index has the record in another region than its state, or
@@ -36,11 +36,12 @@ const (
 )
 
 func (f Fault) String() string {
-	return nameOf(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state", "no definition",
+	return enumName(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state",
+		"no definition",
 		"unreadable", "state", "runs", "objective")
 }
 
-// Repairable tells whether the fault can be repaired without a loss.
+// Repairable reports whether the fault can be repaired without loss.
 func (f Fault) Repairable() bool {
 	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective
 }

@@ -215,7 +215,7 @@ func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
 	due := w.s.Due
 	for i := range 2 {
 		w.lease().ack().after(30 * time.Second).on(Lose{Token: w.s.Token})
-		if w.s.Region != RegionDue || w.s.Attempt != 0 || w.s.Failures != 0 || w.s.Losses != uint32(i+1) || w.s.promised() != due {
+		if w.s.Region != RegionDue || w.s.Attempt != 0 || w.s.Failures != 0 || w.s.Losses != uint32(i+1) || w.s.expectedStartMS() != due {
 			t.Fatalf("loss %d: %+v", i+1, w.s)
 		}
 	}

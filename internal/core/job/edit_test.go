@@ -59,7 +59,7 @@ func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
 			if !c.kept {
 				return
 			}
-			if want := w.c.jittered(nominal, true).due; w.s.Due != want || w.s.Skipped != skipped {
+			if want := w.c.planJittered(nominal, true).due; w.s.Due != want || w.s.Skipped != skipped {
 				t.Errorf("due %d after the nominal time, want %d; skipped %d", w.s.Due-nominal, want-nominal, w.s.Skipped-skipped)
 			}
 			w.lease().succeed()
@@ -78,7 +78,7 @@ func TestAnEditOfJitterMovesNoPhase(t *testing.T) {
 	nominal := w.s.Nominal
 	d.Schedule.Jitter = 10 * time.Minute
 	w.after(20 * time.Minute).on(Update{New: compile(t, d)})
-	if w.s.Nominal != nominal || w.c.Generation != 1 || w.s.Due != w.c.jittered(nominal, true).due {
+	if w.s.Nominal != nominal || w.c.Generation != 1 || w.s.Due != w.c.planJittered(nominal, true).due {
 		t.Errorf("%+v", w.s)
 	}
 }

@@ -3,7 +3,7 @@ package job
 import "time"
 
 // Event is what can happen to a record.
-type Event interface{ event() }
+type Event interface{ isEvent() }
 
 // Settle is the result of the attempt with this token.
 type Settle struct {
@@ -18,10 +18,10 @@ type Settle struct {
 	Worker     string
 }
 
-// Lose says that the lease of this token ended without a result.
+// Lose: the lease of this token ended without a result.
 type Lose struct{ Token uint64 }
 
-// Return says that the attempt of this token never started and never will.
+// Return: the attempt of this token never started and never will.
 type Return struct{ Token uint64 }
 
 // Pause holds the job until Resume.
@@ -44,8 +44,8 @@ type RunNow struct {
 	Trace *Trace
 }
 
-// Arrive says that the run of this token was leased and asks what overlap and
-// misfire policy make of that: see [Arrival].
+// Arrive: the run of this token was leased. The answer is the decision of the overlap and misfire policies: see
+// [Arrival].
 type Arrive struct{ Token uint64 }
 
 // HoldBack returns a leased run that a gate holds back, until an instant of the
@@ -107,25 +107,25 @@ type Update struct {
 // Delete removes the job. Base is as in Update.
 type Delete struct{ Base string }
 
-func (Settle) event()    {}
-func (Lose) event()      {}
-func (Return) event()    {}
-func (Pause) event()     {}
-func (Resume) event()    {}
-func (RunNow) event()    {}
-func (CancelRun) event() {}
-func (Update) event()    {}
-func (Delete) event()    {}
+func (Settle) isEvent()    {}
+func (Lose) isEvent()      {}
+func (Return) isEvent()    {}
+func (Pause) isEvent()     {}
+func (Resume) isEvent()    {}
+func (RunNow) isEvent()    {}
+func (CancelRun) isEvent() {}
+func (Update) isEvent()    {}
+func (Delete) isEvent()    {}
 
-func (Arrive) event()        {}
-func (HoldBack) event()      {}
-func (Wake) event()          {}
-func (FindLate) event()      {}
-func (SetHint) event()       {}
-func (StartBackfill) event() {}
-func (StopBackfill) event()  {}
-func (Redrive) event()       {}
-func (Terminate) event()     {}
+func (Arrive) isEvent()        {}
+func (HoldBack) isEvent()      {}
+func (Wake) isEvent()          {}
+func (FindLate) isEvent()      {}
+func (SetHint) isEvent()       {}
+func (StartBackfill) isEvent() {}
+func (StopBackfill) isEvent()  {}
+func (Redrive) isEvent()       {}
+func (Terminate) isEvent()     {}
 
 // Arrival is what becomes of a run that was leased.
 type Arrival uint8
@@ -139,7 +139,7 @@ const (
 	ArrivalExcluded                // it waits for the end of an exclusion
 )
 
-// Answer tells the caller how its event was taken.
+// Answer is the outcome of an event for the caller.
 type Answer uint8
 
 // Answers.
@@ -164,7 +164,7 @@ const (
 	Excluded
 )
 
-// Decision is what Decide wants to be written and told.
+// Decision is the result of Decide: what to write and to report.
 type Decision struct {
 	Answer Answer
 	// Changed: State differs from what was decided on and must be written.
@@ -205,13 +205,13 @@ type Decision struct {
 // Reasons of RunDead and RunQuarantined.
 const (
 	DeadOutOfAttempts = "out of attempts"
-	DeadPermanent     = "permanent"   // its handler said that trying again is useless
+	DeadPermanent     = "permanent"   // its handler reported a permanent failure
 	DeadPoison        = "poison"      // several workers in a row were lost with it
 	DeadUndelivered   = "undelivered" // it was leased several times in a row without reaching a worker
 	DeadCorrupt       = "corrupt"     // its state could not be read
 )
 
-// DeadReasons are all of them.
+// DeadReasons returns all of them.
 func DeadReasons() []string {
 	return []string{DeadOutOfAttempts, DeadPermanent, DeadPoison, DeadUndelivered, DeadCorrupt}
 }
@@ -284,7 +284,7 @@ type Notice struct {
 	Reason   string // why, for skipped, dead and cancelled; LagLate or LagMissed
 	Error    string
 	Worker   string
-	Labels   map[string]string // the job's, of AttemptStarted; nobody may write to it
+	Labels   map[string]string // the job's, of AttemptStarted; read-only
 	// TraceID is the trace of a run that is traced; nil: it is not.
 	TraceID *TraceID
 }

@@ -37,7 +37,7 @@ var (
 
 // Record is what is stored of a job, or of a child.
 type Record struct {
-	// Definition is shared by all who know the record: nobody may write to it.
+	// Definition is shared by all who hold the record; it is read-only.
 	Definition *Definition
 	State      State
 	// IndexMS is the instant its score carries: see Region.
@@ -125,8 +125,7 @@ type LeaseReply struct {
 type Leased struct {
 	Shard  int
 	Record string
-	// Known is as leased: IndexMS is the deadline, by the shard clock. Others may have it
-	// too: nobody may write to it.
+	// Known is as leased: IndexMS is the deadline, by the shard clock. It may be shared; it is read-only.
 	Known  *Record
 	Opened []byte // the payload of a definition that has it sealed
 	// StartAt is when the run is due, by the clock of this process; zero: it is due. No
@@ -152,7 +151,7 @@ type Write struct {
 	Decision *Decision
 }
 
-// WriteCode says what became of a Write.
+// WriteCode is the outcome of a Write.
 type WriteCode uint8
 
 // Write codes.
@@ -173,8 +172,8 @@ type WriteResult struct {
 	Current *State // for Conflict
 }
 
-// ApplyReply answers a batch of writes. Earlier lists lanes whose first due time
-// became earlier, and Holder the lock value of whoever should know.
+// ApplyReply answers a batch of writes. Earlier lists lanes whose first due time became earlier, and Holder the
+// lock value of the node to notify.
 type ApplyReply struct {
 	Results []WriteResult
 	Earlier []LaneHead
@@ -183,7 +182,7 @@ type ApplyReply struct {
 	Err     error
 }
 
-// CreateCode says what became of a creation.
+// CreateCode is the outcome of a creation.
 type CreateCode uint8
 
 // Create codes.
@@ -229,7 +228,7 @@ type Renewal struct {
 	HardStopMS int64
 }
 
-// RenewCode says what became of a Renewal.
+// RenewCode is the outcome of a Renewal.
 type RenewCode uint8
 
 // Renew codes.
@@ -241,7 +240,7 @@ const (
 	Moved
 )
 
-// RenewResult answers one Renewal. Revision tells whether the record was edited.
+// RenewResult answers one Renewal. Revision shows whether the record was edited.
 type RenewResult struct {
 	Code     RenewCode
 	Revision uint32
@@ -267,10 +266,9 @@ type Overdue struct {
 	State  State
 }
 
-// Change is an event that happened to a record. Known, when set, is what the
-// caller believes to be stored; it saves a read and is checked by the store. It is
-// the ledger's until the change is answered, which may be after its caller has left:
-// nobody may write to it again.
+// Change is an event of a record. Known, if set, is the state that the caller believes to be stored. It saves a
+// read, and the store checks it. The ledger owns it until the change is answered, which may be after its caller
+// has returned: it is read-only from then on.
 type Change struct {
 	Record string
 	Event  Event
@@ -299,8 +297,8 @@ type ChangeResult struct {
 	Err                               error
 }
 
-// Answered is what callers of many changes hear of one of them. A [ChangeResult] is
-// more than they need, and large.
+// Answered is the part of a [ChangeResult] that callers of many changes get for each: a ChangeResult is large
+// and has more than they need.
 type Answered struct {
 	Nth    int // among the changes
 	Answer Answer
@@ -316,10 +314,10 @@ type QueueDemand struct {
 	Ahead            int // attempts beyond those that would wait for a slot
 }
 
-// Places is how many attempts could be taken in all.
+// Places returns how many attempts could be taken in all.
 func (d QueueDemand) Places() int { return d.Free + d.Ahead }
 
-// Permit is a holder's word that another node may lease from a lane.
+// Permit allows another node to lease from a lane. The holder of the lane issues it.
 type Permit struct {
 	ID        int64
 	Shard     int
@@ -336,15 +334,14 @@ const (
 	MostPermitValidity = time.Second
 )
 
-// PermitResult tells the holder what became of a permit. DueMS is the lane's
-// first due time after it.
+// PermitResult is the outcome of a permit, for the holder. DueMS is the lane's first due time after it.
 type PermitResult struct {
 	ID     int64
 	Leased int
 	DueMS  int64
 }
 
-// OverdueAfter is from when on a run that waits is late where no objective says otherwise.
+// OverdueAfter is the wait after which a due run is late if no objective sets another.
 const OverdueAfter = time.Second
 
 // LaneStat counts the records of one lane by region.

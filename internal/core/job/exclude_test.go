@@ -55,7 +55,7 @@ func TestDueTimesLeaveExclusions(t *testing.T) {
 	w = walk(t, retried)
 	w.lease().fail()
 	w.until("retry", 30)
-	if w.s.Source != DelayRetry || w.s.Attempt != 1 || w.s.promised() != 0 {
+	if w.s.Source != DelayRetry || w.s.Attempt != 1 || w.s.expectedStartMS() != 0 {
 		t.Errorf("%+v", w.s)
 	}
 	w = walk(t, retried)
@@ -88,7 +88,7 @@ func TestDueTimesLeaveExclusions(t *testing.T) {
 	w = walk(t, closed(2, 30))
 	w.lease().on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 5*minuteMS})
 	w.until("a gate", 30)
-	if w.s.promised() != t0+minuteMS || w.s.Source != DelayHeld {
+	if w.s.expectedStartMS() != t0+minuteMS || w.s.Source != DelayHeld {
 		t.Errorf("what a gate holds back stays promised: %+v", w.s)
 	}
 	if got := w.after(5 * time.Minute).on(Wake{Reason: HeldLock, Key: "k"}); got.Answer != Stale {
@@ -133,7 +133,7 @@ func TestARunThatComesLateIsPutOff(t *testing.T) {
 		t.Fatalf("it answers %v", got.Arrival)
 	}
 	w.until("late", 30)
-	if w.s.promised() != t0+minuteMS || w.s.Attempt != 0 || w.s.Unacked != 0 {
+	if w.s.expectedStartMS() != t0+minuteMS || w.s.Attempt != 0 || w.s.Unacked != 0 {
 		t.Errorf("it stays promised, at no cost: %+v", w.s)
 	}
 	told := slices.ContainsFunc(got.Notices, func(n Notice) bool {
@@ -287,7 +287,7 @@ func TestAManualRunThatWaitsIntoAnExclusion(t *testing.T) {
 		}
 		w := asked()
 		w.succeed()
-		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS || run.promised() != run.Due {
+		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS || run.expectedStartMS() != run.Due {
 			t.Errorf("%s: %+v", mode, run)
 		}
 

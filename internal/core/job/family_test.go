@@ -384,7 +384,7 @@ func (f *family) step(t fataler, a act) {
 	}
 }
 
-// alone tells whether more runs are live than the policy allows.
+// alone reports whether more runs are live than the policy allows.
 func (f *family) alone() error {
 	limit := 1
 	switch f.c.Overlap {

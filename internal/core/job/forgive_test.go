@@ -13,7 +13,7 @@ func (w *walker) lost() uint64 {
 func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		w := walk(t, def())
-		due, run := w.s.promised(), w.s.RunID()
+		due, run := w.s.expectedStartMS(), w.s.RunID()
 		for i := range uint64(10) {
 			token := w.lease().ack().s.Token
 			if !early {
@@ -22,7 +22,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 			if d := w.on(ForgiveLoss{Token: token}); d.Answer != Applied || !d.Changed || d.Ended != nil {
 				t.Fatalf("forgiven before it was lost %v, time %d: %+v", early, i, d)
 			}
-			if w.s.Losses != 0 || w.s.Unacked != 0 || w.s.Region != RegionDue || w.s.RunID() != run || w.s.promised() != due || w.s.Lost != i+1 {
+			if w.s.Losses != 0 || w.s.Unacked != 0 || w.s.Region != RegionDue || w.s.RunID() != run || w.s.expectedStartMS() != due || w.s.Lost != i+1 {
 				t.Fatalf("forgiven before it was lost %v, time %d: %+v", early, i, w.s)
 			}
 			for _, ev := range []Event{ForgiveLoss{Token: token}, Lose{Token: token}} {
@@ -31,7 +31,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 				}
 			}
 		}
-		if tr := (&transition{State: &w.s}); !tr.begun() {
+		if tr := (&transition{State: &w.s}); !tr.hasBegun() {
 			t.Error("the run counts as one that has not begun")
 		}
 		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded})
@@ -157,7 +157,7 @@ func TestALossThatAnEarlierVersionLeftForgivesNothing(t *testing.T) {
 	left := w.s.LastLoss
 	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded})
 	w.s.LastLoss = left
-	if tr := (&transition{State: &w.s}); tr.begun() {
+	if tr := (&transition{State: &w.s}); tr.hasBegun() {
 		t.Error("the next run counts as begun")
 	}
 }

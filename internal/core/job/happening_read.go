@@ -43,7 +43,7 @@ type EventQuery struct {
 	// Token is where it left off; "" begins with what comes, or at FromMS.
 	Token  string
 	FromMS int64
-	// ToNow ends the watch when what was there when it began has been told.
+	// ToNow ends the watch when it has delivered the events that existed at its start.
 	ToNow bool
 	// Watcher is whose places of watchers the watch takes.
 	Watcher fairshare.Holder
@@ -52,8 +52,8 @@ type EventQuery struct {
 	Charge func(pages int) error
 }
 
-// EventBatch is what a watcher is told at once. Token is the place after it, which may
-// have moved without anything to tell.
+// EventBatch is one batch of events for a watcher. Token is the place after it, which may advance without any
+// event.
 type EventBatch struct {
 	Happenings []Happening
 	Token      string

@@ -33,15 +33,15 @@ type QueueSettings struct {
 	// RecoveryRate is how many runs a second catch-up, resumed jobs, backfills and
 	// redriven runs may start together; 0 is DefaultRecoveryRate.
 	RecoveryRate float64
-	// Paused: nothing of the queue is leased, whoever asked for it. What is leased by
-	// then goes on, and what is due waits in order.
+	// Paused: no run of the queue is leased, manual runs included. Leased runs continue, and due ones wait in
+	// order.
 	Paused bool
 }
 
 // QueueChange replaces the settings of a queue.
 type QueueChange struct {
 	Settings QueueSettings
-	// KeepPaused leaves it as it is whether the queue is paused, whatever Settings says.
+	// KeepPaused leaves the queue paused or not, whatever Settings has.
 	KeepPaused bool
 	// Expected, when not nil, are what the caller has seen: other settings are not
 	// replaced, ErrSettingsChanged.
@@ -62,7 +62,7 @@ var ErrSettingsChanged = errors.New("the settings of the queue changed")
 // ErrTooManyWatches means that a node watches as many queues for others as it does.
 var ErrTooManyWatches = errors.New("too many queues are watched")
 
-// QuotaError says that a namespace has as many jobs, or bytes of them, as it may have.
+// QuotaError: a namespace has reached its limit of jobs or of their bytes.
 type QuotaError struct {
 	Namespace string
 	Limit     int
@@ -72,7 +72,8 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string {
 	if e.Bytes {
-		return fmt.Sprintf("the jobs of namespace %s may have %d bytes together, and this would be more: delete some, make payloads smaller, or ask for a greater limit", e.Namespace, e.Limit)
+		return fmt.Sprintf("the jobs of namespace %s may have %d bytes together, and this would be more: delete "+
+			"some, make payloads smaller, or ask for a greater limit", e.Namespace, e.Limit)
 	}
 	return fmt.Sprintf("namespace %s has its %d jobs: delete some, or ask for a greater limit", e.Namespace, e.Limit)
 }
@@ -105,7 +106,7 @@ type UnitGrant struct {
 	Err    error
 }
 
-// UnitRelease gives a unit back. Limit tells how many waiters may be woken.
+// UnitRelease releases a unit. Limit is the limit of units, for the number of waiters to wake.
 type UnitRelease struct {
 	Name   string
 	Holder string // "" gives nothing back
@@ -115,8 +116,8 @@ type UnitRelease struct {
 	Waiter string
 }
 
-// UnitReleased lists the waiters that are first in line now. For each a unit is
-// reserved for a moment; a waiter may be told more than once.
+// UnitReleased lists the first waiters. A unit is reserved for each of them for a moment; a waiter may be
+// notified more than once.
 type UnitReleased struct {
 	Woken []string
 	Err   error
@@ -175,17 +176,17 @@ type CellReply struct {
 	Err     error
 }
 
-// LockName is the limit of a lock. No two kinds of limits share a name.
+// LockName returns the limit of a lock. No two kinds of limits share a name.
 func LockName(namespace, key string) string { return "lock/" + namespace + "/" + key }
 
-// QueueLimitName is the concurrency of a queue.
+// QueueLimitName returns the concurrency of a queue.
 func QueueLimitName(q QueueKey) string { return "queue/" + q.Namespace + "/" + q.Queue }
 
-// QueueRateName is the rate limit of a queue.
+// QueueRateName returns the rate limit of a queue.
 func QueueRateName(q QueueKey) string { return "rate/" + q.Namespace + "/" + q.Queue }
 
-// RecoveryName is the recovery budget of a queue.
+// RecoveryName returns the recovery budget of a queue.
 func RecoveryName(q QueueKey) string { return "recovery/" + q.Namespace + "/" + q.Queue }
 
-// TargetName is the circuit of a target.
+// TargetName returns the circuit of a target.
 func TargetName(namespace, target string) string { return "target/" + namespace + "/" + target }

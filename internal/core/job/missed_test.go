@@ -83,7 +83,7 @@ func (m *calendar) ended(begun, now int64) (nominal, due int64) {
 
 // drop leaves out what is past the window.
 func (m *calendar) drop(now int64) {
-	w := m.d.Misfire.window().Milliseconds()
+	w := m.d.Misfire.effectiveWindow().Milliseconds()
 	if w == 0 {
 		return
 	}
@@ -109,7 +109,7 @@ func TestPassedTimesAreJudgedAsTheReferenceDoes(t *testing.T) {
 		// A run that is due waits less than the window of the skip policy, whose
 		// verdict at arrival is another test's.
 		patience := int64(400)
-		if d.Misfire.window() > 0 {
+		if d.Misfire.effectiveWindow() > 0 {
 			patience = 0
 		}
 		w := walk(t, d)
@@ -156,7 +156,7 @@ func TestOldestOf(t *testing.T) {
 				}
 				at = prev - 1
 			}
-			if got := c.oldestOf(upTo, n, floor); got != want {
+			if got := c.nthLatestNominal(upTo, n, floor); got != want {
 				t.Errorf("%s: %d, want %d", name, got, want)
 			}
 		})

@@ -22,18 +22,17 @@ const (
 	OverlapAllowAll
 	// OverlapCancelOther cancels the earlier runs and waits for their end.
 	OverlapCancelOther
-	// OverlapTerminateOther takes the leases of the earlier runs away and starts
-	// at once. Their handlers are told, but may still be winding up.
+	// OverlapTerminateOther takes the leases of the earlier runs away and starts at once. Their handlers are
+	// cancelled, but may still run for a while.
 	OverlapTerminateOther
 )
 
 func (o Overlap) String() string {
-	return nameOf(o, "skip", "buffer_one", "buffer_all", "allow_all", "cancel_other", "terminate_other")
+	return enumName(o, "skip", "buffer_one", "buffer_all", "allow_all", "cancel_other", "terminate_other")
 }
 
-// spawns tells whether time passes for the schedule while a run is live: such
-// runs are records of their own.
-func (o Overlap) spawns() bool { return o >= OverlapAllowAll }
+// spawnsChildren reports whether time goes on for the schedule while a run is live: such runs are child records.
+func (o Overlap) spawnsChildren() bool { return o >= OverlapAllowAll }
 
 // Bounds of Definition.OverlapLimit.
 const (
@@ -46,9 +45,8 @@ const (
 	MaxBufferedRuns = 1000
 )
 
-// MisfirePolicy is what becomes of nominal times that passed without a run
-// though no earlier run was live: nobody held the shard, no worker had a slot,
-// the job was held back.
+// MisfirePolicy decides on nominal times that passed without a run though no earlier run was live: no node held
+// the shard, no worker had a slot, or the job was held back.
 type MisfirePolicy uint8
 
 // Misfire policies.
@@ -62,7 +60,7 @@ const (
 	MisfireRunAll
 )
 
-func (p MisfirePolicy) String() string { return nameOf(p, "run_once", "skip", "run_all") }
+func (p MisfirePolicy) String() string { return enumName(p, "run_once", "skip", "run_all") }
 
 // Misfire is the policy for missed nominal times.
 type Misfire struct {
@@ -81,8 +79,8 @@ const (
 	MaxCatchUpRuns       = 10_000
 )
 
-// window is the one in force; 0 is no bound.
-func (m Misfire) window() time.Duration {
+// effectiveWindow returns the one in force; 0 is no bound.
+func (m Misfire) effectiveWindow() time.Duration {
 	if m.Policy == MisfireSkip && m.Window == 0 {
 		return DefaultMisfireWindow
 	}
@@ -123,7 +121,7 @@ const (
 	ManualResetOnSuccess
 )
 
-func (m ManualMode) String() string { return nameOf(m, "reset", "keep", "reset_on_success") }
+func (m ManualMode) String() string { return enumName(m, "reset", "keep", "reset_on_success") }
 
 // HoldReason is the gate that holds a run back. Being held is not a failure.
 type HoldReason uint8
@@ -140,10 +138,10 @@ const (
 )
 
 func (r HoldReason) String() string {
-	return nameOf(r, "none", "overlap", "lock", "target", "pace", "queue", "payload")
+	return enumName(r, "none", "overlap", "lock", "target", "pace", "queue", "payload")
 }
 
-// Hold tells what holds the current run back until its due time.
+// Hold is what holds the current run back until its due time.
 type Hold struct {
 	Reason  HoldReason
 	Key     string
@@ -165,7 +163,7 @@ const (
 	HintPlanner
 )
 
-func (s HintSource) String() string { return nameOf(s, "none", "worker", "operator", "planner") }
+func (s HintSource) String() string { return enumName(s, "none", "worker", "operator", "planner") }
 
 // Hint overrides the next due time, within the job's clamps, and expires.
 type Hint struct {
@@ -193,7 +191,7 @@ type Backfill struct {
 // MaxBackfills bounds the backfills of a job that are not done.
 const MaxBackfills = 4
 
-func nameOf[T ~uint8](v T, names ...string) string {
+func enumName[T ~uint8](v T, names ...string) string {
 	if int(v) < len(names) {
 		return names[v]
 	}

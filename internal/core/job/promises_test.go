@@ -25,7 +25,7 @@ func TestWhatWasPutOffIsNoMisfire(t *testing.T) {
 	d.Schedule.Every, d.Misfire.Policy = 10*time.Minute, MisfireSkip
 	w := walk(t, d)
 	w.lease().after(2 * time.Minute).fail()
-	if w.s.Source != DelayBackoff || w.s.Due-w.s.Nominal <= d.Misfire.window().Milliseconds() {
+	if w.s.Source != DelayBackoff || w.s.Due-w.s.Nominal <= d.Misfire.effectiveWindow().Milliseconds() {
 		t.Fatalf("a backoff past the window: %+v", w.s)
 	}
 	start(w)
@@ -468,7 +468,7 @@ func TestTheThirdStartStandsApart(t *testing.T) {
 			t.Fatalf("after one loss: %+v", w.s)
 		}
 		w.lease().ack().on(Lose{Token: w.s.Token})
-		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.promised() != due {
+		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.expectedStartMS() != due {
 			t.Fatalf("after two losses: %+v", w.s)
 		}
 		waits = append(waits, w.s.Due-w.now)

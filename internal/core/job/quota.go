@@ -2,8 +2,7 @@ package job
 
 import "time"
 
-// This file holds what the engines say to one another about queues that have
-// limits and about attempts that hold units.
+// Types that the engines exchange about queues with limits and about attempts that hold units.
 
 // QueueAsk asks for N starts in a queue that has limits.
 type QueueAsk struct {
@@ -24,12 +23,12 @@ type QueueLimit uint8
 
 // Limits of a queue.
 const (
-	NoLimit   QueueLimit = iota // or it is paused, or nobody could be asked
+	NoLimit   QueueLimit = iota // or it is paused, or the limit is unknown
 	LimitRoom                   // runs at once
 	LimitRate                   // starts in a time
 )
 
-// Ending tells that an attempt is gone from a node.
+// Ending: an attempt has left a node.
 type Ending struct {
 	Record string
 	Token  uint64

@@ -32,7 +32,7 @@ type Letter struct {
 	ExpireMS int64
 }
 
-// LetterPage is one piece of a listing. An empty Next says that it is the last.
+// LetterPage is one page of a listing. An empty Next marks the last.
 type LetterPage struct {
 	Letters []Letter
 	Next    string
@@ -93,7 +93,7 @@ type PreviewTime struct {
 	// Latest is the end of the window that jitter draws Due from, Nominal without
 	// jitter. Due lies before it.
 	Latest time.Time
-	// Remark tells what a clock change did to it; empty as a rule.
+	// Remark describes how a clock change shifted it; usually empty.
 	Remark string
 }
 
@@ -107,8 +107,7 @@ const (
 	ReasonJobRuns          = "JOB_RUNS"
 )
 
-// PreconditionError says that a request is good but does not fit the job as it
-// is.
+// PreconditionError: the request is valid but does not fit the state of the job.
 type PreconditionError struct {
 	Key    Key
 	Reason string // one of the constants above
@@ -117,7 +116,7 @@ type PreconditionError struct {
 
 func (e *PreconditionError) Error() string { return fmt.Sprintf("job %s: %s", e.Key.Record(), e.Text) }
 
-// MissingPartError says that a job has no such part.
+// MissingPartError: the job has no such part.
 type MissingPartError struct {
 	Key        Key
 	Collection string // "backfills", "deadLetters"
@@ -134,8 +133,8 @@ func (e *MissingPartError) Is(target error) bool { return target == ErrNotFound 
 // ValidateQueue checks the parts of a queue's name.
 func ValidateQueue(q QueueKey) []Violation {
 	var v violations
-	v.add("namespace", nameFault(q.Namespace))
-	v.add("queue", nameFault(q.Queue))
+	v.add("namespace", validateName(q.Namespace))
+	v.add("queue", validateName(q.Queue))
 	return v.list
 }
 
@@ -145,7 +144,7 @@ func ValidateNote(note string) string {
 	if len(note) > MaxNote {
 		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(note), MaxNote)
 	}
-	return textFault(note, 0, MaxNote)
+	return validateText(note, 0, MaxNote)
 }
 
 // Bounds of QueueSettings.
@@ -159,15 +158,16 @@ const (
 // with "settings.".
 func ValidateQueueSettings(s QueueSettings) []Violation {
 	v := violations{prefix: "settings."}
-	v.check(s.MaxConcurrency >= 0 && s.MaxConcurrency <= MaxQueueConcurrency, "max_concurrency",
+	v.addUnless(s.MaxConcurrency >= 0 && s.MaxConcurrency <= MaxQueueConcurrency, "max_concurrency",
 		"is %d, want 0 (no limit) to %d", s.MaxConcurrency, MaxQueueConcurrency)
-	v.check(goodRate(s.Rate), "rate", "is %v, want 0 (no limit) or %v to %d", s.Rate, MinQueueRate, MaxQueueRate)
-	v.check(s.Burst >= 0 && s.Burst <= MaxQueueRate, "burst", "is %d, want 0 (one second's worth) to %d", s.Burst, MaxQueueRate)
-	v.check(s.Burst == 0 || s.Rate != 0, "burst", "has no effect without rate")
-	v.check(goodRate(s.RecoveryRate), "recovery_rate", "is %v, want 0 (%v) or %v to %d",
+	v.addUnless(isValidRate(s.Rate), "rate", "is %v, want 0 (no limit) or %v to %d", s.Rate, MinQueueRate, MaxQueueRate)
+	v.addUnless(s.Burst >= 0 && s.Burst <= MaxQueueRate, "burst", "is %d, want 0 (one second's worth) to %d", s.Burst,
+		MaxQueueRate)
+	v.addUnless(s.Burst == 0 || s.Rate != 0, "burst", "has no effect without rate")
+	v.addUnless(isValidRate(s.RecoveryRate), "recovery_rate", "is %v, want 0 (%v) or %v to %d",
 		s.RecoveryRate, DefaultRecoveryRate, MinQueueRate, MaxQueueRate)
 	return v.list
 }
 
-// goodRate refuses NaN too.
-func goodRate(rate float64) bool { return rate == 0 || rate >= MinQueueRate && rate <= MaxQueueRate }
+// isValidRate refuses NaN too.
+func isValidRate(rate float64) bool { return rate == 0 || rate >= MinQueueRate && rate <= MaxQueueRate }

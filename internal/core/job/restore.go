@@ -1,6 +1,6 @@
 package job
 
-// Existing says what a restore does about a job that is there already.
+// Existing selects what a restore does with a job that exists already.
 type Existing uint8
 
 // What to do about jobs that are there.
@@ -57,15 +57,15 @@ type Part struct {
 // their queue. It fails with an [InvalidError], or a [PreconditionError] when what
 // is stored must not be replaced as it is.
 func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) (Restoration, error) {
-	d = cp.bookkeeping(d, present, now)
-	if v := append(Validate(&d, l), cp.validate(&d)...); len(v) > 0 {
+	d = cp.completeDefinition(d, present, now)
+	if v := append(Validate(&d, l), cp.validateFor(&d)...); len(v) > 0 {
 		return Restoration{}, &InvalidError{Violations: v}
 	}
 	c, err := Compile(&d)
 	if err != nil {
 		return Restoration{}, Invalid("job.schedule", "%v", err)
 	}
-	s := c.restored(cp, present, now)
+	s := c.restoredState(cp, present, now)
 	if fault := s.Check(); fault != nil {
 		return Restoration{}, Invalid("checkpoint", "%v", fault)
 	}
@@ -73,7 +73,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	if s.Region >= RegionDead && s.Children == 0 {
 		r.Record.IndexMS = cp.ExpireMS
 	}
-	c.addParts(&r, cp, now)
+	c.addChildRecords(&r, cp, now)
 	if present == nil {
 		return r, nil
 	}
@@ -81,14 +81,15 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	r.Unchanged = present.Definition.Same(&d) && sameState(present.State, s)
 	if !r.Unchanged && (present.State.Live() || present.State.Children != 0) {
 		return Restoration{}, &PreconditionError{Key: d.Key, Reason: ReasonJobRuns,
-			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and restore it again"}
+			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and " +
+				"restore it again"}
 	}
 	return r, nil
 }
 
-// bookkeeping completes a definition. Its etag is another one than that of what it
+// completeDefinition completes a definition. Its etag is another one than that of what it
 // replaces, unless it is the same.
-func (cp *Checkpoint) bookkeeping(d Definition, present *Record, now int64) Definition {
+func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now int64) Definition {
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = cp.CreateRequestID, cp.UpdateRequestIDs, nil
@@ -111,9 +112,9 @@ func orNow(ms, now int64) int64 {
 	return ms
 }
 
-// restored is the state to write.
-func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
-	s := timeless(cp.State)
+// restoredState returns the state to write.
+func (c *Compiled) restoredState(cp Checkpoint, present *Record, now int64) State {
+	s := withoutClusterState(cp.State)
 	s.Lane, s.Deleting, s.Cancel = c.Lane(), false, false
 	s.Children, s.Started = 0, 0
 	for _, child := range cp.Children {
@@ -128,7 +129,7 @@ func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
 			}
 		}
 	}
-	s.catchUp(now)
+	s.paceOverdueRun(now)
 	created := *c.Definition
 	created.CreatedMS = now
 	s.Revision = firstRevision(&created)
@@ -140,23 +141,23 @@ func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
 	return s
 }
 
-// catchUp has a run that is overdue paced.
-func (s *State) catchUp(now int64) {
+// paceOverdueRun has a run that is overdue paced.
+func (s *State) paceOverdueRun(now int64) {
 	if s.Region == RegionDue && s.Due < now {
 		s.Recovery, s.Paced = true, false
 	}
 }
 
-// addParts adds the records of runs and dead letters.
-func (c *Compiled) addParts(r *Restoration, cp Checkpoint, now int64) {
+// addChildRecords adds the records of runs and dead letters.
+func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
 	s := r.Record.State
 	for _, child := range cp.Children {
-		before := timeless(child.State)
-		run := runPart(&before)
+		before := withoutClusterState(child.State)
+		run := extractRun(&before)
 		run.Region, run.Lane, run.Revision = RegionDue, s.Lane, s.Revision
 		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
 		run.Cancel = false
-		run.catchUp(now)
+		run.paceOverdueRun(now)
 		r.Parts = append(r.Parts, Part{Record: ChildRecord(c.Record(), child.Slot), State: run, IndexMS: run.Due})
 	}
 	for i := range cp.Letters {
@@ -174,9 +175,11 @@ func (c *Compiled) addParts(r *Restoration, cp Checkpoint, now int64) {
 			Record: LetterRecord(c.Record(), l.Slot), IndexMS: l.ExpireMS, Run: &run,
 			State: State{
 				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,
-				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
-				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
-				Runs: 1, Dead: 1,
+				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS,
+				Attempt: run.Attempts, Losses: run.Losses,
+				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS,
+				LastError: run.Error,
+				Runs:      1, Dead: 1,
 			},
 		})
 	}

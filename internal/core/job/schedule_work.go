@@ -29,7 +29,7 @@ func (unbounded) Charge(int64)                               {}
 func (unbounded) Known(schedule.Spec, time.Time) []Violation { return nil }
 func (unbounded) Note(schedule.Spec, time.Time, []Violation) {}
 
-// stepsOf is what it took to look at a schedule, that passed over so many nominal times.
-func stepsOf(s schedule.Spec, passed int) int64 {
+// countSteps returns what it took to look at a schedule, that passed over so many nominal times.
+func countSteps(s schedule.Spec, passed int) int64 {
 	return int64(s.Weight()) * int64(compileSteps+passed)
 }

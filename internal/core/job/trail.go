@@ -40,17 +40,17 @@ type TrailRecord struct {
 	Signature  []byte
 }
 
-// Clipped is the record within its bounds.
+// Clipped returns the record within its bounds.
 func (r TrailRecord) Clipped() TrailRecord {
 	for _, text := range []*string{&r.Identity, &r.Peer, &r.Node, &r.Method, &r.RequestID} {
 		*text = Clip(*text, MaxTrailText)
 	}
 	r.Resource = Clip(r.Resource, 2*MaxTrailText)
-	r.Names, r.Fields = clipAll(r.Names, MaxTrailNames), clipAll(r.Fields, MaxTrailFields)
+	r.Names, r.Fields = clipTexts(r.Names, MaxTrailNames), clipTexts(r.Fields, MaxTrailFields)
 	return r
 }
 
-func clipAll(texts []string, most int) []string {
+func clipTexts(texts []string, most int) []string {
 	out := make([]string, 0, min(len(texts), most))
 	for _, text := range texts[:cap(out)] {
 		// Stores join lists by line breaks, and leave out what is empty.

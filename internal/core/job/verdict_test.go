@@ -27,7 +27,7 @@ func TestEachNominalTimeHasItsVerdict(t *testing.T) {
 		for range rapid.IntRange(1, 16).Draw(r, "steps") {
 			f.stir(r)
 			p := f.parent
-			passed := f.c.countBetween(t0, p.LastNominal)
+			passed := f.c.countNominal(t0, p.LastNominal)
 			if got := int64(p.Fired) + int64(p.Skipped); got != passed || f.check() != nil {
 				r.Fatalf("%d times have passed, %d ran and %d were skipped (%v): %+v\n%v", passed, p.Fired, p.Skipped, f.check(), p, f.story)
 			}

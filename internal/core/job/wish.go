@@ -10,7 +10,7 @@ import (
 // This file holds what jobs as configuration ask: definitions that jobs should
 // have, and what becomes of them.
 
-// OwnerLabel tells which set of files a job belongs to.
+// OwnerLabel names the set of files that a job belongs to.
 const OwnerLabel = "fermata.io/owner"
 
 // ReasonOtherOwner is the reason of a PreconditionError about a job that belongs to
@@ -45,7 +45,7 @@ type Wish struct {
 	Check func(present *Definition) error
 }
 
-// Allowed is the error of Check.
+// Allowed returns the error of Check.
 func (w *Wish) Allowed(present *Definition) error {
 	if w.Check == nil {
 		return nil
@@ -72,7 +72,7 @@ type WishAnswer struct {
 	Action WishAction
 	// Before is the job as it was found, After as it is or is to be; nil is none.
 	Before, After *Record
-	// PauseChanges tells that the job is to be paused, or is to be resumed.
+	// PauseChanges: the job is to be paused, or is to be resumed.
 	PauseChanges bool
 	Err          error
 }
@@ -84,5 +84,6 @@ func MayTake(present, wished *Definition) error {
 	if owner == "" || owner == wished.Labels[OwnerLabel] {
 		return nil
 	}
-	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: fmt.Sprintf("it belongs to owner %q", Clip(owner, MaxLabel))}
+	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: fmt.Sprintf("it belongs to owner "+
+		"%q", Clip(owner, MaxLabel))}
 }
