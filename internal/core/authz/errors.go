@@ -29,7 +29,7 @@ const (
 	CauseClaims Cause = "CLAIMS"
 	// CauseCertificate: the file names none of the names of a verified certificate.
 	CauseCertificate Cause = "CERTIFICATE"
-	// CauseMalformed: what was sent is no credential of any known form.
+	// CauseMalformed: the credential has no known format.
 	CauseMalformed Cause = "MALFORMED"
 )
 

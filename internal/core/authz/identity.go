@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Identity is who calls.
+// Identity is an authenticated caller.
 type Identity struct {
 	// Subject is the name that rules use: the kind of the credential and the name in it.
 	// It is never empty for an authenticated caller.
@@ -19,13 +19,13 @@ type Identity struct {
 	//	cn:NAME            the common name of a certificate
 	//	jwt:ISSUER:NAME    the name claim of a JWT
 	Subject string
-	// Groups are subjects that it has beside, group:ISSUER:NAME.
+	// Groups are the groups of the caller, as subjects: group:ISSUER:NAME.
 	Groups []string
 	// Expires is when the proof ends; zero: it does not by itself.
 	Expires time.Time
 }
 
-// Kinds of subjects: what stands before the first colon.
+// Kinds of subjects: the part before the first colon.
 const (
 	KindToken      = "token"
 	KindURI        = "uri"
@@ -45,9 +45,9 @@ func Subject(kind string, names ...string) string {
 	return kind + ":" + strings.Join(names, ":")
 }
 
-// CheckName refuses names that do not show who they are of: with characters that move the
-// cursor, break lines, turn the direction of text or are not seen at all, and with what
-// stands for bytes that were no text, which may have been different ones.
+// CheckName refuses names that do not display as what they are: with characters that move the cursor, break
+// lines, change the direction of text or are invisible, and with replacement characters, which may stand for
+// different invalid bytes.
 func CheckName(name string) error {
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("the name %q is not UTF-8", name)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Everywhere is asked for in place of a namespace by what concerns all of them.
+// Everywhere takes the place of a namespace in requests that concern all namespaces.
 const Everywhere = "*"
 
 // Rule gives a role to subjects.
@@ -21,7 +21,7 @@ type Rule struct {
 	Limits Limits
 }
 
-// Limits bound what one identity may do on one node. Zero fields are no limit.
+// Limits limit one identity on one node. Zero fields are no limit.
 type Limits struct {
 	Rate        float64 // calls a second
 	Burst       int     // calls at once beyond the rate; at least 1 with a rate
@@ -125,8 +125,8 @@ type Decision struct {
 	Reason  string
 }
 
-// Allows decides whether an identity has a permission in a namespace, for a queue
-// where one is concerned. "" stands for all queues: only a rule without queues allows it.
+// Allows decides whether an identity has a permission in a namespace and, if the call concerns a queue, for that
+// queue. "" stands for all queues: only a rule without queues allows it.
 func (p *Policy) Allows(id Identity, want Permission, namespace, queue string) Decision {
 	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversQueue(namespace, queue) })
 }

@@ -48,7 +48,7 @@ func (p Permission) String() string {
 // Role is a set of permissions with a name.
 type Role string
 
-// Roles. Each of the first three has what the one before it has.
+// Roles. Each of the first three includes the one before it.
 const (
 	Viewer   Role = "viewer"
 	Operator Role = "operator"
