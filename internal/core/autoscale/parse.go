@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defaults, and bounds of what may be asked for.
+// Defaults and bounds of the settings.
 const (
 	DefaultNamespace     = "default"
 	DefaultHorizon       = time.Minute
@@ -23,7 +23,7 @@ const (
 	MaxQueues = 50
 )
 
-// Fault is what is wrong with one key of a trigger.
+// Fault describes an invalid key of a trigger.
 type Fault struct{ Key, Text string }
 
 // kedaKeys are keys of a KEDA trigger that are KEDA's own; secret ones it reads from a
@@ -33,8 +33,8 @@ var (
 	secretKedaKeys = []string{"caCert", "tlsClientCert", "tlsClientKey"}
 )
 
-// fromEnvSuffix ends keys whose value KEDA has found in a variable of the workload. It leaves
-// them as they are.
+// fromEnvSuffix ends keys whose value KEDA reads from an environment variable of the workload. KEDA sends these
+// keys unchanged.
 const fromEnvSuffix = "FromEnv"
 
 // Parse reads a trigger from texts by their keys. Each key may have the suffix FromEnv:
@@ -79,7 +79,7 @@ func Parse(texts map[string]string) (Trigger, []Fault) {
 	return t, r.faults
 }
 
-// metadataReader takes values out of texts, and notes what it was asked for and what is wrong.
+// metadataReader reads values from texts, and collects the keys that were read and the faults.
 type metadataReader struct {
 	values   map[string]string
 	readKeys []string
@@ -121,7 +121,7 @@ func (r *metadataReader) readText(key, other string) string {
 	return cmp.Or(r.values[key], other)
 }
 
-// clipText keeps what comes back to a caller short.
+// clipText shortens text for error messages.
 func clipText(s string) string {
 	if len(s) > 40 {
 		return s[:40] + "..."

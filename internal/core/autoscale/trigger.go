@@ -10,7 +10,7 @@ const (
 	Lag = "fermata-lag-seconds"
 )
 
-// Trigger is what a pool of workers is scaled by.
+// Trigger is the scaling configuration of a pool of workers.
 type Trigger struct {
 	Namespace string
 	// Queues that the workers of the pool serve.
@@ -53,7 +53,7 @@ func (s Size) And(o Size) Size {
 	return s
 }
 
-// Metric is a number and what it should be.
+// Metric is a value and its target.
 type Metric struct {
 	Name          string
 	Value, Target float64
