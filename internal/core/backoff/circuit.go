@@ -28,7 +28,7 @@ type Circuit struct {
 	SinceMS int64 `json:"s"`
 	// OpenUntilMS: nothing passes before.
 	OpenUntilMS int64 `json:"u"`
-	// Probe is the holder that finds out, ProbeUntilMS how long it is waited for.
+	// Probe is the holder that probes the target. Its result is awaited until ProbeUntilMS.
 	Probe        string `json:"p,omitempty"`
 	ProbeUntilMS int64  `json:"q,omitempty"`
 	// By is the job whose failure set the wait, Error the text of that failure; at most 128 and 256 bytes.
@@ -39,7 +39,7 @@ type Circuit struct {
 // CircuitVerdict is the answer to a run that wants to start.
 type CircuitVerdict struct {
 	OK bool
-	// Probe: the run goes ahead of all others, to find out.
+	// Probe: the run starts before all others, to probe the target.
 	Probe bool
 	// UntilMS is when to ask again, if not OK.
 	UntilMS int64
@@ -81,8 +81,7 @@ func (c Circuit) Admit(nowMS int64, holder string, probeTTL time.Duration) (next
 	return c, CircuitVerdict{OK: true, Probe: true}
 }
 
-// Kept prolongs the wait for a probe that is alive, unless another one has taken
-// its place.
+// Kept extends the wait for a probe that is alive, unless another one has replaced it.
 func (c Circuit) Kept(holder string, nowMS int64, probeTTL time.Duration) Circuit {
 	if c.isProbedBy(holder) {
 		c.ProbeUntilMS = max(c.ProbeUntilMS, addDelay(nowMS, probeTTL))
@@ -99,12 +98,12 @@ func (c Circuit) Succeeded(_ int64, holder string) Circuit {
 	return c
 }
 
-// Failed takes the failure of a run of the job by. The wait is that of the policy
-// after so many failures or, if retryAfter is above zero, that, at most
-// [LongestRetryAfter]; one that stands does not get shorter.
+// Failed applies the failure of a run of the job by. The wait is that of the policy after as many
+// failures or, if retryAfter is above zero, retryAfter, at most [LongestRetryAfter]. It never
+// shortens a wait in force.
 //
-// While the circuit is open, the failure of a run that is not the probe began
-// before it opened: it only counts if it asks for a wait that ends later.
+// While the circuit is open, the failure of a run that is not the probe is that of a run which
+// began before it opened: it counts only if it requests a wait that ends later.
 func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.Duration, policy Retry,
 	seed uint64) Circuit {
 	asked := addDelay(nowMS, min(retryAfter, LongestRetryAfter))

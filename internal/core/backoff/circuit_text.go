@@ -27,8 +27,7 @@ func (c Circuit) Encode() string {
 	return string(text)
 }
 
-// ParseCircuit reads what Encode wrote; "" is the closed circuit. Fields that it
-// does not know are skipped.
+// ParseCircuit parses the output of Encode; "" is the closed circuit. Unknown fields are skipped.
 func ParseCircuit(text string) (Circuit, error) {
 	if text == "" {
 		return Circuit{}, nil

@@ -87,8 +87,8 @@ func (p Preset) Layer() Layer {
 	return l
 }
 
-// AllPresets lists the built-in presets, then the operator's own by name. Of those only the
-// fields are filled that the operator set, beside built-in defaults.
+// AllPresets lists the built-in presets, then the operator's own by name. Fields that an own preset does not set
+// have the built-in defaults.
 func (d *Defaults) AllPresets() []Preset {
 	list := Presets()
 	if d == nil {
@@ -109,7 +109,7 @@ func (d *Defaults) AllPresets() []Preset {
 	return list
 }
 
-// Validate lists what is wrong, under paths such as namespaces.team-a.retry_policy.max_attempts.
+// Validate lists invalid fields, with paths such as namespaces.team-a.retry_policy.max_attempts.
 func (d *Defaults) Validate() []FieldError {
 	if d == nil {
 		return nil

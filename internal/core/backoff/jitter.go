@@ -35,8 +35,7 @@ func ParseJitterKind(name string) (JitterKind, bool) {
 	return JitterKind(i), ok
 }
 
-// Jitter spreads waits, so that what failed together does not come back
-// together. The zero value is no jitter.
+// Jitter spreads waits, so that runs that failed together do not retry together. The zero value is no jitter.
 type Jitter struct {
 	Kind JitterKind
 	// Fraction of the wait, 0 to 1; of JitterDown and JitterProportional only.

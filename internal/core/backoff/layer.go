@@ -20,7 +20,7 @@ func DefaultPolicies(recurring bool) Policies {
 	return p
 }
 
-// Layer is what one source sets of policies.
+// Layer has the fields of policies that one source sets.
 type Layer struct {
 	Source Source
 	// Set are the fields of Values that count.
@@ -28,7 +28,7 @@ type Layer struct {
 	Values Policies
 }
 
-// With returns the layer with all that over sets in the place of what it set itself.
+// With returns the layer with the fields that over sets replaced.
 func (l Layer) With(over Layer) Layer {
 	l.Values = Overlay(l.Values, over.Values, over.Set)
 	l.Set |= over.Set
@@ -93,8 +93,8 @@ func (p *Policies) reconcileFields(from *Sources) {
 	}
 }
 
-// Validate lists what is wrong with policies, under the paths that the API has for them in
-// a job. Intervals are whole milliseconds, as they are stored.
+// Validate lists invalid fields of policies, with their paths in a job of the API. Intervals are whole
+// milliseconds, as they are stored.
 func (p Policies) Validate() []FieldError {
 	var list []FieldError
 	add := func(prefix string, errors []FieldError) {

@@ -29,7 +29,7 @@ func PresetByName(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// Presets lists all presets. The caller owns what it gets.
+// Presets lists all presets. The caller owns the result.
 func Presets() []Preset {
 	return append(recurringPresets(), append(retryPresets(), foreignPresets()...)...)
 }

@@ -25,9 +25,9 @@ type Recurring struct {
 	// StaleHalve halves the failures for each StaleAfter that passed, instead of
 	// forgetting all of them.
 	StaleHalve bool
-	// WithinSlot is for cron schedules, which are exempt from backoff otherwise:
-	// the waits between the attempts of a run grow with the failed runs before it
-	// as well ([Retry.NextWithin]), and never reach the next nominal time.
+	// WithinSlot is for cron schedules, which otherwise are exempt from backoff: the waits between the attempts
+	// of a run also grow with the failed runs before it ([Retry.NextWithin]), and never reach the next nominal
+	// time.
 	WithinSlot bool
 }
 

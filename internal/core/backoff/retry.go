@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Retry is what happens between the attempts of one run.
+// Retry is the policy for the attempts of one run.
 type Retry struct {
 	Strategy Strategy
 	// Base is the unit of the curve, 0 to [Longest]. Zero, with Fixed only,

@@ -10,7 +10,7 @@ import (
 // Field is one field of [Policies] that a job or an operator can set by itself.
 type Field uint8
 
-// Fields. Their numbers are stored: they are never given anew.
+// Fields. Their numbers are stored: they are never reused.
 const (
 	RetryStrategy Field = iota
 	RetryBase

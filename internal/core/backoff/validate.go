@@ -11,8 +11,8 @@ const (
 	Longest = 366 * 24 * time.Hour
 	// MaxMultiplier is the upper bound of multipliers.
 	MaxMultiplier = 100
-	// MaxExponent is the upper bound of Recurring.MaxExponent. 2^62 times any
-	// interval is past every cap, so it stands for no bound.
+	// MaxExponent is the upper bound of Recurring.MaxExponent. 2^62 times any interval exceeds every cap, so
+	// this value means no bound.
 	MaxExponent = 62
 	// MaxAttempts is the upper bound of Retry.MaxAttempts and MaxDoublings.
 	MaxAttempts = 1000
@@ -24,9 +24,8 @@ type FieldError struct{ Field, Reason string }
 
 func (e FieldError) Error() string { return e.Field + " " + e.Reason }
 
-// Validate lists what is wrong with the policy; nothing for a good one. Fields
-// that the strategy has no use for may be zero, but not nonsense: a policy that
-// does not equal itself, as one with a NaN in it, would always seem to be edited.
+// Validate lists invalid fields; none for a valid policy. Fields that the strategy does not use may be zero, but
+// must be valid otherwise: a policy with a NaN does not equal itself, and would always look edited.
 func (r Retry) Validate() []FieldError {
 	var c checker
 	c.addUnless(int(r.Strategy) < len(strategyNames), "strategy", "is unknown")
@@ -46,8 +45,8 @@ func (r Retry) Validate() []FieldError {
 	return c.errors
 }
 
-// Validate lists what is wrong with the policy; nothing for a good one. Disabled
-// needs none of the other fields, but takes no nonsense in them either.
+// Validate lists invalid fields; none for a valid policy. Disabled requires none of the other fields, but those
+// that are set must be valid.
 func (r Recurring) Validate() []FieldError {
 	var c checker
 	c.addUnless(!r.StaleHalve || r.StaleAfter != 0, "stale_halve", "has no effect without stale_after")
