@@ -62,7 +62,7 @@ func (c Clock) lagMS() int64 {
 // first caller that notices saw it last, which nearly always is less than this ago.
 const LeapMS = 2000
 
-// slackMS is what roundings may add to a lag when anchors are replaced again and again.
+// slackMS bounds what rounding may add to a lag when anchors are replaced repeatedly.
 const slackMS = 20
 
 // Span returns how far the clock advances at most while that much time passes. A deadline that must not come early is
@@ -75,7 +75,7 @@ func Span(ms, lagMS int64) int64 {
 	return addSaturating(ms, min(addSaturating(max(ms, 0), LeapMS), addSaturating(lagMS, min(lagMS, slackMS))))
 }
 
-// Latest bounds what a shard clock may show now, as far as its reader knows.
+// Latest is the greatest instant that a shard clock may show now, as far as its reader knows.
 type Latest struct {
 	MS int64
 	// LagMS is how far the clock may run ahead of passing time from then on.

@@ -13,9 +13,9 @@ const (
 	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
 	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
-	// Apart is the time over which runs are spread that one more lost worker would quarantine.
-	// A payload that kills its worker also ends the runs beside it, which are then leased again
-	// together with it; spread out, it runs beside few of them the last time.
+	// Apart is the time over which runs are spread that one more lost worker would quarantine. A payload that
+	// crashes its worker also ends the other runs of that worker, which are then leased again together with it.
+	// Spread out, it runs beside few of them the last time.
 	Apart = 10 * time.Second
 )
 
