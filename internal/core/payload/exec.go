@@ -55,7 +55,7 @@ func ParseExec(text []byte) (*Exec, error) {
 	return e, faults.orNil()
 }
 
-// checkExec also refuses what a worker refuses whatever it allows.
+// checkExec also refuses what every worker refuses, whatever its settings.
 func checkExec(text []byte) Faults {
 	e, faults := parseExec(text)
 	if e == nil {

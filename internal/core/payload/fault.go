@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Fault is what is wrong with a field of a payload, or with all of it if Field is "". Text
-// begins with a verb: "is missing".
+// Fault describes an invalid field of a payload, or the whole payload if Field is "". Text begins with a verb:
+// "is missing".
 type Fault struct{ Field, Text string }
 
 // Faults are an error.
@@ -36,8 +36,8 @@ var checksByKind = map[string]func(text []byte) Faults{"http": checkHTTP, "exec"
 // Handlers returns the names of the ready-made handlers.
 func Handlers() []string { return []string{"exec", "http"} }
 
-// Check finds what is wrong with a payload of a handler. Of a handler that is not ready-made it
-// knows nothing.
+// Check returns the faults of a payload of a handler. It accepts any payload of a handler that is not
+// ready-made.
 func Check(handler string, text []byte) Faults {
 	check := checksByKind[handler]
 	if check == nil {

@@ -60,9 +60,9 @@ var allowedMethods = []string{
 	http.MethodOptions,
 }
 
-// isReservedHeader reports whether a header is one of [reservedHeaders], begins as those of Fermata do, or
-// is the same to a receiver that takes other characters for dashes, as CGI and what follows it
-// do (Fermata_Token, fermata.token).
+// isReservedHeader reports whether a header is one of [reservedHeaders], begins as those of Fermata do, or is
+// the same for a receiver that maps other characters to dashes, as CGI and its successors do (Fermata_Token,
+// fermata.token).
 func isReservedHeader(name string) bool {
 	dashed := http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -115,7 +115,8 @@ func parseHTTP(text []byte) (*HTTP, Faults) {
 }
 
 func (q *HTTP) readMethod(o *objectReader) {
-	if q.Method = o.readText("method"); q.Method == "" {
+	q.Method = o.readText("method")
+	if q.Method == "" {
 		q.Method = http.MethodGet
 	}
 	if !slices.Contains(allowedMethods, q.Method) {
@@ -159,8 +160,7 @@ func isPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// encodeQuery percent-encodes what may not stand in a query. What is encoded already stays as it
-// is.
+// encodeQuery percent-encodes the characters that a query may not contain. It keeps what is already encoded.
 func encodeQuery(query string) string {
 	const hex = "0123456789ABCDEF"
 	var out strings.Builder
