@@ -1,8 +1,7 @@
 package schedule
 
-// Budget bounds how many nominal times the searches of one task may pass over together,
-// because they are excluded. One search may pass over many; a thousand such searches in
-// a row would keep a processor busy for minutes.
+// Budget bounds how many excluded nominal times the searches of one task may skip together. One search may skip
+// many; a thousand such searches in a row would keep a processor busy for minutes.
 type Budget struct{ remaining int }
 
 // NewBudget returns a budget for so many searches that each pass over as many times as one may.

@@ -12,7 +12,7 @@ const (
 	maxCalendarTimes = 24
 )
 
-// CalendarUnit is what a [Calendar] counts in.
+// CalendarUnit is the unit in which a [Calendar] counts.
 type CalendarUnit uint8
 
 const (
@@ -74,7 +74,7 @@ type calendar struct {
 	skip              bool
 }
 
-// compileCalendar reports all that is wrong; what it returns then is not to be used.
+// compileCalendar adds all errors to p; its result is not valid then.
 func compileCalendar(c Calendar, today time.Time, p *problems) *calendar {
 	out := &calendar{every: int64(max(c.Every, 1)), unit: c.Unit, skip: c.ShortMonth == ShortMonthSkip}
 	if c.Every < 0 || c.Every > maxCalendarEvery {

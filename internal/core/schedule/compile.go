@@ -50,7 +50,7 @@ func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule,
 			p.addError("exclude", "leaves no nominal time")
 		}
 	}
-	// Not before: what an earlier version has accepted for the sake of a gap alone still compiles.
+	// Checked last: a schedule that an earlier version accepted because of a gap alone still compiles.
 	for i := range c.rules {
 		c.rules[i].exclude = c.exclude
 	}
@@ -60,7 +60,7 @@ func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule,
 	return c, nil
 }
 
-// checkBounds refuses what no kind allows.
+// checkBounds refuses values that no kind allows.
 func checkBounds(s Spec, p *problems) {
 	recurs := s.Kind.Recurs()
 	switch {
@@ -137,7 +137,7 @@ func (s *Schedule) compileOnce(spec Spec, p *problems) {
 	}
 }
 
-// compileInterval sets the grid. field names the origin of every: an @every stands in cron.
+// compileInterval sets the grid. field is the field that set the interval: an @every is set in cron.
 func (s *Schedule) compileInterval(field string, every time.Duration, spec Spec, anchor time.Time, p *problems) {
 	switch {
 	case every <= 0:

@@ -12,7 +12,7 @@ type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
-// problems gathers every FieldError of one Spec, so that a user mends all at once.
+// problems collects every FieldError of one Spec, so that a user can correct all at once.
 type problems []error
 
 func (p *problems) addError(field, format string, args ...any) {

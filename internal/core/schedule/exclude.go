@@ -15,8 +15,8 @@ const (
 	maxExcludeWindows = 32
 	// MaxExcludePeriods is how many periods a schedule may exclude.
 	MaxExcludePeriods = 100
-	// maxSkippedTimes bounds how many nominal times one search may pass over because
-	// they are excluded. A schedule with so many in a row counts as ended there.
+	// maxSkippedTimes bounds how many excluded nominal times one search may skip. A schedule with so many in a
+	// row counts as ended there.
 	maxSkippedTimes = 20_000
 )
 
@@ -219,7 +219,7 @@ func (e *exclusions) excludedUntil(ms int64) (until int64, excluded bool) {
 		sec := floorDiv(ms, 1000)
 		seg := offsetSegmentAt(e.zone, sec)
 		if end := e.localExcludedUntil(sec + seg.offset); end != 0 {
-			// What the clock shows is known up to its next change only.
+			// The offset is known only until the next clock change.
 			end = min(end-seg.offset, seg.end)
 			if end < math.MaxInt64/1000 {
 				until = max(until, end*1000)

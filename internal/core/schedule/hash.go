@@ -15,8 +15,8 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// hashRanges are the numbers of the fields that H may stand for. Days of a month end
-// at 28, so that no month goes without.
+// hashRanges are the numbers that H may stand for in each field. Days of a month end at 28, so that every month
+// has the day.
 var hashRanges = [...]struct{ low, high int }{{0, 59}, {0, 59}, {0, 23}, {1, 28}, {1, 12}, {0, 6}}
 
 // resolveHash replaces each H of an expression's fields by the numbers that the

@@ -33,8 +33,8 @@ func RoundDown(t time.Time) time.Time {
 // ceilMillis rounds t up to a millisecond.
 func ceilMillis(t time.Time) int64 { return floorMillis(RoundUp(t)) }
 
-// floorMillis rounds t down to a millisecond. What lies outside the supported years
-// becomes the nearest instant that is outside too.
+// floorMillis rounds t down to a millisecond. A time outside the supported years becomes the nearest instant
+// outside.
 func floorMillis(t time.Time) int64 {
 	switch {
 	case t.Before(minTime):

@@ -31,7 +31,7 @@ var macros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// checkText refuses what is wrong with an expression before any grammar.
+// checkText refuses expressions that are invalid in any grammar.
 func checkText(text string) error {
 	if len(text) > maxExpressionLen {
 		return fmt.Errorf("%d bytes, at most %d are allowed", len(text), maxExpressionLen)
@@ -81,7 +81,7 @@ func parseFields(text string, seconds bool, seed uint64) (f fields, wild bool, e
 	return newFields(parsed, allDays), wild, nil
 }
 
-// expandMacro replaces a macro by the fields it stands for.
+// expandMacro replaces a macro by its fields.
 func expandMacro(text string, seconds bool) (string, error) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "@") {

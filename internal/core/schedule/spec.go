@@ -24,7 +24,7 @@ func (k Kind) String() string {
 // Local reports whether nominal times are local times of a zone, rather than elapsed time.
 func (k Kind) Local() bool { return k == KindCron || k == KindCalendar }
 
-// Recurs reports whether there is more than one nominal time as a rule.
+// Recurs reports whether the kind normally has more than one nominal time.
 func (k Kind) Recurs() bool { return k == KindInterval || k.Local() }
 
 // GapPolicy selects what happens to a fixed local time that a jump forward of the zone's clock omits. The
@@ -55,8 +55,8 @@ func (p RepeatPolicy) String() string { return indexedName(int(p), "first", "las
 // Period is a time from From (inclusive) to To (exclusive).
 type Period struct{ From, To time.Time }
 
-// Exclusions take nominal times out of a schedule of any recurring kind, and forbid
-// starts ([Schedule.Clear]). Local times are those of Spec.TimeZone.
+// Exclusions remove nominal times from a schedule of any recurring kind, and forbid starts ([Schedule.Clear]).
+// Local times are those of Spec.TimeZone.
 type Exclusions struct {
 	// Cron takes out the instants that match any of these expressions, which
 	// are read as those of Spec.Cron are; at most 16.
@@ -134,7 +134,7 @@ type Spec struct {
 	// means unbounded. StartAt is also the phase of an interval.
 	StartAt, EndAt time.Time
 
-	// Exclude takes nominal times out.
+	// Exclude removes nominal times.
 	Exclude Exclusions
 	// Jitter spreads due times over [nominal, nominal + Jitter), but never as
 	// far as the next nominal time. 0 to 24 h.
@@ -144,7 +144,7 @@ type Spec struct {
 	MaxRuns int
 }
 
-// Parsed reports whether compiling s takes the parsing of texts, which is dear.
+// Parsed reports whether compiling s requires parsing texts, which is expensive.
 func (s *Spec) Parsed() bool {
 	return s.Kind.Local() || len(s.Exclude.Cron) > 0 || len(s.Exclude.Dates) > 0 ||
 		len(s.Exclude.Windows) > 0 || len(s.Exclude.Periods) > 0

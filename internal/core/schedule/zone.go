@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// maxOwedGap is the longest gap whose fixed times are made up for. Longer
-	// ones are corrections of the calendar, as in Vixie cron.
+	// maxOwedGap is the longest gap whose fixed times are run after it. Longer gaps are corrections of the
+	// calendar, as in Vixie cron.
 	maxOwedGap = 3 * 60 * 60
 	// maxUTCOffset exceeds every offset from UTC a zone ever had (Manila: 15:56).
 	maxUTCOffset = secondsPerDay
@@ -15,8 +15,7 @@ const (
 	searchSeconds = searchYears * 366 * secondsPerDay
 )
 
-// civilTimes are matches in civil time, what a clock on the wall shows, in seconds as though that wall
-// were in UTC.
+// civilTimes are matches in civil time, as a wall clock shows it, in seconds as if the zone were UTC.
 type civilTimes interface {
 	// nextMatch returns the first match at or after c, prev the last one at or before it.
 	nextMatch(c int64) (int64, bool)
@@ -127,8 +126,8 @@ func (r *rule) prevInstant(t int64) (int64, bool) {
 	return 0, false
 }
 
-// firstCivil returns the first civil time of the segment that may match: what
-// the clock already showed before it was set back is not new.
+// firstCivil returns the first civil time of the segment that may match: times that the clock already showed
+// before it was set back are not new.
 func (r *rule) firstCivil(seg segment) int64 {
 	switch {
 	case seg.start == -unbounded:
@@ -139,8 +138,8 @@ func (r *rule) firstCivil(seg segment) int64 {
 	return seg.start + seg.offset
 }
 
-// endCivil returns the first civil time after those of the segment that may match:
-// what the clock will show again does not count yet if only the last pass does.
+// endCivil returns the end of the civil times of the segment that may match: times that the clock will show
+// again do not count yet if only the last pass counts.
 func (r *rule) endCivil(seg segment) int64 {
 	switch {
 	case seg.end == unbounded:
