@@ -17,8 +17,8 @@ import (
 const DefaultEvery = 10 * time.Second
 
 const (
-	// checksPerPause is how many times in a pause each node looks whether a census is due: one
-	// whose node dies is made up for by another.
+	// checksPerPause is how many times in a pause each node checks whether a census is due, so that another node
+	// soon replaces one that dies.
 	checksPerPause = 4
 	// censusShare of the time that a census may take: one in so many.
 	censusShare = 50
@@ -38,7 +38,7 @@ type Store interface {
 	Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error)
 }
 
-// Measure is what a quota bounds.
+// Measure is the quantity that a quota limits.
 type Measure struct {
 	name        string
 	used, limit *prometheus.Desc
@@ -65,11 +65,11 @@ func newGaugeDesc(name, help string) *prometheus.Desc {
 
 // Options of a [Quota]. Store, Limit and Limited are required.
 type Options struct {
-	// Measure is what Store counts. Default [Jobs].
+	// Measure is the quantity that Store counts. Default [Jobs].
 	Measure *Measure
 	Store   Store
-	// Limit is how much a namespace may have; 0 is no limit. Limited reports whether
-	// any has one. Both are asked anew each time.
+	// Limit returns how much a namespace may have; 0 is no limit. Limited reports whether any namespace has a
+	// limit. Both are called each time.
 	Limit   func(namespace string) int
 	Limited func() bool
 	// Every is the least pause between two censuses. Default [DefaultEvery].
