@@ -23,7 +23,7 @@ func (r *Recorder) Read(ctx context.Context, after string, size int) ([]job.Trai
 	if size == 0 {
 		size = DefaultPageSize
 	}
-	// The end first: what is read then is not beyond it but for what has come since.
+	// Read the end first: what is read later is beyond it only by what was written since.
 	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
 		return nil, job.TrailHead{}, err
@@ -85,7 +85,7 @@ func (r *Recorder) DeleteExport(ctx context.Context, name string) error {
 	return r.options.Store.DropTrailExport(ctx, name)
 }
 
-// Exports lists all exports by name, with what waits for each.
+// Exports lists all exports by name, with the records that wait for each.
 func (r *Recorder) Exports(ctx context.Context) ([]job.TrailExport, error) {
 	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *Recorder) exportStatus(ctx context.Context, state job.TrailState) (out 
 	return out, nil
 }
 
-// addUnacknowledged adds to an export what it has not acknowledged.
+// addUnacknowledged adds the number of unacknowledged records to an export.
 func (r *Recorder) addUnacknowledged(ctx context.Context, e job.TrailExport, state job.TrailState) (job.TrailExport,
 	error) {
 	if compareIDs(state.NewestID, e.ID) <= 0 {

@@ -35,7 +35,7 @@ func linkRecords(records []job.TrailRecord, base job.TrailHead, state job.TrailS
 	return out
 }
 
-// retention is what is kept, by count, age and bytes.
+// retention has the limits of what is kept: count, age and bytes.
 type retention struct {
 	maxRecords int64
 	maxAgeMS   int64

@@ -13,7 +13,7 @@ import (
 const (
 	DefaultPageSize = 100
 	MaxPageSize     = 1000
-	// maxScanned is how many records one call looks at.
+	// maxScanned is how many records one call examines.
 	maxScanned = 5000
 )
 

@@ -38,9 +38,9 @@ const (
 	checkTimeout = 5 * time.Second
 )
 
-// Store is what the recorder needs of the store.
+// Store is the storage of the trail.
 type Store interface {
-	// TrailState reads the end of the chain, what is kept, and the exports.
+	// TrailState reads the end of the chain, the sizes of the trail, and the exports.
 	TrailState(ctx context.Context) (job.TrailState, error)
 	// AppendTrail adds linked records and trims, if the chain still ends at head; done is false
 	// if it does not.
@@ -64,10 +64,10 @@ type Options struct {
 	Keep int
 	// Age is about how long a record is kept, an hour to ten years. Default 90 days.
 	Age time.Duration
-	// MaxBytes bounds what all records take in the store, about, 1 MiB to 64 GiB. Default 64 MiB. It holds
-	// whatever the exports have acknowledged.
+	// MaxBytes bounds the approximate size of all records in the store, 1 MiB to 64 GiB. Default 64 MiB. It
+	// applies even to records that the exports have not acknowledged.
 	MaxBytes int64
-	// Key gives the key that signs at present; nil: nothing is signed. It is asked for each write.
+	// Key returns the current signing key; nil: records are not signed. It is called for each write.
 	Key func() *job.ChainKey
 	// Backlog is how many records may be in line. Default 4096.
 	Backlog int
@@ -94,7 +94,7 @@ type Recorder struct {
 	cancel         context.CancelFunc
 }
 
-// New starts a recorder. Who makes one calls Stop.
+// New starts a recorder. The caller must call Stop.
 func New(o Options) (*Recorder, error) {
 	o.Keep, o.Backlog, o.Patience = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.Backlog, DefaultBacklog), cmp.Or(o.Patience,
 		DefaultPatience)
@@ -146,8 +146,8 @@ func (r *Recorder) Record(record job.TrailRecord) {
 	}
 }
 
-// Stop writes what is in line and ends the recorder, within ctx. It may be repeated.
-// What is recorded after it is lost.
+// Stop writes the queued records and ends the recorder, within ctx. It may be repeated. Records after it are
+// lost.
 func (r *Recorder) Stop(ctx context.Context) {
 	r.stopped.Do(func() { close(r.stop) })
 	select {
@@ -178,7 +178,7 @@ func (r *Recorder) writeLoop() {
 	}
 }
 
-// collectBatch takes what is in line behind a first one.
+// collectBatch takes the records that are queued behind a first one.
 func (r *Recorder) collectBatch(first job.TrailRecord) []job.TrailRecord {
 	records := []job.TrailRecord{first}
 	for len(records) < maxBatch && len(r.queue) > 0 {
@@ -215,13 +215,13 @@ func (r *Recorder) appendRecords(records []job.TrailRecord) {
 	}
 }
 
-// appendAttempt is a try whose answer may have been lost.
+// appendAttempt is an attempt to append whose reply may have been lost.
 type appendAttempt struct {
 	after string // newest id before it
 	hash  []byte // of its last record
 }
 
-// tryAppend continues the chain as it is now. Of an attempt before it finds out first what has become of it.
+// tryAppend appends at the current end of the chain. It first checks whether an earlier attempt has succeeded.
 func (r *Recorder) tryAppend(ctx context.Context, records []job.TrailRecord, tried *appendAttempt) (done bool,
 	err error) {
 	state, err := r.options.Store.TrailState(ctx)
@@ -259,7 +259,7 @@ func (r *Recorder) hasSucceeded(ctx context.Context, tried appendAttempt, n int)
 	return false, err
 }
 
-// chainEnd is what a node knows of the chain's end.
+// chainEnd is the end of the chain as this node has seen it.
 type chainEnd struct {
 	seen     job.TrailHead
 	reported string // end as stored, which was found to be set back
@@ -286,8 +286,8 @@ func (r *Recorder) reportSetBack(stored, seen job.TrailHead) {
 		hex.EncodeToString(seen.Hash))
 }
 
-// checkChain follows the chain and the exports while nothing is written, and removes what has become
-// too old, which leaves a record of its own.
+// checkChain checks the chain and the exports while nothing is written, and removes records that are too old.
+// The removal is itself recorded.
 func (r *Recorder) checkChain() {
 	ctx, cancel := context.WithTimeout(r.ctx, checkTimeout)
 	defer cancel()
@@ -312,7 +312,7 @@ func (r *Recorder) checkChain() {
 // ExpireMethod is the method of the record that removes older ones while no call leaves any.
 const ExpireMethod = "fermata.audit/Expire"
 
-// expirySlack is how much longer a record may stay while nothing else is written.
+// expirySlack is how long an expired record may remain while nothing else is written.
 const expirySlack = time.Hour
 
 func (r *Recorder) countLost(n int, err error) {

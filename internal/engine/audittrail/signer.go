@@ -12,14 +12,14 @@ import (
 // maxKeyFile bounds a key file.
 const maxKeyFile = 64 << 10
 
-// Signer has the key that signs the chain, from a file that may change.
+// Signer loads the key that signs the chain from a file, which may change.
 type Signer struct {
 	path string
 
 	mu   sync.Mutex
 	text []byte
 	key  job.ChainKey
-	// lastError is what Reload found last; nil: nothing.
+	// lastError is the error of the last Reload; nil: none.
 	lastError error
 }
 
