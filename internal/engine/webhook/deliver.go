@@ -12,8 +12,8 @@ import (
 const (
 	// pageSize is how many events are read at once.
 	pageSize = 64
-	// maxTurn is how long a lane goes on before others of its webhook have their turns. What
-	// it delivered is written at the end: so much is delivered again when the node dies.
+	// maxTurn is how long a lane delivers before other lanes of its webhook get their turns. Its position is
+	// stored at the end of the turn, so this much is delivered again if the node dies.
 	maxTurn     = time.Second
 	saveTimeout = 3 * time.Second
 )
@@ -46,7 +46,7 @@ func (c *Courier) deliverLane(l *hookLane, s *sender) {
 	}
 }
 
-// saveUnsaved stores what is not yet stored. A node that stops has a moment for it.
+// saveUnsaved stores unsaved state. A node that stops has a short time for it.
 func (d *delivery) saveUnsaved() {
 	if !d.l.unsaved {
 		return
@@ -97,8 +97,8 @@ func (d *delivery) reportSkipped(next job.Place) {
 	d.l.unsaved = true
 }
 
-// deliverEvent delivers one event, or passes it over; false: the lane has to stop. It goes by
-// what is in force: once the webhook has changed, the next delivery goes on from here.
+// deliverEvent delivers one event, or skips it if the filter does not select it; false: the lane has to stop. It uses
+// the settings in force: if the webhook has changed, the next delivery continues from here.
 func (d *delivery) deliverEvent(h *job.Happening) bool {
 	l := d.l
 	if !d.isHookUnchanged() {
@@ -113,7 +113,7 @@ func (d *delivery) deliverEvent(h *job.Happening) bool {
 	started := time.Now()
 	f := d.s.postEvent(l.ctx, h)
 	if f != nil && l.ctx.Err() != nil {
-		return false // it is this node that broke off
+		return false // this node cancelled the request
 	}
 	d.c.metrics.seconds.WithLabelValues(l.hook).Observe(time.Since(started).Seconds())
 	switch {
@@ -121,7 +121,7 @@ func (d *delivery) deliverEvent(h *job.Happening) bool {
 		d.countOutcome(delivered)
 		return d.advanceTo(h.Place)
 	case !d.isHookUnchanged():
-		return false // what did not take it is no longer asked
+		return false // the failure is one of the old settings
 	}
 	return d.handleFailure(h, f)
 }
@@ -203,8 +203,8 @@ func (d *delivery) handleFailure(h *job.Happening, f *deliveryFailure) bool {
 	return false
 }
 
-// postponeLane keeps the lane from being taken up again for a while, unless the webhook has
-// changed meanwhile: what is new may be the cure.
+// postponeLane delays the lane's next turn, unless the webhook has changed meanwhile: the change may have fixed
+// the failure.
 func (d *delivery) postponeLane(delay time.Duration) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
@@ -213,8 +213,8 @@ func (d *delivery) postponeLane(delay time.Duration) {
 	}
 }
 
-// saveState stores how far the lane is; false: it cannot go on. A shard that was lost is
-// another node's, which goes on from what is stored.
+// saveState stores the position of the lane; false: it cannot continue. A lost shard belongs to another node,
+// which continues from the stored position.
 func (d *delivery) saveState(ctx context.Context, letter *job.HookLetter) bool {
 	l := d.l
 	now, err := d.c.options.Store.Now(ctx, l.shard)

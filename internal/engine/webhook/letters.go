@@ -22,9 +22,9 @@ func (c *Courier) Letters(ctx context.Context, hook string, n int) ([]job.HookLe
 	return c.options.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Limit: n})
 }
 
-// Redeliver tries up to 100 events that a webhook gave up on, or that of one id, once
-// more, oldest first, until one fails in a way that may pass. What is refused for good is
-// dropped, or goes to the end of the line: the next call gets further.
+// Redeliver sends up to 100 dead letters of a webhook once more, or the one with an id, oldest first, until one
+// fails with a temporary error. A letter that is refused permanently is dropped or moves to the end of the
+// queue, so that the next call continues behind it.
 func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error) {
 	var r job.Redelivery
 	if c.findSender(hook) == nil {
@@ -48,7 +48,7 @@ func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) 
 	return r, err
 }
 
-// redeliverLetter tries one, by what is in force.
+// redeliverLetter sends one letter, with the settings in force.
 func (c *Courier) redeliverLetter(ctx context.Context, l job.HookLetter, drop bool, r *job.Redelivery) error {
 	s := c.findSender(l.Hook)
 	if s == nil {
@@ -112,7 +112,7 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 	return out, nil
 }
 
-// measureBacklog finds what is behind by the first event after each place.
+// measureBacklog measures what is undelivered by the first event after each position.
 func (c *Courier) measureBacklog(ctx context.Context, h *job.HookStatus, states map[int]map[string]job.HookState,
 	last []job.Place) error {
 	var asks []job.EventsAsk

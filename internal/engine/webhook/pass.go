@@ -9,9 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// runPass takes over shards, lets go of others, and starts deliveries where there is
-// something to deliver: of each webhook as many as it may have at once, those first whose
-// last turn is longest ago.
+// runPass takes over new shards, releases lost ones, and starts deliveries where events wait: of each webhook up
+// to its concurrency, the lanes whose last turn is longest ago first.
 func (c *Courier) runPass(ctx context.Context, last []job.Place) {
 	held := c.options.Held()
 	c.releaseShards(held)
@@ -63,7 +62,7 @@ func (c *Courier) findSender(name string) *sender {
 	return c.senders[name]
 }
 
-// releaseShards forgets shards that this node holds no longer, or anew.
+// releaseShards drops shards that this node no longer holds, or holds under a new lock.
 func (c *Courier) releaseShards(held map[int]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +77,8 @@ func (c *Courier) releaseShards(held map[int]string) {
 	}
 }
 
-// takeOverShards reads how far the webhooks are with shards that are new here. One that has
-// never been in a shard begins with what comes.
+// takeOverShards reads the positions of the webhooks in shards that are new to this node. A webhook without a
+// position in a shard begins with the next event.
 func (c *Courier) takeOverShards(ctx context.Context, held map[int]string, last []job.Place) {
 	var shards []int
 	c.mu.Lock()
@@ -130,8 +129,7 @@ func (c *Courier) createLane(ctx context.Context, id int, lock, name string, sta
 	}
 	state, known := states[name]
 	if !known {
-		// Stored at once: what happens before its first delivery is not to be left
-		// out when this node dies.
+		// Stored at once, so that events before its first delivery are not lost if this node dies.
 		state = job.HookState{After: last, UpdatedMS: now}
 		if _, err := c.options.Store.SaveHook(ctx, id, lock, name, state, nil); err != nil {
 			return
@@ -154,7 +152,7 @@ func (c *Courier) createLane(ctx context.Context, id int, lock, name string, sta
 	s.lanes[name] = l
 }
 
-// deleteOldStates deletes what is left of webhooks that have long gone.
+// deleteOldStates deletes states of webhooks that were removed long ago.
 func (c *Courier) deleteOldStates(ctx context.Context, id int, names []string, states map[string]job.HookState) {
 	now, err := c.options.Store.Now(ctx, id)
 	if err != nil {
