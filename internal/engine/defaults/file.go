@@ -79,7 +79,7 @@ func describePlace(field string, flags backoff.FieldSet, path string) string {
 	return "--defaults-file " + path + ": " + field
 }
 
-// fileReader gathers what is wrong.
+// fileReader reads the file and collects its errors.
 type fileReader struct {
 	faults  []error
 	presets map[string]backoff.OwnPreset
@@ -170,7 +170,7 @@ func (r *fileReader) readLayer(source backoff.Source, path string, n *yaml.Node,
 	return l
 }
 
-// readPolicy reads one policy: the preset that it names, and what it sets.
+// readPolicy reads one policy: its preset, and the fields that it sets.
 func (r *fileReader) readPolicy(policy, path string, n *yaml.Node, own bool) (base, set backoff.Layer) {
 	part := backoff.RetryFields
 	if policy == "backoff_policy" {
@@ -211,7 +211,7 @@ func (r *fileReader) findPreset(path string, n *yaml.Node, part backoff.FieldSet
 	return l
 }
 
-// visitKnown goes through a mapping whose keys are known.
+// visitKnown visits the entries of a mapping with known keys.
 func (r *fileReader) visitKnown(n *yaml.Node, path string, known []string, take func(key string, value *yaml.Node)) {
 	r.visitMapping(n, path, func(key, at string, value *yaml.Node) {
 		switch near := spelling.Nearest(key, known); {
