@@ -6,8 +6,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// decideStart decides whether a run that was leased starts: in its place, as a record
-// of its own, later, or not at all. The caller delivers it only if it starts.
+// decideStart decides whether a leased run starts: in its place, as a child record, later, or not at all. The
+// caller delivers it only if it starts.
 func (t *transition) decideStart(ev Arrive) Answer {
 	before := t.stateBefore()
 	if answer := t.checkFence(ev.Token); answer != Applied {
@@ -79,7 +79,7 @@ func (t *transition) waitForOtherRuns() Answer {
 	return t.finishDecision(Applied)
 }
 
-// spawnChildRun makes the leased run a record of its own and plans the next one.
+// spawnChildRun moves the leased run into a child record and plans the next one.
 func (t *transition) spawnChildRun() Answer {
 	t.arrival = ArrivalSpawn
 	run := extractRun(t.State)
@@ -107,8 +107,8 @@ func (t *transition) holdLeasedRun(ev HoldBack) Answer {
 	return t.finishDecision(Applied)
 }
 
-// endOvertakenRun ends a leased run that was to be held back, if something else was asked for
-// meanwhile. It reports whether it did.
+// endOvertakenRun ends a leased run that was to be held back, if another request replaced it meanwhile. It
+// reports whether it did.
 func (t *transition) endOvertakenRun(token uint64) bool {
 	run := t.buildRun(Settle{Token: token}, t.Attempt)
 	switch {

@@ -5,12 +5,10 @@ import (
 	"slices"
 )
 
-// DecideUnusable stands in for [Decide] where the stored definition does not
-// compile, because of the fault. Update and Delete work as ever: they are how
-// people mend it. The end of a lease, however it comes, puts the record among
-// the dead ones for ever, so that it is neither leased nor reaped again and
-// again. Whatever changes or refuses nothing else answers [ErrCorrupt]; a
-// decision that comes with it is to be stored all the same.
+// DecideUnusable replaces [Decide] where the stored definition does not compile; fault is the error. Update and
+// Delete work as usual, so that users can repair the job. The end of a lease, of any kind, makes the record dead
+// permanently, so that it is neither leased nor reaped again.
+// Every other change answers [ErrCorrupt]; a decision that comes with it must be stored nevertheless.
 func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (Decision, error) {
 	s.Recent = slices.Clone(s.Recent)
 	made := Decision{State: s}
@@ -38,9 +36,9 @@ func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (D
 	return made, corrupt
 }
 
-// DecideUnusableChild stands in for [DecideChild] in the same case. The end of a
-// lease, however it comes, ends the run: its record goes, and the parent, which is
-// as good or bad as it was, counts a dead run. So do Terminate and CancelRun.
+// DecideUnusableChild replaces [DecideChild] in the same case. The end of a lease, of any kind, ends the run:
+// its record is deleted, and the parent, which stays as it is, counts a dead run. Terminate and CancelRun do the
+// same.
 func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Event, now int64) (Pair, error) {
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	refuse := func(a Answer, err error) (Pair, error) {
@@ -86,8 +84,8 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 	return pair, corrupt
 }
 
-// endCorruptRun ends the live run and every later one. It returns what is corrupt, if the
-// event was taken.
+// endCorruptRun ends the live run and every later one. It returns the corruption error, if the event was
+// applied.
 func (t *transition) endCorruptRun(token uint64, corrupt error) error {
 	before := t.stateBefore()
 	if answer := t.checkFence(token); answer != Applied {

@@ -86,11 +86,11 @@ func (t *transition) handleFailedAttempt(ev Settle, run Run, attempt uint32) {
 		Worker: ev.Worker}, ev.RetryAfter)
 }
 
-// handleFailedRun counts a failed run, keeps its dead letter, and plans what follows.
+// handleFailedRun counts a failed run, keeps its dead letter, and plans the next run.
 func (t *transition) handleFailedRun(run Run, outcome Outcome, n Notice, hint time.Duration) {
 	stops := false
 	if t.countsForSchedule() {
-		// Neither what the backoff itself held back makes it stale, nor how long the run took.
+		// Neither the delay by the backoff itself nor the duration of the run counts as staleness.
 		age := time.Duration(max(0, cmp.Or(run.StartedMS, t.now)-t.Due)) * time.Millisecond
 		trusted, _ := t.c.Backoff.Trusted(int64(t.Failures), age)
 		t.Failures = uint32(min(trusted+1, 1<<31))
@@ -121,7 +121,7 @@ const DeadLettersPerJob = 3
 // dead run is the job itself.
 func (t *transition) Recurs() bool { return t.child || t.c.Schedule.Kind != schedule.KindOnce }
 
-// endRun writes the run's end and plans what follows.
+// endRun writes the run's end and plans the next run.
 func (t *transition) endRun(run Run, outcome Outcome, n Notice, hint time.Duration) {
 	run.Outcome, run.Error = outcome, t.LastError
 	run.DeadLetter = t.dead
@@ -238,8 +238,8 @@ func (t *transition) returnAttempt(ev Return) Answer {
 	return t.finishDecision(Applied)
 }
 
-// uncountManualStart notes that a run beside the schedule that people have asked for, and that was given
-// back, has not begun: it waits for others once more, and none of them stops it.
+// uncountManualStart marks a returned manual run beside the schedule as not begun: it waits for other runs
+// again, and none of them stops it.
 func (t *transition) uncountManualStart() {
 	if asked := t.Trigger != TriggerSchedule || t.Mode == ManualKeep; asked && !t.hasBegun() {
 		t.Started &^= t.selfBit
@@ -256,16 +256,16 @@ func (t *transition) repeatAttempt() {
 	t.spawnWaitingManual()
 }
 
-// spawnWaitingManual makes the waiting manual run a record of its own where a pause keeps the run
-// that it waits for from starting: a pause does not hold back what people ask for.
+// spawnWaitingManual moves the waiting manual run into a child record if a pause keeps the run that it waits for
+// from starting: a pause does not hold back manual runs.
 func (t *transition) spawnWaitingManual() {
 	if t.Region == RegionPaused && t.hasWaitingManual() && t.spawn == nil && t.findFreeSlot() >= 0 {
 		t.spawnManual(t.Pending, t.PendingMode)
 	}
 }
 
-// isInterrupted reports whether the current run waits to start again after the loss of a worker,
-// or is what an edited schedule has left to finish. Such a run gives way to nothing.
+// isInterrupted reports whether the current run waits to restart after the loss of a worker, or is a run of an
+// edited schedule that is to finish. No other run replaces such a run.
 func (t *transition) isInterrupted() bool {
 	return t.HasRun() && !t.Live() && (t.Losses+t.Unacked > 0 || t.isLossOfCurrentRun() || t.isScheduleReplaced())
 }
@@ -294,7 +294,7 @@ func (t *transition) checkFence(token uint64) Answer {
 	return Stale
 }
 
-// stateBefore undoes what Decide prepared, for answers without effect.
+// stateBefore returns the state before the changes that Decide prepared, for answers without effect.
 func (t *transition) stateBefore() State {
 	s := *t.State
 	s.Revision--

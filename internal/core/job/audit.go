@@ -12,8 +12,7 @@ const (
 	FaultIndexRegion
 	// FaultIndexMissing: the index does not have the record.
 	FaultIndexMissing
-	// FaultIndexExtra: the index has it in a lane that is not its own, or has what
-	// does not exist.
+	// FaultIndexExtra: the index lists the record in a wrong lane, or lists a record that does not exist.
 	FaultIndexExtra
 	// FaultLaneIndex: the index of lanes is wrong about when a lane is due first.
 	FaultLaneIndex
@@ -23,7 +22,7 @@ const (
 	FaultNoState
 	// FaultNoDefinition: a state without a definition.
 	FaultNoDefinition
-	// FaultUnreadable: what is stored cannot be read.
+	// FaultUnreadable: the stored record cannot be read.
 	FaultUnreadable
 	// FaultState: a state that contradicts itself.
 	FaultState
@@ -51,7 +50,7 @@ type Finding struct {
 	Fault  Fault
 	Record string // "" for FaultLaneIndex
 	Lane   string // "" where no lane is concerned
-	// Detail is for people: what is there, and what should be.
+	// Detail describes, for people, the stored and the expected value.
 	Detail   string
 	Repaired bool
 }
@@ -59,7 +58,7 @@ type Finding struct {
 // MaxFindings bounds those of one audit.
 const MaxFindings = 1000
 
-// AuditReport is what an audit of a shard found.
+// AuditReport is the result of an audit of a shard.
 type AuditReport struct {
 	// Records that were looked at, by region.
 	Records [RegionDone + 1]int64

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// startBackfill takes a range of past nominal times to be run.
+// startBackfill adds a range of past nominal times to run.
 func (t *transition) startBackfill(ev StartBackfill) Answer {
 	before := t.stateBefore()
 	b := ev.Backfill

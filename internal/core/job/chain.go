@@ -58,11 +58,11 @@ type ChainFault uint8
 const (
 	// ChainUnchained: a record that is not part of the chain, after one that is.
 	ChainUnchained ChainFault = iota + 1
-	// ChainChanged: a record is not what its hash was made of.
+	// ChainChanged: a record does not match its hash.
 	ChainChanged
 	// ChainMissing: records are missing before this one.
 	ChainMissing
-	// ChainRepeated: a sequence that was there before, or that goes back.
+	// ChainRepeated: the sequence was used before, or decreases.
 	ChainRepeated
 	// ChainUnlinked: a record does not carry the hash of the one before.
 	ChainUnlinked
@@ -92,8 +92,8 @@ type ChainCheck struct {
 	signedUpTo                 int64       // sequence up to which signatures hold
 }
 
-// Next takes the next record and returns what is wrong with it, if anything. It goes on from
-// there, so that each break shows once.
+// Next checks the next record and returns its break, if there is one. It continues from there, so that each
+// break is reported once.
 func (c *ChainCheck) Next(r TrailRecord) *Break {
 	c.Records++
 	at := func(fault ChainFault, format string, args ...any) *Break {
@@ -144,7 +144,7 @@ func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, .
 	return nil
 }
 
-// End returns what is wrong with the end of the chain, if anything.
+// End returns a break at the end of the chain, if there is one.
 func (c *ChainCheck) End() *Break {
 	if c.Keys == nil || c.Last.Seq <= c.signedUpTo {
 		return nil

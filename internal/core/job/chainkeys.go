@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ChainKey signs the chain.
+// ChainKey is a signing key of the chain.
 type ChainKey struct {
 	ID  string
 	Key ed25519.PrivateKey
@@ -17,14 +17,14 @@ type ChainKey struct {
 
 const maxChainKeyID = 64
 
-// Each line begins with what its key is for: a seed and a public key are both 32 bytes.
+// Each line begins with the purpose of its key, because a seed and a public key both have 32 bytes.
 const (
 	privateKeyWord = "private"
 	publicKeyWord  = "public"
 )
 
-// ParseChainKeys reads a file of signing keys: on each line "private", an id and the base64 of a seed of 32 bytes.
-// The first one signs; the others are there to be known by their ids while keys are replaced.
+// ParseChainKeys parses a file of signing keys: on each line "private", an id and the base64 of a seed of 32
+// bytes. The first key signs. The others are known by their ids while keys are rotated.
 func ParseChainKeys(text string) ([]ChainKey, error) {
 	var out []ChainKey
 	err := parseKeyLines(text, privateKeyWord, ed25519.SeedSize, func(id string, seed []byte) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Checkpoint is what a cluster knows of a job, as a backup keeps it. There are no
-// leases in it, and no tokens: they mean nothing elsewhere.
+// Checkpoint is the state of a job in a backup. It has no leases and no tokens: they are not valid in another
+// cluster.
 type Checkpoint struct {
 	// Bookkeeping of the definition.
 	Generation, Revision           uint32
@@ -49,7 +49,7 @@ type BackupPage struct {
 	Next    string
 }
 
-// Snapshot is all that is stored of a job, as it was at one instant.
+// Snapshot is the complete stored state of a job at one instant.
 type Snapshot struct {
 	Record   Record
 	Children []Child
@@ -123,8 +123,8 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 	return withoutClusterState(s), rest, true
 }
 
-// splitOffManual makes the manual run that waits behind the job's own a record of its own,
-// which is the only way in which a checkpoint keeps it.
+// splitOffManual moves the manual run that waits behind the job's own run into a child record. Only in this form
+// can a checkpoint keep it.
 func splitOffManual(c *Compiled, s State, now int64) Decision {
 	d := Decision{State: s}
 	t := d.beginTransition(c, At(now))
@@ -160,7 +160,7 @@ func sameState(a, b State) bool {
 	return reflect.DeepEqual(plain(a), plain(b))
 }
 
-// parseRunID undoes RunID for a run whose trigger and nominal time are known.
+// parseRunID is the inverse of RunID for a run with a known trigger and nominal time.
 func parseRunID(r Run) (generation uint32, manualID string, ok bool) {
 	switch r.Trigger {
 	case TriggerManual:

@@ -7,9 +7,9 @@ import (
 )
 
 // A run that is live while time goes on for its job's schedule is a child record
-// "namespace/job#r<slot>". It has no definition of its own: its parent's counts.
-// Its state is the part of [State] that belongs to a run; everything else is the
-// parent's, which is why a decision on a child is one on both.
+// "namespace/job#r<slot>". It uses its parent's definition. Its state is the part of [State]
+// that belongs to a run; everything else is in the parent. So a decision on a child is a
+// decision on both records.
 
 // ChildRecord names the run in a slot of a job.
 func ChildRecord(parent string, slot int) string { return parent + "#r" + strconv.Itoa(slot) }
@@ -17,8 +17,7 @@ func ChildRecord(parent string, slot int) string { return parent + "#r" + strcon
 // LetterRecord names the dead letter in a slot of a job.
 func LetterRecord(parent string, slot int) string { return parent + "#d" + strconv.Itoa(slot) }
 
-// ChildSlot reads what ParseRecord returned as child: the slot of a run, or ok
-// is false.
+// ChildSlot returns the slot of a run from the child result of ParseRecord; ok is false for other records.
 func ChildSlot(child string) (slot int, ok bool) {
 	if len(child) < 2 || child[0] != 'r' {
 		return 0, false
@@ -34,7 +33,7 @@ func ParentOf(record string) string {
 	return key.Record()
 }
 
-// Spawned is a run that becomes a record of its own.
+// Spawned is a run that moves into a child record.
 type Spawned struct {
 	Slot  int
 	State State
@@ -235,8 +234,7 @@ func (t *transition) terminateRun() Answer {
 	return t.finishDecision(Applied)
 }
 
-// applyChildOutcome brings the parent up to date with what became of a child, whose worker
-// may have asked for a delay.
+// applyChildOutcome updates the parent with the outcome of a child, whose worker may have requested a delay.
 func (t *transition) applyChildOutcome(bit uint64, ended, failuresChanged bool, hint time.Duration) {
 	if ended {
 		t.dropChild(bit)

@@ -40,8 +40,8 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 	return d
 }
 
-// DecideInto is [Decide] in memory of the caller's, that of earlier notices included: a
-// decision is large, and who makes many uses it again.
+// DecideInto is [Decide] into memory of the caller, which includes the slice of earlier notices: a decision is
+// large, and callers on the hot path reuse it.
 func DecideInto(d *Decision, c *Compiled, s *State, ev Event, now int64) {
 	DecideBy(d, c, s, ev, At(now))
 }
@@ -53,9 +53,8 @@ func DecideBy(d *Decision, c *Compiled, s *State, ev Event, clock Reading) {
 	t.applyEvent(ev)
 }
 
-// Reading is what the maker of a decision knows of the shard's clock. Between the two instants
-// lie the trips of answers: what is due is judged by the earlier one, and waits count from
-// the later one, so that none is shorter than it should be.
+// Reading is a bound on the shard's clock: the clock shows an instant between the two. Due runs are judged by
+// the earlier one, and waits count from the later one, so that no wait is shorter than it should be.
 type Reading struct {
 	NowMS  int64        // it shows this at least
 	Latest lease.Latest // it shows this at most
@@ -121,8 +120,8 @@ func (t *transition) applyEvent(ev Event) Answer {
 	return t.answerUnchanged(Applied, t.stateBefore())
 }
 
-// transition is a decision in the making. What comes of it is written where it is wanted,
-// as decisions are large: State is the decision's.
+// transition is a decision in progress. It writes to the result directly, because decisions are large: State is
+// the decision's.
 type transition struct {
 	*State
 
@@ -139,8 +138,7 @@ type transition struct {
 	def         *Definition
 	notices     []Notice
 
-	// child: the run is a record of its own, whose state is the run's part of
-	// State; self is the bit of its slot.
+	// child: the run is a child record, whose state is the run's part of State; selfBit is the bit of its slot.
 	child   bool
 	selfBit uint64
 

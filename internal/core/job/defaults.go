@@ -74,8 +74,8 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 // FirstDay returns the local day that the periods of a calendar schedule are counted from, "" for other kinds.
 func (d *Definition) FirstDay() string { return d.Schedule.FirstDay(time.UnixMilli(d.AnchorMS)) }
 
-// KeepFirstDay takes the first day of a calendar out of a definition that differs from a stored one by naming
-// the day which that has by default: answers show it, and who sends one back has changed nothing.
+// KeepFirstDay removes the first day of a calendar from a definition that differs from the stored one only by
+// naming its default day: responses include that day, and a client that sends one back has changed nothing.
 func (d *Definition) KeepFirstDay(stored *Definition) {
 	if stored.Schedule.Calendar.From != "" || d.Schedule.Calendar.From == "" ||
 		d.Schedule.Calendar.From != stored.FirstDay() {

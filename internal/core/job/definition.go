@@ -45,7 +45,7 @@ func (l Lane) String() string {
 	return l.Namespace + "/" + l.Queue + "/" + string('0'+rune(l.Priority))
 }
 
-// ParseLane reads what String wrote.
+// ParseLane parses the output of String.
 func ParseLane(s string) (Lane, bool) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || len(parts[2]) != 1 {

@@ -2,7 +2,7 @@ package job
 
 import "time"
 
-// Event is what can happen to a record.
+// Event is an input of the state machine.
 type Event interface{ isEvent() }
 
 // Settle is the result of the attempt with this token.
@@ -29,8 +29,7 @@ type Pause struct{ Note string }
 
 // Resume ends a pause.
 type Resume struct {
-	// CatchUp hands the nominal times that passed to the misfire policy instead
-	// of leaving them out.
+	// CatchUp applies the misfire policy to the nominal times that passed, instead of skipping them.
 	CatchUp bool
 }
 
@@ -127,7 +126,7 @@ func (StopBackfill) isEvent()  {}
 func (Redrive) isEvent()       {}
 func (Terminate) isEvent()     {}
 
-// Arrival is what becomes of a run that was leased.
+// Arrival is the decision on a leased run.
 type Arrival uint8
 
 // Arrivals.
@@ -155,8 +154,7 @@ const (
 	Joined
 	// NoSuchRun: the run is not the current one.
 	NoSuchRun
-	// TooMany: the job has no room for another backfill, or for another run
-	// beside those it has.
+	// TooMany: the job has no room for another backfill, or for another parallel run.
 	TooMany
 	// NotDead: there is no dead run to try again.
 	NotDead
@@ -167,7 +165,7 @@ const (
 // Decision is the result of Decide: what to write and to report.
 type Decision struct {
 	Answer Answer
-	// Changed: State differs from what was decided on and must be written.
+	// Changed: State differs from the input state and must be written.
 	Changed bool
 	State   State
 	// IndexMS is the instant that the record's score carries in its new region.
@@ -181,8 +179,7 @@ type Decision struct {
 	DeadSlot   int
 	// Arrival answers Arrive.
 	Arrival Arrival
-	// Spawn is a child record to be written with the state. In region leased it
-	// takes over the score that the parent had.
+	// Spawn is a child record to write with the state. In region leased it takes over the parent's score.
 	Spawn *Spawned
 	// CancelChildren are slots of live runs that are to be cancelled next.
 	CancelChildren []int
@@ -197,8 +194,7 @@ type Decision struct {
 	// by then: the index of objectives must have the record at that instant, or earlier. 0:
 	// it does; WatchNever: the record goes, and its entry with it.
 	WatchMS int64
-	// Notices are what happened, in order; the one source of metrics, logs and
-	// history.
+	// Notices are the events of the decision, in order; the one source of metrics, logs and history.
 	Notices []Notice
 }
 

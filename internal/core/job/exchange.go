@@ -11,8 +11,8 @@ import (
 var (
 	// ErrNotHolder: the shard's lock has another value than the caller's.
 	ErrNotHolder = errors.New("shard lock is not held under this value")
-	// ErrClockJump: Redis's clock is far ahead of what the caller's monotonic
-	// clock allows; nothing was stored.
+	// ErrClockJump: Redis's clock is far ahead of the bound from the caller's monotonic clock; nothing was
+	// stored.
 	ErrClockJump = errors.New("redis clock jumped ahead")
 	// ErrNoMemory: Redis is at maxmemory; nothing was stored.
 	ErrNoMemory = errors.New("redis is out of memory")
@@ -26,8 +26,8 @@ var (
 	ErrConflict = errors.New("record kept changing")
 	// ErrNotFound: there is no such job.
 	ErrNotFound = errors.New("no such job")
-	// ErrCorrupt: what is stored of the job cannot be used, and repeating the call
-	// does not change that. Editing or deleting the job does.
+	// ErrCorrupt: the stored data of the job cannot be used, and a retry does not change that. An edit or
+	// deletion of the job does.
 	ErrCorrupt = errors.New("stored job cannot be used")
 	// ErrCursor: a listing is to go on at a place that the store has never named.
 	ErrCursor = errors.New("cursor is not valid")
@@ -35,7 +35,7 @@ var (
 	ErrBusy = errors.New("deleted job is still running")
 )
 
-// Record is what is stored of a job, or of a child.
+// Record is a stored job or child.
 type Record struct {
 	// Definition is shared by all who hold the record; it is read-only.
 	Definition *Definition
@@ -54,14 +54,14 @@ type LaneHead struct {
 // Worst is an index of the worst jobs of a shard.
 type Worst uint8
 
-// Indexes of the worst jobs, by what they are ranked by: see Ranks.
+// Rankings of the worst jobs, by criterion: see Ranks.
 const (
 	Failing Worst = iota
 	Late
 	Worsts = 2
 )
 
-// Ranked is a job in such an index, or a record whose run is overdue.
+// Ranked is an entry of a ranking, or a record whose run is overdue.
 type Ranked struct {
 	Shard  int
 	Record string
@@ -158,7 +158,7 @@ type WriteCode uint8
 const (
 	// Written: stored now, or by an earlier copy of the same call.
 	Written WriteCode = iota
-	// Conflict: token or revision differ; Current is what is stored.
+	// Conflict: token or revision differ; Current is the stored record.
 	Conflict
 	// NotFound: there is no such record.
 	NotFound
@@ -188,7 +188,7 @@ type CreateCode uint8
 // Create codes.
 const (
 	Created CreateCode = iota
-	// Exists: the id is taken; Existing is what is stored.
+	// Exists: the id is taken; Existing is the stored record.
 	Exists
 	// Tombstone: the id belongs to a deleted job that still runs.
 	Tombstone
@@ -215,7 +215,7 @@ type CreateReply struct {
 	Err     error
 }
 
-// Renewal prolongs one lease.
+// Renewal extends one lease.
 type Renewal struct {
 	Record string
 	Lane   Lane
@@ -260,7 +260,7 @@ type RenewReply struct {
 	Err     error
 }
 
-// Overdue is a record whose lease has ended, or whose time of deletion has come.
+// Overdue is a record whose lease has expired, or whose time of deletion has come.
 type Overdue struct {
 	Record string
 	State  State
@@ -284,11 +284,11 @@ type Change struct {
 // ChangeResult answers a Change. Err is one of the errors above.
 type ChangeResult struct {
 	Answer Answer
-	// Record is what is stored now; zero when it was deleted.
+	// Record is the stored record after the change; zero when it was deleted.
 	Record  Record
 	Deleted bool
-	// Parent is what is stored of the job, for a change of a run that is a record
-	// of its own or of a dead letter; nil when it was deleted too.
+	// Parent is the stored record of the job, for a change of a child or of a dead letter; nil when it was
+	// deleted too.
 	Parent *Record
 	// Arrival, Spawn, CancelChildren and TerminateChildren are as in Decision.
 	Arrival                           Arrival
@@ -307,7 +307,7 @@ type Answered struct {
 	Err        error
 }
 
-// QueueDemand is what the workers of one node could take of a queue.
+// QueueDemand is how many runs the workers of one node could take from a queue.
 type QueueDemand struct {
 	Namespace, Queue string
 	Free             int // slots
@@ -327,8 +327,8 @@ type Permit struct {
 	ValidFor  time.Duration
 }
 
-// PermitValidity is how long a permit stands from its arrival, and MostPermitValidity how long
-// one does of a node that Redis answers late.
+// PermitValidity is how long a permit is valid from its arrival, and MostPermitValidity the same for a node with
+// slow replies of Redis.
 const (
 	PermitValidity     = 250 * time.Millisecond
 	MostPermitValidity = time.Second

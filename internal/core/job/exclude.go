@@ -71,8 +71,8 @@ func (t *transition) postponeRun(token uint64) Answer {
 // HeldExclusion is the reason of the notice RunHeld about a run that an exclusion holds back.
 const HeldExclusion = "exclusion"
 
-// refusesManual reports whether a manual run cannot be asked for now, because the schedule excludes
-// this instant. A waiting run that is a record of its own cannot be made to ignore that.
+// refusesManual reports whether a manual run is refused now, because the schedule excludes this instant. A
+// waiting run in a child record cannot be exempted.
 func (t *transition) refusesManual(ev RunNow) bool {
 	if clear, ok := t.c.Clear(t.now); ok && clear == t.now {
 		return false
@@ -87,8 +87,8 @@ func (t *transition) exemptManual(ev RunNow) {
 	}
 }
 
-// exemptJoinedRun does so with the run that a request has joined, unless it is a record of its
-// own. It reports whether the run has become exempt.
+// exemptJoinedRun exempts the run that a request has joined, unless it is a child record. It reports whether the
+// run has become exempt.
 func (t *transition) exemptJoinedRun(ev RunNow, run string) bool {
 	if !ev.IgnoreExclusions || t.Waiting != 0 || t.isExempt(run) {
 		return false

@@ -60,7 +60,7 @@ type Explanation struct {
 	Reasons []Reason
 }
 
-// Explained is an explanation with what it is about.
+// Explained is an explanation with its job.
 type Explained struct {
 	Explanation Explanation
 	Record      Record
@@ -74,7 +74,7 @@ type Child struct {
 	State State
 }
 
-// Facts are what an explanation needs beside the job's own state.
+// Facts are the inputs of an explanation beside the job's own state.
 type Facts struct {
 	// Asked: holder, workers and slots are known; otherwise nothing follows from
 	// them.
@@ -166,8 +166,7 @@ func (e *explainer) quoteFailure() string {
 	return " after `" + Clip(e.s.LastError, 120) + "`"
 }
 
-// describeJitter shows by how much a delay differs from the one before jitter. A wait
-// that is not that delay was made by something else, and shows nothing.
+// describeJitter shows by how much jitter changed a delay. It shows nothing for a wait of another origin.
 func describeJitter(waitMS int64, got, plain time.Duration) string {
 	if plain <= 0 || got == plain || waitMS != RoundUpMS(got) {
 		return ""

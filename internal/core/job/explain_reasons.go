@@ -192,8 +192,8 @@ func (e *explainer) describeConcurrency() string {
 	return fmt.Sprintf("queue %s has %d of %d runs live", e.s.Lane.Queue, min(e.facts.QueueLive, limit), limit)
 }
 
-// explainOverdue looks for what keeps a run that is due from starting: first what keeps it
-// from being tried at all, then the gate that it failed at when it was tried last.
+// explainOverdue finds the reason why a due run does not start: first what keeps it from being leased, then the
+// gate that held it at the last attempt.
 func (e *explainer) explainOverdue() {
 	queue, since := e.s.Lane.Queue, e.s.Due
 	if until, excluded := e.c.excludesRun(&e.s, e.now); excluded {

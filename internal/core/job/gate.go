@@ -2,7 +2,7 @@ package job
 
 import "github.com/fermata-io/fermata/internal/core/schedule"
 
-// Gates are what a run that was leased has to pass before it is delivered.
+// Gates are the checks that a leased run has to pass before it is delivered.
 type Gates uint8
 
 // Gates, in the order in which they are passed, but for GateSeal, which is the first.

@@ -65,8 +65,8 @@ func Kinds() []string {
 	return all
 }
 
-// Place is where a happening stands in the stream of its shard: an instant by the
-// shard's clock, which never steps back, and a number that grows by one.
+// Place is the position of a happening in the stream of its shard: an instant by the shard's clock, which never
+// steps back, and a number that grows by one.
 type Place struct {
 	MS  int64
 	Seq uint64
@@ -132,7 +132,7 @@ func (h *Happening) Correlation() string {
 	return Correlation(h.Key, h.RunID)
 }
 
-// HappeningFilter selects happenings; what is empty selects all.
+// HappeningFilter selects happenings; an empty field selects all.
 type HappeningFilter struct {
 	Namespaces, Queues, Jobs []string
 	// Kinds are kinds, or a part of one before its dot and ".*".
@@ -178,7 +178,7 @@ func (f *HappeningFilter) WantsKind(kind string) bool {
 	return false
 }
 
-// Validate lists what is wrong with a filter. Fields are called with this prefix.
+// Validate lists invalid fields of a filter. Their paths begin with this prefix.
 func (f *HappeningFilter) Validate(prefix string) []Violation {
 	v := violations{prefix: prefix}
 	for _, list := range []struct {

@@ -7,22 +7,22 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
-// Errors of those who read happenings.
+// Errors of reading happenings.
 var (
 	// ErrEventsOff: this cluster records none.
 	ErrEventsOff = errors.New("events are not recorded")
-	// ErrEventsGone: what follows the place asked for is no longer kept.
+	// ErrEventsGone: the events after the requested place are no longer kept.
 	ErrEventsGone = errors.New("events are no longer kept")
 	// ErrTooManyWatchers: this node has as many as it takes, or as many of the caller's.
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
-// EventsAsk asks for what follows a place of a shard.
+// EventsAsk requests the events after a place of a shard.
 type EventsAsk struct {
 	Shard int
 	After Place
 	Limit int // of entries, whether the filter selects them or not
-	// Filter selects what is decoded and answered; nil selects all.
+	// Filter selects the events that are decoded and returned; nil selects all.
 	Filter *HappeningFilter
 }
 
@@ -37,10 +37,10 @@ type EventsPage struct {
 	Err  error
 }
 
-// EventQuery is what a watcher wants.
+// EventQuery is the request of a watcher.
 type EventQuery struct {
 	Filter HappeningFilter
-	// Token is where it left off; "" begins with what comes, or at FromMS.
+	// Token is the place where it continues; "" begins with the next event, or at FromMS.
 	Token  string
 	FromMS int64
 	// ToNow ends the watch when it has delivered the events that existed at its start.
@@ -88,8 +88,7 @@ type HookLettersQuery struct {
 	Limit  int
 }
 
-// Redelivery is what became of events that a webhook gave up on and that were tried once
-// more.
+// Redelivery is the result of a redelivery of dead letters of a webhook.
 type Redelivery struct {
 	Delivered int
 	// Failure is what the one met that ended it; "": none did.

@@ -7,7 +7,7 @@ import (
 
 // Bounds of hints where the job sets none.
 const (
-	// maxWorkerHint bounds what a worker may ask for where the policy has no max_delay.
+	// maxWorkerHint bounds a worker's hint where the policy has no max_delay.
 	maxWorkerHint = 24 * time.Hour
 	// MaxHint bounds the interval and the life of an operator's or planner's hint.
 	MaxHint = 30 * 24 * time.Hour
@@ -23,9 +23,9 @@ func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
 	return max(c.MinInterval, min(wish, longest))
 }
 
-// clampWorkerHint keeps what a worker asks for within the job's bounds and, where the job sets no
-// max_interval, within the max_delay of a policy: one answer of a target must not hold a
-// job back for longer than its own failures would, unless the job allows it.
+// clampWorkerHint limits a worker's hint to the job's bounds and, if the job sets no max_interval, to the
+// max_delay of a policy: one response of a target must not delay a job for longer than its own failures would,
+// unless the job allows it.
 func (c *Compiled) clampWorkerHint(wish, maxDelay time.Duration) time.Duration {
 	longest := maxWorkerHint
 	if maxDelay > 0 {
@@ -103,8 +103,8 @@ func (t *transition) consumeHint() {
 	}
 }
 
-// replanRun computes anew when a scheduled run is due that has not begun. A backoff, and
-// the hint that a worker may have given, count from the last run, as they did.
+// replanRun recomputes the due time of a scheduled run that has not begun. A backoff, and a hint of a worker,
+// still count from the last run.
 func (t *transition) replanRun(hint time.Duration) {
 	if !t.isPlanned() || t.Recovery {
 		return

@@ -76,7 +76,7 @@ func (d *Definition) BreaksAt(s *State) int64 {
 	return addMS(due, d.MaxLag) + 1
 }
 
-// lagSnapshot is what a decision has to know of the state that it is made on.
+// lagSnapshot is the lateness of the state before a decision.
 type lagSnapshot struct {
 	breachAtMS int64 // see BreaksAt
 	watched    bool  // the index of objectives has the record, as far as the rule of watch goes
@@ -85,8 +85,8 @@ type lagSnapshot struct {
 	breach     *Notice // of a run that waits and has broken its objective; nil: it has not
 }
 
-// detectBreach looks at the state that the decision is made on. A run that waits, and has
-// waited for too long, is late whatever is decided.
+// detectBreach checks the state before the decision. A run that has waited for too long is late, whatever the
+// decision is.
 func (t *transition) detectBreach() {
 	if t.c.MaxLag <= 0 {
 		return
@@ -163,7 +163,7 @@ func (t *transition) countLateBetween(lo, hi int64) int64 {
 // WatchNever is the instant of no entry in the index of objectives.
 const WatchNever = -1
 
-// watchSlackMS is more than what two nodes may disagree about a shard's clock.
+// watchSlackMS exceeds the difference between two nodes' readings of a shard's clock.
 const watchSlackMS = 2000
 
 // nextWatchMS computes Decision.WatchMS. A record's entry is at the instant at which its

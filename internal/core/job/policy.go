@@ -9,7 +9,7 @@ type Overlap uint8
 
 // Overlap policies.
 const (
-	// OverlapSkip leaves the nominal time out.
+	// OverlapSkip skips the nominal time.
 	OverlapSkip Overlap = iota
 	// OverlapBufferOne keeps the last one that was missed for when the run has
 	// ended.
@@ -17,8 +17,7 @@ const (
 	// OverlapBufferAll keeps up to OverlapLimit, oldest first; when there are
 	// more, the oldest are left out.
 	OverlapBufferAll
-	// OverlapAllowAll runs up to OverlapLimit at once; what comes then is left
-	// out.
+	// OverlapAllowAll runs up to OverlapLimit at once; further nominal times are skipped.
 	OverlapAllowAll
 	// OverlapCancelOther cancels the earlier runs and waits for their end.
 	OverlapCancelOther
@@ -51,9 +50,9 @@ type MisfirePolicy uint8
 
 // Misfire policies.
 const (
-	// MisfireRunOnce makes one late run stand for all that were missed.
+	// MisfireRunOnce runs once, late, for all missed times.
 	MisfireRunOnce MisfirePolicy = iota
-	// MisfireSkip leaves out what is late by more than the window.
+	// MisfireSkip skips times that are late by more than the window.
 	MisfireSkip
 	// MisfireRunAll runs each that was missed, up to MaxCatchUp, oldest first;
 	// when there are more, the oldest are left out.
@@ -107,7 +106,7 @@ const (
 	MaxLockLimit = 1000
 )
 
-// ManualMode is what a manual run does to the backoff of its job.
+// ManualMode is the effect of a manual run on the backoff of its job.
 type ManualMode uint8
 
 // Manual modes.
@@ -152,7 +151,7 @@ type Hold struct {
 	DueMS int64
 }
 
-// HintSource is who gave a hint.
+// HintSource is the origin of a hint.
 type HintSource uint8
 
 // Hint sources.

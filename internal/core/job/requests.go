@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// This file holds what those who manage jobs ask of their policies and are
-// answered: hints, backfills, dead letters, explanations.
+// Requests and responses of job management: hints, backfills, dead letters, explanations.
 
 // BackfillRequest asks for the nominal times from FromMS (inclusive) to ToMS
 // (exclusive), both in the past. Overlap is OverlapBufferAll (one after the
@@ -19,7 +18,7 @@ type BackfillRequest struct {
 	RequestID string
 }
 
-// Letter is a dead run that is kept, with what is known of its job.
+// Letter is a stored dead run, with the known part of its job.
 type Letter struct {
 	// Record is the dead letter's own, or, of a one-time job, the job's.
 	Record string
@@ -43,7 +42,7 @@ type TopQuery struct {
 	Which     Worst
 	Namespace string // "": of all
 	Limit     int    // 1 to MaxTop; 0: DefaultTop
-	// Shards are those to look at; nil: all.
+	// Shards are the shards to search; nil: all.
 	Shards []int
 }
 
@@ -154,8 +153,7 @@ const (
 	MaxQueueRate        = 100_000
 )
 
-// ValidateQueueSettings lists what is wrong with the limits of a queue. Paths start
-// with "settings.".
+// ValidateQueueSettings lists invalid limits of a queue. Paths start with "settings.".
 func ValidateQueueSettings(s QueueSettings) []Violation {
 	v := violations{prefix: "settings."}
 	v.addUnless(s.MaxConcurrency >= 0 && s.MaxConcurrency <= MaxQueueConcurrency, "max_concurrency",

@@ -3,7 +3,7 @@ package job
 // Existing selects what a restore does with a job that exists already.
 type Existing uint8
 
-// What to do about jobs that are there.
+// Treatment of jobs that exist already.
 const (
 	// ExistingFail refuses one that has another definition.
 	ExistingFail Existing = iota
@@ -13,7 +13,7 @@ const (
 	ExistingReplace
 )
 
-// RestoreOutcome is what became of a backup.
+// RestoreOutcome is the result of a restore of one job.
 type RestoreOutcome uint8
 
 // Outcomes of a restore.
@@ -31,7 +31,7 @@ type RestoreAnswer struct {
 	Err     error
 }
 
-// Restoration is what a restore writes of one job, in one step.
+// Restoration is the set of writes that restores one job, in one step.
 type Restoration struct {
 	Record Record
 	// Run is that of a dead one-time job, for its history; nil is none.
@@ -39,7 +39,7 @@ type Restoration struct {
 	Parts []Part
 	// Replaces is the state that is stored now; nil when the id must be free.
 	Replaces *State
-	// Unchanged: what is stored is the same already; there is nothing to write.
+	// Unchanged: the stored job is equal already; there is nothing to write.
 	Unchanged bool
 }
 
@@ -52,10 +52,9 @@ type Part struct {
 	Run     *Run // of a dead letter
 }
 
-// Restore decides what to write of a backup, in place of what is stored (nil:
-// nothing is). Runs that are overdue by now are paced by the recovery budget of
-// their queue. It fails with an [InvalidError], or a [PreconditionError] when what
-// is stored must not be replaced as it is.
+// Restore decides what to write for a job of a backup, in place of the stored job (nil: none). Runs that are
+// overdue by now are paced by the recovery budget of their queue. It fails with an [InvalidError], or a
+// [PreconditionError] if the stored job must not be replaced.
 func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) (Restoration, error) {
 	d = cp.completeDefinition(d, present, now)
 	if v := append(Validate(&d, l), cp.validateFor(&d)...); len(v) > 0 {
@@ -87,8 +86,8 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	return r, nil
 }
 
-// completeDefinition completes a definition. Its etag is another one than that of what it
-// replaces, unless it is the same.
+// completeDefinition completes a definition. Its etag differs from that of the replaced one, unless both are the
+// same.
 func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now int64) Definition {
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)

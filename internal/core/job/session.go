@@ -18,8 +18,7 @@ var (
 	// ErrSuperseded: a session of this worker with the same or a higher epoch is
 	// open.
 	ErrSuperseded = errors.New("a later session of this worker is open")
-	// ErrSlowWorker: the worker does not read what it is sent, or sends results
-	// faster than they can be stored.
+	// ErrSlowWorker: the worker does not read its messages, or sends results faster than they can be stored.
 	ErrSlowWorker = errors.New("worker does not keep up with its stream")
 	// ErrSilentWorker: no heartbeat came for as long as a session lives.
 	ErrSilentWorker = errors.New("worker sent no heartbeat in time")
@@ -75,11 +74,10 @@ type Hello struct {
 	Identity string
 }
 
-// MaxLive bounds Hello.Live: what runs, and as much again that has ended and is
-// not acknowledged.
+// MaxLive bounds Hello.Live: the running attempts, and as many again that have ended and are not acknowledged.
 func (h Hello) MaxLive() int { return 2*h.Slots + 1024 }
 
-// Validate lists what is wrong with a Hello; field paths are those of the API.
+// Validate lists invalid fields of a Hello; paths are those of the API.
 func (h Hello) Validate() []Violation {
 	v := violations{prefix: "hello."}
 	v.add("worker_id", validateID(h.WorkerID, MaxID))
@@ -115,7 +113,7 @@ type Result struct {
 // WorkerMessage is a message of a node to a worker.
 type WorkerMessage interface{ isWorkerMessage() }
 
-// Welcome answers Hello, before anything else.
+// Welcome answers Hello. It is the first message.
 type Welcome struct {
 	Node      string
 	LeaseTTL  time.Duration
@@ -132,8 +130,7 @@ type HeartbeatAck struct {
 	Confirmed bool
 }
 
-// Assignment is one lease on its way to its worker. What it points to is not
-// changed.
+// Assignment is one lease for its worker. The data that it points to is read-only.
 type Assignment struct {
 	LeaseID string
 	*Record
@@ -230,7 +227,7 @@ type WorkerSession interface {
 	Draining()
 	// Heartbeat takes the worker's proof that it lives; the latest is acknowledged.
 	Heartbeat(seq int64)
-	// SendAway asks the worker to connect anew. Until then it gets no leases.
+	// SendAway asks the worker to reconnect. Until then it gets no leases.
 	SendAway()
 	// Left: the worker has drained and ended the stream: it runs no attempt any more, and starts none that may
 	// still be on its way to it. Close follows.
@@ -267,8 +264,7 @@ type NodeInfo struct {
 	Queues      []QueueRuns
 }
 
-// RecentRuns is what the workers of a node, or of all, did for a queue within the last
-// minute.
+// RecentRuns counts what the workers of a node, or of all nodes, did for a queue within the last minute.
 type RecentRuns struct {
 	// Started, Succeeded and Failed count attempts; the last includes those that timed
 	// out.
@@ -294,7 +290,7 @@ type QueueRuns struct {
 	RecentRuns
 }
 
-// QueueLoad is what one node's workers do for a queue.
+// QueueLoad is the load of one node's workers by a queue.
 type QueueLoad struct {
 	Namespace, Queue       string
 	Running, Free, Workers int

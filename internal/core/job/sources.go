@@ -82,8 +82,8 @@ func (d *Definition) TakeAsOwn(set backoff.FieldSet) {
 	d.SetSources(from)
 }
 
-// SameRequest reports whether a job that was registered is the one that a request asks for. What
-// neither of them sets itself does not count: defaults may have changed in between.
+// SameRequest reports whether a registered job is the one that a request describes. Fields that neither of them
+// sets are ignored: defaults may have changed in between.
 func (d *Definition) SameRequest(asked *Definition) bool {
 	if d.Same(asked) {
 		return true

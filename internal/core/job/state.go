@@ -39,7 +39,7 @@ func SplitScore(score int64) (Region, int64) {
 	return Region(score / RegionWidth), score % RegionWidth
 }
 
-// Trigger is what made a run.
+// Trigger is the origin of a run.
 type Trigger uint8
 
 // Triggers.
@@ -96,8 +96,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// State is where a record stands. Times are Unix milliseconds of the shard's
-// clock, zero means unset.
+// State is the state of a record. Times are Unix milliseconds of the shard's clock, zero means unset.
 type State struct {
 	// Header: the part that scripts read and write in place.
 	Token    uint64 // of the last lease; 0 before the first
@@ -138,8 +137,8 @@ type State struct {
 	Deleting  bool // deleted while live
 	PausedMS  int64
 	PauseNote string
-	// LastNominal is the nominal time of the last scheduled run of this
-	// generation that ended; what is planned next is later.
+	// LastNominal is the nominal time of the last scheduled run of this generation that ended; the next planned
+	// one is later.
 	LastNominal int64
 	// Fired counts the scheduled runs of this generation, for Spec.MaxRuns.
 	Fired uint32

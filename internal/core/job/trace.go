@@ -13,8 +13,8 @@ type (
 	SpanID  [8]byte
 )
 
-// Trace is the sampled trace context of a call: the span that what it leads to
-// belongs to. Contexts that are not sampled are not kept.
+// Trace is the sampled trace context of a call: the parent span of what the call causes. Contexts that are not
+// sampled are not kept.
 type Trace struct {
 	TraceID TraceID
 	SpanID  SpanID
@@ -67,8 +67,7 @@ func (s *State) traceIDOfRequest(requestID string) *TraceID {
 	return &id
 }
 
-// recordCaller notes who asked for a manual run. The list is never written to in place:
-// states share it.
+// recordCaller stores the caller of a manual run. The list is never modified in place, because states share it.
 func (s *State) recordCaller(id string, trace *Trace) {
 	if trace == nil {
 		return

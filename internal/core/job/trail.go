@@ -2,7 +2,7 @@ package job
 
 import "strings"
 
-// Bounds of a TrailRecord. What is longer is clipped.
+// Bounds of a TrailRecord. Longer values are clipped.
 const (
 	MaxTrailNames  = 20
 	MaxTrailFields = 32
@@ -25,7 +25,7 @@ type TrailRecord struct {
 	Names, Fields []string
 	RequestID     string
 	Code          int // of gRPC
-	// Changed and Refused count what calls about many have done.
+	// Changed and Refused count the results of a call about many resources.
 	Changed, Refused int64
 	// Before and After are SHA-256 digests; empty: nothing was there, or is known.
 	Before, After []byte
@@ -53,8 +53,9 @@ func (r TrailRecord) Clipped() TrailRecord {
 func clipTexts(texts []string, most int) []string {
 	out := make([]string, 0, min(len(texts), most))
 	for _, text := range texts[:cap(out)] {
-		// Stores join lists by line breaks, and leave out what is empty.
-		if text = strings.ReplaceAll(Clip(text, MaxTrailText), "\n", " "); text != "" {
+		// Stores join lists by line breaks and drop empty entries.
+		text = strings.ReplaceAll(Clip(text, MaxTrailText), "\n", " ")
+		if text != "" {
 			out = append(out, text)
 		}
 	}
@@ -83,7 +84,7 @@ type TrailHead struct {
 	Raw   string // as stored, for a comparison
 }
 
-// TrailState is what appending and trimming go by.
+// TrailState is the state that appending and trimming depend on.
 type TrailState struct {
 	NowMS int64
 	Head  TrailHead
@@ -94,7 +95,7 @@ type TrailState struct {
 	Exports                []TrailExport
 }
 
-// TrailTrim is what to remove while something is appended. At most one field is set.
+// TrailTrim is what to remove with an append. At most one field is set.
 type TrailTrim struct {
 	Keep   int64  // about how many of the newest records stay
 	Before string // records before this id go

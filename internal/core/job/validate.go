@@ -93,10 +93,10 @@ func ValidateKey(k Key) []Violation {
 	return v.list
 }
 
-// ValidateFilter checks what a request selects jobs by; paths are those of the API.
-// What no job can have is refused rather than looked for.
+// ValidateFilter validates the filter of a request; paths are those of the API. A value that no job can have is
+// refused.
 func ValidateFilter(f Filter) []Violation {
-	// An id stands in, so that only the namespace can be at fault.
+	// The id is a placeholder, so that only the namespace can be invalid.
 	v := violations{list: ValidateKey(Key{Namespace: f.Namespace, ID: "x"})}
 	if f.Queue != "" {
 		v.add("queue", validateName(f.Queue))
@@ -208,7 +208,7 @@ func (v *violations) checkPolicies(d *Definition) {
 		"%v is shorter than min_interval %v", d.MaxInterval, d.MinInterval)
 }
 
-// checkRunPolicies checks what becomes of runs that meet, come late or share something.
+// checkRunPolicies checks the policies for overlapping, late and resource-sharing runs.
 func (v *violations) checkRunPolicies(d *Definition) {
 	most := 0
 	switch {

@@ -8,8 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// validateFor lists what is wrong with a checkpoint. Paths are those of JobBackup:
-// "checkpoint.run.due_time".
+// validateFor lists invalid fields of a checkpoint. Paths are those of JobBackup: "checkpoint.run.due_time".
 func (cp *Checkpoint) validateFor(d *Definition) []Violation {
 	v := violations{prefix: "checkpoint."}
 	s := &cp.State

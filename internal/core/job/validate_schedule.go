@@ -42,7 +42,7 @@ const searchWorkFactor = 3
 // is refused for their number.
 const checkedPeriods = 128
 
-// ValidateSchedule lists what is wrong with a schedule. Paths start with prefix.
+// ValidateSchedule lists invalid fields of a schedule. Paths start with prefix.
 func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
 	if l.Work == nil {
 		l.Work = unbounded{}
@@ -101,9 +101,9 @@ func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 	return v.list
 }
 
-// hasRunFrom reports whether a schedule has a nominal time from its anchor and its start on.
-// Compile refuses most that have none, but no times that only a change of the clock would
-// shift out of an exclusion, as earlier versions have let them run.
+// hasRunFrom reports whether a schedule has a nominal time from its anchor and its start on. Compile refuses
+// most schedules without one. It accepts times that only a clock change would shift out of an exclusion, because
+// earlier versions ran them.
 func hasRunFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec, b *schedule.Budget) bool {
 	_, ok := c.NextWithin(laterTime(anchor, s.StartAt).Add(-time.Millisecond), b)
 	return ok
@@ -168,8 +168,8 @@ func schedulePath(kind schedule.Kind, field string) string {
 	return path
 }
 
-// shortestGap looks at the first gaps of a cron or calendar schedule. Cron schedules without
-// seconds have none below a minute, which saves the look.
+// shortestGap examines the first gaps of a cron or calendar schedule. Cron schedules without seconds have no gap
+// below a minute and are not examined.
 func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration,
 	b *schedule.Budget) time.Duration {
 	if c.Kind() == schedule.KindInterval {

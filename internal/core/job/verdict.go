@@ -2,9 +2,9 @@ package job
 
 import "cmp"
 
-// The verdict on nominal times without a run of their own: each is counted once, with
-// the reason why, up to State.LastNominal. Whatever takes the place of a plan settles
-// first what that plan has passed over until then.
+// The verdict on nominal times without a run of their own. Each is counted once, with the reason,
+// up to State.LastNominal. Before a plan is replaced, the times that it has passed over until then
+// are counted.
 
 // scheduleClock returns the instant up to which time has passed for the schedule. While the job is paused it
 // does not advance: [Resume] decides on the times that pass.
@@ -40,8 +40,7 @@ func (t *transition) hasBegun() bool {
 	return t.Attempt > 0 || t.Losses+t.Unacked > 0 || t.isLossOfCurrentRun()
 }
 
-// countPassed counts the nominal times that have passed and will not have a run of
-// their own.
+// countPassed counts the nominal times that have passed and will have no run of their own.
 func (t *transition) countPassed(o plannedRun, p planInput, reason string) {
 	if o.nothingMissed {
 		return
@@ -76,8 +75,8 @@ func (t *transition) countLeftOut(n, missed int64, reason string) {
 	}
 }
 
-// markNominalDone notes that the nominal time of the run has had its run, and those
-// that were passed over before it have none.
+// markNominalDone records that the nominal time of the run has had its run, and that the times passed over
+// before it have none.
 func (t *transition) markNominalDone() {
 	if t.Trigger != TriggerSchedule || t.Generation != t.c.Generation {
 		return
@@ -87,8 +86,8 @@ func (t *transition) markNominalDone() {
 	t.Fired++
 }
 
-// countPassedOver counts the nominal times up to an instant that come before the current run's:
-// backoff or a hint has given it a later one.
+// countPassedOver counts the nominal times up to an instant that are before the current run's, which backoff or
+// a hint has moved later.
 func (t *transition) countPassedOver(upTo int64) {
 	if !t.HasRun() || t.Trigger != TriggerSchedule || t.Generation != t.c.Generation {
 		return
@@ -120,7 +119,7 @@ func (t *transition) replaceByManual() {
 	t.countSkipped(1, "manual run")
 }
 
-// closeGeneration counts what the schedule that is about to be replaced leaves undone.
+// closeGeneration counts the times that the replaced schedule leaves without a run.
 func (t *transition) closeGeneration() {
 	if !t.HasRun() || t.Generation != t.c.Generation {
 		return
