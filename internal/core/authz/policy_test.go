@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// word draws from few letters, so that names and patterns meet.
+// word draws from few letters, so that patterns often match names.
 func word(t *rapid.T, label string) string {
 	return rapid.StringMatching(`[ab]{1,3}`).Draw(t, label)
 }
@@ -125,7 +125,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal("allowed everywhere but not in one namespace")
 			}
 		}
-		// Nobody is allowed nothing.
+		// An empty identity has no permission.
 		if p.Allows(Identity{}, q.want, q.namespace, q.queue).Allowed || p.Allows(Identity{}, Anyone, "", "").Allowed {
 			t.Fatal("somebody who was not authenticated is allowed something")
 		}
@@ -156,7 +156,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-func TestPolicyFaults(t *testing.T) {
+func TestInvalidPolicies(t *testing.T) {
 	good := Rule{Subjects: []string{"token:a"}, Role: Viewer, Namespaces: []string{"n"}}
 	for name, change := range map[string]func(*Rule){
 		"role":              func(r *Rule) { r.Role = "owner" },

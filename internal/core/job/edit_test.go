@@ -9,7 +9,7 @@ import (
 
 // A run whose nominal time has come, and which jitter holds back, is not skipped by an edit that leaves that
 // nominal time in place.
-func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
+func TestEditKeepsAReachedNominalTime(t *testing.T) {
 	at := time.UnixMilli(t0).UTC()
 	cron := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}, Jitter: 50 * time.Minute}
 	every := schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour, Jitter: 50 * time.Minute}
@@ -71,7 +71,7 @@ func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
 }
 
 // Jitter moves no phase: an edit of it before the nominal time leaves that where it is.
-func TestAnEditOfJitterMovesNoPhase(t *testing.T) {
+func TestEditOfJitterKeepsThePhase(t *testing.T) {
 	d := def()
 	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
 	w := walk(t, d)

@@ -43,7 +43,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 
 // A payload that kills its workers is quarantined as ever, also if the network took one of its
 // leases.
-func TestLossesThatNobodyForgivesCount(t *testing.T) {
+func TestUnforgivenLossesCount(t *testing.T) {
 	w := walk(t, def())
 	w.lost()
 	w.on(ForgiveLoss{Token: w.lost()})
@@ -61,7 +61,7 @@ func TestLossesThatNobodyForgivesCount(t *testing.T) {
 	}
 }
 
-func TestALossIsForgivenOnce(t *testing.T) {
+func TestLossIsForgivenOnce(t *testing.T) {
 	d := def()
 	d.Retry.MaxAttempts = 3
 	for name, test := range map[string]struct {
@@ -99,7 +99,7 @@ func TestALossIsForgivenOnce(t *testing.T) {
 	}
 }
 
-func TestForgivingEndsALease(t *testing.T) {
+func TestForgivenessEndsALease(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  func(*walker)
 		outcome Outcome // of the run that ends
@@ -133,7 +133,7 @@ func TestForgivingEndsALease(t *testing.T) {
 }
 
 // A run that stood apart as one more loss would quarantine it need not when that is no more so.
-func TestAForgivenRunDoesNotStandApart(t *testing.T) {
+func TestForgivenRunIsNotSpread(t *testing.T) {
 	w := walk(t, def())
 	w.lost()
 	second := w.lost()
@@ -147,7 +147,7 @@ func TestAForgivenRunDoesNotStandApart(t *testing.T) {
 }
 
 // Nodes of an earlier version keep LastLoss as it is, whatever they do.
-func TestALossThatAnEarlierVersionLeftForgivesNothing(t *testing.T) {
+func TestLossOfAnEarlierVersionIsNotForgiven(t *testing.T) {
 	w := walk(t, def())
 	first := w.lost()
 	w.s.Losses = 2 // which it counted, and did not note

@@ -55,10 +55,10 @@ func spent(call func()) time.Duration {
 	return least
 }
 
-// TestNoScheduleIsDear: no call takes more than its multiple of the yardstick, with the dearest schedules
+// TestWorkOfEachScheduleIsBounded: no call takes more than its multiple of the yardstick, with the dearest schedules
 // that are accepted: many rare expressions, searches that find nothing, exclusions that
 // leave nothing.
-func TestNoScheduleIsDear(t *testing.T) {
+func TestWorkOfEachScheduleIsBounded(t *testing.T) {
 	rare := []string{"0 0 29 2 */7", "59 23 31 */6 */7", "0 0 L-3,15W 2 MON#5", "30 2 8-14 3 */7", "0 0 29 2 FRI#5", "0 0 30W 2-12/2 *", "7 3 31 1-12/11 SUN#L"}
 	days := make([]string, 0, 400)
 	for d := range 400 {

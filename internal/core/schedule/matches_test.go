@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMatchesIsNextAtOnce: a civil time matches if and only if it is the first match from it on.
-func TestMatchesIsNextAtOnce(t *testing.T) {
+// TestMatchesTimeAgreesWithNext: a civil time matches if and only if it is the first match from it on.
+func TestMatchesTimeAgreesWithNext(t *testing.T) {
 	var all []fields
 	for _, text := range []string{
 		"* * * * *", "0 0 29 2 *", "1 1 29 2 MON#5", "*/7 3-5 L * *", "5 4 15W * *", "30 12 * 6 FRI#L", "0 0 1,15 * MON", "0 0 30 2 *",

@@ -119,7 +119,7 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// A job of one second that nobody ran for decades: a billion missed times.
+// A job of one second that did not run for decades: a billion missed times.
 func TestBillionMissed(t *testing.T) {
 	s := compile(t, Spec{Kind: KindInterval, Every: time.Second}, created)
 	now := created.Add(1e9*time.Second + 300*time.Millisecond)
@@ -189,7 +189,7 @@ func drawSpec(t *rapid.T) Spec {
 	return s
 }
 
-// Next, Prev, Count and Upcoming tell one story.
+// Next, Prev, Count and Upcoming agree.
 func TestConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := drawSpec(t)

@@ -63,8 +63,8 @@ func chainOf(t *testing.T, store *memory, nodes, each int, key *job.ChainKey) {
 	wg.Wait()
 }
 
-// TestNodesMakeOneChain: whoever writes, each record carries the hash of the one before.
-func TestNodesMakeOneChain(t *testing.T) {
+// TestRecordsOfAllNodesFormOneChain: whichever node writes, each record has the hash of the one before.
+func TestRecordsOfAllNodesFormOneChain(t *testing.T) {
 	store, key := &memory{}, testKey("k1", 1)
 	chainOf(t, store, 5, 100, &key)
 	public := map[string]ed25519.PublicKey{"k1": key.Key.Public().(ed25519.PublicKey)}
@@ -78,11 +78,12 @@ func TestNodesMakeOneChain(t *testing.T) {
 	}
 }
 
-// TestEveryChangeOfAChainShows: what somebody does who can write to the store, and how they are found.
-func TestEveryChangeOfAChainShows(t *testing.T) {
+// TestEveryTamperingIsDetected: changes by an attacker who can write to the store, and the break that shows
+// each.
+func TestEveryTamperingIsDetected(t *testing.T) {
 	key := testKey("k1", 1)
 	public := map[string]ed25519.PublicKey{"k1": key.Key.Public().(ed25519.PublicKey)}
-	// again links records anew from one on, as somebody can who knows how but has no key.
+	// again relinks records from one on, as an attacker without a key can.
 	again := func(records []job.TrailRecord, from int) []job.TrailRecord {
 		for i := from; i < len(records); i++ {
 			if i > 0 {
@@ -170,8 +171,8 @@ func TestRecordsFromBeforeTheChain(t *testing.T) {
 	}
 }
 
-// TestLostAnswerWritesNothingTwice: an append that took effect is found, also behind those of others.
-func TestLostAnswerWritesNothingTwice(t *testing.T) {
+// TestLostReplyDoesNotRepeatTheWrite: an append that took effect is found, also behind those of others.
+func TestLostReplyDoesNotRepeatTheWrite(t *testing.T) {
 	for _, others := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memory{lost: errors.New("no answer")}
@@ -187,8 +188,8 @@ func TestLostAnswerWritesNothingTwice(t *testing.T) {
 	}
 }
 
-// TestChainThatWasSetBack is continued from what the node has seen, is counted, and shows.
-func TestChainThatWasSetBack(t *testing.T) {
+// TestChainContinuesAfterASetBack is continued from what the node has seen, is counted, and shows.
+func TestChainContinuesAfterASetBack(t *testing.T) {
 	store := &memory{}
 	r := recorder(t, Options{Store: store})
 	defer r.Stop(context.Background())
@@ -259,8 +260,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestOldRecordsGoWhileNothingIsWritten, and leave a record that says so, once.
-func TestOldRecordsGoWhileNothingIsWritten(t *testing.T) {
+// TestExpiredRecordsAreRemovedWithoutWrites, and the removal is recorded once.
+func TestExpiredRecordsAreRemovedWithoutWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		store := &memory{now: begun.UnixMilli()}
@@ -339,8 +340,8 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestSignerFollowsItsFile, and keeps the last good key.
-func TestSignerFollowsItsFile(t *testing.T) {
+// TestSignerReloadsItsFile, and keeps the last good key.
+func TestSignerReloadsItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	one, two := testKey("k1", 1), testKey("k2", 2)
 	put := func(text string) {

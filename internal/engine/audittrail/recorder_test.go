@@ -130,9 +130,9 @@ func recorder(t *testing.T, o Options) *Recorder {
 	return r
 }
 
-// TestRedisAway: no record waits longer than the patience, none blocks its call, what
+// TestRecordsAreBoundedDuringAnOutage: no record waits longer than the patience, none blocks its call, what
 // finds no place is counted, and what is in line when Redis is back is written.
-func TestRedisAway(t *testing.T) {
+func TestRecordsAreBoundedDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{err: errors.New("away")}
 		r := recorder(t, Options{Store: store, Backlog: 150, Patience: 30 * time.Second})
@@ -159,7 +159,7 @@ func TestRedisAway(t *testing.T) {
 	})
 }
 
-// TestStopIsBounded: with Redis away it ends with its context, and says what is lost.
+// TestStopIsBounded: without Redis it ends with its context, and logs what is lost.
 func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recorder(t, Options{Store: &memory{err: errors.New("away")}, Patience: time.Hour})

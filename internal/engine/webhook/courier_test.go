@@ -25,9 +25,9 @@ import (
 	"github.com/fermata-io/fermata/internal/test/keytest"
 )
 
-// TestAnEndpointThatRecovers: an event that fails is tried again before those behind it,
-// and all are told, in order, once each; each is a CloudEvent, and signed.
-func TestAnEndpointThatRecovers(t *testing.T) {
+// TestFailedEventIsRetriedInOrder: a failed event is retried before the events behind it. All are delivered in
+// order, once each; each is a CloudEvent and signed.
+func TestFailedEventIsRetriedInOrder(t *testing.T) {
 	e := newEndpoint(t, 500, 503, 302)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL+"/in?secret=1", "kinds: [run.*]") })
 	b.begun(t, "ops")
@@ -80,10 +80,9 @@ func TestAnEndpointThatRecovers(t *testing.T) {
 	}
 }
 
-// TestGivingUp: an event that is refused, and one that fails as often as its policy
-// allows, are kept with the reason; the events behind them are told. Both can be
-// delivered later.
-func TestGivingUp(t *testing.T) {
+// TestRefusedAndExhaustedEventsBecomeDeadLetters: a refused event, and one that fails as often as its policy
+// allows, are kept with the reason. The events behind them are delivered. Both can be redelivered.
+func TestRefusedAndExhaustedEventsBecomeDeadLetters(t *testing.T) {
 	e := newEndpoint(t, 422, 500, 500, 500, 500)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
 	b.begun(t, "ops")
@@ -117,9 +116,9 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestRedeliveringWhatIsRefused: what the endpoint will never take is passed over, comes
+// TestRedeliveryOfRefusedEvents: what the endpoint will never take is passed over, comes
 // last from then on, and is deleted if that is wanted; a failure that may pass ends it.
-func TestRedeliveringWhatIsRefused(t *testing.T) {
+func TestRedeliveryOfRefusedEvents(t *testing.T) {
 	e := newEndpoint(t, 422, 413, 422, 422)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
 	b.begun(t, "ops")
@@ -148,9 +147,9 @@ func TestRedeliveringWhatIsRefused(t *testing.T) {
 	redeliver(true, job.Redelivery{Delivered: 1, Refused: 1, Refusal: "status 415: answer 415"}, nil, 200, 415)
 }
 
-// TestLettersThatHadToGo: they are counted. What is told of a webhook shows nobody the path
-// of its endpoint, which may be its credential.
-func TestLettersThatHadToGo(t *testing.T) {
+// TestEvictedDeadLettersAreCounted. The status of a webhook never shows the path of its endpoint, which may be a
+// credential.
+func TestEvictedDeadLettersAreCounted(t *testing.T) {
 	e := newEndpoint(t, 422, 422, 422)
 	m := newMemory()
 	m.kept = 2
@@ -170,9 +169,9 @@ func TestLettersThatHadToGo(t *testing.T) {
 	}
 }
 
-// TestTheNextHolderGoesOn: from the place that is stored, with the tries that there were;
+// TestNextHolderContinuesDelivery: from the place that is stored, with the tries that there were;
 // what was trimmed meanwhile is counted, and one webhook's trouble is not another's.
-func TestTheNextHolderGoesOn(t *testing.T) {
+func TestNextHolderContinuesDelivery(t *testing.T) {
 	m := newMemory()
 	m.happen(0, slices.Repeat([]string{job.KindRunDead}, 10)...)
 	m.trimmed[0] = 5
@@ -199,9 +198,9 @@ func TestTheNextHolderGoesOn(t *testing.T) {
 	}
 }
 
-// TestAFileThatChanges: webhooks come and go, one that has not changed is not disturbed,
+// TestChangedFileIsReloaded: webhooks come and go, one that has not changed is not disturbed,
 // and a file at fault changes nothing.
-func TestAFileThatChanges(t *testing.T) {
+func TestChangedFileIsReloaded(t *testing.T) {
 	one, two := newEndpoint(t), newEndpoint(t)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "one", one.URL, "") })
 	b.begun(t, "one")
@@ -226,10 +225,10 @@ func TestAFileThatChanges(t *testing.T) {
 	}
 }
 
-// TestAWebhookThatChangesAtWork: when its key is replaced in the midst of a page, what is on
+// TestWebhookChangesDuringDelivery: when its key is replaced in the midst of a page, what is on
 // its way is the last that goes by the old one, whether it is taken or not; a failure of it
 // puts nothing off by the old policy.
-func TestAWebhookThatChangesAtWork(t *testing.T) {
+func TestWebhookChangesDuringDelivery(t *testing.T) {
 	for _, answer := range []int{http.StatusOK, http.StatusInternalServerError} {
 		const events, held = 200, 5
 		e := newEndpoint(t, append(slices.Repeat([]int{http.StatusOK}, held-1), answer)...)
@@ -270,9 +269,9 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 	}
 }
 
-// TestWhereEventsMayNotGo: addresses that are not public are not reached unless the file
-// says so, whatever their name.
-func TestWhereEventsMayNotGo(t *testing.T) {
+// TestPrivateAddressesAreRefused: addresses that are not public are not connected to unless the file permits
+// them, whatever their name.
+func TestPrivateAddressesAreRefused(t *testing.T) {
 	e := newEndpoint(t)
 	port := e.URL[strings.LastIndexByte(e.URL, ':')+1:]
 	for _, c := range []struct{ url, allow string }{
@@ -297,9 +296,9 @@ func TestWhereEventsMayNotGo(t *testing.T) {
 	}
 }
 
-// TestEventsGoNowhereElse: an endpoint cannot send them on, nor can a proxy of the
+// TestRedirectsAndProxiesAreNotUsed: an endpoint cannot send them on, nor can a proxy of the
 // environment, which would connect in the node's stead.
-func TestEventsGoNowhereElse(t *testing.T) {
+func TestRedirectsAndProxiesAreNotUsed(t *testing.T) {
 	elsewhere := newEndpoint(t)
 	for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		lead := httptest.NewServer(http.RedirectHandler(elsewhere.URL, code))
@@ -324,8 +323,8 @@ func TestEventsGoNowhereElse(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAFile: each is told, with the webhook that it is in, and no key is shown.
-func TestFaultsOfAFile(t *testing.T) {
+// TestInvalidWebhooksFile: each error names its webhook, and no key is shown.
+func TestInvalidWebhooksFile(t *testing.T) {
 	path := write(t, "", "")
 	dir := strings.TrimSuffix(path, "/webhooks.yaml")
 	if err := os.WriteFile(dir+"/short", []byte("c2VjcmV0\n"), 0o600); err != nil {
@@ -374,9 +373,9 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestALetterThatCannotBeStored: its event is tried once more, and its policy has not begun
+// TestDeadLetterThatCannotBeStoredIsRetried: its event is tried once more, and its policy has not begun
 // anew.
-func TestALetterThatCannotBeStored(t *testing.T) {
+func TestDeadLetterThatCannotBeStoredIsRetried(t *testing.T) {
 	m := newMemory()
 	m.happen(0, job.KindRunDead)
 	m.away = errors.New("away")
@@ -402,9 +401,9 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestStatesOfWebhooksThatAreNoMore: they are kept for those who come back, and forgotten
+// TestStatesOfRemovedWebhooksAreDeleted: they are kept for those who come back, and forgotten
 // in the end.
-func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {
+func TestStatesOfRemovedWebhooksAreDeleted(t *testing.T) {
 	m := newMemory()
 	month := stateRetention.Milliseconds()
 	m.states[0]["gone"] = job.HookState{UpdatedMS: 4000 - month}
@@ -417,8 +416,8 @@ func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {
 	}
 }
 
-// TestReasonsHideTheURL: what is in the path and the query of an endpoint's URL is often its
-// credential; an endpoint that says it back, in whichever encoding, does not show it.
+// TestReasonsHideTheURL: the path and the query of an endpoint's URL are often a credential. They are not shown
+// even if the endpoint repeats them in its response, in any encoding.
 func TestReasonsHideTheURL(t *testing.T) {
 	const segment, key = "Zx93kfLq20vbTT71rWc4", "s3cr3t/k+ey"
 	say := func(r *http.Request) string { return "" }

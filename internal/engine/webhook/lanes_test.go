@@ -21,8 +21,8 @@ func nowhere(dir string) string {
 	return strings.ReplaceAll(hookText(dir, "ops", "http://127.0.0.1:1/", "concurrency: 1"), "base-delay: 10ms, max-delay: 20ms", "base-delay: 1h, max-delay: 1h")
 }
 
-// TestALaneWhoseLockHasMoved rests until the node notices.
-func TestALaneWhoseLockHasMoved(t *testing.T) {
+// TestLaneEndsWhenItsLockMoves rests until the node notices.
+func TestLaneEndsWhenItsLockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		b := run(t, m, nowhere)
@@ -65,9 +65,9 @@ func TestALaneWhoseLockHasMoved(t *testing.T) {
 	})
 }
 
-// TestTheLagOfWhatFailsIsTakenOver: a node that takes a shard over knows that a webhook is
+// TestLagOfFailingEventsSurvivesTakeover: a node that takes a shard over knows that a webhook is
 // behind before it tries again. Its own clock does not matter.
-func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
+func TestLagOfFailingEventsSurvivesTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory() // whose clock shows 5 s
 		m.happen(0, job.KindRunDead)
@@ -91,7 +91,7 @@ func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestLanesTakeTurns: one with very much to tell leaves room for another.
+// TestLanesTakeTurns: a lane with many events leaves time for another one.
 func TestLanesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 1000
@@ -122,9 +122,9 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestAWebhookBeginsAtAnEndThatIsKnown: one that is new in a shard waits for that, and is
-// not told of what is there.
-func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
+// TestNewWebhookBeginsAtTheKnownEnd: a webhook that is new in a shard waits until the end of the stream is
+// known, and gets no earlier events.
+func TestNewWebhookBeginsAtTheKnownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.unknown[1] = true
@@ -152,8 +152,8 @@ func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
 	})
 }
 
-// TestShardsOfHealthyServers are told of while the server of others is away.
-func TestShardsOfHealthyServers(t *testing.T) {
+// TestShardsOfHealthyServersAreDelivered while the server of other shards is away.
+func TestShardsOfHealthyServersAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.dark[1] = true
@@ -180,9 +180,9 @@ func TestShardsOfHealthyServers(t *testing.T) {
 	})
 }
 
-// TestWhatCouldNotBeStoredIsStoredLater, without another event: by the next pass, or at
+// TestUnsavedPositionIsStoredLater, without another event: by the next pass, or at
 // the latest when the node stops.
-func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
+func TestUnsavedPositionIsStoredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		b := run(t, m, nowhere)
@@ -218,8 +218,8 @@ func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
 	})
 }
 
-// TestAStreamThatHasLostItsEnd is not read again and again until something happens.
-func TestAStreamThatHasLostItsEnd(t *testing.T) {
+// TestStreamThatLostItsEnd is not read again and again until something happens.
+func TestStreamThatLostItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		b := run(t, m, nowhere)
