@@ -5,7 +5,7 @@ import "fmt"
 // Permission is one thing that can be allowed.
 type Permission uint8
 
-// Permissions. All but ReadCluster, AdministerCluster and Relay are asked for in a namespace.
+// Permissions. All but ReadCluster, AdministerCluster and Relay are checked for a namespace.
 const (
 	// Anyone: every authenticated caller.
 	Anyone Permission = iota
@@ -20,11 +20,11 @@ const (
 	// AdministerJobs: set limits of queues, export and restore jobs with their
 	// states.
 	AdministerJobs
-	// ReadCluster: see nodes, shards and workers; asked for everywhere.
+	// ReadCluster: see nodes, shards and workers; checked for [Everywhere].
 	ReadCluster
-	// AdministerCluster: audit and repair shards; asked for everywhere.
+	// AdministerCluster: audit and repair shards; checked for [Everywhere].
 	AdministerCluster
-	// Relay: speak as a node to other nodes; asked for everywhere.
+	// Relay: act as a node towards other nodes; checked for [Everywhere].
 	Relay
 	// ReadQueues: see how much there is to do in queues, and nothing of the jobs.
 	ReadQueues

@@ -2,7 +2,7 @@ package backoff
 
 import "time"
 
-// Preset is a well-known policy that can be asked for by name.
+// Preset is a well-known policy that a job can name.
 type Preset struct {
 	Name string
 	// Source is the formula that the preset reproduces.

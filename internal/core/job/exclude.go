@@ -80,7 +80,7 @@ func (t *transition) refusesManual(ev RunNow) bool {
 	return !ev.IgnoreExclusions || t.Waiting != 0 && !t.isExempt(ManualRunID(t.Pending))
 }
 
-// exemptManual notes that no exclusion holds back the run that is asked for, if that is wished.
+// exemptManual marks the requested run as exempt from exclusions, if the request says so.
 func (t *transition) exemptManual(ev RunNow) {
 	if ev.IgnoreExclusions {
 		t.Exempt = append(t.Exempt[:len(t.Exempt):len(t.Exempt)], ManualRunID(ev.RequestID))

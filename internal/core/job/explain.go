@@ -50,7 +50,7 @@ type Reason struct {
 	Message          string
 	SinceMS, UntilMS int64
 	Key              string // what it is about: a lock's key, a target, a queue
-	By               string // who stands in the way: a job, a node
+	By               string // the blocking job or node
 }
 
 // Explanation is why a job does not run right now. Reasons come the most important

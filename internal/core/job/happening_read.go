@@ -26,8 +26,8 @@ type EventsAsk struct {
 	Filter *HappeningFilter
 }
 
-// EventsPage answers an EventsAsk. Gap: what followed After at once is gone. A place
-// made of an instant knows of no gap. Err: the shard could not be read.
+// EventsPage answers an EventsAsk. Gap: the events directly after After are gone. A place made from an instant
+// has no gap. Err: the shard could not be read.
 type EventsPage struct {
 	Happenings []Happening
 	// Read is how many entries were read, and Last the place of the last of them.
@@ -45,7 +45,7 @@ type EventQuery struct {
 	FromMS int64
 	// ToNow ends the watch when it has delivered the events that existed at its start.
 	ToNow bool
-	// Watcher is whose places of watchers the watch takes.
+	// Watcher is the holder for whom the watch counts in the fair share of watchers.
 	Watcher fairshare.Holder
 	// Charge is called with the pages that were read from the store, and waits until the
 	// watcher may have so many. It may be nil.
@@ -91,10 +91,9 @@ type HookLettersQuery struct {
 // Redelivery is the result of a redelivery of dead letters of a webhook.
 type Redelivery struct {
 	Delivered int
-	// Failure is what the one met that ended it; "": none did.
+	// Failure is the error that ended it; "": none.
 	Failure string
-	// Refused are those that the endpoint will not take, Refusal what the first of them
-	// met.
+	// Refused are the events that the endpoint refused permanently, Refusal the reason of the first of them.
 	Refused int
 	Refusal string
 	// Remaining are all that the webhook has left.
@@ -105,8 +104,8 @@ type Redelivery struct {
 type HookStatus struct {
 	Name string
 	URL  string // its scheme and host
-	// Behind are shards with events that are still to be looked at, Lag the age of the
-	// oldest of these, and Failing the shards whose next event is tried again later.
+	// Behind are shards with undelivered events, Lag the age of the oldest of these, and Failing the shards
+	// whose next event waits for a retry.
 	Behind, Failing int
 	Lag             time.Duration
 	// Letters are events that were given up on.

@@ -196,7 +196,7 @@ func (t *transition) nextWatchMS() int64 {
 	return 0
 }
 
-// watchChild has a run that becomes a record of its own watched if it waits.
+// watchChild adds a watch entry to a run that moves into a child record, if it waits.
 func (t *transition) watchChild(run *Spawned) {
 	s := &run.State
 	s.WatchedBy = 0

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// This file holds the values by which runs of different shards share limits.
-// Each limit has a home shard, found by its name, whose clock it goes by.
+// Requests for limits that runs of different shards share. Each limit has a home shard, which follows from its
+// name; its times are of that shard's clock.
 
 // QueueKey names a queue.
 type QueueKey struct{ Namespace, Queue string }
@@ -43,8 +43,8 @@ type QueueChange struct {
 	Settings QueueSettings
 	// KeepPaused leaves the queue paused or not, whatever Settings has.
 	KeepPaused bool
-	// Expected, when not nil, are what the caller has seen: other settings are not
-	// replaced, ErrSettingsChanged.
+	// Expected, if not nil, are the settings that the caller has read: if the stored ones differ, the call fails
+	// with ErrSettingsChanged.
 	Expected *QueueSettings
 }
 
@@ -94,13 +94,12 @@ type UnitAsk struct {
 // UnitGrant answers a UnitAsk.
 type UnitGrant struct {
 	Granted bool
-	// By is a holder that stands in the way and SinceMS when it got its unit; or,
-	// when no holder does, a waiter for which a unit has been reserved since then.
-	// SinceMS of a grant is when this holder got its unit.
+	// By is a holder that blocks the request and SinceMS when it got its unit; or, if no holder does, a waiter
+	// for which a unit has been reserved since then. SinceMS of a grant is when this holder got its unit.
 	By      string
 	SinceMS int64
-	// FreeMS is when the first unit lapses unless it is prolonged; 0 for waiters that are
-	// not among the first in line.
+	// FreeMS is when the first unit expires unless it is renewed; 0 for waiters that are not among the first in
+	// line.
 	FreeMS int64
 	NowMS  int64 // clock of the home shard
 	Err    error
@@ -111,8 +110,8 @@ type UnitRelease struct {
 	Name   string
 	Holder string // "" gives nothing back
 	Limit  int
-	// Waiter is a record that waits no longer: its place in line goes, and what is
-	// reserved for it goes to the next. "" is none.
+	// Waiter is a record that no longer waits: it leaves the queue, and its reservation passes to the next. ""
+	// is none.
 	Waiter string
 }
 
@@ -123,7 +122,7 @@ type UnitReleased struct {
 	Err   error
 }
 
-// UnitKeep prolongs a unit.
+// UnitKeep renews a unit.
 type UnitKeep struct {
 	Name   string
 	Holder string

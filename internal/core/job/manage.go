@@ -10,7 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// This file holds what those who manage jobs ask and are answered.
+// Requests and responses of the management of jobs.
 
 // CreateRequest registers a job. An empty Definition.ID is made up by the
 // registry; an empty RequestID is equal to any.
@@ -27,7 +27,7 @@ type CreateAnswer struct {
 	Err    error
 }
 
-// Filter selects jobs of one namespace; what is zero does not matter.
+// Filter selects jobs of one namespace; zero fields match all.
 type Filter struct {
 	Namespace   string
 	Queue       string
@@ -43,9 +43,8 @@ type Page struct {
 	Next    string
 }
 
-// UpdateRequest changes a definition. Merge gets the present definition and
-// returns what it should become; it may be called more than once. An Etag
-// refuses the change unless the job still has it.
+// UpdateRequest changes a definition. Merge gets the stored definition and returns the new one; it may be called
+// more than once. If Etag is set and differs from the job's, the change is refused.
 type UpdateRequest struct {
 	Key       Key
 	Etag      string
@@ -60,13 +59,13 @@ type UpdateRequest struct {
 	Check func(Definition) error
 }
 
-// PreviewRequest asks for nominal times of a schedule that is not stored. A zero
-// After is now; a nil Backoff asks for no intervals. MinInterval and MaxInterval
-// bound the intervals as those of a definition do.
+// PreviewRequest requests nominal times of a schedule that is not stored. A zero After is now; a
+// nil Backoff requests no intervals. MinInterval and MaxInterval bound the intervals like those
+// of a definition.
 //
-// With a Job, H and jitter are those that this job would have. What the request
-// leaves out, schedule (KindNone) or backoff (nil), is then the job's own, and what
-// is projected starts from its present failures.
+// With a Job, H and jitter are those of this job. A schedule (KindNone) or backoff (nil) that
+// the request leaves out is then the job's own, and the projection starts from the job's present
+// failures.
 type PreviewRequest struct {
 	Job                      Key // the zero value is none
 	Schedule                 schedule.Spec
@@ -172,7 +171,7 @@ func (s State) PendingRun() (v RunView, ok bool) {
 // ManualRunID returns the id of the run that a request for a manual run stands for.
 func ManualRunID(requestID string) string { return RunID(TriggerManual, 0, 0, requestID) }
 
-// Etag changes with each edit of a definition and when the job is created anew.
+// Etag changes with each edit of a definition and when the job is created again.
 func (d *Definition) Etag() string {
 	return strconv.FormatInt(d.CreatedMS, 36) + "-" + strconv.FormatUint(uint64(d.Revision), 36)
 }

@@ -34,8 +34,8 @@ const (
 	runEachMissed
 )
 
-// planMissed plans a run for the first nominal time that the policies want of those
-// that have passed, due at once; false if they want none.
+// planMissed plans a run, due at once, for the first passed nominal time that the policies select; false if they
+// select none.
 func (c *Compiled) planMissed(s *State, from, now int64, p planInput) (plannedRun, bool) {
 	if w := c.Misfire.effectiveWindow(); w > 0 {
 		from = max(from, now-w.Milliseconds()-1)

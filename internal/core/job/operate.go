@@ -7,7 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// pauseJob holds the job. A live run goes on; what it leads to waits.
+// pauseJob pauses the job. A live run continues; its successors wait.
 func (t *transition) pauseJob(ev Pause) Answer {
 	before := t.stateBefore()
 	note := Clip(ev.Note, MaxNote)
@@ -26,9 +26,9 @@ func (t *transition) pauseJob(ev Pause) Answer {
 	return t.finishDecision(Applied)
 }
 
-// resumeJob ends a pause. Nominal times that passed meanwhile are skipped, or handed
-// to the misfire policy; a one-time job's, and a run that waits for a retry, are
-// due. What is overdue is paced by the queue's recovery budget.
+// resumeJob ends a pause. Nominal times that passed meanwhile are skipped, or passed to the misfire policy; that
+// of a one-time job, and a run that waits for a retry, are due. Overdue runs are paced by the queue's recovery
+// budget.
 func (t *transition) resumeJob(ev Resume) Answer {
 	before := t.stateBefore()
 	if !t.Paused {
@@ -42,7 +42,7 @@ func (t *transition) resumeJob(ev Resume) Answer {
 	case t.Region == RegionPaused:
 		t.placeRun()
 	case t.HasRun() && t.Trigger == TriggerManual && t.Nominal >= since && !ev.CatchUp:
-		// It began in the pause, and its end must not have to answer for what the pause passed over.
+		// It began during the pause, so the times that the pause passed over do not count for it.
 		if n := t.c.countNominal(t.c.judgedUpTo(t.State), t.now); n > 0 {
 			t.countSkipped(n, "paused")
 			t.LastNominal = t.now
@@ -73,8 +73,8 @@ func (t *transition) resumeOverdueRun(ev Resume) {
 	}
 }
 
-// requestManualRun makes a manual run: now when idle, right after the live one otherwise.
-// One that leaves the plan alone is a record of its own.
+// requestManualRun plans a manual run: now if the job is idle, otherwise after the live run. A manual run that
+// leaves the plan unchanged is a child record.
 func (t *transition) requestManualRun(ev RunNow) Answer {
 	before := t.stateBefore()
 	_, _, known := t.AskedRun(ev.RequestID)
@@ -136,8 +136,8 @@ func (t *transition) requestManualRun(ev RunNow) Answer {
 	return t.finishDecision(Applied)
 }
 
-// joinSeparator stands in State.Recent between the id of a request and that of the manual run
-// that it joined. No id has a space.
+// joinSeparator separates, in State.Recent, the id of a request from that of the manual run that it joined. No
+// id has a space.
 const joinSeparator = " "
 
 // AskedRun returns the id of the manual run that an earlier request led to, and whether that
@@ -154,10 +154,9 @@ func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
 	return "", false, false
 }
 
-// rememberRequest keeps a request id, so that its repetition is known. Where there is no place left
-// one that has only joined another run gives way first: the repetition of one that made a
-// run would make another of the same id. The newest has its place in any case: it is the
-// likeliest to be repeated.
+// rememberRequest stores a request id, so that its repetition is detected. If the list is full, an id that only
+// joined another run is evicted first: a repetition of one that made a run would make another run with the same
+// id. The newest is always stored: it is the likeliest to be repeated.
 func (t *transition) rememberRequest(id string) {
 	if len(t.Recent) >= MaxRecent {
 		if joined := slices.IndexFunc(t.Recent, isJoin); joined >= 0 {
@@ -193,10 +192,10 @@ func (t *transition) cancelRun(ev CancelRun) Answer {
 	return t.finishDecision(Applied)
 }
 
-// updateDefinition puts another definition in place. A changed schedule starts a new
-// generation, which supersedes a waiting run; a live run keeps what it has. A run whose nominal time has come
-// and that waits for its due time goes on if the new schedule has that nominal time too. Jitter
-// alone changes no nominal time, and starts no generation.
+// updateDefinition replaces the definition. A changed schedule starts a new generation, which supersedes a
+// waiting run; a live run is unchanged. A run whose nominal time has come and that waits for its due time
+// continues if the new schedule has that nominal time too. A change of jitter alone changes no nominal time, and
+// starts no generation.
 func (t *transition) updateDefinition(ev Update) Answer {
 	if t.editedSince(ev.Base) {
 		return t.answerUnchanged(Stale, t.stateBefore())
@@ -257,9 +256,9 @@ func (t *transition) updateDefinition(ev Update) Answer {
 	return t.finishDecision(Applied)
 }
 
-// compileEdit compiles a definition with another schedule. kept reports whether that has the nominal time
-// of the current run, which has come. Only then an interval keeps its anchor: another
-// edit is the begin of its phase.
+// compileEdit compiles a definition with another schedule. kept reports whether the new schedule has the nominal
+// time of the current run, which has come. Only then an interval keeps its anchor; otherwise its phase begins at
+// the edit.
 func (t *transition) compileEdit(d *Definition) (compiled *Compiled, kept bool, err error) {
 	before := d.AnchorMS
 	if t.isPlanned() && t.Nominal <= t.now {
@@ -279,8 +278,7 @@ func (t *transition) compileEdit(d *Definition) (compiled *Compiled, kept bool, 
 	return compiled, kept, err
 }
 
-// redrawJitter gives a waiting run the due time that the schedule's jitter has for it, unless something else
-// has moved it.
+// redrawJitter sets the due time of a waiting run by the schedule's jitter, unless something else has moved it.
 func (t *transition) redrawJitter() {
 	if t.Source == DelaySchedule || t.Source == DelayJitter {
 		o := t.c.planJittered(t.Nominal, true)
@@ -293,8 +291,8 @@ func (t *transition) editedSince(base string) bool {
 	return base != "" && base != t.c.Etag()
 }
 
-// resetSchedule drops what belongs to the generation before, but never lets an
-// edited schedule fire again for an instant that has run.
+// resetSchedule drops the state of the generation before, but never lets an edited schedule run again for an
+// instant that has run.
 func (t *transition) resetSchedule() {
 	if t.c.Schedule.Kind == schedule.KindOnce {
 		t.LastNominal = 0
@@ -331,8 +329,8 @@ func (c *Compiled) IndexMS(s *State, now int64) int64 {
 	switch s.Region {
 	case RegionDue:
 		if s.Source == DelayHeld && s.Due <= now && s.Held.DueMS > 0 {
-			// What it waited for is there: it takes the place in line that it had, not one
-			// behind all that came due meanwhile.
+			// The gate is open: the run keeps its earlier place in the queue, before all runs that came due
+			// meanwhile.
 			return min(s.Due, s.Held.DueMS)
 		}
 		return s.Due

@@ -12,18 +12,17 @@ import (
 // schedules are counted by division.
 const maxCountedTimes = 1000
 
-// planInput is what happened since the last nominal time that was judged.
+// planInput describes what happened since the last nominal time that was judged.
 type planInput struct {
 	hint time.Duration // a worker's wish for the next delay
-	// startedMS is when the run that ended began; 0: what passed was not held up by a
-	// run.
+	// startedMS is when the run that ended began; 0: no run delayed the times that passed.
 	startedMS int64
-	// missedCovered: a run stands for what was missed before it began.
+	// missedCovered: one run covers the times that were missed before it began.
 	missedCovered bool
 	// manual: the run that ended was requested by a user.
 	manual bool
-	// sinceMS is what a delay, or the interval of a hint, counts from; 0 is now, as late as
-	// that may be. clockLagMS is how far the clock may run ahead of passing time.
+	// sinceMS is the instant that a delay, or the interval of a hint, counts from; 0 is the latest possible now.
+	// clockLagMS is how far the clock may run ahead of passing time.
 	sinceMS, clockLagMS int64
 	// dropMissed leaves out everything that passed.
 	dropMissed bool
@@ -194,9 +193,8 @@ func (c *Compiled) nextDelay(s *State, hint time.Duration) (time.Duration, Delay
 	return 0, DelaySchedule
 }
 
-// planRetry plans the next attempt of the run after its k-th attempt has failed.
-// A retry of a recurring job never reaches the next nominal time, unless the run
-// goes on beside those that follow.
+// planRetry plans the next attempt of the run after its k-th attempt has failed. A retry of a recurring job
+// never reaches the next nominal time, unless the run is parallel to the next ones.
 func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev Settle, beside bool) (due int64,
 	source DelaySource, ok bool) {
 	now, first := clock.NowMS, s.FirstMS
@@ -288,9 +286,9 @@ func (c *Compiled) EffectiveInterval(failures int64) time.Duration {
 	return max(interval, c.MinInterval)
 }
 
-// backfillTimes finds nominal times for a backfill. The grid of an interval that is anchored to its
-// creation goes on into the past. To compile costs far more than to ask, so a search for many
-// times keeps it.
+// backfillTimes finds nominal times for a backfill. The grid of an interval that is anchored to its creation
+// extends into the past. Compiling costs far more than a search, so a series of searches keeps the compiled
+// schedule.
 type backfillTimes struct {
 	c    *Compiled
 	grid *schedule.Schedule // before the anchor; nil: not compiled yet
@@ -314,9 +312,9 @@ func (p *backfillTimes) nextAfter(ms int64, b *schedule.Budget) (int64, bool) {
 	return t.UnixMilli(), ok
 }
 
-// PastTimes counts the nominal times that a backfill of a range would run, from
-// fromMS (inclusive) to toMS (exclusive), but at most limit + 1. It is false when
-// exclusions leave so few of so many that counting takes too long.
+// PastTimes counts the nominal times that a backfill of a range would run, from fromMS (inclusive) to toMS
+// (exclusive), but at most limit + 1. It returns false if exclusions leave so few of so many that counting takes
+// too long.
 func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) (n int, ok bool) {
 	b, past := schedule.NewBudget(5), backfillTimes{c: c}
 	for at := fromMS - 1; n <= limit; n++ {

@@ -2,9 +2,8 @@ package job
 
 import "time"
 
-// Overlap is what becomes of a nominal time that comes while an earlier run of
-// the job has not ended. It is looked up when it matters, so that an edit
-// affects what waits.
+// Overlap is the policy for a nominal time that comes while an earlier run of the job is live. It is evaluated
+// at that time, so that an edit affects waiting runs.
 type Overlap uint8
 
 // Overlap policies.
@@ -64,8 +63,8 @@ func (p MisfirePolicy) String() string { return enumName(p, "run_once", "skip", 
 // Misfire is the policy for missed nominal times.
 type Misfire struct {
 	Policy MisfirePolicy
-	// Window: a nominal time that is later than this is left out, whatever the
-	// policy. 0 is no bound, except for MisfireSkip: DefaultMisfireWindow.
+	// Window: a nominal time that is later than this is skipped under any policy. 0 is no bound, except for
+	// MisfireSkip: DefaultMisfireWindow.
 	Window time.Duration
 	// MaxCatchUp bounds MisfireRunAll, 1 to MaxCatchUpRuns; 0 is DefaultCatchUp.
 	MaxCatchUp int
@@ -111,7 +110,7 @@ type ManualMode uint8
 
 // Manual modes.
 const (
-	// ManualReset forgets the failures when the run is asked for.
+	// ManualReset clears the failures when the run is requested.
 	ManualReset ManualMode = iota
 	// ManualKeep leaves failures and the planned run alone, however it ends.
 	ManualKeep
@@ -131,7 +130,7 @@ const (
 	HeldOverlap            // an earlier run of the job has not ended
 	HeldLock               // Key: the lock; By: a job that holds it
 	HeldTarget             // Key: the target, which is backing off or being probed
-	HeldPace               // recovery is paced by the budget of the queue Key; none: it stands apart, see lease.Apart
+	HeldPace               // recovery is paced by the budget of the queue Key; none: its restart is spread, see lease.Apart
 	HeldQueue              // the queue is at its concurrency limit
 	HeldPayload            // Key: the key of the payload, which cannot be opened
 )
@@ -146,8 +145,8 @@ type Hold struct {
 	Key     string
 	By      string
 	SinceMS int64 // when this gate first held the run
-	// DueMS is what the run is promised for where that is not its due time any more: when
-	// it was due before the first gate held it, or when a pause ended; 0 is none.
+	// DueMS is the expected start of the run where that differs from its due time: its due time before the first
+	// gate held it, or the end of a pause; 0 is none.
 	DueMS int64
 }
 

@@ -11,7 +11,7 @@ type QueueAsk struct {
 }
 
 // QueueGrant answers a QueueAsk: how many may start now and, when that is fewer
-// than were asked for, after how long to ask again, and which limit it is.
+// than were requested, after how long to ask again, and which limit it is.
 type QueueGrant struct {
 	N     int
 	Again time.Duration

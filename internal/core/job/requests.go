@@ -7,9 +7,9 @@ import (
 
 // Requests and responses of job management: hints, backfills, dead letters, explanations.
 
-// BackfillRequest asks for the nominal times from FromMS (inclusive) to ToMS
-// (exclusive), both in the past. Overlap is OverlapBufferAll (one after the
-// other) or OverlapAllowAll (as many at once as the job's OverlapLimit).
+// BackfillRequest requests the nominal times from FromMS (inclusive) to ToMS (exclusive), both in the past.
+// Overlap is OverlapBufferAll (one after the other) or OverlapAllowAll (as many at once as the job's
+// OverlapLimit).
 type BackfillRequest struct {
 	FromMS, ToMS int64
 	Overlap      Overlap
@@ -73,8 +73,8 @@ type RedriveRequest struct {
 	DryRun bool
 	// IgnoreExclusions: no exclusion of a schedule holds the runs back.
 	IgnoreExclusions bool
-	// Covers, when set, limits the call to dead letters whose own queue, and that of whose
-	// job, it covers. Others count as those that are gone.
+	// Covers, if set, limits the call to dead letters for which it covers both their own queue and that of their
+	// job. Others count as gone.
 	Covers func(queue string) bool
 }
 

@@ -43,8 +43,7 @@ type Restoration struct {
 	Unchanged bool
 }
 
-// Part is a run or a dead letter of a job: a record of its own. A dead letter that
-// is there already stays.
+// Part is a child record of a job: a run or a dead letter. A dead letter that exists already stays.
 type Part struct {
 	Record  string
 	State   State

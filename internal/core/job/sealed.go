@@ -33,9 +33,9 @@ func (d *Definition) PayloadSize() int {
 	return max(0, len(d.Payload)-SealOverhead)
 }
 
-// AppendBound appends what a payload of [SealOfWork] is bound to: the name of the job,
-// the queue, which decides what workers get it, and all else of the definition that a
-// worker is given with it. No two definitions that differ in any of these have the same bytes.
+// AppendBound appends the data that a payload of [SealOfWork] is bound to: the name of the job, its queue, which
+// decides which workers get it, and all other fields of the definition that a worker receives with it.
+// Definitions that differ in any of these have different bytes.
 func (d *Definition) AppendBound(b []byte) []byte {
 	for _, text := range [...]string{d.Namespace, d.ID, d.Queue, d.Handler} {
 		b = appendWithLength(b, text)

@@ -165,7 +165,7 @@ func (s AckStatus) String() string {
 	return [...]string{"accepted", "duplicate", "stale", "not_found"}[min(s, AckNotFound)]
 }
 
-// ResultAck names the lease whose result needs no repeating.
+// ResultAck acknowledges the result of a lease: the worker need not repeat it.
 type ResultAck struct {
 	LeaseID string
 	Status  AckStatus
@@ -210,9 +210,8 @@ type WorkerStream interface {
 	// Send queues a message and does not block. It returns an error if the queue is full or the stream has
 	// ended; then the message will not be sent.
 	Send(WorkerMessage) error
-	// Stop makes the stream end for this reason, soon; it does not block. If the
-	// reason is [ErrDraining], what is queued goes out first, unless the worker does
-	// not take it. The stream then calls Close of its session.
+	// Stop ends the stream soon with this reason; it does not block. If the reason is [ErrDraining], queued
+	// messages are sent first, unless the worker does not read them. The stream then calls Close of its session.
 	Stop(reason error)
 }
 
@@ -271,7 +270,7 @@ type RecentRuns struct {
 	Started, Succeeded, Failed int64
 	Breaches                   int64 // of lateness objectives
 	MaxLag                     time.Duration
-	// Span is what the counts are of: a minute, or less after a start.
+	// Span is the period of the counts: a minute, or less after a start.
 	Span time.Duration
 }
 

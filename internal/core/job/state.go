@@ -193,9 +193,8 @@ func (s *State) HasRun() bool {
 // Live reports whether a worker holds a lease.
 func (s *State) Live() bool { return s.Region == RegionLeased }
 
-// AtLeastDue returns nowMS, or when a leased run is due if that is a little later. No
-// handler starts before that, but the lease may be older ([MaxAdvance]), and what a
-// process knows of a clock may be behind it.
+// AtLeastDue returns nowMS, or the due time of a leased run if that is a little later. No handler starts before
+// that, but the lease may be older ([MaxAdvance]), and a process's reading of a clock may lag behind it.
 func (s *State) AtLeastDue(nowMS int64) int64 {
 	if s.Live() && s.Due > nowMS && s.Due-nowMS <= MaxAdvance.Milliseconds() {
 		return s.Due

@@ -26,13 +26,13 @@ type Trace struct {
 // standard allows.
 const MaxTraceState = 512
 
-// Caller is the trace context of the call that asked for a manual run.
+// Caller is the trace context of the call that requested a manual run.
 type Caller struct {
 	RequestID string
 	Trace     Trace
 }
 
-// CallerOf returns the trace context of the call that asked for the current run.
+// CallerOf returns the trace context of the call that requested the current run.
 func (s *State) CallerOf() (Trace, bool) {
 	if s.Trigger != TriggerManual {
 		return Trace{}, false

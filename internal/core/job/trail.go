@@ -9,8 +9,8 @@ const (
 	MaxTrailText   = 256 // bytes of one text
 )
 
-// TrailRecord is one call that changed something through the API, or may have: who,
-// what, from where, and how it ended.
+// TrailRecord records one call through the API that changed something, or may have: caller, change, origin and
+// outcome.
 type TrailRecord struct {
 	ID   string // grows with time; set by the store
 	AtMS int64  // store's clock; set by the store
@@ -19,8 +19,8 @@ type TrailRecord struct {
 	Peer     string // address that the call came from
 	Node     string // that answered
 	Method   string // package.Service/Method
-	// Resource is what it was about, the parent for calls about many; Names are the
-	// first of those, Fields what an update named.
+	// Resource is the resource of the call, the parent for calls about many. Names are the first of those,
+	// Fields the fields that an update named.
 	Resource      string
 	Names, Fields []string
 	RequestID     string

@@ -30,8 +30,8 @@ var schedulePaths = map[string]string{
 // localRuleFields is the field of [schedule.Spec] that has the local times of a kind.
 var localRuleFields = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.KindCalendar: "calendar.times"}
 
-// checkedGaps is how many gaps between nominal times of a cron schedule are
-// compared with the least interval. A pattern of seconds repeats each minute.
+// checkedGaps is how many gaps between nominal times of a cron schedule are checked against the least interval.
+// A pattern of seconds repeats each minute.
 const checkedGaps = 128
 
 // searchWorkFactor is for how many searches that each pass over as many times as one may there is a

@@ -24,8 +24,8 @@ type Wish struct {
 	Definition Definition
 	// Err is the part of the wish that could not be parsed; the rest is in Definition.
 	Err error
-	// Doubtful are fields of the policies whose sources are claimed and not borne out by their
-	// values: they count where the job that is to be replaced has the same, else the job is the source.
+	// Doubtful are fields of the policies whose claimed sources do not match their values. A claim counts if the
+	// job to be replaced has the same source; otherwise the source is the job.
 	Doubtful backoff.FieldSet
 	// Refresh: the sources of the policies are those of now, whatever they were.
 	Refresh bool

@@ -14,7 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/spelling"
 )
 
-// objectReader is a JSON object whose fields are taken one by one.
+// objectReader reads the fields of a JSON object one by one.
 type objectReader struct {
 	fields    map[string]json.RawMessage
 	readNames []string
@@ -188,7 +188,7 @@ func entryPath(field, key string) string { return fmt.Sprintf("%s[%.40q]", field
 // elementPath returns the path of an element of a list.
 func elementPath(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-// describeJSONKind names what a JSON value is, by its first character.
+// describeJSONKind names the kind of a JSON value, by its first character.
 func describeJSONKind(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {

@@ -18,13 +18,13 @@ const (
 	// DefaultReload is how often the file is looked at.
 	DefaultReload = 2 * time.Second
 
-	// passInterval is the longest pause between two looks at what there is to do.
+	// passInterval is the longest pause between two passes.
 	passInterval = 500 * time.Millisecond
 	// stateRetention is how long the state of a webhook is kept that the file no longer has.
 	stateRetention = 30 * 24 * time.Hour
 )
 
-// Store is what the courier needs of the store.
+// Store is the storage of the courier.
 type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
 	// HookStates answers with an error those shards that could be read.
@@ -94,7 +94,7 @@ type hookLane struct {
 	lastTurn     uint64 // when it last had one, by the courier's count
 	state        job.HookState
 	unsaved      bool      // state is ahead of what is stored
-	waitingSince time.Time // of the event that it stands before; zero: unknown, or none
+	waitingSince time.Time // time of the event that it is to deliver next; zero: unknown, or none
 	notBefore    time.Time // not before
 	ctx          context.Context
 	cancel       context.CancelFunc
@@ -156,7 +156,7 @@ func (c *Courier) Run(ctx context.Context) error {
 	}
 }
 
-// drainDeliveries waits for what is under way, and stores what could not be stored before.
+// drainDeliveries waits for deliveries in progress, and stores unsaved states.
 func (c *Courier) drainDeliveries() {
 	c.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
@@ -176,7 +176,7 @@ func (c *Courier) hasWork() bool {
 	return len(c.senders) > 0
 }
 
-// reloadFile takes over a file that has changed. One at fault leaves what there is.
+// reloadFile applies a changed file. An invalid file leaves the previous one in force.
 func (c *Courier) reloadFile() {
 	hooks, err := loadFile(c.options.Path)
 	switch before := c.swapFileError(err); {
@@ -190,7 +190,7 @@ func (c *Courier) reloadFile() {
 	}
 }
 
-// swapFileError stores what is wrong with the file, and returns what was before.
+// swapFileError stores the error of the file, and returns the previous one.
 func (c *Courier) swapFileError(err error) (before error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -137,7 +137,7 @@ func (c *Courier) createLane(ctx context.Context, id int, lock, name string, sta
 	}
 	l := &hookLane{hook: name, lock: lock, shard: id, state: state}
 	if state.Tries > 0 {
-		l.waitingSince = localTime(state.FirstMS, now) // what it stands before is as old as that, at least
+		l.waitingSince = localTime(state.FirstMS, now) // the next event is at least this old
 	}
 	if state.RetryMS > now {
 		l.notBefore = localTime(state.RetryMS, now)
