@@ -91,7 +91,7 @@ func (d *delivery) reportSkipped(next job.Place) {
 		n = next.Seq - l.state.After.Seq - 1
 	}
 	d.c.metrics.lost.WithLabelValues(l.hook).Add(float64(n))
-	d.c.options.Logger.Error("events trimmed before delivery to their webhook; keep more of them, or find why it is slow",
+	d.c.options.Logger.Error("events trimmed before delivery; keep more of them, or find why the webhook is slow",
 		"webhook", l.hook, "shard", l.shard, "events", n)
 	d.moveTo(job.Place{MS: next.MS, Seq: next.Seq - 1})
 	d.l.unsaved = true
