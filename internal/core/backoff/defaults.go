@@ -156,8 +156,8 @@ func validateLayers(layers ...Layer) []FieldError {
 	p, from := Resolve(DefaultPolicies(false), layers...)
 	list := p.Validate()
 	if p.Recurring.WithinSlot && from[BackoffWithinSlot].Kind < FromJob {
-		list = append(list, FieldError{Field: BackoffWithinSlot.Path(), Reason: "depends on the schedule of a job: " +
-			"set it in jobs"})
+		list = append(list, FieldError{Field: BackoffWithinSlot.Path(),
+			Reason: "depends on the schedule of a job: set it in jobs"})
 	}
 	return slices.CompactFunc(list, func(a, b FieldError) bool { return a.Field == b.Field })
 }

@@ -89,8 +89,8 @@ func foreignPresets() []Preset {
 			Name:        "dapr-job",
 			Source:      "1s, 3 retries",
 			Description: "Dapr's default failure policy of a job: a second between four attempts. No jitter.",
-			KnownAs: []string{"Dapr: job without a failure policy", "go-etcd-cron: constant failure policy, 1 " +
-				"s, 3 retries"},
+			KnownAs: []string{"Dapr: job without a failure policy",
+				"go-etcd-cron: constant failure policy, 1 s, 3 retries"},
 			Retry: &Retry{
 				Strategy: Fixed, Base: time.Second, Multiplier: 2,
 				MaxDelay: 30 * time.Second, MaxAttempts: 4, Jitter: none,

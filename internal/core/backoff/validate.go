@@ -56,8 +56,8 @@ func (r Recurring) Validate() []FieldError {
 	}
 	c.checkRange("max_exponent", r.MaxExponent, 0, MaxExponent)
 	c.checkDuration("max_delay", r.MaxDelay)
-	c.addUnless(r.MaxRatio == 0 || (r.MaxRatio >= 1 && r.MaxRatio <= 1e9), "max_ratio", "is %v, want 0 (none) or 1 "+
-		"to 1e9", r.MaxRatio)
+	c.addUnless(r.MaxRatio == 0 || (r.MaxRatio >= 1 && r.MaxRatio <= 1e9), "max_ratio",
+		"is %v, want 0 (none) or 1 to 1e9", r.MaxRatio)
 	c.checkJitter(r.Jitter)
 	return c.errors
 }

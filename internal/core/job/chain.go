@@ -118,7 +118,7 @@ func (c *ChainCheck) Next(r TrailRecord) *Break {
 		return at(ChainChanged, "was changed: it does not have the hash that it carries")
 	case last.Seq != 0 && r.Seq <= last.Seq:
 		return at(ChainRepeated, "has sequence %d after %d: records were put back, or the newest ones were lost "+
-			"and written anew", r.Seq, last.Seq)
+			"and written again", r.Seq, last.Seq)
 	case last.Seq != 0 && r.Seq > last.Seq+1:
 		return at(ChainMissing, "%d records are missing before it (sequences %d to %d)", r.Seq-last.Seq-1, last.Seq+1,
 			r.Seq-1)

@@ -231,13 +231,13 @@ func (v *violations) checkRunPolicies(d *Definition) {
 	if d.Target != "" {
 		v.checkText("target", d.Target, 1, MaxTarget)
 	}
-	v.addUnless(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) "+
-		"to %d", d.PauseAfter, MaxPauseAfter)
+	v.addUnless(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures",
+		"is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
 	v.checkDuration("max_lag", d.MaxLag, 0, MaxMaxLag)
 	v.addUnless(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_slot",
 		"is for cron and calendar schedules only")
-	v.addUnless(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "contradicts disabled: "+
-		"there is no backoff to keep within the slot")
+	v.addUnless(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot",
+		"contradicts disabled: there is no backoff to keep within the slot")
 }
 
 func (v *violations) checkLocks(locks []Lock) {

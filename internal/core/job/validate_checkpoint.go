@@ -16,8 +16,8 @@ func (cp *Checkpoint) validateFor(d *Definition) []Violation {
 	v.checkMillis("create_time", cp.CreatedMS)
 	v.checkMillis("update_time", cp.UpdatedMS)
 	v.add("create_request_id", ValidateRequestID(cp.CreateRequestID))
-	v.addUnless(len(cp.UpdateRequestIDs) <= MaxRecent, "earlier_update_request_ids", "has too many entries, at "+
-		"most %d are allowed", MaxRecent-1)
+	v.addUnless(len(cp.UpdateRequestIDs) <= MaxRecent, "earlier_update_request_ids",
+		"has too many entries, at most %d are allowed", MaxRecent-1)
 	for i, id := range cp.UpdateRequestIDs {
 		field := "update_request_id"
 		if i < len(cp.UpdateRequestIDs)-1 {
@@ -145,8 +145,8 @@ func (v *violations) checkLetters(cp *Checkpoint, d *Definition) {
 		v.addUnless(r.Outcome == OutcomeDead || r.Outcome == OutcomeQuarantined, field+".run.outcome",
 			"is not that of a dead run")
 		v.addUnless(r.NominalMS > 0 && r.NominalMS < NeverMS, field+".run.nominal_time", "is not set, or out of range")
-		v.addUnless(r.DueMS >= r.NominalMS && r.DueMS < NeverMS, field+".run.due_time", "is before nominal_time, "+
-			"or out of range")
+		v.addUnless(r.DueMS >= r.NominalMS && r.DueMS < NeverMS, field+".run.due_time",
+			"is before nominal_time, or out of range")
 		v.checkMillis(field+".run.start_time", r.StartedMS)
 		v.checkMillis(field+".run.finish_time", r.FinishedMS)
 		_, manualID, ok := parseRunID(*r)

@@ -90,8 +90,8 @@ func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		v.addUnless(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every,
 			l.MinInterval)
 		first, ok := compiled.NextWithin(laterTime(anchor, s.StartAt).Add(-time.Millisecond), b)
-		v.addUnless(!ok || first.UnixMilli() < NeverMS, "interval.every", "is %v: the first run would come after "+
-			"2109", s.Every)
+		v.addUnless(!ok || first.UnixMilli() < NeverMS, "interval.every",
+			"is %v: the first run would come after 2109", s.Every)
 	case s.Kind.Local():
 		if gap := shortestGap(compiled, anchor, s, l.MinInterval, b); gap < l.MinInterval {
 			v.add(schedulePath(s.Kind, localRuleFields[s.Kind]),

@@ -82,6 +82,6 @@ func MayTake(present, wished *Definition) error {
 	if owner == "" || owner == wished.Labels[OwnerLabel] {
 		return nil
 	}
-	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: fmt.Sprintf("it belongs to owner "+
-		"%q", Clip(owner, MaxLabel))}
+	text := fmt.Sprintf("it belongs to owner %q", Clip(owner, MaxLabel))
+	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: text}
 }

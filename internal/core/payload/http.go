@@ -196,8 +196,8 @@ func (q *HTTP) readHeaders(o *objectReader) {
 		case isReservedHeader(name):
 			o.addFault(field, "cannot be set")
 		case canonical == "Content-Type" && HasReference(value):
-			o.addFault(field, "has a reference to a secret, which may not stand in it, as it goes wherever the "+
-				"body does")
+			o.addFault(field, "has a reference to a secret, which may not stand in it, as it goes wherever "+
+				"the body does")
 		}
 		seen[canonical] = true
 	}

@@ -51,8 +51,8 @@ func checkReferences(text string) string {
 		case n >= MaxReferences:
 			return fmt.Sprintf("has more than %d references to secrets", MaxReferences)
 		case !IsSecretName(name):
-			return fmt.Sprintf("refers to a secret by what is not the name of one: names are 1 to %d of a-z 0-9 . "+
-				"_ -, begin with a letter or a digit, and do not end in .allow", MaxSecretName)
+			return fmt.Sprintf("refers to a secret by what is not the name of one: "+
+				"names are 1 to %d of a-z 0-9 . _ -, begin with a letter or a digit, and do not end in .allow", MaxSecretName)
 		}
 		text = after
 	}

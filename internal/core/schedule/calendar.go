@@ -157,8 +157,8 @@ func (c *calendar) setMonthDays(spec Calendar, today int, p *problems) {
 		case day >= -31 && day <= -1:
 			c.daysFromEnd |= 1 << -day
 		default:
-			p.addError(fmt.Sprintf("calendar.month_days[%d]", i), "is %d, want 1 to 31, or -1 (the last day) to "+
-				"-31", day)
+			p.addError(fmt.Sprintf("calendar.month_days[%d]", i),
+				"is %d, want 1 to 31, or -1 (the last day) to -31", day)
 		}
 	}
 }

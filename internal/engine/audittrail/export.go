@@ -48,8 +48,8 @@ func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) 
 	at := slices.IndexFunc(state.Exports, func(e job.TrailExport) bool { return e.Name == name })
 	switch {
 	case at < 0 && len(state.Exports) >= job.MaxTrailExports:
-		return job.TrailExport{}, job.Invalid("export", "would be one more than %d: delete those that are not "+
-			"used", job.MaxTrailExports)
+		return job.TrailExport{}, job.Invalid("export",
+			"would be one more than %d: delete those that are not used", job.MaxTrailExports)
 	case compareIDs(id, state.NewestID) > 0 || seq > state.Head.Seq:
 		return job.TrailExport{}, job.Invalid("record_id", "is after the newest record")
 	}

@@ -27,8 +27,7 @@ func newMetrics(r prometheus.Registerer) (*webhookMetrics, error) {
 		}, []string{"webhook", "outcome"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_lost_total",
-			Help: "Events that were no longer kept when a webhook came to them, whether it would have been told of " +
-				"them or not.",
+			Help: "Events trimmed before a webhook read them, whether its filter selects them or not.",
 		}, hook),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_evicted_total",

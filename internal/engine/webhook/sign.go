@@ -40,8 +40,8 @@ func readKeys(path string) (keys [][]byte, text []byte, err error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(line, keyPrefix))
 		if err != nil || len(key) < minKeyLen || len(key) > maxKeyLen {
-			return nil, nil, fmt.Errorf("%s: want the base64 of %d to %d bytes on each line; make one with: head "+
-				"-c 32 /dev/urandom | base64", path, minKeyLen, maxKeyLen)
+			return nil, nil, fmt.Errorf("%s: want the base64 of %d to %d bytes on each line; make one with: "+
+				"head -c 32 /dev/urandom | base64", path, minKeyLen, maxKeyLen)
 		}
 		if err := secretfile.CheckKey(key); err != nil {
 			return nil, nil, fmt.Errorf("%s: a key could be guessed: %w", path, err)
