@@ -27,7 +27,7 @@ type refusingServer struct {
 
 func (r *refusingServer) Link(grpc.BidiStreamingServer[fermatav1.LinkRequest, fermatav1.LinkResponse]) error {
 	r.asked.Add(1)
-	return status.Error(codes.PermissionDenied, "no rule means this identity")
+	return status.Error(codes.PermissionDenied, "no rule matches this identity")
 }
 
 // A peer that refuses this node is not linked, and is not asked again and again.

@@ -2,17 +2,17 @@ package authz
 
 import "errors"
 
-// Errors of authentication. What wraps them says why, for the log of the node;
-// callers hear no more than the cause of a [CredentialError].
+// Errors of authentication. The error that wraps one of them has the details for the log of the node. A caller
+// gets only the cause of a [CredentialError].
 var (
 	// ErrUnauthenticated: the credential is missing, unknown, forged or expired.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrUnavailable: whether the credential is good cannot be told now.
+	// ErrUnavailable: the credential cannot be verified now.
 	ErrUnavailable = errors.New("authentication is not possible now")
 )
 
-// Cause is why a credential is refused, as far as its holder may know. It never says what
-// else the access file has.
+// Cause is the reason why a credential was refused, as far as its holder may know it. It never reveals other
+// content of the access file.
 type Cause string
 
 // Causes of a refusal. Those about the content of a token are given for verified signatures alone.
@@ -29,7 +29,7 @@ const (
 	CauseClaims Cause = "CLAIMS"
 	// CauseCertificate: the file names none of the names of a verified certificate.
 	CauseCertificate Cause = "CERTIFICATE"
-	// CauseMalformed: what was sent is no credential of any known form.
+	// CauseMalformed: the credential has no known format.
 	CauseMalformed Cause = "MALFORMED"
 )
 

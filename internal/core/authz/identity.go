@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Identity is who calls.
+// Identity is an authenticated caller.
 type Identity struct {
-	// Subject is the name by which rules mean it: how it was proved, and what
-	// that said. Never empty for somebody who was authenticated.
+	// Subject is the name that rules use: the kind of the credential and the name in it.
+	// It is never empty for an authenticated caller.
 	//
 	//	token:NAME         a static token
 	//	uri:URI            a URI of a certificate, such as a SPIFFE id
@@ -19,13 +19,13 @@ type Identity struct {
 	//	cn:NAME            the common name of a certificate
 	//	jwt:ISSUER:NAME    the name claim of a JWT
 	Subject string
-	// Groups are subjects that it has beside, group:ISSUER:NAME.
+	// Groups are the groups of the caller, as subjects: group:ISSUER:NAME.
 	Groups []string
 	// Expires is when the proof ends; zero: it does not by itself.
 	Expires time.Time
 }
 
-// Kinds of subjects: what stands before the first colon.
+// Kinds of subjects: the part before the first colon.
 const (
 	KindToken      = "token"
 	KindURI        = "uri"
@@ -45,9 +45,9 @@ func Subject(kind string, names ...string) string {
 	return kind + ":" + strings.Join(names, ":")
 }
 
-// CheckName refuses names that do not show who they are of: with characters that move the
-// cursor, break lines, turn the direction of text or are not seen at all, and with what
-// stands for bytes that were no text, which may have been different ones.
+// CheckName refuses names that do not display as what they are: with characters that move the cursor, break
+// lines, change the direction of text or are invisible, and with replacement characters, which may stand for
+// different invalid bytes.
 func CheckName(name string) error {
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("the name %q is not UTF-8", name)
@@ -59,13 +59,13 @@ func CheckName(name string) error {
 		case unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
 			return fmt.Errorf("the name %q has the invisible character %U", name, r)
 		case r == unicode.ReplacementChar:
-			return fmt.Errorf("the name %q has %U in the place of what is not text", name, r)
+			return fmt.Errorf("the name %q has the replacement character %U, which stands for invalid bytes", name, r)
 		}
 	}
 	return nil
 }
 
-// Is tells whether a pattern means this identity.
+// Is reports whether a pattern matches the subject or a group of this identity.
 func (i Identity) Is(pattern string) bool {
 	if i.Subject == "" {
 		return false
@@ -81,8 +81,7 @@ func (i Identity) Is(pattern string) bool {
 	return false
 }
 
-// Match tells whether a name fits a pattern: exactly, or, if the pattern ends in
-// *, by what stands before that.
+// Match reports whether a pattern matches a name: exactly or, if the pattern ends in *, by the prefix before it.
 func Match(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, prefix)

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// NamespaceLimits bound namespaces, whoever acts in them.
+// NamespaceLimits limits namespaces, for all callers together.
 type NamespaceLimits struct {
 	Names []string // patterns; "*" is all
-	// Jobs is how many jobs each of them may have, and JobBytes how many bytes these; 0 is no
-	// limit, and nil says nothing.
+	// Jobs is the greatest number of jobs in each of the namespaces, and JobBytes the greatest number of their
+	// bytes. 0 is no limit; nil leaves the limit to another entry.
 	Jobs, JobBytes *int
 }
 
@@ -25,7 +25,7 @@ func (p *Policy) WithNamespaces(list []NamespaceLimits) (*Policy, error) {
 	for i, l := range list {
 		at := fmt.Sprintf("namespaces[%d]", i)
 		if len(l.Names) == 0 {
-			return nil, fmt.Errorf("%s.names: there are none; \"*\" is all", at)
+			return nil, fmt.Errorf("%s.names: required; \"*\" means all", at)
 		}
 		for _, n := range l.Names {
 			if err := checkPattern(at+".names", n); err != nil {
@@ -51,8 +51,8 @@ func checkLimit(field string, limit *int, most int) error {
 	return nil
 }
 
-// limitsOf are the limits of the first entry that names a namespace.
-func (p *Policy) limitsOf(namespace string) NamespaceLimits {
+// namespaceLimits returns the limits of the first entry that names a namespace.
+func (p *Policy) namespaceLimits(namespace string) NamespaceLimits {
 	for _, l := range p.namespaces {
 		if matchAny(l.Names, namespace) {
 			return l
@@ -61,19 +61,19 @@ func (p *Policy) limitsOf(namespace string) NamespaceLimits {
 	return NamespaceLimits{}
 }
 
-// Jobs is how many jobs a namespace may have, 0 if there is no limit; false if nothing
-// says so.
+// Jobs returns how many jobs a namespace may have, 0 if there is no limit. ok is false if no entry sets the
+// limit.
 func (p *Policy) Jobs(namespace string) (limit int, ok bool) {
-	return given(p.limitsOf(namespace).Jobs)
+	return dereferenceLimit(p.namespaceLimits(namespace).Jobs)
 }
 
-// JobBytes is how many bytes the jobs of a namespace may have, 0 if there is no limit; false
-// if nothing says so.
+// JobBytes returns how many bytes the jobs of a namespace may have, 0 if there is no limit. ok is false if no
+// entry sets the limit.
 func (p *Policy) JobBytes(namespace string) (limit int, ok bool) {
-	return given(p.limitsOf(namespace).JobBytes)
+	return dereferenceLimit(p.namespaceLimits(namespace).JobBytes)
 }
 
-func given(limit *int) (int, bool) {
+func dereferenceLimit(limit *int) (int, bool) {
 	if limit == nil {
 		return 0, false
 	}
@@ -87,5 +87,8 @@ func (p *Policy) LimitsJobs() bool {
 
 // LimitsJobBytes reports whether any namespace has a limit of the bytes of its jobs.
 func (p *Policy) LimitsJobBytes() bool {
-	return slices.ContainsFunc(p.namespaces, func(l NamespaceLimits) bool { return l.JobBytes != nil && *l.JobBytes > 0 })
+	return slices.ContainsFunc(p.namespaces, func(l NamespaceLimits) bool {
+		return l.JobBytes != nil &&
+			*l.JobBytes > 0
+	})
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Everywhere is asked for in place of a namespace by what concerns all of them.
+// Everywhere takes the place of a namespace in requests that concern all namespaces.
 const Everywhere = "*"
 
 // Rule gives a role to subjects.
@@ -22,8 +22,7 @@ type Rule struct {
 	Limits Limits
 }
 
-// Limits bound what one identity may do on one node. Zero fields are no limit, or leave it
-// to [Policy.WithRoleLimits].
+// Limits limit one identity on one node. Zero fields are no limit, or leave the limit to [Policy.WithRoleLimits].
 type Limits struct {
 	Rate        float64 // calls a second
 	Burst       int     // calls at once beyond the rate; at least 1 with a rate
@@ -33,36 +32,36 @@ type Limits struct {
 
 // Policy decides. The zero value denies everything.
 type Policy struct {
-	rules      []Rule
-	fallback   Limits
-	byRole     bool // see WithRoleLimits
-	namespaces []NamespaceLimits
+	rules         []Rule
+	defaultLimits Limits
+	byRole        bool // see WithRoleLimits
+	namespaces    []NamespaceLimits
 }
 
-// NewPolicy checks rules. fallback are the limits of whom no rule gives any. The
-// error lists all faults.
+// NewPolicy validates rules and makes a policy of them. fallback has the limits of identities to which no rule
+// gives any. The error lists everything that is invalid.
 func NewPolicy(rules []Rule, fallback Limits) (*Policy, error) {
 	faults := []error{fallback.Check("limits")}
 	for i, r := range rules {
-		faults = append(faults, r.check(fmt.Sprintf("rules[%d]", i)))
+		faults = append(faults, r.validateAt(fmt.Sprintf("rules[%d]", i)))
 	}
 	if len(rules) == 0 {
-		faults = append(faults, errors.New("rules: there are none, so that everything would be denied"))
+		faults = append(faults, errors.New("rules: required; without rules everything is denied"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return &Policy{rules: slices.Clone(rules), fallback: fallback}, nil
+	return &Policy{rules: slices.Clone(rules), defaultLimits: fallback}, nil
 }
 
-func (r Rule) check(at string) error {
+func (r Rule) validateAt(at string) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(at+format, args...)) }
 	if !r.Role.Valid() {
 		fault(".role: %q is none of %v", r.Role, Roles())
 	}
 	if len(r.Subjects) == 0 {
-		fault(": names no subjects and no groups")
+		fault(": subjects or groups are required")
 	}
 	for _, s := range r.Subjects {
 		kind, name, _ := strings.Cut(s, ":")
@@ -72,19 +71,19 @@ func (r Rule) check(at string) error {
 		faults = append(faults, checkPattern(at+".subjects", s))
 	}
 	if len(r.Namespaces) == 0 {
-		fault(".namespaces: there are none; \"*\" is all")
+		fault(".namespaces: required; \"*\" means all")
 	}
 	for _, n := range r.Namespaces {
 		faults = append(faults, checkPattern(at+".namespaces", n))
 	}
 	if len(r.Queues) > 0 && r.Role == Node {
-		fault(".queues: a node is one for all queues")
+		fault(".queues: not allowed for the role node, which is for all queues")
 	}
 	for _, q := range r.Queues {
 		faults = append(faults, checkPattern(at+".queues", q))
 	}
 	if r.Role == Node && !slices.Equal(r.Namespaces, []string{Everywhere}) {
-		fault(".namespaces: a node is one for all namespaces, \"*\"")
+		fault(".namespaces: the role node needs \"*\", all namespaces")
 	}
 	return errors.Join(append(faults, r.Limits.Check(at+".limits"))...)
 }
@@ -102,19 +101,18 @@ func checkPattern(at, pattern string) error {
 	return nil
 }
 
-// DefaultRate is how many calls a second an identity may make at a node if nothing says
-// otherwise. The Go client, which brings calls together, stays far below it.
+// DefaultRate is how many calls a second an identity may make at a node if no limit is set. The Go client
+// coalesces calls and stays far below it.
 const DefaultRate = 10_000
 
 // MaxRate is the greatest rate of calls.
 const MaxRate = 1_000_000
 
-// Unlimited stands for no limit of calls or connections where there is one by role.
+// Unlimited takes away the limit of calls or connections that a role has.
 const Unlimited = math.MaxInt32
 
-// roleLimits are the calls and connections at once of an identity with a role, where
-// nothing else says how many. Workers of a fleet share an identity, and each has a
-// connection and a stream; people and programs have a few. None: without a role.
+// roleLimits returns the default limits of concurrent calls and connections for a role. Workers of a fleet share an
+// identity, and each has a connection and a stream; people and programs have a few. "" is an identity without a role.
 func roleLimits(r Role) Limits {
 	switch r {
 	case Worker:
@@ -127,19 +125,19 @@ func roleLimits(r Role) Limits {
 	return Limits{Calls: 2_000, Connections: 1_000}
 }
 
-// WithRoleLimits bounds the calls and connections of identities for whom neither a rule nor
-// the fallback does, by their roles: the role that has most counts.
+// WithRoleLimits returns a policy that limits calls and connections by role where neither a rule nor the default
+// limits do. An identity with several roles has the greatest of each.
 func (p *Policy) WithRoleLimits() *Policy {
 	with := *p
 	with.byRole = true
 	return &with
 }
 
-// roleLimitsOf are those of the roles of an identity.
+// roleLimitsOf returns the greatest limits of the roles of an identity.
 func (p *Policy) roleLimitsOf(id Identity) Limits {
 	most := roleLimits("")
 	for i := range p.rules {
-		if r := &p.rules[i]; r.means(id) {
+		if r := &p.rules[i]; r.matchesIdentity(id) {
 			l := roleLimits(r.Role)
 			most.Calls, most.Connections = max(most.Calls, l.Calls), max(most.Connections, l.Connections)
 		}
@@ -147,7 +145,7 @@ func (p *Policy) roleLimitsOf(id Identity) Limits {
 	return most
 }
 
-// Check says what is wrong with limits that stand at a place.
+// Check validates limits. at is their path in the file, for the error.
 func (l Limits) Check(at string) error {
 	if !(l.Rate >= 0 && l.Rate <= MaxRate) || l.Burst < 0 || l.Calls < 0 || l.Connections < 0 {
 		return fmt.Errorf("%s: want rate from 0 to %d and nothing negative", at, MaxRate)
@@ -158,29 +156,29 @@ func (l Limits) Check(at string) error {
 	return nil
 }
 
-// Decision is an answer. Reason says why for the log of the node; callers are told
-// only what they lack.
+// Decision is the answer to an access check. Reason is for the log of the node; callers learn only which
+// permission is missing.
 type Decision struct {
 	Allowed bool
 	Rule    int // which of the rules allowed it; -1: none
 	Reason  string
 }
 
-// Allows decides whether an identity has a permission in a namespace, for a queue
-// where one is concerned. "" stands for all queues: only a rule without queues allows it.
+// Allows decides whether an identity has a permission in a namespace and, if the call concerns a queue, for that
+// queue. "" stands for all queues: only a rule without queues allows it.
 func (p *Policy) Allows(id Identity, want Permission, namespace, queue string) Decision {
-	return p.decide(id, want, func(r *Rule) bool { return r.covers(namespace, queue) })
+	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversQueue(namespace, queue) })
 }
 
 // AllowsSome decides whether an identity has a permission for any of the queues of a
 // namespace, whichever they are.
 func (p *Policy) AllowsSome(id Identity, want Permission, namespace string) Decision {
-	return p.decide(id, want, func(r *Rule) bool { return r.reaches(namespace) })
+	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversNamespace(namespace) })
 }
 
-func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) Decision {
+func (p *Policy) decideByRules(id Identity, want Permission, covers func(*Rule) bool) Decision {
 	if id.Subject == "" {
-		return Decision{Rule: -1, Reason: "nobody was authenticated"}
+		return Decision{Rule: -1, Reason: "not authenticated"}
 	}
 	if want == Anyone {
 		return Decision{Allowed: true, Rule: -1, Reason: "allowed to anyone authenticated"}
@@ -188,7 +186,7 @@ func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) D
 	known, capable := false, false
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !r.means(id) {
+		if !r.matchesIdentity(id) {
 			continue
 		}
 		known = true
@@ -202,28 +200,28 @@ func (p *Policy) decide(id Identity, want Permission, covers func(*Rule) bool) D
 	}
 	switch {
 	case !known:
-		return Decision{Rule: -1, Reason: "no rule means this identity"}
+		return Decision{Rule: -1, Reason: "no rule matches this identity"}
 	case !capable:
 		return Decision{Rule: -1, Reason: "no role of this identity allows it"}
 	}
 	return Decision{Rule: -1, Reason: "its roles are for other namespaces or queues"}
 }
 
-func (r *Rule) means(id Identity) bool {
+func (r *Rule) matchesIdentity(id Identity) bool {
 	return slices.ContainsFunc(r.Subjects, id.Is)
 }
 
-// covers tells whether the rule is about this place. "*" stands for all namespaces
-// in a question, too, where no other pattern than "*" fits it.
-func (r *Rule) covers(namespace, queue string) bool {
-	if !r.reaches(namespace) {
+// coversQueue reports whether the rule applies to a queue of a namespace. The namespace "*" requests all
+// namespaces; only the pattern "*" matches it.
+func (r *Rule) coversQueue(namespace, queue string) bool {
+	if !r.coversNamespace(namespace) {
 		return false
 	}
 	return len(r.Queues) == 0 || queue != "" && matchAny(r.Queues, queue)
 }
 
-// reaches reports whether the rule is about any queue of a namespace.
-func (r *Rule) reaches(namespace string) bool {
+// coversNamespace reports whether the rule is about any queue of a namespace.
+func (r *Rule) coversNamespace(namespace string) bool {
 	return namespace != "" && matchAny(r.Namespaces, namespace)
 }
 
@@ -231,23 +229,23 @@ func matchAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return Match(p, name) })
 }
 
-// LimitsOf are the limits of an identity: each from the first rule that means it
+// LimitsOf returns the limits of an identity: each from the first rule that means it
 // and sets it, else from the fallback.
 func (p *Policy) LimitsOf(id Identity) Limits {
 	l := Limits{}
 	for i := range p.rules {
-		if r := &p.rules[i]; r.Limits != (Limits{}) && r.means(id) {
-			l = l.or(r.Limits)
+		if r := &p.rules[i]; r.Limits != (Limits{}) && r.matchesIdentity(id) {
+			l = l.mergeMissing(r.Limits)
 		}
 	}
-	l = l.or(p.fallback)
+	l = l.mergeMissing(p.defaultLimits)
 	if p.byRole {
-		l = l.or(p.roleLimitsOf(id))
+		l = l.mergeMissing(p.roleLimitsOf(id))
 	}
 	return l.withoutUnlimited()
 }
 
-// withoutUnlimited has zero for no limit.
+// withoutUnlimited replaces Unlimited by zero, which is no limit.
 func (l Limits) withoutUnlimited() Limits {
 	if l.Calls >= Unlimited {
 		l.Calls = 0
@@ -258,7 +256,7 @@ func (l Limits) withoutUnlimited() Limits {
 	return l
 }
 
-func (l Limits) or(o Limits) Limits {
+func (l Limits) mergeMissing(o Limits) Limits {
 	if l.Rate == 0 {
 		l.Rate, l.Burst = o.Rate, o.Burst
 	}
@@ -282,14 +280,15 @@ type Grant struct {
 func (p *Policy) Grants(id Identity) []Grant {
 	var grants []Grant
 	for i := range p.rules {
-		if r := &p.rules[i]; r.means(id) {
-			grants = append(grants, Grant{Role: r.Role, Namespaces: slices.Clone(r.Namespaces), Queues: slices.Clone(r.Queues)})
+		if r := &p.rules[i]; r.matchesIdentity(id) {
+			grants = append(grants, Grant{Role: r.Role, Namespaces: slices.Clone(r.Namespaces),
+				Queues: slices.Clone(r.Queues)})
 		}
 	}
 	return grants
 }
 
-// Gives tells whether any rule gives a role.
+// Gives reports whether any rule grants a role.
 func (p *Policy) Gives(role Role) bool {
 	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.Role == role })
 }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// word draws from few letters, so that names and patterns meet.
+// word draws from few letters, so that patterns often match names.
 func word(t *rapid.T, label string) string {
 	return rapid.StringMatching(`[ab]{1,3}`).Draw(t, label)
 }
@@ -41,7 +41,7 @@ type question struct {
 func anyQuestion(t *rapid.T) question {
 	return question{
 		id:        Identity{Subject: Subject(KindToken, word(t, "who"))},
-		want:      Permission(rapid.IntRange(int(ReadJobs), int(permissions)-1).Draw(t, "want")),
+		want:      Permission(rapid.IntRange(int(ReadJobs), int(permissionCount)-1).Draw(t, "want")),
 		namespace: rapid.SampledFrom([]string{word(t, "where"), Everywhere}).Draw(t, "where-form"),
 		queue:     rapid.SampledFrom([]string{word(t, "what"), ""}).Draw(t, "what-form"),
 	}
@@ -79,7 +79,7 @@ func plain(rules []Rule, q question) bool {
 		for _, p := range r.Queues {
 			queue = queue || q.queue != "" && fits(p, q.queue)
 		}
-		if subject && namespace && queue && slices.Contains(roles[r.Role], q.want) {
+		if subject && namespace && queue && slices.Contains(rolePermissions[r.Role], q.want) {
 			return true
 		}
 	}
@@ -131,7 +131,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal("allowed everywhere but not in one namespace")
 			}
 		}
-		// Nobody is allowed nothing.
+		// An empty identity has no permission.
 		if p.Allows(Identity{}, q.want, q.namespace, q.queue).Allowed || p.Allows(Identity{}, Anyone, "", "").Allowed {
 			t.Fatal("somebody who was not authenticated is allowed something")
 		}
@@ -162,7 +162,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-func TestPolicyFaults(t *testing.T) {
+func TestInvalidPolicies(t *testing.T) {
 	good := Rule{Subjects: []string{"token:a"}, Role: Viewer, Namespaces: []string{"n"}}
 	for name, change := range map[string]func(*Rule){
 		"role":              func(r *Rule) { r.Role = "owner" },

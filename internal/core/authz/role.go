@@ -5,9 +5,9 @@ import "fmt"
 // Permission is one thing that can be allowed.
 type Permission uint8
 
-// Permissions. All but ReadCluster, AdministerCluster and Relay are asked for in a namespace.
+// Permissions. All but ReadCluster, AdministerCluster and Relay are checked for a namespace.
 const (
-	// Anyone: whoever is authenticated.
+	// Anyone: every authenticated caller.
 	Anyone Permission = iota
 	// ReadJobs: see jobs, runs, dead letters, payloads and limits of queues.
 	ReadJobs
@@ -20,27 +20,28 @@ const (
 	// AdministerJobs: set limits of queues, export and restore jobs with their
 	// states.
 	AdministerJobs
-	// ReadCluster: see nodes, shards and workers; asked for everywhere.
+	// ReadCluster: see nodes, shards and workers; checked for [Everywhere].
 	ReadCluster
-	// AdministerCluster: audit and repair shards; asked for everywhere.
+	// AdministerCluster: audit and repair shards; checked for [Everywhere].
 	AdministerCluster
-	// Relay: speak as a node to other nodes; asked for everywhere.
+	// Relay: act as a node towards other nodes; checked for [Everywhere].
 	Relay
 	// AnyRole: whoever has a role, in whichever namespace.
 	AnyRole
 	// ReadQueues: see how much there is to do in queues, and nothing of the jobs.
 	ReadQueues
-	permissions
+	permissionCount
 )
 
-var permissionNames = [permissions]string{
+var permissionNames = [permissionCount]string{
 	Anyone: "anyone", ReadJobs: "read jobs", OperateJobs: "operate jobs", EditJobs: "edit jobs", Work: "work",
-	AdministerJobs: "administer jobs", ReadCluster: "read cluster", AdministerCluster: "administer cluster", Relay: "relay",
+	AdministerJobs: "administer jobs", ReadCluster: "read cluster", AdministerCluster: "administer cluster",
+	Relay:      "relay",
 	ReadQueues: "read queues", AnyRole: "any role",
 }
 
 func (p Permission) String() string {
-	if p < permissions {
+	if p < permissionCount {
 		return permissionNames[p]
 	}
 	return fmt.Sprintf("permission %d", uint8(p))
@@ -49,7 +50,7 @@ func (p Permission) String() string {
 // Role is a set of permissions with a name.
 type Role string
 
-// Roles. Each of the first three has what the one before it has.
+// Roles. Each of the first three includes the one before it.
 const (
 	Viewer   Role = "viewer"
 	Operator Role = "operator"
@@ -60,9 +61,9 @@ const (
 	Scaler   Role = "scaler"
 )
 
-// roles are what each role allows. Workers and nodes can do nothing else: their
-// credentials lie on many machines. An autoscaler's lie with somebody else.
-var roles = map[Role][]Permission{
+// rolePermissions lists the permissions of each role. Workers and nodes have no others, because their
+// credentials are stored on many machines. Those of an autoscaler are stored in a system of another operator.
+var rolePermissions = map[Role][]Permission{
 	Viewer:   {ReadJobs, ReadQueues, ReadCluster},
 	Operator: {ReadJobs, ReadQueues, ReadCluster, OperateJobs},
 	Editor:   {ReadJobs, ReadQueues, ReadCluster, OperateJobs, EditJobs},
@@ -75,15 +76,15 @@ var roles = map[Role][]Permission{
 // Roles lists all roles, the weaker ones of people first.
 func Roles() []Role { return []Role{Viewer, Operator, Editor, Admin, Worker, Node, Scaler} }
 
-// Valid tells whether there is such a role.
-func (r Role) Valid() bool { return roles[r] != nil }
+// Valid reports whether the role exists.
+func (r Role) Valid() bool { return rolePermissions[r] != nil }
 
-// Has tells whether the role includes a permission.
+// Has reports whether the role includes a permission.
 func (r Role) Has(p Permission) bool {
 	if p == Anyone || p == AnyRole {
 		return r.Valid()
 	}
-	for _, q := range roles[r] {
+	for _, q := range rolePermissions[r] {
 		if p == q {
 			return true
 		}

@@ -10,8 +10,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// TestTheChartsTriggersAreAccepted reads what the Helm chart, rendered, has KEDA say.
-func TestTheChartsTriggersAreAccepted(t *testing.T) {
+// TestTriggersOfTheChartAreAccepted parses the triggers of the rendered Helm chart.
+func TestTriggersOfTheChartAreAccepted(t *testing.T) {
 	paths, err := filepath.Glob("../../../deploy/helm/test/testdata/*.golden.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +53,8 @@ func TestTheChartsTriggersAreAccepted(t *testing.T) {
 	}
 }
 
-// TestTheChartTakesWhatNodesTake holds the bounds of the chart's schema against these. Spans are bounded by its templates.
-func TestTheChartTakesWhatNodesTake(t *testing.T) {
+// TestChartAcceptsTheTriggersThatNodesAccept holds the bounds of the chart's schema against these. Spans are bounded by its templates.
+func TestChartAcceptsTheTriggersThatNodesAccept(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/helm/fermata/values.schema.json")
 	if err != nil {
 		t.Fatal(err)

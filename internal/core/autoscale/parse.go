@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defaults, and bounds of what may be asked for.
+// Defaults and bounds of the settings.
 const (
 	DefaultNamespace     = "default"
 	DefaultHorizon       = time.Minute
@@ -23,21 +23,21 @@ const (
 	MaxQueues = 50
 )
 
-// Fault is what is wrong with one key of a trigger.
+// Fault describes an invalid key of a trigger.
 type Fault struct{ Key, Text string }
 
-// foreign are keys of a KEDA trigger that are KEDA's own; secret ones it reads from a
+// kedaKeys are keys of a KEDA trigger that are KEDA's own; secret ones it reads from a
 // TriggerAuthentication only.
 var (
-	foreign = []string{"scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"}
-	secret  = []string{"caCert", "tlsClientCert", "tlsClientKey"}
+	kedaKeys       = []string{"scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"}
+	secretKedaKeys = []string{"caCert", "tlsClientCert", "tlsClientKey"}
 )
 
-// fromEnv ends keys whose value KEDA has found in a variable of the workload. It leaves
-// them as they are.
-const fromEnv = "FromEnv"
+// fromEnvSuffix ends keys whose value KEDA reads from an environment variable of the workload. KEDA sends these
+// keys unchanged.
+const fromEnvSuffix = "FromEnv"
 
-// Parse reads a trigger from texts by their keys, of which each may have FromEnv behind it:
+// Parse reads a trigger from texts by their keys. Each key may have the suffix FromEnv:
 //
 //	queue               required; several, which one pool serves, with commas between them, at most 50
 //	namespace           default "default"; of Fermata, not of Kubernetes
@@ -48,132 +48,141 @@ const fromEnv = "FromEnv"
 //	activationLag       duration from 0, at most 24h; with activationBacklog only, default 1m
 //	horizon             duration from 0, at most 24h; default 1m, and 0 with activationBacklog
 //
-// Names are not checked beyond being there. It returns what is wrong, by key.
+// Parse requires names but does not validate them. It returns the invalid keys with their errors.
 func Parse(texts map[string]string) (Trigger, []Fault) {
 	r := newReader(texts)
 	t := Trigger{
-		Namespace: r.text("namespace", DefaultNamespace), Queues: r.names("queue"),
-		Backlog: r.number("targetBacklog"), Lag: r.span("targetLag", 0), CountRunning: r.yes("countRunning", true),
-		ActivationBacklog: r.count("activationBacklog"),
+		Namespace: r.readText("namespace", DefaultNamespace), Queues: r.readNames("queue"),
+		Backlog: r.readNumber("targetBacklog"), Lag: r.readDuration("targetLag", 0),
+		CountRunning:      r.readBool("countRunning", true),
+		ActivationBacklog: r.readCount("activationBacklog"),
 	}
-	t.ActivationLag, t.Horizon = r.span("activationLag", 0), r.span("horizon", DefaultHorizon)
+	t.ActivationLag, t.Horizon = r.readDuration("activationLag", 0), r.readDuration("horizon", DefaultHorizon)
 	if t.ActivationBacklog > 0 {
-		t.ActivationLag, t.Horizon = r.span("activationLag", DefaultActivationLag), 0
+		t.ActivationLag, t.Horizon = r.readDuration("activationLag", DefaultActivationLag), 0
 	}
-	r.unless(r.has("targetBacklog") || r.has("targetLag"), "targetBacklog", "is missing: give targetBacklog, targetLag or both")
-	r.unless(!r.has("targetLag") || t.Lag >= time.Millisecond, "targetLag", "must be 1ms or more")
-	r.unless(!r.has("countRunning") || r.has("targetBacklog"), "countRunning", "has no effect without targetBacklog")
-	r.unless(!r.has("activationLag") || t.ActivationBacklog > 0, "activationLag", "has no effect without activationBacklog")
-	r.unless(!r.has("horizon") || t.ActivationBacklog == 0, "horizon", "has no effect with activationBacklog: whoever waits for several jobs does not look ahead for one")
-	for _, key := range slices.Sorted(maps.Keys(r.texts)) {
-		r.unless(!slices.Contains(secret, key), key, "is not read by KEDA here: name a Secret with it in a TriggerAuthentication")
-		r.unless(slices.Contains(r.known, key), key, "is not known; known are "+strings.Join(r.known[len(foreign):], ", "))
+	r.addFaultUnless(r.hasValue("targetBacklog") || r.hasValue("targetLag"), "targetBacklog",
+		"is missing: give targetBacklog, targetLag or both")
+	r.addFaultUnless(!r.hasValue("targetLag") || t.Lag >= time.Millisecond, "targetLag", "must be 1ms or more")
+	r.addFaultUnless(!r.hasValue("countRunning") || r.hasValue("targetBacklog"), "countRunning",
+		"has no effect without targetBacklog")
+	r.addFaultUnless(!r.hasValue("activationLag") || t.ActivationBacklog > 0, "activationLag",
+		"has no effect without activationBacklog")
+	r.addFaultUnless(!r.hasValue("horizon") || t.ActivationBacklog == 0, "horizon",
+		"has no effect with activationBacklog: whoever waits for several jobs does not look ahead for one")
+	for _, key := range slices.Sorted(maps.Keys(r.values)) {
+		r.addFaultUnless(!slices.Contains(secretKedaKeys, key), key, "is not read by KEDA here: name a Secret with "+
+			"it in a TriggerAuthentication")
+		r.addFaultUnless(slices.Contains(r.readKeys, key), key,
+			"is not known; known are "+strings.Join(r.readKeys[len(kedaKeys):], ", "))
 	}
 	return t, r.faults
 }
 
-// reader takes values out of texts, and notes what it was asked for and what is wrong.
-type reader struct {
-	texts  map[string]string
-	known  []string
-	faults []Fault
+// metadataReader reads values from texts, and collects the keys that were read and the faults.
+type metadataReader struct {
+	values   map[string]string
+	readKeys []string
+	faults   []Fault
 }
 
-func newReader(texts map[string]string) *reader {
-	r := &reader{texts: make(map[string]string, len(texts)), known: slices.Clone(foreign)}
+func newReader(texts map[string]string) *metadataReader {
+	r := &metadataReader{values: make(map[string]string, len(texts)), readKeys: slices.Clone(kedaKeys)}
 	for _, written := range slices.Sorted(maps.Keys(texts)) { // the plain key first
-		key := strings.TrimSuffix(written, fromEnv)
-		r.unless(r.texts[key] == "", key, "is given twice, once as "+key+fromEnv)
-		r.texts[key] = strings.TrimSpace(texts[written])
+		key := strings.TrimSuffix(written, fromEnvSuffix)
+		r.addFaultUnless(r.values[key] == "", key, "is given twice, once as "+key+fromEnvSuffix)
+		r.values[key] = strings.TrimSpace(texts[written])
 	}
 	return r
 }
 
-func (r *reader) fault(key, format string, args ...any) {
+func (r *metadataReader) addFault(key, format string, args ...any) {
 	for _, f := range r.faults {
 		if f.Key == key {
-			return // the first says enough
+			return // the first error is enough
 		}
 	}
 	r.faults = append(r.faults, Fault{key, fmt.Sprintf(format, args...)})
 }
 
-func (r *reader) unless(good bool, key, text string) {
+func (r *metadataReader) addFaultUnless(good bool, key, text string) {
 	if !good {
-		r.fault(key, "%s", text)
+		r.addFault(key, "%s", text)
 	}
 }
 
-func (r *reader) has(key string) bool { return r.texts[key] != "" }
+func (r *metadataReader) hasValue(key string) bool { return r.values[key] != "" }
 
-// text counts an empty value as none: templates leave such behind.
-func (r *reader) text(key, other string) string {
-	if !slices.Contains(r.known, key) {
-		r.known = append(r.known, key)
+// readText counts an empty value as none: templates leave such behind.
+func (r *metadataReader) readText(key, other string) string {
+	if !slices.Contains(r.readKeys, key) {
+		r.readKeys = append(r.readKeys, key)
 	}
-	return cmp.Or(r.texts[key], other)
+	return cmp.Or(r.values[key], other)
 }
 
-// clip keeps what comes back to a caller short.
-func clip(s string) string {
+// clipText shortens text for error messages.
+func clipText(s string) string {
 	if len(s) > 40 {
 		return s[:40] + "..."
 	}
 	return s
 }
 
-func (r *reader) names(key string) (all []string) {
-	for name := range strings.SplitSeq(r.text(key, ""), ",") {
+func (r *metadataReader) readNames(key string) (all []string) {
+	for name := range strings.SplitSeq(r.readText(key, ""), ",") {
 		name = strings.TrimSpace(name)
 		switch {
 		case name == "":
-			r.fault(key, "is missing, or has an empty name: the queues whose workers are scaled, with commas between them")
+			r.addFault(key, "is missing, or has an empty name: the queues whose workers are scaled, with commas "+
+				"between them")
 		case slices.Contains(all, name):
-			r.fault(key, "has %q twice", clip(name))
+			r.addFault(key, "has %q twice", clipText(name))
 		}
-		if all = append(all, name); len(all) > MaxQueues {
-			r.fault(key, "has more than %d names", MaxQueues)
+		all = append(all, name)
+		if len(all) > MaxQueues {
+			r.addFault(key, "has more than %d names", MaxQueues)
 			return nil
 		}
 	}
 	return all
 }
 
-func (r *reader) number(key string) float64 {
-	v := r.text(key, "")
+func (r *metadataReader) readNumber(key string) float64 {
+	v := r.readText(key, "")
 	if v == "" {
 		return 0
 	}
 	n, err := strconv.ParseFloat(v, 64)
 	if err != nil || !(n >= MinTarget && n <= MaxTarget) {
-		r.fault(key, "is %q, want a number from %v to %.0f", clip(v), MinTarget, float64(MaxTarget))
+		r.addFault(key, "is %q, want a number from %v to %.0f", clipText(v), MinTarget, float64(MaxTarget))
 	}
 	return n
 }
 
-func (r *reader) count(key string) int64 {
-	v := r.text(key, "0")
+func (r *metadataReader) readCount(key string) int64 {
+	v := r.readText(key, "0")
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 0 || n > MaxTarget {
-		r.fault(key, "is %q, want a whole number from 0 to %.0f", clip(v), float64(MaxTarget))
+		r.addFault(key, "is %q, want a whole number from 0 to %.0f", clipText(v), float64(MaxTarget))
 	}
 	return n
 }
 
-func (r *reader) span(key string, other time.Duration) time.Duration {
-	v := r.text(key, other.String())
+func (r *metadataReader) readDuration(key string, other time.Duration) time.Duration {
+	v := r.readText(key, other.String())
 	d, err := time.ParseDuration(v)
 	if err != nil || d < 0 || d > MaxSpan {
-		r.fault(key, "is %q, want a duration with a unit, such as 30s or 5m, at most %v", clip(v), MaxSpan)
+		r.addFault(key, "is %q, want a duration with a unit, such as 30s or 5m, at most %v", clipText(v), MaxSpan)
 	}
 	return d
 }
 
-func (r *reader) yes(key string, other bool) bool {
-	v := r.text(key, strconv.FormatBool(other))
+func (r *metadataReader) readBool(key string, other bool) bool {
+	v := r.readText(key, strconv.FormatBool(other))
 	b, err := strconv.ParseBool(v)
 	if err != nil {
-		r.fault(key, "is %q, want true or false", clip(v))
+		r.addFault(key, "is %q, want true or false", clipText(v))
 	}
 	return b
 }

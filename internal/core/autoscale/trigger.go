@@ -10,7 +10,7 @@ const (
 	Lag = "fermata-lag-seconds"
 )
 
-// Trigger is what a pool of workers is scaled by.
+// Trigger is the scaling configuration of a pool of workers.
 type Trigger struct {
 	Namespace string
 	// Queues that the workers of the pool serve.
@@ -42,7 +42,7 @@ type Size struct {
 	Ahead bool
 }
 
-// And is the size of both together.
+// And returns the size of both together.
 func (s Size) And(o Size) Size {
 	if !s.Ahead || o.Ahead && o.Next < s.Next {
 		s.Next, s.Ahead = o.Next, o.Ahead
@@ -53,13 +53,13 @@ func (s Size) And(o Size) Size {
 	return s
 }
 
-// Metric is a number and what it should be.
+// Metric is a value and its target.
 type Metric struct {
 	Name          string
 	Value, Target float64
 }
 
-// Active tells whether any worker is needed.
+// Active reports whether any worker is needed.
 func (t Trigger) Active(s Size) bool {
 	switch {
 	case s.Running > 0, s.Waiting > t.ActivationBacklog:
@@ -70,7 +70,7 @@ func (t Trigger) Active(s Size) bool {
 	return s.Ahead && s.Next <= t.Horizon && t.Horizon > 0
 }
 
-// Metrics are the numbers for which the trigger has targets.
+// Metrics returns the numbers for which the trigger has targets.
 func (t Trigger) Metrics(s Size) []Metric {
 	var all []Metric
 	if t.Backlog > 0 {

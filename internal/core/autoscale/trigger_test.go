@@ -143,9 +143,9 @@ func TestSizesAddUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: whatever trigger is accepted, a queue with runs that are with workers, or that
+// TestQueuesWithRunsHaveWorkers: whatever trigger is accepted, a queue with runs that are with workers, or that
 // wait for long, has workers.
-func TestNothingIsLeft(t *testing.T) {
+func TestQueuesWithRunsHaveWorkers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		texts := map[string]string{"queue": "q", "targetBacklog": "1"}
 		for key, values := range map[string][]string{

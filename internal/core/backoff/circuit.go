@@ -5,36 +5,33 @@ import (
 	"time"
 )
 
-// Circuit is the backoff that all jobs with the same target share. Its instants
-// are Unix milliseconds of one clock, 0 to 2^52. The zero value is closed:
-// everything passes.
+// Circuit is a circuit breaker: the backoff that all jobs with the same target share. Its instants
+// are Unix milliseconds of one clock, 0 to 2^52. The zero value is closed: it holds no run back.
 //
-// A failure opens it, for a wait that grows with each failure. When the wait is
-// over it is half open: exactly one run is the probe. Its success closes the
-// circuit, its failure opens it for longer, and if it is never heard of again,
-// another run is the probe after ProbeUntilMS.
+// A failure opens the circuit for a wait that grows with each failure. When the wait is over, the
+// circuit is half open: exactly one run is the probe. Its success closes the circuit, its failure
+// opens it for longer. If the probe has no result by ProbeUntilMS, another run becomes the probe.
 //
-// Those who decide on it are many and know only what is stored: each of the
-// functions here is a step from one stored circuit to the next, to be written by
-// compare and set. Invariants, whatever is done in whichever order:
+// Many nodes decide on a circuit, and each knows only what is stored. So each function here is a
+// step from one stored circuit to the next, written by compare-and-set. Invariants, in any order
+// of steps:
 //
-//  1. No two holders are the probe at a time: from Admit until ProbeUntilMS, or
-//     until its result, everyone else is held.
+//  1. There is at most one probe at a time: from Admit until ProbeUntilMS, or until its
+//     result, all other runs are held back.
 //  2. An open circuit closes only by the success of its probe.
-//  3. OpenUntilMS never moves back while the circuit is open.
-//  4. However many runs fail that began before it opened, they are one failure.
+//  3. OpenUntilMS never decreases while the circuit is open.
+//  4. All failures of runs that began before the circuit opened count as one failure.
 type Circuit struct {
-	// Failures in a row, each of which made the wait longer; 0 is closed.
+	// Failures is the number of failures in a row, each of which made the wait longer; 0 is closed.
 	Failures int64 `json:"n"`
 	// SinceMS is when the first of them came.
 	SinceMS int64 `json:"s"`
 	// OpenUntilMS: nothing passes before.
 	OpenUntilMS int64 `json:"u"`
-	// Probe is the holder that finds out, ProbeUntilMS how long it is waited for.
+	// Probe is the holder that probes the target. Its result is awaited until ProbeUntilMS.
 	Probe        string `json:"p,omitempty"`
 	ProbeUntilMS int64  `json:"q,omitempty"`
-	// By is the job whose failure made the wait what it is, Error what it said; at
-	// most 128 and 256 bytes.
+	// By is the job whose failure set the wait, Error the text of that failure; at most 128 and 256 bytes.
 	By    string `json:"b,omitempty"`
 	Error string `json:"e,omitempty"`
 }
@@ -42,7 +39,7 @@ type Circuit struct {
 // CircuitVerdict is the answer to a run that wants to start.
 type CircuitVerdict struct {
 	OK bool
-	// Probe: the run goes ahead of all others, to find out.
+	// Probe: the run starts before all others, to probe the target.
 	Probe bool
 	// UntilMS is when to ask again, if not OK.
 	UntilMS int64
@@ -56,7 +53,7 @@ const (
 	maxInstant = int64(1) << 52
 )
 
-// DefaultCircuit is the curve of a circuit's waits: 1 s, doubling up to 5
+// DefaultCircuit returns the curve of a circuit's waits: 1 s, doubling up to 5
 // minutes, less up to 10 %.
 func DefaultCircuit() Retry {
 	return Retry{
@@ -64,7 +61,7 @@ func DefaultCircuit() Retry {
 	}
 }
 
-// Open tells whether the circuit holds runs back, be it for a probe.
+// Open reports whether the circuit holds runs back. That includes a half-open circuit.
 func (c Circuit) Open() bool { return c.Failures > 0 }
 
 // Admit answers a run that wants to start. holder names the run's lease, is not
@@ -75,20 +72,19 @@ func (c Circuit) Admit(nowMS int64, holder string, probeTTL time.Duration) (next
 	switch {
 	case !c.Open():
 		return c, CircuitVerdict{OK: true}
-	case c.probedBy(holder) && nowMS < c.ProbeUntilMS:
+	case c.isProbedBy(holder) && nowMS < c.ProbeUntilMS:
 		return c, CircuitVerdict{OK: true, Probe: true}
 	case nowMS < max(c.OpenUntilMS, c.ProbeUntilMS):
 		return c, CircuitVerdict{UntilMS: max(c.OpenUntilMS, c.ProbeUntilMS)}
 	}
-	c.Probe, c.ProbeUntilMS = holder, later(nowMS, probeTTL)
+	c.Probe, c.ProbeUntilMS = holder, addDelay(nowMS, probeTTL)
 	return c, CircuitVerdict{OK: true, Probe: true}
 }
 
-// Kept prolongs the wait for a probe that is alive, unless another one has taken
-// its place.
+// Kept extends the wait for a probe that is alive, unless another one has replaced it.
 func (c Circuit) Kept(holder string, nowMS int64, probeTTL time.Duration) Circuit {
-	if c.probedBy(holder) {
-		c.ProbeUntilMS = max(c.ProbeUntilMS, later(nowMS, probeTTL))
+	if c.isProbedBy(holder) {
+		c.ProbeUntilMS = max(c.ProbeUntilMS, addDelay(nowMS, probeTTL))
 	}
 	return c
 }
@@ -96,58 +92,59 @@ func (c Circuit) Kept(holder string, nowMS int64, probeTTL time.Duration) Circui
 // Succeeded takes the success of a run. Only that of the probe closes an open
 // circuit: others began before it opened.
 func (c Circuit) Succeeded(_ int64, holder string) Circuit {
-	if c.probedBy(holder) {
+	if c.isProbedBy(holder) {
 		return Circuit{}
 	}
 	return c
 }
 
-// Failed takes the failure of a run of the job by. The wait is that of the policy
-// after so many failures or, if retryAfter is above zero, that, at most
-// [LongestRetryAfter]; one that stands does not get shorter.
+// Failed applies the failure of a run of the job by. The wait is that of the policy after as many
+// failures or, if retryAfter is above zero, retryAfter, at most [LongestRetryAfter]. It never
+// shortens a wait in force.
 //
-// While the circuit is open, the failure of a run that is not the probe began
-// before it opened: it only counts if it asks for a wait that ends later.
-func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.Duration, policy Retry, seed uint64) Circuit {
-	asked := later(nowMS, min(retryAfter, LongestRetryAfter))
-	if c.Open() && !c.probedBy(holder) {
+// While the circuit is open, the failure of a run that is not the probe is that of a run which
+// began before it opened: it counts only if it requests a wait that ends later.
+func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.Duration, policy Retry,
+	seed uint64) Circuit {
+	asked := addDelay(nowMS, min(retryAfter, LongestRetryAfter))
+	if c.Open() && !c.isProbedBy(holder) {
 		if retryAfter <= 0 || asked <= c.OpenUntilMS {
 			return c
 		}
 		c.OpenUntilMS = asked
-		return c.blame(by, reason)
+		return c.withFailure(by, reason)
 	}
 	if !c.Open() {
-		c = Circuit{SinceMS: later(nowMS, 0)}
+		c = Circuit{SinceMS: addDelay(nowMS, 0)}
 	}
 	c.Failures = min(c.Failures+1, maxInstant)
 	c.Probe, c.ProbeUntilMS = "", 0
 	until := asked
 	if retryAfter <= 0 {
-		until = later(nowMS, policy.Delay(int(min(c.Failures, math.MaxInt32)), seed))
+		until = addDelay(nowMS, policy.Delay(int(min(c.Failures, math.MaxInt32)), seed))
 	}
 	c.OpenUntilMS = max(c.OpenUntilMS, until)
-	return c.blame(by, reason)
+	return c.withFailure(by, reason)
 }
 
 // Dropped takes the end of a run without a verdict (returned, cancelled, lost): if
 // it was the probe, the next run that asks is.
 func (c Circuit) Dropped(holder string) Circuit {
-	if c.probedBy(holder) {
+	if c.isProbedBy(holder) {
 		c.Probe, c.ProbeUntilMS = "", 0
 	}
 	return c
 }
 
-func (c Circuit) probedBy(holder string) bool { return holder != "" && c.Probe == holder }
+func (c Circuit) isProbedBy(holder string) bool { return holder != "" && c.Probe == holder }
 
-func (c Circuit) blame(by, reason string) Circuit {
-	c.By, c.Error = clip(by, maxCircuitBy), clip(reason, maxCircuitError)
+func (c Circuit) withFailure(by, reason string) Circuit {
+	c.By, c.Error = clipText(by, maxCircuitBy), clipText(reason, maxCircuitError)
 	return c
 }
 
-// later is an instant, saturating, rounded up to the millisecond.
-func later(nowMS int64, d time.Duration) int64 {
+// addDelay returns an instant, saturating, rounded up to the millisecond.
+func addDelay(nowMS int64, d time.Duration) int64 {
 	d = max(d, 0)
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {

@@ -18,8 +18,8 @@ const (
 	probeTTL       = 5 * time.Second
 )
 
-// model is a circuit as told to people: one phase, and runs that remember what
-// they were when they began. It shares nothing with Circuit but the curve.
+// model is a simple circuit breaker: one phase, and runs that remember their role from their start. It shares
+// only the curve with Circuit.
 type model struct {
 	phase phase
 	steps int   // failures that made the wait longer
@@ -79,7 +79,7 @@ func TestCircuitAgainstModel(t *testing.T) {
 		m, c := model{phase: closed}, Circuit{}
 		now, born := int64(1_000_000), 0
 		var runs []string
-		aliveUntil := map[string]int64{} // of those that were told to be a probe
+		aliveUntil := map[string]int64{} // of the holders that became the probe
 		pick := func() int { return rapid.IntRange(0, len(runs)-1).Draw(r, "run") }
 		remove := func(i int) { runs = append(runs[:i:i], runs[i+1:]...) }
 		for range rapid.IntRange(1, 120).Draw(r, "steps") {
@@ -149,7 +149,7 @@ func TestCircuitAgainstModel(t *testing.T) {
 					aliveUntil[run] = c.ProbeUntilMS
 				}
 			case "lose":
-				remove(pick()) // its node dies: nobody tells the circuit
+				remove(pick()) // its node dies: the circuit gets no result
 			}
 			compare(r, c, m)
 		}

@@ -175,7 +175,7 @@ func TestCircuitTextIsBounded(t *testing.T) {
 	worst := Circuit{
 		Failures: maxInstant, SinceMS: maxInstant, OpenUntilMS: maxInstant, ProbeUntilMS: maxInstant,
 		Probe: strings.Repeat("\x01", 500),
-	}.blame(strings.Repeat("\x01", 500), strings.Repeat("<", 500))
+	}.withFailure(strings.Repeat("\x01", 500), strings.Repeat("<", 500))
 	text := worst.Encode()
 	if back, err := ParseCircuit(text); err != nil || back != worst || len(text) > 3<<10+6*500 {
 		t.Errorf("%d bytes: %v", len(text), err)

@@ -27,8 +27,7 @@ func (c Circuit) Encode() string {
 	return string(text)
 }
 
-// ParseCircuit reads what Encode wrote; "" is the closed circuit. Fields that it
-// does not know are skipped.
+// ParseCircuit parses the output of Encode; "" is the closed circuit. Unknown fields are skipped.
 func ParseCircuit(text string) (Circuit, error) {
 	if text == "" {
 		return Circuit{}, nil
@@ -51,11 +50,11 @@ func ParseCircuit(text string) (Circuit, error) {
 	if c.Probe == "" {
 		c.ProbeUntilMS = 0
 	}
-	return c.blame(c.By, c.Error), nil
+	return c.withFailure(c.By, c.Error), nil
 }
 
-// clip makes text valid and at most n bytes long.
-func clip(s string, n int) string {
+// clipText makes text valid and at most n bytes long.
+func clipText(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= n {
 		return s

@@ -15,10 +15,10 @@ const (
 	maxSteps = 1000
 )
 
-// grow returns base * multiplier^n, at most limit. It multiplies step by step:
+// growDelay returns base * multiplier^n, at most limit. It multiplies step by step:
 // unlike math.Pow this is monotone in n and the same on every architecture, and
 // whole multipliers stay exact to the nanosecond.
-func grow(base time.Duration, multiplier float64, n int, limit time.Duration) time.Duration {
+func growDelay(base time.Duration, multiplier float64, n int, limit time.Duration) time.Duration {
 	if base <= 0 {
 		return 0
 	}
@@ -29,7 +29,7 @@ func grow(base time.Duration, multiplier float64, n int, limit time.Duration) ti
 	if whole := uint64(min(multiplier, MaxMultiplier)); float64(whole) == multiplier {
 		d := base
 		for i := 0; i < n && d < limit; i++ {
-			d = times(d, whole)
+			d = multiplyDelay(d, whole)
 		}
 		return min(d, limit)
 	}
@@ -37,32 +37,32 @@ func grow(base time.Duration, multiplier float64, n int, limit time.Duration) ti
 	for i := 0; i < n && f < float64(limit); i++ {
 		f *= min(multiplier, MaxMultiplier)
 	}
-	return min(max(base, fromFloat(f)), limit)
+	return min(max(base, durationFromFloat(f)), limit)
 }
 
-// scale returns d * factor, at least d.
-func scale(d time.Duration, factor float64) time.Duration {
+// scaleDelay returns d * factor, at least d.
+func scaleDelay(d time.Duration, factor float64) time.Duration {
 	if whole := uint64(max(0, min(factor, 1<<53))); float64(whole) == factor {
-		return max(d, times(d, whole))
+		return max(d, multiplyDelay(d, whole))
 	}
-	return max(d, fromFloat(float64(d)*factor))
+	return max(d, durationFromFloat(float64(d)*factor))
 }
 
-// times returns d * n, saturating. d is not negative.
-func times(d time.Duration, n uint64) time.Duration {
+// multiplyDelay returns d * n, saturating. d is not negative.
+func multiplyDelay(d time.Duration, n uint64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), n)
-	return saturate(hi, lo)
+	return saturateProduct(hi, lo)
 }
 
-// plus returns d + x, saturating. d is not negative.
-func plus(d time.Duration, x uint64) time.Duration {
+// addJitter returns d + x, saturating. d is not negative.
+func addJitter(d time.Duration, x uint64) time.Duration {
 	lo, hi := bits.Add64(uint64(d), x, 0)
-	return saturate(hi, lo)
+	return saturateProduct(hi, lo)
 }
 
-// share returns d * fraction, rounded to the nearest nanosecond. The fraction
+// fractionOf returns d * fraction, rounded to the nearest nanosecond. The fraction
 // is first made an exact multiple of 2^-63.
-func share(d time.Duration, fraction float64) uint64 {
+func fractionOf(d time.Duration, fraction float64) uint64 {
 	if !(fraction > 0) { // NaN too
 		return 0
 	}
@@ -71,15 +71,16 @@ func share(d time.Duration, fraction float64) uint64 {
 	return (hi+carry)<<1 | lo>>63
 }
 
-func saturate(hi, lo uint64) time.Duration {
+func saturateProduct(hi, lo uint64) time.Duration {
 	if hi != 0 || lo > uint64(forever) {
 		return forever
 	}
 	return time.Duration(lo)
 }
 
-func fromFloat(f float64) time.Duration {
-	if f = math.Round(f); f < float64(forever) {
+func durationFromFloat(f float64) time.Duration {
+	f = math.Round(f)
+	if f < float64(forever) {
 		return time.Duration(f)
 	}
 	return forever

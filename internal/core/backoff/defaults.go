@@ -19,8 +19,8 @@ type OwnPreset struct {
 	Layer       Layer
 }
 
-// Defaults are what an operator sets for jobs that do not say themselves how long to wait. They
-// are resolved when a job is registered. The zero value sets nothing, nor does nil.
+// Defaults are the waits that an operator sets for jobs that set none. They are resolved when a job is
+// registered. The zero value and nil set nothing.
 type Defaults struct {
 	Cluster    Layer
 	Namespaces map[string]Layer
@@ -33,7 +33,7 @@ func (d *Defaults) Empty() bool {
 	return d == nil || d.Cluster.Set == 0 && len(d.Namespaces) == 0 && len(d.Queues) == 0
 }
 
-// Layers are what is set for the jobs of a queue, the weakest first.
+// Layers returns what is set for the jobs of a queue, the weakest first.
 func (d *Defaults) Layers(namespace, queue string) []Layer {
 	if d.Empty() {
 		return nil
@@ -73,7 +73,7 @@ func (d *Defaults) IsCustom(name string) bool {
 	return own && !builtin
 }
 
-// Layer is the preset as a layer: one that has a policy sets all fields of it.
+// Layer returns the preset as a layer: one that has a policy sets all fields of it.
 func (p Preset) Layer() Layer {
 	l := Layer{Source: Source{FromPreset, p.Name}}
 	if p.Retry != nil {
@@ -87,8 +87,8 @@ func (p Preset) Layer() Layer {
 	return l
 }
 
-// AllPresets lists the built-in presets, then the operator's own by name. Of those only the
-// fields are filled that the operator set, beside built-in defaults.
+// AllPresets lists the built-in presets, then the operator's own by name. Fields that an own preset does not set
+// have the built-in defaults.
 func (d *Defaults) AllPresets() []Preset {
 	list := Presets()
 	if d == nil {
@@ -109,7 +109,7 @@ func (d *Defaults) AllPresets() []Preset {
 	return list
 }
 
-// Validate lists what is wrong, under paths such as namespaces.team-a.retry_policy.max_attempts.
+// Validate lists invalid fields, with paths such as namespaces.team-a.retry_policy.max_attempts.
 func (d *Defaults) Validate() []FieldError {
 	if d == nil {
 		return nil
@@ -137,10 +137,12 @@ func (d *Defaults) Validate() []FieldError {
 	for _, name := range slices.Sorted(maps.Keys(d.Presets)) {
 		scope := "presets." + name
 		if _, builtin := PresetByName(name); builtin {
-			list = append(list, FieldError{Field: scope, Reason: "is the name of a built-in preset, which keeps its meaning; choose another name"})
+			list = append(list, FieldError{Field: scope, Reason: "is the name of a built-in preset, which keeps " +
+				"its meaning; choose another name"})
 		}
-		if !(Source{FromPreset, name}).valid() {
-			list = append(list, FieldError{Field: scope, Reason: fmt.Sprintf("want a name of 1 to %d visible ASCII characters without spaces", MaxSourceName)})
+		if !(Source{FromPreset, name}).isValid() {
+			list = append(list, FieldError{Field: scope, Reason: fmt.Sprintf("want a name of 1 to %d visible ASCII "+
+				"characters without spaces", MaxSourceName)})
 		}
 		if d.Presets[name].Layer.Set == 0 {
 			list = append(list, FieldError{Field: scope, Reason: "sets nothing"})
@@ -154,12 +156,13 @@ func validateLayers(layers ...Layer) []FieldError {
 	p, from := Resolve(DefaultPolicies(false), layers...)
 	list := p.Validate()
 	if p.Recurring.WithinSlot && from[BackoffWithinSlot].Kind < FromJob {
-		list = append(list, FieldError{Field: BackoffWithinSlot.Path(), Reason: "depends on the schedule of a job: set it in jobs"})
+		list = append(list, FieldError{Field: BackoffWithinSlot.Path(),
+			Reason: "depends on the schedule of a job: set it in jobs"})
 	}
 	return slices.CompactFunc(list, func(a, b FieldError) bool { return a.Field == b.Field })
 }
 
-// Fingerprint is the same for defaults that mean the same. Nodes compare theirs.
+// Fingerprint returns the same for defaults that mean the same. Nodes compare theirs.
 func (d *Defaults) Fingerprint() string {
 	var lines []string
 	note := func(scope string, l Layer) {

@@ -47,7 +47,7 @@ func TestResolveTakesTheStrongestSource(t *testing.T) {
 			}
 		}
 		faults := slices.DeleteFunc(p.Validate(), func(e FieldError) bool {
-			// A job that wants no delay at all has to say that its delays are fixed.
+			// A job without any delay must set the fixed strategy.
 			return e.Field == "retry_policy.base_delay" && from[RetryBase].Kind >= from[RetryStrategy].Kind
 		})
 		if len(faults) > 0 {
@@ -80,7 +80,7 @@ func TestPresetsAreWholePolicies(t *testing.T) {
 	}
 }
 
-func TestFingerprintsTellDefaultsApart(t *testing.T) {
+func TestFingerprintsDistinguishDefaults(t *testing.T) {
 	attempts := func(n int) Layer {
 		return Layer{Set: 1 << RetryMaxAttempts, Values: Policies{Retry: Retry{MaxAttempts: n, Base: time.Duration(n)}}}
 	}

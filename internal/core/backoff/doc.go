@@ -1,6 +1,7 @@
-// Package backoff says how long to wait after a failure.
+// Package backoff computes how long to wait after a failure: retry delays with jitter, backoff of
+// failing recurring jobs, and circuit breakers of targets.
 //
-// There are three kinds of waiting, and one job may use all of them:
+// There are three kinds of waits, and one job may use all of them:
 //
 //   - [Retry] is the wait between the attempts of one run. Before attempt k+1,
 //     after k failed ones, it is
@@ -22,11 +23,11 @@
 //     base, and the job's own largest interval.
 //
 //   - [Circuit] is the wait of all jobs that need the same target: a failure of
-//     one holds all of them back, and one probe finds out for all.
+//     one holds all of them back, and one probe tests the target for all.
 //
-// [Jitter] spreads a wait. It is a hash, not a dice roll: [Seed] makes a number
-// of job, run and attempt, so that every node, every version, every replay and
-// every explanation computes the same instant.
+// [Jitter] spreads a wait. It is a hash, not a random number: [Seed] hashes job, run and
+// attempt, so that every node, every version, every replay and every explanation computes
+// the same instant.
 //
 // Everything here is a pure function of its arguments. Invariants:
 //

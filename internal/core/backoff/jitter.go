@@ -27,23 +27,22 @@ const (
 var jitterNames = [...]string{"down", "none", "proportional", "spread", "full", "equal"}
 
 // String returns the name in lower case, "unknown" for a value without one.
-func (k JitterKind) String() string { return nameOf(jitterNames[:], int(k)) }
+func (k JitterKind) String() string { return enumName(jitterNames[:], int(k)) }
 
 // ParseJitterKind finds a kind by its name, whatever its case.
 func ParseJitterKind(name string) (JitterKind, bool) {
-	i, ok := indexOf(jitterNames[:], name)
+	i, ok := enumIndex(jitterNames[:], name)
 	return JitterKind(i), ok
 }
 
-// Jitter spreads waits, so that what failed together does not come back
-// together. The zero value is no jitter.
+// Jitter spreads waits, so that runs that failed together do not retry together. The zero value is no jitter.
 type Jitter struct {
 	Kind JitterKind
 	// Fraction of the wait, 0 to 1; of JitterDown and JitterProportional only.
 	Fraction float64
 }
 
-// DefaultJitter is down by up to 10 %.
+// DefaultJitter returns jitter down by up to 10 %.
 func DefaultJitter() Jitter { return Jitter{Kind: JitterDown, Fraction: 0.1} }
 
 // Apply spreads the wait d under a cap; cap <= 0 is no cap. Any seed will do,
@@ -56,20 +55,20 @@ func (j Jitter) Apply(d, cap time.Duration, seed uint64) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	random := mix(seed)
+	random := mixBits(seed)
 	half := d - d/2 // of an odd number of nanoseconds the larger one: bounds are exact
 	switch j.Kind {
 	case JitterDown:
-		return d - time.Duration(upTo(share(d, j.Fraction), random))
+		return d - time.Duration(scaleRandom(fractionOf(d, j.Fraction), random))
 	case JitterProportional:
-		span := share(d, j.Fraction)
-		return plus(d-time.Duration(span), upTo(2*span, random))
+		span := fractionOf(d, j.Fraction)
+		return addJitter(d-time.Duration(span), scaleRandom(2*span, random))
 	case JitterSpread:
-		return min(plus(half, upTo(uint64(d)-1, random)), cap)
+		return min(addJitter(half, scaleRandom(uint64(d)-1, random)), cap)
 	case JitterFull:
-		return time.Duration(upTo(uint64(d), random))
+		return time.Duration(scaleRandom(uint64(d), random))
 	case JitterEqual:
-		return half + time.Duration(upTo(uint64(d-half), random))
+		return half + time.Duration(scaleRandom(uint64(d-half), random))
 	default:
 		return d
 	}

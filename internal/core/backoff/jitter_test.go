@@ -117,7 +117,7 @@ func TestJitterIsEven(t *testing.T) {
 
 // The default jitter neither passes the cap nor piles up on it, however far the
 // curve has passed it.
-func TestDefaultJitterDoesNotPileUp(t *testing.T) {
+func TestDefaultJitterSpreadsCappedWaits(t *testing.T) {
 	const draws, limit = 50_000, time.Hour
 	on := map[time.Duration]int{}
 	top := 0

@@ -2,7 +2,7 @@ package backoff
 
 import "time"
 
-// Policies are everything that says how long a job waits after failures.
+// Policies are all settings of how long a job waits after failures.
 type Policies struct {
 	Retry     Retry
 	Recurring Recurring
@@ -10,7 +10,7 @@ type Policies struct {
 	MinInterval, MaxInterval time.Duration
 }
 
-// DefaultPolicies are those of a job and an operator that set nothing. Runs of recurring jobs
+// DefaultPolicies returns those of a job and an operator that set nothing. Runs of recurring jobs
 // have one attempt: these are paced by their backoff.
 func DefaultPolicies(recurring bool) Policies {
 	p := Policies{Retry: DefaultRetry(), Recurring: DefaultRecurring()}
@@ -20,7 +20,7 @@ func DefaultPolicies(recurring bool) Policies {
 	return p
 }
 
-// Layer is what one source sets of policies.
+// Layer has the fields of policies that one source sets.
 type Layer struct {
 	Source Source
 	// Set are the fields of Values that count.
@@ -28,18 +28,18 @@ type Layer struct {
 	Values Policies
 }
 
-// With returns the layer with all that over sets in the place of what it set itself.
+// With returns the layer with the fields that over sets replaced.
 func (l Layer) With(over Layer) Layer {
 	l.Values = Overlay(l.Values, over.Values, over.Set)
 	l.Set |= over.Set
 	return l
 }
 
-// Resolve puts policies together, field by field: the source that comes last in the order of
-// [SourceKind] counts. Layers of one kind count in the order given. Of two fields that
-// contradict each other the one from the weaker source yields; two from the same source stay,
-// for Validate to refuse. A job that sets no retry policy and recurs has one attempt a run
-// where no layer says otherwise: builtin is [DefaultPolicies] with or without that.
+// Resolve merges policies field by field. A field has the value of the last source in the order of [SourceKind];
+// layers of one kind count in the order given.
+// Of two fields that contradict each other, the one from the weaker source is adjusted. Two from the same source
+// stay; Validate refuses them. A recurring job that sets no retry policy has one attempt a run where no layer
+// sets more: builtin is [DefaultPolicies] with or without that.
 func Resolve(builtin Policies, layers ...Layer) (Policies, Sources) {
 	p := builtin
 	var from Sources
@@ -51,18 +51,18 @@ func Resolve(builtin Policies, layers ...Layer) (Policies, Sources) {
 			}
 			for f := range FieldCount {
 				if l.Set.Has(f) {
-					fields[f].copy(&p, &l.Values)
+					fieldTable[f].copy(&p, &l.Values)
 					from[f] = l.Source
 				}
 			}
 		}
 	}
-	p.reconcile(&from)
+	p.reconcileFields(&from)
 	return p, from
 }
 
-// reconcile changes fields that contradict one from a stronger source.
-func (p *Policies) reconcile(from *Sources) {
+// reconcileFields changes fields that contradict one from a stronger source.
+func (p *Policies) reconcileFields(from *Sources) {
 	weaker := func(a, b Field) bool { return from[a].Kind < from[b].Kind }
 	r, b := &p.Retry, &p.Recurring
 	if r.Base == 0 && r.Strategy != Fixed && weaker(RetryBase, RetryStrategy) {
@@ -71,7 +71,7 @@ func (p *Policies) reconcile(from *Sources) {
 	if r.MaxDelay > 0 && r.Base > r.MaxDelay {
 		switch {
 		case weaker(RetryMaxDelay, RetryBase):
-			// A long base delay alone is no contradiction to a cap that somebody else set.
+			// A long base delay alone does not contradict a cap from another source.
 			r.MaxDelay = max(r.MaxDelay, min(r.Base, Longest))
 		case weaker(RetryBase, RetryMaxDelay):
 			r.Base = r.MaxDelay
@@ -93,8 +93,8 @@ func (p *Policies) reconcile(from *Sources) {
 	}
 }
 
-// Validate lists what is wrong with policies, under the paths that the API has for them in
-// a job. Intervals are whole milliseconds, as they are stored.
+// Validate lists invalid fields of policies, with their paths in a job of the API. Intervals are whole
+// milliseconds, as they are stored.
 func (p Policies) Validate() []FieldError {
 	var list []FieldError
 	add := func(prefix string, errors []FieldError) {
@@ -105,24 +105,25 @@ func (p Policies) Validate() []FieldError {
 	add("retry_policy.", p.Retry.Validate())
 	add("backoff_policy.", p.Recurring.Validate())
 	var c checker
-	c.require(p.Retry.MaxAttempts >= 1, "retry_policy.max_attempts", "is %d, want 1 to %d", p.Retry.MaxAttempts, MaxAttempts)
+	c.addUnless(p.Retry.MaxAttempts >= 1, "retry_policy.max_attempts", "is %d, want 1 to %d", p.Retry.MaxAttempts,
+		MaxAttempts)
 	for f := range FieldCount {
-		if d := fields[f].duration; d != nil && *d(&p)%time.Millisecond != 0 {
-			c.refuse(f.Path(), "is %v, want whole milliseconds", *d(&p))
+		if d := fieldTable[f].duration; d != nil && *d(&p)%time.Millisecond != 0 {
+			c.addError(f.Path(), "is %v, want whole milliseconds", *d(&p))
 		}
 	}
-	c.duration("backoff_policy.min_interval", p.MinInterval)
-	c.duration("backoff_policy.max_interval", p.MaxInterval)
-	c.require(p.MaxInterval <= 0 || p.MaxInterval >= p.MinInterval, "backoff_policy.max_interval",
+	c.checkDuration("backoff_policy.min_interval", p.MinInterval)
+	c.checkDuration("backoff_policy.max_interval", p.MaxInterval)
+	c.addUnless(p.MaxInterval <= 0 || p.MaxInterval >= p.MinInterval, "backoff_policy.max_interval",
 		"%v is shorter than min_interval %v", p.MaxInterval, p.MinInterval)
 	return append(list, c.errors...)
 }
 
-// Overlay is p with some fields of another one.
+// Overlay returns p with some fields of another one.
 func Overlay(p, other Policies, set FieldSet) Policies {
 	for f := range FieldCount {
 		if set.Has(f) {
-			fields[f].copy(&p, &other)
+			fieldTable[f].copy(&p, &other)
 		}
 	}
 	return p

@@ -57,7 +57,7 @@ func retryOracle(r backoff.Retry, k int64) time.Duration {
 	return saturated(d)
 }
 
-func TestRetryIsTheFormula(t *testing.T) {
+func TestRetryMatchesTheFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRetry().Draw(t, "retry")
 		r.Strategy = rapid.SampledFrom([]backoff.Strategy{backoff.Fixed, backoff.Linear, backoff.Exponential}).Draw(t, "strategy")
@@ -86,7 +86,7 @@ func recurringOracle(r backoff.Recurring, base time.Duration, failures int64) ti
 	return saturated(d)
 }
 
-func TestRecurringIsTheFormula(t *testing.T) {
+func TestRecurringMatchesTheFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, base := drawRecurring().Draw(t, "recurring"), drawDuration().Draw(t, "base")
 		r.Multiplier = float64(rapid.Int64Range(1, 100).Draw(t, "multiplier"))

@@ -2,17 +2,16 @@ package backoff
 
 import "time"
 
-// Preset is a well-known policy that can be asked for by name.
+// Preset is a well-known policy that a job can name.
 type Preset struct {
 	Name string
 	// Source is the formula that the preset reproduces.
 	Source      string
 	Description string
-	// KnownAs names the systems whose users know exactly this curve, each with
-	// what they set for it there; a remark in parentheses where something beside
-	// the curve differs. Empty where nobody is known to use it.
+	// KnownAs names the systems that have exactly this curve, each with its setting there; a remark in
+	// parentheses where other things than the curve differ. It is empty if no such system is known.
 	KnownAs []string
-	// Retry and Recurring are copies; nil where the preset says nothing.
+	// Retry and Recurring are copies; nil where the preset sets nothing.
 	Retry     *Retry
 	Recurring *Recurring
 	// MinInterval is the lower clamp of the job's intervals that belongs to the
@@ -30,7 +29,7 @@ func PresetByName(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// Presets lists all presets. The caller owns what it gets.
+// Presets lists all presets. The caller owns the result.
 func Presets() []Preset {
 	return append(recurringPresets(), append(retryPresets(), foreignPresets()...)...)
 }
@@ -70,11 +69,12 @@ func retryPresets() []Preset {
 				MaxDelay: 300 * time.Second, MaxAttempts: 5, Jitter: Jitter{Kind: JitterNone},
 			},
 		},
-		module("module-fixed", "delay", Fixed, "Always the same wait",
-			"BullMQ: attempts 6, backoff fixed, delay 1000", "Polly: BackoffType Constant, Delay 1 s, MaxRetryAttempts 5"),
-		module("module-linear", "min(delay * n, 30s)", Linear, "One more second for each failure, at most 30 s",
+		strategyPreset("module-fixed", "delay", Fixed, "Always the same wait",
+			"BullMQ: attempts 6, backoff fixed, delay 1000", "Polly: BackoffType Constant, Delay 1 s, "+
+				"MaxRetryAttempts 5"),
+		strategyPreset("module-linear", "min(delay * n, 30s)", Linear, "One more second for each failure, at most 30 s",
 			"Polly: BackoffType Linear, Delay 1 s, MaxRetryAttempts 5"),
-		module("module-exponential", "min(delay * 2^(n-1), 30s)", Exponential, "Doubles from 1 s, at most 30 s",
+		strategyPreset("module-exponential", "min(delay * 2^(n-1), 30s)", Exponential, "Doubles from 1 s, at most 30 s",
 			"BullMQ: attempts 6, backoff exponential, delay 1000",
 			"Temporal: initial_interval 1 s, maximum_interval 30 s, maximum_attempts 6"),
 		{
@@ -89,9 +89,9 @@ func retryPresets() []Preset {
 	}
 }
 
-// module is one of three presets that differ in their strategy: delay 1 s, five
+// strategyPreset returns one of three presets that differ in their strategy: delay 1 s, five
 // retries.
-func module(name, source string, s Strategy, description string, knownAs ...string) Preset {
+func strategyPreset(name, source string, s Strategy, description string, knownAs ...string) Preset {
 	return Preset{
 		Name:        name,
 		Source:      source,

@@ -2,7 +2,7 @@ package backoff
 
 import "time"
 
-// foreignPresets are the curves of systems that users come from: their defaults,
+// foreignPresets returns the curves of systems that users come from: their defaults,
 // where they have any. The fourth powers of Sidekiq, asynq, Faktory, Hangfire and
 // River are none of ours, nor are lists of waits.
 func foreignPresets() []Preset {
@@ -12,7 +12,8 @@ func foreignPresets() []Preset {
 			Name:        "cloud-tasks",
 			Source:      "100ms, 16 doublings, then equal steps, at most 1h, 100 attempts",
 			Description: "Google Cloud Tasks' default retry configuration.",
-			KnownAs:     []string{"Google Cloud Tasks: RetryConfig of a new queue (there retries end only when attempts and duration are both spent)"},
+			KnownAs: []string{"Google Cloud Tasks: RetryConfig of a new queue (there retries end only when " +
+				"attempts and duration are both spent)"},
 			Retry: &Retry{
 				Strategy: Exponential, Base: 100 * time.Millisecond, Multiplier: 2, MaxDoublings: 16,
 				MaxDelay: time.Hour, MaxAttempts: 100, Jitter: none,
@@ -39,10 +40,12 @@ func foreignPresets() []Preset {
 			},
 		},
 		{
-			Name:        "temporal-activity",
-			Source:      "min(1s * 2^(n-1), 100s), 1000 attempts",
-			Description: "Temporal's default retry policy of an activity; unlimited there, here the most attempts that a run can have.",
-			KnownAs:     []string{"Temporal: RetryPolicy unset (initial_interval 1 s, backoff_coefficient 2, maximum_interval 100 x initial)"},
+			Name:   "temporal-activity",
+			Source: "min(1s * 2^(n-1), 100s), 1000 attempts",
+			Description: "Temporal's default retry policy of an activity; unlimited there, here the most attempts " +
+				"that a run can have.",
+			KnownAs: []string{"Temporal: RetryPolicy unset (initial_interval 1 s, backoff_coefficient 2, " +
+				"maximum_interval 100 x initial)"},
 			Retry: &Retry{
 				Strategy: Exponential, Base: time.Second, Multiplier: 2,
 				MaxDelay: 100 * time.Second, MaxAttempts: MaxAttempts, Jitter: none,
@@ -62,10 +65,11 @@ func foreignPresets() []Preset {
 			},
 		},
 		{
-			Name:        "celery",
-			Source:      "random(0, min(1s * 2^retries, 600s)), 3 retries",
-			Description: "Celery's automatic retries with backoff: doubles from 1 s, at most ten minutes, full jitter; three retries.",
-			KnownAs:     []string{"Celery: autoretry_for with retry_backoff=True (there whole seconds are drawn)"},
+			Name:   "celery",
+			Source: "random(0, min(1s * 2^retries, 600s)), 3 retries",
+			Description: "Celery's automatic retries with backoff: doubles from 1 s, at most ten minutes, full " +
+				"jitter; three retries.",
+			KnownAs: []string{"Celery: autoretry_for with retry_backoff=True (there whole seconds are drawn)"},
 			Retry: &Retry{
 				Strategy: Exponential, Base: time.Second, Multiplier: 2,
 				MaxDelay: 600 * time.Second, MaxAttempts: 4, Jitter: Jitter{Kind: JitterFull},
@@ -85,7 +89,8 @@ func foreignPresets() []Preset {
 			Name:        "dapr-job",
 			Source:      "1s, 3 retries",
 			Description: "Dapr's default failure policy of a job: a second between four attempts. No jitter.",
-			KnownAs:     []string{"Dapr: job without a failure policy", "go-etcd-cron: constant failure policy, 1 s, 3 retries"},
+			KnownAs: []string{"Dapr: job without a failure policy",
+				"go-etcd-cron: constant failure policy, 1 s, 3 retries"},
 			Retry: &Retry{
 				Strategy: Fixed, Base: time.Second, Multiplier: 2,
 				MaxDelay: 30 * time.Second, MaxAttempts: 4, Jitter: none,

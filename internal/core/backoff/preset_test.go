@@ -8,7 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 )
 
-func TestPresetsAreSound(t *testing.T) {
+func TestPresetsAreValid(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range backoff.Presets() {
 		if p.Name == "" || p.Source == "" || p.Description == "" || seen[p.Name] {
@@ -66,9 +66,8 @@ func TestForeignPresets(t *testing.T) {
 	equalDurations(t, temporal[:9], seconds(1, 2, 4, 8, 16, 32, 64, 100, 100))
 }
 
-// What those curves say beyond the waits of the preset itself, where somebody
-// raises its attempts.
-func TestForeignPresetsGoOn(t *testing.T) {
+// The curves beyond the presets' own attempts, for users who raise the attempts.
+func TestForeignPresetsWithMoreAttempts(t *testing.T) {
 	longer := func(name string, waits int) []time.Duration {
 		r := *preset(t, name).Retry
 		r.MaxAttempts = 0
@@ -116,7 +115,7 @@ func TestPresetsCanBeStored(t *testing.T) {
 	}
 }
 
-// Whoever comes from another system finds its name in the table.
+// The table of presets names the systems that users come from.
 func TestKnownAs(t *testing.T) {
 	known := map[string]int{}
 	for _, p := range backoff.Presets() {

@@ -25,9 +25,9 @@ type Recurring struct {
 	// StaleHalve halves the failures for each StaleAfter that passed, instead of
 	// forgetting all of them.
 	StaleHalve bool
-	// WithinSlot is for cron schedules, which are exempt from backoff otherwise:
-	// the waits between the attempts of a run grow with the failed runs before it
-	// as well ([Retry.NextWithin]), and never reach the next nominal time.
+	// WithinSlot is for cron schedules, which otherwise are exempt from backoff: the waits between the attempts
+	// of a run also grow with the failed runs before it ([Retry.NextWithin]), and never reach the next nominal
+	// time.
 	WithinSlot bool
 }
 
@@ -42,7 +42,7 @@ func DefaultRecurring() Recurring {
 	}
 }
 
-// Interval is the backed-off interval after so many failed runs in a row,
+// Interval returns the backed-off interval after so many failed runs in a row,
 // before jitter and without the job's clamps. Without failures it is base.
 func (r Recurring) Interval(base time.Duration, failures int64) time.Duration {
 	base = max(base, 0)
@@ -50,10 +50,10 @@ func (r Recurring) Interval(base time.Duration, failures int64) time.Duration {
 		return base
 	}
 	exponent := int(min(failures, int64(max(r.MaxExponent, 0))))
-	return grow(base, r.Multiplier, exponent, r.limit(base))
+	return growDelay(base, r.Multiplier, exponent, r.effectiveCap(base))
 }
 
-// Delay is the wait before the next run, between min and max (0: no bound; min
+// Delay returns the wait before the next run, between min and max (0: no bound; min
 // wins over a smaller max). After failures it is Interval, spread by Jitter;
 // without, or disabled, it is base. The upper bound is applied before jitter as
 // well, so that jitter drawn downward is drawn from what will be waited. Jitter
@@ -61,9 +61,9 @@ func (r Recurring) Interval(base time.Duration, failures int64) time.Duration {
 func (r Recurring) Delay(base time.Duration, failures int64, min, max time.Duration, seed uint64) time.Duration {
 	d := r.Interval(base, failures)
 	if !r.Disabled && failures > 0 {
-		d = r.Jitter.Apply(d, atMost(r.limit(base), max), seed)
+		d = r.Jitter.Apply(d, capDelay(r.effectiveCap(base), max), seed)
 	}
-	d = atMost(d, max)
+	d = capDelay(d, max)
 	if d < min {
 		return min
 	}
@@ -104,20 +104,20 @@ func (r Recurring) Ladder(base time.Duration) []time.Duration {
 	return steps
 }
 
-// limit is the smallest cap in force, never below base.
-func (r Recurring) limit(base time.Duration) time.Duration {
+// effectiveCap returns the smallest cap in force, never below base.
+func (r Recurring) effectiveCap(base time.Duration) time.Duration {
 	limit := forever
 	if r.MaxDelay > 0 {
 		limit = max(base, r.MaxDelay)
 	}
 	if r.MaxRatio > 0 {
-		limit = min(limit, scale(max(base, 0), r.MaxRatio))
+		limit = min(limit, scaleDelay(max(base, 0), r.MaxRatio))
 	}
 	return limit
 }
 
-// atMost applies an upper bound, of which 0 is none.
-func atMost(d, bound time.Duration) time.Duration {
+// capDelay applies an upper bound; the bound 0 is none.
+func capDelay(d, bound time.Duration) time.Duration {
 	if bound > 0 && d > bound {
 		return bound
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Retry is what happens between the attempts of one run.
+// Retry is the policy for the attempts of one run.
 type Retry struct {
 	Strategy Strategy
 	// Base is the unit of the curve, 0 to [Longest]. Zero, with Fixed only,
@@ -32,7 +32,7 @@ type Retry struct {
 	Jitter Jitter
 }
 
-// DefaultRetry is three attempts, 1 s and 2 s apart, less up to 10 %. The curve
+// DefaultRetry returns three attempts, 1 s and 2 s apart, less up to 10 %. The curve
 // doubles up to 5 minutes for those who only raise the number of attempts.
 func DefaultRetry() Retry {
 	return Retry{
@@ -45,7 +45,7 @@ func DefaultRetry() Retry {
 	}
 }
 
-// Delay is the wait before attempt failed+1. Before the first attempt
+// Delay returns the wait before attempt failed+1. Before the first attempt
 // (failed < 1) there is none.
 //
 // A decorrelated wait is the last of a walk of that many steps, all derived from
@@ -57,12 +57,12 @@ func (r Retry) Delay(failed int, seed uint64) time.Duration {
 		return 0
 	}
 	if r.Strategy == Decorrelated {
-		return r.walk(failed, seed)
+		return r.decorrelatedDelay(failed, seed)
 	}
-	return r.Jitter.Apply(r.curve(failed), r.limit(), seed)
+	return r.Jitter.Apply(r.undisturbedDelay(failed), r.effectiveCap(), seed)
 }
 
-// Next is Delay, and whether there is another attempt at all: false when failed
+// Next returns Delay, and whether there is another attempt at all: false when failed
 // attempts have used up MaxAttempts, or when the next one would start later than
 // MaxElapsed. elapsed is the time since the first attempt started.
 func (r Retry) Next(failed int, elapsed time.Duration, seed uint64) (time.Duration, bool) {
@@ -81,7 +81,7 @@ func (r Retry) NextWithin(failed int, before int64, elapsed time.Duration, seed 
 		index += int(min(before, int64(math.MaxInt-failed)))
 	}
 	d := r.Delay(index, seed)
-	if r.MaxElapsed > 0 && plus(max(elapsed, 0), uint64(d)) > r.MaxElapsed {
+	if r.MaxElapsed > 0 && addJitter(max(elapsed, 0), uint64(d)) > r.MaxElapsed {
 		return 0, false
 	}
 	return d, true
@@ -95,58 +95,58 @@ func (r Retry) Ladder(limit int) []time.Duration {
 	}
 	waits := make([]time.Duration, max(limit, 0))
 	for i := range waits {
-		waits[i] = r.curve(i + 1)
+		waits[i] = r.undisturbedDelay(i + 1)
 	}
 	return waits
 }
 
-// curve is the wait before jitter, under the cap.
-func (r Retry) curve(failed int) time.Duration {
-	base, limit := max(r.Base, 0), r.limit()
+// undisturbedDelay returns the wait before jitter, under the cap.
+func (r Retry) undisturbedDelay(failed int) time.Duration {
+	base, limit := max(r.Base, 0), r.effectiveCap()
 	switch r.Strategy {
 	case Linear:
-		return min(times(base, uint64(failed)), limit)
+		return min(multiplyDelay(base, uint64(failed)), limit)
 	case Exponential:
-		return r.exponential(base, failed-1+min(max(r.Offset, 0), 1), limit)
+		return r.exponentialDelay(base, failed-1+min(max(r.Offset, 0), 1), limit)
 	case Decorrelated:
-		return grow(base, walkFactor, failed, limit)
+		return growDelay(base, decorrelatedFactor, failed, limit)
 	default:
 		return min(base, limit)
 	}
 }
 
-func (r Retry) exponential(base time.Duration, exponent int, limit time.Duration) time.Duration {
+func (r Retry) exponentialDelay(base time.Duration, exponent int, limit time.Duration) time.Duration {
 	if r.MaxDoublings <= 0 || exponent <= r.MaxDoublings {
-		return grow(base, r.Multiplier, exponent, limit)
+		return growDelay(base, r.Multiplier, exponent, limit)
 	}
-	step := grow(base, r.Multiplier, r.MaxDoublings, limit)
-	return min(times(step, uint64(exponent-r.MaxDoublings)+1), limit)
+	step := growDelay(base, r.Multiplier, r.MaxDoublings, limit)
+	return min(multiplyDelay(step, uint64(exponent-r.MaxDoublings)+1), limit)
 }
 
-// walkFactor bounds a decorrelated wait by the one before.
-const walkFactor = 3
+// decorrelatedFactor bounds a decorrelated wait by the one before.
+const decorrelatedFactor = 3
 
-// walk is the decorrelated wait. The cap bounds the range that a step is drawn
+// decorrelatedDelay returns the decorrelated wait. The cap bounds the range that a step is drawn
 // from, not what was drawn: otherwise a quarter of all long waits would lie
 // exactly on the cap. A walk forgets where it began, so a long one may begin
 // late.
-func (r Retry) walk(failed int, seed uint64) time.Duration {
+func (r Retry) decorrelatedDelay(failed int, seed uint64) time.Duration {
 	if r.Base <= 0 {
 		return 0
 	}
-	limit := r.limit()
+	limit := r.effectiveCap()
 	low := min(r.Base, limit)
 	wait := low
 	steps := min(failed, maxSteps)
 	for i := range steps {
 		step := uint64(failed - steps + 1 + i)
-		high := min(times(wait, walkFactor), limit)
-		wait = low + time.Duration(upTo(uint64(high-low), mix(seed+step*goldenGamma)))
+		high := min(multiplyDelay(wait, decorrelatedFactor), limit)
+		wait = low + time.Duration(scaleRandom(uint64(high-low), mixBits(seed+step*goldenGamma)))
 	}
 	return wait
 }
 
-func (r Retry) limit() time.Duration {
+func (r Retry) effectiveCap() time.Duration {
 	if r.MaxDelay > 0 {
 		return r.MaxDelay
 	}

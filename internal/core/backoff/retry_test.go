@@ -181,7 +181,7 @@ func TestDecorrelatedWalk(t *testing.T) {
 	})
 }
 
-func TestDecorrelatedDoesNotPileUp(t *testing.T) {
+func TestDecorrelatedSpreadsCappedWaits(t *testing.T) {
 	r := backoff.Retry{Strategy: backoff.Decorrelated, Base: time.Second, MaxDelay: 400 * time.Second}
 	const draws = 20_000
 	nearCap, sum := 0, time.Duration(0)

@@ -15,7 +15,7 @@ const (
 // already stored and explained depend on it.
 func Seed(job string, run int64, attempt int64) uint64 { return SeedOf(run, attempt, job) }
 
-// SeedOf is [Seed] of the job whose name the parts make, one after the other.
+// SeedOf returns [Seed] of the job whose name the parts make, one after the other.
 func SeedOf(run int64, attempt int64, name ...string) uint64 {
 	h := uint64(fnvOffset)
 	for _, part := range name {
@@ -23,22 +23,22 @@ func SeedOf(run int64, attempt int64, name ...string) uint64 {
 			h = (h ^ uint64(part[i])) * fnvPrime
 		}
 	}
-	h = mix(h)
-	h = mix(h + mix(uint64(run)))
-	return mix(h + mix(uint64(attempt)))
+	h = mixBits(h)
+	h = mixBits(h + mixBits(uint64(run)))
+	return mixBits(h + mixBits(uint64(attempt)))
 }
 
-// mix is the output function of splitmix64: a bijection in which each bit of
+// mixBits is the output function of splitmix64: a bijection in which each bit of
 // the result depends on each bit of the argument.
-func mix(x uint64) uint64 {
+func mixBits(x uint64) uint64 {
 	x += goldenGamma
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// upTo maps a random number to [0, n], evenly.
-func upTo(n uint64, random uint64) uint64 {
+// scaleRandom maps a random number to [0, n], evenly.
+func scaleRandom(n uint64, random uint64) uint64 {
 	if n == ^uint64(0) {
 		return random
 	}

@@ -116,7 +116,7 @@ func TestSeed000ClampsAlways(t *testing.T) {
 }
 
 // A success takes the count back to 0, and the interval with it.
-func TestSeed000SuccessStartsAnew(t *testing.T) {
+func TestSeed000SuccessResets(t *testing.T) {
 	r := endpoint(t)
 	if got := r.Delay(time.Minute, 5, 0, 0, 1); got != 32*time.Minute {
 		t.Errorf("before: %v", got)

@@ -154,8 +154,8 @@ func TestSeed001Staleness(t *testing.T) {
 	}
 }
 
-// Steps 1 to 4, written down as they are told, over the random offset that was
-// drawn: nothing else comes between.
+// Steps 1 to 4, computed in the order of the specification from the random offset that was drawn; there is no
+// other step.
 func TestSeed001StepsInOrder(t *testing.T) {
 	p := preset(t, "monitor")
 	rapid.Check(t, func(rt *rapid.T) {

@@ -116,7 +116,7 @@ func TestSeed003DefaultStrategy(t *testing.T) {
 	}
 }
 
-// The presets say what the words of the language say: delay 1 s, retry 5, cap 30 s.
+// The presets match the language: delay 1 s, retry 5, cap 30 s.
 func TestSeed003Presets(t *testing.T) {
 	for name, strategy := range map[string]backoff.Strategy{
 		"fixed": backoff.Fixed, "linear": backoff.Linear, "exponential": backoff.Exponential,

@@ -68,7 +68,7 @@ func TestSeedAvalanche(t *testing.T) {
 }
 
 // Run and attempt are not interchangeable, nor is their sum what counts.
-func TestSeedTellsRunFromAttempt(t *testing.T) {
+func TestSeedDistinguishesRunAndAttempt(t *testing.T) {
 	seen := map[uint64]bool{}
 	for run := range int64(200) {
 		for attempt := range int64(200) {

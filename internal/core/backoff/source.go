@@ -10,7 +10,7 @@ import (
 // Field is one field of [Policies] that a job or an operator can set by itself.
 type Field uint8
 
-// Fields. Their numbers are stored: they are never given anew.
+// Fields. Their numbers are stored: they are never reused.
 const (
 	RetryStrategy Field = iota
 	RetryBase
@@ -37,37 +37,53 @@ const (
 	FieldCount
 )
 
-// fields say what each field is called in the API, in which of the two policies, and where it is.
-var fields = [FieldCount]struct {
+// fieldTable has, for each field, its name in the API, its policy, and access to its value.
+var fieldTable = [FieldCount]struct {
 	policy, name string
 	copy         func(to, from *Policies)
 	equal        func(a, b *Policies) bool
 	text         func(p *Policies) string
 	duration     func(p *Policies) *time.Duration // nil: it is none
 }{
-	RetryStrategy:      field("retry_policy", "strategy", func(p *Policies) *Strategy { return &p.Retry.Strategy }),
-	RetryBase:          field("retry_policy", "base_delay", func(p *Policies) *time.Duration { return &p.Retry.Base }),
-	RetryMultiplier:    field("retry_policy", "multiplier", func(p *Policies) *float64 { return &p.Retry.Multiplier }),
-	RetryOffset:        field("retry_policy", "exponent_offset", func(p *Policies) *int { return &p.Retry.Offset }),
-	RetryMaxDoublings:  field("retry_policy", "max_doublings", func(p *Policies) *int { return &p.Retry.MaxDoublings }),
-	RetryMaxDelay:      field("retry_policy", "max_delay", func(p *Policies) *time.Duration { return &p.Retry.MaxDelay }),
-	RetryMaxAttempts:   field("retry_policy", "max_attempts", func(p *Policies) *int { return &p.Retry.MaxAttempts }),
-	RetryMaxElapsed:    field("retry_policy", "max_elapsed", func(p *Policies) *time.Duration { return &p.Retry.MaxElapsed }),
-	RetryJitter:        field("retry_policy", "jitter", func(p *Policies) *Jitter { return &p.Retry.Jitter }),
-	BackoffDisabled:    field("backoff_policy", "disabled", func(p *Policies) *bool { return &p.Recurring.Disabled }),
-	BackoffMultiplier:  field("backoff_policy", "multiplier", func(p *Policies) *float64 { return &p.Recurring.Multiplier }),
-	BackoffMaxExponent: field("backoff_policy", "max_exponent", func(p *Policies) *int { return &p.Recurring.MaxExponent }),
-	BackoffMaxDelay:    field("backoff_policy", "max_delay", func(p *Policies) *time.Duration { return &p.Recurring.MaxDelay }),
-	BackoffMaxRatio:    field("backoff_policy", "max_ratio", func(p *Policies) *float64 { return &p.Recurring.MaxRatio }),
-	BackoffJitter:      field("backoff_policy", "jitter", func(p *Policies) *Jitter { return &p.Recurring.Jitter }),
-	BackoffStaleAfter:  field("backoff_policy", "stale_after", func(p *Policies) *time.Duration { return &p.Recurring.StaleAfter }),
-	BackoffStaleHalve:  field("backoff_policy", "stale_halve", func(p *Policies) *bool { return &p.Recurring.StaleHalve }),
-	MinInterval:        field("backoff_policy", "min_interval", func(p *Policies) *time.Duration { return &p.MinInterval }),
-	MaxInterval:        field("backoff_policy", "max_interval", func(p *Policies) *time.Duration { return &p.MaxInterval }),
-	BackoffWithinSlot:  field("backoff_policy", "within_slot", func(p *Policies) *bool { return &p.Recurring.WithinSlot }),
+	RetryStrategy: newField("retry_policy", "strategy", func(p *Policies) *Strategy { return &p.Retry.Strategy }),
+	RetryBase: newField("retry_policy", "base_delay",
+		func(p *Policies) *time.Duration { return &p.Retry.Base }),
+	RetryMultiplier: newField("retry_policy", "multiplier",
+		func(p *Policies) *float64 { return &p.Retry.Multiplier }),
+	RetryOffset: newField("retry_policy", "exponent_offset", func(p *Policies) *int { return &p.Retry.Offset }),
+	RetryMaxDoublings: newField("retry_policy", "max_doublings",
+		func(p *Policies) *int { return &p.Retry.MaxDoublings }),
+	RetryMaxDelay: newField("retry_policy", "max_delay",
+		func(p *Policies) *time.Duration { return &p.Retry.MaxDelay }),
+	RetryMaxAttempts: newField("retry_policy", "max_attempts",
+		func(p *Policies) *int { return &p.Retry.MaxAttempts }),
+	RetryMaxElapsed: newField("retry_policy", "max_elapsed",
+		func(p *Policies) *time.Duration { return &p.Retry.MaxElapsed }),
+	RetryJitter: newField("retry_policy", "jitter", func(p *Policies) *Jitter { return &p.Retry.Jitter }),
+	BackoffDisabled: newField("backoff_policy", "disabled",
+		func(p *Policies) *bool { return &p.Recurring.Disabled }),
+	BackoffMultiplier: newField("backoff_policy", "multiplier",
+		func(p *Policies) *float64 { return &p.Recurring.Multiplier }),
+	BackoffMaxExponent: newField("backoff_policy", "max_exponent",
+		func(p *Policies) *int { return &p.Recurring.MaxExponent }),
+	BackoffMaxDelay: newField("backoff_policy", "max_delay",
+		func(p *Policies) *time.Duration { return &p.Recurring.MaxDelay }),
+	BackoffMaxRatio: newField("backoff_policy", "max_ratio",
+		func(p *Policies) *float64 { return &p.Recurring.MaxRatio }),
+	BackoffJitter: newField("backoff_policy", "jitter", func(p *Policies) *Jitter { return &p.Recurring.Jitter }),
+	BackoffStaleAfter: newField("backoff_policy", "stale_after",
+		func(p *Policies) *time.Duration { return &p.Recurring.StaleAfter }),
+	BackoffStaleHalve: newField("backoff_policy", "stale_halve",
+		func(p *Policies) *bool { return &p.Recurring.StaleHalve }),
+	MinInterval: newField("backoff_policy", "min_interval",
+		func(p *Policies) *time.Duration { return &p.MinInterval }),
+	MaxInterval: newField("backoff_policy", "max_interval",
+		func(p *Policies) *time.Duration { return &p.MaxInterval }),
+	BackoffWithinSlot: newField("backoff_policy", "within_slot",
+		func(p *Policies) *bool { return &p.Recurring.WithinSlot }),
 }
 
-func field[T comparable](policy, name string, at func(*Policies) *T) (row struct {
+func newField[T comparable](policy, name string, at func(*Policies) *T) (row struct {
 	policy, name string
 	copy         func(to, from *Policies)
 	equal        func(a, b *Policies) bool
@@ -84,23 +100,23 @@ func field[T comparable](policy, name string, at func(*Policies) *T) (row struct
 	return row
 }
 
-// Policy is the name of the message that the field is in: retry_policy or backoff_policy.
-func (f Field) Policy() string { return fields[f].policy }
+// Policy returns the name of the message that the field is in: retry_policy or backoff_policy.
+func (f Field) Policy() string { return fieldTable[f].policy }
 
-// Name is what the field is called in its message.
-func (f Field) Name() string { return fields[f].name }
+// Name returns what the field is called in its message.
+func (f Field) Name() string { return fieldTable[f].name }
 
-// Path is the path of the field in a job.
-func (f Field) Path() string { return fields[f].policy + "." + fields[f].name }
+// Path returns the path of the field in a job.
+func (f Field) Path() string { return fieldTable[f].policy + "." + fieldTable[f].name }
 
 // IsRetry reports whether the field belongs to the retry policy.
 func (f Field) IsRetry() bool { return f <= RetryJitter }
 
 // Equal reports whether two policies have the same value in the field.
-func (f Field) Equal(a, b *Policies) bool { return fields[f].equal(a, b) }
+func (f Field) Equal(a, b *Policies) bool { return fieldTable[f].equal(a, b) }
 
-// Text is the value of the field, for people and for comparison.
-func (f Field) Text(p *Policies) string { return fields[f].text(p) }
+// Text returns the value of the field, for people and for comparison.
+func (f Field) Text(p *Policies) string { return fieldTable[f].text(p) }
 
 // FieldByPath finds a field by its path in a job.
 func FieldByPath(path string) (Field, bool) {
@@ -124,7 +140,7 @@ const (
 // Has reports whether the set has the field.
 func (s FieldSet) Has(f Field) bool { return s&(1<<f) != 0 }
 
-// And is the set with one more field.
+// And returns the set with one more field.
 func (s FieldSet) And(f Field) FieldSet { return s | 1<<f }
 
 // SourceKind is where the value of a field comes from. The order is that of precedence, the
@@ -158,7 +174,7 @@ const MaxSourceName = 64
 // that of a preset.
 func (s Source) ByOperator() bool { return s.Kind > FromBuiltin && s.Kind < FromJob }
 
-// String is what ParseSource reads: "job", "queue mail".
+// String returns what ParseSource reads: "job", "queue mail".
 func (s Source) String() string {
 	if s.Kind >= sourceKinds {
 		return "unknown"
@@ -172,23 +188,24 @@ func (s Source) String() string {
 // ParseSource reads a source. Namespaces, queues and presets need a name, others have none.
 func ParseSource(text string) (Source, bool) {
 	kind, name, named := strings.Cut(text, " ")
-	i, ok := indexOf(sourceNames[:], kind)
+	i, ok := enumIndex(sourceNames[:], kind)
 	s := Source{Kind: SourceKind(i), Name: name}
-	return s, ok && s.valid() && named == (name != "")
+	return s, ok && s.isValid() && named == (name != "")
 }
 
-func (s Source) valid() bool {
+func (s Source) isValid() bool {
 	named := s.Kind == FromNamespace || s.Kind == FromQueue || s.Kind == FromPreset
-	return s.Kind < sourceKinds && named == (s.Name != "") && len(s.Name) <= MaxSourceName && !strings.ContainsFunc(s.Name, notInNames)
+	return s.Kind < sourceKinds && named == (s.Name != "") && len(s.Name) <= MaxSourceName &&
+		!strings.ContainsFunc(s.Name, isInvalidNameRune)
 }
 
-func notInNames(c rune) bool { return c <= ' ' || c > '~' }
+func isInvalidNameRune(c rune) bool { return c <= ' ' || c > '~' }
 
 // Sources are those of all fields.
 type Sources [FieldCount]Source
 
-// ImpliedSources are those of policies of which nothing is recorded: a value that differs from
-// the built-in default is the job's own.
+// ImpliedSources derives sources for policies that were stored without them: a value that differs from the
+// built-in default is the job's own.
 func ImpliedSources(p Policies, recurring bool) Sources {
 	var s Sources
 	builtin := DefaultPolicies(recurring)
@@ -206,7 +223,7 @@ type Group struct {
 	Fields FieldSet
 }
 
-// Groups are the fields in which the sources differ from others, by source, in the order of
+// Groups returns the fields in which the sources differ from others, by source, in the order of
 // their first fields.
 func (s *Sources) Groups(than *Sources) []Group {
 	var list []Group
@@ -229,7 +246,7 @@ next:
 // Apply overwrites the sources of a group's fields. It is false, and changes nothing, if the
 // source or a field is not known.
 func (s *Sources) Apply(g Group) bool {
-	if !g.Source.valid() || bits.Len32(uint32(g.Fields)) > int(FieldCount) {
+	if !g.Source.isValid() || bits.Len32(uint32(g.Fields)) > int(FieldCount) {
 		return false
 	}
 	for f := range FieldCount {
@@ -240,7 +257,7 @@ func (s *Sources) Apply(g Group) bool {
 	return true
 }
 
-// Of are the fields that have the kind of source.
+// Of returns the fields that have the kind of source.
 func (s *Sources) Of(kind SourceKind) (set FieldSet) {
 	for f := range FieldCount {
 		if s[f].Kind == kind {

@@ -16,22 +16,22 @@ const (
 var strategyNames = [...]string{"fixed", "linear", "exponential", "decorrelated"}
 
 // String returns the name in lower case, "unknown" for a value without one.
-func (s Strategy) String() string { return nameOf(strategyNames[:], int(s)) }
+func (s Strategy) String() string { return enumName(strategyNames[:], int(s)) }
 
 // ParseStrategy finds a strategy by its name, whatever its case.
 func ParseStrategy(name string) (Strategy, bool) {
-	i, ok := indexOf(strategyNames[:], name)
+	i, ok := enumIndex(strategyNames[:], name)
 	return Strategy(i), ok
 }
 
-func nameOf(names []string, i int) string {
+func enumName(names []string, i int) string {
 	if i < len(names) {
 		return names[i]
 	}
 	return "unknown"
 }
 
-func indexOf(names []string, name string) (int, bool) {
+func enumIndex(names []string, name string) (int, bool) {
 	for i, n := range names {
 		if strings.EqualFold(n, name) {
 			return i, true

@@ -9,7 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 )
 
-func fields(errs []backoff.FieldError) (names []string) {
+func fieldTable(errs []backoff.FieldError) (names []string) {
 	for _, e := range errs {
 		if e.Reason == "" || e.Error() != e.Field+" "+e.Reason {
 			names = append(names, "bad text of "+e.Field)
@@ -52,7 +52,7 @@ func TestValidateRetry(t *testing.T) {
 	} {
 		r := backoff.DefaultRetry()
 		c.change(&r)
-		if got := fields(r.Validate()); !slices.Equal(got, c.want) {
+		if got := fieldTable(r.Validate()); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestValidateRecurring(t *testing.T) {
 	} {
 		r := backoff.DefaultRecurring()
 		c.change(&r)
-		if got := fields(r.Validate()); !slices.Equal(got, c.want) {
+		if got := fieldTable(r.Validate()); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

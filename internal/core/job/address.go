@@ -8,8 +8,8 @@ import (
 // MaxAddress bounds an address of a node, in bytes.
 const MaxAddress = 261 // a DNS name of 253, a colon, a port, and a bracket or two
 
-// IsAddress reports whether a text is host:port and nothing else: an address that another process
-// has said may be dialled as one, and must not be a target with a scheme, a path or a second line.
+// IsAddress reports whether a text is host:port and nothing else. An address that another process sent is
+// dialled only in this form, so that it cannot be a target with a scheme, a path or a second line.
 func IsAddress(text string) bool {
 	if len(text) > MaxAddress {
 		return false

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAddressesAreHostAndPort(t *testing.T) {
+func TestIsAddress(t *testing.T) {
 	for text, want := range map[string]bool{
 		"127.0.0.1:7070": true, "node-0.nodes.jobs.svc.cluster.local:7070": true, "[::1]:1": true, "[fe80::1%eth0]:65535": true, "my_host:7": true,
 		"": false, ":7070": false, "host": false, "host:": false, "host:0": false, "host:65536": false, "host:-1": false, "host:+1": false, "host:07070": false,

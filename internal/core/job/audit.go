@@ -3,8 +3,8 @@ package job
 // Fault is a kind of disagreement between the things that are stored of a job.
 type Fault uint8
 
-// Faults. Those of the index can be repaired from the records; the others are
-// traces of a defect, or of somebody who wrote to Redis by hand.
+// Faults. Those of the index can be repaired from the records. The others are the result of a defect, or of
+// manual writes to Redis.
 const (
 	FaultNone Fault = iota
 	// FaultIndexRegion: the index has the record in another region than its state, or
@@ -12,8 +12,7 @@ const (
 	FaultIndexRegion
 	// FaultIndexMissing: the index does not have the record.
 	FaultIndexMissing
-	// FaultIndexExtra: the index has it in a lane that is not its own, or has what
-	// does not exist.
+	// FaultIndexExtra: the index lists the record in a wrong lane, or lists a record that does not exist.
 	FaultIndexExtra
 	// FaultLaneIndex: the index of lanes is wrong about when a lane is due first.
 	FaultLaneIndex
@@ -23,7 +22,7 @@ const (
 	FaultNoState
 	// FaultNoDefinition: a state without a definition.
 	FaultNoDefinition
-	// FaultUnreadable: what is stored cannot be read.
+	// FaultUnreadable: the stored record cannot be read.
 	FaultUnreadable
 	// FaultState: a state that contradicts itself.
 	FaultState
@@ -36,11 +35,12 @@ const (
 )
 
 func (f Fault) String() string {
-	return nameOf(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state", "no definition",
+	return enumName(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state",
+		"no definition",
 		"unreadable", "state", "runs", "objective")
 }
 
-// Repairable tells whether the fault can be repaired without a loss.
+// Repairable reports whether the fault can be repaired without loss.
 func (f Fault) Repairable() bool {
 	return f >= FaultIndexRegion && f <= FaultHistory || f == FaultObjective
 }
@@ -50,7 +50,7 @@ type Finding struct {
 	Fault  Fault
 	Record string // "" for FaultLaneIndex
 	Lane   string // "" where no lane is concerned
-	// Detail is for people: what is there, and what should be.
+	// Detail describes, for people, the stored and the expected value.
 	Detail   string
 	Repaired bool
 }
@@ -58,7 +58,7 @@ type Finding struct {
 // MaxFindings bounds those of one audit.
 const MaxFindings = 1000
 
-// AuditReport is what an audit of a shard found.
+// AuditReport is the result of an audit of a shard.
 type AuditReport struct {
 	// Records that were looked at, by region.
 	Records [RegionDone + 1]int64

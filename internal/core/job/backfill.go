@@ -5,51 +5,51 @@ import (
 	"slices"
 )
 
-// startBackfill takes a range of past nominal times to be run.
+// startBackfill adds a range of past nominal times to run.
 func (t *transition) startBackfill(ev StartBackfill) Answer {
-	before := t.before()
+	before := t.stateBefore()
 	b := ev.Backfill
 	known := slices.Contains(t.Recent, "b-"+b.ID) ||
 		slices.ContainsFunc(t.Backfills, func(o Backfill) bool { return o.ID == b.ID })
 	switch {
 	case t.Deleting:
-		return t.unchanged(NoSuchRun, before)
+		return t.answerUnchanged(NoSuchRun, before)
 	case known:
-		return t.unchanged(Duplicate, before)
-	case len(t.Backfills) >= MaxBackfills || t.freeSlot() < 0:
-		return t.unchanged(TooMany, before)
+		return t.answerUnchanged(Duplicate, before)
+	case len(t.Backfills) >= MaxBackfills || t.findFreeSlot() < 0:
+		return t.answerUnchanged(TooMany, before)
 	}
-	t.remember("b-" + b.ID)
+	t.rememberRequest("b-" + b.ID)
 	b.Concurrency, b.Slots = max(b.Concurrency, 1), 0
 	t.Backfills = append(t.Backfills, b)
-	t.notice(Notice{Kind: BackfillStarted, Reason: b.ID})
-	t.backfillNext()
-	return t.decision(Applied)
+	t.addNotice(Notice{Kind: BackfillStarted, Reason: b.ID})
+	t.planNextBackfill()
+	return t.finishDecision(Applied)
 }
 
 // stopBackfill forgets a backfill; runs of it that have not begun end when they
 // arrive.
 func (t *transition) stopBackfill(ev StopBackfill) Answer {
-	before := t.before()
+	before := t.stateBefore()
 	n := len(t.Backfills)
 	t.Backfills = slices.DeleteFunc(t.Backfills, func(b Backfill) bool { return b.ID == ev.ID })
 	if len(t.Backfills) == n {
-		return t.unchanged(NoSuchRun, before)
+		return t.answerUnchanged(NoSuchRun, before)
 	}
-	t.notice(Notice{Kind: BackfillDone, Reason: ev.ID})
-	return t.decision(Applied)
+	t.addNotice(Notice{Kind: BackfillDone, Reason: ev.ID})
+	return t.finishDecision(Applied)
 }
 
-// backfillNext makes the next run of the first backfill that may have one, and
+// planNextBackfill makes the next run of the first backfill that may have one, and
 // drops those that are done.
-func (t *transition) backfillNext() {
-	past := pastTimes{c: t.c}
+func (t *transition) planNextBackfill() {
+	past := backfillTimes{c: t.c}
 	for i := range t.Backfills {
 		b := &t.Backfills[i]
-		if bits.OnesCount64(b.Slots) >= int(b.Concurrency) || t.spawn != nil || t.freeSlot() < 0 {
+		if bits.OnesCount64(b.Slots) >= int(b.Concurrency) || t.spawn != nil || t.findFreeSlot() < 0 {
 			continue
 		}
-		nominal, ok := past.after(b.NextMS, nil)
+		nominal, ok := past.nextAfter(b.NextMS, nil)
 		if !ok || nominal > b.ToMS {
 			b.NextMS = b.ToMS
 			continue
@@ -64,14 +64,14 @@ func (t *transition) backfillNext() {
 	t.Backfills = slices.DeleteFunc(t.Backfills, func(b Backfill) bool {
 		done := b.NextMS >= b.ToMS && b.Slots == 0
 		if done {
-			t.notice(Notice{Kind: BackfillDone, Reason: b.ID})
+			t.addNotice(Notice{Kind: BackfillDone, Reason: b.ID})
 		}
 		return done
 	})
 }
 
-// backfillOf finds the backfill that a run belongs to; nil if it has been stopped.
-func (s *State) backfillOf(id string) *Backfill {
+// findBackfill finds the backfill that a run belongs to; nil if it has been stopped.
+func (s *State) findBackfill(id string) *Backfill {
 	for i := range s.Backfills {
 		if s.Backfills[i].ID == id {
 			return &s.Backfills[i]
@@ -80,19 +80,19 @@ func (s *State) backfillOf(id string) *Backfill {
 	return nil
 }
 
-// redrive tries the dead run of a one-time job again.
-func (t *transition) redrive() Answer {
-	before := t.before()
+// redriveRun tries the dead run of a one-time job again.
+func (t *transition) redriveRun() Answer {
+	before := t.stateBefore()
 	if t.Region != RegionDead || t.c.Recurring() {
-		return t.unchanged(NotDead, before)
+		return t.answerUnchanged(NotDead, before)
 	}
 	t.LastNominal = 0
-	t.planSchedule(passed{}, "")
+	t.planScheduledRun(planInput{}, "")
 	if t.Region == RegionDone {
-		return t.unchanged(NotDead, before)
+		return t.answerUnchanged(NotDead, before)
 	}
 	t.Due, t.Source, t.Recovery = max(t.now, t.Nominal), DelayRedrive, true
-	t.place()
-	t.notice(Notice{Kind: RunRedriven})
-	return t.decision(Applied)
+	t.placeRun()
+	t.addNotice(Notice{Kind: RunRedriven})
+	return t.finishDecision(Applied)
 }

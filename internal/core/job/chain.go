@@ -17,8 +17,8 @@ const (
 	signatureDomain = "fermata audit head 1\n"
 )
 
-// ChainHash is the SHA-256 of a record: of all that it says, its id and sequence, and the hash of
-// the one before. Each field has its length before it, so that no two records have the same bytes.
+// ChainHash returns the SHA-256 of a record: of all its fields, its id and sequence, and the hash of the record
+// before. Each field is preceded by its length, so that no two records have the same bytes.
 func (r TrailRecord) ChainHash() []byte {
 	h := sha256.New()
 	text := func(s string) {
@@ -48,7 +48,7 @@ func (r TrailRecord) ChainHash() []byte {
 	return h.Sum(nil)
 }
 
-// SignedText is what the signature of a record's hash signs.
+// SignedText returns what the signature of a record's hash signs.
 func SignedText(hash []byte) []byte { return append([]byte(signatureDomain), hash...) }
 
 // ChainFault is a kind of break in a chain.
@@ -58,11 +58,11 @@ type ChainFault uint8
 const (
 	// ChainUnchained: a record that is not part of the chain, after one that is.
 	ChainUnchained ChainFault = iota + 1
-	// ChainChanged: a record is not what its hash was made of.
+	// ChainChanged: a record does not match its hash.
 	ChainChanged
 	// ChainMissing: records are missing before this one.
 	ChainMissing
-	// ChainRepeated: a sequence that was there before, or that goes back.
+	// ChainRepeated: the sequence was used before, or decreases.
 	ChainRepeated
 	// ChainUnlinked: a record does not carry the hash of the one before.
 	ChainUnlinked
@@ -89,11 +89,11 @@ type ChainCheck struct {
 
 	Records, Unchained, Signed int64
 	First, Last                TrailRecord // of the chain
-	covered                    int64       // sequence up to which signatures hold
+	signedUpTo                 int64       // sequence up to which signatures hold
 }
 
-// Next takes the next record and returns what is wrong with it, if anything. It goes on from
-// there, so that each break shows once.
+// Next checks the next record and returns its break, if there is one. It continues from there, so that each
+// break is reported once.
 func (c *ChainCheck) Next(r TrailRecord) *Break {
 	c.Records++
 	at := func(fault ChainFault, format string, args ...any) *Break {
@@ -107,8 +107,9 @@ func (c *ChainCheck) Next(r TrailRecord) *Break {
 		return at(ChainUnchained, "is not part of the chain: a node of an earlier version wrote it, or somebody else")
 	}
 	last := c.Last
-	if c.Last = r; last.Seq == 0 {
-		c.First, c.covered = r, r.Seq-1
+	c.Last = r
+	if last.Seq == 0 {
+		c.First, c.signedUpTo = r, r.Seq-1
 	}
 	switch {
 	case r.Version != ChainVersion:
@@ -116,16 +117,18 @@ func (c *ChainCheck) Next(r TrailRecord) *Break {
 	case string(r.ChainHash()) != string(r.Hash):
 		return at(ChainChanged, "was changed: it does not have the hash that it carries")
 	case last.Seq != 0 && r.Seq <= last.Seq:
-		return at(ChainRepeated, "has sequence %d after %d: records were put back, or the newest ones were lost and written anew", r.Seq, last.Seq)
+		return at(ChainRepeated, "has sequence %d after %d: records were put back, or the newest ones were lost "+
+			"and written again", r.Seq, last.Seq)
 	case last.Seq != 0 && r.Seq > last.Seq+1:
-		return at(ChainMissing, "%d records are missing before it (sequences %d to %d)", r.Seq-last.Seq-1, last.Seq+1, r.Seq-1)
+		return at(ChainMissing, "%d records are missing before it (sequences %d to %d)", r.Seq-last.Seq-1, last.Seq+1,
+			r.Seq-1)
 	case last.Seq != 0 && string(r.Prev) != string(last.Hash):
 		return at(ChainUnlinked, "does not carry the hash of the record before it")
 	}
-	return c.signature(r, at)
+	return c.checkSignature(r, at)
 }
 
-func (c *ChainCheck) signature(r TrailRecord, at func(ChainFault, string, ...any) *Break) *Break {
+func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, ...any) *Break) *Break {
 	if len(r.Signature) == 0 || c.Keys == nil {
 		return nil
 	}
@@ -137,15 +140,16 @@ func (c *ChainCheck) signature(r TrailRecord, at func(ChainFault, string, ...any
 		return at(ChainSignature, "has a signature that the key %q has not made", Clip(r.KeyID, MaxTrailText))
 	}
 	c.Signed++
-	c.covered = r.Seq
+	c.signedUpTo = r.Seq
 	return nil
 }
 
-// End returns what is wrong with the end of the chain, if anything.
+// End returns a break at the end of the chain, if there is one.
 func (c *ChainCheck) End() *Break {
-	if c.Keys == nil || c.Last.Seq <= c.covered {
+	if c.Keys == nil || c.Last.Seq <= c.signedUpTo {
 		return nil
 	}
 	return &Break{Fault: ChainUnsigned, ID: c.Last.ID, Seq: c.Last.Seq,
-		Detail: fmt.Sprintf("no signature covers the last %d records (sequences %d to %d)", c.Last.Seq-c.covered, c.covered+1, c.Last.Seq)}
+		Detail: fmt.Sprintf("no signature covers the last %d records (sequences %d to %d)", c.Last.Seq-c.signedUpTo,
+			c.signedUpTo+1, c.Last.Seq)}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ChainKey signs the chain.
+// ChainKey is a signing key of the chain.
 type ChainKey struct {
 	ID  string
 	Key ed25519.PrivateKey
@@ -17,17 +17,17 @@ type ChainKey struct {
 
 const maxChainKeyID = 64
 
-// Each line begins with what its key is for: a seed and a public key are both 32 bytes.
+// Each line begins with the purpose of its key, because a seed and a public key both have 32 bytes.
 const (
 	privateKeyWord = "private"
 	publicKeyWord  = "public"
 )
 
-// ParseChainKeys reads a file of signing keys: on each line "private", an id and the base64 of a seed of 32 bytes.
-// The first one signs; the others are there to be known by their ids while keys are replaced.
+// ParseChainKeys parses a file of signing keys: on each line "private", an id and the base64 of a seed of 32
+// bytes. The first key signs. The others are known by their ids while keys are rotated.
 func ParseChainKeys(text string) ([]ChainKey, error) {
 	var out []ChainKey
-	err := eachKey(text, privateKeyWord, ed25519.SeedSize, func(id string, seed []byte) {
+	err := parseKeyLines(text, privateKeyWord, ed25519.SeedSize, func(id string, seed []byte) {
 		out = append(out, ChainKey{ID: id, Key: ed25519.NewKeyFromSeed(seed)})
 	})
 	return out, err
@@ -36,14 +36,14 @@ func ParseChainKeys(text string) ([]ChainKey, error) {
 // ParseChainPublicKeys reads a file of public keys: on each line "public", an id and the base64 of 32 bytes.
 func ParseChainPublicKeys(text string) (map[string]ed25519.PublicKey, error) {
 	out := map[string]ed25519.PublicKey{}
-	err := eachKey(text, publicKeyWord, ed25519.PublicKeySize, func(id string, key []byte) {
+	err := parseKeyLines(text, publicKeyWord, ed25519.PublicKeySize, func(id string, key []byte) {
 		out[id] = ed25519.PublicKey(key)
 	})
 	return out, err
 }
 
-// eachKey takes lines of word, id and key apart. Faults name lines, never what is on them.
-func eachKey(text, word string, size int, take func(id string, key []byte)) error {
+// parseKeyLines splits lines of word, id and key. Errors give line numbers, never the content.
+func parseKeyLines(text, word string, size int, take func(id string, key []byte)) error {
 	known := map[string]bool{}
 	for i, line := range strings.Split(text, "\n") {
 		parts := strings.Fields(line)
@@ -69,9 +69,11 @@ func eachKey(text, word string, size int, take func(id string, key []byte)) erro
 func parseKeyLine(parts []string, word string, size int) (id string, key []byte, err error) {
 	switch {
 	case word == privateKeyWord && parts[0] == publicKeyWord:
-		return "", nil, errors.New("this is a public key, which verifies; want the private one, which signs: what 'scheduler audit-key new' prints to standard output")
+		return "", nil, errors.New("this is a public key, which verifies; want the private one, which signs: what " +
+			"'scheduler audit-key new' prints to standard output")
 	case word == publicKeyWord && parts[0] == privateKeyWord:
-		return "", nil, errors.New("this is a private key, which nodes alone should have; want the public one: what 'scheduler audit-key new' prints to standard error")
+		return "", nil, errors.New("this is a private key, which nodes alone should have; want the public one: " +
+			"what 'scheduler audit-key new' prints to standard error")
 	case len(parts) != 3 || parts[0] != word:
 		return "", nil, fmt.Errorf("want the word %s, an id and a key, as 'scheduler audit-key new' prints them", word)
 	case len(parts[1]) > maxChainKeyID:
@@ -87,10 +89,10 @@ func parseKeyLine(parts []string, word string, size int) (id string, key []byte,
 	return parts[1], key, nil
 }
 
-// PrivateLine is the line of a node's file, and secret.
+// PrivateLine returns the line of a node's file, and secret.
 func (k ChainKey) PrivateLine() string { return keyLine(privateKeyWord, k.ID, k.Key.Seed()) }
 
-// PublicLine is what verifies, and may be shown to everybody.
+// PublicLine returns what verifies, and may be shown to everybody.
 func (k ChainKey) PublicLine() string {
 	return keyLine(publicKeyWord, k.ID, k.Key.Public().(ed25519.PublicKey))
 }

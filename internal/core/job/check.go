@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// Check tells which invariant of a stored state is broken, if any.
+// Check returns the first invariant that a stored state violates, if any.
 func (s State) Check() error {
 	switch {
 	case s.Region > RegionDone:

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Checkpoint is what a cluster knows of a job, as a backup keeps it. There are no
-// leases in it, and no tokens: they mean nothing elsewhere.
+// Checkpoint is the state of a job in a backup. It has no leases and no tokens: they are not valid in another
+// cluster.
 type Checkpoint struct {
 	// Bookkeeping of the definition.
 	Generation, Revision           uint32
@@ -43,20 +43,20 @@ type Backup struct {
 	Checkpoint *Checkpoint
 }
 
-// BackupPage is one piece of an export. An empty Next says that it is the last.
+// BackupPage is one page of an export. An empty Next marks the last.
 type BackupPage struct {
 	Backups []Backup
 	Next    string
 }
 
-// Snapshot is all that is stored of a job, as it was at one instant.
+// Snapshot is the complete stored state of a job at one instant.
 type Snapshot struct {
 	Record   Record
 	Children []Child
 	Letters  []KeptLetter
 }
 
-// Checkpoint is what a backup keeps of a snapshot; ok is false for a job that is
+// Checkpoint returns what a backup keeps of a snapshot; ok is false for a job that is
 // deleted.
 func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 	state, children, ok := AtRest(c, s.Record.State, s.Children, now)
@@ -64,7 +64,8 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 		return Checkpoint{}, false
 	}
 	cp = Checkpoint{
-		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS, UpdatedMS: c.UpdatedMS,
+		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS,
+		UpdatedMS:       c.UpdatedMS,
 		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs,
 		State: state, Children: children, Letters: s.Letters, ExpireMS: NeverMS,
 	}
@@ -78,16 +79,17 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 	return cp, true
 }
 
-// AtRest is what becomes of a job when nobody runs it: what is live is due again,
-// as if no worker had begun it, which costs no attempt and counts as no loss. A run
-// that was asked to end has ended; ok is false for a job that is deleted.
+// AtRest returns the job without live runs: a live run is due again, as if no worker had started it, which uses
+// no attempt and counts as no loss. A run that was requested to end has ended. ok is false for a job that is
+// deleted.
 func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, bool) {
 	if s.Deleting {
 		return State{}, nil, false
 	}
 	kept := map[int]State{}
 	take := func(d Decision) {
-		if s = d.State; d.Spawn != nil {
+		s = d.State
+		if d.Spawn != nil {
 			kept[d.Spawn.Slot] = d.Spawn.State
 		}
 	}
@@ -98,7 +100,8 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 		}
 		child.State.Acked = false
 		pair := DecideChild(c, s, child.State, Return{Token: child.State.Token}, now)
-		if kept[child.Slot] = pair.Child.State; pair.Child.Delete {
+		kept[child.Slot] = pair.Child.State
+		if pair.Child.Delete {
 			delete(kept, child.Slot)
 		}
 		if pair.Parent.Changed {
@@ -110,41 +113,40 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 		take(Decide(c, s, Return{Token: s.Token}, now))
 	}
 	if s.Pending != "" && s.Waiting == 0 {
-		take(setManualAside(c, s, now))
+		take(splitOffManual(c, s, now))
 	}
 	rest := make([]Child, 0, len(kept))
 	for slot, run := range kept {
-		rest = append(rest, Child{Slot: slot, State: timeless(run)})
+		rest = append(rest, Child{Slot: slot, State: withoutClusterState(run)})
 	}
 	slices.SortFunc(rest, func(a, b Child) int { return a.Slot - b.Slot })
-	return timeless(s), rest, true
+	return withoutClusterState(s), rest, true
 }
 
-// setManualAside makes the manual run that waits behind the job's own a record of its own,
-// which is the only way in which a checkpoint keeps it.
-func setManualAside(c *Compiled, s State, now int64) Decision {
+// splitOffManual moves the manual run that waits behind the job's own run into a child record. Only in this form
+// can a checkpoint keep it.
+func splitOffManual(c *Compiled, s State, now int64) Decision {
 	d := Decision{State: s}
-	t := d.begin(c, At(now))
-	if t.freeSlot() >= 0 {
+	t := d.beginTransition(c, At(now))
+	if t.findFreeSlot() >= 0 {
 		t.spawnManual(t.Pending, t.PendingMode)
 	}
-	t.decision(Applied)
+	t.finishDecision(Applied)
 	return d
 }
 
-// timeless is a state without what only one cluster knows.
-func timeless(s State) State {
+// withoutClusterState returns a state without what only one cluster knows.
+func withoutClusterState(s State) State {
 	s.Token, s.SettledToken, s.Revision, s.Epoch, s.Acked, s.Unknown = 0, 0, 0, 0, false, ""
 	s.LastLoss = Loss{}
 	s.LateNominal, s.WatchedBy = 0, 0
 	return s
 }
 
-// sameState tells whether two states mean the same. How a run is paced does not
-// count.
+// sameState reports whether two states are equivalent. The pacing of a run is ignored.
 func sameState(a, b State) bool {
 	plain := func(s State) State {
-		s = timeless(s)
+		s = withoutClusterState(s)
 		s.Recovery, s.Paced = false, false
 		s.Recent, s.Backfills = slices.Clip(s.Recent), slices.Clip(s.Backfills)
 		if len(s.Recent) == 0 {
@@ -158,7 +160,7 @@ func sameState(a, b State) bool {
 	return reflect.DeepEqual(plain(a), plain(b))
 }
 
-// parseRunID undoes RunID for a run whose trigger and nominal time are known.
+// parseRunID is the inverse of RunID for a run with a known trigger and nominal time.
 func parseRunID(r Run) (generation uint32, manualID string, ok bool) {
 	switch r.Trigger {
 	case TriggerManual:

@@ -7,9 +7,9 @@ import (
 )
 
 // A run that is live while time goes on for its job's schedule is a child record
-// "namespace/job#r<slot>". It has no definition of its own: its parent's counts.
-// Its state is the part of [State] that belongs to a run; everything else is the
-// parent's, which is why a decision on a child is one on both.
+// "namespace/job#r<slot>". It uses its parent's definition. Its state is the part of [State]
+// that belongs to a run; everything else is in the parent. So a decision on a child is a
+// decision on both records.
 
 // ChildRecord names the run in a slot of a job.
 func ChildRecord(parent string, slot int) string { return parent + "#r" + strconv.Itoa(slot) }
@@ -17,8 +17,7 @@ func ChildRecord(parent string, slot int) string { return parent + "#r" + strcon
 // LetterRecord names the dead letter in a slot of a job.
 func LetterRecord(parent string, slot int) string { return parent + "#d" + strconv.Itoa(slot) }
 
-// ChildSlot reads what ParseRecord returned as child: the slot of a run, or ok
-// is false.
+// ChildSlot returns the slot of a run from the child result of ParseRecord; ok is false for other records.
 func ChildSlot(child string) (slot int, ok bool) {
 	if len(child) < 2 || child[0] != 'r' {
 		return 0, false
@@ -34,7 +33,7 @@ func ParentOf(record string) string {
 	return key.Record()
 }
 
-// Spawned is a run that becomes a record of its own.
+// Spawned is a run that moves into a child record.
 type Spawned struct {
 	Slot  int
 	State State
@@ -49,9 +48,9 @@ type Pair struct {
 }
 
 // ChildSlots lists the slots that are taken.
-func (s State) ChildSlots() []int { return slotsOf(s.Children) }
+func (s State) ChildSlots() []int { return listSlots(s.Children) }
 
-func slotsOf(set uint64) []int {
+func listSlots(set uint64) []int {
 	var slots []int
 	for ; set != 0; set &= set - 1 {
 		slots = append(slots, bits.TrailingZeros64(set))
@@ -59,18 +58,18 @@ func slotsOf(set uint64) []int {
 	return slots
 }
 
-// freeSlot is the first slot that is free; -1 when none is.
-func (t *transition) freeSlot() int {
+// findFreeSlot returns the first slot that is free; -1 when none is.
+func (t *transition) findFreeSlot() int {
 	if slot := bits.TrailingZeros64(^t.Children); slot < MaxConcurrentRuns {
 		return slot
 	}
 	return -1
 }
 
-// addChild makes a run a record of its own, in the region that its state says.
-// The caller has made sure that a slot is free.
+// addChild moves a run into a record of its own, in the region that its state has. The caller ensures that a
+// slot is free.
 func (t *transition) addChild(run State, started bool) (slot int) {
-	slot = t.freeSlot()
+	slot = t.findFreeSlot()
 	bit := uint64(1) << slot
 	t.Children |= bit
 	run.Children = bit
@@ -80,7 +79,7 @@ func (t *transition) addChild(run State, started bool) (slot int) {
 	}
 	// A slot is used again: with the parent's revision no state of two runs in it
 	// has the same guard.
-	if until, excluded := t.c.excluded(&run, run.Due); excluded && run.Region == RegionDue {
+	if until, excluded := t.c.excludesRun(&run, run.Due); excluded && run.Region == RegionDue {
 		run.Due = until
 	}
 	run.Revision, run.Lane, run.Held = t.Revision, t.c.Lane(), Hold{DueMS: run.Held.DueMS}
@@ -97,14 +96,16 @@ func (t *transition) spawnManual(id string, mode ManualMode) {
 	t.Pending, t.PendingMode = id, mode
 	t.Waiting = uint8(1 + t.addChild(State{
 		Trigger: TriggerManual, ManualID: id, Mode: mode, Nominal: t.now, Due: t.now,
-		Source: DelayManual, Generation: t.c.Generation, Callers: callersOf(t.Callers, id), Exempt: exemptOf(t.Exempt, ManualRunID(id)),
+		Source: DelayManual, Generation: t.c.Generation, Callers: selectCallers(t.Callers, id),
+		Exempt: selectExempt(t.Exempt, ManualRunID(id)),
 	}, false))
-	t.Callers, t.Exempt = callersBut(t.Callers, id), exemptBut(t.Exempt, ManualRunID(id))
-	t.notice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual, DueMS: t.spawn.State.Due})
+	t.Callers, t.Exempt = removeCallers(t.Callers, id), removeExempt(t.Exempt, ManualRunID(id))
+	t.addNotice(Notice{Kind: ManualRunStarted, RunID: ManualRunID(id), Trigger: TriggerManual,
+		DueMS: t.spawn.State.Due})
 }
 
-// runPart is the part of a state that belongs to its run.
-func runPart(s *State) State {
+// extractRun returns the part of a state that belongs to its run.
+func extractRun(s *State) State {
 	return State{
 		Region: s.Region, Token: s.Token, Acked: s.Acked, Revision: s.Revision, Epoch: s.Epoch,
 		Lane: s.Lane, Generation: s.Generation, Trigger: s.Trigger, ManualID: s.ManualID, Mode: s.Mode,
@@ -115,8 +116,8 @@ func runPart(s *State) State {
 	}
 }
 
-// withRun is a state with the run's part of another one.
-func withRun(s, run State) State {
+// replaceRun returns a state with the run's part of another one.
+func replaceRun(s, run State) State {
 	s.Region, s.Token, s.Acked, s.Revision, s.Epoch = run.Region, run.Token, run.Acked, run.Revision, run.Epoch
 	s.Lane, s.Generation, s.Trigger, s.ManualID, s.Mode = run.Lane, run.Generation, run.Trigger, run.ManualID, run.Mode
 	s.Nominal, s.Due, s.Source, s.Attempt, s.FirstMS = run.Nominal, run.Due, run.Source, run.Attempt, run.FirstMS
@@ -138,17 +139,17 @@ func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pa
 	if ev, ok := ev.(Redrive); ok {
 		return redriveLetter(c, parent, child, ev, now)
 	}
-	d := Decision{State: withRun(parent, child)}
-	t := d.begin(c, clock)
-	t.child, t.self = true, child.Children
+	d := Decision{State: replaceRun(parent, child)}
+	t := d.beginTransition(c, clock)
+	t.child, t.selfBit = true, child.Children
 	failures := t.Failures
 	switch ev := ev.(type) {
 	case Arrive:
-		t.arriveChild(ev, parent.Live())
+		t.decideChildStart(ev, parent.Live())
 	case Settle, Lose, Return, ForgiveLoss, HoldBack, Wake, FindLate, CancelRun, Terminate:
-		t.take(ev)
-	default: // what is said to a job as a whole
-		t.unchanged(NoSuchRun, t.before())
+		t.applyEvent(ev)
+	default: // requests to a job as a whole
+		t.answerUnchanged(NoSuchRun, t.stateBefore())
 	}
 	if !d.Changed {
 		return Pair{
@@ -156,41 +157,41 @@ func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pa
 			Parent: Decision{Answer: d.Answer, State: parent},
 		}
 	}
-	pair := Pair{Child: d, Parent: Decision{State: withRun(d.State, parent)}}
-	run := runPart(t.State)
+	pair := Pair{Child: d, Parent: Decision{State: replaceRun(d.State, parent)}}
+	run := extractRun(t.State)
 	pair.Child.IndexMS = c.IndexMS(&run, now)
 	run.Children, run.Started, run.Unknown = child.Children, t.Started&child.Children, child.Unknown
 	pair.Child.State = run
 	pair.Child.Ended, pair.Child.DeadLetter, pair.Child.Notices = nil, false, nil
 
-	p := pair.Parent.begin(c, clock)
-	p.ranks = parent.Ranks()
+	p := pair.Parent.beginTransition(c, clock)
+	p.ranksBefore = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
 	var hint time.Duration
 	if s, ok := ev.(Settle); ok && d.Delete {
 		hint = s.RetryAfter
 	}
-	p.afterChild(child.Children, d.Delete, t.Failures != failures, hint)
+	p.applyChildOutcome(child.Children, d.Delete, t.Failures != failures, hint)
 	if t.Paused && !parent.Paused && !t.Deleting {
-		p.notice(Notice{Kind: JobPaused, DueMS: p.Due, Reason: t.PauseNote})
+		p.addNotice(Notice{Kind: JobPaused, DueMS: p.Due, Reason: t.PauseNote})
 	}
-	p.decision(d.Answer)
+	p.finishDecision(d.Answer)
 	return pair
 }
 
-// arriveChild decides whether the leased run of a child record starts.
-func (t *transition) arriveChild(ev Arrive, parentLive bool) Answer {
-	before := t.before()
-	if answer := t.fence(ev.Token); answer != Applied {
-		return t.unchanged(answer, before)
+// decideChildStart decides whether the leased run of a child record starts.
+func (t *transition) decideChildStart(ev Arrive, parentLive bool) Answer {
+	before := t.stateBefore()
+	if answer := t.checkFence(ev.Token); answer != Applied {
+		return t.answerUnchanged(answer, before)
 	}
-	if _, excluded := t.c.excluded(t.State, t.now); excluded {
-		return t.putOff(ev.Token)
+	if _, excluded := t.c.excludesRun(t.State, t.now); excluded {
+		return t.postponeRun(ev.Token)
 	}
-	if t.Started&t.self != 0 {
-		return t.unchanged(Applied, before) // a retry
+	if t.Started&t.selfBit != 0 {
+		return t.answerUnchanged(Applied, before) // a retry
 	}
-	b := t.backfillOf(t.ManualID)
+	b := t.findBackfill(t.ManualID)
 	beside := t.c.Overlap == OverlapAllowAll
 	if t.Trigger == TriggerBackfill {
 		beside = b != nil && b.Concurrency > 1
@@ -198,69 +199,69 @@ func (t *transition) arriveChild(ev Arrive, parentLive bool) Answer {
 	switch {
 	case t.Deleting, t.Cancel, t.Trigger == TriggerBackfill && b == nil && t.Mode != ManualKeep: // which is redriven
 		t.arrival = ArrivalSkipped
-		t.endRun(t.run(Settle{Token: ev.Token}, 0), OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
+		t.endRun(t.buildRun(Settle{Token: ev.Token}, 0), OutcomeCancelled,
+			Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	case !beside && (parentLive || t.Started != 0):
-		return t.waitForOthers()
+		return t.waitForOtherRuns()
 	default:
-		t.Started |= t.self
-		t.unwait()
+		t.Started |= t.selfBit
+		t.clearWaitingManual()
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// unwait notes that the waiting manual run is this child and has begun, or is gone.
-func (t *transition) unwait() {
-	if t.Waiting != 0 && t.self == 1<<(t.Waiting-1) {
+// clearWaitingManual notes that the waiting manual run is this child and has begun, or is gone.
+func (t *transition) clearWaitingManual() {
+	if t.Waiting != 0 && t.selfBit == 1<<(t.Waiting-1) {
 		t.Pending, t.PendingMode, t.Waiting = "", ManualReset, 0
 	}
 }
 
-// leave ends a child record.
-func (t *transition) leave() {
-	t.unwait()
+// endChild ends a child record.
+func (t *transition) endChild() {
+	t.clearWaitingManual()
 	t.deleted = true
 }
 
-// terminate ends a run at once, live or not.
-func (t *transition) terminate() Answer {
+// terminateRun ends a run at once, live or not.
+func (t *transition) terminateRun() Answer {
 	if !t.child || !t.HasRun() {
-		return t.unchanged(NoSuchRun, t.before())
+		return t.answerUnchanged(NoSuchRun, t.stateBefore())
 	}
 	t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-	run := t.run(Settle{Token: t.Token}, t.Attempt)
+	run := t.buildRun(Settle{Token: t.Token}, t.Attempt)
 	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "terminated"}, 0)
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// afterChild brings the parent up to date with what became of a child, whose worker
-// may have asked for a delay.
-func (t *transition) afterChild(bit uint64, ended, failuresChanged bool, hint time.Duration) {
+// applyChildOutcome updates the parent with the outcome of a child, whose worker may have requested a delay.
+func (t *transition) applyChildOutcome(bit uint64, ended, failuresChanged bool, hint time.Duration) {
 	if ended {
 		t.dropChild(bit)
 		if t.Deleting && !t.Live() {
-			t.vanish()
+			t.removeDeletedJob()
 			return
 		}
 		if t.Region == RegionDue && t.Held.Reason == HeldOverlap {
 			t.Due = max(min(t.Due, t.now), t.Nominal)
-			t.stayClear()
+			t.avoidExclusion()
 		}
 	}
 	if t.Paused && t.Region == RegionDue {
-		t.place()
+		t.placeRun()
 	}
 	late := t.Region == RegionDue && (t.Due <= t.now || t.Held.Reason != HeldNone)
 	if failuresChanged && !late { // one that is late stays as it is
 		if t.Hint.Source == HintWorker && t.Hint.AtMS == t.Due && t.Failures > 0 {
 			hint = max(hint, time.Duration(t.Due-t.now)*time.Millisecond) // another's wish, still in force
 		}
-		t.replan(hint)
-		t.noteHint(t.LastError)
+		t.replanRun(hint)
+		t.noteWorkerHint(t.LastError)
 		if t.Source == DelayBackoff && t.Region == RegionDue {
-			t.notice(Notice{Kind: BackoffApplied, DueMS: t.Due})
+			t.addNotice(Notice{Kind: BackoffApplied, DueMS: t.Due})
 		}
 	}
-	t.backfillNext()
+	t.planNextBackfill()
 }
 
 // dropChild frees the slot of a child that has ended.
@@ -278,13 +279,13 @@ func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) Pai
 		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}
 	pair := Pair{Parent: Decision{State: parent}}
-	t := pair.Parent.begin(c, At(now))
+	t := pair.Parent.beginTransition(c, At(now))
 	switch {
 	case letter.Region != RegionDead || letter.Children != 0: // a run that is no letter
 		return refuse(NotDead)
 	case t.Deleting:
 		return refuse(NoSuchRun)
-	case t.freeSlot() < 0:
+	case t.findFreeSlot() < 0:
 		return refuse(TooMany)
 	}
 	run := State{
@@ -295,10 +296,10 @@ func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) Pai
 		run.Exempt = []string{run.RunID()}
 	}
 	t.addChild(run, false)
-	t.notice(Notice{
+	t.addNotice(Notice{
 		Kind: RunRedriven, RunID: letter.RunID(), Trigger: letter.Trigger,
 	})
-	t.decision(Applied)
+	t.finishDecision(Applied)
 	gone := letter
 	gone.Revision++
 	pair.Child = Decision{Answer: Applied, Changed: true, State: gone, Delete: true}

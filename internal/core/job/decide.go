@@ -7,7 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/lease"
 )
 
-// New is the first state of a job and what to tell about it.
+// New returns the first state of a job, with its notices.
 func New(c *Compiled, now int64) Decision {
 	var d Decision
 	NewInto(&d, c, now)
@@ -17,13 +17,13 @@ func New(c *Compiled, now int64) Decision {
 // NewInto is [New] in memory of the caller's, see [DecideInto]. The notices are new.
 func NewInto(d *Decision, c *Compiled, now int64) {
 	*d = Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
-	t := transition{State: &d.State, into: d, c: c, now: now, latest: lease.Latest{MS: now}}
-	t.planNext(passed{}, "")
-	t.notice(Notice{Kind: JobCreated, DueMS: t.Due})
-	t.decision(Applied)
+	t := transition{State: &d.State, result: d, c: c, now: now, latest: lease.Latest{MS: now}}
+	t.planNextRun(planInput{}, "")
+	t.addNotice(Notice{Kind: JobCreated, DueMS: t.Due})
+	t.finishDecision(Applied)
 }
 
-// firstRevision is another one each time that a job is created: who decided on a
+// firstRevision differs each time that a job is created: who decided on a
 // job that has been deleted and created again since must not find token and revision
 // as they were.
 func firstRevision(d *Definition) uint32 {
@@ -40,8 +40,8 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 	return d
 }
 
-// DecideInto is [Decide] in memory of the caller's, that of earlier notices included: a
-// decision is large, and who makes many uses it again.
+// DecideInto is [Decide] into memory of the caller, which includes the slice of earlier notices: a decision is
+// large, and callers on the hot path reuse it.
 func DecideInto(d *Decision, c *Compiled, s *State, ev Event, now int64) {
 	DecideBy(d, c, s, ev, At(now))
 }
@@ -49,55 +49,55 @@ func DecideInto(d *Decision, c *Compiled, s *State, ev Event, now int64) {
 // DecideBy is [DecideInto] by a clock that is not known exactly.
 func DecideBy(d *Decision, c *Compiled, s *State, ev Event, clock Reading) {
 	*d = Decision{State: *s, Notices: d.Notices[:0]}
-	t := d.begin(c, clock)
-	t.take(ev)
+	t := d.beginTransition(c, clock)
+	t.applyEvent(ev)
 }
 
-// Reading is what the maker of a decision knows of the shard's clock. Between the two instants
-// lie the trips of answers: what is due is judged by the earlier one, and waits count from
-// the later one, so that none is shorter than it should be.
+// Reading is a bound on the shard's clock: the clock shows an instant between the two. Due runs are judged by
+// the earlier one, and waits count from the later one, so that no wait is shorter than it should be.
 type Reading struct {
 	NowMS  int64        // it shows this at least
 	Latest lease.Latest // it shows this at most
 }
 
-// At is the reading of a clock that is known exactly.
+// At returns the reading of a clock that is known exactly.
 func At(nowMS int64) Reading { return Reading{NowMS: nowMS, Latest: lease.Latest{MS: nowMS}} }
 
-// begin makes the transition of the decision's state.
-func (d *Decision) begin(c *Compiled, clock Reading) transition {
+// beginTransition makes the transition of the decision's state.
+func (d *Decision) beginTransition(c *Compiled, clock Reading) transition {
 	s := &d.State
 	s.Recent, s.Backfills = slices.Clone(s.Recent), slices.Clone(s.Backfills)
-	t := transition{State: s, into: d, c: c, now: s.AtLeastDue(clock.NowMS), latest: clock.Latest, ranks: s.Ranks(), notices: d.Notices}
+	t := transition{State: s, result: d, c: c, now: s.AtLeastDue(clock.NowMS), latest: clock.Latest,
+		ranksBefore: s.Ranks(), notices: d.Notices}
 	t.latest.MS = max(t.latest.MS, t.now)
-	t.lookLate()
+	t.detectBreach()
 	t.Revision++
 	return t
 }
 
-// take dispatches an event.
-func (t *transition) take(ev Event) Answer {
+// applyEvent dispatches an event.
+func (t *transition) applyEvent(ev Event) Answer {
 	switch ev := ev.(type) {
 	case Settle:
-		return t.settle(ev)
+		return t.settleAttempt(ev)
 	case Lose:
-		return t.lose(ev)
+		return t.handleLeaseLoss(ev)
 	case Return:
-		return t.giveBack(ev)
+		return t.returnAttempt(ev)
 	case ForgiveLoss:
 		return t.forgiveLoss(ev)
 	case Arrive:
-		return t.arrive(ev)
+		return t.decideStart(ev)
 	case HoldBack:
-		return t.holdBack(ev)
+		return t.holdLeasedRun(ev)
 	case Wake:
-		return t.wake(ev)
+		return t.releaseHeldRun(ev)
 	case FindLate:
-		return t.findLate(ev)
+		return t.countLateRun(ev)
 	case Pause:
-		return t.pause(ev)
+		return t.pauseJob(ev)
 	case Resume:
-		return t.resume(ev)
+		return t.resumeJob(ev)
 	case SetHint:
 		return t.setHint(ev)
 	case StartBackfill:
@@ -105,70 +105,69 @@ func (t *transition) take(ev Event) Answer {
 	case StopBackfill:
 		return t.stopBackfill(ev)
 	case Redrive:
-		return t.redrive()
+		return t.redriveRun()
 	case Terminate:
-		return t.terminate()
+		return t.terminateRun()
 	case RunNow:
-		return t.runNow(ev)
+		return t.requestManualRun(ev)
 	case CancelRun:
 		return t.cancelRun(ev)
 	case Update:
-		return t.update(ev)
+		return t.updateDefinition(ev)
 	case Delete:
-		return t.delete(ev)
+		return t.deleteJob(ev)
 	}
-	return t.unchanged(Applied, t.before())
+	return t.answerUnchanged(Applied, t.stateBefore())
 }
 
-// transition is a decision in the making. What comes of it is written where it is wanted,
-// as decisions are large: State is the decision's.
+// transition is a decision in progress. It writes to the result directly, because decisions are large: State is
+// the decision's.
 type transition struct {
 	*State
 
-	into    *Decision
-	c       *Compiled
-	now     int64
-	latest  lease.Latest // waits count from it
-	ranks   Ranks        // before the decision
-	lag     lagBefore
-	deleted bool
-	ended   *Run
-	dead    bool
-	slot    int
-	def     *Definition
-	notices []Notice
+	result      *Decision
+	c           *Compiled
+	now         int64
+	latest      lease.Latest // waits count from it
+	ranksBefore Ranks        // before the decision
+	lagBefore   lagSnapshot
+	deleted     bool
+	ended       *Run
+	dead        bool
+	slot        int
+	def         *Definition
+	notices     []Notice
 
-	// child: the run is a record of its own, whose state is the run's part of
-	// State; self is the bit of its slot.
-	child bool
-	self  uint64
+	// child: the run is a child record, whose state is the run's part of State; selfBit is the bit of its slot.
+	child   bool
+	selfBit uint64
 
 	arrival      Arrival
 	spawn        *Spawned
 	cancel, kill []int
 }
 
-func (t *transition) decision(a Answer) Answer {
-	t.tellLate()
-	ranked := t.State.Ranks() != t.ranks
+func (t *transition) finishDecision(a Answer) Answer {
+	t.countBreach()
+	ranked := t.State.Ranks() != t.ranksBefore
 	if t.deleted {
-		ranked = t.ranks != Ranks{}
+		ranked = t.ranksBefore != Ranks{}
 	}
-	d := t.into
-	d.Ranked, d.WatchMS = ranked && !t.child, t.watch()
+	d := t.result
+	d.Ranked, d.WatchMS = ranked && !t.child, t.nextWatchMS()
 	d.Answer, d.Changed, d.IndexMS, d.Delete = a, true, t.c.IndexMS(t.State, t.now), t.deleted
 	d.Ended, d.DeadLetter, d.DeadSlot, d.Definition, d.Notices = t.ended, t.dead, t.slot, t.def, t.notices
 	d.Arrival, d.Spawn, d.CancelChildren, d.TerminateChildren = t.arrival, t.spawn, t.cancel, t.kill
 	return a
 }
 
-// unchanged answers without any effect.
-func (t *transition) unchanged(a Answer, original State) Answer {
-	*t.into = Decision{Answer: a, State: original, Notices: t.notices}
+// answerUnchanged answers without any effect.
+func (t *transition) answerUnchanged(a Answer, original State) Answer {
+	*t.result = Decision{Answer: a, State: original, Notices: t.notices}
 	return a
 }
 
-func (t *transition) notice(n Notice) {
+func (t *transition) addNotice(n Notice) {
 	n.Key, n.Queue, n.AtMS, n.Failures = t.c.Key, t.Lane.Queue, t.now, t.Failures
 	if n.RunID == "" && t.HasRun() && t.Due != 0 {
 		n.RunID, n.Trigger = t.RunID(), t.Trigger
@@ -176,33 +175,33 @@ func (t *transition) notice(n Notice) {
 	t.notices = append(t.notices, n)
 }
 
-// planNext replaces the run that ended by the one that comes after it: a
+// planNextRun replaces the run that ended by the one that comes after it: a
 // waiting manual run, the next of the schedule, or none.
-func (t *transition) planNext(p passed, reason string) {
+func (t *transition) planNextRun(p planInput, reason string) {
 	t.clearRun()
 	if t.Pending == "" || t.Waiting != 0 {
-		t.planSchedule(p, reason)
+		t.planScheduledRun(p, reason)
 		return
 	}
 	id, mode := t.Pending, t.PendingMode
 	t.Pending, t.PendingMode = "", ManualReset
-	if mode == ManualReset || t.spawn != nil || t.freeSlot() < 0 { // it takes the place of the next run
-		t.foresee(p, reason)
-		t.planManual(id)
+	if mode == ManualReset || t.spawn != nil || t.findFreeSlot() < 0 { // it takes the place of the next run
+		t.foreseeNext(p, reason)
+		t.planManualRun(id)
 		t.Mode = mode
 		return
 	}
-	t.planSchedule(p, reason)
+	t.planScheduledRun(p, reason)
 	t.spawnManual(id, mode)
 }
 
-// planSchedule plans the next run of the schedule, or none.
-func (t *transition) planSchedule(p passed, reason string) {
+// planScheduledRun plans the next run of the schedule, or none.
+func (t *transition) planScheduledRun(p planInput, reason string) {
 	if t.Hint.Source == HintWorker || t.Hint.Source != HintNone && t.now >= t.Hint.UntilMS {
 		t.Hint = Hint{}
 	}
-	o := t.foresee(p, reason)
-	if !o.ok {
+	o := t.foreseeNext(p, reason)
+	if !o.found {
 		t.clearRun()
 		t.Region = RegionDone
 		t.Lane = t.c.Lane()
@@ -212,20 +211,20 @@ func (t *transition) planSchedule(p passed, reason string) {
 	t.Nominal, t.Due, t.Source, t.Recovery = o.nominal, o.due, o.source, o.recovery
 	t.Held, t.Paced = Hold{}, false
 	if t.Hint.Source > HintWorker && t.Source == DelayHint {
-		t.Hint.AtMS = min(t.Hint.AtMS, t.Due) // see spendHint
+		t.Hint.AtMS = min(t.Hint.AtMS, t.Due) // see consumeHint
 	}
-	t.place()
+	t.placeRun()
 }
 
-// place puts a planned run where it belongs.
-func (t *transition) place() {
+// placeRun puts a planned run where it belongs.
+func (t *transition) placeRun() {
 	t.Lane = t.c.Lane()
 	t.Region = RegionDue
 	if t.Paused && t.Trigger != TriggerManual && !t.child {
 		t.Region = RegionPaused
 		return
 	}
-	t.stayClear()
+	t.avoidExclusion()
 }
 
 func (t *transition) clearRun() {
@@ -234,16 +233,16 @@ func (t *transition) clearRun() {
 	t.LastLoss = Loss{}
 	t.Acked, t.Epoch = false, 0
 	t.Mode, t.Held, t.Recovery, t.Paced = ManualReset, Hold{}, false, false
-	t.uncall()
-	t.keepExempt()
+	t.dropOtherCallers()
+	t.forgetOtherExempt()
 }
 
-func (t *transition) planManual(requestID string) {
+func (t *transition) planManualRun(requestID string) {
 	t.Trigger, t.ManualID, t.Generation = TriggerManual, requestID, t.c.Generation
 	t.Nominal, t.Due, t.Source = t.now, t.now, DelayManual
-	if until, excluded := t.c.excluded(t.State, t.now); excluded {
+	if until, excluded := t.c.excludesRun(t.State, t.now); excluded {
 		t.Due = until
 	}
-	t.place()
-	t.notice(Notice{Kind: ManualRunStarted, DueMS: t.Due})
+	t.placeRun()
+	t.addNotice(Notice{Kind: ManualRunStarted, DueMS: t.Due})
 }

@@ -215,7 +215,7 @@ func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
 	due := w.s.Due
 	for i := range 2 {
 		w.lease().ack().after(30 * time.Second).on(Lose{Token: w.s.Token})
-		if w.s.Region != RegionDue || w.s.Attempt != 0 || w.s.Failures != 0 || w.s.Losses != uint32(i+1) || w.s.promised() != due {
+		if w.s.Region != RegionDue || w.s.Attempt != 0 || w.s.Failures != 0 || w.s.Losses != uint32(i+1) || w.s.expectedStartMS() != due {
 			t.Fatalf("loss %d: %+v", i+1, w.s)
 		}
 	}
@@ -228,7 +228,7 @@ func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
 	}
 }
 
-func TestUndeliveredLeasesAreNoPoison(t *testing.T) {
+func TestUndeliveredLeasesDoNotQuarantine(t *testing.T) {
 	w := walk(t, def())
 	for range 5 {
 		w.lease().on(Lose{Token: w.s.Token})
@@ -265,7 +265,7 @@ func TestSixLossesQuarantineWhicheverWereAcknowledged(t *testing.T) {
 	}
 }
 
-func TestTokensFence(t *testing.T) {
+func TestStaleTokensAreRefused(t *testing.T) {
 	w := walk(t, def())
 	w.lease()
 	old := w.s.Token
@@ -339,8 +339,8 @@ func TestACancelledRunThatNeverBegan(t *testing.T) {
 	}
 }
 
-// TestAManualRunThatIsTriedAgainGivesWay: it ends with a word, for somebody may wait for it.
-func TestAManualRunThatIsTriedAgainGivesWay(t *testing.T) {
+// TestRetryingManualRunIsSuperseded: its end has a notice, because a caller may wait for it.
+func TestRetryingManualRunIsSuperseded(t *testing.T) {
 	for name, kind := range map[string]schedule.Kind{"manual only": schedule.KindNone, "recurring": schedule.KindInterval} {
 		d := def()
 		d.Retry.MaxAttempts = 3
@@ -371,7 +371,7 @@ func TestAManualRunThatIsTriedAgainGivesWay(t *testing.T) {
 	}
 }
 
-func TestAManualRunStepsInForADueOne(t *testing.T) {
+func TestManualRunReplacesADueRun(t *testing.T) {
 	once := def()
 	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
 	once.Retry.MaxAttempts = 3
@@ -563,7 +563,7 @@ func TestFixedDelayCountsFromTheEnd(t *testing.T) {
 	}
 }
 
-func TestNoticesNameTheRunTheyAreAbout(t *testing.T) {
+func TestNoticesNameTheirRun(t *testing.T) {
 	w := walk(t, def())
 	if n := w.last.Notices[len(w.last.Notices)-1]; n.Kind != JobCreated || n.RunID != w.s.RunID() || n.DueMS != w.s.Due {
 		t.Errorf("created: %+v, the run is %s", n, w.s.RunID())
@@ -597,9 +597,9 @@ func TestFixedDelayEndsBeforeTheEndOfItsSchedule(t *testing.T) {
 	}
 }
 
-// A job that was deleted and created again is another one to whoever has read the
-// first: neither token and revision nor an etag may fit.
-func TestAJobCreatedAgainIsAnotherOne(t *testing.T) {
+// A job that was deleted and created again differs for readers of the first: neither token and revision nor an
+// etag match.
+func TestRecreatedJobHasOtherRevisionsAndEtags(t *testing.T) {
 	first := def()
 	first.CreateRequestID = "a"
 	second := first

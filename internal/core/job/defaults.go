@@ -25,9 +25,9 @@ const (
 // MaxPriority is the highest lane of a queue.
 const MaxPriority = 9
 
-// WithDefaults fills what is zero. Priority and HistoryLimit stay as they are,
-// for zero is a choice there. Whoever tells an explicit zero of the other fields
-// from an unset one starts from WithDefaults and puts the zero in afterwards.
+// WithDefaults replaces zero fields by their defaults. Priority and HistoryLimit stay as they are, because zero
+// is valid there. A caller for whom an explicit zero of another field differs from an unset one calls
+// WithDefaults first and then sets the zero.
 func WithDefaults(d Definition) Definition {
 	if d.Namespace == "" {
 		d.Namespace = DefaultNamespace
@@ -54,7 +54,7 @@ func WithDefaults(d Definition) Definition {
 	return d
 }
 
-// DefaultRetry is the retry policy of a job that names none: recurring jobs are
+// DefaultRetry returns the retry policy of a job that names none: recurring jobs are
 // paced by their backoff policy and have one attempt a run, others have three.
 func DefaultRetry(d Definition) backoff.Retry {
 	retry := backoff.DefaultRetry()
@@ -71,13 +71,14 @@ func orDefault(d, byDefault time.Duration) time.Duration {
 	return d
 }
 
-// FirstDay is the local day that the periods of a calendar schedule are counted from, "" for other kinds.
+// FirstDay returns the local day that the periods of a calendar schedule are counted from, "" for other kinds.
 func (d *Definition) FirstDay() string { return d.Schedule.FirstDay(time.UnixMilli(d.AnchorMS)) }
 
-// KeepFirstDay takes the first day of a calendar out of a definition that differs from a stored one by naming
-// the day which that has by default: answers show it, and who sends one back has changed nothing.
+// KeepFirstDay removes the first day of a calendar from a definition that differs from the stored one only by
+// naming its default day: responses include that day, and a client that sends one back has changed nothing.
 func (d *Definition) KeepFirstDay(stored *Definition) {
-	if stored.Schedule.Calendar.From != "" || d.Schedule.Calendar.From == "" || d.Schedule.Calendar.From != stored.FirstDay() {
+	if stored.Schedule.Calendar.From != "" || d.Schedule.Calendar.From == "" ||
+		d.Schedule.Calendar.From != stored.FirstDay() {
 		return
 	}
 	same := d.Schedule
@@ -87,8 +88,8 @@ func (d *Definition) KeepFirstDay(stored *Definition) {
 	}
 }
 
-// Same tells whether two definitions say the same of the same job: everything
-// that who registers it can set. What Fermata keeps beside is left out.
+// Same reports whether two definitions are equal in everything that a user can set. Fields that Fermata keeps
+// are ignored.
 func (d *Definition) Same(o *Definition) bool {
 	return d.Key == o.Key &&
 		d.Queue == o.Queue && d.Priority == o.Priority && d.Handler == o.Handler &&
@@ -96,7 +97,8 @@ func (d *Definition) Same(o *Definition) bool {
 		d.Schedule.Equal(o.Schedule) && d.Retry == o.Retry && d.Backoff == o.Backoff &&
 		d.MinInterval == o.MinInterval && d.MaxInterval == o.MaxInterval &&
 		d.Overlap == o.Overlap && d.OverlapLimit == o.OverlapLimit && d.Misfire == o.Misfire &&
-		slices.Equal(d.Locks, o.Locks) && d.Target == o.Target && d.PauseAfter == o.PauseAfter && d.MaxLag == o.MaxLag &&
+		slices.Equal(d.Locks, o.Locks) && d.Target == o.Target && d.PauseAfter == o.PauseAfter &&
+		d.MaxLag == o.MaxLag &&
 		d.Timeout == o.Timeout && d.TimeoutGrace == o.TimeoutGrace &&
 		d.HistoryLimit == o.HistoryLimit && d.Retention == o.Retention && d.DeadLetterTTL == o.DeadLetterTTL
 }

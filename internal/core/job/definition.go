@@ -17,8 +17,8 @@ type Key struct {
 // Record returns the id of the job's parent record.
 func (k Key) Record() string { return k.Namespace + "/" + k.ID }
 
-// seed is what the jitter of a run and an attempt of the job is computed from.
-func (k Key) seed(run, attempt int64) uint64 {
+// jitterSeed returns what the jitter of a run and an attempt of the job is computed from.
+func (k Key) jitterSeed(run, attempt int64) uint64 {
 	return backoff.SeedOf(run, attempt, k.Namespace, "/", k.ID)
 }
 
@@ -45,7 +45,7 @@ func (l Lane) String() string {
 	return l.Namespace + "/" + l.Queue + "/" + string('0'+rune(l.Priority))
 }
 
-// ParseLane reads what String wrote.
+// ParseLane parses the output of String.
 func ParseLane(s string) (Lane, bool) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || len(parts[2]) != 1 {
@@ -58,8 +58,8 @@ func ParseLane(s string) (Lane, bool) {
 	return Lane{Namespace: parts[0], Queue: parts[1], Priority: priority}, true
 }
 
-// Definition is a durable definition of work. The fields below the line are
-// kept by Fermata; whoever registers a job leaves them zero.
+// Definition is a durable definition of work. The fields below the line are set by Fermata; a caller that
+// registers a job leaves them zero.
 type Definition struct {
 	Key
 	Queue    string
@@ -86,8 +86,8 @@ type Definition struct {
 	Misfire      Misfire
 	// Locks are held by each run while it is live.
 	Locks []Lock
-	// Target names what the job depends on, say a host: jobs of the namespace
-	// with the same target share one backoff. "" is none.
+	// Target names what the job depends on, for example a host: jobs of the namespace with the same target share
+	// one backoff. "" is none.
 	Target string
 	// PauseAfter pauses the job after so many failed runs in a row; 0 is never.
 	PauseAfter int
@@ -115,13 +115,12 @@ type Definition struct {
 	Unknown []byte
 }
 
-// Lane returns the lane that the definition asks for. A live record may still
-// sit in an older one: [State.Lane] tells.
+// Lane returns the lane of the definition. A live record may still be in an older one: see [State.Lane].
 func (d *Definition) Lane() Lane {
 	return Lane{Namespace: d.Namespace, Queue: d.Queue, Priority: d.Priority}
 }
 
-// Recurring tells whether the schedule yields more than one nominal time.
+// Recurring reports whether the schedule yields more than one nominal time.
 func (d *Definition) Recurring() bool {
 	return d.Schedule.Kind.Recurs()
 }
@@ -139,12 +138,11 @@ func (c *Compiled) Within(b *schedule.Budget) *Compiled {
 	return &Compiled{Definition: c.Definition, schedule: c.schedule.Within(b)}
 }
 
-// Compile prepares a definition. It fails only where the schedule itself is
-// impossible; [Validate] says more.
+// Compile prepares a definition. It fails only where the schedule itself is impossible; [Validate] checks more.
 func Compile(d *Definition) (*Compiled, error) {
 	seed := uint64(0)
 	if d.Schedule.Seeded() { // most one-time jobs are not, and are compiled at each step
-		seed = d.seed(0, 0)
+		seed = d.jitterSeed(0, 0)
 	}
 	s, err := schedule.Compile(d.Schedule, time.UnixMilli(d.AnchorMS), seed)
 	if err != nil {

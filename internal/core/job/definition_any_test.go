@@ -11,8 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// anyDefinition draws definitions with no regard to what fits together. Some of them
-// have numbers that nobody means.
+// anyDefinition draws definitions whose fields may contradict each other. Some have absurd numbers.
 func anyDefinition(t *rapid.T) Definition {
 	tame := rapid.IntRange(0, 3).Draw(t, "tame") > 0
 	wild := func(label string) bool { return !tame && rapid.IntRange(0, 7).Draw(t, label+" wild") == 0 }
@@ -137,7 +136,7 @@ func anyDefinition(t *rapid.T) Definition {
 	return d
 }
 
-// anyLimits are those of a cluster, most of which set none.
+// anyLimits draws the limits of a cluster; most of the time none is set.
 func anyLimits(t *rapid.T) Limits {
 	return Limits{
 		MinInterval: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Millisecond, time.Minute}).Draw(t, "least interval"),

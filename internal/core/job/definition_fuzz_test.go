@@ -80,10 +80,10 @@ func (f *family) explained(t *rapid.T) {
 	}
 }
 
-func TestAnyValidDefinitionHoldsTogether(t *testing.T) { rapid.Check(t, walkAnyDefinition) }
+func TestInvariantsForAnyValidDefinition(t *testing.T) { rapid.Check(t, walkAnyDefinition) }
 
-// FuzzDefinition walks as the input says and, when that is used up, on at random:
-// mutations of a short input are walks too, and none is thrown away for its length.
+// FuzzDefinition follows the input and, when that is used up, continues at random: short inputs give whole walks
+// too, and none is rejected for its length.
 func FuzzDefinition(f *testing.F) {
 	for n := range 16 {
 		f.Add([]byte{byte(n)})

@@ -9,7 +9,7 @@ import (
 
 // A run whose nominal time has come, and which jitter holds back, is not skipped by an edit that leaves that
 // nominal time in place.
-func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
+func TestEditKeepsAReachedNominalTime(t *testing.T) {
 	at := time.UnixMilli(t0).UTC()
 	cron := schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}, Jitter: 50 * time.Minute}
 	every := schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour, Jitter: 50 * time.Minute}
@@ -59,7 +59,7 @@ func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
 			if !c.kept {
 				return
 			}
-			if want := w.c.jittered(nominal, true).due; w.s.Due != want || w.s.Skipped != skipped {
+			if want := w.c.planJittered(nominal, true).due; w.s.Due != want || w.s.Skipped != skipped {
 				t.Errorf("due %d after the nominal time, want %d; skipped %d", w.s.Due-nominal, want-nominal, w.s.Skipped-skipped)
 			}
 			w.lease().succeed()
@@ -71,14 +71,14 @@ func TestAnEditKeepsTheNominalTimeThatHasCome(t *testing.T) {
 }
 
 // Jitter moves no phase: an edit of it before the nominal time leaves that where it is.
-func TestAnEditOfJitterMovesNoPhase(t *testing.T) {
+func TestEditOfJitterKeepsThePhase(t *testing.T) {
 	d := def()
 	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
 	w := walk(t, d)
 	nominal := w.s.Nominal
 	d.Schedule.Jitter = 10 * time.Minute
 	w.after(20 * time.Minute).on(Update{New: compile(t, d)})
-	if w.s.Nominal != nominal || w.c.Generation != 1 || w.s.Due != w.c.jittered(nominal, true).due {
+	if w.s.Nominal != nominal || w.c.Generation != 1 || w.s.Due != w.c.planJittered(nominal, true).due {
 		t.Errorf("%+v", w.s)
 	}
 }

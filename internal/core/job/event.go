@@ -2,8 +2,8 @@ package job
 
 import "time"
 
-// Event is what can happen to a record.
-type Event interface{ event() }
+// Event is an input of the state machine.
+type Event interface{ isEvent() }
 
 // Settle is the result of the attempt with this token.
 type Settle struct {
@@ -18,10 +18,10 @@ type Settle struct {
 	Worker     string
 }
 
-// Lose says that the lease of this token ended without a result.
+// Lose: the lease of this token ended without a result.
 type Lose struct{ Token uint64 }
 
-// Return says that the attempt of this token never started and never will.
+// Return: the attempt of this token never started and never will.
 type Return struct{ Token uint64 }
 
 // Pause holds the job until Resume.
@@ -29,8 +29,7 @@ type Pause struct{ Note string }
 
 // Resume ends a pause.
 type Resume struct {
-	// CatchUp hands the nominal times that passed to the misfire policy instead
-	// of leaving them out.
+	// CatchUp applies the misfire policy to the nominal times that passed, instead of skipping them.
 	CatchUp bool
 }
 
@@ -44,8 +43,8 @@ type RunNow struct {
 	Trace *Trace
 }
 
-// Arrive says that the run of this token was leased and asks what overlap and
-// misfire policy make of that: see [Arrival].
+// Arrive: the run of this token was leased. The answer is the decision of the overlap and misfire policies: see
+// [Arrival].
 type Arrive struct{ Token uint64 }
 
 // HoldBack returns a leased run that a gate holds back, until an instant of the
@@ -107,27 +106,27 @@ type Update struct {
 // Delete removes the job. Base is as in Update.
 type Delete struct{ Base string }
 
-func (Settle) event()    {}
-func (Lose) event()      {}
-func (Return) event()    {}
-func (Pause) event()     {}
-func (Resume) event()    {}
-func (RunNow) event()    {}
-func (CancelRun) event() {}
-func (Update) event()    {}
-func (Delete) event()    {}
+func (Settle) isEvent()    {}
+func (Lose) isEvent()      {}
+func (Return) isEvent()    {}
+func (Pause) isEvent()     {}
+func (Resume) isEvent()    {}
+func (RunNow) isEvent()    {}
+func (CancelRun) isEvent() {}
+func (Update) isEvent()    {}
+func (Delete) isEvent()    {}
 
-func (Arrive) event()        {}
-func (HoldBack) event()      {}
-func (Wake) event()          {}
-func (FindLate) event()      {}
-func (SetHint) event()       {}
-func (StartBackfill) event() {}
-func (StopBackfill) event()  {}
-func (Redrive) event()       {}
-func (Terminate) event()     {}
+func (Arrive) isEvent()        {}
+func (HoldBack) isEvent()      {}
+func (Wake) isEvent()          {}
+func (FindLate) isEvent()      {}
+func (SetHint) isEvent()       {}
+func (StartBackfill) isEvent() {}
+func (StopBackfill) isEvent()  {}
+func (Redrive) isEvent()       {}
+func (Terminate) isEvent()     {}
 
-// Arrival is what becomes of a run that was leased.
+// Arrival is the decision on a leased run.
 type Arrival uint8
 
 // Arrivals.
@@ -139,7 +138,7 @@ const (
 	ArrivalExcluded                // it waits for the end of an exclusion
 )
 
-// Answer tells the caller how its event was taken.
+// Answer is the outcome of an event for the caller.
 type Answer uint8
 
 // Answers.
@@ -155,8 +154,7 @@ const (
 	Joined
 	// NoSuchRun: the run is not the current one.
 	NoSuchRun
-	// TooMany: the job has no room for another backfill, or for another run
-	// beside those it has.
+	// TooMany: the job has no room for another backfill, or for another parallel run.
 	TooMany
 	// NotDead: there is no dead run to try again.
 	NotDead
@@ -164,10 +162,10 @@ const (
 	Excluded
 )
 
-// Decision is what Decide wants to be written and told.
+// Decision is the result of Decide: what to write and to report.
 type Decision struct {
 	Answer Answer
-	// Changed: State differs from what was decided on and must be written.
+	// Changed: State differs from the input state and must be written.
 	Changed bool
 	State   State
 	// IndexMS is the instant that the record's score carries in its new region.
@@ -181,8 +179,7 @@ type Decision struct {
 	DeadSlot   int
 	// Arrival answers Arrive.
 	Arrival Arrival
-	// Spawn is a child record to be written with the state. In region leased it
-	// takes over the score that the parent had.
+	// Spawn is a child record to write with the state. In region leased it takes over the parent's score.
 	Spawn *Spawned
 	// CancelChildren are slots of live runs that are to be cancelled next.
 	CancelChildren []int
@@ -197,21 +194,20 @@ type Decision struct {
 	// by then: the index of objectives must have the record at that instant, or earlier. 0:
 	// it does; WatchNever: the record goes, and its entry with it.
 	WatchMS int64
-	// Notices are what happened, in order; the one source of metrics, logs and
-	// history.
+	// Notices are the events of the decision, in order; the one source of metrics, logs and history.
 	Notices []Notice
 }
 
 // Reasons of RunDead and RunQuarantined.
 const (
 	DeadOutOfAttempts = "out of attempts"
-	DeadPermanent     = "permanent"   // its handler said that trying again is useless
+	DeadPermanent     = "permanent"   // its handler reported a permanent failure
 	DeadPoison        = "poison"      // several workers in a row were lost with it
 	DeadUndelivered   = "undelivered" // it was leased several times in a row without reaching a worker
 	DeadCorrupt       = "corrupt"     // its state could not be read
 )
 
-// DeadReasons are all of them.
+// DeadReasons returns all of them.
 func DeadReasons() []string {
 	return []string{DeadOutOfAttempts, DeadPermanent, DeadPoison, DeadUndelivered, DeadCorrupt}
 }
@@ -284,7 +280,7 @@ type Notice struct {
 	Reason   string // why, for skipped, dead and cancelled; LagLate or LagMissed
 	Error    string
 	Worker   string
-	Labels   map[string]string // the job's, of AttemptStarted; nobody may write to it
+	Labels   map[string]string // the job's, of AttemptStarted; read-only
 	// TraceID is the trace of a run that is traced; nil: it is not.
 	TraceID *TraceID
 }

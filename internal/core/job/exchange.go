@@ -11,8 +11,8 @@ import (
 var (
 	// ErrNotHolder: the shard's lock has another value than the caller's.
 	ErrNotHolder = errors.New("shard lock is not held under this value")
-	// ErrClockJump: Redis's clock is far ahead of what the caller's monotonic
-	// clock allows; nothing was stored.
+	// ErrClockJump: Redis's clock is far ahead of the bound from the caller's monotonic clock; nothing was
+	// stored.
 	ErrClockJump = errors.New("redis clock jumped ahead")
 	// ErrNoMemory: Redis is at maxmemory; nothing was stored.
 	ErrNoMemory = errors.New("redis is out of memory")
@@ -26,8 +26,8 @@ var (
 	ErrConflict = errors.New("record kept changing")
 	// ErrNotFound: there is no such job.
 	ErrNotFound = errors.New("no such job")
-	// ErrCorrupt: what is stored of the job cannot be used, and repeating the call
-	// does not change that. Editing or deleting the job does.
+	// ErrCorrupt: the stored data of the job cannot be used, and a retry does not change that. An edit or
+	// deletion of the job does.
 	ErrCorrupt = errors.New("stored job cannot be used")
 	// ErrCursor: a listing is to go on at a place that the store has never named.
 	ErrCursor = errors.New("cursor is not valid")
@@ -35,9 +35,9 @@ var (
 	ErrBusy = errors.New("deleted job is still running")
 )
 
-// Record is what is stored of a job, or of a child.
+// Record is a stored job or child.
 type Record struct {
-	// Definition is shared by all who know the record: nobody may write to it.
+	// Definition is shared by all who hold the record; it is read-only.
 	Definition *Definition
 	State      State
 	// IndexMS is the instant its score carries: see Region.
@@ -54,14 +54,14 @@ type LaneHead struct {
 // Worst is an index of the worst jobs of a shard.
 type Worst uint8
 
-// Indexes of the worst jobs, by what they are ranked by: see Ranks.
+// Rankings of the worst jobs, by criterion: see Ranks.
 const (
 	Failing Worst = iota
 	Late
 	Worsts = 2
 )
 
-// Ranked is a job in such an index, or a record whose run is overdue.
+// Ranked is an entry of a ranking, or a record whose run is overdue.
 type Ranked struct {
 	Shard  int
 	Record string
@@ -125,8 +125,7 @@ type LeaseReply struct {
 type Leased struct {
 	Shard  int
 	Record string
-	// Known is as leased: IndexMS is the deadline, by the shard clock. Others may have it
-	// too: nobody may write to it.
+	// Known is as leased: IndexMS is the deadline, by the shard clock. It may be shared; it is read-only.
 	Known  *Record
 	Opened []byte // the payload of a definition that has it sealed
 	// StartAt is when the run is due, by the clock of this process; zero: it is due. No
@@ -152,14 +151,14 @@ type Write struct {
 	Decision *Decision
 }
 
-// WriteCode says what became of a Write.
+// WriteCode is the outcome of a Write.
 type WriteCode uint8
 
 // Write codes.
 const (
 	// Written: stored now, or by an earlier copy of the same call.
 	Written WriteCode = iota
-	// Conflict: token or revision differ; Current is what is stored.
+	// Conflict: token or revision differ; Current is the stored record.
 	Conflict
 	// NotFound: there is no such record.
 	NotFound
@@ -173,8 +172,8 @@ type WriteResult struct {
 	Current *State // for Conflict
 }
 
-// ApplyReply answers a batch of writes. Earlier lists lanes whose first due time
-// became earlier, and Holder the lock value of whoever should know.
+// ApplyReply answers a batch of writes. Earlier lists lanes whose first due time became earlier, and Holder the
+// lock value of the node to notify.
 type ApplyReply struct {
 	Results []WriteResult
 	Earlier []LaneHead
@@ -183,13 +182,13 @@ type ApplyReply struct {
 	Err     error
 }
 
-// CreateCode says what became of a creation.
+// CreateCode is the outcome of a creation.
 type CreateCode uint8
 
 // Create codes.
 const (
 	Created CreateCode = iota
-	// Exists: the id is taken; Existing is what is stored.
+	// Exists: the id is taken; Existing is the stored record.
 	Exists
 	// Tombstone: the id belongs to a deleted job that still runs.
 	Tombstone
@@ -216,7 +215,7 @@ type CreateReply struct {
 	Err     error
 }
 
-// Renewal prolongs one lease.
+// Renewal extends one lease.
 type Renewal struct {
 	Record string
 	Lane   Lane
@@ -229,7 +228,7 @@ type Renewal struct {
 	HardStopMS int64
 }
 
-// RenewCode says what became of a Renewal.
+// RenewCode is the outcome of a Renewal.
 type RenewCode uint8
 
 // Renew codes.
@@ -241,7 +240,7 @@ const (
 	Moved
 )
 
-// RenewResult answers one Renewal. Revision tells whether the record was edited.
+// RenewResult answers one Renewal. Revision shows whether the record was edited.
 type RenewResult struct {
 	Code     RenewCode
 	Revision uint32
@@ -261,16 +260,15 @@ type RenewReply struct {
 	Err     error
 }
 
-// Overdue is a record whose lease has ended, or whose time of deletion has come.
+// Overdue is a record whose lease has expired, or whose time of deletion has come.
 type Overdue struct {
 	Record string
 	State  State
 }
 
-// Change is an event that happened to a record. Known, when set, is what the
-// caller believes to be stored; it saves a read and is checked by the store. It is
-// the ledger's until the change is answered, which may be after its caller has left:
-// nobody may write to it again.
+// Change is an event of a record. Known, if set, is the state that the caller believes to be stored. It saves a
+// read, and the store checks it. The ledger owns it until the change is answered, which may be after its caller
+// has returned: it is read-only from then on.
 type Change struct {
 	Record string
 	Event  Event
@@ -292,11 +290,11 @@ func (c *Change) MayBegin() bool { return c.Begin == nil || c.Begin() }
 // ChangeResult answers a Change. Err is one of the errors above.
 type ChangeResult struct {
 	Answer Answer
-	// Record is what is stored now; zero when it was deleted.
+	// Record is the stored record after the change; zero when it was deleted.
 	Record  Record
 	Deleted bool
-	// Parent is what is stored of the job, for a change of a run that is a record
-	// of its own or of a dead letter; nil when it was deleted too.
+	// Parent is the stored record of the job, for a change of a child or of a dead letter; nil when it was
+	// deleted too.
 	Parent *Record
 	// Arrival, Spawn, CancelChildren and TerminateChildren are as in Decision.
 	Arrival                           Arrival
@@ -305,8 +303,8 @@ type ChangeResult struct {
 	Err                               error
 }
 
-// Answered is what callers of many changes hear of one of them. A [ChangeResult] is
-// more than they need, and large.
+// Answered is the part of a [ChangeResult] that callers of many changes get for each: a ChangeResult is large
+// and has more than they need.
 type Answered struct {
 	Nth    int // among the changes
 	Answer Answer
@@ -315,17 +313,17 @@ type Answered struct {
 	Err        error
 }
 
-// QueueDemand is what the workers of one node could take of a queue.
+// QueueDemand is how many runs the workers of one node could take from a queue.
 type QueueDemand struct {
 	Namespace, Queue string
 	Free             int // slots
 	Ahead            int // attempts beyond those that would wait for a slot
 }
 
-// Places is how many attempts could be taken in all.
+// Places returns how many attempts could be taken in all.
 func (d QueueDemand) Places() int { return d.Free + d.Ahead }
 
-// Permit is a holder's word that another node may lease from a lane.
+// Permit allows another node to lease from a lane. The holder of the lane issues it.
 type Permit struct {
 	ID        int64
 	Shard     int
@@ -335,22 +333,21 @@ type Permit struct {
 	ValidFor  time.Duration
 }
 
-// PermitValidity is how long a permit stands from its arrival, and MostPermitValidity how long
-// one does of a node that Redis answers late.
+// PermitValidity is how long a permit is valid from its arrival, and MostPermitValidity the same for a node with
+// slow replies of Redis.
 const (
 	PermitValidity     = 250 * time.Millisecond
 	MostPermitValidity = time.Second
 )
 
-// PermitResult tells the holder what became of a permit. DueMS is the lane's
-// first due time after it.
+// PermitResult is the outcome of a permit, for the holder. DueMS is the lane's first due time after it.
 type PermitResult struct {
 	ID     int64
 	Leased int
 	DueMS  int64
 }
 
-// OverdueAfter is from when on a run that waits is late where no objective says otherwise.
+// OverdueAfter is the wait after which a due run is late if no objective sets another.
 const OverdueAfter = time.Second
 
 // LaneStat counts the records of one lane by region.

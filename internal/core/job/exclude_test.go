@@ -34,7 +34,7 @@ func (w *walker) until(what string, minutes int64) {
 func (w *walker) arrive() Arrival { return w.lease().on(Arrive{Token: w.s.Token}).Arrival }
 
 // A due time that would lie in an exclusion is its end, whatever sets it.
-func TestDueTimesLeaveExclusions(t *testing.T) {
+func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 	w := walk(t, closed(2, 30))
 	w.lease().fail()
 	w.until("backoff", 30)
@@ -55,7 +55,7 @@ func TestDueTimesLeaveExclusions(t *testing.T) {
 	w = walk(t, retried)
 	w.lease().fail()
 	w.until("retry", 30)
-	if w.s.Source != DelayRetry || w.s.Attempt != 1 || w.s.promised() != 0 {
+	if w.s.Source != DelayRetry || w.s.Attempt != 1 || w.s.expectedStartMS() != 0 {
 		t.Errorf("%+v", w.s)
 	}
 	w = walk(t, retried)
@@ -88,7 +88,7 @@ func TestDueTimesLeaveExclusions(t *testing.T) {
 	w = walk(t, closed(2, 30))
 	w.lease().on(HoldBack{Token: w.s.Token, Reason: HeldLock, Key: "k", UntilMS: w.now + 5*minuteMS})
 	w.until("a gate", 30)
-	if w.s.promised() != t0+minuteMS || w.s.Source != DelayHeld {
+	if w.s.expectedStartMS() != t0+minuteMS || w.s.Source != DelayHeld {
 		t.Errorf("what a gate holds back stays promised: %+v", w.s)
 	}
 	if got := w.after(5 * time.Minute).on(Wake{Reason: HeldLock, Key: "k"}); got.Answer != Stale {
@@ -121,8 +121,8 @@ func TestDueTimesLeaveExclusions(t *testing.T) {
 	}
 }
 
-// Whether a run may start is looked at when it has been leased: nobody came for it before.
-func TestARunThatComesLateIsPutOff(t *testing.T) {
+// Exclusions are checked when a run has been leased: it was due before, and no worker took it.
+func TestLateRunIsPostponedByAnExclusion(t *testing.T) {
 	w := walk(t, closed(2, 30))
 	w.lease().after(5 * time.Minute)
 	if GatesOf(w.c.Definition, &w.s, "", w.now)&GateArrival == 0 {
@@ -133,7 +133,7 @@ func TestARunThatComesLateIsPutOff(t *testing.T) {
 		t.Fatalf("it answers %v", got.Arrival)
 	}
 	w.until("late", 30)
-	if w.s.promised() != t0+minuteMS || w.s.Attempt != 0 || w.s.Unacked != 0 {
+	if w.s.expectedStartMS() != t0+minuteMS || w.s.Attempt != 0 || w.s.Unacked != 0 {
 		t.Errorf("it stays promised, at no cost: %+v", w.s)
 	}
 	told := slices.ContainsFunc(got.Notices, func(n Notice) bool {
@@ -213,7 +213,7 @@ func TestExclusionsBoundRetries(t *testing.T) {
 }
 
 // A manual run in an exclusion has to be asked for as such.
-func TestManualRunsAskAboutExclusions(t *testing.T) {
+func TestManualRunsAreRefusedInExclusions(t *testing.T) {
 	at := func(d Definition) *walker { return walk(t, d).after(5 * time.Minute) }
 	modes := []ManualMode{ManualReset, ManualKeep, ManualResetOnSuccess}
 	for _, mode := range modes {
@@ -271,7 +271,7 @@ func TestRetriesOfAnExemptRun(t *testing.T) {
 
 // A manual run that was asked for before an exclusion, and whose turn comes in it, waits for
 // its end; a request that joins it may change that.
-func TestAManualRunThatWaitsIntoAnExclusion(t *testing.T) {
+func TestWaitingManualRunMeetsAnExclusion(t *testing.T) {
 	for _, mode := range []ManualMode{ManualReset, ManualKeep} {
 		asked := func() *walker {
 			w := walk(t, closed(2, 30))
@@ -287,7 +287,7 @@ func TestAManualRunThatWaitsIntoAnExclusion(t *testing.T) {
 		}
 		w := asked()
 		w.succeed()
-		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS || run.promised() != run.Due {
+		if run := turn(w); run.ManualID != "m" || run.Due != t0+30*minuteMS || run.expectedStartMS() != run.Due {
 			t.Errorf("%s: %+v", mode, run)
 		}
 
@@ -318,7 +318,7 @@ func TestAManualRunThatWaitsIntoAnExclusion(t *testing.T) {
 
 // An edit does not bring forward what waits for the end of an exclusion, and what it
 // excludes anew waits.
-func TestAnEditOfExclusions(t *testing.T) {
+func TestEditOfExclusions(t *testing.T) {
 	edit := func(w *walker, d Definition) { w.on(Update{New: compile(w.t, d)}) }
 	open := def()
 	retried := closed(2, 30)
@@ -376,7 +376,7 @@ func TestAnEditOfExclusions(t *testing.T) {
 }
 
 // Backfilled and redriven runs wait, a redriven one unless it is to ignore exclusions.
-func TestRunsBesideTheScheduleWaitForTheEndOfAnExclusion(t *testing.T) {
+func TestBackfilledAndRedrivenRunsWaitForTheEndOfAnExclusion(t *testing.T) {
 	f := newFamily(t, closed(2, 30))
 	f.now = t0 + 5*minuteMS
 	f.on(StartBackfill{Backfill{ID: "b", NextMS: t0 - minuteMS - 1, ToMS: t0, Concurrency: 1}})
@@ -422,7 +422,7 @@ func TestRunsBesideTheScheduleWaitForTheEndOfAnExclusion(t *testing.T) {
 }
 
 // Whatever happens to a job, nothing of it begins at an excluded time.
-func TestNothingBeginsAtAnExcludedTime(t *testing.T) {
+func TestNoRunStartsAtAnExcludedTime(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := excludingDef(r)
 		d.Schedule.EndAt = time.Time{}

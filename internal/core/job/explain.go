@@ -27,7 +27,7 @@ const (
 	ReasonQueueRate
 	ReasonNoWorker // no connected worker serves the queue
 	ReasonNoSlot   // workers serve it, but all their slots are taken
-	ReasonNoHolder // nobody holds the job's shard
+	ReasonNoHolder // no node holds the job's shard
 	ReasonDead
 	ReasonDone     // there is nothing more to run
 	ReasonSchedule // the schedule has ended
@@ -37,8 +37,10 @@ const (
 )
 
 func (k ReasonKind) String() string {
-	return nameOf(k, "unknown", "not_due", "retry", "backoff", "hint", "paused", "running", "overlap", "lock", "target", "pace",
-		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload", "queue_paused", "exclusion")
+	return enumName(k, "unknown", "not_due", "retry", "backoff", "hint", "paused", "running", "overlap", "lock",
+		"target", "pace",
+		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload",
+		"queue_paused", "exclusion")
 }
 
 // Reason is one thing that keeps a job from running now. Instants are Unix
@@ -48,7 +50,7 @@ type Reason struct {
 	Message          string
 	SinceMS, UntilMS int64
 	Key              string // what it is about: a lock's key, a target, a queue
-	By               string // who stands in the way: a job, a node
+	By               string // the blocking job or node
 }
 
 // Explanation is why a job does not run right now. Reasons come the most important
@@ -58,7 +60,7 @@ type Explanation struct {
 	Reasons []Reason
 }
 
-// Explained is an explanation with what it is about.
+// Explained is an explanation with its job.
 type Explained struct {
 	Explanation Explanation
 	Record      Record
@@ -72,7 +74,7 @@ type Child struct {
 	State State
 }
 
-// Facts are what an explanation needs beside the job's own state.
+// Facts are the inputs of an explanation beside the job's own state.
 type Facts struct {
 	// Asked: holder, workers and slots are known; otherwise nothing follows from
 	// them.
@@ -86,32 +88,32 @@ type Facts struct {
 	Target             backoff.Circuit
 }
 
-// Explain tells why a job does not run at now. It computes what the policies would
-// and asks nobody; facts that are missing are left out.
+// Explain returns the reasons why a job does not run at now. It evaluates the policies and calls nothing; facts
+// that are missing are left out.
 func Explain(c *Compiled, s State, children []Child, f Facts, now int64) Explanation {
 	e := explainer{c: c, s: s, now: now, facts: f}
 	switch s.Region {
 	case RegionLeased:
-		e.running(s)
+		e.explainRunning(s)
 		if s.Paused {
-			e.paused("")
+			e.explainPaused("")
 		}
 	case RegionPaused:
-		e.paused("")
-		e.plan()
+		e.explainPaused("")
+		e.explainPlan()
 	case RegionDead:
-		e.dead()
+		e.explainDead()
 	case RegionDone:
-		e.done()
+		e.explainDone()
 	default:
-		e.waiting()
+		e.explainWaiting()
 	}
 	for _, child := range children {
 		if child.State.Live() {
-			e.running(child.State)
+			e.explainRunning(child.State)
 		}
 	}
-	e.summarize()
+	e.writeSummary()
 	return Explanation{Summary: e.summary, Reasons: e.reasons}
 }
 
@@ -124,17 +126,17 @@ type explainer struct {
 	summary string
 }
 
-// add notes a reason. What is said to last until an instant that has passed lasts
-// until nobody knows when.
-func (e *explainer) add(r Reason) {
+// addReason adds a reason. An end that has passed is dropped, because it is no longer known when the reason
+// ends.
+func (e *explainer) addReason(r Reason) {
 	if r.UntilMS <= e.now {
 		r.UntilMS = 0
 	}
 	e.reasons = append(e.reasons, r)
 }
 
-// summarize makes the sentence of the first reason; there is one.
-func (e *explainer) summarize() {
+// writeSummary makes the sentence of the first reason; there is one.
+func (e *explainer) writeSummary() {
 	first := e.reasons[0]
 	if !e.s.HasRun() || e.s.Live() {
 		e.summary = "job " + e.c.Record() + ": " + first.Message
@@ -144,11 +146,11 @@ func (e *explainer) summarize() {
 	if first.Kind != ReasonNotDue {
 		verb = "is held"
 	}
-	e.summary = fmt.Sprintf("run %s of %s %s: %s", e.s.RunID(), e.at(e.s.Nominal), verb, first.Message)
+	e.summary = fmt.Sprintf("run %s of %s %s: %s", e.s.RunID(), e.formatInstant(e.s.Nominal), verb, first.Message)
 }
 
-// at shows an instant: the time of day while it is near, the date too otherwise.
-func (e *explainer) at(ms int64) string {
+// formatInstant shows an instant: the time of day while it is near, the date too otherwise.
+func (e *explainer) formatInstant(ms int64) string {
 	t, now := time.UnixMilli(ms).UTC(), time.UnixMilli(e.now).UTC()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)
@@ -156,31 +158,30 @@ func (e *explainer) at(ms int64) string {
 	return t.Format("2006-01-02 15:04:05 UTC")
 }
 
-// after quotes the last failure.
-func (e *explainer) after() string {
+// quoteFailure quotes the last failure.
+func (e *explainer) quoteFailure() string {
 	if e.s.LastError == "" {
 		return ""
 	}
 	return " after `" + Clip(e.s.LastError, 120) + "`"
 }
 
-// jitterOf shows by how much a delay differs from the one before jitter. A wait
-// that is not that delay was made by something else, and shows nothing.
-func jitterOf(waitMS int64, got, plain time.Duration) string {
+// describeJitter shows by how much jitter changed a delay. It shows nothing for a wait of another origin.
+func describeJitter(waitMS int64, got, plain time.Duration) string {
 	if plain <= 0 || got == plain || waitMS != RoundUpMS(got) {
 		return ""
 	}
 	return fmt.Sprintf(" (jitter %+.1f %%)", 100*(float64(got)/float64(plain)-1))
 }
 
-func plural(n int, one, many string) string {
+func formatCount(n int, one, many string) string {
 	if n == 1 {
 		return one
 	}
 	return fmt.Sprintf(many, n)
 }
 
-func quoted(note string) string {
+func quoteNote(note string) string {
 	if note == "" {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-func (e *explainer) running(s State) {
+func (e *explainer) explainRunning(s State) {
 	text := fmt.Sprintf("run %s is live on attempt %d of %d", s.RunID(), s.Attempt+1, e.c.Retry.MaxAttempts)
 	if s.Cancel {
 		text += ", being cancelled"
@@ -15,86 +15,91 @@ func (e *explainer) running(s State) {
 	if e.s.Live() && e.s.Pending != "" && e.s.Waiting == 0 && s.RunID() == e.s.RunID() {
 		text += fmt.Sprintf("; the manual run %s waits for its end", ManualRunID(e.s.Pending))
 	}
-	e.add(Reason{Kind: ReasonRunning, Message: text, SinceMS: s.FirstMS, Key: s.RunID()})
+	e.addReason(Reason{Kind: ReasonRunning, Message: text, SinceMS: s.FirstMS, Key: s.RunID()})
 }
 
-// waiting tells of a planned run. A pause comes last: a run that is planned all the
-// same is a manual one, which it does not hold back.
-func (e *explainer) waiting() {
+// explainWaiting explains a planned run. A pause comes last: a run that is planned during a pause is a manual
+// one, which the pause does not hold back.
+func (e *explainer) explainWaiting() {
 	if e.s.Due > e.now {
-		e.held()
-		e.plan()
-		e.queuePaused(0)
+		e.explainHeld()
+		e.explainPlan()
+		e.explainQueuePaused(0)
 	} else {
-		e.overdue()
+		e.explainOverdue()
 	}
 	if len(e.reasons) == 0 {
-		e.add(Reason{Kind: ReasonNotDue, Message: "nothing holds it back; it is about to start", SinceMS: e.s.Due})
+		e.addReason(Reason{Kind: ReasonNotDue, Message: "nothing holds it back; it is about to start",
+			SinceMS: e.s.Due})
 	}
 	if e.s.Paused {
-		e.paused(", which holds back no manual run")
+		e.explainPaused(", which holds back no manual run")
 	}
 }
 
-func (e *explainer) paused(remark string) {
-	e.add(Reason{
-		Kind: ReasonPaused, Message: "paused since " + e.at(e.s.PausedMS) + remark + quoted(e.s.PauseNote), SinceMS: e.s.PausedMS,
+func (e *explainer) explainPaused(remark string) {
+	e.addReason(Reason{
+		Kind: ReasonPaused, SinceMS: e.s.PausedMS,
+		Message: "paused since " + e.formatInstant(e.s.PausedMS) + remark + quoteNote(e.s.PauseNote),
 	})
 }
 
-// queuePaused tells that the run would not start if nothing else held it back.
-func (e *explainer) queuePaused(sinceMS int64) {
+// explainQueuePaused adds that a paused queue would hold the run back if nothing else did.
+func (e *explainer) explainQueuePaused(sinceMS int64) {
 	if e.facts.Queue.Paused {
 		queue := e.s.Lane.Queue
-		e.add(Reason{
-			Kind: ReasonQueuePaused, Message: fmt.Sprintf("queue %s is paused: nothing of it starts until it is resumed", queue),
-			SinceMS: sinceMS, Key: queue,
+		e.addReason(Reason{
+			Kind: ReasonQueuePaused, SinceMS: sinceMS, Key: queue,
+			Message: fmt.Sprintf("queue %s is paused: nothing of it starts until it is resumed", queue),
 		})
 	}
 }
 
-func (e *explainer) dead() {
-	e.add(Reason{
+func (e *explainer) explainDead() {
+	e.addReason(Reason{
 		Kind: ReasonDead, SinceMS: e.s.LastFinished,
-		Message: fmt.Sprintf("its run died at %s%s; it is kept as a dead letter, and can be redriven or run again", e.at(e.s.LastFinished), e.after()),
+		Message: fmt.Sprintf("its run died at %s%s; it is kept as a dead letter, and can be redriven or run "+
+			"again", e.formatInstant(e.s.LastFinished), e.quoteFailure()),
 	})
 }
 
-func (e *explainer) done() {
+func (e *explainer) explainDone() {
 	if e.s.Paused {
-		e.paused("")
+		e.explainPaused("")
 	}
 	spec := e.c.Schedule
 	left, bounded := e.c.RunsLeft(e.s)
 	switch {
 	case e.s.Deleting:
-		e.add(Reason{Kind: ReasonDone, Message: "it is deleted, and goes when its last run has ended"})
+		e.addReason(Reason{Kind: ReasonDone, Message: "it is deleted, and goes when its last run has ended"})
 	case spec.Kind == schedule.KindNone:
-		e.add(Reason{Kind: ReasonDone, Message: "it has no schedule and runs on request only"})
+		e.addReason(Reason{Kind: ReasonDone, Message: "it has no schedule and runs on request only"})
 	case spec.Kind == schedule.KindOnce && e.s.LastOutcome == OutcomeNone:
 		text := "its one run was left out"
-		if window := e.c.Misfire.window(); window > 0 {
+		if window := e.c.Misfire.effectiveWindow(); window > 0 {
 			text += fmt.Sprintf(": it could not start within the %v of its misfire policy", window)
 		}
-		e.add(Reason{Kind: ReasonDone, Message: text})
+		e.addReason(Reason{Kind: ReasonDone, Message: text})
 	case spec.Kind == schedule.KindOnce:
-		e.add(Reason{Kind: ReasonDone, Message: "its one run has ended: " + e.s.LastOutcome.String(), SinceMS: e.s.LastFinished})
+		e.addReason(Reason{Kind: ReasonDone, Message: "its one run has ended: " + e.s.LastOutcome.String(),
+			SinceMS: e.s.LastFinished})
 	case bounded && left == 0:
-		e.add(Reason{Kind: ReasonSchedule, Message: fmt.Sprintf("its schedule has had all of its %d runs (max_runs)", spec.MaxRuns)})
+		e.addReason(Reason{Kind: ReasonSchedule, Message: fmt.Sprintf("its schedule has had all of its %d runs "+
+			"(max_runs)", spec.MaxRuns)})
 	case !spec.EndAt.IsZero():
-		r := Reason{Kind: ReasonSchedule, Message: "its schedule has no time left before its end at " + e.at(spec.EndAt.UnixMilli())}
+		end := e.formatInstant(spec.EndAt.UnixMilli())
+		r := Reason{Kind: ReasonSchedule, Message: "its schedule has no time left before its end at " + end}
 		if end := spec.EndAt.UnixMilli(); end <= e.now {
 			r.SinceMS = end
 		}
-		e.add(r)
+		e.addReason(r)
 	default:
-		e.add(Reason{Kind: ReasonSchedule, Message: "its schedule has no further time"})
+		e.addReason(Reason{Kind: ReasonSchedule, Message: "its schedule has no further time"})
 	}
 }
 
-// held tells which gate has put the planned run back, unless it is known that the
-// gate would let it pass by now.
-func (e *explainer) held() {
+// explainHeld adds the gate that put the planned run back, unless that gate is known to be open by now.
+func (e *explainer) explainHeld() {
 	h, due := e.s.Held, e.s.Due <= e.now
 	if e.s.Source != DelayHeld {
 		return
@@ -105,38 +110,43 @@ func (e *explainer) held() {
 		r.Kind = ReasonOverlap
 		r.Message = fmt.Sprintf("an earlier run of the job has not ended (overlap policy %s)", e.c.Overlap)
 	case h.Reason == HeldLock:
-		r.Kind, r.Message = ReasonLock, e.lock(h)
+		r.Kind, r.Message = ReasonLock, e.describeLock(h)
 	case h.Reason == HeldTarget && !(due && !e.facts.Target.Open()):
 		r.Kind = ReasonTarget
-		r.Message, r.UntilMS = e.target(h)
+		r.Message, r.UntilMS = e.describeTarget(h)
 	case h.Reason == HeldPace && !due && h.Key == "" && e.s.Losses > 0:
 		r.Kind, r.UntilMS = ReasonPace, e.s.Due
-		r.Message = fmt.Sprintf("%d workers in a row were lost with it: it starts apart from what ran beside it, at %s", e.s.Losses, e.at(e.s.Due))
+		r.Message = fmt.Sprintf("%d workers in a row were lost with it: it starts apart from what ran beside it, "+
+			"at %s", e.s.Losses, e.formatInstant(e.s.Due))
 	case h.Reason == HeldPace && !due:
 		r.Kind, r.UntilMS, r.Key = ReasonPace, e.s.Due, e.s.Lane.Queue
-		r.Message = fmt.Sprintf("recovery of queue %s is paced (recovery_rate): the turn of this run is at %s", r.Key, e.at(e.s.Due))
+		r.Message = fmt.Sprintf("recovery of queue %s is paced (recovery_rate): the turn of this run is at %s", r.Key,
+			e.formatInstant(e.s.Due))
 	case h.Reason == HeldPayload:
-		r.Kind, r.Message = ReasonPayload, unopened(h.Key)
+		r.Kind, r.Message = ReasonPayload, describeUnopened(h.Key)
 	case h.Reason == HeldQueue && !due:
-		r.Kind, r.Message, r.Key = ReasonQueueConcurrency, e.concurrency(), e.s.Lane.Queue
+		r.Kind, r.Message, r.Key = ReasonQueueConcurrency, e.describeConcurrency(), e.s.Lane.Queue
 	default:
 		return
 	}
-	e.add(r)
+	e.addReason(r)
 }
 
-// unopened says why a payload is held back that is stored under this key.
-func unopened(key string) string {
+// describeUnopened describes why a payload that was encrypted with this key holds the run back.
+func describeUnopened(key string) string {
 	if key == "" {
-		return "its payload is not sealed, and nodes hand out none that is not (--payload-require-sealed): it is from before, or somebody " +
+		return "its payload is not sealed, and nodes hand out none that is not (--payload-require-sealed): it is " +
+			"from before, or somebody " +
 			"has written to Redis; give the job its payload anew; no attempt is used up"
 	}
-	return fmt.Sprintf("its payload is sealed with key %s, and cannot be opened: a node lacks the key; or the payload was changed, or the queue, "+
-		"handler, timeout, labels or attempts of the job that it is bound to; or it is sealed by version 1, and nodes have --payload-require-sealed; "+
+	return fmt.Sprintf("its payload is sealed with key %s, and cannot be opened: a node lacks the key; or the "+
+		"payload was changed, or the queue, "+
+		"handler, timeout, labels or attempts of the job that it is bound to; or it is sealed by version 1, and "+
+		"nodes have --payload-require-sealed; "+
 		"no attempt is used up", key)
 }
 
-func (e *explainer) lock(h Hold) string {
+func (e *explainer) describeLock(h Hold) string {
 	name := fmt.Sprintf("mutex %s is held", h.Key)
 	for _, l := range e.c.Locks {
 		if l.Key == h.Key && l.Limit > 1 {
@@ -146,14 +156,14 @@ func (e *explainer) lock(h Hold) string {
 	if h.By != "" {
 		name += " by job " + h.By
 	}
-	return name + "; waiting since " + e.at(h.SinceMS)
+	return name + "; waiting since " + e.formatInstant(h.SinceMS)
 }
 
-func (e *explainer) target(h Hold) (text string, until int64) {
+func (e *explainer) describeTarget(h Hold) (text string, until int64) {
 	circuit := e.facts.Target
 	text = fmt.Sprintf("target %s backs off", h.Key)
 	if circuit.Failures > 0 {
-		text += plural(int(circuit.Failures), " after a failure", " after %d failures")
+		text += formatCount(int(circuit.Failures), " after a failure", " after %d failures")
 		if circuit.By != "" && circuit.Failures > 1 {
 			text += ", the last one"
 		}
@@ -167,13 +177,14 @@ func (e *explainer) target(h Hold) (text string, until int64) {
 	if circuit.Probe != "" && circuit.ProbeUntilMS > e.now {
 		return text + "; a probe is under way", e.s.Due
 	}
-	if until = max(circuit.OpenUntilMS, e.s.Due); until > e.now {
-		text += ", until " + e.at(until)
+	until = max(circuit.OpenUntilMS, e.s.Due)
+	if until > e.now {
+		text += ", until " + e.formatInstant(until)
 	}
 	return text, until
 }
 
-func (e *explainer) concurrency() string {
+func (e *explainer) describeConcurrency() string {
 	limit := e.facts.Queue.MaxConcurrency
 	if limit == 0 {
 		return fmt.Sprintf("queue %s is at its concurrency limit", e.s.Lane.Queue)
@@ -181,43 +192,46 @@ func (e *explainer) concurrency() string {
 	return fmt.Sprintf("queue %s has %d of %d runs live", e.s.Lane.Queue, min(e.facts.QueueLive, limit), limit)
 }
 
-// overdue looks for what keeps a run that is due from starting: first what keeps it
-// from being tried at all, then the gate that it failed at when it was tried last.
-func (e *explainer) overdue() {
+// explainOverdue finds the reason why a due run does not start: first what keeps it from being leased, then the
+// gate that held it at the last attempt.
+func (e *explainer) explainOverdue() {
 	queue, since := e.s.Lane.Queue, e.s.Due
-	if until, excluded := e.c.excluded(&e.s, e.now); excluded {
-		e.add(Reason{
+	if until, excluded := e.c.excludesRun(&e.s, e.now); excluded {
+		e.addReason(Reason{
 			Kind: ReasonExclusion, UntilMS: until,
-			Message: fmt.Sprintf("the schedule excludes this time, until %s; it was due %s", e.at(until), e.at(since)),
+			Message: fmt.Sprintf("the schedule excludes this time, until %s; it was due %s", e.formatInstant(until),
+				e.formatInstant(since)),
 		})
 	}
-	e.queuePaused(since)
+	e.explainQueuePaused(since)
 	if limit := e.facts.Queue.MaxConcurrency; limit > 0 && e.facts.QueueLive >= limit {
-		r := Reason{Kind: ReasonQueueConcurrency, Message: e.concurrency(), SinceMS: since, Key: queue}
+		r := Reason{Kind: ReasonQueueConcurrency, Message: e.describeConcurrency(), SinceMS: since, Key: queue}
 		if e.s.Held.Reason == HeldQueue {
 			r.SinceMS, r.By = e.s.Held.SinceMS, e.s.Held.By
 		}
-		e.add(r)
+		e.addReason(r)
 	}
 	if !e.facts.Asked {
-		e.held()
-		e.add(Reason{
-			Kind: ReasonNotDue, Message: "due since " + e.at(since) + "; who holds its shard and serves its queue could not be asked", SinceMS: since,
+		e.explainHeld()
+		e.addReason(Reason{
+			Kind: ReasonNotDue, Message: "due since " + e.formatInstant(since) + "; who holds its shard and serves " +
+				"its queue could not be asked", SinceMS: since,
 		})
 		return
 	}
-	unserved := e.unserved()
-	e.held()
+	unserved := e.isUnserved()
+	e.explainHeld()
 	if rate := e.facts.Queue.Rate; rate > 0 && !unserved && !e.facts.Queue.Paused {
-		e.add(Reason{
+		e.addReason(Reason{
 			Kind: ReasonQueueRate, SinceMS: since, Key: queue,
-			Message: fmt.Sprintf("due since %s; queue %s starts at most %g runs a second", e.at(since), queue, rate),
+			Message: fmt.Sprintf("due since %s; queue %s starts at most %g runs a second", e.formatInstant(since),
+				queue, rate),
 		})
 	}
 }
 
-// unserved tells whether there is nobody who would take the run now.
-func (e *explainer) unserved() bool {
+// isUnserved reports whether no worker would take the run now.
+func (e *explainer) isUnserved() bool {
 	queue := e.s.Lane.Queue
 	r := Reason{SinceMS: e.s.Due, Key: queue}
 	switch {
@@ -228,10 +242,11 @@ func (e *explainer) unserved() bool {
 		r.Kind, r.Message = ReasonNoWorker, "no worker of namespace "+e.s.Lane.Namespace+" serves queue "+queue
 	case e.facts.FreeSlots == 0:
 		r.Kind = ReasonNoSlot
-		r.Message = fmt.Sprintf("all slots of %s of queue %s are taken", plural(e.facts.Workers, "the worker", "the %d workers"), queue)
+		r.Message = fmt.Sprintf("all slots of %s of queue %s are taken",
+			formatCount(e.facts.Workers, "the worker", "the %d workers"), queue)
 	default:
 		return false
 	}
-	e.add(r)
+	e.addReason(r)
 	return true
 }

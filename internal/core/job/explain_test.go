@@ -221,8 +221,8 @@ func TestExplainNamesEachReason(t *testing.T) {
 	}
 }
 
-// A run that is due has been put back by a gate before: what is said of the gate
-// has to be true now, and less matters than that nobody tries it again.
+// A due run has been held by a gate before: the reason must hold now, and matters less than that no node leases
+// the run.
 func TestExplainOfAGateThatHeldTheRunBefore(t *testing.T) {
 	const second = int64(1000)
 	hold := func(reason HoldReason, key string) func(*State) {
@@ -323,7 +323,7 @@ func TestExplainShowsTheJitterThatWasDrawn(t *testing.T) {
 }
 
 // A run that may start beside another one is not held by it.
-func TestExplainDoesNotBlameARunBeside(t *testing.T) {
+func TestExplainIgnoresAParallelRun(t *testing.T) {
 	d := def()
 	d.Overlap = OverlapAllowAll
 	c := compile(t, d)
@@ -339,9 +339,8 @@ func TestExplainDoesNotBlameARunBeside(t *testing.T) {
 	}
 }
 
-// What is paused is told of a live run too: it is why nothing follows it. A manual
-// run is not held back.
-func TestExplainTellsOfAPauseThatHoldsNothingBack(t *testing.T) {
+// A pause is shown for a live run too: it is why no run follows. A manual run is not held back.
+func TestExplainShowsAPauseOfALiveRun(t *testing.T) {
 	c := compile(t, def())
 	s := New(c, t0).State.Leased(1)
 	s.Paused, s.PausedMS, s.PauseNote = true, t0, "audit"
@@ -363,7 +362,7 @@ func TestExplainTellsOfAPauseThatHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// Whoever pauses a failing job finds both reasons, the pause first.
+// A paused job that fails has both reasons, the pause first.
 func TestExplainNamesAllReasons(t *testing.T) {
 	c := compile(t, def())
 	s := New(c, t0).State

@@ -124,8 +124,8 @@ func spanning(before State, w walker) error {
 // askedRuns are the ids of the manual runs that were acknowledged and have not ended.
 type askedRuns []string
 
-// after tells which of them are left after a step. One that was acknowledged ends in
-// succeeded, dead, quarantined or cancelled by request, or it has begun.
+// after returns the ids that are left after a step. An acknowledged one must end in succeeded, dead, quarantined
+// or cancelled by request, or have begun.
 func (asked askedRuns) after(before State, w walker) (kept askedRuns, err error) {
 	if w.last.Delete || w.s.Deleting { // which is by request
 		return nil, nil

@@ -254,7 +254,7 @@ func familyActs(edit *Compiled) []act {
 	}
 }
 
-// check tells what is wrong with a family.
+// check returns the first violated invariant of a family.
 func (f *family) check() error {
 	if f.fault != nil {
 		return f.fault
@@ -289,9 +289,9 @@ func (f *family) check() error {
 	return nil
 }
 
-// TestEverySequenceOfEventsKeepsAFamilyTogether walks all sequences of five
+// TestEverySequenceOfEventsKeepsParentAndChildrenConsistent walks all sequences of five
 // events from jobs of each overlap policy, with their children.
-func TestEverySequenceOfEventsKeepsAFamilyTogether(t *testing.T) {
+func TestEverySequenceOfEventsKeepsParentAndChildrenConsistent(t *testing.T) {
 	depth := 5
 	if testing.Short() {
 		depth = 4
@@ -319,8 +319,8 @@ func TestEverySequenceOfEventsKeepsAFamilyTogether(t *testing.T) {
 	}
 }
 
-// TestLongTracesKeepAFamilyTogether walks at random, and further.
-func TestLongTracesKeepAFamilyTogether(t *testing.T) {
+// TestLongTracesKeepParentAndChildrenConsistent walks at random, and further.
+func TestLongTracesKeepParentAndChildrenConsistent(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		policy := Overlap(rapid.IntRange(0, int(OverlapTerminateOther)).Draw(r, "overlap"))
 		d := familyDef(policy)
@@ -384,7 +384,7 @@ func (f *family) step(t fataler, a act) {
 	}
 }
 
-// alone tells whether more runs are live than the policy allows.
+// alone reports whether more runs are live than the policy allows.
 func (f *family) alone() error {
 	limit := 1
 	switch f.c.Overlap {

@@ -1,15 +1,15 @@
 package job
 
-// ForgiveLoss says that the worker process which had the lease of this token lives, and that
-// its handler has ended: the lease was lost because the worker had no node, or its node no
-// store. That does not count against the run, whose payload has killed nobody.
+// ForgiveLoss: the worker process that had the lease of this token is alive, and its handler
+// has ended. The lease was lost because the worker had no node, or its node no store. The loss
+// then does not count against the run, because its payload did not crash a worker.
 //
-// The event may come before the loss itself, which it then stands for; after the next attempt
-// was leased, or lost in its turn, when it is too late; and any number of times. A run that
-// the loss has quarantined stays so.
+// The event may come before the loss itself, and then replaces it. It may be repeated any number
+// of times. It has no effect after the next attempt was leased or lost. A run that the loss
+// has quarantined stays quarantined.
 type ForgiveLoss struct{ Token uint64 }
 
-func (ForgiveLoss) event() {}
+func (ForgiveLoss) isEvent() {}
 
 // Loss is the last lost attempt of a run, with the counts from before it.
 type Loss struct {
@@ -17,54 +17,54 @@ type Loss struct {
 	Losses, Unacked uint32
 }
 
-// noteLoss remembers the counts from before a loss.
-func (s *State) noteLoss(token uint64) {
+// recordLoss remembers the counts from before a loss.
+func (s *State) recordLoss(token uint64) {
 	s.LastLoss = Loss{Token: token, Losses: s.Losses, Unacked: s.Unacked}
 }
 
-// lossStands reports whether LastLoss is of the current run. A version that does not know the
+// isLossOfCurrentRun reports whether LastLoss is of the current run. A version that does not know the
 // field leaves it where it is when the run ends.
-func (s *State) lossStands() bool { return s.LastLoss.Token > s.SettledToken }
+func (s *State) isLossOfCurrentRun() bool { return s.LastLoss.Token > s.SettledToken }
 
-// lossCounts reports whether LastLoss is among the losses that are counted.
-func (s *State) lossCounts() bool {
-	return s.lossStands() && s.Losses+s.Unacked == s.LastLoss.Losses+s.LastLoss.Unacked+1
+// isLossCounted reports whether LastLoss is among the losses that are counted.
+func (s *State) isLossCounted() bool {
+	return s.isLossOfCurrentRun() && s.Losses+s.Unacked == s.LastLoss.Losses+s.LastLoss.Unacked+1
 }
 
 // forgiveLoss takes the loss of an attempt out of the count of those in a row.
 func (t *transition) forgiveLoss(ev ForgiveLoss) Answer {
 	switch {
 	case ev.Token != 0 && t.Live() && ev.Token == t.Token:
-		return t.loseUncounted(ev.Token)
+		return t.endLeaseUncounted(ev.Token)
 	case ev.Token == 0 || ev.Token != t.LastLoss.Token:
-		return t.unchanged(Stale, t.before())
-	case !t.lossCounts():
-		return t.unchanged(Duplicate, t.before())
+		return t.answerUnchanged(Stale, t.stateBefore())
+	case !t.isLossCounted():
+		return t.answerUnchanged(Duplicate, t.stateBefore())
 	}
 	t.Losses, t.Unacked = t.LastLoss.Losses, t.LastLoss.Unacked
-	if t.standsApart() {
+	if t.isSpreadOut() {
 		t.Due = t.now
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// loseUncounted ends a live lease that its worker has lost. The run starts again at once.
-func (t *transition) loseUncounted(token uint64) Answer {
-	t.noteLoss(token)
+// endLeaseUncounted ends a live lease that its worker has lost. The run starts again at once.
+func (t *transition) endLeaseUncounted(token uint64) Answer {
+	t.recordLoss(token)
 	t.Lost++
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.latest.MS
-	t.notice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
+	t.addNotice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
 	if t.Cancel || t.Deleting {
-		run := t.run(Settle{Token: token}, t.Attempt)
+		run := t.buildRun(Settle{Token: token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
-		t.again()
+		t.repeatAttempt()
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// standsApart reports whether the run is held by [transition.standApart] and has no reason to
+// isSpreadOut reports whether the run is held by [transition.spreadRestarts] and has no reason to
 // be any more.
-func (t *transition) standsApart() bool {
+func (t *transition) isSpreadOut() bool {
 	return t.Region == RegionDue && t.Held.Reason == HeldPace && t.Held.Key == "" && !t.Recovery && t.Due > t.now
 }

@@ -13,7 +13,7 @@ func (w *walker) lost() uint64 {
 func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		w := walk(t, def())
-		due, run := w.s.promised(), w.s.RunID()
+		due, run := w.s.expectedStartMS(), w.s.RunID()
 		for i := range uint64(10) {
 			token := w.lease().ack().s.Token
 			if !early {
@@ -22,7 +22,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 			if d := w.on(ForgiveLoss{Token: token}); d.Answer != Applied || !d.Changed || d.Ended != nil {
 				t.Fatalf("forgiven before it was lost %v, time %d: %+v", early, i, d)
 			}
-			if w.s.Losses != 0 || w.s.Unacked != 0 || w.s.Region != RegionDue || w.s.RunID() != run || w.s.promised() != due || w.s.Lost != i+1 {
+			if w.s.Losses != 0 || w.s.Unacked != 0 || w.s.Region != RegionDue || w.s.RunID() != run || w.s.expectedStartMS() != due || w.s.Lost != i+1 {
 				t.Fatalf("forgiven before it was lost %v, time %d: %+v", early, i, w.s)
 			}
 			for _, ev := range []Event{ForgiveLoss{Token: token}, Lose{Token: token}} {
@@ -31,7 +31,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 				}
 			}
 		}
-		if tr := (&transition{State: &w.s}); !tr.begun() {
+		if tr := (&transition{State: &w.s}); !tr.hasBegun() {
 			t.Error("the run counts as one that has not begun")
 		}
 		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded})
@@ -43,7 +43,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 
 // A payload that kills its workers is quarantined as ever, also if the network took one of its
 // leases.
-func TestLossesThatNobodyForgivesCount(t *testing.T) {
+func TestUnforgivenLossesCount(t *testing.T) {
 	w := walk(t, def())
 	w.lost()
 	w.on(ForgiveLoss{Token: w.lost()})
@@ -61,7 +61,7 @@ func TestLossesThatNobodyForgivesCount(t *testing.T) {
 	}
 }
 
-func TestALossIsForgivenOnce(t *testing.T) {
+func TestLossIsForgivenOnce(t *testing.T) {
 	d := def()
 	d.Retry.MaxAttempts = 3
 	for name, test := range map[string]struct {
@@ -99,7 +99,7 @@ func TestALossIsForgivenOnce(t *testing.T) {
 	}
 }
 
-func TestForgivingEndsALease(t *testing.T) {
+func TestForgivenessEndsALease(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  func(*walker)
 		outcome Outcome // of the run that ends
@@ -133,7 +133,7 @@ func TestForgivingEndsALease(t *testing.T) {
 }
 
 // A run that stood apart as one more loss would quarantine it need not when that is no more so.
-func TestAForgivenRunDoesNotStandApart(t *testing.T) {
+func TestForgivenRunIsNotSpread(t *testing.T) {
 	w := walk(t, def())
 	w.lost()
 	second := w.lost()
@@ -147,7 +147,7 @@ func TestAForgivenRunDoesNotStandApart(t *testing.T) {
 }
 
 // Nodes of an earlier version keep LastLoss as it is, whatever they do.
-func TestALossThatAnEarlierVersionLeftForgivesNothing(t *testing.T) {
+func TestLossOfAnEarlierVersionIsNotForgiven(t *testing.T) {
 	w := walk(t, def())
 	first := w.lost()
 	w.s.Losses = 2 // which it counted, and did not note
@@ -157,7 +157,7 @@ func TestALossThatAnEarlierVersionLeftForgivesNothing(t *testing.T) {
 	left := w.s.LastLoss
 	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded})
 	w.s.LastLoss = left
-	if tr := (&transition{State: &w.s}); tr.begun() {
+	if tr := (&transition{State: &w.s}); tr.hasBegun() {
 		t.Error("the next run counts as begun")
 	}
 }

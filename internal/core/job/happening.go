@@ -42,47 +42,48 @@ const (
 	KindShardTaken = "shard.taken"
 )
 
-// kindOf has the notices that subscribers hear of.
-var kindOf = map[NoticeKind]string{
+// subscriberKinds maps the notices that subscribers receive to event kinds.
+var subscriberKinds = map[NoticeKind]string{
 	JobCreated: KindJobCreated, JobUpdated: KindJobUpdated, JobDeleted: KindJobDeleted,
 	JobPaused: KindJobPaused, JobResumed: KindJobResumed, ScheduleUpdated: KindJobRescheduled,
 	BackoffApplied: KindJobBackoff, HintSet: KindJobHint,
 	ManualRunStarted: KindRunTriggered, AttemptStarted: KindRunStarted, AttemptFailed: KindRunFailed,
 	AttemptTimedOut: KindRunTimedOut, AttemptLost: KindRunLost, RunHeld: KindRunHeld,
 	RunSucceeded: KindRunSucceeded, RunDead: KindRunDead, RunQuarantined: KindRunQuarantined,
-	RunCancelled: KindRunCancelled, NominalSkipped: KindRunMissed, LagBreached: KindRunLate, RunRedriven: KindRunRedriven,
+	RunCancelled: KindRunCancelled, NominalSkipped: KindRunMissed, LagBreached: KindRunLate,
+	RunRedriven:     KindRunRedriven,
 	BackfillStarted: KindBackfillStarted, BackfillDone: KindBackfillDone,
 }
 
-// Kinds are all kinds, sorted.
+// Kinds returns all kinds, sorted.
 func Kinds() []string {
 	all := []string{KindJobRestored, KindNodeJoined, KindNodeLeft, KindShardTaken}
-	for _, kind := range kindOf {
+	for _, kind := range subscriberKinds {
 		all = append(all, kind)
 	}
 	slices.Sort(all)
 	return all
 }
 
-// Place is where a happening stands in the stream of its shard: an instant by the
-// shard's clock, which never steps back, and a number that grows by one.
+// Place is the position of a happening in the stream of its shard: an instant by the shard's clock, which never
+// steps back, and a number that grows by one.
 type Place struct {
 	MS  int64
 	Seq uint64
 }
 
-// Before tells whether p comes earlier in the stream.
+// Before reports whether p is earlier in the stream.
 func (p Place) Before(o Place) bool { return p.MS < o.MS || p.MS == o.MS && p.Seq < o.Seq }
 
-// PlaceBefore is the place before all that is of an instant or later.
+// PlaceBefore returns the place before all that is of an instant or later.
 func PlaceBefore(ms int64) Place { return Place{MS: max(0, ms-1), Seq: math.MaxUint64} }
 
-// Exact tells whether p is the place of an event, or the beginning of the stream, so
-// that the number of the next one is known.
+// Exact reports whether p is the place of an event, or the beginning of the stream, so that the number of the
+// next event is known.
 func (p Place) Exact() bool { return p.Seq != math.MaxUint64 }
 
-// Happening is what subscribers hear of: a notice that was stored, or news of the
-// cluster, which have no Key. What does not apply is zero.
+// Happening is an event that subscribers receive: a stored notice, or an event of the cluster, which has no Key.
+// Fields that do not apply are zero.
 type Happening struct {
 	Shard int
 	Place Place
@@ -102,13 +103,12 @@ type Happening struct {
 	Error    string
 	Worker   string
 	Node     string
-	Labels   map[string]string // the job's; nobody may write to it
+	Labels   map[string]string // the job's; read-only
 }
 
-// Happened makes a happening of a notice; false for one that subscribers do not hear
-// of.
+// Happened converts a notice to a happening; false if subscribers do not receive it.
 func Happened(n *Notice, labels map[string]string) (Happening, bool) {
-	kind, ok := kindOf[n.Kind]
+	kind, ok := subscriberKinds[n.Kind]
 	if !ok {
 		return Happening{}, false
 	}
@@ -124,7 +124,7 @@ func (h *Happening) ID() string {
 	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(h.Place.MS, 10) + "-" + strconv.FormatUint(h.Place.Seq, 10)
 }
 
-// Correlation is that of the run that the happening is about; "" if it is about none.
+// Correlation returns that of the run that the happening is about; "" if it is about none.
 func (h *Happening) Correlation() string {
 	if h.RunID == "" {
 		return ""
@@ -132,7 +132,7 @@ func (h *Happening) Correlation() string {
 	return Correlation(h.Key, h.RunID)
 }
 
-// HappeningFilter selects happenings; what is empty selects all.
+// HappeningFilter selects happenings; an empty field selects all.
 type HappeningFilter struct {
 	Namespaces, Queues, Jobs []string
 	// Kinds are kinds, or a part of one before its dot and ".*".
@@ -145,27 +145,26 @@ type HappeningFilter struct {
 // Limits of a HappeningFilter.
 const maxFilterTerms = 64
 
-// Matches tells whether a happening is selected. News of the cluster are of no
-// namespace, queue or job.
+// Matches reports whether the filter selects a happening. Events of the cluster have no namespace, queue or job.
 func (f *HappeningFilter) Matches(h *Happening) bool {
 	for name, value := range f.Labels {
 		if has, ok := h.Labels[name]; !ok || has != value {
 			return false
 		}
 	}
-	return f.WantsNamespace(h.Key.Namespace) && among(f.Queues, h.Queue) && f.WantsJob(h.Key.ID) && f.WantsKind(h.Kind) &&
-		(f.Covers == nil || h.Queue != "" && f.Covers(h.Queue))
+	return f.WantsNamespace(h.Key.Namespace) && matchesAny(f.Queues, h.Queue) && f.WantsJob(h.Key.ID) &&
+		f.WantsKind(h.Kind) && (f.Covers == nil || h.Queue != "" && f.Covers(h.Queue))
 }
 
 // WantsNamespace reports whether anything of a namespace may be selected.
 func (f *HappeningFilter) WantsNamespace(namespace string) bool {
-	return among(f.Namespaces, namespace)
+	return matchesAny(f.Namespaces, namespace)
 }
 
 // WantsJob reports whether anything of jobs with an id may be selected.
-func (f *HappeningFilter) WantsJob(id string) bool { return among(f.Jobs, id) }
+func (f *HappeningFilter) WantsJob(id string) bool { return matchesAny(f.Jobs, id) }
 
-func among(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+func matchesAny(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
 // WantsKind reports whether anything of a kind may be selected.
 func (f *HappeningFilter) WantsKind(kind string) bool {
@@ -181,7 +180,7 @@ func (f *HappeningFilter) WantsKind(kind string) bool {
 	return false
 }
 
-// Validate lists what is wrong with a filter. Fields are called with this prefix.
+// Validate lists invalid fields of a filter. Their paths begin with this prefix.
 func (f *HappeningFilter) Validate(prefix string) []Violation {
 	v := violations{prefix: prefix}
 	for _, list := range []struct {
@@ -189,25 +188,27 @@ func (f *HappeningFilter) Validate(prefix string) []Violation {
 		terms []string
 		fault func(string) string
 	}{
-		{"namespaces", f.Namespaces, nameFault}, {"queues", f.Queues, nameFault},
-		{"job_ids", f.Jobs, func(id string) string { return idFault(id, MaxID) }},
-		{"kinds", f.Kinds, kindFault},
+		{"namespaces", f.Namespaces, validateName}, {"queues", f.Queues, validateName},
+		{"job_ids", f.Jobs, func(id string) string { return validateID(id, MaxID) }},
+		{"kinds", f.Kinds, validateKind},
 	} {
-		v.check(len(list.terms) <= maxFilterTerms, list.field, "has %d entries, at most %d are allowed", len(list.terms), maxFilterTerms)
+		v.addUnless(len(list.terms) <= maxFilterTerms, list.field, "has %d entries, at most %d are allowed",
+			len(list.terms), maxFilterTerms)
 		for _, term := range list.terms[:min(len(list.terms), maxFilterTerms)] {
 			v.add(list.field, list.fault(term))
 		}
 	}
-	v.labels(f.Labels, maxFilterLabels)
+	v.checkLabels(f.Labels, maxFilterLabels)
 	return v.list
 }
 
-func kindFault(kind string) string {
+func validateKind(kind string) string {
 	for _, known := range Kinds() {
 		family, _, _ := strings.Cut(known, ".")
 		if kind == known || kind == family+".*" {
 			return ""
 		}
 	}
-	return "has " + Clip(kind, 40) + ", which is no kind of event; want one of " + strings.Join(Kinds(), ", ") + ", or job.*, run.* ..."
+	return "has " + Clip(kind, 40) + ", which is no kind of event; want one of " + strings.Join(Kinds(),
+		", ") + ", or job.*, run.* ..."
 }

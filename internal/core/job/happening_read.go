@@ -7,27 +7,27 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
-// Errors of those who read happenings.
+// Errors of reading happenings.
 var (
 	// ErrEventsOff: this cluster records none.
 	ErrEventsOff = errors.New("events are not recorded")
-	// ErrEventsGone: what follows the place asked for is no longer kept.
+	// ErrEventsGone: the events after the requested place are no longer kept.
 	ErrEventsGone = errors.New("events are no longer kept")
 	// ErrTooManyWatchers: this node has as many as it takes, or as many of the caller's.
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
-// EventsAsk asks for what follows a place of a shard.
+// EventsAsk requests the events after a place of a shard.
 type EventsAsk struct {
 	Shard int
 	After Place
 	Limit int // of entries, whether the filter selects them or not
-	// Filter selects what is decoded and answered; nil selects all.
+	// Filter selects the events that are decoded and returned; nil selects all.
 	Filter *HappeningFilter
 }
 
-// EventsPage answers an EventsAsk. Gap: what followed After at once is gone. A place
-// made of an instant knows of no gap. Err: the shard could not be read.
+// EventsPage answers an EventsAsk. Gap: the events directly after After are gone. A place made from an instant
+// has no gap. Err: the shard could not be read.
 type EventsPage struct {
 	Happenings []Happening
 	// Read is how many entries were read, and Last the place of the last of them.
@@ -37,23 +37,23 @@ type EventsPage struct {
 	Err  error
 }
 
-// EventQuery is what a watcher wants.
+// EventQuery is the request of a watcher.
 type EventQuery struct {
 	Filter HappeningFilter
-	// Token is where it left off; "" begins with what comes, or at FromMS.
+	// Token is the place where it continues; "" begins with the next event, or at FromMS.
 	Token  string
 	FromMS int64
-	// ToNow ends the watch when what was there when it began has been told.
+	// ToNow ends the watch when it has delivered the events that existed at its start.
 	ToNow bool
-	// Watcher is whose places of watchers the watch takes.
+	// Watcher is the holder for whom the watch counts in the fair share of watchers.
 	Watcher fairshare.Holder
 	// Charge is called with the pages that were read from the store, and waits until the
 	// watcher may have so many. It may be nil.
 	Charge func(pages int) error
 }
 
-// EventBatch is what a watcher is told at once. Token is the place after it, which may
-// have moved without anything to tell.
+// EventBatch is one batch of events for a watcher. Token is the place after it, which may advance without any
+// event.
 type EventBatch struct {
 	Happenings []Happening
 	Token      string
@@ -88,14 +88,12 @@ type HookLettersQuery struct {
 	Limit  int
 }
 
-// Redelivery is what became of events that a webhook gave up on and that were tried once
-// more.
+// Redelivery is the result of a redelivery of dead letters of a webhook.
 type Redelivery struct {
 	Delivered int
-	// Failure is what the one met that ended it; "": none did.
+	// Failure is the error that ended it; "": none.
 	Failure string
-	// Refused are those that the endpoint will not take, Refusal what the first of them
-	// met.
+	// Refused are the events that the endpoint refused permanently, Refusal the reason of the first of them.
 	Refused int
 	Refusal string
 	// Remaining are all that the webhook has left.
@@ -106,8 +104,8 @@ type Redelivery struct {
 type HookStatus struct {
 	Name string
 	URL  string // its scheme and host
-	// Behind are shards with events that are still to be looked at, Lag the age of the
-	// oldest of these, and Failing the shards whose next event is tried again later.
+	// Behind are shards with undelivered events, Lag the age of the oldest of these, and Failing the shards
+	// whose next event waits for a retry.
 	Behind, Failing int
 	Lag             time.Duration
 	// Letters are events that were given up on.

@@ -89,8 +89,8 @@ func TestFilterOfHappenings(t *testing.T) {
 	}
 }
 
-// TestEveryNoticeIsJudged: those that subscribers do not hear of are these.
-func TestEveryNoticeIsJudged(t *testing.T) {
+// TestEveryNoticeHasAKindOrIsListed: these are the notices that subscribers do not receive.
+func TestEveryNoticeHasAKindOrIsListed(t *testing.T) {
 	silent := []NoticeKind{AttemptReturned, StaleRefused}
 	for kind := NoticeKind(0); kind.String() != "unknown"; kind++ {
 		h, told := Happened(&Notice{Kind: kind, RunID: "1-1"}, nil)

@@ -28,7 +28,7 @@ func EncodePlaces(places []Place) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// DecodePlaces undoes EncodePlaces; false for what it did not make.
+// DecodePlaces is the inverse of EncodePlaces; false for other texts.
 func DecodePlaces(token string) ([]Place, bool) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 6 || b[0] != tokenVersion {

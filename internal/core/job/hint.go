@@ -7,11 +7,11 @@ import (
 
 // Bounds of hints where the job sets none.
 const (
-	// maxWorkerHint bounds what a worker may ask for where the policy has no max_delay.
+	// maxWorkerHint bounds a worker's hint where the policy has no max_delay.
 	maxWorkerHint = 24 * time.Hour
 	// MaxHint bounds the interval and the life of an operator's or planner's hint.
 	MaxHint = 30 * 24 * time.Hour
-	// DefaultHintLife is how long a hint lives that does not say.
+	// DefaultHintLife is how long a hint lives that sets no end.
 	DefaultHintLife = time.Hour
 )
 
@@ -23,10 +23,10 @@ func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
 	return max(c.MinInterval, min(wish, longest))
 }
 
-// clampWish keeps what a worker asks for within the job's bounds and, where the job sets no
-// max_interval, within the max_delay of a policy: one answer of a target must not hold a
-// job back for longer than its own failures would, unless the job allows it.
-func (c *Compiled) clampWish(wish, maxDelay time.Duration) time.Duration {
+// clampWorkerHint limits a worker's hint to the job's bounds and, if the job sets no max_interval, to the
+// max_delay of a policy: one response of a target must not delay a job for longer than its own failures would,
+// unless the job allows it.
+func (c *Compiled) clampWorkerHint(wish, maxDelay time.Duration) time.Duration {
 	longest := maxWorkerHint
 	if maxDelay > 0 {
 		longest = max(min(maxDelay, longest), c.Schedule.Every)
@@ -34,7 +34,7 @@ func (c *Compiled) clampWish(wish, maxDelay time.Duration) time.Duration {
 	return c.clampHint(wish, longest)
 }
 
-// LongestWish is the longest wait that a worker may ask for, for a run of the job or for
+// LongestWish returns the longest wait that a worker may ask for, for a run of the job or for
 // its target.
 func (d *Definition) LongestWish() time.Duration {
 	if d.MaxInterval > 0 {
@@ -46,56 +46,55 @@ func (d *Definition) LongestWish() time.Duration {
 	return max(min(max(d.Retry.MaxDelay, d.Backoff.MaxDelay), maxWorkerHint), d.Schedule.Every)
 }
 
-// hinted is the due time that an operator's or planner's hint in force asks for,
-// counted from passed.since and within the job's bounds. A run that a hint holds
+// dueByHint returns the due time that an operator's or planner's hint in force asks for,
+// counted from planInput.sinceMS and within the job's bounds. A run that a hint holds
 // back is due when the hint expires at the latest.
-func (c *Compiled) hinted(s *State, now int64, p passed) (due int64, ok bool) {
+func (c *Compiled) dueByHint(s *State, now int64, p planInput) (due int64, ok bool) {
 	h := s.Hint
 	if h.Source <= HintWorker || now >= h.UntilMS {
 		return 0, false
 	}
 	wish := time.Duration(h.IntervalMS) * time.Millisecond
 	if h.AtMS != 0 {
-		p.since, p.lag = min(p.since, h.AtMS), 0 // an instant of the clock is no wait
-		wish = time.Duration(h.AtMS-p.since) * time.Millisecond
+		p.sinceMS, p.clockLagMS = min(p.sinceMS, h.AtMS), 0 // an instant of the clock is no wait
+		wish = time.Duration(h.AtMS-p.sinceMS) * time.Millisecond
 	}
-	return max(now, min(p.after(c.clampHint(wish, MaxHint)), h.UntilMS)), true
+	return max(now, min(p.waitEnd(c.clampHint(wish, MaxHint)), h.UntilMS)), true
 }
 
 // setHint takes a hint of an operator or planner, or clears the one there is.
 func (t *transition) setHint(ev SetHint) Answer {
-	before := t.before()
+	before := t.stateBefore()
 	h := ev.Hint
 	h.Reason = Clip(h.Reason, MaxNote)
 	if h == t.Hint {
-		return t.unchanged(Applied, before)
+		return t.answerUnchanged(Applied, before)
 	}
 	t.Hint = h
-	t.notice(Notice{Kind: HintSet, Reason: h.Reason})
+	t.addNotice(Notice{Kind: HintSet, Reason: h.Reason})
 	if !t.Live() && h.AtMS > t.now && t.Attempt > 0 {
 		t.Due, t.Source, t.Held = h.AtMS, DelayHint, Hold{} // a retry that waits
-		t.place()
-		return t.decision(Applied)
+		t.placeRun()
+		return t.finishDecision(Applied)
 	}
 	if t.Due > t.now && t.Held.Reason == HeldNone || h.AtMS > t.now { // a run that is late stays as it is
-		t.replan(0)
+		t.replanRun(0)
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// noteHint makes a worker's wish visible while the run of its parent that it delays waits.
-func (t *transition) noteHint(reason string) {
+// noteWorkerHint makes a worker's wish visible while the run of its parent that it delays waits.
+func (t *transition) noteWorkerHint(reason string) {
 	if !t.child && t.Source == DelayHint && t.Hint.Source <= HintWorker && t.Due > t.now {
 		t.Hint = Hint{Source: HintWorker, AtMS: t.Due, UntilMS: t.Due, Reason: Clip(reason, MaxNote)}
 	}
 }
 
-// spendHint forgets what of a hint the run has used up that leaves the plan, or what has
-// expired. An instant is used up by the run that was due then or later, whatever became of
-// it and held it back: the source of its due time may have changed since, and a hint that
-// came while it was live is for the one that follows. Where the job's bounds have its run
-// come earlier, planSchedule has the hint say so.
-func (t *transition) spendHint() {
+// consumeHint drops the part of a hint that the ending run has used up, and a hint that has expired. A run that
+// was due at the hint's instant or later uses it up, whatever its outcome and whatever held it back: the source
+// of its due time may have changed since. A hint that arrived while the run was live is for the next run. If the
+// job's bounds move that run earlier, planScheduledRun moves the hint as well.
+func (t *transition) consumeHint() {
 	if t.Hint.AtMS != 0 && cmp.Or(t.Held.DueMS, t.Due) >= t.Hint.AtMS {
 		t.Hint.AtMS = 0
 	}
@@ -104,16 +103,16 @@ func (t *transition) spendHint() {
 	}
 }
 
-// replan computes anew when a scheduled run is due that has not begun. A backoff, and
-// the hint that a worker may have given, count from the last run, as they did.
-func (t *transition) replan(hint time.Duration) {
-	if !t.planned() || t.Recovery {
+// replanRun recomputes the due time of a scheduled run that has not begun. A backoff, and a hint of a worker,
+// still count from the last run.
+func (t *transition) replanRun(hint time.Duration) {
+	if !t.isPlanned() || t.Recovery {
 		return
 	}
 	due := t.Due
-	t.passOver(t.now)
-	t.planSchedule(passed{covered: true, since: t.lastRun(), hint: hint}, "")
+	t.countPassedOver(t.now)
+	t.planScheduledRun(planInput{missedCovered: true, sinceMS: t.lastRunMS(), hint: hint}, "")
 	if t.Due != due {
-		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+		t.addNotice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	}
 }

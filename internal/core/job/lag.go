@@ -2,23 +2,21 @@ package job
 
 import "cmp"
 
-// How late a run is.
+// Lateness of runs.
 //
-// A run is promised for an instant: when its schedule, its backoff or whoever asked
-// for it wanted it to start. What a gate holds back stays promised for when it was due
-// before, and what is caught up for its nominal time. [Definition.MaxLag] is by how much
-// the start of a run may miss that instant. Retries are promised nothing, for their
-// pauses are part of the run; neither are backfills and redriven runs, which are late
-// on purpose.
+// The expected start of a run is the instant that its schedule, its backoff or its request
+// set. A run that a gate holds back keeps its earlier expected start; a run that is caught up
+// with has its nominal time. [Definition.MaxLag] is the objective: by how much the start of a run
+// may miss that instant. Retries have no expected start, because their pauses are part of the run.
+// Neither have backfills and redriven runs, which are late on purpose.
 //
-// The objective is broken at the moment its time has passed, whether the run ever starts or
-// not, and each run is counted once ([State.LateNominal]). Whoever decides on a run whose
-// time has passed counts it in the same decision: the node whose worker starts it, the gate
-// that holds it back, or, while it waits, the holder of the shard, which asks ([FindLate])
-// for the records that the index of objectives lists ([Decision.WatchMS]). Nominal times
-// that are left out because nobody was there in time are counted as missed
-// ([transition.leftOut]). The state keeps the lag of the last run that broke its objective
-// ([State.LateMS]) until one keeps it.
+// The objective is broken when its time has passed, whether the run starts later or never. Each
+// run is counted once ([State.LateNominal]), in the first decision on the run after that time:
+// by the node whose worker starts it, by the gate that holds it back, or, while it waits, by the
+// holder of the shard. The holder sends [FindLate] for the records that the index of objectives
+// lists ([Decision.WatchMS]). Nominal times that are skipped because no node or worker was
+// available are counted as missed ([transition.countLeftOut]). The state keeps the lag of the last
+// run that broke its objective ([State.LateMS]) until a run meets it.
 
 // Reasons of the notice LagBreached.
 const (
@@ -26,8 +24,8 @@ const (
 	LagMissed = "missed" // it has been left out
 )
 
-// promised is when the current run ought to have started; 0 is none.
-func (s *State) promised() int64 {
+// expectedStartMS returns when the current run ought to have started; 0 is none.
+func (s *State) expectedStartMS() int64 {
 	switch {
 	case s.Trigger == TriggerBackfill || s.Source == DelayRedrive || s.Attempt > 0:
 		return 0
@@ -41,16 +39,16 @@ func (s *State) promised() int64 {
 	return s.Due
 }
 
-// Lag is by how much the current run misses its promise if it starts at an instant;
+// Lag returns by how much the current run misses its promise if it starts at an instant;
 // ok is false for a run without one.
 func (s *State) Lag(atMS int64) (ms int64, ok bool) {
-	due := s.promised()
+	due := s.expectedStartMS()
 	return atMS - due, due != 0 && atMS != 0
 }
 
-// breaks tells by how much a run that starts at an instant breaks the objective; 0: it
-// keeps it, or there is none. ok is false where there is nothing to judge.
-func (d *Definition) breaks(s *State, atMS int64) (ms int64, ok bool) {
+// objectiveExcess returns by how much a run that starts at an instant breaks the objective; 0: it meets it, or
+// there is none. ok is false if the objective does not apply.
+func (d *Definition) objectiveExcess(s *State, atMS int64) (ms int64, ok bool) {
 	lag, ok := s.Lag(atMS)
 	if d.MaxLag <= 0 || !ok {
 		return 0, false
@@ -61,100 +59,101 @@ func (d *Definition) breaks(s *State, atMS int64) (ms int64, ok bool) {
 	return lag, true
 }
 
-// countedLate reports whether the current run was counted as late.
-func (s *State) countedLate() bool { return s.LateNominal != 0 && s.LateNominal == s.Nominal }
+// isCountedLate reports whether the current run was counted as late.
+func (s *State) isCountedLate() bool { return s.LateNominal != 0 && s.LateNominal == s.Nominal }
 
-// BreaksAt is the first instant at which the current run has broken the objective unless it
+// BreaksAt returns the first instant at which the current run has broken the objective unless it
 // has started. 0: it never will, or was counted, or there is nothing to judge, as while the
 // job is paused.
 func (d *Definition) BreaksAt(s *State) int64 {
-	if d.MaxLag <= 0 || s.Region != RegionDue && s.Region != RegionLeased || s.countedLate() {
+	if d.MaxLag <= 0 || s.Region != RegionDue && s.Region != RegionLeased || s.isCountedLate() {
 		return 0
 	}
-	due := s.promised()
+	due := s.expectedStartMS()
 	if due == 0 {
 		return 0
 	}
 	return addMS(due, d.MaxLag) + 1
 }
 
-// lagBefore is what a decision has to know of the state that it is made on.
-type lagBefore struct {
-	breaksAt int64 // see BreaksAt
-	watched  bool  // the index of objectives has the record, as far as the rule of watch goes
-	live     bool
-	nominal  int64   // of the run
-	breach   *Notice // of a run that waits and has broken its objective; nil: it has not
+// lagSnapshot is the lateness of the state before a decision.
+type lagSnapshot struct {
+	breachAtMS int64 // see BreaksAt
+	watched    bool  // the index of objectives has the record, as far as the rule of watch goes
+	live       bool
+	nominal    int64   // of the run
+	breach     *Notice // of a run that waits and has broken its objective; nil: it has not
 }
 
-// lookLate looks at the state that the decision is made on. A run that waits, and has
-// waited for too long, is late whatever is decided.
-func (t *transition) lookLate() {
+// detectBreach checks the state before the decision. A run that has waited for too long is late, whatever the
+// decision is.
+func (t *transition) detectBreach() {
 	if t.c.MaxLag <= 0 {
 		return
 	}
-	t.lag = lagBefore{breaksAt: t.c.BreaksAt(t.State), watched: t.Watched(), live: t.Live(), nominal: t.Nominal}
-	if at := t.lag.breaksAt; at != 0 && at <= t.now && t.Region == RegionDue {
-		n := t.breach(t.now)
-		t.lag.breach = &n
+	t.lagBefore = lagSnapshot{breachAtMS: t.c.BreaksAt(t.State), watched: t.Watched(), live: t.Live(),
+		nominal: t.Nominal}
+	if at := t.lagBefore.breachAtMS; at != 0 && at <= t.now && t.Region == RegionDue {
+		n := t.newBreachNotice(t.now)
+		t.lagBefore.breach = &n
 	}
 }
 
-// breach is the notice of the current run, which has broken the objective at an instant.
-func (t *transition) breach(atMS int64) Notice {
+// newBreachNotice returns the notice of the current run, which has broken the objective at an instant.
+func (t *transition) newBreachNotice(atMS int64) Notice {
 	return Notice{
 		Kind: LagBreached, Key: t.c.Key, Queue: t.Lane.Queue, RunID: t.RunID(), Trigger: t.Trigger,
-		DueMS: t.promised(), AtMS: atMS, Failures: t.Failures, Count: 1, Reason: LagLate,
+		DueMS: t.expectedStartMS(), AtMS: atMS, Failures: t.Failures, Count: 1, Reason: LagLate,
 	}
 }
 
-// tellLate counts what lookLate has found.
-func (t *transition) tellLate() {
-	n := t.lag.breach
+// countBreach counts the breach that detectBreach found.
+func (t *transition) countBreach() {
+	n := t.lagBefore.breach
 	if n == nil {
 		return
 	}
 	t.notices = append(t.notices, *n)
-	t.LateNominal = t.lag.nominal
+	t.LateNominal = t.lagBefore.nominal
 	if t.c.MaxLag > 0 {
 		t.LateMS = n.AtMS - n.DueMS
 	}
 }
 
-// judgeLag notes how the current run, which started or was held back at an instant, kept its
+// recordLag notes how the current run, which started or was held back at an instant, kept its
 // objective, and counts it if it did not.
-func (t *transition) judgeLag(atMS int64, worker string) {
-	late, ok := t.c.breaks(t.State, atMS)
+func (t *transition) recordLag(atMS int64, worker string) {
+	late, ok := t.c.objectiveExcess(t.State, atMS)
 	if !ok {
 		return
 	}
 	t.LateMS = late
-	if late == 0 || t.countedLate() {
+	if late == 0 || t.isCountedLate() {
 		return
 	}
-	n := t.breach(atMS)
+	n := t.newBreachNotice(atMS)
 	n.Worker = worker
 	t.notices = append(t.notices, n)
 	t.LateNominal = t.Nominal
 }
 
-// findLate counts the current run if it has broken its objective.
-func (t *transition) findLate(ev FindLate) Answer {
-	before := t.before()
+// countLateRun counts the current run if it has broken its objective.
+func (t *transition) countLateRun(ev FindLate) Answer {
+	before := t.stateBefore()
 	if ev.Token != 0 {
-		if answer := t.fence(ev.Token); answer != Applied {
-			return t.unchanged(answer, before)
+		if answer := t.checkFence(ev.Token); answer != Applied {
+			return t.answerUnchanged(answer, before)
 		}
-		t.judgeLag(cmp.Or(ev.StartedMS, t.now), "")
+		t.recordLag(cmp.Or(ev.StartedMS, t.now), "")
 	}
-	if t.lag.breach == nil && t.LateNominal == before.LateNominal {
-		return t.unchanged(Applied, before)
+	if t.lagBefore.breach == nil && t.LateNominal == before.LateNominal {
+		return t.answerUnchanged(Applied, before)
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// countedLateIn is how many nominal times of a span (after lo, up to hi) were counted as late.
-func (t *transition) countedLateIn(lo, hi int64) int64 {
+// countLateBetween returns how many nominal times of a span (after lo, up to hi) were counted as late.
+func (t *transition) countLateBetween(lo, hi int64) int64 {
 	if t.LateNominal > lo && t.LateNominal <= hi {
 		return 1
 	}
@@ -164,23 +163,23 @@ func (t *transition) countedLateIn(lo, hi int64) int64 {
 // WatchNever is the instant of no entry in the index of objectives.
 const WatchNever = -1
 
-// watchSlack is more than what two nodes may disagree about a shard's clock.
-const watchSlack = 2000
+// watchSlackMS exceeds the difference between two nodes' readings of a shard's clock.
+const watchSlackMS = 2000
 
-// watch is Decision.WatchMS. A record's entry is at the instant at which its run breaks the
-// objective, or earlier: whoever reads it then moves it on to the run that is current by
-// that time. So the runs of a job that start and end in time write no entry. There is none
-//   - of a run that there is nothing to judge of;
-//   - of a leased run past that instant: it is its dispatcher's to judge;
-//   - as long as decisions of a version without the index have not been followed by one of
-//     this version ([State.WatchedBy]).
-func (t *transition) watch() int64 {
+// nextWatchMS computes Decision.WatchMS. A record's entry is at the instant at which its
+// run breaks the objective, or earlier: a reader of an early entry moves it to the current run's
+// instant. So the runs of a job that start and end in time write no entry. There is no entry
+//   - for a run without an applicable objective;
+//   - for a leased run past that instant: its dispatcher counts it;
+//   - after decisions of a version without the index, until this version decides
+//     on the record ([State.WatchedBy]).
+func (t *transition) nextWatchMS() int64 {
 	t.WatchedBy = 0
-	if !t.countedLate() {
+	if !t.isCountedLate() {
 		t.LateNominal = 0 // it was that of an earlier run
 	}
 	if t.deleted {
-		if t.lag.breaksAt > t.now {
+		if t.lagBefore.breachAtMS > t.now {
 			return WatchNever
 		}
 		return 0
@@ -189,22 +188,23 @@ func (t *transition) watch() int64 {
 		return 0
 	}
 	t.WatchedBy = watchMark(t.Revision)
-	at, was := t.c.BreaksAt(t.State), t.lag.breaksAt
-	passed := t.lag.live && t.now+watchSlack >= was
-	if at != 0 && (!t.lag.watched || was == 0 || at < was || passed) {
+	at, was := t.c.BreaksAt(t.State), t.lagBefore.breachAtMS
+	passed := t.lagBefore.live && t.now+watchSlackMS >= was
+	if at != 0 && (!t.lagBefore.watched || was == 0 || at < was || passed) {
 		return at
 	}
 	return 0
 }
 
-// watchChild has a run that becomes a record of its own watched if it waits.
+// watchChild adds a watch entry to a run that moves into a child record, if it waits.
 func (t *transition) watchChild(run *Spawned) {
 	s := &run.State
 	s.WatchedBy = 0
 	if s.Region != RegionDue {
 		return
 	}
-	if run.WatchMS = t.c.BreaksAt(s); run.WatchMS != 0 {
+	run.WatchMS = t.c.BreaksAt(s)
+	if run.WatchMS != 0 {
 		s.WatchedBy = watchMark(s.Revision)
 	}
 }
@@ -213,7 +213,7 @@ func (t *transition) watchChild(run *Spawned) {
 // objectives.
 func (s *State) Watched() bool { return s.WatchedBy == watchMark(s.Revision) }
 
-// watchMark is State.WatchedBy of a decision that made this revision. A version that does
+// watchMark returns State.WatchedBy of a decision that made this revision. A version that does
 // not know the mark leaves that of an earlier revision.
 func watchMark(revision uint32) uint8 { return uint8(1 + revision%99) }
 
@@ -232,10 +232,10 @@ const (
 	retriesRank = 3
 )
 
-// RankOfFailures is the least rank of a job with so many failed runs in a row.
+// RankOfFailures returns the least rank of a job with so many failed runs in a row.
 func RankOfFailures(failures int64) int64 { return failures * failedRun }
 
-// Ranks are those of a parent's state. A job that has ended is in none.
+// Ranks returns those of a parent's state. A job that has ended is in none.
 func (s *State) Ranks() (r Ranks) {
 	if s.Region >= RegionDead || s.Deleting {
 		return r

@@ -23,7 +23,7 @@ func (w *walker) late(by time.Duration, outcome Outcome) (n Notice, told bool) {
 	return breachOf(w.on(Settle{Token: w.s.Token, Outcome: outcome, StartedMS: w.now, Worker: "w1"}))
 }
 
-// breachOf is the first broken objective that a decision tells of.
+// breachOf returns the first broken objective that a decision reports.
 func breachOf(d Decision) (n Notice, told bool) {
 	for _, n := range d.Notices {
 		if n.Kind == LagBreached {
@@ -43,7 +43,7 @@ func breaches(d Decision) (count int64) {
 	return count
 }
 
-func TestAStartThatIsTooLateIsABreach(t *testing.T) {
+func TestLateStartBreaksTheObjective(t *testing.T) {
 	w := walk(t, punctual())
 	if n, told := w.late(time.Second, OutcomeSucceeded); told || w.s.LateMS != 0 {
 		t.Errorf("a second late is within it: %+v, lag %d", n, w.s.LateMS)
@@ -70,7 +70,7 @@ func TestAStartThatIsTooLateIsABreach(t *testing.T) {
 	}
 }
 
-func TestWhatAGateHoldsBackStaysPromised(t *testing.T) {
+func TestHeldRunKeepsItsExpectedStart(t *testing.T) {
 	w := walk(t, punctual()).lease()
 	due := w.s.Due
 	w.after(500 * time.Millisecond)
@@ -93,7 +93,7 @@ func TestWhatAGateHoldsBackStaysPromised(t *testing.T) {
 	if w.s.LateMS != w.now-due || w.s.Held != (Hold{}) {
 		t.Errorf("after the run: lag %d, %+v", w.s.LateMS, w.s.Held)
 	}
-	// What an earlier version held tells nothing, nor does what it left behind.
+	// States of an earlier version are not judged.
 	s := State{Nominal: 5000, Due: 9000, Source: DelayHeld, Held: Hold{Reason: HeldLock}}
 	if _, ok := s.Lag(99_000); ok {
 		t.Error("a hold of unknown age is judged")
@@ -104,7 +104,7 @@ func TestWhatAGateHoldsBackStaysPromised(t *testing.T) {
 	}
 }
 
-func TestMissedTimesAreBreaches(t *testing.T) {
+func TestMissedTimesBreakTheObjective(t *testing.T) {
 	d := punctual()
 	d.Misfire = Misfire{Policy: MisfireSkip, Window: 10 * time.Second}
 	w := walk(t, d).lease()
@@ -120,7 +120,7 @@ func TestMissedTimesAreBreaches(t *testing.T) {
 		t.Errorf("arrival %d, %d missed, lag %d, %+v", decision.Arrival, missed, w.s.LateMS, decision.Notices)
 	}
 
-	// A long downtime: the first run is late, and those that nobody came for are missed.
+	// A long downtime: the first run is late, and the others are missed.
 	w = walk(t, punctual())
 	if _, told := w.late(10*time.Minute, OutcomeSucceeded); !told {
 		t.Error("ten minutes late is in time")
@@ -139,7 +139,7 @@ func TestMissedTimesAreBreaches(t *testing.T) {
 	}
 }
 
-func TestWhatIsPromisedNothing(t *testing.T) {
+func TestRunsWithoutAnExpectedStart(t *testing.T) {
 	for name, s := range map[string]State{
 		"a retry":        {Nominal: 1, Due: 5, Attempt: 1, Source: DelayRetry},
 		"a backfill":     {Nominal: 1, Due: 5, Trigger: TriggerBackfill, Source: DelayBackfill},
@@ -156,7 +156,7 @@ func TestWhatIsPromisedNothing(t *testing.T) {
 	}
 }
 
-func TestAPauseIsNobodysLateness(t *testing.T) {
+func TestPauseIsNotLateness(t *testing.T) {
 	d := punctual()
 	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
 	w := walk(t, d)
@@ -168,7 +168,7 @@ func TestAPauseIsNobodysLateness(t *testing.T) {
 	}
 }
 
-func TestTheObjectiveGoesWithItsEdit(t *testing.T) {
+func TestEditChangesTheObjective(t *testing.T) {
 	w := walk(t, punctual())
 	w.late(time.Minute, OutcomeSucceeded)
 	edited := punctual()
@@ -273,9 +273,9 @@ func TestARunThatNeverStartsBreaksItsObjective(t *testing.T) {
 	}
 }
 
-// TestWhoeverDecidesOnALateRunCountsIt: between the moment at which the objective is broken
+// TestAnyDecisionCountsALateRun: between the moment at which the objective is broken
 // and the look that finds it something else may be decided.
-func TestWhoeverDecidesOnALateRunCountsIt(t *testing.T) {
+func TestAnyDecisionCountsALateRun(t *testing.T) {
 	for name, ev := range map[string]func(*walker) Event{
 		"cancelled":    func(w *walker) Event { return CancelRun{RunID: w.s.RunID()} },
 		"deleted":      func(*walker) Event { return Delete{} },
@@ -309,7 +309,7 @@ func everyHour() Definition {
 	return d
 }
 
-func TestALateRunThatIsLeftOutIsCountedOnce(t *testing.T) {
+func TestSkippedLateRunIsCountedOnce(t *testing.T) {
 	d := punctual()
 	d.Misfire = Misfire{Policy: MisfireSkip, Window: 10 * time.Second}
 	w := walk(t, d)
@@ -332,7 +332,7 @@ func TestALateRunThatIsLeftOutIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestALeasedRunIsJudgedByItsDispatcher(t *testing.T) {
+func TestDispatcherCountsALeasedRun(t *testing.T) {
 	w := walk(t, punctual()).lease()
 	due := w.s.Due
 	w.after(10 * time.Second)
@@ -428,10 +428,10 @@ func (w *watched) look() {
 	}
 }
 
-// TestTheIndexOfObjectivesMissesNothing: whatever happens to a job, a run that waits has its
+// TestIndexOfObjectivesIsComplete: whatever happens to a job, a run that waits has its
 // entry, at the instant at which its objective is broken or earlier, unless the last decision
 // was one of an older version.
-func TestTheIndexOfObjectivesMissesNothing(t *testing.T) {
+func TestIndexOfObjectivesIsComplete(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		d := punctual()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// This file holds the values by which runs of different shards share limits.
-// Each limit has a home shard, found by its name, whose clock it goes by.
+// Requests for limits that runs of different shards share. Each limit has a home shard, which follows from its
+// name; its times are of that shard's clock.
 
 // QueueKey names a queue.
 type QueueKey struct{ Namespace, Queue string }
@@ -33,18 +33,18 @@ type QueueSettings struct {
 	// RecoveryRate is how many runs a second catch-up, resumed jobs, backfills and
 	// redriven runs may start together; 0 is DefaultRecoveryRate.
 	RecoveryRate float64
-	// Paused: nothing of the queue is leased, whoever asked for it. What is leased by
-	// then goes on, and what is due waits in order.
+	// Paused: no run of the queue is leased, manual runs included. Leased runs continue, and due ones wait in
+	// order.
 	Paused bool
 }
 
 // QueueChange replaces the settings of a queue.
 type QueueChange struct {
 	Settings QueueSettings
-	// KeepPaused leaves it as it is whether the queue is paused, whatever Settings says.
+	// KeepPaused leaves the queue paused or not, whatever Settings has.
 	KeepPaused bool
-	// Expected, when not nil, are what the caller has seen: other settings are not
-	// replaced, ErrSettingsChanged.
+	// Expected, if not nil, are the settings that the caller has read: if the stored ones differ, the call fails
+	// with ErrSettingsChanged.
 	Expected *QueueSettings
 }
 
@@ -62,7 +62,7 @@ var ErrSettingsChanged = errors.New("the settings of the queue changed")
 // ErrTooManyWatches means that a node watches as many queues for others as it does.
 var ErrTooManyWatches = errors.New("too many queues are watched")
 
-// QuotaError says that a namespace has as many jobs, or bytes of them, as it may have.
+// QuotaError: a namespace has reached its limit of jobs or of their bytes.
 type QuotaError struct {
 	Namespace string
 	Limit     int
@@ -72,7 +72,8 @@ type QuotaError struct {
 
 func (e *QuotaError) Error() string {
 	if e.Bytes {
-		return fmt.Sprintf("the jobs of namespace %s may have %d bytes together, and this would be more: delete some, make payloads smaller, or ask for a greater limit", e.Namespace, e.Limit)
+		return fmt.Sprintf("the jobs of namespace %s may have %d bytes together, and this would be more: delete "+
+			"some, make payloads smaller, or ask for a greater limit", e.Namespace, e.Limit)
 	}
 	return fmt.Sprintf("namespace %s has its %d jobs: delete some, or ask for a greater limit", e.Namespace, e.Limit)
 }
@@ -93,36 +94,35 @@ type UnitAsk struct {
 // UnitGrant answers a UnitAsk.
 type UnitGrant struct {
 	Granted bool
-	// By is a holder that stands in the way and SinceMS when it got its unit; or,
-	// when no holder does, a waiter for which a unit has been reserved since then.
-	// SinceMS of a grant is when this holder got its unit.
+	// By is a holder that blocks the request and SinceMS when it got its unit; or, if no holder does, a waiter
+	// for which a unit has been reserved since then. SinceMS of a grant is when this holder got its unit.
 	By      string
 	SinceMS int64
-	// FreeMS is when the first unit lapses unless it is prolonged; 0 for waiters that are
-	// not among the first in line.
+	// FreeMS is when the first unit expires unless it is renewed; 0 for waiters that are not among the first in
+	// line.
 	FreeMS int64
 	NowMS  int64 // clock of the home shard
 	Err    error
 }
 
-// UnitRelease gives a unit back. Limit tells how many waiters may be woken.
+// UnitRelease releases a unit. Limit is the limit of units, for the number of waiters to wake.
 type UnitRelease struct {
 	Name   string
 	Holder string // "" gives nothing back
 	Limit  int
-	// Waiter is a record that waits no longer: its place in line goes, and what is
-	// reserved for it goes to the next. "" is none.
+	// Waiter is a record that no longer waits: it leaves the queue, and its reservation passes to the next. ""
+	// is none.
 	Waiter string
 }
 
-// UnitReleased lists the waiters that are first in line now. For each a unit is
-// reserved for a moment; a waiter may be told more than once.
+// UnitReleased lists the first waiters. A unit is reserved for each of them for a moment; a waiter may be
+// notified more than once.
 type UnitReleased struct {
 	Woken []string
 	Err   error
 }
 
-// UnitKeep prolongs a unit.
+// UnitKeep renews a unit.
 type UnitKeep struct {
 	Name   string
 	Holder string
@@ -175,17 +175,17 @@ type CellReply struct {
 	Err     error
 }
 
-// LockName is the limit of a lock. No two kinds of limits share a name.
+// LockName returns the limit of a lock. No two kinds of limits share a name.
 func LockName(namespace, key string) string { return "lock/" + namespace + "/" + key }
 
-// QueueLimitName is the concurrency of a queue.
+// QueueLimitName returns the concurrency of a queue.
 func QueueLimitName(q QueueKey) string { return "queue/" + q.Namespace + "/" + q.Queue }
 
-// QueueRateName is the rate limit of a queue.
+// QueueRateName returns the rate limit of a queue.
 func QueueRateName(q QueueKey) string { return "rate/" + q.Namespace + "/" + q.Queue }
 
-// RecoveryName is the recovery budget of a queue.
+// RecoveryName returns the recovery budget of a queue.
 func RecoveryName(q QueueKey) string { return "recovery/" + q.Namespace + "/" + q.Queue }
 
-// TargetName is the circuit of a target.
+// TargetName returns the circuit of a target.
 func TargetName(namespace, target string) string { return "target/" + namespace + "/" + target }

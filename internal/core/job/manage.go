@@ -11,7 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// This file holds what those who manage jobs ask and are answered.
+// Requests and responses of the management of jobs.
 
 // CreateRequest registers a job. An empty Definition.ID is made up by the
 // registry; an empty RequestID is equal to any.
@@ -28,7 +28,7 @@ type CreateAnswer struct {
 	Err    error
 }
 
-// Filter selects jobs of one namespace; what is zero does not matter.
+// Filter selects jobs of one namespace; zero fields match all.
 type Filter struct {
 	Namespace   string
 	Queue       string
@@ -47,15 +47,14 @@ func (f *Filter) CoversAll(queues ...string) bool {
 	return f.Covers == nil || !slices.ContainsFunc(queues, func(q string) bool { return !f.Covers(q) })
 }
 
-// Page is one piece of a listing. An empty Next says that it is the last.
+// Page is one page of a listing. An empty Next marks the last.
 type Page struct {
 	Records []Record
 	Next    string
 }
 
-// UpdateRequest changes a definition. Merge gets the present definition and
-// returns what it should become; it may be called more than once. An Etag
-// refuses the change unless the job still has it.
+// UpdateRequest changes a definition. Merge gets the stored definition and returns the new one; it may be called
+// more than once. If Etag is set and differs from the job's, the change is refused.
 type UpdateRequest struct {
 	Key       Key
 	Etag      string
@@ -70,13 +69,13 @@ type UpdateRequest struct {
 	Check func(Definition) error
 }
 
-// PreviewRequest asks for nominal times of a schedule that is not stored. A zero
-// After is now; a nil Backoff asks for no intervals. MinInterval and MaxInterval
-// bound the intervals as those of a definition do.
+// PreviewRequest requests nominal times of a schedule that is not stored. A zero After is now; a
+// nil Backoff requests no intervals. MinInterval and MaxInterval bound the intervals like those
+// of a definition.
 //
-// With a Job, H and jitter are those that this job would have. What the request
-// leaves out, schedule (KindNone) or backoff (nil), is then the job's own, and what
-// is projected starts from its present failures.
+// With a Job, H and jitter are those of this job. A schedule (KindNone) or backoff (nil) that
+// the request leaves out is then the job's own, and the projection starts from the job's present
+// failures.
 type PreviewRequest struct {
 	Job                      Key // the zero value is none
 	Schedule                 schedule.Spec
@@ -112,8 +111,8 @@ const (
 	StatusDone
 )
 
-// Status tells where the record stands. A paused job that runs on request shows
-// as scheduled or running meanwhile.
+// Status returns the status of the record. A paused job with a manual run shows as scheduled or running
+// meanwhile.
 func (s State) Status() Status {
 	switch {
 	case s.Region == RegionLeased:
@@ -130,7 +129,7 @@ func (s State) Status() Status {
 	return StatusScheduled
 }
 
-// RunPhase tells how far a run is.
+// RunPhase is the phase of a run.
 type RunPhase uint8
 
 // Phases.
@@ -145,7 +144,7 @@ type RunView struct {
 	Run
 	Phase   RunPhase
 	Hold    Hold     // what holds a waiting run back
-	TraceID *TraceID // nil: it is not traced, or nobody here knows
+	TraceID *TraceID // nil: the run is not traced, or the trace is unknown
 }
 
 // CurrentRun shows the planned or live run; ok is false when there is none.
@@ -155,7 +154,7 @@ func (s State) CurrentRun() (v RunView, ok bool) {
 	}
 	v.Run = Run{
 		ID: s.RunID(), Trigger: s.Trigger, NominalMS: s.Nominal, DueMS: s.Due,
-		Attempts: s.Attempt, Losses: s.Losses, Caller: s.callerTrace(),
+		Attempts: s.Attempt, Losses: s.Losses, Caller: s.findCallerTrace(),
 	}
 	if !s.Live() {
 		v.Hold = s.Held
@@ -175,18 +174,19 @@ func (s State) PendingRun() (v RunView, ok bool) {
 	if s.Pending == "" {
 		return RunView{}, false
 	}
-	return RunView{Run: Run{ID: ManualRunID(s.Pending), Trigger: TriggerManual, Caller: s.traceAskedBy(s.Pending)}}, true
+	return RunView{Run: Run{ID: ManualRunID(s.Pending), Trigger: TriggerManual,
+		Caller: s.traceIDOfRequest(s.Pending)}}, true
 }
 
-// ManualRunID is the id of the run that a request for a manual run stands for.
+// ManualRunID returns the id of the run that a request for a manual run stands for.
 func ManualRunID(requestID string) string { return RunID(TriggerManual, 0, 0, requestID) }
 
-// Etag changes with each edit of a definition and when the job is created anew.
+// Etag changes with each edit of a definition and when the job is created again.
 func (d *Definition) Etag() string {
 	return strconv.FormatInt(d.CreatedMS, 36) + "-" + strconv.FormatUint(uint64(d.Revision), 36)
 }
 
-// InvalidError says what is wrong with a request.
+// InvalidError lists what is invalid in a request.
 type InvalidError struct{ Violations []Violation }
 
 func (e *InvalidError) Error() string {
@@ -198,8 +198,8 @@ func (e *InvalidError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// MaxViolations is how many violations of a request are told. Who sends a million wants no
-// list of them.
+// MaxViolations is the greatest number of violations that an error lists. A request may have millions of invalid
+// items.
 const MaxViolations = 100
 
 // Invalid makes an InvalidError of one violation.
@@ -207,8 +207,7 @@ func Invalid(field, format string, args ...any) error {
 	return &InvalidError{Violations: []Violation{{Field: field, Description: fmt.Sprintf(format, args...)}}}
 }
 
-// ExistsError says that an id is taken by a job that the request does not
-// describe.
+// ExistsError: the id belongs to a job that differs from the request.
 type ExistsError struct {
 	Key    Key
 	Reason string
@@ -218,7 +217,7 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("job %s exists: %s", e.Key.Record(), e.Reason)
 }
 
-// MissingError says that there is no such job, or no such run of it.
+// MissingError: the job, or the run of it, does not exist.
 type MissingError struct {
 	Key   Key
 	RunID string
@@ -234,7 +233,7 @@ func (e *MissingError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) hold.
 func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
 
-// EtagError says that the job was edited since the caller read it.
+// EtagError: the job was edited since the caller read it.
 type EtagError struct {
 	Key        Key
 	Have, Want string
@@ -244,7 +243,7 @@ func (e *EtagError) Error() string {
 	return fmt.Sprintf("job %s was edited: its etag is %s, not %s", e.Key.Record(), e.Have, e.Want)
 }
 
-// BusyError says that the id belongs to a deleted job whose last run is live.
+// BusyError: the id belongs to a deleted job whose last run is live.
 type BusyError struct{ Key Key }
 
 func (e *BusyError) Error() string {

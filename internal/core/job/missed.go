@@ -6,53 +6,53 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// What becomes of nominal times that passed without a run.
+// Nominal times that passed without a run.
 //
-// When a run has ended, or the job comes back to life, the time since the last
-// judged nominal time falls into three spans:
+// When a run has ended, or the job is resumed, the time since the last judged nominal
+// time falls into three spans:
 //
 //	judged        buffered           begun                now
 //	  |---- kept ----|---- missed ----|---- overlapped ----|
 //
-// Kept are those that an earlier verdict has promised a run (State.BufferedUntil).
-// Missed are those that nobody came for, though nothing was live: the misfire
-// policy has its say. Overlapped came while the run that has just ended was live:
-// the overlap policy's part. What is promised and not run now is kept; so a
-// backlog of any length is one instant in the state, whatever its length.
+// Kept times were promised a run by an earlier decision (State.BufferedUntil). Missed times
+// passed while no run was live and no worker or node was available: the misfire policy decides.
+// Overlapped times passed while the run that has just ended was live: the overlap policy
+// decides. Runs that are promised and not started now are kept. So a backlog of any length is
+// one instant in the state.
 
-// span is a stretch of time (after lo, up to hi) with its verdict.
-type span struct {
-	lo, hi  int64
-	verdict verdict
+// missedSpan is a stretch of time (after lo, up to hi) with its verdict.
+type missedSpan struct {
+	lo, hi int64
+	action missedAction
 }
 
-type verdict uint8
+type missedAction uint8
 
 const (
-	leaveOut verdict = iota
-	runLast          // one run, with the latest nominal time of the span
-	runEach
+	skipMissed    missedAction = iota
+	runLastMissed              // one run, with the latest nominal time of the span
+	runEachMissed
 )
 
-// backlog plans a run for the first nominal time that the policies want of those
-// that have passed, due at once; false if they want none.
-func (c *Compiled) backlog(s *State, from, now int64, p passed) (occurrence, bool) {
-	if w := c.Misfire.window(); w > 0 {
+// planMissed plans a run, due at once, for the first passed nominal time that the policies select; false if they
+// select none.
+func (c *Compiled) planMissed(s *State, from, now int64, p planInput) (plannedRun, bool) {
+	if w := c.Misfire.effectiveWindow(); w > 0 {
 		from = max(from, now-w.Milliseconds()-1)
 	}
-	spans := c.spans(s, from, now, p)
+	spans := c.splitMissed(s, from, now, p)
 	due, ok := c.Clear(now)
 	if !ok {
-		return occurrence{}, false
+		return plannedRun{}, false
 	}
 	var chosen, buffered int64
 	for _, sp := range spans {
-		switch sp.verdict {
-		case runLast:
+		switch sp.action {
+		case runLastMissed:
 			if n, ok := c.nominalUpTo(sp.hi); ok && n > sp.lo && chosen == 0 {
-				return c.caughtUp(occurrence{nominal: n, due: due}, n <= p.begun, p), true
+				return c.markCaughtUp(plannedRun{nominal: n, due: due}, n <= p.startedMS, p), true
 			}
-		case runEach:
+		case runEachMissed:
 			if n, ok := c.nominalAfter(sp.lo); ok && n <= sp.hi {
 				if chosen == 0 {
 					chosen = n
@@ -62,52 +62,52 @@ func (c *Compiled) backlog(s *State, from, now int64, p passed) (occurrence, boo
 		}
 	}
 	if chosen == 0 {
-		return occurrence{}, false
+		return plannedRun{}, false
 	}
-	chosen = max(chosen, c.oldestOf(buffered, c.backlogLimit(), chosen))
-	o := occurrence{nominal: chosen, due: due, buffered: buffered}
-	return c.caughtUp(o, p.begun == 0 || chosen <= p.begun, p), true
+	chosen = max(chosen, c.nthLatestNominal(buffered, c.maxBacklog(), chosen))
+	o := plannedRun{nominal: chosen, due: due, bufferedUntil: buffered}
+	return c.markCaughtUp(o, p.startedMS == 0 || chosen <= p.startedMS, p), true
 }
 
-// spans cuts up the time that has passed.
-func (c *Compiled) spans(s *State, from, now int64, p passed) []span {
+// splitMissed cuts up the time that has passed.
+func (c *Compiled) splitMissed(s *State, from, now int64, p planInput) []missedSpan {
 	begun := now
-	if p.begun > 0 {
-		begun = max(from, min(p.begun, now))
+	if p.startedMS > 0 {
+		begun = max(from, min(p.startedMS, now))
 	}
-	missed, overlapped := leaveOut, leaveOut
+	missed, overlapped := skipMissed, skipMissed
 	switch {
 	case c.Misfire.Policy != MisfireRunOnce:
-		missed = runEach
-	case !p.covered:
-		missed = runLast
+		missed = runEachMissed
+	case !p.missedCovered:
+		missed = runLastMissed
 	}
 	switch c.Overlap {
 	case OverlapBufferOne:
-		overlapped = runLast
+		overlapped = runLastMissed
 	case OverlapSkip:
-		if p.asked { // the schedule's run waits for it
-			overlapped = runLast
+		if p.manual { // the schedule's run waits for it
+			overlapped = runLastMissed
 		}
 	case OverlapBufferAll:
-		overlapped = runEach
+		overlapped = runEachMissed
 	}
 	if s.BufferedUntil == 0 || (c.Overlap != OverlapBufferAll && c.Misfire.Policy == MisfireRunOnce) {
-		return []span{{from, begun, missed}, {begun, now, overlapped}}
+		return []missedSpan{{from, begun, missed}, {begun, now, overlapped}}
 	}
 	if c.Overlap == OverlapBufferAll {
-		missed = runEach // it came while the backlog was being worked off
+		missed = runEachMissed // it came while the backlog was being worked off
 	}
 	kept := max(from, min(s.BufferedUntil, now))
 	begun = max(begun, kept)
-	return []span{{from, kept, runEach}, {kept, begun, missed}, {begun, now, overlapped}}
+	return []missedSpan{{from, kept, runEachMissed}, {kept, begun, missed}, {begun, now, overlapped}}
 }
 
-// backlogLimit bounds how many runs may be kept.
-func (c *Compiled) backlogLimit() int64 {
+// maxBacklog bounds how many runs may be kept.
+func (c *Compiled) maxBacklog() int64 {
 	limit := int64(0)
 	if c.Overlap == OverlapBufferAll {
-		limit += int64(c.overlapLimit())
+		limit += int64(c.maxOverlap())
 	}
 	if c.Misfire.Policy != MisfireRunOnce {
 		limit += c.Misfire.maxCatchUp()
@@ -115,18 +115,18 @@ func (c *Compiled) backlogLimit() int64 {
 	return max(limit, 1)
 }
 
-func (c *Compiled) overlapLimit() int {
+func (c *Compiled) maxOverlap() int {
 	if c.OverlapLimit == 0 {
 		return DefaultOverlapLimit
 	}
 	return c.OverlapLimit
 }
 
-// oldestOf is the n-th nominal time counted backwards from an instant, but not
+// nthLatestNominal returns the n-th nominal time counted backwards from an instant, but not
 // before floor. Each run of a backlog asks again: one that is within its limit, as it is
 // from the second run on, is not counted time by time.
-func (c *Compiled) oldestOf(upTo, n, floor int64) int64 {
-	if (upTo-floor)/c.leastGap()+1 < n {
+func (c *Compiled) nthLatestNominal(upTo, n, floor int64) int64 {
+	if (upTo-floor)/c.minNominalGap()+1 < n {
 		return floor
 	}
 	at := upTo
@@ -140,8 +140,8 @@ func (c *Compiled) oldestOf(upTo, n, floor int64) int64 {
 	return at + 1
 }
 
-// leastGap is what lies between two nominal times at least, in milliseconds.
-func (c *Compiled) leastGap() int64 {
+// minNominalGap returns what lies between two nominal times at least, in milliseconds.
+func (c *Compiled) minNominalGap() int64 {
 	switch {
 	case c.schedule.Kind() == schedule.KindInterval:
 		return max(1, c.schedule.Period(time.Time{}).Milliseconds())
@@ -151,9 +151,9 @@ func (c *Compiled) leastGap() int64 {
 	return time.Minute.Milliseconds()
 }
 
-// caughtUp marks a run of the past.
-func (c *Compiled) caughtUp(o occurrence, missed bool, p passed) occurrence {
-	o.ok, o.source = true, DelayCatchUp
-	o.recovery = p.resumed || missed && c.Misfire.Policy == MisfireRunAll
+// markCaughtUp marks a run of the past.
+func (c *Compiled) markCaughtUp(o plannedRun, missed bool, p planInput) plannedRun {
+	o.found, o.source = true, DelayCatchUp
+	o.recovery = p.catchUpRequested || missed && c.Misfire.Policy == MisfireRunAll
 	return o
 }

@@ -23,8 +23,8 @@ type calendar struct {
 	working bool
 }
 
-// ended judges what passed until a run that began at begun has ended, and says
-// which nominal time runs next and when.
+// ended judges what passed until a run that began at begun has ended, and returns the next nominal time and when
+// it runs.
 func (m *calendar) ended(begun, now int64) (nominal, due int64) {
 	m.drop(now)
 	var missed, overlapped []int64
@@ -83,7 +83,7 @@ func (m *calendar) ended(begun, now int64) (nominal, due int64) {
 
 // drop leaves out what is past the window.
 func (m *calendar) drop(now int64) {
-	w := m.d.Misfire.window().Milliseconds()
+	w := m.d.Misfire.effectiveWindow().Milliseconds()
 	if w == 0 {
 		return
 	}
@@ -94,9 +94,9 @@ func (m *calendar) drop(now int64) {
 
 func (m *calendar) after(ms int64) int64 { return t0 + ((ms-t0)/m.every+1)*m.every }
 
-// TestPassedTimesAreJudgedAsTheReferenceDoes compares nominal and due times of
+// TestPassedTimesMatchTheReference compares nominal and due times of
 // every run, and the number of those left out, over random delays and durations.
-func TestPassedTimesAreJudgedAsTheReferenceDoes(t *testing.T) {
+func TestPassedTimesMatchTheReference(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := def()
 		d.Overlap = Overlap(rapid.IntRange(0, int(OverlapBufferAll)).Draw(r, "overlap"))
@@ -109,7 +109,7 @@ func TestPassedTimesAreJudgedAsTheReferenceDoes(t *testing.T) {
 		// A run that is due waits less than the window of the skip policy, whose
 		// verdict at arrival is another test's.
 		patience := int64(400)
-		if d.Misfire.window() > 0 {
+		if d.Misfire.effectiveWindow() > 0 {
 			patience = 0
 		}
 		w := walk(t, d)
@@ -128,8 +128,8 @@ func TestPassedTimesAreJudgedAsTheReferenceDoes(t *testing.T) {
 	})
 }
 
-// TestOldestOf is the n-th time backwards, however it is found.
-func TestOldestOf(t *testing.T) {
+// TestNthLatestNominal is the n-th time backwards, however it is found.
+func TestNthLatestNominal(t *testing.T) {
 	for name, s := range map[string]schedule.Spec{
 		"interval": {Kind: schedule.KindInterval, Every: 90 * time.Second},
 		"minutes":  {Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Europe/Berlin"},
@@ -156,7 +156,7 @@ func TestOldestOf(t *testing.T) {
 				}
 				at = prev - 1
 			}
-			if got := c.oldestOf(upTo, n, floor); got != want {
+			if got := c.nthLatestNominal(upTo, n, floor); got != want {
 				t.Errorf("%s: %d, want %d", name, got, want)
 			}
 		})

@@ -7,143 +7,144 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// pause holds the job. A live run goes on; what it leads to waits.
-func (t *transition) pause(ev Pause) Answer {
-	before := t.before()
+// pauseJob pauses the job. A live run continues; its successors wait.
+func (t *transition) pauseJob(ev Pause) Answer {
+	before := t.stateBefore()
 	note := Clip(ev.Note, MaxNote)
 	if t.Paused && t.PauseNote == note {
-		return t.unchanged(Applied, before)
+		return t.answerUnchanged(Applied, before)
 	}
 	if !t.Paused {
 		t.PausedMS = t.now
 	}
 	t.Paused, t.PauseNote = true, note
 	if t.Region == RegionDue {
-		t.place()
-		t.releaseManual()
+		t.placeRun()
+		t.spawnWaitingManual()
 	}
-	t.notice(Notice{Kind: JobPaused, DueMS: t.Due, Reason: note})
-	return t.decision(Applied)
+	t.addNotice(Notice{Kind: JobPaused, DueMS: t.Due, Reason: note})
+	return t.finishDecision(Applied)
 }
 
-// resume ends a pause. Nominal times that passed meanwhile are skipped, or handed
-// to the misfire policy; a one-time job's, and a run that waits for a retry, are
-// due. What is overdue is paced by the queue's recovery budget.
-func (t *transition) resume(ev Resume) Answer {
-	before := t.before()
+// resumeJob ends a pause. Nominal times that passed meanwhile are skipped, or passed to the misfire policy; that
+// of a one-time job, and a run that waits for a retry, are due. Overdue runs are paced by the queue's recovery
+// budget.
+func (t *transition) resumeJob(ev Resume) Answer {
+	before := t.stateBefore()
 	if !t.Paused {
-		return t.unchanged(Applied, before)
+		return t.answerUnchanged(Applied, before)
 	}
-	since := t.clock()
+	since := t.scheduleClock()
 	t.Paused, t.PausedMS, t.PauseNote = false, 0, ""
 	switch {
 	case t.Region == RegionPaused && t.Due < t.now:
-		t.comeBack(ev)
+		t.resumeOverdueRun(ev)
 	case t.Region == RegionPaused:
-		t.place()
+		t.placeRun()
 	case t.HasRun() && t.Trigger == TriggerManual && t.Nominal >= since && !ev.CatchUp:
-		// It began in the pause, and its end must not have to answer for what the pause passed over.
-		if n := t.c.countBetween(t.c.judged(t.State), t.now); n > 0 {
-			t.skipped(n, "paused")
+		// It began during the pause, so the times that the pause passed over do not count for it.
+		if n := t.c.countNominal(t.c.judgedUpTo(t.State), t.now); n > 0 {
+			t.countSkipped(n, "paused")
 			t.LastNominal = t.now
 		}
 	}
-	t.notice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: t.now - since})
-	return t.decision(Applied)
+	t.addNotice(Notice{Kind: JobResumed, DueMS: t.Due, HeldMS: t.now - since})
+	return t.finishDecision(Applied)
 }
 
-// comeBack takes up a run that has come due during a pause.
-func (t *transition) comeBack(ev Resume) {
-	catchUp := passed{resumed: true, since: t.lastRun()}
-	switch fixed := t.c.fixedDelay() && t.LastNominal != 0; {
-	case !t.planned() || !t.c.Recurring(), fixed && ev.CatchUp:
+// resumeOverdueRun takes up a run that has come due during a pause.
+func (t *transition) resumeOverdueRun(ev Resume) {
+	catchUp := planInput{catchUpRequested: true, sinceMS: t.lastRunMS()}
+	switch fixed := t.c.hasFixedDelay() && t.LastNominal != 0; {
+	case !t.isPlanned() || !t.c.Recurring(), fixed && ev.CatchUp:
 		t.Recovery = true
-		t.Held.DueMS = t.now // the pause was somebody's will
-		t.place()
+		t.Held.DueMS = t.now // the pause was intentional
+		t.placeRun()
 	case fixed:
-		t.skipped(1, "paused")
-		t.planNext(passed{}, "")
+		t.countSkipped(1, "paused")
+		t.planNextRun(planInput{}, "")
 	case ev.CatchUp:
-		t.passOver(t.now)
-		t.planNext(catchUp, "misfire")
+		t.countPassedOver(t.now)
+		t.planNextRun(catchUp, "misfire")
 	default:
-		t.passOver(t.now)
-		catchUp.drop = true
-		t.planNext(catchUp, "paused")
+		t.countPassedOver(t.now)
+		catchUp.dropMissed = true
+		t.planNextRun(catchUp, "paused")
 	}
 }
 
-// runNow makes a manual run: now when idle, right after the live one otherwise.
-// One that leaves the plan alone is a record of its own.
-func (t *transition) runNow(ev RunNow) Answer {
-	before := t.before()
+// requestManualRun plans a manual run: now if the job is idle, otherwise after the live run. A manual run that
+// leaves the plan unchanged is a child record.
+func (t *transition) requestManualRun(ev RunNow) Answer {
+	before := t.stateBefore()
 	_, _, known := t.AskedRun(ev.RequestID)
 	waits := !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0
 	switch {
 	case t.Deleting:
-		return t.unchanged(NoSuchRun, before)
+		return t.answerUnchanged(NoSuchRun, before)
 	case known:
-		return t.unchanged(Duplicate, before)
-	case t.refuses(ev):
-		return t.unchanged(Excluded, before)
+		return t.answerUnchanged(Duplicate, before)
+	case t.refusesManual(ev):
+		return t.answerUnchanged(Excluded, before)
 	case t.Pending != "":
-		t.remember(ev.RequestID + joins + t.Pending)
-		t.exemptJoined(ev, ManualRunID(t.Pending))
-		return t.decision(Joined)
+		t.rememberRequest(ev.RequestID + joinSeparator + t.Pending)
+		t.exemptJoinedRun(ev, ManualRunID(t.Pending))
+		return t.finishDecision(Joined)
 	case waits:
-		t.remember(ev.RequestID + joins + t.ManualID)
-		if t.exemptJoined(ev, t.RunID()) {
+		t.rememberRequest(ev.RequestID + joinSeparator + t.ManualID)
+		if t.exemptJoinedRun(ev, t.RunID()) {
 			t.Due = t.now
-			t.place()
+			t.placeRun()
 		}
-		return t.decision(Joined)
+		return t.finishDecision(Joined)
 	}
-	t.remember(ev.RequestID)
-	beside := ev.Mode != ManualReset && t.c.Schedule.Kind != schedule.KindOnce || t.Region == RegionPaused && t.interrupted()
+	t.rememberRequest(ev.RequestID)
+	beside := ev.Mode != ManualReset && t.c.Schedule.Kind != schedule.KindOnce || t.Region == RegionPaused &&
+		t.isInterrupted()
 	switch {
-	case t.Live(), t.interrupted() && !beside:
+	case t.Live(), t.isInterrupted() && !beside:
 		t.Pending, t.PendingMode = ev.RequestID, ev.Mode
-		t.called(ev.RequestID, ev.Trace)
-		t.exempt(ev)
+		t.recordCaller(ev.RequestID, ev.Trace)
+		t.exemptManual(ev)
 	case beside:
-		if t.freeSlot() < 0 {
-			return t.unchanged(TooMany, before)
+		if t.findFreeSlot() < 0 {
+			return t.answerUnchanged(TooMany, before)
 		}
-		t.called(ev.RequestID, ev.Trace)
-		t.exempt(ev)
+		t.recordCaller(ev.RequestID, ev.Trace)
+		t.exemptManual(ev)
 		t.spawnManual(ev.RequestID, ev.Mode)
-	case t.HasRun() && (t.Trigger == TriggerManual || t.begun()):
-		// It waits to be tried again. Who waits for it must hear of its end.
+	case t.HasRun() && (t.Trigger == TriggerManual || t.hasBegun()):
+		// It waits for a retry. Callers that wait for it must be notified of its end.
 		if ev.Mode == ManualReset {
 			t.Failures = 0
 		}
 		t.Pending, t.PendingMode = ev.RequestID, ManualReset
-		t.called(ev.RequestID, ev.Trace)
-		t.exempt(ev)
+		t.recordCaller(ev.RequestID, ev.Trace)
+		t.exemptManual(ev)
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-		t.supersede(t.run(Settle{}, t.Attempt))
+		t.supersedeRun(t.buildRun(Settle{}, t.Attempt))
 	default:
-		t.stepIn()
+		t.replaceByManual()
 		t.clearRun()
 		if ev.Mode == ManualReset {
 			t.Failures = 0
 		}
-		t.called(ev.RequestID, ev.Trace)
-		t.exempt(ev)
-		t.planManual(ev.RequestID)
+		t.recordCaller(ev.RequestID, ev.Trace)
+		t.exemptManual(ev)
+		t.planManualRun(ev.RequestID)
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// joins stands in State.Recent between the id of a request and that of the manual run
-// that it joined. No id has a space.
-const joins = " "
+// joinSeparator separates, in State.Recent, the id of a request from that of the manual run that it joined. No
+// id has a space.
+const joinSeparator = " "
 
-// AskedRun is the id of the manual run that an earlier request led to, and whether that
+// AskedRun returns the id of the manual run that an earlier request led to, and whether that
 // request joined it, as far as the request is still known.
 func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
 	for _, r := range s.Recent {
-		if id, other, also := strings.Cut(r, joins); id == requestID {
+		if id, other, also := strings.Cut(r, joinSeparator); id == requestID {
 			if also {
 				id = other
 			}
@@ -153,11 +154,10 @@ func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
 	return "", false, false
 }
 
-// remember keeps a request id, so that its repetition is known. Where there is no place left
-// one that has only joined another run gives way first: the repetition of one that made a
-// run would make another of the same id. The newest has its place in any case: it is the
-// likeliest to be repeated.
-func (t *transition) remember(id string) {
+// rememberRequest stores a request id, so that its repetition is detected. If the list is full, an id that only
+// joined another run is evicted first: a repetition of one that made a run would make another run with the same
+// id. The newest is always stored: it is the likeliest to be repeated.
+func (t *transition) rememberRequest(id string) {
 	if len(t.Recent) >= MaxRecent {
 		if joined := slices.IndexFunc(t.Recent, isJoin); joined >= 0 {
 			t.Recent = slices.Delete(slices.Clone(t.Recent), joined, joined+1)
@@ -166,41 +166,41 @@ func (t *transition) remember(id string) {
 	t.Recent = t.Recent.With(id)
 }
 
-func isJoin(id string) bool { return strings.Contains(id, joins) }
+func isJoin(id string) bool { return strings.Contains(id, joinSeparator) }
 
 // cancelRun ends the current run, or asks the live one to end.
 func (t *transition) cancelRun(ev CancelRun) Answer {
-	before := t.before()
-	if t.manualWaits() && ManualRunID(t.Pending) == ev.RunID {
+	before := t.stateBefore()
+	if t.hasWaitingManual() && ManualRunID(t.Pending) == ev.RunID {
 		t.Pending, t.PendingMode = "", ManualReset
-		t.notice(Notice{Kind: RunCancelled, RunID: ev.RunID, Trigger: TriggerManual, Reason: "requested"})
-		return t.decision(Applied)
+		t.addNotice(Notice{Kind: RunCancelled, RunID: ev.RunID, Trigger: TriggerManual, Reason: "requested"})
+		return t.finishDecision(Applied)
 	}
 	if !t.HasRun() || t.RunID() != ev.RunID {
-		return t.unchanged(NoSuchRun, before)
+		return t.answerUnchanged(NoSuchRun, before)
 	}
 	if t.Live() {
 		if t.Cancel {
-			return t.unchanged(Applied, before)
+			return t.answerUnchanged(Applied, before)
 		}
 		t.Cancel = true
-		return t.decision(Applied)
+		return t.finishDecision(Applied)
 	}
 	t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-	run := t.run(Settle{}, t.Attempt)
+	run := t.buildRun(Settle{}, t.Attempt)
 	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// update puts another definition in place. A changed schedule starts a new
-// generation, which supersedes a waiting run; a live run keeps what it has. A run whose nominal time has come
-// and that waits for its due time goes on if the new schedule has that nominal time too. Jitter
-// alone changes no nominal time, and starts no generation.
-func (t *transition) update(ev Update) Answer {
+// updateDefinition replaces the definition. A changed schedule starts a new generation, which supersedes a
+// waiting run; a live run is unchanged. A run whose nominal time has come and that waits for its due time
+// continues if the new schedule has that nominal time too. A change of jitter alone changes no nominal time, and
+// starts no generation.
+func (t *transition) updateDefinition(ev Update) Answer {
 	if t.editedSince(ev.Base) {
-		return t.unchanged(Stale, t.before())
+		return t.answerUnchanged(Stale, t.stateBefore())
 	}
-	d, older, waits := *ev.New.Definition, t.edited(), t.planned()
+	d, older, waits := *ev.New.Definition, t.isScheduleReplaced(), t.isPlanned()
 	rescheduled := !d.Schedule.EqualButJitter(t.c.Schedule)
 	respread := !rescheduled && waits && d.Schedule.Jitter != t.c.Schedule.Jitter
 	d.Revision, d.UpdatedMS = t.c.Revision+1, t.now
@@ -220,48 +220,48 @@ func (t *transition) update(ev Update) Answer {
 	}
 	if err != nil {
 		// ev.New compiled, and the anchor cannot make a schedule impossible.
-		return t.unchanged(Stale, t.before())
+		return t.answerUnchanged(Stale, t.stateBefore())
 	}
 	if rescheduled && !kept {
 		t.closeGeneration()
 	}
 	t.c, t.def = compiled, &d
-	t.notice(Notice{Kind: JobUpdated})
+	t.addNotice(Notice{Kind: JobUpdated})
 	if d.MaxLag == 0 {
 		t.LateMS = 0
 	}
 	if rescheduled {
-		t.forgetSchedule()
+		t.resetSchedule()
 	}
 	switch {
 	case t.Live():
 	case kept:
 		t.Generation = d.Generation
-		t.respread()
-		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+		t.redrawJitter()
+		t.addNotice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case respread:
-		t.respread()
-	case rescheduled && t.Trigger == TriggerSchedule && (t.begun() || older):
+		t.redrawJitter()
+	case rescheduled && t.Trigger == TriggerSchedule && (t.hasBegun() || older):
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-		t.supersede(t.run(Settle{}, t.Attempt))
-		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+		t.supersedeRun(t.buildRun(Settle{}, t.Attempt))
+		t.addNotice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case rescheduled && t.Trigger == TriggerSchedule:
-		t.planNext(passed{drop: true}, "superseded")
-		t.notice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
+		t.planNextRun(planInput{dropMissed: true}, "superseded")
+		t.addNotice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case t.Region == RegionDue || t.Region == RegionPaused:
-		t.place()
+		t.placeRun()
 	default:
 		t.Lane = compiled.Lane()
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// compileEdit compiles a definition with another schedule. kept reports whether that has the nominal time
-// of the current run, which has come. Only then an interval keeps its anchor: another
-// edit is the begin of its phase.
+// compileEdit compiles a definition with another schedule. kept reports whether the new schedule has the nominal
+// time of the current run, which has come. Only then an interval keeps its anchor; otherwise its phase begins at
+// the edit.
 func (t *transition) compileEdit(d *Definition) (compiled *Compiled, kept bool, err error) {
 	before := d.AnchorMS
-	if t.planned() && t.Nominal <= t.now {
+	if t.isPlanned() && t.Nominal <= t.now {
 		if !d.Schedule.SamePhase(t.c.Schedule) {
 			d.AnchorMS = t.now
 		}
@@ -278,23 +278,22 @@ func (t *transition) compileEdit(d *Definition) (compiled *Compiled, kept bool, 
 	return compiled, kept, err
 }
 
-// respread gives a waiting run the due time that the schedule's jitter has for it, unless something else
-// has moved it.
-func (t *transition) respread() {
+// redrawJitter sets the due time of a waiting run by the schedule's jitter, unless something else has moved it.
+func (t *transition) redrawJitter() {
 	if t.Source == DelaySchedule || t.Source == DelayJitter {
-		o := t.c.jittered(t.Nominal, true)
+		o := t.c.planJittered(t.Nominal, true)
 		t.Due, t.Source = o.due, o.source
 	}
-	t.place()
+	t.placeRun()
 }
 
 func (t *transition) editedSince(base string) bool {
 	return base != "" && base != t.c.Etag()
 }
 
-// forgetSchedule drops what belongs to the generation before, but never lets an
-// edited schedule fire again for an instant that has run.
-func (t *transition) forgetSchedule() {
+// resetSchedule drops the state of the generation before, but never lets an edited schedule run again for an
+// instant that has run.
+func (t *transition) resetSchedule() {
 	if t.c.Schedule.Kind == schedule.KindOnce {
 		t.LastNominal = 0
 	}
@@ -304,24 +303,24 @@ func (t *transition) forgetSchedule() {
 	}
 }
 
-// delete removes the record; a live one when its run has ended.
-func (t *transition) delete(ev Delete) Answer {
-	before := t.before()
+// deleteJob removes the record; a live one when its run has ended.
+func (t *transition) deleteJob(ev Delete) Answer {
+	before := t.stateBefore()
 	if t.editedSince(ev.Base) {
-		return t.unchanged(Stale, before)
+		return t.answerUnchanged(Stale, before)
 	}
 	switch {
 	case t.Deleting:
-		return t.unchanged(Applied, before)
+		return t.answerUnchanged(Applied, before)
 	case t.Live():
 		t.Deleting = true
 	default:
-		t.vanish()
+		t.removeDeletedJob()
 	}
-	return t.decision(Applied)
+	return t.finishDecision(Applied)
 }
 
-// IndexMS is the instant that the record's score carries. A leased record's
+// IndexMS returns the instant that the record's score carries. A leased record's
 // score is kept by the scripts.
 func (c *Compiled) IndexMS(s *State, now int64) int64 {
 	if s.Children != 0 && s.Region >= RegionDead {
@@ -330,8 +329,8 @@ func (c *Compiled) IndexMS(s *State, now int64) int64 {
 	switch s.Region {
 	case RegionDue:
 		if s.Source == DelayHeld && s.Due <= now && s.Held.DueMS > 0 {
-			// What it waited for is there: it takes the place in line that it had, not one
-			// behind all that came due meanwhile.
+			// The gate is open: the run keeps its earlier place in the queue, before all runs that came due
+			// meanwhile.
 			return min(s.Due, s.Held.DueMS)
 		}
 		return s.Due

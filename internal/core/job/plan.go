@@ -8,40 +8,39 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// countLimit bounds how many passed cron times are counted one by one. Interval
+// maxCountedTimes bounds how many passed cron times are counted one by one. Interval
 // schedules are counted by division.
-const countLimit = 1000
+const maxCountedTimes = 1000
 
-// passed is what happened since the last nominal time that was judged.
-type passed struct {
+// planInput describes what happened since the last nominal time that was judged.
+type planInput struct {
 	hint time.Duration // a worker's wish for the next delay
-	// begun is when the run that ended began; 0: what passed was not held up by a
-	// run.
-	begun int64
-	// covered: a run stands for what was missed before it began.
-	covered bool
-	// asked: the run that ended was asked for by somebody.
-	asked bool
-	// since is what a delay, or the interval of a hint, counts from; 0 is now, as late as
-	// that may be. lag is how far the clock may run ahead of passing time.
-	since, lag int64
-	// drop leaves out everything that passed.
-	drop bool
-	// resumed: what was missed is caught up with on request.
-	resumed bool
+	// startedMS is when the run that ended began; 0: no run delayed the times that passed.
+	startedMS int64
+	// missedCovered: one run covers the times that were missed before it began.
+	missedCovered bool
+	// manual: the run that ended was requested by a user.
+	manual bool
+	// sinceMS is the instant that a delay, or the interval of a hint, counts from; 0 is the latest possible now.
+	// clockLagMS is how far the clock may run ahead of passing time.
+	sinceMS, clockLagMS int64
+	// dropMissed leaves out everything that passed.
+	dropMissed bool
+	// catchUpRequested: what was missed is caught up with on request.
+	catchUpRequested bool
 }
 
-// occurrence is a planned run of the schedule.
-type occurrence struct {
-	nominal, due int64
-	source       DelaySource
-	buffered     int64 // see State.BufferedUntil
-	recovery     bool
-	clean        bool // no nominal time has passed unjudged
-	ok           bool
+// plannedRun is a planned run of the schedule.
+type plannedRun struct {
+	nominal, due  int64
+	source        DelaySource
+	bufferedUntil int64 // see State.BufferedUntil
+	recovery      bool
+	nothingMissed bool // no nominal time has passed unjudged
+	found         bool
 }
 
-// next plans the scheduled run that follows s at now.
+// planNext plans the scheduled run that follows s at now.
 //
 // While the job is paused, now is when that began. A hint in force sets the due
 // time. Otherwise, after f failed runs of an
@@ -50,68 +49,68 @@ type occurrence struct {
 // Nominal <= Due holds. Cron jobs are exempt: they keep their slots, and a
 // worker's hint only skips those that come too early. Otherwise it is the first
 // nominal time after both now and the last one that ran, unless overlap and
-// misfire policy want one that has passed (see backlog).
-func (c *Compiled) next(s *State, now int64, p passed) occurrence {
+// misfire policy want one that has passed (see planMissed).
+func (c *Compiled) planNext(s *State, now int64, p planInput) plannedRun {
 	if c.Schedule.Kind == schedule.KindOnce {
 		if s.LastNominal != 0 {
-			return occurrence{}
+			return plannedRun{}
 		}
 		at := schedule.RoundUp(c.Schedule.At).UnixMilli()
-		if due, ok := c.hinted(s, now, p); ok {
-			return occurrence{nominal: min(at, due), due: due, source: DelayHint, clean: true, ok: true}
+		if due, ok := c.dueByHint(s, now, p); ok {
+			return plannedRun{nominal: min(at, due), due: due, source: DelayHint, nothingMissed: true, found: true}
 		}
-		return c.jittered(at, true)
+		return c.planJittered(at, true)
 	}
 	if limit := c.Schedule.MaxRuns; limit > 0 && s.Fired >= uint32(limit) {
-		return occurrence{clean: true}
+		return plannedRun{nothingMissed: true}
 	}
-	if due, ok := c.hinted(s, now, p); ok {
-		return c.dueAt(s, due)
+	if due, ok := c.dueByHint(s, now, p); ok {
+		return c.planDueAt(s, due)
 	}
-	delay, source := c.delay(s, p.hint)
+	delay, source := c.nextDelay(s, p.hint)
 	switch {
-	case c.fixedDelay() && s.LastNominal != 0:
-		return c.afterDelay(now, p, delay, source)
-	case source == DelaySchedule || p.after(delay) <= now: // the backoff is over
-		return c.onTime(s, now, p)
+	case c.hasFixedDelay() && s.LastNominal != 0:
+		return c.planAfterDelay(now, p, delay, source)
+	case source == DelaySchedule || p.waitEnd(delay) <= now: // the backoff is over
+		return c.planOnTime(s, now, p)
 	}
-	return c.heldBack(s, now, p, delay, source)
+	return c.planHeldBack(s, now, p, delay, source)
 }
 
-// fixedDelay tells whether intervals count from the end of a run.
-func (c *Compiled) fixedDelay() bool {
+// hasFixedDelay reports whether intervals count from the end of a run.
+func (c *Compiled) hasFixedDelay() bool {
 	return c.Schedule.Kind == schedule.KindInterval && c.Schedule.FixedDelay
 }
 
-// onTime plans without backoff.
-func (c *Compiled) onTime(s *State, now int64, p passed) occurrence {
-	from := c.judged(s)
+// planOnTime plans without backoff.
+func (c *Compiled) planOnTime(s *State, now int64, p planInput) plannedRun {
+	from := c.judgedUpTo(s)
 	first, ok := c.nominalAfter(from)
 	if !ok {
-		return occurrence{clean: true}
+		return plannedRun{nothingMissed: true}
 	}
 	if first > now {
-		return c.jittered(first, true)
+		return c.planJittered(first, true)
 	}
-	if !p.drop {
-		if o, some := c.backlog(s, from, now, p); some {
+	if !p.dropMissed {
+		if o, some := c.planMissed(s, from, now, p); some {
 			return o
 		}
 	}
 	nominal, ok := c.nominalAfter(now)
 	if !ok {
-		return occurrence{}
+		return plannedRun{}
 	}
-	return c.jittered(nominal, false)
+	return c.planJittered(nominal, false)
 }
 
-// judged is the instant up to which nominal times have had their run or their
+// judgedUpTo returns the instant up to which nominal times have had their run or their
 // verdict.
-func (c *Compiled) judged(s *State) int64 { return max(s.LastNominal, c.AnchorMS) }
+func (c *Compiled) judgedUpTo(s *State) int64 { return max(s.LastNominal, c.AnchorMS) }
 
-// jittered plans a run on time.
-func (c *Compiled) jittered(nominal int64, clean bool) occurrence {
-	o := occurrence{nominal: nominal, due: nominal, clean: clean, ok: true}
+// planJittered plans a run on time.
+func (c *Compiled) planJittered(nominal int64, clean bool) plannedRun {
+	o := plannedRun{nominal: nominal, due: nominal, nothingMissed: clean, found: true}
 	if c.Schedule.Jitter > 0 {
 		if due := c.schedule.Jittered(time.UnixMilli(nominal)).UnixMilli(); due != nominal {
 			o.due, o.source = due, DelayJitter
@@ -120,25 +119,27 @@ func (c *Compiled) jittered(nominal int64, clean bool) occurrence {
 	return o
 }
 
-// heldBack plans a run that backoff, or a worker's hint, holds back.
-func (c *Compiled) heldBack(s *State, now int64, p passed, delay time.Duration, source DelaySource) occurrence {
-	nominal, ok := c.nominalAfter(max(p.since, s.LastNominal))
+// planHeldBack plans a run that backoff, or a worker's hint, holds back.
+func (c *Compiled) planHeldBack(s *State, now int64, p planInput, delay time.Duration, source DelaySource) plannedRun {
+	nominal, ok := c.nominalAfter(max(p.sinceMS, s.LastNominal))
 	if !ok {
-		return occurrence{}
+		return plannedRun{}
 	}
-	o := occurrence{nominal: nominal, due: nominal, ok: true}
-	until := max(now, p.after(delay))
+	o := plannedRun{nominal: nominal, due: nominal, found: true}
+	until := max(now, p.waitEnd(delay))
 	if c.Schedule.Kind.Local() {
 		if until > nominal {
-			if o.nominal, o.ok = c.nominalAfter(until - 1); !o.ok {
-				return occurrence{}
+			o.nominal, o.found = c.nominalAfter(until - 1)
+			if !o.found {
+				return plannedRun{}
 			}
 			o.due, o.source = o.nominal, source
 		}
 		return o
 	}
-	if o.due, o.ok = c.Clear(max(until, nominal)); !o.ok {
-		return occurrence{}
+	o.due, o.found = c.Clear(max(until, nominal))
+	if !o.found {
+		return plannedRun{}
 	}
 	o.source = source
 	if last, ok := c.nominalUpTo(o.due); ok {
@@ -147,73 +148,73 @@ func (c *Compiled) heldBack(s *State, now int64, p passed, delay time.Duration, 
 	return o
 }
 
-// afterDelay plans the next run of a fixed-delay schedule.
-func (c *Compiled) afterDelay(now int64, p passed, delay time.Duration, source DelaySource) occurrence {
+// planAfterDelay plans the next run of a fixed-delay schedule.
+func (c *Compiled) planAfterDelay(now int64, p planInput, delay time.Duration, source DelaySource) plannedRun {
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
-	due, ok := c.Clear(max(now, p.after(delay)))
+	due, ok := c.Clear(max(now, p.waitEnd(delay)))
 	if end := c.Schedule.EndAt; !ok || !end.IsZero() && due >= end.UnixMilli() {
-		return occurrence{clean: true}
+		return plannedRun{nothingMissed: true}
 	}
-	return occurrence{nominal: due, due: due, source: source, clean: true, ok: true}
+	return plannedRun{nominal: due, due: due, source: source, nothingMissed: true, found: true}
 }
 
-// dueAt plans a run for an instant, whatever the schedule says: it takes the last
-// nominal time up to then or, where none is left, the instant itself.
-func (c *Compiled) dueAt(s *State, due int64) occurrence {
+// planDueAt plans a run for an instant, independent of the schedule. It takes the last nominal time up to then
+// or, if none is left, the instant itself.
+func (c *Compiled) planDueAt(s *State, due int64) plannedRun {
 	due, ok := c.Clear(due)
 	if !ok {
-		return occurrence{}
+		return plannedRun{}
 	}
-	o := occurrence{nominal: due, due: due, source: DelayHint, ok: true}
-	if last, ok := c.nominalUpTo(due); ok && last > c.judged(s) && !c.fixedDelay() {
+	o := plannedRun{nominal: due, due: due, source: DelayHint, found: true}
+	if last, ok := c.nominalUpTo(due); ok && last > c.judgedUpTo(s) && !c.hasFixedDelay() {
 		o.nominal = last
 	}
 	o.nominal = max(o.nominal, s.LastNominal+1)
 	o.due = max(o.due, o.nominal)
 	if end := c.Schedule.EndAt; !end.IsZero() && o.nominal >= end.UnixMilli() {
-		return occurrence{}
+		return plannedRun{}
 	}
 	return o
 }
 
-// delay is how long the next run is held back, and by which rule.
-func (c *Compiled) delay(s *State, hint time.Duration) (time.Duration, DelaySource) {
+// nextDelay returns how long the next run is held back, and by which rule.
+func (c *Compiled) nextDelay(s *State, hint time.Duration) (time.Duration, DelaySource) {
 	switch {
 	case s.Failures == 0:
 		return 0, DelaySchedule
 	case hint > 0:
-		return c.clampWish(hint, c.Backoff.MaxDelay), DelayHint
+		return c.clampWorkerHint(hint, c.Backoff.MaxDelay), DelayHint
 	case c.Schedule.Kind == schedule.KindInterval && !c.Backoff.Disabled:
-		seed := c.seed(int64(s.Runs), 0)
+		seed := c.jitterSeed(int64(s.Runs), 0)
 		return c.Backoff.Delay(c.Schedule.Every, int64(s.Failures), c.MinInterval, c.MaxInterval, seed), DelayBackoff
 	}
 	return 0, DelaySchedule
 }
 
-// retry plans the next attempt of the run after its k-th attempt has failed.
-// A retry of a recurring job never reaches the next nominal time, unless the run
-// goes on beside those that follow.
-func (c *Compiled) retry(s *State, k uint32, clock Reading, ev Settle, beside bool) (due int64, source DelaySource, ok bool) {
+// planRetry plans the next attempt of the run after its k-th attempt has failed. A retry of a recurring job
+// never reaches the next nominal time, unless the run is parallel to the next ones.
+func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev Settle, beside bool) (due int64,
+	source DelaySource, ok bool) {
 	now, first := clock.NowMS, s.FirstMS
 	if first == 0 {
 		first = ev.StartedMS
 	}
 	elapsed := time.Duration(max(0, now-first)) * time.Millisecond
-	delay, ok := c.retryDelay(s, int(k), elapsed)
+	delay, ok := c.computeRetryDelay(s, int(k), elapsed)
 	if !ok || ev.Permanent {
 		return 0, 0, false
 	}
 	source = DelayRetry
 	if ev.RetryAfter > 0 {
-		delay, source = c.clampWish(ev.RetryAfter, c.Retry.MaxDelay), DelayHint
+		delay, source = c.clampWorkerHint(ev.RetryAfter, c.Retry.MaxDelay), DelayHint
 		if limit := c.Retry.MaxElapsed; limit > 0 && elapsed+delay > limit {
 			return 0, 0, false
 		}
 	}
-	due = after(clock.Latest, delay)
-	if until, excluded := c.excluded(s, due); excluded {
+	due = addWait(clock.Latest, delay)
+	if until, excluded := c.excludesRun(s, due); excluded {
 		due = until
 		if limit := c.Retry.MaxElapsed; until == NeverMS || limit > 0 && due-first > limit.Milliseconds() {
 			return 0, 0, false
@@ -227,12 +228,12 @@ func (c *Compiled) retry(s *State, k uint32, clock Reading, ev Settle, beside bo
 	return due, source, true
 }
 
-// retryDelay is the wait after the k-th attempt of the current run, so long after
+// computeRetryDelay returns the wait after the k-th attempt of the current run, so long after
 // the first began; false when that was the last.
-func (c *Compiled) retryDelay(s *State, k int, elapsed time.Duration) (time.Duration, bool) {
-	seed := c.seed(int64(s.Runs), int64(k))
+func (c *Compiled) computeRetryDelay(s *State, k int, elapsed time.Duration) (time.Duration, bool) {
+	seed := c.jitterSeed(int64(s.Runs), int64(k))
 	if c.Retry.Strategy == backoff.Decorrelated {
-		seed = c.seed(int64(s.Runs), 0) // one walk a run
+		seed = c.jitterSeed(int64(s.Runs), 0) // one walk a run
 	}
 	before := int64(0)
 	if c.Backoff.WithinSlot && c.Schedule.Kind.Local() {
@@ -257,19 +258,19 @@ func (c *Compiled) nominalUpTo(ms int64) (int64, bool) {
 	return t.UnixMilli(), true
 }
 
-// countBetween counts the nominal times after from, up to and including to.
-func (c *Compiled) countBetween(from, to int64) int64 {
-	if to <= from || !c.Recurring() || c.fixedDelay() {
+// countNominal counts the nominal times after from, up to and including to.
+func (c *Compiled) countNominal(from, to int64) int64 {
+	if to <= from || !c.Recurring() || c.hasFixedDelay() {
 		return 0
 	}
 	limit := int(^uint(0) >> 1)
 	if c.Schedule.Kind.Local() || !c.Schedule.Exclude.Empty() {
-		limit = countLimit
+		limit = maxCountedTimes
 	}
 	return int64(c.schedule.Count(time.UnixMilli(from), time.UnixMilli(to), limit))
 }
 
-// EffectiveInterval is the interval that the backoff policy gives after the
+// EffectiveInterval returns the interval that the backoff policy gives after the
 // given number of failed runs, before jitter; 0 for schedules without one.
 func (c *Compiled) EffectiveInterval(failures int64) time.Duration {
 	if c.Schedule.Kind != schedule.KindInterval {
@@ -285,22 +286,23 @@ func (c *Compiled) EffectiveInterval(failures int64) time.Duration {
 	return max(interval, c.MinInterval)
 }
 
-// pastTimes finds nominal times for a backfill. The grid of an interval that is anchored to its
-// creation goes on into the past. To compile costs far more than to ask, so a search for many
-// times keeps it.
-type pastTimes struct {
+// backfillTimes finds nominal times for a backfill. The grid of an interval that is anchored to its creation
+// extends into the past. Compiling costs far more than a search, so a series of searches keeps the compiled
+// schedule.
+type backfillTimes struct {
 	c    *Compiled
 	grid *schedule.Schedule // before the anchor; nil: not compiled yet
 }
 
-// after is the first nominal time after an instant.
-func (p *pastTimes) after(ms int64, b *schedule.Budget) (int64, bool) {
+// nextAfter returns the first nominal time after an instant.
+func (p *backfillTimes) nextAfter(ms int64, b *schedule.Budget) (int64, bool) {
 	spec, s := p.c.Schedule, p.c.schedule
 	if spec.Kind == schedule.KindInterval && spec.StartAt.IsZero() && ms < p.c.AnchorMS {
 		if p.grid == nil {
 			anchor := time.UnixMilli(p.c.AnchorMS % spec.Every.Milliseconds())
 			var err error
-			if p.grid, err = schedule.CompileWithin(spec, anchor, p.c.seed(0, 0), b); err != nil {
+			p.grid, err = schedule.CompileWithin(spec, anchor, p.c.jitterSeed(0, 0), b)
+			if err != nil {
 				return 0, false // it compiled with a later anchor: it has ended before
 			}
 		}
@@ -310,13 +312,13 @@ func (p *pastTimes) after(ms int64, b *schedule.Budget) (int64, bool) {
 	return t.UnixMilli(), ok
 }
 
-// PastTimes counts the nominal times that a backfill of a range would run, from
-// fromMS (inclusive) to toMS (exclusive), but at most limit + 1. It is false when
-// exclusions leave so few of so many that counting takes too long.
+// PastTimes counts the nominal times that a backfill of a range would run, from fromMS (inclusive) to toMS
+// (exclusive), but at most limit + 1. It returns false if exclusions leave so few of so many that counting takes
+// too long.
 func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) (n int, ok bool) {
-	b, past := schedule.NewBudget(5), pastTimes{c: c}
+	b, past := schedule.NewBudget(5), backfillTimes{c: c}
 	for at := fromMS - 1; n <= limit; n++ {
-		next, found := past.after(at, b)
+		next, found := past.nextAfter(at, b)
 		if !found || next >= toMS {
 			return n, found || !b.Spent()
 		}
@@ -330,7 +332,7 @@ func (c *Compiled) Upcoming(after time.Time, n int) []time.Time {
 	return schedule.Upcoming(c.schedule, after, n, schedule.NewBudget(5))
 }
 
-// RunsLeft is what Spec.MaxRuns leaves; ok is false where there is no bound.
+// RunsLeft returns what Spec.MaxRuns leaves; ok is false where there is no bound.
 func (c *Compiled) RunsLeft(s State) (left int64, ok bool) {
 	if c.Schedule.MaxRuns <= 0 {
 		return 0, false
@@ -338,8 +340,8 @@ func (c *Compiled) RunsLeft(s State) (left int64, ok bool) {
 	return max(0, int64(c.Schedule.MaxRuns)-int64(s.Fired)), true
 }
 
-// Probing tells whether the stored backoff of a planned or live run is too old to
-// be trusted, or was when it was leased: the run finds out whether things work again.
+// Probing reports whether the stored backoff of a planned or live run is stale, or was when it was leased: the
+// run tests whether the failure is over.
 func (c *Compiled) Probing(s State, now int64) bool {
 	if !s.HasRun() || s.Failures == 0 {
 		return false
@@ -351,13 +353,13 @@ func (c *Compiled) Probing(s State, now int64) bool {
 	return probe
 }
 
-// after is when a wait that begins now is over.
-func (p passed) after(d time.Duration) int64 {
-	return after(lease.Latest{MS: p.since, LagMS: p.lag}, d)
+// waitEnd returns when a wait that begins now is over.
+func (p planInput) waitEnd(d time.Duration) int64 {
+	return addWait(lease.Latest{MS: p.sinceMS, LagMS: p.clockLagMS}, d)
 }
 
-// after is when a wait is over, saturating at the last instant of a region.
-func after(now lease.Latest, d time.Duration) int64 {
+// addWait returns when a wait is over, saturating at the last instant of a region.
+func addWait(now lease.Latest, d time.Duration) int64 {
 	return min(now.After(max(0, RoundUpMS(d))), NeverMS)
 }
 
@@ -366,7 +368,7 @@ func addMS(ms int64, d time.Duration) int64 {
 	return min(ms+max(0, RoundUpMS(d)), NeverMS)
 }
 
-// RoundUpMS is a duration in milliseconds, rounded up: who waits so long waits no shorter.
+// RoundUpMS returns a duration in milliseconds, rounded up: who waits so long waits no shorter.
 func RoundUpMS(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {

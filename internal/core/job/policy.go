@@ -2,14 +2,13 @@ package job
 
 import "time"
 
-// Overlap is what becomes of a nominal time that comes while an earlier run of
-// the job has not ended. It is looked up when it matters, so that an edit
-// affects what waits.
+// Overlap is the policy for a nominal time that comes while an earlier run of the job is live. It is evaluated
+// at that time, so that an edit affects waiting runs.
 type Overlap uint8
 
 // Overlap policies.
 const (
-	// OverlapSkip leaves the nominal time out.
+	// OverlapSkip skips the nominal time.
 	OverlapSkip Overlap = iota
 	// OverlapBufferOne keeps the last one that was missed for when the run has
 	// ended.
@@ -17,23 +16,21 @@ const (
 	// OverlapBufferAll keeps up to OverlapLimit, oldest first; when there are
 	// more, the oldest are left out.
 	OverlapBufferAll
-	// OverlapAllowAll runs up to OverlapLimit at once; what comes then is left
-	// out.
+	// OverlapAllowAll runs up to OverlapLimit at once; further nominal times are skipped.
 	OverlapAllowAll
 	// OverlapCancelOther cancels the earlier runs and waits for their end.
 	OverlapCancelOther
-	// OverlapTerminateOther takes the leases of the earlier runs away and starts
-	// at once. Their handlers are told, but may still be winding up.
+	// OverlapTerminateOther takes the leases of the earlier runs away and starts at once. Their handlers are
+	// cancelled, but may still run for a while.
 	OverlapTerminateOther
 )
 
 func (o Overlap) String() string {
-	return nameOf(o, "skip", "buffer_one", "buffer_all", "allow_all", "cancel_other", "terminate_other")
+	return enumName(o, "skip", "buffer_one", "buffer_all", "allow_all", "cancel_other", "terminate_other")
 }
 
-// spawns tells whether time passes for the schedule while a run is live: such
-// runs are records of their own.
-func (o Overlap) spawns() bool { return o >= OverlapAllowAll }
+// spawnsChildren reports whether time goes on for the schedule while a run is live: such runs are child records.
+func (o Overlap) spawnsChildren() bool { return o >= OverlapAllowAll }
 
 // Bounds of Definition.OverlapLimit.
 const (
@@ -46,29 +43,28 @@ const (
 	MaxBufferedRuns = 1000
 )
 
-// MisfirePolicy is what becomes of nominal times that passed without a run
-// though no earlier run was live: nobody held the shard, no worker had a slot,
-// the job was held back.
+// MisfirePolicy decides on nominal times that passed without a run though no earlier run was live: no node held
+// the shard, no worker had a slot, or the job was held back.
 type MisfirePolicy uint8
 
 // Misfire policies.
 const (
-	// MisfireRunOnce makes one late run stand for all that were missed.
+	// MisfireRunOnce runs once, late, for all missed times.
 	MisfireRunOnce MisfirePolicy = iota
-	// MisfireSkip leaves out what is late by more than the window.
+	// MisfireSkip skips times that are late by more than the window.
 	MisfireSkip
 	// MisfireRunAll runs each that was missed, up to MaxCatchUp, oldest first;
 	// when there are more, the oldest are left out.
 	MisfireRunAll
 )
 
-func (p MisfirePolicy) String() string { return nameOf(p, "run_once", "skip", "run_all") }
+func (p MisfirePolicy) String() string { return enumName(p, "run_once", "skip", "run_all") }
 
 // Misfire is the policy for missed nominal times.
 type Misfire struct {
 	Policy MisfirePolicy
-	// Window: a nominal time that is later than this is left out, whatever the
-	// policy. 0 is no bound, except for MisfireSkip: DefaultMisfireWindow.
+	// Window: a nominal time that is later than this is skipped under any policy. 0 is no bound, except for
+	// MisfireSkip: DefaultMisfireWindow.
 	Window time.Duration
 	// MaxCatchUp bounds MisfireRunAll, 1 to MaxCatchUpRuns; 0 is DefaultCatchUp.
 	MaxCatchUp int
@@ -81,8 +77,8 @@ const (
 	MaxCatchUpRuns       = 10_000
 )
 
-// window is the one in force; 0 is no bound.
-func (m Misfire) window() time.Duration {
+// effectiveWindow returns the one in force; 0 is no bound.
+func (m Misfire) effectiveWindow() time.Duration {
 	if m.Policy == MisfireSkip && m.Window == 0 {
 		return DefaultMisfireWindow
 	}
@@ -109,12 +105,12 @@ const (
 	MaxLockLimit = 1000
 )
 
-// ManualMode is what a manual run does to the backoff of its job.
+// ManualMode is the effect of a manual run on the backoff of its job.
 type ManualMode uint8
 
 // Manual modes.
 const (
-	// ManualReset forgets the failures when the run is asked for.
+	// ManualReset clears the failures when the run is requested.
 	ManualReset ManualMode = iota
 	// ManualKeep leaves failures and the planned run alone, however it ends.
 	ManualKeep
@@ -123,7 +119,7 @@ const (
 	ManualResetOnSuccess
 )
 
-func (m ManualMode) String() string { return nameOf(m, "reset", "keep", "reset_on_success") }
+func (m ManualMode) String() string { return enumName(m, "reset", "keep", "reset_on_success") }
 
 // HoldReason is the gate that holds a run back. Being held is not a failure.
 type HoldReason uint8
@@ -134,27 +130,27 @@ const (
 	HeldOverlap            // an earlier run of the job has not ended
 	HeldLock               // Key: the lock; By: a job that holds it
 	HeldTarget             // Key: the target, which is backing off or being probed
-	HeldPace               // recovery is paced by the budget of the queue Key; none: it stands apart, see lease.Apart
+	HeldPace               // paced by the recovery budget of the queue Key; without Key: spread by lease.Apart
 	HeldQueue              // the queue is at its concurrency limit
 	HeldPayload            // Key: the key of the payload, which cannot be opened
 )
 
 func (r HoldReason) String() string {
-	return nameOf(r, "none", "overlap", "lock", "target", "pace", "queue", "payload")
+	return enumName(r, "none", "overlap", "lock", "target", "pace", "queue", "payload")
 }
 
-// Hold tells what holds the current run back until its due time.
+// Hold is what holds the current run back until its due time.
 type Hold struct {
 	Reason  HoldReason
 	Key     string
 	By      string
 	SinceMS int64 // when this gate first held the run
-	// DueMS is what the run is promised for where that is not its due time any more: when
-	// it was due before the first gate held it, or when a pause ended; 0 is none.
+	// DueMS is the expected start of the run where that differs from its due time: its due time before the first
+	// gate held it, or the end of a pause; 0 is none.
 	DueMS int64
 }
 
-// HintSource is who gave a hint.
+// HintSource is the origin of a hint.
 type HintSource uint8
 
 // Hint sources.
@@ -165,7 +161,7 @@ const (
 	HintPlanner
 )
 
-func (s HintSource) String() string { return nameOf(s, "none", "worker", "operator", "planner") }
+func (s HintSource) String() string { return enumName(s, "none", "worker", "operator", "planner") }
 
 // Hint overrides the next due time, within the job's clamps, and expires.
 type Hint struct {
@@ -193,7 +189,7 @@ type Backfill struct {
 // MaxBackfills bounds the backfills of a job that are not done.
 const MaxBackfills = 4
 
-func nameOf[T ~uint8](v T, names ...string) string {
+func enumName[T ~uint8](v T, names ...string) string {
 	if int(v) < len(names) {
 		return names[v]
 	}

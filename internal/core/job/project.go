@@ -1,10 +1,10 @@
 package job
 
-// IfAllFail are the due times of the next runs of a job, at most n of them, if each failed
-// as soon as it is due, with each of its attempts: the planned or live run first. It has
-// [Decide] decide on each attempt, so that it is what then happens. Runs that people have
-// asked for beside the plan are left out, and a job that is paused is taken for one that is
-// not. It goes on while more says so: schedules that exclude nearly everything are expensive.
+// IfAllFail returns the due times of at most n next runs of a job, the planned or live one first, under the
+// assumption that each attempt fails as soon as it is due. [Decide] decides on each attempt, so the result is
+// what would happen. Manual runs that leave the plan unchanged are left out, and a paused job is treated as if
+// it were not paused. The projection continues while more returns true: schedules that exclude nearly everything
+// are expensive.
 func IfAllFail(c *Compiled, s State, now int64, n int, more func() bool) []int64 {
 	p := projection{c: c, parent: s, children: map[int]State{}, now: now}
 	p.parent.Children, p.parent.Started, p.parent.Backfills = 0, 0, nil
@@ -12,7 +12,7 @@ func IfAllFail(c *Compiled, s State, now int64, n int, more func() bool) []int64
 	if p.parent.Region == RegionPaused {
 		p.parent.Region = RegionDue
 	}
-	for len(p.due) < n && p.step() && more() {
+	for len(p.due) < n && p.simulateAttempt() && more() {
 		continue
 	}
 	return p.due
@@ -20,17 +20,17 @@ func IfAllFail(c *Compiled, s State, now int64, n int, more func() bool) []int64
 
 // projection is a job with its runs, as a node would drive them.
 type projection struct {
-	c        *Compiled
-	parent   State
-	children map[int]State
-	now      int64
-	token    uint64
-	counted  string // the run that was listed last
-	due      []int64
+	c          *Compiled
+	parent     State
+	children   map[int]State
+	now        int64
+	token      uint64
+	lastListed string // the run that was listed last
+	due        []int64
 }
 
-// step has the next attempt begin and fail. It reports whether there was one.
-func (p *projection) step() bool {
+// simulateAttempt has the next attempt begin and fail. It reports whether there was one.
+func (p *projection) simulateAttempt() bool {
 	slot, at := -1, NeverMS
 	if p.parent.Region == RegionDue || p.parent.Live() {
 		at = p.parent.Due
@@ -51,18 +51,18 @@ func (p *projection) step() bool {
 		p.failChild(slot)
 		return true
 	}
-	p.begin()
+	p.startPlannedRun()
 	return true
 }
 
-// begin has the planned run begin, and fail at once.
-func (p *projection) begin() {
+// startPlannedRun has the planned run begin, and fail at once.
+func (p *projection) startPlannedRun() {
 	run, due := p.parent.RunID(), p.parent.Due
 	var d Decision // of a live run, that it has started
 	if !p.parent.Live() {
 		p.parent = p.parent.Leased(p.token)
 		d = Decide(p.c, p.parent, Arrive{Token: p.token}, p.now)
-		p.take(&d)
+		p.applyDecision(&d)
 	}
 	for _, slot := range d.CancelChildren {
 		child := p.children[slot]
@@ -74,24 +74,24 @@ func (p *projection) begin() {
 	if d.Arrival != ArrivalStart && d.Arrival != ArrivalSpawn {
 		return
 	}
-	if run != p.counted {
-		p.counted, p.due = run, append(p.due, due)
+	if run != p.lastListed {
+		p.lastListed, p.due = run, append(p.due, due)
 	}
 	if d.Arrival == ArrivalSpawn {
 		p.failChild(d.Spawn.Slot)
 		return
 	}
-	failed := Decide(p.c, p.parent, p.failure(p.parent.Token), p.now)
-	p.take(&failed)
+	failed := Decide(p.c, p.parent, p.newFailure(p.parent.Token), p.now)
+	p.applyDecision(&failed)
 }
 
-func (p *projection) failure(token uint64) Settle {
+func (p *projection) newFailure(token uint64) Settle {
 	return Settle{Token: token, Outcome: OutcomeFailed, StartedMS: p.now}
 }
 
 func (p *projection) failChild(slot int) {
 	if child, there := p.children[slot]; there && child.Live() {
-		p.decideChild(slot, p.failure(child.Token))
+		p.decideChild(slot, p.newFailure(child.Token))
 	}
 }
 
@@ -107,11 +107,11 @@ func (p *projection) decideChild(slot int, ev Event) {
 	if pair.Child.Delete {
 		delete(p.children, slot)
 	}
-	p.take(&pair.Parent)
+	p.applyDecision(&pair.Parent)
 }
 
-// take takes a decision on the job's own record.
-func (p *projection) take(d *Decision) {
+// applyDecision takes a decision on the job's own record.
+func (p *projection) applyDecision(d *Decision) {
 	if !d.Changed {
 		return
 	}

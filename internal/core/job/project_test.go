@@ -109,9 +109,8 @@ func (f *family) failLive() {
 	}
 }
 
-// What a preview says of runs that all fail is what then happens, and none of them is due at
-// an excluded time.
-func TestThePreviewOfFailuresIsWhatHappens(t *testing.T) {
+// The preview of runs that all fail matches the decisions, and none of them is due at an excluded time.
+func TestPreviewOfFailuresMatchesDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := familyOf(t, excludingDef(t))
 		f.failing(rapid.IntRange(0, 5).Draw(t, "failed before"))

@@ -14,7 +14,7 @@ import (
 
 // What policy itself has put later is not late when it comes: under a misfire policy with
 // a window it runs.
-func TestWhatWasPutOffIsNoMisfire(t *testing.T) {
+func TestPostponedRunsAreNotMisfires(t *testing.T) {
 	start := func(w *walker) {
 		t.Helper()
 		if got := w.lease().on(Arrive{Token: w.s.Token}); got.Arrival != ArrivalStart {
@@ -25,7 +25,7 @@ func TestWhatWasPutOffIsNoMisfire(t *testing.T) {
 	d.Schedule.Every, d.Misfire.Policy = 10*time.Minute, MisfireSkip
 	w := walk(t, d)
 	w.lease().after(2 * time.Minute).fail()
-	if w.s.Source != DelayBackoff || w.s.Due-w.s.Nominal <= d.Misfire.window().Milliseconds() {
+	if w.s.Source != DelayBackoff || w.s.Due-w.s.Nominal <= d.Misfire.effectiveWindow().Milliseconds() {
 		t.Fatalf("a backoff past the window: %+v", w.s)
 	}
 	start(w)
@@ -47,7 +47,7 @@ func TestWhatWasPutOffIsNoMisfire(t *testing.T) {
 	w.after(time.Hour).on(Redrive{})
 	start(w)
 
-	// Nobody came for it: that is what the window is for.
+	// No worker took it: the window is for that case.
 	d.Schedule.Jitter = 0
 	w = walk(t, d)
 	w.lease().after(2 * time.Minute)
@@ -179,8 +179,8 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 	}
 }
 
-// What pauses a job tells when it would have run next.
-func TestAPauseTellsTheNextDueTime(t *testing.T) {
+// The notice of a pause has the time of the next run.
+func TestPauseNoticeHasTheNextDueTime(t *testing.T) {
 	d := def()
 	d.PauseAfter = 1
 	told := func(w *walker) (due int64) {
@@ -217,7 +217,7 @@ func TestAPauseTellsTheNextDueTime(t *testing.T) {
 
 // Requests that have only joined a run push out none that made one: its repetition would
 // make another of the same id.
-func TestJoinsGiveWay(t *testing.T) {
+func TestJoinedRequestsAreForgottenFirst(t *testing.T) {
 	w := walk(t, def())
 	w.lease().on(RunNow{RequestID: "a"})
 	for i := range MaxRecent + 1 {
@@ -255,7 +255,7 @@ func TestJoinsGiveWay(t *testing.T) {
 
 // An edit of the schedule counts from then on, also where a run is live meanwhile, or a
 // manual one waits.
-func TestAnEditBesideARunBeginsAnew(t *testing.T) {
+func TestEditDuringARunCountsFromTheEdit(t *testing.T) {
 	at := func(w *walker) Update {
 		e := def()
 		e.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(w.now + 3600_000)}
@@ -300,7 +300,7 @@ func TestAnEditBesideARunBeginsAnew(t *testing.T) {
 }
 
 // A trial that fails leaves a one-time job's own time alone.
-func TestAFailedTrialLeavesTheTimeToCome(t *testing.T) {
+func TestFailedManualRunKeepsTheScheduledTime(t *testing.T) {
 	once := def()
 	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 3600_000)}
 	w := walk(t, once)
@@ -373,8 +373,8 @@ func TestALetterOfAFinishedBackfillIsRun(t *testing.T) {
 	}
 }
 
-// A run that becomes a record of its own while a manual one waits, or for which no record
-// is left, costs nobody else theirs.
+// A run that moves into a child record while a manual one waits, or for which no record is free, does not remove
+// another run.
 func TestAManualRunThatFindsNoRecordTakesTheNextPlace(t *testing.T) {
 	for _, o := range []Overlap{OverlapCancelOther, OverlapAllowAll, OverlapTerminateOther} {
 		d := def()
@@ -455,7 +455,7 @@ func TestAWokenRunKeepsItsPlace(t *testing.T) {
 
 // The starts of runs that one more lost worker would quarantine are spread, each from the
 // first instant on at which it could be leased; they keep the promise of their due time.
-func TestTheThirdStartStandsApart(t *testing.T) {
+func TestThirdStartIsSpread(t *testing.T) {
 	const jobs = 200
 	var waits []int64
 	for i := range jobs {
@@ -468,7 +468,7 @@ func TestTheThirdStartStandsApart(t *testing.T) {
 			t.Fatalf("after one loss: %+v", w.s)
 		}
 		w.lease().ack().on(Lose{Token: w.s.Token})
-		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.promised() != due {
+		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.expectedStartMS() != due {
 			t.Fatalf("after two losses: %+v", w.s)
 		}
 		waits = append(waits, w.s.Due-w.now)

@@ -2,8 +2,7 @@ package job
 
 import "time"
 
-// This file holds what the engines say to one another about queues that have
-// limits and about attempts that hold units.
+// Types that the engines exchange about queues with limits and about attempts that hold units.
 
 // QueueAsk asks for N starts in a queue that has limits.
 type QueueAsk struct {
@@ -12,7 +11,7 @@ type QueueAsk struct {
 }
 
 // QueueGrant answers a QueueAsk: how many may start now and, when that is fewer
-// than were asked for, after how long to ask again, and which limit it is.
+// than were requested, after how long to ask again, and which limit it is.
 type QueueGrant struct {
 	N     int
 	Again time.Duration
@@ -24,12 +23,12 @@ type QueueLimit uint8
 
 // Limits of a queue.
 const (
-	NoLimit   QueueLimit = iota // or it is paused, or nobody could be asked
+	NoLimit   QueueLimit = iota // or it is paused, or the limit is unknown
 	LimitRoom                   // runs at once
 	LimitRate                   // starts in a time
 )
 
-// Ending tells that an attempt is gone from a node.
+// Ending: an attempt has left a node.
 type Ending struct {
 	Record string
 	Token  uint64

@@ -9,16 +9,16 @@ const MaxRecent = 8
 // repetition is known. Records share them: they are not changed in place.
 type RequestIDs []string
 
-// With is the list with another id.
+// With returns the list with another id.
 func (ids RequestIDs) With(id string) RequestIDs {
 	ids = append(ids[:len(ids):len(ids)], id)
 	return ids[max(0, len(ids)-MaxRecent):]
 }
 
-// Has tells whether an id is one of them; an empty one never is.
+// Has reports whether an id is one of them; an empty one never is.
 func (ids RequestIDs) Has(id string) bool { return id != "" && slices.Contains(ids, id) }
 
-// Split is the last id by itself, where there is one.
+// Split returns the last id by itself, where there is one.
 func (ids RequestIDs) Split() (earlier []string, last string) {
 	if len(ids) == 0 {
 		return nil, ""

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// This file holds what those who manage jobs ask of their policies and are
-// answered: hints, backfills, dead letters, explanations.
+// Requests and responses of job management: hints, backfills, dead letters, explanations.
 
-// BackfillRequest asks for the nominal times from FromMS (inclusive) to ToMS
-// (exclusive), both in the past. Overlap is OverlapBufferAll (one after the
-// other) or OverlapAllowAll (as many at once as the job's OverlapLimit).
+// BackfillRequest requests the nominal times from FromMS (inclusive) to ToMS (exclusive), both in the past.
+// Overlap is OverlapBufferAll (one after the other) or OverlapAllowAll (as many at once as the job's
+// OverlapLimit).
 type BackfillRequest struct {
 	FromMS, ToMS int64
 	Overlap      Overlap
@@ -19,7 +18,7 @@ type BackfillRequest struct {
 	RequestID string
 }
 
-// Letter is a dead run that is kept, with what is known of its job.
+// Letter is a stored dead run, with the known part of its job.
 type Letter struct {
 	// Record is the dead letter's own, or, of a one-time job, the job's.
 	Record string
@@ -32,7 +31,7 @@ type Letter struct {
 	ExpireMS int64
 }
 
-// LetterPage is one piece of a listing. An empty Next says that it is the last.
+// LetterPage is one page of a listing. An empty Next marks the last.
 type LetterPage struct {
 	Letters []Letter
 	Next    string
@@ -43,7 +42,7 @@ type TopQuery struct {
 	Which     Worst
 	Namespace string // "": of all
 	Limit     int    // 1 to MaxTop; 0: DefaultTop
-	// Shards are those to look at; nil: all.
+	// Shards are the shards to search; nil: all.
 	Shards []int
 	// Covers, when set, hides jobs whose queue it does not cover.
 	Covers func(queue string) bool
@@ -93,7 +92,7 @@ type PreviewTime struct {
 	// Latest is the end of the window that jitter draws Due from, Nominal without
 	// jitter. Due lies before it.
 	Latest time.Time
-	// Remark tells what a clock change did to it; empty as a rule.
+	// Remark describes how a clock change shifted it; usually empty.
 	Remark string
 }
 
@@ -107,8 +106,7 @@ const (
 	ReasonJobRuns          = "JOB_RUNS"
 )
 
-// PreconditionError says that a request is good but does not fit the job as it
-// is.
+// PreconditionError: the request is valid but does not fit the state of the job.
 type PreconditionError struct {
 	Key    Key
 	Reason string // one of the constants above
@@ -117,7 +115,7 @@ type PreconditionError struct {
 
 func (e *PreconditionError) Error() string { return fmt.Sprintf("job %s: %s", e.Key.Record(), e.Text) }
 
-// MissingPartError says that a job has no such part.
+// MissingPartError: the job has no such part.
 type MissingPartError struct {
 	Key        Key
 	Collection string // "backfills", "deadLetters"
@@ -134,8 +132,8 @@ func (e *MissingPartError) Is(target error) bool { return target == ErrNotFound 
 // ValidateQueue checks the parts of a queue's name.
 func ValidateQueue(q QueueKey) []Violation {
 	var v violations
-	v.add("namespace", nameFault(q.Namespace))
-	v.add("queue", nameFault(q.Queue))
+	v.add("namespace", validateName(q.Namespace))
+	v.add("queue", validateName(q.Queue))
 	return v.list
 }
 
@@ -145,7 +143,7 @@ func ValidateNote(note string) string {
 	if len(note) > MaxNote {
 		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(note), MaxNote)
 	}
-	return textFault(note, 0, MaxNote)
+	return validateText(note, 0, MaxNote)
 }
 
 // Bounds of QueueSettings.
@@ -155,19 +153,19 @@ const (
 	MaxQueueRate        = 100_000
 )
 
-// ValidateQueueSettings lists what is wrong with the limits of a queue. Paths start
-// with "settings.".
+// ValidateQueueSettings lists invalid limits of a queue. Paths start with "settings.".
 func ValidateQueueSettings(s QueueSettings) []Violation {
 	v := violations{prefix: "settings."}
-	v.check(s.MaxConcurrency >= 0 && s.MaxConcurrency <= MaxQueueConcurrency, "max_concurrency",
+	v.addUnless(s.MaxConcurrency >= 0 && s.MaxConcurrency <= MaxQueueConcurrency, "max_concurrency",
 		"is %d, want 0 (no limit) to %d", s.MaxConcurrency, MaxQueueConcurrency)
-	v.check(goodRate(s.Rate), "rate", "is %v, want 0 (no limit) or %v to %d", s.Rate, MinQueueRate, MaxQueueRate)
-	v.check(s.Burst >= 0 && s.Burst <= MaxQueueRate, "burst", "is %d, want 0 (one second's worth) to %d", s.Burst, MaxQueueRate)
-	v.check(s.Burst == 0 || s.Rate != 0, "burst", "has no effect without rate")
-	v.check(goodRate(s.RecoveryRate), "recovery_rate", "is %v, want 0 (%v) or %v to %d",
+	v.addUnless(isValidRate(s.Rate), "rate", "is %v, want 0 (no limit) or %v to %d", s.Rate, MinQueueRate, MaxQueueRate)
+	v.addUnless(s.Burst >= 0 && s.Burst <= MaxQueueRate, "burst", "is %d, want 0 (one second's worth) to %d", s.Burst,
+		MaxQueueRate)
+	v.addUnless(s.Burst == 0 || s.Rate != 0, "burst", "has no effect without rate")
+	v.addUnless(isValidRate(s.RecoveryRate), "recovery_rate", "is %v, want 0 (%v) or %v to %d",
 		s.RecoveryRate, DefaultRecoveryRate, MinQueueRate, MaxQueueRate)
 	return v.list
 }
 
-// goodRate refuses NaN too.
-func goodRate(rate float64) bool { return rate == 0 || rate >= MinQueueRate && rate <= MaxQueueRate }
+// isValidRate refuses NaN too.
+func isValidRate(rate float64) bool { return rate == 0 || rate >= MinQueueRate && rate <= MaxQueueRate }

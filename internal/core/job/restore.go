@@ -1,9 +1,9 @@
 package job
 
-// Existing says what a restore does about a job that is there already.
+// Existing selects what a restore does with a job that exists already.
 type Existing uint8
 
-// What to do about jobs that are there.
+// Treatment of jobs that exist already.
 const (
 	// ExistingFail refuses one that has another definition.
 	ExistingFail Existing = iota
@@ -13,7 +13,7 @@ const (
 	ExistingReplace
 )
 
-// RestoreOutcome is what became of a backup.
+// RestoreOutcome is the result of a restore of one job.
 type RestoreOutcome uint8
 
 // Outcomes of a restore.
@@ -31,7 +31,7 @@ type RestoreAnswer struct {
 	Err     error
 }
 
-// Restoration is what a restore writes of one job, in one step.
+// Restoration is the set of writes that restores one job, in one step.
 type Restoration struct {
 	Record Record
 	// Run is that of a dead one-time job, for its history; nil is none.
@@ -39,12 +39,11 @@ type Restoration struct {
 	Parts []Part
 	// Replaces is the state that is stored now; nil when the id must be free.
 	Replaces *State
-	// Unchanged: what is stored is the same already; there is nothing to write.
+	// Unchanged: the stored job is equal already; there is nothing to write.
 	Unchanged bool
 }
 
-// Part is a run or a dead letter of a job: a record of its own. A dead letter that
-// is there already stays.
+// Part is a child record of a job: a run or a dead letter. A dead letter that exists already stays.
 type Part struct {
 	Record  string
 	State   State
@@ -52,20 +51,19 @@ type Part struct {
 	Run     *Run // of a dead letter
 }
 
-// Restore decides what to write of a backup, in place of what is stored (nil:
-// nothing is). Runs that are overdue by now are paced by the recovery budget of
-// their queue. It fails with an [InvalidError], or a [PreconditionError] when what
-// is stored must not be replaced as it is.
+// Restore decides what to write for a job of a backup, in place of the stored job (nil: none). Runs that are
+// overdue by now are paced by the recovery budget of their queue. It fails with an [InvalidError], or a
+// [PreconditionError] if the stored job must not be replaced.
 func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) (Restoration, error) {
-	d = cp.bookkeeping(d, present, now)
-	if v := append(Validate(&d, l), cp.validate(&d)...); len(v) > 0 {
+	d = cp.completeDefinition(d, present, now)
+	if v := append(Validate(&d, l), cp.validateFor(&d)...); len(v) > 0 {
 		return Restoration{}, &InvalidError{Violations: v}
 	}
 	c, err := Compile(&d)
 	if err != nil {
 		return Restoration{}, Invalid("job.schedule", "%v", err)
 	}
-	s := c.restored(cp, present, now)
+	s := c.restoredState(cp, present, now)
 	if fault := s.Check(); fault != nil {
 		return Restoration{}, Invalid("checkpoint", "%v", fault)
 	}
@@ -73,7 +71,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	if s.Region >= RegionDead && s.Children == 0 {
 		r.Record.IndexMS = cp.ExpireMS
 	}
-	c.addParts(&r, cp, now)
+	c.addChildRecords(&r, cp, now)
 	if present == nil {
 		return r, nil
 	}
@@ -81,14 +79,15 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 	r.Unchanged = present.Definition.Same(&d) && sameState(present.State, s)
 	if !r.Unchanged && (present.State.Live() || present.State.Children != 0) {
 		return Restoration{}, &PreconditionError{Key: d.Key, Reason: ReasonJobRuns,
-			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and restore it again"}
+			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and " +
+				"restore it again"}
 	}
 	return r, nil
 }
 
-// bookkeeping completes a definition. Its etag is another one than that of what it
-// replaces, unless it is the same.
-func (cp *Checkpoint) bookkeeping(d Definition, present *Record, now int64) Definition {
+// completeDefinition completes a definition. Its etag differs from that of the replaced one, unless both are the
+// same.
+func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now int64) Definition {
 	d.Generation, d.Revision = max(1, cp.Generation), max(1, cp.Revision)
 	d.CreatedMS, d.UpdatedMS, d.AnchorMS = orNow(cp.CreatedMS, now), orNow(cp.UpdatedMS, now), orNow(cp.AnchorMS, now)
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = cp.CreateRequestID, cp.UpdateRequestIDs, nil
@@ -111,9 +110,9 @@ func orNow(ms, now int64) int64 {
 	return ms
 }
 
-// restored is the state to write.
-func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
-	s := timeless(cp.State)
+// restoredState returns the state to write.
+func (c *Compiled) restoredState(cp Checkpoint, present *Record, now int64) State {
+	s := withoutClusterState(cp.State)
 	s.Lane, s.Deleting, s.Cancel = c.Lane(), false, false
 	s.Children, s.Started = 0, 0
 	for _, child := range cp.Children {
@@ -128,7 +127,7 @@ func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
 			}
 		}
 	}
-	s.catchUp(now)
+	s.paceOverdueRun(now)
 	created := *c.Definition
 	created.CreatedMS = now
 	s.Revision = firstRevision(&created)
@@ -140,23 +139,23 @@ func (c *Compiled) restored(cp Checkpoint, present *Record, now int64) State {
 	return s
 }
 
-// catchUp has a run that is overdue paced.
-func (s *State) catchUp(now int64) {
+// paceOverdueRun has a run that is overdue paced.
+func (s *State) paceOverdueRun(now int64) {
 	if s.Region == RegionDue && s.Due < now {
 		s.Recovery, s.Paced = true, false
 	}
 }
 
-// addParts adds the records of runs and dead letters.
-func (c *Compiled) addParts(r *Restoration, cp Checkpoint, now int64) {
+// addChildRecords adds the records of runs and dead letters.
+func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
 	s := r.Record.State
 	for _, child := range cp.Children {
-		before := timeless(child.State)
-		run := runPart(&before)
+		before := withoutClusterState(child.State)
+		run := extractRun(&before)
 		run.Region, run.Lane, run.Revision = RegionDue, s.Lane, s.Revision
 		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
 		run.Cancel = false
-		run.catchUp(now)
+		run.paceOverdueRun(now)
 		r.Parts = append(r.Parts, Part{Record: ChildRecord(c.Record(), child.Slot), State: run, IndexMS: run.Due})
 	}
 	for i := range cp.Letters {
@@ -174,9 +173,11 @@ func (c *Compiled) addParts(r *Restoration, cp Checkpoint, now int64) {
 			Record: LetterRecord(c.Record(), l.Slot), IndexMS: l.ExpireMS, Run: &run,
 			State: State{
 				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,
-				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS, Attempt: run.Attempts, Losses: run.Losses,
-				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS, LastError: run.Error,
-				Runs: 1, Dead: 1,
+				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS,
+				Attempt: run.Attempts, Losses: run.Losses,
+				LastOutcome: run.Outcome, LastStarted: run.StartedMS, LastFinished: run.FinishedMS,
+				LastError: run.Error,
+				Runs:      1, Dead: 1,
 			},
 		})
 	}

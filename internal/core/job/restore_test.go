@@ -87,7 +87,7 @@ func TestRestore(t *testing.T) {
 	letter := KeptLetter{Slot: 0, ExpireMS: 9_000_000, Run: Run{ID: "1-900000", NominalMS: 900_000, DueMS: 900_000, Outcome: OutcomeDead}}
 	cp := Checkpoint{
 		Generation: 2, Revision: 3, AnchorMS: 1_000_000, CreatedMS: 1_000_000, UpdatedMS: 1_000_000,
-		State: timeless(state), ExpireMS: NeverMS, Letters: []KeptLetter{letter},
+		State: withoutClusterState(state), ExpireMS: NeverMS, Letters: []KeptLetter{letter},
 	}
 	early, err := Restore(*c.Definition, cp, nil, 1_000_500, DefaultLimits())
 	if err != nil || early.Record.State.Recovery || early.Record.IndexMS != state.Due || early.Replaces != nil || len(early.Parts) != 1 {

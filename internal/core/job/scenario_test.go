@@ -260,7 +260,7 @@ func (p *player) lease(w words) []string {
 	return append([]string{fmt.Sprintf("%s: %s, attempt %d", p.at(f.now), child.RunID(), child.Attempt+1)}, p.show()...)
 }
 
-// told shows what a decision said, and where that leaves the job.
+// told shows a decision and the resulting state of the job.
 func (p *player) told(d Decision) []string {
 	var lines []string
 	if names := []string{"applied", "duplicate", "stale", "joined", "no such run", "too many", "not dead"}; d.Answer != Applied {
@@ -294,7 +294,7 @@ func (p *player) at(ms int64) string {
 	return t.Format(layout)
 }
 
-// show tells where the job stands.
+// show shows the state of the job.
 func (p *player) show() []string {
 	f := p.f
 	s := f.parent

@@ -9,19 +9,19 @@ import (
 // compileSteps is how many steps it takes to compile an expression.
 const compileSteps = 20
 
-// ScheduleWork bounds what the schedules of one call cost together. A step is about a look at one
-// nominal time by one expression.
+// ScheduleWork bounds the total cost of the schedules of one call. A step is about the check of one nominal time
+// by one expression.
 type ScheduleWork interface {
-	// Spent reports whether nothing is left: what comes now is refused unseen.
+	// Spent reports whether the budget is used up: further schedules are refused unchecked.
 	Spent() bool
 	Charge(steps int64)
-	// Known returns what was noted of a schedule that is the same, if that is remembered:
-	// a call that repeats a fault is not worth as many looks.
+	// Known returns the remembered result for an equal schedule, so that a call that repeats an invalid schedule
+	// does not cost the same again.
 	Known(s schedule.Spec, anchor time.Time) []Violation
 	Note(s schedule.Spec, anchor time.Time, v []Violation)
 }
 
-// unbounded is for who gives no work.
+// unboundedWork is used where the caller sets no bound.
 type unbounded struct{}
 
 func (unbounded) Spent() bool                                { return false }
@@ -29,7 +29,7 @@ func (unbounded) Charge(int64)                               {}
 func (unbounded) Known(schedule.Spec, time.Time) []Violation { return nil }
 func (unbounded) Note(schedule.Spec, time.Time, []Violation) {}
 
-// stepsOf is what it took to look at a schedule, that passed over so many nominal times.
-func stepsOf(s schedule.Spec, passed int) int64 {
+// countSteps returns what it took to look at a schedule, that passed over so many nominal times.
+func countSteps(s schedule.Spec, passed int) int64 {
 	return int64(s.Weight()) * int64(compileSteps+passed)
 }

@@ -17,7 +17,7 @@ const (
 	SealOfWork = 2
 )
 
-// SealVersion is the version of the sealed payload; 0: the payload is as it was given.
+// SealVersion returns the version of the sealed payload; 0: the payload is as it was given.
 func (d *Definition) SealVersion() int {
 	if d.PayloadKey == "" || len(d.Payload) == 0 {
 		return 0
@@ -25,7 +25,7 @@ func (d *Definition) SealVersion() int {
 	return int(d.Payload[0])
 }
 
-// PayloadSize is the size of the payload as it was given, sealed or not.
+// PayloadSize returns the size of the payload as it was given, sealed or not.
 func (d *Definition) PayloadSize() int {
 	if d.PayloadKey == "" {
 		return len(d.Payload)
@@ -33,12 +33,12 @@ func (d *Definition) PayloadSize() int {
 	return max(0, len(d.Payload)-SealOverhead)
 }
 
-// AppendBound appends what a payload of [SealOfWork] is bound to: the name of the job,
-// the queue, which decides what workers get it, and all else of the definition that a
-// worker is given with it. No two definitions that differ in any of these have the same bytes.
+// AppendBound appends the data that a payload of [SealOfWork] is bound to: the name of the job, its queue, which
+// decides which workers get it, and all other fields of the definition that a worker receives with it.
+// Definitions that differ in any of these have different bytes.
 func (d *Definition) AppendBound(b []byte) []byte {
 	for _, text := range [...]string{d.Namespace, d.ID, d.Queue, d.Handler} {
-		b = appendCounted(b, text)
+		b = appendWithLength(b, text)
 	}
 	b = binary.AppendVarint(b, d.Timeout.Milliseconds())
 	b = binary.AppendVarint(b, int64(d.Retry.MaxAttempts))
@@ -47,17 +47,18 @@ func (d *Definition) AppendBound(b []byte) []byte {
 		return b
 	}
 	for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
-		b = appendCounted(appendCounted(b, k), d.Labels[k])
+		b = appendWithLength(appendWithLength(b, k), d.Labels[k])
 	}
 	return b
 }
 
-// SameBound tells whether [Definition.AppendBound] is the same of both.
+// SameBound reports whether [Definition.AppendBound] is the same for both.
 func (d *Definition) SameBound(o *Definition) bool {
-	return d.Key == o.Key && d.Queue == o.Queue && d.Handler == o.Handler && d.Timeout.Milliseconds() == o.Timeout.Milliseconds() &&
+	return d.Key == o.Key && d.Queue == o.Queue && d.Handler == o.Handler &&
+		d.Timeout.Milliseconds() == o.Timeout.Milliseconds() &&
 		d.Retry.MaxAttempts == o.Retry.MaxAttempts && maps.Equal(d.Labels, o.Labels)
 }
 
-func appendCounted(b []byte, text string) []byte {
+func appendWithLength(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// This file holds the words that workers and nodes exchange over a session: one
-// stream of one worker. The engine that owns sessions and the adapter that
-// carries them know each other only by these.
+// Messages between workers and nodes over a session: one stream of one worker. The engine that owns sessions and
+// the adapter that carries them share only these types.
 
 // Errors of sessions.
 var (
@@ -19,8 +18,7 @@ var (
 	// ErrSuperseded: a session of this worker with the same or a higher epoch is
 	// open.
 	ErrSuperseded = errors.New("a later session of this worker is open")
-	// ErrSlowWorker: the worker does not read what it is sent, or sends results
-	// faster than they can be stored.
+	// ErrSlowWorker: the worker does not read its messages, or sends results faster than they can be stored.
 	ErrSlowWorker = errors.New("worker does not keep up with its stream")
 	// ErrSilentWorker: no heartbeat came for as long as a session lives.
 	ErrSilentWorker = errors.New("worker sent no heartbeat in time")
@@ -55,7 +53,7 @@ func ParseLeaseID(id string) (record string, token uint64, ok bool) {
 	return record, token, true
 }
 
-// Hello is what a worker says of itself when its stream begins.
+// Hello is the first message of a worker on its stream.
 type Hello struct {
 	WorkerID  string
 	Namespace string
@@ -71,33 +69,33 @@ type Hello struct {
 	// Heartbeats: the worker proves by heartbeats that it lives, and trusts its leases no
 	// longer than its session.
 	Heartbeats bool
-	// Identity is who the node found the worker to be, whatever it says of itself;
-	// empty where nobody is authenticated.
+	// Identity is the authenticated identity of the worker; empty if the node authenticates no callers. The
+	// worker does not set it.
 	Identity string
 }
 
-// MaxLive bounds Hello.Live: what runs, and as much again that has ended and is
-// not acknowledged.
+// MaxLive bounds Hello.Live: the running attempts, and as many again that have ended and are not acknowledged.
 func (h Hello) MaxLive() int { return 2*h.Slots + 1024 }
 
-// Validate lists what is wrong with a Hello; field paths are those of the API.
+// Validate lists invalid fields of a Hello; paths are those of the API.
 func (h Hello) Validate() []Violation {
 	v := violations{prefix: "hello."}
-	v.add("worker_id", idFault(h.WorkerID, MaxID))
-	v.add("namespace", nameFault(h.Namespace))
-	v.check(len(h.Queues) >= 1 && len(h.Queues) <= MaxQueues, "queues", "has %d entries, want 1 to %d", len(h.Queues), MaxQueues)
+	v.add("worker_id", validateID(h.WorkerID, MaxID))
+	v.add("namespace", validateName(h.Namespace))
+	v.addUnless(len(h.Queues) >= 1 && len(h.Queues) <= MaxQueues, "queues", "has %d entries, want 1 to %d",
+		len(h.Queues), MaxQueues)
 	seen := make(map[string]bool, len(h.Queues))
 	for i, q := range h.Queues[:min(len(h.Queues), MaxQueues)] {
 		path := fmt.Sprintf("queues[%d]", i)
-		v.add(path, nameFault(q))
-		v.check(!seen[q], path, "%q is named twice", Clip(q, 40))
+		v.add(path, validateName(q))
+		v.addUnless(!seen[q], path, "%q is named twice", Clip(q, 40))
 		seen[q] = true
 	}
-	v.check(h.Slots >= 1 && h.Slots <= MaxSlots, "slots", "is %d, want 1 to %d", h.Slots, MaxSlots)
-	v.check(h.Epoch >= 1 && h.Epoch <= MaxEpoch, "session_epoch", "is %d, want 1 to %d", h.Epoch, MaxEpoch)
-	v.check(len(h.Live) <= h.MaxLive(), "live", "has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
-	v.text("version", h.Version, 0, MaxVersion)
-	v.labels(h.Labels, MaxWorkerLabels)
+	v.addUnless(h.Slots >= 1 && h.Slots <= MaxSlots, "slots", "is %d, want 1 to %d", h.Slots, MaxSlots)
+	v.addUnless(h.Epoch >= 1 && h.Epoch <= MaxEpoch, "session_epoch", "is %d, want 1 to %d", h.Epoch, MaxEpoch)
+	v.addUnless(len(h.Live) <= h.MaxLive(), "live", "has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
+	v.checkText("version", h.Version, 0, MaxVersion)
+	v.checkLabels(h.Labels, MaxWorkerLabels)
 	return v.list
 }
 
@@ -112,10 +110,10 @@ type Result struct {
 	Duration   time.Duration // of the handler
 }
 
-// WorkerMessage is what a node says to a worker.
-type WorkerMessage interface{ workerMessage() }
+// WorkerMessage is a message of a node to a worker.
+type WorkerMessage interface{ isWorkerMessage() }
 
-// Welcome answers Hello, before anything else.
+// Welcome answers Hello. It is the first message.
 type Welcome struct {
 	Node      string
 	LeaseTTL  time.Duration
@@ -132,8 +130,7 @@ type HeartbeatAck struct {
 	Confirmed bool
 }
 
-// Assignment is one lease on its way to its worker. What it points to is not
-// changed.
+// Assignment is one lease for its worker. The data that it points to is read-only.
 type Assignment struct {
 	LeaseID string
 	*Record
@@ -142,7 +139,7 @@ type Assignment struct {
 	StartAt time.Time
 }
 
-// Payload is what the worker gets: never what is sealed.
+// Payload returns what the worker gets: never what is sealed.
 func (a *Assignment) Payload() []byte {
 	if a.Definition.PayloadKey != "" {
 		return a.Opened
@@ -153,7 +150,7 @@ func (a *Assignment) Payload() []byte {
 // Assignments hand out leases.
 type Assignments []Assignment
 
-// AckStatus tells a worker what became of a result. Every one is final.
+// AckStatus is the outcome of a result, for its worker. Every status is final.
 type AckStatus uint8
 
 // Ack statuses.
@@ -168,7 +165,7 @@ func (s AckStatus) String() string {
 	return [...]string{"accepted", "duplicate", "stale", "not_found"}[min(s, AckNotFound)]
 }
 
-// ResultAck names the lease whose result needs no repeating.
+// ResultAck acknowledges the result of a lease: the worker need not repeat it.
 type ResultAck struct {
 	LeaseID string
 	Status  AckStatus
@@ -196,44 +193,43 @@ type Cancellation struct {
 // GoElsewhere asks the worker to reconnect to one of these nodes.
 type GoElsewhere struct{ Addresses []string }
 
-func (Welcome) workerMessage()      {}
-func (Assignments) workerMessage()  {}
-func (ResultAcks) workerMessage()   {}
-func (Cancellation) workerMessage() {}
-func (GoElsewhere) workerMessage()  {}
-func (Addresses) workerMessage()    {}
+func (Welcome) isWorkerMessage()      {}
+func (Assignments) isWorkerMessage()  {}
+func (ResultAcks) isWorkerMessage()   {}
+func (Cancellation) isWorkerMessage() {}
+func (GoElsewhere) isWorkerMessage()  {}
+func (Addresses) isWorkerMessage()    {}
 
 // Addresses are those of the other nodes that there are now.
 type Addresses []string
 
-func (HeartbeatAck) workerMessage() {}
+func (HeartbeatAck) isWorkerMessage() {}
 
 // WorkerStream carries messages to one worker.
 type WorkerStream interface {
-	// Send queues a message and does not block. An error says that the queue is
-	// full or the stream has ended: the message will not be sent.
+	// Send queues a message and does not block. It returns an error if the queue is full or the stream has
+	// ended; then the message will not be sent.
 	Send(WorkerMessage) error
-	// Stop makes the stream end for this reason, soon; it does not block. If the
-	// reason is [ErrDraining], what is queued goes out first, unless the worker does
-	// not take it. The stream then calls Close of its session.
+	// Stop ends the stream soon with this reason; it does not block. If the reason is [ErrDraining], queued
+	// messages are sent first, unless the worker does not read them. The stream then calls Close of its session.
 	Stop(reason error)
 }
 
-// WorkerSession takes what one worker says. Calls come one after the other.
+// WorkerSession receives the messages of one worker. Calls are sequential.
 type WorkerSession interface {
 	Started(leaseIDs []string)
 	Results([]Result)
 	Returned(leaseIDs []string)
-	// Lost takes the worker's word that it has given these leases up, as it had no node or
-	// they had ended, and that their handlers have ended. Each is acknowledged like a result.
+	// Lost: the worker has given these leases up, because it had no node or they had ended, and their handlers
+	// have ended. Each is acknowledged like a result.
 	Lost(leaseIDs []string)
 	Draining()
 	// Heartbeat takes the worker's proof that it lives; the latest is acknowledged.
 	Heartbeat(seq int64)
-	// SendAway asks the worker to connect anew. Until then it gets no leases.
+	// SendAway asks the worker to reconnect. Until then it gets no leases.
 	SendAway()
-	// Left says that the worker drained and has ended the stream by itself: it runs nothing
-	// any more, and starts nothing that may still be on its way to it. Close follows.
+	// Left: the worker has drained and ended the stream: it runs no attempt any more, and starts none that may
+	// still be on its way to it. Close follows.
 	Left()
 	// Close ends the session: no call follows. Unsent are messages that were
 	// queued and provably never left this process.
@@ -267,15 +263,14 @@ type NodeInfo struct {
 	Queues      []QueueRuns
 }
 
-// RecentRuns is what the workers of a node, or of all, did for a queue within the last
-// minute.
+// RecentRuns counts what the workers of a node, or of all nodes, did for a queue within the last minute.
 type RecentRuns struct {
 	// Started, Succeeded and Failed count attempts; the last includes those that timed
 	// out.
 	Started, Succeeded, Failed int64
 	Breaches                   int64 // of lateness objectives
 	MaxLag                     time.Duration
-	// Span is what the counts are of: a minute, or less after a start.
+	// Span is the period of the counts: a minute, or less after a start.
 	Span time.Duration
 }
 
@@ -294,7 +289,7 @@ type QueueRuns struct {
 	RecentRuns
 }
 
-// QueueLoad is what one node's workers do for a queue.
+// QueueLoad is the load of one node's workers by a queue.
 type QueueLoad struct {
 	Namespace, Queue       string
 	Running, Free, Workers int

@@ -2,12 +2,13 @@ package job
 
 import "github.com/fermata-io/fermata/internal/core/backoff"
 
-// Policies are the definition's policies of retry and backoff together.
+// Policies returns the definition's policies of retry and backoff together.
 func (d *Definition) Policies() backoff.Policies {
-	return backoff.Policies{Retry: d.Retry, Recurring: d.Backoff, MinInterval: d.MinInterval, MaxInterval: d.MaxInterval}
+	return backoff.Policies{Retry: d.Retry, Recurring: d.Backoff, MinInterval: d.MinInterval,
+		MaxInterval: d.MaxInterval}
 }
 
-// PolicySources are where each field of the policies came from when the job was registered.
+// PolicySources returns where each field of the policies came from when the job was registered.
 func (d *Definition) PolicySources() backoff.Sources {
 	from := backoff.ImpliedSources(d.Policies(), d.Recurring())
 	for _, g := range d.Sources {
@@ -46,11 +47,11 @@ func (d *Definition) SettleSources(earlier *Definition, doubtful backoff.FieldSe
 	d.SetSources(from)
 }
 
-// KeepSources takes over the sources of an earlier definition of the job for each field that
-// keeps its value, unless the new definition has it from a preset; or sets it itself while the
-// earlier one had it from an operator: then the job has it as its own from now on. It reports
-// whether there is a field of the latter kind. A value that has changed is the job's own where its source is doubtful: that was
-// claimed with the value before.
+// KeepSources copies the source of each field that keeps its value from an earlier definition of
+// the job. It does not copy it if the new definition has the value from a preset, or if it sets
+// the value itself and the earlier one had it from an operator: then the value is the job's own
+// from now on, and pinned is true. A changed value whose source is doubtful is the job's own: the
+// source was claimed for the value before.
 func (d *Definition) KeepSources(earlier *Definition, doubtful backoff.FieldSet) (pinned bool) {
 	now, before := d.Policies(), earlier.Policies()
 	from, was := d.PolicySources(), earlier.PolicySources()
@@ -81,8 +82,8 @@ func (d *Definition) TakeAsOwn(set backoff.FieldSet) {
 	d.SetSources(from)
 }
 
-// SameRequest reports whether a job that was registered is the one that a request asks for. What
-// neither of them sets itself does not count: defaults may have changed in between.
+// SameRequest reports whether a registered job is the one that a request describes. Fields that neither of them
+// sets are ignored: defaults may have changed in between.
 func (d *Definition) SameRequest(asked *Definition) bool {
 	if d.Same(asked) {
 		return true
@@ -91,7 +92,7 @@ func (d *Definition) SameRequest(asked *Definition) bool {
 	is, was := asked.PolicySources(), d.PolicySources()
 	var byDefault backoff.FieldSet
 	for f := range backoff.FieldCount {
-		if !fromRequest(is[f]) && !fromRequest(was[f]) || is[f] == was[f] && is[f].Kind == backoff.FromPreset {
+		if !isFromRequest(is[f]) && !isFromRequest(was[f]) || is[f] == was[f] && is[f].Kind == backoff.FromPreset {
 			byDefault = byDefault.And(f)
 		}
 	}
@@ -100,6 +101,6 @@ func (d *Definition) SameRequest(asked *Definition) bool {
 	return d.Same(&other)
 }
 
-// fromRequest reports whether whoever registers a job has chosen a value: by itself, or by the
-// name of a preset.
-func fromRequest(s backoff.Source) bool { return s.Kind >= backoff.FromPreset }
+// isFromRequest reports whether the caller that registers a job has chosen a value: directly, or by the name of
+// a preset.
+func isFromRequest(s backoff.Source) bool { return s.Kind >= backoff.FromPreset }

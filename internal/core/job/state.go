@@ -29,7 +29,7 @@ const RegionWidth = int64(1) << 42
 // deleted".
 const NeverMS = RegionWidth - 1
 
-// Score is the sorted-set score of an instant in a region.
+// Score returns the sorted-set score of an instant in a region.
 func Score(r Region, ms int64) int64 {
 	return int64(r)*RegionWidth + max(0, min(ms, NeverMS))
 }
@@ -39,7 +39,7 @@ func SplitScore(score int64) (Region, int64) {
 	return Region(score / RegionWidth), score % RegionWidth
 }
 
-// Trigger is what made a run.
+// Trigger is the origin of a run.
 type Trigger uint8
 
 // Triggers.
@@ -49,7 +49,7 @@ const (
 	TriggerBackfill
 )
 
-func (t Trigger) String() string { return nameOf(t, "schedule", "manual", "backfill") }
+func (t Trigger) String() string { return enumName(t, "schedule", "manual", "backfill") }
 
 // DelaySource is the rule that set a due time.
 type DelaySource uint8
@@ -69,7 +69,8 @@ const (
 )
 
 func (s DelaySource) String() string {
-	return nameOf(s, "schedule", "retry", "backoff", "hint", "manual", "catch_up", "backfill", "redrive", "held", "jitter")
+	return enumName(s, "schedule", "retry", "backoff", "hint", "manual", "catch_up", "backfill", "redrive", "held",
+		"jitter")
 }
 
 // Outcome is how an attempt or run ended.
@@ -95,8 +96,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// State is where a record stands. Times are Unix milliseconds of the shard's
-// clock, zero means unset.
+// State is the state of a record. Times are Unix milliseconds of the shard's clock, zero means unset.
 type State struct {
 	// Header: the part that scripts read and write in place.
 	Token    uint64 // of the last lease; 0 before the first
@@ -137,8 +137,8 @@ type State struct {
 	Deleting  bool // deleted while live
 	PausedMS  int64
 	PauseNote string
-	// LastNominal is the nominal time of the last scheduled run of this
-	// generation that ended; what is planned next is later.
+	// LastNominal is the nominal time of the last scheduled run of this generation that ended; the next planned
+	// one is later.
 	LastNominal int64
 	// Fired counts the scheduled runs of this generation, for Spec.MaxRuns.
 	Fired uint32
@@ -172,12 +172,12 @@ type State struct {
 	TimedOut     uint64     // attempts
 	Skipped      uint64     // nominal times
 	Recent       RequestIDs // requests for the last manual runs, newest last; see AskedRun
-	// Callers are the trace contexts of those who asked for the manual runs that are
-	// current or waiting. Shared with other states: nobody may write to it.
+	// Callers are the trace contexts of the requests for the manual runs that are current or waiting. The list
+	// is shared with other states: it is read-only.
 	Callers []Caller
 
-	// Exempt are the ids of the runs, current or waiting, that the schedule's exclusions do
-	// not hold back. Shared with other states: nobody may write to it.
+	// Exempt are the ids of the runs, current or waiting, that the schedule's exclusions do not hold back. The
+	// list is shared with other states: it is read-only.
 	Exempt []string
 
 	// Unknown carries stored fields that this version does not know, as they are
@@ -185,17 +185,16 @@ type State struct {
 	Unknown string
 }
 
-// HasRun tells whether there is a current run.
+// HasRun reports whether there is a current run.
 func (s *State) HasRun() bool {
 	return s.Region == RegionDue || s.Region == RegionLeased || (s.Region == RegionPaused && s.Due != 0)
 }
 
-// Live tells whether a worker holds a lease.
+// Live reports whether a worker holds a lease.
 func (s *State) Live() bool { return s.Region == RegionLeased }
 
-// AtLeastDue returns nowMS, or when a leased run is due if that is a little later. No
-// handler starts before that, but the lease may be older ([MaxAdvance]), and what a
-// process knows of a clock may be behind it.
+// AtLeastDue returns nowMS, or the due time of a leased run if that is a little later. No handler starts before
+// that, but the lease may be older ([MaxAdvance]), and a process's reading of a clock may lag behind it.
 func (s *State) AtLeastDue(nowMS int64) int64 {
 	if s.Live() && s.Due > nowMS && s.Due-nowMS <= MaxAdvance.Milliseconds() {
 		return s.Due
@@ -203,7 +202,7 @@ func (s *State) AtLeastDue(nowMS int64) int64 {
 	return nowMS
 }
 
-// RunID is the identity of the current run: generation and nominal time, or the
+// RunID returns the identity of the current run: generation and nominal time, or the
 // request id of a manual run.
 func (s *State) RunID() string { return RunID(s.Trigger, s.Generation, s.Nominal, s.ManualID) }
 

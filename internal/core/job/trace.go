@@ -13,8 +13,8 @@ type (
 	SpanID  [8]byte
 )
 
-// Trace is the sampled trace context of a call: the span that what it leads to
-// belongs to. Contexts that are not sampled are not kept.
+// Trace is the sampled trace context of a call: the parent span of what the call causes. Contexts that are not
+// sampled are not kept.
 type Trace struct {
 	TraceID TraceID
 	SpanID  SpanID
@@ -26,22 +26,22 @@ type Trace struct {
 // standard allows.
 const MaxTraceState = 512
 
-// Caller is the trace context of the call that asked for a manual run.
+// Caller is the trace context of the call that requested a manual run.
 type Caller struct {
 	RequestID string
 	Trace     Trace
 }
 
-// CallerOf is the trace context of the call that asked for the current run.
+// CallerOf returns the trace context of the call that requested the current run.
 func (s *State) CallerOf() (Trace, bool) {
 	if s.Trigger != TriggerManual {
 		return Trace{}, false
 	}
-	return s.askedBy(s.ManualID)
+	return s.traceOfRequest(s.ManualID)
 }
 
-// askedBy is the trace context of the call that made this request.
-func (s *State) askedBy(requestID string) (Trace, bool) {
+// traceOfRequest returns the trace context of the call that made this request.
+func (s *State) traceOfRequest(requestID string) (Trace, bool) {
 	for i := range s.Callers {
 		if s.Callers[i].RequestID == requestID {
 			return s.Callers[i].Trace, true
@@ -50,16 +50,16 @@ func (s *State) askedBy(requestID string) (Trace, bool) {
 	return Trace{}, false
 }
 
-// callerTrace is the trace of CallerOf; nil if there is none.
-func (s *State) callerTrace() *TraceID {
+// findCallerTrace returns the trace of CallerOf; nil if there is none.
+func (s *State) findCallerTrace() *TraceID {
 	if s.Trigger != TriggerManual {
 		return nil
 	}
-	return s.traceAskedBy(s.ManualID)
+	return s.traceIDOfRequest(s.ManualID)
 }
 
-func (s *State) traceAskedBy(requestID string) *TraceID {
-	caller, ok := s.askedBy(requestID)
+func (s *State) traceIDOfRequest(requestID string) *TraceID {
+	caller, ok := s.traceOfRequest(requestID)
 	if !ok {
 		return nil
 	}
@@ -67,25 +67,24 @@ func (s *State) traceAskedBy(requestID string) *TraceID {
 	return &id
 }
 
-// called notes who asked for a manual run. The list is never written to in place:
-// states share it.
-func (s *State) called(id string, trace *Trace) {
+// recordCaller stores the caller of a manual run. The list is never modified in place, because states share it.
+func (s *State) recordCaller(id string, trace *Trace) {
 	if trace == nil {
 		return
 	}
 	s.Callers = append(s.Callers[:len(s.Callers):len(s.Callers)], Caller{RequestID: id, Trace: *trace})
 }
 
-// uncall drops the callers of runs other than the one that waits.
-func (s *State) uncall() {
+// dropOtherCallers drops the callers of runs other than the one that waits.
+func (s *State) dropOtherCallers() {
 	if len(s.Callers) == 0 {
 		return
 	}
-	s.Callers = callersOf(s.Callers, s.Pending)
+	s.Callers = selectCallers(s.Callers, s.Pending)
 }
 
-// callersOf is the part of a list that is about one request.
-func callersOf(list []Caller, id string) (kept []Caller) {
+// selectCallers returns the part of a list that is about one request.
+func selectCallers(list []Caller, id string) (kept []Caller) {
 	for _, c := range list {
 		if c.RequestID == id && id != "" {
 			kept = append(kept, c)
@@ -94,8 +93,8 @@ func callersOf(list []Caller, id string) (kept []Caller) {
 	return kept
 }
 
-// callersBut is the rest of it.
-func callersBut(list []Caller, id string) (kept []Caller) {
+// removeCallers returns the rest of it.
+func removeCallers(list []Caller, id string) (kept []Caller) {
 	for _, c := range list {
 		if c.RequestID != id {
 			kept = append(kept, c)
@@ -107,14 +106,14 @@ func callersBut(list []Caller, id string) (kept []Caller) {
 // Sampling decides which runs are traced, and under which ids. Both follow from
 // the run alone, so that every node and every attempt comes to the same answer
 // without anything being stored.
-type Sampling struct{ bound uint64 }
+type Sampling struct{ threshold uint64 }
 
 // NewSampling traces this share of the runs that no sampled call asked for, 0 to 1.
 func NewSampling(share float64) Sampling {
 	if share >= 1 {
-		return Sampling{bound: math.MaxUint64}
+		return Sampling{threshold: math.MaxUint64}
 	}
-	return Sampling{bound: uint64(max(0, share) * (1 << 63) * 2)}
+	return Sampling{threshold: uint64(max(0, share) * (1 << 63) * 2)}
 }
 
 // RunTrace names the spans of a traced run.
@@ -128,14 +127,14 @@ type RunTrace struct {
 	Link *Trace
 }
 
-// Of is the trace of the state's current run; false if it is not traced.
+// Of returns the trace of the state's current run; false if it is not traced.
 //
 // A run that a sampled call asked for, by RunJob or by creating a one-time job, is.
 // Of the others the share is. A manual run belongs to the trace of its caller; every
 // other run is a trace of its own, linked to its registration, for a job may run for
 // years.
 func (s Sampling) Of(d *Definition, state *State) (RunTrace, bool) {
-	t, sampled := s.own(d, state.RunID(), state.Trigger)
+	t, sampled := s.newRunTrace(d, state.RunID(), state.Trigger)
 	if caller, ok := state.CallerOf(); ok {
 		t.TraceID, t.Parent, t.State = caller.TraceID, caller.SpanID, caller.State
 		return t, true
@@ -143,18 +142,18 @@ func (s Sampling) Of(d *Definition, state *State) (RunTrace, bool) {
 	return t, sampled
 }
 
-// OfRun is the trace of a run as people see it, which may have ended; false if it is not
+// OfRun returns the trace of a run as people see it, which may have ended; false if it is not
 // traced.
 func (s Sampling) OfRun(d *Definition, r *Run) (TraceID, bool) {
 	if r.Caller != nil {
 		return *r.Caller, true
 	}
-	t, sampled := s.own(d, r.ID, r.Trigger)
+	t, sampled := s.newRunTrace(d, r.ID, r.Trigger)
 	return t.TraceID, sampled
 }
 
-// own is the trace that a run has unless its caller has one.
-func (s Sampling) own(d *Definition, runID string, trigger Trigger) (RunTrace, bool) {
+// newRunTrace returns the trace that a run has unless its caller has one.
+func (s Sampling) newRunTrace(d *Definition, runID string, trigger Trigger) (RunTrace, bool) {
 	var buf [160]byte
 	seed := append(buf[:0], d.Namespace...)
 	seed = append(append(seed, '/'), d.ID...)
@@ -164,10 +163,10 @@ func (s Sampling) own(d *Definition, runID string, trigger Trigger) (RunTrace, b
 	t := RunTrace{TraceID: TraceID(sum[:16]), Run: SpanID(sum[16:24]), Link: d.Trace}
 	t.TraceID[0], t.Run[0] = t.TraceID[0]|1, t.Run[0]|1 // never zero, which is invalid
 	asked := d.Trace != nil && !d.Recurring() && trigger == TriggerSchedule
-	return t, asked || binary.BigEndian.Uint64(sum[8:16]) < s.bound || s.bound == math.MaxUint64
+	return t, asked || binary.BigEndian.Uint64(sum[8:16]) < s.threshold || s.threshold == math.MaxUint64
 }
 
-// Attempt is the span of the attempt with this token.
+// Attempt returns the span of the attempt with this token.
 func (t *RunTrace) Attempt(token uint64) SpanID {
 	var seed [16]byte
 	copy(seed[:8], t.Run[:])

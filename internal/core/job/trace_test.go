@@ -16,9 +16,9 @@ func tracedJob(kind schedule.Kind) *Definition {
 	return d
 }
 
-// TestRunsAreNamedAlikeEverywhere: ids follow from the run, and differ between runs,
+// TestTraceIDsDependOnTheRunOnly: ids follow from the run, and differ between runs,
 // attempts, and jobs of one name.
-func TestRunsAreNamedAlikeEverywhere(t *testing.T) {
+func TestTraceIDsDependOnTheRunOnly(t *testing.T) {
 	all := NewSampling(1)
 	d := tracedJob(schedule.KindInterval)
 	s := State{Region: RegionLeased, Generation: 1, Nominal: 1000, Due: 1000, Token: 5}
@@ -133,9 +133,8 @@ func TestCallersStayWithTheirRuns(t *testing.T) {
 	}
 }
 
-// TestEndedRunsAreOfTheTraceThatTheyWereOf: who looks at a run that is planned, that waits
-// or that has ended is told of the trace that its spans are in.
-func TestEndedRunsAreOfTheTraceThatTheyWereOf(t *testing.T) {
+// TestEndedRunsKeepTheirTrace: a planned, waiting or ended run shows the trace that its spans are in.
+func TestEndedRunsKeepTheirTrace(t *testing.T) {
 	d := tracedJob(schedule.KindInterval)
 	d.Queue, d.Retry.MaxAttempts = "q", 1
 	c, err := Compile(d)

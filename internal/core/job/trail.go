@@ -2,15 +2,15 @@ package job
 
 import "strings"
 
-// Bounds of a TrailRecord. What is longer is clipped.
+// Bounds of a TrailRecord. Longer values are clipped.
 const (
 	MaxTrailNames  = 20
 	MaxTrailFields = 32
 	MaxTrailText   = 256 // bytes of one text
 )
 
-// TrailRecord is one call that changed something through the API, or may have: who,
-// what, from where, and how it ended.
+// TrailRecord records one call through the API that changed something, or may have: caller, change, origin and
+// outcome.
 type TrailRecord struct {
 	ID   string // grows with time; set by the store
 	AtMS int64  // store's clock; set by the store
@@ -19,13 +19,13 @@ type TrailRecord struct {
 	Peer     string // address that the call came from
 	Node     string // that answered
 	Method   string // package.Service/Method
-	// Resource is what it was about, the parent for calls about many; Names are the
-	// first of those, Fields what an update named.
+	// Resource is the resource of the call, the parent for calls about many. Names are the first of those,
+	// Fields the fields that an update named.
 	Resource      string
 	Names, Fields []string
 	RequestID     string
 	Code          int // of gRPC
-	// Changed and Refused count what calls about many have done.
+	// Changed and Refused count the results of a call about many resources.
 	Changed, Refused int64
 	// Before and After are SHA-256 digests; empty: nothing was there, or is known.
 	Before, After []byte
@@ -40,21 +40,22 @@ type TrailRecord struct {
 	Signature  []byte
 }
 
-// Clipped is the record within its bounds.
+// Clipped returns the record within its bounds.
 func (r TrailRecord) Clipped() TrailRecord {
 	for _, text := range []*string{&r.Identity, &r.Peer, &r.Node, &r.Method, &r.RequestID} {
 		*text = Clip(*text, MaxTrailText)
 	}
 	r.Resource = Clip(r.Resource, 2*MaxTrailText)
-	r.Names, r.Fields = clipAll(r.Names, MaxTrailNames), clipAll(r.Fields, MaxTrailFields)
+	r.Names, r.Fields = clipTexts(r.Names, MaxTrailNames), clipTexts(r.Fields, MaxTrailFields)
 	return r
 }
 
-func clipAll(texts []string, most int) []string {
+func clipTexts(texts []string, most int) []string {
 	out := make([]string, 0, min(len(texts), most))
 	for _, text := range texts[:cap(out)] {
-		// Stores join lists by line breaks, and leave out what is empty.
-		if text = strings.ReplaceAll(Clip(text, MaxTrailText), "\n", " "); text != "" {
+		// Stores join lists by line breaks and drop empty entries.
+		text = strings.ReplaceAll(Clip(text, MaxTrailText), "\n", " ")
+		if text != "" {
 			out = append(out, text)
 		}
 	}
@@ -83,7 +84,7 @@ type TrailHead struct {
 	Raw   string // as stored, for a comparison
 }
 
-// TrailState is what appending and trimming go by.
+// TrailState is the state that appending and trimming depend on.
 type TrailState struct {
 	NowMS int64
 	Head  TrailHead
@@ -94,7 +95,7 @@ type TrailState struct {
 	Exports                []TrailExport
 }
 
-// TrailTrim is what to remove while something is appended. At most one field is set.
+// TrailTrim is what to remove with an append. At most one field is set.
 type TrailTrim struct {
 	Keep   int64  // about how many of the newest records stay
 	Before string // records before this id go

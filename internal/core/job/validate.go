@@ -12,7 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 )
 
-// Violation says what is wrong with one field. Field is its path in the API.
+// Violation describes one invalid field. Field is its path in the API.
 type Violation struct{ Field, Description string }
 
 // Limits are the bounds that a cluster may set for itself.
@@ -27,7 +27,7 @@ type Limits struct {
 	Work ScheduleWork
 }
 
-// DefaultLimits are those of a cluster that sets none.
+// DefaultLimits returns those of a cluster that sets none.
 func DefaultLimits() Limits {
 	return Limits{MaxPayload: 256 << 10, MinInterval: 5 * time.Second, MaxLabels: 32}
 }
@@ -67,43 +67,45 @@ const (
 // "job.schedule.cron.expressions[0]". AnchorMS must be set.
 func Validate(d *Definition, l Limits) []Violation {
 	v := violations{prefix: "job."}
-	v.key(d.Key)
-	v.add("queue", nameFault(d.Queue))
-	v.check(d.Priority <= MaxPriority, "priority", "is %d, want 0 to %d", d.Priority, MaxPriority)
-	v.text("handler", d.Handler, 1, MaxHandler)
-	v.check(d.PayloadSize() <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", d.PayloadSize(), l.MaxPayload)
-	v.labels(d.Labels, l.MaxLabels)
+	v.checkKey(d.Key)
+	v.add("queue", validateName(d.Queue))
+	v.addUnless(d.Priority <= MaxPriority, "priority", "is %d, want 0 to %d", d.Priority, MaxPriority)
+	v.checkText("handler", d.Handler, 1, MaxHandler)
+	v.addUnless(d.PayloadSize() <= l.MaxPayload, "payload", "has %d bytes, at most %d are allowed", d.PayloadSize(),
+		l.MaxPayload)
+	v.checkLabels(d.Labels, l.MaxLabels)
 	v.list = append(v.list, ValidateSchedule("job.schedule", d.Schedule, time.UnixMilli(d.AnchorMS), l)...)
-	v.policies(d)
-	v.runs(d)
-	v.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
-	v.duration("timeout_grace", d.TimeoutGrace, 0, MaxTimeoutGrace)
-	v.check(d.HistoryLimit >= 0 && d.HistoryLimit <= MaxHistory, "history_limit", "is %d, want 0 to %d", d.HistoryLimit, MaxHistory)
-	v.duration("retention", d.Retention, 0, MaxKept)
-	v.duration("dead_letter_ttl", d.DeadLetterTTL, 0, MaxKept)
+	v.checkPolicies(d)
+	v.checkRunPolicies(d)
+	v.checkDuration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
+	v.checkDuration("timeout_grace", d.TimeoutGrace, 0, MaxTimeoutGrace)
+	v.addUnless(d.HistoryLimit >= 0 && d.HistoryLimit <= MaxHistory, "history_limit", "is %d, want 0 to %d",
+		d.HistoryLimit, MaxHistory)
+	v.checkDuration("retention", d.Retention, 0, MaxKept)
+	v.checkDuration("dead_letter_ttl", d.DeadLetterTTL, 0, MaxKept)
 	return v.list
 }
 
 // ValidateKey checks the parts of a job's name.
 func ValidateKey(k Key) []Violation {
 	var v violations
-	v.key(k)
+	v.checkKey(k)
 	return v.list
 }
 
-// ValidateFilter checks what a request selects jobs by; paths are those of the API.
-// What no job can have is refused rather than looked for.
+// ValidateFilter validates the filter of a request; paths are those of the API. A value that no job can have is
+// refused.
 func ValidateFilter(f Filter) []Violation {
-	// An id stands in, so that only the namespace can be at fault.
+	// The id is a placeholder, so that only the namespace can be invalid.
 	v := violations{list: ValidateKey(Key{Namespace: f.Namespace, ID: "x"})}
 	if f.Queue != "" {
-		v.add("queue", nameFault(f.Queue))
+		v.add("queue", validateName(f.Queue))
 	}
 	if f.IDPrefix != "" {
-		v.add("id_prefix", idFault(f.IDPrefix, MaxID))
+		v.add("id_prefix", validateID(f.IDPrefix, MaxID))
 	}
-	v.labels(f.Labels, maxFilterLabels)
-	v.check(f.MinFailures >= 0, "min_consecutive_failures", "is negative")
+	v.checkLabels(f.Labels, maxFilterLabels)
+	v.addUnless(f.MinFailures >= 0, "min_consecutive_failures", "is negative")
 	return v.list
 }
 
@@ -113,12 +115,12 @@ func ValidateRequestID(id string) string {
 	if id == "" {
 		return ""
 	}
-	return textFault(id, 1, MaxRequestID)
+	return validateText(id, 1, MaxRequestID)
 }
 
 // ValidateManualID checks a request id that becomes part of a run's name.
 func ValidateManualID(id string) string {
-	return idFault(id, MaxRequestID)
+	return validateID(id, MaxRequestID)
 }
 
 type violations struct {
@@ -132,24 +134,26 @@ func (v *violations) add(field, fault string) {
 	}
 }
 
-func (v *violations) check(ok bool, field, format string, args ...any) {
+func (v *violations) addUnless(ok bool, field, format string, args ...any) {
 	if !ok {
 		v.add(field, fmt.Sprintf(format, args...))
 	}
 }
 
-func (v *violations) key(k Key) {
-	if fault := nameFault(k.Namespace); fault != "" {
+func (v *violations) checkKey(k Key) {
+	if fault := validateName(k.Namespace); fault != "" {
 		v.list = append(v.list, Violation{Field: "parent", Description: "namespace " + fault})
 	}
-	if fault := idFault(k.ID, MaxID); fault != "" {
+	if fault := validateID(k.ID, MaxID); fault != "" {
 		v.list = append(v.list, Violation{Field: "job_id", Description: fault})
 	}
 }
 
-func (v *violations) text(field, s string, low, high int) { v.add(field, textFault(s, low, high)) }
+func (v *violations) checkText(field, s string, low, high int) {
+	v.add(field, validateText(s, low, high))
+}
 
-func (v *violations) labels(labels map[string]string, most int) {
+func (v *violations) checkLabels(labels map[string]string, most int) {
 	if len(labels) > most {
 		// Of a million not one more is looked at.
 		v.add("labels", fmt.Sprintf("has %d entries, at most %d are allowed", len(labels), most))
@@ -161,50 +165,51 @@ func (v *violations) labels(labels map[string]string, most int) {
 	}
 	sort.Strings(keys)
 	for _, k := range keys {
-		if fault := byteFault(k, 1); fault != "" {
+		if fault := validateBytes(k, 1); fault != "" {
 			v.add("labels", fmt.Sprintf("key %q %s", Clip(k, 40), fault))
 		}
-		if fault := byteFault(labels[k], 0); fault != "" {
+		if fault := validateBytes(labels[k], 0); fault != "" {
 			v.add(fmt.Sprintf("labels[%q]", Clip(k, 40)), "value "+fault)
 		}
 	}
 }
 
-func byteFault(s string, low int) string {
+func validateBytes(s string, low int) string {
 	if len(s) < low || len(s) > MaxLabel {
 		return fmt.Sprintf("has %d bytes, want %d to %d", len(s), low, MaxLabel)
 	}
-	return textFault(s, low, MaxLabel)
+	return validateText(s, low, MaxLabel)
 }
 
-func (v *violations) duration(field string, d, low, high time.Duration) {
+func (v *violations) checkDuration(field string, d, low, high time.Duration) {
 	if d < low || d > high { // not check: its arguments would be allocated for each good job
 		v.add(field, fmt.Sprintf("is %v, want %v to %v", d, low, high))
 	}
-	v.wholeMS(field, d)
+	v.checkWholeMS(field, d)
 }
 
-func (v *violations) policies(d *Definition) {
+func (v *violations) checkPolicies(d *Definition) {
 	for _, e := range d.Retry.Validate() {
 		v.add("retry_policy."+e.Field, e.Reason)
 	}
 	for _, e := range d.Backoff.Validate() {
 		v.add("backoff_policy."+e.Field, e.Reason)
 	}
-	v.check(d.Retry.MaxAttempts >= 1, "retry_policy.max_attempts", "is %d, want 1 to %d", d.Retry.MaxAttempts, backoff.MaxAttempts)
-	v.wholeMS("retry_policy.base_delay", d.Retry.Base)
-	v.wholeMS("retry_policy.max_delay", d.Retry.MaxDelay)
-	v.wholeMS("retry_policy.max_elapsed", d.Retry.MaxElapsed)
-	v.wholeMS("backoff_policy.max_delay", d.Backoff.MaxDelay)
-	v.wholeMS("backoff_policy.stale_after", d.Backoff.StaleAfter)
-	v.duration("backoff_policy.min_interval", d.MinInterval, 0, backoff.Longest)
-	v.duration("backoff_policy.max_interval", d.MaxInterval, 0, backoff.Longest)
-	v.check(d.MaxInterval <= 0 || d.MaxInterval >= d.MinInterval, "backoff_policy.max_interval",
+	v.addUnless(d.Retry.MaxAttempts >= 1, "retry_policy.max_attempts", "is %d, want 1 to %d", d.Retry.MaxAttempts,
+		backoff.MaxAttempts)
+	v.checkWholeMS("retry_policy.base_delay", d.Retry.Base)
+	v.checkWholeMS("retry_policy.max_delay", d.Retry.MaxDelay)
+	v.checkWholeMS("retry_policy.max_elapsed", d.Retry.MaxElapsed)
+	v.checkWholeMS("backoff_policy.max_delay", d.Backoff.MaxDelay)
+	v.checkWholeMS("backoff_policy.stale_after", d.Backoff.StaleAfter)
+	v.checkDuration("backoff_policy.min_interval", d.MinInterval, 0, backoff.Longest)
+	v.checkDuration("backoff_policy.max_interval", d.MaxInterval, 0, backoff.Longest)
+	v.addUnless(d.MaxInterval <= 0 || d.MaxInterval >= d.MinInterval, "backoff_policy.max_interval",
 		"%v is shorter than min_interval %v", d.MaxInterval, d.MinInterval)
 }
 
-// runs checks what becomes of runs that meet, come late or share something.
-func (v *violations) runs(d *Definition) {
+// checkRunPolicies checks the policies for overlapping, late and resource-sharing runs.
+func (v *violations) checkRunPolicies(d *Definition) {
 	most := 0
 	switch {
 	case d.Overlap > OverlapTerminateOther:
@@ -214,71 +219,77 @@ func (v *violations) runs(d *Definition) {
 	default:
 		most = MaxBufferedRuns
 	}
-	v.check(d.OverlapLimit >= 0 && d.OverlapLimit <= most, "overlap_limit", "is %d, want 0 (%d) to %d", d.OverlapLimit, DefaultOverlapLimit, most)
-	v.check(d.Misfire.Policy <= MisfireRunAll, "misfire_policy.policy", "is unknown")
-	v.duration("misfire_policy.catch_up_window", d.Misfire.Window, 0, backoff.Longest)
-	v.check(d.Misfire.MaxCatchUp >= 0 && d.Misfire.MaxCatchUp <= MaxCatchUpRuns, "misfire_policy.max_catch_up",
+	v.addUnless(d.OverlapLimit >= 0 && d.OverlapLimit <= most, "overlap_limit", "is %d, want 0 (%d) to %d",
+		d.OverlapLimit, DefaultOverlapLimit, most)
+	v.addUnless(d.Misfire.Policy <= MisfireRunAll, "misfire_policy.policy", "is unknown")
+	v.checkDuration("misfire_policy.catch_up_window", d.Misfire.Window, 0, backoff.Longest)
+	v.addUnless(d.Misfire.MaxCatchUp >= 0 && d.Misfire.MaxCatchUp <= MaxCatchUpRuns, "misfire_policy.max_catch_up",
 		"is %d, want 0 (%d) to %d", d.Misfire.MaxCatchUp, DefaultCatchUp, MaxCatchUpRuns)
-	v.check(d.Misfire.MaxCatchUp == 0 || d.Misfire.Policy == MisfireRunAll, "misfire_policy.max_catch_up", "has no effect without POLICY_RUN_ALL")
-	v.locks(d.Locks)
+	v.addUnless(d.Misfire.MaxCatchUp == 0 || d.Misfire.Policy == MisfireRunAll, "misfire_policy.max_catch_up",
+		"has no effect without POLICY_RUN_ALL")
+	v.checkLocks(d.Locks)
 	if d.Target != "" {
-		v.text("target", d.Target, 1, MaxTarget)
+		v.checkText("target", d.Target, 1, MaxTarget)
 	}
-	v.check(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures", "is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
-	v.duration("max_lag", d.MaxLag, 0, MaxMaxLag)
-	v.check(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_slot", "is for cron and calendar schedules only")
-	v.check(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot", "contradicts disabled: there is no backoff to keep within the slot")
+	v.addUnless(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures",
+		"is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
+	v.checkDuration("max_lag", d.MaxLag, 0, MaxMaxLag)
+	v.addUnless(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_slot",
+		"is for cron and calendar schedules only")
+	v.addUnless(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot",
+		"contradicts disabled: there is no backoff to keep within the slot")
 }
 
-func (v *violations) locks(locks []Lock) {
-	v.check(len(locks) <= MaxLocks, "locks", "has %d entries, at most %d are allowed", len(locks), MaxLocks)
+func (v *violations) checkLocks(locks []Lock) {
+	v.addUnless(len(locks) <= MaxLocks, "locks", "has %d entries, at most %d are allowed", len(locks), MaxLocks)
 	for i, l := range locks[:min(len(locks), MaxLocks)] {
 		field := fmt.Sprintf("locks[%d]", i)
-		v.text(field+".key", l.Key, 1, MaxLockKey)
-		v.check(l.Limit >= 1 && l.Limit <= MaxLockLimit, field+".limit", "is %d, want 1 to %d", l.Limit, MaxLockLimit)
+		v.checkText(field+".key", l.Key, 1, MaxLockKey)
+		v.addUnless(l.Limit >= 1 && l.Limit <= MaxLockLimit, field+".limit", "is %d, want 1 to %d", l.Limit,
+			MaxLockLimit)
 		for _, other := range locks[:i] {
-			v.check(other.Key != l.Key, field+".key", "%q is named twice", Clip(l.Key, 40))
+			v.addUnless(other.Key != l.Key, field+".key", "%q is named twice", Clip(l.Key, 40))
 		}
 	}
 }
 
-// wholeMS checks the precision of a duration whose range its policy checks.
-func (v *violations) wholeMS(field string, d time.Duration) {
+// checkWholeMS checks the precision of a duration whose range its policy checks.
+func (v *violations) checkWholeMS(field string, d time.Duration) {
 	if d%time.Millisecond != 0 {
 		v.add(field, fmt.Sprintf("is %v, want whole milliseconds", d))
 	}
 }
 
-// nameFault checks a namespace or a queue: [A-Za-z0-9][A-Za-z0-9._-]{0,63}.
-func nameFault(s string) string { return charsFault(s, MaxName, "._-") }
+// validateName checks a namespace or a queue: [A-Za-z0-9][A-Za-z0-9._-]{0,63}.
+func validateName(s string) string { return validateChars(s, MaxName, "._-") }
 
-// idFault checks an id: [A-Za-z0-9][A-Za-z0-9._:~-]*.
-func idFault(s string, most int) string { return charsFault(s, most, "._:~-") }
+// validateID checks an id: [A-Za-z0-9][A-Za-z0-9._:~-]*.
+func validateID(s string, most int) string { return validateChars(s, most, "._:~-") }
 
-func charsFault(s string, most int, marks string) string {
+func validateChars(s string, most int, marks string) string {
 	switch {
 	case s == "":
 		return "is empty"
 	case len(s) > most:
 		return fmt.Sprintf("has %d characters, at most %d are allowed", len(s), most)
-	case !alphanumeric(s[0]):
+	case !isAlphanumeric(s[0]):
 		return fmt.Sprintf("%q does not start with a letter or digit", Clip(s, 40))
 	}
 	for i := range len(s) {
-		if !alphanumeric(s[i]) && strings.IndexByte(marks, s[i]) < 0 {
+		if !isAlphanumeric(s[i]) && strings.IndexByte(marks, s[i]) < 0 {
 			return fmt.Sprintf("%q has characters other than letters, digits and %s", Clip(s, 40), marks)
 		}
 	}
 	return ""
 }
 
-func alphanumeric(c byte) bool {
+func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
-// textFault checks text for people and routing: valid UTF-8, no control
+// validateText checks text for people and routing: valid UTF-8, no control
 // characters, so many characters.
-func textFault(s string, low, high int) string {
+func validateText(s string, low, high int) string {
 	switch n := utf8.RuneCountInString(s); {
 	case s == "" && low > 0:
 		return "is empty"

@@ -27,22 +27,22 @@ var schedulePaths = map[string]string{
 	"end_at":      "end_time",
 }
 
-// localRule is the field of [schedule.Spec] that has the local times of a kind.
-var localRule = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.KindCalendar: "calendar.times"}
+// localRuleFields is the field of [schedule.Spec] that has the local times of a kind.
+var localRuleFields = map[schedule.Kind]string{schedule.KindCron: "cron", schedule.KindCalendar: "calendar.times"}
 
-// checkedGaps is how many gaps between nominal times of a cron schedule are
-// compared with the least interval. A pattern of seconds repeats each minute.
+// checkedGaps is how many gaps between nominal times of a cron schedule are checked against the least interval.
+// A pattern of seconds repeats each minute.
 const checkedGaps = 128
 
-// searches is for how many searches that each pass over as many times as one may there is a
+// searchWorkFactor is for how many searches that each pass over as many times as one may there is a
 // budget to validate a schedule: to compile it, for its first time, and for its gaps.
-const searches = 3
+const searchWorkFactor = 3
 
 // checkedPeriods is more excluded periods than a schedule may have: with as many it
 // is refused for their number.
 const checkedPeriods = 128
 
-// ValidateSchedule lists what is wrong with a schedule. Paths start with prefix.
+// ValidateSchedule lists invalid fields of a schedule. Paths start with prefix.
 func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
 	if l.Work == nil {
 		l.Work = unbounded{}
@@ -51,7 +51,9 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 		return list
 	}
 	if l.Work.Spent() {
-		return []Violation{{Field: prefix, Description: "was not looked at: the schedules before it in this call took as much work as those of one call may; send it in another call, and exclude times by windows, dates and periods rather than expressions"}}
+		return []Violation{{Field: prefix, Description: "was not looked at: the schedules before it in this call " +
+			"took as much work as those of one call may; send it in another call, and exclude times by windows, " +
+			"dates and periods rather than expressions"}}
 	}
 	list := validateSchedule(prefix, s, anchor, l)
 	if len(list) > 0 {
@@ -62,69 +64,72 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 
 func validateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits) []Violation {
 	v := violations{prefix: prefix + "."}
-	v.instant("once", s.At)
-	v.instant("start_time", s.StartAt)
-	v.instant("end_time", s.EndAt)
+	v.checkInstant("once", s.At)
+	v.checkInstant("start_time", s.StartAt)
+	v.checkInstant("end_time", s.EndAt)
 	for i, p := range s.Exclude.Periods[:min(len(s.Exclude.Periods), checkedPeriods)] {
-		v.instant(fmt.Sprintf("exclusions.periods[%d].start_time", i), p.From)
-		v.instant(fmt.Sprintf("exclusions.periods[%d].end_time", i), p.To)
+		v.checkInstant(fmt.Sprintf("exclusions.periods[%d].start_time", i), p.From)
+		v.checkInstant(fmt.Sprintf("exclusions.periods[%d].end_time", i), p.To)
 	}
 	if s.Kind == schedule.KindInterval && s.TimeZone != "" && s.Exclude.Empty() {
 		v.add("exclusions.time_zone", "has no effect without exclusions")
 		s.TimeZone = ""
 	}
-	b := schedule.NewBudget(searches)
-	defer func() { l.Work.Charge(stepsOf(s, b.Used(searches))) }()
+	b := schedule.NewBudget(searchWorkFactor)
+	defer func() { l.Work.Charge(countSteps(s, b.Used(searchWorkFactor))) }()
 	compiled, err := schedule.CompileWithin(s, anchor, 0, b)
 	if err != nil {
-		v.compileErrors(prefix, s.Kind, err)
+		v.addCompileErrors(prefix, s.Kind, err)
 		return v.list
 	}
-	if !s.Exclude.Empty() && !runsFrom(compiled, anchor, s, b) {
+	if !s.Exclude.Empty() && !hasRunFrom(compiled, anchor, s, b) {
 		v.add("exclusions", "leaves no nominal time")
 	}
 	switch {
 	case s.Kind == schedule.KindInterval:
-		v.check(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every, l.MinInterval)
-		first, ok := compiled.NextWithin(later(anchor, s.StartAt).Add(-time.Millisecond), b)
-		v.check(!ok || first.UnixMilli() < NeverMS, "interval.every", "is %v: the first run would come after 2109", s.Every)
+		v.addUnless(s.Every >= l.MinInterval, "interval.every", "is %v, at least %v is required", s.Every,
+			l.MinInterval)
+		first, ok := compiled.NextWithin(laterTime(anchor, s.StartAt).Add(-time.Millisecond), b)
+		v.addUnless(!ok || first.UnixMilli() < NeverMS, "interval.every",
+			"is %v: the first run would come after 2109", s.Every)
 	case s.Kind.Local():
 		if gap := shortestGap(compiled, anchor, s, l.MinInterval, b); gap < l.MinInterval {
-			v.add(schedulePath(s.Kind, localRule[s.Kind]), "comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
+			v.add(schedulePath(s.Kind, localRuleFields[s.Kind]),
+				"comes every "+gap.String()+", at least "+l.MinInterval.String()+" is required")
 		}
 	}
 	return v.list
 }
 
-// runsFrom reports whether a schedule has a nominal time from its anchor and its start on.
-// Compile refuses most that have none, but no times that only a change of the clock would
-// shift out of an exclusion, as earlier versions have let them run.
-func runsFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec, b *schedule.Budget) bool {
-	_, ok := c.NextWithin(later(anchor, s.StartAt).Add(-time.Millisecond), b)
+// hasRunFrom reports whether a schedule has a nominal time from its anchor and its start on. Compile refuses
+// most schedules without one. It accepts times that only a clock change would shift out of an exclusion, because
+// earlier versions ran them.
+func hasRunFrom(c *schedule.Schedule, anchor time.Time, s schedule.Spec, b *schedule.Budget) bool {
+	_, ok := c.NextWithin(laterTime(anchor, s.StartAt).Add(-time.Millisecond), b)
 	return ok
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-// instant checks that a time can be stored and ordered: regions of the index
+// checkInstant checks that a time can be stored and ordered: regions of the index
 // hold the milliseconds from 1970 to 2109.
-func (v *violations) instant(field string, t time.Time) {
+func (v *violations) checkInstant(field string, t time.Time) {
 	if t.IsZero() {
 		return
 	}
 	ms := schedule.RoundUp(t).UnixMilli()
-	v.check(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
+	v.addUnless(ms > 0 && ms < NeverMS, field, "must lie after 1970-01-01T00:00:00Z and before 2109-05-15T07:35:11Z")
 }
 
-func (v *violations) compileErrors(prefix string, kind schedule.Kind, err error) {
+func (v *violations) addCompileErrors(prefix string, kind schedule.Kind, err error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		joined = single{err}
+		joined = singleError{err}
 	}
 	for _, e := range joined.Unwrap() {
 		var fault *schedule.FieldError
@@ -136,9 +141,9 @@ func (v *violations) compileErrors(prefix string, kind schedule.Kind, err error)
 	}
 }
 
-type single struct{ error }
+type singleError struct{ error }
 
-func (s single) Unwrap() []error { return []error{s.error} }
+func (s singleError) Unwrap() []error { return []error{s.error} }
 
 // schedulePath keeps the index of "cron[3]". The zone of a cron or calendar schedule is its own;
 // others have one for their exclusions.
@@ -163,9 +168,10 @@ func schedulePath(kind schedule.Kind, field string) string {
 	return path
 }
 
-// shortestGap looks at the first gaps of a cron or calendar schedule. Cron schedules without
-// seconds have none below a minute, which saves the look.
-func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration, b *schedule.Budget) time.Duration {
+// shortestGap examines the first gaps of a cron or calendar schedule. Cron schedules without seconds have no gap
+// below a minute and are not examined.
+func shortestGap(c *schedule.Schedule, anchor time.Time, s schedule.Spec, least time.Duration,
+	b *schedule.Budget) time.Duration {
 	if c.Kind() == schedule.KindInterval {
 		return c.Period(anchor)
 	}

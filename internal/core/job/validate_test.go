@@ -186,7 +186,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestSameLeavesOutBookkeeping(t *testing.T) {
+func TestSameIgnoresInternalFields(t *testing.T) {
 	a, b := good(), good()
 	a.Labels, b.Payload = map[string]string{}, []byte{}
 	b.Generation, b.AnchorMS, b.Revision, b.CreatedMS, b.UpdatedMS = 1, 2, 3, 4, 5
@@ -237,9 +237,9 @@ func manyLabels(n int) map[string]string {
 	return m
 }
 
-// TestTooMuchIsRefusedCheaply: a request of a million labels, or of as many locks,
-// expressions and excluded dates, costs no more than to say so.
-func TestTooMuchIsRefusedCheaply(t *testing.T) {
+// TestOversizedRequestsAreRefusedCheaply: a request with a million labels, or as many locks, expressions and
+// excluded dates, costs little more than its refusal.
+func TestOversizedRequestsAreRefusedCheaply(t *testing.T) {
 	const many = 1_000_000
 	labels := make(map[string]string, many)
 	for i := range many {

@@ -7,32 +7,30 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 )
 
-// This file holds what jobs as configuration ask: definitions that jobs should
-// have, and what becomes of them.
+// Declarative configuration (apply): the desired definitions of jobs, and the result of applying them.
 
-// OwnerLabel tells which set of files a job belongs to.
+// OwnerLabel names the set of files that a job belongs to.
 const OwnerLabel = "fermata.io/owner"
 
 // ReasonOtherOwner is the reason of a PreconditionError about a job that belongs to
 // another set of files.
 const ReasonOtherOwner = "OTHER_OWNER"
 
-// ErrTooLarge means that what a call is about is more than it may read at once. A
-// smaller call does it.
+// ErrTooLarge: the call concerns more than it may read at once. A smaller call succeeds.
 var ErrTooLarge = errors.New("too much for one call")
 
-// Wish is what a job should be.
+// Wish is the desired definition of a job.
 type Wish struct {
 	Definition Definition
-	// Err is what could not be read of the wish; what could is in Definition.
+	// Err is the part of the wish that could not be parsed; the rest is in Definition.
 	Err error
-	// Doubtful are fields of the policies whose sources are claimed and not borne out by their
-	// values: they count where the job that is to be replaced has the same, else the job is the source.
+	// Doubtful are fields of the policies whose claimed sources do not match their values. A claim counts if the
+	// job to be replaced has the same source; otherwise the source is the job.
 	Doubtful backoff.FieldSet
 	// Refresh: the sources of the policies are those of now, whatever they were.
 	Refresh bool
-	// AsRead: the definition was read while its payload was sealed, so that it has
-	// none of its own and keeps what is stored.
+	// AsRead: the definition was read while its payload was sealed, so that it has none of its own and keeps the
+	// stored one.
 	AsRead bool
 	// Etag of the job that is to be replaced or deleted; "": there must be none.
 	Etag   string
@@ -45,7 +43,7 @@ type Wish struct {
 	Check func(present *Definition) error
 }
 
-// Allowed is the error of Check.
+// Allowed returns the error of Check.
 func (w *Wish) Allowed(present *Definition) error {
 	if w.Check == nil {
 		return nil
@@ -53,7 +51,7 @@ func (w *Wish) Allowed(present *Definition) error {
 	return w.Check(present)
 }
 
-// WishAction is what becomes of a wish.
+// WishAction is the action that a wish requires.
 type WishAction uint8
 
 // Actions.
@@ -63,16 +61,16 @@ const (
 	WishUpdate
 	WishUnchanged
 	WishDelete
-	// WishPassed: a one-time job that is not there and whose time has passed.
+	// WishPassed: a one-time job that does not exist and whose time has passed.
 	WishPassed
 )
 
 // WishAnswer answers a Wish.
 type WishAnswer struct {
 	Action WishAction
-	// Before is the job as it was found, After as it is or is to be; nil is none.
+	// Before is the job before the call, After the job after it; nil is none.
 	Before, After *Record
-	// PauseChanges tells that the job is to be paused, or is to be resumed.
+	// PauseChanges: the job is to be paused, or is to be resumed.
 	PauseChanges bool
 	Err          error
 }
@@ -84,5 +82,6 @@ func MayTake(present, wished *Definition) error {
 	if owner == "" || owner == wished.Labels[OwnerLabel] {
 		return nil
 	}
-	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: fmt.Sprintf("it belongs to owner %q", Clip(owner, MaxLabel))}
+	text := fmt.Sprintf("it belongs to owner %q", Clip(owner, MaxLabel))
+	return &PreconditionError{Key: present.Key, Reason: ReasonOtherOwner, Text: text}
 }

@@ -33,7 +33,7 @@ func (c Clock) Behind() bool { return c.AnchorClock != 0 }
 // catchesUp reports whether TIME is ahead.
 func (c Clock) catchesUp() bool { return c.AnchorClock < c.AnchorReal }
 
-// LagMS is how far the clock may still run ahead of passing time, by a TIME that it was advanced
+// LagMS returns how far the clock may still run ahead of passing time, by a TIME that it was advanced
 // by: what it has lost since TIME stepped back, should TIME be put right, or what it still has
 // to catch up.
 func (c Clock) LagMS(realMS int64) int64 {
@@ -46,7 +46,7 @@ func (c Clock) LagMS(realMS int64) int64 {
 	return max(c.lagMS(), max(0, realMS-c.AnchorReal)-max(0, c.MS-c.AnchorClock))
 }
 
-// lagMS is the same for the TIME of the last call that moved the clock.
+// lagMS returns the same for the TIME of the last call that moved the clock.
 func (c Clock) lagMS() int64 {
 	switch {
 	case !c.Behind():
@@ -62,10 +62,10 @@ func (c Clock) lagMS() int64 {
 // first caller that notices saw it last, which nearly always is less than this ago.
 const LeapMS = 2000
 
-// slackMS is what roundings may add to a lag when anchors are replaced again and again.
+// slackMS bounds what rounding may add to a lag when anchors are replaced repeatedly.
 const slackMS = 20
 
-// Span is how far the clock advances at most while that much time passes. A deadline that must not come early is
+// Span returns how far the clock advances at most while that much time passes. A deadline that must not come early is
 // the clock plus Span. The clock runs at twice the rate of passing time at most, except for a leap, and that
 // only until it has made up for its lag.
 func Span(ms, lagMS int64) int64 {
@@ -75,14 +75,14 @@ func Span(ms, lagMS int64) int64 {
 	return addSaturating(ms, min(addSaturating(max(ms, 0), LeapMS), addSaturating(lagMS, min(lagMS, slackMS))))
 }
 
-// Latest bounds what a shard clock may show now, as far as its reader knows.
+// Latest is the greatest instant that a shard clock may show now, as far as its reader knows.
 type Latest struct {
 	MS int64
 	// LagMS is how far the clock may run ahead of passing time from then on.
 	LagMS int64
 }
 
-// After is an instant that the clock does not show before so many milliseconds have
+// After returns an instant that the clock does not show before so many milliseconds have
 // passed from now.
 func (l Latest) After(ms int64) int64 { return addSaturating(l.MS, Span(ms, l.LagMS)) }
 
@@ -186,7 +186,7 @@ func (c Clock) catchUp(realMS, expectMS int64) Clock {
 	return c.followAnchor(realMS, to, expectMS, to == fast)
 }
 
-// limitTo is how far a caller with this expectation takes the clock.
+// limitTo returns how far a caller with this expectation takes the clock.
 func (c Clock) limitTo(to, expectMS int64) int64 {
 	switch {
 	case expectMS < 0:

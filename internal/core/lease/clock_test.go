@@ -116,7 +116,7 @@ func TestClockJump(t *testing.T) {
 // Over any course of TIME with steps both ways the clock never decreases, goes
 // on at half of the rate of passing time or faster, and exceeds TIME's maximum by
 // no more than half of the time that passed.
-func TestClockOverAnyCourse(t *testing.T) {
+func TestClockInvariantsForAnyTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		real := rapid.Int64Range(1, 4_000_000_000_000).Draw(t, "start")
 		c := advance(t, lease.Clock{}, real)
@@ -160,7 +160,7 @@ func TestClockOverAnyCourse(t *testing.T) {
 // What is written Span later is not due early, whatever is done to a TIME that was stepped
 // back: by callers that see the clock often, seldom, or for the first time, it goes no further
 // than that, and never ahead of true time. When TIME is right again, it catches up.
-func TestNoDeadlineComesEarly(t *testing.T) {
+func TestDeadlinesAreNeverEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const callers = 3
 		var calls int64
@@ -241,7 +241,7 @@ func TestNoDeadlineComesEarly(t *testing.T) {
 
 // The same with a second between two calls, to the millisecond: a lease of 8 s that is
 // granted while TIME is 30 s behind, and runs when it is put right.
-func TestLeaseOutlivesACorrection(t *testing.T) {
+func TestLeaseSurvivesAClockCorrection(t *testing.T) {
 	c, now := advance(t, lease.Clock{}, 1_000_000), int64(1_000_000)
 	seen := lease.Latest{MS: c.MS}
 	off := int64(-30_000)
@@ -283,7 +283,7 @@ func TestLeaseOutlivesACorrection(t *testing.T) {
 // A shard that is not called while TIME is stepped back has no anchor. A caller that has seen its clock still
 // knows by how much TIME is behind, also when TIME has passed that clock again, and nothing that is written then
 // comes early when TIME is put right.
-func TestAQuietShardNoticesAStep(t *testing.T) {
+func TestClockStepIsDetectedWithoutCalls(t *testing.T) {
 	c := advance(t, lease.Clock{}, 8000)
 	const now = 17_700 // true time; TIME was stepped back by 8134 at 8012
 	next, err := c.Advance(now-8134, lease.Expectation{LeastMS: now - 30, MostMS: now + 3}, false)
@@ -326,7 +326,7 @@ func TestClockCatchesUp(t *testing.T) {
 
 // A refused jump leaves no trace: the next sound call goes on as if it had not
 // happened.
-func TestClockJumpLeavesNoTrace(t *testing.T) {
+func TestRefusedClockJumpChangesNothing(t *testing.T) {
 	c := advance(t, advance(t, lease.Clock{}, 100_000), 90_000)
 	after, err := c.Advance(10_000_000, lease.Expectation{MostMS: 100_500}, false)
 	if !errors.Is(err, lease.ErrClockJump) || after != c {

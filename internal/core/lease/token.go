@@ -13,9 +13,9 @@ const (
 	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
 	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
-	// Apart is the time over which runs are spread that one more lost worker would quarantine.
-	// A payload that kills its worker also ends the runs beside it, which are then leased again
-	// together with it; spread out, it runs beside few of them the last time.
+	// Apart is the time over which runs are spread that one more lost worker would quarantine. A payload that
+	// crashes its worker also ends the other runs of that worker, which are then leased again together with it.
+	// Spread out, it runs beside few of them the last time.
 	Apart = 10 * time.Second
 )
 
@@ -41,7 +41,7 @@ func Mint(previous, floor uint64, nowMS int64) uint64 {
 	return max(nextToken(previous), nextToken(floor), now)
 }
 
-// MintedMS is about when a token was minted, in Unix milliseconds: never before that, and
+// MintedMS returns about when a token was minted, in Unix milliseconds: never before that, and
 // after it only while more than 1,000 leases a millisecond, or a clock that was set back,
 // have tokens run ahead of the clock.
 func MintedMS(token uint64) int64 { return int64(min(token, MaxToken) / tokensPerMS) }

@@ -17,13 +17,13 @@ type Window struct {
 	margin time.Duration
 }
 
-// NewWindow is the window of a right for ttl, acquired by a call that started at
+// NewWindow returns the window of a right for ttl, acquired by a call that started at
 // callStarted (with its monotonic reading). It ends margin before the right does.
 func NewWindow(callStarted time.Time, ttl, margin time.Duration) Window {
 	return Window{start: callStarted, ttl: max(ttl, 0), margin: max(margin, 0)}
 }
 
-// Remaining is how much longer the right may be relied on; never negative, and
+// Remaining returns how much longer the right may be relied on; never negative, and
 // never more than ttl - margin.
 func (w Window) Remaining(now time.Time) time.Duration {
 	elapsed := max(now.Sub(w.start), 0)
@@ -33,7 +33,7 @@ func (w Window) Remaining(now time.Time) time.Duration {
 // Valid reports whether the right may still be relied on.
 func (w Window) Valid(now time.Time) bool { return w.Remaining(now) > 0 }
 
-// Deadline is when a lease ends that was granted or renewed at nowMS for ttl:
+// Deadline returns when a lease ends that was granted or renewed at nowMS for ttl:
 //
 //	min(nowMS + ttl, hardStopMS)
 //

@@ -1,10 +1,10 @@
-// Package payload reads the payloads of the ready-made handlers, http and exec, and finds what
-// is wrong with them. Nodes do so when a job is registered, the command line when it reads a file, and
-// workers before they run an attempt: one set of rules, so that what a node accepts does not fail at the
-// first run for its form.
+// Package payload parses and validates the payloads of the ready-made handlers, http and exec.
+// Nodes do so when a job is registered, the command line when it reads a file, and workers before
+// they run an attempt. All use the same rules, so that a payload that a node accepts does not fail
+// at the first run because of its form.
 //
-// It knows nothing that depends on a worker: which programs, variables and networks are allowed, and
-// which secrets exist.
+// It checks nothing that depends on a worker: which programs, variables and networks are allowed,
+// and which secrets exist.
 //
 // Invariants:
 //

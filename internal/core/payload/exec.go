@@ -15,16 +15,16 @@ type Exec struct {
 	Stdin string            `json:"stdin"`
 }
 
-// reservedVariables are variables that no payload sets: the worker's own, and those by which the
-// dynamic loader and Go's runtime, which the supervisor is started with, do what they
-// say. A * at the end is any ending.
+// reservedVariables are variables that no payload may set: the worker's own, and those that control the dynamic
+// loader and Go's runtime, which starts the supervisor. A * at the end matches any ending.
 var reservedVariables = []string{
-	"PATH", "HOME", "LANG", "PWD", "OLDPWD", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "FERMATA_*", "TRACEPARENT", "TRACESTATE",
+	"PATH", "HOME", "LANG", "PWD", "OLDPWD", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*",
+	"FERMATA_*", "TRACEPARENT", "TRACESTATE",
 	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH",
 	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK",
 }
 
-// ReservedVariables are the names of variables that no payload may set, as [IsCovered] takes them.
+// ReservedVariables returns the names of variables that no payload may set, as [IsCovered] takes them.
 func ReservedVariables() []string { return slices.Clone(reservedVariables) }
 
 // IsReservedVariable reports whether no worker lets a payload set a variable. Letters count in either case.
@@ -37,7 +37,8 @@ func IsCovered(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		prefix, isPrefix := strings.CutSuffix(p, "*")
 		suffix, isSuffix := strings.CutPrefix(p, "*")
-		return upper == p || isPrefix && strings.HasPrefix(upper, prefix) || isSuffix && strings.HasSuffix(upper, suffix)
+		return upper == p || isPrefix && strings.HasPrefix(upper, prefix) || isSuffix &&
+			strings.HasSuffix(upper, suffix)
 	})
 }
 
@@ -50,75 +51,77 @@ func IsVariable(name string) bool {
 
 // ParseExec reads a payload of the handler exec.
 func ParseExec(text []byte) (*Exec, error) {
-	e, faults := readExec(text)
+	e, faults := parseExec(text)
 	return e, faults.orNil()
 }
 
-// checkExec also refuses what a worker refuses whatever it allows.
+// checkExec also refuses what every worker refuses, whatever its settings.
 func checkExec(text []byte) Faults {
-	e, faults := readExec(text)
+	e, faults := parseExec(text)
 	if e == nil {
 		return faults
 	}
-	o := &object{faults: faults}
+	o := &objectReader{faults: faults}
 	if len(e.Argv) > 0 && e.Argv[0] == "" && len(faults) == 0 {
-		o.add(element("argv", 0), "is empty, want the path of a program")
+		o.addFault(elementPath("argv", 0), "is empty, want the path of a program")
 	}
 	if len(e.Argv) > 0 && e.Argv[0] != "" && (!path.IsAbs(e.Argv[0]) || path.Clean(e.Argv[0]) != e.Argv[0]) {
-		o.add(element("argv", 0), "is not a clean absolute path: workers look for no programs in PATH, and allow them by their paths")
+		o.addFault(elementPath("argv", 0), "is not a clean absolute path: workers look for no programs in PATH, "+
+			"and allow them by their paths")
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-		field := entry("env", name)
+		field := entryPath("env", name)
 		if IsReservedVariable(name) {
-			o.add(field, "cannot be set: it is the worker's, or steers the loader of programs")
+			o.addFault(field, "cannot be set: it is the worker's, or steers the loader of programs")
 		}
-		if fault := referenceFault(e.Env[name]); fault != "" {
-			o.add(field, fault)
+		if fault := checkReferences(e.Env[name]); fault != "" {
+			o.addFault(field, fault)
 		}
 	}
-	if fault := referenceFault(e.Stdin); fault != "" {
-		o.add("stdin", fault)
+	if fault := checkReferences(e.Stdin); fault != "" {
+		o.addFault("stdin", fault)
 	}
 	return o.faults
 }
 
-func readExec(text []byte) (*Exec, Faults) {
+func parseExec(text []byte) (*Exec, Faults) {
 	const like = `["/usr/bin/printf", "hello"]`
 	o := readObject(text, `{"argv": `+like+`}`)
-	if !o.readable() {
+	if !o.isReadable() {
 		return nil, o.faults
 	}
-	e := &Exec{Argv: o.list("argv", like), Env: o.texts("env"), Dir: o.text("dir"), Stdin: o.text("stdin")}
+	e := &Exec{Argv: o.readList("argv", like), Env: o.readTexts("env"), Dir: o.readText("dir"),
+		Stdin: o.readText("stdin")}
 	e.checkArguments(o)
 	e.checkVariables(o)
 	if e.Dir != "" && (!path.IsAbs(e.Dir) || strings.ContainsRune(e.Dir, 0)) {
-		o.add("dir", "is not an absolute path")
+		o.addFault("dir", "is not an absolute path")
 	}
-	o.finish()
+	o.refuseUnread()
 	return e, o.faults
 }
 
-func (e *Exec) checkArguments(o *object) {
+func (e *Exec) checkArguments(o *objectReader) {
 	if len(e.Argv) == 0 && !slices.ContainsFunc(o.faults, func(f Fault) bool { return f.Field == "argv" }) {
-		o.add("argv", "is empty")
+		o.addFault("argv", "is empty")
 	}
 	for i, a := range e.Argv {
 		if strings.ContainsRune(a, 0) {
-			o.add(element("argv", i), "holds a NUL byte")
+			o.addFault(elementPath("argv", i), "holds a NUL byte")
 		}
 		if HasReference(a) {
-			o.add(element("argv", i), "has a reference to a secret, which may stand in env and stdin only")
+			o.addFault(elementPath("argv", i), "has a reference to a secret, which may stand in env and stdin only")
 		}
 	}
 }
 
-func (e *Exec) checkVariables(o *object) {
+func (e *Exec) checkVariables(o *objectReader) {
 	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
 		if !IsVariable(name) {
-			o.add(entry("env", name), "is not the name of a variable")
+			o.addFault(entryPath("env", name), "is not the name of a variable")
 		}
 		if strings.ContainsRune(e.Env[name], 0) {
-			o.add(entry("env", name), "holds a NUL byte")
+			o.addFault(entryPath("env", name), "holds a NUL byte")
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Fault is what is wrong with a field of a payload, or with all of it if Field is "". Text
-// begins with a verb: "is missing".
+// Fault describes an invalid field of a payload, or the whole payload if Field is "". Text begins with a verb:
+// "is missing".
 type Fault struct{ Field, Text string }
 
 // Faults are an error.
@@ -23,7 +23,7 @@ func (f Faults) Error() string {
 	return "payload: " + strings.Join(parts, "; ")
 }
 
-// orNil is an error that is nil where there are no faults.
+// orNil returns an error that is nil where there are no faults.
 func (f Faults) orNil() error {
 	if len(f) == 0 {
 		return nil
@@ -31,22 +31,22 @@ func (f Faults) orNil() error {
 	return f
 }
 
-var checks = map[string]func(text []byte) Faults{"http": checkHTTP, "exec": checkExec}
+var checksByKind = map[string]func(text []byte) Faults{"http": checkHTTP, "exec": checkExec}
 
-// Handlers are the names of the ready-made handlers.
+// Handlers returns the names of the ready-made handlers.
 func Handlers() []string { return []string{"exec", "http"} }
 
-// Check finds what is wrong with a payload of a handler. Of a handler that is not ready-made it
-// knows nothing.
+// Check returns the faults of a payload of a handler. It accepts any payload of a handler that is not
+// ready-made.
 func Check(handler string, text []byte) Faults {
-	check := checks[handler]
+	check := checksByKind[handler]
 	if check == nil {
 		return nil
 	}
 	return check(text)
 }
 
-// Checker is [Check] for some of the ready-made handlers.
+// Checker returns [Check] for some of the ready-made handlers.
 func Checker(handlers []string) func(handler string, text []byte) Faults {
 	return func(handler string, text []byte) Faults {
 		if !slices.Contains(handlers, handler) {

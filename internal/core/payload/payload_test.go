@@ -95,8 +95,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFaultsAreBounded, whatever a payload holds.
-func TestFaultsAreBounded(t *testing.T) {
+// TestNumberOfFaultsIsBounded, whatever a payload holds.
+func TestNumberOfFaultsIsBounded(t *testing.T) {
 	var text strings.Builder
 	for i := range 10_000 {
 		fmt.Fprintf(&text, `,"%s%d":1`, strings.Repeat("x", 100), i)

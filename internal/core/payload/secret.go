@@ -16,7 +16,8 @@ const (
 // ReferenceBegin is how a reference to a secret begins: ${secret:name}.
 const ReferenceBegin = "${secret:"
 
-// SecretUseSuffix is how the files end that say where a secret may go. No secret has a name like that.
+// SecretUseSuffix ends the names of the files that list the permitted uses of a secret. No secret has such a
+// name.
 const SecretUseSuffix = ".allow"
 
 // HasReference reports whether a text refers to a secret, in good form or not.
@@ -36,8 +37,8 @@ func IsSecretName(name string) bool {
 	return true
 }
 
-// referenceFault is what is wrong with the form of the references of a text; "" if it is good.
-func referenceFault(text string) string {
+// checkReferences returns what is wrong with the form of the references of a text; "" if it is good.
+func checkReferences(text string) string {
 	for n := 0; ; n++ {
 		_, rest, found := strings.Cut(text, ReferenceBegin)
 		if !found {
@@ -50,7 +51,8 @@ func referenceFault(text string) string {
 		case n >= MaxReferences:
 			return fmt.Sprintf("has more than %d references to secrets", MaxReferences)
 		case !IsSecretName(name):
-			return fmt.Sprintf("refers to a secret by what is not the name of one: names are 1 to %d of a-z 0-9 . _ -, begin with a letter or a digit, and do not end in .allow", MaxSecretName)
+			return fmt.Sprintf("refers to a secret by what is not the name of one: "+
+				"names are 1 to %d of a-z 0-9 . _ -, begin with a letter or a digit, and do not end in .allow", MaxSecretName)
 		}
 		text = after
 	}

@@ -1,33 +1,31 @@
 package schedule
 
-// Budget bounds how many nominal times the searches of one task may pass over together,
-// because they are excluded. One search may pass over many; a thousand such searches in
-// a row would keep a processor busy for minutes.
-type Budget struct{ left int }
+// Budget bounds how many excluded nominal times the searches of one task may skip together. One search may skip
+// many; a thousand such searches in a row would keep a processor busy for minutes.
+type Budget struct{ remaining int }
 
-// NewBudget is enough for so many searches that each pass over as many times as one may.
-func NewBudget(searches int) *Budget { return &Budget{left: searches * maxPassed} }
+// NewBudget returns a budget for so many searches that each pass over as many times as one may.
+func NewBudget(searches int) *Budget { return &Budget{remaining: searches * maxSkippedTimes} }
 
-// NewBudgetOf is enough to pass over so many times together, and for one search at least.
-func NewBudgetOf(passed int) *Budget { return &Budget{left: max(passed, maxPassed)} }
+// NewBudgetOf returns a budget that is enough to pass over so many times together, and for one search at least.
+func NewBudgetOf(passed int) *Budget { return &Budget{remaining: max(passed, maxSkippedTimes)} }
 
-// Spent tells whether there is nothing left: a search that found nothing may have ended
-// for that.
-func (b *Budget) Spent() bool { return b.left == 0 }
+// Spent reports whether the budget is used up: a search that found nothing may have ended early.
+func (b *Budget) Spent() bool { return b.remaining == 0 }
 
-// Used is how many times a budget for so many searches has passed over.
-func (b *Budget) Used(searches int) int { return searches*maxPassed - b.left }
+// Used returns how many times a budget for so many searches has passed over.
+func (b *Budget) Used(searches int) int { return searches*maxSkippedTimes - b.remaining }
 
-// most is how many times one search may pass over; without a budget, maxPassed.
-func (b *Budget) most() int {
+// maxSkipped returns how many times one search may pass over; without a budget, maxSkippedTimes.
+func (b *Budget) maxSkipped() int {
 	if b == nil {
-		return maxPassed
+		return maxSkippedTimes
 	}
-	return min(maxPassed, b.left)
+	return min(maxSkippedTimes, b.remaining)
 }
 
-func (b *Budget) passed() {
+func (b *Budget) countSkipped() {
 	if b != nil {
-		b.left--
+		b.remaining--
 	}
 }

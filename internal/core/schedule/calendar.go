@@ -12,7 +12,7 @@ const (
 	maxCalendarTimes = 24
 )
 
-// CalendarUnit is what a [Calendar] counts in.
+// CalendarUnit is the unit in which a [Calendar] counts.
 type CalendarUnit uint8
 
 const (
@@ -22,9 +22,9 @@ const (
 )
 
 // String returns "day", "week", "month", or "invalid".
-func (u CalendarUnit) String() string { return name(int(u), "day", "week", "month") }
+func (u CalendarUnit) String() string { return indexedName(int(u), "day", "week", "month") }
 
-// ShortMonthPolicy says what becomes of a day that a month does not have.
+// ShortMonthPolicy selects what happens to a day that a month does not have.
 type ShortMonthPolicy uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 )
 
 // String returns "last-day", "skip", or "invalid".
-func (p ShortMonthPolicy) String() string { return name(int(p), "last-day", "skip") }
+func (p ShortMonthPolicy) String() string { return indexedName(int(p), "last-day", "skip") }
 
 // Calendar is an interval that keeps local time: local times of day in every n-th day, week
 // or month.
@@ -65,47 +65,47 @@ func (c Calendar) Equal(o Calendar) bool {
 
 // calendar is a compiled Calendar: like fields it works in civil time.
 type calendar struct {
-	every, from int64   // from is a day number
-	first       int64   // the period that From lies in: its day, its Monday, or its month since year 0
-	clocks      []int64 // seconds of the day, in order
-	unit        CalendarUnit
-	weekdays    uint64 // bit 0 is Monday
-	days, ends  uint64 // of a month: bit n is day n, or day n from the end
-	skip        bool
+	every, from       int64   // from is a day number
+	first             int64   // the period that From lies in: its day, its Monday, or its month since year 0
+	timesOfDay        []int64 // seconds of the day, in order
+	unit              CalendarUnit
+	weekdays          uint64 // bit 0 is Monday
+	days, daysFromEnd uint64 // of a month: bit n is day n, or day n from the end
+	skip              bool
 }
 
-// compileCalendar reports all that is wrong; what it returns then is not to be used.
+// compileCalendar adds all errors to p; its result is not valid then.
 func compileCalendar(c Calendar, today time.Time, p *problems) *calendar {
 	out := &calendar{every: int64(max(c.Every, 1)), unit: c.Unit, skip: c.ShortMonth == ShortMonthSkip}
 	if c.Every < 0 || c.Every > maxCalendarEvery {
-		p.add("calendar.every", "is %d, want 1 to %d", c.Every, maxCalendarEvery)
+		p.addError("calendar.every", "is %d, want 1 to %d", c.Every, maxCalendarEvery)
 	}
 	if c.Unit > CalendarMonth {
-		p.add("calendar.unit", "unknown unit %d", c.Unit)
+		p.addError("calendar.unit", "unknown unit %d", c.Unit)
 	}
 	if c.ShortMonth > ShortMonthSkip {
-		p.add("calendar.short_month", "unknown policy %d", c.ShortMonth)
+		p.addError("calendar.short_month", "unknown policy %d", c.ShortMonth)
 	}
 	if c.From != "" {
 		day, err := time.Parse(time.DateOnly, c.From)
 		if err != nil || day.Year() < 1 {
-			p.add("calendar.from", "%.64q is no day: want one such as 2026-11-30", c.From)
+			p.addError("calendar.from", "%.64q is no day: want one such as 2026-11-30", c.From)
 			return out
 		}
 		today = day
 	}
 	y, m, d := today.Date()
 	out.from = dayNumber(y, int(m), d)
-	out.clocks = compileClocks(c.Times, p)
+	out.timesOfDay = compileTimesOfDay(c.Times, p)
 	out.setWeekdays(c, today.Weekday(), p)
 	out.setMonthDays(c, d, p)
-	out.first = out.period(out.from)
+	out.first = out.periodOf(out.from)
 	return out
 }
 
-func compileClocks(texts []string, p *problems) []int64 {
+func compileTimesOfDay(texts []string, p *problems) []int64 {
 	if len(texts) == 0 || len(texts) > maxCalendarTimes {
-		p.add("calendar.times", "%d times, 1 to %d are required", len(texts), maxCalendarTimes)
+		p.addError("calendar.times", "%d times, 1 to %d are required", len(texts), maxCalendarTimes)
 		return nil
 	}
 	var clocks []int64
@@ -115,10 +115,10 @@ func compileClocks(texts []string, p *problems) []int64 {
 			at, err = time.Parse(time.TimeOnly, text)
 		}
 		if err != nil || at.Nanosecond() != 0 {
-			p.add(fmt.Sprintf("calendar.times[%d]", i), "%.64q is no time of day: want 09:00 or 09:00:30", text)
+			p.addError(fmt.Sprintf("calendar.times[%d]", i), "%.64q is no time of day: want 09:00 or 09:00:30", text)
 			continue
 		}
-		clocks = append(clocks, clock(at.Hour(), at.Minute(), at.Second()))
+		clocks = append(clocks, secondOfDay(at.Hour(), at.Minute(), at.Second()))
 	}
 	slices.Sort(clocks)
 	return slices.Compact(clocks)
@@ -126,14 +126,14 @@ func compileClocks(texts []string, p *problems) []int64 {
 
 func (c *calendar) setWeekdays(spec Calendar, today time.Weekday, p *problems) {
 	if len(spec.Weekdays) > 0 && spec.Unit != CalendarWeek {
-		p.add("calendar.weekdays", "only for unit week, not %s", spec.Unit)
+		p.addError("calendar.weekdays", "only for unit week, not %s", spec.Unit)
 	}
 	if len(spec.Weekdays) == 0 {
 		spec.Weekdays = []time.Weekday{today}
 	}
 	for i, day := range spec.Weekdays {
 		if day < time.Sunday || day > time.Saturday {
-			p.add(fmt.Sprintf("calendar.weekdays[%d]", i), "unknown day %d", day)
+			p.addError(fmt.Sprintf("calendar.weekdays[%d]", i), "unknown day %d", day)
 			continue
 		}
 		c.weekdays |= 1 << ((day + 6) % 7)
@@ -142,10 +142,10 @@ func (c *calendar) setWeekdays(spec Calendar, today time.Weekday, p *problems) {
 
 func (c *calendar) setMonthDays(spec Calendar, today int, p *problems) {
 	if len(spec.MonthDays) > 0 && spec.Unit != CalendarMonth {
-		p.add("calendar.month_days", "only for unit month, not %s", spec.Unit)
+		p.addError("calendar.month_days", "only for unit month, not %s", spec.Unit)
 	}
 	if spec.ShortMonth != ShortMonthLastDay && spec.Unit != CalendarMonth {
-		p.add("calendar.short_month", "only for unit month, not %s", spec.Unit)
+		p.addError("calendar.short_month", "only for unit month, not %s", spec.Unit)
 	}
 	if len(spec.MonthDays) == 0 {
 		spec.MonthDays = []int{today}
@@ -155,118 +155,121 @@ func (c *calendar) setMonthDays(spec Calendar, today int, p *problems) {
 		case day >= 1 && day <= 31:
 			c.days |= 1 << day
 		case day >= -31 && day <= -1:
-			c.ends |= 1 << -day
+			c.daysFromEnd |= 1 << -day
 		default:
-			p.add(fmt.Sprintf("calendar.month_days[%d]", i), "is %d, want 1 to 31, or -1 (the last day) to -31", day)
+			p.addError(fmt.Sprintf("calendar.month_days[%d]", i),
+				"is %d, want 1 to 31, or -1 (the last day) to -31", day)
 		}
 	}
 }
 
-// period is what counts of a day: itself, its Monday, or its month since year 0.
-func (c *calendar) period(day int64) int64 {
+// periodOf returns what counts of a day: itself, its Monday, or its month since year 0.
+func (c *calendar) periodOf(day int64) int64 {
 	switch c.unit {
 	case CalendarWeek:
 		return day - floorMod(day+3, 7) // 1970-01-01 was a Thursday
 	case CalendarMonth:
-		y, m, _ := date(day)
+		y, m, _ := dateOfDay(day)
 		return int64(y)*12 + int64(m) - 1
 	}
 	return day
 }
 
-// step is how far apart two periods that follow each other are.
-func (c *calendar) step() int64 {
+// periodLength returns how far apart two periods that follow each other are.
+func (c *calendar) periodLength() int64 {
 	if c.unit == CalendarWeek {
 		return 7
 	}
 	return 1
 }
 
-// begin is the day on which a period begins.
-func (c *calendar) begin(period int64) int64 {
+// periodStart returns the day on which a period begins.
+func (c *calendar) periodStart(period int64) int64 {
 	if c.unit == CalendarMonth {
 		return dayNumber(int(floorDiv(period, 12)), int(floorMod(period, 12))+1, 1)
 	}
 	return period
 }
 
-// matches are the days of a period that count: bit n is the day n after its begin.
-func (c *calendar) matches(period int64) uint64 {
+// matchingDays returns the days of a period that count: bit n is the day n after its begin.
+func (c *calendar) matchingDays(period int64) uint64 {
 	switch c.unit {
 	case CalendarWeek:
 		return c.weekdays
 	case CalendarMonth:
-		return c.monthDays(int(c.begin(period+1) - c.begin(period)))
+		return c.monthDays(int(c.periodStart(period+1) - c.periodStart(period)))
 	}
 	return 1
 }
 
-// monthDays are the days that count in a month of so many.
+// monthDays returns the days that count in a month of so many.
 func (c *calendar) monthDays(length int) uint64 {
 	has := uint64(1)<<(length+1) - 2 // days 1 to length
 	days := c.days & has
-	for set := c.ends & has; set != 0; set &= set - 1 {
+	for set := c.daysFromEnd & has; set != 0; set &= set - 1 {
 		days |= 1 << (length + 1 - bits.TrailingZeros64(set))
 	}
 	if !c.skip && c.days&^has != 0 {
 		days |= 1 << length
 	}
-	if !c.skip && c.ends&^has != 0 {
+	if !c.skip && c.daysFromEnd&^has != 0 {
 		days |= 1 << 1
 	}
 	return days >> 1
 }
 
-// next returns the first match at or after civil time t.
-func (c *calendar) next(t int64) (int64, bool) {
-	day := max(floorDiv(t, daySeconds), c.from)
+// nextMatch returns the first match at or after civil time t.
+func (c *calendar) nextMatch(t int64) (int64, bool) {
+	day := max(floorDiv(t, secondsPerDay), c.from)
 	found, ok := c.nextDay(day)
 	if !ok {
 		return 0, false
 	}
-	if found*daySeconds < t { // the same day, begun
-		if i, _ := slices.BinarySearch(c.clocks, t-found*daySeconds); i < len(c.clocks) {
-			return found*daySeconds + c.clocks[i], true
+	if found*secondsPerDay < t { // the same day, begun
+		if i, _ := slices.BinarySearch(c.timesOfDay, t-found*secondsPerDay); i < len(c.timesOfDay) {
+			return found*secondsPerDay + c.timesOfDay[i], true
 		}
-		if found, ok = c.nextDay(found + 1); !ok {
+		found, ok = c.nextDay(found + 1)
+		if !ok {
 			return 0, false
 		}
 	}
-	return found*daySeconds + c.clocks[0], true
+	return found*secondsPerDay + c.timesOfDay[0], true
 }
 
-// prev returns the last match at or before civil time t.
-func (c *calendar) prev(t int64) (int64, bool) {
-	found, ok := c.prevDay(floorDiv(t, daySeconds))
+// prevMatch returns the last match at or before civil time t.
+func (c *calendar) prevMatch(t int64) (int64, bool) {
+	found, ok := c.prevDay(floorDiv(t, secondsPerDay))
 	if !ok {
 		return 0, false
 	}
-	i := len(c.clocks)
-	if found == floorDiv(t, daySeconds) {
-		i, _ = slices.BinarySearch(c.clocks, t-found*daySeconds+1)
+	i := len(c.timesOfDay)
+	if found == floorDiv(t, secondsPerDay) {
+		i, _ = slices.BinarySearch(c.timesOfDay, t-found*secondsPerDay+1)
 	}
 	if i == 0 {
-		if found, ok = c.prevDay(found - 1); !ok {
+		found, ok = c.prevDay(found - 1)
+		if !ok {
 			return 0, false
 		}
-		i = len(c.clocks)
+		i = len(c.timesOfDay)
 	}
-	return found*daySeconds + c.clocks[i-1], true
+	return found*secondsPerDay + c.timesOfDay[i-1], true
 }
 
 // nextDay returns the first day that counts from this one on.
 func (c *calendar) nextDay(day int64) (int64, bool) {
-	stride := c.every * c.step()
-	period := c.period(day)
+	stride := c.every * c.periodLength()
+	period := c.periodOf(day)
 	if past := floorMod(period-c.first, stride); past != 0 {
 		period += stride - past
 	}
 	for limit := day + searchYears*366; ; period += stride {
-		begin := c.begin(period)
+		begin := c.periodStart(period)
 		if begin > limit {
 			return 0, false
 		}
-		days := c.matches(period)
+		days := c.matchingDays(period)
 		if skip := day - begin; skip > 0 {
 			days = days >> skip << skip
 		}
@@ -278,12 +281,12 @@ func (c *calendar) nextDay(day int64) (int64, bool) {
 
 // prevDay returns the last day that counts up to this one.
 func (c *calendar) prevDay(day int64) (int64, bool) {
-	stride := c.every * c.step()
-	period := c.period(day)
+	stride := c.every * c.periodLength()
+	period := c.periodOf(day)
 	period -= floorMod(period-c.first, stride)
 	for limit := max(c.from, day-searchYears*366); ; period -= stride {
-		begin := c.begin(period)
-		days := c.matches(period)
+		begin := c.periodStart(period)
+		days := c.matchingDays(period)
 		if keep := day - begin + 1; keep < 64 {
 			days &= 1<<keep - 1
 		}

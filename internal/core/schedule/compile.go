@@ -23,63 +23,63 @@ func Compile(s Spec, anchor time.Time, seed uint64) (*Schedule, error) {
 	return CompileWithin(s, anchor, seed, nil)
 }
 
-// CompileWithin is Compile on a budget: a schedule of which no nominal time is found within
-// it counts as one that has none.
+// CompileWithin is Compile with a budget: a schedule without a nominal time within the budget counts as one that
+// has none.
 func CompileWithin(s Spec, anchor time.Time, seed uint64, b *Budget) (*Schedule, error) {
 	var p problems
 	c := &Schedule{kind: s.Kind, start: minInstant, end: maxInstant + 1, jitter: s.Jitter, seed: seed}
-	c.window(s, &p)
+	c.compileWindow(s, &p)
 	checkForeign(s, &p)
 	checkBounds(s, &p)
 	switch s.Kind {
 	case KindNone:
 	case KindOnce:
-		c.once(s, &p)
+		c.compileOnce(s, &p)
 	case KindInterval:
-		c.interval("every", s.Every, s, anchor, &p)
+		c.compileInterval("every", s.Every, s, anchor, &p)
 		c.exclude = compileExclusions(s, loadZone(s, &p), seed, &p)
 	case KindCron:
-		c.cron(s, anchor, &p)
+		c.compileCron(s, anchor, &p)
 	case KindCalendar:
-		c.calendar(s, anchor, &p)
+		c.compileCalendar(s, anchor, &p)
 	default:
-		p.add("kind", "unknown kind %d", s.Kind)
+		p.addError("kind", "unknown kind %d", s.Kind)
 	}
-	if p.err() == nil && c.exclude != nil {
-		if _, ok := c.NextWithin(instant(max(millisUp(anchor), c.start)-1), b); !ok {
-			p.add("exclude", "leaves no nominal time")
+	if p.joinErrors() == nil && c.exclude != nil {
+		if _, ok := c.NextWithin(timeFromMillis(max(ceilMillis(anchor), c.start)-1), b); !ok {
+			p.addError("exclude", "leaves no nominal time")
 		}
 	}
-	// Not before: what an earlier version has accepted for the sake of a gap alone still compiles.
+	// Checked last: a schedule that an earlier version accepted because of a gap alone still compiles.
 	for i := range c.rules {
 		c.rules[i].exclude = c.exclude
 	}
-	if err := p.err(); err != nil {
+	if err := p.joinErrors(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// checkBounds refuses what no kind allows.
+// checkBounds refuses values that no kind allows.
 func checkBounds(s Spec, p *problems) {
 	recurs := s.Kind.Recurs()
 	switch {
 	case s.Jitter < 0 || s.Jitter > maxJitter:
-		p.add("jitter", "is %v, want 0 to %v", s.Jitter, maxJitter)
+		p.addError("jitter", "is %v, want 0 to %v", s.Jitter, maxJitter)
 	case s.Jitter%time.Millisecond != 0:
-		p.add("jitter", "must be whole milliseconds, is %v", s.Jitter)
+		p.addError("jitter", "must be whole milliseconds, is %v", s.Jitter)
 	case s.Jitter > 0 && s.FixedDelay:
-		p.add("jitter", "not with fixed_delay, whose times spread by themselves")
+		p.addError("jitter", "not with fixed_delay, whose times spread by themselves")
 	case s.Jitter > 0 && s.Kind == KindNone:
-		p.add("jitter", "needs a schedule")
+		p.addError("jitter", "needs a schedule")
 	}
 	if s.MaxRuns < 0 || s.MaxRuns > maxMaxRuns {
-		p.add("max_runs", "is %d, want 0 to %d", s.MaxRuns, maxMaxRuns)
+		p.addError("max_runs", "is %d, want 0 to %d", s.MaxRuns, maxMaxRuns)
 	} else if s.MaxRuns > 0 && !recurs {
-		p.add("max_runs", "only for kinds interval, cron and calendar, not %s", s.Kind)
+		p.addError("max_runs", "only for kinds interval, cron and calendar, not %s", s.Kind)
 	}
 	if !s.Exclude.Empty() && !recurs {
-		p.add("exclude", "only for kinds interval, cron and calendar, not %s", s.Kind)
+		p.addError("exclude", "only for kinds interval, cron and calendar, not %s", s.Kind)
 	}
 }
 
@@ -87,12 +87,12 @@ func checkBounds(s Spec, p *problems) {
 func checkForeign(s Spec, p *problems) {
 	foreign := func(kind Kind, field string, set bool) {
 		if set && s.Kind != kind {
-			p.add(field, "only for kind %s, not %s", kind, s.Kind)
+			p.addError(field, "only for kind %s, not %s", kind, s.Kind)
 		}
 	}
 	local := func(field string, set bool) {
 		if set && !s.Kind.Local() {
-			p.add(field, "only for kinds cron and calendar, not %s", s.Kind)
+			p.addError(field, "only for kinds cron and calendar, not %s", s.Kind)
 		}
 	}
 	foreign(KindOnce, "at", !s.At.IsZero())
@@ -106,78 +106,78 @@ func checkForeign(s Spec, p *problems) {
 	local("repeat", s.Repeat != RepeatFirst)
 }
 
-func (s *Schedule) window(spec Spec, p *problems) {
+func (s *Schedule) compileWindow(spec Spec, p *problems) {
 	if !spec.StartAt.IsZero() {
-		s.start = checkedMillis("start_at", RoundUp(spec.StartAt), p)
+		s.start = checkMillis("start_at", RoundUp(spec.StartAt), p)
 	}
 	if !spec.EndAt.IsZero() {
-		s.end = checkedMillis("end_at", RoundDown(spec.EndAt), p)
+		s.end = checkMillis("end_at", RoundDown(spec.EndAt), p)
 	}
 	if s.end <= s.start {
-		p.add("end_at", "not after start_at")
+		p.addError("end_at", "not after start_at")
 	}
 }
 
-func checkedMillis(field string, t time.Time, p *problems) int64 {
-	ms := millis(t)
+func checkMillis(field string, t time.Time, p *problems) int64 {
+	ms := floorMillis(t)
 	if ms < minInstant || ms > maxInstant {
-		p.add(field, "outside years 1 to 9999")
+		p.addError(field, "outside years 1 to 9999")
 	}
 	return ms
 }
 
-func (s *Schedule) once(spec Spec, p *problems) {
+func (s *Schedule) compileOnce(spec Spec, p *problems) {
 	if spec.At.IsZero() {
-		p.add("at", "required for kind once")
+		p.addError("at", "required for kind once")
 		return
 	}
-	s.at = checkedMillis("at", RoundUp(spec.At), p)
+	s.at = checkMillis("at", RoundUp(spec.At), p)
 	if s.at < s.start || s.at >= s.end {
-		p.add("at", "outside start_at and end_at")
+		p.addError("at", "outside start_at and end_at")
 	}
 }
 
-// interval sets the grid. field names the origin of every: an @every stands in cron.
-func (s *Schedule) interval(field string, every time.Duration, spec Spec, anchor time.Time, p *problems) {
+// compileInterval sets the grid. field is the field that set the interval: an @every is set in cron.
+func (s *Schedule) compileInterval(field string, every time.Duration, spec Spec, anchor time.Time, p *problems) {
 	switch {
 	case every <= 0:
-		p.add(field, "interval must be positive, is %v", every)
+		p.addError(field, "interval must be positive, is %v", every)
 		return
 	case every%time.Millisecond != 0:
-		p.add(field, "interval must be whole milliseconds, is %v", every)
+		p.addError(field, "interval must be whole milliseconds, is %v", every)
 		return
 	}
 	s.kind = KindInterval
-	s.every = every.Milliseconds()
-	s.delay = spec.FixedDelay
+	s.intervalMS = every.Milliseconds()
+	s.fixedDelay = spec.FixedDelay
 	if spec.StartAt.IsZero() {
-		s.first = millisUp(anchor) + s.every
+		s.first = ceilMillis(anchor) + s.intervalMS
 	} else {
 		s.first = s.start
 	}
 }
 
-func (s *Schedule) cron(spec Spec, anchor time.Time, p *problems) {
+func (s *Schedule) compileCron(spec Spec, anchor time.Time, p *problems) {
 	zone := loadZone(spec, p)
 	s.exclude = compileExclusions(spec, zone, s.seed, p)
 	if len(spec.Cron) == 0 || len(spec.Cron) > maxExpressions {
-		p.add("cron", "%d expressions, 1 to %d are allowed", len(spec.Cron), maxExpressions)
+		p.addError("cron", "%d expressions, 1 to %d are allowed", len(spec.Cron), maxExpressions)
 		return
 	}
 	if len(spec.Cron) == 1 && len(spec.Cron[0]) <= maxExpressionLen && isEvery(spec.Cron[0]) {
 		every, err := parseEvery(spec.Cron[0])
 		if err != nil {
-			p.add("cron[0]", "%v", err)
+			p.addError("cron[0]", "%v", err)
 			return
 		}
-		s.interval("cron[0]", every, spec, anchor, p)
+		s.compileInterval("cron[0]", every, spec, anchor, p)
 		return
 	}
-	from := max(millisUp(anchor), s.start)
+	from := max(ceilMillis(anchor), s.start)
 	for i, text := range spec.Cron {
 		r, err := compileRule(text, spec, zone, from, s.seed)
 		if err != nil {
-			p.add(fmt.Sprintf("cron[%d]", i), "%v", err)
+			p.addError(fmt.Sprintf("cron[%d]", i), "%v", err)
 			continue
 		}
 		s.rules = append(s.rules, r)
@@ -201,24 +201,24 @@ func compileRule(text string, s Spec, zone *time.Location, from int64, seed uint
 
 // checkNext refuses a rule without an instant in the years from then on.
 func (r *rule) checkNext(from int64) error {
-	at, ok := r.next(ceilSecond(from))
-	if !ok || instant(at*1000).After(instant(from).AddDate(compileYears, 0, 0)) {
+	at, ok := r.nextInstant(ceilSecond(from))
+	if !ok || timeFromMillis(at*1000).After(timeFromMillis(from).AddDate(compileYears, 0, 0)) {
 		return fmt.Errorf("no instant within %d years", compileYears)
 	}
 	return nil
 }
 
-func (s *Schedule) calendar(spec Spec, anchor time.Time, p *problems) {
+func (s *Schedule) compileCalendar(spec Spec, anchor time.Time, p *problems) {
 	zone := loadZone(spec, p)
 	s.exclude = compileExclusions(spec, zone, s.seed, p)
 	from := spec.firstInstant(anchor)
-	days := compileCalendar(spec.Calendar, instant(from).In(zone), p)
-	if p.err() != nil {
+	days := compileCalendar(spec.Calendar, timeFromMillis(from).In(zone), p)
+	if p.joinErrors() != nil {
 		return
 	}
 	r := newRule(days, false, zone, spec.Gap, spec.Repeat)
-	if err := r.checkNext(max(from, (days.from-1)*daySeconds*1000)); err != nil {
-		p.add("calendar", "%v", err)
+	if err := r.checkNext(max(from, (days.from-1)*secondsPerDay*1000)); err != nil {
+		p.addError("calendar", "%v", err)
 		return
 	}
 	s.rules = []rule{r}
@@ -227,17 +227,17 @@ func (s *Schedule) calendar(spec Spec, anchor time.Time, p *problems) {
 // loadZone returns UTC where it reports a problem.
 func loadZone(s Spec, p *problems) *time.Location {
 	if s.Gap > GapSkip {
-		p.add("gap", "unknown policy %d", s.Gap)
+		p.addError("gap", "unknown policy %d", s.Gap)
 	}
 	if s.Repeat > RepeatBoth {
-		p.add("repeat", "unknown policy %d", s.Repeat)
+		p.addError("repeat", "unknown policy %d", s.Repeat)
 	}
 	if s.TimeZone == "" || s.TimeZone == "UTC" {
 		return time.UTC
 	}
 	zone, ok := lookupZone(s.TimeZone)
 	if !ok {
-		p.add("time_zone", "unknown IANA time zone %.64q", s.TimeZone)
+		p.addError("time_zone", "unknown IANA time zone %.64q", s.TimeZone)
 		return time.UTC
 	}
 	return zone

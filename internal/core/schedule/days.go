@@ -14,22 +14,22 @@ func newMonth(y, m int) month {
 	}
 }
 
-// weekday of day d of the month; Sunday is 0.
-func (m month) weekday(d int) int { return (m.first + d - 1) % 7 }
+// weekdayOf of day d of the month; Sunday is 0.
+func (m month) weekdayOf(d int) int { return (m.first + d - 1) % 7 }
 
-// days returns the matching days of a month as a set.
-func (f *fields) days(y, m int) uint64 {
+// matchingDays returns the matching days of a month as a set.
+func (f *fields) matchingDays(y, m int) uint64 {
 	if f.month&(1<<m) == 0 {
 		return 0
 	}
 	mon := newMonth(y, m)
 	all := uint64(1)<<(mon.length+1) - 2 // days 1 to length
-	dom, dow := f.dom, mon.spread(f.dow)
+	dom, dow := f.dom, mon.daysOfWeekdays(f.dow)
 	for _, c := range f.domRule {
-		dom |= mon.byDate(c)
+		dom |= mon.resolveDate(c)
 	}
 	for _, c := range f.dowRule {
-		dow |= mon.byWeekday(c)
+		dow |= mon.resolveWeekday(c)
 	}
 	if f.both {
 		return dom & dow & all
@@ -37,15 +37,15 @@ func (f *fields) days(y, m int) uint64 {
 	return (dom | dow) & all
 }
 
-// spread turns a set of weekdays into the set of the days that bear them.
-func (m month) spread(dow uint64) uint64 {
+// daysOfWeekdays turns a set of weekdays into the set of the days that bear them.
+func (m month) daysOfWeekdays(dow uint64) uint64 {
 	week := (dow>>m.first | dow<<(7-m.first)) & (1<<7 - 1)
 	return (week | week<<7 | week<<14 | week<<21 | week<<28) << 1
 }
 
-// byDate returns the day that L, L-n, nW or LW means, or nothing if the month
+// resolveDate returns the day that L, L-n, nW or LW means, or nothing if the month
 // has no such day.
-func (m month) byDate(c cron.DomConstraint) uint64 {
+func (m month) resolveDate(c cron.DomConstraint) uint64 {
 	d := 0
 	switch c.Type {
 	case cron.DomLast:
@@ -53,10 +53,10 @@ func (m month) byDate(c cron.DomConstraint) uint64 {
 	case cron.DomLastOffset:
 		d = m.length - c.N
 	case cron.DomLastWeekday:
-		d = m.workday(m.length)
+		d = m.nearestWorkday(m.length)
 	case cron.DomNearestWeekday:
 		if c.N <= m.length {
-			d = m.workday(c.N)
+			d = m.nearestWorkday(c.N)
 		}
 	}
 	if d < 1 {
@@ -65,10 +65,10 @@ func (m month) byDate(c cron.DomConstraint) uint64 {
 	return 1 << d
 }
 
-// workday returns the day from Monday to Friday nearest to d within the month.
-func (m month) workday(d int) int {
+// nearestWorkday returns the day from Monday to Friday nearest to d within the month.
+func (m month) nearestWorkday(d int) int {
 	const sunday, saturday = 0, 6
-	switch wd := m.weekday(d); {
+	switch wd := m.weekdayOf(d); {
 	case wd == saturday && d > 1:
 		return d - 1
 	case wd == saturday:
@@ -81,8 +81,8 @@ func (m month) workday(d int) int {
 	return d
 }
 
-// byWeekday returns the day that FRI#n or FRI#L means, or nothing.
-func (m month) byWeekday(c cron.DowConstraint) uint64 {
+// resolveWeekday returns the day that FRI#n or FRI#L means, or nothing.
+func (m month) resolveWeekday(c cron.DowConstraint) uint64 {
 	d := 1 + (c.Weekday-m.first+7)%7
 	if c.N < 0 {
 		d += (m.length - d) / 7 * 7

@@ -1,5 +1,6 @@
-// Package schedule answers one question: at which instants is a job nominally
-// due. It is arithmetic on values; it reads no clock and draws no random number.
+// Package schedule computes the nominal times of a job: cron expressions, intervals and
+// calendars, with time zones and exclusions. It is pure: it reads no clock and draws no random
+// number.
 //
 // # Model
 //

@@ -12,12 +12,12 @@ type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
-// problems gathers every FieldError of one Spec, so that a user mends all at once.
+// problems collects every FieldError of one Spec, so that a user can correct all at once.
 type problems []error
 
-func (p *problems) add(field, format string, args ...any) {
+func (p *problems) addError(field, format string, args ...any) {
 	*p = append(*p, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// err is nil without problems, else a join whose parts are all *FieldError.
-func (p problems) err() error { return errors.Join(p...) }
+// joinErrors returns nil without problems, else a join whose parts are all *FieldError.
+func (p problems) joinErrors() error { return errors.Join(p...) }

@@ -15,20 +15,20 @@ const (
 	maxExcludeWindows = 32
 	// MaxExcludePeriods is how many periods a schedule may exclude.
 	MaxExcludePeriods = 100
-	// maxPassed bounds how many nominal times one search may pass over because
-	// they are excluded. A schedule with so many in a row counts as ended there.
-	maxPassed = 20_000
+	// maxSkippedTimes bounds how many excluded nominal times one search may skip. A schedule with so many in a
+	// row counts as ended there.
+	maxSkippedTimes = 20_000
 )
 
 // exclusions answer whether an instant is excluded. Local times are the zone's,
 // as its clock shows them.
 type exclusions struct {
-	zone    *time.Location
-	cron    []fields
-	grain   int64 // seconds that an expression covers: 60, or 1
-	days    []dayRange
-	windows []window
-	periods [][2]int64 // ms
+	zone     *time.Location
+	cron     []fields
+	cronStep int64 // seconds that an expression covers: 60, or 1
+	days     []dayRange
+	windows  []window
+	periods  [][2]int64 // ms
 }
 
 // dayRange is a range of local days, both ends included, as days since 1970; or,
@@ -50,48 +50,48 @@ func compileExclusions(s Spec, zone *time.Location, seed uint64, p *problems) *e
 	if s.Exclude.Empty() {
 		return nil
 	}
-	e := &exclusions{zone: zone, grain: 60}
+	e := &exclusions{zone: zone, cronStep: 60}
 	if s.Seconds {
-		e.grain = 1
+		e.cronStep = 1
 	}
 	limit := func(field string, n, most int) {
 		if n > most {
-			p.add(field, "%d entries, at most %d are allowed", n, most)
+			p.addError(field, "%d entries, at most %d are allowed", n, most)
 		}
 	}
 	limit("exclude.cron", len(s.Exclude.Cron), maxExcludeCron)
 	limit("exclude.dates", len(s.Exclude.Dates), maxExcludeDates)
 	limit("exclude.windows", len(s.Exclude.Windows), maxExcludeWindows)
 	limit("exclude.periods", len(s.Exclude.Periods), MaxExcludePeriods)
-	if p.err() != nil {
+	if p.joinErrors() != nil {
 		return nil
 	}
 	for i, text := range s.Exclude.Cron {
 		if f, err := excludedFields(text, s.Seconds, seed); err != nil {
-			p.add(fmt.Sprintf("exclude.cron[%d]", i), "%v", err)
+			p.addError(fmt.Sprintf("exclude.cron[%d]", i), "%v", err)
 		} else {
 			e.cron = append(e.cron, f)
 		}
 	}
 	for i, text := range s.Exclude.Dates {
 		if d, err := parseDates(text); err != nil {
-			p.add(fmt.Sprintf("exclude.dates[%d]", i), "%v", err)
+			p.addError(fmt.Sprintf("exclude.dates[%d]", i), "%v", err)
 		} else {
 			e.days = append(e.days, d)
 		}
 	}
 	for i, text := range s.Exclude.Windows {
 		if w, err := parseWindow(text); err != nil {
-			p.add(fmt.Sprintf("exclude.windows[%d]", i), "%v", err)
+			p.addError(fmt.Sprintf("exclude.windows[%d]", i), "%v", err)
 		} else {
 			e.windows = append(e.windows, w)
 		}
 	}
 	for i, period := range s.Exclude.Periods {
 		field := fmt.Sprintf("exclude.periods[%d]", i)
-		from, to := checkedMillis(field, RoundUp(period.From), p), checkedMillis(field, RoundUp(period.To), p)
+		from, to := checkMillis(field, RoundUp(period.From), p), checkMillis(field, RoundUp(period.To), p)
 		if !period.To.After(period.From) {
-			p.add(field, "ends before it begins")
+			p.addError(field, "ends before it begins")
 		}
 		e.periods = append(e.periods, [2]int64{from, to})
 	}
@@ -132,14 +132,14 @@ func parseDates(text string) (dayRange, error) {
 	if b.Before(a) {
 		return dayRange{}, fmt.Errorf("%q ends before it begins", text)
 	}
-	return dayRange{from: a.Unix() / daySeconds, to: b.Unix() / daySeconds}, nil
+	return dayRange{from: a.Unix() / secondsPerDay, to: b.Unix() / secondsPerDay}, nil
 }
 
 // parseWindow reads "22:00-06:00", "Sat,Sun" or "Mon-Fri 12:00-13:00".
 func parseWindow(text string) (window, error) {
 	bad := fmt.Errorf(`%.40q: want "22:00-06:00", "Sat,Sun" or "Mon-Fri 12:00-13:00"`, text)
 	words := strings.Fields(text)
-	w := window{days: 1<<7 - 1, to: daySeconds}
+	w := window{days: 1<<7 - 1, to: secondsPerDay}
 	switch {
 	case len(words) == 0 || len(words) > 2:
 		return window{}, bad
@@ -157,11 +157,11 @@ func parseWindow(text string) (window, error) {
 	from, to, ok := strings.Cut(words[0], "-")
 	a, ok1 := parseClock(from)
 	b, ok2 := parseClock(to)
-	if !ok || !ok1 || !ok2 || a == daySeconds {
+	if !ok || !ok1 || !ok2 || a == secondsPerDay {
 		return window{}, bad
 	}
 	if b <= a {
-		b += daySeconds
+		b += secondsPerDay
 	}
 	w.from, w.to = a, b
 	return w, nil
@@ -208,9 +208,8 @@ func parseClock(text string) (seconds int64, ok bool) {
 	return int64(hour*3600 + minute*60), true
 }
 
-// at tells whether an instant is excluded, and up to which instant everything is
-// that follows it.
-func (e *exclusions) at(ms int64) (until int64, excluded bool) {
+// excludedUntil reports whether an instant is excluded, and until when.
+func (e *exclusions) excludedUntil(ms int64) (until int64, excluded bool) {
 	for _, p := range e.periods {
 		if ms >= p[0] && ms < p[1] {
 			until = max(until, p[1])
@@ -218,9 +217,9 @@ func (e *exclusions) at(ms int64) (until int64, excluded bool) {
 	}
 	if len(e.cron)+len(e.days)+len(e.windows) > 0 {
 		sec := floorDiv(ms, 1000)
-		seg := segmentAt(e.zone, sec)
-		if end := e.local(sec + seg.offset); end != 0 {
-			// What the clock shows is known up to its next change only.
+		seg := offsetSegmentAt(e.zone, sec)
+		if end := e.localExcludedUntil(sec + seg.offset); end != 0 {
+			// The offset is known only until the next clock change.
 			end = min(end-seg.offset, seg.end)
 			if end < math.MaxInt64/1000 {
 				until = max(until, end*1000)
@@ -230,64 +229,64 @@ func (e *exclusions) at(ms int64) (until int64, excluded bool) {
 	return until, until > ms
 }
 
-// local is the civil time up to which the one given is excluded; 0 if it is not.
-func (e *exclusions) local(c int64) (until int64) {
-	day := floorDiv(c, daySeconds)
-	_, m, d := date(day)
+// localExcludedUntil returns the civil time up to which the one given is excluded; 0 if it is not.
+func (e *exclusions) localExcludedUntil(c int64) (until int64) {
+	day := floorDiv(c, secondsPerDay)
+	_, m, d := dateOfDay(day)
 	for _, r := range e.days {
 		switch {
 		case r.yearly && r.month == m && r.day == d:
-			until = max(until, (day+1)*daySeconds)
+			until = max(until, (day+1)*secondsPerDay)
 		case !r.yearly && day >= r.from && day <= r.to:
-			until = max(until, (r.to+1)*daySeconds)
+			until = max(until, (r.to+1)*secondsPerDay)
 		}
 	}
-	clock, weekday := c-day*daySeconds, int((day%7+7+4)%7) // 1970-01-01 was a Thursday
+	clock, weekday := c-day*secondsPerDay, int((day%7+7+4)%7) // 1970-01-01 was a Thursday
 	for _, w := range e.windows {
 		if w.days&(1<<weekday) != 0 && clock >= w.from && clock < w.to {
-			until = max(until, day*daySeconds+w.to)
+			until = max(until, day*secondsPerDay+w.to)
 		}
 		before := (weekday + 6) % 7
-		if w.days&(1<<before) != 0 && clock+daySeconds >= w.from && clock+daySeconds < w.to {
-			until = max(until, (day-1)*daySeconds+w.to)
+		if w.days&(1<<before) != 0 && clock+secondsPerDay >= w.from && clock+secondsPerDay < w.to {
+			until = max(until, (day-1)*secondsPerDay+w.to)
 		}
 	}
-	begin := floorDiv(c, e.grain) * e.grain
+	begin := floorDiv(c, e.cronStep) * e.cronStep
 	for i := range e.cron {
-		if e.cron[i].matches(begin) {
-			return max(until, begin+e.grain)
+		if e.cron[i].matchesTime(begin) {
+			return max(until, begin+e.cronStep)
 		}
 	}
 	return until
 }
 
-// Clear returns the first instant from t on, by the millisecond, that is not excluded. It is
-// false if there is none: the exclusion does not end in the years that there are, or it takes
-// more than 20,000 steps to find its end and no nominal time follows that would tell.
+// Clear returns the first instant from t on, by the millisecond, that is not excluded. It returns false if there
+// is none: the exclusion does not end within the supported years, or its end is more than 20,000 steps away and
+// no nominal time follows.
 func (s *Schedule) Clear(t time.Time) (time.Time, bool) {
 	if s == nil || s.exclude == nil {
 		return t, true
 	}
-	ms := millis(t)
-	until, excluded := s.exclude.at(ms)
+	ms := floorMillis(t)
+	until, excluded := s.exclude.excludedUntil(ms)
 	if !excluded {
 		return t, true
 	}
-	end, ok := s.past(until)
-	if !ok && !s.delay {
-		end, ok = s.next(until-1, nil) // a nominal time is not excluded
+	end, ok := s.skipExcluded(until)
+	if !ok && !s.fixedDelay {
+		end, ok = s.nextInstant(until-1, nil) // a nominal time is not excluded
 	}
-	return instant(end), ok && end <= maxInstant
+	return timeFromMillis(end), ok && end <= maxInstant
 }
 
-// past is the first instant from ms on that is not excluded.
-func (s *Schedule) past(ms int64) (int64, bool) {
-	for range s.budget.most() {
-		until, excluded := s.exclude.at(ms)
+// skipExcluded returns the first instant from ms on that is not excluded.
+func (s *Schedule) skipExcluded(ms int64) (int64, bool) {
+	for range s.budget.maxSkipped() {
+		until, excluded := s.exclude.excludedUntil(ms)
 		if !excluded {
 			return ms, true
 		}
-		s.budget.passed()
+		s.budget.countSkipped()
 		ms = until
 	}
 	return 0, false

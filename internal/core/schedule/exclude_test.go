@@ -132,9 +132,9 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// naiveExclusions reads the exclusions anew: windows minute by minute from the wall
-// clock, dates by comparing text. It tells of an instant, and of what a wall shows (the
-// same in UTC, where no clock changes), whether it is excluded.
+// naiveExclusions evaluates the exclusions independently: windows minute by minute from the wall clock, dates by
+// comparing text. It reports whether an instant, or a wall clock time (the same in UTC, where no clock changes),
+// is excluded.
 func naiveExclusions(spec Spec, zone string) (excluded, hides func(time.Time) bool) {
 	loc := must(time.LoadLocation(zone))
 	week := [7 * 24 * 60]bool{}
@@ -219,7 +219,7 @@ func TestFixedDelayWaitsForTheEndOfAnExclusion(t *testing.T) {
 
 // What a gap swallows is excluded as if the clock had shown it, and so is the instant that it
 // is shifted to.
-func TestAShiftedTimeIsExcludedWithItsOwn(t *testing.T) {
+func TestShiftedTimeIsExcludedWithItsOriginalTime(t *testing.T) {
 	spring := map[string]string{"Europe/Berlin": "2026-03-28T12:00:00Z", "America/Sao_Paulo": "2018-11-03T12:00:00Z", "Australia/Lord_Howe": "2026-10-03T06:00:00Z", "UTC": "2026-03-28T12:00:00Z"}
 	for name, tt := range map[string]struct {
 		zone string
@@ -321,7 +321,7 @@ func TestClearIsBounded(t *testing.T) {
 }
 
 // Jitter stays out of exclusions and does not reach the next nominal time for that.
-func TestJitterStaysOutOfExclusions(t *testing.T) {
+func TestJitterAvoidsExclusions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := Spec{Kind: KindInterval, Every: time.Duration(rapid.IntRange(10, 200).Draw(t, "minutes")) * time.Minute, TimeZone: "Europe/Berlin"}
 		spec.Exclude.Windows = []string{rapid.SampledFrom([]string{"22:00-06:00", "00:30-01:00", "Mon-Fri 12:00-13:00"}).Draw(t, "window")}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	daySeconds = 24 * 60 * 60
+	secondsPerDay = 24 * 60 * 60
 	// searchYears bounds every search. The longest wait in the calendar is 40
 	// years: a leap day on a given weekday, across a century without leap year.
 	searchYears = 41
@@ -43,120 +43,122 @@ func newFields(p *cron.SpecSchedule, allDays bool) fields {
 		both:    allDays,
 	}
 	s, m, h := bits.TrailingZeros64(f.second), bits.TrailingZeros64(f.minute), bits.TrailingZeros64(f.hour)
-	f.first = clock(h, m, s)
-	f.last = clock(bits.Len64(f.hour)-1, bits.Len64(f.minute)-1, bits.Len64(f.second)-1)
+	f.first = secondOfDay(h, m, s)
+	f.last = secondOfDay(bits.Len64(f.hour)-1, bits.Len64(f.minute)-1, bits.Len64(f.second)-1)
 	return f
 }
 
-// next returns the first match at or after civil time c.
-func (f *fields) next(c int64) (int64, bool) {
-	day := floorDiv(c, daySeconds)
-	y, m, d := date(day)
-	days := f.days(y, m) >> d << d
+// nextMatch returns the first match at or after civil time c.
+func (f *fields) nextMatch(c int64) (int64, bool) {
+	day := floorDiv(c, secondsPerDay)
+	y, m, d := dateOfDay(day)
+	days := f.matchingDays(y, m) >> d << d
 	if days&(1<<d) != 0 {
-		if s, ok := f.clockFrom(c - day*daySeconds); ok {
-			return day*daySeconds + s, true
+		if s, ok := f.timeOfDayFrom(c - day*secondsPerDay); ok {
+			return day*secondsPerDay + s, true
 		}
 		days &^= 1 << d
 	}
-	for limit := y + searchYears; days == 0; days = f.days(y, m) {
-		if m++; m > 12 {
+	for limit := y + searchYears; days == 0; days = f.matchingDays(y, m) {
+		m++
+		if m > 12 {
 			y, m = y+1, 1
 		}
 		if y > limit {
 			return 0, false
 		}
 	}
-	return dayNumber(y, m, bits.TrailingZeros64(days))*daySeconds + f.first, true
+	return dayNumber(y, m, bits.TrailingZeros64(days))*secondsPerDay + f.first, true
 }
 
-// matches reports whether civil time c is a match, without looking for another one.
-func (f *fields) matches(c int64) bool {
-	day := floorDiv(c, daySeconds)
-	tod := c - day*daySeconds
+// matchesTime reports whether civil time c is a match, without looking for another one.
+func (f *fields) matchesTime(c int64) bool {
+	day := floorDiv(c, secondsPerDay)
+	tod := c - day*secondsPerDay
 	if f.hour&(1<<(tod/3600)) == 0 || f.minute&(1<<(tod/60%60)) == 0 || f.second&(1<<(tod%60)) == 0 {
 		return false
 	}
-	y, m, d := date(day)
-	return f.days(y, m)&(1<<d) != 0
+	y, m, d := dateOfDay(day)
+	return f.matchingDays(y, m)&(1<<d) != 0
 }
 
-// prev returns the last match at or before civil time c.
-func (f *fields) prev(c int64) (int64, bool) {
-	day := floorDiv(c, daySeconds)
-	y, m, d := date(day)
-	days := f.days(y, m) & (1<<(d+1) - 1)
+// prevMatch returns the last match at or before civil time c.
+func (f *fields) prevMatch(c int64) (int64, bool) {
+	day := floorDiv(c, secondsPerDay)
+	y, m, d := dateOfDay(day)
+	days := f.matchingDays(y, m) & (1<<(d+1) - 1)
 	if days&(1<<d) != 0 {
-		if s, ok := f.clockUpto(c - day*daySeconds); ok {
-			return day*daySeconds + s, true
+		if s, ok := f.timeOfDayUpto(c - day*secondsPerDay); ok {
+			return day*secondsPerDay + s, true
 		}
 		days &^= 1 << d
 	}
-	for limit := y - searchYears; days == 0; days = f.days(y, m) {
-		if m--; m < 1 {
+	for limit := y - searchYears; days == 0; days = f.matchingDays(y, m) {
+		m--
+		if m < 1 {
 			y, m = y-1, 12
 		}
 		if y < limit {
 			return 0, false
 		}
 	}
-	return dayNumber(y, m, bits.Len64(days)-1)*daySeconds + f.last, true
+	return dayNumber(y, m, bits.Len64(days)-1)*secondsPerDay + f.last, true
 }
 
-// clockFrom returns the first matching second of a day at or after second tod.
-func (f *fields) clockFrom(tod int64) (int64, bool) {
+// timeOfDayFrom returns the first matching second of a day at or after second tod.
+func (f *fields) timeOfDayFrom(tod int64) (int64, bool) {
 	h, m, s := int(tod/3600), int(tod/60%60), int(tod%60)
 	if f.hour&(1<<h) != 0 {
 		if f.minute&(1<<m) != 0 {
-			if n, ok := bitFrom(f.second, s); ok {
-				return clock(h, m, n), true
+			if n, ok := lowestBitFrom(f.second, s); ok {
+				return secondOfDay(h, m, n), true
 			}
 		}
-		if n, ok := bitFrom(f.minute, m+1); ok {
-			return clock(h, n, int(f.first%60)), true
+		if n, ok := lowestBitFrom(f.minute, m+1); ok {
+			return secondOfDay(h, n, int(f.first%60)), true
 		}
 	}
-	n, ok := bitFrom(f.hour, h+1)
-	return clock(n, 0, 0) + f.first%3600, ok
+	n, ok := lowestBitFrom(f.hour, h+1)
+	return secondOfDay(n, 0, 0) + f.first%3600, ok
 }
 
-// clockUpto returns the last matching second of a day at or before second tod.
-func (f *fields) clockUpto(tod int64) (int64, bool) {
+// timeOfDayUpto returns the last matching second of a day at or before second tod.
+func (f *fields) timeOfDayUpto(tod int64) (int64, bool) {
 	h, m, s := int(tod/3600), int(tod/60%60), int(tod%60)
 	if f.hour&(1<<h) != 0 {
 		if f.minute&(1<<m) != 0 {
-			if n, ok := bitUpto(f.second, s); ok {
-				return clock(h, m, n), true
+			if n, ok := highestBitUpto(f.second, s); ok {
+				return secondOfDay(h, m, n), true
 			}
 		}
-		if n, ok := bitUpto(f.minute, m-1); ok {
-			return clock(h, n, int(f.last%60)), true
+		if n, ok := highestBitUpto(f.minute, m-1); ok {
+			return secondOfDay(h, n, int(f.last%60)), true
 		}
 	}
-	n, ok := bitUpto(f.hour, h-1)
-	return clock(n, 0, 0) + f.last%3600, ok
+	n, ok := highestBitUpto(f.hour, h-1)
+	return secondOfDay(n, 0, 0) + f.last%3600, ok
 }
 
-func clock(h, m, s int) int64 { return int64(h*3600 + m*60 + s) }
+func secondOfDay(h, m, s int) int64 { return int64(h*3600 + m*60 + s) }
 
-// bitFrom returns the lowest member of set that is at least i; 0 <= i <= 60.
-func bitFrom(set uint64, i int) (int, bool) {
+// lowestBitFrom returns the lowest member of set that is at least i; 0 <= i <= 60.
+func lowestBitFrom(set uint64, i int) (int, bool) {
 	set = set >> i << i
 	return bits.TrailingZeros64(set), set != 0
 }
 
-// bitUpto returns the highest member of set that is at most i; -1 <= i <= 60.
-func bitUpto(set uint64, i int) (int, bool) {
+// highestBitUpto returns the highest member of set that is at most i; -1 <= i <= 60.
+func highestBitUpto(set uint64, i int) (int, bool) {
 	set &= 1<<(i+1) - 1
 	return bits.Len64(set) - 1, set != 0
 }
 
-// date and dayNumber convert between days since 1970-01-01 and the calendar.
-func date(day int64) (y, m, d int) {
-	year, month, d := time.Unix(day*daySeconds, 0).UTC().Date()
+// dateOfDay and dayNumber convert between days since 1970-01-01 and the calendar.
+func dateOfDay(day int64) (y, m, d int) {
+	year, month, d := time.Unix(day*secondsPerDay, 0).UTC().Date()
 	return year, int(month), d
 }
 
 func dayNumber(y, m, d int) int64 {
-	return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC).Unix() / daySeconds
+	return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC).Unix() / secondsPerDay
 }

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// mix is the output function of splitmix64: each bit of the result depends on
+// mixBits is the output function of splitmix64: each bit of the result depends on
 // each bit of the argument. What it yields must stay the same in every version.
-func mix(x uint64) uint64 {
+func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// spans are the numbers of the fields that H may stand for. Days of a month end
-// at 28, so that no month goes without.
-var spans = [...]struct{ low, high int }{{0, 59}, {0, 59}, {0, 23}, {1, 28}, {1, 12}, {0, 6}}
+// hashRanges are the numbers that H may stand for in each field. Days of a month end at 28, so that every month
+// has the day.
+var hashRanges = [...]struct{ low, high int }{{0, 59}, {0, 59}, {0, 23}, {1, 28}, {1, 12}, {0, 6}}
 
-// settleHash replaces each H of an expression's fields by the numbers that the
+// resolveHash replaces each H of an expression's fields by the numbers that the
 // seed gives it: H, H/step, H(low-high) and H(low-high)/step, as in Jenkins. The
 // same field of the same job always gets the same number.
-func settleHash(words []string, seed uint64) error {
-	first := len(spans) - len(words) // without seconds the first span is not used
+func resolveHash(words []string, seed uint64) error {
+	first := len(hashRanges) - len(words) // without seconds the first span is not used
 	if first < 0 {
-		return nil // too many fields, which the grammar will say
+		return nil // too many fields; the grammar library refuses them
 	}
 	for i, word := range words {
 		if !strings.Contains(word, "H") {
@@ -36,8 +36,8 @@ func settleHash(words []string, seed uint64) error {
 			if !strings.HasPrefix(item, "H") {
 				continue
 			}
-			span := spans[first+i]
-			text, err := hashItem(item, span.low, span.high, mix(seed+mix(uint64(first+i))))
+			span := hashRanges[first+i]
+			text, err := resolveHashItem(item, span.low, span.high, mixBits(seed+mixBits(uint64(first+i))))
 			if err != nil {
 				return err
 			}
@@ -48,8 +48,8 @@ func settleHash(words []string, seed uint64) error {
 	return nil
 }
 
-// hashItem settles one item in a field of numbers from low to high.
-func hashItem(item string, low, high int, random uint64) (string, error) {
+// resolveHashItem settles one item in a field of numbers from low to high.
+func resolveHashItem(item string, low, high int, random uint64) (string, error) {
 	base, stepText, stepped := strings.Cut(item, "/")
 	if base != "H" {
 		inner, ok := strings.CutPrefix(base, "H(")

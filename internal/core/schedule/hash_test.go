@@ -78,7 +78,7 @@ func TestHashOfADateExistsInEveryMonth(t *testing.T) {
 // must give the same.
 func TestHashesStayTheSame(t *testing.T) {
 	words := strings.Fields("H H H H H H(1-5)")
-	if err := settleHash(words, 42); err != nil {
+	if err := resolveHash(words, 42); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(words, " "), goldenHash; got != want {

@@ -15,7 +15,7 @@ var (
 	maxTime = time.UnixMilli(maxInstant)
 )
 
-// RoundUp is the first whole millisecond that is not before t. Times at which something
+// RoundUp returns the first whole millisecond that is not before t. Times at which something
 // may begin are rounded so: nothing begins before the time that was given.
 func RoundUp(t time.Time) time.Time {
 	if down := RoundDown(t); down.Before(t) {
@@ -24,18 +24,18 @@ func RoundUp(t time.Time) time.Time {
 	return t
 }
 
-// RoundDown is the last whole millisecond that is not after t. Times at which something
+// RoundDown returns the last whole millisecond that is not after t. Times at which something
 // ends are rounded so.
 func RoundDown(t time.Time) time.Time {
 	return t.Add(-time.Duration(t.Nanosecond()) % time.Millisecond)
 }
 
-// millisUp rounds t up to a millisecond.
-func millisUp(t time.Time) int64 { return millis(RoundUp(t)) }
+// ceilMillis rounds t up to a millisecond.
+func ceilMillis(t time.Time) int64 { return floorMillis(RoundUp(t)) }
 
-// millis rounds t down to a millisecond. What lies outside the supported years
-// becomes the nearest instant that is outside too.
-func millis(t time.Time) int64 {
+// floorMillis rounds t down to a millisecond. A time outside the supported years becomes the nearest instant
+// outside.
+func floorMillis(t time.Time) int64 {
 	switch {
 	case t.Before(minTime):
 		return minInstant - 1
@@ -45,9 +45,9 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+func timeFromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// floorMod is what floorDiv leaves, 0 to b-1.
+// floorMod returns what floorDiv leaves, 0 to b-1.
 func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
 
 func floorDiv(a, b int64) int64 {

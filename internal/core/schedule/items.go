@@ -29,28 +29,32 @@ func checkCount(words []string, seconds bool) error {
 	switch n := len(words); {
 	case n == 1 && macros["@"+strings.ToLower(words[0])] != "":
 		return fmt.Errorf("%q is written @%s", words[0], strings.ToLower(words[0]))
-	case isOnCalendar(words):
-		return fmt.Errorf("is an OnCalendar of systemd, which is not read here: write 5 fields, minute, hour, day of the month, month, day of the week")
+	case isSystemdCalendar(words):
+		return fmt.Errorf("is an OnCalendar of systemd, which is not read here: write 5 fields, minute, hour, day " +
+			"of the month, month, day of the week")
 	case n == 7:
-		return fmt.Errorf("has 7 fields, as of Quartz with a year: leave the year out, set seconds, and give end_time; days of the week are 0 to 6 from Sunday here, and 1 to 7 in Quartz")
+		return fmt.Errorf("has 7 fields, as of Quartz with a year: leave the year out, set seconds, and give " +
+			"end_time; days of the week are 0 to 6 from Sunday here, and 1 to 7 in Quartz")
 	case seconds && n == 6, !seconds && n == 5:
 		return nil
 	case seconds:
-		return fmt.Errorf("has %s, want 6: second, minute, hour, day of the month, month, day of the week", fieldCount(n))
+		return fmt.Errorf("has %s, want 6: second, minute, hour, day of the month, month, day of the week",
+			fieldCount(n))
 	case n == 6:
-		return fmt.Errorf("has 6 fields, want 5: minute, hour, day of the month, month, day of the week; a leading field of seconds needs the setting seconds")
+		return fmt.Errorf("has 6 fields, want 5: minute, hour, day of the month, month, day of the week; a leading " +
+			"field of seconds needs the setting seconds")
 	default:
 		return fmt.Errorf("has %s, want 5: minute, hour, day of the month, month, day of the week", fieldCount(n))
 	}
 }
 
-// onCalendarDate is a date of systemd's calendar events, such as *-*-01 or 2027-01-*.
-var onCalendarDate = regexp.MustCompile(`^(\*|\d{4})-[\d*,./]+-[\d*,./]+$|^(\*|\d\d?)-(\*|\d\d?)$`)
+// systemdDate is a date of systemd's calendar events, such as *-*-01 or 2027-01-*.
+var systemdDate = regexp.MustCompile(`^(\*|\d{4})-[\d*,./]+-[\d*,./]+$|^(\*|\d\d?)-(\*|\d\d?)$`)
 
-// isOnCalendar reports whether words are of systemd's calendar events: times have colons, and dates dashes.
-func isOnCalendar(words []string) bool {
+// isSystemdCalendar reports whether words form a calendar event of systemd: times have colons, and dates dashes.
+func isSystemdCalendar(words []string) bool {
 	isTime := func(word string) bool { return strings.Contains(word, ":") }
-	return slices.ContainsFunc(words, isTime) || len(words) < 5 && slices.ContainsFunc(words, onCalendarDate.MatchString)
+	return slices.ContainsFunc(words, isTime) || len(words) < 5 && slices.ContainsFunc(words, systemdDate.MatchString)
 }
 
 func fieldCount(n int) string {
@@ -60,17 +64,17 @@ func fieldCount(n int) string {
 	return fmt.Sprintf("%d fields", n)
 }
 
-// settleItems refuses what the grammar library reads leniently or wrongly, or refuses in words that
-// help nobody: 1,,2 as 1,2; *-5 as *; and FRI-MON/2 as Friday, Sunday and Monday, since it
-// counts Sunday twice (0 and 7) when a stepped range passes the end of a week. A step that passes the end
-// of its range leaves the first number, as in Vixie cron; the library knows no such steps, so that
-// the item becomes that number.
-func settleItems(words []string) error {
+// checkItems refuses items that the grammar library accepts or reads incorrectly, or refuses with an unhelpful
+// error: 1,,2 as 1,2; *-5 as *; and FRI-MON/2 as Friday, Sunday and Monday, because it counts Sunday twice (0
+// and 7) when a stepped range passes the end of a week.
+// A step that passes the end of its range leaves the first number, as in Vixie cron. The library has no such
+// steps, so the item is replaced by that number.
+func checkItems(words []string) error {
 	kinds := fieldKinds[len(fieldKinds)-len(words):]
 	for i, word := range words {
 		items := strings.Split(word, ",")
 		for j, item := range items {
-			text, err := kinds[i].settle(item)
+			text, err := kinds[i].checkItem(item)
 			if err != nil {
 				return err
 			}
@@ -81,7 +85,7 @@ func settleItems(words []string) error {
 	return nil
 }
 
-func (k fieldKind) settle(item string) (string, error) {
+func (k fieldKind) checkItem(item string) (string, error) {
 	base, step, stepped := strings.Cut(item, "/")
 	switch {
 	case base == "":
@@ -90,10 +94,10 @@ func (k fieldKind) settle(item string) (string, error) {
 		return "", fmt.Errorf("%q is neither a star nor a range", base)
 	case strings.Contains(base, "~"):
 		return "", fmt.Errorf("%q: a number spread over jobs is written H, or H(low-high)", item)
-	case k.special(base):
-		return item, k.checkSpecial(item)
+	case k.isDayForm(base):
+		return item, k.checkDayForm(item)
 	}
-	low, high, err := k.bounds(base, stepped)
+	low, high, err := k.parseBounds(base, stepped)
 	if err != nil || !stepped {
 		return item, err
 	}
@@ -109,9 +113,9 @@ func (k fieldKind) settle(item string) (string, error) {
 	return item, nil
 }
 
-// special reports whether base is one of the forms of days that the library reads: L, L-n, nW, LW,
+// isDayForm reports whether base is one of the forms of days that the library reads: L, L-n, nW, LW,
 // FRI#3, FRI#L.
-func (k fieldKind) special(base string) bool {
+func (k fieldKind) isDayForm(base string) bool {
 	base = strings.ToUpper(base)
 	switch k.name {
 	case "day of the month":
@@ -122,48 +126,49 @@ func (k fieldKind) special(base string) bool {
 	return false
 }
 
-// checkSpecial refuses the form that other schedulers have for the last weekday of a month.
-func (k fieldKind) checkSpecial(item string) error {
+// checkDayForm refuses the form that other schedulers have for the last weekday of a month.
+func (k fieldKind) checkDayForm(item string) error {
 	day, last := strings.CutSuffix(strings.ToUpper(item), "L")
 	if k.name != "day of the week" || !last || strings.Contains(item, "#") {
 		return nil
 	}
-	if _, err := k.number(day); err != nil {
+	if _, err := k.parseNumber(day); err != nil {
 		return err
 	}
 	return fmt.Errorf("%q: the last one of a month is written %s#L", item, day)
 }
 
-// bounds are the numbers from which to which base goes; those of a range that wraps around are in the
+// parseBounds returns the numbers from which to which base goes; those of a range that wraps around are in the
 // order in which they are written. A single number with a step goes on to the end.
-func (k fieldKind) bounds(base string, stepped bool) (low, high int, err error) {
+func (k fieldKind) parseBounds(base string, stepped bool) (low, high int, err error) {
 	if base == "*" || base == "?" {
-		return k.low, k.last(), nil
+		return k.low, k.lastValue(), nil
 	}
 	from, to, ranged := strings.Cut(base, "-")
-	if low, err = k.number(from); err != nil {
+	low, err = k.parseNumber(from)
+	if err != nil {
 		return 0, 0, err
 	}
 	switch {
 	case ranged:
-		high, err = k.number(to)
+		high, err = k.parseNumber(to)
 	case stepped:
-		high = max(low, k.last())
+		high = max(low, k.lastValue())
 	default:
 		high = low
 	}
 	return low, high, err
 }
 
-// last is the greatest number; Sunday is also 7.
-func (k fieldKind) last() int {
+// lastValue returns the greatest number; Sunday is also 7.
+func (k fieldKind) lastValue() int {
 	if k.name == "day of the week" {
 		return 6
 	}
 	return k.high
 }
 
-func (k fieldKind) number(text string) (int, error) {
+func (k fieldKind) parseNumber(text string) (int, error) {
 	if i := slices.Index(k.names, strings.ToUpper(text)); i >= 0 {
 		return k.low + i, nil
 	}

@@ -5,7 +5,7 @@ import "time"
 // maxJitter bounds Spec.Jitter.
 const maxJitter = 24 * time.Hour
 
-// JitterWindow is how far the due time of a nominal time may be spread: less than
+// JitterWindow returns how far the due time of a nominal time may be spread: less than
 // it, so that no due time reaches the next nominal time.
 func (s *Schedule) JitterWindow(nominal time.Time) time.Duration {
 	if s.jitter == 0 {
@@ -18,7 +18,7 @@ func (s *Schedule) JitterWindow(nominal time.Time) time.Duration {
 	return window
 }
 
-// Jittered is the due time of a nominal time. It is a hash of job and nominal
+// Jittered returns the due time of a nominal time. It is a hash of job and nominal
 // time: it does not accumulate, and every node computes the same. One that would be
 // excluded comes nearer to the nominal time, by half each time, until it is not.
 func (s *Schedule) Jittered(nominal time.Time) time.Time {
@@ -26,13 +26,13 @@ func (s *Schedule) Jittered(nominal time.Time) time.Time {
 	if window <= 0 {
 		return nominal
 	}
-	random := mix(s.seed ^ mix(uint64(nominal.UnixMilli())))
+	random := mixBits(s.seed ^ mixBits(uint64(nominal.UnixMilli())))
 	for spread := random % uint64(window); spread > 0; spread /= 2 {
 		due := nominal.Add(time.Duration(spread) * time.Millisecond)
 		if s.exclude == nil {
 			return due
 		}
-		if _, excluded := s.exclude.at(millis(due)); !excluded {
+		if _, excluded := s.exclude.excludedUntil(floorMillis(due)); !excluded {
 			return due
 		}
 	}

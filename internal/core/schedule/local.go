@@ -11,18 +11,20 @@ import (
 // the first pass counts.
 func AtLocal(local time.Time, zone *time.Location) (at time.Time, remark string) {
 	civil := local.Unix()
-	seg := segmentAt(zone, civil-slack)
+	seg := offsetSegmentAt(zone, civil-maxUTCOffset)
 	for seg.end != unbounded && civil >= seg.end+seg.offset {
-		seg = segmentAt(zone, seg.end)
+		seg = offsetSegmentAt(zone, seg.end)
 	}
 	rest := time.Duration(local.Nanosecond())
 	if seg.start != -unbounded && civil < seg.start+seg.offset {
 		at = time.Unix(seg.start, 0).In(zone)
-		return at, fmt.Sprintf("%s does not exist on this day: taken as %s", wallClock(civil), at.Format("15:04 -07:00"))
+		return at, fmt.Sprintf("%s does not exist on this day: taken as %s", formatTimeOfDay(civil),
+			at.Format("15:04 -07:00"))
 	}
 	at = time.Unix(civil-seg.offset, 0).Add(rest).In(zone)
 	if seg.end != unbounded && seg.after < seg.offset && civil >= seg.end+seg.after {
-		remark = fmt.Sprintf("%s comes twice on this day: taken as the first pass, %s", wallClock(civil), at.Format("15:04 -07:00"))
+		remark = fmt.Sprintf("%s comes twice on this day: taken as the first pass, %s", formatTimeOfDay(civil),
+			at.Format("15:04 -07:00"))
 	}
 	return at, remark
 }

@@ -45,7 +45,7 @@ func TestAtLocal(t *testing.T) {
 }
 
 // A local time means what a cron expression for it means, in every zone and around each change of the clock.
-func TestAtLocalIsWhatCronDoes(t *testing.T) {
+func TestAtLocalMatchesCron(t *testing.T) {
 	for _, z := range oracleZones {
 		zone, err := time.LoadLocation(z.zone)
 		if err != nil {

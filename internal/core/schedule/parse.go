@@ -31,7 +31,7 @@ var macros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// checkText refuses what is wrong with an expression before any grammar.
+// checkText refuses expressions that are invalid in any grammar.
 func checkText(text string) error {
 	if len(text) > maxExpressionLen {
 		return fmt.Errorf("%d bytes, at most %d are allowed", len(text), maxExpressionLen)
@@ -51,10 +51,10 @@ func checkText(text string) error {
 	return nil
 }
 
-// parseFields reads one expression that checkText accepted. wild tells that
-// its minute or hour field starts with a star.
+// parseFields reads one expression that checkText accepted. wild is true if its minute or hour field begins with
+// a star.
 func parseFields(text string, seconds bool, seed uint64) (f fields, wild bool, err error) {
-	text, err = expand(text, seconds)
+	text, err = expandMacro(text, seconds)
 	if err != nil {
 		return fields{}, false, err
 	}
@@ -66,23 +66,23 @@ func parseFields(text string, seconds bool, seed uint64) (f fields, wild bool, e
 	if err := checkCount(words, seconds); err != nil {
 		return fields{}, false, err
 	}
-	wild = starred(words[lead]) || starred(words[lead+1])
-	allDays := starred(words[lead+2]) || starred(words[lead+4])
-	if err := settleHash(words, seed); err != nil {
+	wild = beginsWithStar(words[lead]) || beginsWithStar(words[lead+1])
+	allDays := beginsWithStar(words[lead+2]) || beginsWithStar(words[lead+4])
+	if err := resolveHash(words, seed); err != nil {
 		return fields{}, false, err
 	}
-	if err := settleItems(words); err != nil {
+	if err := checkItems(words); err != nil {
 		return fields{}, false, err
 	}
-	parsed, err := parseGuarded(parser, strings.Join(words, " "))
+	parsed, err := parseRecovering(parser, strings.Join(words, " "))
 	if err != nil {
 		return fields{}, false, err
 	}
 	return newFields(parsed, allDays), wild, nil
 }
 
-// expand replaces a macro by the fields it stands for.
-func expand(text string, seconds bool) (string, error) {
+// expandMacro replaces a macro by its fields.
+func expandMacro(text string, seconds bool) (string, error) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "@") {
 		return text, nil
@@ -97,9 +97,9 @@ func expand(text string, seconds bool) (string, error) {
 	return full, nil
 }
 
-// parseGuarded keeps a defect of the grammar library from taking the process
+// parseRecovering keeps a defect of the grammar library from taking the process
 // down: the text comes from users, and its ancestor did panic on some.
-func parseGuarded(p cron.Parser, text string) (spec *cron.SpecSchedule, err error) {
+func parseRecovering(p cron.Parser, text string) (spec *cron.SpecSchedule, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			spec, err = nil, fmt.Errorf("cannot be parsed: %v", r)
@@ -116,7 +116,7 @@ func parseGuarded(p cron.Parser, text string) (spec *cron.SpecSchedule, err erro
 	return spec, nil
 }
 
-func starred(field string) bool { return field[0] == '*' || field[0] == '?' }
+func beginsWithStar(field string) bool { return field[0] == '*' || field[0] == '?' }
 
 // isEvery reports whether text is an @every expression.
 func isEvery(text string) bool {

@@ -9,9 +9,9 @@ type Schedule struct {
 
 	at int64 // once: ms
 
-	every int64 // interval: ms
-	first int64 // interval: the first nominal time, ms
-	delay bool  // interval: counted from completions
+	intervalMS int64 // interval: ms
+	first      int64 // interval: the first nominal time, ms
+	fixedDelay bool  // interval: counted from completions
 
 	rules []rule // cron: at least one; calendar: one
 
@@ -26,7 +26,7 @@ func (s *Schedule) Kind() Kind { return s.kind }
 
 // FixedDelay reports whether the next nominal time counts from a completion,
 // so that there is no grid of missed ones: at most one is ever outstanding.
-func (s *Schedule) FixedDelay() bool { return s.delay }
+func (s *Schedule) FixedDelay() bool { return s.fixedDelay }
 
 // Within returns the schedule with a budget for all its searches together, but for those that name
 // one of their own. It is for one task: a budget is not safe for concurrent use.
@@ -40,64 +40,65 @@ func (s *Schedule) Within(b *Budget) *Schedule {
 // if there is none ever. For a fixed delay, after is the completion of the
 // previous run.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
-	return s.bounded(s.next(millis(after), nil))
+	return s.limitToWindow(s.nextInstant(floorMillis(after), nil))
 }
 
 // NextWithin is Next on a budget: false when there is no next time, or what is left of
 // the budget does not suffice to find it.
 func (s *Schedule) NextWithin(after time.Time, b *Budget) (time.Time, bool) {
-	return s.bounded(s.next(millis(after), b))
+	return s.limitToWindow(s.nextInstant(floorMillis(after), b))
 }
 
 // Prev returns the last nominal time at or before the given time, or false if
 // there is none. A fixed delay has none: its nominal times depend on
 // completions, which the caller knows.
 func (s *Schedule) Prev(before time.Time) (time.Time, bool) {
-	return s.bounded(s.prev(min(millis(before), s.end-1)))
+	return s.limitToWindow(s.prevInstant(min(floorMillis(before), s.end-1)))
 }
 
-func (s *Schedule) bounded(ms int64, ok bool) (time.Time, bool) {
+func (s *Schedule) limitToWindow(ms int64, ok bool) (time.Time, bool) {
 	if !ok || ms < s.start || ms >= s.end {
 		return time.Time{}, false
 	}
-	return instant(ms), true
+	return timeFromMillis(ms), true
 }
 
-// next ignores end, and prev ignores start; bounded looks after both.
-func (s *Schedule) next(after int64, b *Budget) (int64, bool) {
+// nextInstant ignores end, and prev ignores start; bounded looks after both.
+func (s *Schedule) nextInstant(after int64, b *Budget) (int64, bool) {
 	t, ok := s.nextAny(after)
 	if s.exclude == nil || !ok {
 		return t, ok
 	}
-	if s.delay {
-		return s.past(t)
+	if s.fixedDelay {
+		return s.skipExcluded(t)
 	}
 	if b == nil {
 		b = s.budget
 	}
-	for range b.most() {
-		until, excluded := s.exclude.at(t)
+	for range b.maxSkipped() {
+		until, excluded := s.exclude.excludedUntil(t)
 		if !excluded {
 			return t, true
 		}
-		b.passed()
-		if t, ok = s.nextAny(until - 1); !ok || t >= s.end {
+		b.countSkipped()
+		t, ok = s.nextAny(until - 1)
+		if !ok || t >= s.end {
 			return 0, false
 		}
 	}
 	return 0, false
 }
 
-func (s *Schedule) prev(before int64) (int64, bool) {
+func (s *Schedule) prevInstant(before int64) (int64, bool) {
 	t, ok := s.prevAny(before)
-	for range s.budget.most() {
+	for range s.budget.maxSkipped() {
 		if !ok || s.exclude == nil || t < s.start {
 			return t, ok
 		}
-		if _, excluded := s.exclude.at(t); !excluded {
+		if _, excluded := s.exclude.excludedUntil(t); !excluded {
 			return t, true
 		}
-		s.budget.passed()
+		s.budget.countSkipped()
 		t, ok = s.prevAny(t - 1)
 	}
 	return 0, false
@@ -121,7 +122,7 @@ func (s *Schedule) prevAny(before int64) (int64, bool) {
 	case KindOnce:
 		return s.at, s.at <= before
 	case KindInterval:
-		return s.first + (before-s.first)/s.every*s.every, before >= s.first && !s.delay
+		return s.first + (before-s.first)/s.intervalMS*s.intervalMS, before >= s.first && !s.fixedDelay
 	case KindCron, KindCalendar:
 		return s.prevCron(before)
 	}
@@ -130,19 +131,19 @@ func (s *Schedule) prevAny(before int64) (int64, bool) {
 
 func (s *Schedule) nextInterval(after int64) int64 {
 	switch {
-	case s.delay && after >= s.start:
-		return max(after+s.every, s.first)
+	case s.fixedDelay && after >= s.start:
+		return max(after+s.intervalMS, s.first)
 	case after < s.first:
 		return s.first
 	}
-	return s.first + ((after-s.first)/s.every+1)*s.every
+	return s.first + ((after-s.first)/s.intervalMS+1)*s.intervalMS
 }
 
 func (s *Schedule) nextCron(after int64) (int64, bool) {
 	from := ceilSecond(max(after+1, s.start))
 	best, found := int64(0), false
 	for i := range s.rules {
-		if t, ok := s.rules[i].next(from); ok && (!found || t < best) {
+		if t, ok := s.rules[i].nextInstant(from); ok && (!found || t < best) {
 			best, found = t, true
 		}
 	}
@@ -153,7 +154,7 @@ func (s *Schedule) prevCron(before int64) (int64, bool) {
 	from := floorDiv(before, 1000)
 	best, found := int64(0), false
 	for i := range s.rules {
-		if t, ok := s.rules[i].prev(from); ok && (!found || t > best) {
+		if t, ok := s.rules[i].prevInstant(from); ok && (!found || t > best) {
 			best, found = t, true
 		}
 	}
@@ -167,24 +168,24 @@ func ceilSecond(ms int64) int64 { return -floorDiv(-ms, 1000) }
 // and with exclusions, the time grows with the result. For a fixed delay, after is a completion and
 // the result is 0 or 1.
 func (s *Schedule) Count(after, upto time.Time, limit int) int {
-	lo, hi := millis(after), min(millis(upto), s.end-1)
+	lo, hi := floorMillis(after), min(floorMillis(upto), s.end-1)
 	if limit <= 0 || lo >= hi {
 		return 0
 	}
-	if s.kind == KindInterval && !s.delay && s.exclude == nil {
-		return int(min(s.reached(hi)-s.reached(lo), int64(limit)))
+	if s.kind == KindInterval && !s.fixedDelay && s.exclude == nil {
+		return int(min(s.countReached(hi)-s.countReached(lo), int64(limit)))
 	}
 	n, b := 0, s.budget
 	if b == nil {
 		b = NewBudget(5)
 	}
 	for n < limit {
-		t, ok := s.next(lo, b)
+		t, ok := s.nextInstant(lo, b)
 		if !ok || t > hi {
 			break
 		}
 		n++
-		if s.delay {
+		if s.fixedDelay {
 			break
 		}
 		lo = t
@@ -192,12 +193,12 @@ func (s *Schedule) Count(after, upto time.Time, limit int) int {
 	return n
 }
 
-// reached returns how many times of the grid lie at or before t.
-func (s *Schedule) reached(t int64) int64 {
+// countReached returns how many times of the grid lie at or before t.
+func (s *Schedule) countReached(t int64) int64 {
 	if t < s.first {
 		return 0
 	}
-	return (t-s.first)/s.every + 1
+	return (t-s.first)/s.intervalMS + 1
 }
 
 // Period returns how long the slot at the given time is: Every for an
@@ -207,16 +208,16 @@ func (s *Schedule) reached(t int64) int64 {
 func (s *Schedule) Period(at time.Time) time.Duration {
 	switch s.kind {
 	case KindInterval:
-		return time.Duration(s.every) * time.Millisecond
+		return time.Duration(s.intervalMS) * time.Millisecond
 	case KindCron, KindCalendar:
-		return s.periodCron(at)
+		return s.estimateCronPeriod(at)
 	}
 	return 0
 }
 
-func (s *Schedule) periodCron(at time.Time) time.Duration {
+func (s *Schedule) estimateCronPeriod(at time.Time) time.Duration {
 	// A nominal time at `at` exactly counts; one in the fraction before it does not.
-	a, ok := s.nextCron(millis(at.Add(time.Millisecond-1)) - 1)
+	a, ok := s.nextCron(floorMillis(at.Add(time.Millisecond-1)) - 1)
 	if !ok {
 		return 0
 	}

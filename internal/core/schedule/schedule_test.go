@@ -119,7 +119,7 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// A job of one second that nobody ran for decades: a billion missed times.
+// A job of one second that did not run for decades: a billion missed times.
 func TestBillionMissed(t *testing.T) {
 	s := compile(t, Spec{Kind: KindInterval, Every: time.Second}, created)
 	now := created.Add(1e9*time.Second + 300*time.Millisecond)
@@ -171,7 +171,7 @@ func drawSpec(t *rapid.T) Spec {
 	var s Spec
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0:
-		s = Spec{Kind: KindOnce, At: instant(instants.Draw(t, "at"))}
+		s = Spec{Kind: KindOnce, At: timeFromMillis(instants.Draw(t, "at"))}
 		return s
 	case 1, 2:
 		s = Spec{Kind: KindInterval, Every: time.Duration(rapid.Int64Range(1, 1e7).Draw(t, "every")) * time.Millisecond}
@@ -181,15 +181,15 @@ func drawSpec(t *rapid.T) Spec {
 			rapid.SliceOfN(rapid.SampledFrom(pool), 1, 3).Draw(t, "cron")...)
 	}
 	if rapid.Bool().Draw(t, "starts") {
-		s.StartAt = instant(instants.Draw(t, "start"))
+		s.StartAt = timeFromMillis(instants.Draw(t, "start"))
 	}
 	if rapid.Bool().Draw(t, "ends") {
-		s.EndAt = instant(max(s.StartAt.UnixMilli(), created.UnixMilli()) + rapid.Int64Range(1, 1e8).Draw(t, "end"))
+		s.EndAt = timeFromMillis(max(s.StartAt.UnixMilli(), created.UnixMilli()) + rapid.Int64Range(1, 1e8).Draw(t, "end"))
 	}
 	return s
 }
 
-// Next, Prev, Count and Upcoming tell one story.
+// Next, Prev, Count and Upcoming agree.
 func TestConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := drawSpec(t)

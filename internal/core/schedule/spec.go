@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Kind says which rule a Spec follows.
+// Kind is the kind of rule of a Spec.
 type Kind uint8
 
 const (
@@ -18,17 +18,17 @@ const (
 
 // String returns "none", "once", "interval", "cron", "calendar", or "invalid".
 func (k Kind) String() string {
-	return name(int(k), "none", "once", "interval", "cron", "calendar")
+	return indexedName(int(k), "none", "once", "interval", "cron", "calendar")
 }
 
 // Local reports whether nominal times are local times of a zone, rather than elapsed time.
 func (k Kind) Local() bool { return k == KindCron || k == KindCalendar }
 
-// Recurs reports whether there is more than one nominal time as a rule.
+// Recurs reports whether the kind normally has more than one nominal time.
 func (k Kind) Recurs() bool { return k == KindInterval || k.Local() }
 
-// GapPolicy says what becomes of a fixed local time that a jump forward of the
-// zone's clock leaves out. The package comment has the exact rules.
+// GapPolicy selects what happens to a fixed local time that a jump forward of the zone's clock omits. The
+// package comment has the exact rules.
 type GapPolicy uint8
 
 const (
@@ -37,10 +37,10 @@ const (
 )
 
 // String returns "shift", "skip", or "invalid".
-func (p GapPolicy) String() string { return name(int(p), "shift", "skip") }
+func (p GapPolicy) String() string { return indexedName(int(p), "shift", "skip") }
 
-// RepeatPolicy says which pass of a fixed local time counts that a jump back of
-// the zone's clock shows twice.
+// RepeatPolicy selects which pass of a fixed local time counts when a jump back of the zone's clock shows it
+// twice.
 type RepeatPolicy uint8
 
 const (
@@ -50,13 +50,13 @@ const (
 )
 
 // String returns "first", "last", "both", or "invalid".
-func (p RepeatPolicy) String() string { return name(int(p), "first", "last", "both") }
+func (p RepeatPolicy) String() string { return indexedName(int(p), "first", "last", "both") }
 
 // Period is a time from From (inclusive) to To (exclusive).
 type Period struct{ From, To time.Time }
 
-// Exclusions take nominal times out of a schedule of any recurring kind, and forbid
-// starts ([Schedule.Clear]). Local times are those of Spec.TimeZone.
+// Exclusions remove nominal times from a schedule of any recurring kind, and forbid starts ([Schedule.Clear]).
+// Local times are those of Spec.TimeZone.
 type Exclusions struct {
 	// Cron takes out the instants that match any of these expressions, which
 	// are read as those of Spec.Cron are; at most 16.
@@ -71,15 +71,16 @@ type Exclusions struct {
 	Periods []Period
 }
 
-// Empty tells whether nothing is taken out.
+// Empty reports whether nothing is excluded.
 func (e Exclusions) Empty() bool {
 	return len(e.Cron) == 0 && len(e.Dates) == 0 && len(e.Windows) == 0 && len(e.Periods) == 0
 }
 
-// Weight is about how many steps it takes to look at one nominal time of a schedule, and
+// Weight returns about how many steps it takes to look at one nominal time of a schedule, and
 // to compile it when it has none to pass over; a zone with changes of the clock costs more.
 func (s Spec) Weight() int {
-	weight := 1 + len(s.Cron) + len(s.Exclude.Cron) + (len(s.Exclude.Dates)+len(s.Exclude.Windows)+len(s.Exclude.Periods))/8
+	ranges := len(s.Exclude.Dates) + len(s.Exclude.Windows) + len(s.Exclude.Periods)
+	weight := 1 + len(s.Cron) + len(s.Exclude.Cron) + ranges/8
 	if s.TimeZone != "" && s.TimeZone != "UTC" {
 		weight *= 2
 	}
@@ -89,10 +90,11 @@ func (s Spec) Weight() int {
 // Equal reports whether e and o are the same as written.
 func (e Exclusions) Equal(o Exclusions) bool {
 	return slices.Equal(e.Cron, o.Cron) && slices.Equal(e.Dates, o.Dates) && slices.Equal(e.Windows, o.Windows) &&
-		slices.EqualFunc(e.Periods, o.Periods, func(a, b Period) bool { return a.From.Equal(b.From) && a.To.Equal(b.To) })
+		slices.EqualFunc(e.Periods, o.Periods,
+			func(a, b Period) bool { return a.From.Equal(b.From) && a.To.Equal(b.To) })
 }
 
-func name(i int, names ...string) string {
+func indexedName(i int, names ...string) string {
 	if i >= len(names) {
 		return "invalid"
 	}
@@ -121,7 +123,7 @@ type Spec struct {
 	Calendar Calendar
 	// TimeZone is the IANA name of the zone that Cron and Calendar are read in. Empty means UTC.
 	TimeZone string
-	// Seconds says that Cron has a leading seconds field.
+	// Seconds: Cron has a leading seconds field.
 	Seconds bool
 	// Gap and Repeat are the policies for jumps of the zone's clock. Defaults
 	// GapShift and RepeatFirst.
@@ -132,24 +134,23 @@ type Spec struct {
 	// means unbounded. StartAt is also the phase of an interval.
 	StartAt, EndAt time.Time
 
-	// Exclude takes nominal times out.
+	// Exclude removes nominal times.
 	Exclude Exclusions
 	// Jitter spreads due times over [nominal, nominal + Jitter), but never as
 	// far as the next nominal time. 0 to 24 h.
 	Jitter time.Duration
-	// MaxRuns ends the schedule after so many nominal times have had their run;
-	// 0 is no bound. The schedule itself does not count: whoever keeps the state
-	// does.
+	// MaxRuns ends the schedule after this number of nominal times have had their run; 0 is no bound. The
+	// schedule does not count: the caller does.
 	MaxRuns int
 }
 
-// Parsed reports whether compiling s takes the parsing of texts, which is dear.
+// Parsed reports whether compiling s requires parsing texts, which is expensive.
 func (s *Spec) Parsed() bool {
 	return s.Kind.Local() || len(s.Exclude.Cron) > 0 || len(s.Exclude.Dates) > 0 ||
 		len(s.Exclude.Windows) > 0 || len(s.Exclude.Periods) > 0
 }
 
-// Seeded tells whether what comes of the spec depends on the seed.
+// Seeded reports whether the nominal or due times of the spec depend on the seed.
 func (s *Spec) Seeded() bool { return s.Jitter > 0 || s.Parsed() }
 
 // EqualButJitter reports whether s and o have the same nominal times as written.
@@ -158,8 +159,8 @@ func (s Spec) EqualButJitter(o Spec) bool {
 	return s.Equal(o)
 }
 
-// FirstDay is the local day that the periods of a calendar are counted from: From, or what it is by default. It is ""
-// for other kinds, and for a zone that is not known.
+// FirstDay returns the local day that the periods of a calendar are counted from: From, or its
+// default. It is "" for other kinds, and for an unknown zone.
 func (s Spec) FirstDay(anchor time.Time) string {
 	if s.Kind != KindCalendar || s.Calendar.From != "" {
 		return s.Calendar.From
@@ -171,21 +172,22 @@ func (s Spec) FirstDay(anchor time.Time) string {
 	if !ok {
 		return ""
 	}
-	return instant(s.firstInstant(anchor)).In(zone).Format(time.DateOnly)
+	return timeFromMillis(s.firstInstant(anchor)).In(zone).Format(time.DateOnly)
 }
 
-// firstInstant is from when on there are nominal times, ms.
+// firstInstant returns from when on there are nominal times, ms.
 func (s Spec) firstInstant(anchor time.Time) int64 {
 	if s.StartAt.IsZero() {
-		return millisUp(anchor)
+		return ceilMillis(anchor)
 	}
-	return max(millisUp(anchor), millis(RoundUp(s.StartAt)))
+	return max(ceilMillis(anchor), floorMillis(RoundUp(s.StartAt)))
 }
 
 // SamePhase reports whether nominal times of s and o that count from an anchor are the same from the same one,
 // but for those that only one of them has.
 func (s Spec) SamePhase(o Spec) bool {
-	return s.Kind == o.Kind && s.Every == o.Every && s.FixedDelay == o.FixedDelay && s.StartAt.Equal(o.StartAt) && s.Calendar.Equal(o.Calendar)
+	return s.Kind == o.Kind && s.Every == o.Every && s.FixedDelay == o.FixedDelay && s.StartAt.Equal(o.StartAt) &&
+		s.Calendar.Equal(o.Calendar)
 }
 
 // Equal reports whether s and o are the same rule as written. Instants are

@@ -6,21 +6,20 @@ import (
 )
 
 const (
-	// maxOwedGap is the longest gap whose fixed times are made up for. Longer
-	// ones are corrections of the calendar, as in Vixie cron.
+	// maxOwedGap is the longest gap whose fixed times are run after it. Longer gaps are corrections of the
+	// calendar, as in Vixie cron.
 	maxOwedGap = 3 * 60 * 60
-	// slack exceeds every offset from UTC a zone ever had (Manila: 15:56).
-	slack = daySeconds
+	// maxUTCOffset exceeds every offset from UTC a zone ever had (Manila: 15:56).
+	maxUTCOffset = secondsPerDay
 	// searchSeconds is searchYears of instants.
-	searchSeconds = searchYears * 366 * daySeconds
+	searchSeconds = searchYears * 366 * secondsPerDay
 )
 
-// civilTimes are matches in civil time, what a clock on the wall shows, in seconds as though that wall
-// were in UTC.
+// civilTimes are matches in civil time, as a wall clock shows it, in seconds as if the zone were UTC.
 type civilTimes interface {
-	// next returns the first match at or after c, prev the last one at or before it.
-	next(c int64) (int64, bool)
-	prev(c int64) (int64, bool)
+	// nextMatch returns the first match at or after c, prev the last one at or before it.
+	nextMatch(c int64) (int64, bool)
+	prevMatch(c int64) (int64, bool)
 }
 
 // rule is one expression, or one calendar, in one zone. Instants are seconds since the epoch.
@@ -50,9 +49,9 @@ type segment struct{ start, end, offset, before, after int64 }
 
 const unbounded = math.MaxInt64
 
-func (r *rule) segment(t int64) segment { return segmentAt(r.zone, t) }
+func (r *rule) segmentAt(t int64) segment { return offsetSegmentAt(r.zone, t) }
 
-func segmentAt(zone *time.Location, t int64) segment {
+func offsetSegmentAt(zone *time.Location, t int64) segment {
 	if zone == time.UTC {
 		return segment{start: -unbounded, end: unbounded}
 	}
@@ -72,7 +71,7 @@ func segmentAt(zone *time.Location, t int64) segment {
 		// Past the last transition listed, the time package cuts segments at
 		// the turn of a UTC year and puts that of a leap year a day early, so
 		// that December 31 lies beyond its own segment. The day's end is right.
-		s.end = (floorDiv(t, daySeconds) + 1) * daySeconds
+		s.end = (floorDiv(t, secondsPerDay) + 1) * secondsPerDay
 	}
 	if s.end != unbounded {
 		_, after := time.Unix(s.end, 0).In(zone).Zone()
@@ -81,14 +80,14 @@ func segmentAt(zone *time.Location, t int64) segment {
 	return s
 }
 
-// next returns the first instant at or after t.
-func (r *rule) next(t int64) (int64, bool) {
+// nextInstant returns the first instant at or after t.
+func (r *rule) nextInstant(t int64) (int64, bool) {
 	for limit := t + searchSeconds; t <= limit; {
-		seg := r.segment(t)
-		if t == seg.start && r.owed(seg) {
+		seg := r.segmentAt(t)
+		if t == seg.start && r.isGapOwed(seg) {
 			return t, true
 		}
-		if c, ok := r.times.next(max(t+seg.offset, r.opening(seg))); ok && c < r.closing(seg) {
+		if c, ok := r.times.nextMatch(max(t+seg.offset, r.firstCivil(seg))); ok && c < r.endCivil(seg) {
 			return c - seg.offset, true
 		}
 		if seg.end == unbounded {
@@ -96,40 +95,40 @@ func (r *rule) next(t int64) (int64, bool) {
 		}
 		// No instant of the next segments can show a matching civil time
 		// before this one, so they need not be visited.
-		c, ok := r.times.next(seg.end - slack)
+		c, ok := r.times.nextMatch(seg.end - maxUTCOffset)
 		if !ok {
 			return 0, false
 		}
-		t = max(seg.end, c-slack)
+		t = max(seg.end, c-maxUTCOffset)
 	}
 	return 0, false
 }
 
-// prev returns the last instant at or before t.
-func (r *rule) prev(t int64) (int64, bool) {
+// prevInstant returns the last instant at or before t.
+func (r *rule) prevInstant(t int64) (int64, bool) {
 	for limit := t - searchSeconds; t >= limit; {
-		seg := r.segment(t)
-		if c, ok := r.times.prev(min(t+seg.offset, r.closing(seg)-1)); ok && c >= r.opening(seg) {
+		seg := r.segmentAt(t)
+		if c, ok := r.times.prevMatch(min(t+seg.offset, r.endCivil(seg)-1)); ok && c >= r.firstCivil(seg) {
 			return c - seg.offset, true
 		}
-		if r.owed(seg) {
+		if r.isGapOwed(seg) {
 			return seg.start, true
 		}
 		if seg.start == -unbounded {
 			return 0, false
 		}
-		c, ok := r.times.prev(seg.start - 1 + slack)
+		c, ok := r.times.prevMatch(seg.start - 1 + maxUTCOffset)
 		if !ok {
 			return 0, false
 		}
-		t = min(seg.start-1, c+slack)
+		t = min(seg.start-1, c+maxUTCOffset)
 	}
 	return 0, false
 }
 
-// opening returns the first civil time of the segment that may match: what
-// the clock already showed before it was set back is not new.
-func (r *rule) opening(seg segment) int64 {
+// firstCivil returns the first civil time of the segment that may match: times that the clock already showed
+// before it was set back are not new.
+func (r *rule) firstCivil(seg segment) int64 {
 	switch {
 	case seg.start == -unbounded:
 		return -unbounded
@@ -139,9 +138,9 @@ func (r *rule) opening(seg segment) int64 {
 	return seg.start + seg.offset
 }
 
-// closing returns the first civil time after those of the segment that may match:
-// what the clock will show again does not count yet if only the last pass does.
-func (r *rule) closing(seg segment) int64 {
+// endCivil returns the end of the civil times of the segment that may match: times that the clock will show
+// again do not count yet if only the last pass counts.
+func (r *rule) endCivil(seg segment) int64 {
 	switch {
 	case seg.end == unbounded:
 		return unbounded
@@ -151,29 +150,30 @@ func (r *rule) closing(seg segment) int64 {
 	return seg.end + seg.offset
 }
 
-// owed reports whether the gap in front of the segment swallowed a match that
+// isGapOwed reports whether the gap in front of the segment swallowed a match that
 // is to be made up for at its start.
-func (r *rule) owed(seg segment) bool {
-	_, ok := r.swallowed(seg)
+func (r *rule) isGapOwed(seg segment) bool {
+	_, ok := r.firstSwallowed(seg)
 	return ok
 }
 
-// swallowed returns the first civil time in the gap in front of the segment that is to be
+// firstSwallowed returns the first civil time in the gap in front of the segment that is to be
 // made up for. One that is excluded is not: it would not run if the clock showed it.
-func (r *rule) swallowed(seg segment) (civil int64, ok bool) {
+func (r *rule) firstSwallowed(seg segment) (civil int64, ok bool) {
 	gap := seg.offset - seg.before
 	if !r.makeUp || gap <= 0 || gap > maxOwedGap {
 		return 0, false
 	}
 	for from := seg.start + seg.before; ; {
-		c, ok := r.times.next(from)
+		c, ok := r.times.nextMatch(from)
 		if !ok || c >= seg.start+seg.offset {
 			return 0, false
 		}
 		if r.exclude == nil {
 			return c, true
 		}
-		if from = r.exclude.local(c); from == 0 {
+		from = r.exclude.localExcludedUntil(c)
+		if from == 0 {
 			return c, true
 		}
 	}

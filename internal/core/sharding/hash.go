@@ -26,7 +26,7 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ShardOf is the shard of a job, 0 to shards-1. Fewer than two shards leave only
+// ShardOf returns the shard of a job, 0 to shards-1. Fewer than two shards leave only
 // shard 0.
 func ShardOf(namespace, id string, shards int) int {
 	if shards < 2 {

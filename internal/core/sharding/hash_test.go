@@ -63,8 +63,8 @@ func TestShardOfStaysInRange(t *testing.T) {
 	})
 }
 
-// TestCompleteLeadsToTheShard: whatever the beginning, and however many shards there may be.
-func TestCompleteLeadsToTheShard(t *testing.T) {
+// TestCompletedIDIsInTheShard: whatever the beginning, and however many shards there may be.
+func TestCompletedIDIsInTheShard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		namespace, beginning := rapid.String().Draw(t, "namespace"), rapid.String().Draw(t, "beginning")
 		shards := rapid.IntRange(1, 512).Draw(t, "shards")
@@ -79,7 +79,7 @@ func TestCompleteLeadsToTheShard(t *testing.T) {
 	})
 }
 
-func TestCompleteWithoutAWay(t *testing.T) {
+func TestCompleteFailsForImpossibleShards(t *testing.T) {
 	for shard := range 64 {
 		if id, ok := sharding.Complete("default", "job-", shard, 1<<40); ok && sharding.ShardOf("default", id, 1<<40) != shard {
 			t.Fatalf("%q is not in shard %d", id, shard)

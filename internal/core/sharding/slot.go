@@ -8,11 +8,11 @@ const Slots = 16384
 // tagCandidates is how many tags Tag tries. With that many, one falls within a few slots of any place.
 const tagCandidates = 4000
 
-// Slot is the Redis Cluster slot of a hash tag, given without its braces:
+// Slot returns the Redis Cluster slot of a hash tag, given without its braces:
 // CRC-16/XMODEM modulo 16384.
 func Slot(tag string) uint16 { return crc16(0, tag) % Slots }
 
-// Tag is the hash tag of a shard's keys, given without braces: "i.k", with the
+// Tag returns the hash tag of a shard's keys, given without braces: "i.k", with the
 // k below 4000 whose slot is nearest the middle of the i-th part of all slots,
 // cut into as many parts as there are shards. Of equally near ones it is the
 // smallest k. Plain numbers as tags would put up to 1.3 times the average on one
@@ -37,7 +37,7 @@ func Tag(shard, shards int) string {
 	return prefix + strconv.Itoa(best)
 }
 
-// Tags are the tags of all shards. It takes about 0.1 ms a shard; callers keep
+// Tags returns the tags of all shards. It takes about 0.1 ms a shard; callers keep
 // the result.
 func Tags(shards int) []string {
 	tags := make([]string, max(shards, 0))

@@ -47,7 +47,7 @@ func (v View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// activeMembers are the members that shards are given to.
+// activeMembers returns the members that shards are given to.
 func (v View) activeMembers() []Member {
 	aside := func(m Member) bool { return m.Aside }
 	if !slices.ContainsFunc(v.Members, aside) {
@@ -60,7 +60,7 @@ func (v View) activeMembers() []Member {
 	return left
 }
 
-// Assign is the name of the owner of each of so many shards; empty names when
+// Assign returns the name of the owner of each of so many shards; empty names when
 // there are no members. Each member gets as many as any other, or one more: the
 // shards choose in their order, each the member with the greatest weight for it
 // that has room.

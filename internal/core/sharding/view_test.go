@@ -56,7 +56,7 @@ func TestOwnersAreEven(t *testing.T) {
 
 // After a take-over: 64 shards over what is left of three to five nodes, to a tenth
 // of the average.
-func TestOwnersAreEvenAfterATakeOver(t *testing.T) {
+func TestOwnersAreEvenAfterATakeover(t *testing.T) {
 	for n := 3; n <= 5; n++ {
 		for gone := range n {
 			left := slices.Delete(members(n), gone, gone+1)
@@ -181,7 +181,7 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
-func TestMembersThatStandAside(t *testing.T) {
+func TestWithdrawnMembersOwnNothing(t *testing.T) {
 	all := []sharding.Member{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	whole := sharding.NewView(1, "a", all)
 	without := sharding.NewView(1, "a", []sharding.Member{{Name: "a"}, {Name: "c"}})

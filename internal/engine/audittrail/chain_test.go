@@ -63,8 +63,8 @@ func chainOf(t *testing.T, store *memory, nodes, each int, key *job.ChainKey) {
 	wg.Wait()
 }
 
-// TestNodesMakeOneChain: whoever writes, each record carries the hash of the one before.
-func TestNodesMakeOneChain(t *testing.T) {
+// TestRecordsOfAllNodesFormOneChain: whichever node writes, each record has the hash of the one before.
+func TestRecordsOfAllNodesFormOneChain(t *testing.T) {
 	store, key := &memory{}, testKey("k1", 1)
 	chainOf(t, store, 5, 100, &key)
 	public := map[string]ed25519.PublicKey{"k1": key.Key.Public().(ed25519.PublicKey)}
@@ -78,11 +78,12 @@ func TestNodesMakeOneChain(t *testing.T) {
 	}
 }
 
-// TestEveryChangeOfAChainShows: what somebody does who can write to the store, and how they are found.
-func TestEveryChangeOfAChainShows(t *testing.T) {
+// TestEveryTamperingIsDetected: changes by an attacker who can write to the store, and the break that shows
+// each.
+func TestEveryTamperingIsDetected(t *testing.T) {
 	key := testKey("k1", 1)
 	public := map[string]ed25519.PublicKey{"k1": key.Key.Public().(ed25519.PublicKey)}
-	// again links records anew from one on, as somebody can who knows how but has no key.
+	// again relinks records from one on, as an attacker without a key can.
 	again := func(records []job.TrailRecord, from int) []job.TrailRecord {
 		for i := from; i < len(records); i++ {
 			if i > 0 {
@@ -170,8 +171,8 @@ func TestRecordsFromBeforeTheChain(t *testing.T) {
 	}
 }
 
-// TestLostAnswerWritesNothingTwice: an append that took effect is found, also behind those of others.
-func TestLostAnswerWritesNothingTwice(t *testing.T) {
+// TestLostReplyDoesNotRepeatTheWrite: an append that took effect is found, also behind those of others.
+func TestLostReplyDoesNotRepeatTheWrite(t *testing.T) {
 	for _, others := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memory{lost: errors.New("no answer")}
@@ -180,27 +181,27 @@ func TestLostAnswerWritesNothingTwice(t *testing.T) {
 			synctest.Wait()
 			chainOf(t, store, 1, others, nil)
 			r.Stop(context.Background())
-			if len(store.records) != 1+others || testutil.ToFloat64(r.written) != 1 || len(check(store.records, nil)) > 0 {
-				t.Errorf("%d records, %v counted", len(store.records), testutil.ToFloat64(r.written))
+			if len(store.records) != 1+others || testutil.ToFloat64(r.writtenRecords) != 1 || len(check(store.records, nil)) > 0 {
+				t.Errorf("%d records, %v counted", len(store.records), testutil.ToFloat64(r.writtenRecords))
 			}
 		})
 	}
 }
 
-// TestChainThatWasSetBack is continued from what the node has seen, is counted, and shows.
-func TestChainThatWasSetBack(t *testing.T) {
+// TestChainContinuesAfterASetBack is continued from what the node has seen, is counted, and shows.
+func TestChainContinuesAfterASetBack(t *testing.T) {
 	store := &memory{}
 	r := recorder(t, Options{Store: store})
 	defer r.Stop(context.Background())
 	for i := range 5 {
-		r.append([]job.TrailRecord{{Resource: fmt.Sprint(i)}})
+		r.appendRecords([]job.TrailRecord{{Resource: fmt.Sprint(i)}})
 	}
 	copied := slices.Clone(store.records)
 	store.records = store.records[:3]
 	last := store.records[2]
 	store.head = job.TrailHead{Seq: 3, Hash: last.Hash, Raw: "3 set back"}
-	r.append([]job.TrailRecord{{Resource: "after"}})
-	if got := testutil.ToFloat64(r.gauges.setBack); got != 1 {
+	r.appendRecords([]job.TrailRecord{{Resource: "after"}})
+	if got := testutil.ToFloat64(r.gauges.setBacks); got != 1 {
 		t.Errorf("counted %v times", got)
 	}
 	breaks := check(store.records, nil)
@@ -212,8 +213,8 @@ func TestChainThatWasSetBack(t *testing.T) {
 		t.Errorf("the copy: %+v", breaks)
 	}
 	store.head = job.TrailHead{Raw: "by hand"}
-	r.append([]job.TrailRecord{{Resource: "later"}})
-	if got := testutil.ToFloat64(r.gauges.setBack); got != 2 || store.head.Seq != 7 {
+	r.appendRecords([]job.TrailRecord{{Resource: "later"}})
+	if got := testutil.ToFloat64(r.gauges.setBacks); got != 2 || store.head.Seq != 7 {
 		t.Errorf("counted %v times, end %d", got, store.head.Seq)
 	}
 }
@@ -234,9 +235,9 @@ func TestRetention(t *testing.T) {
 			s.Exports = append(s.Exports, job.TrailExport{Name: "siem", ID: id, Seq: seq})
 		}
 	}
-	keeps := retention{keep: 400, ageMS: 100 * hour, maximum: 1 << 20}
+	keeps := retention{maxRecords: 400, maxAgeMS: 100 * hour, maxBytes: 1 << 20}
 	aged, small := keeps, keeps
-	aged.ageMS, small.maximum = 10*hour, 100_000
+	aged.maxAgeMS, small.maxBytes = 10*hour, 100_000
 	for what, c := range map[string]struct {
 		r     retention
 		state job.TrailState
@@ -253,14 +254,14 @@ func TestRetention(t *testing.T) {
 		"oldest from before the chain": {small, state(func(s *job.TrailState) { s.OldestSeq, s.OldestBytes = 0, 0 }), job.TrailTrim{Keep: 400}},
 		"empty":                        {aged, job.TrailState{NowMS: hour}, job.TrailTrim{Keep: 400}},
 	} {
-		if got := c.r.trim(c.state); got != c.want {
+		if got := c.r.planTrim(c.state); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}
 	}
 }
 
-// TestOldRecordsGoWhileNothingIsWritten, and leave a record that says so, once.
-func TestOldRecordsGoWhileNothingIsWritten(t *testing.T) {
+// TestExpiredRecordsAreRemovedWithoutWrites, and the removal is recorded once.
+func TestExpiredRecordsAreRemovedWithoutWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		store := &memory{now: begun.UnixMilli()}
@@ -272,7 +273,7 @@ func TestOldRecordsGoWhileNothingIsWritten(t *testing.T) {
 			store.mu.Lock()
 			store.now = time.Now().UnixMilli()
 			store.mu.Unlock()
-			time.Sleep(lookEvery)
+			time.Sleep(checkEvery)
 			synctest.Wait()
 		}
 		r.Stop(t.Context())
@@ -289,7 +290,7 @@ func TestExports(t *testing.T) {
 	r := recorder(t, Options{Store: store})
 	defer r.Stop(context.Background())
 	for range 5 {
-		r.append([]job.TrailRecord{{}})
+		r.appendRecords([]job.TrailRecord{{}})
 	}
 	e, err := r.Acknowledge(ctx, "siem", "", 0)
 	if err != nil || e.Seq != 0 || e.Waiting != 5 || e.SinceMS != 1_000_000 {
@@ -308,12 +309,12 @@ func TestExports(t *testing.T) {
 		t.Errorf("it goes back: %+v, %v", e, err)
 	}
 	store.now += 90_000
-	r.look()
+	r.checkChain()
 	if lag, waiting := testutil.ToFloat64(r.gauges.lag), testutil.ToFloat64(r.gauges.waitingRecords); lag != 90 || waiting != 2 {
 		t.Errorf("lag %v, waiting %v", lag, waiting)
 	}
 	store.records = store.records[4:] // for want of bytes
-	r.look()
+	r.checkChain()
 	if got := testutil.ToFloat64(r.gauges.missed); got != 1 {
 		t.Errorf("%v are missing", got)
 	}
@@ -339,8 +340,8 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestSignerFollowsItsFile, and keeps the last good key.
-func TestSignerFollowsItsFile(t *testing.T) {
+// TestSignerReloadsItsFile, and keeps the last good key.
+func TestSignerReloadsItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	one, two := testKey("k1", 1), testKey("k2", 2)
 	put := func(text string) {

@@ -1,15 +1,17 @@
-// Package audittrail keeps the audit trail: a record of each call that changed something.
+// Package audittrail records an audit trail: one record for each call that changed something, in
+// a hash chain that can be exported and verified.
 //
 // Invariants:
 //
-//  1. No call waits for its record, and none fails for it. Record puts it in line and
-//     returns; one goroutine writes what has gathered, in one round trip.
-//  2. A record that cannot be written within [Options.Patience], or that finds
-//     [Options.Backlog] others in line, is counted as lost, and that is logged. The log
-//     line of the call itself is written by the caller, in any case.
-//  3. Records of all nodes are one chain: a write succeeds only at the end of the chain that
-//     it was linked to, and is not repeated once it has taken effect. An end that is before what was
-//     seen is counted, and the chain goes on from what was seen.
-//  4. What an export has not acknowledged is removed for want of bytes alone.
-//  5. Stop writes what is in line, within its context.
+//  1. No call waits for its record, and none fails because of it. Record queues the record
+//     and returns. One goroutine writes the queued records, one batch in a round trip.
+//  2. A record that cannot be written within [Options.Patience], or that finds a queue of
+//     [Options.Backlog] records, is counted as lost, and the loss is logged. The caller writes
+//     the log line of the call itself in any case.
+//  3. The records of all nodes form one chain: a write succeeds only at the end of the chain that
+//     it was linked to, and is not repeated once it has taken effect. If the stored end is before
+//     the end that this node has seen, that is counted, and the chain continues from the latter.
+//  4. Records that an export has not acknowledged are removed only when the limit of bytes is
+//     exceeded.
+//  5. Stop writes the queued records, within its context.
 package audittrail

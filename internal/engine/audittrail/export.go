@@ -15,24 +15,25 @@ var exportName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 func (r *Recorder) Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error) {
 	switch {
 	case size < 0 || size > MaxPageSize:
-		return nil, job.TrailHead{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
+		return nil, job.TrailHead{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize,
+			DefaultPageSize)
 	case after != "" && !isID(after):
 		return nil, job.TrailHead{}, job.Invalid("after", "is not the id of a record")
 	}
 	if size == 0 {
 		size = DefaultPageSize
 	}
-	// The end first: what is read then is not beyond it but for what has come since.
-	state, err := r.o.Store.TrailState(ctx)
+	// Read the end first: what is read later is beyond it only by what was written since.
+	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
 		return nil, job.TrailHead{}, err
 	}
-	records, err := r.o.Store.ReadTrailFrom(ctx, after, size)
+	records, err := r.options.Store.ReadTrailFrom(ctx, after, size)
 	return records, state.Head, err
 }
 
-// Acknowledge says that an export has delivered all records up to one; with no id it makes
-// the export, if there is none. An export never goes back.
+// Acknowledge stores that an export has delivered all records up to one. With no id it creates the export, if
+// there is none. An acknowledgement never moves back.
 func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) (job.TrailExport, error) {
 	if !exportName.MatchString(name) {
 		return job.TrailExport{}, job.Invalid("export", "must have 1 to 63 lower-case letters, digits and dashes")
@@ -40,18 +41,19 @@ func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) 
 	if id != "" && !isID(id) || seq < 0 {
 		return job.TrailExport{}, job.Invalid("record_id", "is not the id of a record, or has no such sequence")
 	}
-	state, err := r.o.Store.TrailState(ctx)
+	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
 		return job.TrailExport{}, err
 	}
 	at := slices.IndexFunc(state.Exports, func(e job.TrailExport) bool { return e.Name == name })
 	switch {
 	case at < 0 && len(state.Exports) >= job.MaxTrailExports:
-		return job.TrailExport{}, job.Invalid("export", "would be one more than %d: delete those that are not used", job.MaxTrailExports)
+		return job.TrailExport{}, job.Invalid("export",
+			"would be one more than %d: delete those that are not used", job.MaxTrailExports)
 	case compareIDs(id, state.NewestID) > 0 || seq > state.Head.Seq:
 		return job.TrailExport{}, job.Invalid("record_id", "is after the newest record")
 	}
-	e := job.TrailExport{Name: name, Seq: firstOf(state) - 1}
+	e := job.TrailExport{Name: name, Seq: oldestSequence(state) - 1}
 	if at >= 0 {
 		e = state.Exports[at]
 	}
@@ -60,15 +62,15 @@ func (r *Recorder) Acknowledge(ctx context.Context, name, id string, seq int64) 
 			e.ID, e.Seq = id, max(seq, e.Seq)
 		}
 		e.UpdatedMS = state.NowMS
-		if err := r.o.Store.SaveTrailExport(ctx, e); err != nil {
+		if err := r.options.Store.SaveTrailExport(ctx, e); err != nil {
 			return job.TrailExport{}, err
 		}
 	}
-	return r.waiting(ctx, e, state)
+	return r.addUnacknowledged(ctx, e, state)
 }
 
-// firstOf is the sequence of the oldest record, or of the next one if there is none.
-func firstOf(state job.TrailState) int64 {
+// oldestSequence returns the sequence of the oldest record, or of the next one if there is none.
+func oldestSequence(state job.TrailState) int64 {
 	switch {
 	case state.OldestID == "":
 		return state.Head.Seq + 1
@@ -80,21 +82,22 @@ func firstOf(state job.TrailState) int64 {
 
 // DeleteExport forgets an export.
 func (r *Recorder) DeleteExport(ctx context.Context, name string) error {
-	return r.o.Store.DropTrailExport(ctx, name)
+	return r.options.Store.DropTrailExport(ctx, name)
 }
 
-// Exports lists all exports by name, with what waits for each.
+// Exports lists all exports by name, with the records that wait for each.
 func (r *Recorder) Exports(ctx context.Context) ([]job.TrailExport, error) {
-	state, err := r.o.Store.TrailState(ctx)
+	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.exportsOf(ctx, state)
+	return r.exportStatus(ctx, state)
 }
 
-func (r *Recorder) exportsOf(ctx context.Context, state job.TrailState) (out []job.TrailExport, err error) {
+func (r *Recorder) exportStatus(ctx context.Context, state job.TrailState) (out []job.TrailExport, err error) {
 	for _, e := range state.Exports {
-		if e, err = r.waiting(ctx, e, state); err != nil {
+		e, err = r.addUnacknowledged(ctx, e, state)
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, e)
@@ -102,13 +105,14 @@ func (r *Recorder) exportsOf(ctx context.Context, state job.TrailState) (out []j
 	return out, nil
 }
 
-// waiting adds to an export what it has not acknowledged.
-func (r *Recorder) waiting(ctx context.Context, e job.TrailExport, state job.TrailState) (job.TrailExport, error) {
+// addUnacknowledged adds the number of unacknowledged records to an export.
+func (r *Recorder) addUnacknowledged(ctx context.Context, e job.TrailExport, state job.TrailState) (job.TrailExport,
+	error) {
 	if compareIDs(state.NewestID, e.ID) <= 0 {
 		return e, nil
 	}
 	e.Waiting = max(1, state.Head.Seq-e.Seq)
-	first, err := r.o.Store.ReadTrailFrom(ctx, e.ID, 1)
+	first, err := r.options.Store.ReadTrailFrom(ctx, e.ID, 1)
 	if err != nil || len(first) == 0 {
 		return e, err
 	}
@@ -116,5 +120,7 @@ func (r *Recorder) waiting(ctx context.Context, e job.TrailExport, state job.Tra
 	return e, nil
 }
 
-// missing is how many records were removed before an export had acknowledged them.
-func missing(e job.TrailExport, state job.TrailState) int64 { return max(0, firstOf(state)-e.Seq-1) }
+// countMissed returns how many records were removed before an export had acknowledged them.
+func countMissed(e job.TrailExport, state job.TrailState) int64 {
+	return max(0, oldestSequence(state)-e.Seq-1)
+}

@@ -6,36 +6,40 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// gauges show the chain and the exports, as of the last look.
-type gauges struct {
-	setBack                     prometheus.Counter
+// trailGauges show the chain and the exports, as of the last look.
+type trailGauges struct {
+	setBacks                    prometheus.Counter
 	records, bytes              prometheus.Gauge
 	lag, waitingRecords, missed *prometheus.GaugeVec
 }
 
-func newGauges() gauges {
+func newGauges() trailGauges {
 	vector := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"export"})
 	}
-	return gauges{
-		setBack: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_audit_set_back_total", Help: "Times that the audit chain in Redis ended before what this node had seen of it."}),
+	return trailGauges{
+		setBacks: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_audit_set_back_total", Help: "Times that the audit chain in Redis ended before what " +
+				"this node had seen of it."}),
 		records: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_audit_stored_records", Help: "Audit records in Redis."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_audit_stored_bytes", Help: "About what the audit records in Redis take, in bytes."}),
-		lag:            vector("fermata_audit_export_lag_seconds", "How long the oldest audit record has waited for an export to acknowledge it."),
-		waitingRecords: vector("fermata_audit_export_waiting_records", "Audit records that an export has not acknowledged."),
-		missed:         vector("fermata_audit_export_missing_records", "Audit records that were removed before an export had acknowledged them."),
+		lag: vector("fermata_audit_export_lag_seconds", "How long the oldest audit record has waited "+
+			"for an export to acknowledge it."),
+		waitingRecords: vector("fermata_audit_export_waiting_records", "Audit records that an export has not "+
+			"acknowledged."),
+		missed: vector("fermata_audit_export_missing_records", "Audit records that were removed before an "+
+			"export had acknowledged them."),
 	}
 }
 
-func (g gauges) all() []prometheus.Collector {
-	return []prometheus.Collector{g.setBack, g.records, g.bytes, g.lag, g.waitingRecords, g.missed}
+func (g trailGauges) collectors() []prometheus.Collector {
+	return []prometheus.Collector{g.setBacks, g.records, g.bytes, g.lag, g.waitingRecords, g.missed}
 }
 
-func (g gauges) set(state job.TrailState, exports []job.TrailExport) {
-	count, bytes := kept(state)
+func (g trailGauges) update(state job.TrailState, exports []job.TrailExport) {
+	count, bytes := countKept(state)
 	g.records.Set(float64(count))
 	g.bytes.Set(float64(bytes))
 	for _, v := range []*prometheus.GaugeVec{g.lag, g.waitingRecords, g.missed} {
@@ -48,6 +52,6 @@ func (g gauges) set(state job.TrailState, exports []job.TrailExport) {
 		}
 		g.lag.WithLabelValues(e.Name).Set(lag)
 		g.waitingRecords.WithLabelValues(e.Name).Set(float64(e.Waiting))
-		g.missed.WithLabelValues(e.Name).Set(float64(missing(e, state)))
+		g.missed.WithLabelValues(e.Name).Set(float64(countMissed(e, state)))
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// link makes records the next ones of a chain that ends at base: it gives them ids after the
+// linkRecords makes records the next ones of a chain that ends at base: it gives them ids after the
 // newest one in the store, sequences, hashes, and the last one a signature if there is a key.
-func link(records []job.TrailRecord, base job.TrailHead, state job.TrailState, key *job.ChainKey) []job.TrailRecord {
+func linkRecords(records []job.TrailRecord, base job.TrailHead, state job.TrailState,
+	key *job.ChainKey) []job.TrailRecord {
 	ms, seq := splitID(state.NewestID)
 	if now := uint64(max(state.NowMS, 1)); now > ms {
 		ms, seq = now, 0
@@ -34,36 +35,36 @@ func link(records []job.TrailRecord, base job.TrailHead, state job.TrailState, k
 	return out
 }
 
-// retention is what is kept, by count, age and bytes.
+// retention has the limits of what is kept: count, age and bytes.
 type retention struct {
-	keep    int64
-	ageMS   int64
-	maximum int64 // bytes
+	maxRecords int64
+	maxAgeMS   int64
+	maxBytes   int64 // bytes
 }
 
-// trim is what to remove. What an export has not acknowledged yet is removed for want of bytes alone.
-func (t retention) trim(state job.TrailState) job.TrailTrim {
-	count, bytes := kept(state)
-	if bytes > t.maximum && count > 0 {
+// planTrim returns what to remove. What an export has not acknowledged yet is removed for want of bytes alone.
+func (t retention) planTrim(state job.TrailState) job.TrailTrim {
+	count, bytes := countKept(state)
+	if bytes > t.maxBytes && count > 0 {
 		// A tenth less, so that not each append removes something.
-		return job.TrailTrim{Keep: max(1, int64(float64(count)*0.9*float64(t.maximum)/float64(bytes)))}
+		return job.TrailTrim{Keep: max(1, int64(float64(count)*0.9*float64(t.maxBytes)/float64(bytes)))}
 	}
-	if before := t.expired(state); before != "" {
+	if before := t.expiredBefore(state); before != "" {
 		return job.TrailTrim{Before: before}
 	}
-	keep := t.keep
+	keep := t.maxRecords
 	for _, e := range state.Exports {
 		keep = max(keep, state.Head.Seq-e.Seq+1)
 	}
 	return job.TrailTrim{Keep: keep}
 }
 
-// expired is the id before which records are too old and not held, if there are any.
-func (t retention) expired(state job.TrailState) string {
-	if t.ageMS <= 0 || state.OldestID == "" {
+// expiredBefore returns the id before which records are too old and not held, if there are any.
+func (t retention) expiredBefore(state job.TrailState) string {
+	if t.maxAgeMS <= 0 || state.OldestID == "" {
 		return ""
 	}
-	before := fmt.Sprintf("%d-0", max(0, state.NowMS-t.ageMS))
+	before := fmt.Sprintf("%d-0", max(0, state.NowMS-t.maxAgeMS))
 	for _, e := range state.Exports {
 		if compareIDs(e.ID, before) < 0 {
 			before = e.ID
@@ -75,9 +76,9 @@ func (t retention) expired(state job.TrailState) string {
 	return before
 }
 
-// kept is how many records there are, and how many bytes they have; 0: that is not known, as
+// countKept returns how many records there are, and how many bytes they have; 0: that is not known, as
 // long as the oldest one is not of the chain.
-func kept(state job.TrailState) (count, bytes int64) {
+func countKept(state job.TrailState) (count, bytes int64) {
 	if state.OldestSeq == 0 {
 		return 0, 0
 	}

@@ -13,11 +13,11 @@ import (
 const (
 	DefaultPageSize = 100
 	MaxPageSize     = 1000
-	// scanned is how many records one call looks at.
-	scanned = 5000
+	// maxScanned is how many records one call examines.
+	maxScanned = 5000
 )
 
-// isID tells whether a text is the id of a record, which serves as page token.
+// isID reports whether a text is the id of a record. Ids serve as page tokens.
 func isID(text string) bool {
 	ms, seq, _ := strings.Cut(text, "-")
 	first, err1 := strconv.ParseUint(ms, 10, 64)
@@ -30,7 +30,8 @@ func isID(text string) bool {
 func (r *Recorder) List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error) {
 	switch {
 	case size < 0 || size > MaxPageSize:
-		return job.TrailPage{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
+		return job.TrailPage{}, job.Invalid("page_size", "is %d, want 1 to %d, or 0 for %d", size, MaxPageSize,
+			DefaultPageSize)
 	case token != "" && !isID(token):
 		return job.TrailPage{}, job.Invalid("page_token", "is not one that ListAuditRecords gave")
 	case f.FromMS < 0 || f.ToMS < 0:
@@ -40,17 +41,18 @@ func (r *Recorder) List(ctx context.Context, f job.TrailFilter, size int, token 
 		size = DefaultPageSize
 	}
 	page := job.TrailPage{Next: token}
-	for looked := 0; looked < scanned; {
-		records, next, err := r.o.Store.ReadTrail(ctx, page.Next, f.FromMS, f.ToMS, max(size, DefaultPageSize))
+	for looked := 0; looked < maxScanned; {
+		records, next, err := r.options.Store.ReadTrail(ctx, page.Next, f.FromMS, f.ToMS, max(size, DefaultPageSize))
 		if err != nil {
 			return job.TrailPage{}, err
 		}
 		looked, page.Next = looked+len(records), next
 		for _, record := range records {
-			if !matches(f, record) {
+			if !matchesFilter(f, record) {
 				continue
 			}
-			if page.Records = append(page.Records, record); len(page.Records) == size {
+			page.Records = append(page.Records, record)
+			if len(page.Records) == size {
 				page.Next = record.ID
 				return page, nil
 			}
@@ -62,7 +64,7 @@ func (r *Recorder) List(ctx context.Context, f job.TrailFilter, size int, token 
 	return page, nil
 }
 
-func matches(f job.TrailFilter, r job.TrailRecord) bool {
+func matchesFilter(f job.TrailFilter, r job.TrailRecord) bool {
 	if f.Identity != "" && r.Identity != f.Identity {
 		return false
 	}

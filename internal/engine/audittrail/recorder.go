@@ -29,24 +29,26 @@ const (
 	DefaultBacklog  = 4096
 	DefaultPatience = 30 * time.Second
 
-	// batch is how many records are written with one call.
-	batch = 100
+	// maxBatch is how many records are written with one call.
+	maxBatch = 100
 	// retryPause is the wait after a failed call.
 	retryPause = time.Second
-	// lookEvery is the pause between two looks at the chain and the exports, lookTimeout bounds one.
-	lookEvery   = 30 * time.Second
-	lookTimeout = 5 * time.Second
+	// checkEvery is the pause between two looks at the chain and the exports, checkTimeout bounds one.
+	checkEvery   = 30 * time.Second
+	checkTimeout = 5 * time.Second
 )
 
-// Store is what the recorder needs of the store.
+// Store is the storage of the trail.
 type Store interface {
-	// TrailState reads the end of the chain, what is kept, and the exports.
+	// TrailState reads the end of the chain, the sizes of the trail, and the exports.
 	TrailState(ctx context.Context) (job.TrailState, error)
 	// AppendTrail adds linked records and trims, if the chain still ends at head; done is false
 	// if it does not.
-	AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool, err error)
+	AppendTrail(ctx context.Context, head job.TrailHead, records []job.TrailRecord, trim job.TrailTrim) (done bool,
+		err error)
 	// ReadTrail returns up to n records that are older than the one called before.
-	ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string, err error)
+	ReadTrail(ctx context.Context, before string, fromMS, toMS int64, n int) (records []job.TrailRecord, next string,
+		err error)
 	// ReadTrailFrom returns up to n records after the one called after, oldest first.
 	ReadTrailFrom(ctx context.Context, after string, n int) ([]job.TrailRecord, error)
 	SaveTrailExport(ctx context.Context, e job.TrailExport) error
@@ -62,10 +64,10 @@ type Options struct {
 	Keep int
 	// Age is about how long a record is kept, an hour to ten years. Default 90 days.
 	Age time.Duration
-	// MaxBytes bounds what all records take in the store, about, 1 MiB to 64 GiB. Default 64 MiB. It holds
-	// whatever the exports have acknowledged.
+	// MaxBytes bounds the approximate size of all records in the store, 1 MiB to 64 GiB. Default 64 MiB. It
+	// applies even to records that the exports have not acknowledged.
 	MaxBytes int64
-	// Key gives the key that signs at present; nil: nothing is signed. It is asked for each write.
+	// Key returns the current signing key; nil: records are not signed. It is called for each write.
 	Key func() *job.ChainKey
 	// Backlog is how many records may be in line. Default 4096.
 	Backlog int
@@ -78,23 +80,24 @@ type Options struct {
 
 // Recorder writes records, and reads them back.
 type Recorder struct {
-	o       Options
-	keeping retention
-	chain   chain
-	line    chan job.TrailRecord
-	lost    prometheus.Counter
-	written prometheus.Counter
-	gauges  gauges
-	stop    chan struct{}
-	stopped sync.Once
-	done    chan struct{}
-	ctx     context.Context // ends the write under way
-	cancel  context.CancelFunc
+	options        Options
+	retention      retention
+	chain          chainEnd
+	queue          chan job.TrailRecord
+	lostRecords    prometheus.Counter
+	writtenRecords prometheus.Counter
+	gauges         trailGauges
+	stop           chan struct{}
+	stopped        sync.Once
+	done           chan struct{}
+	ctx            context.Context // ends the write under way
+	cancel         context.CancelFunc
 }
 
-// New starts a recorder. Who makes one calls Stop.
+// New starts a recorder. The caller must call Stop.
 func New(o Options) (*Recorder, error) {
-	o.Keep, o.Backlog, o.Patience = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.Backlog, DefaultBacklog), cmp.Or(o.Patience, DefaultPatience)
+	o.Keep, o.Backlog, o.Patience = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.Backlog, DefaultBacklog), cmp.Or(o.Patience,
+		DefaultPatience)
 	o.Age, o.MaxBytes = cmp.Or(o.Age, DefaultAge), cmp.Or(o.MaxBytes, DefaultBytes)
 	switch {
 	case o.Store == nil:
@@ -112,36 +115,39 @@ func New(o Options) (*Recorder, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Recorder{
-		keeping: retention{keep: int64(o.Keep), ageMS: o.Age.Milliseconds(), maximum: o.MaxBytes}, gauges: newGauges(),
-		o: o, line: make(chan job.TrailRecord, o.Backlog), stop: make(chan struct{}), done: make(chan struct{}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_audit_lost_total", Help: "Audit records that could not be stored; their log lines were written."}),
-		written: prometheus.NewCounter(prometheus.CounterOpts{
+		retention: retention{maxRecords: int64(o.Keep), maxAgeMS: o.Age.Milliseconds(), maxBytes: o.MaxBytes},
+		gauges:    newGauges(),
+		options:   o, queue: make(chan job.TrailRecord, o.Backlog),
+		stop: make(chan struct{}), done: make(chan struct{}),
+		lostRecords: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_audit_lost_total", Help: "Audit records that could not be stored; their log lines were " +
+				"written."}),
+		writtenRecords: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_audit_records_total", Help: "Audit records that were stored."}),
 	}
 	if o.Registerer != nil {
-		for _, c := range append(r.gauges.all(), r.lost, r.written) {
+		for _, c := range append(r.gauges.collectors(), r.lostRecords, r.writtenRecords) {
 			if err := o.Registerer.Register(c); err != nil {
 				return nil, err
 			}
 		}
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	go r.write()
+	go r.writeLoop()
 	return r, nil
 }
 
 // Record puts a record in line. It does not block.
 func (r *Recorder) Record(record job.TrailRecord) {
 	select {
-	case r.line <- record:
+	case r.queue <- record:
 	default:
-		r.lose(1, errors.New("too many are in line"))
+		r.countLost(1, errors.New("too many are in line"))
 	}
 }
 
-// Stop writes what is in line and ends the recorder, within ctx. It may be repeated.
-// What is recorded after it is lost.
+// Stop writes the queued records and ends the recorder, within ctx. It may be repeated. Records after it are
+// lost.
 func (r *Recorder) Stop(ctx context.Context) {
 	r.stopped.Do(func() { close(r.stop) })
 	select {
@@ -153,43 +159,43 @@ func (r *Recorder) Stop(ctx context.Context) {
 	r.cancel()
 }
 
-func (r *Recorder) write() {
+func (r *Recorder) writeLoop() {
 	defer close(r.done)
-	looks := time.NewTicker(lookEvery)
+	looks := time.NewTicker(checkEvery)
 	defer looks.Stop()
 	for {
 		select {
-		case first := <-r.line:
-			r.append(r.gather(first))
+		case first := <-r.queue:
+			r.appendRecords(r.collectBatch(first))
 		case <-looks.C:
-			r.look()
+			r.checkChain()
 		case <-r.stop:
-			for len(r.line) > 0 {
-				r.append(r.gather(<-r.line))
+			for len(r.queue) > 0 {
+				r.appendRecords(r.collectBatch(<-r.queue))
 			}
 			return
 		}
 	}
 }
 
-// gather takes what is in line behind a first one.
-func (r *Recorder) gather(first job.TrailRecord) []job.TrailRecord {
+// collectBatch takes the records that are queued behind a first one.
+func (r *Recorder) collectBatch(first job.TrailRecord) []job.TrailRecord {
 	records := []job.TrailRecord{first}
-	for len(records) < batch && len(r.line) > 0 {
-		records = append(records, <-r.line)
+	for len(records) < maxBatch && len(r.queue) > 0 {
+		records = append(records, <-r.queue)
 	}
 	return records
 }
 
-// append writes records, again and again for a while.
-func (r *Recorder) append(records []job.TrailRecord) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.o.Patience)
+// appendRecords writes records, again and again for a while.
+func (r *Recorder) appendRecords(records []job.TrailRecord) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.options.Patience)
 	defer cancel()
-	var tried attempt
+	var tried appendAttempt
 	for {
-		done, err := r.try(ctx, records, &tried)
+		done, err := r.tryAppend(ctx, records, &tried)
 		if done {
-			r.written.Add(float64(len(records)))
+			r.writtenRecords.Add(float64(len(records)))
 			return
 		}
 		if err == nil && ctx.Err() == nil {
@@ -203,46 +209,48 @@ func (r *Recorder) append(records []job.TrailRecord) {
 			if err == nil {
 				err = ctx.Err()
 			}
-			r.lose(len(records), err)
+			r.countLost(len(records), err)
 			return
 		}
 	}
 }
 
-// attempt is a try whose answer may have been lost.
-type attempt struct {
+// appendAttempt is an attempt to append whose reply may have been lost.
+type appendAttempt struct {
 	after string // newest id before it
 	hash  []byte // of its last record
 }
 
-// try continues the chain as it is now. Of an attempt before it finds out first what has become of it.
-func (r *Recorder) try(ctx context.Context, records []job.TrailRecord, tried *attempt) (done bool, err error) {
-	state, err := r.o.Store.TrailState(ctx)
+// tryAppend appends at the current end of the chain. It first checks whether an earlier attempt has succeeded.
+func (r *Recorder) tryAppend(ctx context.Context, records []job.TrailRecord, tried *appendAttempt) (done bool,
+	err error) {
+	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
 		return false, err
 	}
 	if tried.hash != nil {
-		if done, err := r.succeeded(ctx, *tried, len(records)); done || err != nil {
+		if done, err := r.hasSucceeded(ctx, *tried, len(records)); done || err != nil {
 			return done, err
 		}
 	}
-	base := r.chain.base(state.Head, r.setBack)
+	base := r.chain.selectBase(state.Head, r.reportSetBack)
 	var key *job.ChainKey
-	if r.o.Key != nil {
-		key = r.o.Key()
+	if r.options.Key != nil {
+		key = r.options.Key()
 	}
-	linked := link(records, base, state, key)
+	linked := linkRecords(records, base, state, key)
 	last := linked[len(linked)-1]
-	*tried = attempt{after: state.NewestID, hash: last.Hash}
-	if done, err = r.o.Store.AppendTrail(ctx, state.Head, linked, r.keeping.trim(state)); done {
+	*tried = appendAttempt{after: state.NewestID, hash: last.Hash}
+	done, err = r.options.Store.AppendTrail(ctx, state.Head, linked, r.retention.planTrim(state))
+	if done {
 		r.chain.seen = job.TrailHead{Seq: last.Seq, Hash: last.Hash}
 	}
 	return done, err
 }
 
-// succeeded looks for the last record of an attempt behind those that were there before it.
-func (r *Recorder) succeeded(ctx context.Context, tried attempt, n int) (bool, error) {
-	records, err := r.o.Store.ReadTrailFrom(ctx, tried.after, n+DefaultPageSize)
+// hasSucceeded looks for the last record of an attempt behind those that were there before it.
+func (r *Recorder) hasSucceeded(ctx context.Context, tried appendAttempt, n int) (bool, error) {
+	records, err := r.options.Store.ReadTrailFrom(ctx, tried.after, n+DefaultPageSize)
 	for _, record := range records {
 		if bytes.Equal(record.Hash, tried.hash) {
 			return true, nil
@@ -251,16 +259,16 @@ func (r *Recorder) succeeded(ctx context.Context, tried attempt, n int) (bool, e
 	return false, err
 }
 
-// chain is what a node knows of the chain's end.
-type chain struct {
+// chainEnd is the end of the chain as this node has seen it.
+type chainEnd struct {
 	seen     job.TrailHead
 	reported string // end as stored, which was found to be set back
 }
 
-// base is the end to continue at. One that is before what was seen here was set back: by a
-// failover that lost the newest records, or by somebody. The chain goes on from what was seen, so that it
-// shows what is missing.
-func (c *chain) base(head job.TrailHead, setBack func(stored, seen job.TrailHead)) job.TrailHead {
+// selectBase returns the end at which the chain continues. An end before the one that this node has seen was set
+// back: by a failover that lost the newest records, or by a write from outside. The chain then continues from
+// the end that was seen, so that the gap is visible.
+func (c *chainEnd) selectBase(head job.TrailHead, setBack func(stored, seen job.TrailHead)) job.TrailHead {
 	if head.Seq > c.seen.Seq || head.Seq == c.seen.Seq && bytes.Equal(head.Hash, c.seen.Hash) {
 		c.seen = head
 		return head
@@ -272,40 +280,42 @@ func (c *chain) base(head job.TrailHead, setBack func(stored, seen job.TrailHead
 	return c.seen
 }
 
-func (r *Recorder) setBack(stored, seen job.TrailHead) {
-	r.gauges.setBack.Inc()
-	r.o.Logger.Error("audit chain was set back", "sequence", stored.Seq, "seen", seen.Seq, "seen_hash", hex.EncodeToString(seen.Hash))
+func (r *Recorder) reportSetBack(stored, seen job.TrailHead) {
+	r.gauges.setBacks.Inc()
+	r.options.Logger.Error("audit chain was set back", "sequence", stored.Seq, "seen", seen.Seq, "seen_hash",
+		hex.EncodeToString(seen.Hash))
 }
 
-// look follows the chain and the exports while nothing is written, and removes what has become
-// too old, which leaves a record of its own.
-func (r *Recorder) look() {
-	ctx, cancel := context.WithTimeout(r.ctx, lookTimeout)
+// checkChain checks the chain and the exports while nothing is written, and removes records that are too old.
+// The removal is itself recorded.
+func (r *Recorder) checkChain() {
+	ctx, cancel := context.WithTimeout(r.ctx, checkTimeout)
 	defer cancel()
-	state, err := r.o.Store.TrailState(ctx)
+	state, err := r.options.Store.TrailState(ctx)
 	if err != nil {
-		return // the next look, or write, will say so
+		return // the next check or write reports the error
 	}
-	r.chain.base(state.Head, r.setBack)
-	exports, err := r.exportsOf(ctx, state)
+	r.chain.selectBase(state.Head, r.reportSetBack)
+	exports, err := r.exportStatus(ctx, state)
 	if err != nil {
 		return
 	}
-	r.gauges.set(state, exports)
-	late := r.keeping
-	late.ageMS += expirySlack.Milliseconds()
-	if late.expired(state) != "" {
-		r.append([]job.TrailRecord{{Identity: "fermata", Node: r.o.Node, Method: ExpireMethod, Resource: "audit"}})
+	r.gauges.update(state, exports)
+	late := r.retention
+	late.maxAgeMS += expirySlack.Milliseconds()
+	if late.expiredBefore(state) != "" {
+		r.appendRecords([]job.TrailRecord{{Identity: "fermata", Node: r.options.Node, Method: ExpireMethod,
+			Resource: "audit"}})
 	}
 }
 
 // ExpireMethod is the method of the record that removes older ones while no call leaves any.
 const ExpireMethod = "fermata.audit/Expire"
 
-// expirySlack is how much longer a record may stay while nothing else is written.
+// expirySlack is how long an expired record may remain while nothing else is written.
 const expirySlack = time.Hour
 
-func (r *Recorder) lose(n int, err error) {
-	r.lost.Add(float64(n))
-	r.o.Logger.Error("audit records are lost but for their log lines", "records", n, "error", err)
+func (r *Recorder) countLost(n int, err error) {
+	r.lostRecords.Add(float64(n))
+	r.options.Logger.Error("audit records lost, only their log lines remain", "records", n, "error", err)
 }

@@ -130,9 +130,9 @@ func recorder(t *testing.T, o Options) *Recorder {
 	return r
 }
 
-// TestRedisAway: no record waits longer than the patience, none blocks its call, what
+// TestRecordsAreBoundedDuringAnOutage: no record waits longer than the patience, none blocks its call, what
 // finds no place is counted, and what is in line when Redis is back is written.
-func TestRedisAway(t *testing.T) {
+func TestRecordsAreBoundedDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{err: errors.New("away")}
 		r := recorder(t, Options{Store: store, Backlog: 150, Patience: 30 * time.Second})
@@ -142,24 +142,24 @@ func TestRedisAway(t *testing.T) {
 		for range 200 {
 			r.Record(job.TrailRecord{})
 		}
-		if time.Since(started) != 0 || testutil.ToFloat64(r.lost) != 50 {
-			t.Errorf("%v were spent, %v records are lost", time.Since(started), testutil.ToFloat64(r.lost))
+		if time.Since(started) != 0 || testutil.ToFloat64(r.lostRecords) != 50 {
+			t.Errorf("%v were spent, %v records are lost", time.Since(started), testutil.ToFloat64(r.lostRecords))
 		}
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		if lost := testutil.ToFloat64(r.lost); lost != 51 {
+		if lost := testutil.ToFloat64(r.lostRecords); lost != 51 {
 			t.Errorf("%v lost after the patience of the first", lost)
 		}
 		store.fail(nil)
 		r.Stop(t.Context())
-		if len(store.records) != 150 || testutil.ToFloat64(r.written) != 150 || testutil.ToFloat64(r.lost) != 51 {
-			t.Errorf("%d written, %v counted", len(store.records), testutil.ToFloat64(r.written))
+		if len(store.records) != 150 || testutil.ToFloat64(r.writtenRecords) != 150 || testutil.ToFloat64(r.lostRecords) != 51 {
+			t.Errorf("%d written, %v counted", len(store.records), testutil.ToFloat64(r.writtenRecords))
 		}
 		r.Stop(t.Context())
 	})
 }
 
-// TestStopIsBounded: with Redis away it ends with its context, and says what is lost.
+// TestStopIsBounded: without Redis it ends with its context, and logs what is lost.
 func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recorder(t, Options{Store: &memory{err: errors.New("away")}, Patience: time.Hour})
@@ -169,7 +169,7 @@ func TestStopIsBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		r.Stop(ctx)
-		if lost := testutil.ToFloat64(r.lost); lost != 3 {
+		if lost := testutil.ToFloat64(r.lostRecords); lost != 3 {
 			t.Errorf("%v lost", lost)
 		}
 	})

@@ -12,15 +12,15 @@ import (
 // maxKeyFile bounds a key file.
 const maxKeyFile = 64 << 10
 
-// Signer has the key that signs the chain, from a file that may change.
+// Signer loads the key that signs the chain from a file, which may change.
 type Signer struct {
 	path string
 
 	mu   sync.Mutex
 	text []byte
 	key  job.ChainKey
-	// fault is what Reload found last; nil: nothing.
-	fault error
+	// lastError is the error of the last Reload; nil: none.
+	lastError error
 }
 
 // LoadSigner reads a key file; see [job.ParseChainKeys].
@@ -32,24 +32,24 @@ func LoadSigner(path string) (*Signer, error) {
 	return s, nil
 }
 
-// Reload reads the file again and says if it has changed. One that is invalid leaves the key
-// that was read last.
+// Reload reads the file again and reports whether it has changed. If the file is invalid, the previous key stays
+// in use.
 func (s *Signer) Reload() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed, err = s.read()
-	s.fault = err
+	changed, err = s.readKeyFile()
+	s.lastError = err
 	return changed, err
 }
 
-// Fault is why the file cannot be used, so that the key read before signs; nil while it can.
+// Fault returns why the file cannot be used, so that the key read before signs; nil while it can.
 func (s *Signer) Fault() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fault
+	return s.lastError
 }
 
-func (s *Signer) read() (changed bool, err error) {
+func (s *Signer) readKeyFile() (changed bool, err error) {
 	text, err := secretfile.Read(s.path, maxKeyFile)
 	if err != nil {
 		return false, err
@@ -68,7 +68,7 @@ func (s *Signer) read() (changed bool, err error) {
 	return true, nil
 }
 
-// Current is the key that signs.
+// Current returns the key that signs.
 func (s *Signer) Current() *job.ChainKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,24 +40,25 @@ var Flags = map[backoff.Field]string{
 func Load(path string, flags backoff.Layer) (*backoff.Defaults, error) {
 	d := &backoff.Defaults{Cluster: backoff.Layer{Source: backoff.Source{Kind: backoff.FromCluster}}}
 	if path != "" {
-		text, err := read(path)
+		text, err := readFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("--defaults-file: %w", err)
 		}
-		if d, err = parse(text); err != nil {
+		d, err = parseFile(text)
+		if err != nil {
 			return nil, fmt.Errorf("--defaults-file %s: %w", path, err)
 		}
 	}
 	d.Cluster = d.Cluster.With(flags)
 	var faults []error
 	for _, e := range d.Validate() {
-		faults = append(faults, errors.New(place(e.Field, flags.Set, path)+": "+e.Reason))
+		faults = append(faults, errors.New(describePlace(e.Field, flags.Set, path)+": "+e.Reason))
 	}
 	return d, errors.Join(faults...)
 }
 
-// read reads a file as that of --config is read, which may say the same.
-func read(path string) ([]byte, error) {
+// readFile reads a file like that of --config, with the same errors.
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -70,31 +71,32 @@ func read(path string) ([]byte, error) {
 	return text, err
 }
 
-// place says where a field is set that is wrong.
-func place(field string, flags backoff.FieldSet, path string) string {
+// describePlace returns where an invalid field is set: a flag, or a path of the file.
+func describePlace(field string, flags backoff.FieldSet, path string) string {
 	if f, ok := backoff.FieldByPath(strings.TrimPrefix(field, "cluster.")); ok && flags.Has(f) {
 		return "--" + Flags[f]
 	}
 	return "--defaults-file " + path + ": " + field
 }
 
-// reader gathers what is wrong.
-type reader struct {
+// fileReader reads the file and collects its errors.
+type fileReader struct {
 	faults  []error
 	presets map[string]backoff.OwnPreset
 }
 
-func (r *reader) wrong(n *yaml.Node, path, format string, args ...any) {
+func (r *fileReader) addFault(n *yaml.Node, path, format string, args ...any) {
 	if len(r.faults) < maxFaults {
 		r.faults = append(r.faults, fmt.Errorf("line %d: %s: %s", n.Line, path, fmt.Sprintf(format, args...)))
 	}
 }
 
-func parse(text []byte) (*backoff.Defaults, error) {
+func parseFile(text []byte) (*backoff.Defaults, error) {
 	documents := yamldoc.NewReader(text, new(yamldoc.Budget))
 	d := &backoff.Defaults{
 		Cluster:    backoff.Layer{Source: backoff.Source{Kind: backoff.FromCluster}},
-		Namespaces: map[string]backoff.Layer{}, Queues: map[backoff.QueueName]backoff.Layer{}, Presets: map[string]backoff.OwnPreset{},
+		Namespaces: map[string]backoff.Layer{}, Queues: map[backoff.QueueName]backoff.Layer{},
+		Presets: map[string]backoff.OwnPreset{},
 	}
 	top, err := documents.Next()
 	switch {
@@ -106,59 +108,61 @@ func parse(text []byte) (*backoff.Defaults, error) {
 	if _, err := documents.Next(); !yamldoc.Ended(err) {
 		return nil, errors.New("it holds more than one document")
 	}
-	r := &reader{presets: d.Presets}
+	r := &fileReader{presets: d.Presets}
 	scopes := map[string]*yaml.Node{}
 	if len(top.Content) > 0 {
-		r.mapping(top.Content[0], "the top level", []string{"cluster", "namespaces", "queues", "presets"}, func(key string, value *yaml.Node) { scopes[key] = value })
+		r.visitKnown(top.Content[0], "the top level", []string{"cluster", "namespaces", "queues", "presets"},
+			func(key string, value *yaml.Node) { scopes[key] = value })
 	}
-	r.each(scopes["presets"], "presets", func(name, path string, n *yaml.Node) { r.preset(name, path, n) })
+	r.visitMapping(scopes["presets"], "presets", func(name, path string, n *yaml.Node) { r.readPreset(name, path, n) })
 	if n := scopes["cluster"]; n != nil {
-		d.Cluster = r.layer(d.Cluster.Source, "cluster", n, nil)
+		d.Cluster = r.readLayer(d.Cluster.Source, "cluster", n, nil)
 	}
-	r.each(scopes["namespaces"], "namespaces", func(name, path string, n *yaml.Node) {
+	r.visitMapping(scopes["namespaces"], "namespaces", func(name, path string, n *yaml.Node) {
 		if v := job.ValidateKey(job.Key{Namespace: name, ID: "x"}); len(v) > 0 {
-			r.wrong(n, path, "%s", v[0].Description)
+			r.addFault(n, path, "%s", v[0].Description)
 		}
-		d.Namespaces[name] = r.layer(backoff.Source{Kind: backoff.FromNamespace, Name: name}, path, n, nil)
+		d.Namespaces[name] = r.readLayer(backoff.Source{Kind: backoff.FromNamespace, Name: name}, path, n, nil)
 	})
-	r.each(scopes["queues"], "queues", func(name, path string, n *yaml.Node) {
+	r.visitMapping(scopes["queues"], "queues", func(name, path string, n *yaml.Node) {
 		namespace, queue, ok := strings.Cut(name, "/")
 		q := job.QueueKey{Namespace: namespace, Queue: queue}
 		if v := job.ValidateQueue(q); !ok || len(v) > 0 {
-			r.wrong(n, path, "want the name of a queue as namespace/queue")
+			r.addFault(n, path, "want the name of a queue as namespace/queue")
 		}
-		d.Queues[backoff.QueueName{Namespace: namespace, Queue: queue}] = r.layer(backoff.Source{Kind: backoff.FromQueue, Name: queue}, path, n, nil)
+		d.Queues[backoff.QueueName{Namespace: namespace,
+			Queue: queue}] = r.readLayer(backoff.Source{Kind: backoff.FromQueue, Name: queue}, path, n, nil)
 	})
 	return d, errors.Join(r.faults...)
 }
 
-func (r *reader) preset(name, path string, n *yaml.Node) {
+func (r *fileReader) readPreset(name, path string, n *yaml.Node) {
 	if len(r.presets) == maxPresets {
-		r.wrong(n, path, "there are more than %d presets", maxPresets)
+		r.addFault(n, path, "there are more than %d presets", maxPresets)
 		return
 	}
 	own := backoff.OwnPreset{}
-	own.Layer = r.layer(backoff.Source{Kind: backoff.FromPreset, Name: name}, path, n, &own.Description)
+	own.Layer = r.readLayer(backoff.Source{Kind: backoff.FromPreset, Name: name}, path, n, &own.Description)
 	r.presets[name] = own
 }
 
-// layer reads the policies of one scope. Description is where that of a preset goes; nil: the scope
+// readLayer reads the policies of one scope. Description is where that of a preset goes; nil: the scope
 // has none. Presets may name built-in ones only, other scopes those of the file as well.
-func (r *reader) layer(source backoff.Source, path string, n *yaml.Node, description *string) backoff.Layer {
+func (r *fileReader) readLayer(source backoff.Source, path string, n *yaml.Node, description *string) backoff.Layer {
 	l := backoff.Layer{Source: source}
 	keys := []string{"retry_policy", "backoff_policy"}
 	if description != nil {
 		keys = append(keys, "description")
 	}
-	r.mapping(n, path, keys, func(key string, value *yaml.Node) {
+	r.visitKnown(n, path, keys, func(key string, value *yaml.Node) {
 		at := path + "." + key
 		if key == "description" {
 			if err := value.Decode(description); err != nil || len(*description) > maxDescription {
-				r.wrong(value, at, "want text of at most %d bytes", maxDescription)
+				r.addFault(value, at, "want text of at most %d bytes", maxDescription)
 			}
 			return
 		}
-		base, set := r.policy(key, at, value, description == nil)
+		base, set := r.readPolicy(key, at, value, description == nil)
 		base = base.With(set)
 		base.Source = source
 		l = l.With(base)
@@ -166,8 +170,8 @@ func (r *reader) layer(source backoff.Source, path string, n *yaml.Node, descrip
 	return l
 }
 
-// policy reads one policy: the preset that it names, and what it sets.
-func (r *reader) policy(policy, path string, n *yaml.Node, own bool) (base, set backoff.Layer) {
+// readPolicy reads one policy: its preset, and the fields that it sets.
+func (r *fileReader) readPolicy(policy, path string, n *yaml.Node, own bool) (base, set backoff.Layer) {
 	part := backoff.RetryFields
 	if policy == "backoff_policy" {
 		part = backoff.BackoffFields
@@ -178,14 +182,14 @@ func (r *reader) policy(policy, path string, n *yaml.Node, own bool) (base, set 
 			known = append(known, f.Name())
 		}
 	}
-	r.mapping(n, path, known, func(key string, value *yaml.Node) {
+	r.visitKnown(n, path, known, func(key string, value *yaml.Node) {
 		if key == "preset" {
-			base = r.named(path+".preset", value, part, own)
+			base = r.findPreset(path+".preset", value, part, own)
 			return
 		}
 		f, _ := backoff.FieldByPath(policy + "." + key)
 		if err := setters[f](&set.Values, value); err != nil {
-			r.wrong(value, path+"."+key, "%v", err)
+			r.addFault(value, path+"."+key, "%v", err)
 			return
 		}
 		set.Set = set.Set.And(f)
@@ -193,41 +197,42 @@ func (r *reader) policy(policy, path string, n *yaml.Node, own bool) (base, set 
 	return base, set
 }
 
-// named finds the part of a preset.
-func (r *reader) named(path string, n *yaml.Node, part backoff.FieldSet, own bool) backoff.Layer {
+// findPreset finds the part of a preset.
+func (r *fileReader) findPreset(path string, n *yaml.Node, part backoff.FieldSet, own bool) backoff.Layer {
 	d := &backoff.Defaults{}
 	if own {
 		d.Presets = r.presets
 	}
 	l, ok := d.Preset(n.Value)
 	if !ok || l.Set&part == 0 {
-		r.wrong(n, path, "unknown preset %s", job.Clip(n.Value, 80))
+		r.addFault(n, path, "unknown preset %s", job.Clip(n.Value, 80))
 	}
 	l.Set &= part
 	return l
 }
 
-// mapping goes through a mapping whose keys are known.
-func (r *reader) mapping(n *yaml.Node, path string, known []string, take func(key string, value *yaml.Node)) {
-	r.each(n, path, func(key, at string, value *yaml.Node) {
+// visitKnown visits the entries of a mapping with known keys.
+func (r *fileReader) visitKnown(n *yaml.Node, path string, known []string, take func(key string, value *yaml.Node)) {
+	r.visitMapping(n, path, func(key, at string, value *yaml.Node) {
 		switch near := spelling.Nearest(key, known); {
 		case slices.Contains(known, key):
 			take(key, value)
 		case near != "":
-			r.wrong(value, at, "unknown key; did you mean %s?", near)
+			r.addFault(value, at, "unknown key; did you mean %s?", near)
 		default:
-			r.wrong(value, at, "unknown key; want %s", strings.Join(known, ", "))
+			r.addFault(value, at, "unknown key; want %s", strings.Join(known, ", "))
 		}
 	})
 }
 
-// each goes through a mapping; nil and null are empty ones.
-func (r *reader) each(n *yaml.Node, path string, take func(key, path string, value *yaml.Node)) {
-	if n = follow(n); n == nil || n.Tag == "!!null" {
+// visitMapping goes through a mapping; nil and null are empty ones.
+func (r *fileReader) visitMapping(n *yaml.Node, path string, take func(key, path string, value *yaml.Node)) {
+	n = resolveAlias(n)
+	if n == nil || n.Tag == "!!null" {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		r.wrong(n, path, "want a mapping")
+		r.addFault(n, path, "want a mapping")
 		return
 	}
 	seen := map[string]bool{}
@@ -239,18 +244,18 @@ func (r *reader) each(n *yaml.Node, path string, take func(key, path string, val
 		}
 		switch {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge":
-			r.wrong(key, path, "has a key that is no plain text")
+			r.addFault(key, path, "has a key that is no plain text")
 		case seen[key.Value]:
-			r.wrong(key, at, "occurs twice")
+			r.addFault(key, at, "occurs twice")
 		default:
 			seen[key.Value] = true
-			take(key.Value, at, follow(n.Content[i+1]))
+			take(key.Value, at, resolveAlias(n.Content[i+1]))
 		}
 	}
 }
 
-// follow is what an alias stands for.
-func follow(n *yaml.Node) *yaml.Node {
+// resolveAlias returns what an alias stands for.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
 		return n.Alias
 	}

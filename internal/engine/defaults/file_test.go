@@ -19,8 +19,8 @@ func write(t testing.TB, text string) string {
 	return path
 }
 
-// TestTheFileOfTheDocs is read as it is meant.
-func TestTheFileOfTheDocs(t *testing.T) {
+// TestFileOfTheDocsIsValid is read as it is meant.
+func TestFileOfTheDocsIsValid(t *testing.T) {
 	d, err := Load(write(t, `
 cluster:
   retry_policy: {preset: webhook, max_attempts: 4}
@@ -49,7 +49,7 @@ presets:
 	}
 }
 
-func TestAFlagCountsBeforeTheFile(t *testing.T) {
+func TestFlagsOverrideTheFile(t *testing.T) {
 	flags := backoff.Layer{Set: 1 << backoff.RetryMaxAttempts, Values: backoff.Policies{Retry: backoff.Retry{MaxAttempts: 7}}}
 	d, err := Load(write(t, "cluster: {retry_policy: {max_attempts: 4, base_delay: 3s}}"), flags)
 	if err != nil || d.Cluster.Values.Retry.MaxAttempts != 7 || d.Cluster.Values.Retry.Base != 3*time.Second || d.Cluster.Source.Kind != backoff.FromCluster {
@@ -61,7 +61,7 @@ func TestAFlagCountsBeforeTheFile(t *testing.T) {
 	}
 }
 
-func TestWrongFilesAreRefused(t *testing.T) {
+func TestInvalidFilesAreRefused(t *testing.T) {
 	for text, wants := range map[string][]string{
 		"- a":                  {"the top level: want a mapping"},
 		"clusters: {}":         {"line 1: clusters: unknown key; did you mean cluster?"},
@@ -110,7 +110,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if d, err := parse([]byte(text)); err == nil {
+		if d, err := parseFile([]byte(text)); err == nil {
 			d.Validate()
 			d.Fingerprint()
 		}

@@ -1,23 +1,22 @@
-// Package quota bounds how many jobs each namespace has, and how many bytes those are, over
-// all nodes.
+// Package quota limits the number of jobs of each namespace, and their bytes, over all nodes.
 //
 // # Model
 //
-// One count in Redis for each measure and each namespace that has a limit of it. Whoever is
-// about to create jobs, or to make one larger, first takes as many as the limit leaves, in one atomic step, and gives back what
-// it did not store. Nothing else keeps the count: jobs that end, expire or are deleted
-// while it is not asked are put right by a census, which any node begins when the last
-// one is long enough ago, and which counts what is there.
+// Redis has one counter for each measure and each namespace with a limit. A call that creates or
+// enlarges jobs first reserves as many as the limit leaves, in one atomic step, and returns what
+// it did not store. No other operation updates the counter. Jobs that end, expire or are deleted
+// without a call are corrected by a census: it counts what is stored. Any node starts a census
+// when the last one is old enough.
 //
 // # Invariants
 //
-//  1. A job that is created through a node with a limit was counted before it was
-//     written. So a node that dies, or an answer that is lost, leaves a count that is
-//     too high, never one that is too low, and that until the next census.
-//  2. A census may miss what was taken before it began and written after it counted:
-//     calls that are under way at that instant. By so many may a limit be exceeded. What
-//     is taken while it counts is added to what it finds.
+//  1. A job that is created through a node with a limit is counted before it is
+//     written. So a node that dies, or a lost reply, leaves a counter that is too high,
+//     never too low, and only until the next census.
+//  2. A census may miss reservations that were made before it began and written after it
+//     counted: calls that are in progress at that instant. The limit may be exceeded by
+//     their number. Reservations made during a census are added to its result.
 //  3. Namespaces without a limit cost nothing: no command, no key.
-//  4. Who asks whether a namespace is full asks no store: the answer is that of the last look.
+//  4. [Quota.Full] calls no store: it returns the result of the last reading.
 //  5. A census takes at most a fiftieth of the time.
 package quota

@@ -17,11 +17,11 @@ import (
 const DefaultEvery = 10 * time.Second
 
 const (
-	// looks is how many times in a pause each node looks whether a census is due: one
-	// whose node dies is made up for by another.
-	looks = 4
-	// share of the time that a census may take: one in so many.
-	share = 50
+	// checksPerPause is how many times in a pause each node checks whether a census is due, so that another node
+	// soon replaces one that dies.
+	checksPerPause = 4
+	// censusShare of the time that a census may take: one in so many.
+	censusShare = 50
 	// maxSeries bounds the namespaces that have metrics: those nearest to their limit.
 	maxSeries = 200
 )
@@ -33,12 +33,12 @@ type Store interface {
 	Give(ctx context.Context, namespace string, n int) error
 	// Counts are all counts, and whether there has been a census.
 	Counts(ctx context.Context) (counts map[string]int, counted bool, err error)
-	// Census puts the counts of namespaces right, unless another one began less than a
-	// pause ago, or begins meanwhile; began tells whether this one did.
+	// Census corrects the counts of namespaces, unless another census began less than a pause ago, or begins
+	// meanwhile. began reports whether this call did one.
 	Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error)
 }
 
-// Measure is what a quota bounds.
+// Measure is the quantity that a quota limits.
 type Measure struct {
 	name        string
 	used, limit *prometheus.Desc
@@ -48,27 +48,28 @@ type Measure struct {
 var (
 	Jobs = &Measure{
 		"jobs",
-		describe("fermata_namespace_jobs", "Jobs of a namespace that has a limit of them, in the whole cluster."),
-		describe("fermata_namespace_jobs_limit", "How many jobs a namespace may have."),
+		newGaugeDesc("fermata_namespace_jobs", "Jobs of a namespace that has a limit of them, in the whole cluster."),
+		newGaugeDesc("fermata_namespace_jobs_limit", "How many jobs a namespace may have."),
 	}
 	JobBytes = &Measure{
 		"job bytes",
-		describe("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of them, in the whole cluster: ids, stored definitions, histories and dead letters."),
-		describe("fermata_namespace_job_bytes_limit", "How many bytes the jobs of a namespace may have."),
+		newGaugeDesc("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of them, in "+
+			"the whole cluster: ids, stored definitions, histories and dead letters."),
+		newGaugeDesc("fermata_namespace_job_bytes_limit", "How many bytes the jobs of a namespace may have."),
 	}
 )
 
-func describe(name, help string) *prometheus.Desc {
+func newGaugeDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"namespace"}, nil)
 }
 
 // Options of a [Quota]. Store, Limit and Limited are required.
 type Options struct {
-	// Measure is what Store counts. Default [Jobs].
+	// Measure is the quantity that Store counts. Default [Jobs].
 	Measure *Measure
 	Store   Store
-	// Limit is how much a namespace may have; 0 is no limit. Limited reports whether
-	// any has one. Both are asked anew each time.
+	// Limit returns how much a namespace may have; 0 is no limit. Limited reports whether any namespace has a
+	// limit. Both are called each time.
 	Limit   func(namespace string) int
 	Limited func() bool
 	// Every is the least pause between two censuses. Default [DefaultEvery].
@@ -79,9 +80,9 @@ type Options struct {
 
 // Quota bounds the jobs of namespaces by a measure. It is safe for concurrent use.
 type Quota struct {
-	o     Options
-	pause atomic.Int64 // until the next census, ns
-	now   atomic.Pointer[map[string]int]
+	options       Options
+	censusPauseNS atomic.Int64 // until the next census, ns
+	counts        atomic.Pointer[map[string]int]
 	// full are the namespaces that have as much as they may have, by the last look; nil: none.
 	full atomic.Pointer[map[string]bool]
 }
@@ -100,19 +101,19 @@ func New(o Options) (*Quota, error) {
 	if o.Measure == nil {
 		o.Measure = Jobs
 	}
-	q := &Quota{o: o}
-	q.pause.Store(int64(o.Every))
+	q := &Quota{options: o}
+	q.censusPauseNS.Store(int64(o.Every))
 	if o.Registerer == nil {
 		return q, nil
 	}
 	return q, o.Registerer.Register(q)
 }
 
-// Limit is how much a namespace may have; 0 is no limit.
-func (q *Quota) Limit(namespace string) int { return q.o.Limit(namespace) }
+// Limit returns how much a namespace may have; 0 is no limit.
+func (q *Quota) Limit(namespace string) int { return q.options.Limit(namespace) }
 
-// Limited tells whether any namespace has a limit.
-func (q *Quota) Limited() bool { return q.o.Limited() }
+// Limited reports whether any namespace has a limit.
+func (q *Quota) Limited() bool { return q.options.Limited() }
 
 // Full reports whether a namespace had as much as it may have when this node last looked.
 func (q *Quota) Full(namespace string) bool {
@@ -122,14 +123,15 @@ func (q *Quota) Full(namespace string) bool {
 
 // Take counts up to n more, as many as the limit leaves.
 func (q *Quota) Take(ctx context.Context, namespace string, n, limit int) (granted int, err error) {
-	granted, _, err = q.o.Store.Take(ctx, namespace, n, limit)
+	granted, _, err = q.options.Store.Take(ctx, namespace, n, limit)
 	return granted, err
 }
 
 // Give takes n off the count. If that fails the next census does it.
 func (q *Quota) Give(ctx context.Context, namespace string, n int) {
-	if err := q.o.Store.Give(ctx, namespace, n); err != nil {
-		q.o.Logger.Debug("failed to lower the count of a namespace: it is too high until the next census", "measure", q.o.Measure.name, "namespace", namespace, "by", n, "error", err)
+	if err := q.options.Store.Give(ctx, namespace, n); err != nil {
+		q.options.Logger.Debug("failed to return a reservation, count too high until the next census",
+			"measure", q.options.Measure.name, "namespace", namespace, "by", n, "error", err)
 	}
 }
 
@@ -142,13 +144,15 @@ func (q *Quota) Run(ctx context.Context) error {
 			return nil
 		}
 		if (err != nil) != failing {
-			if failing = err != nil; failing {
-				q.o.Logger.Warn("failed to count what namespaces have: limits go by the last count", "measure", q.o.Measure.name, "error", err)
+			failing = err != nil
+			if failing {
+				q.options.Logger.Warn("quota census failed, using the last counts",
+					"measure", q.options.Measure.name, "error", err)
 			} else {
-				q.o.Logger.Info("what namespaces have is counted again", "measure", q.o.Measure.name)
+				q.options.Logger.Info("quota census recovered", "measure", q.options.Measure.name)
 			}
 		}
-		wait := q.o.Every / looks
+		wait := q.options.Every / checksPerPause
 		select {
 		case <-ctx.Done():
 			return nil
@@ -159,33 +163,34 @@ func (q *Quota) Run(ctx context.Context) error {
 
 // Look takes a census if one is due, and reads the counts.
 func (q *Quota) Look(ctx context.Context) error {
-	if !q.o.Limited() {
-		q.now.Store(nil)
+	if !q.options.Limited() {
+		q.counts.Store(nil)
 		q.full.Store(nil)
 		return nil
 	}
 	start := time.Now()
-	began, err := q.o.Store.Census(ctx, time.Duration(q.pause.Load()), func(namespace string) bool { return q.o.Limit(namespace) > 0 })
+	began, err := q.options.Store.Census(ctx, time.Duration(q.censusPauseNS.Load()),
+		func(namespace string) bool { return q.options.Limit(namespace) > 0 })
 	if began {
 		// Also when another node's overtook it: they would overtake each other for ever.
-		q.pause.Store(int64(max(q.o.Every, share*time.Since(start))))
+		q.censusPauseNS.Store(int64(max(q.options.Every, censusShare*time.Since(start))))
 	}
 	if err != nil {
 		return err
 	}
-	counts, _, err := q.o.Store.Counts(ctx)
+	counts, _, err := q.options.Store.Counts(ctx)
 	if err == nil {
-		q.now.Store(&counts)
-		q.noteFull(counts)
+		q.counts.Store(&counts)
+		q.updateFull(counts)
 	}
 	return err
 }
 
-// noteFull finds the namespaces that have as much as they may have.
-func (q *Quota) noteFull(counts map[string]int) {
+// updateFull finds the namespaces that have as much as they may have.
+func (q *Quota) updateFull(counts map[string]int) {
 	full := map[string]bool{}
 	for namespace, n := range counts {
-		if limit := q.o.Limit(namespace); limit > 0 && n >= limit {
+		if limit := q.options.Limit(namespace); limit > 0 && n >= limit {
 			full[namespace] = true
 		}
 	}
@@ -198,13 +203,13 @@ func (q *Quota) noteFull(counts map[string]int) {
 
 // Describe makes a Quota a collector of its counts.
 func (q *Quota) Describe(out chan<- *prometheus.Desc) {
-	out <- q.o.Measure.used
-	out <- q.o.Measure.limit
+	out <- q.options.Measure.used
+	out <- q.options.Measure.limit
 }
 
 // Collect reports the namespaces that are nearest to their limits.
 func (q *Quota) Collect(out chan<- prometheus.Metric) {
-	counts := q.now.Load()
+	counts := q.counts.Load()
 	if counts == nil {
 		return
 	}
@@ -214,13 +219,13 @@ func (q *Quota) Collect(out chan<- prometheus.Metric) {
 	}
 	var uses []use
 	for namespace, n := range *counts {
-		if limit := q.o.Limit(namespace); limit > 0 {
+		if limit := q.options.Limit(namespace); limit > 0 {
 			uses = append(uses, use{namespace, float64(n), float64(limit)})
 		}
 	}
 	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(b.used/b.limit, a.used/a.limit) })
 	for _, u := range uses[:min(len(uses), maxSeries)] {
-		out <- prometheus.MustNewConstMetric(q.o.Measure.used, prometheus.GaugeValue, u.used, u.namespace)
-		out <- prometheus.MustNewConstMetric(q.o.Measure.limit, prometheus.GaugeValue, u.limit, u.namespace)
+		out <- prometheus.MustNewConstMetric(q.options.Measure.used, prometheus.GaugeValue, u.used, u.namespace)
+		out <- prometheus.MustNewConstMetric(q.options.Measure.limit, prometheus.GaugeValue, u.limit, u.namespace)
 	}
 }

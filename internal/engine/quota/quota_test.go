@@ -18,7 +18,7 @@ import (
 var errAway = errors.New("redis is away")
 
 // late is the latest that a census begins after its pause.
-const late = DefaultEvery / looks * 3 / 2
+const late = DefaultEvery / checksPerPause * 3 / 2
 
 // node makes the quota of a node where every namespace has this limit.
 func node(t *testing.T, b *bank, limit int, change ...func(*Options)) *Quota {
@@ -49,7 +49,7 @@ func run(t *testing.T, q *Quota) (die func()) {
 	}
 }
 
-// take takes jobs and tells how many are granted.
+// take reserves jobs and returns how many are granted.
 func take(t *testing.T, q *Quota, n, limit int) int {
 	t.Helper()
 	granted, err := q.Take(t.Context(), "a", n, limit)
@@ -59,8 +59,8 @@ func take(t *testing.T, q *Quota, n, limit int) int {
 	return granted
 }
 
-// TestWithoutRedis nothing is granted, and whoever gives back does not hear of it.
-func TestWithoutRedis(t *testing.T) {
+// TestNothingIsGrantedWithoutRedis, and returning a reservation does not fail.
+func TestNothingIsGrantedWithoutRedis(t *testing.T) {
 	b := newBank()
 	q := node(t, b, 5)
 	if n := take(t, q, 2, 5); n != 2 {
@@ -78,9 +78,9 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestJobsOfALostNode: what a node took, that died before it wrote, is counted until
+// TestCensusCorrectsCountsOfALostNode: what a node took, that died before it wrote, is counted until
 // the next census, and no longer.
-func TestJobsOfALostNode(t *testing.T) {
+func TestCensusCorrectsCountsOfALostNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank()
 		lost, other := node(t, b, 3), node(t, b, 3)
@@ -101,8 +101,8 @@ func TestJobsOfALostNode(t *testing.T) {
 	})
 }
 
-// TestNodeDiesInItsCensus: another one takes it, a pause after the first began.
-func TestNodeDiesInItsCensus(t *testing.T) {
+// TestAnotherNodeReplacesADyingCensus: another one takes it, a pause after the first began.
+func TestAnotherNodeReplacesADyingCensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank()
 		b.span, b.counts["a"], b.there["a"] = 5*time.Second, 9, 4
@@ -122,8 +122,8 @@ func TestNodeDiesInItsCensus(t *testing.T) {
 	})
 }
 
-// TestTakenDuringACensus is counted in what it finds.
-func TestTakenDuringACensus(t *testing.T) {
+// TestReservationsDuringACensusCount is counted in what it finds.
+func TestReservationsDuringACensusCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank()
 		b.span, b.there["a"] = 5*time.Second, 1
@@ -140,9 +140,9 @@ func TestTakenDuringACensus(t *testing.T) {
 	})
 }
 
-// TestCensusTakesAFiftieth of the time, however long it counts, and is taken as often
+// TestCensusTakesAtMostAFiftieth of the time, however long it counts, and is taken as often
 // as it may again when it counts faster.
-func TestCensusTakesAFiftieth(t *testing.T) {
+func TestCensusTakesAtMostAFiftieth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank()
 		b.span = 3 * time.Second
@@ -150,7 +150,7 @@ func TestCensusTakesAFiftieth(t *testing.T) {
 		time.Sleep(time.Hour)
 		slow := b.times()
 		for i := 1; i < len(slow); i++ {
-			if gap := slow[i].Sub(slow[i-1]); gap < share*b.span || gap > share*b.span+late {
+			if gap := slow[i].Sub(slow[i-1]); gap < censusShare*b.span || gap > censusShare*b.span+late {
 				t.Errorf("census %d after %v", i, gap)
 			}
 		}
@@ -158,7 +158,7 @@ func TestCensusTakesAFiftieth(t *testing.T) {
 			t.Errorf("%d censuses in an hour", len(slow))
 		}
 		b.set(func() { b.span = 0 })
-		time.Sleep(share*3*time.Second + late)
+		time.Sleep(censusShare*3*time.Second + late)
 		before := len(b.times())
 		time.Sleep(10 * (DefaultEvery + late))
 		if n := len(b.times()) - before; n < 10 {
@@ -175,15 +175,15 @@ func TestSlowCensusesOfSeveralNodes(t *testing.T) {
 		one, other := node(t, b, 10), node(t, b, 10)
 		defer run(t, one)()
 		defer run(t, other)()
-		time.Sleep(2 * share * b.span)
+		time.Sleep(2 * censusShare * b.span)
 		if n := take(t, one, 10, 10); n != 6 {
 			t.Errorf("%d are granted, want 6", n)
 		}
 	})
 }
 
-// TestWithoutLimitsNothingIsAsked, nor shown of a limit that there was.
-func TestWithoutLimitsNothingIsAsked(t *testing.T) {
+// TestNoStoreCallsWithoutLimits, nor shown of a limit that there was.
+func TestNoStoreCallsWithoutLimits(t *testing.T) {
 	b := newBank()
 	b.there["a"] = 1
 	limit := 0
@@ -205,8 +205,8 @@ func TestWithoutLimitsNothingIsAsked(t *testing.T) {
 	}
 }
 
-// TestFailuresAreSaidOnce, and that they have ended.
-func TestFailuresAreSaidOnce(t *testing.T) {
+// TestFailuresAreLoggedOnce, and that they have ended.
+func TestFailuresAreLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, log := newBank(), &bytes.Buffer{}
 		b.err = errAway
@@ -216,14 +216,14 @@ func TestFailuresAreSaidOnce(t *testing.T) {
 		b.set(func() { b.err = nil })
 		time.Sleep(5 * DefaultEvery)
 		die()
-		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, errAway.Error()) || !strings.Contains(text, "counted again") {
+		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, errAway.Error()) || !strings.Contains(text, "quota census recovered") {
 			t.Errorf("log:\n%s", text)
 		}
 	})
 }
 
-// TestFullestNamespacesAreShown: of many, those that are nearest to their limits.
-func TestFullestNamespacesAreShown(t *testing.T) {
+// TestMetricsShowTheFullestNamespaces: of many, those that are nearest to their limits.
+func TestMetricsShowTheFullestNamespaces(t *testing.T) {
 	b := newBank()
 	for i := range 2 * maxSeries {
 		b.there[fmt.Sprintf("n%03d", i)] = i + 1

@@ -37,7 +37,7 @@ type memory struct {
 	kept    int     // of the letters
 	dark    [2]bool // shards whose server is away
 	unknown [2]bool // shards whose end is not known yet
-	moved   bool    // locks have, and nobody has noticed yet
+	moved   bool    // locks have moved, not detected yet
 	changed chan struct{}
 	away    error
 	unsaved error // of saves
@@ -232,7 +232,7 @@ func (m *memory) state(shard int, hook string) (job.HookState, bool) {
 	return s, ok
 }
 
-// endpoint is a real HTTP server that answers what it is told to.
+// endpoint is an HTTP server with configurable responses.
 type endpoint struct {
 	*httptest.Server
 	mu      sync.Mutex

@@ -18,18 +18,19 @@ const (
 	// DefaultReload is how often the file is looked at.
 	DefaultReload = 2 * time.Second
 
-	// passEvery is the longest pause between two looks at what there is to do.
-	passEvery = 500 * time.Millisecond
-	// keepStates is how long the state of a webhook is kept that the file no longer has.
-	keepStates = 30 * 24 * time.Hour
+	// passInterval is the longest pause between two passes.
+	passInterval = 500 * time.Millisecond
+	// stateRetention is how long the state of a webhook is kept that the file no longer has.
+	stateRetention = 30 * 24 * time.Hour
 )
 
-// Store is what the courier needs of the store.
+// Store is the storage of the courier.
 type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
 	// HookStates answers with an error those shards that could be read.
 	HookStates(ctx context.Context, shards []int) (map[int]map[string]job.HookState, error)
-	SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error)
+	SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState,
+		letter *job.HookLetter) (evicted int, err error)
 	ForgetHooks(ctx context.Context, shard int, hooks []string) error
 	HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error)
 	CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error)
@@ -39,7 +40,7 @@ type Store interface {
 	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
 }
 
-// Feed is where the courier hears of events.
+// Feed is the source of events.
 type Feed interface {
 	Use() (release func())
 	News() (last []job.Place, changed <-chan struct{})
@@ -54,7 +55,7 @@ type Options struct {
 	Held func() map[int]string
 	// Path is that of the webhooks file, which is read again when it changes.
 	Path string
-	// Source is that of the CloudEvents, Version is told in the User-Agent.
+	// Source is the source of the CloudEvents. Version is sent in the User-Agent.
 	Source, Version string
 	// Reload is how often the file is looked at. Default 2 s.
 	Reload time.Duration
@@ -65,38 +66,38 @@ type Options struct {
 
 // Courier delivers events.
 type Courier struct {
-	o       Options
-	metrics *metrics
+	options Options
+	metrics *webhookMetrics
 	wake    chan struct{}
 	wg      sync.WaitGroup
 
-	mu      sync.Mutex
-	senders map[string]*sender
-	busy    map[string]int // deliveries of a webhook under way
-	lanes   map[int]*shard
-	turns   uint64 // that were begun
-	fault   error  // of the file, as it was last logged
+	mu               sync.Mutex
+	senders          map[string]*sender
+	deliveriesByHook map[string]int // deliveries of a webhook under way
+	shards           map[int]*heldShard
+	turnCount        uint64 // that were begun
+	fileError        error  // of the file, as it was last logged
 }
 
-// shard is a shard that this node holds, under one value of its lock.
-type shard struct {
+// heldShard is a shard that this node holds, under one value of its lock.
+type heldShard struct {
 	lock  string
-	lanes map[string]*lane
+	lanes map[string]*hookLane
 }
 
-// lane is a webhook's way through a shard. While it is busy its state belongs to the
+// hookLane is a webhook's way through a shard. While it is busy its state belongs to the
 // delivery.
-type lane struct {
-	hook, lock string
-	shard      int
-	busy       bool
-	turn       uint64 // when it last had one, by the courier's count
-	state      job.HookState
-	unsaved    bool      // state is ahead of what is stored
-	since      time.Time // of the event that it stands before; zero: unknown, or none
-	due        time.Time // not before
-	ctx        context.Context
-	cancel     context.CancelFunc
+type hookLane struct {
+	hook, lock   string
+	shard        int
+	busy         bool
+	lastTurn     uint64 // when it last had one, by the courier's count
+	state        job.HookState
+	unsaved      bool      // state is ahead of what is stored
+	waitingSince time.Time // time of the event that it is to deliver next; zero: unknown, or none
+	notBefore    time.Time // not before
+	ctx          context.Context
+	cancel       context.CancelFunc
 }
 
 // New reads the file.
@@ -112,32 +113,33 @@ func New(o Options) (*Courier, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Courier{o: o, metrics: m, wake: make(chan struct{}, 1), senders: map[string]*sender{}, busy: map[string]int{}, lanes: map[int]*shard{}}
-	hooks, err := load(o.Path)
+	c := &Courier{options: o, metrics: m, wake: make(chan struct{}, 1), senders: map[string]*sender{},
+		deliveriesByHook: map[string]int{}, shards: map[int]*heldShard{}}
+	hooks, err := loadFile(o.Path)
 	if err != nil {
 		return nil, err
 	}
-	c.install(hooks)
+	c.installHooks(hooks)
 	return c, nil
 }
 
 // Run delivers until ctx ends, and then stores how far it is.
 func (c *Courier) Run(ctx context.Context) error {
-	defer c.leave()
-	reload, pass := time.NewTicker(c.o.Reload), time.NewTicker(passEvery)
+	defer c.drainDeliveries()
+	reload, pass := time.NewTicker(c.options.Reload), time.NewTicker(passInterval)
 	defer reload.Stop()
 	defer pass.Stop()
 	var release func()
 	for {
-		if wanted := c.wanted(); wanted && release == nil {
-			release = c.o.Feed.Use()
+		if wanted := c.hasWork(); wanted && release == nil {
+			release = c.options.Feed.Use()
 		} else if !wanted && release != nil {
 			release()
 			release = nil
 		}
-		last, changed := c.o.Feed.News()
+		last, changed := c.options.Feed.News()
 		if release != nil && last != nil {
-			c.pass(ctx, last)
+			c.runPass(ctx, last)
 		}
 		select {
 		case <-ctx.Done():
@@ -146,7 +148,7 @@ func (c *Courier) Run(ctx context.Context) error {
 			}
 			return nil
 		case <-reload.C:
-			c.reload()
+			c.reloadFile()
 		case <-pass.C:
 		case <-c.wake:
 		case <-changed:
@@ -154,74 +156,74 @@ func (c *Courier) Run(ctx context.Context) error {
 	}
 }
 
-// leave waits for what is under way, and stores what could not be stored before.
-func (c *Courier) leave() {
+// drainDeliveries waits for deliveries in progress, and stores unsaved states.
+func (c *Courier) drainDeliveries() {
 	c.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
-	for _, s := range c.lanes {
+	for _, s := range c.shards {
 		for _, l := range s.lanes {
 			if l.unsaved {
-				(&delivery{c: c, l: l, s: c.senders[l.hook]}).save(ctx, nil)
+				(&delivery{c: c, l: l, s: c.senders[l.hook]}).saveState(ctx, nil)
 			}
 		}
 	}
 }
 
-func (c *Courier) wanted() bool {
+func (c *Courier) hasWork() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.senders) > 0
 }
 
-// reload takes over a file that has changed. One at fault leaves what there is.
-func (c *Courier) reload() {
-	hooks, err := load(c.o.Path)
-	switch before := c.swapFault(err); {
+// reloadFile applies a changed file. An invalid file leaves the previous one in force.
+func (c *Courier) reloadFile() {
+	hooks, err := loadFile(c.options.Path)
+	switch before := c.swapFileError(err); {
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		c.o.Logger.Error("webhooks file is invalid, the one before stays in force", "error", err)
+		c.options.Logger.Error("webhooks file is invalid, keeping the previous one", "error", err)
 	case err == nil && before != nil:
-		c.o.Logger.Info("webhooks file is valid again", "path", c.o.Path)
+		c.options.Logger.Info("webhooks file is valid again", "path", c.options.Path)
 	}
-	if err == nil && c.install(hooks) {
-		c.o.Logger.Info("webhooks file taken over", "path", c.o.Path, "webhooks", len(hooks))
+	if err == nil && c.installHooks(hooks) {
+		c.options.Logger.Info("webhooks file reloaded", "path", c.options.Path, "webhooks", len(hooks))
 	}
 }
 
-// swapFault stores what is wrong with the file, and returns what was before.
-func (c *Courier) swapFault(err error) (before error) {
+// swapFileError stores the error of the file, and returns the previous one.
+func (c *Courier) swapFileError(err error) (before error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, c.fault = c.fault, err
+	before, c.fileError = c.fileError, err
 	return before
 }
 
-// FileFault is why the file cannot be used, so that the one read before is in force; nil
+// FileFault returns why the file cannot be used, so that the one read before is in force; nil
 // while it can.
 func (c *Courier) FileFault() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.fault
+	return c.fileError
 }
 
-// install puts webhooks in force; those that have not changed go on.
-func (c *Courier) install(hooks []*hook) (changed bool) {
+// installHooks puts webhooks in force; those that have not changed go on.
+func (c *Courier) installHooks(hooks []*hookConfig) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := map[string]*sender{}
 	for _, h := range hooks {
 		before := c.senders[h.name]
-		if before != nil && before.hook.print == h.print {
+		if before != nil && before.hook.digest == h.digest {
 			next[h.name] = before
 			continue
 		}
 		changed = true
-		secretfile.WarnIfExposed(c.o.Logger, h.keyFile)
-		next[h.name] = newSender(h, c.o.Source, c.o.Version, c.o.Logger)
-		c.metrics.begin(h.name)
-		for _, s := range c.lanes {
+		secretfile.WarnIfExposed(c.options.Logger, h.keyFile)
+		next[h.name] = newSender(h, c.options.Source, c.options.Version, c.options.Logger)
+		c.metrics.createSeries(h.name)
+		for _, s := range c.shards {
 			if l := s.lanes[h.name]; l != nil {
-				l.due = time.Time{} // what is new may be the cure
+				l.notBefore = time.Time{} // what is new may be the cure
 			}
 		}
 	}
@@ -231,8 +233,8 @@ func (c *Courier) install(hooks []*hook) (changed bool) {
 		}
 		if next[name] == nil {
 			changed = true
-			c.metrics.forget(name)
-			for _, s := range c.lanes {
+			c.metrics.deleteSeries(name)
+			for _, s := range c.shards {
 				if l := s.lanes[name]; l != nil {
 					l.cancel()
 					delete(s.lanes, name)

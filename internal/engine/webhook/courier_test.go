@@ -25,9 +25,9 @@ import (
 	"github.com/fermata-io/fermata/internal/test/keytest"
 )
 
-// TestAnEndpointThatRecovers: an event that fails is tried again before those behind it,
-// and all are told, in order, once each; each is a CloudEvent, and signed.
-func TestAnEndpointThatRecovers(t *testing.T) {
+// TestFailedEventIsRetriedInOrder: a failed event is retried before the events behind it. All are delivered in
+// order, once each; each is a CloudEvent and signed.
+func TestFailedEventIsRetriedInOrder(t *testing.T) {
 	e := newEndpoint(t, 500, 503, 302)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL+"/in?secret=1", "kinds: [run.*]") })
 	b.begun(t, "ops")
@@ -80,10 +80,9 @@ func TestAnEndpointThatRecovers(t *testing.T) {
 	}
 }
 
-// TestGivingUp: an event that is refused, and one that fails as often as its policy
-// allows, are kept with the reason; the events behind them are told. Both can be
-// delivered later.
-func TestGivingUp(t *testing.T) {
+// TestRefusedAndExhaustedEventsBecomeDeadLetters: a refused event, and one that fails as often as its policy
+// allows, are kept with the reason. The events behind them are delivered. Both can be redelivered.
+func TestRefusedAndExhaustedEventsBecomeDeadLetters(t *testing.T) {
 	e := newEndpoint(t, 422, 500, 500, 500, 500)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
 	b.begun(t, "ops")
@@ -117,9 +116,9 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestRedeliveringWhatIsRefused: what the endpoint will never take is passed over, comes
+// TestRedeliveryOfRefusedEvents: what the endpoint will never take is passed over, comes
 // last from then on, and is deleted if that is wanted; a failure that may pass ends it.
-func TestRedeliveringWhatIsRefused(t *testing.T) {
+func TestRedeliveryOfRefusedEvents(t *testing.T) {
 	e := newEndpoint(t, 422, 413, 422, 422)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "ops", e.URL, "") })
 	b.begun(t, "ops")
@@ -148,9 +147,9 @@ func TestRedeliveringWhatIsRefused(t *testing.T) {
 	redeliver(true, job.Redelivery{Delivered: 1, Refused: 1, Refusal: "status 415: answer 415"}, nil, 200, 415)
 }
 
-// TestLettersThatHadToGo: they are counted. What is told of a webhook shows nobody the path
-// of its endpoint, which may be its credential.
-func TestLettersThatHadToGo(t *testing.T) {
+// TestEvictedDeadLettersAreCounted. The status of a webhook never shows the path of its endpoint, which may be a
+// credential.
+func TestEvictedDeadLettersAreCounted(t *testing.T) {
 	e := newEndpoint(t, 422, 422, 422)
 	m := newMemory()
 	m.kept = 2
@@ -170,9 +169,9 @@ func TestLettersThatHadToGo(t *testing.T) {
 	}
 }
 
-// TestTheNextHolderGoesOn: from the place that is stored, with the tries that there were;
+// TestNextHolderContinuesDelivery: from the place that is stored, with the tries that there were;
 // what was trimmed meanwhile is counted, and one webhook's trouble is not another's.
-func TestTheNextHolderGoesOn(t *testing.T) {
+func TestNextHolderContinuesDelivery(t *testing.T) {
 	m := newMemory()
 	m.happen(0, slices.Repeat([]string{job.KindRunDead}, 10)...)
 	m.trimmed[0] = 5
@@ -199,26 +198,26 @@ func TestTheNextHolderGoesOn(t *testing.T) {
 	}
 }
 
-// TestAFileThatChanges: webhooks come and go, one that has not changed is not disturbed,
+// TestChangedFileIsReloaded: webhooks come and go, one that has not changed is not disturbed,
 // and a file at fault changes nothing.
-func TestAFileThatChanges(t *testing.T) {
+func TestChangedFileIsReloaded(t *testing.T) {
 	one, two := newEndpoint(t), newEndpoint(t)
 	b := run(t, newMemory(), func(dir string) string { return hookText(dir, "one", one.URL, "") })
 	b.begun(t, "one")
-	before := b.c.senderOf("one")
+	before := b.c.findSender("one")
 	write(t, b.path, "webhooks:"+hookText(b.dir, "one", one.URL, "")+hookText(b.dir, "two", two.URL, ""))
 	b.begun(t, "one", "two")
-	if b.c.senderOf("one") != before {
+	if b.c.findSender("one") != before {
 		t.Error("the one that has not changed was made anew")
 	}
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
 	write(t, b.path, "webhooks: [{name: UPPER}]")
-	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fault != nil })
+	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fileError != nil })
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
 	write(t, b.path, "webhooks:"+hookText(b.dir, "two", two.URL, ""))
-	wait(t, "one is gone", func() bool { return b.c.senderOf("one") == nil })
+	wait(t, "one is gone", func() bool { return b.c.findSender("one") == nil })
 	b.happen(0, job.KindRunDead)
 	wait(t, "the other is told", func() bool { return len(two.ids()) == 3 })
 	if len(one.ids()) != 2 {
@@ -226,10 +225,10 @@ func TestAFileThatChanges(t *testing.T) {
 	}
 }
 
-// TestAWebhookThatChangesAtWork: when its key is replaced in the midst of a page, what is on
+// TestWebhookChangesDuringDelivery: when its key is replaced in the midst of a page, what is on
 // its way is the last that goes by the old one, whether it is taken or not; a failure of it
 // puts nothing off by the old policy.
-func TestAWebhookThatChangesAtWork(t *testing.T) {
+func TestWebhookChangesDuringDelivery(t *testing.T) {
 	for _, answer := range []int{http.StatusOK, http.StatusInternalServerError} {
 		const events, held = 200, 5
 		e := newEndpoint(t, append(slices.Repeat([]int{http.StatusOK}, held-1), answer)...)
@@ -245,13 +244,13 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 		}
 		b := run(t, newMemory(), entry)
 		b.begun(t, "ops")
-		before := b.c.senderOf("ops")
+		before := b.c.findSender("ops")
 		b.happen(0, slices.Repeat([]string{job.KindRunDead}, events)...)
 		<-reached
 		if err := os.WriteFile(b.dir+"/key", []byte(base64.StdEncoding.EncodeToString(keytest.Key("new"))), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the new key is in force", func() bool { return b.c.senderOf("ops") != before })
+		wait(t, "the new key is in force", func() bool { return b.c.findSender("ops") != before })
 		close(release)
 		wait(t, "all are told", func() bool { return len(e.ids()) == events })
 		e.mu.Lock()
@@ -260,7 +259,7 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			old := head.Get("Webhook-Signature") == signature([][]byte{testKey}, head.Get("Webhook-Id"), time.Unix(at, 0), e.bodies[i])
+			old := head.Get("Webhook-Signature") == signBody([][]byte{testKey}, head.Get("Webhook-Id"), time.Unix(at, 0), e.bodies[i])
 			if old != (i < held) {
 				t.Errorf("%d: call %d is signed by the old key: %v", answer, i+1, old)
 			}
@@ -270,9 +269,9 @@ func TestAWebhookThatChangesAtWork(t *testing.T) {
 	}
 }
 
-// TestWhereEventsMayNotGo: addresses that are not public are not reached unless the file
-// says so, whatever their name.
-func TestWhereEventsMayNotGo(t *testing.T) {
+// TestPrivateAddressesAreRefused: addresses that are not public are not connected to unless the file permits
+// them, whatever their name.
+func TestPrivateAddressesAreRefused(t *testing.T) {
 	e := newEndpoint(t)
 	port := e.URL[strings.LastIndexByte(e.URL, ':')+1:]
 	for _, c := range []struct{ url, allow string }{
@@ -281,12 +280,12 @@ func TestWhereEventsMayNotGo(t *testing.T) {
 		path := write(t, "", "")
 		dir := strings.TrimSuffix(path, "/webhooks.yaml")
 		write(t, path, "webhooks:"+strings.ReplaceAll(hookText(dir, "ops", c.url, ""), "127.0.0.0/8", c.allow))
-		hooks, err := load(path)
+		hooks, err := loadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
-		f := s.send(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		f := s.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead})
 		s.close()
 		if f == nil || !strings.Contains(f.reason, "not allowed here") || f.refused {
 			t.Errorf("%s: %+v", c.url, f)
@@ -297,20 +296,20 @@ func TestWhereEventsMayNotGo(t *testing.T) {
 	}
 }
 
-// TestEventsGoNowhereElse: an endpoint cannot send them on, nor can a proxy of the
+// TestRedirectsAndProxiesAreNotUsed: an endpoint cannot send them on, nor can a proxy of the
 // environment, which would connect in the node's stead.
-func TestEventsGoNowhereElse(t *testing.T) {
+func TestRedirectsAndProxiesAreNotUsed(t *testing.T) {
 	elsewhere := newEndpoint(t)
 	for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		lead := httptest.NewServer(http.RedirectHandler(elsewhere.URL, code))
 		path := write(t, "", "")
 		write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", lead.URL, ""))
-		hooks, err := load(path)
+		hooks, err := loadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
-		if f := s.send(t.Context(), &job.Happening{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
+		if f := s.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
 			t.Errorf("%d: %+v", code, f)
 		}
 		if s.client.Transport.(*http.Transport).Proxy != nil {
@@ -324,8 +323,8 @@ func TestEventsGoNowhereElse(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAFile: each is told, with the webhook that it is in, and no key is shown.
-func TestFaultsOfAFile(t *testing.T) {
+// TestInvalidWebhooksFile: each error names its webhook, and no key is shown.
+func TestInvalidWebhooksFile(t *testing.T) {
 	path := write(t, "", "")
 	dir := strings.TrimSuffix(path, "/webhooks.yaml")
 	if err := os.WriteFile(dir+"/short", []byte("c2VjcmV0\n"), 0o600); err != nil {
@@ -349,14 +348,14 @@ func TestFaultsOfAFile(t *testing.T) {
 		"webhooks: []\n---\nwebhooks: [{name: a, url: 'https://x/', key-file: DIR/key}]":                               "more than one document",
 	} {
 		write(t, path, strings.ReplaceAll(text, "DIR", dir))
-		_, err := load(path)
+		_, err := loadFile(path)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, good := range []string{"", "webhooks: []", "webhooks: [{name: a, url: 'https://x/', key-file: " + dir + "/key}]"} {
 		write(t, path, good)
-		if _, err := load(path); err != nil {
+		if _, err := loadFile(path); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
@@ -374,9 +373,9 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestALetterThatCannotBeStored: its event is tried once more, and its policy has not begun
+// TestDeadLetterThatCannotBeStoredIsRetried: its event is tried once more, and its policy has not begun
 // anew.
-func TestALetterThatCannotBeStored(t *testing.T) {
+func TestDeadLetterThatCannotBeStoredIsRetried(t *testing.T) {
 	m := newMemory()
 	m.happen(0, job.KindRunDead)
 	m.away = errors.New("away")
@@ -384,17 +383,17 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Courier{o: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
+	c := &Courier{options: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
 	before := job.HookState{After: job.Place{MS: 1000}, Tries: 3, FirstMS: 4000}
 	retry := DefaultRetry()
 	retry.MaxAttempts = 4
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	d := &delivery{
-		c: c, s: &sender{hook: &hook{retry: retry}},
-		l: &lane{hook: "ops", lock: "mine", state: before, ctx: ctx, cancel: cancel},
+		c: c, s: &sender{hook: &hookConfig{retry: retry}},
+		l: &hookLane{hook: "ops", lock: "mine", state: before, ctx: ctx, cancel: cancel},
 	}
-	if d.failed(&m.streams[0][0], &failure{reason: "status 500"}) || len(m.letters) != 1 {
+	if d.handleFailure(&m.streams[0][0], &deliveryFailure{reason: "status 500"}) || len(m.letters) != 1 {
 		t.Fatalf("%d letters", len(m.letters))
 	}
 	if d.l.state != before {
@@ -402,11 +401,11 @@ func TestALetterThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestStatesOfWebhooksThatAreNoMore: they are kept for those who come back, and forgotten
+// TestStatesOfRemovedWebhooksAreDeleted: they are kept for those who come back, and forgotten
 // in the end.
-func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {
+func TestStatesOfRemovedWebhooksAreDeleted(t *testing.T) {
 	m := newMemory()
-	month := keepStates.Milliseconds()
+	month := stateRetention.Milliseconds()
 	m.states[0]["gone"] = job.HookState{UpdatedMS: 4000 - month}
 	m.states[0]["away"] = job.HookState{UpdatedMS: 60_000 - month}
 	b := run(t, m, func(dir string) string { return hookText(dir, "ops", "http://127.0.0.1:1/", "") })
@@ -417,8 +416,8 @@ func TestStatesOfWebhooksThatAreNoMore(t *testing.T) {
 	}
 }
 
-// TestReasonsHideTheURL: what is in the path and the query of an endpoint's URL is often its
-// credential; an endpoint that says it back, in whichever encoding, does not show it.
+// TestReasonsHideTheURL: the path and the query of an endpoint's URL are often a credential. They are not shown
+// even if the endpoint repeats them in its response, in any encoding.
 func TestReasonsHideTheURL(t *testing.T) {
 	const segment, key = "Zx93kfLq20vbTT71rWc4", "s3cr3t/k+ey"
 	say := func(r *http.Request) string { return "" }
@@ -429,7 +428,7 @@ func TestReasonsHideTheURL(t *testing.T) {
 	defer s.Close()
 	path := write(t, "", "")
 	write(t, path, "webhooks:"+hookText(strings.TrimSuffix(path, "/webhooks.yaml"), "ops", s.URL+"/services/"+segment+"?key="+url.QueryEscape(key), ""))
-	hooks, err := load(path)
+	hooks, err := loadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +443,7 @@ func TestReasonsHideTheURL(t *testing.T) {
 		},
 	} {
 		say = f
-		got := sender.send(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		got := sender.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead})
 		if got == nil || !strings.Contains(got.reason, "[secret]") || strings.Contains(got.reason, segment) || strings.Contains(got.reason, "k+ey") {
 			t.Errorf("%s: %+v", name, got)
 		}

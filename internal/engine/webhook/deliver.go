@@ -12,33 +12,33 @@ import (
 const (
 	// pageSize is how many events are read at once.
 	pageSize = 64
-	// turn is how long a lane goes on before others of its webhook have their turns. What
-	// it delivered is written at the end: so much is delivered again when the node dies.
-	turn        = time.Second
+	// maxTurn is how long a lane delivers before other lanes of its webhook get their turns. Its position is
+	// stored at the end of the turn, so this much is delivered again if the node dies.
+	maxTurn     = time.Second
 	saveTimeout = 3 * time.Second
 )
 
 // delivery is one goroutine's work on a lane: its turn.
 type delivery struct {
-	c     *Courier
-	l     *lane
-	s     *sender
-	began time.Time
-	read  bool // something, in this turn
+	c         *Courier
+	l         *hookLane
+	s         *sender
+	startedAt time.Time
+	hasRead   bool // something, in this turn
 }
 
-// deliver goes on along a lane until it is at its end, an event fails, or its turn is
+// deliverLane goes on along a lane until it is at its end, an event fails, or its turn is
 // over.
-func (c *Courier) deliver(l *lane, s *sender) {
-	d := &delivery{c: c, l: l, s: s, began: time.Now()}
+func (c *Courier) deliverLane(l *hookLane, s *sender) {
+	d := &delivery{c: c, l: l, s: s, startedAt: time.Now()}
 	if s != nil {
-		for d.page() {
+		for d.deliverPage() {
 		}
-		d.leave()
+		d.saveUnsaved()
 	}
 	c.mu.Lock()
 	l.busy = false
-	c.busy[l.hook]--
+	c.deliveriesByHook[l.hook]--
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -46,131 +46,131 @@ func (c *Courier) deliver(l *lane, s *sender) {
 	}
 }
 
-// leave stores what is not yet stored. A node that stops has a moment for it.
-func (d *delivery) leave() {
+// saveUnsaved stores unsaved state. A node that stops has a short time for it.
+func (d *delivery) saveUnsaved() {
 	if !d.l.unsaved {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.l.ctx), saveTimeout)
 	defer cancel()
-	d.save(ctx, nil)
+	d.saveState(ctx, nil)
 }
 
-// page delivers a page; false: nothing more has happened yet, or the lane has to stop.
-func (d *delivery) page() bool {
+// deliverPage delivers a page; false: nothing more has happened yet, or the lane has to stop.
+func (d *delivery) deliverPage() bool {
 	l := d.l
-	pages, err := d.c.o.Feed.Read(l.ctx, []job.EventsAsk{{Shard: l.shard, After: l.state.After, Limit: pageSize}})
+	pages, err := d.c.options.Feed.Read(l.ctx, []job.EventsAsk{{Shard: l.shard, After: l.state.After, Limit: pageSize}})
 	if err != nil {
-		d.wait(time.Second)
+		d.postponeLane(time.Second)
 		return false
 	}
 	page := pages[0]
 	if len(page.Happenings) == 0 {
-		if !d.read {
-			d.wait(passEvery) // the feed knows more than the stream has, which may have lost its end
+		if !d.hasRead {
+			d.postponeLane(passInterval) // the feed knows more than the stream has, which may have lost its end
 		}
 		return false
 	}
-	d.read = true
+	d.hasRead = true
 	if page.Gap {
-		d.skipped(page.Happenings[0].Place)
+		d.reportSkipped(page.Happenings[0].Place)
 	}
 	for i := range page.Happenings {
-		if h := &page.Happenings[i]; !d.event(h) {
+		if h := &page.Happenings[i]; !d.deliverEvent(h) {
 			return false
 		}
 	}
 	return len(page.Happenings) == pageSize
 }
 
-// skipped tells of events that are gone.
-func (d *delivery) skipped(next job.Place) {
+// reportSkipped counts and logs events that were trimmed before delivery.
+func (d *delivery) reportSkipped(next job.Place) {
 	l := d.l
 	n := uint64(1)
 	if next.Seq > l.state.After.Seq+1 {
 		n = next.Seq - l.state.After.Seq - 1
 	}
 	d.c.metrics.lost.WithLabelValues(l.hook).Add(float64(n))
-	d.c.o.Logger.Error("events were no longer kept when their webhook came to them; keep more of them, or see why it is slow",
+	d.c.options.Logger.Error("events trimmed before delivery; keep more of them, or find why the webhook is slow",
 		"webhook", l.hook, "shard", l.shard, "events", n)
-	d.move(job.Place{MS: next.MS, Seq: next.Seq - 1})
+	d.moveTo(job.Place{MS: next.MS, Seq: next.Seq - 1})
 	d.l.unsaved = true
 }
 
-// event delivers one event, or passes it over; false: the lane has to stop. It goes by
-// what is in force: once the webhook has changed, the next delivery goes on from here.
-func (d *delivery) event(h *job.Happening) bool {
+// deliverEvent delivers one event, or skips it if the filter does not select it; false: the lane has to stop. It uses
+// the settings in force: if the webhook has changed, the next delivery continues from here.
+func (d *delivery) deliverEvent(h *job.Happening) bool {
 	l := d.l
-	if !d.inForce() {
+	if !d.isHookUnchanged() {
 		return false
 	}
 	if h.Kind == "" || !d.s.hook.filter.Matches(h) {
-		return d.passed(h.Place)
+		return d.advanceTo(h.Place)
 	}
-	if !d.standBefore(h.AtMS) {
+	if !d.noteWaitingEvent(h.AtMS) {
 		return false
 	}
 	started := time.Now()
-	f := d.s.send(l.ctx, h)
+	f := d.s.postEvent(l.ctx, h)
 	if f != nil && l.ctx.Err() != nil {
-		return false // it is this node that broke off
+		return false // this node cancelled the request
 	}
 	d.c.metrics.seconds.WithLabelValues(l.hook).Observe(time.Since(started).Seconds())
 	switch {
 	case f == nil:
-		d.count(delivered)
-		return d.passed(h.Place)
-	case !d.inForce():
-		return false // what did not take it is no longer asked
+		d.countOutcome(delivered)
+		return d.advanceTo(h.Place)
+	case !d.isHookUnchanged():
+		return false // the failure is one of the old settings
 	}
-	return d.failed(h, f)
+	return d.handleFailure(h, f)
 }
 
-// inForce tells whether the webhook is still what this delivery began with.
-func (d *delivery) inForce() bool { return d.c.senderOf(d.l.hook) == d.s }
+// isHookUnchanged reports whether the webhook's configuration is the one that this delivery began with.
+func (d *delivery) isHookUnchanged() bool { return d.c.findSender(d.l.hook) == d.s }
 
-// standBefore notes since when an event has waited.
-func (d *delivery) standBefore(ms int64) bool {
-	now, err := d.c.o.Store.Now(d.l.ctx, d.l.shard)
+// noteWaitingEvent notes since when an event has waited.
+func (d *delivery) noteWaitingEvent(ms int64) bool {
+	now, err := d.c.options.Store.Now(d.l.ctx, d.l.shard)
 	if err != nil {
-		d.wait(time.Second)
+		d.postponeLane(time.Second)
 		return false
 	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.l.since = instant(ms, now)
+	d.l.waitingSince = localTime(ms, now)
 	return true
 }
 
-// instant is a time of a shard's clock, which shows now, by the clock of this process:
+// localTime returns a time of a shard's clock, which shows now, by the clock of this process:
 // the two may be far apart.
-func instant(ms, now int64) time.Time {
+func localTime(ms, now int64) time.Time {
 	return time.Now().Add(time.Duration(ms-now) * time.Millisecond)
 }
 
-func (d *delivery) count(outcome string) {
+func (d *delivery) countOutcome(outcome string) {
 	d.c.metrics.deliveries.WithLabelValues(d.l.hook, outcome).Inc()
 }
 
-// passed moves on; false: the turn is over.
-func (d *delivery) passed(place job.Place) bool {
-	d.move(place)
+// advanceTo moves on; false: the turn is over.
+func (d *delivery) advanceTo(place job.Place) bool {
+	d.moveTo(place)
 	d.l.unsaved = true
-	return time.Since(d.began) < turn
+	return time.Since(d.startedAt) < maxTurn
 }
 
-func (d *delivery) move(place job.Place) {
+func (d *delivery) moveTo(place job.Place) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.l.state, d.l.since = job.HookState{After: place}, time.Time{}
+	d.l.state, d.l.waitingSince = job.HookState{After: place}, time.Time{}
 }
 
-// failed plans the next try, or gives up.
-func (d *delivery) failed(h *job.Happening, f *failure) bool {
+// handleFailure plans the next try, or gives up.
+func (d *delivery) handleFailure(h *job.Happening, f *deliveryFailure) bool {
 	l := d.l
-	now, err := d.c.o.Store.Now(l.ctx, l.shard)
+	now, err := d.c.options.Store.Now(l.ctx, l.shard)
 	if err != nil {
-		d.wait(time.Second)
+		d.postponeLane(time.Second)
 		return false
 	}
 	before := l.state
@@ -179,47 +179,49 @@ func (d *delivery) failed(h *job.Happening, f *failure) bool {
 	}
 	l.state.Tries++
 	elapsed := time.Duration(now-l.state.FirstMS) * time.Millisecond
-	delay, again := d.s.hook.retry.Next(int(l.state.Tries), elapsed, backoff.Seed(l.hook+" "+h.ID(), int64(l.state.Tries), 0))
-	log := d.c.o.Logger.With("webhook", l.hook, "event", h.ID(), "kind", h.Kind, "tries", l.state.Tries, "reason", f.reason)
+	delay, again := d.s.hook.retry.Next(int(l.state.Tries), elapsed,
+		backoff.Seed(l.hook+" "+h.ID(), int64(l.state.Tries), 0))
+	log := d.c.options.Logger.With("webhook", l.hook, "event", h.ID(), "kind", h.Kind, "tries", l.state.Tries,
+		"reason", f.reason)
 	if !again || f.refused {
 		letter := &job.HookLetter{Hook: l.hook, Happening: *h, Tries: l.state.Tries, AtMS: now, Reason: f.reason}
-		d.move(h.Place)
-		if !d.save(l.ctx, letter) {
-			d.back(before)
+		d.moveTo(h.Place)
+		if !d.saveState(l.ctx, letter) {
+			d.restoreState(before)
 			return false
 		}
-		d.count(dead)
+		d.countOutcome(dead)
 		log.Error("webhook did not take an event, which is kept as undelivered")
 		return true
 	}
-	delay = max(delay, f.after)
-	d.count(retried)
+	delay = max(delay, f.retryAfter)
+	d.countOutcome(retried)
 	log.Warn("webhook did not take an event", "again_in", delay)
 	l.state.RetryMS = now + delay.Milliseconds()
-	d.save(l.ctx, nil)
-	d.wait(delay)
+	d.saveState(l.ctx, nil)
+	d.postponeLane(delay)
 	return false
 }
 
-// wait keeps the lane from being taken up again for a while, unless the webhook has
-// changed meanwhile: what is new may be the cure.
-func (d *delivery) wait(delay time.Duration) {
+// postponeLane delays the lane's next turn, unless the webhook has changed meanwhile: the change may have fixed
+// the failure.
+func (d *delivery) postponeLane(delay time.Duration) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	if d.c.senders[d.l.hook] == d.s {
-		d.l.due = time.Now().Add(delay)
+		d.l.notBefore = time.Now().Add(delay)
 	}
 }
 
-// save stores how far the lane is; false: it cannot go on. A shard that was lost is
-// another node's, which goes on from what is stored.
-func (d *delivery) save(ctx context.Context, letter *job.HookLetter) bool {
+// saveState stores the position of the lane; false: it cannot continue. A lost shard belongs to another node,
+// which continues from the stored position.
+func (d *delivery) saveState(ctx context.Context, letter *job.HookLetter) bool {
 	l := d.l
-	now, err := d.c.o.Store.Now(ctx, l.shard)
+	now, err := d.c.options.Store.Now(ctx, l.shard)
 	if err == nil {
 		state, evicted := l.state, 0
 		state.UpdatedMS = now
-		evicted, err = d.c.o.Store.SaveHook(ctx, l.shard, l.lock, l.hook, state, letter)
+		evicted, err = d.c.options.Store.SaveHook(ctx, l.shard, l.lock, l.hook, state, letter)
 		d.c.metrics.evicted.WithLabelValues(l.hook).Add(float64(evicted))
 	}
 	switch {
@@ -230,13 +232,13 @@ func (d *delivery) save(ctx context.Context, letter *job.HookLetter) bool {
 		l.cancel()
 		return false
 	}
-	d.wait(time.Second)
+	d.postponeLane(time.Second)
 	return false
 }
 
-// back puts the lane back before an event that could not be stored as undelivered: it is
+// restoreState puts the lane back before an event that could not be stored as undelivered: it is
 // tried once more, and given up on if that fails.
-func (d *delivery) back(before job.HookState) {
+func (d *delivery) restoreState(before job.HookState) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.l.state = before

@@ -1,25 +1,25 @@
-// Package webhook tells HTTP endpoints what happens to jobs: each event of each shard
-// that a webhook's filter selects, as a CloudEvent, signed as Standard Webhooks has it.
+// Package webhook delivers events of jobs to HTTP endpoints (webhooks): each event of each shard
+// that a webhook's filter selects, as a CloudEvent with a Standard Webhooks signature.
 //
-// A node delivers the events of the shards that it holds. How far a webhook is with a
-// shard lies in Redis beside the shard, and is written there under the shard's lock; so
-// the next holder goes on where the one before it stopped, or died.
+// A node delivers the events of the shards that it holds. A webhook's position in a shard is
+// stored in Redis beside the shard and is written under the shard's lock. So the next holder
+// continues where the previous one stopped or failed.
 //
 // Invariants:
 //
-//  1. An event is delivered, or kept as one that was given up on, before the place of
-//     the webhook in its shard is stored as being after it: at least once, and again
-//     when the node dies, or loses the shard, in between. Its id stays the same.
-//  2. Events of one shard, and so those of one job, are sent one after the other. One
-//     that fails is tried again before those behind it, until its retry policy gives up.
-//  3. What one webhook does holds up no other one, and nothing in the scheduler. Its
-//     shards take turns of a second, or of one event that takes longer.
-//  4. Nothing grows: events wait in their stream, which is bounded, and those given up
-//     on in a set of the webhook's own, which is too. What was trimmed before it was
-//     delivered is counted and logged, what had to go from the set is counted.
-//  5. Only public addresses are connected to, unless the file says otherwise, and
+//  1. An event is delivered, or stored as a dead letter, before the position of the
+//     webhook moves past it: delivery is at least once. A node that dies or loses the
+//     shard in between causes a second delivery. The event's id stays the same.
+//  2. Events of one shard, and so those of one job, are sent one after the other. A
+//     failed event is retried before the next ones are sent, until its retry policy ends.
+//  3. A webhook delays neither other webhooks nor the scheduler. The shards of a webhook
+//     take turns of one second, or of one event that takes longer.
+//  4. Memory and storage are bounded: events wait in their stream, and dead letters in a
+//     set of their webhook; both are bounded. Events that were trimmed before delivery are
+//     counted and logged; dead letters that were evicted are counted.
+//  5. Only public addresses are connected to, unless the file permits others, and
 //     redirects are not followed. Keys appear in no error and no log line.
-//  6. A webhook that changes in the file is told by its new URL, key and filter from the
-//     next event on: only what is on its way at that moment goes by the old ones. What
-//     fails by the old ones is no try.
+//  6. A change of the file applies from the next event on: only a request that is being sent
+//     at that moment uses the old URL, key and filter. If it fails, the failure does not
+//     count as an attempt.
 package webhook

@@ -21,12 +21,12 @@ type cloudEvent struct {
 	Time            string `json:"time"`
 	DataContentType string `json:"datacontenttype"`
 	// CorrelationID is an extension attribute.
-	CorrelationID string `json:"correlationid,omitempty"`
-	Data          data   `json:"data"`
+	CorrelationID string    `json:"correlationid,omitempty"`
+	Data          eventData `json:"data"`
 }
 
-// data tells what happened, in the words of the API's Event.
-type data struct {
+// eventData describes the event, with the names of the API's Event.
+type eventData struct {
 	Namespace     string            `json:"namespace,omitempty"`
 	Job           string            `json:"job_id,omitempty"`
 	Queue         string            `json:"queue,omitempty"`
@@ -46,15 +46,16 @@ type data struct {
 	Shard         *int              `json:"shard,omitempty"`
 }
 
-// envelope writes an event. The same event is always the same text.
-func envelope(source string, h *job.Happening) ([]byte, error) {
+// encodeEvent writes an event. The same event is always the same text.
+func encodeEvent(source string, h *job.Happening) ([]byte, error) {
 	e := cloudEvent{
-		SpecVersion: "1.0", ID: h.ID(), Source: source, Type: TypePrefix + h.Kind, Time: timeText(h.AtMS),
+		SpecVersion: "1.0", ID: h.ID(), Source: source, Type: TypePrefix + h.Kind, Time: formatTime(h.AtMS),
 		DataContentType: "application/json", CorrelationID: h.Correlation(),
-		Data: data{
+		Data: eventData{
 			Namespace: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Labels: h.Labels, RunID: h.RunID,
-			CorrelationID: h.Correlation(), Attempt: h.Attempt, DueTime: timeText(h.DueMS), StartTime: timeText(h.StartMS),
-			Failures: h.Failures, Count: h.Count, Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node,
+			CorrelationID: h.Correlation(), Attempt: h.Attempt, DueTime: formatTime(h.DueMS),
+			StartTime: formatTime(h.StartMS),
+			Failures:  h.Failures, Count: h.Count, Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node,
 		},
 	}
 	if h.RunID != "" {
@@ -72,7 +73,7 @@ func envelope(source string, h *job.Happening) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-func timeText(ms int64) string {
+func formatTime(ms int64) string {
 	if ms == 0 {
 		return ""
 	}

@@ -28,19 +28,19 @@ const (
 	maxFile            = 1 << 20
 )
 
-// DefaultRetry is 12 attempts within about an hour, at most 10 minutes apart.
+// DefaultRetry returns 12 attempts within about an hour, at most 10 minutes apart.
 func DefaultRetry() backoff.Retry {
 	r := backoff.DefaultRetry()
 	r.Base, r.MaxDelay, r.MaxAttempts = 5*time.Second, 10*time.Minute, 12
 	return r
 }
 
-// file is a file as it is written.
-type file struct {
-	Webhooks []entry `yaml:"webhooks"`
+// fileContent is a file as it is written.
+type fileContent struct {
+	Webhooks []hookEntry `yaml:"webhooks"`
 }
 
-type entry struct {
+type hookEntry struct {
 	Name        string            `yaml:"name"`
 	URL         string            `yaml:"url"`
 	KeyFile     string            `yaml:"key-file"`
@@ -67,8 +67,8 @@ type retryEntry struct {
 	MaxElapsed  time.Duration `yaml:"max-elapsed"`
 }
 
-// hook is an entry that was checked.
-type hook struct {
+// hookConfig is an entry that was checked.
+type hookConfig struct {
 	name        string
 	keyFile     string
 	url         *url.URL
@@ -80,20 +80,21 @@ type hook struct {
 	allow       []netip.Prefix
 	ports       []uint16
 	tls         *tls.Config
-	// print is of all that is said about it, so that one that has not changed goes on.
-	print [sha256.Size]byte
+	// digest is a hash of all settings: a webhook with the same digest is unchanged.
+	digest [sha256.Size]byte
 }
 
 var hookName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// load reads a file, with those that it names. It lists all faults.
-func load(path string) ([]*hook, error) {
+// loadFile reads a file, with those that it names. It lists all faults.
+func loadFile(path string) ([]*hookConfig, error) {
 	text, err := secretfile.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks file: %w", err)
 	}
-	var f file
-	if err := yamldoc.Unmarshal(text, &f); err != nil && !yamldoc.Ended(err) {
+	var f fileContent
+	err = yamldoc.Unmarshal(text, &f)
+	if err != nil && !yamldoc.Ended(err) {
 		return nil, fmt.Errorf("webhooks file %s: %w", path, yamldoc.Explain(err))
 	}
 	var faults []error
@@ -101,9 +102,9 @@ func load(path string) ([]*hook, error) {
 		return nil, fmt.Errorf("webhooks file %s: %d webhooks, at most %d are allowed", path, len(f.Webhooks), MaxHooks)
 	}
 	names := map[string]bool{}
-	hooks := make([]*hook, 0, len(f.Webhooks))
+	hooks := make([]*hookConfig, 0, len(f.Webhooks))
 	for i, e := range f.Webhooks {
-		h, err := e.check()
+		h, err := e.compileHook()
 		if err == nil && names[h.name] {
 			err = errors.New("its name is there twice")
 		}
@@ -120,10 +121,11 @@ func load(path string) ([]*hook, error) {
 	return hooks, nil
 }
 
-func (e *entry) check() (*hook, error) {
-	h := &hook{
+func (e *hookEntry) compileHook() (*hookConfig, error) {
+	h := &hookConfig{
 		name: e.Name, keyFile: e.KeyFile, timeout: e.Timeout, concurrency: e.Concurrency, ports: e.Ports,
-		filter: job.HappeningFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds, Labels: e.Labels},
+		filter: job.HappeningFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds,
+			Labels: e.Labels},
 	}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -158,7 +160,7 @@ func (e *entry) check() (*hook, error) {
 	if h.ports == nil {
 		h.ports = []uint16{80, 443}
 	}
-	h.retry = e.Retry.policy()
+	h.retry = e.Retry.retryPolicy()
 	for _, f := range h.retry.Validate() {
 		fault("retry: %s", f.Error())
 	}
@@ -173,18 +175,19 @@ func (e *entry) check() (*hook, error) {
 		h.allow = append(h.allow, p)
 	}
 	var read []byte
-	if h.keys, read, err = readKeys(e.KeyFile); err != nil {
+	h.keys, read, err = readKeys(e.KeyFile)
+	if err != nil {
 		fault("key-file: %w", err)
 	}
-	ca, err := h.trust(e.CAFile)
+	ca, err := h.loadTrustedCA(e.CAFile)
 	if err != nil {
 		fault("ca-file: %w", err)
 	}
-	h.print = sha256.Sum256(fmt.Appendf(nil, "%+v\n%x\n%x", *e, read, ca))
+	h.digest = sha256.Sum256(fmt.Appendf(nil, "%+v\n%x\n%x", *e, read, ca))
 	return h, errors.Join(faults...)
 }
 
-func (r retryEntry) policy() backoff.Retry {
+func (r retryEntry) retryPolicy() backoff.Retry {
 	p := DefaultRetry()
 	if r.MaxAttempts != 0 {
 		p.MaxAttempts = r.MaxAttempts
@@ -202,8 +205,8 @@ func (r retryEntry) policy() backoff.Retry {
 	return p
 }
 
-// trust takes the authority of the endpoint's certificate out of a file.
-func (h *hook) trust(path string) ([]byte, error) {
+// loadTrustedCA takes the authority of the endpoint's certificate out of a file.
+func (h *hookConfig) loadTrustedCA(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}

@@ -21,8 +21,8 @@ func nowhere(dir string) string {
 	return strings.ReplaceAll(hookText(dir, "ops", "http://127.0.0.1:1/", "concurrency: 1"), "base-delay: 10ms, max-delay: 20ms", "base-delay: 1h, max-delay: 1h")
 }
 
-// TestALaneWhoseLockHasMoved rests until the node notices.
-func TestALaneWhoseLockHasMoved(t *testing.T) {
+// TestLaneEndsWhenItsLockMoves rests until the node notices.
+func TestLaneEndsWhenItsLockMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		b := run(t, m, nowhere)
@@ -65,9 +65,9 @@ func TestALaneWhoseLockHasMoved(t *testing.T) {
 	})
 }
 
-// TestTheLagOfWhatFailsIsTakenOver: a node that takes a shard over knows that a webhook is
+// TestLagOfFailingEventsSurvivesTakeover: a node that takes a shard over knows that a webhook is
 // behind before it tries again. Its own clock does not matter.
-func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
+func TestLagOfFailingEventsSurvivesTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory() // whose clock shows 5 s
 		m.happen(0, job.KindRunDead)
@@ -76,7 +76,7 @@ func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
 		b.through("ops", func(*http.Request) (*http.Response, error) { return answer(http.StatusServiceUnavailable), nil })
 		lag := func(want float64) {
 			t.Helper()
-			time.Sleep(passEvery)
+			time.Sleep(passInterval)
 			synctest.Wait()
 			if got := testutil.ToFloat64(b.c.metrics.lag.WithLabelValues("ops")); got != want {
 				t.Errorf("%v s, want %v", got, want)
@@ -91,7 +91,7 @@ func TestTheLagOfWhatFailsIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestLanesTakeTurns: one with very much to tell leaves room for another.
+// TestLanesTakeTurns: a lane with many events leaves time for another one.
 func TestLanesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 1000
@@ -113,7 +113,7 @@ func TestLanesTakeTurns(t *testing.T) {
 		time.Sleep((events + 2) * 100 * time.Millisecond)
 		synctest.Wait()
 		at := slices.Index(told, ids(1, 1)[0])
-		if most := int(turn / (100 * time.Millisecond)); at < 0 || at > most {
+		if most := int(maxTurn / (100 * time.Millisecond)); at < 0 || at > most {
 			t.Errorf("the other one's came as number %d, want at most %d", at, most)
 		}
 		if want := append(ids(0, 1), ids(0, events)...); len(told) != events+1 || told[0] != want[0] || told[events] != want[1] {
@@ -122,9 +122,9 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestAWebhookBeginsAtAnEndThatIsKnown: one that is new in a shard waits for that, and is
-// not told of what is there.
-func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
+// TestNewWebhookBeginsAtTheKnownEnd: a webhook that is new in a shard waits until the end of the stream is
+// known, and gets no earlier events.
+func TestNewWebhookBeginsAtTheKnownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.unknown[1] = true
@@ -144,7 +144,7 @@ func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
 		m.mu.Lock()
 		m.unknown[1] = false
 		m.mu.Unlock()
-		time.Sleep(passEvery)
+		time.Sleep(passInterval)
 		synctest.Wait()
 		if state, known := m.state(1, "ops"); !known || state.After.Seq != 1 || calls.Load() != 1 {
 			t.Errorf("%d calls, begun at %+v", calls.Load(), state)
@@ -152,8 +152,8 @@ func TestAWebhookBeginsAtAnEndThatIsKnown(t *testing.T) {
 	})
 }
 
-// TestShardsOfHealthyServers are told of while the server of others is away.
-func TestShardsOfHealthyServers(t *testing.T) {
+// TestShardsOfHealthyServersAreDelivered while the server of other shards is away.
+func TestShardsOfHealthyServersAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.dark[1] = true
@@ -172,7 +172,7 @@ func TestShardsOfHealthyServers(t *testing.T) {
 		m.mu.Lock()
 		m.dark[1] = false
 		m.mu.Unlock()
-		time.Sleep(passEvery)
+		time.Sleep(passInterval)
 		synctest.Wait()
 		if _, known := m.state(1, "ops"); !known {
 			t.Error("the other shard has not been begun with")
@@ -180,9 +180,9 @@ func TestShardsOfHealthyServers(t *testing.T) {
 	})
 }
 
-// TestWhatCouldNotBeStoredIsStoredLater, without another event: by the next pass, or at
+// TestUnsavedPositionIsStoredLater, without another event: by the next pass, or at
 // the latest when the node stops.
-func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
+func TestUnsavedPositionIsStoredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		b := run(t, m, nowhere)
@@ -209,7 +209,7 @@ func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
 		stored(3)
 		save(job.ErrUnavailable)
 		m.happen(0, job.KindRunDead)
-		time.Sleep(5*time.Second + passEvery/5)
+		time.Sleep(5*time.Second + passInterval/5)
 		save(nil)
 		b.stop()
 		if stored(4); calls != 4 {
@@ -218,8 +218,8 @@ func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
 	})
 }
 
-// TestAStreamThatHasLostItsEnd is not read again and again until something happens.
-func TestAStreamThatHasLostItsEnd(t *testing.T) {
+// TestStreamThatLostItsEnd is not read again and again until something happens.
+func TestStreamThatLostItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		b := run(t, m, nowhere)

@@ -19,18 +19,19 @@ func (c *Courier) Letters(ctx context.Context, hook string, n int) ([]job.HookLe
 	if hook != "" && !hookName.MatchString(hook) {
 		return nil, nil // or keys would be made of it
 	}
-	return c.o.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Limit: n})
+	return c.options.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Limit: n})
 }
 
-// Redeliver tries up to 100 events that a webhook gave up on, or that of one id, once
-// more, oldest first, until one fails in a way that may pass. What is refused for good is
-// dropped, or goes to the end of the line: the next call gets further.
+// Redeliver sends up to 100 dead letters of a webhook once more, or the one with an id, oldest first, until one
+// fails with a temporary error. A letter that is refused permanently is dropped or moves to the end of the
+// queue, so that the next call continues behind it.
 func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error) {
 	var r job.Redelivery
-	if c.senderOf(hook) == nil {
+	if c.findSender(hook) == nil {
 		return r, job.Invalid("webhook", "there is no webhook %q", job.Clip(hook, 64))
 	}
-	letters, err := c.o.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Event: event, Oldest: true, Limit: redeliverLimit})
+	letters, err := c.options.Store.HookLetters(ctx,
+		job.HookLettersQuery{Hook: hook, Event: event, Oldest: true, Limit: redeliverLimit})
 	if err != nil {
 		return r, err
 	}
@@ -38,47 +39,47 @@ func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) 
 		return r, job.Invalid("event_id", "there is no such undelivered event")
 	}
 	for i := 0; i < len(letters) && r.Failure == ""; i++ {
-		if err := c.redeliver(ctx, letters[i], drop, &r); err != nil {
+		if err := c.redeliverLetter(ctx, letters[i], drop, &r); err != nil {
 			return r, err
 		}
 	}
-	counts, err := c.o.Store.CountHookLetters(ctx, []string{hook})
+	counts, err := c.options.Store.CountHookLetters(ctx, []string{hook})
 	r.Remaining = counts[hook]
 	return r, err
 }
 
-// redeliver tries one, by what is in force.
-func (c *Courier) redeliver(ctx context.Context, l job.HookLetter, drop bool, r *job.Redelivery) error {
-	s := c.senderOf(l.Hook)
+// redeliverLetter sends one letter, with the settings in force.
+func (c *Courier) redeliverLetter(ctx context.Context, l job.HookLetter, drop bool, r *job.Redelivery) error {
+	s := c.findSender(l.Hook)
 	if s == nil {
 		r.Failure = "the webhook is no longer there"
 		return nil
 	}
-	f := s.send(ctx, &l.Happening)
+	f := s.postEvent(ctx, &l.Happening)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case f == nil:
 		r.Delivered++
-		return c.o.Store.DropHookLetter(ctx, l)
+		return c.options.Store.DropHookLetter(ctx, l)
 	case !f.refused:
 		r.Failure = f.reason
 		return nil
 	}
 	r.Refused, r.Refusal = r.Refused+1, cmp.Or(r.Refusal, f.reason)
 	if drop {
-		return c.o.Store.DropHookLetter(ctx, l)
+		return c.options.Store.DropHookLetter(ctx, l)
 	}
-	now, err := c.o.Store.Now(ctx, l.Happening.Shard)
+	now, err := c.options.Store.Now(ctx, l.Happening.Shard)
 	if err != nil {
 		return err
 	}
-	return c.o.Store.DeferHookLetter(ctx, l, now)
+	return c.options.Store.DeferHookLetter(ctx, l, now)
 }
 
-// Statuses tells how far the cluster is with each webhook of this node's file.
+// Statuses returns, for each webhook of this node's file, its progress in the cluster.
 func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
-	last, err := c.o.Store.LastEvents(ctx)
+	last, err := c.options.Store.LastEvents(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 	for i := range shards {
 		shards[i] = i
 	}
-	states, err := c.o.Store.HookStates(ctx, shards)
+	states, err := c.options.Store.HookStates(ctx, shards)
 	if err != nil {
 		return nil, err
 	}
@@ -97,13 +98,13 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 		out, names = append(out, job.HookStatus{Name: name, URL: plainURL(s.hook.url)}), append(names, name)
 	}
 	c.mu.Unlock()
-	letters, err := c.o.Store.CountHookLetters(ctx, names)
+	letters, err := c.options.Store.CountHookLetters(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(out, func(a, b job.HookStatus) int { return strings.Compare(a.Name, b.Name) })
 	for i := range out {
-		if err := c.measure(ctx, &out[i], states, last); err != nil {
+		if err := c.measureBacklog(ctx, &out[i], states, last); err != nil {
 			return nil, err
 		}
 		out[i].Letters = letters[out[i].Name]
@@ -111,8 +112,9 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 	return out, nil
 }
 
-// measure finds what is behind by the first event after each place.
-func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states map[int]map[string]job.HookState, last []job.Place) error {
+// measureBacklog measures what is undelivered by the first event after each position.
+func (c *Courier) measureBacklog(ctx context.Context, h *job.HookStatus, states map[int]map[string]job.HookState,
+	last []job.Place) error {
 	var asks []job.EventsAsk
 	for shard := range last {
 		state, known := states[shard][h.Name]
@@ -124,15 +126,16 @@ func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states map[int
 		}
 		asks = append(asks, job.EventsAsk{Shard: shard, After: state.After, Limit: 1})
 	}
-	if h.Behind = len(asks); h.Behind == 0 {
+	h.Behind = len(asks)
+	if h.Behind == 0 {
 		return nil
 	}
-	pages, err := c.o.Store.Events(ctx, asks)
+	pages, err := c.options.Store.Events(ctx, asks)
 	if err != nil {
 		return err
 	}
 	for i, page := range pages {
-		now, err := c.o.Store.Now(ctx, asks[i].Shard)
+		now, err := c.options.Store.Now(ctx, asks[i].Shard)
 		if err != nil {
 			return err
 		}
@@ -143,8 +146,7 @@ func (c *Courier) measure(ctx context.Context, h *job.HookStatus, states map[int
 	return nil
 }
 
-// plainURL leaves out what may be nobody's business: many endpoints take their
-// credential from the path.
+// plainURL removes parts that may be secret: many endpoints read their credential from the path.
 func plainURL(u *url.URL) string {
 	plain := url.URL{Scheme: u.Scheme, Host: u.Host}
 	return plain.String()

@@ -9,7 +9,7 @@ const (
 	dead      = "dead_lettered"
 )
 
-type metrics struct {
+type webhookMetrics struct {
 	deliveries *prometheus.CounterVec
 	lost       *prometheus.CounterVec
 	evicted    *prometheus.CounterVec
@@ -17,16 +17,17 @@ type metrics struct {
 	seconds    *prometheus.HistogramVec
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer) (*webhookMetrics, error) {
 	hook := []string{"webhook"}
-	m := &metrics{
+	m := &webhookMetrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_deliveries_total",
-			Help: "Events that webhooks took (delivered), did not take and get again (retried), or that were given up on (dead_lettered).",
+			Help: "Events that webhooks took (delivered), did not take and get again (retried), or that were given " +
+				"up on (dead_lettered).",
 		}, []string{"webhook", "outcome"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_lost_total",
-			Help: "Events that were no longer kept when a webhook came to them, whether it would have been told of them or not.",
+			Help: "Events trimmed before a webhook read them, whether its filter selects them or not.",
 		}, hook),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_evicted_total",
@@ -52,8 +53,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// begin makes the series of a webhook, so that the first of each outcome shows in rates.
-func (m *metrics) begin(hook string) {
+// createSeries makes the series of a webhook, so that the first of each outcome shows in rates.
+func (m *webhookMetrics) createSeries(hook string) {
 	for _, outcome := range []string{delivered, retried, dead} {
 		m.deliveries.WithLabelValues(hook, outcome)
 	}
@@ -63,7 +64,7 @@ func (m *metrics) begin(hook string) {
 	m.seconds.WithLabelValues(hook)
 }
 
-func (m *metrics) forget(hook string) {
+func (m *webhookMetrics) deleteSeries(hook string) {
 	m.deliveries.DeletePartialMatch(prometheus.Labels{"webhook": hook})
 	m.lost.DeleteLabelValues(hook)
 	m.evicted.DeleteLabelValues(hook)

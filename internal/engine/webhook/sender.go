@@ -23,25 +23,25 @@ import (
 const (
 	dialTimeout = 5 * time.Second
 	maxHeaders  = 64 << 10
-	// maxExcerpt is how much of an answer is told of in a reason.
+	// maxExcerpt is how much of a response a reason quotes.
 	maxExcerpt = 200
 	// maxDrain is how much of an answer is read so that its connection can be used again.
 	maxDrain = 64 << 10
-	// maxAsked bounds the wait that an endpoint asks for.
-	maxAsked = time.Hour
+	// maxRetryAfter bounds the wait that an endpoint asks for.
+	maxRetryAfter = time.Hour
 )
 
 // sender posts events of one webhook.
 type sender struct {
-	hook   *hook
+	hook   *hookConfig
 	client *http.Client
 	agent  string
 	source string
 	logger *slog.Logger
-	masked mask.Masker // what is in the URL, as that of a webhook often is its credential
+	mask   mask.Masker // what is in the URL, as that of a webhook often is its credential
 }
 
-func newSender(h *hook, source, version string, logger *slog.Logger) *sender {
+func newSender(h *hookConfig, source, version string, logger *slog.Logger) *sender {
 	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: h.allow, Ports: h.ports}.Control}
 	s := &sender{
 		hook: h, agent: "fermata/" + version, source: source, logger: logger,
@@ -50,13 +50,15 @@ func newSender(h *hook, source, version string, logger *slog.Logger) *sender {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			// No proxy: the guard would see the proxy's address only.
 			Transport: &http.Transport{
-				DialContext: dialer.DialContext, TLSClientConfig: h.tls, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
-				MaxIdleConnsPerHost: h.concurrency, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxHeaders,
+				DialContext: dialer.DialContext, TLSClientConfig: h.tls, TLSHandshakeTimeout: dialTimeout,
+				ForceAttemptHTTP2:   true,
+				MaxIdleConnsPerHost: h.concurrency, IdleConnTimeout: 90 * time.Second,
+				MaxResponseHeaderBytes: maxHeaders,
 			},
 		},
 	}
 	for _, secret := range secretsOf(h.url) {
-		s.masked.Add(secret)
+		s.mask.Add(secret)
 	}
 	return s
 }
@@ -67,7 +69,7 @@ const (
 	shortestValue   = 8
 )
 
-// secretsOf are the parts of a URL that an endpoint may say back and nobody else is to see.
+// secretsOf returns the parts of a URL that a response may repeat and that must not be shown.
 func secretsOf(u *url.URL) (list []string) {
 	add := func(text string, shortest int) {
 		if len(text) >= shortest {
@@ -86,38 +88,38 @@ func secretsOf(u *url.URL) (list []string) {
 	return list
 }
 
-func (s *sender) hide(text string) string { return string(s.masked.Whole([]byte(text))) }
+func (s *sender) hide(text string) string { return string(s.mask.Whole([]byte(text))) }
 
 func (s *sender) close() { s.client.CloseIdleConnections() }
 
-// failure is why an event was not taken.
-type failure struct {
+// deliveryFailure is why an event was not taken.
+type deliveryFailure struct {
 	reason string
 	// refused: a repetition would be refused as well.
-	refused bool
-	after   time.Duration // that the endpoint asks to wait
+	refused    bool
+	retryAfter time.Duration // that the endpoint asks to wait
 }
 
-// send posts an event; nil: the endpoint has it.
-func (s *sender) send(ctx context.Context, h *job.Happening) *failure {
-	body, err := envelope(s.source, h)
+// postEvent posts an event; nil: the endpoint has it.
+func (s *sender) postEvent(ctx context.Context, h *job.Happening) *deliveryFailure {
+	body, err := encodeEvent(s.source, h)
 	if err != nil {
-		return &failure{reason: "cannot be written: " + err.Error(), refused: true}
+		return &deliveryFailure{reason: "cannot be written: " + err.Error(), refused: true}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.hook.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return &failure{reason: "no request can be made", refused: true}
+		return &deliveryFailure{reason: "no request can be made", refused: true}
 	}
 	id, now := h.ID(), time.Now()
 	request.Header.Set("Content-Type", "application/cloudevents+json; charset=utf-8")
 	request.Header.Set("User-Agent", s.agent)
 	request.Header.Set("Webhook-Id", id)
 	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	request.Header.Set("Webhook-Signature", signature(s.hook.keys, id, now, body))
+	request.Header.Set("Webhook-Signature", signBody(s.hook.keys, id, now, body))
 	response, err := s.client.Do(request)
 	if err != nil {
 		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", plainError(err))
-		return &failure{reason: job.Clip(s.hide(egress.Plain(plainError(err)).Error()), job.MaxError)}
+		return &deliveryFailure{reason: job.Clip(s.hide(egress.Plain(plainError(err)).Error()), job.MaxError)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
@@ -127,20 +129,22 @@ func (s *sender) send(ctx context.Context, h *job.Happening) *failure {
 	}
 	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
 	reason := fmt.Sprintf("status %d", response.StatusCode)
-	if text := strings.TrimSpace(string(s.masked.Piece(excerpt))); text != "" {
+	if text := strings.TrimSpace(string(s.mask.Piece(excerpt))); text != "" {
 		reason += ": " + text
 	}
-	return &failure{
-		reason: job.Clip(reason, job.MaxError), refused: refusals[response.StatusCode], after: retryAfter(response.Header, now),
+	return &deliveryFailure{
+		reason: job.Clip(reason, job.MaxError), refused: eventRefusals[response.StatusCode],
+		retryAfter: retryAfter(response.Header, now),
 	}
 }
 
-// refusals are answers about the event, not about the endpoint or its credentials.
-var refusals = map[int]bool{
-	http.StatusBadRequest: true, http.StatusRequestEntityTooLarge: true, http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true,
+// eventRefusals are answers about the event, not about the endpoint or its credentials.
+var eventRefusals = map[int]bool{
+	http.StatusBadRequest: true, http.StatusRequestEntityTooLarge: true, http.StatusUnsupportedMediaType: true,
+	http.StatusUnprocessableEntity: true,
 }
 
-// plainError leaves out the URL, whose query may hold what is nobody's business.
+// plainError removes the URL, whose query may contain a secret.
 func plainError(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -149,7 +153,7 @@ func plainError(err error) error {
 	return err
 }
 
-// retryAfter is the delay that an answer asks for, at most [maxAsked].
+// retryAfter returns the delay that an answer asks for, at most [maxRetryAfter].
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	return min(retryafter.Read(h, now), maxAsked)
+	return min(retryafter.Read(h, now), maxRetryAfter)
 }

@@ -23,13 +23,14 @@ const (
 // keyPrefix begins a key as Standard Webhooks writes it; it may be left out.
 const keyPrefix = "whsec_"
 
-// readKeys reads a key file: the base64 of 24 to 64 bytes on each line, after whsec_ if
-// there is that. Its errors say nothing of what is in it.
+// readKeys reads a key file: the base64 of 24 to 64 bytes on each line, after an optional whsec_. Its errors
+// never quote the content.
 func readKeys(path string) (keys [][]byte, text []byte, err error) {
 	if path == "" {
 		return nil, nil, errors.New("is needed: a file with the base64 of 24 to 64 random bytes")
 	}
-	if text, err = secretfile.Read(path, maxFile); err != nil {
+	text, err = secretfile.Read(path, maxFile)
+	if err != nil {
 		return nil, nil, err
 	}
 	for line := range strings.Lines(string(text)) {
@@ -39,7 +40,8 @@ func readKeys(path string) (keys [][]byte, text []byte, err error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(line, keyPrefix))
 		if err != nil || len(key) < minKeyLen || len(key) > maxKeyLen {
-			return nil, nil, fmt.Errorf("%s: want the base64 of %d to %d bytes on each line; make one with: head -c 32 /dev/urandom | base64", path, minKeyLen, maxKeyLen)
+			return nil, nil, fmt.Errorf("%s: want the base64 of %d to %d bytes on each line; make one with: "+
+				"head -c 32 /dev/urandom | base64", path, minKeyLen, maxKeyLen)
 		}
 		if err := secretfile.CheckKey(key); err != nil {
 			return nil, nil, fmt.Errorf("%s: a key could be guessed: %w", path, err)
@@ -52,9 +54,9 @@ func readKeys(path string) (keys [][]byte, text []byte, err error) {
 	return keys, text, nil
 }
 
-// signature is the value of webhook-signature: one for each key, so that receivers can
+// signBody returns the value of webhook-signature: one for each key, so that receivers can
 // go over from one key to the next.
-func signature(keys [][]byte, id string, at time.Time, body []byte) string {
+func signBody(keys [][]byte, id string, at time.Time, body []byte) string {
 	var all []string
 	for _, key := range keys {
 		mac := hmac.New(sha256.New, key)

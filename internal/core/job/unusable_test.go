@@ -23,7 +23,7 @@ func unusable(t *testing.T) (Definition, State) {
 	return d, w.s
 }
 
-func TestTheEndOfALeasePutsAnUnusableRecordAside(t *testing.T) {
+func TestLeaseEndMakesAnUnusableRecordDead(t *testing.T) {
 	d, live := unusable(t)
 	for _, ev := range []Event{
 		Settle{Token: live.Token, Outcome: OutcomeSucceeded}, Lose{Token: live.Token}, Return{Token: live.Token}, ForgiveLoss{Token: live.Token},
@@ -48,7 +48,7 @@ func TestTheEndOfALeasePutsAnUnusableRecordAside(t *testing.T) {
 	}
 }
 
-func TestAnUnusableRecordCanBeMended(t *testing.T) {
+func TestUnusableRecordCanBeRepaired(t *testing.T) {
 	d, live := unusable(t)
 	aside, _ := DecideUnusable(&d, live, errZone, Lose{Token: live.Token}, t0)
 	good := def()
@@ -72,9 +72,9 @@ func TestAnUnusableRecordCanBeMended(t *testing.T) {
 	}
 }
 
-// TestUnusableChildGoes: a run of a definition that does not compile ends with its
+// TestUnusableChildIsDeleted: a run of a definition that does not compile ends with its
 // lease, and gives its slot back.
-func TestUnusableChildGoes(t *testing.T) {
+func TestUnusableChildIsDeleted(t *testing.T) {
 	d := familyDef(OverlapAllowAll)
 	f := newFamily(t, d)
 	f.lease()

@@ -27,7 +27,7 @@ func TestEachNominalTimeHasItsVerdict(t *testing.T) {
 		for range rapid.IntRange(1, 16).Draw(r, "steps") {
 			f.stir(r)
 			p := f.parent
-			passed := f.c.countBetween(t0, p.LastNominal)
+			passed := f.c.countNominal(t0, p.LastNominal)
 			if got := int64(p.Fired) + int64(p.Skipped); got != passed || f.check() != nil {
 				r.Fatalf("%d times have passed, %d ran and %d were skipped (%v): %+v\n%v", passed, p.Fired, p.Skipped, f.check(), p, f.story)
 			}
@@ -120,8 +120,8 @@ func TestAnIntervalHintCountsFromTheStartOfRunsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A schedule that is edited leaves nothing undone without a word.
-func TestAnEditTellsWhatItLeavesUndone(t *testing.T) {
+// An edit of a schedule reports all times that it leaves without a run.
+func TestEditReportsSkippedTimes(t *testing.T) {
 	d := def()
 	d.Schedule.Every, d.Retry.MaxAttempts = time.Hour, 3
 	edited := d
@@ -175,7 +175,7 @@ func TestAnEditTellsWhatItLeavesUndone(t *testing.T) {
 
 // What a backoff, a hint or a pause passes over is no misfire, also where a manual run or
 // another hint takes the place of the plan.
-func TestWhatIsPassedOverIsNoMisfire(t *testing.T) {
+func TestPassedOverTimesAreNotMisfires(t *testing.T) {
 	for _, policy := range []MisfirePolicy{MisfireRunOnce, MisfireRunAll} {
 		d := def()
 		d.Misfire.Policy, d.MaxLag = policy, time.Minute
@@ -222,7 +222,7 @@ func (w *walker) succeedAfter(d time.Duration) *walker {
 	return w
 }
 
-// misfires counts the misfires and breaches that the last decision tells of.
+// misfires counts the misfires and breaches that the last decision reports.
 func misfires(t *testing.T, do func() Decision) (n int64) {
 	t.Helper()
 	for _, x := range do().Notices {
@@ -277,7 +277,7 @@ func TestAManualRunDoesNotCostTheScheduleItsRun(t *testing.T) {
 }
 
 // A manual run is not held to the limit of runs beside each other.
-func TestAManualRunIsNotHeldToTheOverlapLimit(t *testing.T) {
+func TestManualRunIgnoresTheOverlapLimit(t *testing.T) {
 	d := def()
 	d.Overlap, d.OverlapLimit = OverlapAllowAll, 1
 	f := newFamily(t, d)
@@ -323,7 +323,7 @@ func TestRetryAfterOfARunOfItsOwn(t *testing.T) {
 }
 
 // A pause holds a backoff back no longer than itself.
-func TestResumingDoesNotBeginABackoffAnew(t *testing.T) {
+func TestResumeKeepsTheBackoff(t *testing.T) {
 	d := def()
 	d.PauseAfter = 5
 	for _, catch := range []bool{false, true} {
@@ -372,7 +372,7 @@ func TestAFixedDelayCountsFromTheLastRun(t *testing.T) {
 }
 
 // A run that was live when its job was paused runs on when its worker is lost.
-func TestARunThatLosesItsWorkerInAPauseIsKept(t *testing.T) {
+func TestRunLostDuringAPauseIsKept(t *testing.T) {
 	w := walk(t, def())
 	w.lease().ack().on(Pause{})
 	run := w.s.RunID()
@@ -384,7 +384,7 @@ func TestARunThatLosesItsWorkerInAPauseIsKept(t *testing.T) {
 }
 
 // How long a run takes does not make its job's backoff stale.
-func TestALongRunIsNotStale(t *testing.T) {
+func TestLongRunIsNotStale(t *testing.T) {
 	d := def()
 	d.Schedule.Every, d.Timeout, d.Backoff.StaleAfter = time.Hour, 2*time.Hour, 10*time.Minute
 	w := walk(t, d)
@@ -413,7 +413,7 @@ func TestALongRunIsNotStale(t *testing.T) {
 }
 
 // A schedule that has had all its runs has no more times to miss.
-func TestAScheduleThatIsOverMissesNothing(t *testing.T) {
+func TestEndedScheduleMissesNothing(t *testing.T) {
 	d := def()
 	d.Schedule.MaxRuns, d.MaxLag = 1, time.Minute
 	w := walk(t, d)
