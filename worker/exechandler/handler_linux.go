@@ -26,8 +26,8 @@ import (
 type handler struct {
 	Options
 	processes   processLimit
-	programs    programs
-	variables   variables
+	programs    allowedPrograms
+	variables   allowedVariables
 	containment containment
 }
 
@@ -44,13 +44,13 @@ func New(o Options) (worker.Handler, error) {
 	if h.variables, err = allowVariables(o.Env, o.Logger); err != nil {
 		return nil, err
 	}
-	if h.programs, err = pin(o.Allow); err != nil {
+	if h.programs, err = resolveAllowed(o.Allow); err != nil {
 		return nil, err
 	}
 	if o.Init {
-		own.noteInherited()
+		ownChildren.noteInherited()
 	}
-	if h.containment, err = o.contain(); err != nil {
+	if h.containment, err = o.chooseContainment(); err != nil {
 		return nil, err
 	}
 	if err := o.checkSignals(); err != nil {
@@ -121,43 +121,43 @@ func (h handler) handle(ctx context.Context, t *worker.Task) error {
 		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.Secrets.For(p.Argv[0])
-	return use.HideError(h.attempt(ctx, t, p, use))
+	return use.HideError(h.runProgram(ctx, t, p, use))
 }
 
-func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Use) error {
-	if err := h.variables.check(p.Env); err != nil {
+func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Use) error {
+	if err := h.variables.checkNames(p.Env); err != nil {
 		return worker.Permanent(fmt.Errorf("payload: env: %w", err))
 	}
-	file, err := h.programs.find(p.Argv[0])
+	file, err := h.programs.findFile(p.Argv[0])
 	if err != nil {
 		return err
 	}
-	dir, err := directory(h.Dir, p.Dir)
+	dir, err := workingDirectory(h.Dir, p.Dir)
 	if err != nil {
 		return err
 	}
-	if err := expand(p, use); err != nil {
+	if err := expandSecrets(p, use); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var written tail
+	var written tailBuffer
 	start := time.Now()
-	s, err := h.start(file, dir, p, t, traceOf(ctx), &written)
+	s, err := h.startProgram(file, dir, p, t, traceVariables(ctx), &written)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	r, err := h.wait(ctx, s)
+	r, err := h.awaitProgram(ctx, s)
 	if r.Failure != "" {
 		return err
 	}
-	t.SetOutput(encode(r, &written, use, time.Since(start)))
+	t.SetOutput(encodeReport(r, &written, use, time.Since(start)))
 	return err
 }
 
-// start starts the program below a supervisor of its own.
-func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
+// startProgram starts the program below a supervisor of its own.
+func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
 	cgroup, err := h.containment.newCgroup()
 	if err != nil {
 		return nil, fmt.Errorf("control group: %w", err)
@@ -167,7 +167,7 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 		Path: file, Argv: p.Argv, Dir: dir, Cgroup: cgroup,
 		Limits: launch.Limits{
 			CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
-			Processes: h.processes.most, FileSize: uint64(l.FileSize),
+			Processes: h.processes.limit, FileSize: uint64(l.FileSize),
 		},
 	}
 	if h.User != nil {
@@ -176,7 +176,7 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 	}
 	path, args := launch.Supervisor(program)
 	s, err := startSupervisor(&exec.Cmd{
-		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.environment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
+		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.programEnvironment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		// Once the supervisor has ended, the program's pipes have this long.
 		WaitDelay: h.Grace,
@@ -187,24 +187,24 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 	return s, err
 }
 
-// wait sees the program and all that comes from it to their end.
-func (h handler) wait(ctx context.Context, s *supervisor) (launch.Report, error) {
-	r, reported := s.await(ctx, h.Grace)
+// awaitProgram sees the program and all that comes from it to their end.
+func (h handler) awaitProgram(ctx context.Context, s *supervisor) (launch.Report, error) {
+	r, reported := s.awaitReport(ctx, h.Grace)
 	if !reported {
 		r.Status = unknownStatus
 	}
-	err := s.end()
-	if h.Init && err != nil && !own.killOrphans() {
-		err = errors.Join(err, errLeft)
+	err := s.awaitEmpty()
+	if h.Init && err != nil && !ownChildren.killOrphans() {
+		err = errors.Join(err, errProcessesLeft)
 	}
 	if h.Init {
-		own.reapOrphans()
+		ownChildren.reapOrphans()
 	}
-	return r, verdict(ctx, r, reported, err)
+	return r, attemptError(ctx, r, reported, err)
 }
 
-// verdict is how an attempt ended: nil for success. end is what is wrong with its end.
-func verdict(ctx context.Context, r launch.Report, reported bool, end error) error {
+// attemptError is how an attempt ended: nil for success. end is what is wrong with its end.
+func attemptError(ctx context.Context, r launch.Report, reported bool, end error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case !reported && cause != nil:
@@ -240,7 +240,7 @@ func (e exitError) Error() string {
 	return "exit status " + strconv.Itoa(w.ExitStatus())
 }
 
-func (h handler) environment(p *payload.Exec, t *worker.Task, traced []string) []string {
+func (h handler) programEnvironment(p *payload.Exec, t *worker.Task, traced []string) []string {
 	env := append([]string{
 		"PATH=" + h.Path,
 		"HOME=" + h.Home,
@@ -258,8 +258,8 @@ func (h handler) environment(p *payload.Exec, t *worker.Task, traced []string) [
 	return env
 }
 
-func encode(end launch.Report, written *tail, use *secrets.Use, took time.Duration) []byte {
-	last, total := written.last()
+func encodeReport(end launch.Report, written *tailBuffer, use *secrets.Use, took time.Duration) []byte {
+	last, total := written.lastBytes()
 	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt), ExitCode: end.Status.ExitStatus()}
 	if end.Status.Signaled() {
 		r.Signal = unix.SignalName(end.Status.Signal())

@@ -8,9 +8,9 @@ import (
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
-// expand puts secrets in the place of references. Arguments have none: anybody on
+// expandSecrets puts secrets in the place of references. Arguments have none: anybody on
 // the machine can read them.
-func expand(p *payload.Exec, use *secrets.Use) error {
+func expandSecrets(p *payload.Exec, use *secrets.Use) error {
 	var err error
 	if p.Stdin, err = use.Expand(p.Stdin); err != nil {
 		return fmt.Errorf("stdin: %w", err)

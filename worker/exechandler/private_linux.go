@@ -19,16 +19,16 @@ func (o Options) warnOfReadable() {
 	}
 	var readable []string
 	for _, path := range o.Private {
-		readable = append(readable, as.readable(path)...)
+		readable = append(readable, as.readableFiles(path)...)
 	}
 	if len(readable) > 0 {
 		o.Logger.Warn("programs can read private files of this worker", slog.Int("uid", int(as.UID)), slog.Int("files", len(readable)), slog.String("first", readable[0]))
 	}
 }
 
-// readable lists the files at a path, or in the directory that it is, that the user can
+// readableFiles lists the files at a path, or in the directory that it is, that the user can
 // read. It goes by modes.
-func (u User) readable(path string) (files []string) {
+func (u User) readableFiles(path string) (files []string) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil // whoever uses it says so
@@ -59,11 +59,11 @@ func (u User) mayRead(path string) bool {
 	if err != nil {
 		return false
 	}
-	if !u.permitted(file, 0o4) {
+	if !u.hasPermission(file, 0o4) {
 		return false
 	}
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
-		if !u.permitted(dir, 0o1) {
+		if !u.hasPermission(dir, 0o1) {
 			return false
 		}
 		if dir == filepath.Dir(dir) {
@@ -72,8 +72,8 @@ func (u User) mayRead(path string) bool {
 	}
 }
 
-// permitted says whether the mode has the bit for the user.
-func (u User) permitted(path string, bit fs.FileMode) bool {
+// hasPermission says whether the mode has the bit for the user.
+func (u User) hasPermission(path string, bit fs.FileMode) bool {
 	info, err := os.Stat(path)
 	if err != nil {
 		return false

@@ -26,9 +26,9 @@ const (
 
 // processLimit is the limit on the processes of the user of programs.
 type processLimit struct {
-	most     uint64 // 0: none
-	reserved uint64 // of these, what the worker and its supervisors may take
-	room     uint64 // what is left for programs
+	limit       uint64 // 0: none
+	reserved    uint64 // of these, what the worker and its supervisors may take
+	forPrograms uint64 // what is left for programs
 }
 
 // limitProcesses adds to the limit what the worker and its supervisors need, where they
@@ -39,10 +39,10 @@ func (o Options) limitProcesses(euid int, hard uint64) processLimit {
 		p.reserved = uint64(o.Slots*processesOfAttempt + runtime.GOMAXPROCS(0) + runtimeThreads)
 	}
 	if o.Limits.Processes > 0 {
-		p.most = uint64(o.Limits.Processes) + p.reserved
+		p.limit = uint64(o.Limits.Processes) + p.reserved
 	}
-	most := min(hard, orUnlimited(p.most))
-	p.room = most - min(most, p.reserved)
+	most := min(hard, orUnlimited(p.limit))
+	p.forPrograms = most - min(most, p.reserved)
 	return p
 }
 
@@ -65,9 +65,9 @@ func hardProcessLimit() uint64 {
 // warnOfFewProcesses logs that programs may fail to start others when all slots are in use.
 func (o Options) warnOfFewProcesses(p processLimit) {
 	need := uint64(o.Slots) * processesOfProgram
-	if o.programUser(os.Geteuid()) == 0 || p.room >= need {
+	if o.programUser(os.Geteuid()) == 0 || p.forPrograms >= need {
 		return
 	}
 	o.Logger.Warn("programs may fail to start processes when all slots are in use", slog.Int("slots", o.Slots),
-		slog.Uint64("processes", p.room), slog.Uint64("processes_needed", need), slog.Uint64("worker_processes", p.reserved))
+		slog.Uint64("processes", p.forPrograms), slog.Uint64("processes_needed", need), slog.Uint64("worker_processes", p.reserved))
 }

@@ -122,11 +122,11 @@ func TestProcessLimit(t *testing.T) {
 	}
 }
 
-func TestFewProcessesAreWarnedOf(t *testing.T) {
+func TestWarningOfFewProcesses(t *testing.T) {
 	for room, want := range map[uint64]bool{39: true, 40: false} {
 		var log bytes.Buffer
 		o := Options{User: &User{UID: 5}, Slots: 10, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		o.warnOfFewProcesses(processLimit{room: room})
+		o.warnOfFewProcesses(processLimit{forPrograms: room})
 		if got := strings.Contains(log.String(), "programs may fail to start processes"); got != want {
 			t.Errorf("room for %d: %q", room, &log)
 		}

@@ -15,19 +15,19 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// programs are those that may run, with the files that they were when the worker
+// allowedPrograms are those that may run, with the files that they were when the worker
 // started.
-type programs map[string]string
+type allowedPrograms map[string]string
 
 // maxLinks bounds the links on the path of a program.
 const maxLinks = 40
 
-// pin follows the links of all names. A program that is missing may come later, if nobody
+// resolveAllowed follows the links of all names. A program that is missing may come later, if nobody
 // else can put it there.
-func pin(allow []string) (programs, error) {
-	p := programs{}
+func resolveAllowed(allow []string) (allowedPrograms, error) {
+	p := allowedPrograms{}
 	for _, name := range allow {
-		file, err := resolve(name)
+		file, err := resolveLinks(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("exec handler: %s: %w", name, err)
 		}
@@ -36,14 +36,14 @@ func pin(allow []string) (programs, error) {
 	return p, nil
 }
 
-// find returns the file to run for a name. Between this check and the start only those
+// findFile returns the file to run for a name. Between this check and the start only those
 // can change the file who may replace the worker as well.
-func (p programs) find(name string) (string, error) {
+func (p allowedPrograms) findFile(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
 		return "", worker.Permanent(fmt.Errorf("payload: program %.200q is not allowed on this worker; --exec-allow names programs, each by one absolute path", name))
 	}
-	file, err := resolve(name)
+	file, err := resolveLinks(name)
 	if err != nil {
 		return "", fmt.Errorf("start: %w", err)
 	}
@@ -53,11 +53,11 @@ func (p programs) find(name string) (string, error) {
 	return file, nil
 }
 
-// resolve follows the links on the path of a program. It refuses a file, a link and a
+// resolveLinks follows the links on the path of a program. It refuses a file, a link and a
 // directory on the way that somebody else than root and the worker's user owns, or could
 // put something else in the place of. Empty, and fs.ErrNotExist: there is no such file,
 // and nobody else could make it.
-func resolve(name string) (string, error) {
+func resolveLinks(name string) (string, error) {
 	links, rest := 0, strings.Split(strings.TrimPrefix(name, "/"), "/")
 	at := "/"
 	sticky, err := checkDirectory(at)
@@ -145,10 +145,10 @@ func writableError(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s can be written by its group", path)
 }
 
-// directory is where a program runs: in base or below, links followed; in / if there is
+// workingDirectory is where a program runs: in base or below, links followed; in / if there is
 // no base. Another directory fails for good, also one that does not exist. One that is
 // missing in base may come later.
-func directory(base, asked string) (string, error) {
+func workingDirectory(base, asked string) (string, error) {
 	if base == "" {
 		if asked != "" && filepath.Clean(asked) != "/" {
 			return "", worker.Permanent(fmt.Errorf("payload: dir %.200q is not allowed on this worker; --exec-dir names where directories may be", asked))

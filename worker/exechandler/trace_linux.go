@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traceOf are the variables by which a program learns what trace it is part of: the
+// traceVariables are the variables by which a program learns what trace it is part of: the
 // names that tools for shell scripts have agreed on. None, if the run is not traced.
-func traceOf(ctx context.Context) []string {
+func traceVariables(ctx context.Context) []string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return nil
 	}

@@ -16,8 +16,8 @@ var (
 	errScheme    = errors.New("redirect to another scheme than http and https")
 )
 
-// redirect decides about one redirect.
-func (h *handler) redirect(request *http.Request, via []*http.Request) error {
+// checkRedirect decides about one redirect.
+func (h *handler) checkRedirect(request *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	switch {
 	case len(via) > maxRedirects:
@@ -65,5 +65,5 @@ func redirectError(answer *http.Response) error {
 	sent := answer.Request
 	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without its body; "+
 		`name the address that it leads to in url, or the status in expected_status, or set follow_redirects to "as_get"`,
-		sent.Method, plain(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode), plain(to)))
+		sent.Method, urlWithoutSecrets(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode), urlWithoutSecrets(to)))
 }

@@ -33,9 +33,9 @@ const (
 	// DefaultIdleTimeout is how long the body of an answer may pause.
 	DefaultIdleTimeout = 30 * time.Second
 
-	maxRedirects = 3
-	dialTimeout  = 10 * time.Second
-	maxHeaders   = 64 << 10 // bytes of an answer's headers
+	maxRedirects   = 3
+	dialTimeout    = 10 * time.Second
+	maxHeaderBytes = 64 << 10 // bytes of an answer's headers
 )
 
 // DefaultPorts are where public addresses are connected to.
@@ -95,7 +95,7 @@ func newHandler(o Options, names *net.Resolver) *handler {
 			MaxIdleConns:           256,
 			MaxIdleConnsPerHost:    16,
 			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: maxHeaders,
+			MaxResponseHeaderBytes: maxHeaderBytes,
 		},
 	}
 	return h
@@ -116,25 +116,25 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.secrets.For(secrets.Origin(p.URL))
-	err = h.attempt(ctx, t, p, use)
+	err = h.sendRequest(ctx, t, p, use)
 	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
 		h.logger.Debug("request failed", "run", t.Run, "error", use.HideError(told.Err))
 	}
 	return use.HideError(err)
 }
 
-func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Use) error {
+func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Use) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if p.Timeout > 0 {
 		limit := time.AfterFunc(p.Timeout, func() { stop(fmt.Errorf("no answer within %v", p.Timeout)) })
 		defer limit.Stop()
 	}
-	request, err := h.request(ctx, p, t, use)
+	request, err := h.buildRequest(ctx, p, t, use)
 	if err != nil {
 		return err
 	}
-	request, answered := follow(request)
+	request, answered := traceRequest(request)
 	start := time.Now()
 	response, err := h.clientFor(p).Do(request)
 	answered(response, err)
@@ -142,10 +142,10 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, 
 		return sendError(ctx, request, err)
 	}
 	defer response.Body.Close()
-	body, truncated, err := h.read(response.Body, p.MaxBody, stop)
-	t.SetOutput(encode(report{
+	body, truncated, err := h.readBody(response.Body, p.MaxBody, stop)
+	t.SetOutput(encodeReport(report{
 		Status: response.StatusCode, Bytes: len(body), Truncated: truncated,
-		DurationMS: time.Since(start).Milliseconds(), Body: excerpt(body, use),
+		DurationMS: time.Since(start).Milliseconds(), Body: bodyExcerpt(body, use),
 	}))
 	if !p.Expects(response.StatusCode) {
 		if p.Redirect == payload.RedirectKeepingMethod && changesRequest(response) {
@@ -153,17 +153,17 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, 
 				return err
 			}
 		}
-		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, plain(request.URL),
+		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, urlWithoutSecrets(request.URL),
 			response.StatusCode, http.StatusText(response.StatusCode))
 		return worker.RetryAfter(retryafter.Read(response.Header, time.Now()), failure)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", request.Method, plain(request.URL), explain(ctx, err))
+		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlWithoutSecrets(request.URL), contextError(ctx, err))
 	}
 	return nil
 }
 
-func (h *handler) request(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request, error) {
+func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, p.Method, p.URL.String(), bytes.NewReader(p.Body))
 	if err != nil {
 		// The text may hold the URL, which may hold secrets.
@@ -207,7 +207,7 @@ func (h *handler) clientFor(p *payload.HTTP) *http.Client {
 			p.Redirect == payload.RedirectKeepingMethod && changesRequest(answer) {
 			return http.ErrUseLastResponse
 		}
-		return h.redirect(request, via)
+		return h.checkRedirect(request, via)
 	}
 	return &client
 }
@@ -222,9 +222,9 @@ func setTime(h http.Header, name string, at time.Time) {
 // timeLayout is RFC 3339 with the milliseconds that schedules are exact to.
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// read takes up to n bytes. The rest is not worth reading: the connection is
+// readBody takes up to n bytes. The rest is not worth reading: the connection is
 // given up then. It calls stop when nothing has come for too long.
-func (h *handler) read(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
+func (h *handler) readBody(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
 	idle := time.AfterFunc(h.idle, func() { stop(fmt.Errorf("the answer paused for %v", h.idle)) })
 	defer idle.Stop()
 	moving := readerFunc(func(p []byte) (int, error) {
@@ -242,13 +242,13 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// excerpt is the beginning of an answer, without the secrets that were sent.
-func excerpt(body []byte, use *secrets.Use) string {
+// bodyExcerpt is the beginning of an answer, without the secrets that were sent.
+func bodyExcerpt(body []byte, use *secrets.Use) string {
 	const enough = MaxExcerpt + 4*secrets.MaxSecret // a masked secret takes less room, and one in a URL's escapes three times its own
 	return worker.Excerpt(use.Hide(body[:min(len(body), enough)]), MaxExcerpt)
 }
 
-func encode(r report) []byte {
+func encodeReport(r report) []byte {
 	// Numbers and valid text always encode.
 	b, _ := json.Marshal(r)
 	return b
@@ -264,11 +264,11 @@ func sendError(ctx context.Context, request *http.Request, err error) error {
 		}
 		err = wrapped.Err
 	}
-	return fmt.Errorf("%s %s: %w", request.Method, plain(target), explain(ctx, err))
+	return fmt.Errorf("%s %s: %w", request.Method, urlWithoutSecrets(target), contextError(ctx, err))
 }
 
-// explain prefers the reason why a context ended, and leaves addresses out.
-func explain(ctx context.Context, err error) error {
+// contextError prefers the reason why a context ended, and leaves addresses out.
+func contextError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -279,7 +279,7 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
-// plain is a URL without user, query and fragment.
-func plain(u *url.URL) string {
+// urlWithoutSecrets is a URL without user, query and fragment.
+func urlWithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

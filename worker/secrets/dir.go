@@ -20,8 +20,8 @@ const (
 	// MaxName bounds the name of a secret, in bytes.
 	MaxName = payload.MaxSecretName
 
-	maxAllow    = 64 << 10
-	allowSuffix = payload.SecretUseSuffix
+	maxAllowFileBytes = 64 << 10
+	allowSuffix       = payload.SecretUseSuffix
 )
 
 // Dir is a directory of secrets. A nil Dir has none.
@@ -83,8 +83,8 @@ func Origin(u *url.URL) string {
 	return scheme + "://" + host
 }
 
-// read returns the secret of this name if it may go to destination.
-func (d *Dir) read(name, destination string) (string, error) {
+// readSecret returns the secret of this name if it may go to destination.
+func (d *Dir) readSecret(name, destination string) (string, error) {
 	if !payload.IsSecretName(name) {
 		return "", fmt.Errorf("%.80q is not the name of a secret", name)
 	}
@@ -96,16 +96,16 @@ func (d *Dir) read(name, destination string) (string, error) {
 		return "", fmt.Errorf("secret %s: the directory of secrets cannot be read", name)
 	}
 	defer root.Close()
-	allowed, err := file(root, name+allowSuffix, maxAllow)
+	allowed, err := readFile(root, name+allowSuffix, maxAllowFileBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("secret %s: %s: %w", name, name+allowSuffix, err)
 	}
-	if ok, err := allows(allowed, destination); err != nil {
+	if ok, err := isDestinationAllowed(allowed, destination); err != nil {
 		return "", fmt.Errorf("secret %s: %s: %w", name, name+allowSuffix, err)
 	} else if !ok {
 		return "", fmt.Errorf("secret %s: this worker does not allow it to go to %s", name, destination)
 	}
-	text, err := file(root, name, MaxSecret)
+	text, err := readFile(root, name, MaxSecret)
 	if err != nil {
 		return "", fmt.Errorf("secret %s: %w", name, err)
 	}
@@ -116,8 +116,8 @@ func (d *Dir) read(name, destination string) (string, error) {
 	return text, nil
 }
 
-// file reads a regular file of at most so many bytes.
-func file(root *os.Root, name string, most int) (string, error) {
+// readFile reads a regular file of at most so many bytes.
+func readFile(root *os.Root, name string, most int) (string, error) {
 	// Opening what is not a file, a pipe say, may wait for ever.
 	about, err := root.Stat(name)
 	switch {
@@ -146,8 +146,8 @@ func file(root *os.Root, name string, most int) (string, error) {
 	return string(text), nil
 }
 
-// allows looks for a destination in the text of a file .allow.
-func allows(text, destination string) (bool, error) {
+// isDestinationAllowed looks for a destination in the text of a file .allow.
+func isDestinationAllowed(text, destination string) (bool, error) {
 	found := false
 	n := 0
 	for line := range strings.Lines(text) {
