@@ -23,8 +23,8 @@ const OwnerLabel = "fermata.io/owner"
 
 // Bounds of one call of PlanJobs or ApplyJobs: the answer holds each job twice.
 const (
-	batchWishes     = 500
-	batchWishesSize = 4 << 20
+	maxBatchWishes = 500
+	maxBatchBytes  = 4 << 20
 )
 
 // PlanJobs tells what ApplyJobs would do about any number of wishes, and what is wrong
@@ -33,7 +33,7 @@ const (
 // to be taken over.
 func (c *Client) PlanJobs(ctx context.Context, wishes []*Wish, force bool) ([]*Change, error) {
 	return inBatches(wishes, func(batch []*Wish) ([]*Change, error) {
-		a, err := call(ctx, c, c.jobs.PlanJobs, &fermatav1.PlanJobsRequest{Parent: c.parent(), Wishes: batch, Force: force})
+		a, err := callWithRetry(ctx, c, c.jobs.PlanJobs, &fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: force})
 		return a.GetChanges(), err
 	})
 }
@@ -59,11 +59,11 @@ func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*
 		left[i] = i
 	}
 	for attempt := 1; ; attempt++ {
-		q := &fermatav1.ApplyJobsRequest{Parent: c.parent(), Force: force}
+		q := &fermatav1.ApplyJobsRequest{Parent: c.namespaceName(), Force: force}
 		for _, i := range left {
 			q.Wishes = append(q.Wishes, batch[i])
 		}
-		a, err := call(ctx, c, c.jobs.ApplyJobs, q)
+		a, err := callWithRetry(ctx, c, c.jobs.ApplyJobs, q)
 		if err == nil && len(a.GetChanges()) != len(left) {
 			err = status.Errorf(codes.Internal, "%d answers to %d wishes", len(a.GetChanges()), len(left))
 		}
@@ -74,11 +74,11 @@ func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*
 		var wait time.Duration
 		for n, i := range left {
 			changes[i] = a.GetChanges()[n]
-			if pause, worthwhile := waitAfter(ChangeError(changes[i]), attempt); worthwhile {
+			if pause, worthwhile := delayAfter(ChangeError(changes[i]), attempt); worthwhile {
 				again, wait = append(again, i), max(wait, pause)
 			}
 		}
-		if left = again; len(left) == 0 || attempt >= c.o.Attempts || !sleep(ctx, wait) {
+		if left = again; len(left) == 0 || attempt >= c.options.Attempts || !waitFor(ctx, wait) {
 			return changes, nil
 		}
 	}
@@ -97,15 +97,15 @@ func inBatches(wishes []*Wish, do func([]*Wish) ([]*Change, error)) ([]*Change, 
 	changes := make([]*Change, 0, len(wishes))
 	for len(wishes) > 0 {
 		n, size := 0, 0
-		for n < len(wishes) && n < batchWishes {
+		for n < len(wishes) && n < maxBatchWishes {
 			size += proto.Size(wishes[n])
-			if n > 0 && size > batchWishesSize {
+			if n > 0 && size > maxBatchBytes {
 				break
 			}
 			n++
 		}
 		done, err := do(wishes[:n])
-		for n > 1 && tooLarge(err) {
+		for n > 1 && isTooLarge(err) {
 			n = (n + 1) / 2
 			done, err = do(wishes[:n])
 		}
@@ -118,8 +118,8 @@ func inBatches(wishes []*Wish, do func([]*Wish) ([]*Change, error)) ([]*Change, 
 	return changes, nil
 }
 
-// tooLarge tells of a call that a smaller one can stand for.
-func tooLarge(err error) bool {
+// isTooLarge tells of a call that a smaller one can stand for.
+func isTooLarge(err error) bool {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == "TOO_LARGE" {
 			return true

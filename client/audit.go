@@ -34,7 +34,7 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 			q.EndTime = timestamppb.New(f.To)
 		}
 		for {
-			r, err := call(ctx, c, c.cluster.ListAuditRecords, q)
+			r, err := callWithRetry(ctx, c, c.cluster.ListAuditRecords, q)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -57,7 +57,7 @@ type AuditExport = fermatav1.AuditExport
 // ReadAuditRecords returns up to 1000 records after the one with the id after, oldest first; "": from
 // the oldest one. Fewer than that: there are no more now. head is the sequence at which the chain ends.
 func (c *Client) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
-	r, err := call(ctx, c, c.cluster.ReadAuditRecords, &fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
+	r, err := callWithRetry(ctx, c, c.cluster.ReadAuditRecords, &fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
 	return r.GetRecords(), r.GetHeadSequence(), err
 }
 
@@ -67,19 +67,19 @@ const AuditPage = 1000
 // AcknowledgeAuditRecords says that an export has delivered all records up to one. With a nil
 // record it makes the export, if there is none, and returns how far it has come.
 func (c *Client) AcknowledgeAuditRecords(ctx context.Context, export string, last *AuditRecord) (*AuditExport, error) {
-	return call(ctx, c, c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
+	return callWithRetry(ctx, c, c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
 		Export: export, RecordId: last.GetId(), Sequence: last.GetSequence(),
 	})
 }
 
 // AuditExports lists the exports and what waits for each.
 func (c *Client) AuditExports(ctx context.Context) ([]*AuditExport, error) {
-	r, err := call(ctx, c, c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
 	return r.GetExports(), err
 }
 
 // DeleteAuditExport forgets an export: nothing is kept for it any longer.
 func (c *Client) DeleteAuditExport(ctx context.Context, export string) error {
-	_, err := call(ctx, c, c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
+	_, err := callWithRetry(ctx, c, c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
 	return err
 }

@@ -36,8 +36,8 @@ type Restored struct {
 func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup, error] {
 	return func(yield func(*Backup, error) bool) {
 		for token := ""; ; {
-			r, err := call(ctx, c, c.backups.ExportJobs, &fermatav1.ExportJobsRequest{
-				Parent: c.parent(), PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+			r, err := callWithRetry(ctx, c, c.backups.ExportJobs, &fermatav1.ExportJobsRequest{
+				Parent: c.namespaceName(), PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
 			})
 			if err != nil {
 				yield(nil, err)
@@ -62,28 +62,28 @@ func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup,
 func (c *Client) RestoreJobs(ctx context.Context, backups []*Backup, existing Existing) ([]Restored, error) {
 	results := make([]Restored, 0, len(backups))
 	for len(backups) > 0 {
-		q := &fermatav1.RestoreJobsRequest{Parent: c.parent(), Existing: existing}
+		q := &fermatav1.RestoreJobsRequest{Parent: c.namespaceName(), Existing: existing}
 		size := 0
 		for _, b := range backups {
 			size += proto.Size(b)
-			if n := len(q.Jobs); n == batchJobs || (n > 0 && size > batchBytes) {
+			if n := len(q.Jobs); n == maxBatchJobs || (n > 0 && size > maxBatchJobBytes) {
 				break
 			}
 			q.Jobs = append(q.Jobs, b)
 		}
-		answer, err := call(ctx, c, c.backups.RestoreJobs, q)
+		answer, err := callWithRetry(ctx, c, c.backups.RestoreJobs, q)
 		if err != nil {
 			return results, err
 		}
 		for _, r := range answer.GetResults() {
-			results = append(results, restored(r))
+			results = append(results, newRestored(r))
 		}
 		backups = backups[len(q.Jobs):]
 	}
 	return results, nil
 }
 
-func restored(r *fermatav1.RestoreJobsResponse_Result) Restored {
+func newRestored(r *fermatav1.RestoreJobsResponse_Result) Restored {
 	if codes.Code(r.GetCode()) == codes.OK {
 		return Restored{Outcome: r.GetOutcome()}
 	}

@@ -33,14 +33,14 @@ func Cron(expression, zone string) *Schedule {
 // EveryWeek is due at local times on days of each n-th week, such as "MON", of an IANA time zone; an empty
 // one is UTC. The first week is that in which the job is created, or that of the field From; answers have the day in From.
 func EveryWeek(n int, days []string, times []string, zone string) *Schedule {
-	return calendar(&fermatav1.CalendarSchedule{
+	return calendarSchedule(&fermatav1.CalendarSchedule{
 		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_WEEK, Weekdays: days, Times: times, TimeZone: zone,
 	})
 }
 
 // EveryDay is due at local times on each n-th day.
 func EveryDay(n int, times []string, zone string) *Schedule {
-	return calendar(&fermatav1.CalendarSchedule{
+	return calendarSchedule(&fermatav1.CalendarSchedule{
 		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_DAY, Times: times, TimeZone: zone,
 	})
 }
@@ -48,12 +48,12 @@ func EveryDay(n int, times []string, zone string) *Schedule {
 // EveryMonth is due at local times on days of each n-th month: 1 to 31, or -1 (the last one) to -31. In a month
 // that does not have the day it is due on the last one.
 func EveryMonth(n int, days []int32, times []string, zone string) *Schedule {
-	return calendar(&fermatav1.CalendarSchedule{
+	return calendarSchedule(&fermatav1.CalendarSchedule{
 		Every: int32(n), Unit: fermatav1.CalendarSchedule_UNIT_MONTH, MonthDays: days, Times: times, TimeZone: zone,
 	})
 }
 
-func calendar(c *fermatav1.CalendarSchedule) *Schedule {
+func calendarSchedule(c *fermatav1.CalendarSchedule) *Schedule {
 	return &Schedule{Rule: &fermatav1.Schedule_Calendar{Calendar: c}}
 }
 
@@ -88,7 +88,7 @@ func (q HTTPRequest) Payload() []byte {
 	if q.Method == "" && (q.Body != "" || q.BodyBase64 != "") {
 		q.Method = "POST"
 	}
-	return payload(q)
+	return encodePayload(q)
 }
 
 // Command is the payload of the ready-made handler "exec".
@@ -100,9 +100,9 @@ type Command struct {
 }
 
 // Payload returns what to put into [Job].Payload.
-func (c Command) Payload() []byte { return payload(c) }
+func (c Command) Payload() []byte { return encodePayload(c) }
 
-func payload(v any) []byte {
+func encodePayload(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // structs of strings

@@ -71,21 +71,21 @@ func (o Options) withDefaults() (Options, error) {
 // others answer: what an attempt is refused, the next one may get. So connections are
 // tried again about as fast as calls are, and none is waited for long.
 const (
-	redialFirst    = 100 * time.Millisecond
-	redialMost     = 5 * time.Second
-	connectTimeout = 5 * time.Second
+	firstRedialDelay = 100 * time.Millisecond
+	maxRedialDelay   = 5 * time.Second
+	connectTimeout   = 5 * time.Second
 )
 
 // Client talks to a cluster. It is safe for concurrent use.
 type Client struct {
-	o       Options
-	conn    *grpc.ClientConn
-	jobs    fermatav1.JobServiceClient
-	cluster fermatav1.ClusterServiceClient
-	backups fermatav1.BackupServiceClient
-	gather  gather
-	events  fermatav1.EventServiceClient
-	access  fermatav1.AccessServiceClient
+	options       Options
+	conn          *grpc.ClientConn
+	jobs          fermatav1.JobServiceClient
+	cluster       fermatav1.ClusterServiceClient
+	backups       fermatav1.BackupServiceClient
+	createBatcher createBatcher
+	events        fermatav1.EventServiceClient
+	access        fermatav1.AccessServiceClient
 }
 
 // Dial makes a client for the nodes at the addresses (host:port). It does not
@@ -101,16 +101,16 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		return nil, err
 	}
 	options = append(options,
-		grpc.WithTransportCredentials(transport(o.TLS)),
+		grpc.WithTransportCredentials(transportCredentials(o.TLS)),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialMost},
+			Backoff:           backoff.Config{BaseDelay: firstRedialDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxRedialDelay},
 			MinConnectTimeout: connectTimeout,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(passTrace),
+		grpc.WithChainUnaryInterceptor(sendTrace),
 	)
 	if o.Token != nil {
 		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, addresses...)))
@@ -124,19 +124,19 @@ func Dial(addresses []string, o Options) (*Client, error) {
 
 func newClient(conn *grpc.ClientConn, o Options) *Client {
 	c := &Client{
-		o: o, conn: conn,
+		options: o, conn: conn,
 		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
 		backups: fermatav1.NewBackupServiceClient(conn), events: fermatav1.NewEventServiceClient(conn),
 		access: fermatav1.NewAccessServiceClient(conn),
 	}
-	c.gather.send, c.gather.patience = c.createTogether, gatherPatience
+	c.createBatcher.send, c.createBatcher.maxDelay = c.createCoalesced, maxBatchDelay
 	return c
 }
 
 // InNamespace returns a client for another namespace that uses the connections of this one: they end
 // when either of the two is closed.
 func (c *Client) InNamespace(namespace string) *Client {
-	o := c.o
+	o := c.options
 	o.Namespace = namespace
 	return newClient(c.conn, o)
 }
@@ -169,7 +169,7 @@ func targetOf(addresses []string, secure *tls.Config) (string, []grpc.DialOption
 	return "fermata:///cluster", []grpc.DialOption{grpc.WithResolvers(static)}, nil
 }
 
-func transport(config *tls.Config) credentials.TransportCredentials {
+func transportCredentials(config *tls.Config) credentials.TransportCredentials {
 	if config == nil {
 		return insecure.NewCredentials()
 	}
@@ -184,7 +184,7 @@ func TokenFile(path string) (func(context.Context) (string, error), error) { ret
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Namespace is the one that ids belong to.
-func (c *Client) Namespace() string { return c.o.Namespace }
+func (c *Client) Namespace() string { return c.options.Namespace }
 
 // JobService returns the generated stub, whose calls are tried once.
 func (c *Client) JobService() fermatav1.JobServiceClient { return c.jobs }
@@ -197,7 +197,7 @@ func (c *Client) JobName(job string) string {
 	if strings.HasPrefix(job, "namespaces/") {
 		return job
 	}
-	return c.parent() + "/jobs/" + job
+	return c.namespaceName() + "/jobs/" + job
 }
 
 // RunName returns the full name of a run. A full name stays as it is.
@@ -213,56 +213,56 @@ func (c *Client) QueueName(queue string) string {
 	if strings.HasPrefix(queue, "namespaces/") {
 		return queue
 	}
-	return c.parent() + "/queues/" + queue
+	return c.namespaceName() + "/queues/" + queue
 }
 
-func (c *Client) parent() string { return "namespaces/" + c.o.Namespace }
+func (c *Client) namespaceName() string { return "namespaces/" + c.options.Namespace }
 
 // JobID returns the last part of a job's name.
-func JobID(j *Job) string { return lastPart(j.GetName()) }
+func JobID(j *Job) string { return lastNamePart(j.GetName()) }
 
 // RunID returns the last part of a run's name.
-func RunID(r *Run) string { return lastPart(r.GetName()) }
+func RunID(r *Run) string { return lastNamePart(r.GetName()) }
 
-func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+func lastNamePart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 // WhoAmI returns who the cluster takes the client for, and what it may do.
 func (c *Client) WhoAmI(ctx context.Context) (*fermatav1.WhoAmIResponse, error) {
-	return call(ctx, c, c.access.WhoAmI, &fermatav1.WhoAmIRequest{})
+	return callWithRetry(ctx, c, c.access.WhoAmI, &fermatav1.WhoAmIRequest{})
 }
 
 // Nodes lists the members of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]*fermatav1.Node, error) {
-	r, err := call(ctx, c, c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
 	return r.GetNodes(), err
 }
 
 // Shards lists the shards with their holders.
 func (c *Client) Shards(ctx context.Context) ([]*fermatav1.Shard, error) {
-	r, err := call(ctx, c, c.cluster.ListShards, &fermatav1.ListShardsRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListShards, &fermatav1.ListShardsRequest{})
 	return r.GetShards(), err
 }
 
 // Queues lists the queues of the client's namespace, or of all.
 func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, error) {
-	q := &fermatav1.ListQueuesRequest{Parent: c.parent()}
+	q := &fermatav1.ListQueuesRequest{Parent: c.namespaceName()}
 	if all {
 		q.Parent = ""
 	}
-	r, err := call(ctx, c, c.cluster.ListQueues, q)
+	r, err := callWithRetry(ctx, c, c.cluster.ListQueues, q)
 	return r.GetQueues(), err
 }
 
 // CheckShard audits what is stored in a shard, and repairs what can be repaired
 // without a loss if that is asked for.
 func (c *Client) CheckShard(ctx context.Context, shard int, repair bool) (*fermatav1.CheckShardResponse, error) {
-	return call(ctx, c, c.cluster.CheckShard, &fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
+	return callWithRetry(ctx, c, c.cluster.CheckShard, &fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
 }
 
 // QueueSettings returns the limits of a queue, zero ones where none are set, and
 // whether it is paused.
 func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSettings, error) {
-	return call(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
+	return callWithRetry(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
 }
 
 // SetQueueSettings replaces the limits of the queue that s.Name tells. Whether it is
@@ -270,7 +270,7 @@ func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSetting
 func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
-	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
+	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
 }
 
 // SwapQueueSettings is SetQueueSettings on the condition that the settings are still
@@ -278,7 +278,7 @@ func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*Queue
 func (c *Client) SwapQueueSettings(ctx context.Context, before, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
-	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
+	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
 }
 
 // PauseQueue has nothing of a queue start until [Client.ResumeQueue]; what runs goes on.
@@ -294,8 +294,8 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) (*QueueSettings,
 	return c.setPaused(ctx, queue, false)
 }
 
-// pauseTries bounds how often the limits are read again that somebody changed in between.
-const pauseTries = 8
+// maxPauseTries bounds how often the limits are read again that somebody changed in between.
+const maxPauseTries = 8
 
 func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*QueueSettings, error) {
 	for try := 1; ; try++ {
@@ -306,7 +306,7 @@ func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*Que
 		after := proto.CloneOf(before)
 		after.Name, after.Paused = queue, &paused
 		set, err := c.SwapQueueSettings(ctx, before, after)
-		if !IsConflict(err) || try == pauseTries {
+		if !IsConflict(err) || try == maxPauseTries {
 			return set, err
 		}
 	}
@@ -314,6 +314,6 @@ func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*Que
 
 // Workers lists the workers that are connected.
 func (c *Client) Workers(ctx context.Context) ([]*fermatav1.Worker, error) {
-	r, err := call(ctx, c, c.cluster.ListWorkers, &fermatav1.ListWorkersRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListWorkers, &fermatav1.ListWorkersRequest{})
 	return r.GetWorkers(), err
 }

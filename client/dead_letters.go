@@ -13,8 +13,8 @@ import (
 func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLetter, error] {
 	return func(yield func(*DeadLetter, error) bool) {
 		for token := ""; ; {
-			r, err := call(ctx, c, c.jobs.ListDeadLetters, &fermatav1.ListDeadLettersRequest{
-				Parent: c.parent(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+			r, err := callWithRetry(ctx, c, c.jobs.ListDeadLetters, &fermatav1.ListDeadLettersRequest{
+				Parent: c.namespaceName(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
 			})
 			if err != nil {
 				yield(nil, err)
@@ -40,8 +40,8 @@ type RedriveResult struct {
 	Refused int
 }
 
-// letterNames bounds one call of RedriveDeadLetters.
-const letterNames = 1000
+// maxLetterNames bounds one call of RedriveDeadLetters.
+const maxLetterNames = 1000
 
 // Redrive tries dead runs again by their names. A repetition after an error finds
 // those that were redriven gone and counts them as refused.
@@ -67,9 +67,9 @@ type RedriveOptions struct {
 // RedriveWith is [Client.Redrive] with options.
 func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...string) (sum RedriveResult, err error) {
 	for len(names) > 0 && err == nil {
-		n := min(letterNames, len(names))
-		err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
-			Parent: c.parent(), Names: names[:n], DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
+		n := min(maxLetterNames, len(names))
+		err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
+			Parent: c.namespaceName(), Names: names[:n], DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
 		}, &sum)
 		names = names[n:]
 	}
@@ -78,15 +78,15 @@ func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...str
 
 // RedriveSelectedWith is [Client.RedriveSelected] with options.
 func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult, err error) {
-	err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
-		Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
+	err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
+		Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
 	}, &sum)
 	return sum, err
 }
 
-func (c *Client) redrive(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest, sum *RedriveResult) error {
+func (c *Client) redriveBatch(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest, sum *RedriveResult) error {
 	for {
-		r, err := call(ctx, c, c.jobs.RedriveDeadLetters, q)
+		r, err := callWithRetry(ctx, c, c.jobs.RedriveDeadLetters, q)
 		sum.Redriven += int(r.GetRedriven())
 		sum.Refused += int(r.GetRefused())
 		if q.PageToken = r.GetNextPageToken(); err != nil || q.PageToken == "" {

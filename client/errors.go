@@ -9,22 +9,22 @@ import (
 )
 
 // IsNotFound tells that there is no such job or run.
-func IsNotFound(err error) bool { return is(err, codes.NotFound) }
+func IsNotFound(err error) bool { return hasCode(err, codes.NotFound) }
 
 // IsExists tells that the id is taken by another job.
-func IsExists(err error) bool { return is(err, codes.AlreadyExists) }
+func IsExists(err error) bool { return hasCode(err, codes.AlreadyExists) }
 
 // IsConflict tells that the job, or the settings of the queue, were edited in between,
 // or that the id belongs to a deleted job that still runs.
-func IsConflict(err error) bool { return is(err, codes.Aborted) }
+func IsConflict(err error) bool { return hasCode(err, codes.Aborted) }
 
 // IsInvalid tells that the request is at fault; Violations say where.
-func IsInvalid(err error) bool { return is(err, codes.InvalidArgument) }
+func IsInvalid(err error) bool { return hasCode(err, codes.InvalidArgument) }
 
 // IsUnavailable tells that no node, or no Redis behind it, could be reached.
-func IsUnavailable(err error) bool { return is(err, codes.Unavailable) }
+func IsUnavailable(err error) bool { return hasCode(err, codes.Unavailable) }
 
-func is(err error, code codes.Code) bool { return err != nil && status.Code(err) == code }
+func hasCode(err error, code codes.Code) bool { return err != nil && status.Code(err) == code }
 
 // Violation says what is wrong with one field of a request.
 type Violation struct{ Field, Description string }

@@ -51,7 +51,7 @@ type EventBatch struct {
 // told twice. Only the start is tried no more than Options.Attempts times.
 func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[EventBatch, error] {
 	q := &fermatav1.WatchEventsRequest{
-		Parent: c.parent(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels, ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
+		Parent: c.namespaceName(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels, ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
 	}
 	if f.AllNamespaces {
 		q.Parent = ""
@@ -67,11 +67,11 @@ func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[Event
 			if told {
 				attempt, started = 1, true
 			}
-			if err == nil || errors.Is(err, errLeft) {
+			if err == nil || errors.Is(err, errConsumerStopped) {
 				return
 			}
-			wait, worthwhile := waitAfter(err, attempt)
-			if ctx.Err() != nil || !worthwhile || !started && attempt >= c.o.Attempts || !sleep(ctx, wait) {
+			wait, worthwhile := delayAfter(err, attempt)
+			if ctx.Err() != nil || !worthwhile || !started && attempt >= c.options.Attempts || !waitFor(ctx, wait) {
 				yield(EventBatch{}, err)
 				return
 			}
@@ -79,8 +79,8 @@ func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[Event
 	}
 }
 
-// errLeft says that the loop was left.
-var errLeft = errors.New("left")
+// errConsumerStopped says that the loop was left.
+var errConsumerStopped = errors.New("left")
 
 // watchOnce is one stream. The request goes on after what was told.
 func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest, yield func(EventBatch, error) bool) (told bool, err error) {
@@ -100,7 +100,7 @@ func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest,
 		}
 		told = true
 		if !yield(EventBatch{Events: r.GetEvents(), ResumeToken: r.GetResumeToken()}, nil) {
-			return told, errLeft
+			return told, errConsumerStopped
 		}
 		q.ResumeToken, q.StartTime = r.GetResumeToken(), nil
 	}
@@ -111,14 +111,14 @@ func IsEventsGone(err error) bool { return status.Code(err) == codes.OutOfRange 
 
 // Webhooks lists the webhooks of the node that answers.
 func (c *Client) Webhooks(ctx context.Context) ([]*Webhook, error) {
-	r, err := call(ctx, c, c.events.ListWebhooks, &fermatav1.ListWebhooksRequest{})
+	r, err := callWithRetry(ctx, c, c.events.ListWebhooks, &fermatav1.ListWebhooksRequest{})
 	return r.GetWebhooks(), err
 }
 
 // UndeliveredEvents lists up to n (1 to 1000) events that a webhook ("": any) gave up on,
 // newest first.
 func (c *Client) UndeliveredEvents(ctx context.Context, webhook string, n int) ([]*UndeliveredEvent, error) {
-	r, err := call(ctx, c, c.events.ListUndeliveredEvents, &fermatav1.ListUndeliveredEventsRequest{Webhook: webhook, PageSize: int32(n)})
+	r, err := callWithRetry(ctx, c, c.events.ListUndeliveredEvents, &fermatav1.ListUndeliveredEventsRequest{Webhook: webhook, PageSize: int32(n)})
 	return r.GetEvents(), err
 }
 

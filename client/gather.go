@@ -15,39 +15,39 @@ import (
 )
 
 const (
-	// gatherWidth is how many registrations are under way, each alone or as a batch,
+	// maxBatchesInFlight is how many registrations are under way, each alone or as a batch,
 	// before others wait for one another: one that the cluster works on, and others
 	// that are on their way to it or back.
-	gatherWidth = 2
-	// gatherPatience is how long a registration waits for those under way, one of which
+	maxBatchesInFlight = 2
+	// maxBatchDelay is how long a registration waits for those under way, one of which
 	// may be stuck with a node that is gone, before it is a call of its own.
-	gatherPatience = 50 * time.Millisecond
-	// gatherJobs and gatherBytes bound a batch, so that nobody waits for very many
+	maxBatchDelay = 50 * time.Millisecond
+	// maxGatheredJobs and gatherBytes bound a batch, so that nobody waits for very many
 	// others. What is larger than gatherLone is always sent alone.
-	gatherJobs  = 100
-	gatherBytes = 256 << 10
-	gatherLone  = 32 << 10
+	maxGatheredJobs  = 100
+	maxGatheredBytes = 256 << 10
+	maxSingleCalls   = 32 << 10
 )
 
-// gather brings registrations of many goroutines together. One that finds a place is a
+// createBatcher brings registrations of many goroutines together. One that finds a place is a
 // call of its own; what comes while all places are taken goes out in batches, the next
 // one when a call ends. So a client that registers a job now and then pays nothing, and one
 // that registers from many goroutines needs a call for dozens of jobs.
 //
 // A job of a batch that could not be registered is its own caller's to repeat, by
 // itself: see [Client.CreateJob].
-type gather struct {
+type createBatcher struct {
 	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]Created, error)
-	patience time.Duration
+	maxDelay time.Duration
 
-	mu      sync.Mutex
-	places  int // taken, of gatherWidth
-	under   int // registrations under way in them
-	waiting []*gathered
+	mu            sync.Mutex
+	freeBatches   int // taken, of gatherWidth
+	callsInFlight int // registrations under way in them
+	waiting       []*pendingCreate
 }
 
-// gathered is one registration in line.
-type gathered struct {
+// pendingCreate is one registration in line.
+type pendingCreate struct {
 	ctx     context.Context
 	request *fermatav1.CreateJobRequest
 	size    int
@@ -56,22 +56,22 @@ type gathered struct {
 	result  *Created      // of the batch; nil: the batch failed as a whole
 }
 
-// enter gives a caller a place for a call of its own, which it gives back by leave. If
+// enqueue gives a caller a place for a call of its own, which it gives back by leave. If
 // there is none, it waits for the result of a batch; without a result it has to call for
 // itself after all, without a place, and under the id that the batch gave its job.
-func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
+func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
 	g.mu.Lock()
-	if g.places < gatherWidth {
-		g.places++
-		g.under++
+	if g.freeBatches < maxBatchesInFlight {
+		g.freeBatches++
+		g.callsInFlight++
 		g.mu.Unlock()
 		return true, nil, nil
 	}
 	// A copy: who gives up may change its job while the batch is being written.
-	w := &gathered{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
+	w := &pendingCreate{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
 	g.waiting = append(g.waiting, w)
 	g.mu.Unlock()
-	patience := time.NewTimer(g.patience)
+	patience := time.NewTimer(g.maxDelay)
 	defer patience.Stop()
 	select {
 	case <-w.turn:
@@ -80,7 +80,7 @@ func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size 
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
 	case <-patience.C:
-		if g.withdraw(w) {
+		if g.withdrawCall(w) {
 			return false, nil, nil
 		}
 	}
@@ -93,46 +93,46 @@ func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size 
 	}
 }
 
-// withdraw takes a registration out of the line; false when it is under way.
-func (g *gather) withdraw(w *gathered) bool {
+// withdrawCall takes a registration out of the line; false when it is under way.
+func (g *createBatcher) withdrawCall(w *pendingCreate) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w.sent {
 		return false
 	}
-	g.waiting = slices.DeleteFunc(g.waiting, func(other *gathered) bool { return other == w })
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *pendingCreate) bool { return other == w })
 	return true
 }
 
-// leave ends a call of n registrations and sends what waits, in the background: no caller
+// endCalls ends a call of n registrations and sends what waits, in the background: no caller
 // works for others. Those who got their results go first: they may have more to register,
 // which would wait for the call after this one.
-func (g *gather) leave(n int) {
+func (g *createBatcher) endCalls(n int) {
 	runtime.Gosched()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.under -= n
-	batch := g.next()
+	g.callsInFlight -= n
+	batch := g.nextBatch()
 	if len(batch) == 0 {
-		g.places--
+		g.freeBatches--
 		return
 	}
-	g.under += len(batch)
+	g.callsInFlight += len(batch)
 	go func() {
-		defer g.leave(len(batch))
+		defer g.endCalls(len(batch))
 		g.sendAll(batch)
 	}()
 }
 
-// next takes what goes out together. Those who have given up are left out. It takes no more
+// nextBatch takes what goes out together. Those who have given up are left out. It takes no more
 // than a place's share of all that is here: of a large call and a small one beside it the
 // small one would end, and cost, many times as often.
-func (g *gather) next() []*gathered {
-	var batch []*gathered
-	share := min(gatherJobs, (len(g.waiting)+g.under+gatherWidth-1)/gatherWidth)
+func (g *createBatcher) nextBatch() []*pendingCreate {
+	var batch []*pendingCreate
+	share := min(maxGatheredJobs, (len(g.waiting)+g.callsInFlight+maxBatchesInFlight-1)/maxBatchesInFlight)
 	n, bytes := 0, 0
 	for _, w := range g.waiting {
-		if len(batch) == share || len(batch) > 0 && bytes+w.size > gatherBytes {
+		if len(batch) == share || len(batch) > 0 && bytes+w.size > maxGatheredBytes {
 			break
 		}
 		n++
@@ -147,7 +147,7 @@ func (g *gather) next() []*gathered {
 }
 
 // sendAll sends a batch. It ends with the last of its callers' deadlines.
-func (g *gather) sendAll(batch []*gathered) {
+func (g *createBatcher) sendAll(batch []*pendingCreate) {
 	ctx, cancel := lastDeadline(batch)
 	defer cancel()
 	requests := make([]*fermatav1.CreateJobRequest, len(batch))
@@ -163,7 +163,7 @@ func (g *gather) sendAll(batch []*gathered) {
 	}
 }
 
-func lastDeadline(batch []*gathered) (context.Context, context.CancelFunc) {
+func lastDeadline(batch []*pendingCreate) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, w := range batch {
 		deadline, ok := w.ctx.Deadline()
@@ -177,10 +177,10 @@ func lastDeadline(batch []*gathered) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// gathers tells whether a registration may go out with others: a call with metadata of
+// isBatched tells whether a registration may go out with others: a call with metadata of
 // its own, or of a trace that is sampled, is not like another one, and a large one keeps
 // others waiting.
-func gathers(ctx context.Context, size int) bool {
+func isBatched(ctx context.Context, size int) bool {
 	_, own := metadata.FromOutgoingContext(ctx)
-	return !own && !trace.SpanContextFromContext(ctx).IsSampled() && size <= gatherLone
+	return !own && !trace.SpanContextFromContext(ctx).IsSampled() && size <= maxSingleCalls
 }

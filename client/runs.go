@@ -38,7 +38,7 @@ func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run
 	if o.RequestID == "" {
 		o.RequestID = NewRequestID()
 	}
-	r, err := call(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
+	r, err := callWithRetry(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
 		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff, IgnoreExclusions: o.IgnoreExclusions,
 	})
 	return r.GetRun(), r.GetJoined(), err
@@ -47,13 +47,13 @@ func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run
 // Runs lists the current run first, then finished ones, newest first, then dead
 // letters.
 func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
-	r, err := call(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
+	r, err := callWithRetry(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
 	return r.GetRuns(), err
 }
 
 // GetRun returns one run of a job.
 func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
-	return call(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
+	return callWithRetry(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
 }
 
 // WaitRun waits until a run has ended, with all its attempts, and returns it. It asks
@@ -61,35 +61,35 @@ func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
 // that do not answer are asked again until ctx ends, whose error it returns then. A
 // run of which the job keeps nothing is IsNotFound once it has ended.
 func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
-	for wait := firstLook; ; wait = min(wait*5/4, lastLook) {
-		r, err := c.lookAtRun(ctx, job, run)
+	for wait := firstPollInterval; ; wait = min(wait*5/4, maxPollInterval) {
+		r, err := c.pollRun(ctx, job, run)
 		switch {
 		case err == nil && r.GetState() == fermatav1.Run_STATE_FINISHED:
 			return r, nil
-		case err != nil && ctx.Err() == nil && !IsUnavailable(err) && !is(err, codes.DeadlineExceeded):
+		case err != nil && ctx.Err() == nil && !IsUnavailable(err) && !hasCode(err, codes.DeadlineExceeded):
 			return nil, err
 		}
 		pause := wait
 		if deadline, ok := ctx.Deadline(); ok {
-			pause = min(pause, time.Until(deadline)-finalLook)
+			pause = min(pause, time.Until(deadline)-finalPollTimeout)
 		}
-		if pause <= 0 || !sleep(ctx, pause) {
+		if pause <= 0 || !waitFor(ctx, pause) {
 			return nil, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 		}
 	}
 }
 
 const (
-	firstLook = 50 * time.Millisecond
-	lastLook  = 2 * time.Second
-	// finalLook is how long before the deadline of a context is looked for the last time.
-	finalLook = 50 * time.Millisecond
-	// oneLook is the longest wait for an answer; then another node may give it.
-	oneLook = 10 * time.Second
+	firstPollInterval = 50 * time.Millisecond
+	maxPollInterval   = 2 * time.Second
+	// finalPollTimeout is how long before the deadline of a context is looked for the last time.
+	finalPollTimeout = 50 * time.Millisecond
+	// pollTimeout is the longest wait for an answer; then another node may give it.
+	pollTimeout = 10 * time.Second
 )
 
-func (c *Client) lookAtRun(ctx context.Context, job, run string) (*Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, oneLook)
+func (c *Client) pollRun(ctx context.Context, job, run string) (*Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	return c.GetRun(ctx, job, run)
 }
@@ -97,7 +97,7 @@ func (c *Client) lookAtRun(ctx context.Context, job, run string) (*Run, error) {
 // CancelRun ends a run: a waiting one at once, a live one when its handler has
 // given up.
 func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
-	return call(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
+	return callWithRetry(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
 }
 
 // Backfill is a range of nominal times that passed and are to run again.
@@ -123,13 +123,13 @@ func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id st
 	if b.Parallel {
 		q.OverlapPolicy = fermatav1.OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL
 	}
-	j, err = call(ctx, c, c.jobs.BackfillJob, q)
+	j, err = callWithRetry(ctx, c, c.jobs.BackfillJob, q)
 	return b.ID, j, err
 }
 
 // CancelBackfill ends a backfill; its runs that have started go on.
 func (c *Client) CancelBackfill(ctx context.Context, job, id string) (j *Job, err error) {
-	err = c.retry(ctx, func(attempt int) error {
+	err = c.retryCall(ctx, func(attempt int) error {
 		q := &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id}
 		if j, err = c.jobs.CancelBackfill(ctx, q); attempt > 1 && IsNotFound(err) {
 			// A repetition finds no backfill if the first try worked and its answer was lost.

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// passTrace tells the cluster of the trace that a call's context belongs to.
-func passTrace(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+// sendTrace tells the cluster of the trace that a call's context belongs to.
+func sendTrace(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		headers := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, headers)
