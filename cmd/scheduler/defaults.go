@@ -11,7 +11,7 @@ import (
 // policyDefaults are the flags of defaults of retry and backoff.
 type policyDefaults struct{ values backoff.Policies }
 
-func (p *policyDefaults) register(flags *pflag.FlagSet) {
+func (p *policyDefaults) registerFlags(flags *pflag.FlagSet) {
 	builtin := backoff.DefaultPolicies(false)
 	r, b := &p.values.Retry, &p.values.Recurring
 	flags.DurationVar(&r.Base, "retry-base-delay", builtin.Retry.Base, "first delay between the attempts of a run, of jobs whose retry policy does not say; also RETRY_BASE_DELAY. Like all defaults it is stored with a job when that is registered; see docs/scheduling.md")
@@ -26,8 +26,8 @@ func (p *policyDefaults) register(flags *pflag.FlagSet) {
 	config.AlsoCalled(flags, "max-attempts", "MAX_ATTEMPTS")
 }
 
-// layer is what was set of the defaults.
-func (p *policyDefaults) layer(changed func(flag string) bool) backoff.Layer {
+// setLayer is what was set of the defaults.
+func (p *policyDefaults) setLayer(changed func(flag string) bool) backoff.Layer {
 	l := backoff.Layer{Source: backoff.Source{Kind: backoff.FromCluster}, Values: p.values}
 	for field, flag := range node.DefaultFlags() {
 		if changed(flag) {

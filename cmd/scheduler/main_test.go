@@ -60,7 +60,7 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"dev for others":   {[]string{"dev", "--grpc-addr", "0.0.0.0:0"}, "want an address of this host alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := command(nil)
+			cmd := rootCommand(nil)
 			cmd.SetArgs(c.args)
 			cmd.SetOut(&bytes.Buffer{})
 			cmd.SetErr(&bytes.Buffer{})
@@ -119,7 +119,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 		"drain-timeout":        {"-1s"},
 	} {
 		for _, value := range values {
-			cmd := command(nil)
+			cmd := rootCommand(nil)
 			cmd.SetArgs([]string{"--redis-url", "redis://127.0.0.1:1", "--" + flag, value}) // where nobody is, should it be asked
 			err := cmd.ExecuteContext(t.Context())
 			var usage usageError
@@ -132,7 +132,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 
 // TestAllFaultsAreToldAtOnce: nobody has to start a node five times to hear of five.
 func TestAllFaultsAreToldAtOnce(t *testing.T) {
-	cmd := command(nil)
+	cmd := rootCommand(nil)
 	cmd.SetArgs([]string{
 		"--shards", "0", "--lease-ttl", "1ms", "--redis-url", "foo", "--log-level", "loud", "--grpc-addr", "0.0.0.0:7070", "--payload-key-file", t.TempDir(),
 	})
@@ -152,7 +152,7 @@ func TestPasswordsAmongArguments(t *testing.T) {
 		"redis://host:6379/0":                false, "redis://user@host:6379": false, "redis+cluster://a:1,b:2": false, "--trace-endpoint=http://u:p@host": false,
 		"--redis-password-file": false, "/run/secrets/redis": false, "": false,
 	} {
-		if got := redisPassword.MatchString(arg); got != want {
+		if got := redisPasswordHelp.MatchString(arg); got != want {
 			t.Errorf("%q: %v", arg, got)
 		}
 	}
@@ -160,7 +160,7 @@ func TestPasswordsAmongArguments(t *testing.T) {
 
 func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 	var out bytes.Buffer
-	cmd := command(nil)
+	cmd := rootCommand(nil)
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--help"})
 	if err := cmd.Execute(); err != nil {
@@ -173,4 +173,4 @@ func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 	}
 }
 
-func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(nil)) }
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, rootCommand(nil)) }

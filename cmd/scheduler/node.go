@@ -33,8 +33,8 @@ type nodeFlags struct {
 	defaults      policyDefaults
 }
 
-// notZero are flags whose default would silently replace 0.
-var notZero = []string{
+// nonZeroFlags are flags whose default would silently replace 0.
+var nonZeroFlags = []string{
 	"lock-ttl", "lease-ttl", "session-ttl", "min-interval", "max-payload", "audit-keep", "audit-retention", "audit-max-bytes", "redis-pool-size", "redis-timeout", "shards",
 	"durability-replicas", "durability-timeout",
 }
@@ -66,12 +66,12 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
-			cfg.Defaults = f.defaults.layer(cmd.Flags().Changed)
+			cfg.Defaults = f.defaults.setLayer(cmd.Flags().Changed)
 			share := ""
 			if s := cmd.Flags().Lookup("trace-sample"); s.Changed {
 				share = s.Value.String()
 			}
-			faults := errors.Join(f.complete(&cfg, share), config.Positive(cmd.Flags(), notZero...))
+			faults := errors.Join(f.completeConfig(&cfg, share), config.Positive(cmd.Flags(), nonZeroFlags...))
 			n, err := node.New(cfg)
 			if err := errors.Join(faults, err); err != nil {
 				return usageError{err}
@@ -112,7 +112,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.DurationVar(&cfg.SessionTTL, "session-ttl", 8*time.Second, "life of a worker's session without a heartbeat: how long a dead worker keeps its runs; 1s or more; more than two thirds of --lease-ttl counts as that")
 	flags.DurationVar(&cfg.Limits.MinInterval, "min-interval", 5*time.Second, "shortest interval that a job may have")
 	flags.IntVar(&cfg.Limits.MaxPayload, "max-payload", 256<<10, "largest payload of a job, in bytes, at most 15728640 (15 MiB): a message has 16 MiB, and room for the rest of a job")
-	f.defaults.register(flags)
+	f.defaults.registerFlags(flags)
 	flags.StringVar(&cfg.DefaultsFile, "defaults-file", "", "YAML file with defaults of retry and backoff for the cluster, namespaces and queues, and with presets, the same on all nodes; see docs/scheduling.md")
 	flags.StringVar(&cfg.PayloadKeyFile, "payload-key-file", "", "file with the keys that seal payloads in Redis, a line \"id base64key\" each, the sealing one first; see docs/security/payloads.md (default: payloads are stored as given)")
 	flags.BoolVar(&cfg.PayloadRequireSealed, "payload-require-sealed", false, "hand out only payloads that are sealed and bound to their queue and handler; set it on all nodes, with --payload-key-file, after fermata payloads reseal has sealed all payloads; see docs/security/payloads.md")
@@ -162,12 +162,12 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	flags.BoolVar(&cfg.AllowUnsafe, "allow-unsafe-redis", false, "run on a Redis that may evict keys or lose writes")
 }
 
-// redisPassword is a URL of Redis that has a password.
-var redisPassword = regexp.MustCompile(`(^|=)(?i:rediss?(\+[a-z]+)?)://[^/@]*:[^@]+@`)
+// redisPasswordHelp is a URL of Redis that has a password.
+var redisPasswordHelp = regexp.MustCompile(`(^|=)(?i:rediss?(\+[a-z]+)?)://[^/@]*:[^@]+@`)
 
-// complete turns the remaining flags into configuration.
-func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
-	cfg.Version = version
+// completeConfig turns the remaining flags into configuration.
+func (f nodeFlags) completeConfig(cfg *node.Config, traceShare string) (err error) {
+	cfg.Version = buildVersion
 	if cfg.Name == "" {
 		host, _ := os.Hostname()
 		cfg.Name = strings.ToLower(strings.TrimSuffix(host+"-"+rand.Text()[:6], "-"))
@@ -180,7 +180,7 @@ func (f nodeFlags) complete(cfg *node.Config, traceShare string) (err error) {
 	logger, level, err := logs.New(os.Stderr, f.logs)
 	errs = append(errs, err)
 	cfg.Logger, cfg.LogLevel = logger, level
-	if err == nil && slices.ContainsFunc(os.Args[1:], redisPassword.MatchString) {
+	if err == nil && slices.ContainsFunc(os.Args[1:], redisPasswordHelp.MatchString) {
 		logger.Warn("the password of Redis is an argument of this process, which others on this host can read: use --redis-password-file or FERMATA_REDIS_URL")
 	}
 	for _, path := range f.redis.Files() {

@@ -62,7 +62,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	end, err := parseEnd(text, now)
+	end, err := parseTimestamp(text, now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("--expires %.40q: want a time such as 2027-01-31T00:00:00Z, a date, or how long from now, such as 90d", text)
 	}
@@ -75,7 +75,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-func parseEnd(text string, now time.Time) (time.Time, error) {
+func parseTimestamp(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if end, err := time.Parse(layout, text); err == nil {
 			return end, nil

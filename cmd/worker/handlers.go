@@ -35,7 +35,7 @@ type handlerFlags struct {
 	execLimits      exechandler.Limits
 }
 
-func (f *handlerFlags) register(flags *pflag.FlagSet) {
+func (f *handlerFlags) registerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory of the secrets that payloads may name as ${secret:name}: a file name each, and name.allow beside it "+
 		"with the origins (https://example.com) and programs that it may go to, one a line")
 	flags.BoolVar(&f.http, "http", true, "run jobs with the handler http")
@@ -78,9 +78,9 @@ func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 // containmentAuto leaves the choice to the handler.
 const containmentAuto = "auto"
 
-// build makes the handlers by name, for so many attempts at once. It reports all faults.
+// buildHandlers makes the handlers by name, for so many attempts at once. It reports all faults.
 // Programs should not be able to read the private files.
-func (f *handlerFlags) build(slots int, logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
+func (f *handlerFlags) buildHandlers(slots int, logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
 	handlers := make(map[string]worker.Handler)
 	var faults []error
 	var kept *secrets.Dir
@@ -119,7 +119,7 @@ func (f *handlerFlags) build(slots int, logger *slog.Logger, private ...string) 
 }
 
 func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
-	o := httphandler.Options{Version: version, Ports: []uint16{}}
+	o := httphandler.Options{Version: buildVersion, Ports: []uint16{}}
 	var faults []error
 	for _, text := range f.httpAllow {
 		p, err := netip.ParsePrefix(text)

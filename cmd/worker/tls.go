@@ -16,7 +16,7 @@ type tlsFlags struct {
 	files tlsfiles.Files
 }
 
-func (f *tlsFlags) register(flags *pflag.FlagSet) {
+func (f *tlsFlags) registerFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.on, "tls", false, "use TLS; implied by the other --tls flags. Files are read again when they change")
 	flags.StringVar(&f.files.CA, "tls-ca", "", "PEM file with the authority of the nodes' certificates (default: the system's)")
 	flags.StringVar(&f.files.Cert, "tls-cert", "", "PEM file with this worker's certificate")
@@ -24,8 +24,8 @@ func (f *tlsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.files.ServerName, "tls-server-name", "", "name in the nodes' certificates (default: the host of --scheduler, also at addresses that nodes name)")
 }
 
-// dial are the options of connections to nodes: none for plain text.
-func (f tlsFlags) dial(logger *slog.Logger, registerer prometheus.Registerer) ([]grpc.DialOption, error) {
+// dialOptions are the options of connections to nodes: none for plain text.
+func (f tlsFlags) dialOptions(logger *slog.Logger, registerer prometheus.Registerer) ([]grpc.DialOption, error) {
 	if !f.on && f.files == (tlsfiles.Files{}) {
 		return nil, nil
 	}
