@@ -24,34 +24,34 @@ var shellVariables = []string{
 // secretReference begins what a worker replaces by a secret, in variables and input only.
 const secretReference = "${secret:"
 
-// goodReference is a reference in good form.
-var goodReference = regexp.MustCompile(`\$\{secret:[a-z0-9][a-z0-9._-]{0,62}\}`)
+// validReference is a reference in good form.
+var validReference = regexp.MustCompile(`\$\{secret:[a-z0-9][a-z0-9._-]{0,62}\}`)
 
-// refersWell reports whether all references to secrets in a text are in good form, and as many as workers take.
-func refersWell(text string) bool {
-	good := len(goodReference.FindAllString(text, -1))
+// hasValidReferences reports whether all references to secrets in a text are in good form, and as many as workers take.
+func hasValidReferences(text string) bool {
+	good := len(validReference.FindAllString(text, -1))
 	return good == strings.Count(text, secretReference) && good <= 16
 }
 
 // programVariables are those that a job may have. exports are lines for the beginning of
 // its script, if a shell runs it, with those that workers do not let a payload set. It
 // notes what workers need, and which variables are left out.
-func programVariables(all map[string]string, shell bool, note func(string)) (env *mapping, exports string) {
+func programVariables(all map[string]string, shell bool, note func(string)) (env *yamlMapping, exports string) {
 	env = newMapping()
 	var kept, dropped, invalid, unnamed []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch value := all[name]; {
 		case !shellName.MatchString(name) || strings.ContainsRune(value, 0):
-			invalid = append(invalid, clip(name, 64))
-		case !refersWell(value):
-			unnamed = append(unnamed, clip(name, 64))
-		case shell && matches(name, shellVariables) && !strings.Contains(value, secretReference):
-			exports += "export " + name + "=" + quote(value) + "\n"
-		case matches(name, workerVariables):
-			dropped = append(dropped, clip(name, 64))
+			invalid = append(invalid, clipText(name, 64))
+		case !hasValidReferences(value):
+			unnamed = append(unnamed, clipText(name, 64))
+		case shell && matchesAny(name, shellVariables) && !strings.Contains(value, secretReference):
+			exports += "export " + name + "=" + quoteShell(value) + "\n"
+		case matchesAny(name, workerVariables):
+			dropped = append(dropped, clipText(name, 64))
 		default:
-			kept = append(kept, clip(name, 64))
-			env.set(name, value)
+			kept = append(kept, clipText(name, 64))
+			env.setField(name, value)
 		}
 	}
 	if len(invalid) > 0 {
@@ -70,11 +70,11 @@ func programVariables(all map[string]string, shell bool, note func(string)) (env
 	return env, exports
 }
 
-func matches(name string, patterns []string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return covers(pattern, strings.ToUpper(name)) })
+func matchesAny(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return patternCovers(pattern, strings.ToUpper(name)) })
 }
 
-func covers(pattern, name string) bool {
+func patternCovers(pattern, name string) bool {
 	prefix, isPrefix := strings.CutSuffix(pattern, "*")
 	return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
 }
