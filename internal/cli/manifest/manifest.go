@@ -30,7 +30,7 @@ type Job struct {
 	// Paused is nil where the file says nothing of it.
 	Paused *bool
 
-	at place
+	at nodePlace
 }
 
 // Queue is the limits of one queue of a file.
@@ -38,7 +38,7 @@ type Queue struct {
 	Name     string
 	Settings *fermatav1.QueueSettings
 
-	at place
+	at nodePlace
 }
 
 // Set is what files hold.
@@ -95,12 +95,12 @@ func (j *Job) Locate(path, text string) Fault {
 	if path == "job_id" || path == "parent" {
 		path = "id"
 	}
-	return j.at.fault(path, text)
+	return j.at.faultAt(path, text)
 }
 
 // Locate is as that of a job, for paths such as "settings.rate".
 func (q *Queue) Locate(path, text string) Fault {
-	return q.at.fault(strings.TrimPrefix(path, "settings."), text)
+	return q.at.faultAt(strings.TrimPrefix(path, "settings."), text)
 }
 
 // Add appends what another file holds.
@@ -111,14 +111,14 @@ func (s *Set) Add(o Set) {
 // Check finds what contradicts itself over all files: two jobs of one id, two limits
 // of one queue.
 func (s *Set) Check() (faults Faults) {
-	ids, queues := map[string]*place{}, map[string]*place{}
+	ids, queues := map[string]*nodePlace{}, map[string]*nodePlace{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.ID == "" {
 			continue
 		}
 		if first := ids[j.ID]; first != nil {
-			faults = append(faults, j.at.fault("id", fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.line(""))))
+			faults = append(faults, j.at.faultAt("id", fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.lineAt(""))))
 			continue
 		}
 		ids[j.ID] = &j.at
@@ -126,7 +126,7 @@ func (s *Set) Check() (faults Faults) {
 	for i := range s.Queues {
 		q := &s.Queues[i]
 		if first := queues[q.Name]; first != nil {
-			faults = append(faults, q.at.fault("", fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.line(""))))
+			faults = append(faults, q.at.faultAt("", fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.lineAt(""))))
 			continue
 		}
 		queues[q.Name] = &q.at
@@ -157,98 +157,98 @@ func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Fau
 		r.faults = append(r.faults, Fault{File: file, Line: 1, Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
 		return Set{}, r.faults
 	}
-	for _, root := range r.documents(text) {
-		r.document(root)
+	for _, root := range r.readDocuments(text) {
+		r.readDocument(root)
 	}
 	if more := len(r.faults) - MaxFaults; more > 0 {
 		r.faults = r.faults[:MaxFaults]
-		r.wrong(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not told", more))
+		r.addFault(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not told", more))
 	}
 	return r.set, r.faults
 }
 
-// document reads a job, a list of them, or a mapping of jobs and queues.
-func (r *reader) document(root *yaml.Node) {
+// readDocument reads a job, a list of them, or a mapping of jobs and queues.
+func (r *reader) readDocument(root *yaml.Node) {
 	var value any
 	if err := root.Decode(&value); err != nil {
-		r.refuse(err, root.Line)
+		r.addReadFault(err, root.Line)
 		return
 	}
-	node := resolve(root)
+	node := resolveAlias(root)
 	if node.Kind == yaml.DocumentNode && len(node.Content) == 1 {
-		node = resolve(node.Content[0])
+		node = resolveAlias(node.Content[0])
 	}
 	switch value := value.(type) {
 	case nil:
 	case []any:
-		r.list(value, node)
+		r.readList(value, node)
 	case map[string]any:
 		if _, jobs := value["jobs"]; jobs {
-			r.sections(value, node)
+			r.readSections(value, node)
 		} else if _, queues := value["queues"]; queues {
-			r.sections(value, node)
+			r.readSections(value, node)
 		} else {
-			r.job(value, node, "")
+			r.addJob(value, node, "")
 		}
 	default:
-		r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(value))
+		r.addFault(positionOf(node), "", "a job is a mapping, not "+kindOf(value))
 	}
 }
 
-func (r *reader) wrong(at position, field, text string) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column, Field: printable(field), Text: printable(text)})
+func (r *reader) addFault(at position, field, text string) {
+	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column, Field: printableText(field), Text: printableText(text)})
 }
 
-func (r *reader) list(items []any, node *yaml.Node) {
+func (r *reader) readList(items []any, node *yaml.Node) {
 	for i, item := range items {
 		if item != nil && i < len(node.Content) {
-			r.item(item, resolve(node.Content[i]), "")
+			r.readItem(item, resolveAlias(node.Content[i]), "")
 		}
 	}
 }
 
-func (r *reader) item(item any, node *yaml.Node, id string) {
+func (r *reader) readItem(item any, node *yaml.Node, id string) {
 	if fields, ok := item.(map[string]any); ok {
-		r.job(fields, node, id)
+		r.addJob(fields, node, id)
 		return
 	}
-	r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(item))
+	r.addFault(positionOf(node), "", "a job is a mapping, not "+kindOf(item))
 }
 
-// sections reads a document of jobs and queues.
-func (r *reader) sections(value map[string]any, node *yaml.Node) {
-	at := place{file: r.file, node: node}
+// readSections reads a document of jobs and queues.
+func (r *reader) readSections(value map[string]any, node *yaml.Node) {
+	at := nodePlace{file: r.file, node: node}
 	for _, name := range sortedKeys(value) {
 		if name != "jobs" && name != "queues" {
-			r.wrong(at.position(step(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
+			r.addFault(at.positionAt(snakeName(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
 			continue
 		}
-		section, below := value[name], resolve(at.find(name))
+		section, below := value[name], resolveAlias(at.findNode(name))
 		switch section := section.(type) {
 		case nil:
 		case []any:
 			if name == "jobs" {
-				r.list(section, below)
+				r.readList(section, below)
 				continue
 			}
-			r.wrong(at.position(name), name, "is a list, want a mapping of names to limits")
+			r.addFault(at.positionAt(name), name, "is a list, want a mapping of names to limits")
 		case map[string]any:
 			for _, key := range sortedKeys(section) {
-				r.entry(name, key, section[key], place{file: r.file, node: below})
+				r.readEntry(name, key, section[key], nodePlace{file: r.file, node: below})
 			}
 		default:
-			r.wrong(at.position(name), name, "is "+kindOf(section)+", want a mapping")
+			r.addFault(at.positionAt(name), name, "is "+kindOf(section)+", want a mapping")
 		}
 	}
 }
 
-func (r *reader) entry(section, key string, value any, at place) {
-	node := resolve(at.find(step(key)))
+func (r *reader) readEntry(section, key string, value any, at nodePlace) {
+	node := resolveAlias(at.findNode(snakeName(key)))
 	switch {
 	case value == nil: // as a chart's values take an entry of a default away
 	case section == "jobs":
-		r.item(value, node, key)
+		r.readItem(value, node, key)
 	default:
-		r.queue(key, value, node)
+		r.addQueue(key, value, node)
 	}
 }
