@@ -15,8 +15,8 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// fromFile fills what neither the command line nor the environment has set.
-func fromFile(flags *pflag.FlagSet, path string) error {
+// setFromFile fills what neither the command line nor the environment has set.
+func setFromFile(flags *pflag.FlagSet, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
@@ -45,7 +45,7 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 		if f != nil {
 			name = f.Name
 		}
-		err := fromNode(flags, f, key.Value, value)
+		err := setFromNode(flags, f, key.Value, value)
 		switch {
 		case seen[name] && name == key.Value:
 			err = errors.New("occurs twice")
@@ -71,7 +71,7 @@ func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
 	return found
 }
 
-func fromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
+func setFromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
 	if f == nil || key == "help" || key == fileFlag {
 		return unknownKey(flags, key)
 	}
@@ -83,7 +83,7 @@ func fromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node)
 	}
 	switch value.Kind {
 	case yaml.SequenceNode:
-		items, err := scalars(value.Content)
+		items, err := scalarValues(value.Content)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func assignMap(flags *pflag.FlagSet, f *pflag.Flag, content []*yaml.Node) error 
 	if !strings.HasPrefix(f.Value.Type(), "stringTo") {
 		return errors.New("takes no mapping")
 	}
-	items, err := scalars(content)
+	items, err := scalarValues(content)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func quoteCSV(s string) string {
 	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
 }
 
-func scalars(nodes []*yaml.Node) ([]string, error) {
+func scalarValues(nodes []*yaml.Node) ([]string, error) {
 	out := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
@@ -134,8 +134,8 @@ func scalars(nodes []*yaml.Node) ([]string, error) {
 	return out, nil
 }
 
-// maxSecret bounds secret files, so that a wrong path is noticed early.
-const maxSecret = 64 << 10
+// maxSecretBytes bounds secret files, so that a wrong path is noticed early.
+const maxSecretBytes = 64 << 10
 
 // ReadSecretFile returns what the file holds without line breaks at its end.
 // Flags that name such files end in -file. It is an error when the file holds
@@ -144,7 +144,7 @@ func ReadSecretFile(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := secretfile.Read(path, maxSecret)
+	text, err := secretfile.Read(path, maxSecretBytes)
 	if err != nil {
 		return "", fmt.Errorf("secret file: %w", err)
 	}

@@ -33,12 +33,12 @@ func Fill(flags *pflag.FlagSet, envPrefix string) error {
 		if given[f.Name] || f.Name == "help" {
 			return
 		}
-		if err := fromEnv(flags, f, envPrefix); err != nil {
+		if err := setFromEnv(flags, f, envPrefix); err != nil {
 			faults = append(faults, err)
 		}
 	})
 	if f := flags.Lookup(fileFlag); f != nil && f.Value.String() != "" {
-		faults = append(faults, fromFile(flags, f.Value.String()))
+		faults = append(faults, setFromFile(flags, f.Value.String()))
 	}
 	return errors.Join(faults...)
 }
@@ -57,7 +57,7 @@ func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
 	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
 }
 
-func fromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
+func setFromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
 	name, value := "", ""
 	for _, name = range append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...) {
 		if value = os.Getenv(name); value != "" {

@@ -41,15 +41,15 @@ func Add(flags *pflag.FlagSet, client *redisstore.ClientOptions, files *tlsfiles
 // errors name the flags and the files.
 func (s *Secrets) Read() error {
 	return errors.Join(
-		read(&s.client.Password, "redis-password-file", s.password),
-		read(&s.client.SentinelPassword, "redis-sentinel-password-file", s.sentinelPassword),
+		readSecret(&s.client.Password, "redis-password-file", s.password),
+		readSecret(&s.client.SentinelPassword, "redis-sentinel-password-file", s.sentinelPassword),
 	)
 }
 
 // Files are the paths of the files, "" for those that were not named.
 func (s *Secrets) Files() []string { return []string{s.password, s.sentinelPassword} }
 
-func read(secret *string, flag, path string) (err error) {
+func readSecret(secret *string, flag, path string) (err error) {
 	if *secret, err = config.ReadSecretFile(path); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}

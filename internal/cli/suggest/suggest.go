@@ -16,8 +16,8 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/spelling"
 )
 
-// most is how many commands or flags are suggested at once.
-const most = 3
+// maxSuggestions is how many commands or flags are suggested at once.
+const maxSuggestions = 3
 
 // UnknownFlag adds to an error of parsing the flags of cmd which flag was meant, or where they are
 // listed. Other errors it returns as they are.
@@ -28,7 +28,7 @@ func UnknownFlag(cmd *cobra.Command, err error) error {
 	}
 	name, letters := unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames()
 	if meant := flagsMeant(flagNames(cmd), name, letters); len(meant) > 0 {
-		return fmt.Errorf("%w; did you mean %s?", err, either(meant))
+		return fmt.Errorf("%w; did you mean %s?", err, joinAlternatives(meant))
 	}
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 }
@@ -49,7 +49,7 @@ func flagsMeant(known []string, name, letters string) (meant []string) {
 			meant = append(meant, "--"+k)
 		}
 	}
-	if len(meant) > most {
+	if len(meant) > maxSuggestions {
 		return nil
 	}
 	return meant
@@ -75,17 +75,17 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 		return fmt.Errorf("%w; did you mean %s?", err, near.CommandPath())
 	}
 	elsewhere := commandPaths(cmd.Root(), name)
-	if len(elsewhere) == 0 || len(elsewhere) > most {
+	if len(elsewhere) == 0 || len(elsewhere) > maxSuggestions {
 		return err
 	}
-	return fmt.Errorf("%w; did you mean %s?", err, either(elsewhere))
+	return fmt.Errorf("%w; did you mean %s?", err, joinAlternatives(elsewhere))
 }
 
 // nearCommand is the command below cmd whose name, or other name, is similar; nil if there is none.
 func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 	byName := map[string]*cobra.Command{}
 	var names []string
-	for _, sub := range available(cmd) {
+	for _, sub := range availableCommands(cmd) {
 		for _, known := range append([]string{sub.Name()}, sub.Aliases...) {
 			byName[known] = sub
 			names = append(names, known)
@@ -96,7 +96,7 @@ func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 
 // commandPaths are the commands of a tree that have a name.
 func commandPaths(cmd *cobra.Command, name string) (paths []string) {
-	for _, sub := range available(cmd) {
+	for _, sub := range availableCommands(cmd) {
 		if strings.EqualFold(sub.Name(), name) || sub.HasAlias(name) {
 			paths = append(paths, sub.CommandPath())
 		}
@@ -105,12 +105,12 @@ func commandPaths(cmd *cobra.Command, name string) (paths []string) {
 	return paths
 }
 
-func available(cmd *cobra.Command) []*cobra.Command {
+func availableCommands(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(sub *cobra.Command) bool { return !sub.IsAvailableCommand() })
 }
 
-// either writes a list as "a, b or c".
-func either(list []string) string {
+// joinAlternatives writes a list as "a, b or c".
+func joinAlternatives(list []string) string {
 	last := len(list) - 1
 	if last == 0 {
 		return list[0]

@@ -85,10 +85,10 @@ func (l Line) Text(colours bool) string {
 }
 
 // Left and right fit a text into a column.
-func Left(s string, width int) string  { return fit(s, width, true) }
-func Right(s string, width int) string { return fit(s, width, false) }
+func Left(s string, width int) string  { return fitText(s, width, true) }
+func Right(s string, width int) string { return fitText(s, width, false) }
 
-func fit(s string, width int, toLeft bool) string {
+func fitText(s string, width int, toLeft bool) string {
 	r := []rune(s)
 	if len(r) > width {
 		return string(r[:max(0, width-1)]) + strings.Repeat("…", min(1, width))
