@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// alertPatience bounds a handshake that is made for the sake of a message.
-const alertPatience = 2 * time.Second
+// alertReadTimeout bounds a handshake that is made for the sake of a message.
+const alertReadTimeout = 2 * time.Second
 
 // withTLSAlert adds why a node ended a TLS connection. A node that wants a certificate says so
 // in an alert after the handshake, and gRPC sees only that its write failed if it was faster.
@@ -38,7 +38,7 @@ func readAlert(address string, config *tls.Config) error {
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), alertPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), alertReadTimeout)
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 
 // app is one invocation: its streams and the flags that all commands share.
 type app struct {
-	streams
+	standardStreams
 	now func() time.Time
 
 	addresses []string
 	namespace string
 	output    string
 	noHeaders bool
-	// chosen are the columns of --columns; none: all.
-	chosen []string
-	// several are the texts of a command that prints one for each of several names, which
+	// columnNames are the columns of --columns; none: all.
+	columnNames []string
+	// severalFlags are the texts of a command that prints one for each of several names, which
 	// become one document; nil: each is printed as it comes.
-	several *[]string
-	timeout time.Duration
+	severalFlags *[]string
+	timeout      time.Duration
 
 	tokenFile string
 	oidc      signin.Settings
@@ -57,7 +57,7 @@ Exit codes:
   7  not signed in, or the session has ended: run fermata login
   8  interrupted while it waited for runs, which go on`
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "fermata", Short: "Register jobs with a Fermata cluster", Long: rootHelp,
 		SilenceUsage: true, SilenceErrors: true, Version: versionText(), Args: noArgs,
@@ -65,7 +65,7 @@ func (a *app) root() *cobra.Command {
 			if cmd == cmd.Root() {
 				return nil // it shows its help, whatever the settings are
 			}
-			return a.settle(cmd)
+			return a.completeFlags(cmd)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -84,7 +84,7 @@ func (a *app) root() *cobra.Command {
 	a.oidcFlags(f)
 	f.StringVar(&a.traceTo, "trace-endpoint", "", "send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in any case")
 	f.String("config", "", "YAML file with values for the global flags")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(suggest.UnknownFlag(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return newUsageError(suggest.UnknownFlag(cmd, err)) })
 	root.AddCommand(
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
@@ -95,19 +95,19 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// settle fills the global flags from the environment and the file, and checks them.
-func (a *app) settle(cmd *cobra.Command) error {
+// completeFlags fills the global flags from the environment and the file, and checks them.
+func (a *app) completeFlags(cmd *cobra.Command) error {
 	flags := cmd.Root().PersistentFlags()
 	if err := config.Fill(flags, "FERMATA"); err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	for _, variable := range config.UnreadVariables(flags, "FERMATA") {
-		fmt.Fprintln(a.err, "warning:", printable(variable.String()))
+		fmt.Fprintln(a.err, "warning:", printableText(variable.String()))
 	}
-	return a.check(cmd)
+	return a.checkFlags(cmd)
 }
 
-func (a *app) check(cmd *cobra.Command) error {
+func (a *app) checkFlags(cmd *cobra.Command) error {
 	for i, address := range a.addresses {
 		full, err := fullAddress(address)
 		if err != nil {
@@ -117,15 +117,15 @@ func (a *app) check(cmd *cobra.Command) error {
 	}
 	switch {
 	case a.output == "name" && cmd.Annotations[printsNames] == "":
-		return usagef("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
+		return usageErrorf("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
 	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
-		return usagef("--output %q: want table, json, yaml or name", a.output)
-	case a.output != "table" && len(a.chosen) > 0:
-		return usagef("--columns is for tables, and --output is %s", a.output)
+		return usageErrorf("--output %q: want table, json, yaml or name", a.output)
+	case a.output != "table" && len(a.columnNames) > 0:
+		return usageErrorf("--columns is for tables, and --output is %s", a.output)
 	case a.timeout <= 0:
-		return usagef("--request-timeout %v: must be positive", a.timeout)
+		return usageErrorf("--request-timeout %v: must be positive", a.timeout)
 	case (a.tlsFiles.Cert == "") != (a.tlsFiles.Key == ""):
-		return usagef("--tls-cert and --tls-key go together")
+		return usageErrorf("--tls-cert and --tls-key go together")
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ const defaultPort = "7070"
 func fullAddress(address string) (string, error) {
 	if scheme, rest, found := strings.Cut(address, "://"); found {
 		if scheme == "http" || scheme == "https" {
-			return "", usagef("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is asked for by --tls", address, scheme)
+			return "", usageErrorf("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is asked for by --tls", address, scheme)
 		}
 		return scheme + "://" + rest, nil
 	}
@@ -150,18 +150,20 @@ func fullAddress(address string) (string, error) {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.did(versionText(), fact{"version", versionText()}) },
+		RunE: func(*cobra.Command, []string) error {
+			return a.printResult(versionText(), resultFact{"version", versionText()})
+		},
 	}
 }
 
-// with runs one call or several against the cluster.
-func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
+// withSession runs one call or several against the cluster.
+func (a *app) withSession(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	return a.withClient(cmd.Context(), func(c *client.Client) (err error) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 		defer cancel()
-		ctx, ended, err := a.trace(ctx, cmd.CommandPath())
+		ctx, ended, err := a.startTrace(ctx, cmd.CommandPath())
 		if err != nil {
-			return usage(err)
+			return newUsageError(err)
 		}
 		defer func() { ended(err) }()
 		return do(ctx, c)
@@ -170,22 +172,22 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Cl
 
 // withClient makes the client for it.
 func (a *app) withClient(ctx context.Context, do func(*client.Client) error) error {
-	c, err := a.dial(ctx)
+	c, err := a.newClient(ctx)
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	defer c.Close()
 	return do(c)
 }
 
-// dial makes a client by the flags. Its errors are those of wrong usage.
-func (a *app) dial(ctx context.Context) (*client.Client, error) {
+// newClient makes a client by the flags. Its errors are those of wrong usage.
+func (a *app) newClient(ctx context.Context) (*client.Client, error) {
 	secure, err := a.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	o := client.Options{Namespace: a.namespace, TLS: secure}
-	if o.Token, err = a.token(ctx); err != nil {
+	if o.Token, err = a.tokenSource(ctx); err != nil {
 		return nil, err
 	}
 	return client.Dial(a.addresses, o)

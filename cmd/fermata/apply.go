@@ -24,7 +24,7 @@ type applyFlags struct {
 	hidePayloads bool
 }
 
-func (o *applyFlags) register(f *pflag.FlagSet) {
+func (o *applyFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringArrayVarP(&o.files, "file", "f", nil, "file, directory (with those below it), or - for standard input; may be repeated")
 	f.StringVar(&o.owner, "owner", "", "whose jobs these are: kept as the label "+client.OwnerLabel)
 	f.BoolVar(&o.prune, "prune", false, "delete jobs of the owner that the files do not have")
@@ -34,16 +34,16 @@ func (o *applyFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.hidePayloads, "hide-payloads", false, "tell of payloads only how long they are")
 }
 
-func (o *applyFlags) check() error {
+func (o *applyFlags) checkFlags() error {
 	switch {
 	case len(o.files) == 0:
-		return usagef("say which files: -f FILE, -f DIRECTORY or -f -")
+		return usageErrorf("say which files: -f FILE, -f DIRECTORY or -f -")
 	case o.prune && o.owner == "":
-		return usagef("--prune needs --owner: it deletes jobs of that owner only")
+		return usageErrorf("--prune needs --owner: it deletes jobs of that owner only")
 	case len(o.owner) > 128 || !isWord(o.owner):
-		return usagef("--owner %q: want up to 128 bytes of text without control characters", clip(o.owner, 40))
+		return usageErrorf("--owner %q: want up to 128 bytes of text without control characters", clipText(o.owner, 40))
 	case o.color != "auto" && o.color != "always" && o.color != "never":
-		return usagef("--color %q: want auto, always or never", o.color)
+		return usageErrorf("--color %q: want auto, always or never", o.color)
 	}
 	return nil
 }
@@ -73,11 +73,11 @@ func (a *app) applyCommand() *cobra.Command {
 		Example: "  fermata apply -f jobs/ --owner billing --prune\n  fermata apply -f jobs.yaml --dry-run\n" +
 			"  fermata export --label team=ops | fermata --address other:7070 apply -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := a.apply(cmd, &flags, dry)
+			_, err := a.applyFiles(cmd, &flags, dry)
 			return err
 		},
 	}
-	flags.register(cmd.Flags())
+	flags.registerFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be done, and do nothing")
 	return cmd
 }
@@ -104,38 +104,38 @@ func (a *app) diffCommand() *cobra.Command {
 			"the right to read jobs. With --exit-code the exit code is 6 when there is something to do.",
 		Example: "  fermata diff -f jobs/ --owner billing --prune --exit-code",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pending, err := a.apply(cmd, &flags, true)
+			pending, err := a.applyFiles(cmd, &flags, true)
 			if err == nil && pending && exit {
 				return exitStatus(exitPending)
 			}
 			return err
 		},
 	}
-	flags.register(cmd.Flags())
+	flags.registerFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 6 when there is something to do")
 	return cmd
 }
 
-// apply shows what there is to do, and does it. pending tells whether there was
+// applyFiles shows what there is to do, and does it. pending tells whether there was
 // something.
-func (a *app) apply(cmd *cobra.Command, flags *applyFlags, dry bool) (pending bool, err error) {
-	if err := flags.check(); err != nil {
+func (a *app) applyFiles(cmd *cobra.Command, flags *applyFlags, dry bool) (pending bool, err error) {
+	if err := flags.checkFlags(); err != nil {
 		return false, err
 	}
 	set, err := a.readFiles(flags)
 	if err != nil {
 		return false, err
 	}
-	err = a.with(cmd, func(ctx context.Context, c *client.Client) error {
-		p := planner{app: a, client: c, flags: flags, set: set}
-		if err := p.plan(ctx); err != nil {
+	err = a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+		p := applyPlanner{app: a, client: c, flags: flags, set: set}
+		if err := p.planChanges(ctx); err != nil {
 			return err
 		}
-		pending = p.pending()
+		pending = p.hasChanges()
 		if dry {
-			return p.show("plan")
+			return p.printChanges("plan")
 		}
-		return cmp.Or(p.show(""), p.do(ctx))
+		return cmp.Or(p.printChanges(""), p.applyChanges(ctx))
 	})
 	return pending, err
 }
@@ -148,22 +148,22 @@ func (a *app) readFiles(flags *applyFlags) (*manifest.Set, error) {
 	}
 	faults = append(faults, set.Check()...)
 	for i := range set.Jobs {
-		faults = append(faults, own(&set.Jobs[i], flags.owner)...)
+		faults = append(faults, assignOwner(&set.Jobs[i], flags.owner)...)
 	}
 	switch {
 	case len(faults) > 0:
-		return nil, usage(faults.Sorted())
+		return nil, newUsageError(faults.Sorted())
 	case len(set.Jobs) > 0 || flags.allowEmpty:
 	case flags.prune:
-		return nil, usagef("the files hold no job: all jobs of owner %s would be deleted; say --allow-empty if that is meant", flags.owner)
+		return nil, usageErrorf("the files hold no job: all jobs of owner %s would be deleted; say --allow-empty if that is meant", flags.owner)
 	case len(set.Queues) == 0:
-		return nil, usagef("the files hold no job")
+		return nil, usageErrorf("the files hold no job")
 	}
 	return set, nil
 }
 
-// own gives a job its owner, and takes away what does not belong to a definition.
-func own(j *manifest.Job, owner string) (faults manifest.Faults) {
+// assignOwner gives a job its owner, and takes away what does not belong to a definition.
+func assignOwner(j *manifest.Job, owner string) (faults manifest.Faults) {
 	if j.ID == "" {
 		faults = append(faults, j.Locate("id", "is missing: a job that is applied again and again needs one"))
 	}

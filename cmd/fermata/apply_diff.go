@@ -187,7 +187,7 @@ func payloadSide(b []byte, hide bool) string {
 	case hide:
 		return fmt.Sprintf("%d bytes", len(b))
 	}
-	return clip(bytesText(b), 200)
+	return clipText(bytesText(b), 200)
 }
 
 func diffJSON(path string, x, y map[string]any) (out []fieldDiff) {
@@ -225,7 +225,7 @@ func jsonSide(v any, there bool) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return clip(string(text), 200)
+	return clipText(string(text), 200)
 }
 
 // withDefaults are the limits of a file with what they leave unset filled in. A pause that
@@ -245,6 +245,6 @@ func withDefaults(s, before *client.QueueSettings) *client.QueueSettings {
 // defaultRecoveryRate is what the API answers where none is set.
 const defaultRecoveryRate = 50
 
-func (q queueChange) differs() bool {
+func (q queueChange) isChanged() bool {
 	return !proto.Equal(q.before, q.after)
 }

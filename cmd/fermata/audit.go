@@ -13,8 +13,8 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// followEvery is the pause between two looks of --follow.
-const followEvery = time.Second
+// followInterval is the pause between two looks of --follow.
+const followInterval = time.Second
 
 func (a *app) auditCommand() *cobra.Command {
 	var f client.AuditFilter
@@ -34,13 +34,13 @@ func (a *app) auditCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case jobID != "" && f.Resource != "":
-				return usagef("--job and --resource exclude each other")
+				return usageErrorf("--job and --resource exclude each other")
 			case limit < 1:
-				return usagef("--limit %d: must be positive", limit)
+				return usageErrorf("--limit %d: must be positive", limit)
 			case since < 0:
-				return usagef("--since %v: must be positive", since)
+				return usageErrorf("--since %v: must be positive", since)
 			case follow && a.output == "json":
-				return usagef("--follow goes with -o table or yaml")
+				return usageErrorf("--follow goes with -o table or yaml")
 			}
 			if jobID != "" {
 				f.Resource = fmt.Sprintf("namespaces/%s/jobs/%s", a.namespace, jobID)
@@ -48,7 +48,7 @@ func (a *app) auditCommand() *cobra.Command {
 			if since > 0 {
 				f.From = a.now().Add(-since)
 			}
-			return a.audit(cmd, f, limit, follow)
+			return a.listAudit(cmd, f, limit, follow)
 		},
 	}
 	cmd.Flags().StringVar(&jobID, "job", "", "only about this job of the namespace")
@@ -61,59 +61,59 @@ func (a *app) auditCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow bool) error {
-	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+func (a *app) listAudit(cmd *cobra.Command, f client.AuditFilter, limit int, follow bool) error {
+	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 		if !follow {
 			records, err := newestOf(ctx, c, f, "", limit)
 			if err != nil {
 				return err
 			}
-			return printAll(a, records, a.auditTable)
+			return printMessages(a, records, a.auditTable)
 		}
 		tail := auditTail{client: c, filter: f, limit: limit}
 		for looks := 0; ; looks++ {
-			records, err := tail.next(ctx)
+			records, err := tail.nextRecords(ctx)
 			switch {
 			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err
 			case len(records) > 0 || looks == 0:
-				if err := a.followed(records, tail.told > len(records)); err != nil {
+				if err := a.printFollowed(records, tail.printed > len(records)); err != nil {
 					return err
 				}
 			}
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(followEvery):
+			case <-time.After(followInterval):
 			}
 		}
 	})
 }
 
-// followed prints what a look found; as YAML in a document of its own.
-func (a *app) followed(records []*client.AuditRecord, more bool) error {
+// printFollowed prints what a look found; as YAML in a document of its own.
+func (a *app) printFollowed(records []*client.AuditRecord, more bool) error {
 	if a.output == "yaml" && more {
 		if err := a.println("---"); err != nil {
 			return err
 		}
 	}
-	return printAll(a, records, a.auditTable)
+	return printMessages(a, records, a.auditTable)
 }
 
 // auditTail reads a trail as it grows. Each look begins where the one before ended, whether
 // or not that found anything: a trail may be long, and what is sought in it rare.
 type auditTail struct {
-	client *client.Client
-	filter client.AuditFilter
-	limit  int
-	last   string // id of the newest that was found
-	told   int    // records
+	client  *client.Client
+	filter  client.AuditFilter
+	limit   int
+	last    string // id of the newest that was found
+	printed int    // records
 }
 
-// next returns what has come since the look before; the first time, the newest.
-func (t *auditTail) next(ctx context.Context) ([]*client.AuditRecord, error) {
+// nextRecords returns what has come since the look before; the first time, the newest.
+func (t *auditTail) nextRecords(ctx context.Context) ([]*client.AuditRecord, error) {
 	end := t.filter.From
 	for r, err := range t.client.AuditRecords(ctx, client.AuditFilter{From: t.filter.From}) {
 		if err != nil {
@@ -129,7 +129,7 @@ func (t *auditTail) next(ctx context.Context) ([]*client.AuditRecord, error) {
 	if len(records) > 0 {
 		t.last = records[len(records)-1].GetId()
 	}
-	t.told += len(records)
+	t.printed += len(records)
 	t.filter.From = end
 	return records, nil
 }
@@ -153,13 +153,13 @@ func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last 
 }
 
 func (a *app) auditTable(records []*client.AuditRecord) error {
-	t := table{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"}, empty: "no records"}
+	t := textTable{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"}, empty: "no records"}
 	for _, r := range records {
-		changed := none
+		changed := noValue
 		if r.GetChanged()+r.GetRefused() > 0 {
 			changed = fmt.Sprintf("%d of %d", r.GetChanged(), r.GetChanged()+r.GetRefused())
 		}
-		t.add(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()), methodName(r.GetMethod()), nameText(r.GetResource()),
+		t.addRow(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()), methodName(r.GetMethod()), nameText(r.GetResource()),
 			codes.Code(r.GetCode()).String(), changed, nameText(r.GetRequestId()))
 	}
 	return a.printTable(t)
@@ -173,5 +173,5 @@ func methodName(method string) string {
 			break
 		}
 	}
-	return clip(method, 40)
+	return clipText(method, 40)
 }

@@ -134,7 +134,7 @@ func TestAuditTailReadsNothingTwice(t *testing.T) {
 		c.must(append([]string{"jobs"}, look.args...)...)
 		last := written(look.method)
 		for again := range 2 {
-			records, err := tail.next(t.Context())
+			records, err := tail.nextRecords(t.Context())
 			if want := look.want * (1 - again); err != nil || len(records) != want {
 				t.Fatalf("%v: %v (%v), want %d", look.args, records, err, want)
 			}
@@ -161,7 +161,7 @@ func TestAuditFollowedAsYAML(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	paused := false
-	run(ctx, []string{"--address", c.address, "audit", "--job", "ping", "--follow", "-o", "yaml"}, streams{strings.NewReader(""), hearing(func(text string) {
+	runCommand(ctx, []string{"--address", c.address, "audit", "--job", "ping", "--follow", "-o", "yaml"}, standardStreams{strings.NewReader(""), hearing(func(text string) {
 		out.WriteString(text)
 		switch {
 		case strings.Contains(text, "CreateJob") && !paused:

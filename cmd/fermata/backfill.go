@@ -23,28 +23,28 @@ func (a *app) backfillCommand() *cobra.Command {
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from == "" || to == "" {
-				return usagef("say the range: --from and --to")
+				return usageErrorf("say the range: --from and --to")
 			}
-			times, err := (&scheduleFlags{zone: zone}).times()
+			times, err := (&scheduleFlags{zone: zone}).newTimeReader()
 			if err != nil {
 				return err
 			}
-			start, err := times.read("--from", from)
+			start, err := times.parseOptional("--from", from)
 			if err != nil {
 				return err
 			}
-			end, err := times.read("--to", to)
+			end, err := times.parseOptional("--to", to)
 			if err != nil {
 				return err
 			}
-			times.note(a.err)
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			times.writeRemarks(a.err)
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				id, j, err := c.BackfillJob(ctx, args[0], client.Backfill{ID: id, From: start.AsTime(), To: end.AsTime(), Parallel: parallel})
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, func(j *client.Job) error {
-					return a.println(fmt.Sprintf("backfill %s of %s, from %s to %s", printable(id), client.JobID(j), shown(start, times.location), shown(end, times.location)))
+				return printMessage(a, j, func(j *client.Job) error {
+					return a.println(fmt.Sprintf("backfill %s of %s, from %s to %s", printableText(id), client.JobID(j), shownTime(start, times.location), shownTime(end, times.location)))
 				})
 			})
 		},
@@ -62,20 +62,20 @@ func (a *app) cancelBackfillCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "backfill-cancel ID BACKFILL", Short: "End a backfill; its runs that have started go on", Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.CancelBackfill(ctx, args[0], args[1])
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, func(j *client.Job) error {
-					return a.println(fmt.Sprintf("backfill %s of %s is cancelled", printable(args[1]), client.JobID(j)))
+				return printMessage(a, j, func(j *client.Job) error {
+					return a.println(fmt.Sprintf("backfill %s of %s is cancelled", printableText(args[1]), client.JobID(j)))
 				})
 			})
 		},
 	}
 }
 
-// shown writes an instant in a zone.
-func shown(t *timestamppb.Timestamp, location *time.Location) string {
+// shownTime writes an instant in a zone.
+func shownTime(t *timestamppb.Timestamp, location *time.Location) string {
 	return t.AsTime().In(location).Format("Mon 2006-01-02 15:04:05 -07:00")
 }

@@ -14,7 +14,7 @@ import (
 // TestBulkCommandsAskFirst: many jobs are changed only where somebody has confirmed it.
 func TestBulkCommandsAskFirst(t *testing.T) {
 	c := startCluster(t)
-	for i := range bulkUnasked + 1 {
+	for i := range maxUnconfirmed + 1 {
 		c.must("jobs", "create", fmt.Sprintf("j%02d", i), "--every", "1m", "--handler", "h")
 	}
 	code, _, errs := c.run("jobs", "pause", "--all")
@@ -90,7 +90,7 @@ func TestInterruptedWaits(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"--address", c.address, "jobs", "run", "slow", "--wait"}, streams{strings.NewReader(""), &out, &errs}, time.Now)
+		code <- runCommand(ctx, []string{"--address", c.address, "jobs", "run", "slow", "--wait"}, standardStreams{strings.NewReader(""), &out, &errs}, time.Now)
 	}()
 	redistest.Eventually(t, time.Minute, "the run to be asked for", func(context.Context) error {
 		if got := c.must("jobs", "runs", "slow", "-o", "name"); !strings.HasPrefix(got, "m-") {

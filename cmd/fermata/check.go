@@ -20,17 +20,17 @@ func (a *app) checkCommand() *cobra.Command {
 			"1 if something is left that is wrong. Give --request-timeout time for millions of jobs.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.checkCluster(ctx, c, repair) })
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error { return a.checkCluster(ctx, c, repair) })
 		},
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a loss")
 	return cmd
 }
 
-// leftFaults is the error of a check that found what is still wrong.
-type leftFaults int
+// remainingFaults is the error of a check that found what is still wrong.
+type remainingFaults int
 
-func (n leftFaults) Error() string { return plural(int(n), "fault", "faults") + " left" }
+func (n remainingFaults) Error() string { return countText(int(n), "fault", "faults") + " left" }
 
 func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) error {
 	shards, err := c.Shards(ctx)
@@ -52,8 +52,8 @@ func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) e
 			left++
 		}
 	}
-	err = printAll(a, findings, func(list []*fermatav1.Finding) error {
-		if err := a.println(fmt.Sprintf("%d shards, %s, %s", len(shards), plural(int(records), "record", "records"), plural(len(list), "finding", "findings"))); err != nil || len(list) == 0 {
+	err = printMessages(a, findings, func(list []*fermatav1.Finding) error {
+		if err := a.println(fmt.Sprintf("%d shards, %s, %s", len(shards), countText(int(records), "record", "records"), countText(len(list), "finding", "findings"))); err != nil || len(list) == 0 {
 			return err
 		}
 		if more {
@@ -64,13 +64,13 @@ func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) e
 		return a.findingTable(list)
 	})
 	if err == nil && left > 0 {
-		return leftFaults(left)
+		return remainingFaults(left)
 	}
 	return err
 }
 
 func (a *app) findingTable(findings []*fermatav1.Finding) error {
-	t := table{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}, first: []string{"LANE"}}
+	t := textTable{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}, leadingColumns: []string{"LANE"}}
 	for _, f := range findings {
 		repair := "by hand"
 		switch {
@@ -79,7 +79,7 @@ func (a *app) findingTable(findings []*fermatav1.Finding) error {
 		case f.GetRepairable():
 			repair = "--repair"
 		}
-		t.add(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair, wholeText(f.GetDetail()))
+		t.addRow(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair, fullText(f.GetDetail()))
 	}
 	return a.printNext(t)
 }

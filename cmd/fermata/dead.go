@@ -26,14 +26,14 @@ func (a *app) deadListCommand() *cobra.Command {
 		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
 		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns namespace,letter,error",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				letters, err := ofNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				letters, err := inNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
 					return collectLetters(ctx, c, which)
 				})
 				if err != nil {
 					return err
 				}
-				return printAll(a, letters, func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
+				return printMessages(a, letters, func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
 			})
 		},
 	}
@@ -68,18 +68,18 @@ func letterNamespace(l *client.DeadLetter) string {
 
 // letterTable lists dead runs, of several namespaces with theirs.
 func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) error {
-	t := table{
-		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
-		empty:   "no dead runs",
-		first:   []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
+	t := textTable{
+		heading:        []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
+		empty:          "no dead runs",
+		leadingColumns: []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()
-		t.add(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
-			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), wholeText(r.GetError()))
+		t.addRow(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.agoText(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+			enumName(r.GetOutcome()), strings.TrimPrefix(a.untilText(l.GetExpireTime()), "in "), fullText(r.GetError()))
 	}
 	if !namespaces {
-		t = t.without("NAMESPACE")
+		t = t.withoutColumn("NAMESPACE")
 	}
 	return a.printTable(t)
 }
@@ -97,18 +97,18 @@ func (a *app) redriveCommand() *cobra.Command {
 		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-			names, err := letterNames(ctx, c, args)
+		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			names, err := resolveLetterNames(ctx, c, args)
 			if err != nil {
 				return err
 			}
 			sum, err := c.RedriveWith(ctx, how, names...)
-			return a.redriven(sum, err)
+			return a.printRedriven(sum, err)
 		})
 	}
 	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false, "start although a schedule excludes the time")
 	selectFlags(cmd, &which)
-	a.orAll(cmd, &bulk{
+	a.addBulkFlags(cmd, &bulkAction{
 		verb: "redrive", noun: "dead run", nouns: "dead runs",
 		list: func(ctx context.Context, c *client.Client) ([]string, error) {
 			letters, err := collectLetters(ctx, c, which)
@@ -120,14 +120,14 @@ func (a *app) redriveCommand() *cobra.Command {
 		},
 		do: func(ctx context.Context, c *client.Client) error {
 			sum, err := c.RedriveSelectedWith(ctx, how, which)
-			return a.redriven(sum, err)
+			return a.printRedriven(sum, err)
 		},
 	})
 	return cmd
 }
 
-// letterNames finds the full names of what the command line names.
-func letterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
+// resolveLetterNames finds the full names of what the command line names.
+func resolveLetterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "namespaces/") {
@@ -151,7 +151,7 @@ func letterNames(ctx context.Context, c *client.Client, args []string) ([]string
 		}
 		if len(names) == before {
 			return nil, &codedError{
-				err:  fmt.Errorf("job %s has no dead runs", printable(job)),
+				err:  fmt.Errorf("job %s has no dead runs", printableText(job)),
 				code: exitNotFound, hint: "list dead runs with: fermata dead list",
 			}
 		}
@@ -159,7 +159,7 @@ func letterNames(ctx context.Context, c *client.Client, args []string) ([]string
 	return names, nil
 }
 
-func (a *app) redriven(sum client.RedriveResult, err error) error {
+func (a *app) printRedriven(sum client.RedriveResult, err error) error {
 	if err != nil && sum == (client.RedriveResult{}) {
 		return err
 	}
@@ -167,5 +167,5 @@ func (a *app) redriven(sum client.RedriveResult, err error) error {
 	if sum.Refused > 0 {
 		text += fmt.Sprintf(", refused %d: gone meanwhile, or no room for another run of the job", sum.Refused)
 	}
-	return cmp.Or(err, a.did(text, fact{"redriven", sum.Redriven}, fact{"refused", sum.Refused}))
+	return cmp.Or(err, a.printResult(text, resultFact{"redriven", sum.Redriven}, resultFact{"refused", sum.Refused}))
 }

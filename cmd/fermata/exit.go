@@ -50,17 +50,17 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-func usage(err error) error { return &usageError{err} }
+func newUsageError(err error) error { return &usageError{err} }
 
-func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+func usageErrorf(format string, args ...any) error { return newUsageError(fmt.Errorf(format, args...)) }
 
 // Checks of arguments, as usage errors.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
-		return usagef("%w\nsee %s --help", suggest.UnknownCommand(cmd, args[0]), cmd.CommandPath())
+		return usageErrorf("%w\nsee %s --help", suggest.UnknownCommand(cmd, args[0]), cmd.CommandPath())
 	}
 	if len(args) > 0 {
-		return usagef("takes no argument, and has %q\nusage: %s", args[0], cmd.UseLine())
+		return usageErrorf("takes no argument, and has %q\nusage: %s", args[0], cmd.UseLine())
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func rangeArgs(low, high int) cobra.PositionalArgs {
 	}
 }
 
-func someArgs(cmd *cobra.Command, args []string) error {
+func atLeastOneArg(cmd *cobra.Command, args []string) error {
 	return argError(cmd, cobra.MinimumNArgs(1)(cmd, args))
 }
 
@@ -83,20 +83,20 @@ func argError(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
-	return usagef("%w\nusage: %s", err, cmd.UseLine())
+	return usageErrorf("%w\nusage: %s", err, cmd.UseLine())
 }
 
-// fail prints an error with what to do about it and returns the exit code.
-func (a *app) fail(err error) int {
+// printError prints an error with what to do about it and returns the exit code.
+func (a *app) printError(err error) int {
 	var said exitStatus
 	if errors.As(err, &said) {
 		return int(said)
 	}
 	err = a.withTLSAlert(err)
-	code, hint := judge(err)
-	fmt.Fprintln(a.err, "error:", a.message(err))
+	code, hint := classifyError(err)
+	fmt.Fprintln(a.err, "error:", a.errorMessage(err))
 	for _, v := range client.Violations(err) {
-		fmt.Fprintf(a.err, "  %s: %s\n", printable(v.Field), printable(v.Description))
+		fmt.Fprintf(a.err, "  %s: %s\n", printableText(v.Field), printableText(v.Description))
 	}
 	if hint != "" {
 		fmt.Fprintln(a.err, "hint:", strings.ReplaceAll(hint, "{address}", strings.Join(a.addresses, ", ")))
@@ -104,9 +104,9 @@ func (a *app) fail(err error) int {
 	return code
 }
 
-// message is the text for people: without gRPC's prefix, and short where the
+// errorMessage is the text for people: without gRPC's prefix, and short where the
 // fields are listed beneath it.
-func (a *app) message(err error) string {
+func (a *app) errorMessage(err error) string {
 	if len(a.addresses) == 1 { // of several, gRPC itself says what is wrong with them
 		err = dialhint.Explain(context.Background(), a.addresses[0], err)
 	}
@@ -119,11 +119,11 @@ func (a *app) message(err error) string {
 	case st.Message() == "":
 		return st.Code().String()
 	}
-	return printable(st.Message())
+	return printableText(st.Message())
 }
 
-// judge finds the exit code of an error, and a hint.
-func judge(err error) (code int, hint string) {
+// classifyError finds the exit code of an error, and a hint.
+func classifyError(err error) (code int, hint string) {
 	var u *usageError
 	var coded *codedError
 	switch {
@@ -198,13 +198,13 @@ func missingHint(err error) string {
 	return "list what there is with: fermata jobs list"
 }
 
-// tlsFaults are what connections fail with whose ends disagree on TLS, the more
+// isTLSFault are what connections fail with whose ends disagree on TLS, the more
 // special ones first, and what to do about it.
-var tlsFaults = []struct{ says, hint string }{
+var isTLSFault = []struct{ says, hint string }{
 	{"looked like an HTTP/1.1 header", "{address} is an HTTP port, of metrics or of a proxy: clients use the gRPC port of a node, --grpc-addr, 7070 by default"},
-	{"x509: certificate is valid for", notForThisHost},
-	{"x509: certificate is not valid for", notForThisHost},
-	{"x509: cannot validate certificate for", notForThisHost},
+	{"x509: certificate is valid for", certificateHostError},
+	{"x509: certificate is not valid for", certificateHostError},
+	{"x509: cannot validate certificate for", certificateHostError},
 	{"tls: certificate required", "the node wants to see a certificate: set --tls-cert and --tls-key"},
 	{"first record does not look like a TLS handshake", "{address} speaks without TLS: leave --tls and the other --tls flags out"},
 	{"certificate signed by unknown authority", "name the file with the authority of the nodes' certificates by --tls-ca"},
@@ -222,7 +222,7 @@ func unavailableHint(err error) string {
 	default:
 		return "the node answers: repeat the command"
 	}
-	for _, fault := range tlsFaults {
+	for _, fault := range isTLSFault {
 		if strings.Contains(err.Error(), fault.says) {
 			return fault.hint
 		}
@@ -230,6 +230,6 @@ func unavailableHint(err error) string {
 	return "is a node running at {address}? Set --address or FERMATA_ADDRESS"
 }
 
-const notForThisHost = "dial a name that is in the node's certificate, or name one by --tls-server-name"
+const certificateHostError = "dial a name that is in the node's certificate, or name one by --tls-server-name"
 
 const hintTimeout = "no answer in time from {address}; what was asked may have taken effect"

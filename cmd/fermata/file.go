@@ -29,13 +29,13 @@ prefix:
 
 // readJobs reads the jobs of a file, for a command that does nothing else with it.
 func (a *app) readJobs(path string) ([]client.NewJob, error) {
-	in := a.input(path)
-	text, err := a.read(in)
+	in := a.newInput(path)
+	text, err := a.readInputFile(in)
 	if err != nil {
 		return nil, err
 	}
 	set, faults := manifest.Read(path, text, a.namespace)
-	faults = withheld(in, faults)
+	faults = withoutContent(in, faults)
 	for i := range set.Queues {
 		faults = append(faults, set.Queues[i].Locate("", "limits of queues are for fermata apply"))
 	}
@@ -48,10 +48,10 @@ func (a *app) readJobs(path string) ([]client.NewJob, error) {
 		jobs[i] = client.NewJob{ID: j.ID, Job: j.Job}
 	}
 	if len(faults) > 0 {
-		return nil, usage(faults.Sorted())
+		return nil, newUsageError(faults.Sorted())
 	}
 	if len(jobs) == 0 {
-		return nil, usagef("%s holds no job", path)
+		return nil, usageErrorf("%s holds no job", path)
 	}
 	return jobs, nil
 }

@@ -31,7 +31,7 @@ type handlerFlags struct {
 	stdin string
 }
 
-func (h *handlerFlags) register(f *pflag.FlagSet) {
+func (h *handlerFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.handler, "handler", "", "name of the handler that a worker registered")
 	f.StringVar(&h.payload, "payload", "", "input of the handler, as text")
 	f.StringVar(&h.payloadFile, "payload-file", "", "file with the input of the handler; - is standard input")
@@ -47,19 +47,19 @@ func (h *handlerFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&h.stdin, "stdin", "", "with --exec: what the command reads from standard input")
 }
 
-// fill sets handler and payload, as far as flags say so, and returns the paths
+// fillJob sets handler and payload, as far as flags say so, and returns the paths
 // that it set.
-func (h *handlerFlags) fill(changed func(string) bool, stdin io.Reader, j *client.Job) ([]string, error) {
-	if err := h.fit(changed); err != nil {
+func (h *handlerFlags) fillJob(changed func(string) bool, stdin io.Reader, j *client.Job) ([]string, error) {
+	if err := h.checkCombination(changed); err != nil {
 		return nil, err
 	}
 	switch {
 	case changed("http"):
-		payload, err := h.request()
+		payload, err := h.requestPayload()
 		j.Handler, j.Payload = "http", payload
 		return []string{"handler", "payload"}, err
 	case changed("exec"):
-		payload, err := h.command()
+		payload, err := h.commandPayload()
 		j.Handler, j.Payload = "exec", payload
 		return []string{"handler", "payload"}, err
 	}
@@ -83,7 +83,7 @@ func (h *handlerFlags) fill(changed func(string) bool, stdin io.Reader, j *clien
 	return paths, nil
 }
 
-func (h *handlerFlags) fit(changed func(string) bool) error {
+func (h *handlerFlags) checkCombination(changed func(string) bool) error {
 	first := ""
 	for _, group := range [][]string{{"http"}, {"exec"}, {"handler", "payload", "payload-file"}} {
 		for _, name := range group {
@@ -91,31 +91,31 @@ func (h *handlerFlags) fit(changed func(string) bool) error {
 				continue
 			}
 			if first != "" {
-				return usagef("--%s and --%s exclude each other", first, name)
+				return usageErrorf("--%s and --%s exclude each other", first, name)
 			}
 			first = name
 			break
 		}
 	}
 	if changed("payload") && changed("payload-file") {
-		return usagef("--payload and --payload-file exclude each other")
+		return usageErrorf("--payload and --payload-file exclude each other")
 	}
 	for owner, names := range map[string][]string{
 		"http": {"method", "header", "body", "expect-status", "http-timeout"}, "exec": {"env", "dir", "stdin"},
 	} {
 		for _, name := range names {
 			if changed(name) && !changed(owner) {
-				return usagef("--%s needs --%s", name, owner)
+				return usageErrorf("--%s needs --%s", name, owner)
 			}
 		}
 	}
 	return nil
 }
 
-func (h *handlerFlags) request() ([]byte, error) {
+func (h *handlerFlags) requestPayload() ([]byte, error) {
 	q := client.HTTPRequest{Method: strings.ToUpper(h.method), URL: h.url, Body: h.body, ExpectedStatus: h.expect}
 	if !strings.HasPrefix(h.url, "http://") && !strings.HasPrefix(h.url, "https://") {
-		return nil, usagef("--http %q: want a URL that starts with http:// or https://", h.url)
+		return nil, usageErrorf("--http %q: want a URL that starts with http:// or https://", h.url)
 	}
 	if h.httpTimeout > 0 {
 		q.Timeout = h.httpTimeout.String()
@@ -123,7 +123,7 @@ func (h *handlerFlags) request() ([]byte, error) {
 	for _, header := range h.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usagef("--header %q: want 'Name: value'", header)
+			return nil, usageErrorf("--header %q: want 'Name: value'", header)
 		}
 		if q.Headers == nil {
 			q.Headers = map[string]string{}
@@ -133,10 +133,10 @@ func (h *handlerFlags) request() ([]byte, error) {
 	return q.Payload(), nil
 }
 
-func (h *handlerFlags) command() ([]byte, error) {
+func (h *handlerFlags) commandPayload() ([]byte, error) {
 	c := client.Command{Env: h.env, Dir: h.dir, Stdin: h.stdin}
 	if err := json.Unmarshal([]byte(h.exec), &c.Argv); err != nil || len(c.Argv) == 0 {
-		return nil, usagef(`--exec %q: want a JSON array such as '["/bin/echo","hi"]'`, h.exec)
+		return nil, usageErrorf(`--exec %q: want a JSON array such as '["/bin/echo","hi"]'`, h.exec)
 	}
 	return c.Payload(), nil
 }
@@ -144,7 +144,7 @@ func (h *handlerFlags) command() ([]byte, error) {
 // readInput reads a file, or standard input for "-".
 func readInput(path string, stdin io.Reader) ([]byte, error) {
 	if path != "-" {
-		f, err := input{path: path}.open()
+		f, err := inputFile{path: path}.openFile()
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func readInput(path string, stdin io.Reader) ([]byte, error) {
 	}
 	text, err := io.ReadAll(stdin)
 	if err != nil {
-		return nil, usage(err)
+		return nil, newUsageError(err)
 	}
 	return text, nil
 }

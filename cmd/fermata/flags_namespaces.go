@@ -26,9 +26,9 @@ func eachNamespaceFlag(cmd *cobra.Command, p *bool) {
 	cmd.Flags().BoolVarP(p, "all-namespaces", "A", false, "of all namespaces that the caller may see")
 }
 
-// ofNamespaces gathers what ask finds in the namespace of the client, or with all in every
+// inNamespaces gathers what ask finds in the namespace of the client, or with all in every
 // namespace that the caller may see.
-func ofNamespaces[T any](ctx context.Context, a *app, c *client.Client, all bool, ask func(context.Context, *client.Client) ([]T, error)) ([]T, error) {
+func inNamespaces[T any](ctx context.Context, a *app, c *client.Client, all bool, ask func(context.Context, *client.Client) ([]T, error)) ([]T, error) {
 	if !all {
 		return ask(ctx, c)
 	}
@@ -36,7 +36,7 @@ func ofNamespaces[T any](ctx context.Context, a *app, c *client.Client, all bool
 	if err != nil {
 		return nil, err
 	}
-	return fromEach(ctx, c, names, ask)
+	return collectFromEach(ctx, c, names, ask)
 }
 
 // askOnce is ofNamespaces for a call that nodes answer of all namespaces together. A caller who
@@ -50,12 +50,12 @@ func askOnce[T any](ctx context.Context, a *app, c *client.Client, all bool, ask
 	if len(names) == 0 {
 		return nil, err
 	}
-	return fromEach(ctx, c, names, func(ctx context.Context, c *client.Client) ([]T, error) { return ask(ctx, c, false) })
+	return collectFromEach(ctx, c, names, func(ctx context.Context, c *client.Client) ([]T, error) { return ask(ctx, c, false) })
 }
 
-// fromEach asks of one namespace after the other. Those of which the caller may not ask are left out,
+// collectFromEach asks of one namespace after the other. Those of which the caller may not ask are left out,
 // unless they are all.
-func fromEach[T any](ctx context.Context, c *client.Client, names []string, ask func(context.Context, *client.Client) ([]T, error)) (all []T, err error) {
+func collectFromEach[T any](ctx context.Context, c *client.Client, names []string, ask func(context.Context, *client.Client) ([]T, error)) (all []T, err error) {
 	var denied error
 	answered := len(names) == 0
 	for _, name := range names {
@@ -114,7 +114,7 @@ func (a *app) namespacesOfRoles(ctx context.Context, c *client.Client) (names []
 	}
 	if len(patterns) > 0 && a.err != nil {
 		fmt.Fprintf(a.err, "note: your roles name namespaces by a pattern (%s), which does not say which there are: name one by --namespace\n",
-			printable(strings.Join(sortedSet(patterns), ", ")))
+			printableText(strings.Join(sortedSet(patterns), ", ")))
 	}
 	return sortedSet(names)
 }

@@ -42,7 +42,7 @@ type policyFlags struct {
 	jitter string
 }
 
-func (p *policyFlags) register(f *pflag.FlagSet) {
+func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	p.registerBackoff(f)
 	f.Int32Var(&p.attempts, "retry-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
 	f.StringVar(&p.strategy, "retry-strategy", "", "fixed, linear, exponential or decorrelated (default exponential)")
@@ -69,9 +69,9 @@ func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
 	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with a fraction as in down:0.1")
 }
 
-// fill sets the policies that flags speak of and returns the paths of what it
+// fillJob sets the policies that flags speak of and returns the paths of what it
 // set: one for a policy that comes from a preset, which is replaced as a whole.
-func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, error) {
+func (p *policyFlags) fillJob(changed func(string) bool, j *client.Job) ([]string, error) {
 	whole, err := p.fromPreset(j)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 		if sources == nil {
 			sources = map[string]string{}
 		}
-		sources[field] = ownSource
+		sources[field] = jobSourceName
 		if root == retryPath {
 			retry.Sources = sources
 		} else {
@@ -163,7 +163,7 @@ func parseJitter(text string) (*fermatav1.Jitter, error) {
 	if given {
 		f, err := strconv.ParseFloat(fraction, 64)
 		if err != nil {
-			return nil, usagef("--jitter %q: the fraction is not a number", text)
+			return nil, usageErrorf("--jitter %q: the fraction is not a number", text)
 		}
 		j.Fraction = &f
 	}

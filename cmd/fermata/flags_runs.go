@@ -26,7 +26,7 @@ type runFlags struct {
 	maxLag     time.Duration
 }
 
-func (r *runFlags) register(f *pflag.FlagSet) {
+func (r *runFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&r.overlap, "overlap", "", "when a run is due while another is live: skip, buffer-one, buffer-all, allow-all, cancel-other or terminate-other (default skip)")
 	f.Int32Var(&r.limit, "overlap-limit", 10, "runs that may wait (buffer-all) or be live at once (allow-all)")
 	f.StringVar(&r.misfire, "misfire", "", "when times passed with nobody there: run-once, skip or run-all (default run-once)")
@@ -38,8 +38,8 @@ func (r *runFlags) register(f *pflag.FlagSet) {
 	f.Int32Var(&r.pauseAfter, "pause-after", 0, "pause the job after so many failed runs in a row (default never)")
 }
 
-// fill sets what flags speak of and returns the paths of it.
-func (r *runFlags) fill(changed func(string) bool, j *client.Job) ([]string, error) {
+// fillJob sets what flags speak of and returns the paths of it.
+func (r *runFlags) fillJob(changed func(string) bool, j *client.Job) ([]string, error) {
 	overlap, err := enumValue(fermatav1.OverlapPolicy_value, "OVERLAP_POLICY_", "--overlap", r.overlap)
 	if err != nil {
 		return nil, err
@@ -84,12 +84,12 @@ func (r *runFlags) fill(changed func(string) bool, j *client.Job) ([]string, err
 // parseLocks reads KEY or KEY=LIMIT. A key may contain "=" if a limit follows.
 func parseLocks(texts []string) ([]*fermatav1.Lock, error) {
 	var locks []*fermatav1.Lock
-	for _, text := range filled(texts) {
+	for _, text := range nonEmpty(texts) {
 		lock := &fermatav1.Lock{Key: text}
 		if i := strings.LastIndexByte(text, '='); i >= 0 {
 			n, err := strconv.ParseInt(text[i+1:], 10, 32)
 			if err != nil || n < 1 {
-				return nil, usagef("--lock %q: want KEY or KEY=LIMIT with a limit of at least 1", text)
+				return nil, usageErrorf("--lock %q: want KEY or KEY=LIMIT with a limit of at least 1", text)
 			}
 			lock.Key, lock.Limit = text[:i], int32(n)
 		}

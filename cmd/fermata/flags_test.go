@@ -22,18 +22,18 @@ func build(t *testing.T, args ...string) (*client.Job, []string, error) {
 	t.Helper()
 	var f jobFlags
 	set := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	f.register(set)
+	f.registerFlags(set)
 	if err := set.Parse(args); err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, newUsageError(err)
 	}
-	return f.build(set, strings.NewReader("from stdin"), epoch)
+	return f.buildJob(set, strings.NewReader("from stdin"), epoch)
 }
 
 // fieldsOf compares what a message says in JSON, without white space.
 func fieldsOf(t *testing.T, j *client.Job) string {
 	t.Helper()
 	j.Payload = nil
-	text, err := encode(j)
+	text, err := encodeMessage(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,19 +293,19 @@ func TestFormats(t *testing.T) {
 		0: "0s", 250 * time.Millisecond: "250ms", 12 * time.Second: "12s", 90 * time.Second: "1m30s",
 		time.Hour: "1h", 25 * time.Hour: "1d1h", 24*time.Hour + time.Second: "1d", -3 * time.Second: "-3s",
 	} {
-		if got := short(d); got != want {
+		if got := durationText(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
-	if got := clip("a\tb\x1b[2J\u202ec\xff", 40); got != "a b\uFFFD[2J\uFFFDc\uFFFD" {
+	if got := clipText("a\tb\x1b[2J\u202ec\xff", 40); got != "a b\uFFFD[2J\uFFFDc\uFFFD" {
 		t.Errorf("%q", got)
 	}
-	if got := clip("übermäßig", 5); got != "über…" {
+	if got := clipText("übermäßig", 5); got != "über…" {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).root()) }
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).rootCommand()) }
 
 // TestEmptyTimesAreNone: a variable of a script that is empty is not what the flag's
 // absence is.

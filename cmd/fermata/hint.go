@@ -35,17 +35,17 @@ func (a *app) hintCommand() *cobra.Command {
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			times := &timeReader{location: time.Local}
-			hint, err := flags.hint(cmd.Flags().Changed, a.now(), times)
+			hint, err := flags.buildHint(cmd.Flags().Changed, a.now(), times)
 			if err != nil {
 				return err
 			}
-			times.note(a.err)
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			times.writeRemarks(a.err)
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.HintJob(ctx, args[0], hint)
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, func(j *client.Job) error {
+				return printMessage(a, j, func(j *client.Job) error {
 					text := "hint of " + client.JobID(j) + " cleared"
 					if hint != nil {
 						text = fmt.Sprintf("hint of %s: %s", client.JobID(j), a.hintText(j.GetStatus().GetHint()))
@@ -67,8 +67,8 @@ func (a *app) hintCommand() *cobra.Command {
 	return cmd
 }
 
-// hint returns nil for --clear.
-func (h *hintFlags) hint(changed func(string) bool, now time.Time, times *timeReader) (*client.Hint, error) {
+// buildHint returns nil for --clear.
+func (h *hintFlags) buildHint(changed func(string) bool, now time.Time, times *timeReader) (*client.Hint, error) {
 	says := 0
 	for _, name := range []string{"in", "at", "every"} {
 		if changed(name) {
@@ -79,18 +79,18 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time, times *timeRe
 	case h.clear:
 		for _, name := range []string{"in", "at", "every", "for", "until", "reason", "planner"} {
 			if changed(name) {
-				return nil, usagef("--clear excludes --%s", name)
+				return nil, usageErrorf("--clear excludes --%s", name)
 			}
 		}
 		return nil, nil
 	case says == 0:
-		return nil, usagef("say what to do: --in, --at, --every or --clear")
+		return nil, usageErrorf("say what to do: --in, --at, --every or --clear")
 	case changed("in") && changed("at"):
-		return nil, usagef("--in and --at exclude each other")
+		return nil, usageErrorf("--in and --at exclude each other")
 	case changed("for") && changed("until"):
-		return nil, usagef("--for and --until exclude each other")
+		return nil, usageErrorf("--for and --until exclude each other")
 	case h.in < 0 || h.life < 0:
-		return nil, usagef("--in and --for must not be negative")
+		return nil, usageErrorf("--in and --for must not be negative")
 	}
 	hint := &client.Hint{Source: fermatav1.Hint_SOURCE_OPERATOR, Reason: h.reason}
 	if h.planner {
@@ -98,17 +98,17 @@ func (h *hintFlags) hint(changed func(string) bool, now time.Time, times *timeRe
 	}
 	var err error
 	if changed("at") {
-		if hint.NextRunTime, err = times.require("--at", h.at); err != nil {
+		if hint.NextRunTime, err = times.parseRequired("--at", h.at); err != nil {
 			return nil, err
 		}
 	}
 	if changed("until") {
-		if hint.ExpireTime, err = times.require("--until", h.until); err != nil {
+		if hint.ExpireTime, err = times.parseRequired("--until", h.until); err != nil {
 			return nil, err
 		}
 	}
 	if at := hint.GetNextRunTime(); at != nil && at.AsTime().Before(now) {
-		times.warn("--at %s is past: the job runs at once", h.at)
+		times.addRemark("--at %s is past: the job runs at once", h.at)
 	}
 	if changed("in") {
 		hint.NextRunTime = timestamppb.New(now.Add(h.in))

@@ -18,7 +18,7 @@ import (
 func command(t *testing.T, in io.Reader, args ...string) (code int, said string) {
 	t.Helper()
 	var out bytes.Buffer
-	code = run(context.Background(), append([]string{"--address", "127.0.0.1:1", "--request-timeout", "1s"}, args...), streams{in: in, out: &out, err: &out}, time.Now)
+	code = runCommand(context.Background(), append([]string{"--address", "127.0.0.1:1", "--request-timeout", "1s"}, args...), standardStreams{in: in, out: &out, err: &out}, time.Now)
 	return code, out.String()
 }
 

@@ -44,7 +44,7 @@ func (a *app) loginCommand() *cobra.Command {
 			if showOnly {
 				return a.showSession()
 			}
-			return a.login(cmd.Context())
+			return a.signIn(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVar(&showOnly, "status", false, "show the session; exit code 7 if there is none that can be used")
@@ -56,11 +56,11 @@ func (a *app) logoutCommand() *cobra.Command {
 		Use: "logout", Short: "End the session of fermata login", Args: noArgs,
 		Long: "Remove the session for the addresses of --address from this machine, and have the issuer revoke it if it can.\n" +
 			"A token that was sent before stays valid until it expires.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.logout(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.signOut(cmd.Context()) },
 	}
 }
 
-func (a *app) sessions() (*signin.Store, error) {
+func (a *app) sessionStore() (*signin.Store, error) {
 	dir, err := signin.DefaultDir()
 	if err != nil {
 		return nil, fmt.Errorf("there is no directory for sessions: %w", err)
@@ -68,19 +68,19 @@ func (a *app) sessions() (*signin.Store, error) {
 	return signin.NewStore(dir, a.now), nil
 }
 
-func (a *app) login(ctx context.Context) error {
+func (a *app) signIn(ctx context.Context) error {
 	if a.tokenFile != "" {
-		return usagef("--token-file is set, and would be used in place of the session")
+		return usageErrorf("--token-file is set, and would be used in place of the session")
 	}
 	settings, err := a.oidc.Complete()
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
-	store, err := a.sessions()
+	store, err := a.sessionStore()
 	if err != nil {
 		return err
 	}
-	session, err := store.Login(ctx, settings, a.addresses, a.prompt)
+	session, err := store.Login(ctx, settings, a.addresses, a.printPrompt)
 	switch {
 	case ctx.Err() != nil:
 		return &codedError{errors.New("interrupted before the sign-in was complete"), exitFailed, ""}
@@ -130,20 +130,20 @@ func (a *app) showCaller(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
-		return printOne(a, answer, a.showIdentity)
+		return printMessage(a, answer, a.showIdentity)
 	case status.Code(err) == codes.Unauthenticated:
 		fmt.Fprintln(a.err, "The session is kept, but the node refuses its token.")
 		return err
 	}
-	fmt.Fprintf(a.err, "warning: no node said who you are: %s\nhint: when it can be reached run: fermata whoami\n", a.message(err))
+	fmt.Fprintf(a.err, "warning: no node said who you are: %s\nhint: when it can be reached run: fermata whoami\n", a.errorMessage(err))
 	return nil
 }
 
-// prompt shows what to do beside the output, which may be piped.
-func (a *app) prompt(p signin.Prompt) error {
-	text := fmt.Sprintf("Open %s\nand enter the code: %s\n", printable(p.URL), printable(p.Code))
+// printPrompt shows what to do beside the output, which may be piped.
+func (a *app) printPrompt(p signin.Prompt) error {
+	text := fmt.Sprintf("Open %s\nand enter the code: %s\n", printableText(p.URL), printableText(p.Code))
 	if p.Complete != "" {
-		text += fmt.Sprintf("or open %s\nand compare the code.\n", printable(p.Complete))
+		text += fmt.Sprintf("or open %s\nand compare the code.\n", printableText(p.Complete))
 	}
 	_, err := fmt.Fprintf(a.err, "%sWaiting until %s; Ctrl-C gives up.\n", text, p.Expires.Local().Format(time.TimeOnly))
 	return err
@@ -152,13 +152,13 @@ func (a *app) prompt(p signin.Prompt) error {
 // describeUser is who has signed in: the subject that rules name, and a name for people.
 func describeUser(s *signin.Session) string {
 	if s.Name == "" || s.Name == s.Subject {
-		return printable(s.Subject)
+		return printableText(s.Subject)
 	}
-	return fmt.Sprintf("%s (%s)", printable(s.Name), printable(s.Subject))
+	return fmt.Sprintf("%s (%s)", printableText(s.Name), printableText(s.Subject))
 }
 
 func (a *app) findSession() (*signin.Store, *signin.Session, error) {
-	store, err := a.sessions()
+	store, err := a.sessionStore()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,9 +177,9 @@ func (a *app) showSession() error {
 	}
 	lines := []string{
 		"User:      " + describeUser(s),
-		"Issuer:    " + printable(s.Issuer),
-		"Client:    " + printable(s.ClientID),
-		"Servers:   " + printable(strings.Join(s.Servers, ", ")),
+		"Issuer:    " + printableText(s.Issuer),
+		"Client:    " + printableText(s.ClientID),
+		"Servers:   " + printableText(strings.Join(s.Servers, ", ")),
 		"Token:     " + s.Token + ", expires " + s.Expires.Format(time.RFC3339),
 		"Refreshed: " + refreshed,
 	}
@@ -192,7 +192,7 @@ func (a *app) showSession() error {
 	return nil
 }
 
-func (a *app) logout(ctx context.Context) error {
+func (a *app) signOut(ctx context.Context) error {
 	store, session, err := a.findSession()
 	if errors.Is(err, signin.ErrNone) {
 		return a.println("not signed in")
@@ -211,9 +211,9 @@ func (a *app) logout(ctx context.Context) error {
 	return a.println("signed out")
 }
 
-// token is what calls carry: that of a file, or of the session for these addresses, or none. The
+// tokenSource is what calls carry: that of a file, or of the session for these addresses, or none. The
 // first one is had here, so that a session that has ended is said before any call.
-func (a *app) token(ctx context.Context) (func(context.Context) (string, error), error) {
+func (a *app) tokenSource(ctx context.Context) (func(context.Context) (string, error), error) {
 	if a.tokenFile != "" {
 		return client.TokenFile(a.tokenFile)
 	}
@@ -225,7 +225,7 @@ func (a *app) token(ctx context.Context) (func(context.Context) (string, error),
 		return nil, a.signInError(err)
 	}
 	source := store.Source(session)
-	source.Warn = func(err error) { fmt.Fprintln(a.err, "warning:", printable(err.Error())) }
+	source.Warn = func(err error) { fmt.Fprintln(a.err, "warning:", printableText(err.Error())) }
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	if _, err := source.Token(ctx); err != nil {
@@ -240,7 +240,7 @@ func (a *app) signInError(err error) error {
 	case errors.Is(err, signin.ErrNone), errors.Is(err, signin.ErrEnded):
 		return &codedError{fmt.Errorf("%w for %s", err, strings.Join(a.addresses, ", ")), exitSignedOut, hintLogin}
 	case errors.Is(err, signin.ErrSeveral):
-		return usage(err)
+		return newUsageError(err)
 	case errors.Is(err, signin.ErrUnsafe):
 		return &codedError{err, exitSignedOut, ""}
 	}

@@ -88,7 +88,7 @@ func (o *organization) run(args ...string) (code int, out, errs string) {
 
 func (o *organization) runAt(ctx context.Context, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
-	code = run(ctx, args, streams{strings.NewReader(""), &stdout, &stderr}, o.now)
+	code = runCommand(ctx, args, standardStreams{strings.NewReader(""), &stdout, &stderr}, o.now)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -173,7 +173,7 @@ func TestSignInThatIsNotCompleted(t *testing.T) {
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Interval = 3600 })
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout bytes.Buffer
-	code := run(ctx, append(signIn, o.flags...), streams{strings.NewReader(""), &stdout, hearing(func(text string) {
+	code := runCommand(ctx, append(signIn, o.flags...), standardStreams{strings.NewReader(""), &stdout, hearing(func(text string) {
 		if strings.Contains(text, "ABCD-EFGH") {
 			cancel()
 		}

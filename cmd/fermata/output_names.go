@@ -44,12 +44,12 @@ func (a *app) printNames(m proto.Message) error {
 	default:
 		return errors.New("this has no name")
 	}
-	return a.println(printable(name))
+	return a.println(printableText(name))
 }
 
 // jobNameHere is the id of a job, or its full name if it is of another namespace.
 func (a *app) jobNameHere(j *client.Job) string {
-	if namespace, id := jobParts(j); namespace == a.namespace {
+	if namespace, id := splitJobName(j); namespace == a.namespace {
 		return id
 	}
 	return j.GetName()

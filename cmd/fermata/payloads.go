@@ -33,20 +33,20 @@ func (a *app) resealCommand() *cobra.Command {
 			"With roles that are limited to queues, name one of them by --queue; what is left out is an error (exit code 1).\n" +
 			"Give --request-timeout time for many jobs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.reseal(ctx, c, which) })
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error { return a.resealJobs(ctx, c, which) })
 		},
 	}
 	selectFlags(cmd, &which)
 	return cmd
 }
 
-func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selection) error {
+func (a *app) resealJobs(ctx context.Context, c *client.Client, which client.Selection) error {
 	switch queues, err := limitedQueues(ctx, c, authz.EditJobs, which); {
 	case err != nil:
 		return err
 	case len(queues) > 0:
 		return &codedError{
-			err:  fmt.Errorf("payloads of other queues than %s would stay as they are: your roles are for these queues", printable(strings.Join(queues, ", "))),
+			err:  fmt.Errorf("payloads of other queues than %s would stay as they are: your roles are for these queues", printableText(strings.Join(queues, ", "))),
 			code: exitFailed, hint: "name one of your queues by --queue, or have it done by a role for all queues of the namespace",
 		}
 	}
@@ -72,11 +72,11 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 			resealed++
 		}
 	}
-	if err := worst(failed); err != nil {
+	if err := worstError(failed); err != nil {
 		return err
 	}
-	return a.did(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same),
-		fact{"resealed", resealed}, fact{"unchanged", same})
+	return a.printResult(fmt.Sprintf("sealed %s anew, left %d as they are", countText(resealed, "payload", "payloads"), same),
+		resultFact{"resealed", resealed}, resultFact{"unchanged", same})
 }
 
 // hiddenJob is the error of a job that was listed and cannot be found for an edit; nil if it was
@@ -87,7 +87,7 @@ func (a *app) hiddenJob(ctx context.Context, c *client.Client, j *client.Job, i 
 	case client.IsNotFound(err):
 		return nil
 	case err == nil:
-		err = fmt.Errorf("your roles do not let you edit jobs of queue %s", printable(j.GetQueue()))
+		err = fmt.Errorf("your roles do not let you edit jobs of queue %s", printableText(j.GetQueue()))
 	}
 	return a.failedItem(client.JobID(j), i, err)
 }

@@ -34,7 +34,7 @@ func (a *app) presetsCommand() *cobra.Command {
   fermata jobs update hook --preset webhook --retry-attempts 8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if custom {
-				return a.with(cmd, a.customPresets)
+				return a.withSession(cmd, a.customPresets)
 			}
 			if a.output == "table" {
 				return a.presetTable(backoff.Presets())
@@ -61,8 +61,8 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(p *fermatav1.Preset) bool { return !p.GetCustom() })
-	return printAll(a, all, func(list []*fermatav1.Preset) error {
-		t := table{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"}, empty: "no presets beside the built-in ones"}
+	return printMessages(a, all, func(list []*fermatav1.Preset) error {
+		t := textTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"}, empty: "no presets beside the built-in ones"}
 		for _, p := range list {
 			var kinds, waits []string
 			if p.GetRetryPolicy() != nil {
@@ -72,22 +72,22 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 				kinds = append(kinds, "backoff")
 			}
 			for _, d := range p.GetWaits() {
-				waits = append(waits, short(d.AsDuration()))
+				waits = append(waits, durationText(d.AsDuration()))
 			}
-			t.add(printable(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "), cmp.Or(clip(p.GetDescription(), 128), none))
+			t.addRow(printableText(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "), cmp.Or(clipText(p.GetDescription(), 128), noValue))
 		}
 		return a.printTable(t)
 	})
 }
 
 func (a *app) presetTable(presets []backoff.Preset) error {
-	t := table{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
+	t := textTable{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
 	for _, p := range presets {
 		kind := "backoff"
 		if p.Retry != nil {
 			kind = "retry"
 		}
-		t.add(p.Name, kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), none))
+		t.addRow(p.Name, kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), noValue))
 	}
 	return a.printTable(t)
 }
@@ -118,7 +118,7 @@ func presetText(p backoff.Preset) (string, error) {
 }
 
 func rawPolicy(m proto.Message) (json.RawMessage, error) {
-	text, err := encode(m)
+	text, err := encodeMessage(m)
 	return json.RawMessage(text), err
 }
 
@@ -140,14 +140,14 @@ func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	preset, ok := backoff.PresetByName(p.preset)
 	switch {
 	case !ok:
-		return nil, usagef("--preset %q: want one of %s", p.preset, presetNames(backoff.Presets()))
+		return nil, usageErrorf("--preset %q: want one of %s", p.preset, presetNames(backoff.Presets()))
 	case preset.Retry != nil:
 		j.RetryPolicy = policypb.Retry(*preset.Retry)
-		j.RetryPolicy.Sources = map[string]string{everyField: presetSource + p.preset}
+		j.RetryPolicy.Sources = map[string]string{allFields: presetSource + p.preset}
 		return []string{retryPath}, nil
 	}
 	j.BackoffPolicy = policypb.Backoff(*preset.Recurring, preset.MinInterval, 0)
-	j.BackoffPolicy.Sources = map[string]string{everyField: presetSource + p.preset}
+	j.BackoffPolicy.Sources = map[string]string{allFields: presetSource + p.preset}
 	return []string{backoffPath}, nil
 }
 
@@ -159,7 +159,7 @@ func (a *app) findPreset(cmd *cobra.Command, p *policyFlags) error {
 	if _, ok := backoff.PresetByName(p.preset); ok || p.preset == "" {
 		return nil
 	}
-	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 		all, err := c.Presets(ctx)
 		if err != nil {
 			return err
@@ -171,10 +171,10 @@ func (a *app) findPreset(cmd *cobra.Command, p *policyFlags) error {
 				return nil
 			}
 			if found.GetCustom() {
-				known += ", " + printable(found.GetName())
+				known += ", " + printableText(found.GetName())
 			}
 		}
-		return usagef("--preset %q: want one of %s", p.preset, known)
+		return usageErrorf("--preset %q: want one of %s", p.preset, known)
 	})
 }
 

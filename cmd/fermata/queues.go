@@ -15,12 +15,12 @@ func (a *app) queuesCommand() *cobra.Command {
 	get := &cobra.Command{
 		Use: "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.QueueSettings(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return printOne(a, s, a.describeQueue)
+				return printMessage(a, s, a.describeQueue)
 			})
 		},
 	}
@@ -29,7 +29,7 @@ func (a *app) queuesCommand() *cobra.Command {
 }
 
 func (a *app) pauseQueueCommand() *cobra.Command {
-	return a.onEach(&cobra.Command{
+	return a.forEachJob(&cobra.Command{
 		Use: "pause QUEUE...", Short: "Let nothing of a queue start until it is resumed",
 		Long: "Let nothing of a queue start until it is resumed, on any node, whoever asks for it: manual runs wait too.\n" +
 			"What runs goes on, and what is due waits in order. Nodes follow within about two seconds; what a worker has\n" +
@@ -39,12 +39,12 @@ func (a *app) pauseQueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printOne(a, s, func(*client.QueueSettings) error { return a.println("paused queue " + printable(queue)) })
+		return printMessage(a, s, func(*client.QueueSettings) error { return a.println("paused queue " + printableText(queue)) })
 	})
 }
 
 func (a *app) resumeQueueCommand() *cobra.Command {
-	return a.onEach(&cobra.Command{
+	return a.forEachJob(&cobra.Command{
 		Use: "resume QUEUE...", Short: "Let what is due in a paused queue start",
 		Long: "Let what is due in a paused queue start, in order, as fast as its workers and limits allow. Where that is\n" +
 			"too fast, set a limit first: fermata queues set QUEUE --rate 10.",
@@ -53,7 +53,7 @@ func (a *app) resumeQueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printOne(a, s, func(*client.QueueSettings) error { return a.println("resumed queue " + printable(queue)) })
+		return printMessage(a, s, func(*client.QueueSettings) error { return a.println("resumed queue " + printableText(queue)) })
 	})
 }
 
@@ -66,10 +66,10 @@ func (a *app) setQueueCommand() *cobra.Command {
 		Example: "  fermata queues set mail --max-concurrency 20 --rate 100 --burst 200",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !anyChanged(cmd, "") {
-				return usagef("nothing to change: no flag says what")
+			if !hasChangedFlag(cmd, "") {
+				return usageErrorf("nothing to change: no flag says what")
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.QueueSettings(ctx, args[0])
 				if err != nil {
 					return err
@@ -91,7 +91,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 				if s, err = c.SetQueueSettings(ctx, s); err != nil {
 					return err
 				}
-				return printOne(a, s, a.describeQueue)
+				return printMessage(a, s, a.describeQueue)
 			})
 		},
 	}
@@ -104,17 +104,17 @@ func (a *app) setQueueCommand() *cobra.Command {
 }
 
 func (a *app) describeQueue(s *client.QueueSettings) error {
-	var t table
-	t.add("Name:", s.GetName())
+	var t textTable
+	t.addRow("Name:", s.GetName())
 	if s.GetPaused() {
-		t.add("Paused:", "yes, nothing of it starts")
+		t.addRow("Paused:", "yes, nothing of it starts")
 	}
-	t.add("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
-	t.add("Starts:", limitText(s.GetRate(), "at most %g a second"))
+	t.addRow("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
+	t.addRow("Starts:", limitText(s.GetRate(), "at most %g a second"))
 	if s.GetBurst() > 0 {
-		t.add("Burst:", fmt.Sprint(s.GetBurst()))
+		t.addRow("Burst:", fmt.Sprint(s.GetBurst()))
 	}
-	t.add("Recovery:", fmt.Sprintf("%g starts a second", s.GetRecoveryRate()))
+	t.addRow("Recovery:", fmt.Sprintf("%g starts a second", s.GetRecoveryRate()))
 	return a.printTable(t)
 }
 

@@ -31,16 +31,16 @@ func (a *app) aclCommand() *cobra.Command {
   fermata redis acl --sentinel`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := redisacl.CheckKeyspace(keyspace); err != nil {
-				return usagef("--keyspace: %v", err)
+				return usageErrorf("--keyspace: %v", err)
 			}
 			if err := redisacl.CheckUser(user); err != nil {
-				return usagef("--user: %v", err)
+				return usageErrorf("--user: %v", err)
 			}
 			hash := "<SHA-256 of the password, in hexadecimal>"
 			if passwordFile != "" {
 				password, err := config.ReadSecretFile(passwordFile)
 				if err != nil {
-					return usage(err)
+					return newUsageError(err)
 				}
 				hash = redisacl.HashPassword(password)
 			}

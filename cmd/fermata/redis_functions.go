@@ -42,13 +42,13 @@ func (a *app) functionsCommand() *cobra.Command {
 			switch {
 			case load || prune:
 				if err := config.Fill(cmd.LocalNonPersistentFlags(), "FERMATA"); err != nil {
-					return usage(err)
+					return newUsageError(err)
 				}
 				return a.loadFunctions(cmd.Context(), &to, list, prune)
 			case show != "":
 				l, ok := libraries[show]
 				if !ok {
-					return usagef("--show %q: want store or locks", show)
+					return usageErrorf("--show %q: want store or locks", show)
 				}
 				return a.println(strings.TrimSuffix(l.Code, "\n"))
 			}
@@ -72,21 +72,21 @@ func (a *app) functionsCommand() *cobra.Command {
 
 func (a *app) loadFunctions(ctx context.Context, to *redisTarget, list []redisfunc.Library, prune bool) error {
 	if err := to.secrets.Read(); err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	if to.tls != (tlsfiles.Files{}) {
 		source, err := tlsfiles.Open(tlsfiles.Options{
 			Files: to.tls, Called: tlsfiles.Files{Cert: "--redis-tls-cert", Key: "--redis-tls-key", CA: "--redis-tls-ca"},
 		})
 		if err != nil {
-			return usage(err)
+			return newUsageError(err)
 		}
 		to.client.TLS = source.ClientConfig
 	}
 	to.client.ClientName = "fermata-functions"
 	c, err := redisstore.NewClient(to.client)
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)

@@ -26,12 +26,12 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 		Example: "  fermata jobs refresh-defaults --dry-run\n  fermata jobs refresh-defaults --queue mail",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if flags.color != "auto" && flags.color != "always" && flags.color != "never" {
-				return usagef("--color %q: want auto, always or never", flags.color)
+				return usageErrorf("--color %q: want auto, always or never", flags.color)
 			}
 			if len(ids) > 0 && (selected.Queue != "" || selected.IDPrefix != "" || len(selected.Labels) > 0) {
-				return usagef("give ids, or flags that select jobs, not both")
+				return usageErrorf("give ids, or flags that select jobs, not both")
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				jobs, err := jobsToRefresh(ctx, c, ids, selected)
 				if err != nil {
 					return err
@@ -41,9 +41,9 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 					return err
 				}
 				if dry {
-					return errors.Join(p.show("plan"), worst(failed))
+					return errors.Join(p.printChanges("plan"), worstError(failed))
 				}
-				return errors.Join(cmp.Or(p.show(""), p.do(ctx)), worst(failed))
+				return errors.Join(cmp.Or(p.printChanges(""), p.applyChanges(ctx)), worstError(failed))
 			})
 		},
 	}
@@ -56,13 +56,13 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 // jobsToRefresh reads the jobs that are meant.
 func jobsToRefresh(ctx context.Context, c *client.Client, ids []string, selected client.Selection) ([]*client.Job, error) {
 	if len(ids) == 0 {
-		return collect(ctx, c, client.Filter{Selection: selected}, 0)
+		return collectJobs(ctx, c, client.Filter{Selection: selected}, 0)
 	}
 	var jobs []*client.Job
 	for _, id := range ids {
 		j, err := c.GetJob(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", printable(id), err)
+			return nil, fmt.Errorf("%s: %w", printableText(id), err)
 		}
 		jobs = append(jobs, j)
 	}
@@ -71,20 +71,20 @@ func jobsToRefresh(ctx context.Context, c *client.Client, ids []string, selected
 
 // planRefresh finds out what the defaults of now would change of jobs. A job that was edited since it
 // was read is an error, and left out of the plan.
-func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFlags, jobs []*client.Job) (p *planner, failed []error, err error) {
-	p = &planner{app: a, client: c, flags: flags, set: &manifest.Set{}}
+func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFlags, jobs []*client.Job) (p *applyPlanner, failed []error, err error) {
+	p = &applyPlanner{app: a, client: c, flags: flags, set: &manifest.Set{}}
 	for _, j := range jobs {
-		p.wishes = append(p.wishes, &client.Wish{JobId: client.JobID(j), Job: settable(j), RefreshDefaults: true})
+		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: client.JobID(j), Job: settable(j), RefreshDefaults: true})
 		if j.GetPayloadSealed() {
-			last := p.wishes[len(p.wishes)-1].Job
+			last := p.desiredJobs[len(p.desiredJobs)-1].Job
 			last.PayloadSealed, last.Payload = true, nil
 		}
 	}
-	changes, err := c.PlanJobs(ctx, p.wishes, false)
+	changes, err := c.PlanJobs(ctx, p.desiredJobs, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	wishes := p.wishes[:0]
+	wishes := p.desiredJobs[:0]
 	for i, change := range changes {
 		err := client.ChangeError(change)
 		if before := change.GetBefore(); err == nil && before.GetEtag() != jobs[i].GetEtag() {
@@ -94,8 +94,8 @@ func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFla
 			failed = append(failed, a.failedItem(client.JobID(jobs[i]), i, err))
 			continue
 		}
-		wishes, p.changes = append(wishes, p.wishes[i]), append(p.changes, change)
+		wishes, p.changes = append(wishes, p.desiredJobs[i]), append(p.changes, change)
 	}
-	p.wishes = wishes
+	p.desiredJobs = wishes
 	return p, failed, nil
 }

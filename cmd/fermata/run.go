@@ -29,7 +29,7 @@ func (a *app) runCommand() *cobra.Command {
 			"that is text is output_text there, beside the base64 of output; in scripts:\n" +
 			"jq -r 'if type == \"array\" then .[] else . end | .output_text'. With -o yaml it is output_text alone.",
 		Example: "  fermata jobs run report --wait --wait-timeout 10m\n  fermata jobs run report --wait -o json | jq -r .output_text",
-		Args:    someArgs,
+		Args:    atLeastOneArg,
 	}
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
 	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
@@ -41,13 +41,13 @@ func (a *app) runCommand() *cobra.Command {
 		case err != nil:
 			return err
 		case patience < 0 || patience > 0 && !wait:
-			return usagef("--wait-timeout %v: want a positive duration, and --wait", patience)
+			return usageErrorf("--wait-timeout %v: want a positive duration, and --wait", patience)
 		}
 		started := make([]*client.Run, len(jobs))
-		err = a.with(cmd, func(ctx context.Context, c *client.Client) error {
-			return a.each(jobs, func(i int) (err error) {
+		err = a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.forEachName(jobs, func(i int) (err error) {
 				how := client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode), IgnoreExclusions: ignore}
-				started[i], err = a.run(ctx, c, jobs[i], how, !wait)
+				started[i], err = a.runJob(ctx, c, jobs[i], how, !wait)
 				return err
 			})
 		})
@@ -64,14 +64,14 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// run asks for a run of one job.
-func (a *app) run(ctx context.Context, c *client.Client, job string, how client.RunOptions, tell bool) (*client.Run, error) {
+// runJob asks for a run of one job.
+func (a *app) runJob(ctx context.Context, c *client.Client, job string, how client.RunOptions, tell bool) (*client.Run, error) {
 	run, joined, err := c.RunJob(ctx, job, how)
 	if err != nil || !tell {
 		return run, err
 	}
-	return run, printOne(a, run, func(r *client.Run) error {
-		text := fmt.Sprintf("run %s of %s", client.RunID(r), printable(job))
+	return run, printMessage(a, run, func(r *client.Run) error {
+		text := fmt.Sprintf("run %s of %s", client.RunID(r), printableText(job))
 		if joined {
 			text += ", which was asked for before"
 		}
@@ -96,7 +96,7 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 				}()
 			}
 		}
-		return a.each(jobs, func(i int) error {
+		return a.forEachName(jobs, func(i int) error {
 			if started[i] == nil {
 				return nil // that has been told
 			}
@@ -104,18 +104,18 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 			ended, err := e.run, e.err
 			switch {
 			case client.IsNotFound(err):
-				return goneRun(ctx, c, jobs[i], run)
+				return missingRunError(ctx, c, jobs[i], run)
 			case errors.Is(err, context.DeadlineExceeded):
-				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printable(jobs[i]))
+				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printableText(jobs[i]))
 			case errors.Is(ctx.Err(), context.Canceled):
 				return &codedError{
-					err: fmt.Errorf("interrupted: run %s of %s goes on", run, printable(jobs[i])), code: exitInterrupted,
-					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s", printable(jobs[i]), run, printable(jobs[i]), run),
+					err: fmt.Errorf("interrupted: run %s of %s goes on", run, printableText(jobs[i])), code: exitInterrupted,
+					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s", printableText(jobs[i]), run, printableText(jobs[i]), run),
 				}
 			case err != nil:
 				return err
 			}
-			if err := printOne(a, ended, a.describeRun); err != nil {
+			if err := printMessage(a, ended, a.describeRun); err != nil {
 				return err
 			}
 			if ended.GetOutcome() != fermatav1.Outcome_OUTCOME_SUCCEEDED {
@@ -126,17 +126,17 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 	})
 }
 
-// goneRun tells why nobody knows how a run has ended.
-func goneRun(ctx context.Context, c *client.Client, job, run string) error {
+// missingRunError tells why nobody knows how a run has ended.
+func missingRunError(ctx context.Context, c *client.Client, job, run string) error {
 	j, err := c.GetJob(ctx, job)
 	switch {
 	case client.IsNotFound(err):
-		return fmt.Errorf("job %s was deleted while its run %s was waited for", printable(job), run)
+		return fmt.Errorf("job %s was deleted while its run %s was waited for", printableText(job), run)
 	case err != nil:
 		return fmt.Errorf("run %s is no longer kept: nobody knows how it ended", run)
 	case j.GetHistoryLimit() == 0:
-		return fmt.Errorf("run %s has ended, and job %s keeps no history to tell how: fermata jobs update %s --history 10", run, printable(job), printable(job))
+		return fmt.Errorf("run %s has ended, and job %s keeps no history to tell how: fermata jobs update %s --history 10", run, printableText(job), printableText(job))
 	}
 	return fmt.Errorf("run %s has ended, and %s have since: job %s keeps no more, see --history of fermata jobs update",
-		run, plural(int(j.GetHistoryLimit()), "other", "others"), printable(job))
+		run, countText(int(j.GetHistoryLimit()), "other", "others"), printableText(job))
 }

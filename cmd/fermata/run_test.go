@@ -140,11 +140,11 @@ func TestRunThatNobodyRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	if err := goneRun(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "1 other have since") {
+	if err := missingRunError(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "1 other have since") {
 		t.Error(err)
 	}
 	c.must("jobs", "delete", "ping")
-	if err := goneRun(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "was deleted") {
+	if err := missingRunError(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "was deleted") {
 		t.Error(err)
 	}
 }

@@ -31,9 +31,9 @@ func (a *app) listCommand() *cobra.Command {
 				return err
 			}
 			f.State = fermatav1.JobStatus_State(n)
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := ofNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
-					return collect(ctx, c, f, limit)
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				jobs, err := inNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
+					return collectJobs(ctx, c, f, limit)
 				})
 				if err != nil {
 					return err
@@ -41,7 +41,7 @@ func (a *app) listCommand() *cobra.Command {
 				if limit > 0 {
 					jobs = jobs[:min(limit, len(jobs))]
 				}
-				return printAll(a, jobs, func(jobs []*client.Job) error { return a.jobTable(jobs, all) })
+				return printMessages(a, jobs, func(jobs []*client.Job) error { return a.jobTable(jobs, all) })
 			})
 		},
 	}
@@ -61,8 +61,8 @@ func selectFlags(cmd *cobra.Command, s *client.Selection) {
 	cmd.Flags().StringToStringVar(&s.Labels, "label", nil, "only with this label, key=value; may be repeated")
 }
 
-// collect gathers jobs in the order of their names.
-func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) ([]*client.Job, error) {
+// collectJobs gathers jobs in the order of their names.
+func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit int) ([]*client.Job, error) {
 	f.PageSize = 1000
 	if limit > 0 {
 		f.PageSize = int32(min(limit, 1000))
@@ -82,24 +82,24 @@ func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) 
 
 // jobTable lists jobs, of several namespaces with theirs.
 func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
-	t := table{
-		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
-		empty:   "no jobs",
-		first:   []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN", "STATE"},
+	t := textTable{
+		heading:        []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
+		empty:          "no jobs",
+		leadingColumns: []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN", "STATE"},
 	}
 	for _, j := range jobs {
 		s := j.GetStatus()
-		last := none
+		last := noValue
 		if s.GetLastOutcome() != 0 {
-			last = enumName(s.GetLastOutcome()) + " " + a.ago(s.GetLastFinishTime())
+			last = enumName(s.GetLastOutcome()) + " " + a.agoText(s.GetLastFinishTime())
 		}
-		namespace, id := jobParts(j)
-		t.add(nameText(namespace), nameText(id), j.GetQueue(), printable(scheduleText(j.GetSchedule())), enumName(s.GetState()),
-			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), shortPB(j.GetMaxLag()), last, a.age(j.GetCreateTime()),
-			wholeText(s.GetLastError()))
+		namespace, id := splitJobName(j)
+		t.addRow(nameText(namespace), nameText(id), j.GetQueue(), printableText(scheduleText(j.GetSchedule())), enumName(s.GetState()),
+			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), durationPBText(j.GetMaxLag()), last, a.ageText(j.GetCreateTime()),
+			fullText(s.GetLastError()))
 	}
 	if !namespaces {
-		t = t.without("NAMESPACE")
+		t = t.withoutColumn("NAMESPACE")
 	}
 	return a.printTable(t)
 }
@@ -110,12 +110,12 @@ func (a *app) getCommand() *cobra.Command {
 		Long: "Show a job. With -o yaml it is in the form that create and update take with -f: a payload of plain\n" +
 			"text is written as payload_text.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.GetJob(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, a.describe)
+				return printMessage(a, j, a.describeJob)
 			})
 		},
 	}

@@ -13,16 +13,16 @@ import (
 // errInterrupted ends a read of standard input.
 var errInterrupted = &codedError{err: errors.New("interrupted while reading standard input"), code: exitFailed}
 
-// piped is standard input as commands read it that want all of it: a signal ends the
+// noticingReader is standard input as commands read it that want all of it: a signal ends the
 // read, and who sits at a terminal is told that it is waited for.
-type piped struct {
+type noticingReader struct {
 	ctx    context.Context
 	in     io.Reader
 	notice io.Writer
 	told   bool
 }
 
-func (p *piped) Read(to []byte) (int, error) {
+func (p *noticingReader) Read(to []byte) (int, error) {
 	if file, ok := p.in.(*os.File); ok && !p.told && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprintln(p.notice, "reading from standard input; end it with Ctrl-D")
 	}
@@ -46,9 +46,9 @@ func (p *piped) Read(to []byte) (int, error) {
 	}
 }
 
-// keyboard is standard input as it is, for who reads single keys.
-func (a *app) keyboard() io.Reader {
-	if p, ok := a.in.(*piped); ok {
+// inputWithNotice is standard input as it is, for who reads single keys.
+func (a *app) inputWithNotice() io.Reader {
+	if p, ok := a.in.(*noticingReader); ok {
 		return p.in
 	}
 	return a.in

@@ -28,12 +28,12 @@ func TestNothingShownSteers(t *testing.T) {
 	}
 	for _, form := range []string{"table", "json", "yaml", "export", "list of yaml"} {
 		var out bytes.Buffer
-		a := &app{streams: streams{out: &out}, output: form}
+		a := &app{standardStreams: standardStreams{out: &out}, output: form}
 		var err error
 		switch form {
 		case "table":
-			var rows table
-			rows.add(printable(hostile), clip(hostile, 100))
+			var rows textTable
+			rows.addRow(printableText(hostile), clipText(hostile, 100))
 			err = a.printTable(rows)
 		case "export":
 			w := bufio.NewWriter(&out)
@@ -42,9 +42,9 @@ func TestNothingShownSteers(t *testing.T) {
 			}
 		case "list of yaml":
 			a.output = "yaml"
-			err = printAll(a, []*client.Job{j, j}, nil)
+			err = printMessages(a, []*client.Job{j, j}, nil)
 		default:
-			err = printOne(a, j, nil)
+			err = printMessage(a, j, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 	"github.com/fermata-io/fermata/internal/observe/tracing"
 )
 
-// lastSpans is how long a command waits for its span to be taken.
-const lastSpans = 2 * time.Second
+// spanFlushTimeout is how long a command waits for its span to be taken.
+const spanFlushTimeout = 2 * time.Second
 
-// trace makes a command part of the trace that the environment names, as CI systems
+// startTrace makes a command part of the trace that the environment names, as CI systems
 // do, and begins a span of it if there is somewhere to send it.
-func (a *app) trace(ctx context.Context, name string) (_ context.Context, ended func(error), err error) {
+func (a *app) startTrace(ctx context.Context, name string) (_ context.Context, ended func(error), err error) {
 	settings, err := tracing.Settle(a.traceTo, "", os.Getenv)
 	if err != nil {
 		return ctx, nil, err
@@ -39,7 +39,7 @@ func (a *app) trace(ctx context.Context, name string) (_ context.Context, ended 
 			span.SetStatus(codes.Error, err.Error())
 		}
 		span.End()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), spanFlushTimeout)
 		defer cancel()
 		// A collector that is away is no reason for a command to fail.
 		_ = provider.Shutdown(last)

@@ -69,8 +69,8 @@ func TestTryLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	a := &app{streams: streams{strings.NewReader(""), io.Discard, io.Discard}, now: time.Now}
-	if err := a.try(t.Context(), cl, "default", time.Minute); status.Code(err) != codes.Unavailable {
+	a := &app{standardStreams: standardStreams{strings.NewReader(""), io.Discard, io.Discard}, now: time.Now}
+	if err := a.runTrial(t.Context(), cl, "default", time.Minute); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v", err)
 	}
 	if got := c.must("jobs", "list"); strings.Contains(got, "fermata-try") {
@@ -106,11 +106,11 @@ func TestTryWhoseTimeEndsInALook(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	_, err = backedOff(ctx, cl, "ping", time.Minute)
-	if code, _ := judge(err); code != exitFailed || looks != 2 || !strings.Contains(err.Error(), "no worker has run the job in time") {
+	_, err = awaitBackoff(ctx, cl, "ping", time.Minute)
+	if code, _ := classifyError(err); code != exitFailed || looks != 2 || !strings.Contains(err.Error(), "no worker has run the job in time") {
 		t.Errorf("after %d looks: %v", looks, err)
 	}
-	if _, err := backedOff(ctx, cl, "ping", time.Minute); status.Code(err) != codes.Canceled {
+	if _, err := awaitBackoff(ctx, cl, "ping", time.Minute); status.Code(err) != codes.Canceled {
 		t.Errorf("nothing was seen, but: %v", err)
 	}
 }

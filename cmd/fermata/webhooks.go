@@ -24,23 +24,23 @@ func (a *app) webhooksList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the webhooks, and how far the cluster is with them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				hooks, err := c.Webhooks(ctx)
 				if err != nil {
 					return err
 				}
-				return printAll(a, hooks, a.webhookTable)
+				return printMessages(a, hooks, a.webhookTable)
 			})
 		},
 	}
 }
 
 func (a *app) webhookTable(hooks []*client.Webhook) error {
-	t := table{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks",
-		first: []string{"SHARDS BEHIND", "FAILING", "URL", "LAG"}}
+	t := textTable{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks",
+		leadingColumns: []string{"SHARDS BEHIND", "FAILING", "URL", "LAG"}}
 	for _, h := range hooks {
-		t.add(nameText(h.GetName()), shortPB(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
-			strconv.Itoa(int(h.GetUndelivered())), wholeText(h.GetUrl()))
+		t.addRow(nameText(h.GetName()), durationPBText(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
+			strconv.Itoa(int(h.GetUndelivered())), fullText(h.GetUrl()))
 	}
 	return a.printTable(t)
 }
@@ -51,18 +51,18 @@ func (a *app) webhooksDead() *cobra.Command {
 		Use: "dead [NAME]", Short: "List events that webhooks gave up on, newest first", Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 1000 {
-				return usagef("--limit %d: want 1 to 1000", limit)
+				return usageErrorf("--limit %d: want 1 to 1000", limit)
 			}
 			name := ""
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				list, err := c.UndeliveredEvents(ctx, name, limit)
 				if err != nil {
 					return err
 				}
-				return printAll(a, list, a.undeliveredTable)
+				return printMessages(a, list, a.undeliveredTable)
 			})
 		},
 	}
@@ -71,12 +71,12 @@ func (a *app) webhooksDead() *cobra.Command {
 }
 
 func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
-	t := table{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events",
-		first: []string{"TRIES", "EVENT", "WEBHOOK", "KIND", "REASON"}}
+	t := textTable{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events",
+		leadingColumns: []string{"TRIES", "EVENT", "WEBHOOK", "KIND", "REASON"}}
 	for _, u := range list {
 		e := u.GetEvent()
-		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()), wholeText(e.GetKind()),
-			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), wholeText(u.GetReason()))
+		t.addRow(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()), fullText(e.GetKind()),
+			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), fullText(u.GetReason()))
 	}
 	return a.printTable(t)
 }
@@ -88,25 +88,25 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 		Long: "Try to deliver up to 100 events that a webhook gave up on once more, oldest first, until one fails in a way that may pass.\n" +
 			"What the endpoint refuses for good is passed over, and comes last from then on. Repeat it until none are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				r, err := c.RedeliverEvents(ctx, args[0], o)
 				if err != nil {
 					return err
 				}
-				text := "delivered " + plural(r.Delivered, "event", "events")
+				text := "delivered " + countText(r.Delivered, "event", "events")
 				if r.Refused > 0 && o.DropRefused {
-					text += fmt.Sprintf(", dropped %d that were refused (%s)", r.Refused, printable(r.Refusal))
+					text += fmt.Sprintf(", dropped %d that were refused (%s)", r.Refused, printableText(r.Refusal))
 				}
-				if err := a.did(fmt.Sprintf("%s, %d left", text, r.Remaining), fact{"delivered", r.Delivered}, fact{"refused", r.Refused},
-					fact{"refusal", r.Refusal}, fact{"failure", r.Failure}, fact{"remaining", r.Remaining}); err != nil {
+				if err := a.printResult(fmt.Sprintf("%s, %d left", text, r.Remaining), resultFact{"delivered", r.Delivered}, resultFact{"refused", r.Refused},
+					resultFact{"refusal", r.Refusal}, resultFact{"failure", r.Failure}, resultFact{"remaining", r.Remaining}); err != nil {
 					return err
 				}
 				switch {
 				case r.Failure != "":
-					return fmt.Errorf("the next one failed again: %s", printable(r.Failure))
+					return fmt.Errorf("the next one failed again: %s", printableText(r.Failure))
 				case r.Refused > 0 && !o.DropRefused:
 					return fmt.Errorf("%s refused for good (%s), tried last from now on: mend the endpoint, or delete what it refuses with --drop-refused",
-						plural(r.Refused, "event was", "events were"), printable(r.Refusal))
+						countText(r.Refused, "event was", "events were"), printableText(r.Refusal))
 				}
 				return nil
 			})
