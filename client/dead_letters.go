@@ -7,9 +7,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// DeadLetters lists the dead runs that are kept of the jobs that are selected, in
-// no particular order, page by page as they are asked for. It ends after the first
-// error.
+// DeadLetters returns the stored dead runs of the selected jobs, in no particular order. It requests pages as
+// they are needed, and ends after the first error.
 func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLetter, error] {
 	return func(yield func(*DeadLetter, error) bool) {
 		for token := ""; ; {
@@ -32,35 +31,35 @@ func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLe
 	}
 }
 
-// RedriveResult counts what became of dead letters.
+// RedriveResult counts the results of a redrive.
 type RedriveResult struct {
-	// Redriven are tried again, or would be in a dry run.
+	// Redriven is the number of runs that were started again, or would be in a dry run.
 	Redriven int
-	// Refused had gone, their job has no room for another run, or kept changing.
+	// Refused is the number of runs that no longer exist, whose job has no room for another run, or that kept
+	// changing.
 	Refused int
 }
 
-// maxLetterNames bounds one call of RedriveDeadLetters.
+// maxLetterNames is the maximum number of names in one RedriveDeadLetters call.
 const maxLetterNames = 1000
 
-// Redrive tries dead runs again by their names. A repetition after an error finds
-// those that were redriven gone and counts them as refused.
+// Redrive starts dead runs again, by their names. If the call is repeated after an error, the runs that were
+// started before count as refused.
 func (c *Client) Redrive(ctx context.Context, names ...string) (sum RedriveResult, err error) {
 	return c.RedriveWith(ctx, RedriveOptions{}, names...)
 }
 
-// RedriveSelected tries all dead runs of the selected jobs again; a dry run only
-// counts them.
+// RedriveSelected starts all dead runs of the selected jobs again. A dry run only counts them.
 func (c *Client) RedriveSelected(ctx context.Context, s Selection, dry bool) (sum RedriveResult, err error) {
 	return c.RedriveSelectedWith(ctx, RedriveOptions{DryRun: dry}, s)
 }
 
-// RedriveOptions say how dead runs are tried again; the zero value is good.
+// RedriveOptions configure how dead runs are started again. The zero value uses the defaults.
 type RedriveOptions struct {
-	// DryRun only counts them.
+	// DryRun counts the runs without starting them.
 	DryRun bool
-	// IgnoreExclusions has runs start also at times that their schedules exclude. Else
-	// they wait until those are over.
+	// IgnoreExclusions starts runs also at times that their schedules exclude. Otherwise they wait until the
+	// excluded time is over.
 	IgnoreExclusions bool
 }
 

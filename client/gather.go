@@ -15,50 +15,48 @@ import (
 )
 
 const (
-	// maxBatchesInFlight is how many registrations are under way, each alone or as a batch,
-	// before others wait for one another: one that the cluster works on, and others
-	// that are on their way to it or back.
+	// maxBatchesInFlight is the number of calls in flight, with one job or a batch, at which further
+	// registrations wait for a batch: one that the cluster works on, and one on its way.
 	maxBatchesInFlight = 2
-	// maxBatchDelay is how long a registration waits for those under way, one of which
-	// may be stuck with a node that is gone, before it is a call of its own.
+	// maxBatchDelay is how long a registration waits for the calls in flight, one of which may be stuck at a
+	// dead node, before it is sent alone.
 	maxBatchDelay = 50 * time.Millisecond
-	// maxGatheredJobs and gatherBytes bound a batch, so that nobody waits for very many
-	// others. What is larger than gatherLone is always sent alone.
+	// maxGatheredJobs and maxGatheredBytes bound a batch, so that no call waits for too many others. Larger
+	// requests are always sent alone.
 	maxGatheredJobs  = 100
 	maxGatheredBytes = 256 << 10
 	maxSingleCalls   = 32 << 10
 )
 
-// createBatcher brings registrations of many goroutines together. One that finds a place is a
-// call of its own; what comes while all places are taken goes out in batches, the next
-// one when a call ends. So a client that registers a job now and then pays nothing, and one
-// that registers from many goroutines needs a call for dozens of jobs.
+// createBatcher coalesces registrations of concurrent goroutines into batches. A registration
+// is a call of its own while fewer than maxBatchesInFlight are in flight. Others wait and are
+// sent as a batch when a call ends. So a single registration has no delay, and many concurrent
+// ones need a call for dozens of jobs.
 //
-// A job of a batch that could not be registered is its own caller's to repeat, by
-// itself: see [Client.CreateJob].
+// If a job of a batch fails, its caller retries it alone: see [Client.CreateJob].
 type createBatcher struct {
 	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]Created, error)
 	maxDelay time.Duration
 
 	mu            sync.Mutex
-	freeBatches   int // taken, of gatherWidth
-	callsInFlight int // registrations under way in them
+	freeBatches   int // batches in flight, up to maxBatchesInFlight
+	callsInFlight int // registrations in them
 	waiting       []*pendingCreate
 }
 
-// pendingCreate is one registration in line.
+// pendingCreate is one waiting registration.
 type pendingCreate struct {
 	ctx     context.Context
 	request *fermatav1.CreateJobRequest
 	size    int
-	sent    bool          // or about to be; it is not in line any more
+	sent    bool          // or about to be; no longer waiting
 	turn    chan struct{} // closed when it was sent with others
 	result  *Created      // of the batch; nil: the batch failed as a whole
 }
 
-// enqueue gives a caller a place for a call of its own, which it gives back by leave. If
-// there is none, it waits for the result of a batch; without a result it has to call for
-// itself after all, without a place, and under the id that the batch gave its job.
+// enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
+// for the result of a batch. Without a result the caller makes its own call, without a place, under the id that
+// the batch gave its job.
 func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
 	g.mu.Lock()
 	if g.freeBatches < maxBatchesInFlight {
@@ -67,7 +65,7 @@ func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobReque
 		g.mu.Unlock()
 		return true, nil, nil
 	}
-	// A copy: who gives up may change its job while the batch is being written.
+	// A copy: a caller that gives up may change its job while the batch is encoded.
 	w := &pendingCreate{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
 	g.waiting = append(g.waiting, w)
 	g.mu.Unlock()
@@ -93,7 +91,7 @@ func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobReque
 	}
 }
 
-// withdrawCall takes a registration out of the line; false when it is under way.
+// withdrawCall removes a waiting registration. It returns false if it was sent.
 func (g *createBatcher) withdrawCall(w *pendingCreate) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,9 +102,9 @@ func (g *createBatcher) withdrawCall(w *pendingCreate) bool {
 	return true
 }
 
-// endCalls ends a call of n registrations and sends what waits, in the background: no caller
-// works for others. Those who got their results go first: they may have more to register,
-// which would wait for the call after this one.
+// endCalls ends a call of n registrations and sends the waiting ones in the background, so that no caller works
+// for others. The callers with results run first: they may register more, which would otherwise wait for the
+// next call.
 func (g *createBatcher) endCalls(n int) {
 	runtime.Gosched()
 	g.mu.Lock()
@@ -124,9 +122,9 @@ func (g *createBatcher) endCalls(n int) {
 	}()
 }
 
-// nextBatch takes what goes out together. Those who have given up are left out. It takes no more
-// than a place's share of all that is here: of a large call and a small one beside it the
-// small one would end, and cost, many times as often.
+// nextBatch returns the next batch, without registrations that were given up. It takes no more than its share of
+// all present registrations: if a large and a small batch were in flight together, the small one would end, and
+// cost, many times as often.
 func (g *createBatcher) nextBatch() []*pendingCreate {
 	var batch []*pendingCreate
 	share := min(maxGatheredJobs, (len(g.waiting)+g.callsInFlight+maxBatchesInFlight-1)/maxBatchesInFlight)
@@ -146,7 +144,7 @@ func (g *createBatcher) nextBatch() []*pendingCreate {
 	return batch
 }
 
-// sendAll sends a batch. It ends with the last of its callers' deadlines.
+// sendAll sends a batch. Its deadline is the latest of the callers' deadlines.
 func (g *createBatcher) sendAll(batch []*pendingCreate) {
 	ctx, cancel := lastDeadline(batch)
 	defer cancel()
@@ -177,9 +175,8 @@ func lastDeadline(batch []*pendingCreate) (context.Context, context.CancelFunc) 
 	return context.WithDeadline(context.Background(), last)
 }
 
-// isBatched tells whether a registration may go out with others: a call with metadata of
-// its own, or of a trace that is sampled, is not like another one, and a large one keeps
-// others waiting.
+// isBatched reports whether a registration may share a batch. Calls with metadata of their own or with a sampled
+// trace need their own call, and large ones would delay the others.
 func isBatched(ctx context.Context, size int) bool {
 	_, own := metadata.FromOutgoingContext(ctx)
 	return !own && !trace.SpanContextFromContext(ctx).IsSampled() && size <= maxSingleCalls

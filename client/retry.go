@@ -13,19 +13,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Waits between attempts, where the cluster names none.
+// Delays between attempts if the cluster requests none.
 const (
 	firstRetryDelay = 100 * time.Millisecond
 	maxRetryDelay   = 2 * time.Second
-	// maxRequestedDelay bounds the wait that the cluster asks for.
+	// maxRequestedDelay bounds the delay that the cluster requests.
 	maxRequestedDelay = 10 * time.Second
 )
 
 // rpcCall is a method of a generated stub.
 type rpcCall[Q, A any] func(context.Context, Q, ...grpc.CallOption) (A, error)
 
-// callWithRetry tries a method until it answers something that a repetition cannot
-// change.
+// callWithRetry calls a method until it succeeds or returns a permanent error.
 func callWithRetry[Q, A any](ctx context.Context, c *Client, method rpcCall[Q, A], q Q) (A, error) {
 	var answer A
 	err := c.retryCall(ctx, func(int) (err error) {
@@ -35,7 +34,7 @@ func callWithRetry[Q, A any](ctx context.Context, c *Client, method rpcCall[Q, A
 	return answer, err
 }
 
-// retryCall runs try up to Attempts times. The last error counts.
+// retryCall calls try up to Options.Attempts times and returns the last error.
 func (c *Client) retryCall(ctx context.Context, try func(attempt int) error) error {
 	for attempt := 1; ; attempt++ {
 		err := try(attempt)
@@ -49,9 +48,8 @@ func (c *Client) retryCall(ctx context.Context, try func(attempt int) error) err
 	}
 }
 
-// delayAfter tells whether to repeat after an error, and when. Aborted calls are
-// repeated only if the cluster names a delay: without one, somebody's edit has to
-// be looked at first.
+// delayAfter returns whether to retry after an error, and after which delay. Aborted calls are retried only if
+// the cluster returns a delay: otherwise the caller must look at a concurrent change first.
 func delayAfter(err error, attempt int) (time.Duration, bool) {
 	asked, named := requestedDelay(err)
 	switch code := status.Code(err); {
@@ -74,7 +72,7 @@ func requestedDelay(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// waitFor waits unless the context ends before; then it reports false at once.
+// waitFor waits for d. It returns false at once when the context ends, or if it would end before.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false

@@ -21,7 +21,7 @@ const (
 	ResetBackoffOnSuccess = fermatav1.RunJobRequest_BACKOFF_RESET_ON_SUCCESS
 )
 
-// RunOptions say how a manual run is meant; the zero value is good.
+// RunOptions configure a manual run. The zero value uses the defaults.
 type RunOptions struct {
 	Backoff fermatav1.RunJobRequest_Backoff
 	// RequestID is the identity of the run: the same id never runs twice while it
@@ -33,7 +33,7 @@ type RunOptions struct {
 	IgnoreExclusions bool
 }
 
-// RunJob asks for a manual run. joined tells that one was already waiting.
+// RunJob requests a manual run. joined reports whether it joined one that was already waiting.
 func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run, joined bool, err error) {
 	if o.RequestID == "" {
 		o.RequestID = NewRequestID()
@@ -56,10 +56,9 @@ func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
 	return callWithRetry(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
 }
 
-// WaitRun waits until a run has ended, with all its attempts, and returns it. It asks
-// every 50 ms at first, then less and less often, every 2 s after some seconds. Nodes
-// that do not answer are asked again until ctx ends, whose error it returns then. A
-// run of which the job keeps nothing is IsNotFound once it has ended.
+// WaitRun waits until a run has ended, with all its attempts, and returns it. It polls every 50 ms at first and
+// every 2 s after some seconds. It retries while nodes do not answer, until ctx ends, and then returns the error
+// of ctx. If the job keeps no history, an ended run returns [IsNotFound].
 func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
 	for wait := firstPollInterval; ; wait = min(wait*5/4, maxPollInterval) {
 		r, err := c.pollRun(ctx, job, run)
