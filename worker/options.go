@@ -142,7 +142,7 @@ func (o Options) validate() error {
 }
 
 // TokenFile returns a function for [Options].Token that returns the token in a file. It reads the file again
-// after a change, within seconds. It returns an error if the file has no token now.
+// after a change. It returns an error if the file has no token now.
 func TokenFile(path string) (func(context.Context) (string, error), error) { return bearer.File(path) }
 
 // NewID returns an id that is unique to this process: host name, process id and a random number.

@@ -21,11 +21,10 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
-// cgroupPrefix begins the names of the control groups of attempts.
+// cgroupPrefix is the prefix of the control groups of attempts.
 const cgroupPrefix = "fermata-exec-"
 
-// containment is how the processes of an attempt are kept together. Its zero value is the
-// supervisor alone.
+// containment is how the processes of an attempt are kept together. The zero value uses the supervisor only.
 type containment struct {
 	parent string // directory of the control group that those of attempts are in; empty: none
 }
@@ -67,7 +66,7 @@ func (c containment) newCgroup() (string, error) {
 	return dir, os.Mkdir(dir, 0o755)
 }
 
-// probe starts a process in a control group of its own and kills it there.
+// probe starts a process in a new control group and kills it there.
 func (c containment) probe() (err error) {
 	c.removeStale()
 	dir, err := c.newCgroup()

@@ -31,7 +31,7 @@ type handler struct {
 	containment containment
 }
 
-// New makes a handler. The error says what is wrong with the options.
+// New returns a handler, or an error that describes the invalid options.
 func New(o Options) (worker.Handler, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -57,7 +57,7 @@ func New(o Options) (worker.Handler, error) {
 		return nil, err
 	}
 	if o.Init {
-		// What a supervisor leaves that was killed comes here.
+		// The children of a killed supervisor become children of this process.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
 		}
@@ -68,7 +68,7 @@ func New(o Options) (worker.Handler, error) {
 	return h.handle, nil
 }
 
-// programUser is the number of the user of programs.
+// programUser returns the user id of programs.
 func (o Options) programUser(euid int) uint32 {
 	if o.User != nil {
 		return o.User.UID
@@ -87,7 +87,7 @@ func (o Options) checkUser(euid int) error {
 	return nil
 }
 
-// checkSignals refuses programs that this process could not kill.
+// checkSignals rejects programs that this process could not kill.
 func (o Options) checkSignals() error {
 	if o.User == nil || o.User.UID == uint32(os.Geteuid()) {
 		return nil
@@ -156,7 +156,7 @@ func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec
 	return err
 }
 
-// startProgram starts the program below a supervisor of its own.
+// startProgram starts the program under its own supervisor.
 func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
 	cgroup, err := h.containment.newCgroup()
 	if err != nil {
@@ -178,7 +178,7 @@ func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task,
 	s, err := startSupervisor(&exec.Cmd{
 		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.programEnvironment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-		// Once the supervisor has ended, the program's pipes have this long.
+		// How long the program's pipes may stay open after the supervisor has ended.
 		WaitDelay: h.Grace,
 	}, cgroup)
 	if err != nil && cgroup != "" {
@@ -187,7 +187,7 @@ func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task,
 	return s, err
 }
 
-// awaitProgram sees the program and all that comes from it to their end.
+// awaitProgram waits until the program and all its descendants have ended.
 func (h handler) awaitProgram(ctx context.Context, s *supervisor) (launch.Report, error) {
 	r, reported := s.awaitReport(ctx, h.Grace)
 	if !reported {
@@ -203,7 +203,7 @@ func (h handler) awaitProgram(ctx context.Context, s *supervisor) (launch.Report
 	return r, attemptError(ctx, r, reported, err)
 }
 
-// attemptError is how an attempt ended: nil for success. end is what is wrong with its end.
+// attemptError returns the error of an attempt, nil for success. end is the error of ending the processes.
 func attemptError(ctx context.Context, r launch.Report, reported bool, end error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -219,7 +219,7 @@ func attemptError(ctx context.Context, r launch.Report, reported bool, end error
 	status := exitError(r.Status)
 	switch {
 	case r.Terminated && status == 0:
-		// Many programs end so after SIGTERM: the work is not done.
+		// Many programs exit with 0 after SIGTERM, with their work undone.
 		return fmt.Errorf("%w; the program ended with status 0", cause)
 	case r.Terminated:
 		return fmt.Errorf("%w; the program ended with %w", cause, status)
@@ -229,7 +229,7 @@ func attemptError(ctx context.Context, r launch.Report, reported bool, end error
 	return end
 }
 
-// exitError is the status of a program that has not succeeded.
+// exitError is the wait status of a program that failed.
 type exitError syscall.WaitStatus
 
 func (e exitError) Error() string {

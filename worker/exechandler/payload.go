@@ -8,8 +8,8 @@ import (
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
-// expandSecrets puts secrets in the place of references. Arguments have none: anybody on
-// the machine can read them.
+// expandSecrets replaces references by secrets. Arguments have none, because every user of the machine can read
+// them.
 func expandSecrets(p *payload.Exec, use *secrets.Use) error {
 	var err error
 	if p.Stdin, err = use.Expand(p.Stdin); err != nil {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// warnOfReadable logs which of the worker's private files programs can read.
+// warnOfReadable logs the worker's private files that programs can read.
 func (o Options) warnOfReadable() {
 	as := User{uint32(os.Geteuid()), uint32(os.Getegid())}
 	if o.User != nil {
@@ -26,12 +26,11 @@ func (o Options) warnOfReadable() {
 	}
 }
 
-// readableFiles lists the files at a path, or in the directory that it is, that the user can
-// read. It goes by modes.
+// readableFiles returns the files at a path, or in that directory, that the user can read by their modes.
 func (u User) readableFiles(path string) (files []string) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // whoever uses it says so
+		return nil // the reader of the file reports it
 	}
 	if !info.IsDir() {
 		if u.mayRead(path) {
@@ -50,7 +49,7 @@ func (u User) readableFiles(path string) (files []string) {
 	return files
 }
 
-// mayRead says whether the modes of a file and of the directories above it let the user read it.
+// mayRead reports whether the modes of a file and of its directories let the user read it.
 func (u User) mayRead(path string) bool {
 	file, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -72,7 +71,7 @@ func (u User) mayRead(path string) bool {
 	}
 }
 
-// hasPermission says whether the mode has the bit for the user.
+// hasPermission reports whether the mode has the bit for the user.
 func (u User) hasPermission(path string, bit fs.FileMode) bool {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// processesOfProgram is what a program is taken to need: a shell and a pipeline of three.
+	// processesOfProgram is the assumed need of a program: a shell and a pipeline of three.
 	processesOfProgram = 4
-	// runtimeThreads are those of the worker beside one for each processor and one for each
-	// attempt that starts.
+	// runtimeThreads are threads of the worker besides one for each processor and one for each starting attempt.
 	runtimeThreads = 16
-	// processesOfAttempt is what the worker takes for each attempt, of its own user: the
-	// supervisor's threads, and a thread that starts the supervisor.
+	// processesOfAttempt is what the worker needs for each attempt under its own user: the supervisor's threads,
+	// and a thread that starts the supervisor.
 	processesOfAttempt = launch.SupervisorThreads + 1
 )
 
@@ -31,8 +30,8 @@ type processLimit struct {
 	forPrograms uint64 // what is left for programs
 }
 
-// limitProcesses adds to the limit what the worker and its supervisors need, where they
-// are of the programs' user: the kernel counts all processes of a user together.
+// limitProcesses adds the need of the worker and its supervisors to the limit if they have the programs' user:
+// the kernel counts all processes of a user together.
 func (o Options) limitProcesses(euid int, hard uint64) processLimit {
 	var p processLimit
 	if euid != 0 && o.programUser(euid) == uint32(euid) {
@@ -62,7 +61,7 @@ func hardProcessLimit() uint64 {
 	return l.Max
 }
 
-// warnOfFewProcesses logs that programs may fail to start others when all slots are in use.
+// warnOfFewProcesses logs that programs may fail to start processes when all slots are in use.
 func (o Options) warnOfFewProcesses(p processLimit) {
 	need := uint64(o.Slots) * processesOfProgram
 	if o.programUser(os.Geteuid()) == 0 || p.forPrograms >= need {

@@ -15,15 +15,14 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// allowedPrograms are those that may run, with the files that they were when the worker
-// started.
+// allowedPrograms maps the allowed names to the files they led to when the worker started.
 type allowedPrograms map[string]string
 
 // maxLinks bounds the links on the path of a program.
 const maxLinks = 40
 
-// resolveAllowed follows the links of all names. A program that is missing may come later, if nobody
-// else can put it there.
+// resolveAllowed resolves the links of all names. A missing program may be installed later if only root or the
+// worker's user can do so.
 func resolveAllowed(allow []string) (allowedPrograms, error) {
 	p := allowedPrograms{}
 	for _, name := range allow {
@@ -36,8 +35,8 @@ func resolveAllowed(allow []string) (allowedPrograms, error) {
 	return p, nil
 }
 
-// findFile returns the file to run for a name. Between this check and the start only those
-// can change the file who may replace the worker as well.
+// findFile returns the file to run for a name. Between this check and the start, only users who could also
+// replace the worker can change the file.
 func (p allowedPrograms) findFile(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
@@ -53,10 +52,9 @@ func (p allowedPrograms) findFile(name string) (string, error) {
 	return file, nil
 }
 
-// resolveLinks follows the links on the path of a program. It refuses a file, a link and a
-// directory on the way that somebody else than root and the worker's user owns, or could
-// put something else in the place of. Empty, and fs.ErrNotExist: there is no such file,
-// and nobody else could make it.
+// resolveLinks resolves the links on the path of a program. It rejects files, links and directories that another
+// user than root and the worker's user owns or could replace. It returns an empty path and fs.ErrNotExist if the
+// file does not exist and no other user could create it.
 func resolveLinks(name string) (string, error) {
 	links, rest := 0, strings.Split(strings.TrimPrefix(name, "/"), "/")
 	at := "/"
@@ -105,8 +103,8 @@ func resolveLinks(name string) (string, error) {
 	return "", fmt.Errorf("%s is not a program", name)
 }
 
-// checkDirectory refuses a directory in which others can replace what is there. One with
-// the sticky bit is taken: others can only add to it.
+// checkDirectory rejects a directory whose entries other users can replace. A directory with the sticky bit is
+// accepted: other users can only add entries.
 func checkDirectory(dir string) (sticky bool, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -145,9 +143,9 @@ func writableError(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s can be written by its group", path)
 }
 
-// workingDirectory is where a program runs: in base or below, links followed; in / if there is
-// no base. Another directory fails for good, also one that does not exist. One that is
-// missing in base may come later.
+// workingDirectory returns where a program runs: base or a directory below it, with links resolved; / without a
+// base. Another directory is a permanent error, also if it does not exist. A directory missing in base is a
+// temporary error.
 func workingDirectory(base, asked string) (string, error) {
 	if base == "" {
 		if asked != "" && filepath.Clean(asked) != "/" {

@@ -13,10 +13,10 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
-// childProcesses are the supervisors of attempts that go on: whoever started one waits for it.
+// childProcesses are the supervisors of running attempts. The goroutine that started a supervisor waits for it.
 type childProcesses struct {
-	// Held for reading from before a process is started until it is in supervisors:
-	// meanwhile nobody can tell it from one that nobody waits for.
+	// Held for reading from before a process is started until it is in supervisors: until then it looks like an
+	// orphan.
 	starting    sync.RWMutex
 	lock        sync.Mutex
 	supervisors map[int]*exec.Cmd
@@ -24,11 +24,11 @@ type childProcesses struct {
 	inherited   map[int]bool // those from before this program was executed, until they are reaped
 }
 
-// ownChildren are the children of this process, by whatever handler.
+// ownChildren are the children of this process, of all handlers.
 var ownChildren = childProcesses{supervisors: map[int]*exec.Cmd{}}
 
-// noteInherited notes the children that this process has from what it executed before, such as a
-// shell that started them and then the worker in its own place. It comes before all starts.
+// noteInherited records the children that this process has from before exec, such as those of a shell that was
+// replaced by the worker. It is called before all starts.
 func (c *childProcesses) noteInherited() {
 	c.inherit.Do(func() {
 		orphans := c.orphanPIDs()
@@ -58,20 +58,20 @@ func (c *childProcesses) awaitSupervisor(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	// Its number may be another one's by now.
+	// The process id may be in use again by now.
 	if c.supervisors[cmd.Process.Pid] == cmd {
 		delete(c.supervisors, cmd.Process.Pid)
 	}
 	return err
 }
 
-// reapOrphans reaps the children that have ended and are no supervisors: they came to
-// this process as the first one of its container.
+// reapOrphans reaps ended children that are not supervisors. This process adopted them as the init of its
+// container.
 func (c *childProcesses) reapOrphans() {
 	if len(c.orphanPIDs()) == 0 {
 		return
 	}
-	// Among them may be one that is being started.
+	// One of them may be starting.
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	for _, pid := range c.orphanPIDs() {
@@ -87,12 +87,11 @@ func (c *childProcesses) reapChild(pid int) {
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	delete(c.inherited, pid) // its number may be another one's from now on
+	delete(c.inherited, pid) // the process id may be in use again from now on
 }
 
-// killOrphans kills the children that are no supervisors and not inherited, and what they
-// leave: the processes of an attempt whose supervisor was killed. It reports whether none is
-// left.
+// killOrphans kills the children that are neither supervisors nor inherited, and their descendants: the
+// processes of an attempt whose supervisor was killed. It reports whether none is left.
 func (c *childProcesses) killOrphans() bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()

@@ -18,14 +18,13 @@ import (
 // maxKillWait bounds the wait for killed processes to end.
 const maxKillWait = 10 * time.Second
 
-// supervisor is the process of one attempt that starts the program, and that ends what
-// comes from the program.
+// supervisor is the process of one attempt that starts the program and ends all its descendants.
 type supervisor struct {
 	cmd *exec.Cmd
-	// orderPipe ends when it is closed, and when this process is killed.
+	// orderPipe reaches its end when it is closed and when this process is killed.
 	orderPipe *os.File
-	// report is closed when the supervisor has ended, which it does when no process of
-	// the attempt is left. One that was killed has said nothing.
+	// report is closed when the supervisor has ended, after all processes of the attempt. A killed supervisor
+	// sends no report.
 	report <-chan launch.Report
 	cgroup string
 }
@@ -67,8 +66,8 @@ func readReport(from io.ReadCloser, to chan<- launch.Report) {
 	_, _ = io.Copy(io.Discard, lines) // it is over when the pipe ends
 }
 
-// awaitReport returns how the program ended. If ctx ends before, the program gets SIGTERM, and
-// SIGKILL after grace. It is false if the supervisor ended before it could say.
+// awaitReport returns how the program ended. If ctx ends first, the program gets SIGTERM, and SIGKILL after
+// grace. It returns false if the supervisor ended without a report.
 func (s *supervisor) awaitReport(ctx context.Context, grace time.Duration) (launch.Report, bool) {
 	select {
 	case r, ok := <-s.report:
@@ -83,7 +82,7 @@ func (s *supervisor) awaitReport(ctx context.Context, grace time.Duration) (laun
 	if r, ok, came := s.reportWithin(maxKillWait); came {
 		return r, ok
 	}
-	// It has been stopped, by a program of its own user.
+	// A program of the same user has stopped the supervisor.
 	_ = s.cmd.Process.Kill()
 	r, ok := <-s.report
 	return r, ok
@@ -105,7 +104,7 @@ var (
 	errNoReport      = errors.New("the program's supervisor was killed")
 )
 
-// awaitEmpty returns when no process of the attempt is left, and says if there may be one.
+// awaitEmpty returns when no process of the attempt is left, or an error if there may be one.
 func (s *supervisor) awaitEmpty() error {
 	bound := time.NewTimer(maxKillWait)
 	defer bound.Stop()
@@ -119,13 +118,13 @@ func (s *supervisor) awaitEmpty() error {
 	}
 	s.orderPipe.Close()
 	if left {
-		go s.reapAndClean() // it goes on: what cannot be killed now may end later
+		go s.reapAndClean() // continue in the background: processes that cannot be killed now may end later
 		return errProcessesLeft
 	}
 	return s.reapAndClean()
 }
 
-// reapAndClean reaps the supervisor and removes what it left.
+// reapAndClean reaps the supervisor and removes its control group.
 func (s *supervisor) reapAndClean() error {
 	err := ownChildren.awaitSupervisor(s.cmd)
 	if s.cgroup != "" {

@@ -23,8 +23,7 @@ func (t *tailBuffer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lastBytes is the end of what was written, from the beginning of a character on, and how
-// many bytes were written.
+// lastBytes returns the end of what was written, from the start of a character, and the total number of bytes.
 func (t *tailBuffer) lastBytes() ([]byte, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,15 +10,14 @@ import (
 	"github.com/fermata-io/fermata/internal/core/payload"
 )
 
-// allowedVariables are what payloads may set.
+// allowedVariables are the variables that payloads may set.
 type allowedVariables struct {
 	names    map[string]bool
 	prefixes []string
 }
 
-// dangerousVariables are variables that make a shell, an interpreter, a library or a common tool
-// run code of the payload's choice, or ask a server of its choice. Patterns do not allow
-// them.
+// dangerousVariables make a shell, an interpreter, a library or a common tool run code or contact a server that
+// the payload chooses. Patterns do not allow them.
 var dangerousVariables = []string{
 	"RES_OPTIONS", "HOSTALIASES", "LOCALDOMAIN", "TZDIR", "TMPDIR", "SHELL", "USER", "LOGNAME",
 	"BASH_*", "PS4", "CDPATH", "ZDOTDIR", "FPATH", "PROMPT_COMMAND", "PERL*", "PYTHON*", "RUBY*", "GEM_*",
@@ -34,7 +33,7 @@ var dangerousVariables = []string{
 	"BORG_*", "RESTIC_*", "RCLONE_*", "GS_*", "VAULT_*", "APT_CONFIG", "ODBC*",
 }
 
-// allowVariables reads what [Options.Env] says.
+// allowVariables parses [Options.Env].
 func allowVariables(given []string, logger *slog.Logger) (allowedVariables, error) {
 	v := allowedVariables{names: map[string]bool{}}
 	for _, g := range given {
@@ -60,7 +59,7 @@ func allowVariables(given []string, logger *slog.Logger) (allowedVariables, erro
 	return v, nil
 }
 
-// checkNames refuses variables that are not allowed.
+// checkNames rejects variables that are not allowed.
 func (v allowedVariables) checkNames(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {

@@ -16,7 +16,7 @@ var (
 	errScheme    = errors.New("redirect to another scheme than http and https")
 )
 
-// checkRedirect decides about one redirect.
+// checkRedirect decides whether to follow a redirect.
 func (h *handler) checkRedirect(request *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	switch {
@@ -45,7 +45,7 @@ func (h *handler) checkRedirect(request *http.Request, via []*http.Request) erro
 	return nil
 }
 
-// changesRequest reports whether a redirect makes another request of one: a GET without a body.
+// changesRequest reports whether a redirect turns the request into a GET without a body.
 func changesRequest(answer *http.Response) bool {
 	switch answer.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther:
@@ -56,7 +56,7 @@ func changesRequest(answer *http.Response) bool {
 	return sent.Method != http.MethodGet && sent.Method != http.MethodHead || sent.ContentLength > 0
 }
 
-// redirectError is that of a redirect which is not followed as it would change the request.
+// redirectError is the error of a redirect that is not followed because it would change the request.
 func redirectError(answer *http.Response) error {
 	to, err := answer.Location()
 	if err != nil {

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// MaxBody bounds how much of an answer is read, in bytes.
+	// MaxBody is the maximum number of bytes read from a response body.
 	MaxBody = payload.MaxAnswer
-	// MaxExcerpt bounds how much of it is kept, in bytes.
+	// MaxExcerpt is the maximum number of bytes of a response body that are kept with the run.
 	MaxExcerpt = 1 << 10
 
-	// DefaultIdleTimeout is how long the body of an answer may pause.
+	// DefaultIdleTimeout is the default of Options.IdleTimeout.
 	DefaultIdleTimeout = 30 * time.Second
 
 	maxRedirects   = 3
@@ -38,27 +38,26 @@ const (
 	maxHeaderBytes = 64 << 10 // bytes of an answer's headers
 )
 
-// DefaultPorts are where public addresses are connected to.
+// DefaultPorts returns the default of Options.Ports: 80 and 443.
 func DefaultPorts() []uint16 { return []uint16{80, 443} }
 
-// Options configure [New]. The zero value serves.
+// Options configure [New]. The zero value is valid.
 type Options struct {
-	// Allow are networks that requests may go to although they are not public:
-	// those of the cluster for example. Without it only public addresses are
-	// reached. The addresses at which clouds give credentials to their machines are
-	// reached only where a network of that one address is given.
+	// Allow are networks that requests may go to although they are not public, such as those of the cluster.
+	// Default none: only public addresses are reached. The metadata addresses of clouds, which hand out
+	// credentials, are reached only if a network of exactly that address is listed.
 	Allow []netip.Prefix
-	// Ports are those of public addresses that may be connected to; in networks of
-	// Allow any port may. Default 80 and 443.
+	// Ports are the allowed ports of public addresses. All ports are allowed in the networks of Allow. Default
+	// 80 and 443.
 	Ports []uint16
-	// Secrets are what headers may refer to. Default none.
+	// Secrets are the secrets that headers may refer to. Default none.
 	Secrets *secrets.Dir
-	// IdleTimeout is how long the body of an answer may pause. Default 30 s. The
-	// whole attempt is bounded by its own timeout.
+	// IdleTimeout is the maximum pause within a response body. The attempt's timeout bounds the whole request.
+	// Default 30 s.
 	IdleTimeout time.Duration
-	// TLS for https; nil means the system's trust.
+	// TLS configures https. Default nil: the system's root certificates.
 	TLS *tls.Config
-	// Logger is told, at debug level, of addresses that errors leave out. Default none.
+	// Logger receives, at debug level, the addresses that errors leave out. Default none.
 	Logger *slog.Logger
 	// Version is part of the User-Agent, fermata-worker/<version>.
 	Version string
@@ -72,11 +71,11 @@ type handler struct {
 	logger  *slog.Logger
 }
 
-// New makes a handler. All its attempts share one pool of connections. It uses no
-// proxy, whatever the environment says: the guard would see the proxy's address only.
+// New returns a handler. Its attempts share one connection pool. It uses no proxy, also if the environment names
+// one, because the address check would see the proxy's address only.
 func New(o Options) worker.Handler { return newHandler(o, nil).handle }
 
-// newHandler looks names up with a resolver; nil is the system's.
+// newHandler resolves names with a resolver; nil is the system's.
 func newHandler(o Options, names *net.Resolver) *handler {
 	if o.Ports == nil {
 		o.Ports = DefaultPorts()
@@ -182,7 +181,7 @@ func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.T
 		request.Header.Set(name, full)
 	}
 	if use.Given() && request.Host != p.URL.Host {
-		// One address may serve many names: the secret is for that of the URL.
+		// One address may serve many names: the secret is for the host of the URL.
 		return nil, errors.New("payload: header Host cannot be set beside a reference to a secret")
 	}
 	request.Header.Set("Fermata-Run", t.Run)
@@ -191,15 +190,15 @@ func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.T
 	setTime(request.Header, "Fermata-Nominal-Time", t.NominalTime)
 	setTime(request.Header, "Fermata-Due-Time", t.DueTime)
 	if request.Header.Get("Idempotency-Key") == "" {
-		// A server that closes a kept connection just when this comes is asked again on
-		// another one, whatever the method: an attempt may run twice anyhow, and the token
-		// tells. The header, set to nothing, says so to net/http, and is not sent.
+		// If a server closes a kept connection just when the request arrives, the request is sent again on
+		// another one, for every method: an attempt may run twice anyway, and the token is the same. An empty
+		// Idempotency-Key header makes net/http do so and is not sent.
 		request.Header["Idempotency-Key"] = []string{}
 	}
 	return request, nil
 }
 
-// clientFor follows redirects but for those that the payload expects, or does not want followed.
+// clientFor returns the client that follows the redirects that the payload wants followed.
 func (h *handler) clientFor(p *payload.HTTP) *http.Client {
 	client := *h.client
 	client.CheckRedirect = func(request *http.Request, via []*http.Request) error {
@@ -212,18 +211,18 @@ func (h *handler) clientFor(p *payload.HTTP) *http.Client {
 	return &client
 }
 
-// setTime leaves out what a manual run does not have.
+// setTime sets a time header, unless a manual run has no such time.
 func setTime(h http.Header, name string, at time.Time) {
 	if !at.IsZero() {
 		h.Set(name, at.UTC().Format(timeLayout))
 	}
 }
 
-// timeLayout is RFC 3339 with the milliseconds that schedules are exact to.
+// timeLayout is RFC 3339 with milliseconds, the resolution of schedules.
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// readBody takes up to n bytes. The rest is not worth reading: the connection is
-// given up then. It calls stop when nothing has come for too long.
+// readBody reads up to n bytes and drops the connection after that. It calls stop if no bytes have arrived for
+// the idle timeout.
 func (h *handler) readBody(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
 	idle := time.AfterFunc(h.idle, func() { stop(fmt.Errorf("the answer paused for %v", h.idle)) })
 	defer idle.Stop()
@@ -242,7 +241,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// bodyExcerpt is the beginning of an answer, without the secrets that were sent.
+// bodyExcerpt returns the start of a response without the secrets that were sent.
 func bodyExcerpt(body []byte, use *secrets.Use) string {
 	const enough = MaxExcerpt + 4*secrets.MaxSecret // a masked secret takes less room, and one in a URL's escapes three times its own
 	return worker.Excerpt(use.Hide(body[:min(len(body), enough)]), MaxExcerpt)
@@ -254,7 +253,7 @@ func encodeReport(r report) []byte {
 	return b
 }
 
-// sendError words a failure without the query and user of the URL.
+// sendError describes a failed request without query and user of the URL.
 func sendError(ctx context.Context, request *http.Request, err error) error {
 	target := request.URL
 	var wrapped *url.Error
@@ -267,7 +266,7 @@ func sendError(ctx context.Context, request *http.Request, err error) error {
 	return fmt.Errorf("%s %s: %w", request.Method, urlWithoutSecrets(target), contextError(ctx, err))
 }
 
-// contextError prefers the reason why a context ended, and leaves addresses out.
+// contextError returns the cause of the context's end if there is one, and removes addresses from the error.
 func contextError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -279,7 +278,7 @@ func contextError(ctx context.Context, err error) error {
 	return err
 }
 
-// urlWithoutSecrets is a URL without user, query and fragment.
+// urlWithoutSecrets returns a URL without user, query and fragment.
 func urlWithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

@@ -12,9 +12,9 @@ import (
 // tracerScope is the instrumentation scope of requests.
 const tracerScope = "github.com/fermata-io/fermata/worker/httphandler"
 
-// traceRequest makes a request part of the trace of its run, if that is traced: the headers
-// name it, unless the payload does, and the request has a span, which ends with the
-// headers of the answer. It comes from whoever made the handler's.
+// traceRequest makes a request part of its run's trace, if the run is traced: it sets the trace headers unless
+// the payload does, and starts a span that ends with the response headers. The tracer provider is that of the
+// handler's span.
 func traceRequest(q *http.Request) (_ *http.Request, answered func(*http.Response, error)) {
 	parent := trace.SpanFromContext(q.Context())
 	if !parent.SpanContext().IsSampled() {
