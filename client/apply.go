@@ -32,7 +32,8 @@ const (
 // the plan takes over jobs of other owners.
 func (c *Client) PlanJobs(ctx context.Context, wishes []*Wish, force bool) ([]*Change, error) {
 	return inBatches(wishes, func(batch []*Wish) ([]*Change, error) {
-		a, err := callWithRetry(ctx, c, c.jobs.PlanJobs, &fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: force})
+		a, err := callWithRetry(ctx, c, c.jobs.PlanJobs,
+			&fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: force})
 		return a.GetChanges(), err
 	})
 }
@@ -75,7 +76,8 @@ func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*
 				again, wait = append(again, i), max(wait, pause)
 			}
 		}
-		if left = again; len(left) == 0 || attempt >= c.options.Attempts || !waitFor(ctx, wait) {
+		left = again
+		if len(left) == 0 || attempt >= c.options.Attempts || !waitFor(ctx, wait) {
 			return changes, nil
 		}
 	}

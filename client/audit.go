@@ -44,7 +44,8 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 					return
 				}
 			}
-			if q.PageToken = r.GetNextPageToken(); q.PageToken == "" {
+			q.PageToken = r.GetNextPageToken()
+			if q.PageToken == "" {
 				return
 			}
 		}
@@ -58,7 +59,8 @@ type AuditExport = fermatav1.AuditExport
 // at the oldest one. If it returns fewer, there are no more yet. head is the sequence number of the last record
 // of the chain.
 func (c *Client) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
-	r, err := callWithRetry(ctx, c, c.cluster.ReadAuditRecords, &fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
+	r, err := callWithRetry(ctx, c, c.cluster.ReadAuditRecords,
+		&fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
 	return r.GetRecords(), r.GetHeadSequence(), err
 }
 

@@ -47,7 +47,8 @@ func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup,
 					return
 				}
 			}
-			if token = r.GetNextPageToken(); token == "" {
+			token = r.GetNextPageToken()
+			if token == "" {
 				return
 			}
 		}

@@ -62,7 +62,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxMessage = 16 << 20
 	}
 	if o.Attempts < 1 || o.Attempts > 20 || o.MaxMessage < 0 {
-		return o, fmt.Errorf("client: %d attempts, %d bytes; want 1 to 20 attempts and no negative size", o.Attempts, o.MaxMessage)
+		return o, fmt.Errorf("client: %d attempts, %d bytes; want 1 to 20 attempts and no negative size", o.Attempts,
+			o.MaxMessage)
 	}
 	return o, nil
 }
@@ -104,7 +105,8 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		grpc.WithTransportCredentials(transportCredentials(o.TLS)),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: firstRedialDelay, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxRedialDelay},
+			Backoff: backoff.Config{BaseDelay: firstRedialDelay, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: maxRedialDelay},
 			MinConnectTimeout: connectTimeout,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
@@ -256,7 +258,8 @@ func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, erro
 // CheckShard checks the stored data of a shard for consistency. With repair, it also repairs what can be
 // repaired without loss.
 func (c *Client) CheckShard(ctx context.Context, shard int, repair bool) (*fermatav1.CheckShardResponse, error) {
-	return callWithRetry(ctx, c, c.cluster.CheckShard, &fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
+	return callWithRetry(ctx, c, c.cluster.CheckShard,
+		&fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
 }
 
 // QueueSettings returns the limits of a queue and whether it is paused. Unset limits are zero.
@@ -277,7 +280,8 @@ func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*Queue
 func (c *Client) SwapQueueSettings(ctx context.Context, before, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
-	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
+	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings,
+		&fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
 }
 
 // PauseQueue stops new runs of a queue from starting until [Client.ResumeQueue] is called. Live runs continue.

@@ -13,7 +13,8 @@ func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLe
 	return func(yield func(*DeadLetter, error) bool) {
 		for token := ""; ; {
 			r, err := callWithRetry(ctx, c, c.jobs.ListDeadLetters, &fermatav1.ListDeadLettersRequest{
-				Parent: c.namespaceName(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+				Parent: c.namespaceName(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix,
+				Labels: s.Labels,
 			})
 			if err != nil {
 				yield(nil, err)
@@ -24,7 +25,8 @@ func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLe
 					return
 				}
 			}
-			if token = r.GetNextPageToken(); token == "" {
+			token = r.GetNextPageToken()
+			if token == "" {
 				return
 			}
 		}
@@ -76,9 +78,11 @@ func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...str
 }
 
 // RedriveSelectedWith is [Client.RedriveSelected] with options.
-func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult, err error) {
+func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult,
+	err error) {
 	err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
-		Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
+		Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun,
+		IgnoreExclusions: o.IgnoreExclusions,
 	}, &sum)
 	return sum, err
 }
@@ -88,7 +92,8 @@ func (c *Client) redriveBatch(ctx context.Context, q *fermatav1.RedriveDeadLette
 		r, err := callWithRetry(ctx, c, c.jobs.RedriveDeadLetters, q)
 		sum.Redriven += int(r.GetRedriven())
 		sum.Refused += int(r.GetRefused())
-		if q.PageToken = r.GetNextPageToken(); err != nil || q.PageToken == "" {
+		q.PageToken = r.GetNextPageToken()
+		if err != nil || q.PageToken == "" {
 			return err
 		}
 	}

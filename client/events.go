@@ -48,7 +48,8 @@ type EventBatch struct {
 // the first connection is limited to Options.Attempts attempts.
 func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[EventBatch, error] {
 	q := &fermatav1.WatchEventsRequest{
-		Parent: c.namespaceName(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels, ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
+		Parent: c.namespaceName(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels,
+		ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
 	}
 	if f.AllNamespaces {
 		q.Parent = ""
@@ -80,7 +81,8 @@ func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[Event
 var errConsumerStopped = errors.New("left")
 
 // watchOnce reads one stream. It updates the request to resume after the delivered events.
-func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest, yield func(EventBatch, error) bool) (told bool, err error) {
+func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest,
+	yield func(EventBatch, error) bool) (told bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.events.WatchEvents(ctx, q)
@@ -115,7 +117,8 @@ func (c *Client) Webhooks(ctx context.Context) ([]*Webhook, error) {
 // UndeliveredEvents returns up to n events (1 to 1000) whose delivery to a webhook was given up, newest first.
 // The webhook "" selects all webhooks.
 func (c *Client) UndeliveredEvents(ctx context.Context, webhook string, n int) ([]*UndeliveredEvent, error) {
-	r, err := callWithRetry(ctx, c, c.events.ListUndeliveredEvents, &fermatav1.ListUndeliveredEventsRequest{Webhook: webhook, PageSize: int32(n)})
+	r, err := callWithRetry(ctx, c, c.events.ListUndeliveredEvents,
+		&fermatav1.ListUndeliveredEventsRequest{Webhook: webhook, PageSize: int32(n)})
 	return r.GetEvents(), err
 }
 
@@ -143,8 +146,10 @@ type RedeliverResult struct {
 // RedeliverEvents delivers events again whose delivery to a webhook was given up. It ends at the first temporary
 // failure. Permanently refused events are skipped and moved to the end.
 func (c *Client) RedeliverEvents(ctx context.Context, webhook string, o RedeliverOptions) (RedeliverResult, error) {
-	r, err := c.events.RedeliverEvents(ctx, &fermatav1.RedeliverEventsRequest{Webhook: webhook, EventId: o.Event, DropRefused: o.DropRefused})
+	r, err := c.events.RedeliverEvents(ctx, &fermatav1.RedeliverEventsRequest{Webhook: webhook, EventId: o.Event,
+		DropRefused: o.DropRefused})
 	return RedeliverResult{
-		Delivered: int(r.GetDelivered()), Failure: r.GetFailure(), Refused: int(r.GetRefused()), Refusal: r.GetRefusal(), Remaining: int(r.GetRemaining()),
+		Delivered: int(r.GetDelivered()), Failure: r.GetFailure(), Refused: int(r.GetRefused()),
+		Refusal: r.GetRefusal(), Remaining: int(r.GetRemaining()),
 	}, err
 }

@@ -57,7 +57,8 @@ type pendingCreate struct {
 // enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
 // for the result of a batch. Without a result the caller makes its own call, without a place, under the id that
 // the batch gave its job.
-func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
+func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool,
+	result *Created, err error) {
 	g.mu.Lock()
 	if g.freeBatches < maxBatchesInFlight {
 		g.freeBatches++

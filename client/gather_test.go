@@ -161,7 +161,8 @@ func TestCreateJobGathers(t *testing.T) {
 	defer r.mu.Unlock()
 	total := 0
 	for _, size := range r.batches {
-		if total += size; size > maxGatheredJobs {
+		total += size
+		if size > maxGatheredJobs {
 			t.Errorf("a batch of %d", size)
 		}
 	}
@@ -262,7 +263,8 @@ func TestGatherShares(t *testing.T) {
 		synctest.Wait()
 		total := 0
 		for _, n := range sizes {
-			if total += n; n < 29 || n > 31 {
+			total += n
+			if n < 29 || n > 31 {
 				t.Errorf("batches of %v for %d callers", sizes, callers)
 			}
 		}

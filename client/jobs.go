@@ -60,7 +60,8 @@ func (c *Client) createBatched(ctx context.Context, q *fermatav1.CreateJobReques
 // createCoalesced creates jobs by one call without retries. It assigns ids to jobs without one.
 func (c *Client) createCoalesced(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]Created, error) {
 	assignGroupedIDs(c.options.Namespace, requests)
-	answer, err := c.jobs.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), Requests: requests})
+	answer, err := c.jobs.BatchCreateJobs(ctx,
+		&fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), Requests: requests})
 	results := make([]Created, len(answer.GetResults()))
 	for i, r := range answer.GetResults() {
 		results[i] = newCreated(r)
@@ -171,7 +172,8 @@ func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 					return
 				}
 			}
-			if token = next; token == "" {
+			token = next
+			if token == "" {
 				return
 			}
 		}
@@ -226,10 +228,12 @@ func (c *Client) ResumeJob(ctx context.Context, job string, catchUp bool) (*Job,
 func (c *Client) PauseJobs(ctx context.Context, s Selection, note string) (n int, err error) {
 	for token := ""; ; {
 		r, err := callWithRetry(ctx, c, c.jobs.PauseJobs, &fermatav1.PauseJobsRequest{
-			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: note, PageToken: token,
+			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: note,
+			PageToken: token,
 		})
 		n += int(r.GetPaused())
-		if token = r.GetNextPageToken(); err != nil || token == "" {
+		token = r.GetNextPageToken()
+		if err != nil || token == "" {
 			return n, err
 		}
 	}
@@ -249,10 +253,12 @@ type ResumeOptions struct {
 func (c *Client) ResumeJobs(ctx context.Context, s Selection, o ResumeOptions) (n int, err error) {
 	for token := ""; ; {
 		r, err := callWithRetry(ctx, c, c.jobs.ResumeJobs, &fermatav1.ResumeJobsRequest{
-			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note, CatchUp: o.CatchUp, PageToken: token,
+			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note,
+			CatchUp: o.CatchUp, PageToken: token,
 		})
 		n += int(r.GetResumed())
-		if token = r.GetNextPageToken(); err != nil || token == "" {
+		token = r.GetNextPageToken()
+		if err != nil || token == "" {
 			return n, err
 		}
 	}
@@ -271,7 +277,8 @@ func (c *Client) ExplainJob(ctx context.Context, job string) (*fermatav1.Explain
 
 // Top returns the latest jobs, or the jobs that have failed longest, the worst first, in the client's namespace
 // or in all. limit is 1 to 100; 0 means 20.
-func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, all bool, limit int) ([]*fermatav1.TopJob, error) {
+func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, all bool,
+	limit int) ([]*fermatav1.TopJob, error) {
 	q := &fermatav1.TopJobsRequest{Parent: c.namespaceName(), Kind: kind, Limit: int32(limit)}
 	if all {
 		q.Parent = ""
@@ -281,7 +288,8 @@ func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, al
 }
 
 // PreviewSchedule returns due times of a schedule without storing it.
-func (c *Client) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
+func (c *Client) PreviewSchedule(ctx context.Context,
+	q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
 	return callWithRetry(ctx, c, c.jobs.PreviewSchedule, q)
 }
 

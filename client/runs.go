@@ -11,25 +11,24 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// What a manual run does to the failures that its job has counted.
+// What a manual run does to the failure count of its job.
 const (
-	// ResetBackoff forgets them now. The default.
+	// ResetBackoff clears the count now. The default.
 	ResetBackoff = fermatav1.RunJobRequest_BACKOFF_RESET
-	// KeepBackoff leaves them and the planned run as they are, however the run ends.
+	// KeepBackoff leaves the count and the planned run unchanged.
 	KeepBackoff = fermatav1.RunJobRequest_BACKOFF_KEEP
-	// ResetBackoffOnSuccess forgets them if the run succeeds.
+	// ResetBackoffOnSuccess clears the count if the run succeeds.
 	ResetBackoffOnSuccess = fermatav1.RunJobRequest_BACKOFF_RESET_ON_SUCCESS
 )
 
 // RunOptions configure a manual run. The zero value uses the defaults.
 type RunOptions struct {
 	Backoff fermatav1.RunJobRequest_Backoff
-	// RequestID is the identity of the run: the same id never runs twice while it
-	// is among the job's last eight. Default a random one for each call.
+	// RequestID identifies the request: an id among the last eight of the job does not start another run.
+	// Default: a random id for each call.
 	RequestID string
-	// IgnoreExclusions has the run start also at times that the job's schedule excludes,
-	// its retries included. Without it RunJob fails at such a time, with the reason
-	// EXCLUDED_TIME.
+	// IgnoreExclusions starts the run and its retries also at times that the job's schedule excludes. Otherwise
+	// RunJob fails at such a time, with the reason EXCLUDED_TIME.
 	IgnoreExclusions bool
 }
 
@@ -44,8 +43,7 @@ func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run
 	return r.GetRun(), r.GetJoined(), err
 }
 
-// Runs lists the current run first, then finished ones, newest first, then dead
-// letters.
+// Runs returns the current run first, then finished ones, newest first, then dead letters.
 func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
 	return r.GetRuns(), err
@@ -81,9 +79,9 @@ func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
 const (
 	firstPollInterval = 50 * time.Millisecond
 	maxPollInterval   = 2 * time.Second
-	// finalPollTimeout is how long before the deadline of a context is looked for the last time.
+	// finalPollTimeout is how long before the context's deadline WaitRun polls for the last time.
 	finalPollTimeout = 50 * time.Millisecond
-	// pollTimeout is the longest wait for an answer; then another node may give it.
+	// pollTimeout is the timeout of one poll; the next one may reach another node.
 	pollTimeout = 10 * time.Second
 )
 
@@ -93,25 +91,23 @@ func (c *Client) pollRun(ctx context.Context, job, run string) (*Run, error) {
 	return c.GetRun(ctx, job, run)
 }
 
-// CancelRun ends a run: a waiting one at once, a live one when its handler has
-// given up.
+// CancelRun cancels a run. A waiting run ends at once, a live one when its handler returns.
 func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
 	return callWithRetry(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
 }
 
-// Backfill is a range of nominal times that passed and are to run again.
+// Backfill is a range of past scheduled times to run again.
 type Backfill struct {
-	// ID names it, for CancelBackfill; the same id is not started twice. Default a
-	// random one.
+	// ID names the backfill for CancelBackfill. The same id is not started twice. Default: a random id.
 	ID string
-	// From is included, To is not; both are in the past.
+	// From is inclusive, To exclusive. Both are in the past.
 	From, To time.Time
-	// Parallel runs up to the job's overlap_limit at once, beside its other runs;
-	// else one runs after the other.
+	// Parallel runs up to the job's overlap_limit runs at once, concurrently with its other runs. Otherwise they
+	// run one after the other.
 	Parallel bool
 }
 
-// BackfillJob starts a backfill; it is listed in the job's status until it is done.
+// BackfillJob starts a backfill. The job's status lists it until it is done.
 func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id string, j *Job, err error) {
 	if b.ID == "" {
 		b.ID = NewRequestID()
@@ -126,12 +122,13 @@ func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id st
 	return b.ID, j, err
 }
 
-// CancelBackfill ends a backfill; its runs that have started go on.
+// CancelBackfill ends a backfill. Its started runs continue.
 func (c *Client) CancelBackfill(ctx context.Context, job, id string) (j *Job, err error) {
 	err = c.retryCall(ctx, func(attempt int) error {
 		q := &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id}
-		if j, err = c.jobs.CancelBackfill(ctx, q); attempt > 1 && IsNotFound(err) {
-			// A repetition finds no backfill if the first try worked and its answer was lost.
+		j, err = c.jobs.CancelBackfill(ctx, q)
+		if attempt > 1 && IsNotFound(err) {
+			// A retry finds no backfill if the first attempt succeeded and its response was lost.
 			j, err = c.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: q.GetName()})
 		}
 		return err

@@ -10,7 +10,8 @@ import (
 )
 
 // sendTrace sends the trace of the call's context to the cluster.
-func sendTrace(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+func sendTrace(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+	o ...grpc.CallOption) error {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		headers := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, headers)

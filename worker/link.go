@@ -162,7 +162,8 @@ func (l *link) reportFailure(address string, err error) {
 	text := "failed to connect to a node"
 	switch status.Code(err) {
 	case codes.Unauthenticated:
-		text = "node refused the worker's credential: replace its token or certificate, or add it to the nodes' access file"
+		text = "node refused the worker's credential: replace its token or certificate, or add it to the nodes' " +
+			"access file"
 	case codes.PermissionDenied:
 		text = "node refused the worker: its identity needs the role worker for this namespace and these queues"
 	}

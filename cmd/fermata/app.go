@@ -51,11 +51,11 @@ Exit codes:
   1  failed
   2  wrong usage, or the cluster refused a value, or a job of another owner
   3  no such job or run
-  4  conflict: the id is taken, or somebody edited in between
+  4  conflict: the id is taken, or the job was changed concurrently
   5  no node, or no Redis behind it, could be reached in time
-  6  fermata diff --exit-code: there is something to do
+  6  fermata diff --exit-code: there are changes to make
   7  not signed in, or the session has ended: run fermata login
-  8  interrupted while it waited for runs, which go on`
+  8  interrupted while it waited for runs, which continue`
 
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -70,26 +70,36 @@ func (a *app) rootCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port (port 7070 if left out); any one answers for all")
+	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"},
+		"addresses of nodes, host:port (port 7070 if left out); any one answers for all")
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
 	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml; of lists also name: one name a line")
-	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the headings of tables out, and what is written in place of an empty one")
-	durationVar(f, &a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
+	f.BoolVar(&a.noHeaders, "no-headers", false, "leave out the headings of tables, and the text for an empty table")
+	durationVar(f, &a.timeout, "request-timeout", 15*time.Second,
+		"longest time for the whole command, including retries")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
 	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")
 	f.StringVar(&a.tlsFiles.Key, "tls-key", "", "PEM file with this client's key")
 	f.StringVar(&a.tlsFiles.ServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
-	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS (default: the session of fermata login)")
+	f.StringVar(&a.tokenFile, "token-file", "",
+		"file with the token of the caller; beyond this host it needs TLS (default: the session of fermata login)")
 	a.oidcFlags(f)
-	f.StringVar(&a.traceTo, "trace-endpoint", "", "send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in any case")
+	f.StringVar(&a.traceTo, "trace-endpoint", "",
+		"send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for "+
+			"TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in "+
+			"any case")
 	f.String("config", "", "YAML file with values for the global flags")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return newUsageError(suggest.UnknownFlag(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return newUsageError(suggest.UnknownFlag(cmd, err))
+	})
 	root.AddCommand(
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
-		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),
+		a.versionCommand(),
 	)
 	addExamples(root)
 	return root
@@ -117,7 +127,8 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 	}
 	switch {
 	case a.output == "name" && cmd.Annotations[printsNames] == "":
-		return usageErrorf("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
+		return usageErrorf("%s has no names to print: -o name is for commands that list or change jobs, runs, dead "+
+			"letters, queues, nodes or workers", cmd.CommandPath())
 	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
 		return usageErrorf("--output %q: want table, json, yaml or name", a.output)
 	case a.output != "table" && len(a.columnNames) > 0:
@@ -136,7 +147,8 @@ const defaultPort = "7070"
 func fullAddress(address string) (string, error) {
 	if scheme, rest, found := strings.Cut(address, "://"); found {
 		if scheme == "http" || scheme == "https" {
-			return "", usageErrorf("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is asked for by --tls", address, scheme)
+			return "", usageErrorf("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is "+
+				"asked for by --tls", address, scheme)
 		}
 		return scheme + "://" + rest, nil
 	}
@@ -170,7 +182,7 @@ func (a *app) withSession(cmd *cobra.Command, do func(ctx context.Context, c *cl
 	})
 }
 
-// withClient makes the client for it.
+// withClient calls do with a new client and closes it.
 func (a *app) withClient(ctx context.Context, do func(*client.Client) error) error {
 	c, err := a.newClient(ctx)
 	if err != nil {
@@ -180,14 +192,15 @@ func (a *app) withClient(ctx context.Context, do func(*client.Client) error) err
 	return do(c)
 }
 
-// newClient makes a client by the flags. Its errors are those of wrong usage.
+// newClient returns a client for the flags. Its errors are usage errors.
 func (a *app) newClient(ctx context.Context) (*client.Client, error) {
 	secure, err := a.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	o := client.Options{Namespace: a.namespace, TLS: secure}
-	if o.Token, err = a.tokenSource(ctx); err != nil {
+	o.Token, err = a.tokenSource(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return client.Dial(a.addresses, o)

@@ -18,7 +18,8 @@ func (a *app) readSet(names []string) (*manifest.Set, manifest.Faults, error) {
 		inputs := []inputFile{a.newInput(name)}
 		if name != "-" {
 			var err error
-			if inputs, err = a.filesOf(name); err != nil {
+			inputs, err = a.filesOf(name)
+			if err != nil {
 				return nil, nil, newUsageError(err)
 			}
 		} else if slices.Contains(names[:i], name) {
@@ -37,7 +38,7 @@ func (a *app) readSet(names []string) (*manifest.Set, manifest.Faults, error) {
 	return all, faults, nil
 }
 
-// manifestExtensions are those of files that are read of a directory.
+// manifestExtensions are the extensions of the files that are read in a directory.
 var manifestExtensions = []string{".yaml", ".yml", ".json", ".jsonl"}
 
 // filesOf lists a file, or those of a directory and below it, in order. What begins
@@ -51,7 +52,8 @@ func (a *app) filesOf(name string) ([]inputFile, error) {
 		return []inputFile{a.newInput(name)}, nil
 	}
 	// A walk does not follow a link, and the directory itself may be given by one.
-	if name, err = filepath.EvalSymlinks(name); err != nil {
+	name, err = filepath.EvalSymlinks(name)
+	if err != nil {
 		return nil, err
 	}
 	var inputs []inputFile

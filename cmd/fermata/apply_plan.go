@@ -22,7 +22,7 @@ type applyPlanner struct {
 	flags  *applyFlags
 	set    *manifest.Set
 
-	// desiredJobs and changes are those of the jobs of the files, in their order.
+	// desiredJobs and changes have one item for each job of the files, in order.
 	desiredJobs []*client.Wish
 	changes     []*client.Change
 	// surplus are jobs of the owner that the files do not have, in order of their ids.
@@ -30,19 +30,20 @@ type applyPlanner struct {
 	queues  []queueChange
 }
 
-// queueChange is what becomes of the limits of a queue.
+// queueChange is the change of a queue's limits.
 type queueChange struct {
 	name          string
 	before, after *client.QueueSettings
 }
 
-// planChanges finds out what there is to do. It fails with all that is wrong with the files.
+// planChanges computes the changes. Its error has all faults of the files.
 func (p *applyPlanner) planChanges(ctx context.Context) error {
 	for _, j := range p.set.Jobs {
 		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: j.ID, Job: j.Job, Paused: j.Paused})
 	}
 	var err error
-	if p.changes, err = p.client.PlanJobs(ctx, p.desiredJobs, p.flags.force); err != nil {
+	p.changes, err = p.client.PlanJobs(ctx, p.desiredJobs, p.flags.force)
+	if err != nil {
 		return err
 	}
 	if err := p.findFaults(); err != nil {
@@ -57,7 +58,7 @@ func (p *applyPlanner) planChanges(ctx context.Context) error {
 	return nil
 }
 
-// findFaults are what the cluster says of the wishes, at the lines that it is about.
+// findFaults returns the cluster's validation errors with their lines in the files.
 func (p *applyPlanner) findFaults() error {
 	var faults manifest.Faults
 	var denied error
@@ -148,8 +149,7 @@ func (p *applyPlanner) hasChanges() bool {
 	return len(p.surplus) > 0 || slices.ContainsFunc(p.queues, queueChange.isChanged)
 }
 
-// applyChanges makes the changes of the plan, and says how many. What fails is told and does
-// not stop the rest.
+// applyChanges makes the planned changes and prints their number. It prints failures and continues after them.
 func (p *applyPlanner) applyChanges(ctx context.Context) error {
 	var wishes []*client.Wish
 	for i, c := range p.changes {

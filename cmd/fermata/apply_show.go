@@ -52,7 +52,7 @@ func (p *applyPlanner) changeRows() []changeRow {
 	return out
 }
 
-// onlyFields keeps what the cluster says will change: a later one may answer more than is set.
+// onlyFields keeps the fields that the cluster will change: later versions may return more than is set.
 func onlyFields(fields []string, diffs []fieldDiff) []fieldDiff {
 	return slices.DeleteFunc(diffs, func(d fieldDiff) bool {
 		root, _, _ := strings.Cut(d.Path, ".")
@@ -61,7 +61,7 @@ func onlyFields(fields []string, diffs []fieldDiff) []fieldDiff {
 	})
 }
 
-// diffJob compares what may be set of two jobs.
+// diffJob compares the settable fields of two jobs.
 func (p *applyPlanner) diffJob(before, after *client.Job, w *client.Wish) []fieldDiff {
 	x, y := settable(before), settable(after)
 	payload := diffPayload(before, after, p.flags.hidePayloads)
@@ -76,7 +76,7 @@ func (p *applyPlanner) diffJob(before, after *client.Job, w *client.Wish) []fiel
 	return out
 }
 
-// settable is a job without what is output only.
+// settable returns a job without output-only fields.
 func settable(j *client.Job) *client.Job {
 	out := proto.CloneOf(j)
 	out.Name, out.Etag, out.Generation, out.CreateTime, out.UpdateTime, out.Status = "", "", 0, nil, nil, nil
@@ -118,7 +118,7 @@ var actionSigns = map[string]struct{ sign, color string }{
 func (r changeRow) writeRow(b *strings.Builder, paint func(color, text string) string) {
 	s, ok := actionSigns[r.Action]
 	if !ok {
-		return // what is unchanged is counted
+		return // unchanged jobs are only counted
 	}
 	name := printableText(r.Name)
 	if r.Kind == "queue" {
@@ -135,7 +135,8 @@ func (r changeRow) writeRow(b *strings.Builder, paint func(color, text string) s
 		case r.Action == "create":
 			fmt.Fprintf(b, "    %s: %s\n", printableText(f.Path), paint("32", after))
 		default:
-			fmt.Fprintf(b, "    %s: %s → %s\n", printableText(f.Path), paint("31", orNone(before)), paint("32", orNone(after)))
+			fmt.Fprintf(b, "    %s: %s → %s\n", printableText(f.Path), paint("31", orNone(before)),
+				paint("32", orNone(after)))
 		}
 	}
 }
@@ -150,7 +151,8 @@ func orNone(s string) string {
 // painter colours text where that is wanted.
 func (a *app) painter(when string) func(color, text string) string {
 	on := when == "always"
-	if file, ok := a.out.(*os.File); ok && when == "auto" && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if file, ok := a.out.(*os.File); ok && when == "auto" && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb" {
 		info, err := file.Stat()
 		on = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}

@@ -24,8 +24,10 @@ func (a *app) auditCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who changed what", Args: noArgs,
-		Long: "Show the calls that changed something, oldest first: who made them, from where, about what, and how they\n" +
-			"ended. How many the cluster keeps, and for how long, is up to --audit-keep, --audit-retention and --audit-max-bytes of\n" +
+		Long: "Show the calls that changed something, oldest first: who made them, from where, about what, and how " +
+			"they\n" +
+			"ended. How many the cluster keeps, and for how long, is up to --audit-keep, --audit-retention and " +
+			"--audit-max-bytes of\n" +
 			"the scheduler. For a copy elsewhere: fermata audit export.",
 		Example: `  fermata audit --since 24h
   fermata audit --job nightly --follow
@@ -54,9 +56,9 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&jobID, "job", "", "only about this job of the namespace")
 	cmd.Flags().StringVar(&f.Resource, "resource", "", "only about this resource; with a trailing / all below it")
 	cmd.Flags().StringVar(&f.Identity, "identity", "", "only by this identity")
-	durationVar(cmd.Flags(), &since, "since", 0, "only of this last while, 24h for instance")
+	durationVar(cmd.Flags(), &since, "since", 0, "only records of this period until now, such as 24h")
 	cmd.Flags().IntVar(&limit, "limit", 1000, "at most so many, the newest")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until interrupted or --request-timeout")
+	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new records, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())
 	return cmd
 }
@@ -74,7 +76,8 @@ func (a *app) listAudit(cmd *cobra.Command, f client.AuditFilter, limit int, fol
 		for looks := 0; ; looks++ {
 			records, err := tail.nextRecords(ctx)
 			switch {
-			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
+			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) &&
+				(looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err
@@ -92,7 +95,7 @@ func (a *app) listAudit(cmd *cobra.Command, f client.AuditFilter, limit int, fol
 	})
 }
 
-// printFollowed prints what a look found; as YAML in a document of its own.
+// printFollowed prints the records of one poll; in YAML as a separate document.
 func (a *app) printFollowed(records []*client.AuditRecord, more bool) error {
 	if a.output == "yaml" && more {
 		if err := a.println("---"); err != nil {
@@ -102,8 +105,8 @@ func (a *app) printFollowed(records []*client.AuditRecord, more bool) error {
 	return printMessages(a, records, a.auditTable)
 }
 
-// auditTail reads a trail as it grows. Each look begins where the one before ended, whether
-// or not that found anything: a trail may be long, and what is sought in it rare.
+// auditTail reads new records of a growing trail. Each poll starts where the last one ended, also if that found
+// no match, because a trail may be long and matches rare.
 type auditTail struct {
 	client  *client.Client
 	filter  client.AuditFilter
@@ -112,7 +115,7 @@ type auditTail struct {
 	printed int    // records
 }
 
-// nextRecords returns what has come since the look before; the first time, the newest.
+// nextRecords returns the records since the last poll; at first, the newest ones.
 func (t *auditTail) nextRecords(ctx context.Context) ([]*client.AuditRecord, error) {
 	end := t.filter.From
 	for r, err := range t.client.AuditRecords(ctx, client.AuditFilter{From: t.filter.From}) {
@@ -135,7 +138,8 @@ func (t *auditTail) nextRecords(ctx context.Context) ([]*client.AuditRecord, err
 }
 
 // newestOf returns the newest records, oldest first, as far back as the one with the id last.
-func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last string, limit int) ([]*client.AuditRecord, error) {
+func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last string,
+	limit int) ([]*client.AuditRecord, error) {
 	var records []*client.AuditRecord
 	for r, err := range c.AuditRecords(ctx, f) {
 		if err != nil {
@@ -144,7 +148,8 @@ func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last 
 		if r.GetId() == last {
 			break
 		}
-		if records = append(records, r); len(records) == limit {
+		records = append(records, r)
+		if len(records) == limit {
 			break
 		}
 	}
@@ -153,13 +158,15 @@ func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last 
 }
 
 func (a *app) auditTable(records []*client.AuditRecord) error {
-	t := textTable{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"}, empty: "no records"}
+	t := outputTable{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"},
+		empty: "no records"}
 	for _, r := range records {
 		changed := noValue
 		if r.GetChanged()+r.GetRefused() > 0 {
 			changed = fmt.Sprintf("%d of %d", r.GetChanged(), r.GetChanged()+r.GetRefused())
 		}
-		t.addRow(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()), methodName(r.GetMethod()), nameText(r.GetResource()),
+		t.addRow(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()),
+			methodName(r.GetMethod()), nameText(r.GetResource()),
 			codes.Code(r.GetCode()).String(), changed, nameText(r.GetRequestId()))
 	}
 	return a.printTable(t)

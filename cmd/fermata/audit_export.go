@@ -18,7 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/auth/signin"
 )
 
-// auditExport is one export: where records go, and what is known of those that went.
+// auditExport is one export: its destination and its position.
 type auditExport struct {
 	app    *app
 	name   string // "": nothing is acknowledged
@@ -42,11 +42,15 @@ func (a *app) auditExportCommand() *cobra.Command {
 	e := auditExport{app: a}
 	cmd := &cobra.Command{
 		Use: "export", Short: "Deliver audit records, oldest first, and acknowledge them", Args: noArgs,
-		Long: "Write audit records as JSON lines, oldest first, to standard output, to a file, or by POST to an HTTPS endpoint. With\n" +
-			"--name the cluster remembers how far the export has come: it goes on from there the next time, and records that it\n" +
-			"has not acknowledged are kept beyond the limits of count and age. A record is acknowledged once it is written and\n" +
-			"synced, or the endpoint has answered 2xx; after a crash some come again (compare \"id\"). What was removed before it was\n" +
-			"delivered is said on standard error. Run one process for each name.",
+		Long: "Write audit records as JSON lines, oldest first, to standard output, to a file, or by POST to an " +
+			"HTTPS endpoint. With\n" +
+			"--name the cluster stores the position of the export: the next call continues there, and records that " +
+			"it\n" +
+			"has not acknowledged are kept beyond the limits of count and age. A record is acknowledged once it is " +
+			"written and\n" +
+			"synced, or the endpoint has answered 2xx; after a crash some are repeated (compare \"id\"). Records " +
+			"removed before they were\n" +
+			"delivered are reported on standard error. Run one process for each name.",
 		Example: `  fermata audit export > audit.jsonl
   fermata audit export --follow --name siem --file /var/log/fermata/audit.jsonl
   fermata audit export --follow --name siem --post https://siem.example.org/ingest --post-header-file siem.header`,
@@ -54,21 +58,24 @@ func (a *app) auditExportCommand() *cobra.Command {
 			if err := e.openSink(); err != nil {
 				return err
 			}
-			return errors.Join(a.withClient(cmd.Context(), func(c *client.Client) error { return e.exportRecords(cmd.Context(), c) }), e.sink.closeSink())
+			return errors.Join(a.withClient(cmd.Context(),
+				func(c *client.Client) error { return e.exportRecords(cmd.Context(), c) }), e.sink.closeSink())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.name, "name", "", "name of the export, under which the cluster remembers how far it has come (default: everything from the oldest record on, nothing is acknowledged)")
+	f.StringVar(&e.name, "name", "", "name of the export, under which the cluster remembers how far it has come "+
+		"(default: everything from the oldest record on, nothing is acknowledged)")
 	f.StringVar(&e.file, "file", "", "append to this file, in place of standard output")
 	f.StringVar(&e.post, "post", "", "send up to 1000 lines at once to this URL: https, or http on loopback")
-	f.StringVar(&e.header, "post-header-file", "", "file with a header for --post, such as \"Authorization: Bearer TOKEN\"")
-	f.BoolVar(&e.follow, "follow", false, "go on with what comes, until interrupted")
+	f.StringVar(&e.header, "post-header-file", "",
+		"file with a header for --post, such as \"Authorization: Bearer TOKEN\"")
+	f.BoolVar(&e.follow, "follow", false, "continue with new records, until interrupted")
 	return cmd
 }
 
 func (a *app) auditExportsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "exports", Short: "Show how far exports of audit records have come", Args: noArgs,
+		Use: "exports", Short: "Show the positions of the exports of audit records", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				exports, err := c.AuditExports(ctx)
@@ -80,7 +87,7 @@ func (a *app) auditExportsCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "delete NAME", Short: "Forget an export: nothing is kept for it any longer", Args: exactArgs(1),
+		Use: "delete NAME", Short: "Delete an export: records are no longer kept for it", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				if err := c.DeleteAuditExport(ctx, args[0]); err != nil {
@@ -94,18 +101,19 @@ func (a *app) auditExportsCommand() *cobra.Command {
 }
 
 func (a *app) exportsTable(exports []*client.AuditExport) error {
-	t := textTable{heading: []string{"NAME", "SEQUENCE", "ACKNOWLEDGED", "WAITING", "SINCE"}, empty: "no exports"}
+	t := outputTable{heading: []string{"NAME", "SEQUENCE", "ACKNOWLEDGED", "WAITING", "SINCE"}, empty: "no exports"}
 	for _, e := range exports {
 		since := noValue
 		if e.GetWaitingSince() != nil {
 			since = e.GetWaitingSince().AsTime().UTC().Format(time.RFC3339)
 		}
-		t.addRow(nameText(e.GetName()), fmt.Sprint(e.GetSequence()), e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
+		t.addRow(nameText(e.GetName()), fmt.Sprint(e.GetSequence()),
+			e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
 	}
 	return a.printTable(t)
 }
 
-// openSink checks the flags and makes the sink.
+// openSink validates the flags and opens the sink.
 func (e *auditExport) openSink() (err error) {
 	switch {
 	case e.file != "" && e.post != "":
@@ -116,7 +124,8 @@ func (e *auditExport) openSink() (err error) {
 		e.sink, err = newPostSink(e.post, e.header)
 	case e.file != "":
 		var file *os.File
-		if file, err = os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
+		file, err = os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err == nil {
 			e.sink = &fileSink{file}
 		}
 	default:
@@ -157,7 +166,7 @@ func (e *auditExport) exportRecords(ctx context.Context, c *client.Client) error
 	}
 }
 
-// beginExport finds out from where to go on.
+// beginExport determines where to continue.
 func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 	if e.name == "" {
 		return nil
@@ -203,7 +212,7 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 	return len(records) == client.AuditPage, nil
 }
 
-// printGap says which records were removed before they could be delivered.
+// printGap prints which records were removed before they could be delivered.
 func (e *auditExport) printGap(r *client.AuditRecord) {
 	seq := r.GetSequence()
 	if seq == 0 {
@@ -215,7 +224,7 @@ func (e *auditExport) printGap(r *client.AuditRecord) {
 	e.seq = seq
 }
 
-// writerSink is standard output: whoever reads it has to be quick and reliable.
+// writerSink writes to standard output; its reader must be fast and reliable.
 type writerSink struct{ io.Writer }
 
 func (s writerSink) writeLines(_ context.Context, lines []byte) error {

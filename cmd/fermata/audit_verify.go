@@ -23,10 +23,13 @@ const maxShownBreaks = 100
 func (a *app) auditVerifyCommand() *cobra.Command {
 	var path, keyPath string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Check that no audit record was changed, removed or put in", Args: noArgs,
-		Long: "Follow the chain of hashes through all audit records that the cluster keeps, or through a file that audit export\n" +
-			"has written, and say where it breaks. With --public-key-file every record has to be covered by a signature: without,\n" +
-			"somebody who can write to Redis may have made the whole chain anew. Exit code 1 when it breaks, or there is no record.",
+		Use: "verify", Short: "Verify that no audit record was changed, removed or inserted", Args: noArgs,
+		Long: "Follow the chain of hashes through all audit records that the cluster keeps, or through a file that " +
+			"audit export\n" +
+			"has written, and report where it breaks. With --public-key-file every record must be covered by a " +
+			"signature: without,\n" +
+			"anyone who can write to Redis may have replaced the whole chain. Exit code 1 when it breaks, or there " +
+			"is no record.",
 		Example: `  fermata audit verify --public-key-file audit.pub
   fermata audit verify --file audit.jsonl --public-key-file audit.pub`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,22 +47,27 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 			if path != "" {
 				return v.verifyFile(path)
 			}
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error { return v.verifyCluster(ctx, c) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return v.verifyCluster(ctx, c)
+			})
 		},
 	}
-	cmd.Flags().StringVar(&path, "file", "", "check this file of audit export in place of the cluster's records; - is standard input")
-	cmd.Flags().StringVar(&keyPath, "public-key-file", "", "file with the public keys of --audit-key-file, a line \"public id base64key\" each")
+	cmd.Flags().StringVar(&path, "file", "", "check this file of audit export in place of the cluster's records; - "+
+		"is standard input")
+	cmd.Flags().StringVar(&keyPath, "public-key-file", "",
+		"file with the public keys of --audit-key-file, a line \"public id base64key\" each")
 	return cmd
 }
 
-// chainVerification checks records as they come and counts what is wrong.
+// chainVerification verifies records in order and counts breaks.
 type chainVerification struct {
 	app    *app
 	check  *job.ChainCheck
 	breaks int
 }
 
-// verifyCluster reads what the cluster keeps.
+// verifyCluster verifies the records that the cluster keeps.
 func (v *chainVerification) verifyCluster(ctx context.Context, c *client.Client) error {
 	for after := ""; ; {
 		records, head, err := c.ReadAuditRecords(ctx, after)
@@ -76,7 +84,9 @@ func (v *chainVerification) verifyCluster(ctx context.Context, c *client.Client)
 			continue
 		}
 		if v.check.Last.Seq < head {
-			err = v.printBreak(job.Break{Seq: head, Detail: fmt.Sprintf("the chain goes on to sequence %d: the records after %d are missing", head, v.check.Last.Seq)})
+			err = v.printBreak(job.Break{Seq: head,
+				Detail: fmt.Sprintf("the chain goes on to sequence %d: the records after %d are missing", head,
+					v.check.Last.Seq)})
 		}
 		return errors.Join(err, v.printSummary())
 	}
@@ -126,7 +136,8 @@ func (v *chainVerification) verifyRecord(r *client.AuditRecord) error {
 }
 
 func (v *chainVerification) printBreak(b job.Break) error {
-	if v.breaks++; v.breaks > maxShownBreaks {
+	v.breaks++
+	if v.breaks > maxShownBreaks {
 		return nil
 	}
 	where := ""
@@ -136,7 +147,7 @@ func (v *chainVerification) printBreak(b job.Break) error {
 	return v.app.println("BROKEN: " + where + printableText(b.Detail))
 }
 
-// printSummary says what was found.
+// printSummary prints the result.
 func (v *chainVerification) printSummary() error {
 	if b := v.check.End(); b != nil {
 		if err := v.printBreak(*b); err != nil {
@@ -145,7 +156,8 @@ func (v *chainVerification) printSummary() error {
 	}
 	c := v.check
 	if c.Records > 0 && c.Last.Seq > 0 {
-		text := fmt.Sprintf("%d records: sequences %d to %d, %s to %s, last hash %x", c.Records, c.First.Seq, c.Last.Seq,
+		text := fmt.Sprintf("%d records: sequences %d to %d, %s to %s, last hash %x", c.Records, c.First.Seq,
+			c.Last.Seq,
 			timeText(c.First.AtMS), timeText(c.Last.AtMS), c.Last.Hash)
 		if c.Unchained > 0 {
 			text += fmt.Sprintf("; %d records are not part of the chain", c.Unchained)
@@ -156,7 +168,8 @@ func (v *chainVerification) printSummary() error {
 	}
 	switch {
 	case v.breaks > 0:
-		return &codedError{fmt.Errorf("the chain is broken in %s", countText(v.breaks, "place", "places")), exitFailed, ""}
+		return &codedError{fmt.Errorf("the chain is broken in %s", countText(v.breaks, "place", "places")),
+			exitFailed, ""}
 	case c.Last.Seq == 0:
 		return &codedError{errors.New("there is no record that is part of a chain"), exitFailed, ""}
 	case c.Keys == nil:
@@ -167,13 +180,16 @@ func (v *chainVerification) printSummary() error {
 
 func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// auditRecordOf is a record as it was hashed. Its time is that of its id.
+// auditRecordOf returns a record in its hashed form. Its time is that of its id.
 func auditRecordOf(r *client.AuditRecord) job.TrailRecord {
 	return job.TrailRecord{
-		ID: r.GetId(), AtMS: r.GetTime().AsTime().UnixMilli(), Identity: r.GetIdentity(), Peer: r.GetPeer(), Node: r.GetNode(),
-		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(), RequestID: r.GetRequestId(),
-		Code: int(r.GetCode()), Changed: r.GetChanged(), Refused: r.GetRefused(), Before: r.GetBeforeDigest(), After: r.GetAfterDigest(),
-		Seq: r.GetSequence(), Version: int(r.GetChainVersion()), Hash: r.GetHash(), Prev: r.GetPreviousHash(),
+		ID: r.GetId(), AtMS: r.GetTime().AsTime().UnixMilli(), Identity: r.GetIdentity(), Peer: r.GetPeer(),
+		Node:   r.GetNode(),
+		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(),
+		RequestID: r.GetRequestId(),
+		Code:      int(r.GetCode()), Changed: r.GetChanged(), Refused: r.GetRefused(), Before: r.GetBeforeDigest(),
+		After: r.GetAfterDigest(),
+		Seq:   r.GetSequence(), Version: int(r.GetChainVersion()), Hash: r.GetHash(), Prev: r.GetPreviousHash(),
 		KeyID: r.GetKeyId(), Signature: r.GetSignature(),
 	}
 }

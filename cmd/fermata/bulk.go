@@ -24,10 +24,10 @@ const (
 	maxNamesShown = 20
 )
 
-// bulkAction is what a command with --all does to all that its selection flags name.
+// bulkAction is what a command with --all does to all selected objects.
 type bulkAction struct {
 	verb, noun, nouns string
-	// list names what is selected, in the order of the names.
+	// list returns the names of the selected objects, sorted.
 	list func(context.Context, *client.Client) ([]string, error)
 	do   func(context.Context, *client.Client) error
 
@@ -36,12 +36,14 @@ type bulkAction struct {
 
 func (b *bulkAction) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&b.all, "all", false, b.verb+" all "+b.nouns+" that are selected")
-	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, fmt.Sprintf("with --all: only count them, and name the first %d", maxNamesShown))
-	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, fmt.Sprintf("with --all: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
+	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false,
+		fmt.Sprintf("with --all: only count them, and name the first %d", maxNamesShown))
+	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false,
+		fmt.Sprintf("with --all: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
 }
 
-// run lists what is selected, asks where that is much, and does it. What comes to be selected
-// meanwhile is included.
+// runBulk lists the selected objects, asks for confirmation if there are many, and calls do. Objects that match
+// later are included.
 func (a *app) runBulk(cmd *cobra.Command, b *bulkAction) error {
 	var names []string
 	if b.dryRun || !b.yes {
@@ -71,7 +73,8 @@ func (a *app) showBulk(b *bulkAction, names []string) error {
 	if more := len(names) - len(first); more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
-	return a.printResult(strings.Join(lines, "\n"), resultFact{"would_" + b.verb, len(names)}, resultFact{"first", append([]string{}, first...)})
+	return a.printResult(strings.Join(lines, "\n"), resultFact{"would_" + b.verb, len(names)},
+		resultFact{"first", append([]string{}, first...)})
 }
 
 // confirmAction asks at a terminal, and demands --yes elsewhere.
@@ -82,14 +85,16 @@ func (a *app) confirmAction(b *bulkAction, n int) error {
 	question := fmt.Sprintf("%s %s?", b.verb, countText(n, b.noun, b.nouns))
 	file, isFile := a.inputWithNotice().(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return usageErrorf("this would %s %s: say --yes, or look with --dry-run first", b.verb, countText(n, b.noun, b.nouns))
+		return usageErrorf("this would %s %s: confirm with --yes, or check with --dry-run first", b.verb,
+			countText(n, b.noun, b.nouns))
 	}
 	fmt.Fprint(a.err, question+" [y/N] ")
 	if p, ok := a.in.(*noticingReader); ok {
-		p.told = true // the question says what is waited for
+		p.told = true // the question is the notice
 	}
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer == "y" || answer == "yes" {
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	if answer == "y" || answer == "yes" {
 		return nil
 	}
 	if errors.Is(err, errInterrupted) {
@@ -99,7 +104,8 @@ func (a *app) confirmAction(b *bulkAction, n int) error {
 }
 
 // collectIDs are the ids of the jobs that are selected and that keep accepts.
-func collectIDs(ctx context.Context, c *client.Client, s client.Selection, keep func(*client.Job) bool) ([]string, error) {
+func collectIDs(ctx context.Context, c *client.Client, s client.Selection, keep func(*client.Job) bool) ([]string,
+	error) {
 	jobs, err := collectJobs(ctx, c, client.Filter{Selection: s}, 0)
 	if err != nil {
 		return nil, err
@@ -144,5 +150,6 @@ func commonNote(notes map[string]int) (string, error) {
 		}
 		lines = append(lines, fmt.Sprintf("  %s: %s", text, countText(notes[note], "job", "jobs")))
 	}
-	return "", usageErrorf("these jobs were paused for different reasons; choose one by --note, or resume all of them by --any-note:\n%s", strings.Join(lines, "\n"))
+	return "", usageErrorf("these jobs were paused for different reasons; choose one by --note, or resume all of "+
+		"them by --any-note:\n%s", strings.Join(lines, "\n"))
 }

@@ -18,7 +18,7 @@ func TestBulkCommandsAskFirst(t *testing.T) {
 		c.must("jobs", "create", fmt.Sprintf("j%02d", i), "--every", "1m", "--handler", "h")
 	}
 	code, _, errs := c.run("jobs", "pause", "--all")
-	if code != exitUsage || !strings.Contains(errs, "this would pause 21 jobs: say --yes") {
+	if code != exitUsage || !strings.Contains(errs, "this would pause 21 jobs: confirm with --yes") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if out := c.must("jobs", "pause", "--all", "--dry-run"); !strings.HasPrefix(out, "would pause 21\n  j00\n") || !strings.HasSuffix(out, "  j19\n  and 1 more\n") {

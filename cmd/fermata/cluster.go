@@ -13,16 +13,19 @@ import (
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	cluster := &cobra.Command{Use: "cluster", Short: "Show how the cluster is doing", Args: noArgs,
+	cluster := &cobra.Command{Use: "cluster", Short: "Show the state of the cluster", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cluster.AddCommand(
 		listCommand(a, "nodes", "Show the members of the cluster",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) }, a.nodeTable),
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) },
+			a.nodeTable),
 		listCommand(a, "shards", "Show shards with their holders and lag",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) }, a.shardTable),
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) },
+			a.shardTable),
 		a.listQueuesCommand("queues"),
 		listCommand(a, "workers", "Show connected workers",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) }, a.workerTable),
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) },
+			a.workerTable),
 		a.checkCommand(), a.tryCommand(),
 	)
 	return cluster
@@ -42,7 +45,7 @@ func queuesOf(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.Que
 	return c.Queues(ctx, all)
 }
 
-// listCommand makes a command that lists something of the cluster.
+// listCommand returns a command that lists objects of the cluster.
 func listCommand[M proto.Message](a *app, use, short string,
 	list func(context.Context, *client.Client) ([]M, error), asTable func([]M) error,
 ) *cobra.Command {
@@ -62,7 +65,8 @@ func listCommand[M proto.Message](a *app, use, short string,
 }
 
 func (a *app) nodeTable(nodes []*fermatav1.Node) error {
-	t := textTable{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION", "UP"}, empty: "no nodes",
+	t := outputTable{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION",
+		"UP"}, empty: "no nodes",
 		leadingColumns: []string{"PEER", "DURABILITY", "VERSION", "UP", "GRPC", "WORKERS"}}
 	for _, n := range nodes {
 		state := "serving"
@@ -72,23 +76,27 @@ func (a *app) nodeTable(nodes []*fermatav1.Node) error {
 		case n.GetDraining():
 			state = "draining"
 		}
-		t.addRow(printableText(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()), nameText(n.GetGrpcAddress()),
-			nameText(n.GetPeerAddress()), fullText(n.GetDurability()), fullText(n.GetVersion()), a.ageText(n.GetStartTime()))
+		t.addRow(printableText(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()),
+			nameText(n.GetGrpcAddress()),
+			nameText(n.GetPeerAddress()), fullText(n.GetDurability()), fullText(n.GetVersion()),
+			a.ageText(n.GetStartTime()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) shardTable(shards []*fermatav1.Shard) error {
-	t := textTable{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
+	t := outputTable{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
 	for _, s := range shards {
-		t.addRow(fmt.Sprint(s.GetShard()), nameText(s.GetHolder()), durationPBText(s.GetLockTtl()), fmt.Sprint(s.GetJobs()), durationPBText(s.GetLag()))
+		t.addRow(fmt.Sprint(s.GetShard()), nameText(s.GetHolder()), durationPBText(s.GetLockTtl()),
+			fmt.Sprint(s.GetJobs()), durationPBText(s.GetLag()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) queueTable(queues []*fermatav1.Queue) error {
-	t := textTable{
-		heading:        []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED", "DEAD", "FREE SLOTS", "WORKERS"},
+	t := outputTable{
+		heading: []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED",
+			"DEAD", "FREE SLOTS", "WORKERS"},
 		empty:          "no queues",
 		leadingColumns: []string{"SCHEDULED", "WORKERS", "PAUSED", "DEAD", "OLDEST", "FREE SLOTS", "NAMESPACE"},
 	}
@@ -97,22 +105,27 @@ func (a *app) queueTable(queues []*fermatav1.Queue) error {
 		if q.GetQueuePaused() {
 			state = "paused"
 		}
-		t.addRow(q.GetNamespace(), q.GetQueue(), state, fmt.Sprint(q.GetBacklog()), durationPBText(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
-			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()), fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
+		t.addRow(q.GetNamespace(), q.GetQueue(), state, fmt.Sprint(q.GetBacklog()),
+			durationPBText(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
+			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()),
+			fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) workerTable(workers []*fermatav1.Worker) error {
-	t := textTable{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers",
+	t := outputTable{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE",
+		"VERSION", "CONNECTED"}, empty: "no workers",
 		leadingColumns: []string{"VERSION", "IDENTITY", "CONNECTED", "NODE", "NAMESPACE", "QUEUES"}}
 	for _, w := range workers {
 		state := "serving"
 		if w.GetDraining() {
 			state = "draining"
 		}
-		t.addRow(nameText(w.GetWorkerId()), nameText(w.GetNode()), w.GetNamespace(), nameText(w.GetIdentity()), nameText(strings.Join(w.GetQueues(), ",")),
-			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, fullText(w.GetVersion()), a.ageText(w.GetConnectTime()))
+		t.addRow(nameText(w.GetWorkerId()), nameText(w.GetNode()), w.GetNamespace(), nameText(w.GetIdentity()),
+			nameText(strings.Join(w.GetQueues(), ",")),
+			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, fullText(w.GetVersion()),
+			a.ageText(w.GetConnectTime()))
 	}
 	return a.printTable(t)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and try them again", Args: noArgs,
+	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and start them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
 	return dead
@@ -24,16 +24,19 @@ func (a *app) deadListCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
-		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns namespace,letter,error",
+		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns " +
+			"namespace,letter,error",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				letters, err := inNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
-					return collectLetters(ctx, c, which)
-				})
+				letters, err := inNamespaces(ctx, a, c, all,
+					func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
+						return collectLetters(ctx, c, which)
+					})
 				if err != nil {
 					return err
 				}
-				return printMessages(a, letters, func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
+				return printMessages(a, letters,
+					func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
 			})
 		},
 	}
@@ -68,14 +71,16 @@ func letterNamespace(l *client.DeadLetter) string {
 
 // letterTable lists dead runs, of several namespaces with theirs.
 func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) error {
-	t := textTable{
-		heading:        []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
+	t := outputTable{
+		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR",
+			"ERROR"},
 		empty:          "no dead runs",
 		leadingColumns: []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()
-		t.addRow(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.agoText(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+		t.addRow(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)),
+			a.agoText(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
 			enumName(r.GetOutcome()), strings.TrimPrefix(a.untilText(l.GetExpireTime()), "in "), fullText(r.GetError()))
 	}
 	if !namespaces {
@@ -89,11 +94,14 @@ func (a *app) redriveCommand() *cobra.Command {
 	var how client.RedriveOptions
 	cmd := &cobra.Command{
 		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
-		Short: "Try dead runs again",
-		Long: "Try dead runs again, with the job's present definition and as many attempts as a new run has, paced by\n" +
-			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata dead list\n" +
-			"shows by that name. A run waits for the end of a time that the schedule excludes, unless --ignore-exclusions\n" +
-			"says that it may start then.",
+		Short: "Start dead runs again",
+		Long: "Start dead runs again, with the job's present definition and as many attempts as a new run has, " +
+			"paced by\n" +
+			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata " +
+			"dead list\n" +
+			"shows by that name. A run waits for the end of a time that the schedule excludes. With " +
+			"--ignore-exclusions\n" +
+			"it starts anyway.",
 		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -106,7 +114,8 @@ func (a *app) redriveCommand() *cobra.Command {
 			return a.printRedriven(sum, err)
 		})
 	}
-	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false, "start although a schedule excludes the time")
+	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false,
+		"start although a schedule excludes the time")
 	selectFlags(cmd, &which)
 	a.addBulkFlags(cmd, &bulkAction{
 		verb: "redrive", noun: "dead run", nouns: "dead runs",
@@ -126,7 +135,7 @@ func (a *app) redriveCommand() *cobra.Command {
 	return cmd
 }
 
-// resolveLetterNames finds the full names of what the command line names.
+// resolveLetterNames returns the full names for the arguments.
 func resolveLetterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {

@@ -14,7 +14,7 @@ import (
 // describeJob shows a job in full.
 func (a *app) describeJob(j *client.Job) error {
 	s := j.GetStatus()
-	var t textTable
+	var t outputTable
 	line := func(name, value string) {
 		if value != noValue && value != "" {
 			t.addRow(name+":", value)
@@ -32,7 +32,8 @@ func (a *app) describeJob(j *client.Job) error {
 	line("Retries from", sourceText(j.GetRetryPolicy().GetSources()))
 	line("Backoff", policyText(j))
 	line("Backoff from", sourceText(backoffSources(j)))
-	line("Timeout", fmt.Sprintf("%s, then %s of grace", durationPBText(j.GetTimeout()), durationText(j.GetTimeoutGrace().AsDuration())))
+	line("Timeout", fmt.Sprintf("%s, then %s of grace", durationPBText(j.GetTimeout()),
+		durationText(j.GetTimeoutGrace().AsDuration())))
 	line("Overlap", overlapText(j))
 	line("Misfire", misfireText(j.GetMisfirePolicy()))
 	line("Locks", lockText(j.GetLocks()))
@@ -53,7 +54,8 @@ func (a *app) describeJob(j *client.Job) error {
 			line("Held run", due)
 		}
 		line("Nominally", formatTime(s.GetNextNominalTime()))
-		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}), s.GetCurrentAttempt(), s.GetCurrentLosses()))
+		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}),
+			s.GetCurrentAttempt(), s.GetCurrentLosses()))
 	}
 	line("Held", a.holdText(s.GetHold()))
 	line("Hint", a.hintText(s.GetHint()))
@@ -67,7 +69,8 @@ func (a *app) describeJob(j *client.Job) error {
 		line("Other runs", fmt.Sprintf("%d beside the current one", n))
 	}
 	for _, b := range s.GetBackfills() {
-		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printableText(b.GetId()), formatTime(b.GetProgressTime()), formatTime(b.GetEndTime())))
+		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printableText(b.GetId()),
+			formatTime(b.GetProgressTime()), formatTime(b.GetEndTime())))
 	}
 	line("Failures", fmt.Sprintf("%d in a row", s.GetConsecutiveFailures()))
 	line("Interval now", backoffText(j))
@@ -76,7 +79,8 @@ func (a *app) describeJob(j *client.Job) error {
 	}
 	line("Last error", a.fitText(s.GetLastError(), 512))
 	line("Totals", fmt.Sprintf("%d runs: %d succeeded, %d dead; %d attempts timed out, %d lost; %d due times skipped",
-		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(), s.GetSkippedTotal()))
+		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(),
+		s.GetSkippedTotal()))
 	line("Created", a.agoText(j.GetCreateTime()))
 	line("Edited", a.agoText(j.GetUpdateTime()))
 	line("Etag", j.GetEtag())
@@ -87,7 +91,8 @@ func payloadText(j *client.Job) string {
 	p := j.GetPayload()
 	switch {
 	case j.GetPayloadSealed():
-		return fmt.Sprintf("%s, sealed with key %s", countText(int(j.GetPayloadSize()), "byte", "bytes"), printableText(j.GetPayloadKeyId()))
+		return fmt.Sprintf("%s, sealed with key %s", countText(int(j.GetPayloadSize()), "byte", "bytes"),
+			printableText(j.GetPayloadKeyId()))
 	case len(p) == 0:
 		return noValue
 	}
@@ -113,7 +118,8 @@ func retryText(p *fermatav1.RetryPolicy) string {
 	if p.GetMaxAttempts() == 1 {
 		return "none: one attempt a run"
 	}
-	text := fmt.Sprintf("%d attempts, %s from %s", p.GetMaxAttempts(), enumName(p.GetStrategy()), durationText(p.GetBaseDelay().AsDuration()))
+	text := fmt.Sprintf("%d attempts, %s from %s", p.GetMaxAttempts(), enumName(p.GetStrategy()),
+		durationText(p.GetBaseDelay().AsDuration()))
 	if d := p.GetMaxDelay().AsDuration(); d > 0 {
 		text += ", at most " + durationText(d)
 	}
@@ -189,7 +195,7 @@ func lockText(locks []*fermatav1.Lock) string {
 	return strings.Join(parts, ", ")
 }
 
-// lagText says by how much runs may be late, and by how much the last one was.
+// lagText describes the objective for late starts, and the lag of the last run.
 func lagText(j *client.Job) string {
 	text := durationPBText(j.GetMaxLag())
 	if d := j.GetStatus().GetBrokenLag().AsDuration(); d > 0 {
@@ -198,7 +204,7 @@ func lagText(j *client.Job) string {
 	return text
 }
 
-// holdText says what holds a run back.
+// holdText describes what holds a run back.
 func (a *app) holdText(h *fermatav1.Hold) string {
 	if h.GetReason() == 0 {
 		return noValue
@@ -216,7 +222,7 @@ func (a *app) holdText(h *fermatav1.Hold) string {
 	return text
 }
 
-// hintText says what a hint asks for.
+// hintText describes what a hint requests.
 func (a *app) hintText(h *fermatav1.Hint) string {
 	if h == nil {
 		return noValue
@@ -228,7 +234,8 @@ func (a *app) hintText(h *fermatav1.Hint) string {
 	if h.GetNextRunTime() != nil {
 		parts = append(parts, "next run "+a.untilText(h.GetNextRunTime()))
 	}
-	text := strings.Join(parts, ", ") + fmt.Sprintf(" (by %s, ends %s)", enumName(h.GetSource()), a.untilText(h.GetExpireTime()))
+	text := strings.Join(parts, ", ") + fmt.Sprintf(" (by %s, ends %s)", enumName(h.GetSource()),
+		a.untilText(h.GetExpireTime()))
 	if h.GetReason() != "" {
 		text += ": " + printableText(h.GetReason())
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// eventFlags say which events to show, and how to go on later.
+// eventFlags select the events to show and how to resume.
 type eventFlags struct {
 	filter     client.EventFilter
 	since      time.Duration
@@ -27,11 +27,14 @@ func (a *app) eventsCommand() *cobra.Command {
 	var f eventFlags
 	cmd := &cobra.Command{
 		Use: "events", Short: "Show what happens to jobs", Args: noArgs,
-		Long: "Show what happened to jobs in the last hour (--since), oldest first, or with -f what happens from now on. With\n" +
+		Long: "Show what happened to jobs in the last hour (--since), oldest first, or with -f what happens from " +
+			"now on. With\n" +
 			"-o json each line is one event. The cluster has to record events (--events-keep of the scheduler).\n" +
-			"Kinds are job.created, job.updated, job.deleted, job.paused, job.resumed, job.backoff, run.started, run.failed,\n" +
+			"Kinds are job.created, job.updated, job.deleted, job.paused, job.resumed, job.backoff, run.started, " +
+			"run.failed,\n" +
 			"run.succeeded, run.dead, run.missed and others, or all of a family: run.*; docs/events.md lists them.\n" +
-			"With --resume-file nothing is left out and nothing is shown twice from one call to the next; --resume takes the\n" +
+			"With --resume-file nothing is left out and nothing is shown twice from one call to the next; --resume " +
+			"takes the\n" +
 			"token that -f prints at its end. A stream that breaks goes on at another node.",
 		Example: `  fermata events --since 10m
   fermata events -f --kind run.dead,run.missed
@@ -44,15 +47,17 @@ func (a *app) eventsCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until interrupted")
-	durationVar(flags, &f.since, "since", 0, "begin so long ago (default: 1h, and with -f now)")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with new records, until interrupted")
+	durationVar(flags, &f.since, "since", 0, "start this long ago (default: 1h, and with -f now)")
 	flags.StringSliceVar(&f.filter.Kinds, "kind", nil, "only of these kinds, run.dead or run.* for instance")
 	flags.StringSliceVar(&f.filter.Queues, "queue", nil, "only of these queues")
 	flags.StringSliceVar(&f.filter.Jobs, "job", nil, "only of these jobs")
 	flags.StringToStringVar(&f.filter.Labels, "label", nil, "only of jobs with this label, key=value; may be repeated")
-	flags.BoolVarP(&f.filter.AllNamespaces, "all-namespaces", "A", false, "of all namespaces, and of the cluster itself")
+	flags.BoolVarP(&f.filter.AllNamespaces, "all-namespaces", "A", false,
+		"of all namespaces, and of the cluster itself")
 	flags.StringVar(&f.filter.ResumeToken, "resume", "", "go on after this token")
-	flags.StringVar(&f.resumeFile, "resume-file", "", "go on after the token in this file, if there is one, and keep it there")
+	flags.StringVar(&f.resumeFile, "resume-file", "",
+		"go on after the token in this file, if there is one, and keep it there")
 	return cmd
 }
 
@@ -102,7 +107,8 @@ func (a *app) printEvents(ctx context.Context, c *client.Client, f *eventFlags) 
 		case f.follow && errors.Is(ctx.Err(), context.Canceled):
 			return a.printResumeHint(f, token)
 		case client.IsEventsGone(err):
-			return fmt.Errorf("what came next is no longer kept (--events-keep of the scheduler); begin anew without the token: %w", err)
+			return fmt.Errorf("the next events are no longer kept (--events-keep of the scheduler); start again "+
+				"without the token: %w", err)
 		case err != nil:
 			return err
 		}
@@ -123,7 +129,7 @@ func (a *app) printEvents(ctx context.Context, c *client.Client, f *eventFlags) 
 	return nil
 }
 
-// printResumeHint tells how to go on.
+// printResumeHint prints how to resume.
 func (a *app) printResumeHint(f *eventFlags, token string) error {
 	if token != "" && f.resumeFile == "" {
 		fmt.Fprintln(a.err, "go on with: --resume", token)
@@ -169,19 +175,20 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 	case subject == "":
 		subject = noValue
 	}
-	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), fullText(e.GetKind()), nameText(subject),
+	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), fullText(e.GetKind()),
+		nameText(subject),
 		nameText(e.GetRunId()), a.eventDetail(e))
 	return a.println(strings.TrimRight(text, " "))
 }
 
-// eventDetail is what else there is to tell in one line.
+// eventDetail returns the details of an event in one line.
 func (a *app) eventDetail(e *client.Event) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if e.GetAttempt() > 0 {
 		add("attempt %d", e.GetAttempt())
 	}
-	if due := e.GetDueTime(); due != nil && isFollowedByRun[e.GetKind()] {
+	if due := e.GetDueTime(); due != nil && kindsWithDueTime[e.GetKind()] {
 		add("next %s", due.AsTime().UTC().Format(time.RFC3339))
 	}
 	if e.GetCount() > 0 && e.GetKind() == "run.missed" {
@@ -201,8 +208,9 @@ func (a *app) eventDetail(e *client.Event) string {
 	return strings.Join(parts, ", ")
 }
 
-// isFollowedByRun are kinds whose due time is still to come.
-var isFollowedByRun = map[string]bool{
-	"run.failed": true, "run.timed_out": true, "run.held": true, "job.backoff": true, "job.created": true, "job.resumed": true,
+// kindsWithDueTime has the kinds of events whose due time is in the future.
+var kindsWithDueTime = map[string]bool{
+	"run.failed": true, "run.timed_out": true, "run.held": true, "job.backoff": true, "job.created": true,
+	"job.resumed":     true,
 	"job.rescheduled": true, "job.restored": true,
 }

@@ -29,7 +29,7 @@ const (
 	exitInterrupted = 8
 )
 
-// exitStatus is an exit code about which everything has been said.
+// exitStatus is an exit code whose error was printed already.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -86,7 +86,7 @@ func argError(cmd *cobra.Command, err error) error {
 	return usageErrorf("%w\nusage: %s", err, cmd.UseLine())
 }
 
-// printError prints an error with what to do about it and returns the exit code.
+// printError prints an error with a hint and returns the exit code.
 func (a *app) printError(err error) int {
 	var said exitStatus
 	if errors.As(err, &said) {
@@ -107,7 +107,7 @@ func (a *app) printError(err error) int {
 // errorMessage is the text for people: without gRPC's prefix, and short where the
 // fields are listed beneath it.
 func (a *app) errorMessage(err error) string {
-	if len(a.addresses) == 1 { // of several, gRPC itself says what is wrong with them
+	if len(a.addresses) == 1 { // with several, gRPC's own message names them
 		err = dialhint.Explain(context.Background(), a.addresses[0], err)
 	}
 	st, ok := status.FromError(err)
@@ -122,7 +122,7 @@ func (a *app) errorMessage(err error) string {
 	return printableText(st.Message())
 }
 
-// classifyError finds the exit code of an error, and a hint.
+// classifyError returns the exit code of an error, and a hint.
 func classifyError(err error) (code int, hint string) {
 	var u *usageError
 	var coded *codedError
@@ -155,13 +155,15 @@ func classifyError(err error) (code int, hint string) {
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
 		if strings.Contains(err.Error(), "message larger than max") {
-			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere and pass where it is"
+			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere " +
+				"and pass where it is"
 		}
 		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
 	case codes.Unauthenticated:
 		return exitSignedOut, credentialHint(err)
 	case codes.PermissionDenied:
-		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file. Is --namespace the right one? fermata whoami shows yours"
+		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file. Is " +
+			"--namespace the right one? fermata whoami shows yours"
 	case codes.Unimplemented:
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
@@ -171,7 +173,7 @@ func classifyError(err error) (code int, hint string) {
 // reasonOf is the reason that a node gives by name, empty if there is none.
 func reasonOf(err error) string { return infoOf(err).GetReason() }
 
-// infoOf is what a node says for programs; nil if it says nothing.
+// infoOf returns the machine-readable details of a node's error, or nil.
 func infoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
@@ -181,7 +183,7 @@ func infoOf(err error) *errdetails.ErrorInfo {
 	return nil
 }
 
-// missingHint tells where to look for what there is, by what is missing.
+// missingHint returns where to look for what exists, by the kind of the missing object.
 func missingHint(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		info, ok := detail.(*errdetails.ResourceInfo)
@@ -198,31 +200,35 @@ func missingHint(err error) string {
 	return "list what there is with: fermata jobs list"
 }
 
-// isTLSFault are what connections fail with whose ends disagree on TLS, the more
-// special ones first, and what to do about it.
-var isTLSFault = []struct{ says, hint string }{
-	{"looked like an HTTP/1.1 header", "{address} is an HTTP port, of metrics or of a proxy: clients use the gRPC port of a node, --grpc-addr, 7070 by default"},
+// tlsFaultHints has the error texts of TLS mismatches, the most specific first, with hints.
+var tlsFaultHints = []struct{ says, hint string }{
+	{"looked like an HTTP/1.1 header", "{address} is an HTTP port, of metrics or of a proxy: clients use the gRPC " +
+		"port of a node, --grpc-addr, 7070 by default"},
 	{"x509: certificate is valid for", certificateHostError},
 	{"x509: certificate is not valid for", certificateHostError},
 	{"x509: cannot validate certificate for", certificateHostError},
 	{"tls: certificate required", "the node wants to see a certificate: set --tls-cert and --tls-key"},
-	{"first record does not look like a TLS handshake", "{address} speaks without TLS: leave --tls and the other --tls flags out"},
-	{"certificate signed by unknown authority", "name the file with the authority of the nodes' certificates by --tls-ca"},
-	{"error reading server preface", "is {address} a node, and one with TLS? Set --tls, or --tls-ca to the file with the authority of its certificate"},
+	{"first record does not look like a TLS handshake",
+		"{address} speaks without TLS: leave --tls and the other --tls flags out"},
+	{"certificate signed by unknown authority",
+		"name the file with the authority of the nodes' certificates by --tls-ca"},
+	{"error reading server preface", "is {address} a node, and one with TLS? Set --tls, or --tls-ca to the file " +
+		"with the authority of its certificate"},
 }
 
-// unavailableHint is what may be wrong with the connection, or with what the node that answered needs.
+// unavailableHint returns likely causes of a failed connection, or of a node that cannot reach its dependencies.
 func unavailableHint(err error) string {
 	switch reason := reasonOf(err); reason {
 	case "":
 	case "REDIS_UNAVAILABLE":
-		return "the node answers, but Redis does not: the node's log and its /readyz say why"
+		return "the node answers, but Redis does not: see the node's log and its /readyz"
 	case "CREDENTIALS_UNCHECKED":
-		return "the node answers, but cannot reach the issuer: its log says why; compare jwks in its access file with the issuer's jwks_uri"
+		return "the node answers, but cannot reach the issuer: see its log, and compare jwks in its access file " +
+			"with the issuer's jwks_uri"
 	default:
 		return "the node answers: repeat the command"
 	}
-	for _, fault := range isTLSFault {
+	for _, fault := range tlsFaultHints {
 		if strings.Contains(err.Error(), fault.says) {
 			return fault.hint
 		}

@@ -11,8 +11,8 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID", Short: "Tell why a job does not run right now, and what it waits for",
-		Long: "Tell why a job does not run right now, and what it waits for. Times of day in the text are UTC.",
+		Use: "explain ID", Short: "Explain why a job does not run now, and what it waits for",
+		Long: "Explain why a job does not run now, and what it waits for. Times of day in the text are UTC.",
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -31,9 +31,11 @@ func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
 		return err
 	}
 	if len(e.GetReasons()) > 0 {
-		t := textTable{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"}, leadingColumns: []string{"SINCE", "BY", "UNTIL"}}
+		t := outputTable{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"},
+			leadingColumns: []string{"SINCE", "BY", "UNTIL"}}
 		for _, r := range e.GetReasons() {
-			t.addRow(enumName(r.GetKind()), a.agoText(r.GetSinceTime()), a.untilText(r.GetUntilTime()), nameText(r.GetBy()), printableText(r.GetMessage()))
+			t.addRow(enumName(r.GetKind()), a.agoText(r.GetSinceTime()), a.untilText(r.GetUntilTime()),
+				nameText(r.GetBy()), printableText(r.GetMessage()))
 		}
 		if err := a.printNext(t); err != nil {
 			return err

@@ -16,7 +16,8 @@ type calendarFlags struct {
 }
 
 var calendarUnits = map[string]fermatav1.CalendarSchedule_Unit{
-	"day": fermatav1.CalendarSchedule_UNIT_DAY, "week": fermatav1.CalendarSchedule_UNIT_WEEK, "month": fermatav1.CalendarSchedule_UNIT_MONTH,
+	"day": fermatav1.CalendarSchedule_UNIT_DAY, "week": fermatav1.CalendarSchedule_UNIT_WEEK,
+	"month": fermatav1.CalendarSchedule_UNIT_MONTH,
 }
 
 func (c *calendarFlags) buildSchedule() (*fermatav1.CalendarSchedule, error) {
@@ -28,7 +29,8 @@ func (c *calendarFlags) buildSchedule() (*fermatav1.CalendarSchedule, error) {
 	n, err := strconv.ParseInt(number, 10, 32)
 	out.Unit = calendarUnits[strings.TrimSuffix(unit, "s")]
 	if err != nil || n < 1 || out.Unit == 0 {
-		return nil, usageErrorf("--calendar %q: want day, week or month, or a number of them such as '2 weeks'", c.every)
+		return nil, usageErrorf("--calendar %q: want day, week or month, or a number of them such as '2 weeks'",
+			c.every)
 	}
 	if len(c.times) == 0 {
 		return nil, usageErrorf("--calendar needs --time, such as --time 09:00")

@@ -11,8 +11,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// handlerFlags say what a job does: any handler with a payload, or the
-// ready-made ones.
+// handlerFlags set what a job runs: any handler with a payload, or a built-in handler.
 type handlerFlags struct {
 	handler     string
 	payload     string
@@ -39,16 +38,18 @@ func (h *handlerFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.method, "method", "", "with --http: method (default GET, or POST with --body)")
 	f.StringArrayVar(&h.headers, "header", nil, "with --http: header as 'Name: value'; may be repeated")
 	f.StringVar(&h.body, "body", "", "with --http: body of the request")
-	f.StringSliceVar(&h.expect, "expect-status", nil, "with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
+	f.StringSliceVar(&h.expect, "expect-status", nil,
+		"with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
 	durationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
 	f.StringVar(&h.exec, "exec", "", `run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
-	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow by their --exec-env")
-	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, an absolute path: the --exec-dir of workers or one below it")
+	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow "+
+		"by their --exec-env")
+	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, an absolute path: the --exec-dir of workers or "+
+		"one below it")
 	f.StringVar(&h.stdin, "stdin", "", "with --exec: what the command reads from standard input")
 }
 
-// fillJob sets handler and payload, as far as flags say so, and returns the paths
-// that it set.
+// fillJob sets handler and payload from the given flags, and returns the paths that it set.
 func (h *handlerFlags) fillJob(changed func(string) bool, stdin io.Reader, j *client.Job) ([]string, error) {
 	if err := h.checkCombination(changed); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (j *jobFlags) registerFlags(f *pflag.FlagSet) {
 	durationVar(f, &j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
 }
 
-// buildJob returns the job that the flags describe and the paths of what they set.
+// buildJob returns the job of the flags and the paths of the set fields.
 func (j *jobFlags) buildJob(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*client.Job, []string, error) {
 	changed := f.Changed
 	job := &client.Job{}

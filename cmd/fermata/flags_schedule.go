@@ -43,31 +43,45 @@ type exclusionFlags struct {
 func (s *scheduleFlags) registerFlags(f *pflag.FlagSet) {
 	durationVar(f, &s.every, "every", 0, "run at a fixed rate, such as 30s or 1h30m")
 	f.BoolVar(&s.fixedDelay, "fixed-delay", false, "with --every: count from the end of the previous run")
-	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, in which H is a number spread over jobs, or @daily and the like; may be repeated")
-	f.StringVar(&s.calendar.every, "calendar", "", "run at local times in every day, week or month, or in each '2 weeks', '3 days' and the like")
-	f.StringSliceVar(&s.calendar.on, "on", nil, "with --calendar: days of the week (MON,THU) or of the month (1, 31, or last; in a short month the last one)")
-	f.StringSliceVar(&s.calendar.times, "time", nil, "with --calendar: local times of day, such as 09:00; needed")
-	f.StringVar(&s.calendar.from, "from-day", "", "with --calendar: local day in the first period that counts, such as 2026-11-30 (default today, or that of --start if it is later)")
-	f.BoolVar(&s.calendar.skipShort, "skip-short-months", false, "with --calendar month: leave out months that do not have a day of --on")
+	f.StringArrayVar(&s.cron, "cron", nil, "run by a cron expression of five fields, in which H is a number spread "+
+		"over jobs, or @daily and the like; may be repeated")
+	f.StringVar(&s.calendar.every, "calendar", "",
+		"run at local times in every day, week or month, or in each '2 weeks', '3 days' and the like")
+	f.StringSliceVar(&s.calendar.on, "on", nil,
+		"with --calendar: days of the week (MON,THU) or of the month (1, 31, or last; in a short month the last one)")
+	f.StringSliceVar(&s.calendar.times, "time", nil, "with --calendar: local times of day, such as 09:00; required")
+	f.StringVar(&s.calendar.from, "from-day", "",
+		"with --calendar: local day in the first period that counts, such as 2026-11-30 (default today, or that of "+
+			"--start if it is later)")
+	f.BoolVar(&s.calendar.skipShort, "skip-short-months", false,
+		"with --calendar month: leave out months that do not have a day of --on")
 	f.BoolVar(&s.seconds, "seconds", false, "with --cron: expressions have a leading field of seconds")
-	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --calendar, --exclude-..., --at, --start and --end, such as Europe/Berlin (default UTC for --cron, --calendar and exclusions, else the local one)")
-	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron or --calendar: shift or skip fixed times that a clock change leaves out (default shift)")
-	f.StringVar(&s.dstRepeat, "dst-repeat", "", "with --cron or --calendar: first, last or both passes of fixed times that a clock change repeats (default first)")
+	f.StringVar(&s.zone, "tz", "", "time zone of --cron, --calendar, --exclude-..., --at, --start and --end, such "+
+		"as Europe/Berlin (default UTC for --cron, --calendar and exclusions, else the local one)")
+	f.StringVar(&s.dstGap, "dst-gap", "", "with --cron or --calendar: shift or skip fixed times that a clock "+
+		"change leaves out (default shift)")
+	f.StringVar(&s.dstRepeat, "dst-repeat", "",
+		"with --cron or --calendar: first, last or both passes of fixed times that a clock change repeats (default "+
+			"first)")
 	f.StringVar(&s.at, "at", "", "run once at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
 	durationVar(f, &s.in, "in", 0, "run once after a while, such as 10m")
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
 	f.StringVar(&s.end, "end", "", "no run is planned for this time or later")
-	durationVar(f, &s.jitter, "schedule-jitter", 0, "spread due times over so long after the planned time, the same for each run")
+	durationVar(f, &s.jitter, "schedule-jitter", 0,
+		"spread due times over so long after the planned time, the same for each run")
 	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after so many runs (default no bound)")
-	f.StringArrayVar(&s.without.cron, "exclude-cron", nil, "leave out times that match a cron expression; may be repeated")
-	f.StringSliceVar(&s.without.dates, "exclude-date", nil, "leave out local days: 2026-12-25, 2026-12-24/2027-01-02, or 12-25 of every year")
-	f.StringArrayVar(&s.without.windows, "exclude-window", nil, "leave out local times of the week: 22:00-06:00, Sat,Sun or 'Mon-Fri 12:00-13:00'; may be repeated")
-	f.StringArrayVar(&s.without.periods, "exclude-period", nil, "leave out a stretch of time, START/END without END; may be repeated")
+	f.StringArrayVar(&s.without.cron, "exclude-cron", nil,
+		"leave out times that match a cron expression; may be repeated")
+	f.StringSliceVar(&s.without.dates, "exclude-date", nil,
+		"leave out local days: 2026-12-25, 2026-12-24/2027-01-02, or 12-25 of every year")
+	f.StringArrayVar(&s.without.windows, "exclude-window", nil,
+		"leave out local times of the week: 22:00-06:00, Sat,Sun or 'Mon-Fri 12:00-13:00'; may be repeated")
+	f.StringArrayVar(&s.without.periods, "exclude-period", nil,
+		"leave out a period, START/END without END; may be repeated")
 }
 
-// buildSchedule returns what the flags describe, nil when none of them is set, and the
-// paths of what they set. It has no rule when flags say only what goes with one,
-// as when such a setting of an existing job is changed: see whole.
+// buildSchedule returns the schedule of the flags, or nil if none is set, and the paths of the set fields. It
+// has no rule if the flags change only other settings of an existing job's schedule; see checkComplete.
 func (s *scheduleFlags) buildSchedule(changed func(string) bool, now time.Time) (*client.Schedule, []string, error) {
 	if err := s.checkCombination(changed); err != nil {
 		return nil, nil, err
@@ -102,11 +116,24 @@ func (s *scheduleFlags) buildSchedule(changed func(string) bool, now time.Time) 
 		flags []string
 		set   func() error
 	}{
-		{"start_time", []string{"start"}, func() (err error) { schedule.StartTime, err = times.parseOptional("--start", s.start); return }},
-		{"end_time", []string{"end"}, func() (err error) { schedule.EndTime, err = times.parseOptional("--end", s.end); return }},
-		{"jitter", []string{"schedule-jitter"}, func() error { schedule.Jitter = durationpb.New(s.jitter); return nil }},
+		{"start_time", []string{"start"}, func() (err error) {
+			schedule.StartTime,
+				err = times.parseOptional("--start", s.start)
+			return
+		}},
+		{"end_time", []string{"end"}, func() (err error) {
+			schedule.EndTime,
+				err = times.parseOptional("--end", s.end)
+			return
+		}},
+		{"jitter", []string{"schedule-jitter"},
+			func() error { schedule.Jitter = durationpb.New(s.jitter); return nil }},
 		{"max_runs", []string{"max-runs"}, func() error { schedule.MaxRuns = s.maxRuns; return nil }},
-		{"exclusions", exclusionNames, func() (err error) { schedule.Exclusions, err = s.buildExclusions(schedule, times); return }},
+		{"exclusions", exclusionNames, func() (err error) {
+			schedule.Exclusions,
+				err = s.buildExclusions(schedule, times)
+			return
+		}},
 	}
 	for _, setting := range settings {
 		if !slices.ContainsFunc(setting.flags, changed) {
@@ -131,7 +158,8 @@ var exclusionNames = []string{"exclude-cron", "exclude-date", "exclude-window", 
 // checkComplete refuses settings of a schedule that come without one.
 func checkComplete(s *client.Schedule) error {
 	if s != nil && s.GetRule() == nil {
-		return usageErrorf("--start, --end, --schedule-jitter, --max-runs and --exclude-... need --every, --cron or --calendar")
+		return usageErrorf("--start, --end, --schedule-jitter, --max-runs and --exclude-... need --every, --cron " +
+			"or --calendar")
 	}
 	return nil
 }
@@ -154,7 +182,7 @@ func (s *scheduleFlags) newTimeReader() (*timeReader, error) {
 	return s.read, err
 }
 
-// buildExclusions returns nil when all values are empty: that removes what there was.
+// buildExclusions returns nil if all values are empty, which removes the exclusions.
 func (s *scheduleFlags) buildExclusions(schedule *client.Schedule, times *timeReader) (*fermatav1.Exclusions, error) {
 	e := &fermatav1.Exclusions{
 		Cron: nonEmpty(s.without.cron), Dates: nonEmpty(s.without.dates), Windows: nonEmpty(s.without.windows),
@@ -183,12 +211,13 @@ func (s *scheduleFlags) buildExclusions(schedule *client.Schedule, times *timeRe
 	return e, nil
 }
 
-// nonEmpty leaves out what is empty.
+// nonEmpty returns the texts that are not empty.
 func nonEmpty(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
-func (s *scheduleFlags) buildRule(changed func(string) bool, now time.Time, times *timeReader) (*client.Schedule, error) {
+func (s *scheduleFlags) buildRule(changed func(string) bool, now time.Time, times *timeReader) (*client.Schedule,
+	error) {
 	switch {
 	case changed("every") && s.fixedDelay:
 		return client.FixedDelay(s.every), nil
@@ -275,8 +304,8 @@ func (s *scheduleFlags) checkCombination(changed func(string) bool) error {
 	return nil
 }
 
-// enumValue finds the number of an enum value by its name in lower case without
-// prefix, words joined by - or _. Empty is unspecified.
+// enumValue returns the number of an enum value from its lower-case name without prefix, with parts joined by -
+// or _. The empty name is unspecified.
 func enumValue(values map[string]int32, prefix, what, text string) (int32, error) {
 	if text == "" {
 		return 0, nil

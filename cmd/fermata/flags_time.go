@@ -10,7 +10,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
+var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04",
+	"2006-01-02"}
 
 // timeReader reads times from flags. One without an offset is local time in the location.
 type timeReader struct {

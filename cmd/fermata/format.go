@@ -13,7 +13,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// noValue stands for what is not there.
+// noValue is shown for a missing value.
 const noValue = "-"
 
 // durationText writes a duration with at most two units: 250ms, 12s, 1m30s, 3d4h.
@@ -59,7 +59,7 @@ func (a *app) agoText(t *timestamppb.Timestamp) string {
 	return durationText(max(0, a.now().Sub(t.AsTime()))) + " ago"
 }
 
-// ageText is ago without the word.
+// ageText is agoText without "ago".
 func (a *app) ageText(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return noValue
@@ -78,7 +78,7 @@ func (a *app) untilText(t *timestamppb.Timestamp) string {
 	return "due " + a.agoText(t)
 }
 
-// nextRun says when the job's next run starts.
+// nextRun returns when the job's next run starts.
 func (a *app) nextRun(j *fermatav1.Job) string {
 	s := j.GetStatus()
 	switch s.GetState() {
@@ -116,7 +116,8 @@ func formatTime(t *timestamppb.Timestamp) string {
 // enumName writes an enum value without its prefix, in lower case.
 func enumName(e fmt.Stringer) string {
 	name := e.String()
-	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_", "FAULT_"} {
+	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_",
+		"OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_", "FAULT_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	if name == "UNSPECIFIED" {
@@ -125,7 +126,7 @@ func enumName(e fmt.Stringer) string {
 	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
 
-// scheduleText writes a schedule in a few words.
+// scheduleText returns a short description of a schedule.
 func scheduleText(s *fermatav1.Schedule) string {
 	switch rule := s.GetRule().(type) {
 	case *fermatav1.Schedule_Interval:
@@ -215,15 +216,16 @@ func backoffText(j *fermatav1.Job) string {
 	return noValue
 }
 
-// printableText replaces what could move the cursor or break a line.
+// printableText replaces characters that could move the cursor or break a line.
 func printableText(s string) string { return visible.Line(s) }
 
 // nameText is the text of a column with names, which are never shortened: others take them.
 func nameText(name string) string { return fullText(name) }
 
-// fullText is text that is shortened only where a table has to fit a terminal.
+// fullText is text that is shortened only to fit a table to a terminal.
 func fullText(s string) string {
-	if s = printableText(s); s == "" {
+	s = printableText(s)
+	if s == "" {
 		return noValue
 	}
 	return s

@@ -13,7 +13,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// hintFlags say when a job is to run next, or how often for a while.
+// hintFlags set when a job runs next, or how often it runs for a while.
 type hintFlags struct {
 	in, every, life time.Duration
 	at, until       string
@@ -26,8 +26,10 @@ func (a *app) hintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hint ID (--in 5m | --at TIME | --every 10s | --clear) [flags]",
 		Short: "Override when a job runs next, for a while",
-		Long: "Override when a job runs next (--in, --at; used once), or how often (--every), inside its --min-interval and\n" +
-			"--max-interval. A hint takes the place of the schedule's interval, backed off or not, changes nothing of the\n" +
+		Long: "Override when a job runs next (--in, --at; used once), or how often (--every), inside its " +
+			"--min-interval and\n" +
+			"--max-interval. A hint takes the place of the schedule's interval, backed off or not, changes nothing " +
+			"of the\n" +
 			"definition, shows on the job, and ends after --for or at --until, by default after an hour.",
 		Example: `  fermata jobs hint ping --in 5m --reason 'maintenance until noon'
   fermata jobs hint sync --every 10s --for 1h
@@ -59,11 +61,11 @@ func (a *app) hintCommand() *cobra.Command {
 	durationVar(f, &flags.in, "in", 0, "next run after so long")
 	f.StringVar(&flags.at, "at", "", "next run at a time, such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'")
 	durationVar(f, &flags.every, "every", 0, "interval between runs until the hint ends")
-	durationVar(f, &flags.life, "for", 0, "how long the hint holds (default 1h)")
+	durationVar(f, &flags.life, "for", 0, "how long the hint lasts (default 1h)")
 	f.StringVar(&flags.until, "until", "", "time at which the hint ends")
 	f.StringVar(&flags.reason, "reason", "", "why, for people")
-	f.BoolVar(&flags.planner, "planner", false, "the hint comes from a program that plans, not from a person")
-	f.BoolVar(&flags.clear, "clear", false, "take the hint back")
+	f.BoolVar(&flags.planner, "planner", false, "the hint comes from a planning program, not from a person")
+	f.BoolVar(&flags.clear, "clear", false, "remove the hint")
 	return cmd
 }
 
@@ -84,7 +86,7 @@ func (h *hintFlags) buildHint(changed func(string) bool, now time.Time, times *t
 		}
 		return nil, nil
 	case says == 0:
-		return nil, usageErrorf("say what to do: --in, --at, --every or --clear")
+		return nil, usageErrorf("an action is required: --in, --at, --every or --clear")
 	case changed("in") && changed("at"):
 		return nil, usageErrorf("--in and --at exclude each other")
 	case changed("for") && changed("until"):

@@ -13,7 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/importer"
 )
 
-// importFlags is what imports of other schedulers' files have in common.
+// importFlags are the common flags of imports from other schedulers.
 type importFlags struct {
 	zone   string
 	queue  string
@@ -26,14 +26,15 @@ func (o *importFlags) registerFlags(cmd *cobra.Command, zone string) {
 	f.StringVar(&o.zone, "tz", "", "IANA time zone of what names none (default "+zone+")")
 	f.StringVar(&o.queue, "queue", "", "queue of the jobs (default the default queue)")
 	f.StringVar(&o.prefix, "prefix", "", "what the ids of the jobs begin with")
-	f.BoolVar(&o.strict, "strict", false, "exit with 1 if anything cannot be carried over")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 if anything cannot be imported")
 }
 
 var idPrefix = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._:~-]{0,19})?$`)
 
 func (o *importFlags) checkFlags() error {
 	if !idPrefix.MatchString(o.prefix) {
-		return usageErrorf("--prefix %q: want up to 20 letters, digits and ._:~-, the first a letter or digit", clipText(o.prefix, 40))
+		return usageErrorf("--prefix %q: want up to 20 letters, digits and ._:~-, the first a letter or digit",
+			clipText(o.prefix, 40))
 	}
 	if _, err := time.LoadLocation(o.zone); err != nil || o.zone == "" || o.zone == "Local" {
 		return usageErrorf("--tz %q: want an IANA name such as Europe/Berlin", o.zone)
@@ -41,19 +42,23 @@ func (o *importFlags) checkFlags() error {
 	return nil
 }
 
-const foreignHelp = "Write a file for fermata apply to standard output. What cannot be carried over is said on standard error, with its\n" +
-	"line, and in a comment above the job. Nothing is registered; read it, and apply it:\n\n"
+const foreignHelp = "Write a file for fermata apply to standard output. What cannot be imported is reported on " +
+	"standard error, with its\n" +
+	"line, and in a comment above the job. Nothing is registered: review the file, then apply it:\n\n"
 
 func (a *app) importCrontabCommand() *cobra.Command {
 	var flags importFlags
 	var system string
 	o := importer.CrontabOptions{}
 	cmd := &cobra.Command{
-		Use: "crontab [FILE...]", Short: "Make jobs of crontabs",
-		Long: foreignHelp + "  crontab -l | fermata import crontab > jobs.yaml\n  fermata import crontab /etc/crontab /etc/cron.d/* > jobs.yaml\n\n" +
-			"A job runs as cron ran it: beside an earlier run that has not ended, not at all for times that were missed, and as\n" +
-			"long as it takes, up to a day. Variables above an entry, CRON_TZ, RANDOM_DELAY, @daily and the like, input after a\n" +
-			"percent sign and numbers by chance (~) are read. A command of plain words that begins with an absolute path runs\n" +
+		Use: "crontab [FILE...]", Short: "Convert crontabs to jobs",
+		Long: foreignHelp + "  crontab -l | fermata import crontab > jobs.yaml\n  fermata import crontab " +
+			"/etc/crontab /etc/cron.d/* > jobs.yaml\n\n" +
+			"A job runs as under cron: concurrently with an earlier run, not at all for missed times, and as\n" +
+			"long as it takes, up to a day. Variables above an entry, CRON_TZ, RANDOM_DELAY, @daily and the like, " +
+			"input after a\n" +
+			"percent sign and random numbers (~) are supported. A command of plain words that begins with an " +
+			"absolute path runs\n" +
 			"without a shell. A job that could not run is written as a comment, with the reason.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.zone == "" {
@@ -82,10 +87,14 @@ func (a *app) importCrontabCommand() *cobra.Command {
 		},
 	}
 	flags.registerFlags(cmd, "that of this machine")
-	cmd.Flags().StringVar(&system, "user-column", "auto", "whether a column says the user: yes, no, or auto (by the path, /etc/crontab or a cron.d, or else by the text)")
-	cmd.Flags().StringVar(&o.Overlap, "overlap", "allow_all", "what becomes of a time while a run is live: allow_all, as cron does, skip, buffer_one or cancel_other")
+	cmd.Flags().StringVar(&system, "user-column", "auto",
+		"whether the entries have a user column: yes, no, or auto (by the path, /etc/crontab or a cron.d, or else "+
+			"by the text)")
+	cmd.Flags().StringVar(&o.Overlap, "overlap", "allow_all",
+		"what becomes of a time while a run is live: allow_all, as cron does, skip, buffer_one or cancel_other")
 	durationVar(cmd.Flags(), &o.Timeout, "timeout", 24*time.Hour, "longest time of a run")
-	cmd.Flags().Lookup("queue").Usage = "queue of the jobs; {user} in it stands for the user of the column (default the default queue)"
+	cmd.Flags().Lookup("queue").Usage = "queue of the jobs; {user} in it stands for the user of the column " +
+		"(default the default queue)"
 	return cmd
 }
 
@@ -99,7 +108,8 @@ func hasUserColumn(flag, file string, text []byte) (bool, error) {
 	}
 	column, line, word := importer.FindUserColumn(text)
 	if column == importer.UnclearUserColumn {
-		return false, usageErrorf("%s:%d: %s may be a user, or begin the command: set --user-column yes or no", file, line, printableText(word))
+		return false, usageErrorf("%s:%d: %s may be a user, or begin the command: set --user-column yes or no", file,
+			line, printableText(word))
 	}
 	return column == importer.HasUserColumn, nil
 }
@@ -112,10 +122,12 @@ func isSystemCrontab(file string) bool {
 func (a *app) importCronJobCommand() *cobra.Command {
 	var flags importFlags
 	cmd := &cobra.Command{
-		Use: "cronjob [FILE...]", Short: "Make jobs of Kubernetes CronJobs",
+		Use: "cronjob [FILE...]", Short: "Convert Kubernetes CronJobs to jobs",
 		Long: foreignHelp + "  kubectl get cronjobs -o yaml | fermata import cronjob > jobs.yaml\n\n" +
-			"Schedule, time zone, concurrencyPolicy, startingDeadlineSeconds, backoffLimit, activeDeadlineSeconds, suspend and\n" +
-			"the history limits become the job's policies; command, arguments and variables of the first container a payload\n" +
+			"Schedule, time zone, concurrencyPolicy, startingDeadlineSeconds, backoffLimit, activeDeadlineSeconds, " +
+			"suspend and\n" +
+			"the history limits become the job's policies; command, arguments and variables of the first container " +
+			"a payload\n" +
 			"of the handler exec. Programs come from the worker's image: the image that is named is not pulled.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if flags.zone == "" {
@@ -135,7 +147,8 @@ func (a *app) importCronJobCommand() *cobra.Command {
 }
 
 // importFiles reads files, or standard input, and writes jobs.
-func (a *app) importFiles(files []string, strict bool, read func(file string, text []byte) ([]importer.Entry, error)) error {
+func (a *app) importFiles(files []string, strict bool,
+	read func(file string, text []byte) ([]importer.Entry, error)) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
@@ -147,7 +160,7 @@ func (a *app) importFiles(files []string, strict bool, read func(file string, te
 			return err
 		}
 		if in.linked {
-			// Entries and notes quote what stands in the file.
+			// Entries and notes quote the content of the file.
 			return usageErrorf("%s: a link leads to this file; give the file itself", file)
 		}
 		entries, err := read(file, text)

@@ -18,8 +18,7 @@ import (
 // inputFile is a file that a command reads; "-" is standard input.
 type inputFile struct {
 	path string
-	// under is the directory that was given, which links do not lead out of; empty where the
-	// file itself was given.
+	// under is the given directory, which links must not leave; empty if the file itself was given.
 	under string
 	// linked: a link leads to it, so that its text is not for error messages.
 	linked bool
@@ -30,12 +29,13 @@ func (a *app) newInput(path string) inputFile {
 	return inputFile{path: path, linked: path != "-" && isLinked(path)}
 }
 
-// openFile opens a regular file; it does not wait for what is none.
+// openFile opens a regular file and does not block on anything else.
 func (i inputFile) openFile() (*os.File, error) {
-	const flags = os.O_RDONLY | syscall.O_NONBLOCK // else the opening of a pipe waits for who writes
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // otherwise opening a pipe waits for its writer
 	info, err := os.Stat(i.path)                   // a missing file is reported when it is opened
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, usageErrorf("%s: is %s; only regular files are read, and standard input as -", i.path, fileKind(info.Mode()))
+		return nil, usageErrorf("%s: is %s; only regular files are read, and standard input as -", i.path,
+			fileKind(info.Mode()))
 	}
 	var f *os.File
 	if i.under == "" {
@@ -46,7 +46,8 @@ func (i inputFile) openFile() (*os.File, error) {
 	if err != nil {
 		return nil, newUsageError(err)
 	}
-	if info, err = f.Stat(); err == nil && info.Mode().IsRegular() {
+	info, err = f.Stat()
+	if err == nil && info.Mode().IsRegular() {
 		return f, nil
 	}
 	f.Close()
@@ -90,7 +91,8 @@ func fileKind(m os.FileMode) string {
 func isLinked(path string) bool {
 	parts := []string{path}
 	if !filepath.IsAbs(path) {
-		for dir := filepath.Dir(filepath.Clean(path)); dir != "." && dir != ".." && !strings.HasSuffix(dir, "/.."); dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(filepath.Clean(path)); dir != "." && dir != ".." &&
+			!strings.HasSuffix(dir, "/.."); dir = filepath.Dir(dir) {
 			parts = append(parts, dir)
 		}
 	}
@@ -155,8 +157,7 @@ func (t *timedReader) Read(to []byte) (int, error) {
 		n   int
 		err error
 	}
-	// A read that is under way when the time is over goes on in memory of its own, as long
-	// as the process does.
+	// A read that is blocked at the timeout continues in its own buffer until the process ends.
 	buffer, done := make([]byte, len(to)), make(chan answer, 1)
 	go func() {
 		n, err := t.in.Read(buffer)
@@ -172,14 +173,14 @@ func (t *timedReader) Read(to []byte) (int, error) {
 	}
 }
 
-// withoutContent keeps what stands in a file out of the faults of one that a link leads to: they
-// say where something is wrong, and not what is there.
+// withoutContent removes file content from the faults of a linked file: they give positions only.
 func withoutContent(i inputFile, faults manifest.Faults) manifest.Faults {
 	if !i.linked {
 		return faults
 	}
 	for n := range faults {
-		faults[n].Column, faults[n].Field, faults[n].Text = 0, "", "is wrong; what is here is not shown, as a link leads to this file"
+		faults[n].Column, faults[n].Field, faults[n].Text = 0, "", "is wrong; what is here is not shown, as a link "+
+			"leads to this file"
 	}
 	return faults
 }

@@ -16,8 +16,10 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs := &cobra.Command{Use: "jobs", Short: "Register, show and change jobs", Aliases: []string{"job"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	jobs.AddCommand(
-		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.updateCommand()), a.deleteCommand(),
-		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()), withNames(a.runsCommand()), withNames(a.cancelCommand()),
+		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()),
+		withNames(a.updateCommand()), a.deleteCommand(),
+		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
+		withNames(a.runsCommand()), withNames(a.cancelCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	return jobs
@@ -27,7 +29,8 @@ func (a *app) createCommand() *cobra.Command {
 	var flags jobFlags
 	var file string
 	cmd := &cobra.Command{
-		Use:   "create [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] (--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
+		Use: "create [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] " +
+			"(--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
 		Short: "Register jobs",
 		Long: "Register a job from flags, or jobs from a file. Without a schedule a job runs on request only.\n" +
 			"Registering the same job twice is no error; another job under the same id is.\n\n" + fileHelp,
@@ -58,7 +61,7 @@ func (a *app) createCommand() *cobra.Command {
 				return err
 			}
 			if job.GetHandler() == "" {
-				return usageErrorf("say what to run: --http, --exec or --handler")
+				return usageErrorf("a handler is required: --http, --exec or --handler")
 			}
 			id := ""
 			if len(args) == 1 {
@@ -67,7 +70,7 @@ func (a *app) createCommand() *cobra.Command {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				var before *client.Job
 				if id != "" && a.output == "table" {
-					before, _ = c.GetJob(ctx, id) // for the words only
+					before, _ = c.GetJob(ctx, id) // only for the message
 				}
 				created, err := c.CreateJob(ctx, id, job)
 				if err != nil {
@@ -75,7 +78,8 @@ func (a *app) createCommand() *cobra.Command {
 				}
 				return printMessage(a, created, func(j *client.Job) error {
 					if before != nil && proto.Equal(before.GetCreateTime(), j.GetCreateTime()) {
-						return a.println(fmt.Sprintf("%s is there already, unchanged, %s", client.JobID(j), a.nextText(j)))
+						return a.println(fmt.Sprintf("%s is there already, unchanged, %s", client.JobID(j),
+							a.nextText(j)))
 					}
 					return a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j)))
 				})
@@ -87,7 +91,7 @@ func (a *app) createCommand() *cobra.Command {
 	return cmd
 }
 
-// hasChangedFlag tells whether a flag of the command itself is set, but for one.
+// hasChangedFlag reports whether a local flag of the command is set, except but.
 func hasChangedFlag(cmd *cobra.Command, but string) bool {
 	changed := false
 	for name := range localFlags(cmd) {
@@ -126,7 +130,7 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 	})
 }
 
-// itemError is the error of one of several items, which has been printed.
+// itemError is the error of one of several items. It was printed already.
 type itemError struct {
 	err error
 	// of all items, how many failed
@@ -142,7 +146,7 @@ func (e *itemError) Error() string {
 
 func (e *itemError) Unwrap() error { return e.err }
 
-// failedItem prints what became of one item and returns the error.
+// failedItem prints the error of one item and returns it.
 func (a *app) failedItem(id string, i int, err error) error {
 	if id == "" {
 		id = fmt.Sprintf("job %d", i+1)
@@ -155,7 +159,7 @@ func (a *app) failedItem(id string, i int, err error) error {
 	return err
 }
 
-// worstError makes one error of many; its exit code is the highest.
+// worstError returns the error with the highest exit code.
 func worstError(errs []error) error {
 	if len(errs) == 0 {
 		return nil
@@ -178,7 +182,7 @@ func (a *app) updateCommand() *cobra.Command {
 		Use:   "update ID [flags]\n  fermata jobs update -f FILE",
 		Short: "Change jobs",
 		Long: "Change what the flags name and leave the rest. With --file the whole definition is replaced;\n" +
-			"an etag in the file refuses that if somebody edited in between. A live run keeps what it started with.",
+			"an etag in the file prevents that after a concurrent change. A live run keeps its settings.",
 		Example: `  fermata jobs update ping --every 1m --backoff-max-delay 10m
   fermata jobs get ping -o yaml > ping.yaml; $EDITOR ping.yaml; fermata jobs update -f ping.yaml`,
 		Args: rangeArgs(0, 1),
@@ -190,7 +194,7 @@ func (a *app) updateCommand() *cobra.Command {
 				return a.updateFromFile(cmd, file)
 			}
 			if len(args) == 0 {
-				return usageErrorf("say which job, or give a file with -f")
+				return usageErrorf("a job is required, or a file with -f")
 			}
 			if err := a.findPreset(cmd, &flags.policy); err != nil {
 				return err
@@ -207,10 +211,13 @@ func (a *app) updateCommand() *cobra.Command {
 				paths = append(paths, "schedule")
 			}
 			if len(paths) == 0 {
-				return usageErrorf("nothing to change: no flag says what")
+				return usageErrorf("nothing to change: give at least one flag")
 			}
 			job.Name, job.Etag = args[0], etag
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error { return a.updateJob(ctx, c, job, paths...) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return a.updateJob(ctx, c, job, paths...)
+			})
 		},
 	}
 	flags.registerFlags(cmd.Flags())
@@ -251,8 +258,8 @@ func jobNames(jobs []client.NewJob) []string {
 	return names
 }
 
-// forEachName does something to each of several jobs and goes on when one fails. With
-// one job its error is the command's; what is printed of several is one list.
+// forEachName calls do for each name and continues after errors. With one name its error is the command's; with
+// several, the results are printed as one list.
 func (a *app) forEachName(names []string, do func(i int) error) error {
 	if len(names) == 1 {
 		return do(0)

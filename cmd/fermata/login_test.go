@@ -193,7 +193,7 @@ func TestSignInThatIsNotCompleted(t *testing.T) {
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Interval = 1 })
 	for _, flags := range [][]string{{"--address", "10.255.255.1:7070"}, {"--address", "127.0.0.1:1", "--request-timeout", "1s"}} {
 		code, out, errs := o.runAt(t.Context(), append(signIn, flags...)...)
-		if code != 0 || !strings.Contains(out, "signed in as ann") || !strings.Contains(errs, "warning: no node said who you are") || !strings.Contains(errs, "fermata whoami") {
+		if code != 0 || !strings.Contains(out, "signed in as ann") || !strings.Contains(errs, "warning: no node confirmed who you are") || !strings.Contains(errs, "fermata whoami") {
 			t.Fatalf("no node can be asked: exit code %d\n%s%s", code, out, errs)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 const logLevelHelp = `Show or change how much a node or worker on this host logs.
 
-The level is changed in that one process, at once; with --for it goes back by itself
+The level changes in that process at once; with --for it returns by itself
 to what the process was started with. It is reached by the address that metrics are
 served at (--http-addr of a scheduler, --metrics-addr of a worker), from the host or
 the pod that it runs in, without a token:
@@ -29,7 +29,8 @@ func (a *app) logLevelCommand() *cobra.Command {
 	var address string
 	var lasting time.Duration
 	cmd := &cobra.Command{
-		Use: "log-level [debug|info|warn|error]", Short: "Show or change the log level of a process on this host", Long: logLevelHelp,
+		Use: "log-level [debug|info|warn|error]", Short: "Show or change the log level of a process on this host",
+		Long: logLevelHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageErrorf("want at most one level")
@@ -45,8 +46,10 @@ func (a *app) logLevelCommand() *cobra.Command {
 			return a.logLevel(ctx, address, args, lasting)
 		},
 	}
-	cmd.Flags().StringVar(&address, "http-address", "127.0.0.1:7072", "where the process serves its metrics, by a loopback address")
-	durationVar(cmd.Flags(), &lasting, "for", 0, "how long the level is to last (default: until it is changed, or the process ends)")
+	cmd.Flags().StringVar(&address, "http-address", "127.0.0.1:7072",
+		"where the process serves its metrics, by a loopback address")
+	durationVar(cmd.Flags(), &lasting, "for", 0,
+		"how long the level lasts (default: until it is changed, or the process ends)")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ var buildVersion = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal ends what looks at ctx, the second one the process.
+	// The first signal cancels ctx, the second one ends the process.
 	context.AfterFunc(ctx, stop)
 	code := runCommand(ctx, os.Args[1:], standardStreams{os.Stdin, os.Stdout, os.Stderr}, time.Now)
 	stop()

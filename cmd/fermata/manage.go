@@ -23,8 +23,9 @@ func localFlags(cmd *cobra.Command) iter.Seq[string] {
 	}
 }
 
-// forEachJob makes a command that does the same to each job, or queue, that is named.
-func (a *app) forEachJob(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, name string) error) *cobra.Command {
+// forEachJob returns a command that calls do for each named job or queue.
+func (a *app) forEachJob(cmd *cobra.Command, do func(ctx context.Context, c *client.Client,
+	name string) error) *cobra.Command {
 	cmd.Args = atLeastOneArg
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -39,7 +40,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	var ifExists bool
 	cmd := a.forEachJob(&cobra.Command{
 		Use: "delete ID...", Short: "Delete jobs", Aliases: []string{"rm"},
-		Long: "Delete jobs. A run that is live is left to finish; until then the id is not free.",
+		Long: "Delete jobs. A live run finishes; until then the id cannot be used again.",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		err := c.DeleteJob(ctx, job, etag)
 		if ifExists && client.IsNotFound(err) {
@@ -51,7 +52,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		return a.printResult("deleted "+printableText(job), resultFact{"job", job}, resultFact{"deleted", true})
 	})
 	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
-	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "it is no error when there is no such job")
+	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "a missing job is not an error")
 	return cmd
 }
 
@@ -59,10 +60,12 @@ func (a *app) pauseCommand() *cobra.Command {
 	var note string
 	var which client.Selection
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Hold jobs until they are resumed",
-		Long: "Hold jobs until they are resumed. A live run goes on; manual runs are possible. With --all those that are\n" +
+		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Pause jobs until they are resumed",
+		Long: "Pause jobs until they are resumed. A live run continues; manual runs are possible. With --all those " +
+			"that are\n" +
 			"held already keep their note, so that resuming by --note brings back no others.",
-		Example: "  fermata jobs pause ping --note \"until the disk is replaced\"\n  fermata jobs pause --all --label team=billing --note outage-17",
+		Example: "  fermata jobs pause ping --note \"until the disk is replaced\"\n  fermata jobs pause --all " +
+			"--label team=billing --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		j, err := c.PauseJob(ctx, job, note)
 		if err != nil {
@@ -79,7 +82,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		},
 		do: func(ctx context.Context, c *client.Client) error {
 			why := note
-			if why == "" { // so that they can be told from jobs that are paused for another reason
+			if why == "" { // to distinguish them from jobs paused for another reason
 				why = "pause --all at " + a.now().UTC().Format(time.RFC3339)
 			}
 			n, err := c.PauseJobs(ctx, which, why)
@@ -97,12 +100,14 @@ func (a *app) resumeCommand() *cobra.Command {
 	var anyNote bool
 	var which client.Selection
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Let paused jobs run again",
-		Long: "Let paused jobs run again. With --all and without --note, all that are selected must have been paused with\n" +
-			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was due meanwhile is skipped, or with --catch-up handed to the job's\n" +
+		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Resume paused jobs",
+		Long: "Resume paused jobs. With --all and without --note, all that are selected must have been paused with\n" +
+			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was " +
+			"due meanwhile is skipped, or with --catch-up handed to the job's\n" +
 			"misfire policy; a one-time job runs at once. Many that are overdue start paced by the recovery rate of\n" +
 			"their queue.",
-		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  fermata jobs resume --all --note outage-17",
+		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  " +
+			"fermata jobs resume --all --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		j, err := c.ResumeJob(ctx, job, o.CatchUp)
 		if err != nil {
@@ -112,10 +117,11 @@ func (a *app) resumeCommand() *cobra.Command {
 			return a.println(fmt.Sprintf("resumed %s, %s", client.JobID(j), a.nextText(j)))
 		})
 	})
-	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "make up for the times that passed")
+	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "run missed times by the job's misfire policy")
 	cmd.Flags().StringVar(&o.Note, "note", "", "of --all, only those that were paused with exactly this note")
 	selectFlags(cmd, &which)
-	cmd.Flags().BoolVar(&anyNote, "any-note", false, "of --all, whatever note they were paused with")
+	cmd.Flags().BoolVar(&anyNote, "any-note", false,
+		"with --all: resume jobs regardless of the note they were paused with")
 	cmd.MarkFlagsMutuallyExclusive("note", "any-note")
 	a.addBulkFlags(cmd, &bulkAction{
 		verb: "resume", noun: "job", nouns: "jobs",
@@ -131,7 +137,8 @@ func (a *app) resumeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if how.Note, err = commonNote(notes); err != nil {
+				how.Note, err = commonNote(notes)
+				if err != nil {
 					return err
 				}
 			}
@@ -142,8 +149,8 @@ func (a *app) resumeCommand() *cobra.Command {
 	return cmd
 }
 
-// addBulkFlags gives a command on named jobs a flag --all, which does it to those that
-// its selection flags tell; more of them than all such commands have may be named.
+// addBulkFlags adds --all to a command on named jobs, with the flags that select the jobs, and more of them as
+// named.
 func (a *app) addBulkFlags(cmd *cobra.Command, b *bulkAction, more ...string) {
 	b.registerFlags(cmd)
 	named := cmd.RunE
@@ -155,7 +162,7 @@ func (a *app) addBulkFlags(cmd *cobra.Command, b *bulkAction, more ...string) {
 		case b.all:
 			return a.runBulk(cmd, b)
 		case len(args) == 0:
-			return usageErrorf("say which, or --all\nusage: %s", cmd.UseLine())
+			return usageErrorf("give at least one name, or --all\nusage: %s", cmd.UseLine())
 		}
 		for _, name := range append([]string{"queue", "prefix", "label", "dry-run", "yes"}, more...) {
 			if cmd.Flags().Changed(name) {
@@ -166,7 +173,7 @@ func (a *app) addBulkFlags(cmd *cobra.Command, b *bulkAction, more ...string) {
 	}
 }
 
-// reportCount says to how many jobs something was done, also when an error ended it.
+// reportCount prints the number of changed jobs, also after an error.
 func (a *app) reportCount(n int, err error, done string) error {
 	if err != nil && n == 0 {
 		return err
@@ -177,7 +184,8 @@ func (a *app) reportCount(n int, err error, done string) error {
 func (a *app) cancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID [RUN]", Short: "Cancel a run",
-		Long: "Cancel a run, the current one unless another is named. A waiting run ends at once; a live one when its\n" +
+		Long: "Cancel a run, the current one unless another is named. A waiting run ends at once; a live one when " +
+			"its\n" +
 			"handler gives up. The job goes on with its schedule.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -192,7 +200,7 @@ func (a *app) cancelCommand() *cobra.Command {
 				}
 				return printMessage(a, cancelled, func(r *client.Run) error {
 					if r.GetFinishTime() == nil && r.GetOutcome() == 0 {
-						return a.println("cancelling " + client.RunID(r) + ": its handler has been told")
+						return a.println("cancelling " + client.RunID(r) + ": its handler was notified")
 					}
 					return a.println(fmt.Sprintf("run %s is %s", client.RunID(r), enumName(r.GetOutcome())))
 				})

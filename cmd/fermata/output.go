@@ -20,8 +20,8 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/visible"
 )
 
-// textTable is rows under a heading.
-type textTable struct {
+// outputTable is rows under a heading.
+type outputTable struct {
 	heading []string
 	rows    [][]string
 	// empty is printed instead when there are no rows.
@@ -31,7 +31,7 @@ type textTable struct {
 	leadingColumns []string
 }
 
-func (t *textTable) addRow(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *outputTable) addRow(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (a *app) println(text string) error {
 	_, err := fmt.Fprintln(a.out, text)
@@ -40,12 +40,12 @@ func (a *app) println(text string) error {
 
 // printTable fits a table to a terminal. Where the output is none, all columns and all of
 // their text are written.
-func (a *app) printTable(t textTable) error {
+func (a *app) printTable(t outputTable) error {
 	return a.printTableWithin(t, a.terminalWidth())
 }
 
 // printTableWithin writes a table; width 0 is without bound.
-func (a *app) printTableWithin(t textTable, width int) error {
+func (a *app) printTableWithin(t outputTable, width int) error {
 	if len(a.columnNames) > 0 && t.heading != nil {
 		chosen, err := t.chooseColumns(a.columnNames)
 		if err != nil {
@@ -80,7 +80,7 @@ func (a *app) printTableWithin(t textTable, width int) error {
 	return nil
 }
 
-// printMessage writes a message as JSON or YAML, or else by the given function.
+// printMessage writes a message as JSON or YAML, or with asTable.
 func printMessage[M proto.Message](a *app, m M, asTable func(M) error) error {
 	switch a.output {
 	case "table":
@@ -107,14 +107,13 @@ func (a *app) printText(text string) error {
 	return a.println(withoutControls(text))
 }
 
-// resultFact is a field of the object that tells what a command has done.
+// resultFact is one field of the result object of a command.
 type resultFact struct {
 	name  string
 	value any
 }
 
-// printResult says what a command has done for which the API has no message: in words or, for
-// programs, as an object of facts.
+// printResult prints the result of a command that has no API message: as text, or as an object for programs.
 func (a *app) printResult(words string, facts ...resultFact) error {
 	if a.output == "table" || a.output == "name" {
 		return a.println(words)
@@ -181,8 +180,8 @@ func (a *app) printTexts(texts []string) error {
 	return nil
 }
 
-// encodeShown is encode, and in JSON it has the output of a run as text too, where it is text, beside the
-// base64 that the API has. In YAML the text replaces it.
+// encodeShown is encodeMessage with the output of a run as text, if it is text: in JSON in addition to base64,
+// in YAML instead of it.
 func (a *app) encodeShown(m proto.Message) (string, error) {
 	text, err := encodeMessage(m)
 	run, isRun := m.(*client.Run)
@@ -216,8 +215,8 @@ func encodeMessage(m proto.Message) (string, error) {
 	return out.String(), nil
 }
 
-// withoutControls escapes what JSON may hold as it is and a terminal, or who looks at it, would obey, as
-// [printableText] replaces it in tables. It stays the same JSON.
+// withoutControls escapes characters that are valid in JSON and could control a terminal or mislead its reader,
+// as [printableText] replaces them in tables. The JSON value is unchanged.
 func withoutControls(text string) string { return visible.JSON(text) }
 
 // encodeLine is encode without line breaks.
@@ -276,8 +275,7 @@ func showText(document *yaml.Node) {
 	}
 }
 
-// shownText is a payload or an output without the escapes that Go's JSON has for HTML, where
-// the ready-made handlers read or wrote it.
+// shownText returns a payload or an output of a built-in handler without the HTML escapes of Go's JSON encoder.
 func shownText(text, key string, fields []*yaml.Node) string {
 	if key == "output" {
 		return withoutHTMLEscapes(text)
@@ -292,10 +290,10 @@ func shownText(text, key string, fields []*yaml.Node) string {
 
 func hasOwnPayload(handler string) bool { return handler == "http" || handler == "exec" }
 
-// htmlEscapes are those of encoding/json; a backslash that is escaped itself begins none.
+// htmlEscapes are those of encoding/json. An escaped backslash does not begin one.
 var htmlEscapes = strings.NewReplacer(`\\`, `\\`, `\u0026`, "&", `\u003c`, "<", `\u003e`, ">")
 
-// withoutHTMLEscapes gives JSON that means the same; what is no JSON stays as it is.
+// withoutHTMLEscapes returns JSON with the same value. Other text is unchanged.
 func withoutHTMLEscapes(text string) string {
 	if !json.Valid([]byte(text)) {
 		return text

@@ -19,7 +19,7 @@ func withNames(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// printNames writes the name by which other commands take what a message describes.
+// printNames writes the name that other commands accept for the object of a message.
 func (a *app) printNames(m proto.Message) error {
 	name := ""
 	switch v := m.(type) {
@@ -30,7 +30,8 @@ func (a *app) printNames(m proto.Message) error {
 	case *client.Run:
 		name = client.RunID(v)
 	case *client.DeadLetter:
-		if name = letterName(v); letterNamespace(v) != a.namespace {
+		name = letterName(v)
+		if letterNamespace(v) != a.namespace {
 			name = v.GetName()
 		}
 	case *fermatav1.Queue:

@@ -17,11 +17,14 @@ const (
 )
 
 // freeTextColumns are the columns whose text may be shortened on a terminal.
-var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true, "WHAT": true}
+var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
+	"WHAT": true}
 
 // columnsFlag lets a command that lists things write some columns only.
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringSliceVar(&a.columnNames, "columns", nil, "write these columns of the table only, in this order, such as name,last-error (default: all, or what fits the terminal)")
+	cmd.Flags().StringSliceVar(&a.columnNames, "columns", nil,
+		"write these columns of the table only, in this order, such as name,last-error (default: all, or what fits "+
+			"the terminal)")
 	return cmd
 }
 
@@ -29,7 +32,7 @@ func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
 func columnName(heading string) string { return strings.ToLower(strings.ReplaceAll(heading, " ", "-")) }
 
 // chooseColumns is the table with the columns of that names alone, in their order.
-func (t textTable) chooseColumns(names []string) (textTable, error) {
+func (t outputTable) chooseColumns(names []string) (outputTable, error) {
 	var at []int
 	for _, name := range names {
 		i := slices.IndexFunc(t.heading, func(heading string) bool { return columnName(heading) == columnName(strings.TrimSpace(name)) })
@@ -49,7 +52,7 @@ func (t textTable) chooseColumns(names []string) (textTable, error) {
 		}
 		return picked
 	}
-	chosen := textTable{heading: pick(t.heading), empty: t.empty}
+	chosen := outputTable{heading: pick(t.heading), empty: t.empty}
 	for _, row := range t.rows {
 		chosen.rows = append(chosen.rows, pick(row))
 	}
@@ -71,7 +74,7 @@ func (a *app) terminalWidth() int {
 
 // narrowTo fits a table into a width: it shortens the text of the last column, and leaves out
 // columns in the order of first. The first column, which names things, stays as it is.
-func (t textTable) narrowTo(width int) textTable {
+func (t outputTable) narrowTo(width int) outputTable {
 	if width <= 0 || len(t.leadingColumns) == 0 {
 		return t
 	}
@@ -87,7 +90,7 @@ func (t textTable) narrowTo(width int) textTable {
 }
 
 // shortenLastColumn cuts the text of the last column, if the table fits the width by that.
-func (t *textTable) shortenLastColumn(width int) bool {
+func (t *outputTable) shortenLastColumn(width int) bool {
 	widths := t.columnWidths()
 	total := columnGap * (len(widths) - 1)
 	for _, w := range widths {
@@ -109,7 +112,7 @@ func (t *textTable) shortenLastColumn(width int) bool {
 	return true
 }
 
-func (t *textTable) columnWidths() []int {
+func (t *outputTable) columnWidths() []int {
 	widths := make([]int, len(t.heading))
 	for _, row := range append([][]string{t.heading}, t.rows...) {
 		for i, cell := range row {
@@ -120,7 +123,7 @@ func (t *textTable) columnWidths() []int {
 }
 
 // withoutColumn is the table without a column.
-func (t textTable) withoutColumn(name string) textTable {
+func (t outputTable) withoutColumn(name string) outputTable {
 	at := slices.Index(t.heading, name)
 	if at < 0 {
 		return t

@@ -47,7 +47,7 @@ func TestListsForPipes(t *testing.T) {
 
 // TestTablesFitTheTerminal by leaving out the columns that matter least; the name stays.
 func TestTablesFitTheTerminal(t *testing.T) {
-	wide := textTable{
+	wide := outputTable{
 		heading:        []string{"NAME", "AGE", "STATE", "LAST ERROR"},
 		rows:           [][]string{{"job-one", "3d", "scheduled", strings.Repeat("no route to host ", 3)}, {"b", "1m", "paused", noValue}},
 		leadingColumns: []string{"AGE", "LAST ERROR", "STATE"},

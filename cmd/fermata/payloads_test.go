@@ -88,11 +88,11 @@ func TestResealLeavesNoJobOutUnsaid(t *testing.T) {
 		out, errs string
 	}{
 		{"some", "payloads reseal", exitFailed, "", "payloads of other queues than mail, mail-* would stay as they are"},
-		{"some", "payloads reseal --queue mail", exitOK, "sealed 0 payloads anew, left 1 as they are\n", ""},
+		{"some", "payloads reseal --queue mail", exitOK, "sealed 0 payloads again, left 1 unchanged\n", ""},
 		{"some", "payloads reseal --queue web", exitFailed, "", `is missing for queue "web"`},
 		{"sees", "payloads reseal", exitFailed, "", "payloads of other queues than mail, mail-*"},
 		{"sees", "payloads reseal --queue web", exitFailed, "", "of-web: your roles do not let you edit jobs of queue web"},
-		{"all", "payloads reseal", exitOK, "sealed 0 payloads anew, left 2 as they are\n", ""},
+		{"all", "payloads reseal", exitOK, "sealed 0 payloads again, left 2 unchanged\n", ""},
 		{"none", "payloads reseal", exitFailed, "", "the permission to read jobs"},
 		{"some", "export", exitOK, "of-mail", "warning: only jobs of the queues mail, mail-* are written"},
 		{"sees", "export", exitOK, "of-web", ""},

@@ -25,9 +25,10 @@ const (
 func (a *app) presetsCommand() *cobra.Command {
 	var custom bool
 	cmd := &cobra.Command{
-		Use: "presets", Short: "List the policies that --preset knows", Args: noArgs,
-		Long: "List the policies that --preset knows. \"backoff\" is the interval between the runs of a failing interval\n" +
-			"job; \"retry\" is the wait between the attempts of one run, and includes how many there are. With -o yaml\n" +
+		Use: "presets", Short: "List the policies for --preset", Args: noArgs,
+		Long: "List the policies for --preset. \"backoff\" is the interval between the runs of a failing interval\n" +
+			"job; \"retry\" is the wait between the attempts of one run, and includes how many there are. With -o " +
+			"yaml\n" +
 			"each shows the policy in the form that a job file takes.",
 		Example: `  fermata presets
   fermata jobs create ping --every 1m --http https://example.com/health --preset monitor
@@ -50,7 +51,8 @@ func (a *app) presetsCommand() *cobra.Command {
 			return a.printTexts(texts)
 		},
 	}
-	cmd.Flags().BoolVar(&custom, "custom", false, "list those that the operator of the cluster has defined, in --defaults-file")
+	cmd.Flags().BoolVar(&custom, "custom", false,
+		"list the presets that the operator of the cluster has defined, in --defaults-file")
 	return cmd
 }
 
@@ -62,7 +64,8 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 	}
 	all = slices.DeleteFunc(all, func(p *fermatav1.Preset) bool { return !p.GetCustom() })
 	return printMessages(a, all, func(list []*fermatav1.Preset) error {
-		t := textTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"}, empty: "no presets beside the built-in ones"}
+		t := outputTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"},
+			empty: "no presets beside the built-in ones"}
 		for _, p := range list {
 			var kinds, waits []string
 			if p.GetRetryPolicy() != nil {
@@ -74,14 +77,15 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 			for _, d := range p.GetWaits() {
 				waits = append(waits, durationText(d.AsDuration()))
 			}
-			t.addRow(printableText(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "), cmp.Or(clipText(p.GetDescription(), 128), noValue))
+			t.addRow(printableText(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "),
+				cmp.Or(clipText(p.GetDescription(), 128), noValue))
 		}
 		return a.printTable(t)
 	})
 }
 
 func (a *app) presetTable(presets []backoff.Preset) error {
-	t := textTable{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
+	t := outputTable{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
 	for _, p := range presets {
 		kind := "backoff"
 		if p.Retry != nil {
@@ -104,12 +108,14 @@ func presetText(p backoff.Preset) (string, error) {
 	}{Name: p.Name, Formula: p.Source, Description: p.Description, KnownAs: p.KnownAs}
 	var err error
 	if p.Retry != nil {
-		if shown.Retry, err = rawPolicy(policypb.Retry(*p.Retry)); err != nil {
+		shown.Retry, err = rawPolicy(policypb.Retry(*p.Retry))
+		if err != nil {
 			return "", err
 		}
 	}
 	if p.Recurring != nil {
-		if shown.Backoff, err = rawPolicy(policypb.Backoff(*p.Recurring, p.MinInterval, 0)); err != nil {
+		shown.Backoff, err = rawPolicy(policypb.Backoff(*p.Recurring, p.MinInterval, 0))
+		if err != nil {
 			return "", err
 		}
 	}
@@ -128,7 +134,7 @@ func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	if p.preset == "" {
 		return nil, nil
 	}
-	if own := p.custom; own != nil { // only the cluster knows what it sets
+	if own := p.custom; own != nil { // only the cluster knows its values
 		if own.GetRetryPolicy() != nil {
 			j.RetryPolicy, paths = &client.RetryPolicy{Preset: p.preset}, append(paths, retryPath)
 		}
@@ -151,7 +157,7 @@ func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	return []string{backoffPath}, nil
 }
 
-// presetSource begins the source of what a preset sets.
+// presetSource is the prefix of the source of values from a preset.
 const presetSource = "preset "
 
 // findPreset asks the cluster for a preset that is not built in.

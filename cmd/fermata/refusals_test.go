@@ -159,7 +159,7 @@ func TestKeysOfAnIssuerThatIsAway(t *testing.T) {
 		return nil
 	})
 	n.wants(5, []string{"cannot get the keys of the token's issuer", "the node answers, but cannot reach the issuer"}, "whoami")
-	n.wants(0, []string{"signed in as ann", "warning: no node said who you are", "fermata whoami"}, n.login()...)
+	n.wants(0, []string{"signed in as ann", "warning: no node confirmed who you are", "fermata whoami"}, n.login()...)
 	away.Store(false)
 	redistest.Eventually(t, time.Minute, "the issuer is back", func(context.Context) error {
 		if code, out, errs := n.run("whoami"); code != 0 {

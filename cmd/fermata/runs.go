@@ -36,7 +36,7 @@ func (a *app) runsCommand() *cobra.Command {
 }
 
 func (a *app) runTable(runs []*client.Run) error {
-	t := textTable{
+	t := outputTable{
 		heading:        []string{"RUN", "STATE", "TRIGGER", "DUE", "TOOK", "ATTEMPTS", "OUTCOME", "WORKER", "ERROR"},
 		empty:          "no runs",
 		leadingColumns: []string{"WORKER", "TRIGGER", "ATTEMPTS", "TOOK", "ERROR", "STATE", "DUE"},
@@ -69,7 +69,7 @@ func runDuration(r *client.Run) string {
 }
 
 func (a *app) describeRun(r *client.Run) error {
-	var t textTable
+	var t outputTable
 	line := func(name, value string) {
 		if value != noValue && value != "" {
 			t.addRow(name+":", value)

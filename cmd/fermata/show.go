@@ -19,7 +19,8 @@ func (a *app) listCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs", Aliases: []string{"ls"}, Args: noArgs,
-		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are left out. A\n" +
+		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are " +
+			"left out. A\n" +
 			"pipe or a file gets all columns, and ids in full.",
 		Example: `  fermata jobs list --failing 1
   fermata jobs list --state paused --label team=ops
@@ -32,9 +33,10 @@ func (a *app) listCommand() *cobra.Command {
 			}
 			f.State = fermatav1.JobStatus_State(n)
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := inNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
-					return collectJobs(ctx, c, f, limit)
-				})
+				jobs, err := inNamespaces(ctx, a, c, all,
+					func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
+						return collectJobs(ctx, c, f, limit)
+					})
 				if err != nil {
 					return err
 				}
@@ -54,7 +56,7 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-// selectFlags say which jobs are meant.
+// selectFlags adds the flags that select jobs.
 func selectFlags(cmd *cobra.Command, s *client.Selection) {
 	cmd.Flags().StringVar(&s.Queue, "queue", "", "only of this queue")
 	cmd.Flags().StringVar(&s.IDPrefix, "prefix", "", "only ids that begin like this")
@@ -72,7 +74,8 @@ func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit i
 		if err != nil {
 			return nil, err
 		}
-		if jobs = append(jobs, j); len(jobs) == limit {
+		jobs = append(jobs, j)
+		if len(jobs) == limit {
 			break
 		}
 	}
@@ -82,10 +85,12 @@ func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit i
 
 // jobTable lists jobs, of several namespaces with theirs.
 func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
-	t := textTable{
-		heading:        []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
-		empty:          "no jobs",
-		leadingColumns: []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN", "STATE"},
+	t := outputTable{
+		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF",
+			"MAX LAG", "LAST", "AGE", "LAST ERROR"},
+		empty: "no jobs",
+		leadingColumns: []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE",
+			"NEXT RUN", "STATE"},
 	}
 	for _, j := range jobs {
 		s := j.GetStatus()
@@ -94,8 +99,10 @@ func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
 			last = enumName(s.GetLastOutcome()) + " " + a.agoText(s.GetLastFinishTime())
 		}
 		namespace, id := splitJobName(j)
-		t.addRow(nameText(namespace), nameText(id), j.GetQueue(), printableText(scheduleText(j.GetSchedule())), enumName(s.GetState()),
-			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), durationPBText(j.GetMaxLag()), last, a.ageText(j.GetCreateTime()),
+		t.addRow(nameText(namespace), nameText(id), j.GetQueue(), printableText(scheduleText(j.GetSchedule())),
+			enumName(s.GetState()),
+			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), durationPBText(j.GetMaxLag()), last,
+			a.ageText(j.GetCreateTime()),
 			fullText(s.GetLastError()))
 	}
 	if !namespaces {
@@ -107,7 +114,7 @@ func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
 func (a *app) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show a job", Args: exactArgs(1),
-		Long: "Show a job. With -o yaml it is in the form that create and update take with -f: a payload of plain\n" +
+		Long: "Show a job. With -o yaml it has the form that create and update take with -f: a payload of plain\n" +
 			"text is written as payload_text.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {

@@ -8,11 +8,11 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// allFields stands in the sources of a policy for all fields that are not named.
+// allFields is the key for all other fields in the sources of a policy.
 const allFields = "*"
 
-// sourceText says where the values of a policy came from: the fields of each source. It is empty
-// where all are built in, or nothing is known.
+// sourceText returns the sources of a policy's values, with the fields of each. It is empty if all are built in
+// or the sources are unknown.
 func sourceText(sources map[string]string) string {
 	rest := sources[allFields]
 	fields := map[string][]string{}
@@ -37,10 +37,10 @@ func sourceText(sources map[string]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// builtinSourceName is that of values that nobody has set.
+// builtinSourceName is the source of values that were not set.
 const builtinSourceName = "built-in"
 
-// jobSourceName is that of values that a job has set itself.
+// jobSourceName is the source of values that the job itself sets.
 const jobSourceName = "job"
 
 // sourceOf is where a field's value came from; "" if nothing is known.
@@ -51,7 +51,7 @@ func sourceOf(sources map[string]string, field string) string {
 	return sources[allFields]
 }
 
-// backoffSources are those of the backoff of a job that has one.
+// backoffSources returns the sources of the backoff of a job that has one.
 func backoffSources(j *client.Job) map[string]string {
 	if j.GetSchedule().GetInterval() == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 // errInterrupted ends a read of standard input.
 var errInterrupted = &codedError{err: errors.New("interrupted while reading standard input"), code: exitFailed}
 
-// noticingReader is standard input as commands read it that want all of it: a signal ends the
-// read, and who sits at a terminal is told that it is waited for.
+// noticingReader reads standard input to its end. A signal ends the read, and a notice is printed if a terminal
+// is read.
 type noticingReader struct {
 	ctx    context.Context
 	in     io.Reader
@@ -31,8 +31,7 @@ func (p *noticingReader) Read(to []byte) (int, error) {
 		n   int
 		err error
 	}
-	// A read that is under way when the signal comes goes on in memory of its own, as long
-	// as the process does.
+	// A read that is blocked when the signal comes continues in its own buffer until the process ends.
 	buffer, done := make([]byte, len(to)), make(chan answer, 1)
 	go func() {
 		n, err := p.in.Read(buffer)
@@ -46,7 +45,7 @@ func (p *noticingReader) Read(to []byte) (int, error) {
 	}
 }
 
-// inputWithNotice is standard input as it is, for who reads single keys.
+// inputWithNotice returns standard input without buffering, for single keys.
 func (a *app) inputWithNotice() io.Reader {
 	if p, ok := a.in.(*noticingReader); ok {
 		return p.in

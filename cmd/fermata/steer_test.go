@@ -32,12 +32,13 @@ func TestNothingShownSteers(t *testing.T) {
 		var err error
 		switch form {
 		case "table":
-			var rows textTable
+			var rows outputTable
 			rows.addRow(printableText(hostile), clipText(hostile, 100))
 			err = a.printTable(rows)
 		case "export":
 			w := bufio.NewWriter(&out)
-			if err = writeLine(w, j); err == nil {
+			err = writeLine(w, j)
+			if err == nil {
 				err = w.Flush()
 			}
 		case "list of yaml":

@@ -13,7 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// topFlags are those of fermata top.
+// topFlags are the flags of fermata top.
 type topFlags struct {
 	allNamespaces, once bool
 	interval            time.Duration
@@ -41,7 +41,8 @@ all columns in full. What the caller may not see is left out. NO_COLOR turns col
 			order, ok := queueOrders[f.order]
 			switch {
 			case a.output != "table":
-				return usageErrorf("top shows a picture: for data, use cluster queues, cluster nodes, late and failing with --output")
+				return usageErrorf("top shows a picture: for data, use cluster queues, cluster nodes, late and " +
+					"failing with --output")
 			case !ok:
 				return usageErrorf("--sort %q: want backlog, oldest, lag, starts, failures or name", f.order)
 			case f.interval < minInterval:
@@ -52,20 +53,23 @@ all columns in full. What the caller may not see is left out. NO_COLOR turns col
 				return newUsageError(err)
 			}
 			defer c.Close()
-			if cmd.Flags().Changed("namespace") && !cmd.Flags().Changed("all") && !cmd.Flags().Changed("all-namespaces") {
+			if cmd.Flags().Changed("namespace") && !cmd.Flags().Changed("all") &&
+				!cmd.Flags().Changed("all-namespaces") {
 				f.allNamespaces = false
 			}
 			return a.watchTop(cmd.Context(), c, f, order)
 		},
 	}
-	allNamespacesFlag(cmd, &f.allNamespaces, true, "of all namespaces that the caller may see (default unless --namespace is given)")
-	cmd.Flags().BoolVar(&f.once, "once", false, "print one picture and exit")
-	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "how often to look, at least 500ms")
-	cmd.Flags().StringVar(&f.order, "sort", "backlog", "order of the queues: backlog, oldest, lag, starts, failures or name")
+	allNamespacesFlag(cmd, &f.allNamespaces, true,
+		"of all namespaces that the caller may see (default unless --namespace is given)")
+	cmd.Flags().BoolVar(&f.once, "once", false, "print the view once and exit")
+	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "update interval, at least 500ms")
+	cmd.Flags().StringVar(&f.order, "sort", "backlog",
+		"order of the queues: backlog, oldest, lag, starts, failures or name")
 	return cmd
 }
 
-// watchTop shows one picture, or one after the other until somebody quits.
+// watchTop shows one view, or updates it until the user quits.
 func (a *app) watchTop(ctx context.Context, c *client.Client, f topFlags, order queueOrder) error {
 	v := &topView{app: a, order: order, interval: f.interval}
 	ask := func(ctx context.Context) clusterSnapshot { return a.takeSnapshot(ctx, c, f.allNamespaces) }
@@ -104,9 +108,9 @@ func printLines(out io.Writer, lines []tui.Line, colours bool) error {
 	return nil
 }
 
-// runLoop draws until q, Control-C, or the end of ctx. Looking takes its time, and keys are
-// heard meanwhile.
-func (v *topView) runLoop(ctx context.Context, ask func(context.Context) clusterSnapshot, keys <-chan rune, resized <-chan os.Signal, draw func([]tui.Line), size func() (int, int)) error {
+// runLoop draws until q, Control-C, or the end of ctx. It handles keys while it waits for the cluster.
+func (v *topView) runLoop(ctx context.Context, ask func(context.Context) clusterSnapshot, keys <-chan rune,
+	resized <-chan os.Signal, draw func([]tui.Line), size func() (int, int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	answers := make(chan clusterSnapshot, 1)
 	asking := false
@@ -146,7 +150,7 @@ func (v *topView) runLoop(ctx context.Context, ask func(context.Context) cluster
 	}
 }
 
-// handleKey takes a key; quit tells that it was the last.
+// handleKey handles a key and reports whether to quit.
 func (v *topView) handleKey(key rune) (quit bool) {
 	switch key {
 	case 'q', 'Q', '\x03', '\x04':

@@ -14,7 +14,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// clusterSnapshot is what the cluster said at one look.
+// clusterSnapshot is the state of the cluster at one time.
 type clusterSnapshot struct {
 	at      time.Time
 	queues  []*fermatav1.Queue
@@ -23,9 +23,9 @@ type clusterSnapshot struct {
 	nodes   []*fermatav1.Node
 	workers []*fermatav1.Worker
 	shards  []*fermatav1.Shard
-	// denied are what the caller may not see.
+	// denied has the parts that the caller may not see.
 	denied []string
-	// namespaces are those that are shown, where it is not all; none: all.
+	// namespaces are the shown namespaces; nil: all.
 	namespaces []string
 	err        error
 }
@@ -43,7 +43,7 @@ func (a *app) takeSnapshot(ctx context.Context, c *client.Client, all bool) clus
 	case !all:
 		p.namespaces = []string{c.Namespace()}
 	case p.err == nil && p.isDenied("queues"):
-		quiet := *a // the view says what it shows
+		quiet := *a // the view shows the warnings
 		quiet.err = nil
 		if names := quiet.namespacesOfRoles(ctx, c); len(names) > 0 {
 			p = a.snapshotOfEach(ctx, c, names)
@@ -122,7 +122,7 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 type queueOrder struct {
 	name string
 	key  rune
-	// more is greater for what comes first.
+	// more is greater for queues that come first.
 	more func(q *fermatav1.Queue) float64
 }
 
@@ -139,7 +139,8 @@ var queueOrders = map[string]queueOrder{
 func (o queueOrder) sortQueues(queues []*fermatav1.Queue) []*fermatav1.Queue {
 	out := slices.Clone(queues)
 	slices.SortFunc(out, func(a, b *fermatav1.Queue) int {
-		return cmp.Or(cmp.Compare(o.more(b), o.more(a)), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetQueue(), b.GetQueue()))
+		return cmp.Or(cmp.Compare(o.more(b), o.more(a)), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+			cmp.Compare(a.GetQueue(), b.GetQueue()))
 	})
 	return out
 }

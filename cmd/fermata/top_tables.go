@@ -18,19 +18,19 @@ type gridColumn struct {
 	title string
 	// width is the least one; negative: to the left.
 	width int
-	// rank says when a column is left out for want of room: the greatest first, and never 0.
+	// rank orders the columns that are left out when there is no room: the greatest first; 0 is never left out
 	rank int
 	// text takes the room that the others leave, down to its least width.
 	text bool
 }
 
-// gridCell is what a row has in a column.
+// gridCell is one cell of a row.
 type gridCell struct {
 	style tui.Style
 	text  string
 }
 
-// textGrid is a table before it is fitted to a width. Its first column has the names of its rows.
+// textGrid is a table before it is fitted to a width. Its first column has the names of the rows.
 type textGrid struct {
 	columns []gridColumn
 	rows    [][]gridCell
@@ -39,13 +39,13 @@ type textGrid struct {
 func (g *textGrid) addRow(cells ...gridCell) { g.rows = append(g.rows, cells) }
 
 const (
-	// minNameWidth and mostFigures bound the column of names: figures have room beside it.
+	// minNameWidth and maxFigureWidth bound the column of names, so that figures have room.
 	minNameWidth   = 20
 	maxFigureWidth = 78
 )
 
-// renderLines fits a grid to a width, 0 for one without a bound, with a column of names that is as wide as
-// those of the other tables. The last column that stays has no spaces at its end.
+// renderLines fits a grid to a width; 0 means no limit. All tables have name columns of the same width. The last
+// shown column has no trailing spaces.
 func (g textGrid) renderLines(width, longest int) (head tui.Line, rows []tui.Line) {
 	widths := g.columnWidths(width, longest)
 	var last int
@@ -74,12 +74,13 @@ func (g textGrid) renderLines(width, longest int) (head tui.Line, rows []tui.Lin
 	}
 	head = line(func(int) tui.Style { return tui.Ruled }, func(i int) string { return g.columns[i].title })
 	for _, row := range g.rows {
-		rows = append(rows, line(func(i int) tui.Style { return row[i].style }, func(i int) string { return row[i].text }))
+		rows = append(rows, line(func(i int) tui.Style { return row[i].style },
+			func(i int) string { return row[i].text }))
 	}
 	return head, rows
 }
 
-// columnWidths are those of the columns, 0 for one that is left out.
+// columnWidths returns the widths of the columns; 0 leaves the column out.
 func (g textGrid) columnWidths(width, longest int) []int {
 	widths := make([]int, len(g.columns))
 	for i, c := range g.columns {
@@ -139,9 +140,12 @@ func alarmStyle(bad bool, style tui.Style) tui.Style {
 
 func (v *topView) queueGrid() textGrid {
 	g := textGrid{columns: []gridColumn{
-		{title: "QUEUE"}, {title: "BACKLOG", width: 7, rank: 1}, {title: "OLDEST", width: 7, rank: 5}, {title: "RUNNING", width: 7, rank: 4},
-		{title: "FREE", width: 5, rank: 6}, {title: "STARTS/S", width: 8, rank: 9}, {title: "FAILS/S", width: 7, rank: 7}, {title: "MAX LAG", width: 7, rank: 8},
-		{title: "BREACHES", width: 8, rank: 10}, {title: "DEAD", width: 5, rank: 3}, {title: "PAUSED", width: 6, rank: 2},
+		{title: "QUEUE"}, {title: "BACKLOG", width: 7, rank: 1}, {title: "OLDEST", width: 7, rank: 5},
+		{title: "RUNNING", width: 7, rank: 4},
+		{title: "FREE", width: 5, rank: 6}, {title: "STARTS/S", width: 8, rank: 9},
+		{title: "FAILS/S", width: 7, rank: 7}, {title: "MAX LAG", width: 7, rank: 8},
+		{title: "BREACHES", width: 8, rank: 10}, {title: "DEAD", width: 5, rank: 3},
+		{title: "PAUSED", width: 6, rank: 2},
 	}}
 	for _, q := range v.order.sortQueues(v.last.queues) {
 		r := q.GetRecent()
@@ -149,12 +153,14 @@ func (v *topView) queueGrid() textGrid {
 		g.addRow(
 			gridCell{tui.Plain, tui.Clean(q.GetNamespace() + "/" + q.GetQueue())},
 			gridCell{alarmStyle(q.GetBacklog() > 0, tui.Yellow), tui.Compact(q.GetBacklog())},
-			gridCell{alarmStyle(q.GetOldestOverdue().AsDuration() >= time.Minute, tui.Red), waitText(q.GetOldestOverdue().AsDuration())},
+			gridCell{alarmStyle(q.GetOldestOverdue().AsDuration() >= time.Minute, tui.Red),
+				waitText(q.GetOldestOverdue().AsDuration())},
 			gridCell{tui.Plain, tui.Compact(q.GetRunning())},
 			gridCell{alarmStyle(starved, tui.Red), tui.Compact(q.GetFreeSlots())},
 			gridCell{tui.Plain, perSecond(r.GetStarted(), r)},
 			gridCell{alarmStyle(r.GetFailed() > 0, tui.Red), perSecond(r.GetFailed(), r)},
-			gridCell{alarmStyle(r.GetMaxLag().AsDuration() >= time.Second, tui.Yellow), waitText(r.GetMaxLag().AsDuration())},
+			gridCell{alarmStyle(r.GetMaxLag().AsDuration() >= time.Second, tui.Yellow),
+				waitText(r.GetMaxLag().AsDuration())},
 			gridCell{alarmStyle(r.GetBreaches() > 0, tui.Red), tui.Compact(r.GetBreaches())},
 			gridCell{alarmStyle(q.GetDead() > 0, tui.Red), tui.Compact(q.GetDead())},
 			gridCell{alarmStyle(q.GetPaused() > 0 || q.GetQueuePaused(), tui.Magenta), pausedOf(q)},
@@ -184,7 +190,7 @@ func perSecond(n int64, r *fermatav1.RecentRuns) string {
 	return strconv.FormatFloat(rate, 'f', 1, 64)
 }
 
-// waitText words a time that is good to be zero.
+// waitText formats a waiting time; zero is the good case.
 func waitText(d time.Duration) string {
 	if d <= 0 {
 		return noValue
@@ -202,7 +208,8 @@ func jobName(j *fermatav1.Job) string {
 
 func (v *topView) failingGrid() textGrid {
 	g := textGrid{columns: []gridColumn{
-		{title: "FAILING JOB"}, {title: "FAILURES", width: 8, rank: 1}, {title: "NEXT RUN", width: -14, rank: 3}, {title: "LAST ERROR", width: -16, rank: 2, text: true},
+		{title: "FAILING JOB"}, {title: "FAILURES", width: 8, rank: 1}, {title: "NEXT RUN", width: -14, rank: 3},
+		{title: "LAST ERROR", width: -16, rank: 2, text: true},
 	}}
 	for _, t := range v.last.failing {
 		st := t.GetJob().GetStatus()
@@ -218,7 +225,8 @@ func (v *topView) failingGrid() textGrid {
 
 func (v *topView) lateGrid() textGrid {
 	g := textGrid{columns: []gridColumn{
-		{title: "LATE JOB"}, {title: "LATE BY", width: 8, rank: 1}, {title: "MAX LAG", width: 7, rank: 4}, {title: "RUN", width: -8, rank: 3},
+		{title: "LATE JOB"}, {title: "LATE BY", width: 8, rank: 1}, {title: "MAX LAG", width: 7, rank: 4},
+		{title: "RUN", width: -8, rank: 3},
 		{title: "HELD", width: -16, rank: 2, text: true},
 	}}
 	for _, t := range v.last.late {
@@ -235,8 +243,10 @@ func (v *topView) lateGrid() textGrid {
 
 func (v *topView) nodeGrid() textGrid {
 	g := textGrid{columns: []gridColumn{
-		{title: "NODE"}, {title: "STATE", width: -11, rank: 1}, {title: "SHARDS", width: 6, rank: 3}, {title: "WORKERS", width: 7, rank: 4},
-		{title: "SLOTS BUSY", width: 11, rank: 2}, {title: "UP", width: 7, rank: 5}, {title: "VERSION", width: -7, rank: 6, text: true},
+		{title: "NODE"}, {title: "STATE", width: -11, rank: 1}, {title: "SHARDS", width: 6, rank: 3},
+		{title: "WORKERS", width: 7, rank: 4},
+		{title: "SLOTS BUSY", width: 11, rank: 2}, {title: "UP", width: 7, rank: 5},
+		{title: "VERSION", width: -7, rank: 6, text: true},
 	}}
 	for _, n := range v.last.nodes {
 		state, style := "serving", tui.Green
@@ -253,12 +263,13 @@ func (v *topView) nodeGrid() textGrid {
 		}
 		g.addRow(gridCell{tui.Plain, tui.Clean(n.GetName())}, gridCell{style, state},
 			gridCell{tui.Plain, fmt.Sprint(n.GetShardsHeld())}, gridCell{tui.Plain, fmt.Sprint(n.GetWorkers())},
-			gridCell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, gridCell{tui.Plain, up}, gridCell{tui.Dim, tui.Clean(n.GetVersion())})
+			gridCell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, gridCell{tui.Plain, up},
+			gridCell{tui.Dim, tui.Clean(n.GetVersion())})
 	}
 	return g
 }
 
-// errorLine is what an error of a call says to people.
+// errorLine returns the error of a call in one line.
 func errorLine(err error) string {
 	if s, ok := status.FromError(err); ok {
 		return s.Message()

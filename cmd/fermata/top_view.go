@@ -10,21 +10,23 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space holds the picture"
+const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space " +
+	"holds the picture"
 
-// topView is what fermata top shows, and how.
+// topView is the state of fermata top.
 type topView struct {
 	app      *app
 	order    queueOrder
 	interval time.Duration
 	paused   bool
 	last     clusterSnapshot
-	trouble  error // of the last look
+	trouble  error // of the last poll
 }
 
-// applySnapshot learns from a look. What was seen before stays while the cluster does not answer.
+// applySnapshot applies the result of a poll. The last data stays while the cluster does not answer.
 func (v *topView) applySnapshot(p clusterSnapshot) {
-	if v.trouble = p.err; p.err == nil {
+	v.trouble = p.err
+	if p.err == nil {
 		v.last = p
 	}
 }
@@ -33,7 +35,7 @@ func (v *topView) applySnapshot(p clusterSnapshot) {
 type viewSection struct {
 	head tui.Line
 	rows []tui.Line
-	none string // what is said without rows
+	none string // shown if there are no rows
 }
 
 // renderLines lays the view out for a terminal; a width or height of 0 is without bound. Where there
@@ -61,7 +63,7 @@ func (v *topView) renderLines(width, height int) []tui.Line {
 	return out
 }
 
-// wrapSpans puts as many parts into each line as it has room for; width 0 is without bound.
+// wrapSpans puts as many parts into each line as fit; width 0 means no limit.
 func wrapSpans(parts []tui.Span, gap string, width int) (lines []tui.Line) {
 	var l tui.Line
 	for _, part := range parts {
@@ -78,7 +80,7 @@ func wrapSpans(parts []tui.Span, gap string, width int) (lines []tui.Line) {
 	return append(lines, l)
 }
 
-// buildSections are those of which something is known.
+// buildSections returns the sections that have data.
 func (v *topView) buildSections(width int) (all []viewSection) {
 	if v.last.at.IsZero() {
 		return nil
@@ -109,8 +111,7 @@ func (v *topView) buildSections(width int) (all []viewSection) {
 // frameLines are the empty line before a section and its heading.
 const frameLines = 2
 
-// shareLines says how many rows each section shows; -1 for one that is left out. A room
-// below 0 is without bound.
+// shareLines returns how many rows each section shows; -1 leaves the section out. A negative room is unlimited.
 func shareLines(sections []viewSection, room int) []int {
 	shown := make([]int, len(sections))
 	if room < 0 {
@@ -140,7 +141,7 @@ func shareLines(sections []viewSection, room int) []int {
 	return shown
 }
 
-// renderLines of a section that shows n rows. The last one tells of those that do not fit.
+// renderLines returns a section with n rows. The last line counts the rows that do not fit.
 func (s viewSection) renderLines(n int) []tui.Line {
 	if n < 0 {
 		return nil
@@ -228,7 +229,7 @@ func (p clusterSnapshot) slotsOfNode(node string) (running, slots int32) {
 	return running, slots
 }
 
-// footerLines says what is wrong, and which keys there are.
+// footerLines returns the current error and the keys.
 func (v *topView) footerLines(width int, printed bool) []tui.Line {
 	var out []tui.Line
 	if v.trouble != nil {
@@ -246,7 +247,8 @@ func (v *topView) footerLines(width int, printed bool) []tui.Line {
 	}
 	if !printed {
 		keys := []tui.Span{tui.Dim.Of("q quit"), tui.Plain.Of("sort: " + v.order.name)}
-		for _, key := range []string{"b backlog", "o oldest", "l lag", "s starts", "f failures", "n name", "space hold"} {
+		for _, key := range []string{"b backlog", "o oldest", "l lag", "s starts", "f failures", "n name",
+			"space hold"} {
 			keys = append(keys, tui.Dim.Of(key))
 		}
 		out = append(append(out, tui.Line{}), wrapSpans(keys, "  ", width)...)

@@ -25,12 +25,17 @@ func (a *app) importCommand() *cobra.Command {
 	var file, existing string
 	var states bool
 	cmd := &cobra.Command{
-		Use: "import [-f FILE]", Short: "Register the jobs that export wrote, or make files of other schedulers'", Args: noArgs,
-		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, whatever theirs\n" +
-			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is replaced\n" +
+		Use: "import [-f FILE]", Short: "Register jobs written by export, or convert files of other schedulers",
+		Args: noArgs,
+		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, " +
+			"whatever theirs\n" +
+			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
+			"replaced\n" +
 			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot.\n" +
-			"With --states, jobs go on where the export with --states left them: a run that was live is due again, one that\n" +
-			"is overdue starts paced by the recovery budget of its queue. Jobs that are there and the same are left alone,\n" +
+			"With --states, jobs go on where the export with --states left them: a run that was live is due again, " +
+			"one that\n" +
+			"is overdue starts paced by the recovery budget of its queue. Jobs that are there and the same are " +
+			"left alone,\n" +
 			"unless they are to be replaced: then they go back to what they were.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, known := existingActions[existing]; !known {
@@ -52,8 +57,9 @@ func (a *app) importCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "-", "file with JSON lines; - is standard input")
-	cmd.Flags().StringVar(&existing, "existing", "fail", "what to do about jobs that are there and differ: fail, skip or replace")
-	cmd.Flags().BoolVar(&states, "states", false, "also restore what the cluster knew of each job")
+	cmd.Flags().StringVar(&existing, "existing", "fail",
+		"what to do about jobs that are there and differ: fail, skip or replace")
+	cmd.Flags().BoolVar(&states, "states", false, "also restore the state of each job")
 	cmd.AddCommand(a.importCrontabCommand(), a.importCronJobCommand())
 	return cmd
 }
@@ -64,10 +70,10 @@ type jobImport struct {
 	client   *client.Client
 	existing string
 	states   bool
-	linked   bool // what stands in the file is not for error messages
+	linked   bool // error messages must not contain the file's content
 
 	created, replaced, skipped, unchanged int
-	alreadyPresent                        int // created, or the same: registering does not tell
+	alreadyPresent                        int // created or identical: CreateJob does not distinguish them
 	failed                                []error
 }
 
@@ -93,7 +99,8 @@ func (t *jobImport) importLines(ctx context.Context, in io.Reader) error {
 		if client.JobID(b.GetJob()) == "" {
 			return usageErrorf("line %d: the job has no name", n)
 		}
-		if batch = append(batch, b); len(batch) == maxImportBatch {
+		batch = append(batch, b)
+		if len(batch) == maxImportBatch {
 			if err := t.importBatch(ctx, batch); err != nil {
 				return err
 			}
@@ -188,6 +195,7 @@ func (t *jobImport) printSummary() error {
 	if t.unchanged > 0 {
 		text += fmt.Sprintf(", %d were the same", t.unchanged)
 	}
-	return cmp.Or(worstError(t.failed), t.app.printResult(text, resultFact{"registered", t.created + t.alreadyPresent}, resultFact{"replaced", t.replaced},
+	return cmp.Or(worstError(t.failed), t.app.printResult(text,
+		resultFact{"registered", t.created + t.alreadyPresent}, resultFact{"replaced", t.replaced},
 		resultFact{"skipped", t.skipped}, resultFact{"unchanged", t.unchanged}))
 }

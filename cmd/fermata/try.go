@@ -27,14 +27,20 @@ func (a *app) tryCommand() *cobra.Command {
 	var queue string
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "try", Short: "See that jobs run and back off, with a job that is deleted again",
-		Long: "Register a job that fails, wait until a worker has run it and the cluster waits longer than its interval\n" +
-			"before the next run, and delete it. Its handler is http, and its address one that workers refuse, so nothing\n" +
-			"is called. Needs a worker of the queue with that handler. The exit code is 1 if no run was seen in time, which\n" +
+		Use: "try", Short: "Check that jobs run and back off, with a temporary job",
+		Long: "Register a job that fails, wait until a worker has run it and the cluster waits longer than its " +
+			"interval\n" +
+			"before the next run, and delete it. Its handler is http, and its address one that workers refuse, so " +
+			"nothing\n" +
+			"is called. Needs a worker of the queue with that handler. The exit code is 1 if no run was seen in " +
+			"time, which\n" +
 			"--request-timeout gives; 30s is enough in most clusters.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error { return a.runTrial(ctx, c, queue, every) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return a.runTrial(ctx, c, queue, every)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&queue, "queue", "default", "queue of the job")
@@ -46,8 +52,10 @@ func (a *app) tryCommand() *cobra.Command {
 func (a *app) runTrial(ctx context.Context, c *client.Client, queue string, every time.Duration) (err error) {
 	id := "fermata-try-" + strings.ToLower(rand.Text()[:10])
 	payload := client.HTTPRequest{URL: "http://127.0.0.1/"}.Payload()
-	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload, Schedule: client.Every(every)})
-	if refused := status.Code(err); refused == codes.InvalidArgument || refused == codes.PermissionDenied || refused == codes.Unauthenticated {
+	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload,
+		Schedule: client.Every(every)})
+	if refused := status.Code(err); refused == codes.InvalidArgument || refused == codes.PermissionDenied ||
+		refused == codes.Unauthenticated {
 		return err
 	}
 	// After any other error it may be there all the same.
@@ -68,7 +76,8 @@ func (a *app) runTrial(ctx context.Context, c *client.Client, queue string, ever
 	if err != nil {
 		return err
 	}
-	return a.println(fmt.Sprintf("it ran, failed as it should, and now runs every %v instead of %v", j.GetStatus().GetEffectiveInterval().AsDuration(), every))
+	return a.println(fmt.Sprintf("it ran, failed as it should, and now runs every %v instead of %v",
+		j.GetStatus().GetEffectiveInterval().AsDuration(), every))
 }
 
 // awaitBackoff waits until the job has failed and its interval has grown.
@@ -96,7 +105,7 @@ func awaitBackoff(ctx context.Context, c *client.Client, id string, every time.D
 	}
 }
 
-// trialTimeoutError says how far the job has come.
+// trialTimeoutError returns how far the job has come.
 func trialTimeoutError(s *fermatav1.JobStatus) error {
 	if s.GetState() == fermatav1.JobStatus_STATE_RUNNING {
 		return errors.New("a worker has the job, but no result came in time")

@@ -97,7 +97,8 @@ func TestTryWhoseTimeEndsInALook(t *testing.T) {
 	looks := 0
 	cl, err := client.Dial([]string{c.address}, client.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-			if looks++; looks > 1 {
+			looks++
+			if looks > 1 {
 				end()
 			}
 			return invoke(ctx, method, q, a, conn, o...)

@@ -15,8 +15,9 @@ import (
 
 func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "whoami", Short: "Show who the cluster takes you for, and what you may do", Args: noArgs,
-		Long: "Show the identity that a node derives from the token or certificate of this command, when that credential\n" +
+		Use: "whoami", Short: "Show your identity in the cluster, and your permissions", Args: noArgs,
+		Long: "Show the identity that a node derives from the token or certificate of this command, when that " +
+			"credential\n" +
 			"ends, the roles of the identity by namespace and queue, and its limits.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -30,9 +31,9 @@ func (a *app) whoamiCommand() *cobra.Command {
 	}
 }
 
-// showIdentity writes what WhoAmI answers.
+// showIdentity prints the answer of WhoAmI.
 func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
-	t := textTable{heading: []string{"IDENTITY", printableText(w.GetIdentity())}}
+	t := outputTable{heading: []string{"IDENTITY", printableText(w.GetIdentity())}}
 	t.addRow("AUTHENTICATED", authenticationText(w.GetAuthentication()))
 	for _, g := range w.GetGroups() {
 		t.addRow("GROUP", printableText(g))
@@ -44,7 +45,8 @@ func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
 			t.addRow("JOBS", fmt.Sprintf("at most %d in namespace %s", n.GetJobs(), printableText(n.GetNamespace())))
 		}
 		if n.GetJobBytes() > 0 {
-			t.addRow("JOB BYTES", fmt.Sprintf("at most %d in namespace %s", n.GetJobBytes(), printableText(n.GetNamespace())))
+			t.addRow("JOB BYTES", fmt.Sprintf("at most %d in namespace %s", n.GetJobBytes(),
+				printableText(n.GetNamespace())))
 		}
 	}
 	if w.GetNode() != "" {
@@ -62,7 +64,8 @@ func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
 	if err := a.grantTable(w.GetGrants()); err != nil || len(w.GetGrants()) > 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(a.err, "hint: ask for a rule in the nodes' access file that names %s%s\n", printableText(w.GetIdentity()), groupsText(w.GetGroups()))
+	_, err := fmt.Fprintf(a.err, "hint: ask for a rule in the nodes' access file that names %s%s\n",
+		printableText(w.GetIdentity()), groupsText(w.GetGroups()))
 	return err
 }
 
@@ -74,7 +77,7 @@ func groupsText(groups []string) string {
 }
 
 func (a *app) grantTable(grants []*fermatav1.RoleGrant) error {
-	t := textTable{heading: []string{"ROLE", "NAMESPACES", "QUEUES"}, empty: "no roles"}
+	t := outputTable{heading: []string{"ROLE", "NAMESPACES", "QUEUES"}, empty: "no roles"}
 	for _, g := range grants {
 		queues := "*"
 		if len(g.GetQueues()) > 0 {
@@ -110,7 +113,8 @@ func (a *app) expiryText(w *fermatav1.WhoAmIResponse) string {
 func limitsText(l *fermatav1.CallLimits) string {
 	var parts []string
 	if l.GetRate() > 0 {
-		parts = append(parts, fmt.Sprintf("%s calls/s, burst %d", strconv.FormatFloat(l.GetRate(), 'g', -1, 64), l.GetBurst()))
+		parts = append(parts, fmt.Sprintf("%s calls/s, burst %d", strconv.FormatFloat(l.GetRate(), 'g', -1, 64),
+			l.GetBurst()))
 	}
 	if l.GetCalls() > 0 {
 		parts = append(parts, fmt.Sprintf("%d open calls", l.GetCalls()))

@@ -21,13 +21,15 @@ max_lag. What they wait for: fermata jobs explain.`, a.lateTable)
 }
 
 func (a *app) failingCommand() *cobra.Command {
-	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing", "Show the jobs with the most failed runs in a row",
+	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing",
+		"Show the jobs with the most failed runs in a row",
 		`Show the jobs with the most failed runs in a row, the worst first. Jobs that have
 ended are not among them: fermata dead list.`, a.failingTable)
 }
 
 // worstCommand lists jobs by one of the orders that TopJobs knows.
-func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string, asTable func([]*fermatav1.TopJob) error) *cobra.Command {
+func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string,
+	asTable func([]*fermatav1.TopJob) error) *cobra.Command {
 	var all bool
 	var limit int
 	cmd := &cobra.Command{
@@ -51,27 +53,31 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 }
 
 // worstJobs are the worst jobs of a kind, the worst first.
-func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool, limit int) ([]*fermatav1.TopJob, error) {
-	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob, error) {
+func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool,
+	limit int) ([]*fermatav1.TopJob, error) {
+	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob,
+		error) {
 		return c.Top(ctx, kind, all, limit)
 	})
 	return sortWorstFirst(kind, jobs, limit), err
 }
 
-// sortWorstFirst makes one list of those of several namespaces, each of which is in this order.
+// sortWorstFirst merges the sorted lists of several namespaces.
 func sortWorstFirst(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, limit int) []*fermatav1.TopJob {
 	slices.SortStableFunc(jobs, func(x, y *fermatav1.TopJob) int {
 		if kind == fermatav1.TopJobsRequest_KIND_LATE {
 			return cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration())
 		}
 		a, b := x.GetJob().GetStatus(), y.GetJob().GetStatus()
-		return cmp.Or(cmp.Compare(b.GetConsecutiveFailures(), a.GetConsecutiveFailures()), cmp.Compare(b.GetCurrentAttempt(), a.GetCurrentAttempt()))
+		return cmp.Or(cmp.Compare(b.GetConsecutiveFailures(), a.GetConsecutiveFailures()),
+			cmp.Compare(b.GetCurrentAttempt(), a.GetCurrentAttempt()))
 	})
 	return jobs[:min(limit, len(jobs))]
 }
 
 func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
-	t := textTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD", "LAST ERROR"}, empty: "no late jobs",
+	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD",
+		"LAST ERROR"}, empty: "no late jobs",
 		leadingColumns: []string{"MAX LAG", "LAST ERROR", "QUEUE", "RUN", "HELD", "NAMESPACE"}}
 	for _, j := range jobs {
 		run := "has started"
@@ -79,19 +85,22 @@ func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
 			run = "waits"
 		}
 		namespace, id := splitJobName(j.GetJob())
-		t.addRow(namespace, printableText(id), j.GetJob().GetQueue(), durationPBText(j.GetLag()), durationPBText(j.GetJob().GetMaxLag()), run,
+		t.addRow(namespace, printableText(id), j.GetJob().GetQueue(), durationPBText(j.GetLag()),
+			durationPBText(j.GetJob().GetMaxLag()), run,
 			fullText(a.holdText(j.GetJob().GetStatus().GetHold())), fullText(j.GetJob().GetStatus().GetLastError()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) failingTable(jobs []*fermatav1.TopJob) error {
-	t := textTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF", "LAST ERROR"}, empty: "no failing jobs",
+	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF",
+		"LAST ERROR"}, empty: "no failing jobs",
 		leadingColumns: []string{"BACKOFF", "ATTEMPT", "QUEUE", "LAST ERROR", "NAMESPACE", "NEXT RUN"}}
 	for _, j := range jobs {
 		s := j.GetJob().GetStatus()
 		namespace, id := splitJobName(j.GetJob())
-		t.addRow(namespace, printableText(id), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()), fmt.Sprint(s.GetCurrentAttempt()),
+		t.addRow(namespace, printableText(id), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()),
+			fmt.Sprint(s.GetCurrentAttempt()),
 			a.nextRun(j.GetJob()), backoffText(j.GetJob()), fullText(s.GetLastError()))
 	}
 	return a.printTable(t)

@@ -62,11 +62,14 @@ func (e usageError) Unwrap() error { return e.error }
 func rootCommand(abort <-chan struct{}) *cobra.Command {
 	root := nodeCommand(abort)
 	root.AddCommand(devCommand(abort), tokenCommand(), auditKeyCommand(), versionCommand())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return usageError{suggest.UnknownFlag(cmd, err)}
+	})
 	return root
 }
 
-// noArgs refuses arguments, of which one may be a misspelt command.
+// noArgs rejects arguments. One of them may be a misspelt command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{suggest.UnknownCommand(cmd, args[0])}

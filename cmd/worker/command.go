@@ -32,7 +32,7 @@ type workerFlags struct {
 	traceTo     string
 }
 
-const rootHelp = `Run a worker with the ready-made handlers.
+const rootHelp = `Run a worker with the built-in handlers.
 
 Jobs with the handler "http" send one HTTP request an attempt. Requests go to public
 addresses at --http-ports only, and to the networks given with --http-allow; no proxy is
@@ -45,8 +45,8 @@ Every flag can be set by an environment variable (--drain-timeout is
 FERMATA_DRAIN_TIMEOUT) or in a YAML file named by --config, in this order of
 precedence: flag, environment, file, default.
 
-SIGTERM and SIGINT drain: the worker takes nothing more and finishes what runs, up
-to --drain-timeout. A second signal cancels what runs, a third one leaves at once.
+SIGTERM and SIGINT drain: the worker takes no more attempts and finishes running ones, up
+to --drain-timeout. A second signal cancels them, a third one exits at once.
 
 Exit codes: 0 after a clean stop, 1 on failure or when attempts were cut off,
 2 on wrong usage.`
@@ -56,7 +56,7 @@ func rootCommand(halt context.Context) *cobra.Command {
 	var o worker.Options
 	var f workerFlags
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Run a worker with the ready-made handlers", Long: rootHelp,
+		Use: "worker", Short: "Run a worker with the built-in handlers", Long: rootHelp,
 		Args: noArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
@@ -75,23 +75,34 @@ func rootCommand(halt context.Context) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.String("config", "", "YAML file with values for these flags")
-	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"}, "addresses of scheduler nodes, any of them, host:port or gRPC targets such as dns:///fermata:7070")
+	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"},
+		"addresses of scheduler nodes, any of them, host:port or gRPC targets such as dns:///fermata:7070")
 	flags.StringVar(&o.Namespace, "namespace", "default", "namespace whose jobs are run")
 	flags.StringSliceVar(&o.Queues, "queues", []string{"default"}, "queues to serve")
 	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")
-	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch, "attempts that may wait in this worker for a slot while handlers take little time; nodes send at most 32 for each slot; 0: none")
-	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id and a random suffix)")
+	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch,
+		"attempts that may wait in this worker for a slot while handlers take little time; nodes send at most 32 "+
+			"for each slot; 0: none")
+	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id "+
+		"and a random suffix)")
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
 	f.handlers.registerFlags(flags)
-	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long a stop may wait for running attempts")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout,
+		"how long a stop may wait for running attempts")
 	f.tls.registerFlags(flags)
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs TLS")
+	flags.StringVar(&f.tokenFile, "token-file", "",
+		"file with this worker's token, read again when it changes; beyond loopback it needs TLS")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
-	flags.StringVar(&f.traceTo, "trace-endpoint", "", "send the spans of handlers to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; "+
-		"schedulers decide which runs are traced (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
+	flags.StringVar(&f.traceTo, "trace-endpoint", "",
+		"send the spans of handlers to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or "+
+			"https://host:4317 for TLS; "+
+			"schedulers decide which runs are traced (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
-	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
-	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "most log lines in ten seconds with the same message about the same job; ten times as many with the same message about all jobs; further lines are counted; 0: no limit")
+	flags.StringVar(&f.logs.Level, "log-level", "info",
+		"debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
+	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit,
+		"most log lines in ten seconds with the same message about the same job; ten times as many with the same "+
+			"message about all jobs; further lines are counted; 0: no limit")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
 	cmd.AddCommand(versionCommand())
 	return cmd
@@ -141,7 +152,8 @@ func (f workerFlags) buildService(o worker.Options, lines io.Writer) (*service, 
 	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr, prefetchErr, traceErr); err != nil {
 		return nil, err
 	}
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.Version, o.DialOptions, o.Logger, o.Registerer = buildVersion, security, logger, registry
 	s := &service{registry: registry, logger: logger, level: level, metricsAddr: f.metricsAddr}
 	if err := s.startTracing(&o, traced); err != nil {

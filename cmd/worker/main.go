@@ -25,7 +25,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	gctune.Reserve(gctune.Node)
-	// The HTTP client says there what servers send unasked, which is anything.
+	// The HTTP client logs unsolicited responses of servers there, with any content.
 	stdlog.SetOutput(io.Discard)
 	os.Exit(runCommand(os.Args[1:], signals, os.Stdout, os.Stderr))
 }
@@ -71,7 +71,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// noArgs refuses arguments, of which one may be a misspelt command.
+// noArgs rejects arguments. One of them may be a misspelt command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{suggest.UnknownCommand(cmd, args[0])}

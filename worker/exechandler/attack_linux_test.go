@@ -332,7 +332,8 @@ func FuzzPayload(f *testing.F) {
 			if !ok || name == "" || strings.ContainsRune(variable, 0) {
 				t.Fatalf("%q", variable)
 			}
-			if seen[name]++; seen[name] > 1 || strings.HasPrefix(strings.ToUpper(name), "LD_") {
+			seen[name]++
+			if seen[name] > 1 || strings.HasPrefix(strings.ToUpper(name), "LD_") {
 				t.Fatalf("%q occurs %d times", name, seen[name])
 			}
 		}

@@ -41,7 +41,8 @@ func (o Options) chooseContainment() (containment, error) {
 	parent, err := findCgroup()
 	if err == nil {
 		c := containment{parent}
-		if err = c.probe(); err == nil {
+		err = c.probe()
+		if err == nil {
 			o.logContainment("a cgroup", slog.String("cgroup", parent))
 			return c, nil
 		}
@@ -80,7 +81,8 @@ func (c containment) probe() (err error) {
 	}
 	defer group.Close()
 	path, args := launch.Probe()
-	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}}
+	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{},
+		SysProcAttr: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}}
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return err

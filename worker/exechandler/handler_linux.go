@@ -41,16 +41,19 @@ func New(o Options) (worker.Handler, error) {
 		return nil, err
 	}
 	h := handler{Options: o}
-	if h.variables, err = allowVariables(o.Env, o.Logger); err != nil {
+	h.variables, err = allowVariables(o.Env, o.Logger)
+	if err != nil {
 		return nil, err
 	}
-	if h.programs, err = resolveAllowed(o.Allow); err != nil {
+	h.programs, err = resolveAllowed(o.Allow)
+	if err != nil {
 		return nil, err
 	}
 	if o.Init {
 		ownChildren.noteInherited()
 	}
-	if h.containment, err = o.chooseContainment(); err != nil {
+	h.containment, err = o.chooseContainment()
+	if err != nil {
 		return nil, err
 	}
 	if err := o.checkSignals(); err != nil {
@@ -80,7 +83,8 @@ func (o Options) checkUser(euid int) error {
 	as := o.programUser(euid)
 	switch {
 	case as == 0 && !o.AllowRoot:
-		return errors.New("exec handler: programs would run as root: --exec-user names another user, --exec-allow-root allows it")
+		return errors.New("exec handler: programs would run as root: --exec-user names another user, " +
+			"--exec-allow-root allows it")
 	case as != uint32(euid) && euid != 0:
 		return fmt.Errorf("exec handler: only root can run programs as user %d", as)
 	}
@@ -98,7 +102,8 @@ func (o Options) checkSignals() error {
 		return fmt.Errorf("exec handler: read the worker's capabilities: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_KILL) == 0 {
-		return fmt.Errorf("exec handler: programs of user %d could not be ended: the worker needs the capability KILL for it", o.User.UID)
+		return fmt.Errorf("exec handler: programs of user %d could not be ended: the worker needs the capability "+
+			"KILL for it", o.User.UID)
 	}
 	return nil
 }
@@ -157,7 +162,8 @@ func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec
 }
 
 // startProgram starts the program under its own supervisor.
-func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
+func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task, traced []string,
+	written io.Writer) (*supervisor, error) {
 	cgroup, err := h.containment.newCgroup()
 	if err != nil {
 		return nil, fmt.Errorf("control group: %w", err)
@@ -176,7 +182,8 @@ func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task,
 	}
 	path, args := launch.Supervisor(program)
 	s, err := startSupervisor(&exec.Cmd{
-		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.programEnvironment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
+		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.programEnvironment(p, t, traced)),
+		Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		// How long the program's pipes may stay open after the supervisor has ended.
 		WaitDelay: h.Grace,
@@ -260,7 +267,8 @@ func (h handler) programEnvironment(p *payload.Exec, t *worker.Task, traced []st
 
 func encodeReport(end launch.Report, written *tailBuffer, use *secrets.Use, took time.Duration) []byte {
 	last, total := written.lastBytes()
-	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt), ExitCode: end.Status.ExitStatus()}
+	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt),
+		ExitCode: end.Status.ExitStatus()}
 	if end.Status.Signaled() {
 		r.Signal = unix.SignalName(end.Status.Signal())
 	}

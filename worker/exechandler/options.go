@@ -137,7 +137,8 @@ func (o Options) withDefaults() (Options, error) {
 	case !filepath.IsAbs(o.Home) || strings.ContainsRune(o.Home, 0):
 		return o, fmt.Errorf("exec handler: home %q is not an absolute path", o.Home)
 	case o.Containment != "" && o.Containment != ContainByCgroup && o.Containment != ContainBySubreaper:
-		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup, ContainBySubreaper)
+		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup,
+			ContainBySubreaper)
 	case o.Slots < 0:
 		return o, errors.New("exec handler: Slots is negative")
 	case o.Grace < 0:

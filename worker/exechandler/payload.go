@@ -12,7 +12,8 @@ import (
 // them.
 func expandSecrets(p *payload.Exec, use *secrets.Use) error {
 	var err error
-	if p.Stdin, err = use.Expand(p.Stdin); err != nil {
+	p.Stdin, err = use.Expand(p.Stdin)
+	if err != nil {
 		return fmt.Errorf("stdin: %w", err)
 	}
 	for name, value := range p.Env {

@@ -22,7 +22,8 @@ func (o Options) warnOfReadable() {
 		readable = append(readable, as.readableFiles(path)...)
 	}
 	if len(readable) > 0 {
-		o.Logger.Warn("programs can read private files of this worker", slog.Int("uid", int(as.UID)), slog.Int("files", len(readable)), slog.String("first", readable[0]))
+		o.Logger.Warn("programs can read private files of this worker", slog.Int("uid", int(as.UID)),
+			slog.Int("files", len(readable)), slog.String("first", readable[0]))
 	}
 }
 
@@ -42,7 +43,8 @@ func (u User) readableFiles(path string) (files []string) {
 	for _, e := range entries {
 		file := filepath.Join(path, e.Name())
 		// What may be done with a secret is no secret.
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && !strings.HasSuffix(file, ".allow") && u.mayRead(file) {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && !strings.HasSuffix(file, ".allow") &&
+			u.mayRead(file) {
 			files = append(files, file)
 		}
 	}

@@ -68,5 +68,6 @@ func (o Options) warnOfFewProcesses(p processLimit) {
 		return
 	}
 	o.Logger.Warn("programs may fail to start processes when all slots are in use", slog.Int("slots", o.Slots),
-		slog.Uint64("processes", p.forPrograms), slog.Uint64("processes_needed", need), slog.Uint64("worker_processes", p.reserved))
+		slog.Uint64("processes", p.forPrograms), slog.Uint64("processes_needed", need),
+		slog.Uint64("worker_processes", p.reserved))
 }

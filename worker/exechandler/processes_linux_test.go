@@ -72,7 +72,8 @@ func TestManyProgramsOfTheWorkersUser(t *testing.T) {
 		name, _ := os.ReadFile(filepath.Join(process, "cmdline")) // it may have ended
 		switch {
 		case bytes.HasPrefix(name, []byte("fermata-exec\x00")):
-			if supervisors++; n > launch.SupervisorThreads {
+			supervisors++
+			if n > launch.SupervisorThreads {
 				t.Errorf("a supervisor has %d threads", n)
 			}
 		case bytes.Contains(name, []byte(workerMode)):

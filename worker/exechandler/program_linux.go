@@ -40,7 +40,8 @@ func resolveAllowed(allow []string) (allowedPrograms, error) {
 func (p allowedPrograms) findFile(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
-		return "", worker.Permanent(fmt.Errorf("payload: program %.200q is not allowed on this worker; --exec-allow names programs, each by one absolute path", name))
+		return "", worker.Permanent(fmt.Errorf("payload: program %.200q is not allowed on this worker; "+
+			"--exec-allow names programs, each by one absolute path", name))
 	}
 	file, err := resolveLinks(name)
 	if err != nil {
@@ -77,7 +78,8 @@ func resolveLinks(name string) (string, error) {
 		rest = rest[1:]
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
-			if links++; links > maxLinks {
+			links++
+			if links > maxLinks {
 				return "", fmt.Errorf("%s: too many links", name)
 			}
 			target, err := os.Readlink(next)
@@ -87,13 +89,16 @@ func resolveLinks(name string) (string, error) {
 			if filepath.IsAbs(target) {
 				at = "/"
 			}
-			rest = append(slices.DeleteFunc(strings.Split(target, "/"), func(part string) bool { return part == "" || part == "." }), rest...)
-			if sticky, err = checkDirectory(at); err != nil {
+			rest = append(slices.DeleteFunc(strings.Split(target, "/"),
+				func(part string) bool { return part == "" || part == "." }), rest...)
+			sticky, err = checkDirectory(at)
+			if err != nil {
 				return "", err
 			}
 		case len(rest) > 0:
 			at = next
-			if sticky, err = checkDirectory(at); err != nil {
+			sticky, err = checkDirectory(at)
+			if err != nil {
 				return "", err
 			}
 		default:
@@ -149,7 +154,8 @@ func writableError(path string, info fs.FileInfo) error {
 func workingDirectory(base, asked string) (string, error) {
 	if base == "" {
 		if asked != "" && filepath.Clean(asked) != "/" {
-			return "", worker.Permanent(fmt.Errorf("payload: dir %.200q is not allowed on this worker; --exec-dir names where directories may be", asked))
+			return "", worker.Permanent(fmt.Errorf("payload: dir %.200q is not allowed on this worker; --exec-dir "+
+				"names where directories may be", asked))
 		}
 		return "/", nil
 	}
@@ -179,5 +185,6 @@ func isWithin(base, path string) bool {
 }
 
 func outsideError(asked, base string) error {
-	return worker.Permanent(fmt.Errorf("payload: dir %.200q is outside of %s, the --exec-dir of this worker", asked, base))
+	return worker.Permanent(fmt.Errorf("payload: dir %.200q is outside of %s, the --exec-dir of this worker", asked,
+		base))
 }

@@ -100,8 +100,9 @@ func (s *supervisor) reportWithin(d time.Duration) (r launch.Report, ok, came bo
 }
 
 var (
-	errProcessesLeft = fmt.Errorf("the program has ended and left processes that did not end within %v of being killed", maxKillWait)
-	errNoReport      = errors.New("the program's supervisor was killed")
+	errProcessesLeft = fmt.Errorf("the program has ended and left processes that did not end within %v of being "+
+		"killed", maxKillWait)
+	errNoReport = errors.New("the program's supervisor was killed")
 )
 
 // awaitEmpty returns when no process of the attempt is left, or an error if there may be one.

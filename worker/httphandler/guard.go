@@ -35,7 +35,8 @@ func (h *handler) checkRedirect(request *http.Request, via []*http.Request) erro
 		// The payload's own would be sent along with the secrets that they may hold; that of
 		// the body has none.
 		kept := http.Header{"User-Agent": {h.agent}}
-		for _, name := range []string{"Fermata-Run", "Fermata-Attempt", "Fermata-Nominal-Time", "Fermata-Due-Time", "Content-Type"} {
+		for _, name := range []string{"Fermata-Run", "Fermata-Attempt", "Fermata-Nominal-Time", "Fermata-Due-Time",
+			"Content-Type"} {
 			if v := request.Header.Get(name); v != "" {
 				kept.Set(name, v)
 			}
@@ -63,7 +64,9 @@ func redirectError(answer *http.Response) error {
 		return nil // it leads nowhere
 	}
 	sent := answer.Request
-	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without its body; "+
+	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without "+
+		"its body; "+
 		`name the address that it leads to in url, or the status in expected_status, or set follow_redirects to "as_get"`,
-		sent.Method, urlWithoutSecrets(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode), urlWithoutSecrets(to)))
+		sent.Method, urlWithoutSecrets(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode),
+		urlWithoutSecrets(to)))
 }

@@ -80,8 +80,10 @@ func newHandler(o Options, names *net.Resolver) *handler {
 	if o.Ports == nil {
 		o.Ports = DefaultPorts()
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control, Resolver: names}
-	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets, idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout), logger: o.Logger}
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control,
+		Resolver: names}
+	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets,
+		idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout), logger: o.Logger}
 	if h.logger == nil {
 		h.logger = slog.New(slog.DiscardHandler)
 	}
@@ -157,12 +159,14 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 		return worker.RetryAfter(retryafter.Read(response.Header, time.Now()), failure)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlWithoutSecrets(request.URL), contextError(ctx, err))
+		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlWithoutSecrets(request.URL),
+			contextError(ctx, err))
 	}
 	return nil
 }
 
-func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request, error) {
+func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request,
+	error) {
 	request, err := http.NewRequestWithContext(ctx, p.Method, p.URL.String(), bytes.NewReader(p.Body))
 	if err != nil {
 		// The text may hold the URL, which may hold secrets.

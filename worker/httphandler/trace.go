@@ -20,7 +20,8 @@ func traceRequest(q *http.Request) (_ *http.Request, answered func(*http.Respons
 	if !parent.SpanContext().IsSampled() {
 		return q, func(*http.Response, error) {}
 	}
-	ctx, span := parent.TracerProvider().Tracer(tracerScope).Start(q.Context(), q.Method, trace.WithSpanKind(trace.SpanKindClient),
+	ctx, span := parent.TracerProvider().Tracer(tracerScope).Start(q.Context(), q.Method,
+		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(
 			attribute.String("http.request.method", q.Method), attribute.String("url.full", urlWithoutSecrets(q.URL)),
 			attribute.String("server.address", q.URL.Hostname())))

@@ -153,12 +153,14 @@ func isDestinationAllowed(text, destination string) (bool, error) {
 	for line := range strings.Lines(text) {
 		n++
 		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line == "" {
+		line = strings.TrimSpace(line)
+		if line == "" {
 			continue
 		}
 		want, ok := parseDestination(line)
 		if !ok {
-			return false, fmt.Errorf("line %d is neither an origin such as https://example.com nor the absolute path of a program", n)
+			return false, fmt.Errorf("line %d is neither an origin such as https://example.com nor the absolute "+
+				"path of a program", n)
 		}
 		found = found || want == destination
 	}
@@ -174,5 +176,6 @@ func parseDestination(line string) (string, bool) {
 		return "", false
 	}
 	origin := Origin(u)
-	return origin, origin != "" && u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+	return origin, origin != "" && u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" &&
+		u.Fragment == ""
 }

@@ -27,7 +27,7 @@ func setFromFile(flags *pflag.FlagSet, path string) error {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration file %s: it holds more than one document, of which one would count", path)
+		return fmt.Errorf("configuration file %s: it contains more than one document; only one is allowed", path)
 	}
 	if len(document.Content) == 0 {
 		return nil
@@ -54,7 +54,8 @@ func setFromFile(flags *pflag.FlagSet, path string) error {
 		}
 		seen[name] = true
 		if err != nil {
-			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value, err))
+			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value,
+				err))
 		}
 	}
 	return errors.Join(faults...)

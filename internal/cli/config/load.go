@@ -60,7 +60,8 @@ func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
 func setFromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
 	name, value := "", ""
 	for _, name = range append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...) {
-		if value = os.Getenv(name); value != "" {
+		value = os.Getenv(name)
+		if value != "" {
 			break
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"
 )
 
-// CronJobOptions say how CronJobs are read.
+// CronJobOptions configure how CronJobs are read.
 type CronJobOptions struct {
 	// Zone is that of the controller, for CronJobs that name none.
 	Zone string
@@ -40,12 +40,13 @@ func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 			break
 		}
 		if err != nil {
-			r.dropObject(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(), "yaml: ")+templateHint(string(text)))
+			r.dropObject(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(),
+				"yaml: ")+templateHint(string(text)))
 			break
 		}
 		var value any
 		if err := document.Decode(&value); err != nil {
-			r.dropObject(document.Line, "", "not YAML as it is wanted here: "+err.Error()+templateHint(string(text)))
+			r.dropObject(document.Line, "", "not the expected YAML: "+err.Error()+templateHint(string(text)))
 			continue
 		}
 		r.readObject(value, unwrapDocument(document), "", 0)
@@ -74,7 +75,7 @@ type manifestReader struct {
 	secrets             map[string]string // of workers, by name: the Secret and the key that each is
 }
 
-// templateHint says what helps with a template that has not been rendered.
+// templateHint returns what to do with a template that has not been rendered.
 func templateHint(text string) string {
 	if !strings.Contains(text, "{{") {
 		return ""
@@ -88,7 +89,8 @@ func (r *manifestReader) addEntry(e Entry, namespace string) {
 
 func (r *manifestReader) dropObject(line int, what, text string) {
 	line = max(1, line)
-	r.addEntry(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)), Notes: []Note{{r.file, line, text}}}, "")
+	r.addEntry(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)),
+		Notes: []Note{{r.file, line, text}}}, "")
 }
 
 // qualifyIDs puts the namespace into ids where there are several. A CronJob that names none,
@@ -96,7 +98,8 @@ func (r *manifestReader) dropObject(line int, what, text string) {
 func (r *manifestReader) qualifyIDs() {
 	for i := range r.entries {
 		if e := &r.entries[i]; e.fields != nil {
-			e.id = r.options.Prefix + cmp.Or(dnsName(r.namespacesOfEntries[i]), "default") + "." + strings.TrimPrefix(e.id, r.options.Prefix)
+			e.id = r.options.Prefix + cmp.Or(dnsName(r.namespacesOfEntries[i]),
+				"default") + "." + strings.TrimPrefix(e.id, r.options.Prefix)
 		}
 	}
 }
@@ -164,13 +167,13 @@ type cronJob struct {
 	fields *yamlMapping
 	// manual: it has no schedule, as its own never comes.
 	manual bool
-	// disabledReason says why no worker could run it.
+	// disabledReason is why no worker could run it.
 	disabledReason string
 	// unknown are variables whose values are not in the manifest.
 	unknown map[string]bool
 }
 
-// addNote tells of something at a path, or at the object.
+// addNote adds a note at a path, or at the object.
 func (c *cronJob) addNote(text string, path ...string) {
 	line := c.node.Line
 	for i := range path {
@@ -183,11 +186,13 @@ func (c *cronJob) addNote(text string, path ...string) {
 
 func (c *cronJob) readAll() {
 	name, namespace := c.jobID(), c.values.textAt("metadata", "namespace")
-	e := Entry{Source: fmt.Sprintf("%s:%d: CronJob %s", c.reader.file, max(1, c.node.Line), strings.TrimPrefix(namespace+"/"+name, "/"))}
+	e := Entry{Source: fmt.Sprintf("%s:%d: CronJob %s", c.reader.file, max(1, c.node.Line),
+		strings.TrimPrefix(namespace+"/"+name, "/"))}
 	c.fields = newMapping()
 	id := dnsName(name)
 	if id == "" {
-		c.addNote("has no name that an id can be made of; nothing was made of it"+templateHint(name), "metadata", "name")
+		c.addNote("has no name that an id can be made of; nothing was made of it"+templateHint(name), "metadata",
+			"name")
 	} else if !c.readSchedule() {
 		id = ""
 	}
@@ -220,11 +225,13 @@ func (c *cronJob) readAll() {
 // jobID is that of the object, or what one begins with that Kubernetes chooses.
 func (c *cronJob) jobID() string {
 	if group, _, _ := strings.Cut(c.values.textAt("apiVersion"), "/"); group != "" && group != "batch" {
-		c.addNote(fmt.Sprintf("apiVersion %q is not that of Kubernetes; it is read as if it were", clipText(c.values.textAt("apiVersion"), 64)), "apiVersion")
+		c.addNote(fmt.Sprintf("apiVersion %q is not that of Kubernetes; it is read as if it were",
+			clipText(c.values.textAt("apiVersion"), 64)), "apiVersion")
 	}
 	name := c.values.textAt("metadata", "name")
 	if begin := strings.TrimRight(c.values.textAt("metadata", "generateName"), "-."); name == "" && begin != "" {
-		c.addNote("generateName: Kubernetes adds characters by chance; here the id has none, so that applying again makes no second job", "metadata", "generateName")
+		c.addNote("generateName: Kubernetes adds characters by chance; here the id has none, so that applying "+
+			"again makes no second job", "metadata", "generateName")
 		return begin
 	}
 	return name
@@ -254,11 +261,13 @@ func (c *cronJob) readSchedule() bool {
 	_, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1)
 	if err != nil && len(expressions) == 1 && strings.Contains(err.Error(), noTimeReason) {
 		c.manual = true
-		c.addNote(fmt.Sprintf("schedule %q never comes: the job has none, and runs by fermata jobs run", clipText(expression, 80)), "spec", "schedule")
+		c.addNote(fmt.Sprintf("schedule %q never comes: the job has none, and runs by fermata jobs run",
+			clipText(expression, 80)), "spec", "schedule")
 		return true
 	}
 	if err != nil || len(expression) > 256 {
-		c.addNote(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it%s", clipText(expression, 80), clipText(zone, 80), err, templateHint(expression)), "spec", "schedule")
+		c.addNote(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it%s",
+			clipText(expression, 80), clipText(zone, 80), err, templateHint(expression)), "spec", "schedule")
 		return false
 	}
 	cron := newMapping().setField("expressions", expressions).setField("time_zone", zone)
@@ -277,7 +286,8 @@ func (c *cronJob) cronExpression() (expression, zone string) {
 		if rest, ok := strings.CutPrefix(expression, prefix); ok {
 			words, after := splitFields(rest, 1)
 			if zone != "" && zone != words[0] {
-				c.addNote(fmt.Sprintf("timeZone %q is left out: the schedule has a zone, and Kubernetes refuses both", clipText(zone, 64)), "spec", "timeZone")
+				c.addNote(fmt.Sprintf("timeZone %q is left out: the schedule has a zone, and Kubernetes refuses both",
+					clipText(zone, 64)), "spec", "timeZone")
 			}
 			expression, zone = strings.TrimSpace(after), words[0]
 		}
@@ -285,23 +295,25 @@ func (c *cronJob) cronExpression() (expression, zone string) {
 	return expression, cmp.Or(zone, c.reader.options.Zone)
 }
 
-// readInterval reads @every, of which Kubernetes takes whole seconds.
+// readInterval reads @every. Kubernetes uses whole seconds of it.
 func (c *cronJob) readInterval(expression string) bool {
 	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(expression, "@every")))
 	if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
-		c.addNote(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it", clipText(expression, 80)), "spec", "schedule")
+		c.addNote(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it",
+			clipText(expression, 80)), "spec", "schedule")
 		return false
 	}
-	c.fields.setField("schedule", newMapping().setField("interval", newMapping().setField("every", d.Truncate(time.Second).String()).setFlowStyle()))
+	c.fields.setField("schedule", newMapping().setField("interval",
+		newMapping().setField("every", d.Truncate(time.Second).String()).setFlowStyle()))
 	return true
 }
 
-// noTimeReason is what package schedule says of an expression such as that of February 31.
+// noTimeReason is in the error of package schedule for an expression without a time, such as February 31.
 const noTimeReason = "no instant within"
 
-// eitherDay makes expressions that mean here what one means to Kubernetes: there, of two
-// day fields of which neither is a star, one has to match, and a star with a step is none.
-// Here a field that begins with a star has to match.
+// eitherDay returns expressions that together mean what Kubernetes means by one. In Kubernetes, if neither day
+// field is a star, one of them must match, and a star with a step does not count as a star. In Fermata a field
+// that begins with a star must match.
 func eitherDay(expression string) []string {
 	words := strings.Fields(expression)
 	if len(words) != 5 {
@@ -358,8 +370,10 @@ func (c *cronJob) readLabels() {
 	labels := newMapping()
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value, ok := given[key].(string)
-		if !ok || len(key) > 128 || len(value) > 128 || len(labels.node.Content) >= 2*30 || printableText(key+value) != key+value || key == "" {
-			c.addNote("label "+clipText(key, 80)+" is left out: up to 30 of text, 128 bytes each", "metadata", "labels", key)
+		if !ok || len(key) > 128 || len(value) > 128 || len(labels.node.Content) >= 2*30 ||
+			printableText(key+value) != key+value || key == "" {
+			c.addNote("label "+clipText(key, 80)+" is left out: up to 30 of text, 128 bytes each", "metadata",
+				"labels", key)
 			continue
 		}
 		labels.setField(key, value)

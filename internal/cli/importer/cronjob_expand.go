@@ -47,8 +47,8 @@ func (c *cronJob) expandVariables(s string, env map[string]string) (string, expa
 	return text, p
 }
 
-// resolveArguments puts values in the place of $(NAME) in the words of a program. A word without a value that has to be in
-// it turns the job off. script is the index of a script of a shell, which can read a secret as a variable.
+// resolveArguments replaces $(NAME) in the arguments of a program. A missing value that the argument needs
+// disables the job. script is the index of a shell script, which can read a secret as a variable.
 func (c *cronJob) resolveArguments(argv []string, script int, env map[string]string) {
 	for i := range argv {
 		word := argv[i]
@@ -61,16 +61,19 @@ func (c *cronJob) resolveArguments(argv []string, script int, env map[string]str
 			perhaps = nil
 			for _, name := range p.maybeUnknown {
 				if secretNamePattern.MatchString(name) {
-					c.addNote(fmt.Sprintf("$(%s) stays as it is: it is a variable of envFrom, or a command", clipText(name, 64)), containersPath...)
+					c.addNote(fmt.Sprintf("$(%s) stays as it is: it is a variable of envFrom, or a command",
+						clipText(name, 64)), containersPath...)
 				}
 			}
 		}
 		switch missing := append(p.unknown, perhaps...); {
 		case c.disabledReason != "":
 		case len(missing) > 0:
-			c.disabledReason = fmt.Sprintf("$(%s) stays as it is: the value of the variable is not in the manifest, and has to be written in its place", clipText(missing[0], 64))
+			c.disabledReason = fmt.Sprintf("$(%s) stays as it is: the value of the variable is not in the "+
+				"manifest, and has to be written in its place", clipText(missing[0], 64))
 		case len(p.secrets) > 0:
-			c.disabledReason = fmt.Sprintf("$(%s) is a secret, which stands in variables and input only: let the program read the variable", clipText(p.secrets[0], 64))
+			c.disabledReason = fmt.Sprintf("$(%s) is a secret, which is allowed in variables and input only: let "+
+				"the program read the variable", clipText(p.secrets[0], 64))
 		}
 		if len(p.secrets) == 0 {
 			argv[i] = text
@@ -96,7 +99,8 @@ func (c *cronJob) readsSecrets(text string, env map[string]string) string {
 		}
 		out.WriteString(text[end:at[0]] + "$${" + name + "}")
 		end = at[1]
-		c.addNote(fmt.Sprintf("$(%s) became ${%s}: it is a secret, which the script reads as a variable", clipText(name, 64), clipText(name, 64)), containersPath...)
+		c.addNote(fmt.Sprintf("$(%s) became ${%s}: it is a secret, which the script reads as a variable",
+			clipText(name, 64), clipText(name, 64)), containersPath...)
 	}
 	return out.String() + text[end:]
 }

@@ -44,9 +44,11 @@ func (c *cronJob) readPolicies() {
 	c.readOverlap()
 	if n, ok := c.values.numberAt("spec", "startingDeadlineSeconds"); ok {
 		window := min(max(n, 1), 365*24*3600) // 0 would be no bound
-		c.fields.setField("misfire_policy", newMapping().setField("policy", "run_once").setField("catch_up_window", (time.Duration(window)*time.Second).String()).setFlowStyle())
+		c.fields.setField("misfire_policy", newMapping().setField("policy", "run_once").setField("catch_up_window",
+			(time.Duration(window)*time.Second).String()).setFlowStyle())
 		if n < 10 {
-			c.addNote("startingDeadlineSeconds below 10: the controller would miss runs; here each is started within it", "spec", "startingDeadlineSeconds")
+			c.addNote("startingDeadlineSeconds below 10: the controller would miss runs; here each is started "+
+				"within it", "spec", "startingDeadlineSeconds")
 		}
 	}
 	c.readRetries()
@@ -68,12 +70,14 @@ func (c *cronJob) readSuspend() {
 		if word, isText := value.(string); isText {
 			paused, ok = yaml11Booleans[strings.ToLower(word)]
 			if node := nodeAt(c.node, path...); ok && node != nil && node.Style != 0 {
-				c.addNote(fmt.Sprintf("suspend is the text %q, which Kubernetes refuses; it is taken for a bool", clipText(word, 40)), path...)
+				c.addNote(fmt.Sprintf("suspend is the text %q, which Kubernetes refuses; it is taken for a bool",
+					clipText(word, 40)), path...)
 			}
 		}
 		if !ok {
 			paused = true
-			c.addNote(fmt.Sprintf("suspend: %q is no bool; the job is paused", clipText(fmt.Sprint(value), 40)), path...)
+			c.addNote(fmt.Sprintf("suspend: %q is no bool; the job is paused", clipText(fmt.Sprint(value), 40)),
+				path...)
 		}
 		if paused || len(path) == 2 {
 			c.fields.setField("paused", paused)
@@ -82,15 +86,17 @@ func (c *cronJob) readSuspend() {
 			return
 		}
 	}
-	if n, ok := c.values.numberAt("spec", "jobTemplate", "spec", "parallelism"); ok && n == 0 && c.values.valueAt("spec", "suspend") == nil {
+	if n, ok := c.values.numberAt("spec", "jobTemplate", "spec", "parallelism"); ok && n == 0 &&
+		c.values.valueAt("spec", "suspend") == nil {
 		c.fields.setField("paused", true)
 	}
 }
 
 // yaml11Booleans are the bools of YAML 1.1.
-var yaml11Booleans = map[string]bool{"true": true, "yes": true, "y": true, "on": true, "false": false, "no": false, "n": false, "off": false}
+var yaml11Booleans = map[string]bool{"true": true, "yes": true, "y": true, "on": true, "false": false, "no": false,
+	"n": false, "off": false}
 
-// noteMistyped tells of values that Kubernetes would refuse, and that were not read.
+// noteMistyped adds notes on values that Kubernetes would reject and that were not read.
 func (c *cronJob) noteMistyped() {
 	for _, where := range [][]string{{"spec", "timeZone"}, {"spec", "concurrencyPolicy"}} {
 		if v := c.values.valueAt(where...); v != nil {
@@ -108,7 +114,8 @@ func (c *cronJob) noteMistyped() {
 	} {
 		if v := c.values.valueAt(where...); v != nil {
 			if _, ok := c.values.numberAt(where...); !ok {
-				c.addNote(fmt.Sprintf("%s is left out: %q is no number that it can have", where[len(where)-1], clipText(fmt.Sprint(v), 40)), where...)
+				c.addNote(fmt.Sprintf("%s is left out: %q is no number that it can have", where[len(where)-1],
+					clipText(fmt.Sprint(v), 40)), where...)
 			}
 		}
 	}
@@ -126,7 +133,8 @@ func (c *cronJob) readOverlap() {
 		c.fields.setField("overlap_policy", "cancel_other")
 	default:
 		c.fields.setField("overlap_policy", "skip")
-		c.addNote(fmt.Sprintf("concurrencyPolicy %q is unknown; skip is taken", clipText(policy, 40)), "spec", "concurrencyPolicy")
+		c.addNote(fmt.Sprintf("concurrencyPolicy %q is unknown; skip is taken", clipText(policy, 40)), "spec",
+			"concurrencyPolicy")
 	}
 }
 
@@ -158,7 +166,8 @@ func (c *cronJob) readRetries() {
 	}
 	timeout := maxManifestBytes
 	seconds, ok := c.values.numberAt("spec", "jobTemplate", "spec", "activeDeadlineSeconds")
-	if pod, alsoPod := c.values.numberAt("spec", "jobTemplate", "spec", "template", "spec", "activeDeadlineSeconds"); alsoPod && (!ok || pod < seconds) {
+	if pod, alsoPod := c.values.numberAt("spec", "jobTemplate", "spec", "template", "spec",
+		"activeDeadlineSeconds"); alsoPod && (!ok || pod < seconds) {
 		timeout = min(timeout, time.Duration(max(pod, 1))*time.Second)
 	}
 	switch {
@@ -166,16 +175,19 @@ func (c *cronJob) readRetries() {
 		whole := time.Duration(min(max(seconds, 1), 365*24*3600)) * time.Second
 		retry.setField("max_elapsed", whole.String())
 		if whole > maxManifestBytes {
-			c.addNote("activeDeadlineSeconds: one attempt takes at most 24 h", "spec", "jobTemplate", "spec", "activeDeadlineSeconds")
+			c.addNote("activeDeadlineSeconds: one attempt takes at most 24 h", "spec", "jobTemplate", "spec",
+				"activeDeadlineSeconds")
 		}
 		timeout = min(timeout, whole)
 	case timeout == maxManifestBytes:
 		c.addNote("there is no activeDeadlineSeconds: an attempt ends after 24 h, the longest there is")
 	}
 	c.fields.setField("retry_policy", retry.setFlowStyle()).setField("timeout", timeout.String())
-	if grace, ok := c.values.numberAt("spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds"); ok {
+	if grace, ok := c.values.numberAt("spec", "jobTemplate", "spec", "template", "spec",
+		"terminationGracePeriodSeconds"); ok {
 		if grace > maxGrace {
-			c.addNote(fmt.Sprintf("terminationGracePeriodSeconds: at most %d s", maxGrace), "spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds")
+			c.addNote(fmt.Sprintf("terminationGracePeriodSeconds: at most %d s", maxGrace), "spec", "jobTemplate",
+				"spec", "template", "spec", "terminationGracePeriodSeconds")
 		}
 		c.fields.setField("timeout_grace", (time.Duration(min(grace, maxGrace)) * time.Second).String())
 	}
@@ -196,19 +208,22 @@ func (c *cronJob) readHistory() {
 	}
 	c.fields.setField("history_limit", min(good+bad, 100))
 	if good+bad > 0 {
-		c.addNote("history limits: the last runs are kept, good or bad, as many as both together", "spec", "successfulJobsHistoryLimit")
+		c.addNote("history limits: the last runs are kept, good or bad, as many as both together", "spec",
+			"successfulJobsHistoryLimit")
 	}
 }
 
 // knownFields are the fields that are in the job, or in a note of their own, or make no
 // difference, by the path of the mapping that has them.
 var knownFields = map[string][]string{
-	"spec":                           {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
+	"spec": {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds",
+		"suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
 	"spec.jobTemplate":               {"metadata", "spec"},
 	"spec.jobTemplate.spec":          {"backoffLimit", "activeDeadlineSeconds", "template", "suspend"},
 	"spec.jobTemplate.spec.template": {"metadata", "spec"},
 	"spec.jobTemplate.spec.template.spec": {
-		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy", "schedulerName", "enableServiceLinks", "imagePullSecrets",
+		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy",
+		"schedulerName", "enableServiceLinks", "imagePullSecrets",
 	},
 }
 
@@ -227,8 +242,9 @@ var fieldsWithoutEquivalent = map[string]string{
 	"managedBy":               "the job is Fermata's",
 }
 
-// defaultValues are values that say no more than a field that is missing.
-var defaultValues = map[string]any{"parallelism": 1, "completions": 1, "completionMode": "NonIndexed", "podReplacementPolicy": "TerminatingOrFailed"}
+// defaultValues are values that mean the same as a missing field.
+var defaultValues = map[string]any{"parallelism": 1, "completions": 1, "completionMode": "NonIndexed",
+	"podReplacementPolicy": "TerminatingOrFailed"}
 
 // noteLeftOut notes every field that a job has nothing for.
 func (c *cronJob) noteLeftOut() {
@@ -242,7 +258,8 @@ func (c *cronJob) noteLeftOut() {
 		}
 	}
 	template := []string{"spec", "jobTemplate", "spec", "template"}
-	if annotations := append(slices.Clip(template), "metadata", "annotations"); !isEmpty(c.values.valueAt(annotations...)) {
+	if annotations := append(slices.Clip(template), "metadata",
+		"annotations"); !isEmpty(c.values.valueAt(annotations...)) {
 		c.addNote("annotations of pods are left out: runs happen in workers", annotations...)
 	}
 	if restart := append(slices.Clip(template), "spec", "restartPolicy"); c.values.textAt(restart...) == "OnFailure" {

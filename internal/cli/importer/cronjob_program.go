@@ -30,7 +30,8 @@ func (c *cronJob) readProgram() {
 	argv := append(command, c.readArguments(box, "args")...)
 	image := box.textAt("image")
 	if len(command) == 0 && len(argv) > 0 && strings.HasPrefix(argv[0], "/") && scriptIndex(argv) > 0 {
-		c.addNote("there is no command: args begin with a shell, and are taken for it, as by an image without an entry point", containersPath...)
+		c.addNote("there is no command: args begin with a shell, and are taken for it, as by an image without an "+
+			"entry point", containersPath...)
 		command = argv
 	}
 	script := scriptIndex(argv)
@@ -44,7 +45,8 @@ func (c *cronJob) readProgram() {
 	if c.disabledReason == "" {
 		needs := "workers need --exec-allow " + clipText(argv[0], 128)
 		if image != "" {
-			needs = fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clipText(image, 128), clipText(argv[0], 128))
+			needs = fmt.Sprintf("image %q: workers need its programs, and --exec-allow %s", clipText(image, 128),
+				clipText(argv[0], 128))
 		}
 		c.addNote(needs, containersPath...)
 		if script > 0 {
@@ -66,7 +68,8 @@ func (c *cronJob) readProgram() {
 		case "name", "image", "command", "args", "env", "workingDir", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy", "envFrom":
 		default:
 			if !isEmpty(first[key]) {
-				c.addNote("containers: "+clipText(key, 64)+" is left out: it is a matter of pods, and runs happen in workers", containersPath...)
+				c.addNote("containers: "+clipText(key,
+					64)+" is left out: it is a matter of pods, and runs happen in workers", containersPath...)
 			}
 		}
 	}
@@ -75,10 +78,12 @@ func (c *cronJob) readProgram() {
 // setHandler makes a job for a handler of its own, of what an image starts.
 func (c *cronJob) setHandler(argv []string, image string, env map[string]string) {
 	id := c.fields.node.Content[1].Value
-	c.addNote(fmt.Sprintf("there is no command, and what image %q starts is not known here: register a handler %q with workers, or write exec: {argv: [...]}",
+	c.addNote(fmt.Sprintf("there is no command, and what image %q starts is not known here: register a handler %q "+
+		"with workers, or write exec: {argv: [...]}",
 		clipText(image, 128), id), containersPath...)
 	if len(env) > 0 {
-		c.addNote("variables "+clipText(strings.Join(slices.Sorted(maps.Keys(env)), ", "), 256)+" are left out: set them where the handler runs", containersPath...)
+		c.addNote("variables "+clipText(strings.Join(slices.Sorted(maps.Keys(env)), ", "),
+			256)+" are left out: set them where the handler runs", containersPath...)
 	}
 	c.fields.setField("handler", id)
 	if len(argv) > 0 {
@@ -91,9 +96,11 @@ func (c *cronJob) setDirectory(box valueTree, exec *yamlMapping) {
 	switch {
 	case dir == "":
 	case !strings.HasPrefix(dir, "/") || strings.ContainsRune(dir, 0):
-		c.addNote(fmt.Sprintf("directory %q is left out: it is no absolute path, which workers ask for", clipText(dir, 128)), containersPath...)
+		c.addNote(fmt.Sprintf("directory %q is left out: it is no absolute path, which workers ask for",
+			clipText(dir, 128)), containersPath...)
 	default:
-		c.addNote(fmt.Sprintf("directory %q: workers need --exec-dir with it, or one above it", clipText(dir, 128)), containersPath...)
+		c.addNote(fmt.Sprintf("directory %q: workers need --exec-dir with it, or one above it", clipText(dir, 128)),
+			containersPath...)
 		exec.setField("dir", dir)
 	}
 }
@@ -112,11 +119,13 @@ func (c *cronJob) checkProgram(argv []string) {
 	switch {
 	case c.disabledReason != "":
 	case !strings.HasPrefix(argv[0], "/"):
-		c.disabledReason = fmt.Sprintf("program %q has no absolute path, which workers ask for: complete it", clipText(argv[0], 128))
+		c.disabledReason = fmt.Sprintf("program %q has no absolute path, which workers ask for: complete it",
+			clipText(argv[0], 128))
 	case !ok:
-		c.disabledReason = fmt.Sprintf("program %q has .. in its path, which workers refuse: write it without", clipText(argv[0], 128))
+		c.disabledReason = fmt.Sprintf("program %q has .. in its path, which workers refuse: write it without",
+			clipText(argv[0], 128))
 	case strings.Contains(all, secretReference):
-		c.disabledReason = "${secret: may stand in variables and input only, and workers refuse this command"
+		c.disabledReason = "${secret: is allowed in variables and input only, and workers refuse this command"
 	case strings.ContainsRune(all, 0):
 		c.disabledReason = "the command has a NUL byte, and workers refuse it"
 	}
@@ -152,17 +161,19 @@ func (c *cronJob) checkSurroundings(box valueTree, argv []string, script int, en
 			}
 		}
 		if len(unset) > 0 {
-			c.addNote(clipText(strings.Join(unset, ", "), 256)+": Kubernetes sets this, workers do not", containersPath...)
+			c.addNote(clipText(strings.Join(unset, ", "), 256)+": Kubernetes sets this, workers do not",
+				containersPath...)
 		}
 	} else {
 		relative = slices.ContainsFunc(argv[1:], relativeArgument.MatchString)
 	}
 	if relative && box.textAt("workingDir") == "" {
-		c.addNote("has a relative path: a container starts in the directory of its image, here a program starts in /, or in the worker's --exec-dir", containersPath...)
+		c.addNote("has a relative path: a container starts in the directory of its image, here a program starts in "+
+			"/, or in the worker's --exec-dir", containersPath...)
 	}
 }
 
-// anyVariable stands for the variables of an envFrom, of which the names are not known.
+// anyVariable stands for the unknown variables of an envFrom.
 const anyVariable = "*"
 
 // readEnvironment reads variables, which may refer to earlier ones.
@@ -193,25 +204,31 @@ func (c *cronJob) readVariable(v valueTree, env map[string]string) {
 	case secret != "" && key != "":
 		ref := c.reader.secretName(secret, key)
 		if v.valueAt("valueFrom", "secretKeyRef", "optional") == true {
-			c.addNote(fmt.Sprintf("variable %s may be missing in Kubernetes; here a run without the secret fails", clipText(name, 64)), containersPath...)
+			c.addNote(fmt.Sprintf("variable %s may be missing in Kubernetes; here a run without the secret fails",
+				clipText(name, 64)), containersPath...)
 		}
 		env[name] = secretReference + ref + "}"
-		c.addNote(fmt.Sprintf("variable %s: give workers the key %q of Secret %q as the secret %s (--secrets-dir)", clipText(name, 64), clipText(key, 64), clipText(secret, 64), ref), containersPath...)
-	case v.valueAt("valueFrom", "fieldRef", "fieldPath") == "metadata.namespace" && c.values.textAt("metadata", "namespace") != "":
+		c.addNote(fmt.Sprintf("variable %s: give workers the key %q of Secret %q as the secret %s (--secrets-dir)",
+			clipText(name, 64), clipText(key, 64), clipText(secret, 64), ref), containersPath...)
+	case v.valueAt("valueFrom", "fieldRef", "fieldPath") == "metadata.namespace" &&
+		c.values.textAt("metadata", "namespace") != "":
 		env[name] = c.values.textAt("metadata", "namespace")
 	case v.valueAt("valueFrom") != nil:
 		c.unknown[name] = true
-		c.addNote(fmt.Sprintf("variable %s is left out: its value comes from elsewhere in Kubernetes", clipText(name, 64)), containersPath...)
+		c.addNote(fmt.Sprintf("variable %s is left out: its value comes from elsewhere in Kubernetes",
+			clipText(name, 64)), containersPath...)
 	default:
 		value, isText := v.valueAt("value").(string)
 		if raw := v.valueAt("value"); raw != nil && !isText {
 			value = fmt.Sprint(raw)
-			c.addNote(fmt.Sprintf("variable %s has no text as its value, which Kubernetes refuses: %q is taken", clipText(name, 64), clipText(value, 64)), containersPath...)
+			c.addNote(fmt.Sprintf("variable %s has no text as its value, which Kubernetes refuses: %q is taken",
+				clipText(name, 64), clipText(value, 64)), containersPath...)
 		}
 		value, parts := c.expandVariables(value, env)
 		if missing := parts.missingNames(); len(missing) > 0 {
 			c.unknown[name] = true
-			c.addNote(fmt.Sprintf("variable %s is left out: its value has that of %s, which is not in the manifest", clipText(name, 64), clipText(strings.Join(missing, ", "), 128)), containersPath...)
+			c.addNote(fmt.Sprintf("variable %s is left out: its value has that of %s, which is not in the manifest",
+				clipText(name, 64), clipText(strings.Join(missing, ", "), 128)), containersPath...)
 			return
 		}
 		env[name] = value
@@ -229,7 +246,8 @@ func (r *manifestReader) secretName(secret, key string) string {
 	name = strings.TrimLeft(name, "._-")
 	const most = 63
 	taken, isTaken := r.secrets[name]
-	if of := secret + "\x00" + key; len(name) > most || name == "" || strings.HasSuffix(name, ".allow") || isTaken && taken != of {
+	if of := secret + "\x00" + key; len(name) > most || name == "" || strings.HasSuffix(name, ".allow") || isTaken &&
+		taken != of {
 		name = strings.Trim(clipText(name, most-7), "._-") + "-" + shortHash(secret, key)
 		name = strings.TrimLeft(name, "-")
 	}
@@ -237,7 +255,7 @@ func (r *manifestReader) secretName(secret, key string) string {
 	return name
 }
 
-// readArguments are the words of command or args. What is no list cannot run.
+// readArguments returns the items of command or args. A value that is not a list cannot run.
 func (c *cronJob) readArguments(box valueTree, key string) (out []string) {
 	list, ok := box.valueAt(key).([]any)
 	if !ok && box.valueAt(key) != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// CrontabOptions say how a crontab is read.
+// CrontabOptions configure how a crontab is read.
 type CrontabOptions struct {
 	// System: there is a column with the user, as in /etc/crontab and /etc/cron.d.
 	System bool
@@ -58,7 +58,7 @@ type crontabReader struct {
 var (
 	assignmentPattern = regexp.MustCompile(`^(?:"([^"]*)"|'([^']*)'|([^\s="'][^\s=]*))\s*=\s*(.*)$`)
 	userNamePattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/$-]{0,127}$`)
-	// timerSettingPattern is what a timer of systemd says when it is due by.
+	// timerSettingPattern matches the trigger settings of a systemd timer.
 	timerSettingPattern = regexp.MustCompile(`^On(Calendar|Active|Boot|Startup|UnitActive|UnitInactive)(Sec)?$`)
 	// A wish of cronie, and of OpenBSD, for a number by chance.
 	randomCondition = regexp.MustCompile(`(\d*)~(\d*)`)
@@ -98,7 +98,8 @@ func (t *crontabReader) sourceName(n int, line string) string {
 // readAssignment takes a variable: most are the program's, some are cron's own.
 func (t *crontabReader) readAssignment(n int, line, name, value string) {
 	if timerSettingPattern.MatchString(name) {
-		t.dropLine(n, line, name+": is of a timer of systemd, which is not imported: write a line with five fields of time and the command of its service")
+		t.dropLine(n, line, name+": is of a timer of systemd, which is not imported: write a line with five fields "+
+			"of time and the command of its service")
 		return
 	}
 	switch name {
@@ -112,7 +113,8 @@ func (t *crontabReader) readAssignment(n int, line, name, value string) {
 		t.zone = value
 	case "TZ":
 		t.env[name] = value
-		t.dropLine(n, line, "TZ: is given to the programs; cron itself goes by CRON_TZ or the machine's zone, here "+t.zone)
+		t.dropLine(n, line, "TZ: is given to the programs; cron itself goes by CRON_TZ or the machine's zone, here "+
+			""+t.zone)
 	case "RANDOM_DELAY":
 		minutes, err := strconv.Atoi(value)
 		if err != nil || minutes < 0 || minutes > 24*60-1 {
@@ -137,7 +139,7 @@ func loadZone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// splitFields splits a line into so many words and what is left.
+// splitFields splits a line into n fields and the rest.
 func splitFields(line string, n int) (words []string, rest string) {
 	rest = line
 	for range n {
@@ -170,8 +172,10 @@ func (t *crontabReader) readEntry(n int, line string) {
 	if t.options.System {
 		var who []string
 		who, command = splitFields(command, 1)
-		if user = who[0]; (!userNamePattern.MatchString(user) || isCommand(user)) && command != "" {
-			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? Nothing was made of it", clipText(user, 40)))
+		user = who[0]
+		if (!userNamePattern.MatchString(user) || isCommand(user)) && command != "" {
+			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? Nothing was made of it",
+				clipText(user, 40)))
 			return
 		}
 	}
@@ -191,17 +195,21 @@ func (t *crontabReader) readEntry(n int, line string) {
 func (t *crontabReader) readRule(words []string, note func(string)) (*yamlMapping, error) {
 	expression := strings.Join(words, " ")
 	if seconds, ok := strings.CutPrefix(expression, "@"); ok {
-		if d, err := time.ParseDuration(strings.TrimPrefix(seconds, "every ")); err == nil && strings.HasPrefix(seconds, "every ") {
+		if d, err := time.ParseDuration(strings.TrimPrefix(seconds, "every ")); err == nil &&
+			strings.HasPrefix(seconds, "every ") {
 			if d < 5*time.Second || d > 365*24*time.Hour {
 				return nil, fmt.Errorf("%s: an interval is 5 s to a year", clipText(expression, 80))
 			}
-			return newMapping().setField("interval", newMapping().setField("every", d.Truncate(time.Second).String()).setFlowStyle()), nil
+			return newMapping().setField("interval",
+				newMapping().setField("every", d.Truncate(time.Second).String()).setFlowStyle()), nil
 		}
 		if n, err := strconv.Atoi(seconds); err == nil { // of FreeBSD: so long after the end of the last run
 			if n < 5 || n > 365*24*3600 {
 				return nil, fmt.Errorf("%s: an interval is 5 s to a year", expression)
 			}
-			return newMapping().setField("interval", newMapping().setField("every", (time.Duration(n)*time.Second).String()).setField("fixed_delay", true).setFlowStyle()), nil
+			return newMapping().setField("interval",
+				newMapping().setField("every", (time.Duration(n)*time.Second).String()).setField("fixed_delay",
+					true).setFlowStyle()), nil
 		}
 	}
 	switch strings.ToLower(expression) {

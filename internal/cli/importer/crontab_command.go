@@ -23,13 +23,15 @@ func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, us
 	s := readScript(text)
 	switch first := firstWord(text); {
 	case minTimeout.MatchString(first):
-		e.turnOff(fmt.Sprintf("%q is a sixth field of the time, which cron takes for the command", clipText(first, 40)), note)
+		e.turnOff(fmt.Sprintf("%q is a sixth field of the time, which cron takes for the command",
+			clipText(first, 40)), note)
 	case strings.HasPrefix(first, "{{"):
 		e.turnOff("the command is a placeholder of a template", note)
 	}
 	if stdin != "" {
 		if s.unterminated {
-			e.turnOff("the first % that no backslash precedes ends the command, in the middle of a quotation, so that cron cannot run it either: write \\%", note)
+			e.turnOff("the first % that no backslash precedes ends the command, in the middle of a quotation, so "+
+				"that cron cannot run it either: write \\%", note)
 		} else {
 			note("the first % that no backslash precedes ends the command; what follows is its input")
 		}
@@ -53,10 +55,12 @@ func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, us
 	if user != "" {
 		m.setField("labels", newMapping().setField("crontab.user", user).setFlowStyle())
 		if !strings.Contains(t.options.Queue, "{user}") {
-			note("ran as " + user + ": a program runs as the user of its worker, or of --exec-user; --queue 'cron-{user}' gives each user a queue")
+			note("ran as " + user + ": a program runs as the user of its worker, or of --exec-user; --queue " +
+				"'cron-{user}' gives each user a queue")
 		}
 	} else if first := strings.Fields(text + " ."); !t.options.System && systemUsers[first[0]] {
-		note(first[0] + " looks like a user: with a column of users, as in /etc/crontab, import it by --user-column yes")
+		note(first[0] + " looks like a user: with a column of users, as in /etc/crontab, import it by " +
+			"--user-column yes")
 	}
 	m.setField("exec", exec).setField("schedule", rule)
 	if rule.node.Content[0].Value != "interval" {
@@ -92,7 +96,8 @@ func (t *crontabReader) runScript(s shellScript, note func(string)) string {
 	text, ended := s.inForeground()
 	switch {
 	case ended:
-		note("the & at the end is left out: a run takes as long as its program, and what goes on in the background is ended with it")
+		note("the & at the end is left out: a run takes as long as its program, and what goes on in the background " +
+			"is ended with it")
 	case (len(s.background) > 0 || leavesProcesses.MatchString(s.plain)) && !waitsForProcesses.MatchString(s.plain):
 		note("what goes on in the background is ended with the run: keep it in the foreground, or end with wait")
 	}
@@ -140,7 +145,7 @@ func (t *crontabReader) readProgram(e *Entry, text string, note func(string)) (a
 		argv[2] = exports + text
 	}
 	if strings.Contains(strings.Join(argv, " "), secretReference) {
-		e.turnOff("${secret: may stand in variables and input only, and workers refuse this command", note)
+		e.turnOff("${secret: is allowed in variables and input only, and workers refuse this command", note)
 	}
 	exec = newMapping().setField("argv", argv)
 	if env != nil {
@@ -204,15 +209,16 @@ func unescapeInput(text string) string {
 	return out.String()
 }
 
-// posixShells are shells to which plain words mean what they are; "." is none given.
-var posixShells = map[string]bool{".": true, "sh": true, "bash": true, "dash": true, "ash": true, "ksh": true, "zsh": true}
+// posixShells are shells that pass plain words on unchanged; "." means that no shell is set.
+var posixShells = map[string]bool{".": true, "sh": true, "bash": true, "dash": true, "ash": true, "ksh": true,
+	"zsh": true}
 
 var (
 	plainWordPattern = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 	skippedWords     = regexp.MustCompile(`^(cd|test|\[|if|then|exec|nice|ionice|flock|timeout|env|sudo|chronic|nohup|command|bash|sh|&&|;|-.*|\d+|/|.*=.*)$`)
 )
 
-// simpleCommand splits a command that needs no shell: an absolute program and plain words.
+// simpleCommand splits a command that needs no shell: an absolute program path and plain words.
 func simpleCommand(script string) ([]string, bool) {
 	words := strings.Fields(script)
 	if len(words) == 0 || !strings.HasPrefix(words[0], "/") || strings.Contains(words[0], "=") {
@@ -246,7 +252,7 @@ func commandName(argv []string, script string) string {
 	return "cron"
 }
 
-// shortHash tells entries of the same program apart.
+// shortHash distinguishes entries of the same program.
 func shortHash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:3])

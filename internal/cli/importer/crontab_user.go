@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// UserColumn says whether the entries of a crontab name a user.
+// UserColumn is whether the entries of a crontab have a user column.
 type UserColumn int
 
 const (
@@ -53,8 +53,8 @@ func setOf(words string) map[string]bool {
 	return set
 }
 
-// FindUserColumn finds by the text of a crontab whether its entries name a user. line is
-// that of the first entry that can be read either way, and word what it says there.
+// FindUserColumn finds out from the text of a crontab whether its entries name a user. line and word are those
+// of the first ambiguous entry.
 func FindUserColumn(text []byte) (column UserColumn, line int, word string) {
 	var users, others, header bool
 	for i, text := range strings.Split(string(text), "\n") {
@@ -118,7 +118,7 @@ func firstWord(s string) string {
 	return words[0]
 }
 
-// detectUserColumn says what the first word of a command is.
+// detectUserColumn classifies the first word of a command.
 func detectUserColumn(command string) UserColumn {
 	words, _ := splitFields(command, 2)
 	if len(words) < 2 || words[1] == "" || !userPattern.MatchString(words[0]) || isCommand(words[0]) {

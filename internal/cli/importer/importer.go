@@ -25,7 +25,7 @@ func (n Note) String() string {
 
 // Entry is one entry of what was read.
 type Entry struct {
-	// Source is where it stood and what it said, for a comment.
+	// Source is the entry's place and text, for a comment.
 	Source string
 	Notes  []Note
 	// fields is nil when no job can be made of it.
@@ -35,7 +35,7 @@ type Entry struct {
 	disabled bool
 }
 
-// Job tells whether a job was made of the entry, and is not commented out.
+// Job reports whether the entry became a job that is not commented out.
 func (e *Entry) Job() bool { return e.fields != nil && !e.disabled }
 
 // turnOff has the job written as a comment, for a reason.
@@ -83,7 +83,8 @@ func (m *yamlMapping) isEmpty() bool { return len(m.node.Content) == 0 }
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.Steers(r)) })
-	if lines := strings.Contains(s, "\n"); odd || lines && (strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
+	if lines := strings.Contains(s, "\n"); odd || lines &&
+		(strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n

@@ -109,5 +109,5 @@ var (
 	shellName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// quoteShell makes one word of a shell of a text.
+// quoteShell quotes a text as one shell word.
 func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

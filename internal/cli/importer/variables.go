@@ -55,13 +55,16 @@ func programVariables(all map[string]string, shell bool, note func(string)) (env
 		}
 	}
 	if len(invalid) > 0 {
-		note(strings.Join(invalid, ", ") + ": left out: the name of a variable has letters, digits and underscores only, and its value no NUL byte")
+		note(strings.Join(invalid, ", ") + ": left out: the name of a variable has letters, digits and underscores " +
+			"only, and its value no NUL byte")
 	}
 	if len(unnamed) > 0 {
-		note(strings.Join(unnamed, ", ") + ": left out, as ${secret: begins the name of a secret here, and no such name follows")
+		note(strings.Join(unnamed, ", ") + ": left out, as ${secret: begins the name of a secret here, and no such " +
+			"name follows")
 	}
 	if len(dropped) > 0 {
-		note(strings.Join(dropped, ", ") + ": left out, as workers do not let jobs set them; a script of your own can, and HOME is their --exec-home")
+		note(strings.Join(dropped, ", ") + ": left out, as workers do not let jobs set them; a script of your own " +
+			"can, and HOME is their --exec-home")
 	}
 	if len(kept) == 0 {
 		return nil, exports
@@ -71,7 +74,10 @@ func programVariables(all map[string]string, shell bool, note func(string)) (env
 }
 
 func matchesAny(name string, patterns []string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return patternCovers(pattern, strings.ToUpper(name)) })
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		return patternCovers(pattern,
+			strings.ToUpper(name))
+	})
 }
 
 func patternCovers(pattern, name string) bool {

@@ -60,8 +60,10 @@ func (c fieldChecker) suggestName(name string, d protoreflect.MessageDescriptor)
 // meantElsewhere knows what people write at the wrong level.
 func meantElsewhere(name string, d protoreflect.MessageDescriptor) string {
 	within := map[protoreflect.Name]map[string]string{
-		"Schedule": {"every": "interval: {every: 30s}", "expression": "cron: {expressions: [...]}", "expressions": "cron: {expressions: [...]}", "at": "once"},
-		"Job":      {"cron": "schedule: {cron: {expressions: [...]}}", "every": "schedule: {interval: {every: 30s}}", "interval": "schedule: {interval: {every: 30s}}"},
+		"Schedule": {"every": "interval: {every: 30s}", "expression": "cron: {expressions: [...]}",
+			"expressions": "cron: {expressions: [...]}", "at": "once"},
+		"Job": {"cron": "schedule: {cron: {expressions: [...]}}", "every": "schedule: {interval: {every: 30s}}",
+			"interval": "schedule: {interval: {every: 30s}}"},
 	}
 	if meant := within[d.Name()][name]; meant != "" {
 		return "; did you mean " + meant + "?"

@@ -104,7 +104,7 @@ func shiftLines(node *yaml.Node, by, depth int) {
 
 var lineInError = regexp.MustCompile(`line (\d+): `)
 
-// addReadFault tells of what the YAML library refuses, each fault at the line it names.
+// addReadFault adds the errors of the YAML library, each at its line.
 func (r *reader) addReadFault(err error, line int) {
 	texts := []string{err.Error()}
 	var several *yaml.TypeError
@@ -130,5 +130,5 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// printableText keeps what a file says from steering a terminal.
+// printableText removes terminal control characters from text of a file.
 func printableText(s string) string { return visible.Line(s) }

@@ -15,7 +15,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// addJob reads one job; id is what the key of a mapping of jobs says.
+// addJob reads one job; id is its key in a mapping of jobs.
 func (r *reader) addJob(fields map[string]any, node *yaml.Node, id string) {
 	at := nodePlace{file: r.file, node: node}
 	before := len(r.faults)
@@ -41,7 +41,7 @@ func (r *reader) addJob(fields map[string]any, node *yaml.Node, id string) {
 	}
 }
 
-// hasUnknownSyntax tells of what is no job, and what to do with it.
+// hasUnknownSyntax reports whether the fields are not a job, and adds a fault that says what to do.
 func hasUnknownSyntax(fields map[string]any, wrong func(path, text string)) bool {
 	_, kind := fields["apiVersion"]
 	inner, backup := fields["job"].(map[string]any)
@@ -86,13 +86,12 @@ func (j *Job) setName(namespace string, wrong func(path, text string)) {
 	case !ok || j.ID != "" && j.ID != rest:
 		wrong("name", fmt.Sprintf("is %q, want namespaces/{namespace}/jobs/{job}, the same job as id", name))
 	case of != namespace:
-		wrong("name", fmt.Sprintf("job %q belongs to namespace %s: say --namespace %s", rest, of, of))
+		wrong("name", fmt.Sprintf("job %q belongs to namespace %s: use --namespace %s", rest, of, of))
 	}
 	j.ID = rest
 }
 
-// decodeFields makes a message of fields. What the check of fields lets pass and the message
-// does not take is told without a path.
+// decodeFields decodes fields into a message. Errors that the field check did not find have no path.
 func (r *reader) decodeFields(fields map[string]any, into proto.Message, before int, wrong func(path, text string)) {
 	fieldChecker{wrong}.checkMessage("", fields, into.ProtoReflect().Descriptor())
 	if len(r.faults) > before {
@@ -116,7 +115,8 @@ func (r *reader) addQueue(name string, value any, node *yaml.Node) {
 	}
 	before := len(r.faults)
 	q := Queue{Name: name, Settings: &fermatav1.QueueSettings{}, at: at}
-	r.decodeFields(fields, q.Settings, before, func(path, text string) { r.faults = append(r.faults, at.faultAt(path, text)) })
+	r.decodeFields(fields, q.Settings, before,
+		func(path, text string) { r.faults = append(r.faults, at.faultAt(path, text)) })
 	q.Settings.Name = ""
 	if len(r.faults) == before {
 		r.set.Queues = append(r.set.Queues, q)

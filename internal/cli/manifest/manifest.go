@@ -17,7 +17,7 @@ const (
 	MaxFile = 64 << 20
 	// MaxJobs bounds the jobs of a file of lines.
 	MaxJobs = 250_000
-	// MaxFaults is how many faults of a file are told.
+	// MaxFaults is the maximum number of reported faults of a file.
 	MaxFaults = 1000
 )
 
@@ -27,7 +27,7 @@ type Job struct {
 	ID string
 	// Job has no name: it belongs to the namespace that the files are read for.
 	Job *fermatav1.Job
-	// Paused is nil where the file says nothing of it.
+	// Paused is nil if the file does not set it.
 	Paused *bool
 
 	at nodePlace
@@ -83,13 +83,14 @@ func (f Faults) Error() string {
 // Sorted orders faults by file and line.
 func (f Faults) Sorted() Faults {
 	slices.SortStableFunc(f, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Field, b.Field))
 	})
 	return f
 }
 
-// Locate finds the place of a field, by its path in the API, and says what is wrong
-// with it: "job.timeout", "job.labels[\"team\"]", "job_id".
+// Locate returns a fault at the position of a field, given by its path in the API: "job.timeout",
+// "job.labels[\"team\"]", "job_id".
 func (j *Job) Locate(path, text string) Fault {
 	path = strings.TrimPrefix(path, "job.")
 	if path == "job_id" || path == "parent" {
@@ -118,7 +119,8 @@ func (s *Set) Check() (faults Faults) {
 			continue
 		}
 		if first := ids[j.ID]; first != nil {
-			faults = append(faults, j.at.faultAt("id", fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.lineAt(""))))
+			faults = append(faults, j.at.faultAt("id",
+				fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.lineAt(""))))
 			continue
 		}
 		ids[j.ID] = &j.at
@@ -126,7 +128,8 @@ func (s *Set) Check() (faults Faults) {
 	for i := range s.Queues {
 		q := &s.Queues[i]
 		if first := queues[q.Name]; first != nil {
-			faults = append(faults, q.at.faultAt("", fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.lineAt(""))))
+			faults = append(faults, q.at.faultAt("",
+				fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.lineAt(""))))
 			continue
 		}
 		queues[q.Name] = &q.at
@@ -154,7 +157,8 @@ type Budget = yamldoc.Budget
 func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Faults) {
 	r := &reader{file: file, namespace: namespace, budget: b}
 	if len(text) > MaxFile {
-		r.faults = append(r.faults, Fault{File: file, Line: 1, Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
+		r.faults = append(r.faults, Fault{File: file, Line: 1,
+			Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
 		return Set{}, r.faults
 	}
 	for _, root := range r.readDocuments(text) {
@@ -162,7 +166,7 @@ func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Fau
 	}
 	if more := len(r.faults) - MaxFaults; more > 0 {
 		r.faults = r.faults[:MaxFaults]
-		r.addFault(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not told", more))
+		r.addFault(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not shown", more))
 	}
 	return r.set, r.faults
 }
@@ -196,7 +200,8 @@ func (r *reader) readDocument(root *yaml.Node) {
 }
 
 func (r *reader) addFault(at position, field, text string) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column, Field: printableText(field), Text: printableText(text)})
+	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column,
+		Field: printableText(field), Text: printableText(text)})
 }
 
 func (r *reader) readList(items []any, node *yaml.Node) {
@@ -220,7 +225,8 @@ func (r *reader) readSections(value map[string]any, node *yaml.Node) {
 	at := nodePlace{file: r.file, node: node}
 	for _, name := range sortedKeys(value) {
 		if name != "jobs" && name != "queues" {
-			r.addFault(at.positionAt(snakeName(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
+			r.addFault(at.positionAt(snakeName(name)), name,
+				`is unknown; a document with "jobs" or "queues" has nothing else`)
 			continue
 		}
 		section, below := value[name], resolveAlias(at.findNode(name))

@@ -37,7 +37,8 @@ func (p nodePlace) positionAt(path string) position {
 		next, at := childNode(node, name)
 		if next == nil && i == 0 {
 			for _, other := range shownInstead[name] {
-				if next, at = childNode(node, other); next != nil {
+				next, at = childNode(node, other)
+				if next != nil {
 					break
 				}
 			}
@@ -59,7 +60,8 @@ var shownInstead = map[string][]string{
 func (p nodePlace) findNode(path string) *yaml.Node {
 	node := p.node
 	for _, name := range splitPath(path) {
-		if node, _ = childNode(node, name); node == nil {
+		node, _ = childNode(node, name)
+		if node == nil {
 			return nil
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// connectionFacts are what the header tells of a run.
+// connectionFacts are the addresses in the header.
 type connectionFacts struct {
 	grpc    string // address
 	metrics string // URL
@@ -91,7 +91,7 @@ func (f frame) titleLine(width int) tui.Line {
 	return title
 }
 
-// renderLines say how to reach what runs.
+// renderLines returns how to reach the running parts.
 func (a connectionFacts) renderLines(m targetMode) []tui.Line {
 	now := tui.Dim
 	if m != scripted {
@@ -105,7 +105,8 @@ func (a connectionFacts) renderLines(m targetMode) []tui.Line {
 		{tui.Dim.Of("gRPC     "), tui.Cyan.Of(a.grpc), tui.Dim.Of("  fermata --address " + a.grpc + " jobs list")},
 		{tui.Dim.Of("metrics  "), tui.Cyan.Of(a.metrics), tui.Dim.Of("  redis: " + a.redis)},
 		{tui.Dim.Of("target   "), tui.Cyan.Of(a.target), now.Of("  " + string(m))},
-		{tui.Dim.Of("         break it: "), tui.Plain.Of("curl -X POST " + a.target + "/fail"), tui.Dim.Of("  or /heal, /reset")},
+		{tui.Dim.Of("         break it: "), tui.Plain.Of("curl -X POST " + a.target + "/fail"),
+			tui.Dim.Of("  or /heal, /reset")},
 		{tui.Dim.Of("logs     "), tui.Plain.Of(a.log), tui.Dim.Of(kept)},
 	}
 }
@@ -127,7 +128,7 @@ func (f frame) footerLine(room int) []tui.Line {
 	return append(out, notice...)
 }
 
-// renderLine words an event. The time is that of the terminal's zone.
+// renderLine returns an event as text. The time is in the terminal's zone.
 func (e jobEvent) renderLine() tui.Line {
 	return tui.Line{
 		tui.Dim.Of(e.at.Local().Format("15:04:05") + "  "),

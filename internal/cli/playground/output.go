@@ -66,7 +66,8 @@ func (l *lineDisplay) showFirst(f frame) {
 		fmt.Fprintln(l.out, h.Text(false))
 	}
 	for _, r := range f.rows {
-		fmt.Fprintln(l.out, jobEvent{at: f.now, job: r.name, text: "registered" + nextText(f.now, r)}.renderLine().Text(false))
+		fmt.Fprintln(l.out, jobEvent{at: f.now, job: r.name,
+			text: "registered" + nextText(f.now, r)}.renderLine().Text(false))
 	}
 }
 

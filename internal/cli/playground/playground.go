@@ -35,7 +35,7 @@ type playground struct {
 	facts    connectionFacts
 	logger   *slog.Logger
 	level    *logs.Level
-	commands chan targetMode // what the target was told
+	commands chan targetMode // modes that the target was switched to
 
 	target      *target
 	client      *client.Client
@@ -161,7 +161,8 @@ func (p *playground) startWorker(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: localNetworks(), Version: "dev", Logger: p.logger}))
+	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: localNetworks(), Version: "dev",
+		Logger: p.logger}))
 	p.worker.Handle("greet", greetHandler)
 	var running context.Context
 	running, p.drainWorker = context.WithCancel(context.WithoutCancel(ctx))

@@ -12,7 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// jobPhase is what a job is doing, in one word for the view.
+// jobPhase is what a job does, in one word for the view.
 type jobPhase string
 
 const (
@@ -70,7 +70,7 @@ type runMark struct {
 	last runResult
 }
 
-// rowOf reads what the cluster says of a job.
+// rowOf returns the row of a job.
 func rowOf(j *fermatav1.Job) jobRow {
 	s := j.GetStatus()
 	r := jobRow{
@@ -172,7 +172,7 @@ func (r runResult) String() string {
 	return [...]string{"", "ok", "failed", "timed out", "lost", "dead", "cancelled"}[r]
 }
 
-// isFailure tells whether the result is one to look at.
+// isFailure reports whether the result is a failure.
 func (r runResult) isFailure() bool { return r == failed || r == timedOut || r == lost || r == died }
 
 func timeOf(t *timestamppb.Timestamp) time.Time {

@@ -11,8 +11,7 @@ const (
 	listTimeout     = time.Second            // for one listing
 	// stopTimeout bounds the end of what does not depend on handlers.
 	stopTimeout = 10 * time.Second
-	// maxJobsShown bounds what a listing reads, so that somebody's million jobs do not
-	// turn the view into the load.
+	// maxJobsShown bounds a listing, so that the view does not load a cluster with many jobs.
 	maxJobsShown = 500
 )
 
@@ -92,7 +91,7 @@ type listing struct {
 	err      error
 }
 
-// requestListing lists the jobs again and again, and gives the answers to whoever waits.
+// requestListing lists the jobs repeatedly and sends the answers to the view.
 func (p *playground) requestListing(ctx context.Context, to chan<- listing) {
 	t := time.NewTicker(refreshInterval)
 	defer t.Stop()

@@ -37,7 +37,7 @@ func (s *session) applyListing(l listing) {
 	s.addEvents(s.watcher.compareListing(l.at, l.rows, l.complete)...)
 }
 
-// setMode notes that somebody switched the target.
+// setMode records that the target was switched.
 func (s *session) setMode(m targetMode) {
 	s.addEvents(jobEvent{at: time.Now(), job: "(target)", text: "now " + string(m)})
 }
@@ -75,8 +75,7 @@ func (s *session) abortDrain() {
 	s.p.worker.Stop()
 }
 
-// endSession says how it ended. A worker that was told to stop and had to cut
-// attempts off is no error.
+// endSession returns how the session ended. A worker that was stopped and cut attempts off is not an error.
 func (s *session) endSession(err error) error {
 	switch {
 	case s.draining.IsZero():
@@ -98,12 +97,13 @@ func (s *session) currentFrame() frame {
 		rows: s.watcher.sortedRows(), events: s.events, notice: s.currentNotice(),
 	}
 	if s.partial {
-		f.notice = strings.TrimSpace(f.notice + fmt.Sprintf(" There are more than %d jobs; the others run, but are not shown.", maxJobsShown))
+		f.notice = strings.TrimSpace(f.notice + fmt.Sprintf(" There are more than %d jobs; the others run, but are "+
+			"not shown.", maxJobsShown))
 	}
 	return f
 }
 
-// currentNotice says what is being waited for, or what is wrong.
+// currentNotice returns what the playground waits for, or the current error.
 func (s *session) currentNotice() string {
 	switch {
 	case s.bye != "":

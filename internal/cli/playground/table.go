@@ -43,8 +43,10 @@ func columnsFor(width int) columnWidths {
 }
 
 func (c columnWidths) headLine() tui.Line {
-	l := tui.Line{tui.Ruled.Of(tui.Left("JOB", nameWidth) + " " + tui.Left("STATE", phaseWidth) + " " + tui.Right("DUE IN", dueWidth) + " " +
-		tui.Right("FAIL", failsWidth) + " " + tui.Left("INTERVAL", c.interval) + " " + tui.Left("WAIT", barWidth) + " " + tui.Right("RUNS", runsWidth) + "  ")}
+	l := tui.Line{tui.Ruled.Of(tui.Left("JOB", nameWidth) + " " + tui.Left("STATE",
+		phaseWidth) + " " + tui.Right("DUE IN", dueWidth) + " " +
+		tui.Right("FAIL", failsWidth) + " " + tui.Left("INTERVAL", c.interval) + " " + tui.Left("WAIT",
+		barWidth) + " " + tui.Right("RUNS", runsWidth) + "  ")}
 	if c.timeline > 0 {
 		title := "LAST " + tui.Tidy(time.Duration(c.timeline)*cellTime(c.timeline))
 		l = append(l, tui.Ruled.Of(tui.Left(title, c.timeline)+"  "))

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// targetMode is what the target was told to do.
+// targetMode is how the target answers.
 type targetMode string
 
 const (
-	scripted targetMode = "each path does as its name says"
+	scripted targetMode = "each path behaves as its name describes"
 	broken   targetMode = "every path answers 503"
 	healed   targetMode = "every path answers 200"
 )
@@ -112,7 +112,7 @@ func (b *targetBehaviour) responseFor(path string) (status int, retryAfter time.
 	return http.StatusNotFound, 0, "paths: /ok /flaky /down /slow /limited; POST /fail /heal /reset"
 }
 
-// waitFor waits, and tells whether it was let.
+// waitFor waits and reports whether the time has passed before ctx ended.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

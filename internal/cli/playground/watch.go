@@ -40,8 +40,8 @@ func newWatcher(order []string) *jobWatcher {
 	return w
 }
 
-// compareListing takes a listing and returns what happened since the last one, oldest first.
-// A listing that is not complete says nothing about jobs that it lacks.
+// compareListing returns what happened since the last listing, oldest first. A job that an incomplete listing
+// lacks is unchanged.
 func (w *jobWatcher) compareListing(now time.Time, listing []jobRow, complete bool) []jobEvent {
 	var events []jobEvent
 	present := make(map[string]bool, len(listing))
@@ -65,7 +65,10 @@ func (w *jobWatcher) compareListing(now time.Time, listing []jobRow, complete bo
 		}
 	}
 	w.seen = true
-	slices.SortStableFunc(events, func(a, b jobEvent) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.job, b.job)) })
+	slices.SortStableFunc(events, func(a, b jobEvent) int {
+		return cmp.Or(a.at.Compare(b.at),
+			cmp.Compare(a.job, b.job))
+	})
 	return events
 }
 
@@ -89,7 +92,7 @@ func pruneMarks(marks []runMark, now time.Time) []runMark {
 	return slices.Clone(marks[max(keep, len(marks)-maxMarks):])
 }
 
-// compareRows tells what happened to one job.
+// compareRows returns what happened to one job.
 func compareRows(now time.Time, before, after jobRow, known bool) []jobEvent {
 	var events []jobEvent
 	say := func(at time.Time, last runResult, format string, args ...any) {
@@ -115,7 +118,7 @@ func compareRows(now time.Time, before, after jobRow, known bool) []jobEvent {
 	return events
 }
 
-// outcomeText words a result and what follows from it.
+// outcomeText describes a result and what follows from it.
 func outcomeText(before, after jobRow) string {
 	var b strings.Builder
 	b.WriteString(after.last.String())
@@ -134,7 +137,7 @@ func outcomeText(before, after jobRow) string {
 	return b.String()
 }
 
-// nextText words when a job runs again, and why then.
+// nextText describes when and why a job runs again.
 func nextText(from time.Time, r jobRow) string {
 	if r.due.IsZero() {
 		return ""

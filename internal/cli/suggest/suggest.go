@@ -1,4 +1,4 @@
-// Package suggest adds to the error of an unknown command or flag the one that was most likely meant.
+// Package suggest adds the most likely intended name to errors about unknown commands and flags.
 //
 // Invariants: what it suggests exists and is not hidden; the work is bounded by the size of the
 // tree of commands.
@@ -106,7 +106,8 @@ func commandPaths(cmd *cobra.Command, name string) (paths []string) {
 }
 
 func availableCommands(cmd *cobra.Command) []*cobra.Command {
-	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(sub *cobra.Command) bool { return !sub.IsAvailableCommand() })
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()),
+		func(sub *cobra.Command) bool { return !sub.IsAvailableCommand() })
 }
 
 // joinAlternatives writes a list as "a, b or c".

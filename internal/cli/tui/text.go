@@ -100,7 +100,7 @@ func fitText(s string, width int, toLeft bool) string {
 	return blank + s
 }
 
-// Tidy words a duration for people: 4.8s, 64s, 2m08s, 1h02m, 3d04h.
+// Tidy formats a duration for people: 4.8s, 64s, 2m08s, 1h02m, 3d04h.
 func Tidy(d time.Duration) string {
 	d = max(d, 0)
 	switch {
@@ -119,13 +119,14 @@ func Tidy(d time.Duration) string {
 
 // Countdown is tidy with a steady number of decimals below ten seconds.
 func Countdown(d time.Duration) string {
-	if d = max(d, 0); d < 9950*time.Millisecond {
+	d = max(d, 0)
+	if d < 9950*time.Millisecond {
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}
 	return Tidy(d)
 }
 
-// Compact words a count in four columns: 9999, 12k, 3M.
+// Compact formats a count in at most four columns: 9999, 12k, 3M.
 func Compact(n int64) string {
 	switch {
 	case n < 10_000:

@@ -35,7 +35,8 @@ const (
 )
 
 var stepNames = [...]string{
-	"new session", "drop groups", "set group", "set user", "die with the supervisor", "no_new_privs", "limit", "directory", "exec",
+	"new session", "drop groups", "set group", "set user", "die with the supervisor", "no_new_privs", "limit",
+	"directory", "exec",
 }
 
 // cloneArgs is the kernel's struct clone_args up to cgroup.
@@ -118,21 +119,26 @@ func readFull(file int, to []byte) (n int, err error) {
 }
 
 func newBlueprint(p Program) (*blueprint, error) {
-	b := &blueprint{supervisor: uintptr(os.Getpid()), allSignals: ^uint64(0), clone: cloneArgs{exitSignal: uint64(unix.SIGCHLD)}}
+	b := &blueprint{supervisor: uintptr(os.Getpid()), allSignals: ^uint64(0),
+		clone: cloneArgs{exitSignal: uint64(unix.SIGCHLD)}}
 	if p.User != nil {
 		b.user, b.uid, b.gid, b.dropGroups = true, uintptr(p.User.UID), uintptr(p.User.GID), p.User.SetGroups
 	}
 	var err error
-	if b.path, err = syscall.BytePtrFromString(p.Path); err != nil {
+	b.path, err = syscall.BytePtrFromString(p.Path)
+	if err != nil {
 		return nil, fmt.Errorf("program: %w", err)
 	}
-	if b.dir, err = syscall.BytePtrFromString(p.Dir); err != nil {
+	b.dir, err = syscall.BytePtrFromString(p.Dir)
+	if err != nil {
 		return nil, fmt.Errorf("directory: %w", err)
 	}
-	if b.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil {
+	b.argv, err = syscall.SlicePtrFromStrings(p.Argv)
+	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	if b.env, err = syscall.SlicePtrFromStrings(programEnvironment()); err != nil {
+	b.env, err = syscall.SlicePtrFromStrings(programEnvironment())
+	if err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
 	b.limits, err = p.Limits.resolve()
@@ -147,7 +153,8 @@ func (l Limits) resolve() (out []limit, err error) {
 		most     uint64
 	}{
 		{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_CPU, orElse(l.CPU, none)}, {unix.RLIMIT_NOFILE, orElse(l.Files, none)},
-		{unix.RLIMIT_NPROC, orElse(l.Processes, none)}, {unix.RLIMIT_FSIZE, orElse(l.FileSize, none)}, {unix.RLIMIT_AS, orElse(l.Memory, none)},
+		{unix.RLIMIT_NPROC, orElse(l.Processes, none)}, {unix.RLIMIT_FSIZE, orElse(l.FileSize, none)},
+		{unix.RLIMIT_AS, orElse(l.Memory, none)},
 	} {
 		if r.most == none {
 			continue
@@ -177,18 +184,21 @@ func orElse(n, otherwise uint64) uint64 {
 //go:norace
 func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
 	var before uint64
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.allSignals)), uintptr(unsafe.Pointer(&before)), signalSetSize, 0, 0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.allSignals)),
+		uintptr(unsafe.Pointer(&before)), signalSetSize, 0, 0)
 	if b.clone.flags == 0 {
 		// Some sandboxes do not know clone3. The order of the other arguments differs by
 		// architecture, and they are all zero.
 		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(b.clone.exitSignal), 0, 0, 0, 0, 0)
 	} else {
-		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone), 0, 0, 0, 0)
+		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone), 0,
+			0, 0, 0)
 	}
 	if e == 0 && pid == 0 {
 		becomeProgram(b)
 	}
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, signalSetSize, 0, 0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, signalSetSize,
+		0, 0)
 	return pid, e
 }
 
@@ -200,9 +210,11 @@ func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
 func becomeProgram(b *blueprint) {
 	at, e := prepare(b)
 	if e == 0 {
-		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0, signalSetSize, 0, 0)
+		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0,
+			signalSetSize, 0, 0)
 		at = execProgram
-		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)
+		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)),
+			uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)
 	}
 	b.failed[0], b.failed[1] = int32(at), int32(e)
 	syscall.RawSyscall6(unix.SYS_WRITE, b.failure, uintptr(unsafe.Pointer(&b.failed)), unsafe.Sizeof(b.failed), 0, 0, 0)
@@ -221,38 +233,47 @@ func prepare(b *blueprint) (at step, e syscall.Errno) {
 		// Two of them cannot be set, and need not be.
 		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&b.defaultAction)), 0, signalSetSize, 0, 0)
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_SETSID, 0, 0, 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_SETSID, 0, 0, 0, 0, 0, 0)
+	if e != 0 {
 		return newSession, e
 	}
 	if b.dropGroups {
-		if _, _, e = syscall.RawSyscall6(unix.SYS_SETGROUPS, 0, 0, 0, 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_SETGROUPS, 0, 0, 0, 0, 0, 0)
+		if e != 0 {
 			return dropGroups, e
 		}
 	}
 	if b.user {
-		if _, _, e = syscall.RawSyscall6(unix.SYS_SETGID, b.gid, 0, 0, 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_SETGID, b.gid, 0, 0, 0, 0, 0)
+		if e != 0 {
 			return setGroup, e
 		}
-		if _, _, e = syscall.RawSyscall6(unix.SYS_SETUID, b.uid, 0, 0, 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_SETUID, b.uid, 0, 0, 0, 0, 0)
+		if e != 0 {
 			return setUser, e
 		}
 	}
 	// A change of user takes this back, so that it comes after it. If the supervisor
 	// has ended by now, nobody will send the signal.
-	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
+	if e != 0 {
 		return dieWithSupervisor, e
 	}
 	if parent, _, _ := syscall.RawSyscall6(unix.SYS_GETPPID, 0, 0, 0, 0, 0, 0); parent != b.supervisor {
 		return dieWithSupervisor, syscall.ESRCH
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if e != 0 {
 		return gainNoPrivileges, e
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)), 0, 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)), 0, 0, 0, 0, 0)
+	if e != 0 {
 		return enterDirectory, e
 	}
 	for i := range b.limits {
-		if _, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, b.limits[i].resource, uintptr(unsafe.Pointer(&b.limits[i].value)), 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, b.limits[i].resource,
+			uintptr(unsafe.Pointer(&b.limits[i].value)), 0, 0, 0)
+		if e != 0 {
 			return setLimit, e
 		}
 	}

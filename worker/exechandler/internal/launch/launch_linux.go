@@ -120,7 +120,8 @@ func init() {
 
 func parseProgram(args []string) (p Program, err error) {
 	l := &p.Limits
-	if _, err := fmt.Sscanf(args[0], "%d,%d,%d,%d,%d", &l.CPU, &l.Memory, &l.Files, &l.Processes, &l.FileSize); err != nil {
+	if _, err := fmt.Sscanf(args[0], "%d,%d,%d,%d,%d", &l.CPU, &l.Memory, &l.Files, &l.Processes,
+		&l.FileSize); err != nil {
 		return p, fmt.Errorf("limits: %w", err)
 	}
 	if args[1] != "" {

@@ -61,7 +61,8 @@ func start(p Program) (*supervisor, error) {
 	cgroup := -1
 	if p.Cgroup != "" {
 		var err error
-		if cgroup, err = unix.Open(p.Cgroup, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		cgroup, err = unix.Open(p.Cgroup, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
 			return nil, fmt.Errorf("control group: %w", err)
 		}
 		defer unix.Close(cgroup)
@@ -192,7 +193,8 @@ func release(pid int, status syscall.WaitStatus) {
 	if status.Stopped() && status.StopSignal() != unix.SIGTRAP {
 		sig = status.StopSignal()
 	}
-	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0); err != 0 {
+	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0,
+		0); err != 0 {
 		_ = unix.Kill(pid, unix.SIGKILL) // nobody else could let it go on
 	}
 }
