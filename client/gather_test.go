@@ -141,9 +141,9 @@ func create(t *testing.T, c *Client, n int) (done func() []error) {
 	return func() []error { all.Wait(); return errs }
 }
 
-// TestCreateJobGathers: registrations that would wait for one another share calls, and
+// TestConcurrentCreateJobsShareCalls: registrations that would wait for one another share calls, and
 // each gets its own answer.
-func TestCreateJobGathers(t *testing.T) {
+func TestConcurrentCreateJobsShareCalls(t *testing.T) {
 	r, c, release := busy(t)
 	const n = 2*maxGatheredJobs + 10
 	r.refuse["job-7"] = codes.AlreadyExists
@@ -235,9 +235,9 @@ func crowded(patience time.Duration) *createBatcher {
 	return &createBatcher{freeBatches: maxBatchesInFlight, callsInFlight: maxBatchesInFlight, maxDelay: patience}
 }
 
-// TestGatherShares: no call takes all that wait while others are under way, or from then
+// TestBatchesTakeTheirShare: no call takes all that wait while others are under way, or from then
 // on large and small calls would go side by side.
-func TestGatherShares(t *testing.T) {
+func TestBatchesTakeTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(time.Hour)
 		var sizes []int
@@ -276,9 +276,9 @@ func TestGatherShares(t *testing.T) {
 	})
 }
 
-// TestGatherEndsWithItsCallers: a batch has the latest of its callers' deadlines, none
+// TestBatchEndsWithItsCallers: a batch has the latest of its callers' deadlines, none
 // if one has none.
-func TestGatherEndsWithItsCallers(t *testing.T) {
+func TestBatchEndsWithItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(time.Hour)
 		var until []time.Duration
@@ -317,9 +317,9 @@ func TestGatherEndsWithItsCallers(t *testing.T) {
 	})
 }
 
-// TestGatherPatience: calls that are stuck hold up nobody for long, and what left the
+// TestBatchDelayIsBounded: calls that are stuck hold up nobody for long, and what left the
 // line is in no batch.
-func TestGatherPatience(t *testing.T) {
+func TestBatchDelayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(maxBatchDelay)
 		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {

@@ -49,9 +49,9 @@ func TestJobsOfABatchAreStoredTogether(t *testing.T) {
 	}
 }
 
-// TestAnIDStaysWithItsJob: a batch without an answer has each job sent again under the id
+// TestIDIsKeptOverRetries: a batch without an answer has each job sent again under the id
 // that it was sent under before.
-func TestAnIDStaysWithItsJob(t *testing.T) {
+func TestIDIsKeptOverRetries(t *testing.T) {
 	r, c, release := busy(t)
 	r.broken = true
 	names := make(chan string, 1)

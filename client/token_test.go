@@ -26,7 +26,7 @@ func TestTokensNeedTLSBeyondThisHost(t *testing.T) {
 	}
 }
 
-func TestLimitsAreWaitedOutWhenTheNodeSaysHow(t *testing.T) {
+func TestRequestedDelaysAreWaited(t *testing.T) {
 	bare := status.New(codes.ResourceExhausted, "full")
 	named, err := bare.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
 	if err != nil {

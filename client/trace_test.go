@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// TestCallsTellOfTheirTrace: in the headers of the standard, beside what the caller sends.
-func TestCallsTellOfTheirTrace(t *testing.T) {
+// TestCallsCarryTheirTrace: in the headers of the standard, beside what the caller sends.
+func TestCallsCarryTheirTrace(t *testing.T) {
 	state, err := trace.ParseTraceState("v=x")
 	if err != nil {
 		t.Fatal(err)

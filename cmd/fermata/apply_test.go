@@ -99,9 +99,9 @@ func TestApplyRefusals(t *testing.T) {
 	golden(t, "apply-refusals", strings.ReplaceAll(c.script(lines...), dir, "DIR"))
 }
 
-// TestApplySaysWhatARepetitionMends: a deleted job that still runs is gone some day, another
+// TestApplyReportsConflictsToRepeat: a deleted job that still runs is gone some day, another
 // owner's job is not.
-func TestApplySaysWhatARepetitionMends(t *testing.T) {
+func TestApplyReportsConflictsToRepeat(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "theirs", "--handler", "h", "--label", client.OwnerLabel+"=them")
 	c.must("jobs", "create", "busy", "--every", "1m", "--handler", "h")
@@ -164,8 +164,8 @@ func TestApplyHundreds(t *testing.T) {
 	}
 }
 
-// TestApplyLeavesAPauseAlone: files that say nothing of it neither show nor end it.
-func TestApplyLeavesAPauseAlone(t *testing.T) {
+// TestApplyKeepsAPause: files that say nothing of it neither show nor end it.
+func TestApplyKeepsAPause(t *testing.T) {
 	c := startCluster(t)
 	c.must("queues", "pause", "mail")
 	c.must("apply", "-f", "-", "<queues: {mail: {rate: 5}}")
@@ -184,9 +184,9 @@ func TestApplyLeavesAPauseAlone(t *testing.T) {
 	}
 }
 
-// TestApplyLeavesConcurrentEditsAlone: what changes between plan and deed is not
+// TestApplyKeepsConcurrentChanges: what changes between plan and deed is not
 // overwritten, and does not keep the rest from being done.
-func TestApplyLeavesConcurrentEditsAlone(t *testing.T) {
+func TestApplyKeepsConcurrentChanges(t *testing.T) {
 	c := startCluster(t)
 	c.must("apply", "-f", "-", "--owner", "o", "<"+`[{id: edited, handler: h}, {id: deleted, handler: h}, {id: surplus, handler: h}, {id: plain, handler: h}]`)
 	c.must("queues", "set", "mail", "--rate", "5")

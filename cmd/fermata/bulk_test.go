@@ -11,8 +11,8 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// TestBulkCommandsAskFirst: many jobs are changed only where somebody has confirmed it.
-func TestBulkCommandsAskFirst(t *testing.T) {
+// TestBulkCommandsAskForConfirmation: many jobs are changed only where somebody has confirmed it.
+func TestBulkCommandsAskForConfirmation(t *testing.T) {
 	c := startCluster(t)
 	for i := range maxUnconfirmed + 1 {
 		c.must("jobs", "create", fmt.Sprintf("j%02d", i), "--every", "1m", "--handler", "h")
@@ -38,8 +38,8 @@ func TestBulkCommandsAskFirst(t *testing.T) {
 	}
 }
 
-// TestResumeAllLeavesOtherPauses: what was paused on purpose stays paused.
-func TestResumeAllLeavesOtherPauses(t *testing.T) {
+// TestResumeAllKeepsOtherPauses: what was paused on purpose stays paused.
+func TestResumeAllKeepsOtherPauses(t *testing.T) {
 	c := startCluster(t)
 	for _, id := range []string{"a", "b", "purpose"} {
 		c.must("jobs", "create", id, "--every", "1m", "--handler", "h")

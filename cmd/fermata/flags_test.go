@@ -103,7 +103,7 @@ func TestFlagsDescribeAJob(t *testing.T) {
 	}
 }
 
-func TestFlagsThatDoNotFit(t *testing.T) {
+func TestInvalidFlagCombinations(t *testing.T) {
 	for args, want := range map[string]string{
 		"--every 1m --cron @daily":         "--every and --cron exclude each other",
 		"--in 1m --at 2030-01-01":          "exclude each other",
@@ -275,8 +275,8 @@ func TestSettingsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestJSONSteersNoTerminal: what others wrote arrives as it is, and moves no cursor.
-func TestJSONSteersNoTerminal(t *testing.T) {
+// TestJSONCannotControlATerminal: what others wrote arrives as it is, and moves no cursor.
+func TestJSONCannotControlATerminal(t *testing.T) {
 	const text = "a\u009b31m b\u202etxt.exe c\u007f d\x1b[2J e\u200bf é 😀 \\u0041"
 	out, err := encodeLine(&client.Job{Handler: text})
 	if err != nil || strings.ContainsAny(out, "\u009b\u202e\u007f\x1b\u200b") {
@@ -307,9 +307,9 @@ func TestFormats(t *testing.T) {
 
 func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).rootCommand()) }
 
-// TestEmptyTimesAreNone: a variable of a script that is empty is not what the flag's
+// TestEmptyTimesAreUnset: a variable of a script that is empty is not what the flag's
 // absence is.
-func TestEmptyTimesAreNone(t *testing.T) {
+func TestEmptyTimesAreUnset(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h")
 	for _, args := range [][]string{

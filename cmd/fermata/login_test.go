@@ -162,8 +162,8 @@ func TestSignInWholePath(t *testing.T) {
 	}
 }
 
-// TestSignInThatIsNotCompleted ends by Ctrl-C, by a denial and with the code, and leaves nothing.
-func TestSignInThatIsNotCompleted(t *testing.T) {
+// TestIncompleteSignIn ends by Ctrl-C, by a denial and with the code, and leaves nothing.
+func TestIncompleteSignIn(t *testing.T) {
 	o := startOrganization(t)
 	signIn := []string{"login", "--oidc-issuer", o.issuer.URL, "--oidc-client-id", "fermata-cli"}
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Answers = []string{"access_denied"} })

@@ -52,9 +52,9 @@ func (q twoQueues) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 	return r, err
 }
 
-// TestResealLeavesNoJobOutUnsaid: who may edit some queues only has to name one, and hears of each job that
+// TestResealReportsSkippedJobs: who may edit some queues only has to name one, and hears of each job that
 // is listed and cannot be edited. An export says that it is not whole.
-func TestResealLeavesNoJobOutUnsaid(t *testing.T) {
+func TestResealReportsSkippedJobs(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

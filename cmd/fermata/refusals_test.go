@@ -137,8 +137,8 @@ func TestRefusedCredentials(t *testing.T) {
 	n.wants(7, []string{"signed in as ann", "The session is kept", "neither the token nor its issuer"}, n.login()...)
 }
 
-// TestKeysOfAnIssuerThatIsAway: a node that cannot ask the issuer says so, and that the call may be repeated.
-func TestKeysOfAnIssuerThatIsAway(t *testing.T) {
+// TestKeysOfAnUnreachableIssuer: a node that cannot ask the issuer says so, and that the call may be repeated.
+func TestKeysOfAnUnreachableIssuer(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
 	n := startTrialNode(t)

@@ -95,8 +95,8 @@ func TestRunsAreAwaitedTogether(t *testing.T) {
 	}
 }
 
-// TestWhatIsPrintedOfSeveralIsOneDocument, and of one it is itself.
-func TestWhatIsPrintedOfSeveralIsOneDocument(t *testing.T) {
+// TestSeveralResultsAreOneDocument, and of one it is itself.
+func TestSeveralResultsAreOneDocument(t *testing.T) {
 	c := startCluster(t)
 	for _, id := range []string{"a", "b"} {
 		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")
@@ -125,7 +125,7 @@ func TestWhatIsPrintedOfSeveralIsOneDocument(t *testing.T) {
 }
 
 // A job without a history forgets its runs with their end.
-func TestRunThatNobodyRemembers(t *testing.T) {
+func TestRunThatIsNotKept(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--history", "0")
 	ended := c.startManual("--wait")
@@ -149,9 +149,9 @@ func TestRunThatNobodyRemembers(t *testing.T) {
 	}
 }
 
-// TestWhatIsDoneIsAnObject: commands whose calls answer nothing tell programs what they
+// TestResultsAreObjects: commands whose calls answer nothing tell programs what they
 // have done all the same.
-func TestWhatIsDoneIsAnObject(t *testing.T) {
+func TestResultsAreObjects(t *testing.T) {
 	c := startCluster(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")

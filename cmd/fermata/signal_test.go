@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestASignalEndsAReadOfStandardInput that nothing comes from.
-func TestASignalEndsAReadOfStandardInput(t *testing.T) {
+// TestSignalEndsAReadOfStandardInput that nothing comes from.
+func TestSignalEndsAReadOfStandardInput(t *testing.T) {
 	for _, args := range [][]string{{"import", "crontab"}, {"import", "-f", "-"}, {"apply", "-f", "-"}, {"jobs", "create", "-f", "-"}} {
 		cmd := exec.Command(os.Args[0], args...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")
@@ -59,8 +59,8 @@ func TestASignalEndsAReadOfStandardInput(t *testing.T) {
 	}
 }
 
-// TestATerminalIsTold: who types at a terminal learns that the command reads.
-func TestATerminalIsTold(t *testing.T) {
+// TestNoticeOnATerminal: who types at a terminal learns that the command reads.
+func TestNoticeOnATerminal(t *testing.T) {
 	var notice bytes.Buffer
 	p := &noticingReader{ctx: t.Context(), in: strings.NewReader("text"), notice: &notice}
 	if text, err := io.ReadAll(p); string(text) != "text" || err != nil || notice.Len() != 0 {

@@ -15,9 +15,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestNothingShownSteers: what others wrote turns no text around and hides none, in any form
+// TestOutputCannotControlATerminal: what others wrote turns no text around and hides none, in any form
 // of output, and reads back as it was.
-func TestNothingShownSteers(t *testing.T) {
+func TestOutputCannotControlATerminal(t *testing.T) {
 	const hostile = "a\u202eb\u200bc\u009bd\u2066e\u2028f\U000e0041g\ufe0fh\u3164i\x7fj"
 	j := &client.Job{
 		Name: "namespaces/default/jobs/a", Handler: "h", Payload: []byte("one\ntwo\u202e\n"), Labels: map[string]string{hostile: "x", "y": hostile},

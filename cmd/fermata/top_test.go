@@ -220,7 +220,7 @@ func TestTopRuns(t *testing.T) {
 	}
 }
 
-func TestTopAndTheWorstOfACluster(t *testing.T) {
+func TestTopOfACluster(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "flaky", "--every", "30s", "--handler", "h", "--max-lag", "1s")
 	c.must("jobs", "create", "sound", "--every", "30s", "--handler", "h")

@@ -87,8 +87,8 @@ func TestExportFromNowhere(t *testing.T) {
 	}
 }
 
-// TestTheLargestJobFitsIntoALine of an export, with its payload as base64.
-func TestTheLargestJobFitsIntoALine(t *testing.T) {
+// TestLargestJobFitsIntoALine of an export, with its payload as base64.
+func TestLargestJobFitsIntoALine(t *testing.T) {
 	if least := base64.StdEncoding.EncodedLen(rpc.MaxPayload) + 1<<20; maxLineBytes < least {
 		t.Errorf("lines may have %d bytes, the largest job takes up to %d", maxLineBytes, least)
 	}

@@ -54,8 +54,8 @@ func TestTrySeesAJobBackOff(t *testing.T) {
 	}
 }
 
-// TestTryLeavesNothingBehind: the job was created, and the answer was lost.
-func TestTryLeavesNothingBehind(t *testing.T) {
+// TestTryDeletesItsJob: the job was created, and the answer was lost.
+func TestTryDeletesItsJob(t *testing.T) {
 	c := startCluster(t)
 	cl, err := client.Dial([]string{c.address}, client.Options{Attempts: 1, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
@@ -89,8 +89,8 @@ func TestTryGivesUpWithoutWorkers(t *testing.T) {
 	}
 }
 
-// TestTryWhoseTimeEndsInALook says the same as one whose time ends between two.
-func TestTryWhoseTimeEndsInALook(t *testing.T) {
+// TestTryTimesOutInAPoll says the same as one whose time ends between two.
+func TestTryTimesOutInAPoll(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
 	ctx, end := context.WithCancel(t.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/flagtest"
 )
 
-func TestWrongUsageIsToldApart(t *testing.T) {
+func TestWrongUsageHasItsExitCode(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -76,9 +76,9 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 	}
 }
 
-// TestSenselessSettingsAreRefused before Redis is asked, with the name of the flag and
+// TestInvalidSettingsAreRefused before Redis is asked, with the name of the flag and
 // as wrong usage.
-func TestSenselessSettingsAreRefused(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for flag, values := range map[string][]string{
 		"redis-pool-size":      {"-1", "0", "999999999999"},
@@ -130,8 +130,8 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAllFaultsAreToldAtOnce: nobody has to start a node five times to hear of five.
-func TestAllFaultsAreToldAtOnce(t *testing.T) {
+// TestAllFaultsAreReportedTogether: nobody has to start a node five times to hear of five.
+func TestAllFaultsAreReportedTogether(t *testing.T) {
 	cmd := rootCommand(nil)
 	cmd.SetArgs([]string{
 		"--shards", "0", "--lease-ttl", "1ms", "--redis-url", "foo", "--log-level", "loud", "--grpc-addr", "0.0.0.0:7070", "--payload-key-file", t.TempDir(),

@@ -28,7 +28,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestUnreadFlagsAreNamed(t *testing.T) {
+func TestUnusedFlagsAreLogged(t *testing.T) {
 	for args, want := range map[string]string{
 		"--exec-user 1:1":                                      "--exec-user",
 		"--exec-max-cpu 1s --exec-allow-root":                  "--exec-allow-root --exec-max-cpu",
@@ -237,7 +237,7 @@ func TestServesUntilSignalled(t *testing.T) {
 	}
 }
 
-func TestSecondSignalCutsOff(t *testing.T) {
+func TestSecondSignalCancelsAttempts(t *testing.T) {
 	n, addr := serve(t, `{"argv":["/bin/sleep","600"]}`)
 	signals, code := make(chan os.Signal, 3), make(chan int, 1)
 	go func() {

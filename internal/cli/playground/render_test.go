@@ -210,7 +210,7 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-func TestGist(t *testing.T) {
+func TestFirstLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"GET http://x/y: unexpected status 503 Service Unavailable": "503 Service Unavailable",
 		"payload: url: no scheme":                                   "no scheme",

@@ -18,7 +18,7 @@ func ask(b *targetBehaviour, method, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestTargetDoesWhatItsPathsSay(t *testing.T) {
+func TestTargetPaths(t *testing.T) {
 	now := at
 	b := newBehaviour(func() time.Time { return now }, func(targetMode) {})
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestTargetDoesWhatItsPathsSay(t *testing.T) {
 	}
 }
 
-func TestTargetObeys(t *testing.T) {
+func TestTargetModes(t *testing.T) {
 	var changes []targetMode
 	b := newBehaviour(time.Now, func(m targetMode) { changes = append(changes, m) })
 	for _, tt := range []struct {

@@ -21,7 +21,7 @@ func told(events []jobEvent) string {
 	return strings.Join(all, "\n")
 }
 
-func TestWatcherTellsWhatHappened(t *testing.T) {
+func TestWatcherReportsEvents(t *testing.T) {
 	every := 2 * time.Second
 	base := jobRow{name: "a", phase: waiting, every: every, effective: every, due: at.Add(every), since: at}
 	after := func(change func(*jobRow)) jobRow {
