@@ -15,7 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// setFromFile fills what neither the command line nor the environment has set.
+// setFromFile sets flags that neither the command line nor the environment has set.
 func setFromFile(flags *pflag.FlagSet, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func setFromFile(flags *pflag.FlagSet, path string) error {
 	return errors.Join(faults...)
 }
 
-// flagOf finds a flag by its name or another name of it; nil: there is none.
+// flagOf returns the flag with a name or further name; nil: there is none.
 func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
 	found := flags.Lookup(key)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -138,9 +138,9 @@ func scalarValues(nodes []*yaml.Node) ([]string, error) {
 // maxSecretBytes bounds secret files, so that a wrong path is noticed early.
 const maxSecretBytes = 64 << 10
 
-// ReadSecretFile returns what the file holds without line breaks at its end.
-// Flags that name such files end in -file. It is an error when the file holds
-// nothing or more than 64 KiB, or when any user may write it. An empty path returns "" and no error.
+// ReadSecretFile returns the content of a file without trailing line breaks. The names of flags for such files
+// end in -file. An empty file, one of more than 64 KiB, and one that any user may write are errors. An empty
+// path returns "" and no error.
 func ReadSecretFile(path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -23,8 +23,7 @@ func Load(cmd *cobra.Command, envPrefix string) error {
 	return Fill(cmd.Flags(), envPrefix)
 }
 
-// Fill is Load for one set of flags, where a command has others that are no
-// settings.
+// Fill is [Load] for one set of flags, if a command has other flags that are not settings.
 func Fill(flags *pflag.FlagSet, envPrefix string) error {
 	given := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
@@ -43,7 +42,7 @@ func Fill(flags *pflag.FlagSet, envPrefix string) error {
 	return errors.Join(faults...)
 }
 
-// EnvName is the variable that stands for a flag.
+// EnvName returns the environment variable of a flag.
 func EnvName(prefix, flag string) string {
 	return strings.ToUpper(prefix + "_" + strings.NewReplacer("-", "_", ".", "_").Replace(flag))
 }
@@ -51,8 +50,8 @@ func EnvName(prefix, flag string) string {
 // otherNames is the annotation of a flag with more names.
 const otherNames = "fermata_other_names"
 
-// AlsoCalled gives a flag more names, by which variables of the environment and keys of the file
-// may set it too: those that applications use for the same setting. The names of [Load] come first.
+// AlsoCalled gives a flag further names, which are used unchanged as environment variables and as keys of the
+// file: the names that applications use for the same setting. The names of [Load] take precedence.
 func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
 	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
 }

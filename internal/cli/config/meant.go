@@ -48,8 +48,8 @@ func unknownKey(flags *pflag.FlagSet, key string) error {
 	return errors.New("unknown key")
 }
 
-// nearestFlag is the flag that a name in another style, or with a slip in its spelling, was meant for; also
-// a flag that names the file with what was given itself. "" if there is none.
+// nearestFlag returns the flag that a name in another style or with a typo means, also a flag for a file with
+// the given value. It returns "" if there is none.
 func nearestFlag(flags *pflag.FlagSet, name string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))

@@ -18,7 +18,7 @@ import (
 
 // CronJobOptions configure how CronJobs are read.
 type CronJobOptions struct {
-	// Zone is that of the controller, for CronJobs that name none.
+	// Zone is the controller's time zone, for CronJobs without one.
 	Zone string
 	// Queue of the jobs. Empty: the default one.
 	Queue string
@@ -29,8 +29,8 @@ type CronJobOptions struct {
 // maxManifestBytes is the longest time that one attempt may take.
 const maxManifestBytes = 24 * time.Hour
 
-// CronJobs makes a job of each CronJob in a file of Kubernetes manifests; other kinds
-// are named and left out.
+// CronJobs converts each CronJob in a file of Kubernetes manifests to a job. Other kinds are reported and left
+// out.
 func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 	r := manifestReader{file: file, options: o, namespaces: map[string]bool{}, secrets: map[string]string{}}
 	in := yamldoc.NewReader(text, &yamldoc.Budget{})
@@ -104,7 +104,7 @@ func (r *manifestReader) qualifyIDs() {
 	}
 }
 
-// readObject reads a CronJob, or a list of objects. Items of a list may leave out what they are.
+// readObject reads a CronJob, or a list of objects. Items of a list may omit their kind.
 func (r *manifestReader) readObject(value any, node *yaml.Node, kindOfList string, depth int) {
 	o, ok := value.(map[string]any)
 	if !ok {
@@ -138,7 +138,7 @@ func (r *manifestReader) readObject(value any, node *yaml.Node, kindOfList strin
 	c.readAll()
 }
 
-// nodeAt is the value of a key, nil if there is none.
+// nodeAt returns the value of a key, nil if there is none.
 func nodeAt(node *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		var next *yaml.Node
@@ -165,7 +165,7 @@ type cronJob struct {
 	values valueTree
 	notes  []Note
 	fields *yamlMapping
-	// manual: it has no schedule, as its own never comes.
+	// manual: the job has no schedule, because its expression never matches.
 	manual bool
 	// disabledReason is why no worker could run it.
 	disabledReason string
@@ -222,7 +222,7 @@ func (c *cronJob) readAll() {
 	c.reader.addEntry(e, namespace)
 }
 
-// jobID is that of the object, or what one begins with that Kubernetes chooses.
+// jobID returns the object's name, or the prefix of a generated name.
 func (c *cronJob) jobID() string {
 	if group, _, _ := strings.Cut(c.values.textAt("apiVersion"), "/"); group != "" && group != "batch" {
 		c.addNote(fmt.Sprintf("apiVersion %q is not that of Kubernetes; it is read as if it were",
@@ -246,7 +246,7 @@ func dnsName(name string) string {
 	return strings.TrimLeft(name, "-.")
 }
 
-// readSchedule reads when the CronJob is due. It is false for what it does not understand.
+// readSchedule reads the schedule. It returns false if it cannot.
 func (c *cronJob) readSchedule() bool {
 	expression, zone := c.cronExpression()
 	switch {
@@ -272,7 +272,7 @@ func (c *cronJob) readSchedule() bool {
 	}
 	cron := newMapping().setField("expressions", expressions).setField("time_zone", zone)
 	if zone != "UTC" && zone != "Etc/UTC" {
-		// The controller goes by the clock on the wall: no run at a time that a change of the clock skips, two at one that comes twice.
+		// The controller uses wall-clock time: no run at a skipped time, two runs at a repeated one.
 		cron.setField("dst_gap", "skip").setField("dst_repeat", "both")
 	}
 	c.fields.setField("schedule", newMapping().setField("cron", cron.setFlowStyle()))
@@ -340,7 +340,7 @@ func eitherDay(expression string) []string {
 // weekdayWithStep is a day of the week that a step follows.
 var weekdayWithStep = regexp.MustCompile(`^(?i:(sun|mon|tue|wed|thu|fri|sat)|[0-6])/(\d+)$`)
 
-// untilSaturday ends a step at Saturday, as Kubernetes does: here it would go on to 7, which is Sunday.
+// untilSaturday ends a step at Saturday, as Kubernetes does: in Fermata it would include 7, Sunday.
 func untilSaturday(weekdays string) string {
 	items := strings.Split(weekdays, ",")
 	for i, item := range items {

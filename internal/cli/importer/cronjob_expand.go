@@ -10,7 +10,7 @@ import (
 
 var variableReference = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)
 
-// expansion are the variables that a text refers to and that have no value which may stand in it.
+// expansion has the referenced variables without a usable value.
 type expansion struct {
 	unknown      []string // named in the manifest, with a value from elsewhere
 	maybeUnknown []string // of an envFrom, or not variables at all
@@ -20,7 +20,7 @@ type expansion struct {
 // missingNames are the variables without a value.
 func (p expansion) missingNames() []string { return slices.Concat(p.unknown, p.maybeUnknown) }
 
-// expandVariables replaces $(NAME) by values; what Kubernetes does not know stays, as it does there.
+// expandVariables replaces $(NAME) by values. As in Kubernetes, unknown names stay.
 func (c *cronJob) expandVariables(s string, env map[string]string) (string, expansion) {
 	var p expansion
 	text := variableReference.ReplaceAllStringFunc(s, func(ref string) string {
@@ -84,7 +84,7 @@ func (c *cronJob) resolveArguments(argv []string, script int, env map[string]str
 // secretNamePattern is how names of variables are written, and of commands are not.
 var secretNamePattern = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// readsSecrets makes ${NAME} of $(NAME) in a script where that is a secret, and no single quotes are around it.
+// readsSecrets replaces $(NAME) in a script by ${NAME} if it is a secret outside single quotes.
 func (c *cronJob) readsSecrets(text string, env map[string]string) string {
 	plain := readScript(text).plain
 	var out strings.Builder
@@ -105,7 +105,7 @@ func (c *cronJob) readsSecrets(text string, env map[string]string) string {
 	return out.String() + text[end:]
 }
 
-// scriptIndex is where the script stands on the command line of a shell; 0: there is none.
+// scriptIndex returns the index of the script in a shell's arguments; 0: there is none.
 func scriptIndex(argv []string) int {
 	if len(argv) == 0 || argv[0] == "" || argv[0] == "." || !posixShells[path.Base(argv[0])] {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// valueTree reads what YAML decoded by paths.
+// valueTree gives access to decoded YAML by path.
 type valueTree struct{ root map[string]any }
 
 func (t valueTree) valueAt(path ...string) any {
@@ -28,7 +28,7 @@ func (t valueTree) textAt(path ...string) string {
 	return s
 }
 
-// numberAt reads a whole number; ok is false if there is none, or it is out of range.
+// numberAt returns an integer; ok is false if there is none or it is out of range.
 func (t valueTree) numberAt(path ...string) (n int64, ok bool) {
 	switch v := t.valueAt(path...).(type) {
 	case int:
@@ -39,7 +39,7 @@ func (t valueTree) numberAt(path ...string) (n int64, ok bool) {
 	return 0, false
 }
 
-// readPolicies reads what governs the runs.
+// readPolicies reads the policies for runs.
 func (c *cronJob) readPolicies() {
 	c.readOverlap()
 	if n, ok := c.values.numberAt("spec", "startingDeadlineSeconds"); ok {
@@ -56,7 +56,7 @@ func (c *cronJob) readPolicies() {
 	c.readHistory()
 }
 
-// readSuspend reads bools as Kubernetes does, which reads YAML 1.1. What is none pauses the job.
+// readSuspend reads a bool as in YAML 1.1, like Kubernetes. An invalid value pauses the job.
 func (c *cronJob) readSuspend() {
 	if c.manual {
 		return // nothing is due
@@ -127,7 +127,7 @@ func (c *cronJob) readOverlap() {
 		c.fields.setField("overlap_policy", "allow_all")
 		c.addNote("concurrencyPolicy Allow: up to ten runs at once (overlap_limit)", "spec", "concurrencyPolicy")
 	case "Forbid":
-		// The controller starts the last one missed when the live run has ended.
+		// The controller starts the last missed run when the live one has ended.
 		c.fields.setField("overlap_policy", "buffer_one")
 	case "Replace":
 		c.fields.setField("overlap_policy", "cancel_other")
@@ -213,8 +213,8 @@ func (c *cronJob) readHistory() {
 	}
 }
 
-// knownFields are the fields that are in the job, or in a note of their own, or make no
-// difference, by the path of the mapping that has them.
+// knownFields are the fields that are imported, have their own note, or make no difference, by the path of their
+// mapping.
 var knownFields = map[string][]string{
 	"spec": {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds",
 		"suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
@@ -227,7 +227,7 @@ var knownFields = map[string][]string{
 	},
 }
 
-// fieldsWithoutEquivalent are fields by which a Job does more than run one program once, and what to know of them.
+// fieldsWithoutEquivalent are fields that a Fermata job does not have, with their notes.
 var fieldsWithoutEquivalent = map[string]string{
 	"initContainers":          "what they do has to become part of the program",
 	"parallelism":             "a run is one program",
@@ -246,7 +246,7 @@ var fieldsWithoutEquivalent = map[string]string{
 var defaultValues = map[string]any{"parallelism": 1, "completions": 1, "completionMode": "NonIndexed",
 	"podReplacementPolicy": "TerminatingOrFailed"}
 
-// noteLeftOut notes every field that a job has nothing for.
+// noteLeftOut adds a note for every field without an equivalent.
 func (c *cronJob) noteLeftOut() {
 	for _, where := range slices.Sorted(maps.Keys(knownFields)) {
 		path := strings.Split(where, ".")

@@ -11,7 +11,7 @@ import (
 
 var containersPath = []string{"spec", "jobTemplate", "spec", "template", "spec", "containers"}
 
-// readProgram makes the payload of the first container.
+// readProgram converts the first container to a payload.
 func (c *cronJob) readProgram() {
 	list, _ := c.values.valueAt(containersPath...).([]any)
 	var first map[string]any
@@ -75,7 +75,7 @@ func (c *cronJob) readProgram() {
 	}
 }
 
-// setHandler makes a job for a handler of its own, of what an image starts.
+// setHandler uses a custom handler for the default command of an image.
 func (c *cronJob) setHandler(argv []string, image string, env map[string]string) {
 	id := c.fields.node.Content[1].Value
 	c.addNote(fmt.Sprintf("there is no command, and what image %q starts is not known here: register a handler %q "+
@@ -105,7 +105,7 @@ func (c *cronJob) setDirectory(box valueTree, exec *yamlMapping) {
 	}
 }
 
-// checkProgram completes the path of a shell, and finds what no worker runs.
+// checkProgram completes the path of a shell, and detects programs that no worker runs.
 func (c *cronJob) checkProgram(argv []string) {
 	if posixShells[argv[0]] && argv[0] != "." {
 		c.addNote(fmt.Sprintf("%s is taken for /bin/%s", argv[0], argv[0]), containersPath...)
@@ -148,7 +148,7 @@ var (
 	relativeArgument = regexp.MustCompile(`^\.{1,2}/|^\w[\w.-]*/[\w./-]+$|^\w[\w-]*\.(py|sh|js|mjs|ts|php|rb|pl|jar)$`)
 )
 
-// checkSurroundings notes what the program finds in a pod and not with a worker.
+// checkSurroundings notes what the program has in a pod and not on a worker.
 func (c *cronJob) checkSurroundings(box valueTree, argv []string, script int, env map[string]string) {
 	relative := false
 	if script > 0 {
@@ -235,7 +235,7 @@ func (c *cronJob) readVariable(v valueTree, env map[string]string) {
 	}
 }
 
-// secretName is what a key of a Secret is called among the secrets of workers.
+// secretName returns the name of a Secret's key among the secrets of workers.
 func (r *manifestReader) secretName(secret, key string) string {
 	name := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {

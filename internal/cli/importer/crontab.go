@@ -13,23 +13,23 @@ import (
 
 // CrontabOptions configure how a crontab is read.
 type CrontabOptions struct {
-	// System: there is a column with the user, as in /etc/crontab and /etc/cron.d.
+	// System: the entries have a user column, as in /etc/crontab and /etc/cron.d.
 	System bool
-	// Zone is that of the machine whose crontab it is.
+	// Zone is the time zone of the machine.
 	Zone string
-	// Queue of the jobs; {user} in it stands for the user. Empty: the default one.
+	// Queue is the queue of the jobs; {user} in it is replaced by the user. Default: the default queue.
 	Queue string
 	// Prefix of ids.
 	Prefix string
-	// Overlap and Timeout are those of the jobs.
+	// Overlap and Timeout are set in the jobs.
 	Overlap string
 	Timeout time.Duration
 }
 
-// maxCrontab bounds what one file may hold.
+// maxCrontab is the maximum number of lines of a file.
 const maxCrontab = 100_000
 
-// Crontab makes a job of each entry of a crontab.
+// Crontab converts each entry of a crontab to a job.
 func Crontab(file string, text []byte, o CrontabOptions) []Entry {
 	t := crontabReader{file: file, options: o, env: map[string]string{}, zone: o.Zone}
 	for i, line := range strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n") {

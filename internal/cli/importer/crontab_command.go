@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// buildJob makes the job of an entry.
+// buildJob converts an entry to a job.
 func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, user string, note func(string)) {
 	e.id = shortHash(times, command, user)
 	command, single, err := entryOptions(command)
@@ -77,8 +77,8 @@ func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, us
 // minTimeout is a field of the time in the place of the command: stars, numbers, days or months.
 var minTimeout = regexp.MustCompile(`(?i)^([*?][*?/0-9,-]*|\d[\d,/-]*|((sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)([,-]|$))+)$`)
 
-// entryOptions takes off what OpenBSD, and in part FreeBSD, take between the time and the
-// command: -n and -q concern mail and the system's log, -s is one run at a time.
+// entryOptions removes the options that OpenBSD, and partly FreeBSD, allow before the command: -n and -q concern
+// mail and the system log, -s allows one run at a time.
 func entryOptions(command string) (rest string, single bool, err error) {
 	for strings.HasPrefix(command, "-") {
 		words, after := splitFields(command, 1)
@@ -91,7 +91,7 @@ func entryOptions(command string) (rest string, single bool, err error) {
 	return command, single, nil
 }
 
-// runScript is a script as a run needs it, which ends what goes on in the background.
+// runScript returns the script of a run. It waits for or ends background processes.
 func (t *crontabReader) runScript(s shellScript, note func(string)) string {
 	text, ended := s.inForeground()
 	switch {
@@ -124,7 +124,7 @@ func (t *crontabReader) runScript(s shellScript, note func(string)) string {
 	return text
 }
 
-// readProgram is what a worker executes for a command.
+// readProgram returns what a worker executes for a command.
 func (t *crontabReader) readProgram(e *Entry, text string, note func(string)) (argv []string, exec *yamlMapping) {
 	argv, ok := simpleCommand(text)
 	shell := !ok || !posixShells[path.Base(t.shell)]
@@ -169,8 +169,8 @@ func (t *crontabReader) shellPath(e *Entry, note func(string)) string {
 	return t.shell
 }
 
-// splitPercent splits a command at its first percent sign that no backslash precedes: what
-// follows is the program's input, in which further ones are ends of lines.
+// splitPercent splits a command at its first percent sign without a backslash. The rest is the program's input,
+// in which further percent signs are line breaks.
 func splitPercent(command string) (script, stdin string) {
 	var out strings.Builder
 	for i := 0; i < len(command); i++ {
@@ -234,7 +234,7 @@ func simpleCommand(script string) ([]string, bool) {
 	return words, ok
 }
 
-// commandName finds what a command is best called.
+// commandName returns a name for a command.
 func commandName(argv []string, script string) string {
 	words := argv
 	if len(argv) == 3 && argv[1] == "-c" {

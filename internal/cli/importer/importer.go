@@ -23,7 +23,7 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s:%d: %s", n.File, n.Line, strings.ReplaceAll(n.Text, "\n", "; "))
 }
 
-// Entry is one entry of what was read.
+// Entry is one imported entry.
 type Entry struct {
 	// Source is the entry's place and text, for a comment.
 	Source string
@@ -38,13 +38,13 @@ type Entry struct {
 // Job reports whether the entry became a job that is not commented out.
 func (e *Entry) Job() bool { return e.fields != nil && !e.disabled }
 
-// turnOff has the job written as a comment, for a reason.
+// turnOff writes the job as a comment, with a reason.
 func (e *Entry) turnOff(reason string, note func(string)) {
 	e.disabled = true
 	note(reason + "; the job is commented out")
 }
 
-// yamlMapping is a YAML mapping whose keys keep their order.
+// yamlMapping is a YAML mapping with ordered keys.
 type yamlMapping struct{ node yaml.Node }
 
 func newMapping() *yamlMapping { return &yamlMapping{yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}} }
@@ -78,8 +78,7 @@ func (m *yamlMapping) setFlowStyle() *yamlMapping {
 
 func (m *yamlMapping) isEmpty() bool { return len(m.node.Content) == 0 }
 
-// textNode is a node of a text; where YAML would take it for something else, or it would
-// not survive as it stands, the encoder or we quote it.
+// textNode returns a string node. It is quoted if YAML would read it as another type or change it.
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.Steers(r)) })
@@ -90,8 +89,7 @@ func textNode(s string) *yaml.Node {
 	return n
 }
 
-// Write writes entries as YAML documents, with what was noted as comments. head is a
-// comment above all of them.
+// Write writes entries as YAML documents, with their notes as comments. head is a comment above all of them.
 func Write(head string, entries []Entry) ([]byte, error) {
 	var out bytes.Buffer
 	writeComment(&out, head)
@@ -162,7 +160,7 @@ func makeIDsUnique(entries []Entry) {
 	}
 }
 
-// idSlug makes a part of an id of a text: letters, digits and single dashes.
+// idSlug returns a text as part of an id: letters, digits and single dashes.
 func idSlug(s string, most int) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// shellScript is what can be seen of a shell script without running it.
+// shellScript is the result of a static analysis of a shell script.
 type shellScript struct {
 	text string
-	// plain is the text with what is quoted or a comment blanked out.
+	// plain is the text with quotations and comments blanked out.
 	plain string
 	// background is where commands are put in the background, by an ampersand.
 	background []int

@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// workerVariables are those that workers set themselves or never let a job set. A * at
-// the end is any ending; letters count in either case.
+// workerVariables are variables that workers set themselves or never let a job set. A trailing * matches any
+// ending. Names are compared without case.
 var workerVariables = append([]string{
 	"PWD", "OLDPWD", "IFS", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "FERMATA_*", "TRACEPARENT", "TRACESTATE",
 }, shellVariables...)
 
-// shellVariables are those of workerVariables that a shell can set for what it runs, with
-// the same effect.
+// shellVariables are the workerVariables that a shell can set for its commands with the same effect.
 var shellVariables = []string{
 	"PATH", "HOME", "LANG", "ENV", "BASH_ENV",
 	"LD_*", "DYLD_*", "GCONV_PATH", "GLIBC_TUNABLES", "MALLOC_*", "LOCPATH", "NLSPATH",
 	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK",
 }
 
-// secretReference begins what a worker replaces by a secret, in variables and input only.
+// secretReference begins a reference that workers replace by a secret, in variables and input only.
 const secretReference = "${secret:"
 
 // validReference is a reference in good form.
@@ -33,9 +32,9 @@ func hasValidReferences(text string) bool {
 	return good == strings.Count(text, secretReference) && good <= 16
 }
 
-// programVariables are those that a job may have. exports are lines for the beginning of
-// its script, if a shell runs it, with those that workers do not let a payload set. It
-// notes what workers need, and which variables are left out.
+// programVariables returns the variables that a job may have. exports are lines for the start of a shell script
+// that set variables which workers do not let a payload set. It adds notes on what workers need and on variables
+// that are left out.
 func programVariables(all map[string]string, shell bool, note func(string)) (env *yamlMapping, exports string) {
 	env = newMapping()
 	var kept, dropped, invalid, unnamed []string

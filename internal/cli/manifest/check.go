@@ -12,8 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/spelling"
 )
 
-// fieldChecker holds what YAML decoded against a message, and rewrites it into what the JSON
-// form of the API takes.
+// fieldChecker checks decoded YAML against a message, and converts it to the JSON form of the API.
 type fieldChecker struct{ addFault func(path, text string) }
 
 func (c fieldChecker) checkMessage(path string, fields map[string]any, d protoreflect.MessageDescriptor) {
@@ -42,7 +41,7 @@ func (c fieldChecker) checkMessage(path string, fields map[string]any, d protore
 	}
 }
 
-// suggestName finds the field whose name is nearest to one that there is not.
+// suggestName returns the field whose name is nearest to an unknown one.
 func (c fieldChecker) suggestName(name string, d protoreflect.MessageDescriptor) string {
 	known := make([]string, d.Fields().Len())
 	for i := range known {
@@ -57,7 +56,7 @@ func (c fieldChecker) suggestName(name string, d protoreflect.MessageDescriptor)
 	return meantElsewhere(name, d)
 }
 
-// meantElsewhere knows what people write at the wrong level.
+// meantElsewhere returns hints for fields that are often written at the wrong level.
 func meantElsewhere(name string, d protoreflect.MessageDescriptor) string {
 	within := map[protoreflect.Name]map[string]string{
 		"Schedule": {"every": "interval: {every: 30s}", "expression": "cron: {expressions: [...]}",
@@ -79,7 +78,7 @@ func (c fieldChecker) checkField(path string, value any, f protoreflect.FieldDes
 			return c.wrongType(path, value, "a mapping of text to text: quote keys and values")
 		}
 		for _, key := range sortedKeys(entries) {
-			entries[key] = c.checkValue(path+snakeName(key), entries[key], f.MapValue())
+			entries[key] = c.checkValue(path+quotedStep(key), entries[key], f.MapValue())
 		}
 	case f.IsList():
 		list, ok := value.([]any)
@@ -129,7 +128,7 @@ func (c fieldChecker) checkValue(path string, value any, f protoreflect.FieldDes
 	return value
 }
 
-// checkText also undoes what YAML makes of a text like 2026-12-25: a point in time.
+// checkText also restores texts like 2026-12-25, which YAML reads as a time.
 func (c fieldChecker) checkText(path string, value any, f protoreflect.FieldDescriptor) any {
 	switch v := value.(type) {
 	case string:
@@ -144,7 +143,7 @@ func (c fieldChecker) checkText(path string, value any, f protoreflect.FieldDesc
 	return value
 }
 
-// checkInteger takes whole numbers, also as the text that the JSON form has of large ones.
+// checkInteger accepts integers, and large ones as text, as in the JSON form.
 func (c fieldChecker) checkInteger(path string, value any, small bool) any {
 	n, ok := int64(0), false
 	switch v := value.(type) {

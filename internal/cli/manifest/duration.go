@@ -16,7 +16,7 @@ var (
 	errTooLong  = errors.New("is longer than 292 years")
 )
 
-// ParseDuration reads what time.ParseDuration does, with days of 24 hours before it: 7d, 1d12h.
+// ParseDuration parses durations like time.ParseDuration, with days of 24 hours before them: 7d, 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
 	unsigned := strings.TrimLeft(text, "+-")
 	days, rest, found := strings.Cut(unsigned, "d")

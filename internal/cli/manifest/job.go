@@ -62,7 +62,7 @@ func (r *reader) jobID(fields map[string]any, key string, wrong func(path, text 
 	if given == nil {
 		return key
 	}
-	// What YAML made of a number is not what was written: 007 is 7, 1.10 is 1.1.
+	// YAML changes numbers: 007 is 7, 1.10 is 1.1.
 	id, text := given.(string)
 	if !text {
 		wrong("id", "is "+kindOf(given)+", want text: quote it")

@@ -25,7 +25,7 @@ const (
 type Job struct {
 	// ID is empty where the file names none.
 	ID string
-	// Job has no name: it belongs to the namespace that the files are read for.
+	// Job has no name: it belongs to the namespace of the reader.
 	Job *fermatav1.Job
 	// Paused is nil if the file does not set it.
 	Paused *bool
@@ -41,7 +41,7 @@ type Queue struct {
 	at nodePlace
 }
 
-// Set is what files hold.
+// Set is the content of one or more files.
 type Set struct {
 	Jobs   []Job
 	Queues []Queue
@@ -51,7 +51,7 @@ type Set struct {
 type Fault struct {
 	File string
 	Line int // from 1
-	// Column is that of the field's name, from 1, in bytes; 0 where it is not known.
+	// Column is the column of the field's name, from 1, in bytes; 0 if unknown.
 	Column int
 	// Field is a path in the file, "schedule.cron.expressions[0]"; may be empty.
 	Field string
@@ -104,13 +104,12 @@ func (q *Queue) Locate(path, text string) Fault {
 	return q.at.faultAt(strings.TrimPrefix(path, "settings."), text)
 }
 
-// Add appends what another file holds.
+// Add appends the content of another file.
 func (s *Set) Add(o Set) {
 	s.Jobs, s.Queues = append(s.Jobs, o.Jobs...), append(s.Queues, o.Queues...)
 }
 
-// Check finds what contradicts itself over all files: two jobs of one id, two limits
-// of one queue.
+// Check returns contradictions between files: jobs with the same id, or several limits of one queue.
 func (s *Set) Check() (faults Faults) {
 	ids, queues := map[string]*nodePlace{}, map[string]*nodePlace{}
 	for i := range s.Jobs {
@@ -150,7 +149,7 @@ func Read(file string, text []byte, namespace string) (Set, Faults) {
 	return ReadWithin(&Budget{}, file, text, namespace)
 }
 
-// Budget is what several files may stand for together.
+// Budget bounds the content of several files together, with aliases expanded.
 type Budget = yamldoc.Budget
 
 // ReadWithin is Read for one of several files, which share a budget.
@@ -225,7 +224,7 @@ func (r *reader) readSections(value map[string]any, node *yaml.Node) {
 	at := nodePlace{file: r.file, node: node}
 	for _, name := range sortedKeys(value) {
 		if name != "jobs" && name != "queues" {
-			r.addFault(at.positionAt(snakeName(name)), name,
+			r.addFault(at.positionAt(quotedStep(name)), name,
 				`is unknown; a document with "jobs" or "queues" has nothing else`)
 			continue
 		}
@@ -249,7 +248,7 @@ func (r *reader) readSections(value map[string]any, node *yaml.Node) {
 }
 
 func (r *reader) readEntry(section, key string, value any, at nodePlace) {
-	node := resolveAlias(at.findNode(snakeName(key)))
+	node := resolveAlias(at.findNode(quotedStep(key)))
 	switch {
 	case value == nil: // as a chart's values take an entry of a default away
 	case section == "jobs":

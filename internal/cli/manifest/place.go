@@ -19,15 +19,15 @@ func (p nodePlace) faultAt(path, text string) Fault {
 	return Fault{File: p.file, Line: at.line, Column: at.column, Field: printableText(path), Text: printableText(text)}
 }
 
-// position is where something stands in a file, both from 1; a column of 0 is not known.
+// position is a line and a column in a file, both from 1; column 0 is unknown.
 type position struct{ line, column int }
 
 func positionOf(node *yaml.Node) position { return position{max(1, node.Line), node.Column} }
 
-// lineAt is that of a field, or of what comes nearest to it.
+// lineAt returns the line of a field, or of its nearest existing parent.
 func (p nodePlace) lineAt(path string) int { return p.positionAt(path).line }
 
-// positionAt is that of the name of a field, or of what comes nearest to it.
+// positionAt returns the position of a field's name, or of its nearest existing parent.
 func (p nodePlace) positionAt(path string) position {
 	if p.node == nil {
 		return position{line: 1}
@@ -51,12 +51,12 @@ func (p nodePlace) positionAt(path string) position {
 	return found
 }
 
-// shownInstead are the fields of a file that stand for one of the API.
+// shownInstead has the fields of a file that set a field of the API.
 var shownInstead = map[string][]string{
 	"handler": {"http", "exec"}, "payload": {"http", "exec", "payload_text"}, "id": {"name"}, "job_id": {"id", "name"},
 }
 
-// findNode is the node of a path, nil if there is none.
+// findNode returns the node of a path, nil if there is none.
 func (p nodePlace) findNode(path string) *yaml.Node {
 	node := p.node
 	for _, name := range splitPath(path) {
@@ -146,8 +146,8 @@ func splitPath(path string) (out []string) {
 	return out
 }
 
-// snakeName is a path of one name, whatever characters it has.
-func snakeName(name string) string { return "[" + strconv.Quote(name) + "]" }
+// quotedStep is a path of one name, whatever characters it has.
+func quotedStep(name string) string { return "[" + strconv.Quote(name) + "]" }
 
 // camelName is the name of a field in JSON: retryPolicy for retry_policy.
 func camelName(name string) string {

@@ -13,7 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
-// Secrets are the files that flags name and whose contents belong into the options.
+// Secrets are the files with secrets of the options.
 type Secrets struct {
 	client                     *redisstore.ClientOptions
 	password, sentinelPassword string
@@ -49,7 +49,7 @@ func (s *Secrets) Read() error {
 	)
 }
 
-// Files are the paths of the files, "" for those that were not named.
+// Files returns the paths of the files, "" for unset ones.
 func (s *Secrets) Files() []string { return []string{s.password, s.sentinelPassword} }
 
 func readSecret(secret *string, flag, path string) (err error) {

@@ -19,8 +19,8 @@ import (
 // maxSuggestions is how many commands or flags are suggested at once.
 const maxSuggestions = 3
 
-// UnknownFlag adds to an error of parsing the flags of cmd which flag was meant, or where they are
-// listed. Other errors it returns as they are.
+// UnknownFlag adds a suggested flag, or where flags are listed, to a parse error of cmd's flags. Other errors
+// are returned unchanged.
 func UnknownFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -67,8 +67,8 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// UnknownCommand is the error of an argument of cmd, which takes no arguments but its commands. It
-// suggests a command of cmd of a similar name, or else those of that name elsewhere in the tree.
+// UnknownCommand returns the error for an argument of cmd, which accepts only its subcommands. It suggests a
+// subcommand with a similar name, or commands of that name elsewhere in the tree.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q for %q", name, cmd.CommandPath())
 	if near := nearCommand(cmd, name); near != nil {
@@ -81,7 +81,7 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("%w; did you mean %s?", err, joinAlternatives(elsewhere))
 }
 
-// nearCommand is the command below cmd whose name, or other name, is similar; nil if there is none.
+// nearCommand returns the subcommand of cmd with a similar name or alias, nil if there is none.
 func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 	byName := map[string]*cobra.Command{}
 	var names []string

@@ -138,7 +138,7 @@ func (s *supervisor) awaitEnd() {
 }
 
 const (
-	maxWait      = time.Second
+	maxWait          = time.Second
 	waitWithoutPidfd = 20 * time.Millisecond
 )
 
