@@ -91,7 +91,7 @@ func entryOptions(command string) (rest string, single bool, err error) {
 	return command, single, nil
 }
 
-// runScript returns the script of a run. It waits for or ends background processes.
+// runScript returns the script without a trailing &, and notes how its run differs from cron.
 func (t *crontabReader) runScript(s shellScript, note func(string)) string {
 	text, ended := s.inForeground()
 	switch {
