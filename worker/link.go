@@ -228,7 +228,7 @@ func (l *link) drainedBeforeEnd(s *session) bool {
 // preferAddresses makes the next session try these addresses first. A node sends them when it drains. A node
 // that only renews an old stream or an expiring credential sends none.
 func (l *link) preferAddresses(s *session, addresses []string) {
-	l.w.options.Logger.Info("node asks for a new connection", "node", s.welcome.GetNode(), "addresses", addresses)
+	l.w.options.Logger.Info("node requested a new connection", "node", s.welcome.GetNode(), "addresses", addresses)
 	l.w.routes.preferAddresses(plainAddresses(addresses))
 }
 

@@ -57,7 +57,7 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.Resource, "resource", "", "only about this resource; with a trailing / all below it")
 	cmd.Flags().StringVar(&f.Identity, "identity", "", "only by this identity")
 	durationVar(cmd.Flags(), &since, "since", 0, "only records of this period until now, such as 24h")
-	cmd.Flags().IntVar(&limit, "limit", 1000, "at most so many, the newest")
+	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum number, the newest records")
 	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new records, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())
 	return cmd

@@ -33,7 +33,7 @@ func (a *app) clusterCommand() *cobra.Command {
 
 func (a *app) listQueuesCommand(use string) *cobra.Command {
 	all := false
-	cmd := listCommand(a, use, "Show queues: what waits, what runs, who could run it",
+	cmd := listCommand(a, use, "Show queues: waiting runs, live runs, and workers",
 		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) {
 			return askOnce(ctx, a, c, all, queuesOf)
 		}, a.queueTable)

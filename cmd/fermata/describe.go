@@ -66,7 +66,7 @@ func (a *app) describeJob(j *client.Job) error {
 		line("Runs left", fmt.Sprintf("%d of %d", s.GetRunsLeft(), j.GetSchedule().GetMaxRuns()))
 	}
 	if n := s.GetConcurrentRuns(); n > 0 {
-		line("Other runs", fmt.Sprintf("%d beside the current one", n))
+		line("Other runs", fmt.Sprintf("%d in addition to the current one", n))
 	}
 	for _, b := range s.GetBackfills() {
 		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printableText(b.GetId()),

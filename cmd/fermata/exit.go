@@ -158,7 +158,7 @@ func classifyError(err error) (code int, hint string) {
 			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere " +
 				"and pass where it is"
 		}
-		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
+		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs continue"
 	case codes.Unauthenticated:
 		return exitSignedOut, credentialHint(err)
 	case codes.PermissionDenied:
@@ -238,4 +238,4 @@ func unavailableHint(err error) string {
 
 const certificateHostError = "dial a name that is in the node's certificate, or name one by --tls-server-name"
 
-const hintTimeout = "no answer in time from {address}; what was asked may have taken effect"
+const hintTimeout = "no answer in time from {address}; the request may have taken effect"

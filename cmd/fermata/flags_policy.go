@@ -54,7 +54,7 @@ func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	f.Int32Var(&p.offset, "retry-exponent-offset", 0,
 		"0: the first delay is --retry-base; 1: it is multiplied once already")
 	f.Int32Var(&p.doublings, "retry-max-doublings", 0,
-		"growths of the delay before it goes on in equal steps (default no limit)")
+		"growths of the delay before it grows in equal steps (default no limit)")
 }
 
 func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {

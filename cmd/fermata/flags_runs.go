@@ -41,7 +41,7 @@ func (r *runFlags) registerFlags(f *pflag.FlagSet) {
 		"one backoff")
 	durationVar(f, &r.maxLag, "max-lag", 0, "lateness objective: by how much a run may start late; late runs are "+
 		"counted and listed by 'fermata late' (default none)")
-	f.Int32Var(&r.pauseAfter, "pause-after", 0, "pause the job after so many failed runs in a row (default never)")
+	f.Int32Var(&r.pauseAfter, "pause-after", 0, "pause the job after this many failed runs in a row (default never)")
 }
 
 // fillJob sets the fields of the given flags and returns their paths.

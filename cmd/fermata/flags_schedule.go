@@ -69,7 +69,7 @@ func (s *scheduleFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.end, "end", "", "no run is planned for this time or later")
 	durationVar(f, &s.jitter, "schedule-jitter", 0,
 		"spread due times over so long after the planned time, the same for each run")
-	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after so many runs (default no bound)")
+	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after this many runs (default no limit)")
 	f.StringArrayVar(&s.without.cron, "exclude-cron", nil,
 		"leave out times that match a cron expression; may be repeated")
 	f.StringSliceVar(&s.without.dates, "exclude-date", nil,

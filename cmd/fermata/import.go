@@ -23,7 +23,7 @@ type importFlags struct {
 
 func (o *importFlags) registerFlags(cmd *cobra.Command, zone string) {
 	f := cmd.Flags()
-	f.StringVar(&o.zone, "tz", "", "IANA time zone of what names none (default "+zone+")")
+	f.StringVar(&o.zone, "tz", "", "IANA time zone of schedules without one (default "+zone+")")
 	f.StringVar(&o.queue, "queue", "", "queue of the jobs (default the default queue)")
 	f.StringVar(&o.prefix, "prefix", "", "what the ids of the jobs begin with")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 if anything cannot be imported")

@@ -25,7 +25,7 @@ func (a *app) oidcFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.oidc.ClientSecretFile, "oidc-client-secret-file", "",
 		"file with the secret of that client (default: it has none)")
 	f.StringSliceVar(&a.oidc.Scopes, "oidc-scopes", nil,
-		"scopes to ask for beside openid; offline_access at issuers that give a refresh token for it alone")
+		"scopes to request in addition to openid; offline_access at issuers that give a refresh token for it alone")
 	f.StringVar(&a.oidc.Audience, "oidc-audience", "",
 		"audience to ask for, which the token has to name (default: of an ID token the client id)")
 	f.StringVar(&a.oidc.CAFile, "oidc-ca", "",

@@ -186,7 +186,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Use: "cancel ID [RUN]", Short: "Cancel a run",
 		Long: "Cancel a run, the current one unless another is named. A waiting run ends at once; a live one when " +
 			"its\n" +
-			"handler gives up. The job goes on with its schedule.",
+			"handler gives up. The job continues with its schedule.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {

@@ -65,7 +65,7 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 	all = slices.DeleteFunc(all, func(p *fermatav1.Preset) bool { return !p.GetCustom() })
 	return printMessages(a, all, func(list []*fermatav1.Preset) error {
 		t := outputTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"},
-			empty: "no presets beside the built-in ones"}
+			empty: "no presets except the built-in ones"}
 		for _, p := range list {
 			var kinds, waits []string
 			if p.GetRetryPolicy() != nil {

@@ -114,11 +114,11 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 			case client.IsNotFound(err):
 				return missingRunError(ctx, c, jobs[i], run)
 			case errors.Is(err, context.DeadlineExceeded):
-				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run,
+				return fmt.Errorf("run %s has not ended in time and continues; see fermata jobs runs %s", run,
 					printableText(jobs[i]))
 			case errors.Is(ctx.Err(), context.Canceled):
 				return &codedError{
-					err:  fmt.Errorf("interrupted: run %s of %s goes on", run, printableText(jobs[i])),
+					err:  fmt.Errorf("interrupted: run %s of %s continues", run, printableText(jobs[i])),
 					code: exitInterrupted,
 					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s",
 						printableText(jobs[i]), run, printableText(jobs[i]), run),

@@ -51,8 +51,8 @@ func (a *app) listCommand() *cobra.Command {
 	eachNamespaceFlag(cmd, &all)
 	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
-	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least so many failed runs in a row")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many (default all)")
+	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least this many failed runs in a row")
+	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number (default all)")
 	return cmd
 }
 

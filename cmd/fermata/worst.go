@@ -48,7 +48,7 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 		},
 	}
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
-	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many, 1 to 100")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number, 1 to 100")
 	return withNames(a.columnsFlag(cmd))
 }
 

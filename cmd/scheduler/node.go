@@ -79,7 +79,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			}
 			node.LogRedis(cfg.Logger)
 			for _, variable := range config.UnreadVariables(cmd.Flags(), "FERMATA") {
-				cfg.Logger.Warn("environment variable is not read", "name", variable.Name, "meant", variable.Meant)
+				cfg.Logger.Warn("environment variable is not used", "name", variable.Name, "meant", variable.Meant)
 			}
 			return runNode(cmd.Context(), n, cfg.Logger, f.drainTimeout, abort)
 		},
@@ -254,7 +254,7 @@ func (f nodeFlags) completeConfig(cfg *node.Config, traceShare string) (err erro
 	errs = append(errs, err)
 	cfg.Logger, cfg.LogLevel = logger, level
 	if err == nil && slices.ContainsFunc(os.Args[1:], redisPasswordHelp.MatchString) {
-		logger.Warn("the password of Redis is an argument of this process, which others on this host can read: use " +
+		logger.Warn("the password of Redis is an argument of this process and visible to other users of this host: use " +
 			"--redis-password-file or FERMATA_REDIS_URL")
 	}
 	for _, path := range f.redis.Files() {
@@ -285,7 +285,7 @@ func runNode(ctx context.Context, n *node.Node, logger *slog.Logger, drainTimeou
 		now, cancel := context.WithCancel(ctx)
 		cancel()
 		if undone := n.Stop(now); undone != nil {
-			logger.Warn("what the node had begun is left to the others", "error", undone)
+			logger.Warn("node stopped before all its work was handed over", "error", undone)
 		}
 		return err
 	}

@@ -68,7 +68,7 @@ func rootCommand(halt context.Context) *cobra.Command {
 			}
 			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
 			for _, variable := range config.UnreadVariables(cmd.Flags(), "FERMATA") {
-				s.logger.Warn("environment variable is not read", "name", variable.Name, "meant", variable.Meant)
+				s.logger.Warn("environment variable is not used", "name", variable.Name, "meant", variable.Meant)
 			}
 			return s.serveUntilDone(cmd.Context(), halt)
 		},

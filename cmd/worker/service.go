@@ -58,7 +58,7 @@ func (s *service) flushSpans() {
 	ctx, cancel := context.WithTimeout(context.Background(), spanFlushTimeout)
 	defer cancel()
 	if err := s.spans.Shutdown(ctx); err != nil {
-		s.logger.Warn("the last spans were not sent", "error", err)
+		s.logger.Warn("failed to send the last spans", "error", err)
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *service) serveUntilDone(drain, halt context.Context) (err error) {
 			ctx, cancel := context.WithTimeout(context.Background(), metricsStopTimeout)
 			defer cancel()
 			if stopErr := server.Stop(ctx); stopErr != nil && !errors.Is(stopErr, context.DeadlineExceeded) {
-				s.logger.Warn("metrics server", "error", stopErr)
+				s.logger.Warn("metrics server failed", "error", stopErr)
 			}
 		}()
 		s.logger.Info("serving metrics", "address", server.Addr())

@@ -60,7 +60,7 @@ func allowVariables(given []string, logger *slog.Logger) (allowedVariables, erro
 			v.prefixes = append(v.prefixes, prefix)
 		default:
 			if payload.IsCovered(g, dangerousVariables) {
-				logger.Warn("jobs may set a variable that makes programs run other code or ask another server",
+				logger.Warn("jobs may set a variable that makes programs run other code or contact another server",
 					"variable", g)
 			}
 			v.names[g] = true

@@ -1,25 +1,23 @@
 //go:build amd64 || arm64
 
-// Package launch starts a program below a supervisor: a process of its own that sets
-// the program's user and limits before its first instruction, and that ends all
-// processes that come from the program when the program has ended.
+// Package launch starts a program under a supervisor: a process that sets the program's user
+// and limits before its first instruction, and that ends all descendants of the program when
+// the program has ended.
 //
-// The supervisor is the worker's own program, started once more. It asks the kernel
-// for the orphans among its descendants (PR_SET_CHILD_SUBREAPER): a process cannot
-// leave its supervisor, whatever session it makes and whatever it does to its
-// environment, unless it may kill the supervisor. So each attempt has its processes
-// apart from those of all others.
+// The supervisor runs the worker's executable again. It adopts the orphans among its
+// descendants (PR_SET_CHILD_SUBREAPER). So a process cannot leave its supervisor, whatever its
+// session and environment, unless it can kill the supervisor. The processes of each attempt are
+// therefore separate from all others.
 //
-// The supervisor and who started it share two pipes:
+// The supervisor and its parent share two pipes:
 //
 //	orders   'T': send SIGTERM to the program's process group.
-//	         The end of the pipe: kill everything. It comes when who started the
-//	         supervisor closes it, and when that process is killed.
-//	reports  one line that says how the program ended or why it did not start
-//	         ([Report]), and the end of the pipe when no process is left.
+//	         The end of the pipe: kill everything. The parent closes it, or was killed.
+//	reports  one line with how the program ended or why it did not start ([Report]), and
+//	         the end of the pipe when no process is left.
 //
-// Importing next to nothing, the package is initialized before nearly all else, so
-// that a supervisor costs a few milliseconds.
+// The package imports very little, so it is initialized early, and a supervisor costs a few
+// milliseconds.
 package launch
 
 import (
