@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// MaxSecret bounds a secret, in bytes: it has to fit in a header.
+	// MaxSecret is the maximum size of a secret in bytes: it must fit in a header.
 	MaxSecret = 8 << 10
-	// MaxName bounds the name of a secret, in bytes.
+	// MaxName is the maximum length of a secret's name in bytes.
 	MaxName = payload.MaxSecretName
 
 	maxAllowFileBytes = 64 << 10
@@ -27,8 +27,8 @@ const (
 // Dir is a directory of secrets. A nil Dir has none.
 type Dir struct{ path string }
 
-// Open checks that path is a directory that can be read. Secrets may come and go
-// later on.
+// Open returns the secrets of a directory. It returns an error if path is not a readable directory. Secrets may
+// be added and removed later.
 func Open(path string) (*Dir, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -37,8 +37,8 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path}, root.Close()
 }
 
-// Paths lists the files of the secrets that are in a directory now, at most 1,000; none if
-// there is no directory.
+// Paths returns the paths of the secrets that are in a directory now, at most 1,000. It returns none if there is
+// no directory.
 func Paths(dir string) []string {
 	if dir == "" {
 		return nil
@@ -58,13 +58,11 @@ func Paths(dir string) []string {
 	return paths
 }
 
-// For begins to give secrets to one destination: what [Origin] returns, or the
-// absolute path of a program.
+// For returns a Use of the secrets for one destination: a result of [Origin], or the absolute path of a program.
 func (d *Dir) For(destination string) *Use { return &Use{dir: d, destination: destination} }
 
-// Origin is the destination that a request to u goes to: scheme, host and port, but
-// for the port that the scheme implies. It is empty for a URL whose host is not plain
-// ASCII: such a host may be another one by the time it is looked up.
+// Origin returns the destination of a request to u: scheme, host and port, without the scheme's default port. It
+// is empty if the host is not plain ASCII, because such a host may resolve to another one.
 func Origin(u *url.URL) string {
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	for i := range len(host) {
@@ -72,7 +70,7 @@ func Origin(u *url.URL) string {
 			return ""
 		}
 	}
-	host = strings.ToLower(host) // of Unicode, it would make ASCII of some letters
+	host = strings.ToLower(host) // lower-casing Unicode would turn some letters into ASCII
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
@@ -83,7 +81,7 @@ func Origin(u *url.URL) string {
 	return scheme + "://" + host
 }
 
-// readSecret returns the secret of this name if it may go to destination.
+// readSecret returns a secret if it may be sent to the destination.
 func (d *Dir) readSecret(name, destination string) (string, error) {
 	if !payload.IsSecretName(name) {
 		return "", fmt.Errorf("%.80q is not the name of a secret", name)
@@ -116,9 +114,9 @@ func (d *Dir) readSecret(name, destination string) (string, error) {
 	return text, nil
 }
 
-// readFile reads a regular file of at most so many bytes.
+// readFile reads a regular file of at most most bytes.
 func readFile(root *os.Root, name string, most int) (string, error) {
-	// Opening what is not a file, a pipe say, may wait for ever.
+	// Opening anything but a file, such as a pipe, may block forever.
 	about, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -146,7 +144,7 @@ func readFile(root *os.Root, name string, most int) (string, error) {
 	return string(text), nil
 }
 
-// isDestinationAllowed looks for a destination in the text of a file .allow.
+// isDestinationAllowed reports whether the text of a file .allow has the destination.
 func isDestinationAllowed(text, destination string) (bool, error) {
 	found := false
 	n := 0

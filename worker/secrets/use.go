@@ -9,26 +9,26 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/mask"
 )
 
-// Mask stands where a secret was.
+// Mask replaces a masked secret.
 const Mask = mask.Mark
 
-// MaxReferences bounds the references of one text.
+// MaxReferences is the maximum number of references in one text.
 const MaxReferences = payload.MaxReferences
 
 const referenceStart = payload.ReferenceBegin
 
-// Use gives secrets to one destination and remembers what it gave. It is for one
-// goroutine.
+// Use resolves references for one destination and remembers the secrets that it gave. It is not safe for
+// concurrent use.
 type Use struct {
 	dir         *Dir
 	destination string
 	masker      mask.Masker
 }
 
-// Refers tells whether a text has a reference, well formed or not.
+// Refers reports whether a text has a reference, well formed or not.
 func Refers(text string) bool { return payload.HasReference(text) }
 
-// Expand puts secrets in the place of the references of a text.
+// Expand replaces the references in a text by their secrets.
 func (u *Use) Expand(text string) (string, error) {
 	var out strings.Builder
 	for n := 0; ; n++ {
@@ -54,7 +54,7 @@ func (u *Use) Expand(text string) (string, error) {
 	}
 }
 
-// Given tells whether a secret was given.
+// Given reports whether a secret was given.
 func (u *Use) Given() bool { return !u.masker.Empty() }
 
 // Hide masks what was given in a text, in the encodings that package
@@ -64,8 +64,7 @@ func (u *Use) Given() bool { return !u.masker.Empty() }
 // itself if there is nothing to mask.
 func (u *Use) Hide(text []byte) []byte { return u.masker.Piece(text) }
 
-// HideError masks what was given in the text of an error, which stays what it is
-// for [errors.Is] and [errors.As].
+// HideError masks the given secrets in the text of an error. [errors.Is] and [errors.As] see the original error.
 func (u *Use) HideError(err error) error {
 	if err == nil || !u.Given() {
 		return err

@@ -20,7 +20,7 @@ func (r *reader) addJob(fields map[string]any, node *yaml.Node, id string) {
 	at := nodePlace{file: r.file, node: node}
 	before := len(r.faults)
 	wrong := func(path, text string) { r.faults = append(r.faults, at.faultAt(path, text)) }
-	if hasUnknownSyntax(fields, wrong) {
+	if reportNotAJob(fields, wrong) {
 		return
 	}
 	j := Job{Job: &fermatav1.Job{}, at: at}
@@ -41,8 +41,8 @@ func (r *reader) addJob(fields map[string]any, node *yaml.Node, id string) {
 	}
 }
 
-// hasUnknownSyntax reports whether the fields are not a job, and adds a fault that says what to do.
-func hasUnknownSyntax(fields map[string]any, wrong func(path, text string)) bool {
+// reportNotAJob reports whether the fields are not a job, and adds a fault that says what to do.
+func reportNotAJob(fields map[string]any, wrong func(path, text string)) bool {
 	_, kind := fields["apiVersion"]
 	inner, backup := fields["job"].(map[string]any)
 	switch {
