@@ -55,7 +55,7 @@ func TestRunWaitsForItsEnd(t *testing.T) {
 		}
 	}
 	ended := c.startManual("--wait", "--wait-timeout", "1s")
-	if code, out, errs := ended(); code != 1 || out != "" || !strings.Contains(errs, "has not ended in time and goes on") {
+	if code, out, errs := ended(); code != 1 || out != "" || !strings.Contains(errs, "has not ended in time and continues") {
 		t.Errorf("in time: exit code %d\n%s%s", code, out, errs)
 	}
 	for _, args := range [][]string{{"--wait-timeout", "1s"}, {"--wait", "--wait-timeout", "-1s"}} {
