@@ -12,46 +12,44 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Wish is what a job should be; see [Client.ApplyJobs].
+// Wish is the desired state of a job; see [Client.ApplyJobs].
 type Wish = fermatav1.JobWish
 
-// Change is what becomes of a [Wish].
+// Change is the result of applying a [Wish].
 type Change = fermatav1.JobChange
 
-// OwnerLabel tells which set of files a job belongs to.
+// OwnerLabel is the label that names the set of files that a job belongs to.
 const OwnerLabel = "fermata.io/owner"
 
-// Bounds of one call of PlanJobs or ApplyJobs: the answer holds each job twice.
+// Limits of one call of PlanJobs or ApplyJobs. The response holds each job twice.
 const (
-	batchWishes     = 500
-	batchWishesSize = 4 << 20
+	maxBatchWishes = 500
+	maxBatchBytes  = 4 << 20
 )
 
-// PlanJobs tells what ApplyJobs would do about any number of wishes, and what is wrong
-// with them, without changing anything. Each has a change of its own, whose
-// [ChangeError] is nil where it is sound. With force, jobs of other owners are planned
-// to be taken over.
+// PlanJobs validates wishes and returns the changes that ApplyJobs would make, without changing anything. The
+// number of wishes is not limited. Each wish has its own change; [ChangeError] returns its error. With force,
+// the plan takes over jobs of other owners.
 func (c *Client) PlanJobs(ctx context.Context, wishes []*Wish, force bool) ([]*Change, error) {
 	return inBatches(wishes, func(batch []*Wish) ([]*Change, error) {
-		a, err := call(ctx, c, c.jobs.PlanJobs, &fermatav1.PlanJobsRequest{Parent: c.parent(), Wishes: batch, Force: force})
+		a, err := callWithRetry(ctx, c, c.jobs.PlanJobs,
+			&fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: force})
 		return a.GetChanges(), err
 	})
 }
 
-// ApplyJobs creates, replaces, deletes, pauses and resumes jobs until they are what is
-// wished, in batches. A wish is granted if its job is still the one that its etag
-// names, which is that of [Change.Before] in the plan; without one there must be no
-// such job, or the same. Each has a result of its own, [ChangeError]. What the cluster
-// says is worth repeating is repeated. The error is that of a call that failed as a
-// whole, after which the results of the later ones are missing; all of it may be
-// called again.
+// ApplyJobs creates, replaces, deletes, pauses and resumes jobs until they match the wishes, in batches. A wish
+// with an etag, usually that of [Change.Before] in the plan, is applied only if the job still has that etag.
+// Without an etag, the job must not exist or must equal the wish. Each wish has its own change; [ChangeError]
+// returns its error. Retryable errors are retried. The returned error is that of a call that failed as a whole;
+// the changes of later wishes are then missing. The call can be repeated.
 func (c *Client) ApplyJobs(ctx context.Context, wishes []*Wish, force bool) ([]*Change, error) {
 	return inBatches(wishes, func(batch []*Wish) ([]*Change, error) {
 		return c.applyBatch(ctx, batch, force)
 	})
 }
 
-// applyBatch repeats the wishes of a batch whose errors ask for it.
+// applyBatch applies a batch and retries the wishes with retryable errors.
 func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*Change, error) {
 	changes := make([]*Change, len(batch))
 	left := make([]int, len(batch))
@@ -59,11 +57,11 @@ func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*
 		left[i] = i
 	}
 	for attempt := 1; ; attempt++ {
-		q := &fermatav1.ApplyJobsRequest{Parent: c.parent(), Force: force}
+		q := &fermatav1.ApplyJobsRequest{Parent: c.namespaceName(), Force: force}
 		for _, i := range left {
 			q.Wishes = append(q.Wishes, batch[i])
 		}
-		a, err := call(ctx, c, c.jobs.ApplyJobs, q)
+		a, err := callWithRetry(ctx, c, c.jobs.ApplyJobs, q)
 		if err == nil && len(a.GetChanges()) != len(left) {
 			err = status.Errorf(codes.Internal, "%d answers to %d wishes", len(a.GetChanges()), len(left))
 		}
@@ -74,17 +72,18 @@ func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*
 		var wait time.Duration
 		for n, i := range left {
 			changes[i] = a.GetChanges()[n]
-			if pause, worthwhile := waitAfter(ChangeError(changes[i]), attempt); worthwhile {
+			if pause, worthwhile := delayAfter(ChangeError(changes[i]), attempt); worthwhile {
 				again, wait = append(again, i), max(wait, pause)
 			}
 		}
-		if left = again; len(left) == 0 || attempt >= c.o.Attempts || !sleep(ctx, wait) {
+		left = again
+		if len(left) == 0 || attempt >= c.options.Attempts || !waitFor(ctx, wait) {
 			return changes, nil
 		}
 	}
 }
 
-// ChangeError is why a wish was not granted; nil if it was.
+// ChangeError returns why a wish was not applied, or nil if it was.
 func ChangeError(c *Change) error {
 	if codes.Code(c.GetCode()) == codes.OK {
 		return nil
@@ -92,20 +91,20 @@ func ChangeError(c *Change) error {
 	return status.ErrorProto(statusProto(c))
 }
 
-// inBatches makes calls with as many wishes as one may have.
+// inBatches calls do with as many wishes as one call may have.
 func inBatches(wishes []*Wish, do func([]*Wish) ([]*Change, error)) ([]*Change, error) {
 	changes := make([]*Change, 0, len(wishes))
 	for len(wishes) > 0 {
 		n, size := 0, 0
-		for n < len(wishes) && n < batchWishes {
+		for n < len(wishes) && n < maxBatchWishes {
 			size += proto.Size(wishes[n])
-			if n > 0 && size > batchWishesSize {
+			if n > 0 && size > maxBatchBytes {
 				break
 			}
 			n++
 		}
 		done, err := do(wishes[:n])
-		for n > 1 && tooLarge(err) {
+		for n > 1 && isTooLarge(err) {
 			n = (n + 1) / 2
 			done, err = do(wishes[:n])
 		}
@@ -118,8 +117,8 @@ func inBatches(wishes []*Wish, do func([]*Wish) ([]*Change, error)) ([]*Change, 
 	return changes, nil
 }
 
-// tooLarge tells of a call that a smaller one can stand for.
-func tooLarge(err error) bool {
+// isTooLarge reports whether a smaller call may succeed.
+func isTooLarge(err error) bool {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == "TOO_LARGE" {
 			return true

@@ -10,20 +10,20 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// AuditRecord is one call that changed something, or may have.
+// AuditRecord records one call that changed something or may have done so.
 type AuditRecord = fermatav1.AuditRecord
 
 // AuditFilter selects audit records; zero fields select all.
 type AuditFilter struct {
-	// Resource is a full name; with a trailing '/', all below it.
+	// Resource is a full name; with a trailing '/', it selects all names below it.
 	Resource string
 	Identity string
 	// From is inclusive, To exclusive.
 	From, To time.Time
 }
 
-// AuditRecords lists who changed what, newest first, page by page as they are asked
-// for. It ends after the first error.
+// AuditRecords returns who changed what, newest first. It requests pages as they are needed, and ends after the
+// first error.
 func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*AuditRecord, error] {
 	return func(yield func(*AuditRecord, error) bool) {
 		q := &fermatav1.ListAuditRecordsRequest{PageSize: 1000, Resource: f.Resource, Identity: f.Identity}
@@ -34,7 +34,7 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 			q.EndTime = timestamppb.New(f.To)
 		}
 		for {
-			r, err := call(ctx, c, c.cluster.ListAuditRecords, q)
+			r, err := callWithRetry(ctx, c, c.cluster.ListAuditRecords, q)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -44,7 +44,8 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 					return
 				}
 			}
-			if q.PageToken = r.GetNextPageToken(); q.PageToken == "" {
+			q.PageToken = r.GetNextPageToken()
+			if q.PageToken == "" {
 				return
 			}
 		}
@@ -54,32 +55,34 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 // AuditExport is a consumer of audit records that acknowledges them.
 type AuditExport = fermatav1.AuditExport
 
-// ReadAuditRecords returns up to 1000 records after the one with the id after, oldest first; "": from
-// the oldest one. Fewer than that: there are no more now. head is the sequence at which the chain ends.
+// ReadAuditRecords returns up to [AuditPage] records after the record with the id after, oldest first; "" starts
+// at the oldest one. If it returns fewer, there are no more yet. head is the sequence number of the last record
+// of the chain.
 func (c *Client) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
-	r, err := call(ctx, c, c.cluster.ReadAuditRecords, &fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
+	r, err := callWithRetry(ctx, c, c.cluster.ReadAuditRecords,
+		&fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
 	return r.GetRecords(), r.GetHeadSequence(), err
 }
 
-// AuditPage is how many records ReadAuditRecords returns at most.
+// AuditPage is the maximum number of records that ReadAuditRecords returns.
 const AuditPage = 1000
 
-// AcknowledgeAuditRecords says that an export has delivered all records up to one. With a nil
-// record it makes the export, if there is none, and returns how far it has come.
+// AcknowledgeAuditRecords records that an export has delivered all records up to last. With a nil record it
+// creates the export if it does not exist, and returns its position.
 func (c *Client) AcknowledgeAuditRecords(ctx context.Context, export string, last *AuditRecord) (*AuditExport, error) {
-	return call(ctx, c, c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
+	return callWithRetry(ctx, c, c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
 		Export: export, RecordId: last.GetId(), Sequence: last.GetSequence(),
 	})
 }
 
-// AuditExports lists the exports and what waits for each.
+// AuditExports returns the exports and how many records wait for each.
 func (c *Client) AuditExports(ctx context.Context) ([]*AuditExport, error) {
-	r, err := call(ctx, c, c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
 	return r.GetExports(), err
 }
 
-// DeleteAuditExport forgets an export: nothing is kept for it any longer.
+// DeleteAuditExport deletes an export. Records are no longer kept for it.
 func (c *Client) DeleteAuditExport(ctx context.Context, export string) error {
-	_, err := call(ctx, c, c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
+	_, err := callWithRetry(ctx, c, c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
 	return err
 }

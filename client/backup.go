@@ -11,33 +11,32 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Backup is a job with what a cluster knows of it.
+// Backup is a job with its state.
 type Backup = fermatav1.JobBackup
 
-// Existing says what RestoreJobs does about a job that is there already.
+// Existing is what RestoreJobs does with a job that exists already.
 type Existing = fermatav1.RestoreJobsRequest_Existing
 
-// What to do about jobs that are there.
+// Values of [Existing].
 const (
 	ExistingFail    = fermatav1.RestoreJobsRequest_EXISTING_FAIL
 	ExistingSkip    = fermatav1.RestoreJobsRequest_EXISTING_SKIP
 	ExistingReplace = fermatav1.RestoreJobsRequest_EXISTING_REPLACE
 )
 
-// Restored is what became of a Backup.
+// Restored is the result of restoring a Backup.
 type Restored struct {
 	Outcome fermatav1.RestoreJobsResponse_Result_Outcome
 	Err     error
 }
 
-// ExportJobs lists the jobs that are selected with their checkpoints, in no
-// particular order, page by page as they are asked for. It ends after the first
-// error.
+// ExportJobs returns the selected jobs with their checkpoints, in no particular order. It requests pages as they
+// are needed, and ends after the first error.
 func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup, error] {
 	return func(yield func(*Backup, error) bool) {
 		for token := ""; ; {
-			r, err := call(ctx, c, c.backups.ExportJobs, &fermatav1.ExportJobsRequest{
-				Parent: c.parent(), PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+			r, err := callWithRetry(ctx, c, c.backups.ExportJobs, &fermatav1.ExportJobsRequest{
+				Parent: c.namespaceName(), PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
 			})
 			if err != nil {
 				yield(nil, err)
@@ -48,42 +47,42 @@ func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup,
 					return
 				}
 			}
-			if token = r.GetNextPageToken(); token == "" {
+			token = r.GetNextPageToken()
+			if token == "" {
 				return
 			}
 		}
 	}
 }
 
-// RestoreJobs registers any number of jobs with what was known of them, in batches,
-// in the client's namespace. Each has a result of its own; the error is that of a
-// call that failed as a whole, after which the results of the later ones are
-// missing. It may be repeated.
+// RestoreJobs creates any number of jobs with their state, in batches, in the client's namespace. Each backup
+// has its own result. The error is that of a call that failed as a whole; the results of later backups are then
+// missing. The call can be repeated.
 func (c *Client) RestoreJobs(ctx context.Context, backups []*Backup, existing Existing) ([]Restored, error) {
 	results := make([]Restored, 0, len(backups))
 	for len(backups) > 0 {
-		q := &fermatav1.RestoreJobsRequest{Parent: c.parent(), Existing: existing}
+		q := &fermatav1.RestoreJobsRequest{Parent: c.namespaceName(), Existing: existing}
 		size := 0
 		for _, b := range backups {
 			size += proto.Size(b)
-			if n := len(q.Jobs); n == batchJobs || (n > 0 && size > batchBytes) {
+			if n := len(q.Jobs); n == maxBatchJobs || (n > 0 && size > maxBatchJobBytes) {
 				break
 			}
 			q.Jobs = append(q.Jobs, b)
 		}
-		answer, err := call(ctx, c, c.backups.RestoreJobs, q)
+		answer, err := callWithRetry(ctx, c, c.backups.RestoreJobs, q)
 		if err != nil {
 			return results, err
 		}
 		for _, r := range answer.GetResults() {
-			results = append(results, restored(r))
+			results = append(results, newRestored(r))
 		}
 		backups = backups[len(q.Jobs):]
 	}
 	return results, nil
 }
 
-func restored(r *fermatav1.RestoreJobsResponse_Result) Restored {
+func newRestored(r *fermatav1.RestoreJobsResponse_Result) Restored {
 	if codes.Code(r.GetCode()) == codes.OK {
 		return Restored{Outcome: r.GetOutcome()}
 	}

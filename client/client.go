@@ -22,7 +22,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Messages of the API, under shorter names.
+// Aliases of API messages.
 type (
 	Job           = fermatav1.Job
 	Run           = fermatav1.Run
@@ -34,20 +34,20 @@ type (
 	QueueSettings = fermatav1.QueueSettings
 )
 
-// Options configure a Client; the zero value is good.
+// Options configure a [Client]. The zero value uses the defaults.
 type Options struct {
-	// Namespace of jobs that are named by their id. Default "default".
+	// Namespace is the namespace of jobs that are named by id. Default "default".
 	Namespace string
-	// TLS secures connections; nil means plain text.
+	// TLS configures TLS. Default nil: plaintext.
 	TLS *tls.Config
-	// Token gives the token that each call carries; see [TokenFile]. Without TLS all
-	// addresses have to be loopback. nil: no token.
+	// Token returns the bearer token of each call; see [TokenFile]. Without TLS all addresses must be loopback
+	// addresses. Default nil: no token.
 	Token func(context.Context) (string, error)
-	// Attempts bounds how often a call is tried, 1 to 20. Default 5.
+	// Attempts is the maximum number of attempts of a call, 1 to 20. Default 5.
 	Attempts int
-	// MaxMessage bounds an answer in bytes. Default 16 MiB.
+	// MaxMessage is the maximum size of a response in bytes. Default 16 MiB.
 	MaxMessage int
-	// DialOptions are handed to gRPC last.
+	// DialOptions are passed to gRPC after the client's own options.
 	DialOptions []grpc.DialOption
 }
 
@@ -62,35 +62,36 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxMessage = 16 << 20
 	}
 	if o.Attempts < 1 || o.Attempts > 20 || o.MaxMessage < 0 {
-		return o, fmt.Errorf("client: %d attempts, %d bytes; want 1 to 20 attempts and no negative size", o.Attempts, o.MaxMessage)
+		return o, fmt.Errorf("client: %d attempts, %d bytes; want 1 to 20 attempts and no negative size", o.Attempts,
+			o.MaxMessage)
 	}
 	return o, nil
 }
 
-// Behind one address, such as that of a Kubernetes service, some nodes may be gone while
-// others answer: what an attempt is refused, the next one may get. So connections are
-// tried again about as fast as calls are, and none is waited for long.
+// Behind one address, such as that of a Kubernetes service, some nodes may be down while others answer, so the
+// next attempt may succeed. Therefore connections are retried about as often as calls, and no attempt waits
+// long.
 const (
-	redialFirst    = 100 * time.Millisecond
-	redialMost     = 5 * time.Second
-	connectTimeout = 5 * time.Second
+	firstRedialDelay = 100 * time.Millisecond
+	maxRedialDelay   = 5 * time.Second
+	connectTimeout   = 5 * time.Second
 )
 
-// Client talks to a cluster. It is safe for concurrent use.
+// Client calls a cluster. It is safe for concurrent use.
 type Client struct {
-	o       Options
-	conn    *grpc.ClientConn
-	jobs    fermatav1.JobServiceClient
-	cluster fermatav1.ClusterServiceClient
-	backups fermatav1.BackupServiceClient
-	gather  gather
-	events  fermatav1.EventServiceClient
-	access  fermatav1.AccessServiceClient
+	options       Options
+	conn          *grpc.ClientConn
+	jobs          fermatav1.JobServiceClient
+	cluster       fermatav1.ClusterServiceClient
+	backups       fermatav1.BackupServiceClient
+	createBatcher createBatcher
+	events        fermatav1.EventServiceClient
+	access        fermatav1.AccessServiceClient
 }
 
-// Dial makes a client for the nodes at the addresses (host:port). It does not
-// wait for a connection: calls do. A single address may be a name with several
-// records, which are all used, or a gRPC target such as "unix:///run/fermata".
+// Dial returns a client for the nodes at these addresses (host:port). It does not wait for a connection; calls
+// do. A single address may be a host name with several records, all of which are used, or a gRPC target such as
+// "unix:///run/fermata". It returns an error if the options or the addresses are invalid.
 func Dial(addresses []string, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -101,16 +102,17 @@ func Dial(addresses []string, o Options) (*Client, error) {
 		return nil, err
 	}
 	options = append(options,
-		grpc.WithTransportCredentials(transport(o.TLS)),
+		grpc.WithTransportCredentials(transportCredentials(o.TLS)),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialMost},
+			Backoff: backoff.Config{BaseDelay: firstRedialDelay, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: maxRedialDelay},
 			MinConnectTimeout: connectTimeout,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(passTrace),
+		grpc.WithChainUnaryInterceptor(sendTrace),
 	)
 	if o.Token != nil {
 		options = append(options, grpc.WithPerRPCCredentials(bearer.Credentials(o.Token, addresses...)))
@@ -124,25 +126,25 @@ func Dial(addresses []string, o Options) (*Client, error) {
 
 func newClient(conn *grpc.ClientConn, o Options) *Client {
 	c := &Client{
-		o: o, conn: conn,
+		options: o, conn: conn,
 		jobs: fermatav1.NewJobServiceClient(conn), cluster: fermatav1.NewClusterServiceClient(conn),
 		backups: fermatav1.NewBackupServiceClient(conn), events: fermatav1.NewEventServiceClient(conn),
 		access: fermatav1.NewAccessServiceClient(conn),
 	}
-	c.gather.send, c.gather.patience = c.createTogether, gatherPatience
+	c.createBatcher.send, c.createBatcher.maxDelay = c.createCoalesced, maxBatchDelay
 	return c
 }
 
-// InNamespace returns a client for another namespace that uses the connections of this one: they end
-// when either of the two is closed.
+// InNamespace returns a client for another namespace that shares the connections. Closing either client closes
+// them.
 func (c *Client) InNamespace(namespace string) *Client {
-	o := c.o
+	o := c.options
 	o.Namespace = namespace
 	return newClient(c.conn, o)
 }
 
-// targetOf leaves one address to the DNS resolver and lists several. Each is verified
-// by its own host, unless the configuration names the servers.
+// targetOf resolves a single address with DNS and lists several as they are. Each is verified by its own host,
+// unless the TLS configuration fixes the server name.
 func targetOf(addresses []string, secure *tls.Config) (string, []grpc.DialOption, error) {
 	if len(addresses) == 0 {
 		return "", nil, errors.New("client: no address")
@@ -169,38 +171,38 @@ func targetOf(addresses []string, secure *tls.Config) (string, []grpc.DialOption
 	return "fermata:///cluster", []grpc.DialOption{grpc.WithResolvers(static)}, nil
 }
 
-func transport(config *tls.Config) credentials.TransportCredentials {
+func transportCredentials(config *tls.Config) credentials.TransportCredentials {
 	if config == nil {
 		return insecure.NewCredentials()
 	}
 	return credentials.NewTLS(config)
 }
 
-// TokenFile gives the token that a file holds, for Options.Token, and another one
-// soon after the file has changed. It fails if there is none now.
+// TokenFile returns a function for [Options].Token that returns the token in a file. It reads the file again
+// after a change. It returns an error if the file has no token now.
 func TokenFile(path string) (func(context.Context) (string, error), error) { return bearer.File(path) }
 
-// Close ends all connections.
+// Close closes all connections.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Namespace is the one that ids belong to.
-func (c *Client) Namespace() string { return c.o.Namespace }
+// Namespace returns the client's namespace.
+func (c *Client) Namespace() string { return c.options.Namespace }
 
-// JobService returns the generated stub, whose calls are tried once.
+// JobService returns the generated stub. Its calls are not retried.
 func (c *Client) JobService() fermatav1.JobServiceClient { return c.jobs }
 
-// ClusterService returns the generated stub, whose calls are tried once.
+// ClusterService returns the generated stub. Its calls are not retried.
 func (c *Client) ClusterService() fermatav1.ClusterServiceClient { return c.cluster }
 
-// JobName returns the full name of a job. A full name stays as it is.
+// JobName returns the full name of a job. A full name is returned unchanged.
 func (c *Client) JobName(job string) string {
 	if strings.HasPrefix(job, "namespaces/") {
 		return job
 	}
-	return c.parent() + "/jobs/" + job
+	return c.namespaceName() + "/jobs/" + job
 }
 
-// RunName returns the full name of a run. A full name stays as it is.
+// RunName returns the full name of a run. A full name is returned unchanged.
 func (c *Client) RunName(job, run string) string {
 	if strings.HasPrefix(run, "namespaces/") {
 		return run
@@ -208,94 +210,94 @@ func (c *Client) RunName(job, run string) string {
 	return c.JobName(job) + "/runs/" + run
 }
 
-// QueueName returns the full name of a queue. A full name stays as it is.
+// QueueName returns the full name of a queue. A full name is returned unchanged.
 func (c *Client) QueueName(queue string) string {
 	if strings.HasPrefix(queue, "namespaces/") {
 		return queue
 	}
-	return c.parent() + "/queues/" + queue
+	return c.namespaceName() + "/queues/" + queue
 }
 
-func (c *Client) parent() string { return "namespaces/" + c.o.Namespace }
+func (c *Client) namespaceName() string { return "namespaces/" + c.options.Namespace }
 
 // JobID returns the last part of a job's name.
-func JobID(j *Job) string { return lastPart(j.GetName()) }
+func JobID(j *Job) string { return lastNamePart(j.GetName()) }
 
 // RunID returns the last part of a run's name.
-func RunID(r *Run) string { return lastPart(r.GetName()) }
+func RunID(r *Run) string { return lastNamePart(r.GetName()) }
 
-func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+func lastNamePart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// WhoAmI returns who the cluster takes the client for, and what it may do.
+// WhoAmI returns the identity that the cluster assigns to the client, and its permissions.
 func (c *Client) WhoAmI(ctx context.Context) (*fermatav1.WhoAmIResponse, error) {
-	return call(ctx, c, c.access.WhoAmI, &fermatav1.WhoAmIRequest{})
+	return callWithRetry(ctx, c, c.access.WhoAmI, &fermatav1.WhoAmIRequest{})
 }
 
-// Nodes lists the members of the cluster.
+// Nodes returns the members of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]*fermatav1.Node, error) {
-	r, err := call(ctx, c, c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
 	return r.GetNodes(), err
 }
 
-// Shards lists the shards with their holders.
+// Shards returns the shards with their owners.
 func (c *Client) Shards(ctx context.Context) ([]*fermatav1.Shard, error) {
-	r, err := call(ctx, c, c.cluster.ListShards, &fermatav1.ListShardsRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListShards, &fermatav1.ListShardsRequest{})
 	return r.GetShards(), err
 }
 
-// Queues lists the queues of the client's namespace, or of all.
+// Queues returns the queues of the client's namespace, or of all namespaces.
 func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, error) {
-	q := &fermatav1.ListQueuesRequest{Parent: c.parent()}
+	q := &fermatav1.ListQueuesRequest{Parent: c.namespaceName()}
 	if all {
 		q.Parent = ""
 	}
-	r, err := call(ctx, c, c.cluster.ListQueues, q)
+	r, err := callWithRetry(ctx, c, c.cluster.ListQueues, q)
 	return r.GetQueues(), err
 }
 
-// CheckShard audits what is stored in a shard, and repairs what can be repaired
-// without a loss if that is asked for.
+// CheckShard checks the stored data of a shard for consistency. With repair, it also repairs what can be
+// repaired without loss.
 func (c *Client) CheckShard(ctx context.Context, shard int, repair bool) (*fermatav1.CheckShardResponse, error) {
-	return call(ctx, c, c.cluster.CheckShard, &fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
+	return callWithRetry(ctx, c, c.cluster.CheckShard,
+		&fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
 }
 
-// QueueSettings returns the limits of a queue, zero ones where none are set, and
-// whether it is paused.
+// QueueSettings returns the limits of a queue and whether it is paused. Unset limits are zero.
 func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSettings, error) {
-	return call(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
+	return callWithRetry(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
 }
 
-// SetQueueSettings replaces the limits of the queue that s.Name tells. Whether it is
-// paused stays as it is unless s.Paused is set.
+// SetQueueSettings replaces the limits of the queue named by s.Name. The pause is unchanged unless s.Paused is
+// set.
 func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
-	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
+	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
 }
 
-// SwapQueueSettings is SetQueueSettings on the condition that the settings are still
-// those of before ([IsConflict]).
+// SwapQueueSettings is [Client.SetQueueSettings] if the settings still equal before; otherwise it fails with
+// [IsConflict].
 func (c *Client) SwapQueueSettings(ctx context.Context, before, s *QueueSettings) (*QueueSettings, error) {
 	q := proto.CloneOf(s)
 	q.Name = c.QueueName(s.GetName())
-	return call(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
+	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings,
+		&fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
 }
 
-// PauseQueue has nothing of a queue start until [Client.ResumeQueue]; what runs goes on.
-// Nodes follow within about two seconds. It returns the settings of the queue, whose limits
-// stay. It may be repeated.
+// PauseQueue stops new runs of a queue from starting until [Client.ResumeQueue] is called. Live runs continue.
+// Nodes apply it within about two seconds. It returns the settings of the queue, whose limits are unchanged. The
+// call can be repeated.
 func (c *Client) PauseQueue(ctx context.Context, queue string) (*QueueSettings, error) {
 	return c.setPaused(ctx, queue, true)
 }
 
-// ResumeQueue ends what [Client.PauseQueue] began: what is due starts, in order. It may be
-// repeated.
+// ResumeQueue ends a pause by [Client.PauseQueue]: due runs start in order. The call can be repeated.
 func (c *Client) ResumeQueue(ctx context.Context, queue string) (*QueueSettings, error) {
 	return c.setPaused(ctx, queue, false)
 }
 
-// pauseTries bounds how often the limits are read again that somebody changed in between.
-const pauseTries = 8
+// maxPauseTries bounds how often the limits are read again after a concurrent change.
+const maxPauseTries = 8
 
 func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*QueueSettings, error) {
 	for try := 1; ; try++ {
@@ -306,14 +308,14 @@ func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*Que
 		after := proto.CloneOf(before)
 		after.Name, after.Paused = queue, &paused
 		set, err := c.SwapQueueSettings(ctx, before, after)
-		if !IsConflict(err) || try == pauseTries {
+		if !IsConflict(err) || try == maxPauseTries {
 			return set, err
 		}
 	}
 }
 
-// Workers lists the workers that are connected.
+// Workers returns the connected workers.
 func (c *Client) Workers(ctx context.Context) ([]*fermatav1.Worker, error) {
-	r, err := call(ctx, c, c.cluster.ListWorkers, &fermatav1.ListWorkersRequest{})
+	r, err := callWithRetry(ctx, c, c.cluster.ListWorkers, &fermatav1.ListWorkersRequest{})
 	return r.GetWorkers(), err
 }

@@ -169,7 +169,7 @@ func soon() protoadapt.MessageV1 {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)}
 }
 
-func TestCallsAreRepeatedWhenWorthwhile(t *testing.T) {
+func TestRetryableCallsAreRetried(t *testing.T) {
 	later := &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Hour)}
 	tests := []struct {
 		name  string
@@ -231,7 +231,7 @@ func TestRequestIDsDiffer(t *testing.T) {
 	}
 }
 
-func TestDeletionWhoseAnswerWasLost(t *testing.T) {
+func TestDeletionAfterALostResponse(t *testing.T) {
 	n := start(t)
 	n.fail = []error{failure(codes.Unavailable, soon())}
 	if err := dial(t, client.Options{}, n.address).DeleteJob(t.Context(), "ping", ""); err != nil {
@@ -246,7 +246,7 @@ func (n *node) CancelBackfill(_ context.Context, q *fermatav1.CancelBackfillRequ
 	return &fermatav1.Job{Name: q.GetName()}, n.next("")
 }
 
-func TestCancellationWhoseAnswerWasLost(t *testing.T) {
+func TestCancellationAfterALostResponse(t *testing.T) {
 	n := start(t)
 	n.fail = []error{failure(codes.Unavailable, soon()), failure(codes.NotFound)}
 	c := dial(t, client.Options{}, n.address)
@@ -259,8 +259,8 @@ func TestCancellationWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
-// TestPausingAQueueUndoesNoLimit: somebody changes the limits between reading and pausing.
-func TestPausingAQueueUndoesNoLimit(t *testing.T) {
+// TestPausingAQueueKeepsItsLimits: somebody changes the limits between reading and pausing.
+func TestPausingAQueueKeepsItsLimits(t *testing.T) {
 	n := start(t)
 	n.settings = &fermatav1.QueueSettings{Rate: 1, Paused: new(false)}
 	n.meddle = func(s *fermatav1.QueueSettings) { s.Rate, n.meddle = 7, nil }
@@ -301,7 +301,7 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 }
 
-func TestListingGoesThroughThePages(t *testing.T) {
+func TestListingReadsAllPages(t *testing.T) {
 	n := start(t)
 	c := dial(t, client.Options{}, n.address)
 	var names []string

@@ -7,14 +7,14 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// DeadLetters lists the dead runs that are kept of the jobs that are selected, in
-// no particular order, page by page as they are asked for. It ends after the first
-// error.
+// DeadLetters returns the stored dead runs of the selected jobs, in no particular order. It requests pages as
+// they are needed, and ends after the first error.
 func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLetter, error] {
 	return func(yield func(*DeadLetter, error) bool) {
 		for token := ""; ; {
-			r, err := call(ctx, c, c.jobs.ListDeadLetters, &fermatav1.ListDeadLettersRequest{
-				Parent: c.parent(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+			r, err := callWithRetry(ctx, c, c.jobs.ListDeadLetters, &fermatav1.ListDeadLettersRequest{
+				Parent: c.namespaceName(), PageSize: 1000, PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix,
+				Labels: s.Labels,
 			})
 			if err != nil {
 				yield(nil, err)
@@ -25,51 +25,52 @@ func (c *Client) DeadLetters(ctx context.Context, s Selection) iter.Seq2[*DeadLe
 					return
 				}
 			}
-			if token = r.GetNextPageToken(); token == "" {
+			token = r.GetNextPageToken()
+			if token == "" {
 				return
 			}
 		}
 	}
 }
 
-// RedriveResult counts what became of dead letters.
+// RedriveResult counts the results of a redrive.
 type RedriveResult struct {
-	// Redriven are tried again, or would be in a dry run.
+	// Redriven is the number of runs that were started again, or would be in a dry run.
 	Redriven int
-	// Refused had gone, their job has no room for another run, or kept changing.
+	// Refused is the number of runs that no longer exist, whose job has no room for another run, or that kept
+	// changing.
 	Refused int
 }
 
-// letterNames bounds one call of RedriveDeadLetters.
-const letterNames = 1000
+// maxLetterNames is the maximum number of names in one RedriveDeadLetters call.
+const maxLetterNames = 1000
 
-// Redrive tries dead runs again by their names. A repetition after an error finds
-// those that were redriven gone and counts them as refused.
+// Redrive starts dead runs again, by their names. If the call is repeated after an error, the runs that were
+// started before count as refused.
 func (c *Client) Redrive(ctx context.Context, names ...string) (sum RedriveResult, err error) {
 	return c.RedriveWith(ctx, RedriveOptions{}, names...)
 }
 
-// RedriveSelected tries all dead runs of the selected jobs again; a dry run only
-// counts them.
+// RedriveSelected starts all dead runs of the selected jobs again. A dry run only counts them.
 func (c *Client) RedriveSelected(ctx context.Context, s Selection, dry bool) (sum RedriveResult, err error) {
 	return c.RedriveSelectedWith(ctx, RedriveOptions{DryRun: dry}, s)
 }
 
-// RedriveOptions say how dead runs are tried again; the zero value is good.
+// RedriveOptions configure how dead runs are started again. The zero value uses the defaults.
 type RedriveOptions struct {
-	// DryRun only counts them.
+	// DryRun counts the runs without starting them.
 	DryRun bool
-	// IgnoreExclusions has runs start also at times that their schedules exclude. Else
-	// they wait until those are over.
+	// IgnoreExclusions starts runs also at times that their schedules exclude. Otherwise they wait until the
+	// excluded time is over.
 	IgnoreExclusions bool
 }
 
 // RedriveWith is [Client.Redrive] with options.
 func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...string) (sum RedriveResult, err error) {
 	for len(names) > 0 && err == nil {
-		n := min(letterNames, len(names))
-		err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
-			Parent: c.parent(), Names: names[:n], DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
+		n := min(maxLetterNames, len(names))
+		err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
+			Parent: c.namespaceName(), Names: names[:n], DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
 		}, &sum)
 		names = names[n:]
 	}
@@ -77,19 +78,22 @@ func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...str
 }
 
 // RedriveSelectedWith is [Client.RedriveSelected] with options.
-func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult, err error) {
-	err = c.redrive(ctx, &fermatav1.RedriveDeadLettersRequest{
-		Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun, IgnoreExclusions: o.IgnoreExclusions,
+func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult,
+	err error) {
+	err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
+		Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun,
+		IgnoreExclusions: o.IgnoreExclusions,
 	}, &sum)
 	return sum, err
 }
 
-func (c *Client) redrive(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest, sum *RedriveResult) error {
+func (c *Client) redriveBatch(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest, sum *RedriveResult) error {
 	for {
-		r, err := call(ctx, c, c.jobs.RedriveDeadLetters, q)
+		r, err := callWithRetry(ctx, c, c.jobs.RedriveDeadLetters, q)
 		sum.Redriven += int(r.GetRedriven())
 		sum.Refused += int(r.GetRefused())
-		if q.PageToken = r.GetNextPageToken(); err != nil || q.PageToken == "" {
+		q.PageToken = r.GetNextPageToken()
+		if err != nil || q.PageToken == "" {
 			return err
 		}
 	}

@@ -1,5 +1,4 @@
-// Package client registers jobs with a Fermata cluster and shows what became of
-// them.
+// Package client creates, changes and observes jobs in a Fermata cluster.
 //
 //	c, err := client.Dial([]string{"scheduler-0:7070", "scheduler-1:7070"}, client.Options{})
 //	if err != nil {
@@ -12,19 +11,17 @@
 //		Schedule: client.Every(30 * time.Second),
 //	})
 //
-// Any node answers for the whole cluster. With several addresses calls go to
-// them in turn, and around those that do not answer.
+// Any node answers for the whole cluster. With several addresses, calls are distributed over
+// the nodes, and nodes that do not answer are avoided.
 //
-// Calls are repeated when the cluster says that this is worth while (UNAVAILABLE,
-// or ABORTED or RESOURCE_EXHAUSTED with a delay), up to [Options.Attempts] in all and never past the
-// context's deadline. That is safe: calls that would do something twice carry a request
-// id, so that a repetition of one whose answer was lost gets the first answer, and the
-// others change nothing the second time. What those that work on many jobs count is what the
-// last try did.
+// Calls are retried if the error is retryable (UNAVAILABLE, or ABORTED or RESOURCE_EXHAUSTED
+// with a delay), up to [Options].Attempts attempts and never past the context's deadline. That is
+// safe: calls that are not idempotent carry a request id, so that a retry after a lost response
+// gets the first response. For calls that change many jobs, the returned counts are those of the
+// last attempt.
 //
-// Jobs are named by their id, which means the client's namespace, or by their
-// full name, "namespaces/{namespace}/jobs/{job}".
+// Jobs are named by their id, in the client's namespace, or by their full name,
+// "namespaces/{namespace}/jobs/{job}".
 //
-// Errors are gRPC statuses. [IsNotFound], [IsConflict], [Violations] and others
-// ask them.
+// Errors are gRPC statuses. [IsNotFound], [IsConflict], [Violations] and others examine them.
 package client

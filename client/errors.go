@@ -8,28 +8,28 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// IsNotFound tells that there is no such job or run.
-func IsNotFound(err error) bool { return is(err, codes.NotFound) }
+// IsNotFound reports whether the job or run does not exist.
+func IsNotFound(err error) bool { return hasCode(err, codes.NotFound) }
 
-// IsExists tells that the id is taken by another job.
-func IsExists(err error) bool { return is(err, codes.AlreadyExists) }
+// IsExists reports whether another job has the id.
+func IsExists(err error) bool { return hasCode(err, codes.AlreadyExists) }
 
-// IsConflict tells that the job, or the settings of the queue, were edited in between,
-// or that the id belongs to a deleted job that still runs.
-func IsConflict(err error) bool { return is(err, codes.Aborted) }
+// IsConflict reports whether the job or the queue settings were changed concurrently, or the id belongs to a
+// deleted job that still runs.
+func IsConflict(err error) bool { return hasCode(err, codes.Aborted) }
 
-// IsInvalid tells that the request is at fault; Violations say where.
-func IsInvalid(err error) bool { return is(err, codes.InvalidArgument) }
+// IsInvalid reports whether the request is invalid; [Violations] returns the fields.
+func IsInvalid(err error) bool { return hasCode(err, codes.InvalidArgument) }
 
-// IsUnavailable tells that no node, or no Redis behind it, could be reached.
-func IsUnavailable(err error) bool { return is(err, codes.Unavailable) }
+// IsUnavailable reports whether no node, or no Redis behind it, could be reached.
+func IsUnavailable(err error) bool { return hasCode(err, codes.Unavailable) }
 
-func is(err error, code codes.Code) bool { return err != nil && status.Code(err) == code }
+func hasCode(err error, code codes.Code) bool { return err != nil && status.Code(err) == code }
 
-// Violation says what is wrong with one field of a request.
+// Violation describes an invalid field of a request.
 type Violation struct{ Field, Description string }
 
-// Violations lists what an error says of the fields of a request.
+// Violations returns the invalid fields of a request from its error. It is empty if the error has none.
 func Violations(err error) []Violation {
 	var out []Violation
 	for _, detail := range status.Convert(err).Details() {
@@ -44,7 +44,7 @@ func Violations(err error) []Violation {
 	return out
 }
 
-// itemResult is what the results of batches have in common.
+// itemResult is the common part of batch results.
 type itemResult interface {
 	GetCode() int32
 	GetMessage() string

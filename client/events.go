@@ -23,35 +23,33 @@ type (
 
 // EventFilter selects events; zero fields select all.
 type EventFilter struct {
-	// All namespaces, and what happens to the cluster itself, instead of the client's
-	// namespace.
+	// AllNamespaces selects the events of all namespaces and of the cluster, instead of the client's namespace.
 	AllNamespaces bool
 	Queues, Jobs  []string
-	// Kinds such as "run.dead", or all of a family: "run.*".
+	// Kinds are kinds such as "run.dead", or families such as "run.*".
 	Kinds  []string
 	Labels map[string]string
-	// ResumeToken is that of an earlier watch; Since begins with what is kept from then
-	// on. Zero values begin with what comes.
+	// ResumeToken resumes an earlier watch. Since starts at the stored events from that time on. Zero values
+	// start with new events.
 	ResumeToken string
 	Since       time.Time
-	// UntilNow ends the watch with what there was when it began.
+	// UntilNow ends the watch after the events that were stored when it began.
 	UntilNow bool
 }
 
-// EventBatch is what is told at once. It may have no events; ResumeToken goes on after
-// them.
+// EventBatch is a batch of events, which may be empty. ResumeToken resumes after it.
 type EventBatch struct {
 	Events      []*Event
 	ResumeToken string
 }
 
-// WatchEvents tells what happens until ctx ends, the loop is left, or an error comes
-// that a repetition cannot change; see [IsEventsGone]. A stream that breaks is resumed,
-// at another node if need be and for as long as it takes, with nothing left out and nothing
-// told twice. Only the start is tried no more than Options.Attempts times.
+// WatchEvents returns events until ctx ends, the loop is left, or a permanent error occurs; see [IsEventsGone].
+// A broken stream is resumed, also at another node, without gaps and without duplicates, until ctx ends. Only
+// the first connection is limited to Options.Attempts attempts.
 func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[EventBatch, error] {
 	q := &fermatav1.WatchEventsRequest{
-		Parent: c.parent(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels, ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
+		Parent: c.namespaceName(), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels,
+		ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
 	}
 	if f.AllNamespaces {
 		q.Parent = ""
@@ -62,16 +60,16 @@ func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[Event
 	return func(yield func(EventBatch, error) bool) {
 		started := false
 		for attempt := 1; ; attempt++ {
-			// Each stream begins with a token.
+			// Each stream starts with a token.
 			told, err := c.watchOnce(ctx, q, yield)
 			if told {
 				attempt, started = 1, true
 			}
-			if err == nil || errors.Is(err, errLeft) {
+			if err == nil || errors.Is(err, errConsumerStopped) {
 				return
 			}
-			wait, worthwhile := waitAfter(err, attempt)
-			if ctx.Err() != nil || !worthwhile || !started && attempt >= c.o.Attempts || !sleep(ctx, wait) {
+			wait, worthwhile := delayAfter(err, attempt)
+			if ctx.Err() != nil || !worthwhile || !started && attempt >= c.options.Attempts || !waitFor(ctx, wait) {
 				yield(EventBatch{}, err)
 				return
 			}
@@ -79,11 +77,12 @@ func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[Event
 	}
 }
 
-// errLeft says that the loop was left.
-var errLeft = errors.New("left")
+// errConsumerStopped: the caller left the loop.
+var errConsumerStopped = errors.New("left")
 
-// watchOnce is one stream. The request goes on after what was told.
-func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest, yield func(EventBatch, error) bool) (told bool, err error) {
+// watchOnce reads one stream. It updates the request to resume after the delivered events.
+func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest,
+	yield func(EventBatch, error) bool) (told bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.events.WatchEvents(ctx, q)
@@ -100,56 +99,57 @@ func (c *Client) watchOnce(ctx context.Context, q *fermatav1.WatchEventsRequest,
 		}
 		told = true
 		if !yield(EventBatch{Events: r.GetEvents(), ResumeToken: r.GetResumeToken()}, nil) {
-			return told, errLeft
+			return told, errConsumerStopped
 		}
 		q.ResumeToken, q.StartTime = r.GetResumeToken(), nil
 	}
 }
 
-// IsEventsGone tells that what follows a resume token is no longer kept.
+// IsEventsGone reports whether the events after a resume token are no longer kept.
 func IsEventsGone(err error) bool { return status.Code(err) == codes.OutOfRange }
 
-// Webhooks lists the webhooks of the node that answers.
+// Webhooks returns the webhooks of the node that answers.
 func (c *Client) Webhooks(ctx context.Context) ([]*Webhook, error) {
-	r, err := call(ctx, c, c.events.ListWebhooks, &fermatav1.ListWebhooksRequest{})
+	r, err := callWithRetry(ctx, c, c.events.ListWebhooks, &fermatav1.ListWebhooksRequest{})
 	return r.GetWebhooks(), err
 }
 
-// UndeliveredEvents lists up to n (1 to 1000) events that a webhook ("": any) gave up on,
-// newest first.
+// UndeliveredEvents returns up to n events (1 to 1000) whose delivery to a webhook was given up, newest first.
+// The webhook "" selects all webhooks.
 func (c *Client) UndeliveredEvents(ctx context.Context, webhook string, n int) ([]*UndeliveredEvent, error) {
-	r, err := call(ctx, c, c.events.ListUndeliveredEvents, &fermatav1.ListUndeliveredEventsRequest{Webhook: webhook, PageSize: int32(n)})
+	r, err := callWithRetry(ctx, c, c.events.ListUndeliveredEvents,
+		&fermatav1.ListUndeliveredEventsRequest{Webhook: webhook, PageSize: int32(n)})
 	return r.GetEvents(), err
 }
 
-// RedeliverOptions say what is tried once more, and what becomes of what cannot be
-// delivered.
+// RedeliverOptions select the events to deliver again, and what happens to events that cannot be delivered.
 type RedeliverOptions struct {
-	// Event is the id of the only one; "": up to 100, oldest first.
+	// Event is the id of a single event. Default "": up to 100 events, oldest first.
 	Event string
-	// DropRefused deletes what the endpoint refuses for good.
+	// DropRefused deletes events that the endpoint refuses permanently.
 	DropRefused bool
 }
 
-// RedeliverResult is what became of undelivered events.
+// RedeliverResult counts the results of a redelivery.
 type RedeliverResult struct {
 	Delivered int
-	// Failure is what the one met that ended it; "": none did.
+	// Failure is the error that ended the redelivery; "" if none did.
 	Failure string
-	// Refused are those that the endpoint refused for good, Refusal is what the first of
-	// them met.
+	// Refused is the number of events that the endpoint refused permanently. Refusal is the error of the first
+	// of them.
 	Refused int
 	Refusal string
-	// Remaining are all that the webhook has left.
+	// Remaining is the number of undelivered events that the webhook has left.
 	Remaining int
 }
 
-// RedeliverEvents tries events that a webhook gave up on once more. It ends at the first
-// failure that may pass; what is refused for good is passed over, and comes last from
-// then on.
+// RedeliverEvents delivers events again whose delivery to a webhook was given up. It ends at the first temporary
+// failure. Permanently refused events are skipped and moved to the end.
 func (c *Client) RedeliverEvents(ctx context.Context, webhook string, o RedeliverOptions) (RedeliverResult, error) {
-	r, err := c.events.RedeliverEvents(ctx, &fermatav1.RedeliverEventsRequest{Webhook: webhook, EventId: o.Event, DropRefused: o.DropRefused})
+	r, err := c.events.RedeliverEvents(ctx, &fermatav1.RedeliverEventsRequest{Webhook: webhook, EventId: o.Event,
+		DropRefused: o.DropRefused})
 	return RedeliverResult{
-		Delivered: int(r.GetDelivered()), Failure: r.GetFailure(), Refused: int(r.GetRefused()), Refusal: r.GetRefusal(), Remaining: int(r.GetRemaining()),
+		Delivered: int(r.GetDelivered()), Failure: r.GetFailure(), Refused: int(r.GetRefused()),
+		Refusal: r.GetRefusal(), Remaining: int(r.GetRemaining()),
 	}, err
 }

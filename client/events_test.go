@@ -42,9 +42,9 @@ func (n *eventNode) WatchEvents(q *fermatav1.WatchEventsRequest, s grpc.ServerSt
 	return step.end
 }
 
-// TestAWatchOutlivesItsNodes: what has begun goes on, however often the next node is not
+// TestWatchResumesAtAnotherNode: what has begun goes on, however often the next node is not
 // there yet; what never began ends after Options.Attempts.
-func TestAWatchOutlivesItsNodes(t *testing.T) {
+func TestWatchResumesAtAnotherNode(t *testing.T) {
 	away := eventStep{end: status.Error(codes.Unavailable, "away")}
 	first := eventStep{told: []*fermatav1.WatchEventsResponse{{ResumeToken: "one"}}, end: away.end}
 	last := eventStep{told: []*fermatav1.WatchEventsResponse{{ResumeToken: "two", Events: []*fermatav1.Event{{Kind: "run.dead"}}}}}

@@ -15,63 +15,62 @@ import (
 )
 
 const (
-	// gatherWidth is how many registrations are under way, each alone or as a batch,
-	// before others wait for one another: one that the cluster works on, and others
-	// that are on their way to it or back.
-	gatherWidth = 2
-	// gatherPatience is how long a registration waits for those under way, one of which
-	// may be stuck with a node that is gone, before it is a call of its own.
-	gatherPatience = 50 * time.Millisecond
-	// gatherJobs and gatherBytes bound a batch, so that nobody waits for very many
-	// others. What is larger than gatherLone is always sent alone.
-	gatherJobs  = 100
-	gatherBytes = 256 << 10
-	gatherLone  = 32 << 10
+	// maxBatchesInFlight is the number of calls in flight, with one job or a batch, at which further
+	// registrations wait for a batch: one that the cluster works on, and one on its way.
+	maxBatchesInFlight = 2
+	// maxBatchDelay is how long a registration waits for the calls in flight, one of which may be stuck at a
+	// dead node, before it is sent alone.
+	maxBatchDelay = 50 * time.Millisecond
+	// maxGatheredJobs and maxGatheredBytes bound a batch, so that no call waits for too many others. Larger
+	// requests are always sent alone.
+	maxGatheredJobs  = 100
+	maxGatheredBytes = 256 << 10
+	maxSingleCalls   = 32 << 10
 )
 
-// gather brings registrations of many goroutines together. One that finds a place is a
-// call of its own; what comes while all places are taken goes out in batches, the next
-// one when a call ends. So a client that registers a job now and then pays nothing, and one
-// that registers from many goroutines needs a call for dozens of jobs.
+// createBatcher coalesces registrations of concurrent goroutines into batches. A registration
+// is a call of its own while fewer than maxBatchesInFlight are in flight. Others wait and are
+// sent as a batch when a call ends. So a single registration has no delay, and many concurrent
+// ones need a call for dozens of jobs.
 //
-// A job of a batch that could not be registered is its own caller's to repeat, by
-// itself: see [Client.CreateJob].
-type gather struct {
+// If a job of a batch fails, its caller retries it alone: see [Client.CreateJob].
+type createBatcher struct {
 	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]Created, error)
-	patience time.Duration
+	maxDelay time.Duration
 
-	mu      sync.Mutex
-	places  int // taken, of gatherWidth
-	under   int // registrations under way in them
-	waiting []*gathered
+	mu            sync.Mutex
+	freeBatches   int // batches in flight, up to maxBatchesInFlight
+	callsInFlight int // registrations in them
+	waiting       []*pendingCreate
 }
 
-// gathered is one registration in line.
-type gathered struct {
+// pendingCreate is one waiting registration.
+type pendingCreate struct {
 	ctx     context.Context
 	request *fermatav1.CreateJobRequest
 	size    int
-	sent    bool          // or about to be; it is not in line any more
+	sent    bool          // or about to be; no longer waiting
 	turn    chan struct{} // closed when it was sent with others
 	result  *Created      // of the batch; nil: the batch failed as a whole
 }
 
-// enter gives a caller a place for a call of its own, which it gives back by leave. If
-// there is none, it waits for the result of a batch; without a result it has to call for
-// itself after all, without a place, and under the id that the batch gave its job.
-func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool, result *Created, err error) {
+// enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
+// for the result of a batch. Without a result the caller makes its own call, without a place, under the id that
+// the batch gave its job.
+func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool,
+	result *Created, err error) {
 	g.mu.Lock()
-	if g.places < gatherWidth {
-		g.places++
-		g.under++
+	if g.freeBatches < maxBatchesInFlight {
+		g.freeBatches++
+		g.callsInFlight++
 		g.mu.Unlock()
 		return true, nil, nil
 	}
-	// A copy: who gives up may change its job while the batch is being written.
-	w := &gathered{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
+	// A copy: a caller that gives up may change its job while the batch is encoded.
+	w := &pendingCreate{ctx: ctx, request: proto.CloneOf(q), size: size, turn: make(chan struct{})}
 	g.waiting = append(g.waiting, w)
 	g.mu.Unlock()
-	patience := time.NewTimer(g.patience)
+	patience := time.NewTimer(g.maxDelay)
 	defer patience.Stop()
 	select {
 	case <-w.turn:
@@ -80,7 +79,7 @@ func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size 
 	case <-ctx.Done():
 		return false, nil, ctx.Err()
 	case <-patience.C:
-		if g.withdraw(w) {
+		if g.withdrawCall(w) {
 			return false, nil, nil
 		}
 	}
@@ -93,46 +92,46 @@ func (g *gather) enter(ctx context.Context, q *fermatav1.CreateJobRequest, size 
 	}
 }
 
-// withdraw takes a registration out of the line; false when it is under way.
-func (g *gather) withdraw(w *gathered) bool {
+// withdrawCall removes a waiting registration. It returns false if it was sent.
+func (g *createBatcher) withdrawCall(w *pendingCreate) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w.sent {
 		return false
 	}
-	g.waiting = slices.DeleteFunc(g.waiting, func(other *gathered) bool { return other == w })
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *pendingCreate) bool { return other == w })
 	return true
 }
 
-// leave ends a call of n registrations and sends what waits, in the background: no caller
-// works for others. Those who got their results go first: they may have more to register,
-// which would wait for the call after this one.
-func (g *gather) leave(n int) {
+// endCalls ends a call of n registrations and sends the waiting ones in the background, so that no caller works
+// for others. The callers with results run first: they may register more, which would otherwise wait for the
+// next call.
+func (g *createBatcher) endCalls(n int) {
 	runtime.Gosched()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.under -= n
-	batch := g.next()
+	g.callsInFlight -= n
+	batch := g.nextBatch()
 	if len(batch) == 0 {
-		g.places--
+		g.freeBatches--
 		return
 	}
-	g.under += len(batch)
+	g.callsInFlight += len(batch)
 	go func() {
-		defer g.leave(len(batch))
+		defer g.endCalls(len(batch))
 		g.sendAll(batch)
 	}()
 }
 
-// next takes what goes out together. Those who have given up are left out. It takes no more
-// than a place's share of all that is here: of a large call and a small one beside it the
-// small one would end, and cost, many times as often.
-func (g *gather) next() []*gathered {
-	var batch []*gathered
-	share := min(gatherJobs, (len(g.waiting)+g.under+gatherWidth-1)/gatherWidth)
+// nextBatch returns the next batch, without registrations that were given up. It takes no more than its share of
+// all present registrations: if a large and a small batch were in flight together, the small one would end, and
+// cost, many times as often.
+func (g *createBatcher) nextBatch() []*pendingCreate {
+	var batch []*pendingCreate
+	share := min(maxGatheredJobs, (len(g.waiting)+g.callsInFlight+maxBatchesInFlight-1)/maxBatchesInFlight)
 	n, bytes := 0, 0
 	for _, w := range g.waiting {
-		if len(batch) == share || len(batch) > 0 && bytes+w.size > gatherBytes {
+		if len(batch) == share || len(batch) > 0 && bytes+w.size > maxGatheredBytes {
 			break
 		}
 		n++
@@ -146,8 +145,8 @@ func (g *gather) next() []*gathered {
 	return batch
 }
 
-// sendAll sends a batch. It ends with the last of its callers' deadlines.
-func (g *gather) sendAll(batch []*gathered) {
+// sendAll sends a batch. Its deadline is the latest of the callers' deadlines.
+func (g *createBatcher) sendAll(batch []*pendingCreate) {
 	ctx, cancel := lastDeadline(batch)
 	defer cancel()
 	requests := make([]*fermatav1.CreateJobRequest, len(batch))
@@ -163,7 +162,7 @@ func (g *gather) sendAll(batch []*gathered) {
 	}
 }
 
-func lastDeadline(batch []*gathered) (context.Context, context.CancelFunc) {
+func lastDeadline(batch []*pendingCreate) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, w := range batch {
 		deadline, ok := w.ctx.Deadline()
@@ -177,10 +176,9 @@ func lastDeadline(batch []*gathered) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// gathers tells whether a registration may go out with others: a call with metadata of
-// its own, or of a trace that is sampled, is not like another one, and a large one keeps
-// others waiting.
-func gathers(ctx context.Context, size int) bool {
+// isBatched reports whether a registration may share a batch. Calls with metadata of their own or with a sampled
+// trace need their own call, and large ones would delay the others.
+func isBatched(ctx context.Context, size int) bool {
 	_, own := metadata.FromOutgoingContext(ctx)
-	return !own && !trace.SpanContextFromContext(ctx).IsSampled() && size <= gatherLone
+	return !own && !trace.SpanContextFromContext(ctx).IsSampled() && size <= maxSingleCalls
 }

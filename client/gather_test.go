@@ -96,10 +96,10 @@ func busy(t *testing.T) (r *registrar, c *Client, release func()) {
 	if c, err = Dial([]string{listener.Addr().String()}, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	c.gather.patience = time.Hour
+	c.createBatcher.maxDelay = time.Hour
 	t.Cleanup(func() { c.Close(); server.Stop(); <-served })
 	var first sync.WaitGroup
-	for i := range gatherWidth {
+	for i := range maxBatchesInFlight {
 		first.Go(func() {
 			if _, err := c.CreateJob(t.Context(), fmt.Sprint("first-", i), &Job{}); err != nil {
 				t.Error(err)
@@ -108,15 +108,15 @@ func busy(t *testing.T) (r *registrar, c *Client, release func()) {
 	}
 	waitUntil(t, "the first are under way", func() bool {
 		n := 0
-		for i := range gatherWidth {
+		for i := range maxBatchesInFlight {
 			n += r.singly(fmt.Sprint("first-", i))
 		}
-		return n == gatherWidth
+		return n == maxBatchesInFlight
 	})
 	return r, c, func() { close(r.held); first.Wait() }
 }
 
-func (g *gather) line() int {
+func (g *createBatcher) line() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.waiting)
@@ -137,15 +137,15 @@ func create(t *testing.T, c *Client, n int) (done func() []error) {
 			errs[i] = err
 		})
 	}
-	waitUntil(t, "all are in line", func() bool { return c.gather.line() == n })
+	waitUntil(t, "all are in line", func() bool { return c.createBatcher.line() == n })
 	return func() []error { all.Wait(); return errs }
 }
 
-// TestCreateJobGathers: registrations that would wait for one another share calls, and
+// TestConcurrentCreateJobsShareCalls: registrations that would wait for one another share calls, and
 // each gets its own answer.
-func TestCreateJobGathers(t *testing.T) {
+func TestConcurrentCreateJobsShareCalls(t *testing.T) {
 	r, c, release := busy(t)
-	const n = 2*gatherJobs + 10
+	const n = 2*maxGatheredJobs + 10
 	r.refuse["job-7"] = codes.AlreadyExists
 	done := create(t, c, n)
 	release()
@@ -161,7 +161,8 @@ func TestCreateJobGathers(t *testing.T) {
 	defer r.mu.Unlock()
 	total := 0
 	for _, size := range r.batches {
-		if total += size; size > gatherJobs {
+		total += size
+		if size > maxGatheredJobs {
 			t.Errorf("a batch of %d", size)
 		}
 	}
@@ -170,9 +171,9 @@ func TestCreateJobGathers(t *testing.T) {
 		t.Errorf("batches of %v, want %d jobs in few", r.batches, n)
 	}
 	waitUntil(t, "nothing is under way", func() bool {
-		c.gather.mu.Lock()
-		defer c.gather.mu.Unlock()
-		return c.gather.places == 0 && c.gather.under == 0
+		c.createBatcher.mu.Lock()
+		defer c.createBatcher.mu.Unlock()
+		return c.createBatcher.freeBatches == 0 && c.createBatcher.callsInFlight == 0
 	})
 }
 
@@ -206,7 +207,7 @@ func TestCreateJobGivesUp(t *testing.T) {
 		_, err := c.CreateJob(ctx, "gone", &Job{})
 		gone <- err
 	}()
-	waitUntil(t, "it is in line", func() bool { return c.gather.line() == 1 })
+	waitUntil(t, "it is in line", func() bool { return c.createBatcher.line() == 1 })
 	cancel()
 	if err := <-gone; status.Code(err) != codes.Canceled {
 		t.Errorf("it left with %v", err)
@@ -218,7 +219,7 @@ func TestCreateJobGivesUp(t *testing.T) {
 	}()
 	waitUntil(t, "the call with metadata has come", func() bool { return r.singly("own") == 1 })
 	traced := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
-	if gathers(trace.ContextWithSpanContext(t.Context(), traced), 1) || !gathers(t.Context(), gatherLone) || gathers(t.Context(), gatherLone+1) {
+	if isBatched(trace.ContextWithSpanContext(t.Context(), traced), 1) || !isBatched(t.Context(), maxSingleCalls) || isBatched(t.Context(), maxSingleCalls+1) {
 		t.Error("a traced call is not by itself, or sizes are not bounded")
 	}
 	release()
@@ -231,13 +232,13 @@ func TestCreateJobGivesUp(t *testing.T) {
 }
 
 // crowded returns a gather with a registration in each of its places.
-func crowded(patience time.Duration) *gather {
-	return &gather{places: gatherWidth, under: gatherWidth, patience: patience}
+func crowded(patience time.Duration) *createBatcher {
+	return &createBatcher{freeBatches: maxBatchesInFlight, callsInFlight: maxBatchesInFlight, maxDelay: patience}
 }
 
-// TestGatherShares: no call takes all that wait while others are under way, or from then
+// TestBatchesTakeTheirShare: no call takes all that wait while others are under way, or from then
 // on large and small calls would go side by side.
-func TestGatherShares(t *testing.T) {
+func TestBatchesTakeTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(time.Hour)
 		var sizes []int
@@ -247,23 +248,24 @@ func TestGatherShares(t *testing.T) {
 			<-end
 			return make([]Created, len(q)), nil
 		}
-		const callers = 30 * gatherWidth
+		const callers = 30 * maxBatchesInFlight
 		var all sync.WaitGroup
 		for range callers {
 			all.Go(func() {
-				if place, result, err := g.enter(t.Context(), &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
+				if place, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
 					t.Errorf("place %v, result %v, error %v", place, result, err)
 				}
 			})
 		}
-		for range gatherWidth {
+		for range maxBatchesInFlight {
 			synctest.Wait()
-			g.leave(1)
+			g.endCalls(1)
 		}
 		synctest.Wait()
 		total := 0
 		for _, n := range sizes {
-			if total += n; n < 29 || n > 31 {
+			total += n
+			if n < 29 || n > 31 {
 				t.Errorf("batches of %v for %d callers", sizes, callers)
 			}
 		}
@@ -275,9 +277,9 @@ func TestGatherShares(t *testing.T) {
 	})
 }
 
-// TestGatherEndsWithItsCallers: a batch has the latest of its callers' deadlines, none
+// TestBatchEndsWithItsCallers: a batch has the latest of its callers' deadlines, none
 // if one has none.
-func TestGatherEndsWithItsCallers(t *testing.T) {
+func TestBatchEndsWithItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(time.Hour)
 		var until []time.Duration
@@ -291,7 +293,7 @@ func TestGatherEndsWithItsCallers(t *testing.T) {
 			return make([]Created, len(q)), nil
 		}
 		enter := func(ctx context.Context) {
-			if place, result, err := g.enter(ctx, &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
+			if place, result, err := g.enqueue(ctx, &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
 				t.Errorf("place %v, result %v, error %v", place, result, err)
 			}
 		}
@@ -306,9 +308,9 @@ func TestGatherEndsWithItsCallers(t *testing.T) {
 				go enter(ctx)
 			}
 			synctest.Wait()
-			g.leave(1)
+			g.endCalls(1)
 			synctest.Wait()
-			g.places, g.under = g.places+1, g.under+1
+			g.freeBatches, g.callsInFlight = g.freeBatches+1, g.callsInFlight+1
 		}
 		if len(until) != 2 || until[0] != time.Minute || until[1] != 0 {
 			t.Errorf("batches ended after %v", until)
@@ -316,11 +318,11 @@ func TestGatherEndsWithItsCallers(t *testing.T) {
 	})
 }
 
-// TestGatherPatience: calls that are stuck hold up nobody for long, and what left the
+// TestBatchDelayIsBounded: calls that are stuck hold up nobody for long, and what left the
 // line is in no batch.
-func TestGatherPatience(t *testing.T) {
+func TestBatchDelayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := crowded(gatherPatience)
+		g := crowded(maxBatchDelay)
 		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
 			t.Errorf("%d sent after they left the line", len(q))
 			return nil, nil
@@ -328,18 +330,18 @@ func TestGatherPatience(t *testing.T) {
 		start := time.Now()
 		for range 3 {
 			go func() {
-				place, result, err := g.enter(t.Context(), &fermatav1.CreateJobRequest{}, 1)
-				if place || result != nil || err != nil || time.Since(start) != gatherPatience {
+				place, result, err := g.enqueue(t.Context(), &fermatav1.CreateJobRequest{}, 1)
+				if place || result != nil || err != nil || time.Since(start) != maxBatchDelay {
 					t.Errorf("place %v, result %v, error %v after %v", place, result, err, time.Since(start))
 				}
 			}()
 		}
-		time.Sleep(gatherPatience)
+		time.Sleep(maxBatchDelay)
 		synctest.Wait()
-		g.leave(1)
+		g.endCalls(1)
 		synctest.Wait()
-		if len(g.waiting) != 0 || g.places != gatherWidth-1 || g.under != gatherWidth-1 {
-			t.Errorf("%d in line, %d under way in %d places", len(g.waiting), g.under, g.places)
+		if len(g.waiting) != 0 || g.freeBatches != maxBatchesInFlight-1 || g.callsInFlight != maxBatchesInFlight-1 {
+			t.Errorf("%d in line, %d under way in %d places", len(g.waiting), g.callsInFlight, g.freeBatches)
 		}
 	})
 }

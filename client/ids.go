@@ -11,37 +11,36 @@ import (
 )
 
 const (
-	// company is how many jobs of a batch at most are stored together. To register 32 by one
-	// call to Redis costs it a quarter of 32 calls; more would save little, and spread over
-	// the shards less evenly.
-	company = 32
-	// sections is in how many equal parts the ids lie. Where there are as many shards or
-	// fewer, a part is in one shard, or in two that are neighbours.
-	sections = 256
+	// minShardGroup is how many jobs of a batch are stored together. Registering 32 by one Redis call costs a
+	// quarter of 32 calls. Larger groups save little and are spread over the shards less evenly.
+	minShardGroup = 32
+	// idSections is the number of equal sections of the id space. With as many shards or fewer, a section is in
+	// one shard, or in two adjacent ones.
+	idSections = 256
 )
 
-// nameTogether gives ids to those jobs of a batch that have none. Where a job is stored
-// follows from its id, so that ids by chance would scatter them over all shards, each of
-// which takes a call to Redis; of these, 32 at a time lead to the same one.
-func nameTogether(namespace string, requests []*fermatav1.CreateJobRequest) {
+// assignGroupedIDs assigns ids to the jobs of a batch that have none. The id decides the shard of a job, so
+// random ids would scatter a batch over all shards, with one call to Redis each. These ids place 32 jobs at a
+// time on one shard.
+func assignGroupedIDs(namespace string, requests []*fermatav1.CreateJobRequest) {
 	left, section := 0, 0
 	for _, q := range requests {
 		if q.GetJobId() != "" {
 			continue
 		}
 		if left == 0 {
-			left, section = company, mathrand.IntN(sections)
+			left, section = minShardGroup, mathrand.IntN(idSections)
 		}
 		left--
 		q.JobId = makeID(namespace, section)
 	}
 }
 
-// makeID makes an id by chance, but for its last letters, which lead to a section.
+// makeID returns a random id whose last letters place it in a section.
 func makeID(namespace string, section int) string {
 	for {
 		beginning := "job-" + strings.ToLower(rand.Text()[:23]) // 115 random bits
-		if id, ok := sharding.Complete(namespace, beginning, section, sections); ok {
+		if id, ok := sharding.Complete(namespace, beginning, section, idSections); ok {
 			return id
 		}
 	}

@@ -14,14 +14,14 @@ import (
 func TestJobsOfABatchAreStoredTogether(t *testing.T) {
 	form := regexp.MustCompile(`^job-[a-z2-7]{26}$`)
 	for _, shards := range []int{1, 16, 64, 256} {
-		batch := make([]*fermatav1.CreateJobRequest, 65*company)
+		batch := make([]*fermatav1.CreateJobRequest, 65*minShardGroup)
 		for i := range batch {
 			batch[i] = &fermatav1.CreateJobRequest{}
 			if i%65 == 0 {
 				batch[i].JobId = "named" // keeps its id
 			}
 		}
-		nameTogether("tenant-a", batch)
+		assignGroupedIDs("tenant-a", batch)
 		seen, groups, made := map[string]bool{}, map[int]int{}, 0
 		for i, q := range batch {
 			id := q.GetJobId()
@@ -38,7 +38,7 @@ func TestJobsOfABatchAreStoredTogether(t *testing.T) {
 			made++
 			shard := sharding.ShardOf("tenant-a", id, shards)
 			groups[shard]++
-			if groups[shard]%company != made%company {
+			if groups[shard]%minShardGroup != made%minShardGroup {
 				t.Fatalf("of %d shards: id %d is in shard %d, apart from its company", shards, made, shard)
 			}
 		}
@@ -49,9 +49,9 @@ func TestJobsOfABatchAreStoredTogether(t *testing.T) {
 	}
 }
 
-// TestAnIDStaysWithItsJob: a batch without an answer has each job sent again under the id
+// TestIDIsKeptOverRetries: a batch without an answer has each job sent again under the id
 // that it was sent under before.
-func TestAnIDStaysWithItsJob(t *testing.T) {
+func TestIDIsKeptOverRetries(t *testing.T) {
 	r, c, release := busy(t)
 	r.broken = true
 	names := make(chan string, 1)
@@ -62,7 +62,7 @@ func TestAnIDStaysWithItsJob(t *testing.T) {
 		}
 		names <- j.GetName()
 	}()
-	waitUntil(t, "the job is in line", func() bool { return c.gather.line() == 1 })
+	waitUntil(t, "the job is in line", func() bool { return c.createBatcher.line() == 1 })
 	release()
 	name := <-names
 	r.mu.Lock()

@@ -13,45 +13,43 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// CreateJob registers a job under an id; if it is empty one is made, which is cheapest for
-// the cluster where many are registered at once: their ids have them stored together.
-// The job's namespace is the client's. Creating the same job twice is no error;
-// another job under the same id is ([IsExists]).
+// CreateJob creates a job with this id in the client's namespace. If id is empty, an id is
+// generated so that jobs of one batch are stored together, which is cheapest for the cluster.
+// Creating the same job twice succeeds; if another job has the id, the error is [IsExists].
 //
-// Calls of many goroutines at once share calls to the cluster. With metadata of its own,
-// or a sampled span, in ctx a call is always sent by itself.
+// Concurrent calls may share calls to the cluster. A call with metadata or a sampled span in
+// ctx is always sent alone.
 func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error) {
-	q := &fermatav1.CreateJobRequest{Parent: c.parent(), JobId: id, Job: j}
+	q := &fermatav1.CreateJobRequest{Parent: c.namespaceName(), JobId: id, Job: j}
 	if id == "" {
-		// What is sent by itself has its id made from it by the cluster, so that a
-		// repetition finds the job.
+		// The cluster derives the id of a job sent alone from the request id, so that a retry finds the job.
 		q.RequestId = NewRequestID()
 	}
 	size := proto.Size(j)
-	if !gathers(ctx, size) {
-		return call(ctx, c, c.jobs.CreateJob, q)
+	if !isBatched(ctx, size) {
+		return callWithRetry(ctx, c, c.jobs.CreateJob, q)
 	}
-	place, result, err := c.gather.enter(ctx, q, size)
+	place, result, err := c.createBatcher.enqueue(ctx, q, size)
 	switch {
 	case err != nil:
 		return nil, status.FromContextError(err).Err()
 	case place:
-		return c.createInPlace(ctx, q)
-	case result == nil: // no batch came in time, or it failed as a whole
-		return call(ctx, c, c.jobs.CreateJob, q)
+		return c.createBatched(ctx, q)
+	case result == nil: // no batch was sent in time, or it failed as a whole
+		return callWithRetry(ctx, c, c.jobs.CreateJob, q)
 	}
-	if _, again := waitAfter(result.Err, 1); again {
-		return call(ctx, c, c.jobs.CreateJob, q)
+	if _, again := delayAfter(result.Err, 1); again {
+		return callWithRetry(ctx, c, c.jobs.CreateJob, q)
 	}
 	return result.Job, result.Err
 }
 
-// createInPlace registers a job by a call of its own, which others wait for: not while
-// it pauses before a repetition.
-func (c *Client) createInPlace(ctx context.Context, q *fermatav1.CreateJobRequest) (answer *Job, err error) {
-	leave := sync.OnceFunc(func() { c.gather.leave(1) })
+// createBatched creates a job by a call of its own. Others wait for the call, but not while it pauses before a
+// retry.
+func (c *Client) createBatched(ctx context.Context, q *fermatav1.CreateJobRequest) (answer *Job, err error) {
+	leave := sync.OnceFunc(func() { c.createBatcher.endCalls(1) })
 	defer leave()
-	err = c.retry(ctx, func(int) (err error) {
+	err = c.retryCall(ctx, func(int) (err error) {
 		answer, err = c.jobs.CreateJob(ctx, q)
 		leave()
 		return err
@@ -59,46 +57,44 @@ func (c *Client) createInPlace(ctx context.Context, q *fermatav1.CreateJobReques
 	return answer, err
 }
 
-// createTogether registers jobs by one call that is tried once. It gives ids to those that
-// have none.
-func (c *Client) createTogether(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]Created, error) {
-	nameTogether(c.o.Namespace, requests)
-	answer, err := c.jobs.BatchCreateJobs(ctx, &fermatav1.BatchCreateJobsRequest{Parent: c.parent(), Requests: requests})
+// createCoalesced creates jobs by one call without retries. It assigns ids to jobs without one.
+func (c *Client) createCoalesced(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]Created, error) {
+	assignGroupedIDs(c.options.Namespace, requests)
+	answer, err := c.jobs.BatchCreateJobs(ctx,
+		&fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), Requests: requests})
 	results := make([]Created, len(answer.GetResults()))
 	for i, r := range answer.GetResults() {
-		results[i] = created(r)
+		results[i] = newCreated(r)
 	}
 	return results, err
 }
 
-// NewJob is one entry of CreateJobs. If ID is empty, one is made: see [Client.CreateJob].
+// NewJob is one job of CreateJobs. If ID is empty, an id is generated: see [Client.CreateJob].
 type NewJob struct {
 	ID  string
 	Job *Job
 }
 
-// Created is what became of a NewJob: a job, or an error.
+// Created is the result for a NewJob: a job or an error.
 type Created struct {
 	Job *Job
 	Err error
 }
 
-// Bounds of one BatchCreateJobs call.
+// Limits of one BatchCreateJobs call.
 const (
-	batchJobs  = 1000
-	batchBytes = 8 << 20
+	maxBatchJobs     = 1000
+	maxBatchJobBytes = 8 << 20
 )
 
-// CreateJobs registers any number of jobs in batches. Each has a result of its
-// own; the error is that of a call that failed as a whole, after which the
-// results of the later ones are missing.
+// CreateJobs creates any number of jobs in batches. Each has its own result. The error is that of a call that
+// failed as a whole; the results of later jobs are then missing.
 func (c *Client) CreateJobs(ctx context.Context, jobs []NewJob) ([]Created, error) {
 	return c.createBatches(ctx, jobs, false)
 }
 
-// CreateJobNames is CreateJobs for callers that do not look at what was stored: the
-// jobs of the results have Name and Etag and nothing else, which costs both sides a good
-// deal less.
+// CreateJobNames is [Client.CreateJobs] for callers that do not need the stored jobs. The jobs of the results
+// have only Name and Etag, which costs client and cluster much less.
 func (c *Client) CreateJobNames(ctx context.Context, jobs []NewJob) ([]Created, error) {
 	return c.createBatches(ctx, jobs, true)
 }
@@ -106,11 +102,11 @@ func (c *Client) CreateJobNames(ctx context.Context, jobs []NewJob) ([]Created, 
 func (c *Client) createBatches(ctx context.Context, jobs []NewJob, namesOnly bool) ([]Created, error) {
 	results := make([]Created, 0, len(jobs))
 	for len(jobs) > 0 {
-		q := &fermatav1.BatchCreateJobsRequest{Parent: c.parent(), NamesOnly: namesOnly}
+		q := &fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), NamesOnly: namesOnly}
 		size := 0
 		for _, j := range jobs {
 			size += proto.Size(j.Job)
-			if n := len(q.Requests); n == batchJobs || (n > 0 && size > batchBytes) {
+			if n := len(q.Requests); n == maxBatchJobs || (n > 0 && size > maxBatchJobBytes) {
 				break
 			}
 			item := &fermatav1.CreateJobRequest{JobId: j.ID, Job: j.Job}
@@ -119,20 +115,20 @@ func (c *Client) createBatches(ctx context.Context, jobs []NewJob, namesOnly boo
 			}
 			q.Requests = append(q.Requests, item)
 		}
-		nameTogether(c.o.Namespace, q.Requests)
-		answer, err := call(ctx, c, c.jobs.BatchCreateJobs, q)
+		assignGroupedIDs(c.options.Namespace, q.Requests)
+		answer, err := callWithRetry(ctx, c, c.jobs.BatchCreateJobs, q)
 		if err != nil {
 			return results, err
 		}
 		for _, r := range answer.GetResults() {
-			results = append(results, created(r))
+			results = append(results, newCreated(r))
 		}
 		jobs = jobs[len(q.Requests):]
 	}
 	return results, nil
 }
 
-func created(r *fermatav1.BatchCreateJobsResponse_Result) Created {
+func newCreated(r *fermatav1.BatchCreateJobsResponse_Result) Created {
 	if codes.Code(r.GetCode()) == codes.OK {
 		return Created{Job: r.GetJob()}
 	}
@@ -141,29 +137,28 @@ func created(r *fermatav1.BatchCreateJobsResponse_Result) Created {
 
 // GetJob returns a job.
 func (c *Client) GetJob(ctx context.Context, job string) (*Job, error) {
-	return call(ctx, c, c.jobs.GetJob, &fermatav1.GetJobRequest{Name: c.JobName(job)})
+	return callWithRetry(ctx, c, c.jobs.GetJob, &fermatav1.GetJobRequest{Name: c.JobName(job)})
 }
 
-// Selection says which jobs of the client's namespace are meant; what is zero
-// does not matter.
+// Selection selects jobs of the client's namespace. Zero fields select all.
 type Selection struct {
 	Queue    string
 	IDPrefix string
 	Labels   map[string]string
 }
 
-// Filter selects jobs; what is zero does not matter.
+// Filter selects jobs. Zero fields select all.
 type Filter struct {
 	Selection
 	State fermatav1.JobStatus_State
-	// MinFailures in a row.
+	// MinFailures is the minimum number of failed runs in a row.
 	MinFailures int64
-	// PageSize of one call, 1 to 1000. Default 100.
+	// PageSize is the number of jobs per call, 1 to 1000. Default 100.
 	PageSize int32
 }
 
-// Jobs lists the jobs of the client's namespace in no particular order, page by
-// page as they are asked for. It ends after the first error.
+// Jobs returns the selected jobs of the client's namespace, in no particular order. It requests pages as they
+// are needed, and ends after the first error.
 func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
 		for token := ""; ; {
@@ -177,38 +172,39 @@ func (c *Client) Jobs(ctx context.Context, f Filter) iter.Seq2[*Job, error] {
 					return
 				}
 			}
-			if token = next; token == "" {
+			token = next
+			if token == "" {
 				return
 			}
 		}
 	}
 }
 
-// ListJobs returns one page, and the token of the next one, empty after the last.
+// ListJobs returns one page of jobs and the token of the next page, which is empty after the last.
 func (c *Client) ListJobs(ctx context.Context, f Filter, token string) ([]*Job, string, error) {
-	r, err := call(ctx, c, c.jobs.ListJobs, &fermatav1.ListJobsRequest{
-		Parent: c.parent(), PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
+	r, err := callWithRetry(ctx, c, c.jobs.ListJobs, &fermatav1.ListJobsRequest{
+		Parent: c.namespaceName(), PageSize: f.PageSize, PageToken: token, Queue: f.Queue, State: f.State,
 		IdPrefix: f.IDPrefix, Labels: f.Labels, MinConsecutiveFailures: f.MinFailures,
 	})
 	return r.GetJobs(), r.GetNextPageToken(), err
 }
 
-// UpdateJob sets the fields that the paths name ("schedule",
-// "retry_policy.max_attempts"; "*" is all) to what j has there. j.Name tells
-// which job; with j.Etag set, an edit in between refuses the call ([IsConflict]).
+// UpdateJob sets the fields named by paths, such as "schedule" or "retry_policy.max_attempts", to their values
+// in j; "*" sets all. j.Name names the job. With j.Etag set, a concurrent change makes the call fail with
+// [IsConflict].
 func (c *Client) UpdateJob(ctx context.Context, j *Job, paths ...string) (*Job, error) {
 	q := proto.CloneOf(j)
 	q.Name = c.JobName(j.GetName())
-	return call(ctx, c, c.jobs.UpdateJob, &fermatav1.UpdateJobRequest{
+	return callWithRetry(ctx, c, c.jobs.UpdateJob, &fermatav1.UpdateJobRequest{
 		Job: q, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}, RequestId: NewRequestID(),
 	})
 }
 
-// DeleteJob removes a job; a live run is left to finish. A non-empty etag
-// refuses the call after an edit.
+// DeleteJob deletes a job. A live run finishes. With a non-empty etag, a concurrent change makes the call fail
+// with [IsConflict].
 func (c *Client) DeleteJob(ctx context.Context, job, etag string) error {
-	return c.retry(ctx, func(attempt int) error {
-		// A repetition finds no job if the first try worked and its answer was lost.
+	return c.retryCall(ctx, func(attempt int) error {
+		// A retry finds no job if the first attempt succeeded and its response was lost.
 		_, err := c.jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{
 			Name: c.JobName(job), Etag: etag, AllowMissing: attempt > 1,
 		})
@@ -216,84 +212,89 @@ func (c *Client) DeleteJob(ctx context.Context, job, etag string) error {
 	})
 }
 
-// PauseJob holds a job; the note tells people why.
+// PauseJob pauses a job. The note explains the pause to people.
 func (c *Client) PauseJob(ctx context.Context, job, note string) (*Job, error) {
-	return call(ctx, c, c.jobs.PauseJob, &fermatav1.PauseJobRequest{Name: c.JobName(job), Note: note})
+	return callWithRetry(ctx, c, c.jobs.PauseJob, &fermatav1.PauseJobRequest{Name: c.JobName(job), Note: note})
 }
 
-// ResumeJob ends a pause. Nominal times that passed meanwhile are skipped, or,
-// with catchUp, handed to the job's misfire policy.
+// ResumeJob ends a pause. Scheduled times that passed during the pause are skipped, or, with catchUp, handled by
+// the job's misfire policy.
 func (c *Client) ResumeJob(ctx context.Context, job string, catchUp bool) (*Job, error) {
-	return call(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job), CatchUp: catchUp})
+	return callWithRetry(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job), CatchUp: catchUp})
 }
 
-// PauseJobs holds all jobs that are selected and not held yet, and tells how many
-// those were. After an error n have been paused, and the call can be repeated.
+// PauseJobs pauses the selected jobs that are not paused yet, and returns their number. After an error n jobs
+// have been paused, and the call can be repeated.
 func (c *Client) PauseJobs(ctx context.Context, s Selection, note string) (n int, err error) {
 	for token := ""; ; {
-		r, err := call(ctx, c, c.jobs.PauseJobs, &fermatav1.PauseJobsRequest{
-			Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: note, PageToken: token,
+		r, err := callWithRetry(ctx, c, c.jobs.PauseJobs, &fermatav1.PauseJobsRequest{
+			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: note,
+			PageToken: token,
 		})
 		n += int(r.GetPaused())
-		if token = r.GetNextPageToken(); err != nil || token == "" {
+		token = r.GetNextPageToken()
+		if err != nil || token == "" {
 			return n, err
 		}
 	}
 }
 
-// ResumeOptions say what becomes of paused jobs.
+// ResumeOptions configure how paused jobs are resumed.
 type ResumeOptions struct {
-	// CatchUp hands nominal times that passed meanwhile to the job's misfire policy.
-	// Otherwise they are skipped.
+	// CatchUp handles scheduled times that passed during the pause by the job's misfire policy. Otherwise they
+	// are skipped.
 	CatchUp bool
-	// Note, if there is one, leaves out jobs that were paused with another note.
+	// Note selects the jobs that were paused with this note. Default "": all.
 	Note string
 }
 
-// ResumeJobs ends the pause of all jobs that are selected and tells of how many.
-// They start paced by the recovery budget of their queue. After an error n have
-// been resumed; the rest is still paused, so that the call can be repeated.
+// ResumeJobs resumes the selected paused jobs and returns their number. They start at the recovery rate of their
+// queue. After an error n jobs have been resumed, and the call can be repeated for the rest.
 func (c *Client) ResumeJobs(ctx context.Context, s Selection, o ResumeOptions) (n int, err error) {
 	for token := ""; ; {
-		r, err := call(ctx, c, c.jobs.ResumeJobs, &fermatav1.ResumeJobsRequest{
-			Parent: c.parent(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note, CatchUp: o.CatchUp, PageToken: token,
+		r, err := callWithRetry(ctx, c, c.jobs.ResumeJobs, &fermatav1.ResumeJobsRequest{
+			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note,
+			CatchUp: o.CatchUp, PageToken: token,
 		})
 		n += int(r.GetResumed())
-		if token = r.GetNextPageToken(); err != nil || token == "" {
+		token = r.GetNextPageToken()
+		if err != nil || token == "" {
 			return n, err
 		}
 	}
 }
 
-// HintJob overrides when the job runs next, or how often for a while; nil takes
-// the hint that is in force back.
+// HintJob overrides when the job runs next, or how often it runs for a while. A nil hint removes the current
+// hint.
 func (c *Client) HintJob(ctx context.Context, job string, h *Hint) (*Job, error) {
-	return call(ctx, c, c.jobs.HintJob, &fermatav1.HintJobRequest{Name: c.JobName(job), Hint: h})
+	return callWithRetry(ctx, c, c.jobs.HintJob, &fermatav1.HintJobRequest{Name: c.JobName(job), Hint: h})
 }
 
-// ExplainJob tells why the job does not run right now, and what it waits for.
+// ExplainJob returns why the job does not run now, and what it waits for.
 func (c *Client) ExplainJob(ctx context.Context, job string) (*fermatav1.ExplainJobResponse, error) {
-	return call(ctx, c, c.jobs.ExplainJob, &fermatav1.ExplainJobRequest{Name: c.JobName(job)})
+	return callWithRetry(ctx, c, c.jobs.ExplainJob, &fermatav1.ExplainJobRequest{Name: c.JobName(job)})
 }
 
-// Top lists the jobs that are latest, or that fail longest, the worst first: of the
-// client's namespace, or of all. limit is 1 to 100, 0 is 20.
-func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, all bool, limit int) ([]*fermatav1.TopJob, error) {
-	q := &fermatav1.TopJobsRequest{Parent: c.parent(), Kind: kind, Limit: int32(limit)}
+// Top returns the latest jobs, or the jobs that have failed longest, the worst first, in the client's namespace
+// or in all. limit is 1 to 100; 0 means 20.
+func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, all bool,
+	limit int) ([]*fermatav1.TopJob, error) {
+	q := &fermatav1.TopJobsRequest{Parent: c.namespaceName(), Kind: kind, Limit: int32(limit)}
 	if all {
 		q.Parent = ""
 	}
-	r, err := call(ctx, c, c.jobs.TopJobs, q)
+	r, err := callWithRetry(ctx, c, c.jobs.TopJobs, q)
 	return r.GetJobs(), err
 }
 
 // PreviewSchedule returns due times of a schedule without storing it.
-func (c *Client) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
-	return call(ctx, c, c.jobs.PreviewSchedule, q)
+func (c *Client) PreviewSchedule(ctx context.Context,
+	q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
+	return callWithRetry(ctx, c, c.jobs.PreviewSchedule, q)
 }
 
-// Presets lists the well-known policies that a job can name.
+// Presets returns the policies that a job can refer to by name.
 func (c *Client) Presets(ctx context.Context) ([]*fermatav1.Preset, error) {
-	r, err := call(ctx, c, c.jobs.ListPresets, &fermatav1.ListPresetsRequest{})
+	r, err := callWithRetry(ctx, c, c.jobs.ListPresets, &fermatav1.ListPresetsRequest{})
 	return r.GetPresets(), err
 }

@@ -70,7 +70,7 @@ func (n *node) BackfillJob(_ context.Context, q *fermatav1.BackfillJobRequest) (
 	return &fermatav1.Job{Name: q.GetName()}, n.next(q.GetRequestId())
 }
 
-func TestDeadLettersGoThroughThePages(t *testing.T) {
+func TestDeadLettersReadAllPages(t *testing.T) {
 	n := start(t)
 	c := dial(t, client.Options{}, n.address)
 	var names []string
@@ -125,7 +125,7 @@ func TestRedriveInBatchesAndPages(t *testing.T) {
 	}
 }
 
-func TestWaitRunAsksUntilItHasEnded(t *testing.T) {
+func TestWaitRunPollsUntilTheEnd(t *testing.T) {
 	n := start(t)
 	c := dial(t, client.Options{Attempts: 1}, n.address)
 	n.fail = []error{nil, failure(codes.Unavailable), failure(codes.DeadlineExceeded)}
@@ -144,7 +144,7 @@ func TestWaitRunAsksUntilItHasEnded(t *testing.T) {
 	}
 }
 
-func TestBackfillKeepsItsNameOverRepetitions(t *testing.T) {
+func TestBackfillKeepsItsIDOverRetries(t *testing.T) {
 	n := start(t)
 	n.fail = []error{failure(codes.Unavailable, soon())}
 	c := dial(t, client.Options{}, n.address)

@@ -13,59 +13,57 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Waits between attempts, where the cluster names none.
+// Delays between attempts if the cluster requests none.
 const (
-	firstWait = 100 * time.Millisecond
-	maxWait   = 2 * time.Second
-	// maxAsked bounds the wait that the cluster asks for.
-	maxAsked = 10 * time.Second
+	firstRetryDelay = 100 * time.Millisecond
+	maxRetryDelay   = 2 * time.Second
+	// maxRequestedDelay bounds the delay that the cluster requests.
+	maxRequestedDelay = 10 * time.Second
 )
 
 // rpcCall is a method of a generated stub.
 type rpcCall[Q, A any] func(context.Context, Q, ...grpc.CallOption) (A, error)
 
-// call tries a method until it answers something that a repetition cannot
-// change.
-func call[Q, A any](ctx context.Context, c *Client, method rpcCall[Q, A], q Q) (A, error) {
+// callWithRetry calls a method until it succeeds or returns a permanent error.
+func callWithRetry[Q, A any](ctx context.Context, c *Client, method rpcCall[Q, A], q Q) (A, error) {
 	var answer A
-	err := c.retry(ctx, func(int) (err error) {
+	err := c.retryCall(ctx, func(int) (err error) {
 		answer, err = method(ctx, q)
 		return err
 	})
 	return answer, err
 }
 
-// retry runs try up to Attempts times. The last error counts.
-func (c *Client) retry(ctx context.Context, try func(attempt int) error) error {
+// retryCall calls try up to Options.Attempts times and returns the last error.
+func (c *Client) retryCall(ctx context.Context, try func(attempt int) error) error {
 	for attempt := 1; ; attempt++ {
 		err := try(attempt)
-		if err == nil || attempt >= c.o.Attempts {
+		if err == nil || attempt >= c.options.Attempts {
 			return err
 		}
-		wait, worthwhile := waitAfter(err, attempt)
-		if !worthwhile || !sleep(ctx, wait) {
+		wait, worthwhile := delayAfter(err, attempt)
+		if !worthwhile || !waitFor(ctx, wait) {
 			return err
 		}
 	}
 }
 
-// waitAfter tells whether to repeat after an error, and when. Aborted calls are
-// repeated only if the cluster names a delay: without one, somebody's edit has to
-// be looked at first.
-func waitAfter(err error, attempt int) (time.Duration, bool) {
-	asked, named := retryDelay(err)
+// delayAfter returns whether to retry after an error, and after which delay. Aborted calls are retried only if
+// the cluster returns a delay: otherwise the caller must look at a concurrent change first.
+func delayAfter(err error, attempt int) (time.Duration, bool) {
+	asked, named := requestedDelay(err)
 	switch code := status.Code(err); {
 	case code == codes.Unavailable && !named:
-		wait := min(firstWait<<min(attempt-1, 10), maxWait)
+		wait := min(firstRetryDelay<<min(attempt-1, 10), maxRetryDelay)
 		return wait/2 + mathrand.N(wait/2+1), true
 	case code == codes.Unavailable || named && (code == codes.Aborted || code == codes.ResourceExhausted):
-		wait := min(asked, maxAsked)
+		wait := min(asked, maxRequestedDelay)
 		return wait + mathrand.N(wait/4+1), true
 	}
 	return 0, false
 }
 
-func retryDelay(err error) (time.Duration, bool) {
+func requestedDelay(err error) (time.Duration, bool) {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
 			return max(0, info.GetRetryDelay().AsDuration()), true
@@ -74,8 +72,8 @@ func retryDelay(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// sleep waits unless the context ends before; then it reports false at once.
-func sleep(ctx context.Context, d time.Duration) bool {
+// waitFor waits for d. It returns false at once when the context ends, or if it would end before.
+func waitFor(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}

@@ -11,108 +11,103 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// What a manual run does to the failures that its job has counted.
+// What a manual run does to the failure count of its job.
 const (
-	// ResetBackoff forgets them now. The default.
+	// ResetBackoff clears the count now. The default.
 	ResetBackoff = fermatav1.RunJobRequest_BACKOFF_RESET
-	// KeepBackoff leaves them and the planned run as they are, however the run ends.
+	// KeepBackoff leaves the count and the planned run unchanged.
 	KeepBackoff = fermatav1.RunJobRequest_BACKOFF_KEEP
-	// ResetBackoffOnSuccess forgets them if the run succeeds.
+	// ResetBackoffOnSuccess clears the count if the run succeeds.
 	ResetBackoffOnSuccess = fermatav1.RunJobRequest_BACKOFF_RESET_ON_SUCCESS
 )
 
-// RunOptions say how a manual run is meant; the zero value is good.
+// RunOptions configure a manual run. The zero value uses the defaults.
 type RunOptions struct {
 	Backoff fermatav1.RunJobRequest_Backoff
-	// RequestID is the identity of the run: the same id never runs twice while it
-	// is among the job's last eight. Default a random one for each call.
+	// RequestID identifies the request: an id among the last eight of the job does not start another run.
+	// Default: a random id for each call.
 	RequestID string
-	// IgnoreExclusions has the run start also at times that the job's schedule excludes,
-	// its retries included. Without it RunJob fails at such a time, with the reason
-	// EXCLUDED_TIME.
+	// IgnoreExclusions starts the run and its retries also at times that the job's schedule excludes. Otherwise
+	// RunJob fails at such a time, with the reason EXCLUDED_TIME.
 	IgnoreExclusions bool
 }
 
-// RunJob asks for a manual run. joined tells that one was already waiting.
+// RunJob requests a manual run. joined reports whether it joined one that was already waiting.
 func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run, joined bool, err error) {
 	if o.RequestID == "" {
 		o.RequestID = NewRequestID()
 	}
-	r, err := call(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
+	r, err := callWithRetry(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
 		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff, IgnoreExclusions: o.IgnoreExclusions,
 	})
 	return r.GetRun(), r.GetJoined(), err
 }
 
-// Runs lists the current run first, then finished ones, newest first, then dead
-// letters.
+// Runs returns the current run first, then finished ones, newest first, then dead letters.
 func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
-	r, err := call(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
+	r, err := callWithRetry(ctx, c, c.jobs.ListRuns, &fermatav1.ListRunsRequest{Parent: c.JobName(job)})
 	return r.GetRuns(), err
 }
 
 // GetRun returns one run of a job.
 func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
-	return call(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
+	return callWithRetry(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
 }
 
-// WaitRun waits until a run has ended, with all its attempts, and returns it. It asks
-// every 50 ms at first, then less and less often, every 2 s after some seconds. Nodes
-// that do not answer are asked again until ctx ends, whose error it returns then. A
-// run of which the job keeps nothing is IsNotFound once it has ended.
+// WaitRun waits until a run has ended, with all its attempts, and returns it. It polls every 50 ms at first and
+// every 2 s after some seconds. It retries while nodes do not answer, until ctx ends, and then returns the error
+// of ctx. If the job keeps no history, an ended run returns [IsNotFound].
 func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
-	for wait := firstLook; ; wait = min(wait*5/4, lastLook) {
-		r, err := c.lookAtRun(ctx, job, run)
+	for wait := firstPollInterval; ; wait = min(wait*5/4, maxPollInterval) {
+		r, err := c.pollRun(ctx, job, run)
 		switch {
 		case err == nil && r.GetState() == fermatav1.Run_STATE_FINISHED:
 			return r, nil
-		case err != nil && ctx.Err() == nil && !IsUnavailable(err) && !is(err, codes.DeadlineExceeded):
+		case err != nil && ctx.Err() == nil && !IsUnavailable(err) && !hasCode(err, codes.DeadlineExceeded):
 			return nil, err
 		}
 		pause := wait
 		if deadline, ok := ctx.Deadline(); ok {
-			pause = min(pause, time.Until(deadline)-finalLook)
+			pause = min(pause, time.Until(deadline)-finalPollTimeout)
 		}
-		if pause <= 0 || !sleep(ctx, pause) {
+		if pause <= 0 || !waitFor(ctx, pause) {
 			return nil, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 		}
 	}
 }
 
 const (
-	firstLook = 50 * time.Millisecond
-	lastLook  = 2 * time.Second
-	// finalLook is how long before the deadline of a context is looked for the last time.
-	finalLook = 50 * time.Millisecond
-	// oneLook is the longest wait for an answer; then another node may give it.
-	oneLook = 10 * time.Second
+	firstPollInterval = 50 * time.Millisecond
+	maxPollInterval   = 2 * time.Second
+	// finalPollTimeout is how long before the context's deadline WaitRun polls for the last time.
+	finalPollTimeout = 50 * time.Millisecond
+	// pollTimeout is the timeout of one poll; the next one may reach another node.
+	pollTimeout = 10 * time.Second
 )
 
-func (c *Client) lookAtRun(ctx context.Context, job, run string) (*Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, oneLook)
+func (c *Client) pollRun(ctx context.Context, job, run string) (*Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	return c.GetRun(ctx, job, run)
 }
 
-// CancelRun ends a run: a waiting one at once, a live one when its handler has
-// given up.
+// CancelRun cancels a run. A waiting run ends at once, a live one when its handler returns.
 func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
-	return call(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
+	return callWithRetry(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
 }
 
-// Backfill is a range of nominal times that passed and are to run again.
+// Backfill is a range of past scheduled times to run again.
 type Backfill struct {
-	// ID names it, for CancelBackfill; the same id is not started twice. Default a
-	// random one.
+	// ID names the backfill for CancelBackfill. The same id is not started twice. Default: a random id.
 	ID string
-	// From is included, To is not; both are in the past.
+	// From is inclusive, To exclusive. Both are in the past.
 	From, To time.Time
-	// Parallel runs up to the job's overlap_limit at once, beside its other runs;
-	// else one runs after the other.
+	// Parallel runs up to the job's overlap_limit runs at once, concurrently with its other runs. Otherwise they
+	// run one after the other.
 	Parallel bool
 }
 
-// BackfillJob starts a backfill; it is listed in the job's status until it is done.
+// BackfillJob starts a backfill. The job's status lists it until it is done.
 func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id string, j *Job, err error) {
 	if b.ID == "" {
 		b.ID = NewRequestID()
@@ -123,16 +118,17 @@ func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id st
 	if b.Parallel {
 		q.OverlapPolicy = fermatav1.OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL
 	}
-	j, err = call(ctx, c, c.jobs.BackfillJob, q)
+	j, err = callWithRetry(ctx, c, c.jobs.BackfillJob, q)
 	return b.ID, j, err
 }
 
-// CancelBackfill ends a backfill; its runs that have started go on.
+// CancelBackfill ends a backfill. Its started runs continue.
 func (c *Client) CancelBackfill(ctx context.Context, job, id string) (j *Job, err error) {
-	err = c.retry(ctx, func(attempt int) error {
+	err = c.retryCall(ctx, func(attempt int) error {
 		q := &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id}
-		if j, err = c.jobs.CancelBackfill(ctx, q); attempt > 1 && IsNotFound(err) {
-			// A repetition finds no backfill if the first try worked and its answer was lost.
+		j, err = c.jobs.CancelBackfill(ctx, q)
+		if attempt > 1 && IsNotFound(err) {
+			// A retry finds no backfill if the first attempt succeeded and its response was lost.
 			j, err = c.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: q.GetName()})
 		}
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
-// TestNodesAreKnownByTheConfiguredName: of one address as of several, where each comes
+// TestNodesAreVerifiedByTheConfiguredName: of one address as of several, where each comes
 // with a host of its own.
-func TestNodesAreKnownByTheConfiguredName(t *testing.T) {
+func TestNodesAreVerifiedByTheConfiguredName(t *testing.T) {
 	ours := tlstest.New(t, "ours")
 	p := ours.Issue(tlstest.Identity{DNS: []string{"fermata.example"}, Elsewhere: true})
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)

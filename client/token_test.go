@@ -26,16 +26,16 @@ func TestTokensNeedTLSBeyondThisHost(t *testing.T) {
 	}
 }
 
-func TestLimitsAreWaitedOutWhenTheNodeSaysHow(t *testing.T) {
+func TestRequestedDelaysAreWaited(t *testing.T) {
 	bare := status.New(codes.ResourceExhausted, "full")
 	named, err := bare.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, again := waitAfter(bare.Err(), 1); again {
+	if _, again := delayAfter(bare.Err(), 1); again {
 		t.Error("repeated at once what is at its limit")
 	}
-	if wait, again := waitAfter(named.Err(), 1); !again || wait < time.Second {
+	if wait, again := delayAfter(named.Err(), 1); !again || wait < time.Second {
 		t.Errorf("%v %v", wait, again)
 	}
 }

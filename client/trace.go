@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// passTrace tells the cluster of the trace that a call's context belongs to.
-func passTrace(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+// sendTrace sends the trace of the call's context to the cluster.
+func sendTrace(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+	o ...grpc.CallOption) error {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		headers := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, headers)

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// TestCallsTellOfTheirTrace: in the headers of the standard, beside what the caller sends.
-func TestCallsTellOfTheirTrace(t *testing.T) {
+// TestCallsCarryTheirTrace: in the headers of the standard, beside what the caller sends.
+func TestCallsCarryTheirTrace(t *testing.T) {
 	state, err := trace.ParseTraceState("v=x")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestCallsTellOfTheirTrace(t *testing.T) {
 		return nil
 	}
 	for range 2 { // a repetition says it once
-		if err := passTrace(ctx, "/m", nil, nil, nil, send); err != nil {
+		if err := sendTrace(ctx, "/m", nil, nil, nil, send); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestNoTracesCostNothing(t *testing.T) {
 		}
 		return nil
 	}
-	if n := testing.AllocsPerRun(100, func() { _ = passTrace(ctx, "/m", nil, nil, nil, send) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = sendTrace(ctx, "/m", nil, nil, nil, send) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

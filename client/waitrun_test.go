@@ -26,7 +26,7 @@ func (r *longRun) GetRun(context.Context, *fermatav1.GetRunRequest, ...grpc.Call
 }
 
 // It is waited for until shortly before the context ends, however long pauses are by then.
-func TestWaitRunLooksUntilTheEnd(t *testing.T) {
+func TestWaitRunPollsUntilTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for left, want := range map[time.Duration]error{60 * time.Millisecond: nil, time.Millisecond: context.DeadlineExceeded} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -17,44 +17,44 @@ import (
 const (
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 5 * time.Second
-	// maxMessage bounds what is received at once: leases carry payloads.
-	maxMessage = 64 << 20
-	// window is what a node may send ahead of being read. Where it is fixed gRPC does not
-	// find out by pings, which are as many as messages.
-	window = 1 << 20
+	// maxMessageBytes bounds what is received at once: leases carry payloads.
+	maxMessageBytes = 64 << 20
+	// flowWindowBytes is how many bytes a node may send before they are read. A fixed window stops gRPC from
+	// measuring the bandwidth with pings, one for nearly every message.
+	flowWindowBytes = 1 << 20
 )
 
-// spread makes a name of many nodes lead to any of them.
-const spread = `{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`
+// shuffleServiceConfig makes gRPC pick any of the addresses that a host name resolves to.
+const shuffleServiceConfig = `{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`
 
-// processStart is where monotonic readings of contact count from.
+// processStart is the origin of the monotonic times in contactTime.
 var processStart = time.Now()
 
-// contact remembers when something last came in on a connection. Answers to
-// keepalive pings count, so a silent stream that lives has a recent contact.
-type contact struct{ at atomic.Int64 }
+// contactTime is when data last arrived on a connection. Answers to keepalive pings count, so an idle stream of
+// a live node has a recent contact.
+type contactTime struct{ at atomic.Int64 }
 
-func (c *contact) mark() { c.at.Store(int64(time.Since(processStart))) }
+func (c *contactTime) markReceived() { c.at.Store(int64(time.Since(processStart))) }
 
-func (c *contact) last() time.Time { return processStart.Add(time.Duration(c.at.Load())) }
+func (c *contactTime) lastReceived() time.Time { return processStart.Add(time.Duration(c.at.Load())) }
 
 type watchedConn struct {
 	net.Conn
-	contact *contact
+	contact *contactTime
 }
 
 func (c watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.contact.mark()
+		c.contact.markReceived()
 	}
 	return n, err
 }
 
-// dial prepares a connection to one node; the first call on it connects. An address that was
-// learnt stands for a configured endpoint: its certificate is verified, and a token without TLS is
-// sent, as at that one. standsFor is empty for a configured address.
-func (o Options) dial(address, standsFor string, c *contact) (*grpc.ClientConn, error) {
+// newConnection prepares a connection to one node; the first call on it connects. A learnt address stands for a
+// configured endpoint (standsFor): its certificate is verified as for that endpoint, and a token without TLS is
+// sent under the same condition. standsFor is empty for a configured address.
+func (o Options) newConnection(address, standsFor string, c *contactTime) (*grpc.ClientConn, error) {
 	target, local := address, []string{address}
 	if standsFor != "" {
 		target, local = "passthrough:///"+standsFor, append(local, o.Addresses...)
@@ -67,9 +67,9 @@ func (o Options) dial(address, standsFor string, c *contact) (*grpc.ClientConn, 
 		grpc.WithTransportCredentials(security),
 		grpc.WithDisableRetry(),
 		grpc.WithNoProxy(),
-		grpc.WithDefaultServiceConfig(spread),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+		grpc.WithDefaultServiceConfig(shuffleServiceConfig),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(flowWindowBytes), grpc.WithStaticConnWindowSize(flowWindowBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: openTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,

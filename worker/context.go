@@ -14,48 +14,48 @@ type taskContext struct {
 	deadline time.Time       // zero: none
 
 	mu    sync.Mutex
-	cause error // of an end before anybody watched; the deadline's is not noted
-	// std is what the handler watches. cancel ends it, stop frees its timer.
-	std    context.Context
-	cancel context.CancelCauseFunc
-	stop   context.CancelFunc
+	cause error // of an end before the handler first used the context; a passed deadline is not stored
+	// standard is the context that the handler waits on. cancel ends it, stopTimer frees its timer.
+	standard  context.Context
+	cancel    context.CancelCauseFunc
+	stopTimer context.CancelFunc
 }
 
 func (c *taskContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
-func (c *taskContext) Done() <-chan struct{}       { return c.watched().Done() }
-func (c *taskContext) Err() error                  { return c.watched().Err() }
+func (c *taskContext) Done() <-chan struct{}       { return c.watchedContext().Done() }
+func (c *taskContext) Err() error                  { return c.watchedContext().Err() }
 
-// Value leads [context.Cause] and derived contexts to the watched one.
-func (c *taskContext) Value(key any) any { return c.watched().Value(key) }
+// Value makes [context.Cause] and derived contexts use the standard context.
+func (c *taskContext) Value(key any) any { return c.watchedContext().Value(key) }
 
-func (c *taskContext) watched() context.Context {
+func (c *taskContext) watchedContext() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.std != nil {
-		return c.std
+	if c.standard != nil {
+		return c.standard
 	}
 	if c.cause != nil {
-		// It came first, whatever happened to the worker since.
-		c.std, c.cancel = context.WithCancelCause(context.WithoutCancel(c.base))
+		// The cause came first, whatever has happened to the worker since.
+		c.standard, c.cancel = context.WithCancelCause(context.WithoutCancel(c.base))
 		c.cancel(c.cause)
-		return c.std
+		return c.standard
 	}
-	c.std, c.cancel = context.WithCancelCause(c.base)
+	c.standard, c.cancel = context.WithCancelCause(c.base)
 	if !c.deadline.IsZero() {
-		c.std, c.stop = context.WithDeadlineCause(c.std, c.deadline, ErrTimeout)
+		c.standard, c.stopTimer = context.WithDeadlineCause(c.standard, c.deadline, ErrTimeout)
 	}
-	return c.std
+	return c.standard
 }
 
-// rebase puts a context that derives from base in its place. Nobody may have watched.
-func (c *taskContext) rebase(base context.Context) {
+// replaceBase replaces base by a context derived from it. The handler must not have used the context yet.
+func (c *taskContext) replaceBase(base context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base = base
 }
 
-// begin starts the clock of the timeout, if there is one.
-func (c *taskContext) begin(now time.Time, timeout time.Duration) {
+// startTimeout starts the clock of the timeout, if there is one.
+func (c *taskContext) startTimeout(now time.Time, timeout time.Duration) {
 	if timeout <= 0 {
 		return
 	}
@@ -64,36 +64,36 @@ func (c *taskContext) begin(now time.Time, timeout time.Duration) {
 	c.deadline = now.Add(timeout)
 }
 
-// end ends the context, for this cause if it is the first.
-func (c *taskContext) end(cause error, now time.Time) {
+// endWith ends the context. Only the first cause counts.
+func (c *taskContext) endWith(cause error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.std != nil:
+	case c.standard != nil:
 		c.cancel(cause)
-		if c.stop != nil {
-			c.stop()
+		if c.stopTimer != nil {
+			c.stopTimer()
 		}
-	case c.cause == nil && !c.late(now):
+	case c.cause == nil && !c.deadlinePassed(now):
 		c.cause = cause
 	}
 }
 
-// endedBy is why the context has ended by now, nil if it has not.
-func (c *taskContext) endedBy(now time.Time) error {
+// causeAt returns why the context has ended by now, or nil if it has not.
+func (c *taskContext) causeAt(now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.std != nil:
-		return context.Cause(c.std)
+	case c.standard != nil:
+		return context.Cause(c.standard)
 	case c.cause != nil:
 		return c.cause
-	case c.late(now):
+	case c.deadlinePassed(now):
 		return ErrTimeout
 	}
 	return context.Cause(c.base)
 }
 
-func (c *taskContext) late(now time.Time) bool {
+func (c *taskContext) deadlinePassed(now time.Time) bool {
 	return !c.deadline.IsZero() && !now.Before(c.deadline)
 }

@@ -17,23 +17,31 @@ func TestTaskContext(t *testing.T) {
 		return func(*taskContext, context.CancelCauseFunc) { time.Sleep(d); synctest.Wait() }
 	}
 	end := func(cause error) func(*taskContext, context.CancelCauseFunc) {
-		return func(c *taskContext, _ context.CancelCauseFunc) { c.end(cause, time.Now()) }
+		return func(c *taskContext, _ context.CancelCauseFunc) { c.endWith(cause, time.Now()) }
 	}
 	halt := func(_ *taskContext, halt context.CancelCauseFunc) { halt(errHalt) }
 	tests := map[string]struct {
 		steps      []func(*taskContext, context.CancelCauseFunc)
 		err, cause error
 	}{
-		"goes on":              {steps: nil},
-		"before the timeout":   {steps: []func(*taskContext, context.CancelCauseFunc){pass(timeout - 1)}},
-		"timeout":              {steps: []func(*taskContext, context.CancelCauseFunc){pass(timeout)}, err: context.DeadlineExceeded, cause: ErrTimeout},
-		"cancelled":            {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrCancelled)}, err: context.Canceled, cause: ErrCancelled},
-		"timed out by a node":  {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrTimeout)}, err: context.Canceled, cause: ErrTimeout},
-		"the worker stops":     {steps: []func(*taskContext, context.CancelCauseFunc){halt}, err: context.Canceled, cause: errHalt},
-		"the first cause":      {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrLeaseLost), end(ErrCancelled), pass(timeout), halt}, err: context.Canceled, cause: ErrLeaseLost},
-		"timeout, then cancel": {steps: []func(*taskContext, context.CancelCauseFunc){pass(timeout), end(ErrCancelled)}, err: context.DeadlineExceeded, cause: ErrTimeout},
-		"cancel, then timeout": {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrCancelled), pass(timeout)}, err: context.Canceled, cause: ErrCancelled},
-		"the handler returned": {steps: []func(*taskContext, context.CancelCauseFunc){end(context.Canceled)}, err: context.Canceled, cause: context.Canceled},
+		"goes on":            {steps: nil},
+		"before the timeout": {steps: []func(*taskContext, context.CancelCauseFunc){pass(timeout - 1)}},
+		"timeout": {steps: []func(*taskContext, context.CancelCauseFunc){pass(timeout)},
+			err: context.DeadlineExceeded, cause: ErrTimeout},
+		"cancelled": {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrCancelled)},
+			err: context.Canceled, cause: ErrCancelled},
+		"timed out by a node": {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrTimeout)},
+			err: context.Canceled, cause: ErrTimeout},
+		"the worker stops": {steps: []func(*taskContext, context.CancelCauseFunc){halt}, err: context.Canceled,
+			cause: errHalt},
+		"the first cause": {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrLeaseLost),
+			end(ErrCancelled), pass(timeout), halt}, err: context.Canceled, cause: ErrLeaseLost},
+		"timeout, then cancel": {steps: []func(*taskContext, context.CancelCauseFunc){pass(timeout),
+			end(ErrCancelled)}, err: context.DeadlineExceeded, cause: ErrTimeout},
+		"cancel, then timeout": {steps: []func(*taskContext, context.CancelCauseFunc){end(ErrCancelled),
+			pass(timeout)}, err: context.Canceled, cause: ErrCancelled},
+		"the handler returned": {steps: []func(*taskContext, context.CancelCauseFunc){end(context.Canceled)},
+			err: context.Canceled, cause: context.Canceled},
 	}
 	looks := map[string]func(*testing.T, context.Context) context.Context{
 		"watched":      func(_ *testing.T, ctx context.Context) context.Context { ctx.Done(); return ctx },
@@ -52,8 +60,8 @@ func TestTaskContext(t *testing.T) {
 					base, stop := context.WithCancelCause(context.WithValue(t.Context(), key{}, 1))
 					defer stop(nil)
 					c := &taskContext{base: base}
-					defer func() { c.end(nil, time.Now()) }()
-					c.begin(time.Now(), timeout)
+					defer func() { c.endWith(nil, time.Now()) }()
+					c.startTimeout(time.Now(), timeout)
 					if at, ok := c.Deadline(); !ok || time.Until(at) != timeout {
 						t.Errorf("deadline is %v", at)
 					}
@@ -64,7 +72,7 @@ func TestTaskContext(t *testing.T) {
 					for _, step := range test.steps {
 						step(c, stop)
 					}
-					if cause := c.endedBy(time.Now()); cause != test.cause {
+					if cause := c.causeAt(time.Now()); cause != test.cause {
 						t.Errorf("ended by %v, want %v", cause, test.cause)
 					}
 					if err, cause := seen.Err(), context.Cause(seen); err != test.err || cause != test.cause {
@@ -91,11 +99,11 @@ func TestTaskContext(t *testing.T) {
 
 func TestContextWithoutTimeout(t *testing.T) {
 	c := &taskContext{base: t.Context()}
-	c.begin(time.Now(), 0)
-	if _, ok := c.Deadline(); ok || c.Err() != nil || c.endedBy(time.Now().Add(time.Hour)) != nil {
+	c.startTimeout(time.Now(), 0)
+	if _, ok := c.Deadline(); ok || c.Err() != nil || c.causeAt(time.Now().Add(time.Hour)) != nil {
 		t.Error("a context without timeout ends")
 	}
-	c.end(nil, time.Now())
+	c.endWith(nil, time.Now())
 }
 
 // BenchmarkTaskContext is what a handler's context costs that nobody looks at, and
@@ -107,12 +115,12 @@ func BenchmarkTaskContext(b *testing.B) {
 			now := time.Now()
 			for b.Loop() {
 				c := &taskContext{base: b.Context()}
-				c.begin(now, time.Minute)
+				c.startTimeout(now, time.Minute)
 				if watch {
 					c.Done()
 				}
-				c.endedBy(now)
-				c.end(context.Canceled, now)
+				c.causeAt(now)
+				c.endWith(context.Canceled, now)
 			}
 		})
 	}

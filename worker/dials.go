@@ -16,101 +16,101 @@ import (
 )
 
 const (
-	// maxDials bounds the connections that are opened at once, maxDoubtful those of them to
-	// addresses that are not known to lead to a node.
-	maxDials    = 4
-	maxDoubtful = 3
-	// dialStagger is the head start of one dial over the next.
+	// maxDials bounds the connections that are opened concurrently. maxUnverifiedDials bounds those of them to
+	// addresses that have never led to a node.
+	maxDials           = 4
+	maxUnverifiedDials = 3
+	// dialStagger is the delay between the starts of two dials.
 	dialStagger = 250 * time.Millisecond
-	// firstPatience is how long an address has to accept a connection, and as long again to
-	// answer a Hello. One that was too slow gets twice as long at the next try, up to
-	// openTimeout: it may be far away.
-	firstPatience = 2 * time.Second
+	// firstDialTimeout bounds the time to connect to an address, and again the time until it answers a Hello. It
+	// doubles with each failure, up to openTimeout: the node may be far away.
+	firstDialTimeout = 2 * time.Second
 )
 
-// patience is how long an address has that has failed so many times in a row.
-func patience(failures int) time.Duration {
-	return min(firstPatience<<min(failures, 4), openTimeout)
+// dialTimeout returns the timeout of an address after this many failures in a row.
+func dialTimeout(failures int) time.Duration {
+	return min(firstDialTimeout<<min(failures, 4), openTimeout)
 }
 
-// dials are the connections that are opened at the same time to find a node. No more than
-// a connection is opened: a Hello takes leases over, so that there is one at a time.
-type dials struct {
-	w         *Worker
-	ctx       context.Context
-	cancel    context.CancelFunc
-	open      int
-	startAt   time.Time // of the next one
-	connected chan dialed
-	running   sync.WaitGroup
+// dialSet holds the connections that are opened concurrently to find a node. It opens connections only: a Hello
+// takes leases over, so there is one Hello at a time.
+type dialSet struct {
+	w          *Worker
+	ctx        context.Context
+	cancel     context.CancelFunc
+	inProgress int
+	nextStart  time.Time // of the next one
+	connected  chan dialResult
+	running    sync.WaitGroup
 }
 
-// dialed is a dial that has ended: conn is ready, or nil and err says why.
-type dialed struct {
+// dialResult is the result of a dial: conn is ready, or err is set.
+type dialResult struct {
 	route   *route
-	limit   time.Duration // what the address has to answer
+	limit   time.Duration // to answer a Hello
 	conn    *grpc.ClientConn
-	contact *contact
+	contact *contactTime
 	err     error
 }
 
-func (w *Worker) newDials(ctx context.Context) *dials {
-	d := &dials{w: w, connected: make(chan dialed, maxDials)}
+func (w *Worker) newDialSet(ctx context.Context) *dialSet {
+	d := &dialSet{w: w, connected: make(chan dialResult, maxDials)}
 	d.ctx, d.cancel = context.WithCancel(ctx)
 	return d
 }
 
-// start opens a connection to the best route if it is time for one, and tells when it is
-// time to look again; the zero time is not before a dial has ended.
-func (d *dials) start(now time.Time, avoid string) (again time.Time) {
-	if d.open >= maxDials {
+// startNext opens a connection to the best route if the next dial is due. It returns when to call it again; the
+// zero time means not before a dial has ended.
+func (d *dialSet) startNext(now time.Time, avoid string) (again time.Time) {
+	if d.inProgress >= maxDials {
 		return time.Time{}
 	}
-	if now.Before(d.startAt) {
-		return d.startAt
+	if now.Before(d.nextStart) {
+		return d.nextStart
 	}
-	r, at := d.w.routes.take(now, avoid)
+	r, at := d.w.routes.claimNext(now, avoid)
 	if r == nil {
 		return at
 	}
-	d.open++
-	d.startAt = now.Add(dialStagger)
-	limit, standsFor := patience(r.failures), d.w.o.standsFor(r)
-	d.running.Go(func() { d.connected <- d.w.dialReady(d.ctx, r, standsFor, limit) })
-	return d.startAt
+	d.inProgress++
+	d.nextStart = now.Add(dialStagger)
+	limit, standsFor := dialTimeout(r.failures), d.w.options.verifiedEndpoint(r)
+	d.running.Go(func() { d.connected <- d.w.dialUntilReady(d.ctx, r, standsFor, limit) })
+	return d.nextStart
 }
 
-// take notes that a dial has ended. After one that failed the next starts at once.
-func (d *dials) take(r dialed) {
-	d.open--
-	d.w.routes.landed(r.route)
+// recordResult records that a dial has ended. After a failed dial the next one starts at once.
+func (d *dialSet) recordResult(r dialResult) {
+	d.inProgress--
+	d.w.routes.markDialEnded(r.route)
 	if r.err != nil {
-		d.startAt = time.Time{}
+		d.nextStart = time.Time{}
 	}
 }
 
-// end gives up the dials that are left, and waits for them.
-func (d *dials) end() {
+// cancelAll cancels the remaining dials and waits for them.
+func (d *dialSet) cancelAll() {
 	d.cancel()
 	d.running.Wait()
 	close(d.connected)
 	for r := range d.connected {
-		d.w.routes.landed(r.route)
+		d.w.routes.markDialEnded(r.route)
 		if r.conn != nil {
 			r.conn.Close()
 		}
 	}
 }
 
-// dialReady connects to an address: the connection is ready for calls, TLS and HTTP/2
-// included.
-func (w *Worker) dialReady(ctx context.Context, r *route, standsFor string, limit time.Duration) dialed {
-	out := dialed{route: r, limit: limit, contact: &contact{}}
+// dialUntilReady connects to an address and waits until the connection is ready for calls, including TLS and
+// HTTP/2.
+func (w *Worker) dialUntilReady(ctx context.Context, r *route, standsFor string, limit time.Duration) dialResult {
+	out := dialResult{route: r, limit: limit, contact: &contactTime{}}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no connection within %v", limit))
 	defer cancel()
-	conn, err := w.o.dial(r.address, standsFor, out.contact)
+	conn, err := w.options.newConnection(r.address, standsFor, out.contact)
 	if err == nil {
-		if err = waitReady(ctx, conn); err != nil {
+		err = waitReady(ctx, conn)
+		if err != nil {
 			conn.Close()
 		}
 	}
@@ -122,18 +122,18 @@ func (w *Worker) dialReady(ctx context.Context, r *route, standsFor string, limi
 	return out
 }
 
-// waitReady waits until a connection is ready, or has failed.
+// waitReady waits until a connection is ready or has failed.
 func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	for {
 		switch state := conn.GetState(); state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure:
-			return whyFailed(ctx, conn)
+			return connectionError(ctx, conn)
 		case connectivity.Shutdown:
 			return errors.New("the connection was closed")
 		default:
-			conn.Connect() // an idle one
+			conn.Connect() // starts an idle connection
 			if !conn.WaitForStateChange(ctx, state) {
 				return context.Cause(ctx)
 			}
@@ -141,9 +141,9 @@ func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// whyFailed is why a connection could not be made. gRPC tells callers only, so this makes a
-// call, which fails at once; it is nil should the connection be ready by now.
-func whyFailed(ctx context.Context, conn *grpc.ClientConn) error {
+// connectionError returns why a connection failed. gRPC returns that from calls only, so this makes a call,
+// which fails at once. It returns nil if the connection has become ready.
+func connectionError(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	_, err := fermatav1.NewWorkerServiceClient(conn).Work(ctx, grpc.ForceCodecV2(grpccodec.Codec()))

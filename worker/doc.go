@@ -4,79 +4,94 @@
 //	w.Handle("send-invoice", func(ctx context.Context, t *worker.Task) error { ... })
 //	err = w.Run(ctx) // until ctx ends, then drains
 //
-// A worker keeps one stream to one scheduler node. The node leases attempts for
-// it, never more than it has free slots and places to wait for one; the worker runs
-// their handlers and reports how they ended. Delivery is at least once: a handler may run again for
-// the same run, so it should be idempotent, or pass [Task.Token] on to what it
-// writes to, which then refuses smaller ones.
+// A worker keeps one stream, its session, to one scheduler node. The node leases attempts to
+// it, at most as many as it has free slots and places to wait for a slot. The worker runs
+// their handlers and reports the results. Delivery is at least once: a handler may run again
+// for the same run. So it should be idempotent, or pass [Task.Token] to the systems that it
+// writes to, which then reject smaller tokens.
 //
-// What a handler returns decides what happens: nil succeeds, an error fails the
-// attempt and the job's retry policy goes on, [Permanent] ends the run at once,
-// [RetryAfter] asks for a time. A panic fails the attempt. The handler's context
-// ends at the attempt's timeout, when the run is cancelled, and when the lease is
-// lost; [context.Cause] tells which: [ErrTimeout], [ErrCancelled], [ErrLeaseLost],
-// [ErrStopped].
+// The handler's return value decides the outcome: nil succeeds; an error fails the attempt,
+// and the job's retry policy applies; [Permanent] ends the run at once; [RetryAfter] asks for
+// a delay. A panic fails the attempt. The handler's context ends at the attempt's timeout,
+// when the run is cancelled, and when the lease is lost; [context.Cause] returns the reason:
+// [ErrTimeout], [ErrCancelled], [ErrLeaseLost] or [ErrStopped].
+//
+// # States
+//
+// A session has the states
+//
+//	dialing -> hello sent -> current -> superseded (another node was sent a Hello) -> closed
+//	   ^           | refused    |            | that Hello was refused: current again
+//	   \-----------/            \----------> closed (cut, trust has ended, or the worker stops)
+//
+// The worker opens the next session when the current one is cut, and before it closes the
+// current one when that node drains or does not acknowledge heartbeats in time.
+//
+// For each lease there is one attempt, with the states
+//
+//	queued -> early -> ready -> running -> ended (its result is sent until acknowledged) -> gone
+//	   |         \------> |        \-----------------------> gone (stopped by the worker)
+//	   \---------\--------\------> gone (returned: nothing has started)
+//
+// queued waits for a slot. early has a slot and is not due yet. ready waits for a goroutine
+// that calls handlers. An attempt enters at the first state that applies. An attempt that times
+// out before it has started goes to ended at once.
 //
 // Invariants:
 //
 //  1. At most Options.Slots handlers run at once.
-//  2. A result is kept and repeated until a node has acknowledged it. Only when
-//     its lease has ended by this process's monotonic clock is it sent once more
-//     and then forgotten.
-//  3. A cut stream costs nothing while it is shorter than what is left of the session:
-//     handlers go on, and another node takes their leases over. When it lasts longer,
-//     or the stream stays open and silent, handlers are cancelled before their leases
-//     can be given to others. No handler begins on a lease that may have ended, also
-//     when this process stood still. A loss whose worker comes back does not count to
-//     those that quarantine a run.
-//  4. A node that drains is left for another one without a gap: the new stream
-//     stands before the old one ends.
-//  5. A failure that comes from losing a lease or from stopping the worker is not
-//     reported as a failure of the handler; such an attempt is leased again.
-//  6. Run returns after all its goroutines, except those of handlers that ignore
-//     their context.
+//  2. A result is kept and sent again until a node has acknowledged it. Only after its lease
+//     has ended by this process's monotonic clock it is sent once more and then dropped.
+//  3. A cut stream has no effect if it is shorter than the rest of the session: handlers
+//     continue, and another node takes their leases over. If it is longer, or the stream stays
+//     open and silent, handlers are cancelled before their leases can be given to others. No
+//     handler starts on a lease that may have ended, also after this process was suspended. A
+//     loss whose worker comes back does not count toward the quarantine of a run.
+//  4. A node that drains is replaced without a gap: the new session is open before the old
+//     one ends.
+//  5. An error caused by a lost lease or by stopping the worker is not reported as a failure
+//     of the handler; such an attempt is leased again.
+//  6. Run returns after all its goroutines, except those of handlers that ignore their
+//     context.
 //
 // # The protocol
 //
-// A worker in any language with gRPC takes one bidirectional call,
+// A worker in any language with gRPC makes one bidirectional call,
 // fermata.v1.WorkerService/Work:
 //
-//  1. Send Hello: a worker_id unique to the process, queues, slots, and 1 as the
-//     session_epoch. Receive Welcome: lease_ttl and addresses of other nodes. With
-//     Hello.heartbeats and Welcome.session_ttl send a Heartbeat at once and every quarter
-//     of session_ttl. The leases can be trusted for session_ttl, less what handlers have
-//     to stop, from when the latest acknowledged one was sent; when that is over have all
-//     handlers end, close the stream, and begin none before the next Welcome.
-//     HeartbeatAck.confirmed tells from when on that holds for what Hello.live named.
-//  2. Receive Leases, at most slots at once, or as many more as Hello.prefetch
-//     says: these wait for a slot, and are Returned after 50 ms without one. With
-//     Hello.starts_after some come before they are due: they take a slot at once and
-//     begin lease.start_after later, also if the stream has broken by then. For
-//     each: send Started, run the handler named by lease.handler for at most
-//     lease.timeout, send a Result. Where the Result can go out at once, Started
-//     may be left out. A lease with a trace_context belongs to a trace: pass its
+//  1. Send Hello: a worker_id unique to the process, queues, slots, and session_epoch 1.
+//     Receive Welcome: lease_ttl and the addresses of other nodes. With Hello.heartbeats and
+//     Welcome.session_ttl, send a Heartbeat at once and then every quarter of session_ttl.
+//     The leases can be trusted for session_ttl, less the time that handlers need to stop,
+//     from when the latest acknowledged heartbeat was sent. After that, make all handlers end,
+//     close the stream, and start no handler before the next Welcome. The leases named in
+//     Hello.live can be trusted so from the first HeartbeatAck with confirmed set.
+//  2. Receive Leases: at most slots at once, and up to Hello.prefetch more, which wait for a
+//     slot and are Returned after 50 ms without one. With Hello.starts_after some leases come
+//     before they are due: they take a slot at once and start lease.start_after later, also
+//     if the stream has broken by then. For each lease: send Started, run the handler named
+//     by lease.handler for at most lease.timeout, send a Result. Started may be left out if
+//     the Result is sent at once. A lease with a trace_context belongs to a trace: pass its
 //     headers on.
-//  3. Repeat a Result until a ResultAck names its lease_id. Every status is final.
-//  4. On Cancel end those handlers. REASON_REQUESTED: answer CANCELLED.
-//     REASON_TIMED_OUT: answer TIMED_OUT. REASON_LEASE_LOST: if it failed, or if
-//     the lease is unknown, send Returned, which frees the slot; else the Result.
-//  5. When the stream breaks, dial the addresses that are known, several at once, and
-//     open a stream on the first connection that is ready, with
-//     session_epoch + 1 and Hello.live naming every lease that
-//     runs or whose Result is not acknowledged; also one that is lost and whose handler
-//     goes on, which takes a slot still. Then repeat those Results, and send Returned
-//     for what had not begun, which Hello.live leaves out, and for what was returned
-//     in the last 15 s. Report leases that were given up as Lost, when their handlers
-//     have ended, until a ResultAck names them. Without a
-//     stream, have the handlers end within two thirds of lease_ttl (the last renewal
-//     may have been a third of it before), or when the session can be trusted no longer:
-//     then others may start them.
-//  6. On Drain do the same at once, closing the old stream after the new Welcome;
-//     from the new Hello on, heed acknowledgements of the new stream only.
-//     Addresses, when it comes, replaces those of the Welcome.
-//  7. To stop: send Draining, Returned for what did not start, finish what runs or was
-//     named in a Hello, which counts as started, wait for the ResultAcks, close, and
-//     wait for the end of the stream. If that is an error, send Returned on another.
+//  3. Send a Result again until a ResultAck names its lease_id. Every status is final.
+//  4. On Cancel, end those handlers. REASON_REQUESTED: answer CANCELLED. REASON_TIMED_OUT:
+//     answer TIMED_OUT. REASON_LEASE_LOST: if the handler failed, or the lease is unknown,
+//     send Returned, which frees the slot; otherwise send the Result.
+//  5. When the stream breaks, dial the known addresses, several at once, and open a stream on
+//     the first connection that is ready. Send session_epoch + 1, and in Hello.live every
+//     lease that runs or whose Result is not acknowledged, also a lost lease whose handler
+//     still runs, because it takes a slot. Then send those Results again. Send Returned for
+//     leases that had not started, which Hello.live leaves out, and again for those returned
+//     in the last 15 s. Report leases that were given up as Lost, after their handlers have
+//     ended, until a ResultAck names them. Without a stream, make the handlers end within two
+//     thirds of lease_ttl (the last renewal may be a third of it old), or when the session can
+//     no longer be trusted: after that, other workers may start the attempts.
+//  6. On Drain do the same at once, and close the old stream after the new Welcome. From the
+//     new Hello on, use acknowledgements of the new stream only. An Addresses message
+//     replaces the addresses of the Welcome.
+//  7. To stop: send Draining, and Returned for what has not started. Finish what runs or was
+//     named in a Hello, which counts as started. Wait for the ResultAcks, close the stream,
+//     and wait for its end. If it ends with an error, send Returned on another stream.
 //
-// Keepalive pings every 10 s tell a dead peer from a silent one.
+// Send keepalive pings every 10 s to detect a dead peer.
 package worker

@@ -43,9 +43,9 @@ func TestDrainWaitsForAcknowledgements(t *testing.T) {
 }
 
 func TestDrainTimeoutCutsOff(t *testing.T) {
-	for name, end := range map[string]func(*running){
-		"timeout": func(r *running) { r.stop() },
-		"stop":    func(r *running) { r.Stop() },
+	for name, end := range map[string]func(*phaseRunning){
+		"timeout": func(r *phaseRunning) { r.stop() },
+		"stop":    func(r *phaseRunning) { r.Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -88,9 +88,9 @@ func TestDrainWithoutANode(t *testing.T) {
 	}
 }
 
-// TestWhatAStoppingWorkerReturnsReachesANode: the stream is cut after the worker has said its
+// TestStoppingWorkerReturnsLeasesToANode: the stream is cut after the worker has said its
 // last, and before the node has read it. The runs need not wait for the end of their leases.
-func TestWhatAStoppingWorkerReturnsReachesANode(t *testing.T) {
+func TestStoppingWorkerReturnsLeasesToANode(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	proxy := faultproxy.New(t, a.addr)
 	w := run(t, worker.Options{Addresses: []string{proxy.Addr()}, Slots: 2}, newGates().handlers())
@@ -118,7 +118,7 @@ func TestWhatAStoppingWorkerReturnsReachesANode(t *testing.T) {
 
 // What a worker returned before its stream was cut is returned once more: nobody has
 // acknowledged it.
-func TestWhatWasReturnedBeforeACutIsReturnedAgain(t *testing.T) {
+func TestReturnsBeforeACutAreRepeated(t *testing.T) {
 	for _, cut := range []error{errors.New("broken"), nil} { // nil: the node stops
 		n := newNode(t)
 		run(t, worker.Options{Addresses: []string{n.addr}}, newGates().handlers())

@@ -5,48 +5,47 @@ import (
 	"time"
 )
 
-// Where slots are free in plenty, leases come some milliseconds before they are due. They
-// take their slots at once and begin when they are due, by the time that has passed here
-// since they came: whatever happens to their node or the stream meanwhile, as if they ran.
+// While slots are free, leases come some milliseconds before they are due. They take their
+// slots at once and start when they are due, by the monotonic time since they came. Like
+// running attempts they do not depend on the node or the stream.
 
-// Where much is held, what is due soon after something else begins together with it, up to
-// company later: results that come together travel and are settled together, which costs a
-// fraction. Of crowd attempts that would be one each 10 us.
+// When many attempts are held, those that are due shortly after another start are started together with it, at
+// most maxCoalesceDelay later. Their results are then sent and settled together, which costs a fraction. Each
+// held attempt adds 10 us to the delay, up to fullCoalesceCount attempts.
 const (
-	company = 500 * time.Microsecond
-	crowd   = 50
+	maxCoalesceDelay  = 500 * time.Microsecond
+	fullCoalesceCount = 50
 )
 
-// Before orders attempts that are early by when they are due.
+// Before orders early attempts by start time.
 func (a *attempt) Before(other *attempt) bool { return a.startAt.Before(other.startAt) }
 
-// Place is that among those that are early.
-func (a *attempt) Place() *int { return &a.place }
+// Place is the attempt's index in the heap of early attempts.
+func (a *attempt) Place() *int { return &a.heapIndex }
 
-// hold keeps an attempt that has a slot until it is due.
-func (w *Worker) hold(a *attempt) {
-	a.phase = early
+// holdUntilDue keeps an attempt that has a slot until it is due.
+func (w *Worker) holdUntilDue(a *attempt) {
+	a.phase = phaseEarly
 	w.table.early.Push(a)
 	if w.table.early.Top() == a {
-		w.due.Set(a.startAt)
+		w.startTimer.Set(a.startAt)
 	}
 }
 
-// release takes out an attempt that has a slot and ends without having begun. The slot is free
-// then.
-func (w *Worker) release(a *attempt) {
-	if a.phase == early {
+// releaseUnstarted removes an attempt that has a slot and has not started, and frees the slot.
+func (w *Worker) releaseUnstarted(a *attempt) {
+	if a.phase == phaseEarly {
 		w.table.early.Remove(a)
 	} else {
 		w.table.ready.remove(a)
 	}
-	w.table.running--
-	w.startNext()
-	w.summon()
+	w.table.slotsTaken--
+	w.startWaiting()
+	w.ensureRunner()
 }
 
-// beginDue begins what is due.
-func (w *Worker) beginDue() {
+// startDue makes all due attempts ready.
+func (w *Worker) startDue() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	held := &w.table.early
@@ -54,32 +53,33 @@ func (w *Worker) beginDue() {
 	for len(*held) > 0 && !(*held).Top().startAt.After(now) {
 		a := (*held).Top()
 		held.Remove(a)
-		w.begin(a)
+		w.makeReady(a)
 	}
 	if len(*held) > 0 {
-		w.due.Set(together((*held).Top().startAt, now, len(*held)))
+		w.startTimer.Set(coalescedStart((*held).Top().startAt, now, len(*held)))
 	}
-	w.summon()
+	w.ensureRunner()
 }
 
-// together is when to begin what is due next, after something has begun now and so many are
+// coalescedStart returns when to start the next due attempts, after others have started now and while held are
 // held.
-func together(due, now time.Time, held int) time.Time {
-	if soonest := now.Add(min(company, time.Duration(held)*company/crowd)); due.Before(soonest) {
+func coalescedStart(due, now time.Time, held int) time.Time {
+	soonest := now.Add(min(maxCoalesceDelay, time.Duration(held)*maxCoalesceDelay/fullCoalesceCount))
+	if due.Before(soonest) {
 		return soonest
 	}
 	return due
 }
 
-// giveBackEarly returns attempts that are not due yet, like giveBack. One that a Hello
-// named counts as started, and as failed if it comes back: it begins instead, before long.
-func (w *Worker) giveBackEarly(s *session, when func(*attempt) bool) {
+// returnEarly returns attempts that are not due yet, like returnWaiting. Attempts named in a Hello count as
+// started, and as failed if they are returned; the caller keeps those, and they start when due.
+func (w *Worker) returnEarly(s *session, when func(*attempt) bool) {
 	for _, a := range slices.Clone(w.table.early) {
 		if !when(a) {
 			continue
 		}
-		w.release(a)
-		w.forget(a)
-		w.sayReturned(a, s)
+		w.releaseUnstarted(a)
+		w.forgetAttempt(a)
+		w.reportReturned(a, s)
 	}
 }

@@ -29,7 +29,8 @@ func TestEarlyLeasesStartWhenTheyAreDue(t *testing.T) {
 		t.Error("the worker does not say that it waits")
 	}
 	sent := time.Now()
-	after := map[string]time.Duration{"late": 60 * time.Millisecond, "soon": 20 * time.Millisecond, "same": 20 * time.Millisecond, "now": 0}
+	after := map[string]time.Duration{"late": 60 * time.Millisecond, "soon": 20 * time.Millisecond,
+		"same": 20 * time.Millisecond, "now": 0}
 	for _, id := range []string{"late", "soon", "same", "now"} {
 		s.lease(leaseOf(id, "note", dueIn(after[id])))
 	}
@@ -53,7 +54,8 @@ func TestEarlyLeasesStartWhenTheyAreDue(t *testing.T) {
 // An early attempt has a slot from when it comes, and gives it up when it ends without
 // having begun.
 func TestEarlyLeasesTakeSlots(t *testing.T) {
-	for _, reason := range []fermatav1.Cancel_Reason{fermatav1.Cancel_REASON_REQUESTED, fermatav1.Cancel_REASON_LEASE_LOST} {
+	for _, reason := range []fermatav1.Cancel_Reason{fermatav1.Cancel_REASON_REQUESTED,
+		fermatav1.Cancel_REASON_LEASE_LOST} {
 		t.Run(reason.String(), func(t *testing.T) {
 			n := newNode(t)
 			run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, newGates("early", "next", "third").handlers())
@@ -76,7 +78,7 @@ func TestEarlyLeasesTakeSlots(t *testing.T) {
 }
 
 // A worker that drains has nothing to wait for.
-func TestEarlyLeasesGoBackInADrain(t *testing.T) {
+func TestDrainReturnsEarlyLeases(t *testing.T) {
 	n := newNode(t)
 	w := run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, newGates("early", "third").handlers())
 	s := n.accept(time.Minute)
@@ -100,7 +102,7 @@ func TestEarlyLeasesGoBackInADrain(t *testing.T) {
 
 // What is early when a stream is cut is taken along like what runs, and begins when it is
 // due.
-func TestEarlyLeasesOutliveTheStream(t *testing.T) {
+func TestEarlyLeasesStartWithoutAStream(t *testing.T) {
 	n := newNode(t)
 	g := newGates("early", "third")
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, g.handlers())
@@ -118,7 +120,7 @@ func TestEarlyLeasesOutliveTheStream(t *testing.T) {
 
 // A node that was told of an early lease by a Hello takes it for started, and would count it
 // as failed if it came back: a worker that stops then has it begin.
-func TestEarlyLeasesThatWereNamedBeginInADrain(t *testing.T) {
+func TestDrainStartsEarlyLeasesNamedInAHello(t *testing.T) {
 	for name, welcomed := range map[string]bool{"named and welcomed": true, "named": false} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -159,7 +161,7 @@ func TestEarlyLeasesThatWereNamedBeginInADrain(t *testing.T) {
 
 // Without a stream for as long as leases live, what is early is lost like what runs. It has
 // not begun, and goes back as that.
-func TestEarlyLeasesAreLostWithTheStream(t *testing.T) {
+func TestEarlyLeasesAreLostWhenTrustEnds(t *testing.T) {
 	n := newNode(t)
 	g := newGates("early", "third")
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 4}, g.handlers())

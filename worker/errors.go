@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Causes of the end of a handler's context, for [context.Cause].
+// Causes of the end of a handler's context, returned by [context.Cause].
 var (
 	// ErrTimeout: the attempt's timeout has passed.
 	ErrTimeout = errors.New("the attempt's timeout has passed")
-	// ErrCancelled: somebody cancelled the run.
+	// ErrCancelled: the run was cancelled.
 	ErrCancelled = errors.New("the run was cancelled")
-	// ErrLeaseLost: the attempt is no longer this worker's; another worker may
-	// run the next one already. Stop writing.
+	// ErrLeaseLost: this worker no longer has the attempt's lease, and another worker may run the next attempt
+	// already. Stop writing.
 	ErrLeaseLost = errors.New("the lease is lost")
-	// ErrStopped: the worker stops and does not wait any longer.
+	// ErrStopped: the worker stops and has waited for DrainTimeout, or Stop was called.
 	ErrStopped = errors.New("the worker stops")
 )
 
@@ -23,9 +23,8 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Permanent marks an error that retrying will not cure: the run ends without
-// further attempts. It is transparent to [errors.Is] and [errors.As]. Permanent(nil)
-// is nil.
+// Permanent marks an error that a retry will not fix: the run ends without further attempts. [errors.Is] and
+// [errors.As] see the wrapped error. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -41,13 +40,12 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// RetryAfter is the hint.
+// RetryAfter returns the requested delay.
 func (e *retryAfterError) RetryAfter() time.Duration { return e.after }
 
-// RetryAfter marks an error whose next attempt, or run, should start no earlier
-// than d from now, in place of the computed delay and inside the bounds of the
-// job's policy. A d that is not positive asks for nothing. It is transparent to
-// [errors.Is] and [errors.As]. RetryAfter(d, nil) is nil.
+// RetryAfter marks an error whose next attempt, or next run, should start no earlier than d from now. The delay
+// replaces the computed one, within the bounds of the job's policy. If d is zero or negative the computed delay
+// is used. [errors.Is] and [errors.As] see the wrapped error. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -55,13 +53,13 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryAfterError{err, max(0, d)}
 }
 
-// IsPermanent tells whether an error, or one that it wraps, was marked by [Permanent].
+// IsPermanent reports whether an error, or one that it wraps, was marked by [Permanent].
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
 }
 
-func retryAfterOf(err error) time.Duration {
+func retryAfterHint(err error) time.Duration {
 	var hint interface{ RetryAfter() time.Duration }
 	if errors.As(err, &hint) {
 		return hint.RetryAfter()

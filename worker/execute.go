@@ -16,63 +16,64 @@ import (
 )
 
 const (
-	// maxLoggedStack bounds the stack of a panic in the log.
+	// maxLoggedStack bounds the logged stack of a panic, in bytes.
 	maxLoggedStack = 8 << 10
-	// maxFrames bounds the frames of a panic in the attempt's error.
+	// maxFrames bounds the stack frames of a panic in the attempt's error.
 	maxFrames = 8
 )
 
 var errGoexit = errors.New("the handler ended its goroutine without returning")
 
-// ending is how a handler ended.
-type ending struct {
-	failure *failure // nil: it succeeded
-	cause   error    // of the end of its context, nil if that had not ended
+// handlerEnd is how a handler ended.
+type handlerEnd struct {
+	failure *handlerFailure // nil: it succeeded
+	cause   error           // why the context had ended; nil: it had not
 	at      time.Time
 	took    time.Duration
 }
 
-// failure is what is told of the error of a handler.
-type failure struct {
+// handlerFailure is the reported error of a handler.
+type handlerFailure struct {
 	text       string
 	permanent  bool
-	retryAfter time.Duration // 0: nothing is wished
+	retryAfter time.Duration // 0: no delay requested
 }
 
-func failureOf(err error) *failure {
-	return &failure{text: errorText(err), permanent: IsPermanent(err), retryAfter: max(0, retryAfterOf(err))}
+func newFailure(err error) *handlerFailure {
+	return &handlerFailure{text: errorText(err), permanent: IsPermanent(err), retryAfter: max(0, retryAfterHint(err))}
 }
 
-// ending ends the context of a handler that began at start and has ended.
-func (a *attempt) ending(f *failure, start time.Time) ending {
+// endHandler ends the context of a handler that began at start and has ended.
+func (a *attempt) endHandler(f *handlerFailure, start time.Time) handlerEnd {
 	now := time.Now()
-	e := ending{failure: f, cause: a.ctx.endedBy(now), at: now, took: now.Sub(start)}
-	a.ctx.end(context.Canceled, now)
+	e := handlerEnd{failure: f, cause: a.ctx.causeAt(now), at: now, took: now.Sub(start)}
+	a.ctx.endWith(context.Canceled, now)
 	return e
 }
 
-// call runs the handler; nil tells that it succeeded. The methods of its error are its own
-// code, too, and may panic like it.
-func (w *Worker) call(a *attempt) (f *failure) {
+// callHandler runs the handler and returns nil on success. The methods of its error are also the handler's code
+// and may panic.
+func (w *Worker) callHandler(a *attempt) (f *handlerFailure) {
 	defer func() {
 		if v := recover(); v != nil {
-			f = failureOf(w.panicked(a, v))
+			f = newFailure(w.panicError(a, v))
 		}
 	}()
 	if a.handler == nil {
-		return failureOf(fmt.Errorf("no handler %q on this worker", a.task.Handler))
+		return newFailure(fmt.Errorf("no handler %q on this worker", a.task.Handler))
 	}
 	if err := a.handler.handle(&a.ctx, &a.task); err != nil {
-		return failureOf(err)
+		return newFailure(err)
 	}
 	return nil
 }
 
-// panicked logs the whole stack and makes an error that holds the part of it that
-// fits in a stored error. It runs below the panic.
-func (w *Worker) panicked(a *attempt, v any) error {
+// panicError logs the whole stack and returns an error with the part of it that fits in a stored error. It is
+// called while the panic unwinds.
+func (w *Worker) panicError(a *attempt, v any) error {
 	stack := debug.Stack()
-	w.log(slog.LevelError, "handler panicked", a, slog.String("panic", fmt.Sprint(v)), slog.String("stack", job.Clip(string(stack), maxLoggedStack)))
+	w.logAttempt(slog.LevelError, "handler panicked", a, slog.String("panic", fmt.Sprint(v)),
+		slog.String("stack", job.Clip(string(stack), maxLoggedStack)))
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
 	var at []string
@@ -82,7 +83,7 @@ func (w *Worker) panicked(a *attempt, v any) error {
 		switch {
 		case !inHandler:
 			inHandler = f.Function == "runtime.gopanic"
-		case strings.HasSuffix(f.Function, ".(*Worker).call"):
+		case strings.HasSuffix(f.Function, ".(*Worker).callHandler"):
 			more = false
 		case !strings.HasPrefix(f.Function, "runtime."):
 			at = append(at, fmt.Sprintf("%s (%s:%d)", filepath.Base(f.Function), filepath.Base(f.File), f.Line))
@@ -94,12 +95,12 @@ func (w *Worker) panicked(a *attempt, v any) error {
 	return fmt.Errorf("panic: %s at %s", job.Clip(fmt.Sprint(v), job.MaxError/2), strings.Join(at, " < "))
 }
 
-// outcome decides what is reported. An error of a handler whose lease was lost,
-// or which the worker stopped, is not the handler's failure: label says so.
-func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
+// reportedOutcome returns the outcome to report and its metric label. If the lease was lost, or the worker
+// stopped the handler, only the label shows it: the attempt is not a failure of the handler.
+func (e handlerEnd) reportedOutcome() (outcome fermatav1.Result_Outcome, label string) {
 	switch {
 	case e.failure == nil:
-		return fermatav1.Result_OUTCOME_SUCCEEDED, succeeded
+		return fermatav1.Result_OUTCOME_SUCCEEDED, succeededOutcome
 	case errors.Is(e.cause, ErrLeaseLost):
 		return fermatav1.Result_OUTCOME_FAILED, "lease_lost"
 	case errors.Is(e.cause, ErrStopped):
@@ -114,11 +115,11 @@ func (e ending) outcome() (outcome fermatav1.Result_Outcome, label string) {
 	return fermatav1.Result_OUTCOME_FAILED, "failed"
 }
 
-// report makes the result of an attempt.
-func (w *Worker) report(a *attempt, e ending) result {
-	outcome, label := e.outcome()
-	w.metrics.ended(a.handler, label, e.took)
-	if w.traces(a) {
+// buildResult returns the result of an attempt, and counts and logs it.
+func (w *Worker) buildResult(a *attempt, e handlerEnd) result {
+	outcome, label := e.reportedOutcome()
+	w.metrics.countAttempt(a.handler, label, e.took)
+	if w.isTraced(a) {
 		endSpan(a, label, e)
 	}
 	r := result{outcome: outcome, output: a.task.Output(), took: e.took}
@@ -126,11 +127,11 @@ func (w *Worker) report(a *attempt, e ending) result {
 		return r
 	}
 	r.text, r.retryAfter = e.failure.text, e.failure.retryAfter
-	w.log(slog.LevelInfo, "attempt failed", a, slog.String("outcome", label), slog.String("error", r.text))
+	w.logAttempt(slog.LevelInfo, "attempt failed", a, slog.String("outcome", label), slog.String("error", r.text))
 	return r
 }
 
-// errorText is never empty and fits in a stored error.
+// errorText returns a text that is never empty and fits in a stored error.
 func errorText(err error) string {
 	if text := job.Clip(err.Error(), job.MaxError); text != "" {
 		return text

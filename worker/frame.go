@@ -10,8 +10,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Leases, results and their acknowledgements, nearly all there is on a stream, come from
-// and go to the wire without a message of protobuf between. The numbers of their fields:
+// Leases, results and acknowledgements, nearly all messages of a stream, are decoded and encoded without
+// protobuf messages. These are their field numbers.
 const (
 	// Of WorkResponse, of WorkRequest, and of the lists in them.
 	workLeases, workAcks = 2, 3
@@ -31,12 +31,12 @@ const (
 // responseFrame is a WorkResponse: leases, acknowledgements, or any other message.
 type responseFrame struct {
 	leases []*attempt
-	acks   []ack
+	acks   []resultAck
 	other  fermatav1.WorkResponse
 }
 
-// ack is a node's word on the result of an attempt.
-type ack struct {
+// resultAck is a node's acknowledgement of a result.
+type resultAck struct {
 	id     string
 	status fermatav1.ResultAck_Status
 }
@@ -55,13 +55,13 @@ func (f *responseFrame) ReadFrame(data []byte) error {
 }
 
 func (f *responseFrame) readLeases(data []byte) error {
-	last := &Task{} // what leases have alike is kept once
+	last := &Task{} // strings that leases share are kept once
 	return protofield.Fields(data, func(field protofield.Field, _ []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
 			return nil
 		}
 		a := &attempt{}
-		if err := a.read(field.Bytes, last); err != nil {
+		if err := a.readLease(field.Bytes, last); err != nil {
 			return err
 		}
 		last = &a.task
@@ -75,7 +75,7 @@ func (f *responseFrame) readAcks(data []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
 			return nil
 		}
-		var a ack
+		var a resultAck
 		err := protofield.Fields(field.Bytes, func(field protofield.Field, _ []byte) (err error) {
 			switch field.Number {
 			case ackLease:
@@ -90,8 +90,8 @@ func (f *responseFrame) readAcks(data []byte) error {
 	})
 }
 
-// read takes the attempt and its task from a lease.
-func (a *attempt) read(lease []byte, last *Task) error {
+// readLease decodes the attempt and its task from a lease.
+func (a *attempt) readLease(lease []byte, last *Task) error {
 	t := &a.task
 	err := protofield.Fields(lease, func(f protofield.Field, _ []byte) (err error) {
 		switch f.Number {
@@ -129,7 +129,7 @@ func (a *attempt) read(lease []byte, last *Task) error {
 		}
 		return err
 	})
-	t.Namespace, t.Job = splitRun(t.Run)
+	t.Namespace, t.Job = splitRunName(t.Run)
 	t.Timeout = max(0, t.Timeout)
 	return err
 }
@@ -152,29 +152,28 @@ func (t *Task) readLabel(entry []byte) error {
 	return err
 }
 
-// result is what is reported of an attempt that has ended.
+// result is the reported result of an ended attempt.
 type result struct {
 	outcome    fermatav1.Result_Outcome
-	text       string // what went wrong
+	text       string // the error
 	output     []byte
-	retryAfter time.Duration // 0: nothing is wished
+	retryAfter time.Duration // 0: no delay requested
 	took       time.Duration // of the handler
 }
 
-// resultRest is what a result takes beside lease id, text and output, at most.
-const resultRest = 48
+// resultOverhead bounds the size of a result without lease id, text and output, in bytes.
+const resultOverhead = 48
 
-// resultSize is about how many bytes the attempt's result takes.
+// resultSize returns the approximate size of the attempt's result, in bytes.
 func (a *attempt) resultSize() int {
-	return resultRest + len(a.id) + len(a.result.text) + len(a.result.output)
+	return resultOverhead + len(a.id) + len(a.result.text) + len(a.result.output)
 }
 
-// resultFrame is a WorkRequest with the results of attempts that have ended, which do
-// not change any more.
+// resultFrame is a WorkRequest with the results of ended attempts, which no longer change.
 type resultFrame struct{ attempts []*attempt }
 
 func (f *resultFrame) FrameSize() int {
-	size := resultRest
+	size := resultOverhead
 	for _, a := range f.attempts {
 		size += a.resultSize()
 	}

@@ -17,18 +17,23 @@ import (
 func drawLease(t *rapid.T) *fermatav1.Lease {
 	text := rapid.StringMatching(`[a-zé/]{0,12}`)
 	l := &fermatav1.Lease{
-		LeaseId: text.Draw(t, "id"), Run: "namespaces/n/jobs/" + rapid.StringMatching(`[a-z]{1,9}`).Draw(t, "job") + "/runs/1-2",
-		Queue: text.Draw(t, "queue"), Handler: text.Draw(t, "handler"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
-		Attempt: rapid.Int32().Draw(t, "attempt"), MaxAttempts: rapid.Int32().Draw(t, "attempts"), Token: rapid.Int64().Draw(t, "token"),
+		LeaseId: text.Draw(t, "id"), Run: "namespaces/n/jobs/" + rapid.StringMatching(`[a-z]{1,9}`).Draw(t,
+			"job") + "/runs/1-2",
+		Queue: text.Draw(t, "queue"), Handler: text.Draw(t, "handler"),
+		Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+		Attempt: rapid.Int32().Draw(t, "attempt"), MaxAttempts: rapid.Int32().Draw(t, "attempts"),
+		Token:  rapid.Int64().Draw(t, "token"),
 		Labels: rapid.MapOfN(text, text, 0, 4).Draw(t, "labels"), CorrelationId: text.Draw(t, "correlation"),
 	}
 	if rapid.Bool().Draw(t, "timed") {
 		l.NominalTime = timestamppb.New(time.UnixMilli(rapid.Int64Range(-1e12, 1e13).Draw(t, "nominal")))
 		l.DueTime = timestamppb.New(time.UnixMilli(rapid.Int64Range(0, 1e13).Draw(t, "due")))
-		l.Timeout = &durationpb.Duration{Seconds: rapid.Int64Range(-9, 1<<60).Draw(t, "s"), Nanos: rapid.Int32Range(0, 1e9-1).Draw(t, "ns")}
+		l.Timeout = &durationpb.Duration{Seconds: rapid.Int64Range(-9, 1<<60).Draw(t, "s"),
+			Nanos: rapid.Int32Range(0, 1e9-1).Draw(t, "ns")}
 	}
 	if rapid.Bool().Draw(t, "in advance") {
-		l.StartAfter = &durationpb.Duration{Seconds: rapid.Int64Range(-9, 1<<60).Draw(t, "start s"), Nanos: rapid.Int32Range(0, 1e9-1).Draw(t, "start ns")}
+		l.StartAfter = &durationpb.Duration{Seconds: rapid.Int64Range(-9, 1<<60).Draw(t, "start s"),
+			Nanos: rapid.Int32Range(0, 1e9-1).Draw(t, "start ns")}
 	}
 	if rapid.Bool().Draw(t, "traced") {
 		l.TraceContext = &fermatav1.TraceContext{Traceparent: text.Draw(t, "parent"), Tracestate: text.Draw(t, "state")}
@@ -37,7 +42,7 @@ func drawLease(t *rapid.T) *fermatav1.Lease {
 }
 
 // Leases are read as protobuf reads them, whatever else is in the message.
-func TestLeasesAreReadAsWritten(t *testing.T) {
+func TestLeaseFramesMatchProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var leases []*fermatav1.Lease
 		for range rapid.IntRange(1, 4).Draw(t, "leases") {
@@ -68,9 +73,10 @@ func TestLeasesAreReadAsWritten(t *testing.T) {
 func compareTask(t *rapid.T, a *attempt, l *fermatav1.Lease) {
 	want := &Task{
 		Run: l.Run, Queue: l.Queue, Handler: l.Handler, Payload: l.Payload, Labels: l.Labels, Attempt: int(l.Attempt),
-		MaxAttempts: int(l.MaxAttempts), Token: l.Token, CorrelationID: l.CorrelationId, Timeout: max(0, l.Timeout.AsDuration()),
+		MaxAttempts: int(l.MaxAttempts), Token: l.Token, CorrelationID: l.CorrelationId,
+		Timeout: max(0, l.Timeout.AsDuration()),
 	}
-	want.Namespace, want.Job = splitRun(l.Run)
+	want.Namespace, want.Job = splitRunName(l.Run)
 	if l.NominalTime != nil {
 		want.NominalTime, want.DueTime = l.NominalTime.AsTime(), l.DueTime.AsTime()
 	}
@@ -86,11 +92,12 @@ func compareTask(t *rapid.T, a *attempt, l *fermatav1.Lease) {
 }
 
 // Acknowledgements are read as protobuf reads them.
-func TestAcksAreReadAsWritten(t *testing.T) {
+func TestAckFramesMatchProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m, want := &fermatav1.ResultAcks{}, []ack(nil)
+		m, want := &fermatav1.ResultAcks{}, []resultAck(nil)
 		for range rapid.IntRange(0, 4).Draw(t, "acks") {
-			a := ack{id: rapid.String().Draw(t, "id"), status: fermatav1.ResultAck_Status(rapid.Int32().Draw(t, "status"))}
+			a := resultAck{id: rapid.String().Draw(t, "id"),
+				status: fermatav1.ResultAck_Status(rapid.Int32().Draw(t, "status"))}
 			m.Acks, want = append(m.Acks, &fermatav1.ResultAck{LeaseId: a.id, Status: a.status}), append(want, a)
 		}
 		b, err := proto.Marshal(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: m}})
@@ -109,7 +116,7 @@ func TestAcksAreReadAsWritten(t *testing.T) {
 }
 
 // Results are to the byte what protobuf would have written.
-func TestResultsAreWhatTheirMessagesAre(t *testing.T) {
+func TestResultFramesMatchProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &resultFrame{}
 		m := &fermatav1.Results{}
@@ -117,10 +124,12 @@ func TestResultsAreWhatTheirMessagesAre(t *testing.T) {
 			took := time.Duration(rapid.Int64Range(1, int64(48*time.Hour)).Draw(t, "took"))
 			retry := time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "retry"))
 			a := &attempt{id: rapid.String().Draw(t, "id"), result: result{
-				outcome: fermatav1.Result_Outcome(rapid.Int32Range(0, 5).Draw(t, "outcome")), text: rapid.String().Draw(t, "text"),
-				output: rapid.SliceOf(rapid.Byte()).Draw(t, "output"), retryAfter: retry, took: took,
+				outcome: fermatav1.Result_Outcome(rapid.Int32Range(0, 5).Draw(t, "outcome")),
+				text:    rapid.String().Draw(t, "text"),
+				output:  rapid.SliceOf(rapid.Byte()).Draw(t, "output"), retryAfter: retry, took: took,
 			}}
-			r := &fermatav1.Result{LeaseId: a.id, Outcome: a.result.outcome, Error: a.result.text, Output: a.result.output, Duration: durationpb.New(took)}
+			r := &fermatav1.Result{LeaseId: a.id, Outcome: a.result.outcome, Error: a.result.text,
+				Output: a.result.output, Duration: durationpb.New(took)}
 			if retry > 0 {
 				r.RetryAfter = durationpb.New(retry)
 			}
@@ -139,7 +148,8 @@ func TestResultsAreWhatTheirMessagesAre(t *testing.T) {
 // FuzzResponseFrame: whatever comes is read or refused.
 func FuzzResponseFrame(f *testing.F) {
 	b, err := proto.Marshal(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{
-		Leases: []*fermatav1.Lease{{LeaseId: "1@ns/a", Labels: map[string]string{"a": "b"}, Timeout: durationpb.New(time.Second), DueTime: timestamppb.New(time.Unix(1, 2))}},
+		Leases: []*fermatav1.Lease{{LeaseId: "1@ns/a", Labels: map[string]string{"a": "b"},
+			Timeout: durationpb.New(time.Second), DueTime: timestamppb.New(time.Unix(1, 2))}},
 	}}})
 	if err != nil {
 		f.Fatal(err)

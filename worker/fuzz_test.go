@@ -33,15 +33,19 @@ func (s *script) RecvMsg(m any) error {
 // FuzzWorkResponses: whatever a node says, in whatever order, no handler is called
 // twice for a lease that is kept, and all slots are free in the end.
 func FuzzWorkResponses(f *testing.F) {
-	lease := &fermatav1.Lease{LeaseId: "1@ns/a", Run: "namespaces/ns/jobs/a/runs/r", Handler: "h", Payload: []byte("{}")}
+	lease := &fermatav1.Lease{LeaseId: "1@ns/a", Run: "namespaces/ns/jobs/a/runs/r", Handler: "h",
+		Payload: []byte("{}")}
 	seeds := []*fermatav1.WorkResponse{
-		{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{Leases: []*fermatav1.Lease{lease, lease, {}}}}},
+		{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{Leases: []*fermatav1.Lease{lease, lease,
+			{}}}}},
 		{Message: &fermatav1.WorkResponse_Leases{Leases: &fermatav1.Leases{Leases: []*fermatav1.Lease{{
 			LeaseId: "2", Run: "/jobs//runs/", Handler: "absent", Attempt: -1, MaxAttempts: -1, Token: -1,
-			Timeout: &durationpb.Duration{Seconds: -1 << 62}, NominalTime: &timestamppb.Timestamp{Seconds: 1 << 62, Nanos: -1},
+			Timeout:     &durationpb.Duration{Seconds: -1 << 62},
+			NominalTime: &timestamppb.Timestamp{Seconds: 1 << 62, Nanos: -1},
 		}}}}},
 		{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: &fermatav1.ResultAcks{Acks: []*fermatav1.ResultAck{{LeaseId: "1@ns/a", Status: 99}, nil}}}},
-		{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{LeaseIds: []string{"1@ns/a", "x"}, Reason: fermatav1.Cancel_REASON_LEASE_LOST}}},
+		{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{LeaseIds: []string{"1@ns/a", "x"},
+			Reason: fermatav1.Cancel_REASON_LEASE_LOST}}},
 		{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: []string{"", "::::"}}}},
 		{Message: &fermatav1.WorkResponse_Welcome{Welcome: &fermatav1.Welcome{LeaseTtl: &durationpb.Duration{Seconds: -1}}}}, {},
 	}
@@ -73,21 +77,23 @@ func FuzzWorkResponses(f *testing.F) {
 			task.SetOutput(task.Payload)
 			return nil
 		})
-		w.base = t.Context()
+		w.baseContext = t.Context()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := &session{
-			w: w, welcome: &fermatav1.Welcome{}, epoch: 1, stream: stream, ctx: ctx, cancel: cancel, contact: &contact{},
-			wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1), done: make(chan struct{}),
-			silent: make(chan struct{}), helloAt: time.Now(),
+			w: w, welcome: &fermatav1.Welcome{}, epoch: 1, stream: stream, ctx: ctx, cancel: cancel,
+			contact: &contactTime{},
+			wake:    make(chan struct{}, 1), closing: make(chan struct{}), drainAddresses: make(chan []string, 1),
+			done:         make(chan struct{}),
+			unresponsive: make(chan struct{}), helloAt: time.Now(),
 		}
-		w.attach(s)
-		if err := s.receive(); err != io.EOF {
+		w.attachSession(s)
+		if err := s.receiveLoop(); err != io.EOF {
 			t.Fatalf("got %v", err)
 		}
-		cancel(errClosed)
-		w.dismiss()
-		w.working.Wait()
-		for _, m := range w.take(s) {
+		cancel(errSessionClosed)
+		w.stopRunners()
+		w.runners.Wait()
+		for _, m := range w.takeMessages(s) {
 			data, err := grpccodec.Codec().Marshal(m)
 			if err == nil {
 				err = grpccodec.Codec().Unmarshal(data, &fermatav1.WorkRequest{})
@@ -96,15 +102,15 @@ func FuzzWorkResponses(f *testing.F) {
 				t.Fatalf("cannot be said: %v", err)
 			}
 		}
-		w.detach(s)
+		w.detachSession(s)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.trustEnd.Stop()
-		w.beats.Stop()
-		w.late.Stop()
-		w.gathered.Stop()
-		if ready := !w.table.ready.empty(); w.table.running < 0 || w.table.running > 0 && !ready {
-			t.Fatalf("%d slots are taken", w.table.running)
+		w.trustTimer.Stop()
+		w.heartbeatTimer.Stop()
+		w.lateTimer.Stop()
+		w.flushTimer.Stop()
+		if ready := !w.table.ready.isEmpty(); w.table.slotsTaken < 0 || w.table.slotsTaken > 0 && !ready {
+			t.Fatalf("%d slots are taken", w.table.slotsTaken)
 		}
 	})
 }

@@ -10,81 +10,82 @@ import (
 
 // This file moves leases from one session to the next:
 //
-//	hello     names them; the session before, if it still stands, is superseded
-//	attach    the new session is welcomed and becomes the current one, or
-//	refused   it is not, and the one before goes on
-//	detach    a session has ended; without a current one the leases' time runs
+//	buildHello     names the leases; the previous session, if still open, is superseded
+//	attachSession  the new session is welcomed and becomes the current one, or
+//	undoHello      it is refused, and the previous session continues
+//	detachSession  a session has ended; without a current one the trust period runs out
 
-// unwinding are the handlers that loseAll has told to stop, for as long as their margin lasts.
-type unwinding struct {
-	left int
-	over chan struct{}
+// stoppingHandlers counts the handlers that loseAllLeases has cancelled, until their stop margin is over.
+type stoppingHandlers struct {
+	remaining int
+	done      chan struct{}
 }
 
-// unwind waits for n handlers until their margin is over.
-func (w *Worker) unwind(n int) *unwinding {
-	u := &unwinding{left: n, over: make(chan struct{})}
-	w.table.unwinding = u
-	time.AfterFunc(w.table.margin, func() {
+// trackStopping tracks n cancelled handlers until their stop margin is over.
+func (w *Worker) trackStopping(n int) *stoppingHandlers {
+	u := &stoppingHandlers{remaining: n, done: make(chan struct{})}
+	w.table.stopping = u
+	time.AfterFunc(w.table.stopMargin, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.unwound(u)
+		w.endStopping(u)
 	})
 	return u
 }
 
-// unwound ends the wait.
-func (w *Worker) unwound(u *unwinding) {
-	if w.table.unwinding == u {
-		w.table.unwinding = nil
-		close(u.over)
+// endStopping releases everything that waits for the cancelled handlers.
+func (w *Worker) endStopping(u *stoppingHandlers) {
+	if w.table.stopping == u {
+		w.table.stopping = nil
+		close(u.done)
 	}
 }
 
-// hello opens a session's bargain: it names every lease that is to be taken over. What it
-// does not name has ended for the node, which has it leased anew: so it waits for handlers
-// that are unwinding.
-func (w *Worker) hello(s *session) *fermatav1.Hello {
+// buildHello returns the Hello of a session. It names every lease that the node is to take over. A lease that it
+// does not name has ended for the node, which may lease the job again; so buildHello first waits for cancelled
+// handlers.
+func (w *Worker) buildHello(s *session) *fermatav1.Hello {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
-	w.expireTrust()
-	for u := t.unwinding; u != nil && s.ctx.Err() == nil; u = t.unwinding {
+	w.endTrustIfOver()
+	for u := t.stopping; u != nil && s.ctx.Err() == nil; u = t.stopping {
 		w.mu.Unlock()
 		select {
-		case <-u.over:
+		case <-u.done:
 		case <-s.ctx.Done():
 		}
 		w.mu.Lock()
 	}
 	t.epoch++
-	s.epoch, t.opening = t.epoch, t.epoch
-	// What has not started goes back: a node would take it for started.
-	w.giveBack(t.current, always)
+	s.epoch, t.helloEpoch = t.epoch, t.epoch
+	// Attempts that have not started are returned: a node would count them as started.
+	w.returnWaiting(t.current, anyAttempt)
 	if t.current != nil {
-		t.current.leaving, t.current.superseded = true, true
+		t.current.closedToLeases, t.current.superseded = true, true
 		t.current.wakeUp()
 	}
-	live := w.live(s.epoch)
-	s.pulse.carries = slices.ContainsFunc(live, func(id string) bool { return t.attempts[id].trusts() })
+	live := w.liveLeases(s.epoch)
+	s.heartbeats.unconfirmedLeases = slices.ContainsFunc(live,
+		func(id string) bool { return t.attempts[id].reliesOnLease() })
 	return &fermatav1.Hello{
-		WorkerId: w.o.ID, Namespace: w.o.Namespace, Queues: w.o.Queues, Slots: int32(w.o.Slots),
-		SessionEpoch: s.epoch, Live: live, Version: w.o.Version, Labels: w.o.Labels,
-		Prefetch: int32(min(max(0, w.o.Prefetch), math.MaxInt32)), StartsAfter: true,
+		WorkerId: w.options.ID, Namespace: w.options.Namespace, Queues: w.options.Queues, Slots: int32(w.options.Slots),
+		SessionEpoch: s.epoch, Live: live, Version: w.options.Version, Labels: w.options.Labels,
+		Prefetch: int32(min(max(0, w.options.Prefetch), math.MaxInt32)), StartsAfter: true,
 		Heartbeats: true,
 	}
 }
 
-// live lists the leases that are this worker's, running ones first, to which those belong
-// that will run in a moment: a Hello takes twice the slots and 1024 more.
-func (w *Worker) live(epoch int32) []string {
-	most := 2*w.o.Slots + 1024
+// liveLeases lists the leases to take over: first those that run, then those that have a slot, then ended ones.
+// A Hello has room for twice the slots and 1024 more.
+func (w *Worker) liveLeases(epoch int32) []string {
+	most := 2*w.options.Slots + 1024
 	ids := make([]string, 0, min(len(w.table.attempts), most))
 	now := time.Now()
-	for _, p := range []phase{running, ready, early, ended} {
+	for _, p := range []phase{phaseRunning, phaseReady, phaseEarly, phaseEnded} {
 		for _, a := range w.table.attempts {
-			if a.phase == p && (!a.lost || a.counts() || w.hangs(a, now)) && len(ids) < most {
-				a.known, a.named = epoch, true
+			if a.phase == p && (!a.lost || a.resultMayCount() || w.holdsOnlySlot(a, now)) && len(ids) < most {
+				a.knownEpoch, a.namedInHello = epoch, true
 				ids = append(ids, a.id)
 			}
 		}
@@ -92,112 +93,112 @@ func (w *Worker) live(epoch int32) []string {
 	return ids
 }
 
-// trusts reports whether an attempt has a handler that relies on its lease, or will.
-func (a *attempt) trusts() bool { return a.phase != ended && !a.lost }
+// reliesOnLease reports whether the attempt's handler relies on the lease now, or will when it starts.
+func (a *attempt) reliesOnLease() bool { return a.phase != phaseEnded && !a.lost }
 
-// counts tells whether an attempt has a result that may still be accepted: what this process's
-// clock says of a lease is on the safe side.
-func (a *attempt) counts() bool { return a.phase == ended && !a.void }
+// resultMayCount reports whether the attempt has a result that may still be accepted. The lease may still be
+// valid when this process's clock says it has ended, because that estimate is early.
+func (a *attempt) resultMayCount() bool { return a.phase == phaseEnded && !a.voidResult }
 
-// hangs tells whether an attempt has only its slot left: its handler goes on although its
-// lease has ended beyond doubt. A node that is told of it says that it is lost, and takes
-// the slot for free when the handler has ended. Without that it would send what is due to
-// slots that are none.
-func (w *Worker) hangs(a *attempt, now time.Time) bool {
-	return a.phase == running && (a.lostOn != 0 || now.Sub(a.lostAt) >= w.table.ttl)
+// holdsOnlySlot reports whether the handler still runs although its lease has certainly ended, so that it only
+// holds a slot. A node that reads such a lease in a Hello answers that it is lost, and counts the slot as free
+// only when the handler has ended. Otherwise it would send leases for slots that are taken.
+func (w *Worker) holdsOnlySlot(a *attempt, now time.Time) bool {
+	return a.phase == phaseRunning && (a.lostEpoch != 0 || now.Sub(a.lostAt) >= w.table.leaseTTL)
 }
 
-// attach makes a welcomed session the current one.
-func (w *Worker) attach(s *session) {
+// attachSession makes a welcomed session the current one.
+func (w *Worker) attachSession(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
-	w.expireTrust()
+	w.endTrustIfOver()
 	if t.current != nil {
 		t.current.out.started, t.current.out.results = nil, nil
 	}
-	t.current, t.opening, t.ttl = s, 0, s.ttl()
-	if t.sessions++; t.sessions > 1 {
+	t.current, t.helloEpoch, t.leaseTTL = s, 0, s.leaseTTL()
+	t.welcomedSessions++
+	if t.welcomedSessions > 1 {
 		w.metrics.reconnects.Inc()
 	}
 	s.out.draining = t.draining
-	w.sendOwed(s)
-	s.out.lost = slices.Clone(t.lost)
-	w.redeliver()
+	w.sendPendingReturns(s)
+	s.out.lost = slices.Clone(t.pendingLosses)
+	w.resendResults()
 	w.beginTrust(s)
 	s.wakeUp()
 }
 
-// redeliver repeats all results that are not acknowledged.
-func (w *Worker) redeliver() {
+// resendResults sends all results again that are not acknowledged.
+func (w *Worker) resendResults() {
 	for _, a := range w.table.attempts {
-		if a.phase == ended {
-			w.deliver(a)
+		if a.phase == phaseEnded {
+			w.deliverResult(a)
 		}
 	}
 }
 
-// refused undoes hello. The node of the session before has the say over its leases again.
-func (w *Worker) refused(s *session) {
+// undoHello reverts buildHello. The previous session's node decides about its leases again.
+func (w *Worker) undoHello(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
-	t.opening = 0
+	t.helloEpoch = 0
 	if t.current != nil {
-		t.current.superseded, t.current.leaving = false, t.current.sentAway
+		t.current.superseded, t.current.closedToLeases = false, t.current.drainReceived
 		for _, a := range t.attempts {
-			if a.known == s.epoch {
-				a.known = t.current.epoch
+			if a.knownEpoch == s.epoch {
+				a.knownEpoch = t.current.epoch
 			}
 		}
 		defer t.current.wakeUp()
 	}
-	w.redeliver()
+	w.resendResults()
 	w.checkIdle()
 }
 
-// leave notes that the node of a session stops. What has not started goes back.
-func (w *Worker) leave(s *session) {
+// leaveNode records that the session's node drains, and returns attempts that have not started.
+func (w *Worker) leaveNode(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.leaving, s.sentAway = true, true
-	w.trustLonger(s)
-	w.giveBack(s, always)
+	s.closedToLeases, s.drainReceived = true, true
+	w.extendTrustOnDrain(s)
+	w.returnWaiting(s, anyAttempt)
 	s.wakeUp()
 }
 
-// detach takes an ended session out. Its leases are trusted for as long as without it.
-func (w *Worker) detach(s *session) {
+// detachSession removes an ended session. Its leases stay trusted for the trust period without a session.
+func (w *Worker) detachSession(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
 	for _, a := range t.attempts {
-		if a.phase == ended && a.lost && a.sentOn == s {
-			w.giveUp(a)
+		if a.phase == phaseEnded && a.lost && a.sentOn == s {
+			w.giveUpAttempt(a)
 		}
 	}
-	t.owed = append(t.owed, s.unconfirmed(t.draining)...)
+	t.pendingReturns = append(t.pendingReturns, s.unconfirmedReturns(t.draining)...)
 	if t.current != s {
 		if t.current != nil {
-			w.sendOwed(t.current)
+			w.sendPendingReturns(t.current)
 			t.current.wakeUp()
 		}
 		return
 	}
 	t.current, t.linkErr = nil, s.err
-	// Results that failed by loss have nobody left to hear of them.
-	w.redeliver()
-	w.trustContact(s)
+	// Results that failed because the lease was lost cannot be reported now.
+	w.resendResults()
+	w.trustAfterContact(s)
 	w.checkIdle()
 }
 
-// take hands the sender what waits for a session.
-func (w *Worker) take(s *session) []any {
+// takeMessages returns what waits in the session's outbox, for the sender.
+func (w *Worker) takeMessages(s *session) []any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	messages := s.out.take()
+	messages := s.out.takeMessages()
 	if s == w.table.current {
-		w.allTold()
+		w.clearPendingFlush()
 	}
 	s.sending = len(messages) > 0
 	w.checkIdle()

@@ -52,7 +52,8 @@ func (b *bubble) node(addr string) *node {
 	b.mu.Lock()
 	b.nodes[addr] = l
 	b.mu.Unlock()
-	n.server = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
+	n.server = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second,
+		PermitWithoutStream: true}))
 	fermatav1.RegisterWorkerServiceServer(n.server, n)
 	go n.server.Serve(l)
 	b.t.Cleanup(n.kill)
@@ -70,7 +71,7 @@ func (b *bubble) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // worker runs a worker of the bubble that knows these addresses.
-func (b *bubble) worker(g *gates, addresses ...string) *running {
+func (b *bubble) worker(g *gates, addresses ...string) *phaseRunning {
 	return run(b.t, worker.Options{Addresses: addresses, Slots: 4, Dialer: b.dial}, g.handlers())
 }
 
@@ -205,7 +206,7 @@ func TestHeartbeatsKeepASession(t *testing.T) {
 }
 
 // A node that acknowledges nothing is left while the leases can be trusted.
-func TestASilentNodeIsLeft(t *testing.T) {
+func TestUnresponsiveNodeIsReplaced(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		silent := b.node("10.0.0.1:1")
 		g := newGates("a")
@@ -214,7 +215,8 @@ func TestASilentNodeIsLeft(t *testing.T) {
 		s.runs("a", "gate")
 		first := s.alives(1)
 		next := silent.greeted() // there is no other
-		if took := time.Since(first); took > every+sessionTTL/3+every/2 || !slices.Equal(next.hello.Live, []string{"a"}) {
+		if took := time.Since(first); took > every+sessionTTL/3+every/2 ||
+			!slices.Equal(next.hello.Live, []string{"a"}) {
 			t.Errorf("it left after %v with %v", took, next.hello.Live)
 		}
 		next.greet()
@@ -228,7 +230,7 @@ func TestASilentNodeIsLeft(t *testing.T) {
 
 // Handlers stop before the node, which counts from when it has received a heartbeat, can end
 // the session, also while the stream is open: here each way of a message takes a while.
-func TestLeasesThatAreNotConfirmedAreLost(t *testing.T) {
+func TestUnconfirmedLeasesAreLost(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		n := b.node("10.0.0.1:1")
 		g := newGates("a", "b", "early", "waits", "late")
@@ -243,7 +245,8 @@ func TestLeasesThatAreNotConfirmedAreLost(t *testing.T) {
 			t.Errorf("live are %v", again.hello.Live)
 		}
 		cause := receive(t, g.causes, "the end of the handler")
-		if took := time.Since(sent); !errors.Is(cause, worker.ErrLeaseLost) || took > sessionTTL-margin || took < sessionTTL-margin-every {
+		if took := time.Since(sent); !errors.Is(cause, worker.ErrLeaseLost) || took > sessionTTL-margin ||
+			took < sessionTTL-margin-every {
 			t.Errorf("after %v: %v; want the loss after at most %v", took, cause, sessionTTL-margin)
 		}
 		s.drained()
@@ -256,7 +259,8 @@ func TestLeasesThatAreNotConfirmedAreLost(t *testing.T) {
 		for len(back) < 2 {
 			back = append(back, again.next().GetReturned().GetLeaseIds()...)
 		}
-		if slices.Sort(back); !slices.Equal(back, []string{"a", "early"}) {
+		slices.Sort(back)
+		if !slices.Equal(back, []string{"a", "early"}) {
 			t.Errorf("returned are %v, want all that were named", back)
 		}
 		again.runs("b", "gate")
@@ -269,7 +273,7 @@ func TestLeasesThatAreNotConfirmedAreLost(t *testing.T) {
 
 // What a node has taken over is trusted for as long as the session before left it, until the
 // node has confirmed it.
-func TestLeasesAreTrustedWhenTheyAreConfirmed(t *testing.T) {
+func TestConfirmedLeasesAreTrusted(t *testing.T) {
 	for name, confirmed := range map[string]bool{"confirmed": true, "not confirmed": false} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -301,7 +305,7 @@ func TestLeasesAreTrustedWhenTheyAreConfirmed(t *testing.T) {
 }
 
 // A node that sends the worker away leaves the leases their own life.
-func TestAWorkerThatIsSentAwayTrustsItsLeasesLonger(t *testing.T) {
+func TestDrainExtendsTrust(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		n := b.node("10.0.0.1:1")
 		g := newGates("a")
@@ -326,7 +330,7 @@ func TestAWorkerThatIsSentAwayTrustsItsLeasesLonger(t *testing.T) {
 
 // A node of the build before takes no heartbeats, and gets none. A stream that is quiet proves
 // nothing there.
-func TestANodeWithoutHeartbeatsGetsNone(t *testing.T) {
+func TestNoHeartbeatsToANodeWithoutThem(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		n := b.node("10.0.0.1:1")
 		g := newGates("a")
@@ -349,7 +353,7 @@ func (s *stream) welcomeTo(addresses ...string) {
 
 // A node that refuses a Hello leaves everything as it was: the leases are still those of the
 // session before, which lets them end with itself.
-func TestARefusedHelloMakesNoLeaseLiveLonger(t *testing.T) {
+func TestRefusedHelloDoesNotExtendTrust(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		slow, refuses := b.node("10.0.0.1:1"), b.node("10.0.0.2:1")
 		g := newGates("a")
@@ -370,7 +374,7 @@ func TestARefusedHelloMakesNoLeaseLiveLonger(t *testing.T) {
 
 // Behind a load balancer the address of a silent node may already lead to another one, and
 // advertised addresses nowhere: they are not waited for first.
-func TestASilentNodeBehindALoadBalancerIsLeftInTime(t *testing.T) {
+func TestUnresponsiveNodeBehindALoadBalancerIsReplaced(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		silent, next := b.node("10.0.0.1:1"), b.node("10.0.0.2:1")
 		const balancer = "10.0.0.3:1"
@@ -392,7 +396,8 @@ func TestASilentNodeBehindALoadBalancerIsLeftInTime(t *testing.T) {
 		leads.Store(next.addr)
 		n := next.greeted()
 		if took := time.Since(acked); took > sessionTTL-margin || !slices.Equal(n.hello.Live, []string{"a"}) {
-			t.Errorf("it came after %v with %v, while it trusts its leases for %v", took, n.hello.Live, sessionTTL-margin)
+			t.Errorf("it came after %v with %v, while it trusts its leases for %v", took, n.hello.Live,
+				sessionTTL-margin)
 		}
 		n.greet()
 	})

@@ -17,14 +17,16 @@ import (
 
 func TestExcerptFitsInJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "b")
+		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()),
+			rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "b")
 		n := rapid.IntRange(0, 64).Draw(t, "n")
 		s := Excerpt(b, n)
 		encoded, err := json.Marshal(s)
 		if err != nil || len(encoded) > n+2 || !utf8.ValidString(s) {
 			t.Fatalf("%q: %d bytes of JSON, want at most %d (%v)", s, len(encoded), n+2, err)
 		}
-		if clean := string(b); len(clean)*6 <= n && utf8.ValidString(clean) && strings.IndexFunc(clean, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 && s != clean {
+		if clean := string(b); len(clean)*6 <= n && utf8.ValidString(clean) &&
+			strings.IndexFunc(clean, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0 && s != clean {
 			t.Fatalf("%q fits and became %q", clean, s)
 		}
 	})
@@ -32,24 +34,24 @@ func TestExcerptFitsInJSON(t *testing.T) {
 
 func TestOutboxBoundsMessages(t *testing.T) {
 	o := outbox{draining: true, returned: make([]string, 3)}
-	for range 2*maxIDs + 1 {
-		o.started = append(o.started, &attempt{phase: running})
+	for range 2*maxLeaseIDs + 1 {
+		o.started = append(o.started, &attempt{phase: phaseRunning})
 	}
 	for range 5 {
-		o.started = append(o.started, &attempt{phase: ended, sentOn: &session{}})
+		o.started = append(o.started, &attempt{phase: phaseEnded, sentOn: &session{}})
 	}
 	starts := 0
-	const all, each = 12, maxBatch / 4
+	const all, each = 12, maxResultBytes / 4
 	for range all {
 		o.results = append(o.results, &attempt{id: "x", result: result{output: make([]byte, each)}})
 	}
 	var kinds []string
 	results := 0
-	for _, message := range o.take() {
+	for _, message := range o.takeMessages() {
 		if f, ok := message.(*resultFrame); ok {
 			kinds = append(kinds, "results")
 			results += len(f.attempts)
-			if n := len(f.AppendFrame(nil)); n > maxBatch+each+resultRest || n > f.FrameSize() {
+			if n := len(f.AppendFrame(nil)); n > maxResultBytes+each+resultOverhead || n > f.FrameSize() {
 				t.Errorf("%d results take %d bytes", len(f.attempts), n)
 			}
 			continue
@@ -62,7 +64,7 @@ func TestOutboxBoundsMessages(t *testing.T) {
 		case m.GetStarted() != nil:
 			kinds = append(kinds, "started")
 			starts += len(m.GetStarted().LeaseIds)
-			if len(m.GetStarted().LeaseIds) > maxIDs {
+			if len(m.GetStarted().LeaseIds) > maxLeaseIDs {
 				t.Errorf("%d ids in one message", len(m.GetStarted().LeaseIds))
 			}
 		default:
@@ -70,10 +72,10 @@ func TestOutboxBoundsMessages(t *testing.T) {
 		}
 	}
 	want := []string{"draining", "returned", "started", "started", "started", "results", "results", "results"}
-	if starts != 2*maxIDs+1 {
+	if starts != 2*maxLeaseIDs+1 {
 		t.Errorf("%d starts, want those without a result", starts)
 	}
-	if !slices.Equal(kinds, want) || results != all || !o.empty() {
+	if !slices.Equal(kinds, want) || results != all || !o.isEmpty() {
 		t.Errorf("got %v with %d results, want %v with %d", kinds, results, want, all)
 	}
 }
@@ -84,9 +86,10 @@ func TestOptions(t *testing.T) {
 		edit func(*Options)
 		want string
 	}{
-		"no address":     {func(o *Options) { o.Addresses = nil }, "no Addresses"},
-		"empty address":  {func(o *Options) { o.Addresses = []string{""} }, `address "" is not host:port`},
-		"no port":        {func(o *Options) { o.Addresses = []string{"a:1", "localhost"} }, `address "localhost" is not host:port`},
+		"no address":    {func(o *Options) { o.Addresses = nil }, "no Addresses"},
+		"empty address": {func(o *Options) { o.Addresses = []string{""} }, `address "" is not host:port`},
+		"no port": {func(o *Options) { o.Addresses = []string{"a:1", "localhost"} },
+			`address "localhost" is not host:port`},
 		"slots":          {func(o *Options) { o.Slots = -1 }, "slots is -1, want 1 to 100000"},
 		"namespace":      {func(o *Options) { o.Namespace = "a b" }, "namespace"},
 		"id":             {func(o *Options) { o.ID = "a/b" }, "worker_id"},
@@ -106,8 +109,9 @@ func TestOptions(t *testing.T) {
 	if errA != nil || errB != nil || a.ID() == b.ID() {
 		t.Errorf("defaults: %v, %v, ids %q and %q", errA, errB, a.ID(), b.ID())
 	}
-	if a.o.Slots != DefaultSlots || a.o.Namespace != "default" || !slices.Equal(a.o.Queues, []string{"default"}) {
-		t.Errorf("defaults are %+v", a.o)
+	if a.options.Slots != DefaultSlots || a.options.Namespace != "default" ||
+		!slices.Equal(a.options.Queues, []string{"default"}) {
+		t.Errorf("defaults are %+v", a.options)
 	}
 }
 
@@ -144,7 +148,7 @@ func TestMisuse(t *testing.T) {
 }
 
 // What is held begins when it is due, or together with others where there are many.
-func TestWhatIsHeldBeginsTogether(t *testing.T) {
+func TestHeldAttemptsStartTogether(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, c := range []struct {
 		held      int
@@ -155,28 +159,28 @@ func TestWhatIsHeldBeginsTogether(t *testing.T) {
 		{1, time.Millisecond, time.Millisecond},
 		{20, 10 * time.Microsecond, 200 * time.Microsecond},
 		{20, 300 * time.Microsecond, 300 * time.Microsecond},
-		{1000, 0, company},
-		{1000, company + 1, company + 1},
+		{1000, 0, maxCoalesceDelay},
+		{1000, maxCoalesceDelay + 1, maxCoalesceDelay + 1},
 	} {
-		if got := together(now.Add(c.due), now, c.held).Sub(now); got != c.want {
+		if got := coalescedStart(now.Add(c.due), now, c.held).Sub(now); got != c.want {
 			t.Errorf("of %d that are held one is due after %v and begins after %v, want %v", c.held, c.due, got, c.want)
 		}
 	}
 }
 
-// TestWhereToGoIsHeardAtTheEnd: a node that has nothing to wait for ends the stream as soon as it
+// TestDrainAddressesAreUsedAfterTheStreamEnds: a node that has nothing to wait for ends the stream as soon as it
 // has said where to go, and the link finds both.
-func TestWhereToGoIsHeardAtTheEnd(t *testing.T) {
-	l := newLink(&Worker{o: Options{Logger: slog.New(slog.DiscardHandler)}, routes: newRoutes([]string{"old:1"})})
-	s := &session{address: "old:1", drained: make(chan []string, 1)}
-	if l.sentAway(s) {
+func TestDrainAddressesAreUsedAfterTheStreamEnds(t *testing.T) {
+	l := newLink(&Worker{options: Options{Logger: slog.New(slog.DiscardHandler)}, routes: newRoutes([]string{"old:1"})})
+	s := &session{address: "old:1", drainAddresses: make(chan []string, 1)}
+	if l.drainedBeforeEnd(s) {
 		t.Error("it was sent away before anybody said so")
 	}
-	s.drained <- []string{"new:1"}
-	if !l.sentAway(s) {
+	s.drainAddresses <- []string{"new:1"}
+	if !l.drainedBeforeEnd(s) {
 		t.Fatal("what the node said was not heard")
 	}
-	if r, _ := l.w.routes.take(time.Now(), ""); r.address != "new:1" {
+	if r, _ := l.w.routes.claimNext(time.Now(), ""); r.address != "new:1" {
 		t.Errorf("it goes to %s", r.address)
 	}
 }

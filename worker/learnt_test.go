@@ -13,9 +13,9 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// TestLearntAddressesNeedAConfiguredName: the authority gives anybody a certificate for a name of
+// TestLearntAddressesNeedACertificateForAConfiguredHost: the authority gives anybody a certificate for a name of
 // their own. A node at a learnt address has to have one for the host that was configured.
-func TestLearntAddressesNeedAConfiguredName(t *testing.T) {
+func TestLearntAddressesNeedACertificateForAConfiguredHost(t *testing.T) {
 	ours := tlstest.New(t, "everybody's")
 	serving := func(id tlstest.Identity) grpc.ServerOption {
 		dir := tlstest.NewDir(t, ours.Issue(id), ours)
@@ -29,7 +29,8 @@ func TestLearntAddressesNeedAConfiguredName(t *testing.T) {
 		}
 		return grpc.Creds(server)
 	}
-	client, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{CA: tlstest.NewDir(t, tlstest.Pair{}, ours).CA}})
+	client, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{CA: tlstest.NewDir(t, tlstest.Pair{},
+		ours).CA}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// settledAfter is how long a session lasts that was not a failure.
-	settledAfter = time.Second
-	// returnTimeout bounds the search for a node that takes back what the last one may not
-	// have heard of.
+	// stableSessionAge is how long a session must last not to count as a failure.
+	stableSessionAge = time.Second
+	// returnTimeout bounds the search for a node that takes back the leases that the last node may not have
+	// received.
 	returnTimeout = 5 * time.Second
 )
 
-// link keeps one session open, whatever happens to nodes. Its fields belong to
-// the goroutine of run.
+// link keeps one session open and opens another when it ends. Its fields belong to the goroutine of run.
 type link struct {
-	w        *Worker
-	failures int       // since a session lasted
-	since    time.Time // when the last session that lasted ended, or the first try was made
-	told     reports
-	sessions sync.WaitGroup
+	w            *Worker
+	failures     int       // since the last stable session
+	withoutSince time.Time // when the last stable session ended, or of the first attempt to connect
+	failureLog   logPacer
+	sessions     sync.WaitGroup
 }
 
 func newLink(w *Worker) *link { return &link{w: w} }
@@ -35,34 +34,34 @@ func newLink(w *Worker) *link { return &link{w: w} }
 func (l *link) run(ctx context.Context) {
 	defer l.sessions.Wait()
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer end(errClosed)
-	l.since = time.Now()
-	s := l.connect(ctx, life, nil)
+	defer end(errSessionClosed)
+	l.withoutSince = time.Now()
+	s := l.openSession(ctx, life, nil)
 	for s != nil {
 		select {
 		case <-ctx.Done():
-			l.finish(life, s)
+			l.finishSession(life, s)
 			return
 		case <-s.done:
-			if !l.sentAway(s) {
-				l.lost(s)
-				l.pause(ctx)
+			if !l.drainedBeforeEnd(s) {
+				l.handleLostSession(s)
+				l.pauseRandomly(ctx)
 			}
-			s = l.connect(ctx, life, nil)
-		case addresses := <-s.drained:
-			l.heed(s, addresses)
-			l.since = time.Now()
-			s = l.move(ctx, life, s)
-		case <-s.silent:
-			l.suspect(s)
-			s = l.move(ctx, life, s)
+			s = l.openSession(ctx, life, nil)
+		case addresses := <-s.drainAddresses:
+			l.preferAddresses(s, addresses)
+			l.withoutSince = time.Now()
+			s = l.replaceSession(ctx, life, s)
+		case <-s.unresponsive:
+			l.handleUnresponsive(s)
+			s = l.replaceSession(ctx, life, s)
 		}
 	}
 }
 
-// move opens a session in place of one that stands, and goes on until then.
-func (l *link) move(ctx, life context.Context, s *session) *session {
-	next := l.connect(ctx, life, s)
+// replaceSession opens another session and closes s when that is open. Meanwhile s continues.
+func (l *link) replaceSession(ctx, life context.Context, s *session) *session {
+	next := l.openSession(ctx, life, s)
 	s.close()
 	if next == nil {
 		<-s.done
@@ -70,12 +69,11 @@ func (l *link) move(ctx, life context.Context, s *session) *session {
 	return next
 }
 
-// connect opens connections to nodes, several at once, and says Hello to one after the other
-// until one welcomes the worker or ctx ends. The address of the session before is tried last
-// while that stands.
-func (l *link) connect(ctx, life context.Context, before *session) *session {
-	d := l.w.newDials(ctx)
-	defer d.end()
+// openSession opens connections to nodes, several concurrently, and sends a Hello on one at a time until a node
+// welcomes the worker or ctx ends. While the session before is open, its address is tried last.
+func (l *link) openSession(ctx, life context.Context, before *session) *session {
+	d := l.w.newDialSet(ctx)
+	defer d.cancelAll()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -83,7 +81,7 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 		if before != nil {
 			avoid, left = before.address, before.done
 		}
-		if again := d.start(time.Now(), avoid); !again.IsZero() {
+		if again := d.startNext(time.Now(), avoid); !again.IsZero() {
 			timer.Reset(time.Until(again))
 		} else {
 			timer.Stop()
@@ -94,96 +92,97 @@ func (l *link) connect(ctx, life context.Context, before *session) *session {
 		case <-left:
 			before = nil
 		case r := <-d.connected:
-			d.take(r)
-			if s := l.greet(ctx, life, r); s != nil {
+			d.recordResult(r)
+			if s := l.tryHello(ctx, life, r); s != nil {
 				return s
 			}
-			d.startAt = time.Time{}
+			d.nextStart = time.Time{}
 		}
 	}
 	return nil
 }
 
-// greet says Hello on a connection that is ready. It returns nil if that fails.
-func (l *link) greet(ctx, life context.Context, r dialed) *session {
+// tryHello sends a Hello on a ready connection. It returns nil if that fails.
+func (l *link) tryHello(ctx, life context.Context, r dialResult) *session {
 	err := r.err
 	if err == nil {
 		var s *session
-		if s, err = l.w.open(ctx, life, r); err == nil {
-			l.w.routes.welcomed(r.route, time.Now())
-			l.attach(s)
+		s, err = l.w.openSession(ctx, life, r)
+		if err == nil {
+			l.w.routes.markWelcomed(r.route, time.Now())
+			l.attachSession(s)
 			return s
 		}
-		if refusedByNode(err) {
-			l.w.routes.answeredBy(r.route)
+		if isNodeRefusal(err) {
+			l.w.routes.markAnswered(r.route)
 		}
 	}
 	if ctx.Err() == nil {
 		l.failures++
-		if refusesCaller(err) {
-			l.w.routes.refused(r.route.address, time.Now(), time.Since(l.since))
+		if isCallerRefusal(err) {
+			l.w.routes.markRefused(r.route.address, time.Now(), time.Since(l.withoutSince))
 		} else {
-			l.w.routes.failed(r.route.address, time.Now(), time.Since(l.since))
+			l.w.routes.markFailed(r.route.address, time.Now(), time.Since(l.withoutSince))
 		}
-		l.report(r.route.address, err)
+		l.reportFailure(r.route.address, err)
 	}
 	return nil
 }
 
-// refusedByNode reports whether an error is a node's answer to a Hello, and not that of a
-// connection without one.
-func refusedByNode(err error) bool {
+// isNodeRefusal reports whether the error is a node's answer to a Hello, not a connection error.
+func isNodeRefusal(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() != codes.Unknown && s.Code() != codes.Unimplemented
 }
 
-// refusesCaller reports whether a node does not accept who calls, or does not let it work
-// here. The next node will not either, until somebody changes the token or a role.
-func refusesCaller(err error) bool {
+// isCallerRefusal reports whether a node refuses the worker's credential or role. Other nodes will refuse it as
+// well, until the token or the role changes.
+func isCallerRefusal(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
-func (l *link) attach(s *session) {
-	l.w.attach(s)
-	l.w.routes.replaceAdvertised(usable(s.welcome.GetAddresses()))
+func (l *link) attachSession(s *session) {
+	l.w.attachSession(s)
+	l.w.routes.replaceAdvertised(plainAddresses(s.welcome.GetAddresses()))
 	l.sessions.Go(s.run)
-	l.told = reports{}
-	l.w.o.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
+	l.failureLog = logPacer{}
+	l.w.options.Logger.Info("connected", "node", s.welcome.GetNode(), "address", s.address, "epoch", s.epoch)
 }
 
-// report logs a failed try: the first of a row, and others at times that grow apart.
-func (l *link) report(address string, err error) {
+// reportFailure logs a failed attempt to connect: the first of a series, and later ones at growing intervals.
+func (l *link) reportFailure(address string, err error) {
 	err = fmt.Errorf("connect to %s: %w", address, err)
 	l.w.mu.Lock()
 	l.w.table.linkErr = err
 	l.w.mu.Unlock()
-	if !l.told.due(time.Now()) {
+	if !l.failureLog.isDue(time.Now()) {
 		return
 	}
 	text := "failed to connect to a node"
 	switch status.Code(err) {
 	case codes.Unauthenticated:
-		text = "node refuses the credential of this worker: replace its token or certificate, or have the nodes' access file name it"
+		text = "node refused the worker's credential: replace its token or certificate, or add it to the nodes' " +
+			"access file"
 	case codes.PermissionDenied:
-		text = "node refuses this worker: its identity needs the role worker for this namespace and these queues"
+		text = "node refused the worker: its identity needs the role worker for this namespace and these queues"
 	}
-	l.w.o.Logger.Warn(text, "error", err, "tries", l.failures)
+	l.w.options.Logger.Warn(text, "error", err, "tries", l.failures)
 }
 
-// Failed tries in a row are reported at once, and then after pauses that double.
+// Failures in a row are logged at once, and then after pauses that double.
 const (
 	firstReportPause = 5 * time.Second
 	lastReportPause  = time.Minute
 )
 
-// reports decide when a failed try is logged. The zero value reports the next one.
-type reports struct {
+// logPacer decides when a failure is logged. The zero value logs the next one.
+type logPacer struct {
 	next  time.Time
 	pause time.Duration
 }
 
-func (r *reports) due(now time.Time) bool {
+func (r *logPacer) isDue(now time.Time) bool {
 	if now.Before(r.next) {
 		return false
 	}
@@ -192,48 +191,49 @@ func (r *reports) due(now time.Time) bool {
 	return true
 }
 
-// lost counts a session that ended by itself.
-func (l *link) lost(s *session) {
+// handleLostSession counts and logs a session that ended unexpectedly.
+func (l *link) handleLostSession(s *session) {
 	now := time.Now()
 	l.failures++
-	atOnce := now.Sub(s.began) < settledAfter
+	atOnce := now.Sub(s.began) < stableSessionAge
 	if !atOnce {
-		l.failures, l.since = 1, now
+		l.failures, l.withoutSince = 1, now
 	}
-	l.w.routes.ended(s.address, now, atOnce, now.Sub(l.since))
-	l.w.o.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error", s.err)
+	l.w.routes.markEnded(s.address, now, atOnce, now.Sub(l.withoutSince))
+	l.w.options.Logger.Warn("stream ended, reconnecting", "node", s.welcome.GetNode(), "address", s.address, "error",
+		s.err)
 }
 
-// suspect leaves a node that does not acknowledge heartbeats, while there is time to have the
-// leases taken over.
-func (l *link) suspect(s *session) {
-	l.since = time.Now()
-	l.w.o.Logger.Warn("node does not acknowledge heartbeats, going to another one", "node", s.welcome.GetNode(), "address", s.address)
+// handleUnresponsive starts the search for another node, while there is time to have the leases taken over.
+func (l *link) handleUnresponsive(s *session) {
+	l.withoutSince = time.Now()
+	l.w.options.Logger.Warn("node does not acknowledge heartbeats, connecting to another one", "node",
+		s.welcome.GetNode(), "address", s.address)
 }
 
-// sentAway tells whether the last that an ended session heard was where to go. The node ends
-// a stream with nothing to report at once, so that both are there together; the addresses
-// may be the only ones that still lead anywhere.
-func (l *link) sentAway(s *session) bool {
+// drainedBeforeEnd reports whether the session received a Drain just before it ended, and uses its addresses. A
+// node ends a stream without leases at once, so that both events come together. The addresses may be the only
+// ones that are still valid.
+func (l *link) drainedBeforeEnd(s *session) bool {
 	select {
-	case addresses := <-s.drained:
-		l.heed(s, addresses)
-		l.since = time.Now()
+	case addresses := <-s.drainAddresses:
+		l.preferAddresses(s, addresses)
+		l.withoutSince = time.Now()
 		return true
 	default:
 		return false
 	}
 }
 
-// heed goes where a node says: one that drains, or whose stream is old or has a credential that
-// is about to expire. These name no addresses.
-func (l *link) heed(s *session, addresses []string) {
-	l.w.o.Logger.Info("node asks for a new connection", "node", s.welcome.GetNode(), "addresses", addresses)
-	l.w.routes.prefer(usable(addresses))
+// preferAddresses makes the next session try these addresses first. A node sends them when it drains. A node
+// that only renews an old stream or an expiring credential sends none.
+func (l *link) preferAddresses(s *session, addresses []string) {
+	l.w.options.Logger.Info("node requested a new connection", "node", s.welcome.GetNode(), "addresses", addresses)
+	l.w.routes.preferAddresses(plainAddresses(addresses))
 }
 
-// pause spreads the workers that lost their node together.
-func (l *link) pause(ctx context.Context) {
+// pauseRandomly spreads the reconnections of workers that lost their node at the same time.
+func (l *link) pauseRandomly(ctx context.Context) {
 	timer := time.NewTimer(backoffBase/2 + rand.N(backoffBase/2))
 	defer timer.Stop()
 	select {
@@ -242,17 +242,17 @@ func (l *link) pause(ctx context.Context) {
 	}
 }
 
-// finish ends the last session. If that is cut before the node has confirmed that it read
-// everything, what was returned goes to another node.
-func (l *link) finish(life context.Context, s *session) {
+// finishSession closes the last session. If the stream is cut before the node has confirmed that it read
+// everything, the returned leases are sent to another node.
+func (l *link) finishSession(life context.Context, s *session) {
 	s.close()
 	<-s.done
 	ctx, cancel := context.WithTimeout(life, returnTimeout)
 	defer cancel()
-	for l.w.owes() && ctx.Err() == nil {
-		l.lost(s)
-		l.pause(ctx)
-		next := l.connect(ctx, life, nil)
+	for l.w.hasPendingReturns() && ctx.Err() == nil {
+		l.handleLostSession(s)
+		l.pauseRandomly(ctx)
+		next := l.openSession(ctx, life, nil)
 		if next == nil {
 			return
 		}

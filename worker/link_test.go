@@ -55,7 +55,7 @@ func (g *gates) handlers() map[string]worker.Handler {
 
 func live(s *stream) []string { return slices.Sorted(slices.Values(s.hello.Live)) }
 
-func TestReconnectKeepsWhatRuns(t *testing.T) {
+func TestReconnectKeepsRunningAttempts(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	g := newGates("runs", "ended")
 	run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
@@ -81,7 +81,7 @@ func TestReconnectKeepsWhatRuns(t *testing.T) {
 	s.result("ended")
 	s.ack(accepted, "ended")
 	g.open["runs"] <- nil
-	if r := s.result("runs"); r.Outcome != succeeded {
+	if r := s.result("runs"); r.Outcome != succeededOutcome {
 		t.Errorf("got %v", r)
 	}
 	s.end <- nil
@@ -93,9 +93,9 @@ func TestReconnectKeepsWhatRuns(t *testing.T) {
 	s.ack(stale, "runs")
 }
 
-// TestWhatWaitsRunsWithoutANode: in the time that it takes to find another node, what waited for a slot has had one. No
+// TestWaitingAttemptsRunWithoutANode: in the time that it takes to find another node, what waited for a slot has had one. No
 // lease of it is left to its end.
-func TestWhatWaitsRunsWithoutANode(t *testing.T) {
+func TestWaitingAttemptsRunWithoutANode(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	g := newGates("first", "second", "third")
 	run(t, worker.Options{Addresses: []string{a.addr}, Slots: 1}, g.handlers())
@@ -116,19 +116,21 @@ func TestWhatWaitsRunsWithoutANode(t *testing.T) {
 	}
 	for n := 0; n < 3; {
 		for _, r := range s.next().GetResults().GetResults() {
-			if n++; r.Outcome != succeeded {
+			n++
+			if r.Outcome != succeededOutcome {
 				t.Errorf("got %v", r)
 			}
 		}
 	}
 }
 
-// TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere: nobody needs to wait for the end of
+// TestWaitingLeasesOfADeadNodeAreReturnedToAnother: nobody needs to wait for the end of
 // its lease.
-func TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere(t *testing.T) {
+func TestWaitingLeasesOfADeadNodeAreReturnedToAnother(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	g := newGates("runs")
-	runAs(t, worker.Options{Addresses: []string{a.addr}, Slots: 1}, g.handlers(), func(w *worker.Worker) { w.KeepWaiting(time.Hour) })
+	runAs(t, worker.Options{Addresses: []string{a.addr}, Slots: 1}, g.handlers(),
+		func(w *worker.Worker) { w.KeepWaiting(time.Hour) })
 	s := a.accept(ttl, b.addr)
 	s.lease(leaseOf("runs", "gate"))
 	s.started("runs")
@@ -154,15 +156,15 @@ func TestWhatWaitedWhereTheNodeDiedIsGivenBackElsewhere(t *testing.T) {
 	s.started("runs")
 }
 
-// TestUnknownNamesAreCalledUnknown, which gRPC does not do.
-func TestUnknownNamesAreCalledUnknown(t *testing.T) {
+// TestMetricsOfUnregisteredHandlers, which gRPC does not do.
+func TestMetricsOfUnregisteredHandlers(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"no..host:7070"}}, newGates().handlers())
 	eventually(t, "the reason", func() bool {
 		return strings.HasSuffix(w.Ready().Error(), "no..host: no such host")
 	})
 }
 
-func TestUnacknowledgedResultIsRepeatedOnItsStream(t *testing.T) {
+func TestUnacknowledgedResultIsSentAgain(t *testing.T) {
 	n := newNode(t)
 	g := newGates("j")
 	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
@@ -209,7 +211,7 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 	g.open["outlasts"] <- nil
-	if r := s.result("outlasts"); r.Outcome != succeeded {
+	if r := s.result("outlasts"); r.Outcome != succeededOutcome {
 		t.Errorf("got %v", r)
 	}
 	s.ack(stale, "outlasts")
@@ -228,7 +230,7 @@ func TestLeasesAreLostByTheWorkersClock(t *testing.T) {
 
 // A handler that goes on after its lease has ended holds its slot, which the next node has
 // to know: it would send what is due to a slot that is none.
-func TestASlotThatHangsIsNamed(t *testing.T) {
+func TestHelloNamesAHungHandler(t *testing.T) {
 	n := newNode(t)
 	g := newGates("outlasts")
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, g.handlers())
@@ -251,13 +253,14 @@ func TestASlotThatHangsIsNamed(t *testing.T) {
 	g.open["outlasts"] <- errors.New("at last")
 	s.returned("outlasts") // the slot is free
 	s.end <- nil
-	if s = n.accept(ttl); len(s.hello.Live) != 0 {
+	s = n.accept(ttl)
+	if len(s.hello.Live) != 0 {
 		t.Errorf("live are %v", s.hello.Live)
 	}
 }
 
 // So it is where the worker's own clock ended the leases, once it is certain that they have.
-func TestASlotThatHangsSinceALossIsNamed(t *testing.T) {
+func TestHelloNamesAHungHandlerAfterALoss(t *testing.T) {
 	n := newNode(t)
 	g := newGates("outlasts")
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, g.handlers())
@@ -270,7 +273,7 @@ func TestASlotThatHangsSinceALossIsNamed(t *testing.T) {
 	receive(t, g.causes, "cause")
 	n.listen(addr)
 	named := false
-	for end := time.Now().Add(patience); !named && time.Now().Before(end); {
+	for end := time.Now().Add(dialTimeout); !named && time.Now().Before(end); {
 		s = n.accept(life)
 		named = slices.Equal(s.hello.Live, []string{"outlasts"})
 		s.end <- nil
@@ -281,7 +284,7 @@ func TestASlotThatHangsSinceALossIsNamed(t *testing.T) {
 	g.open["outlasts"] <- nil
 }
 
-func TestLostByTheNodesWord(t *testing.T) {
+func TestNodeReportsALostLease(t *testing.T) {
 	n := newNode(t)
 	g := newGates("a")
 	run(t, worker.Options{Addresses: []string{n.addr}}, g.handlers())
@@ -365,7 +368,7 @@ func TestHandOverLeavesNoGap(t *testing.T) {
 	next.ack(accepted, "runs")
 }
 
-func TestRefusedHandOverGoesOnWhereItWas(t *testing.T) {
+func TestRefusedHandOverKeepsTheSession(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	g := newGates("j")
 	run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
@@ -379,7 +382,7 @@ func TestRefusedHandOverGoesOnWhereItWas(t *testing.T) {
 	old.returned("k")
 	g.open["j"] <- nil
 	refusing.end <- status.Error(codes.Unavailable, "draining, too")
-	if r := old.result("j"); r.Outcome != succeeded {
+	if r := old.result("j"); r.Outcome != succeededOutcome {
 		t.Errorf("got %v", r)
 	}
 	for {
@@ -396,9 +399,9 @@ func TestRefusedHandOverGoesOnWhereItWas(t *testing.T) {
 	old.closed()
 }
 
-// TestRefusedHandOverLeavesTheNodeItsSay: of a lease that was named to a node which refused,
+// TestCancelsCountAfterARefusedHandOver: of a lease that was named to a node which refused,
 // the old one tells the end as before.
-func TestRefusedHandOverLeavesTheNodeItsSay(t *testing.T) {
+func TestCancelsCountAfterARefusedHandOver(t *testing.T) {
 	a, b := newNode(t), newNode(t)
 	g := newGates("j")
 	run(t, worker.Options{Addresses: []string{a.addr}}, g.handlers())
@@ -444,7 +447,7 @@ func TestFirstMessageMustBeWelcome(t *testing.T) {
 // A node has a run that a Hello does not name started again at once (dispatch.replace): so a
 // Hello has to wait until handlers that were told to stop have ended, or the margin is over
 // that lossAfter leaves them.
-func TestNoHelloDisclaimsAHandlerThatIsEnding(t *testing.T) {
+func TestHelloWaitsForCancelledHandlers(t *testing.T) {
 	n := newNode(t)
 	g := newGates("outlasts")
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, g.handlers())
@@ -467,7 +470,7 @@ func TestNoHelloDisclaimsAHandlerThatIsEnding(t *testing.T) {
 
 // A result that waits is worth a lease that may still live: a Hello names it, however long the
 // stream was away. One that is not named a node takes for lost, and starts the run again.
-func TestASuccessThatWaitsIsNamed(t *testing.T) {
+func TestHelloNamesAWaitingSuccess(t *testing.T) {
 	n := newNode(t)
 	g := newGates("done", "runs")
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 2}, g.handlers())

@@ -2,26 +2,23 @@ package worker
 
 import "slices"
 
-// Leases that this process has given up are reported to a node: it was the network that ended
-// them, or the store, and not the handler, which would have ended the process. So their loss
-// does not count against the run, and where the lease has not ended yet, the run goes on
-// elsewhere at once. A report waits until the handler has ended, and is repeated on each
-// stream until a node has acknowledged it.
+// Leases that this process has given up are reported to a node as lost, because the network ended them and not
+// the handler. Reports are repeated on each session until a node acknowledges them.
 
-// giveUp forgets an attempt whose lease is lost and which has ended, and reports that.
-func (w *Worker) giveUp(a *attempt) {
-	w.forget(a)
+// giveUpAttempt forgets an ended attempt whose lease is lost, and reports the loss.
+func (w *Worker) giveUpAttempt(a *attempt) {
+	w.forgetAttempt(a)
 	w.reportLost(a.id)
 }
 
-// reportLost keeps reports, and sends them if there is a stream. There are no more than leases
-// that a worker may have; nodes of an earlier version acknowledge none, so that the oldest go.
+// reportLost stores reports and sends them if there is a session. Their number is bounded by the number of
+// leases that a worker may have: older nodes do not acknowledge reports, so the oldest are dropped.
 func (w *Worker) reportLost(ids ...string) {
 	t := &w.table
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(t.lost, id) })
-	t.lost = append(t.lost, ids...)
-	if over := len(t.lost) - (2*w.o.Slots + 1024); over > 0 {
-		t.lost = slices.Delete(t.lost, 0, over)
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(t.pendingLosses, id) })
+	t.pendingLosses = append(t.pendingLosses, ids...)
+	if over := len(t.pendingLosses) - (2*w.options.Slots + 1024); over > 0 {
+		t.pendingLosses = slices.Delete(t.pendingLosses, 0, over)
 	}
 	if s := t.current; s != nil && len(ids) > 0 {
 		s.out.lost = append(s.out.lost, ids...)
@@ -29,9 +26,9 @@ func (w *Worker) reportLost(ids ...string) {
 	}
 }
 
-// lossAcknowledged ends the repetition of a report.
-func (w *Worker) lossAcknowledged(id string) {
-	if i := slices.Index(w.table.lost, id); i >= 0 {
-		w.table.lost = slices.Delete(w.table.lost, i, i+1)
+// stopReportingLost removes an acknowledged report.
+func (w *Worker) stopReportingLost(id string) {
+	if i := slices.Index(w.table.pendingLosses, id); i >= 0 {
+		w.table.pendingLosses = slices.Delete(w.table.pendingLosses, i, i+1)
 	}
 }

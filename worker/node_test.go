@@ -18,8 +18,8 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// patience bounds every wait of a test: passing it is a failure.
-const patience = time.Minute
+// dialTimeout bounds every wait of a test: passing it is a failure.
+const dialTimeout = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -79,7 +79,8 @@ func (n *node) Work(g fermatav1.WorkerService_WorkServer) error {
 	if err != nil {
 		return err
 	}
-	s := &stream{t: n.t, hello: first.GetHello(), grpc: g, in: make(chan *fermatav1.WorkRequest, 4096), end: make(chan error, 1)}
+	s := &stream{t: n.t, hello: first.GetHello(), grpc: g, in: make(chan *fermatav1.WorkRequest, 4096),
+		end: make(chan error, 1)}
 	select {
 	case n.streams <- s:
 	case <-g.Context().Done():
@@ -151,7 +152,8 @@ func (s *stream) ack(status fermatav1.ResultAck_Status, ids ...string) {
 
 func (s *stream) cancel(reason fermatav1.Cancel_Reason, ids ...string) {
 	s.t.Helper()
-	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{LeaseIds: ids, Reason: reason}}})
+	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{Cancel: &fermatav1.Cancel{LeaseIds: ids,
+		Reason: reason}}})
 }
 
 func (s *stream) drain(addresses ...string) {
@@ -229,7 +231,7 @@ func (s *stream) closed() {
 		if open {
 			s.t.Fatalf("got %v, want the end of the stream", m)
 		}
-	case <-time.After(patience):
+	case <-time.After(dialTimeout):
 		s.t.Fatal("the worker did not end the stream")
 	}
 }
@@ -242,8 +244,8 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 			t.Fatalf("closed, want %s", what)
 		}
 		return v
-	case <-time.After(patience):
-		t.Fatalf("no %s within %v", what, patience)
+	case <-time.After(dialTimeout):
+		t.Fatalf("no %s within %v", what, dialTimeout)
 	}
 	panic("unreachable")
 }
@@ -252,9 +254,9 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
-	for end := time.Now().Add(patience); !holds(); <-poll.C {
+	for end := time.Now().Add(dialTimeout); !holds(); <-poll.C {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", dialTimeout, what)
 		}
 	}
 }
@@ -282,8 +284,8 @@ func leaseOf(id, handler string, edit ...func(*fermatav1.Lease)) *fermatav1.Leas
 	return l
 }
 
-// running is a worker whose Run is under way.
-type running struct {
+// phaseRunning is a worker whose Run is under way.
+type phaseRunning struct {
 	*worker.Worker
 	t    *testing.T
 	stop context.CancelFunc // ends Run's context
@@ -291,12 +293,13 @@ type running struct {
 }
 
 // run runs a worker whose attempts wait for slots as long as the test lasts.
-func run(t *testing.T, o worker.Options, handlers map[string]worker.Handler) *running {
+func run(t *testing.T, o worker.Options, handlers map[string]worker.Handler) *phaseRunning {
 	t.Helper()
 	return runAs(t, o, handlers, func(w *worker.Worker) { w.KeepWaiting(time.Hour) })
 }
 
-func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler, change func(*worker.Worker)) *running {
+func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler,
+	change func(*worker.Worker)) *phaseRunning {
 	t.Helper()
 	w, err := worker.New(o)
 	if err != nil {
@@ -307,14 +310,14 @@ func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler, c
 		w.Handle(name, h)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Worker: w, t: t, stop: cancel, done: make(chan error, 1)}
+	r := &phaseRunning{Worker: w, t: t, stop: cancel, done: make(chan error, 1)}
 	go func() { r.done <- w.Run(ctx) }()
 	t.Cleanup(func() {
 		w.Stop()
 		cancel()
 		select {
 		case <-r.done:
-		case <-time.After(patience):
+		case <-time.After(dialTimeout):
 			t.Error("Run did not return after Stop")
 		}
 	})
@@ -322,7 +325,7 @@ func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler, c
 }
 
 // returned waits for the end of Run.
-func (r *running) returned() error {
+func (r *phaseRunning) returned() error {
 	r.t.Helper()
 	err := receive(r.t, r.done, "end of Run")
 	r.done <- err

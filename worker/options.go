@@ -21,61 +21,57 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Defaults of [Options].
+// Defaults of [Options]: slots, attempts, and the time to drain.
 const (
 	DefaultSlots        = 16
 	DefaultPrefetch     = 1000
 	DefaultDrainTimeout = 30 * time.Second
 )
 
-// Options configure a [Worker]. Addresses is required.
+// Options configures a [Worker]. Addresses is required; all other fields have defaults.
 type Options struct {
-	// Addresses are host:port of scheduler nodes, any of them, or gRPC targets such as
-	// "dns:///fermata:7070"; further ones are learnt from the nodes. With TLS, a node at one of these
-	// has to have a certificate for the host of one of Addresses, unless TLS names the server.
+	// Addresses are host:port of scheduler nodes, or gRPC targets such as "dns:///fermata:7070". One reachable
+	// node is enough: the worker learns the others from it. With TLS, the certificate of a learnt node must name
+	// the host of one of Addresses, unless TLS.ServerName is set. Required.
 	Addresses []string
-	// Namespace whose jobs are run. Default "default".
+	// Namespace is the namespace whose jobs this worker runs. Default "default".
 	Namespace string
-	// Queues to serve, 1 to 64. Default: the queue "default".
+	// Queues are the queues to serve, 1 to 64. Default: the queue "default".
 	Queues []string
-	// Slots is how many handlers run at once, 1 to 100000. Default 16.
+	// Slots is the maximum number of handlers that run concurrently, 1 to 100000. Default 16.
 	Slots int
-	// Prefetch is how many attempts may wait here at most, unstarted, while all slots
-	// are taken; a negative number is none. It keeps slots from standing empty for a
-	// round trip while handlers are short: nodes see to it that there is work for 10 ms
-	// here, with at most 32 waiting for each slot, and only while no slot is free
-	// anywhere. What has waited for 50 ms goes back, uncounted; what waits when this
-	// process dies waits on for the end of its lease. Default 1000, which is more than
-	// nodes make use of.
+	// Prefetch is the maximum number of attempts that wait at this worker while all slots are taken. A negative
+	// value disables prefetching. Raise it only if handlers run for less than a network round trip. Attempts
+	// that have waited for 50 ms are returned and not counted. Default 1000.
 	Prefetch int
-	// ID is unique for this process, 1 to 128 of [A-Za-z0-9._:~-]. Default: host,
-	// process id and a random number.
+	// ID identifies this process, 1 to 128 characters of [A-Za-z0-9._:~-]. It must be unique among the workers.
+	// Default: the result of [NewID].
 	ID string
-	// Version and Labels are shown where workers are listed.
+	// Version and Labels are shown in lists of workers. Default: empty.
 	Version string
 	Labels  map[string]string
-	// DrainTimeout is how long Run waits for what still runs after its context
-	// has ended. Default 30 s.
+	// DrainTimeout is how long Run waits for running handlers after its context has ended. Negative values are
+	// invalid. Default 30 s.
 	DrainTimeout time.Duration
 
-	// TLS of the connection; nil means plaintext.
+	// TLS configures TLS to the nodes. Default nil: plaintext.
 	TLS *tls.Config
-	// Token gives the token that each stream begins with; see [TokenFile]. Without TLS
-	// it is sent to loopback addresses only, and to learnt ones only if all of Addresses are that too.
+	// Token returns the bearer token that each stream is opened with; see [TokenFile]. Without TLS it is sent to
+	// loopback addresses only, and to learnt addresses only if all of Addresses are loopback addresses. Default
 	// nil: no token.
 	Token func(context.Context) (string, error)
-	// DialOptions are added to those of the worker, for credentials for example. The
-	// messages that an interceptor sees on the stream are not all of protobuf.
+	// DialOptions are added to the worker's own gRPC options, for example for credentials. Stream interceptors
+	// see messages that are not all protobuf messages.
 	DialOptions []grpc.DialOption
-	// Dialer opens connections. Default: TCP, without a proxy.
+	// Dialer opens network connections. Default: TCP, without a proxy.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 
-	// TracerProvider makes the spans of handlers of runs that are traced; nil: none are
-	// made. Either way a handler's context carries the trace that its run belongs to.
+	// TracerProvider creates a span for each handler of a traced run. Default nil: no spans. The handler's
+	// context carries the trace of the run in both cases.
 	TracerProvider trace.TracerProvider
 
-	// Logger defaults to slog.Default(): it says that no node can be reached, among other
-	// things. slog.New(slog.DiscardHandler) is silent. Registerer nil registers nothing.
+	// Logger receives, among others, warnings that no node can be reached. Default: slog.Default(). Registerer
+	// registers the worker's metrics. Default nil: they are not registered.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -131,7 +127,7 @@ func (o Options) validate() error {
 	if o.DrainTimeout < 0 {
 		faults = append(faults, errors.New("DrainTimeout is negative"))
 	}
-	// What a node would refuse is refused here.
+	// Validate here what a node would reject.
 	hello := job.Hello{
 		WorkerID: o.ID, Namespace: o.Namespace, Queues: o.Queues, Slots: o.Slots, Epoch: 1,
 		Version: o.Version, Labels: o.Labels,
@@ -145,11 +141,11 @@ func (o Options) validate() error {
 	return nil
 }
 
-// TokenFile gives the token that a file holds, for Options.Token, and another one
-// soon after the file has changed. It fails if there is none now.
+// TokenFile returns a function for [Options].Token that returns the token in a file. It reads the file again
+// after a change. It returns an error if the file has no token now.
 func TokenFile(path string) (func(context.Context) (string, error), error) { return bearer.File(path) }
 
-// NewID makes an id that no other process has, as [Options].ID is by default.
+// NewID returns an id that is unique to this process: host name, process id and a random number.
 func NewID() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 )
 
 const (
-	// maxIDs bounds the lease ids in one message.
-	maxIDs = 300
-	// maxBatch is how many bytes of results a message has before another one is begun:
-	// gRPC's next larger buffer is one of 1 MiB, which is cleared for each message.
-	maxBatch = 27 << 10
+	// maxLeaseIDs bounds the lease ids in one message.
+	maxLeaseIDs = 300
+	// maxResultBytes is the size of results at which a message is full. The remaining results go into the next
+	// message.
+	maxResultBytes = 27 << 10
 )
 
-// outbox is what waits to be sent on a session. Messages are made of what waits,
-// so a busy stream sends few large ones and an idle one does not wait.
+// outbox holds what waits to be sent on a session. All that waits is sent together, so a busy stream sends few
+// large messages and an idle one sends at once.
 type outbox struct {
-	heartbeat int64 // the latest that is to be sent; 0: none
+	heartbeat int64 // sequence number of the latest one to send; 0: none
 	draining  bool
 	returned  []string
 	lost      []string
@@ -23,32 +23,38 @@ type outbox struct {
 	results   []*attempt // ended
 }
 
-func (o *outbox) empty() bool {
-	return o.heartbeat == 0 && !o.draining && len(o.returned) == 0 && len(o.lost) == 0 && len(o.started) == 0 && len(o.results) == 0
+func (o *outbox) isEmpty() bool {
+	return o.heartbeat == 0 && !o.draining && len(o.returned) == 0 && len(o.lost) == 0 && len(o.started) == 0 &&
+		len(o.results) == 0
 }
 
-// take empties the outbox into messages that gRPC takes. Starts come before ends; a start whose end
-// goes out along with it is not worth telling.
-func (o *outbox) take() []any {
+// takeMessages empties the outbox and returns its messages for gRPC. Starts come before results. A start is left
+// out if the result goes out with it.
+func (o *outbox) takeMessages() []any {
 	var out []any
 	if o.heartbeat > 0 {
-		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Heartbeat{Heartbeat: &fermatav1.Heartbeat{Seq: o.heartbeat}}})
+		message := &fermatav1.WorkRequest_Heartbeat{Heartbeat: &fermatav1.Heartbeat{Seq: o.heartbeat}}
+		out = append(out, &fermatav1.WorkRequest{Message: message})
 	}
 	if o.draining {
-		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}})
+		message := &fermatav1.WorkRequest_Draining{Draining: &fermatav1.Draining{}}
+		out = append(out, &fermatav1.WorkRequest{Message: message})
 	}
-	for _, ids := range chunks(o.returned) {
-		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: ids}}})
+	for _, ids := range splitIDs(o.returned) {
+		message := &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: ids}}
+		out = append(out, &fermatav1.WorkRequest{Message: message})
 	}
-	for _, ids := range chunks(o.lost) {
-		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Lost{Lost: &fermatav1.Lost{LeaseIds: ids}}})
+	for _, ids := range splitIDs(o.lost) {
+		message := &fermatav1.WorkRequest_Lost{Lost: &fermatav1.Lost{LeaseIds: ids}}
+		out = append(out, &fermatav1.WorkRequest{Message: message})
 	}
-	for _, ids := range chunks(unreported(o.started)) {
-		out = append(out, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: ids}}})
+	for _, ids := range splitIDs(startedWithoutResult(o.started)) {
+		message := &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: ids}}
+		out = append(out, &fermatav1.WorkRequest{Message: message})
 	}
 	for len(o.results) > 0 {
 		n, size := 0, 0
-		for n < len(o.results) && (n == 0 || size < maxBatch) {
+		for n < len(o.results) && (n == 0 || size < maxResultBytes) {
 			size += o.results[n].resultSize()
 			n++
 		}
@@ -59,26 +65,26 @@ func (o *outbox) take() []any {
 	return out
 }
 
-// unreported are the attempts whose result is not on its way. Of one that has
-// started since the outbox was emptied, it can only be in the outbox.
-func unreported(started []*attempt) []string {
+// startedWithoutResult returns the ids of attempts whose result is not in the outbox. A result of an attempt
+// that started after the outbox was last emptied can only be in the outbox.
+func startedWithoutResult(started []*attempt) []string {
 	if len(started) == 0 {
 		return nil
 	}
 	ids := make([]string, 0, len(started))
 	for _, a := range started {
-		if a.phase != ended || a.sentOn == nil {
+		if a.phase != phaseEnded || a.sentOn == nil {
 			ids = append(ids, a.id)
 		}
 	}
 	return ids
 }
 
-func chunks(ids []string) [][]string {
+func splitIDs(ids []string) [][]string {
 	var out [][]string
-	for len(ids) > maxIDs {
-		out = append(out, ids[:maxIDs:maxIDs])
-		ids = ids[maxIDs:]
+	for len(ids) > maxLeaseIDs {
+		out = append(out, ids[:maxLeaseIDs:maxLeaseIDs])
+		ids = ids[maxLeaseIDs:]
 	}
 	if len(ids) > 0 {
 		out = append(out, ids)

@@ -7,38 +7,36 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// deliver puts the result of an ended attempt into the outbox of the stream there
-// is. Without one, or while another node is asked to take over, it waits for the
-// next.
-func (w *Worker) deliver(a *attempt) {
+// deliverResult puts the result of an ended attempt into the outbox of the current session. Without a session,
+// or while another node is asked to take the leases over, the result waits for the next session.
+func (w *Worker) deliverResult(a *attempt) {
 	s := w.table.current
 	if s == nil || s.superseded {
-		if a.void && a.known != w.table.opening {
-			w.giveUp(a)
+		if a.voidResult && a.knownEpoch != w.table.helloEpoch {
+			w.giveUpAttempt(a)
 		}
 		return
 	}
-	if a.void {
-		w.disclaim(a, s)
+	if a.voidResult {
+		w.discardVoidResult(a, s)
 		return
 	}
 	a.sentOn, a.sentAt = s, time.Now()
 	s.out.results = append(s.out.results, a)
 }
 
-// disclaim forgets an attempt that failed because its lease was lost. A node hears of it that
-// waits for word, to free the slot, or that has taken the lease over just before this worker
-// gave it up: it is no failure of the handler.
-func (w *Worker) disclaim(a *attempt, s *session) {
-	if a.lostOn == s.epoch || a.known == s.epoch {
+// discardVoidResult forgets an attempt that failed because its lease was lost, which is no failure of the
+// handler. It sends Returned if the node waits for an answer to free the slot, or has just taken the lease over.
+func (w *Worker) discardVoidResult(a *attempt, s *session) {
+	if a.lostEpoch == s.epoch || a.knownEpoch == s.epoch {
 		s.out.returned = append(s.out.returned, a.id)
 	}
-	w.giveUp(a)
+	w.giveUpAttempt(a)
 }
 
-// acknowledge ends the repetition of results. Once another node was asked to take
-// the leases over, only its word counts: it has to hear of every lease named to it.
-func (w *Worker) acknowledge(s *session, acks []ack) {
+// handleAcks stops sending acknowledged results. After another node was asked to take the leases over, only its
+// acknowledgements count, because it needs the result of every lease named to it.
+func (w *Worker) handleAcks(s *session, acks []resultAck) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s != w.table.current || s.superseded {
@@ -47,21 +45,21 @@ func (w *Worker) acknowledge(s *session, acks []ack) {
 	for _, ack := range acks {
 		a := w.table.attempts[ack.id]
 		if a == nil {
-			w.lossAcknowledged(ack.id)
+			w.stopReportingLost(ack.id)
 		}
-		if a == nil || a.phase != ended {
+		if a == nil || a.phase != phaseEnded {
 			continue
 		}
-		w.forget(a)
+		w.forgetAttempt(a)
 		if ack.status == fermatav1.ResultAck_STATUS_STALE {
 			w.reportLost(a.id)
-			w.log(slog.LevelInfo, "result came after the lease had ended: no effect", a)
+			w.logAttempt(slog.LevelInfo, "result discarded, its lease had ended", a)
 		}
 	}
 	w.checkIdle()
 }
 
-// cancelLeases ends handlers at a node's word.
+// cancelLeases ends handlers that the node cancels.
 func (w *Worker) cancelLeases(s *session, c *fermatav1.Cancel) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,97 +70,97 @@ func (w *Worker) cancelLeases(s *session, c *fermatav1.Cancel) {
 			s.out.returned = append(s.out.returned, id)
 		case a == nil:
 		case c.GetReason() == fermatav1.Cancel_REASON_LEASE_LOST:
-			w.loseOne(s, a)
+			w.loseLease(s, a)
 		case c.GetReason() == fermatav1.Cancel_REASON_TIMED_OUT:
-			w.timeOut(a)
+			w.timeOutAttempt(a)
 		default:
-			w.cancelOne(s, a)
+			w.cancelAttempt(s, a)
 		}
 	}
 	s.wakeUp()
 }
 
-// loseOne takes a node's word that a lease is lost. A node that the lease was
-// taken away from, by a later Hello, says so of a lease that lives elsewhere.
-func (w *Worker) loseOne(s *session, a *attempt) {
-	if a.known > s.epoch {
+// loseLease handles a node's report that a lease is lost. A node from which a later Hello took the lease reports
+// that of a lease that is still valid; such a report is ignored.
+func (w *Worker) loseLease(s *session, a *attempt) {
+	if a.knownEpoch > s.epoch {
 		return
 	}
-	a.lost, a.lostOn = true, s.epoch
+	a.lost, a.lostEpoch = true, s.epoch
 	switch a.phase {
-	case early, ready:
-		w.release(a)
+	case phaseEarly, phaseReady:
+		w.releaseUnstarted(a)
 		fallthrough
-	case queued:
-		w.forget(a)
+	case phaseQueued:
+		w.forgetAttempt(a)
 		s.out.returned = append(s.out.returned, a.id)
-	case running:
-		a.ctx.end(ErrLeaseLost, time.Now())
+	case phaseRunning:
+		a.ctx.endWith(ErrLeaseLost, time.Now())
 	}
 }
 
-// cancelOne cancels a handler, or gives back what has not started: a result would count as
-// a start. The run is marked as cancelled and ends with that.
-func (w *Worker) cancelOne(s *session, a *attempt) {
+// cancelAttempt cancels a handler. An attempt that has not started is returned, because a result would count as
+// a start; the run is marked as cancelled and ends with that.
+func (w *Worker) cancelAttempt(s *session, a *attempt) {
 	switch a.phase {
-	case running:
-		a.ctx.end(ErrCancelled, time.Now())
-	case early, ready:
-		w.release(a)
+	case phaseRunning:
+		a.ctx.endWith(ErrCancelled, time.Now())
+	case phaseEarly, phaseReady:
+		w.releaseUnstarted(a)
 		fallthrough
-	case queued:
-		w.forget(a)
-		s.sendBack(a.id)
+	case phaseQueued:
+		w.forgetAttempt(a)
+		s.returnLease(a.id)
 	}
 }
 
-// timeOut ends a handler, or reports for one that has not started.
-func (w *Worker) timeOut(a *attempt) {
+// timeOutAttempt ends a handler. For an attempt that has not started it reports a timeout.
+func (w *Worker) timeOutAttempt(a *attempt) {
 	switch a.phase {
-	case running:
-		a.ctx.end(ErrTimeout, time.Now())
-	case early, ready:
-		w.release(a)
+	case phaseRunning:
+		a.ctx.endWith(ErrTimeout, time.Now())
+	case phaseEarly, phaseReady:
+		w.releaseUnstarted(a)
 		fallthrough
-	case queued:
-		a.phase = ended
+	case phaseQueued:
+		a.phase = phaseEnded
 		a.result = result{outcome: fermatav1.Result_OUTCOME_TIMED_OUT, text: ErrTimeout.Error() + " before it started"}
-		w.deliver(a)
+		w.deliverResult(a)
 	}
 }
 
-// loseAll gives up all leases: they are not trusted any more. What has not started goes back
-// with the next session, at no cost if its lease still stands.
-func (w *Worker) loseAll() {
+// loseAllLeases gives up all leases when they are no longer trusted. Attempts that have not started are returned
+// on the next session, uncounted if their leases are still valid.
+func (w *Worker) loseAllLeases() {
 	t := &w.table
 	var lost int
 	var stopping []*attempt
-	w.giveBack(nil, always)
-	w.giveBackEarly(nil, always)
-	w.giveBackReady(nil)
-	w.reportLost(t.owed...)
+	w.returnWaiting(nil, anyAttempt)
+	w.returnEarly(nil, anyAttempt)
+	w.returnReady(nil)
+	w.reportLost(t.pendingReturns...)
 	for _, a := range t.attempts {
 		if a.lost {
 			continue
 		}
 		lost++
-		a.lost, a.lostOn, a.lostAt, a.sentOn = true, 0, time.Now(), nil
+		a.lost, a.lostEpoch, a.lostAt, a.sentOn = true, 0, time.Now(), nil
 		switch a.phase {
-		case running:
-			a.ctx.end(ErrLeaseLost, time.Now())
+		case phaseRunning:
+			a.ctx.endWith(ErrLeaseLost, time.Now())
 			stopping = append(stopping, a)
-		case ended:
-			w.deliver(a)
+		case phaseEnded:
+			w.deliverResult(a)
 		}
 	}
 	if len(stopping) > 0 {
-		u := w.unwind(len(stopping))
+		u := w.trackStopping(len(stopping))
 		for _, a := range stopping {
-			a.unwinding = u
+			a.stopping = u
 		}
 	}
 	w.checkIdle()
 	if lost > 0 {
-		w.o.Logger.Warn("leases could not be confirmed in time and are lost", "attempts", lost)
+		w.options.Logger.Warn("failed to confirm leases in time, leases lost", "attempts", lost)
 	}
 }

@@ -91,7 +91,7 @@ func refusing(t *testing.T) string {
 
 // A load balancer cuts streams, and what nodes advertise leads nowhere: the worker is back
 // at once, whatever the addresses do to it.
-func TestAdvertisedAddressesMayLeadNowhere(t *testing.T) {
+func TestUnreachableAdvertisedAddresses(t *testing.T) {
 	for name, nowhere := range map[string]func(*testing.T, *silent) string{
 		"drops": func(_ *testing.T, s *silent) string {
 			s.add("192.0.2.1:7070")
@@ -141,7 +141,7 @@ func TestAdvertisedAddressesMayLeadNowhere(t *testing.T) {
 }
 
 // A host that has died answers nothing. The worker does not wait for it.
-func TestAHostThatDiedIsNotWaitedFor(t *testing.T) {
+func TestDeadHostDoesNotDelayReconnect(t *testing.T) {
 	a, b, s := newNode(t), newNode(t), &silent{}
 	w := run(t, worker.Options{Addresses: []string{a.addr}, Dialer: s.dial}, newGates().handlers())
 	a.accept(ttl, b.addr)
@@ -161,7 +161,7 @@ func TestAHostThatDiedIsNotWaitedFor(t *testing.T) {
 
 // A node that takes a Hello and does not answer holds up the worker for as long as an
 // address may, and the next Hello has a later epoch.
-func TestANodeThatDoesNotWelcomeIsLeft(t *testing.T) {
+func TestNodeWithoutWelcomeIsReplaced(t *testing.T) {
 	stuck, good := newNode(t), newNode(t)
 	run(t, worker.Options{Addresses: []string{stuck.addr}}, newGates().handlers())
 	first := stuck.accept(ttl, good.addr)
@@ -202,7 +202,7 @@ func TestOneHelloAtATime(t *testing.T) {
 	case s = <-nodes[0].streams:
 	case s = <-nodes[1].streams:
 	case s = <-nodes[2].streams:
-	case <-time.After(patience):
+	case <-time.After(dialTimeout):
 		t.Fatal("no Hello")
 	}
 	time.Sleep(800 * time.Millisecond) // the other connections are ready by now
@@ -220,7 +220,7 @@ func TestOneHelloAtATime(t *testing.T) {
 }
 
 // A node that has joined since the worker connected is where it goes when its own has gone.
-func TestNodesThatJoinAreHeardOf(t *testing.T) {
+func TestAddressesOfNewNodesAreLearnt(t *testing.T) {
 	a, gone, joined := newNode(t), newNode(t), newNode(t)
 	gone.kill()
 	w := run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())

@@ -7,57 +7,57 @@ import (
 	"time"
 )
 
-// Nobody acknowledges what is returned: a node reads it, or its stream is cut before that.
-// So what was returned a short while before a stream was cut is returned once more on the
-// next one. A node that had read it finds that the lease has ended.
+// Returned leases are not acknowledged: a node reads them, or the stream is cut before that. So leases returned
+// shortly before a stream was cut are returned again on the next one. A node that had read them finds that the
+// lease has ended.
 
-// returnedFor is how long a stream may be dead before the worker notices.
-const returnedFor = keepaliveTime + keepaliveTimeout
+// returnRepeatPeriod is how long a dead stream may go unnoticed.
+const returnRepeatPeriod = keepaliveTime + keepaliveTimeout
 
-// returned is a lease that a session has sent back.
-type returned struct {
+// returnedLease is a lease that a session has returned, and when.
+type returnedLease struct {
 	id string
 	at time.Time
 }
 
-// sendBack returns a lease on the session, and remembers that for a while.
-func (s *session) sendBack(id string) {
+// returnLease returns a lease on the session, and remembers it for returnRepeatPeriod.
+func (s *session) returnLease(id string) {
 	s.out.returned = append(s.out.returned, id)
 	now := time.Now()
 	old := 0
-	for old < len(s.sentBack) && now.Sub(s.sentBack[old].at) > returnedFor {
+	for old < len(s.recentReturns) && now.Sub(s.recentReturns[old].at) > returnRepeatPeriod {
 		old++
 	}
-	s.sentBack = append(slices.Delete(s.sentBack, 0, old), returned{id, now})
+	s.recentReturns = append(slices.Delete(s.recentReturns, 0, old), returnedLease{id, now})
 }
 
-// unconfirmed are the leases that an ended session has sent back, or would have, without a sign
-// that its node has read it. A node that has ended the stream of a worker which stops, after the
-// worker had ended its side, has read everything, and takes back what it sent since.
-func (s *session) unconfirmed(stopping bool) []string {
+// unconfirmedReturns returns the leases that an ended session has returned, or should have, without proof that
+// its node read them. If a worker that stops has closed its side and the node ended the stream without error,
+// the node has read everything.
+func (s *session) unconfirmedReturns(stopping bool) []string {
 	if stopping && errors.Is(s.err, io.EOF) {
 		return nil
 	}
 	ids, now := s.out.returned, time.Now()
-	for _, r := range s.sentBack {
-		if now.Sub(r.at) <= returnedFor && !slices.Contains(s.out.returned, r.id) {
+	for _, r := range s.recentReturns {
+		if now.Sub(r.at) <= returnRepeatPeriod && !slices.Contains(s.out.returned, r.id) {
 			ids = append(ids, r.id)
 		}
 	}
 	return ids
 }
 
-// sendOwed returns on a session what no session could return so far.
-func (w *Worker) sendOwed(s *session) {
-	for _, id := range w.table.owed {
-		s.sendBack(id)
+// sendPendingReturns returns the leases that no session has returned yet.
+func (w *Worker) sendPendingReturns(s *session) {
+	for _, id := range w.table.pendingReturns {
+		s.returnLease(id)
 	}
-	w.table.owed = nil
+	w.table.pendingReturns = nil
 }
 
-// owes reports whether leases have to be returned on another stream.
-func (w *Worker) owes() bool {
+// hasPendingReturns reports whether leases must be returned on another stream.
+func (w *Worker) hasPendingReturns() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.table.owed) > 0
+	return len(w.table.pendingReturns) > 0
 }

@@ -8,76 +8,75 @@ import (
 )
 
 const (
-	// backoffBase and backoffMax bound the pause between two tries of an address.
+	// backoffBase and backoffMax bound the pause between two attempts to connect to an address.
 	backoffBase = 100 * time.Millisecond
 	backoffMax  = 5 * time.Second
-	// refusedBase is the least pause after a node has refused the worker's credential or role.
+	// refusedBase is the shortest pause after a node has refused the worker's credential or role.
 	refusedBase = 2 * time.Second
-	// Addresses that nodes advertise and that were never reached are tried again after
-	// unreachedBase to unreachedMax.
+	// unreachedBase and unreachedMax bound the pause for advertised addresses that were never reached.
 	unreachedBase = 5 * time.Second
 	unreachedMax  = time.Minute
-	// maxBrief sessions in a row may end at once before their address counts as failed.
-	maxBrief = 5
+	// maxBriefSessions is how many sessions in a row may end at once before their address counts as failed.
+	maxBriefSessions = 5
 	// maxAdvertised bounds the addresses remembered beside the configured ones.
 	maxAdvertised = 32
 )
 
-// route is an address of nodes and what is known of it.
+// route is an address of nodes, with its history.
 type route struct {
-	address    string
-	configured bool
-	worked     time.Time // when a node last welcomed this worker there; zero: never
-	answered   bool      // a node there has answered, be it with a refusal
-	failures   int       // in a row
-	missed     int       // in all
-	brief      int       // sessions in a row that ended at once
-	retryAt    time.Time // it is not tried before that
-	dialing    bool
-	rank       int // random: workers prefer different ones of equal addresses
+	address       string
+	configured    bool
+	welcomedAt    time.Time // when a node last welcomed this worker at it; zero: never
+	answered      bool      // a node has answered there, also with a refusal
+	failures      int       // in a row
+	totalFailures int       // since the start
+	briefSessions int       // sessions in a row that ended at once
+	retryAt       time.Time // not tried before that time
+	dialing       bool
+	rank          int // random, so that workers prefer different addresses of the same class
 }
 
-// unreached reports whether the route has failed and never led to a node. A load balancer in
-// front of the nodes makes such routes of all addresses that the nodes advertise.
-func (r *route) unreached() bool { return r.doubtful() && r.failures > 0 }
+// isUnreached reports whether the route has failed and has never led to a node. Behind a load balancer all
+// advertised addresses are such routes.
+func (r *route) isUnreached() bool { return r.isUnverified() && r.failures > 0 }
 
-// doubtful reports whether it is not known that the route leads to a node.
-func (r *route) doubtful() bool { return !r.configured && !r.answered }
+// isUnverified reports whether no node has answered at an advertised address yet.
+func (r *route) isUnverified() bool { return !r.configured && !r.answered }
 
 // routes are the addresses that a worker knows, the configured ones first.
 type routes struct {
 	mu        sync.Mutex
 	all       []*route
 	current   string   // address of the last session
-	preferred []string // where a draining node sends this worker, until the next session
+	preferred []string // addresses from a Drain, until the next session
 }
 
 func newRoutes(configured []string) *routes {
 	rs := &routes{}
 	for _, address := range configured {
-		if rs.find(address) == nil {
+		if rs.findRoute(address) == nil {
 			rs.all = append(rs.all, &route{address: address, configured: true})
 		}
 	}
-	rs.shuffle()
+	rs.shuffleRanks()
 	return rs
 }
 
-func (rs *routes) find(address string) *route {
+func (rs *routes) findRoute(address string) *route {
 	if i := slices.IndexFunc(rs.all, func(r *route) bool { return r.address == address }); i >= 0 {
 		return rs.all[i]
 	}
 	return nil
 }
 
-func (rs *routes) shuffle() {
+func (rs *routes) shuffleRanks() {
 	for i, rank := range rand.Perm(len(rs.all)) {
 		rs.all[i].rank = rank
 	}
 }
 
-// replaceAdvertised takes the addresses that a node advertises in place of those before.
-// An empty list says nothing. The address of the last session stays.
+// replaceAdvertised replaces the advertised addresses. An empty list changes nothing. The address of the current
+// session stays.
 func (rs *routes) replaceAdvertised(addresses []string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -87,14 +86,14 @@ func (rs *routes) replaceAdvertised(addresses []string) {
 	rs.all = slices.DeleteFunc(rs.all, func(r *route) bool {
 		return !r.configured && !r.dialing && r.address != rs.current && !slices.Contains(addresses, r.address)
 	})
-	rs.add(addresses)
+	rs.addAdvertised(addresses)
 }
 
-// add remembers addresses. Where there is no room, those that were never reached go first.
-func (rs *routes) add(addresses []string) {
+// addAdvertised adds addresses. If there is no room, addresses that were never reached are removed first.
+func (rs *routes) addAdvertised(addresses []string) {
 	for _, i := range rand.Perm(len(addresses)) {
 		address := addresses[i]
-		if address == "" || rs.find(address) != nil {
+		if address == "" || rs.findRoute(address) != nil {
 			continue
 		}
 		if !rs.makeRoom() {
@@ -102,10 +101,10 @@ func (rs *routes) add(addresses []string) {
 		}
 		rs.all = append(rs.all, &route{address: address})
 	}
-	rs.shuffle()
+	rs.shuffleRanks()
 }
 
-// makeRoom keeps the number of advertised addresses within its bound.
+// makeRoom keeps the number of advertised addresses within maxAdvertised.
 func (rs *routes) makeRoom() bool {
 	advertised := 0
 	for _, r := range rs.all {
@@ -116,7 +115,7 @@ func (rs *routes) makeRoom() bool {
 	if advertised < maxAdvertised {
 		return true
 	}
-	i := slices.IndexFunc(rs.all, func(r *route) bool { return r.unreached() && !r.dialing })
+	i := slices.IndexFunc(rs.all, func(r *route) bool { return r.isUnreached() && !r.dialing })
 	if i < 0 {
 		return false
 	}
@@ -124,109 +123,109 @@ func (rs *routes) makeRoom() bool {
 	return true
 }
 
-// prefer has the next session begin at one of these addresses, which a draining node names.
-func (rs *routes) prefer(addresses []string) {
+// preferAddresses makes the next session try these addresses first. They come from a node that drains.
+func (rs *routes) preferAddresses(addresses []string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.add(addresses)
+	rs.addAdvertised(addresses)
 	rs.preferred = addresses
 	for _, address := range addresses {
-		if r := rs.find(address); r != nil && !r.unreached() {
+		if r := rs.findRoute(address); r != nil && !r.isUnreached() {
 			r.failures, r.retryAt = 0, time.Time{}
 		}
 	}
 }
 
-// welcomed notes that a session has begun.
-func (rs *routes) welcomed(r *route, now time.Time) {
+// markWelcomed records that a session has begun.
+func (rs *routes) markWelcomed(r *route, now time.Time) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r.worked, r.answered, r.failures, r.retryAt = now, true, 0, time.Time{}
+	r.welcomedAt, r.answered, r.failures, r.retryAt = now, true, 0, time.Time{}
 	rs.current, rs.preferred = r.address, nil
-	if rs.find(r.address) == nil {
+	if rs.findRoute(r.address) == nil {
 		rs.all = append(rs.all, r)
 	}
-	rs.shuffle()
+	rs.shuffleRanks()
 }
 
-// failed notes a failed try. The pause until the next one grows with the time that the
-// worker has been without a session: it comes back soon after a node does, and does not
-// hurry when there is none for long.
-func (rs *routes) failed(address string, now time.Time, without time.Duration) {
+// markFailed records a failed attempt to connect. The pause until the next one grows with the time without a
+// session: a worker returns soon after a short outage and backs off in a long one.
+func (rs *routes) markFailed(address string, now time.Time, without time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if r := rs.find(address); r != nil {
-		r.fail(now, without)
+	if r := rs.findRoute(address); r != nil {
+		r.countFailure(now, without)
 	}
 }
 
-// refused notes that a node refused the worker itself. The pause is longer from the start:
-// only a new token or role ends it.
-func (rs *routes) refused(address string, now time.Time, without time.Duration) {
+// markRefused records that a node refused the worker's credential or role. The pause is longer from the start,
+// because only a new token or role helps.
+func (rs *routes) markRefused(address string, now time.Time, without time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if r := rs.find(address); r != nil {
-		r.fail(now, without)
+	if r := rs.findRoute(address); r != nil {
+		r.countFailure(now, without)
 		pause := min(max(without, refusedBase), backoffMax)
 		r.retryAt = now.Add(pause/2 + rand.N(pause/2))
 	}
 }
 
-// ended notes that a session was cut. An address where they end at once, again and again,
+// markEnded records that a session was cut. After maxBriefSessions sessions that ended at once, the address
 // counts as failed.
-func (rs *routes) ended(address string, now time.Time, atOnce bool, without time.Duration) {
+func (rs *routes) markEnded(address string, now time.Time, atOnce bool, without time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r := rs.find(address)
+	r := rs.findRoute(address)
 	switch {
 	case r == nil:
 	case !atOnce:
-		r.brief = 0
+		r.briefSessions = 0
 	default:
-		if r.brief++; r.brief >= maxBrief {
-			r.fail(now, without)
+		r.briefSessions++
+		if r.briefSessions >= maxBriefSessions {
+			r.countFailure(now, without)
 		}
 	}
 }
 
-func (r *route) fail(now time.Time, without time.Duration) {
+func (r *route) countFailure(now time.Time, without time.Duration) {
 	r.failures++
-	r.missed++
+	r.totalFailures++
 	pause := min(max(without/4, backoffBase), backoffMax)
-	if r.unreached() {
+	if r.isUnreached() {
 		pause = min(max(without, unreachedBase), unreachedMax)
 	}
 	r.retryAt = now.Add(pause/2 + rand.N(pause/2))
 }
 
-// answeredBy notes that a node has answered.
-func (rs *routes) answeredBy(r *route) {
+// markAnswered records that a node has answered.
+func (rs *routes) markAnswered(r *route) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r.answered = true
 }
 
-// take picks the most promising route that may be tried now, and marks it as dialing. If
-// there is none it says when there will be one; the zero time is never. avoid is the address
-// of a session that stands, which is left alone while others may lead to a node; "" is none.
-func (rs *routes) take(now time.Time, avoid string) (best *route, at time.Time) {
+// claimNext returns the best route that may be tried now and marks it as dialing. If there is none it returns
+// when there will be one; the zero time means never. avoid is the address of an open session, which is skipped
+// while other routes may lead to a node; "" means none.
+func (rs *routes) claimNext(now time.Time, avoid string) (best *route, at time.Time) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	last, doubtful, others := rs.lastGood(), 0, false
+	last, doubtful, others := rs.lastWorking(), 0, false
 	for _, r := range rs.all {
-		if r.dialing && r.doubtful() {
+		if r.dialing && r.isUnverified() {
 			doubtful++
 		}
-		others = others || r.address != avoid && !r.doubtful() && r.promising()
+		others = others || r.address != avoid && !r.isUnverified() && r.isPromising()
 	}
 	for _, r := range rs.all {
 		switch {
-		case r.dialing || r.doubtful() && doubtful >= maxDoubtful || r.address == avoid && others:
+		case r.dialing || r.isUnverified() && doubtful >= maxUnverifiedDials || r.address == avoid && others:
 		case r.retryAt.After(now):
 			if at.IsZero() || r.retryAt.Before(at) {
 				at = r.retryAt
 			}
-		case best == nil || rs.before(r, best, last, avoid):
+		case best == nil || rs.isBetter(r, best, last, avoid):
 			best = r
 		}
 	}
@@ -236,27 +235,27 @@ func (rs *routes) take(now time.Time, avoid string) (best *route, at time.Time) 
 	return best, at
 }
 
-// promising reports whether the route may lead to a node, as far as is known.
-func (r *route) promising() bool { return !r.unreached() && r.failures < 2 }
+// isPromising reports whether the route may lead to a node.
+func (r *route) isPromising() bool { return !r.isUnreached() && r.failures < 2 }
 
-// landed notes that a dial has ended.
-func (rs *routes) landed(r *route) {
+// markDialEnded records that a dial has ended.
+func (rs *routes) markDialEnded(r *route) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r.dialing = false
 }
 
-// lastGood is where the last session was, nil if its address has failed since.
-func (rs *routes) lastGood() *route {
-	if r := rs.find(rs.current); r != nil && r.failures == 0 {
+// lastWorking returns the route of the last session, or nil if it has failed since.
+func (rs *routes) lastWorking() *route {
+	if r := rs.findRoute(rs.current); r != nil && r.failures == 0 {
 		return r
 	}
 	return nil
 }
 
-// before orders routes by what they promise.
-func (rs *routes) before(a, b, last *route, avoid string) bool {
-	if x, y := rs.class(a, last, avoid), rs.class(b, last, avoid); x != y {
+// isBetter reports whether a is tried before b.
+func (rs *routes) isBetter(a, b, last *route, avoid string) bool {
+	if x, y := rs.priorityClass(a, last, avoid), rs.priorityClass(b, last, avoid); x != y {
 		return x < y
 	}
 	if (a.failures == 0) != (b.failures == 0) {
@@ -265,10 +264,10 @@ func (rs *routes) before(a, b, last *route, avoid string) bool {
 	return a.rank < b.rank
 }
 
-// class is the place of a route in the order in which routes are tried.
-func (rs *routes) class(r, last *route, avoid string) int {
+// priorityClass returns the route's class; lower classes are tried first.
+func (rs *routes) priorityClass(r, last *route, avoid string) int {
 	switch {
-	case r.unreached():
+	case r.isUnreached():
 		return 6
 	case r.address == avoid && avoid != "":
 		return 5
@@ -278,7 +277,7 @@ func (rs *routes) class(r, last *route, avoid string) int {
 		return 1
 	case r.configured:
 		return 2
-	case !r.worked.IsZero():
+	case !r.welcomedAt.IsZero():
 		return 3
 	}
 	return 4

@@ -13,48 +13,50 @@ import (
 // order takes routes until there is none that may be tried.
 func order(rs *routes, now time.Time, avoid string) []string {
 	var got []string
-	for r, _ := rs.take(now, avoid); r != nil; r, _ = rs.take(now, avoid) {
+	for r, _ := rs.claimNext(now, avoid); r != nil; r, _ = rs.claimNext(now, avoid) {
 		got = append(got, r.address)
 	}
 	for _, r := range rs.all {
-		rs.landed(r)
+		rs.markDialEnded(r)
 	}
 	return got
 }
 
-func TestRoutesAreTriedByWhatTheyPromise(t *testing.T) {
+func TestRoutesAreTriedByClass(t *testing.T) {
 	now := time.Now()
 	rs := newRoutes([]string{"configured"})
 	rs.replaceAdvertised([]string{"last", "worked", "new", "nowhere", "leaving"})
-	rs.welcomed(rs.find("worked"), now)
-	rs.welcomed(rs.find("last"), now)
-	rs.failed("nowhere", now, 0)
+	rs.markWelcomed(rs.findRoute("worked"), now)
+	rs.markWelcomed(rs.findRoute("last"), now)
+	rs.markFailed("nowhere", now, 0)
 	now = now.Add(2 * unreachedBase)
-	if got, want := order(rs, now, "leaving"), []string{"last", "configured", "worked", "new", "nowhere"}; !slices.Equal(got, want) {
+	if got, want := order(rs, now, "leaving"), []string{"last", "configured", "worked", "new",
+		"nowhere"}; !slices.Equal(got, want) {
 		t.Errorf("tried %v, want %v", got, want)
 	}
 	// A node that drains names those that are left.
-	rs.prefer([]string{"new", "nowhere"})
-	if got, want := order(rs, now, "last"), []string{"new", "configured", "worked", "leaving", "nowhere"}; !slices.Equal(got, want) {
+	rs.preferAddresses([]string{"new", "nowhere"})
+	if got, want := order(rs, now, "last"), []string{"new", "configured", "worked", "leaving",
+		"nowhere"}; !slices.Equal(got, want) {
 		t.Errorf("tried %v, want %v", got, want)
 	}
 	// The session that stands is left for the same address where no other leads anywhere.
 	rs = newRoutes([]string{"only"})
 	rs.replaceAdvertised([]string{"nowhere"})
-	rs.failed("nowhere", now, 0)
+	rs.markFailed("nowhere", now, 0)
 	if got, want := order(rs, now, "only"), []string{"only"}; !slices.Equal(got, want) {
 		t.Errorf("tried %v, want %v", got, want)
 	}
 	// Of equal ones, those that have not failed.
 	rs = newRoutes([]string{"a", "b", "c"})
-	rs.failed("a", now, 0)
-	rs.failed("b", now, 0)
+	rs.markFailed("a", now, 0)
+	rs.markFailed("b", now, 0)
 	if got := order(rs, now.Add(time.Minute), ""); got[0] != "c" {
 		t.Errorf("tried %v, want c first", got)
 	}
 }
 
-func TestRoutesToNowhereAreTriedRarely(t *testing.T) {
+func TestUnreachedRoutesAreTriedRarely(t *testing.T) {
 	now := time.Now()
 	rs := newRoutes([]string{"configured"})
 	var advertised []string
@@ -63,19 +65,19 @@ func TestRoutesToNowhereAreTriedRarely(t *testing.T) {
 	}
 	rs.replaceAdvertised(advertised)
 	for _, address := range advertised {
-		rs.failed(address, now, 0)
+		rs.markFailed(address, now, 0)
 	}
-	rs.failed("configured", now, 0)
+	rs.markFailed("configured", now, 0)
 	if got := order(rs, now.Add(backoffBase), ""); !slices.Equal(got, []string{"configured"}) {
 		t.Errorf("after %v: %v, want the configured address alone", backoffBase, got)
 	}
 	// However many there are, they leave room for others.
-	if got := order(rs, now.Add(time.Hour), ""); len(got) != 1+maxDoubtful || got[0] != "configured" {
-		t.Errorf("after an hour: %v at once, want the configured address and %d others", got, maxDoubtful)
+	if got := order(rs, now.Add(time.Hour), ""); len(got) != 1+maxUnverifiedDials || got[0] != "configured" {
+		t.Errorf("after an hour: %v at once, want the configured address and %d others", got, maxUnverifiedDials)
 	}
 	// One that has answered, be it with a refusal, is one like others.
-	rs.answeredBy(rs.find("nowhere-3"))
-	rs.failed("nowhere-3", now, 0)
+	rs.markAnswered(rs.findRoute("nowhere-3"))
+	rs.markFailed("nowhere-3", now, 0)
 	if got := order(rs, now.Add(backoffBase), ""); !slices.Contains(got, "nowhere-3") {
 		t.Errorf("tried %v, want an address that has answered among them", got)
 	}
@@ -91,9 +93,10 @@ func TestPausesGrowWithTheTimeWithoutANode(t *testing.T) {
 	} {
 		rs := newRoutes([]string{"a"})
 		for range 100 {
-			rs.failed("a", now, c.without)
-			if r, at := rs.take(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
-				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least, c.most)
+			rs.markFailed("a", now, c.without)
+			if r, at := rs.claimNext(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
+				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least,
+					c.most)
 			}
 		}
 	}
@@ -108,24 +111,26 @@ func TestPausesAfterARefusedCredentialAreLong(t *testing.T) {
 	} {
 		rs := newRoutes([]string{"a"})
 		for range 100 {
-			rs.refused("a", now, c.without)
-			if r, at := rs.take(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
-				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least, c.most)
+			rs.markRefused("a", now, c.without)
+			if r, at := rs.claimNext(now, ""); r != nil || at.Sub(now) < c.least || at.Sub(now) > c.most {
+				t.Fatalf("%v without a node: tried again after %v, want %v to %v", c.without, at.Sub(now), c.least,
+					c.most)
 			}
 		}
 	}
-	for code, want := range map[codes.Code]bool{codes.Unauthenticated: true, codes.PermissionDenied: true, codes.Unavailable: false, codes.ResourceExhausted: false} {
-		if got := refusesCaller(fmt.Errorf("hello: %w", status.Error(code, "x"))); got != want {
+	for code, want := range map[codes.Code]bool{codes.Unauthenticated: true, codes.PermissionDenied: true,
+		codes.Unavailable: false, codes.ResourceExhausted: false} {
+		if got := isCallerRefusal(fmt.Errorf("hello: %w", status.Error(code, "x"))); got != want {
 			t.Errorf("%v: got %v", code, got)
 		}
 	}
 }
 
-func TestRoutesAreThoseOfTheCluster(t *testing.T) {
+func TestAdvertisedRoutesAreReplaced(t *testing.T) {
 	now := time.Now()
 	rs := newRoutes([]string{"configured"})
 	rs.replaceAdvertised([]string{"a", "b"})
-	rs.welcomed(rs.find("a"), now)
+	rs.markWelcomed(rs.findRoute("a"), now)
 	rs.replaceAdvertised([]string{"c"}) // a node lists the others
 	got := order(rs, now, "")
 	slices.Sort(got)
@@ -144,7 +149,7 @@ func TestRoutesAreThoseOfTheCluster(t *testing.T) {
 	if len(rs.all) > maxAdvertised+1 {
 		t.Errorf("remembers %d addresses", len(rs.all))
 	}
-	rs.prefer(many)
+	rs.preferAddresses(many)
 	if len(rs.all) > maxAdvertised+1 {
 		t.Errorf("remembers %d addresses", len(rs.all))
 	}
@@ -156,20 +161,20 @@ func TestSessionsThatEndAtOnceAreFailures(t *testing.T) {
 	now := time.Now()
 	rs := newRoutes([]string{"flaps"})
 	rs.replaceAdvertised([]string{"other"})
-	for n := range maxBrief {
+	for n := range maxBriefSessions {
 		if got := order(rs, now, ""); got[0] != "flaps" {
 			t.Errorf("after %d brief sessions %v", n, got)
 		}
-		rs.welcomed(rs.find("flaps"), now)
-		rs.ended("flaps", now, true, 0)
+		rs.markWelcomed(rs.findRoute("flaps"), now)
+		rs.markEnded("flaps", now, true, 0)
 	}
 	if got := order(rs, now, ""); !slices.Equal(got, []string{"other"}) {
-		t.Errorf("after %d brief sessions %v, want the other address", maxBrief, got)
+		t.Errorf("after %d brief sessions %v, want the other address", maxBriefSessions, got)
 	}
-	rs.welcomed(rs.find("flaps"), now)
-	rs.ended("flaps", now, false, 0)
-	rs.welcomed(rs.find("flaps"), now)
-	rs.ended("flaps", now, true, 0)
+	rs.markWelcomed(rs.findRoute("flaps"), now)
+	rs.markEnded("flaps", now, false, 0)
+	rs.markWelcomed(rs.findRoute("flaps"), now)
+	rs.markEnded("flaps", now, true, 0)
 	if got := order(rs, now, ""); got[0] != "flaps" {
 		t.Errorf("after a long session %v", got)
 	}

@@ -5,171 +5,167 @@ import (
 	"time"
 )
 
-// runner is a goroutine that calls handlers, one after the other, on a stack that
-// has grown already. There are as many as there were handlers at once that kept
-// one another waiting, at most one a slot.
-//
-// One runner at a time is summoned, and summons the next before it calls its own
-// handler. So handlers that return at once are called in a row by few goroutines,
-// while one that blocks makes way for the next within a switch of goroutines.
-func (w *Worker) runner() {
+// runHandlers is the goroutine of one runner. It calls handlers, one after the other, on the same stack, which
+// has grown to what handlers need. One runner at a time is started or woken, and it does the same for the next
+// runner before it calls its own handler. So few goroutines call many short handlers in a row, and a handler
+// that blocks delays the next one by one goroutine switch.
+func (w *Worker) runHandlers() {
 	var a *attempt
 	var start time.Time
 	defer func() {
 		if a != nil {
-			// The handler called runtime.Goexit, so this goroutine cannot go on.
-			e := a.ending(failureOf(errGoexit), start)
-			result := w.report(a, e)
+			// The handler called runtime.Goexit, so this goroutine cannot continue.
+			e := a.endHandler(newFailure(errGoexit), start)
+			result := w.buildResult(a, e)
 			w.mu.Lock()
-			w.finish(a, e, result)
-			w.summon()
+			w.finishAttempt(a, e, result)
+			w.ensureRunner()
 			w.mu.Unlock()
 		}
 	}()
 	w.mu.Lock()
-	w.table.coming = false
-	a, start = w.await(time.Now())
+	w.table.runnerStarting = false
+	a, start = w.awaitAttempt(time.Now())
 	w.mu.Unlock()
 	for a != nil {
-		a.ctx.begin(start, a.task.Timeout)
-		if w.traces(a) {
+		a.ctx.startTimeout(start, a.task.Timeout)
+		if w.isTraced(a) {
 			w.beginSpan(a, start)
 		}
-		e := a.ending(w.call(a), start)
-		result := w.report(a, e)
+		e := a.endHandler(w.callHandler(a), start)
+		result := w.buildResult(a, e)
 		w.mu.Lock()
-		w.finish(a, e, result)
-		a, start = w.await(e.at)
+		w.finishAttempt(a, e, result)
+		a, start = w.awaitAttempt(e.at)
 		w.mu.Unlock()
 	}
 }
 
-// await returns the attempt whose handler a runner is to call, and the time, of
-// which it knows that it was now; nil when the worker has ended. No handler begins but by
-// this, and none while the leases are not trusted.
-func (w *Worker) await(now time.Time) (*attempt, time.Time) {
+// awaitAttempt returns the attempt whose handler the runner calls next, and the current time. It returns nil
+// when the worker has stopped. All handlers start here, and none while the leases are not trusted.
+func (w *Worker) awaitAttempt(now time.Time) (*attempt, time.Time) {
 	t := &w.table
-	for t.ready.empty() || !w.trusts(now) {
-		if t.over {
+	for t.ready.isEmpty() || !w.trustsLeases(now) {
+		if t.stopped {
 			return nil, now
 		}
-		t.resting++
-		w.more.Wait()
-		t.resting--
-		t.coming = false
+		t.idleRunners++
+		w.runnerWake.Wait()
+		t.idleRunners--
+		t.runnerStarting = false
 		now = time.Now()
 	}
 	a := t.ready.pop()
-	a.phase = running
+	a.phase = phaseRunning
 	w.metrics.running.Inc()
 	if t.current != nil {
 		t.current.out.started = append(t.current.out.started, a)
-		t.latest, t.began, t.beganBefore = a, now, t.began
-		w.tell(now, nil)
+		t.latestStarted, t.latestStart, t.previousStart = a, now, t.latestStart
+		w.scheduleFlush(now, nil)
 	}
-	w.summon()
+	w.ensureRunner()
 	return a, now
 }
 
-// tell has starts and results sent, but lets those gather that come in a row, so that
-// they go out in one message and what was leased together is settled together. A result
-// goes at once when no other is at hand: nothing is ready, and what else runs has done
-// so for a while. A start can wait: most often its result takes it along. Ended is the
-// attempt that has a result, nil if there is only a start.
-func (w *Worker) tell(now time.Time, ended *attempt) {
+// scheduleFlush schedules sending starts and results. Those that come in a row are coalesced into one message,
+// so that attempts leased together are settled together. A result is sent at once if no other is expected: no
+// attempt is ready, and the other handlers have run for a while. A start can wait, because it is most often sent
+// with its result. ended is the attempt that has a result, or nil if there is only a start.
+func (w *Worker) scheduleFlush(now time.Time, ended *attempt) {
 	t := &w.table
 	s := t.current
 	if s == nil {
 		return
 	}
-	if t.untold.IsZero() {
-		t.untold = now
+	if t.pendingSince.IsZero() {
+		t.pendingSince = now
 	}
 	switch {
-	case len(s.out.results) >= enough || now.Sub(t.untold) >= soon || ended != nil && t.ready.empty() && t.alone(ended, now):
+	case len(s.out.results) >= fullFlushResults || now.Sub(t.pendingSince) >= maxFlushDelay || ended != nil &&
+		t.ready.isEmpty() && t.noResultExpected(ended, now):
 		s.wakeUp()
-	case t.ready.empty() && !t.telling:
-		t.telling = true
-		w.gathered.Reset(pause)
+	case t.ready.isEmpty() && !t.flushScheduled:
+		t.flushScheduled = true
+		w.flushTimer.Reset(flushDelay)
 	}
 }
 
-// alone tells whether no other result is likely to come at once after this one.
-func (t *table) alone(ended *attempt, now time.Time) bool {
-	began := t.began // of the other handler that began last
-	if ended == t.latest {
-		began = t.beganBefore
+// noResultExpected reports whether no other result is likely to follow this one at once.
+func (t *table) noResultExpected(ended *attempt, now time.Time) bool {
+	began := t.latestStart // of the other handler that started last
+	if ended == t.latestStarted {
+		began = t.previousStart
 	}
-	return t.running == len(t.early) || now.Sub(began) >= brief
+	return t.slotsTaken == len(t.early) || now.Sub(began) >= shortHandler
 }
 
-// tellAll is the call of the timer that tell sets.
-func (w *Worker) tellAll() {
+// flushNow is the callback of flushTimer.
+func (w *Worker) flushNow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.table.telling = false; w.table.current != nil {
+	w.table.flushScheduled = false
+	if w.table.current != nil {
 		w.table.current.wakeUp()
 	}
 }
 
-// allTold is for when everything has been taken that there was to tell.
-func (w *Worker) allTold() {
+// clearPendingFlush resets the coalescing after everything was taken from the outbox.
+func (w *Worker) clearPendingFlush() {
 	t := &w.table
-	t.untold = time.Time{}
-	if t.telling {
-		t.telling = false
-		w.gathered.Stop()
+	t.pendingSince = time.Time{}
+	if t.flushScheduled {
+		t.flushScheduled = false
+		w.flushTimer.Stop()
 	}
 }
 
 const (
-	// enough results make a message that is worth sending.
-	enough = 128
-	// soon is how long starts and results may gather while others are at hand.
-	soon = 500 * time.Microsecond
-	// brief is how long a handler has run that is not expected to return at once.
-	brief = 50 * time.Microsecond
-	// pause is how long a start waits, or a result beside a handler that has just begun.
-	pause = 200 * time.Microsecond
+	// fullFlushResults is the number of results at which a message is sent at once.
+	fullFlushResults = 128
+	// maxFlushDelay is how long starts and results may be coalesced while others follow.
+	maxFlushDelay = 500 * time.Microsecond
+	// shortHandler is the run time after which a handler is not expected to return at once.
+	shortHandler = 50 * time.Microsecond
+	// flushDelay is how long a start waits, or a result while another handler has just started.
+	flushDelay = 200 * time.Microsecond
 )
 
-// summon sees to it that a runner comes for what is ready. The next attempt has a
-// slot and no runner, so there are fewer runners than slots if none is idle.
-func (w *Worker) summon() {
+// ensureRunner wakes or starts a runner if an attempt is ready. The attempt has a slot and no runner, so there
+// are fewer runners than slots if none is idle.
+func (w *Worker) ensureRunner() {
 	t := &w.table
-	if t.ready.empty() || t.coming {
+	if t.ready.isEmpty() || t.runnerStarting {
 		return
 	}
-	t.coming = true
-	if t.resting > 0 {
-		w.more.Signal()
+	t.runnerStarting = true
+	if t.idleRunners > 0 {
+		w.runnerWake.Signal()
 		return
 	}
-	w.working.Go(w.runner)
+	w.runners.Go(w.runHandlers)
 }
 
-// dismiss ends the runners that have nothing to do, and the others when they have
-// returned from their handlers.
-func (w *Worker) dismiss() {
+// stopRunners ends idle runners, and the others when their handlers have returned.
+func (w *Worker) stopRunners() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.table.over = true
-	w.more.Broadcast()
+	w.table.stopped = true
+	w.runnerWake.Broadcast()
 }
 
-// fifo is a queue of attempts.
-type fifo struct {
+// attemptQueue is a FIFO queue of attempts.
+type attemptQueue struct {
 	items []*attempt
 	head  int
 }
 
-func (q *fifo) empty() bool { return q.head == len(q.items) }
+func (q *attemptQueue) isEmpty() bool { return q.head == len(q.items) }
 
-func (q *fifo) first() *attempt { return q.items[q.head] }
+func (q *attemptQueue) first() *attempt { return q.items[q.head] }
 
-func (q *fifo) push(a *attempt) {
+func (q *attemptQueue) push(a *attempt) {
 	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 {
-		// There is room at the front.
+		// Use the free space at the front.
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
@@ -177,17 +173,18 @@ func (q *fifo) push(a *attempt) {
 	q.items = append(q.items, a)
 }
 
-// remove takes an attempt out that is in the queue.
-func (q *fifo) remove(a *attempt) {
+// remove removes an attempt that is in the queue.
+func (q *attemptQueue) remove(a *attempt) {
 	i := q.head + slices.Index(q.items[q.head:], a)
 	copy(q.items[q.head+1:i+1], q.items[q.head:i])
 	q.pop()
 }
 
-func (q *fifo) pop() *attempt {
+func (q *attemptQueue) pop() *attempt {
 	a := q.items[q.head]
 	q.items[q.head] = nil
-	if q.head++; q.empty() {
+	q.head++
+	if q.isEmpty() {
 		q.items, q.head = q.items[:0], 0
 	}
 	return a

@@ -47,6 +47,7 @@ func TestAllSlotsRunAtOnce(t *testing.T) {
 				ended++
 			}
 		}
-		eventually(t, "runners are at most as many as slots", func() bool { return runtime.NumGoroutine() <= before+slots })
+		eventually(t, "runners are at most as many as slots",
+			func() bool { return runtime.NumGoroutine() <= before+slots })
 	}
 }

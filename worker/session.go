@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// openTimeout bounds connecting, and as long again the wait for a Welcome.
+	// openTimeout bounds connecting, and again the wait for a Welcome.
 	openTimeout = 5 * time.Second
-	// closeTimeout is what a node has to end a stream that the worker has closed.
+	// closeTimeout bounds the wait for a node to end a stream that the worker has closed.
 	closeTimeout = 2 * time.Second
-	// defaultTTL stands in for a Welcome without lease_ttl.
-	defaultTTL = 30 * time.Second
+	// defaultLeaseTTL is used if a Welcome has no lease_ttl.
+	defaultLeaseTTL = 30 * time.Second
 )
 
 var (
-	errNoWelcome = errors.New("no Welcome in time")
-	errClosed    = errors.New("closed by this worker")
+	errNoWelcome     = errors.New("no Welcome in time")
+	errSessionClosed = errors.New("closed by this worker")
 )
 
 // session is one welcomed stream to one node.
@@ -39,39 +39,39 @@ type session struct {
 	stream  fermatav1.WorkerService_WorkClient
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	contact *contact
+	contact *contactTime
 	began   time.Time
 	helloAt time.Time // no later than Hello was sent
 
-	wake      chan struct{}
-	finish    chan struct{} // closed by close
-	closeOnce sync.Once
-	drained   chan []string // the addresses of a Drain, once
-	silent    chan struct{} // closed when an acknowledgement of a heartbeat has taken too long
-	done      chan struct{} // closed at the end, after err is set
-	err       error
+	wake           chan struct{}
+	closing        chan struct{} // closed by close
+	closeOnce      sync.Once
+	drainAddresses chan []string // the addresses of a Drain
+	unresponsive   chan struct{} // closed when the acknowledgement of a heartbeat is overdue
+	done           chan struct{} // closed at the end, after err is set
+	err            error
 
 	// Guarded by the worker's mutex.
-	out        outbox
-	pulse      pulse
-	sending    bool
-	sentAway   bool // the node asked this worker to go elsewhere
-	leaving    bool // takes no further leases
-	superseded bool // another node was asked to take the leases over
-	sentBack   []returned
+	out            outbox
+	heartbeats     heartbeatState
+	sending        bool
+	drainReceived  bool // the node asked this worker to connect to another one
+	closedToLeases bool // takes no further leases
+	superseded     bool // another node was asked to take the leases over
+	recentReturns  []returnedLease
 }
 
-// open is welcomed by the node that a connection leads to, with all live leases, unless ctx
-// ends first. The session, to be attached and run, lasts until life ends.
-func (w *Worker) open(ctx, life context.Context, d dialed) (*session, error) {
+// openSession exchanges Hello and Welcome on a ready connection, with all live leases, unless ctx ends first.
+// The caller attaches and runs the session, which ends with life.
+func (w *Worker) openSession(ctx, life context.Context, d dialResult) (*session, error) {
 	s := &session{
 		w: w, address: d.route.address, conn: d.conn, contact: d.contact,
-		wake: make(chan struct{}, 1), finish: make(chan struct{}), drained: make(chan []string, 1),
-		silent: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), drainAddresses: make(chan []string, 1),
+		unresponsive: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	defer context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })()
-	if err := s.greet(d.limit); err != nil {
+	if err := s.exchangeHello(d.limit); err != nil {
 		if cause := context.Cause(s.ctx); cause != nil {
 			err = cause
 		}
@@ -82,75 +82,75 @@ func (w *Worker) open(ctx, life context.Context, d dialed) (*session, error) {
 	return s, nil
 }
 
-// greet says Hello, which waits for handlers that are ending, and has the node answer
-// within a limit.
-func (s *session) greet(limit time.Duration) error {
-	hello := s.w.hello(s)
+// exchangeHello sends Hello, after cancelled handlers have ended, and waits up to limit for the Welcome.
+func (s *session) exchangeHello(limit time.Duration) error {
+	hello := s.w.buildHello(s)
 	s.helloAt = time.Now()
 	late := time.AfterFunc(limit, func() { s.cancel(errNoWelcome) })
 	defer late.Stop()
-	err := s.greetWith(hello)
+	err := s.sendHello(hello)
 	if err != nil {
-		s.w.refused(s)
+		s.w.undoHello(s)
 	}
 	return err
 }
 
-func (s *session) greetWith(hello *fermatav1.Hello) error {
+func (s *session) sendHello(hello *fermatav1.Hello) error {
 	var err error
-	if s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx, grpc.ForceCodecV2(grpccodec.Codec())); err != nil {
+	s.stream, err = fermatav1.NewWorkerServiceClient(s.conn).Work(s.ctx, grpc.ForceCodecV2(grpccodec.Codec()))
+	if err != nil {
 		return err
 	}
 	err = s.stream.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
 	if err == nil {
-		err = s.welcomed()
+		err = s.receiveWelcome()
 	} else if errors.Is(err, io.EOF) {
-		// The stream has ended; only receiving tells why.
+		// The stream has ended; Recv returns the reason.
 		_, err = s.stream.Recv()
 	}
 	return err
 }
 
-func (s *session) welcomed() error {
+func (s *session) receiveWelcome() error {
 	m, err := s.stream.Recv()
 	if err != nil {
 		return err
 	}
-	if s.welcome = m.GetWelcome(); s.welcome == nil {
+	s.welcome = m.GetWelcome()
+	if s.welcome == nil {
 		return fmt.Errorf("first message is %T, not a Welcome", m.GetMessage())
 	}
 	s.began = time.Now()
 	return nil
 }
 
-// ttl is how long leases live without contact.
-func (s *session) ttl() time.Duration {
+// leaseTTL is how long leases are valid without a renewal.
+func (s *session) leaseTTL() time.Duration {
 	if d := s.welcome.GetLeaseTtl().AsDuration(); d > 0 {
 		return d
 	}
-	return defaultTTL
+	return defaultLeaseTTL
 }
 
 // run sends and receives until the stream ends.
 func (s *session) run() {
 	var sender sync.WaitGroup
-	sender.Go(s.send)
-	err := s.receive()
-	s.cancel(errClosed)
+	sender.Go(s.sendLoop)
+	err := s.receiveLoop()
+	s.cancel(errSessionClosed)
 	sender.Wait()
 	s.conn.Close()
 	s.err = err
-	s.w.detach(s)
+	s.w.detachSession(s)
 	close(s.done)
 }
 
-// close sends what waits, then ends the stream. It does not wait for the end,
-// which comes within closeTimeout.
+// close sends the outbox, then ends the stream. It does not wait for the end, which comes within closeTimeout.
 func (s *session) close() {
 	s.closeOnce.Do(func() {
-		limit := time.AfterFunc(closeTimeout, func() { s.cancel(errClosed) })
+		limit := time.AfterFunc(closeTimeout, func() { s.cancel(errSessionClosed) })
 		context.AfterFunc(s.ctx, func() { limit.Stop() })
-		close(s.finish)
+		close(s.closing)
 	})
 }
 
@@ -161,21 +161,20 @@ func (s *session) wakeUp() {
 	}
 }
 
-func (s *session) send() {
+func (s *session) sendLoop() {
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.wake:
-			// Handlers that return at once get the chance to, so that their
-			// results go out in one message.
+			// Yield, so that the results of handlers that return at once go into the same message.
 			runtime.Gosched()
-			if s.flush() != nil {
+			if s.flushOutbox() != nil {
 				return
 			}
-		case <-s.finish:
-			if s.flush() == nil {
-				// Its error is the stream's, which receive sees.
+		case <-s.closing:
+			if s.flushOutbox() == nil {
+				// Its error is the stream's error, which receiveLoop returns.
 				_ = s.stream.CloseSend()
 			}
 			return
@@ -183,10 +182,10 @@ func (s *session) send() {
 	}
 }
 
-// flush sends until nothing waits. An error says that the stream has ended.
-func (s *session) flush() error {
+// flushOutbox sends until the outbox is empty. An error means that the stream has ended.
+func (s *session) flushOutbox() error {
 	for {
-		messages := s.w.take(s)
+		messages := s.w.takeMessages(s)
 		if len(messages) == 0 {
 			return nil
 		}
@@ -198,7 +197,7 @@ func (s *session) flush() error {
 	}
 }
 
-func (s *session) receive() error {
+func (s *session) receiveLoop() error {
 	for {
 		var f responseFrame
 		if err := s.stream.RecvMsg(&f); err != nil {
@@ -208,22 +207,22 @@ func (s *session) receive() error {
 			return err
 		}
 		if len(f.leases) > 0 {
-			s.w.accept(s, f.leases)
+			s.w.acceptLeases(s, f.leases)
 		}
 		if len(f.acks) > 0 {
-			s.w.acknowledge(s, f.acks)
+			s.w.handleAcks(s, f.acks)
 		}
 		switch m := f.other.GetMessage().(type) {
 		case *fermatav1.WorkResponse_Cancel:
 			s.w.cancelLeases(s, m.Cancel)
 		case *fermatav1.WorkResponse_HeartbeatAck:
-			s.w.prolong(s, m.HeartbeatAck)
+			s.w.handleHeartbeatAck(s, m.HeartbeatAck)
 		case *fermatav1.WorkResponse_Addresses:
-			s.w.routes.replaceAdvertised(usable(m.Addresses.GetAddresses()))
+			s.w.routes.replaceAdvertised(plainAddresses(m.Addresses.GetAddresses()))
 		case *fermatav1.WorkResponse_Drain:
-			s.w.leave(s)
+			s.w.leaveNode(s)
 			select {
-			case s.drained <- m.Drain.GetAddresses():
+			case s.drainAddresses <- m.Drain.GetAddresses():
 			default:
 			}
 		}

@@ -11,215 +11,215 @@ import (
 type phase uint8
 
 const (
-	queued  phase = iota // waits for a slot
-	early                // has one and is not due yet
-	ready                // has one, and no runner yet
-	running              // its handler runs
-	ended                // its result is not acknowledged
-	gone                 // forgotten
+	phaseQueued  phase = iota // waits for a slot
+	phaseEarly                // has a slot, is not due yet
+	phaseReady                // has a slot, waits for a runner
+	phaseRunning              // its handler runs
+	phaseEnded                // its result is not acknowledged yet
+	phaseGone                 // forgotten
 )
 
-// attempt is one lease and what became of it. The fields below ctx are guarded
+// attempt is one lease with its state; see the package comment for the states. The fields below ctx are guarded
 // by the worker's mutex.
 type attempt struct {
-	id      string
-	handler *handler                // nil: none has the name
-	trace   *fermatav1.TraceContext // nil: the run is not traced
-	task    Task
-	came    time.Time
-	ctx     taskContext
+	id         string
+	handler    *handler                // nil: this worker does not have it
+	trace      *fermatav1.TraceContext // nil: the run is not traced
+	task       Task
+	receivedAt time.Time
+	ctx        taskContext
 
-	startAfter time.Duration // it is due so long after it came
+	startAfter time.Duration // it is due this long after receivedAt
 	startAt    time.Time
-	place      int // among those that are early
+	heapIndex  int // among early attempts
 
-	phase  phase
-	result result // of an ended attempt
-	void   bool   // the result is a failure that comes from losing the lease
-	// named: a Hello had it among what is live, so that a node takes it for started.
-	named bool
-	// known is the epoch of the latest session whose node knows that the lease
-	// is here, because it gave it or read it in a Hello.
-	known int32
-	// lost: the lease has ended. lostOn is the epoch of the session whose node
-	// said so, 0 if it was this process's clock, at lostAt.
-	lost   bool
-	lostOn int32
-	lostAt time.Time
-	// unwinding: it was running then.
-	unwinding *unwinding
-	// sentOn is the session that took the result last, at sentAt.
+	phase      phase
+	result     result // of an ended attempt
+	voidResult bool   // the handler failed because the lease was lost
+	// namedInHello: a Hello named the lease as live, so that the node counts the attempt as started.
+	namedInHello bool
+	// knownEpoch is the epoch of the latest session whose node knows that this worker has the lease, because it
+	// granted it or read it in a Hello.
+	knownEpoch int32
+	// lost: the lease has ended. lostEpoch is the epoch of the session whose node reported that, or 0 if this
+	// process's clock decided, at lostAt.
+	lost      bool
+	lostEpoch int32
+	lostAt    time.Time
+	// stopping is set if the handler ran when the lease was lost.
+	stopping *stoppingHandlers
+	// sentOn is the session on which the result was last sent, at sentAt.
 	sentOn *session
 	sentAt time.Time
 }
 
-// table is everything that the mutex of a worker guards.
+// table is all state that the worker's mutex guards.
 type table struct {
-	attempts           map[string]*attempt
-	owed               []string // given back, and no stream has taken it yet
-	lost               []string // given up, and no node has acknowledged it yet; see lost.go
-	waiting            fifo     // queued ones, and some that are gone
-	early              minheap.Heap[*attempt]
-	watched            bool      // the timer of returnLate runs
-	untold             time.Time // since when starts and results gather, zero: there are none; see tell
-	latest             *attempt  // whose handler began last, and when; and when that before it did
-	began, beganBefore time.Time
-	telling            bool // the timer of tellAll runs
-	running            int  // attempts that have a slot
+	attempts                   map[string]*attempt
+	pendingReturns             []string     // returned leases that no session has taken yet
+	pendingLosses              []string     // lost leases, not acknowledged yet; see lost.go
+	waiting                    attemptQueue // queued attempts, and some that are gone
+	early                      minheap.Heap[*attempt]
+	lateTimerSet               bool      // the timer of returnLateAttempts runs
+	pendingSince               time.Time // of the oldest start or result not sent; zero: none; see scheduleFlush
+	latestStarted              *attempt  // the attempt that started last; times of the last two starts
+	latestStart, previousStart time.Time
+	flushScheduled             bool // flushTimer runs
+	slotsTaken                 int  // attempts that have a slot
 
-	ready   fifo // have a slot and no runner yet
-	resting int  // runners that have nothing to do
-	coming  bool // a runner was summoned and is on its way
-	over    bool // runners leave
+	ready          attemptQueue // have a slot and no runner yet
+	idleRunners    int          // runners that have nothing to do
+	runnerStarting bool         // a runner was woken or started and has not taken an attempt
+	stopped        bool         // runners end
 
-	draining bool
-	cutOff   int           // attempts that ended because the worker stopped
-	idle     chan struct{} // closed when draining and nothing is left to do or say
-	isIdle   bool
+	draining    bool
+	cutOffCount int           // attempts that ended because the worker stopped
+	idle        chan struct{} // closed when draining and nothing is left to run or send
+	isIdle      bool
 
-	current  *session // nil: no stream
-	epoch    int32    // of the last Hello
-	opening  int32    // epoch of the Hello that is not welcomed yet, 0: none
-	sessions int      // streams that were welcomed
-	ttl      time.Duration
-	linkErr  error         // why current is nil
-	trusted  time.Time     // until when leases may be relied on
-	margin   time.Duration // what handlers have to end in when they are not any more
+	current          *session // nil: no stream
+	epoch            int32    // of the last Hello
+	helloEpoch       int32    // of the Hello that is not answered yet; 0: none
+	welcomedSessions int      // streams that were welcomed
+	leaseTTL         time.Duration
+	linkErr          error         // why current is nil
+	trustedUntil     time.Time     // until when handlers may rely on leases
+	stopMargin       time.Duration // time that handlers have to return after trust has ended
 
-	unwinding *unwinding // nil: none
+	stopping *stoppingHandlers // nil: none
 }
 
-// accept takes leases: those that find no slot wait in order.
-func (w *Worker) accept(s *session, leases []*attempt) {
+// acceptLeases adds leases. Those without a free slot wait in order.
+func (w *Worker) acceptLeases(s *session, leases []*attempt) {
 	now := time.Now()
 	w.mu.Lock()
 	for _, a := range leases {
 		id := a.id
 		if have := w.table.attempts[id]; have != nil {
-			// The node repeats itself: so does the worker.
-			if have.phase == ended {
-				w.deliver(have)
+			// The node has sent the lease again, so the worker sends the result again.
+			if have.phase == phaseEnded {
+				w.deliverResult(have)
 			}
 			continue
 		}
-		if w.table.draining || s.leaving || s != w.table.current {
-			s.sendBack(id)
+		if w.table.draining || s.closedToLeases || s != w.table.current {
+			s.returnLease(id)
 			continue
 		}
-		a.came, a.startAt, a.known = now, now.Add(a.startAfter), s.epoch
+		a.receivedAt, a.startAt, a.knownEpoch = now, now.Add(a.startAfter), s.epoch
 		a.handler = w.handlers[a.task.Handler]
-		a.ctx.base = w.base
+		a.ctx.base = w.baseContext
 		if a.trace != nil {
-			a.ctx.base = traced(w.base, a.trace)
+			a.ctx.base = contextWithTrace(w.baseContext, a.trace)
 		}
 		w.table.attempts[id] = a
-		if w.table.running >= w.o.Slots {
+		if w.table.slotsTaken >= w.options.Slots {
 			w.table.waiting.push(a)
-			w.watch(w.maxWait)
+			w.setLateTimer(w.maxSlotWait)
 			continue
 		}
-		w.start(a)
+		w.takeSlot(a)
 	}
-	w.summon()
-	if !s.out.empty() {
+	w.ensureRunner()
+	if !s.out.isEmpty() {
 		s.wakeUp()
 	}
 	w.mu.Unlock()
 }
 
-// start gives an attempt a slot. The caller summons a runner.
-func (w *Worker) start(a *attempt) {
-	w.table.running++
+// takeSlot gives an attempt a slot. The caller calls ensureRunner.
+func (w *Worker) takeSlot(a *attempt) {
+	w.table.slotsTaken++
 	if a.startAfter > 0 && time.Now().Before(a.startAt) {
-		w.hold(a)
+		w.holdUntilDue(a)
 		return
 	}
-	w.begin(a)
+	w.makeReady(a)
 }
 
-// begin has an attempt that has a slot run.
-func (w *Worker) begin(a *attempt) {
-	a.phase = ready
+// makeReady queues an attempt that has a slot for a runner.
+func (w *Worker) makeReady(a *attempt) {
+	a.phase = phaseReady
 	w.table.ready.push(a)
 }
 
-// finish takes the end of a handler and gives its slot to the first of those that
-// wait.
-func (w *Worker) finish(a *attempt, e ending, r result) {
-	w.table.running--
+// finishAttempt records the end of a handler and gives its slot to the first waiting attempt.
+func (w *Worker) finishAttempt(a *attempt, e handlerEnd, r result) {
+	w.table.slotsTaken--
 	w.metrics.running.Dec()
-	a.phase, a.result = ended, r
-	if u := a.unwinding; u != nil {
-		if u.left--; u.left == 0 {
-			w.unwound(u)
+	a.phase, a.result = phaseEnded, r
+	if u := a.stopping; u != nil {
+		u.remaining--
+		if u.remaining == 0 {
+			w.endStopping(u)
 		}
 	}
 	if e.failure != nil && errors.Is(e.cause, ErrStopped) {
-		w.table.cutOff++
-		w.giveUp(a)
+		w.table.cutOffCount++
+		w.giveUpAttempt(a)
 	} else {
-		a.void = e.failure != nil && errors.Is(e.cause, ErrLeaseLost)
-		w.deliver(a)
+		a.voidResult = e.failure != nil && errors.Is(e.cause, ErrLeaseLost)
+		w.deliverResult(a)
 	}
-	w.startNext()
-	w.tell(e.at, a)
+	w.startWaiting()
+	w.scheduleFlush(e.at, a)
 	w.checkIdle()
 }
 
-func (w *Worker) startNext() {
-	for !w.table.waiting.empty() {
-		if a := w.table.waiting.pop(); a.phase == queued {
-			w.start(a)
+func (w *Worker) startWaiting() {
+	for !w.table.waiting.isEmpty() {
+		if a := w.table.waiting.pop(); a.phase == phaseQueued {
+			w.takeSlot(a)
 			return
 		}
 	}
 }
 
-// forget drops an attempt.
-func (w *Worker) forget(a *attempt) {
-	a.phase = gone
+// forgetAttempt drops an attempt.
+func (w *Worker) forgetAttempt(a *attempt) {
+	a.phase = phaseGone
 	delete(w.table.attempts, a.id)
 }
 
-// giveBack returns attempts that have not started, on the session if it knows them, else on
-// the next one.
-func (w *Worker) giveBack(s *session, when func(*attempt) bool) {
+// returnWaiting returns waiting attempts that match when, on the session if its node knows them, else on the
+// next session.
+func (w *Worker) returnWaiting(s *session, when func(*attempt) bool) {
 	q := &w.table.waiting
 	kept := q.items[:0]
 	for _, a := range q.items[q.head:] {
 		switch {
-		case a.phase != queued:
+		case a.phase != phaseQueued:
 		case !when(a):
 			kept = append(kept, a)
 		default:
-			w.forget(a)
-			w.sayReturned(a, s)
+			w.forgetAttempt(a)
+			w.reportReturned(a, s)
 		}
 	}
 	clear(q.items[len(kept):])
 	q.items, q.head = kept, 0
 }
 
-// giveBackReady returns attempts that have a slot and no runner yet.
-func (w *Worker) giveBackReady(s *session) {
+// returnReady returns attempts that have a slot and no runner yet.
+func (w *Worker) returnReady(s *session) {
 	q := &w.table.ready
-	for !q.empty() {
+	for !q.isEmpty() {
 		a := q.pop()
-		w.table.running--
-		w.forget(a)
-		w.sayReturned(a, s)
+		w.table.slotsTaken--
+		w.forgetAttempt(a)
+		w.reportReturned(a, s)
 	}
 }
 
-func (w *Worker) sayReturned(a *attempt, s *session) {
-	if s != nil && a.known == s.epoch {
-		s.sendBack(a.id)
+func (w *Worker) reportReturned(a *attempt, s *session) {
+	if s != nil && a.knownEpoch == s.epoch {
+		s.returnLease(a.id)
 		return
 	}
-	w.table.owed = append(w.table.owed, a.id)
+	w.table.pendingReturns = append(w.table.pendingReturns, a.id)
 }
 
-func always(*attempt) bool { return true }
+func anyAttempt(*attempt) bool { return true }
 
 // beginDrain stops taking attempts and returns how many run.
 func (w *Worker) beginDrain() int {
@@ -227,58 +227,58 @@ func (w *Worker) beginDrain() int {
 	defer w.mu.Unlock()
 	w.table.draining = true
 	s := w.table.current
-	w.giveBack(s, always)
-	w.giveBackEarly(s, func(a *attempt) bool { return !a.named })
+	w.returnWaiting(s, anyAttempt)
+	w.returnEarly(s, func(a *attempt) bool { return !a.namedInHello })
 	if s != nil {
 		s.out.draining = true
 		s.wakeUp()
 	}
 	w.checkIdle()
-	return w.table.running
+	return w.table.slotsTaken
 }
 
-// checkIdle notices the end of draining.
+// checkIdle closes idle when draining is complete.
 func (w *Worker) checkIdle() {
 	t := &w.table
 	if !t.draining || t.isIdle || len(t.attempts) > 0 {
 		return
 	}
 	switch s := t.current; {
-	case s == nil && len(t.owed) > 0, s != nil && (s.sending || !s.out.empty()):
+	case s == nil && len(t.pendingReturns) > 0, s != nil && (s.sending || !s.out.isEmpty()):
 		return
 	}
 	t.isIdle = true
 	close(t.idle)
 }
 
-// watch has returnLate called before long.
-func (w *Worker) watch(in time.Duration) {
-	if !w.table.watched {
-		w.table.watched = true
-		w.late.Reset(in)
+// setLateTimer starts the timer of returnLateAttempts, unless it runs.
+func (w *Worker) setLateTimer(in time.Duration) {
+	if !w.table.lateTimerSet {
+		w.table.lateTimerSet = true
+		w.lateTimer.Reset(in)
 	}
 }
 
-// returnLate gives back what waits behind slow handlers.
-func (w *Worker) returnLate() {
+// returnLateAttempts returns attempts that have waited for a slot for maxSlotWait.
+func (w *Worker) returnLateAttempts() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := &w.table
-	t.watched = false
+	t.lateTimerSet = false
 	if t.current == nil {
-		return // what still waits at the next Hello is dropped there
+		return // the next Hello returns what still waits
 	}
 	now := time.Now()
-	w.giveBack(t.current, func(a *attempt) bool { return now.Sub(a.came) >= w.maxWait })
-	if !t.waiting.empty() {
-		w.watch(max(time.Millisecond, w.maxWait-now.Sub(t.waiting.first().came)))
+	w.returnWaiting(t.current, func(a *attempt) bool { return now.Sub(a.receivedAt) >= w.maxSlotWait })
+	if !t.waiting.isEmpty() {
+		w.setLateTimer(max(time.Millisecond, w.maxSlotWait-now.Sub(t.waiting.first().receivedAt)))
 	}
 	t.current.wakeUp()
 	w.checkIdle()
 }
 
-// tidy repeats results that nobody has acknowledged for the life of a lease.
-func (w *Worker) tidy(now time.Time) {
+// resendUnacknowledged sends results again that were not acknowledged within the lease TTL.
+func (w *Worker) resendUnacknowledged(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.table.current
@@ -286,8 +286,8 @@ func (w *Worker) tidy(now time.Time) {
 		return
 	}
 	for _, a := range w.table.attempts {
-		if a.phase == ended && now.Sub(a.sentAt) > w.table.ttl {
-			w.deliver(a)
+		if a.phase == phaseEnded && now.Sub(a.sentAt) > w.table.leaseTTL {
+			w.deliverResult(a)
 		}
 	}
 	s.wakeUp()

@@ -12,17 +12,17 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// MaxOutput bounds what [Task.SetOutput] keeps, in bytes.
+// MaxOutput is the maximum size of the output kept by [Task.SetOutput], in bytes.
 const MaxOutput = job.MaxOutput
 
-// Handler runs one attempt. See the package comment for what its context and its
-// error mean.
+// Handler runs one attempt. The package comment describes how its error and its context are used. Handlers are
+// called concurrently.
 type Handler func(ctx context.Context, t *Task) error
 
-// Task is one attempt of one run.
+// Task is one attempt of a run. It must not be used after the handler has returned.
 type Task struct {
-	// Run is the full name, namespaces/{n}/jobs/{j}/runs/{r}: the same for all
-	// attempts of a run, so it can serve as an idempotency key.
+	// Run is the full name of the run, namespaces/{n}/jobs/{j}/runs/{r}. It is the same for all attempts of a
+	// run, so it can serve as an idempotency key.
 	Run       string
 	Namespace string
 	Job       string
@@ -30,27 +30,26 @@ type Task struct {
 	Handler   string
 	Payload   []byte
 	Labels    map[string]string
-	// Attempt counts from 1.
+	// Attempt is the number of this attempt, from 1.
 	Attempt int
-	// MaxAttempts is 0 when the policy has no bound.
+	// MaxAttempts is the maximum number of attempts of the run; 0 means no limit.
 	MaxAttempts int
-	// NominalTime is the time by the schedule's rule, DueTime that after jitter
-	// and backoff.
+	// NominalTime is the scheduled time by the schedule's rule. DueTime is the time after jitter and backoff.
 	NominalTime time.Time
 	DueTime     time.Time
-	// Timeout is how long the handler may run; 0 means without bound.
+	// Timeout is how long the handler may run; 0 means no timeout.
 	Timeout time.Duration
-	// Token is the fencing token: it grows with every lease of the job.
+	// Token is the fencing token. It grows with every lease of the job.
 	Token int64
-	// CorrelationID is new for each run and found in the logs of every part.
+	// CorrelationID is unique to the run. Workers and nodes log it.
 	CorrelationID string
 
 	mu     sync.Mutex
 	output []byte
 }
 
-// splitRun takes namespace and job out of namespaces/{n}/jobs/{j}/runs/{r}.
-func splitRun(run string) (namespace, job string) {
+// splitRunName returns namespace and job of namespaces/{n}/jobs/{j}/runs/{r}, or empty strings.
+func splitRunName(run string) (namespace, job string) {
 	rest, named := strings.CutPrefix(run, "namespaces/")
 	namespace, rest, hasJob := strings.Cut(rest, "/jobs/")
 	job, _, hasRun := strings.Cut(rest, "/runs/")
@@ -60,13 +59,13 @@ func splitRun(run string) (namespace, job string) {
 	return namespace, job
 }
 
-// lastPart is the id at the end of a full name.
-func lastPart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+// lastNamePart returns the id at the end of a full name.
+func lastNamePart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// LastAttempt tells whether a failure of this attempt ends the run.
+// LastAttempt reports whether a failure of this attempt ends the run.
 func (t *Task) LastAttempt() bool { return t.MaxAttempts > 0 && t.Attempt >= t.MaxAttempts }
 
-// Decode reads the payload as JSON into v.
+// Decode decodes the payload from JSON into v.
 func (t *Task) Decode(v any) error {
 	if err := json.Unmarshal(t.Payload, v); err != nil {
 		return fmt.Errorf("payload: %w", err)
@@ -74,23 +73,23 @@ func (t *Task) Decode(v any) error {
 	return nil
 }
 
-// SetOutput says what is to be kept with the run, whether it succeeds or fails.
-// The last call counts. At most [MaxOutput] bytes are kept.
+// SetOutput sets the output to keep with the run, whether it succeeds or fails. The last call counts. Output
+// longer than [MaxOutput] bytes is cut. It is safe for concurrent use.
 func (t *Task) SetOutput(output []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.output = append([]byte(nil), output[:min(len(output), MaxOutput)]...)
 }
 
-// Output is what SetOutput kept.
+// Output returns the output set by SetOutput.
 func (t *Task) Output() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.output
 }
 
-// Excerpt returns the beginning of b as text that takes at most n bytes inside
-// of a JSON string. Bytes that are not UTF-8 and control characters become U+FFFD.
+// Excerpt returns the start of b as text that takes at most n bytes inside a JSON string. Invalid UTF-8 and
+// control characters become U+FFFD.
 func Excerpt(b []byte, n int) string {
 	var out strings.Builder
 	cost := 0
@@ -107,7 +106,8 @@ func Excerpt(b []byte, n int) string {
 		default:
 			bytes = utf8.RuneLen(r)
 		}
-		if cost += bytes; cost > n {
+		cost += bytes
+		if cost > n {
 			break
 		}
 		out.WriteRune(r)

@@ -16,13 +16,13 @@ func TestTokensNeedTLSBeyondThisHost(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// What a node tells of others is no way round it.
-	if conn, err := o.dial("10.0.0.1:7070", "127.0.0.1:1", &contact{}); err == nil {
+	if conn, err := o.newConnection("10.0.0.1:7070", "127.0.0.1:1", &contactTime{}); err == nil {
 		conn.Close()
 		t.Error("a token would be sent to another host without TLS")
 	}
 	// Nor to this host, where the configured nodes are elsewhere: who listens here is not known.
 	o.Addresses = []string{"node-1:7070"}
-	if conn, err := o.dial("127.0.0.1:7070", "node-1:7070", &contact{}); err == nil {
+	if conn, err := o.newConnection("127.0.0.1:7070", "node-1:7070", &contactTime{}); err == nil {
 		conn.Close()
 		t.Error("a token would be sent without TLS to whoever listens on this host")
 	}

@@ -12,11 +12,11 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// scope is the instrumentation scope of handlers' spans.
-const scope = "github.com/fermata-io/fermata/worker"
+// tracerScope is the instrumentation scope of the spans of handlers.
+const tracerScope = "github.com/fermata-io/fermata/worker"
 
-// traced is a context with the trace of a lease; base, if it has none that is valid.
-func traced(base context.Context, t *fermatav1.TraceContext) context.Context {
+// contextWithTrace returns a context with the trace of a lease, or base if the trace is invalid or not sampled.
+func contextWithTrace(base context.Context, t *fermatav1.TraceContext) context.Context {
 	ctx := propagation.TraceContext{}.Extract(base, propagation.MapCarrier{
 		"traceparent": t.GetTraceparent(), "tracestate": t.GetTracestate(),
 	})
@@ -26,26 +26,27 @@ func traced(base context.Context, t *fermatav1.TraceContext) context.Context {
 	return ctx
 }
 
-// traces tells whether the attempt's run is traced.
-func (w *Worker) traces(a *attempt) bool { return a.ctx.base != w.base }
+// isTraced reports whether the attempt's run is traced.
+func (w *Worker) isTraced(a *attempt) bool { return a.ctx.base != w.baseContext }
 
-// beginSpan begins the handler's span. Nobody watches the attempt's context yet.
+// beginSpan starts the handler's span. The handler has not used the context yet.
 func (w *Worker) beginSpan(a *attempt, start time.Time) {
-	if w.o.TracerProvider == nil {
+	if w.options.TracerProvider == nil {
 		return
 	}
 	t := &a.task
-	ctx, _ := w.o.TracerProvider.Tracer(scope).Start(a.ctx.base, "handle "+t.Handler,
+	ctx, _ := w.options.TracerProvider.Tracer(tracerScope).Start(a.ctx.base, "handle "+t.Handler,
 		trace.WithTimestamp(start), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 			attribute.String("fermata.namespace", t.Namespace), attribute.String("fermata.queue", t.Queue),
-			attribute.String("fermata.job", t.Job), attribute.String("fermata.run", lastPart(t.Run)),
+			attribute.String("fermata.job", t.Job), attribute.String("fermata.run", lastNamePart(t.Run)),
 			attribute.String("fermata.handler", t.Handler), attribute.Int("fermata.attempt", t.Attempt),
-			attribute.String("fermata.worker", w.o.ID), attribute.String("fermata.correlation_id", t.CorrelationID),
+			attribute.String("fermata.worker", w.options.ID),
+			attribute.String("fermata.correlation_id", t.CorrelationID),
 		))
-	a.ctx.rebase(ctx)
+	a.ctx.replaceBase(ctx)
 }
 
-func endSpan(a *attempt, outcome string, e ending) {
+func endSpan(a *attempt, outcome string, e handlerEnd) {
 	span := trace.SpanFromContext(a.ctx.base)
 	span.SetAttributes(attribute.String("fermata.outcome", outcome))
 	if e.failure != nil {

@@ -25,22 +25,22 @@ func tracedWorker(t *testing.T, p trace.TracerProvider, logger *slog.Logger, h H
 		t.Fatal(err)
 	}
 	w.Handle("h", h)
-	w.base = context.Background()
+	w.baseContext = context.Background()
 	return w
 }
 
 // once is what a runner does with one lease.
 func (w *Worker) once(a *attempt) result {
-	a.ctx = taskContext{base: w.base}
+	a.ctx = taskContext{base: w.baseContext}
 	if a.trace != nil {
-		a.ctx.base = traced(w.base, a.trace)
+		a.ctx.base = contextWithTrace(w.baseContext, a.trace)
 	}
 	start := time.Now()
-	a.ctx.begin(start, a.task.Timeout)
-	if w.traces(a) {
+	a.ctx.startTimeout(start, a.task.Timeout)
+	if w.isTraced(a) {
 		w.beginSpan(a, start)
 	}
-	return w.report(a, a.ending(w.call(a), start))
+	return w.buildResult(a, a.endHandler(w.callHandler(a), start))
 }
 
 func attemptFor(w *Worker, l *fermatav1.Lease) *attempt {
@@ -49,7 +49,7 @@ func attemptFor(w *Worker, l *fermatav1.Lease) *attempt {
 		panic(err)
 	}
 	a := &attempt{handler: w.handlers["h"]}
-	if err := a.read(b, &Task{}); err != nil {
+	if err := a.readLease(b, &Task{}); err != nil {
 		panic(err)
 	}
 	return a
@@ -65,9 +65,9 @@ func leaseWith(traceparent string) *fermatav1.Lease {
 	return l
 }
 
-// TestHandlersGoOnWithTheTrace: in a span of their own below that of the attempt, and
+// TestHandlersContinueTheTrace: in a span of their own below that of the attempt, and
 // without a provider in the attempt's.
-func TestHandlersGoOnWithTheTrace(t *testing.T) {
+func TestHandlersContinueTheTrace(t *testing.T) {
 	var seen trace.SpanContext
 	fail := func(ctx context.Context, _ *Task) error {
 		seen = trace.SpanContextFromContext(ctx)
@@ -87,7 +87,8 @@ func TestHandlersGoOnWithTheTrace(t *testing.T) {
 		t.Fatalf("%d spans", len(ended))
 	}
 	s := ended[0]
-	if s.Name() != "handle h" || s.Parent().SpanID().String() != "2222222222222222" || s.SpanContext().TraceState().String() != "v=x" ||
+	if s.Name() != "handle h" || s.Parent().SpanID().String() != "2222222222222222" ||
+		s.SpanContext().TraceState().String() != "v=x" ||
 		s.SpanContext().SpanID() != seen.SpanID() || s.Status().Description != "boom" {
 		t.Errorf("%v below %v, %v; the handler saw %v", s.Name(), s.Parent(), s.Status(), seen)
 	}
@@ -101,8 +102,8 @@ func TestHandlersGoOnWithTheTrace(t *testing.T) {
 	}
 }
 
-// TestTracesThatAreNoneAreLeftOut: a node may say anything.
-func TestTracesThatAreNoneAreLeftOut(t *testing.T) {
+// TestInvalidTracesAreIgnored: a node may say anything.
+func TestInvalidTracesAreIgnored(t *testing.T) {
 	w := tracedWorker(t, untouched{}, nil, func(context.Context, *Task) error { return nil })
 	for _, traceparent := range []string{"x", "00-0-0-01", strings.TrimSuffix(parent, "1") + "0"} {
 		l := leaseWith(traceparent)
@@ -125,7 +126,7 @@ func TestNoTracesCostNothing(t *testing.T) {
 		a := attemptFor(w, l)
 		allocs = append(allocs, testing.AllocsPerRun(200, func() { w.once(a) }))
 		if n := testing.AllocsPerRun(100, func() {
-			if w.traces(a) {
+			if w.isTraced(a) {
 				t.Error("traced")
 			}
 		}); n != 0 {

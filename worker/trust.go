@@ -7,261 +7,261 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// This file decides how long the leases that are here may be trusted, which is one instant for
-// all of them, and has heartbeats sent that move it on:
+// This file decides how long this worker may trust its leases. One time applies to all of
+// them, and acknowledged heartbeats move it on:
 //
-//	beat          a heartbeat is due, or it is time to see whether one was acknowledged
-//	prolong       one was acknowledged
-//	checkTrust    the instant has passed, unless it was moved on: all leases are lost
+//	handleHeartbeatTimer  a heartbeat is due, or its acknowledgement is overdue
+//	handleHeartbeatAck    a heartbeat was acknowledged
+//	checkTrust            the time has passed and was not moved on: all leases are lost
 //
-// A process that stood still does not know it. So the instant is compared with the clock
-// whenever a handler is to begin (trusts), and once it has passed only another session moves it
-// on: what lay in the socket meanwhile proves nothing.
+// A process that was suspended does not notice it. So the time is compared with the clock
+// before each handler starts (trustsLeases). Once it has passed, only another session moves it
+// on: messages that waited in the socket prove nothing.
 
-// lossAfter is for how long leases of a lease TTL may be trusted after the node was last heard
-// of, so that their handlers have ended when others may start. Nodes renew leases every third
-// of their life: of a node that died with the contact, the last renewal may be that old.
-// The margin is what handlers have to end.
-func lossAfter(ttl time.Duration) time.Duration { return ttl - ttl/3 - lossMargin(ttl) }
+// leaseTrustPeriod returns how long leases with this TTL may be trusted after the last contact with the node, so
+// that their handlers have ended when other workers may start. Nodes renew leases every third of the TTL, so the
+// last renewal may be that old. The rest, less the stop margin, is left.
+func leaseTrustPeriod(ttl time.Duration) time.Duration { return ttl - ttl/3 - stopMarginOf(ttl) }
 
-func lossMargin(ttl time.Duration) time.Duration { return min(ttl/6, 2*time.Second) }
+func stopMarginOf(ttl time.Duration) time.Duration { return min(ttl/6, 2*time.Second) }
 
-var errSilent = errors.New("the node has acknowledged no heartbeat while the leases could be trusted, or this process stood still")
+var errTrustEnded = errors.New("the node did not acknowledge a heartbeat in time, or this process was suspended")
 
-// heartbeat is one that may still be acknowledged.
+// heartbeat is a sent heartbeat that may still be acknowledged.
 type heartbeat struct {
 	seq int64
 	at  time.Time // no later than it was sent
 }
 
-// pulse is what a session knows of its heartbeats. It is guarded by the worker's mutex.
-type pulse struct {
+// heartbeatState is the state of a session's heartbeats. It is guarded by the worker's mutex.
+type heartbeatState struct {
 	seq   int64       // of the latest heartbeat
 	sent  []heartbeat // the latest acknowledged one, and those after it
 	acked int64       // of the latest acknowledged one
-	// proof is when the heartbeat was sent by which all leases that are here were confirmed.
-	proof time.Time
-	// carries: this session's Hello named leases that are not confirmed yet. They are trusted
-	// for no longer than the session before left them.
-	carries bool
-	due     time.Time // the next heartbeat
-	calls   time.Time // when beat is to be called next
-	silent  bool      // the link was told
+	// confirmedAt is when the heartbeat was sent whose acknowledgement confirmed all leases of this worker.
+	confirmedAt time.Time
+	// unconfirmedLeases: the session's Hello named leases that are not confirmed yet. They are trusted no longer
+	// than the previous session allowed.
+	unconfirmedLeases bool
+	nextAt            time.Time // when the next heartbeat is due
+	timerAt           time.Time // when the heartbeat timer fires next
+	reportedSilent    bool      // unresponsive is closed
 }
 
-// sessionTTL is how long the node keeps the session after a heartbeat; 0: it takes none.
+// sessionTTL is how long the node keeps the session after a heartbeat; 0: the node takes no heartbeats.
 func (s *session) sessionTTL() time.Duration { return s.welcome.GetSessionTtl().AsDuration() }
 
 func (s *session) sendsHeartbeats() bool { return s.sessionTTL() > 0 }
 
-// margin is what handlers have to end in.
-func (s *session) margin() time.Duration {
+// stopMargin is how long handlers have to return after trust has ended.
+func (s *session) stopMargin() time.Duration {
 	if s.sendsHeartbeats() {
-		return lossMargin(s.sessionTTL())
+		return stopMarginOf(s.sessionTTL())
 	}
-	return lossMargin(s.ttl())
+	return stopMarginOf(s.leaseTTL())
 }
 
-// trustFor is for how long after a proof leases may be trusted. A node that has sent the worker
-// away leaves them as they are when the stream ends.
-func (s *session) trustFor() time.Duration {
-	if s.sendsHeartbeats() && !s.sentAway {
-		return s.sessionTTL() - s.margin()
+// trustPeriod returns how long leases may be trusted after a confirmation. A node that drains keeps leases
+// unchanged when the stream ends.
+func (s *session) trustPeriod() time.Duration {
+	if s.sendsHeartbeats() && !s.drainReceived {
+		return s.sessionTTL() - s.stopMargin()
 	}
-	return lossAfter(s.ttl())
+	return leaseTrustPeriod(s.leaseTTL())
 }
 
-// every is the pace of heartbeats. Where the node takes none, it is that of noticing that this
-// process stood still.
-func (s *session) every() time.Duration {
+// heartbeatInterval is the time between heartbeats. If the node takes none, it is the interval at which the
+// worker checks that the process was not suspended.
+func (s *session) heartbeatInterval() time.Duration {
 	if s.sendsHeartbeats() {
 		return s.sessionTTL() / 4
 	}
-	return lossAfter(s.ttl()) / 4
+	return leaseTrustPeriod(s.leaseTTL()) / 4
 }
 
-// patience is how long the acknowledgement of a heartbeat may take until the worker looks for
-// another node, while it still trusts its leases.
-func (s *session) patience() time.Duration { return s.sessionTTL() / 3 }
+// ackTimeout is how long the acknowledgement of a heartbeat may take before the worker looks for another node.
+// The leases are still trusted then.
+func (s *session) ackTimeout() time.Duration { return s.sessionTTL() / 3 }
 
-// trusts reports whether a handler may begin now.
-func (w *Worker) trusts(now time.Time) bool { return now.Before(w.table.trusted) }
+// trustsLeases reports whether a handler may start now.
+func (w *Worker) trustsLeases(now time.Time) bool { return now.Before(w.table.trustedUntil) }
 
-// beginTrust is for a session that was just welcomed. The node has counted from when it read the
+// beginTrust starts the trust period of a session that was just welcomed. The node counts from when it read the
 // Hello.
 func (w *Worker) beginTrust(s *session) {
 	t := &w.table
-	until := s.helloAt.Add(s.trustFor())
-	s.pulse.carries = s.pulse.carries && w.relies() // it may all be lost since
-	if !s.pulse.carries || !s.sendsHeartbeats() || until.Before(t.trusted) {
-		t.trusted = until
+	until := s.helloAt.Add(s.trustPeriod())
+	s.heartbeats.unconfirmedLeases = s.heartbeats.unconfirmedLeases &&
+		w.anyReliesOnLease() // they may all be lost by now
+	if !s.heartbeats.unconfirmedLeases || !s.sendsHeartbeats() || until.Before(t.trustedUntil) {
+		t.trustedUntil = until
 	}
-	t.margin = s.margin()
-	w.watchTrust()
+	t.stopMargin = s.stopMargin()
+	w.setTrustTimer()
 	now := time.Now()
-	s.pulse.due = now
-	w.pace(s, now)
-	w.summon()
+	s.heartbeats.nextAt = now
+	w.paceHeartbeats(s, now)
+	w.ensureRunner()
 }
 
-// relies reports whether any handler relies on its lease, or will.
-func (w *Worker) relies() bool {
+// anyReliesOnLease reports whether any handler relies on its lease, or will when it starts.
+func (w *Worker) anyReliesOnLease() bool {
 	for _, a := range w.table.attempts {
-		if a.trusts() {
+		if a.reliesOnLease() {
 			return true
 		}
 	}
 	return false
 }
 
-// watchTrust has checkTrust called when the leases are not trusted any more.
-func (w *Worker) watchTrust() { w.trustEnd.Reset(max(0, time.Until(w.table.trusted))) }
+// setTrustTimer sets the timer of checkTrust to the end of trust.
+func (w *Worker) setTrustTimer() { w.trustTimer.Reset(max(0, time.Until(w.table.trustedUntil))) }
 
-// checkTrust is the call of the timer. Most often the instant has been moved on.
+// checkTrust is the callback of trustTimer. Most often the end of trust has moved on by then.
 func (w *Worker) checkTrust() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.table.over || w.table.sessions == 0:
-	case w.trusts(time.Now()):
-		w.watchTrust()
+	case w.table.stopped || w.table.welcomedSessions == 0:
+	case w.trustsLeases(time.Now()):
+		w.setTrustTimer()
 	default:
 		w.endTrust()
 	}
 }
 
-// expireTrust is checkTrust where the timer may be late.
-func (w *Worker) expireTrust() {
-	if w.table.sessions > 0 && !w.trusts(time.Now()) {
+// endTrustIfOver does the work of checkTrust when the timer may be late.
+func (w *Worker) endTrustIfOver() {
+	if w.table.welcomedSessions > 0 && !w.trustsLeases(time.Now()) {
 		w.endTrust()
 	}
 }
 
-// endTrust gives up all leases, and the session: its node is to hear in the next Hello what has
-// become of them.
+// endTrust gives up all leases and ends the session. The next Hello states which leases are left.
 func (w *Worker) endTrust() {
 	s := w.table.current
 	if s != nil {
-		w.table.current, w.table.linkErr = nil, errSilent
+		w.table.current, w.table.linkErr = nil, errTrustEnded
 	}
-	w.loseAll()
+	w.loseAllLeases()
 	if s != nil {
-		s.cancel(errSilent)
+		s.cancel(errTrustEnded)
 	}
 }
 
-// beat is the call of the timer.
-func (w *Worker) beat() {
+// handleHeartbeatTimer is the callback of heartbeatTimer.
+func (w *Worker) handleHeartbeatTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s := w.table.current; s != nil && !w.table.over {
-		w.pace(s, time.Now())
+	if s := w.table.current; s != nil && !w.table.stopped {
+		w.paceHeartbeats(s, time.Now())
 	}
 }
 
-// pace sends a heartbeat if one is due, and has beat called when something is to be done next.
-func (w *Worker) pace(s *session, now time.Time) {
-	p := &s.pulse
+// paceHeartbeats sends a heartbeat if one is due, checks that the last one was acknowledged, and sets the timer.
+func (w *Worker) paceHeartbeats(s *session, now time.Time) {
+	p := &s.heartbeats
 	if !s.sendsHeartbeats() {
-		// The node does not say that it lives. That this process does not stand still is known.
-		if w.trusts(now) {
-			w.table.trusted = now.Add(s.trustFor())
+		// The node takes no heartbeats. This call shows that the process is not suspended.
+		if w.trustsLeases(now) {
+			w.table.trustedUntil = now.Add(s.trustPeriod())
 		}
-		w.callBeat(s, now, now.Add(s.every()))
+		w.setHeartbeatTimer(s, now, now.Add(s.heartbeatInterval()))
 		return
 	}
-	if !now.Before(p.due) {
-		p.due = now.Add(s.every())
-		s.heartbeat(now)
+	if !now.Before(p.nextAt) {
+		p.nextAt = now.Add(s.heartbeatInterval())
+		s.queueHeartbeat(now)
 	}
-	next := p.due
-	if at := s.overdueAt(); !at.IsZero() {
-		// Of a process that stood still the acknowledgement may just not be read yet.
-		if late := now.Sub(p.calls) > s.patience()/2; !late && !now.Before(at) {
-			s.suspect()
+	next := p.nextAt
+	if at := s.ackOverdueAt(); !at.IsZero() {
+		// After a suspension of the process the acknowledgement may not be read yet.
+		if late := now.Sub(p.timerAt) > s.ackTimeout()/2; !late && !now.Before(at) {
+			s.markUnresponsive()
 		} else {
-			at = later(at, now.Add(s.patience()/4))
-			next = earlier(next, at)
+			at = laterTime(at, now.Add(s.ackTimeout()/4))
+			next = earlierTime(next, at)
 		}
 	}
-	w.callBeat(s, now, next)
+	w.setHeartbeatTimer(s, now, next)
 }
 
-func (w *Worker) callBeat(s *session, now, at time.Time) {
-	s.pulse.calls = at
-	w.beats.Reset(at.Sub(now))
+func (w *Worker) setHeartbeatTimer(s *session, now, at time.Time) {
+	s.heartbeats.timerAt = at
+	w.heartbeatTimer.Reset(at.Sub(now))
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-// heartbeat puts one into the outbox, in place of one that has not been sent.
-func (s *session) heartbeat(now time.Time) {
-	p := &s.pulse
+// queueHeartbeat puts a heartbeat into the outbox, in place of one that was not sent.
+func (s *session) queueHeartbeat(now time.Time) {
+	p := &s.heartbeats
 	p.seq++
 	p.sent = append(p.sent, heartbeat{p.seq, now})
 	s.out.heartbeat = p.seq
 	s.wakeUp()
 }
 
-// overdueAt is when an acknowledgement has taken too long; zero: none is awaited.
-func (s *session) overdueAt() time.Time {
-	for _, h := range s.pulse.sent {
-		if h.seq > s.pulse.acked && !s.pulse.silent {
-			return h.at.Add(s.patience())
+// ackOverdueAt returns when the next acknowledgement is overdue; zero: none is expected.
+func (s *session) ackOverdueAt() time.Time {
+	for _, h := range s.heartbeats.sent {
+		if h.seq > s.heartbeats.acked && !s.heartbeats.reportedSilent {
+			return h.at.Add(s.ackTimeout())
 		}
 	}
 	return time.Time{}
 }
 
-// suspect has the link look for another node. The session goes on until there is one.
-func (s *session) suspect() {
-	s.pulse.silent = true
-	close(s.silent)
+// markUnresponsive makes the link look for another node. The session continues until there is one.
+func (s *session) markUnresponsive() {
+	s.heartbeats.reportedSilent = true
+	close(s.unresponsive)
 }
 
-// prolong takes the acknowledgement of a heartbeat: the node had the session when it read that.
-func (w *Worker) prolong(s *session, ack *fermatav1.HeartbeatAck) {
+// handleHeartbeatAck extends trust from when the acknowledged heartbeat was sent: the node had the session when
+// it read it.
+func (w *Worker) handleHeartbeatAck(s *session, ack *fermatav1.HeartbeatAck) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := &s.pulse
+	p := &s.heartbeats
 	for len(p.sent) > 0 && p.sent[0].seq < ack.GetSeq() {
 		p.sent = p.sent[1:]
 	}
 	if len(p.sent) == 0 || p.sent[0].seq != ack.GetSeq() {
-		return // it is not one of this session's
+		return // not a heartbeat of this session
 	}
 	p.acked = ack.GetSeq()
-	p.carries = p.carries && !ack.GetConfirmed()
-	if s == w.table.current && !p.carries && w.trusts(time.Now()) {
-		p.proof = p.sent[0].at
-		w.table.trusted = p.proof.Add(s.trustFor())
+	p.unconfirmedLeases = p.unconfirmedLeases && !ack.GetConfirmed()
+	if s == w.table.current && !p.unconfirmedLeases && w.trustsLeases(time.Now()) {
+		p.confirmedAt = p.sent[0].at
+		w.table.trustedUntil = p.confirmedAt.Add(s.trustPeriod())
 	}
 }
 
-// trustLonger is for a session whose node sends the worker away.
-func (w *Worker) trustLonger(s *session) {
-	if p := s.pulse.proof; s == w.table.current && !p.IsZero() && w.trusts(time.Now()) {
-		w.table.trusted = p.Add(s.trustFor())
+// extendTrustOnDrain extends trust of a session whose node drains.
+func (w *Worker) extendTrustOnDrain(s *session) {
+	if p := s.heartbeats.confirmedAt; s == w.table.current && !p.IsZero() && w.trustsLeases(time.Now()) {
+		w.table.trustedUntil = p.Add(s.trustPeriod())
 	}
 }
 
-// trustContact is for a session that has ended and whose node takes no heartbeats: its leases
-// may be trusted for a while after it was last heard of.
-func (w *Worker) trustContact(s *session) {
-	if !s.sendsHeartbeats() && w.trusts(time.Now()) {
-		w.table.trusted = s.contact.last().Add(s.trustFor())
-		w.watchTrust()
+// trustAfterContact sets the trust of a session that has ended and whose node takes no heartbeats: its leases
+// are trusted for a while after the last contact.
+func (w *Worker) trustAfterContact(s *session) {
+	if !s.sendsHeartbeats() && w.trustsLeases(time.Now()) {
+		w.table.trustedUntil = s.contact.lastReceived().Add(s.trustPeriod())
+		w.setTrustTimer()
 	}
 }

@@ -36,16 +36,16 @@ func newFrozen(t *testing.T, sessionTTL time.Duration) *frozen {
 		f.began = append(f.began, task.Run)
 		return nil
 	})
-	w.base, w.maxWait = context.Background(), time.Hour
-	w.due = precisetimer.New(w.beginDue)
+	w.baseContext, w.maxSlotWait = context.Background(), time.Hour
+	w.startTimer = precisetimer.New(w.startDue)
 	f.s = f.welcomed(1, sessionTTL)
 	t.Cleanup(func() {
-		w.dismiss()
-		w.working.Wait()
-		w.due.Close()
-		w.beats.Stop()
-		w.trustEnd.Stop()
-		w.late.Stop()
+		w.stopRunners()
+		w.runners.Wait()
+		w.startTimer.Close()
+		w.heartbeatTimer.Stop()
+		w.trustTimer.Stop()
+		w.lateTimer.Stop()
 	})
 	return f
 }
@@ -56,19 +56,19 @@ func (f *frozen) welcomed(epoch int32, sessionTTL time.Duration) *session {
 		welcome.SessionTtl = durationpb.New(sessionTTL)
 	}
 	s := &session{
-		w: f.Worker, welcome: welcome, contact: &contact{}, epoch: epoch, helloAt: time.Now(),
-		wake: make(chan struct{}, 1), silent: make(chan struct{}),
+		w: f.Worker, welcome: welcome, contact: &contactTime{}, epoch: epoch, helloAt: time.Now(),
+		wake: make(chan struct{}, 1), unresponsive: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	f.attach(s)
+	f.attachSession(s)
 	return s
 }
 
 // standStill lets time pass without the worker's timers.
 func (f *frozen) standStill(d time.Duration) {
-	f.beats.Stop()
-	f.trustEnd.Stop()
-	f.due.Set(time.Now().Add(24 * time.Hour))
+	f.heartbeatTimer.Stop()
+	f.trustTimer.Stop()
+	f.startTimer.Set(time.Now().Add(24 * time.Hour))
 	time.Sleep(d)
 }
 
@@ -77,7 +77,7 @@ func (f *frozen) lease(ids ...string) {
 	for _, id := range ids {
 		list = append(list, &attempt{id: id, task: Task{Handler: "note", Run: id}})
 	}
-	f.accept(f.s, list)
+	f.acceptLeases(f.s, list)
 }
 
 func (f *frozen) wantBegun(want ...string) {
@@ -90,7 +90,7 @@ func (f *frozen) wantBegun(want ...string) {
 
 // A process that stood still begins nothing on leases that may have ended, in whatever order it
 // wakes up, and gives back what it had not begun. That holds for nodes of the build before, too.
-func TestNothingBeginsOnLeasesThatMayHaveEnded(t *testing.T) {
+func TestNoStartOnLeasesThatMayHaveEnded(t *testing.T) {
 	const life = 8 * time.Second
 	for name, c := range map[string]struct {
 		sessionTTL, trusted time.Duration
@@ -100,11 +100,11 @@ func TestNothingBeginsOnLeasesThatMayHaveEnded(t *testing.T) {
 	} {
 		for what, wake := range map[string]func(*frozen){
 			"read from the socket": func(f *frozen) { f.lease("x") },
-			"due":                  func(f *frozen) { f.beginDue() },
+			"due":                  func(f *frozen) { f.startDue() },
 			"acknowledged after it": func(f *frozen) {
-				f.prolong(f.s, &fermatav1.HeartbeatAck{Seq: f.s.pulse.seq, Confirmed: true})
+				f.handleHeartbeatAck(f.s, &fermatav1.HeartbeatAck{Seq: f.s.heartbeats.seq, Confirmed: true})
 				f.lease("x")
-				f.beat()
+				f.handleHeartbeatTimer()
 			},
 		} {
 			t.Run(name+", "+what, func(t *testing.T) {
@@ -113,20 +113,22 @@ func TestNothingBeginsOnLeasesThatMayHaveEnded(t *testing.T) {
 					f.lease("before")
 					f.wantBegun("before")
 					if what == "due" {
-						f.accept(f.s, []*attempt{{id: "x", task: Task{Handler: "note", Run: "x"}, startAfter: time.Second}})
+						f.acceptLeases(f.s, []*attempt{{id: "x", task: Task{Handler: "note", Run: "x"},
+							startAfter: time.Second}})
 					}
 					f.standStill(c.trusted)
 					wake(f)
 					f.wantBegun("before")
 					f.checkTrust() // the timer, late
 					f.wantBegun("before")
-					if !errors.Is(context.Cause(f.s.ctx), errSilent) || f.Ready() == nil {
+					if !errors.Is(context.Cause(f.s.ctx), errTrustEnded) || f.Ready() == nil {
 						t.Errorf("the session goes on: %v, %v", context.Cause(f.s.ctx), f.Ready())
 					}
-					f.detach(f.s)
-					hello := f.hello(&session{w: f.Worker, ctx: context.Background()})
-					if slices.Contains(hello.GetLive(), "x") || !slices.Contains(f.table.owed, "x") {
-						t.Errorf("live are %q, to be returned %q; want x among these", hello.GetLive(), f.table.owed)
+					f.detachSession(f.s)
+					hello := f.buildHello(&session{w: f.Worker, ctx: context.Background()})
+					if slices.Contains(hello.GetLive(), "x") || !slices.Contains(f.table.pendingReturns, "x") {
+						t.Errorf("live are %q, to be returned %q; want x among these", hello.GetLive(),
+							f.table.pendingReturns)
 					}
 					f.s = f.welcomed(2, c.sessionTTL)
 					f.lease("after")
@@ -138,12 +140,12 @@ func TestNothingBeginsOnLeasesThatMayHaveEnded(t *testing.T) {
 }
 
 // What waits for a slot begins when its turn comes, or not at all.
-func TestNothingThatWaitedBeginsOnLeasesThatMayHaveEnded(t *testing.T) {
+func TestNoWaitingStartOnLeasesThatMayHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFrozen(t, 8*time.Second)
 		release := make(chan struct{})
-		f.handlers["slow"] = f.metrics.handler("slow", func(context.Context, *Task) error { <-release; return nil })
-		f.accept(f.s, []*attempt{{id: "slow", task: Task{Handler: "slow", Run: "slow"}}})
+		f.handlers["slow"] = f.metrics.newHandler("slow", func(context.Context, *Task) error { <-release; return nil })
+		f.acceptLeases(f.s, []*attempt{{id: "slow", task: Task{Handler: "slow", Run: "slow"}}})
 		f.lease("waits")
 		f.wantBegun()
 		f.standStill(10 * time.Second)
@@ -151,29 +153,29 @@ func TestNothingThatWaitedBeginsOnLeasesThatMayHaveEnded(t *testing.T) {
 		f.wantBegun()
 		f.checkTrust()
 		f.wantBegun()
-		if !slices.Contains(f.table.owed, "waits") {
-			t.Errorf("to be returned are %q", f.table.owed)
+		if !slices.Contains(f.table.pendingReturns, "waits") {
+			t.Errorf("to be returned are %q", f.table.pendingReturns)
 		}
 	})
 }
 
 // A shorter halt costs nothing.
-func TestAShortHaltIsSurvived(t *testing.T) {
+func TestShortSuspensionKeepsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFrozen(t, 8*time.Second)
 		f.standStill(6 * time.Second)
-		f.prolong(f.s, &fermatav1.HeartbeatAck{Seq: 1, Confirmed: true}) // it lay in the socket
-		f.beat()
+		f.handleHeartbeatAck(f.s, &fermatav1.HeartbeatAck{Seq: 1, Confirmed: true}) // it lay in the socket
+		f.handleHeartbeatTimer()
 		f.checkTrust()
 		f.lease("x")
 		f.wantBegun("x")
 		select {
-		case <-f.s.silent:
+		case <-f.s.unresponsive:
 			t.Error("the node counts as silent")
 		default:
 		}
 		// The heartbeat that the process sends as it wakes up keeps the session.
-		f.prolong(f.s, &fermatav1.HeartbeatAck{Seq: 2, Confirmed: true})
+		f.handleHeartbeatAck(f.s, &fermatav1.HeartbeatAck{Seq: 2, Confirmed: true})
 		time.Sleep(3 * time.Second)
 		f.lease("y")
 		f.wantBegun("x", "y")
@@ -181,22 +183,23 @@ func TestAShortHaltIsSurvived(t *testing.T) {
 }
 
 // A run that a node cancels, or says is lost, and that has no runner yet, never begins.
-func TestWhatHasNoRunnerYetCanBeTakenBack(t *testing.T) {
+func TestReadyAttemptsCanBeReturned(t *testing.T) {
 	for reason, returned := range map[fermatav1.Cancel_Reason]bool{
-		fermatav1.Cancel_REASON_LEASE_LOST: true, fermatav1.Cancel_REASON_REQUESTED: true, fermatav1.Cancel_REASON_TIMED_OUT: false,
+		fermatav1.Cancel_REASON_LEASE_LOST: true, fermatav1.Cancel_REASON_REQUESTED: true,
+		fermatav1.Cancel_REASON_TIMED_OUT: false,
 	} {
 		t.Run(reason.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFrozen(t, 8*time.Second)
 				f.mu.Lock()
-				trusted := f.table.trusted
-				f.table.trusted = time.Now() // no handler begins
+				trusted := f.table.trustedUntil
+				f.table.trustedUntil = time.Now() // no handler begins
 				f.mu.Unlock()
 				f.lease("x")
 				synctest.Wait()
 				f.cancelLeases(f.s, &fermatav1.Cancel{LeaseIds: []string{"x"}, Reason: reason})
 				f.mu.Lock()
-				f.table.trusted = trusted
+				f.table.trustedUntil = trusted
 				f.mu.Unlock()
 				f.lease("y")
 				f.wantBegun("y")

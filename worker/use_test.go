@@ -50,7 +50,7 @@ func TestUse(t *testing.T) {
 		handler, output, text string
 		outcome               fermatav1.Result_Outcome
 	}{
-		{"ok", "told ok", "", succeeded},
+		{"ok", "told ok", "", succeededOutcome},
 		{"fails", "told fails", "no", permanent},
 		{"panics", "told panics", "rescued oh", permanent},
 	} {

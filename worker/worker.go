@@ -13,86 +13,84 @@ import (
 )
 
 const (
-	// stopGrace is what handlers have to return after their context ended with
-	// ErrStopped.
+	// stopGrace is how long handlers have to return after their context ended with ErrStopped.
 	stopGrace = 5 * time.Second
-	// maxWait is how long an attempt may wait for a slot here before it goes back.
-	maxWait = 50 * time.Millisecond
-	// tidyEvery is the pace of repeating; see Worker.tidy.
-	tidyEvery = time.Second
+	// maxSlotWait is how long an attempt may wait for a slot before it is returned.
+	maxSlotWait = 50 * time.Millisecond
+	// resendInterval is the interval of Worker.resendUnacknowledged.
+	resendInterval = time.Second
 )
 
-// Worker runs handlers for the attempts that a node leases to it. Make one with
-// [New], give it handlers, then call [Worker.Run].
+// Worker runs handlers for the attempts that nodes lease to it. Create one with [New], register handlers with
+// [Worker.Handle], then call [Worker.Run].
 type Worker struct {
-	o        Options
-	handlers map[string]*handler
-	around   []func(Handler) Handler
-	metrics  *metrics
-	routes   *routes
+	options    Options
+	handlers   map[string]*handler
+	middleware []func(Handler) Handler
+	metrics    *metrics
+	routes     *routes
 
-	started  atomic.Bool
-	stopOnce sync.Once
-	stopNow  chan struct{}  // closed by Stop
-	working  sync.WaitGroup // runners
-	base     context.Context
+	started     atomic.Bool
+	stopOnce    sync.Once
+	stopNow     chan struct{} // closed by Stop
+	runners     sync.WaitGroup
+	baseContext context.Context
 
-	mu    sync.Mutex
-	table table      // guarded by mu
-	more  *sync.Cond // on mu: something is ready, or all is over
-	late  *time.Timer
-	// gathered calls tellAll.
-	gathered *time.Timer
-	due      *precisetimer.Alarm // calls beginDue; there while Run is
-	beats    *time.Timer         // calls beat
-	trustEnd *time.Timer         // calls checkTrust
+	mu         sync.Mutex
+	table      table      // guarded by mu
+	runnerWake *sync.Cond // on mu: an attempt is ready, or the worker has stopped
+	lateTimer  *time.Timer
+	// flushTimer calls flushNow.
+	flushTimer     *time.Timer
+	startTimer     *precisetimer.Alarm // calls startDue; exists during Run
+	heartbeatTimer *time.Timer         // calls handleHeartbeatTimer
+	trustTimer     *time.Timer         // calls checkTrust
 
-	maxWait time.Duration // the constant, but for tests
+	maxSlotWait time.Duration // the constant, except in tests
 }
 
-// New makes a worker. The error lists all faults of the options.
+// New returns a worker. The error joins all invalid options.
 func New(o Options) (*Worker, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{
-		o: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer), stopNow: make(chan struct{}), maxWait: maxWait,
+		options: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer),
+		stopNow: make(chan struct{}), maxSlotWait: maxSlotWait,
 		routes: newRoutes(o.Addresses),
 	}
-	w.more = sync.NewCond(&w.mu)
-	w.late = time.AfterFunc(time.Hour, w.returnLate)
-	w.late.Stop()
-	w.gathered = time.AfterFunc(time.Hour, w.tellAll)
-	w.gathered.Stop()
-	w.beats = time.AfterFunc(time.Hour, w.beat)
-	w.beats.Stop()
-	w.trustEnd = time.AfterFunc(time.Hour, w.checkTrust)
-	w.trustEnd.Stop()
+	w.runnerWake = sync.NewCond(&w.mu)
+	w.lateTimer = time.AfterFunc(time.Hour, w.returnLateAttempts)
+	w.lateTimer.Stop()
+	w.flushTimer = time.AfterFunc(time.Hour, w.flushNow)
+	w.flushTimer.Stop()
+	w.heartbeatTimer = time.AfterFunc(time.Hour, w.handleHeartbeatTimer)
+	w.heartbeatTimer.Stop()
+	w.trustTimer = time.AfterFunc(time.Hour, w.checkTrust)
+	w.trustTimer.Stop()
 	w.table = table{
 		attempts: make(map[string]*attempt), idle: make(chan struct{}), linkErr: errors.New("not connected yet"),
 	}
-	w.o.Logger = o.Logger.With("worker", o.ID, "namespace", o.Namespace)
+	w.options.Logger = o.Logger.With("worker", o.ID, "namespace", o.Namespace)
 	return w, nil
 }
 
-// ID is the worker's id, as nodes list it.
-func (w *Worker) ID() string { return w.o.ID }
+// ID returns the worker's id, as nodes list it.
+func (w *Worker) ID() string { return w.options.ID }
 
-// Use has every handler run inside what around makes of it, the first outermost: to
-// log, to measure, to put something into the context. What around returns sees panics
-// of the handler, and an error that it returns is that of the attempt. Use panics
-// after the first Handle: no handler is left out by mistake.
+// Use adds middleware around every handler, the first one outermost, for example to log, to measure, or to add
+// values to the context. Middleware sees panics of the handler, and its error is the attempt's error. Use panics
+// after the first call of Handle, so that no handler is left out by mistake.
 func (w *Worker) Use(around ...func(Handler) Handler) {
 	if len(w.handlers) > 0 {
 		panic("worker: Use after Handle")
 	}
-	w.around = append(w.around, around...)
+	w.middleware = append(w.middleware, around...)
 }
 
-// Handle registers the handler for jobs that name it. It panics when the name is
-// empty or taken, the handler is nil, or the worker runs already: these are
-// mistakes in the program.
+// Handle registers the handler for jobs that name it. It panics if the name is empty or registered already, if
+// the handler is nil, or after Run.
 func (w *Worker) Handle(name string, h Handler) {
 	switch {
 	case name == "" || h == nil:
@@ -102,20 +100,19 @@ func (w *Worker) Handle(name string, h Handler) {
 	case w.started.Load():
 		panic("worker: Handle after Run")
 	}
-	for _, around := range slices.Backward(w.around) {
+	for _, around := range slices.Backward(w.middleware) {
 		h = around(h)
 	}
-	w.handlers[name] = w.metrics.handler(name, h)
+	w.handlers[name] = w.metrics.newHandler(name, h)
 }
 
-// Run works until ctx ends, then drains: it takes no further attempts, waits up
-// to Options.DrainTimeout for those that run, and for their results to be
-// acknowledged. Handlers that are still not done see their context end with
-// [ErrStopped] and have a few seconds to return; without success their attempts
-// are left to be leased again.
+// Run runs attempts until ctx ends, then drains: it takes no further attempts, and waits
+// up to Options.DrainTimeout for running handlers and for the acknowledgement of their
+// results. Then it ends the contexts of the remaining handlers with [ErrStopped] and gives
+// them 5 s to return. Their attempts are leased again.
 //
-// Run may be called once. It keeps reconnecting for as long as it takes, and
-// returns nil when nothing was cut off.
+// Run may be called once. It reconnects for as long as necessary. It returns nil if no
+// attempt was cut off, and an error if no handler is registered or Run was called before.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		return errors.New("worker: no handler is registered")
@@ -123,36 +120,36 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("worker: Run was called before")
 	}
-	w.due = precisetimer.New(w.beginDue)
-	defer w.due.Close()
+	w.startTimer = precisetimer.New(w.startDue)
+	defer w.startTimer.Close()
 	base, halt := context.WithCancelCause(context.WithoutCancel(ctx))
-	w.base = base
+	w.baseContext = base
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { newLink(w).run(linked) })
-	parts.Go(func() { w.tidyLoop(linked) })
+	parts.Go(func() { w.resendLoop(linked) })
 
 	select {
 	case <-ctx.Done():
 	case <-w.stopNow:
 	}
-	err := w.drain(halt)
+	err := w.drainAttempts(halt)
 	unlink()
 	parts.Wait()
 	halt(ErrStopped)
-	w.late.Stop()
-	w.gathered.Stop()
-	w.beats.Stop()
-	w.trustEnd.Stop()
+	w.lateTimer.Stop()
+	w.flushTimer.Stop()
+	w.heartbeatTimer.Stop()
+	w.trustTimer.Stop()
 	return err
 }
 
-// Stop makes Run stop waiting: it cancels what still runs and returns within
-// seconds. It may be called at any time, repeatedly, and does not wait.
+// Stop makes Run cancel running handlers at once and return within seconds. It may be called at any time and
+// more than once. It does not wait.
 func (w *Worker) Stop() { w.stopOnce.Do(func() { close(w.stopNow) }) }
 
-// Ready is nil while the worker has a stream to a node and takes attempts, and
-// says what is wrong otherwise.
+// Ready returns nil while the worker has a stream to a node and takes attempts. Otherwise it returns the reason
+// why not.
 func (w *Worker) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,39 +162,39 @@ func (w *Worker) Ready() error {
 	return nil
 }
 
-func (w *Worker) drain(halt context.CancelCauseFunc) error {
-	w.o.Logger.Info("draining", "running", w.beginDrain(), "timeout", w.o.DrainTimeout)
-	patience := time.NewTimer(w.o.DrainTimeout)
+func (w *Worker) drainAttempts(halt context.CancelCauseFunc) error {
+	w.options.Logger.Info("draining", "running", w.beginDrain(), "timeout", w.options.DrainTimeout)
+	patience := time.NewTimer(w.options.DrainTimeout)
 	defer patience.Stop()
 	select {
 	case <-w.table.idle:
 	case <-patience.C:
-		w.halt(halt)
+		w.haltHandlers(halt)
 	case <-w.stopNow:
-		w.halt(halt)
+		w.haltHandlers(halt)
 	}
 
 	w.mu.Lock()
-	cut, running := len(w.table.attempts)+w.table.cutOff, w.table.running
+	cut, running := len(w.table.attempts)+w.table.cutOffCount, w.table.slotsTaken
 	w.mu.Unlock()
-	w.dismiss()
+	w.stopRunners()
 	if running == 0 {
-		w.working.Wait()
+		w.runners.Wait()
 	}
 	if cut > 0 {
 		return fmt.Errorf("worker: %d attempts were cut off; they will be leased again", cut)
 	}
-	w.o.Logger.Info("drained")
+	w.options.Logger.Info("drained")
 	return nil
 }
 
-// halt cancels the handlers and waits a moment for their last words.
-func (w *Worker) halt(halt context.CancelCauseFunc) {
+// haltHandlers cancels the handlers and waits up to stopGrace for their results.
+func (w *Worker) haltHandlers(halt context.CancelCauseFunc) {
 	w.mu.Lock()
-	w.giveBackReady(w.table.current)
+	w.returnReady(w.table.current)
 	for _, a := range w.table.attempts {
-		if a.phase == running {
-			a.ctx.end(ErrStopped, time.Now())
+		if a.phase == phaseRunning {
+			a.ctx.endWith(ErrStopped, time.Now())
 		}
 	}
 	w.checkIdle()
@@ -211,15 +208,15 @@ func (w *Worker) halt(halt context.CancelCauseFunc) {
 	}
 }
 
-func (w *Worker) tidyLoop(ctx context.Context) {
-	ticker := time.NewTicker(tidyEvery)
+func (w *Worker) resendLoop(ctx context.Context) {
+	ticker := time.NewTicker(resendInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			w.tidy(now)
+			w.resendUnacknowledged(now)
 		}
 	}
 }

@@ -23,11 +23,11 @@ import (
 const ttl = 30 * time.Second
 
 const (
-	succeeded = fermatav1.Result_OUTCOME_SUCCEEDED
-	failed    = fermatav1.Result_OUTCOME_FAILED
-	permanent = fermatav1.Result_OUTCOME_FAILED_PERMANENTLY
-	timedOut  = fermatav1.Result_OUTCOME_TIMED_OUT
-	cancelled = fermatav1.Result_OUTCOME_CANCELLED
+	succeededOutcome = fermatav1.Result_OUTCOME_SUCCEEDED
+	failed           = fermatav1.Result_OUTCOME_FAILED
+	permanent        = fermatav1.Result_OUTCOME_FAILED_PERMANENTLY
+	timedOut         = fermatav1.Result_OUTCOME_TIMED_OUT
+	cancelled        = fermatav1.Result_OUTCOME_CANCELLED
 
 	accepted = fermatav1.ResultAck_STATUS_ACCEPTED
 	stale    = fermatav1.ResultAck_STATUS_STALE
@@ -70,11 +70,12 @@ func TestOneAttempt(t *testing.T) {
 	}))
 	s.started("a")
 	r := s.result("a")
-	if r.Outcome != succeeded || string(r.Output) != "sent to ann" || r.Error != "" || r.Duration == nil {
+	if r.Outcome != succeededOutcome || string(r.Output) != "sent to ann" || r.Error != "" || r.Duration == nil {
 		t.Errorf("result is %v", r)
 	}
 	task := receive(t, tasks, "task")
-	if task.Run != "namespaces/shop/jobs/j/runs/r" || task.Namespace != "shop" || task.Job != "j" || task.Queue != "mail" ||
+	if task.Run != "namespaces/shop/jobs/j/runs/r" || task.Namespace != "shop" || task.Job != "j" ||
+		task.Queue != "mail" ||
 		task.Handler != "send" || !maps.Equal(task.Labels, map[string]string{"k": "v"}) || task.Attempt != 3 ||
 		task.MaxAttempts != 3 || !task.LastAttempt() || task.Token != 77 || task.CorrelationID != "cc" ||
 		task.Timeout != time.Minute || task.NominalTime.UnixMilli() != 1000 || task.DueTime.UnixMilli() != 2000 {
@@ -123,17 +124,29 @@ func TestOutcomes(t *testing.T) {
 		return fmt.Errorf("gave up: %w", context.Cause(ctx))
 	}
 	handlers := map[string]worker.Handler{
-		"plain":     func(context.Context, *worker.Task) error { return errors.New("no luck") },
-		"permanent": func(context.Context, *worker.Task) error { return fmt.Errorf("x: %w", worker.Permanent(codeError(7))) },
-		"later":     func(context.Context, *worker.Task) error { return worker.RetryAfter(90*time.Second, codeError(503)) },
-		"past":      func(context.Context, *worker.Task) error { return worker.RetryAfter(-time.Second, codeError(503)) },
+		"plain": func(context.Context, *worker.Task) error { return errors.New("no luck") },
+		"permanent": func(context.Context, *worker.Task) error {
+			return fmt.Errorf("x: %w",
+				worker.Permanent(codeError(7)))
+		},
+		"later": func(context.Context, *worker.Task) error {
+			return worker.RetryAfter(90*time.Second,
+				codeError(503))
+		},
+		"past": func(context.Context, *worker.Task) error {
+			return worker.RetryAfter(-time.Second,
+				codeError(503))
+		},
 		"panic":     func(context.Context, *worker.Task) error { panic("boom") },
 		"nil":       func(context.Context, *worker.Task) error { var task *worker.Task; return task.Decode(nil) },
 		"typed nil": func(context.Context, *worker.Task) error { var e *structError; return e },
 		"hint":      func(context.Context, *worker.Task) error { return hintless{} },
 		"exit":      func(context.Context, *worker.Task) error { runtime.Goexit(); return nil },
-		"binary":    func(context.Context, *worker.Task) error { return errors.New("\xff\xfe" + strings.Repeat("ä", 600)) },
-		"empty":     func(context.Context, *worker.Task) error { return errors.New("") },
+		"binary": func(context.Context, *worker.Task) error {
+			return errors.New("\xff\xfe" + strings.Repeat("ä",
+				600))
+		},
+		"empty": func(context.Context, *worker.Task) error { return errors.New("") },
 		"output": func(_ context.Context, task *worker.Task) error {
 			task.SetOutput(make([]byte, 2*worker.MaxOutput))
 			return errors.New("with output")
@@ -157,26 +170,31 @@ func TestOutcomes(t *testing.T) {
 		"permanent":  {handler: "permanent", outcome: permanent, text: "x: code 7"},
 		"retry after": {handler: "later", outcome: failed, text: "code 503",
 			check: func(r *fermatav1.Result) bool { return r.RetryAfter.AsDuration() == 90*time.Second }},
-		"retry in the past": {handler: "past", outcome: failed, check: func(r *fermatav1.Result) bool { return r.RetryAfter == nil }},
+		"retry in the past": {handler: "past", outcome: failed,
+			check: func(r *fermatav1.Result) bool { return r.RetryAfter == nil }},
 		"panic": {handler: "panic", outcome: failed, text: "panic: boom at worker_test.TestOutcomes.func",
 			check: func(r *fermatav1.Result) bool { return strings.Contains(r.Error, "worker_test.go:") }},
-		"nil pointer": {handler: "nil", outcome: failed, text: "nil pointer dereference at worker.(*Task).Decode (task.go:"},
-		"nil error":   {handler: "typed nil", outcome: failed, text: "nil pointer dereference at worker_test.(*structError).Error (worker_test.go:"},
-		"bad hint":    {handler: "hint", outcome: failed, text: "panic: no hint at worker_test.hintless.RetryAfter"},
-		"goexit":      {handler: "exit", outcome: failed, text: "without returning"},
+		"nil pointer": {handler: "nil", outcome: failed,
+			text: "nil pointer dereference at worker.(*Task).Decode (task.go:"},
+		"nil error": {handler: "typed nil", outcome: failed,
+			text: "nil pointer dereference at worker_test.(*structError).Error (worker_test.go:"},
+		"bad hint": {handler: "hint", outcome: failed, text: "panic: no hint at worker_test.hintless.RetryAfter"},
+		"goexit":   {handler: "exit", outcome: failed, text: "without returning"},
 		"not UTF-8": {handler: "binary", outcome: failed, text: "\uFFFD",
 			check: func(r *fermatav1.Result) bool { return len(r.Error) <= 512 && len(r.Error) > 500 }},
 		"empty error": {handler: "empty", outcome: failed, text: "*errors.errorString"},
 		"big output": {handler: "output", outcome: failed, text: "with output",
 			check: func(r *fermatav1.Result) bool { return len(r.Output) == worker.MaxOutput }},
-		"timeout":                  {handler: "wait", edit: short, outcome: timedOut, text: "timeout has passed"},
-		"success after timeout":    {handler: "stubborn", edit: short, outcome: succeeded},
-		"permanent after timeout":  {handler: "refuses", edit: short, outcome: permanent},
-		"cancelled":                {handler: "wait", cancel: requested, outcome: cancelled, text: worker.ErrCancelled.Error()},
-		"cancelled for no reason":  {handler: "wait", cancel: fermatav1.Cancel_REASON_UNSPECIFIED, edit: never, outcome: cancelled},
+		"timeout":                 {handler: "wait", edit: short, outcome: timedOut, text: "timeout has passed"},
+		"success after timeout":   {handler: "stubborn", edit: short, outcome: succeededOutcome},
+		"permanent after timeout": {handler: "refuses", edit: short, outcome: permanent},
+		"cancelled": {handler: "wait", cancel: requested, outcome: cancelled,
+			text: worker.ErrCancelled.Error()},
+		"cancelled for no reason": {handler: "wait", cancel: fermatav1.Cancel_REASON_UNSPECIFIED, edit: never,
+			outcome: cancelled},
 		"timed out by the node":    {handler: "wait", cancel: nodeTimed, edit: never, outcome: timedOut},
-		"success though cancelled": {handler: "stubborn", cancel: requested, outcome: succeeded},
-		"success though lost":      {handler: "stubborn", cancel: leaseLost, outcome: succeeded},
+		"success though cancelled": {handler: "stubborn", cancel: requested, outcome: succeededOutcome},
+		"success though lost":      {handler: "stubborn", cancel: leaseLost, outcome: succeededOutcome},
 	}
 	n := newNode(t)
 	run(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, handlers)
@@ -194,7 +212,8 @@ func TestOutcomes(t *testing.T) {
 				s.cancel(test.cancel, l.LeaseId)
 			}
 			r := s.result(l.LeaseId)
-			if r.Outcome != test.outcome || !strings.Contains(r.Error, test.text) || (r.Outcome == succeeded) != (r.Error == "") {
+			if r.Outcome != test.outcome || !strings.Contains(r.Error, test.text) ||
+				(r.Outcome == succeededOutcome) != (r.Error == "") {
 				t.Errorf("got %v, want %v with %q", r, test.outcome, test.text)
 			}
 			if test.check != nil && !test.check(r) {
@@ -237,7 +256,8 @@ func TestSlots(t *testing.T) {
 		},
 	})
 	s := n.accept(ttl)
-	s.lease(leaseOf("a", "gate"), leaseOf("b", "gate"), leaseOf("c", "gate"), leaseOf("d", "gate"), leaseOf("e", "gate"))
+	s.lease(leaseOf("a", "gate"), leaseOf("b", "gate"), leaseOf("c", "gate"), leaseOf("d", "gate"),
+		leaseOf("e", "gate"))
 	s.started("a", "b")
 
 	// What waits can be cancelled, and lost.
@@ -251,7 +271,7 @@ func TestSlots(t *testing.T) {
 	if ids := m.GetStarted().GetLeaseIds(); len(ids) != 1 || ids[0] != "e" {
 		t.Fatalf("got %v, want e started", m)
 	}
-	if r := s.result("b"); r.Outcome != succeeded {
+	if r := s.result("b"); r.Outcome != succeededOutcome {
 		t.Errorf("got %v", r)
 	}
 	s.ack(accepted, "b", "c")
@@ -326,7 +346,7 @@ func TestPrefetchOption(t *testing.T) {
 	}
 }
 
-func TestWaitingLeasesGoBack(t *testing.T) {
+func TestWaitingLeasesAreReturned(t *testing.T) {
 	n := newNode(t)
 	w := runAs(t, worker.Options{Addresses: []string{n.addr}, Slots: 1}, map[string]worker.Handler{
 		"wait": func(ctx context.Context, _ *worker.Task) error { <-ctx.Done(); return ctx.Err() },

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// alertPatience bounds a handshake that is made for the sake of a message.
-const alertPatience = 2 * time.Second
+// alertReadTimeout bounds a handshake that is made for the sake of a message.
+const alertReadTimeout = 2 * time.Second
 
-// withTLSAlert adds why a node ended a TLS connection. A node that wants a certificate says so
-// in an alert after the handshake, and gRPC sees only that its write failed if it was faster.
+// withTLSAlert adds the reason why a node ended a TLS connection. A node that requires a certificate sends an
+// alert after the handshake. If the node is fast, gRPC sees only that its write failed.
 func (a *app) withTLSAlert(err error) error {
 	st, ok := status.FromError(err)
 	cut := strings.Contains(st.Message(), "broken pipe") || strings.Contains(st.Message(), "connection reset by peer")
@@ -32,13 +32,13 @@ func (a *app) withTLSAlert(err error) error {
 	return err
 }
 
-// readAlert connects, sends nothing beyond the handshake, and returns what the node says to it.
+// readAlert connects, sends nothing beyond the handshake, and returns the node's alert.
 func readAlert(address string, config *tls.Config) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), alertPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), alertReadTimeout)
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 
 // app is one invocation: its streams and the flags that all commands share.
 type app struct {
-	streams
+	standardStreams
 	now func() time.Time
 
 	addresses []string
 	namespace string
 	output    string
 	noHeaders bool
-	// chosen are the columns of --columns; none: all.
-	chosen []string
-	// several are the texts of a command that prints one for each of several names, which
+	// columnNames are the columns of --columns; none: all.
+	columnNames []string
+	// severalFlags are the texts of a command that prints one for each of several names, which
 	// become one document; nil: each is printed as it comes.
-	several *[]string
-	timeout time.Duration
+	severalFlags *[]string
+	timeout      time.Duration
 
 	tokenFile string
 	oidc      signin.Settings
@@ -51,13 +51,13 @@ Exit codes:
   1  failed
   2  wrong usage, or the cluster refused a value, or a job of another owner
   3  no such job or run
-  4  conflict: the id is taken, or somebody edited in between
+  4  conflict: the id is taken, or the job was changed concurrently
   5  no node, or no Redis behind it, could be reached in time
-  6  fermata diff --exit-code: there is something to do
+  6  fermata diff --exit-code: there are changes to make
   7  not signed in, or the session has ended: run fermata login
-  8  interrupted while it waited for runs, which go on`
+  8  interrupted while it waited for runs, which continue`
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "fermata", Short: "Register jobs with a Fermata cluster", Long: rootHelp,
 		SilenceUsage: true, SilenceErrors: true, Version: versionText(), Args: noArgs,
@@ -65,49 +65,59 @@ func (a *app) root() *cobra.Command {
 			if cmd == cmd.Root() {
 				return nil // it shows its help, whatever the settings are
 			}
-			return a.settle(cmd)
+			return a.completeFlags(cmd)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"}, "addresses of nodes, host:port (port 7070 if left out); any one answers for all")
+	f.StringSliceVar(&a.addresses, "address", []string{"127.0.0.1:7070"},
+		"addresses of nodes, host:port (port 7070 if left out); any one answers for all")
 	f.StringVar(&a.namespace, "namespace", "default", "namespace of the jobs")
 	f.StringVarP(&a.output, "output", "o", "table", "table, json or yaml; of lists also name: one name a line")
-	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the headings of tables out, and what is written in place of an empty one")
-	durationVar(f, &a.timeout, "request-timeout", 15*time.Second, "longest time for the whole command, repetitions included")
+	f.BoolVar(&a.noHeaders, "no-headers", false, "leave out the headings of tables, and the text for an empty table")
+	durationVar(f, &a.timeout, "request-timeout", 15*time.Second,
+		"longest time for the whole command, including retries")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
 	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")
 	f.StringVar(&a.tlsFiles.Key, "tls-key", "", "PEM file with this client's key")
 	f.StringVar(&a.tlsFiles.ServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
-	f.StringVar(&a.tokenFile, "token-file", "", "file with the token of the caller; beyond this host it needs TLS (default: the session of fermata login)")
+	f.StringVar(&a.tokenFile, "token-file", "",
+		"file with the token of the caller; beyond this host it needs TLS (default: the session of fermata login)")
 	a.oidcFlags(f)
-	f.StringVar(&a.traceTo, "trace-endpoint", "", "send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in any case")
+	f.StringVar(&a.traceTo, "trace-endpoint", "",
+		"send a span of the command to this OpenTelemetry collector: http://host:4317, or https://host:4317 for "+
+			"TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in "+
+			"any case")
 	f.String("config", "", "YAML file with values for the global flags")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(suggest.UnknownFlag(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return newUsageError(suggest.UnknownFlag(cmd, err))
+	})
 	root.AddCommand(
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),
 		a.previewCommand(), a.presetsCommand(), a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand(),
 		a.clusterCommand(), a.eventsCommand(), a.webhooksCommand(), a.auditCommand(), a.payloadsCommand(),
-		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(), a.versionCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.redisCommand(), a.logLevelCommand(),
+		a.versionCommand(),
 	)
 	addExamples(root)
 	return root
 }
 
-// settle fills the global flags from the environment and the file, and checks them.
-func (a *app) settle(cmd *cobra.Command) error {
+// completeFlags fills the global flags from the environment and the file, and checks them.
+func (a *app) completeFlags(cmd *cobra.Command) error {
 	flags := cmd.Root().PersistentFlags()
 	if err := config.Fill(flags, "FERMATA"); err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	for _, variable := range config.UnreadVariables(flags, "FERMATA") {
-		fmt.Fprintln(a.err, "warning:", printable(variable.String()))
+		fmt.Fprintln(a.err, "warning:", printableText(variable.String()))
 	}
-	return a.check(cmd)
+	return a.checkFlags(cmd)
 }
 
-func (a *app) check(cmd *cobra.Command) error {
+func (a *app) checkFlags(cmd *cobra.Command) error {
 	for i, address := range a.addresses {
 		full, err := fullAddress(address)
 		if err != nil {
@@ -117,15 +127,16 @@ func (a *app) check(cmd *cobra.Command) error {
 	}
 	switch {
 	case a.output == "name" && cmd.Annotations[printsNames] == "":
-		return usagef("%s has no names to print: -o name is for commands that list or change jobs, runs, dead letters, queues, nodes or workers", cmd.CommandPath())
+		return usageErrorf("%s has no names to print: -o name is for commands that list or change jobs, runs, dead "+
+			"letters, queues, nodes or workers", cmd.CommandPath())
 	case !slices.Contains([]string{"table", "json", "yaml", "name"}, a.output):
-		return usagef("--output %q: want table, json, yaml or name", a.output)
-	case a.output != "table" && len(a.chosen) > 0:
-		return usagef("--columns is for tables, and --output is %s", a.output)
+		return usageErrorf("--output %q: want table, json, yaml or name", a.output)
+	case a.output != "table" && len(a.columnNames) > 0:
+		return usageErrorf("--columns is for tables, and --output is %s", a.output)
 	case a.timeout <= 0:
-		return usagef("--request-timeout %v: must be positive", a.timeout)
+		return usageErrorf("--request-timeout %v: must be positive", a.timeout)
 	case (a.tlsFiles.Cert == "") != (a.tlsFiles.Key == ""):
-		return usagef("--tls-cert and --tls-key go together")
+		return usageErrorf("--tls-cert and --tls-key go together")
 	}
 	return nil
 }
@@ -136,7 +147,8 @@ const defaultPort = "7070"
 func fullAddress(address string) (string, error) {
 	if scheme, rest, found := strings.Cut(address, "://"); found {
 		if scheme == "http" || scheme == "https" {
-			return "", usagef("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is asked for by --tls", address, scheme)
+			return "", usageErrorf("--address %q: leave %s:// out; nodes are reached as host:port, and TLS is "+
+				"asked for by --tls", address, scheme)
 		}
 		return scheme + "://" + rest, nil
 	}
@@ -150,42 +162,45 @@ func fullAddress(address string) (string, error) {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.did(versionText(), fact{"version", versionText()}) },
+		RunE: func(*cobra.Command, []string) error {
+			return a.printResult(versionText(), resultFact{"version", versionText()})
+		},
 	}
 }
 
-// with runs one call or several against the cluster.
-func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
+// withSession runs one call or several against the cluster.
+func (a *app) withSession(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	return a.withClient(cmd.Context(), func(c *client.Client) (err error) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 		defer cancel()
-		ctx, ended, err := a.trace(ctx, cmd.CommandPath())
+		ctx, ended, err := a.startTrace(ctx, cmd.CommandPath())
 		if err != nil {
-			return usage(err)
+			return newUsageError(err)
 		}
 		defer func() { ended(err) }()
 		return do(ctx, c)
 	})
 }
 
-// withClient makes the client for it.
+// withClient calls do with a new client and closes it.
 func (a *app) withClient(ctx context.Context, do func(*client.Client) error) error {
-	c, err := a.dial(ctx)
+	c, err := a.newClient(ctx)
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	defer c.Close()
 	return do(c)
 }
 
-// dial makes a client by the flags. Its errors are those of wrong usage.
-func (a *app) dial(ctx context.Context) (*client.Client, error) {
+// newClient returns a client for the flags. Its errors are usage errors.
+func (a *app) newClient(ctx context.Context) (*client.Client, error) {
 	secure, err := a.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	o := client.Options{Namespace: a.namespace, TLS: secure}
-	if o.Token, err = a.token(ctx); err != nil {
+	o.Token, err = a.tokenSource(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return client.Dial(a.addresses, o)

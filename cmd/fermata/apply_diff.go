@@ -57,7 +57,7 @@ func diffFields(path string, x, y protoreflect.Message) (out []fieldDiff) {
 	return out
 }
 
-// diffSources compares where the fields of two policies come from. Of one that is new nothing is told.
+// diffSources compares the sources of the fields of two policies. A new policy has no differences.
 func diffSources(path string, x, y protoreflect.Message) (out []fieldDiff) {
 	type sourced interface{ GetSources() map[string]string }
 	a, b := x.Interface().(sourced).GetSources(), y.Interface().(sourced).GetSources()
@@ -97,7 +97,7 @@ func diffMaps(path string, x, y protoreflect.Map) (out []fieldDiff) {
 	return out
 }
 
-// isLeaf tells of messages that are one value to people.
+// isLeaf reports whether people read the message as one value.
 func isLeaf(d protoreflect.MessageDescriptor) bool {
 	return strings.HasPrefix(string(d.FullName()), "google.protobuf.")
 }
@@ -166,7 +166,8 @@ func diffPayload(before, after *client.Job, hide bool) []fieldDiff {
 	x, y := before.GetPayload(), after.GetPayload()
 	sealed := before.GetPayloadSealed()
 	switch {
-	case sealed && after.GetPayloadSealed() && before.GetPayloadKeyId() == after.GetPayloadKeyId(), !sealed && string(x) == string(y):
+	case sealed && after.GetPayloadSealed() && before.GetPayloadKeyId() == after.GetPayloadKeyId(), !sealed &&
+		string(x) == string(y):
 		return nil
 	case sealed:
 		return []fieldDiff{{"payload", fmt.Sprintf("%d bytes, sealed", before.GetPayloadSize()), payloadSide(y, hide)}}
@@ -187,7 +188,7 @@ func payloadSide(b []byte, hide bool) string {
 	case hide:
 		return fmt.Sprintf("%d bytes", len(b))
 	}
-	return clip(bytesText(b), 200)
+	return clipText(bytesText(b), 200)
 }
 
 func diffJSON(path string, x, y map[string]any) (out []fieldDiff) {
@@ -225,11 +226,11 @@ func jsonSide(v any, there bool) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return clip(string(text), 200)
+	return clipText(string(text), 200)
 }
 
-// withDefaults are the limits of a file with what they leave unset filled in. A pause that
-// they do not name is somebody's who has a reason: it stays.
+// withDefaults returns the limits of a file with unset fields filled in. A pause that the file does not set
+// stays, because somebody set it for a reason.
 func withDefaults(s, before *client.QueueSettings) *client.QueueSettings {
 	out := proto.CloneOf(s)
 	out.Name = before.GetName()
@@ -242,9 +243,9 @@ func withDefaults(s, before *client.QueueSettings) *client.QueueSettings {
 	return out
 }
 
-// defaultRecoveryRate is what the API answers where none is set.
+// defaultRecoveryRate is the API's value if none is set.
 const defaultRecoveryRate = 50
 
-func (q queueChange) differs() bool {
+func (q queueChange) isChanged() bool {
 	return !proto.Equal(q.before, q.after)
 }

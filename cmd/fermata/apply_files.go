@@ -15,46 +15,48 @@ func (a *app) readSet(names []string) (*manifest.Set, manifest.Faults, error) {
 	all, budget := &manifest.Set{}, &manifest.Budget{}
 	var faults manifest.Faults
 	for i, name := range names {
-		inputs := []input{a.input(name)}
+		inputs := []inputFile{a.newInput(name)}
 		if name != "-" {
 			var err error
-			if inputs, err = a.filesOf(name); err != nil {
-				return nil, nil, usage(err)
+			inputs, err = a.filesOf(name)
+			if err != nil {
+				return nil, nil, newUsageError(err)
 			}
 		} else if slices.Contains(names[:i], name) {
-			return nil, nil, usagef("-f - can be given once")
+			return nil, nil, usageErrorf("-f - can be given once")
 		}
 		for _, in := range inputs {
-			text, err := a.read(in)
+			text, err := a.readInputFile(in)
 			if err != nil {
 				return nil, nil, err
 			}
 			set, wrong := manifest.ReadWithin(budget, in.path, text, a.namespace)
 			all.Add(set)
-			faults = append(faults, withheld(in, wrong)...)
+			faults = append(faults, withoutContent(in, wrong)...)
 		}
 	}
 	return all, faults, nil
 }
 
-// endings are those of files that are read of a directory.
-var endings = []string{".yaml", ".yml", ".json", ".jsonl"}
+// manifestExtensions are the extensions of the files that are read in a directory.
+var manifestExtensions = []string{".yaml", ".yml", ".json", ".jsonl"}
 
 // filesOf lists a file, or those of a directory and below it, in order. What begins
 // with a dot is left out: so are the versions that lie in a mounted ConfigMap.
-func (a *app) filesOf(name string) ([]input, error) {
+func (a *app) filesOf(name string) ([]inputFile, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return []input{a.input(name)}, nil
+		return []inputFile{a.newInput(name)}, nil
 	}
 	// A walk does not follow a link, and the directory itself may be given by one.
-	if name, err = filepath.EvalSymlinks(name); err != nil {
+	name, err = filepath.EvalSymlinks(name)
+	if err != nil {
 		return nil, err
 	}
-	var inputs []input
+	var inputs []inputFile
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -64,7 +66,7 @@ func (a *app) filesOf(name string) ([]input, error) {
 				return fs.SkipDir
 			}
 			return nil
-		case !slices.Contains(endings, strings.ToLower(filepath.Ext(path))):
+		case !slices.Contains(manifestExtensions, strings.ToLower(filepath.Ext(path))):
 			return nil
 		}
 		if entry.Type()&fs.ModeSymlink != 0 {
@@ -74,7 +76,7 @@ func (a *app) filesOf(name string) ([]input, error) {
 		} else if entry.IsDir() {
 			return nil
 		}
-		inputs = append(inputs, input{path: path, under: name, linked: isLinked(path)})
+		inputs = append(inputs, inputFile{path: path, under: name, linked: isLinked(path)})
 		return nil
 	})
 	return inputs, err

@@ -15,37 +15,38 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// planner compares files with a cluster.
-type planner struct {
+// applyPlanner compares files with a cluster.
+type applyPlanner struct {
 	app    *app
 	client *client.Client
 	flags  *applyFlags
 	set    *manifest.Set
 
-	// wishes and changes are those of the jobs of the files, in their order.
-	wishes  []*client.Wish
-	changes []*client.Change
+	// desiredJobs and changes have one item for each job of the files, in order.
+	desiredJobs []*client.Wish
+	changes     []*client.Change
 	// surplus are jobs of the owner that the files do not have, in order of their ids.
 	surplus []*client.Job
 	queues  []queueChange
 }
 
-// queueChange is what becomes of the limits of a queue.
+// queueChange is the change of a queue's limits.
 type queueChange struct {
 	name          string
 	before, after *client.QueueSettings
 }
 
-// plan finds out what there is to do. It fails with all that is wrong with the files.
-func (p *planner) plan(ctx context.Context) error {
+// planChanges computes the changes. Its error has all faults of the files.
+func (p *applyPlanner) planChanges(ctx context.Context) error {
 	for _, j := range p.set.Jobs {
-		p.wishes = append(p.wishes, &client.Wish{JobId: j.ID, Job: j.Job, Paused: j.Paused})
+		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: j.ID, Job: j.Job, Paused: j.Paused})
 	}
 	var err error
-	if p.changes, err = p.client.PlanJobs(ctx, p.wishes, p.flags.force); err != nil {
+	p.changes, err = p.client.PlanJobs(ctx, p.desiredJobs, p.flags.force)
+	if err != nil {
 		return err
 	}
-	if err := p.faults(); err != nil {
+	if err := p.findFaults(); err != nil {
 		return err
 	}
 	if err := p.planQueues(ctx); err != nil {
@@ -57,8 +58,8 @@ func (p *planner) plan(ctx context.Context) error {
 	return nil
 }
 
-// faults are what the cluster says of the wishes, at the lines that it is about.
-func (p *planner) faults() error {
+// findFaults returns the cluster's validation errors with their lines in the files.
+func (p *applyPlanner) findFaults() error {
 	var faults manifest.Faults
 	var denied error
 	passing := true // each of them may be over when the command is repeated
@@ -90,16 +91,16 @@ func (p *planner) faults() error {
 	case len(faults) == 0:
 		return nil
 	case denied != nil && passing:
-		code, hint := judge(denied)
+		code, hint := classifyError(denied)
 		return &codedError{err: faults.Sorted(), code: code, hint: hint}
 	case passing:
 		return &codedError{err: faults.Sorted(), code: exitConflict}
 	}
-	return usage(faults.Sorted())
+	return newUsageError(faults.Sorted())
 }
 
 // findSurplus lists jobs of the owner that the files do not have.
-func (p *planner) findSurplus(ctx context.Context) error {
+func (p *applyPlanner) findSurplus(ctx context.Context) error {
 	wanted := map[string]bool{}
 	for _, j := range p.set.Jobs {
 		wanted[j.ID] = true
@@ -117,7 +118,7 @@ func (p *planner) findSurplus(ctx context.Context) error {
 	return nil
 }
 
-func (p *planner) planQueues(ctx context.Context) error {
+func (p *applyPlanner) planQueues(ctx context.Context) error {
 	var faults manifest.Faults
 	for i := range p.set.Queues {
 		q := &p.set.Queues[i]
@@ -134,29 +135,28 @@ func (p *planner) planQueues(ctx context.Context) error {
 		p.queues = append(p.queues, queueChange{name: q.Name, before: before, after: withDefaults(q.Settings, before)})
 	}
 	if len(faults) > 0 {
-		return usage(faults.Sorted())
+		return newUsageError(faults.Sorted())
 	}
 	return nil
 }
 
-func (p *planner) pending() bool {
+func (p *applyPlanner) hasChanges() bool {
 	for _, c := range p.changes {
 		if a := c.GetAction(); a == fermatav1.JobChange_ACTION_CREATE || a == fermatav1.JobChange_ACTION_UPDATE {
 			return true
 		}
 	}
-	return len(p.surplus) > 0 || slices.ContainsFunc(p.queues, queueChange.differs)
+	return len(p.surplus) > 0 || slices.ContainsFunc(p.queues, queueChange.isChanged)
 }
 
-// do makes the changes of the plan, and says how many. What fails is told and does
-// not stop the rest.
-func (p *planner) do(ctx context.Context) error {
+// applyChanges makes the planned changes and prints their number. It prints failures and continues after them.
+func (p *applyPlanner) applyChanges(ctx context.Context) error {
 	var wishes []*client.Wish
 	for i, c := range p.changes {
 		switch c.GetAction() {
 		case fermatav1.JobChange_ACTION_CREATE, fermatav1.JobChange_ACTION_UPDATE:
-			p.wishes[i].Etag = c.GetBefore().GetEtag()
-			wishes = append(wishes, p.wishes[i])
+			p.desiredJobs[i].Etag = c.GetBefore().GetEtag()
+			wishes = append(wishes, p.desiredJobs[i])
 		}
 	}
 	for _, j := range p.surplus {
@@ -164,28 +164,28 @@ func (p *planner) do(ctx context.Context) error {
 	}
 	queues, failed := p.setQueues(ctx)
 	changes, err := p.client.ApplyJobs(ctx, wishes, p.flags.force)
-	sum := p.sum()
+	sum := p.countChanges()
 	sum.created, sum.updated, sum.deleted, sum.queues = 0, 0, 0, queues
 	for i, c := range changes {
 		if err := client.ChangeError(c); err != nil {
 			failed = append(failed, p.app.failedItem(wishes[i].GetJobId(), i, err))
 			continue
 		}
-		sum.count(c.GetAction())
+		sum.countAction(c.GetAction())
 	}
 	if err != nil {
 		failed = append(failed, err)
 	}
 	if p.app.output != "table" {
-		return worst(failed)
+		return worstError(failed)
 	}
-	return errors.Join(p.app.println("applied: "+sum.text(pastWords)), worst(failed))
+	return errors.Join(p.app.println("applied: "+sum.summaryText(pastWords)), worstError(failed))
 }
 
 // setQueues replaces limits that are still those that were compared.
-func (p *planner) setQueues(ctx context.Context) (set int, failed []error) {
+func (p *applyPlanner) setQueues(ctx context.Context) (set int, failed []error) {
 	for i, q := range p.queues {
-		if !q.differs() {
+		if !q.isChanged() {
 			continue
 		}
 		if _, err := p.client.SwapQueueSettings(ctx, q.before, q.after); err != nil {

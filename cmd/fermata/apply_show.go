@@ -12,8 +12,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// row is one change, as it is shown.
-type row struct {
+// changeRow is one change, as it is shown.
+type changeRow struct {
 	Action string      `json:"action"` // create, update, delete, unchanged, passed
 	Kind   string      `json:"kind"`   // job, queue
 	Name   string      `json:"name"`
@@ -26,34 +26,34 @@ var actionNames = map[fermatav1.JobChange_Action]string{
 	fermatav1.JobChange_ACTION_PASSED: "passed",
 }
 
-// rows are all changes, in the order of the files.
-func (p *planner) rows() []row {
-	var out []row
+// changeRows are all changes, in the order of the files.
+func (p *applyPlanner) changeRows() []changeRow {
+	var out []changeRow
 	for _, q := range p.queues {
-		r := row{Action: "unchanged", Kind: "queue", Name: q.name}
-		if q.differs() {
+		r := changeRow{Action: "unchanged", Kind: "queue", Name: q.name}
+		if q.isChanged() {
 			r.Action, r.Fields = "update", diffMessages("", q.before, q.after)
 		}
 		out = append(out, r)
 	}
 	for i, c := range p.changes {
-		r := row{Action: actionNames[c.GetAction()], Kind: "job", Name: p.wishes[i].GetJobId()}
+		r := changeRow{Action: actionNames[c.GetAction()], Kind: "job", Name: p.desiredJobs[i].GetJobId()}
 		switch c.GetAction() {
 		case fermatav1.JobChange_ACTION_CREATE:
-			r.Fields = p.diff(&client.Job{}, p.wishes[i].GetJob(), p.wishes[i])
+			r.Fields = p.diffJob(&client.Job{}, p.desiredJobs[i].GetJob(), p.desiredJobs[i])
 		case fermatav1.JobChange_ACTION_UPDATE:
-			r.Fields = only(c.GetFields(), p.diff(c.GetBefore(), c.GetAfter(), p.wishes[i]))
+			r.Fields = onlyFields(c.GetFields(), p.diffJob(c.GetBefore(), c.GetAfter(), p.desiredJobs[i]))
 		}
 		out = append(out, r)
 	}
 	for _, j := range p.surplus {
-		out = append(out, row{Action: "delete", Kind: "job", Name: client.JobID(j)})
+		out = append(out, changeRow{Action: "delete", Kind: "job", Name: client.JobID(j)})
 	}
 	return out
 }
 
-// only keeps what the cluster says will change: a later one may answer more than is set.
-func only(fields []string, diffs []fieldDiff) []fieldDiff {
+// onlyFields keeps the fields that the cluster will change: later versions may return more than is set.
+func onlyFields(fields []string, diffs []fieldDiff) []fieldDiff {
 	return slices.DeleteFunc(diffs, func(d fieldDiff) bool {
 		root, _, _ := strings.Cut(d.Path, ".")
 		root, _, _ = strings.Cut(root, "[")
@@ -61,8 +61,8 @@ func only(fields []string, diffs []fieldDiff) []fieldDiff {
 	})
 }
 
-// diff compares what may be set of two jobs.
-func (p *planner) diff(before, after *client.Job, w *client.Wish) []fieldDiff {
+// diffJob compares the settable fields of two jobs.
+func (p *applyPlanner) diffJob(before, after *client.Job, w *client.Wish) []fieldDiff {
 	x, y := settable(before), settable(after)
 	payload := diffPayload(before, after, p.flags.hidePayloads)
 	x.Payload, y.Payload = nil, nil
@@ -76,7 +76,7 @@ func (p *planner) diff(before, after *client.Job, w *client.Wish) []fieldDiff {
 	return out
 }
 
-// settable is a job without what is output only.
+// settable returns a job without output-only fields.
 func settable(j *client.Job) *client.Job {
 	out := proto.CloneOf(j)
 	out.Name, out.Etag, out.Generation, out.CreateTime, out.UpdateTime, out.Status = "", "", 0, nil, nil, nil
@@ -84,9 +84,9 @@ func settable(j *client.Job) *client.Job {
 	return out
 }
 
-// show writes the plan; end, if any, begins its last line.
-func (p *planner) show(end string) error {
-	rows := p.rows()
+// printChanges writes the plan; end, if any, begins its last line.
+func (p *applyPlanner) printChanges(end string) error {
+	rows := p.changeRows()
 	if p.app.output != "table" {
 		texts := make([]string, len(rows))
 		for i, r := range rows {
@@ -101,26 +101,26 @@ func (p *planner) show(end string) error {
 	var b strings.Builder
 	paint := p.app.painter(p.flags.color)
 	for _, r := range rows {
-		r.write(&b, paint)
+		r.writeRow(&b, paint)
 	}
 	if end != "" {
-		fmt.Fprintf(&b, "%s: %s\n", end, p.sum().text(futureWords))
+		fmt.Fprintf(&b, "%s: %s\n", end, p.countChanges().summaryText(futureWords))
 	}
 	_, err := p.app.out.Write([]byte(b.String()))
 	return err
 }
 
-// signs begin the lines of changes.
-var signs = map[string]struct{ sign, color string }{
+// actionSigns begin the lines of changes.
+var actionSigns = map[string]struct{ sign, color string }{
 	"create": {"+", "32"}, "update": {"~", "33"}, "delete": {"-", "31"}, "passed": {".", "2"},
 }
 
-func (r row) write(b *strings.Builder, paint func(color, text string) string) {
-	s, ok := signs[r.Action]
+func (r changeRow) writeRow(b *strings.Builder, paint func(color, text string) string) {
+	s, ok := actionSigns[r.Action]
 	if !ok {
-		return // what is unchanged is counted
+		return // unchanged jobs are only counted
 	}
-	name := printable(r.Name)
+	name := printableText(r.Name)
 	if r.Kind == "queue" {
 		name = "queue " + name
 	}
@@ -130,12 +130,13 @@ func (r row) write(b *strings.Builder, paint func(color, text string) string) {
 	}
 	b.WriteString(paint(s.color, text) + "\n")
 	for _, f := range r.Fields {
-		before, after := printable(f.Before), printable(f.After)
+		before, after := printableText(f.Before), printableText(f.After)
 		switch {
 		case r.Action == "create":
-			fmt.Fprintf(b, "    %s: %s\n", printable(f.Path), paint("32", after))
+			fmt.Fprintf(b, "    %s: %s\n", printableText(f.Path), paint("32", after))
 		default:
-			fmt.Fprintf(b, "    %s: %s → %s\n", printable(f.Path), paint("31", orNone(before)), paint("32", orNone(after)))
+			fmt.Fprintf(b, "    %s: %s → %s\n", printableText(f.Path), paint("31", orNone(before)),
+				paint("32", orNone(after)))
 		}
 	}
 }
@@ -150,7 +151,8 @@ func orNone(s string) string {
 // painter colours text where that is wanted.
 func (a *app) painter(when string) func(color, text string) string {
 	on := when == "always"
-	if file, ok := a.out.(*os.File); ok && when == "auto" && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if file, ok := a.out.(*os.File); ok && when == "auto" && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb" {
 		info, err := file.Stat()
 		on = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
@@ -162,12 +164,12 @@ func (a *app) painter(when string) func(color, text string) string {
 	}
 }
 
-// sums count changes.
-type sums struct {
-	created, updated, deleted, unchanged, passed, queues int
+// changeCounts count changes.
+type changeCounts struct {
+	created, updated, deleted, unchanged, skipped, queues int
 }
 
-func (s *sums) count(a fermatav1.JobChange_Action) {
+func (s *changeCounts) countAction(a fermatav1.JobChange_Action) {
 	switch a {
 	case fermatav1.JobChange_ACTION_CREATE:
 		s.created++
@@ -176,34 +178,34 @@ func (s *sums) count(a fermatav1.JobChange_Action) {
 	case fermatav1.JobChange_ACTION_DELETE:
 		s.deleted++
 	case fermatav1.JobChange_ACTION_PASSED:
-		s.passed++
+		s.skipped++
 	default:
 		s.unchanged++
 	}
 }
 
-func (p *planner) sum() *sums {
-	s := &sums{deleted: len(p.surplus)}
+func (p *applyPlanner) countChanges() *changeCounts {
+	s := &changeCounts{deleted: len(p.surplus)}
 	for _, c := range p.changes {
-		s.count(c.GetAction())
+		s.countAction(c.GetAction())
 	}
 	for _, q := range p.queues {
-		if q.differs() {
+		if q.isChanged() {
 			s.queues++
 		}
 	}
 	return s
 }
 
-// words name changes that are to come, or that have been made.
-type words struct{ create, update, delete, queues string }
+// changeWords name changes that are to come, or that have been made.
+type changeWords struct{ create, update, delete, queues string }
 
 var (
-	futureWords = words{"to create", "to update", "to delete", "to limit"}
-	pastWords   = words{"created", "updated", "deleted", "limited"}
+	futureWords = changeWords{"to create", "to update", "to delete", "to limit"}
+	pastWords   = changeWords{"created", "updated", "deleted", "limited"}
 )
 
-func (s *sums) text(w words) string {
+func (s *changeCounts) summaryText(w changeWords) string {
 	var parts []string
 	add := func(n int, word string) {
 		if n > 0 {
@@ -214,12 +216,12 @@ func (s *sums) text(w words) string {
 	add(s.updated, w.update)
 	add(s.deleted, w.delete)
 	if s.queues > 0 {
-		parts = append(parts, plural(s.queues, "queue ", "queues ")+w.queues)
+		parts = append(parts, countText(s.queues, "queue ", "queues ")+w.queues)
 	}
 	if len(parts) == 0 {
 		parts = []string{"nothing to do"}
 	}
 	add(s.unchanged, "unchanged")
-	add(s.passed, "passed")
+	add(s.skipped, "passed")
 	return strings.Join(parts, ", ")
 }

@@ -99,9 +99,9 @@ func TestApplyRefusals(t *testing.T) {
 	golden(t, "apply-refusals", strings.ReplaceAll(c.script(lines...), dir, "DIR"))
 }
 
-// TestApplySaysWhatARepetitionMends: a deleted job that still runs is gone some day, another
+// TestApplyReportsConflictsToRepeat: a deleted job that still runs is gone some day, another
 // owner's job is not.
-func TestApplySaysWhatARepetitionMends(t *testing.T) {
+func TestApplyReportsConflictsToRepeat(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "theirs", "--handler", "h", "--label", client.OwnerLabel+"=them")
 	c.must("jobs", "create", "busy", "--every", "1m", "--handler", "h")
@@ -164,8 +164,8 @@ func TestApplyHundreds(t *testing.T) {
 	}
 }
 
-// TestApplyLeavesAPauseAlone: files that say nothing of it neither show nor end it.
-func TestApplyLeavesAPauseAlone(t *testing.T) {
+// TestApplyKeepsAPause: files that say nothing of it neither show nor end it.
+func TestApplyKeepsAPause(t *testing.T) {
 	c := startCluster(t)
 	c.must("queues", "pause", "mail")
 	c.must("apply", "-f", "-", "<queues: {mail: {rate: 5}}")
@@ -184,9 +184,9 @@ func TestApplyLeavesAPauseAlone(t *testing.T) {
 	}
 }
 
-// TestApplyLeavesConcurrentEditsAlone: what changes between plan and deed is not
+// TestApplyKeepsConcurrentChanges: what changes between plan and deed is not
 // overwritten, and does not keep the rest from being done.
-func TestApplyLeavesConcurrentEditsAlone(t *testing.T) {
+func TestApplyKeepsConcurrentChanges(t *testing.T) {
 	c := startCluster(t)
 	c.must("apply", "-f", "-", "--owner", "o", "<"+`[{id: edited, handler: h}, {id: deleted, handler: h}, {id: surplus, handler: h}, {id: plain, handler: h}]`)
 	c.must("queues", "set", "mail", "--rate", "5")
@@ -210,17 +210,17 @@ jobs:
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	p := planner{app: a, client: cl, flags: flags, set: set}
-	if err := p.plan(t.Context()); err != nil || !p.pending() {
-		t.Fatal(err, p.pending())
+	p := applyPlanner{app: a, client: cl, flags: flags, set: set}
+	if err := p.planChanges(t.Context()); err != nil || !p.hasChanges() {
+		t.Fatal(err, p.hasChanges())
 	}
 	c.must("jobs", "update", "edited", "--priority", "9")
 	c.must("jobs", "update", "surplus", "--priority", "9")
 	c.must("jobs", "delete", "deleted")
 	c.must("jobs", "create", "made", "--handler", "theirs")
 	c.must("queues", "set", "mail", "--rate", "6")
-	err = p.do(t.Context())
-	if code, _ := judge(err); code != exitConflict {
+	err = p.applyChanges(t.Context())
+	if code, _ := classifyError(err); code != exitConflict {
 		t.Errorf("exit code %d: %v", code, err)
 	}
 	for _, id := range []string{"edited", "deleted", "surplus", "made", "queue mail"} {
@@ -269,9 +269,9 @@ func TestDeniedJobsAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := planner{app: a, set: set, changes: []*fermatav1.JobChange{{}, {Code: int32(codes.PermissionDenied), Message: "the permission is missing"}}}
-	err = p.faults()
-	code, hint := judge(err)
+	p := applyPlanner{app: a, set: set, changes: []*fermatav1.JobChange{{}, {Code: int32(codes.PermissionDenied), Message: "the permission is missing"}}}
+	err = p.findFaults()
+	code, hint := classifyError(err)
 	if code != exitFailed || !strings.Contains(hint, "ask for a role") || !strings.Contains(err.Error(), "theirs") || !strings.Contains(err.Error(), ":3") || strings.Contains(err.Error(), "mine") {
 		t.Errorf("exit code %d, hint %q, %v", code, hint, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// followEvery is the pause between two looks of --follow.
-const followEvery = time.Second
+// followInterval is the pause between two looks of --follow.
+const followInterval = time.Second
 
 func (a *app) auditCommand() *cobra.Command {
 	var f client.AuditFilter
@@ -24,8 +24,10 @@ func (a *app) auditCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who changed what", Args: noArgs,
-		Long: "Show the calls that changed something, oldest first: who made them, from where, about what, and how they\n" +
-			"ended. How many the cluster keeps, and for how long, is up to --audit-keep, --audit-retention and --audit-max-bytes of\n" +
+		Long: "Show the calls that changed something, oldest first: who made them, from where, about what, and how " +
+			"they\n" +
+			"ended. How many the cluster keeps, and for how long, is up to --audit-keep, --audit-retention and " +
+			"--audit-max-bytes of\n" +
 			"the scheduler. For a copy elsewhere: fermata audit export.",
 		Example: `  fermata audit --since 24h
   fermata audit --job nightly --follow
@@ -34,13 +36,13 @@ func (a *app) auditCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case jobID != "" && f.Resource != "":
-				return usagef("--job and --resource exclude each other")
+				return usageErrorf("--job and --resource exclude each other")
 			case limit < 1:
-				return usagef("--limit %d: must be positive", limit)
+				return usageErrorf("--limit %d: must be positive", limit)
 			case since < 0:
-				return usagef("--since %v: must be positive", since)
+				return usageErrorf("--since %v: must be positive", since)
 			case follow && a.output == "json":
-				return usagef("--follow goes with -o table or yaml")
+				return usageErrorf("--follow goes with -o table or yaml")
 			}
 			if jobID != "" {
 				f.Resource = fmt.Sprintf("namespaces/%s/jobs/%s", a.namespace, jobID)
@@ -48,72 +50,73 @@ func (a *app) auditCommand() *cobra.Command {
 			if since > 0 {
 				f.From = a.now().Add(-since)
 			}
-			return a.audit(cmd, f, limit, follow)
+			return a.listAudit(cmd, f, limit, follow)
 		},
 	}
 	cmd.Flags().StringVar(&jobID, "job", "", "only about this job of the namespace")
 	cmd.Flags().StringVar(&f.Resource, "resource", "", "only about this resource; with a trailing / all below it")
 	cmd.Flags().StringVar(&f.Identity, "identity", "", "only by this identity")
-	durationVar(cmd.Flags(), &since, "since", 0, "only of this last while, 24h for instance")
-	cmd.Flags().IntVar(&limit, "limit", 1000, "at most so many, the newest")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes, until interrupted or --request-timeout")
+	durationVar(cmd.Flags(), &since, "since", 0, "only records of this period until now, such as 24h")
+	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum number, the newest records")
+	cmd.Flags().BoolVar(&follow, "follow", false, "continue with new records, until interrupted or --request-timeout")
 	cmd.AddCommand(a.auditVerifyCommand(), a.auditExportCommand(), a.auditExportsCommand())
 	return cmd
 }
 
-func (a *app) audit(cmd *cobra.Command, f client.AuditFilter, limit int, follow bool) error {
-	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+func (a *app) listAudit(cmd *cobra.Command, f client.AuditFilter, limit int, follow bool) error {
+	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 		if !follow {
 			records, err := newestOf(ctx, c, f, "", limit)
 			if err != nil {
 				return err
 			}
-			return printAll(a, records, a.auditTable)
+			return printMessages(a, records, a.auditTable)
 		}
 		tail := auditTail{client: c, filter: f, limit: limit}
 		for looks := 0; ; looks++ {
-			records, err := tail.next(ctx)
+			records, err := tail.nextRecords(ctx)
 			switch {
-			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) && (looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
+			case (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) &&
+				(looks > 0 || errors.Is(ctx.Err(), context.Canceled)):
 				return nil
 			case err != nil:
 				return err
 			case len(records) > 0 || looks == 0:
-				if err := a.followed(records, tail.told > len(records)); err != nil {
+				if err := a.printFollowed(records, tail.printed > len(records)); err != nil {
 					return err
 				}
 			}
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(followEvery):
+			case <-time.After(followInterval):
 			}
 		}
 	})
 }
 
-// followed prints what a look found; as YAML in a document of its own.
-func (a *app) followed(records []*client.AuditRecord, more bool) error {
+// printFollowed prints the records of one poll; in YAML as a separate document.
+func (a *app) printFollowed(records []*client.AuditRecord, more bool) error {
 	if a.output == "yaml" && more {
 		if err := a.println("---"); err != nil {
 			return err
 		}
 	}
-	return printAll(a, records, a.auditTable)
+	return printMessages(a, records, a.auditTable)
 }
 
-// auditTail reads a trail as it grows. Each look begins where the one before ended, whether
-// or not that found anything: a trail may be long, and what is sought in it rare.
+// auditTail reads new records of a growing trail. Each poll starts where the last one ended, also if that found
+// no match, because a trail may be long and matches rare.
 type auditTail struct {
-	client *client.Client
-	filter client.AuditFilter
-	limit  int
-	last   string // id of the newest that was found
-	told   int    // records
+	client  *client.Client
+	filter  client.AuditFilter
+	limit   int
+	last    string // id of the newest that was found
+	printed int    // records
 }
 
-// next returns what has come since the look before; the first time, the newest.
-func (t *auditTail) next(ctx context.Context) ([]*client.AuditRecord, error) {
+// nextRecords returns the records since the last poll; at first, the newest ones.
+func (t *auditTail) nextRecords(ctx context.Context) ([]*client.AuditRecord, error) {
 	end := t.filter.From
 	for r, err := range t.client.AuditRecords(ctx, client.AuditFilter{From: t.filter.From}) {
 		if err != nil {
@@ -129,13 +132,14 @@ func (t *auditTail) next(ctx context.Context) ([]*client.AuditRecord, error) {
 	if len(records) > 0 {
 		t.last = records[len(records)-1].GetId()
 	}
-	t.told += len(records)
+	t.printed += len(records)
 	t.filter.From = end
 	return records, nil
 }
 
 // newestOf returns the newest records, oldest first, as far back as the one with the id last.
-func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last string, limit int) ([]*client.AuditRecord, error) {
+func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last string,
+	limit int) ([]*client.AuditRecord, error) {
 	var records []*client.AuditRecord
 	for r, err := range c.AuditRecords(ctx, f) {
 		if err != nil {
@@ -144,7 +148,8 @@ func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last 
 		if r.GetId() == last {
 			break
 		}
-		if records = append(records, r); len(records) == limit {
+		records = append(records, r)
+		if len(records) == limit {
 			break
 		}
 	}
@@ -153,13 +158,15 @@ func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last 
 }
 
 func (a *app) auditTable(records []*client.AuditRecord) error {
-	t := table{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"}, empty: "no records"}
+	t := outputTable{heading: []string{"TIME", "WHO", "METHOD", "RESOURCE", "OUTCOME", "CHANGED", "REQUEST"},
+		empty: "no records"}
 	for _, r := range records {
-		changed := none
+		changed := noValue
 		if r.GetChanged()+r.GetRefused() > 0 {
 			changed = fmt.Sprintf("%d of %d", r.GetChanged(), r.GetChanged()+r.GetRefused())
 		}
-		t.add(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()), methodName(r.GetMethod()), nameText(r.GetResource()),
+		t.addRow(r.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(r.GetIdentity()),
+			methodName(r.GetMethod()), nameText(r.GetResource()),
 			codes.Code(r.GetCode()).String(), changed, nameText(r.GetRequestId()))
 	}
 	return a.printTable(t)
@@ -173,5 +180,5 @@ func methodName(method string) string {
 			break
 		}
 	}
-	return clip(method, 40)
+	return clipText(method, 40)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// auditExport is one export: where records go, and what is known of those that went.
+// auditExport is one export: its destination and its position.
 type auditExport struct {
 	app    *app
 	name   string // "": nothing is acknowledged
@@ -35,59 +35,66 @@ type auditExport struct {
 
 // auditSink takes records. When it returns, they are safe.
 type auditSink interface {
-	put(ctx context.Context, lines []byte) error
-	close() error
+	writeLines(ctx context.Context, lines []byte) error
+	closeSink() error
 }
 
 func (a *app) auditExportCommand() *cobra.Command {
 	e := auditExport{app: a}
 	cmd := &cobra.Command{
 		Use: "export", Short: "Deliver audit records, oldest first, and acknowledge them", Args: noArgs,
-		Long: "Write audit records as JSON lines, oldest first, to standard output, to a file, or by POST to an HTTPS endpoint. With\n" +
-			"--name the cluster remembers how far the export has come: it goes on from there the next time, and records that it\n" +
-			"has not acknowledged are kept beyond the limits of count and age. A record is acknowledged once it is written and\n" +
-			"synced, or the endpoint has answered 2xx; after a crash some come again (compare \"id\"). What was removed before it was\n" +
-			"delivered is said on standard error. Run one process for each name.",
+		Long: "Write audit records as JSON lines, oldest first, to standard output, to a file, or by POST to an " +
+			"HTTPS endpoint. With\n" +
+			"--name the cluster stores the position of the export: the next call continues there, and records that " +
+			"it\n" +
+			"has not acknowledged are kept beyond the limits of count and age. A record is acknowledged once it is " +
+			"written and\n" +
+			"synced, or the endpoint has answered 2xx; after a crash some are repeated (compare \"id\"). Records " +
+			"removed before they were\n" +
+			"delivered are reported on standard error. Run one process for each name.",
 		Example: `  fermata audit export > audit.jsonl
   fermata audit export --follow --name siem --file /var/log/fermata/audit.jsonl
   fermata audit export --follow --name siem --post https://siem.example.org/ingest --post-header-file siem.header`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := e.open(); err != nil {
+			if err := e.openSink(); err != nil {
 				return err
 			}
-			return errors.Join(a.withClient(cmd.Context(), func(c *client.Client) error { return e.run(cmd.Context(), c) }), e.sink.close())
+			return errors.Join(a.withClient(cmd.Context(),
+				func(c *client.Client) error { return e.exportRecords(cmd.Context(), c) }), e.sink.closeSink())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.name, "name", "", "name of the export, under which the cluster remembers how far it has come (default: everything from the oldest record on, nothing is acknowledged)")
+	f.StringVar(&e.name, "name", "", "name of the export, under which the cluster remembers how far it has come "+
+		"(default: everything from the oldest record on, nothing is acknowledged)")
 	f.StringVar(&e.file, "file", "", "append to this file, in place of standard output")
 	f.StringVar(&e.post, "post", "", "send up to 1000 lines at once to this URL: https, or http on loopback")
-	f.StringVar(&e.header, "post-header-file", "", "file with a header for --post, such as \"Authorization: Bearer TOKEN\"")
-	f.BoolVar(&e.follow, "follow", false, "go on with what comes, until interrupted")
+	f.StringVar(&e.header, "post-header-file", "",
+		"file with a header for --post, such as \"Authorization: Bearer TOKEN\"")
+	f.BoolVar(&e.follow, "follow", false, "continue with new records, until interrupted")
 	return cmd
 }
 
 func (a *app) auditExportsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "exports", Short: "Show how far exports of audit records have come", Args: noArgs,
+		Use: "exports", Short: "Show the positions of the exports of audit records", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				exports, err := c.AuditExports(ctx)
 				if err != nil {
 					return err
 				}
-				return printAll(a, exports, a.exportsTable)
+				return printMessages(a, exports, a.exportsTable)
 			})
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "delete NAME", Short: "Forget an export: nothing is kept for it any longer", Args: exactArgs(1),
+		Use: "delete NAME", Short: "Delete an export: records are no longer kept for it", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				if err := c.DeleteAuditExport(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.did("deleted export "+printable(args[0]), fact{"name", args[0]})
+				return a.printResult("deleted export "+printableText(args[0]), resultFact{"name", args[0]})
 			})
 		},
 	})
@@ -95,56 +102,58 @@ func (a *app) auditExportsCommand() *cobra.Command {
 }
 
 func (a *app) exportsTable(exports []*client.AuditExport) error {
-	t := table{heading: []string{"NAME", "SEQUENCE", "ACKNOWLEDGED", "WAITING", "SINCE"}, empty: "no exports"}
+	t := outputTable{heading: []string{"NAME", "SEQUENCE", "ACKNOWLEDGED", "WAITING", "SINCE"}, empty: "no exports"}
 	for _, e := range exports {
-		since := none
+		since := noValue
 		if e.GetWaitingSince() != nil {
 			since = e.GetWaitingSince().AsTime().UTC().Format(time.RFC3339)
 		}
-		t.add(nameText(e.GetName()), fmt.Sprint(e.GetSequence()), e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
+		t.addRow(nameText(e.GetName()), fmt.Sprint(e.GetSequence()),
+			e.GetUpdateTime().AsTime().UTC().Format(time.RFC3339), fmt.Sprint(e.GetWaiting()), since)
 	}
 	return a.printTable(t)
 }
 
-// open checks the flags and makes the sink.
-func (e *auditExport) open() (err error) {
+// openSink validates the flags and opens the sink.
+func (e *auditExport) openSink() (err error) {
 	switch {
 	case e.file != "" && e.post != "":
-		return usagef("--file and --post exclude each other")
+		return usageErrorf("--file and --post exclude each other")
 	case e.header != "" && e.post == "":
-		return usagef("--post-header-file needs --post")
+		return usageErrorf("--post-header-file needs --post")
 	case e.post != "":
 		e.sink, err = newPostSink(e.post, e.header)
 	case e.file != "":
 		var file *os.File
-		if file, err = os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
+		file, err = os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err == nil {
 			e.sink = &fileSink{file}
 		}
 	default:
 		e.sink = writerSink{e.app.out}
 	}
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	return nil
 }
 
-// run delivers until there is nothing more, or with --follow until it is interrupted. Calls that
+// exportRecords delivers until there is nothing more, or with --follow until it is interrupted. Calls that
 // fail for want of a node are repeated when it follows.
-func (e *auditExport) run(ctx context.Context, c *client.Client) error {
-	if err := e.begin(ctx, c); err != nil {
+func (e *auditExport) exportRecords(ctx context.Context, c *client.Client) error {
+	if err := e.beginExport(ctx, c); err != nil {
 		return err
 	}
 	for {
-		more, err := e.step(ctx, c)
+		more, err := e.exportBatch(ctx, c)
 		switch {
 		case e.follow && ctx.Err() != nil:
 			return nil
 		case err != nil:
-			if code, _ := judge(err); !e.follow || code != exitUnavailable {
+			if code, _ := classifyError(err); !e.follow || code != exitUnavailable {
 				return err
 			}
-			fmt.Fprintln(e.app.err, "will try again:", printable(err.Error()))
+			fmt.Fprintln(e.app.err, "will try again:", printableText(err.Error()))
 		case more:
 			continue
 		case !e.follow:
@@ -153,13 +162,13 @@ func (e *auditExport) run(ctx context.Context, c *client.Client) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(followEvery):
+		case <-time.After(followInterval):
 		}
 	}
 }
 
-// begin finds out from where to go on.
-func (e *auditExport) begin(ctx context.Context, c *client.Client) error {
+// beginExport determines where to continue.
+func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 	if e.name == "" {
 		return nil
 	}
@@ -173,8 +182,8 @@ func (e *auditExport) begin(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// step delivers and acknowledges a page; more: there may be another one.
-func (e *auditExport) step(ctx context.Context, c *client.Client) (more bool, err error) {
+// exportBatch delivers and acknowledges a page; more: there may be another one.
+func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, e.app.timeout)
 	defer cancel()
 	records, _, err := c.ReadAuditRecords(bounded, e.after)
@@ -183,7 +192,7 @@ func (e *auditExport) step(ctx context.Context, c *client.Client) (more bool, er
 	}
 	var lines bytes.Buffer
 	for _, r := range records {
-		e.gap(r)
+		e.printGap(r)
 		if err := writeLine(&lines, r); err != nil {
 			return false, err
 		}
@@ -191,7 +200,7 @@ func (e *auditExport) step(ctx context.Context, c *client.Client) (more bool, er
 	// What is being delivered is delivered, also after Ctrl-C.
 	safe, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.app.timeout)
 	defer cancel()
-	if err := e.sink.put(safe, lines.Bytes()); err != nil {
+	if err := e.sink.writeLines(safe, lines.Bytes()); err != nil {
 		return false, err
 	}
 	last := records[len(records)-1]
@@ -204,8 +213,8 @@ func (e *auditExport) step(ctx context.Context, c *client.Client) (more bool, er
 	return len(records) == client.AuditPage, nil
 }
 
-// gap says which records were removed before they could be delivered.
-func (e *auditExport) gap(r *client.AuditRecord) {
+// printGap prints which records were removed before they could be delivered.
+func (e *auditExport) printGap(r *client.AuditRecord) {
 	seq := r.GetSequence()
 	if seq == 0 {
 		return
@@ -216,24 +225,24 @@ func (e *auditExport) gap(r *client.AuditRecord) {
 	e.seq = seq
 }
 
-// writerSink is standard output: whoever reads it has to be quick and reliable.
+// writerSink writes to standard output; its reader must be fast and reliable.
 type writerSink struct{ io.Writer }
 
-func (s writerSink) put(_ context.Context, lines []byte) error {
+func (s writerSink) writeLines(_ context.Context, lines []byte) error {
 	_, err := s.Write(lines)
 	return err
 }
 
-func (writerSink) close() error { return nil }
+func (writerSink) closeSink() error { return nil }
 
 type fileSink struct{ *os.File }
 
-func (s *fileSink) put(_ context.Context, lines []byte) error {
+func (s *fileSink) writeLines(_ context.Context, lines []byte) error {
 	_, err := s.Write(lines)
 	return errors.Join(err, s.Sync())
 }
 
-func (s *fileSink) close() error { return s.Close() }
+func (s *fileSink) closeSink() error { return s.Close() }
 
 // postSink sends lines to an endpoint.
 type postSink struct {
@@ -264,7 +273,7 @@ func newPostSink(url, headerFile string) (*postSink, error) {
 	return s, nil
 }
 
-func (s *postSink) put(ctx context.Context, lines []byte) error {
+func (s *postSink) writeLines(ctx context.Context, lines []byte) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(lines))
 	if err != nil {
 		return err
@@ -288,7 +297,7 @@ func (s *postSink) put(ctx context.Context, lines []byte) error {
 	return nil
 }
 
-func (s *postSink) close() error {
+func (s *postSink) closeSink() error {
 	s.client.CloseIdleConnections()
 	return nil
 }

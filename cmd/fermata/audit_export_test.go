@@ -205,8 +205,8 @@ func TestAuditExportFollows(t *testing.T) {
 	ended := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		ended <- run(ctx, []string{"--address", c.address, "audit", "export", "--follow", "--name", "siem", "--post", server.URL},
-			streams{strings.NewReader(""), io.Discard, &errs}, time.Now)
+		ended <- runCommand(ctx, []string{"--address", c.address, "audit", "export", "--follow", "--name", "siem", "--post", server.URL},
+			standardStreams{strings.NewReader(""), io.Discard, &errs}, time.Now)
 	}()
 	delivered := func(n int) {
 		t.Helper()

@@ -68,7 +68,7 @@ func TestAuditAndReseal(t *testing.T) {
 	if got := c.must("audit", "--job", "nightly", "--follow", "--request-timeout", "3500ms"); strings.Count(got, "PauseJob") != 1 {
 		t.Errorf("followed, each once:\n%s", got)
 	}
-	if got := c.must("payloads", "reseal"); got != "sealed 0 payloads anew, left 1 as they are\n" {
+	if got := c.must("payloads", "reseal"); got != "sealed 0 payloads again, left 1 unchanged\n" {
 		t.Errorf("what is sealed with the present key: %q", got)
 	}
 	if err := os.WriteFile(path, []byte("k2 "+key+"\nk1 "+key), 0o600); err != nil {
@@ -77,7 +77,7 @@ func TestAuditAndReseal(t *testing.T) {
 	if _, err := ring.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.must("payloads", "reseal"); got != "sealed 1 payload anew, left 0 as they are\n" {
+	if got := c.must("payloads", "reseal"); got != "sealed 1 payload again, left 0 unchanged\n" {
 		t.Errorf("after a rotation: %q", got)
 	}
 	if got := c.must("jobs", "get", "nightly", "-o", "json"); !strings.Contains(got, "\"payload_key_id\": \"k2\"") || strings.Contains(got, "canary") {
@@ -134,7 +134,7 @@ func TestAuditTailReadsNothingTwice(t *testing.T) {
 		c.must(append([]string{"jobs"}, look.args...)...)
 		last := written(look.method)
 		for again := range 2 {
-			records, err := tail.next(t.Context())
+			records, err := tail.nextRecords(t.Context())
 			if want := look.want * (1 - again); err != nil || len(records) != want {
 				t.Fatalf("%v: %v (%v), want %d", look.args, records, err, want)
 			}
@@ -161,7 +161,7 @@ func TestAuditFollowedAsYAML(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	paused := false
-	run(ctx, []string{"--address", c.address, "audit", "--job", "ping", "--follow", "-o", "yaml"}, streams{strings.NewReader(""), hearing(func(text string) {
+	runCommand(ctx, []string{"--address", c.address, "audit", "--job", "ping", "--follow", "-o", "yaml"}, standardStreams{strings.NewReader(""), hearing(func(text string) {
 		out.WriteString(text)
 		switch {
 		case strings.Contains(text, "CreateJob") && !paused:

@@ -27,10 +27,13 @@ const maxShownBreaks = 100
 func (a *app) auditVerifyCommand() *cobra.Command {
 	var path, keyPath string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Check that no audit record was changed, removed or put in", Args: noArgs,
-		Long: "Follow the chain of hashes through all audit records that the cluster keeps, or through a file that audit export\n" +
-			"has written, and say where it breaks. With --public-key-file every record has to be covered by a signature: without,\n" +
-			"somebody who can write to Redis may have made the whole chain anew. Exit code 1 when it breaks, or there is no record.",
+		Use: "verify", Short: "Verify that no audit record was changed, removed or inserted", Args: noArgs,
+		Long: "Follow the chain of hashes through all audit records that the cluster keeps, or through a file that " +
+			"audit export\n" +
+			"has written, and report where it breaks. With --public-key-file every record must be covered by a " +
+			"signature: without,\n" +
+			"anyone who can write to Redis may have replaced the whole chain. Exit code 1 when it breaks, or there " +
+			"is no record.",
 		Example: `  fermata audit verify --public-key-file audit.pub
   fermata audit verify --file audit.jsonl --public-key-file audit.pub`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,37 +44,42 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 					check.Keys, err = job.ParseChainPublicKeys(string(text))
 				}
 				if err != nil {
-					return usagef("--public-key-file: %w", err)
+					return usageErrorf("--public-key-file: %w", err)
 				}
 			}
-			v := verification{app: a, check: check}
+			v := chainVerification{app: a, check: check}
 			if path != "" {
-				return v.file(path)
+				return v.verifyFile(path)
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return v.cluster(ctx, c) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return v.verifyCluster(ctx, c)
+			})
 		},
 	}
-	cmd.Flags().StringVar(&path, "file", "", "check this file of audit export in place of the cluster's records; - is standard input")
-	cmd.Flags().StringVar(&keyPath, "public-key-file", "", "file with the public keys of --audit-key-file, a line \"public id base64key\" each")
+	cmd.Flags().StringVar(&path, "file", "", "check this file of audit export in place of the cluster's records; - "+
+		"is standard input")
+	cmd.Flags().StringVar(&keyPath, "public-key-file", "",
+		"file with the public keys of --audit-key-file, a line \"public id base64key\" each")
 	return cmd
 }
 
-// verification checks records as they come and counts what is wrong.
-type verification struct {
+// chainVerification verifies records in order and counts breaks.
+type chainVerification struct {
 	app    *app
 	check  *job.ChainCheck
 	breaks int
 }
 
-// cluster reads what the cluster keeps.
-func (v *verification) cluster(ctx context.Context, c *client.Client) error {
+// verifyCluster verifies the records that the cluster keeps.
+func (v *chainVerification) verifyCluster(ctx context.Context, c *client.Client) error {
 	for after := ""; ; {
 		records, head, err := c.ReadAuditRecords(ctx, after)
 		if err != nil {
 			return err
 		}
 		for _, r := range records {
-			if err := v.next(r); err != nil {
+			if err := v.verifyRecord(r); err != nil {
 				return err
 			}
 			after = r.GetId()
@@ -80,19 +88,21 @@ func (v *verification) cluster(ctx context.Context, c *client.Client) error {
 			continue
 		}
 		if v.check.Last.Seq < head {
-			err = v.broken(job.Break{Seq: head, Detail: fmt.Sprintf("the chain goes on to sequence %d: the records after %d are missing", head, v.check.Last.Seq)})
+			err = v.printBreak(job.Break{Seq: head,
+				Detail: fmt.Sprintf("the chain goes on to sequence %d: the records after %d are missing", head,
+					v.check.Last.Seq)})
 		}
-		return errors.Join(err, v.end())
+		return errors.Join(err, v.printSummary())
 	}
 }
 
-// file reads an export, line by line.
-func (v *verification) file(path string) error {
+// verifyFile reads an export, line by line.
+func (v *chainVerification) verifyFile(path string) error {
 	in := v.app.in
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return usage(err)
+			return newUsageError(err)
 		}
 		defer file.Close()
 		in = file
@@ -101,56 +111,58 @@ func (v *verification) file(path string) error {
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
 		if text := bytes.TrimSpace(line); len(text) > 0 {
-			if err := v.line(n, text); err != nil {
+			if err := v.verifyLine(n, text); err != nil {
 				return err
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return v.end()
+			return v.printSummary()
 		case err != nil:
 			return err
 		}
 	}
 }
 
-func (v *verification) line(n int, text []byte) error {
+func (v *chainVerification) verifyLine(n int, text []byte) error {
 	r := &client.AuditRecord{}
 	if err := (protojson.UnmarshalOptions{}).Unmarshal(text, r); err != nil || r.GetId() == "" {
-		return v.broken(job.Break{Detail: fmt.Sprintf("line %d is no audit record", n)})
+		return v.printBreak(job.Break{Detail: fmt.Sprintf("line %d is no audit record", n)})
 	}
-	return v.next(r)
+	return v.verifyRecord(r)
 }
 
-func (v *verification) next(r *client.AuditRecord) error {
+func (v *chainVerification) verifyRecord(r *client.AuditRecord) error {
 	if b := v.check.Next(auditRecordOf(r)); b != nil {
-		return v.broken(*b)
+		return v.printBreak(*b)
 	}
 	return nil
 }
 
-func (v *verification) broken(b job.Break) error {
-	if v.breaks++; v.breaks > maxShownBreaks {
+func (v *chainVerification) printBreak(b job.Break) error {
+	v.breaks++
+	if v.breaks > maxShownBreaks {
 		return nil
 	}
 	where := ""
 	if b.ID != "" {
-		where = fmt.Sprintf("record %s (sequence %d) ", clip(b.ID, 48), b.Seq)
+		where = fmt.Sprintf("record %s (sequence %d) ", clipText(b.ID, 48), b.Seq)
 	}
-	return v.app.println("BROKEN: " + where + printable(b.Detail))
+	return v.app.println("BROKEN: " + where + printableText(b.Detail))
 }
 
-// end says what was found.
-func (v *verification) end() error {
+// printSummary prints the result.
+func (v *chainVerification) printSummary() error {
 	if b := v.check.End(); b != nil {
-		if err := v.broken(*b); err != nil {
+		if err := v.printBreak(*b); err != nil {
 			return err
 		}
 	}
 	c := v.check
 	if c.Records > 0 && c.Last.Seq > 0 {
-		text := fmt.Sprintf("%d records: sequences %d to %d, %s to %s, last hash %x", c.Records, c.First.Seq, c.Last.Seq,
-			instantOf(c.First.AtMS), instantOf(c.Last.AtMS), c.Last.Hash)
+		text := fmt.Sprintf("%d records: sequences %d to %d, %s to %s, last hash %x", c.Records, c.First.Seq,
+			c.Last.Seq,
+			timeText(c.First.AtMS), timeText(c.Last.AtMS), c.Last.Hash)
 		if c.Unchained > 0 {
 			text += fmt.Sprintf("; %d records are not part of the chain", c.Unchained)
 		}
@@ -160,7 +172,8 @@ func (v *verification) end() error {
 	}
 	switch {
 	case v.breaks > 0:
-		return &codedError{fmt.Errorf("the chain is broken in %s", plural(v.breaks, "place", "places")), exitFailed, ""}
+		return &codedError{fmt.Errorf("the chain is broken in %s", countText(v.breaks, "place", "places")),
+			exitFailed, ""}
 	case c.Last.Seq == 0:
 		return &codedError{errors.New("there is no record that is part of a chain"), exitFailed, ""}
 	case c.Keys == nil:
@@ -169,15 +182,18 @@ func (v *verification) end() error {
 	return v.app.println("the chain holds, and signatures cover all of it")
 }
 
-func instantOf(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// auditRecordOf is a record as it was hashed. Its time is that of its id.
+// auditRecordOf returns a record in its hashed form. Its time is that of its id.
 func auditRecordOf(r *client.AuditRecord) job.TrailRecord {
 	return job.TrailRecord{
-		ID: r.GetId(), AtMS: r.GetTime().AsTime().UnixMilli(), Identity: r.GetIdentity(), Peer: r.GetPeer(), Node: r.GetNode(),
-		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(), RequestID: r.GetRequestId(),
-		Code: int(r.GetCode()), Changed: r.GetChanged(), Refused: r.GetRefused(), Before: r.GetBeforeDigest(), After: r.GetAfterDigest(),
-		Seq: r.GetSequence(), Version: int(r.GetChainVersion()), Hash: r.GetHash(), Prev: r.GetPreviousHash(),
+		ID: r.GetId(), AtMS: r.GetTime().AsTime().UnixMilli(), Identity: r.GetIdentity(), Peer: r.GetPeer(),
+		Node:   r.GetNode(),
+		Method: r.GetMethod(), Resource: r.GetResource(), Names: r.GetNames(), Fields: r.GetChangedFields(),
+		RequestID: r.GetRequestId(),
+		Code:      int(r.GetCode()), Changed: r.GetChanged(), Refused: r.GetRefused(), Before: r.GetBeforeDigest(),
+		After: r.GetAfterDigest(),
+		Seq:   r.GetSequence(), Version: int(r.GetChainVersion()), Hash: r.GetHash(), Prev: r.GetPreviousHash(),
 		KeyID: r.GetKeyId(), Signature: r.GetSignature(),
 	}
 }

@@ -17,34 +17,38 @@ func (a *app) backfillCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backfill ID --from TIME --to TIME",
 		Short: "Run the planned times of a past range again",
-		Long: "Run the planned times of a past range, --from included and --to not, paced by the recovery rate of the\n" +
-			"job's queue. By default one after the other and never beside another run of the job. At most 10,000 times.",
+		Long: "Run the planned times of a past range, --from included and --to not, paced by the recovery rate of " +
+			"the\n" +
+			"job's queue. By default one after the other and never beside another run of the job. At most 10,000 " +
+			"times.",
 		Example: "  fermata jobs backfill report --from 2026-11-01 --to 2026-11-08 --tz Europe/Berlin",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from == "" || to == "" {
-				return usagef("say the range: --from and --to")
+				return usageErrorf("a range is required: --from and --to")
 			}
-			times, err := (&scheduleFlags{zone: zone}).times()
+			times, err := (&scheduleFlags{zone: zone}).newTimeReader()
 			if err != nil {
 				return err
 			}
-			start, err := times.read("--from", from)
+			start, err := times.parseOptional("--from", from)
 			if err != nil {
 				return err
 			}
-			end, err := times.read("--to", to)
+			end, err := times.parseOptional("--to", to)
 			if err != nil {
 				return err
 			}
-			times.note(a.err)
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				id, j, err := c.BackfillJob(ctx, args[0], client.Backfill{ID: id, From: start.AsTime(), To: end.AsTime(), Parallel: parallel})
+			times.writeRemarks(a.err)
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				id, j, err := c.BackfillJob(ctx, args[0],
+					client.Backfill{ID: id, From: start.AsTime(), To: end.AsTime(), Parallel: parallel})
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, func(j *client.Job) error {
-					return a.println(fmt.Sprintf("backfill %s of %s, from %s to %s", printable(id), client.JobID(j), shown(start, times.location), shown(end, times.location)))
+				return printMessage(a, j, func(j *client.Job) error {
+					return a.println(fmt.Sprintf("backfill %s of %s, from %s to %s", printableText(id),
+						client.JobID(j), shownTime(start, times.location), shownTime(end, times.location)))
 				})
 			})
 		},
@@ -53,29 +57,31 @@ func (a *app) backfillCommand() *cobra.Command {
 	f.StringVar(&from, "from", "", "first time of the range, such as 2026-11-01T00:00:00Z or 2026-11-01")
 	f.StringVar(&to, "to", "", "end of the range, which does not count")
 	f.StringVar(&zone, "tz", "", "time zone of --from and --to (default the local one)")
-	f.BoolVar(&parallel, "parallel", false, "up to --overlap-limit of the job at once, beside its other runs")
+	f.BoolVar(&parallel, "parallel", false, "up to --overlap-limit runs of the job at once, concurrently with its "+
+		"other runs")
 	f.StringVar(&id, "id", "", "name of the backfill; the same one is not started twice (default a random one)")
 	return cmd
 }
 
 func (a *app) cancelBackfillCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "backfill-cancel ID BACKFILL", Short: "End a backfill; its runs that have started go on", Args: exactArgs(2),
+		Use: "backfill-cancel ID BACKFILL", Short: "End a backfill; its started runs continue", Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.CancelBackfill(ctx, args[0], args[1])
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, func(j *client.Job) error {
-					return a.println(fmt.Sprintf("backfill %s of %s is cancelled", printable(args[1]), client.JobID(j)))
+				return printMessage(a, j, func(j *client.Job) error {
+					return a.println(fmt.Sprintf("backfill %s of %s is cancelled", printableText(args[1]),
+						client.JobID(j)))
 				})
 			})
 		},
 	}
 }
 
-// shown writes an instant in a zone.
-func shown(t *timestamppb.Timestamp, location *time.Location) string {
+// shownTime writes an instant in a zone.
+func shownTime(t *timestamppb.Timestamp, location *time.Location) string {
 	return t.AsTime().In(location).Format("Mon 2006-01-02 15:04:05 -07:00")
 }

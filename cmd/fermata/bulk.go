@@ -18,34 +18,36 @@ import (
 )
 
 const (
-	// bulkUnasked is how many things a command with --all changes without a question.
-	bulkUnasked = 20
-	// bulkShown is how many of them --dry-run names.
-	bulkShown = 20
+	// maxUnconfirmed is how many things a command with --all changes without a question.
+	maxUnconfirmed = 20
+	// maxNamesShown is how many of them --dry-run names.
+	maxNamesShown = 20
 )
 
-// bulk is what a command with --all does to all that its selection flags name.
-type bulk struct {
+// bulkAction is what a command with --all does to all selected objects.
+type bulkAction struct {
 	verb, noun, nouns string
-	// list names what is selected, in the order of the names.
+	// list returns the names of the selected objects, sorted.
 	list func(context.Context, *client.Client) ([]string, error)
 	do   func(context.Context, *client.Client) error
 
 	all, dryRun, yes bool
 }
 
-func (b *bulk) register(cmd *cobra.Command) {
+func (b *bulkAction) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&b.all, "all", false, b.verb+" all "+b.nouns+" that are selected")
-	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false, fmt.Sprintf("with --all: only count them, and name the first %d", bulkShown))
-	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, fmt.Sprintf("with --all: do not ask before more than %d are changed; scripts need it for that", bulkUnasked))
+	cmd.Flags().BoolVar(&b.dryRun, "dry-run", false,
+		fmt.Sprintf("with --all: only count them, and name the first %d", maxNamesShown))
+	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false,
+		fmt.Sprintf("with --all: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
 }
 
-// run lists what is selected, asks where that is much, and does it. What comes to be selected
-// meanwhile is included.
-func (a *app) runBulk(cmd *cobra.Command, b *bulk) error {
+// runBulk lists the selected objects, asks for confirmation if there are many, and calls do. Objects that match
+// later are included.
+func (a *app) runBulk(cmd *cobra.Command, b *bulkAction) error {
 	var names []string
 	if b.dryRun || !b.yes {
-		if err := a.with(cmd, func(ctx context.Context, c *client.Client) (err error) {
+		if err := a.withSession(cmd, func(ctx context.Context, c *client.Client) (err error) {
 			names, err = b.list(ctx, c)
 			return err
 		}); err != nil {
@@ -55,41 +57,44 @@ func (a *app) runBulk(cmd *cobra.Command, b *bulk) error {
 	if b.dryRun {
 		return a.showBulk(b, names)
 	}
-	if err := a.confirm(b, len(names)); err != nil {
+	if err := a.confirmAction(b, len(names)); err != nil {
 		return err
 	}
-	return a.with(cmd, b.do)
+	return a.withSession(cmd, b.do)
 }
 
 // showBulk is the answer to --dry-run.
-func (a *app) showBulk(b *bulk, names []string) error {
-	first := names[:min(len(names), bulkShown)]
+func (a *app) showBulk(b *bulkAction, names []string) error {
+	first := names[:min(len(names), maxNamesShown)]
 	lines := []string{fmt.Sprintf("would %s %d", b.verb, len(names))}
 	for _, name := range first {
-		lines = append(lines, "  "+printable(name))
+		lines = append(lines, "  "+printableText(name))
 	}
 	if more := len(names) - len(first); more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
-	return a.did(strings.Join(lines, "\n"), fact{"would_" + b.verb, len(names)}, fact{"first", append([]string{}, first...)})
+	return a.printResult(strings.Join(lines, "\n"), resultFact{"would_" + b.verb, len(names)},
+		resultFact{"first", append([]string{}, first...)})
 }
 
-// confirm asks at a terminal, and demands --yes elsewhere.
-func (a *app) confirm(b *bulk, n int) error {
-	if b.yes || n <= bulkUnasked {
+// confirmAction asks at a terminal, and demands --yes elsewhere.
+func (a *app) confirmAction(b *bulkAction, n int) error {
+	if b.yes || n <= maxUnconfirmed {
 		return nil
 	}
-	question := fmt.Sprintf("%s %s?", b.verb, plural(n, b.noun, b.nouns))
-	file, isFile := a.keyboard().(*os.File)
+	question := fmt.Sprintf("%s %s?", b.verb, countText(n, b.noun, b.nouns))
+	file, isFile := a.inputWithNotice().(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return usagef("this would %s %s: say --yes, or look with --dry-run first", b.verb, plural(n, b.noun, b.nouns))
+		return usageErrorf("this would %s %s: confirm with --yes, or check with --dry-run first", b.verb,
+			countText(n, b.noun, b.nouns))
 	}
 	fmt.Fprint(a.err, question+" [y/N] ")
-	if p, ok := a.in.(*piped); ok {
-		p.told = true // the question says what is waited for
+	if p, ok := a.in.(*noticingReader); ok {
+		p.told = true // the question is the notice
 	}
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer == "y" || answer == "yes" {
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	if answer == "y" || answer == "yes" {
 		return nil
 	}
 	if errors.Is(err, errInterrupted) {
@@ -99,8 +104,9 @@ func (a *app) confirm(b *bulk, n int) error {
 }
 
 // collectIDs are the ids of the jobs that are selected and that keep accepts.
-func collectIDs(ctx context.Context, c *client.Client, s client.Selection, keep func(*client.Job) bool) ([]string, error) {
-	jobs, err := collect(ctx, c, client.Filter{Selection: s}, 0)
+func collectIDs(ctx context.Context, c *client.Client, s client.Selection, keep func(*client.Job) bool) ([]string,
+	error) {
+	jobs, err := collectJobs(ctx, c, client.Filter{Selection: s}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func isPaused(j *client.Job) bool { return j.GetStatus().GetPauseTime() != nil }
 
 // pauseNotes counts the selected paused jobs by their notes.
 func pauseNotes(ctx context.Context, c *client.Client, s client.Selection) (map[string]int, error) {
-	jobs, err := collect(ctx, c, client.Filter{Selection: s, State: fermatav1.JobStatus_STATE_UNSPECIFIED}, 0)
+	jobs, err := collectJobs(ctx, c, client.Filter{Selection: s, State: fermatav1.JobStatus_STATE_UNSPECIFIED}, 0)
 	notes := map[string]int{}
 	for _, j := range jobs {
 		if isPaused(j) {
@@ -127,9 +133,9 @@ func pauseNotes(ctx context.Context, c *client.Client, s client.Selection) (map[
 	return notes, err
 }
 
-// oneNote refuses to resume jobs together that were paused for different reasons, and returns
+// commonNote refuses to resume jobs together that were paused for different reasons, and returns
 // the note that all of them have.
-func oneNote(notes map[string]int) (string, error) {
+func commonNote(notes map[string]int) (string, error) {
 	if len(notes) <= 1 {
 		for note := range notes {
 			return note, nil
@@ -138,11 +144,12 @@ func oneNote(notes map[string]int) (string, error) {
 	}
 	var lines []string
 	for _, note := range slices.Sorted(maps.Keys(notes)) {
-		text := fmt.Sprintf("--note %q", printable(note))
+		text := fmt.Sprintf("--note %q", printableText(note))
 		if note == "" {
 			text = "without a note"
 		}
-		lines = append(lines, fmt.Sprintf("  %s: %s", text, plural(notes[note], "job", "jobs")))
+		lines = append(lines, fmt.Sprintf("  %s: %s", text, countText(notes[note], "job", "jobs")))
 	}
-	return "", usagef("these jobs were paused for different reasons; choose one by --note, or resume all of them by --any-note:\n%s", strings.Join(lines, "\n"))
+	return "", usageErrorf("these jobs were paused for different reasons; choose one by --note, or resume all of "+
+		"them by --any-note:\n%s", strings.Join(lines, "\n"))
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// TestBulkCommandsAskFirst: many jobs are changed only where somebody has confirmed it.
-func TestBulkCommandsAskFirst(t *testing.T) {
+// TestBulkCommandsAskForConfirmation: many jobs are changed only where somebody has confirmed it.
+func TestBulkCommandsAskForConfirmation(t *testing.T) {
 	c := startCluster(t)
-	for i := range bulkUnasked + 1 {
+	for i := range maxUnconfirmed + 1 {
 		c.must("jobs", "create", fmt.Sprintf("j%02d", i), "--every", "1m", "--handler", "h")
 	}
 	code, _, errs := c.run("jobs", "pause", "--all")
-	if code != exitUsage || !strings.Contains(errs, "this would pause 21 jobs: say --yes") {
+	if code != exitUsage || !strings.Contains(errs, "this would pause 21 jobs: confirm with --yes") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if out := c.must("jobs", "pause", "--all", "--dry-run"); !strings.HasPrefix(out, "would pause 21\n  j00\n") || !strings.HasSuffix(out, "  j19\n  and 1 more\n") {
@@ -38,8 +38,8 @@ func TestBulkCommandsAskFirst(t *testing.T) {
 	}
 }
 
-// TestResumeAllLeavesOtherPauses: what was paused on purpose stays paused.
-func TestResumeAllLeavesOtherPauses(t *testing.T) {
+// TestResumeAllKeepsOtherPauses: what was paused on purpose stays paused.
+func TestResumeAllKeepsOtherPauses(t *testing.T) {
 	c := startCluster(t)
 	for _, id := range []string{"a", "b", "purpose"} {
 		c.must("jobs", "create", id, "--every", "1m", "--handler", "h")
@@ -90,7 +90,7 @@ func TestInterruptedWaits(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"--address", c.address, "jobs", "run", "slow", "--wait"}, streams{strings.NewReader(""), &out, &errs}, time.Now)
+		code <- runCommand(ctx, []string{"--address", c.address, "jobs", "run", "slow", "--wait"}, standardStreams{strings.NewReader(""), &out, &errs}, time.Now)
 	}()
 	redistest.Eventually(t, time.Minute, "the run to be asked for", func(context.Context) error {
 		if got := c.must("jobs", "runs", "slow", "-o", "name"); !strings.HasPrefix(got, "m-") {

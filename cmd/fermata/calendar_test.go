@@ -59,8 +59,8 @@ func TestCalendarsShowTheirFirstDay(t *testing.T) {
 	}
 }
 
-// TestCalendarsInWords: each calendar is a sentence.
-func TestCalendarsInWords(t *testing.T) {
+// TestCalendarTexts: each calendar is a sentence.
+func TestCalendarTexts(t *testing.T) {
 	const week, month, day = fermatav1.CalendarSchedule_UNIT_WEEK, fermatav1.CalendarSchedule_UNIT_MONTH, fermatav1.CalendarSchedule_UNIT_DAY
 	for want, c := range map[string]*fermatav1.CalendarSchedule{
 		"every day at 06:00, 18:00 from 2026-11-30":                                                      {Unit: day, Times: []string{"06:00", "18:00"}, From: "2026-11-30"},

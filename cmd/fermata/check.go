@@ -13,24 +13,29 @@ import (
 func (a *app) checkCommand() *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{
-		Use: "check", Short: "Compare all that is stored, and repair the indexes",
-		Long: "Compare all that is stored of all namespaces, shard by shard, while work goes on: each job is in exactly one\n" +
-			"place, nothing is left over, jobs and their runs know of each other. --repair sets the indexes to what the\n" +
-			"records say and removes ended runs of jobs that do not exist; nothing else is ever changed. The exit code is\n" +
-			"1 if something is left that is wrong. Give --request-timeout time for millions of jobs.",
+		Use: "check", Short: "Check the stored data for consistency, and repair the indexes",
+		Long: "Check the stored data of all namespaces, shard by shard, while the cluster works: each job is in " +
+			"exactly one\n" +
+			"place, nothing is left over, and jobs and their runs refer to each other. --repair rebuilds the " +
+			"indexes from the\n" +
+			"records and removes ended runs of jobs that do not exist; it changes nothing else. The exit code is\n" +
+			"1 if a fault remains. Give --request-timeout time for millions of jobs.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.checkCluster(ctx, c, repair) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return a.checkCluster(ctx, c, repair)
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a loss")
+	cmd.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without loss")
 	return cmd
 }
 
-// leftFaults is the error of a check that found what is still wrong.
-type leftFaults int
+// remainingFaults is the error of a check that left faults.
+type remainingFaults int
 
-func (n leftFaults) Error() string { return plural(int(n), "fault", "faults") + " left" }
+func (n remainingFaults) Error() string { return countText(int(n), "fault", "faults") + " left" }
 
 func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) error {
 	shards, err := c.Shards(ctx)
@@ -52,8 +57,10 @@ func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) e
 			left++
 		}
 	}
-	err = printAll(a, findings, func(list []*fermatav1.Finding) error {
-		if err := a.println(fmt.Sprintf("%d shards, %s, %s", len(shards), plural(int(records), "record", "records"), plural(len(list), "finding", "findings"))); err != nil || len(list) == 0 {
+	err = printMessages(a, findings, func(list []*fermatav1.Finding) error {
+		if err := a.println(fmt.Sprintf("%d shards, %s, %s", len(shards),
+			countText(int(records), "record", "records"), countText(len(list), "finding", "findings"))); err != nil ||
+			len(list) == 0 {
 			return err
 		}
 		if more {
@@ -64,13 +71,13 @@ func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) e
 		return a.findingTable(list)
 	})
 	if err == nil && left > 0 {
-		return leftFaults(left)
+		return remainingFaults(left)
 	}
 	return err
 }
 
 func (a *app) findingTable(findings []*fermatav1.Finding) error {
-	t := table{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}, first: []string{"LANE"}}
+	t := outputTable{heading: []string{"FAULT", "RECORD", "LANE", "REPAIR", "DETAIL"}, leadingColumns: []string{"LANE"}}
 	for _, f := range findings {
 		repair := "by hand"
 		switch {
@@ -79,7 +86,8 @@ func (a *app) findingTable(findings []*fermatav1.Finding) error {
 		case f.GetRepairable():
 			repair = "--repair"
 		}
-		t.add(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair, wholeText(f.GetDetail()))
+		t.addRow(enumName(f.GetFault()), nameText(f.GetRecord()), nameText(f.GetLane()), repair,
+			fullText(f.GetDetail()))
 	}
 	return a.printNext(t)
 }

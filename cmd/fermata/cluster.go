@@ -13,16 +13,19 @@ import (
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	cluster := &cobra.Command{Use: "cluster", Short: "Show how the cluster is doing", Args: noArgs,
+	cluster := &cobra.Command{Use: "cluster", Short: "Show the state of the cluster", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cluster.AddCommand(
-		lister(a, "nodes", "Show the members of the cluster",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) }, a.nodeTable),
-		lister(a, "shards", "Show shards with their holders and lag",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) }, a.shardTable),
+		listCommand(a, "nodes", "Show the members of the cluster",
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) },
+			a.nodeTable),
+		listCommand(a, "shards", "Show shards with their holders and lag",
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) },
+			a.shardTable),
 		a.listQueuesCommand("queues"),
-		lister(a, "workers", "Show connected workers",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) }, a.workerTable),
+		listCommand(a, "workers", "Show connected workers",
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) },
+			a.workerTable),
 		a.checkCommand(), a.tryCommand(),
 	)
 	return cluster
@@ -30,7 +33,7 @@ func (a *app) clusterCommand() *cobra.Command {
 
 func (a *app) listQueuesCommand(use string) *cobra.Command {
 	all := false
-	cmd := lister(a, use, "Show queues: what waits, what runs, who could run it",
+	cmd := listCommand(a, use, "Show queues: waiting runs, live runs, and workers",
 		func(ctx context.Context, c *client.Client) ([]*fermatav1.Queue, error) {
 			return askOnce(ctx, a, c, all, queuesOf)
 		}, a.queueTable)
@@ -42,28 +45,29 @@ func queuesOf(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.Que
 	return c.Queues(ctx, all)
 }
 
-// lister makes a command that lists something of the cluster.
-func lister[M proto.Message](a *app, use, short string,
+// listCommand returns a command that lists objects of the cluster.
+func listCommand[M proto.Message](a *app, use, short string,
 	list func(context.Context, *client.Client) ([]M, error), asTable func([]M) error,
 ) *cobra.Command {
 	return a.columnsFlag(&cobra.Command{
 		Use: use, Short: short, Args: noArgs,
 		Annotations: map[string]string{printsNames: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				items, err := list(ctx, c)
 				if err != nil {
 					return err
 				}
-				return printAll(a, items, asTable)
+				return printMessages(a, items, asTable)
 			})
 		},
 	})
 }
 
 func (a *app) nodeTable(nodes []*fermatav1.Node) error {
-	t := table{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION", "UP"}, empty: "no nodes",
-		first: []string{"PEER", "DURABILITY", "VERSION", "UP", "GRPC", "WORKERS"}}
+	t := outputTable{heading: []string{"NODE", "STATE", "SHARDS", "WORKERS", "GRPC", "PEER", "DURABILITY", "VERSION",
+		"UP"}, empty: "no nodes",
+		leadingColumns: []string{"PEER", "DURABILITY", "VERSION", "UP", "GRPC", "WORKERS"}}
 	for _, n := range nodes {
 		state := "serving"
 		switch {
@@ -72,47 +76,56 @@ func (a *app) nodeTable(nodes []*fermatav1.Node) error {
 		case n.GetDraining():
 			state = "draining"
 		}
-		t.add(printable(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()), nameText(n.GetGrpcAddress()),
-			nameText(n.GetPeerAddress()), wholeText(n.GetDurability()), wholeText(n.GetVersion()), a.age(n.GetStartTime()))
+		t.addRow(printableText(n.GetName()), state, fmt.Sprint(n.GetShardsHeld()), fmt.Sprint(n.GetWorkers()),
+			nameText(n.GetGrpcAddress()),
+			nameText(n.GetPeerAddress()), fullText(n.GetDurability()), fullText(n.GetVersion()),
+			a.ageText(n.GetStartTime()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) shardTable(shards []*fermatav1.Shard) error {
-	t := table{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
+	t := outputTable{heading: []string{"SHARD", "HOLDER", "LOCK TTL", "JOBS", "LAG"}, empty: "no shards"}
 	for _, s := range shards {
-		t.add(fmt.Sprint(s.GetShard()), nameText(s.GetHolder()), shortPB(s.GetLockTtl()), fmt.Sprint(s.GetJobs()), shortPB(s.GetLag()))
+		t.addRow(fmt.Sprint(s.GetShard()), nameText(s.GetHolder()), durationPBText(s.GetLockTtl()),
+			fmt.Sprint(s.GetJobs()), durationPBText(s.GetLag()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) queueTable(queues []*fermatav1.Queue) error {
-	t := table{
-		heading: []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED", "DEAD", "FREE SLOTS", "WORKERS"},
-		empty:   "no queues",
-		first:   []string{"SCHEDULED", "WORKERS", "PAUSED", "DEAD", "OLDEST", "FREE SLOTS", "NAMESPACE"},
+	t := outputTable{
+		heading: []string{"NAMESPACE", "QUEUE", "STATE", "BACKLOG", "OLDEST", "RUNNING", "SCHEDULED", "PAUSED",
+			"DEAD", "FREE SLOTS", "WORKERS"},
+		empty:          "no queues",
+		leadingColumns: []string{"SCHEDULED", "WORKERS", "PAUSED", "DEAD", "OLDEST", "FREE SLOTS", "NAMESPACE"},
 	}
 	for _, q := range queues {
 		state := "serving"
 		if q.GetQueuePaused() {
 			state = "paused"
 		}
-		t.add(q.GetNamespace(), q.GetQueue(), state, fmt.Sprint(q.GetBacklog()), shortPB(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
-			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()), fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
+		t.addRow(q.GetNamespace(), q.GetQueue(), state, fmt.Sprint(q.GetBacklog()),
+			durationPBText(q.GetOldestOverdue()), fmt.Sprint(q.GetRunning()),
+			fmt.Sprint(q.GetScheduled()), fmt.Sprint(q.GetPaused()), fmt.Sprint(q.GetDead()),
+			fmt.Sprint(q.GetFreeSlots()), fmt.Sprint(q.GetWorkers()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) workerTable(workers []*fermatav1.Worker) error {
-	t := table{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE", "VERSION", "CONNECTED"}, empty: "no workers",
-		first: []string{"VERSION", "IDENTITY", "CONNECTED", "NODE", "NAMESPACE", "QUEUES"}}
+	t := outputTable{heading: []string{"WORKER", "NODE", "NAMESPACE", "IDENTITY", "QUEUES", "RUNNING", "STATE",
+		"VERSION", "CONNECTED"}, empty: "no workers",
+		leadingColumns: []string{"VERSION", "IDENTITY", "CONNECTED", "NODE", "NAMESPACE", "QUEUES"}}
 	for _, w := range workers {
 		state := "serving"
 		if w.GetDraining() {
 			state = "draining"
 		}
-		t.add(nameText(w.GetWorkerId()), nameText(w.GetNode()), w.GetNamespace(), nameText(w.GetIdentity()), nameText(strings.Join(w.GetQueues(), ",")),
-			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, wholeText(w.GetVersion()), a.age(w.GetConnectTime()))
+		t.addRow(nameText(w.GetWorkerId()), nameText(w.GetNode()), w.GetNamespace(), nameText(w.GetIdentity()),
+			nameText(strings.Join(w.GetQueues(), ",")),
+			fmt.Sprintf("%d/%d", w.GetRunning(), w.GetSlots()), state, fullText(w.GetVersion()),
+			a.ageText(w.GetConnectTime()))
 	}
 	return a.printTable(t)
 }

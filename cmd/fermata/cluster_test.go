@@ -113,8 +113,8 @@ func (c *cluster) run(args ...string) (code int, out, errs string) {
 		input, args = args[n][1:], args[:n]
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(c.t.Context(), append([]string{"--address", c.address}, args...),
-		streams{strings.NewReader(input), &stdout, &stderr}, func() time.Time { return time.UnixMilli(c.clock.Load()).UTC() })
+	code = runCommand(c.t.Context(), append([]string{"--address", c.address}, args...),
+		standardStreams{strings.NewReader(input), &stdout, &stderr}, func() time.Time { return time.UnixMilli(c.clock.Load()).UTC() })
 	return code, stdout.String(), strings.ReplaceAll(stderr.String(), c.address, "ADDRESS")
 }
 

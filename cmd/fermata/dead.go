@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and try them again", Args: noArgs,
+	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and start them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
 	return dead
@@ -24,16 +24,19 @@ func (a *app) deadListCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
-		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns namespace,letter,error",
+		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns " +
+			"namespace,letter,error",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				letters, err := ofNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
-					return collectLetters(ctx, c, which)
-				})
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				letters, err := inNamespaces(ctx, a, c, all,
+					func(ctx context.Context, c *client.Client) ([]*client.DeadLetter, error) {
+						return collectLetters(ctx, c, which)
+					})
 				if err != nil {
 					return err
 				}
-				return printAll(a, letters, func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
+				return printMessages(a, letters,
+					func(letters []*client.DeadLetter) error { return a.letterTable(letters, all) })
 			})
 		},
 	}
@@ -68,18 +71,20 @@ func letterNamespace(l *client.DeadLetter) string {
 
 // letterTable lists dead runs, of several namespaces with theirs.
 func (a *app) letterTable(letters []*client.DeadLetter, namespaces bool) error {
-	t := table{
-		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR", "ERROR"},
-		empty:   "no dead runs",
-		first:   []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
+	t := outputTable{
+		heading: []string{"NAMESPACE", "LETTER", "QUEUE", "RUN", "DIED", "ATTEMPTS", "OUTCOME", "KEPT FOR",
+			"ERROR"},
+		empty:          "no dead runs",
+		leadingColumns: []string{"RUN", "KEPT FOR", "ATTEMPTS", "OUTCOME", "QUEUE", "ERROR", "DIED"},
 	}
 	for _, l := range letters {
 		r := l.GetRun()
-		t.add(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)), a.ago(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
-			enumName(r.GetOutcome()), strings.TrimPrefix(a.until(l.GetExpireTime()), "in "), wholeText(r.GetError()))
+		t.addRow(nameText(letterNamespace(l)), nameText(letterName(l)), l.GetQueue(), nameText(client.RunID(r)),
+			a.agoText(r.GetFinishTime()), fmt.Sprint(r.GetAttempts()),
+			enumName(r.GetOutcome()), strings.TrimPrefix(a.untilText(l.GetExpireTime()), "in "), fullText(r.GetError()))
 	}
 	if !namespaces {
-		t = t.without("NAMESPACE")
+		t = t.withoutColumn("NAMESPACE")
 	}
 	return a.printTable(t)
 }
@@ -89,26 +94,30 @@ func (a *app) redriveCommand() *cobra.Command {
 	var how client.RedriveOptions
 	cmd := &cobra.Command{
 		Use:   "redrive (JOB[/SLOT]... | --all [--queue Q] [--prefix P] [--label K=V])",
-		Short: "Try dead runs again",
-		Long: "Try dead runs again, with the job's present definition and as many attempts as a new run has, paced by\n" +
-			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata dead list\n" +
-			"shows by that name. A run waits for the end of a time that the schedule excludes, unless --ignore-exclusions\n" +
-			"says that it may start then.",
+		Short: "Start dead runs again",
+		Long: "Start dead runs again, with the job's present definition and as many attempts as a new run has, " +
+			"paced by\n" +
+			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata " +
+			"dead list\n" +
+			"shows by that name. A run waits for the end of a time that the schedule excludes. With " +
+			"--ignore-exclusions\n" +
+			"it starts anyway.",
 		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-			names, err := letterNames(ctx, c, args)
+		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			names, err := resolveLetterNames(ctx, c, args)
 			if err != nil {
 				return err
 			}
 			sum, err := c.RedriveWith(ctx, how, names...)
-			return a.redriven(sum, err)
+			return a.printRedriven(sum, err)
 		})
 	}
-	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false, "start although a schedule excludes the time")
+	cmd.Flags().BoolVar(&how.IgnoreExclusions, "ignore-exclusions", false,
+		"start although a schedule excludes the time")
 	selectFlags(cmd, &which)
-	a.orAll(cmd, &bulk{
+	a.addBulkFlags(cmd, &bulkAction{
 		verb: "redrive", noun: "dead run", nouns: "dead runs",
 		list: func(ctx context.Context, c *client.Client) ([]string, error) {
 			letters, err := collectLetters(ctx, c, which)
@@ -120,14 +129,14 @@ func (a *app) redriveCommand() *cobra.Command {
 		},
 		do: func(ctx context.Context, c *client.Client) error {
 			sum, err := c.RedriveSelectedWith(ctx, how, which)
-			return a.redriven(sum, err)
+			return a.printRedriven(sum, err)
 		},
 	})
 	return cmd
 }
 
-// letterNames finds the full names of what the command line names.
-func letterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
+// resolveLetterNames returns the full names for the arguments.
+func resolveLetterNames(ctx context.Context, c *client.Client, args []string) ([]string, error) {
 	var names []string
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "namespaces/") {
@@ -151,7 +160,7 @@ func letterNames(ctx context.Context, c *client.Client, args []string) ([]string
 		}
 		if len(names) == before {
 			return nil, &codedError{
-				err:  fmt.Errorf("job %s has no dead runs", printable(job)),
+				err:  fmt.Errorf("job %s has no dead runs", printableText(job)),
 				code: exitNotFound, hint: "list dead runs with: fermata dead list",
 			}
 		}
@@ -159,7 +168,7 @@ func letterNames(ctx context.Context, c *client.Client, args []string) ([]string
 	return names, nil
 }
 
-func (a *app) redriven(sum client.RedriveResult, err error) error {
+func (a *app) printRedriven(sum client.RedriveResult, err error) error {
 	if err != nil && sum == (client.RedriveResult{}) {
 		return err
 	}
@@ -167,5 +176,5 @@ func (a *app) redriven(sum client.RedriveResult, err error) error {
 	if sum.Refused > 0 {
 		text += fmt.Sprintf(", refused %d: gone meanwhile, or no room for another run of the job", sum.Refused)
 	}
-	return cmp.Or(err, a.did(text, fact{"redriven", sum.Redriven}, fact{"refused", sum.Refused}))
+	return cmp.Or(err, a.printResult(text, resultFact{"redriven", sum.Redriven}, resultFact{"refused", sum.Refused}))
 }

@@ -11,49 +11,51 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// describe shows a job in full.
-func (a *app) describe(j *client.Job) error {
+// describeJob shows a job in full.
+func (a *app) describeJob(j *client.Job) error {
 	s := j.GetStatus()
-	var t table
+	var t outputTable
 	line := func(name, value string) {
-		if value != none && value != "" {
-			t.add(name+":", value)
+		if value != noValue && value != "" {
+			t.addRow(name+":", value)
 		}
 	}
 	line("Name", j.GetName())
 	line("Queue", fmt.Sprintf("%s, priority %d", j.GetQueue(), j.GetPriority()))
-	line("Handler", a.fit(j.GetHandler(), 128))
+	line("Handler", a.fitText(j.GetHandler(), 128))
 	line("Payload", payloadText(j))
 	line("Labels", labelText(j.GetLabels()))
 	line("Schedule", scheduleText(j.GetSchedule()))
-	line("Spread", shortPB(j.GetSchedule().GetJitter()))
+	line("Spread", durationPBText(j.GetSchedule().GetJitter()))
 	line("Leaves out", exclusionText(j.GetSchedule().GetExclusions()))
 	line("Retries", retryText(j.GetRetryPolicy()))
 	line("Retries from", sourceText(j.GetRetryPolicy().GetSources()))
 	line("Backoff", policyText(j))
 	line("Backoff from", sourceText(backoffSources(j)))
-	line("Timeout", fmt.Sprintf("%s, then %s of grace", shortPB(j.GetTimeout()), short(j.GetTimeoutGrace().AsDuration())))
+	line("Timeout", fmt.Sprintf("%s, then %s of grace", durationPBText(j.GetTimeout()),
+		durationText(j.GetTimeoutGrace().AsDuration())))
 	line("Overlap", overlapText(j))
 	line("Misfire", misfireText(j.GetMisfirePolicy()))
 	line("Locks", lockText(j.GetLocks()))
-	line("Target", a.fit(j.GetTarget(), 128))
+	line("Target", a.fitText(j.GetTarget(), 128))
 	if n := j.GetPauseAfterFailures(); n > 0 {
 		line("Pauses", fmt.Sprintf("after %d failed runs in a row", n))
 	}
 	line("Max lag", lagText(j))
 	line("State", enumName(s.GetState()))
 	if s.GetPauseTime() != nil {
-		line("Paused", strings.TrimSpace(a.ago(s.GetPauseTime())+" "+printable(s.GetPauseNote())))
+		line("Paused", strings.TrimSpace(a.agoText(s.GetPauseTime())+" "+printableText(s.GetPauseNote())))
 	}
 	if s.GetNextDueTime() != nil {
-		due := fmt.Sprintf("%s, by %s", instant(s.GetNextDueTime()), enumName(s.GetDelaySource()))
-		if next := a.nextRun(j); next != none {
+		due := fmt.Sprintf("%s, by %s", formatTime(s.GetNextDueTime()), enumName(s.GetDelaySource()))
+		if next := a.nextRun(j); next != noValue {
 			line("Next run", fmt.Sprintf("%s (%s)", next, due))
 		} else {
 			line("Held run", due)
 		}
-		line("Nominally", instant(s.GetNextNominalTime()))
-		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}), s.GetCurrentAttempt(), s.GetCurrentLosses()))
+		line("Nominally", formatTime(s.GetNextNominalTime()))
+		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}),
+			s.GetCurrentAttempt(), s.GetCurrentLosses()))
 	}
 	line("Held", a.holdText(s.GetHold()))
 	line("Hint", a.hintText(s.GetHint()))
@@ -64,21 +66,23 @@ func (a *app) describe(j *client.Job) error {
 		line("Runs left", fmt.Sprintf("%d of %d", s.GetRunsLeft(), j.GetSchedule().GetMaxRuns()))
 	}
 	if n := s.GetConcurrentRuns(); n > 0 {
-		line("Other runs", fmt.Sprintf("%d beside the current one", n))
+		line("Other runs", fmt.Sprintf("%d in addition to the current one", n))
 	}
 	for _, b := range s.GetBackfills() {
-		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printable(b.GetId()), instant(b.GetProgressTime()), instant(b.GetEndTime())))
+		line("Backfill", fmt.Sprintf("%s, has got to %s, ends at %s", printableText(b.GetId()),
+			formatTime(b.GetProgressTime()), formatTime(b.GetEndTime())))
 	}
 	line("Failures", fmt.Sprintf("%d in a row", s.GetConsecutiveFailures()))
 	line("Interval now", backoffText(j))
 	if s.GetLastOutcome() != 0 {
-		line("Last attempt", enumName(s.GetLastOutcome())+" "+a.ago(s.GetLastFinishTime()))
+		line("Last attempt", enumName(s.GetLastOutcome())+" "+a.agoText(s.GetLastFinishTime()))
 	}
-	line("Last error", a.fit(s.GetLastError(), 512))
+	line("Last error", a.fitText(s.GetLastError(), 512))
 	line("Totals", fmt.Sprintf("%d runs: %d succeeded, %d dead; %d attempts timed out, %d lost; %d due times skipped",
-		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(), s.GetSkippedTotal()))
-	line("Created", a.ago(j.GetCreateTime()))
-	line("Edited", a.ago(j.GetUpdateTime()))
+		s.GetRunsTotal(), s.GetSucceededTotal(), s.GetDeadTotal(), s.GetTimeoutTotal(), s.GetLostTotal(),
+		s.GetSkippedTotal()))
+	line("Created", a.agoText(j.GetCreateTime()))
+	line("Edited", a.agoText(j.GetUpdateTime()))
 	line("Etag", j.GetEtag())
 	return a.printTable(t)
 }
@@ -87,24 +91,25 @@ func payloadText(j *client.Job) string {
 	p := j.GetPayload()
 	switch {
 	case j.GetPayloadSealed():
-		return fmt.Sprintf("%s, sealed with key %s", plural(int(j.GetPayloadSize()), "byte", "bytes"), printable(j.GetPayloadKeyId()))
+		return fmt.Sprintf("%s, sealed with key %s", countText(int(j.GetPayloadSize()), "byte", "bytes"),
+			printableText(j.GetPayloadKeyId()))
 	case len(p) == 0:
-		return none
+		return noValue
 	}
 	text := string(p)
-	if isReadyMade(j.GetHandler()) {
+	if hasOwnPayload(j.GetHandler()) {
 		text = withoutHTMLEscapes(text)
 	}
 	if len(p) > 300 {
-		return fmt.Sprintf("%s (%d bytes)", clip(text[:min(len(text), 300)], 200), len(p))
+		return fmt.Sprintf("%s (%d bytes)", clipText(text[:min(len(text), 300)], 200), len(p))
 	}
-	return clip(text, 200)
+	return clipText(text, 200)
 }
 
 func labelText(labels map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		parts = append(parts, printable(k)+"="+printable(labels[k]))
+		parts = append(parts, printableText(k)+"="+printableText(labels[k]))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -113,9 +118,10 @@ func retryText(p *fermatav1.RetryPolicy) string {
 	if p.GetMaxAttempts() == 1 {
 		return "none: one attempt a run"
 	}
-	text := fmt.Sprintf("%d attempts, %s from %s", p.GetMaxAttempts(), enumName(p.GetStrategy()), short(p.GetBaseDelay().AsDuration()))
+	text := fmt.Sprintf("%d attempts, %s from %s", p.GetMaxAttempts(), enumName(p.GetStrategy()),
+		durationText(p.GetBaseDelay().AsDuration()))
 	if d := p.GetMaxDelay().AsDuration(); d > 0 {
-		text += ", at most " + short(d)
+		text += ", at most " + durationText(d)
 	}
 	return text
 }
@@ -124,13 +130,13 @@ func policyText(j *client.Job) string {
 	p := j.GetBackoffPolicy()
 	switch {
 	case j.GetSchedule().GetInterval() == nil:
-		return none
+		return noValue
 	case p.GetDisabled():
 		return "none"
 	}
 	text := fmt.Sprintf("interval times %g for each failed run, up to %d", p.GetMultiplier(), p.GetMaxExponent())
 	if d := p.GetMaxDelay().AsDuration(); d > 0 {
-		text += ", at most " + short(d)
+		text += ", at most " + durationText(d)
 	}
 	return text
 }
@@ -157,7 +163,7 @@ func overlapText(j *client.Job) string {
 		}
 		return enumName(p)
 	case fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP:
-		return none
+		return noValue
 	default:
 		return enumName(p)
 	}
@@ -169,10 +175,10 @@ func misfireText(p *fermatav1.MisfirePolicy) string {
 		text += fmt.Sprintf(", the newest %d", n)
 	}
 	if d := p.GetCatchUpWindow().AsDuration(); d > 0 {
-		return text + ", up to " + short(d) + " late"
+		return text + ", up to " + durationText(d) + " late"
 	}
 	if p.GetPolicy() == fermatav1.MisfirePolicy_POLICY_RUN_ONCE {
-		return none
+		return noValue
 	}
 	return text
 }
@@ -180,7 +186,7 @@ func misfireText(p *fermatav1.MisfirePolicy) string {
 func lockText(locks []*fermatav1.Lock) string {
 	var parts []string
 	for _, l := range locks {
-		text := printable(l.GetKey())
+		text := printableText(l.GetKey())
 		if l.GetLimit() > 1 {
 			text += fmt.Sprintf(" (up to %d)", l.GetLimit())
 		}
@@ -189,48 +195,49 @@ func lockText(locks []*fermatav1.Lock) string {
 	return strings.Join(parts, ", ")
 }
 
-// lagText says by how much runs may be late, and by how much the last one was.
+// lagText describes the objective for late starts, and the lag of the last run.
 func lagText(j *client.Job) string {
-	text := shortPB(j.GetMaxLag())
+	text := durationPBText(j.GetMaxLag())
 	if d := j.GetStatus().GetBrokenLag().AsDuration(); d > 0 {
-		text += ", the last run was late by " + short(d)
+		text += ", the last run was late by " + durationText(d)
 	}
 	return text
 }
 
-// holdText says what holds a run back.
+// holdText describes what holds a run back.
 func (a *app) holdText(h *fermatav1.Hold) string {
 	if h.GetReason() == 0 {
-		return none
+		return noValue
 	}
 	text := "by " + enumName(h.GetReason())
 	if h.GetKey() != "" {
-		text += " " + printable(h.GetKey())
+		text += " " + printableText(h.GetKey())
 	}
 	if h.GetBy() != "" {
-		text += ", which " + printable(h.GetBy()) + " has"
+		text += ", which " + printableText(h.GetBy()) + " has"
 	}
 	if h.GetSinceTime() != nil {
-		text += ", since " + a.ago(h.GetSinceTime())
+		text += ", since " + a.agoText(h.GetSinceTime())
 	}
 	return text
 }
 
-// hintText says what a hint asks for.
+// hintText describes what a hint requests.
 func (a *app) hintText(h *fermatav1.Hint) string {
 	if h == nil {
-		return none
+		return noValue
 	}
 	var parts []string
 	if h.GetInterval() != nil {
-		parts = append(parts, "every "+short(h.GetInterval().AsDuration()))
+		parts = append(parts, "every "+durationText(h.GetInterval().AsDuration()))
 	}
 	if h.GetNextRunTime() != nil {
-		parts = append(parts, "next run "+a.until(h.GetNextRunTime()))
+		parts = append(parts, "next run "+a.untilText(h.GetNextRunTime()))
 	}
-	text := strings.Join(parts, ", ") + fmt.Sprintf(" (by %s, ends %s)", enumName(h.GetSource()), a.until(h.GetExpireTime()))
+	text := strings.Join(parts, ", ") + fmt.Sprintf(" (by %s, ends %s)", enumName(h.GetSource()),
+		a.untilText(h.GetExpireTime()))
 	if h.GetReason() != "" {
-		text += ": " + printable(h.GetReason())
+		text += ": " + printableText(h.GetReason())
 	}
 	return text
 }

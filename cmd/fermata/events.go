@@ -15,7 +15,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// eventFlags say which events to show, and how to go on later.
+// eventFlags select the events to show and how to resume.
 type eventFlags struct {
 	filter     client.EventFilter
 	since      time.Duration
@@ -27,49 +27,54 @@ func (a *app) eventsCommand() *cobra.Command {
 	var f eventFlags
 	cmd := &cobra.Command{
 		Use: "events", Short: "Show what happens to jobs", Args: noArgs,
-		Long: "Show what happened to jobs in the last hour (--since), oldest first, or with -f what happens from now on. With\n" +
+		Long: "Show what happened to jobs in the last hour (--since), oldest first, or with -f what happens from " +
+			"now on. With\n" +
 			"-o json each line is one event. The cluster has to record events (--events-keep of the scheduler).\n" +
-			"Kinds are job.created, job.updated, job.deleted, job.paused, job.resumed, job.backoff, run.started, run.failed,\n" +
+			"Kinds are job.created, job.updated, job.deleted, job.paused, job.resumed, job.backoff, run.started, " +
+			"run.failed,\n" +
 			"run.succeeded, run.dead, run.missed and others, or all of a family: run.*; docs/events.md lists them.\n" +
-			"With --resume-file nothing is left out and nothing is shown twice from one call to the next; --resume takes the\n" +
+			"With --resume-file nothing is left out and nothing is shown twice from one call to the next; --resume " +
+			"takes the\n" +
 			"token that -f prints at its end. A stream that breaks goes on at another node.",
 		Example: `  fermata events --since 10m
   fermata events -f --kind run.dead,run.missed
   fermata events -f -o json --resume-file /var/lib/audit/place | ship-somewhere`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.complete(a); err != nil {
+			if err := f.completeFlags(a); err != nil {
 				return err
 			}
-			return a.events(cmd.Context(), &f)
+			return a.watchEvents(cmd.Context(), &f)
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until interrupted")
-	durationVar(flags, &f.since, "since", 0, "begin so long ago (default: 1h, and with -f now)")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "continue with new records, until interrupted")
+	durationVar(flags, &f.since, "since", 0, "start this long ago (default: 1h, and with -f now)")
 	flags.StringSliceVar(&f.filter.Kinds, "kind", nil, "only of these kinds, run.dead or run.* for instance")
 	flags.StringSliceVar(&f.filter.Queues, "queue", nil, "only of these queues")
 	flags.StringSliceVar(&f.filter.Jobs, "job", nil, "only of these jobs")
 	flags.StringToStringVar(&f.filter.Labels, "label", nil, "only of jobs with this label, key=value; may be repeated")
-	flags.BoolVarP(&f.filter.AllNamespaces, "all-namespaces", "A", false, "of all namespaces, and of the cluster itself")
+	flags.BoolVarP(&f.filter.AllNamespaces, "all-namespaces", "A", false,
+		"of all namespaces, and of the cluster itself")
 	flags.StringVar(&f.filter.ResumeToken, "resume", "", "go on after this token")
-	flags.StringVar(&f.resumeFile, "resume-file", "", "go on after the token in this file, if there is one, and keep it there")
+	flags.StringVar(&f.resumeFile, "resume-file", "",
+		"go on after the token in this file, if there is one, and keep it there")
 	return cmd
 }
 
-// complete checks the flags and reads the file with the token.
-func (f *eventFlags) complete(a *app) error {
+// completeFlags checks the flags and reads the file with the token.
+func (f *eventFlags) completeFlags(a *app) error {
 	switch {
 	case a.output == "yaml":
-		return usagef("events are shown with -o table or json")
+		return usageErrorf("events are shown with -o table or json")
 	case f.since < 0:
-		return usagef("--since %v: must be positive", f.since)
+		return usageErrorf("--since %v: must be positive", f.since)
 	case f.filter.ResumeToken != "" && (f.resumeFile != "" || f.since != 0):
-		return usagef("--resume excludes --resume-file and --since")
+		return usageErrorf("--resume excludes --resume-file and --since")
 	}
 	if f.resumeFile != "" {
 		text, err := os.ReadFile(f.resumeFile)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return usage(err)
+			return newUsageError(err)
 		}
 		f.filter.ResumeToken = strings.TrimSpace(string(text))
 	}
@@ -83,26 +88,27 @@ func (f *eventFlags) complete(a *app) error {
 	return nil
 }
 
-// events shows events until there are no more, or it is interrupted.
-func (a *app) events(ctx context.Context, f *eventFlags) error {
+// watchEvents shows events until there are no more, or it is interrupted.
+func (a *app) watchEvents(ctx context.Context, f *eventFlags) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		if !f.follow {
 			bounded, cancel := context.WithTimeout(ctx, a.timeout)
 			defer cancel()
-			return a.showEvents(bounded, c, f)
+			return a.printEvents(bounded, c, f)
 		}
-		return a.showEvents(ctx, c, f)
+		return a.printEvents(ctx, c, f)
 	})
 }
 
-func (a *app) showEvents(ctx context.Context, c *client.Client, f *eventFlags) error {
+func (a *app) printEvents(ctx context.Context, c *client.Client, f *eventFlags) error {
 	token, shown := "", 0
 	for batch, err := range c.WatchEvents(ctx, f.filter) {
 		switch {
 		case f.follow && errors.Is(ctx.Err(), context.Canceled):
-			return a.leaveEvents(f, token)
+			return a.printResumeHint(f, token)
 		case client.IsEventsGone(err):
-			return fmt.Errorf("what came next is no longer kept (--events-keep of the scheduler); begin anew without the token: %w", err)
+			return fmt.Errorf("the next events are no longer kept (--events-keep of the scheduler); start again "+
+				"without the token: %w", err)
 		case err != nil:
 			return err
 		}
@@ -113,7 +119,7 @@ func (a *app) showEvents(ctx context.Context, c *client.Client, f *eventFlags) e
 			shown++
 		}
 		token = batch.ResumeToken
-		if err := f.keep(token); err != nil {
+		if err := f.saveToken(token); err != nil {
 			return err
 		}
 	}
@@ -123,16 +129,16 @@ func (a *app) showEvents(ctx context.Context, c *client.Client, f *eventFlags) e
 	return nil
 }
 
-// leaveEvents tells how to go on.
-func (a *app) leaveEvents(f *eventFlags, token string) error {
+// printResumeHint prints how to resume.
+func (a *app) printResumeHint(f *eventFlags, token string) error {
 	if token != "" && f.resumeFile == "" {
 		fmt.Fprintln(a.err, "go on with: --resume", token)
 	}
 	return nil
 }
 
-// keep stores the token, so that a crash leaves the one before or this one.
-func (f *eventFlags) keep(token string) error {
+// saveToken stores the token, so that a crash leaves the one before or this one.
+func (f *eventFlags) saveToken(token string) error {
 	if f.resumeFile == "" {
 		return nil
 	}
@@ -167,42 +173,44 @@ func (a *app) printEvent(e *client.Event, first bool) error {
 	case subject == "" && e.Shard != nil:
 		subject = fmt.Sprintf("shard %d", e.GetShard())
 	case subject == "":
-		subject = none
+		subject = noValue
 	}
-	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), wholeText(e.GetKind()), nameText(subject),
+	text := fmt.Sprintf(form, e.GetTime().AsTime().UTC().Format("2006-01-02T15:04:05.000Z"), fullText(e.GetKind()),
+		nameText(subject),
 		nameText(e.GetRunId()), a.eventDetail(e))
 	return a.println(strings.TrimRight(text, " "))
 }
 
-// eventDetail is what else there is to tell in one line.
+// eventDetail returns the details of an event in one line.
 func (a *app) eventDetail(e *client.Event) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if e.GetAttempt() > 0 {
 		add("attempt %d", e.GetAttempt())
 	}
-	if due := e.GetDueTime(); due != nil && plansNext[e.GetKind()] {
+	if due := e.GetDueTime(); due != nil && kindsWithDueTime[e.GetKind()] {
 		add("next %s", due.AsTime().UTC().Format(time.RFC3339))
 	}
 	if e.GetCount() > 0 && e.GetKind() == "run.missed" {
 		add("%d missed", e.GetCount())
 	}
 	if e.GetConsecutiveFailures() > 0 {
-		add("%s in a row", plural(int(e.GetConsecutiveFailures()), "failure", "failures"))
+		add("%s in a row", countText(int(e.GetConsecutiveFailures()), "failure", "failures"))
 	}
 	for _, text := range []string{e.GetReason(), e.GetError(), e.GetWorker(), e.GetNode()} {
 		if text != "" {
-			add("%s", a.fit(text, 120))
+			add("%s", a.fitText(text, 120))
 		}
 	}
 	if len(parts) == 0 {
-		return none
+		return noValue
 	}
 	return strings.Join(parts, ", ")
 }
 
-// plansNext are kinds whose due time is still to come.
-var plansNext = map[string]bool{
-	"run.failed": true, "run.timed_out": true, "run.held": true, "job.backoff": true, "job.created": true, "job.resumed": true,
+// kindsWithDueTime has the kinds of events whose due time is in the future.
+var kindsWithDueTime = map[string]bool{
+	"run.failed": true, "run.timed_out": true, "run.held": true, "job.backoff": true, "job.created": true,
+	"job.resumed":     true,
 	"job.rescheduled": true, "job.restored": true,
 }

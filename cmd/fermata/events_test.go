@@ -68,8 +68,8 @@ func TestEventsFollow(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stdout, stderr := &interrupting{until: until, interrupt: cancel}, &bytes.Buffer{}
-		code := run(ctx, append([]string{"--address", c.address, "events", "-f", "-o", "json"}, args...),
-			streams{strings.NewReader(""), stdout, stderr}, func() time.Time { return time.UnixMilli(c.clock.Load()).UTC() })
+		code := runCommand(ctx, append([]string{"--address", c.address, "events", "-f", "-o", "json"}, args...),
+			standardStreams{strings.NewReader(""), stdout, stderr}, func() time.Time { return time.UnixMilli(c.clock.Load()).UTC() })
 		if code != 0 {
 			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
 		}

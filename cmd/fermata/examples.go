@@ -2,27 +2,33 @@ package main
 
 import "github.com/spf13/cobra"
 
-// examples are those of commands whose definition has none, by the path of the command.
+// examples has the examples of commands whose definition has none, by the command's path.
 var examples = map[string]string{
 	"fermata": "  fermata jobs create ping --every 30s --http https://example.com/health\n" +
-		"  fermata jobs explain ping\n  fermata --address scheduler-0:7070,scheduler-1:7070 --namespace billing jobs list",
-	"fermata jobs":                 "  fermata jobs list\n  fermata jobs get ping",
-	"fermata jobs get":             "  fermata jobs get ping\n  fermata jobs get ping -o yaml > ping.yaml",
-	"fermata jobs delete":          "  fermata jobs delete ping --if-exists\n  fermata jobs list --label team=old -o name | xargs fermata jobs delete",
-	"fermata jobs runs":            "  fermata jobs runs report\n  fermata jobs runs report 1-1772366340000 -o json | jq -r .output_text",
+		"  fermata jobs explain ping\n  fermata --address scheduler-0:7070,scheduler-1:7070 --namespace billing " +
+		"jobs list",
+	"fermata jobs":     "  fermata jobs list\n  fermata jobs get ping",
+	"fermata jobs get": "  fermata jobs get ping\n  fermata jobs get ping -o yaml > ping.yaml",
+	"fermata jobs delete": "  fermata jobs delete ping --if-exists\n  fermata jobs list --label team=old " +
+		"-o name | xargs fermata jobs delete",
+	"fermata jobs runs": "  fermata jobs runs report\n  fermata jobs runs report 1-1772366340000 -o " +
+		"json | jq -r .output_text",
 	"fermata jobs cancel":          "  fermata jobs cancel report\n  fermata jobs cancel report 1-1772366340000",
 	"fermata jobs explain":         "  fermata jobs explain report\n  fermata jobs explain report -o json",
 	"fermata jobs backfill-cancel": "  fermata jobs backfill-cancel report 20260101-1",
 	"fermata late":                 "  fermata late --all-namespaces --limit 50",
-	"fermata failing":              "  fermata failing --all-namespaces\n  fermata failing -o name | xargs -n1 fermata jobs explain",
-	"fermata dead":                 "  fermata dead list\n  fermata dead redrive report",
-	"fermata queues":               "  fermata queues list --all-namespaces\n  fermata queues set mail --rate 100",
-	"fermata queues list":          "  fermata queues list --all-namespaces\n  fermata queues list --columns queue,backlog,free-slots",
-	"fermata queues get":           "  fermata queues get mail",
-	"fermata queues pause":         "  fermata queues pause mail",
-	"fermata queues resume":        "  fermata queues resume mail",
-	"fermata import":               "  fermata import -f jobs.jsonl\n  fermata import crontab /etc/crontab > jobs.yaml",
-	"fermata import crontab":       "  crontab -l | fermata import crontab > jobs.yaml\n  fermata import crontab /etc/crontab /etc/cron.d/* > jobs.yaml",
+	"fermata failing": "  fermata failing --all-namespaces\n  fermata failing -o name | xargs -n1 " +
+		"fermata jobs explain",
+	"fermata dead":   "  fermata dead list\n  fermata dead redrive report",
+	"fermata queues": "  fermata queues list --all-namespaces\n  fermata queues set mail --rate 100",
+	"fermata queues list": "  fermata queues list --all-namespaces\n  fermata queues list --columns " +
+		"queue,backlog,free-slots",
+	"fermata queues get":    "  fermata queues get mail",
+	"fermata queues pause":  "  fermata queues pause mail",
+	"fermata queues resume": "  fermata queues resume mail",
+	"fermata import":        "  fermata import -f jobs.jsonl\n  fermata import crontab /etc/crontab > jobs.yaml",
+	"fermata import crontab": "  crontab -l | fermata import crontab > jobs.yaml\n  fermata import crontab " +
+		"/etc/crontab /etc/cron.d/* > jobs.yaml",
 	"fermata import cronjob":       "  kubectl get cronjobs -o yaml | fermata import cronjob > jobs.yaml",
 	"fermata cluster":              "  fermata cluster nodes\n  fermata cluster workers",
 	"fermata cluster nodes":        "  fermata cluster nodes\n  fermata cluster nodes --columns node,state,shards",

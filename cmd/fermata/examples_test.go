@@ -28,7 +28,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk((&app{}).root())
+	walk((&app{}).rootCommand())
 	for path := range examples {
 		if !used[path] {
 			t.Errorf("the example of %s is not used: there is no such command, or it has one of its own", path)
@@ -48,7 +48,7 @@ func checkExample(t *testing.T, line string) {
 		for end < len(words) && !slices.Contains([]string{"|", ";", ">", ">>", "&&"}, words[end]) {
 			end++
 		}
-		root := (&app{}).root()
+		root := (&app{}).rootCommand()
 		cmd, args, err := root.Find(words[i+1 : end])
 		if err == nil {
 			err = cmd.ParseFlags(args)

@@ -29,7 +29,7 @@ const (
 	exitInterrupted = 8
 )
 
-// exitStatus is an exit code about which everything has been said.
+// exitStatus is an exit code whose error was printed already.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -50,17 +50,17 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-func usage(err error) error { return &usageError{err} }
+func newUsageError(err error) error { return &usageError{err} }
 
-func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+func usageErrorf(format string, args ...any) error { return newUsageError(fmt.Errorf(format, args...)) }
 
 // Checks of arguments, as usage errors.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
-		return usagef("%w\nsee %s --help", suggest.UnknownCommand(cmd, args[0]), cmd.CommandPath())
+		return usageErrorf("%w\nsee %s --help", suggest.UnknownCommand(cmd, args[0]), cmd.CommandPath())
 	}
 	if len(args) > 0 {
-		return usagef("takes no argument, and has %q\nusage: %s", args[0], cmd.UseLine())
+		return usageErrorf("takes no argument, and has %q\nusage: %s", args[0], cmd.UseLine())
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func rangeArgs(low, high int) cobra.PositionalArgs {
 	}
 }
 
-func someArgs(cmd *cobra.Command, args []string) error {
+func atLeastOneArg(cmd *cobra.Command, args []string) error {
 	return argError(cmd, cobra.MinimumNArgs(1)(cmd, args))
 }
 
@@ -83,20 +83,20 @@ func argError(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
 	}
-	return usagef("%w\nusage: %s", err, cmd.UseLine())
+	return usageErrorf("%w\nusage: %s", err, cmd.UseLine())
 }
 
-// fail prints an error with what to do about it and returns the exit code.
-func (a *app) fail(err error) int {
+// printError prints an error with a hint and returns the exit code.
+func (a *app) printError(err error) int {
 	var said exitStatus
 	if errors.As(err, &said) {
 		return int(said)
 	}
 	err = a.withTLSAlert(err)
-	code, hint := judge(err)
-	fmt.Fprintln(a.err, "error:", a.message(err))
+	code, hint := classifyError(err)
+	fmt.Fprintln(a.err, "error:", a.errorMessage(err))
 	for _, v := range client.Violations(err) {
-		fmt.Fprintf(a.err, "  %s: %s\n", printable(v.Field), printable(v.Description))
+		fmt.Fprintf(a.err, "  %s: %s\n", printableText(v.Field), printableText(v.Description))
 	}
 	if hint != "" {
 		fmt.Fprintln(a.err, "hint:", strings.ReplaceAll(hint, "{address}", strings.Join(a.addresses, ", ")))
@@ -104,10 +104,10 @@ func (a *app) fail(err error) int {
 	return code
 }
 
-// message is the text for people: without gRPC's prefix, and short where the
+// errorMessage is the text for people: without gRPC's prefix, and short where the
 // fields are listed beneath it.
-func (a *app) message(err error) string {
-	if len(a.addresses) == 1 { // of several, gRPC itself says what is wrong with them
+func (a *app) errorMessage(err error) string {
+	if len(a.addresses) == 1 { // with several, gRPC's own message names them
 		err = dialhint.Explain(context.Background(), a.addresses[0], err)
 	}
 	st, ok := status.FromError(err)
@@ -119,11 +119,11 @@ func (a *app) message(err error) string {
 	case st.Message() == "":
 		return st.Code().String()
 	}
-	return printable(st.Message())
+	return printableText(st.Message())
 }
 
-// judge finds the exit code of an error, and a hint.
-func judge(err error) (code int, hint string) {
+// classifyError returns the exit code of an error, and a hint.
+func classifyError(err error) (code int, hint string) {
 	var u *usageError
 	var coded *codedError
 	switch {
@@ -155,13 +155,15 @@ func judge(err error) (code int, hint string) {
 		return exitUnavailable, hintTimeout
 	case codes.ResourceExhausted:
 		if strings.Contains(err.Error(), "message larger than max") {
-			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere and pass where it is"
+			return exitFailed, "the request is too large: a payload has at most 262144 bytes; store more elsewhere " +
+				"and pass where it is"
 		}
-		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs go on"
+		return exitFailed, "Redis, a message or the cluster has reached its limit; running jobs continue"
 	case codes.Unauthenticated:
 		return exitSignedOut, credentialHint(err)
 	case codes.PermissionDenied:
-		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file. Is --namespace the right one? fermata whoami shows yours"
+		return exitFailed, "ask for a role that has this permission; roles are in the nodes' access file. Is " +
+			"--namespace the right one? fermata whoami shows yours"
 	case codes.Unimplemented:
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
@@ -171,7 +173,7 @@ func judge(err error) (code int, hint string) {
 // reasonOf is the reason that a node gives by name, empty if there is none.
 func reasonOf(err error) string { return infoOf(err).GetReason() }
 
-// infoOf is what a node says for programs; nil if it says nothing.
+// infoOf returns the machine-readable details of a node's error, or nil.
 func infoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
@@ -181,7 +183,7 @@ func infoOf(err error) *errdetails.ErrorInfo {
 	return nil
 }
 
-// missingHint tells where to look for what there is, by what is missing.
+// missingHint returns where to look for what exists, by the kind of the missing object.
 func missingHint(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		info, ok := detail.(*errdetails.ResourceInfo)
@@ -198,31 +200,35 @@ func missingHint(err error) string {
 	return "list what there is with: fermata jobs list"
 }
 
-// tlsFaults are what connections fail with whose ends disagree on TLS, the more
-// special ones first, and what to do about it.
-var tlsFaults = []struct{ says, hint string }{
-	{"looked like an HTTP/1.1 header", "{address} is an HTTP port, of metrics or of a proxy: clients use the gRPC port of a node, --grpc-addr, 7070 by default"},
-	{"x509: certificate is valid for", notForThisHost},
-	{"x509: certificate is not valid for", notForThisHost},
-	{"x509: cannot validate certificate for", notForThisHost},
+// tlsFaultHints has the error texts of TLS mismatches, the most specific first, with hints.
+var tlsFaultHints = []struct{ says, hint string }{
+	{"looked like an HTTP/1.1 header", "{address} is an HTTP port, of metrics or of a proxy: clients use the gRPC " +
+		"port of a node, --grpc-addr, 7070 by default"},
+	{"x509: certificate is valid for", certificateHostError},
+	{"x509: certificate is not valid for", certificateHostError},
+	{"x509: cannot validate certificate for", certificateHostError},
 	{"tls: certificate required", "the node wants to see a certificate: set --tls-cert and --tls-key"},
-	{"first record does not look like a TLS handshake", "{address} speaks without TLS: leave --tls and the other --tls flags out"},
-	{"certificate signed by unknown authority", "name the file with the authority of the nodes' certificates by --tls-ca"},
-	{"error reading server preface", "is {address} a node, and one with TLS? Set --tls, or --tls-ca to the file with the authority of its certificate"},
+	{"first record does not look like a TLS handshake",
+		"{address} speaks without TLS: leave --tls and the other --tls flags out"},
+	{"certificate signed by unknown authority",
+		"name the file with the authority of the nodes' certificates by --tls-ca"},
+	{"error reading server preface", "is {address} a node, and one with TLS? Set --tls, or --tls-ca to the file " +
+		"with the authority of its certificate"},
 }
 
-// unavailableHint is what may be wrong with the connection, or with what the node that answered needs.
+// unavailableHint returns likely causes of a failed connection, or of a node that cannot reach its dependencies.
 func unavailableHint(err error) string {
 	switch reason := reasonOf(err); reason {
 	case "":
 	case "REDIS_UNAVAILABLE":
-		return "the node answers, but Redis does not: the node's log and its /readyz say why"
+		return "the node answers, but Redis does not: see the node's log and its /readyz"
 	case "CREDENTIALS_UNCHECKED":
-		return "the node answers, but cannot reach the issuer: its log says why; compare jwks in its access file with the issuer's jwks_uri"
+		return "the node answers, but cannot reach the issuer: see its log, and compare jwks in its access file " +
+			"with the issuer's jwks_uri"
 	default:
 		return "the node answers: repeat the command"
 	}
-	for _, fault := range tlsFaults {
+	for _, fault := range tlsFaultHints {
 		if strings.Contains(err.Error(), fault.says) {
 			return fault.hint
 		}
@@ -230,6 +236,6 @@ func unavailableHint(err error) string {
 	return "is a node running at {address}? Set --address or FERMATA_ADDRESS"
 }
 
-const notForThisHost = "dial a name that is in the node's certificate, or name one by --tls-server-name"
+const certificateHostError = "dial a name that is in the node's certificate, or name one by --tls-server-name"
 
-const hintTimeout = "no answer in time from {address}; what was asked may have taken effect"
+const hintTimeout = "no answer in time from {address}; the request may have taken effect"

@@ -132,7 +132,7 @@ func TestAnInterruptedWaitHasItsCode(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(out.String(), "run 1 of ping goes on") {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(out.String(), "run 1 of ping continues") {
 		t.Errorf("%v, want exit code %d\n%s", err, exitInterrupted, out)
 	}
 }

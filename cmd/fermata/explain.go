@@ -11,29 +11,31 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID", Short: "Tell why a job does not run right now, and what it waits for",
-		Long: "Tell why a job does not run right now, and what it waits for. Times of day in the text are UTC.",
+		Use: "explain ID", Short: "Explain why a job does not run now, and what it waits for",
+		Long: "Explain why a job does not run now, and what it waits for. Times of day in the text are UTC.",
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				answer, err := c.ExplainJob(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return printOne(a, answer, a.explainText)
+				return printMessage(a, answer, a.explainText)
 			})
 		},
 	}
 }
 
 func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
-	if err := a.println(printable(e.GetSummary())); err != nil {
+	if err := a.println(printableText(e.GetSummary())); err != nil {
 		return err
 	}
 	if len(e.GetReasons()) > 0 {
-		t := table{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"}, first: []string{"SINCE", "BY", "UNTIL"}}
+		t := outputTable{heading: []string{"REASON", "SINCE", "UNTIL", "BY", "WHAT"},
+			leadingColumns: []string{"SINCE", "BY", "UNTIL"}}
 		for _, r := range e.GetReasons() {
-			t.add(enumName(r.GetKind()), a.ago(r.GetSinceTime()), a.until(r.GetUntilTime()), nameText(r.GetBy()), printable(r.GetMessage()))
+			t.addRow(enumName(r.GetKind()), a.agoText(r.GetSinceTime()), a.untilText(r.GetUntilTime()),
+				nameText(r.GetBy()), printableText(r.GetMessage()))
 		}
 		if err := a.printNext(t); err != nil {
 			return err

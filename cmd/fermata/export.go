@@ -24,19 +24,23 @@ func (a *app) exportCommand() *cobra.Command {
 	var states bool
 	cmd := &cobra.Command{
 		Use: "export", Short: "Write the definitions of jobs as JSON lines", Args: noArgs,
-		Long: "Write the definitions of the jobs of a namespace to standard output, one JSON object a line, in no particular\n" +
-			"order. With --states, what the cluster knows of each is part of its line, as it was at one instant: failures,\n" +
-			"backoff, when it is due next, attempts, pauses, hints, totals, dead letters; not the history of runs that ended\n" +
+		Long: "Write the definitions of the jobs of a namespace to standard output, one JSON object a line, in no " +
+			"particular\n" +
+			"order. With --states, what the cluster knows of each is part of its line, as it was at one instant: " +
+			"failures,\n" +
+			"backoff, when it is due next, attempts, pauses, hints, totals, dead letters; not the history of runs " +
+			"that ended\n" +
 			"well. Give --request-timeout time for millions of jobs.",
-		Example: "  fermata export > jobs.jsonl\n  fermata export --queue mail | fermata --address other:7070 import\n" +
+		Example: "  fermata export > jobs.jsonl\n  fermata export --queue mail | fermata --address other:7070 " +
+			"import\n" +
 			"  fermata export --states | fermata --address other:7070 import --states",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				if err := a.warnOfHidden(ctx, c, which); err != nil {
 					return err
 				}
 				out := bufio.NewWriter(a.out)
-				for line, err := range exported(ctx, c, which, states) {
+				for line, err := range exportedMessages(ctx, c, which, states) {
 					if err != nil {
 						return cmp.Or(err, out.Flush())
 					}
@@ -49,21 +53,23 @@ func (a *app) exportCommand() *cobra.Command {
 		},
 	}
 	selectFlags(cmd, &which)
-	cmd.Flags().BoolVar(&states, "states", false, "also write what the cluster knows of each job")
+	cmd.Flags().BoolVar(&states, "states", false, "also write the state of each job")
 	return cmd
 }
 
-// warnOfHidden says that an export leaves out jobs of queues that the caller may not see.
+// warnOfHidden warns that an export leaves out jobs of queues that the caller may not see.
 func (a *app) warnOfHidden(ctx context.Context, c *client.Client, which client.Selection) error {
 	queues, err := limitedQueues(ctx, c, authz.ReadJobs, which)
 	if len(queues) > 0 {
-		fmt.Fprintf(a.err, "warning: only jobs of the queues %s are written: your roles are for these\n", printable(strings.Join(queues, ", ")))
+		fmt.Fprintf(a.err, "warning: only jobs of the queues %s are written: your roles are for these\n",
+			printableText(strings.Join(queues, ", ")))
 	}
 	return err
 }
 
-// exported are the messages of an export, a line each.
-func exported(ctx context.Context, c *client.Client, which client.Selection, states bool) iter.Seq2[proto.Message, error] {
+// exportedMessages are the messages of an export, a line each.
+func exportedMessages(ctx context.Context, c *client.Client, which client.Selection,
+	states bool) iter.Seq2[proto.Message, error] {
 	return func(yield func(proto.Message, error) bool) {
 		if states {
 			for b, err := range c.ExportJobs(ctx, which) {
@@ -93,6 +99,6 @@ func writeLine(out io.Writer, m proto.Message) error {
 	if err := json.Compact(&line, text); err != nil {
 		return err
 	}
-	_, err = io.WriteString(out, tamed(line.String())+"\n")
+	_, err = io.WriteString(out, withoutControls(line.String())+"\n")
 	return err
 }

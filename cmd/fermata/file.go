@@ -8,8 +8,8 @@ import (
 const fileHelp = `A file holds one or more YAML (or JSON) documents, each a job or a list of jobs,
 with the field names of the API, and besides:
 
-  id            the job's id, if "name" does not say it
-  http, exec    payload of the ready-made handler of that name, which becomes
+  id            the job's id, if "name" is not set
+  http, exec    payload of the built-in handler of that name, which becomes
                 the job's handler
   payload_text  payload as text ("payload" is base64)
 
@@ -27,15 +27,15 @@ prefix:
     max_delay: 10m
     jitter: {kind: equal}`
 
-// readJobs reads the jobs of a file, for a command that does nothing else with it.
+// readJobs reads the jobs of a file, for commands that accept nothing else in it.
 func (a *app) readJobs(path string) ([]client.NewJob, error) {
-	in := a.input(path)
-	text, err := a.read(in)
+	in := a.newInput(path)
+	text, err := a.readInputFile(in)
 	if err != nil {
 		return nil, err
 	}
 	set, faults := manifest.Read(path, text, a.namespace)
-	faults = withheld(in, faults)
+	faults = withoutContent(in, faults)
 	for i := range set.Queues {
 		faults = append(faults, set.Queues[i].Locate("", "limits of queues are for fermata apply"))
 	}
@@ -48,10 +48,10 @@ func (a *app) readJobs(path string) ([]client.NewJob, error) {
 		jobs[i] = client.NewJob{ID: j.ID, Job: j.Job}
 	}
 	if len(faults) > 0 {
-		return nil, usage(faults.Sorted())
+		return nil, newUsageError(faults.Sorted())
 	}
 	if len(jobs) == 0 {
-		return nil, usagef("%s holds no job", path)
+		return nil, usageErrorf("%s holds no job", path)
 	}
 	return jobs, nil
 }

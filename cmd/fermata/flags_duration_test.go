@@ -15,7 +15,7 @@ func TestAllDurationsTakeDays(t *testing.T) {
 		t.Errorf("exit %d: %s", code, said)
 	}
 	a := &app{}
-	for _, name := range commandFlags(a.root(), "duration") {
+	for _, name := range commandFlags(a.rootCommand(), "duration") {
 		if err := name.Value.Set("1d"); err != nil {
 			t.Errorf("--%s: %v", name.Name, err)
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// handlerFlags say what a job does: any handler with a payload, or the
-// ready-made ones.
+// handlerFlags set what a job runs: any handler with a payload, or a built-in handler.
 type handlerFlags struct {
 	handler     string
 	payload     string
@@ -31,7 +30,7 @@ type handlerFlags struct {
 	stdin string
 }
 
-func (h *handlerFlags) register(f *pflag.FlagSet) {
+func (h *handlerFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.handler, "handler", "", "name of the handler that a worker registered")
 	f.StringVar(&h.payload, "payload", "", "input of the handler, as text")
 	f.StringVar(&h.payloadFile, "payload-file", "", "file with the input of the handler; - is standard input")
@@ -39,27 +38,29 @@ func (h *handlerFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&h.method, "method", "", "with --http: method (default GET, or POST with --body)")
 	f.StringArrayVar(&h.headers, "header", nil, "with --http: header as 'Name: value'; may be repeated")
 	f.StringVar(&h.body, "body", "", "with --http: body of the request")
-	f.StringSliceVar(&h.expect, "expect-status", nil, "with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
+	f.StringSliceVar(&h.expect, "expect-status", nil,
+		"with --http: status codes that mean success, such as 200-299,409 (default 200-299)")
 	durationVar(f, &h.httpTimeout, "http-timeout", 0, "with --http: longest time for one request (default: --timeout)")
 	f.StringVar(&h.exec, "exec", "", `run a command with the ready-made handler exec: a JSON array such as '["/bin/echo","hi"]'`)
-	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow by their --exec-env")
-	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, an absolute path: the --exec-dir of workers or one below it")
+	f.StringToStringVar(&h.env, "env", nil, "with --exec: environment variables as NAME=value, which workers allow "+
+		"by their --exec-env")
+	f.StringVar(&h.dir, "dir", "", "with --exec: working directory, an absolute path: the --exec-dir of workers or "+
+		"one below it")
 	f.StringVar(&h.stdin, "stdin", "", "with --exec: what the command reads from standard input")
 }
 
-// fill sets handler and payload, as far as flags say so, and returns the paths
-// that it set.
-func (h *handlerFlags) fill(changed func(string) bool, stdin io.Reader, j *client.Job) ([]string, error) {
-	if err := h.fit(changed); err != nil {
+// fillJob sets handler and payload from the given flags, and returns the paths that it set.
+func (h *handlerFlags) fillJob(changed func(string) bool, stdin io.Reader, j *client.Job) ([]string, error) {
+	if err := h.checkCombination(changed); err != nil {
 		return nil, err
 	}
 	switch {
 	case changed("http"):
-		payload, err := h.request()
+		payload, err := h.requestPayload()
 		j.Handler, j.Payload = "http", payload
 		return []string{"handler", "payload"}, err
 	case changed("exec"):
-		payload, err := h.command()
+		payload, err := h.commandPayload()
 		j.Handler, j.Payload = "exec", payload
 		return []string{"handler", "payload"}, err
 	}
@@ -83,7 +84,7 @@ func (h *handlerFlags) fill(changed func(string) bool, stdin io.Reader, j *clien
 	return paths, nil
 }
 
-func (h *handlerFlags) fit(changed func(string) bool) error {
+func (h *handlerFlags) checkCombination(changed func(string) bool) error {
 	first := ""
 	for _, group := range [][]string{{"http"}, {"exec"}, {"handler", "payload", "payload-file"}} {
 		for _, name := range group {
@@ -91,31 +92,31 @@ func (h *handlerFlags) fit(changed func(string) bool) error {
 				continue
 			}
 			if first != "" {
-				return usagef("--%s and --%s exclude each other", first, name)
+				return usageErrorf("--%s and --%s exclude each other", first, name)
 			}
 			first = name
 			break
 		}
 	}
 	if changed("payload") && changed("payload-file") {
-		return usagef("--payload and --payload-file exclude each other")
+		return usageErrorf("--payload and --payload-file exclude each other")
 	}
 	for owner, names := range map[string][]string{
 		"http": {"method", "header", "body", "expect-status", "http-timeout"}, "exec": {"env", "dir", "stdin"},
 	} {
 		for _, name := range names {
 			if changed(name) && !changed(owner) {
-				return usagef("--%s needs --%s", name, owner)
+				return usageErrorf("--%s needs --%s", name, owner)
 			}
 		}
 	}
 	return nil
 }
 
-func (h *handlerFlags) request() ([]byte, error) {
+func (h *handlerFlags) requestPayload() ([]byte, error) {
 	q := client.HTTPRequest{Method: strings.ToUpper(h.method), URL: h.url, Body: h.body, ExpectedStatus: h.expect}
 	if !strings.HasPrefix(h.url, "http://") && !strings.HasPrefix(h.url, "https://") {
-		return nil, usagef("--http %q: want a URL that starts with http:// or https://", h.url)
+		return nil, usageErrorf("--http %q: want a URL that starts with http:// or https://", h.url)
 	}
 	if h.httpTimeout > 0 {
 		q.Timeout = h.httpTimeout.String()
@@ -123,7 +124,7 @@ func (h *handlerFlags) request() ([]byte, error) {
 	for _, header := range h.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usagef("--header %q: want 'Name: value'", header)
+			return nil, usageErrorf("--header %q: want 'Name: value'", header)
 		}
 		if q.Headers == nil {
 			q.Headers = map[string]string{}
@@ -133,10 +134,10 @@ func (h *handlerFlags) request() ([]byte, error) {
 	return q.Payload(), nil
 }
 
-func (h *handlerFlags) command() ([]byte, error) {
+func (h *handlerFlags) commandPayload() ([]byte, error) {
 	c := client.Command{Env: h.env, Dir: h.dir, Stdin: h.stdin}
 	if err := json.Unmarshal([]byte(h.exec), &c.Argv); err != nil || len(c.Argv) == 0 {
-		return nil, usagef(`--exec %q: want a JSON array such as '["/bin/echo","hi"]'`, h.exec)
+		return nil, usageErrorf(`--exec %q: want a JSON array such as '["/bin/echo","hi"]'`, h.exec)
 	}
 	return c.Payload(), nil
 }
@@ -144,7 +145,7 @@ func (h *handlerFlags) command() ([]byte, error) {
 // readInput reads a file, or standard input for "-".
 func readInput(path string, stdin io.Reader) ([]byte, error) {
 	if path != "-" {
-		f, err := input{path: path}.open()
+		f, err := inputFile{path: path}.openFile()
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +154,7 @@ func readInput(path string, stdin io.Reader) ([]byte, error) {
 	}
 	text, err := io.ReadAll(stdin)
 	if err != nil {
-		return nil, usage(err)
+		return nil, newUsageError(err)
 	}
 	return text, nil
 }

@@ -28,11 +28,11 @@ type jobFlags struct {
 	dead     time.Duration
 }
 
-func (j *jobFlags) register(f *pflag.FlagSet) {
-	j.scheduleFlags.register(f)
-	j.handlerFlags.register(f)
-	j.runFlags.register(f)
-	j.policy.register(f)
+func (j *jobFlags) registerFlags(f *pflag.FlagSet) {
+	j.scheduleFlags.registerFlags(f)
+	j.handlerFlags.registerFlags(f)
+	j.runFlags.registerFlags(f)
+	j.policy.registerFlags(f)
 	f.StringVar(&j.queue, "queue", "default", "queue whose workers run the job")
 	f.Int32Var(&j.priority, "priority", 5, "0 (lowest) to 9 (highest) inside the queue")
 	f.StringToStringVar(&j.labels, "label", nil, "label as key=value; may be repeated")
@@ -43,26 +43,26 @@ func (j *jobFlags) register(f *pflag.FlagSet) {
 	durationVar(f, &j.dead, "dead-letter-ttl", 7*24*time.Hour, "how long dead runs are kept")
 }
 
-// build returns the job that the flags describe and the paths of what they set.
-func (j *jobFlags) build(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*client.Job, []string, error) {
+// buildJob returns the job of the flags and the paths of the set fields.
+func (j *jobFlags) buildJob(f *pflag.FlagSet, stdin io.Reader, now time.Time) (*client.Job, []string, error) {
 	changed := f.Changed
 	job := &client.Job{}
-	paths, err := j.handlerFlags.fill(changed, stdin, job)
+	paths, err := j.handlerFlags.fillJob(changed, stdin, job)
 	if err != nil {
 		return nil, nil, err
 	}
-	schedule, of, err := j.schedule(changed, now)
+	schedule, of, err := j.buildSchedule(changed, now)
 	if err != nil {
 		return nil, nil, err
 	}
 	job.Schedule = schedule
 	paths = append(paths, of...)
-	runs, err := j.runFlags.fill(changed, job)
+	runs, err := j.runFlags.fillJob(changed, job)
 	if err != nil {
 		return nil, nil, err
 	}
 	paths = append(paths, runs...)
-	policies, err := j.policy.fill(changed, job)
+	policies, err := j.policy.fillJob(changed, job)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,9 +26,10 @@ func eachNamespaceFlag(cmd *cobra.Command, p *bool) {
 	cmd.Flags().BoolVarP(p, "all-namespaces", "A", false, "of all namespaces that the caller may see")
 }
 
-// ofNamespaces gathers what ask finds in the namespace of the client, or with all in every
-// namespace that the caller may see.
-func ofNamespaces[T any](ctx context.Context, a *app, c *client.Client, all bool, ask func(context.Context, *client.Client) ([]T, error)) ([]T, error) {
+// inNamespaces returns the results of ask for the client's namespace, or with all, for every namespace that the
+// caller may see.
+func inNamespaces[T any](ctx context.Context, a *app, c *client.Client, all bool,
+	ask func(context.Context, *client.Client) ([]T, error)) ([]T, error) {
 	if !all {
 		return ask(ctx, c)
 	}
@@ -36,12 +37,13 @@ func ofNamespaces[T any](ctx context.Context, a *app, c *client.Client, all bool
 	if err != nil {
 		return nil, err
 	}
-	return fromEach(ctx, c, names, ask)
+	return collectFromEach(ctx, c, names, ask)
 }
 
-// askOnce is ofNamespaces for a call that nodes answer of all namespaces together. A caller who
-// may not ask that gets the answers of the namespaces of its roles.
-func askOnce[T any](ctx context.Context, a *app, c *client.Client, all bool, ask func(ctx context.Context, c *client.Client, all bool) ([]T, error)) ([]T, error) {
+// askOnce is inNamespaces for a call that covers all namespaces at once. A caller without permission for that
+// gets the results for the namespaces of its roles.
+func askOnce[T any](ctx context.Context, a *app, c *client.Client, all bool,
+	ask func(ctx context.Context, c *client.Client, all bool) ([]T, error)) ([]T, error) {
 	found, err := ask(ctx, c, all)
 	if !all || status.Code(err) != codes.PermissionDenied {
 		return found, err
@@ -50,12 +52,16 @@ func askOnce[T any](ctx context.Context, a *app, c *client.Client, all bool, ask
 	if len(names) == 0 {
 		return nil, err
 	}
-	return fromEach(ctx, c, names, func(ctx context.Context, c *client.Client) ([]T, error) { return ask(ctx, c, false) })
+	return collectFromEach(ctx, c, names, func(ctx context.Context, c *client.Client) ([]T,
+		error) {
+		return ask(ctx, c, false)
+	})
 }
 
-// fromEach asks of one namespace after the other. Those of which the caller may not ask are left out,
-// unless they are all.
-func fromEach[T any](ctx context.Context, c *client.Client, names []string, ask func(context.Context, *client.Client) ([]T, error)) (all []T, err error) {
+// collectFromEach queries one namespace after the other. Namespaces that the caller may not read are left out,
+// unless all are refused.
+func collectFromEach[T any](ctx context.Context, c *client.Client, names []string,
+	ask func(context.Context, *client.Client) ([]T, error)) (all []T, err error) {
 	var denied error
 	answered := len(names) == 0
 	for _, name := range names {
@@ -76,8 +82,8 @@ func fromEach[T any](ctx context.Context, c *client.Client, names []string, ask 
 	return all, nil
 }
 
-// visibleNamespaces lists the namespaces that have jobs, in order. Of a caller who may not list them it
-// lists those of its roles.
+// visibleNamespaces returns the namespaces that have jobs, sorted. If the caller may not list them, it returns
+// those of its roles.
 func (a *app) visibleNamespaces(ctx context.Context, c *client.Client) ([]string, error) {
 	queues, err := c.Queues(ctx, true)
 	if status.Code(err) == codes.PermissionDenied {
@@ -95,12 +101,12 @@ func (a *app) visibleNamespaces(ctx context.Context, c *client.Client) ([]string
 	return sortedSet(names), nil
 }
 
-// namespacesOfRoles are the namespaces that the roles of the caller name. Those that a pattern stands
-// for are not known; a note says so.
+// namespacesOfRoles returns the namespaces named by the caller's roles. Namespaces that match only a pattern are
+// unknown; a note is printed for them.
 func (a *app) namespacesOfRoles(ctx context.Context, c *client.Client) (names []string) {
 	who, err := c.WhoAmI(ctx)
 	if err != nil {
-		return nil // a node of a version before does not say; the refusal stands
+		return nil // a node of the previous version does not know the call; report the refusal
 	}
 	var patterns []string
 	for _, grant := range who.GetGrants() {
@@ -113,8 +119,9 @@ func (a *app) namespacesOfRoles(ctx context.Context, c *client.Client) (names []
 		}
 	}
 	if len(patterns) > 0 && a.err != nil {
-		fmt.Fprintf(a.err, "note: your roles name namespaces by a pattern (%s), which does not say which there are: name one by --namespace\n",
-			printable(strings.Join(sortedSet(patterns), ", ")))
+		fmt.Fprintf(a.err, "note: your roles name namespaces by a pattern (%s), so the namespaces are unknown: "+
+			"select one with --namespace\n",
+			printableText(strings.Join(sortedSet(patterns), ", ")))
 	}
 	return sortedSet(names)
 }

@@ -42,36 +42,44 @@ type policyFlags struct {
 	jitter string
 }
 
-func (p *policyFlags) register(f *pflag.FlagSet) {
+func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	p.registerBackoff(f)
 	f.Int32Var(&p.attempts, "retry-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
 	f.StringVar(&p.strategy, "retry-strategy", "", "fixed, linear, exponential or decorrelated (default exponential)")
 	durationVar(f, &p.base, "retry-base", time.Second, "first delay between attempts")
 	f.Float64Var(&p.multiplier, "retry-multiplier", 2, "growth of the delay")
 	durationVar(f, &p.maxDelay, "retry-max-delay", 5*time.Minute, "longest delay between attempts")
-	durationVar(f, &p.maxElapsed, "retry-max-elapsed", 0, "no attempt starts later than this after the first (default no limit)")
-	f.Int32Var(&p.offset, "retry-exponent-offset", 0, "0: the first delay is --retry-base; 1: it is multiplied once already")
-	f.Int32Var(&p.doublings, "retry-max-doublings", 0, "growths of the delay before it goes on in equal steps (default no limit)")
+	durationVar(f, &p.maxElapsed, "retry-max-elapsed", 0,
+		"no attempt starts later than this after the first (default no limit)")
+	f.Int32Var(&p.offset, "retry-exponent-offset", 0,
+		"0: the first delay is --retry-base; 1: it is multiplied once already")
+	f.Int32Var(&p.doublings, "retry-max-doublings", 0,
+		"growths of the delay before it grows in equal steps (default no limit)")
 }
 
 func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
-	f.StringVar(&p.preset, "preset", "", "take a whole policy from the list that fermata presets shows; flags beside it change single fields")
+	f.StringVar(&p.preset, "preset", "", "take a whole policy from the list that fermata presets shows; flags "+
+		"beside it change single fields")
 	f.BoolVar(&p.noBackoff, "no-backoff", false, "keep the interval when runs fail")
 	f.Float64Var(&p.backoffMultiplier, "backoff-multiplier", 2, "growth of the interval with each failed run")
-	f.Int32Var(&p.backoffExponent, "backoff-max-exponent", 5, "failed runs after which it grows no more")
+	f.Int32Var(&p.backoffExponent, "backoff-max-exponent", 5, "failed runs after which it stops growing")
 	durationVar(f, &p.backoffMaxDelay, "backoff-max-delay", time.Hour, "longest interval, never below --every")
-	f.Float64Var(&p.backoffMaxRatio, "backoff-max-ratio", 0, "longest interval as a multiple of --every (default no limit)")
+	f.Float64Var(&p.backoffMaxRatio, "backoff-max-ratio", 0,
+		"longest interval as a multiple of --every (default no limit)")
 	durationVar(f, &p.minInterval, "min-interval", 0, "shortest interval between runs, hints included")
 	durationVar(f, &p.maxInterval, "max-interval", 0, "longest interval between runs, hints included")
-	durationVar(f, &p.staleAfter, "stale-after", 0, "do not trust a failure count whose run comes this much too late (default never)")
-	f.BoolVar(&p.staleHalve, "stale-halve", false, "halve such a count for each --stale-after instead of forgetting it")
-	f.BoolVar(&p.withinSlot, "within-slot", false, "with --cron: the delays between attempts grow with failed runs too, but never reach the next slot")
-	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with a fraction as in down:0.1")
+	durationVar(f, &p.staleAfter, "stale-after", 0,
+		"discard a failure count whose run is late by this much (default never)")
+	f.BoolVar(&p.staleHalve, "stale-halve", false, "halve such a count for each --stale-after instead of discarding it")
+	f.BoolVar(&p.withinSlot, "within-slot", false,
+		"with --cron: the delays between attempts grow with failed runs too, but never reach the next slot")
+	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with "+
+		"a fraction as in down:0.1")
 }
 
-// fill sets the policies that flags speak of and returns the paths of what it
-// set: one for a policy that comes from a preset, which is replaced as a whole.
-func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, error) {
+// fillJob sets the policies of the given flags and returns the paths of the set fields: a single path for a
+// policy from a preset, which is replaced as a whole.
+func (p *policyFlags) fillJob(changed func(string) bool, j *client.Job) ([]string, error) {
 	whole, err := p.fromPreset(j)
 	if err != nil {
 		return nil, err
@@ -92,7 +100,7 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 			paths = append(paths, path)
 			return
 		}
-		// It is beside a preset, which says where the other fields come from.
+		// The other fields come from the preset, whose sources are set.
 		sources := retry.GetSources()
 		if root == backoffPath {
 			sources = backoff.GetSources()
@@ -100,7 +108,7 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 		if sources == nil {
 			sources = map[string]string{}
 		}
-		sources[field] = ownSource
+		sources[field] = jobSourceName
 		if root == retryPath {
 			retry.Sources = sources
 		} else {
@@ -113,7 +121,8 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 		set        func()
 	}{
 		{"retry-attempts", "retry_policy.max_attempts", func() { retry.MaxAttempts = p.attempts }},
-		{"retry-strategy", "retry_policy.strategy", func() { retry.Strategy = fermatav1.RetryPolicy_Strategy(strategy) }},
+		{"retry-strategy", "retry_policy.strategy",
+			func() { retry.Strategy = fermatav1.RetryPolicy_Strategy(strategy) }},
 		{"retry-base", "retry_policy.base_delay", func() { retry.BaseDelay = durationpb.New(p.base) }},
 		{"retry-multiplier", "retry_policy.multiplier", func() { retry.Multiplier = p.multiplier }},
 		{"retry-max-delay", "retry_policy.max_delay", func() { retry.MaxDelay = durationpb.New(p.maxDelay) }},
@@ -123,7 +132,8 @@ func (p *policyFlags) fill(changed func(string) bool, j *client.Job) ([]string, 
 		{"no-backoff", "backoff_policy.disabled", func() { backoff.Disabled = p.noBackoff }},
 		{"backoff-multiplier", "backoff_policy.multiplier", func() { backoff.Multiplier = p.backoffMultiplier }},
 		{"backoff-max-exponent", "backoff_policy.max_exponent", func() { backoff.MaxExponent = &p.backoffExponent }},
-		{"backoff-max-delay", "backoff_policy.max_delay", func() { backoff.MaxDelay = durationpb.New(p.backoffMaxDelay) }},
+		{"backoff-max-delay", "backoff_policy.max_delay",
+			func() { backoff.MaxDelay = durationpb.New(p.backoffMaxDelay) }},
 		{"backoff-max-ratio", "backoff_policy.max_ratio", func() { backoff.MaxRatio = p.backoffMaxRatio }},
 		{"min-interval", "backoff_policy.min_interval", func() { backoff.MinInterval = durationpb.New(p.minInterval) }},
 		{"max-interval", "backoff_policy.max_interval", func() { backoff.MaxInterval = durationpb.New(p.maxInterval) }},
@@ -163,7 +173,7 @@ func parseJitter(text string) (*fermatav1.Jitter, error) {
 	if given {
 		f, err := strconv.ParseFloat(fraction, 64)
 		if err != nil {
-			return nil, usagef("--jitter %q: the fraction is not a number", text)
+			return nil, usageErrorf("--jitter %q: the fraction is not a number", text)
 		}
 		j.Fraction = &f
 	}

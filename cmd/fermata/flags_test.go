@@ -23,18 +23,18 @@ func build(t *testing.T, args ...string) (*client.Job, []string, error) {
 	t.Helper()
 	var f jobFlags
 	set := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	f.register(set)
+	f.registerFlags(set)
 	if err := set.Parse(args); err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, newUsageError(err)
 	}
-	return f.build(set, strings.NewReader("from stdin"), epoch)
+	return f.buildJob(set, strings.NewReader("from stdin"), epoch)
 }
 
 // fieldsOf compares what a message says in JSON, without white space.
 func fieldsOf(t *testing.T, j *client.Job) string {
 	t.Helper()
 	j.Payload = nil
-	text, err := encode(j)
+	text, err := encodeMessage(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestFlagsDescribeAJob(t *testing.T) {
 	}
 }
 
-func TestFlagsThatDoNotFit(t *testing.T) {
+func TestInvalidFlagCombinations(t *testing.T) {
 	for args, want := range map[string]string{
 		"--every 1m --cron @daily":         "--every and --cron exclude each other",
 		"--in 1m --at 2030-01-01":          "exclude each other",
@@ -276,8 +276,8 @@ func TestSettingsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestJSONSteersNoTerminal: what others wrote arrives as it is, and moves no cursor.
-func TestJSONSteersNoTerminal(t *testing.T) {
+// TestJSONCannotControlATerminal: what others wrote arrives as it is, and moves no cursor.
+func TestJSONCannotControlATerminal(t *testing.T) {
 	const text = "a\u009b31m b\u202etxt.exe c\u007f d\x1b[2J e\u200bf é 😀 \\u0041"
 	out, err := encodeLine(&client.Job{Handler: text})
 	if err != nil || strings.ContainsAny(out, "\u009b\u202e\u007f\x1b\u200b") {
@@ -294,23 +294,23 @@ func TestFormats(t *testing.T) {
 		0: "0s", 250 * time.Millisecond: "250ms", 12 * time.Second: "12s", 90 * time.Second: "1m30s",
 		time.Hour: "1h", 25 * time.Hour: "1d1h", 24*time.Hour + time.Second: "1d", -3 * time.Second: "-3s",
 	} {
-		if got := short(d); got != want {
+		if got := durationText(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
-	if got := clip("a\tb\x1b[2J\u202ec\xff", 40); got != "a b\uFFFD[2J\uFFFDc\uFFFD" {
+	if got := clipText("a\tb\x1b[2J\u202ec\xff", 40); got != "a b\uFFFD[2J\uFFFDc\uFFFD" {
 		t.Errorf("%q", got)
 	}
-	if got := clip("übermäßig", 5); got != "über…" {
+	if got := clipText("übermäßig", 5); got != "über…" {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).root()) }
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, (&app{}).rootCommand()) }
 
-// TestEmptyTimesAreNone: a variable of a script that is empty is not what the flag's
+// TestEmptyTimesAreUnset: a variable of a script that is empty is not what the flag's
 // absence is.
-func TestEmptyTimesAreNone(t *testing.T) {
+func TestEmptyTimesAreUnset(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h")
 	for _, args := range [][]string{
@@ -325,7 +325,7 @@ func TestEmptyTimesAreNone(t *testing.T) {
 
 // TestFilesOfFlagsAreGuarded: see flagtest.
 func TestFilesOfFlagsAreGuarded(t *testing.T) {
-	flagtest.FilesAreGuarded(t, (&app{}).root(), map[string]string{
+	flagtest.FilesAreGuarded(t, (&app{}).rootCommand(), map[string]string{
 		"fermata --config":                                       "version --config PATH",
 		"fermata --oidc-ca":                                      "login --address 127.0.0.1:1 --oidc-issuer https://127.0.0.1:1 --oidc-client-id c --oidc-ca PATH",
 		"fermata --oidc-client-secret-file":                      "login --address 127.0.0.1:1 --oidc-issuer https://127.0.0.1:1 --oidc-client-id c --oidc-client-secret-file PATH",

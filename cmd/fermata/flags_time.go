@@ -10,7 +10,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
+var timeLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04",
+	"2006-01-02"}
 
 // timeReader reads times from flags. One without an offset is local time in the location.
 type timeReader struct {
@@ -18,8 +19,8 @@ type timeReader struct {
 	remarks  []string // on times that a change of the clock leaves out or repeats, and on past ones
 }
 
-// read returns nil for an empty text.
-func (r *timeReader) read(flag, text string) (*timestamppb.Timestamp, error) {
+// parseOptional returns nil for an empty text.
+func (r *timeReader) parseOptional(flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -37,24 +38,24 @@ func (r *timeReader) read(flag, text string) (*timestamppb.Timestamp, error) {
 		}
 		return timestamppb.New(at), nil
 	}
-	return nil, usagef("%s %q: want a time such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'", flag, text)
+	return nil, usageErrorf("%s %q: want a time such as 2030-01-31T12:00:00Z or '2030-01-31 12:00'", flag, text)
 }
 
-// require reads a time that must be given.
-func (r *timeReader) require(flag, text string) (*timestamppb.Timestamp, error) {
+// parseRequired reads a time that must be given.
+func (r *timeReader) parseRequired(flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
-		return nil, usagef("%s is empty: give a time", flag)
+		return nil, usageErrorf("%s is empty: give a time", flag)
 	}
-	return r.read(flag, text)
+	return r.parseOptional(flag, text)
 }
 
-func (r *timeReader) warn(format string, args ...any) {
+func (r *timeReader) addRemark(format string, args ...any) {
 	r.remarks = append(r.remarks, fmt.Sprintf(format, args...))
 }
 
-// note writes the remarks.
-func (r *timeReader) note(w io.Writer) {
+// writeRemarks writes the remarks.
+func (r *timeReader) writeRemarks(w io.Writer) {
 	for _, remark := range r.remarks {
-		fmt.Fprintln(w, "note:", printable(remark))
+		fmt.Fprintln(w, "note:", printableText(remark))
 	}
 }

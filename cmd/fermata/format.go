@@ -13,13 +13,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// none stands for what is not there.
-const none = "-"
+// noValue is shown for a missing value.
+const noValue = "-"
 
-// short writes a duration with at most two units: 250ms, 12s, 1m30s, 3d4h.
-func short(d time.Duration) string {
+// durationText writes a duration with at most two units: 250ms, 12s, 1m30s, 3d4h.
+func durationText(d time.Duration) string {
 	if d < 0 {
-		return none + short(-d)
+		return noValue + durationText(-d)
 	}
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -44,50 +44,50 @@ func short(d time.Duration) string {
 	return "0s"
 }
 
-func shortPB(d *durationpb.Duration) string {
+func durationPBText(d *durationpb.Duration) string {
 	if d.AsDuration() == 0 {
-		return none
+		return noValue
 	}
-	return short(d.AsDuration())
+	return durationText(d.AsDuration())
 }
 
-// ago writes how long something is past.
-func (a *app) ago(t *timestamppb.Timestamp) string {
+// agoText writes how long something is past.
+func (a *app) agoText(t *timestamppb.Timestamp) string {
 	if t == nil {
-		return none
+		return noValue
 	}
-	return short(max(0, a.now().Sub(t.AsTime()))) + " ago"
+	return durationText(max(0, a.now().Sub(t.AsTime()))) + " ago"
 }
 
-// age is ago without the word.
-func (a *app) age(t *timestamppb.Timestamp) string {
+// ageText is agoText without "ago".
+func (a *app) ageText(t *timestamppb.Timestamp) string {
 	if t == nil {
-		return none
+		return noValue
 	}
-	return short(max(0, a.now().Sub(t.AsTime())))
+	return durationText(max(0, a.now().Sub(t.AsTime())))
 }
 
-// until writes a due time.
-func (a *app) until(t *timestamppb.Timestamp) string {
+// untilText writes a due time.
+func (a *app) untilText(t *timestamppb.Timestamp) string {
 	if t == nil {
-		return none
+		return noValue
 	}
 	if d := t.AsTime().Sub(a.now()); d > 0 {
-		return "in " + short(d)
+		return "in " + durationText(d)
 	}
-	return "due " + a.ago(t)
+	return "due " + a.agoText(t)
 }
 
-// nextRun says when the job's next run starts.
+// nextRun returns when the job's next run starts.
 func (a *app) nextRun(j *fermatav1.Job) string {
 	s := j.GetStatus()
 	switch s.GetState() {
 	case fermatav1.JobStatus_STATE_RUNNING:
 		return "running"
 	case fermatav1.JobStatus_STATE_SCHEDULED:
-		return a.until(s.GetNextDueTime())
+		return a.untilText(s.GetNextDueTime())
 	}
-	return none
+	return noValue
 }
 
 // nextText is nextRun as the end of a sentence.
@@ -95,7 +95,7 @@ func (a *app) nextText(j *fermatav1.Job) string {
 	switch text := a.nextRun(j); {
 	case text == "running":
 		return "it is running"
-	case text != none:
+	case text != noValue:
 		return "next run " + text
 	case j.GetStatus().GetState() == fermatav1.JobStatus_STATE_PAUSED:
 		return "it is paused"
@@ -105,10 +105,10 @@ func (a *app) nextText(j *fermatav1.Job) string {
 	return "no run is planned"
 }
 
-// instant writes a time in full, for detailed views.
-func instant(t *timestamppb.Timestamp) string {
+// formatTime writes a time in full, for detailed views.
+func formatTime(t *timestamppb.Timestamp) string {
 	if t == nil {
-		return none
+		return noValue
 	}
 	return t.AsTime().Format("2006-01-02T15:04:05.000Z07:00")
 }
@@ -116,20 +116,21 @@ func instant(t *timestamppb.Timestamp) string {
 // enumName writes an enum value without its prefix, in lower case.
 func enumName(e fmt.Stringer) string {
 	name := e.String()
-	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_", "OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_", "FAULT_"} {
+	for _, prefix := range []string{"STATE_", "OUTCOME_", "DELAY_SOURCE_", "TRIGGER_", "STRATEGY_", "KIND_",
+		"OVERLAP_POLICY_", "POLICY_", "SOURCE_", "REASON_", "FAULT_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	if name == "UNSPECIFIED" {
-		return none
+		return noValue
 	}
 	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
 
-// scheduleText writes a schedule in a few words.
+// scheduleText returns a short description of a schedule.
 func scheduleText(s *fermatav1.Schedule) string {
 	switch rule := s.GetRule().(type) {
 	case *fermatav1.Schedule_Interval:
-		text := "every " + short(rule.Interval.GetEvery().AsDuration())
+		text := "every " + durationText(rule.Interval.GetEvery().AsDuration())
 		if rule.Interval.GetFixedDelay() {
 			text += " after end"
 		}
@@ -210,38 +211,39 @@ func backoffText(j *fermatav1.Job) string {
 	s := j.GetStatus()
 	every := j.GetSchedule().GetInterval().GetEvery().AsDuration()
 	if effective := s.GetEffectiveInterval().AsDuration(); s.GetConsecutiveFailures() > 0 && effective > every {
-		return short(effective)
+		return durationText(effective)
 	}
-	return none
+	return noValue
 }
 
-// printable replaces what could move the cursor or break a line.
-func printable(s string) string { return visible.Line(s) }
+// printableText replaces characters that could move the cursor or break a line.
+func printableText(s string) string { return visible.Line(s) }
 
 // nameText is the text of a column with names, which are never shortened: others take them.
-func nameText(name string) string { return wholeText(name) }
+func nameText(name string) string { return fullText(name) }
 
-// wholeText is text that is shortened only where a table has to fit a terminal.
-func wholeText(s string) string {
-	if s = printable(s); s == "" {
-		return none
+// fullText is text that is shortened only to fit a table to a terminal.
+func fullText(s string) string {
+	s = printableText(s)
+	if s == "" {
+		return noValue
 	}
 	return s
 }
 
-// fit shortens text on a terminal; a pipe gets all of it.
-func (a *app) fit(s string, n int) string {
-	if a.columns() == 0 {
-		return wholeText(s)
+// fitText shortens text on a terminal; a pipe gets all of it.
+func (a *app) fitText(s string, n int) string {
+	if a.terminalWidth() == 0 {
+		return fullText(s)
 	}
-	return clip(s, n)
+	return clipText(s, n)
 }
 
-// clip shortens text for a column.
-func clip(s string, n int) string {
-	s = printable(s)
+// clipText shortens text for a column.
+func clipText(s string, n int) string {
+	s = printableText(s)
 	if s == "" {
-		return none
+		return noValue
 	}
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -249,8 +251,8 @@ func clip(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// plural counts something.
-func plural(n int, one, many string) string {
+// countText counts something.
+func countText(n int, one, many string) string {
 	if n == 1 {
 		many = one
 	}

@@ -20,7 +20,7 @@ func FuzzImportLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		b, err := readLine(line)
 		if err != nil {
-			if text := printable(err.Error()); strings.ContainsAny(text, "\x1b\x00") {
+			if text := printableText(err.Error()); strings.ContainsAny(text, "\x1b\x00") {
 				t.Fatalf("%q would reach a terminal", text)
 			}
 			return

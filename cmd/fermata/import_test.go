@@ -22,7 +22,7 @@ func TestImportedFilesApply(t *testing.T) {
 		"found.cronjobs.yaml":  {"import", "cronjob", "--prefix", "k."},
 		"more.cronjobs.yaml":   {"import", "cronjob", "--prefix", "m."},
 	} {
-		jobs := c.must(append(args, filepath.Join("..", "..", "internal", "importer", "testdata", file))...)
+		jobs := c.must(append(args, filepath.Join("..", "..", "internal", "cli", "importer", "testdata", file))...)
 		out := c.must("apply", "-f", "-", "--owner", file, "--prune", "<"+jobs)
 		if !strings.Contains(out, " created") {
 			t.Errorf("%s:\n%s", file, out)

@@ -15,27 +15,27 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/manifest"
 )
 
-// input is a file that a command reads; "-" is standard input.
-type input struct {
+// inputFile is a file that a command reads; "-" is standard input.
+type inputFile struct {
 	path string
-	// under is the directory that was given, which links do not lead out of; empty where the
-	// file itself was given.
+	// under is the given directory, which links must not leave; empty if the file itself was given.
 	under string
 	// linked: a link leads to it, so that its text is not for error messages.
 	linked bool
 }
 
-// input is a file that was given by itself.
-func (a *app) input(path string) input {
-	return input{path: path, linked: path != "-" && isLinked(path)}
+// newInput is a file that was given by itself.
+func (a *app) newInput(path string) inputFile {
+	return inputFile{path: path, linked: path != "-" && isLinked(path)}
 }
 
-// open opens a regular file; it does not wait for what is none.
-func (i input) open() (*os.File, error) {
-	const flags = os.O_RDONLY | syscall.O_NONBLOCK // else the opening of a pipe waits for who writes
+// openFile opens a regular file and does not block on anything else.
+func (i inputFile) openFile() (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // otherwise opening a pipe waits for its writer
 	info, err := os.Stat(i.path)                   // a missing file is reported when it is opened
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, usagef("%s: is %s; only regular files are read, and standard input as -", i.path, kindOf(info.Mode()))
+		return nil, usageErrorf("%s: is %s; only regular files are read, and standard input as -", i.path,
+			fileKind(info.Mode()))
 	}
 	var f *os.File
 	if i.under == "" {
@@ -44,13 +44,14 @@ func (i input) open() (*os.File, error) {
 		f, err = openUnder(i.under, i.path, flags)
 	}
 	if err != nil {
-		return nil, usage(err)
+		return nil, newUsageError(err)
 	}
-	if info, err = f.Stat(); err == nil && info.Mode().IsRegular() {
+	info, err = f.Stat()
+	if err == nil && info.Mode().IsRegular() {
 		return f, nil
 	}
 	f.Close()
-	return nil, usagef("%s: is no regular file", i.path)
+	return nil, usageErrorf("%s: is no regular file", i.path)
 }
 
 func openUnder(dir, path string, flags int) (*os.File, error) {
@@ -70,7 +71,7 @@ func openUnder(dir, path string, flags int) (*os.File, error) {
 	return f, err
 }
 
-func kindOf(m os.FileMode) string {
+func fileKind(m os.FileMode) string {
 	switch {
 	case m.IsDir():
 		return "a directory"
@@ -90,7 +91,8 @@ func kindOf(m os.FileMode) string {
 func isLinked(path string) bool {
 	parts := []string{path}
 	if !filepath.IsAbs(path) {
-		for dir := filepath.Dir(filepath.Clean(path)); dir != "." && dir != ".." && !strings.HasSuffix(dir, "/.."); dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(filepath.Clean(path)); dir != "." && dir != ".." &&
+			!strings.HasSuffix(dir, "/.."); dir = filepath.Dir(dir) {
 			parts = append(parts, dir)
 		}
 	}
@@ -111,30 +113,30 @@ func isLinked(path string) bool {
 	return filepath.Base(target) != filepath.Base(path) || !strings.HasPrefix(target, dir+string(filepath.Separator))
 }
 
-// read reads as much as may be read, and a byte more, within --request-timeout.
-func (a *app) read(i input) ([]byte, error) {
+// readInputFile reads as much as may be read, and a byte more, within --request-timeout.
+func (a *app) readInputFile(i inputFile) ([]byte, error) {
 	in := a.in
 	if i.path != "-" {
-		f, err := i.open()
+		f, err := i.openFile()
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
 		in = f
 	}
-	text, err := io.ReadAll(io.LimitReader(a.timed(i.path, in), manifest.MaxFile+1))
+	text, err := io.ReadAll(io.LimitReader(a.withReadTimeout(i.path, in), manifest.MaxFile+1))
 	if err != nil {
-		return nil, usage(err)
+		return nil, newUsageError(err)
 	}
 	return text, nil
 }
 
-// timed bounds the time that reading takes by --request-timeout, unless a person types.
-func (a *app) timed(name string, in io.Reader) io.Reader {
+// withReadTimeout bounds the time that reading takes by --request-timeout, unless a person types.
+func (a *app) withReadTimeout(name string, in io.Reader) io.Reader {
 	if a.timeout <= 0 {
 		return in
 	}
-	if file, ok := a.keyboard().(*os.File); ok && name == "-" && term.IsTerminal(int(file.Fd())) {
+	if file, ok := a.inputWithNotice().(*os.File); ok && name == "-" && term.IsTerminal(int(file.Fd())) {
 		return in
 	}
 	if name == "-" {
@@ -155,8 +157,7 @@ func (t *timedReader) Read(to []byte) (int, error) {
 		n   int
 		err error
 	}
-	// A read that is under way when the time is over goes on in memory of its own, as long
-	// as the process does.
+	// A read that is blocked at the timeout continues in its own buffer until the process ends.
 	buffer, done := make([]byte, len(to)), make(chan answer, 1)
 	go func() {
 		n, err := t.in.Read(buffer)
@@ -172,14 +173,14 @@ func (t *timedReader) Read(to []byte) (int, error) {
 	}
 }
 
-// withheld keeps what stands in a file out of the faults of one that a link leads to: they
-// say where something is wrong, and not what is there.
-func withheld(i input, faults manifest.Faults) manifest.Faults {
+// withoutContent removes file content from the faults of a linked file: they give positions only.
+func withoutContent(i inputFile, faults manifest.Faults) manifest.Faults {
 	if !i.linked {
 		return faults
 	}
 	for n := range faults {
-		faults[n].Column, faults[n].Field, faults[n].Text = 0, "", "is wrong; what is here is not shown, as a link leads to this file"
+		faults[n].Column, faults[n].Field, faults[n].Text = 0, "", "is wrong; what is here is not shown, as a link "+
+			"leads to this file"
 	}
 	return faults
 }

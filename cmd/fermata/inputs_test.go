@@ -18,7 +18,7 @@ import (
 func command(t *testing.T, in io.Reader, args ...string) (code int, said string) {
 	t.Helper()
 	var out bytes.Buffer
-	code = run(context.Background(), append([]string{"--address", "127.0.0.1:1", "--request-timeout", "1s"}, args...), streams{in: in, out: &out, err: &out}, time.Now)
+	code = runCommand(context.Background(), append([]string{"--address", "127.0.0.1:1", "--request-timeout", "1s"}, args...), standardStreams{in: in, out: &out, err: &out}, time.Now)
 	return code, out.String()
 }
 
@@ -54,9 +54,9 @@ func link(t *testing.T, target, name string) {
 	}
 }
 
-// TestFilesOfStrangers: a directory that others wrote leads to no file outside of it, waits
+// TestFilesOfOtherUsers: a directory that others wrote leads to no file outside of it, waits
 // for nobody, and has no error say what stands in another file.
-func TestFilesOfStrangers(t *testing.T) {
+func TestFilesOfOtherUsers(t *testing.T) {
 	for name, c := range map[string]struct{ target, want string }{
 		"outside":        {"../outside", "links may lead to regular files within"},
 		"absolute":       {"/etc/passwd", "links may lead to regular files within"},
@@ -98,8 +98,8 @@ func TestLinksGivenByName(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsRefusedAtOnce by every command that reads files.
-func TestWhatIsNoFileIsRefusedAtOnce(t *testing.T) {
+// TestNonRegularFilesAreRefused by every command that reads files.
+func TestNonRegularFilesAreRefused(t *testing.T) {
 	pipe := filepath.Join(links(t), "../pipe")
 	for _, path := range []string{pipe, "/dev/zero", "/dev/null"} {
 		for _, args := range [][]string{
@@ -113,8 +113,8 @@ func TestWhatIsNoFileIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestStandardInputThatDoesNotEnd: --request-timeout bounds it.
-func TestStandardInputThatDoesNotEnd(t *testing.T) {
+// TestStandardInputWithoutEndTimesOut: --request-timeout bounds it.
+func TestStandardInputWithoutEndTimesOut(t *testing.T) {
 	in, out := io.Pipe()
 	defer out.Close()
 	for _, args := range [][]string{{"diff", "-f", "-"}, {"import", "cronjob"}, {"import", "crontab", "-"}} {

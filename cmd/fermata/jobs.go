@@ -16,8 +16,10 @@ func (a *app) jobsCommand() *cobra.Command {
 	jobs := &cobra.Command{Use: "jobs", Short: "Register, show and change jobs", Aliases: []string{"job"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	jobs.AddCommand(
-		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()), withNames(a.updateCommand()), a.deleteCommand(),
-		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()), withNames(a.runsCommand()), withNames(a.cancelCommand()),
+		withNames(a.createCommand()), withNames(a.getCommand()), withNames(a.listCommand()),
+		withNames(a.updateCommand()), a.deleteCommand(),
+		withNames(a.pauseCommand()), withNames(a.resumeCommand()), withNames(a.runCommand()),
+		withNames(a.runsCommand()), withNames(a.cancelCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
 	return jobs
@@ -27,7 +29,8 @@ func (a *app) createCommand() *cobra.Command {
 	var flags jobFlags
 	var file string
 	cmd := &cobra.Command{
-		Use:   "create [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] (--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
+		Use: "create [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] " +
+			"(--http URL | --exec ARGV | --handler NAME) [flags]\n  fermata jobs create -f FILE",
 		Short: "Register jobs",
 		Long: "Register a job from flags, or jobs from a file. Without a schedule a job runs on request only.\n" +
 			"Registering the same job twice is no error; another job under the same id is.\n\n" + fileHelp,
@@ -41,54 +44,55 @@ func (a *app) createCommand() *cobra.Command {
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				if len(args) > 0 || anyChanged(cmd, "file") {
-					return usagef("--file takes neither an id nor flags that describe a job")
+				if len(args) > 0 || hasChangedFlag(cmd, "file") {
+					return usageErrorf("--file takes neither an id nor flags that describe a job")
 				}
 				return a.createFromFile(cmd, file)
 			}
 			if err := a.findPreset(cmd, &flags.policy); err != nil {
 				return err
 			}
-			job, _, err := flags.build(cmd.Flags(), a.in, a.now())
+			job, _, err := flags.buildJob(cmd.Flags(), a.in, a.now())
 			if err != nil {
 				return err
 			}
-			flags.read.note(a.err)
-			if err := whole(job.GetSchedule()); err != nil {
+			flags.read.writeRemarks(a.err)
+			if err := checkComplete(job.GetSchedule()); err != nil {
 				return err
 			}
 			if job.GetHandler() == "" {
-				return usagef("say what to run: --http, --exec or --handler")
+				return usageErrorf("a handler is required: --http, --exec or --handler")
 			}
 			id := ""
 			if len(args) == 1 {
 				id = args[0]
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				var before *client.Job
 				if id != "" && a.output == "table" {
-					before, _ = c.GetJob(ctx, id) // for the words only
+					before, _ = c.GetJob(ctx, id) // only for the message
 				}
 				created, err := c.CreateJob(ctx, id, job)
 				if err != nil {
 					return err
 				}
-				return printOne(a, created, func(j *client.Job) error {
+				return printMessage(a, created, func(j *client.Job) error {
 					if before != nil && proto.Equal(before.GetCreateTime(), j.GetCreateTime()) {
-						return a.println(fmt.Sprintf("%s is there already, unchanged, %s", client.JobID(j), a.nextText(j)))
+						return a.println(fmt.Sprintf("%s is there already, unchanged, %s", client.JobID(j),
+							a.nextText(j)))
 					}
 					return a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j)))
 				})
 			})
 		},
 	}
-	flags.register(cmd.Flags())
+	flags.registerFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file with jobs; - is standard input")
 	return cmd
 }
 
-// anyChanged tells whether a flag of the command itself is set, but for one.
-func anyChanged(cmd *cobra.Command, but string) bool {
+// hasChangedFlag reports whether a local flag of the command is set, except but.
+func hasChangedFlag(cmd *cobra.Command, but string) bool {
 	changed := false
 	for name := range localFlags(cmd) {
 		changed = changed || (name != but && cmd.Flags().Changed(name))
@@ -101,7 +105,7 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 		results, err := c.CreateJobs(ctx, jobs)
 		var created []*client.Job
 		var failed []error
@@ -115,18 +119,18 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 		if err != nil {
 			failed = append(failed, err)
 		}
-		return errors.Join(printAll(a, created, func(list []*client.Job) error {
+		return errors.Join(printMessages(a, created, func(list []*client.Job) error {
 			for _, j := range list {
 				if err := a.println(fmt.Sprintf("created %s, %s", client.JobID(j), a.nextText(j))); err != nil {
 					return err
 				}
 			}
 			return nil
-		}), worst(failed))
+		}), worstError(failed))
 	})
 }
 
-// itemError is the error of one of several items, which has been printed.
+// itemError is the error of one of several items. It was printed already.
 type itemError struct {
 	err error
 	// of all items, how many failed
@@ -142,28 +146,28 @@ func (e *itemError) Error() string {
 
 func (e *itemError) Unwrap() error { return e.err }
 
-// failedItem prints what became of one item and returns the error.
+// failedItem prints the error of one item and returns it.
 func (a *app) failedItem(id string, i int, err error) error {
 	if id == "" {
 		id = fmt.Sprintf("job %d", i+1)
 	}
-	lines := []string{fmt.Sprintf("%s: %s", printable(id), a.message(err))}
+	lines := []string{fmt.Sprintf("%s: %s", printableText(id), a.errorMessage(err))}
 	for _, v := range client.Violations(err) {
-		lines = append(lines, fmt.Sprintf("  %s: %s", printable(v.Field), printable(v.Description)))
+		lines = append(lines, fmt.Sprintf("  %s: %s", printableText(v.Field), printableText(v.Description)))
 	}
 	fmt.Fprintln(a.err, strings.Join(lines, "\n"))
 	return err
 }
 
-// worst makes one error of many; its exit code is the highest.
-func worst(errs []error) error {
+// worstError returns the error with the highest exit code.
+func worstError(errs []error) error {
 	if len(errs) == 0 {
 		return nil
 	}
 	highest := errs[0]
 	for _, err := range errs[1:] {
-		a, _ := judge(highest)
-		if b, _ := judge(err); b > a {
+		a, _ := classifyError(highest)
+		if b, _ := classifyError(err); b > a {
 			highest = err
 		}
 	}
@@ -178,54 +182,57 @@ func (a *app) updateCommand() *cobra.Command {
 		Use:   "update ID [flags]\n  fermata jobs update -f FILE",
 		Short: "Change jobs",
 		Long: "Change what the flags name and leave the rest. With --file the whole definition is replaced;\n" +
-			"an etag in the file refuses that if somebody edited in between. A live run keeps what it started with.",
+			"an etag in the file prevents that after a concurrent change. A live run keeps its settings.",
 		Example: `  fermata jobs update ping --every 1m --backoff-max-delay 10m
   fermata jobs get ping -o yaml > ping.yaml; $EDITOR ping.yaml; fermata jobs update -f ping.yaml`,
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				if len(args) > 0 || anyChanged(cmd, "file") {
-					return usagef("--file takes neither an id nor flags that describe a job")
+				if len(args) > 0 || hasChangedFlag(cmd, "file") {
+					return usageErrorf("--file takes neither an id nor flags that describe a job")
 				}
 				return a.updateFromFile(cmd, file)
 			}
 			if len(args) == 0 {
-				return usagef("say which job, or give a file with -f")
+				return usageErrorf("a job is required, or a file with -f")
 			}
 			if err := a.findPreset(cmd, &flags.policy); err != nil {
 				return err
 			}
-			job, paths, err := flags.build(cmd.Flags(), a.in, a.now())
+			job, paths, err := flags.buildJob(cmd.Flags(), a.in, a.now())
 			if err != nil {
 				return err
 			}
-			flags.read.note(a.err)
+			flags.read.writeRemarks(a.err)
 			if manual && job.Schedule != nil {
-				return usagef("--manual excludes a schedule")
+				return usageErrorf("--manual excludes a schedule")
 			}
 			if manual {
 				paths = append(paths, "schedule")
 			}
 			if len(paths) == 0 {
-				return usagef("nothing to change: no flag says what")
+				return usageErrorf("nothing to change: give at least one flag")
 			}
 			job.Name, job.Etag = args[0], etag
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.updateOne(ctx, c, job, paths...) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return a.updateJob(ctx, c, job, paths...)
+			})
 		},
 	}
-	flags.register(cmd.Flags())
+	flags.registerFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file with jobs; - is standard input")
 	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
 	cmd.Flags().BoolVar(&manual, "manual", false, "remove the schedule: run on request only")
 	return cmd
 }
 
-func (a *app) updateOne(ctx context.Context, c *client.Client, job *client.Job, paths ...string) error {
+func (a *app) updateJob(ctx context.Context, c *client.Client, job *client.Job, paths ...string) error {
 	updated, err := c.UpdateJob(ctx, job, paths...)
 	if err != nil {
 		return err
 	}
-	return printOne(a, updated, func(j *client.Job) error {
+	return printMessage(a, updated, func(j *client.Job) error {
 		return a.println(fmt.Sprintf("updated %s, %s", client.JobID(j), a.nextText(j)))
 	})
 }
@@ -235,10 +242,10 @@ func (a *app) updateFromFile(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-		return a.each(jobNames(jobs), func(i int) error {
+	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+		return a.forEachName(jobNames(jobs), func(i int) error {
 			jobs[i].Job.Name = jobs[i].ID
-			return a.updateOne(ctx, c, jobs[i].Job, "*")
+			return a.updateJob(ctx, c, jobs[i].Job, "*")
 		})
 	})
 }
@@ -251,15 +258,15 @@ func jobNames(jobs []client.NewJob) []string {
 	return names
 }
 
-// each does something to each of several jobs and goes on when one fails. With
-// one job its error is the command's; what is printed of several is one list.
-func (a *app) each(names []string, do func(i int) error) error {
+// forEachName calls do for each name and continues after errors. With one name its error is the command's; with
+// several, the results are printed as one list.
+func (a *app) forEachName(names []string, do func(i int) error) error {
 	if len(names) == 1 {
 		return do(0)
 	}
 	var texts []string
-	a.several = &texts
-	defer func() { a.several = nil }()
+	a.severalFlags = &texts
+	defer func() { a.severalFlags = nil }()
 	var failed []error
 	for i, name := range names {
 		if err := do(i); err != nil {
@@ -271,5 +278,5 @@ func (a *app) each(names []string, do func(i int) error) error {
 			failed = append(failed, err)
 		}
 	}
-	return worst(failed)
+	return worstError(failed)
 }

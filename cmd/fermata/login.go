@@ -22,21 +22,30 @@ const hintLogin = "run: fermata login"
 func (a *app) oidcFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.oidc.Issuer, "oidc-issuer", "", "URL of the OpenID Connect issuer at which fermata login signs in")
 	f.StringVar(&a.oidc.ClientID, "oidc-client-id", "", "id of the client that the issuer has for this command")
-	f.StringVar(&a.oidc.ClientSecretFile, "oidc-client-secret-file", "", "file with the secret of that client (default: it has none)")
-	f.StringSliceVar(&a.oidc.Scopes, "oidc-scopes", nil, "scopes to ask for beside openid; offline_access at issuers that give a refresh token for it alone")
-	f.StringVar(&a.oidc.Audience, "oidc-audience", "", "audience to ask for, which the token has to name (default: of an ID token the client id)")
-	f.StringVar(&a.oidc.CAFile, "oidc-ca", "", "PEM file with the certificate authority of the issuer (default: the system's)")
-	f.StringVar(&a.oidc.Token, "oidc-token", signin.IDToken, "token that nodes are sent: id, or access if the issuer's access tokens are JWTs")
+	f.StringVar(&a.oidc.ClientSecretFile, "oidc-client-secret-file", "",
+		"file with the secret of that client (default: it has none)")
+	f.StringSliceVar(&a.oidc.Scopes, "oidc-scopes", nil,
+		"scopes to request in addition to openid; offline_access at issuers that give a refresh token for it alone")
+	f.StringVar(&a.oidc.Audience, "oidc-audience", "",
+		"audience to ask for, which the token has to name (default: of an ID token the client id)")
+	f.StringVar(&a.oidc.CAFile, "oidc-ca", "",
+		"PEM file with the certificate authority of the issuer (default: the system's)")
+	f.StringVar(&a.oidc.Token, "oidc-token", signin.IDToken,
+		"token that nodes are sent: id, or access if the issuer's access tokens are JWTs")
 }
 
 func (a *app) loginCommand() *cobra.Command {
 	var showOnly bool
 	cmd := &cobra.Command{
 		Use: "login", Short: "Sign in at the issuer of your organization", Args: noArgs,
-		Long: "Sign in by the device flow of OpenID Connect: open the address that is shown in a browser, on whatever machine,\n" +
-			"and enter the code. The session is kept in a file that only you can read, and is refreshed as long as the issuer\n" +
-			"allows it. All commands send its token to the addresses of --address that you signed in for, and nowhere else.\n\n" +
-			"At the end a node is asked who you are and which roles you have, as by fermata whoami. If none can be reached,\n" +
+		Long: "Sign in by the device flow of OpenID Connect: open the address that is shown in a browser, on " +
+			"whatever machine,\n" +
+			"and enter the code. The session is kept in a file that only you can read, and is refreshed as long as " +
+			"the issuer\n" +
+			"allows it. All commands send its token to the addresses of --address that you signed in for, and " +
+			"nowhere else.\n\n" +
+			"At the end a node is asked who you are and which roles you have, as by fermata whoami. If none can be " +
+			"reached,\n" +
 			"you are signed in all the same.",
 		Example: `  fermata login --address node:7070 --tls --oidc-issuer https://login.example.org --oidc-client-id fermata
   fermata login --status`,
@@ -44,7 +53,7 @@ func (a *app) loginCommand() *cobra.Command {
 			if showOnly {
 				return a.showSession()
 			}
-			return a.login(cmd.Context())
+			return a.signIn(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVar(&showOnly, "status", false, "show the session; exit code 7 if there is none that can be used")
@@ -54,13 +63,14 @@ func (a *app) loginCommand() *cobra.Command {
 func (a *app) logoutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "logout", Short: "End the session of fermata login", Args: noArgs,
-		Long: "Remove the session for the addresses of --address from this machine, and have the issuer revoke it if it can.\n" +
+		Long: "Remove the session for the addresses of --address from this machine, and have the issuer revoke it " +
+			"if it can.\n" +
 			"A token that was sent before stays valid until it expires.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.logout(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.signOut(cmd.Context()) },
 	}
 }
 
-func (a *app) sessions() (*signin.Store, error) {
+func (a *app) sessionStore() (*signin.Store, error) {
 	dir, err := signin.DefaultDir()
 	if err != nil {
 		return nil, fmt.Errorf("there is no directory for sessions: %w", err)
@@ -68,19 +78,19 @@ func (a *app) sessions() (*signin.Store, error) {
 	return signin.NewStore(dir, a.now), nil
 }
 
-func (a *app) login(ctx context.Context) error {
+func (a *app) signIn(ctx context.Context) error {
 	if a.tokenFile != "" {
-		return usagef("--token-file is set, and would be used in place of the session")
+		return usageErrorf("--token-file is set, and would be used in place of the session")
 	}
 	settings, err := a.oidc.Complete()
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
-	store, err := a.sessions()
+	store, err := a.sessionStore()
 	if err != nil {
 		return err
 	}
-	session, err := store.Login(ctx, settings, a.addresses, a.prompt)
+	session, err := store.Login(ctx, settings, a.addresses, a.printPrompt)
 	switch {
 	case ctx.Err() != nil:
 		return &codedError{errors.New("interrupted before the sign-in was complete"), exitFailed, ""}
@@ -96,8 +106,8 @@ func (a *app) login(ctx context.Context) error {
 	return a.showCaller(ctx)
 }
 
-// showSignIn says that the issuer has signed the user in, and how long that lasts. Beside a document of -o it is
-// written to standard error.
+// showSignIn prints that the issuer has signed the user in, and until when. With -o, it prints to standard
+// error.
 func (a *app) showSignIn(session *signin.Session) error {
 	out := a.out
 	if a.output != "table" {
@@ -107,7 +117,8 @@ func (a *app) showSignIn(session *signin.Session) error {
 		return err
 	}
 	if session.Refresh == "" {
-		fmt.Fprintf(a.err, "The session ends at %s: the issuer gave no refresh token. Most give one for --oidc-scopes offline_access.\n",
+		fmt.Fprintf(a.err, "The session ends at %s: the issuer gave no refresh token. Most give one for "+
+			"--oidc-scopes offline_access.\n",
 			session.Expires.Format(time.RFC3339))
 		return nil
 	}
@@ -115,11 +126,11 @@ func (a *app) showSignIn(session *signin.Session) error {
 	return err
 }
 
-// callerTimeout bounds the question of fermata login who the user is: the sign-in is complete without an answer.
+// callerTimeout bounds the identity call of fermata login: the sign-in is complete without it.
 const callerTimeout = 5 * time.Second
 
-// showCaller shows who the cluster takes the session for. Without a node that answers the sign-in counts all the
-// same; a node that refuses the token is an error, as it would refuse every command.
+// showCaller shows the session's identity in the cluster. The sign-in also succeeds if no node answers. A node
+// that refuses the token is an error, because it would refuse every command.
 func (a *app) showCaller(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, min(a.timeout, callerTimeout))
 	defer cancel()
@@ -130,35 +141,37 @@ func (a *app) showCaller(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
-		return printOne(a, answer, a.showIdentity)
+		return printMessage(a, answer, a.showIdentity)
 	case status.Code(err) == codes.Unauthenticated:
 		fmt.Fprintln(a.err, "The session is kept, but the node refuses its token.")
 		return err
 	}
-	fmt.Fprintf(a.err, "warning: no node said who you are: %s\nhint: when it can be reached run: fermata whoami\n", a.message(err))
+	fmt.Fprintf(a.err, "warning: no node confirmed who you are: %s\nhint: when it can be reached run: fermata "+
+		"whoami\n", a.errorMessage(err))
 	return nil
 }
 
-// prompt shows what to do beside the output, which may be piped.
-func (a *app) prompt(p signin.Prompt) error {
-	text := fmt.Sprintf("Open %s\nand enter the code: %s\n", printable(p.URL), printable(p.Code))
+// printPrompt prints what to do on standard error, because the output may be piped.
+func (a *app) printPrompt(p signin.Prompt) error {
+	text := fmt.Sprintf("Open %s\nand enter the code: %s\n", printableText(p.URL), printableText(p.Code))
 	if p.Complete != "" {
-		text += fmt.Sprintf("or open %s\nand compare the code.\n", printable(p.Complete))
+		text += fmt.Sprintf("or open %s\nand compare the code.\n", printableText(p.Complete))
 	}
-	_, err := fmt.Fprintf(a.err, "%sWaiting until %s; Ctrl-C gives up.\n", text, p.Expires.Local().Format(time.TimeOnly))
+	_, err := fmt.Fprintf(a.err, "%sWaiting until %s; Ctrl-C gives up.\n", text,
+		p.Expires.Local().Format(time.TimeOnly))
 	return err
 }
 
-// describeUser is who has signed in: the subject that rules name, and a name for people.
+// describeUser returns the subject used in rules, and a name for people.
 func describeUser(s *signin.Session) string {
 	if s.Name == "" || s.Name == s.Subject {
-		return printable(s.Subject)
+		return printableText(s.Subject)
 	}
-	return fmt.Sprintf("%s (%s)", printable(s.Name), printable(s.Subject))
+	return fmt.Sprintf("%s (%s)", printableText(s.Name), printableText(s.Subject))
 }
 
 func (a *app) findSession() (*signin.Store, *signin.Session, error) {
-	store, err := a.sessions()
+	store, err := a.sessionStore()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,9 +190,9 @@ func (a *app) showSession() error {
 	}
 	lines := []string{
 		"User:      " + describeUser(s),
-		"Issuer:    " + printable(s.Issuer),
-		"Client:    " + printable(s.ClientID),
-		"Servers:   " + printable(strings.Join(s.Servers, ", ")),
+		"Issuer:    " + printableText(s.Issuer),
+		"Client:    " + printableText(s.ClientID),
+		"Servers:   " + printableText(strings.Join(s.Servers, ", ")),
 		"Token:     " + s.Token + ", expires " + s.Expires.Format(time.RFC3339),
 		"Refreshed: " + refreshed,
 	}
@@ -192,7 +205,7 @@ func (a *app) showSession() error {
 	return nil
 }
 
-func (a *app) logout(ctx context.Context) error {
+func (a *app) signOut(ctx context.Context) error {
 	store, session, err := a.findSession()
 	if errors.Is(err, signin.ErrNone) {
 		return a.println("not signed in")
@@ -204,16 +217,17 @@ func (a *app) logout(ctx context.Context) error {
 	defer cancel()
 	switch err := store.Logout(ctx, session); {
 	case errors.Is(err, signin.ErrNotRevoked):
-		fmt.Fprintln(a.err, "The session is removed here; the issuer has no revocation endpoint, so that a copy of it lasts until the issuer ends it.")
+		fmt.Fprintln(a.err, "The session is removed here; the issuer has no revocation endpoint, so that a copy of "+
+			"it lasts until the issuer ends it.")
 	case err != nil:
 		return err
 	}
 	return a.println("signed out")
 }
 
-// token is what calls carry: that of a file, or of the session for these addresses, or none. The
-// first one is had here, so that a session that has ended is said before any call.
-func (a *app) token(ctx context.Context) (func(context.Context) (string, error), error) {
+// tokenSource returns the source of the calls' token: a file, the session for these addresses, or nil. It
+// fetches the first token, so that an expired session fails before any call.
+func (a *app) tokenSource(ctx context.Context) (func(context.Context) (string, error), error) {
 	if a.tokenFile != "" {
 		return client.TokenFile(a.tokenFile)
 	}
@@ -225,7 +239,7 @@ func (a *app) token(ctx context.Context) (func(context.Context) (string, error),
 		return nil, a.signInError(err)
 	}
 	source := store.Source(session)
-	source.Warn = func(err error) { fmt.Fprintln(a.err, "warning:", printable(err.Error())) }
+	source.Warn = func(err error) { fmt.Fprintln(a.err, "warning:", printableText(err.Error())) }
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	if _, err := source.Token(ctx); err != nil {
@@ -234,13 +248,13 @@ func (a *app) token(ctx context.Context) (func(context.Context) (string, error),
 	return source.Token, nil
 }
 
-// signInError gives an error of a session its exit code and what to do.
+// signInError adds exit code and hint to the error of a session.
 func (a *app) signInError(err error) error {
 	switch {
 	case errors.Is(err, signin.ErrNone), errors.Is(err, signin.ErrEnded):
 		return &codedError{fmt.Errorf("%w for %s", err, strings.Join(a.addresses, ", ")), exitSignedOut, hintLogin}
 	case errors.Is(err, signin.ErrSeveral):
-		return usage(err)
+		return newUsageError(err)
 	case errors.Is(err, signin.ErrUnsafe):
 		return &codedError{err, exitSignedOut, ""}
 	}

@@ -88,7 +88,7 @@ func (o *organization) run(args ...string) (code int, out, errs string) {
 
 func (o *organization) runAt(ctx context.Context, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
-	code = run(ctx, args, streams{strings.NewReader(""), &stdout, &stderr}, o.now)
+	code = runCommand(ctx, args, standardStreams{strings.NewReader(""), &stdout, &stderr}, o.now)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -162,8 +162,8 @@ func TestSignInWholePath(t *testing.T) {
 	}
 }
 
-// TestSignInThatIsNotCompleted ends by Ctrl-C, by a denial and with the code, and leaves nothing.
-func TestSignInThatIsNotCompleted(t *testing.T) {
+// TestIncompleteSignIn ends by Ctrl-C, by a denial and with the code, and leaves nothing.
+func TestIncompleteSignIn(t *testing.T) {
 	o := startOrganization(t)
 	signIn := []string{"login", "--oidc-issuer", o.issuer.URL, "--oidc-client-id", "fermata-cli"}
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Answers = []string{"access_denied"} })
@@ -173,7 +173,7 @@ func TestSignInThatIsNotCompleted(t *testing.T) {
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Interval = 3600 })
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout bytes.Buffer
-	code := run(ctx, append(signIn, o.flags...), streams{strings.NewReader(""), &stdout, hearing(func(text string) {
+	code := runCommand(ctx, append(signIn, o.flags...), standardStreams{strings.NewReader(""), &stdout, hearing(func(text string) {
 		if strings.Contains(text, "ABCD-EFGH") {
 			cancel()
 		}
@@ -193,7 +193,7 @@ func TestSignInThatIsNotCompleted(t *testing.T) {
 	o.issuer.Set(func(i *issuertest.Issuer) { i.Interval = 1 })
 	for _, flags := range [][]string{{"--address", "10.255.255.1:7070"}, {"--address", "127.0.0.1:1", "--request-timeout", "1s"}} {
 		code, out, errs := o.runAt(t.Context(), append(signIn, flags...)...)
-		if code != 0 || !strings.Contains(out, "signed in as ann") || !strings.Contains(errs, "warning: no node said who you are") || !strings.Contains(errs, "fermata whoami") {
+		if code != 0 || !strings.Contains(out, "signed in as ann") || !strings.Contains(errs, "warning: no node confirmed who you are") || !strings.Contains(errs, "fermata whoami") {
 			t.Fatalf("no node can be asked: exit code %d\n%s%s", code, out, errs)
 		}
 	}

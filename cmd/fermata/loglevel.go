@@ -17,7 +17,7 @@ import (
 
 const logLevelHelp = `Show or change how much a node or worker on this host logs.
 
-The level is changed in that one process, at once; with --for it goes back by itself
+The level changes in that process at once; with --for it returns by itself
 to what the process was started with. It is reached by the address that metrics are
 served at (--http-addr of a scheduler, --metrics-addr of a worker), from the host or
 the pod that it runs in, without a token:
@@ -29,24 +29,27 @@ func (a *app) logLevelCommand() *cobra.Command {
 	var address string
 	var lasting time.Duration
 	cmd := &cobra.Command{
-		Use: "log-level [debug|info|warn|error]", Short: "Show or change the log level of a process on this host", Long: logLevelHelp,
+		Use: "log-level [debug|info|warn|error]", Short: "Show or change the log level of a process on this host",
+		Long: logLevelHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("want at most one level")
+				return usageErrorf("want at most one level")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lasting < 0 || lasting > 0 && len(args) == 0 {
-				return usagef("--for %v: want a positive time, and a level", lasting)
+				return usageErrorf("--for %v: want a positive time, and a level", lasting)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 			defer cancel()
 			return a.logLevel(ctx, address, args, lasting)
 		},
 	}
-	cmd.Flags().StringVar(&address, "http-address", "127.0.0.1:7072", "where the process serves its metrics, by a loopback address")
-	durationVar(cmd.Flags(), &lasting, "for", 0, "how long the level is to last (default: until it is changed, or the process ends)")
+	cmd.Flags().StringVar(&address, "http-address", "127.0.0.1:7072",
+		"where the process serves its metrics, by a loopback address")
+	durationVar(cmd.Flags(), &lasting, "for", 0,
+		"how long the level lasts (default: until it is changed, or the process ends)")
 	return cmd
 }
 
@@ -62,7 +65,7 @@ func (a *app) logLevel(ctx context.Context, address string, level []string, last
 	}
 	q, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/loglevel", bytes.NewReader(body))
 	if err != nil {
-		return usagef("--http-address %q: want host:port", address)
+		return usageErrorf("--http-address %q: want host:port", address)
 	}
 	// No proxy: it would not be on this host.
 	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(q)
@@ -75,7 +78,7 @@ func (a *app) logLevel(ctx context.Context, address string, level []string, last
 	case err != nil:
 		return err
 	case answer.StatusCode == http.StatusBadRequest:
-		return usagef("%s", strings.TrimSpace(string(text)))
+		return usageErrorf("%s", strings.TrimSpace(string(text)))
 	case answer.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s: %s: %s", address, answer.Status, strings.TrimSpace(string(text)))
 	}
@@ -95,7 +98,7 @@ func (a *app) showLevel(s logs.State) error {
 		if a.output == "yaml" {
 			return a.printYAML(string(text))
 		}
-		return a.println(tamed(string(text)))
+		return a.println(withoutControls(string(text)))
 	}
 	line := s.Level
 	if s.Until != nil {

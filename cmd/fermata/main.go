@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// version is set at build time.
-var version = ""
+// buildVersion is set at build time.
+var buildVersion = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal ends what looks at ctx, the second one the process.
+	// The first signal cancels ctx, the second one ends the process.
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}, time.Now)
+	code := runCommand(ctx, os.Args[1:], standardStreams{os.Stdin, os.Stdout, os.Stderr}, time.Now)
 	stop()
 	os.Exit(code)
 }
 
-// streams are where the command reads and writes.
-type streams struct {
+// standardStreams are where the command reads and writes.
+type standardStreams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// run executes one command line and returns its exit code.
-func run(ctx context.Context, args []string, s streams, now func() time.Time) int {
-	s.in = &piped{ctx: ctx, in: s.in, notice: s.err}
-	a := &app{streams: s, now: now}
-	root := a.root()
+// runCommand executes one command line and returns its exit code.
+func runCommand(ctx context.Context, args []string, s standardStreams, now func() time.Time) int {
+	s.in = &noticingReader{ctx: ctx, in: s.in, notice: s.err}
+	a := &app{standardStreams: s, now: now}
+	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(s.in)
 	root.SetOut(s.out)
@@ -43,12 +43,12 @@ func run(ctx context.Context, args []string, s streams, now func() time.Time) in
 	if err == nil {
 		return exitOK
 	}
-	return a.fail(err)
+	return a.printError(err)
 }
 
 func versionText() string {
-	if version != "" {
-		return version
+	if buildVersion != "" {
+		return buildVersion
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

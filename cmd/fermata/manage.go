@@ -23,12 +23,13 @@ func localFlags(cmd *cobra.Command) iter.Seq[string] {
 	}
 }
 
-// onEach makes a command that does the same to each job, or queue, that is named.
-func (a *app) onEach(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, name string) error) *cobra.Command {
-	cmd.Args = someArgs
+// forEachJob returns a command that calls do for each named job or queue.
+func (a *app) forEachJob(cmd *cobra.Command, do func(ctx context.Context, c *client.Client,
+	name string) error) *cobra.Command {
+	cmd.Args = atLeastOneArg
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-			return a.each(args, func(i int) error { return do(ctx, c, args[i]) })
+		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.forEachName(args, func(i int) error { return do(ctx, c, args[i]) })
 		})
 	}
 	return cmd
@@ -37,56 +38,58 @@ func (a *app) onEach(cmd *cobra.Command, do func(ctx context.Context, c *client.
 func (a *app) deleteCommand() *cobra.Command {
 	var etag string
 	var ifExists bool
-	cmd := a.onEach(&cobra.Command{
+	cmd := a.forEachJob(&cobra.Command{
 		Use: "delete ID...", Short: "Delete jobs", Aliases: []string{"rm"},
-		Long: "Delete jobs. A run that is live is left to finish; until then the id is not free.",
+		Long: "Delete jobs. A live run finishes; until then the id cannot be used again.",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		err := c.DeleteJob(ctx, job, etag)
 		if ifExists && client.IsNotFound(err) {
-			return a.did("no job "+printable(job), fact{"job", job}, fact{"deleted", false})
+			return a.printResult("no job "+printableText(job), resultFact{"job", job}, resultFact{"deleted", false})
 		}
 		if err != nil {
 			return err
 		}
-		return a.did("deleted "+printable(job), fact{"job", job}, fact{"deleted", true})
+		return a.printResult("deleted "+printableText(job), resultFact{"job", job}, resultFact{"deleted", true})
 	})
 	cmd.Flags().StringVar(&etag, "etag", "", "refuse unless the job still has this etag")
-	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "it is no error when there is no such job")
+	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "a missing job is not an error")
 	return cmd
 }
 
 func (a *app) pauseCommand() *cobra.Command {
 	var note string
 	var which client.Selection
-	cmd := a.onEach(&cobra.Command{
-		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Hold jobs until they are resumed",
-		Long: "Hold jobs until they are resumed. A live run goes on; manual runs are possible. With --all those that are\n" +
+	cmd := a.forEachJob(&cobra.Command{
+		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Pause jobs until they are resumed",
+		Long: "Pause jobs until they are resumed. A live run continues; manual runs are possible. With --all those " +
+			"that are\n" +
 			"held already keep their note, so that resuming by --note brings back no others.",
-		Example: "  fermata jobs pause ping --note \"until the disk is replaced\"\n  fermata jobs pause --all --label team=billing --note outage-17",
+		Example: "  fermata jobs pause ping --note \"until the disk is replaced\"\n  fermata jobs pause --all " +
+			"--label team=billing --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		j, err := c.PauseJob(ctx, job, note)
 		if err != nil {
 			return err
 		}
-		return printOne(a, j, func(j *client.Job) error { return a.println("paused " + client.JobID(j)) })
+		return printMessage(a, j, func(j *client.Job) error { return a.println("paused " + client.JobID(j)) })
 	})
 	cmd.Flags().StringVar(&note, "note", "", "why, for people")
 	selectFlags(cmd, &which)
-	a.orAll(cmd, &bulk{
+	a.addBulkFlags(cmd, &bulkAction{
 		verb: "pause", noun: "job", nouns: "jobs",
 		list: func(ctx context.Context, c *client.Client) ([]string, error) {
 			return collectIDs(ctx, c, which, func(j *client.Job) bool { return !isPaused(j) })
 		},
 		do: func(ctx context.Context, c *client.Client) error {
 			why := note
-			if why == "" { // so that they can be told from jobs that are paused for another reason
+			if why == "" { // to distinguish them from jobs paused for another reason
 				why = "pause --all at " + a.now().UTC().Format(time.RFC3339)
 			}
 			n, err := c.PauseJobs(ctx, which, why)
 			if n > 0 && note == "" {
 				fmt.Fprintf(a.err, "resume just these with: fermata jobs resume --all --note '%s'\n", why)
 			}
-			return a.report(n, err, "paused")
+			return a.reportCount(n, err, "paused")
 		},
 	})
 	return cmd
@@ -96,28 +99,31 @@ func (a *app) resumeCommand() *cobra.Command {
 	var o client.ResumeOptions
 	var anyNote bool
 	var which client.Selection
-	cmd := a.onEach(&cobra.Command{
-		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Let paused jobs run again",
-		Long: "Let paused jobs run again. With --all and without --note, all that are selected must have been paused with\n" +
-			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was due meanwhile is skipped, or with --catch-up handed to the job's\n" +
+	cmd := a.forEachJob(&cobra.Command{
+		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Resume paused jobs",
+		Long: "Resume paused jobs. With --all and without --note, all that are selected must have been paused with\n" +
+			"the same note: what was paused for another reason stays paused, unless --any-note is set. What was " +
+			"due meanwhile is skipped, or with --catch-up handed to the job's\n" +
 			"misfire policy; a one-time job runs at once. Many that are overdue start paced by the recovery rate of\n" +
 			"their queue.",
-		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  fermata jobs resume --all --note outage-17",
+		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  " +
+			"fermata jobs resume --all --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
 		j, err := c.ResumeJob(ctx, job, o.CatchUp)
 		if err != nil {
 			return err
 		}
-		return printOne(a, j, func(j *client.Job) error {
+		return printMessage(a, j, func(j *client.Job) error {
 			return a.println(fmt.Sprintf("resumed %s, %s", client.JobID(j), a.nextText(j)))
 		})
 	})
-	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "make up for the times that passed")
+	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "run missed times by the job's misfire policy")
 	cmd.Flags().StringVar(&o.Note, "note", "", "of --all, only those that were paused with exactly this note")
 	selectFlags(cmd, &which)
-	cmd.Flags().BoolVar(&anyNote, "any-note", false, "of --all, whatever note they were paused with")
+	cmd.Flags().BoolVar(&anyNote, "any-note", false,
+		"with --all: resume jobs regardless of the note they were paused with")
 	cmd.MarkFlagsMutuallyExclusive("note", "any-note")
-	a.orAll(cmd, &bulk{
+	a.addBulkFlags(cmd, &bulkAction{
 		verb: "resume", noun: "job", nouns: "jobs",
 		list: func(ctx context.Context, c *client.Client) ([]string, error) {
 			return collectIDs(ctx, c, which, func(j *client.Job) bool {
@@ -131,58 +137,60 @@ func (a *app) resumeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if how.Note, err = oneNote(notes); err != nil {
+				how.Note, err = commonNote(notes)
+				if err != nil {
 					return err
 				}
 			}
 			n, err := c.ResumeJobs(ctx, which, how)
-			return a.report(n, err, "resumed")
+			return a.reportCount(n, err, "resumed")
 		},
 	}, "note", "any-note")
 	return cmd
 }
 
-// orAll gives a command on named jobs a flag --all, which does it to those that
-// its selection flags tell; more of them than all such commands have may be named.
-func (a *app) orAll(cmd *cobra.Command, b *bulk, more ...string) {
-	b.register(cmd)
+// addBulkFlags adds --all to a command on named jobs, with the flags that select the jobs, and more of them as
+// named.
+func (a *app) addBulkFlags(cmd *cobra.Command, b *bulkAction, more ...string) {
+	b.registerFlags(cmd)
 	named := cmd.RunE
 	cmd.Args = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case b.all && len(args) > 0:
-			return usagef("--all excludes ids")
+			return usageErrorf("--all excludes ids")
 		case b.all:
 			return a.runBulk(cmd, b)
 		case len(args) == 0:
-			return usagef("say which, or --all\nusage: %s", cmd.UseLine())
+			return usageErrorf("give at least one name, or --all\nusage: %s", cmd.UseLine())
 		}
 		for _, name := range append([]string{"queue", "prefix", "label", "dry-run", "yes"}, more...) {
 			if cmd.Flags().Changed(name) {
-				return usagef("--%s needs --all", name)
+				return usageErrorf("--%s needs --all", name)
 			}
 		}
 		return named(cmd, args)
 	}
 }
 
-// report says to how many jobs something was done, also when an error ended it.
-func (a *app) report(n int, err error, done string) error {
+// reportCount prints the number of changed jobs, also after an error.
+func (a *app) reportCount(n int, err error, done string) error {
 	if err != nil && n == 0 {
 		return err
 	}
-	return cmp.Or(err, a.did(done+" "+plural(n, "job", "jobs"), fact{done, n}))
+	return cmp.Or(err, a.printResult(done+" "+countText(n, "job", "jobs"), resultFact{done, n}))
 }
 
 func (a *app) cancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel ID [RUN]", Short: "Cancel a run",
-		Long: "Cancel a run, the current one unless another is named. A waiting run ends at once; a live one when its\n" +
-			"handler gives up. The job goes on with its schedule.",
+		Long: "Cancel a run, the current one unless another is named. A waiting run ends at once; a live one when " +
+			"its\n" +
+			"handler gives up. The job continues with its schedule.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				run, err := a.whichRun(ctx, c, args)
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				run, err := a.selectRun(ctx, c, args)
 				if err != nil {
 					return err
 				}
@@ -190,9 +198,9 @@ func (a *app) cancelCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printOne(a, cancelled, func(r *client.Run) error {
+				return printMessage(a, cancelled, func(r *client.Run) error {
 					if r.GetFinishTime() == nil && r.GetOutcome() == 0 {
-						return a.println("cancelling " + client.RunID(r) + ": its handler has been told")
+						return a.println("cancelling " + client.RunID(r) + ": its handler was notified")
 					}
 					return a.println(fmt.Sprintf("run %s is %s", client.RunID(r), enumName(r.GetOutcome())))
 				})
@@ -201,7 +209,7 @@ func (a *app) cancelCommand() *cobra.Command {
 	}
 }
 
-func (a *app) whichRun(ctx context.Context, c *client.Client, args []string) (string, error) {
+func (a *app) selectRun(ctx context.Context, c *client.Client, args []string) (string, error) {
 	if len(args) == 2 {
 		return args[1], nil
 	}
@@ -211,8 +219,8 @@ func (a *app) whichRun(ctx context.Context, c *client.Client, args []string) (st
 	}
 	if j.GetStatus().GetCurrentRun() == "" {
 		return "", &codedError{
-			err:  fmt.Errorf("job %s has no current run", printable(args[0])),
-			code: exitNotFound, hint: "list its runs with: fermata jobs runs " + printable(args[0]),
+			err:  fmt.Errorf("job %s has no current run", printableText(args[0])),
+			code: exitNotFound, hint: "list its runs with: fermata jobs runs " + printableText(args[0]),
 		}
 	}
 	return j.GetStatus().GetCurrentRun(), nil

@@ -20,18 +20,18 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/visible"
 )
 
-// table is rows under a heading.
-type table struct {
+// outputTable is rows under a heading.
+type outputTable struct {
 	heading []string
 	rows    [][]string
 	// empty is printed instead when there are no rows.
 	empty string
-	// first are the headings of the columns to leave out first where a terminal is too narrow;
+	// leadingColumns are the headings of the columns to leave out first where a terminal is too narrow;
 	// a table without them is never made narrower.
-	first []string
+	leadingColumns []string
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *outputTable) addRow(cells ...string) { t.rows = append(t.rows, cells) }
 
 func (a *app) println(text string) error {
 	_, err := fmt.Fprintln(a.out, text)
@@ -40,14 +40,14 @@ func (a *app) println(text string) error {
 
 // printTable fits a table to a terminal. Where the output is none, all columns and all of
 // their text are written.
-func (a *app) printTable(t table) error {
-	return a.printTableWithin(t, a.columns())
+func (a *app) printTable(t outputTable) error {
+	return a.printTableWithin(t, a.terminalWidth())
 }
 
 // printTableWithin writes a table; width 0 is without bound.
-func (a *app) printTableWithin(t table, width int) error {
-	if len(a.chosen) > 0 && t.heading != nil {
-		chosen, err := t.choose(a.chosen)
+func (a *app) printTableWithin(t outputTable, width int) error {
+	if len(a.columnNames) > 0 && t.heading != nil {
+		chosen, err := t.chooseColumns(a.columnNames)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (a *app) printTableWithin(t table, width int) error {
 		}
 		return a.println(t.empty)
 	}
-	t = t.narrowed(width)
+	t = t.narrowTo(width)
 	rows := t.rows
 	if t.heading != nil && !a.noHeaders {
 		rows = append([][]string{t.heading}, rows...)
@@ -80,8 +80,8 @@ func (a *app) printTableWithin(t table, width int) error {
 	return nil
 }
 
-// printOne writes a message as JSON or YAML, or else by the given function.
-func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
+// printMessage writes a message as JSON or YAML, or with asTable.
+func printMessage[M proto.Message](a *app, m M, asTable func(M) error) error {
 	switch a.output {
 	case "table":
 		return asTable(m)
@@ -98,24 +98,23 @@ func printOne[M proto.Message](a *app, m M, asTable func(M) error) error {
 // printText writes a JSON object, as such or as YAML.
 func (a *app) printText(text string) error {
 	switch {
-	case a.several != nil:
-		*a.several = append(*a.several, text)
+	case a.severalFlags != nil:
+		*a.severalFlags = append(*a.severalFlags, text)
 		return nil
 	case a.output == "yaml":
 		return a.printYAML(text)
 	}
-	return a.println(tamed(text))
+	return a.println(withoutControls(text))
 }
 
-// fact is a field of the object that tells what a command has done.
-type fact struct {
+// resultFact is one field of the result object of a command.
+type resultFact struct {
 	name  string
 	value any
 }
 
-// did says what a command has done for which the API has no message: in words or, for
-// programs, as an object of facts.
-func (a *app) did(words string, facts ...fact) error {
+// printResult prints the result of a command that has no API message: as text, or as an object for programs.
+func (a *app) printResult(words string, facts ...resultFact) error {
 	if a.output == "table" || a.output == "name" {
 		return a.println(words)
 	}
@@ -135,8 +134,8 @@ func (a *app) did(words string, facts ...fact) error {
 	return a.printText(out.String())
 }
 
-// printAll writes messages as one JSON array or as YAML documents.
-func printAll[M proto.Message](a *app, list []M, asTable func([]M) error) error {
+// printMessages writes messages as one JSON array or as YAML documents.
+func printMessages[M proto.Message](a *app, list []M, asTable func([]M) error) error {
 	switch a.output {
 	case "table":
 		return asTable(list)
@@ -166,7 +165,7 @@ func (a *app) printTexts(texts []string) error {
 		if err := json.Indent(&all, []byte("["+strings.Join(texts, ",")+"]"), "", "  "); err != nil {
 			return err
 		}
-		return a.println(tamed(all.String()))
+		return a.println(withoutControls(all.String()))
 	}
 	for i, text := range texts {
 		if i > 0 {
@@ -181,10 +180,10 @@ func (a *app) printTexts(texts []string) error {
 	return nil
 }
 
-// encodeShown is encode, and in JSON it has the output of a run as text too, where it is text, beside the
-// base64 that the API has. In YAML the text replaces it.
+// encodeShown is encodeMessage with the output of a run as text, if it is text: in JSON in addition to base64,
+// in YAML instead of it.
 func (a *app) encodeShown(m proto.Message) (string, error) {
-	text, err := encode(m)
+	text, err := encodeMessage(m)
 	run, isRun := m.(*client.Run)
 	if err != nil || !isRun || a.output != "json" || len(run.GetOutput()) == 0 || !isText(string(run.GetOutput())) {
 		return text, err
@@ -202,9 +201,9 @@ func encodeValue(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-// encode writes indented JSON with the field names of the .proto files. What
+// encodeMessage writes indented JSON with the field names of the .proto files. What
 // protojson writes varies in its white space on purpose; this does not.
-func encode(m proto.Message) (string, error) {
+func encodeMessage(m proto.Message) (string, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
 		return "", err
@@ -216,19 +215,19 @@ func encode(m proto.Message) (string, error) {
 	return out.String(), nil
 }
 
-// tamed escapes what JSON may hold as it is and a terminal, or who looks at it, would obey, as
-// [printable] replaces it in tables. It stays the same JSON.
-func tamed(text string) string { return visible.JSON(text) }
+// withoutControls escapes characters that are valid in JSON and could control a terminal or mislead its reader,
+// as [printableText] replaces them in tables. The JSON value is unchanged.
+func withoutControls(text string) string { return visible.JSON(text) }
 
 // encodeLine is encode without line breaks.
 func encodeLine(m proto.Message) (string, error) {
-	text, err := encode(m)
+	text, err := encodeMessage(m)
 	if err != nil {
 		return "", err
 	}
 	var out bytes.Buffer
 	err = json.Compact(&out, []byte(text))
-	return tamed(out.String()), err
+	return withoutControls(out.String()), err
 }
 
 // printYAML writes JSON as YAML with the keys in their order.
@@ -237,9 +236,9 @@ func (a *app) printYAML(text string) error {
 	if err := yaml.Unmarshal([]byte(visible.YAML(text)), &node); err != nil {
 		return err
 	}
-	plain(&node)
+	plainStyle(&node)
 	showText(&node)
-	quoteWhatSteers(&node)
+	quoteControlText(&node)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
@@ -250,10 +249,10 @@ func (a *app) printYAML(text string) error {
 	return err
 }
 
-func plain(n *yaml.Node) {
+func plainStyle(n *yaml.Node) {
 	n.Style = 0
 	for _, child := range n.Content {
-		plain(child)
+		plainStyle(child)
 	}
 }
 
@@ -276,26 +275,25 @@ func showText(document *yaml.Node) {
 	}
 }
 
-// shownText is a payload or an output without the escapes that Go's JSON has for HTML, where
-// the ready-made handlers read or wrote it.
+// shownText returns a payload or an output of a built-in handler without the HTML escapes of Go's JSON encoder.
 func shownText(text, key string, fields []*yaml.Node) string {
 	if key == "output" {
 		return withoutHTMLEscapes(text)
 	}
 	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i].Value == "handler" && isReadyMade(fields[i+1].Value) {
+		if fields[i].Value == "handler" && hasOwnPayload(fields[i+1].Value) {
 			return withoutHTMLEscapes(text)
 		}
 	}
 	return text
 }
 
-func isReadyMade(handler string) bool { return handler == "http" || handler == "exec" }
+func hasOwnPayload(handler string) bool { return handler == "http" || handler == "exec" }
 
-// htmlEscapes are those of encoding/json; a backslash that is escaped itself begins none.
+// htmlEscapes are those of encoding/json. An escaped backslash does not begin one.
 var htmlEscapes = strings.NewReplacer(`\\`, `\\`, `\u0026`, "&", `\u003c`, "<", `\u003e`, ">")
 
-// withoutHTMLEscapes gives JSON that means the same; what is no JSON stays as it is.
+// withoutHTMLEscapes returns JSON with the same value. Other text is unchanged.
 func withoutHTMLEscapes(text string) string {
 	if !json.Valid([]byte(text)) {
 		return text
@@ -309,14 +307,14 @@ func isText(s string) bool {
 	})
 }
 
-// quoteWhatSteers puts texts that have such characters into double quotes, where these can be
+// quoteControlText puts texts that have such characters into double quotes, where these can be
 // escaped.
-func quoteWhatSteers(node *yaml.Node) {
+func quoteControlText(node *yaml.Node) {
 	steers := func(r rune) bool { return r != '\n' && r != '\t' && visible.Steers(r) }
 	if node.Kind == yaml.ScalarNode && strings.ContainsFunc(node.Value, steers) {
 		node.Style = yaml.DoubleQuotedStyle
 	}
 	for _, child := range node.Content {
-		quoteWhatSteers(child)
+		quoteControlText(child)
 	}
 }

@@ -19,7 +19,7 @@ func withNames(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// printNames writes the name by which other commands take what a message describes.
+// printNames writes the name that other commands accept for the object of a message.
 func (a *app) printNames(m proto.Message) error {
 	name := ""
 	switch v := m.(type) {
@@ -30,7 +30,8 @@ func (a *app) printNames(m proto.Message) error {
 	case *client.Run:
 		name = client.RunID(v)
 	case *client.DeadLetter:
-		if name = letterName(v); letterNamespace(v) != a.namespace {
+		name = letterName(v)
+		if letterNamespace(v) != a.namespace {
 			name = v.GetName()
 		}
 	case *fermatav1.Queue:
@@ -44,12 +45,12 @@ func (a *app) printNames(m proto.Message) error {
 	default:
 		return errors.New("this has no name")
 	}
-	return a.println(printable(name))
+	return a.println(printableText(name))
 }
 
 // jobNameHere is the id of a job, or its full name if it is of another namespace.
 func (a *app) jobNameHere(j *client.Job) string {
-	if namespace, id := jobParts(j); namespace == a.namespace {
+	if namespace, id := splitJobName(j); namespace == a.namespace {
 		return id
 	}
 	return j.GetName()

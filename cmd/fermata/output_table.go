@@ -12,24 +12,27 @@ import (
 
 const (
 	columnGap = 3
-	// leastText is how short the text of the last column may become on a terminal.
-	leastText = 16
+	// minTextWidth is how short the text of the last column may become on a terminal.
+	minTextWidth = 16
 )
 
-// freeText are the columns whose text may be shortened on a terminal.
-var freeText = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true, "WHAT": true}
+// freeTextColumns are the columns whose text may be shortened on a terminal.
+var freeTextColumns = map[string]bool{"LAST ERROR": true, "ERROR": true, "REASON": true, "DETAIL": true, "URL": true,
+	"WHAT": true}
 
 // columnsFlag lets a command that lists things write some columns only.
 func (a *app) columnsFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringSliceVar(&a.chosen, "columns", nil, "write these columns of the table only, in this order, such as name,last-error (default: all, or what fits the terminal)")
+	cmd.Flags().StringSliceVar(&a.columnNames, "columns", nil,
+		"write these columns of the table only, in this order, such as name,last-error (default: all, or what fits "+
+			"the terminal)")
 	return cmd
 }
 
 // columnName is how --columns names a column.
 func columnName(heading string) string { return strings.ToLower(strings.ReplaceAll(heading, " ", "-")) }
 
-// choose is the table with the columns of that names alone, in their order.
-func (t table) choose(names []string) (table, error) {
+// chooseColumns is the table with the columns of that names alone, in their order.
+func (t outputTable) chooseColumns(names []string) (outputTable, error) {
 	var at []int
 	for _, name := range names {
 		i := slices.IndexFunc(t.heading, func(heading string) bool { return columnName(heading) == columnName(strings.TrimSpace(name)) })
@@ -38,7 +41,7 @@ func (t table) choose(names []string) (table, error) {
 			for i, heading := range t.heading {
 				known[i] = columnName(heading)
 			}
-			return t, usagef("--columns %q: want some of %s", name, strings.Join(known, ", "))
+			return t, usageErrorf("--columns %q: want some of %s", name, strings.Join(known, ", "))
 		}
 		at = append(at, i)
 	}
@@ -49,15 +52,15 @@ func (t table) choose(names []string) (table, error) {
 		}
 		return picked
 	}
-	chosen := table{heading: pick(t.heading), empty: t.empty}
+	chosen := outputTable{heading: pick(t.heading), empty: t.empty}
 	for _, row := range t.rows {
 		chosen.rows = append(chosen.rows, pick(row))
 	}
 	return chosen, nil
 }
 
-// columns is the width of the terminal that the command writes to, and 0 where it writes to none.
-func (a *app) columns() int {
+// terminalWidth is the width of the terminal that the command writes to, and 0 where it writes to none.
+func (a *app) terminalWidth() int {
 	file, isFile := a.out.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return 0
@@ -69,26 +72,26 @@ func (a *app) columns() int {
 	return width
 }
 
-// narrowed fits a table into a width: it shortens the text of the last column, and leaves out
+// narrowTo fits a table into a width: it shortens the text of the last column, and leaves out
 // columns in the order of first. The first column, which names things, stays as it is.
-func (t table) narrowed(width int) table {
-	if width <= 0 || len(t.first) == 0 {
+func (t outputTable) narrowTo(width int) outputTable {
+	if width <= 0 || len(t.leadingColumns) == 0 {
 		return t
 	}
 	t.rows = slices.Clone(t.rows)
-	for _, name := range t.first {
-		if t.shortenLast(width) {
+	for _, name := range t.leadingColumns {
+		if t.shortenLastColumn(width) {
 			return t
 		}
-		t = t.without(name)
+		t = t.withoutColumn(name)
 	}
-	t.shortenLast(width)
+	t.shortenLastColumn(width)
 	return t
 }
 
-// shortenLast cuts the text of the last column, if the table fits the width by that.
-func (t *table) shortenLast(width int) bool {
-	widths := t.widths()
+// shortenLastColumn cuts the text of the last column, if the table fits the width by that.
+func (t *outputTable) shortenLastColumn(width int) bool {
+	widths := t.columnWidths()
 	total := columnGap * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
@@ -98,18 +101,18 @@ func (t *table) shortenLast(width int) bool {
 	switch {
 	case total <= width:
 		return true
-	case last == 0 || !freeText[t.heading[last]] || room < max(leastText, len(t.heading[last])):
+	case last == 0 || !freeTextColumns[t.heading[last]] || room < max(minTextWidth, len(t.heading[last])):
 		return false
 	}
 	for i, row := range t.rows {
 		row = slices.Clone(row)
-		row[last] = clip(row[last], room)
+		row[last] = clipText(row[last], room)
 		t.rows[i] = row
 	}
 	return true
 }
 
-func (t *table) widths() []int {
+func (t *outputTable) columnWidths() []int {
 	widths := make([]int, len(t.heading))
 	for _, row := range append([][]string{t.heading}, t.rows...) {
 		for i, cell := range row {
@@ -119,8 +122,8 @@ func (t *table) widths() []int {
 	return widths
 }
 
-// without is the table without a column.
-func (t table) without(name string) table {
+// withoutColumn is the table without a column.
+func (t outputTable) withoutColumn(name string) outputTable {
 	at := slices.Index(t.heading, name)
 	if at < 0 {
 		return t

@@ -47,10 +47,10 @@ func TestListsForPipes(t *testing.T) {
 
 // TestTablesFitTheTerminal by leaving out the columns that matter least; the name stays.
 func TestTablesFitTheTerminal(t *testing.T) {
-	wide := table{
-		heading: []string{"NAME", "AGE", "STATE", "LAST ERROR"},
-		rows:    [][]string{{"job-one", "3d", "scheduled", strings.Repeat("no route to host ", 3)}, {"b", "1m", "paused", none}},
-		first:   []string{"AGE", "LAST ERROR", "STATE"},
+	wide := outputTable{
+		heading:        []string{"NAME", "AGE", "STATE", "LAST ERROR"},
+		rows:           [][]string{{"job-one", "3d", "scheduled", strings.Repeat("no route to host ", 3)}, {"b", "1m", "paused", noValue}},
+		leadingColumns: []string{"AGE", "LAST ERROR", "STATE"},
 	}
 	for _, tt := range []struct {
 		width int
@@ -60,7 +60,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		{45, "NAME AGE STATE LAST ERROR"}, {40, "NAME STATE LAST ERROR"}, {30, "NAME STATE"}, {10, "NAME"}, {1, "NAME"},
 	} {
 		var out bytes.Buffer
-		a := &app{streams: streams{out: &out}, now: time.Now}
+		a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}
 		if err := a.printTableWithin(wide, tt.width); err != nil {
 			t.Fatal(err)
 		}
@@ -111,9 +111,9 @@ func TestPayloadsWithoutHTMLEscapes(t *testing.T) {
 func TestOutputsOfRunsAsText(t *testing.T) {
 	for output, want := range map[string]any{"status \u2713\n": "status \u2713\n", `{"exit_code":0,"output":"a & b"}`: `{"exit_code":0,"output":"a & b"}`, "\xff": nil, "": nil} {
 		var out bytes.Buffer
-		a := &app{streams: streams{out: &out}, output: "json"}
+		a := &app{standardStreams: standardStreams{out: &out}, output: "json"}
 		run := &client.Run{Name: "namespaces/default/jobs/x/runs/1", Output: []byte(output)}
-		if err := printAll(a, []*client.Run{run}, nil); err != nil {
+		if err := printMessages(a, []*client.Run{run}, nil); err != nil {
 			t.Fatal(err)
 		}
 		var list []map[string]any
@@ -124,7 +124,7 @@ func TestOutputsOfRunsAsText(t *testing.T) {
 			t.Errorf("%q: output is %q", output, encoded)
 		}
 		out.Reset()
-		if err := printOne(a, run, nil); err != nil || strings.Contains(out.String(), `"output_text"`) != (want != nil) {
+		if err := printMessage(a, run, nil); err != nil || strings.Contains(out.String(), `"output_text"`) != (want != nil) {
 			t.Errorf("%q alone: %s, %v", output, out.String(), err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) payloadsCommand() *cobra.Command {
-	payloads := &cobra.Command{Use: "payloads", Short: "Care for payloads that are stored sealed", Args: noArgs,
+	payloads := &cobra.Command{Use: "payloads", Short: "Manage sealed payloads", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	payloads.AddCommand(a.resealCommand())
 	return payloads
@@ -24,30 +24,39 @@ func (a *app) payloadsCommand() *cobra.Command {
 func (a *app) resealCommand() *cobra.Command {
 	var which client.Selection
 	cmd := &cobra.Command{
-		Use: "reseal", Short: "Seal payloads with the present key", Args: noArgs,
-		Long: "Seal the payloads of the jobs of a namespace with the key that is first in the nodes' key file: those that\n" +
-			"another key or version sealed, and those that were never sealed, empty ones too. It is an edit of each job that\n" +
-			"changes nothing else, and may be repeated; what is sealed already as it should be is left alone.\n" +
-			"It takes what Redis holds for right. Nodes with --payload-require-sealed therefore refuse to seal what they would\n" +
-			"not hand out: give those jobs their payloads anew.\n" +
-			"With roles that are limited to queues, name one of them by --queue; what is left out is an error (exit code 1).\n" +
+		Use: "reseal", Short: "Seal payloads with the current key", Args: noArgs,
+		Long: "Seal the payloads of the jobs of a namespace with the key that is first in the nodes' key file: " +
+			"those that\n" +
+			"another key or version sealed, and those that were never sealed, also empty ones. Nothing else of a " +
+			"job is changed.\n" +
+			"The command can be repeated; payloads sealed with that key are skipped.\n" +
+			"It trusts the content of Redis. Therefore nodes with --payload-require-sealed refuse to seal payloads " +
+			"that they would\n" +
+			"not deliver: set the payloads of those jobs again.\n" +
+			"With roles limited to queues, select one of them with --queue; skipped jobs are an error (exit code " +
+			"1).\n" +
 			"Give --request-timeout time for many jobs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.reseal(ctx, c, which) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return a.resealJobs(ctx, c, which)
+			})
 		},
 	}
 	selectFlags(cmd, &which)
 	return cmd
 }
 
-func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selection) error {
+func (a *app) resealJobs(ctx context.Context, c *client.Client, which client.Selection) error {
 	switch queues, err := limitedQueues(ctx, c, authz.EditJobs, which); {
 	case err != nil:
 		return err
 	case len(queues) > 0:
 		return &codedError{
-			err:  fmt.Errorf("payloads of other queues than %s would stay as they are: your roles are for these queues", printable(strings.Join(queues, ", "))),
-			code: exitFailed, hint: "name one of your queues by --queue, or have it done by a role for all queues of the namespace",
+			err: fmt.Errorf("payloads of other queues than %s would stay as they are: your roles are for these "+
+				"queues", printableText(strings.Join(queues, ", "))),
+			code: exitFailed, hint: "name one of your queues by --queue, or have it done by a role for all queues " +
+				"of the namespace",
 		}
 	}
 	var failed []error
@@ -72,11 +81,12 @@ func (a *app) reseal(ctx context.Context, c *client.Client, which client.Selecti
 			resealed++
 		}
 	}
-	if err := worst(failed); err != nil {
+	if err := worstError(failed); err != nil {
 		return err
 	}
-	return a.did(fmt.Sprintf("sealed %s anew, left %d as they are", plural(resealed, "payload", "payloads"), same),
-		fact{"resealed", resealed}, fact{"unchanged", same})
+	return a.printResult(fmt.Sprintf("sealed %s again, left %d unchanged", countText(resealed, "payload", "payloads"),
+		same),
+		resultFact{"resealed", resealed}, resultFact{"unchanged", same})
 }
 
 // hiddenJob is the error of a job that was listed and cannot be found for an edit; nil if it was
@@ -87,7 +97,7 @@ func (a *app) hiddenJob(ctx context.Context, c *client.Client, j *client.Job, i 
 	case client.IsNotFound(err):
 		return nil
 	case err == nil:
-		err = fmt.Errorf("your roles do not let you edit jobs of queue %s", printable(j.GetQueue()))
+		err = fmt.Errorf("your roles do not let you edit jobs of queue %s", printableText(j.GetQueue()))
 	}
 	return a.failedItem(client.JobID(j), i, err)
 }
@@ -95,7 +105,8 @@ func (a *app) hiddenJob(ctx context.Context, c *client.Client, j *client.Job, i 
 // limitedQueues are the queues that the roles of the caller are limited to which have a permission in
 // the namespace, unless one of them is for all queues or the selection names a queue: nodes
 // refuse one of others.
-func limitedQueues(ctx context.Context, c *client.Client, want authz.Permission, which client.Selection) (queues []string, err error) {
+func limitedQueues(ctx context.Context, c *client.Client, want authz.Permission,
+	which client.Selection) (queues []string, err error) {
 	if which.Queue != "" {
 		return nil, nil
 	}
@@ -106,7 +117,8 @@ func limitedQueues(ctx context.Context, c *client.Client, want authz.Permission,
 		return nil, err
 	}
 	for _, g := range who.GetGrants() {
-		here := slices.ContainsFunc(g.GetNamespaces(), func(pattern string) bool { return authz.Match(pattern, c.Namespace()) })
+		here := slices.ContainsFunc(g.GetNamespaces(),
+			func(pattern string) bool { return authz.Match(pattern, c.Namespace()) })
 		if !here || !authz.Role(g.GetRole()).Has(want) {
 			continue
 		}
@@ -119,7 +131,8 @@ func limitedQueues(ctx context.Context, c *client.Client, want authz.Permission,
 	return slices.Compact(queues), nil
 }
 
-// refusesKeys tells that the node has no keys, which it would say of every job.
+// refusesKeys reports whether the node has no keys, which fails all jobs.
 func refusesKeys(err error) bool {
-	return slices.ContainsFunc(client.Violations(err), func(v client.Violation) bool { return v.Field == "update_mask" })
+	return slices.ContainsFunc(client.Violations(err),
+		func(v client.Violation) bool { return v.Field == "update_mask" })
 }

@@ -52,9 +52,9 @@ func (q twoQueues) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 	return r, err
 }
 
-// TestResealLeavesNoJobOutUnsaid: who may edit some queues only has to name one, and hears of each job that
+// TestResealReportsSkippedJobs: who may edit some queues only has to name one, and hears of each job that
 // is listed and cannot be edited. An export says that it is not whole.
-func TestResealLeavesNoJobOutUnsaid(t *testing.T) {
+func TestResealReportsSkippedJobs(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -88,11 +88,11 @@ func TestResealLeavesNoJobOutUnsaid(t *testing.T) {
 		out, errs string
 	}{
 		{"some", "payloads reseal", exitFailed, "", "payloads of other queues than mail, mail-* would stay as they are"},
-		{"some", "payloads reseal --queue mail", exitOK, "sealed 0 payloads anew, left 1 as they are\n", ""},
+		{"some", "payloads reseal --queue mail", exitOK, "sealed 0 payloads again, left 1 unchanged\n", ""},
 		{"some", "payloads reseal --queue web", exitFailed, "", `is missing for queue "web"`},
 		{"sees", "payloads reseal", exitFailed, "", "payloads of other queues than mail, mail-*"},
 		{"sees", "payloads reseal --queue web", exitFailed, "", "of-web: your roles do not let you edit jobs of queue web"},
-		{"all", "payloads reseal", exitOK, "sealed 0 payloads anew, left 2 as they are\n", ""},
+		{"all", "payloads reseal", exitOK, "sealed 0 payloads again, left 2 unchanged\n", ""},
 		{"none", "payloads reseal", exitFailed, "", "the permission to read jobs"},
 		{"some", "export", exitOK, "of-mail", "warning: only jobs of the queues mail, mail-* are written"},
 		{"sees", "export", exitOK, "of-web", ""},

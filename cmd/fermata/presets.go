@@ -25,16 +25,17 @@ const (
 func (a *app) presetsCommand() *cobra.Command {
 	var custom bool
 	cmd := &cobra.Command{
-		Use: "presets", Short: "List the policies that --preset knows", Args: noArgs,
-		Long: "List the policies that --preset knows. \"backoff\" is the interval between the runs of a failing interval\n" +
-			"job; \"retry\" is the wait between the attempts of one run, and includes how many there are. With -o yaml\n" +
+		Use: "presets", Short: "List the policies for --preset", Args: noArgs,
+		Long: "List the policies for --preset. \"backoff\" is the interval between the runs of a failing interval\n" +
+			"job; \"retry\" is the wait between the attempts of one run, and includes how many there are. With -o " +
+			"yaml\n" +
 			"each shows the policy in the form that a job file takes.",
 		Example: `  fermata presets
   fermata jobs create ping --every 1m --http https://example.com/health --preset monitor
   fermata jobs update hook --preset webhook --retry-attempts 8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if custom {
-				return a.with(cmd, a.customPresets)
+				return a.withSession(cmd, a.customPresets)
 			}
 			if a.output == "table" {
 				return a.presetTable(backoff.Presets())
@@ -50,7 +51,8 @@ func (a *app) presetsCommand() *cobra.Command {
 			return a.printTexts(texts)
 		},
 	}
-	cmd.Flags().BoolVar(&custom, "custom", false, "list those that the operator of the cluster has defined, in --defaults-file")
+	cmd.Flags().BoolVar(&custom, "custom", false,
+		"list the presets that the operator of the cluster has defined, in --defaults-file")
 	return cmd
 }
 
@@ -61,8 +63,9 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(p *fermatav1.Preset) bool { return !p.GetCustom() })
-	return printAll(a, all, func(list []*fermatav1.Preset) error {
-		t := table{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"}, empty: "no presets beside the built-in ones"}
+	return printMessages(a, all, func(list []*fermatav1.Preset) error {
+		t := outputTable{heading: []string{"NAME", "KIND", "WAITS", "DESCRIPTION"},
+			empty: "no presets except the built-in ones"}
 		for _, p := range list {
 			var kinds, waits []string
 			if p.GetRetryPolicy() != nil {
@@ -72,22 +75,23 @@ func (a *app) customPresets(ctx context.Context, c *client.Client) error {
 				kinds = append(kinds, "backoff")
 			}
 			for _, d := range p.GetWaits() {
-				waits = append(waits, short(d.AsDuration()))
+				waits = append(waits, durationText(d.AsDuration()))
 			}
-			t.add(printable(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "), cmp.Or(clip(p.GetDescription(), 128), none))
+			t.addRow(printableText(p.GetName()), strings.Join(kinds, ", "), strings.Join(waits, " "),
+				cmp.Or(clipText(p.GetDescription(), 128), noValue))
 		}
 		return a.printTable(t)
 	})
 }
 
 func (a *app) presetTable(presets []backoff.Preset) error {
-	t := table{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
+	t := outputTable{heading: []string{"NAME", "KIND", "FORMULA", "KNOWN AS"}}
 	for _, p := range presets {
 		kind := "backoff"
 		if p.Retry != nil {
 			kind = "retry"
 		}
-		t.add(p.Name, kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), none))
+		t.addRow(p.Name, kind, p.Source, cmp.Or(strings.Join(p.KnownAs, "; "), noValue))
 	}
 	return a.printTable(t)
 }
@@ -104,12 +108,14 @@ func presetText(p backoff.Preset) (string, error) {
 	}{Name: p.Name, Formula: p.Source, Description: p.Description, KnownAs: p.KnownAs}
 	var err error
 	if p.Retry != nil {
-		if shown.Retry, err = rawPolicy(policypb.Retry(*p.Retry)); err != nil {
+		shown.Retry, err = rawPolicy(policypb.Retry(*p.Retry))
+		if err != nil {
 			return "", err
 		}
 	}
 	if p.Recurring != nil {
-		if shown.Backoff, err = rawPolicy(policypb.Backoff(*p.Recurring, p.MinInterval, 0)); err != nil {
+		shown.Backoff, err = rawPolicy(policypb.Backoff(*p.Recurring, p.MinInterval, 0))
+		if err != nil {
 			return "", err
 		}
 	}
@@ -118,7 +124,7 @@ func presetText(p backoff.Preset) (string, error) {
 }
 
 func rawPolicy(m proto.Message) (json.RawMessage, error) {
-	text, err := encode(m)
+	text, err := encodeMessage(m)
 	return json.RawMessage(text), err
 }
 
@@ -128,7 +134,7 @@ func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	if p.preset == "" {
 		return nil, nil
 	}
-	if own := p.custom; own != nil { // only the cluster knows what it sets
+	if own := p.custom; own != nil { // only the cluster knows its values
 		if own.GetRetryPolicy() != nil {
 			j.RetryPolicy, paths = &client.RetryPolicy{Preset: p.preset}, append(paths, retryPath)
 		}
@@ -140,18 +146,18 @@ func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	preset, ok := backoff.PresetByName(p.preset)
 	switch {
 	case !ok:
-		return nil, usagef("--preset %q: want one of %s", p.preset, presetNames(backoff.Presets()))
+		return nil, usageErrorf("--preset %q: want one of %s", p.preset, presetNames(backoff.Presets()))
 	case preset.Retry != nil:
 		j.RetryPolicy = policypb.Retry(*preset.Retry)
-		j.RetryPolicy.Sources = map[string]string{everyField: presetSource + p.preset}
+		j.RetryPolicy.Sources = map[string]string{allFields: presetSource + p.preset}
 		return []string{retryPath}, nil
 	}
 	j.BackoffPolicy = policypb.Backoff(*preset.Recurring, preset.MinInterval, 0)
-	j.BackoffPolicy.Sources = map[string]string{everyField: presetSource + p.preset}
+	j.BackoffPolicy.Sources = map[string]string{allFields: presetSource + p.preset}
 	return []string{backoffPath}, nil
 }
 
-// presetSource begins the source of what a preset sets.
+// presetSource is the prefix of the source of values from a preset.
 const presetSource = "preset "
 
 // findPreset asks the cluster for a preset that is not built in.
@@ -159,7 +165,7 @@ func (a *app) findPreset(cmd *cobra.Command, p *policyFlags) error {
 	if _, ok := backoff.PresetByName(p.preset); ok || p.preset == "" {
 		return nil
 	}
-	return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 		all, err := c.Presets(ctx)
 		if err != nil {
 			return err
@@ -171,10 +177,10 @@ func (a *app) findPreset(cmd *cobra.Command, p *policyFlags) error {
 				return nil
 			}
 			if found.GetCustom() {
-				known += ", " + printable(found.GetName())
+				known += ", " + printableText(found.GetName())
 			}
 		}
-		return usagef("--preset %q: want one of %s", p.preset, known)
+		return usageErrorf("--preset %q: want one of %s", p.preset, known)
 	})
 }
 

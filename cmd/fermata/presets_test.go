@@ -46,7 +46,7 @@ func (c *cluster) stored(id string) *client.Job {
 
 // What the cluster stores is the preset to the last field, not a mixture with
 // its defaults.
-func TestPresetsArriveWhole(t *testing.T) {
+func TestPresetsAreStoredUnchanged(t *testing.T) {
 	c := startCluster(t)
 	for _, p := range backoff.Presets() {
 		c.must("jobs", "create", p.Name, "--every", "1m", "--handler", "h", "--preset", p.Name)

@@ -18,25 +18,32 @@ func (a *app) previewCommand() *cobra.Command {
 	var count int32
 	var after, queue string
 	cmd := &cobra.Command{
-		Use:   "preview [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in 10m] [flags]",
+		Use: "preview [ID] [--every 30s | --cron EXPR | --calendar '2 weeks' --time 09:00 | --at TIME | --in " +
+			"10m] [flags]",
 		Short: "Show when a schedule would be due, without storing anything",
-		Long: "Show the next due times of a schedule; with --every the intervals after 0, 1, 2 ... failed runs; and for other\n" +
-			"schedules, or with flags of retries, the delays between the attempts of a run. With the id of a job, H and jitter\n" +
-			"are shown as that job has them; without a schedule beside it, the job's own, and when the next runs would be due\n" +
+		Long: "Show the next due times of a schedule; with --every the intervals after 0, 1, 2 ... failed runs; " +
+			"and for other\n" +
+			"schedules, or with flags of retries, the delays between the attempts of a run. With the id of a job, " +
+			"H and jitter\n" +
+			"are shown as that job has them; without a schedule beside it, the job's own, and when the next runs " +
+			"would be due\n" +
 			"if all of them failed.\n" +
 			"Times are shown in the zone of --tz, else in the local one.",
-		Example: "  fermata preview ping\n  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  fermata preview --calendar month --on last --time 18:00 --tz Europe/Berlin\n  fermata preview --every 1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
-		Args:    rangeArgs(0, 1),
+		Example: "  fermata preview ping\n  fermata preview --cron '30 2 * * *' --tz Europe/Berlin --count 5\n  " +
+			"fermata preview --calendar month --on last --time 18:00 --tz Europe/Berlin\n  fermata preview --every " +
+			"1m --backoff-max-delay 10m\n  fermata preview --every 1m --preset monitor",
+		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, _, err := schedule.schedule(cmd.Flags().Changed, a.now())
+			s, _, err := schedule.buildSchedule(cmd.Flags().Changed, a.now())
 			if err != nil {
 				return err
 			}
-			if err := whole(s); err != nil {
+			if err := checkComplete(s); err != nil {
 				return err
 			}
 			if s == nil && len(args) == 0 {
-				return usagef("say which schedule: --every, --cron, --calendar, --at or --in, or the id of a job")
+				return usageErrorf("a schedule is required: --every, --cron, --calendar, --at or --in, or the id " +
+					"of a job")
 			}
 			if err := a.findPreset(cmd, &policy); err != nil {
 				return err
@@ -44,22 +51,24 @@ func (a *app) previewCommand() *cobra.Command {
 			times := schedule.read
 			q := &fermatav1.PreviewScheduleRequest{Schedule: s, Count: count}
 			if cmd.Flags().Changed("after") {
-				if q.After, err = times.require("--after", after); err != nil {
+				if q.After, err = times.parseRequired("--after", after); err != nil {
 					return err
 				}
 			}
-			times.note(a.err)
+			times.writeRemarks(a.err)
 			var job client.Job
-			if _, err := policy.fill(cmd.Flags().Changed, &job); err != nil {
+			if _, err := policy.fillJob(cmd.Flags().Changed, &job); err != nil {
 				return err
 			}
-			if q.RetryPolicy = job.GetRetryPolicy(); q.RetryPolicy == nil && s.GetOnce() != nil {
+			q.RetryPolicy = job.GetRetryPolicy()
+			if q.RetryPolicy == nil && s.GetOnce() != nil {
 				q.RetryPolicy = &client.RetryPolicy{}
 			}
-			if q.BackoffPolicy = job.GetBackoffPolicy(); q.BackoffPolicy == nil && s.GetInterval() != nil {
+			q.BackoffPolicy = job.GetBackoffPolicy()
+			if q.BackoffPolicy == nil && s.GetInterval() != nil {
 				q.BackoffPolicy = &client.BackoffPolicy{}
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) == 1 {
 					q.Job = c.JobName(args[0])
 				}
@@ -70,13 +79,15 @@ func (a *app) previewCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printOne(a, answer, func(p *fermatav1.PreviewScheduleResponse) error { return a.previewTable(p, times.location) })
+				return printMessage(a, answer,
+					func(p *fermatav1.PreviewScheduleResponse) error { return a.previewTable(p, times.location) })
 			})
 		},
 	}
-	schedule.register(cmd.Flags())
-	policy.register(cmd.Flags())
-	cmd.Flags().StringVar(&queue, "queue", "", "show what the defaults of this queue make of policies (default: those of the queue default)")
+	schedule.registerFlags(cmd.Flags())
+	policy.registerFlags(cmd.Flags())
+	cmd.Flags().StringVar(&queue, "queue", "",
+		"show what the defaults of this queue make of policies (default: those of the queue default)")
 	cmd.Flags().Int32VarP(&count, "count", "n", 10, "how many due times, 1 to 1000")
 	cmd.Flags().StringVar(&after, "after", "", "due times after this one (default now)")
 	return cmd
@@ -92,22 +103,22 @@ func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.
 		}
 	}
 	if intervals := p.GetBackoffIntervals(); len(intervals) > 0 {
-		steps := table{heading: []string{"FAILED RUNS", "INTERVAL"}}
+		steps := outputTable{heading: []string{"FAILED RUNS", "INTERVAL"}}
 		for failures, d := range intervals {
 			label := fmt.Sprint(failures)
 			if failures == len(intervals)-1 {
 				label += " or more"
 			}
-			steps.add(label, short(d.AsDuration()))
+			steps.addRow(label, durationText(d.AsDuration()))
 		}
 		if err := a.printNext(steps); err != nil {
 			return err
 		}
 	}
 	if delays := p.GetRetryDelays(); len(delays) > 0 {
-		attempts := table{heading: []string{"ATTEMPT", "DELAY BEFORE IT"}}
+		attempts := outputTable{heading: []string{"ATTEMPT", "DELAY BEFORE IT"}}
 		for i, d := range delays {
-			attempts.add(fmt.Sprint(i+2), short(d.AsDuration()))
+			attempts.addRow(fmt.Sprint(i+2), durationText(d.AsDuration()))
 		}
 		if err := a.printNext(attempts); err != nil {
 			return err
@@ -116,9 +127,9 @@ func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.
 	if len(p.GetProjectedDueTimes()) == 0 {
 		return nil
 	}
-	ladder := table{heading: []string{"IF ALL FAIL", "IN"}}
+	ladder := outputTable{heading: []string{"IF ALL FAIL", "IN"}}
 	for _, due := range p.GetProjectedDueTimes() {
-		ladder.add(shown(due, location), a.until(due))
+		ladder.addRow(shownTime(due, location), a.untilText(due))
 	}
 	return a.printNext(ladder)
 }
@@ -127,19 +138,19 @@ func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.
 func dayText(day string) string {
 	at, err := time.Parse(time.DateOnly, day)
 	if err != nil {
-		return printable(day)
+		return printableText(day)
 	}
 	return at.Format("Mon 2006-01-02")
 }
 
-// timeTable leaves out columns in which nothing stands.
-func (a *app) timeTable(times []*fermatav1.ScheduledTime, location *time.Location) table {
+// timeTable leaves out empty columns.
+func (a *app) timeTable(times []*fermatav1.ScheduledTime, location *time.Location) outputTable {
 	jitter, remarks := false, false
 	for _, at := range times {
 		jitter = jitter || at.GetLatestDueTime().AsTime().After(at.GetNominalTime().AsTime())
 		remarks = remarks || at.GetRemark() != ""
 	}
-	t := table{heading: []string{"DUE", "IN"}, empty: "never due"}
+	t := outputTable{heading: []string{"DUE", "IN"}, empty: "never due"}
 	if jitter {
 		t.heading = append(t.heading, "NOMINALLY", "WINDOW")
 	}
@@ -147,21 +158,22 @@ func (a *app) timeTable(times []*fermatav1.ScheduledTime, location *time.Locatio
 		t.heading = append(t.heading, "REMARK")
 	}
 	for _, at := range times {
-		cells := []string{shown(at.GetDueTime(), location), a.until(at.GetDueTime())}
+		cells := []string{shownTime(at.GetDueTime(), location), a.untilText(at.GetDueTime())}
 		if jitter {
 			nominal := at.GetNominalTime().AsTime()
-			cells = append(cells, nominal.In(location).Format("15:04:05"), "+"+short(at.GetLatestDueTime().AsTime().Sub(nominal)))
+			cells = append(cells, nominal.In(location).Format("15:04:05"),
+				"+"+durationText(at.GetLatestDueTime().AsTime().Sub(nominal)))
 		}
 		if remarks {
-			cells = append(cells, printable(at.GetRemark()))
+			cells = append(cells, printableText(at.GetRemark()))
 		}
-		t.add(cells...)
+		t.addRow(cells...)
 	}
 	return t
 }
 
 // printNext prints a table below another.
-func (a *app) printNext(t table) error {
+func (a *app) printNext(t outputTable) error {
 	if err := a.println(""); err != nil {
 		return err
 	}

@@ -10,50 +10,54 @@ import (
 )
 
 func (a *app) queuesCommand() *cobra.Command {
-	queues := &cobra.Command{Use: "queues", Short: "Show and set the limits of queues, pause and resume them", Aliases: []string{"queue"}, Args: noArgs,
+	queues := &cobra.Command{Use: "queues", Short: "Show and set the limits of queues, pause and resume them",
+		Aliases: []string{"queue"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	get := &cobra.Command{
 		Use: "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.QueueSettings(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return printOne(a, s, a.describeQueue)
+				return printMessage(a, s, a.describeQueue)
 			})
 		},
 	}
-	queues.AddCommand(a.listQueuesCommand("list"), get, a.setQueueCommand(), a.pauseQueueCommand(), a.resumeQueueCommand())
+	queues.AddCommand(a.listQueuesCommand("list"), get, a.setQueueCommand(), a.pauseQueueCommand(),
+		a.resumeQueueCommand())
 	return queues
 }
 
 func (a *app) pauseQueueCommand() *cobra.Command {
-	return a.onEach(&cobra.Command{
-		Use: "pause QUEUE...", Short: "Let nothing of a queue start until it is resumed",
-		Long: "Let nothing of a queue start until it is resumed, on any node, whoever asks for it: manual runs wait too.\n" +
-			"What runs goes on, and what is due waits in order. Nodes follow within about two seconds; what a worker has\n" +
-			"been given by then is run.",
+	return a.forEachJob(&cobra.Command{
+		Use: "pause QUEUE...", Short: "Stop runs of a queue from starting until it is resumed",
+		Long: "Stop all runs of a queue from starting, on all nodes, until it is resumed. Manual runs wait, too.\n" +
+			"Live runs continue, and due runs wait in order. Nodes apply it within about two seconds; attempts " +
+			"that workers\n" +
+			"have received by then still run.",
 	}, func(ctx context.Context, c *client.Client, queue string) error {
 		s, err := c.PauseQueue(ctx, queue)
 		if err != nil {
 			return err
 		}
-		return printOne(a, s, func(*client.QueueSettings) error { return a.println("paused queue " + printable(queue)) })
+		return printMessage(a, s, func(*client.QueueSettings) error { return a.println("paused queue " + printableText(queue)) })
 	})
 }
 
 func (a *app) resumeQueueCommand() *cobra.Command {
-	return a.onEach(&cobra.Command{
-		Use: "resume QUEUE...", Short: "Let what is due in a paused queue start",
-		Long: "Let what is due in a paused queue start, in order, as fast as its workers and limits allow. Where that is\n" +
+	return a.forEachJob(&cobra.Command{
+		Use: "resume QUEUE...", Short: "Resume paused queues",
+		Long: "Let the due runs of a paused queue start, in order, as fast as its workers and limits allow. Where " +
+			"that is\n" +
 			"too fast, set a limit first: fermata queues set QUEUE --rate 10.",
 	}, func(ctx context.Context, c *client.Client, queue string) error {
 		s, err := c.ResumeQueue(ctx, queue)
 		if err != nil {
 			return err
 		}
-		return printOne(a, s, func(*client.QueueSettings) error { return a.println("resumed queue " + printable(queue)) })
+		return printMessage(a, s, func(*client.QueueSettings) error { return a.println("resumed queue " + printableText(queue)) })
 	})
 }
 
@@ -61,15 +65,15 @@ func (a *app) setQueueCommand() *cobra.Command {
 	var flags client.QueueSettings
 	cmd := &cobra.Command{
 		Use: "set QUEUE [flags]", Short: "Limit a queue, over all nodes",
-		Long: "Limit a queue, over all nodes. What no flag names stays as it is; 0 takes a limit away. Nodes take a\n" +
+		Long: "Limit a queue, over all nodes. Limits without a flag are unchanged; 0 removes a limit. Nodes take a\n" +
 			"change over within about a second. Whether the queue is paused stays as it is.",
 		Example: "  fermata queues set mail --max-concurrency 20 --rate 100 --burst 200",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !anyChanged(cmd, "") {
-				return usagef("nothing to change: no flag says what")
+			if !hasChangedFlag(cmd, "") {
+				return usageErrorf("nothing to change: give at least one flag")
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.QueueSettings(ctx, args[0])
 				if err != nil {
 					return err
@@ -88,33 +92,36 @@ func (a *app) setQueueCommand() *cobra.Command {
 					s.Burst = 0 // a limit goes with its burst
 				}
 				s.Name, s.Paused = args[0], nil
-				if s, err = c.SetQueueSettings(ctx, s); err != nil {
+				s, err = c.SetQueueSettings(ctx, s)
+				if err != nil {
 					return err
 				}
-				return printOne(a, s, a.describeQueue)
+				return printMessage(a, s, a.describeQueue)
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.Int32Var(&flags.MaxConcurrency, "max-concurrency", 0, "runs that may be live at once")
 	f.Float64Var(&flags.Rate, "rate", 0, "runs that may start a second")
-	f.Int32Var(&flags.Burst, "burst", 0, "runs that may start at once after a rest (default one second's worth)")
-	f.Float64Var(&flags.RecoveryRate, "recovery-rate", 50, "runs a second that catch-up, resumed jobs, backfills and redriven runs may start together")
+	f.Int32Var(&flags.Burst, "burst", 0, "runs that may start at once after an idle time (default: one second of "+
+		"--rate)")
+	f.Float64Var(&flags.RecoveryRate, "recovery-rate", 50,
+		"runs a second that catch-up, resumed jobs, backfills and redriven runs may start together")
 	return cmd
 }
 
 func (a *app) describeQueue(s *client.QueueSettings) error {
-	var t table
-	t.add("Name:", s.GetName())
+	var t outputTable
+	t.addRow("Name:", s.GetName())
 	if s.GetPaused() {
-		t.add("Paused:", "yes, nothing of it starts")
+		t.addRow("Paused:", "yes, nothing of it starts")
 	}
-	t.add("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
-	t.add("Starts:", limitText(s.GetRate(), "at most %g a second"))
+	t.addRow("Live runs:", limitText(float64(s.GetMaxConcurrency()), "at most %g"))
+	t.addRow("Starts:", limitText(s.GetRate(), "at most %g a second"))
 	if s.GetBurst() > 0 {
-		t.add("Burst:", fmt.Sprint(s.GetBurst()))
+		t.addRow("Burst:", fmt.Sprint(s.GetBurst()))
 	}
-	t.add("Recovery:", fmt.Sprintf("%g starts a second", s.GetRecoveryRate()))
+	t.addRow("Recovery:", fmt.Sprintf("%g starts a second", s.GetRecoveryRate()))
 	return a.printTable(t)
 }
 

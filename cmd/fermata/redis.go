@@ -19,28 +19,34 @@ func (a *app) aclCommand() *cobra.Command {
 	var sentinel, functions, loader, shared bool
 	cmd := &cobra.Command{
 		Use: "acl", Short: "Print the Redis user that scheduler nodes need", Args: noArgs,
-		Long: "Print the line of an ACL file, or of redis.conf, for the user of the scheduler nodes: single commands on the\n" +
-			"keys of one keyspace and nothing else. With --functions, for nodes that run with --redis-functions; with\n" +
-			"--loader, the line of the user that loads those functions; with --sentinel, that for the Sentinel processes.\n" +
-			"With --shared, for a Redis that others use too: without ACL DRYRUN, by which a user learns what users there are\n" +
-			"and what each may do. Nodes ask by it whether Redis can load its append-only file; without it, look yourself.\n" +
-			"Turn the default user off by \"" + redisacl.DefaultUser + "\": \"user default off\" alone takes its rights as well, without\n" +
+		Long: "Print the line of an ACL file, or of redis.conf, for the user of the scheduler nodes: single " +
+			"commands on the\n" +
+			"keys of one keyspace and nothing else. With --functions, for nodes that run with --redis-functions; " +
+			"with\n" +
+			"--loader, the line of the user that loads those functions; with --sentinel, that for the Sentinel " +
+			"processes.\n" +
+			"With --shared, for a Redis that others use too: without ACL DRYRUN, by which a user learns what users " +
+			"there are\n" +
+			"and what each may do. Nodes ask by it whether Redis can load its append-only file; without it, look " +
+			"yourself.\n" +
+			"Turn the default user off by \"" + redisacl.DefaultUser + "\": \"user default off\" alone takes its " +
+			"rights as well, without\n" +
 			"which Redis loses at its next start what scripts have written. It asks no cluster.",
 		Example: `  fermata redis acl --keyspace fermata --user fermata --password-file redis-password >> users.acl
   fermata redis acl --functions --keyspace fermata --user fermata --password-file redis-password >> users.acl
   fermata redis acl --sentinel`,
 		RunE: func(*cobra.Command, []string) error {
 			if err := redisacl.CheckKeyspace(keyspace); err != nil {
-				return usagef("--keyspace: %v", err)
+				return usageErrorf("--keyspace: %v", err)
 			}
 			if err := redisacl.CheckUser(user); err != nil {
-				return usagef("--user: %v", err)
+				return usageErrorf("--user: %v", err)
 			}
 			hash := "<SHA-256 of the password, in hexadecimal>"
 			if passwordFile != "" {
 				password, err := config.ReadSecretFile(passwordFile)
 				if err != nil {
-					return usage(err)
+					return newUsageError(err)
 				}
 				hash = redisacl.HashPassword(password)
 			}

@@ -28,8 +28,10 @@ func (a *app) functionsCommand() *cobra.Command {
 	var show string
 	cmd := &cobra.Command{
 		Use: "functions", Short: "Print or load the functions that nodes call with --redis-functions", Args: noArgs,
-		Long: "Scheduler nodes that run with --redis-functions call functions in place of sending scripts, so that their\n" +
-			"Redis user needs no EVAL. The functions are those of this version: load them before nodes of it start.\n\n" +
+		Long: "Scheduler nodes that run with --redis-functions call functions in place of sending scripts, so that " +
+			"their\n" +
+			"Redis user needs no EVAL. The functions are those of this version: load them before nodes of it " +
+			"start.\n\n" +
 			"Without flags it names the libraries. --show prints one of them, for `redis-cli -x FUNCTION LOAD`; --load\n" +
 			"brings them to every primary that lacks them, as the user of `fermata redis acl --loader`; --prune also\n" +
 			"deletes those of other versions, when no node of them is left.\n\n" +
@@ -42,13 +44,13 @@ func (a *app) functionsCommand() *cobra.Command {
 			switch {
 			case load || prune:
 				if err := config.Fill(cmd.LocalNonPersistentFlags(), "FERMATA"); err != nil {
-					return usage(err)
+					return newUsageError(err)
 				}
 				return a.loadFunctions(cmd.Context(), &to, list, prune)
 			case show != "":
 				l, ok := libraries[show]
 				if !ok {
-					return usagef("--show %q: want store or locks", show)
+					return usageErrorf("--show %q: want store or locks", show)
 				}
 				return a.println(strings.TrimSuffix(l.Code, "\n"))
 			}
@@ -72,21 +74,22 @@ func (a *app) functionsCommand() *cobra.Command {
 
 func (a *app) loadFunctions(ctx context.Context, to *redisTarget, list []redisfunc.Library, prune bool) error {
 	if err := to.secrets.Read(); err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	if to.tls != (tlsfiles.Files{}) {
 		source, err := tlsfiles.Open(tlsfiles.Options{
-			Files: to.tls, Called: tlsfiles.Files{Cert: "--redis-tls-cert", Key: "--redis-tls-key", CA: "--redis-tls-ca"},
+			Files: to.tls, Called: tlsfiles.Files{Cert: "--redis-tls-cert", Key: "--redis-tls-key",
+				CA: "--redis-tls-ca"},
 		})
 		if err != nil {
-			return usage(err)
+			return newUsageError(err)
 		}
 		to.client.TLS = source.ClientConfig
 	}
 	to.client.ClientName = "fermata-functions"
 	c, err := redisstore.NewClient(to.client)
 	if err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)

@@ -25,8 +25,8 @@ func TestRedisACL(t *testing.T) {
 	}
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		a := &app{streams: streams{out: &out}, now: time.Now}
-		root := a.root()
+		a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}
+		root := a.rootCommand()
 		root.SetArgs(append([]string{"redis", "acl"}, args...))
 		err := root.Execute()
 		return out.String(), err
@@ -67,8 +67,8 @@ func TestRedisFunctions(t *testing.T) {
 	}
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		a := &app{streams: streams{out: &out}, now: time.Now}
-		root := a.root()
+		a := &app{standardStreams: standardStreams{out: &out}, now: time.Now}
+		root := a.rootCommand()
 		root.SetArgs(append([]string{"redis", "functions"}, args...))
 		err := root.Execute()
 		return out.String(), err

@@ -17,21 +17,24 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 	var dry bool
 	flags := applyFlags{color: "auto", hidePayloads: true}
 	cmd := &cobra.Command{
-		Use: "refresh-defaults [ID...] [flags]", Short: "Give jobs the present defaults of retry and backoff",
-		Long: "Give jobs the present defaults of retry and backoff. A default counts when a job is registered: one that changes\n" +
-			"later does not change the job. This command changes what jobs have from presets, and from the defaults of queues,\n" +
-			"namespaces and the cluster, to what they would get now. What a job has set itself stays. With --dry-run it only\n" +
+		Use: "refresh-defaults [ID...] [flags]", Short: "Give jobs the current defaults of retry and backoff",
+		Long: "Give jobs the current defaults of retry and backoff. A default counts when a job is registered: one " +
+			"that changes\n" +
+			"later does not change the job. This command changes what jobs have from presets, and from the " +
+			"defaults of queues,\n" +
+			"namespaces and the cluster, to what they would get now. What a job has set itself stays. With " +
+			"--dry-run it only\n" +
 			"shows what would change. Without ids all jobs that the flags select are meant.\n" +
-			"A job that somebody edits meanwhile is left alone, and said (exit code 4). Live runs keep what they started with.",
+			"A job that is changed concurrently is skipped and reported (exit code 4). Live runs keep their settings.",
 		Example: "  fermata jobs refresh-defaults --dry-run\n  fermata jobs refresh-defaults --queue mail",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if flags.color != "auto" && flags.color != "always" && flags.color != "never" {
-				return usagef("--color %q: want auto, always or never", flags.color)
+				return usageErrorf("--color %q: want auto, always or never", flags.color)
 			}
 			if len(ids) > 0 && (selected.Queue != "" || selected.IDPrefix != "" || len(selected.Labels) > 0) {
-				return usagef("give ids, or flags that select jobs, not both")
+				return usageErrorf("give ids, or flags that select jobs, not both")
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				jobs, err := jobsToRefresh(ctx, c, ids, selected)
 				if err != nil {
 					return err
@@ -41,61 +44,65 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 					return err
 				}
 				if dry {
-					return errors.Join(p.show("plan"), worst(failed))
+					return errors.Join(p.printChanges("plan"), worstError(failed))
 				}
-				return errors.Join(cmp.Or(p.show(""), p.do(ctx)), worst(failed))
+				return errors.Join(cmp.Or(p.printChanges(""), p.applyChanges(ctx)), worstError(failed))
 			})
 		},
 	}
 	selectFlags(cmd, &selected)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be changed, and change nothing")
-	cmd.Flags().StringVar(&flags.color, "color", "auto", "auto (on a terminal, unless NO_COLOR is set), always or never")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the changes without making them")
+	cmd.Flags().StringVar(&flags.color, "color", "auto",
+		"auto (on a terminal, unless NO_COLOR is set), always or never")
 	return cmd
 }
 
 // jobsToRefresh reads the jobs that are meant.
-func jobsToRefresh(ctx context.Context, c *client.Client, ids []string, selected client.Selection) ([]*client.Job, error) {
+func jobsToRefresh(ctx context.Context, c *client.Client, ids []string, selected client.Selection) ([]*client.Job,
+	error) {
 	if len(ids) == 0 {
-		return collect(ctx, c, client.Filter{Selection: selected}, 0)
+		return collectJobs(ctx, c, client.Filter{Selection: selected}, 0)
 	}
 	var jobs []*client.Job
 	for _, id := range ids {
 		j, err := c.GetJob(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", printable(id), err)
+			return nil, fmt.Errorf("%s: %w", printableText(id), err)
 		}
 		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }
 
-// planRefresh finds out what the defaults of now would change of jobs. A job that was edited since it
-// was read is an error, and left out of the plan.
-func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFlags, jobs []*client.Job) (p *planner, failed []error, err error) {
-	p = &planner{app: a, client: c, flags: flags, set: &manifest.Set{}}
+// planRefresh plans the changes that the current defaults make to jobs. A job that was changed since it was read
+// is an error and left out of the plan.
+func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFlags,
+	jobs []*client.Job) (p *applyPlanner, failed []error, err error) {
+	p = &applyPlanner{app: a, client: c, flags: flags, set: &manifest.Set{}}
 	for _, j := range jobs {
-		p.wishes = append(p.wishes, &client.Wish{JobId: client.JobID(j), Job: settable(j), RefreshDefaults: true})
+		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: client.JobID(j), Job: settable(j),
+			RefreshDefaults: true})
 		if j.GetPayloadSealed() {
-			last := p.wishes[len(p.wishes)-1].Job
+			last := p.desiredJobs[len(p.desiredJobs)-1].Job
 			last.PayloadSealed, last.Payload = true, nil
 		}
 	}
-	changes, err := c.PlanJobs(ctx, p.wishes, false)
+	changes, err := c.PlanJobs(ctx, p.desiredJobs, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	wishes := p.wishes[:0]
+	wishes := p.desiredJobs[:0]
 	for i, change := range changes {
 		err := client.ChangeError(change)
 		if before := change.GetBefore(); err == nil && before.GetEtag() != jobs[i].GetEtag() {
-			err = &codedError{err: errors.New("somebody has edited it meanwhile: repeat the command"), code: exitConflict}
+			err = &codedError{err: errors.New("it was changed concurrently: repeat the command"), code: exitConflict}
 		}
 		if err != nil {
 			failed = append(failed, a.failedItem(client.JobID(jobs[i]), i, err))
 			continue
 		}
-		wishes, p.changes = append(wishes, p.wishes[i]), append(p.changes, change)
+		wishes, p.changes = append(wishes, p.desiredJobs[i]), append(p.changes, change)
 	}
-	p.wishes = wishes
+	p.desiredJobs = wishes
 	return p, failed, nil
 }

@@ -137,8 +137,8 @@ func TestRefusedCredentials(t *testing.T) {
 	n.wants(7, []string{"signed in as ann", "The session is kept", "neither the token nor its issuer"}, n.login()...)
 }
 
-// TestKeysOfAnIssuerThatIsAway: a node that cannot ask the issuer says so, and that the call may be repeated.
-func TestKeysOfAnIssuerThatIsAway(t *testing.T) {
+// TestKeysOfAnUnreachableIssuer: a node that cannot ask the issuer says so, and that the call may be repeated.
+func TestKeysOfAnUnreachableIssuer(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
 	n := startTrialNode(t)
@@ -159,7 +159,7 @@ func TestKeysOfAnIssuerThatIsAway(t *testing.T) {
 		return nil
 	})
 	n.wants(5, []string{"cannot get the keys of the token's issuer", "the node answers, but cannot reach the issuer"}, "whoami")
-	n.wants(0, []string{"signed in as ann", "warning: no node said who you are", "fermata whoami"}, n.login()...)
+	n.wants(0, []string{"signed in as ann", "warning: no node confirmed who you are", "fermata whoami"}, n.login()...)
 	away.Store(false)
 	redistest.Eventually(t, time.Minute, "the issuer is back", func(context.Context) error {
 		if code, out, errs := n.run("whoami"); code != 0 {

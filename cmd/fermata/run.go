@@ -19,35 +19,41 @@ func (a *app) runCommand() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use: "run ID...", Short: "Run jobs now",
-		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff says what becomes of the\n" +
-			"failures in a row: reset forgets them now, keep leaves them and the planned run as they are,\n" +
-			"reset-on-success forgets them if the run succeeds. At a time that the schedule of a job excludes the run is\n" +
-			"refused, unless --ignore-exclusions says that it may start then, with its retries.\n\n" +
-			"With --wait it shows each run with its output when it has ended, retries included, and exits with 1 unless\n" +
-			"all have succeeded. A job has to keep a history for that. What is interrupted here goes on there: the message\n" +
-			"names the run, and the exit code is 8. With -o json one id gives an object and several an array. An output\n" +
+		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff sets what happens to " +
+			"the\n" +
+			"failures in a row: reset clears them now, keep leaves them and the planned run unchanged,\n" +
+			"reset-on-success clears them if the run succeeds. At a time that the schedule of a job excludes, the " +
+			"run is\n" +
+			"refused. With --ignore-exclusions it starts anyway, with its retries.\n\n" +
+			"With --wait the command shows each run with its output when it has ended, retries included, and exits " +
+			"with 1 unless\n" +
+			"all have succeeded. The job must keep a history for that. If the command is interrupted, the runs " +
+			"continue: the message\n" +
+			"names the run, and the exit code is 8. With -o json one id gives an object and several an array. An " +
+			"output\n" +
 			"that is text is output_text there, beside the base64 of output; in scripts:\n" +
 			"jq -r 'if type == \"array\" then .[] else . end | .output_text'. With -o yaml it is output_text alone.",
-		Example: "  fermata jobs run report --wait --wait-timeout 10m\n  fermata jobs run report --wait -o json | jq -r .output_text",
-		Args:    someArgs,
+		Example: "  fermata jobs run report --wait --wait-timeout 10m\n  fermata jobs run report --wait -o json | " +
+			"jq -r .output_text",
+		Args: atLeastOneArg,
 	}
 	cmd.Flags().StringVar(&backoff, "backoff", "", "reset, keep or reset-on-success (default reset)")
 	cmd.Flags().BoolVar(&ignore, "ignore-exclusions", false, "run although the schedule excludes this time")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the runs have ended")
-	durationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: as long as it takes)")
+	durationVar(cmd.Flags(), &patience, "wait-timeout", 0, "longest wait (default: no limit)")
 	cmd.RunE = func(cmd *cobra.Command, jobs []string) error {
 		mode, err := enumValue(fermatav1.RunJobRequest_Backoff_value, "BACKOFF_", "--backoff", backoff)
 		switch {
 		case err != nil:
 			return err
 		case patience < 0 || patience > 0 && !wait:
-			return usagef("--wait-timeout %v: want a positive duration, and --wait", patience)
+			return usageErrorf("--wait-timeout %v: want a positive duration, and --wait", patience)
 		}
 		started := make([]*client.Run, len(jobs))
-		err = a.with(cmd, func(ctx context.Context, c *client.Client) error {
-			return a.each(jobs, func(i int) (err error) {
+		err = a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.forEachName(jobs, func(i int) (err error) {
 				how := client.RunOptions{Backoff: fermatav1.RunJobRequest_Backoff(mode), IgnoreExclusions: ignore}
-				started[i], err = a.run(ctx, c, jobs[i], how, !wait)
+				started[i], err = a.runJob(ctx, c, jobs[i], how, !wait)
 				return err
 			})
 		})
@@ -64,14 +70,15 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// run asks for a run of one job.
-func (a *app) run(ctx context.Context, c *client.Client, job string, how client.RunOptions, tell bool) (*client.Run, error) {
+// runJob asks for a run of one job.
+func (a *app) runJob(ctx context.Context, c *client.Client, job string, how client.RunOptions,
+	tell bool) (*client.Run, error) {
 	run, joined, err := c.RunJob(ctx, job, how)
 	if err != nil || !tell {
 		return run, err
 	}
-	return run, printOne(a, run, func(r *client.Run) error {
-		text := fmt.Sprintf("run %s of %s", client.RunID(r), printable(job))
+	return run, printMessage(a, run, func(r *client.Run) error {
+		text := fmt.Sprintf("run %s of %s", client.RunID(r), printableText(job))
 		if joined {
 			text += ", which was asked for before"
 		}
@@ -89,33 +96,37 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 		// All at once: one that takes long must not eat the others' time.
 		ends := make([]chan end, len(jobs))
 		for i, r := range started {
-			if ends[i] = make(chan end, 1); r != nil {
+			ends[i] = make(chan end, 1)
+			if r != nil {
 				go func() {
 					ended, err := c.WaitRun(ctx, jobs[i], client.RunID(r))
 					ends[i] <- end{ended, err}
 				}()
 			}
 		}
-		return a.each(jobs, func(i int) error {
+		return a.forEachName(jobs, func(i int) error {
 			if started[i] == nil {
-				return nil // that has been told
+				return nil // printed already
 			}
 			run, e := client.RunID(started[i]), <-ends[i]
 			ended, err := e.run, e.err
 			switch {
 			case client.IsNotFound(err):
-				return goneRun(ctx, c, jobs[i], run)
+				return missingRunError(ctx, c, jobs[i], run)
 			case errors.Is(err, context.DeadlineExceeded):
-				return fmt.Errorf("run %s has not ended in time and goes on; see fermata jobs runs %s", run, printable(jobs[i]))
+				return fmt.Errorf("run %s has not ended in time and continues; see fermata jobs runs %s", run,
+					printableText(jobs[i]))
 			case errors.Is(ctx.Err(), context.Canceled):
 				return &codedError{
-					err: fmt.Errorf("interrupted: run %s of %s goes on", run, printable(jobs[i])), code: exitInterrupted,
-					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s", printable(jobs[i]), run, printable(jobs[i]), run),
+					err:  fmt.Errorf("interrupted: run %s of %s continues", run, printableText(jobs[i])),
+					code: exitInterrupted,
+					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s",
+						printableText(jobs[i]), run, printableText(jobs[i]), run),
 				}
 			case err != nil:
 				return err
 			}
-			if err := printOne(a, ended, a.describeRun); err != nil {
+			if err := printMessage(a, ended, a.describeRun); err != nil {
 				return err
 			}
 			if ended.GetOutcome() != fermatav1.Outcome_OUTCOME_SUCCEEDED {
@@ -126,17 +137,18 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 	})
 }
 
-// goneRun tells why nobody knows how a run has ended.
-func goneRun(ctx context.Context, c *client.Client, job, run string) error {
+// missingRunError returns why the end of a run is unknown.
+func missingRunError(ctx context.Context, c *client.Client, job, run string) error {
 	j, err := c.GetJob(ctx, job)
 	switch {
 	case client.IsNotFound(err):
-		return fmt.Errorf("job %s was deleted while its run %s was waited for", printable(job), run)
+		return fmt.Errorf("job %s was deleted while its run %s was waited for", printableText(job), run)
 	case err != nil:
-		return fmt.Errorf("run %s is no longer kept: nobody knows how it ended", run)
+		return fmt.Errorf("run %s is no longer kept: its outcome is unknown", run)
 	case j.GetHistoryLimit() == 0:
-		return fmt.Errorf("run %s has ended, and job %s keeps no history to tell how: fermata jobs update %s --history 10", run, printable(job), printable(job))
+		return fmt.Errorf("run %s has ended, but job %s keeps no history with its outcome: fermata jobs update %s "+
+			"--history 10", run, printableText(job), printableText(job))
 	}
 	return fmt.Errorf("run %s has ended, and %s have since: job %s keeps no more, see --history of fermata jobs update",
-		run, plural(int(j.GetHistoryLimit()), "other", "others"), printable(job))
+		run, countText(int(j.GetHistoryLimit()), "other", "others"), printableText(job))
 }

@@ -55,7 +55,7 @@ func TestRunWaitsForItsEnd(t *testing.T) {
 		}
 	}
 	ended := c.startManual("--wait", "--wait-timeout", "1s")
-	if code, out, errs := ended(); code != 1 || out != "" || !strings.Contains(errs, "has not ended in time and goes on") {
+	if code, out, errs := ended(); code != 1 || out != "" || !strings.Contains(errs, "has not ended in time and continues") {
 		t.Errorf("in time: exit code %d\n%s%s", code, out, errs)
 	}
 	for _, args := range [][]string{{"--wait-timeout", "1s"}, {"--wait", "--wait-timeout", "-1s"}} {
@@ -95,8 +95,8 @@ func TestRunsAreAwaitedTogether(t *testing.T) {
 	}
 }
 
-// TestWhatIsPrintedOfSeveralIsOneDocument, and of one it is itself.
-func TestWhatIsPrintedOfSeveralIsOneDocument(t *testing.T) {
+// TestSeveralResultsAreOneDocument, and of one it is itself.
+func TestSeveralResultsAreOneDocument(t *testing.T) {
 	c := startCluster(t)
 	for _, id := range []string{"a", "b"} {
 		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")
@@ -125,7 +125,7 @@ func TestWhatIsPrintedOfSeveralIsOneDocument(t *testing.T) {
 }
 
 // A job without a history forgets its runs with their end.
-func TestRunThatNobodyRemembers(t *testing.T) {
+func TestRunThatIsNotKept(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--history", "0")
 	ended := c.startManual("--wait")
@@ -140,18 +140,18 @@ func TestRunThatNobodyRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	if err := goneRun(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "1 other have since") {
+	if err := missingRunError(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "1 other have since") {
 		t.Error(err)
 	}
 	c.must("jobs", "delete", "ping")
-	if err := goneRun(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "was deleted") {
+	if err := missingRunError(ctx, cl, "ping", "r1"); !strings.Contains(err.Error(), "was deleted") {
 		t.Error(err)
 	}
 }
 
-// TestWhatIsDoneIsAnObject: commands whose calls answer nothing tell programs what they
+// TestResultsAreObjects: commands whose calls answer nothing tell programs what they
 // have done all the same.
-func TestWhatIsDoneIsAnObject(t *testing.T) {
+func TestResultsAreObjects(t *testing.T) {
 	c := startCluster(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")

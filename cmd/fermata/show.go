@@ -19,7 +19,8 @@ func (a *app) listCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs", Aliases: []string{"ls"}, Args: noArgs,
-		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are left out. A\n" +
+		Long: "List jobs. Where the output goes to a terminal, the table fits it: columns that matter least are " +
+			"left out. A\n" +
 			"pipe or a file gets all columns, and ids in full.",
 		Example: `  fermata jobs list --failing 1
   fermata jobs list --state paused --label team=ops
@@ -31,17 +32,18 @@ func (a *app) listCommand() *cobra.Command {
 				return err
 			}
 			f.State = fermatav1.JobStatus_State(n)
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := ofNamespaces(ctx, a, c, all, func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
-					return collect(ctx, c, f, limit)
-				})
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				jobs, err := inNamespaces(ctx, a, c, all,
+					func(ctx context.Context, c *client.Client) ([]*client.Job, error) {
+						return collectJobs(ctx, c, f, limit)
+					})
 				if err != nil {
 					return err
 				}
 				if limit > 0 {
 					jobs = jobs[:min(limit, len(jobs))]
 				}
-				return printAll(a, jobs, func(jobs []*client.Job) error { return a.jobTable(jobs, all) })
+				return printMessages(a, jobs, func(jobs []*client.Job) error { return a.jobTable(jobs, all) })
 			})
 		},
 	}
@@ -49,20 +51,20 @@ func (a *app) listCommand() *cobra.Command {
 	eachNamespaceFlag(cmd, &all)
 	a.columnsFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "only in this state: scheduled, running, paused, dead or done")
-	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least so many failed runs in a row")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many (default all)")
+	cmd.Flags().Int64Var(&f.MinFailures, "failing", 0, "only with at least this many failed runs in a row")
+	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number (default all)")
 	return cmd
 }
 
-// selectFlags say which jobs are meant.
+// selectFlags adds the flags that select jobs.
 func selectFlags(cmd *cobra.Command, s *client.Selection) {
 	cmd.Flags().StringVar(&s.Queue, "queue", "", "only of this queue")
 	cmd.Flags().StringVar(&s.IDPrefix, "prefix", "", "only ids that begin like this")
 	cmd.Flags().StringToStringVar(&s.Labels, "label", nil, "only with this label, key=value; may be repeated")
 }
 
-// collect gathers jobs in the order of their names.
-func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) ([]*client.Job, error) {
+// collectJobs gathers jobs in the order of their names.
+func collectJobs(ctx context.Context, c *client.Client, f client.Filter, limit int) ([]*client.Job, error) {
 	f.PageSize = 1000
 	if limit > 0 {
 		f.PageSize = int32(min(limit, 1000))
@@ -72,7 +74,8 @@ func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) 
 		if err != nil {
 			return nil, err
 		}
-		if jobs = append(jobs, j); len(jobs) == limit {
+		jobs = append(jobs, j)
+		if len(jobs) == limit {
 			break
 		}
 	}
@@ -82,24 +85,28 @@ func collect(ctx context.Context, c *client.Client, f client.Filter, limit int) 
 
 // jobTable lists jobs, of several namespaces with theirs.
 func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
-	t := table{
-		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF", "MAX LAG", "LAST", "AGE", "LAST ERROR"},
-		empty:   "no jobs",
-		first:   []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE", "NEXT RUN", "STATE"},
+	t := outputTable{
+		heading: []string{"NAMESPACE", "NAME", "QUEUE", "SCHEDULE", "STATE", "NEXT RUN", "FAILURES", "BACKOFF",
+			"MAX LAG", "LAST", "AGE", "LAST ERROR"},
+		empty: "no jobs",
+		leadingColumns: []string{"AGE", "MAX LAG", "BACKOFF", "LAST", "SCHEDULE", "LAST ERROR", "FAILURES", "QUEUE",
+			"NEXT RUN", "STATE"},
 	}
 	for _, j := range jobs {
 		s := j.GetStatus()
-		last := none
+		last := noValue
 		if s.GetLastOutcome() != 0 {
-			last = enumName(s.GetLastOutcome()) + " " + a.ago(s.GetLastFinishTime())
+			last = enumName(s.GetLastOutcome()) + " " + a.agoText(s.GetLastFinishTime())
 		}
-		namespace, id := jobParts(j)
-		t.add(nameText(namespace), nameText(id), j.GetQueue(), printable(scheduleText(j.GetSchedule())), enumName(s.GetState()),
-			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), shortPB(j.GetMaxLag()), last, a.age(j.GetCreateTime()),
-			wholeText(s.GetLastError()))
+		namespace, id := splitJobName(j)
+		t.addRow(nameText(namespace), nameText(id), j.GetQueue(), printableText(scheduleText(j.GetSchedule())),
+			enumName(s.GetState()),
+			a.nextRun(j), fmt.Sprint(s.GetConsecutiveFailures()), backoffText(j), durationPBText(j.GetMaxLag()), last,
+			a.ageText(j.GetCreateTime()),
+			fullText(s.GetLastError()))
 	}
 	if !namespaces {
-		t = t.without("NAMESPACE")
+		t = t.withoutColumn("NAMESPACE")
 	}
 	return a.printTable(t)
 }
@@ -107,15 +114,15 @@ func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
 func (a *app) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show a job", Args: exactArgs(1),
-		Long: "Show a job. With -o yaml it is in the form that create and update take with -f: a payload of plain\n" +
+		Long: "Show a job. With -o yaml it has the form that create and update take with -f: a payload of plain\n" +
 			"text is written as payload_text.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				j, err := c.GetJob(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return printOne(a, j, a.describe)
+				return printMessage(a, j, a.describeJob)
 			})
 		},
 	}

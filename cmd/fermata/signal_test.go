@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestASignalEndsAReadOfStandardInput that nothing comes from.
-func TestASignalEndsAReadOfStandardInput(t *testing.T) {
+// TestSignalEndsAReadOfStandardInput that nothing comes from.
+func TestSignalEndsAReadOfStandardInput(t *testing.T) {
 	for _, args := range [][]string{{"import", "crontab"}, {"import", "-f", "-"}, {"apply", "-f", "-"}, {"jobs", "create", "-f", "-"}} {
 		cmd := exec.Command(os.Args[0], args...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")
@@ -59,10 +59,10 @@ func TestASignalEndsAReadOfStandardInput(t *testing.T) {
 	}
 }
 
-// TestATerminalIsTold: who types at a terminal learns that the command reads.
-func TestATerminalIsTold(t *testing.T) {
+// TestNoticeOnATerminal: who types at a terminal learns that the command reads.
+func TestNoticeOnATerminal(t *testing.T) {
 	var notice bytes.Buffer
-	p := &piped{ctx: t.Context(), in: strings.NewReader("text"), notice: &notice}
+	p := &noticingReader{ctx: t.Context(), in: strings.NewReader("text"), notice: &notice}
 	if text, err := io.ReadAll(p); string(text) != "text" || err != nil || notice.Len() != 0 {
 		t.Errorf("of no terminal: %q, %v, %q", text, err, notice.String())
 	}
@@ -73,7 +73,7 @@ func TestATerminalIsTold(t *testing.T) {
 	defer terminal.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p = &piped{ctx: ctx, in: terminal, notice: &notice}
+	p = &noticingReader{ctx: ctx, in: terminal, notice: &notice}
 	if _, err := io.ReadAll(p); !errors.Is(err, errInterrupted) || !strings.Contains(notice.String(), "Ctrl-D") {
 		t.Errorf("of a terminal: %v, %q", err, notice.String())
 	}

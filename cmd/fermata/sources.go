@@ -8,50 +8,50 @@ import (
 	"github.com/fermata-io/fermata/client"
 )
 
-// everyField stands in the sources of a policy for all fields that are not named.
-const everyField = "*"
+// allFields is the key for all other fields in the sources of a policy.
+const allFields = "*"
 
-// sourceText says where the values of a policy came from: the fields of each source. It is empty
-// where all are built in, or nothing is known.
+// sourceText returns the sources of a policy's values, with the fields of each. It is empty if all are built in
+// or the sources are unknown.
 func sourceText(sources map[string]string) string {
-	rest := sources[everyField]
+	rest := sources[allFields]
 	fields := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		if name != everyField {
+		if name != allFields {
 			fields[sources[name]] = append(fields[sources[name]], name)
 		}
 	}
 	if len(fields) == 0 {
-		if rest == builtinSource {
-			return none
+		if rest == builtinSourceName {
+			return noValue
 		}
-		return printable(rest)
+		return printableText(rest)
 	}
 	var parts []string
 	for _, source := range slices.Sorted(maps.Keys(fields)) {
-		parts = append(parts, strings.Join(fields[source], ", ")+" from "+printable(source))
+		parts = append(parts, strings.Join(fields[source], ", ")+" from "+printableText(source))
 	}
 	if rest != "" {
-		parts = append(parts, "the rest from "+printable(rest))
+		parts = append(parts, "the rest from "+printableText(rest))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// builtinSource is that of values that nobody has set.
-const builtinSource = "built-in"
+// builtinSourceName is the source of values that were not set.
+const builtinSourceName = "built-in"
 
-// ownSource is that of values that a job has set itself.
-const ownSource = "job"
+// jobSourceName is the source of values that the job itself sets.
+const jobSourceName = "job"
 
 // sourceOf is where a field's value came from; "" if nothing is known.
 func sourceOf(sources map[string]string, field string) string {
 	if s, ok := sources[field]; ok {
 		return s
 	}
-	return sources[everyField]
+	return sources[allFields]
 }
 
-// backoffSources are those of the backoff of a job that has one.
+// backoffSources returns the sources of the backoff of a job that has one.
 func backoffSources(j *client.Job) map[string]string {
 	if j.GetSchedule().GetInterval() == nil {
 		return nil

@@ -164,7 +164,7 @@ func TestLiveRunsAreRestoredAsDue(t *testing.T) {
 	}
 }
 
-func TestStatesThatMakeNoSense(t *testing.T) {
+func TestInvalidStates(t *testing.T) {
 	c := startCluster(t)
 	for checkpoint, want := range map[string]string{
 		`{"state":"STATE_RUNNING"}`:                                  "checkpoint.state",

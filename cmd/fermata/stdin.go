@@ -13,16 +13,16 @@ import (
 // errInterrupted ends a read of standard input.
 var errInterrupted = &codedError{err: errors.New("interrupted while reading standard input"), code: exitFailed}
 
-// piped is standard input as commands read it that want all of it: a signal ends the
-// read, and who sits at a terminal is told that it is waited for.
-type piped struct {
+// noticingReader reads standard input to its end. A signal ends the read, and a notice is printed if a terminal
+// is read.
+type noticingReader struct {
 	ctx    context.Context
 	in     io.Reader
 	notice io.Writer
 	told   bool
 }
 
-func (p *piped) Read(to []byte) (int, error) {
+func (p *noticingReader) Read(to []byte) (int, error) {
 	if file, ok := p.in.(*os.File); ok && !p.told && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprintln(p.notice, "reading from standard input; end it with Ctrl-D")
 	}
@@ -31,8 +31,7 @@ func (p *piped) Read(to []byte) (int, error) {
 		n   int
 		err error
 	}
-	// A read that is under way when the signal comes goes on in memory of its own, as long
-	// as the process does.
+	// A read that is blocked when the signal comes continues in its own buffer until the process ends.
 	buffer, done := make([]byte, len(to)), make(chan answer, 1)
 	go func() {
 		n, err := p.in.Read(buffer)
@@ -46,9 +45,9 @@ func (p *piped) Read(to []byte) (int, error) {
 	}
 }
 
-// keyboard is standard input as it is, for who reads single keys.
-func (a *app) keyboard() io.Reader {
-	if p, ok := a.in.(*piped); ok {
+// inputWithNotice returns standard input without buffering, for single keys.
+func (a *app) inputWithNotice() io.Reader {
+	if p, ok := a.in.(*noticingReader); ok {
 		return p.in
 	}
 	return a.in

@@ -15,9 +15,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestNothingShownSteers: what others wrote turns no text around and hides none, in any form
+// TestOutputCannotControlATerminal: what others wrote turns no text around and hides none, in any form
 // of output, and reads back as it was.
-func TestNothingShownSteers(t *testing.T) {
+func TestOutputCannotControlATerminal(t *testing.T) {
 	const hostile = "a\u202eb\u200bc\u009bd\u2066e\u2028f\U000e0041g\ufe0fh\u3164i\x7fj"
 	j := &client.Job{
 		Name: "namespaces/default/jobs/a", Handler: "h", Payload: []byte("one\ntwo\u202e\n"), Labels: map[string]string{hostile: "x", "y": hostile},
@@ -28,23 +28,24 @@ func TestNothingShownSteers(t *testing.T) {
 	}
 	for _, form := range []string{"table", "json", "yaml", "export", "list of yaml"} {
 		var out bytes.Buffer
-		a := &app{streams: streams{out: &out}, output: form}
+		a := &app{standardStreams: standardStreams{out: &out}, output: form}
 		var err error
 		switch form {
 		case "table":
-			var rows table
-			rows.add(printable(hostile), clip(hostile, 100))
+			var rows outputTable
+			rows.addRow(printableText(hostile), clipText(hostile, 100))
 			err = a.printTable(rows)
 		case "export":
 			w := bufio.NewWriter(&out)
-			if err = writeLine(w, j); err == nil {
+			err = writeLine(w, j)
+			if err == nil {
 				err = w.Flush()
 			}
 		case "list of yaml":
 			a.output = "yaml"
-			err = printAll(a, []*client.Job{j, j}, nil)
+			err = printMessages(a, []*client.Job{j, j}, nil)
 		default:
-			err = printOne(a, j, nil)
+			err = printMessage(a, j, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

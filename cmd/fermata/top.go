@@ -13,14 +13,14 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// topFlags are those of fermata top.
+// topFlags are the flags of fermata top.
 type topFlags struct {
-	all, once bool
-	interval  time.Duration
-	order     string
+	allNamespaces, once bool
+	interval            time.Duration
+	order               string
 }
 
-const leastInterval = 500 * time.Millisecond
+const minInterval = 500 * time.Millisecond
 
 func (a *app) topCommand() *cobra.Command {
 	var f topFlags
@@ -38,44 +38,48 @@ Where output or input is no terminal, or with --once, one picture is printed; a 
 all columns in full. What the caller may not see is left out. NO_COLOR turns colours off.`,
 		Example: "  fermata top\n  fermata --namespace billing top --sort lag\n  fermata top --once | head -20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			order, ok := orders[f.order]
+			order, ok := queueOrders[f.order]
 			switch {
 			case a.output != "table":
-				return usagef("top shows a picture: for data, use cluster queues, cluster nodes, late and failing with --output")
+				return usageErrorf("top shows a picture: for data, use cluster queues, cluster nodes, late and " +
+					"failing with --output")
 			case !ok:
-				return usagef("--sort %q: want backlog, oldest, lag, starts, failures or name", f.order)
-			case f.interval < leastInterval:
-				return usagef("--interval %v: want at least %v", f.interval, leastInterval)
+				return usageErrorf("--sort %q: want backlog, oldest, lag, starts, failures or name", f.order)
+			case f.interval < minInterval:
+				return usageErrorf("--interval %v: want at least %v", f.interval, minInterval)
 			}
-			c, err := a.dial(cmd.Context())
+			c, err := a.newClient(cmd.Context())
 			if err != nil {
-				return usage(err)
+				return newUsageError(err)
 			}
 			defer c.Close()
-			if cmd.Flags().Changed("namespace") && !cmd.Flags().Changed("all") && !cmd.Flags().Changed("all-namespaces") {
-				f.all = false
+			if cmd.Flags().Changed("namespace") && !cmd.Flags().Changed("all") &&
+				!cmd.Flags().Changed("all-namespaces") {
+				f.allNamespaces = false
 			}
-			return a.top(cmd.Context(), c, f, order)
+			return a.watchTop(cmd.Context(), c, f, order)
 		},
 	}
-	allNamespacesFlag(cmd, &f.all, true, "of all namespaces that the caller may see (default unless --namespace is given)")
-	cmd.Flags().BoolVar(&f.once, "once", false, "print one picture and exit")
-	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "how often to look, at least 500ms")
-	cmd.Flags().StringVar(&f.order, "sort", "backlog", "order of the queues: backlog, oldest, lag, starts, failures or name")
+	allNamespacesFlag(cmd, &f.allNamespaces, true,
+		"of all namespaces that the caller may see (default unless --namespace is given)")
+	cmd.Flags().BoolVar(&f.once, "once", false, "print the view once and exit")
+	durationVar(cmd.Flags(), &f.interval, "interval", 2*time.Second, "update interval, at least 500ms")
+	cmd.Flags().StringVar(&f.order, "sort", "backlog",
+		"order of the queues: backlog, oldest, lag, starts, failures or name")
 	return cmd
 }
 
-// top shows one picture, or one after the other until somebody quits.
-func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order) error {
+// watchTop shows one view, or updates it until the user quits.
+func (a *app) watchTop(ctx context.Context, c *client.Client, f topFlags, order queueOrder) error {
 	v := &topView{app: a, order: order, interval: f.interval}
-	ask := func(ctx context.Context) picture { return a.look(ctx, c, f.all) }
+	ask := func(ctx context.Context) clusterSnapshot { return a.takeSnapshot(ctx, c, f.allNamespaces) }
 	terminal, live := tui.On(a.out)
 	keys, restore, ok := (<-chan rune)(nil), func() {}, false
 	if live && !f.once {
-		keys, restore, ok = tui.Keys(a.keyboard())
+		keys, restore, ok = tui.Keys(a.inputWithNotice())
 	}
 	if !ok {
-		v.take(ask(ctx))
+		v.applySnapshot(ask(ctx))
 		if v.trouble != nil {
 			return v.trouble
 		}
@@ -83,7 +87,7 @@ func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order
 		if live {
 			width, _ = terminal.Size()
 		}
-		return printLines(a.out, v.lines(width, 0), live && terminal.Colours)
+		return printLines(a.out, v.renderLines(width, 0), live && terminal.Colours)
 	}
 	terminal.Enter()
 	resized, stop := tui.Resized()
@@ -92,7 +96,7 @@ func (a *app) top(ctx context.Context, c *client.Client, f topFlags, order order
 		terminal.Leave()
 		restore()
 	}()
-	return v.run(ctx, ask, keys, resized, func(lines []tui.Line) { terminal.Draw(lines) }, terminal.Size)
+	return v.runLoop(ctx, ask, keys, resized, func(lines []tui.Line) { terminal.Draw(lines) }, terminal.Size)
 }
 
 func printLines(out io.Writer, lines []tui.Line, colours bool) error {
@@ -104,11 +108,11 @@ func printLines(out io.Writer, lines []tui.Line, colours bool) error {
 	return nil
 }
 
-// run draws until q, Control-C, or the end of ctx. Looking takes its time, and keys are
-// heard meanwhile.
-func (v *topView) run(ctx context.Context, ask func(context.Context) picture, keys <-chan rune, resized <-chan os.Signal, draw func([]tui.Line), size func() (int, int)) error {
+// runLoop draws until q, Control-C, or the end of ctx. It handles keys while it waits for the cluster.
+func (v *topView) runLoop(ctx context.Context, ask func(context.Context) clusterSnapshot, keys <-chan rune,
+	resized <-chan os.Signal, draw func([]tui.Line), size func() (int, int)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan picture, 1)
+	answers := make(chan clusterSnapshot, 1)
 	asking := false
 	begin := func() {
 		if !asking && !v.paused {
@@ -122,7 +126,7 @@ func (v *topView) run(ctx context.Context, ask func(context.Context) picture, ke
 			<-answers
 		}
 	}()
-	show := func() { draw(v.lines(size())) }
+	show := func() { draw(v.renderLines(size())) }
 	show()
 	begin()
 	again := time.NewTicker(v.interval)
@@ -133,12 +137,12 @@ func (v *topView) run(ctx context.Context, ask func(context.Context) picture, ke
 			return nil
 		case p := <-answers:
 			asking = false
-			v.take(p)
+			v.applySnapshot(p)
 		case <-again.C:
 			begin()
 		case <-resized: // the same picture, for the new size
 		case key, open := <-keys:
-			if !open || v.press(key) {
+			if !open || v.handleKey(key) {
 				return nil
 			}
 		}
@@ -146,15 +150,15 @@ func (v *topView) run(ctx context.Context, ask func(context.Context) picture, ke
 	}
 }
 
-// press takes a key; quit tells that it was the last.
-func (v *topView) press(key rune) (quit bool) {
+// handleKey handles a key and reports whether to quit.
+func (v *topView) handleKey(key rune) (quit bool) {
 	switch key {
 	case 'q', 'Q', '\x03', '\x04':
 		return true
 	case ' ':
 		v.paused = !v.paused
 	default:
-		for _, o := range orders {
+		for _, o := range queueOrders {
 			if o.key == key {
 				v.order = o
 			}

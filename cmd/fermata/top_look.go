@@ -14,8 +14,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// picture is what the cluster said at one look.
-type picture struct {
+// clusterSnapshot is the state of the cluster at one time.
+type clusterSnapshot struct {
 	at      time.Time
 	queues  []*fermatav1.Queue
 	failing []*fermatav1.TopJob
@@ -23,41 +23,41 @@ type picture struct {
 	nodes   []*fermatav1.Node
 	workers []*fermatav1.Worker
 	shards  []*fermatav1.Shard
-	// denied are what the caller may not see.
+	// denied has the parts that the caller may not see.
 	denied []string
-	// namespaces are those that are shown, where it is not all; none: all.
+	// namespaces are the shown namespaces; nil: all.
 	namespaces []string
 	err        error
 }
 
-// jobsShown is how many of the worst jobs are asked for.
-const jobsShown = 20
+// maxJobsShown is how many of the worst jobs are asked for.
+const maxJobsShown = 20
 
-// look asks for everything at once, within --request-timeout. With all it is of all namespaces, or of
+// takeSnapshot asks for everything at once, within --request-timeout. With all it is of all namespaces, or of
 // those that the roles of the caller name.
-func (a *app) look(ctx context.Context, c *client.Client, all bool) picture {
+func (a *app) takeSnapshot(ctx context.Context, c *client.Client, all bool) clusterSnapshot {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	p := a.lookAt(ctx, c, all)
+	p := a.snapshotOf(ctx, c, all)
 	switch {
 	case !all:
 		p.namespaces = []string{c.Namespace()}
 	case p.err == nil && p.isDenied("queues"):
-		quiet := *a // the view says what it shows
+		quiet := *a // the view shows the warnings
 		quiet.err = nil
 		if names := quiet.namespacesOfRoles(ctx, c); len(names) > 0 {
-			p = a.lookAtEach(ctx, c, names)
+			p = a.snapshotOfEach(ctx, c, names)
 		}
 	}
 	return p
 }
 
-// lookAtEach is a picture of some namespaces together.
-func (a *app) lookAtEach(ctx context.Context, c *client.Client, names []string) picture {
-	var sum picture
+// snapshotOfEach is a picture of some namespaces together.
+func (a *app) snapshotOfEach(ctx context.Context, c *client.Client, names []string) clusterSnapshot {
+	var sum clusterSnapshot
 	denied := map[string]int{}
 	for i, name := range names {
-		p := a.lookAt(ctx, c.InNamespace(name), false)
+		p := a.snapshotOf(ctx, c.InNamespace(name), false)
 		if i == 0 {
 			sum.nodes, sum.workers, sum.shards = p.nodes, p.workers, p.shards
 		}
@@ -78,14 +78,14 @@ func (a *app) lookAtEach(ctx context.Context, c *client.Client, names []string) 
 		}
 	}
 	slices.Sort(sum.denied)
-	sum.failing = worstFirst(fermatav1.TopJobsRequest_KIND_FAILING, sum.failing, jobsShown)
-	sum.late = worstFirst(fermatav1.TopJobsRequest_KIND_LATE, sum.late, jobsShown)
+	sum.failing = sortWorstFirst(fermatav1.TopJobsRequest_KIND_FAILING, sum.failing, maxJobsShown)
+	sum.late = sortWorstFirst(fermatav1.TopJobsRequest_KIND_LATE, sum.late, maxJobsShown)
 	return sum
 }
 
-// lookAt asks for everything of all namespaces, or of that of the client.
-func (a *app) lookAt(ctx context.Context, c *client.Client, all bool) picture {
-	var p picture
+// snapshotOf asks for everything of all namespaces, or of that of the client.
+func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) clusterSnapshot {
+	var p clusterSnapshot
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	part := func(name string, ask func() error) {
@@ -102,11 +102,11 @@ func (a *app) lookAt(ctx context.Context, c *client.Client, all bool) picture {
 	}
 	part("queues", func() (err error) { p.queues, err = c.Queues(ctx, all); return err })
 	part("failing jobs", func() (err error) {
-		p.failing, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_FAILING, all, jobsShown)
+		p.failing, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_FAILING, all, maxJobsShown)
 		return err
 	})
 	part("late jobs", func() (err error) {
-		p.late, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_LATE, all, jobsShown)
+		p.late, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_LATE, all, maxJobsShown)
 		return err
 	})
 	part("nodes", func() (err error) { p.nodes, err = c.Nodes(ctx); return err })
@@ -118,15 +118,15 @@ func (a *app) lookAt(ctx context.Context, c *client.Client, all bool) picture {
 	return p
 }
 
-// order is one of the orders of the queues.
-type order struct {
+// queueOrder is one of the orders of the queues.
+type queueOrder struct {
 	name string
 	key  rune
-	// more is greater for what comes first.
+	// more is greater for queues that come first.
 	more func(q *fermatav1.Queue) float64
 }
 
-var orders = map[string]order{
+var queueOrders = map[string]queueOrder{
 	"backlog":  {"backlog", 'b', func(q *fermatav1.Queue) float64 { return float64(q.GetBacklog()) }},
 	"oldest":   {"oldest", 'o', func(q *fermatav1.Queue) float64 { return q.GetOldestOverdue().AsDuration().Seconds() }},
 	"lag":      {"lag", 'l', func(q *fermatav1.Queue) float64 { return q.GetRecent().GetMaxLag().AsDuration().Seconds() }},
@@ -135,11 +135,12 @@ var orders = map[string]order{
 	"name":     {"name", 'n', func(*fermatav1.Queue) float64 { return 0 }},
 }
 
-// sorted are the queues in this order, equals by name.
-func (o order) sorted(queues []*fermatav1.Queue) []*fermatav1.Queue {
+// sortQueues are the queues in this order, equals by name.
+func (o queueOrder) sortQueues(queues []*fermatav1.Queue) []*fermatav1.Queue {
 	out := slices.Clone(queues)
 	slices.SortFunc(out, func(a, b *fermatav1.Queue) int {
-		return cmp.Or(cmp.Compare(o.more(b), o.more(a)), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetQueue(), b.GetQueue()))
+		return cmp.Or(cmp.Compare(o.more(b), o.more(a)), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+			cmp.Compare(a.GetQueue(), b.GetQueue()))
 	})
 	return out
 }

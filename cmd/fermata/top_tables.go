@@ -13,41 +13,41 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// column is one of a table of the view.
-type column struct {
+// gridColumn is one of a table of the view.
+type gridColumn struct {
 	title string
 	// width is the least one; negative: to the left.
 	width int
-	// rank says when a column is left out for want of room: the greatest first, and never 0.
+	// rank orders the columns that are left out when there is no room: the greatest first; 0 is never left out
 	rank int
 	// text takes the room that the others leave, down to its least width.
 	text bool
 }
 
-// cell is what a row has in a column.
-type cell struct {
+// gridCell is one cell of a row.
+type gridCell struct {
 	style tui.Style
 	text  string
 }
 
-// grid is a table before it is fitted to a width. Its first column has the names of its rows.
-type grid struct {
-	columns []column
-	rows    [][]cell
+// textGrid is a table before it is fitted to a width. Its first column has the names of the rows.
+type textGrid struct {
+	columns []gridColumn
+	rows    [][]gridCell
 }
 
-func (g *grid) add(cells ...cell) { g.rows = append(g.rows, cells) }
+func (g *textGrid) addRow(cells ...gridCell) { g.rows = append(g.rows, cells) }
 
 const (
-	// leastName and mostFigures bound the column of names: figures have room beside it.
-	leastName   = 20
-	mostFigures = 78
+	// minNameWidth and maxFigureWidth bound the column of names, so that figures have room.
+	minNameWidth   = 20
+	maxFigureWidth = 78
 )
 
-// lines fits a grid to a width, 0 for one without a bound, with a column of names that is as wide as
-// those of the other tables. The last column that stays has no spaces at its end.
-func (g grid) lines(width, longest int) (head tui.Line, rows []tui.Line) {
-	widths := g.widths(width, longest)
+// renderLines fits a grid to a width; 0 means no limit. All tables have name columns of the same width. The last
+// shown column has no trailing spaces.
+func (g textGrid) renderLines(width, longest int) (head tui.Line, rows []tui.Line) {
+	widths := g.columnWidths(width, longest)
 	var last int
 	for i, w := range widths {
 		if w != 0 {
@@ -74,23 +74,24 @@ func (g grid) lines(width, longest int) (head tui.Line, rows []tui.Line) {
 	}
 	head = line(func(int) tui.Style { return tui.Ruled }, func(i int) string { return g.columns[i].title })
 	for _, row := range g.rows {
-		rows = append(rows, line(func(i int) tui.Style { return row[i].style }, func(i int) string { return row[i].text }))
+		rows = append(rows, line(func(i int) tui.Style { return row[i].style },
+			func(i int) string { return row[i].text }))
 	}
 	return head, rows
 }
 
-// widths are those of the columns, 0 for one that is left out.
-func (g grid) widths(width, longest int) []int {
+// columnWidths returns the widths of the columns; 0 leaves the column out.
+func (g textGrid) columnWidths(width, longest int) []int {
 	widths := make([]int, len(g.columns))
 	for i, c := range g.columns {
 		widths[i] = c.width
 	}
-	name := max(leastName, longest)
+	name := max(minNameWidth, longest)
 	if width > 0 {
-		name = min(name, max(leastName, width-mostFigures))
+		name = min(name, max(minNameWidth, width-maxFigureWidth))
 	}
 	widths[0] = -name
-	for width > 0 && taken(widths) > width {
+	for width > 0 && totalWidth(widths) > width {
 		out := 0
 		for i, c := range g.columns {
 			if widths[i] != 0 && c.rank > g.columns[out].rank {
@@ -111,15 +112,15 @@ func (g grid) widths(width, longest int) []int {
 			most = max(most, utf8.RuneCountInString(row[i].text))
 		}
 		if width > 0 {
-			most = min(most, width-taken(widths)-widths[i])
+			most = min(most, width-totalWidth(widths)-widths[i])
 		}
 		widths[i] = -max(-widths[i], most)
 	}
 	return widths
 }
 
-// taken is the width of a line.
-func taken(widths []int) int {
+// totalWidth is the width of a line.
+func totalWidth(widths []int) int {
 	sum := -1
 	for _, w := range widths {
 		if w != 0 {
@@ -129,35 +130,40 @@ func taken(widths []int) int {
 	return sum
 }
 
-// alarm colours a figure that is not as it should be.
-func alarm(bad bool, style tui.Style) tui.Style {
+// alarmStyle colours a figure that is not as it should be.
+func alarmStyle(bad bool, style tui.Style) tui.Style {
 	if bad {
 		return style
 	}
 	return tui.Plain
 }
 
-func (v *topView) queues() grid {
-	g := grid{columns: []column{
-		{title: "QUEUE"}, {title: "BACKLOG", width: 7, rank: 1}, {title: "OLDEST", width: 7, rank: 5}, {title: "RUNNING", width: 7, rank: 4},
-		{title: "FREE", width: 5, rank: 6}, {title: "STARTS/S", width: 8, rank: 9}, {title: "FAILS/S", width: 7, rank: 7}, {title: "MAX LAG", width: 7, rank: 8},
-		{title: "BREACHES", width: 8, rank: 10}, {title: "DEAD", width: 5, rank: 3}, {title: "PAUSED", width: 6, rank: 2},
+func (v *topView) queueGrid() textGrid {
+	g := textGrid{columns: []gridColumn{
+		{title: "QUEUE"}, {title: "BACKLOG", width: 7, rank: 1}, {title: "OLDEST", width: 7, rank: 5},
+		{title: "RUNNING", width: 7, rank: 4},
+		{title: "FREE", width: 5, rank: 6}, {title: "STARTS/S", width: 8, rank: 9},
+		{title: "FAILS/S", width: 7, rank: 7}, {title: "MAX LAG", width: 7, rank: 8},
+		{title: "BREACHES", width: 8, rank: 10}, {title: "DEAD", width: 5, rank: 3},
+		{title: "PAUSED", width: 6, rank: 2},
 	}}
-	for _, q := range v.order.sorted(v.last.queues) {
+	for _, q := range v.order.sortQueues(v.last.queues) {
 		r := q.GetRecent()
 		starved := q.GetBacklog() > 0 && q.GetFreeSlots() == 0
-		g.add(
-			cell{tui.Plain, tui.Clean(q.GetNamespace() + "/" + q.GetQueue())},
-			cell{alarm(q.GetBacklog() > 0, tui.Yellow), tui.Compact(q.GetBacklog())},
-			cell{alarm(q.GetOldestOverdue().AsDuration() >= time.Minute, tui.Red), waited(q.GetOldestOverdue().AsDuration())},
-			cell{tui.Plain, tui.Compact(q.GetRunning())},
-			cell{alarm(starved, tui.Red), tui.Compact(q.GetFreeSlots())},
-			cell{tui.Plain, perSecond(r.GetStarted(), r)},
-			cell{alarm(r.GetFailed() > 0, tui.Red), perSecond(r.GetFailed(), r)},
-			cell{alarm(r.GetMaxLag().AsDuration() >= time.Second, tui.Yellow), waited(r.GetMaxLag().AsDuration())},
-			cell{alarm(r.GetBreaches() > 0, tui.Red), tui.Compact(r.GetBreaches())},
-			cell{alarm(q.GetDead() > 0, tui.Red), tui.Compact(q.GetDead())},
-			cell{alarm(q.GetPaused() > 0 || q.GetQueuePaused(), tui.Magenta), pausedOf(q)},
+		g.addRow(
+			gridCell{tui.Plain, tui.Clean(q.GetNamespace() + "/" + q.GetQueue())},
+			gridCell{alarmStyle(q.GetBacklog() > 0, tui.Yellow), tui.Compact(q.GetBacklog())},
+			gridCell{alarmStyle(q.GetOldestOverdue().AsDuration() >= time.Minute, tui.Red),
+				waitText(q.GetOldestOverdue().AsDuration())},
+			gridCell{tui.Plain, tui.Compact(q.GetRunning())},
+			gridCell{alarmStyle(starved, tui.Red), tui.Compact(q.GetFreeSlots())},
+			gridCell{tui.Plain, perSecond(r.GetStarted(), r)},
+			gridCell{alarmStyle(r.GetFailed() > 0, tui.Red), perSecond(r.GetFailed(), r)},
+			gridCell{alarmStyle(r.GetMaxLag().AsDuration() >= time.Second, tui.Yellow),
+				waitText(r.GetMaxLag().AsDuration())},
+			gridCell{alarmStyle(r.GetBreaches() > 0, tui.Red), tui.Compact(r.GetBreaches())},
+			gridCell{alarmStyle(q.GetDead() > 0, tui.Red), tui.Compact(q.GetDead())},
+			gridCell{alarmStyle(q.GetPaused() > 0 || q.GetQueuePaused(), tui.Magenta), pausedOf(q)},
 		)
 	}
 	return g
@@ -175,7 +181,7 @@ func pausedOf(q *fermatav1.Queue) string {
 func perSecond(n int64, r *fermatav1.RecentRuns) string {
 	span := r.GetSpan().AsDuration().Seconds()
 	if span <= 0 {
-		return none
+		return noValue
 	}
 	rate := float64(n) / span
 	if rate >= 100 {
@@ -184,10 +190,10 @@ func perSecond(n int64, r *fermatav1.RecentRuns) string {
 	return strconv.FormatFloat(rate, 'f', 1, 64)
 }
 
-// waited words a time that is good to be zero.
-func waited(d time.Duration) string {
+// waitText formats a waiting time; zero is the good case.
+func waitText(d time.Duration) string {
 	if d <= 0 {
-		return none
+		return noValue
 	}
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%dms", d.Milliseconds())
@@ -196,13 +202,14 @@ func waited(d time.Duration) string {
 }
 
 func jobName(j *fermatav1.Job) string {
-	namespace, id := jobParts(j)
+	namespace, id := splitJobName(j)
 	return tui.Clean(namespace + "/" + id)
 }
 
-func (v *topView) failing() grid {
-	g := grid{columns: []column{
-		{title: "FAILING JOB"}, {title: "FAILURES", width: 8, rank: 1}, {title: "NEXT RUN", width: -14, rank: 3}, {title: "LAST ERROR", width: -16, rank: 2, text: true},
+func (v *topView) failingGrid() textGrid {
+	g := textGrid{columns: []gridColumn{
+		{title: "FAILING JOB"}, {title: "FAILURES", width: 8, rank: 1}, {title: "NEXT RUN", width: -14, rank: 3},
+		{title: "LAST ERROR", width: -16, rank: 2, text: true},
 	}}
 	for _, t := range v.last.failing {
 		st := t.GetJob().GetStatus()
@@ -210,15 +217,16 @@ func (v *topView) failing() grid {
 		if st.GetConsecutiveFailures() == 0 {
 			failures = fmt.Sprintf("try %d", st.GetCurrentAttempt())
 		}
-		g.add(cell{tui.Plain, jobName(t.GetJob())}, cell{tui.Red, failures},
-			cell{tui.Plain, v.app.nextRun(t.GetJob())}, cell{tui.Dim, tui.Clean(st.GetLastError())})
+		g.addRow(gridCell{tui.Plain, jobName(t.GetJob())}, gridCell{tui.Red, failures},
+			gridCell{tui.Plain, v.app.nextRun(t.GetJob())}, gridCell{tui.Dim, tui.Clean(st.GetLastError())})
 	}
 	return g
 }
 
-func (v *topView) late() grid {
-	g := grid{columns: []column{
-		{title: "LATE JOB"}, {title: "LATE BY", width: 8, rank: 1}, {title: "MAX LAG", width: 7, rank: 4}, {title: "RUN", width: -8, rank: 3},
+func (v *topView) lateGrid() textGrid {
+	g := textGrid{columns: []gridColumn{
+		{title: "LATE JOB"}, {title: "LATE BY", width: 8, rank: 1}, {title: "MAX LAG", width: 7, rank: 4},
+		{title: "RUN", width: -8, rank: 3},
 		{title: "HELD", width: -16, rank: 2, text: true},
 	}}
 	for _, t := range v.last.late {
@@ -226,17 +234,19 @@ func (v *topView) late() grid {
 		if t.GetWaiting() {
 			run = "waits"
 		}
-		g.add(cell{tui.Plain, jobName(t.GetJob())}, cell{tui.Yellow, waited(t.GetLag().AsDuration())},
-			cell{tui.Plain, waited(t.GetJob().GetMaxLag().AsDuration())}, cell{tui.Plain, run},
-			cell{tui.Dim, tui.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
+		g.addRow(gridCell{tui.Plain, jobName(t.GetJob())}, gridCell{tui.Yellow, waitText(t.GetLag().AsDuration())},
+			gridCell{tui.Plain, waitText(t.GetJob().GetMaxLag().AsDuration())}, gridCell{tui.Plain, run},
+			gridCell{tui.Dim, tui.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
 	}
 	return g
 }
 
-func (v *topView) nodes() grid {
-	g := grid{columns: []column{
-		{title: "NODE"}, {title: "STATE", width: -11, rank: 1}, {title: "SHARDS", width: 6, rank: 3}, {title: "WORKERS", width: 7, rank: 4},
-		{title: "SLOTS BUSY", width: 11, rank: 2}, {title: "UP", width: 7, rank: 5}, {title: "VERSION", width: -7, rank: 6, text: true},
+func (v *topView) nodeGrid() textGrid {
+	g := textGrid{columns: []gridColumn{
+		{title: "NODE"}, {title: "STATE", width: -11, rank: 1}, {title: "SHARDS", width: 6, rank: 3},
+		{title: "WORKERS", width: 7, rank: 4},
+		{title: "SLOTS BUSY", width: 11, rank: 2}, {title: "UP", width: 7, rank: 5},
+		{title: "VERSION", width: -7, rank: 6, text: true},
 	}}
 	for _, n := range v.last.nodes {
 		state, style := "serving", tui.Green
@@ -246,20 +256,21 @@ func (v *topView) nodes() grid {
 		case n.GetDraining():
 			state, style = "draining", tui.Yellow
 		}
-		running, slots := v.last.slots(n.GetName())
-		up := none
+		running, slots := v.last.slotsOfNode(n.GetName())
+		up := noValue
 		if n.GetStartTime() != nil {
 			up = tui.Tidy(v.last.at.Sub(n.GetStartTime().AsTime()))
 		}
-		g.add(cell{tui.Plain, tui.Clean(n.GetName())}, cell{style, state},
-			cell{tui.Plain, fmt.Sprint(n.GetShardsHeld())}, cell{tui.Plain, fmt.Sprint(n.GetWorkers())},
-			cell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, cell{tui.Plain, up}, cell{tui.Dim, tui.Clean(n.GetVersion())})
+		g.addRow(gridCell{tui.Plain, tui.Clean(n.GetName())}, gridCell{style, state},
+			gridCell{tui.Plain, fmt.Sprint(n.GetShardsHeld())}, gridCell{tui.Plain, fmt.Sprint(n.GetWorkers())},
+			gridCell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, gridCell{tui.Plain, up},
+			gridCell{tui.Dim, tui.Clean(n.GetVersion())})
 	}
 	return g
 }
 
-// said is what an error of a call says to people.
-func said(err error) string {
+// errorLine returns the error of a call in one line.
+func errorLine(err error) string {
 	if s, ok := status.FromError(err); ok {
 		return s.Message()
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // crowd is a picture of a cluster with one of everything that is shown.
-func crowd() picture {
+func crowd() clusterSnapshot {
 	recent := func(started, failed, breaches int64, lag time.Duration) *fermatav1.RecentRuns {
 		return &fermatav1.RecentRuns{
 			Started: started, Failed: failed, Breaches: breaches, MaxLag: durationpb.New(lag), Span: durationpb.New(time.Minute),
@@ -34,7 +34,7 @@ func crowd() picture {
 			ConsecutiveFailures: failures, CurrentAttempt: attempt, LastError: text,
 		}}}
 	}
-	p := picture{
+	p := clusterSnapshot{
 		at: epoch,
 		queues: []*fermatav1.Queue{
 			{Namespace: "shop", Queue: "mail", Backlog: 1234567, Running: 40, OldestOverdue: durationpb.New(3 * time.Minute), Dead: 7, Paused: 2, Recent: recent(9600, 32, 12, 2*time.Minute)},
@@ -68,9 +68,9 @@ func crowd() picture {
 	return p
 }
 
-func topOf(p picture) *topView {
-	v := &topView{app: &app{now: func() time.Time { return epoch }}, order: orders["backlog"], interval: 2 * time.Second}
-	v.take(p)
+func topOf(p clusterSnapshot) *topView {
+	v := &topView{app: &app{now: func() time.Time { return epoch }}, order: queueOrders["backlog"], interval: 2 * time.Second}
+	v.applySnapshot(p)
 	return v
 }
 
@@ -94,25 +94,25 @@ func TestTopFrames(t *testing.T) {
 	}{
 		{name: "120x40", width: 120, height: 40},
 		{name: "120x40-colours", width: 120, height: 40, colours: true},
-		{name: "80x16", width: 80, height: 16, change: func(v *topView) { v.press('n') }},
+		{name: "80x16", width: 80, height: 16, change: func(v *topView) { v.handleKey('n') }},
 		{name: "once"},
 		{name: "80x24", width: 80, height: 24},
 		{name: "200x50", width: 200, height: 50},
 		{name: "40x30", width: 40, height: 30},
-		{name: "held", width: 100, height: 12, change: func(v *topView) { v.press(' ') }},
-		{name: "trouble", width: 100, height: 30, change: func(v *topView) { v.take(picture{err: errors.New("no node could be reached\n")}) }},
+		{name: "held", width: 100, height: 12, change: func(v *topView) { v.handleKey(' ') }},
+		{name: "trouble", width: 100, height: 30, change: func(v *topView) { v.applySnapshot(clusterSnapshot{err: errors.New("no node could be reached\n")}) }},
 		{name: "viewer", width: 100, height: 30, change: func(v *topView) {
 			v.last.denied, v.last.nodes, v.last.workers, v.last.shards = []string{"nodes", "shards", "workers"}, nil, nil, nil
 		}},
-		{name: "empty", width: 80, height: 24, change: func(v *topView) { v.last = picture{at: epoch} }},
-		{name: "first", width: 80, height: 24, change: func(v *topView) { v.last = picture{} }},
+		{name: "empty", width: 80, height: 24, change: func(v *topView) { v.last = clusterSnapshot{at: epoch} }},
+		{name: "first", width: 80, height: 24, change: func(v *topView) { v.last = clusterSnapshot{} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := topOf(crowd())
 			if tt.change != nil {
 				tt.change(v)
 			}
-			got := textOf(v.lines(tt.width, tt.height), tt.colours)
+			got := textOf(v.renderLines(tt.width, tt.height), tt.colours)
 			if !tt.colours && strings.ContainsRune(got, '\x1b') {
 				t.Errorf("control codes in %q", got)
 			}
@@ -142,7 +142,7 @@ func TestTopFits(t *testing.T) {
 	v := topOf(p)
 	for width := 1; width <= 220; width += 7 {
 		for height := 1; height <= 80; height += 3 {
-			lines := v.lines(width, height)
+			lines := v.renderLines(width, height)
 			if len(lines) > height {
 				t.Fatalf("%dx%d: %d lines", width, height, len(lines))
 			}
@@ -153,7 +153,7 @@ func TestTopFits(t *testing.T) {
 			}
 		}
 	}
-	if text := textOf(v.lines(120, 40), false); !strings.Contains(text, "and 3") || !strings.Contains(text, "n2") {
+	if text := textOf(v.renderLines(120, 40), false); !strings.Contains(text, "and 3") || !strings.Contains(text, "n2") {
 		t.Errorf("rows that are left out:\n%s", text)
 	}
 }
@@ -164,12 +164,12 @@ func TestTopSorts(t *testing.T) {
 		'b': "mail default quiet", 'o': "mail default quiet", 'l': "mail default quiet", 's': "mail default quiet",
 		'f': "mail default quiet", 'n': "default mail quiet", 0: "default mail quiet",
 	} {
-		v.order = orders["name"]
-		if v.press(key) {
+		v.order = queueOrders["name"]
+		if v.handleKey(key) {
 			t.Errorf("%q quits", key)
 		}
 		var got []string
-		for _, q := range v.order.sorted(v.last.queues) {
+		for _, q := range v.order.sortQueues(v.last.queues) {
 			got = append(got, q.GetQueue())
 		}
 		if strings.Join(got, " ") != want {
@@ -177,7 +177,7 @@ func TestTopSorts(t *testing.T) {
 		}
 	}
 	for _, key := range []rune{'q', 'Q', 3, 4} {
-		if !v.press(key) {
+		if !v.handleKey(key) {
 			t.Errorf("%q does not quit", key)
 		}
 	}
@@ -186,7 +186,7 @@ func TestTopSorts(t *testing.T) {
 // TestTopRuns: pictures come until q, keys are heard while the cluster is asked, and a
 // question under way is not left behind.
 func TestTopRuns(t *testing.T) {
-	v := &topView{app: &app{now: func() time.Time { return epoch }}, order: orders["backlog"], interval: leastInterval}
+	v := &topView{app: &app{now: func() time.Time { return epoch }}, order: queueOrders["backlog"], interval: minInterval}
 	keys, asked, resized := make(chan rune), make(chan struct{}, 1), make(chan os.Signal)
 	var columns atomic.Int64
 	columns.Store(80)
@@ -194,10 +194,10 @@ func TestTopRuns(t *testing.T) {
 	drawn := make(chan struct{}, 100)
 	done := make(chan error, 1)
 	go func() {
-		done <- v.run(t.Context(), func(ctx context.Context) picture {
+		done <- v.runLoop(t.Context(), func(ctx context.Context) clusterSnapshot {
 			asked <- struct{}{}
 			<-ctx.Done() // never answers by itself
-			return picture{err: ctx.Err()}
+			return clusterSnapshot{err: ctx.Err()}
 		}, keys, resized, func(lines []tui.Line) {
 			frames = append(frames, textOf(lines, false))
 			drawn <- struct{}{}
@@ -220,7 +220,7 @@ func TestTopRuns(t *testing.T) {
 	}
 }
 
-func TestTopAndTheWorstOfACluster(t *testing.T) {
+func TestTopOfACluster(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "flaky", "--every", "30s", "--handler", "h", "--max-lag", "1s")
 	c.must("jobs", "create", "sound", "--every", "30s", "--handler", "h")

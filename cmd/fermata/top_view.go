@@ -10,44 +10,46 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space holds the picture"
+const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space " +
+	"holds the picture"
 
-// topView is what fermata top shows, and how.
+// topView is the state of fermata top.
 type topView struct {
 	app      *app
-	order    order
+	order    queueOrder
 	interval time.Duration
 	paused   bool
-	last     picture
-	trouble  error // of the last look
+	last     clusterSnapshot
+	trouble  error // of the last poll
 }
 
-// take learns from a look. What was seen before stays while the cluster does not answer.
-func (v *topView) take(p picture) {
-	if v.trouble = p.err; p.err == nil {
+// applySnapshot applies the result of a poll. The last data stays while the cluster does not answer.
+func (v *topView) applySnapshot(p clusterSnapshot) {
+	v.trouble = p.err
+	if p.err == nil {
 		v.last = p
 	}
 }
 
-// section is a table of the view.
-type section struct {
+// viewSection is a table of the view.
+type viewSection struct {
 	head tui.Line
 	rows []tui.Line
-	none string // what is said without rows
+	none string // shown if there are no rows
 }
 
-// lines lays the view out for a terminal; a width or height of 0 is without bound. Where there
+// renderLines lays the view out for a terminal; a width or height of 0 is without bound. Where there
 // is no room for all rows, each section gets as much as others leave, the first ones first.
-func (v *topView) lines(width, height int) []tui.Line {
-	out := append([]tui.Line{v.title(width)}, wrapped(v.summary(), "  ", width)...)
-	foot := v.footer(width, height == 0)
-	sections := v.sections(width)
+func (v *topView) renderLines(width, height int) []tui.Line {
+	out := append([]tui.Line{v.titleLine(width)}, wrapSpans(v.summarySpans(), "  ", width)...)
+	foot := v.footerLines(width, height == 0)
+	sections := v.buildSections(width)
 	room := -1
 	if height > 0 {
 		room = max(0, height-len(out)-len(foot))
 	}
-	for i, n := range shares(sections, room) {
-		out = append(out, sections[i].lines(n)...)
+	for i, n := range shareLines(sections, room) {
+		out = append(out, sections[i].renderLines(n)...)
 	}
 	out = append(out, foot...)
 	if height > 0 {
@@ -61,8 +63,8 @@ func (v *topView) lines(width, height int) []tui.Line {
 	return out
 }
 
-// wrapped puts as many parts into each line as it has room for; width 0 is without bound.
-func wrapped(parts []tui.Span, gap string, width int) (lines []tui.Line) {
+// wrapSpans puts as many parts into each line as fit; width 0 means no limit.
+func wrapSpans(parts []tui.Span, gap string, width int) (lines []tui.Line) {
 	var l tui.Line
 	for _, part := range parts {
 		next := append(slices.Clone(l), tui.Plain.Of(gap), part)
@@ -78,17 +80,17 @@ func wrapped(parts []tui.Span, gap string, width int) (lines []tui.Line) {
 	return append(lines, l)
 }
 
-// sections are those of which something is known.
-func (v *topView) sections(width int) (all []section) {
+// buildSections returns the sections that have data.
+func (v *topView) buildSections(width int) (all []viewSection) {
 	if v.last.at.IsZero() {
 		return nil
 	}
 	tables := []struct {
 		name, none string
-		grid       grid
+		grid       textGrid
 	}{
-		{"queues", "no queues", v.queues()}, {"failing jobs", "no job fails", v.failing()},
-		{"late jobs", "no job is late", v.late()}, {"nodes", "no nodes", v.nodes()},
+		{"queues", "no queues", v.queueGrid()}, {"failing jobs", "no job fails", v.failingGrid()},
+		{"late jobs", "no job is late", v.lateGrid()}, {"nodes", "no nodes", v.nodeGrid()},
 	}
 	longest := 0
 	for _, t := range tables {
@@ -100,8 +102,8 @@ func (v *topView) sections(width int) (all []section) {
 		if v.last.isDenied(t.name) {
 			continue
 		}
-		head, rows := t.grid.lines(width, longest)
-		all = append(all, section{head: head, rows: rows, none: t.none})
+		head, rows := t.grid.renderLines(width, longest)
+		all = append(all, viewSection{head: head, rows: rows, none: t.none})
 	}
 	return all
 }
@@ -109,9 +111,8 @@ func (v *topView) sections(width int) (all []section) {
 // frameLines are the empty line before a section and its heading.
 const frameLines = 2
 
-// shares says how many rows each section shows; -1 for one that is left out. A room
-// below 0 is without bound.
-func shares(sections []section, room int) []int {
+// shareLines returns how many rows each section shows; -1 leaves the section out. A negative room is unlimited.
+func shareLines(sections []viewSection, room int) []int {
 	shown := make([]int, len(sections))
 	if room < 0 {
 		for i, s := range sections {
@@ -140,8 +141,8 @@ func shares(sections []section, room int) []int {
 	return shown
 }
 
-// lines of a section that shows n rows. The last one tells of those that do not fit.
-func (s section) lines(n int) []tui.Line {
+// renderLines returns a section with n rows. The last line counts the rows that do not fit.
+func (s viewSection) renderLines(n int) []tui.Line {
 	if n < 0 {
 		return nil
 	}
@@ -156,7 +157,7 @@ func (s section) lines(n int) []tui.Line {
 	return append(out, s.rows[:n]...)
 }
 
-func (v *topView) title(width int) tui.Line {
+func (v *topView) titleLine(width int) tui.Line {
 	l := tui.Line{tui.Bold.Of("Fermata top")}
 	state := fmt.Sprintf("every %s", tui.Tidy(v.interval))
 	if v.paused {
@@ -175,8 +176,8 @@ func (v *topView) title(width int) tui.Line {
 	return l
 }
 
-// summary is the cluster in a few figures.
-func (v *topView) summary() (parts []tui.Span) {
+// summarySpans is the cluster in a few figures.
+func (v *topView) summarySpans() (parts []tui.Span) {
 	p := v.last
 	if p.at.IsZero() {
 		return []tui.Span{tui.Dim.Of("asking")}
@@ -200,7 +201,7 @@ func (v *topView) summary() (parts []tui.Span) {
 		}
 	}
 	if !p.isDenied("workers") {
-		running, slots := p.slots("")
+		running, slots := p.slotsOfNode("")
 		add(tui.Plain, "%s", tui.Plural(int64(len(p.workers)), "worker"))
 		add(tui.Plain, "%d of %d slots busy", running, slots)
 	}
@@ -215,10 +216,10 @@ func (v *topView) summary() (parts []tui.Span) {
 	return parts
 }
 
-func (p picture) isDenied(what string) bool { return slices.Contains(p.denied, what) }
+func (p clusterSnapshot) isDenied(what string) bool { return slices.Contains(p.denied, what) }
 
-// slots counts those of the workers of a node, or of all.
-func (p picture) slots(node string) (running, slots int32) {
+// slotsOfNode counts those of the workers of a node, or of all.
+func (p clusterSnapshot) slotsOfNode(node string) (running, slots int32) {
 	for _, w := range p.workers {
 		if node == "" || w.GetNode() == node {
 			running += w.GetRunning()
@@ -228,11 +229,11 @@ func (p picture) slots(node string) (running, slots int32) {
 	return running, slots
 }
 
-// footer says what is wrong, and which keys there are.
-func (v *topView) footer(width int, printed bool) []tui.Line {
+// footerLines returns the current error and the keys.
+func (v *topView) footerLines(width int, printed bool) []tui.Line {
 	var out []tui.Line
 	if v.trouble != nil {
-		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of("The cluster does not answer: " + tui.Clean(said(v.trouble)))})
+		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of("The cluster does not answer: " + tui.Clean(errorLine(v.trouble)))})
 	}
 	var notes []tui.Span
 	if len(v.last.denied) > 0 {
@@ -242,14 +243,15 @@ func (v *topView) footer(width int, printed bool) []tui.Line {
 		notes = append(notes, tui.Dim.Of("Shown: "+tui.Clean(strings.Join(v.last.namespaces, ", "))+"."))
 	}
 	if len(notes) > 0 {
-		out = append(append(out, tui.Line{}), wrapped(notes, " ", width)...)
+		out = append(append(out, tui.Line{}), wrapSpans(notes, " ", width)...)
 	}
 	if !printed {
 		keys := []tui.Span{tui.Dim.Of("q quit"), tui.Plain.Of("sort: " + v.order.name)}
-		for _, key := range []string{"b backlog", "o oldest", "l lag", "s starts", "f failures", "n name", "space hold"} {
+		for _, key := range []string{"b backlog", "o oldest", "l lag", "s starts", "f failures", "n name",
+			"space hold"} {
 			keys = append(keys, tui.Dim.Of(key))
 		}
-		out = append(append(out, tui.Line{}), wrapped(keys, "  ", width)...)
+		out = append(append(out, tui.Line{}), wrapSpans(keys, "  ", width)...)
 	}
 	return out
 }

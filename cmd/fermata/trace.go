@@ -12,12 +12,12 @@ import (
 	"github.com/fermata-io/fermata/internal/observe/tracing"
 )
 
-// lastSpans is how long a command waits for its span to be taken.
-const lastSpans = 2 * time.Second
+// spanFlushTimeout is how long a command waits for its span to be taken.
+const spanFlushTimeout = 2 * time.Second
 
-// trace makes a command part of the trace that the environment names, as CI systems
-// do, and begins a span of it if there is somewhere to send it.
-func (a *app) trace(ctx context.Context, name string) (_ context.Context, ended func(error), err error) {
+// startTrace continues the trace of the environment, as CI systems set it, and starts a span if there is an
+// endpoint.
+func (a *app) startTrace(ctx context.Context, name string) (_ context.Context, ended func(error), err error) {
 	settings, err := tracing.Settle(a.traceTo, "", os.Getenv)
 	if err != nil {
 		return ctx, nil, err
@@ -25,7 +25,7 @@ func (a *app) trace(ctx context.Context, name string) (_ context.Context, ended 
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{
 		"traceparent": os.Getenv("TRACEPARENT"), "tracestate": os.Getenv("TRACESTATE"),
 	})
-	// A share of 0 leaves tracing to those who have begun a trace.
+	// With a share of 0, only existing traces are continued.
 	if settings.Endpoint == "" || settings.Share == 0 && !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ctx, func(error) {}, nil
 	}
@@ -33,13 +33,14 @@ func (a *app) trace(ctx context.Context, name string) (_ context.Context, ended 
 	if err != nil {
 		return ctx, nil, err
 	}
-	ctx, span := provider.Tracer("github.com/fermata-io/fermata/cmd/fermata").Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := provider.Tracer("github.com/fermata-io/fermata/cmd/fermata").Start(ctx, name,
+		trace.WithSpanKind(trace.SpanKindClient))
 	return ctx, func(err error) {
 		if err != nil {
 			span.SetStatus(codes.Error, err.Error())
 		}
 		span.End()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), spanFlushTimeout)
 		defer cancel()
 		// A collector that is away is no reason for a command to fail.
 		_ = provider.Shutdown(last)

@@ -17,66 +17,72 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// longestLine bounds a line of an import: a job with the greatest payload that
+// maxLineBytes bounds a line of an import: a job with the greatest payload that
 // can be configured, as base64.
-const longestLine = 22 << 20
+const maxLineBytes = 22 << 20
 
 func (a *app) importCommand() *cobra.Command {
 	var file, existing string
 	var states bool
 	cmd := &cobra.Command{
-		Use: "import [-f FILE]", Short: "Register the jobs that export wrote, or make files of other schedulers'", Args: noArgs,
-		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, whatever theirs\n" +
-			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is replaced\n" +
+		Use: "import [-f FILE]", Short: "Register jobs written by export, or convert files of other schedulers",
+		Args: noArgs,
+		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, " +
+			"whatever theirs\n" +
+			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
+			"replaced\n" +
 			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot.\n" +
-			"With --states, jobs go on where the export with --states left them: a run that was live is due again, one that\n" +
-			"is overdue starts paced by the recovery budget of its queue. Jobs that are there and the same are left alone,\n" +
+			"With --states, jobs go on where the export with --states left them: a run that was live is due again, " +
+			"one that\n" +
+			"is overdue starts paced by the recovery budget of its queue. Jobs that are there and the same are " +
+			"left alone,\n" +
 			"unless they are to be replaced: then they go back to what they were.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, known := existings[existing]; !known {
-				return usagef("--existing %q: want fail, skip or replace", existing)
+			if _, known := existingActions[existing]; !known {
+				return usageErrorf("--existing %q: want fail, skip or replace", existing)
 			}
 			in := a.in
 			if file != "-" {
-				f, err := a.input(file).open()
+				f, err := a.newInput(file).openFile()
 				if err != nil {
 					return err
 				}
 				defer f.Close()
 				in = f
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
-				t := transfer{app: a, client: c, existing: existing, states: states, linked: a.input(file).linked}
-				return cmp.Or(t.lines(ctx, a.timed(file, in)), t.report())
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+				t := jobImport{app: a, client: c, existing: existing, states: states, linked: a.newInput(file).linked}
+				return cmp.Or(t.importLines(ctx, a.withReadTimeout(file, in)), t.printSummary())
 			})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "-", "file with JSON lines; - is standard input")
-	cmd.Flags().StringVar(&existing, "existing", "fail", "what to do about jobs that are there and differ: fail, skip or replace")
-	cmd.Flags().BoolVar(&states, "states", false, "also restore what the cluster knew of each job")
+	cmd.Flags().StringVar(&existing, "existing", "fail",
+		"what to do about jobs that are there and differ: fail, skip or replace")
+	cmd.Flags().BoolVar(&states, "states", false, "also restore the state of each job")
 	cmd.AddCommand(a.importCrontabCommand(), a.importCronJobCommand())
 	return cmd
 }
 
-// transfer is one import.
-type transfer struct {
+// jobImport is one import.
+type jobImport struct {
 	app      *app
 	client   *client.Client
 	existing string
 	states   bool
-	linked   bool // what stands in the file is not for error messages
+	linked   bool // error messages must not contain the file's content
 
-	created, replaced, skipped, same int
-	present                          int // created, or the same: registering does not tell
-	failed                           []error
+	created, replaced, skipped, unchanged int
+	alreadyPresent                        int // created or identical: CreateJob does not distinguish them
+	failed                                []error
 }
 
-// importBatch is how many lines are registered with one call.
-const importBatch = 500
+// maxImportBatch is how many lines are registered with one call.
+const maxImportBatch = 500
 
-func (t *transfer) lines(ctx context.Context, in io.Reader) error {
+func (t *jobImport) importLines(ctx context.Context, in io.Reader) error {
 	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, longestLine)
+	scanner.Buffer(nil, maxLineBytes)
 	var batch []*client.Backup
 	for n := 1; scanner.Scan(); n++ {
 		line := bytes.TrimSpace(scanner.Bytes())
@@ -88,22 +94,23 @@ func (t *transfer) lines(ctx context.Context, in io.Reader) error {
 			if t.linked {
 				err = errors.New("is no line of an export; what is here is not shown, as a link leads to this file")
 			}
-			return usagef("line %d: %s", n, printable(err.Error()))
+			return usageErrorf("line %d: %s", n, printableText(err.Error()))
 		}
 		if client.JobID(b.GetJob()) == "" {
-			return usagef("line %d: the job has no name", n)
+			return usageErrorf("line %d: the job has no name", n)
 		}
-		if batch = append(batch, b); len(batch) == importBatch {
-			if err := t.take(ctx, batch); err != nil {
+		batch = append(batch, b)
+		if len(batch) == maxImportBatch {
+			if err := t.importBatch(ctx, batch); err != nil {
 				return err
 			}
 			batch = nil
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		return usage(err)
+		return newUsageError(err)
 	}
-	return t.take(ctx, batch)
+	return t.importBatch(ctx, batch)
 }
 
 // readLine reads a line of an export, with states or without.
@@ -117,24 +124,24 @@ func readLine(line []byte) (*client.Backup, error) {
 	return b, protojson.Unmarshal(line, b.Job)
 }
 
-func (t *transfer) take(ctx context.Context, batch []*client.Backup) error {
+func (t *jobImport) importBatch(ctx context.Context, batch []*client.Backup) error {
 	if t.states {
-		return t.restore(ctx, batch)
+		return t.restoreJobs(ctx, batch)
 	}
 	jobs := make([]client.NewJob, len(batch))
 	for i, b := range batch {
 		jobs[i] = client.NewJob{ID: client.JobID(b.GetJob()), Job: b.GetJob()}
 		b.Job.Name = ""
 	}
-	return t.register(ctx, jobs)
+	return t.createJobs(ctx, jobs)
 }
 
-var existings = map[string]client.Existing{
+var existingActions = map[string]client.Existing{
 	"fail": client.ExistingFail, "skip": client.ExistingSkip, "replace": client.ExistingReplace,
 }
 
-func (t *transfer) restore(ctx context.Context, batch []*client.Backup) error {
-	results, err := t.client.RestoreJobs(ctx, batch, existings[t.existing])
+func (t *jobImport) restoreJobs(ctx context.Context, batch []*client.Backup) error {
+	results, err := t.client.RestoreJobs(ctx, batch, existingActions[t.existing])
 	for i, r := range results {
 		switch {
 		case r.Err != nil:
@@ -144,7 +151,7 @@ func (t *transfer) restore(ctx context.Context, batch []*client.Backup) error {
 		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_SKIPPED:
 			t.skipped++
 		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_UNCHANGED:
-			t.same++
+			t.unchanged++
 		default:
 			t.created++
 		}
@@ -152,12 +159,12 @@ func (t *transfer) restore(ctx context.Context, batch []*client.Backup) error {
 	return err
 }
 
-func (t *transfer) register(ctx context.Context, batch []client.NewJob) error {
+func (t *jobImport) createJobs(ctx context.Context, batch []client.NewJob) error {
 	results, err := t.client.CreateJobs(ctx, batch)
 	for i, r := range results {
 		switch {
 		case r.Err == nil:
-			t.present++
+			t.alreadyPresent++
 		case client.IsExists(r.Err) && t.existing == "skip":
 			t.skipped++
 		case client.IsExists(r.Err) && t.existing == "replace":
@@ -174,9 +181,9 @@ func (t *transfer) register(ctx context.Context, batch []client.NewJob) error {
 	return err
 }
 
-func (t *transfer) report() error {
-	text := fmt.Sprintf("registered %s", plural(t.created+t.present, "job", "jobs"))
-	if t.present > 0 {
+func (t *jobImport) printSummary() error {
+	text := fmt.Sprintf("registered %s", countText(t.created+t.alreadyPresent, "job", "jobs"))
+	if t.alreadyPresent > 0 {
 		text += " (those that were the same included)"
 	}
 	if t.replaced > 0 {
@@ -185,9 +192,10 @@ func (t *transfer) report() error {
 	if t.skipped > 0 {
 		text += fmt.Sprintf(", left %d as they are", t.skipped)
 	}
-	if t.same > 0 {
-		text += fmt.Sprintf(", %d were the same", t.same)
+	if t.unchanged > 0 {
+		text += fmt.Sprintf(", %d were the same", t.unchanged)
 	}
-	return cmp.Or(worst(t.failed), t.app.did(text, fact{"registered", t.created + t.present}, fact{"replaced", t.replaced},
-		fact{"skipped", t.skipped}, fact{"unchanged", t.same}))
+	return cmp.Or(worstError(t.failed), t.app.printResult(text,
+		resultFact{"registered", t.created + t.alreadyPresent}, resultFact{"replaced", t.replaced},
+		resultFact{"skipped", t.skipped}, resultFact{"unchanged", t.unchanged}))
 }

@@ -87,9 +87,9 @@ func TestExportFromNowhere(t *testing.T) {
 	}
 }
 
-// TestTheLargestJobFitsIntoALine of an export, with its payload as base64.
-func TestTheLargestJobFitsIntoALine(t *testing.T) {
-	if least := base64.StdEncoding.EncodedLen(rpc.MaxPayload) + 1<<20; longestLine < least {
-		t.Errorf("lines may have %d bytes, the largest job takes up to %d", longestLine, least)
+// TestLargestJobFitsIntoALine of an export, with its payload as base64.
+func TestLargestJobFitsIntoALine(t *testing.T) {
+	if least := base64.StdEncoding.EncodedLen(rpc.MaxPayload) + 1<<20; maxLineBytes < least {
+		t.Errorf("lines may have %d bytes, the largest job takes up to %d", maxLineBytes, least)
 	}
 }

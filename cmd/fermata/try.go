@@ -17,24 +17,30 @@ import (
 )
 
 const (
-	// tryPause lies between two looks at the job.
-	tryPause = 500 * time.Millisecond
-	// tryCleanup bounds the deletion of the job, also after the command's time is over.
-	tryCleanup = 5 * time.Second
+	// tryPollInterval lies between two looks at the job.
+	tryPollInterval = 500 * time.Millisecond
+	// tryCleanupTimeout bounds the deletion of the job, also after the command's time is over.
+	tryCleanupTimeout = 5 * time.Second
 )
 
 func (a *app) tryCommand() *cobra.Command {
 	var queue string
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "try", Short: "See that jobs run and back off, with a job that is deleted again",
-		Long: "Register a job that fails, wait until a worker has run it and the cluster waits longer than its interval\n" +
-			"before the next run, and delete it. Its handler is http, and its address one that workers refuse, so nothing\n" +
-			"is called. Needs a worker of the queue with that handler. The exit code is 1 if no run was seen in time, which\n" +
+		Use: "try", Short: "Check that jobs run and back off, with a temporary job",
+		Long: "Register a job that fails, wait until a worker has run it and the cluster waits longer than its " +
+			"interval\n" +
+			"before the next run, and delete it. Its handler is http, and its address one that workers refuse, so " +
+			"nothing\n" +
+			"is called. Needs a worker of the queue with that handler. The exit code is 1 if no run was seen in " +
+			"time, which\n" +
 			"--request-timeout gives; 30s is enough in most clusters.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error { return a.try(ctx, c, queue, every) })
+			return a.withSession(cmd, func(ctx context.Context,
+				c *client.Client) error {
+				return a.runTrial(ctx, c, queue, every)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&queue, "queue", "default", "queue of the job")
@@ -42,17 +48,19 @@ func (a *app) tryCommand() *cobra.Command {
 	return cmd
 }
 
-// try registers the job, and deletes it whatever happens.
-func (a *app) try(ctx context.Context, c *client.Client, queue string, every time.Duration) (err error) {
+// runTrial registers the job, and deletes it whatever happens.
+func (a *app) runTrial(ctx context.Context, c *client.Client, queue string, every time.Duration) (err error) {
 	id := "fermata-try-" + strings.ToLower(rand.Text()[:10])
 	payload := client.HTTPRequest{URL: "http://127.0.0.1/"}.Payload()
-	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload, Schedule: client.Every(every)})
-	if refused := status.Code(err); refused == codes.InvalidArgument || refused == codes.PermissionDenied || refused == codes.Unauthenticated {
+	_, err = c.CreateJob(ctx, id, &client.Job{Queue: queue, Handler: "http", Payload: payload,
+		Schedule: client.Every(every)})
+	if refused := status.Code(err); refused == codes.InvalidArgument || refused == codes.PermissionDenied ||
+		refused == codes.Unauthenticated {
 		return err
 	}
 	// After any other error it may be there all the same.
 	defer func() {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryCleanup)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryCleanupTimeout)
 		defer cancel()
 		if deleteErr := c.DeleteJob(cleanup, id, ""); deleteErr != nil && !client.IsNotFound(deleteErr) {
 			err = errors.Join(err, fmt.Errorf("delete %s: %w", id, deleteErr))
@@ -64,23 +72,24 @@ func (a *app) try(ctx context.Context, c *client.Client, queue string, every tim
 	if err := a.println("registered " + id + " in queue " + queue); err != nil {
 		return err
 	}
-	j, err := backedOff(ctx, c, id, every)
+	j, err := awaitBackoff(ctx, c, id, every)
 	if err != nil {
 		return err
 	}
-	return a.println(fmt.Sprintf("it ran, failed as it should, and now runs every %v instead of %v", j.GetStatus().GetEffectiveInterval().AsDuration(), every))
+	return a.println(fmt.Sprintf("it ran, failed as it should, and now runs every %v instead of %v",
+		j.GetStatus().GetEffectiveInterval().AsDuration(), every))
 }
 
-// backedOff waits until the job has failed and its interval has grown.
-func backedOff(ctx context.Context, c *client.Client, id string, every time.Duration) (*client.Job, error) {
-	tick := time.NewTicker(tryPause)
+// awaitBackoff waits until the job has failed and its interval has grown.
+func awaitBackoff(ctx context.Context, c *client.Client, id string, every time.Duration) (*client.Job, error) {
+	tick := time.NewTicker(tryPollInterval)
 	defer tick.Stop()
 	var s *fermatav1.JobStatus // as it was seen last
 	for {
 		j, err := c.GetJob(ctx, id)
 		if err != nil {
 			if overdue := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded; overdue && s != nil {
-				return nil, notInTime(s)
+				return nil, trialTimeoutError(s)
 			}
 			return nil, err
 		}
@@ -91,13 +100,13 @@ func backedOff(ctx context.Context, c *client.Client, id string, every time.Dura
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, notInTime(s)
+			return nil, trialTimeoutError(s)
 		}
 	}
 }
 
-// notInTime says how far the job has come.
-func notInTime(s *fermatav1.JobStatus) error {
+// trialTimeoutError returns how far the job has come.
+func trialTimeoutError(s *fermatav1.JobStatus) error {
 	if s.GetState() == fermatav1.JobStatus_STATE_RUNNING {
 		return errors.New("a worker has the job, but no result came in time")
 	}

@@ -54,8 +54,8 @@ func TestTrySeesAJobBackOff(t *testing.T) {
 	}
 }
 
-// TestTryLeavesNothingBehind: the job was created, and the answer was lost.
-func TestTryLeavesNothingBehind(t *testing.T) {
+// TestTryDeletesItsJob: the job was created, and the answer was lost.
+func TestTryDeletesItsJob(t *testing.T) {
 	c := startCluster(t)
 	cl, err := client.Dial([]string{c.address}, client.Options{Attempts: 1, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
@@ -69,8 +69,8 @@ func TestTryLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	a := &app{streams: streams{strings.NewReader(""), io.Discard, io.Discard}, now: time.Now}
-	if err := a.try(t.Context(), cl, "default", time.Minute); status.Code(err) != codes.Unavailable {
+	a := &app{standardStreams: standardStreams{strings.NewReader(""), io.Discard, io.Discard}, now: time.Now}
+	if err := a.runTrial(t.Context(), cl, "default", time.Minute); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v", err)
 	}
 	if got := c.must("jobs", "list"); strings.Contains(got, "fermata-try") {
@@ -89,15 +89,16 @@ func TestTryGivesUpWithoutWorkers(t *testing.T) {
 	}
 }
 
-// TestTryWhoseTimeEndsInALook says the same as one whose time ends between two.
-func TestTryWhoseTimeEndsInALook(t *testing.T) {
+// TestTryTimesOutInAPoll says the same as one whose time ends between two.
+func TestTryTimesOutInAPoll(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
 	ctx, end := context.WithCancel(t.Context())
 	looks := 0
 	cl, err := client.Dial([]string{c.address}, client.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-			if looks++; looks > 1 {
+			looks++
+			if looks > 1 {
 				end()
 			}
 			return invoke(ctx, method, q, a, conn, o...)
@@ -106,11 +107,11 @@ func TestTryWhoseTimeEndsInALook(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	_, err = backedOff(ctx, cl, "ping", time.Minute)
-	if code, _ := judge(err); code != exitFailed || looks != 2 || !strings.Contains(err.Error(), "no worker has run the job in time") {
+	_, err = awaitBackoff(ctx, cl, "ping", time.Minute)
+	if code, _ := classifyError(err); code != exitFailed || looks != 2 || !strings.Contains(err.Error(), "no worker has run the job in time") {
 		t.Errorf("after %d looks: %v", looks, err)
 	}
-	if _, err := backedOff(ctx, cl, "ping", time.Minute); status.Code(err) != codes.Canceled {
+	if _, err := awaitBackoff(ctx, cl, "ping", time.Minute); status.Code(err) != codes.Canceled {
 		t.Errorf("nothing was seen, but: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 func (a *app) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "webhooks", Short: "Show the webhooks that are told of events, and deliver what they missed",
+		Use: "webhooks", Short: "Show the webhooks that receive events, and deliver missed events",
 		Long: "Webhooks are set up in the file that --webhooks-file of the scheduler names: see docs/events.md.",
 	}
 	cmd.AddCommand(a.webhooksList(), a.webhooksDead(), a.webhooksRedeliver())
@@ -22,25 +22,27 @@ func (a *app) webhooksCommand() *cobra.Command {
 
 func (a *app) webhooksList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the webhooks, and how far the cluster is with them", Args: noArgs,
+		Use: "list", Short: "List the webhooks, with the position of their delivery", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				hooks, err := c.Webhooks(ctx)
 				if err != nil {
 					return err
 				}
-				return printAll(a, hooks, a.webhookTable)
+				return printMessages(a, hooks, a.webhookTable)
 			})
 		},
 	}
 }
 
 func (a *app) webhookTable(hooks []*client.Webhook) error {
-	t := table{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"}, empty: "no webhooks",
-		first: []string{"SHARDS BEHIND", "FAILING", "URL", "LAG"}}
+	t := outputTable{heading: []string{"NAME", "LAG", "SHARDS BEHIND", "FAILING", "UNDELIVERED", "URL"},
+		empty:          "no webhooks",
+		leadingColumns: []string{"SHARDS BEHIND", "FAILING", "URL", "LAG"}}
 	for _, h := range hooks {
-		t.add(nameText(h.GetName()), shortPB(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())), strconv.Itoa(int(h.GetFailingShards())),
-			strconv.Itoa(int(h.GetUndelivered())), wholeText(h.GetUrl()))
+		t.addRow(nameText(h.GetName()), durationPBText(h.GetLag()), strconv.Itoa(int(h.GetBehindShards())),
+			strconv.Itoa(int(h.GetFailingShards())),
+			strconv.Itoa(int(h.GetUndelivered())), fullText(h.GetUrl()))
 	}
 	return a.printTable(t)
 }
@@ -48,21 +50,22 @@ func (a *app) webhookTable(hooks []*client.Webhook) error {
 func (a *app) webhooksDead() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "dead [NAME]", Short: "List events that webhooks gave up on, newest first", Args: rangeArgs(0, 1),
+		Use: "dead [NAME]", Short: "List events whose delivery to a webhook was given up, newest first",
+		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 1000 {
-				return usagef("--limit %d: want 1 to 1000", limit)
+				return usageErrorf("--limit %d: want 1 to 1000", limit)
 			}
 			name := ""
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				list, err := c.UndeliveredEvents(ctx, name, limit)
 				if err != nil {
 					return err
 				}
-				return printAll(a, list, a.undeliveredTable)
+				return printMessages(a, list, a.undeliveredTable)
 			})
 		},
 	}
@@ -71,12 +74,14 @@ func (a *app) webhooksDead() *cobra.Command {
 }
 
 func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
-	t := table{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"}, empty: "no undelivered events",
-		first: []string{"TRIES", "EVENT", "WEBHOOK", "KIND", "REASON"}}
+	t := outputTable{heading: []string{"GIVEN UP", "WEBHOOK", "EVENT", "KIND", "JOB", "TRIES", "REASON"},
+		empty:          "no undelivered events",
+		leadingColumns: []string{"TRIES", "EVENT", "WEBHOOK", "KIND", "REASON"}}
 	for _, u := range list {
 		e := u.GetEvent()
-		t.add(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()), wholeText(e.GetKind()),
-			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), wholeText(u.GetReason()))
+		t.addRow(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()),
+			fullText(e.GetKind()),
+			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), fullText(u.GetReason()))
 	}
 	return a.printTable(t)
 }
@@ -84,35 +89,42 @@ func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
 func (a *app) webhooksRedeliver() *cobra.Command {
 	var o client.RedeliverOptions
 	cmd := &cobra.Command{
-		Use: "redeliver NAME", Short: "Try to deliver events that a webhook gave up on once more", Args: exactArgs(1),
-		Long: "Try to deliver up to 100 events that a webhook gave up on once more, oldest first, until one fails in a way that may pass.\n" +
-			"What the endpoint refuses for good is passed over, and comes last from then on. Repeat it until none are left.",
+		Use: "redeliver NAME", Short: "Deliver events again whose delivery to a webhook was given up",
+		Args: exactArgs(1),
+		Long: "Deliver up to 100 events again whose delivery to a webhook was given up, oldest first, until a " +
+			"temporary failure.\n" +
+			"What the endpoint refuses for good is passed over, and comes last from then on. Repeat it until none " +
+			"are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				r, err := c.RedeliverEvents(ctx, args[0], o)
 				if err != nil {
 					return err
 				}
-				text := "delivered " + plural(r.Delivered, "event", "events")
+				text := "delivered " + countText(r.Delivered, "event", "events")
 				if r.Refused > 0 && o.DropRefused {
-					text += fmt.Sprintf(", dropped %d that were refused (%s)", r.Refused, printable(r.Refusal))
+					text += fmt.Sprintf(", dropped %d that were refused (%s)", r.Refused, printableText(r.Refusal))
 				}
-				if err := a.did(fmt.Sprintf("%s, %d left", text, r.Remaining), fact{"delivered", r.Delivered}, fact{"refused", r.Refused},
-					fact{"refusal", r.Refusal}, fact{"failure", r.Failure}, fact{"remaining", r.Remaining}); err != nil {
+				if err := a.printResult(fmt.Sprintf("%s, %d left", text, r.Remaining),
+					resultFact{"delivered", r.Delivered}, resultFact{"refused", r.Refused},
+					resultFact{"refusal", r.Refusal}, resultFact{"failure", r.Failure}, resultFact{"remaining",
+						r.Remaining}); err != nil {
 					return err
 				}
 				switch {
 				case r.Failure != "":
-					return fmt.Errorf("the next one failed again: %s", printable(r.Failure))
+					return fmt.Errorf("the next one failed again: %s", printableText(r.Failure))
 				case r.Refused > 0 && !o.DropRefused:
-					return fmt.Errorf("%s refused for good (%s), tried last from now on: mend the endpoint, or delete what it refuses with --drop-refused",
-						plural(r.Refused, "event was", "events were"), printable(r.Refusal))
+					return fmt.Errorf("%s refused for good (%s), tried last from now on: mend the endpoint, or "+
+						"delete what it refuses with --drop-refused",
+						countText(r.Refused, "event was", "events were"), printableText(r.Refusal))
 				}
 				return nil
 			})
 		},
 	}
 	cmd.Flags().StringVar(&o.Event, "event", "", "only the event of this id")
-	cmd.Flags().BoolVar(&o.DropRefused, "drop-refused", false, "delete those that the endpoint refuses for good (400, 413, 415, 422)")
+	cmd.Flags().BoolVar(&o.DropRefused, "drop-refused", false,
+		"delete events that the endpoint refuses permanently (400, 413, 415, 422)")
 	return cmd
 }

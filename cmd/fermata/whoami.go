@@ -15,40 +15,42 @@ import (
 
 func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "whoami", Short: "Show who the cluster takes you for, and what you may do", Args: noArgs,
-		Long: "Show the identity that a node derives from the token or certificate of this command, when that credential\n" +
+		Use: "whoami", Short: "Show your identity in the cluster, and your permissions", Args: noArgs,
+		Long: "Show the identity that a node derives from the token or certificate of this command, when that " +
+			"credential\n" +
 			"ends, the roles of the identity by namespace and queue, and its limits.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				answer, err := c.WhoAmI(ctx)
 				if err != nil {
 					return err
 				}
-				return printOne(a, answer, a.showIdentity)
+				return printMessage(a, answer, a.showIdentity)
 			})
 		},
 	}
 }
 
-// showIdentity writes what WhoAmI answers.
+// showIdentity prints the answer of WhoAmI.
 func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
-	t := table{heading: []string{"IDENTITY", printable(w.GetIdentity())}}
-	t.add("AUTHENTICATED", authenticationText(w.GetAuthentication()))
+	t := outputTable{heading: []string{"IDENTITY", printableText(w.GetIdentity())}}
+	t.addRow("AUTHENTICATED", authenticationText(w.GetAuthentication()))
 	for _, g := range w.GetGroups() {
-		t.add("GROUP", printable(g))
+		t.addRow("GROUP", printableText(g))
 	}
-	t.add("EXPIRES", a.expiryText(w))
-	t.add("LIMITS", limitsText(w.GetLimits()))
+	t.addRow("EXPIRES", a.expiryText(w))
+	t.addRow("LIMITS", limitsText(w.GetLimits()))
 	for _, n := range w.GetNamespaces() {
 		if n.GetJobs() > 0 {
-			t.add("JOBS", fmt.Sprintf("at most %d in namespace %s", n.GetJobs(), printable(n.GetNamespace())))
+			t.addRow("JOBS", fmt.Sprintf("at most %d in namespace %s", n.GetJobs(), printableText(n.GetNamespace())))
 		}
 		if n.GetJobBytes() > 0 {
-			t.add("JOB BYTES", fmt.Sprintf("at most %d in namespace %s", n.GetJobBytes(), printable(n.GetNamespace())))
+			t.addRow("JOB BYTES", fmt.Sprintf("at most %d in namespace %s", n.GetJobBytes(),
+				printableText(n.GetNamespace())))
 		}
 	}
 	if w.GetNode() != "" {
-		t.add("NODE", printable(w.GetNode()))
+		t.addRow("NODE", printableText(w.GetNode()))
 	}
 	if err := a.printTable(t); err != nil {
 		return err
@@ -62,11 +64,12 @@ func (a *app) showIdentity(w *fermatav1.WhoAmIResponse) error {
 	if err := a.grantTable(w.GetGrants()); err != nil || len(w.GetGrants()) > 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(a.err, "hint: ask for a rule in the nodes' access file that names %s%s\n", printable(w.GetIdentity()), orGroup(w.GetGroups()))
+	_, err := fmt.Fprintf(a.err, "hint: ask for a rule in the nodes' access file that names %s%s\n",
+		printableText(w.GetIdentity()), groupsText(w.GetGroups()))
 	return err
 }
 
-func orGroup(groups []string) string {
+func groupsText(groups []string) string {
 	if len(groups) == 0 {
 		return ""
 	}
@@ -74,13 +77,13 @@ func orGroup(groups []string) string {
 }
 
 func (a *app) grantTable(grants []*fermatav1.RoleGrant) error {
-	t := table{heading: []string{"ROLE", "NAMESPACES", "QUEUES"}, empty: "no roles"}
+	t := outputTable{heading: []string{"ROLE", "NAMESPACES", "QUEUES"}, empty: "no roles"}
 	for _, g := range grants {
 		queues := "*"
 		if len(g.GetQueues()) > 0 {
 			queues = strings.Join(g.GetQueues(), ",")
 		}
-		t.add(printable(g.GetRole()), printable(strings.Join(g.GetNamespaces(), ",")), printable(queues))
+		t.addRow(printableText(g.GetRole()), printableText(strings.Join(g.GetNamespaces(), ",")), printableText(queues))
 	}
 	return a.printTable(t)
 }
@@ -96,7 +99,7 @@ func authenticationText(p fermatav1.WhoAmIResponse_Authentication) string {
 	case fermatav1.WhoAmIResponse_AUTHENTICATION_JWT:
 		return "by a JWT"
 	}
-	return none
+	return noValue
 }
 
 func (a *app) expiryText(w *fermatav1.WhoAmIResponse) string {
@@ -104,13 +107,14 @@ func (a *app) expiryText(w *fermatav1.WhoAmIResponse) string {
 		return "never"
 	}
 	end := w.GetExpireTime().AsTime()
-	return fmt.Sprintf("%s (in %s)", end.UTC().Format(time.RFC3339), short(max(0, end.Sub(a.now()))))
+	return fmt.Sprintf("%s (in %s)", end.UTC().Format(time.RFC3339), durationText(max(0, end.Sub(a.now()))))
 }
 
 func limitsText(l *fermatav1.CallLimits) string {
 	var parts []string
 	if l.GetRate() > 0 {
-		parts = append(parts, fmt.Sprintf("%s calls/s, burst %d", strconv.FormatFloat(l.GetRate(), 'g', -1, 64), l.GetBurst()))
+		parts = append(parts, fmt.Sprintf("%s calls/s, burst %d", strconv.FormatFloat(l.GetRate(), 'g', -1, 64),
+			l.GetBurst()))
 	}
 	if l.GetCalls() > 0 {
 		parts = append(parts, fmt.Sprintf("%d open calls", l.GetCalls()))
@@ -119,7 +123,7 @@ func limitsText(l *fermatav1.CallLimits) string {
 		parts = append(parts, fmt.Sprintf("%d connections", l.GetConnections()))
 	}
 	if len(parts) == 0 {
-		return none
+		return noValue
 	}
 	return strings.Join(parts, ", ")
 }

@@ -21,84 +21,93 @@ max_lag. What they wait for: fermata jobs explain.`, a.lateTable)
 }
 
 func (a *app) failingCommand() *cobra.Command {
-	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing", "Show the jobs with the most failed runs in a row",
+	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing",
+		"Show the jobs with the most failed runs in a row",
 		`Show the jobs with the most failed runs in a row, the worst first. Jobs that have
 ended are not among them: fermata dead list.`, a.failingTable)
 }
 
 // worstCommand lists jobs by one of the orders that TopJobs knows.
-func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string, asTable func([]*fermatav1.TopJob) error) *cobra.Command {
+func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string,
+	asTable func([]*fermatav1.TopJob) error) *cobra.Command {
 	var all bool
 	var limit int
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 100 {
-				return usagef("--limit %d: want 1 to 100", limit)
+				return usageErrorf("--limit %d: want 1 to 100", limit)
 			}
-			return a.with(cmd, func(ctx context.Context, c *client.Client) error {
+			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				jobs, err := a.worstJobs(ctx, c, kind, all, limit)
 				if err != nil {
 					return err
 				}
-				return printAll(a, jobs, asTable)
+				return printMessages(a, jobs, asTable)
 			})
 		},
 	}
 	allNamespacesFlag(cmd, &all, false, "of all namespaces")
-	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many, 1 to 100")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number, 1 to 100")
 	return withNames(a.columnsFlag(cmd))
 }
 
 // worstJobs are the worst jobs of a kind, the worst first.
-func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool, limit int) ([]*fermatav1.TopJob, error) {
-	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob, error) {
+func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool,
+	limit int) ([]*fermatav1.TopJob, error) {
+	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob,
+		error) {
 		return c.Top(ctx, kind, all, limit)
 	})
-	return worstFirst(kind, jobs, limit), err
+	return sortWorstFirst(kind, jobs, limit), err
 }
 
-// worstFirst makes one list of those of several namespaces, each of which is in this order.
-func worstFirst(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, limit int) []*fermatav1.TopJob {
+// sortWorstFirst merges the sorted lists of several namespaces.
+func sortWorstFirst(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, limit int) []*fermatav1.TopJob {
 	slices.SortStableFunc(jobs, func(x, y *fermatav1.TopJob) int {
 		if kind == fermatav1.TopJobsRequest_KIND_LATE {
 			return cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration())
 		}
 		a, b := x.GetJob().GetStatus(), y.GetJob().GetStatus()
-		return cmp.Or(cmp.Compare(b.GetConsecutiveFailures(), a.GetConsecutiveFailures()), cmp.Compare(b.GetCurrentAttempt(), a.GetCurrentAttempt()))
+		return cmp.Or(cmp.Compare(b.GetConsecutiveFailures(), a.GetConsecutiveFailures()),
+			cmp.Compare(b.GetCurrentAttempt(), a.GetCurrentAttempt()))
 	})
 	return jobs[:min(limit, len(jobs))]
 }
 
 func (a *app) lateTable(jobs []*fermatav1.TopJob) error {
-	t := table{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD", "LAST ERROR"}, empty: "no late jobs",
-		first: []string{"MAX LAG", "LAST ERROR", "QUEUE", "RUN", "HELD", "NAMESPACE"}}
+	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "LATE BY", "MAX LAG", "RUN", "HELD",
+		"LAST ERROR"}, empty: "no late jobs",
+		leadingColumns: []string{"MAX LAG", "LAST ERROR", "QUEUE", "RUN", "HELD", "NAMESPACE"}}
 	for _, j := range jobs {
 		run := "has started"
 		if j.GetWaiting() {
 			run = "waits"
 		}
-		namespace, id := jobParts(j.GetJob())
-		t.add(namespace, printable(id), j.GetJob().GetQueue(), shortPB(j.GetLag()), shortPB(j.GetJob().GetMaxLag()), run,
-			wholeText(a.holdText(j.GetJob().GetStatus().GetHold())), wholeText(j.GetJob().GetStatus().GetLastError()))
+		namespace, id := splitJobName(j.GetJob())
+		t.addRow(namespace, printableText(id), j.GetJob().GetQueue(), durationPBText(j.GetLag()),
+			durationPBText(j.GetJob().GetMaxLag()), run,
+			fullText(a.holdText(j.GetJob().GetStatus().GetHold())), fullText(j.GetJob().GetStatus().GetLastError()))
 	}
 	return a.printTable(t)
 }
 
 func (a *app) failingTable(jobs []*fermatav1.TopJob) error {
-	t := table{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF", "LAST ERROR"}, empty: "no failing jobs",
-		first: []string{"BACKOFF", "ATTEMPT", "QUEUE", "LAST ERROR", "NAMESPACE", "NEXT RUN"}}
+	t := outputTable{heading: []string{"NAMESPACE", "NAME", "QUEUE", "FAILURES", "ATTEMPT", "NEXT RUN", "BACKOFF",
+		"LAST ERROR"}, empty: "no failing jobs",
+		leadingColumns: []string{"BACKOFF", "ATTEMPT", "QUEUE", "LAST ERROR", "NAMESPACE", "NEXT RUN"}}
 	for _, j := range jobs {
 		s := j.GetJob().GetStatus()
-		namespace, id := jobParts(j.GetJob())
-		t.add(namespace, printable(id), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()), fmt.Sprint(s.GetCurrentAttempt()),
-			a.nextRun(j.GetJob()), backoffText(j.GetJob()), wholeText(s.GetLastError()))
+		namespace, id := splitJobName(j.GetJob())
+		t.addRow(namespace, printableText(id), j.GetJob().GetQueue(), fmt.Sprint(s.GetConsecutiveFailures()),
+			fmt.Sprint(s.GetCurrentAttempt()),
+			a.nextRun(j.GetJob()), backoffText(j.GetJob()), fullText(s.GetLastError()))
 	}
 	return a.printTable(t)
 }
 
-// jobParts splits namespaces/{namespace}/jobs/{job}.
-func jobParts(j *client.Job) (namespace, id string) {
+// splitJobName splits namespaces/{namespace}/jobs/{job}.
+func splitJobName(j *client.Job) (namespace, id string) {
 	namespace, id, _ = strings.Cut(strings.TrimPrefix(j.GetName(), "namespaces/"), "/jobs/")
 	return namespace, id
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/fermata-io/fermata/internal/node"
 )
 
-const auditKeyHelp = `Make a key that signs the chain of audit records.
+const auditKeyHelp = `Create a key that signs the chain of audit records.
 
 Standard output has the line for --audit-key-file of the nodes, which is secret;
-standard error has the line with the public key, by which anybody can verify:
+standard error has the line with the public key, for verification:
 
   scheduler audit-key new 2027 > audit.key 2> audit.pub
   fermata audit verify --public-key-file audit.pub`
 
 func auditKeyCommand() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "audit-key", Short: "Make keys that sign audit records", Args: noArgs,
+		Use: "audit-key", Short: "Create keys that sign audit records", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	parent.AddCommand(&cobra.Command{
-		Use: "new ID", Short: "Make a key, and the line by which its signatures are verified", Long: auditKeyHelp,
+		Use: "new ID", Short: "Create a key, and the line to verify its signatures", Long: auditKeyHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 				return usageError{err}

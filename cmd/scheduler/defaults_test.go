@@ -38,7 +38,7 @@ func TestWrongDefaultsAreRefused(t *testing.T) {
 			if key, value, ok := strings.Cut(c.env, "="); ok {
 				t.Setenv(key, value)
 			}
-			cmd := command(nil)
+			cmd := rootCommand(nil)
 			cmd.SetArgs(append([]string{"--redis-url", "redis://127.0.0.1:1", "--redis-wait", "0"}, c.args...))
 			cmd.SetOut(&bytes.Buffer{})
 			cmd.SetErr(&bytes.Buffer{})

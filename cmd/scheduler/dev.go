@@ -37,9 +37,11 @@ func devCommand(abort <-chan struct{}) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.String("config", "", "YAML file with values for these flags")
-	flags.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:7070", "listen here for clients and workers, at an address that no other host reaches")
+	flags.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:7070",
+		"listen here for clients and workers, at an address that no other host reaches")
 	flags.StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:7072", "serve /metrics, /healthz and /readyz here")
-	flags.StringVar(&o.Redis, "redis", "embedded", "embedded, auto (redis-server where it is on the PATH), or the path of a redis-server")
+	flags.StringVar(&o.Redis, "redis", "embedded",
+		"embedded, auto (redis-server where it is on the PATH), or the path of a redis-server")
 	flags.BoolVar(&o.Plain, "plain", false, "print one line an event instead of a live view")
 	flags.DurationVar(&o.For, "for", 0, "stop after this long")
 	flags.StringVar(&o.LogFile, "log-file", "", "keep the logs of all parts here")

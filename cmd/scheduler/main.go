@@ -17,13 +17,13 @@ import (
 	"github.com/fermata-io/fermata/internal/node"
 )
 
-// version is set at build time.
-var version = "dev"
+// buildVersion is set at build time.
+var buildVersion = "dev"
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(runCommand()) }
 
-// run returns the exit code: see nodeHelp.
-func run() int {
+// runCommand returns the exit code: see nodeHelp.
+func runCommand() int {
 	gctune.Reserve(gctune.Node)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -38,7 +38,7 @@ func run() int {
 		<-signals
 		os.Exit(1)
 	}()
-	if err := command(abort).ExecuteContext(ctx); err != nil {
+	if err := rootCommand(abort).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "scheduler:", err)
 		var usage usageError
 		switch {
@@ -57,16 +57,19 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// command builds the command line. What runs drains when its context ends, and
+// rootCommand builds the command line. What runs drains when its context ends, and
 // stops at once when abort is closed.
-func command(abort <-chan struct{}) *cobra.Command {
+func rootCommand(abort <-chan struct{}) *cobra.Command {
 	root := nodeCommand(abort)
 	root.AddCommand(devCommand(abort), tokenCommand(), auditKeyCommand(), versionCommand())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return usageError{suggest.UnknownFlag(cmd, err)}
+	})
 	return root
 }
 
-// noArgs refuses arguments, of which one may be a misspelt command.
+// noArgs rejects arguments. One of them may be a misspelt command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{suggest.UnknownCommand(cmd, args[0])}
@@ -77,6 +80,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), version) },
+		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), buildVersion) },
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/flagtest"
 )
 
-func TestWrongUsageIsToldApart(t *testing.T) {
+func TestWrongUsageHasItsExitCode(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -60,7 +60,7 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 		"dev for others":   {[]string{"dev", "--grpc-addr", "0.0.0.0:0"}, "want an address of this host alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := command(nil)
+			cmd := rootCommand(nil)
 			cmd.SetArgs(c.args)
 			cmd.SetOut(&bytes.Buffer{})
 			cmd.SetErr(&bytes.Buffer{})
@@ -76,9 +76,9 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 	}
 }
 
-// TestSenselessSettingsAreRefused before Redis is asked, with the name of the flag and
+// TestInvalidSettingsAreRefused before Redis is asked, with the name of the flag and
 // as wrong usage.
-func TestSenselessSettingsAreRefused(t *testing.T) {
+func TestInvalidSettingsAreRefused(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for flag, values := range map[string][]string{
 		"redis-pool-size":      {"-1", "0", "999999999999"},
@@ -119,7 +119,7 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 		"drain-timeout":        {"-1s"},
 	} {
 		for _, value := range values {
-			cmd := command(nil)
+			cmd := rootCommand(nil)
 			cmd.SetArgs([]string{"--redis-url", "redis://127.0.0.1:1", "--" + flag, value}) // where nobody is, should it be asked
 			err := cmd.ExecuteContext(t.Context())
 			var usage usageError
@@ -130,9 +130,9 @@ func TestSenselessSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAllFaultsAreToldAtOnce: nobody has to start a node five times to hear of five.
-func TestAllFaultsAreToldAtOnce(t *testing.T) {
-	cmd := command(nil)
+// TestAllFaultsAreReportedTogether: nobody has to start a node five times to hear of five.
+func TestAllFaultsAreReportedTogether(t *testing.T) {
+	cmd := rootCommand(nil)
 	cmd.SetArgs([]string{
 		"--shards", "0", "--lease-ttl", "1ms", "--redis-url", "foo", "--log-level", "loud", "--grpc-addr", "0.0.0.0:7070", "--payload-key-file", t.TempDir(),
 	})
@@ -152,7 +152,7 @@ func TestPasswordsAmongArguments(t *testing.T) {
 		"redis://host:6379/0":                false, "redis://user@host:6379": false, "redis+cluster://a:1,b:2": false, "--trace-endpoint=http://u:p@host": false,
 		"--redis-password-file": false, "/run/secrets/redis": false, "": false,
 	} {
-		if got := redisPassword.MatchString(arg); got != want {
+		if got := redisPasswordHelp.MatchString(arg); got != want {
 			t.Errorf("%q: %v", arg, got)
 		}
 	}
@@ -160,7 +160,7 @@ func TestPasswordsAmongArguments(t *testing.T) {
 
 func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 	var out bytes.Buffer
-	cmd := command(nil)
+	cmd := rootCommand(nil)
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--help"})
 	if err := cmd.Execute(); err != nil {
@@ -173,11 +173,11 @@ func TestHelpNamesEveryFlagAndItsVariable(t *testing.T) {
 	}
 }
 
-func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(nil)) }
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, rootCommand(nil)) }
 
 // TestFilesOfFlagsAreGuarded: see flagtest.
 func TestFilesOfFlagsAreGuarded(t *testing.T) {
-	flagtest.FilesAreGuarded(t, command(nil), map[string]string{
+	flagtest.FilesAreGuarded(t, rootCommand(nil), map[string]string{
 		"scheduler --access-file":                  "--access-file PATH",
 		"scheduler --audit-key-file":               "--audit-key-file PATH",
 		"scheduler --config":                       "--config PATH",
@@ -201,7 +201,7 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		"scheduler dev --log-file":   "it is written",
 		"scheduler dev --redis":      "a program of the developer's choice, and no file that is read",
 	}, func(args ...string) string {
-		cmd := command(nil)
+		cmd := rootCommand(nil)
 		cmd.SetArgs(args)
 		cmd.SetOut(&bytes.Buffer{})
 		cmd.SetErr(&bytes.Buffer{})

@@ -11,7 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/node"
 )
 
-const tokenHelp = `Make a token for a client or worker.
+const tokenHelp = `Create a token for a client or worker.
 
 Standard output has the token, alone, for the file that --token-file of the client
 or worker names:
@@ -19,17 +19,17 @@ or worker names:
   scheduler token new ci > ci.token
 
 Standard error has the entry for the access file. It holds a hash, from which the
-token cannot be found; the token itself is shown nowhere else. With --expires the
+token cannot be recovered; the token itself is shown nowhere else. With --expires the
 token ends: nodes warn of it seven days before.`
 
 func tokenCommand() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "token", Short: "Make tokens for clients and workers", Args: noArgs,
+		Use: "token", Short: "Create tokens for clients and workers", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var expires string
 	create := &cobra.Command{
-		Use: "new NAME", Short: "Make a token and its entry for the access file", Long: tokenHelp,
+		Use: "new NAME", Short: "Create a token and its entry for the access file", Long: tokenHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 				return usageError{err}
@@ -52,7 +52,9 @@ func tokenCommand() *cobra.Command {
 			return err
 		},
 	}
-	create.Flags().StringVar(&expires, "expires", "", "when the token ends: a time such as 2027-01-31T00:00:00Z, a date such as 2027-01-31 (UTC), or how long from now, such as 90d or 12h (default: never)")
+	create.Flags().StringVar(&expires, "expires", "",
+		"when the token ends: a time such as 2027-01-31T00:00:00Z, a date such as 2027-01-31 (UTC), or how long "+
+			"from now, such as 90d or 12h (default: never)")
 	parent.AddCommand(create)
 	return parent
 }
@@ -62,9 +64,10 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	end, err := parseEnd(text, now)
+	end, err := parseTimestamp(text, now)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("--expires %.40q: want a time such as 2027-01-31T00:00:00Z, a date, or how long from now, such as 90d", text)
+		return time.Time{}, fmt.Errorf("--expires %.40q: want a time such as 2027-01-31T00:00:00Z, a date, or how "+
+			"long from now, such as 90d", text)
 	}
 	if !end.After(now) {
 		return time.Time{}, fmt.Errorf("--expires %s is not in the future", text)
@@ -75,7 +78,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 	return end, nil
 }
 
-func parseEnd(text string, now time.Time) (time.Time, error) {
+func parseTimestamp(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if end, err := time.Parse(layout, text); err == nil {
 			return end, nil

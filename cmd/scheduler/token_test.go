@@ -11,7 +11,7 @@ func TestTokenIsOnStandardOutputOnly(t *testing.T) {
 	seen := map[string]bool{}
 	for range 2 {
 		var out, entry bytes.Buffer
-		cmd := command(nil)
+		cmd := rootCommand(nil)
 		cmd.SetArgs([]string{"token", "new", "ci"})
 		cmd.SetOut(&out)
 		cmd.SetErr(&entry)
@@ -42,7 +42,7 @@ func TestExpiryOfTokens(t *testing.T) {
 		}
 	}
 	var out, entry bytes.Buffer
-	cmd := command(nil)
+	cmd := rootCommand(nil)
 	cmd.SetArgs([]string{"token", "new", "ci", "--expires", "9000-01-31"})
 	cmd.SetOut(&out)
 	cmd.SetErr(&entry)

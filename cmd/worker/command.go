@@ -22,8 +22,8 @@ import (
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
-// flags are those that do not go straight into the worker's options.
-type flags struct {
+// workerFlags are those that do not go straight into the worker's options.
+type workerFlags struct {
 	handlers    handlerFlags
 	tls         tlsFlags
 	tokenFile   string
@@ -32,7 +32,7 @@ type flags struct {
 	traceTo     string
 }
 
-const help = `Run a worker with the ready-made handlers.
+const rootHelp = `Run a worker with the built-in handlers.
 
 Jobs with the handler "http" send one HTTP request an attempt. Requests go to public
 addresses at --http-ports only, and to the networks given with --http-allow; no proxy is
@@ -45,53 +45,64 @@ Every flag can be set by an environment variable (--drain-timeout is
 FERMATA_DRAIN_TIMEOUT) or in a YAML file named by --config, in this order of
 precedence: flag, environment, file, default.
 
-SIGTERM and SIGINT drain: the worker takes nothing more and finishes what runs, up
-to --drain-timeout. A second signal cancels what runs, a third one leaves at once.
+SIGTERM and SIGINT drain: the worker takes no more attempts and finishes running ones, up
+to --drain-timeout. A second signal cancels them, a third one exits at once.
 
 Exit codes: 0 after a clean stop, 1 on failure or when attempts were cut off,
 2 on wrong usage.`
 
-// command makes the command line. When halt ends, draining ends.
-func command(halt context.Context) *cobra.Command {
+// rootCommand makes the command line. When halt ends, draining ends.
+func rootCommand(halt context.Context) *cobra.Command {
 	var o worker.Options
-	var f flags
+	var f workerFlags
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Run a worker with the ready-made handlers", Long: help,
+		Use: "worker", Short: "Run a worker with the built-in handlers", Long: rootHelp,
 		Args: noArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := config.Load(cmd, "FERMATA"); err != nil {
 				return usageError{err}
 			}
-			s, err := f.build(o, cmd.ErrOrStderr())
+			s, err := f.buildService(o, cmd.ErrOrStderr())
 			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), needsQueue(o.Queues), err); err != nil {
 				return usageError{err}
 			}
 			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
 			for _, variable := range config.UnreadVariables(cmd.Flags(), "FERMATA") {
-				s.logger.Warn("environment variable is not read", "name", variable.Name, "meant", variable.Meant)
+				s.logger.Warn("environment variable is not used", "name", variable.Name, "meant", variable.Meant)
 			}
-			return s.serve(cmd.Context(), halt)
+			return s.serveUntilDone(cmd.Context(), halt)
 		},
 	}
 	flags := cmd.Flags()
 	flags.String("config", "", "YAML file with values for these flags")
-	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"}, "addresses of scheduler nodes, any of them, host:port or gRPC targets such as dns:///fermata:7070")
+	flags.StringSliceVar(&o.Addresses, "scheduler", []string{"127.0.0.1:7070"},
+		"addresses of scheduler nodes, any of them, host:port or gRPC targets such as dns:///fermata:7070")
 	flags.StringVar(&o.Namespace, "namespace", "default", "namespace whose jobs are run")
 	flags.StringSliceVar(&o.Queues, "queues", []string{"default"}, "queues to serve")
 	flags.IntVar(&o.Slots, "slots", worker.DefaultSlots, "attempts that run at once")
-	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch, "attempts that may wait in this worker for a slot while handlers take little time; nodes send at most 32 for each slot; 0: none")
-	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id and a random suffix)")
+	flags.IntVar(&o.Prefetch, "prefetch", worker.DefaultPrefetch,
+		"attempts that may wait in this worker for a slot while handlers take little time; nodes send at most 32 "+
+			"for each slot; 0: none")
+	flags.StringVar(&o.ID, "id", "", "id of this worker, unique for each process (default: host name, process id "+
+		"and a random suffix)")
 	flags.StringToStringVar(&o.Labels, "labels", nil, "labels shown where workers are listed")
-	f.handlers.register(flags)
-	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout, "how long a stop may wait for running attempts")
-	f.tls.register(flags)
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with this worker's token, read again when it changes; beyond loopback it needs TLS")
+	f.handlers.registerFlags(flags)
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", worker.DefaultDrainTimeout,
+		"how long a stop may wait for running attempts")
+	f.tls.registerFlags(flags)
+	flags.StringVar(&f.tokenFile, "token-file", "",
+		"file with this worker's token, read again when it changes; beyond loopback it needs TLS")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "serve /metrics, /healthz and /readyz here (default: nowhere)")
-	flags.StringVar(&f.traceTo, "trace-endpoint", "", "send the spans of handlers to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or https://host:4317 for TLS; "+
-		"schedulers decide which runs are traced (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
+	flags.StringVar(&f.traceTo, "trace-endpoint", "",
+		"send the spans of handlers to this OpenTelemetry collector, by OTLP over gRPC: http://host:4317, or "+
+			"https://host:4317 for TLS; "+
+			"schedulers decide which runs are traced (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere)")
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
-	flags.StringVar(&f.logs.Level, "log-level", "info", "debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
-	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit, "most log lines in ten seconds with the same message about the same job; ten times as many with the same message about all jobs; further lines are counted; 0: no limit")
+	flags.StringVar(&f.logs.Level, "log-level", "info",
+		"debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
+	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit,
+		"most log lines in ten seconds with the same message about the same job; ten times as many with the same "+
+			"message about all jobs; further lines are counted; 0: no limit")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
 	cmd.AddCommand(versionCommand())
 	return cmd
@@ -108,19 +119,19 @@ func needsQueue(queues []string) error {
 
 // warnIfExposed logs which secrets of this worker any user of the host may read: the programs
 // of exec jobs run as one.
-func (f flags) warnIfExposed(logger *slog.Logger) {
+func (f workerFlags) warnIfExposed(logger *slog.Logger) {
 	secretfile.WarnIfExposed(logger, f.tokenFile)
 	for _, path := range secrets.Paths(f.handlers.secretsDir) {
 		secretfile.WarnIfExposed(logger, path)
 	}
 }
 
-// build turns flags into a worker with its handlers. It reports all faults.
-func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
+// buildService turns flags into a worker with its handlers. It reports all faults.
+func (f workerFlags) buildService(o worker.Options, lines io.Writer) (*service, error) {
 	logger, level, logErr := logs.New(lines, f.logs)
 	registry := prometheus.NewRegistry()
-	security, tlsErr := f.tls.dial(logger, registry)
-	handlers, handlerErr := f.handlers.build(o.Slots, logger, f.tokenFile, f.tls.files.Key)
+	security, tlsErr := f.tls.dialOptions(logger, registry)
+	handlers, handlerErr := f.handlers.buildHandlers(o.Slots, logger, f.tokenFile, f.tls.files.Key)
 	var drainErr, tokenErr, prefetchErr error
 	if f.tokenFile != "" {
 		o.Token, tokenErr = worker.TokenFile(f.tokenFile)
@@ -141,10 +152,11 @@ func (f flags) build(o worker.Options, lines io.Writer) (*service, error) {
 	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr, prefetchErr, traceErr); err != nil {
 		return nil, err
 	}
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.Version, o.DialOptions, o.Logger, o.Registerer = version, security, logger, registry
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o.Version, o.DialOptions, o.Logger, o.Registerer = buildVersion, security, logger, registry
 	s := &service{registry: registry, logger: logger, level: level, metricsAddr: f.metricsAddr}
-	if err := s.trace(&o, traced); err != nil {
+	if err := s.startTracing(&o, traced); err != nil {
 		return nil, err
 	}
 	w, err := worker.New(o)

@@ -17,7 +17,7 @@ import (
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
-// handlerFlags say which handlers there are and what they may do.
+// handlerFlags select the handlers and their permissions.
 type handlerFlags struct {
 	secretsDir string
 
@@ -35,28 +35,44 @@ type handlerFlags struct {
 	execLimits      exechandler.Limits
 }
 
-func (f *handlerFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.secretsDir, "secrets-dir", "", "directory of the secrets that payloads may name as ${secret:name}: a file name each, and name.allow beside it "+
-		"with the origins (https://example.com) and programs that it may go to, one a line")
+func (f *handlerFlags) registerFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.secretsDir, "secrets-dir", "",
+		"directory of the secrets that payloads may name as ${secret:name}: a file name each, and name.allow "+
+			"beside it "+
+			"with the origins (https://example.com) and programs that it may go to, one a line")
 	flags.BoolVar(&f.http, "http", true, "run jobs with the handler http")
-	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "networks that are not public, such as 10.0.0.0/8, to which requests may go at any port; "+
-		"a cloud's metadata address has to be listed by itself")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil,
+		"networks that are not public, such as 10.0.0.0/8, to which requests may go at any port; "+
+			"a cloud's metadata address has to be listed by itself")
 	flags.UintSliceVar(&f.httpPorts, "http-ports", []uint{80, 443}, "ports of public addresses that requests may go to")
-	flags.StringSliceVar(&f.execAllow, "exec-allow", nil, "absolute paths of the programs that jobs with the handler exec may run; a run of another program fails without a retry; empty: no handler exec")
-	flags.StringSliceVar(&f.execEnv, "exec-env", nil, "variables that payloads may set for programs, by name, or by the beginning of names as in APP_*; none: no payload sets any")
-	flags.StringVar(&f.execDir, "exec-dir", "", "working directory of programs; the dir of a payload is an absolute path, this one or below it, or else the run fails without a retry (default: / for all programs, and payloads name no other)")
-	flags.StringVar(&f.execHome, "exec-home", exechandler.DefaultHome, "HOME of programs, which a payload cannot change")
-	flags.StringVar(&f.execContainment, "exec-containment", containmentAuto, "how the processes of an attempt are kept together and ended with it: cgroup, which needs a control group (version 2) that "+
-		"this worker may create others in, subreaper, or auto for the first of them that works")
-	flags.StringVar(&f.execUser, "exec-user", "", "uid:gid that programs run as; needs a worker that runs as root (default: the worker's own)")
+	flags.StringSliceVar(&f.execAllow, "exec-allow", nil,
+		"absolute paths of the programs that jobs with the handler exec may run; a run of another program fails "+
+			"without a retry; empty: no handler exec")
+	flags.StringSliceVar(&f.execEnv, "exec-env", nil,
+		"variables that payloads may set for programs, by name, or by the beginning of names as in APP_*; none: no "+
+			"payload sets any")
+	flags.StringVar(&f.execDir, "exec-dir", "",
+		"working directory of programs; the dir of a payload is an absolute path, this one or below it, or else "+
+			"the run fails without a retry (default: / for all programs, and payloads name no other)")
+	flags.StringVar(&f.execHome, "exec-home", exechandler.DefaultHome,
+		"HOME of programs, which a payload cannot change")
+	flags.StringVar(&f.execContainment, "exec-containment", containmentAuto,
+		"how the processes of an attempt are kept together and ended with it: cgroup, which needs a control group "+
+			"(version 2) that "+
+			"this worker may create others in, subreaper, or auto for the first of them that works")
+	flags.StringVar(&f.execUser, "exec-user", "",
+		"uid:gid that programs run as; needs a worker that runs as root (default: the worker's own)")
 	flags.BoolVar(&f.execAllowRoot, "exec-allow-root", false, "let programs run as root")
 	f.execLimits = exechandler.DefaultLimits()
 	l := &f.execLimits
 	flags.DurationVar(&l.CPU, "exec-max-cpu", l.CPU, "CPU time of a program; 0 for no limit")
 	flags.Int64Var(&l.Memory, "exec-max-memory", l.Memory, "address space of a program, in bytes; 0 for no limit")
 	flags.IntVar(&l.Files, "exec-max-files", l.Files, "files that a program may have open; 0 for no limit")
-	flags.IntVar(&l.Processes, "exec-max-processes", l.Processes, "processes and threads that the user of programs may have, all together, beside those of this worker and its supervisors; 0 for no limit")
-	flags.Int64Var(&l.FileSize, "exec-max-file-size", l.FileSize, "size of a file that a program writes, in bytes; 0 for no limit")
+	flags.IntVar(&l.Processes, "exec-max-processes", l.Processes,
+		"processes and threads that the user of programs may have, all together, beside those of this worker and "+
+			"its supervisors; 0 for no limit")
+	flags.Int64Var(&l.FileSize, "exec-max-file-size", l.FileSize,
+		"size of a file that a program writes, in bytes; 0 for no limit")
 }
 
 // warnOfUnread names the flags that are set and have no effect, for want of the handler
@@ -78,15 +94,17 @@ func (f *handlerFlags) warnOfUnread(flags *pflag.FlagSet, logger *slog.Logger) {
 // containmentAuto leaves the choice to the handler.
 const containmentAuto = "auto"
 
-// build makes the handlers by name, for so many attempts at once. It reports all faults.
+// buildHandlers makes the handlers by name, for so many attempts at once. It reports all faults.
 // Programs should not be able to read the private files.
-func (f *handlerFlags) build(slots int, logger *slog.Logger, private ...string) (map[string]worker.Handler, error) {
+func (f *handlerFlags) buildHandlers(slots int, logger *slog.Logger, private ...string) (map[string]worker.Handler,
+	error) {
 	handlers := make(map[string]worker.Handler)
 	var faults []error
 	var kept *secrets.Dir
 	if f.secretsDir != "" {
 		var err error
-		if kept, err = secrets.Open(f.secretsDir); err != nil {
+		kept, err = secrets.Open(f.secretsDir)
+		if err != nil {
 			faults = append(faults, fmt.Errorf("--secrets-dir: %w", err))
 		}
 	}
@@ -119,7 +137,7 @@ func (f *handlerFlags) build(slots int, logger *slog.Logger, private ...string) 
 }
 
 func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
-	o := httphandler.Options{Version: version, Ports: []uint16{}}
+	o := httphandler.Options{Version: buildVersion, Ports: []uint16{}}
 	var faults []error
 	for _, text := range f.httpAllow {
 		p, err := netip.ParsePrefix(text)
@@ -139,7 +157,8 @@ func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
 
 func (f *handlerFlags) execOptions() (exechandler.Options, error) {
 	o := exechandler.Options{
-		Allow: f.execAllow, Env: f.execEnv, Dir: f.execDir, Home: f.execHome, AllowRoot: f.execAllowRoot, Limits: &f.execLimits, Init: true,
+		Allow: f.execAllow, Env: f.execEnv, Dir: f.execDir, Home: f.execHome, AllowRoot: f.execAllowRoot,
+		Limits: &f.execLimits, Init: true,
 	}
 	if f.execContainment != containmentAuto {
 		o.Containment = exechandler.Containment(f.execContainment)

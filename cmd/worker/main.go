@@ -18,22 +18,22 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/gctune"
 )
 
-// version is set at build time.
-var version = "dev"
+// buildVersion is set at build time.
+var buildVersion = "dev"
 
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	gctune.Reserve(gctune.Node)
-	// The HTTP client says there what servers send unasked, which is anything.
+	// The HTTP client logs unsolicited responses of servers there, with any content.
 	stdlog.SetOutput(io.Discard)
-	os.Exit(run(os.Args[1:], signals, os.Stdout, os.Stderr))
+	os.Exit(runCommand(os.Args[1:], signals, os.Stdout, os.Stderr))
 }
 
-// run returns the exit code: 0 after a clean drain, 1 on failure or when attempts
+// runCommand returns the exit code: 0 after a clean drain, 1 on failure or when attempts
 // were cut off, 2 on wrong usage. The first signal drains, the second one cancels
 // what runs and returns within seconds; a third one leaves at once.
-func run(args []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
+func runCommand(args []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
 	drain, startDrain := context.WithCancel(context.Background())
 	defer startDrain()
 	halt, startHalt := context.WithCancel(context.Background())
@@ -51,7 +51,7 @@ func run(args []string, signals <-chan os.Signal, stdout, stderr io.Writer) int 
 		}
 	}()
 
-	cmd := command(halt)
+	cmd := rootCommand(halt)
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
@@ -71,7 +71,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// noArgs refuses arguments, of which one may be a misspelt command.
+// noArgs rejects arguments. One of them may be a misspelt command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{suggest.UnknownCommand(cmd, args[0])}
@@ -82,6 +82,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
-		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), version) },
+		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), buildVersion) },
 	}
 }

@@ -28,7 +28,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestUnreadFlagsAreNamed(t *testing.T) {
+func TestUnusedFlagsAreLogged(t *testing.T) {
 	for args, want := range map[string]string{
 		"--exec-user 1:1":                                      "--exec-user",
 		"--exec-max-cpu 1s --exec-allow-root":                  "--exec-allow-root --exec-max-cpu",
@@ -38,7 +38,7 @@ func TestUnreadFlagsAreNamed(t *testing.T) {
 	} {
 		var f handlerFlags
 		flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
-		f.register(flags)
+		f.registerFlags(flags)
 		if err := flags.Parse(strings.Fields(args)); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestWrongUsage(t *testing.T) {
 		"missing file":     {[]string{"--config", "/nonexistent"}, "/nonexistent"},
 	} {
 		var stderr bytes.Buffer
-		if code := run(test.args, nil, io.Discard, &stderr); code != 2 {
+		if code := runCommand(test.args, nil, io.Discard, &stderr); code != 2 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		if !strings.Contains(stderr.String(), test.want) {
@@ -111,11 +111,11 @@ func TestWrongUsage(t *testing.T) {
 
 func TestVersionAndHelp(t *testing.T) {
 	var stdout bytes.Buffer
-	if code := run([]string{"version"}, nil, &stdout, io.Discard); code != 0 || stdout.String() != version+"\n" {
+	if code := runCommand([]string{"version"}, nil, &stdout, io.Discard); code != 0 || stdout.String() != buildVersion+"\n" {
 		t.Errorf("exit code %d, said %q", code, &stdout)
 	}
 	stdout.Reset()
-	if code := run([]string{"--help"}, nil, &stdout, io.Discard); code != 0 || !strings.Contains(stdout.String(), "--exec-allow") {
+	if code := runCommand([]string{"--help"}, nil, &stdout, io.Discard); code != 0 || !strings.Contains(stdout.String(), "--exec-allow") {
 		t.Errorf("exit code %d, said %q", code, &stdout)
 	}
 }
@@ -205,11 +205,11 @@ func TestServesUntilSignalled(t *testing.T) {
 	t.Setenv("FERMATA_PREFETCH", "0")
 	signals, stderr, code := make(chan os.Signal, 3), &log{}, make(chan int, 1)
 	go func() {
-		code <- run([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo", "--exec-allow-root",
+		code <- runCommand([]string{"--config", file, "--scheduler", addr, "--exec-allow", "/bin/echo", "--exec-allow-root",
 			"--exec-env", "GREETING", "--exec-containment", "subreaper", "--metrics-addr", "127.0.0.1:0", "--log-format", "json", "--labels", "zone=a"}, signals, io.Discard, stderr)
 	}()
 	hello := receive(t, n.hello)
-	if hello.Namespace != "shop" || len(hello.Queues) != 2 || hello.Slots != 5 || hello.Prefetch != 0 || hello.Version != version || hello.Labels["zone"] != "a" {
+	if hello.Namespace != "shop" || len(hello.Queues) != 2 || hello.Slots != 5 || hello.Prefetch != 0 || hello.Version != buildVersion || hello.Labels["zone"] != "a" {
 		t.Errorf("hello is %v", hello)
 	}
 	if r := receive(t, n.results); r.Outcome != fermatav1.Result_OUTCOME_SUCCEEDED || !strings.Contains(string(r.Output), `"output":"hi\n"`) {
@@ -237,11 +237,11 @@ func TestServesUntilSignalled(t *testing.T) {
 	}
 }
 
-func TestSecondSignalCutsOff(t *testing.T) {
+func TestSecondSignalCancelsAttempts(t *testing.T) {
 	n, addr := serve(t, `{"argv":["/bin/sleep","600"]}`)
 	signals, code := make(chan os.Signal, 3), make(chan int, 1)
 	go func() {
-		code <- run([]string{"--scheduler", addr, "--exec-allow", "/bin/sleep", "--exec-allow-root", "--drain-timeout", "10m"}, signals, io.Discard, io.Discard)
+		code <- runCommand([]string{"--scheduler", addr, "--exec-allow", "/bin/sleep", "--exec-allow-root", "--drain-timeout", "10m"}, signals, io.Discard, io.Discard)
 	}()
 	receive(t, n.started)
 	signals <- syscall.SIGINT
@@ -271,7 +271,7 @@ func TestMetricsAddressTaken(t *testing.T) {
 	}
 	defer taken.Close()
 	var stderr bytes.Buffer
-	if code := run([]string{"--metrics-addr", taken.Addr().String()}, nil, io.Discard, &stderr); code != 1 {
+	if code := runCommand([]string{"--metrics-addr", taken.Addr().String()}, nil, io.Discard, &stderr); code != 1 {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }
@@ -287,11 +287,11 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	panic("unreachable")
 }
 
-func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, command(t.Context())) }
+func TestNoUsageHasBackquotes(t *testing.T) { flagtest.NoBackquotes(t, rootCommand(t.Context())) }
 
 // TestFilesOfFlagsAreGuarded: see flagtest.
 func TestFilesOfFlagsAreGuarded(t *testing.T) {
-	flagtest.FilesAreGuarded(t, command(t.Context()), map[string]string{
+	flagtest.FilesAreGuarded(t, rootCommand(t.Context()), map[string]string{
 		"worker --config":     "--config PATH",
 		"worker --tls-ca":     "--tls-ca PATH",
 		"worker --tls-cert":   "--tls-cert PATH --tls-key k",
@@ -304,7 +304,7 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		"worker --secrets-dir": "a directory, whose files are refused one by one (worker/secrets)",
 	}, func(args ...string) string {
 		var stderr bytes.Buffer
-		run(args, nil, io.Discard, &stderr)
+		runCommand(args, nil, io.Discard, &stderr)
 		return stderr.String()
 	})
 }

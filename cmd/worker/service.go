@@ -17,8 +17,8 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// stopMetrics bounds the end of the metrics server.
-const stopMetrics = 2 * time.Second
+// metricsStopTimeout bounds the end of the metrics server.
+const metricsStopTimeout = 2 * time.Second
 
 // service is the worker and what is served about it.
 type service struct {
@@ -30,11 +30,11 @@ type service struct {
 	spans       *sdktrace.TracerProvider // nil: none are sent
 }
 
-// lastSpans is how long the last spans may take.
-const lastSpans = 3 * time.Second
+// spanFlushTimeout is how long the last spans may take.
+const spanFlushTimeout = 3 * time.Second
 
-// trace has the spans of handlers sent, if they have somewhere to go.
-func (s *service) trace(o *worker.Options, t tracing.Settings) (err error) {
+// startTracing has the spans of handlers sent, if they have somewhere to go.
+func (s *service) startTracing(o *worker.Options, t tracing.Settings) (err error) {
 	if t.Endpoint == "" {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (s *service) trace(o *worker.Options, t tracing.Settings) (err error) {
 		o.ID = worker.NewID() // which the spans are to name too
 	}
 	s.spans, err = tracing.Provider(context.Background(), t, tracing.Process{
-		Service: "fermata-worker", Version: version, Instance: o.ID, Logger: s.logger, Registerer: s.registry,
+		Service: "fermata-worker", Version: buildVersion, Instance: o.ID, Logger: s.logger, Registerer: s.registry,
 	})
 	if err == nil {
 		o.TracerProvider = s.spans
@@ -50,42 +50,42 @@ func (s *service) trace(o *worker.Options, t tracing.Settings) (err error) {
 	return err
 }
 
-// flush sends the last spans.
-func (s *service) flush() {
+// flushSpans sends the last spans.
+func (s *service) flushSpans() {
 	if s.spans == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	ctx, cancel := context.WithTimeout(context.Background(), spanFlushTimeout)
 	defer cancel()
 	if err := s.spans.Shutdown(ctx); err != nil {
-		s.logger.Warn("the last spans were not sent", "error", err)
+		s.logger.Warn("failed to send the last spans", "error", err)
 	}
 }
 
-// serve works until drain ends, then drains until halt ends.
-func (s *service) serve(drain, halt context.Context) (err error) {
+// serveUntilDone works until drain ends, then drains until halt ends.
+func (s *service) serveUntilDone(drain, halt context.Context) (err error) {
 	if s.metricsAddr != "" {
 		listener, err := net.Listen("tcp", s.metricsAddr)
 		if err != nil {
 			return fmt.Errorf("--metrics-addr: %w; name another address", err)
 		}
-		server := telemetry.Serve(listener, s.registry, func() bool { return true }, s.missing, s.level)
+		server := telemetry.Serve(listener, s.registry, func() bool { return true }, s.missingConditions, s.level)
 		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), stopMetrics)
+			ctx, cancel := context.WithTimeout(context.Background(), metricsStopTimeout)
 			defer cancel()
 			if stopErr := server.Stop(ctx); stopErr != nil && !errors.Is(stopErr, context.DeadlineExceeded) {
-				s.logger.Warn("metrics server", "error", stopErr)
+				s.logger.Warn("metrics server failed", "error", stopErr)
 			}
 		}()
 		s.logger.Info("serving metrics", "address", server.Addr())
 	}
-	defer s.flush()
+	defer s.flushSpans()
 	defer context.AfterFunc(halt, s.worker.Stop)()
 	return s.worker.Run(drain)
 }
 
-// missing lists why the worker is not ready.
-func (s *service) missing() []string {
+// missingConditions lists why the worker is not ready.
+func (s *service) missingConditions() []string {
 	if err := s.worker.Ready(); err != nil {
 		return []string{err.Error()}
 	}

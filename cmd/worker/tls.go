@@ -10,22 +10,25 @@ import (
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 )
 
-// tlsFlags say how connections to nodes are secured.
+// tlsFlags configure TLS to the nodes.
 type tlsFlags struct {
 	on    bool
 	files tlsfiles.Files
 }
 
-func (f *tlsFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.on, "tls", false, "use TLS; implied by the other --tls flags. Files are read again when they change")
-	flags.StringVar(&f.files.CA, "tls-ca", "", "PEM file with the authority of the nodes' certificates (default: the system's)")
+func (f *tlsFlags) registerFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.on, "tls", false, "use TLS; implied by the other --tls flags. Files are read again when they "+
+		"change")
+	flags.StringVar(&f.files.CA, "tls-ca", "",
+		"PEM file with the authority of the nodes' certificates (default: the system's)")
 	flags.StringVar(&f.files.Cert, "tls-cert", "", "PEM file with this worker's certificate")
 	flags.StringVar(&f.files.Key, "tls-key", "", "PEM file with this worker's key")
-	flags.StringVar(&f.files.ServerName, "tls-server-name", "", "name in the nodes' certificates (default: the host of --scheduler, also at addresses that nodes name)")
+	flags.StringVar(&f.files.ServerName, "tls-server-name", "",
+		"name in the nodes' certificates (default: the host of --scheduler, also at addresses that nodes name)")
 }
 
-// dial are the options of connections to nodes: none for plain text.
-func (f tlsFlags) dial(logger *slog.Logger, registerer prometheus.Registerer) ([]grpc.DialOption, error) {
+// dialOptions are the options of connections to nodes: none for plain text.
+func (f tlsFlags) dialOptions(logger *slog.Logger, registerer prometheus.Registerer) ([]grpc.DialOption, error) {
 	if !f.on && f.files == (tlsfiles.Files{}) {
 		return nil, nil
 	}

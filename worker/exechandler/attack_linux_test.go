@@ -315,7 +315,7 @@ func FuzzPayload(f *testing.F) {
 		if len(p.Argv) == 0 || p.Dir != "" && !filepath.IsAbs(p.Dir) {
 			t.Fatalf("%+v", p)
 		}
-		if err := expand(p, (*secrets.Dir)(nil).For(p.Argv[0])); err != nil {
+		if err := expandSecrets(p, (*secrets.Dir)(nil).For(p.Argv[0])); err != nil {
 			return
 		}
 		h := handler{Options: Options{Path: DefaultPath}}
@@ -323,16 +323,17 @@ func FuzzPayload(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := allowed.check(p.Env); err != nil {
+		if err := allowed.checkNames(p.Env); err != nil {
 			return
 		}
 		seen := map[string]int{}
-		for _, variable := range h.environment(p, task(payload.Exec{}), nil) {
+		for _, variable := range h.programEnvironment(p, task(payload.Exec{}), nil) {
 			name, _, ok := strings.Cut(variable, "=")
 			if !ok || name == "" || strings.ContainsRune(variable, 0) {
 				t.Fatalf("%q", variable)
 			}
-			if seen[name]++; seen[name] > 1 || strings.HasPrefix(strings.ToUpper(name), "LD_") {
+			seen[name]++
+			if seen[name] > 1 || strings.HasPrefix(strings.ToUpper(name), "LD_") {
 				t.Fatalf("%q occurs %d times", name, seen[name])
 			}
 		}

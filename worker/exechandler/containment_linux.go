@@ -21,20 +21,19 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
-// cgroupPrefix begins the names of the control groups of attempts.
+// cgroupPrefix is the prefix of the control groups of attempts.
 const cgroupPrefix = "fermata-exec-"
 
-// containment is how the processes of an attempt are kept together. Its zero value is the
-// supervisor alone.
+// containment is how the processes of an attempt are kept together. The zero value uses the supervisor only.
 type containment struct {
 	parent string // directory of the control group that those of attempts are in; empty: none
 }
 
-// cgroups counts the control groups that this process has made.
-var cgroups atomic.Int64
+// cgroupCount counts the control groups that this process has made.
+var cgroupCount atomic.Int64
 
-// contain chooses the containment and logs it.
-func (o Options) contain() (containment, error) {
+// chooseContainment chooses the containment and logs it.
+func (o Options) chooseContainment() (containment, error) {
 	if o.Containment == ContainBySubreaper {
 		o.logContainment("a subreaper")
 		return containment{}, nil
@@ -42,7 +41,8 @@ func (o Options) contain() (containment, error) {
 	parent, err := findCgroup()
 	if err == nil {
 		c := containment{parent}
-		if err = c.try(); err == nil {
+		err = c.probe()
+		if err == nil {
 			o.logContainment("a cgroup", slog.String("cgroup", parent))
 			return c, nil
 		}
@@ -63,12 +63,12 @@ func (c containment) newCgroup() (string, error) {
 	if c.parent == "" {
 		return "", nil
 	}
-	dir := filepath.Join(c.parent, fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), cgroups.Add(1)))
+	dir := filepath.Join(c.parent, fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), cgroupCount.Add(1)))
 	return dir, os.Mkdir(dir, 0o755)
 }
 
-// try starts a process in a control group of its own and kills it there.
-func (c containment) try() (err error) {
+// probe starts a process in a new control group and kills it there.
+func (c containment) probe() (err error) {
 	c.removeStale()
 	dir, err := c.newCgroup()
 	if err != nil {
@@ -81,20 +81,21 @@ func (c containment) try() (err error) {
 	}
 	defer group.Close()
 	path, args := launch.Probe()
-	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}}
+	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{},
+		SysProcAttr: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}}
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
 	defer input.Close()
-	if err := own.start(cmd); err != nil {
+	if err := ownChildren.startSupervisor(cmd); err != nil {
 		return err
 	}
 	killErr := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	if killErr != nil {
 		input.Close() // the process ends by itself
 	}
-	err = own.wait(cmd)
+	err = ownChildren.awaitSupervisor(cmd)
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if killErr != nil || !status.Signaled() {
 		return errors.Join(errors.New("cgroup.kill has no effect"), killErr)

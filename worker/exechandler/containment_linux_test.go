@@ -246,7 +246,7 @@ func mechanisms(t *testing.T) []Containment {
 	t.Helper()
 	parent, err := findCgroup()
 	if err == nil {
-		err = containment{parent}.try()
+		err = containment{parent}.probe()
 	}
 	if err == nil {
 		return []Containment{ContainBySubreaper, ContainByCgroup}
@@ -378,8 +378,8 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreApart: the end of one attempt does not touch the daemon of another.
-func TestAttemptsAreApart(t *testing.T) {
+// TestAttemptsAreIsolated: the end of one attempt does not touch the daemon of another.
+func TestAttemptsAreIsolated(t *testing.T) {
 	for _, by := range mechanisms(t) {
 		h := newHandler(t, Options{Containment: by})
 		file := filepath.Join(t.TempDir(), "pids")

@@ -26,12 +26,12 @@ import (
 type handler struct {
 	Options
 	processes   processLimit
-	programs    programs
-	variables   variables
+	programs    allowedPrograms
+	variables   allowedVariables
 	containment containment
 }
 
-// New makes a handler. The error says what is wrong with the options.
+// New returns a handler, or an error that describes the invalid options.
 func New(o Options) (worker.Handler, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -41,23 +41,26 @@ func New(o Options) (worker.Handler, error) {
 		return nil, err
 	}
 	h := handler{Options: o}
-	if h.variables, err = allowVariables(o.Env, o.Logger); err != nil {
+	h.variables, err = allowVariables(o.Env, o.Logger)
+	if err != nil {
 		return nil, err
 	}
-	if h.programs, err = pin(o.Allow); err != nil {
+	h.programs, err = resolveAllowed(o.Allow)
+	if err != nil {
 		return nil, err
 	}
 	if o.Init {
-		own.noteInherited()
+		ownChildren.noteInherited()
 	}
-	if h.containment, err = o.contain(); err != nil {
+	h.containment, err = o.chooseContainment()
+	if err != nil {
 		return nil, err
 	}
 	if err := o.checkSignals(); err != nil {
 		return nil, err
 	}
 	if o.Init {
-		// What a supervisor leaves that was killed comes here.
+		// The children of a killed supervisor become children of this process.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
 		}
@@ -68,7 +71,7 @@ func New(o Options) (worker.Handler, error) {
 	return h.handle, nil
 }
 
-// programUser is the number of the user of programs.
+// programUser returns the user id of programs.
 func (o Options) programUser(euid int) uint32 {
 	if o.User != nil {
 		return o.User.UID
@@ -80,14 +83,15 @@ func (o Options) checkUser(euid int) error {
 	as := o.programUser(euid)
 	switch {
 	case as == 0 && !o.AllowRoot:
-		return errors.New("exec handler: programs would run as root: --exec-user names another user, --exec-allow-root allows it")
+		return errors.New("exec handler: programs would run as root: --exec-user names another user, " +
+			"--exec-allow-root allows it")
 	case as != uint32(euid) && euid != 0:
 		return fmt.Errorf("exec handler: only root can run programs as user %d", as)
 	}
 	return nil
 }
 
-// checkSignals refuses programs that this process could not kill.
+// checkSignals rejects programs that this process could not kill.
 func (o Options) checkSignals() error {
 	if o.User == nil || o.User.UID == uint32(os.Geteuid()) {
 		return nil
@@ -98,7 +102,8 @@ func (o Options) checkSignals() error {
 		return fmt.Errorf("exec handler: read the worker's capabilities: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_KILL) == 0 {
-		return fmt.Errorf("exec handler: programs of user %d could not be ended: the worker needs the capability KILL for it", o.User.UID)
+		return fmt.Errorf("exec handler: programs of user %d could not be ended: the worker needs the capability "+
+			"KILL for it", o.User.UID)
 	}
 	return nil
 }
@@ -121,43 +126,44 @@ func (h handler) handle(ctx context.Context, t *worker.Task) error {
 		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.Secrets.For(p.Argv[0])
-	return use.HideError(h.attempt(ctx, t, p, use))
+	return use.HideError(h.runProgram(ctx, t, p, use))
 }
 
-func (h handler) attempt(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Use) error {
-	if err := h.variables.check(p.Env); err != nil {
+func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Use) error {
+	if err := h.variables.checkNames(p.Env); err != nil {
 		return worker.Permanent(fmt.Errorf("payload: env: %w", err))
 	}
-	file, err := h.programs.find(p.Argv[0])
+	file, err := h.programs.findFile(p.Argv[0])
 	if err != nil {
 		return err
 	}
-	dir, err := directory(h.Dir, p.Dir)
+	dir, err := workingDirectory(h.Dir, p.Dir)
 	if err != nil {
 		return err
 	}
-	if err := expand(p, use); err != nil {
+	if err := expandSecrets(p, use); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var written tail
+	var written tailBuffer
 	start := time.Now()
-	s, err := h.start(file, dir, p, t, traceOf(ctx), &written)
+	s, err := h.startProgram(file, dir, p, t, traceVariables(ctx), &written)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	r, err := h.wait(ctx, s)
+	r, err := h.awaitProgram(ctx, s)
 	if r.Failure != "" {
 		return err
 	}
-	t.SetOutput(encode(r, &written, use, time.Since(start)))
+	t.SetOutput(encodeReport(r, &written, use, time.Since(start)))
 	return err
 }
 
-// start starts the program below a supervisor of its own.
-func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced []string, written io.Writer) (*supervisor, error) {
+// startProgram starts the program under its own supervisor.
+func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task, traced []string,
+	written io.Writer) (*supervisor, error) {
 	cgroup, err := h.containment.newCgroup()
 	if err != nil {
 		return nil, fmt.Errorf("control group: %w", err)
@@ -167,7 +173,7 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 		Path: file, Argv: p.Argv, Dir: dir, Cgroup: cgroup,
 		Limits: launch.Limits{
 			CPU: uint64((l.CPU + time.Second - 1) / time.Second), Memory: uint64(l.Memory), Files: uint64(l.Files),
-			Processes: h.processes.most, FileSize: uint64(l.FileSize),
+			Processes: h.processes.limit, FileSize: uint64(l.FileSize),
 		},
 	}
 	if h.User != nil {
@@ -176,9 +182,10 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 	}
 	path, args := launch.Supervisor(program)
 	s, err := startSupervisor(&exec.Cmd{
-		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.environment(p, t, traced)), Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
+		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.programEnvironment(p, t, traced)),
+		Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-		// Once the supervisor has ended, the program's pipes have this long.
+		// How long the program's pipes may stay open after the supervisor has ended.
 		WaitDelay: h.Grace,
 	}, cgroup)
 	if err != nil && cgroup != "" {
@@ -187,24 +194,24 @@ func (h handler) start(file, dir string, p *payload.Exec, t *worker.Task, traced
 	return s, err
 }
 
-// wait sees the program and all that comes from it to their end.
-func (h handler) wait(ctx context.Context, s *supervisor) (launch.Report, error) {
-	r, reported := s.await(ctx, h.Grace)
+// awaitProgram waits until the program and all its descendants have ended.
+func (h handler) awaitProgram(ctx context.Context, s *supervisor) (launch.Report, error) {
+	r, reported := s.awaitReport(ctx, h.Grace)
 	if !reported {
 		r.Status = unknownStatus
 	}
-	err := s.end()
-	if h.Init && err != nil && !own.killOrphans() {
-		err = errors.Join(err, errLeft)
+	err := s.awaitEmpty()
+	if h.Init && err != nil && !ownChildren.killOrphans() {
+		err = errors.Join(err, errProcessesLeft)
 	}
 	if h.Init {
-		own.reapOrphans()
+		ownChildren.reapOrphans()
 	}
-	return r, verdict(ctx, r, reported, err)
+	return r, attemptError(ctx, r, reported, err)
 }
 
-// verdict is how an attempt ended: nil for success. end is what is wrong with its end.
-func verdict(ctx context.Context, r launch.Report, reported bool, end error) error {
+// attemptError returns the error of an attempt, nil for success. end is the error of ending the processes.
+func attemptError(ctx context.Context, r launch.Report, reported bool, end error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case !reported && cause != nil:
@@ -219,7 +226,7 @@ func verdict(ctx context.Context, r launch.Report, reported bool, end error) err
 	status := exitError(r.Status)
 	switch {
 	case r.Terminated && status == 0:
-		// Many programs end so after SIGTERM: the work is not done.
+		// Many programs exit with 0 after SIGTERM, with their work undone.
 		return fmt.Errorf("%w; the program ended with status 0", cause)
 	case r.Terminated:
 		return fmt.Errorf("%w; the program ended with %w", cause, status)
@@ -229,7 +236,7 @@ func verdict(ctx context.Context, r launch.Report, reported bool, end error) err
 	return end
 }
 
-// exitError is the status of a program that has not succeeded.
+// exitError is the wait status of a program that failed.
 type exitError syscall.WaitStatus
 
 func (e exitError) Error() string {
@@ -240,7 +247,7 @@ func (e exitError) Error() string {
 	return "exit status " + strconv.Itoa(w.ExitStatus())
 }
 
-func (h handler) environment(p *payload.Exec, t *worker.Task, traced []string) []string {
+func (h handler) programEnvironment(p *payload.Exec, t *worker.Task, traced []string) []string {
 	env := append([]string{
 		"PATH=" + h.Path,
 		"HOME=" + h.Home,
@@ -258,9 +265,10 @@ func (h handler) environment(p *payload.Exec, t *worker.Task, traced []string) [
 	return env
 }
 
-func encode(end launch.Report, written *tail, use *secrets.Use, took time.Duration) []byte {
-	last, total := written.last()
-	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt), ExitCode: end.Status.ExitStatus()}
+func encodeReport(end launch.Report, written *tailBuffer, use *secrets.Use, took time.Duration) []byte {
+	last, total := written.lastBytes()
+	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt),
+		ExitCode: end.Status.ExitStatus()}
 	if end.Status.Signaled() {
 		r.Signal = unix.SignalName(end.Status.Signal())
 	}

@@ -260,9 +260,9 @@ func TestDaemonEnds(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftToReap: this process stands for the first one of a container, to
+// TestAllChildrenAreReaped: this process stands for the first one of a container, to
 // which all come whose parent has ended.
-func TestNothingIsLeftToReap(t *testing.T) {
+func TestAllChildrenAreReaped(t *testing.T) {
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	h := newHandler(t, Options{Init: true})
 	for name, script := range map[string]string{
@@ -292,9 +292,9 @@ func TestNothingIsLeftToReap(t *testing.T) {
 	}
 }
 
-// TestOthersAreNotReaped: attempts side by side, each of which reaps what has ended, leave each other's programs
+// TestOtherChildrenAreNotReaped: attempts side by side, each of which reaps what has ended, leave each other's programs
 // alone, and without Options.Init also the processes that somebody else started.
-func TestOthersAreNotReaped(t *testing.T) {
+func TestOtherChildrenAreNotReaped(t *testing.T) {
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	orphan := `setsid true & exit 3`
 	h := newHandler(t, Options{Init: true})
@@ -325,9 +325,9 @@ func TestOthersAreNotReaped(t *testing.T) {
 	}
 }
 
-// TestProcessThatHidItsEnvironmentEnds: one that left the group and shed its variables
+// TestProcessThatHidItsEnvironmentIsKilled: one that left the group and shed its variables
 // as well.
-func TestProcessThatHidItsEnvironmentEnds(t *testing.T) {
+func TestProcessThatHidItsEnvironmentIsKilled(t *testing.T) {
 	h := newHandler(t, Options{})
 	file := filepath.Join(t.TempDir(), "pids")
 	if err := h(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c 'echo $$ > "$0"; exec sleep 600' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done`, "sh", file}})); err != nil {
@@ -373,7 +373,7 @@ func TestOptions(t *testing.T) {
 
 func TestTailKeepsTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var w tail
+		var w tailBuffer
 		var all []byte
 		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 3*MaxExcerpt), 0, 8).Draw(t, "writes") {
 			b := make([]byte, n)
@@ -384,7 +384,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 			all = append(all, b...)
 		}
 		want := all[max(0, len(all)-MaxExcerpt):]
-		if got, total := w.last(); string(got) != string(want) || total != int64(len(all)) || cap(w.kept) > 16*MaxExcerpt {
+		if got, total := w.lastBytes(); string(got) != string(want) || total != int64(len(all)) || cap(w.kept) > 16*MaxExcerpt {
 			t.Fatalf("kept %d of %d bytes, want %d", len(got), total, len(want))
 		}
 	})

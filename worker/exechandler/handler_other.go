@@ -8,7 +8,7 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// New fails: programs are started by system calls of Linux, which differ by architecture.
+// New returns an error: programs are started by system calls of Linux that differ by architecture.
 func New(o Options) (worker.Handler, error) {
 	if _, err := o.withDefaults(); err != nil {
 		return nil, err

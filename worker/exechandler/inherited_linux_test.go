@@ -58,7 +58,7 @@ func TestInheritedChildrenAreSpared(t *testing.T) {
 	})
 	sidecar := pids(t, inherited, 1)[0]
 	defer func() { _ = unix.Kill(sidecar, unix.SIGKILL) }()
-	if !strings.Contains(r.Err, errNoReport.Error()) || strings.Contains(r.Err, errLeft.Error()) {
+	if !strings.Contains(r.Err, errNoReport.Error()) || strings.Contains(r.Err, errProcessesLeft.Error()) {
 		t.Errorf("got %+v", r)
 	}
 	if alive(pids(t, left, 1)[0]) {

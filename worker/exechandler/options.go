@@ -19,62 +19,57 @@ const (
 	DefaultHome  = "/nonexistent"
 )
 
-// MaxExcerpt bounds how much of a program's output is kept, in bytes.
+// MaxExcerpt is the maximum number of bytes of a program's output that are kept with the run.
 const MaxExcerpt = 2 << 10
 
 // Options configure [New]. Allow is required.
 type Options struct {
-	// Allow are the programs that may run, by absolute path.
+	// Allow are the absolute paths of the programs that may run. Required.
 	Allow []string
-	// Dir is the working directory; that of a payload is in it or below. Default: / for
-	// all programs, and a payload names no other.
+	// Dir is the working directory. A payload may choose it or a directory below it. Default: /, and a payload
+	// cannot choose.
 	Dir string
-	// Home is HOME for the programs, whatever the payload says: many read files there
-	// that make them run code or ask another server. Default /nonexistent.
+	// Home is the HOME of programs; payloads cannot change it, because many programs read files there that make
+	// them run code or contact servers. Default /nonexistent.
 	Home string
-	// Env are the variables that payloads may set, by name, or by the beginning of names
-	// as in APP_*. Names of variables that steer loaders, interpreters and common tools
-	// have to be given in full; those that the worker sets, and those of the dynamic loader
-	// and of Go's runtime, cannot be given. Default none.
+	// Env are the variables that payloads may set: names, or prefixes such as APP_*. Names that control loaders,
+	// interpreters and common tools must be given in full. Variables that the worker sets, and those of the
+	// dynamic loader and of Go's runtime, are rejected. Default none.
 	Env []string
-	// Path is PATH for the programs. Default /usr/local/bin:/usr/bin:/bin.
+	// Path is the PATH of programs. Default /usr/local/bin:/usr/bin:/bin.
 	Path string
-	// Slots is how many attempts run at once. Where programs are of the worker's own user,
-	// what the worker and the supervisors of so many need is added to Limits.Processes.
-	// Default [worker.DefaultSlots].
+	// Slots is the maximum number of concurrent attempts, as in [worker.Options]. If programs run as the
+	// worker's own user, the processes of the worker and its supervisors are added to Limits.Processes. Default
+	// [worker.DefaultSlots].
 	Slots int
-	// Grace is what a program has to end after SIGTERM. Default 2 s.
+	// Grace is the time between SIGTERM and SIGKILL. Default 2 s.
 	Grace time.Duration
-	// Limits of each program. Default [DefaultLimits].
+	// Limits are the resource limits of each program. Default [DefaultLimits].
 	Limits *Limits
-	// User is whom programs run as; the worker has to be root for another one than
-	// its own. Default the worker's own, and no supplementary groups are taken over.
+	// User is the user that programs run as. Another user than the worker's own requires root. Default: the
+	// worker's user, without its supplementary groups.
 	User *User
-	// AllowRoot lets programs run as root. Default no: such a worker does not start.
+	// AllowRoot allows programs to run as root. Default false: New returns an error.
 	AllowRoot bool
-	// Init says that all processes this one starts are those of this package's
-	// handlers. Then it asks for the orphans of what it starts, reaps those that have
-	// ended, and kills all of them if the supervisor of an attempt is killed. It spares
-	// the children that this process has when the first handler is made.
-	// Without Init it cannot tell them from processes that somebody here waits for: what
-	// a program started goes on if the supervisor is killed, which a program of the same
-	// user can do, and there is no control group. Default no.
+	// Init declares that all child processes of this process belong to this package's handlers, as in a
+	// container of its own. Then orphans are adopted and reaped, all of them are killed if the supervisor of an
+	// attempt is killed, and control groups can be used. Children that exist when the first handler is made are
+	// spared. Without Init, processes of a program survive if their supervisor is killed, which a program of the
+	// same user can do. Default false.
 	Init bool
-	// Containment is how the processes of an attempt are kept together: a control group
-	// beside the supervisor, which is then the second line, or the supervisor alone. Default:
-	// the first where this process may make control groups.
+	// Containment is how the processes of an attempt are kept together: a control group in addition to the
+	// supervisor, or the supervisor only. Default: a control group if this process may create one.
 	Containment Containment
-	// Private are files of this process, and directories of such files, that programs
-	// should not be able to read, such as secrets. A warning is logged if their modes let
-	// programs read them. Default none.
+	// Private are files, and directories of files, that programs should not be able to read, such as secrets.
+	// New logs a warning if their modes permit it. Default none.
 	Private []string
-	// Logger gets what an operator should know when the handler is made. Default none.
+	// Logger receives warnings when the handler is made. Default none.
 	Logger *slog.Logger
-	// Secrets are what variables and stdin may refer to. Default none.
+	// Secrets are the secrets that variables and stdin may refer to. Default none.
 	Secrets *secrets.Dir
 }
 
-// Containment is a way to keep the processes of an attempt together.
+// Containment is how the processes of an attempt are kept together.
 type Containment string
 
 // Values of [Containment].
@@ -83,28 +78,26 @@ const (
 	ContainBySubreaper Containment = "subreaper"
 )
 
-// User is a user and a group by number.
+// User is a numeric user and group id.
 type User struct{ UID, GID uint32 }
 
-// Limits bound each program and what it starts. 0 is no limit. Core files are never
-// written.
+// Limits bound each program and its descendants. 0 means no limit. Core files are never written.
 type Limits struct {
-	// CPU time, in whole seconds.
+	// CPU is the CPU time, rounded to whole seconds.
 	CPU time.Duration
-	// Memory is address space, in bytes.
+	// Memory is the address space, in bytes.
 	Memory int64
-	// Files that are open at once. With no limit it is that of this process when it started.
+	// Files is the number of open files. 0: the limit that this process had at its start.
 	Files int
-	// Processes of the user that the program runs as, its threads and those of
-	// everything else included, but for this worker and its supervisors: see
-	// Options.Slots. Root is not bound by it.
+	// Processes is the number of processes and threads of the program's user, including those of other programs,
+	// but not counting this worker and its supervisors; see Options.Slots. It does not bind root.
 	Processes int
-	// FileSize of each file that is written, in bytes.
+	// FileSize is the size of each written file, in bytes.
 	FileSize int64
 }
 
-// DefaultLimits are an hour of CPU time, 4 GiB, 1,024 files, 512 processes and files
-// of any size.
+// DefaultLimits returns one hour of CPU time, 4 GiB of memory, 1,024 open files, 512 processes, and no limit on
+// file sizes.
 func DefaultLimits() Limits {
 	return Limits{CPU: time.Hour, Memory: 4 << 30, Files: 1024, Processes: 512}
 }
@@ -144,7 +137,8 @@ func (o Options) withDefaults() (Options, error) {
 	case !filepath.IsAbs(o.Home) || strings.ContainsRune(o.Home, 0):
 		return o, fmt.Errorf("exec handler: home %q is not an absolute path", o.Home)
 	case o.Containment != "" && o.Containment != ContainByCgroup && o.Containment != ContainBySubreaper:
-		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup, ContainBySubreaper)
+		return o, fmt.Errorf("exec handler: containment %q is neither %q nor %q", o.Containment, ContainByCgroup,
+			ContainBySubreaper)
 	case o.Slots < 0:
 		return o, errors.New("exec handler: Slots is negative")
 	case o.Grace < 0:

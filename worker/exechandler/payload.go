@@ -8,11 +8,12 @@ import (
 	"github.com/fermata-io/fermata/worker/secrets"
 )
 
-// expand puts secrets in the place of references. Arguments have none: anybody on
-// the machine can read them.
-func expand(p *payload.Exec, use *secrets.Use) error {
+// expandSecrets replaces references by secrets. Arguments have none, because every user of the machine can read
+// them.
+func expandSecrets(p *payload.Exec, use *secrets.Use) error {
 	var err error
-	if p.Stdin, err = use.Expand(p.Stdin); err != nil {
+	p.Stdin, err = use.Expand(p.Stdin)
+	if err != nil {
 		return fmt.Errorf("stdin: %w", err)
 	}
 	for name, value := range p.Env {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// warnOfReadable logs which of the worker's private files programs can read.
+// warnOfReadable logs the worker's private files that programs can read.
 func (o Options) warnOfReadable() {
 	as := User{uint32(os.Geteuid()), uint32(os.Getegid())}
 	if o.User != nil {
@@ -19,19 +19,19 @@ func (o Options) warnOfReadable() {
 	}
 	var readable []string
 	for _, path := range o.Private {
-		readable = append(readable, as.readable(path)...)
+		readable = append(readable, as.readableFiles(path)...)
 	}
 	if len(readable) > 0 {
-		o.Logger.Warn("programs can read private files of this worker", slog.Int("uid", int(as.UID)), slog.Int("files", len(readable)), slog.String("first", readable[0]))
+		o.Logger.Warn("programs can read private files of this worker", slog.Int("uid", int(as.UID)),
+			slog.Int("files", len(readable)), slog.String("first", readable[0]))
 	}
 }
 
-// readable lists the files at a path, or in the directory that it is, that the user can
-// read. It goes by modes.
-func (u User) readable(path string) (files []string) {
+// readableFiles returns the files at a path, or in that directory, that the user can read by their modes.
+func (u User) readableFiles(path string) (files []string) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // whoever uses it says so
+		return nil // the reader of the file reports it
 	}
 	if !info.IsDir() {
 		if u.mayRead(path) {
@@ -43,14 +43,15 @@ func (u User) readable(path string) (files []string) {
 	for _, e := range entries {
 		file := filepath.Join(path, e.Name())
 		// What may be done with a secret is no secret.
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && !strings.HasSuffix(file, ".allow") && u.mayRead(file) {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && !strings.HasSuffix(file, ".allow") &&
+			u.mayRead(file) {
 			files = append(files, file)
 		}
 	}
 	return files
 }
 
-// mayRead says whether the modes of a file and of the directories above it let the user read it.
+// mayRead reports whether the modes of a file and of its directories let the user read it.
 func (u User) mayRead(path string) bool {
 	file, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -59,11 +60,11 @@ func (u User) mayRead(path string) bool {
 	if err != nil {
 		return false
 	}
-	if !u.permitted(file, 0o4) {
+	if !u.hasPermission(file, 0o4) {
 		return false
 	}
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
-		if !u.permitted(dir, 0o1) {
+		if !u.hasPermission(dir, 0o1) {
 			return false
 		}
 		if dir == filepath.Dir(dir) {
@@ -72,8 +73,8 @@ func (u User) mayRead(path string) bool {
 	}
 }
 
-// permitted says whether the mode has the bit for the user.
-func (u User) permitted(path string, bit fs.FileMode) bool {
+// hasPermission reports whether the mode has the bit for the user.
+func (u User) hasPermission(path string, bit fs.FileMode) bool {
 	info, err := os.Stat(path)
 	if err != nil {
 		return false

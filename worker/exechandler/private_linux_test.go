@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestReadablePrivateFilesAreNamed(t *testing.T) {
+func TestReadablePrivateFilesAreLogged(t *testing.T) {
 	dir := filepath.Join(openDir(t), "secrets")
 	someone := User{UID: 61_016, GID: 61_016}
 	own := User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}

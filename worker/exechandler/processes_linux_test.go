@@ -72,7 +72,8 @@ func TestManyProgramsOfTheWorkersUser(t *testing.T) {
 		name, _ := os.ReadFile(filepath.Join(process, "cmdline")) // it may have ended
 		switch {
 		case bytes.HasPrefix(name, []byte("fermata-exec\x00")):
-			if supervisors++; n > launch.SupervisorThreads {
+			supervisors++
+			if n > launch.SupervisorThreads {
 				t.Errorf("a supervisor has %d threads", n)
 			}
 		case bytes.Contains(name, []byte(workerMode)):
@@ -122,11 +123,11 @@ func TestProcessLimit(t *testing.T) {
 	}
 }
 
-func TestFewProcessesAreWarnedOf(t *testing.T) {
+func TestWarningOfFewProcesses(t *testing.T) {
 	for room, want := range map[uint64]bool{39: true, 40: false} {
 		var log bytes.Buffer
 		o := Options{User: &User{UID: 5}, Slots: 10, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		o.warnOfFewProcesses(processLimit{room: room})
+		o.warnOfFewProcesses(processLimit{forPrograms: room})
 		if got := strings.Contains(log.String(), "programs may fail to start processes"); got != want {
 			t.Errorf("room for %d: %q", room, &log)
 		}

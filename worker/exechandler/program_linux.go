@@ -15,19 +15,18 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// programs are those that may run, with the files that they were when the worker
-// started.
-type programs map[string]string
+// allowedPrograms maps the allowed names to the files they led to when the worker started.
+type allowedPrograms map[string]string
 
 // maxLinks bounds the links on the path of a program.
 const maxLinks = 40
 
-// pin follows the links of all names. A program that is missing may come later, if nobody
-// else can put it there.
-func pin(allow []string) (programs, error) {
-	p := programs{}
+// resolveAllowed resolves the links of all names. A missing program may be installed later if only root or the
+// worker's user can do so.
+func resolveAllowed(allow []string) (allowedPrograms, error) {
+	p := allowedPrograms{}
 	for _, name := range allow {
-		file, err := resolve(name)
+		file, err := resolveLinks(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("exec handler: %s: %w", name, err)
 		}
@@ -36,14 +35,15 @@ func pin(allow []string) (programs, error) {
 	return p, nil
 }
 
-// find returns the file to run for a name. Between this check and the start only those
-// can change the file who may replace the worker as well.
-func (p programs) find(name string) (string, error) {
+// findFile returns the file to run for a name. Between this check and the start, only users who could also
+// replace the worker can change the file.
+func (p allowedPrograms) findFile(name string) (string, error) {
 	pinned, ok := p[name]
 	if !ok {
-		return "", worker.Permanent(fmt.Errorf("payload: program %.200q is not allowed on this worker; --exec-allow names programs, each by one absolute path", name))
+		return "", worker.Permanent(fmt.Errorf("payload: program %.200q is not allowed on this worker; "+
+			"--exec-allow names programs, each by one absolute path", name))
 	}
-	file, err := resolve(name)
+	file, err := resolveLinks(name)
 	if err != nil {
 		return "", fmt.Errorf("start: %w", err)
 	}
@@ -53,11 +53,10 @@ func (p programs) find(name string) (string, error) {
 	return file, nil
 }
 
-// resolve follows the links on the path of a program. It refuses a file, a link and a
-// directory on the way that somebody else than root and the worker's user owns, or could
-// put something else in the place of. Empty, and fs.ErrNotExist: there is no such file,
-// and nobody else could make it.
-func resolve(name string) (string, error) {
+// resolveLinks resolves the links on the path of a program. It rejects files, links and directories that another
+// user than root and the worker's user owns or could replace. It returns an empty path and fs.ErrNotExist if the
+// file does not exist and no other user could create it.
+func resolveLinks(name string) (string, error) {
 	links, rest := 0, strings.Split(strings.TrimPrefix(name, "/"), "/")
 	at := "/"
 	sticky, err := checkDirectory(at)
@@ -79,7 +78,8 @@ func resolve(name string) (string, error) {
 		rest = rest[1:]
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
-			if links++; links > maxLinks {
+			links++
+			if links > maxLinks {
 				return "", fmt.Errorf("%s: too many links", name)
 			}
 			target, err := os.Readlink(next)
@@ -89,13 +89,16 @@ func resolve(name string) (string, error) {
 			if filepath.IsAbs(target) {
 				at = "/"
 			}
-			rest = append(slices.DeleteFunc(strings.Split(target, "/"), func(part string) bool { return part == "" || part == "." }), rest...)
-			if sticky, err = checkDirectory(at); err != nil {
+			rest = append(slices.DeleteFunc(strings.Split(target, "/"),
+				func(part string) bool { return part == "" || part == "." }), rest...)
+			sticky, err = checkDirectory(at)
+			if err != nil {
 				return "", err
 			}
 		case len(rest) > 0:
 			at = next
-			if sticky, err = checkDirectory(at); err != nil {
+			sticky, err = checkDirectory(at)
+			if err != nil {
 				return "", err
 			}
 		default:
@@ -105,8 +108,8 @@ func resolve(name string) (string, error) {
 	return "", fmt.Errorf("%s is not a program", name)
 }
 
-// checkDirectory refuses a directory in which others can replace what is there. One with
-// the sticky bit is taken: others can only add to it.
+// checkDirectory rejects a directory whose entries other users can replace. A directory with the sticky bit is
+// accepted: other users can only add entries.
 func checkDirectory(dir string) (sticky bool, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -145,13 +148,14 @@ func writableError(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s can be written by its group", path)
 }
 
-// directory is where a program runs: in base or below, links followed; in / if there is
-// no base. Another directory fails for good, also one that does not exist. One that is
-// missing in base may come later.
-func directory(base, asked string) (string, error) {
+// workingDirectory returns where a program runs: base or a directory below it, with links resolved; / without a
+// base. Another directory is a permanent error, also if it does not exist. A directory missing in base is a
+// temporary error.
+func workingDirectory(base, asked string) (string, error) {
 	if base == "" {
 		if asked != "" && filepath.Clean(asked) != "/" {
-			return "", worker.Permanent(fmt.Errorf("payload: dir %.200q is not allowed on this worker; --exec-dir names where directories may be", asked))
+			return "", worker.Permanent(fmt.Errorf("payload: dir %.200q is not allowed on this worker; --exec-dir "+
+				"names where directories may be", asked))
 		}
 		return "/", nil
 	}
@@ -181,5 +185,6 @@ func isWithin(base, path string) bool {
 }
 
 func outsideError(asked, base string) error {
-	return worker.Permanent(fmt.Errorf("payload: dir %.200q is outside of %s, the --exec-dir of this worker", asked, base))
+	return worker.Permanent(fmt.Errorf("payload: dir %.200q is outside of %s, the --exec-dir of this worker", asked,
+		base))
 }

@@ -88,8 +88,8 @@ func chown(root bool, path string) error {
 	return os.Lchown(path, 61_015, 61_015)
 }
 
-// TestProgramThatComesLater: into a directory where only the worker's user can put it.
-func TestProgramThatComesLater(t *testing.T) {
+// TestProgramInstalledLater: into a directory where only the worker's user can put it.
+func TestProgramInstalledLater(t *testing.T) {
 	file := filepath.Join(openDir(t), "program")
 	h := newHandler(t, Options{Allow: []string{file}})
 	if err := h(t.Context(), task(payload.Exec{Argv: []string{file}})); err == nil || !strings.Contains(err.Error(), "no such file") {
@@ -104,8 +104,8 @@ func TestProgramThatComesLater(t *testing.T) {
 	}
 }
 
-// TestPayloadsChooseNoDirectory: unless the worker says where, and HOME is never their choice.
-func TestPayloadsChooseNoDirectory(t *testing.T) {
+// TestPayloadsCannotChooseADirectory: unless the worker says where, and HOME is never their choice.
+func TestPayloadsCannotChooseADirectory(t *testing.T) {
 	dir := t.TempDir()
 	show := payload.Exec{Argv: []string{"/bin/sh", "-c", `echo "$HOME $(pwd)"`}}
 	for _, test := range []struct {

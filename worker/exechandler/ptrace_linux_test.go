@@ -111,9 +111,9 @@ func init() {
 	syscall.Exit(1)
 }
 
-// TestStopIsNoEnd: a program that asks to be traced by its parent stops at a signal, and
+// TestStoppedProgramHasNotEnded: a program that asks to be traced by its parent stops at a signal, and
 // when it executes another one.
-func TestStopIsNoEnd(t *testing.T) {
+func TestStoppedProgramHasNotEnded(t *testing.T) {
 	program := testProgram(t)
 	one := task(payload.Exec{Argv: []string{program, traceMeMode}})
 	if err := newHandler(t, Options{Allow: []string{program}})(t.Context(), one); err == nil || err.Error() != "exit status 4" {

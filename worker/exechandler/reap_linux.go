@@ -13,10 +13,10 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
-// children are the supervisors of attempts that go on: whoever started one waits for it.
-type children struct {
-	// Held for reading from before a process is started until it is in supervisors:
-	// meanwhile nobody can tell it from one that nobody waits for.
+// childProcesses are the supervisors of running attempts. The goroutine that started a supervisor waits for it.
+type childProcesses struct {
+	// Held for reading from before a process is started until it is in supervisors: until then it looks like an
+	// orphan.
 	starting    sync.RWMutex
 	lock        sync.Mutex
 	supervisors map[int]*exec.Cmd
@@ -24,14 +24,14 @@ type children struct {
 	inherited   map[int]bool // those from before this program was executed, until they are reaped
 }
 
-// own are the children of this process, by whatever handler.
-var own = children{supervisors: map[int]*exec.Cmd{}}
+// ownChildren are the children of this process, of all handlers.
+var ownChildren = childProcesses{supervisors: map[int]*exec.Cmd{}}
 
-// noteInherited notes the children that this process has from what it executed before, such as a
-// shell that started them and then the worker in its own place. It comes before all starts.
-func (c *children) noteInherited() {
+// noteInherited records the children that this process has from before exec, such as those of a shell that was
+// replaced by the worker. It is called before all starts.
+func (c *childProcesses) noteInherited() {
 	c.inherit.Do(func() {
-		orphans := c.orphans()
+		orphans := c.orphanPIDs()
 		c.lock.Lock()
 		defer c.lock.Unlock()
 		c.inherited = map[int]bool{}
@@ -41,7 +41,7 @@ func (c *children) noteInherited() {
 	})
 }
 
-func (c *children) start(cmd *exec.Cmd) error {
+func (c *childProcesses) startSupervisor(cmd *exec.Cmd) error {
 	c.starting.RLock()
 	defer c.starting.RUnlock()
 	if err := cmd.Start(); err != nil {
@@ -53,33 +53,33 @@ func (c *children) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// wait reaps a supervisor.
-func (c *children) wait(cmd *exec.Cmd) error {
+// awaitSupervisor reaps a supervisor.
+func (c *childProcesses) awaitSupervisor(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	// Its number may be another one's by now.
+	// The process id may be in use again by now.
 	if c.supervisors[cmd.Process.Pid] == cmd {
 		delete(c.supervisors, cmd.Process.Pid)
 	}
 	return err
 }
 
-// reapOrphans reaps the children that have ended and are no supervisors: they came to
-// this process as the first one of its container.
-func (c *children) reapOrphans() {
-	if len(c.orphans()) == 0 {
+// reapOrphans reaps ended children that are not supervisors. This process adopted them as the init of its
+// container.
+func (c *childProcesses) reapOrphans() {
+	if len(c.orphanPIDs()) == 0 {
 		return
 	}
-	// Among them may be one that is being started.
+	// One of them may be starting.
 	c.starting.Lock()
 	defer c.starting.Unlock()
-	for _, pid := range c.orphans() {
-		c.reap(pid) // the next attempt finds what is left
+	for _, pid := range c.orphanPIDs() {
+		c.reapChild(pid) // the next attempt finds what is left
 	}
 }
 
-func (c *children) reap(pid int) {
+func (c *childProcesses) reapChild(pid int) {
 	var status unix.WaitStatus
 	reaped, err := unix.Wait4(pid, &status, unix.WNOHANG|unix.WALL, nil)
 	if err != nil || reaped != pid || status.Stopped() {
@@ -87,36 +87,35 @@ func (c *children) reap(pid int) {
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	delete(c.inherited, pid) // its number may be another one's from now on
+	delete(c.inherited, pid) // the process id may be in use again from now on
 }
 
-// killOrphans kills the children that are no supervisors and not inherited, and what they
-// leave: the processes of an attempt whose supervisor was killed. It reports whether none is
-// left.
-func (c *children) killOrphans() bool {
+// killOrphans kills the children that are neither supervisors nor inherited, and their descendants: the
+// processes of an attempt whose supervisor was killed. It reports whether none is left.
+func (c *childProcesses) killOrphans() bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()
-	for end := time.Now().Add(killBound); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		orphans := slices.DeleteFunc(c.orphans(), c.isInherited)
+	for end := time.Now().Add(maxKillWait); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		orphans := slices.DeleteFunc(c.orphanPIDs(), c.isInherited)
 		if len(orphans) == 0 {
 			return true
 		}
 		for _, pid := range orphans {
 			_ = unix.Kill(pid, unix.SIGKILL) // it is reaped here and nowhere else
-			c.reap(pid)
+			c.reapChild(pid)
 			launch.KillTracer(pid)
 		}
 	}
 	return false
 }
 
-func (c *children) orphans() []int {
+func (c *childProcesses) orphanPIDs() []int {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	return slices.DeleteFunc(launch.Children(), func(pid int) bool { return c.supervisors[pid] != nil })
 }
 
-func (c *children) isInherited(pid int) bool {
+func (c *childProcesses) isInherited(pid int) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	return c.inherited[pid]

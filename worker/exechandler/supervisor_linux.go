@@ -15,17 +15,16 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
 
-// killBound bounds the wait for killed processes to end.
-const killBound = 10 * time.Second
+// maxKillWait bounds the wait for killed processes to end.
+const maxKillWait = 10 * time.Second
 
-// supervisor is the process of one attempt that starts the program, and that ends what
-// comes from the program.
+// supervisor is the process of one attempt that starts the program and ends all its descendants.
 type supervisor struct {
 	cmd *exec.Cmd
-	// orders ends when it is closed, and when this process is killed.
-	orders *os.File
-	// report is closed when the supervisor has ended, which it does when no process of
-	// the attempt is left. One that was killed has said nothing.
+	// orderPipe reaches its end when it is closed and when this process is killed.
+	orderPipe *os.File
+	// report is closed when the supervisor has ended, after all processes of the attempt. A killed supervisor
+	// sends no report.
 	report <-chan launch.Report
 	cgroup string
 }
@@ -43,14 +42,14 @@ func startSupervisor(cmd *exec.Cmd, cgroup string) (*supervisor, error) {
 	}
 	defer theirReports.Close()
 	cmd.ExtraFiles = []*os.File{theirOrders, theirReports}
-	if err := own.start(cmd); err != nil {
+	if err := ownChildren.startSupervisor(cmd); err != nil {
 		orders.Close()
 		reports.Close()
 		return nil, err
 	}
 	to := make(chan launch.Report, 1)
 	go readReport(reports, to)
-	return &supervisor{cmd: cmd, orders: orders, report: to, cgroup: cgroup}, nil
+	return &supervisor{cmd: cmd, orderPipe: orders, report: to, cgroup: cgroup}, nil
 }
 
 func readReport(from io.ReadCloser, to chan<- launch.Report) {
@@ -67,29 +66,29 @@ func readReport(from io.ReadCloser, to chan<- launch.Report) {
 	_, _ = io.Copy(io.Discard, lines) // it is over when the pipe ends
 }
 
-// await returns how the program ended. If ctx ends before, the program gets SIGTERM, and
-// SIGKILL after grace. It is false if the supervisor ended before it could say.
-func (s *supervisor) await(ctx context.Context, grace time.Duration) (launch.Report, bool) {
+// awaitReport returns how the program ended. If ctx ends first, the program gets SIGTERM, and SIGKILL after
+// grace. It returns false if the supervisor ended without a report.
+func (s *supervisor) awaitReport(ctx context.Context, grace time.Duration) (launch.Report, bool) {
 	select {
 	case r, ok := <-s.report:
 		return r, ok
 	case <-ctx.Done():
 	}
-	_, _ = s.orders.Write([]byte{launch.OrderTerminate}) // it may have ended
-	if r, ok, came := s.within(grace); came {
+	_, _ = s.orderPipe.Write([]byte{launch.OrderTerminate}) // it may have ended
+	if r, ok, came := s.reportWithin(grace); came {
 		return r, ok
 	}
-	s.orders.Close()
-	if r, ok, came := s.within(killBound); came {
+	s.orderPipe.Close()
+	if r, ok, came := s.reportWithin(maxKillWait); came {
 		return r, ok
 	}
-	// It has been stopped, by a program of its own user.
+	// A program of the same user has stopped the supervisor.
 	_ = s.cmd.Process.Kill()
 	r, ok := <-s.report
 	return r, ok
 }
 
-func (s *supervisor) within(d time.Duration) (r launch.Report, ok, came bool) {
+func (s *supervisor) reportWithin(d time.Duration) (r launch.Report, ok, came bool) {
 	bound := time.NewTimer(d)
 	defer bound.Stop()
 	select {
@@ -101,13 +100,14 @@ func (s *supervisor) within(d time.Duration) (r launch.Report, ok, came bool) {
 }
 
 var (
-	errLeft     = fmt.Errorf("the program has ended and left processes that did not end within %v of being killed", killBound)
+	errProcessesLeft = fmt.Errorf("the program has ended and left processes that did not end within %v of being "+
+		"killed", maxKillWait)
 	errNoReport = errors.New("the program's supervisor was killed")
 )
 
-// end returns when no process of the attempt is left, and says if there may be one.
-func (s *supervisor) end() error {
-	bound := time.NewTimer(killBound)
+// awaitEmpty returns when no process of the attempt is left, or an error if there may be one.
+func (s *supervisor) awaitEmpty() error {
+	bound := time.NewTimer(maxKillWait)
 	defer bound.Stop()
 	left := false
 	for open := true; open; {
@@ -117,17 +117,17 @@ func (s *supervisor) end() error {
 			open, left = false, true
 		}
 	}
-	s.orders.Close()
+	s.orderPipe.Close()
 	if left {
-		go s.finish() // it goes on: what cannot be killed now may end later
-		return errLeft
+		go s.reapAndClean() // continue in the background: processes that cannot be killed now may end later
+		return errProcessesLeft
 	}
-	return s.finish()
+	return s.reapAndClean()
 }
 
-// finish reaps the supervisor and removes what it left.
-func (s *supervisor) finish() error {
-	err := own.wait(s.cmd)
+// reapAndClean reaps the supervisor and removes its control group.
+func (s *supervisor) reapAndClean() error {
+	err := ownChildren.awaitSupervisor(s.cmd)
 	if s.cgroup != "" {
 		err = errors.Join(err, launch.RemoveCgroup(s.cgroup))
 	}

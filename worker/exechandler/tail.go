@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// tail keeps the end of what is written to it. It is safe for concurrent use.
-type tail struct {
+// tailBuffer keeps the end of what is written to it. It is safe for concurrent use.
+type tailBuffer struct {
 	mu    sync.Mutex
 	kept  []byte
 	total int64
 }
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *tailBuffer) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.total += int64(len(b))
@@ -23,9 +23,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// last is the end of what was written, from the beginning of a character on, and how
-// many bytes were written.
-func (t *tail) last() ([]byte, int64) {
+// lastBytes returns the end of what was written, from the start of a character, and the total number of bytes.
+func (t *tailBuffer) lastBytes() ([]byte, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := slices.Clone(t.kept[max(0, len(t.kept)-MaxExcerpt):])

@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traceOf are the variables by which a program learns what trace it is part of: the
-// names that tools for shell scripts have agreed on. None, if the run is not traced.
-func traceOf(ctx context.Context) []string {
+// traceVariables returns the environment variables with the trace of the run, under the names that shell tools
+// use. It returns none if the run is not traced.
+func traceVariables(ctx context.Context) []string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-func TestProgramsLearnOfTheirTrace(t *testing.T) {
-	if have := traceOf(t.Context()); have != nil {
+func TestProgramsGetTraceVariables(t *testing.T) {
+	if have := traceVariables(t.Context()); have != nil {
 		t.Errorf("of no trace: %q", have)
 	}
 	state, err := trace.ParseTraceState("v=x")
@@ -21,7 +21,7 @@ func TestProgramsLearnOfTheirTrace(t *testing.T) {
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state,
 	}))
 	want := []string{"TRACEPARENT=00-01000000000000000000000000000000-0200000000000000-01", "TRACESTATE=v=x"}
-	if have := traceOf(ctx); !slices.Equal(have, want) {
+	if have := traceVariables(ctx); !slices.Equal(have, want) {
 		t.Errorf("%q, want %q", have, want)
 	}
 }

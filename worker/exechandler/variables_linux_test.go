@@ -42,7 +42,7 @@ func TestAllowedVariables(t *testing.T) {
 		"region": "--exec-env region", "REGIONS": "--exec-env REGIONS", "APPX": "--exec-env APPX", "PGHOSTADDR": "--exec-env PGHOSTADDR",
 		"APP_PROXY": "--exec-env APP_PROXY", "PATH": "cannot be set", "ld_preload": "cannot be set", "HOME": "cannot be set", "FERMATA_TOKEN": "cannot be set",
 	} {
-		err := v.check(map[string]string{name: "x"})
+		err := v.checkNames(map[string]string{name: "x"})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}

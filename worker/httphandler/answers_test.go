@@ -201,9 +201,9 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
-// TestSteadyBodyIsNoPause: what keeps coming is read for as long as the attempt may
+// TestSteadyBodyDoesNotTimeOut: what keeps coming is read for as long as the attempt may
 // run, though it takes longer than a pause may.
-func TestSteadyBodyIsNoPause(t *testing.T) {
+func TestSteadyBodyDoesNotTimeOut(t *testing.T) {
 	const pause = 400 * time.Millisecond
 	var sent atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -264,9 +264,9 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatEndsIsNoFailure: a server may close a kept connection just when the
+// TestClosedKeptConnectionIsRetried: a server may close a kept connection just when the
 // next request comes.
-func TestAConnectionThatEndsIsNoFailure(t *testing.T) {
+func TestClosedKeptConnectionIsRetried(t *testing.T) {
 	const answer = "HTTP/1.1 204 No Content\r\n\r\n"
 	var conns atomic.Int64
 	url := hostile(t, func(conn net.Conn) {

@@ -1,4 +1,4 @@
-// Package httphandler makes a handler that sends one HTTP request an attempt.
+// Package httphandler provides a handler that sends one HTTP request per attempt.
 //
 // The payload is JSON:
 //
@@ -9,43 +9,39 @@
 //	  "body": "{}",                         // or "body_base64"
 //	  "expected_status": ["200-299", "404"],// 200-299 when unset
 //	  "follow_redirects": "keep_method",    // the default; or as_get, none
-//	  "timeout": "5s",                      // beside the attempt's own
-//	  "max_body_bytes": 65536               // how much of the answer is read; 1 MiB when unset, and at most
+//	  "timeout": "5s",                      // in addition to the attempt's timeout
+//	  "max_body_bytes": 65536               // maximum size of the response; default and maximum 1 MiB
 //	}
 //
 // A header may refer to secrets, "Authorization": "Bearer ${secret:billing-token}":
 // see package secrets. They go to the origin of url, if the secret allows it.
 //
-// The headers Fermata-Run, Fermata-Attempt and Fermata-Token are added; a
-// receiver that refuses tokens smaller than the greatest it has seen for a job is
-// safe from attempts that were superseded. Fermata-Nominal-Time is when the run was
-// to be by its schedule, Fermata-Due-Time that after jitter and backoff, both in UTC
-// as 2026-01-31T12:00:00.000Z: what a receiver calculates with in place of its own
-// clock. traceparent and tracestate are added for a traced run, where the payload
-// does not set them. The output is JSON with status, bytes,
-// duration_ms, and the beginning of the answer's body.
+// The headers Fermata-Run, Fermata-Attempt and Fermata-Token are added. A receiver that
+// refuses tokens smaller than the greatest it has seen for a job is safe from superseded
+// attempts. Fermata-Nominal-Time is the scheduled time, and Fermata-Due-Time the time after
+// jitter and backoff, both in UTC as 2026-01-31T12:00:00.000Z; a receiver can calculate with
+// them instead of its own clock. traceparent and tracestate are added for a traced run, unless
+// the payload sets them. The output is JSON with status, bytes, duration_ms, and the start of
+// the response body.
 //
-// A request on a kept connection that the server closes meanwhile is sent again on
-// another, whatever its method: a receiver may see one attempt twice, with one token. A
-// redirect is not followed where expected_status has its status. One that would make a GET
-// without a body of the request fails the run at once, unless follow_redirects is as_get.
+// If the server closes a kept connection when a request arrives, the request is sent again on
+// another connection, for every method: a receiver may see one attempt twice, with one token. A
+// redirect is not followed if its status is in expected_status. A redirect that would turn the
+// request into a GET without a body fails the run at once, unless follow_redirects is as_get.
 //
-// Every other fault is a plain failure, a payload that makes no sense as well: the job
-// backs off, and its owner corrects it. A Retry-After header of an unexpected
-// answer is passed on.
+// All other errors, including an invalid payload, fail the attempt: the job backs off, and its
+// owner corrects it. The Retry-After header of an unexpected response sets the next delay.
 //
 // Invariants:
 //
-//  1. A connection is made only to public addresses, at the ports of Options.Ports,
-//     and to those that Options.Allow holds, checked after name resolution, for
-//     redirects too.
-//  2. At most 3 redirects are followed, none from https to http. One that leads to
-//     another origin loses the payload's headers and the fencing token, which no
-//     further one gets back.
-//  3. At most 1 MiB of an answer is read, decompressed, and it may not pause for
-//     longer than Options.IdleTimeout.
-//  4. Errors name host and path of a URL, never its user or query.
-//     They do not hold the addresses that names have, nor those of the worker and its
-//     resolver, and do not say whether there is a name that leads where nothing may be reached.
-//  5. A secret stands in no error and no output, even if the receiver sends it back.
+//  1. Connections are made only to public addresses at the ports of Options.Ports, and to the
+//     networks of Options.Allow. This is checked after name resolution, also for redirects.
+//  2. At most 3 redirects are followed, none from https to http. A redirect to another origin
+//     loses the payload's headers and the fencing token, and so do all that follow it.
+//  3. At most 1 MiB of a response body is read, decompressed, and it may not pause for longer
+//     than Options.IdleTimeout.
+//  4. Errors contain host and path of a URL, never its user or query. They contain neither the
+//     addresses of names nor those of the worker and its resolver, and they do not reveal
+//     whether a name exists that leads to a forbidden address.
+//  5. No error and no output contains a secret, even if the receiver sends it back.
 package httphandler

@@ -16,8 +16,8 @@ var (
 	errScheme    = errors.New("redirect to another scheme than http and https")
 )
 
-// redirect decides about one redirect.
-func (h *handler) redirect(request *http.Request, via []*http.Request) error {
+// checkRedirect decides whether to follow a redirect.
+func (h *handler) checkRedirect(request *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	switch {
 	case len(via) > maxRedirects:
@@ -35,7 +35,8 @@ func (h *handler) redirect(request *http.Request, via []*http.Request) error {
 		// The payload's own would be sent along with the secrets that they may hold; that of
 		// the body has none.
 		kept := http.Header{"User-Agent": {h.agent}}
-		for _, name := range []string{"Fermata-Run", "Fermata-Attempt", "Fermata-Nominal-Time", "Fermata-Due-Time", "Content-Type"} {
+		for _, name := range []string{"Fermata-Run", "Fermata-Attempt", "Fermata-Nominal-Time", "Fermata-Due-Time",
+			"Content-Type"} {
 			if v := request.Header.Get(name); v != "" {
 				kept.Set(name, v)
 			}
@@ -45,7 +46,7 @@ func (h *handler) redirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// changesRequest reports whether a redirect makes another request of one: a GET without a body.
+// changesRequest reports whether a redirect turns the request into a GET without a body.
 func changesRequest(answer *http.Response) bool {
 	switch answer.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther:
@@ -56,14 +57,16 @@ func changesRequest(answer *http.Response) bool {
 	return sent.Method != http.MethodGet && sent.Method != http.MethodHead || sent.ContentLength > 0
 }
 
-// redirectError is that of a redirect which is not followed as it would change the request.
+// redirectError is the error of a redirect that is not followed because it would change the request.
 func redirectError(answer *http.Response) error {
 	to, err := answer.Location()
 	if err != nil {
 		return nil // it leads nowhere
 	}
 	sent := answer.Request
-	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without its body; "+
+	return worker.Permanent(fmt.Errorf("%s %s: status %d %s leads to %s, where the request would be a GET without "+
+		"its body; "+
 		`name the address that it leads to in url, or the status in expected_status, or set follow_redirects to "as_get"`,
-		sent.Method, plain(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode), plain(to)))
+		sent.Method, urlWithoutSecrets(sent.URL), answer.StatusCode, http.StatusText(answer.StatusCode),
+		urlWithoutSecrets(to)))
 }

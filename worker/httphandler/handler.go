@@ -25,40 +25,39 @@ import (
 )
 
 const (
-	// MaxBody bounds how much of an answer is read, in bytes.
+	// MaxBody is the maximum number of bytes read from a response body.
 	MaxBody = payload.MaxAnswer
-	// MaxExcerpt bounds how much of it is kept, in bytes.
+	// MaxExcerpt is the maximum number of bytes of a response body that are kept with the run.
 	MaxExcerpt = 1 << 10
 
-	// DefaultIdleTimeout is how long the body of an answer may pause.
+	// DefaultIdleTimeout is the default of Options.IdleTimeout.
 	DefaultIdleTimeout = 30 * time.Second
 
-	maxRedirects = 3
-	dialTimeout  = 10 * time.Second
-	maxHeaders   = 64 << 10 // bytes of an answer's headers
+	maxRedirects   = 3
+	dialTimeout    = 10 * time.Second
+	maxHeaderBytes = 64 << 10 // bytes of an answer's headers
 )
 
-// DefaultPorts are where public addresses are connected to.
+// DefaultPorts returns the default of Options.Ports: 80 and 443.
 func DefaultPorts() []uint16 { return []uint16{80, 443} }
 
-// Options configure [New]. The zero value serves.
+// Options configure [New]. The zero value is valid.
 type Options struct {
-	// Allow are networks that requests may go to although they are not public:
-	// those of the cluster for example. Without it only public addresses are
-	// reached. The addresses at which clouds give credentials to their machines are
-	// reached only where a network of that one address is given.
+	// Allow are networks that requests may go to although they are not public, such as those of the cluster.
+	// Default none: only public addresses are reached. The metadata addresses of clouds, which hand out
+	// credentials, are reached only if a network of exactly that address is listed.
 	Allow []netip.Prefix
-	// Ports are those of public addresses that may be connected to; in networks of
-	// Allow any port may. Default 80 and 443.
+	// Ports are the allowed ports of public addresses. All ports are allowed in the networks of Allow. Default
+	// 80 and 443.
 	Ports []uint16
-	// Secrets are what headers may refer to. Default none.
+	// Secrets are the secrets that headers may refer to. Default none.
 	Secrets *secrets.Dir
-	// IdleTimeout is how long the body of an answer may pause. Default 30 s. The
-	// whole attempt is bounded by its own timeout.
+	// IdleTimeout is the maximum pause within a response body. The attempt's timeout bounds the whole request.
+	// Default 30 s.
 	IdleTimeout time.Duration
-	// TLS for https; nil means the system's trust.
+	// TLS configures https. Default nil: the system's root certificates.
 	TLS *tls.Config
-	// Logger is told, at debug level, of addresses that errors leave out. Default none.
+	// Logger receives, at debug level, the addresses that errors leave out. Default none.
 	Logger *slog.Logger
 	// Version is part of the User-Agent, fermata-worker/<version>.
 	Version string
@@ -72,17 +71,19 @@ type handler struct {
 	logger  *slog.Logger
 }
 
-// New makes a handler. All its attempts share one pool of connections. It uses no
-// proxy, whatever the environment says: the guard would see the proxy's address only.
+// New returns a handler. Its attempts share one connection pool. It uses no proxy, also if the environment names
+// one, because the address check would see the proxy's address only.
 func New(o Options) worker.Handler { return newHandler(o, nil).handle }
 
-// newHandler looks names up with a resolver; nil is the system's.
+// newHandler resolves names with a resolver; nil is the system's.
 func newHandler(o Options, names *net.Resolver) *handler {
 	if o.Ports == nil {
 		o.Ports = DefaultPorts()
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control, Resolver: names}
-	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets, idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout), logger: o.Logger}
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: egress.Guard{Allow: o.Allow, Ports: o.Ports}.Control,
+		Resolver: names}
+	h := &handler{agent: "fermata-worker/" + o.Version, secrets: o.Secrets,
+		idle: cmp.Or(o.IdleTimeout, DefaultIdleTimeout), logger: o.Logger}
 	if h.logger == nil {
 		h.logger = slog.New(slog.DiscardHandler)
 	}
@@ -95,7 +96,7 @@ func newHandler(o Options, names *net.Resolver) *handler {
 			MaxIdleConns:           256,
 			MaxIdleConnsPerHost:    16,
 			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: maxHeaders,
+			MaxResponseHeaderBytes: maxHeaderBytes,
 		},
 	}
 	return h
@@ -116,25 +117,25 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.secrets.For(secrets.Origin(p.URL))
-	err = h.attempt(ctx, t, p, use)
+	err = h.sendRequest(ctx, t, p, use)
 	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
 		h.logger.Debug("request failed", "run", t.Run, "error", use.HideError(told.Err))
 	}
 	return use.HideError(err)
 }
 
-func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Use) error {
+func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Use) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if p.Timeout > 0 {
 		limit := time.AfterFunc(p.Timeout, func() { stop(fmt.Errorf("no answer within %v", p.Timeout)) })
 		defer limit.Stop()
 	}
-	request, err := h.request(ctx, p, t, use)
+	request, err := h.buildRequest(ctx, p, t, use)
 	if err != nil {
 		return err
 	}
-	request, answered := follow(request)
+	request, answered := traceRequest(request)
 	start := time.Now()
 	response, err := h.clientFor(p).Do(request)
 	answered(response, err)
@@ -142,10 +143,10 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, 
 		return sendError(ctx, request, err)
 	}
 	defer response.Body.Close()
-	body, truncated, err := h.read(response.Body, p.MaxBody, stop)
-	t.SetOutput(encode(report{
+	body, truncated, err := h.readBody(response.Body, p.MaxBody, stop)
+	t.SetOutput(encodeReport(report{
 		Status: response.StatusCode, Bytes: len(body), Truncated: truncated,
-		DurationMS: time.Since(start).Milliseconds(), Body: excerpt(body, use),
+		DurationMS: time.Since(start).Milliseconds(), Body: bodyExcerpt(body, use),
 	}))
 	if !p.Expects(response.StatusCode) {
 		if p.Redirect == payload.RedirectKeepingMethod && changesRequest(response) {
@@ -153,17 +154,19 @@ func (h *handler) attempt(ctx context.Context, t *worker.Task, p *payload.HTTP, 
 				return err
 			}
 		}
-		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, plain(request.URL),
+		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, urlWithoutSecrets(request.URL),
 			response.StatusCode, http.StatusText(response.StatusCode))
 		return worker.RetryAfter(retryafter.Read(response.Header, time.Now()), failure)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", request.Method, plain(request.URL), explain(ctx, err))
+		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlWithoutSecrets(request.URL),
+			contextError(ctx, err))
 	}
 	return nil
 }
 
-func (h *handler) request(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request, error) {
+func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request,
+	error) {
 	request, err := http.NewRequestWithContext(ctx, p.Method, p.URL.String(), bytes.NewReader(p.Body))
 	if err != nil {
 		// The text may hold the URL, which may hold secrets.
@@ -182,7 +185,7 @@ func (h *handler) request(ctx context.Context, p *payload.HTTP, t *worker.Task, 
 		request.Header.Set(name, full)
 	}
 	if use.Given() && request.Host != p.URL.Host {
-		// One address may serve many names: the secret is for that of the URL.
+		// One address may serve many names: the secret is for the host of the URL.
 		return nil, errors.New("payload: header Host cannot be set beside a reference to a secret")
 	}
 	request.Header.Set("Fermata-Run", t.Run)
@@ -191,15 +194,15 @@ func (h *handler) request(ctx context.Context, p *payload.HTTP, t *worker.Task, 
 	setTime(request.Header, "Fermata-Nominal-Time", t.NominalTime)
 	setTime(request.Header, "Fermata-Due-Time", t.DueTime)
 	if request.Header.Get("Idempotency-Key") == "" {
-		// A server that closes a kept connection just when this comes is asked again on
-		// another one, whatever the method: an attempt may run twice anyhow, and the token
-		// tells. The header, set to nothing, says so to net/http, and is not sent.
+		// If a server closes a kept connection just when the request arrives, the request is sent again on
+		// another one, for every method: an attempt may run twice anyway, and the token is the same. An empty
+		// Idempotency-Key header makes net/http do so and is not sent.
 		request.Header["Idempotency-Key"] = []string{}
 	}
 	return request, nil
 }
 
-// clientFor follows redirects but for those that the payload expects, or does not want followed.
+// clientFor returns the client that follows the redirects that the payload wants followed.
 func (h *handler) clientFor(p *payload.HTTP) *http.Client {
 	client := *h.client
 	client.CheckRedirect = func(request *http.Request, via []*http.Request) error {
@@ -207,24 +210,24 @@ func (h *handler) clientFor(p *payload.HTTP) *http.Client {
 			p.Redirect == payload.RedirectKeepingMethod && changesRequest(answer) {
 			return http.ErrUseLastResponse
 		}
-		return h.redirect(request, via)
+		return h.checkRedirect(request, via)
 	}
 	return &client
 }
 
-// setTime leaves out what a manual run does not have.
+// setTime sets a time header, unless a manual run has no such time.
 func setTime(h http.Header, name string, at time.Time) {
 	if !at.IsZero() {
 		h.Set(name, at.UTC().Format(timeLayout))
 	}
 }
 
-// timeLayout is RFC 3339 with the milliseconds that schedules are exact to.
+// timeLayout is RFC 3339 with milliseconds, the resolution of schedules.
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// read takes up to n bytes. The rest is not worth reading: the connection is
-// given up then. It calls stop when nothing has come for too long.
-func (h *handler) read(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
+// readBody reads up to n bytes and drops the connection after that. It calls stop if no bytes have arrived for
+// the idle timeout.
+func (h *handler) readBody(body io.Reader, n int, stop context.CancelCauseFunc) (b []byte, truncated bool, err error) {
 	idle := time.AfterFunc(h.idle, func() { stop(fmt.Errorf("the answer paused for %v", h.idle)) })
 	defer idle.Stop()
 	moving := readerFunc(func(p []byte) (int, error) {
@@ -242,19 +245,19 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// excerpt is the beginning of an answer, without the secrets that were sent.
-func excerpt(body []byte, use *secrets.Use) string {
+// bodyExcerpt returns the start of a response without the secrets that were sent.
+func bodyExcerpt(body []byte, use *secrets.Use) string {
 	const enough = MaxExcerpt + 4*secrets.MaxSecret // a masked secret takes less room, and one in a URL's escapes three times its own
 	return worker.Excerpt(use.Hide(body[:min(len(body), enough)]), MaxExcerpt)
 }
 
-func encode(r report) []byte {
+func encodeReport(r report) []byte {
 	// Numbers and valid text always encode.
 	b, _ := json.Marshal(r)
 	return b
 }
 
-// sendError words a failure without the query and user of the URL.
+// sendError describes a failed request without query and user of the URL.
 func sendError(ctx context.Context, request *http.Request, err error) error {
 	target := request.URL
 	var wrapped *url.Error
@@ -264,11 +267,11 @@ func sendError(ctx context.Context, request *http.Request, err error) error {
 		}
 		err = wrapped.Err
 	}
-	return fmt.Errorf("%s %s: %w", request.Method, plain(target), explain(ctx, err))
+	return fmt.Errorf("%s %s: %w", request.Method, urlWithoutSecrets(target), contextError(ctx, err))
 }
 
-// explain prefers the reason why a context ended, and leaves addresses out.
-func explain(ctx context.Context, err error) error {
+// contextError returns the cause of the context's end if there is one, and removes addresses from the error.
+func contextError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -279,7 +282,7 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
-// plain is a URL without user, query and fragment.
-func plain(u *url.URL) string {
+// urlWithoutSecrets returns a URL without user, query and fragment.
+func urlWithoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

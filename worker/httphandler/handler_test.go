@@ -289,9 +289,9 @@ func wantHint(t *testing.T, err error, after time.Duration) {
 	}
 }
 
-// TestNothingIsInjected: what a payload says is one request, and no part of it another
+// TestHeadersCannotBeInjected: what a payload says is one request, and no part of it another
 // header or another request.
-func TestNothingIsInjected(t *testing.T) {
+func TestHeadersCannotBeInjected(t *testing.T) {
 	for name, payload := range map[string]string{
 		"header value":    `{"url":"URL/","headers":{"X-A":"a\r\nInjected: 1"}}`,
 		"value, LF":       `{"url":"URL/","headers":{"X-A":"a\nInjected: 1"}}`,
@@ -409,7 +409,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-func TestReceiverIsToldTheTimesOfTheRun(t *testing.T) {
+func TestRequestsCarryTheTimesOfTheRun(t *testing.T) {
 	var got http.Header
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
 	defer s.Close()

@@ -107,9 +107,9 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestBoundDoesNotCutASecretOpen: max_body_bytes is the payload's, so that somebody
+// TestExcerptBoundDoesNotSplitASecret: max_body_bytes is the payload's, so that somebody
 // could read a secret that is sent back byte by byte.
-func TestBoundDoesNotCutASecretOpen(t *testing.T) {
+func TestExcerptBoundDoesNotSplitASecret(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Header.Get("X")) }))
 	defer s.Close()
 	h := newHandler(Options{Allow: loopback, Secrets: keep(t, s.URL)}, nil)
@@ -145,7 +145,7 @@ func FuzzPayload(f *testing.F) {
 			t.Fatalf("%+v", p)
 		}
 		use := h.secrets.For(secrets.Origin(p.URL))
-		r, err := h.request(t.Context(), p, task(""), use)
+		r, err := h.buildRequest(t.Context(), p, task(""), use)
 		if err != nil {
 			return
 		}
@@ -160,9 +160,9 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// TestSecretsInOtherSpellings: what receivers usually make of a secret is masked as well, in
+// TestEncodedSecretsAreMasked: what receivers usually make of a secret is masked as well, in
 // outputs and in errors.
-func TestSecretsInOtherSpellings(t *testing.T) {
+func TestEncodedSecretsAreMasked(t *testing.T) {
 	const secret = "Zk7/+qW9=x4Lm2pT"
 	for name, say := range map[string]func(string) string{
 		"JSON of PHP":        func(s string) string { return `{"a":"` + strings.ReplaceAll(s, "/", `\/`) + `"}` },

@@ -190,7 +190,7 @@ var inside = []string{
 	"ldap://127.0.0.1:PORT/", "jar:http://127.0.0.1:PORT/!/", "ws://127.0.0.1:PORT/", "https://127.0.0.1:PORT/", "https://[::1]:PORT/",
 }
 
-func TestNothingInsideIsReached(t *testing.T) {
+func TestPrivateAddressesAreNotReached(t *testing.T) {
 	if len(inside) < 60 {
 		t.Fatalf("%d URLs", len(inside))
 	}
@@ -294,7 +294,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-func TestMetadataNeedsLeaveOfItsOwn(t *testing.T) {
+func TestMetadataAddressesNeedTheirOwnNetwork(t *testing.T) {
 	for _, test := range []struct {
 		allow, address string
 		want           bool

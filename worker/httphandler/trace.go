@@ -9,20 +9,21 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope is the instrumentation scope of requests.
-const scope = "github.com/fermata-io/fermata/worker/httphandler"
+// tracerScope is the instrumentation scope of requests.
+const tracerScope = "github.com/fermata-io/fermata/worker/httphandler"
 
-// follow makes a request part of the trace of its run, if that is traced: the headers
-// name it, unless the payload does, and the request has a span, which ends with the
-// headers of the answer. It comes from whoever made the handler's.
-func follow(q *http.Request) (_ *http.Request, answered func(*http.Response, error)) {
+// traceRequest makes a request part of its run's trace, if the run is traced: it sets the trace headers unless
+// the payload does, and starts a span that ends with the response headers. The tracer provider is that of the
+// handler's span.
+func traceRequest(q *http.Request) (_ *http.Request, answered func(*http.Response, error)) {
 	parent := trace.SpanFromContext(q.Context())
 	if !parent.SpanContext().IsSampled() {
 		return q, func(*http.Response, error) {}
 	}
-	ctx, span := parent.TracerProvider().Tracer(scope).Start(q.Context(), q.Method, trace.WithSpanKind(trace.SpanKindClient),
+	ctx, span := parent.TracerProvider().Tracer(tracerScope).Start(q.Context(), q.Method,
+		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(
-			attribute.String("http.request.method", q.Method), attribute.String("url.full", plain(q.URL)),
+			attribute.String("http.request.method", q.Method), attribute.String("url.full", urlWithoutSecrets(q.URL)),
 			attribute.String("server.address", q.URL.Hostname())))
 	q = q.WithContext(ctx)
 	if q.Header.Get("Traceparent") == "" {

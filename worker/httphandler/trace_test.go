@@ -15,9 +15,9 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// TestRequestsTellOfTheirTrace: by the standard's headers, in a span of their own where
+// TestRequestsCarryTheirTrace: by the standard's headers, in a span of their own where
 // spans are made; a payload's own header counts, and no trace is no header.
-func TestRequestsTellOfTheirTrace(t *testing.T) {
+func TestRequestsCarryTheirTrace(t *testing.T) {
 	var asked http.Header
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		asked = q.Header

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// MaxSecret bounds a secret, in bytes: it has to fit in a header.
+	// MaxSecret is the maximum size of a secret in bytes: it must fit in a header.
 	MaxSecret = 8 << 10
-	// MaxName bounds the name of a secret, in bytes.
+	// MaxName is the maximum length of a secret's name in bytes.
 	MaxName = payload.MaxSecretName
 
-	maxAllow    = 64 << 10
-	allowSuffix = payload.SecretUseSuffix
+	maxAllowFileBytes = 64 << 10
+	allowSuffix       = payload.SecretUseSuffix
 )
 
 // Dir is a directory of secrets. A nil Dir has none.
 type Dir struct{ path string }
 
-// Open checks that path is a directory that can be read. Secrets may come and go
-// later on.
+// Open returns the secrets of a directory. It returns an error if path is not a readable directory. Secrets may
+// be added and removed later.
 func Open(path string) (*Dir, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -37,8 +37,8 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path}, root.Close()
 }
 
-// Paths lists the files of the secrets that are in a directory now, at most 1,000; none if
-// there is no directory.
+// Paths returns the paths of the secrets that are in a directory now, at most 1,000. It returns none if there is
+// no directory.
 func Paths(dir string) []string {
 	if dir == "" {
 		return nil
@@ -58,13 +58,11 @@ func Paths(dir string) []string {
 	return paths
 }
 
-// For begins to give secrets to one destination: what [Origin] returns, or the
-// absolute path of a program.
+// For returns a Use of the secrets for one destination: a result of [Origin], or the absolute path of a program.
 func (d *Dir) For(destination string) *Use { return &Use{dir: d, destination: destination} }
 
-// Origin is the destination that a request to u goes to: scheme, host and port, but
-// for the port that the scheme implies. It is empty for a URL whose host is not plain
-// ASCII: such a host may be another one by the time it is looked up.
+// Origin returns the destination of a request to u: scheme, host and port, without the scheme's default port. It
+// is empty if the host is not plain ASCII, because such a host may resolve to another one.
 func Origin(u *url.URL) string {
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	for i := range len(host) {
@@ -72,7 +70,7 @@ func Origin(u *url.URL) string {
 			return ""
 		}
 	}
-	host = strings.ToLower(host) // of Unicode, it would make ASCII of some letters
+	host = strings.ToLower(host) // lower-casing Unicode would turn some letters into ASCII
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
@@ -83,8 +81,8 @@ func Origin(u *url.URL) string {
 	return scheme + "://" + host
 }
 
-// read returns the secret of this name if it may go to destination.
-func (d *Dir) read(name, destination string) (string, error) {
+// readSecret returns a secret if it may be sent to the destination.
+func (d *Dir) readSecret(name, destination string) (string, error) {
 	if !payload.IsSecretName(name) {
 		return "", fmt.Errorf("%.80q is not the name of a secret", name)
 	}
@@ -96,16 +94,16 @@ func (d *Dir) read(name, destination string) (string, error) {
 		return "", fmt.Errorf("secret %s: the directory of secrets cannot be read", name)
 	}
 	defer root.Close()
-	allowed, err := file(root, name+allowSuffix, maxAllow)
+	allowed, err := readFile(root, name+allowSuffix, maxAllowFileBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("secret %s: %s: %w", name, name+allowSuffix, err)
 	}
-	if ok, err := allows(allowed, destination); err != nil {
+	if ok, err := isDestinationAllowed(allowed, destination); err != nil {
 		return "", fmt.Errorf("secret %s: %s: %w", name, name+allowSuffix, err)
 	} else if !ok {
 		return "", fmt.Errorf("secret %s: this worker does not allow it to go to %s", name, destination)
 	}
-	text, err := file(root, name, MaxSecret)
+	text, err := readFile(root, name, MaxSecret)
 	if err != nil {
 		return "", fmt.Errorf("secret %s: %w", name, err)
 	}
@@ -116,9 +114,9 @@ func (d *Dir) read(name, destination string) (string, error) {
 	return text, nil
 }
 
-// file reads a regular file of at most so many bytes.
-func file(root *os.Root, name string, most int) (string, error) {
-	// Opening what is not a file, a pipe say, may wait for ever.
+// readFile reads a regular file of at most most bytes.
+func readFile(root *os.Root, name string, most int) (string, error) {
+	// Opening anything but a file, such as a pipe, may block forever.
 	about, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -146,19 +144,21 @@ func file(root *os.Root, name string, most int) (string, error) {
 	return string(text), nil
 }
 
-// allows looks for a destination in the text of a file .allow.
-func allows(text, destination string) (bool, error) {
+// isDestinationAllowed reports whether the text of a file .allow has the destination.
+func isDestinationAllowed(text, destination string) (bool, error) {
 	found := false
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
 		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line == "" {
+		line = strings.TrimSpace(line)
+		if line == "" {
 			continue
 		}
 		want, ok := parseDestination(line)
 		if !ok {
-			return false, fmt.Errorf("line %d is neither an origin such as https://example.com nor the absolute path of a program", n)
+			return false, fmt.Errorf("line %d is neither an origin such as https://example.com nor the absolute "+
+				"path of a program", n)
 		}
 		found = found || want == destination
 	}
@@ -174,5 +174,6 @@ func parseDestination(line string) (string, bool) {
 		return "", false
 	}
 	origin := Origin(u)
-	return origin, origin != "" && u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+	return origin, origin != "" && u.User == nil && (u.Path == "" || u.Path == "/") && u.RawQuery == "" &&
+		u.Fragment == ""
 }

@@ -99,9 +99,9 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestNamesStayInside: whatever the name, no file outside of the directory is
+// TestNamesCannotLeaveTheDirectory: whatever the name, no file outside of the directory is
 // read, nor one that is not a secret.
-func TestNamesStayInside(t *testing.T) {
+func TestNamesCannotLeaveTheDirectory(t *testing.T) {
 	d, path := open(t, map[string]string{"token": "inside", "token.allow": site})
 	outside := t.TempDir()
 	put(t, outside, "canary", "CANARY")
@@ -246,13 +246,13 @@ func TestHide(t *testing.T) {
 	}
 }
 
-// TestNoCutShowsASecret: whatever part of an answer is kept, not even a piece of
+// TestExcerptsNeverShowPartOfASecret: whatever part of an answer is kept, not even a piece of
 // the secret is in it.
-func TestNoCutShowsASecret(t *testing.T) {
+func TestExcerptsNeverShowPartOfASecret(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[A-Z0-9]{8,40}`).Draw(t, "secret")
 		use := &Use{}
-		use.given.Add(secret)
+		use.masker.Add(secret)
 		var text strings.Builder
 		for _, filler := range rapid.SliceOfN(rapid.StringMatching(`[a-z ]{0,20}`), 1, 5).Draw(t, "filler") {
 			text.WriteString(filler + secret)

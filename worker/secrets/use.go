@@ -9,30 +9,30 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/mask"
 )
 
-// Mask stands where a secret was.
+// Mask replaces a masked secret.
 const Mask = mask.Mark
 
-// MaxReferences bounds the references of one text.
+// MaxReferences is the maximum number of references in one text.
 const MaxReferences = payload.MaxReferences
 
-const begin = payload.ReferenceBegin
+const referenceStart = payload.ReferenceBegin
 
-// Use gives secrets to one destination and remembers what it gave. It is for one
-// goroutine.
+// Use resolves references for one destination and remembers the secrets that it gave. It is not safe for
+// concurrent use.
 type Use struct {
 	dir         *Dir
 	destination string
-	given       mask.Masker
+	masker      mask.Masker
 }
 
-// Refers tells whether a text has a reference, well formed or not.
+// Refers reports whether a text has a reference, well formed or not.
 func Refers(text string) bool { return payload.HasReference(text) }
 
-// Expand puts secrets in the place of the references of a text.
+// Expand replaces the references in a text by their secrets.
 func (u *Use) Expand(text string) (string, error) {
 	var out strings.Builder
 	for n := 0; ; n++ {
-		before, rest, found := strings.Cut(text, begin)
+		before, rest, found := strings.Cut(text, referenceStart)
 		out.WriteString(before)
 		if !found {
 			return out.String(), nil
@@ -44,33 +44,32 @@ func (u *Use) Expand(text string) (string, error) {
 		if n >= MaxReferences {
 			return "", fmt.Errorf("more than %d references to secrets", MaxReferences)
 		}
-		secret, err := u.dir.read(name, u.destination)
+		secret, err := u.dir.readSecret(name, u.destination)
 		if err != nil {
 			return "", err
 		}
-		u.given.Add(secret)
+		u.masker.Add(secret)
 		out.WriteString(secret)
 		text = after
 	}
 }
 
-// Given tells whether a secret was given.
-func (u *Use) Given() bool { return !u.given.Empty() }
+// Given reports whether a secret was given.
+func (u *Use) Given() bool { return !u.masker.Empty() }
 
 // Hide masks what was given in a text, in the encodings that package
 // internal/lib/mask lists. The text may be the middle of a longer one:
 // an end of it that is the beginning of a secret is masked too, a beginning that is
 // the end of one, and a text that is nothing but a piece of one. It returns text
 // itself if there is nothing to mask.
-func (u *Use) Hide(text []byte) []byte { return u.given.Piece(text) }
+func (u *Use) Hide(text []byte) []byte { return u.masker.Piece(text) }
 
-// HideError masks what was given in the text of an error, which stays what it is
-// for [errors.Is] and [errors.As].
+// HideError masks the given secrets in the text of an error. [errors.Is] and [errors.As] see the original error.
 func (u *Use) HideError(err error) error {
 	if err == nil || !u.Given() {
 		return err
 	}
-	return &hiddenError{err, string(u.given.Whole([]byte(err.Error())))}
+	return &hiddenError{err, string(u.masker.Whole([]byte(err.Error())))}
 }
 
 type hiddenError struct {

@@ -14,13 +14,13 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// maxConfig bounds a configuration file.
-const maxConfig = 1 << 20
+// maxConfigFile bounds the size of a configuration file, in bytes.
+const maxConfigFile = 1 << 20
 
-// fromFile fills what neither the command line nor the environment has set. Whoever
-// writes the file names the access file, the tokens and the addresses that they go to.
-func fromFile(flags *pflag.FlagSet, path string) error {
-	text, err := secretfile.Read(path, maxConfig)
+// setFromFile sets flags that neither the command line nor the environment has set. The file may name the access
+// file, the tokens and the addresses that they are sent to, so that others must not be able to write it.
+func setFromFile(flags *pflag.FlagSet, path string) error {
+	text, err := secretfile.Read(path, maxConfigFile)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
@@ -30,7 +30,7 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration file %s: it holds more than one document, of which one would count", path)
+		return fmt.Errorf("configuration file %s: it contains more than one document; only one is allowed", path)
 	}
 	if len(document.Content) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 		if f != nil {
 			name = f.Name
 		}
-		err := fromNode(flags, f, key.Value, value)
+		err := setFromNode(flags, f, key.Value, value)
 		switch {
 		case seen[name] && name == key.Value:
 			err = errors.New("occurs twice")
@@ -57,13 +57,14 @@ func fromFile(flags *pflag.FlagSet, path string) error {
 		}
 		seen[name] = true
 		if err != nil {
-			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value, err))
+			faults = append(faults, fmt.Errorf("configuration file %s, line %d: %s: %w", path, key.Line, key.Value,
+				err))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// flagOf finds a flag by its name or another name of it; nil: there is none.
+// flagOf returns the flag with a name or further name; nil: there is none.
 func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
 	found := flags.Lookup(key)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -74,7 +75,7 @@ func flagOf(flags *pflag.FlagSet, key string) *pflag.Flag {
 	return found
 }
 
-func fromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
+func setFromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node) error {
 	if f == nil || key == "help" || key == fileFlag {
 		return unknownKey(flags, key)
 	}
@@ -86,7 +87,7 @@ func fromNode(flags *pflag.FlagSet, f *pflag.Flag, key string, value *yaml.Node)
 	}
 	switch value.Kind {
 	case yaml.SequenceNode:
-		items, err := scalars(value.Content)
+		items, err := scalarValues(value.Content)
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,7 @@ func assignMap(flags *pflag.FlagSet, f *pflag.Flag, content []*yaml.Node) error 
 	if !strings.HasPrefix(f.Value.Type(), "stringTo") {
 		return errors.New("takes no mapping")
 	}
-	items, err := scalars(content)
+	items, err := scalarValues(content)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func quoteCSV(s string) string {
 	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
 }
 
-func scalars(nodes []*yaml.Node) ([]string, error) {
+func scalarValues(nodes []*yaml.Node) ([]string, error) {
 	out := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
@@ -137,17 +138,17 @@ func scalars(nodes []*yaml.Node) ([]string, error) {
 	return out, nil
 }
 
-// maxSecret bounds secret files, so that a wrong path is noticed early.
-const maxSecret = 64 << 10
+// maxSecretBytes bounds secret files, so that a wrong path is noticed early.
+const maxSecretBytes = 64 << 10
 
-// ReadSecretFile returns what the file holds without line breaks at its end.
-// Flags that name such files end in -file. It is an error when the file holds
-// nothing or more than 64 KiB, or when any user may write it. An empty path returns "" and no error.
+// ReadSecretFile returns the content of a file without trailing line breaks. The names of flags for such files
+// end in -file. An empty file, one of more than 64 KiB, and one that any user may write are errors. An empty
+// path returns "" and no error.
 func ReadSecretFile(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := secretfile.Read(path, maxSecret)
+	text, err := secretfile.Read(path, maxSecretBytes)
 	if err != nil {
 		return "", fmt.Errorf("secret file: %w", err)
 	}

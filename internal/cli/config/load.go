@@ -23,8 +23,7 @@ func Load(cmd *cobra.Command, envPrefix string) error {
 	return Fill(cmd.Flags(), envPrefix)
 }
 
-// Fill is Load for one set of flags, where a command has others that are no
-// settings.
+// Fill is [Load] for one set of flags, if a command has other flags that are not settings.
 func Fill(flags *pflag.FlagSet, envPrefix string) error {
 	given := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
@@ -33,17 +32,17 @@ func Fill(flags *pflag.FlagSet, envPrefix string) error {
 		if given[f.Name] || f.Name == "help" {
 			return
 		}
-		if err := fromEnv(flags, f, envPrefix); err != nil {
+		if err := setFromEnv(flags, f, envPrefix); err != nil {
 			faults = append(faults, err)
 		}
 	})
 	if f := flags.Lookup(fileFlag); f != nil && f.Value.String() != "" {
-		faults = append(faults, fromFile(flags, f.Value.String()))
+		faults = append(faults, setFromFile(flags, f.Value.String()))
 	}
 	return errors.Join(faults...)
 }
 
-// EnvName is the variable that stands for a flag.
+// EnvName returns the environment variable of a flag.
 func EnvName(prefix, flag string) string {
 	return strings.ToUpper(prefix + "_" + strings.NewReplacer("-", "_", ".", "_").Replace(flag))
 }
@@ -51,16 +50,17 @@ func EnvName(prefix, flag string) string {
 // otherNames is the annotation of a flag with more names.
 const otherNames = "fermata_other_names"
 
-// AlsoCalled gives a flag more names, by which variables of the environment and keys of the file
-// may set it too: those that applications use for the same setting. The names of [Load] come first.
+// AlsoCalled gives a flag further names, which are used unchanged as environment variables and as keys of the
+// file: the names that applications use for the same setting. The names of [Load] take precedence.
 func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
 	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
 }
 
-func fromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
+func setFromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
 	name, value := "", ""
 	for _, name = range append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...) {
-		if value = os.Getenv(name); value != "" {
+		value = os.Getenv(name)
+		if value != "" {
 			break
 		}
 	}

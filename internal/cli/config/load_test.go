@@ -191,7 +191,7 @@ func TestReadSecretFile(t *testing.T) {
 	if s, err := ReadSecretFile(""); err != nil || s != "" {
 		t.Errorf("empty path: %q, %v", s, err)
 	}
-	for name, text := range map[string]string{"nothing": "\n", "longer": strings.Repeat("x", maxSecret+1)} {
+	for name, text := range map[string]string{"nothing": "\n", "longer": strings.Repeat("x", maxSecretBytes+1)} {
 		_, err := ReadSecretFile(writeFile(t, text))
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

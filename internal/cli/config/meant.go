@@ -32,7 +32,7 @@ func UnreadVariables(flags *pflag.FlagSet, envPrefix string) (unread []UnreadVar
 		if !ours || value == "" || known[name] {
 			continue
 		}
-		if meant := meantFlag(flags, rest); meant != "" {
+		if meant := nearestFlag(flags, rest); meant != "" {
 			unread = append(unread, UnreadVariable{Name: name, Meant: EnvName(envPrefix, meant)})
 		}
 	}
@@ -42,15 +42,15 @@ func UnreadVariables(flags *pflag.FlagSet, envPrefix string) (unread []UnreadVar
 
 // unknownKey is the error of a key that names no flag.
 func unknownKey(flags *pflag.FlagSet, key string) error {
-	if meant := meantFlag(flags, key); meant != "" {
+	if meant := nearestFlag(flags, key); meant != "" {
 		return fmt.Errorf("unknown key; did you mean %s?", meant)
 	}
 	return errors.New("unknown key")
 }
 
-// meantFlag is the flag that a name in another style, or with a slip in its spelling, was meant for; also
-// a flag that names the file with what was given itself. "" if there is none.
-func meantFlag(flags *pflag.FlagSet, name string) string {
+// nearestFlag returns the flag that a name in another style or with a typo means, also a flag for a file with
+// the given value. It returns "" if there is none.
+func nearestFlag(flags *pflag.FlagSet, name string) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Positive refuses 0 as the value of flags for which it would mean their default: who
-// says 0 means something else. Each flag is a number or a duration.
+// Positive rejects 0 as the value of these flags, because 0 would mean their default. Each flag is a number or a
+// duration.
 func Positive(flags *pflag.FlagSet, names ...string) error {
 	var faults []error
 	for _, name := range names {

@@ -16,9 +16,9 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"
 )
 
-// CronJobOptions say how CronJobs are read.
+// CronJobOptions configure how CronJobs are read.
 type CronJobOptions struct {
-	// Zone is that of the controller, for CronJobs that name none.
+	// Zone is the controller's time zone, for CronJobs without one.
 	Zone string
 	// Queue of the jobs. Empty: the default one.
 	Queue string
@@ -26,13 +26,13 @@ type CronJobOptions struct {
 	Prefix string
 }
 
-// longest is the longest time that one attempt may take.
-const longest = 24 * time.Hour
+// maxManifestBytes is the longest time that one attempt may take.
+const maxManifestBytes = 24 * time.Hour
 
-// CronJobs makes a job of each CronJob in a file of Kubernetes manifests; other kinds
-// are named and left out.
+// CronJobs converts each CronJob in a file of Kubernetes manifests to a job. Other kinds are reported and left
+// out.
 func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
-	r := manifests{file: file, o: o, namespaces: map[string]bool{}, secrets: map[string]string{}}
+	r := manifestReader{file: file, options: o, namespaces: map[string]bool{}, secrets: map[string]string{}}
 	in := yamldoc.NewReader(text, &yamldoc.Budget{})
 	for {
 		document, err := in.Next()
@@ -40,41 +40,42 @@ func CronJobs(file string, text []byte, o CronJobOptions) []Entry {
 			break
 		}
 		if err != nil {
-			r.drop(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(), "yaml: ")+templateHint(string(text)))
+			r.dropObject(1, "", "not YAML that can be read here: "+strings.TrimPrefix(err.Error(),
+				"yaml: ")+templateHint(string(text)))
 			break
 		}
 		var value any
 		if err := document.Decode(&value); err != nil {
-			r.drop(document.Line, "", "not YAML as it is wanted here: "+err.Error()+templateHint(string(text)))
+			r.dropObject(document.Line, "", "not the expected YAML: "+err.Error()+templateHint(string(text)))
 			continue
 		}
-		r.object(value, content(document), "", 0)
+		r.readObject(value, unwrapDocument(document), "", 0)
 	}
 	if len(r.namespaces) > 1 {
-		r.qualify()
+		r.qualifyIDs()
 	}
-	unique(r.entries)
+	makeIDsUnique(r.entries)
 	return r.entries
 }
 
-func content(n *yaml.Node) *yaml.Node {
+func unwrapDocument(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
 		return n.Content[0]
 	}
 	return n
 }
 
-// manifests is a file that is being read.
-type manifests struct {
-	file       string
-	o          CronJobOptions
-	entries    []Entry
-	namespaces map[string]bool
-	of         []string          // the namespace of each entry
-	secrets    map[string]string // of workers, by name: the Secret and the key that each is
+// manifestReader is a file that is being read.
+type manifestReader struct {
+	file                string
+	options             CronJobOptions
+	entries             []Entry
+	namespaces          map[string]bool
+	namespacesOfEntries []string          // the namespace of each entry
+	secrets             map[string]string // of workers, by name: the Secret and the key that each is
 }
 
-// templateHint says what helps with a template that has not been rendered.
+// templateHint returns what to do with a template that has not been rendered.
 func templateHint(text string) string {
 	if !strings.Contains(text, "{{") {
 		return ""
@@ -82,61 +83,63 @@ func templateHint(text string) string {
 	return "; {{ begins an expression of a template: import what helm template prints"
 }
 
-func (r *manifests) add(e Entry, namespace string) {
-	r.entries, r.of = append(r.entries, e), append(r.of, namespace)
+func (r *manifestReader) addEntry(e Entry, namespace string) {
+	r.entries, r.namespacesOfEntries = append(r.entries, e), append(r.namespacesOfEntries, namespace)
 }
 
-func (r *manifests) drop(line int, what, text string) {
+func (r *manifestReader) dropObject(line int, what, text string) {
 	line = max(1, line)
-	r.add(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)), Notes: []Note{{r.file, line, text}}}, "")
+	r.addEntry(Entry{Source: strings.TrimSpace(fmt.Sprintf("%s:%d: %s", r.file, line, what)),
+		Notes: []Note{{r.file, line, text}}}, "")
 }
 
-// qualify puts the namespace into ids where there are several. A CronJob that names none,
+// qualifyIDs puts the namespace into ids where there are several. A CronJob that names none,
 // or none that can be, is in that which Kubernetes takes then.
-func (r *manifests) qualify() {
+func (r *manifestReader) qualifyIDs() {
 	for i := range r.entries {
 		if e := &r.entries[i]; e.fields != nil {
-			e.id = r.o.Prefix + cmp.Or(dnsName(r.of[i]), "default") + "." + strings.TrimPrefix(e.id, r.o.Prefix)
+			e.id = r.options.Prefix + cmp.Or(dnsName(r.namespacesOfEntries[i]),
+				"default") + "." + strings.TrimPrefix(e.id, r.options.Prefix)
 		}
 	}
 }
 
-// object reads a CronJob, or a list of objects. Items of a list may leave out what they are.
-func (r *manifests) object(value any, node *yaml.Node, kindOfList string, depth int) {
+// readObject reads a CronJob, or a list of objects. Items of a list may omit their kind.
+func (r *manifestReader) readObject(value any, node *yaml.Node, kindOfList string, depth int) {
 	o, ok := value.(map[string]any)
 	if !ok {
 		if value != nil {
-			r.drop(node.Line, "", "is no object of Kubernetes")
+			r.dropObject(node.Line, "", "is no object of Kubernetes")
 		}
 		return
 	}
 	kind, _ := o["kind"].(string)
 	kind = cmp.Or(kind, kindOfList)
 	if items, ok := o["items"].([]any); ok && strings.HasSuffix(kind, "List") && depth < 4 {
-		lines := below(node, "items")
+		lines := nodeAt(node, "items")
 		for i, item := range items {
 			at := node
 			if lines != nil && i < len(lines.Content) {
 				at = lines.Content[i]
 			}
-			r.object(item, at, strings.TrimSuffix(kind, "List"), depth+1)
+			r.readObject(item, at, strings.TrimSuffix(kind, "List"), depth+1)
 		}
 		return
 	}
 	if kind == "" {
-		r.drop(node.Line, "", "has no kind, so that it is no CronJob; it is left out")
+		r.dropObject(node.Line, "", "has no kind, so that it is no CronJob; it is left out")
 		return
 	}
 	if kind != "CronJob" {
-		r.drop(node.Line, kind, fmt.Sprintf("is a %q and no CronJob; it is left out", clip(kind, 64)))
+		r.dropObject(node.Line, kind, fmt.Sprintf("is a %q and no CronJob; it is left out", clipText(kind, 64)))
 		return
 	}
-	c := cronJob{r: r, node: node, all: tree{o}, unknown: map[string]bool{}}
-	c.read()
+	c := cronJob{reader: r, node: node, values: valueTree{o}, unknown: map[string]bool{}}
+	c.readAll()
 }
 
-// below is the value of a key, nil if there is none.
-func below(node *yaml.Node, keys ...string) *yaml.Node {
+// nodeAt returns the value of a key, nil if there is none.
+func nodeAt(node *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		var next *yaml.Node
 		for node != nil && node.Kind == yaml.AliasNode {
@@ -157,74 +160,78 @@ func below(node *yaml.Node, keys ...string) *yaml.Node {
 
 // cronJob is one CronJob that is being read.
 type cronJob struct {
-	r     *manifests
-	node  *yaml.Node
-	all   tree
-	notes []Note
-	out   *mapping
-	// manual: it has no schedule, as its own never comes.
+	reader *manifestReader
+	node   *yaml.Node
+	values valueTree
+	notes  []Note
+	fields *yamlMapping
+	// manual: the job has no schedule, because its expression never matches.
 	manual bool
-	// off says why no worker could run it.
-	off string
+	// disabledReason is why no worker could run it.
+	disabledReason string
 	// unknown are variables whose values are not in the manifest.
 	unknown map[string]bool
 }
 
-// note tells of something at a path, or at the object.
-func (c *cronJob) note(text string, path ...string) {
+// addNote adds a note at a path, or at the object.
+func (c *cronJob) addNote(text string, path ...string) {
 	line := c.node.Line
 	for i := range path {
-		if n := below(c.node, path[:i+1]...); n != nil {
+		if n := nodeAt(c.node, path[:i+1]...); n != nil {
 			line = n.Line
 		}
 	}
-	c.notes = append(c.notes, Note{c.r.file, max(1, line), text})
+	c.notes = append(c.notes, Note{c.reader.file, max(1, line), text})
 }
 
-func (c *cronJob) read() {
-	name, namespace := c.name(), c.all.text("metadata", "namespace")
-	e := Entry{Source: fmt.Sprintf("%s:%d: CronJob %s", c.r.file, max(1, c.node.Line), strings.TrimPrefix(namespace+"/"+name, "/"))}
-	c.out = newMapping()
+func (c *cronJob) readAll() {
+	name, namespace := c.jobID(), c.values.textAt("metadata", "namespace")
+	e := Entry{Source: fmt.Sprintf("%s:%d: CronJob %s", c.reader.file, max(1, c.node.Line),
+		strings.TrimPrefix(namespace+"/"+name, "/"))}
+	c.fields = newMapping()
 	id := dnsName(name)
 	if id == "" {
-		c.note("has no name that an id can be made of; nothing was made of it"+templateHint(name), "metadata", "name")
-	} else if !c.schedule() {
+		c.addNote("has no name that an id can be made of; nothing was made of it"+templateHint(name), "metadata",
+			"name")
+	} else if !c.readSchedule() {
 		id = ""
 	}
 	if id != "" {
-		e.id = c.r.o.Prefix + id
-		head := newMapping().set("id", e.id)
-		if c.r.o.Queue != "" {
-			head.set("queue", c.r.o.Queue)
+		e.id = c.reader.options.Prefix + id
+		head := newMapping().setField("id", e.id)
+		if c.reader.options.Queue != "" {
+			head.setField("queue", c.reader.options.Queue)
 		}
-		rule := c.out
-		c.out = head
-		c.labels()
-		c.program()
-		c.out.node.Content = append(c.out.node.Content, rule.node.Content...)
-		c.policies()
-		c.leftOut()
-		c.mistyped()
-		e.fields = c.out
-		if c.off != "" {
-			e.turnOff(c.off, func(text string) { c.note(text, containersPath...) })
+		rule := c.fields
+		c.fields = head
+		c.readLabels()
+		c.readProgram()
+		c.fields.node.Content = append(c.fields.node.Content, rule.node.Content...)
+		c.readPolicies()
+		c.noteLeftOut()
+		c.noteMistyped()
+		e.fields = c.fields
+		if c.disabledReason != "" {
+			e.turnOff(c.disabledReason, func(text string) { c.addNote(text, containersPath...) })
 		}
 		if namespace != "" {
-			c.r.namespaces[namespace] = true
+			c.reader.namespaces[namespace] = true
 		}
 	}
 	e.Notes = c.notes
-	c.r.add(e, namespace)
+	c.reader.addEntry(e, namespace)
 }
 
-// name is that of the object, or what one begins with that Kubernetes chooses.
-func (c *cronJob) name() string {
-	if group, _, _ := strings.Cut(c.all.text("apiVersion"), "/"); group != "" && group != "batch" {
-		c.note(fmt.Sprintf("apiVersion %q is not that of Kubernetes; it is read as if it were", clip(c.all.text("apiVersion"), 64)), "apiVersion")
+// jobID returns the object's name, or the prefix of a generated name.
+func (c *cronJob) jobID() string {
+	if group, _, _ := strings.Cut(c.values.textAt("apiVersion"), "/"); group != "" && group != "batch" {
+		c.addNote(fmt.Sprintf("apiVersion %q is not that of Kubernetes; it is read as if it were",
+			clipText(c.values.textAt("apiVersion"), 64)), "apiVersion")
 	}
-	name := c.all.text("metadata", "name")
-	if begin := strings.TrimRight(c.all.text("metadata", "generateName"), "-."); name == "" && begin != "" {
-		c.note("generateName: Kubernetes adds characters by chance; here the id has none, so that applying again makes no second job", "metadata", "generateName")
+	name := c.values.textAt("metadata", "name")
+	if begin := strings.TrimRight(c.values.textAt("metadata", "generateName"), "-."); name == "" && begin != "" {
+		c.addNote("generateName: Kubernetes adds characters by chance; here the id has none, so that applying "+
+			"again makes no second job", "metadata", "generateName")
 		return begin
 	}
 	return name
@@ -239,69 +246,74 @@ func dnsName(name string) string {
 	return strings.TrimLeft(name, "-.")
 }
 
-// schedule reads when the CronJob is due. It is false for what it does not understand.
-func (c *cronJob) schedule() bool {
-	expression, zone := c.expression()
+// readSchedule reads the schedule. It returns false if it cannot.
+func (c *cronJob) readSchedule() bool {
+	expression, zone := c.cronExpression()
 	switch {
 	case expression == "":
-		c.note("spec.schedule is missing; nothing was made of it", "spec", "schedule")
+		c.addNote("spec.schedule is missing; nothing was made of it", "spec", "schedule")
 		return false
 	case strings.HasPrefix(expression, "@every"):
-		return c.interval(expression)
+		return c.readInterval(expression)
 	}
 	expressions := eitherDay(expression)
 	spec := schedule.Spec{Kind: schedule.KindCron, Cron: expressions, TimeZone: zone}
 	_, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1)
-	if err != nil && len(expressions) == 1 && strings.Contains(err.Error(), noInstant) {
+	if err != nil && len(expressions) == 1 && strings.Contains(err.Error(), noTimeReason) {
 		c.manual = true
-		c.note(fmt.Sprintf("schedule %q never comes: the job has none, and runs by fermata jobs run", clip(expression, 80)), "spec", "schedule")
+		c.addNote(fmt.Sprintf("schedule %q never comes: the job has none, and runs by fermata jobs run",
+			clipText(expression, 80)), "spec", "schedule")
 		return true
 	}
 	if err != nil || len(expression) > 256 {
-		c.note(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it%s", clip(expression, 80), clip(zone, 80), err, templateHint(expression)), "spec", "schedule")
+		c.addNote(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it%s",
+			clipText(expression, 80), clipText(zone, 80), err, templateHint(expression)), "spec", "schedule")
 		return false
 	}
-	cron := newMapping().set("expressions", expressions).set("time_zone", zone)
+	cron := newMapping().setField("expressions", expressions).setField("time_zone", zone)
 	if zone != "UTC" && zone != "Etc/UTC" {
-		// The controller goes by the clock on the wall: no run at a time that a change of the clock skips, two at one that comes twice.
-		cron.set("dst_gap", "skip").set("dst_repeat", "both")
+		// The controller uses wall-clock time: no run at a skipped time, two runs at a repeated one.
+		cron.setField("dst_gap", "skip").setField("dst_repeat", "both")
 	}
-	c.out.set("schedule", newMapping().set("cron", cron.flow()))
+	c.fields.setField("schedule", newMapping().setField("cron", cron.setFlowStyle()))
 	return true
 }
 
-// expression is the schedule without a zone, and the zone.
-func (c *cronJob) expression() (expression, zone string) {
-	expression, zone = strings.TrimSpace(c.all.text("spec", "schedule")), c.all.text("spec", "timeZone")
+// cronExpression is the schedule without a zone, and the zone.
+func (c *cronJob) cronExpression() (expression, zone string) {
+	expression, zone = strings.TrimSpace(c.values.textAt("spec", "schedule")), c.values.textAt("spec", "timeZone")
 	for _, prefix := range []string{"CRON_TZ=", "TZ="} { // taken by Kubernetes before 1.29
 		if rest, ok := strings.CutPrefix(expression, prefix); ok {
-			words, after := fields(rest, 1)
+			words, after := splitFields(rest, 1)
 			if zone != "" && zone != words[0] {
-				c.note(fmt.Sprintf("timeZone %q is left out: the schedule has a zone, and Kubernetes refuses both", clip(zone, 64)), "spec", "timeZone")
+				c.addNote(fmt.Sprintf("timeZone %q is left out: the schedule has a zone, and Kubernetes refuses both",
+					clipText(zone, 64)), "spec", "timeZone")
 			}
 			expression, zone = strings.TrimSpace(after), words[0]
 		}
 	}
-	return expression, cmp.Or(zone, c.r.o.Zone)
+	return expression, cmp.Or(zone, c.reader.options.Zone)
 }
 
-// interval reads @every, of which Kubernetes takes whole seconds.
-func (c *cronJob) interval(expression string) bool {
+// readInterval reads @every. Kubernetes uses whole seconds of it.
+func (c *cronJob) readInterval(expression string) bool {
 	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(expression, "@every")))
 	if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
-		c.note(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it", clip(expression, 80)), "spec", "schedule")
+		c.addNote(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it",
+			clipText(expression, 80)), "spec", "schedule")
 		return false
 	}
-	c.out.set("schedule", newMapping().set("interval", newMapping().set("every", d.Truncate(time.Second).String()).flow()))
+	c.fields.setField("schedule", newMapping().setField("interval",
+		newMapping().setField("every", d.Truncate(time.Second).String()).setFlowStyle()))
 	return true
 }
 
-// noInstant is what package schedule says of an expression such as that of February 31.
-const noInstant = "no instant within"
+// noTimeReason is in the error of package schedule for an expression without a time, such as February 31.
+const noTimeReason = "no instant within"
 
-// eitherDay makes expressions that mean here what one means to Kubernetes: there, of two
-// day fields of which neither is a star, one has to match, and a star with a step is none.
-// Here a field that begins with a star has to match.
+// eitherDay returns expressions that together mean what Kubernetes means by one. In Kubernetes, if neither day
+// field is a star, one of them must match, and a star with a step does not count as a star. In Fermata a field
+// that begins with a star must match.
 func eitherDay(expression string) []string {
 	words := strings.Fields(expression)
 	if len(words) != 5 {
@@ -328,7 +340,7 @@ func eitherDay(expression string) []string {
 // weekdayWithStep is a day of the week that a step follows.
 var weekdayWithStep = regexp.MustCompile(`^(?i:(sun|mon|tue|wed|thu|fri|sat)|[0-6])/(\d+)$`)
 
-// untilSaturday ends a step at Saturday, as Kubernetes does: here it would go on to 7, which is Sunday.
+// untilSaturday ends a step at Saturday, as Kubernetes does: in Fermata it would include 7, Sunday.
 func untilSaturday(weekdays string) string {
 	items := strings.Split(weekdays, ",")
 	for i, item := range items {
@@ -353,18 +365,20 @@ func isStar(field string) bool {
 	return false
 }
 
-func (c *cronJob) labels() {
-	given, _ := c.all.get("metadata", "labels").(map[string]any)
+func (c *cronJob) readLabels() {
+	given, _ := c.values.valueAt("metadata", "labels").(map[string]any)
 	labels := newMapping()
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value, ok := given[key].(string)
-		if !ok || len(key) > 128 || len(value) > 128 || len(labels.node.Content) >= 2*30 || printable(key+value) != key+value || key == "" {
-			c.note("label "+clip(key, 80)+" is left out: up to 30 of text, 128 bytes each", "metadata", "labels", key)
+		if !ok || len(key) > 128 || len(value) > 128 || len(labels.node.Content) >= 2*30 ||
+			printableText(key+value) != key+value || key == "" {
+			c.addNote("label "+clipText(key, 80)+" is left out: up to 30 of text, 128 bytes each", "metadata",
+				"labels", key)
 			continue
 		}
-		labels.set(key, value)
+		labels.setField(key, value)
 	}
-	if !labels.empty() {
-		c.out.set("labels", labels)
+	if !labels.isEmpty() {
+		c.fields.setField("labels", labels)
 	}
 }

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-var reference = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)
+var variableReference = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)
 
-// parts are the variables that a text refers to and that have no value which may stand in it.
-type parts struct {
-	unknown []string // named in the manifest, with a value from elsewhere
-	perhaps []string // of an envFrom, or not variables at all
-	secrets []string
+// expansion has the referenced variables without a usable value.
+type expansion struct {
+	unknown      []string // named in the manifest, with a value from elsewhere
+	maybeUnknown []string // of an envFrom, or not variables at all
+	secrets      []string
 }
 
-// missing are the variables without a value.
-func (p parts) missing() []string { return slices.Concat(p.unknown, p.perhaps) }
+// missingNames are the variables without a value.
+func (p expansion) missingNames() []string { return slices.Concat(p.unknown, p.maybeUnknown) }
 
-// expand replaces $(NAME) by values; what Kubernetes does not know stays, as it does there.
-func (c *cronJob) expand(s string, env map[string]string) (string, parts) {
-	var p parts
-	text := reference.ReplaceAllStringFunc(s, func(ref string) string {
+// expandVariables replaces $(NAME) by values. As in Kubernetes, unknown names stay.
+func (c *cronJob) expandVariables(s string, env map[string]string) (string, expansion) {
+	var p expansion
+	text := variableReference.ReplaceAllStringFunc(s, func(ref string) string {
 		if ref == "$$" {
 			return "$"
 		}
@@ -37,7 +37,7 @@ func (c *cronJob) expand(s string, env map[string]string) (string, parts) {
 			p.unknown = append(p.unknown, name)
 			return ref
 		case c.unknown[anyVariable]:
-			p.perhaps = append(p.perhaps, name)
+			p.maybeUnknown = append(p.maybeUnknown, name)
 			return ref
 		default:
 			return ref
@@ -47,30 +47,33 @@ func (c *cronJob) expand(s string, env map[string]string) (string, parts) {
 	return text, p
 }
 
-// resolve puts values in the place of $(NAME) in the words of a program. A word without a value that has to be in
-// it turns the job off. script is the index of a script of a shell, which can read a secret as a variable.
-func (c *cronJob) resolve(argv []string, script int, env map[string]string) {
+// resolveArguments replaces $(NAME) in the arguments of a program. A missing value that the argument needs
+// disables the job. script is the index of a shell script, which can read a secret as a variable.
+func (c *cronJob) resolveArguments(argv []string, script int, env map[string]string) {
 	for i := range argv {
 		word := argv[i]
 		if i == script && script > 0 {
 			word = c.readsSecrets(word, env)
 		}
-		text, p := c.expand(word, env)
-		perhaps := p.perhaps
+		text, p := c.expandVariables(word, env)
+		perhaps := p.maybeUnknown
 		if i == script && script > 0 {
 			perhaps = nil
-			for _, name := range p.perhaps {
-				if capitals.MatchString(name) {
-					c.note(fmt.Sprintf("$(%s) stays as it is: it is a variable of envFrom, or a command", clip(name, 64)), containersPath...)
+			for _, name := range p.maybeUnknown {
+				if secretNamePattern.MatchString(name) {
+					c.addNote(fmt.Sprintf("$(%s) stays as it is: it is a variable of envFrom, or a command",
+						clipText(name, 64)), containersPath...)
 				}
 			}
 		}
 		switch missing := append(p.unknown, perhaps...); {
-		case c.off != "":
+		case c.disabledReason != "":
 		case len(missing) > 0:
-			c.off = fmt.Sprintf("$(%s) stays as it is: the value of the variable is not in the manifest, and has to be written in its place", clip(missing[0], 64))
+			c.disabledReason = fmt.Sprintf("$(%s) stays as it is: the value of the variable is not in the "+
+				"manifest, and has to be written in its place", clipText(missing[0], 64))
 		case len(p.secrets) > 0:
-			c.off = fmt.Sprintf("$(%s) is a secret, which stands in variables and input only: let the program read the variable", clip(p.secrets[0], 64))
+			c.disabledReason = fmt.Sprintf("$(%s) is a secret, which is allowed in variables and input only: let "+
+				"the program read the variable", clipText(p.secrets[0], 64))
 		}
 		if len(p.secrets) == 0 {
 			argv[i] = text
@@ -78,15 +81,15 @@ func (c *cronJob) resolve(argv []string, script int, env map[string]string) {
 	}
 }
 
-// capitals is how names of variables are written, and of commands are not.
-var capitals = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+// secretNamePattern is how names of variables are written, and of commands are not.
+var secretNamePattern = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// readsSecrets makes ${NAME} of $(NAME) in a script where that is a secret, and no single quotes are around it.
+// readsSecrets replaces $(NAME) in a script by ${NAME} if it is a secret outside single quotes.
 func (c *cronJob) readsSecrets(text string, env map[string]string) string {
 	plain := readScript(text).plain
 	var out strings.Builder
 	end := 0
-	for _, at := range reference.FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range variableReference.FindAllStringSubmatchIndex(text, -1) {
 		if at[2] < 0 || plain[at[0]] != '$' || !strings.Contains(env[text[at[2]:at[3]]], secretReference) {
 			continue
 		}
@@ -96,14 +99,15 @@ func (c *cronJob) readsSecrets(text string, env map[string]string) string {
 		}
 		out.WriteString(text[end:at[0]] + "$${" + name + "}")
 		end = at[1]
-		c.note(fmt.Sprintf("$(%s) became ${%s}: it is a secret, which the script reads as a variable", clip(name, 64), clip(name, 64)), containersPath...)
+		c.addNote(fmt.Sprintf("$(%s) became ${%s}: it is a secret, which the script reads as a variable",
+			clipText(name, 64), clipText(name, 64)), containersPath...)
 	}
 	return out.String() + text[end:]
 }
 
-// scriptIndex is where the script stands on the command line of a shell; 0: there is none.
+// scriptIndex returns the index of the script in a shell's arguments; 0: there is none.
 func scriptIndex(argv []string) int {
-	if len(argv) == 0 || argv[0] == "" || argv[0] == "." || !posix[path.Base(argv[0])] {
+	if len(argv) == 0 || argv[0] == "" || argv[0] == "." || !posixShells[path.Base(argv[0])] {
 		return 0
 	}
 	isCommand := false

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// tree reads what YAML decoded by paths.
-type tree struct{ root map[string]any }
+// valueTree gives access to decoded YAML by path.
+type valueTree struct{ root map[string]any }
 
-func (t tree) get(path ...string) any {
+func (t valueTree) valueAt(path ...string) any {
 	var v any = t.root
 	for _, key := range path {
 		m, ok := v.(map[string]any)
@@ -23,14 +23,14 @@ func (t tree) get(path ...string) any {
 	return v
 }
 
-func (t tree) text(path ...string) string {
-	s, _ := t.get(path...).(string)
+func (t valueTree) textAt(path ...string) string {
+	s, _ := t.valueAt(path...).(string)
 	return s
 }
 
-// number reads a whole number; ok is false if there is none, or it is out of range.
-func (t tree) number(path ...string) (n int64, ok bool) {
-	switch v := t.get(path...).(type) {
+// numberAt returns an integer; ok is false if there is none or it is out of range.
+func (t valueTree) numberAt(path ...string) (n int64, ok bool) {
+	switch v := t.valueAt(path...).(type) {
 	case int:
 		return int64(v), v >= 0
 	case float64:
@@ -39,63 +39,69 @@ func (t tree) number(path ...string) (n int64, ok bool) {
 	return 0, false
 }
 
-// policies reads what governs the runs.
-func (c *cronJob) policies() {
-	c.overlap()
-	if n, ok := c.all.number("spec", "startingDeadlineSeconds"); ok {
+// readPolicies reads the policies for runs.
+func (c *cronJob) readPolicies() {
+	c.readOverlap()
+	if n, ok := c.values.numberAt("spec", "startingDeadlineSeconds"); ok {
 		window := min(max(n, 1), 365*24*3600) // 0 would be no bound
-		c.out.set("misfire_policy", newMapping().set("policy", "run_once").set("catch_up_window", (time.Duration(window)*time.Second).String()).flow())
+		c.fields.setField("misfire_policy", newMapping().setField("policy", "run_once").setField("catch_up_window",
+			(time.Duration(window)*time.Second).String()).setFlowStyle())
 		if n < 10 {
-			c.note("startingDeadlineSeconds below 10: the controller would miss runs; here each is started within it", "spec", "startingDeadlineSeconds")
+			c.addNote("startingDeadlineSeconds below 10: the controller would miss runs; here each is started "+
+				"within it", "spec", "startingDeadlineSeconds")
 		}
 	}
-	c.retries()
-	c.suspend()
-	c.history()
+	c.readRetries()
+	c.readSuspend()
+	c.readHistory()
 }
 
-// suspend reads bools as Kubernetes does, which reads YAML 1.1. What is none pauses the job.
-func (c *cronJob) suspend() {
+// readSuspend reads a bool as in YAML 1.1, like Kubernetes. An invalid value pauses the job.
+func (c *cronJob) readSuspend() {
 	if c.manual {
 		return // nothing is due
 	}
 	for _, path := range [][]string{{"spec", "suspend"}, {"spec", "jobTemplate", "spec", "suspend"}} {
-		value := c.all.get(path...)
+		value := c.values.valueAt(path...)
 		if value == nil {
 			continue
 		}
 		paused, ok := value.(bool)
 		if word, isText := value.(string); isText {
-			paused, ok = oldBools[strings.ToLower(word)]
-			if node := below(c.node, path...); ok && node != nil && node.Style != 0 {
-				c.note(fmt.Sprintf("suspend is the text %q, which Kubernetes refuses; it is taken for a bool", clip(word, 40)), path...)
+			paused, ok = yaml11Booleans[strings.ToLower(word)]
+			if node := nodeAt(c.node, path...); ok && node != nil && node.Style != 0 {
+				c.addNote(fmt.Sprintf("suspend is the text %q, which Kubernetes refuses; it is taken for a bool",
+					clipText(word, 40)), path...)
 			}
 		}
 		if !ok {
 			paused = true
-			c.note(fmt.Sprintf("suspend: %q is no bool; the job is paused", clip(fmt.Sprint(value), 40)), path...)
+			c.addNote(fmt.Sprintf("suspend: %q is no bool; the job is paused", clipText(fmt.Sprint(value), 40)),
+				path...)
 		}
 		if paused || len(path) == 2 {
-			c.out.set("paused", paused)
+			c.fields.setField("paused", paused)
 		}
 		if paused {
 			return
 		}
 	}
-	if n, ok := c.all.number("spec", "jobTemplate", "spec", "parallelism"); ok && n == 0 && c.all.get("spec", "suspend") == nil {
-		c.out.set("paused", true)
+	if n, ok := c.values.numberAt("spec", "jobTemplate", "spec", "parallelism"); ok && n == 0 &&
+		c.values.valueAt("spec", "suspend") == nil {
+		c.fields.setField("paused", true)
 	}
 }
 
-// oldBools are the bools of YAML 1.1.
-var oldBools = map[string]bool{"true": true, "yes": true, "y": true, "on": true, "false": false, "no": false, "n": false, "off": false}
+// yaml11Booleans are the bools of YAML 1.1.
+var yaml11Booleans = map[string]bool{"true": true, "yes": true, "y": true, "on": true, "false": false, "no": false,
+	"n": false, "off": false}
 
-// mistyped tells of values that Kubernetes would refuse, and that were not read.
-func (c *cronJob) mistyped() {
+// noteMistyped adds notes on values that Kubernetes would reject and that were not read.
+func (c *cronJob) noteMistyped() {
 	for _, where := range [][]string{{"spec", "timeZone"}, {"spec", "concurrencyPolicy"}} {
-		if v := c.all.get(where...); v != nil {
+		if v := c.values.valueAt(where...); v != nil {
 			if _, ok := v.(string); !ok {
-				c.note(fmt.Sprintf("%s is left out: %q is no text", where[1], clip(fmt.Sprint(v), 40)), where...)
+				c.addNote(fmt.Sprintf("%s is left out: %q is no text", where[1], clipText(fmt.Sprint(v), 40)), where...)
 			}
 		}
 	}
@@ -106,27 +112,29 @@ func (c *cronJob) mistyped() {
 		append(slices.Clip(job), "backoffLimit"), append(slices.Clip(job), "activeDeadlineSeconds"),
 		append(slices.Clip(pod), "activeDeadlineSeconds"), append(slices.Clip(pod), "terminationGracePeriodSeconds"),
 	} {
-		if v := c.all.get(where...); v != nil {
-			if _, ok := c.all.number(where...); !ok {
-				c.note(fmt.Sprintf("%s is left out: %q is no number that it can have", where[len(where)-1], clip(fmt.Sprint(v), 40)), where...)
+		if v := c.values.valueAt(where...); v != nil {
+			if _, ok := c.values.numberAt(where...); !ok {
+				c.addNote(fmt.Sprintf("%s is left out: %q is no number that it can have", where[len(where)-1],
+					clipText(fmt.Sprint(v), 40)), where...)
 			}
 		}
 	}
 }
 
-func (c *cronJob) overlap() {
-	switch policy := c.all.text("spec", "concurrencyPolicy"); policy {
+func (c *cronJob) readOverlap() {
+	switch policy := c.values.textAt("spec", "concurrencyPolicy"); policy {
 	case "", "Allow":
-		c.out.set("overlap_policy", "allow_all")
-		c.note("concurrencyPolicy Allow: up to ten runs at once (overlap_limit)", "spec", "concurrencyPolicy")
+		c.fields.setField("overlap_policy", "allow_all")
+		c.addNote("concurrencyPolicy Allow: up to ten runs at once (overlap_limit)", "spec", "concurrencyPolicy")
 	case "Forbid":
-		// The controller starts the last one missed when the live run has ended.
-		c.out.set("overlap_policy", "buffer_one")
+		// The controller starts the last missed run when the live one has ended.
+		c.fields.setField("overlap_policy", "buffer_one")
 	case "Replace":
-		c.out.set("overlap_policy", "cancel_other")
+		c.fields.setField("overlap_policy", "cancel_other")
 	default:
-		c.out.set("overlap_policy", "skip")
-		c.note(fmt.Sprintf("concurrencyPolicy %q is unknown; skip is taken", clip(policy, 40)), "spec", "concurrencyPolicy")
+		c.fields.setField("overlap_policy", "skip")
+		c.addNote(fmt.Sprintf("concurrencyPolicy %q is unknown; skip is taken", clipText(policy, 40)), "spec",
+			"concurrencyPolicy")
 	}
 }
 
@@ -140,51 +148,55 @@ const (
 // maxGrace is the longest timeout_grace in seconds.
 const maxGrace = 300
 
-// retries reads attempts and their time. backoffLimit counts retries, not attempts.
-func (c *cronJob) retries() {
-	limit, ok := c.all.number("spec", "jobTemplate", "spec", "backoffLimit")
+// readRetries reads attempts and their time. backoffLimit counts retries, not attempts.
+func (c *cronJob) readRetries() {
+	limit, ok := c.values.numberAt("spec", "jobTemplate", "spec", "backoffLimit")
 	if !ok {
 		limit = defaultLimit
 	}
 	if limit > 999 {
-		c.note("backoffLimit: at most 999 retries", "spec", "jobTemplate", "spec", "backoffLimit")
+		c.addNote("backoffLimit: at most 999 retries", "spec", "jobTemplate", "spec", "backoffLimit")
 	}
-	retry := newMapping().set("max_attempts", min(limit, 999)+1)
+	retry := newMapping().setField("max_attempts", min(limit, 999)+1)
 	if limit > 0 {
-		retry.set("base_delay", firstPodDelay).set("max_delay", maxPodDelay)
-		if overlap := c.all.text("spec", "concurrencyPolicy"); overlap != "" && overlap != "Allow" && !c.manual {
-			c.note("a retry never passes the next run of the schedule: the run ends instead")
+		retry.setField("base_delay", firstPodDelay).setField("max_delay", maxPodDelay)
+		if overlap := c.values.textAt("spec", "concurrencyPolicy"); overlap != "" && overlap != "Allow" && !c.manual {
+			c.addNote("a retry never passes the next run of the schedule: the run ends instead")
 		}
 	}
-	timeout := longest
-	seconds, ok := c.all.number("spec", "jobTemplate", "spec", "activeDeadlineSeconds")
-	if pod, alsoPod := c.all.number("spec", "jobTemplate", "spec", "template", "spec", "activeDeadlineSeconds"); alsoPod && (!ok || pod < seconds) {
+	timeout := maxManifestBytes
+	seconds, ok := c.values.numberAt("spec", "jobTemplate", "spec", "activeDeadlineSeconds")
+	if pod, alsoPod := c.values.numberAt("spec", "jobTemplate", "spec", "template", "spec",
+		"activeDeadlineSeconds"); alsoPod && (!ok || pod < seconds) {
 		timeout = min(timeout, time.Duration(max(pod, 1))*time.Second)
 	}
 	switch {
 	case ok:
 		whole := time.Duration(min(max(seconds, 1), 365*24*3600)) * time.Second
-		retry.set("max_elapsed", whole.String())
-		if whole > longest {
-			c.note("activeDeadlineSeconds: one attempt takes at most 24 h", "spec", "jobTemplate", "spec", "activeDeadlineSeconds")
+		retry.setField("max_elapsed", whole.String())
+		if whole > maxManifestBytes {
+			c.addNote("activeDeadlineSeconds: one attempt takes at most 24 h", "spec", "jobTemplate", "spec",
+				"activeDeadlineSeconds")
 		}
 		timeout = min(timeout, whole)
-	case timeout == longest:
-		c.note("there is no activeDeadlineSeconds: an attempt ends after 24 h, the longest there is")
+	case timeout == maxManifestBytes:
+		c.addNote("there is no activeDeadlineSeconds: an attempt ends after 24 h, the longest there is")
 	}
-	c.out.set("retry_policy", retry.flow()).set("timeout", timeout.String())
-	if grace, ok := c.all.number("spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds"); ok {
+	c.fields.setField("retry_policy", retry.setFlowStyle()).setField("timeout", timeout.String())
+	if grace, ok := c.values.numberAt("spec", "jobTemplate", "spec", "template", "spec",
+		"terminationGracePeriodSeconds"); ok {
 		if grace > maxGrace {
-			c.note(fmt.Sprintf("terminationGracePeriodSeconds: at most %d s", maxGrace), "spec", "jobTemplate", "spec", "template", "spec", "terminationGracePeriodSeconds")
+			c.addNote(fmt.Sprintf("terminationGracePeriodSeconds: at most %d s", maxGrace), "spec", "jobTemplate",
+				"spec", "template", "spec", "terminationGracePeriodSeconds")
 		}
-		c.out.set("timeout_grace", (time.Duration(min(grace, maxGrace)) * time.Second).String())
+		c.fields.setField("timeout_grace", (time.Duration(min(grace, maxGrace)) * time.Second).String())
 	}
 }
 
-// history is one number here.
-func (c *cronJob) history() {
-	good, ok1 := c.all.number("spec", "successfulJobsHistoryLimit")
-	bad, ok2 := c.all.number("spec", "failedJobsHistoryLimit")
+// readHistory is one number here.
+func (c *cronJob) readHistory() {
+	good, ok1 := c.values.numberAt("spec", "successfulJobsHistoryLimit")
+	bad, ok2 := c.values.numberAt("spec", "failedJobsHistoryLimit")
 	if !ok1 && !ok2 {
 		return
 	}
@@ -194,26 +206,29 @@ func (c *cronJob) history() {
 	if !ok2 {
 		bad = 1
 	}
-	c.out.set("history_limit", min(good+bad, 100))
+	c.fields.setField("history_limit", min(good+bad, 100))
 	if good+bad > 0 {
-		c.note("history limits: the last runs are kept, good or bad, as many as both together", "spec", "successfulJobsHistoryLimit")
+		c.addNote("history limits: the last runs are kept, good or bad, as many as both together", "spec",
+			"successfulJobsHistoryLimit")
 	}
 }
 
-// known are the fields that are in the job, or in a note of their own, or make no
-// difference, by the path of the mapping that has them.
-var known = map[string][]string{
-	"spec":                           {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
+// knownFields are the fields that are imported, have their own note, or make no difference, by the path of their
+// mapping.
+var knownFields = map[string][]string{
+	"spec": {"schedule", "timeZone", "concurrencyPolicy", "startingDeadlineSeconds",
+		"suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "jobTemplate"},
 	"spec.jobTemplate":               {"metadata", "spec"},
 	"spec.jobTemplate.spec":          {"backoffLimit", "activeDeadlineSeconds", "template", "suspend"},
 	"spec.jobTemplate.spec.template": {"metadata", "spec"},
 	"spec.jobTemplate.spec.template.spec": {
-		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy", "schedulerName", "enableServiceLinks", "imagePullSecrets",
+		"containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "dnsPolicy",
+		"schedulerName", "enableServiceLinks", "imagePullSecrets",
 	},
 }
 
-// lostFields are fields by which a Job does more than run one program once, and what to know of them.
-var lostFields = map[string]string{
+// fieldsWithoutEquivalent are fields that a Fermata job does not have, with their notes.
+var fieldsWithoutEquivalent = map[string]string{
 	"initContainers":          "what they do has to become part of the program",
 	"parallelism":             "a run is one program",
 	"completions":             "a run is one program, once",
@@ -227,38 +242,40 @@ var lostFields = map[string]string{
 	"managedBy":               "the job is Fermata's",
 }
 
-// usualValues are values that say no more than a field that is missing.
-var usualValues = map[string]any{"parallelism": 1, "completions": 1, "completionMode": "NonIndexed", "podReplacementPolicy": "TerminatingOrFailed"}
+// defaultValues are values that mean the same as a missing field.
+var defaultValues = map[string]any{"parallelism": 1, "completions": 1, "completionMode": "NonIndexed",
+	"podReplacementPolicy": "TerminatingOrFailed"}
 
-// leftOut notes every field that a job has nothing for.
-func (c *cronJob) leftOut() {
-	for _, where := range slices.Sorted(maps.Keys(known)) {
+// noteLeftOut adds a note for every field without an equivalent.
+func (c *cronJob) noteLeftOut() {
+	for _, where := range slices.Sorted(maps.Keys(knownFields)) {
 		path := strings.Split(where, ".")
-		fields, _ := c.all.get(path...).(map[string]any)
+		fields, _ := c.values.valueAt(path...).(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			if !slices.Contains(known[where], key) && !isEmpty(fields[key]) && fields[key] != usualValues[key] {
-				c.note(clip(key, 64)+" is left out: "+lost(where, key), append(path, key)...)
+			if !slices.Contains(knownFields[where], key) && !isEmpty(fields[key]) && fields[key] != defaultValues[key] {
+				c.addNote(clipText(key, 64)+" is left out: "+lostFieldNote(where, key), append(path, key)...)
 			}
 		}
 	}
 	template := []string{"spec", "jobTemplate", "spec", "template"}
-	if annotations := append(slices.Clip(template), "metadata", "annotations"); !isEmpty(c.all.get(annotations...)) {
-		c.note("annotations of pods are left out: runs happen in workers", annotations...)
+	if annotations := append(slices.Clip(template), "metadata",
+		"annotations"); !isEmpty(c.values.valueAt(annotations...)) {
+		c.addNote("annotations of pods are left out: runs happen in workers", annotations...)
 	}
-	if restart := append(slices.Clip(template), "spec", "restartPolicy"); c.all.text(restart...) == "OnFailure" {
-		c.note("restartPolicy OnFailure: a failed program is tried again as another attempt", restart...)
+	if restart := append(slices.Clip(template), "spec", "restartPolicy"); c.values.textAt(restart...) == "OnFailure" {
+		c.addNote("restartPolicy OnFailure: a failed program is tried again as another attempt", restart...)
 	}
 }
 
-// lost is why a field is left out.
-func lost(where, key string) string {
-	if why, ok := lostFields[key]; ok {
+// lostFieldNote is why a field is left out.
+func lostFieldNote(where, key string) string {
+	if why, ok := fieldsWithoutEquivalent[key]; ok {
 		return why
 	}
-	for _, place := range slices.Sorted(maps.Keys(known)) {
-		i := slices.IndexFunc(known[place], func(name string) bool { return strings.EqualFold(name, key) })
+	for _, place := range slices.Sorted(maps.Keys(knownFields)) {
+		i := slices.IndexFunc(knownFields[place], func(name string) bool { return strings.EqualFold(name, key) })
 		if i >= 0 && key != "metadata" && key != "spec" {
-			return "it has no effect here, " + place + "." + known[place][i] + " is meant?"
+			return "it has no effect here, " + place + "." + knownFields[place][i] + " is meant?"
 		}
 	}
 	if where == "spec" || where == "spec.jobTemplate" || where == "spec.jobTemplate.spec.template" {

@@ -11,73 +11,73 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// CrontabOptions say how a crontab is read.
+// CrontabOptions configure how a crontab is read.
 type CrontabOptions struct {
-	// System: there is a column with the user, as in /etc/crontab and /etc/cron.d.
+	// System: the entries have a user column, as in /etc/crontab and /etc/cron.d.
 	System bool
-	// Zone is that of the machine whose crontab it is.
+	// Zone is the time zone of the machine.
 	Zone string
-	// Queue of the jobs; {user} in it stands for the user. Empty: the default one.
+	// Queue is the queue of the jobs; {user} in it is replaced by the user. Default: the default queue.
 	Queue string
 	// Prefix of ids.
 	Prefix string
-	// Overlap and Timeout are those of the jobs.
+	// Overlap and Timeout are set in the jobs.
 	Overlap string
 	Timeout time.Duration
 }
 
-// maxCrontab bounds what one file may hold.
+// maxCrontab is the maximum number of lines of a file.
 const maxCrontab = 100_000
 
-// Crontab makes a job of each entry of a crontab.
+// Crontab converts each entry of a crontab to a job.
 func Crontab(file string, text []byte, o CrontabOptions) []Entry {
-	t := crontab{file: file, o: o, env: map[string]string{}, zone: o.Zone}
+	t := crontabReader{file: file, options: o, env: map[string]string{}, zone: o.Zone}
 	for i, line := range strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n") {
 		if i == maxCrontab {
-			t.drop(i+1, "", fmt.Sprintf("the file has more than %d lines; the rest is not read", maxCrontab))
+			t.dropLine(i+1, "", fmt.Sprintf("the file has more than %d lines; the rest is not read", maxCrontab))
 			break
 		}
-		t.line(i+1, line)
+		t.readLine(i+1, line)
 	}
-	unique(t.entries)
+	makeIDsUnique(t.entries)
 	return t.entries
 }
 
-// crontab is a file that is being read; assignments hold for the lines below them.
-type crontab struct {
-	file    string
-	o       CrontabOptions
-	env     map[string]string
-	shell   string
-	zone    string
-	jitter  int // RANDOM_DELAY, minutes
-	mailed  bool
-	entries []Entry
+// crontabReader is a file that is being read; assignments hold for the lines below them.
+type crontabReader struct {
+	file      string
+	options   CrontabOptions
+	env       map[string]string
+	shell     string
+	zone      string
+	jitter    int // RANDOM_DELAY, minutes
+	hasMailTo bool
+	entries   []Entry
 }
 
 var (
-	assignment = regexp.MustCompile(`^(?:"([^"]*)"|'([^']*)'|([^\s="'][^\s=]*))\s*=\s*(.*)$`)
-	userName   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/$-]{0,127}$`)
-	// timerSetting is what a timer of systemd says when it is due by.
-	timerSetting = regexp.MustCompile(`^On(Calendar|Active|Boot|Startup|UnitActive|UnitInactive)(Sec)?$`)
+	assignmentPattern = regexp.MustCompile(`^(?:"([^"]*)"|'([^']*)'|([^\s="'][^\s=]*))\s*=\s*(.*)$`)
+	userNamePattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/$-]{0,127}$`)
+	// timerSettingPattern matches the trigger settings of a systemd timer.
+	timerSettingPattern = regexp.MustCompile(`^On(Calendar|Active|Boot|Startup|UnitActive|UnitInactive)(Sec)?$`)
 	// A wish of cronie, and of OpenBSD, for a number by chance.
-	byChance = regexp.MustCompile(`(\d*)~(\d*)`)
+	randomCondition = regexp.MustCompile(`(\d*)~(\d*)`)
 )
 
-func (t *crontab) line(n int, line string) {
+func (t *crontabReader) readLine(n int, line string) {
 	if !utf8.ValidString(line) || strings.ContainsRune(line, 0) {
-		t.drop(n, line, "is not UTF-8 text; nothing was made of it")
+		t.dropLine(n, line, "is not UTF-8 text; nothing was made of it")
 		return
 	}
 	line = strings.TrimLeft(strings.TrimSuffix(line, "\r"), " \t")
 	if line == "" || line[0] == '#' {
 		return
 	}
-	if m := assignment.FindStringSubmatch(line); m != nil {
-		t.assign(n, line, m[1]+m[2]+m[3], unquote(strings.TrimRight(m[4], " \t")))
+	if m := assignmentPattern.FindStringSubmatch(line); m != nil {
+		t.readAssignment(n, line, m[1]+m[2]+m[3], unquote(strings.TrimRight(m[4], " \t")))
 		return
 	}
-	t.entry(n, line)
+	t.readEntry(n, line)
 }
 
 func unquote(s string) string {
@@ -87,56 +87,60 @@ func unquote(s string) string {
 	return s
 }
 
-func (t *crontab) drop(n int, line, text string) {
-	t.entries = append(t.entries, Entry{Source: t.source(n, line), Notes: []Note{{t.file, n, text}}})
+func (t *crontabReader) dropLine(n int, line, text string) {
+	t.entries = append(t.entries, Entry{Source: t.sourceName(n, line), Notes: []Note{{t.file, n, text}}})
 }
 
-func (t *crontab) source(n int, line string) string { return fmt.Sprintf("%s:%d: %s", t.file, n, line) }
+func (t *crontabReader) sourceName(n int, line string) string {
+	return fmt.Sprintf("%s:%d: %s", t.file, n, line)
+}
 
-// assign takes a variable: most are the program's, some are cron's own.
-func (t *crontab) assign(n int, line, name, value string) {
-	if timerSetting.MatchString(name) {
-		t.drop(n, line, name+": is of a timer of systemd, which is not imported: write a line with five fields of time and the command of its service")
+// readAssignment takes a variable: most are the program's, some are cron's own.
+func (t *crontabReader) readAssignment(n int, line, name, value string) {
+	if timerSettingPattern.MatchString(name) {
+		t.dropLine(n, line, name+": is of a timer of systemd, which is not imported: write a line with five fields "+
+			"of time and the command of its service")
 		return
 	}
 	switch name {
 	case "SHELL":
 		t.shell = value
 	case "CRON_TZ":
-		if _, err := zone(value); err != nil {
-			t.drop(n, line, fmt.Sprintf("CRON_TZ: %q is not a time zone; the lines below keep %s", value, t.zone))
+		if _, err := loadZone(value); err != nil {
+			t.dropLine(n, line, fmt.Sprintf("CRON_TZ: %q is not a time zone; the lines below keep %s", value, t.zone))
 			return
 		}
 		t.zone = value
 	case "TZ":
 		t.env[name] = value
-		t.drop(n, line, "TZ: is given to the programs; cron itself goes by CRON_TZ or the machine's zone, here "+t.zone)
+		t.dropLine(n, line, "TZ: is given to the programs; cron itself goes by CRON_TZ or the machine's zone, here "+
+			""+t.zone)
 	case "RANDOM_DELAY":
 		minutes, err := strconv.Atoi(value)
 		if err != nil || minutes < 0 || minutes > 24*60-1 {
-			t.drop(n, line, "RANDOM_DELAY: want 0 to 1439 minutes; it is left out")
+			t.dropLine(n, line, "RANDOM_DELAY: want 0 to 1439 minutes; it is left out")
 			return
 		}
 		t.jitter = minutes
 	case "MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING":
-		if !t.mailed && value != "" {
-			t.drop(n, line, name+": output is not mailed; its end is kept with each run (fermata jobs runs)")
+		if !t.hasMailTo && value != "" {
+			t.dropLine(n, line, name+": output is not mailed; its end is kept with each run (fermata jobs runs)")
 		}
-		t.mailed = true
+		t.hasMailTo = true
 	default:
 		t.env[name] = value
 	}
 }
 
-func zone(name string) (*time.Location, error) {
+func loadZone(name string) (*time.Location, error) {
 	if name == "" || name == "Local" {
 		return nil, fmt.Errorf("no name of a zone")
 	}
 	return time.LoadLocation(name)
 }
 
-// fields splits a line into so many words and what is left.
-func fields(line string, n int) (words []string, rest string) {
+// splitFields splits a line into n fields and the rest.
+func splitFields(line string, n int) (words []string, rest string) {
 	rest = line
 	for range n {
 		rest = strings.TrimLeft(rest, " \t")
@@ -149,8 +153,8 @@ func fields(line string, n int) (words []string, rest string) {
 	return words, strings.TrimLeft(rest, " \t")
 }
 
-func (t *crontab) entry(n int, line string) {
-	e := Entry{Source: t.source(n, line)}
+func (t *crontabReader) readEntry(n int, line string) {
+	e := Entry{Source: t.sourceName(n, line)}
 	note := func(text string) { e.Notes = append(e.Notes, Note{t.file, n, text}) }
 	defer func() { t.entries = append(t.entries, e) }()
 	line = strings.TrimPrefix(line, "-") // of cronie: not to the system's log
@@ -158,18 +162,20 @@ func (t *crontab) entry(n int, line string) {
 	if strings.HasPrefix(line, "@") {
 		times = 1
 	}
-	words, command := fields(line, times)
+	words, command := splitFields(line, times)
 	if strings.EqualFold(words[0], "@every") { // of schedulers in containers, such as supercronic
 		var interval []string
-		interval, command = fields(command, 1)
+		interval, command = splitFields(command, 1)
 		words = append(words, interval...)
 	}
 	user := ""
-	if t.o.System {
+	if t.options.System {
 		var who []string
-		who, command = fields(command, 1)
-		if user = who[0]; (!userName.MatchString(user) || isCommand(user)) && command != "" {
-			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? Nothing was made of it", clip(user, 40)))
+		who, command = splitFields(command, 1)
+		user = who[0]
+		if (!userNamePattern.MatchString(user) || isCommand(user)) && command != "" {
+			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? Nothing was made of it",
+				clipText(user, 40)))
 			return
 		}
 	}
@@ -177,29 +183,33 @@ func (t *crontab) entry(n int, line string) {
 		note("is neither an assignment nor an entry: there is no command; nothing was made of it")
 		return
 	}
-	rule, err := t.rule(words, note)
+	rule, err := t.readRule(words, note)
 	if err != nil {
 		note(err.Error() + "; nothing was made of it")
 		return
 	}
-	t.job(&e, rule, strings.Join(words, " "), command, user, note)
+	t.buildJob(&e, rule, strings.Join(words, " "), command, user, note)
 }
 
-// rule reads the time of an entry.
-func (t *crontab) rule(words []string, note func(string)) (*mapping, error) {
+// readRule reads the time of an entry.
+func (t *crontabReader) readRule(words []string, note func(string)) (*yamlMapping, error) {
 	expression := strings.Join(words, " ")
 	if seconds, ok := strings.CutPrefix(expression, "@"); ok {
-		if d, err := time.ParseDuration(strings.TrimPrefix(seconds, "every ")); err == nil && strings.HasPrefix(seconds, "every ") {
+		if d, err := time.ParseDuration(strings.TrimPrefix(seconds, "every ")); err == nil &&
+			strings.HasPrefix(seconds, "every ") {
 			if d < 5*time.Second || d > 365*24*time.Hour {
-				return nil, fmt.Errorf("%s: an interval is 5 s to a year", clip(expression, 80))
+				return nil, fmt.Errorf("%s: an interval is 5 s to a year", clipText(expression, 80))
 			}
-			return newMapping().set("interval", newMapping().set("every", d.Truncate(time.Second).String()).flow()), nil
+			return newMapping().setField("interval",
+				newMapping().setField("every", d.Truncate(time.Second).String()).setFlowStyle()), nil
 		}
 		if n, err := strconv.Atoi(seconds); err == nil { // of FreeBSD: so long after the end of the last run
 			if n < 5 || n > 365*24*3600 {
 				return nil, fmt.Errorf("%s: an interval is 5 s to a year", expression)
 			}
-			return newMapping().set("interval", newMapping().set("every", (time.Duration(n)*time.Second).String()).set("fixed_delay", true).flow()), nil
+			return newMapping().setField("interval",
+				newMapping().setField("every", (time.Duration(n)*time.Second).String()).setField("fixed_delay",
+					true).setFlowStyle()), nil
 		}
 	}
 	switch strings.ToLower(expression) {
@@ -213,8 +223,8 @@ func (t *crontab) rule(words []string, note func(string)) (*mapping, error) {
 	if strings.HasPrefix(expression, "@") {
 		expression = strings.ToLower(expression)
 	}
-	if byChance.MatchString(expression) {
-		expression = byChance.ReplaceAllStringFunc(expression, func(s string) string {
+	if randomCondition.MatchString(expression) {
+		expression = randomCondition.ReplaceAllStringFunc(expression, func(s string) string {
 			low, high, _ := strings.Cut(s, "~")
 			if low == "" || high == "" {
 				return "H"
@@ -227,12 +237,12 @@ func (t *crontab) rule(words []string, note func(string)) (*mapping, error) {
 	// not be understood by a node.
 	spec := schedule.Spec{Kind: schedule.KindCron, Cron: []string{expression}, TimeZone: t.zone}
 	if _, err := schedule.Compile(spec, time.Unix(1_700_000_000, 0), 1); err != nil || len(expression) > 256 {
-		return nil, fmt.Errorf("%s: not understood: %w", clip(expression, 80), err)
+		return nil, fmt.Errorf("%s: not understood: %w", clipText(expression, 80), err)
 	}
-	cron := newMapping().set("expressions", []string{expression}).set("time_zone", t.zone).flow()
-	rule := newMapping().set("cron", cron)
+	cron := newMapping().setField("expressions", []string{expression}).setField("time_zone", t.zone).setFlowStyle()
+	rule := newMapping().setField("cron", cron)
 	if t.jitter > 0 {
-		rule.set("jitter", (time.Duration(t.jitter) * time.Minute).String())
+		rule.setField("jitter", (time.Duration(t.jitter) * time.Minute).String())
 	}
 	return rule, nil
 }

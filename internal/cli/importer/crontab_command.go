@@ -11,75 +11,79 @@ import (
 	"unicode/utf8"
 )
 
-// job makes the job of an entry.
-func (t *crontab) job(e *Entry, rule *mapping, times, command, user string, note func(string)) {
-	e.id = digest(times, command, user)
+// buildJob converts an entry to a job.
+func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, user string, note func(string)) {
+	e.id = shortHash(times, command, user)
 	command, single, err := entryOptions(command)
 	if err != nil {
 		note(err.Error() + "; nothing was made of it")
 		return
 	}
-	text, stdin := percent(command)
+	text, stdin := splitPercent(command)
 	s := readScript(text)
 	switch first := firstWord(text); {
-	case moreTime.MatchString(first):
-		e.turnOff(fmt.Sprintf("%q is a sixth field of the time, which cron takes for the command", clip(first, 40)), note)
+	case minTimeout.MatchString(first):
+		e.turnOff(fmt.Sprintf("%q is a sixth field of the time, which cron takes for the command",
+			clipText(first, 40)), note)
 	case strings.HasPrefix(first, "{{"):
 		e.turnOff("the command is a placeholder of a template", note)
 	}
 	if stdin != "" {
-		if s.open {
-			e.turnOff("the first % that no backslash precedes ends the command, in the middle of a quotation, so that cron cannot run it either: write \\%", note)
+		if s.unterminated {
+			e.turnOff("the first % that no backslash precedes ends the command, in the middle of a quotation, so "+
+				"that cron cannot run it either: write \\%", note)
 		} else {
 			note("the first % that no backslash precedes ends the command; what follows is its input")
 		}
 	}
-	text = t.run(s, note)
-	argv, exec := t.program(e, text, note)
+	text = t.runScript(s, note)
+	argv, exec := t.readProgram(e, text, note)
 	if stdin != "" {
-		exec.set("stdin", stdin)
+		exec.setField("stdin", stdin)
 	}
 	switch {
-	case !refersWell(stdin):
+	case !hasValidReferences(stdin):
 		e.turnOff("${secret: in the input begins the name of a secret here, and no such name follows", note)
 	case strings.Contains(stdin, secretReference):
 		note("what begins with ${secret: in the input means a secret here")
 	}
-	e.id = t.o.Prefix + name(argv, text) + "-" + e.id
-	m := newMapping().set("id", e.id)
-	if queue := strings.ReplaceAll(t.o.Queue, "{user}", queueOf(user)); queue != "" {
-		m.set("queue", queue)
+	e.id = t.options.Prefix + commandName(argv, text) + "-" + e.id
+	m := newMapping().setField("id", e.id)
+	if queue := strings.ReplaceAll(t.options.Queue, "{user}", queueOf(user)); queue != "" {
+		m.setField("queue", queue)
 	}
 	if user != "" {
-		m.set("labels", newMapping().set("crontab.user", user).flow())
-		if !strings.Contains(t.o.Queue, "{user}") {
-			note("ran as " + user + ": a program runs as the user of its worker, or of --exec-user; --queue 'cron-{user}' gives each user a queue")
+		m.setField("labels", newMapping().setField("crontab.user", user).setFlowStyle())
+		if !strings.Contains(t.options.Queue, "{user}") {
+			note("ran as " + user + ": a program runs as the user of its worker, or of --exec-user; --queue " +
+				"'cron-{user}' gives each user a queue")
 		}
-	} else if first := strings.Fields(text + " ."); !t.o.System && systemUsers[first[0]] {
-		note(first[0] + " looks like a user: with a column of users, as in /etc/crontab, import it by --user-column yes")
+	} else if first := strings.Fields(text + " ."); !t.options.System && systemUsers[first[0]] {
+		note(first[0] + " looks like a user: with a column of users, as in /etc/crontab, import it by " +
+			"--user-column yes")
 	}
-	m.set("exec", exec).set("schedule", rule)
+	m.setField("exec", exec).setField("schedule", rule)
 	if rule.node.Content[0].Value != "interval" {
-		m.set("misfire_policy", newMapping().set("policy", "skip").flow())
+		m.setField("misfire_policy", newMapping().setField("policy", "skip").setFlowStyle())
 	}
-	overlap := t.o.Overlap
+	overlap := t.options.Overlap
 	if single && overlap == "allow_all" {
 		overlap = "skip"
 	}
-	m.set("overlap_policy", overlap)
-	e.fields = m.set("timeout", t.o.Timeout.String())
+	m.setField("overlap_policy", overlap)
+	e.fields = m.setField("timeout", t.options.Timeout.String())
 }
 
-// moreTime is a field of the time in the place of the command: stars, numbers, days or months.
-var moreTime = regexp.MustCompile(`(?i)^([*?][*?/0-9,-]*|\d[\d,/-]*|((sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)([,-]|$))+)$`)
+// minTimeout is a field of the time in the place of the command: stars, numbers, days or months.
+var minTimeout = regexp.MustCompile(`(?i)^([*?][*?/0-9,-]*|\d[\d,/-]*|((sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)([,-]|$))+)$`)
 
-// entryOptions takes off what OpenBSD, and in part FreeBSD, take between the time and the
-// command: -n and -q concern mail and the system's log, -s is one run at a time.
+// entryOptions removes the options that OpenBSD, and partly FreeBSD, allow before the command: -n and -q concern
+// mail and the system log, -s allows one run at a time.
 func entryOptions(command string) (rest string, single bool, err error) {
 	for strings.HasPrefix(command, "-") {
-		words, after := fields(command, 1)
+		words, after := splitFields(command, 1)
 		if strings.Trim(words[0], "-nqs") != "" || after == "" || len(words[0]) < 2 {
-			return "", false, fmt.Errorf("%q is no option of cron, and no command", clip(words[0], 40))
+			return "", false, fmt.Errorf("%q is no option of cron, and no command", clipText(words[0], 40))
 		}
 		single = single || strings.Contains(words[0], "s")
 		command = after
@@ -87,13 +91,14 @@ func entryOptions(command string) (rest string, single bool, err error) {
 	return command, single, nil
 }
 
-// run is a script as a run needs it, which ends what goes on in the background.
-func (t *crontab) run(s script, note func(string)) string {
-	text, ended := s.foreground()
+// runScript returns the script without a trailing &, and notes how its run differs from cron.
+func (t *crontabReader) runScript(s shellScript, note func(string)) string {
+	text, ended := s.inForeground()
 	switch {
 	case ended:
-		note("the & at the end is left out: a run takes as long as its program, and what goes on in the background is ended with it")
-	case (len(s.background) > 0 || leavesBehind.MatchString(s.plain)) && !waits.MatchString(s.plain):
+		note("the & at the end is left out: a run takes as long as its program, and what goes on in the background " +
+			"is ended with it")
+	case (len(s.background) > 0 || leavesProcesses.MatchString(s.plain)) && !waitsForProcesses.MatchString(s.plain):
 		note("what goes on in the background is ended with the run: keep it in the foreground, or end with wait")
 	}
 	if strings.HasSuffix(text, "\\") {
@@ -119,15 +124,15 @@ func (t *crontab) run(s script, note func(string)) string {
 	return text
 }
 
-// program is what a worker executes for a command.
-func (t *crontab) program(e *Entry, text string, note func(string)) (argv []string, exec *mapping) {
-	argv, ok := simple(text)
-	shell := !ok || !posix[path.Base(t.shell)]
+// readProgram returns what a worker executes for a command.
+func (t *crontabReader) readProgram(e *Entry, text string, note func(string)) (argv []string, exec *yamlMapping) {
+	argv, ok := simpleCommand(text)
+	shell := !ok || !posixShells[path.Base(t.shell)]
 	if shell {
 		argv = []string{t.shellPath(e, note), "-c", text}
 		note("runs in a shell: workers need --exec-allow " + argv[0] + ", which allows every program")
 	}
-	env, exports := programVariables(t.env, shell && posix[path.Base(argv[0])], note)
+	env, exports := programVariables(t.env, shell && posixShells[path.Base(argv[0])], note)
 	if _, known := t.env["HOME"]; known && strings.Contains(exports, "export HOME=") {
 		exports += "cd \"$HOME\" || exit\n" // as cron does
 	} else if known {
@@ -140,33 +145,33 @@ func (t *crontab) program(e *Entry, text string, note func(string)) (argv []stri
 		argv[2] = exports + text
 	}
 	if strings.Contains(strings.Join(argv, " "), secretReference) {
-		e.turnOff("${secret: may stand in variables and input only, and workers refuse this command", note)
+		e.turnOff("${secret: is allowed in variables and input only, and workers refuse this command", note)
 	}
-	exec = newMapping().set("argv", argv)
+	exec = newMapping().setField("argv", argv)
 	if env != nil {
-		exec.set("env", env)
+		exec.setField("env", env)
 	}
 	return argv, exec
 }
 
 // shellPath is SHELL, completed where that is without doubt.
-func (t *crontab) shellPath(e *Entry, note func(string)) string {
+func (t *crontabReader) shellPath(e *Entry, note func(string)) string {
 	switch {
 	case t.shell == "":
 		return "/bin/sh"
 	case strings.HasPrefix(t.shell, "/") && path.Clean(t.shell) == t.shell:
 		return t.shell
-	case posix[t.shell]:
-		note("SHELL " + clip(t.shell, 40) + " is taken for /bin/" + t.shell)
+	case posixShells[t.shell]:
+		note("SHELL " + clipText(t.shell, 40) + " is taken for /bin/" + t.shell)
 		return "/bin/" + t.shell
 	}
-	e.turnOff(fmt.Sprintf("SHELL %q is no clean absolute path, which workers ask for", clip(t.shell, 40)), note)
+	e.turnOff(fmt.Sprintf("SHELL %q is no clean absolute path, which workers ask for", clipText(t.shell, 40)), note)
 	return t.shell
 }
 
-// percent splits a command at its first percent sign that no backslash precedes: what
-// follows is the program's input, in which further ones are ends of lines.
-func percent(command string) (script, stdin string) {
+// splitPercent splits a command at its first percent sign without a backslash. The rest is the program's input,
+// in which further percent signs are line breaks.
+func splitPercent(command string) (script, stdin string) {
 	var out strings.Builder
 	for i := 0; i < len(command); i++ {
 		switch c := command[i]; {
@@ -177,7 +182,7 @@ func percent(command string) (script, stdin string) {
 			}
 			out.WriteByte(command[i])
 		case c == '%':
-			return out.String(), input(command[i+1:])
+			return out.String(), unescapeInput(command[i+1:])
 		default:
 			out.WriteByte(c)
 		}
@@ -185,7 +190,7 @@ func percent(command string) (script, stdin string) {
 	return out.String(), ""
 }
 
-func input(text string) string {
+func unescapeInput(text string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -204,22 +209,23 @@ func input(text string) string {
 	return out.String()
 }
 
-// posix are shells to which plain words mean what they are; "." is none given.
-var posix = map[string]bool{".": true, "sh": true, "bash": true, "dash": true, "ash": true, "ksh": true, "zsh": true}
+// posixShells are shells that pass plain words on unchanged; "." means that no shell is set.
+var posixShells = map[string]bool{".": true, "sh": true, "bash": true, "dash": true, "ash": true, "ksh": true,
+	"zsh": true}
 
 var (
-	plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-	filler    = regexp.MustCompile(`^(cd|test|\[|if|then|exec|nice|ionice|flock|timeout|env|sudo|chronic|nohup|command|bash|sh|&&|;|-.*|\d+|/|.*=.*)$`)
+	plainWordPattern = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+	skippedWords     = regexp.MustCompile(`^(cd|test|\[|if|then|exec|nice|ionice|flock|timeout|env|sudo|chronic|nohup|command|bash|sh|&&|;|-.*|\d+|/|.*=.*)$`)
 )
 
-// simple splits a command that needs no shell: an absolute program and plain words.
-func simple(script string) ([]string, bool) {
+// simpleCommand splits a command that needs no shell: an absolute program path and plain words.
+func simpleCommand(script string) ([]string, bool) {
 	words := strings.Fields(script)
 	if len(words) == 0 || !strings.HasPrefix(words[0], "/") || strings.Contains(words[0], "=") {
 		return nil, false
 	}
 	for _, w := range words {
-		if !plainWord.MatchString(w) {
+		if !plainWordPattern.MatchString(w) {
 			return nil, false
 		}
 	}
@@ -228,8 +234,8 @@ func simple(script string) ([]string, bool) {
 	return words, ok
 }
 
-// name finds what a command is best called.
-func name(argv []string, script string) string {
+// commandName returns a name for a command.
+func commandName(argv []string, script string) string {
 	words := argv
 	if len(argv) == 3 && argv[1] == "-c" {
 		words = strings.Fields(script)
@@ -238,29 +244,29 @@ func name(argv []string, script string) string {
 		if i > 0 && words[i-1] == "cd" {
 			continue
 		}
-		base := slug(strings.TrimSuffix(path.Base(strings.Trim(w, `"'();|&`)), ".sh"), 40)
-		if base != "" && !filler.MatchString(w) && !filler.MatchString(base) {
+		base := idSlug(strings.TrimSuffix(path.Base(strings.Trim(w, `"'();|&`)), ".sh"), 40)
+		if base != "" && !skippedWords.MatchString(w) && !skippedWords.MatchString(base) {
 			return base
 		}
 	}
 	return "cron"
 }
 
-// digest tells entries of the same program apart.
-func digest(parts ...string) string {
+// shortHash distinguishes entries of the same program.
+func shortHash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:3])
 }
 
 func queueOf(user string) string {
-	if s := slug(user, 32); s != "" {
+	if s := idSlug(user, 32); s != "" {
 		return s
 	}
 	return "nobody"
 }
 
-// clip shortens a text at a boundary of characters.
-func clip(s string, most int) string {
+// clipText shortens a text at a boundary of characters.
+func clipText(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

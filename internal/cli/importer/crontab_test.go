@@ -133,8 +133,8 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 }
 
-// TestUserColumnThatIsNone: a command in the place of the user.
-func TestUserColumnThatIsNone(t *testing.T) {
+// TestNoUserColumn: a command in the place of the user.
+func TestNoUserColumn(t *testing.T) {
 	text, jobs := show(t, importer.Crontab("f", []byte("* * * * * cd /srv && ./a\n"), options(true)))
 	if len(jobs) != 0 || !strings.Contains(text, "is no user") {
 		t.Errorf("%s", text)

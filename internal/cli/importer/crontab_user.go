@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// UserColumn says whether the entries of a crontab name a user.
+// UserColumn is whether the entries of a crontab have a user column.
 type UserColumn int
 
 const (
@@ -16,19 +16,19 @@ const (
 
 var (
 	// Headers of Debian, Red Hat and FreeBSD, and the sentence above that of Debian.
-	userHeader  = regexp.MustCompile(`(?i)^#.*\b(user(-?name)?|who)[ \t]+(command|cmd)\b|username fields?\b`)
-	plainHeader = regexp.MustCompile(`(?i)^#[ \t]*m[ \t]+h[ \t]+dom[ \t]+mon[ \t]+dow[ \t]+command\b`)
-	plainUser   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*\$?$`)
+	userColumnHeader = regexp.MustCompile(`(?i)^#.*\b(user(-?name)?|who)[ \t]+(command|cmd)\b|username fields?\b`)
+	commandHeader    = regexp.MustCompile(`(?i)^#[ \t]*m[ \t]+h[ \t]+dom[ \t]+mon[ \t]+dow[ \t]+command\b`)
+	userPattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*\$?$`)
 )
 
-// systemUsers are names of users that no command has.
+// systemUsers are names of users that are not commands.
 var systemUsers = setOf(`root nobody daemon bin sys www-data www wwwrun apache httpd postgres mysqld redis rabbitmq mongodb memcache
 	gitlab-www munin nagios icinga zabbix ubuntu debian ec2-user centos fedora vagrant pi jenkins tomcat solr elasticsearch
 	logstash smmsp amavis clamav debian-spamd debian-tor gnats irc list proxy uucp operator ntp asterisk prometheus grafana
 	systemd-network messagebus _apt sshd postfix dovecot opendkim vmail nextcloud`)
 
-// commands are names that stand at the beginning of a command, and of no user.
-var commands = setOf(`sh bash dash ash ksh zsh fish csh tcsh python python2 python3 perl ruby php node java go env sudo su nice ionice
+// commonCommands are names of commands that are not users.
+var commonCommands = setOf(`sh bash dash ash ksh zsh fish csh tcsh python python2 python3 perl ruby php node java go env sudo su nice ionice
 	renice nohup time timeout flock lockf setsid chronic cronic systemd-cat logger taskset chrt chpst setlock run-one caffeinate
 	cat cp mv rm ln ls mkdir rmdir touch chmod chown find xargs grep sed awk sort cut tr head tail tee wc diff tar gzip bzip2 xz zip
 	unzip rsync scp ssh sftp curl wget nc ping dig date sleep echo printf true false seq df du free uptime ps pgrep pkill kill
@@ -37,12 +37,12 @@ var commands = setOf(`sh bash dash ash ksh zsh fish csh tcsh python python2 pyth
 	psql pg_dumpall mongodump redis-cli sqlite3 apt apt-get yum dnf apk pacman freebsd-update pkg newsyslog fstrim ntpdate
 	hwclock updatedb mandb sendmail mailx notify-send screen tmux drush wp rake bundle rails pm2 ffmpeg convert`)
 
-// builtins exist in shells only, so that what precedes one is no command.
-var builtins = setOf(`cd export source . if for while until case umask ulimit exec eval set unset trap { ( [[`)
+// shellBuiltins exist only in shells, so the word before one is not a command.
+var shellBuiltins = setOf(`cd export source . if for while until case umask ulimit exec eval set unset trap { ( [[`)
 
 // isCommand reports whether a word begins a command.
 func isCommand(word string) bool {
-	return commands[word] || builtins[word] || word == "test" || word == "["
+	return commonCommands[word] || shellBuiltins[word] || word == "test" || word == "["
 }
 
 func setOf(words string) map[string]bool {
@@ -53,8 +53,8 @@ func setOf(words string) map[string]bool {
 	return set
 }
 
-// FindUserColumn finds by the text of a crontab whether its entries name a user. line is
-// that of the first entry that can be read either way, and word what it says there.
+// FindUserColumn finds out from the text of a crontab whether its entries name a user. line and word are those
+// of the first ambiguous entry.
 func FindUserColumn(text []byte) (column UserColumn, line int, word string) {
 	var users, others, header bool
 	for i, text := range strings.Split(string(text), "\n") {
@@ -63,29 +63,29 @@ func FindUserColumn(text []byte) (column UserColumn, line int, word string) {
 		}
 		text = strings.TrimSpace(text)
 		if strings.HasPrefix(text, "#") {
-			if userHeader.MatchString(text) {
+			if userColumnHeader.MatchString(text) {
 				return HasUserColumn, 0, ""
 			}
-			header = header || plainHeader.MatchString(text)
+			header = header || commandHeader.MatchString(text)
 			continue
 		}
-		command, ok := sixth(text)
+		command, ok := sixthField(text)
 		if !ok {
 			continue
 		}
-		switch columnOf(command) {
+		switch detectUserColumn(command) {
 		case HasUserColumn:
 			users = true
 		case NoUserColumn:
 			others = true
 		default:
 			if line == 0 {
-				line, word = i+1, clip(firstWord(command), 40)
+				line, word = i+1, clipText(firstWord(command), 40)
 			}
 			continue
 		}
 		if users && others && line == 0 {
-			line, word = i+1, clip(firstWord(command), 40)
+			line, word = i+1, clipText(firstWord(command), 40)
 		}
 	}
 	switch {
@@ -97,9 +97,9 @@ func FindUserColumn(text []byte) (column UserColumn, line int, word string) {
 	return UnclearUserColumn, line, word
 }
 
-// sixth is what follows the time of an entry.
-func sixth(line string) (string, bool) {
-	if line == "" || assignment.MatchString(line) {
+// sixthField returns the text after the time of an entry.
+func sixthField(line string) (string, bool) {
+	if line == "" || assignmentPattern.MatchString(line) {
 		return "", false
 	}
 	times := 5
@@ -109,23 +109,23 @@ func sixth(line string) (string, bool) {
 	if strings.HasPrefix(strings.ToLower(line), "@every ") {
 		times = 2
 	}
-	_, rest := fields(strings.TrimPrefix(line, "-"), times)
+	_, rest := splitFields(strings.TrimPrefix(line, "-"), times)
 	return rest, rest != ""
 }
 
 func firstWord(s string) string {
-	words, _ := fields(s, 1)
+	words, _ := splitFields(s, 1)
 	return words[0]
 }
 
-// columnOf says what the first word of a command is.
-func columnOf(command string) UserColumn {
-	words, _ := fields(command, 2)
-	if len(words) < 2 || words[1] == "" || !plainUser.MatchString(words[0]) || isCommand(words[0]) {
+// detectUserColumn classifies the first word of a command.
+func detectUserColumn(command string) UserColumn {
+	words, _ := splitFields(command, 2)
+	if len(words) < 2 || words[1] == "" || !userPattern.MatchString(words[0]) || isCommand(words[0]) {
 		return NoUserColumn
 	}
 	switch next := words[1]; {
-	case systemUsers[words[0]], builtins[next], strings.HasPrefix(next, "("):
+	case systemUsers[words[0]], shellBuiltins[next], strings.HasPrefix(next, "("):
 		return HasUserColumn
 	case next[0] == '/', next[0] == '~', strings.HasPrefix(next, "./"), strings.Contains(next, "="), isCommand(next):
 		return UnclearUserColumn

@@ -1,16 +1,15 @@
-// Package importer makes files for fermata apply of what other schedulers are
-// configured by: crontabs, and CronJobs of Kubernetes.
+// Package importer converts crontabs and Kubernetes CronJobs to files for fermata apply.
 //
-// Each entry becomes a job that does what the entry did as nearly as Fermata can; what
-// it cannot do is a [Note] with the line that it is about, and a comment above the job.
-// An entry of which no job can be made is a comment only.
+// Each entry becomes a job that behaves like the entry as closely as Fermata can. Differences
+// are reported as [Note] with the line of the entry, and as a comment above the job. An entry
+// that cannot become a job becomes a comment.
 //
 // Invariants:
 //
-//  1. Nothing is left out in silence: what a field of an entry asks for is in the job,
-//     in a note, or makes no difference.
-//  2. What is written is read by package manifest without a fault, whatever was read.
-//  3. The id of a job depends on its own entry only, so that importing again after an
-//     edit elsewhere changes nothing.
-//  4. No clock, chance, network or file system: the same text gives the same jobs.
+//  1. Nothing is left out silently: every field of an entry is in the job, in a note, or makes
+//     no difference.
+//  2. Package manifest reads every output without a fault, for any input.
+//  3. The id of a job depends only on its own entry, so that importing again after an edit
+//     elsewhere changes nothing.
+//  4. No clock, random numbers, network or file system: the same text gives the same jobs.
 package importer

@@ -23,83 +23,82 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s:%d: %s", n.File, n.Line, strings.ReplaceAll(n.Text, "\n", "; "))
 }
 
-// Entry is one entry of what was read.
+// Entry is one imported entry.
 type Entry struct {
-	// Source is where it stood and what it said, for a comment.
+	// Source is the entry's place and text, for a comment.
 	Source string
 	Notes  []Note
 	// fields is nil when no job can be made of it.
-	fields *mapping
+	fields *yamlMapping
 	id     string
-	// off: the job could not run, and is written as a comment.
-	off bool
+	// disabled: the job could not run, and is written as a comment.
+	disabled bool
 }
 
-// Job tells whether a job was made of the entry, and is not commented out.
-func (e *Entry) Job() bool { return e.fields != nil && !e.off }
+// Job reports whether the entry became a job that is not commented out.
+func (e *Entry) Job() bool { return e.fields != nil && !e.disabled }
 
-// turnOff has the job written as a comment, for a reason.
+// turnOff writes the job as a comment, with a reason.
 func (e *Entry) turnOff(reason string, note func(string)) {
-	e.off = true
+	e.disabled = true
 	note(reason + "; the job is commented out")
 }
 
-// mapping is a YAML mapping whose keys keep their order.
-type mapping struct{ node yaml.Node }
+// yamlMapping is a YAML mapping with ordered keys.
+type yamlMapping struct{ node yaml.Node }
 
-func newMapping() *mapping { return &mapping{yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}} }
+func newMapping() *yamlMapping { return &yamlMapping{yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}} }
 
-// set adds a value: a text, number, bool, list of texts, or mapping.
-func (m *mapping) set(key string, value any) *mapping {
+// setField adds a value: a text, number, bool, list of texts, or mapping.
+func (m *yamlMapping) setField(key string, value any) *yamlMapping {
 	var v *yaml.Node
 	switch value := value.(type) {
-	case *mapping:
+	case *yamlMapping:
 		v = &value.node
 	case []string:
 		v = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for _, s := range value {
-			v.Content = append(v.Content, text(s))
+			v.Content = append(v.Content, textNode(s))
 		}
 	case string:
-		v = text(value)
+		v = textNode(value)
 	default:
 		v = &yaml.Node{}
 		v.SetString(fmt.Sprint(value))
 		v.Tag, v.Style = "", 0 // a number or a bool as it is
 	}
-	m.node.Content = append(m.node.Content, text(key), v)
+	m.node.Content = append(m.node.Content, textNode(key), v)
 	return m
 }
 
-func (m *mapping) flow() *mapping {
+func (m *yamlMapping) setFlowStyle() *yamlMapping {
 	m.node.Style = yaml.FlowStyle
 	return m
 }
 
-func (m *mapping) empty() bool { return len(m.node.Content) == 0 }
+func (m *yamlMapping) isEmpty() bool { return len(m.node.Content) == 0 }
 
-// text is a node of a text; where YAML would take it for something else, or it would
-// not survive as it stands, the encoder or we quote it.
-func text(s string) *yaml.Node {
+// textNode returns a string node. It is quoted if YAML would read it as another type or change it.
+func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.Steers(r)) })
-	if lines := strings.Contains(s, "\n"); odd || lines && (strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
+	if lines := strings.Contains(s, "\n"); odd || lines &&
+		(strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
 }
 
-// Write writes entries as YAML documents, with what was noted as comments. head is a
-// comment above all of them.
+// Write writes entries as YAML documents, with their notes as comments. head is a comment above all of them.
 func Write(head string, entries []Entry) ([]byte, error) {
 	var out bytes.Buffer
-	comment(&out, head)
+	writeComment(&out, head)
 	for i := range entries {
 		e := &entries[i]
 		out.WriteString("---\n")
-		comment(&out, e.Source)
+		writeComment(&out, e.Source)
 		for _, n := range e.Notes {
-			comment(&out, "NOTE: "+strings.ReplaceAll(n.Text, "\n", "; "))
+			writeComment(&out, "NOTE: "+strings.ReplaceAll(n.Text, "\n", "; "))
 		}
 		if e.fields == nil {
 			continue
@@ -113,8 +112,8 @@ func Write(head string, entries []Entry) ([]byte, error) {
 		if err := encoder.Close(); err != nil {
 			return nil, err
 		}
-		if e.off {
-			comment(&out, strings.TrimSuffix(visible.YAML(fields.String()), "\n"))
+		if e.disabled {
+			writeComment(&out, strings.TrimSuffix(visible.YAML(fields.String()), "\n"))
 			continue
 		}
 		out.WriteString(visible.YAML(fields.String()))
@@ -122,14 +121,14 @@ func Write(head string, entries []Entry) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// comment writes lines of text as comments, whatever is in them.
-func comment(out *bytes.Buffer, text string) {
+// writeComment writes lines of text as comments, whatever is in them.
+func writeComment(out *bytes.Buffer, text string) {
 	for line := range strings.SplitSeq(text, "\n") {
-		out.WriteString(strings.TrimRight("# "+printable(line), " ") + "\n")
+		out.WriteString(strings.TrimRight("# "+printableText(line), " ") + "\n")
 	}
 }
 
-func printable(s string) string {
+func printableText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' {
 			return ' '
@@ -141,8 +140,8 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
 }
 
-// unique gives a second entry of the same id another one.
-func unique(entries []Entry) {
+// makeIDsUnique gives a second entry of the same id another one.
+func makeIDsUnique(entries []Entry) {
 	seen := map[string]int{}
 	for i := range entries {
 		e := &entries[i]
@@ -161,8 +160,8 @@ func unique(entries []Entry) {
 	}
 }
 
-// slug makes a part of an id of a text: letters, digits and single dashes.
-func slug(s string, most int) string {
+// idSlug returns a text as part of an id: letters, digits and single dashes.
+func idSlug(s string, most int) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {

@@ -77,8 +77,8 @@ func TestGoldenImports(t *testing.T) {
 	}
 }
 
-// TestNastyCrontabs: one line each, and what becomes of it.
-func TestNastyCrontabs(t *testing.T) {
+// TestHostileCrontabs: one line each, and what becomes of it.
+func TestHostileCrontabs(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		want string // in the job as YAML, or in the note
@@ -170,7 +170,7 @@ func flat(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-func TestAssignmentsHoldBelow(t *testing.T) {
+func TestAssignmentsApplyToLaterEntries(t *testing.T) {
 	entries := importer.Crontab("f", []byte(`* * * * * /bin/a
 PATH = /opt/bin:/bin
 'QUOTED'="two words"
@@ -196,8 +196,8 @@ RANDOM_DELAY=3
 	}
 }
 
-// TestIdsAreTheirOwn: an edit of one line leaves the ids of others alone.
-func TestIdsAreTheirOwn(t *testing.T) {
+// TestIDsDependOnTheEntryOnly: an edit of one line leaves the ids of others alone.
+func TestIDsDependOnTheEntryOnly(t *testing.T) {
 	_, before := show(t, importer.Crontab("f", []byte("0 1 * * * /bin/a\n0 2 * * * /bin/a\n"), options(false)))
 	_, after := show(t, importer.Crontab("f", []byte("# new\n5 5 * * * /bin/z\n0 2 * * * /bin/a\n"), options(false)))
 	if after[1].ID != before[1].ID || after[0].ID == before[0].ID {
@@ -223,8 +223,8 @@ func FuzzCrontab(f *testing.F) {
 	})
 }
 
-// TestBombsAreRefused: a few hundred bytes that stand for ten billion values.
-func TestBombsAreRefused(t *testing.T) {
+// TestYAMLBombsAreRefused: a few hundred bytes that stand for ten billion values.
+func TestYAMLBombsAreRefused(t *testing.T) {
 	text := "kind: List\na0: &a0 [x]\n"
 	for i := 1; i <= 10; i++ {
 		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// script is what can be seen of a shell script without running it.
-type script struct {
+// shellScript is the result of a static analysis of a shell script.
+type shellScript struct {
 	text string
-	// plain is the text with what is quoted or a comment blanked out.
+	// plain is the text with quotations and comments blanked out.
 	plain string
 	// background is where commands are put in the background, by an ampersand.
 	background []int
-	// open: a quotation or a substitution has no end.
-	open bool
+	// unterminated: a quotation or a substitution has no end.
+	unterminated bool
 }
 
 // readScript reads quotations, substitutions, comments and ampersands.
-func readScript(text string) script {
+func readScript(text string) shellScript {
 	plain := []byte(text)
 	blank := func(from, to int) {
 		for i := from; i < min(to, len(plain)); i++ {
 			plain[i] = ' '
 		}
 	}
-	s := script{text: text}
+	s := shellScript{text: text}
 	var open []byte // what is open, the innermost last: " ` (
 	inside := func() byte {
 		if len(open) == 0 {
@@ -48,9 +48,9 @@ func readScript(text string) script {
 			end := strings.IndexByte(text[i+1:], '\'')
 			if end < 0 {
 				blank(i, len(text))
-				return script{text: text, plain: string(plain), background: s.background, open: true}
+				return shellScript{text: text, plain: string(plain), background: s.background, unterminated: true}
 			}
-			if !embedded.MatchString(text[:i]) {
+			if !embeddedVariable.MatchString(text[:i]) {
 				blank(i, i+end+2)
 			}
 			i += end + 1
@@ -76,7 +76,7 @@ func readScript(text string) script {
 			s.background = append(s.background, i)
 		}
 	}
-	s.plain, s.open = string(plain), len(open) > 0
+	s.plain, s.unterminated = string(plain), len(open) > 0
 	return s
 }
 
@@ -87,27 +87,27 @@ func byteAt(s string, i int) byte {
 	return s[i]
 }
 
-// foreground takes off an ampersand at the end that is the only one.
-func (s script) foreground() (string, bool) {
-	if len(s.background) != 1 || s.open || strings.Trim(s.plain[s.background[0]+1:], " \t;") != "" {
+// inForeground takes off an ampersand at the end that is the only one.
+func (s shellScript) inForeground() (string, bool) {
+	if len(s.background) != 1 || s.unterminated || strings.Trim(s.plain[s.background[0]+1:], " \t;") != "" {
 		return s.text, false
 	}
 	return strings.TrimRight(s.text[:s.background[0]], " \t"), true
 }
 
 var (
-	leavesBehind = regexp.MustCompile(`(^|[\s;|&(])(setsid|disown|daemonize|start-stop-daemon|screen\s+-\S*d|tmux\s+new\S*\s+(-\S+\s+)*-d)`)
-	waits        = regexp.MustCompile(`(^|[\s;|&(])wait(\s|;|$)`)
-	homeOf       = regexp.MustCompile(`(^|[\s=:;|&(<>])~(/|\s|$)|\$\{?HOME\b`)
-	userOf       = regexp.MustCompile(`\$\{?(USER|LOGNAME|SHELL|MAILTO)\b`)
+	leavesProcesses   = regexp.MustCompile(`(^|[\s;|&(])(setsid|disown|daemonize|start-stop-daemon|screen\s+-\S*d|tmux\s+new\S*\s+(-\S+\s+)*-d)`)
+	waitsForProcesses = regexp.MustCompile(`(^|[\s;|&(])wait(\s|;|$)`)
+	homeOf            = regexp.MustCompile(`(^|[\s=:;|&(<>])~(/|\s|$)|\$\{?HOME\b`)
+	userOf            = regexp.MustCompile(`\$\{?(USER|LOGNAME|SHELL|MAILTO)\b`)
 	// A program, a script of an interpreter or a file of a redirection in the directory that
 	// a command starts in.
 	relativePath = regexp.MustCompile(`(^|[\s;|&(<>])\.{1,2}/|(^|[;|&(])\s*((nohup|sudo|nice|php\S*|python\S*|perl|ruby|node|bash|sh)\s+)*\w[\w.-]*/|[<>]\s*\w|(^|[\s;|&(])pwd\b|\$\{?PWD\b`)
 	changesDir   = regexp.MustCompile(`(^|[;&|({])\s*cd\s`)
-	// embedded is what precedes a script in quotes.
-	embedded  = regexp.MustCompile(`\s-[a-z]*c\s+$`)
-	shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// embeddedVariable is what precedes a script in quotes.
+	embeddedVariable = regexp.MustCompile(`\s-[a-z]*c\s+$`)
+	shellName        = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// quote makes one word of a shell of a text.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quoteShell quotes a text as one shell word.
+func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -17,7 +17,7 @@ func FuzzText(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return
 		}
-		m := newMapping().set("id", "x").set("in", newMapping().set("list", []string{s}).set("one", s)).set("flow", newMapping().set("s", []string{s}).flow())
+		m := newMapping().setField("id", "x").setField("in", newMapping().setField("list", []string{s}).setField("one", s)).setField("flow", newMapping().setField("s", []string{s}).setFlowStyle())
 		out, err := Write(s, []Entry{{Source: s, Notes: []Note{{Text: s}}, fields: m, id: "x"}})
 		if err != nil {
 			t.Fatal(err)

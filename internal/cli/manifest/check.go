@@ -12,11 +12,10 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/spelling"
 )
 
-// check holds what YAML decoded against a message, and rewrites it into what the JSON
-// form of the API takes.
-type check struct{ wrong func(path, text string) }
+// fieldChecker checks decoded YAML against a message, and converts it to the JSON form of the API.
+type fieldChecker struct{ addFault func(path, text string) }
 
-func (c check) message(path string, fields map[string]any, d protoreflect.MessageDescriptor) {
+func (c fieldChecker) checkMessage(path string, fields map[string]any, d protoreflect.MessageDescriptor) {
 	set := map[string]string{}
 	for _, name := range sortedKeys(fields) {
 		at := strings.TrimPrefix(path+"."+name, ".")
@@ -25,7 +24,7 @@ func (c check) message(path string, fields map[string]any, d protoreflect.Messag
 			field = d.Fields().ByName(protoreflect.Name(name))
 		}
 		if field == nil {
-			c.wrong(at, "is unknown"+c.meant(name, d))
+			c.addFault(at, "is unknown"+c.suggestName(name, d))
 			continue
 		}
 		if fields[name] == nil {
@@ -34,16 +33,16 @@ func (c check) message(path string, fields map[string]any, d protoreflect.Messag
 		}
 		if one := field.ContainingOneof(); one != nil && !one.IsSynthetic() {
 			if other := set[string(one.Name())]; other != "" {
-				c.wrong(at, "there may be one of "+other+" and "+name)
+				c.addFault(at, "there may be one of "+other+" and "+name)
 			}
 			set[string(one.Name())] = name
 		}
-		fields[name] = c.field(at, fields[name], field)
+		fields[name] = c.checkField(at, fields[name], field)
 	}
 }
 
-// meant finds the field whose name is nearest to one that there is not.
-func (c check) meant(name string, d protoreflect.MessageDescriptor) string {
+// suggestName returns the field whose name is nearest to an unknown one.
+func (c fieldChecker) suggestName(name string, d protoreflect.MessageDescriptor) string {
 	known := make([]string, d.Fields().Len())
 	for i := range known {
 		known[i] = string(d.Fields().Get(i).Name())
@@ -57,11 +56,13 @@ func (c check) meant(name string, d protoreflect.MessageDescriptor) string {
 	return meantElsewhere(name, d)
 }
 
-// meantElsewhere knows what people write at the wrong level.
+// meantElsewhere returns hints for fields that are often written at the wrong level.
 func meantElsewhere(name string, d protoreflect.MessageDescriptor) string {
 	within := map[protoreflect.Name]map[string]string{
-		"Schedule": {"every": "interval: {every: 30s}", "expression": "cron: {expressions: [...]}", "expressions": "cron: {expressions: [...]}", "at": "once"},
-		"Job":      {"cron": "schedule: {cron: {expressions: [...]}}", "every": "schedule: {interval: {every: 30s}}", "interval": "schedule: {interval: {every: 30s}}"},
+		"Schedule": {"every": "interval: {every: 30s}", "expression": "cron: {expressions: [...]}",
+			"expressions": "cron: {expressions: [...]}", "at": "once"},
+		"Job": {"cron": "schedule: {cron: {expressions: [...]}}", "every": "schedule: {interval: {every: 30s}}",
+			"interval": "schedule: {interval: {every: 30s}}"},
 	}
 	if meant := within[d.Name()][name]; meant != "" {
 		return "; did you mean " + meant + "?"
@@ -69,81 +70,81 @@ func meantElsewhere(name string, d protoreflect.MessageDescriptor) string {
 	return ""
 }
 
-func (c check) field(path string, value any, f protoreflect.FieldDescriptor) any {
+func (c fieldChecker) checkField(path string, value any, f protoreflect.FieldDescriptor) any {
 	switch {
 	case f.IsMap():
 		entries, ok := value.(map[string]any)
 		if !ok {
-			return c.not(path, value, "a mapping of text to text: quote keys and values")
+			return c.wrongType(path, value, "a mapping of text to text: quote keys and values")
 		}
 		for _, key := range sortedKeys(entries) {
-			entries[key] = c.one(path+step(key), entries[key], f.MapValue())
+			entries[key] = c.checkValue(path+quotedStep(key), entries[key], f.MapValue())
 		}
 	case f.IsList():
 		list, ok := value.([]any)
 		if !ok {
-			return c.not(path, value, "a list")
+			return c.wrongType(path, value, "a list")
 		}
 		for i := range list {
-			list[i] = c.one(fmt.Sprintf("%s[%d]", path, i), list[i], f)
+			list[i] = c.checkValue(fmt.Sprintf("%s[%d]", path, i), list[i], f)
 		}
 	default:
-		return c.one(path, value, f)
+		return c.checkValue(path, value, f)
 	}
 	return value
 }
 
-func (c check) not(path string, value any, want string) any {
-	c.wrong(path, "is "+kindOf(value)+", want "+want)
+func (c fieldChecker) wrongType(path string, value any, want string) any {
+	c.addFault(path, "is "+kindOf(value)+", want "+want)
 	return value
 }
 
-// one checks a single value.
-func (c check) one(path string, value any, f protoreflect.FieldDescriptor) any {
+// checkValue checks a single value.
+func (c fieldChecker) checkValue(path string, value any, f protoreflect.FieldDescriptor) any {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
-		return c.inner(path, value, f.Message())
+		return c.checkInner(path, value, f.Message())
 	case protoreflect.EnumKind:
-		return c.enum(path, value, f.Enum())
+		return c.checkEnum(path, value, f.Enum())
 	case protoreflect.BoolKind:
 		if _, ok := value.(bool); !ok {
-			return c.not(path, value, "true or false")
+			return c.wrongType(path, value, "true or false")
 		}
 	case protoreflect.StringKind:
-		return c.text(path, value, f)
+		return c.checkText(path, value, f)
 	case protoreflect.BytesKind:
 		if text, ok := value.(string); !ok || !isBase64(text) {
-			return c.not(path, value, "base64; payload_text takes text as it is")
+			return c.wrongType(path, value, "base64; payload_text takes text as it is")
 		}
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
-		return c.whole(path, value, f.Kind() == protoreflect.Int32Kind)
+		return c.checkInteger(path, value, f.Kind() == protoreflect.Int32Kind)
 	case protoreflect.DoubleKind:
 		switch value.(type) {
 		case int, float64:
 		default:
-			return c.not(path, value, "a number")
+			return c.wrongType(path, value, "a number")
 		}
 	}
 	return value
 }
 
-// text also undoes what YAML makes of a text like 2026-12-25: a point in time.
-func (c check) text(path string, value any, f protoreflect.FieldDescriptor) any {
+// checkText also restores texts like 2026-12-25, which YAML reads as a time.
+func (c fieldChecker) checkText(path string, value any, f protoreflect.FieldDescriptor) any {
 	switch v := value.(type) {
 	case string:
 	case time.Time:
 		if f.IsList() && v.Equal(v.Truncate(24*time.Hour)) {
 			return v.Format(time.DateOnly)
 		}
-		return c.not(path, value, "text: quote it")
+		return c.wrongType(path, value, "text: quote it")
 	default:
-		return c.not(path, value, "text: quote it")
+		return c.wrongType(path, value, "text: quote it")
 	}
 	return value
 }
 
-// whole takes whole numbers, also as the text that the JSON form has of large ones.
-func (c check) whole(path string, value any, small bool) any {
+// checkInteger accepts integers, and large ones as text, as in the JSON form.
+func (c fieldChecker) checkInteger(path string, value any, small bool) any {
 	n, ok := int64(0), false
 	switch v := value.(type) {
 	case int:
@@ -155,60 +156,60 @@ func (c check) whole(path string, value any, small bool) any {
 		n, ok = parsed, err == nil
 	}
 	if !ok {
-		return c.not(path, value, "a whole number")
+		return c.wrongType(path, value, "a whole number")
 	}
 	if small && (n < math.MinInt32 || n > math.MaxInt32) {
-		c.wrong(path, fmt.Sprintf("is %d, which is out of range", n))
+		c.addFault(path, fmt.Sprintf("is %d, which is out of range", n))
 	}
 	return n
 }
 
-func (c check) enum(path string, value any, e protoreflect.EnumDescriptor) any {
+func (c fieldChecker) checkEnum(path string, value any, e protoreflect.EnumDescriptor) any {
 	text, ok := value.(string)
 	if !ok {
-		return c.not(path, value, "one of "+enumNames(e))
+		return c.wrongType(path, value, "one of "+enumNames(e))
 	}
 	long := longEnum(e, text)
 	if e.Values().ByName(protoreflect.Name(long)) == nil {
-		c.wrong(path, fmt.Sprintf("is %q, want one of %s", text, enumNames(e)))
+		c.addFault(path, fmt.Sprintf("is %q, want one of %s", text, enumNames(e)))
 	}
 	return long
 }
 
-func (c check) inner(path string, value any, d protoreflect.MessageDescriptor) any {
+func (c fieldChecker) checkInner(path string, value any, d protoreflect.MessageDescriptor) any {
 	switch d.FullName() {
 	case "google.protobuf.Duration":
 		text, ok := value.(string)
 		if !ok {
-			return c.not(path, value, "a duration such as 90s, 5m or 7d")
+			return c.wrongType(path, value, "a duration such as 90s, 5m or 7d")
 		}
 		long, err := longDuration(text)
 		if err != nil {
-			c.wrong(path, fmt.Sprintf("is %.40q: %v", text, err))
+			c.addFault(path, fmt.Sprintf("is %.40q: %v", text, err))
 		}
 		return long
 	case "google.protobuf.Timestamp":
-		return c.instant(path, value)
+		return c.checkTime(path, value)
 	}
 	fields, ok := value.(map[string]any)
 	if !ok {
-		return c.not(path, value, "a mapping")
+		return c.wrongType(path, value, "a mapping")
 	}
-	c.message(path, fields, d)
+	c.checkMessage(path, fields, d)
 	return fields
 }
 
-func (c check) instant(path string, value any) any {
+func (c fieldChecker) checkTime(path string, value any) any {
 	const want = "a time such as 2030-01-31T12:00:00Z"
 	switch v := value.(type) {
 	case time.Time:
 		return v.Format(time.RFC3339Nano)
 	case string:
 		if t, err := time.Parse(time.RFC3339Nano, v); err != nil || t.Year() < 1 {
-			c.wrong(path, fmt.Sprintf("is %q, want %s", v, want))
+			c.addFault(path, fmt.Sprintf("is %q, want %s", v, want))
 		}
 	default:
-		return c.not(path, value, want)
+		return c.wrongType(path, value, want)
 	}
 	return value
 }

@@ -1,11 +1,11 @@
-// Package manifest reads files of jobs: YAML or JSON documents, or the lines that
-// fermata export writes.
+// Package manifest parses files with jobs and queue limits: YAML or JSON documents, or the JSON lines
+// of fermata export.
 //
 // A document is a job, a list of jobs, or a mapping of "jobs" (a list, or id → job)
 // and "queues" (name → limits). A job has the field names of the API, and besides
 //
-//	id            the job's id, if "name" does not say it
-//	http, exec    payload of the ready-made handler of that name
+//	id            the job's id, if "name" is not set
+//	http, exec    payload of the built-in handler of that name
 //	payload_text  payload as text
 //	paused        whether the job is to be paused
 //
@@ -14,11 +14,10 @@
 //
 // Invariants:
 //
-//  1. Everything that is wrong with a file is told at once, up to [MaxFaults], each fault with the line of
-//     the field that it is about. Nothing is returned as read of which anything was
-//     not understood.
-//  2. What a node says of a field of the API is found again in the file
+//  1. All faults of a file are reported together, up to [MaxFaults], each with the line of its
+//     field. Nothing is returned of a job with a field that was not understood.
+//  2. The faults that a node reports for fields of the API are located in the file
 //     ([Job.Locate]).
-//  3. A file of any bytes is read or refused, in time and memory bounded by its size. What
-//     aliases stand for counts each time, in a document and in all files together.
+//  3. Any bytes are parsed or rejected, in time and memory bounded by the file's size. The
+//     content of an alias counts each time, in a document and in all files together.
 package manifest

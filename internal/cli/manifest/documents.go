@@ -16,10 +16,10 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"
 )
 
-// documents splits a file into its documents.
-func (r *reader) documents(text []byte) []*yaml.Node {
+// readDocuments splits a file into its documents.
+func (r *reader) readDocuments(text []byte) []*yaml.Node {
 	if lines := jsonLines(text); len(lines) > 1 {
-		return r.lines(lines)
+		return r.readLines(lines)
 	}
 	var out []*yaml.Node
 	in := yamldoc.NewReader(text, r.budget)
@@ -35,7 +35,7 @@ func (r *reader) documents(text []byte) []*yaml.Node {
 			if node != nil {
 				line = node.Line
 			}
-			r.refuse(err, line)
+			r.addReadFault(err, line)
 			return out
 		}
 	}
@@ -53,37 +53,37 @@ func jsonLines(text []byte) (lines [][]byte) {
 	return lines
 }
 
-// lines reads jobs that are a line each. They may be a hundred thousand, with large
+// readLines reads jobs that are a line each. They may be a hundred thousand, with large
 // payloads, which the YAML library is slow at; all that they need of it is the line.
-func (r *reader) lines(lines [][]byte) (rest []*yaml.Node) {
+func (r *reader) readLines(lines [][]byte) (rest []*yaml.Node) {
 	for i, line := range lines {
 		if len(line) == 0 {
 			continue
 		}
 		if err := r.budget.Spend(len(line)); err != nil {
-			r.wrong(position{line: i + 1}, "", err.Error())
+			r.addFault(position{line: i + 1}, "", err.Error())
 			return rest
 		}
 		if len(r.set.Jobs) >= MaxJobs {
-			r.wrong(position{line: i + 1}, "", fmt.Sprintf("more than %d jobs in a file", MaxJobs))
+			r.addFault(position{line: i + 1}, "", fmt.Sprintf("more than %d jobs in a file", MaxJobs))
 			return rest
 		}
 		var fields map[string]any
 		if err := json.Unmarshal(line, &fields); err != nil {
-			r.wrong(position{line: i + 1}, "", "is no JSON, as the lines of an export are")
+			r.addFault(position{line: i + 1}, "", "is no JSON, as the lines of an export are")
 			continue
 		}
 		_, jobs := fields["jobs"]
 		if _, queues := fields["queues"]; !jobs && !queues {
-			r.job(fields, &yaml.Node{Line: i + 1}, "")
+			r.addJob(fields, &yaml.Node{Line: i + 1}, "")
 			continue
 		}
 		node, err := yamldoc.NewReader(line, r.budget).Next()
 		if err != nil {
-			r.refuse(err, i+1)
+			r.addReadFault(err, i+1)
 			continue
 		}
-		shift(node, i, 0)
+		shiftLines(node, i, 0)
 		rest = append(rest, node)
 	}
 	return rest
@@ -92,20 +92,20 @@ func (r *reader) lines(lines [][]byte) (rest []*yaml.Node) {
 // maxDepth is more than any job is deep.
 const maxDepth = 64
 
-func shift(node *yaml.Node, by, depth int) {
+func shiftLines(node *yaml.Node, by, depth int) {
 	node.Line += by
 	if depth == maxDepth {
 		return
 	}
 	for _, child := range node.Content {
-		shift(child, by, depth+1)
+		shiftLines(child, by, depth+1)
 	}
 }
 
-var lineOf = regexp.MustCompile(`line (\d+): `)
+var lineInError = regexp.MustCompile(`line (\d+): `)
 
-// refuse tells of what the YAML library refuses, each fault at the line it names.
-func (r *reader) refuse(err error, line int) {
+// addReadFault adds the errors of the YAML library, each at its line.
+func (r *reader) addReadFault(err error, line int) {
 	texts := []string{err.Error()}
 	var several *yaml.TypeError
 	if errors.As(err, &several) {
@@ -113,11 +113,11 @@ func (r *reader) refuse(err error, line int) {
 	}
 	for _, text := range texts {
 		at := line
-		if m := lineOf.FindStringSubmatch(text); m != nil {
+		if m := lineInError.FindStringSubmatch(text); m != nil {
 			at, _ = strconv.Atoi(m[1])
 			text = strings.Replace(text, m[0], "", 1)
 		}
-		r.wrong(position{line: at}, "", "invalid YAML: "+strings.TrimPrefix(text, "yaml: "))
+		r.addFault(position{line: at}, "", "invalid YAML: "+strings.TrimPrefix(text, "yaml: "))
 	}
 }
 
@@ -130,5 +130,5 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// printable keeps what a file says from steering a terminal.
-func printable(s string) string { return visible.Line(s) }
+// printableText removes terminal control characters from text of a file.
+func printableText(s string) string { return visible.Line(s) }

@@ -16,7 +16,7 @@ var (
 	errTooLong  = errors.New("is longer than 292 years")
 )
 
-// ParseDuration reads what time.ParseDuration does, with days of 24 hours before it: 7d, 1d12h.
+// ParseDuration parses durations like time.ParseDuration, with days of 24 hours before them: 7d, 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
 	unsigned := strings.TrimLeft(text, "+-")
 	days, rest, found := strings.Cut(unsigned, "d")
@@ -24,12 +24,14 @@ func ParseDuration(text string) (time.Duration, error) {
 		return parseHours(text)
 	}
 	n, err := strconv.ParseFloat(days, 64)
-	if err != nil || n < 0 || len(text)-len(unsigned) > 1 || strings.ContainsAny(days, "eExXpPiInN_+-") || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") {
+	if err != nil || n < 0 || len(text)-len(unsigned) > 1 || strings.ContainsAny(days, "eExXpPiInN_+-") ||
+		strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") {
 		return 0, errDuration
 	}
 	d := time.Duration(0)
 	if rest != "" {
-		if d, err = parseHours(rest); err != nil {
+		d, err = parseHours(rest)
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -43,14 +45,15 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseHours tells a duration that is too long from what is none.
+// parseHours distinguishes a duration that is too long from an invalid one.
 func parseHours(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {
 		return d, nil
 	}
 	number := strings.TrimRight(strings.TrimLeft(text, "+-"), "hmsuµn")
-	if _, err := strconv.ParseFloat(number, 64); err == nil && number != strings.TrimLeft(text, "+-") && !strings.ContainsAny(number, "eExXpPiI_") {
+	if _, err := strconv.ParseFloat(number, 64); err == nil && number != strings.TrimLeft(text, "+-") &&
+		!strings.ContainsAny(number, "eExXpPiI_") {
 		return 0, errTooLong
 	}
 	return 0, errDuration

@@ -15,16 +15,16 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// job reads one job; id is what the key of a mapping of jobs says.
-func (r *reader) job(fields map[string]any, node *yaml.Node, id string) {
-	at := place{file: r.file, node: node}
+// addJob reads one job; id is its key in a mapping of jobs.
+func (r *reader) addJob(fields map[string]any, node *yaml.Node, id string) {
+	at := nodePlace{file: r.file, node: node}
 	before := len(r.faults)
-	wrong := func(path, text string) { r.faults = append(r.faults, at.fault(path, text)) }
-	if strange(fields, wrong) {
+	wrong := func(path, text string) { r.faults = append(r.faults, at.faultAt(path, text)) }
+	if reportNotAJob(fields, wrong) {
 		return
 	}
 	j := Job{Job: &fermatav1.Job{}, at: at}
-	j.ID = r.id(fields, id, wrong)
+	j.ID = r.jobID(fields, id, wrong)
 	if value, ok := fields["paused"]; ok {
 		delete(fields, "paused")
 		if paused, ok := value.(bool); ok {
@@ -34,15 +34,15 @@ func (r *reader) job(fields map[string]any, node *yaml.Node, id string) {
 		}
 	}
 	expandPayload(fields, wrong)
-	r.read(fields, j.Job, before, wrong)
-	j.name(r.namespace, wrong)
+	r.decodeFields(fields, j.Job, before, wrong)
+	j.setName(r.namespace, wrong)
 	if len(r.faults) == before {
 		r.set.Jobs = append(r.set.Jobs, j)
 	}
 }
 
-// strange tells of what is no job, and what to do with it.
-func strange(fields map[string]any, wrong func(path, text string)) bool {
+// reportNotAJob reports whether the fields are not a job, and adds a fault that says what to do.
+func reportNotAJob(fields map[string]any, wrong func(path, text string)) bool {
 	_, kind := fields["apiVersion"]
 	inner, backup := fields["job"].(map[string]any)
 	switch {
@@ -56,13 +56,13 @@ func strange(fields map[string]any, wrong func(path, text string)) bool {
 	return true
 }
 
-func (r *reader) id(fields map[string]any, key string, wrong func(path, text string)) string {
+func (r *reader) jobID(fields map[string]any, key string, wrong func(path, text string)) string {
 	given, ok := fields["id"]
 	delete(fields, "id")
 	if given == nil {
 		return key
 	}
-	// What YAML made of a number is not what was written: 007 is 7, 1.10 is 1.1.
+	// YAML changes numbers: 007 is 7, 1.10 is 1.1.
 	id, text := given.(string)
 	if !text {
 		wrong("id", "is "+kindOf(given)+", want text: quote it")
@@ -74,8 +74,8 @@ func (r *reader) id(fields map[string]any, key string, wrong func(path, text str
 	return id
 }
 
-// name takes the id out of a full name.
-func (j *Job) name(namespace string, wrong func(path, text string)) {
+// setName takes the id out of a full name.
+func (j *Job) setName(namespace string, wrong func(path, text string)) {
 	name := j.Job.GetName()
 	if name == "" {
 		return
@@ -86,15 +86,14 @@ func (j *Job) name(namespace string, wrong func(path, text string)) {
 	case !ok || j.ID != "" && j.ID != rest:
 		wrong("name", fmt.Sprintf("is %q, want namespaces/{namespace}/jobs/{job}, the same job as id", name))
 	case of != namespace:
-		wrong("name", fmt.Sprintf("job %q belongs to namespace %s: say --namespace %s", rest, of, of))
+		wrong("name", fmt.Sprintf("job %q belongs to namespace %s: use --namespace %s", rest, of, of))
 	}
 	j.ID = rest
 }
 
-// read makes a message of fields. What the check of fields lets pass and the message
-// does not take is told without a path.
-func (r *reader) read(fields map[string]any, into proto.Message, before int, wrong func(path, text string)) {
-	check{wrong}.message("", fields, into.ProtoReflect().Descriptor())
+// decodeFields decodes fields into a message. Errors that the field check did not find have no path.
+func (r *reader) decodeFields(fields map[string]any, into proto.Message, before int, wrong func(path, text string)) {
+	fieldChecker{wrong}.checkMessage("", fields, into.ProtoReflect().Descriptor())
 	if len(r.faults) > before {
 		return
 	}
@@ -103,20 +102,21 @@ func (r *reader) read(fields map[string]any, into proto.Message, before int, wro
 		err = protojson.Unmarshal(text, into)
 	}
 	if err != nil {
-		wrong("", strings.TrimPrefix(printable(err.Error()), "proto: "))
+		wrong("", strings.TrimPrefix(printableText(err.Error()), "proto: "))
 	}
 }
 
-func (r *reader) queue(name string, value any, node *yaml.Node) {
-	at := place{file: r.file, node: node}
+func (r *reader) addQueue(name string, value any, node *yaml.Node) {
+	at := nodePlace{file: r.file, node: node}
 	fields, ok := value.(map[string]any)
 	if !ok {
-		r.wrong(positionOf(node), name, "is "+kindOf(value)+", want a mapping of limits")
+		r.addFault(positionOf(node), name, "is "+kindOf(value)+", want a mapping of limits")
 		return
 	}
 	before := len(r.faults)
 	q := Queue{Name: name, Settings: &fermatav1.QueueSettings{}, at: at}
-	r.read(fields, q.Settings, before, func(path, text string) { r.faults = append(r.faults, at.fault(path, text)) })
+	r.decodeFields(fields, q.Settings, before,
+		func(path, text string) { r.faults = append(r.faults, at.faultAt(path, text)) })
 	q.Settings.Name = ""
 	if len(r.faults) == before {
 		r.set.Queues = append(r.set.Queues, q)
@@ -143,7 +143,7 @@ func expandPayload(fields map[string]any, wrong func(path, text string)) {
 			continue
 		}
 		fields["handler"] = handler
-		if text, ok := readyMade(handler, value, wrong); ok {
+		if text, ok := encodeHandlerPayload(handler, value, wrong); ok {
 			set(handler, text)
 		}
 	}
@@ -159,8 +159,8 @@ func expandPayload(fields map[string]any, wrong func(path, text string)) {
 	}
 }
 
-// readyMade checks the payload of a ready-made handler by the rules of nodes and workers, and writes it.
-func readyMade(handler string, value any, wrong func(path, text string)) ([]byte, bool) {
+// encodeHandlerPayload checks the payload of a ready-made handler by the rules of nodes and workers, and writes it.
+func encodeHandlerPayload(handler string, value any, wrong func(path, text string)) ([]byte, bool) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		wrong(handler, "has a key that is no text: quote it")

@@ -17,7 +17,7 @@ const (
 	MaxFile = 64 << 20
 	// MaxJobs bounds the jobs of a file of lines.
 	MaxJobs = 250_000
-	// MaxFaults is how many faults of a file are told.
+	// MaxFaults is the maximum number of reported faults of a file.
 	MaxFaults = 1000
 )
 
@@ -25,12 +25,12 @@ const (
 type Job struct {
 	// ID is empty where the file names none.
 	ID string
-	// Job has no name: it belongs to the namespace that the files are read for.
+	// Job has no name: it belongs to the namespace of the reader.
 	Job *fermatav1.Job
-	// Paused is nil where the file says nothing of it.
+	// Paused is nil if the file does not set it.
 	Paused *bool
 
-	at place
+	at nodePlace
 }
 
 // Queue is the limits of one queue of a file.
@@ -38,10 +38,10 @@ type Queue struct {
 	Name     string
 	Settings *fermatav1.QueueSettings
 
-	at place
+	at nodePlace
 }
 
-// Set is what files hold.
+// Set is the content of one or more files.
 type Set struct {
 	Jobs   []Job
 	Queues []Queue
@@ -51,7 +51,7 @@ type Set struct {
 type Fault struct {
 	File string
 	Line int // from 1
-	// Column is that of the field's name, from 1, in bytes; 0 where it is not known.
+	// Column is the column of the field's name, from 1, in bytes; 0 if unknown.
 	Column int
 	// Field is a path in the file, "schedule.cron.expressions[0]"; may be empty.
 	Field string
@@ -83,42 +83,43 @@ func (f Faults) Error() string {
 // Sorted orders faults by file and line.
 func (f Faults) Sorted() Faults {
 	slices.SortStableFunc(f, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Field, b.Field))
 	})
 	return f
 }
 
-// Locate finds the place of a field, by its path in the API, and says what is wrong
-// with it: "job.timeout", "job.labels[\"team\"]", "job_id".
+// Locate returns a fault at the position of a field, given by its path in the API: "job.timeout",
+// "job.labels[\"team\"]", "job_id".
 func (j *Job) Locate(path, text string) Fault {
 	path = strings.TrimPrefix(path, "job.")
 	if path == "job_id" || path == "parent" {
 		path = "id"
 	}
-	return j.at.fault(path, text)
+	return j.at.faultAt(path, text)
 }
 
 // Locate is as that of a job, for paths such as "settings.rate".
 func (q *Queue) Locate(path, text string) Fault {
-	return q.at.fault(strings.TrimPrefix(path, "settings."), text)
+	return q.at.faultAt(strings.TrimPrefix(path, "settings."), text)
 }
 
-// Add appends what another file holds.
+// Add appends the content of another file.
 func (s *Set) Add(o Set) {
 	s.Jobs, s.Queues = append(s.Jobs, o.Jobs...), append(s.Queues, o.Queues...)
 }
 
-// Check finds what contradicts itself over all files: two jobs of one id, two limits
-// of one queue.
+// Check returns contradictions between files: jobs with the same id, or several limits of one queue.
 func (s *Set) Check() (faults Faults) {
-	ids, queues := map[string]*place{}, map[string]*place{}
+	ids, queues := map[string]*nodePlace{}, map[string]*nodePlace{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.ID == "" {
 			continue
 		}
 		if first := ids[j.ID]; first != nil {
-			faults = append(faults, j.at.fault("id", fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.line(""))))
+			faults = append(faults, j.at.faultAt("id",
+				fmt.Sprintf("job %s is in %s:%d already", j.ID, first.file, first.lineAt(""))))
 			continue
 		}
 		ids[j.ID] = &j.at
@@ -126,7 +127,8 @@ func (s *Set) Check() (faults Faults) {
 	for i := range s.Queues {
 		q := &s.Queues[i]
 		if first := queues[q.Name]; first != nil {
-			faults = append(faults, q.at.fault("", fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.line(""))))
+			faults = append(faults, q.at.faultAt("",
+				fmt.Sprintf("queue %s is in %s:%d already", q.Name, first.file, first.lineAt(""))))
 			continue
 		}
 		queues[q.Name] = &q.at
@@ -147,108 +149,111 @@ func Read(file string, text []byte, namespace string) (Set, Faults) {
 	return ReadWithin(&Budget{}, file, text, namespace)
 }
 
-// Budget is what several files may stand for together.
+// Budget bounds the content of several files together, with aliases expanded.
 type Budget = yamldoc.Budget
 
 // ReadWithin is Read for one of several files, which share a budget.
 func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Faults) {
 	r := &reader{file: file, namespace: namespace, budget: b}
 	if len(text) > MaxFile {
-		r.faults = append(r.faults, Fault{File: file, Line: 1, Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
+		r.faults = append(r.faults, Fault{File: file, Line: 1,
+			Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
 		return Set{}, r.faults
 	}
-	for _, root := range r.documents(text) {
-		r.document(root)
+	for _, root := range r.readDocuments(text) {
+		r.readDocument(root)
 	}
 	if more := len(r.faults) - MaxFaults; more > 0 {
 		r.faults = r.faults[:MaxFaults]
-		r.wrong(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not told", more))
+		r.addFault(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not shown", more))
 	}
 	return r.set, r.faults
 }
 
-// document reads a job, a list of them, or a mapping of jobs and queues.
-func (r *reader) document(root *yaml.Node) {
+// readDocument reads a job, a list of them, or a mapping of jobs and queues.
+func (r *reader) readDocument(root *yaml.Node) {
 	var value any
 	if err := root.Decode(&value); err != nil {
-		r.refuse(err, root.Line)
+		r.addReadFault(err, root.Line)
 		return
 	}
-	node := resolve(root)
+	node := resolveAlias(root)
 	if node.Kind == yaml.DocumentNode && len(node.Content) == 1 {
-		node = resolve(node.Content[0])
+		node = resolveAlias(node.Content[0])
 	}
 	switch value := value.(type) {
 	case nil:
 	case []any:
-		r.list(value, node)
+		r.readList(value, node)
 	case map[string]any:
 		if _, jobs := value["jobs"]; jobs {
-			r.sections(value, node)
+			r.readSections(value, node)
 		} else if _, queues := value["queues"]; queues {
-			r.sections(value, node)
+			r.readSections(value, node)
 		} else {
-			r.job(value, node, "")
+			r.addJob(value, node, "")
 		}
 	default:
-		r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(value))
+		r.addFault(positionOf(node), "", "a job is a mapping, not "+kindOf(value))
 	}
 }
 
-func (r *reader) wrong(at position, field, text string) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column, Field: printable(field), Text: printable(text)})
+func (r *reader) addFault(at position, field, text string) {
+	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column,
+		Field: printableText(field), Text: printableText(text)})
 }
 
-func (r *reader) list(items []any, node *yaml.Node) {
+func (r *reader) readList(items []any, node *yaml.Node) {
 	for i, item := range items {
 		if item != nil && i < len(node.Content) {
-			r.item(item, resolve(node.Content[i]), "")
+			r.readItem(item, resolveAlias(node.Content[i]), "")
 		}
 	}
 }
 
-func (r *reader) item(item any, node *yaml.Node, id string) {
+func (r *reader) readItem(item any, node *yaml.Node, id string) {
 	if fields, ok := item.(map[string]any); ok {
-		r.job(fields, node, id)
+		r.addJob(fields, node, id)
 		return
 	}
-	r.wrong(positionOf(node), "", "a job is a mapping, not "+kindOf(item))
+	r.addFault(positionOf(node), "", "a job is a mapping, not "+kindOf(item))
 }
 
-// sections reads a document of jobs and queues.
-func (r *reader) sections(value map[string]any, node *yaml.Node) {
-	at := place{file: r.file, node: node}
+// readSections reads a document of jobs and queues.
+func (r *reader) readSections(value map[string]any, node *yaml.Node) {
+	at := nodePlace{file: r.file, node: node}
 	for _, name := range sortedKeys(value) {
 		if name != "jobs" && name != "queues" {
-			r.wrong(at.position(step(name)), name, `is unknown; a document with "jobs" or "queues" has nothing else`)
+			r.addFault(at.positionAt(quotedStep(name)), name,
+				`is unknown; a document with "jobs" or "queues" has nothing else`)
 			continue
 		}
-		section, below := value[name], resolve(at.find(name))
+		section, below := value[name], resolveAlias(at.findNode(name))
 		switch section := section.(type) {
 		case nil:
 		case []any:
 			if name == "jobs" {
-				r.list(section, below)
+				r.readList(section, below)
 				continue
 			}
-			r.wrong(at.position(name), name, "is a list, want a mapping of names to limits")
+			r.addFault(at.positionAt(name), name, "is a list, want a mapping of names to limits")
 		case map[string]any:
 			for _, key := range sortedKeys(section) {
-				r.entry(name, key, section[key], place{file: r.file, node: below})
+				r.readEntry(name, key, section[key], nodePlace{file: r.file, node: below})
 			}
 		default:
-			r.wrong(at.position(name), name, "is "+kindOf(section)+", want a mapping")
+			r.addFault(at.positionAt(name), name, "is "+kindOf(section)+", want a mapping")
 		}
 	}
 }
 
-func (r *reader) entry(section, key string, value any, at place) {
-	node := resolve(at.find(step(key)))
+func (r *reader) readEntry(section, key string, value any, at nodePlace) {
+	node := resolveAlias(at.findNode(quotedStep(key)))
 	switch {
 	case value == nil: // as a chart's values take an entry of a default away
 	case section == "jobs":
-		r.item(value, node, key)
+		r.readItem(value, node, key)
 	default:
-		r.queue(key, value, node)
+		r.addQueue(key, value, node)
 	}
 }

@@ -152,8 +152,8 @@ jobs:
 	}
 }
 
-// TestTextIsWhatWasWritten: a field without a value is not set, whatever is quoted stays.
-func TestTextIsWhatWasWritten(t *testing.T) {
+// TestTextIsUnchanged: a field without a value is not set, whatever is quoted stays.
+func TestTextIsUnchanged(t *testing.T) {
 	for text, want := range map[string]string{"": "", "null": "", `"null"`: "null", "\"0755\"": "0755", "plain": "plain"} {
 		set, faults := manifest.Read("f", []byte("id: a\nhandler: h\npayload_text: "+text+"\n"), "default")
 		if len(faults) > 0 || len(set.Jobs) != 1 || string(set.Jobs[0].Job.GetPayload()) != want {
@@ -168,9 +168,9 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestBombsAreRefused: a few hundred bytes that stand for ten billion values, plainly or
+// TestYAMLBombsAreRefused: a few hundred bytes that stand for ten billion values, plainly or
 // as what is merged into mappings.
-func TestBombsAreRefused(t *testing.T) {
+func TestYAMLBombsAreRefused(t *testing.T) {
 	for name, form := range map[string]struct{ first, next, part string }{
 		"lists":  {"a0: &a0 [x]\n", "a%d: &a%d [%s]\n", "*a%d, "},
 		"merges": {"a0: &a0 {x: y}\n", "a%d: &a%d {<<: [%s]}\n", "*a%d, "},

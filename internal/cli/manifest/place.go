@@ -8,36 +8,37 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// place is where something was read.
-type place struct {
+// nodePlace is where something was read.
+type nodePlace struct {
 	file string
 	node *yaml.Node
 }
 
-func (p place) fault(path, text string) Fault {
-	at := p.position(path)
-	return Fault{File: p.file, Line: at.line, Column: at.column, Field: printable(path), Text: printable(text)}
+func (p nodePlace) faultAt(path, text string) Fault {
+	at := p.positionAt(path)
+	return Fault{File: p.file, Line: at.line, Column: at.column, Field: printableText(path), Text: printableText(text)}
 }
 
-// position is where something stands in a file, both from 1; a column of 0 is not known.
+// position is a line and a column in a file, both from 1; column 0 is unknown.
 type position struct{ line, column int }
 
 func positionOf(node *yaml.Node) position { return position{max(1, node.Line), node.Column} }
 
-// line is that of a field, or of what comes nearest to it.
-func (p place) line(path string) int { return p.position(path).line }
+// lineAt returns the line of a field, or of its nearest existing parent.
+func (p nodePlace) lineAt(path string) int { return p.positionAt(path).line }
 
-// position is that of the name of a field, or of what comes nearest to it.
-func (p place) position(path string) position {
+// positionAt returns the position of a field's name, or of its nearest existing parent.
+func (p nodePlace) positionAt(path string) position {
 	if p.node == nil {
 		return position{line: 1}
 	}
 	found, node := positionOf(p.node), p.node
-	for i, name := range steps(path) {
-		next, at := child(node, name)
+	for i, name := range splitPath(path) {
+		next, at := childNode(node, name)
 		if next == nil && i == 0 {
-			for _, other := range instead[name] {
-				if next, at = child(node, other); next != nil {
+			for _, other := range shownInstead[name] {
+				next, at = childNode(node, other)
+				if next != nil {
 					break
 				}
 			}
@@ -50,16 +51,17 @@ func (p place) position(path string) position {
 	return found
 }
 
-// instead are the fields of a file that stand for one of the API.
-var instead = map[string][]string{
+// shownInstead has the fields of a file that set a field of the API.
+var shownInstead = map[string][]string{
 	"handler": {"http", "exec"}, "payload": {"http", "exec", "payload_text"}, "id": {"name"}, "job_id": {"id", "name"},
 }
 
-// find is the node of a path, nil if there is none.
-func (p place) find(path string) *yaml.Node {
+// findNode returns the node of a path, nil if there is none.
+func (p nodePlace) findNode(path string) *yaml.Node {
 	node := p.node
-	for _, name := range steps(path) {
-		if node, _ = child(node, name); node == nil {
+	for _, name := range splitPath(path) {
+		node, _ = childNode(node, name)
+		if node == nil {
 			return nil
 		}
 	}
@@ -69,13 +71,13 @@ func (p place) find(path string) *yaml.Node {
 // maxMerges bounds how deep mappings are merged into others ("<<").
 const maxMerges = 16
 
-// child is a field or an element of a node, and its position: that of its key.
-func child(node *yaml.Node, name string) (*yaml.Node, position) {
+// childNode is a field or an element of a node, and its position: that of its key.
+func childNode(node *yaml.Node, name string) (*yaml.Node, position) {
 	return childIn(node, name, maxMerges)
 }
 
 func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, position) {
-	node = resolve(node)
+	node = resolveAlias(node)
 	if node == nil || depth == 0 {
 		return nil, position{}
 	}
@@ -86,7 +88,7 @@ func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, position) {
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			if key := node.Content[i]; key.Value == name || camel(name) == key.Value {
+			if key := node.Content[i]; key.Value == name || camelName(name) == key.Value {
 				return node.Content[i+1], positionOf(key)
 			}
 		}
@@ -94,7 +96,7 @@ func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, position) {
 			if node.Content[i].Tag != "!!merge" {
 				continue
 			}
-			merged := resolve(node.Content[i+1])
+			merged := resolveAlias(node.Content[i+1])
 			if merged == nil {
 				continue
 			}
@@ -112,8 +114,8 @@ func childIn(node *yaml.Node, name string, depth int) (*yaml.Node, position) {
 	return nil, position{}
 }
 
-// resolve follows an alias.
-func resolve(node *yaml.Node) *yaml.Node {
+// resolveAlias follows an alias.
+func resolveAlias(node *yaml.Node) *yaml.Node {
 	for range maxMerges {
 		if node == nil || node.Kind != yaml.AliasNode {
 			break
@@ -125,8 +127,8 @@ func resolve(node *yaml.Node) *yaml.Node {
 
 var stepPattern = regexp.MustCompile(`\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)`)
 
-// steps splits `schedule.cron.expressions[0]` and `labels["a.b"]`.
-func steps(path string) (out []string) {
+// splitPath splits `schedule.cron.expressions[0]` and `labels["a.b"]`.
+func splitPath(path string) (out []string) {
 	for _, m := range stepPattern.FindAllStringSubmatch(path, -1) {
 		switch {
 		case m[2] != "":
@@ -144,11 +146,11 @@ func steps(path string) (out []string) {
 	return out
 }
 
-// step is a path of one name, whatever characters it has.
-func step(name string) string { return "[" + strconv.Quote(name) + "]" }
+// quotedStep is a path of one name, whatever characters it has.
+func quotedStep(name string) string { return "[" + strconv.Quote(name) + "]" }
 
-// camel is the name of a field in JSON: retryPolicy for retry_policy.
-func camel(name string) string {
+// camelName is the name of a field in JSON: retryPolicy for retry_policy.
+func camelName(name string) string {
 	parts := strings.Split(name, "_")
 	for i, part := range parts[1:] {
 		if part != "" {

@@ -37,7 +37,7 @@ func enumNames(e protoreflect.EnumDescriptor) string {
 	return strings.Join(names, ", ")
 }
 
-// kindOf names what YAML made of a value.
+// kindOf returns the type that YAML gave a value.
 func kindOf(value any) string {
 	switch v := value.(type) {
 	case nil:

@@ -12,8 +12,8 @@ import (
 // as the wait passes: 1 s is one cell, 64 s are thirteen.
 const cellsPerDoubling = 2
 
-// bar shows a wait that began at since and ends at due.
-func bar(now, since, due time.Time, cells int, filled tui.Style) tui.Line {
+// progressBar shows a wait that began at since and ends at due.
+func progressBar(now, since, due time.Time, cells int, filled tui.Style) tui.Line {
 	if due.IsZero() {
 		return tui.Line{tui.Plain.Of(strings.Repeat(" ", cells))}
 	}
@@ -44,15 +44,15 @@ func cellTime(cells int) time.Duration {
 	return max(2*time.Second, perCell.Round(time.Second))
 }
 
-// timeline shows results by when they came, the newest at the right. Cells are
+// timelineLine shows results by when they came, the newest at the right. Cells are
 // aligned to the clock, so that marks move by whole cells and keep their distances.
-func timeline(now time.Time, marks []mark, cells int) tui.Line {
+func timelineLine(now time.Time, marks []runMark, cells int) tui.Line {
 	each := cellTime(cells)
 	last := now.UnixNano() / int64(each)
-	results := make([]result, cells)
+	results := make([]runResult, cells)
 	for _, m := range marks {
 		i := cells - 1 - int(last-m.at.UnixNano()/int64(each))
-		if i >= 0 && i < cells && !results[i].bad() {
+		if i >= 0 && i < cells && !results[i].isFailure() {
 			results[i] = m.last
 		}
 	}
@@ -62,7 +62,7 @@ func timeline(now time.Time, marks []mark, cells int) tui.Line {
 		switch {
 		case r == succeeded:
 			glyph, s = "●", tui.Green
-		case r.bad():
+		case r.isFailure():
 			glyph, s = "✗", tui.Red
 		case r != noResult:
 			glyph, s = "○", tui.Yellow

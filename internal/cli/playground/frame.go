@@ -7,8 +7,8 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// facts are what the header tells of a run.
-type facts struct {
+// connectionFacts are the addresses in the header.
+type connectionFacts struct {
 	grpc    string // address
 	metrics string // URL
 	target  string // URL
@@ -21,28 +21,28 @@ type facts struct {
 type frame struct {
 	now    time.Time
 	up     time.Duration
-	facts  facts
-	mode   mode
-	rows   []row
-	events []event
+	facts  connectionFacts
+	mode   targetMode
+	rows   []jobRow
+	events []jobEvent
 	notice string // what is wrong, or what is being waited for
 }
 
 // How many events there are below the table, where there have been as many.
 const (
-	eventsAtLeast = 3
-	eventsShown   = 8
+	minEventsShown = 3
+	maxEventsShown = 8
 )
 
-// tallFrom is the height from which there is room for the addresses.
-const tallFrom = 20
+// tallHeight is the height from which there is room for the addresses.
+const tallHeight = 20
 
-// lines lays the frame out for a terminal. Where there is no room for all, the
+// renderLines lays the frame out for a terminal. Where there is no room for all, the
 // oldest events go first, then the addresses, then the last jobs.
-func (f frame) lines(width, height int) []tui.Line {
-	out := []tui.Line{f.title(width)}
-	if height >= tallFrom {
-		out = append(out, f.facts.lines(f.mode)...)
+func (f frame) renderLines(width, height int) []tui.Line {
+	out := []tui.Line{f.titleLine(width)}
+	if height >= tallHeight {
+		out = append(out, f.facts.renderLines(f.mode)...)
 	}
 	c := columnsFor(width)
 	below := 0
@@ -50,21 +50,21 @@ func (f frame) lines(width, height int) []tui.Line {
 		below = 2
 	}
 	if len(f.events) > 0 {
-		below += 1 + min(len(f.events), eventsAtLeast)
+		below += 1 + min(len(f.events), minEventsShown)
 	}
 	room := max(1, height-len(out)-2-below)
-	out = append(out, tui.Line{}, c.head())
+	out = append(out, tui.Line{}, c.headLine())
 	shown := f.rows
 	if len(shown) > room {
 		shown = shown[:room-1]
 	}
 	for _, r := range shown {
-		out = append(out, c.row(f.now, r))
+		out = append(out, c.rowLine(f.now, r))
 	}
 	if n := len(f.rows) - len(shown); n > 0 {
 		out = append(out, tui.Line{tui.Dim.Of(fmt.Sprintf("and %d more", n))})
 	}
-	out = append(out, f.footer(height-len(out))...)
+	out = append(out, f.footerLine(height-len(out))...)
 	out = out[:max(0, min(len(out), height))]
 	for i := range out {
 		out[i] = out[i].Clip(width)
@@ -72,8 +72,8 @@ func (f frame) lines(width, height int) []tui.Line {
 	return out
 }
 
-// title is the first line.
-func (f frame) title(width int) tui.Line {
+// titleLine is the first line.
+func (f frame) titleLine(width int) tui.Line {
 	failing := 0
 	for _, r := range f.rows {
 		if r.failures > 0 {
@@ -91,8 +91,8 @@ func (f frame) title(width int) tui.Line {
 	return title
 }
 
-// lines say how to reach what runs.
-func (a facts) lines(m mode) []tui.Line {
+// renderLines returns how to reach the running parts.
+func (a connectionFacts) renderLines(m targetMode) []tui.Line {
 	now := tui.Dim
 	if m != scripted {
 		now = tui.Yellow
@@ -105,30 +105,31 @@ func (a facts) lines(m mode) []tui.Line {
 		{tui.Dim.Of("gRPC     "), tui.Cyan.Of(a.grpc), tui.Dim.Of("  fermata --address " + a.grpc + " jobs list")},
 		{tui.Dim.Of("metrics  "), tui.Cyan.Of(a.metrics), tui.Dim.Of("  redis: " + a.redis)},
 		{tui.Dim.Of("target   "), tui.Cyan.Of(a.target), now.Of("  " + string(m))},
-		{tui.Dim.Of("         break it: "), tui.Plain.Of("curl -X POST " + a.target + "/fail"), tui.Dim.Of("  or /heal, /reset")},
+		{tui.Dim.Of("         break it: "), tui.Plain.Of("curl -X POST " + a.target + "/fail"),
+			tui.Dim.Of("  or /heal, /reset")},
 		{tui.Dim.Of("logs     "), tui.Plain.Of(a.log), tui.Dim.Of(kept)},
 	}
 }
 
-// footer is the last events, as many as fit, and the notice.
-func (f frame) footer(room int) []tui.Line {
+// footerLine is the last events, as many as fit, and the notice.
+func (f frame) footerLine(room int) []tui.Line {
 	var notice []tui.Line
 	if f.notice != "" {
 		notice = []tui.Line{{}, {tui.Yellow.Of(f.notice)}}
 	}
-	n := min(len(f.events), eventsShown, room-len(notice)-1)
+	n := min(len(f.events), maxEventsShown, room-len(notice)-1)
 	if n <= 0 {
 		return notice
 	}
 	out := []tui.Line{{}}
 	for _, e := range f.events[len(f.events)-n:] {
-		out = append(out, e.line())
+		out = append(out, e.renderLine())
 	}
 	return append(out, notice...)
 }
 
-// line words an event. The time is that of the terminal's zone.
-func (e event) line() tui.Line {
+// renderLine returns an event as text. The time is in the terminal's zone.
+func (e jobEvent) renderLine() tui.Line {
 	return tui.Line{
 		tui.Dim.Of(e.at.Local().Format("15:04:05") + "  "),
 		tui.Plain.Of(tui.Left(e.job, nameWidth) + "  "),
@@ -136,11 +137,11 @@ func (e event) line() tui.Line {
 	}
 }
 
-func styleOf(r result) tui.Style {
+func styleOf(r runResult) tui.Style {
 	switch {
 	case r == succeeded:
 		return tui.Green
-	case r.bad():
+	case r.isFailure():
 		return tui.Red
 	}
 	return tui.Plain

@@ -43,8 +43,7 @@ type Options struct {
 	DrainTimeout time.Duration
 }
 
-// Check says what is wrong with addresses, by the names of the flags. [Run] wants it to
-// be nothing.
+// Check validates the addresses, by the names of their flags. [Run] requires that it returns nil.
 func (o Options) Check() error {
 	o = o.withDefaults()
 	var faults []error
@@ -54,7 +53,8 @@ func (o Options) Check() error {
 		}
 	}
 	if len(faults) == 0 && !bearer.Local(o.GRPCAddr) {
-		faults = append(faults, fmt.Errorf("--grpc-addr %s: other hosts can reach it, and the playground has nothing to keep them out: want an address of this host alone, such as 127.0.0.1:7070", o.GRPCAddr))
+		faults = append(faults, fmt.Errorf("--grpc-addr %s: other hosts can reach it, and the playground has "+
+			"nothing to keep them out: want an address of this host alone, such as 127.0.0.1:7070", o.GRPCAddr))
 	}
 	return errors.Join(faults...)
 }

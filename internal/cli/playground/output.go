@@ -7,77 +7,78 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// output shows what happens, live or line by line.
-type output interface {
-	begin(frame)
-	// update shows the state, and what has happened since the last update.
-	update(f frame, fresh []event)
-	// end comes last, and leaves the terminal as it was.
-	end(frame)
+// display shows what happens, live or line by line.
+type display interface {
+	showFirst(frame)
+	// showUpdate shows the state, and what has happened since the last update.
+	showUpdate(f frame, fresh []jobEvent)
+	// showLast comes last, and leaves the terminal as it was.
+	showLast(frame)
 }
 
 // outputFor chooses: a live view on a terminal that can show one, else lines.
-func outputFor(o Options) output {
+func outputFor(o Options) display {
 	if view, ok := tui.On(o.Out); ok && !o.Plain {
-		return live{view}
+		return liveDisplay{view}
 	}
-	return &lines{out: o.Out}
+	return &lineDisplay{out: o.Out}
 }
 
-// live shows frames on a terminal.
-type live struct{ tui.Screen }
+// liveDisplay shows frames on a terminal.
+type liveDisplay struct{ tui.Screen }
 
-func (l live) begin(f frame) {
+func (l liveDisplay) showFirst(f frame) {
 	l.Enter()
-	l.draw(f)
+	l.drawFrame(f)
 }
 
-func (l live) update(f frame, _ []event) { l.draw(f) }
+func (l liveDisplay) showUpdate(f frame, _ []jobEvent) { l.drawFrame(f) }
 
-func (l live) end(f frame) {
+func (l liveDisplay) showLast(f frame) {
 	l.Leave()
-	l.keep(f)
+	l.printKept(f)
 	if f.notice != "" {
 		fmt.Fprintln(l.Out, f.notice)
 	}
 }
 
-func (l live) draw(f frame) { l.Draw(f.lines(l.Size())) }
+func (l liveDisplay) drawFrame(f frame) { l.Draw(f.renderLines(l.Size())) }
 
-// keep prints the last state of the jobs below what the terminal showed before.
-func (l live) keep(f frame) {
+// printKept prints the last state of the jobs below what the terminal showed before.
+func (l liveDisplay) printKept(f frame) {
 	width, _ := l.Size()
 	c := columnsFor(width)
-	fmt.Fprintln(l.Out, c.head().Clip(width).Text(l.Colours))
+	fmt.Fprintln(l.Out, c.headLine().Clip(width).Text(l.Colours))
 	for _, r := range f.rows {
-		fmt.Fprintln(l.Out, c.row(f.now, r).Clip(width).Text(l.Colours))
+		fmt.Fprintln(l.Out, c.rowLine(f.now, r).Clip(width).Text(l.Colours))
 	}
 }
 
-// lines writes one line an event, without control codes.
-type lines struct {
+// lineDisplay writes one line an event, without control codes.
+type lineDisplay struct {
 	out    io.Writer
 	notice string // the last one
 }
 
-func (l *lines) begin(f frame) {
+func (l *lineDisplay) showFirst(f frame) {
 	fmt.Fprintln(l.out, "Fermata dev: everything in one process; nothing is kept after exit")
-	for _, h := range f.facts.lines(f.mode) {
+	for _, h := range f.facts.renderLines(f.mode) {
 		fmt.Fprintln(l.out, h.Text(false))
 	}
 	for _, r := range f.rows {
-		fmt.Fprintln(l.out, event{at: f.now, job: r.name, text: "registered" + next(f.now, r)}.line().Text(false))
+		fmt.Fprintln(l.out, jobEvent{at: f.now, job: r.name,
+			text: "registered" + nextText(f.now, r)}.renderLine().Text(false))
 	}
 }
 
-func (l *lines) update(f frame, fresh []event) {
+func (l *lineDisplay) showUpdate(f frame, fresh []jobEvent) {
 	for _, e := range fresh {
-		fmt.Fprintln(l.out, e.line().Text(false))
+		fmt.Fprintln(l.out, e.renderLine().Text(false))
 	}
 	if f.notice != l.notice && f.notice != "" {
-		fmt.Fprintln(l.out, event{at: f.now, text: f.notice}.line().Text(false))
+		fmt.Fprintln(l.out, jobEvent{at: f.now, text: f.notice}.renderLine().Text(false))
 	}
 	l.notice = f.notice
 }
 
-func (l *lines) end(f frame) { l.update(f, nil) }
+func (l *lineDisplay) showLast(f frame) { l.showUpdate(f, nil) }

@@ -24,18 +24,18 @@ import (
 
 const (
 	workerSlots = 16
-	// shards are few, for one node needs no spreading.
-	shards = 8
+	// shardCount are few, for one node needs no spreading.
+	shardCount = 8
 )
 
 // playground is everything that runs, in one process.
 type playground struct {
-	o        Options
+	options  Options
 	dir      string // of this run alone
-	facts    facts
+	facts    connectionFacts
 	logger   *slog.Logger
 	level    *logs.Level
-	commands chan mode // what the target was told
+	commands chan targetMode // modes that the target was switched to
 
 	target      *target
 	client      *client.Client
@@ -47,9 +47,9 @@ type playground struct {
 	undo []func(context.Context) error // of start, in order
 }
 
-// start builds one part after the other. What was built is undone by stop, also
+// startAll builds one part after the other. What was built is undone by stop, also
 // when start fails.
-func (p *playground) start(ctx context.Context) error {
+func (p *playground) startAll(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		p.makeDir, p.openLog, p.startTarget, p.startNode, p.startWorker, p.registerSamples,
 	} {
@@ -60,14 +60,14 @@ func (p *playground) start(ctx context.Context) error {
 	return nil
 }
 
-// stop undoes start in reverse. The directory of a run that failed is kept, for
+// stopAll undoes start in reverse. The directory of a run that failed is kept, for
 // the log in it.
-func (p *playground) stop(failure error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+func (p *playground) stopAll(failure error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-p.o.Abort:
+		case <-p.options.Abort:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -97,7 +97,7 @@ func (p *playground) makeDir(context.Context) (err error) {
 }
 
 func (p *playground) openLog(context.Context) error {
-	p.facts.log, p.facts.keepLog = p.o.LogFile, p.o.LogFile != ""
+	p.facts.log, p.facts.keepLog = p.options.LogFile, p.options.LogFile != ""
 	if !p.facts.keepLog {
 		p.facts.log = filepath.Join(p.dir, "fermata.log")
 	}
@@ -111,7 +111,7 @@ func (p *playground) openLog(context.Context) error {
 }
 
 func (p *playground) startTarget(context.Context) (err error) {
-	p.target, err = startTarget(func(m mode) {
+	p.target, err = startTarget(func(m targetMode) {
 		select {
 		case p.commands <- m:
 		default: // the view shows the mode in any case
@@ -120,13 +120,13 @@ func (p *playground) startTarget(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.facts.target = p.target.url()
-	p.onStop(func(context.Context) error { return p.target.stop() })
+	p.facts.target = p.target.targetURL()
+	p.onStop(func(context.Context) error { return p.target.stopServer() })
 	return nil
 }
 
 func (p *playground) startNode(ctx context.Context) error {
-	redis, err := startRedis(p.o.Redis, p.dir)
+	redis, err := startRedis(p.options.Redis, p.dir)
 	if err != nil {
 		return err
 	}
@@ -136,10 +136,10 @@ func (p *playground) startNode(ctx context.Context) error {
 	limits.MinInterval = minInterval
 	registry := prometheus.NewRegistry()
 	n, err := node.New(node.Config{
-		Name: "dev", GRPCAddr: p.o.GRPCAddr, HTTPAddr: p.o.HTTPAddr,
+		Name: "dev", GRPCAddr: p.options.GRPCAddr, HTTPAddr: p.options.HTTPAddr,
 		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
 		Redis: redisstore.ClientOptions{URL: redis.url}, Durability: redisstore.DurabilityMemory,
-		Reflection: true, AllowUnsafe: true, Shards: shards, Limits: limits, EventsKeep: 10_000,
+		Reflection: true, AllowUnsafe: true, Shards: shardCount, Limits: limits, EventsKeep: 10_000,
 		Logger: p.logger, LogLevel: p.level, Registerer: registry, Gatherer: registry,
 	})
 	if err != nil {
@@ -156,13 +156,14 @@ func (p *playground) startNode(ctx context.Context) error {
 func (p *playground) startWorker(ctx context.Context) (err error) {
 	p.worker, err = worker.New(worker.Options{
 		Addresses: []string{p.facts.grpc}, Slots: workerSlots, ID: "dev", Version: "dev",
-		DrainTimeout: p.o.DrainTimeout, Logger: p.logger,
+		DrainTimeout: p.options.DrainTimeout, Logger: p.logger,
 	})
 	if err != nil {
 		return err
 	}
-	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: nearby(), Version: "dev", Logger: p.logger}))
-	p.worker.Handle("greet", greet)
+	p.worker.Handle("http", httphandler.New(httphandler.Options{Allow: localNetworks(), Version: "dev",
+		Logger: p.logger}))
+	p.worker.Handle("greet", greetHandler)
 	var running context.Context
 	running, p.drainWorker = context.WithCancel(context.WithoutCancel(ctx))
 	p.workerEnded = make(chan struct{})
@@ -179,9 +180,9 @@ func (p *playground) startWorker(ctx context.Context) (err error) {
 	return nil
 }
 
-// nearby are the networks that jobs of a playground may reach beside the public
+// localNetworks are the networks that jobs of a playground may reach beside the public
 // ones: this host, for the target, and those where one's own services are.
-func nearby() []netip.Prefix {
+func localNetworks() []netip.Prefix {
 	var all []netip.Prefix
 	for _, p := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"} {
 		all = append(all, netip.MustParsePrefix(p))
@@ -194,7 +195,7 @@ func (p *playground) registerSamples(ctx context.Context) (err error) {
 		return err
 	}
 	p.onStop(func(context.Context) error { return p.client.Close() })
-	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	return register(ctx, p.client, samples(p.facts.target, time.Now()))
+	return registerJobs(ctx, p.client, sampleJobs(p.facts.target, time.Now()))
 }

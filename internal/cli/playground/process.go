@@ -65,8 +65,8 @@ func startProcess(path, dir string) (redisServer, error) {
 	}
 }
 
-// awaitReady reads a server's output to its end, keeps the first lines, and
-// closes ready when the server says that it is.
+// awaitReady reads a server's output to its end, keeps the first lines, and closes ready when the server reports
+// that it is ready.
 func awaitReady(lines *bufio.Scanner, ready chan<- struct{}, said *strings.Builder) {
 	isReady := false
 	for lines.Scan() {
@@ -83,7 +83,7 @@ func awaitReady(lines *bufio.Scanner, ready chan<- struct{}, said *strings.Build
 	}
 }
 
-// freePort finds a port for a server that cannot choose one and tell.
+// freePort returns a free port for a server that cannot choose one itself.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,10 +23,10 @@ var at = time.Unix(1_800_000_000, 0)
 
 func ago(d time.Duration) time.Time { return at.Add(-d) }
 
-func marksAt(last result, secondsAgo ...int) []mark {
-	var marks []mark
+func marksAt(last runResult, secondsAgo ...int) []runMark {
+	var marks []runMark
 	for _, s := range secondsAgo {
-		marks = append(marks, mark{ago(time.Duration(s) * time.Second), last})
+		marks = append(marks, runMark{ago(time.Duration(s) * time.Second), last})
 	}
 	return marks
 }
@@ -34,7 +34,7 @@ func marksAt(last result, secondsAgo ...int) []mark {
 // picture has one job of each kind.
 func picture() frame {
 	flaky := append(marksAt(succeeded, 60, 57), append(marksAt(failed, 54, 48), marksAt(succeeded, 36, 33)...)...)
-	rows := []row{
+	rows := []jobRow{
 		{name: "healthy", phase: waiting, every: 5 * time.Second, effective: 5 * time.Second, since: ago(1800 * time.Millisecond),
 			due: at.Add(3200 * time.Millisecond), last: succeeded, runs: 25, marks: marksAt(succeeded, 22, 17, 12, 7, 2)},
 		{name: "failing", phase: backoff, every: 2 * time.Second, effective: 32 * time.Second, failures: 4, since: ago(11 * time.Second),
@@ -55,17 +55,17 @@ func picture() frame {
 	}
 	f := frame{
 		now: at, up: 83 * time.Second, mode: scripted, rows: rows,
-		facts: facts{
+		facts: connectionFacts{
 			grpc: "127.0.0.1:7070", metrics: "http://127.0.0.1:7072/metrics", target: "http://127.0.0.1:40123",
 			redis: "embedded, in memory", log: "/tmp/fermata-dev-1/fermata.log",
 		},
 	}
 	for i := range 10 {
-		f.events = append(f.events, event{ago(time.Duration(10-i) * time.Second), "healthy", succeeded, fmt.Sprintf("ok; next in %ds", i)})
+		f.events = append(f.events, jobEvent{ago(time.Duration(10-i) * time.Second), "healthy", succeeded, fmt.Sprintf("ok; next in %ds", i)})
 	}
 	f.events = append(f.events,
-		event{ago(0), "failing", failed, "failed; 4 failures in a row; next in 32s instead of 2s (GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable)"},
-		event{ago(0), "(target)", noResult, "now every path answers 503"})
+		jobEvent{ago(0), "failing", failed, "failed; 4 failures in a row; next in 32s instead of 2s (GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable)"},
+		jobEvent{ago(0), "(target)", noResult, "now every path answers 503"})
 	return f
 }
 
@@ -101,7 +101,7 @@ func TestGoldenFrames(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&f)
 			}
-			got := text(f.lines(tt.width, tt.height), tt.colours)
+			got := text(f.renderLines(tt.width, tt.height), tt.colours)
 			file := filepath.Join("testdata", tt.name+".golden")
 			if *rewrite {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -125,7 +125,7 @@ func TestFramesFit(t *testing.T) {
 		for _, height := range []int{1, 2, 9, 17, 24, 60} {
 			f := picture()
 			f.notice = "something is wrong"
-			ls := f.lines(width, height)
+			ls := f.renderLines(width, height)
 			if len(ls) > height {
 				t.Fatalf("%dx%d: %d lines", width, height, len(ls))
 			}
@@ -141,9 +141,9 @@ func TestFramesFit(t *testing.T) {
 func TestManyJobsLeaveRoomForEvents(t *testing.T) {
 	f := picture()
 	for i := range 100 {
-		f.rows = append(f.rows, row{name: fmt.Sprint("job", i), phase: waiting})
+		f.rows = append(f.rows, jobRow{name: fmt.Sprint("job", i), phase: waiting})
 	}
-	got := text(f.lines(100, 24), false)
+	got := text(f.renderLines(100, 24), false)
 	if !strings.Contains(got, "and 100 more") || !strings.Contains(got, "now every path") {
 		t.Errorf("neither the rest is counted nor the last event shown:\n%s", got)
 	}
@@ -164,7 +164,7 @@ func TestBar(t *testing.T) {
 		{-time.Second, 0, "█            "},
 		{5 * time.Second, -time.Second, "░░░░░░       "},
 	} {
-		l := bar(at.Add(tt.passed), at, at.Add(tt.wait), barWidth, tui.Yellow)
+		l := progressBar(at.Add(tt.passed), at, at.Add(tt.wait), barWidth, tui.Yellow)
 		if got := l.Text(true); strings.Contains(got, "\x1b") == false || l.Width() != barWidth {
 			t.Errorf("%v: %q is %d wide", tt.wait, got, l.Width())
 		}
@@ -183,14 +183,14 @@ func TestTimeline(t *testing.T) {
 	if each := cellTime(60); each != 2*time.Second {
 		t.Fatalf("cells of %v", each)
 	}
-	got := timeline(at, marks, 60).Text(false)
+	got := timelineLine(at, marks, 60).Text(false)
 	want := "●" + strings.Repeat("·", 43) + "✗●" + strings.Repeat("·", 11) + "○·●"
 	// 30 s and 29 s ago share a cell, where the failure shows.
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// Marks keep their distances while time passes inside a cell.
-	if later := timeline(at.Add(1900*time.Millisecond), marks, 60).Text(false); later != got {
+	if later := timelineLine(at.Add(1900*time.Millisecond), marks, 60).Text(false); later != got {
 		t.Errorf("moved inside of a cell to %s", later)
 	}
 }
@@ -210,13 +210,13 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-func TestGist(t *testing.T) {
+func TestFirstLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"GET http://x/y: unexpected status 503 Service Unavailable": "503 Service Unavailable",
 		"payload: url: no scheme":                                   "no scheme",
 		"plain":                                                     "plain", "": "", "ends so: ": "ends so: ",
 	} {
-		if got := gist(in); got != want {
+		if got := firstLine(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -224,16 +224,16 @@ func TestGist(t *testing.T) {
 
 func TestScreenLeavesTheTerminalAsItWas(t *testing.T) {
 	var out bytes.Buffer
-	s := live{tui.Screen{Out: &out, Size: func() (int, int) { return 80, 24 }}}
+	s := liveDisplay{tui.Screen{Out: &out, Size: func() (int, int) { return 80, 24 }}}
 	f := picture()
-	s.begin(f)
-	s.update(f, nil)
+	s.showFirst(f)
+	s.showUpdate(f, nil)
 	shown := out.String()
 	if frames := strings.Count(shown, "\x1b[H"); frames != 2 || strings.Contains(shown, "\x1b[3") {
 		t.Errorf("%d frames, or colours although there are none", frames)
 	}
 	f.notice = "Drained."
-	s.end(f)
+	s.showLast(f)
 	const leave = "\x1b[?25h\x1b[?1049l"
 	after := strings.TrimPrefix(out.String(), shown)
 	if !strings.HasPrefix(after, leave) || strings.Contains(after[len(leave):], "\x1b") {
@@ -248,13 +248,13 @@ func TestPlainOutputHasNoControlCodes(t *testing.T) {
 	var out bytes.Buffer
 	o := outputFor(Options{Out: &out})
 	f := picture()
-	o.begin(f)
+	o.showFirst(f)
 	begun := out.Len()
-	o.update(f, f.events[10:])
-	f.notice = (&show{trouble: errors.New("gone\n")}).notice()
-	o.update(f, nil)
-	o.update(f, nil)
-	o.end(f)
+	o.showUpdate(f, f.events[10:])
+	f.notice = (&session{trouble: errors.New("gone\n")}).currentNotice()
+	o.showUpdate(f, nil)
+	o.showUpdate(f, nil)
+	o.showLast(f)
 	want := "08:00:00  failing       failed; 4 failures in a row; next in 32s instead of 2s (GET http://127.0.0.1:40123/down: unexpected status 503 Service Unavailable)\n" +
 		"08:00:00  (target)      now every path answers 503\n" +
 		"08:00:00                The node does not answer: gone\n"

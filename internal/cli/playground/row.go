@@ -12,28 +12,28 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// phase is what a job is doing, in one word for the view.
-type phase string
+// jobPhase is what a job does, in one word for the view.
+type jobPhase string
 
 const (
-	waiting   phase = "waiting"
-	running   phase = "running"
-	backoff   phase = "backoff"  // waits longer than its interval, for it fails
-	retrying  phase = "retrying" // waits for the next attempt of the same run
-	hinted    phase = "hinted"   // waits as long as the other side asked for
-	held      phase = "held"     // waits for a lock, a target or a place in its queue
-	paused    phase = "paused"
-	dead      phase = "dead"
-	done      phase = "done"
-	onDemand  phase = "manual"
-	uncertain phase = "?"
+	waiting   jobPhase = "waiting"
+	running   jobPhase = "running"
+	backoff   jobPhase = "backoff"  // waits longer than its interval, for it fails
+	retrying  jobPhase = "retrying" // waits for the next attempt of the same run
+	hinted    jobPhase = "hinted"   // waits as long as the other side asked for
+	held      jobPhase = "held"     // waits for a lock, a target or a place in its queue
+	paused    jobPhase = "paused"
+	dead      jobPhase = "dead"
+	done      jobPhase = "done"
+	onDemand  jobPhase = "manual"
+	uncertain jobPhase = "?"
 )
 
-// result is how an attempt or a run ended.
-type result int
+// runResult is how an attempt or a run ended.
+type runResult int
 
 const (
-	noResult result = iota
+	noResult runResult = iota
 	succeeded
 	failed
 	timedOut
@@ -42,10 +42,10 @@ const (
 	cancelled
 )
 
-// row is a job as the view shows it.
-type row struct {
+// jobRow is a job as the view shows it.
+type jobRow struct {
 	name      string
-	phase     phase
+	phase     jobPhase
 	rule      string        // for schedules without an interval: cron, once, manual
 	every     time.Duration // interval by the schedule, 0 for other rules
 	effective time.Duration // interval after backoff
@@ -57,23 +57,23 @@ type row struct {
 	due       time.Time // zero: nothing is planned
 	started   time.Time // about when the live run started: when it was due
 	finished  time.Time
-	last      result
+	last      runResult
 	lastError string
 	runs      int64
 	lost      int64
-	marks     []mark // results that were seen, oldest first
+	marks     []runMark // results that were seen, oldest first
 }
 
-// mark is one result on the timeline.
-type mark struct {
+// runMark is one result on the timeline.
+type runMark struct {
 	at   time.Time
-	last result
+	last runResult
 }
 
-// rowOf reads what the cluster says of a job.
-func rowOf(j *fermatav1.Job) row {
+// rowOf returns the row of a job.
+func rowOf(j *fermatav1.Job) jobRow {
 	s := j.GetStatus()
-	r := row{
+	r := jobRow{
 		name:      tui.Clean(path.Base(j.GetName())),
 		failures:  s.GetConsecutiveFailures(),
 		effective: s.GetEffectiveInterval().AsDuration(),
@@ -114,7 +114,7 @@ func rowOf(j *fermatav1.Job) row {
 	return r
 }
 
-func phaseOf(s *fermatav1.JobStatus, manual bool) phase {
+func phaseOf(s *fermatav1.JobStatus, manual bool) jobPhase {
 	switch s.GetState() {
 	case fermatav1.JobStatus_STATE_RUNNING:
 		return running
@@ -150,7 +150,7 @@ func gateOf(h *fermatav1.Hold) string {
 	return strings.TrimSpace(reason + " " + tui.Clean(h.GetKey()))
 }
 
-func resultOf(o fermatav1.Outcome) result {
+func resultOf(o fermatav1.Outcome) runResult {
 	switch o {
 	case fermatav1.Outcome_OUTCOME_SUCCEEDED:
 		return succeeded
@@ -168,12 +168,12 @@ func resultOf(o fermatav1.Outcome) result {
 	return noResult
 }
 
-func (r result) String() string {
+func (r runResult) String() string {
 	return [...]string{"", "ok", "failed", "timed out", "lost", "dead", "cancelled"}[r]
 }
 
-// bad tells whether the result is one to look at.
-func (r result) bad() bool { return r == failed || r == timedOut || r == lost || r == died }
+// isFailure reports whether the result is a failure.
+func (r runResult) isFailure() bool { return r == failed || r == timedOut || r == lost || r == died }
 
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {

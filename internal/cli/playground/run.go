@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	refresh  = 250 * time.Millisecond // of the view and of what it shows
-	askLimit = time.Second            // for one listing
-	// stopLimit bounds the end of what does not depend on handlers.
-	stopLimit = 10 * time.Second
-	// jobsShown bounds what a listing reads, so that somebody's million jobs do not
-	// turn the view into the load.
-	jobsShown = 500
+	refreshInterval = 250 * time.Millisecond // of the view and of what it shows
+	listTimeout     = time.Second            // for one listing
+	// stopTimeout bounds the end of what does not depend on handlers.
+	stopTimeout = 10 * time.Second
+	// maxJobsShown bounds a listing, so that the view does not load a cluster with many jobs.
+	maxJobsShown = 500
 )
 
 // Run starts everything, shows what happens, and stops everything when ctx ends,
@@ -21,65 +20,65 @@ const (
 // that was asked for.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
-	p := &playground{o: o, commands: make(chan mode, 8)}
-	err := p.start(ctx)
+	p := &playground{options: o, commands: make(chan targetMode, 8)}
+	err := p.startAll(ctx)
 	switch {
 	case err == nil:
-		err = p.play(ctx)
+		err = p.runLoop(ctx)
 	case ctx.Err() != nil:
 		err = nil // stopped before it had begun
 	}
-	return errors.Join(err, p.stop(err))
+	return errors.Join(err, p.stopAll(err))
 }
 
-// play shows what happens until the worker has drained.
-func (p *playground) play(ctx context.Context) error {
-	s := &show{p: p, out: outputFor(p.o), watcher: newWatcher(sampleNames()), began: time.Now()}
+// runLoop shows what happens until the worker has drained.
+func (p *playground) runLoop(ctx context.Context) error {
+	s := &session{p: p, out: outputFor(p.options), watcher: newWatcher(sampleNames()), began: time.Now()}
 	asked := context.WithoutCancel(ctx)
-	s.take(p.list(asked))
-	s.out.begin(s.frame())
-	defer func() { s.out.end(s.frame()) }()
+	s.applyListing(p.listJobs(asked))
+	s.out.showFirst(s.currentFrame())
+	defer func() { s.out.showLast(s.currentFrame()) }()
 
 	listings := make(chan listing)
 	askCtx, stopAsking := context.WithCancel(asked)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		p.ask(askCtx, listings)
+		p.requestListing(askCtx, listings)
 	}()
 	defer func() { <-stopped }()
 	defer stopAsking()
 
 	var enough <-chan time.Time
-	if p.o.For > 0 {
-		t := time.NewTimer(p.o.For)
+	if p.options.For > 0 {
+		t := time.NewTimer(p.options.For)
 		defer t.Stop()
 		enough = t.C
 	}
-	stop, abort := ctx.Done(), p.o.Abort
-	draw := time.NewTicker(refresh)
+	stop, abort := ctx.Done(), p.options.Abort
+	draw := time.NewTicker(refreshInterval)
 	defer draw.Stop()
 	for {
 		select {
 		case l := <-listings:
-			s.take(l)
+			s.applyListing(l)
 		case m := <-p.commands:
-			s.command(m)
+			s.setMode(m)
 		case <-draw.C:
-			s.update()
+			s.updateDisplay()
 		case <-stop:
 			stop, enough = nil, nil
-			s.drain()
+			s.beginDrain()
 		case <-enough:
 			stop, enough = nil, nil
-			s.drain()
+			s.beginDrain()
 		case <-abort:
 			stop, enough, abort = nil, nil, nil
-			s.abort()
+			s.abortDrain()
 		case <-p.workerEnded:
-			s.take(p.list(asked)) // with the results of what has just ended
-			s.update()
-			return s.farewell(p.workerErr)
+			s.applyListing(p.listJobs(asked)) // with the results of what has just ended
+			s.updateDisplay()
+			return s.endSession(p.workerErr)
 		}
 	}
 }
@@ -87,14 +86,14 @@ func (p *playground) play(ctx context.Context) error {
 // listing is one answer to the question for all jobs.
 type listing struct {
 	at       time.Time
-	rows     []row
+	rows     []jobRow
 	complete bool
 	err      error
 }
 
-// ask lists the jobs again and again, and gives the answers to whoever waits.
-func (p *playground) ask(ctx context.Context, to chan<- listing) {
-	t := time.NewTicker(refresh)
+// requestListing lists the jobs repeatedly and sends the answers to the view.
+func (p *playground) requestListing(ctx context.Context, to chan<- listing) {
+	t := time.NewTicker(refreshInterval)
 	defer t.Stop()
 	for {
 		select {
@@ -102,7 +101,7 @@ func (p *playground) ask(ctx context.Context, to chan<- listing) {
 			return
 		case <-t.C:
 		}
-		l := p.list(ctx)
+		l := p.listJobs(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -111,15 +110,15 @@ func (p *playground) ask(ctx context.Context, to chan<- listing) {
 	}
 }
 
-func (p *playground) list(ctx context.Context) listing {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+func (p *playground) listJobs(ctx context.Context) listing {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	l := listing{complete: true}
-	for j, err := range p.client.Jobs(ctx, everyJob) {
+	for j, err := range p.client.Jobs(ctx, allJobs) {
 		if err != nil {
 			return listing{at: time.Now(), err: err}
 		}
-		if len(l.rows) == jobsShown {
+		if len(l.rows) == maxJobsShown {
 			l.complete = false
 			break
 		}

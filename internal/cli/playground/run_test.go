@@ -278,7 +278,7 @@ func TestDrainAndAbort(t *testing.T) {
 	}
 }
 
-func TestWhatCannotStart(t *testing.T) {
+func TestStartFailures(t *testing.T) {
 	p := play(t, Options{})
 	for name, o := range map[string]Options{
 		"taken":         {GRPCAddr: p.grpc},

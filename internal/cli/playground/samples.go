@@ -17,11 +17,11 @@ import (
 // minInterval lets the samples climb the whole ladder of backoff in two minutes.
 const minInterval = time.Second
 
-// onceIn is when the sample that runs once is due, counted from the start.
-const onceIn = 20 * time.Second
+// onceDelay is when the sample that runs once is due, counted from the start.
+const onceDelay = 20 * time.Second
 
-// samples are the jobs that a run starts with, in the order of the view.
-func samples(target string, now time.Time) []client.NewJob {
+// sampleJobs are the jobs that a run starts with, in the order of the view.
+func sampleJobs(target string, now time.Time) []client.NewJob {
 	get := func(url string) *client.Job {
 		return &client.Job{Handler: "http", Payload: client.HTTPRequest{URL: url}.Payload()}
 	}
@@ -38,7 +38,7 @@ func samples(target string, now time.Time) []client.NewJob {
 		return j
 	}
 	once := get(target + "/down")
-	once.Schedule = client.Once(now.Add(onceIn))
+	once.Schedule = client.Once(now.Add(onceDelay))
 	once.RetryPolicy = &client.RetryPolicy{
 		MaxAttempts: 3, BaseDelay: durationpb.New(2 * time.Second),
 		Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE},
@@ -61,14 +61,14 @@ func samples(target string, now time.Time) []client.NewJob {
 // sampleNames are the ids of the samples in their order.
 func sampleNames() []string {
 	var names []string
-	for _, s := range samples("http://", time.Time{}) {
+	for _, s := range sampleJobs("http://", time.Time{}) {
 		names = append(names, s.ID)
 	}
 	return names
 }
 
-// register creates the samples as any client would.
-func register(ctx context.Context, c *client.Client, jobs []client.NewJob) error {
+// registerJobs creates the samples as any client would.
+func registerJobs(ctx context.Context, c *client.Client, jobs []client.NewJob) error {
 	created, err := c.CreateJobs(ctx, jobs)
 	errs := []error{err}
 	for i, r := range created {
@@ -82,8 +82,8 @@ func register(ctx context.Context, c *client.Client, jobs []client.NewJob) error
 	return nil
 }
 
-// greet is a handler in Go.
-func greet(_ context.Context, t *worker.Task) error {
+// greetHandler is a handler in Go.
+func greetHandler(_ context.Context, t *worker.Task) error {
 	t.SetOutput(fmt.Appendf(nil, "hello from %s, attempt %d, token %d", t.Job, t.Attempt, t.Token))
 	return nil
 }

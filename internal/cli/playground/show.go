@@ -9,75 +9,74 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/tui"
 )
 
-// everyJob asks for all jobs in large pages.
-var everyJob = client.Filter{PageSize: jobsShown}
+// allJobs asks for all jobs in large pages.
+var allJobs = client.Filter{PageSize: maxJobsShown}
 
-// show is what has been seen so far, on its way to an output.
-type show struct {
+// session is what has been seen so far, on its way to an output.
+type session struct {
 	p        *playground
-	out      output
-	watcher  *watcher
+	out      display
+	watcher  *jobWatcher
 	began    time.Time
-	events   []event
-	fresh    []event   // not yet shown
-	trouble  error     // of the last listing
-	partial  bool      // there are more jobs than were listed
-	draining time.Time // since when; zero before
+	events   []jobEvent
+	fresh    []jobEvent // not yet shown
+	trouble  error      // of the last listing
+	partial  bool       // there are more jobs than were listed
+	draining time.Time  // since when; zero before
 	aborted  bool
 	bye      string // how it ended
 }
 
-// take learns from a listing.
-func (s *show) take(l listing) {
+// applyListing learns from a listing.
+func (s *session) applyListing(l listing) {
 	s.trouble = l.err
 	if l.err != nil {
 		return
 	}
 	s.partial = !l.complete
-	s.add(s.watcher.see(l.at, l.rows, l.complete)...)
+	s.addEvents(s.watcher.compareListing(l.at, l.rows, l.complete)...)
 }
 
-// command notes that somebody switched the target.
-func (s *show) command(m mode) {
-	s.add(event{at: time.Now(), job: "(target)", text: "now " + string(m)})
+// setMode records that the target was switched.
+func (s *session) setMode(m targetMode) {
+	s.addEvents(jobEvent{at: time.Now(), job: "(target)", text: "now " + string(m)})
 }
 
-func (s *show) add(fresh ...event) {
+func (s *session) addEvents(fresh ...jobEvent) {
 	s.fresh = append(s.fresh, fresh...)
 	s.events = append(s.events, fresh...)
-	s.events = s.events[max(0, len(s.events)-eventsKept):]
+	s.events = s.events[max(0, len(s.events)-maxEvents):]
 }
 
-func (s *show) update() {
-	s.out.update(s.frame(), s.fresh)
+func (s *session) updateDisplay() {
+	s.out.showUpdate(s.currentFrame(), s.fresh)
 	s.fresh = nil
 }
 
-// drain begins the end, once. From here on there are lines instead of a live
+// beginDrain begins the end, once. From here on there are lines instead of a live
 // view, so that the terminal is in order however the rest goes.
-func (s *show) drain() {
+func (s *session) beginDrain() {
 	if !s.draining.IsZero() {
 		return
 	}
-	if view, ok := s.out.(live); ok {
-		view.end(s.frame())
-		s.out = &lines{out: s.p.o.Out}
+	if view, ok := s.out.(liveDisplay); ok {
+		view.showLast(s.currentFrame())
+		s.out = &lineDisplay{out: s.p.options.Out}
 	}
 	s.draining = time.Now()
 	s.p.drainWorker()
-	s.update()
+	s.updateDisplay()
 }
 
-// abort ends the draining, and everything that runs.
-func (s *show) abort() {
+// abortDrain ends the draining, and everything that runs.
+func (s *session) abortDrain() {
 	s.aborted = true
-	s.drain()
+	s.beginDrain()
 	s.p.worker.Stop()
 }
 
-// farewell says how it ended. A worker that was told to stop and had to cut
-// attempts off is no error.
-func (s *show) farewell(err error) error {
+// endSession returns how the session ended. A worker that was stopped and cut attempts off is not an error.
+func (s *session) endSession(err error) error {
 	switch {
 	case s.draining.IsZero():
 		s.bye = "The worker ended by itself."
@@ -92,25 +91,26 @@ func (s *show) farewell(err error) error {
 	return nil
 }
 
-func (s *show) frame() frame {
+func (s *session) currentFrame() frame {
 	f := frame{
-		now: time.Now(), up: time.Since(s.began), facts: s.p.facts, mode: s.p.target.current(),
-		rows: s.watcher.sorted(), events: s.events, notice: s.notice(),
+		now: time.Now(), up: time.Since(s.began), facts: s.p.facts, mode: s.p.target.currentMode(),
+		rows: s.watcher.sortedRows(), events: s.events, notice: s.currentNotice(),
 	}
 	if s.partial {
-		f.notice = strings.TrimSpace(f.notice + fmt.Sprintf(" There are more than %d jobs; the others run, but are not shown.", jobsShown))
+		f.notice = strings.TrimSpace(f.notice + fmt.Sprintf(" There are more than %d jobs; the others run, but are "+
+			"not shown.", maxJobsShown))
 	}
 	return f
 }
 
-// notice says what is being waited for, or what is wrong.
-func (s *show) notice() string {
+// currentNotice returns what the playground waits for, or the current error.
+func (s *session) currentNotice() string {
 	switch {
 	case s.bye != "":
 		return s.bye
 	case !s.draining.IsZero():
 		var waits []string
-		for _, r := range s.watcher.sorted() {
+		for _, r := range s.watcher.sortedRows() {
 			if r.phase == running {
 				waits = append(waits, r.name)
 			}

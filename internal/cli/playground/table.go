@@ -18,33 +18,35 @@ const (
 	runsWidth  = 4
 )
 
-// columns are the widths that depend on the terminal's. A timeline appears where
+// columnWidths are the widths that depend on the terminal's. A timeline appears where
 // there is room for one that shows something.
-type columns struct {
+type columnWidths struct {
 	interval, timeline, last int
 }
 
 const (
-	fixedWidth   = nameWidth + phaseWidth + dueWidth + failsWidth + barWidth + runsWidth + 8
-	wideFrom     = 110
-	lastAtLeast  = 26
-	timelineMost = 60
+	fixedWidth       = nameWidth + phaseWidth + dueWidth + failsWidth + barWidth + runsWidth + 8
+	wideWidth        = 110
+	minLastWidth     = 26
+	maxTimelineWidth = 60
 )
 
-func columnsFor(width int) columns {
-	if width < wideFrom {
-		return columns{interval: 8, last: max(0, width-fixedWidth-8)}
+func columnsFor(width int) columnWidths {
+	if width < wideWidth {
+		return columnWidths{interval: 8, last: max(0, width-fixedWidth-8)}
 	}
-	c := columns{interval: 13}
+	c := columnWidths{interval: 13}
 	left := width - fixedWidth - c.interval
-	c.timeline = min(timelineMost, left-lastAtLeast-2)
+	c.timeline = min(maxTimelineWidth, left-minLastWidth-2)
 	c.last = left - c.timeline - 2
 	return c
 }
 
-func (c columns) head() tui.Line {
-	l := tui.Line{tui.Ruled.Of(tui.Left("JOB", nameWidth) + " " + tui.Left("STATE", phaseWidth) + " " + tui.Right("DUE IN", dueWidth) + " " +
-		tui.Right("FAIL", failsWidth) + " " + tui.Left("INTERVAL", c.interval) + " " + tui.Left("WAIT", barWidth) + " " + tui.Right("RUNS", runsWidth) + "  ")}
+func (c columnWidths) headLine() tui.Line {
+	l := tui.Line{tui.Ruled.Of(tui.Left("JOB", nameWidth) + " " + tui.Left("STATE",
+		phaseWidth) + " " + tui.Right("DUE IN", dueWidth) + " " +
+		tui.Right("FAIL", failsWidth) + " " + tui.Left("INTERVAL", c.interval) + " " + tui.Left("WAIT",
+		barWidth) + " " + tui.Right("RUNS", runsWidth) + "  ")}
 	if c.timeline > 0 {
 		title := "LAST " + tui.Tidy(time.Duration(c.timeline)*cellTime(c.timeline))
 		l = append(l, tui.Ruled.Of(tui.Left(title, c.timeline)+"  "))
@@ -52,29 +54,29 @@ func (c columns) head() tui.Line {
 	return append(l, tui.Ruled.Of(tui.Left("LAST RESULT", c.last)))
 }
 
-func (c columns) row(now time.Time, r row) tui.Line {
+func (c columnWidths) rowLine(now time.Time, r jobRow) tui.Line {
 	fails := tui.Dim.Of(tui.Right("0", failsWidth) + " ")
 	if r.failures > 0 {
 		fails = tui.Red.Of(tui.Right(tui.Compact(r.failures), failsWidth) + " ")
 	}
-	hue := r.style()
+	hue := r.lineStyle()
 	l := tui.Line{
 		tui.Plain.Of(tui.Left(r.name, nameWidth) + " "),
 		hue.Of(tui.Left(string(r.phase), phaseWidth) + " "),
 		tui.Plain.Of(tui.Right(r.dueIn(now), dueWidth) + " "),
 		fails,
-		r.intervalStyle().Of(tui.Left(r.interval(c.interval >= 13), c.interval) + " "),
+		r.intervalStyle().Of(tui.Left(r.intervalText(c.interval >= 13), c.interval) + " "),
 	}
-	l = append(l, bar(now, r.since, r.due, barWidth, hue)...)
+	l = append(l, progressBar(now, r.since, r.due, barWidth, hue)...)
 	l = append(l, tui.Plain.Of(" "+tui.Right(tui.Compact(r.runs), runsWidth)+"  "))
 	if c.timeline > 0 {
-		l = append(l, timeline(now, r.marks, c.timeline)...)
+		l = append(l, timelineLine(now, r.marks, c.timeline)...)
 		l = append(l, tui.Plain.Of("  "))
 	}
 	return append(l, r.lastResult()...)
 }
 
-func (r row) style() tui.Style {
+func (r jobRow) lineStyle() tui.Style {
 	switch r.phase {
 	case running:
 		return tui.Cyan
@@ -91,7 +93,7 @@ func (r row) style() tui.Style {
 }
 
 // dueIn counts down to the next run, or up since the live one started.
-func (r row) dueIn(now time.Time) string {
+func (r jobRow) dueIn(now time.Time) string {
 	switch {
 	case r.phase == running && !r.started.IsZero():
 		return "+" + tui.Countdown(now.Sub(r.started))
@@ -103,9 +105,9 @@ func (r row) dueIn(now time.Time) string {
 	return tui.Countdown(r.due.Sub(now))
 }
 
-// interval is the interval in force, and how many times longer than that of the
+// intervalText is the interval in force, and how many times longer than that of the
 // schedule it is.
-func (r row) interval(wide bool) string {
+func (r jobRow) intervalText(wide bool) string {
 	if r.phase == held {
 		return r.gate
 	}
@@ -131,7 +133,7 @@ func (r row) interval(wide bool) string {
 	return text
 }
 
-func (r row) intervalStyle() tui.Style {
+func (r jobRow) intervalStyle() tui.Style {
 	switch {
 	case r.every == 0:
 		return tui.Dim
@@ -141,24 +143,24 @@ func (r row) intervalStyle() tui.Style {
 	return tui.Plain
 }
 
-func (r row) lastResult() tui.Line {
+func (r jobRow) lastResult() tui.Line {
 	if r.last == noResult {
 		return tui.Line{tui.Dim.Of("-")}
 	}
 	text := r.last.String()
 	switch {
-	case !r.last.bad() || r.lastError == "":
+	case !r.last.isFailure() || r.lastError == "":
 	case r.last == failed:
-		text = gist(r.lastError)
+		text = firstLine(r.lastError)
 	default:
-		text += ": " + gist(r.lastError)
+		text += ": " + firstLine(r.lastError)
 	}
 	return tui.Line{styleOf(r.last).Of(text)}
 }
 
-// gist is the end of an error's chain, where the reason is; what was tried is in
+// firstLine is the end of an error's chain, where the reason is; what was tried is in
 // the events.
-func gist(text string) string {
+func firstLine(text string) string {
 	if i := strings.LastIndex(text, ": "); i >= 0 && i+2 < len(text) {
 		text = text[i+2:]
 	}

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// mode is what the target was told to do.
-type mode string
+// targetMode is how the target answers.
+type targetMode string
 
 const (
-	scripted mode = "each path does as its name says"
-	broken   mode = "every path answers 503"
-	healed   mode = "every path answers 200"
+	scripted targetMode = "each path behaves as its name describes"
+	broken   targetMode = "every path answers 503"
+	healed   targetMode = "every path answers 200"
 )
 
 const (
@@ -26,28 +26,28 @@ const (
 	limitedWindow = 10 * time.Second // one request a window
 )
 
-// behaviour is what the target's paths do. It is an http.Handler.
-type behaviour struct {
+// targetBehaviour is what the target's paths do. It is an http.Handler.
+type targetBehaviour struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	mode     mode
+	mode     targetMode
 	flaky    int       // requests of /flaky so far
 	window   time.Time // end of the window of /limited
-	onChange func(mode)
+	onChange func(targetMode)
 }
 
-func newBehaviour(now func() time.Time, onChange func(mode)) *behaviour {
-	return &behaviour{now: now, mode: scripted, onChange: onChange}
+func newBehaviour(now func() time.Time, onChange func(targetMode)) *targetBehaviour {
+	return &targetBehaviour{now: now, mode: scripted, onChange: onChange}
 }
 
-func (b *behaviour) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if m, ok := map[string]mode{"/fail": broken, "/heal": healed, "/reset": scripted}[r.URL.Path]; ok {
-		b.command(w, r, m)
+func (b *targetBehaviour) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if m, ok := map[string]targetMode{"/fail": broken, "/heal": healed, "/reset": scripted}[r.URL.Path]; ok {
+		b.setMode(w, r, m)
 		return
 	}
-	status, retryAfter, text := b.answer(r.URL.Path)
-	if r.URL.Path == "/slow" && status == http.StatusOK && !pause(r.Context(), slowTakes) {
+	status, retryAfter, text := b.responseFor(r.URL.Path)
+	if r.URL.Path == "/slow" && status == http.StatusOK && !waitFor(r.Context(), slowTakes) {
 		return // the caller has gone
 	}
 	if retryAfter > 0 {
@@ -57,8 +57,8 @@ func (b *behaviour) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text+"\n") // a caller that has gone needs no answer
 }
 
-// command switches the target, for everybody.
-func (b *behaviour) command(w http.ResponseWriter, r *http.Request, m mode) {
+// setMode switches the target, for everybody.
+func (b *targetBehaviour) setMode(w http.ResponseWriter, r *http.Request, m targetMode) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
@@ -74,14 +74,14 @@ func (b *behaviour) command(w http.ResponseWriter, r *http.Request, m mode) {
 	fmt.Fprintln(w, m)
 }
 
-// current is what the target does now.
-func (b *behaviour) current() mode {
+// currentMode is what the target does now.
+func (b *targetBehaviour) currentMode() targetMode {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mode
 }
 
-func (b *behaviour) answer(path string) (status int, retryAfter time.Duration, text string) {
+func (b *targetBehaviour) responseFor(path string) (status int, retryAfter time.Duration, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -112,8 +112,8 @@ func (b *behaviour) answer(path string) (status int, retryAfter time.Duration, t
 	return http.StatusNotFound, 0, "paths: /ok /flaky /down /slow /limited; POST /fail /heal /reset"
 }
 
-// pause waits, and tells whether it was let.
-func pause(ctx context.Context, d time.Duration) bool {
+// waitFor waits and reports whether the time has passed before ctx ended.
+func waitFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -126,29 +126,29 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // target serves a behaviour on a free local port.
 type target struct {
-	*behaviour
+	*targetBehaviour
 	server   *http.Server
 	listener net.Listener
 	done     chan error
 }
 
-func startTarget(onChange func(mode)) (*target, error) {
+func startTarget(onChange func(targetMode)) (*target, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for the target: %w", err)
 	}
 	b := newBehaviour(time.Now, onChange)
 	t := &target{
-		behaviour: b, listener: l, done: make(chan error, 1),
+		targetBehaviour: b, listener: l, done: make(chan error, 1),
 		server: &http.Server{Handler: b, ReadHeaderTimeout: 5 * time.Second},
 	}
 	go func() { t.done <- t.server.Serve(l) }()
 	return t, nil
 }
 
-func (t *target) url() string { return "http://" + t.listener.Addr().String() }
+func (t *target) targetURL() string { return "http://" + t.listener.Addr().String() }
 
-func (t *target) stop() error {
+func (t *target) stopServer() error {
 	err := t.server.Close()
 	if served := <-t.done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

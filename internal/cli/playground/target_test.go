@@ -12,15 +12,15 @@ import (
 )
 
 // ask sends one request to a behaviour.
-func ask(b *behaviour, method, path string) *httptest.ResponseRecorder {
+func ask(b *targetBehaviour, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	b.ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w
 }
 
-func TestTargetDoesWhatItsPathsSay(t *testing.T) {
+func TestTargetPaths(t *testing.T) {
 	now := at
-	b := newBehaviour(func() time.Time { return now }, func(mode) {})
+	b := newBehaviour(func() time.Time { return now }, func(targetMode) {})
 	for _, tt := range []struct {
 		path string
 		want []int
@@ -48,9 +48,9 @@ func TestTargetDoesWhatItsPathsSay(t *testing.T) {
 	}
 }
 
-func TestTargetObeys(t *testing.T) {
-	var changes []mode
-	b := newBehaviour(time.Now, func(m mode) { changes = append(changes, m) })
+func TestTargetModes(t *testing.T) {
+	var changes []targetMode
+	b := newBehaviour(time.Now, func(m targetMode) { changes = append(changes, m) })
 	for _, tt := range []struct {
 		command  string
 		ok, down int
@@ -58,21 +58,21 @@ func TestTargetObeys(t *testing.T) {
 		if w := ask(b, http.MethodGet, tt.command); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodPost {
 			t.Errorf("GET %s: %d", tt.command, w.Code)
 		}
-		if w := ask(b, http.MethodPost, tt.command); w.Code != 200 || !strings.Contains(w.Body.String(), string(b.current())) {
+		if w := ask(b, http.MethodPost, tt.command); w.Code != 200 || !strings.Contains(w.Body.String(), string(b.currentMode())) {
 			t.Errorf("POST %s: %d %s", tt.command, w.Code, w.Body)
 		}
 		if ok, down := ask(b, http.MethodGet, "/ok").Code, ask(b, http.MethodGet, "/down").Code; ok != tt.ok || down != tt.down {
 			t.Errorf("after %s: /ok %d, /down %d", tt.command, ok, down)
 		}
 	}
-	if !slices.Equal(changes, []mode{broken, healed, scripted}) {
+	if !slices.Equal(changes, []targetMode{broken, healed, scripted}) {
 		t.Errorf("told of %q", changes)
 	}
 }
 
 func TestSlowPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBehaviour(time.Now, func(mode) {})
+		b := newBehaviour(time.Now, func(targetMode) {})
 		began := time.Now()
 		if w := ask(b, http.MethodGet, "/slow"); w.Code != 200 || time.Since(began) != slowTakes {
 			t.Errorf("%d after %v", w.Code, time.Since(began))

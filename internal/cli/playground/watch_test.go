@@ -13,7 +13,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func told(events []event) string {
+func told(events []jobEvent) string {
 	var all []string
 	for _, e := range events {
 		all = append(all, e.job+": "+e.text)
@@ -21,52 +21,52 @@ func told(events []event) string {
 	return strings.Join(all, "\n")
 }
 
-func TestWatcherTellsWhatHappened(t *testing.T) {
+func TestWatcherReportsEvents(t *testing.T) {
 	every := 2 * time.Second
-	base := row{name: "a", phase: waiting, every: every, effective: every, due: at.Add(every), since: at}
-	after := func(change func(*row)) row {
+	base := jobRow{name: "a", phase: waiting, every: every, effective: every, due: at.Add(every), since: at}
+	after := func(change func(*jobRow)) jobRow {
 		r := base
 		change(&r)
 		return r
 	}
 	for _, tt := range []struct {
 		name          string
-		before, after []row
+		before, after []jobRow
 		want          string
 	}{
-		{"nothing", []row{base}, []row{base}, ""},
-		{"a new job", nil, []row{base}, "a: registered; next in 2s"},
-		{"a new job that has run", nil, []row{after(func(r *row) { r.finished, r.last = at, succeeded })},
+		{"nothing", []jobRow{base}, []jobRow{base}, ""},
+		{"a new job", nil, []jobRow{base}, "a: registered; next in 2s"},
+		{"a new job that has run", nil, []jobRow{after(func(r *jobRow) { r.finished, r.last = at, succeeded })},
 			"a: registered; next in 2s\na: ok; next in 2s"},
-		{"deleted", []row{base}, nil, "a: deleted"},
-		{"success", []row{base}, []row{after(func(r *row) { r.finished, r.last = at, succeeded })}, "a: ok; next in 2s"},
-		{"failure", []row{after(func(r *row) { r.failures = 2 })}, []row{after(func(r *row) {
+		{"deleted", []jobRow{base}, nil, "a: deleted"},
+		{"success", []jobRow{base}, []jobRow{after(func(r *jobRow) { r.finished, r.last = at, succeeded })}, "a: ok; next in 2s"},
+		{"failure", []jobRow{after(func(r *jobRow) { r.failures = 2 })}, []jobRow{after(func(r *jobRow) {
 			r.phase, r.failures, r.finished, r.last, r.lastError, r.due = backoff, 3, at, failed, "no", at.Add(16*time.Second)
 		})}, "a: failed; 3 failures in a row; next in 16s instead of 2s (no)"},
-		{"recovery", []row{after(func(r *row) { r.failures = 3 })}, []row{after(func(r *row) { r.finished, r.last = at, succeeded })},
+		{"recovery", []jobRow{after(func(r *jobRow) { r.failures = 3 })}, []jobRow{after(func(r *jobRow) { r.finished, r.last = at, succeeded })},
 			"a: ok; backoff reset after 3 failures; next in 2s"},
-		{"retry", []row{base}, []row{after(func(r *row) {
+		{"retry", []jobRow{base}, []jobRow{after(func(r *jobRow) {
 			r.phase, r.failures, r.attempt, r.finished, r.last = retrying, 1, 2, at, timedOut
 		})}, "a: timed out; attempt 2 in 2s"},
-		{"hint", []row{base}, []row{after(func(r *row) {
+		{"hint", []jobRow{base}, []jobRow{after(func(r *jobRow) {
 			r.phase, r.finished, r.last, r.due = hinted, at, failed, at.Add(7*time.Second)
 		})}, "a: failed; next in 7s, as it asked"},
-		{"dead", []row{base}, []row{after(func(r *row) {
+		{"dead", []jobRow{base}, []jobRow{after(func(r *jobRow) {
 			r.phase, r.finished, r.last, r.lastError, r.due = dead, at, died, "no", time.Time{}
 		})}, "a: dead; no attempts left, kept as a dead letter (no)"},
-		{"lost", []row{base}, []row{after(func(r *row) { r.lost = 1 })}, "a: its worker vanished; no attempt is used up; next in 2s"},
-		{"paused", []row{base}, []row{after(func(r *row) { r.phase, r.due = paused, time.Time{} })}, "a: paused"},
-		{"resumed", []row{after(func(r *row) { r.phase = paused })}, []row{base}, "a: resumed; next in 2s"},
+		{"lost", []jobRow{base}, []jobRow{after(func(r *jobRow) { r.lost = 1 })}, "a: its worker vanished; no attempt is used up; next in 2s"},
+		{"paused", []jobRow{base}, []jobRow{after(func(r *jobRow) { r.phase, r.due = paused, time.Time{} })}, "a: paused"},
+		{"resumed", []jobRow{after(func(r *jobRow) { r.phase = paused })}, []jobRow{base}, "a: resumed; next in 2s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWatcher(nil)
-			if first := w.see(at, tt.before, true); first != nil {
+			if first := w.compareListing(at, tt.before, true); first != nil {
 				t.Fatalf("the first listing is no news: %s", told(first))
 			}
-			if got := told(w.see(at, tt.after, true)); got != tt.want {
+			if got := told(w.compareListing(at, tt.after, true)); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			if again := w.see(at, tt.after, true); again != nil {
+			if again := w.compareListing(at, tt.after, true); again != nil {
 				t.Errorf("told twice: %s", told(again))
 			}
 		})
@@ -75,24 +75,24 @@ func TestWatcherTellsWhatHappened(t *testing.T) {
 
 func TestWatcherOrderAndPast(t *testing.T) {
 	w := newWatcher([]string{"z", "y"})
-	w.see(at, []row{{name: "b"}, {name: "y"}, {name: "a"}, {name: "z"}}, true)
-	w.see(at, nil, false) // an incomplete listing deletes nothing
+	w.compareListing(at, []jobRow{{name: "b"}, {name: "y"}, {name: "a"}, {name: "z"}}, true)
+	w.compareListing(at, nil, false) // an incomplete listing deletes nothing
 	var order []string
-	for _, r := range w.sorted() {
+	for _, r := range w.sortedRows() {
 		order = append(order, r.name)
 	}
 	if got := fmt.Sprint(order); got != "[z y a b]" {
 		t.Errorf("order %s", got)
 	}
-	for i := range 2 * marksAtMost {
+	for i := range 2 * maxMarks {
 		now := at.Add(time.Duration(i) * 10 * time.Millisecond)
-		w.see(now, []row{{name: "a", finished: now, last: succeeded}}, false)
+		w.compareListing(now, []jobRow{{name: "a", finished: now, last: succeeded}}, false)
 	}
-	if n := len(w.rows["a"].marks); n < 100 || n > marksAtMost+1 {
+	if n := len(w.rows["a"].marks); n < 100 || n > maxMarks+1 {
 		t.Errorf("%d marks are kept", n)
 	}
 	later := at.Add(time.Hour)
-	w.see(later, []row{{name: "a", finished: later, last: failed}}, false)
+	w.compareListing(later, []jobRow{{name: "a", finished: later, last: failed}}, false)
 	if marks := w.rows["a"].marks; len(marks) != 1 || marks[0].last != failed {
 		t.Errorf("marks of an hour ago are still there: %d", len(marks))
 	}
@@ -120,7 +120,7 @@ func TestRowOfJob(t *testing.T) {
 	for _, tt := range []struct {
 		state  fermatav1.JobStatus_State
 		source fermatav1.DelaySource
-		want   phase
+		want   jobPhase
 	}{
 		{fermatav1.JobStatus_STATE_RUNNING, 0, running}, {fermatav1.JobStatus_STATE_PAUSED, 0, paused},
 		{fermatav1.JobStatus_STATE_DEAD, 0, dead}, {fermatav1.JobStatus_STATE_DONE, 0, done}, {0, 0, uncertain},
@@ -137,7 +137,7 @@ func TestRowOfJob(t *testing.T) {
 		s.State, s.DelaySource = fermatav1.JobStatus_STATE_SCHEDULED, fermatav1.DelaySource_DELAY_SOURCE_HELD
 		s.Hold = &fermatav1.Hold{Reason: fermatav1.Hold_REASON_LOCK, Key: "slow"}
 	}))
-	if gated.phase != held || gated.gate != "lock slow" || gated.interval(true) != "lock slow" {
+	if gated.phase != held || gated.gate != "lock slow" || gated.intervalText(true) != "lock slow" {
 		t.Errorf("a held run: %+v", gated)
 	}
 	live := rowOf(status(func(s *fermatav1.JobStatus) { s.State = fermatav1.JobStatus_STATE_RUNNING }))

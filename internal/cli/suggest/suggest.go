@@ -1,4 +1,4 @@
-// Package suggest adds to the error of an unknown command or flag the one that was most likely meant.
+// Package suggest adds the most likely intended name to errors about unknown commands and flags.
 //
 // Invariants: what it suggests exists and is not hidden; the work is bounded by the size of the
 // tree of commands.
@@ -16,11 +16,11 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/spelling"
 )
 
-// most is how many commands or flags are suggested at once.
-const most = 3
+// maxSuggestions is how many commands or flags are suggested at once.
+const maxSuggestions = 3
 
-// UnknownFlag adds to an error of parsing the flags of cmd which flag was meant, or where they are
-// listed. Other errors it returns as they are.
+// UnknownFlag adds a suggested flag, or where flags are listed, to a parse error of cmd's flags. Other errors
+// are returned unchanged.
 func UnknownFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -28,7 +28,7 @@ func UnknownFlag(cmd *cobra.Command, err error) error {
 	}
 	name, letters := unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames()
 	if meant := flagsMeant(flagNames(cmd), name, letters); len(meant) > 0 {
-		return fmt.Errorf("%w; did you mean %s?", err, either(meant))
+		return fmt.Errorf("%w; did you mean %s?", err, joinAlternatives(meant))
 	}
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 }
@@ -49,7 +49,7 @@ func flagsMeant(known []string, name, letters string) (meant []string) {
 			meant = append(meant, "--"+k)
 		}
 	}
-	if len(meant) > most {
+	if len(meant) > maxSuggestions {
 		return nil
 	}
 	return meant
@@ -67,25 +67,25 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// UnknownCommand is the error of an argument of cmd, which takes no arguments but its commands. It
-// suggests a command of cmd of a similar name, or else those of that name elsewhere in the tree.
+// UnknownCommand returns the error for an argument of cmd, which accepts only its subcommands. It suggests a
+// subcommand with a similar name, or commands of that name elsewhere in the tree.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q for %q", name, cmd.CommandPath())
 	if near := nearCommand(cmd, name); near != nil {
 		return fmt.Errorf("%w; did you mean %s?", err, near.CommandPath())
 	}
 	elsewhere := commandPaths(cmd.Root(), name)
-	if len(elsewhere) == 0 || len(elsewhere) > most {
+	if len(elsewhere) == 0 || len(elsewhere) > maxSuggestions {
 		return err
 	}
-	return fmt.Errorf("%w; did you mean %s?", err, either(elsewhere))
+	return fmt.Errorf("%w; did you mean %s?", err, joinAlternatives(elsewhere))
 }
 
-// nearCommand is the command below cmd whose name, or other name, is similar; nil if there is none.
+// nearCommand returns the subcommand of cmd with a similar name or alias, nil if there is none.
 func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 	byName := map[string]*cobra.Command{}
 	var names []string
-	for _, sub := range available(cmd) {
+	for _, sub := range availableCommands(cmd) {
 		for _, known := range append([]string{sub.Name()}, sub.Aliases...) {
 			byName[known] = sub
 			names = append(names, known)
@@ -96,7 +96,7 @@ func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 
 // commandPaths are the commands of a tree that have a name.
 func commandPaths(cmd *cobra.Command, name string) (paths []string) {
-	for _, sub := range available(cmd) {
+	for _, sub := range availableCommands(cmd) {
 		if strings.EqualFold(sub.Name(), name) || sub.HasAlias(name) {
 			paths = append(paths, sub.CommandPath())
 		}
@@ -105,12 +105,13 @@ func commandPaths(cmd *cobra.Command, name string) (paths []string) {
 	return paths
 }
 
-func available(cmd *cobra.Command) []*cobra.Command {
-	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(sub *cobra.Command) bool { return !sub.IsAvailableCommand() })
+func availableCommands(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()),
+		func(sub *cobra.Command) bool { return !sub.IsAvailableCommand() })
 }
 
-// either writes a list as "a, b or c".
-func either(list []string) string {
+// joinAlternatives writes a list as "a, b or c".
+func joinAlternatives(list []string) string {
 	last := len(list) - 1
 	if last == 0 {
 		return list[0]

@@ -1,12 +1,11 @@
-// Package tui draws on a terminal: lines of styled text, laid out by whoever calls
-// it, and nothing else. It knows no widgets.
+// Package tui draws lines of styled text on a terminal. The caller lays them out; there are no
+// widgets.
 //
 // Invariants:
 //
-//  1. A frame is written at once, over the last one, and never moves the terminal's
-//     contents: [Screen.Draw] writes no more lines than it was given, and the caller no
-//     more than [Screen.Size] tells.
+//  1. A frame is written at once, over the last one, and never scrolls the terminal:
+//     [Screen.Draw] writes the lines that it is given, and the caller gives it no more than
+//     [Screen.Size] returns.
 //  2. After [Screen.Leave] the terminal shows what it showed before [Screen.Enter].
-//  3. Text without colours carries no control codes. What comes from outside has to pass
-//     [Clean] first.
+//  3. Text without colours has no control codes. Text from outside must pass [Clean] first.
 package tui

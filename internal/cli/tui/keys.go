@@ -50,7 +50,7 @@ func readKeys(in io.Reader, out chan<- rune, stop <-chan struct{}) {
 	}
 }
 
-// keysOf tells keys apart in what one read brought. A terminal writes a sequence at once.
+// keysOf splits the bytes of one read into keys. A terminal writes an escape sequence at once.
 func keysOf(b []byte) []rune {
 	if len(b) > 1 && b[0] == '\x1b' {
 		return []rune{0}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestCleanTextOfOthers(t *testing.T) {
+func TestCleanForeignText(t *testing.T) {
 	for in, want := range map[string]string{
 		" two\nlines\t": "two lines", "\x1b[2Jgone": "?[2Jgone", "日本": "??", "e\u0301": "e", "Zoë …": "Zoë …",
 	} {
@@ -40,7 +40,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTerminalIsNone(t *testing.T) {
+func TestOpenWithoutATerminal(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestWhatIsNoTerminalIsNone(t *testing.T) {
 	}
 }
 
-func TestKeysAreToldApart(t *testing.T) {
+func TestKeysOfOneRead(t *testing.T) {
 	for in, want := range map[string][]rune{
 		"q": {'q'}, "bn": {'b', 'n'}, "\x1b[A": {0}, "\x1b": {'\x1b'}, "\x03": {3}, "ü": {'ü'},
 	} {

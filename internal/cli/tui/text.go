@@ -85,10 +85,10 @@ func (l Line) Text(colours bool) string {
 }
 
 // Left and right fit a text into a column.
-func Left(s string, width int) string  { return fit(s, width, true) }
-func Right(s string, width int) string { return fit(s, width, false) }
+func Left(s string, width int) string  { return fitText(s, width, true) }
+func Right(s string, width int) string { return fitText(s, width, false) }
 
-func fit(s string, width int, toLeft bool) string {
+func fitText(s string, width int, toLeft bool) string {
 	r := []rune(s)
 	if len(r) > width {
 		return string(r[:max(0, width-1)]) + strings.Repeat("…", min(1, width))
@@ -100,7 +100,7 @@ func fit(s string, width int, toLeft bool) string {
 	return blank + s
 }
 
-// Tidy words a duration for people: 4.8s, 64s, 2m08s, 1h02m, 3d04h.
+// Tidy formats a duration for people: 4.8s, 64s, 2m08s, 1h02m, 3d04h.
 func Tidy(d time.Duration) string {
 	d = max(d, 0)
 	switch {
@@ -119,13 +119,14 @@ func Tidy(d time.Duration) string {
 
 // Countdown is tidy with a steady number of decimals below ten seconds.
 func Countdown(d time.Duration) string {
-	if d = max(d, 0); d < 9950*time.Millisecond {
+	d = max(d, 0)
+	if d < 9950*time.Millisecond {
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}
 	return Tidy(d)
 }
 
-// Compact words a count in four columns: 9999, 12k, 3M.
+// Compact formats a count in at most four columns: 9999, 12k, 3M.
 func Compact(n int64) string {
 	switch {
 	case n < 10_000:

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emptying bounds the wait for a control group to become empty.
-const emptying = time.Second
+// cgroupEmptyTimeout bounds the wait for a control group to become empty.
+const cgroupEmptyTimeout = time.Second
 
-// killCgroup kills what is in the control group of the program, if there is one.
+// killCgroup kills the processes in the program's control group, if there is one.
 func (s *supervisor) killCgroup() {
 	if s.cgroupKill >= 0 {
-		_, _ = unix.Write(s.cgroupKill, []byte("1")) // what it leaves is found as a child
+		_, _ = unix.Write(s.cgroupKill, []byte("1")) // survivors are found as children
 	}
 }
 
@@ -26,11 +26,11 @@ func (s *supervisor) removeCgroup() {
 	}
 }
 
-// RemoveCgroup kills what is in a control group and removes it.
+// RemoveCgroup kills the processes in a control group and removes it.
 func RemoveCgroup(dir string) error {
 	pause := time.NewTicker(time.Millisecond)
 	defer pause.Stop()
-	for end := time.Now().Add(emptying); ; <-pause.C {
+	for end := time.Now().Add(cgroupEmptyTimeout); ; <-pause.C {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 		err := removeEmpty(dir)
 		if err == nil || time.Now().After(end) {
@@ -39,8 +39,7 @@ func RemoveCgroup(dir string) error {
 	}
 }
 
-// removeEmpty removes a control group and those below it, which a program of root can
-// have made.
+// removeEmpty removes a control group and the groups below it, which a program of root can have created.
 func removeEmpty(dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || err == unix.ENOENT {
@@ -49,7 +48,7 @@ func removeEmpty(dir string) error {
 	below, _ := os.ReadDir(dir) // what was read counts
 	for _, d := range below {
 		if d.IsDir() {
-			_ = removeEmpty(filepath.Join(dir, d.Name())) // the next attempt tells
+			_ = removeEmpty(filepath.Join(dir, d.Name())) // the removal of dir reports the error
 		}
 	}
 	return unix.Rmdir(dir)

@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// Pauses between looks at children that have been killed and have not ended yet.
+	// Pauses between checks for killed children that have not ended yet.
 	shortPause = 50 * time.Microsecond
 	longPause  = 10 * time.Millisecond
 )
 
 // killDescendants returns when this process has no descendant any more.
 //
-// It kills its own children only: nobody else reaps those, so that their numbers are
-// theirs. What they leave becomes a child in turn, and what has been killed forks no
-// more. A child that another descendant traces may be held in its end by that one, which is
-// then killed as well. The kernel says when none is left: as long as a descendant lives, this
-// process has a child.
+// It kills only its own children: no other process reaps them, so their process ids cannot be
+// reused. Their children become children of this process in turn, and killed processes do not
+// fork. A child traced by another descendant may not end until that descendant is killed, too.
+// As long as a descendant lives, this process has a child.
 func (s *supervisor) killDescendants() {
-	// A program that forks as fast as it can has most of the processor.
+	// A program that forks continuously uses most of the processor.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // it may not be allowed
 	killed := map[int]bool{}
 	for pause := shortPause; ; pause = min(2*pause, longPause) {
@@ -40,7 +39,7 @@ func (s *supervisor) killDescendants() {
 			if pid == 0 {
 				break
 			}
-			if s.note(pid, status) {
+			if s.recordStatus(pid, status) {
 				delete(killed, pid)
 			}
 		}
@@ -61,8 +60,8 @@ func (s *supervisor) killDescendants() {
 	}
 }
 
-// KillTracer kills the process that traces a child of this one, if it is a descendant too: a
-// tracer can hold a process that has been killed for ever, and the process its own child.
+// KillTracer kills the process that traces a child of this one, if it is a descendant as well. A tracer can keep
+// a killed process from ending, and so can a process its own child.
 func KillTracer(child int) {
 	tracer := statusNumber(child, "TracerPid:")
 	if tracer == 0 {
@@ -74,18 +73,18 @@ func KillTracer(child int) {
 		return // it has ended
 	}
 	defer unix.Close(pidfd)
-	// While it traces the child its number is its own.
+	// While it traces the child, its process id cannot be reused.
 	if isDescendant(process) && statusNumber(child, "TracerPid:") == tracer {
 		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 	}
 }
 
-// statusNumber is a field of /proc/PID/status; 0: none.
+// statusNumber returns a numeric field of /proc/PID/status; 0: there is none.
 func statusNumber(pid int, field string) int {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status") // it may have ended
 	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, field); found {
-			n, _ := strconv.Atoi(strings.TrimSpace(value)) // 0 if it is none
+			n, _ := strconv.Atoi(strings.TrimSpace(value)) // 0 if it is not a number
 			return n
 		}
 	}
@@ -101,8 +100,7 @@ func isDescendant(pid int) bool {
 	return false
 }
 
-// Children are the processes whose parent is this one, also those that have ended and
-// are not reaped.
+// Children returns the processes whose parent is this one, including ended ones that are not reaped.
 func Children() (pids []int) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -111,7 +109,7 @@ func Children() (pids []int) {
 	for _, t := range threads {
 		text, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
 		if errors.Is(err, fs.ErrNotExist) && threadExists(t.Name()) {
-			return childrenByParent() // this kernel keeps no such list
+			return childrenByParent() // this kernel has no such list
 		}
 		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
@@ -127,7 +125,7 @@ func threadExists(id string) bool {
 	return err == nil
 }
 
-// childrenByParent looks through all processes.
+// childrenByParent finds children by the parents of all processes.
 func childrenByParent() (pids []int) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -148,8 +146,7 @@ func childrenByParent() (pids []int) {
 	return pids
 }
 
-// parentOf reads /proc/PID/stat. Its second field is the name of the program in
-// brackets, which may have any characters.
+// parentOf reads /proc/PID/stat. The second field is the program's name in brackets, with any characters.
 func parentOf(pid int) (int, bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -13,17 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child between fork and exec has one thread, and none of Go's runtime: it may
-// neither allocate nor grow its stack (hence nosplit) nor wait for anything. So all that it needs is
-// made before, as numbers, and it makes system calls only. Package syscall does the same,
-// but sets no limits, and a second start of a Go program for them would double what an
-// attempt costs.
+// A child between fork and exec has one thread and no Go runtime. It must not allocate, grow its stack (hence
+// nosplit) or wait. So its parent prepares all data as numbers, and the child makes only system calls. Package
+// syscall does the same but sets no limits; setting them by starting another Go program would double the cost of
+// an attempt.
 
-// step is a system call that the child makes.
-type step int32
+// childStep is a system call that the child makes.
+type childStep int32
 
 const (
-	newSession step = iota
+	newSession childStep = iota
 	dropGroups
 	setGroup
 	setUser
@@ -35,7 +34,8 @@ const (
 )
 
 var stepNames = [...]string{
-	"new session", "drop groups", "set group", "set user", "die with the supervisor", "no_new_privs", "limit", "directory", "exec",
+	"new session", "drop groups", "set group", "set user", "die with the supervisor", "no_new_privs", "limit",
+	"directory", "exec",
 }
 
 // cloneArgs is the kernel's struct clone_args up to cgroup.
@@ -48,20 +48,20 @@ const (
 	signalSetSize = 8
 )
 
-// limit is one call of prlimit.
-type limit struct {
+// resourceLimit is one call of prlimit.
+type resourceLimit struct {
 	resource uintptr
 	value    unix.Rlimit
 }
 
-// blueprint is what the child needs.
-type blueprint struct {
+// childBlueprint is the data that the child needs.
+type childBlueprint struct {
 	clone                 cloneArgs
 	path, dir             *byte
 	argv, env             []*byte
 	user, dropGroups      bool
 	uid, gid              uintptr
-	limits                []limit
+	limits                []resourceLimit
 	supervisor            uintptr // process id
 	failure               uintptr // file descriptor of the pipe for failures
 	noSignals, allSignals uint64
@@ -69,7 +69,7 @@ type blueprint struct {
 	failed                [2]int32  // step and error
 }
 
-// startProgram returns when the program runs, or says why it does not.
+// startProgram returns when the program runs, or the error of its start.
 func startProgram(p Program, cgroup int) (pid int, err error) {
 	b, err := newBlueprint(p)
 	if err != nil {
@@ -84,8 +84,8 @@ func startProgram(p Program, cgroup int) (pid int, err error) {
 	}
 	defer unix.Close(pipe[0])
 	b.failure = uintptr(pipe[1])
-	// The kernel kills the program when this thread ends. This is the first thread, to which Go
-	// binds initialization: LockOSThread would only add a thread.
+	// The kernel kills the program when this thread ends. This is the first thread, to which Go binds
+	// initialization, so LockOSThread is not needed; it would add a thread.
 	syscall.ForkLock.Lock()
 	child, e := forkChild(b)
 	syscall.ForkLock.Unlock()
@@ -117,37 +117,43 @@ func readFull(file int, to []byte) (n int, err error) {
 	return n, nil
 }
 
-func newBlueprint(p Program) (*blueprint, error) {
-	b := &blueprint{supervisor: uintptr(os.Getpid()), allSignals: ^uint64(0), clone: cloneArgs{exitSignal: uint64(unix.SIGCHLD)}}
+func newBlueprint(p Program) (*childBlueprint, error) {
+	b := &childBlueprint{supervisor: uintptr(os.Getpid()), allSignals: ^uint64(0),
+		clone: cloneArgs{exitSignal: uint64(unix.SIGCHLD)}}
 	if p.User != nil {
 		b.user, b.uid, b.gid, b.dropGroups = true, uintptr(p.User.UID), uintptr(p.User.GID), p.User.SetGroups
 	}
 	var err error
-	if b.path, err = syscall.BytePtrFromString(p.Path); err != nil {
+	b.path, err = syscall.BytePtrFromString(p.Path)
+	if err != nil {
 		return nil, fmt.Errorf("program: %w", err)
 	}
-	if b.dir, err = syscall.BytePtrFromString(p.Dir); err != nil {
+	b.dir, err = syscall.BytePtrFromString(p.Dir)
+	if err != nil {
 		return nil, fmt.Errorf("directory: %w", err)
 	}
-	if b.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil {
+	b.argv, err = syscall.SlicePtrFromStrings(p.Argv)
+	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	if b.env, err = syscall.SlicePtrFromStrings(programEnvironment()); err != nil {
+	b.env, err = syscall.SlicePtrFromStrings(programEnvironment())
+	if err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
-	b.limits, err = p.Limits.resolve()
+	b.limits, err = p.Limits.effectiveLimits()
 	return b, err
 }
 
-// resolve makes the limits that are to be set. One that is lower already stays.
-func (l Limits) resolve() (out []limit, err error) {
+// effectiveLimits returns the limits to set. A lower existing limit stays.
+func (l Limits) effectiveLimits() (out []resourceLimit, err error) {
 	const none = ^uint64(0)
 	for _, r := range []struct {
 		resource int
 		most     uint64
 	}{
-		{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_CPU, orElse(l.CPU, none)}, {unix.RLIMIT_NOFILE, orElse(l.Files, none)},
-		{unix.RLIMIT_NPROC, orElse(l.Processes, none)}, {unix.RLIMIT_FSIZE, orElse(l.FileSize, none)}, {unix.RLIMIT_AS, orElse(l.Memory, none)},
+		{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_CPU, valueOr(l.CPU, none)}, {unix.RLIMIT_NOFILE, valueOr(l.Files, none)},
+		{unix.RLIMIT_NPROC, valueOr(l.Processes, none)}, {unix.RLIMIT_FSIZE, valueOr(l.FileSize, none)},
+		{unix.RLIMIT_AS, valueOr(l.Memory, none)},
 	} {
 		if r.most == none {
 			continue
@@ -157,12 +163,12 @@ func (l Limits) resolve() (out []limit, err error) {
 			return nil, fmt.Errorf("limit: %w", err)
 		}
 		most := min(now.Max, r.most)
-		out = append(out, limit{uintptr(r.resource), unix.Rlimit{Cur: most, Max: most}})
+		out = append(out, resourceLimit{uintptr(r.resource), unix.Rlimit{Cur: most, Max: most}})
 	}
 	return out, nil
 }
 
-func orElse(n, otherwise uint64) uint64 {
+func valueOr(n, otherwise uint64) uint64 {
 	if n == 0 {
 		return otherwise
 	}
@@ -175,20 +181,23 @@ func orElse(n, otherwise uint64) uint64 {
 //go:nosplit
 //go:noinline
 //go:norace
-func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
+func forkChild(b *childBlueprint) (pid uintptr, e syscall.Errno) {
 	var before uint64
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.allSignals)), uintptr(unsafe.Pointer(&before)), signalSetSize, 0, 0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.allSignals)),
+		uintptr(unsafe.Pointer(&before)), signalSetSize, 0, 0)
 	if b.clone.flags == 0 {
-		// Some sandboxes do not know clone3. The order of the other arguments differs by
-		// architecture, and they are all zero.
+		// Some sandboxes do not support clone3. The order of the other arguments differs by architecture, and
+		// they are all zero.
 		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(b.clone.exitSignal), 0, 0, 0, 0, 0)
 	} else {
-		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone), 0, 0, 0, 0)
+		pid, _, e = syscall.RawSyscall6(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone), 0,
+			0, 0, 0)
 	}
 	if e == 0 && pid == 0 {
 		becomeProgram(b)
 	}
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, signalSetSize, 0, 0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&before)), 0, signalSetSize,
+		0, 0)
 	return pid, e
 }
 
@@ -197,12 +206,14 @@ func forkChild(b *blueprint) (pid uintptr, e syscall.Errno) {
 //go:nosplit
 //go:noinline
 //go:norace
-func becomeProgram(b *blueprint) {
-	at, e := prepare(b)
+func becomeProgram(b *childBlueprint) {
+	at, e := prepareChild(b)
 	if e == 0 {
-		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0, signalSetSize, 0, 0)
+		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.noSignals)), 0,
+			signalSetSize, 0, 0)
 		at = execProgram
-		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)
+		_, _, e = syscall.RawSyscall6(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)),
+			uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])), 0, 0, 0)
 	}
 	b.failed[0], b.failed[1] = int32(at), int32(e)
 	syscall.RawSyscall6(unix.SYS_WRITE, b.failure, uintptr(unsafe.Pointer(&b.failed)), unsafe.Sizeof(b.failed), 0, 0, 0)
@@ -211,48 +222,57 @@ func becomeProgram(b *blueprint) {
 	}
 }
 
-// prepare sets what the program is to begin with, and returns the step that failed.
+// prepareChild sets what the program is to begin with, and returns the step that failed.
 //
 //go:nosplit
 //go:noinline
 //go:norace
-func prepare(b *blueprint) (at step, e syscall.Errno) {
+func prepareChild(b *childBlueprint) (at childStep, e syscall.Errno) {
 	for s := uintptr(1); s <= lastSignal; s++ {
-		// Two of them cannot be set, and need not be.
+		// Two signals cannot be changed, and need not be.
 		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&b.defaultAction)), 0, signalSetSize, 0, 0)
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_SETSID, 0, 0, 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_SETSID, 0, 0, 0, 0, 0, 0)
+	if e != 0 {
 		return newSession, e
 	}
 	if b.dropGroups {
-		if _, _, e = syscall.RawSyscall6(unix.SYS_SETGROUPS, 0, 0, 0, 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_SETGROUPS, 0, 0, 0, 0, 0, 0)
+		if e != 0 {
 			return dropGroups, e
 		}
 	}
 	if b.user {
-		if _, _, e = syscall.RawSyscall6(unix.SYS_SETGID, b.gid, 0, 0, 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_SETGID, b.gid, 0, 0, 0, 0, 0)
+		if e != 0 {
 			return setGroup, e
 		}
-		if _, _, e = syscall.RawSyscall6(unix.SYS_SETUID, b.uid, 0, 0, 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_SETUID, b.uid, 0, 0, 0, 0, 0)
+		if e != 0 {
 			return setUser, e
 		}
 	}
-	// A change of user takes this back, so that it comes after it. If the supervisor
-	// has ended by now, nobody will send the signal.
-	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); e != 0 {
+	// A change of user resets this, so it comes after it. If the supervisor has ended by now, the signal will
+	// not be sent.
+	_, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
+	if e != 0 {
 		return dieWithSupervisor, e
 	}
 	if parent, _, _ := syscall.RawSyscall6(unix.SYS_GETPPID, 0, 0, 0, 0, 0, 0); parent != b.supervisor {
 		return dieWithSupervisor, syscall.ESRCH
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if e != 0 {
 		return gainNoPrivileges, e
 	}
-	if _, _, e = syscall.RawSyscall6(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)), 0, 0, 0, 0, 0); e != 0 {
+	_, _, e = syscall.RawSyscall6(unix.SYS_CHDIR, uintptr(unsafe.Pointer(b.dir)), 0, 0, 0, 0, 0)
+	if e != 0 {
 		return enterDirectory, e
 	}
 	for i := range b.limits {
-		if _, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, b.limits[i].resource, uintptr(unsafe.Pointer(&b.limits[i].value)), 0, 0, 0); e != 0 {
+		_, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, b.limits[i].resource,
+			uintptr(unsafe.Pointer(&b.limits[i].value)), 0, 0, 0)
+		if e != 0 {
 			return setLimit, e
 		}
 	}

@@ -1,25 +1,23 @@
 //go:build amd64 || arm64
 
-// Package launch starts a program below a supervisor: a process of its own that sets
-// the program's user and limits before its first instruction, and that ends all
-// processes that come from the program when the program has ended.
+// Package launch starts a program under a supervisor: a process that sets the program's user
+// and limits before its first instruction, and that ends all descendants of the program when
+// the program has ended.
 //
-// The supervisor is the worker's own program, started once more. It asks the kernel
-// for the orphans among its descendants (PR_SET_CHILD_SUBREAPER): a process cannot
-// leave its supervisor, whatever session it makes and whatever it does to its
-// environment, unless it may kill the supervisor. So each attempt has its processes
-// apart from those of all others.
+// The supervisor runs the worker's executable again. It adopts the orphans among its
+// descendants (PR_SET_CHILD_SUBREAPER). So a process cannot leave its supervisor, whatever its
+// session and environment, unless it can kill the supervisor. The processes of each attempt are
+// therefore separate from all others.
 //
-// The supervisor and who started it share two pipes:
+// The supervisor and its parent share two pipes:
 //
 //	orders   'T': send SIGTERM to the program's process group.
-//	         The end of the pipe: kill everything. It comes when who started the
-//	         supervisor closes it, and when that process is killed.
-//	reports  one line that says how the program ended or why it did not start
-//	         ([Report]), and the end of the pipe when no process is left.
+//	         The end of the pipe: kill everything. The parent closes it, or was killed.
+//	reports  one line with how the program ended or why it did not start ([Report]), and
+//	         the end of the pipe when no process is left.
 //
-// Importing next to nothing, the package is initialized before nearly all else, so
-// that a supervisor costs a few milliseconds.
+// The package imports very little, so it is initialized early, and a supervisor costs a few
+// milliseconds.
 package launch
 
 import (
@@ -32,31 +30,31 @@ import (
 	"syscall"
 )
 
-// Limits of one process, its children's as well. 0 is none. There is never a core
-// file: it would hold what the program knew.
+// Limits are limits of each process and its children. 0 means no limit. Core files are never written, because
+// they would contain the program's memory.
 type Limits struct {
 	CPU       uint64 // seconds
 	Memory    uint64 // bytes of address space
-	Files     uint64 // open ones
-	Processes uint64 // of the user, threads included
+	Files     uint64 // open files
+	Processes uint64 // of the user, including threads
 	FileSize  uint64 // bytes of each file written
 }
 
-// User is whom a program runs as.
+// User is the user that a program runs as.
 type User struct {
 	UID, GID  uint32
-	SetGroups bool // drop the supplementary groups, which only root may
+	SetGroups bool // drop the supplementary groups; requires root
 }
 
-// Program is what a supervisor starts.
+// Program is the program that a supervisor starts.
 type Program struct {
 	Path   string
 	Argv   []string
 	Dir    string
 	User   *User // nil: the supervisor's own
 	Limits Limits
-	// Cgroup is the directory of a control group for the program's processes alone.
-	// The supervisor removes it. Empty: none.
+	// Cgroup is the directory of a control group for only the program's processes. The supervisor removes it.
+	// Empty: none.
 	Cgroup string
 }
 
@@ -64,33 +62,33 @@ const (
 	supervisorName = "fermata-exec"
 	probeName      = "fermata-exec-probe"
 
-	// Files that the supervisor is started with.
+	// File descriptors that the supervisor is started with.
 	ordersFile  = 3
 	reportsFile = 4
 
-	// OrderTerminate asks for SIGTERM to the program.
+	// OrderTerminate makes the supervisor send SIGTERM to the program.
 	OrderTerminate = 'T'
 
 	// fixedArgs are the arguments before those of the program.
 	fixedArgs = 6
 )
 
-// SupervisorThreads is the most threads that a supervisor has.
+// SupervisorThreads is the maximum number of threads of a supervisor.
 const SupervisorThreads = 5
 
-// runtimeSettings keep the threads of a supervisor few: it has little to do and no garbage to
-// speak of. The program does not get them.
+// runtimeSettings minimize the threads of a supervisor, which has little work and little garbage. The program
+// does not inherit them.
 var runtimeSettings = []string{"GOMAXPROCS=1", "GOGC=off"}
 
-// Environment is that of the supervisor of a program with this one.
+// Environment returns the supervisor's environment for a program with this environment.
 func Environment(program []string) []string { return append(slices.Clone(runtimeSettings), program...) }
 
 func programEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return slices.Contains(runtimeSettings, v) })
 }
 
-// Supervisor is the program and its arguments that start p. The environment is
-// [Environment] of that of p; files 3 and 4 are the pipes.
+// Supervisor returns the path and arguments of the supervisor that starts p. Its environment is [Environment] of
+// p's; files 3 and 4 are the pipes.
 func Supervisor(p Program) (path string, args []string) {
 	user := ""
 	if p.User != nil {
@@ -101,7 +99,7 @@ func Supervisor(p Program) (path string, args []string) {
 	return "/proc/self/exe", append([]string{supervisorName, limits, user, p.Dir, p.Cgroup, p.Path}, p.Argv...)
 }
 
-// Probe is the program and its arguments that wait for their standard input to end.
+// Probe returns the path and arguments of a process that waits for the end of its standard input.
 func Probe() (path string, args []string) { return "/proc/self/exe", []string{probeName} }
 
 func init() {
@@ -109,9 +107,9 @@ func init() {
 	case len(os.Args) > fixedArgs && os.Args[0] == supervisorName:
 		p, err := parseProgram(os.Args[1:])
 		if err != nil {
-			fail(err)
+			reportFailure(err)
 		}
-		supervise(p)
+		runSupervisor(p)
 	case len(os.Args) == 1 && os.Args[0] == probeName:
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		exitProcess()
@@ -120,7 +118,8 @@ func init() {
 
 func parseProgram(args []string) (p Program, err error) {
 	l := &p.Limits
-	if _, err := fmt.Sscanf(args[0], "%d,%d,%d,%d,%d", &l.CPU, &l.Memory, &l.Files, &l.Processes, &l.FileSize); err != nil {
+	if _, err := fmt.Sscanf(args[0], "%d,%d,%d,%d,%d", &l.CPU, &l.Memory, &l.Files, &l.Processes,
+		&l.FileSize); err != nil {
 		return p, fmt.Errorf("limits: %w", err)
 	}
 	if args[1] != "" {
@@ -133,21 +132,21 @@ func parseProgram(args []string) (p Program, err error) {
 	return p, nil
 }
 
-// Report says how a program ended.
+// Report is how a program ended.
 type Report struct {
-	Failure    string // why it did not start; empty: it did
+	Failure    string // why it did not start; empty: it started
 	Status     syscall.WaitStatus
 	Terminated bool // it had not ended when [OrderTerminate] came
 }
 
-func (r Report) encode() string {
+func (r Report) encodeLine() string {
 	if r.Failure != "" {
 		return "failed " + strconv.Quote(r.Failure) + "\n"
 	}
 	return fmt.Sprintf("ended %d %t\n", uint32(r.Status), r.Terminated)
 }
 
-// ParseReport reads the line of a report.
+// ParseReport parses the line of a report.
 func ParseReport(line string) (r Report, err error) {
 	line = strings.TrimSuffix(line, "\n")
 	if quoted, failed := strings.CutPrefix(line, "failed "); failed {
@@ -162,10 +161,10 @@ func ParseReport(line string) (r Report, err error) {
 	return r, nil
 }
 
-func fail(err error) {
-	send(Report{Failure: err.Error()})
+func reportFailure(err error) {
+	writeReport(Report{Failure: err.Error()})
 	exitProcess()
 }
 
-// send writes a report. Nobody may be left to read it.
-func send(r Report) { _, _ = syscall.Write(reportsFile, []byte(r.encode())) }
+// writeReport writes a report. Its reader may have ended.
+func writeReport(r Report) { _, _ = syscall.Write(reportsFile, []byte(r.encodeLine())) }

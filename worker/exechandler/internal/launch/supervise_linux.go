@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisor is this process.
+// supervisor is the state of this process.
 type supervisor struct {
 	program    int // process id; also its process group
 	ended      bool
@@ -24,18 +24,17 @@ type supervisor struct {
 	cgroup     string
 }
 
-// supervise starts the program, sees it and all that comes from it to their end, and
-// ends this process.
-func supervise(p Program) {
-	// Who ends a service may signal all of its processes. The orders decide here. The
-	// program does not inherit this.
+// runSupervisor starts the program, waits until it and all its descendants have ended, and ends this process.
+func runSupervisor(p Program) {
+	// A service manager may signal all processes of a service. Only orders end the program here. The program
+	// does not inherit the ignored signals.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2)
-	s, err := start(p)
+	s, err := startSupervised(p)
 	if err != nil {
-		fail(err)
+		reportFailure(err)
 	}
-	detach()
-	s.await()
+	closeStandardFiles()
+	s.awaitEnd()
 	s.killDescendants()
 	s.removeCgroup()
 	exitProcess()
@@ -45,8 +44,8 @@ func supervise(p Program) {
 // detector would sleep for a second.
 func exitProcess() { syscall.Exit(0) }
 
-// start makes this process the one to which orphans come, and starts the program.
-func start(p Program) (*supervisor, error) {
+// startSupervised makes this process adopt orphans, and starts the program.
+func startSupervised(p Program) (*supervisor, error) {
 	if err := keepFiles(); err != nil {
 		return nil, fmt.Errorf("keep files from the program: %w", err)
 	}
@@ -61,7 +60,8 @@ func start(p Program) (*supervisor, error) {
 	cgroup := -1
 	if p.Cgroup != "" {
 		var err error
-		if cgroup, err = unix.Open(p.Cgroup, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		cgroup, err = unix.Open(p.Cgroup, unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
 			return nil, fmt.Errorf("control group: %w", err)
 		}
 		defer unix.Close(cgroup)
@@ -77,18 +77,17 @@ func start(p Program) (*supervisor, error) {
 	return s, err
 }
 
-// restoreFileLimit takes back that Go raised the soft limit of open files at the start of
-// this process. Package syscall does so before it executes a program, and only then: this
-// execution fails.
+// restoreFileLimit restores the soft limit of open files, which Go raised at the start of this process. Package
+// syscall restores it only before it executes a program; this execution fails.
 func restoreFileLimit() { _ = syscall.Exec("", []string{""}, nil) }
 
-// keepFiles keeps all files but the standard ones from the program, also those that this
-// process inherited. Files that it opens later have the flag from the start.
+// keepFiles marks all files but the standard ones close-on-exec, also inherited ones. Files opened later have
+// the flag from the start.
 func keepFiles() error {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	// Kernels before 5.11 and some sandboxes do not know it.
+	// Kernels before 5.11 and some sandboxes do not support it.
 	files, err := os.ReadDir("/proc/self/fd")
 	for _, f := range files {
 		if number, err := strconv.Atoi(f.Name()); err == nil && number > 2 {
@@ -98,8 +97,9 @@ func keepFiles() error {
 	return err
 }
 
-// detach lets go of the program's standard files: who reads them is to see their end.
-func detach() {
+// closeStandardFiles closes this process's copies of the program's standard files, so that their readers see the
+// end.
+func closeStandardFiles() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for file := range 3 {
 		if err == nil {
@@ -110,11 +110,11 @@ func detach() {
 	}
 }
 
-// await returns when the program has ended, by itself or by orders, or when the orders
-// have ended. There is no other goroutine: threads count against the limits of the user.
-func (s *supervisor) await() {
+// awaitEnd returns when the program has ended, by itself or by order, or when the order pipe is closed. It uses
+// no other goroutine, because threads count against the user's limits.
+func (s *supervisor) awaitEnd() {
 	pidfd, err := unix.PidfdOpen(s.program, 0)
-	pause := longestWait
+	pause := maxWait
 	if err != nil {
 		pidfd, pause = -1, waitWithoutPidfd // some sandboxes refuse it
 	}
@@ -122,15 +122,15 @@ func (s *supervisor) await() {
 		// The end of any child interrupts the wait, unless it comes just before.
 		files := []unix.PollFd{{Fd: ordersFile, Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
 		_, err := unix.Poll(files, int(pause.Milliseconds()))
-		// What has ended by now has not been ended by an order.
-		s.reap()
+		// A program that has ended by now was not ended by an order.
+		s.reapEnded()
 		switch {
 		case s.ended:
 			return
 		case err == nil && files[1].Revents != 0:
-			return // it has ended, and a process that traces it keeps its status from this one
+			return // it has ended, and its tracer keeps its status from this process
 		case err != nil || files[0].Revents == 0:
-		case !s.takeOrder():
+		case !s.readOrder():
 			_ = unix.Kill(-s.program, unix.SIGKILL) // it has not been reaped
 			return
 		}
@@ -138,12 +138,12 @@ func (s *supervisor) await() {
 }
 
 const (
-	longestWait      = time.Second
+	maxWait          = time.Second
 	waitWithoutPidfd = 20 * time.Millisecond
 )
 
-// takeOrder is false at the end of the orders.
-func (s *supervisor) takeOrder() bool {
+// readOrder executes an order. It returns false at the end of the pipe.
+func (s *supervisor) readOrder() bool {
 	var order [1]byte
 	n, err := unix.Read(ordersFile, order[:])
 	switch {
@@ -159,46 +159,44 @@ func (s *supervisor) takeOrder() bool {
 	return true
 }
 
-// reap takes in all children that have ended: the program, and orphans of it.
-func (s *supervisor) reap() {
+// reapEnded reaps all ended children: the program and its orphans.
+func (s *supervisor) reapEnded() {
 	for {
 		pid, status, ok := waitChild(-1, unix.WNOHANG)
 		if !ok || pid == 0 {
 			return
 		}
-		s.note(pid, status)
+		s.recordStatus(pid, status)
 	}
 }
 
-// note takes in what was reported of a child, and reports the end of the program. It is false
-// for a child that has stopped: one that asked to be traced by its parent. That one is let
-// go, with the signal that stopped it.
-func (s *supervisor) note(pid int, status syscall.WaitStatus) (ended bool) {
+// recordStatus handles the status of a child and reports the end of the program. It returns false for a stopped
+// child, one that asked its parent to trace it. That child is detached with the signal that stopped it.
+func (s *supervisor) recordStatus(pid int, status syscall.WaitStatus) (ended bool) {
 	if !status.Exited() && !status.Signaled() {
-		release(pid, status)
+		detachTraced(pid, status)
 		return false
 	}
 	if pid == s.program && !s.ended {
 		s.ended, s.report.Status = true, status
-		send(s.report)
+		writeReport(s.report)
 	}
 	return true
 }
 
-// release stops to trace a child. The trap by which a traced child reports execve is not a
-// signal to it.
-func release(pid int, status syscall.WaitStatus) {
+// detachTraced stops tracing a child. The trap by which a traced child reports execve is not passed on.
+func detachTraced(pid int, status syscall.WaitStatus) {
 	var sig syscall.Signal
 	if status.Stopped() && status.StopSignal() != unix.SIGTRAP {
 		sig = status.StopSignal()
 	}
-	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0); err != 0 {
-		_ = unix.Kill(pid, unix.SIGKILL) // nobody else could let it go on
+	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0,
+		0); err != 0 {
+		_ = unix.Kill(pid, unix.SIGKILL) // no other process could continue it
 	}
 }
 
-// waitChild reaps one child. No child is left if it is not ok; none has ended if the
-// number is 0.
+// waitChild reaps one child. ok is false if no child is left; ended is 0 if none has ended.
 func waitChild(pid, options int) (ended int, status syscall.WaitStatus, ok bool) {
 	for {
 		ended, err := syscall.Wait4(pid, &status, options|unix.WALL, nil)

@@ -29,8 +29,8 @@ func newTold(t *testing.T) *told {
 	b := &told{Worker: w, t: t, s: &session{w: w, wake: make(chan struct{}, 1)}, release: make(chan struct{})}
 	w.Handle("quick", func(context.Context, *Task) error { return nil })
 	w.Handle("slow", func(context.Context, *Task) error { <-b.release; return nil })
-	w.base = context.Background()
-	w.table.current, w.table.trusted = b.s, time.Now().Add(time.Hour)
+	w.baseContext = context.Background()
+	w.table.current, w.table.trustedUntil = b.s, time.Now().Add(time.Hour)
 	return b
 }
 
@@ -40,7 +40,7 @@ func (b *told) lease(handlers ...string) {
 		b.leases++
 		list = append(list, &attempt{id: strconv.Itoa(b.leases), task: Task{Handler: h}})
 	}
-	b.accept(b.s, list)
+	b.acceptLeases(b.s, list)
 	synctest.Wait()
 }
 
@@ -50,7 +50,7 @@ func (b *told) want(what ...string) {
 	var got []string
 	select {
 	case <-b.s.wake:
-		for _, m := range b.take(b.s) {
+		for _, m := range b.takeMessages(b.s) {
 			switch m := m.(type) {
 			case *resultFrame:
 				got = append(got, fmt.Sprint("results ", len(m.attempts)))
@@ -72,7 +72,7 @@ func (b *told) wait(d time.Duration) {
 
 // What is leased together and takes no time is reported in one message; nobody waits for
 // long beside those who take longer.
-func TestResultsGather(t *testing.T) {
+func TestResultsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTold(t)
 		b.lease(slices.Repeat([]string{"quick"}, 20)...)
@@ -80,7 +80,7 @@ func TestResultsGather(t *testing.T) {
 
 		b.lease("slow", "slow")
 		b.want()
-		b.wait(pause)
+		b.wait(flushDelay)
 		b.want("starts 2")
 		b.wait(time.Second)
 		b.want()
@@ -90,7 +90,7 @@ func TestResultsGather(t *testing.T) {
 		// One that has just begun may end at once, or not.
 		b.lease("slow", "quick")
 		b.want()
-		b.wait(pause)
+		b.wait(flushDelay)
 		b.want("starts 1", "results 1")
 		b.lease("slow")
 		b.want()
@@ -99,7 +99,7 @@ func TestResultsGather(t *testing.T) {
 		b.want("results 4")
 		b.wait(time.Second)
 		b.want()
-		b.dismiss()
-		b.working.Wait()
+		b.stopRunners()
+		b.runners.Wait()
 	})
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// TestFailedTriesAreReported at once and again and again, ever more rarely.
-func TestFailedTriesAreReported(t *testing.T) {
+// TestConnectFailuresAreLogged at once and again and again, ever more rarely.
+func TestConnectFailuresAreLogged(t *testing.T) {
 	start := time.Unix(0, 0)
-	var r reports
+	var r logPacer
 	var at []int
 	for s := range 300 {
-		if r.due(start.Add(time.Duration(s) * time.Second)) {
+		if r.isDue(start.Add(time.Duration(s) * time.Second)) {
 			at = append(at, s)
 		}
 	}
