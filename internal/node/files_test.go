@@ -77,7 +77,7 @@ func TestInvalidFilesShow(t *testing.T) {
 			})
 		}
 	}
-	logs("access file is invalid", "webhooks file is invalid", "payload key file is invalid", "new gossip keys are not usable", "audit keys could not be read again")
+	logs("access file is invalid", "webhooks file is invalid", "payload key file is invalid", "gossip key file is invalid", "audit keys could not be read again")
 	if log.count(key)+log.count(token) > 0 {
 		t.Error("a secret was logged")
 	}
