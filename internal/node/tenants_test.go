@@ -99,7 +99,8 @@ func TestAViewerLeavesPlacesOfWatchers(t *testing.T) {
 	x := newTenants(t, "")
 	held := 0
 	for x.watch("viewer-a", "a") == nil {
-		if held++; held > 100 {
+		held++
+		if held > 100 {
 			break
 		}
 	}
@@ -122,7 +123,8 @@ func TestAScalerLeavesPlacesOfQueues(t *testing.T) {
 	c := externalscaler.NewExternalScalerClient(x.conn)
 	ask := func(name, namespace string, queues ...string) error {
 		_, err := c.IsActive(x.as(name), &externalscaler.ScaledObjectRef{
-			ScalerMetadata: map[string]string{"namespace": namespace, "queue": strings.Join(queues, ","), "targetBacklog": "10"},
+			ScalerMetadata: map[string]string{"namespace": namespace, "queue": strings.Join(queues, ","),
+				"targetBacklog": "10"},
 		})
 		return err
 	}
@@ -195,9 +197,10 @@ func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
 	c := fermatav1.NewJobServiceClient(x.conn)
 	create := func(name, namespace, queue string) {
 		t.Helper()
-		j := every(time.Hour, "h")
+		j := anyLane(time.Hour, "h")
 		j.Queue = queue
-		_, err := c.CreateJob(x.as(name), &fermatav1.CreateJobRequest{Parent: "namespaces/" + namespace, JobId: "j-" + queue, Job: j})
+		_, err := c.CreateJob(x.as(name), &fermatav1.CreateJobRequest{Parent: "namespaces/" + namespace,
+			JobId: "j-" + queue, Job: j})
 		if err != nil {
 			t.Fatal(err)
 		}
