@@ -11,9 +11,9 @@ import (
 	"runtime"
 )
 
-// reserved is never read or written, so no memory is committed for it: it only counts when the collector
+// ballast is never read or written, so no memory is committed for it: it only counts when the collector
 // computes its next run.
-var reserved []byte
+var ballast []byte
 
 // Reserve makes the garbage collector count size bytes, which take no memory, as live: about twice as much is
 // used before its next run. It does nothing if GOGC or GOMEMLIMIT is set. Call it once, in main.
@@ -21,8 +21,8 @@ func Reserve(size int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	reserved = make([]byte, size)
-	runtime.KeepAlive(reserved)
+	ballast = make([]byte, size)
+	runtime.KeepAlive(ballast)
 }
 
 // Node is what processes of Fermata reserve: enough to make collections rare, and little compared to the memory
