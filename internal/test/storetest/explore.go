@@ -317,7 +317,7 @@ func (e *explorer) key(s *scene) string {
 	return b.String()
 }
 
-// isCurrent tells whether a state is that which is stored.
+// isCurrent reports whether a state equals the stored one.
 func (s *scene) isCurrent(known job.State) bool {
 	return s.record != nil && known.Token == s.record.State.Token && known.Revision == s.record.State.Revision
 }
