@@ -357,7 +357,7 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		"fermata jobs update --payload-file":   "a payload, which the caller has made",
 	}, func(args ...string) string {
 		var out, said bytes.Buffer
-		run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &said}, time.Now)
+		runCommand(t.Context(), args, standardStreams{in: strings.NewReader(""), out: &out, err: &said}, time.Now)
 		return said.String()
 	})
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/quota"
 )
 
-// openAccess reads the access file, first of all: a node that is to authenticate its
-// callers must not come up without.
+// openAccess reads the access file first: a node that has to authenticate its callers must not start without it.
 func (n *Node) openAccess(ctx context.Context) (err error) {
 	if !n.cfg.Authenticates() {
-		n.cfg.Logger.Warn("callers have no roles: whoever is let in may do anything; see --access-file")
+		n.cfg.Logger.Warn("callers have no roles, every caller may do anything; see --access-file")
 		return nil
 	}
 	n.access, err = authn.Open(ctx, authn.Options{Path: n.cfg.AccessFile, Logger: n.cfg.Logger})
@@ -26,12 +25,12 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 		return err
 	}
 	n.reportFile("access", n.access.Fault)
-	n.cfg.Registerer.MustRegister(tokenEnds{n.access})
+	n.cfg.Registerer.MustRegister(tokenExpiries{n.access})
 	n.engines.Go(func() { n.access.Run(n.ctx) })
 	return nil
 }
 
-// jobLimit is how many jobs a namespace may have; 0 is no limit.
+// jobLimit is the maximum number of jobs of a namespace; 0: no limit.
 func (n *Node) jobLimit(namespace string) int {
 	if n.access != nil {
 		if limit, ok := n.access.Jobs(namespace); ok {
@@ -41,12 +40,12 @@ func (n *Node) jobLimit(namespace string) int {
 	return n.cfg.NamespaceJobs
 }
 
-// limitsJobs tells whether any namespace has a limit of jobs.
+// limitsJobs reports whether any namespace has a limit of jobs.
 func (n *Node) limitsJobs() bool {
 	return n.cfg.NamespaceJobs > 0 || n.access != nil && n.access.LimitsJobs()
 }
 
-// jobBytesLimit is how many bytes the jobs of a namespace may have; 0 is no limit.
+// jobBytesLimit is the maximum number of bytes of a namespace's jobs; 0: no limit.
 func (n *Node) jobBytesLimit(namespace string) int {
 	if n.access != nil {
 		if limit, ok := n.access.JobBytes(namespace); ok {
@@ -61,10 +60,11 @@ func (n *Node) limitsJobBytes() bool {
 	return n.cfg.NamespaceJobBytes > 0 || n.access != nil && n.access.LimitsJobBytes()
 }
 
-// openQuotas counts what namespaces have of what is limited.
+// openQuotas counts the jobs and bytes of limited namespaces.
 func (n *Node) openQuotas(ctx context.Context) (err error) {
 	n.quota, err = quota.New(quota.Options{
-		Store: n.clientStore.JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
+		Store: n.clientStore.JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger,
+		Registerer: n.cfg.Registerer,
 	})
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 	return nil
 }
 
-// guarded adds to the options of the server what lets callers in.
-func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) {
+// addAuthentication adds authentication, roles and limits to the options of the server.
+func (n *Node) addAuthentication(ctx context.Context, o rpc.Options) (rpc.Options, error) {
 	o.Registerer, o.Limits, o.MaxUnproved = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
 	o.JobLimit, o.JobBytesLimit = n.jobLimit, n.jobBytesLimit
 	if n.access == nil {
@@ -97,17 +97,17 @@ func (n *Node) guarded(ctx context.Context, o rpc.Options) (rpc.Options, error) 
 	return o, err
 }
 
-// peerGuard lets only nodes link to this one, where the access file says which are
-// nodes and certificates prove it.
-func (n *Node) peerGuard() ([]grpc.ServerOption, error) {
+// peerServerOptions let only nodes link to this one, if the access file lists the nodes and certificates
+// authenticate them.
+func (n *Node) peerServerOptions() ([]grpc.ServerOption, error) {
 	if n.access == nil || n.security.peers == nil {
 		return nil, nil
 	}
 	return rpc.PeerGuard(n.access, rpc.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
 }
 
-// NewAuditKey makes a key that signs the chain of audit records: the line for --audit-key-file,
-// and the one for who verifies.
+// NewAuditKey makes a key that signs the chain of audit records. It returns the line for --audit-key-file, and
+// the public line for verification.
 func NewAuditKey(id string) (private, public string, err error) {
 	if fault := authn.NameFault(id); fault != "" {
 		return "", "", fmt.Errorf("the id %q %s", id, fault)
@@ -120,7 +120,7 @@ func NewAuditKey(id string) (private, public string, err error) {
 	return k.PrivateLine(), k.PublicLine(), nil
 }
 
-// NewToken makes a token of this name, and its entry for the access file. The zero time is no end.
+// NewToken makes a token with this name, and its entry for the access file. The zero time means no expiry.
 func NewToken(name string, expires time.Time) (token, entry string, err error) {
 	if fault := authn.NameFault(name); fault != "" {
 		return "", "", fmt.Errorf("the name %q %s", name, fault)

@@ -61,13 +61,15 @@ func TestWorkersHearOfConfirmedAddressesOnly(t *testing.T) {
 
 			for i, peerAddr := range []string{"127.0.0.1:1", b.PeerAddr(), a.PeerAddr()} {
 				joinWith(t, membership.Options{
-					Name: fmt.Sprint("evil", i), Join: []string{a.GossipAddr()}, KeyFile: keys, GRPCAddr: evilAddress, PeerAddr: peerAddr,
+					Name: fmt.Sprint("evil", i), Join: []string{a.GossipAddr()}, KeyFile: keys, GRPCAddr: evilAddress,
+					PeerAddr: peerAddr,
 				}, 3+i)
 			}
 			claim(t, a, b, key, fmt.Sprintf(`{"g":%q,"p":%q,"i":"AAAAAAAAAAAAAAAAAAAAAA"}`, evilAddress, b.PeerAddr()))
 			listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).never(evilAddress)
 			redistest.Eventually(t, time.Minute, "b has refuted what was claimed of it", func(context.Context) error {
-				if got := listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).welcome; !slices.Contains(got, b.GRPCAddr()) {
+				if got := listenAsWorker(t, dialWith(t, a.GRPCAddr(), client)).welcome; !slices.Contains(got,
+					b.GRPCAddr()) {
 					return fmt.Errorf("a new worker is welcomed with %q", got)
 				}
 				return nil
@@ -95,7 +97,8 @@ func claim(t *testing.T, to, of *node.Node, key []byte, meta string) {
 	for i := range uint32(300) {
 		<-storm.C
 		text := gossiptest.Claim(of.Name(), 1000*(i+1), netip.MustParseAddrPort(of.GossipAddr()), []byte(meta))
-		if _, err := conn.Write(gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata", text))); err != nil {
+		if _, err := conn.Write(gossiptest.Labelled("fermata",
+			gossiptest.Sealed(t, key, "fermata", text))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +128,10 @@ func TestForgedClaimsMoveNothing(t *testing.T) {
 			if !aside {
 				m.Process = "AAAAAAAAAAAAAAAAAAAAAA"
 			}
-			claims.Go(func() { claim(t, to, of, key, fmt.Sprintf(`{"p":%q,"i":%q,"a":%v}`, of.PeerAddr(), m.Process, aside)) })
+			claims.Go(func() {
+				claim(t, to, of, key,
+					fmt.Sprintf(`{"p":%q,"i":%q,"a":%v}`, of.PeerAddr(), m.Process, aside))
+			})
 		}
 		claims.Wait()
 		if after := holders(t, a); after != before {
@@ -176,7 +182,8 @@ func listenAsWorker(t *testing.T, conn *grpc.ClientConn) *listeningWorker {
 	stream, err := fermatav1.NewWorkerServiceClient(conn).Work(t.Context())
 	if err == nil {
 		err = stream.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: &fermatav1.Hello{
-			WorkerId: "w" + fmt.Sprint(time.Now().UnixNano()), Namespace: "default", Queues: []string{"default"}, Slots: 1, SessionEpoch: 1,
+			WorkerId: "w" + fmt.Sprint(time.Now().UnixNano()), Namespace: "default", Queues: []string{"default"},
+			Slots: 1, SessionEpoch: 1,
 		}}})
 	}
 	if err != nil {

@@ -88,7 +88,7 @@ func TestANodeThatWaitsForRedisCanBeStopped(t *testing.T) {
 	started := make(chan error, 1)
 	go func() { started <- n.Start(ctx) }()
 	redistest.Eventually(t, time.Minute, "the node waits", func(context.Context) error {
-		if waits.count("node waits for redis") == 0 {
+		if waits.count("waiting for redis") == 0 {
 			return errors.New("it does not say so")
 		}
 		return nil

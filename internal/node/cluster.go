@@ -15,9 +15,9 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
-// otherNodes lists where workers can go instead of this node: the addresses that other nodes have
-// confirmed. Workers show their tokens there and run what they are given. Gossip says who is
-// alive; who has no more than its key must not send workers anywhere.
+// otherNodes lists the addresses to which workers can move from this node: those that other nodes have
+// confirmed. Workers send their tokens there and run the jobs that they receive, so an address from gossip
+// alone, which any holder of its key can publish, is not sufficient.
 func (n *Node) otherNodes() []string {
 	var addresses []string
 	for _, m := range n.gossip.View().Members {
@@ -32,9 +32,9 @@ func (n *Node) otherNodes() []string {
 	return slices.Compact(addresses)
 }
 
-// confirmedAddress is where workers reach a member; empty: nobody but gossip has said so. Where
-// links between nodes prove who speaks, the member has said it over one; elsewhere its heartbeat in
-// the keyspace, where only nodes can write.
+// confirmedAddress is the address at which workers reach a member; empty: only gossip has it. If links between
+// nodes are authenticated, the member has sent it over one; otherwise it is in the member's heartbeat in the
+// keyspace, which only nodes can write.
 func (n *Node) confirmedAddress(m sharding.Member) string {
 	if n.security.peers != nil {
 		return n.peers.ClientAddress(m.Name)
@@ -51,8 +51,7 @@ func splitHostPort(addr string) (string, int, error) {
 	return host, port, err
 }
 
-// clusterView answers ClusterService: nodes and workers by asking the peers,
-// shards and queues from Redis.
+// clusterView implements ClusterService: nodes and workers come from the peers, shards and queues from Redis.
 type clusterView struct{ *Node }
 
 func (v clusterView) describeAll(ctx context.Context) []job.NodeInfo {
@@ -71,7 +70,8 @@ func (v clusterView) Nodes(ctx context.Context) ([]rpc.Node, error) {
 	for i, m := range infos {
 		nodes[i] = rpc.Node{
 			Name: m.Name, GRPCAddress: m.GRPCAddress, PeerAddress: m.PeerAddress, ShardsHeld: m.ShardsHeld,
-			Workers: len(m.Workers), Draining: m.Draining, Version: cmp.Or(m.Version, versions[m.Name]), Started: m.StartedAt,
+			Workers: len(m.Workers), Draining: m.Draining, Version: cmp.Or(m.Version, versions[m.Name]),
+			Started:     m.StartedAt,
 			Unreachable: m.Unreachable, Durability: m.Durability,
 		}
 	}
@@ -97,7 +97,7 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", job.ErrUnavailable, err)
 	}
-	stats, err := laneStats(ctx, v.clientStore, v.allShards(), every)
+	stats, err := countShardLanes(ctx, v.clientStore, v.allShards(), anyLane)
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +121,15 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 	}
 	report, err := v.clientStore.Audit(ctx, shard, repair)
 	for _, f := range report.Findings {
-		v.cfg.Logger.Warn("stored data disagree", "shard", shard, "fault", f.Fault.String(), "record", f.Record, "lane", f.Lane,
+		v.cfg.Logger.Warn("stored data is inconsistent", "shard", shard, "fault", f.Fault.String(), "record",
+			f.Record, "lane", f.Lane,
 			"detail", f.Detail, "repaired", f.Repaired)
 	}
 	return report, err
 }
 
-// Queues looks at the wanted queues alone, and knows the settings by the node's own copy: what
-// others have must not make the call dear.
+// Queues counts only the lanes that are wanted, and takes the settings from the node's own copy, so that
+// the queues of other callers do not add to the cost of the call.
 func (v clusterView) Queues(ctx context.Context, namespace string, covers func(queue string) bool) ([]rpc.Queue, error) {
 	settings := v.admission.QueueSettings()
 	if settings == nil {
@@ -137,7 +138,7 @@ func (v clusterView) Queues(ctx context.Context, namespace string, covers func(q
 	wanted := func(ns, queue string) bool {
 		return (namespace == "" || ns == namespace) && (covers == nil || covers(queue))
 	}
-	stats, err := laneStats(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool { return wanted(l.Namespace, l.Queue) })
+	stats, err := countShardLanes(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool { return wanted(l.Namespace, l.Queue) })
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +167,11 @@ func (v clusterView) Queues(ctx context.Context, namespace string, covers func(q
 		if !wanted(q.Namespace, q.Queue) {
 			continue
 		}
-		at(q.Namespace, q.Queue).QueuePaused = s.Paused // also of one without jobs: its settings take a place
+		at(q.Namespace, q.Queue).QueuePaused = s.Paused // also without jobs: its settings count
 	}
 	for _, m := range v.describeAll(ctx) {
 		for _, r := range m.Queues {
-			// A queue that has nothing left, or of those that are summed up, is not shown
-			// for what it did.
+			// Rates are not shown for a queue without records, nor for one that is included in a sum.
 			if q := sums[key{r.Namespace, r.Queue}]; q != nil {
 				q.Recent.Add(r.RecentRuns)
 			}
@@ -199,18 +199,18 @@ func (v clusterView) Queues(ctx context.Context, namespace string, covers func(q
 	return queues, nil
 }
 
-// laneStat is a lane's counts with the times that follow from them.
+// laneStat is a lane's counts with the derived times.
 type laneStat struct {
 	job.LaneStat
-	overdue time.Duration // of its oldest due record
-	deadFor time.Duration // until its first dead letter is deleted
-	deadAge time.Duration // since the oldest of its first dead letters died
-	ahead   bool          // nothing is due, and something will be
-	next    time.Duration // until then
+	overdue   time.Duration // age of its oldest due record
+	deadFor   time.Duration // until its first dead letter is deleted
+	deadAge   time.Duration // since the oldest of its first dead letters died
+	scheduled bool          // nothing is due, and something is scheduled
+	next      time.Duration // time until the next scheduled record
 }
 
-// every takes all lanes.
-func every(job.Lane) bool { return true }
+// anyLane selects all lanes.
+func anyLane(job.Lane) bool { return true }
 
 func (n *Node) allShards() []int {
 	shards := make([]int, n.cfg.Shards)
@@ -220,18 +220,18 @@ func (n *Node) allShards() []int {
 	return shards
 }
 
-// laneStats counts the records of some shards by lane, in the lanes that are wanted, through
-// one of the node's stores.
-func laneStats(ctx context.Context, store *redisstore.Store, shards []int, wanted func(job.Lane) bool) (map[int][]laneStat, error) {
+// countShardLanes counts the records of the wanted lanes of some shards, through one of the node's stores.
+func countShardLanes(ctx context.Context, store *redisstore.Store, shards []int,
+	wanted func(job.Lane) bool) (map[int][]laneStat, error) {
 	heads, err := store.Lanes(ctx, shards)
 	if err != nil {
 		return nil, err
 	}
-	return countLanes(ctx, store, lanesOf(heads, wanted))
+	return countLanes(ctx, store, selectLanes(heads, wanted))
 }
 
-// lanesOf are those listed lanes that are wanted, of every shard that was listed.
-func lanesOf(heads map[int][]job.LaneHead, wanted func(job.Lane) bool) map[int][]job.Lane {
+// selectLanes returns the wanted lanes of every listed shard.
+func selectLanes(heads map[int][]job.LaneHead, wanted func(job.Lane) bool) map[int][]job.Lane {
 	lanes := make(map[int][]job.Lane, len(heads))
 	for shard, list := range heads {
 		lanes[shard] = nil
@@ -244,8 +244,7 @@ func lanesOf(heads map[int][]job.LaneHead, wanted func(job.Lane) bool) map[int][
 	return lanes
 }
 
-// countLanes counts the records of lanes. With an error come those shards that could be
-// counted.
+// countLanes counts the records of lanes. With an error it returns the shards that could be counted.
 func countLanes(ctx context.Context, store *redisstore.Store, lanes map[int][]job.Lane) (map[int][]laneStat, error) {
 	counts, failed := store.Stats(ctx, lanes)
 	out := make(map[int][]laneStat, len(counts))
@@ -262,7 +261,7 @@ func countLanes(ctx context.Context, store *redisstore.Store, lanes map[int][]jo
 				s.overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
 			}
 			if c.NextDueMS > 0 {
-				s.ahead, s.next = true, time.Duration(max(0, c.NextDueMS-now))*time.Millisecond
+				s.scheduled, s.next = true, time.Duration(max(0, c.NextDueMS-now))*time.Millisecond
 			}
 			if c.DeadUntilMS > 0 {
 				s.deadFor = time.Duration(max(0, c.DeadUntilMS-now)) * time.Millisecond

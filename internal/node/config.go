@@ -27,8 +27,8 @@ import (
 // Config describes one node. Name and Redis.URL are required. Addresses are
 // host:port; port 0 takes a free one.
 type Config struct {
-	// Name is unique in the cluster and the same after a restart, where possible. It
-	// has visible ASCII characters, without '|'.
+	// Name is unique in the cluster and stays the same after a restart, where possible. It consists of visible
+	// ASCII characters except '|'.
 	Name    string
 	Version string
 
@@ -36,8 +36,8 @@ type Config struct {
 	PeerAddr   string // other nodes; default 127.0.0.1:7071
 	GossipAddr string // memberlist, TCP and UDP; default 127.0.0.1:7946
 	HTTPAddr   string // metrics and health; default 127.0.0.1:7072
-	// Advertised addresses are those that others are told. Default: the address
-	// listened on, with the first address of this host in place of a wildcard.
+	// Advertised addresses are published to others. Default: the address listened on, with the first address of
+	// this host in place of a wildcard.
 	AdvertiseGRPC, AdvertisePeer, AdvertiseGossip string
 
 	// Join lists gossip addresses or DNS names of other nodes.
@@ -62,16 +62,16 @@ type Config struct {
 	PeerNames []string
 	// RedisTLS are the files for a rediss URL.
 	RedisTLS tlsfiles.Files
-	// Insecure accepts addresses that other hosts can reach and nothing protects.
+	// Insecure accepts unprotected listeners that other hosts can reach.
 	Insecure bool
-	// Reflection describes the services to whoever reaches GRPCAddr.
+	// Reflection serves the description of the services on GRPCAddr.
 	Reflection bool
 
 	Redis    redisstore.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
 	Shards   int    // 1 to 4096, fixed when the keyspace is created; default 64
-	// RedisWait is how long Start waits for a Redis that cannot be reached, is loading, or
-	// has too few replicas yet; 0, the default, is not at all.
+	// RedisWait is how long Start waits while Redis cannot be reached, is loading, or has too few replicas;
+	// default 0: no wait.
 	RedisWait time.Duration
 	// Durability is the class that Redis must meet; see docs/guarantees.md. In class
 	// replica a write is confirmed by DurabilityReplicas, 1 or more, default 1, within
@@ -79,93 +79,90 @@ type Config struct {
 	Durability         redisstore.Durability
 	DurabilityReplicas int
 	DurabilityTimeout  time.Duration
-	// RedisFunctions calls functions that an operator has loaded into Redis, in place of
-	// sending scripts; see docs/security/redis.md.
+	// RedisFunctions calls functions that an operator has loaded into Redis, instead of sending scripts; see
+	// docs/security/redis.md.
 	RedisFunctions bool
 	// AllowUnsafe accepts a Redis that may lose or evict keys.
 	AllowUnsafe bool
-	// Virtual makes a keyspace whose clock is Now. Only for tests: a keyspace that
-	// is not virtual refuses it.
+	// Virtual creates a keyspace whose clock is Now. Only for tests: a keyspace that is not virtual refuses it.
 	Virtual bool
 	Now     func() int64
 
-	// AccessFile says who may do what: see docs/security/access.md. Empty: everybody
-	// may do anything.
+	// AccessFile lists callers and their roles: see docs/security/access.md. Empty: every caller may do
+	// anything.
 	AccessFile string
-	// ClientLimits bound what each host may ask of this node while there is no
-	// AccessFile, which has limits of its own. Zero: nothing.
+	// ClientLimits bound the calls of each host to this node without an AccessFile, which has limits of its own.
+	// Zero: no limits.
 	ClientLimits authz.Limits
 
-	// UnprovedConnections is how many connections to GRPCAddr, and as many to PeerAddr,
-	// may be open whose caller is not authenticated yet, a quarter of them from one address.
-	// 4 or more. Default: rpc.DefaultUnproved, or a quarter of the files that the process
-	// may open if that is less.
+	// UnprovedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many to
+	// PeerAddr; a quarter of them from one address. 4 or more. Default: rpc.DefaultUnproved, or a quarter of the
+	// process's limit of open files if that is less.
 	UnprovedConnections int
 
-	// NamespaceJobs is how many jobs a namespace may have for which AccessFile sets no
-	// limit, at most authz.MaxNamespaceJobs; 0 is no limit.
+	// NamespaceJobs is the maximum number of jobs of a namespace for which AccessFile sets no limit, at most
+	// authz.MaxNamespaceJobs; 0: no limit.
 	NamespaceJobs int
-	// NamespaceJobBytes is the same of the bytes of these jobs, at most
-	// authz.MaxNamespaceJobBytes.
+	// NamespaceJobBytes is the maximum number of bytes of these jobs, at most authz.MaxNamespaceJobBytes; 0: no
+	// limit.
 	NamespaceJobBytes int
 
-	// Network stands in for the host's network, for a cluster inside one process.
+	// Network replaces the host's network, for a cluster inside one process.
 	Network Network
 
 	LockTTL  time.Duration // of a shard's lock without refresh, whole ms from 1 s; default 10 s
 	LeaseTTL time.Duration // of an attempt, 1 s or more; default 30 s
-	// SessionTTL is how long a worker's session lives after its latest heartbeat, 1 s or more;
-	// default 8 s. More than two thirds of LeaseTTL count as that.
+	// SessionTTL is how long a worker's session lives after its latest heartbeat, 1 s or more; default 8 s. It
+	// is limited to two thirds of LeaseTTL.
 	SessionTTL time.Duration
 	Rescan     time.Duration // safety net of the holder's loop; default 1 s
 	// Limits of jobs: MinInterval of 1 ms or more, MaxPayload of 1 to rpc.MaxPayload.
 	Limits job.Limits
-	// DefaultsFile holds the defaults of retry and backoff of namespaces and queues, and presets; see
-	// docs/scheduling.md. Defaults are fields that count for the whole cluster, before those of
-	// the file. All nodes should have the same.
+	// DefaultsFile holds presets, and the defaults of retry and backoff of namespaces and queues; see
+	// docs/scheduling.md. Defaults are fields for the whole cluster; the file overrides them. All nodes should
+	// have the same.
 	DefaultsFile string
 	Defaults     backoff.Layer
-	// PayloadKeyFile holds the keys that seal payloads; empty: payloads are stored as
-	// they are given.
+	// PayloadKeyFile holds the keys that encrypt payloads; empty: payloads are stored unencrypted.
 	PayloadKeyFile string
-	// PayloadRequireSealed hands out no payload that is not sealed by version 2. It needs
+	// PayloadRequireSealed refuses to hand out payloads that are not encrypted by version 2. It needs
 	// PayloadKeyFile, and a keyspace of redisstore.SchemaOfBoundPayloads.
 	PayloadRequireSealed bool
 	// ValidatePayloads are the ready-made handlers, of payload.Handlers, whose payloads are checked when a
 	// job is registered. Default: none.
 	ValidatePayloads []string
-	// EventsKeep is about how many events are kept, all shards together, 1000 to
-	// 10,000,000, the same on all nodes. 0: none are recorded. See docs/events.md.
+	// EventsKeep is the approximate number of events to keep in all shards, 1000 to 10,000,000, the same on all
+	// nodes. 0: none are recorded. See docs/events.md.
 	EventsKeep int
-	// WebhooksFile says who is told of events. Empty: nobody.
+	// WebhooksFile lists the receivers of events. Empty: none.
 	WebhooksFile string
-	// AuditKeep is about how many audit records are kept, 100 to 10,000,000; default
-	// 100,000. AuditRetention is about how long, an hour to ten years; default 90 days. AuditMaxBytes
-	// bounds what they take in Redis, 1 MiB to 64 GiB; default 64 MiB.
+	// AuditKeep is the approximate number of audit records to keep, 100 to 10,000,000; default 100,000.
+	// AuditRetention is their approximate age, an hour to ten years; default 90 days. AuditMaxBytes bounds their
+	// size in Redis, 1 MiB to 64 GiB; default 64 MiB.
 	AuditKeep      int
 	AuditRetention time.Duration
 	AuditMaxBytes  int64
 	// AuditKeyFile holds the keys that sign the chain of audit records; see job.ParseChainKeys. Empty:
 	// it is not signed.
 	AuditKeyFile string
-	// WorstJobs is how many of the late and of the failing jobs /metrics names, 0 to
-	// 50. No other metric carries the id of a job.
+	// WorstJobs is the number of late and of failing jobs that /metrics names, 0 to 50. No other metric contains
+	// the id of a job.
 	WorstJobs int
 
-	// Tracing says where spans go; without an endpoint there are none.
+	// Tracing configures the export of spans; without an endpoint there are none.
 	Tracing tracing.Settings
 
 	Logger *slog.Logger
-	// LogLevel answers requests about the logger's level at HTTPAddr; nil: nobody does.
+	// LogLevel serves the logger's level on HTTPAddr; nil: it is not served.
 	LogLevel   http.Handler
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer
 
-	exposed []exposure // let through by Insecure
+	exposed []exposure // accepted because of Insecure
 }
 
-// Network is what a node reaches others by, but for Redis, whose dialer is an
-// option of its client. Nil fields mean the host's network.
+// Network is how a node reaches other nodes. The dialer of Redis is an option of its client. Nil fields mean the
+// host's network.
 type Network struct {
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
@@ -179,7 +176,7 @@ func (n Network) listen(address string) (net.Listener, error) {
 	return n.Listen(address)
 }
 
-// Authenticates tells whether callers have to say who they are.
+// Authenticates reports whether callers have to authenticate.
 func (c *Config) Authenticates() bool { return c.AccessFile != "" }
 
 func (c *Config) setDefaults() {
@@ -195,7 +192,7 @@ func (c *Config) setDefaults() {
 	orDefault(&c.Redis.ReadTimeout, redisstore.DefaultReadTimeout)
 	orDefault(&c.DurabilityReplicas, 1)
 	orDefault(&c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
-	orDefault(&c.UnprovedConnections, unprovedByDefault())
+	orDefault(&c.UnprovedConnections, defaultUnproved())
 	orDefault(&c.LockTTL, shardlock.DefaultTTL)
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
 	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
@@ -213,17 +210,16 @@ func (c *Config) setDefaults() {
 
 func orDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
 
-// unprovedByDefault leaves three quarters of the files that the process may open to
-// connections of callers that are known.
-func unprovedByDefault() int {
-	if files := openFiles(); files > 0 && files/4 < rpc.DefaultUnproved {
+// defaultUnproved leaves three quarters of the process's open files to authenticated connections.
+func defaultUnproved() int {
+	if files := maxOpenFiles(); files > 0 && files/4 < rpc.DefaultUnproved {
 		return max(16, int(files/4))
 	}
 	return rpc.DefaultUnproved
 }
 
-// advertised is what others are told of an address that was listened on.
-func advertised(configured string, listening net.Addr) string {
+// advertisedAddress is the published address of a listener.
+func advertisedAddress(configured string, listening net.Addr) string {
 	if configured != "" {
 		return configured
 	}
@@ -232,13 +228,13 @@ func advertised(configured string, listening net.Addr) string {
 		return listening.String()
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = hostAddress()
+		host = firstHostAddress()
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// hostAddress is the first address of this host that is not loopback.
-func hostAddress() string {
+// firstHostAddress is the first address of this host that is not loopback.
+func firstHostAddress() string {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return "127.0.0.1"

@@ -13,28 +13,24 @@ import (
 )
 
 const (
-	// countedLanes is about how many lanes are counted at a time, which takes some 10 ms
-	// of Redis for a thousand. Where there are more, the shards take turns, and of the
-	// others those lanes are counted that have a backlog, which takes several times as
-	// long for each: about countedBacklogs.
-	countedLanes    = 5000
-	countedBacklogs = 2000
-	// newShardLanes is how many lanes a shard is taken to have at least that was not
-	// counted yet.
-	newShardLanes = 500
-	// listTimeout bounds the listing of lanes that are to be counted: a server that is
-	// away leaves time to count what the others have.
+	// maxCountedLanes is the approximate number of lanes counted per round; a thousand lanes take some 10 ms of
+	// Redis. If there are more, the shards take turns. Of the other shards only lanes with a backlog are
+	// counted, about maxCountedBacklogs, because each takes several times as long.
+	maxCountedLanes    = 5000
+	maxCountedBacklogs = 2000
+	// minNewShardLanes is the minimum estimate of the lanes of a shard that was not counted yet.
+	minNewShardLanes = 500
+	// listTimeout bounds the listing of lanes, so that after an unreachable server there is time left to count
+	// the lanes of the others.
 	listTimeout = 2 * time.Second
 )
 
-// queueCounts are the records of the held shards by lane, as each lane was counted last.
-// Only statsLoop uses it.
+// queueCounts are the latest counts of the held shards by lane. Only statsLoop uses it.
 type queueCounts struct {
 	store  *redisstore.Store
 	shards map[int]map[job.Lane]laneStat
-	// Whose turn it is: of the shards that were counted, of those with a backlog among
-	// the others, of those that were never counted.
-	counted, waiting, uncounted roundrobin.Turns
+	// Turns among the counted shards, among the others that have a backlog, and among those never counted.
+	countedTurns, backlogTurns, uncountedTurns roundrobin.Turns
 }
 
 func newQueueCounts(store *redisstore.Store) queueCounts {
@@ -43,74 +39,73 @@ func newQueueCounts(store *redisstore.Store) queueCounts {
 
 // countQueues counts the records of the shards that this node holds.
 func (n *Node) countQueues(ctx context.Context) {
-	if n.counts.round(ctx, n.heldShards()) {
-		n.telemetry.SetQueues(n.counts.queues(n.admission.Paused))
+	if n.counts.countRound(ctx, n.heldShards()) {
+		n.telemetry.SetQueues(n.counts.queueStats(n.admission.Paused))
 	}
 }
 
-// round counts the held shards, or some of them, and tells whether there is anything new.
-// Those that were never counted come first, all of them: their queues would look smaller
-// than they are.
-func (c *queueCounts) round(ctx context.Context, held []int) (news bool) {
+// countRound counts some or all of the held shards, and reports whether any count was updated. Shards that were
+// never counted come first, all of them: until then their queues look too small.
+func (c *queueCounts) countRound(ctx context.Context, held []int) (updated bool) {
 	before := len(c.shards)
 	maps.DeleteFunc(c.shards, func(shard int, _ map[job.Lane]laneStat) bool { return !slices.Contains(held, shard) })
 	known := slices.Sorted(maps.Keys(c.shards))
-	news = len(known) < before
-	news = c.countNew(ctx, held) || news
+	updated = len(known) < before
+	updated = c.countNew(ctx, held) || updated
 	if len(known) > 0 {
-		now, later := c.counted.Take(known, countedLanes, func(shard int) int { return len(c.shards[shard]) })
-		news = c.countShards(ctx, now) || news
-		news = c.countBacklog(ctx, later) || news
+		now, later := c.countedTurns.Take(known, maxCountedLanes, func(shard int) int { return len(c.shards[shard]) })
+		updated = c.countShards(ctx, now) || updated
+		updated = c.countBacklog(ctx, later) || updated
 	}
-	return news
+	return updated
 }
 
-// countNew counts those of the held shards that were never counted, some at a time: what
-// could be counted stays, if not all can be in one round.
-func (c *queueCounts) countNew(ctx context.Context, held []int) (news bool) {
+// countNew counts the held shards that were never counted, in batches. If one round is not enough, the counts of
+// the finished batches stay.
+func (c *queueCounts) countNew(ctx context.Context, held []int) (updated bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	left := slices.DeleteFunc(slices.Clone(held), func(shard int) bool { return c.shards[shard] != nil })
 	for len(left) > 0 && ctx.Err() == nil {
 		var now []int
-		now, left = c.uncounted.Take(left, countedLanes, c.expected)
+		now, left = c.uncountedTurns.Take(left, maxCountedLanes, c.expectedLanes)
 		slices.Sort(left)
-		news = c.countShards(ctx, now) || news
+		updated = c.countShards(ctx, now) || updated
 	}
-	return news
+	return updated
 }
 
-// expected is about how many lanes a shard has that was not counted yet: as many as the
-// others. The first one is counted alone.
-func (c *queueCounts) expected(int) int {
+// expectedLanes estimates the number of lanes of a shard that was not counted yet: as many as the others. The
+// first one is counted alone.
+func (c *queueCounts) expectedLanes(int) int {
 	if len(c.shards) == 0 {
-		return countedLanes
+		return maxCountedLanes
 	}
 	lanes := 0
 	for _, counted := range c.shards {
 		lanes += len(counted)
 	}
-	return max(lanes/len(c.shards), newShardLanes)
+	return max(lanes/len(c.shards), minNewShardLanes)
 }
 
-// countShards counts all lanes of shards. Those that cannot be read stay as they were.
-func (c *queueCounts) countShards(ctx context.Context, shards []int) (news bool) {
+// countShards counts all lanes of shards. Shards that cannot be read keep their counts.
+func (c *queueCounts) countShards(ctx context.Context, shards []int) (updated bool) {
 	listing, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	heads, _ := c.store.Lanes(listing, shards) // the store logs what is wrong with Redis
-	for shard, stats := range c.count(ctx, lanesOf(heads, every)) {
-		news = true
+	heads, _ := c.store.Lanes(listing, shards) // the store logs errors of Redis
+	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, anyLane)) {
+		updated = true
 		c.shards[shard] = make(map[job.Lane]laneStat, len(stats))
 		for _, s := range stats {
 			c.shards[shard][s.Lane] = s
 		}
 	}
-	return news
+	return updated
 }
 
-// countBacklog counts those lanes of shards in which something is due, or was when they
-// were counted last. Where they are too many, the shards take turns.
-func (c *queueCounts) countBacklog(ctx context.Context, shards []int) (news bool) {
+// countBacklog counts the lanes of shards with due records, now or when they were last counted. If there are too
+// many, the shards take turns.
+func (c *queueCounts) countBacklog(ctx context.Context, shards []int) (updated bool) {
 	if len(shards) == 0 {
 		return false
 	}
@@ -119,23 +114,24 @@ func (c *queueCounts) countBacklog(ctx context.Context, shards []int) (news bool
 	heads, _ := c.store.DueLanes(listing, shards, 0)
 	lanes := make(map[int][]job.Lane, len(heads))
 	for shard, due := range heads {
-		lanes[shard] = c.waitingLanes(shard, due)
+		lanes[shard] = c.backlogLanes(shard, due)
 	}
-	_, later := c.waiting.Take(slices.Sorted(maps.Keys(lanes)), countedBacklogs, func(shard int) int { return len(lanes[shard]) })
+	_, later := c.backlogTurns.Take(slices.Sorted(maps.Keys(lanes)), maxCountedBacklogs,
+		func(shard int) int { return len(lanes[shard]) })
 	for _, shard := range later {
 		delete(lanes, shard)
 	}
-	for shard, stats := range c.count(ctx, lanes) {
-		news = true
+	for shard, stats := range c.updateLanes(ctx, lanes) {
+		updated = true
 		for _, s := range stats {
 			c.shards[shard][s.Lane] = s
 		}
 	}
-	return news
+	return updated
 }
 
-// anyWaits reports whether a record was due when its lane was counted last.
-func (c *queueCounts) anyWaits() bool {
+// hasBacklog reports whether any lane had a due record when it was last counted.
+func (c *queueCounts) hasBacklog() bool {
 	for _, lanes := range c.shards {
 		for _, s := range lanes {
 			if s.Backlog > 0 {
@@ -146,8 +142,8 @@ func (c *queueCounts) anyWaits() bool {
 	return false
 }
 
-// waitingLanes are those lanes of a shard that have a backlog, or had one.
-func (c *queueCounts) waitingLanes(shard int, due []job.LaneHead) []job.Lane {
+// backlogLanes are the lanes of a shard that have a backlog now or had one.
+func (c *queueCounts) backlogLanes(shard int, due []job.LaneHead) []job.Lane {
 	lanes := make(map[job.Lane]struct{}, len(due))
 	for _, h := range due {
 		lanes[h.Lane] = struct{}{}
@@ -160,22 +156,23 @@ func (c *queueCounts) waitingLanes(shard int, due []job.LaneHead) []job.Lane {
 	return slices.Collect(maps.Keys(lanes))
 }
 
-// count counts lanes, of those shards that can be read.
-func (c *queueCounts) count(ctx context.Context, lanes map[int][]job.Lane) map[int][]laneStat {
+// updateLanes counts lanes of the shards that can be read.
+func (c *queueCounts) updateLanes(ctx context.Context, lanes map[int][]job.Lane) map[int][]laneStat {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	counts, _ := countLanes(ctx, c.store, lanes)
 	return counts
 }
 
-// queues are all that was counted.
-func (c *queueCounts) queues(paused func(job.QueueKey) bool) []telemetry.QueueStat {
+// queueStats are the counts of all queues.
+func (c *queueCounts) queueStats(paused func(job.QueueKey) bool) []telemetry.QueueStat {
 	var queues []telemetry.QueueStat
 	for _, lanes := range c.shards {
 		for _, s := range lanes {
 			queues = append(queues, telemetry.QueueStat{
 				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
-				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
+				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead,
+				Done:    s.Done,
 				Overdue: s.Overdue, OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
 				QueuePaused: paused(job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}),
 			})

@@ -33,7 +33,8 @@ func newCountBed(t *testing.T, lanesPerShard int) *countBed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	store, err := redisstore.Open(t.Context(), redisstore.Options{Client: client, Shards: countShards, AllowUnsafe: true})
+	store, err := redisstore.Open(t.Context(),
+		redisstore.Options{Client: client, Shards: countShards, AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func (b *countBed) must(err error) {
 func (b *countBed) put(shard int, dueMS int64) {
 	b.t.Helper()
 	lane := countLane(0).String()
-	b.must(b.client.ZAdd(b.t.Context(), b.key(shard, "l:"+lane), redis.Z{Score: float64(dueMS), Member: "ns/job"}).Err())
+	b.must(b.client.ZAdd(b.t.Context(), b.key(shard, "l:"+lane),
+		redis.Z{Score: float64(dueMS), Member: "ns/job"}).Err())
 	b.must(b.client.ZAdd(b.t.Context(), b.key(shard, "lanes"), redis.Z{Score: float64(dueMS), Member: lane}).Err())
 }
 
@@ -75,8 +77,8 @@ func (b *countBed) round(ctx context.Context, held int) (backlog int64) {
 	for shard := range shards {
 		shards[shard] = shard
 	}
-	b.counts.round(ctx, shards)
-	for _, q := range b.counts.queues(nonePaused) {
+	b.counts.countRound(ctx, shards)
+	for _, q := range b.counts.queueStats(nonePaused) {
 		backlog += q.Backlog
 	}
 	return backlog
@@ -85,7 +87,7 @@ func (b *countBed) round(ctx context.Context, held int) (backlog int64) {
 // A node that takes shards over knows their queues in its next round, however many lanes
 // it had before.
 func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
-	b := newCountBed(t, countedLanes/2)
+	b := newCountBed(t, maxCountedLanes/2)
 	for shard := range countShards {
 		b.put(shard, 1)
 	}
@@ -99,14 +101,14 @@ func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
 	if got := b.round(t.Context(), 1); got != 1 {
 		t.Errorf("a backlog of %d in the one shard that is left", got)
 	}
-	if news := b.counts.round(t.Context(), nil); !news || len(b.counts.queues(nonePaused)) > 0 {
-		t.Errorf("news %v, %d lanes where no shard is left", news, len(b.counts.queues(nonePaused)))
+	if news := b.counts.countRound(t.Context(), nil); !news || len(b.counts.queueStats(nonePaused)) > 0 {
+		t.Errorf("news %v, %d lanes where no shard is left", news, len(b.counts.queueStats(nonePaused)))
 	}
 }
 
 // Where there are many lanes they are counted in turns, but what waits each time.
 func TestWhatWaitsIsCountedEachTime(t *testing.T) {
-	b := newCountBed(t, countedLanes+1)
+	b := newCountBed(t, maxCountedLanes+1)
 	b.round(t.Context(), countShards)
 	for round, want := range []int64{countShards, countShards, 0, 0} {
 		switch round {
@@ -124,7 +126,7 @@ func TestWhatWaitsIsCountedEachTime(t *testing.T) {
 		}
 	}
 	scheduled := func() (n int) {
-		for _, q := range b.counts.queues(nonePaused) {
+		for _, q := range b.counts.queueStats(nonePaused) {
 			n += int(q.Scheduled)
 		}
 		return n
@@ -143,7 +145,7 @@ func TestWhatWaitsIsCountedEachTime(t *testing.T) {
 
 // A shard that cannot be read hides no other, counted before or not.
 func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
-	b := newCountBed(t, countedLanes+1)
+	b := newCountBed(t, maxCountedLanes+1)
 	unreadable := b.key(2, "lanes")
 	b.must(b.client.Rename(t.Context(), unreadable, "aside").Err())
 	b.must(b.client.Set(t.Context(), unreadable, "no index", 0).Err())
@@ -177,7 +179,7 @@ func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
 
 // What could be counted in time stays, and the next round goes on with the others.
 func TestManyLanesAreCountedInPieces(t *testing.T) {
-	b := newCountBed(t, countedLanes)
+	b := newCountBed(t, maxCountedLanes)
 	for shard := range countShards {
 		b.put(shard, 1)
 	}

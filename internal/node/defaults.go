@@ -9,12 +9,11 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/defaults"
 )
 
-// DefaultFlags are the fields of [Config].Defaults, with the flags that faults name.
+// DefaultFlags are the fields of [Config].Defaults, with the flags that errors name.
 func DefaultFlags() map[backoff.Field]string { return maps.Clone(defaults.Flags) }
 
-// compareDefaults reports nodes whose defaults of policies differ from those of this one, once for
-// each change of them: a job has those of the node that registers it. It is called for one view after
-// the other.
+// compareDefaults logs nodes whose policy defaults differ from this node's, once for each change: a job gets the
+// defaults of the node that registers it. It is not called concurrently.
 func (n *Node) compareDefaults() {
 	own := n.defaults.Fingerprint()
 	var others []string
@@ -24,15 +23,17 @@ func (n *Node) compareDefaults() {
 		}
 	}
 	g := n.gauges
-	g.otherDefaults.Set(float64(len(others)))
+	g.defaultsMismatches.Set(float64(len(others)))
 	text := strings.Join(others, " ")
-	if text == g.deviants {
+	if text == g.loggedDeviants {
 		return
 	}
-	if g.deviants = text; text == "" {
+	g.loggedDeviants = text
+	if text == "" {
 		n.cfg.Logger.Info("all nodes have the same defaults of retry and backoff", "defaults", own)
 		return
 	}
-	n.cfg.Logger.Warn("nodes have different defaults of retry and backoff: a job gets those of the node that registers it",
+	n.cfg.Logger.Warn("nodes have different defaults of retry and backoff, a job gets those of the node that "+
+		"registers it",
 		"defaults", own, "others", text)
 }

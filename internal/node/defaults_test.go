@@ -20,7 +20,8 @@ func TestNodesWithOtherDefaultsAreReported(t *testing.T) {
 	with := func(name string, attempts int) func(*node.Config) {
 		return func(c *node.Config) {
 			c.Shards = 2
-			c.Defaults = backoff.Layer{Set: 1 << backoff.RetryMaxAttempts, Values: backoff.Policies{Retry: backoff.Retry{MaxAttempts: attempts}}}
+			c.Defaults = backoff.Layer{Set: 1 << backoff.RetryMaxAttempts,
+				Values: backoff.Policies{Retry: backoff.Retry{MaxAttempts: attempts}}}
 			c.Logger = slog.New(slog.NewTextHandler(logs[name], nil))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
-// observers hear of notices, one after the other.
+// observers receive notices, one after the other.
 type observers []interface{ Observe([]job.Notice) }
 
 func (o observers) Observe(notices []job.Notice) {
@@ -23,8 +23,7 @@ func (o observers) Observe(notices []job.Notice) {
 	}
 }
 
-// eventStore reads events beside the calls of clients. What is announced goes along with
-// the decisions of the engines.
+// eventStore reads events with the clients' pool. Announcements arrive with the decisions of the engines.
 type eventStore struct {
 	*redisstore.Store
 	engines *redisstore.Store
@@ -34,7 +33,7 @@ func (s eventStore) Announce(h ...job.Happening)           { s.engines.Announce(
 func (s eventStore) Announced() <-chan struct{}            { return s.engines.Announced() }
 func (s eventStore) FlushEvents(ctx context.Context) error { return s.engines.FlushEvents(ctx) }
 
-// buildEvents makes what tells watchers and webhooks.
+// buildEvents builds the event feed and the webhooks.
 func (n *Node) buildEvents() (err error) {
 	c := n.cfg
 	n.stopHooks = func() {}
@@ -45,7 +44,8 @@ func (n *Node) buildEvents() (err error) {
 		return err
 	}
 	n.hooks, err = webhook.New(webhook.Options{
-		Store: n.clientStore, Feed: n.feed, Held: n.heldLocks, Path: c.WebhooksFile, Source: "urn:fermata:" + c.Keyspace,
+		Store: n.clientStore, Feed: n.feed, Held: n.heldLocks, Path: c.WebhooksFile,
+		Source:  "urn:fermata:" + c.Keyspace,
 		Version: c.Version, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err == nil {
@@ -54,8 +54,8 @@ func (n *Node) buildEvents() (err error) {
 	return err
 }
 
-// webhooks is nil where there are none.
-func (n *Node) webhooks() rpc.Webhooks {
+// webhookService is nil if there are no webhooks.
+func (n *Node) webhookService() rpc.Webhooks {
 	if n.hooks == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (n *Node) runHooks() {
 	done := make(chan struct{})
 	n.engines.Go(func() {
 		defer close(done)
-		_ = n.hooks.Run(ctx) // it ends with its context only
+		_ = n.hooks.Run(ctx) // it returns only when its context ends
 	})
 	n.stopHooks = sync.OnceFunc(func() {
 		cancel()
@@ -79,7 +79,7 @@ func (n *Node) runHooks() {
 	})
 }
 
-// heldLocks are the shards that this node holds, with the values of their locks.
+// heldLocks are the shards that this node holds, with their lock values.
 func (n *Node) heldLocks() map[int]string {
 	held := map[int]string{}
 	for _, shard := range n.allShards() {
@@ -90,8 +90,8 @@ func (n *Node) heldLocks() map[int]string {
 	return held
 }
 
-// compareEventsKeep says when other nodes are told to keep another number of events, once
-// for each change of them. It is called for one view after the other.
+// compareEventsKeep logs nodes that are configured to keep another number of events, once for each change. It is
+// not called concurrently.
 func (n *Node) compareEventsKeep() {
 	var others []string
 	for _, m := range n.gossip.Members() {
@@ -100,21 +100,23 @@ func (n *Node) compareEventsKeep() {
 		}
 	}
 	g := n.gauges
-	g.keepOther.Set(float64(len(others)))
+	g.eventsKeepMismatches.Set(float64(len(others)))
 	text := strings.Join(others, " ")
-	if text == g.keepers {
+	if text == g.loggedKeepers {
 		return
 	}
-	if g.keepers = text; text == "" {
-		n.cfg.Logger.Info("all nodes keep as many events", "events_keep", n.cfg.EventsKeep)
+	g.loggedKeepers = text
+	if text == "" {
+		n.cfg.Logger.Info("all nodes have the same --events-keep", "events_keep", n.cfg.EventsKeep)
 		return
 	}
-	n.cfg.Logger.Warn("nodes differ in --events-keep: decisions of those with 0 leave no events, and the least of the others is what is kept",
+	n.cfg.Logger.Warn("nodes differ in --events-keep, nodes with 0 record no events, and the least of the others "+
+		"applies",
 		"events_keep", n.cfg.EventsKeep, "others", text)
 }
 
-// announce tells news of this node.
-func (n *Node) announce(kind string) {
+// recordNodeEvent records an event about this node.
+func (n *Node) recordNodeEvent(kind string) {
 	n.store.Announce(job.Happening{Kind: kind, Node: n.cfg.Name})
 }
 

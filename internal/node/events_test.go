@@ -71,7 +71,8 @@ func watch(t *testing.T, c *client.Client, f client.EventFilter) (*gathered, fun
 		defer first()
 		for batch, err := range c.WatchEvents(ctx, f) {
 			g.mu.Lock()
-			if g.err = err; err == nil {
+			g.err = err
+			if err == nil {
 				g.events, g.token = append(g.events, batch.Events...), batch.ResumeToken
 			}
 			g.mu.Unlock()
@@ -121,17 +122,19 @@ func TestALifeInEvents(t *testing.T) {
 	work(t, a, 4, map[string]func(context.Context, *worker.Task) error{"flaky": flaky(1), "broken": flaky(99)})
 	first, stop := watch(t, dial(t, a), client.EventFilter{})
 	c := jobs(t, a)
-	twice := every(time.Hour, "flaky")
+	twice := intervalJob(time.Hour, "flaky")
 	twice.Labels = map[string]string{"team": "ops"}
 	twice.RetryPolicy = &fermatav1.RetryPolicy{
-		Strategy: fermatav1.RetryPolicy_STRATEGY_FIXED, BaseDelay: durationpb.New(10 * time.Millisecond), MaxAttempts: 3,
+		Strategy: fermatav1.RetryPolicy_STRATEGY_FIXED, BaseDelay: durationpb.New(10 * time.Millisecond),
+		MaxAttempts: 3,
 	}
 	create(t, c, "twice", twice)
 	run, _, err := dial(t, a).RunJob(t.Context(), "twice", client.RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{job.KindJobCreated, job.KindRunTriggered, job.KindRunStarted, job.KindRunFailed, job.KindRunStarted, job.KindRunSucceeded}
+	want := []string{job.KindJobCreated, job.KindRunTriggered, job.KindRunStarted, job.KindRunFailed,
+		job.KindRunStarted, job.KindRunSucceeded}
 	eventually(t, "the watcher hears of the run", func() error {
 		if got := kinds(first.all(), "twice"); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
@@ -144,7 +147,8 @@ func TestALifeInEvents(t *testing.T) {
 		if e.GetRunId() == client.RunID(run) {
 			correlations[e.GetCorrelationId()] = true
 		}
-		if e.GetKind() == job.KindRunFailed && (e.GetDueTime() == nil || e.GetError() != "attempt 1 fails" || e.GetAttempt() != 1) {
+		if e.GetKind() == job.KindRunFailed &&
+			(e.GetDueTime() == nil || e.GetError() != "attempt 1 fails" || e.GetAttempt() != 1) {
 			t.Errorf("a failure that is tried again: %v", e)
 		}
 		if e.GetKind() == job.KindRunStarted && (e.GetWorker() == "" || e.GetLabels()["team"] != "ops") {
@@ -158,7 +162,7 @@ func TestALifeInEvents(t *testing.T) {
 	if err := dial(t, a).DeleteJob(t.Context(), "twice", ""); err != nil {
 		t.Fatal(err)
 	}
-	create(t, c, "fails", every(time.Hour, "broken"))
+	create(t, c, "fails", intervalJob(time.Hour, "broken"))
 	if _, _, err := dial(t, a).RunJob(t.Context(), "fails", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +207,10 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 			return nil
 		})
 	}
-	all, some, none := func(n int) bool { return n == 8 }, func(n int) bool { return n > 0 && n < 8 }, func(n int) bool { return n == 0 }
+	all, some, none := func(n int) bool { return n == 8 }, func(n int) bool {
+		return n > 0 &&
+			n < 8
+	}, func(n int) bool { return n == 0 }
 	holds(a, "the first node has all", all)
 	first, stop := watch(t, dial(t, a), client.EventFilter{})
 	b := startWith(t, redis.URL(), "b", record, a.GossipAddr())
@@ -216,7 +223,8 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 	creating.Go(func() {
 		for i := 0; ; i++ {
 			_, err := calls.CreateJob(t.Context(), &fermatav1.CreateJobRequest{
-				Parent: "namespaces/default", JobId: fmt.Sprint("j", i), Job: &fermatav1.Job{Handler: "ok", Schedule: client.Once(time.Now())},
+				Parent: "namespaces/default", JobId: fmt.Sprint("j", i),
+				Job: &fermatav1.Job{Handler: "ok", Schedule: client.Once(time.Now())},
 			})
 			if err != nil {
 				t.Errorf("creating: %v", err)
@@ -263,7 +271,8 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 		events := append(first.all(), second.all()...)
 		for i := range int(created.Load()) {
 			got := kinds(events, fmt.Sprint("j", i))
-			if want := []string{job.KindJobCreated, job.KindRunStarted, job.KindRunSucceeded}; !slices.Equal(got, want) {
+			if want := []string{job.KindJobCreated, job.KindRunStarted, job.KindRunSucceeded}; !slices.Equal(got,
+				want) {
 				return fmt.Errorf("of job %d: %v", i, got)
 			}
 		}
@@ -301,7 +310,7 @@ func TestEventsAreRefused(t *testing.T) {
 	g, stop := watch(t, dial(t, on), client.EventFilter{})
 	stop()
 	c := jobs(t, on)
-	create(t, c, "a", every(time.Hour, "x"))
+	create(t, c, "a", intervalJob(time.Hour, "x"))
 	calls := dial(t, on)
 	for range 700 { // two events each; of 1400 about 1000 are kept
 		if _, err := calls.PauseJob(t.Context(), "a", ""); err != nil {
@@ -339,7 +348,8 @@ func TestNodesThatKeepDifferentEventsSaySo(t *testing.T) {
 			if err != nil || !strings.Contains(text, fmt.Sprintf("fermata_events_keep_mismatches %d\n", others)) {
 				return fmt.Errorf("not %d, %v", others, err)
 			}
-			if warned := logs[name].count("nodes differ in --events-keep"); warned != warnings || names != "" && logs[name].count(names) != 1 {
+			if warned := logs[name].count("nodes differ in --events-keep"); warned != warnings || names != "" &&
+				logs[name].count(names) != 1 {
 				return fmt.Errorf("%d warnings", warned)
 			}
 			return nil
@@ -446,7 +456,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		}
 		return nil
 	})
-	create(t, jobs(t, a), "one", every(time.Hour, "x"))
+	create(t, jobs(t, a), "one", intervalJob(time.Hour, "x"))
 	if _, err := hooks.PauseJob(t.Context(), "one", "while its target is mended"); err != nil {
 		t.Fatal(err)
 	}
@@ -457,7 +467,8 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		}
 		return nil
 	})
-	if r.tries < 4 || r.told[0]["subject"] != "namespaces/default/jobs/one" || r.heads[0].Get("Webhook-Id") != r.told[0]["id"] {
+	if r.tries < 4 || r.told[0]["subject"] != "namespaces/default/jobs/one" ||
+		r.heads[0].Get("Webhook-Id") != r.told[0]["id"] {
 		t.Errorf("after %d tries: %v, %v", r.tries, r.told[0], r.heads[0])
 	}
 	b := startWith(t, redis.URL(), "b", record, a.GossipAddr())
@@ -494,7 +505,8 @@ func hooksFile(t *testing.T, url, more string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "webhooks.yaml")
-	text := fmt.Sprintf("webhooks:\n  - name: ops\n    url: %s\n    insecure: true\n    allow-networks: [127.0.0.0/8]\n    key-file: %s\n    %s\n", url, key, more)
+	text := fmt.Sprintf("webhooks:\n  - name: ops\n    url: %s\n    insecure: true\n    allow-networks: "+
+		"[127.0.0.0/8]\n    key-file: %s\n    %s\n", url, key, more)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

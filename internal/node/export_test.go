@@ -7,7 +7,7 @@ func (n *Node) Missing(ctx context.Context) []string {
 	if err := n.checkRedis(ctx); err != nil {
 		return []string{err.Error()}
 	}
-	return n.missing()
+	return n.unreadyReasons()
 }
 
 // StopEngines ends what Stop ends before the links to peers.

@@ -19,11 +19,17 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 		change func(*node.Config)
 		want   []string // flags that are named; none: accepted
 	}{
-		"nothing set":       {func(*node.Config) {}, nil},
-		"loopback":          {func(c *node.Config) { c.GRPCAddr, c.PeerAddr, c.GossipAddr = "localhost:1", "[::1]:1", "127.0.0.9:1" }, nil},
-		"any address":       {func(c *node.Config) { c.GRPCAddr = ":7070" }, []string{"--grpc-addr :7070", "--tls-cert"}},
-		"any IPv4 address":  {func(c *node.Config) { c.PeerAddr = "0.0.0.0:7071" }, []string{"--peer-addr 0.0.0.0:7071", "--peer-tls-ca"}},
-		"any IPv6 address":  {func(c *node.Config) { c.GossipAddr = "[::]:7946" }, []string{"--gossip-addr [::]:7946", "--gossip-key-file"}},
+		"nothing set": {func(*node.Config) {}, nil},
+		"loopback": {func(c *node.Config) {
+			c.GRPCAddr, c.PeerAddr, c.GossipAddr = "localhost:1", "[::1]:1",
+				"127.0.0.9:1"
+		}, nil},
+		"any address": {func(c *node.Config) { c.GRPCAddr = ":7070" },
+			[]string{"--grpc-addr :7070", "--tls-cert"}},
+		"any IPv4 address": {func(c *node.Config) { c.PeerAddr = "0.0.0.0:7071" },
+			[]string{"--peer-addr 0.0.0.0:7071", "--peer-tls-ca"}},
+		"any IPv6 address": {func(c *node.Config) { c.GossipAddr = "[::]:7946" },
+			[]string{"--gossip-addr [::]:7946", "--gossip-key-file"}},
 		"a private address": {func(c *node.Config) { c.GRPCAddr = "10.0.0.1:7070" }, []string{"--grpc-addr"}},
 		"a name":            {func(c *node.Config) { c.GRPCAddr = "node.example:7070" }, []string{"--grpc-addr"}},
 		"a name like it":    {func(c *node.Config) { c.GRPCAddr = "localhost.example:7070" }, []string{"--grpc-addr"}},
@@ -37,10 +43,12 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 		"TLS and roles": {func(c *node.Config) {
 			c.GRPCAddr, c.TLS, c.AccessFile = ":7070", tlsfiles.Files{Cert: dir.Cert, Key: dir.Key}, "access.yaml"
 		}, nil},
-		"roles without TLS":   {func(c *node.Config) { c.GRPCAddr, c.AccessFile = ":7070", "access.yaml" }, []string{"--grpc-addr", "--tls-cert"}},
-		"with TLS for others": {func(c *node.Config) { c.GRPCAddr, c.PeerTLS = ":7070", files }, []string{"--grpc-addr"}},
-		"peers with TLS":      {func(c *node.Config) { c.PeerAddr, c.PeerTLS = ":7071", files }, nil},
-		"metrics":             {func(c *node.Config) { c.HTTPAddr = ":7072" }, nil},
+		"roles without TLS": {func(c *node.Config) { c.GRPCAddr, c.AccessFile = ":7070", "access.yaml" },
+			[]string{"--grpc-addr", "--tls-cert"}},
+		"with TLS for others": {func(c *node.Config) { c.GRPCAddr, c.PeerTLS = ":7070", files },
+			[]string{"--grpc-addr"}},
+		"peers with TLS": {func(c *node.Config) { c.PeerAddr, c.PeerTLS = ":7071", files }, nil},
+		"metrics":        {func(c *node.Config) { c.HTTPAddr = ":7072" }, nil},
 		"accepted": {func(c *node.Config) {
 			c.GRPCAddr, c.PeerAddr, c.GossipAddr, c.Insecure = ":7070", ":7071", "0.0.0.0:7946", true
 		}, nil},
@@ -64,8 +72,9 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
 	log := &lines{}
 	cfg := node.Config{
-		Name: "n", GRPCAddr: "0.0.0.0:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", Insecure: true,
-		Redis: redisstore.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: log.logger(),
+		Name: "n", GRPCAddr: "0.0.0.0:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
+		Insecure: true,
+		Redis:    redisstore.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: log.logger(),
 	}
 	n, err := node.New(cfg)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
-// Facts tells who holds a shard and which workers of the whole cluster serve a
-// queue, for the explanation of a job. Asked is false when Redis or a node gave no
-// answer: what is missing then proves nothing.
+// Facts returns the holder of a shard and the workers of the whole cluster that serve a queue, for the
+// explanation of a job. Asked is false if Redis or a node did not answer: missing facts then prove nothing.
 func (n *Node) Facts(ctx context.Context, shard int, q job.QueueKey) job.Facts {
 	f := job.Facts{Asked: true, Shard: shard}
 	value, err := n.lockConns.Get(ctx, n.store.LockKey(shard)).Result()
@@ -41,8 +40,8 @@ func (n *Node) Facts(ctx context.Context, shard int, q job.QueueKey) job.Facts {
 	return f
 }
 
-// clock is the time that a keyspace on a virtual clock has, or this node's.
-func (n *Node) clock() time.Time {
+// currentTime is the time of a keyspace with a virtual clock, or this node's.
+func (n *Node) currentTime() time.Time {
 	if n.cfg.Virtual {
 		return time.UnixMilli(n.cfg.Now())
 	}

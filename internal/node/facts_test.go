@@ -26,7 +26,10 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 			return nil
 		})
 	}
-	expect("a holder", func(f job.Facts) bool { return f.Held && (f.Holder == "a" || f.Holder == "b") && f.Workers == 0 })
+	expect("a holder", func(f job.Facts) bool {
+		return f.Held && (f.Holder == "a" || f.Holder == "b") &&
+			f.Workers == 0
+	})
 	c := jobs(t, a)
 	create(t, c, "idle", &fermatav1.Job{Handler: "ok"})
 	if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: "namespaces/default/jobs/idle"}); err != nil {
@@ -40,9 +43,11 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 		}
 		return nil
 	})
-	work(t, b, 3, map[string]func(context.Context, *worker.Task) error{"ok": func(context.Context, *worker.Task) error { return nil }})
+	work(t, b, 3, map[string]func(context.Context,
+		*worker.Task) error{"ok": func(context.Context, *worker.Task) error { return nil }})
 	expect("a worker of the other node", func(f job.Facts) bool { return f.Workers == 1 && f.FreeSlots == 3 })
-	if f := a.Facts(t.Context(), 0, job.QueueKey{Namespace: "default", Queue: "other"}); f.Workers != 0 || f.FreeSlots != 0 {
+	if f := a.Facts(t.Context(), 0, job.QueueKey{Namespace: "default", Queue: "other"}); f.Workers != 0 ||
+		f.FreeSlots != 0 {
 		t.Errorf("another queue: %+v", f)
 	}
 }

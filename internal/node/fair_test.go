@@ -29,26 +29,28 @@ func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
 	all := map[string]int{}
 	for i := range due {
 		id := fmt.Sprint("j", i)
-		create(t, calls, id, &fermatav1.Job{Handler: "h", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.Now()}}})
+		create(t, calls, id, &fermatav1.Job{Handler: "h",
+			Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.Now()}}})
 		all[holders[sharding.ShardOf("default", id, shards)]]++
 	}
 	var mu sync.Mutex
 	began, firsts, done := map[string]int{}, map[string]int{}, make(chan struct{})
-	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 4}, map[string]func(context.Context, *worker.Task) error{
-		"h": func(ctx context.Context, task *worker.Task) error {
-			defer busy(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			began[holders[sharding.ShardOf("default", task.Job, shards)]]++
-			switch began["a"] + began["b"] {
-			case due / 2:
-				firsts["a"], firsts["b"] = began["a"], began["b"]
-			case due:
-				close(done)
-			}
-			return nil
-		},
-	})
+	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 4},
+		map[string]func(context.Context, *worker.Task) error{
+			"h": func(ctx context.Context, task *worker.Task) error {
+				defer busy(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				began[holders[sharding.ShardOf("default", task.Job, shards)]]++
+				switch began["a"] + began["b"] {
+				case due / 2:
+					firsts["a"], firsts["b"] = began["a"], began["b"]
+				case due:
+					close(done)
+				}
+				return nil
+			},
+		})
 	select {
 	case <-done:
 	case <-time.After(time.Minute):

@@ -2,5 +2,5 @@
 
 package node
 
-// openFiles is how many files the process may have open; 0: that is not known.
+// maxOpenFiles is the process's limit of open files; 0: unknown.
 func openFiles() uint64 { return 0 }

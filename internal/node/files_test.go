@@ -51,7 +51,8 @@ func TestInvalidFilesShow(t *testing.T) {
 	shows := func(want float64) {
 		t.Helper()
 		var b strings.Builder
-		b.WriteString("# HELP fermata_files_invalid 1 while a file of the node on disk cannot be used, so that the one read before is in force.\n# TYPE fermata_files_invalid gauge\n")
+		b.WriteString("# HELP fermata_files_invalid 1 while a file of the node on disk cannot be used, so that the " +
+			"one read before is in force.\n# TYPE fermata_files_invalid gauge\n")
 		for _, file := range []string{"access", "audit_keys", "gossip_keys", "payload_keys", "webhooks"} {
 			fmt.Fprintf(&b, "fermata_files_invalid{file=%q} %v\n", file, want)
 		}
@@ -77,7 +78,8 @@ func TestInvalidFilesShow(t *testing.T) {
 			})
 		}
 	}
-	logs("access file is invalid", "webhooks file is invalid", "payload key file is invalid", "new gossip keys are not usable", "audit keys could not be read again")
+	logs("access file is invalid", "webhooks file is invalid", "payload key file is invalid",
+		"gossip key file is invalid", "audit key file is invalid")
 	if log.count(key)+log.count(token) > 0 {
 		t.Error("a secret was logged")
 	}
@@ -87,7 +89,8 @@ func TestInvalidFilesShow(t *testing.T) {
 	write("gossip_keys", key)
 	write("audit_keys", audit)
 	shows(0)
-	logs("access file is valid again", "webhooks file is valid again", "payload key file is valid again", "gossip key file is valid again", "audit key file is valid again")
+	logs("access file is valid again", "webhooks file is valid again", "payload key file is valid again",
+		"gossip key file is valid again", "audit key file is valid again")
 }
 
 // TestFilesThatOthersMayWriteStopTheStart: whoever writes such a file decides who may do
@@ -103,7 +106,8 @@ func TestFilesThatOthersMayWriteStopTheStart(t *testing.T) {
 		text string
 		use  func(*node.Config, string)
 	}{
-		"access":   {entry + "rules:\n  - {subjects: [\"token:*\"], role: admin, namespaces: [\"*\"]}\n", func(c *node.Config, path string) { c.AccessFile = path }},
+		"access": {entry + "rules:\n  - {subjects: [\"token:*\"], role: admin, namespaces: [\"*\"]}\n",
+			func(c *node.Config, path string) { c.AccessFile = path }},
 		"webhooks": {"webhooks: []", func(c *node.Config, path string) { c.WebhooksFile, c.EventsKeep = path, 1000 }},
 		"payload":  {"k1 " + key, func(c *node.Config, path string) { c.PayloadKeyFile = path }},
 		"gossip":   {key, func(c *node.Config, path string) { c.GossipKeyFile = path }},
@@ -112,7 +116,8 @@ func TestFilesThatOthersMayWriteStopTheStart(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, []byte(c.text), 0o600), os.Chmod(path, 0o666)); err != nil {
 			t.Fatal(err)
 		}
-		if err := startFails(t, redis, func(cfg *node.Config) { c.use(cfg, path) }); err == nil || !strings.Contains(err.Error(), "any user may write it") {
+		if err := startFails(t, redis, func(cfg *node.Config) { c.use(cfg, path) }); err == nil ||
+			!strings.Contains(err.Error(), "any user may write it") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -103,7 +103,8 @@ func keyFile(t *testing.T) string {
 }
 
 func mailJob(payload string) *fermatav1.Job {
-	return &fermatav1.Job{Handler: "send", Queue: "mail", Payload: []byte(payload), Labels: map[string]string{"tenant": "a"}}
+	return &fermatav1.Job{Handler: "send", Queue: "mail", Payload: []byte(payload),
+		Labels: map[string]string{"tenant": "a"}}
 }
 
 // TestWhoWritesToRedisMakesUpNoPayload: on nodes that require sealed payloads, whoever writes to
@@ -119,20 +120,23 @@ func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
 	create(t, c, "other", mailJob("of the other"))
 	other := w.read("other")
 	attacks := map[string]func(*storagev1.Definition){
-		"plain":         func(d *storagev1.Definition) { d.Payload, d.PayloadKey = []byte("made up"), "" },
-		"plain-by-key":  func(d *storagev1.Definition) { d.Payload = []byte("made up") },
-		"empty":         func(d *storagev1.Definition) { d.Payload, d.PayloadKey = nil, "" },
-		"empty-by-key":  func(d *storagev1.Definition) { d.Payload = nil },
-		"queue":         func(d *storagev1.Definition) { d.Queue = "bulk" },
-		"handler":       func(d *storagev1.Definition) { d.Handler = "exec" },
-		"labels":        func(d *storagev1.Definition) { d.Labels = map[string]string{"tenant": "b"} },
-		"timeout":       func(d *storagev1.Definition) { d.TimeoutMs = 86_400_000; d.Usual = 0 },
-		"version":       func(d *storagev1.Definition) { d.Payload = append([]byte{1}, d.Payload[1:]...) },
-		"bit":           func(d *storagev1.Definition) { d.Payload[20] ^= 1 },
-		"cut":           func(d *storagev1.Definition) { d.Payload = d.Payload[:10] },
-		"key-id":        func(d *storagev1.Definition) { d.PayloadKey = "k2" },
-		"of-another":    nil,
-		"made-up-queue": func(d *storagev1.Definition) { d.Payload, d.PayloadKey, d.Queue = []byte("made up"), "", "bulk" },
+		"plain":        func(d *storagev1.Definition) { d.Payload, d.PayloadKey = []byte("made up"), "" },
+		"plain-by-key": func(d *storagev1.Definition) { d.Payload = []byte("made up") },
+		"empty":        func(d *storagev1.Definition) { d.Payload, d.PayloadKey = nil, "" },
+		"empty-by-key": func(d *storagev1.Definition) { d.Payload = nil },
+		"queue":        func(d *storagev1.Definition) { d.Queue = "bulk" },
+		"handler":      func(d *storagev1.Definition) { d.Handler = "exec" },
+		"labels":       func(d *storagev1.Definition) { d.Labels = map[string]string{"tenant": "b"} },
+		"timeout":      func(d *storagev1.Definition) { d.TimeoutMs = 86_400_000; d.Usual = 0 },
+		"version":      func(d *storagev1.Definition) { d.Payload = append([]byte{1}, d.Payload[1:]...) },
+		"bit":          func(d *storagev1.Definition) { d.Payload[20] ^= 1 },
+		"cut":          func(d *storagev1.Definition) { d.Payload = d.Payload[:10] },
+		"key-id":       func(d *storagev1.Definition) { d.PayloadKey = "k2" },
+		"of-another":   nil,
+		"made-up-queue": func(d *storagev1.Definition) {
+			d.Payload, d.PayloadKey, d.Queue = []byte("made up"), "",
+				"bulk"
+		},
 	}
 	for id, change := range attacks {
 		create(t, c, id, mailJob("secret"))
@@ -148,7 +152,8 @@ func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
 	for id := range attacks {
 		redistest.Eventually(t, time.Minute, id+" is held back", func(ctx context.Context) error {
 			e, err := c.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: name(id)})
-			if err != nil || slices.ContainsFunc(e.GetReasons(), func(r *fermatav1.Reason) bool { return r.GetKind() == fermatav1.Reason_KIND_PAYLOAD }) {
+			if err != nil || slices.ContainsFunc(e.GetReasons(),
+				func(r *fermatav1.Reason) bool { return r.GetKind() == fermatav1.Reason_KIND_PAYLOAD }) {
 				return err
 			}
 			return fmt.Errorf("reasons %v", e.GetReasons())
@@ -156,7 +161,8 @@ func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
 	}
 	// Whoever may edit the job mends it, and nothing else was broken.
 	if _, err := c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
-		Job: &fermatav1.Job{Name: name("plain"), Payload: []byte("given anew")}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
+		Job:        &fermatav1.Job{Name: name("plain"), Payload: []byte("given anew")},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -239,12 +245,15 @@ func TestWhoWritesToRedisRepeatsPayloads(t *testing.T) {
 	create(t, c, "a", mailJob("first"))
 	before := w.read("a")
 	if _, err := c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
-		Job: &fermatav1.Job{Name: name("a"), Payload: []byte("second"), Queue: "bulk", Timeout: durationpb.New(time.Minute)}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload", "queue", "timeout"}},
+		Job: &fermatav1.Job{Name: name("a"), Payload: []byte("second"), Queue: "bulk",
+			Timeout: durationpb.New(time.Minute)},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload", "queue", "timeout"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []delivery{{"bulk", "a", "second"}, {"mail", "a", "first"}} {
-		if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("a"), RequestId: fmt.Sprint("r", i)}); err != nil {
+		if _, err := c.RunJob(t.Context(), &fermatav1.RunJobRequest{Name: name("a"),
+			RequestId: fmt.Sprint("r", i)}); err != nil {
 			t.Fatal(err)
 		}
 		if d := <-got; d != want {
@@ -276,7 +285,8 @@ func TestKeyspaceDecidesHowPayloadsAreSealed(t *testing.T) {
 	first := startWith(t, redis.URL(), "first", func(c *node.Config) { c.Shards = 1 })
 	schema(redisstore.SchemaOfBoundPayloads - 1)
 	strict := func(c *node.Config) { c.Shards, c.PayloadKeyFile, c.PayloadRequireSealed = 1, path, true }
-	if _, err := tryStart(t, redis.URL(), "strict", strict); err == nil || !strings.Contains(err.Error(), "schema of the keyspace is 3") {
+	if _, err := tryStart(t, redis.URL(), "strict", strict); err == nil ||
+		!strings.Contains(err.Error(), "schema of the keyspace is 3") {
 		t.Errorf("a node that requires what older nodes do not know: %v", err)
 	}
 	if err := first.Stop(t.Context()); err != nil {
@@ -290,7 +300,8 @@ func TestKeyspaceDecidesHowPayloadsAreSealed(t *testing.T) {
 		id := fmt.Sprint("job-", made)
 		create(t, c, id, mailJob("secret"))
 		var d storagev1.Definition
-		if err := proto.Unmarshal([]byte(w.read(id)), &d); err != nil || bytes.Contains(d.GetPayload(), []byte("secret")) {
+		if err := proto.Unmarshal([]byte(w.read(id)), &d); err != nil ||
+			bytes.Contains(d.GetPayload(), []byte("secret")) {
 			t.Fatalf("%q, %v", d.GetPayload(), err)
 		}
 		return d.GetPayload()[0]

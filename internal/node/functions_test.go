@@ -21,7 +21,8 @@ import (
 func TestNodesThatCallFunctions(t *testing.T) {
 	redis := redistest.Start(t, redistest.WithFunctions())
 	functions := func(c *node.Config) { c.RedisFunctions = true }
-	if _, err := tryStart(t, redis.URL(), "n", functions); err == nil || !strings.Contains(err.Error(), "fermata redis functions --load") {
+	if _, err := tryStart(t, redis.URL(), "n", functions); err == nil ||
+		!strings.Contains(err.Error(), "fermata redis functions --load") {
 		t.Fatalf("without the libraries: %v", err)
 	}
 	for _, code := range []string{redisstore.Library().Code, shardlock.Library().Code} {
@@ -32,12 +33,13 @@ func TestNodesThatCallFunctions(t *testing.T) {
 	a := startWith(t, redis.URL(), "a", functions)
 	b := startWith(t, redis.URL(), "b", functions, a.GossipAddr())
 	var ran atomic.Int64
-	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 4}, map[string]func(context.Context, *worker.Task) error{
-		"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil },
-	})
+	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 4},
+		map[string]func(context.Context, *worker.Task) error{
+			"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil },
+		})
 	c := jobs(t, b)
 	for _, id := range []string{"p", "q", "r", "s"} {
-		create(t, c, id, every(200*time.Millisecond, "ok"))
+		create(t, c, id, intervalJob(200*time.Millisecond, "ok"))
 	}
 	goesOn := func(what string) {
 		t.Helper()

@@ -11,28 +11,27 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
-// clockTrust is the longest round trip whose half may be the error of a comparison
-// of clocks.
-const clockTrust = 250 * time.Millisecond
+// maxClockRoundTrip is the longest round trip for a comparison of clocks, whose error is half of it.
+const maxClockRoundTrip = 250 * time.Millisecond
 
-// gauges are what no single part knows: who holds the shards of the whole cluster,
-// what Redis's clock shows, what is unsafe about Redis.
+// gauges are the metrics that need the whole node: holders of the cluster's shards, the clock of Redis, findings
+// about Redis.
 type gauges struct {
-	unheld, ahead prometheus.Gauge
-	aside         prometheus.Gauge
-	stances       prometheus.Counter // changes of it
-	findings      *prometheus.GaugeVec
+	unheld, clockOffset prometheus.Gauge
+	withdrawn           prometheus.Gauge
+	withdrawals         prometheus.Counter // changes of withdrawn
+	findings            *prometheus.GaugeVec
 
-	reporting sync.Mutex
-	found     map[finding]int // at the last look
-	keepOther prometheus.Gauge
-	keepers   string // as they were last logged
+	reportMu             sync.Mutex
+	reported             map[finding]int // at the last report
+	eventsKeepMismatches prometheus.Gauge
+	loggedKeepers        string // as last logged
 
-	otherDefaults prometheus.Gauge
-	deviants      string // nodes with other defaults, as they were last logged
+	defaultsMismatches prometheus.Gauge
+	loggedDeviants     string // nodes with other defaults, as last logged
 }
 
-// finding is what the labels tell of one.
+// finding has the labels of a finding.
 type finding struct{ code, severity string }
 
 func newGauges(n *Node) *gauges {
@@ -41,50 +40,58 @@ func newGauges(n *Node) *gauges {
 		Name: "fermata_shards", Help: "Shards of the keyspace.",
 	}, func() float64 { return float64(n.cfg.Shards) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a heartbeat in Redis.",
-	}, func() float64 { return float64(n.owned()) })
+		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a " +
+			"heartbeat in Redis.",
+	}, func() float64 { return float64(n.countOwned()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_redis_latency_seconds",
-		Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of --lock-ttl; 0 where there were none.",
+		Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of " +
+			"--lock-ttl; 0 where there were none.",
 	}, func() float64 { return n.redisLatency().Seconds() })
 	return &gauges{
-		aside: f.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does not answer it or answers it much later than them; else 0.",
+		withdrawn: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does " +
+				"not answer it or answers it much later than them; else 0.",
 		}),
-		stances: f.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_node_stance_changes_total", Help: "Times that this node began or ceased to leave its shards to others.",
+		withdrawals: f.NewCounter(prometheus.CounterOpts{
+			Name: "fermata_node_stance_changes_total",
+			Help: "Times that this node began or stopped leaving its shards to others.",
 		}),
 		unheld: f.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_shards_without_holder", Help: "Shards of the cluster that nobody holds, by their locks in Redis.",
+			Name: "fermata_shards_without_holder",
+			Help: "Shards of the cluster without a holder, by their locks in Redis.",
 		}),
-		ahead: f.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_redis_clock_offset_seconds", Help: "Redis's clock minus this node's; scheduling goes by Redis's.",
+		clockOffset: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_redis_clock_offset_seconds",
+			Help: "Redis's clock minus this node's; scheduling goes by Redis's.",
 		}),
-		keepOther: f.NewGauge(prometheus.GaugeOpts{
+		eventsKeepMismatches: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_events_keep_mismatches", Help: "Live nodes whose --events-keep is not that of this node.",
 		}),
-		otherDefaults: f.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_policy_default_mismatches", Help: "Live nodes whose defaults of retry and backoff are not those of this node.",
+		defaultsMismatches: f.NewGauge(prometheus.GaugeOpts{
+			Name: "fermata_policy_default_mismatches",
+			Help: "Live nodes whose defaults of retry and backoff are not those of this node.",
 		}),
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fermata_redis_findings", Help: "What is unsafe about Redis, by code and severity; the log has the words.",
+			Name: "fermata_redis_findings", Help: "Findings about Redis, by code and severity; the log has the details.",
 		}, []string{"code", "severity"}),
 	}
 }
 
-// stand takes over how this node stands to Redis.
-func (g *gauges) stand(was, is stance) {
-	if was.aside == is.aside {
+// setWithdrawn records whether this node has withdrawn.
+func (g *gauges) setWithdrawn(was, is reachState) {
+	if was.withdrawn == is.withdrawn {
 		return
 	}
-	g.stances.Inc()
-	if g.aside.Set(0); is.aside {
-		g.aside.Set(1)
+	g.withdrawals.Inc()
+	g.withdrawn.Set(0)
+	if is.withdrawn {
+		g.withdrawn.Set(1)
 	}
 }
 
-// owned counts the shards that this node should hold.
-func (n *Node) owned() int {
+// countOwned counts the shards that this node should hold.
+func (n *Node) countOwned() int {
 	if n.locks == nil {
 		return 0
 	}
@@ -97,9 +104,9 @@ func (n *Node) owned() int {
 	return owned
 }
 
-// look refreshes what has to be asked for. What Redis does not answer stays as it
-// was: that Redis is away is told by other metrics.
-func (g *gauges) look(ctx context.Context, n *Node) {
+// refresh updates the gauges that need calls to Redis. Without an answer they keep their values: other metrics
+// show that Redis is unavailable.
+func (g *gauges) refresh(ctx context.Context, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if holders, err := n.locks.Holders(ctx); err == nil {
@@ -110,23 +117,23 @@ func (g *gauges) look(ctx context.Context, n *Node) {
 			}
 		}
 		g.unheld.Set(float64(unheld))
-		n.unheld.look(n.locks.Owners(), holders, time.Now())
+		n.unheld.updateHolders(n.locks.Owners(), holders, time.Now())
 	}
 	if n.cfg.Virtual {
-		return // there is no clock to compare
+		return // Redis's clock is not used
 	}
 	sent := time.Now()
 	there, err := n.lockConns.Time(ctx).Result()
-	if took := time.Since(sent); err == nil && took < clockTrust {
-		g.ahead.Set(there.Sub(sent.Add(took / 2)).Seconds())
+	if took := time.Since(sent); err == nil && took < maxClockRoundTrip {
+		g.clockOffset.Set(there.Sub(sent.Add(took / 2)).Seconds())
 	}
 }
 
-// report shows what was found about Redis. It deletes what is not found any more
-// rather than all, so that no scrape in between misses what goes on.
-func (g *gauges) report(r redisstore.Report) {
-	g.reporting.Lock()
-	defer g.reporting.Unlock()
+// setFindings exports the findings about Redis. It deletes only obsolete series, so that no scrape misses a
+// finding that persists.
+func (g *gauges) setFindings(r redisstore.Report) {
+	g.reportMu.Lock()
+	defer g.reportMu.Unlock()
 	now := make(map[finding]int)
 	for _, f := range r.Findings {
 		now[finding{f.Code, f.Severity.String()}]++
@@ -134,10 +141,10 @@ func (g *gauges) report(r redisstore.Report) {
 	for f, count := range now {
 		g.findings.WithLabelValues(f.code, f.severity).Set(float64(count))
 	}
-	for f := range g.found {
+	for f := range g.reported {
 		if now[f] == 0 {
 			g.findings.DeleteLabelValues(f.code, f.severity)
 		}
 	}
-	g.found = now
+	g.reported = now
 }

@@ -42,7 +42,8 @@ func TestForgedDeparturesMoveNothing(t *testing.T) {
 	b := startWith(t, redis.URL(), "b", keyed, a.GossipAddr())
 	var mu sync.Mutex
 	ran, twice := map[string]int{}, 0
-	work(t, a, 8, map[string]func(context.Context, *worker.Task) error{"h": func(_ context.Context, task *worker.Task) error {
+	work(t, a, 8, map[string]func(context.Context,
+		*worker.Task) error{"h": func(_ context.Context, task *worker.Task) error {
 		mu.Lock()
 		defer mu.Unlock()
 		ran[task.Run]++
@@ -59,7 +60,7 @@ func TestForgedDeparturesMoveNothing(t *testing.T) {
 	})
 	c := jobs(t, a)
 	for i := range 20 {
-		create(t, c, fmt.Sprint("j", i), every(200*time.Millisecond, "h"))
+		create(t, c, fmt.Sprint("j", i), intervalJob(200*time.Millisecond, "h"))
 	}
 	before := holders(t, a)
 	storm := time.NewTicker(10 * time.Millisecond)
@@ -71,7 +72,8 @@ func TestForgedDeparturesMoveNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := conn.Write(gossiptest.Labelled("fermata", gossiptest.Sealed(t, key, "fermata", gossiptest.Departure(victim, 1000*(i+1))))); err != nil {
+			if _, err := conn.Write(gossiptest.Labelled("fermata",
+				gossiptest.Sealed(t, key, "fermata", gossiptest.Departure(victim, 1000*(i+1))))); err != nil {
 				t.Fatal(err)
 			}
 			_ = conn.Close()

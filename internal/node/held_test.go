@@ -44,7 +44,8 @@ func TestWhatRunsWaitedForIsTold(t *testing.T) {
 			Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-time.Millisecond))}},
 		}
 	}
-	if _, err := calls.SetQueueSettings(t.Context(), &client.QueueSettings{Name: "paced", Rate: 2, Burst: 1}); err != nil {
+	if _, err := calls.SetQueueSettings(t.Context(),
+		&client.QueueSettings{Name: "paced", Rate: 2, Burst: 1}); err != nil {
 		t.Fatal(err)
 	}
 	slow := map[string]func(context.Context, *worker.Task) error{"slow": func(context.Context, *worker.Task) error {
@@ -70,7 +71,8 @@ func TestWhatRunsWaitedForIsTold(t *testing.T) {
 		}
 		return err
 	})
-	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 1, Queues: []string{"late", "busy"}, ID: "one"}, slow)
+	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 1, Queues: []string{"late", "busy"},
+		ID: "one"}, slow)
 	held("waiting for a worker", b, "late", "no_worker", 0.9)
 
 	for i := range 3 {
@@ -81,7 +83,8 @@ func TestWhatRunsWaitedForIsTold(t *testing.T) {
 		t.Errorf("a queue whose worker was busy waited for one for %v s, %v", seconds, err)
 	}
 
-	workWith(t, worker.Options{Addresses: []string{a.GRPCAddr()}, Slots: 10, Queues: []string{"paced"}, ID: "two"}, slow)
+	workWith(t, worker.Options{Addresses: []string{a.GRPCAddr()}, Slots: 10, Queues: []string{"paced"}, ID: "two"},
+		slow)
 	for i := range 4 {
 		create(t, c, fmt.Sprint("paced-", i), now("paced"))
 	}

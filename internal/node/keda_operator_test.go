@@ -72,7 +72,8 @@ type operator struct {
 
 // newOperator resolves what the trigger's authentication names in a Secret, and connects. KEDA has the name of the service
 // looked up; here dial stands for that.
-func newOperator(t *testing.T, o scaledObject, index int, authentication scaledObject, secret map[string]string, dial func(context.Context, string) (net.Conn, error)) *operator {
+func newOperator(t *testing.T, o scaledObject, index int, authentication scaledObject, secret map[string]string,
+	dial func(context.Context, string) (net.Conn, error)) *operator {
 	t.Helper()
 	given := map[string]string{}
 	for _, s := range authentication.Spec.Secrets {
@@ -97,7 +98,8 @@ func newOperator(t *testing.T, o scaledObject, index int, authentication scaledO
 	if metadata["enableTLS"] == "true" || len(config.Certificates) > 0 || given["caCert"] != "" {
 		secure = credentials.NewTLS(config)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+metadata["scalerAddress"], grpc.WithTransportCredentials(secure), grpc.WithContextDialer(dial),
+	conn, err := grpc.NewClient("passthrough:///"+metadata["scalerAddress"], grpc.WithTransportCredentials(secure),
+		grpc.WithContextDialer(dial),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin":{}}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +107,8 @@ func newOperator(t *testing.T, o scaledObject, index int, authentication scaledO
 	t.Cleanup(func() { _ = conn.Close() })
 	return &operator{
 		t: t, index: index, client: externalscaler.NewExternalScalerClient(conn), conn: conn,
-		ref: &externalscaler.ScaledObjectRef{Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, ScalerMetadata: metadata},
+		ref: &externalscaler.ScaledObjectRef{Name: o.Metadata.Name, Namespace: o.Metadata.Namespace,
+			ScalerMetadata: metadata},
 	}
 }
 
@@ -129,7 +132,8 @@ func (o *operator) ask(ctx context.Context, metric string) (value int64, active 
 	if !ok {
 		o.t.Fatalf("%s is not of trigger %d", metric, o.index)
 	}
-	response, err := o.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: o.ref, MetricName: plain})
+	response, err := o.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: o.ref,
+		MetricName: plain})
 	if err != nil {
 		return 0, false, err
 	}
@@ -164,7 +168,8 @@ func (o *operator) stream(ctx context.Context, told chan<- bool) error {
 	stream, err := o.client.StreamIsActive(ctx, o.ref)
 	for err == nil {
 		var m *externalscaler.IsActiveResponse
-		if m, err = stream.Recv(); err == nil {
+		m, err = stream.Recv()
+		if err == nil {
 			told <- m.GetResult()
 		}
 	}

@@ -30,7 +30,8 @@ import (
 // chartActor is somebody with the identity, and the DNS names, that the chart gives a role.
 func chartActor(t *testing.T, role string, a *tlstest.Authority, names ...string) *actor {
 	t.Helper()
-	id := tlstest.Identity{URIs: []string{"spiffe://cluster.local/ns/jobs/blue-fermata/" + role}, DNS: names, Elsewhere: role == "scaler"}
+	id := tlstest.Identity{URIs: []string{"spiffe://cluster.local/ns/jobs/blue-fermata/" + role}, DNS: names,
+		Elsewhere: role == "scaler"}
 	x := &actor{t: t, role: role, dir: tlstest.NewDir(t, a.Issue(id), a)}
 	var err error
 	if x.source, err = tlsfiles.Open(tlsfiles.Options{Files: x.files()}); err != nil {
@@ -51,7 +52,8 @@ rules:
 // when its own stops. It is never told that there is no work: it asks.
 func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	authority := tlstest.New(t, "chart")
-	nodes, people, scaler := chartActor(t, "node", authority, "blue-fermata.jobs.svc"), chartActor(t, "client", authority), chartActor(t, "scaler", authority)
+	nodes, people, scaler := chartActor(t, "node", authority, "blue-fermata.jobs.svc"), chartActor(t, "client",
+		authority), chartActor(t, "scaler", authority)
 	rules := filepath.Join(t.TempDir(), "access.yaml")
 	if err := os.WriteFile(rules, []byte(chartAccess), 0o600); err != nil {
 		t.Fatal(err)
@@ -74,7 +76,8 @@ func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 	}
 
 	objects, secret := chartObjects(t), map[string]string{}
-	for key, path := range map[string]string{"ca.crt": scaler.dir.CA, "tls.crt": scaler.dir.Cert, "tls.key": scaler.dir.Key} {
+	for key, path := range map[string]string{"ca.crt": scaler.dir.CA, "tls.crt": scaler.dir.Cert,
+		"tls.key": scaler.dir.Key} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +114,8 @@ func TestKEDAReadsWhatTheChartWrites(t *testing.T) {
 		j := &fermatav1.Job{Handler: "h", Queue: queue, Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{
 			Once: timestamppb.New(time.Now().Add(-2 * time.Second)),
 		}}}
-		if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/reports", JobId: fmt.Sprint("j", i), Job: j}); err != nil {
+		if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/reports",
+			JobId: fmt.Sprint("j", i), Job: j}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,9 +183,11 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 // specStream: versions after 2.20 ask for a stream of targets too, and do without it if they hear that there is none.
 func specStream(t *testing.T, o *operator) {
 	t.Helper()
-	s, err := o.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/externalscaler.ExternalScaler/StreamMetricSpec")
+	s, err := o.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
+		"/externalscaler.ExternalScaler/StreamMetricSpec")
 	if err == nil {
-		if err = s.SendMsg(o.ref); err == nil || errors.Is(err, io.EOF) {
+		err = s.SendMsg(o.ref)
+		if err == nil || errors.Is(err, io.EOF) {
 			err = s.RecvMsg(&externalscaler.GetMetricSpecResponse{})
 		}
 	}

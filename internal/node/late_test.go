@@ -89,12 +89,14 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	}
 	told(t, a, b)
 	for _, e := range watcher.all() {
-		if e.GetReason() != job.LagLate || e.GetRunId() == "" || e.GetCorrelationId() == "" || e.GetTime().AsTime().Sub(e.GetDueTime().AsTime()) <= time.Second {
+		if e.GetReason() != job.LagLate || e.GetRunId() == "" || e.GetCorrelationId() == "" ||
+			e.GetTime().AsTime().Sub(e.GetDueTime().AsTime()) <= time.Second {
 			t.Errorf("%v", e)
 		}
 	}
 	eventually(t, "runs that wait are overdue", func() error {
-		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, a, b); err != nil || n != many+1 {
+		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, a,
+			b); err != nil || n != many+1 {
 			return fmt.Errorf("%v (%v)", n, err)
 		}
 		return nil
@@ -116,7 +118,8 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	}
 	d := startWith(t, redis.URL(), "d", record, b.GossipAddr())
 	var ran atomic.Int64
-	work(t, d, many, map[string]func(context.Context, *worker.Task) error{"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil }})
+	work(t, d, many, map[string]func(context.Context,
+		*worker.Task) error{"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil }})
 	eventually(t, "all have run", func() error {
 		if n := ran.Load(); n != many+1 {
 			return fmt.Errorf("%d runs", n)
@@ -124,7 +127,8 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 		return nil
 	})
 	eventually(t, "none is overdue", func() error {
-		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, b, d); err != nil || n != 0 {
+		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, b,
+			d); err != nil || n != 0 {
 			return fmt.Errorf("%v (%v)", n, err)
 		}
 		return nil
@@ -170,11 +174,12 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		})
 	}
 	top(fermatav1.TopJobsRequest_KIND_LATE, func(j *fermatav1.TopJob) bool {
-		return j.GetWaiting() && strings.HasSuffix(j.GetJob().GetName(), "/late") && j.GetLag().AsDuration() > time.Second
+		return j.GetWaiting() && strings.HasSuffix(j.GetJob().GetName(), "/late") &&
+			j.GetLag().AsDuration() > time.Second
 	})
 
 	// A worker of the first node runs it, late, and one that fails.
-	failing := every(100*time.Millisecond, "fails")
+	failing := intervalJob(100*time.Millisecond, "fails")
 	failing.BackoffPolicy = &fermatav1.BackoffPolicy{Disabled: true}
 	create(t, c, "failing", failing)
 	work(t, a, 2, map[string]func(context.Context, *worker.Task) error{
@@ -182,10 +187,12 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		"fails": func(context.Context, *worker.Task) error { return fmt.Errorf("boom") },
 	})
 	top(fermatav1.TopJobsRequest_KIND_FAILING, func(j *fermatav1.TopJob) bool {
-		return strings.HasSuffix(j.GetJob().GetName(), "/failing") && j.GetJob().GetStatus().GetConsecutiveFailures() > 1
+		return strings.HasSuffix(j.GetJob().GetName(), "/failing") &&
+			j.GetJob().GetStatus().GetConsecutiveFailures() > 1
 	})
 	redistest.Eventually(t, time.Minute, "the broken objective", func(ctx context.Context) error {
-		if n, err := sumOf(ctx, `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`, a, b); err != nil || n != 1 {
+		if n, err := sumOf(ctx, `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`, a,
+			b); err != nil || n != 1 {
 			return fmt.Errorf("counted %v times (%v)", n, err)
 		}
 		return nil
@@ -198,7 +205,8 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		}
 		for _, q := range r.GetQueues() {
 			recent := q.GetRecent()
-			if recent.GetStarted() > 1 && recent.GetFailed() > 0 && recent.GetBreaches() == 1 && recent.GetSpan().AsDuration() > 0 &&
+			if recent.GetStarted() > 1 && recent.GetFailed() > 0 && recent.GetBreaches() == 1 &&
+				recent.GetSpan().AsDuration() > 0 &&
 				recent.GetMaxLag().AsDuration() > time.Second && q.GetDead() > 0 {
 				return nil
 			}
@@ -216,7 +224,8 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 		return strings.HasSuffix(j.GetJob().GetName(), "/failing")
 	})
 	// Nobody serves its queue, and no objective is broken: it is late because it waits.
-	waits := &fermatav1.Job{Handler: "ok", Queue: "nobody", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now())}}}
+	waits := &fermatav1.Job{Handler: "ok", Queue: "nobody",
+		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now())}}}
 	create(t, c, "waits", waits)
 	redistest.Eventually(t, time.Minute, "names in the metrics", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, b)
@@ -224,7 +233,8 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 			return err
 		}
 		for _, want := range []string{
-			`fermata_worst_job_failures{job_id="failing",namespace="default",queue="default"}`, `fermata_failing_jobs{failures="2"} 1`,
+			`fermata_worst_job_failures{job_id="failing",namespace="default",queue="default"}`,
+			`fermata_failing_jobs{failures="2"} 1`,
 			`fermata_worst_job_lag_seconds{job_id="waits",namespace="default",queue="nobody"}`,
 			`fermata_queue_oldest_dead_letter_seconds{namespace="default",queue="default"}`,
 		} {

@@ -35,34 +35,34 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
-// Node is one scheduler node. Make it with New, run it from Start to Stop.
+// Node is one scheduler node. New makes it, Start starts it, Stop drains it.
 type Node struct {
-	cfg       Config
-	security  security
-	startedAt time.Time
-	cadence   ticks.Cadence // of what is done once a period
-	draining  atomic.Bool
-	up        atomic.Bool            // Start is through: what it sets may be read by anybody
-	waitsFor  atomic.Pointer[string] // why Start waits for Redis; nil: it does not
-	dark      atomic.Bool            // Redis has not answered this node for long
-	report    atomic.Pointer[redisstore.Report]
-	refusal   atomic.Pointer[error] // what Redis has refused since the tick before, for want of a right
-	latency   *latency              // of calls on locks and by the engines
-	unheld    *unheld
-	defaults  *backoff.Defaults // of policies that jobs do not set
+	cfg             Config
+	security        security
+	startedAt       time.Time
+	alignment       ticks.Cadence // of periodic work
+	draining        atomic.Bool
+	started         atomic.Bool            // Start has returned: its fields may be read concurrently
+	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
+	unreachable     atomic.Bool            // Redis has not answered this node for long
+	report          atomic.Pointer[redisstore.Report]
+	refusedRight    atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
+	latency         *latencyMeter         // of calls on locks and by the engines
+	unheld          *unheldShards
+	defaults        *backoff.Defaults // of policies that jobs do not set
 
-	clients, others    net.Listener
-	grpcAddr, peerAddr string // as advertised
+	clientListener, peerListener net.Listener
+	grpcAddr, peerAddr           string // as advertised
 
 	lockConns   redis.UniversalClient
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
-	access      *authn.Source     // nil: everybody may do anything
+	access      *authn.Source     // nil: every caller may do anything
 	telemetry   *telemetry.Telemetry
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
 	counts      queueCounts
-	shares      shares
+	shares      slotShares
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota
@@ -71,7 +71,7 @@ type Node struct {
 	feed        *events.Feed
 	hooks       *webhook.Courier // nil: there are no webhooks
 	stopHooks   func()
-	keys        *payloadkeys.Ring // nil: payloads are not sealed
+	keys        *payloadkeys.Ring // nil: payloads are not encrypted
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler
@@ -86,11 +86,11 @@ type Node struct {
 	permits chan permit
 	failed  chan error
 
-	ctx      context.Context // ends the engines
+	ctx      context.Context // cancelled to end the engines
 	cancel   context.CancelFunc
 	engines  sync.WaitGroup
 	serving  sync.WaitGroup
-	cleanups []cleanup // undone in reverse
+	cleanups []cleanup // run in reverse order
 	stop     sync.Once
 	stopErr  error
 }
@@ -98,11 +98,10 @@ type Node struct {
 // cleanup undoes one step of Start.
 type cleanup struct {
 	name string
-	do   func(context.Context) error
+	run  func(context.Context) error
 }
 
-// New checks the configuration, with the files that it names. It opens no port and no
-// connection.
+// New validates the configuration and the files that it names. It opens no port and no connection.
 func New(cfg Config) (*Node, error) {
 	cfg.setDefaults()
 	security, filesErr := openSecurity(cfg)
@@ -112,19 +111,20 @@ func New(cfg Config) (*Node, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{
-		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel, startedAt: time.Now(),
-		demand: make(chan struct{}, 1), permits: make(chan permit, permitQueue),
-		failed: make(chan error, 1), latency: newLatency(cfg.LockTTL, cfg.Redis.ReadTimeout),
-		unheld: newUnheld(cfg.Name, cfg.LockTTL),
+		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel,
+		startedAt: time.Now(),
+		demand:    make(chan struct{}, 1), permits: make(chan permit, maxQueuedPermits),
+		failed: make(chan error, 1), latency: newLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
+		unheld: newUnheldShards(cfg.Name, cfg.LockTTL),
 	}, nil
 }
 
-// Start serves health, waits for Redis as long as the configuration says, opens it,
-// listens, joins the cluster and begins to schedule. When it fails, what was opened is
-// closed again.
+// Start serves health, waits for Redis up to RedisWait, opens it, listens, joins the cluster and starts to
+// schedule. If it fails, it closes everything that it opened.
 func (n *Node) Start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		n.openAccess, n.serveHTTP, n.awaitRedis, n.openRedis, n.listen, n.build, n.serve, n.join, n.run,
+		n.openAccess, n.serveHTTP, n.awaitRedis, n.openRedis, n.openListeners, n.buildEngines, n.startServers,
+		n.joinGossip, n.run,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -132,23 +132,23 @@ func (n *Node) Start(ctx context.Context) error {
 			return errors.Join(err, n.Stop(stopCtx))
 		}
 	}
-	n.up.Store(true)
+	n.started.Store(true)
 	n.warnOfExposure()
 	n.cfg.Logger.Info("node is up", "node", n.cfg.Name, "version", n.cfg.Version,
 		"grpc", n.grpcAddr, "peer", n.peerAddr, "gossip", n.gossip.LocalAddr(), "http", n.http.Addr(),
-		"keyspace", n.cfg.Keyspace, "shards", n.cfg.Shards, "durability", n.durability())
+		"keyspace", n.cfg.Keyspace, "shards", n.cfg.Shards, "durability", n.durabilityClass())
 	return nil
 }
 
-// Stop drains the node and closes everything, within ctx as far as it depends on
-// others. It may be called more than once.
+// Stop drains the node and closes everything. Steps that depend on others are bounded by ctx. It may be called
+// more than once.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stop.Do(func() {
 		n.draining.Store(true)
 		var errs []error
 		for i := len(n.cleanups) - 1; i >= 0; i-- {
 			c := n.cleanups[i]
-			if err := c.do(ctx); err != nil {
+			if err := c.run(ctx); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", c.name, err))
 			}
 		}
@@ -160,8 +160,8 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.stopErr
 }
 
-// onStop has f called by Stop, before what was registered earlier.
-func (n *Node) onStop(name string, f func(context.Context) error) {
+// addCleanup registers f for Stop, which calls the last one first.
+func (n *Node) addCleanup(name string, f func(context.Context) error) {
 	n.cleanups = append(n.cleanups, cleanup{name, f})
 }
 
@@ -171,10 +171,10 @@ func (n *Node) GRPCAddr() string { return n.grpcAddr }
 // PeerAddr is where other nodes connect.
 func (n *Node) PeerAddr() string { return n.peerAddr }
 
-// GossipAddr is what other nodes join.
+// GossipAddr is the address that other nodes join.
 func (n *Node) GossipAddr() string { return n.gossip.LocalAddr() }
 
-// HTTPAddr is where metrics and health are.
+// HTTPAddr is the address of metrics and health.
 func (n *Node) HTTPAddr() string { return n.http.Addr() }
 
 // Name is the node's name.

@@ -42,10 +42,12 @@ func startWith(t *testing.T, redis, name string, change func(*node.Config), join
 func tryStart(t *testing.T, redis, name string, change func(*node.Config), join ...string) (*node.Node, error) {
 	t.Helper()
 	cfg := node.Config{
-		Name: name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
-		Join: join, AllowUnsafe: true,
+		Name: name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+		HTTPAddr: "127.0.0.1:0",
+		Join:     join, AllowUnsafe: true,
 		// A machine that is busy for a while is not what is tested.
-		Redis:   redisstore.ClientOptions{URL: redis, DialTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, PoolTimeout: 10 * time.Second},
+		Redis: redisstore.ClientOptions{URL: redis, DialTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+			PoolTimeout: 10 * time.Second},
 		LockTTL: 6 * time.Second, LeaseTTL: 10 * time.Second,
 	}
 	cfg.Limits.MinInterval = 100 * time.Millisecond
@@ -110,7 +112,8 @@ func workWith(t *testing.T, o worker.Options, handlers map[string]func(context.C
 }
 
 // welcomed opens a stream of a worker that the test plays itself.
-func welcomed(ctx context.Context, t *testing.T, n *node.Node, hello *fermatav1.Hello) fermatav1.WorkerService_WorkClient {
+func welcomed(ctx context.Context, t *testing.T, n *node.Node,
+	hello *fermatav1.Hello) fermatav1.WorkerService_WorkClient {
 	t.Helper()
 	s, err := fermatav1.NewWorkerServiceClient(connect(t, n)).Work(ctx)
 	if err != nil {
@@ -125,7 +128,7 @@ func welcomed(ctx context.Context, t *testing.T, n *node.Node, hello *fermatav1.
 	return s
 }
 
-func every(d time.Duration, handler string) *fermatav1.Job {
+func intervalJob(d time.Duration, handler string) *fermatav1.Job {
 	return &fermatav1.Job{
 		Handler: handler,
 		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Interval{
@@ -137,7 +140,8 @@ func every(d time.Duration, handler string) *fermatav1.Job {
 
 func create(t *testing.T, c fermatav1.JobServiceClient, id string, j *fermatav1.Job) {
 	t.Helper()
-	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: id, Job: j}); err != nil {
+	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: id,
+		Job: j}); err != nil {
 		t.Fatalf("create %s: %v", id, err)
 	}
 }
@@ -151,8 +155,8 @@ func TestAHealthyJobRunsOnTimeWhileAFailingOneBacksOff(t *testing.T) {
 		"fail": func(context.Context, *worker.Task) error { return errors.New("boom") },
 	})
 	c := jobs(t, n)
-	create(t, c, "ok", every(200*time.Millisecond, "ok"))
-	create(t, c, "fail", every(200*time.Millisecond, "fail"))
+	create(t, c, "ok", intervalJob(200*time.Millisecond, "ok"))
+	create(t, c, "fail", intervalJob(200*time.Millisecond, "fail"))
 	var failing *fermatav1.Job
 	redistest.Eventually(t, time.Minute, "three failures", func(ctx context.Context) (err error) {
 		failing, err = c.GetJob(ctx, &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/fail"})
@@ -209,7 +213,7 @@ func TestWorkReachesWorkersThroughPeers(t *testing.T) {
 	clients := []fermatav1.JobServiceClient{jobs(t, a), jobs(t, b), jobs(t, c)}
 	const n = 60
 	for i := range n {
-		create(t, clients[i%3], fmt.Sprintf("j%d", i), every(500*time.Millisecond, "h"))
+		create(t, clients[i%3], fmt.Sprintf("j%d", i), intervalJob(500*time.Millisecond, "h"))
 	}
 	redistest.Eventually(t, time.Minute, "every job to run twice", func(context.Context) error {
 		mu.Lock()

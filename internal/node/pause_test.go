@@ -60,13 +60,15 @@ func (s *starts) have(t *testing.T, prefix string, n int) {
 // seesPause waits until a node shows that a queue is paused, or that it is not.
 func seesPause(t *testing.T, n *node.Node, queue string, paused bool) {
 	t.Helper()
-	redistest.Eventually(t, time.Minute, fmt.Sprintf("a node to see that %s is paused: %v", queue, paused), func(ctx context.Context) error {
-		text, err := metricsOf(ctx, n)
-		if shown := strings.Contains(text, fmt.Sprintf("fermata_queue_paused{namespace=\"default\",queue=%q} 1\n", queue)); err == nil && shown != paused {
-			err = fmt.Errorf("it is %v", shown)
-		}
-		return err
-	})
+	redistest.Eventually(t, time.Minute, fmt.Sprintf("a node to see that %s is paused: %v", queue, paused),
+		func(ctx context.Context) error {
+			text, err := metricsOf(ctx, n)
+			if shown := strings.Contains(text, fmt.Sprintf("fermata_queue_paused{namespace=\"default\",queue=%q} 1\n",
+				queue)); err == nil && shown != paused {
+				err = fmt.Errorf("it is %v", shown)
+			}
+			return err
+		})
 }
 
 // TestAPausedQueueStartsNothing: of two nodes, one has the worker, so that the other's shards
@@ -92,7 +94,8 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 		return err
 	})
 	started, release := starts{tokens: map[string]int64{}}, make(chan struct{})
-	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 3, Queues: []string{"mail", "other"}, ID: "one"},
+	workWith(t, worker.Options{Addresses: []string{b.GRPCAddr()}, Slots: 3, Queues: []string{"mail", "other"},
+		ID: "one"},
 		map[string]func(context.Context, *worker.Task) error{
 			"h": func(_ context.Context, t *worker.Task) error { started.note(t); return nil },
 			"long": func(ctx context.Context, t *worker.Task) error {
@@ -113,7 +116,8 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 
 	create(t, c, "long", at("mail", "long", -time.Second))
 	started.have(t, "long", 1)
-	if _, err := calls.SetQueueSettings(t.Context(), &client.QueueSettings{Name: "mail", RecoveryRate: 1000}); err != nil {
+	if _, err := calls.SetQueueSettings(t.Context(),
+		&client.QueueSettings{Name: "mail", RecoveryRate: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := calls.PauseQueue(t.Context(), "mail"); err != nil || !s.GetPaused() || s.GetRecoveryRate() != 1000 {
@@ -137,7 +141,8 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	started.have(t, "other-", 4*shards)
 	for _, id := range []string{"mail-00", "later-0"} {
 		why, err := calls.ExplainJob(t.Context(), id)
-		if err != nil || len(why.GetReasons()) != 1 || why.GetReasons()[0].GetKind() != fermatav1.Reason_KIND_QUEUE_PAUSED {
+		if err != nil || len(why.GetReasons()) != 1 ||
+			why.GetReasons()[0].GetKind() != fermatav1.Reason_KIND_QUEUE_PAUSED {
 			t.Errorf("%s waits for %v (%v)", id, why.GetReasons(), err)
 		}
 	}
@@ -148,7 +153,8 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	scaler.is(1, true)
 	close(release)
 	scaler.is(0, false)
-	if j, err := calls.GetJob(t.Context(), "long"); err != nil || j.GetStatus().GetLastOutcome() != fermatav1.Outcome_OUTCOME_SUCCEEDED {
+	if j, err := calls.GetJob(t.Context(), "long"); err != nil ||
+		j.GetStatus().GetLastOutcome() != fermatav1.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("the run that was live ended %v (%v)", j.GetStatus(), err)
 	}
 	if ids := append(started.of("mail-"), started.of("later-")...); len(ids) > 0 {
@@ -156,7 +162,8 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	}
 
 	resumed := time.Now()
-	if s, err := dial(t, b).ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() || s.GetRecoveryRate() != 1000 {
+	if s, err := dial(t, b).ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() ||
+		s.GetRecoveryRate() != 1000 {
 		t.Fatal(s, err)
 	}
 	started.have(t, "mail-", due)

@@ -5,12 +5,12 @@ import (
 	"github.com/fermata-io/fermata/internal/core/payload"
 )
 
-// CheckedHandlers are the handlers whose payloads a node can check: all that
-// [Config].ValidatePayloads may name.
+// CheckedHandlers are the handlers whose payloads a node can validate: all that [Config].ValidatePayloads may
+// name.
 func CheckedHandlers() []string { return payload.Handlers() }
 
-// payloadCheck checks the payloads of some of the ready-made handlers.
-func payloadCheck(handlers []string) func(handler string, text []byte) []job.Violation {
+// payloadValidator validates the payloads of some of the ready-made handlers.
+func payloadValidator(handlers []string) func(handler string, text []byte) []job.Violation {
 	check := payload.Checker(handlers)
 	return func(handler string, text []byte) []job.Violation {
 		var v []job.Violation

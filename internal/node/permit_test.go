@@ -48,11 +48,13 @@ func TestPermitsThatAreTooManyAreAnswered(t *testing.T) {
 	})
 	const permits = 2000
 	for i := range permits {
-		a.OnPermit("b", job.Permit{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, ValidFor: time.Minute})
+		a.OnPermit("b", job.Permit{ID: int64(i), N: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"},
+			ValidFor: time.Minute})
 	}
 	redistest.Eventually(t, time.Minute, "an answer to each", func(ctx context.Context) error {
 		text, err := metricsOf(ctx, a)
-		if want := fmt.Sprintf(`fermata_peer_messages_sent_total{kind="permit_result"} %d`, permits); err == nil && !strings.Contains(text, want+"\n") {
+		if want := fmt.Sprintf(`fermata_peer_messages_sent_total{kind="permit_result"} %d`, permits); err == nil &&
+			!strings.Contains(text, want+"\n") {
 			err = errors.New(text[strings.Index(text, "fermata_peer_messages"):])
 		}
 		return err

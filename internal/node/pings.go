@@ -13,70 +13,69 @@ import (
 	"github.com/fermata-io/fermata/internal/core/sharding"
 )
 
-// reachLoop finds out how this node stands to Redis, several times in the life of a lock, while
-// there are others who could take over: which primaries answer at all, which it asks for nothing, and
-// how long its own calls take.
-func (n *Node) reachLoop(ctx context.Context) {
+// checkReachLoop measures several times per lock TTL, while other nodes could take over, how this node reaches
+// Redis: which primaries answer a ping, and how long its own calls take.
+func (n *Node) checkReachLoop(ctx context.Context) {
 	every := n.cfg.LockTTL / 12
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	// By two thirds of a lock's life a refresh has failed, and there is time left
-	// for the others to hear of it before the locks expire.
-	sight := newSight(n.cfg.LockTTL*2/3, time.Now())
+	// By two thirds of the lock TTL a refresh has failed, and the others still have time to learn of it before
+	// the locks expire.
+	reach := newRedisReach(n.cfg.LockTTL*2/3, time.Now())
 	slowness := &latencyComparison{ttl: n.cfg.LockTTL}
-	p := newPings(n.lockConns)
-	defer p.asking.Wait()
-	told := stance{blind: -1}
-	said := membership.Stance{Blind: -1}
+	p := newPinger(n.lockConns)
+	defer p.rounds.Wait()
+	published := reachState{unreachable: -1}
+	sent := membership.Stance{Blind: -1}
 	for turn := 0; ; {
-		// Whoever gossip shows may compare itself with this node; this one compares itself with
-		// those that could take over.
+		// Every live node may compare itself with this node. This node compares itself only with those that
+		// could take over.
 		company, others := n.otherMembers()
-		if !company && !told.aside {
-			// It counts from when there are others.
-			sight = newSight(sight.patience, time.Now())
+		if !company && !published.withdrawn {
+			// The timeout starts when there are other nodes.
+			reach = newRedisReach(reach.timeout, time.Now())
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.answered:
 		case <-ticker.C:
-			// An answer is waited for longer than until the next question.
-			if turn++; turn%2 == 0 && (company || told.aside) {
-				p.ask(ctx, sight.patience)
+			// The timeout of a ping is longer than the interval of pings.
+			turn++
+			if turn%2 == 0 && (company || published.withdrawn) {
+				p.startRound(ctx, reach.timeout)
 			}
 		}
 		now := time.Now()
-		sight.take(p.answers(), now)
-		is, dark := sight.look(blindOf(others), now)
-		own := n.latency.value(now)
-		is.slow = slowness.look(own, latenciesOf(others), now)
-		is.aside = is.aside || is.slow
-		// Its workers serve as soon as Redis answers again; only shards have to wait
-		// until it has done so for a while.
-		if n.dark.Swap(dark) != dark {
+		reach.recordAnswers(p.answerTimes(), now)
+		is, dark := reach.assessReach(unreachableCounts(others), now)
+		own := n.latency.currentLatency(now)
+		is.slow = slowness.compareLatencies(own, peerLatencies(others), now)
+		is.withdrawn = is.withdrawn || is.slow
+		// Its workers get runs as soon as Redis answers again; only shards require a stable period.
+		if n.unreachable.Swap(dark) != dark {
 			n.wakeDemand()
 		}
-		if is != told && ctx.Err() == nil {
-			n.logStance(told, is, sight.lost(), own, p.failed())
-			n.gauges.stand(told, is)
-			told = is
+		if is != published && ctx.Err() == nil {
+			n.logReachChange(published, is, reach.lostPrimaries(), own, p.lastError())
+			n.gauges.setWithdrawn(published, is)
+			published = is
 		}
-		say := membership.Stance{Aside: is.aside, Blind: is.blind, Latency: said.Latency}
-		if company && retell(said.Latency, own) {
-			say.Latency = max(own, latencyFloor)
+		next := membership.Stance{Aside: is.withdrawn, Blind: is.unreachable, Latency: sent.Latency}
+		if company && hasChangedStep(sent.Latency, own) {
+			next.Latency = max(own, latencyFloor)
 		}
-		if say != said && ctx.Err() == nil {
-			said = say
-			if err := n.gossip.SetStance(say, every); err != nil {
-				n.cfg.Logger.Warn("failed to tell the other nodes how this one stands to redis", "error", err)
+		if next != sent && ctx.Err() == nil {
+			sent = next
+			if err := n.gossip.SetStance(next, every); err != nil {
+				n.cfg.Logger.Warn("failed to publish reachability of redis", "error", err)
 			}
 		}
 	}
 }
 
-// otherMembers are the other nodes that may own shards, with what gossip knows of them. There is
-// company if gossip shows any other node, whether or not that may.
+// otherMembers are the other nodes that may own shards, with their gossip state. company reports whether gossip
+// has any other live node.
 func (n *Node) otherMembers() (company bool, peers []membership.MemberInfo) {
 	eligible := n.locks.Eligible()
 	for _, m := range n.gossip.Members() {
@@ -91,82 +90,83 @@ func (n *Node) otherMembers() (company bool, peers []membership.MemberInfo) {
 	return company, peers
 }
 
-// blindOf is how many primaries each node misses.
-func blindOf(nodes []membership.MemberInfo) (blind []int) {
+// unreachableCounts are the numbers of primaries that the nodes cannot reach.
+func unreachableCounts(nodes []membership.MemberInfo) (blind []int) {
 	for _, m := range nodes {
 		blind = append(blind, m.Blind)
 	}
 	return blind
 }
 
-func latenciesOf(nodes []membership.MemberInfo) (latencies []peerLatency) {
+func peerLatencies(nodes []membership.MemberInfo) (latencies []peerLatency) {
 	for _, m := range nodes {
-		latencies = append(latencies, peerLatency{latency: m.Latency, aside: m.Aside})
+		latencies = append(latencies, peerLatency{latency: m.Latency, withdrawn: m.Aside})
 	}
 	return latencies
 }
 
-func (n *Node) logStance(was, is stance, lost []string, own time.Duration, why error) {
+func (n *Node) logReachChange(was, is reachState, lost []string, own time.Duration, err error) {
 	log := n.cfg.Logger
-	if is.blind > max(was.blind, 0) {
-		log.Warn("redis does not answer", "primaries", lost, "error", why)
+	if is.unreachable > max(was.unreachable, 0) {
+		log.Warn("redis does not answer", "primaries", lost, "error", err)
 	}
 	switch {
-	case is.aside && !was.aside && is.slow:
-		log.Warn("node stands aside: redis answers it much later than other nodes", "latency", own, "error", why)
-	case is.aside && !was.aside:
-		log.Warn("node stands aside: redis does not answer", "primaries", lost, "error", why)
-	case was.aside && !is.aside:
-		log.Info("node stands with the others again: redis answers", "latency", own)
+	case is.withdrawn && !was.withdrawn && is.slow:
+		log.Warn("node withdrawn from shard ownership: redis answers it much later than other nodes", "latency", own,
+			"error", err)
+	case is.withdrawn && !was.withdrawn:
+		log.Warn("node withdrawn from shard ownership: redis does not answer", "primaries", lost, "error", err)
+	case was.withdrawn && !is.withdrawn:
+		log.Info("node returned to shard ownership: redis answers", "latency", own)
 	}
 }
 
-// pings are questions on their way: one is not held up by those before it.
-type pings struct {
+// pinger pings the primaries of Redis. A round does not wait for those before it.
+type pinger struct {
 	client   redis.UniversalClient
-	asking   sync.WaitGroup
-	answered chan struct{} // something came since it was last read
+	rounds   sync.WaitGroup
+	answered chan struct{} // signals that an answer arrived
 
-	mu   sync.Mutex
-	last error                // of the latest that has failed
-	at   map[string]time.Time // when each of today's primaries answered last; zero: never
+	mu         sync.Mutex
+	lastErr    error                // of the latest failed ping
+	answeredAt map[string]time.Time // time of the latest answer of each current primary; zero: none
 }
 
-func newPings(client redis.UniversalClient) *pings {
-	return &pings{client: client, answered: make(chan struct{}, 1), at: map[string]time.Time{}}
+func newPinger(client redis.UniversalClient) *pinger {
+	return &pinger{client: client, answered: make(chan struct{}, 1), answeredAt: map[string]time.Time{}}
 }
 
-// ask asks each primary, whose answer is waited for no longer than this.
-func (p *pings) ask(ctx context.Context, within time.Duration) {
-	p.asking.Go(func() {
+// startRound pings each primary, and waits for an answer no longer than within.
+func (p *pinger) startRound(ctx context.Context, within time.Duration) {
+	p.rounds.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
-		asked, err := p.primaries(ctx)
+		asked, err := p.listPrimaries(ctx)
 		if err != nil {
 			p.mu.Lock()
-			p.last = err
+			p.lastErr = err
 			p.mu.Unlock()
 			return
 		}
 		p.mu.Lock()
-		maps.DeleteFunc(p.at, func(name string, _ time.Time) bool { return asked[name] == nil })
+		maps.DeleteFunc(p.answeredAt, func(name string, _ time.Time) bool { return asked[name] == nil })
 		for name := range asked {
-			if _, is := p.at[name]; !is {
-				p.at[name] = time.Time{}
+			if _, is := p.answeredAt[name]; !is {
+				p.answeredAt[name] = time.Time{}
 			}
 		}
 		p.mu.Unlock()
 		var each sync.WaitGroup
 		for name, c := range asked {
-			each.Go(func() { p.heard(name, c.Ping(ctx).Err()) })
+			each.Go(func() { p.recordAnswer(name, c.Ping(ctx).Err()) })
 		}
 		each.Wait()
 	})
 }
 
-// primaries are those of a Redis Cluster as far as this node knows; otherwise there is one
-// server without a name.
-func (p *pings) primaries(ctx context.Context) (map[string]redis.Cmdable, error) {
+// listPrimaries returns the primaries of a Redis Cluster that this node knows; otherwise one server without a
+// name.
+func (p *pinger) listPrimaries(ctx context.Context) (map[string]redis.Cmdable, error) {
 	cluster, ok := p.client.(*redis.ClusterClient)
 	if !ok {
 		return map[string]redis.Cmdable{"": p.client}, nil
@@ -182,31 +182,31 @@ func (p *pings) primaries(ctx context.Context) (map[string]redis.Cmdable, error)
 	return all, err
 }
 
-func (p *pings) heard(name string, err error) {
+func (p *pinger) recordAnswer(name string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		p.last = err
+		p.lastErr = err
 		return
 	}
-	if _, is := p.at[name]; !is {
-		return // it is no primary any more
+	if _, is := p.answeredAt[name]; !is {
+		return // it is no longer a primary
 	}
-	p.at[name] = time.Now()
+	p.answeredAt[name] = time.Now()
 	select {
 	case p.answered <- struct{}{}:
-	default: // the answers are about to be read
+	default: // the receiver is already signalled
 	}
 }
 
-func (p *pings) answers() map[string]time.Time {
+func (p *pinger) answerTimes() map[string]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.at)
+	return maps.Clone(p.answeredAt)
 }
 
-func (p *pings) failed() error {
+func (p *pinger) lastError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.last
+	return p.lastErr
 }

@@ -25,15 +25,17 @@ func TestSomeRunsWaitAtTheWorker(t *testing.T) {
 	holders := shared(t, a)
 	requests := make([]*fermatav1.CreateJobRequest, 1000) // each due every second
 	for i := range requests {
-		requests[i] = &fermatav1.CreateJobRequest{JobId: fmt.Sprint("j", i), Job: every(time.Second, "h")}
+		requests[i] = &fermatav1.CreateJobRequest{JobId: fmt.Sprint("j", i), Job: intervalJob(time.Second, "h")}
 	}
-	if _, err := jobs(t, a).BatchCreateJobs(t.Context(), &fermatav1.BatchCreateJobsRequest{Parent: "namespaces/default", Requests: requests}); err != nil {
+	if _, err := jobs(t, a).BatchCreateJobs(t.Context(),
+		&fermatav1.BatchCreateJobsRequest{Parent: "namespaces/default", Requests: requests}); err != nil {
 		t.Fatal(err)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	hello := &fermatav1.Hello{WorkerId: "w", Queues: []string{job.DefaultQueue}, Slots: slots, Prefetch: prefetch, SessionEpoch: 1}
+	hello := &fermatav1.Hello{WorkerId: "w", Queues: []string{job.DefaultQueue}, Slots: slots, Prefetch: prefetch,
+		SessionEpoch: 1}
 	s := welcomed(ctx, t, b, hello)
 	came := make(chan *fermatav1.Lease, 1000)
 	failed := make(chan error, 1)
@@ -59,7 +61,8 @@ func TestSomeRunsWaitAtTheWorker(t *testing.T) {
 		case err := <-failed:
 			t.Fatalf("%v; so many have waited: %v", err, waited)
 		case l := <-came:
-			if held = append(held, l); len(held) > slots+prefetch {
+			held = append(held, l)
+			if len(held) > slots+prefetch {
 				t.Fatalf("%d leases, for %d slots and %d that may wait", len(held), slots, prefetch)
 			}
 			if len(held) > slots {
@@ -69,7 +72,8 @@ func TestSomeRunsWaitAtTheWorker(t *testing.T) {
 		case <-tick.C:
 			results := &fermatav1.Results{}
 			for _, l := range held[:min(slots, len(held))] {
-				results.Results = append(results.Results, &fermatav1.Result{LeaseId: l.GetLeaseId(), Outcome: fermatav1.Result_OUTCOME_SUCCEEDED})
+				results.Results = append(results.Results,
+					&fermatav1.Result{LeaseId: l.GetLeaseId(), Outcome: fermatav1.Result_OUTCOME_SUCCEEDED})
 			}
 			held = held[len(results.Results):]
 			if len(results.Results) == 0 {

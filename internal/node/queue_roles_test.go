@@ -23,19 +23,22 @@ import (
 func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 	x := newTenants(t, "  - {subjects: [\"token:scaler-a\"], role: editor, namespaces: [a], queues: [mail]}\n")
 	c := fermatav1.NewJobServiceClient(x.conn)
-	secret := every(time.Hour, "h")
+	secret := intervalJob(time.Hour, "h")
 	secret.Queue, secret.Payload = "web", []byte("secret")
-	victim, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "victim", Job: secret})
+	victim, err := c.CreateJob(x.as("editor-a"),
+		&fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "victim", Job: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken := every(time.Hour, "h")
+	taken := intervalJob(time.Hour, "h")
 	taken.Queue, taken.PayloadSealed = "mail", true
 	for _, etag := range []string{"", "x", victim.GetEtag()} {
 		take := &fermatav1.JobWish{JobId: "victim", Etag: etag, Job: taken}
 		remove := &fermatav1.JobWish{JobId: "victim", Etag: etag, Delete: true}
-		for _, wishes := range [][]*fermatav1.JobWish{{take}, {take, take}, {remove}, {remove, remove}, {take, remove}, {remove, take}} {
-			applied, err := c.ApplyJobs(x.as("scaler-a"), &fermatav1.ApplyJobsRequest{Parent: "namespaces/a", Force: true, Wishes: wishes})
+		for _, wishes := range [][]*fermatav1.JobWish{{take}, {take, take}, {remove}, {remove, remove},
+			{take, remove}, {remove, take}} {
+			applied, err := c.ApplyJobs(x.as("scaler-a"),
+				&fermatav1.ApplyJobsRequest{Parent: "namespaces/a", Force: true, Wishes: wishes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +51,8 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 					t.Errorf("etag %q, wish %d of %d: %v", etag, i, len(wishes), change)
 				}
 			}
-			planned, err := c.PlanJobs(x.as("scaler-a"), &fermatav1.PlanJobsRequest{Parent: "namespaces/a", Force: true, Wishes: wishes})
+			planned, err := c.PlanJobs(x.as("scaler-a"),
+				&fermatav1.PlanJobsRequest{Parent: "namespaces/a", Force: true, Wishes: wishes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,9 +75,10 @@ func TestAnOperatorOfOneQueueReachesNoJobThatMoves(t *testing.T) {
 	x := newTenants(t, "  - {subjects: [\"token:scaler-a\"], role: operator, namespaces: [a], queues: [mail]}\n")
 	c := fermatav1.NewJobServiceClient(x.conn)
 	const name = "namespaces/a/jobs/mover"
-	d := every(time.Hour, "h")
+	d := intervalJob(time.Hour, "h")
 	d.Queue = "mail"
-	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "mover", Job: d}); err != nil {
+	if _, err := c.CreateJob(x.as("editor-a"),
+		&fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "mover", Job: d}); err != nil {
 		t.Fatal(err)
 	}
 	end := make(chan struct{})
@@ -87,7 +92,8 @@ func TestAnOperatorOfOneQueueReachesNoJobThatMoves(t *testing.T) {
 			default:
 			}
 			_, err := c.UpdateJob(x.as("editor-a"), &fermatav1.UpdateJobRequest{
-				Job: &fermatav1.Job{Name: name, Queue: []string{"web", "mail"}[i%2]}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}},
+				Job:        &fermatav1.Job{Name: name, Queue: []string{"web", "mail"}[i%2]},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}},
 			})
 			if err != nil && status.Code(err) != codes.Aborted {
 				moved <- err
@@ -131,7 +137,7 @@ func TestTokensOfSomeQueues(t *testing.T) {
 	c := fermatav1.NewJobServiceClient(x.conn)
 	create := func(id, queue string) {
 		t.Helper()
-		j := every(time.Hour, "h")
+		j := intervalJob(time.Hour, "h")
 		j.Queue, j.Labels = queue, map[string]string{"customer": "acme"}
 		if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: id, Job: j}); err != nil {
 			t.Fatal(err)

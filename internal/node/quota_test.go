@@ -55,7 +55,7 @@ func TestJobsOfANamespace(t *testing.T) {
 		made++
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		_, err := nodes[made%2].CreateJob(ctx, &fermatav1.CreateJobRequest{
-			Parent: "namespaces/" + namespace, JobId: fmt.Sprint("job", made), Job: every(time.Hour, "h"),
+			Parent: "namespaces/" + namespace, JobId: fmt.Sprint("job", made), Job: intervalJob(time.Hour, "h"),
 		})
 		return err
 	}
@@ -98,7 +98,8 @@ func TestJobsOfANamespace(t *testing.T) {
 		}
 		defer r.Body.Close()
 		text, err := io.ReadAll(r.Body)
-		for _, line := range []string{`fermata_namespace_jobs{namespace="team-a"} 2`, `fermata_namespace_jobs_limit{namespace="team-a"} 2`, `fermata_namespace_jobs_limit{namespace="other"} 1`} {
+		for _, line := range []string{`fermata_namespace_jobs{namespace="team-a"} 2`,
+			`fermata_namespace_jobs_limit{namespace="team-a"} 2`, `fermata_namespace_jobs_limit{namespace="other"} 1`} {
 			if !strings.Contains(string(text), line+"\n") {
 				err = errors.Join(err, fmt.Errorf("%s is missing", line))
 			}
@@ -109,8 +110,10 @@ func TestJobsOfANamespace(t *testing.T) {
 		return err
 	})
 	write(3)
-	redistest.Eventually(t, time.Minute, "the new limit, at either node", func(context.Context) error { return add("team-a") })
-	redistest.Eventually(t, time.Minute, "the new limit, at either node", func(context.Context) error { return add("team-b") })
+	redistest.Eventually(t, time.Minute, "the new limit, at either node",
+		func(context.Context) error { return add("team-a") })
+	redistest.Eventually(t, time.Minute, "the new limit, at either node",
+		func(context.Context) error { return add("team-b") })
 	room("team-b", 0)
 }
 
@@ -125,12 +128,13 @@ func TestBytesOfANamespace(t *testing.T) {
 	nodes := []fermatav1.JobServiceClient{jobs(t, a), jobs(t, b)}
 	const parent = "namespaces/default"
 	sized := func(n int) *fermatav1.Job {
-		d := every(time.Hour, "h")
+		d := intervalJob(time.Hour, "h")
 		d.Payload = []byte(strings.Repeat("x", n))
 		return d
 	}
 	create := func(node int, id string, n int) error {
-		_, err := nodes[node].CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: parent, JobId: id, Job: sized(n)})
+		_, err := nodes[node].CreateJob(t.Context(),
+			&fermatav1.CreateJobRequest{Parent: parent, JobId: id, Job: sized(n)})
 		return err
 	}
 	full := func(err error) bool { return status.Code(err) == codes.ResourceExhausted }
@@ -143,10 +147,13 @@ func TestBytesOfANamespace(t *testing.T) {
 				err := create(caller%2, id, 2000)
 				if err == nil && caller >= 4 {
 					_, err = nodes[(caller+1)%2].UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
-						Job: &fermatav1.Job{Name: parent + "/jobs/" + id, Payload: []byte(strings.Repeat("y", 1000+200*i))}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
+						Job: &fermatav1.Job{Name: parent + "/jobs/" + id,
+							Payload: []byte(strings.Repeat("y", 1000+200*i))},
+						UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"payload"}},
 					})
 					if err == nil && i%3 == 0 {
-						_, err = nodes[caller%2].DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: parent + "/jobs/" + id})
+						_, err = nodes[caller%2].DeleteJob(t.Context(),
+							&fermatav1.DeleteJobRequest{Name: parent + "/jobs/" + id})
 					}
 				}
 				if err != nil && !full(err) {
@@ -191,19 +198,23 @@ func TestBytesOfANamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	settled("renamed", 900)
-	backup, err := fermatav1.NewBackupServiceClient(connect(t, a)).ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: parent, IdPrefix: "renamed"})
+	backup, err := fermatav1.NewBackupServiceClient(connect(t, a)).ExportJobs(t.Context(),
+		&fermatav1.ExportJobsRequest{Parent: parent, IdPrefix: "renamed"})
 	if err != nil || len(backup.GetJobs()) != 1 {
 		t.Fatal(backup, err)
 	}
 	restore := func() *fermatav1.RestoreJobsResponse_Result {
 		t.Helper()
-		r, err := fermatav1.NewBackupServiceClient(connect(t, b)).RestoreJobs(t.Context(), &fermatav1.RestoreJobsRequest{Parent: parent, Jobs: backup.GetJobs(), Existing: fermatav1.RestoreJobsRequest_EXISTING_SKIP})
+		r, err := fermatav1.NewBackupServiceClient(connect(t, b)).RestoreJobs(t.Context(),
+			&fermatav1.RestoreJobsRequest{Parent: parent, Jobs: backup.GetJobs(),
+				Existing: fermatav1.RestoreJobsRequest_EXISTING_SKIP})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r.GetResults()[0]
 	}
-	if _, err := nodes[0].DeleteJob(t.Context(), &fermatav1.DeleteJobRequest{Name: parent + "/jobs/renamed"}); err != nil {
+	if _, err := nodes[0].DeleteJob(t.Context(),
+		&fermatav1.DeleteJobRequest{Name: parent + "/jobs/renamed"}); err != nil {
 		t.Fatal(err)
 	}
 	if r := restore(); codes.Code(r.GetCode()) != codes.OK {

@@ -6,132 +6,134 @@ import (
 	"time"
 )
 
-// reach tells whether somebody still answers this node. An answer counts whenever it
-// comes: one that is slow is there.
-type reach struct {
-	patience time.Duration // without an answer until it is given up
-	answered time.Time     // last
-	since    time.Time     // the first of a row of answers without a gap
-	lost     bool
+// serverReach tracks whether a server still answers this node. A late answer counts too: a slow server is
+// reachable.
+type serverReach struct {
+	timeout     time.Duration // without an answer, until the server counts as lost
+	answered    time.Time     // time of the last answer
+	stableSince time.Time     // the first answer of the latest series without a gap
+	lost        bool
 }
 
-// answers tells whether it has answered without a gap for longer than one.
-func (r *reach) answers() bool { return !r.since.IsZero() && r.answered.Sub(r.since) >= r.gap() }
+// isStable reports whether it has answered without a gap for longer than one gap.
+func (r *serverReach) isStable() bool {
+	return !r.stableSince.IsZero() && r.answered.Sub(r.stableSince) >= r.maxGap()
+}
 
-// gap is a silence that ends a row of answers: longer than a question that was lost.
-func (r *reach) gap() time.Duration { return r.patience * 3 / 4 }
+// maxGap is the pause that ends a series of answers. It is longer than the pause caused by one lost ping.
+func (r *serverReach) maxGap() time.Duration { return r.timeout * 3 / 4 }
 
-// heard takes over that Redis has answered.
-func (r *reach) heard(now time.Time) {
-	if now.Sub(r.answered) >= r.gap() || r.since.IsZero() {
-		r.since = now
+// recordAnswer records an answer.
+func (r *serverReach) recordAnswer(now time.Time) {
+	if now.Sub(r.answered) >= r.maxGap() || r.stableSince.IsZero() {
+		r.stableSince = now
 	}
 	r.answered = now
 }
 
-// look tells whether it is given up, and whether it is out of reach just now. It is back
-// after having answered for as long as there was patience, so that a link that comes and
-// goes does not move shards about.
-func (r *reach) look(now time.Time) (lost, dark bool) {
+// updateReach reports whether the server counts as lost, and whether it does not answer now. A lost server is
+// reachable again after it has answered for as long as the timeout, so that an unstable link does not move
+// shards repeatedly.
+func (r *serverReach) updateReach(now time.Time) (lost, dark bool) {
 	silent := now.Sub(r.answered)
 	switch {
-	case silent >= r.patience:
-		r.lost, r.since = true, time.Time{}
-	case silent < r.gap() && !r.since.IsZero() && r.answered.Sub(r.since) >= r.patience:
+	case silent >= r.timeout:
+		r.lost, r.stableSince = true, time.Time{}
+	case silent < r.maxGap() && !r.stableSince.IsZero() && r.answered.Sub(r.stableSince) >= r.timeout:
 		r.lost = false
 	}
-	return r.lost, r.lost && silent >= r.gap()
+	return r.lost, r.lost && silent >= r.maxGap()
 }
 
-// sight decides whether this node stands aside: a node that cannot reach Redis keeps no
-// lock alive, and as long as gossip shows it among the living, the others would leave its
-// shards to it. One whose Redis is slow must not, nor one that misses a primary of a Redis
-// Cluster that nobody reaches: its shards would be nobody's, or move for nothing. So a
-// node stands aside when nothing of Redis answers it, and when another node has reached
-// more primaries than it does, for as long as it had patience: what is wrong with Redis
-// itself shows everywhere by then.
-type sight struct {
-	patience  time.Duration
-	redis     reach             // whoever of it answers
-	primaries map[string]*reach // by address
-	// worse is since when another node reaches more of them, or later by as long as it was not
-	// clear meanwhile; zero: none does.
-	worse  time.Time
-	looked time.Time // last
+// redisReach decides whether this node withdraws from shard ownership because it cannot reach Redis. A node that
+// cannot reach Redis cannot refresh its locks, and while gossip shows it as alive, the others would leave its
+// shards to it. A node whose Redis is slow must not withdraw, nor one that misses a primary that no node
+// reaches: its shards would have no owner, or move without benefit. So a node withdraws if no server answers it,
+// or if another node reaches more primaries than it does for as long as the timeout. By then a fault of Redis
+// itself shows on all nodes.
+type redisReach struct {
+	timeout   time.Duration
+	anyServer serverReach             // the answers of all servers together
+	primaries map[string]*serverReach // by address
+	// worseSince is the time since which another node reaches more primaries, moved forward by periods in which
+	// that was unclear; zero: no node does.
+	worseSince time.Time
+	updatedAt  time.Time
 }
 
-func newSight(patience time.Duration, now time.Time) *sight {
-	return &sight{patience: patience, redis: reach{patience: patience, answered: now}, primaries: map[string]*reach{}, looked: now}
+func newRedisReach(patience time.Duration, now time.Time) *redisReach {
+	return &redisReach{timeout: patience, anyServer: serverReach{timeout: patience, answered: now},
+		primaries: map[string]*serverReach{}, updatedAt: now}
 }
 
-// take takes over when each of today's primaries last answered; zero is never.
-func (s *sight) take(answers map[string]time.Time, now time.Time) {
-	maps.DeleteFunc(s.primaries, func(name string, _ *reach) bool { _, is := answers[name]; return !is })
+// recordAnswers updates the primaries with the times of their latest answers; zero: none.
+func (s *redisReach) recordAnswers(answers map[string]time.Time, now time.Time) {
+	maps.DeleteFunc(s.primaries, func(name string, _ *serverReach) bool { _, is := answers[name]; return !is })
 	for name, at := range answers {
 		p := s.primaries[name]
 		if p == nil {
-			p = &reach{patience: s.patience, answered: now}
+			p = &serverReach{timeout: s.timeout, answered: now}
 			s.primaries[name] = p
 		}
 		if at.After(p.answered) {
-			p.heard(at)
+			p.recordAnswer(at)
 		}
-		if at.After(s.redis.answered) {
-			s.redis.heard(at)
+		if at.After(s.anyServer.answered) {
+			s.anyServer.recordAnswer(at)
 		}
 	}
 }
 
-// stance is what the others are told.
-type stance struct {
-	aside bool
-	slow  bool // aside because Redis answers it much later than its peers
-	// blind is how many primaries do not answer; -1 while that is not known.
-	blind int
+// reachState is the state that is published to the other nodes.
+type reachState struct {
+	withdrawn bool
+	slow      bool // withdrawn because Redis answers it much later than its peers
+	// unreachable is the number of primaries that do not answer; -1: unknown.
+	unreachable int
 }
 
-// look tells where this node stands now that the others see so much, and whether nothing
-// of Redis is in reach. A number below 0 is of a node that does not say.
-func (s *sight) look(others []int, now time.Time) (is stance, dark bool) {
-	is.aside, dark = s.redis.look(now)
+// assessReach returns the state of this node, given the numbers of primaries that the others cannot reach, and
+// whether no server answers now. A number below 0 is of a node that does not publish it.
+func (s *redisReach) assessReach(others []int, now time.Time) (is reachState, dark bool) {
+	is.withdrawn, dark = s.anyServer.updateReach(now)
 	unsure, silent, back := len(s.primaries) == 0, false, true
 	for _, p := range s.primaries {
-		if lost, dark := p.look(now); lost {
-			is.blind++
-			silent, back = silent || dark, back && p.answers()
-		} else if p.since.IsZero() {
-			unsure = true // it has had neither an answer nor all its time
+		if lost, dark := p.updateReach(now); lost {
+			is.unreachable++
+			silent, back = silent || dark, back && p.isStable()
+		} else if p.stableSince.IsZero() {
+			unsure = true // no answer yet, within the timeout
 		}
 	}
 	if unsure {
-		is.blind = -1
+		is.unreachable = -1
 	}
 	others = slices.DeleteFunc(slices.Clone(others), func(n int) bool { return n < 0 })
-	stands := !s.worse.IsZero() && now.Sub(s.worse) >= s.patience
+	stands := !s.worseSince.IsZero() && now.Sub(s.worseSince) >= s.timeout
 	switch {
-	case len(others) == 0 || is.blind <= slices.Min(others):
-		s.worse = time.Time{}
+	case len(others) == 0 || is.unreachable <= slices.Min(others):
+		s.worseSince = time.Time{}
 	case silent || stands:
-		if s.worse.IsZero() {
-			s.worse = now
+		if s.worseSince.IsZero() {
+			s.worseSince = now
 		}
-	// A primary that answers again keeps a node aside for a while, but puts none there: of a
-	// stall that is over some nodes have given it up, and some have not.
+	// A primary that answers again keeps a withdrawn node withdrawn for a while, but withdraws none: after a
+	// short stall some nodes count the primary as lost, and some do not.
 	case back:
-		s.worse = time.Time{}
-	// Nor does one answer after a long silence prove that it is back.
-	case !s.worse.IsZero():
-		s.worse = s.worse.Add(now.Sub(s.looked))
+		s.worseSince = time.Time{}
+	// Nor does one answer after a long pause prove that the primary is reachable.
+	case !s.worseSince.IsZero():
+		s.worseSince = s.worseSince.Add(now.Sub(s.updatedAt))
 	}
-	s.looked = now
-	if !s.worse.IsZero() && now.Sub(s.worse) >= s.patience {
-		is.aside = true
+	s.updatedAt = now
+	if !s.worseSince.IsZero() && now.Sub(s.worseSince) >= s.timeout {
+		is.withdrawn = true
 	}
 	return is, dark
 }
 
-// lost are the primaries that do not answer, sorted.
-func (s *sight) lost() []string {
+// lostPrimaries are the primaries that do not answer, sorted.
+func (s *redisReach) lostPrimaries() []string {
 	var names []string
 	for name, p := range s.primaries {
 		if p.lost {

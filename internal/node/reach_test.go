@@ -31,18 +31,20 @@ func TestReach(t *testing.T) {
 		{name: "shortly away", silent: []span{{3, 8}}},
 		{name: "every other answer", silent: []span{{3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}, {13, 14}}},
 		{name: "away", silent: []span{{3, 20}}, lost: []span{{8, 26}}, dark: []span{{8, 20}}},
-		{name: "away and back, with answers lost", silent: []span{{3, 20}, {22, 24}}, lost: []span{{8, 26}}, dark: []span{{8, 20}}},
-		{name: "away and back and away", silent: []span{{3, 20}, {23, 28}}, lost: []span{{8, 34}}, dark: []span{{8, 20}, {27, 28}}},
+		{name: "away and back, with answers lost", silent: []span{{3, 20}, {22, 24}}, lost: []span{{8, 26}},
+			dark: []span{{8, 20}}},
+		{name: "away and back and away", silent: []span{{3, 20}, {23, 28}}, lost: []span{{8, 34}},
+			dark: []span{{8, 20}, {27, 28}}},
 		{name: "four in five are lost", silent: []span{{3, 7}, {8, 12}, {13, 17}, {18, 22}, {23, 27}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := reach{patience: 6 * time.Second, answered: begin}
+			r := serverReach{timeout: 6 * time.Second, answered: begin}
 			for s := range 40 {
 				if !in(s, tt.silent) {
-					r.heard(at(s))
+					r.recordAnswer(at(s))
 				}
-				lost, dark := r.look(at(s))
+				lost, dark := r.updateReach(at(s))
 				if lost != in(s, tt.lost) || dark != in(s, tt.dark) {
 					t.Errorf("after %d s: lost %v, dark %v, want the opposite of one", s, lost, dark)
 				}
@@ -63,39 +65,47 @@ func TestSight(t *testing.T) {
 	tests := []struct {
 		name  string
 		then  []stretch
-		want  stance
+		want  reachState
 		dark  bool
 		fresh bool // there was no steady time before
 	}{
-		{name: "all answer", want: stance{}},
-		{name: "not known yet", fresh: true, then: []stretch{{5, "x", []int{0}}}, want: stance{blind: -1}},
-		{name: "never answered", fresh: true, then: []stretch{{7, "x", []int{0}}}, want: stance{blind: 1}},
-		{name: "one is gone for this node", then: []stretch{{11, "x", []int{0}}}, want: stance{blind: 1}},
-		{name: "one is gone for this node for long", then: []stretch{{12, "x", []int{0}}}, want: stance{aside: true, blind: 1}},
-		{name: "one is gone for all", then: []stretch{{7, "x", []int{0}}, {30, "x", []int{1}}}, want: stance{blind: 1}},
-		{name: "another one is gone for the others", then: []stretch{{7, "x", []int{0}}, {30, "x", []int{1, 2}}}, want: stance{blind: 1}},
-		{name: "one other sees more", then: []stretch{{7, "x", []int{1, 0}}, {6, "x", []int{1, 0}}}, want: stance{aside: true, blind: 1}},
-		{name: "the others do not say", then: []stretch{{30, "x", []int{-1, -1}}}, want: stance{blind: 1}},
-		{name: "it is back for a moment", then: []stretch{{12, "x", []int{0}}, {5, "xy", []int{0}}}, want: stance{aside: true, blind: 1}},
-		{name: "it is back", then: []stretch{{12, "x", []int{0}}, {7, "xy", []int{0}}}, want: stance{}},
-		{name: "the others lose it too", then: []stretch{{12, "x", []int{0}}, {1, "x", []int{1}}}, want: stance{blind: 1}},
+		{name: "all answer", want: reachState{}},
+		{name: "not known yet", fresh: true, then: []stretch{{5, "x", []int{0}}}, want: reachState{unreachable: -1}},
+		{name: "never answered", fresh: true, then: []stretch{{7, "x", []int{0}}}, want: reachState{unreachable: 1}},
+		{name: "one is gone for this node", then: []stretch{{11, "x", []int{0}}}, want: reachState{unreachable: 1}},
+		{name: "one is gone for this node for long", then: []stretch{{12, "x", []int{0}}},
+			want: reachState{withdrawn: true, unreachable: 1}},
+		{name: "one is gone for all", then: []stretch{{7, "x", []int{0}}, {30, "x", []int{1}}},
+			want: reachState{unreachable: 1}},
+		{name: "another one is gone for the others", then: []stretch{{7, "x", []int{0}}, {30, "x", []int{1, 2}}},
+			want: reachState{unreachable: 1}},
+		{name: "one other sees more", then: []stretch{{7, "x", []int{1, 0}}, {6, "x", []int{1, 0}}},
+			want: reachState{withdrawn: true, unreachable: 1}},
+		{name: "the others do not say", then: []stretch{{30, "x", []int{-1, -1}}}, want: reachState{unreachable: 1}},
+		{name: "it is back for a moment", then: []stretch{{12, "x", []int{0}}, {5, "xy", []int{0}}},
+			want: reachState{withdrawn: true, unreachable: 1}},
+		{name: "it is back", then: []stretch{{12, "x", []int{0}}, {7, "xy", []int{0}}}, want: reachState{}},
+		{name: "the others lose it too", then: []stretch{{12, "x", []int{0}}, {1, "x", []int{1}}},
+			want: reachState{unreachable: 1}},
 		{name: "it answers once in a while", then: []stretch{
 			{9, "x", []int{0}}, {1, "xy", []int{0}}, {9, "x", []int{0}}, {1, "xy", []int{0}}, {9, "x", []int{0}},
-		}, want: stance{aside: true, blind: 1}},
+		}, want: reachState{withdrawn: true, unreachable: 1}},
 		{name: "it answers again between two silences", then: []stretch{
 			{9, "x", []int{0}}, {6, "xy", []int{0}}, {9, "x", []int{0}},
-		}, want: stance{blind: 1}},
-		{name: "it is no primary any more", then: []stretch{{12, "x", []int{0}}, {7, "xz", []int{0}}}, want: stance{}},
-		{name: "nothing answers anybody", then: []stretch{{7, "", []int{2}}}, want: stance{aside: true, blind: 2}, dark: true},
+		}, want: reachState{unreachable: 1}},
+		{name: "it is no primary any more", then: []stretch{{12, "x", []int{0}}, {7, "xz", []int{0}}},
+			want: reachState{}},
+		{name: "nothing answers anybody", then: []stretch{{7, "", []int{2}}},
+			want: reachState{withdrawn: true, unreachable: 2}, dark: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			now, s, answers := begin, newSight(6*time.Second, begin), map[string]time.Time{"x": {}, "y": {}}
+			now, s, answers := begin, newRedisReach(6*time.Second, begin), map[string]time.Time{"x": {}, "y": {}}
 			all := append([]stretch{steady}, tt.then...)
 			if tt.fresh {
 				all = tt.then
 			}
-			var is stance
+			var is reachState
 			var dark bool
 			for _, st := range all {
 				for range st.seconds {
@@ -106,8 +116,8 @@ func TestSight(t *testing.T) {
 						}
 						answers[string(name)] = now
 					}
-					s.take(answers, now)
-					is, dark = s.look(st.others, now)
+					s.recordAnswers(answers, now)
+					is, dark = s.assessReach(st.others, now)
 				}
 			}
 			if is != tt.want || dark != tt.dark {
@@ -125,9 +135,9 @@ func TestAStallThatIsOverPutsNobodyAside(t *testing.T) {
 	every, patience, gossip := ttl/6, ttl*2/3, 100*time.Millisecond
 	base := time.Now()
 	type node struct {
-		sight   *sight
+		sight   *redisReach
 		answers map[string]time.Time
-		told    []stance        // one after the other
+		told    []reachState    // one after the other
 		at      []time.Duration // when each was
 	}
 	for seed := range uint64(300) {
@@ -157,8 +167,9 @@ func TestAStallThatIsOverPutsNobodyAside(t *testing.T) {
 		var nodes [3]node
 		for i := range nodes {
 			nodes[i] = node{
-				sight: newSight(patience, base.Add(-time.Minute)), answers: map[string]time.Time{"x": {}, "y": {}, "z": {}},
-				told: []stance{{blind: -1}}, at: []time.Duration{-time.Hour},
+				sight:   newRedisReach(patience, base.Add(-time.Minute)),
+				answers: map[string]time.Time{"x": {}, "y": {}, "z": {}},
+				told:    []reachState{{unreachable: -1}}, at: []time.Duration{-time.Hour},
 			}
 		}
 		for _, h := range all {
@@ -170,12 +181,12 @@ func TestAStallThatIsOverPutsNobodyAside(t *testing.T) {
 			for i := range nodes {
 				if o := &nodes[i]; i != h.node {
 					heard, _ := slices.BinarySearch(o.at, h.at-gossip)
-					others = append(others, o.told[max(0, heard-1)].blind)
+					others = append(others, o.told[max(0, heard-1)].unreachable)
 				}
 			}
-			n.sight.take(n.answers, now)
-			is, _ := n.sight.look(others, now)
-			if is.aside {
+			n.sight.recordAnswers(n.answers, now)
+			is, _ := n.sight.assessReach(others, now)
+			if is.withdrawn {
 				t.Fatalf("seed %d: node %d stands aside %v after a stall of %v", seed, h.node, h.at-stall, stall)
 			}
 			if is != n.told[len(n.told)-1] {

@@ -15,50 +15,51 @@ import (
 )
 
 const (
-	// latencySlices is the number of spans of time that have a figure each.
+	// latencySlices is the number of slices in the window.
 	latencySlices = 8
-	// latencySteps is the number of steps of latency, four to each doubling from 1 ms on.
+	// latencySteps is the number of latency buckets, four per doubling from 1 ms.
 	latencySteps = 64
 )
 
-// latency measures how long Redis takes to answer this node's own calls: those that
-// obtain and refresh locks, write heartbeats, lease, and store results. A call that fails counts with
-// its whole timeout. Each server has its figure, the median of a window, a third of a lock's life, in
-// which each slice of time counts once, however many calls it had: a busy node and an idle one see the
-// same change of Redis at the same time. Of several servers the middle one counts: one that is away, for
-// everybody, says nothing about this node.
-type latency struct {
-	slice    time.Duration
-	patience time.Duration // without any success, after which a figure is twice the timeout
-	timeout  time.Duration // what a call that failed counts at least
+// latencyMeter measures how long Redis takes to answer this node's own calls: those that obtain and refresh
+// locks, write heartbeats, lease, and store results. A failed call counts with its whole timeout. The latency of
+// a server is the median over a window, a third of the lock TTL. Each slice of the window has the same weight,
+// whatever its number of calls: a busy node and an idle one see the same change of Redis at the same time. The
+// result is the median of the servers, because one server that is unavailable to all nodes is no evidence about
+// this node.
+type latencyMeter struct {
+	sliceLength time.Duration
+	maxAge      time.Duration // without success, after which the latency is twice the timeout
+	timeout     time.Duration // minimum latency of a failed call
 
 	mu      sync.Mutex
 	servers map[string]*serverLatency
 }
 
-// serverLatency is that of one server.
+// serverLatency is the latency of one server.
 type serverLatency struct {
 	slices    [latencySlices]latencySlice
-	succeeded time.Time // last; at first, when it was called first
+	succeeded time.Time // last; initially the time of the first call
 }
 
-// latencySlice counts the calls that ended in one slice of time, by step.
+// latencySlice counts the calls that ended in one slice of the window, by step.
 type latencySlice struct {
-	turn  int64
-	calls int
-	count [latencySteps]int
+	number int64
+	calls  int
+	count  [latencySteps]int
 }
 
-func newLatency(ttl, timeout time.Duration) *latency {
-	return &latency{
-		slice: ttl / (3 * latencySlices), patience: ttl * 2 / 3, timeout: timeout, servers: map[string]*serverLatency{},
+func newLatencyMeter(ttl, timeout time.Duration) *latencyMeter {
+	return &latencyMeter{
+		sliceLength: ttl / (3 * latencySlices), maxAge: ttl * 2 / 3, timeout: timeout,
+		servers: map[string]*serverLatency{},
 	}
 }
 
-func (l *latency) turn(now time.Time) int64 { return now.UnixNano() / int64(l.slice) }
+func (l *latencyMeter) sliceNumber(now time.Time) int64 { return now.UnixNano() / int64(l.sliceLength) }
 
-// observe takes one call to a server that has ended.
-func (l *latency) observe(server string, took time.Duration, failed bool, now time.Time) {
+// observeCall records one call to a server.
+func (l *latencyMeter) observeCall(server string, took time.Duration, failed bool, now time.Time) {
 	if failed {
 		took = max(took, l.timeout)
 	}
@@ -72,50 +73,50 @@ func (l *latency) observe(server string, took time.Duration, failed bool, now ti
 	if !failed {
 		x.succeeded = now
 	}
-	turn := l.turn(now)
+	turn := l.sliceNumber(now)
 	s := &x.slices[turn%latencySlices]
-	if s.turn != turn {
-		*s = latencySlice{turn: turn}
+	if s.number != turn {
+		*s = latencySlice{number: turn}
 	}
 	s.calls++
-	s.count[stepOf(took)]++
+	s.count[latencyStep(took)]++
 }
 
-// value is 0 if no call has ended within the window.
-func (l *latency) value(now time.Time) time.Duration {
+// currentLatency is 0 if no call has ended within the window.
+func (l *latencyMeter) currentLatency(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []time.Duration
 	for name, x := range l.servers {
-		v := x.value(l.turn(now))
+		v := x.windowMedian(l.sliceNumber(now))
 		if v == 0 {
 			delete(l.servers, name)
 			continue
 		}
-		if now.Sub(x.succeeded) >= l.patience {
+		if now.Sub(x.succeeded) >= l.maxAge {
 			v = 2 * l.timeout
 		}
 		all = append(all, v)
 	}
-	return middle(all)
+	return lowerMedian(all)
 }
 
-// value is 0 without calls in the window that ends with a turn.
-func (x *serverLatency) value(turn int64) time.Duration {
+// windowMedian is 0 without calls in the window that ends with the slice turn.
+func (x *serverLatency) windowMedian(turn int64) time.Duration {
 	var medians []int
 	for i := range x.slices {
-		if s := &x.slices[i]; s.calls > 0 && s.turn <= turn && s.turn > turn-latencySlices {
-			medians = append(medians, s.median())
+		if s := &x.slices[i]; s.calls > 0 && s.number <= turn && s.number > turn-latencySlices {
+			medians = append(medians, s.medianStep())
 		}
 	}
 	if len(medians) == 0 {
 		return 0
 	}
-	return latencyOf(middle(medians))
+	return stepLatency(lowerMedian(medians))
 }
 
-// middle is the lower median, and zero of nothing.
-func middle[T cmp.Ordered](all []T) (m T) {
+// lowerMedian is the lower median; zero for an empty slice.
+func lowerMedian[T cmp.Ordered](all []T) (m T) {
 	if len(all) > 0 {
 		slices.Sort(all)
 		m = all[(len(all)-1)/2]
@@ -123,18 +124,19 @@ func middle[T cmp.Ordered](all []T) (m T) {
 	return m
 }
 
-func (s *latencySlice) median() int {
+func (s *latencySlice) medianStep() int {
 	seen := 0
 	for step, n := range s.count {
-		if seen += n; 2*seen >= s.calls {
+		seen += n
+		if 2*seen >= s.calls {
 			return step
 		}
 	}
 	return latencySteps - 1
 }
 
-// stepOf is the step that a latency falls into, latencyOf where that begins.
-func stepOf(took time.Duration) int {
+// latencyStep is the step of a latency, stepLatency the lower bound of a step.
+func latencyStep(took time.Duration) int {
 	ms := float64(took) / float64(time.Millisecond)
 	if ms < 1 {
 		return 0
@@ -142,12 +144,12 @@ func stepOf(took time.Duration) int {
 	return min(int(4*math.Log2(ms)), latencySteps-1)
 }
 
-func latencyOf(step int) time.Duration {
+func stepLatency(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/4) * float64(time.Millisecond))
 }
 
-// watch has the calls of a client measured: those to each server, of a Redis Cluster.
-func (l *latency) watch(client redis.UniversalClient) {
+// measureClient measures the calls of a client; for a Redis Cluster, those to each server.
+func (l *latencyMeter) measureClient(client redis.UniversalClient) {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(c *redis.Client) { c.AddHook(latencyHook{l, c.Options().Addr}) })
 		return
@@ -155,9 +157,9 @@ func (l *latency) watch(client redis.UniversalClient) {
 	client.AddHook(latencyHook{l, ""})
 }
 
-// latencyHook measures calls of a client, with the wait for a connection and its making.
+// latencyHook measures calls of a client, including the wait for a connection.
 type latencyHook struct {
-	l      *latency
+	l      *latencyMeter
 	server string
 }
 
@@ -171,7 +173,7 @@ func (h latencyHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		begun := time.Now()
 		err := next(ctx, cmd)
-		h.ended(begun, err)
+		h.observeCall(begun, err)
 		return err
 	}
 }
@@ -181,32 +183,33 @@ func (h latencyHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		begun := time.Now()
 		err := next(ctx, cmds)
-		h.ended(begun, err)
+		h.observeCall(begun, err)
 		return err
 	}
 }
 
-// ended takes a call that has ended. That the caller has given up says nothing about Redis.
-func (h latencyHook) ended(begun time.Time, err error) {
+// observeCall records a call that has ended. A call that the caller cancelled is not evidence about Redis.
+func (h latencyHook) observeCall(begun time.Time, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	now := time.Now()
-	h.l.observe(h.server, now.Sub(begun), err != nil && !answered(err), now)
+	h.l.observeCall(h.server, now.Sub(begun), err != nil && !isCallError(err), now)
 }
 
-// unusable are the first words of refusals by which a server, or this node's user, is of no use
-// for any call.
-var unusable = []string{
-	"NOAUTH", "NOPERM", "WRONGPASS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "DENIED",
+// unusablePrefixes are the prefixes of refusals that affect all calls: the server, or this node's user, cannot
+// be used.
+var unusablePrefixes = []string{
+	"NOAUTH", "NOPERM", "WRONGPASS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF",
+	"DENIED",
 }
 
-// answered is true of a refusal that is about the call alone.
-func answered(err error) bool {
+// isCallError reports whether a refusal is about this call only.
+func isCallError(err error) bool {
 	var refusal redis.Error
 	if !errors.As(err, &refusal) {
 		return false
 	}
 	word, _, _ := strings.Cut(refusal.Error(), " ")
-	return !slices.Contains(unusable, word)
+	return !slices.Contains(unusablePrefixes, word)
 }

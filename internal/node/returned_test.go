@@ -19,7 +19,7 @@ func TestALeaseComesBackAtAnotherNode(t *testing.T) {
 	a := startWith(t, redis.URL(), "a", lasting)
 	b := startWith(t, redis.URL(), "b", lasting, a.GossipAddr())
 	shared(t, a)
-	j := every(time.Second, "h")
+	j := intervalJob(time.Second, "h")
 	j.Locks = []*fermatav1.Lock{{Key: "k"}} // which comes back with it
 	create(t, jobs(t, a), "j", j)
 
@@ -36,7 +36,8 @@ func TestALeaseComesBackAtAnotherNode(t *testing.T) {
 	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: returned}}); err != nil {
 		t.Fatal(err)
 	}
-	if again := leased(t, s); again.GetRun() != first.GetRun() || again.GetAttempt() != first.GetAttempt() || again.GetLeaseId() == first.GetLeaseId() {
+	if again := leased(t, s); again.GetRun() != first.GetRun() || again.GetAttempt() != first.GetAttempt() ||
+		again.GetLeaseId() == first.GetLeaseId() {
 		t.Errorf("after %v came %v", first, again)
 	}
 }

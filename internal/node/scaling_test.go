@@ -50,12 +50,14 @@ func asKEDA(t *testing.T, x *actor, n *node.Node, metadata map[string]string) ke
 func (k keda) is(value float64, active bool) {
 	k.t.Helper()
 	redistest.Eventually(k.t, time.Minute, fmt.Sprintf("a backlog of %v", value), func(ctx context.Context) error {
-		m, err := k.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: k.ref, MetricName: "fermata-backlog"})
+		m, err := k.client.GetMetrics(ctx, &externalscaler.GetMetricsRequest{ScaledObjectRef: k.ref,
+			MetricName: "fermata-backlog"})
 		if err != nil {
 			return err
 		}
 		a, err := k.client.IsActive(ctx, k.ref)
-		if got := m.GetMetricValues()[0].GetMetricValueFloat(); err == nil && (got != value || a.GetResult() != active) {
+		if got := m.GetMetricValues()[0].GetMetricValueFloat(); err == nil &&
+			(got != value || a.GetResult() != active) {
 			err = fmt.Errorf("%v, active %v", got, a.GetResult())
 		}
 		return err
@@ -86,7 +88,8 @@ func hearsOfWork(t *testing.T, s grpc.ServerStreamingClient[externalscaler.IsAct
 // an autoscaler that may see nothing else. Streams tell when work comes, and nothing else; a node that stops ends them in order.
 func TestKEDAScalesByAnyNode(t *testing.T) {
 	authority := tlstest.New(t, "ours")
-	nodes, clients, workers, scaler := newActor(t, "node", authority), newActor(t, "client", authority), newActor(t, "worker", authority), newActor(t, "scaler", authority)
+	nodes, clients, workers, scaler := newActor(t, "node", authority), newActor(t, "client", authority), newActor(t,
+		"worker", authority), newActor(t, "scaler", authority)
 	redis := redistest.Start(t)
 	rules := filepath.Join(t.TempDir(), "access.yaml")
 	if err := os.WriteFile(rules, []byte(scalerAccess), 0o600); err != nil {
@@ -121,9 +124,10 @@ func TestKEDAScalesByAnyNode(t *testing.T) {
 		t.Errorf("spec %v (%v)", spec, err)
 	}
 	// In half a minute something is due: who looks ahead is told, who does not is not.
-	create(t, c, "later", &fermatav1.Job{Handler: "h", Queue: "mail", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{
-		Once: timestamppb.New(time.Now().Add(30 * time.Second)),
-	}}})
+	create(t, c, "later", &fermatav1.Job{Handler: "h", Queue: "mail",
+		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{
+			Once: timestamppb.New(time.Now().Add(30 * time.Second)),
+		}}})
 	hearsOfWork(t, ahead)
 	viaA.is(0, true)
 	viaB.is(0, false)
@@ -132,9 +136,10 @@ func TestKEDAScalesByAnyNode(t *testing.T) {
 	}
 	viaA.is(0, false)
 	for i := range 20 { // over all shards
-		create(t, c, fmt.Sprint("j", i), &fermatav1.Job{Handler: "h", Queue: "mail", Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{
-			Once: timestamppb.New(time.Now().Add(-time.Second)),
-		}}})
+		create(t, c, fmt.Sprint("j", i), &fermatav1.Job{Handler: "h", Queue: "mail",
+			Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{
+				Once: timestamppb.New(time.Now().Add(-time.Second)),
+			}}})
 	}
 	hearsOfWork(t, now)
 	viaA.is(20, true)
@@ -158,7 +163,8 @@ func TestKEDAScalesByAnyNode(t *testing.T) {
 	close(release)
 	viaA.is(0, false)
 
-	_, err = fermatav1.NewJobServiceClient(scaler.dial(a.GRPCAddr())).GetJob(t.Context(), &fermatav1.GetJobRequest{Name: name("j0")})
+	_, err = fermatav1.NewJobServiceClient(scaler.dial(a.GRPCAddr())).GetJob(t.Context(),
+		&fermatav1.GetJobRequest{Name: name("j0")})
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("an autoscaler reads a job: %v", err)
 	}
@@ -169,7 +175,8 @@ func TestKEDAScalesByAnyNode(t *testing.T) {
 	}
 	for err = nil; err == nil; {
 		var m *externalscaler.IsActiveResponse
-		if m, err = ahead.Recv(); err == nil && !m.GetResult() {
+		m, err = ahead.Recv()
+		if err == nil && !m.GetResult() {
 			t.Error("a stream tells that there is no work")
 		}
 	}

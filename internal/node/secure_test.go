@@ -96,7 +96,8 @@ func TestSealedPayloads(t *testing.T) {
 	for range 2 { // the same creation, repeated
 		create(t, c, "new", &fermatav1.Job{Handler: "h", Payload: []byte(canary)})
 	}
-	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "new", Job: &fermatav1.Job{Handler: "h", Payload: []byte("other")}}); status.Code(err) != codes.AlreadyExists {
+	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "new",
+		Job: &fermatav1.Job{Handler: "h", Payload: []byte("other")}}); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("another payload under the same id: %v", err)
 	}
 	if payload := run("new"); payload != canary {
@@ -109,11 +110,13 @@ func TestSealedPayloads(t *testing.T) {
 		t.Error("Redis holds the payload, or the look at it sees nothing")
 	}
 	read, err := c.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: name("new")})
-	if err != nil || len(read.GetPayload()) > 0 || !read.GetPayloadSealed() || read.GetPayloadKeyId() != keyOne || read.GetPayloadSize() != int64(len(canary)) {
+	if err != nil || len(read.GetPayload()) > 0 || !read.GetPayloadSealed() || read.GetPayloadKeyId() != keyOne ||
+		read.GetPayloadSize() != int64(len(canary)) {
 		t.Fatalf("read: %v (%v)", read, err)
 	}
 	read.Labels = map[string]string{"a": "b"} // and sent back
-	if _, err = c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{Job: read, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}}); err != nil {
+	if _, err = c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{Job: read,
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if payload := run("new"); payload != canary {
@@ -174,13 +177,17 @@ func TestSealedBackup(t *testing.T) {
 	from, source := backups("from", path)
 	create(t, jobs(t, from), "a", &fermatav1.Job{Handler: "h", Payload: []byte(canary)})
 	exported, err := source.ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: "namespaces/default"})
-	for err == nil && len(exported.GetJobs()) == 0 && exported.GetNextPageToken() != "" { // pages are short on a slow machine
-		exported, err = source.ExportJobs(t.Context(), &fermatav1.ExportJobsRequest{Parent: "namespaces/default", PageToken: exported.GetNextPageToken()})
+	for err == nil && len(exported.GetJobs()) == 0 &&
+		exported.GetNextPageToken() != "" { // pages are short on a slow machine
+		exported, err = source.ExportJobs(t.Context(),
+			&fermatav1.ExportJobsRequest{Parent: "namespaces/default", PageToken: exported.GetNextPageToken()})
 	}
-	if err != nil || len(exported.GetJobs()) != 1 || strings.Contains(exported.String(), canary) || len(exported.GetJobs()[0].GetJob().GetPayload()) == 0 {
+	if err != nil || len(exported.GetJobs()) != 1 || strings.Contains(exported.String(), canary) ||
+		len(exported.GetJobs()[0].GetJob().GetPayload()) == 0 {
 		t.Fatalf("export: %v (%v)", exported, err)
 	}
-	restore := func(c fermatav1.BackupServiceClient, parent string, jobs []*fermatav1.JobBackup) (codes.Code, fermatav1.RestoreJobsResponse_Result_Outcome) {
+	restore := func(c fermatav1.BackupServiceClient, parent string, jobs []*fermatav1.JobBackup) (codes.Code,
+		fermatav1.RestoreJobsResponse_Result_Outcome) {
 		t.Helper()
 		r, err := c.RestoreJobs(t.Context(), &fermatav1.RestoreJobsRequest{Parent: parent, Jobs: jobs})
 		if err != nil {
@@ -193,7 +200,8 @@ func TestSealedBackup(t *testing.T) {
 		t.Errorf("into another namespace: %v", code)
 	}
 	for _, want := range []fermatav1.RestoreJobsResponse_Result_Outcome{fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED, fermatav1.RestoreJobsResponse_Result_OUTCOME_UNCHANGED} {
-		if code, outcome := restore(target, "namespaces/default", exported.GetJobs()); code != codes.OK || outcome != want {
+		if code, outcome := restore(target, "namespaces/default", exported.GetJobs()); code != codes.OK ||
+			outcome != want {
 			t.Errorf("where the key is: %v, %v, want %v", code, outcome, want)
 		}
 	}
@@ -219,7 +227,9 @@ func TestSealedBackup(t *testing.T) {
 			t.Errorf("plain: %v", code)
 		}
 	}
-	if _, err := jobs(t, to).CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "copy", Job: exported.GetJobs()[0].GetJob()}); status.Code(err) != codes.InvalidArgument {
+	if _, err := jobs(t, to).CreateJob(t.Context(),
+		&fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "copy",
+			Job: exported.GetJobs()[0].GetJob()}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a sealed payload in CreateJob: %v", err)
 	}
 	if strings.Contains(everything(t, redis), canary) {
@@ -267,7 +277,8 @@ func TestAuditOfANode(t *testing.T) {
 	c := jobs(t, n)
 	create(t, c, "a", &fermatav1.Job{Handler: "h", Payload: []byte("canary")})
 	if _, err := c.UpdateJob(t.Context(), &fermatav1.UpdateJobRequest{
-		Job: &fermatav1.Job{Name: name("a"), Queue: "other"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}, RequestId: "r1",
+		Job:        &fermatav1.Job{Name: name("a"), Queue: "other"},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}, RequestId: "r1",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -292,23 +303,28 @@ func TestAuditOfANode(t *testing.T) {
 		t.Fatalf("%v (%v)", page, err)
 	}
 	deleted, updated, created := page.GetRecords()[0], page.GetRecords()[1], page.GetRecords()[2]
-	if !strings.HasSuffix(deleted.GetMethod(), "/DeleteJob") || updated.GetRequestId() != "r1" || updated.GetChangedFields()[0] != "queue" ||
-		created.GetNode() != "first" || created.GetIdentity() != "anonymous" || !strings.HasPrefix(created.GetPeer(), "127.0.0.1:") || created.GetTime().AsTime().IsZero() {
+	if !strings.HasSuffix(deleted.GetMethod(), "/DeleteJob") || updated.GetRequestId() != "r1" ||
+		updated.GetChangedFields()[0] != "queue" ||
+		created.GetNode() != "first" || created.GetIdentity() != "anonymous" ||
+		!strings.HasPrefix(created.GetPeer(), "127.0.0.1:") || created.GetTime().AsTime().IsZero() {
 		t.Errorf("records %v", page.GetRecords())
 	}
 	if len(created.GetBeforeDigest()) != 0 || !bytes.Equal(created.GetAfterDigest(), updated.GetBeforeDigest()) ||
-		!bytes.Equal(updated.GetAfterDigest(), deleted.GetBeforeDigest()) || bytes.Equal(updated.GetBeforeDigest(), updated.GetAfterDigest()) {
+		!bytes.Equal(updated.GetAfterDigest(), deleted.GetBeforeDigest()) ||
+		bytes.Equal(updated.GetBeforeDigest(), updated.GetAfterDigest()) {
 		t.Error("the digests do not follow one another")
 	}
 	text := fmt.Sprint(redis.Client().XRange(t.Context(), "fermata:{meta}:audit", "-", "+").Val())
 	if strings.Contains(text, "canary") {
 		t.Error("the records hold a payload")
 	}
-	rest, err := cluster.ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{PageSize: 1, PageToken: deleted.GetId()})
+	rest, err := cluster.ListAuditRecords(t.Context(),
+		&fermatav1.ListAuditRecordsRequest{PageSize: 1, PageToken: deleted.GetId()})
 	if err != nil || len(rest.GetRecords()) != 1 || rest.GetRecords()[0].GetId() != updated.GetId() {
 		t.Errorf("the page after the first record: %v (%v)", rest, err)
 	}
-	if _, err := cluster.ListAuditRecords(t.Context(), &fermatav1.ListAuditRecordsRequest{PageToken: "+"}); status.Code(err) != codes.InvalidArgument {
+	if _, err := cluster.ListAuditRecords(t.Context(),
+		&fermatav1.ListAuditRecordsRequest{PageToken: "+"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("odd page token: %v", err)
 	}
 }
@@ -319,7 +335,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 	redis := redistest.Start(t, redistest.WithACL("default off"))
 	for _, command := range append(redisacl.Scripted(), "info", "evalsha", "fcall", "eval", "hscan") {
 		functions := command == "fcall"
-		rules := redisacl.User("lacking", redisacl.HashPassword("pw"), redisacl.Rules("fermata", functions)+" -"+command)
+		rules := redisacl.User("lacking", redisacl.HashPassword("pw"),
+			redisacl.Rules("fermata", functions)+" -"+command)
 		var args []any
 		for _, word := range append([]string{"acl", "setuser"}, strings.Fields(rules)[1:]...) {
 			args = append(args, word)
@@ -327,8 +344,10 @@ func TestEachRightIsNeeded(t *testing.T) {
 		if err := redis.Client().Do(t.Context(), args...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := tryStart(t, "redis://lacking:pw@"+redis.Addr(), "n", func(c *node.Config) { c.RedisFunctions = functions })
-		if err == nil || !strings.Contains(err.Error(), "ACL SETUSER lacking +"+command+"`") || !strings.Contains(err.Error(), redisacl.Doc) {
+		_, err := tryStart(t, "redis://lacking:pw@"+redis.Addr(), "n",
+			func(c *node.Config) { c.RedisFunctions = functions })
+		if err == nil || !strings.Contains(err.Error(), "ACL SETUSER lacking +"+command+"`") ||
+			!strings.Contains(err.Error(), redisacl.Doc) {
 			t.Errorf("without %s: %v", command, err)
 		}
 	}
@@ -383,7 +402,8 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 		}
 	}
 	u.change("resetkeys")
-	if missing := strings.Join(n.Missing(t.Context()), "; "); !strings.Contains(missing, "ACL SETUSER lacking ~fermata:{*`") {
+	if missing := strings.Join(n.Missing(t.Context()), "; "); !strings.Contains(missing,
+		"ACL SETUSER lacking ~fermata:{*`") {
 		t.Errorf("without keys: %q", missing)
 	}
 	u.change("~fermata:{*")
@@ -411,7 +431,8 @@ func TestRefusalsAreLookedInto(t *testing.T) {
 	says("the node is ready", http.StatusOK, "")
 	u.change("-zadd")
 	c := jobs(t, n)
-	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "refused", Job: every(time.Hour, "ok")}); err == nil {
+	if _, err := c.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: "refused",
+		Job: intervalJob(time.Hour, "ok")}); err == nil {
 		t.Error("a job was created without the right to")
 	}
 	says("the refusal was looked into", http.StatusServiceUnavailable, "ACL SETUSER lacking +zadd`")

@@ -19,18 +19,17 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
-// security is how the node proves who it is and what it asks of others. Nil
-// credentials mean plain text.
+// security is how the node authenticates itself and others. Nil credentials mean plain text.
 type security struct {
 	clients, peers credentials.TransportCredentials
-	redis          func() *tls.Config // nil: as the URL says
+	redis          func() *tls.Config // nil: as in the URL
 	gossip         []netip.Prefix
-	payloads       *payloadkeys.Ring  // nil: they are stored as they are given
+	payloads       *payloadkeys.Ring  // nil: payloads are stored unencrypted
 	audit          *audittrail.Signer // nil: the chain of audit records is not signed
 	sources        []*tlsfiles.Source
 }
 
-// openSecurity reads the files, which have to be good at the start.
+// openSecurity reads the files, which must be valid at the start.
 func openSecurity(c Config) (security, error) {
 	var s security
 	errs := []error{s.openClients(c), s.openPeers(c), s.openRedis(c), s.openPayloadKeys(c), s.openAuditKeys(c)}
@@ -49,8 +48,8 @@ func openSecurity(c Config) (security, error) {
 	return s, errors.Join(errs...)
 }
 
-// open reads the files of one use. prefix is that of their flags.
-func (s *security) open(c Config, use, prefix, ca string, files tlsfiles.Files) (*tlsfiles.Source, error) {
+// openTLSFiles reads the files of one use. prefix is that of their flags.
+func (s *security) openTLSFiles(c Config, use, prefix, ca string, files tlsfiles.Files) (*tlsfiles.Source, error) {
 	source, err := tlsfiles.Open(tlsfiles.Options{
 		Files: files, Use: use, Logger: c.Logger, Registerer: c.Registerer,
 		Called: tlsfiles.Files{Cert: prefix + "cert", Key: prefix + "key", CA: prefix + ca},
@@ -76,7 +75,7 @@ func (s *security) openClients(c Config) error {
 	if err != nil {
 		return fmt.Errorf("--tls-client-auth: %w", err)
 	}
-	source, err := s.open(c, "clients", "--tls-", "client-ca", c.TLS)
+	source, err := s.openTLSFiles(c, "clients", "--tls-", "client-ca", c.TLS)
 	if err == nil {
 		s.clients, err = source.Server(auth)
 	}
@@ -93,11 +92,12 @@ func (s *security) openPeers(c Config) error {
 	if c.PeerTLS.Cert == "" || c.PeerTLS.CA == "" {
 		return errors.New("--peer-tls-cert, --peer-tls-key and --peer-tls-ca go together")
 	}
-	source, err := s.open(c, "peers", "--peer-tls-", "ca", c.PeerTLS)
+	source, err := s.openTLSFiles(c, "peers", "--peer-tls-", "ca", c.PeerTLS)
 	if err != nil {
 		return err
 	}
-	if s.peers, err = source.Peers(c.PeerNames); err != nil {
+	s.peers, err = source.Peers(c.PeerNames)
+	if err != nil {
 		return fmt.Errorf("--peer-tls-names: %w", err)
 	}
 	return nil
@@ -105,20 +105,20 @@ func (s *security) openPeers(c Config) error {
 
 func (s *security) openRedis(c Config) error {
 	if c.RedisTLS != (tlsfiles.Files{}) {
-		source, err := s.open(c, "redis", "--redis-tls-", "ca", c.RedisTLS)
+		source, err := s.openTLSFiles(c, "redis", "--redis-tls-", "ca", c.RedisTLS)
 		if err != nil {
 			return err
 		}
 		s.redis = source.ClientConfig
 	}
-	if err := s.toRedis(c).CheckURL(); err != nil {
+	if err := s.redisOptions(c).CheckURL(); err != nil {
 		return fmt.Errorf("--redis-url: %w", err)
 	}
 	return nil
 }
 
-// toRedis are the options of connections to Redis.
-func (s *security) toRedis(c Config) redisstore.ClientOptions {
+// redisOptions are the options of connections to Redis.
+func (s *security) redisOptions(c Config) redisstore.ClientOptions {
 	o := c.Redis
 	if s.redis != nil {
 		o.TLS = s.redis
@@ -133,7 +133,8 @@ func (s *security) openPayloadKeys(c Config) (err error) {
 		}
 		return nil
 	}
-	if s.payloads, err = payloadkeys.Load(c.PayloadKeyFile, payloadkeys.Options{Strict: c.PayloadRequireSealed}); err != nil {
+	if s.payloads, err = payloadkeys.Load(c.PayloadKeyFile,
+		payloadkeys.Options{Strict: c.PayloadRequireSealed}); err != nil {
 		return fmt.Errorf("--payload-key-file: %w", err)
 	}
 	return nil
@@ -143,14 +144,15 @@ func (s *security) openAuditKeys(c Config) (err error) {
 	if c.AuditKeyFile == "" {
 		return nil
 	}
-	if s.audit, err = audittrail.LoadSigner(c.AuditKeyFile); err != nil {
+	s.audit, err = audittrail.LoadSigner(c.AuditKeyFile)
+	if err != nil {
 		return fmt.Errorf("--audit-key-file: %w", err)
 	}
 	secretfile.WarnIfExposed(c.Logger, c.AuditKeyFile)
 	return nil
 }
 
-// auditKey gives the key that signs the chain of audit records; nil: nothing is signed.
+// auditKey returns the key that signs the chain of audit records; nil: it is not signed.
 func (s *security) auditKey() func() *job.ChainKey {
 	if s.audit == nil {
 		return nil
@@ -166,8 +168,8 @@ func (s *security) dialPeers() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithTransportCredentials(s.peers)}
 }
 
-// look follows the files while nobody connects.
-func (s *security) look() {
+// checkFiles reloads changed files also while no connection is opened.
+func (s *security) checkFiles() {
 	for _, source := range s.sources {
 		source.Look()
 	}

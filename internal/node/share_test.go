@@ -23,14 +23,17 @@ func TestTurns(t *testing.T) {
 		"three peers":            {gap: time.Millisecond, wanting: 3, comes: true, least: 0.65, most: 0.85},
 		"one peer, few slots":    {gap: time.Minute, wanting: 1, comes: true, least: 0.5, most: 0.5},
 		"three peers, few slots": {gap: time.Minute, wanting: 3, comes: true, least: 0.75, most: 0.75},
-		"a slow peer":            {gap: time.Millisecond, wanting: 1, comes: true, takes: 12 * time.Millisecond, least: 0.4, most: 0.6},
-		"a very slow peer":       {gap: time.Millisecond, wanting: 1, comes: true, takes: 35 * time.Millisecond, least: 0.3, most: 0.6},
-		"a peer with little":     {gap: 100 * time.Microsecond, wanting: 1, comes: true, takes: 3 * time.Millisecond, only: 1, least: 0.1, most: 0.15},
-		"in vain":                {gap: time.Millisecond, wanting: 1, least: 0.005, most: 0.05},
-		"in vain, few slots":     {gap: time.Minute, wanting: 2, least: 0.5, most: 0.5},
+		"a slow peer": {gap: time.Millisecond, wanting: 1, comes: true, takes: 12 * time.Millisecond,
+			least: 0.4, most: 0.6},
+		"a very slow peer": {gap: time.Millisecond, wanting: 1, comes: true, takes: 35 * time.Millisecond,
+			least: 0.3, most: 0.6},
+		"a peer with little": {gap: 100 * time.Microsecond, wanting: 1, comes: true, takes: 3 * time.Millisecond,
+			only: 1, least: 0.1, most: 0.15},
+		"in vain":            {gap: time.Millisecond, wanting: 1, least: 0.005, most: 0.05},
+		"in vain, few slots": {gap: time.Minute, wanting: 2, least: 0.5, most: 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s share
+			var s slotShare
 			now, theirs := time.Unix(0, 0), 0
 			var began, ends time.Time
 			const slots = 4000
@@ -38,28 +41,28 @@ func TestTurns(t *testing.T) {
 			for range slots {
 				now = now.Add(x.gap)
 				if !ends.IsZero() && !now.Before(ends) {
-					s.over()
+					s.endPeersTurn()
 					ends = time.Time{}
 				}
-				switch whose, length := s.came(now, x.wanting, 1); whose {
+				switch whose, length := s.assignFreed(now, x.wanting, 1); whose {
 				case peersBegin:
 					if !ends.IsZero() {
 						t.Fatal("a turn begins in a turn")
 					}
 					began, ends, idle, taken = now, now.Add(length), 1, 0
-				case peersGoOn:
+				case peersContinue:
 					idle++
 				case ownTurn:
 					continue
 				}
 				theirs++
 				if x.comes && now.Sub(began) >= x.takes && (x.only == 0 || taken < x.only) {
-					s.ask(now)
+					s.recordPeerRequest(now)
 					n := idle
 					if x.only > 0 {
 						n = x.only
 					}
-					s.took(n)
+					s.recordTaken(n)
 					idle, taken = 0, taken+n
 				}
 			}
@@ -74,27 +77,27 @@ func TestTurns(t *testing.T) {
 // long enough, however many were in vain before.
 func TestWhoComesTooLateIsWaitedFor(t *testing.T) {
 	const takes = 15 * time.Millisecond
-	var s share
+	var s slotShare
 	now := time.Unix(0, 0)
 	turnOf := func(comes bool) time.Duration {
 		for {
 			now = now.Add(time.Millisecond)
-			whose, length := s.came(now, 1, 1)
+			whose, length := s.assignFreed(now, 1, 1)
 			if whose != peersBegin {
 				continue
 			}
 			if comes && length > takes {
-				s.ask(now.Add(takes))
+				s.recordPeerRequest(now.Add(takes))
 			}
 			now = now.Add(length)
-			s.over()
+			s.endPeersTurn()
 			if comes && length <= takes {
-				s.ask(now.Add(takes - length))
+				s.recordPeerRequest(now.Add(takes - length))
 			}
 			return length
 		}
 	}
-	for range 2 * maxVain {
+	for range 2 * maxUnusedTurns {
 		turnOf(false)
 	}
 	before := now
@@ -111,21 +114,24 @@ func TestWhoComesTooLateIsWaitedFor(t *testing.T) {
 
 // TestSharesAreForgotten whose fleets give nothing.
 func TestSharesAreForgotten(t *testing.T) {
-	var all shares
+	var all slotShares
 	f := &dispatch.Fleet{Namespace: "ns", Queues: []string{"p", "q"}}
-	if all.of(f, false) != nil || all.serving("ns", "q") != nil {
+	if all.fleetShare(f, false) != nil || all.servingQueue("ns", "q") != nil {
 		t.Error("a share that nobody wanted")
 	}
-	s := all.of(f, true)
+	s := all.fleetShare(f, true)
 	now := time.Now()
-	s.came(now, 1, 1)
-	if all.prune(now.Add(shareLife)); all.of(f, false) != s {
+	s.assignFreed(now, 1, 1)
+	all.removeUnused(now.Add(shareRetention))
+	if all.fleetShare(f, false) != s {
 		t.Error("forgotten too early")
 	}
-	if got := all.serving("ns", "q"); len(got) != 1 || got[0] != s || all.serving("ns", "r") != nil || all.serving("other", "q") != nil {
+	if got := all.servingQueue("ns", "q"); len(got) != 1 || got[0] != s || all.servingQueue("ns", "r") != nil ||
+		all.servingQueue("other", "q") != nil {
 		t.Errorf("%v serve the queue", got)
 	}
-	if all.prune(now.Add(shareLife + 1)); all.of(f, false) != nil {
+	all.removeUnused(now.Add(shareRetention + 1))
+	if all.fleetShare(f, false) != nil {
 		t.Error("still there")
 	}
 }

@@ -18,7 +18,8 @@ func slowCluster(t *testing.T) (nodes [3]*node.Node, ways [3]*faultproxy.Proxy) 
 	var join []string
 	for i := range nodes {
 		ways[i] = faultproxy.New(t, redis.Addr())
-		nodes[i] = startWith(t, fmt.Sprintf("redis://%s/0", ways[i].Addr()), string(rune('a'+i)), func(*node.Config) {}, join...)
+		nodes[i] = startWith(t, fmt.Sprintf("redis://%s/0", ways[i].Addr()), string(rune('a'+i)),
+			func(*node.Config) {}, join...)
 		join = []string{nodes[0].GossipAddr()}
 	}
 	holdShards(t, nodes, "a third of the shards on each", func(n int) bool { return n >= 21 }, 0, 1, 2)
@@ -35,7 +36,8 @@ func holdShards(t *testing.T, nodes [3]*node.Node, what string, fits func(int) b
 			held = append(held, n.Describe().ShardsHeld)
 		}
 		for _, i := range which {
-			if sum += held[i]; !fits(held[i]) {
+			sum += held[i]
+			if !fits(held[i]) {
 				return fmt.Errorf("%v", held)
 			}
 		}

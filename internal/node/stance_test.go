@@ -17,19 +17,19 @@ const comparedTTL = 10 * time.Second
 func TestLatencyIsTheMedianOfTime(t *testing.T) {
 	for name, perSecond := range map[string]int{"idle": 3, "busy": 1000} {
 		now := time.Unix(1000, 0)
-		l := newLatency(comparedTTL, time.Second)
+		l := newLatencyMeter(comparedTTL, time.Second)
 		play := func(d, took time.Duration) {
 			calls := perSecond
 			if took > 100*time.Millisecond {
 				calls = 3 // of a busy node, too
 			}
 			for end := now.Add(d); now.Before(end); now = now.Add(time.Second / time.Duration(calls)) {
-				l.observe("", took, false, now)
+				l.observeCall("", took, false, now)
 			}
 		}
 		near := func(what string, want time.Duration) {
 			t.Helper()
-			if got := l.value(now); got > want || got < want*8/10 {
+			if got := l.currentLatency(now); got > want || got < want*8/10 {
 				t.Errorf("%s, %s: %v, want %v", name, what, got, want)
 			}
 		}
@@ -42,7 +42,7 @@ func TestLatencyIsTheMedianOfTime(t *testing.T) {
 		play(2500*time.Millisecond, 4*time.Millisecond)
 		near("quick again", 4*time.Millisecond)
 		now = now.Add(time.Minute)
-		if got := l.value(now); got != 0 {
+		if got := l.currentLatency(now); got != 0 {
 			t.Errorf("%s: %v without calls", name, got)
 		}
 	}
@@ -51,18 +51,18 @@ func TestLatencyIsTheMedianOfTime(t *testing.T) {
 // TestFailedCallsCountWithTheirTimeout, and with twice of it when there has been nothing else for long.
 func TestFailedCallsCountWithTheirTimeout(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLatency(comparedTTL, time.Second)
+	l := newLatencyMeter(comparedTTL, time.Second)
 	fail := func(d time.Duration) {
 		for end := now.Add(d); now.Before(end); now = now.Add(100 * time.Millisecond) {
-			l.observe("", time.Millisecond, true, now)
+			l.observeCall("", time.Millisecond, true, now)
 		}
 	}
 	fail(5 * time.Second)
-	if got := l.value(now); got < 800*time.Millisecond || got > time.Second {
+	if got := l.currentLatency(now); got < 800*time.Millisecond || got > time.Second {
 		t.Errorf("after 5 s: %v, want the timeout", got)
 	}
 	fail(2 * time.Second)
-	if got := l.value(now); got != 2*time.Second {
+	if got := l.currentLatency(now); got != 2*time.Second {
 		t.Errorf("after two thirds of a lock's life: %v, want twice the timeout", got)
 	}
 }
@@ -70,16 +70,16 @@ func TestFailedCallsCountWithTheirTimeout(t *testing.T) {
 // TestOneServerThatIsAway is one for all nodes: of three primaries the other two count.
 func TestOneServerThatIsAway(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := newLatency(comparedTTL, time.Second)
+	l := newLatencyMeter(comparedTTL, time.Second)
 	for range 100 {
 		now = now.Add(100 * time.Millisecond)
 		for range 10 {
-			l.observe("x", time.Second, true, now)
+			l.observeCall("x", time.Second, true, now)
 		}
-		l.observe("y", 2*time.Millisecond, false, now)
-		l.observe("z", 4*time.Millisecond, false, now)
+		l.observeCall("y", 2*time.Millisecond, false, now)
+		l.observeCall("z", 4*time.Millisecond, false, now)
 	}
-	if got := l.value(now); got > 4*time.Millisecond || got < 3*time.Millisecond {
+	if got := l.currentLatency(now); got > 4*time.Millisecond || got < 3*time.Millisecond {
 		t.Errorf("%v", got)
 	}
 }
@@ -101,20 +101,26 @@ func TestWhatCountsAsFailed(t *testing.T) {
 		{context.DeadlineExceeded, true, true},
 		{&net.OpError{Op: "read", Err: errors.New("reset")}, true, true},
 	} {
-		l := newLatency(comparedTTL, time.Second)
+		l := newLatencyMeter(comparedTTL, time.Second)
 		for _, call := range []func() error{
 			func() error {
-				return latencyHook{l, ""}.ProcessHook(func(context.Context, redis.Cmder) error { return tt.err })(t.Context(), nil)
+				return latencyHook{l, ""}.ProcessHook(func(context.Context,
+					redis.Cmder) error {
+					return tt.err
+				})(t.Context(), nil)
 			},
 			func() error {
-				return latencyHook{l, ""}.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return tt.err })(t.Context(), nil)
+				return latencyHook{l, ""}.ProcessPipelineHook(func(context.Context,
+					[]redis.Cmder) error {
+					return tt.err
+				})(t.Context(), nil)
 			},
 		} {
 			if err := call(); !errors.Is(err, tt.err) {
 				t.Errorf("%v became %v", tt.err, err)
 			}
 		}
-		got := l.value(time.Now())
+		got := l.currentLatency(time.Now())
 		if (got > 0) != tt.counts || (got >= 800*time.Millisecond) != tt.slow {
 			t.Errorf("%v: %v", tt.err, got)
 		}
@@ -137,9 +143,9 @@ func peers(ms ...int) (list []peerLatency) {
 func pacing(p *latencyComparison, now *time.Time, seconds int, own int, others []peerLatency) bool {
 	for range seconds {
 		*now = now.Add(time.Second)
-		p.look(time.Duration(own)*time.Millisecond, others, *now)
+		p.compareLatencies(time.Duration(own)*time.Millisecond, others, *now)
 	}
-	return p.aside
+	return p.withdrawn
 }
 
 func TestLatencyComparison(t *testing.T) {
@@ -167,7 +173,7 @@ func TestLatencyComparison(t *testing.T) {
 			t.Errorf("%s: aside at once", name)
 		}
 		if pacing(p, &now, 2, tt.own, tt.others) != tt.aside {
-			t.Errorf("%s: aside is %t", name, p.aside)
+			t.Errorf("%s: aside is %t", name, p.withdrawn)
 		}
 	}
 }
@@ -232,7 +238,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		type member struct {
-			l     *latency
+			l     *latencyMeter
 			p     *latencyComparison
 			told  time.Duration
 			heard time.Duration // by the others, one tick later
@@ -242,7 +248,8 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 		now := time.Unix(1000, 0)
 		var nodes [3]*member
 		for i := range nodes {
-			nodes[i] = &member{l: newLatency(comparedTTL, time.Second), p: &latencyComparison{ttl: comparedTTL}, next: now, busy: rng.IntN(2) == 0}
+			nodes[i] = &member{l: newLatencyMeter(comparedTTL, time.Second), p: &latencyComparison{ttl: comparedTTL},
+				next: now, busy: rng.IntN(2) == 0}
 		}
 		slow := 100 + rng.IntN(2000) // ms
 		const tick = 100 * time.Millisecond
@@ -254,7 +261,7 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 					took = time.Duration(slow*(80+rng.IntN(40))/100) * time.Millisecond
 				}
 				for !n.next.After(now) {
-					n.l.observe("", min(took, time.Second), took > time.Second, n.next)
+					n.l.observeCall("", min(took, time.Second), took > time.Second, n.next)
 					pause := max(took, 400*time.Millisecond)
 					if n.busy {
 						pause = max(took, 10*time.Millisecond)
@@ -270,12 +277,12 @@ func TestSlowRedisPutsNobodyAside(t *testing.T) {
 						others = append(others, peerLatency{latency: o.heard})
 					}
 				}
-				own := n.l.value(now)
-				if n.p.look(own, others, now) {
+				own := n.l.currentLatency(now)
+				if n.p.compareLatencies(own, others, now) {
 					t.Fatalf("seed %d: node %d stands aside at step %d: own %v, others %v", seed, i, step, own, others)
 				}
 				n.heard = n.told
-				if retell(n.told, own) {
+				if hasChangedStep(n.told, own) {
 					n.told = max(own, latencyFloor)
 				}
 			}

@@ -33,30 +33,29 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
-// awaitRedis waits until Redis can be opened: when a whole site comes back, nodes are
-// there before Redis has read its data or elected a primary, and a node that ended each
-// time would be started again later and later.
+// awaitRedis waits until Redis can be opened. When a whole site restarts, nodes start before Redis has loaded
+// its data or elected a primary. Nodes that exited each time would be restarted with growing delays.
 func (n *Node) awaitRedis(ctx context.Context) (err error) {
-	if n.lockConns, err = n.connect("locks"); err != nil || n.cfg.RedisWait == 0 {
+	if n.lockConns, err = n.connectRedis("locks"); err != nil || n.cfg.RedisWait == 0 {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, n.cfg.RedisWait)
 	defer cancel()
 	err = redisstore.Await(within, n.storeOptions(n.lockConns), func(reason error) {
-		text := n.atRedis(reason).Error()
-		if told := n.waitsFor.Swap(&text); told == nil || *told != text {
-			n.cfg.Logger.Warn("node waits for redis", "error", text, "at_most", n.cfg.RedisWait)
+		text := n.addRedisAddress(reason).Error()
+		if last := n.redisWaitReason.Swap(&text); last == nil || *last != text {
+			n.cfg.Logger.Warn("waiting for redis", "error", text, "at_most", n.cfg.RedisWait)
 		}
 	})
-	n.waitsFor.Store(nil)
+	n.redisWaitReason.Store(nil)
 	if err != nil {
-		return n.atRedis(err)
+		return n.addRedisAddress(err)
 	}
 	return nil
 }
 
-// openRedis connects the other two of three pools and opens the keyspace. Locks never wait behind
-// data for a connection, nor leases and results behind the calls of clients.
+// openRedis connects the other two of three pools and opens the keyspace. With separate pools, locks do not wait
+// for connections used by data, nor leases and results for those used by clients.
 func (n *Node) openRedis(ctx context.Context) (err error) {
 	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
 	n.gauges = newGauges(n)
@@ -65,49 +64,49 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
 	}
 	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
-		return n.atRedis(err)
+		return n.addRedisAddress(err)
 	}
 	n.cfg.Shards, n.counts = n.store.Shards(), newQueueCounts(n.store)
-	if n.clientStore, err = n.openStore(ctx, clientsPool, true); err != nil {
-		return n.atRedis(err)
+	n.clientStore, err = n.openStore(ctx, clientsPool, true)
+	if err != nil {
+		return n.addRedisAddress(err)
 	}
 	if err := n.bindPayloads(); err != nil {
 		return err
 	}
 	if n.keys != nil && !n.keys.Strict() {
-		n.cfg.Logger.Warn("payloads that are not sealed are handed out, whoever wrote them to Redis; see --payload-require-sealed")
+		n.cfg.Logger.Warn("unencrypted payloads in Redis are handed out without authentication; see " +
+			"--payload-require-sealed")
 	}
 	return n.checkRedis(ctx)
 }
 
-// atRedis says where Redis was looked for, and how to have it looked for elsewhere.
-func (n *Node) atRedis(err error) error {
+// addRedisAddress adds the address of Redis to an error, and the flag that changes it.
+func (n *Node) addRedisAddress(err error) error {
 	return fmt.Errorf("redis at %s (set --redis-url if it is elsewhere): %w", n.cfg.Redis.Servers(), err)
 }
 
-// clientsPool is the pool of calls by clients. What these ask for says little about Redis: they
-// may be many, and large.
+// clientsPool is the pool of calls by clients. Its latency is not measured: these calls may be many, and large.
 const clientsPool = "clients"
 
-// connect opens a pool of connections.
-func (n *Node) connect(pool string) (redis.UniversalClient, error) {
-	options := n.security.toRedis(n.cfg)
+// connectRedis opens a pool of connections.
+func (n *Node) connectRedis(pool string) (redis.UniversalClient, error) {
+	options := n.security.redisOptions(n.cfg)
 	options.ClientName = "fermata-" + n.cfg.Name + "-" + pool
 	client, err := redisstore.NewClient(options)
 	if err != nil {
 		return nil, err
 	}
-	n.onStop("redis "+pool, func(context.Context) error { return client.Close() })
+	n.addCleanup("redis "+pool, func(context.Context) error { return client.Close() })
 	if pool != clientsPool {
-		n.latency.watch(client)
+		n.latency.measureClient(client)
 	}
 	return client, n.cfg.Registerer.Register(redisstore.NewPoolStats(pool, client))
 }
 
-// openStore opens the keyspace on a pool of its own. With shed, calls that find the
-// pool busy are refused.
+// openStore opens the keyspace on a pool of its own. With shed, calls are refused while the pool is busy.
 func (n *Node) openStore(ctx context.Context, pool string, shed bool) (*redisstore.Store, error) {
-	client, err := n.connect(pool)
+	client, err := n.connectRedis(pool)
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +116,13 @@ func (n *Node) openStore(ctx context.Context, pool string, shed bool) (*redissto
 	return redisstore.Open(ctx, o)
 }
 
-// storeOptions are those that all stores of the node have.
+// storeOptions are the common options of all stores of the node.
 func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 	o := redisstore.Options{
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep, OnEarlier: n.Nudge, Logger: n.cfg.Logger,
+		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep,
+		OnEarlier: n.Nudge, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Virtual {
 		o.Virtual = n.cfg.Now
@@ -130,8 +130,8 @@ func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 	return o
 }
 
-// trace connects to the collector of spans, if there is one.
-func (n *Node) trace(ctx context.Context) (err error) {
+// openTracing connects to the collector of spans, if one is configured.
+func (n *Node) openTracing(ctx context.Context) (err error) {
 	if n.cfg.Tracing.Endpoint == "" {
 		return nil
 	}
@@ -142,62 +142,64 @@ func (n *Node) trace(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.onStop("traces", func(ctx context.Context) error {
-		// What a collector does not take at once is not worth a slow end.
-		ctx, cancel := context.WithTimeout(ctx, lastSpans)
+	n.addCleanup("traces", func(ctx context.Context) error {
+		// Spans that the collector does not accept at once are not worth a slow shutdown.
+		ctx, cancel := context.WithTimeout(ctx, spanFlushTimeout)
 		defer cancel()
 		if err := n.tracer.Stop(ctx); err != nil {
-			n.cfg.Logger.Warn("the last spans were not sent", "error", err)
+			n.cfg.Logger.Warn("failed to send the last spans", "error", err)
 		}
 		return nil
 	})
 	return nil
 }
 
-// lastSpans is how long the last spans may take.
-const lastSpans = 3 * time.Second
+// spanFlushTimeout bounds the flush of the last spans.
+const spanFlushTimeout = 3 * time.Second
 
-// listen opens the addresses that others are told.
-func (n *Node) listen(context.Context) error {
+// openListeners opens the addresses that are advertised.
+func (n *Node) openListeners(context.Context) error {
 	for _, l := range []struct {
 		what, addr string
 		to         *net.Listener
-	}{{"grpc-addr", n.cfg.GRPCAddr, &n.clients}, {"peer-addr", n.cfg.PeerAddr, &n.others}} {
+	}{{"grpc-addr", n.cfg.GRPCAddr, &n.clientListener}, {"peer-addr", n.cfg.PeerAddr, &n.peerListener}} {
 		listener, err := n.cfg.Network.listen(l.addr)
 		if err != nil {
 			return listenError(l.what, err)
 		}
 		*l.to = listener
-		n.onStop(l.what, func(context.Context) error {
-			_ = listener.Close() // closed already, unless the start failed
+		n.addCleanup(l.what, func(context.Context) error {
+			_ = listener.Close() // already closed, unless the start failed
 			return nil
 		})
 	}
-	n.grpcAddr = advertised(n.cfg.AdvertiseGRPC, n.clients.Addr())
-	n.peerAddr = advertised(n.cfg.AdvertisePeer, n.others.Addr())
+	n.grpcAddr = advertisedAddress(n.cfg.AdvertiseGRPC, n.clientListener.Addr())
+	n.peerAddr = advertisedAddress(n.cfg.AdvertisePeer, n.peerListener.Addr())
 	return nil
 }
 
-// listenError names the flag of an address that cannot be listened on.
+// listenError names the flag of the address that cannot be opened.
 func listenError(flag string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("--%s: %w: another process listens there, perhaps another node; name another address", flag, err)
+		return fmt.Errorf("--%s: %w: another process listens there, perhaps another node; name another address", flag,
+			err)
 	}
 	return fmt.Errorf("--%s: %w", flag, err)
 }
 
-// build connects engines and adapters to one another.
-func (n *Node) build(ctx context.Context) (err error) {
+// buildEngines builds the engines and adapters and connects them.
+func (n *Node) buildEngines(ctx context.Context) (err error) {
 	c := n.cfg
-	n.cadence = ticks.Since(time.Now())
+	n.alignment = ticks.Since(time.Now())
 	n.peers, err = peer.New(peer.Options{
-		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n, Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
+		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
+		Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
 		Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
-	if err := n.trace(ctx); err != nil {
+	if err := n.openTracing(ctx); err != nil {
 		return err
 	}
 	if err := n.buildEvents(); err != nil {
@@ -207,13 +209,14 @@ func (n *Node) build(ctx context.Context) (err error) {
 		return err
 	}
 	committed := ledger.Options{
-		Store: n.store, Observer: n.telemetry, Nudger: n, Full: n.byteQuota.Full, Logger: c.Logger, Registerer: c.Registerer,
+		Store: n.store, Observer: n.telemetry, Nudger: n, Full: n.byteQuota.Full, Logger: c.Logger,
+		Registerer: c.Registerer,
 	}
 	if n.tracer != nil {
 		committed.Tracer = n.tracer
 	}
 	n.ledger = ledger.New(committed)
-	n.onStop("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
+	n.addCleanup("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
 	n.trail, err = audittrail.New(audittrail.Options{
 		Store: n.clientStore, Node: c.Name, Keep: c.AuditKeep, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
 		Key: n.security.auditKey(), Logger: c.Logger, Registerer: c.Registerer,
@@ -224,7 +227,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 	if n.security.audit != nil {
 		n.reportFile("audit_keys", n.security.audit.Fault)
 	}
-	n.onStop("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
+	n.addCleanup("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
 	managed := registry.Options{
 		Quota: n.quota, ByteQuota: n.byteQuota, Queues: rpc.ReachableQueues,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
@@ -233,19 +236,22 @@ func (n *Node) build(ctx context.Context) (err error) {
 		SettingsChanged: func() { n.admission.SettingsChanged() },
 	}
 	if len(c.ValidatePayloads) > 0 {
-		managed.CheckPayload = payloadCheck(c.ValidatePayloads)
+		managed.CheckPayload = payloadValidator(c.ValidatePayloads)
 	}
 	if n.keys != nil {
 		managed.Sealer = n.keys
 	}
 	dispatched := dispatch.Options{
-		Node: c.Name, LeaseTTL: c.LeaseTTL, SessionTTL: c.SessionTTL, Store: n.store, Ledger: n.ledger, Observer: observers{n.telemetry, n.feed},
-		Attempts: gates{n}, OnDemand: n.demandChanged, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes, Logger: c.Logger, Registerer: c.Registerer,
+		Node: c.Name, LeaseTTL: c.LeaseTTL, SessionTTL: c.SessionTTL, Store: n.store, Ledger: n.ledger,
+		Observer: observers{n.telemetry, n.feed},
+		Attempts: gates{n}, OnDemand: n.demandChanged, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes,
+		Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.tracer != nil {
 		managed.Caller, managed.TraceID, dispatched.TraceID = n.tracer.Caller, n.tracer.RunTraceID, n.tracer.TraceID
 	}
-	if n.registry, err = registry.New(managed); err != nil {
+	n.registry, err = registry.New(managed)
+	if err != nil {
 		return err
 	}
 	n.dispatcher, err = dispatch.New(dispatched)
@@ -254,24 +260,28 @@ func (n *Node) build(ctx context.Context) (err error) {
 	}
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
-		Held: n.held, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) }, LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
+		Held: n.heldLock, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) },
+		LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
 	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
-		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL, Latency: n.redisLatency, Cadence: n.cadence, Logger: c.Logger, Registerer: c.Registerer,
+		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL,
+		Latency: n.redisLatency, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.keys != nil {
 		admitted.Opener = n.keys
 	}
-	if n.admission, err = admission.New(admitted); err != nil {
+	n.admission, err = admission.New(admitted)
+	if err != nil {
 		return err
 	}
-	n.onStop("admission", func(context.Context) error { n.admission.Stop(); return nil })
+	n.addCleanup("admission", func(context.Context) error { n.admission.Stop(); return nil })
 	n.locks, err = shardlock.New(shardlock.Options{
-		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, LifeKey: n.store.LifeKey, Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
+		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, LifeKey: n.store.LifeKey,
+		Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
 		ClientAddr: n.grpcAddr, OnAddress: func() { n.dispatcher.AddressesChanged() },
 		TTL:       c.LockTTL,
 		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard); n.shardTaken(shard) },
@@ -283,26 +293,30 @@ func (n *Node) build(ctx context.Context) (err error) {
 		return err
 	}
 	o := membership.Options{
-		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster, GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
+		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster,
+		GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
 		Process: n.locks.Process(), EventsKeep: c.EventsKeep, Defaults: n.defaults.Fingerprint(),
 		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
 	}
-	if o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr); err != nil {
+	o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr)
+	if err != nil {
 		return fmt.Errorf("gossip-addr: %w", err)
 	}
 	if c.AdvertiseGossip != "" {
-		if o.AdvertiseAddr, o.AdvertisePort, err = splitHostPort(c.AdvertiseGossip); err != nil {
+		o.AdvertiseAddr, o.AdvertisePort, err = splitHostPort(c.AdvertiseGossip)
+		if err != nil {
 			return fmt.Errorf("advertise-gossip: %w", err)
 		}
 	}
-	if n.gossip, err = membership.New(o); err == nil && o.KeyFile != "" {
+	n.gossip, err = membership.New(o)
+	if err == nil && o.KeyFile != "" {
 		n.reportFile("gossip_keys", n.gossip.KeysFault)
 	}
 	return err
 }
 
-// serve answers clients, workers and peers.
-func (n *Node) serve(ctx context.Context) error {
+// startServers serves clients, workers and peers.
+func (n *Node) startServers(ctx context.Context) error {
 	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
 	if err := n.watchQueues(); err != nil {
 		return err
@@ -312,14 +326,15 @@ func (n *Node) serve(ctx context.Context) error {
 		workers.Trace(n.tracer.Lease)
 		calls = n.tracer.Call
 	}
-	options, err := n.guarded(ctx, rpc.Options{
+	options, err := n.addAuthentication(ctx, rpc.Options{
 		Trace: calls,
-		Jobs:  n.registry, Defaults: n.defaults, Cluster: clusterView{n}, Worker: workers, Events: n.feed, Webhooks: n.webhooks(), Sizes: n.lookout,
+		Jobs:  n.registry, Defaults: n.defaults, Cluster: clusterView{n}, Worker: workers, Events: n.feed,
+		Webhooks: n.webhookService(), Sizes: n.lookout,
 		Observe: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
 		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
-		Node: n.cfg.Name, Trail: n.trail, KeyspaceFault: n.keyspaceFault, Now: n.clock, Logger: n.cfg.Logger,
+		Node: n.cfg.Name, Trail: n.trail, KeyspaceFault: n.keyspaceError, Now: n.currentTime, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -329,7 +344,7 @@ func (n *Node) serve(ctx context.Context) error {
 		return err
 	}
 	n.health = checks
-	guard, err := n.peerGuard()
+	guard, err := n.peerServerOptions()
 	if err != nil {
 		return err
 	}
@@ -341,18 +356,19 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 	peerServer := grpc.NewServer(append(append(guard, watched...),
 		grpc.ConnectionTimeout(peerHandshake),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second,
+			PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
 	)...)
 	n.peers.Register(peerServer)
-	n.background(peerServer, n.others)
-	n.onStop("peer links", func(ctx context.Context) error {
+	n.serveInBackground(peerServer, n.peerListener)
+	n.addCleanup("peer links", func(ctx context.Context) error {
 		n.peers.Stop()
 		stopServer(ctx, peerServer)
 		return nil
 	})
-	n.background(server, n.clients)
-	n.onStop("grpc server", func(ctx context.Context) error {
+	n.serveInBackground(server, n.clientListener)
+	n.addCleanup("grpc server", func(ctx context.Context) error {
 		n.lookout.Stop() // its streams do not end by themselves
 		stopServer(ctx, server)
 		workers.Wait()
@@ -364,15 +380,15 @@ func (n *Node) serve(ctx context.Context) error {
 // peerHandshake bounds the handshake of a connection from a peer.
 const peerHandshake = 5 * time.Second
 
-func (n *Node) background(s *grpc.Server, l net.Listener) {
+func (n *Node) serveInBackground(s *grpc.Server, l net.Listener) {
 	n.serving.Go(func() {
 		if err := s.Serve(l); err != nil {
-			n.cfg.Logger.Error("grpc server ended", "address", l.Addr().String(), "error", err)
+			n.cfg.Logger.Error("grpc server failed", "address", l.Addr().String(), "error", err)
 		}
 	})
 }
 
-// stopServer lets calls under way end, within ctx.
+// stopServer lets running calls end, within ctx.
 func stopServer(ctx context.Context, s *grpc.Server) {
 	done := make(chan struct{})
 	go func() { s.GracefulStop(); close(done) }()
@@ -384,75 +400,73 @@ func stopServer(ctx context.Context, s *grpc.Server) {
 	}
 }
 
-// join enters the gossip.
-func (n *Node) join(ctx context.Context) error {
+// joinGossip joins the gossip.
+func (n *Node) joinGossip(ctx context.Context) error {
 	if err := n.gossip.Start(ctx); err != nil {
 		return err
 	}
-	n.onStop("gossip", func(context.Context) error { return n.gossip.Stop() })
+	n.addCleanup("gossip", func(context.Context) error { return n.gossip.Stop() })
 	return nil
 }
 
-// run starts the engines. Its cleanup is the drain: what is registered here is
-// undone first.
+// run starts the engines. Its cleanup is the drain: cleanups that are registered here run first.
 func (n *Node) run(context.Context) error {
-	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run, n.quota.Run, n.byteQuota.Run} {
+	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run,
+		n.quota.Run, n.byteQuota.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
-				n.cfg.Logger.Error("engine ended", "error", err)
+				n.cfg.Logger.Error("engine failed", "error", err)
 			}
 		})
 	}
 	n.engines.Go(func() { n.permitLoop(n.ctx) })
 	n.engines.Go(func() { n.demandLoop(n.ctx) })
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
-	n.engines.Go(func() { n.reachLoop(n.ctx) })
+	n.engines.Go(func() { n.checkReachLoop(n.ctx) })
 	n.gossip.Subscribe(func(v sharding.View) {
 		n.peers.SetView(v)
-		n.wakeDemand() // a new link has what was offered to those before
+		n.wakeDemand() // a new link has the offers sent to the others before
 		n.locks.SetView(v)
 		n.dispatcher.AddressesChanged()
 		n.compareEventsKeep()
 		n.compareDefaults()
 	})
-	n.onStop("drain", n.drain)
+	n.addCleanup("drain", n.handOver)
 	n.runHooks()
-	n.announce(job.KindNodeJoined)
+	n.recordNodeEvent(job.KindNodeJoined)
 	return nil
 }
 
-// drain hands over what this node holds.
-func (n *Node) drain(ctx context.Context) error {
-	n.cfg.Logger.Info("node drains", "node", n.cfg.Name)
+// handOver drains the node: it hands over its shards and its workers.
+func (n *Node) handOver(ctx context.Context) error {
+	n.cfg.Logger.Info("node draining", "node", n.cfg.Name)
 	n.health.Shutdown()
 	if err := n.gossip.Leave(leaveTimeout); err != nil {
-		// The others will find out, as they would after a crash; the locks are
-		// handed over all the same.
-		n.cfg.Logger.Warn("leaving the gossip took too long", "error", err)
+		// The others detect the end, as after a crash; the locks are handed over nevertheless.
+		n.cfg.Logger.Warn("failed to leave gossip in time", "error", err)
 	}
-	n.announce(job.KindNodeLeft)
-	n.stopHooks() // while the locks are held: how far they are is stored under them
+	n.recordNodeEvent(job.KindNodeLeft)
+	n.stopHooks() // while the locks are held: the delivery positions are stored under them
 	released := n.locks.Drain(ctx)
 	n.peers.HandOver(released)
 	err := n.dispatcher.Drain(ctx)
-	n.peers.Restate(nil) // which demandLoop may not have come to
+	n.peers.Restate(nil) // demandLoop may not have sent it
 	n.cancel()
 	n.engines.Wait()
 	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))
 	return err
 }
 
-// leaveTimeout is how long the word that this node leaves may take.
+// leaveTimeout bounds the message that this node leaves.
 const leaveTimeout = time.Second
 
-// serveHTTP answers who asks about this node's health from its first moment on. Metrics are
-// there when it is up.
+// serveHTTP serves health from the start of the node. Metrics follow when it is up.
 func (n *Node) serveHTTP(context.Context) error {
 	listener, err := n.cfg.Network.listen(n.cfg.HTTPAddr)
 	if err != nil {
 		return listenError("http-addr", err)
 	}
-	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.up.Load, n.missing, n.cfg.LogLevel)
-	n.onStop("http", n.http.Stop)
+	n.http = telemetry.Serve(listener, n.cfg.Gatherer, n.started.Load, n.unreadyReasons, n.cfg.LogLevel)
+	n.addCleanup("http", n.http.Stop)
 	return nil
 }

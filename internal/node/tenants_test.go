@@ -100,7 +100,8 @@ func TestAViewerLeavesPlacesOfWatchers(t *testing.T) {
 	x := newTenants(t, "")
 	held := 0
 	for x.watch("viewer-a", "a") == nil {
-		if held++; held > 100 {
+		held++
+		if held > 100 {
 			break
 		}
 	}
@@ -123,7 +124,8 @@ func TestAScalerLeavesPlacesOfQueues(t *testing.T) {
 	c := externalscaler.NewExternalScalerClient(x.conn)
 	ask := func(name, namespace string, queues ...string) error {
 		_, err := c.IsActive(x.as(name), &externalscaler.ScaledObjectRef{
-			ScalerMetadata: map[string]string{"namespace": namespace, "queue": strings.Join(queues, ","), "targetBacklog": "10"},
+			ScalerMetadata: map[string]string{"namespace": namespace, "queue": strings.Join(queues, ","),
+				"targetBacklog": "10"},
 		})
 		return err
 	}
@@ -196,9 +198,10 @@ func TestAnEditorLeavesPlacesOfSeries(t *testing.T) {
 	c := fermatav1.NewJobServiceClient(x.conn)
 	create := func(name, namespace, queue string) {
 		t.Helper()
-		j := every(time.Hour, "h")
+		j := intervalJob(time.Hour, "h")
 		j.Queue = queue
-		_, err := c.CreateJob(x.as(name), &fermatav1.CreateJobRequest{Parent: "namespaces/" + namespace, JobId: "j-" + queue, Job: j})
+		_, err := c.CreateJob(x.as(name), &fermatav1.CreateJobRequest{Parent: "namespaces/" + namespace,
+			JobId: "j-" + queue, Job: j})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +239,7 @@ func scrape(ctx context.Context, n *node.Node) (string, error) {
 func TestSettingsOfOthersCostCallersNothing(t *testing.T) {
 	x := newTenants(t, "")
 	c, cluster := fermatav1.NewJobServiceClient(x.conn), fermatav1.NewClusterServiceClient(x.conn)
-	j := every(time.Hour, "h")
+	j := intervalJob(time.Hour, "h")
 	j.Queue = "mail"
 	if _, err := c.CreateJob(x.as("editor-b"), &fermatav1.CreateJobRequest{Parent: "namespaces/b", JobId: "j", Job: j}); err != nil {
 		t.Fatal(err)
@@ -315,7 +318,7 @@ func TestFailingCallsLeaveNoAuditRecords(t *testing.T) {
 	if ended == 0 {
 		t.Error("no call was ended by its deadline")
 	}
-	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "j", Job: every(time.Hour, "h")}); err != nil {
+	if _, err := c.CreateJob(x.as("editor-a"), &fermatav1.CreateJobRequest{Parent: "namespaces/a", JobId: "j", Job: intervalJob(time.Hour, "h")}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.PauseJob(x.as("editor-a"), &fermatav1.PauseJobRequest{Name: job}); err != nil {

@@ -88,7 +88,8 @@ func inForce(t *testing.T, reg *prometheus.Registry, end time.Time) {
 		}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
-				if f.GetName() == "fermata_certificate_expiry_timestamp_seconds" && m.GetLabel()[0].GetValue() != "redis" && int64(m.GetGauge().GetValue()) != end.Unix() {
+				if f.GetName() == "fermata_certificate_expiry_timestamp_seconds" &&
+					m.GetLabel()[0].GetValue() != "redis" && int64(m.GetGauge().GetValue()) != end.Unix() {
 					return fmt.Errorf("%v", m)
 				}
 			}
@@ -115,7 +116,8 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 	first, second, ofRedis := tlstest.New(t, "first"), tlstest.New(t, "second"), tlstest.New(t, "redis")
 	redisDir := tlstest.NewDir(t, ofRedis.Issue(tlstest.Identity{Name: "redis"}), ofRedis)
 	redis := redistest.Start(t, redistest.WithTLS(redistest.TLS{
-		Cert: redisDir.Cert, Key: redisDir.Key, CA: redisDir.CA, Client: ofRedis.Client(ofRedis.Issue(tlstest.Identity{})),
+		Cert: redisDir.Cert, Key: redisDir.Key, CA: redisDir.CA,
+		Client: ofRedis.Client(ofRedis.Issue(tlstest.Identity{})),
 	}))
 	redisFiles := tlsfiles.Files{Cert: redisDir.Cert, Key: redisDir.Key, CA: redisDir.CA}
 	nodes, workers, clients := newActor(t, "node", first), newActor(t, "worker", first), newActor(t, "client", first)
@@ -124,10 +126,15 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 	b := startWith(t, redis.URL(), "b", secured(redisFiles, nodes, regs[1]), a.GossipAddr())
 	var ran atomic.Int64
 	workWith(t, worker.Options{
-		Addresses: []string{b.GRPCAddr()}, Slots: 4, DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(workers.source.Client())},
-	}, map[string]func(context.Context, *worker.Task) error{"h": func(context.Context, *worker.Task) error { ran.Add(1); return nil }})
+		Addresses: []string{b.GRPCAddr()}, Slots: 4,
+		DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(workers.source.Client())},
+	}, map[string]func(context.Context, *worker.Task) error{"h": func(context.Context,
+		*worker.Task) error {
+		ran.Add(1)
+		return nil
+	}})
 	c := fermatav1.NewJobServiceClient(clients.dial(a.GRPCAddr()))
-	create(t, c, "j", every(100*time.Millisecond, "h"))
+	create(t, c, "j", intervalJob(100*time.Millisecond, "h"))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls atomic.Int64
@@ -145,7 +152,8 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 	busy.Go(func() {
 		for ctx.Err() == nil {
 			get(c)
-			conn, err := grpc.NewClient("passthrough:///"+b.GRPCAddr(), grpc.WithTransportCredentials(clients.source.Client()))
+			conn, err := grpc.NewClient("passthrough:///"+b.GRPCAddr(),
+				grpc.WithTransportCredentials(clients.source.Client()))
 			if err != nil {
 				t.Error(err)
 				return
@@ -158,7 +166,8 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 	for i, step := range []struct {
 		by      *tlstest.Authority
 		trusted []*tlstest.Authority
-	}{{first, []*tlstest.Authority{first, second}}, {second, []*tlstest.Authority{first, second}}, {second, []*tlstest.Authority{second}}} {
+	}{{first, []*tlstest.Authority{first, second}}, {second, []*tlstest.Authority{first, second}}, {second,
+		[]*tlstest.Authority{second}}} {
 		end := time.Now().Add(time.Duration(30+i) * time.Hour).Truncate(time.Second)
 		for _, x := range []*actor{nodes, workers, clients} {
 			x.renew(end, step.by, step.trusted...)
@@ -184,11 +193,14 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 	}
 	cancel()
 	busy.Wait()
-	list, err := fermatav1.NewClusterServiceClient(clients.dial(a.GRPCAddr())).ListNodes(t.Context(), &fermatav1.ListNodesRequest{})
-	if err != nil || len(list.GetNodes()) != 2 || list.GetNodes()[0].GetUnreachable() || list.GetNodes()[1].GetUnreachable() {
+	list, err := fermatav1.NewClusterServiceClient(clients.dial(a.GRPCAddr())).ListNodes(t.Context(),
+		&fermatav1.ListNodesRequest{})
+	if err != nil || len(list.GetNodes()) != 2 || list.GetNodes()[0].GetUnreachable() ||
+		list.GetNodes()[1].GetUnreachable() {
 		t.Errorf("%v, %v", list, err)
 	}
-	old, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: stranger.Cert, Key: stranger.Key, CA: stranger.CA}})
+	old, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: stranger.Cert, Key: stranger.Key,
+		CA: stranger.CA}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +211,8 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 
 func getJob(t *testing.T, conn *grpc.ClientConn) error {
 	t.Helper()
-	_, err := fermatav1.NewJobServiceClient(conn).GetJob(t.Context(), &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/none"})
+	_, err := fermatav1.NewJobServiceClient(conn).GetJob(t.Context(),
+		&fermatav1.GetJobRequest{Name: "namespaces/default/jobs/none"})
 	return err
 }
 

@@ -72,7 +72,8 @@ func callWithoutRedis(t *testing.T, fault string, conn *grpc.ClientConn, m proto
 	}
 	err = conn.Invoke(ctx, "/"+string(m.Parent().FullName())+"/"+string(m.Name()), requestOf(t, m), answer)
 	code := status.Code(err)
-	if code == codes.Internal || code == codes.Unknown || code != codes.Unavailable && slices.Contains(needRedis, string(m.Name())) {
+	if code == codes.Internal || code == codes.Unknown || code != codes.Unavailable &&
+		slices.Contains(needRedis, string(m.Name())) {
 		t.Errorf("%s, %s: %v", fault, m.Name(), err)
 	}
 }
@@ -91,7 +92,7 @@ func requestOf(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 	const name = namespace + "/jobs/a"
 	switch m.Name() {
 	case "CreateJob":
-		return &fermatav1.CreateJobRequest{Parent: namespace, JobId: "a", Job: every(time.Hour, "h")}
+		return &fermatav1.CreateJobRequest{Parent: namespace, JobId: "a", Job: intervalJob(time.Hour, "h")}
 	case "TopJobs":
 		return &fermatav1.TopJobsRequest{Parent: namespace, Kind: fermatav1.TopJobsRequest_KIND_LATE}
 	}
@@ -101,7 +102,8 @@ func requestOf(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 		return nil
 	}
 	set := func(field, value string) {
-		if f := m.Input().Fields().ByName(protoreflect.Name(field)); f != nil && f.Kind() == protoreflect.StringKind && !f.IsList() {
+		if f := m.Input().Fields().ByName(protoreflect.Name(field)); f != nil &&
+			f.Kind() == protoreflect.StringKind && !f.IsList() {
 			q.ProtoReflect().Set(f, protoreflect.ValueOfString(value))
 		}
 	}
@@ -125,7 +127,8 @@ func TestALostKeyspaceTakesNoChanges(t *testing.T) {
 	n := start(t, redis.URL(), "solo")
 	jobs := fermatav1.NewJobServiceClient(connect(t, n))
 	create := func(id string) error {
-		_, err := jobs.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: id, Job: every(time.Hour, "h")})
+		_, err := jobs.CreateJob(t.Context(), &fermatav1.CreateJobRequest{Parent: "namespaces/default", JobId: id,
+			Job: intervalJob(time.Hour, "h")})
 		return err
 	}
 	if err := create("before"); err != nil {
@@ -141,7 +144,8 @@ func TestALostKeyspaceTakesNoChanges(t *testing.T) {
 	}
 	// The node finds out by itself, with the small look that it takes every five seconds.
 	redistest.Eventually(t, time.Minute, "changes are refused", func(context.Context) error {
-		if err := create("after"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "the keyspace is gone") {
+		if err := create("after"); status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "the keyspace is gone") {
 			return fmt.Errorf("a job is created: %v", err)
 		}
 		return nil

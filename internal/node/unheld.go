@@ -8,40 +8,40 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
-// takeOverMargin is what is promised of a take-over beyond the life of a lock.
+// takeOverMargin is the documented bound of a take-over beyond the lock TTL.
 const takeOverMargin = 2 * time.Second
 
-// unheld finds shards that this node should hold and nobody does. A node where that lasts is
-// not ready: it does not do what the others leave to it, and who rolls out a new version should
-// not go on. The node that holds the most shards stays ready whatever it misses, so that never all
-// nodes are taken out of service at once: where Redis itself fails, other checks say so.
-type unheld struct {
-	self  string
-	after time.Duration // how long a shard may be without a holder
+// unheldShards finds shards that this node should hold and no node does. While that lasts, the node is not
+// ready: it does not take the shards that the others leave to it, and a rollout should not continue. The node
+// that holds the most shards stays ready, so that never all nodes are removed from service at once. If Redis
+// itself fails, other checks report it.
+type unheldShards struct {
+	self      string
+	graceTime time.Duration // how long a shard may have no holder
 
-	since map[int]time.Time // of shards that this node should hold
-	why   atomic.Pointer[string]
+	ownedSince map[int]time.Time // of shards that this node should hold
+	reason     atomic.Pointer[string]
 }
 
-func newUnheld(self string, lockTTL time.Duration) *unheld {
-	return &unheld{self: self, after: lockTTL + takeOverMargin, since: map[int]time.Time{}}
+func newUnheldShards(self string, lockTTL time.Duration) *unheldShards {
+	return &unheldShards{self: self, graceTime: lockTTL + takeOverMargin, ownedSince: map[int]time.Time{}}
 }
 
-// look takes over who should hold each shard, and who does by what is in Redis.
-func (u *unheld) look(owners []string, holders []shardlock.Holder, now time.Time) {
+// updateHolders updates the owner and the holder of each shard, as read from Redis.
+func (u *unheldShards) updateHolders(owners []string, holders []shardlock.Holder, now time.Time) {
 	held, late := map[string]int{}, 0
 	for _, h := range holders {
 		if h.Node != "" {
 			held[h.Node]++
 		}
 		if h.Node != "" || h.Shard >= len(owners) || owners[h.Shard] != u.self {
-			delete(u.since, h.Shard)
+			delete(u.ownedSince, h.Shard)
 			continue
 		}
-		if u.since[h.Shard].IsZero() {
-			u.since[h.Shard] = now
+		if u.ownedSince[h.Shard].IsZero() {
+			u.ownedSince[h.Shard] = now
 		}
-		if now.Sub(u.since[h.Shard]) >= u.after {
+		if now.Sub(u.ownedSince[h.Shard]) >= u.graceTime {
 			late++
 		}
 	}
@@ -50,9 +50,9 @@ func (u *unheld) look(owners []string, holders []shardlock.Holder, now time.Time
 		most = max(most, n)
 	}
 	if late == 0 || own >= most {
-		u.why.Store(nil)
+		u.reason.Store(nil)
 		return
 	}
-	text := fmt.Sprintf("shards: %d that this node should hold have had no holder for more than %v", late, u.after)
-	u.why.Store(&text)
+	text := fmt.Sprintf("shards: %d that this node should hold have had no holder for more than %v", late, u.graceTime)
+	u.reason.Store(&text)
 }

@@ -26,7 +26,7 @@ func TestReadinessFollowsShardsWithoutHolder(t *testing.T) {
 		"nobody knows who should":         {"", "--bb", 10, true},
 		"this node leaves them to others": {"bbbb", "--bb", 10, true},
 	} {
-		u, now := newUnheld("a", 10*time.Second), time.Unix(1000, 0)
+		u, now := newUnheldShards("a", 10*time.Second), time.Unix(1000, 0)
 		look := func(holders string) bool {
 			var owned []string
 			for _, o := range tt.owners {
@@ -34,11 +34,12 @@ func TestReadinessFollowsShardsWithoutHolder(t *testing.T) {
 			}
 			var held []shardlock.Holder
 			for i, h := range holders {
-				held = append(held, shardlock.Holder{Shard: i, Node: map[bool]string{true: "", false: string(h)}[h == '-']})
+				held = append(held, shardlock.Holder{Shard: i,
+					Node: map[bool]string{true: "", false: string(h)}[h == '-']})
 			}
-			u.look(owned, held, now)
+			u.updateHolders(owned, held, now)
 			now = now.Add(5 * time.Second)
-			return u.why.Load() == nil
+			return u.reason.Load() == nil
 		}
 		ready := true
 		for range tt.looks {

@@ -17,23 +17,24 @@ import (
 )
 
 const (
-	// statsEvery is how often the sizes of queues are counted for the metrics.
-	statsEvery = 5 * time.Second
-	// checkEvery is how often Redis is looked at while running: its policy for
-	// full memory and its persistence can be changed under our feet.
-	checkEvery = 30 * time.Second
-	// checkTimeout bounds one look.
+	// queueStatsInterval is the interval of counting queues for the metrics.
+	queueStatsInterval = 5 * time.Second
+	// redisCheckInterval is the interval of checks of Redis: its eviction policy and its persistence can be
+	// changed while the node runs.
+	redisCheckInterval = 30 * time.Second
+	// checkTimeout bounds one check.
 	checkTimeout = 5 * time.Second
 )
 
-// until is how long it is until the next turn of what is done once a period.
-func (n *Node) until(period time.Duration) time.Duration {
-	return n.cadence.Until(time.Now(), period)
+// untilNextRound is the time until the next round of periodic work.
+func (n *Node) untilNextRound(period time.Duration) time.Duration {
+	return n.alignment.Until(time.Now(), period)
 }
 
-// statsLoop keeps the gauges of queues and the report on Redis up to date.
+// statsLoop updates the gauges of queues and the report on Redis.
 func (n *Node) statsLoop(ctx context.Context) {
-	stats, check := time.NewTimer(n.until(statsEvery)), time.NewTimer(n.until(checkEvery))
+	stats := time.NewTimer(n.untilNextRound(queueStatsInterval))
+	check := time.NewTimer(n.untilNextRound(redisCheckInterval))
 	defer stats.Stop()
 	defer check.Stop()
 	for {
@@ -45,41 +46,41 @@ func (n *Node) statsLoop(ctx context.Context) {
 			n.reloadAuditKeys()
 			n.telemetry.Tick()
 			n.countQueues(ctx)
-			n.findWorst(ctx)
-			n.gauges.look(ctx, n)
+			n.updateFailingJobs(ctx)
+			n.gauges.refresh(ctx, n)
 			n.checkSchema(ctx)
-			if n.rightsInDoubt() {
-				n.lookAtRedis(ctx)
+			if n.hasRefusedRights() {
+				n.recheckRedis(ctx)
 			}
-			stats.Reset(n.until(statsEvery))
+			stats.Reset(n.untilNextRound(queueStatsInterval))
 		case <-check.C:
-			n.security.look()
-			n.lookAtRedis(ctx)
-			check.Reset(n.until(checkEvery))
+			n.security.checkFiles()
+			n.recheckRedis(ctx)
+			check.Reset(n.untilNextRound(redisCheckInterval))
 		}
 	}
 }
 
-// lookAtRedis checks Redis, and logs where that is not possible.
-func (n *Node) lookAtRedis(ctx context.Context) {
+// recheckRedis checks Redis, and logs if that fails.
+func (n *Node) recheckRedis(ctx context.Context) {
 	if err := n.checkRedis(ctx); err != nil && ctx.Err() == nil {
-		n.cfg.Logger.Warn("redis could not be checked", "error", err)
+		n.cfg.Logger.Warn("failed to check redis", "error", err)
 	}
 }
 
-// rightsInDoubt reports whether Redis has refused a command for want of a right, or has when it was looked at
-// last: whether the user has the right back shows by another look.
-func (n *Node) rightsInDoubt() bool {
+// hasRefusedRights reports whether Redis has refused a command for lack of a right, now or at the last check:
+// another check shows whether the user has the right again.
+func (n *Node) hasRefusedRights() bool {
 	if refusal := cmp.Or(n.store.Refusal(), n.clientStore.Refusal()); refusal != nil {
-		n.refusal.Store(&refusal)
+		n.refusedRight.Store(&refusal)
 		return true
 	}
-	n.refusal.Store(nil)
+	n.refusedRight.Store(nil)
 	report := n.report.Load()
 	return report != nil && report.Finds(redisstore.CodeGrant)
 }
 
-// reloadKeys takes over a payload key file that has changed.
+// reloadKeys reloads a changed payload key file.
 func (n *Node) reloadKeys() {
 	if n.keys == nil {
 		return
@@ -92,28 +93,29 @@ func (n *Node) reloadKeys() {
 	switch {
 	case err != nil:
 		if before == nil || before.Error() != err.Error() {
-			n.cfg.Logger.Error("payload key file is invalid, the keys read before stay in force", "error", err)
+			n.cfg.Logger.Error("payload key file is invalid, keeping the last keys", "error", err)
 		}
 	case changed:
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
-		n.cfg.Logger.Info("payload keys are read again", "sealing", n.keys.Current(), "keys", n.keys.Count())
+		n.cfg.Logger.Info("payload keys reloaded", "sealing", n.keys.Current(), "keys", n.keys.Count())
 	}
 }
 
-// bindPayloads has payloads sealed by version 2 from when on all nodes of the keyspace know it.
+// bindPayloads starts to encrypt payloads by version 2 when all nodes of the keyspace support it.
 func (n *Node) bindPayloads() error {
 	switch schema := n.store.Schema(); {
 	case n.keys == nil:
 	case schema >= redisstore.SchemaOfBoundPayloads:
 		n.keys.Bind()
 	case n.keys.Strict():
-		return fmt.Errorf("--payload-require-sealed: the schema of the keyspace is %d, and has to be %d first: see docs/upgrades.md",
+		return fmt.Errorf("--payload-require-sealed: the schema of the keyspace is %d, and has to be %d first: see "+
+			"docs/upgrades.md",
 			schema, redisstore.SchemaOfBoundPayloads)
 	}
 	return nil
 }
 
-// reloadAuditKeys takes over a file of audit keys that has changed.
+// reloadAuditKeys reloads a changed file of audit keys.
 func (n *Node) reloadAuditKeys() {
 	signer := n.security.audit
 	if signer == nil {
@@ -127,13 +129,13 @@ func (n *Node) reloadAuditKeys() {
 	switch {
 	case err != nil && before != nil && before.Error() == err.Error():
 	case err != nil:
-		n.cfg.Logger.Error("audit keys could not be read again: those read last stay", "error", err)
+		n.cfg.Logger.Error("audit key file is invalid, keeping the last keys", "error", err)
 	case changed:
-		n.cfg.Logger.Info("audit keys are read again", "signing", signer.Current().ID)
+		n.cfg.Logger.Info("audit keys reloaded", "signing", signer.Current().ID)
 	}
 }
 
-// heldShards are those whose lock this node has.
+// heldShards are the shards whose lock this node holds.
 func (n *Node) heldShards() []int {
 	var held []int
 	for _, shard := range n.allShards() {
@@ -144,9 +146,9 @@ func (n *Node) heldShards() []int {
 	return held
 }
 
-// findWorst counts the failing jobs of the shards that this node holds, and finds the
-// worst by name if that was asked for.
-func (n *Node) findWorst(ctx context.Context) {
+// updateFailingJobs counts the failing jobs of the shards that this node holds, and lists the worst by name if
+// configured.
+func (n *Node) updateFailingJobs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	held := n.heldShards()
@@ -156,37 +158,39 @@ func (n *Node) findWorst(ctx context.Context) {
 	}
 	var w telemetry.WorstJobs
 	var err error
-	if w.Failing, err = n.store.CountWorst(ctx, held, job.Failing, ranks); err != nil {
-		return // the store logs what is wrong with Redis
+	w.Failing, err = n.store.CountWorst(ctx, held, job.Failing, ranks)
+	if err != nil {
+		return // the store logs errors of Redis
 	}
-	if err = n.nameWorst(ctx, held, &w); err != nil {
+	err = n.listWorstJobs(ctx, held, &w)
+	if err != nil {
 		return
 	}
 	n.telemetry.SetWorst(w)
 }
 
-// nameWorst finds the worst jobs by name, as many as are shown. While no job fails and none is late that costs one
-// command for each shard.
-func (n *Node) nameWorst(ctx context.Context, held []int, w *telemetry.WorstJobs) (err error) {
+// listWorstJobs lists the worst jobs by name, up to the configured number. While no job fails and none is late,
+// it costs one command per shard.
+func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.WorstJobs) (err error) {
 	limit := n.cfg.WorstJobs
 	if limit == 0 || len(held) == 0 {
 		return nil
 	}
 	if w.Failing[0] > 0 {
-		if w.MostFailing, err = n.registry.Top(ctx, job.TopQuery{Which: job.Failing, Limit: limit, Shards: held}); err != nil {
+		if w.MostFailing, err = n.registry.Top(ctx,
+			job.TopQuery{Which: job.Failing, Limit: limit, Shards: held}); err != nil {
 			return err
 		}
 	}
 	late, err := n.store.CountWorst(ctx, held, job.Late, []int64{1})
-	if err != nil || late[0] == 0 && !n.counts.anyWaits() {
+	if err != nil || late[0] == 0 && !n.counts.hasBacklog() {
 		return err
 	}
 	w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held})
 	return err
 }
 
-// checkRedis looks at Redis and says plainly what is unsafe, once for each
-// change.
+// checkRedis checks Redis and logs its findings, once for each change.
 func (n *Node) checkRedis(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -194,14 +198,15 @@ func (n *Node) checkRedis(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if refusal := n.refusal.Load(); refusal != nil && !report.Finds(redisstore.CodeGrant) {
-		// Only some calls need it, and the node does the rest.
-		report.Findings = append(report.Findings, redisstore.Finding{Severity: redisstore.Warning, Code: redisstore.CodeGrant, Text: (*refusal).Error()})
+	if refusal := n.refusedRight.Load(); refusal != nil && !report.Finds(redisstore.CodeGrant) {
+		// Only some calls need the right; the node does the rest.
+		report.Findings = append(report.Findings,
+			redisstore.Finding{Severity: redisstore.Warning, Code: redisstore.CodeGrant, Text: (*refusal).Error()})
 	}
 	before := n.report.Swap(&report)
-	n.gauges.report(report)
+	n.gauges.setFindings(report)
 	for _, f := range report.Findings {
-		if before != nil && knows(*before, f) {
+		if before != nil && reportHasFinding(*before, f) {
 			continue
 		}
 		log := n.cfg.Logger.Info
@@ -213,8 +218,8 @@ func (n *Node) checkRedis(ctx context.Context) error {
 	return nil
 }
 
-// keyspaceFault is what the last look at Redis found wrong with the keyspace; "" for nothing.
-func (n *Node) keyspaceFault() string {
+// keyspaceError is the fault of the keyspace at the last check of Redis; "" for none.
+func (n *Node) keyspaceError() string {
 	report := n.report.Load()
 	if report == nil {
 		return ""
@@ -227,36 +232,36 @@ func (n *Node) keyspaceFault() string {
 	return ""
 }
 
-// ErrSchema says that a later version has raised the schema of the keyspace.
+// ErrSchema means that a later version has raised the schema of the keyspace.
 var ErrSchema = redisstore.ErrSchema
 
-// checkSchema follows the schema of the keyspace, and gives up when it belongs to a
-// later version: what this one writes would not be understood any more.
+// checkSchema checks the schema of the keyspace. If it belongs to a later version, the node fails: that version
+// could not read what this node writes.
 func (n *Node) checkSchema(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := cmp.Or(n.store.CheckSchema(ctx), n.clientStore.CheckSchema(ctx))
 	if fault := n.bindPayloads(); fault != nil {
-		n.cfg.Logger.Warn("schema was lowered while the node runs", "error", fault)
+		n.cfg.Logger.Warn("keyspace schema was lowered while the node runs", "error", fault)
 	}
 	if errors.Is(err, redisstore.ErrKeyspaceGone) {
-		_ = n.checkRedis(ctx) // where Redis is away now, the next look follows soon
+		_ = n.checkRedis(ctx) // if Redis is unavailable now, the next check follows soon
 	}
 	if !errors.Is(err, ErrSchema) {
-		return // that Redis is away is told by others
+		return // other metrics show that Redis is unavailable
 	}
 	select {
 	case n.failed <- err:
-		n.cfg.Logger.Error("node gives up", "error", err)
-	default: // it has been told
+		n.cfg.Logger.Error("node failed, a later version has raised the keyspace schema", "error", err)
+	default: // already sent
 	}
 }
 
-// Failed carries the error that a running node cannot go on with. It is for the
-// caller to stop the node, without a drain.
+// Failed carries the error after which a running node cannot continue. The caller stops the node, without a
+// drain.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-func knows(r redisstore.Report, f redisstore.Finding) bool {
+func reportHasFinding(r redisstore.Report, f redisstore.Finding) bool {
 	for _, known := range r.Findings {
 		if known == f {
 			return true
@@ -265,8 +270,8 @@ func knows(r redisstore.Report, f redisstore.Finding) bool {
 	return false
 }
 
-// durability is the class in force.
-func (n *Node) durability() string {
+// durabilityClass is the class in force.
+func (n *Node) durabilityClass() string {
 	r := n.report.Load()
 	if r == nil {
 		return ""
@@ -274,13 +279,13 @@ func (n *Node) durability() string {
 	return min(r.Class, n.cfg.Durability).String()
 }
 
-// missing lists what keeps the node from being ready.
-func (n *Node) missing() []string {
+// unreadyReasons lists the reasons why the node is not ready.
+func (n *Node) unreadyReasons() []string {
 	if n.draining.Load() {
 		return []string{"node: draining"}
 	}
-	if !n.up.Load() {
-		if why := n.waitsFor.Load(); why != nil {
+	if !n.started.Load() {
+		if why := n.redisWaitReason.Load(); why != nil {
 			return []string{*why}
 		}
 		return []string{"node: starting"}
@@ -288,7 +293,7 @@ func (n *Node) missing() []string {
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
 	defer cancel()
 	if err := n.lockConns.Ping(ctx).Err(); err != nil {
-		return []string{"redis: " + errText(redisstore.ExplainDenied(n.storeOptions(n.lockConns), err))}
+		return []string{"redis: " + errorText(redisstore.ExplainDenied(n.storeOptions(n.lockConns), err))}
 	}
 	if r := n.report.Load(); r != nil {
 		for _, f := range r.Findings {
@@ -297,22 +302,21 @@ func (n *Node) missing() []string {
 			}
 		}
 	}
-	if why := n.unheld.why.Load(); why != nil {
+	if why := n.unheld.reason.Load(); why != nil {
 		return []string{*why}
 	}
 	return nil
 }
 
-func errText(err error) string {
+func errorText(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer within a second"
 	}
 	return err.Error()
 }
 
-// LogRedis sends what the Redis client library says of its connections to a
-// logger instead of standard error. It is one setting of the process, to be made
-// before the first node starts.
+// LogRedis sends the log of the Redis client library to a logger instead of standard error. It is a setting of
+// the whole process, to be made before the first node starts.
 func LogRedis(l *slog.Logger) { redis.SetLogger(redisLog{l}) }
 
 type redisLog struct{ logger *slog.Logger }

@@ -84,7 +84,7 @@ func TestTheLargestPayloadGetsThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	j := every(time.Second, "large")
+	j := intervalJob(time.Second, "large")
 	j.Payload, j.Labels = payload, map[string]string{}
 	for i := range 32 {
 		j.Labels[fmt.Sprintf("%0128d", i)] = strings.Repeat("v", 128)

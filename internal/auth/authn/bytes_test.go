@@ -5,11 +5,13 @@ import "testing"
 // TestLimitsOfBytes: a number of bytes may have a unit, and the first entry that names a
 // namespace counts, which says nothing of the limit that it leaves out.
 func TestLimitsOfBytes(t *testing.T) {
-	f, err := decode([]byte("rules: [{subjects: [\"*\"], role: viewer, namespaces: [a]}]\nnamespaces: [{names: [a], job-bytes: 64MiB}, {names: [b], job-bytes: 7}, {names: [c], job-bytes: 0}, {names: [d], jobs: 5}, {names: [\"*\"], jobs: 1, job-bytes: 1KiB}]\n"))
+	f, err := decodeFile([]byte("rules: [{subjects: [\"*\"], role: viewer, namespaces: [a]}]\nnamespaces: [{names: " +
+		"[a], job-bytes: 64MiB}, {names: [b], job-bytes: 7}, {names: [c], job-bytes: 0}, {names: [d], jobs: 5}, " +
+		"{names: [\"*\"], jobs: 1, job-bytes: 1KiB}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.policy()
+	p, err := f.buildPolicy()
 	if err != nil {
 		t.Fatal(err)
 	}

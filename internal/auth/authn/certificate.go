@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
-// checkCertificates checks the patterns of the file.
-func checkCertificates(patterns []string) error {
+// validatePatterns validates the patterns of the file.
+func validatePatterns(patterns []string) error {
 	for i, p := range patterns {
 		kind, name, _ := strings.Cut(p, ":")
 		good := kind == authz.KindURI || kind == authz.KindDNS || kind == authz.KindCommonName
@@ -24,29 +24,31 @@ func checkCertificates(patterns []string) error {
 	return nil
 }
 
-// fromCertificate finds the identity of a certificate that TLS has verified: the
-// first of its names that fits the first pattern. URIs come before DNS names, and
-// these before the common name. A certificate with several URIs is nobody's: SPIFFE has one
-// in each, and which of them an authority meant to vouch for cannot be known.
-func fromCertificate(patterns []string, c *x509.Certificate, now time.Time) (authz.Identity, error) {
+// identifyCertificate returns the identity of a certificate that TLS has verified: the first of its names that
+// matches the first pattern. URIs come before DNS names, and these before the common name. A certificate with
+// several URIs has no identity: SPIFFE allows one, and it is unknown which of them the authority meant to
+// certify.
+func identifyCertificate(patterns []string, c *x509.Certificate, now time.Time) (authz.Identity, error) {
 	if now.After(c.NotAfter) {
-		return authz.Identity{}, refuse(authz.CauseExpired, "the certificate has expired")
+		return authz.Identity{}, newRefusal(authz.CauseExpired, "the certificate has expired")
 	}
 	if len(c.URIs) > 1 {
-		return authz.Identity{}, refuse(authz.CauseCertificate, "the certificate has %d URIs, want one at most", len(c.URIs))
+		return authz.Identity{}, newRefusal(authz.CauseCertificate, "the certificate has %d URIs, want one at most",
+			len(c.URIs))
 	}
 	names := certificateNames(c)
 	for _, p := range patterns {
 		for _, name := range names {
 			if authz.Match(p, name) {
 				if err := authz.CheckName(name); err != nil {
-					return authz.Identity{}, refuse(authz.CauseCertificate, "%v", err)
+					return authz.Identity{}, newRefusal(authz.CauseCertificate, "%v", err)
 				}
 				return authz.Identity{Subject: name, Expires: c.NotAfter}, nil
 			}
 		}
 	}
-	return authz.Identity{}, refuse(authz.CauseCertificate, "the certificate has none of the names in the access file")
+	return authz.Identity{}, newRefusal(authz.CauseCertificate,
+		"the certificate has none of the names in the access file")
 }
 
 func certificateNames(c *x509.Certificate) []string {

@@ -1,18 +1,18 @@
-// Package authn proves who calls, from an access file: static tokens by their
-// hashes, names in verified certificates, and JWTs by the keys of their issuers. It
-// also holds the file's rules, which package authz decides by.
+// Package authn authenticates callers with an access file: static tokens by their hashes, names in
+// verified certificates, and JWTs by the keys of their issuers. It also holds the file's
+// rules, with which package authz decides.
 //
 // Invariants:
 //
-//  1. There is no way in by default: a file without rules, with an empty secret, or
-//     with a key that is not known is refused as a whole.
-//  2. A file that is replaced by a broken one changes nothing; that is logged once.
-//  3. No token is stored, logged, or compared in a time that depends on it: tokens
-//     are hashed first, and hashes compared in constant time.
-//  4. The algorithms of a JWT are those the file allows, never those it asks for
-//     itself; none and HMAC cannot be allowed.
-//  5. Keys of an issuer are asked for with bounds on time, size and pace. Keys that
-//     are known stay in use while new ones cannot be had. No change of the files waits for an issuer.
-//  6. A caller may know the cause of a refusal, and no more: a token speaks for itself only once a key of its
-//     issuer has verified it.
+//  1. Nothing is allowed by default: a file without rules, with an empty secret, or with an
+//     unknown key is refused as a whole.
+//  2. An invalid new file changes nothing; that is logged once.
+//  3. No token is stored or logged. Tokens are hashed first, and hashes are compared in
+//     constant time.
+//  4. The algorithms of a JWT are those that the file allows, not the one that the token
+//     names; none and HMAC cannot be allowed.
+//  5. Requests for keys of an issuer are bounded in time, size and rate. Known keys stay in use
+//     while new ones cannot be fetched. No reload of the files waits for an issuer.
+//  6. A caller may learn the cause of a refusal, and nothing else. Claims of a token count
+//     only after a key of its issuer has verified it.
 package authn

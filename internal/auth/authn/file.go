@@ -13,35 +13,35 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"
 )
 
-// file is the access file as it is written.
-type file struct {
+// accessFile is the access file as written.
+type accessFile struct {
 	Tokens       []tokenEntry  `yaml:"tokens"`
 	Certificates []string      `yaml:"certificates"`
 	JWT          []issuerEntry `yaml:"jwt"`
 	Rules        []ruleEntry   `yaml:"rules"`
 	Limits       limitsEntry   `yaml:"limits"`
-	// Namespaces bound namespaces, whoever acts in them.
-	Namespaces []spaceEntry `yaml:"namespaces"`
+	// Namespaces set limits of namespaces, for all callers together.
+	Namespaces []namespaceEntry `yaml:"namespaces"`
 }
 
-type spaceEntry struct {
+type namespaceEntry struct {
 	Names    []string   `yaml:"names"`
 	Jobs     *int       `yaml:"jobs"`
 	JobBytes *byteCount `yaml:"job-bytes"`
 }
 
 type tokenEntry struct {
-	Name      string `yaml:"name"`
-	SHA256    string `yaml:"sha256"`
-	TokenFile string `yaml:"token-file"`
-	Expires   expiry `yaml:"expires"`
+	Name      string     `yaml:"name"`
+	SHA256    string     `yaml:"sha256"`
+	TokenFile string     `yaml:"token-file"`
+	Expires   expiryTime `yaml:"expires"`
 }
 
-// expiry is a point in time whose faults say where they are.
-type expiry struct{ time.Time }
+// expiryTime is a point in time whose errors name their line.
+type expiryTime struct{ time.Time }
 
 // UnmarshalYAML reads a date or a time.
-func (e *expiry) UnmarshalYAML(n *yaml.Node) error {
+func (e *expiryTime) UnmarshalYAML(n *yaml.Node) error {
 	if err := n.Decode(&e.Time); err != nil {
 		return fmt.Errorf("line %d: expires: %.40q is not a time such as 2027-01-31T00:00:00Z", n.Line, n.Value)
 	}
@@ -71,15 +71,14 @@ type ruleEntry struct {
 }
 
 type limitsEntry struct {
-	// nil: nothing is said.
-	Rate        *float64 `yaml:"rate"`
+	Rate        *float64 `yaml:"rate"` // nil: not set
 	Burst       int      `yaml:"burst"`
 	Calls       *int     `yaml:"calls"`
 	Connections *int     `yaml:"connections"`
 }
 
-func (l limitsEntry) limits() authz.Limits {
-	out := authz.Limits{Burst: l.Burst, Calls: countOf(l.Calls), Connections: countOf(l.Connections)}
+func (l limitsEntry) ruleLimits() authz.Limits {
+	out := authz.Limits{Burst: l.Burst, Calls: limitOrUnlimited(l.Calls), Connections: limitOrUnlimited(l.Connections)}
 	if l.Rate != nil {
 		out.Rate = *l.Rate
 	}
@@ -89,8 +88,8 @@ func (l limitsEntry) limits() authz.Limits {
 	return out
 }
 
-// countOf is a limit that a file names; 0 there takes the limit by role away.
-func countOf(given *int) int {
+// limitOrUnlimited returns a limit of the file. 0 in the file takes the default of the role away.
+func limitOrUnlimited(given *int) int {
 	switch {
 	case given == nil:
 		return 0
@@ -100,21 +99,21 @@ func countOf(given *int) int {
 	return *given
 }
 
-// fallback are the limits of whom no rule gives any. Without a word in the file there is a
-// rate that no client comes near in ordinary use; 0 is no limit.
-func (l limitsEntry) fallback() authz.Limits {
+// defaultLimits are the limits of callers to whom no rule gives any. If the file sets none, there is a rate that
+// ordinary clients do not reach; 0: no limit.
+func (l limitsEntry) defaultLimits() authz.Limits {
 	if l.Rate == nil {
 		l.Rate = new(float64(authz.DefaultRate))
 	}
-	return l.limits()
+	return l.ruleLimits()
 }
 
-// maxFile bounds the access file and every file that it names.
-const maxFile = 1 << 20
+// maxFileSize bounds the access file and every file that it names.
+const maxFileSize = 1 << 20
 
-// decode reads a file strictly: keys that are not known are faults.
-func decode(text []byte) (file, error) {
-	var f file
+// decodeFile decodes a file strictly: unknown keys are errors.
+func decodeFile(text []byte) (accessFile, error) {
+	var f accessFile
 	err := yamldoc.Unmarshal(text, &f)
 	if yamldoc.Ended(err) {
 		return f, errors.New("it is empty")
@@ -122,21 +121,23 @@ func decode(text []byte) (file, error) {
 	return f, yamldoc.Explain(err)
 }
 
-// policy checks the rules and that the subjects they name exactly can be proved.
-func (f file) policy() (*authz.Policy, error) {
+// buildPolicy validates the rules, and that the subjects that they name exactly can be authenticated.
+func (f accessFile) buildPolicy() (*authz.Policy, error) {
 	var faults []error
 	rules := make([]authz.Rule, 0, len(f.Rules))
 	for i, r := range f.Rules {
 		for _, s := range r.Subjects {
-			if !f.provable(s) {
-				faults = append(faults, fmt.Errorf("rules[%d].subjects: %q cannot be proved by anything in this file", i, s))
+			if !f.canAuthenticate(s) {
+				faults = append(faults, fmt.Errorf("rules[%d].subjects: %q cannot be proved by anything in this file",
+					i, s))
 			}
 		}
 		rules = append(rules, authz.Rule{
-			Subjects: r.Subjects, Role: r.Role, Namespaces: r.Namespaces, Queues: r.Queues, Limits: r.Limits.limits(),
+			Subjects: r.Subjects, Role: r.Role, Namespaces: r.Namespaces, Queues: r.Queues,
+			Limits: r.Limits.ruleLimits(),
 		})
 	}
-	policy, err := authz.NewPolicy(rules, f.Limits.fallback())
+	policy, err := authz.NewPolicy(rules, f.Limits.defaultLimits())
 	if err == nil {
 		policy = policy.WithRoleLimits()
 		spaces := make([]authz.NamespaceLimits, len(f.Namespaces))
@@ -148,22 +149,22 @@ func (f file) policy() (*authz.Policy, error) {
 	return policy, errors.Join(append(faults, err)...)
 }
 
-// provable tells whether some credential could have a subject.
-func (f file) provable(subject string) bool {
+// canAuthenticate reports whether some credential could have a subject.
+func (f accessFile) canAuthenticate(subject string) bool {
 	kind, name, _ := strings.Cut(subject, ":")
 	switch kind {
 	case authz.KindToken:
 		return slices.ContainsFunc(f.Tokens, func(t tokenEntry) bool { return authz.Match(name, t.Name) })
 	case authz.KindURI, authz.KindDNS, authz.KindCommonName:
-		return slices.ContainsFunc(f.Certificates, func(p string) bool { return overlap(p, subject) })
+		return slices.ContainsFunc(f.Certificates, func(p string) bool { return patternsOverlap(p, subject) })
 	case authz.KindJWT, authz.KindGroup:
-		return slices.ContainsFunc(f.JWT, func(e issuerEntry) bool { return overlap(e.Name+":*", name) })
+		return slices.ContainsFunc(f.JWT, func(e issuerEntry) bool { return patternsOverlap(e.Name+":*", name) })
 	}
 	return true // "*", or a fault that NewPolicy reports
 }
 
-// overlap tells whether some name fits both patterns.
-func overlap(a, b string) bool {
+// patternsOverlap reports whether some name matches both patterns.
+func patternsOverlap(a, b string) bool {
 	prefixA, openA := strings.CutSuffix(a, "*")
 	prefixB, openB := strings.CutSuffix(b, "*")
 	return openB && strings.HasPrefix(prefixA, prefixB) || openA && strings.HasPrefix(prefixB, prefixA) || a == b

@@ -23,14 +23,15 @@ const (
 	maxName       = 256
 )
 
-// algorithms are those that can be allowed: public keys only.
-var algorithms = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+// allowedAlgorithms are the algorithms that a file may allow: public keys only.
+var allowedAlgorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
+	jose.EdDSA,
 }
 
 var defaultAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
-// issuer is somebody whose JWTs are believed.
+// issuer is a trusted issuer of JWTs.
 type issuer struct {
 	name, issuer, audience string
 	leeway                 time.Duration
@@ -40,12 +41,12 @@ type issuer struct {
 	keys                   *keySet
 }
 
-// newIssuer reads an entry. Its keys are for the caller to connect.
+// newIssuer reads an entry. The caller connects its keys.
 func newIssuer(e issuerEntry) (*issuer, error) {
 	i := &issuer{
 		name: e.Name, issuer: e.Issuer, audience: e.Audience, leeway: defaultLeeway, algorithms: defaultAlgorithms,
 		nameClaim: e.NameClaim, groupsClaim: e.GroupsClaim,
-		source: keySource{location: e.JWKS, ca: e.JWKSCA, token: e.JWKSToken, refetch: e.Refetch},
+		source: keySource{location: e.JWKS, ca: e.JWKSCA, token: e.JWKSToken, refetchPause: e.Refetch},
 	}
 	var faults []error
 	if fault := NameFault(e.Name); fault != "" {
@@ -54,25 +55,25 @@ func newIssuer(e issuerEntry) (*issuer, error) {
 	if e.Issuer == "" || e.Audience == "" {
 		faults = append(faults, errors.New("issuer and audience must not be empty"))
 	}
-	faults = append(faults, i.source.check())
+	faults = append(faults, i.source.validate())
 	if e.Leeway != nil {
 		i.leeway = *e.Leeway
 	}
 	if i.leeway < 0 || i.leeway > maxLeeway {
 		faults = append(faults, fmt.Errorf("leeway: %v, want 0s to %v", i.leeway, maxLeeway))
 	}
-	if i.source.refetch == 0 {
-		i.source.refetch = defaultRefetch
+	if i.source.refetchPause == 0 {
+		i.source.refetchPause = defaultRefetchPause
 	}
-	if i.source.refetch < time.Second {
-		faults = append(faults, fmt.Errorf("refetch: %v, want at least 1s", i.source.refetch))
+	if i.source.refetchPause < time.Second {
+		faults = append(faults, fmt.Errorf("refetch: %v, want at least 1s", i.source.refetchPause))
 	}
 	if len(e.Algorithms) > 0 {
 		i.algorithms = nil
 	}
 	for _, a := range e.Algorithms {
-		if !slices.Contains(algorithms, jose.SignatureAlgorithm(a)) {
-			faults = append(faults, fmt.Errorf("algorithms: %q is none of %v", a, algorithms))
+		if !slices.Contains(allowedAlgorithms, jose.SignatureAlgorithm(a)) {
+			faults = append(faults, fmt.Errorf("algorithms: %q is none of %v", a, allowedAlgorithms))
 		}
 		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
 	}
@@ -82,42 +83,43 @@ func newIssuer(e issuerEntry) (*issuer, error) {
 	return i, errors.Join(faults...)
 }
 
-// looksLikeJWT tells a JWT from a static token, which has no dots.
+// looksLikeJWT distinguishes a JWT from a static token, which has no dots.
 func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-func refuse(cause authz.Cause, format string, args ...any) error {
+func newRefusal(cause authz.Cause, format string, args ...any) error {
 	return &authz.CredentialError{Cause: cause, Detail: fmt.Sprintf(format, args...)}
 }
 
-// fromJWT verifies a token of one of the issuers.
-func fromJWT(ctx context.Context, issuers []*issuer, token string, now time.Time) (authz.Identity, error) {
+// identifyJWT verifies a token of one of the issuers.
+func identifyJWT(ctx context.Context, issuers []*issuer, token string, now time.Time) (authz.Identity, error) {
 	if len(token) > maxJWT {
-		return authz.Identity{}, refuse(authz.CauseMalformed, "the token has %d bytes", len(token))
+		return authz.Identity{}, newRefusal(authz.CauseMalformed, "the token has %d bytes", len(token))
 	}
-	parsed, err := jwt.ParseSigned(token, algorithms)
+	parsed, err := jwt.ParseSigned(token, allowedAlgorithms)
 	if err != nil {
-		return authz.Identity{}, refuse(authz.CauseMalformed, "not a JWT of an allowed algorithm")
+		return authz.Identity{}, newRefusal(authz.CauseMalformed, "not a JWT of an allowed algorithm")
 	}
-	// Who claims to have issued it tells only whose keys to try.
+	// The claimed issuer only selects the keys to try.
 	var claimed jwt.Claims
 	if err := parsed.UnsafeClaimsWithoutVerification(&claimed); err != nil {
-		return authz.Identity{}, refuse(authz.CauseMalformed, "its claims cannot be read")
+		return authz.Identity{}, newRefusal(authz.CauseMalformed, "its claims cannot be read")
 	}
 	for _, i := range issuers {
 		if i.issuer == claimed.Issuer {
-			return i.verify(ctx, parsed, now)
+			return i.verifyToken(ctx, parsed, now)
 		}
 	}
-	return authz.Identity{}, refuse(authz.CauseUnknown, "its issuer is not known")
+	return authz.Identity{}, newRefusal(authz.CauseUnknown, "its issuer is not known")
 }
 
-// verify checks signature and claims.
-func (i *issuer) verify(ctx context.Context, token *jwt.JSONWebToken, now time.Time) (authz.Identity, error) {
+// verifyToken verifies signature and claims.
+func (i *issuer) verifyToken(ctx context.Context, token *jwt.JSONWebToken, now time.Time) (authz.Identity, error) {
 	header := token.Headers[0]
 	if !slices.Contains(i.algorithms, jose.SignatureAlgorithm(header.Algorithm)) {
-		return authz.Identity{}, refuse(authz.CauseSignature, "algorithm %q is not allowed for issuer %q", header.Algorithm, i.name)
+		return authz.Identity{}, newRefusal(authz.CauseSignature, "algorithm %q is not allowed for issuer %q",
+			header.Algorithm, i.name)
 	}
-	keys, complete := i.keys.find(ctx, header.KeyID)
+	keys, complete := i.keys.findKeys(ctx, header.KeyID)
 	if len(keys) == 0 && !complete {
 		return authz.Identity{}, fmt.Errorf("%w: the keys of issuer %q cannot be had", authz.ErrUnavailable, i.name)
 	}
@@ -134,20 +136,20 @@ func (i *issuer) verify(ctx context.Context, token *jwt.JSONWebToken, now time.T
 		}
 	}
 	if !verified {
-		return authz.Identity{}, refuse(authz.CauseSignature, "no key of issuer %q has signed it", i.name)
+		return authz.Identity{}, newRefusal(authz.CauseSignature, "no key of issuer %q has signed it", i.name)
 	}
 	if standard.Expiry == nil {
-		return authz.Identity{}, refuse(authz.CauseClaims, "it never expires")
+		return authz.Identity{}, newRefusal(authz.CauseClaims, "it never expires")
 	}
 	expected := jwt.Expected{Issuer: i.issuer, AnyAudience: jwt.Audience{i.audience}, Time: now}
 	if err := standard.ValidateWithLeeway(expected, i.leeway); err != nil {
-		return authz.Identity{}, refuse(causeOf(err), "%v", err)
+		return authz.Identity{}, newRefusal(refusalCause(err), "%v", err)
 	}
-	return i.identity(standard, all)
+	return i.identityOf(standard, all)
 }
 
-// causeOf is the cause of what a verified token is refused for.
-func causeOf(err error) authz.Cause {
+// refusalCause is the cause of the refusal of a token with a valid signature.
+func refusalCause(err error) authz.Cause {
 	switch {
 	case errors.Is(err, jwt.ErrExpired):
 		return authz.CauseExpired
@@ -159,14 +161,14 @@ func causeOf(err error) authz.Cause {
 	return authz.CauseClaims
 }
 
-// identity takes names out of verified claims.
-func (i *issuer) identity(standard jwt.Claims, all map[string]any) (authz.Identity, error) {
+// identityOf reads the names from verified claims.
+func (i *issuer) identityOf(standard jwt.Claims, all map[string]any) (authz.Identity, error) {
 	name, _ := all[i.nameClaim].(string)
 	if name == "" || len(name) > maxName {
-		return authz.Identity{}, refuse(authz.CauseClaims, "claim %q is not a name", i.nameClaim)
+		return authz.Identity{}, newRefusal(authz.CauseClaims, "claim %q is not a name", i.nameClaim)
 	}
 	if err := authz.CheckName(name); err != nil {
-		return authz.Identity{}, refuse(authz.CauseClaims, "claim %q: %v", i.nameClaim, err)
+		return authz.Identity{}, newRefusal(authz.CauseClaims, "claim %q: %v", i.nameClaim, err)
 	}
 	id := authz.Identity{
 		Subject: authz.Subject(authz.KindJWT, i.name, name),
@@ -176,20 +178,21 @@ func (i *issuer) identity(standard jwt.Claims, all map[string]any) (authz.Identi
 		return id, nil
 	}
 	var err error
-	if id.Groups, err = i.groups(all[i.groupsClaim]); err != nil {
+	id.Groups, err = i.groupsOf(all[i.groupsClaim])
+	if err != nil {
 		return authz.Identity{}, err
 	}
 	return id, nil
 }
 
-// groups takes the names of groups out of a claim, a text or a list of them.
-func (i *issuer) groups(claim any) ([]string, error) {
+// groupsOf reads the names of groups from a claim, a text or a list of them.
+func (i *issuer) groupsOf(claim any) ([]string, error) {
 	list, ok := claim.([]any)
 	if !ok {
 		list = []any{claim}
 	}
 	if len(list) > maxGroups {
-		return nil, refuse(authz.CauseClaims, "claim %q has %d entries", i.groupsClaim, len(list))
+		return nil, newRefusal(authz.CauseClaims, "claim %q has %d entries", i.groupsClaim, len(list))
 	}
 	var groups []string
 	for _, entry := range list {
@@ -198,7 +201,7 @@ func (i *issuer) groups(claim any) ([]string, error) {
 			continue
 		}
 		if err := authz.CheckName(name); err != nil {
-			return nil, refuse(authz.CauseClaims, "claim %q: %v", i.groupsClaim, err)
+			return nil, newRefusal(authz.CauseClaims, "claim %q: %v", i.groupsClaim, err)
 		}
 		groups = append(groups, authz.Subject(authz.KindGroup, i.name, name))
 	}

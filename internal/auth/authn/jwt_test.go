@@ -193,16 +193,20 @@ func write(t *testing.T, text string) string {
 func TestGoodTokens(t *testing.T) {
 	b := newIssuerBench(t, "", allKeys()...)
 	for name, token := range map[string]string{
-		"RS256":                 forge(head("RS256", "rsa"), goodClaims(), rs256(rsaKey)),
-		"ES256":                 forge(head("ES256", "ec"), goodClaims(), es256),
-		"EdDSA":                 forge(head("EdDSA", "ed"), goodClaims(), eddsa),
-		"several audiences":     forge(head("EdDSA", "ed"), with(func(c claims) { c["aud"] = []string{"other", "fermata"} }), eddsa),
-		"expired within leeway": forge(head("EdDSA", "ed"), with(func(c claims) { c["exp"] = epoch.Add(-59 * time.Second).Unix() }), eddsa),
-		"not yet within leeway": forge(head("EdDSA", "ed"), with(func(c claims) { c["nbf"] = epoch.Add(59 * time.Second).Unix() }), eddsa),
-		"one group as text":     forge(head("EdDSA", "ed"), with(func(c claims) { c["groups"] = "ops" }), eddsa),
+		"RS256": forge(head("RS256", "rsa"), goodClaims(), rs256(rsaKey)),
+		"ES256": forge(head("ES256", "ec"), goodClaims(), es256),
+		"EdDSA": forge(head("EdDSA", "ed"), goodClaims(), eddsa),
+		"several audiences": forge(head("EdDSA", "ed"),
+			with(func(c claims) { c["aud"] = []string{"other", "fermata"} }), eddsa),
+		"expired within leeway": forge(head("EdDSA", "ed"),
+			with(func(c claims) { c["exp"] = epoch.Add(-59 * time.Second).Unix() }), eddsa),
+		"not yet within leeway": forge(head("EdDSA", "ed"),
+			with(func(c claims) { c["nbf"] = epoch.Add(59 * time.Second).Unix() }), eddsa),
+		"one group as text": forge(head("EdDSA", "ed"), with(func(c claims) { c["groups"] = "ops" }), eddsa),
 	} {
 		id, err := b.Token(t.Context(), token)
-		if err != nil || id.Subject != "jwt:idp:ann" || len(id.Groups) != 1 || id.Groups[0] != "group:idp:ops" || id.Expires.IsZero() {
+		if err != nil || id.Subject != "jwt:idp:ann" || len(id.Groups) != 1 || id.Groups[0] != "group:idp:ops" ||
+			id.Expires.IsZero() {
 			t.Errorf("%s: %+v %v", name, id, err)
 		}
 	}
@@ -232,36 +236,44 @@ func TestForgedTokens(t *testing.T) {
 	hour := time.Hour
 	own := selfSigned(t, otherRSA)
 	forged := map[string]string{
-		"nothing":                      "",
-		"two dots":                     "..",
-		"not base64":                   "!!.!!.!!",
-		"header is no JSON":            b64("x") + "." + parts[1] + "." + parts[2],
-		"alg none, no signature":       forge(head("none", "ed"), goodClaims(), nothing),
-		"alg None":                     forge(head("None", "ed"), goodClaims(), nothing),
-		"alg none, signature kept":     b64(head("none", "ed")) + "." + parts[1] + "." + parts[2],
-		"no alg":                       header(func(h claims) { delete(h, "alg") }),
-		"alg empty":                    header(func(h claims) { h["alg"] = "" }),
-		"HS256 with the public PEM":    forge(head("HS256", "rsa"), goodClaims(), hs256(public)),
-		"HS256 with the public DER":    forge(head("HS256", "rsa"), goodClaims(), hs256(spki)),
-		"HS256 with the modulus":       forge(head("HS256", "rsa"), goodClaims(), hs256(rsaKey.N.Bytes())),
-		"HS256 with a published key":   forge(head("HS256", "oct"), goodClaims(), hs256([]byte("a symmetric key, published by mistake"))),
-		"HS256 with an empty key":      forge(head("HS256", "ed"), goodClaims(), hs256(nil)),
-		"RS384 is not allowed":         forge(head("RS384", "rsa"), goodClaims(), rs256(rsaKey)),
-		"another RSA key":              forge(head("RS256", "rsa"), goodClaims(), rs256(otherRSA)),
-		"key for encryption":           forge(head("RS256", "enc"), goodClaims(), rs256(otherRSA)),
-		"weak RSA key":                 forge(head("RS256", "weak"), goodClaims(), rs256(weakRSA)),
-		"kid of another type":          forge(head("RS256", "ec"), goodClaims(), rs256(rsaKey)),
-		"ES256 with the RSA kid":       forge(head("ES256", "rsa"), goodClaims(), es256),
-		"zero ECDSA signature":         forge(head("ES256", "ec"), goodClaims(), func(string) []byte { return make([]byte, 64) }),
-		"short ECDSA signature":        forge(head("ES256", "ec"), goodClaims(), func(in string) []byte { return es256(in)[:63] }),
-		"unknown kid":                  forge(head("EdDSA", "gone"), goodClaims(), eddsa),
-		"kid missing of several":       forge(head("EdDSA", ""), goodClaims(), eddsa),
-		"kid is a path":                forge(head("EdDSA", "../../../dev/null"), goodClaims(), eddsa),
-		"its own key in the header":    forge(claims{"alg": "RS256", "kid": "rsa", "jwk": json.RawMessage(embedded)}, goodClaims(), rs256(otherRSA)),
-		"its own key by URL":           forge(claims{"alg": "RS256", "kid": "rsa", "jku": "https://evil/keys"}, goodClaims(), rs256(otherRSA)),
-		"its own chain in the header":  forge(claims{"alg": "RS256", "kid": "rsa", "x5c": []string{own}}, goodClaims(), rs256(otherRSA)),
-		"its own chain and no kid":     forge(claims{"alg": "RS256", "x5c": []string{own}}, goodClaims(), rs256(otherRSA)),
-		"its own chain by URL":         forge(claims{"alg": "RS256", "kid": "rsa", "x5u": "https://evil/chain"}, goodClaims(), rs256(otherRSA)),
+		"nothing":                   "",
+		"two dots":                  "..",
+		"not base64":                "!!.!!.!!",
+		"header is no JSON":         b64("x") + "." + parts[1] + "." + parts[2],
+		"alg none, no signature":    forge(head("none", "ed"), goodClaims(), nothing),
+		"alg None":                  forge(head("None", "ed"), goodClaims(), nothing),
+		"alg none, signature kept":  b64(head("none", "ed")) + "." + parts[1] + "." + parts[2],
+		"no alg":                    header(func(h claims) { delete(h, "alg") }),
+		"alg empty":                 header(func(h claims) { h["alg"] = "" }),
+		"HS256 with the public PEM": forge(head("HS256", "rsa"), goodClaims(), hs256(public)),
+		"HS256 with the public DER": forge(head("HS256", "rsa"), goodClaims(), hs256(spki)),
+		"HS256 with the modulus":    forge(head("HS256", "rsa"), goodClaims(), hs256(rsaKey.N.Bytes())),
+		"HS256 with a published key": forge(head("HS256", "oct"), goodClaims(),
+			hs256([]byte("a symmetric key, published by mistake"))),
+		"HS256 with an empty key": forge(head("HS256", "ed"), goodClaims(), hs256(nil)),
+		"RS384 is not allowed":    forge(head("RS384", "rsa"), goodClaims(), rs256(rsaKey)),
+		"another RSA key":         forge(head("RS256", "rsa"), goodClaims(), rs256(otherRSA)),
+		"key for encryption":      forge(head("RS256", "enc"), goodClaims(), rs256(otherRSA)),
+		"weak RSA key":            forge(head("RS256", "weak"), goodClaims(), rs256(weakRSA)),
+		"kid of another type":     forge(head("RS256", "ec"), goodClaims(), rs256(rsaKey)),
+		"ES256 with the RSA kid":  forge(head("ES256", "rsa"), goodClaims(), es256),
+		"zero ECDSA signature": forge(head("ES256", "ec"), goodClaims(),
+			func(string) []byte { return make([]byte, 64) }),
+		"short ECDSA signature": forge(head("ES256", "ec"), goodClaims(),
+			func(in string) []byte { return es256(in)[:63] }),
+		"unknown kid":            forge(head("EdDSA", "gone"), goodClaims(), eddsa),
+		"kid missing of several": forge(head("EdDSA", ""), goodClaims(), eddsa),
+		"kid is a path":          forge(head("EdDSA", "../../../dev/null"), goodClaims(), eddsa),
+		"its own key in the header": forge(claims{"alg": "RS256", "kid": "rsa", "jwk": json.RawMessage(embedded)},
+			goodClaims(), rs256(otherRSA)),
+		"its own key by URL": forge(claims{"alg": "RS256", "kid": "rsa", "jku": "https://evil/keys"},
+			goodClaims(), rs256(otherRSA)),
+		"its own chain in the header": forge(claims{"alg": "RS256", "kid": "rsa", "x5c": []string{own}},
+			goodClaims(), rs256(otherRSA)),
+		"its own chain and no kid": forge(claims{"alg": "RS256", "x5c": []string{own}}, goodClaims(),
+			rs256(otherRSA)),
+		"its own chain by URL": forge(claims{"alg": "RS256", "kid": "rsa", "x5u": "https://evil/chain"},
+			goodClaims(), rs256(otherRSA)),
 		"kid is a URL":                 forge(head("RS256", "https://evil/keys#rsa"), goodClaims(), rs256(otherRSA)),
 		"kid is a pattern":             forge(head("EdDSA", "*"), goodClaims(), eddsa),
 		"kid in other case":            forge(head("EdDSA", "ED"), goodClaims(), eddsa),
@@ -342,14 +354,19 @@ func selfSigned(t *testing.T, key *rsa.PrivateKey) string {
 func TestNamesAreNoSubjectsOfOthers(t *testing.T) {
 	b := newIssuerBench(t, "", allKeys()...)
 	rules, err := authz.NewPolicy([]authz.Rule{
-		{Subjects: []string{"jwt:idp:ann", "token:ann", "cn:ann", "uri:spiffe://x/ann", "jwt:idp:ops", "group:idp:root", "jwt:other:*"}, Role: authz.Admin, Namespaces: []string{"*"}},
+		{Subjects: []string{"jwt:idp:ann", "token:ann", "cn:ann", "uri:spiffe://x/ann", "jwt:idp:ops",
+			"group:idp:root", "jwt:other:*"}, Role: authz.Admin, Namespaces: []string{"*"}},
 	}, authz.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"*", "a*", "an", "Ann", "ann ", " ann", "token:ann", "cn:ann", "uri:spiffe://x/ann", "group:idp:root", "idp:ann", "other:ann", ":ann", "\u0430nn"} {
+	for _, name := range []string{"*", "a*", "an", "Ann", "ann ", " ann", "token:ann", "cn:ann", "uri:spiffe://x/ann",
+		"group:idp:root", "idp:ann", "other:ann", ":ann", "\u0430nn"} {
 		// A group of somebody's name is no name either.
-		token := forge(head("EdDSA", "ed"), with(func(c claims) { c["sub"], c["groups"] = name, []string{"ann", "jwt:idp:ann", "*", "roo", ""} }), eddsa)
+		token := forge(head("EdDSA", "ed"), with(func(c claims) {
+			c["sub"], c["groups"] = name,
+				[]string{"ann", "jwt:idp:ann", "*", "roo", ""}
+		}), eddsa)
 		id, err := b.Token(t.Context(), token)
 		if err != nil {
 			t.Errorf("%q: %v", name, err)
@@ -362,14 +379,16 @@ func TestNamesAreNoSubjectsOfOthers(t *testing.T) {
 
 func TestOneKeyNeedsNoID(t *testing.T) {
 	b := newIssuerBench(t, "", jose.JSONWebKey{Key: edKey.Public()})
-	if id, err := b.Token(t.Context(), forge(head("EdDSA", ""), goodClaims(), eddsa)); err != nil || id.Subject != "jwt:idp:ann" {
+	if id, err := b.Token(t.Context(), forge(head("EdDSA", ""), goodClaims(), eddsa)); err != nil ||
+		id.Subject != "jwt:idp:ann" {
 		t.Errorf("%+v %v", id, err)
 	}
 }
 
 func TestAllowedAlgorithms(t *testing.T) {
 	b := newIssuerBench(t, ", algorithms: [ES256]", allKeys()...)
-	if _, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), goodClaims(), eddsa)); !errors.Is(err, authz.ErrUnauthenticated) {
+	if _, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), goodClaims(), eddsa)); !errors.Is(err,
+		authz.ErrUnauthenticated) {
 		t.Errorf("EdDSA is not allowed: %v", err)
 	}
 	if _, err := b.Token(t.Context(), forge(head("ES256", "ec"), goodClaims(), es256)); err != nil {
@@ -380,7 +399,8 @@ func TestAllowedAlgorithms(t *testing.T) {
 func TestKeysRotate(t *testing.T) {
 	b := newIssuerBench(t, "", jose.JSONWebKey{Key: ecKey.Public(), KeyID: "ec"})
 	old, fresh := forge(head("ES256", "ec"), goodClaims(), es256), forge(head("EdDSA", "ed"), goodClaims(), eddsa)
-	both := keySetText(jose.JSONWebKey{Key: ecKey.Public(), KeyID: "ec"}, jose.JSONWebKey{Key: edKey.Public(), KeyID: "ed"})
+	both := keySetText(jose.JSONWebKey{Key: ecKey.Public(), KeyID: "ec"},
+		jose.JSONWebKey{Key: edKey.Public(), KeyID: "ed"})
 
 	// The issuer is away: what is known stays good, what is not is not looked for
 	// more often than every 30 s.
@@ -411,7 +431,7 @@ func TestKeysRotate(t *testing.T) {
 	// It withdraws the old one; the next look drops it.
 	only := keySetText(jose.JSONWebKey{Key: edKey.Public(), KeyID: "ed"})
 	b.keys.Store(&only)
-	b.now.Add(int64(refreshEvery))
+	b.now.Add(int64(refreshInterval))
 	b.Reload(t.Context())
 	if _, err := b.Token(t.Context(), old); !errors.Is(err, authz.ErrUnauthenticated) {
 		t.Errorf("withdrawn key: %v", err)
@@ -431,21 +451,29 @@ func TestCausesOfRefusals(t *testing.T) {
 		token string
 		want  authz.Cause
 	}{
-		"a static token that is not there":   {"fermata_gone", authz.CauseUnknown},
-		"another issuer":                     {ed(func(c claims) { c["iss"] = "https://other" }), authz.CauseUnknown},
-		"another key":                        {forge(head("RS256", "rsa"), email(func(claims) {}), rs256(otherRSA)), authz.CauseSignature},
-		"another key, and expired":           {forge(head("RS256", "rsa"), email(old), rs256(otherRSA)), authz.CauseSignature},
-		"a key that is not there":            {forge(head("EdDSA", "new"), email(func(claims) {}), eddsa), authz.CauseSignature},
-		"an algorithm that is not allowed":   {forge(head("RS512", "rsa"), email(func(claims) {}), rs256(rsaKey)), authz.CauseSignature},
-		"expired":                            {ed(old), authz.CauseExpired},
-		"the issuer's clock is ahead, nbf":   {ed(func(c claims) { c["nbf"] = epoch.Add(2 * time.Minute).Unix() }), authz.CauseNotYetValid},
-		"the issuer's clock is ahead, iat":   {ed(func(c claims) { c["iat"] = epoch.Add(2 * time.Minute).Unix() }), authz.CauseNotYetValid},
-		"another audience":                   {ed(func(c claims) { c["aud"] = "other" }), authz.CauseAudience},
-		"no claim with the name":             {ed(func(c claims) { delete(c, "email") }), authz.CauseClaims},
-		"no end":                             {ed(func(c claims) { delete(c, "exp") }), authz.CauseClaims},
-		"no JWT":                             {"a.b.c", authz.CauseMalformed},
-		"the issuer's clock is a bit behind": {ed(func(c claims) { c["exp"] = epoch.Add(-59 * time.Second).Unix() }), ""},
-		"the issuer's clock is a bit ahead":  {ed(func(c claims) { c["nbf"] = epoch.Add(59 * time.Second).Unix() }), ""},
+		"a static token that is not there": {"fermata_gone", authz.CauseUnknown},
+		"another issuer":                   {ed(func(c claims) { c["iss"] = "https://other" }), authz.CauseUnknown},
+		"another key": {forge(head("RS256", "rsa"), email(func(claims) {}), rs256(otherRSA)),
+			authz.CauseSignature},
+		"another key, and expired": {forge(head("RS256", "rsa"), email(old), rs256(otherRSA)),
+			authz.CauseSignature},
+		"a key that is not there": {forge(head("EdDSA", "new"), email(func(claims) {}), eddsa),
+			authz.CauseSignature},
+		"an algorithm that is not allowed": {forge(head("RS512", "rsa"), email(func(claims) {}), rs256(rsaKey)),
+			authz.CauseSignature},
+		"expired": {ed(old), authz.CauseExpired},
+		"the issuer's clock is ahead, nbf": {ed(func(c claims) { c["nbf"] = epoch.Add(2 * time.Minute).Unix() }),
+			authz.CauseNotYetValid},
+		"the issuer's clock is ahead, iat": {ed(func(c claims) { c["iat"] = epoch.Add(2 * time.Minute).Unix() }),
+			authz.CauseNotYetValid},
+		"another audience":       {ed(func(c claims) { c["aud"] = "other" }), authz.CauseAudience},
+		"no claim with the name": {ed(func(c claims) { delete(c, "email") }), authz.CauseClaims},
+		"no end":                 {ed(func(c claims) { delete(c, "exp") }), authz.CauseClaims},
+		"no JWT":                 {"a.b.c", authz.CauseMalformed},
+		"the issuer's clock is a bit behind": {ed(func(c claims) { c["exp"] = epoch.Add(-59 * time.Second).Unix() }),
+			""},
+		"the issuer's clock is a bit ahead": {ed(func(c claims) { c["nbf"] = epoch.Add(59 * time.Second).Unix() }),
+			""},
 	} {
 		_, err := b.Token(t.Context(), c.token)
 		var refused *authz.CredentialError
@@ -462,14 +490,16 @@ func TestIssuerComesBack(t *testing.T) {
 	var logs bytes.Buffer
 	down := &issuerBench{}
 	down.now.Store(epoch.UnixNano())
-	source, err := Open(t.Context(), Options{Path: b.o.Path, Now: func() time.Time { return time.Unix(0, down.now.Load()) }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	source, err := Open(t.Context(), Options{Path: b.o.Path,
+		Now:    func() time.Time { return time.Unix(0, down.now.Load()) },
+		Logger: slog.New(slog.NewTextHandler(&logs, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := forge(head("EdDSA", "ed"), goodClaims(), eddsa)
 	b.status.Store(http.StatusBadGateway)
 	for range 4 {
-		down.now.Add(int64(refreshEvery))
+		down.now.Add(int64(refreshInterval))
 		source.Reload(t.Context())
 	}
 	// What is known stays in use for hours.
@@ -477,7 +507,7 @@ func TestIssuerComesBack(t *testing.T) {
 		t.Errorf("a known key: %v", err)
 	}
 	b.status.Store(http.StatusOK)
-	down.now.Add(int64(defaultRefetch))
+	down.now.Add(int64(defaultRefetchPause))
 	before := b.fetched.Load()
 	source.Reload(t.Context())
 	if b.fetched.Load() != before+1 {
@@ -487,7 +517,7 @@ func TestIssuerComesBack(t *testing.T) {
 	if b.fetched.Load() != before+1 {
 		t.Error("the issuer was asked again at once")
 	}
-	for _, text := range []string{"failed to fetch the keys of a token issuer", "fetched the keys of a token issuer again"} {
+	for _, text := range []string{"failed to fetch keys of token issuer", "keys of token issuer fetched again"} {
 		if n := strings.Count(logs.String(), text); n != 1 {
 			t.Errorf("%q was logged %d times:\n%s", text, n, &logs)
 		}
@@ -518,7 +548,8 @@ func TestFilesDoNotWaitForIssuers(t *testing.T) {
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	for round := range 2 {
-		next := fmt.Sprintf("jwt: [{name: idp%d, issuer: https://i%d, audience: a, jwks: %q}]\n%s%s", round, round, server.URL, tokenText("ci", fmt.Sprintf("another-another-another-%d", round)), ruleText)
+		next := fmt.Sprintf("jwt: [{name: idp%d, issuer: https://i%d, audience: a, jwks: %q}]\n%s%s", round, round,
+			server.URL, tokenText("ci", fmt.Sprintf("another-another-another-%d", round)), ruleText)
 		if err := os.WriteFile(path, []byte(next), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -550,17 +581,19 @@ func TestWhoCannotWaitAsksNobody(t *testing.T) {
 
 func TestKeysThatWereNeverHad(t *testing.T) {
 	b := newIssuerBench(t, "")
-	if _, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), goodClaims(), eddsa)); !errors.Is(err, authz.ErrUnavailable) {
+	if _, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), goodClaims(), eddsa)); !errors.Is(err,
+		authz.ErrUnavailable) {
 		t.Errorf("no keys yet: %v", err)
 	}
 }
 
 func TestKeysAreBounded(t *testing.T) {
 	b := newIssuerBench(t, "")
-	huge := append(keySetText(allKeys()...), make([]byte, maxFile)...)
+	huge := append(keySetText(allKeys()...), make([]byte, maxFileSize)...)
 	b.keys.Store(&huge)
 	b.now.Add(int64(time.Minute))
-	if _, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), goodClaims(), eddsa)); !errors.Is(err, authz.ErrUnavailable) {
+	if _, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), goodClaims(), eddsa)); !errors.Is(err,
+		authz.ErrUnavailable) {
 		t.Errorf("huge key set: %v", err)
 	}
 }
@@ -570,11 +603,12 @@ func FuzzToken(f *testing.F) {
 	f.Add(forge(head("none", ""), goodClaims(), nothing))
 	f.Add("..")
 	issuers := []*issuer{{
-		name: "idp", issuer: "https://issuer", audience: "fermata", algorithms: algorithms, nameClaim: "sub",
-		keys: &keySet{known: true, tried: epoch, now: func() time.Time { return epoch }, from: keySource{refetch: time.Hour}},
+		name: "idp", issuer: "https://issuer", audience: "fermata", algorithms: allowedAlgorithms, nameClaim: "sub",
+		keys: &keySet{fetchedOnce: true, lastFetch: epoch, now: func() time.Time { return epoch },
+			from: keySource{refetchPause: time.Hour}},
 	}}
 	f.Fuzz(func(t *testing.T, token string) {
-		if _, err := fromJWT(t.Context(), issuers, token, epoch); !errors.Is(err, authz.ErrUnauthenticated) {
+		if _, err := identifyJWT(t.Context(), issuers, token, epoch); !errors.Is(err, authz.ErrUnauthenticated) {
 			t.Errorf("%q: %v", token, err)
 		}
 	})

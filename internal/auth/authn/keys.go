@@ -24,23 +24,23 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// Bounds of asking for keys.
+// Bounds of fetching keys.
 const (
-	fetchTimeout   = 5 * time.Second
-	refreshEvery   = 10 * time.Minute
-	defaultRefetch = 30 * time.Second
-	minRSABits     = 2048
+	fetchTimeout        = 5 * time.Second
+	refreshInterval     = 10 * time.Minute
+	defaultRefetchPause = 30 * time.Second
+	minRSABits          = 2048
 )
 
-// keySource is where the keys of an issuer are.
+// keySource is the location of an issuer's keys.
 type keySource struct {
-	location  string // https URL, or path of a file
-	ca, token string // files; of a URL only
-	refetch   time.Duration
+	location     string // https URL, or path of a file
+	ca, token    string // files; for a URL only
+	refetchPause time.Duration
 }
 
-// check says what is wrong with a place to get keys from.
-func (k keySource) check() error {
+// validate returns the error of a location.
+func (k keySource) validate() error {
 	if k.location == "" {
 		return errors.New("jwks: is empty")
 	}
@@ -54,48 +54,49 @@ func (k keySource) check() error {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
 		return errors.New("jwks: want a file or https://host/path, without user and password")
-	case u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()):
+	case u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()):
 		return nil
 	}
 	return errors.New("jwks: keys that come unprotected could be anybody's: want https, or http from loopback")
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// keySet is the keys of one issuer, as last fetched.
+// keySet is the key set of one issuer, as last fetched.
 type keySet struct {
 	from   keySource
 	logger *slog.Logger
 	now    func() time.Time
 
-	fetching sync.Mutex // held by whoever fetches
+	fetchMu sync.Mutex // held during a fetch
 
-	mu     sync.Mutex
-	keys   []jose.JSONWebKey
-	known  bool      // keys were fetched once
-	tried  time.Time // the last fetch began
-	failed bool      // the last fetch failed, which was logged
+	mu          sync.Mutex
+	keys        []jose.JSONWebKey
+	fetchedOnce bool      // keys were fetched at least once
+	lastFetch   time.Time // start of the last fetch
+	fetchFailed bool      // the last fetch failed, and this was logged
 }
 
-// find returns the keys that a signature may be of. One that is not known is
-// looked for at the issuer, but not more often than refetch, and not when ctx is over.
-// complete is false if the issuer could not be asked last: it may have keys that are not known here.
-func (s *keySet) find(ctx context.Context, kid string) (keys []jose.JSONWebKey, complete bool) {
-	if keys, complete = s.cached(kid); len(keys) > 0 || ctx.Err() != nil {
+// findKeys returns the keys that may verify a signature. An unknown key is fetched from the issuer, but not more
+// often than refetchPause, and not after ctx has ended. complete is false if the last fetch failed: the issuer
+// may have keys that are unknown here.
+func (s *keySet) findKeys(ctx context.Context, kid string) (keys []jose.JSONWebKey, complete bool) {
+	keys, complete = s.cachedKeys(kid)
+	if len(keys) > 0 || ctx.Err() != nil {
 		return keys, complete
 	}
-	s.refresh(ctx, s.from.refetch)
-	return s.cached(kid)
+	s.refreshKeys(ctx, s.from.refetchPause)
+	return s.cachedKeys(kid)
 }
 
-// cached returns the keys of an id. Without an id there must be one key only.
-func (s *keySet) cached(kid string) (found []jose.JSONWebKey, complete bool) {
+// cachedKeys returns the keys with an id. Without an id there must be exactly one key.
+func (s *keySet) cachedKeys(kid string) (found []jose.JSONWebKey, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	complete = s.known && !s.failed
+	complete = s.fetchedOnce && !s.fetchFailed
 	if kid == "" {
 		if len(s.keys) == 1 {
 			return s.keys, complete
@@ -110,58 +111,57 @@ func (s *keySet) cached(kid string) (found []jose.JSONWebKey, complete bool) {
 	return found, complete
 }
 
-// keep fetches the keys when they are old, or the last fetch failed a while ago.
-func (s *keySet) keep(ctx context.Context) {
-	pause := refreshEvery
+// refreshIfDue fetches the keys when they are old, or some time after a failed fetch.
+func (s *keySet) refreshIfDue(ctx context.Context) {
+	pause := refreshInterval
 	s.mu.Lock()
-	if s.failed || !s.known {
-		pause = min(pause, s.from.refetch)
+	if s.fetchFailed || !s.fetchedOnce {
+		pause = min(pause, s.from.refetchPause)
 	}
 	s.mu.Unlock()
-	s.refresh(ctx, pause)
+	s.refreshKeys(ctx, pause)
 }
 
-// refresh fetches keys unless that was tried within pause. Callers at once share
-// one fetch.
-func (s *keySet) refresh(ctx context.Context, pause time.Duration) {
-	s.fetching.Lock()
-	defer s.fetching.Unlock()
+// refreshKeys fetches keys unless a fetch started within pause. Concurrent callers share one fetch.
+func (s *keySet) refreshKeys(ctx context.Context, pause time.Duration) {
+	s.fetchMu.Lock()
+	defer s.fetchMu.Unlock()
 	s.mu.Lock()
 	now := s.now()
-	early := !s.tried.IsZero() && now.Sub(s.tried) < pause
+	early := !s.lastFetch.IsZero() && now.Sub(s.lastFetch) < pause
 	if !early {
-		s.tried = now
+		s.lastFetch = now
 	}
 	s.mu.Unlock()
 	if early {
 		return
 	}
-	// A caller that leaves must not cost the others the keys.
+	// A caller that gives up must not fail the fetch of the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
-	keys, err := s.fetch(ctx)
+	keys, err := s.fetchKeys(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
-		if s.failed {
-			s.logger.Info("fetched the keys of a token issuer again", "jwks", s.from.location, "keys", len(keys))
+		if s.fetchFailed {
+			s.logger.Info("keys of token issuer fetched again", "jwks", s.from.location, "keys", len(keys))
 		}
-		s.keys, s.known, s.failed = keys, true, false
-	case !s.failed:
-		s.failed = true
-		s.logger.Warn("failed to fetch the keys of a token issuer: tokens of other keys than the known ones are refused meanwhile",
-			"jwks", s.from.location, "known", len(s.keys), "retry", s.from.refetch, "error", err)
+		s.keys, s.fetchedOnce, s.fetchFailed = keys, true, false
+	case !s.fetchFailed:
+		s.fetchFailed = true
+		s.logger.Warn("failed to fetch keys of token issuer, tokens with unknown keys are refused",
+			"jwks", s.from.location, "known", len(s.keys), "retry", s.from.refetchPause, "error", err)
 	}
 }
 
-func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+func (s *keySet) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var text []byte
 	var err error
 	if strings.Contains(s.from.location, "://") {
-		text, err = s.from.download(ctx)
+		text, err = s.from.downloadKeys(ctx)
 	} else {
-		text, err = secretfile.Read(s.from.location, maxFile)
+		text, err = secretfile.Read(s.from.location, maxFileSize)
 	}
 	if err != nil {
 		return nil, err
@@ -169,13 +169,13 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(text)
 }
 
-func (k keySource) download(ctx context.Context) ([]byte, error) {
+func (k keySource) downloadKeys(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, k.location, nil)
 	if err != nil {
 		return nil, err
 	}
 	if k.token != "" {
-		token, err := secretfile.Read(k.token, maxFile)
+		token, err := secretfile.Read(k.token, maxFileSize)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (k keySource) download(ctx context.Context) ([]byte, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	if k.ca != "" {
-		pem, err := secretfile.Read(k.ca, maxFile)
+		pem, err := secretfile.Read(k.ca, maxFileSize)
 		if err != nil {
 			return nil, err
 		}
@@ -194,8 +194,9 @@ func (k keySource) download(ctx context.Context) ([]byte, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}
-	// A redirect could lead to a place that nobody has configured.
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	// A redirect could lead to a location that is not configured.
+	client := &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
@@ -208,15 +209,14 @@ func (k keySource) download(ctx context.Context) ([]byte, error) {
 }
 
 func readBounded(r io.Reader, what string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", what, maxFile)
+	text, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
+	if err == nil && len(text) > maxFileSize {
+		err = fmt.Errorf("%s is larger than %d bytes", what, maxFileSize)
 	}
 	return text, err
 }
 
-// parseKeys keeps the keys that signatures can be checked with; others, which are
-// for other uses, are passed over.
+// parseKeys returns the keys that can verify signatures; keys for other uses are ignored.
 func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -227,7 +227,7 @@ func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		if err := k.UnmarshalJSON(raw); err == nil && usable(k) {
+		if err := k.UnmarshalJSON(raw); err == nil && isPublicKey(k) {
 			keys = append(keys, k)
 		}
 	}
@@ -237,9 +237,8 @@ func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// usable leaves out what is not a public key: a symmetric one in a public place is
-// known to everybody.
-func usable(k jose.JSONWebKey) bool {
+// isPublicKey excludes symmetric keys: one that is published is no secret.
+func isPublicKey(k jose.JSONWebKey) bool {
 	if k.Use != "" && k.Use != "sig" || !k.Valid() {
 		return false
 	}

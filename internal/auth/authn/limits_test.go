@@ -9,18 +9,19 @@ import (
 
 // TestRateByDefault: without a word in the file there is a rate; 0 is no limit, and a rule goes first.
 func TestRateByDefault(t *testing.T) {
-	const tokens = "tokens: [{name: ann, sha256: \"0123456789012345678901234567890123456789012345678901234567890123\"}]\n"
+	const tokens = "tokens: [{name: ann, sha256: " +
+		"\"0123456789012345678901234567890123456789012345678901234567890123\"}]\n"
 	const rule = "rules: [{subjects: [\"token:ann\"], role: viewer, namespaces: [a]}]\n"
 	const limited = "rules: [{subjects: [\"token:ann\"], role: viewer, namespaces: [a], limits: {rate: 3}}]\n"
 	for text, want := range map[string]float64{
 		rule: authz.DefaultRate, rule + "limits: {calls: 5}": authz.DefaultRate, rule + "limits: {rate: 0}": 0,
 		rule + "limits: {rate: 7}": 7, limited: 3,
 	} {
-		f, err := decode([]byte(tokens + text))
+		f, err := decodeFile([]byte(tokens + text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := f.policy()
+		p, err := f.buildPolicy()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,11 +50,11 @@ func TestCallsAndConnectionsByRole(t *testing.T) {
 		rule("worker", "") + "limits: {calls: 0, connections: 0}\n":     {0, 0},
 		rule("worker", ", limits: {calls: 9}") + "limits: {calls: 1}\n": {9, 10_000},
 	} {
-		f, err := decode([]byte(tokens + "rules:\n" + text))
+		f, err := decodeFile([]byte(tokens + "rules:\n" + text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := f.policy()
+		p, err := f.buildPolicy()
 		if err != nil {
 			t.Fatal(err)
 		}

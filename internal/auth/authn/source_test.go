@@ -37,13 +37,15 @@ func tokenText(name, token string) string {
 
 func open(t *testing.T, path string, logs *bytes.Buffer) (*Source, error) {
 	t.Helper()
-	return Open(t.Context(), Options{Path: path, Now: func() time.Time { return epoch }, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	return Open(t.Context(), Options{Path: path, Now: func() time.Time { return epoch },
+		Logger: slog.New(slog.NewTextHandler(logs, nil))})
 }
 
 func TestStaticTokens(t *testing.T) {
 	token, hash := NewToken()
 	second, _ := NewToken()
-	if token == second || hash != HashToken(token) || looksLikeJWT(token) || !strings.HasPrefix(token, "fermata_") || len(token) < 50 {
+	if token == second || hash != HashToken(token) || looksLikeJWT(token) || !strings.HasPrefix(token, "fermata_") ||
+		len(token) < 50 {
 		t.Errorf("token %q", token)
 	}
 	dir := t.TempDir()
@@ -63,7 +65,8 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{token: "token:ci", second: "token:file", "expired-expired-expired": "", hash: "", "": "", token + " ": ""} {
+	for text, want := range map[string]string{token: "token:ci", second: "token:file", "expired-expired-expired": "",
+		hash: "", "": "", token + " ": ""} {
 		id, err := s.Token(t.Context(), text)
 		if id.Subject != want || (want == "") != errors.Is(err, authz.ErrUnauthenticated) {
 			t.Errorf("%q: %+v %v", text, id, err)
@@ -93,56 +96,63 @@ func TestFaultyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":                  {"", "empty"},
-		"only a comment":         {"# nothing\n", "empty"},
-		"not YAML":               {"\t{", "yaml"},
-		"unknown key":            {good + "allow-all: true\n", "unknown field \"allow-all\""},
-		"unknown key of a rule":  {strings.Replace(good, "role:", "rolle: x, role:", 1), "unknown field \"rolle\""},
-		"expiry of no kind":      {strings.Replace(good, "sha256:", "expires: 2027-13-01, sha256:", 1), "expires: \"2027-13-01\" is not a time such as"},
-		"expiry, a list":         {strings.Replace(good, "sha256:", "expires: [x], sha256:", 1), "is not a time such as"},
-		"rules, a mapping":       {strings.Split(good, "rules:")[0] + "rules: {role: admin}\n", "want a list, got a mapping"},
-		"rate, a word":           {good + "limits: {rate: fast}\n", "want a number, got the value `fast`"},
-		"key twice":              {good + good, "already defined"},
-		"bomb of aliases":        {bombText + good, "stands for more than 32 MiB"},
-		"second document":        {good + "---\nrules: []\n", "more than one"},
-		"no rules":               {tokenText("ci", "good-good-good-good-good"), "rules"},
-		"empty hash":             {"tokens: [{name: ci, sha256: \"\"}]" + ruleText, "sha256"},
-		"hash of nothing":        {tokenText("ci", "") + ruleText, "empty token"},
-		"short hash":             {"tokens: [{name: ci, sha256: abcd}]" + ruleText, "64 hexadecimal"},
-		"a token for its hash":   {"tokens: [{name: ci, sha256: fermata_abc}]" + ruleText, "64 hexadecimal"},
-		"no hash":                {"tokens: [{name: ci}]" + ruleText, "sha256"},
-		"empty secret file":      {"tokens: [{name: ci, token-file: " + empty + "}]" + ruleText, "0 characters"},
-		"weak secret":            {"tokens: [{name: ci, token-file: " + weak + "}]" + ruleText, "could be guessed"},
-		"secret file missing":    {"tokens: [{name: ci, token-file: /nowhere}]" + ruleText, "/nowhere"},
-		"no name":                {tokenText(`""`, "good-good-good-good-good") + ruleText, "name"},
-		"name with a colon":      {tokenText(`"a:b"`, "good-good-good-good-good") + ruleText, "name"},
-		"name twice":             {tokenText("ci", "good-good-good-good-good") + "  - {name: ci, sha256: " + HashToken("x") + "}" + ruleText, "twice"},
-		"token twice":            {tokenText("ci", "good-good-good-good-good") + "  - {name: b, sha256: " + HashToken("good-good-good-good-good") + "}" + ruleText, "twice"},
+		"empty":                 {"", "empty"},
+		"only a comment":        {"# nothing\n", "empty"},
+		"not YAML":              {"\t{", "yaml"},
+		"unknown key":           {good + "allow-all: true\n", "unknown field \"allow-all\""},
+		"unknown key of a rule": {strings.Replace(good, "role:", "rolle: x, role:", 1), "unknown field \"rolle\""},
+		"expiry of no kind": {strings.Replace(good, "sha256:", "expires: 2027-13-01, sha256:", 1),
+			"expires: \"2027-13-01\" is not a time such as"},
+		"expiry, a list": {strings.Replace(good, "sha256:", "expires: [x], sha256:", 1),
+			"is not a time such as"},
+		"rules, a mapping": {strings.Split(good, "rules:")[0] + "rules: {role: admin}\n",
+			"want a list, got a mapping"},
+		"rate, a word":         {good + "limits: {rate: fast}\n", "want a number, got the value `fast`"},
+		"key twice":            {good + good, "already defined"},
+		"bomb of aliases":      {bombText + good, "stands for more than 32 MiB"},
+		"second document":      {good + "---\nrules: []\n", "more than one"},
+		"no rules":             {tokenText("ci", "good-good-good-good-good"), "rules"},
+		"empty hash":           {"tokens: [{name: ci, sha256: \"\"}]" + ruleText, "sha256"},
+		"hash of nothing":      {tokenText("ci", "") + ruleText, "empty token"},
+		"short hash":           {"tokens: [{name: ci, sha256: abcd}]" + ruleText, "64 hexadecimal"},
+		"a token for its hash": {"tokens: [{name: ci, sha256: fermata_abc}]" + ruleText, "64 hexadecimal"},
+		"no hash":              {"tokens: [{name: ci}]" + ruleText, "sha256"},
+		"empty secret file":    {"tokens: [{name: ci, token-file: " + empty + "}]" + ruleText, "0 characters"},
+		"weak secret":          {"tokens: [{name: ci, token-file: " + weak + "}]" + ruleText, "could be guessed"},
+		"secret file missing":  {"tokens: [{name: ci, token-file: /nowhere}]" + ruleText, "/nowhere"},
+		"no name":              {tokenText(`""`, "good-good-good-good-good") + ruleText, "name"},
+		"name with a colon":    {tokenText(`"a:b"`, "good-good-good-good-good") + ruleText, "name"},
+		"name twice": {tokenText("ci",
+			"good-good-good-good-good") + "  - {name: ci, sha256: " + HashToken("x") + "}" + ruleText, "twice"},
+		"token twice": {tokenText("ci",
+			"good-good-good-good-good") + "  - {name: b, sha256: " + HashToken("good-good-good-good-good") + "}" + ruleText, "twice"},
 		"rule for nobody known":  {tokenText("other", "good-good-good-good-good") + ruleText, "cannot be proved"},
 		"rule for no issuer":     {strings.Replace(good, `"token:ci"`, `"jwt:idp:ann"`, 1), "cannot be proved"},
 		"rule for no name":       {strings.Replace(good, `"token:ci"`, `"uri:spiffe://x/*"`, 1), "cannot be proved"},
 		"certificate of no kind": {good + "certificates: [spiffe://x]\n", "certificates[0]"},
 		"certificate, ESC":       {good + "certificates: [\"cn:a\\e[2J\"]\n", "U+001B"},
-		"subject, bidi":          {strings.Replace(good, `"token:ci"`, `"token:ci", "token:c*", "*", "token:\u202eic"`, 1), "U+202E"},
-		"namespace, NUL":         {strings.Replace(good, "[team]", `["te\0am"]`, 1), "U+0000"},
-		"queue, line break":      {strings.Replace(strings.Replace(good, "editor", "worker", 1), "[team]", `[team], queues: ["a\nb"]`, 1), "U+000A"},
-		"certificate, star":      {good + "certificates: [\"dns:*.x\"]\n", "certificates[0]"},
-		"limit of no namespace":  {good + "namespaces: [{jobs: 5}]\n", "names"},
-		"limit below zero":       {good + "namespaces: [{names: [a], jobs: -5}]\n", "jobs"},
-		"bytes below zero":       {good + "namespaces: [{names: [a], job-bytes: -5}]\n", "bytes"},
-		"bytes in another unit":  {good + "namespaces: [{names: [a], job-bytes: 64MB}]\n", "bytes"},
-		"too many bytes":         {good + "namespaces: [{names: [a], job-bytes: 2000TiB}]\n", "job-bytes"},
-		"limit of a pattern":     {good + "namespaces: [{names: [\"*a\"], jobs: 5}]\n", "names"},
-		"no issuer":              {"jwt: [{name: idp, audience: a, jwks: /x}]\n" + good, "issuer and audience"},
-		"no audience":            {"jwt: [{name: idp, issuer: a, jwks: /x}]\n" + good, "issuer and audience"},
-		"no keys":                {jwt(`jwks: ""`), "jwks"},
-		"keys over HTTP":         {jwt(`jwks: "http://idp.example.org/keys"`), "https"},
-		"keys over FTP":          {jwt(`jwks: "ftp://127.0.0.1/keys"`), "https"},
-		"password in the URL":    {jwt(`jwks: "https://u:p@idp/keys"`), "jwks"},
-		"none is allowed":        {jwt(`jwks: /x, algorithms: [none]`), "algorithms"},
-		"HS256 is allowed":       {jwt(`jwks: /x, algorithms: [RS256, HS256]`), "algorithms"},
-		"leeway of an hour":      {jwt(`jwks: /x, leeway: 1h`), "leeway"},
-		"refetch without pause":  {jwt(`jwks: /x, refetch: 1ms`), "refetch"},
+		"subject, bidi": {strings.Replace(good, `"token:ci"`,
+			`"token:ci", "token:c*", "*", "token:\u202eic"`, 1), "U+202E"},
+		"namespace, NUL": {strings.Replace(good, "[team]", `["te\0am"]`, 1), "U+0000"},
+		"queue, line break": {strings.Replace(strings.Replace(good, "editor", "worker", 1), "[team]",
+			`[team], queues: ["a\nb"]`, 1), "U+000A"},
+		"certificate, star":     {good + "certificates: [\"dns:*.x\"]\n", "certificates[0]"},
+		"limit of no namespace": {good + "namespaces: [{jobs: 5}]\n", "names"},
+		"limit below zero":      {good + "namespaces: [{names: [a], jobs: -5}]\n", "jobs"},
+		"bytes below zero":      {good + "namespaces: [{names: [a], job-bytes: -5}]\n", "bytes"},
+		"bytes in another unit": {good + "namespaces: [{names: [a], job-bytes: 64MB}]\n", "bytes"},
+		"too many bytes":        {good + "namespaces: [{names: [a], job-bytes: 2000TiB}]\n", "job-bytes"},
+		"limit of a pattern":    {good + "namespaces: [{names: [\"*a\"], jobs: 5}]\n", "names"},
+		"no issuer":             {"jwt: [{name: idp, audience: a, jwks: /x}]\n" + good, "issuer and audience"},
+		"no audience":           {"jwt: [{name: idp, issuer: a, jwks: /x}]\n" + good, "issuer and audience"},
+		"no keys":               {jwt(`jwks: ""`), "jwks"},
+		"keys over HTTP":        {jwt(`jwks: "http://idp.example.org/keys"`), "https"},
+		"keys over FTP":         {jwt(`jwks: "ftp://127.0.0.1/keys"`), "https"},
+		"password in the URL":   {jwt(`jwks: "https://u:p@idp/keys"`), "jwks"},
+		"none is allowed":       {jwt(`jwks: /x, algorithms: [none]`), "algorithms"},
+		"HS256 is allowed":      {jwt(`jwks: /x, algorithms: [RS256, HS256]`), "algorithms"},
+		"leeway of an hour":     {jwt(`jwks: /x, leeway: 1h`), "leeway"},
+		"refetch without pause": {jwt(`jwks: /x, refetch: 1ms`), "refetch"},
 	} {
 		if _, err := open(t, write(t, c.text), &logs); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -177,7 +187,8 @@ rules:
 		c    x509.Certificate
 		want string
 	}{
-		"SPIFFE":             {x509.Certificate{URIs: uri("spiffe://x/worker/1"), Subject: pkix.Name{CommonName: "ops"}}, "uri:spiffe://x/worker/1"},
+		"SPIFFE": {x509.Certificate{URIs: uri("spiffe://x/worker/1"),
+			Subject: pkix.Name{CommonName: "ops"}}, "uri:spiffe://x/worker/1"},
 		"other trust domain": {x509.Certificate{URIs: uri("spiffe://y/worker/1")}, ""},
 		"DNS":                {x509.Certificate{DNSNames: []string{"a", "node.x"}}, "dns:node.x"},
 		"longer DNS":         {x509.Certificate{DNSNames: []string{"node.x.evil"}}, ""},
@@ -185,16 +196,20 @@ rules:
 		"kind in the name":   {x509.Certificate{Subject: pkix.Name{CommonName: "dns:node.x"}}, ""},
 		"DNS in other case":  {x509.Certificate{DNSNames: []string{"NODE.X"}}, ""},
 		"DNS wildcard":       {x509.Certificate{DNSNames: []string{"*.x", "*"}}, ""},
-		"URI as a DNS name":  {x509.Certificate{DNSNames: []string{"spiffe://x/worker/1", "uri:spiffe://x/worker/1"}}, ""},
-		"URI in a query":     {x509.Certificate{URIs: uri("spiffe://y/?spiffe://x/worker/1")}, ""},
-		"user of a URI":      {x509.Certificate{URIs: uri("spiffe://x@y/worker/1")}, ""},
-		"address as a name":  {x509.Certificate{EmailAddresses: []string{"ops"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ""},
-		"organization":       {x509.Certificate{Subject: pkix.Name{Organization: []string{"ops"}, OrganizationalUnit: []string{"ops"}}}, ""},
-		"common name, more":  {x509.Certificate{Subject: pkix.Name{CommonName: "ops\x00evil"}}, ""},
-		"no names":           {x509.Certificate{}, ""},
-		"two URIs":           {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/admin")}, ""},
-		"two URIs and a DNS": {x509.Certificate{URIs: uri("spiffe://y/1", "spiffe://y/2"), DNSNames: []string{"node.x"}}, ""},
-		"one URI twice":      {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/worker/1")}, ""},
+		"URI as a DNS name": {x509.Certificate{DNSNames: []string{"spiffe://x/worker/1", "uri:spiffe://x/worker/1"}},
+			""},
+		"URI in a query": {x509.Certificate{URIs: uri("spiffe://y/?spiffe://x/worker/1")}, ""},
+		"user of a URI":  {x509.Certificate{URIs: uri("spiffe://x@y/worker/1")}, ""},
+		"address as a name": {x509.Certificate{EmailAddresses: []string{"ops"},
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, ""},
+		"organization": {x509.Certificate{Subject: pkix.Name{Organization: []string{"ops"},
+			OrganizationalUnit: []string{"ops"}}}, ""},
+		"common name, more": {x509.Certificate{Subject: pkix.Name{CommonName: "ops\x00evil"}}, ""},
+		"no names":          {x509.Certificate{}, ""},
+		"two URIs":          {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/admin")}, ""},
+		"two URIs and a DNS": {x509.Certificate{URIs: uri("spiffe://y/1", "spiffe://y/2"),
+			DNSNames: []string{"node.x"}}, ""},
+		"one URI twice": {x509.Certificate{URIs: uri("spiffe://x/worker/1", "spiffe://x/worker/1")}, ""},
 	} {
 		row.c.NotAfter = epoch.Add(time.Hour)
 		id, err := s.Certificate(&row.c)
@@ -222,9 +237,12 @@ rules:
 	}
 	b := newIssuerBench(t, "", allKeys()...)
 	for _, c := range []struct{ name, why string }{
-		{"ann\x1b[2J", "U+001B"}, {"\x00ann", "U+0000"}, {"ann\nadmin", "U+000A"}, {"ann\r", "U+000D"}, {"a\tb", "U+0009"}, {"ann\x7f", "U+007F"},
-		{"ann\u009b31m", "U+009B"}, {"ann\u0085", "U+0085"}, {"\u202egnna", "U+202E"}, {"a\u2066b", "U+2066"}, {"a\u200bb", "U+200B"}, {"\ufeffann", "U+FEFF"},
-		{"a\u00adb", "U+00AD"}, {"a\u2028b", "U+2028"}, {"a\u2029b", "U+2029"}, {"a\U000e0041b", "U+E0041"}, {"a\ufffdb", "U+FFFD"},
+		{"ann\x1b[2J", "U+001B"}, {"\x00ann", "U+0000"}, {"ann\nadmin", "U+000A"}, {"ann\r", "U+000D"},
+		{"a\tb", "U+0009"}, {"ann\x7f", "U+007F"},
+		{"ann\u009b31m", "U+009B"}, {"ann\u0085", "U+0085"}, {"\u202egnna", "U+202E"}, {"a\u2066b", "U+2066"},
+		{"a\u200bb", "U+200B"}, {"\ufeffann", "U+FEFF"},
+		{"a\u00adb", "U+00AD"}, {"a\u2028b", "U+2028"}, {"a\u2029b", "U+2029"}, {"a\U000e0041b", "U+E0041"},
+		{"a\ufffdb", "U+FFFD"},
 	} {
 		refused := func(how string, id authz.Identity, err error) {
 			t.Helper()
@@ -233,7 +251,8 @@ rules:
 			}
 		}
 		for how, certificate := range map[string]x509.Certificate{
-			"common name": {Subject: pkix.Name{CommonName: c.name}}, "DNS name": {DNSNames: []string{c.name}}, "URI": {URIs: []*url.URL{{Scheme: "x", Opaque: c.name}}},
+			"common name": {Subject: pkix.Name{CommonName: c.name}}, "DNS name": {DNSNames: []string{c.name}},
+			"URI": {URIs: []*url.URL{{Scheme: "x", Opaque: c.name}}},
 		} {
 			certificate.NotAfter = epoch.Add(time.Hour)
 			id, err := s.Certificate(&certificate)
@@ -241,7 +260,8 @@ rules:
 		}
 		id, err := b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["sub"] = c.name }), eddsa))
 		refused("subject", id, err)
-		id, err = b.Token(t.Context(), forge(head("EdDSA", "ed"), with(func(m claims) { m["groups"] = []string{"ops", c.name} }), eddsa))
+		id, err = b.Token(t.Context(), forge(head("EdDSA", "ed"),
+			with(func(m claims) { m["groups"] = []string{"ops", c.name} }), eddsa))
 		refused("group", id, err)
 	}
 	for _, name := range []string{"Zoë Müller", "张伟", "مريم", "a b", "system:serviceaccount:a:b"} {
@@ -289,10 +309,11 @@ func TestReload(t *testing.T) {
 	if _, err := s.Token(t.Context(), first); err == nil || s.Generation() != 1 {
 		t.Error("the token that was taken out is still good")
 	}
-	if id, err := s.Token(t.Context(), second); err != nil || !s.Allows(id, authz.EditJobs, "team", "").Allowed || s.Allows(id, authz.EditJobs, "other", "").Allowed {
+	if id, err := s.Token(t.Context(), second); err != nil || !s.Allows(id, authz.EditJobs, "team", "").Allowed ||
+		s.Allows(id, authz.EditJobs, "other", "").Allowed {
 		t.Errorf("%+v %v", id, err)
 	}
-	if !strings.Contains(logs.String(), "taken over") || strings.Contains(logs.String(), second) {
+	if !strings.Contains(logs.String(), "access file reloaded") || strings.Contains(logs.String(), second) {
 		t.Errorf("log: %s", &logs)
 	}
 }
@@ -326,7 +347,8 @@ func TestEndsOfTokens(t *testing.T) {
 	text := fmt.Sprintf("tokens:\n  - {name: ci, sha256: %s, expires: %s}\n  - {name: ever, sha256: %s}%s",
 		HashToken("token-of-ci"), end.Format(time.RFC3339), HashToken("token-for-ever"), ruleText)
 	path := write(t, text)
-	s, err := Open(t.Context(), Options{Path: path, Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	s, err := Open(t.Context(), Options{Path: path, Now: func() time.Time { return now },
+		Logger: slog.New(slog.NewTextHandler(&logs, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +359,8 @@ func TestEndsOfTokens(t *testing.T) {
 		t.Helper()
 		now = epoch.Add(d)
 		s.Reload(t.Context())
-		if a, b := strings.Count(logs.String(), "is about to expire"), strings.Count(logs.String(), "has expired"); a != soon || b != over {
+		if a, b := strings.Count(logs.String(), "expires soon"), strings.Count(logs.String(),
+			"has expired"); a != soon || b != over {
 			t.Errorf("after %v: %d and %d warnings, want %d and %d", d, a, b, soon, over)
 		}
 		_, err := s.Token(t.Context(), "token-of-ci")

@@ -15,15 +15,13 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// tokenPrefix tells people, and scanners for secrets, what a token is.
+// tokenPrefix identifies a token for people, and for scanners that search for secrets.
 const tokenPrefix = "fermata_"
 
-// minToken is the length of the shortest token that a file may hold: below it, it
-// could be guessed.
-const minToken = 20
+// minTokenLength is the minimum length of a token: shorter ones could be guessed.
+const minTokenLength = 20
 
-// NewToken makes a token of 256 random bits, and the hash by which the access file
-// knows it.
+// NewToken makes a token of 256 random bits, and its hash for the access file.
 func NewToken() (token, hash string) {
 	var random [32]byte
 	// crypto/rand.Read never fails.
@@ -32,21 +30,21 @@ func NewToken() (token, hash string) {
 	return token, HashToken(token)
 }
 
-// HashToken is the sha256 of a token as the access file has it.
+// HashToken is the SHA-256 of a token in the format of the access file.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// staticToken is a token by its hash.
+// staticToken is a token, identified by its hash.
 type staticToken struct {
 	name    string
 	hash    [sha256.Size]byte
 	expires time.Time
 }
 
-// newToken reads an entry; read gives the text of a file.
-func newToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken, error) {
+// newStaticToken reads an entry; read returns the text of a file.
+func newStaticToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken, error) {
 	t := staticToken{name: e.Name, expires: e.Expires.Time}
 	if fault := NameFault(e.Name); fault != "" {
 		return t, fmt.Errorf("name: %q %s", e.Name, fault)
@@ -66,11 +64,13 @@ func newToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken
 			return t, fmt.Errorf("token-file: %w", err)
 		}
 		token := strings.TrimSpace(string(text))
-		if len(token) < minToken {
-			return t, fmt.Errorf("token-file %s: holds %d characters, want at least %d; make a token with: scheduler token new", e.TokenFile, len(token), minToken)
+		if len(token) < minTokenLength {
+			return t, fmt.Errorf("token-file %s: holds %d characters, want at least %d; make a token with: "+
+				"scheduler token new", e.TokenFile, len(token), minTokenLength)
 		}
 		if err := secretfile.CheckText(token); err != nil {
-			return t, fmt.Errorf("token-file %s: the token could be guessed: %w; make one with: scheduler token new", e.TokenFile, err)
+			return t, fmt.Errorf("token-file %s: the token could be guessed: %w; make one with: scheduler token new",
+				e.TokenFile, err)
 		}
 		t.hash = sha256.Sum256([]byte(token))
 	}
@@ -80,7 +80,7 @@ func newToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken
 	return t, nil
 }
 
-// NameFault says what is wrong with a name in the file, nothing if it is good.
+// NameFault is what is wrong with a name in the file; empty: it is valid.
 func NameFault(name string) string {
 	if name == "" || len(name) > 128 {
 		return "is not 1 to 128 characters"
@@ -93,7 +93,7 @@ func NameFault(name string) string {
 	return ""
 }
 
-// findToken looks for a token. All hashes are compared, whichever fits.
+// findToken searches for a token. It always compares all hashes.
 func findToken(tokens []staticToken, token string, now time.Time) (authz.Identity, bool, error) {
 	hash := sha256.Sum256([]byte(token))
 	found := -1
@@ -107,7 +107,7 @@ func findToken(tokens []staticToken, token string, now time.Time) (authz.Identit
 	}
 	t := tokens[found]
 	if !t.expires.IsZero() && !now.Before(t.expires) {
-		return authz.Identity{}, true, refuse(authz.CauseExpired, "token %q has expired", t.name)
+		return authz.Identity{}, true, newRefusal(authz.CauseExpired, "token %q has expired", t.name)
 	}
 	return authz.Identity{Subject: authz.Subject(authz.KindToken, t.name), Expires: t.expires}, true, nil
 }

@@ -1,5 +1,4 @@
-// Package bearer sends tokens with calls, and keeps them from being sent where
-// others could read them.
+// Package bearer sends bearer tokens with gRPC calls, and never over connections where others could read them.
 package bearer
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// Token gives the token for one call, or one stream.
+// Token returns the token for one call, or one stream.
 type Token = func(context.Context) (string, error)
 
 // perCall implements [credentials.PerRPCCredentials].
@@ -42,7 +41,7 @@ func (c perCall) RequireTransportSecurity() bool { return c.secure }
 func (c perCall) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	token, err := c.token(ctx)
 	if err == nil {
-		err = check(token)
+		err = validateToken(token)
 	}
 	if err != nil {
 		return nil, err
@@ -50,8 +49,8 @@ func (c perCall) GetRequestMetadata(ctx context.Context, _ ...string) (map[strin
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
-// check refuses what would not arrive as it is.
-func check(token string) error {
+// validateToken refuses a token that a header cannot carry unchanged.
+func validateToken(token string) error {
 	if token == "" {
 		return errors.New("the token is empty")
 	}
@@ -63,10 +62,9 @@ func check(token string) error {
 	return nil
 }
 
-// Local reports whether an address is on this host: host:port, a gRPC target of one with an
-// empty authority (dns:///host:port, passthrough:///host:port), or a socket (unix:path). It is
-// not where who answers is somebody else's choice: a server of names (dns://server/host:port),
-// say, or another scheme.
+// Local reports whether an address is on this host: host:port, a gRPC target of one with an empty authority
+// (dns:///host:port, passthrough:///host:port), or a socket (unix:path). It is false if another party chooses
+// the destination: a name server (dns://server/host:port), for example, or another scheme.
 func Local(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
@@ -89,47 +87,47 @@ func Local(address string) bool {
 }
 
 const (
-	// rereadAfter is how old the token of a file may be.
-	rereadAfter = 2 * time.Second
-	maxToken    = 12 << 10
+	// rereadInterval is the maximum age of a token that was read from a file.
+	rereadInterval = 2 * time.Second
+	maxTokenSize   = 12 << 10
 )
 
-// File gives the token that a file holds, and another one soon after the file has
-// changed. A file that cannot be read any more leaves the last token in use.
+// File returns the token of a file, and a new one soon after the file has changed. If the file cannot be read
+// any more, the last token stays in use.
 func File(path string) (Token, error) {
-	f := &file{path: path}
-	if err := f.read(); err != nil {
+	f := &tokenFile{path: path}
+	if err := f.readToken(); err != nil {
 		return nil, err
 	}
-	return f.get, nil
+	return f.currentToken, nil
 }
 
-type file struct {
+type tokenFile struct {
 	path string
 
-	mu    sync.Mutex
-	token string
-	at    time.Time
+	mu     sync.Mutex
+	token  string
+	readAt time.Time
 }
 
-func (f *file) get(context.Context) (string, error) {
+func (f *tokenFile) currentToken(context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.at) > rereadAfter {
-		// What is wrong with it, the node will tell once the last token expires.
-		_ = f.read()
+	if time.Since(f.readAt) > rereadInterval {
+		// The node refuses the last token when it expires, and the error then shows.
+		_ = f.readToken()
 	}
 	return f.token, nil
 }
 
-func (f *file) read() error {
-	f.at = time.Now()
-	text, err := secretfile.Read(f.path, maxToken)
+func (f *tokenFile) readToken() error {
+	f.readAt = time.Now()
+	text, err := secretfile.Read(f.path, maxTokenSize)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
-	if err := check(token); err != nil {
+	if err := validateToken(token); err != nil {
 		return fmt.Errorf("token file %s: %w", f.path, err)
 	}
 	f.token = token

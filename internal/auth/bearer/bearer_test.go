@@ -19,15 +19,22 @@ func fixed(token string) Token {
 
 func TestTokensStayOffOpenNetworks(t *testing.T) {
 	for address, local := range map[string]bool{
-		"127.0.0.1:7070": true, "localhost:7070": true, "[::1]:7070": true, "unix:///run/fermata": true, "dns:///127.0.0.1:7": true,
-		"10.0.0.1:7070": false, "node:7070": false, "localhost.evil.org:7070": false, "dns:///node:7070": false, "0.0.0.0:1": false, "": false,
+		"127.0.0.1:7070": true, "localhost:7070": true, "[::1]:7070": true, "unix:///run/fermata": true,
+		"dns:///127.0.0.1:7": true,
+		"10.0.0.1:7070":      false, "node:7070": false, "localhost.evil.org:7070": false, "dns:///node:7070": false,
+		"0.0.0.0:1": false, "": false,
 		"passthrough:///localhost:1": true, "unix:run/fermata": true, "[::ffff:127.0.0.1]:1": true,
 		// Who answers is somebody else's choice.
-		"dns://10.0.0.66/localhost:7070": false, "evil.example/localhost:7070": false, "dns://evil.example:53/127.0.0.1:7070": false,
-		"xds:///localhost:7070": false, "xds://x/127.0.0.1:1": false, "passthrough://evil.example/localhost:1": false, "http://localhost:7070": false,
-		"localhost:7070/evil.example:1": false, "evil.example:1,localhost:7070": false, "dns:///x/localhost:1": false, "dns:///dns:///localhost:1": false,
-		"localhost": false, "127.0.0.1": false, "localhost:": false, "localhost:http": false, "localhost.:1": false, "LOCALHOST.evil:1": false,
-		"[::1%eth0]:1": false, "127.0.0.1:99999": false, "user@localhost:1": false, "//localhost:1": false, "/localhost:1": false, "dns:////localhost:1": false,
+		"dns://10.0.0.66/localhost:7070": false, "evil.example/localhost:7070": false,
+		"dns://evil.example:53/127.0.0.1:7070": false,
+		"xds:///localhost:7070":                false, "xds://x/127.0.0.1:1": false, "passthrough://evil.example/localhost:1": false,
+		"http://localhost:7070":         false,
+		"localhost:7070/evil.example:1": false, "evil.example:1,localhost:7070": false, "dns:///x/localhost:1": false,
+		"dns:///dns:///localhost:1": false,
+		"localhost":                 false, "127.0.0.1": false, "localhost:": false, "localhost:http": false, "localhost.:1": false,
+		"LOCALHOST.evil:1": false,
+		"[::1%eth0]:1":     false, "127.0.0.1:99999": false, "user@localhost:1": false, "//localhost:1": false,
+		"/localhost:1": false, "dns:////localhost:1": false,
 	} {
 		if Local(address) != local {
 			t.Errorf("%q: local is %v", address, !local)
@@ -51,7 +58,8 @@ func TestBadTokensAreNotSent(t *testing.T) {
 			t.Errorf("%q: the error has it", token)
 		}
 	}
-	if m, err := Credentials(fixed("x.y_z")).GetRequestMetadata(t.Context()); err != nil || m["authorization"] != "Bearer x.y_z" {
+	if m, err := Credentials(fixed("x.y_z")).GetRequestMetadata(t.Context()); err != nil ||
+		m["authorization"] != "Bearer x.y_z" {
 		t.Errorf("%v %v", m, err)
 	}
 }
@@ -63,7 +71,7 @@ func TestFileIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, bad := range []string{"", "\n", "a b", strings.Repeat("x", maxToken+1)} {
+	for _, bad := range []string{"", "\n", "a b", strings.Repeat("x", maxTokenSize+1)} {
 		put(bad)
 		if _, err := File(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%d bytes: %v", len(bad), err)
@@ -77,7 +85,7 @@ func TestFileIsReadAgain(t *testing.T) {
 		}
 		want := func(want string) {
 			t.Helper()
-			time.Sleep(rereadAfter + time.Millisecond)
+			time.Sleep(rereadInterval + time.Millisecond)
 			if got, err := token(t.Context()); got != want || err != nil {
 				t.Errorf("%q %v, want %q", got, err, want)
 			}

@@ -18,43 +18,43 @@ import (
 
 // Limits of a key file.
 const (
-	MaxKeys = 64
-	maxFile = 64 << 10
-	keySize = 32
+	MaxKeys     = 64
+	maxFileSize = 64 << 10
+	keySize     = 32
 )
 
-var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
-// keys is one reading of a key file.
-type keys struct {
-	text  []byte // of the file
-	first string
-	byID  map[string]cipher.AEAD
+// keyRing is the parsed content of a key file.
+type keyRing struct {
+	text      []byte // of the file
+	sealingID string
+	byID      map[string]cipher.AEAD
 }
 
 // Ring holds the keys of a file. It is safe for concurrent use.
 type Ring struct {
-	path   string
-	strict bool
-	mu     sync.Mutex // of Reload
-	keys   atomic.Pointer[keys]
-	binds  atomic.Bool
-	// fault is what Reload found last; nil: nothing.
-	fault atomic.Pointer[error]
+	path         string
+	strict       bool
+	mu           sync.Mutex // of Reload
+	keys         atomic.Pointer[keyRing]
+	usesVersion2 atomic.Bool
+	// lastError is the last error of Reload; nil: the file is valid.
+	lastError atomic.Pointer[error]
 }
 
-// Options say what a ring demands of what it opens.
+// Options are the requirements of a ring for the payloads that it decrypts.
 type Options struct {
-	// Strict refuses payloads that are not sealed, or by version 1. What is sealed is of
-	// version 2 from the start.
+	// Strict refuses payloads that are unencrypted, or encrypted by version 1. A strict ring encrypts by version
+	// 2 from the start.
 	Strict bool
 }
 
-// Load reads a key file: a line "id base64key" for each key of 32 bytes, the sealing
-// one first; empty lines and those that begin with # are left out.
+// Load reads a key file: a line "id base64key" for each key of 32 bytes, the encrypting one first. Empty lines
+// and lines that begin with # are ignored.
 func Load(path string, o Options) (*Ring, error) {
 	r := &Ring{path: path, strict: o.Strict}
-	r.binds.Store(o.Strict)
+	r.usesVersion2.Store(o.Strict)
 	_, err := r.Reload()
 	if err != nil {
 		return nil, err
@@ -62,37 +62,38 @@ func Load(path string, o Options) (*Ring, error) {
 	return r, nil
 }
 
-// Reload reads the file again and tells whether it has other keys now. One that cannot be
-// used leaves the keys read before in force.
+// Reload reads the file again and reports whether the keys have changed. An invalid file leaves the keys read
+// before in use.
 func (r *Ring) Reload() (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if changed, err = r.read(); err != nil {
-		r.fault.Store(&err)
+	changed, err = r.reloadFile()
+	if err != nil {
+		r.lastError.Store(&err)
 		return false, err
 	}
-	r.fault.Store(nil)
+	r.lastError.Store(nil)
 	return changed, nil
 }
 
-// Fault is why the file cannot be used, so that the keys read before are in force; nil
-// while it can.
+// Fault is the error of the file while it is invalid and the keys read before stay in use; nil while it is
+// valid.
 func (r *Ring) Fault() error {
-	if fault := r.fault.Load(); fault != nil {
+	if fault := r.lastError.Load(); fault != nil {
 		return *fault
 	}
 	return nil
 }
 
-func (r *Ring) read() (changed bool, err error) {
-	text, err := secretfile.Read(r.path, maxFile)
+func (r *Ring) reloadFile() (changed bool, err error) {
+	text, err := secretfile.Read(r.path, maxFileSize)
 	switch before := r.keys.Load(); {
 	case err != nil:
 		return false, fmt.Errorf("payload keys: %w", err)
 	case before != nil && bytes.Equal(before.text, text):
 		return false, nil
 	}
-	k, err := parse(text)
+	k, err := parseKeyFile(text)
 	if err != nil {
 		return false, fmt.Errorf("payload keys: %s: %w", r.path, err)
 	}
@@ -100,30 +101,30 @@ func (r *Ring) read() (changed bool, err error) {
 	return true, nil
 }
 
-// Current is the id of the key that seals.
-func (r *Ring) Current() string { return r.keys.Load().first }
+// Current is the id of the encrypting key.
+func (r *Ring) Current() string { return r.keys.Load().sealingID }
 
-// Count is how many keys the ring has, that which seals included.
+// Count is the number of keys in the ring, including the encrypting one.
 func (r *Ring) Count() int { return len(r.keys.Load().byID) }
 
-// Strict reports whether the ring refuses payloads that are not sealed by version 2.
+// Strict reports whether the ring refuses payloads that are not encrypted by version 2.
 func (r *Ring) Strict() bool { return r.strict }
 
-// Bind has the ring seal by version 2 from now on. There is no way back, so that whoever
-// can write to Redis cannot have a running node seal by version 1 again.
-func (r *Ring) Bind() { r.binds.Store(true) }
+// Bind makes the ring encrypt by version 2 from now on. It cannot be reverted, so that a writer to Redis cannot
+// make a running node encrypt by version 1 again.
+func (r *Ring) Bind() { r.usesVersion2.Store(true) }
 
-// Version is the version by which the ring seals.
+// Version is the version by which the ring encrypts.
 func (r *Ring) Version() int {
-	if r.binds.Load() {
+	if r.usesVersion2.Load() {
 		return job.SealOfWork
 	}
 	return job.SealOfJob
 }
 
-// parse reads the lines of a key file. Its errors name lines, never what is in them.
-func parse(text []byte) (*keys, error) {
-	k := &keys{text: text, byID: map[string]cipher.AEAD{}}
+// parseKeyFile parses the lines of a key file. Its errors name lines, never their content.
+func parseKeyFile(text []byte) (*keyRing, error) {
+	k := &keyRing{text: text, byID: map[string]cipher.AEAD{}}
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		n++
@@ -131,12 +132,13 @@ func parse(text []byte) (*keys, error) {
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		if len(fields) != 2 || !keyID.MatchString(fields[0]) {
+		if len(fields) != 2 || !keyIDPattern.MatchString(fields[0]) {
 			return nil, fmt.Errorf("line %d: want an id of 1 to 32 letters, digits and any of . _ -, and a key", n)
 		}
 		raw, err := base64.StdEncoding.DecodeString(fields[1])
 		if err != nil || len(raw) != keySize {
-			return nil, fmt.Errorf("line %d: want the base64 of %d bytes; make one with: head -c 32 /dev/urandom | base64", n, keySize)
+			return nil, fmt.Errorf("line %d: want the base64 of %d bytes; make one with: head -c 32 /dev/urandom | "+
+				"base64", n, keySize)
 		}
 		if err := secretfile.CheckKey(raw); err != nil {
 			return nil, fmt.Errorf("line %d: the key could be guessed: %w", n, err)
@@ -148,14 +150,15 @@ func parse(text []byte) (*keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		if k.byID[fields[0]], err = cipher.NewGCM(block); err != nil {
+		k.byID[fields[0]], err = cipher.NewGCM(block)
+		if err != nil {
 			return nil, err
 		}
-		if k.first == "" {
-			k.first = fields[0]
+		if k.sealingID == "" {
+			k.sealingID = fields[0]
 		}
 	}
-	if k.first == "" {
+	if k.sealingID == "" {
 		return nil, errors.New("holds no key")
 	}
 	return k, nil

@@ -8,16 +8,16 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// ErrKey says that the ring lacks the key of a payload.
+// ErrKey means that the key of a payload is not in the ring.
 var ErrKey = errors.New("payload key is not in the ring")
 
-// ErrTampered says that a payload, or what it is bound to, is not what was sealed.
+// ErrTampered means that a payload, or the data that is bound to it, was changed after encryption.
 var ErrTampered = errors.New("sealed payload, or what it is bound to, was changed")
 
-// ErrUnsealed says that a payload is not sealed where that is required.
+// ErrUnsealed means that a payload is unencrypted where encryption is required.
 var ErrUnsealed = errors.New("payload is not sealed")
 
-// ErrOldVersion says that a payload is sealed by version 1 where version 2 is required.
+// ErrOldVersion means that a payload is encrypted by version 1 where version 2 is required.
 var ErrOldVersion = errors.New("payload is sealed by version 1, which binds neither queue nor handler")
 
 const (
@@ -25,21 +25,21 @@ const (
 	tagSize   = 16
 )
 
-// The model counts a payload without what sealing adds.
+// Package job counts the size of a payload without this overhead.
 var _ [job.SealOverhead]byte = [1 + nonceSize + tagSize]byte{}
 
-// Seal seals a payload for a definition with the ring's first key, by the ring's version.
+// Seal encrypts a payload for a definition with the ring's first key, by the ring's version.
 func (r *Ring) Seal(d *job.Definition, payload []byte) (sealed []byte, id string) {
 	ring, version := r.keys.Load(), byte(r.Version())
-	id = ring.first
+	id = ring.sealingID
 	out := make([]byte, 1+nonceSize, 1+nonceSize+len(payload)+tagSize)
 	out[0] = version
 	rand.Read(out[1:]) // never fails
-	return ring.byID[id].Seal(out, out[1:], payload, binding(version, id, d)), id
+	return ring.byID[id].Seal(out, out[1:], payload, additionalData(version, id, d)), id
 }
 
-// Open answers the payload of a stored definition, or fails with ErrKey, ErrTampered or, if
-// the ring is strict, ErrUnsealed or ErrOldVersion.
+// Open decrypts the payload of a stored definition. It fails with ErrKey, ErrTampered or, if the ring is strict,
+// ErrUnsealed or ErrOldVersion.
 func (r *Ring) Open(d *job.Definition) ([]byte, error) {
 	if d.PayloadKey == "" {
 		if r.strict {
@@ -56,15 +56,16 @@ func (r *Ring) Open(d *job.Definition) ([]byte, error) {
 	case r.strict && version == job.SealOfJob:
 		return nil, ErrOldVersion
 	}
-	plain, err := aead.Open(nil, d.Payload[1:1+nonceSize], d.Payload[1+nonceSize:], binding(byte(version), d.PayloadKey, d))
+	plain, err := aead.Open(nil, d.Payload[1:1+nonceSize], d.Payload[1+nonceSize:],
+		additionalData(byte(version), d.PayloadKey, d))
 	if err != nil {
 		return nil, ErrTampered
 	}
 	return plain, nil
 }
 
-// binding is what is authenticated with a payload. Parts that end with a NUL cannot hold one.
-func binding(version byte, id string, d *job.Definition) []byte {
+// additionalData is the data that is authenticated with a payload. Parts that end with a NUL cannot contain one.
+func additionalData(version byte, id string, d *job.Definition) []byte {
 	if version == job.SealOfJob {
 		return []byte("fermata payload 1\x00" + id + "\x00" + d.Namespace + "\x00" + d.ID)
 	}

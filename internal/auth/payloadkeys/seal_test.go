@@ -73,7 +73,8 @@ func TestOnlyTheJobItWasSealedForOpensIt(t *testing.T) {
 			r.Bind()
 		}
 		d := sealed(r, "secret")
-		if bytes.Contains(d.Payload, []byte("secret")) || d.PayloadKey != "k1" || d.PayloadSize() != len("secret") || d.SealVersion() != version || r.Version() != version {
+		if bytes.Contains(d.Payload, []byte("secret")) || d.PayloadKey != "k1" || d.PayloadSize() != len("secret") ||
+			d.SealVersion() != version || r.Version() != version {
 			t.Fatalf("%q with %s, version %d", d.Payload, d.PayloadKey, d.SealVersion())
 		}
 		opens(t, r, d, nil, "what was sealed")
@@ -91,7 +92,8 @@ func TestOnlyTheJobItWasSealedForOpensIt(t *testing.T) {
 			"unknown key":       {func(d *job.Definition) { d.PayloadKey = "k3" }, ErrKey},
 			"nothing":           {func(d *job.Definition) { d.Payload = nil }, ErrTampered},
 			"cut":               {func(d *job.Definition) { d.Payload = d.Payload[:len(d.Payload)-1] }, ErrTampered},
-			"plain":             {func(d *job.Definition) { d.Payload = []byte(strings.Repeat("plain", 20)) }, ErrTampered},
+			"plain": {func(d *job.Definition) { d.Payload = []byte(strings.Repeat("plain", 20)) },
+				ErrTampered},
 		}
 		for name, a := range attacks {
 			bad := d
@@ -200,7 +202,8 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("%v, %v, %s", changed, err, r.Current())
 	}
 	opens(t, r, old, nil, "with the old key")
-	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two, "k2 " + two + " more", "k2 " + base64.StdEncoding.EncodeToString(make([]byte, 32))} {
+	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two,
+		"k2 " + two + " more", "k2 " + base64.StdEncoding.EncodeToString(make([]byte, 32))} {
 		write(t, path, bad)
 		if changed, err := r.Reload(); changed || err == nil || strings.Contains(err.Error(), two) {
 			t.Errorf("%q: %v, %v", bad, changed, err)

@@ -30,15 +30,19 @@ func TestServerTakesOnlyTheClientsItShould(t *testing.T) {
 		with credentials.TransportCredentials
 		want [3]string // by ClientAuth
 	}{
-		"its own":         {credentials.NewTLS(ours.Client(good)), [3]string{"", "", ""}},
-		"no certificate":  {credentials.NewTLS(ours.Client(tlstest.Pair{})), [3]string{"", "", "didn't provide a certificate"}},
-		"wrong authority": {credentials.NewTLS(ours.Client(theirs.Issue(tlstest.Identity{Name: "client"}))), [3]string{"", "unknown authority", "unknown authority"}},
-		"expired":         {credentials.NewTLS(ours.Client(expired)), [3]string{"", "has expired", "has expired"}},
-		"their authority under our name": {credentials.NewTLS(ours.Client(tlstest.New(t, "ours").Issue(tlstest.Identity{Name: "client"}))),
+		"its own": {credentials.NewTLS(ours.Client(good)), [3]string{"", "", ""}},
+		"no certificate": {credentials.NewTLS(ours.Client(tlstest.Pair{})),
+			[3]string{"", "", "didn't provide a certificate"}},
+		"wrong authority": {credentials.NewTLS(ours.Client(theirs.Issue(tlstest.Identity{Name: "client"}))),
 			[3]string{"", "unknown authority", "unknown authority"}},
-		"for servers": {credentials.NewTLS(ours.Client(ours.Issue(tlstest.Identity{Usage: serving}))), [3]string{"", wrongUse, wrongUse}},
-		"plain text":  {insecure.NewCredentials(), [3]string{notTLS, notTLS, notTLS}},
-		"TLS 1.1":     {oldTLS{credentials.NewTLS(old), old}, [3]string{tooOld, tooOld, tooOld}},
+		"expired": {credentials.NewTLS(ours.Client(expired)), [3]string{"", "has expired", "has expired"}},
+		"their authority under our name": {credentials.NewTLS(ours.Client(tlstest.New(t,
+			"ours").Issue(tlstest.Identity{Name: "client"}))),
+			[3]string{"", "unknown authority", "unknown authority"}},
+		"for servers": {credentials.NewTLS(ours.Client(ours.Issue(tlstest.Identity{Usage: serving}))),
+			[3]string{"", wrongUse, wrongUse}},
+		"plain text": {insecure.NewCredentials(), [3]string{notTLS, notTLS, notTLS}},
+		"TLS 1.1":    {oldTLS{credentials.NewTLS(old), old}, [3]string{tooOld, tooOld, tooOld}},
 	} {
 		for auth, want := range c.want {
 			t.Run(fmt.Sprint(name, auth), func(t *testing.T) {
@@ -73,14 +77,15 @@ func TestClientTrustsOnlyTheServerItShould(t *testing.T) {
 	for name, c := range map[string]struct {
 		addr, name, want string
 	}{
-		"by address":       {good, "", ""},
-		"by name":          {good, "fermata.example", ""},
-		"wrong name":       {good, "other.example", "not other.example"},
-		"wrong authority":  {server(theirs, tlstest.Identity{Name: "server"}), "", "unknown authority"},
-		"expired":          {server(ours, tlstest.Identity{NotAfter: time.Now().Add(-time.Hour)}), "", "expired"},
-		"of another place": {server(ours, tlstest.Identity{DNS: []string{"fermata.example"}, Elsewhere: true}), "", "127.0.0.1"},
-		"for clients":      {server(ours, tlstest.Identity{Usage: calling}), "", wrongUse},
-		"plain text":       {serve(t), "", "first record does not look like a TLS handshake"},
+		"by address":      {good, "", ""},
+		"by name":         {good, "fermata.example", ""},
+		"wrong name":      {good, "other.example", "not other.example"},
+		"wrong authority": {server(theirs, tlstest.Identity{Name: "server"}), "", "unknown authority"},
+		"expired":         {server(ours, tlstest.Identity{NotAfter: time.Now().Add(-time.Hour)}), "", "expired"},
+		"of another place": {server(ours, tlstest.Identity{DNS: []string{"fermata.example"}, Elsewhere: true}), "",
+			"127.0.0.1"},
+		"for clients": {server(ours, tlstest.Identity{Usage: calling}), "", wrongUse},
+		"plain text":  {serve(t), "", "first record does not look like a TLS handshake"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := open(t, Options{Files: Files{CA: ca, ServerName: c.name}})
@@ -93,13 +98,15 @@ func TestClientTrustsOnlyTheServerItShould(t *testing.T) {
 // address, which gRPC's own credentials prefer to the configured name.
 func TestNameHoldsForAListOfAddresses(t *testing.T) {
 	ours := tlstest.New(t, "ours")
-	source := open(t, Options{Files: all(tlstest.NewDir(t, ours.Issue(tlstest.Identity{DNS: []string{"fermata.example"}, Elsewhere: true}), ours))})
+	source := open(t, Options{Files: all(tlstest.NewDir(t,
+		ours.Issue(tlstest.Identity{DNS: []string{"fermata.example"}, Elsewhere: true}), ours))})
 	addr := serve(t, grpc.Creds(must(t)(source.Server(NoClientCert))))
 	for name, want := range map[string]string{"fermata.example": "", "": "127.0.0.1"} {
 		list := manual.NewBuilderWithScheme("list")
 		list.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: addr, ServerName: "127.0.0.1"}}})
 		client := open(t, Options{Files: Files{CA: source.o.CA, ServerName: name}})
-		conn, err := grpc.NewClient("list:///x", grpc.WithResolvers(list), grpc.WithTransportCredentials(client.Client()))
+		conn, err := grpc.NewClient("list:///x", grpc.WithResolvers(list),
+			grpc.WithTransportCredentials(client.Client()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,12 +118,14 @@ func TestNameHoldsForAListOfAddresses(t *testing.T) {
 func TestPeersKnowEachOther(t *testing.T) {
 	ours, theirs := tlstest.New(t, "ours"), tlstest.New(t, "theirs")
 	const role, workers = "spiffe://fermata.example/node", "spiffe://fermata.example/worker"
-	creds := func(t *testing.T, a *tlstest.Authority, id tlstest.Identity, names ...string) credentials.TransportCredentials {
+	creds := func(t *testing.T, a *tlstest.Authority, id tlstest.Identity,
+		names ...string) credentials.TransportCredentials {
 		t.Helper()
 		return must(t)(open(t, Options{Files: all(tlstest.NewDir(t, a.Issue(id), ours))}).Peers(names))
 	}
 	node := tlstest.Identity{Name: "node", URIs: []string{role + "/a"}, DNS: []string{"a.nodes.example"}}
-	other := tlstest.Identity{Name: "node", URIs: []string{role + "/b"}, DNS: []string{"b.nodes.example"}, Elsewhere: true}
+	other := tlstest.Identity{Name: "node", URIs: []string{role + "/b"}, DNS: []string{"b.nodes.example"},
+		Elsewhere: true}
 	same := tlstest.Identity{Name: "node", URIs: []string{role + "/a"}, Elsewhere: true}
 	worker := tlstest.Identity{Name: "worker", URIs: []string{workers}, DNS: []string{"w.workers.example"}}
 	// two are not made by Peers, which would refuse a certificate of its own with two URIs.
@@ -131,21 +140,24 @@ func TestPeersKnowEachOther(t *testing.T) {
 		"same identity":      {nil, creds(t, ours, same), ""},
 		"another identity":   {nil, creds(t, ours, other, role+"/a"), "not that of a peer"},
 		"the service's name": {nil, creds(t, ours, tlstest.Identity{DNS: node.DNS}, role+"/a"), "not that of a peer"},
-		"its URI as a name":  {nil, creds(t, ours, tlstest.Identity{DNS: []string{"fermata.example"}, URIs: []string{workers}}, role+"/a"), "not that of a peer"},
-		"path":               {[]string{role + "/*"}, creds(t, ours, other, role+"/a"), ""},
-		"domain":             {[]string{"*.nodes.example"}, creds(t, ours, other, "a.nodes.example"), ""},
-		"one name":           {[]string{"B.nodes.example"}, creds(t, ours, other, role+"/*"), ""},
-		"other name":         {[]string{"c.nodes.example"}, creds(t, ours, other, role+"/*"), "not that of a peer"},
-		"a worker":           {nil, creds(t, ours, worker, role+"/a"), "not that of a peer"},
-		"a worker, by names": {[]string{role + "/*", "*.nodes.example"}, creds(t, ours, worker, role+"/a"), "not that of a peer"},
+		"its URI as a name": {nil, creds(t, ours,
+			tlstest.Identity{DNS: []string{"fermata.example"}, URIs: []string{workers}}, role+"/a"), "not that of a peer"},
+		"path":       {[]string{role + "/*"}, creds(t, ours, other, role+"/a"), ""},
+		"domain":     {[]string{"*.nodes.example"}, creds(t, ours, other, "a.nodes.example"), ""},
+		"one name":   {[]string{"B.nodes.example"}, creds(t, ours, other, role+"/*"), ""},
+		"other name": {[]string{"c.nodes.example"}, creds(t, ours, other, role+"/*"), "not that of a peer"},
+		"a worker":   {nil, creds(t, ours, worker, role+"/a"), "not that of a peer"},
+		"a worker, by names": {[]string{role + "/*", "*.nodes.example"}, creds(t, ours, worker, role+"/a"),
+			"not that of a peer"},
 		"wrong authority":    {nil, creds(t, theirs, same, role+"/a"), "unknown authority"},
 		"two URIs":           {nil, two(role+"/a", role+"/b"), "has 2 URIs"},
 		"two URIs, by names": {[]string{role + "/*", "a.nodes.example"}, two(workers, role+"/a"), "has 2 URIs"},
-		"expired":            {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, NotAfter: time.Now().Add(-time.Hour)}), "expired"},
-		"for servers":        {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, Usage: serving}), wrongUse},
-		"no certificate":     {nil, credentials.NewTLS(ours.Client(tlstest.Pair{})), "didn't provide a certificate"},
-		"plain text":         {nil, insecure.NewCredentials(), notTLS},
-		"TLS 1.2":            {nil, upTo12(ours.Client(ours.Issue(same))), tooOld},
+		"expired": {nil, creds(t, ours,
+			tlstest.Identity{URIs: same.URIs, NotAfter: time.Now().Add(-time.Hour)}), "expired"},
+		"for servers":    {nil, creds(t, ours, tlstest.Identity{URIs: same.URIs, Usage: serving}), wrongUse},
+		"no certificate": {nil, credentials.NewTLS(ours.Client(tlstest.Pair{})), "didn't provide a certificate"},
+		"plain text":     {nil, insecure.NewCredentials(), notTLS},
+		"TLS 1.2":        {nil, upTo12(ours.Client(ours.Issue(same))), tooOld},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log lines
@@ -173,12 +185,14 @@ func TestPeersKnowEachOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := serve(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: ours.Pool(), ClientAuth: tls.RequireAndVerifyClientCert})))
+		addr := serve(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair},
+			ClientCAs: ours.Pool(), ClientAuth: tls.RequireAndVerifyClientCert})))
 		wants(t, try(t, addr, creds(t, ours, node)), "has 2 URIs")
 	})
 	t.Run("an own certificate with two URIs", func(t *testing.T) {
 		files := all(tlstest.NewDir(t, ours.Issue(tlstest.Identity{URIs: []string{role + "/a", role + "/b"}}), ours))
-		if _, err := open(t, Options{Files: files}).Peers(nil); err == nil || !strings.Contains(err.Error(), "has 2 URIs") {
+		if _, err := open(t, Options{Files: files}).Peers(nil); err == nil ||
+			!strings.Contains(err.Error(), "has 2 URIs") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -205,7 +219,8 @@ func upTo12(c *tls.Config) credentials.TransportCredentials {
 func TestNamesOfPeersAreChecked(t *testing.T) {
 	ours := tlstest.New(t, "ours")
 	s := open(t, Options{Files: all(tlstest.NewDir(t, ours.Issue(tlstest.Identity{}), ours))})
-	for _, name := range []string{"", "*", "*.", "a.*.example", "node example", "spiffe://*", "spiffe:///*", "a/b", "**.example"} {
+	for _, name := range []string{"", "*", "*.", "a.*.example", "node example", "spiffe://*", "spiffe:///*", "a/b",
+		"**.example"} {
 		if _, err := s.Peers([]string{name}); err == nil {
 			t.Errorf("%q was accepted", name)
 		}
@@ -231,7 +246,7 @@ func TestNamesOfPeersAreChecked(t *testing.T) {
 		{"spiffe://e/node/*", "spiffe://e/nodes/a", false},
 		{"a.example", "a.example.evil", false},
 	} {
-		if got := matches(c.name, c.id); got != c.want {
+		if got := matchesPattern(c.name, c.id); got != c.want {
 			t.Errorf("%q stands for %q: %v", c.name, c.id, got)
 		}
 	}

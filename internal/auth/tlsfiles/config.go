@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// ClientAuth is what a server asks of its clients.
+// ClientAuth is how a server authenticates its clients.
 type ClientAuth uint8
 
 const (
-	// NoClientCert asks for no certificate.
+	// NoClientCert requests no certificate.
 	NoClientCert ClientAuth = iota
 	// OptionalClientCert verifies a certificate if the client has one.
 	OptionalClientCert
@@ -32,19 +32,19 @@ func ParseClientAuth(name string) (ClientAuth, error) {
 	return 0, fmt.Errorf("%q: want none, optional or required", name)
 }
 
-// ClientConfig is for one connection that is about to be opened: the authority in it
-// stays that of now. TLS 1.2 or later.
+// ClientConfig is for one connection that is about to be opened: it contains the current authority. TLS 1.2 or
+// later.
 func (s *Source) ClientConfig() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: s.o.ServerName, RootCAs: s.current().ca,
+		MinVersion: tls.VersionTLS12, ServerName: s.o.ServerName, RootCAs: s.currentMaterial().ca,
 		GetClientCertificate: s.clientCertificate,
 	}
 }
 
-// clientCertificate answers a server that asks for one. It is sent whatever
-// authorities the server lists, so that a wrong one is called that.
+// clientCertificate is sent to a server that requests one. It is sent whatever authorities the server lists, so
+// that the server reports a wrong one as such.
 func (s *Source) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if pair := s.current().pair; pair != nil {
+	if pair := s.currentMaterial().pair; pair != nil {
 		return pair, nil
 	}
 	return new(tls.Certificate), nil
@@ -52,9 +52,9 @@ func (s *Source) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificat
 
 var errNoCertificate = errors.New("the TLS files hold no certificate of this side")
 
-// serverConfig is for one connection that has come in.
+// serverConfig is for one incoming connection.
 func (s *Source) serverConfig(auth ClientAuth) (*tls.Config, error) {
-	m := s.current()
+	m := s.currentMaterial()
 	if m.pair == nil {
 		return nil, errNoCertificate
 	}
@@ -72,23 +72,23 @@ func (s *Source) serverConfig(auth ClientAuth) (*tls.Config, error) {
 }
 
 // peerServerConfig is for one connection from a peer. TLS 1.3.
-func (s *Source) peerServerConfig(names names) (*tls.Config, error) {
-	m := s.current()
+func (s *Source) peerServerConfig(names peerNames) (*tls.Config, error) {
+	m := s.currentMaterial()
 	c, err := s.serverConfig(RequiredClientCert)
 	if err != nil {
 		return nil, err
 	}
 	c.MinVersion = tls.VersionTLS13
 	c.VerifyConnection = func(state tls.ConnectionState) error {
-		return names.admit(m.pair.Leaf, state.PeerCertificates[0])
+		return names.checkPeer(m.pair.Leaf, state.PeerCertificates[0])
 	}
 	return c, nil
 }
 
-// peerClientConfig is for one connection to a peer. The certificate is verified here
-// and not by the library, which would insist on the name of the host.
-func (s *Source) peerClientConfig(names names) (*tls.Config, error) {
-	m := s.current()
+// peerClientConfig is for one connection to a peer. It verifies the certificate itself, because the library
+// would require the host's name in it.
+func (s *Source) peerClientConfig(names peerNames) (*tls.Config, error) {
+	m := s.currentMaterial()
 	if m.pair == nil {
 		return nil, errNoCertificate
 	}
@@ -99,14 +99,15 @@ func (s *Source) peerClientConfig(names names) (*tls.Config, error) {
 			if len(chain) == 0 {
 				return errors.New("the peer has no certificate")
 			}
-			o := x509.VerifyOptions{Roots: m.ca, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+			o := x509.VerifyOptions{Roots: m.ca, Intermediates: x509.NewCertPool(),
+				KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 			for _, cert := range chain[1:] {
 				o.Intermediates.AddCert(cert)
 			}
 			if _, err := chain[0].Verify(o); err != nil {
 				return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 			}
-			return names.admit(m.pair.Leaf, chain[0])
+			return names.checkPeer(m.pair.Leaf, chain[0])
 		},
 	}, nil
 }

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// errOneWay is met only by who uses credentials on the wrong side.
-var errOneWay = errors.New("these credentials are not for this side of a connection")
+// errServerOnly is the error of credentials that are used on the wrong side.
+var errServerOnly = errors.New("these credentials are not for this side of a connection")
 
 // Server are the credentials of a gRPC server: TLS 1.2 or later. With anything but
 // NoClientCert the files need a CA.
@@ -22,21 +22,21 @@ func (s *Source) Server(auth ClientAuth) (credentials.TransportCredentials, erro
 	if s.o.Cert == "" {
 		return nil, errNoCertificate
 	}
-	s.listening()
+	s.registerRefusals()
 	return &transport{source: s, server: func() (*tls.Config, error) { return s.serverConfig(auth) }}, nil
 }
 
 // Client are the credentials of gRPC connections to servers: TLS 1.2 or later.
 func (s *Source) Client() credentials.TransportCredentials {
-	return &transport{source: s, client: func() (*tls.Config, error) { return s.ClientConfig(), nil }, name: s.o.ServerName}
+	return &transport{source: s, client: func() (*tls.Config, error) { return s.ClientConfig(), nil },
+		name: s.o.ServerName}
 }
 
-// Peers are the credentials of gRPC servers and connections among equals: mutual
-// TLS 1.3. A peer's certificate has to come from the CA of the files and to carry
-// one of the names: DNS names or URIs, where "*.example.org" stands for one label
-// and "spiffe://example.org/node/*" for any path below. Without names it has to
-// share a URI with the own one, or, where that has no URI, a DNS name other than localhost. The name of the
-// host that is dialled is not looked at.
+// Peers are the credentials of gRPC servers and connections between peers: mutual TLS 1.3. A peer's certificate
+// must come from the CA of the files and contain one of the names: DNS names or URIs, where "*.example.org"
+// matches one label and "spiffe://example.org/node/*" any path below. Without names it must share a URI with the
+// own certificate, or, if that has no URI, a DNS name other than localhost. The name of the dialled host is not
+// checked.
 func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) {
 	allowed, err := parseNames(list)
 	if err != nil {
@@ -45,14 +45,14 @@ func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) 
 	if s.o.Cert == "" || s.o.CA == "" {
 		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key + " and " + s.o.Called.CA)
 	}
-	own := s.current().pair.Leaf
+	own := s.currentMaterial().pair.Leaf
 	if err := checkURIs(own); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.o.Called.Cert, err) // no peer would take it
+		return nil, fmt.Errorf("%s: %w", s.o.Called.Cert, err) // every peer would refuse it
 	}
-	if len(allowed) == 0 && len(identities(own)) == 0 {
+	if len(allowed) == 0 && len(certIdentities(own)) == 0 {
 		return nil, errNoIdentity
 	}
-	s.listening()
+	s.registerRefusals()
 	return &transport{
 		source: s,
 		server: func() (*tls.Config, error) { return s.peerServerConfig(allowed) },
@@ -60,17 +60,17 @@ func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) 
 	}, nil
 }
 
-// transport shakes hands as gRPC's own TLS does, with a configuration made for each
-// connection.
+// transport makes handshakes like gRPC's own TLS, with a new configuration for each connection.
 type transport struct {
 	source         *Source
 	server, client func() (*tls.Config, error) // nil: not for that side
 	name           string                      // of the server, if it is fixed
 }
 
-func (t *transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t *transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
 	if t.client == nil {
-		return nil, nil, errOneWay
+		return nil, nil, errServerOnly
 	}
 	c, err := t.client()
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *transport) ClientHandshake(ctx context.Context, authority string, conn 
 
 func (t *transport) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if t.server == nil {
-		return nil, nil, errOneWay
+		return nil, nil, errServerOnly
 	}
 	c, err := t.server()
 	if err != nil {
@@ -92,7 +92,7 @@ func (t *transport) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	}
 	secured, info, err := credentials.NewTLS(c).ServerHandshake(conn)
 	if err != nil {
-		t.source.refuse(conn.RemoteAddr().String(), err)
+		t.source.recordRefusal(conn.RemoteAddr().String(), err)
 	}
 	return secured, info, err
 }
@@ -106,7 +106,7 @@ func (t *transport) Clone() credentials.TransportCredentials {
 	return &c
 }
 
-// OverrideServerName is deprecated by gRPC, which still demands it.
+// OverrideServerName is deprecated by gRPC, which still requires it.
 func (t *transport) OverrideServerName(name string) error {
 	t.name = name
 	return nil

@@ -12,44 +12,45 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// maxFile bounds a file, so that a wrong path is noticed early. The authorities of a
-// whole operating system are some 250 KiB.
-const maxFile = 4 << 20
+// maxFileSize bounds a file, so that a wrong path is noticed early. The authorities of an operating system are
+// some 250 KiB.
+const maxFileSize = 4 << 20
 
 // Files are paths of PEM files, each of which may be empty.
 type Files struct {
 	// Cert and Key are this side's certificate, followed by its intermediates, and
 	// its key; both or none.
 	Cert, Key string
-	// CA holds the authorities that the other side's certificate must come from. A
-	// client without one trusts those of the system.
+	// CA holds the authorities that the other side's certificate must come from. A client without one trusts
+	// those of the system.
 	CA string
 	// ServerName is the name that a server's certificate must carry. Default: the
 	// host that is dialled.
 	ServerName string
 }
 
-// content is what the files hold, or why they cannot be read.
-type content struct {
+// fileContents are the contents of the files, or the error of reading them.
+type fileContents struct {
 	cert, key, ca []byte
 	err           error
 }
 
-// same tells whether nothing has changed.
-func (c content) same(o content) bool {
-	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.ca, o.ca) && text(c.err) == text(o.err)
+// isEqual reports whether nothing has changed.
+func (c fileContents) isEqual(o fileContents) bool {
+	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.ca, o.ca) &&
+		errorText(c.err) == errorText(o.err)
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return err.Error()
 }
 
-// read reads all files. called are their names in errors.
-func (f Files) read(called Files) content {
-	var c content
+// readFiles reads all files. called are their names in errors.
+func (f Files) readFiles(called Files) fileContents {
+	var c fileContents
 	var errs [3]error
 	c.cert, errs[0] = readFile(called.Cert, f.Cert)
 	c.key, errs[1] = readFile(called.Key, f.Key)
@@ -62,28 +63,28 @@ func readFile(called, path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := secretfile.Read(path, maxFile)
+	data, err := secretfile.Read(path, maxFileSize)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", called, err)
 	}
 	return data, nil
 }
 
-// material is what the files hold, ready for use. It does not change.
-type material struct {
+// keyMaterial is the parsed material of the files. It does not change.
+type keyMaterial struct {
 	pair *tls.Certificate // nil without
 	ca   *x509.CertPool   // nil: the system's
-	// notAfter is when the first certificate of the own chain ends; zero without one.
+	// notAfter is when the first certificate of the own chain expires; zero without one.
 	notAfter time.Time
-	// life is how long that certificate is good in all.
-	life time.Duration
+	// lifetime is the whole validity of that certificate.
+	lifetime time.Duration
 }
 
-func (f Files) parse(called Files, c content) (*material, error) {
+func (f Files) parseFiles(called Files, c fileContents) (*keyMaterial, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	m := &material{}
+	m := &keyMaterial{}
 	if f.Cert != "" {
 		pair, err := tls.X509KeyPair(c.cert, c.key)
 		if err != nil {
@@ -96,7 +97,7 @@ func (f Files) parse(called Files, c content) (*material, error) {
 				return nil, fmt.Errorf("%s %s: %w", called.Cert, f.Cert, err)
 			}
 			if m.notAfter.IsZero() || cert.NotAfter.Before(m.notAfter) {
-				m.notAfter, m.life = cert.NotAfter, cert.NotAfter.Sub(cert.NotBefore)
+				m.notAfter, m.lifetime = cert.NotAfter, cert.NotAfter.Sub(cert.NotBefore)
 			}
 		}
 	}
@@ -110,14 +111,15 @@ func (f Files) parse(called Files, c content) (*material, error) {
 	return m, nil
 }
 
-// parsePool reads authorities. Unlike the pool's own method it does not pass over
-// those that it cannot read: a file that is cut off must not change who is trusted.
+// parsePool reads authorities. Unlike the pool's own method it returns an error if it cannot read one: a
+// truncated file must not change the trusted authorities.
 func parsePool(text []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	begun, found := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----")), 0
 	for {
 		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
+		block, text = pem.Decode(text)
+		if block == nil {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
@@ -139,8 +141,8 @@ func parsePool(text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// check finds what no content of the files could make right.
-func (f Files) check(called Files) error {
+// validatePaths finds combinations of paths that are invalid with any contents.
+func (f Files) validatePaths(called Files) error {
 	if (f.Cert == "") != (f.Key == "") {
 		return fmt.Errorf("%s and %s go together", called.Cert, called.Key)
 	}

@@ -42,7 +42,7 @@ func TestFilesThatCannotBe(t *testing.T) {
 		"failed to find any PEM data":     {Cert: file(), Key: key},
 		"holds no certificate":            {CA: file([]byte("junk"))},
 		"only 1 of 2":                     {CA: file(ours.PEM, ours.PEM[:len(ours.PEM)/2])},
-		"longer than":                     {CA: file(make([]byte, maxFile+1))},
+		"longer than":                     {CA: file(make([]byte, maxFileSize+1))},
 		"authority " + key + ": holds no": {CA: key},
 	} {
 		if _, err := Open(Options{Files: f}); err == nil || !strings.Contains(err.Error(), want) {
@@ -89,9 +89,12 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 		if err := try(t, addr, fresh); (err == nil) != fresh2 {
 			t.Errorf("%s: the new client gets %v", when, err)
 		}
-		want := fmt.Sprintf("# HELP fermata_certificate_files_broken 1 while the TLS files on disk are not usable, so that older ones are in force.\n"+
-			"# TYPE fermata_certificate_files_broken gauge\nfermata_certificate_files_broken{use=\"clients\"} %d\n", broken)
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_certificate_files_broken"); err != nil {
+		want := fmt.Sprintf("# HELP fermata_certificate_files_broken 1 while the TLS files on disk are invalid and "+
+			"older ones are active.\n"+
+			"# TYPE fermata_certificate_files_broken gauge\nfermata_certificate_files_broken{use=\"clients\"} %d\n",
+			broken)
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
+			"fermata_certificate_files_broken"); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -100,22 +103,22 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 	mixed.Key = second.Issue(tlstest.Identity{}).Key
 	dir.Replace(mixed, second)
 	expect("within a second", true, false, 0)
-	now.pass(lookEvery)
+	now.pass(minReloadPause)
 	expect("with a pair that does not fit", true, false, 1)
 	now.pass(time.Hour)
 	expect("later", true, false, 1)
-	if n := log.count("not usable"); n != 1 {
+	if n := log.count("TLS files are invalid"); n != 1 {
 		t.Errorf("%d lines about one change", n)
 	}
 	dir.Replace(second.Issue(tlstest.Identity{}), second)
-	now.pass(lookEvery)
+	now.pass(minReloadPause)
 	expect("with the new pair", false, true, 0)
 	if err := os.Remove(dir.Key); err != nil {
 		t.Fatal(err)
 	}
-	now.pass(lookEvery)
+	now.pass(minReloadPause)
 	expect("without the file", false, true, 1)
-	if n := log.count("are in force"); n != 1 {
+	if n := log.count("TLS files reloaded"); n != 1 {
 		t.Errorf("%d lines about one change for the better", n)
 	}
 }
@@ -134,7 +137,7 @@ func TestClientsTrustWhatTheFilesSayNow(t *testing.T) {
 	wants(t, check(t, conn), "")
 	wants(t, try(t, fresh, client.Client()), "unknown authority")
 	dir.Replace(second.Issue(tlstest.Identity{}), second)
-	now.pass(lookEvery)
+	now.pass(minReloadPause)
 	wants(t, try(t, fresh, client.Client()), "")
 	wants(t, try(t, old, client.Client()), "unknown authority")
 	wants(t, check(t, conn), "") // what is open stays
@@ -150,7 +153,8 @@ func TestRotationFailsNoCall(t *testing.T) {
 	peers := must(t)(s.Peers(nil))
 	addr := serve(t, grpc.Creds(peers))
 	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := grpc_health_v1.NewHealthClient(connect(t, "passthrough:///"+addr, peers)).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	stream, err := grpc_health_v1.NewHealthClient(connect(t, "passthrough:///"+addr, peers)).Watch(ctx,
+		&grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +184,7 @@ func TestRotationFailsNoCall(t *testing.T) {
 		{second.Issue(id), []*tlstest.Authority{second}},
 	} {
 		dir.Replace(step.pair, step.cas...)
-		now.pass(lookEvery)
+		now.pass(minReloadPause)
 		before := calls.Load()
 		poll := time.NewTicker(time.Millisecond)
 		defer poll.Stop()
@@ -207,7 +211,8 @@ func TestRotationFailsNoCall(t *testing.T) {
 func TestEndOfACertificateIsToldInTime(t *testing.T) {
 	ours, now, log, reg := tlstest.New(t, "ours"), newClock(), &lines{}, prometheus.NewRegistry()
 	end := now.Now().Add(8 * 24 * time.Hour).Truncate(time.Second)
-	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: end.Add(-90 * 24 * time.Hour), NotAfter: end}), ours)
+	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: end.Add(-90 * 24 * time.Hour), NotAfter: end}),
+		ours)
 	s := open(t, Options{Files: all(dir), Use: "clients", Now: now.Now, Logger: log.logger(), Registerer: reg})
 	told := func(want int, text string) {
 		t.Helper()
@@ -232,7 +237,8 @@ fermata_certificate_expiry_timestamp_seconds{use="clients"} %d
 # TYPE fermata_certificate_lifetime_seconds gauge
 fermata_certificate_lifetime_seconds{use="clients"} %d
 `, end.Unix(), 90*24*3600)
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_certificate_expiry_timestamp_seconds", "fermata_certificate_lifetime_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_certificate_expiry_timestamp_seconds",
+		"fermata_certificate_lifetime_seconds"); err != nil {
 		t.Error(err)
 	}
 }
@@ -240,7 +246,8 @@ fermata_certificate_lifetime_seconds{use="clients"} %d
 // TestShortLivesAreNotAlwaysAboutToEnd: what lives for a day is warned of when six hours of it are left.
 func TestShortLivesAreNotAlwaysAboutToEnd(t *testing.T) {
 	ours, now, log := tlstest.New(t, "ours"), newClock(), &lines{}
-	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: now.Now(), NotAfter: now.Now().Add(24 * time.Hour)}), ours)
+	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: now.Now(),
+		NotAfter: now.Now().Add(24 * time.Hour)}), ours)
 	s := open(t, Options{Files: all(dir), Use: "clients", Now: now.Now, Logger: log.logger()})
 	now.pass(17 * time.Hour)
 	s.Look()
@@ -257,7 +264,8 @@ func TestShortLivesAreNotAlwaysAboutToEnd(t *testing.T) {
 // TestRefusalsDoNotFillTheLog knocks often, and as a probe of the port does.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	ours, now, log, reg := tlstest.New(t, "ours"), newClock(), &lines{}, prometheus.NewRegistry()
-	s := open(t, Options{Files: all(tlstest.NewDir(t, ours.Issue(tlstest.Identity{}), ours)), Now: now.Now, Logger: log.logger(), Registerer: reg, Use: "clients"})
+	s := open(t, Options{Files: all(tlstest.NewDir(t, ours.Issue(tlstest.Identity{}), ours)), Now: now.Now,
+		Logger: log.logger(), Registerer: reg, Use: "clients"})
 	creds := must(t)(s.Server(NoClientCert))
 	knock := func(say string) {
 		t.Helper()
@@ -276,7 +284,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	if n := log.count("refused"); n != 1 {
 		t.Errorf("%d lines", n)
 	}
-	now.pass(refusedAgain)
+	now.pass(refusalLogInterval)
 	knock("GET / HTTP/1.1\r\n\r\n")
 	if log.count("more_before=19") != 1 {
 		t.Error("those in between are not counted")

@@ -16,56 +16,54 @@ import (
 )
 
 const (
-	// lookEvery is the least time between two looks at the files.
-	lookEvery = time.Second
-	// expirySoon is how long before its end a certificate is warned of, once each
-	// expiryAgain; one that lives for less than four times that, when the last quarter
-	// of its life begins: whoever renews in time has done so by then.
-	expirySoon  = 7 * 24 * time.Hour
-	expiryAgain = 24 * time.Hour
-	// refusedAgain is the least time between two lines about refused handshakes.
-	refusedAgain = 10 * time.Second
+	// minReloadPause is the minimum time between two reads of the files.
+	minReloadPause = time.Second
+	// expiryWarningTime is how long before its expiry a certificate is logged, once per expiryWarningInterval. A
+	// certificate with less than four times that validity is logged in the last quarter of it: timely renewal
+	// comes before.
+	expiryWarningTime     = 7 * 24 * time.Hour
+	expiryWarningInterval = 24 * time.Hour
+	// refusalLogInterval is the minimum time between two log records of refused handshakes.
+	refusalLogInterval = 10 * time.Second
 )
 
 // Options of a [Source].
 type Options struct {
 	Files
-	// Use names what the files are for, in metrics and logs: "clients", "peers",
-	// "redis", "nodes".
+	// Use names the purpose of the files in metrics and logs: "clients", "peers", "redis", "nodes".
 	Use string
 	// Called are the flags that name the files, for messages. Default:
 	// "certificate", "key", "authority".
 	Called Files
-	// Now tells the time. Default: the clock of this host.
+	// Now returns the time. Default: the clock of this host.
 	Now func() time.Time
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Source is what some files hold, for whoever shakes hands. Its methods may be
-// called from any goroutine.
+// Source provides the current contents of some files to handshakes. It is safe for concurrent use.
 type Source struct {
-	o       Options
-	inForce atomic.Pointer[material]
-	broken  atomic.Bool // the files are, and what is in force is older
-	listens sync.Once
-	refused prometheus.Counter // of connections that come in
+	o            Options
+	active       atomic.Pointer[keyMaterial]
+	filesInvalid atomic.Bool // the files are invalid, and older material is active
+	registerOnce sync.Once
+	refused      prometheus.Counter // incoming connections
 
-	look struct {
+	reloadState struct {
 		sync.Mutex
-		last   time.Time
-		seen   content
-		warned time.Time
+		lastLook     time.Time
+		lastContents fileContents
+		warnedAt     time.Time
 	}
-	refusals struct {
+	refusalLog struct {
 		sync.Mutex
-		told time.Time
-		more int // since then
+		loggedAt   time.Time
+		suppressed int // since loggedAt
 	}
 }
 
-// Open reads the files. They have to be good now.
+// Open reads the files, which must be valid.
 func Open(o Options) (*Source, error) {
 	o.Called.Cert = cmp.Or(o.Called.Cert, "certificate")
 	o.Called.Key = cmp.Or(o.Called.Key, "key")
@@ -76,24 +74,24 @@ func Open(o Options) (*Source, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := o.check(o.Called); err != nil {
+	if err := o.validatePaths(o.Called); err != nil {
 		return nil, err
 	}
 	s := &Source{o: o}
-	s.look.seen = o.read(o.Called)
-	m, err := o.parse(o.Called, s.look.seen)
+	s.reloadState.lastContents = o.readFiles(o.Called)
+	m, err := o.parseFiles(o.Called, s.reloadState.lastContents)
 	if err != nil {
 		return nil, err
 	}
-	s.inForce.Store(m)
+	s.active.Store(m)
 	secretfile.WarnIfExposed(o.Logger, o.Key)
-	s.look.last = o.Now()
-	s.warn(m, s.look.last)
-	s.register(o.Registerer)
+	s.reloadState.lastLook = o.Now()
+	s.warnOfExpiry(m, s.reloadState.lastLook)
+	s.registerMetrics(o.Registerer)
 	return s, nil
 }
 
-func (s *Source) register(reg prometheus.Registerer) {
+func (s *Source) registerMetrics(reg prometheus.Registerer) {
 	f, use := promauto.With(reg), prometheus.Labels{"use": s.o.Use}
 	if s.o.Cert != "" {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
@@ -103,23 +101,23 @@ func (s *Source) register(reg prometheus.Registerer) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_certificate_lifetime_seconds", ConstLabels: use,
 			Help: "How long the certificate in force is good in all, from its beginning to its end.",
-		}, func() float64 { return s.current().life.Seconds() })
+		}, func() float64 { return s.currentMaterial().lifetime.Seconds() })
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_certificate_files_broken", ConstLabels: use,
-		Help: "1 while the TLS files on disk are not usable, so that older ones are in force.",
+		Help: "1 while the TLS files on disk are invalid and older ones are active.",
 	}, func() float64 {
 		s.Look()
-		if s.broken.Load() {
+		if s.filesInvalid.Load() {
 			return 1
 		}
 		return 0
 	})
 }
 
-// listening prepares for connections that come in.
-func (s *Source) listening() {
-	s.listens.Do(func() {
+// registerRefusals registers the metric of refused incoming connections.
+func (s *Source) registerRefusals() {
+	s.registerOnce.Do(func() {
 		s.refused = promauto.With(s.o.Registerer).NewCounter(prometheus.CounterOpts{
 			Name: "fermata_tls_handshakes_refused_total", ConstLabels: prometheus.Labels{"use": s.o.Use},
 			Help: "Incoming connections that ended in their TLS handshake.",
@@ -127,55 +125,56 @@ func (s *Source) listening() {
 	})
 }
 
-// Look reads the files again if the last look is more than a second ago, and says
-// in the log when the own certificate is about to end. It returns when that is;
-// zero without a certificate. Handshakes look by themselves; a process that may have
-// none for days should call it now and then.
-func (s *Source) Look() time.Time { return s.current().notAfter }
+// Look reloads the files if the last read is more than a second ago, and logs if the own certificate expires
+// soon. It returns the expiry time; zero without a certificate. Handshakes do this by themselves; a process that
+// may have none for days should call it from time to time.
+func (s *Source) Look() time.Time { return s.currentMaterial().notAfter }
 
-// current is what is in force.
-func (s *Source) current() *material {
-	if s.look.TryLock() {
-		defer s.look.Unlock()
-		if now := s.o.Now(); now.Sub(s.look.last) >= lookEvery {
-			s.look.last = now
-			s.reload()
-			s.warn(s.inForce.Load(), now)
+// currentMaterial reloads the files if necessary and returns the active material.
+func (s *Source) currentMaterial() *keyMaterial {
+	if s.reloadState.TryLock() {
+		defer s.reloadState.Unlock()
+		if now := s.o.Now(); now.Sub(s.reloadState.lastLook) >= minReloadPause {
+			s.reloadState.lastLook = now
+			s.reloadFiles()
+			s.warnOfExpiry(s.active.Load(), now)
 		}
 	}
-	return s.inForce.Load()
+	return s.active.Load()
 }
 
-// reload takes over what the files hold if that is new and good. The look is locked.
-func (s *Source) reload() {
-	c := s.o.read(s.o.Called)
-	if c.same(s.look.seen) {
+// reloadFiles activates the contents of the files if they are new and valid. The caller holds the lock of
+// reloadState.
+func (s *Source) reloadFiles() {
+	c := s.o.readFiles(s.o.Called)
+	if c.isEqual(s.reloadState.lastContents) {
 		return
 	}
-	s.look.seen = c
-	m, err := s.o.parse(s.o.Called, c)
-	s.broken.Store(err != nil)
+	s.reloadState.lastContents = c
+	m, err := s.o.parseFiles(s.o.Called, c)
+	s.filesInvalid.Store(err != nil)
 	if err != nil {
-		s.o.Logger.Warn("new TLS files are not usable: the older ones stay in force", "use", s.o.Use, "error", err)
+		s.o.Logger.Warn("TLS files are invalid, keeping the last ones", "use", s.o.Use, "error", err)
 		return
 	}
-	s.inForce.Store(m)
+	s.active.Store(m)
 	secretfile.WarnIfExposed(s.o.Logger, s.o.Key)
-	s.look.warned = time.Time{}
+	s.reloadState.warnedAt = time.Time{}
 	line := s.o.Logger.With("use", s.o.Use)
 	if !m.notAfter.IsZero() {
 		line = line.With("not_after", m.notAfter)
 	}
-	line.Info("new TLS files are in force")
+	line.Info("TLS files reloaded")
 }
 
-// warn tells of a certificate that is about to end. The look is locked, or the
-// source not known to anybody yet.
-func (s *Source) warn(m *material, now time.Time) {
-	if m.notAfter.IsZero() || m.notAfter.Sub(now) > min(expirySoon, m.life/4) || now.Sub(s.look.warned) < expiryAgain {
+// warnOfExpiry logs a certificate that expires soon. The caller holds the lock of reloadState, or the source is
+// not shared yet.
+func (s *Source) warnOfExpiry(m *keyMaterial, now time.Time) {
+	if m.notAfter.IsZero() || m.notAfter.Sub(now) > min(expiryWarningTime, m.lifetime/4) ||
+		now.Sub(s.reloadState.warnedAt) < expiryWarningInterval {
 		return
 	}
-	s.look.warned = now
+	s.reloadState.warnedAt = now
 	what := "certificate is about to end"
 	if !now.Before(m.notAfter) {
 		what = "certificate has ended"
@@ -183,20 +182,20 @@ func (s *Source) warn(m *material, now time.Time) {
 	s.o.Logger.Warn(what, "use", s.o.Use, "not_after", m.notAfter)
 }
 
-// refuse counts an incoming handshake that failed, and tells of it now and then: who
-// knocks at random must not fill the log. A connection that ends without a word is a
-// probe of the port.
-func (s *Source) refuse(remote string, err error) {
+// recordRefusal counts a failed incoming handshake and logs it at most once per interval, so that scanners
+// cannot fill the log. A connection that ends without data is a probe of the port, and is ignored.
+func (s *Source) recordRefusal(remote string, err error) {
 	if errors.Is(err, io.EOF) {
 		return
 	}
 	s.refused.Inc()
-	s.refusals.Lock()
-	defer s.refusals.Unlock()
-	if now := s.o.Now(); now.Sub(s.refusals.told) >= refusedAgain {
-		s.o.Logger.Warn("TLS handshake refused", "use", s.o.Use, "remote", remote, "error", err, "more_before", s.refusals.more)
-		s.refusals.told, s.refusals.more = now, 0
+	s.refusalLog.Lock()
+	defer s.refusalLog.Unlock()
+	if now := s.o.Now(); now.Sub(s.refusalLog.loggedAt) >= refusalLogInterval {
+		s.o.Logger.Warn("TLS handshake refused", "use", s.o.Use, "remote", remote, "error", err, "more_before",
+			s.refusalLog.suppressed)
+		s.refusalLog.loggedAt, s.refusalLog.suppressed = now, 0
 		return
 	}
-	s.refusals.more++
+	s.refusalLog.suppressed++
 }

@@ -17,33 +17,32 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// firstJoin bounds how long Start waits for the first attempt to join.
-const firstJoin = 5 * time.Second
+// joinTimeout bounds how long Start waits for the first attempt to join.
+const joinTimeout = 5 * time.Second
 
-// Cluster is this node's part in the gossip cluster. Its methods may be called
-// from any goroutine.
+// Cluster is this node's membership in the gossip cluster. Its methods are safe for concurrent use.
 type Cluster struct {
-	o      Options
-	nodes  *delegate
-	view   atomic.Pointer[sharding.View]
-	gossip gossip
-	addr   atomic.Value  // string, gossip address
-	events chan struct{} // something about the nodes has changed
-	back   chan struct{} // this node stands with the others again
-	left   atomic.Bool
-	aside  bool     // as it was told last; under life
-	keys   [][]byte // of the ring; followKeys owns them once started
-	// keysFault is what followKeys found last; nil: nothing.
-	keysFault atomic.Pointer[error]
+	o              Options
+	nodes          *delegate
+	view           atomic.Pointer[sharding.View]
+	gossip         gossip
+	addr           atomic.Value  // string, gossip address
+	membersChanged chan struct{} // signals that a node was added, changed or removed
+	returned       chan struct{} // signals that this node is no longer withdrawn
+	left           atomic.Bool
+	withdrawn      bool     // the last published value; guarded by life
+	keys           [][]byte // of the key ring; owned by reloadKeys after Start
+	// keysError is the last error of reloadKeys; nil: the key file is valid.
+	keysError atomic.Pointer[error]
 
 	// life serialises Start, Leave and Stop.
 	life struct {
 		sync.Mutex
 		stopped bool
 	}
-	running    context.Context // ended by Stop
-	end        context.CancelFunc
-	background sync.WaitGroup
+	running       context.Context // cancelled by Stop
+	cancelRunning context.CancelFunc
+	background    sync.WaitGroup
 
 	subs struct {
 		sync.Mutex
@@ -52,38 +51,39 @@ type Cluster struct {
 }
 
 type subscriber struct {
-	call func(sharding.View)
-	seen uint64 // version that it was called with last
+	callback    func(sharding.View)
+	seenVersion uint64 // the last version that callback received
 }
 
-// New checks the options and reads the keys. It opens no port: the view has this
-// node alone.
+// New validates the options and reads the keys. It opens no port: the view contains this node alone.
 func New(o Options) (*Cluster, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{events: make(chan struct{}, 1), back: make(chan struct{}, 1)}
+	c := &Cluster{membersChanged: make(chan struct{}, 1), returned: make(chan struct{}, 1)}
 	if o.KeyFile != "" {
-		if c.keys, err = ReadKeys(o.KeyFile); err != nil {
+		c.keys, err = ReadKeys(o.KeyFile)
+		if err != nil {
 			return nil, fmt.Errorf("membership: keys: %w", err)
 		}
 		secretfile.WarnIfExposed(o.Logger, o.KeyFile)
-		if o.ring, err = memberlist.NewKeyring(c.keys, c.keys[0]); err != nil {
+		o.ring, err = memberlist.NewKeyring(c.keys, c.keys[0])
+		if err != nil {
 			return nil, fmt.Errorf("membership: keys: %w", err)
 		}
 	}
 	c.o = o
-	c.running, c.end = context.WithCancel(context.Background())
-	c.nodes = newDelegate(o, c.signal)
+	c.running, c.cancelRunning = context.WithCancel(context.Background())
+	c.nodes = newDelegate(o, c.signalChange)
 	c.addr.Store("")
 	self := sharding.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process, Blind: -1}
 	c.setView(1, []sharding.Member{self})
-	c.register(o.Registerer)
+	c.registerMetrics(o.Registerer)
 	return c, nil
 }
 
-func (c *Cluster) register(reg prometheus.Registerer) {
+func (c *Cluster) registerMetrics(reg prometheus.Registerer) {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_members",
@@ -100,7 +100,7 @@ func (c *Cluster) register(reg prometheus.Registerer) {
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_gossip_health_score",
-		Help: "How badly this node keeps up with gossip: 0 is healthy, 7 the worst.",
+		Help: "Health score of this node in gossip: 0 is healthy, 7 the worst.",
 	}, func() float64 {
 		if list := c.gossip.list.Load(); list != nil {
 			return float64(list.GetHealthScore())
@@ -109,105 +109,101 @@ func (c *Cluster) register(reg prometheus.Registerer) {
 	})
 }
 
-// Start listens and makes a first attempt to join, for which it waits until it
-// has succeeded or failed, ctx ends, or 5 s have passed. Not meeting anybody is
-// no error; not being able to listen is. The cluster runs until Stop, whatever
-// becomes of ctx. A Cluster starts once.
+// Start listens and makes a first attempt to join. It waits until that attempt has succeeded or failed, ctx
+// ends, or 5 s have passed. It returns an error if it cannot listen. Reaching no other node is not an error. The
+// cluster runs until Stop, also after ctx has ended. A Cluster starts once.
 func (c *Cluster) Start(ctx context.Context) error {
 	c.life.Lock()
 	defer c.life.Unlock()
 	if c.life.stopped || c.gossip.config != nil {
 		return errors.New("membership: already started")
 	}
-	if err := c.open(); err != nil {
+	if err := c.openTransport(); err != nil {
 		return fmt.Errorf("membership: %w", err)
 	}
-	c.nodes.NotifyJoin(c.alone())
+	c.nodes.NotifyJoin(c.selfNode())
 
 	joined := make(chan struct{})
-	c.background.Go(c.receive)
-	c.background.Go(c.publish)
+	c.background.Go(c.awaitFirstContact)
+	c.background.Go(c.publishViews)
 	c.background.Go(func() { c.keepJoining(c.running, joined) })
 	if c.o.ring != nil {
-		c.background.Go(func() { c.followKeys(c.running) })
+		c.background.Go(func() { c.reloadKeys(c.running) })
 	}
-	c.signal()
-	patience := time.NewTimer(firstJoin)
-	defer patience.Stop()
+	c.signalChange()
+	timeout := time.NewTimer(joinTimeout)
+	defer timeout.Stop()
 	select {
 	case <-joined:
 	case <-ctx.Done():
-	case <-patience.C:
+	case <-timeout.C:
 	}
 	return nil
 }
 
-// View returns the live members, by name, and how this node is called among
-// them. Its slice is shared: do not write to it.
+// View returns the live members, sorted by name, and this node's own name. The slice is shared: do not write to
+// it.
 func (c *Cluster) View() sharding.View { return *c.view.Load() }
 
-// Subscribe has f called with the present view and then with each later one,
-// one at a time, from Start to Stop. f may take its time: see invariant 2.
+// Subscribe calls f with the current view and then with each later one, one at a time, from Start to Stop. f may
+// block: see invariant 2.
 func (c *Cluster) Subscribe(f func(sharding.View)) {
 	c.subs.Lock()
-	c.subs.list = append(c.subs.list, &subscriber{call: f})
+	c.subs.list = append(c.subs.list, &subscriber{callback: f})
 	c.subs.Unlock()
-	c.signal()
+	c.signalChange()
 }
 
-// LocalAddr is the gossip address that others use for this node, host:port;
-// empty before Start.
+// LocalAddr is the gossip address that other nodes use for this node, host:port; empty before Start.
 func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
 
-// Members lists the live members and those that departed lately, by name.
-func (c *Cluster) Members() []MemberInfo { return c.nodes.list(time.Now()) }
+// Members lists the live members and those that departed recently, by name.
+func (c *Cluster) Members() []MemberInfo { return c.nodes.listNodes(time.Now()) }
 
-// Stance is what a node tells the others about its way to Redis.
+// Stance is the state of a node's connection to Redis, as published to the other nodes.
 type Stance struct {
-	Aside   bool          // it should hold no shards
-	Blind   int           // how many primaries of Redis do not answer it; -1: not known
-	Latency time.Duration // of its calls; 0: not known
+	Aside   bool          // it should own no shards
+	Blind   int           // number of Redis primaries that it cannot reach; -1: unknown
+	Latency time.Duration // of its calls to Redis; 0: unknown
 }
 
-// SetStance tells the others, and this node's own view, how this node stands to Redis.
-// It waits up to timeout for the message to be on its way; what has not
-// come through by then does with the next full exchange. A node that does not stand
-// aside any more looks for nodes that it has lost sight of at once: what kept it from
-// Redis may have kept it from them.
+// SetStance publishes this node's connection to Redis to the other nodes and to its own view. It waits up to
+// timeout until the message is sent. A node that misses the message gets the state with the next full exchange.
+// When a node stops being withdrawn, it looks for lost nodes at once: the fault that separated it from Redis may
+// have separated it from them.
 func (c *Cluster) SetStance(s Stance, timeout time.Duration) error {
 	if c.left.Load() {
-		return nil // Leave holds the lock until its message is out
+		return nil // Leave holds the lock until its message is sent
 	}
 	c.life.Lock()
 	runs := c.gossip.config != nil && !c.life.stopped
-	back := c.aside && !s.Aside
-	c.aside = s.Aside
-	c.life.Unlock() // who leaves or stops need not wait for the word to be out
+	returned := c.withdrawn && !s.Aside
+	c.withdrawn = s.Aside
+	c.life.Unlock() // Leave and Stop need not wait until the message is sent
 	if !runs || c.left.Load() {
 		return nil
 	}
-	m := c.o.meta()
+	m := c.o.nodeMeta()
 	m.Aside, m.Blind, m.Latency = s.Aside, s.Blind+1, int(s.Latency.Milliseconds())
-	list := c.tell(m)
-	if back {
+	list := c.updateMetadata(m)
+	if returned {
 		select {
-		case c.back <- struct{}{}:
+		case c.returned <- struct{}{}:
 		default:
 		}
 	}
 	if list == nil {
-		return nil // nobody else is known
+		return nil // no other node is known
 	}
 	if err := list.UpdateNode(timeout); err != nil {
-		return fmt.Errorf("membership: tell metadata: %w", err)
+		return fmt.Errorf("membership: publish metadata: %w", err)
 	}
 	return nil
 }
 
-// Leave tells the others that this node goes, so that they need not find out.
-// From then on the view is without it; what happens to the others still shows.
-// It waits up to timeout for the message to be on its way, and returns an error
-// if it is not. Leaving twice, or without having started, does nothing.
+// Leave announces that this node leaves, so that the others need not detect it. From then on the view does not
+// contain this node; changes of the others are still published. It waits up to timeout until the message is
+// sent, and returns an error if it is not. It does nothing if called twice, or before Start.
 func (c *Cluster) Leave(timeout time.Duration) error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -215,9 +211,9 @@ func (c *Cluster) Leave(timeout time.Duration) error {
 		return nil
 	}
 	c.left.Store(true)
-	list := c.gossip.end()
+	list := c.gossip.preventStart()
 	if list == nil {
-		c.nodes.NotifyLeave(c.alone())
+		c.nodes.NotifyLeave(c.selfNode())
 		return nil
 	}
 	if err := list.Leave(timeout); err != nil {
@@ -226,9 +222,8 @@ func (c *Cluster) Leave(timeout time.Duration) error {
 	return nil
 }
 
-// Stop ends gossip and waits for the goroutines of this package. Without a
-// Leave before, the others notice as they notice a crash. It may be repeated.
-// Subscribers must not call it.
+// Stop ends gossip and waits for the goroutines of this package. Without a prior Leave, the others detect the
+// end like a crash. It may be repeated. Subscribers must not call it.
 func (c *Cluster) Stop() error {
 	c.life.Lock()
 	defer c.life.Unlock()
@@ -236,34 +231,34 @@ func (c *Cluster) Stop() error {
 		return nil
 	}
 	c.life.stopped = true
-	c.end()
-	err := c.gossip.shutdown()
+	c.cancelRunning()
+	err := c.gossip.shutDown()
 	c.background.Wait()
 	return err
 }
 
-func (c *Cluster) signal() {
+func (c *Cluster) signalChange() {
 	select {
-	case c.events <- struct{}{}:
+	case c.membersChanged <- struct{}{}:
 	default:
 	}
 }
 
-// publish turns events into views and tells the subscribers.
-func (c *Cluster) publish() {
+// publishViews turns membership changes into views and calls the subscribers.
+func (c *Cluster) publishViews() {
 	for {
 		select {
 		case <-c.running.Done():
 			return
-		case <-c.events:
-			c.refresh()
-			c.notify()
+		case <-c.membersChanged:
+			c.refreshView()
+			c.notifySubscribers()
 		}
 	}
 }
 
-func (c *Cluster) refresh() {
-	members, old := c.nodes.alive(time.Now()), c.View()
+func (c *Cluster) refreshView() {
+	members, old := c.nodes.aliveMembers(time.Now()), c.View()
 	if slices.Equal(members, old.Members) {
 		return
 	}
@@ -276,15 +271,15 @@ func (c *Cluster) setView(version uint64, members []sharding.Member) {
 	c.view.Store(&view)
 }
 
-func (c *Cluster) notify() {
+func (c *Cluster) notifySubscribers() {
 	c.subs.Lock()
 	subs := slices.Clone(c.subs.list)
 	c.subs.Unlock()
 	view := c.View()
 	for _, s := range subs {
-		if s.seen < view.Version {
-			s.seen = view.Version
-			s.call(view)
+		if s.seenVersion < view.Version {
+			s.seenVersion = view.Version
+			s.callback(view)
 		}
 	}
 }

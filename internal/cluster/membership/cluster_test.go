@@ -24,13 +24,14 @@ import (
 
 const patience = 60 * time.Second
 
-// TestMain looks for leaks with more patience than goleak has by itself: a
-// goroutine of memberlist may end only a stream timeout after Shutdown.
+// TestMain looks for leaks for longer than goleak's default: a goroutine of memberlist may end only a stream
+// timeout after Shutdown.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var leak error
 	for deadline := time.Now().Add(3 * streamTimeout); time.Now().Before(deadline); {
-		if leak = goleak.Find(); leak == nil {
+		leak = goleak.Find()
+		if leak == nil {
 			break
 		}
 	}
@@ -73,8 +74,8 @@ func startNode(t *testing.T, name string, change ...func(*Options)) *Cluster {
 
 func joining(addrs ...string) func(*Options) { return func(o *Options) { o.Join = addrs } }
 
-// names are the members, those that stand aside with a minus.
-func names(v sharding.View) string {
+// memberNames are the names of the members; withdrawn ones have a minus.
+func memberNames(v sharding.View) string {
 	var list []string
 	for _, m := range v.Members {
 		name := m.Name
@@ -86,29 +87,29 @@ func names(v sharding.View) string {
 	return strings.Join(list, " ")
 }
 
-// sees waits until the node's view has exactly these names.
-func sees(t *testing.T, c *Cluster, want string) time.Duration {
+// awaitMembers waits until the node's view has exactly these names.
+func awaitMembers(t *testing.T, c *Cluster, want string) time.Duration {
 	t.Helper()
 	start := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for names(c.View()) != want {
+	for memberNames(c.View()) != want {
 		if time.Since(start) > patience {
-			t.Fatalf("%s sees %q, want %q", c.o.Name, names(c.View()), want)
+			t.Fatalf("%s sees %q, want %q", c.o.Name, memberNames(c.View()), want)
 		}
 		<-tick.C
 	}
 	return time.Since(start)
 }
 
-// trio is a cluster of a, b and c.
-func trio(t *testing.T, change ...func(*Options)) (a, b, c *Cluster) {
+// startThreeNodes starts a cluster of a, b and c.
+func startThreeNodes(t *testing.T, change ...func(*Options)) (a, b, c *Cluster) {
 	t.Helper()
 	a = startNode(t, "a", change...)
 	b = startNode(t, "b", append(change, joining(a.LocalAddr()))...)
 	c = startNode(t, "c", append(change, joining(b.LocalAddr()))...)
 	for _, n := range []*Cluster{a, b, c} {
-		sees(t, n, "a b c")
+		awaitMembers(t, n, "a b c")
 	}
 	return a, b, c
 }
@@ -116,7 +117,8 @@ func trio(t *testing.T, change ...func(*Options)) (a, b, c *Cluster) {
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	c := newNode(t, "a")
-	want := sharding.View{Version: 1, Self: "a", Members: []sharding.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a", Blind: -1}}}
+	want := sharding.View{Version: 1, Self: "a",
+		Members: []sharding.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a", Blind: -1}}}
 	check := func(when string) {
 		t.Helper()
 		v := c.View()
@@ -143,7 +145,8 @@ func TestAlone(t *testing.T) {
 	if err := c.Start(t.Context()); err == nil {
 		t.Error("started twice")
 	}
-	if err := errors.Join(c.Leave(time.Second), c.Leave(time.Second), c.Stop(), c.Stop(), c.Leave(time.Second)); err != nil {
+	if err := errors.Join(c.Leave(time.Second), c.Leave(time.Second), c.Stop(), c.Stop(),
+		c.Leave(time.Second)); err != nil {
 		t.Error(err)
 	}
 	if err := c.Start(t.Context()); err == nil {
@@ -153,7 +156,7 @@ func TestAlone(t *testing.T) {
 
 func TestThreeNodesConverge(t *testing.T) {
 	t.Parallel()
-	a, b, c := trio(t)
+	a, b, c := startThreeNodes(t)
 	for _, n := range []*Cluster{a, b, c} {
 		v := n.View()
 		for _, m := range v.Members {
@@ -172,31 +175,34 @@ func TestThreeNodesConverge(t *testing.T) {
 
 func TestCrashIsDetectedAndNameComesBack(t *testing.T) {
 	t.Parallel()
-	a, b, c := trio(t)
+	a, b, c := startThreeNodes(t)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	took := max(sees(t, a, "a b"), sees(t, b, "a b"))
+	took := max(awaitMembers(t, a, "a b"), awaitMembers(t, b, "a b"))
 	t.Logf("crash detected in %v", took)
-	if i := slices.IndexFunc(a.Members(), func(m MemberInfo) bool { return m.Name == "c" && m.State == StateDeparted }); i < 0 {
+	if i := slices.IndexFunc(a.Members(), func(m MemberInfo) bool {
+		return m.Name == "c" &&
+			m.State == StateDeparted
+	}); i < 0 {
 		t.Errorf("a forgot c at once: %+v", a.Members())
 	}
 	// The same name at another port: a rescheduled pod.
 	again := startNode(t, "c", joining(a.LocalAddr()), func(o *Options) { o.GRPCAddr = "new:9000" })
 	for _, n := range []*Cluster{a, b, again} {
-		sees(t, n, "a b c")
+		awaitMembers(t, n, "a b c")
 	}
 	if m := a.View().Members[2]; m.GRPCAddr != "new:9000" {
 		t.Errorf("a knows the old process: %+v", m)
 	}
 }
 
-// A process that is back at its old address before anybody has missed it is told from
-// the one before, whose locks it does not have.
-func TestRestartThatNobodyNoticesIsTold(t *testing.T) {
+// A process that restarts at its old address before its crash is detected differs from the one before, whose
+// locks it does not hold.
+func TestUnnoticedRestartChangesProcess(t *testing.T) {
 	t.Parallel()
 	apart := func(o *Options) { o.BindAddr = "127.83.11.7" } // so that the port stays free
-	a, b, c := trio(t, apart)
+	a, b, c := startThreeNodes(t, apart)
 	_, port, err := net.SplitHostPort(c.LocalAddr())
 	if err != nil {
 		t.Fatal(err)
@@ -226,19 +232,19 @@ func TestRestartThatNobodyNoticesIsTold(t *testing.T) {
 
 func TestLeaveIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
-	logs := &story{}
-	a, b, c := trio(t, func(o *Options) { o.Logger = logs.logger() })
+	logs := &logBuffer{}
+	a, b, c := startThreeNodes(t, func(o *Options) { o.Logger = logs.logger() })
 	start := time.Now()
 	if err := c.Leave(5 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, a, "a b")
-	sees(t, b, "a b")
+	awaitMembers(t, a, "a b")
+	awaitMembers(t, b, "a b")
 	t.Logf("leave seen in %v", time.Since(start))
 	if n := logs.count("Marking c as failed"); n > 0 {
 		t.Errorf("%d nodes took it for a crash", n)
 	}
-	sees(t, c, "a b") // the one that left goes on looking
+	awaitMembers(t, c, "a b") // the node that left keeps joining
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -259,7 +265,7 @@ func TestSubscribersSeeVersionsInOrder(t *testing.T) {
 	})
 	b := startNode(t, "b", joining(a.LocalAddr()))
 	startNode(t, "c", joining(a.LocalAddr()))
-	sees(t, b, "a b c") // gossip goes on
+	awaitMembers(t, b, "a b c") // gossip goes on
 	close(blocked)
 	deadline := time.After(patience)
 	for done := false; !done; {
@@ -268,7 +274,7 @@ func TestSubscribersSeeVersionsInOrder(t *testing.T) {
 			t.Fatalf("last view %+v", last)
 		case <-time.After(5 * time.Millisecond):
 			mu.Lock()
-			done = names(last) == "a b c"
+			done = memberNames(last) == "a b c"
 			mu.Unlock()
 		}
 	}
@@ -284,11 +290,11 @@ func TestSubscribersSeeVersionsInOrder(t *testing.T) {
 
 func TestEncryptedClusterConverges(t *testing.T) {
 	t.Parallel()
-	trio(t, func(o *Options) { o.KeyFile = keyFile(t, keytest.Key("gossip")) })
+	startThreeNodes(t, func(o *Options) { o.KeyFile = keyFile(t, keytest.Key("gossip")) })
 }
 
-// TestStrangersStayOut lets a node of the cluster join at the same time, so that
-// "did not join" is observed against something that happened.
+// TestStrangersStayOut also starts a node of the cluster, so that "did not join" is observed after a successful
+// join.
 func TestStrangersStayOut(t *testing.T) {
 	t.Parallel()
 	key := keyFile(t, keytest.Key("gossip")[:16])
@@ -304,13 +310,13 @@ func TestStrangersStayOut(t *testing.T) {
 			secure := func(o *Options) { o.KeyFile = key }
 			a := startNode(t, "a", secure)
 			x := startNode(t, "x", secure, joining(a.LocalAddr()), change)
-			if n, err := x.begin().Join([]string{a.LocalAddr()}); n != 0 || err == nil {
+			if n, err := x.startGossip().Join([]string{a.LocalAddr()}); n != 0 || err == nil {
 				t.Errorf("the stranger joined %d nodes, %v", n, err)
 			}
 			b := startNode(t, "b", secure, joining(a.LocalAddr()))
-			sees(t, a, "a b")
-			sees(t, b, "a b")
-			sees(t, x, "x")
+			awaitMembers(t, a, "a b")
+			awaitMembers(t, b, "a b")
+			awaitMembers(t, x, "x")
 		})
 	}
 }
@@ -318,15 +324,15 @@ func TestStrangersStayOut(t *testing.T) {
 func TestJoinsWhenTheSeedAppearsLater(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	b := startNode(t, "b", joining("localhost:"+strconv.Itoa(port))) // a DNS name, nobody there
-	sees(t, b, "b")
+	b := startNode(t, "b", joining("localhost:"+strconv.Itoa(port))) // a DNS name without a node
+	awaitMembers(t, b, "b")
 	a := startNode(t, "a", func(o *Options) { o.BindPort = port })
-	sees(t, a, "a b")
-	sees(t, b, "a b")
+	awaitMembers(t, a, "a b")
+	awaitMembers(t, b, "a b")
 }
 
-// TestANodeThatIsBackLooksForTheOthers: not at the next round, which is an hour away.
-func TestANodeThatIsBackLooksForTheOthers(t *testing.T) {
+// TestReturnedNodeRejoinsAtOnce: not at the next round, which is an hour later.
+func TestReturnedNodeRejoinsAtOnce(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	a := startNode(t, "a", joining(fmt.Sprintf("127.0.0.1:%d", port)), func(o *Options) { o.RejoinEvery = time.Hour })
@@ -337,26 +343,25 @@ func TestANodeThatIsBackLooksForTheOthers(t *testing.T) {
 	if err := a.SetStance(Stance{Blind: -1}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, a, "a b")
+	awaitMembers(t, a, "a b")
 }
 
-// TestPartitionHeals needs no seeds on the side that was cut off: the others
-// remember where it was.
+// TestPartitionHeals needs no seeds on the side that was cut off: the others keep its address.
 func TestPartitionHeals(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	fixed := func(o *Options) { o.BindPort = port }
 	a := startNode(t, "a", fixed)
 	b := startNode(t, "b", joining(a.LocalAddr()))
-	sees(t, a, "a b")
-	sees(t, b, "a b")
+	awaitMembers(t, a, "a b")
+	awaitMembers(t, b, "a b")
 	if err := a.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, b, "b")
+	awaitMembers(t, b, "b")
 	back := startNode(t, "a", fixed) // no seeds
-	sees(t, b, "a b")
-	sees(t, back, "a b")
+	awaitMembers(t, b, "a b")
+	awaitMembers(t, back, "a b")
 }
 
 func TestRemembersDepartedWithoutSeeds(t *testing.T) {
@@ -364,20 +369,20 @@ func TestRemembersDepartedWithoutSeeds(t *testing.T) {
 	port := freePort(t)
 	a := startNode(t, "a")
 	b := startNode(t, "b", joining(a.LocalAddr()), func(o *Options) { o.BindPort = port })
-	sees(t, a, "a b")
+	awaitMembers(t, a, "a b")
 	if err := b.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, a, "a")
+	awaitMembers(t, a, "a")
 	startNode(t, "b", func(o *Options) { o.BindPort = port }) // neither has a seed
-	sees(t, a, "a b")
+	awaitMembers(t, a, "a b")
 }
 
 func TestSecondNodeOfOneNameIsNoMember(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
 	startNode(t, "b", joining(a.LocalAddr()))
-	sees(t, a, "a b")
+	awaitMembers(t, a, "a b")
 	addr := a.Members()[1].Addr
 	startNode(t, "b", joining(a.LocalAddr()))
 	if got := a.Members()[1].Addr; got != addr {
@@ -389,12 +394,12 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := newNode(t, "a", joining("192.0.2.1:7946")) // an address that answers nobody
+	c := newNode(t, "a", joining("192.0.2.1:7946")) // an address that does not answer
 	start := time.Now()
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d >= firstJoin {
+	if d := time.Since(start); d >= joinTimeout {
 		t.Errorf("Start took %v", d)
 	}
 }
@@ -417,7 +422,7 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	a := startNode(t, "a", func(o *Options) { o.Registerer = reg })
 	startNode(t, "b", joining(a.LocalAddr()))
-	sees(t, a, "a b")
+	awaitMembers(t, a, "a b")
 	want := `
 # HELP fermata_members Live nodes of the cluster as this node sees it, itself included.
 # TYPE fermata_members gauge
@@ -431,8 +436,8 @@ fermata_members 2
 	}
 }
 
-// freePort is free for TCP and UDP, and below what the kernel hands out by itself, so that
-// nobody gets it in between.
+// freePort is free for TCP and UDP, and below the kernel's ephemeral ports, so that no other process gets it
+// meanwhile.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 50 {
@@ -452,9 +457,9 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-func TestStandingAsideIsTold(t *testing.T) {
+func TestWithdrawalIsPublished(t *testing.T) {
 	t.Parallel()
-	a, b, c := trio(t)
+	a, b, c := startThreeNodes(t)
 	for _, step := range []struct {
 		aside bool
 		blind int
@@ -464,8 +469,9 @@ func TestStandingAsideIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range []*Cluster{a, b, c} {
-			sees(t, n, step.want)
-			until(t, "how much b sees is heard", func() bool { m, _ := n.View().Member("b"); return m.Blind == step.blind })
+			awaitMembers(t, n, step.want)
+			awaitCondition(t, "how much b sees is heard",
+				func() bool { m, _ := n.View().Member("b"); return m.Blind == step.blind })
 			if m, ok := n.View().Member("b"); !ok || m.GRPCAddr != "b:9000" {
 				t.Errorf("%s lost the addresses: %+v", n.o.Name, m)
 			}

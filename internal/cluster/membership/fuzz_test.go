@@ -8,20 +8,22 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// FuzzDelegate: whatever bytes gossip brings, a node is a member of the name that
-// memberlist gave it, and what it says of itself is read or left out.
+// FuzzDelegate: for any metadata, a node is a member with the name that memberlist gave it, and its metadata is
+// decoded or ignored.
 func FuzzDelegate(f *testing.F) {
-	f.Add("n", encodeMeta(meta{GRPC: "a:1", Peer: "b:2", Process: "n-1", Version: "v1", Events: 1001, Aside: true, Blind: 2}))
-	f.Add("n", encodeMeta(meta{}))
+	f.Add("n", encodeMeta(nodeMeta{GRPC: "a:1", Peer: "b:2", Process: "n-1", Version: "v1", Events: 1001, Aside: true,
+		Blind: 2}))
+	f.Add("n", encodeMeta(nodeMeta{}))
 	f.Add("", []byte(`{"g":5}`))
 	f.Add("a\nb", []byte(`{"g":"\u0000","p":"::::","a":"yes"}`))
 	f.Add("n", []byte("\xff\xfe"))
 	f.Add("n", []byte(`[[[[[[[[[[`))
 	f.Fuzz(func(t *testing.T, name string, text []byte) {
 		events := 0
-		d := &delegate{onEvent: func() { events++ }, log: func(string, ...any) {}, allows: func(net.IP) bool { return true }}
-		d.tell(meta{})
-		d.mu.nodes = map[string]entry{}
+		d := &delegate{onEvent: func() { events++ }, log: func(string, ...any) {},
+			allowsIP: func(net.IP) bool { return true }}
+		d.setMetadata(nodeMeta{})
+		d.mu.nodes = map[string]nodeEntry{}
 		n := &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: text}
 		for _, notify := range []func(*memberlist.Node){d.NotifyJoin, d.NotifyUpdate, d.NotifyLeave, d.NotifyJoin} {
 			notify(n)

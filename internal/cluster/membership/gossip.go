@@ -9,42 +9,41 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Transport carries packets and streams between members. It reads them from the time
-// that it is made until it is shut down.
+// Transport carries packets and streams between members. It receives from its creation until it is shut down.
 type Transport interface {
 	memberlist.Transport
-	// IngestStream has StreamCh yield a connection that was taken from it.
+	// IngestStream makes StreamCh yield a connection that was received from it.
 	IngestStream(net.Conn) error
 }
 
-// maxPortTries bounds the search for a free port that is so for TCP and for UDP.
+// maxPortTries bounds the search for a port that is free for both TCP and UDP.
 const maxPortTries = 10
 
-// gossip is memberlist, which begins when somebody is to be met or calls: its timers
-// would be a third of what a node costs that has nothing to do and knows nobody.
+// gossip starts memberlist when there is a first node to join or a first node connects: the timers would be a
+// third of the cost of an idle node without peers.
 type gossip struct {
-	transport Transport
-	config    *memberlist.Config // nil before Start
-	self      memberlist.Node
-	list      atomic.Pointer[memberlist.Memberlist] // nil until begun
-	taken     chan struct{}                         // closed when receive need not read the transport any more
+	transport  Transport
+	config     *memberlist.Config // nil before Start
+	self       memberlist.Node
+	list       atomic.Pointer[memberlist.Memberlist] // nil until started
+	handedOver chan struct{}                         // closed when awaitFirstContact must stop reading
 
-	sync.Mutex      // serialises the beginning with the end
-	over       bool // it does not begin any more
+	sync.Mutex      // serialises the start with the end
+	ended      bool // it does not start any more
 }
 
-// open listens and finds out what address others are to use.
-func (c *Cluster) open() error {
-	g, config := &c.gossip, c.o.config(c.nodes)
+// openTransport listens and determines the address that others use for this node.
+func (c *Cluster) openTransport() error {
+	g, config := &c.gossip, c.o.memberlistConfig(c.nodes)
 	g.transport = c.o.Transport
 	if g.transport == nil {
-		t, err := listen(c.o)
+		t, err := listenForGossip(c.o)
 		if err != nil {
 			return err
 		}
 		g.transport = t
 		if config.AdvertisePort == 0 {
-			config.AdvertisePort = t.port()
+			config.AdvertisePort = t.boundPort()
 		}
 	}
 	ip, port, err := g.transport.FinalAdvertiseAddr(config.AdvertiseAddr, config.AdvertisePort)
@@ -52,37 +51,37 @@ func (c *Cluster) open() error {
 		return errors.Join(err, g.transport.Shutdown())
 	}
 	config.Transport = g.transport
-	g.config, g.taken = config, make(chan struct{})
+	g.config, g.handedOver = config, make(chan struct{})
 	g.self = memberlist.Node{Name: c.o.Name, Addr: ip, Port: uint16(port)}
 	c.addr.Store(g.self.Address())
 	return nil
 }
 
-// receive waits for the first who calls, until memberlist takes calls itself.
-func (c *Cluster) receive() {
+// awaitFirstContact receives until memberlist runs and receives itself.
+func (c *Cluster) awaitFirstContact() {
 	for {
 		select {
-		case <-c.gossip.taken:
+		case <-c.gossip.handedOver:
 			return
-		case <-c.gossip.transport.PacketCh(): // as good as lost on its way: who sent it, sends again
-			c.begin()
+		case <-c.gossip.transport.PacketCh(): // the packet is dropped, as on a lossy network: the sender repeats it
+			c.startGossip()
 		case conn := <-c.gossip.transport.StreamCh():
-			c.answer(conn)
+			c.acceptFirstStream(conn)
 		}
 	}
 }
 
-// begin has memberlist running, if it is not and the node has neither left nor been
-// stopped. It returns nil if memberlist does not run.
-func (c *Cluster) begin() *memberlist.Memberlist {
+// startGossip starts memberlist, unless it runs or the node has left or was stopped. It returns nil if
+// memberlist does not run.
+func (c *Cluster) startGossip() *memberlist.Memberlist {
 	c.gossip.Lock()
 	defer c.gossip.Unlock()
-	return c.beginLocked()
+	return c.startGossipLocked()
 }
 
-func (c *Cluster) beginLocked() *memberlist.Memberlist {
+func (c *Cluster) startGossipLocked() *memberlist.Memberlist {
 	g := &c.gossip
-	if g.over {
+	if g.ended {
 		return nil
 	}
 	if list := g.list.Load(); list != nil {
@@ -90,67 +89,67 @@ func (c *Cluster) beginLocked() *memberlist.Memberlist {
 	}
 	list, err := memberlist.Create(g.config)
 	if err != nil {
-		c.o.Logger.Error("cannot gossip", "error", err)
+		c.o.Logger.Error("failed to start gossip", "error", err)
 		return nil
 	}
 	c.addr.Store(list.LocalNode().Address())
 	g.list.Store(list)
-	close(g.taken)
+	close(g.handedOver)
 	return list
 }
 
-// answer begins for the sake of a stream, and hands it over. It hangs up, before anything
-// was sent, if memberlist does not run.
-func (c *Cluster) answer(conn net.Conn) {
+// acceptFirstStream starts memberlist for a stream and passes the stream on. If memberlist does not run, it
+// closes the stream before anything is sent.
+func (c *Cluster) acceptFirstStream(conn net.Conn) {
 	g := &c.gossip
-	g.Lock() // also while the stream goes over, which somebody takes as long as nobody stops it
+	g.Lock() // also while the stream is passed on: memberlist receives it unless it is stopped
 	defer g.Unlock()
-	if c.beginLocked() == nil {
+	if c.startGossipLocked() == nil {
 		_ = conn.Close()
 	} else if err := g.transport.IngestStream(conn); err != nil {
 		_ = conn.Close()
-		c.o.Logger.Debug("lost a stream of gossip", "error", err)
+		c.o.Logger.Debug("failed to pass on gossip stream", "error", err)
 	}
 }
 
-// tell has this node say m of itself from now on, also in its own view. It returns
-// memberlist, if that runs and has to be told.
-func (c *Cluster) tell(m meta) *memberlist.Memberlist {
+// updateMetadata sets the metadata of this node, also in its own view. It returns memberlist if that runs and
+// has to be updated.
+func (c *Cluster) updateMetadata(m nodeMeta) *memberlist.Memberlist {
 	g := &c.gossip
 	g.Lock()
 	defer g.Unlock()
-	c.nodes.tell(m)
+	c.nodes.setMetadata(m)
 	list := g.list.Load()
-	if list == nil && !g.over {
-		c.nodes.NotifyUpdate(c.alone())
+	if list == nil && !g.ended {
+		c.nodes.NotifyUpdate(c.selfNode())
 	}
 	return list
 }
 
-// alone is this node as memberlist would describe it.
-func (c *Cluster) alone() *memberlist.Node {
+// selfNode describes this node as memberlist would.
+func (c *Cluster) selfNode() *memberlist.Node {
 	n := c.gossip.self
 	n.Meta = c.nodes.NodeMeta(memberlist.MetaMaxSize)
 	return &n
 }
 
-// end keeps gossip from beginning. It returns memberlist if it runs.
-func (g *gossip) end() *memberlist.Memberlist {
+// preventStart prevents a later start of memberlist. It returns memberlist if it runs.
+func (g *gossip) preventStart() *memberlist.Memberlist {
 	g.Lock()
 	defer g.Unlock()
-	g.over = true
+	g.ended = true
 	return g.list.Load()
 }
 
-// shutdown closes the transport, with memberlist if that runs. Calls are received as
-// long as the transport hands them over, which it has to be rid of before it closes.
-func (g *gossip) shutdown() error {
-	if list := g.end(); list != nil {
+// shutDown closes the transport, and memberlist if it runs. Streams are received until the transport has closed:
+// it closes only after it has passed them on.
+func (g *gossip) shutDown() error {
+	if list := g.preventStart(); list != nil {
 		return list.Shutdown()
 	}
 	if g.config == nil {
 		return nil
 	}
-	defer close(g.taken)
+	defer close(g.handedOver)
 	return g.transport.Shutdown()
 }

@@ -13,33 +13,33 @@ import (
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
 )
 
-// gossips tells whether memberlist runs.
-func gossips(c *Cluster) bool { return c.gossip.list.Load() != nil }
+// isGossiping reports whether memberlist runs.
+func isGossiping(c *Cluster) bool { return c.gossip.list.Load() != nil }
 
-func TestANodeThatKnowsNobodyDoesNotGossip(t *testing.T) {
+func TestSingleNodeDoesNotGossip(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	itself := net.JoinHostPort("localhost", strconv.Itoa(port)) // as the name of all pods of a set of one
 	a := startNode(t, "a", joining(itself), func(o *Options) { o.BindPort = port })
-	if infos := a.Members(); len(infos) != 1 || infos[0].Name != "a" || infos[0].Addr != a.LocalAddr() || infos[0].State != StateAlive {
+	if infos := a.Members(); len(infos) != 1 || infos[0].Name != "a" || infos[0].Addr != a.LocalAddr() ||
+		infos[0].State != StateAlive {
 		t.Errorf("knows %+v", infos)
 	}
-	a.join(t.Context())
-	if gossips(a) {
+	a.joinOnce(t.Context())
+	if isGossiping(a) {
 		t.Fatal("gossips with nobody")
 	}
 	b := startNode(t, "b", joining(a.LocalAddr()))
-	sees(t, a, "a b")
-	sees(t, b, "a b")
+	awaitMembers(t, a, "a b")
+	awaitMembers(t, b, "a b")
 	for _, n := range []*Cluster{a, b} {
-		if !gossips(n) {
+		if !isGossiping(n) {
 			t.Errorf("%s does not gossip", n.o.Name)
 		}
 	}
 }
 
-// A packet is all that comes to a process that is back at its old address before anybody
-// has missed it.
+// A process that restarts at its old address before its crash is detected receives nothing but a packet.
 func TestAPacketBeginsGossip(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
@@ -48,39 +48,39 @@ func TestAPacketBeginsGossip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	until(t, "gossip has begun", func() bool {
+	awaitCondition(t, "gossip has begun", func() bool {
 		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, []byte("ping"))); err != nil {
 			t.Fatal(err)
 		}
-		return gossips(a)
+		return isGossiping(a)
 	})
 }
 
-func TestStandingAsideAloneIsInTheOwnView(t *testing.T) {
+func TestWithdrawalIsInTheOwnView(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
 	if err := a.SetStance(Stance{Aside: true, Blind: 2}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, a, "a-")
+	awaitMembers(t, a, "a-")
 	if m, _ := a.View().Member("a"); m.Blind != 2 || m.GRPCAddr != "a:9000" {
 		t.Errorf("a says %+v of itself", m)
 	}
 	b := startNode(t, "b", joining(a.LocalAddr()))
-	sees(t, b, "a- b")
+	awaitMembers(t, b, "a- b")
 	if err := a.SetStance(Stance{}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, b, "a b")
+	awaitMembers(t, b, "a b")
 }
 
-func TestANodeThatLeftAloneIsNotMet(t *testing.T) {
+func TestNodeThatLeftAloneCannotBeJoined(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
 	if err := a.Leave(time.Second); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, a, "")
+	awaitMembers(t, a, "")
 	if err := a.SetStance(Stance{Aside: true}, time.Second); err != nil {
 		t.Error(err)
 	}
@@ -92,12 +92,12 @@ func TestANodeThatLeftAloneIsNotMet(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("reading from it: %v", err)
 	}
-	if gossips(a) || names(a.View()) != "" {
-		t.Errorf("it is back: %q", names(a.View()))
+	if isGossiping(a) || memberNames(a.View()) != "" {
+		t.Errorf("it is back: %q", memberNames(a.View()))
 	}
 }
 
-// Whatever a node is about when it is stopped, Stop returns, and no call hangs.
+// Stop returns in every state of a node, and no call hangs.
 func TestStopWhileOthersCall(t *testing.T) {
 	t.Parallel()
 	for range 30 {

@@ -21,7 +21,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
 )
 
-// refusals are how many streams and packets were refused: by kind, by reason, and by both.
+// refusals counts the refused streams and packets: by kind, by reason, and by both.
 func refusals(t *testing.T, reg *prometheus.Registry) map[string]int {
 	t.Helper()
 	families, err := reg.Gather()
@@ -43,32 +43,32 @@ func refusals(t *testing.T, reg *prometheus.Registry) map[string]int {
 	return counts
 }
 
-// target is a node that attacks are made on.
+// target is a node under attack.
 type target struct {
 	*Cluster
 	key []byte
 	reg *prometheus.Registry
-	log *story
+	log *logBuffer
 }
 
 func newTarget(t *testing.T, change ...func(*Options)) *target {
 	t.Helper()
-	x := &target{key: newKey(), reg: prometheus.NewRegistry(), log: &story{}}
+	x := &target{key: newKey(), reg: prometheus.NewRegistry(), log: &logBuffer{}}
 	x.Cluster = startNode(t, "a", append([]func(*Options){func(o *Options) {
 		o.KeyFile, o.Registerer, o.Logger = keyFile(t, x.key), x.reg, x.log.logger()
 	}}, change...)...)
 	return x
 }
 
-// frame is a message of a stream, encrypted by a key.
-func frame(t *testing.T, key []byte, label string, plain []byte) []byte {
+// encryptedFrame is a message of a stream, encrypted with a key.
+func encryptedFrame(t *testing.T, key []byte, label string, plain []byte) []byte {
 	t.Helper()
-	head := binary.BigEndian.AppendUint32([]byte{encryptedType}, uint32(len(plain)+sealedOverhead))
+	head := binary.BigEndian.AppendUint32([]byte{encryptedType}, uint32(len(plain)+encryptionOverhead))
 	return append(head, gossiptest.Sealed(t, key, string(head)+label, plain)...)
 }
 
-// call opens a stream from an address of this host.
-func (x *target) call(t *testing.T, from string) net.Conn {
+// openStream opens a stream from an address of this host.
+func (x *target) openStream(t *testing.T, from string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", x.LocalAddr())
 	if err != nil {
@@ -78,8 +78,8 @@ func (x *target) call(t *testing.T, from string) net.Conn {
 	return conn
 }
 
-// closes waits until the other side has closed a connection, and returns what came before.
-func closes(t *testing.T, conn net.Conn) []byte {
+// awaitClose waits until the other side has closed a connection, and returns what it sent before.
+func awaitClose(t *testing.T, conn net.Conn) []byte {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(conn)
@@ -89,8 +89,8 @@ func closes(t *testing.T, conn net.Conn) []byte {
 	return got
 }
 
-// say writes what the other side may not want to read.
-func say(conn net.Conn, parts ...[]byte) {
+// sendRaw writes parts and ignores errors: the other side may have closed.
+func sendRaw(conn net.Conn, parts ...[]byte) {
 	for _, p := range parts {
 		if _, err := conn.Write(p); err != nil {
 			return
@@ -98,8 +98,8 @@ func say(conn net.Conn, parts ...[]byte) {
 	}
 }
 
-// TestStrangersStreamsAreDropped: with the right label, and all that can be known without the key.
-func TestStrangersStreamsAreDropped(t *testing.T) {
+// TestUnauthenticatedStreamsAreDropped: with the right label, and all that is known without the key.
+func TestUnauthenticatedStreamsAreDropped(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
 	ours := gossiptest.Labelled(x.o.Label, nil)
@@ -111,24 +111,28 @@ func TestStrangersStreamsAreDropped(t *testing.T) {
 		"20 MiB are on their way":    {[][]byte{ours, length(20 << 20), make([]byte, 64<<10)}, refusedSize},
 		"more than a list can have":  {[][]byte{ours, length(maxStream + 1)}, refusedSize},
 		"too little to be encrypted": {[][]byte{ours, length(5)}, refusedSize},
-		"another key":                {[][]byte{ours, frame(t, newKey(), x.o.Label, []byte{pingType})}, refusedKey},
-		"anything":                   {[][]byte{ours, length(4 << 10), make([]byte, 4<<10)}, refusedKey},
-		"in the clear":               {[][]byte{ours, {pingType, 0x80, 0, 0, 0}}, refusedKey},
-		"another label":              {[][]byte{gossiptest.Labelled(strings.Repeat("x", len(x.o.Label)), nil)}, refusedLabel},
-		"no label":                   {[][]byte{frame(t, x.key, "", bytes.Repeat([]byte{pingType}, 300))}, refusedLabel},
-		"from another cluster":       {[][]byte{ours, frame(t, x.key, "other", []byte{pingType})}, refusedKey},
+		"another key": {[][]byte{ours, encryptedFrame(t, newKey(), x.o.Label, []byte{pingType})},
+			refusedKey},
+		"anything":     {[][]byte{ours, length(4 << 10), make([]byte, 4<<10)}, refusedKey},
+		"in the clear": {[][]byte{ours, {pingType, 0x80, 0, 0, 0}}, refusedKey},
+		"another label": {[][]byte{gossiptest.Labelled(strings.Repeat("x", len(x.o.Label)), nil)},
+			refusedLabel},
+		"no label": {[][]byte{encryptedFrame(t, x.key, "", bytes.Repeat([]byte{pingType}, 300))},
+			refusedLabel},
+		"from another cluster": {[][]byte{ours, encryptedFrame(t, x.key, "other", []byte{pingType})}, refusedKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := refusals(t, x.reg)["stream "+string(c.want)]
-			conn := x.call(t, "127.0.0.1")
-			say(conn, c.says...)
-			if got := closes(t, conn); len(got) > 0 {
+			conn := x.openStream(t, "127.0.0.1")
+			sendRaw(conn, c.says...)
+			if got := awaitClose(t, conn); len(got) > 0 {
 				t.Errorf("a stranger is answered %q", got)
 			}
-			until(t, "it is counted", func() bool { return refusals(t, x.reg)["stream "+string(c.want)] == before+1 })
+			awaitCondition(t, "it is counted",
+				func() bool { return refusals(t, x.reg)["stream "+string(c.want)] == before+1 })
 		})
 	}
-	if gossips(x.Cluster) {
+	if isGossiping(x.Cluster) {
 		t.Error("a stranger has made the node gossip")
 	}
 	if n := x.log.count("gossip refused"); n != 1 {
@@ -136,96 +140,100 @@ func TestStrangersStreamsAreDropped(t *testing.T) {
 	}
 }
 
-// TestSilentStreamsEnd: who says nothing, or less than was announced, is hung up on.
+// TestSilentStreamsEnd: a stream that sends nothing, or less than announced, is closed.
 func TestSilentStreamsEnd(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
 	ours := gossiptest.Labelled(x.o.Label, nil)
-	silent, slow := x.call(t, "127.0.0.1"), x.call(t, "127.0.0.1")
-	say(slow, ours, binary.BigEndian.AppendUint32([]byte{encryptedType}, 1000), make([]byte, 100))
-	closes(t, silent)
-	closes(t, slow)
-	until(t, "both are counted", func() bool { return refusals(t, x.reg)["stream cut"] == 2 })
+	silent, slow := x.openStream(t, "127.0.0.1"), x.openStream(t, "127.0.0.1")
+	sendRaw(slow, ours, binary.BigEndian.AppendUint32([]byte{encryptedType}, 1000), make([]byte, 100))
+	awaitClose(t, silent)
+	awaitClose(t, slow)
+	awaitCondition(t, "both are counted", func() bool { return refusals(t, x.reg)["stream cut"] == 2 })
 }
 
-// TestStreamsOfOtherNetworksAreDropped: the key fits, and the address is not one of nodes.
+// TestStreamsOfOtherNetworksAreDropped: the key is valid, the network is not allowed.
 func TestStreamsOfOtherNetworksAreDropped(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t, func(o *Options) { o.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
-	ping := append(gossiptest.Labelled(x.o.Label, nil), frame(t, x.key, x.o.Label, []byte{pingType, 0x80})...)
-	conn := x.call(t, "127.0.0.2")
-	say(conn, ping)
-	if got := closes(t, conn); len(got) > 0 {
+	ping := append(gossiptest.Labelled(x.o.Label, nil), encryptedFrame(t, x.key, x.o.Label, []byte{pingType, 0x80})...)
+	conn := x.openStream(t, "127.0.0.2")
+	sendRaw(conn, ping)
+	if got := awaitClose(t, conn); len(got) > 0 {
 		t.Errorf("it is answered: %q", got)
 	}
-	packets, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(x.LocalAddr())))
+	packets, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)},
+		net.UDPAddrFromAddrPort(netip.MustParseAddrPort(x.LocalAddr())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer packets.Close()
-	say(packets, gossiptest.Labelled(x.o.Label, gossiptest.Sealed(t, x.key, x.o.Label, gossiptest.Departure("a", 1))))
-	until(t, "both are counted", func() bool {
+	sendRaw(packets, gossiptest.Labelled(x.o.Label,
+		gossiptest.Sealed(t, x.key, x.o.Label, gossiptest.Departure("a", 1))))
+	awaitCondition(t, "both are counted", func() bool {
 		counts := refusals(t, x.reg)
 		return counts["stream network"] == 1 && counts["packet network"] == 1
 	})
-	conn = x.call(t, "127.0.0.1")
-	say(conn, ping)
-	if got := closes(t, conn); len(got) == 0 {
+	conn = x.openStream(t, "127.0.0.1")
+	sendRaw(conn, ping)
+	if got := awaitClose(t, conn); len(got) == 0 {
 		t.Error("a node of the network is not answered")
 	}
 }
 
-// TestStreamsOfOneAddressAreFew: one address cannot take the places of others.
+// TestStreamsOfOneAddressAreFew: one address cannot take the slots of others.
 func TestStreamsOfOneAddressAreFew(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
 	for range 2 * maxStreamsOfAddress {
-		x.call(t, "127.0.0.2")
+		x.openStream(t, "127.0.0.2")
 	}
-	until(t, "half of them are refused", func() bool { return refusals(t, x.reg)["stream bounds"] == maxStreamsOfAddress })
+	awaitCondition(t, "half of them are refused",
+		func() bool { return refusals(t, x.reg)["stream bounds"] == maxStreamsOfAddress })
 	b := startNode(t, "b", joining(x.LocalAddr()), func(o *Options) { o.KeyFile = keyFile(t, x.key) })
-	sees(t, b, "a b")
+	awaitMembers(t, b, "a b")
 	if n := refusals(t, x.reg)["stream bounds"]; n != maxStreamsOfAddress {
 		t.Errorf("%d streams refused, want those of one address alone", n)
 	}
 }
 
-// TestPlacesOfStreamsAreGivenBack: what has ended takes none.
-func TestPlacesOfStreamsAreGivenBack(t *testing.T) {
+// TestSlotsOfStreamsAreReleased: a stream that has ended has no slot.
+func TestSlotsOfStreamsAreReleased(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
-	ping := append(gossiptest.Labelled(x.o.Label, nil), frame(t, x.key, x.o.Label, []byte{pingType, 0x80})...)
+	ping := append(gossiptest.Labelled(x.o.Label, nil), encryptedFrame(t, x.key, x.o.Label, []byte{pingType, 0x80})...)
 	for range 2 * maxStreamsOfAddress {
-		conn := x.call(t, "127.0.0.1")
-		say(conn, ping)
-		if got := closes(t, conn); len(got) == 0 {
+		conn := x.openStream(t, "127.0.0.1")
+		sendRaw(conn, ping)
+		if got := awaitClose(t, conn); len(got) == 0 {
 			t.Fatalf("a member is not answered; refused: %v", refusals(t, x.reg))
 		}
 	}
 	listener := x.gossip.transport.(*hostTransport)
-	until(t, "nothing is counted", func() bool {
+	awaitCondition(t, "nothing is counted", func() bool {
 		g := listener.guard
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.mu.streams == 0 && g.mu.unproved == 0 && len(g.mu.of) == 0
+		return g.mu.streams == 0 && g.mu.unauthenticated == 0 && len(g.mu.byAddress) == 0
 	})
 }
 
-// TestUnprovedStreamsKeepLittle: strangers with the right label say that 1 MiB is on its way, and
-// send nearly all of it, from several addresses. What is kept stays within the bounds.
-func TestUnprovedStreamsKeepLittle(t *testing.T) {
+// TestUnauthenticatedStreamsKeepLittle: strangers with the right label announce 1 MiB and send nearly all of it,
+// from several addresses. The memory stays within the bounds.
+func TestUnauthenticatedStreamsKeepLittle(t *testing.T) {
 	x := newTarget(t)
-	begin := append(gossiptest.Labelled(x.o.Label, nil), binary.BigEndian.AppendUint32([]byte{encryptedType}, maxStream)...)
+	begin := append(gossiptest.Labelled(x.o.Label, nil),
+		binary.BigEndian.AppendUint32([]byte{encryptedType}, maxStream)...)
 	junk := make([]byte, maxStream-1)
 	runtime.GC()
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var calls sync.WaitGroup
 	for i := range 6 * maxStreamsOfAddress {
-		conn := x.call(t, fmt.Sprintf("127.0.1.%d", 1+i%6))
+		conn := x.openStream(t, fmt.Sprintf("127.0.1.%d", 1+i%6))
 		calls.Go(func() {
-			say(conn, begin, junk)
-			closes(t, conn)
+			sendRaw(conn, begin, junk)
+			awaitClose(t, conn)
 		})
 	}
 	most := uint64(0)
@@ -236,7 +244,7 @@ func TestUnprovedStreamsKeepLittle(t *testing.T) {
 		case <-done:
 			poll.Stop()
 			// The growing of buffers may double what is kept until memory is collected.
-			if bound := uint64(3*maxUnproved + 8<<20); most > before.HeapAlloc+bound {
+			if bound := uint64(3*maxUnauthenticatedBytes + 8<<20); most > before.HeapAlloc+bound {
 				t.Errorf("%d MiB, %d before", most>>20, before.HeapAlloc>>20)
 			}
 			if n := refusals(t, x.reg)["stream bounds"]; n == 0 {
@@ -251,7 +259,7 @@ func TestUnprovedStreamsKeepLittle(t *testing.T) {
 	}
 }
 
-// TestNodesOfThePreviousBuildGossip: they have memberlist's own transport.
+// TestNodesOfThePreviousBuildGossip: they use memberlist's own transport.
 func TestNodesOfThePreviousBuildGossip(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]string{"with a key": keyFile(t, newKey()), "in the clear": ""} {
@@ -271,7 +279,7 @@ func TestNodesOfThePreviousBuildGossip(t *testing.T) {
 			b := startNode(t, "b", keyed, previous, joining(a.LocalAddr()))
 			c := startNode(t, "c", keyed, joining(b.LocalAddr()))
 			for _, n := range []*Cluster{a, b, c} {
-				sees(t, n, "a b c")
+				awaitMembers(t, n, "a b c")
 			}
 			for _, n := range []*Cluster{a, b} {
 				if err := n.SetStance(Stance{Aside: true, Blind: -1}, patience); err != nil {
@@ -279,39 +287,47 @@ func TestNodesOfThePreviousBuildGossip(t *testing.T) {
 				}
 			}
 			for _, n := range []*Cluster{a, b, c} {
-				sees(t, n, "a- b- c")
+				awaitMembers(t, n, "a- b- c")
 			}
 		})
 	}
 }
 
-// TestHoldersOfTheKeyCannotEndANode sends what memberlist does not survive, or makes much room for.
+// TestHoldersOfTheKeyCannotEndANode sends messages that crash memberlist, or make it allocate much memory.
 func TestHoldersOfTheKeyCannotEndANode(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
 	b := startNode(t, "b", joining(x.LocalAddr()), func(o *Options) { o.KeyFile = keyFile(t, x.key) })
-	sees(t, x.Cluster, "a b")
+	awaitMembers(t, x.Cluster, "a b")
 	ours := gossiptest.Labelled(x.o.Label, nil)
 	list := func(nodes, state int) []byte {
 		var text []byte
-		_ = codec.NewEncoderBytes(&text, &codec.MsgpackHandle{}).Encode(exchange{Nodes: nodes, UserStateLen: state})
+		_ = codec.NewEncoderBytes(&text, &codec.MsgpackHandle{}).Encode(exchangeHeader{Nodes: nodes,
+			UserStateLen: state})
 		return append([]byte{pushPullType}, text...)
 	}
 	// Version 0 of the encryption ends in padding; here the padding is longer than the text.
 	padded := gossiptest.Sealed(t, x.key, x.o.Label, bytes.Repeat([]byte{255}, 32))
 	padded[0] = 0
-	stream := func(plain []byte) []byte { return append(bytes.Clone(ours), frame(t, x.key, x.o.Label, plain)...) }
+	stream := func(plain []byte) []byte {
+		return append(bytes.Clone(ours),
+			encryptedFrame(t, x.key, x.o.Label, plain)...)
+	}
 	for name, c := range map[string]struct{ packet, stream []byte }{
-		"padding without an end":      {packet: append(bytes.Clone(ours), padded...)},
-		"nothing":                     {stream: stream(nil)},
-		"room for a million members":  {stream: stream(list(1<<20, 0))},
-		"20 MiB of something else":    {stream: stream(list(0, 20<<20))},
-		"a compressed list":           {stream: stream([]byte{9, 0x82})},
-		"a message of a user":         {stream: stream([]byte{8, 0x81})},
-		"a compressed packet":         {packet: append(bytes.Clone(ours), gossiptest.Sealed(t, x.key, x.o.Label, []byte{9, 0x82})...)},
-		"a compressed part":           {packet: append(bytes.Clone(ours), gossiptest.Sealed(t, x.key, x.o.Label, []byte{compoundType, 1, 0, 2, 9, 0x82})...)},
-		"parts that are not there":    {packet: append(bytes.Clone(ours), gossiptest.Sealed(t, x.key, x.o.Label, []byte{compoundType, 200, 0})...)},
-		"a packet of more than 4 KiB": {packet: append(bytes.Clone(ours), gossiptest.Sealed(t, x.key, x.o.Label, make([]byte, maxPacket))...)},
+		"padding without an end":     {packet: append(bytes.Clone(ours), padded...)},
+		"nothing":                    {stream: stream(nil)},
+		"room for a million members": {stream: stream(list(1<<20, 0))},
+		"20 MiB of something else":   {stream: stream(list(0, 20<<20))},
+		"a compressed list":          {stream: stream([]byte{9, 0x82})},
+		"a message of a user":        {stream: stream([]byte{8, 0x81})},
+		"a compressed packet": {packet: append(bytes.Clone(ours),
+			gossiptest.Sealed(t, x.key, x.o.Label, []byte{9, 0x82})...)},
+		"a compressed part": {packet: append(bytes.Clone(ours),
+			gossiptest.Sealed(t, x.key, x.o.Label, []byte{compoundType, 1, 0, 2, 9, 0x82})...)},
+		"parts that are not there": {packet: append(bytes.Clone(ours),
+			gossiptest.Sealed(t, x.key, x.o.Label, []byte{compoundType, 200, 0})...)},
+		"a packet of more than 4 KiB": {packet: append(bytes.Clone(ours),
+			gossiptest.Sealed(t, x.key, x.o.Label, make([]byte, maxPacket))...)},
 	} {
 		before := refusals(t, x.reg)
 		kind, network, says := "packet", "udp", c.packet
@@ -322,19 +338,19 @@ func TestHoldersOfTheKeyCannotEndANode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		say(conn, says)
-		until(t, name+" is refused", func() bool { return refusals(t, x.reg)[kind] == before[kind]+1 })
+		sendRaw(conn, says)
+		awaitCondition(t, name+" is refused", func() bool { return refusals(t, x.reg)[kind] == before[kind]+1 })
 		conn.Close()
 	}
 	if err := b.SetStance(Stance{Aside: true, Blind: -1}, patience); err != nil {
 		t.Fatal(err)
 	}
-	sees(t, x.Cluster, "a b-")
+	awaitMembers(t, x.Cluster, "a b-")
 }
 
-// TestMembersThatAreMadeUpAreBounded: who has the key invents members without an end.
-func TestMembersThatAreMadeUpAreBounded(t *testing.T) {
-	d := newDelegate(Options{Name: "a", Logger: (&story{}).logger()}, func() {})
+// TestInventedMembersAreBounded: a holder of the key invents members without end.
+func TestInventedMembersAreBounded(t *testing.T) {
+	d := newDelegate(Options{Name: "a", Logger: (&logBuffer{}).logger()}, func() {})
 	member := func(name string) *memberlist.Node {
 		return &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1).To4(), Port: 1, Meta: []byte("{}")}
 	}
@@ -344,7 +360,7 @@ func TestMembersThatAreMadeUpAreBounded(t *testing.T) {
 		if d.NotifyAlive(n) == nil {
 			taken++
 			d.NotifyJoin(n)
-			d.NotifyLeave(n) // and at once it has gone, which memberlist remembers
+			d.NotifyLeave(n) // it departs at once, and memberlist keeps its name
 		}
 	}
 	if taken != MaxMembers-1 {
@@ -356,7 +372,7 @@ func TestMembersThatAreMadeUpAreBounded(t *testing.T) {
 	if err := d.NotifyAlive(member("made-up-0")); err != nil {
 		t.Errorf("of one that is known: %v", err)
 	}
-	d.forgetNames(time.Now().Add(2 * rememberedFor))
+	d.removeDepartedNames(time.Now().Add(2 * nameRetention))
 	if err := d.NotifyAlive(member("new")); err != nil {
 		t.Errorf("when they are forgotten: %v", err)
 	}
@@ -369,7 +385,7 @@ func TestMembersThatAreMadeUpAreBounded(t *testing.T) {
 	}
 }
 
-// TestAListOfAllMembersFits: as many as there may be, each as long as it may be.
+// TestAListOfAllMembersFits: the maximum number of members, each of maximum size.
 func TestAListOfAllMembersFits(t *testing.T) {
 	type state struct { // memberlist's own
 		Name        string
@@ -382,7 +398,8 @@ func TestAListOfAllMembersFits(t *testing.T) {
 	}
 	var text []byte
 	longest := state{
-		Name: strings.Repeat("x", maxName), Addr: make([]byte, 16), Port: 65535, Meta: make([]byte, memberlist.MetaMaxSize),
+		Name: strings.Repeat("x", maxName), Addr: make([]byte, 16), Port: 65535,
+		Meta:        make([]byte, memberlist.MetaMaxSize),
 		Incarnation: 1<<32 - 1, State: 3, Vsn: []byte{1, 5, 2, 255, 255, 255},
 	}
 	if err := codec.NewEncoderBytes(&text, &codec.MsgpackHandle{}).Encode(longest); err != nil {
@@ -398,9 +415,9 @@ func FuzzPacket(f *testing.F) {
 	f.Add([]byte{crcType, 0, 0, 0, 0, pingType})
 	f.Add([]byte{pushPullType, 0x83})
 	f.Fuzz(func(_ *testing.T, plain []byte) {
-		packetFault(plain)
-		callFault(plain)
-		answerFault(plain)
+		validatePacket(plain)
+		validateRequest(plain)
+		validateReply(plain)
 	})
 }
 
@@ -414,6 +431,6 @@ func BenchmarkForgedPacket(b *testing.B) {
 	packet := gossiptest.Labelled("fermata", append([]byte{1}, make([]byte, 1400)...))
 	b.ReportAllocs()
 	for b.Loop() {
-		g.packet(packet, netip.Addr{})
+		g.checkPacket(packet, netip.Addr{})
 	}
 }

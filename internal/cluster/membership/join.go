@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// maxTries bounds the nodes contacted in one round: meeting one is enough,
-	// as it tells of all it knows.
-	maxTries       = 16
+	// maxJoinTries bounds the nodes contacted in one round. One is enough, because it sends all members that it
+	// knows.
+	maxJoinTries   = 16
 	resolveTimeout = 3 * time.Second
 )
 
-// keepJoining tries to meet nodes that are not members, now and then and when this node
-// is back, until ctx ends. It closes first after the first round.
+// keepJoining tries to join nodes that are not members, periodically and when this node returns, until ctx ends.
+// It closes first after the first round.
 func (c *Cluster) keepJoining(ctx context.Context, first chan<- struct{}) {
-	c.join(ctx)
+	c.joinOnce(ctx)
 	close(first)
 	for {
 		pause := time.NewTimer(c.o.RejoinEvery*3/4 + rand.N(c.o.RejoinEvery/2+1))
@@ -28,46 +28,46 @@ func (c *Cluster) keepJoining(ctx context.Context, first chan<- struct{}) {
 			pause.Stop()
 			return
 		case <-pause.C:
-		case <-c.back:
+		case <-c.returned:
 			pause.Stop()
 		}
-		c.join(ctx)
+		c.joinOnce(ctx)
 	}
 }
 
-// join makes one round.
-func (c *Cluster) join(ctx context.Context) {
-	met, tried := 0, 0
-	for _, addr := range c.strangers(ctx) {
+// joinOnce makes one round.
+func (c *Cluster) joinOnce(ctx context.Context) {
+	joined, tried := 0, 0
+	for _, addr := range c.joinCandidates(ctx) {
 		if c.left.Load() || ctx.Err() != nil {
 			return
 		}
 		tried++
-		list := c.begin()
+		list := c.startGossip()
 		if list == nil {
 			return
 		}
 		n, err := list.Join([]string{addr})
-		met += n
+		joined += n
 		if err != nil {
-			c.o.Logger.Debug("cannot join", "address", addr, "error", err)
+			c.o.Logger.Debug("failed to join node", "address", addr, "error", err)
 		}
 	}
-	if tried > 0 && met == 0 {
-		c.o.Logger.Info("met none of the nodes to join", "tried", tried, "members", len(c.View().Members))
+	if tried > 0 && joined == 0 {
+		c.o.Logger.Info("failed to join any node", "tried", tried, "members", len(c.View().Members))
 	}
 }
 
-// strangers are the gossip addresses to try: the configured ones and those of
-// nodes that departed lately, without those of members, in random order.
-func (c *Cluster) strangers(ctx context.Context) []string {
+// joinCandidates are the gossip addresses to try: the configured ones and those of nodes that departed recently,
+// except those of members, in random order.
+func (c *Cluster) joinCandidates(ctx context.Context) []string {
 	candidates := map[string]bool{}
 	for _, target := range c.o.Join {
-		for _, addr := range c.resolve(ctx, target) {
+		for _, addr := range c.resolveTarget(ctx, target) {
 			candidates[addr] = true
 		}
 	}
-	infos := c.nodes.list(time.Now())
+	infos := c.nodes.listNodes(time.Now())
 	for _, info := range infos {
 		if info.State == StateDeparted {
 			candidates[info.Addr] = true
@@ -84,13 +84,12 @@ func (c *Cluster) strangers(ctx context.Context) []string {
 		addrs = append(addrs, addr)
 	}
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
-	return addrs[:min(len(addrs), maxTries)]
+	return addrs[:min(len(addrs), maxJoinTries)]
 }
 
-// resolve looks a target up afresh: names of pods come and go with them. It is
-// done here because memberlist would first ask the name server by TCP for any
-// record there is.
-func (c *Cluster) resolve(ctx context.Context, target string) []string {
+// resolveTarget resolves a target again in each round, because the names of pods change. It does not leave this
+// to memberlist, which would first query the name server over TCP for records of any type.
+func (c *Cluster) resolveTarget(ctx context.Context, target string) []string {
 	host, port := splitTarget(target, c.defaultPort())
 	if net.ParseIP(host) != nil {
 		return []string{net.JoinHostPort(host, port)}
@@ -99,7 +98,7 @@ func (c *Cluster) resolve(ctx context.Context, target string) []string {
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		c.o.Logger.Debug("cannot resolve a node to join", "host", host, "error", err)
+		c.o.Logger.Debug("failed to resolve node to join", "host", host, "error", err)
 		return nil
 	}
 	addrs := make([]string, len(ips))
@@ -117,7 +116,7 @@ func (c *Cluster) defaultPort() string {
 	return port
 }
 
-// splitTarget takes "host:port", "[ip6]:port", or either without the port.
+// splitTarget accepts "host:port", "[ip6]:port", or either without the port.
 func splitTarget(target, defaultPort string) (host, port string) {
 	if host, port, err := net.SplitHostPort(target); err == nil {
 		return host, port

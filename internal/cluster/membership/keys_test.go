@@ -23,7 +23,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
-// keyFile is a file with these keys, in this order.
+// keyFile writes a file with these keys, in this order.
 func keyFile(t *testing.T, keys ...[]byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
@@ -52,29 +52,29 @@ func newKey() []byte {
 	return key
 }
 
-// story is a log that can be asked.
-type story struct {
+// logBuffer keeps log records for queries.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *story) Write(p []byte) (int, error) {
+func (s *logBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(p)
 }
 
-func (s *story) count(text string) int {
+func (s *logBuffer) count(text string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Count(s.text.String(), text)
 }
 
-func (s *story) logger() *slog.Logger {
+func (s *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func until(t *testing.T, what string, cond func() bool) {
+func awaitCondition(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
@@ -108,49 +108,49 @@ func TestKeysAreRead(t *testing.T) {
 	}
 }
 
-func TestRingHoldsWhatItIsTold(t *testing.T) {
+func TestInstallKeysReplacesTheRing(t *testing.T) {
 	a, b, c, d := newKey(), newKey(), newKey(), newKey()
 	keyring, err := memberlist.NewKeyring([][]byte{a}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, keys := range [][][]byte{{a, b}, {b, a}, {b}, {b, c, d}, {c, d}, {a, d}, {c, a, b, d}, {d}, {d, d}} {
-		if err := arrange(keyring, keys); err != nil {
+		if err := orderKeys(keyring, keys); err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range keyring.GetKeys()[:min(len(keys), len(keyring.GetKeys()))] {
-			if !holds(keys, key) {
+			if !containsKey(keys, key) {
 				t.Errorf("%d: a key that has to go stands before one that stays", i)
 			}
 		}
-		if err := install(keyring, keys); err != nil {
+		if err := installKeys(keyring, keys); err != nil {
 			t.Fatal(err)
 		}
 		got := keyring.GetKeys()
-		if !bytes.Equal(got[0], keys[0]) || len(obsolete(keyring, keys)) > 0 {
+		if !bytes.Equal(got[0], keys[0]) || len(obsoleteKeys(keyring, keys)) > 0 {
 			t.Fatalf("%d: %d keys, want %d", i, len(got), len(keys))
 		}
 		for _, k := range keys {
-			if !holds(got, k) {
+			if !containsKey(got, k) {
 				t.Fatalf("%d: a key is missing", i)
 			}
 		}
 	}
 }
 
-// TestKeysAreReplacedUnderGossip goes the three steps node by node: every node hears
-// of every other after each of them, and no packet is lost to a key on the way.
+// TestKeysAreReplacedUnderGossip takes the three steps node by node: after each of them gossip of every node
+// reaches every other, and no packet is lost because of a key.
 func TestKeysAreReplacedUnderGossip(t *testing.T) {
 	t.Parallel()
 	old, fresh := newKey(), newKey()
 	var files []string
-	logs := &story{}
+	logs := &logBuffer{}
 	secure := func(o *Options) {
 		o.KeyFile, o.KeysEvery, o.Logger = keyFile(t, old), 5*time.Millisecond, logs.logger()
 		files = append(files, o.KeyFile)
 	}
 	machine, begun := stalltest.Start(t), time.Now()
-	a, b, c := trio(t, secure)
+	a, b, c := startThreeNodes(t, secure)
 	nodes := []*Cluster{a, b, c}
 	var mu sync.Mutex
 	fewest := 3
@@ -165,7 +165,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 		aside := i%2 == 0 // something to tell
 		for j, n := range nodes {
 			writeKeys(t, files[j], step...)
-			until(t, "the node has the keys", func() bool {
+			awaitCondition(t, "the node has the keys", func() bool {
 				got := n.o.ring.GetKeys()
 				return len(got) == len(step) && bytes.Equal(got[0], step[0])
 			})
@@ -173,63 +173,68 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, other := range nodes {
-				until(t, "the others hear of it", func() bool { m, _ := other.View().Member(n.o.Name); return m.Aside == aside })
+				awaitCondition(t, "the others hear of it",
+					func() bool { m, _ := other.View().Member(n.o.Name); return m.Aside == aside })
 			}
 		}
 	}
-	for _, sign := range []string{"Decrypt packet failed", "not usable", "is plain text"} {
+	for _, sign := range []string{"Decrypt packet failed", "key file is invalid", "is plain text"} {
 		if n := logs.count(sign); n > 0 {
 			t.Errorf("%q stands %d times in the log", sign, n)
 		}
 	}
 	mu.Lock()
-	// Who stands still for long counts as dead, and rightly so.
+	// A node that stood still for long counts as dead, as it should.
 	if stood := machine.Longest(begun); fewest < 3 && stood < probeInterval {
 		t.Errorf("a node saw no more than %d members, the machine stood still for %v at most", fewest, stood)
 	}
 	mu.Unlock()
 	late := startNode(t, "x", func(o *Options) { o.KeyFile = keyFile(t, old) })
-	if n, err := late.begin().Join([]string{a.LocalAddr()}); n != 0 || err == nil {
+	if n, err := late.startGossip().Join([]string{a.LocalAddr()}); n != 0 || err == nil {
 		t.Errorf("somebody with the old key joined %d nodes, %v", n, err)
 	}
 	startNode(t, "d", func(o *Options) { o.KeyFile = files[0] }, joining(a.LocalAddr()))
-	sees(t, c, "a- b- c- d")
+	awaitMembers(t, c, "a- b- c- d")
 }
 
-func TestABrokenFileOfKeysChangesNothing(t *testing.T) {
+func TestInvalidKeyFileChangesNothing(t *testing.T) {
 	t.Parallel()
-	logs, path := &story{}, keyFile(t, newKey())
-	a := startNode(t, "a", func(o *Options) { o.KeyFile, o.KeysEvery, o.Logger = path, 5*time.Millisecond, logs.logger() })
+	logs, path := &logBuffer{}, keyFile(t, newKey())
+	a := startNode(t, "a", func(o *Options) {
+		o.KeyFile, o.KeysEvery, o.Logger = path, 5*time.Millisecond,
+			logs.logger()
+	})
 	before := a.o.ring.GetPrimaryKey()
 	for _, text := range []string{"junk", ""} {
-		told := logs.count("not usable")
+		logged := logs.count("key file is invalid")
 		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "it is told", func() bool { return logs.count("not usable") > told })
+		awaitCondition(t, "a log record of the invalid file", func() bool { return logs.count("key file is invalid") > logged })
 	}
 	if got := a.o.ring.GetKeys(); len(got) != 1 || !bytes.Equal(got[0], before) {
 		t.Error("the ring has changed")
 	}
 	fresh := newKey()
 	writeKeys(t, path, fresh)
-	until(t, "the repaired file is taken", func() bool { return bytes.Equal(a.o.ring.GetPrimaryKey(), fresh) })
-	if n := logs.count("not usable"); n != 2 {
+	awaitCondition(t, "the repaired file is taken", func() bool { return bytes.Equal(a.o.ring.GetPrimaryKey(), fresh) })
+	if n := logs.count("key file is invalid"); n != 2 {
 		t.Errorf("told %d times of two broken files", n)
 	}
 }
 
-// TestForgedPacketsChangeNothing has an outsider say that b has left: in the clear,
-// under another key, and under another cluster's label. The same words under the
-// right key and label show that nothing else was wrong with them.
+// TestForgedPacketsChangeNothing: an outsider announces that b has left, unencrypted, with another key, and with
+// another cluster's label. The same message with the right key and label is accepted, so nothing else was wrong
+// with it.
 func TestForgedPacketsChangeNothing(t *testing.T) {
 	t.Parallel()
 	key, reg := newKey(), prometheus.NewRegistry()
-	a, _, _ := trio(t, func(o *Options) {
-		if o.KeyFile = keyFile(t, key); o.Name == "a" {
+	a, _, _ := startThreeNodes(t, func(o *Options) {
+		o.KeyFile = keyFile(t, key)
+		if o.Name == "a" {
 			o.Registerer = reg
 		}
 	})
@@ -244,7 +249,8 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 		gossiptest.Labelled(label, gossiptest.Departure("b", 1000)), // in the clear
 		gossiptest.Departure("b", 1000),
 		gossiptest.Labelled(label, gossiptest.Sealed(t, newKey(), label, gossiptest.Departure("b", 1000))),
-		gossiptest.Labelled(label, gossiptest.Sealed(t, key, "other", gossiptest.Departure("b", 1000))), // replayed from there
+		gossiptest.Labelled(label, gossiptest.Sealed(t, key, "other",
+			gossiptest.Departure("b", 1000))), // replayed from there
 		gossiptest.Labelled("other", gossiptest.Sealed(t, key, "other", gossiptest.Departure("b", 1000))),
 		gossiptest.Sealed(t, key, "", gossiptest.Departure("b", 1000)),
 	} {
@@ -252,25 +258,27 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 		if _, err := conn.Write(forged); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the packet is refused", func() bool { return refusals(t, reg)["packet"] > told })
+		awaitCondition(t, "the packet is refused", func() bool { return refusals(t, reg)["packet"] > told })
 	}
 	if v := a.View().Version; v != before {
 		t.Errorf("the view changed: %d, was %d", v, before)
 	}
-	if _, err := conn.Write(gossiptest.Labelled(label, gossiptest.Sealed(t, key, label, gossiptest.Departure("b", 1000)))); err != nil {
+	if _, err := conn.Write(gossiptest.Labelled(label,
+		gossiptest.Sealed(t, key, label, gossiptest.Departure("b", 1000)))); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a holder of the key is believed", func() bool { return a.View().Version > before })
-	sees(t, a, "a b c") // b objects
+	awaitCondition(t, "a holder of the key is believed", func() bool { return a.View().Version > before })
+	awaitMembers(t, a, "a b c") // b refutes
 }
 
-// TestWhatIsForgedCanBeRefuted: a holder of the key speaks in the name of b, with the greatest
-// incarnation that is believed. b says otherwise, and is believed in turn.
-func TestWhatIsForgedCanBeRefuted(t *testing.T) {
+// TestForgedStateCanBeRefuted: a holder of the key publishes a state of b with the greatest accepted
+// incarnation. b refutes it, and its refutation is accepted.
+func TestForgedStateCanBeRefuted(t *testing.T) {
 	t.Parallel()
 	key, reg := newKey(), prometheus.NewRegistry()
-	a, b, _ := trio(t, func(o *Options) {
-		if o.KeyFile = keyFile(t, key); o.Name == "a" {
+	a, b, _ := startThreeNodes(t, func(o *Options) {
+		o.KeyFile = keyFile(t, key)
+		if o.Name == "a" {
 			o.Registerer = reg
 		}
 	})
@@ -281,33 +289,35 @@ func TestWhatIsForgedCanBeRefuted(t *testing.T) {
 	defer conn.Close()
 	send := func(message []byte) {
 		t.Helper()
-		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, gossiptest.Sealed(t, key, a.o.Label, message))); err != nil {
+		if _, err := conn.Write(gossiptest.Labelled(a.o.Label,
+			gossiptest.Sealed(t, key, a.o.Label, message))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	at, meta := netip.MustParseAddrPort(b.LocalAddr()), []byte(`{"g":"evil.example:443"}`)
-	for _, most := range []uint32{math.MaxUint32, math.MaxUint32 - 1, greatestIncarnation(time.Now()) + 100*incarnationsPerSecond} {
+	for _, most := range []uint32{math.MaxUint32, math.MaxUint32 - 1,
+		maxIncarnation(time.Now()) + 100*incarnationsPerSecond} {
 		for _, message := range [][]byte{gossiptest.Claim("b", most, at, meta), gossiptest.Departure("b", most)} {
 			before := refusals(t, reg)["packet content"]
 			send(message)
-			until(t, "it is refused", func() bool { return refusals(t, reg)["packet content"] == before+1 })
+			awaitCondition(t, "it is refused", func() bool { return refusals(t, reg)["packet content"] == before+1 })
 		}
 	}
-	if names(a.View()) != "a b c" {
-		t.Fatalf("a sees %q", names(a.View()))
+	if memberNames(a.View()) != "a b c" {
+		t.Fatalf("a sees %q", memberNames(a.View()))
 	}
 	is := func(address string) func() bool {
 		return func() bool { m, _ := a.View().Member("b"); return m.GRPCAddr == address }
 	}
 	version := a.View().Version
-	send(gossiptest.Claim("b", greatestIncarnation(time.Now()), at, meta))
-	until(t, "a has believed it", func() bool { return a.View().Version > version })
-	until(t, "b has refuted it", is("b:9000"))
+	send(gossiptest.Claim("b", maxIncarnation(time.Now()), at, meta))
+	awaitCondition(t, "a has believed it", func() bool { return a.View().Version > version })
+	awaitCondition(t, "b has refuted it", is("b:9000"))
 	version = a.View().Version
-	send(gossiptest.Departure("b", greatestIncarnation(time.Now())))
-	until(t, "a has believed it", func() bool { return a.View().Version > version })
-	sees(t, a, "a b c")
-	until(t, "b is where it was", is("b:9000"))
+	send(gossiptest.Departure("b", maxIncarnation(time.Now())))
+	awaitCondition(t, "a has believed it", func() bool { return a.View().Version > version })
+	awaitMembers(t, a, "a b c")
+	awaitCondition(t, "b is where it was", is("b:9000"))
 }
 
 // TestNodesOfOtherNetworksStayOut: the stranger has the key, and is on this host.
@@ -316,6 +326,6 @@ func TestNodesOfOtherNetworksStayOut(t *testing.T) {
 	a := startNode(t, "a", func(o *Options) { o.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	startNode(t, "x", func(o *Options) { o.BindAddr = "127.0.0.2" }, joining(a.LocalAddr()))
 	b := startNode(t, "b", joining(a.LocalAddr()))
-	sees(t, a, "a b")
-	sees(t, b, "a b")
+	awaitMembers(t, a, "a b")
+	awaitMembers(t, b, "a b")
 }

@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// logBridge turns memberlist's lines, "date time [LEVEL] memberlist: text",
-// into records of slog.
+// logBridge turns memberlist's log lines, "date time [LEVEL] memberlist: text", into slog records.
 type logBridge struct {
 	logger *slog.Logger
 }
 
-var linePattern = regexp.MustCompile(`(?:^|\s)\[(DEBUG|INFO|WARN|ERR|ERROR)\]\s+(.*)$`)
+var logLinePattern = regexp.MustCompile(`(?:^|\s)\[(DEBUG|INFO|WARN|ERR|ERROR)\]\s+(.*)$`)
 
-var levels = map[string]slog.Level{
+var slogLevels = map[string]slog.Level{
 	"DEBUG": slog.LevelDebug,
 	"INFO":  slog.LevelInfo,
 	"WARN":  slog.LevelWarn,
@@ -25,16 +24,16 @@ var levels = map[string]slog.Level{
 }
 
 func (b *logBridge) Write(p []byte) (int, error) {
-	level, text := parseLine(string(bytes.TrimRight(p, "\n")))
+	level, text := parseLogLine(string(bytes.TrimRight(p, "\n")))
 	b.logger.Log(context.Background(), level, text, "source", "memberlist")
 	return len(p), nil
 }
 
-// parseLine takes lines without a level as information.
-func parseLine(line string) (slog.Level, string) {
-	m := linePattern.FindStringSubmatch(line)
+// parseLogLine gives lines without a level the level of information.
+func parseLogLine(line string) (slog.Level, string) {
+	m := logLinePattern.FindStringSubmatch(line)
 	if m == nil {
 		return slog.LevelInfo, line
 	}
-	return levels[m[1]], strings.TrimPrefix(m[2], "memberlist: ")
+	return slogLevels[m[1]], strings.TrimPrefix(m[2], "memberlist: ")
 }

@@ -2,35 +2,34 @@ package membership
 
 import "encoding/json"
 
-// meta is what a node tells about itself. Names are short because gossip
-// packets are; unknown ones are ignored, so that versions can mix.
-type meta struct {
+// nodeMeta is what a node publishes about itself. Names are short because gossip packets are. Unknown names are
+// ignored, so that versions can mix.
+type nodeMeta struct {
 	GRPC string `json:"g,omitempty"`
 	Peer string `json:"p,omitempty"`
 	// Process is the name of its process in locks.
 	Process string `json:"i,omitempty"`
 	// Version of its program.
 	Version string `json:"v,omitempty"`
-	// Events that it is told to keep, and one more; 0: it does not say.
+	// Events is the configured number of events to keep, plus one; 0: not published.
 	Events int `json:"k,omitempty"`
-	// Defaults of policies that it is told, by their fingerprint; empty: it does not say.
+	// Defaults is the fingerprint of the configured policy defaults; empty: not published.
 	Defaults string `json:"d,omitempty"`
-	// Aside: it should hold no shards.
+	// Aside: the node should own no shards.
 	Aside bool `json:"a,omitempty"`
-	// Blind is how many primaries of Redis do not answer it, and one more; 0: it does not say.
+	// Blind is the number of Redis primaries that it cannot reach, plus one; 0: not published.
 	Blind int `json:"b,omitempty"`
-	// Latency of its calls to Redis in milliseconds; 0: it does not say.
+	// Latency of its calls to Redis in milliseconds; 0: not published.
 	Latency int `json:"l,omitempty"`
 }
 
-func encodeMeta(m meta) []byte {
+func encodeMeta(m nodeMeta) []byte {
 	b, _ := json.Marshal(m) // strings, numbers and a bool cannot fail
 	return b
 }
 
-// decodeMeta returns empty addresses for what it cannot read: such a node is a
-// member that cannot be talked to.
-func decodeMeta(b []byte) (m meta, err error) {
+// decodeMeta returns empty addresses if it cannot decode: such a node is a member that cannot be reached.
+func decodeMeta(b []byte) (m nodeMeta, err error) {
 	err = json.Unmarshal(b, &m)
 	return m, err
 }

@@ -24,7 +24,7 @@ const (
 	MaxLabel = memberlist.LabelMaxSize
 )
 
-// Failure detection; doc.go says what follows from these.
+// Failure detection; doc.go describes the resulting times.
 const (
 	probeInterval    = 500 * time.Millisecond
 	probeTimeout     = 250 * time.Millisecond
@@ -44,51 +44,45 @@ type Options struct {
 	BindAddr string
 	// BindPort is the port to listen on; 0 takes a free one.
 	BindPort int
-	// AdvertiseAddr is the IP that others use; empty lets memberlist choose
-	// (BindAddr, or a private address of this machine).
+	// AdvertiseAddr is the IP that others use. Empty: memberlist chooses BindAddr, or a private address of this
+	// host.
 	AdvertiseAddr string
 	// AdvertisePort is the port that others use. Default: the bound one.
 	AdvertisePort int
-	// Join are nodes to meet: "host:port" or "host", where host is an IP or a
-	// DNS name, all of whose addresses are tried. Without a port, BindPort is
-	// meant. Empty: this node is the first, or the only one.
+	// Join are nodes to join: "host:port" or "host", where host is an IP or a DNS name, all of whose addresses
+	// are tried. The default port is BindPort. Empty: this node is the first, or the only one.
 	Join []string
-	// KeyFile holds the keys that encrypt gossip; see [ReadKeys]. Empty: gossip is
-	// in the clear. It is read again every KeysEvery, 3 s by default, so that keys
-	// can be replaced while the cluster runs.
+	// KeyFile holds the keys that encrypt gossip; see [ReadKeys]. Empty: gossip is plain text. It is reloaded
+	// every KeysEvery, 3 s by default, so that keys can be replaced while the cluster runs.
 	KeyFile   string
 	KeysEvery time.Duration
-	// Allow are the networks that other nodes may be in, and that packets and streams may come
-	// from. Empty: any.
+	// Allow are the networks that other nodes may be in, and that packets and streams may come from. Empty: any.
 	Allow []netip.Prefix
-	// Label names the cluster, at most 255 bytes. Nodes with different labels
-	// do not talk.
+	// Label names the cluster, at most 255 bytes. Nodes with different labels refuse each other.
 	Label string
-	// GRPCAddr and PeerAddr are told to the other members; together at most
-	// about 395 bytes. So is Process, the name of this process in locks.
+	// GRPCAddr and PeerAddr are published to the other members; together at most about 395 bytes. So is Process,
+	// the name of this process in locks.
 	GRPCAddr string
 	PeerAddr string
 	Process  string
-	// Version of this node's program is told to them too, cut off after 32 bytes.
+	// Version of this node's program is published too, cut off after 32 bytes.
 	Version string
-	// EventsKeep is how many events this node is told to keep. The others hear of it, so
-	// that those who are told otherwise can say so.
+	// EventsKeep is the number of events that this node is configured to keep. It is published, so that nodes
+	// can detect differences.
 	EventsKeep int
-	// Defaults is the fingerprint of the defaults of policies that this node is told. The others
-	// hear of it.
+	// Defaults is the fingerprint of this node's configured policy defaults. It is published too.
 	Defaults string
-	// RejoinEvery is the mean pause between attempts to meet nodes that are not
-	// members. Default 10 s.
+	// RejoinEvery is the mean interval of attempts to join nodes that are not members. Default 10 s.
 	RejoinEvery time.Duration
 
-	// Transport carries the gossip. Default: the host's network, guarded as invariant 7 says.
+	// Transport carries the gossip. Default: the host's network, guarded as in invariant 7.
 	Transport Transport
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
-	ring *memberlist.Keyring // what KeyFile holds; nil without
+	ring *memberlist.Keyring // the keys of KeyFile; nil without
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -131,13 +125,13 @@ func (o Options) validate() error {
 			return fmt.Errorf("port %d is out of range", port)
 		}
 	}
-	if own := net.ParseIP(cmp.Or(o.AdvertiseAddr, o.BindAddr)); !own.IsUnspecified() && !o.allows(own) {
-		return fmt.Errorf("the networks that nodes may be in do not include this node's own address %v", own)
+	if own := net.ParseIP(cmp.Or(o.AdvertiseAddr, o.BindAddr)); !own.IsUnspecified() && !o.allowsIP(own) {
+		return fmt.Errorf("the allowed networks do not include this node's own address %v", own)
 	}
 	if len(o.Label) > MaxLabel {
 		return fmt.Errorf("label of %d bytes: at most %d", len(o.Label), MaxLabel)
 	}
-	longest := o.meta()
+	longest := o.nodeMeta()
 	longest.Aside, longest.Blind, longest.Latency = true, 1000, 100_000
 	if n := len(encodeMeta(longest)); n > memberlist.MetaMaxSize {
 		return fmt.Errorf("addresses make %d bytes of metadata: at most %d", n, memberlist.MetaMaxSize)
@@ -148,8 +142,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// allows tells whether a node may be at an address.
-func (o Options) allows(ip net.IP) bool {
+// allowsIP reports whether a node may have this address.
+func (o Options) allowsIP(ip net.IP) bool {
 	if len(o.Allow) == 0 {
 		return true
 	}
@@ -157,15 +151,16 @@ func (o Options) allows(ip net.IP) bool {
 	return ok && slices.ContainsFunc(o.Allow, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
-// config is memberlist's, tuned for a data centre.
-func (o Options) config(d *delegate) *memberlist.Config {
+// memberlistConfig is memberlist's configuration, tuned for a data centre.
+func (o Options) memberlistConfig(d *delegate) *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
 	c.Name = o.Name
 	c.BindAddr, c.BindPort = o.BindAddr, o.BindPort
 	c.AdvertiseAddr, c.AdvertisePort = o.AdvertiseAddr, o.AdvertisePort
 	c.Keyring = o.ring
 	for _, p := range o.Allow {
-		c.CIDRsAllowed = append(c.CIDRsAllowed, net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
+		c.CIDRsAllowed = append(c.CIDRsAllowed,
+			net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())})
 	}
 	c.Label = o.Label
 	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout
@@ -181,9 +176,10 @@ func (o Options) config(d *delegate) *memberlist.Config {
 	return c
 }
 
-// meta is what the others are told.
-func (o Options) meta() meta {
-	return meta{
-		GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)], Events: o.EventsKeep + 1, Defaults: o.Defaults,
+// nodeMeta is the metadata that the node publishes at its start.
+func (o Options) nodeMeta() nodeMeta {
+	return nodeMeta{
+		GRPC: o.GRPCAddr, Peer: o.PeerAddr, Process: o.Process, Version: o.Version[:min(len(o.Version), 32)],
+		Events: o.EventsKeep + 1, Defaults: o.Defaults,
 	}
 }

@@ -52,8 +52,9 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster.o.config(cluster.nodes)
-	for text, want := range map[string]bool{"10.1.2.3": true, "11.1.2.3": false, "fd00::1": true, "::ffff:10.1.2.3": true, "fe80::1": false} {
+	c := cluster.o.memberlistConfig(cluster.nodes)
+	for text, want := range map[string]bool{"10.1.2.3": true, "11.1.2.3": false, "fd00::1": true,
+		"::ffff:10.1.2.3": true, "fe80::1": false} {
 		if err := c.IPAllowed(net.ParseIP(text)); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -67,8 +68,8 @@ func TestConfig(t *testing.T) {
 }
 
 func TestMeta(t *testing.T) {
-	m, err := decodeMeta(encodeMeta(meta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3", Events: 1001}))
-	if err != nil || m != (meta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3", Events: 1001}) {
+	m, err := decodeMeta(encodeMeta(nodeMeta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3", Events: 1001}))
+	if err != nil || m != (nodeMeta{GRPC: "g:1", Peer: "p:2", Process: "x", Version: "1.2.3", Events: 1001}) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m, err := decodeMeta([]byte(`{"g":"g:1","later":{"x":1}}`)); err != nil || m.GRPC != "g:1" {
@@ -92,7 +93,8 @@ func TestLogBridge(t *testing.T) {
 	})
 	l := log.New(&logBridge{logger: slog.New(handler)}, "", log.LstdFlags)
 	for _, c := range []struct{ line, want string }{
-		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5", `level=DEBUG msg="Stream connection from=1.2.3.4:5" source=memberlist`},
+		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5",
+			`level=DEBUG msg="Stream connection from=1.2.3.4:5" source=memberlist`},
 		{"[INFO] memberlist: Suspect b", `level=INFO msg="Suspect b" source=memberlist`},
 		{"[WARN] memberlist: Refuting", `level=WARN msg=Refuting source=memberlist`},
 		{"[ERR] Failed to shutdown [x]: y", `level=ERROR msg="Failed to shutdown [x]: y" source=memberlist`},
@@ -104,7 +106,7 @@ func TestLogBridge(t *testing.T) {
 			t.Errorf("%q became %q", c.line, got)
 		}
 	}
-	if level, text := parseLine("no level here"); level != slog.LevelInfo || text != "no level here" {
+	if level, text := parseLogLine("no level here"); level != slog.LevelInfo || text != "no level here" {
 		t.Errorf("a line without level: %v %q", level, text)
 	}
 }
@@ -128,7 +130,8 @@ func TestDepartedAreBounded(t *testing.T) {
 	o, _ := Options{Name: "a"}.withDefaults()
 	d := newDelegate(o, func() {})
 	node := func(i int) *memberlist.Node {
-		return &memberlist.Node{Name: string(rune('A' + i)), Addr: net.IPv4(10, 0, 0, byte(i)), Port: 1, Meta: encodeMeta(meta{GRPC: "g", Peer: "p"})}
+		return &memberlist.Node{Name: string(rune('A' + i)), Addr: net.IPv4(10, 0, 0, byte(i)), Port: 1,
+			Meta: encodeMeta(nodeMeta{GRPC: "g", Peer: "p"})}
 	}
 	d.NotifyJoin(node(0))
 	for i := 1; i <= maxDeparted+10; i++ {
@@ -136,10 +139,11 @@ func TestDepartedAreBounded(t *testing.T) {
 		d.NotifyLeave(node(i))
 	}
 	now := time.Now()
-	if n := len(d.list(now)); n != maxDeparted+1 {
+	if n := len(d.listNodes(now)); n != maxDeparted+1 {
 		t.Errorf("%d nodes remembered", n)
 	}
-	if list := d.list(now.Add(departedFor + time.Minute)); len(list) != 1 || list[0].State != StateAlive || list[0].Addr != "10.0.0.0:1" {
+	if list := d.listNodes(now.Add(departedRetention + time.Minute)); len(list) != 1 || list[0].State != StateAlive ||
+		list[0].Addr != "10.0.0.0:1" {
 		t.Errorf("later: %+v", list)
 	}
 }

@@ -12,41 +12,41 @@ import (
 	"time"
 )
 
-// errTooLong ends a stream without encryption that brings more than maxStream.
+// errTooLong ends an unencrypted stream of more than maxStream bytes.
 var errTooLong = errors.New("membership: the stream is too long")
 
-// firstKeep is the room for the beginning of an encrypted message. More is made as it comes, so
-// that who only says a length has nothing kept.
-const firstKeep = 4 << 10
+// firstFrameRoom is the initial size of the buffer for an encrypted message. The buffer grows with the bytes
+// that arrive, so that a client that only announces a length reserves nothing.
+const firstFrameRoom = 4 << 10
 
-// stream is a connection that somebody else has dialled. What is read of it has come with the
-// cluster's label and is encrypted by a key of the ring; there is no more than one message.
+// stream is an incoming connection. The bytes that are read from it have the cluster's label and are encrypted
+// with a key of the ring; there is at most one message.
 type stream struct {
 	net.Conn
-	guard *guard
-	from  netip.Addr // as bounds count it
-	held  []byte     // proved, and still to be read
-	left  int        // how much may be read of the connection after that
-	end   sync.Once
+	guard     *guard
+	from      netip.Addr // as counted by bounds
+	buffered  []byte     // authenticated bytes, not read yet
+	remaining int        // how many bytes may be read from the connection after buffered
+	closeOnce sync.Once
 
-	// Of the guard, under its lock.
-	kept    int           // bytes
-	since   time.Time     // when it got its place
-	place   *list.Element // among those that wait for their proof; nil: it does not
-	entered bool          // it has a place
+	// Guarded by the guard's lock.
+	reservedBytes  int
+	acquiredAt     time.Time
+	pendingElement *list.Element // among the unauthenticated streams; nil: authenticated
+	hasSlot        bool
 }
 
-// admit takes a connection under the bounds; nil: it is to be closed.
-func (g *guard) admit(conn net.Conn, from netip.Addr) (*stream, refusal) {
-	if !g.allows(from) {
+// admitStream admits a connection under the bounds; nil: the caller closes it.
+func (g *guard) admitStream(conn net.Conn, from netip.Addr) (*stream, refusal) {
+	if !g.allowsAddr(from) {
 		return nil, refusedNetwork
 	}
-	s := &stream{Conn: conn, guard: g, from: source(from)}
+	s := &stream{Conn: conn, guard: g, from: boundedSource(from)}
 	g.mu.Lock()
-	evicted, ok := g.mu.enter(s, time.Now())
+	evicted, ok := g.mu.acquire(s, time.Now())
 	g.mu.Unlock()
 	if evicted != nil {
-		_ = evicted.Conn.Close() // its goroutine closes the rest
+		_ = evicted.Conn.Close() // its goroutine releases the slot
 	}
 	if !ok {
 		return nil, refusedBounds
@@ -54,45 +54,45 @@ func (g *guard) admit(conn net.Conn, from netip.Addr) (*stream, refusal) {
 	return s, ""
 }
 
-// prove reads the first message, which has to be decrypted by a key of the ring, and holds it.
-// Without keys it reads the label alone.
-func (s *stream) prove() refusal {
-	_ = s.Conn.SetReadDeadline(time.Now().Add(proofTimeout)) // fails with what is read next
+// authenticate reads and buffers the first message, which a key of the ring must decrypt. Without keys it reads
+// the label only.
+func (s *stream) authenticate() refusal {
+	_ = s.Conn.SetReadDeadline(time.Now().Add(authTimeout)) // an error shows in the next read
 	g := s.guard
-	head := make([]byte, len(g.header()))
+	head := make([]byte, len(g.labelHeader()))
 	if _, err := io.ReadFull(s.Conn, head); err != nil {
-		return s.concluded(refusedCut)
+		return s.finishAuthentication(refusedCut)
 	}
-	if !bytes.Equal(head, g.header()) {
+	if !bytes.Equal(head, g.labelHeader()) {
 		return refusedLabel
 	}
 	if g.ring == nil {
-		s.held, s.left = head, maxStream
-		return s.concluded("")
+		s.buffered, s.remaining = head, maxStream
+		return s.finishAuthentication("")
 	}
-	frame, why := readFrame(s.Conn, g, s.keep, callFault)
+	frame, why := readFrame(s.Conn, g, s.reserveBytes, validateRequest)
 	if why == "" {
-		s.held = append(head, frame...)
+		s.buffered = append(head, frame...)
 	}
-	return s.concluded(why)
+	return s.finishAuthentication(why)
 }
 
-// concluded is how a proof ends; of a stream that has lost its place, by that.
-func (s *stream) concluded(why refusal) refusal {
+// finishAuthentication returns the result of authentication; refusedBounds if the stream was evicted.
+func (s *stream) finishAuthentication(why refusal) refusal {
 	s.guard.mu.Lock()
 	defer s.guard.mu.Unlock()
-	if !s.entered {
+	if !s.hasSlot {
 		return refusedBounds
 	}
 	if why == "" {
-		s.guard.mu.prove(s)
+		s.guard.mu.markAuthenticated(s)
 	}
 	return why
 }
 
-func (s *stream) keep(n int) bool {
+func (s *stream) reserveBytes(n int) bool {
 	s.guard.mu.Lock()
-	evicted, ok := s.guard.mu.keep(s, n)
+	evicted, ok := s.guard.mu.reserveBytes(s, n)
 	s.guard.mu.Unlock()
 	if evicted != nil {
 		_ = evicted.Conn.Close()
@@ -101,17 +101,18 @@ func (s *stream) keep(n int) bool {
 }
 
 func (s *stream) Read(p []byte) (n int, err error) {
-	if len(s.held) > 0 {
-		n = copy(p, s.held)
-		if s.held = s.held[n:]; len(s.held) == 0 {
-			s.held = nil
+	if len(s.buffered) > 0 {
+		n = copy(p, s.buffered)
+		s.buffered = s.buffered[n:]
+		if len(s.buffered) == 0 {
+			s.buffered = nil
 		}
 		return n, nil
 	}
-	return readUpTo(s.Conn, p, &s.left, s.guard.ring != nil)
+	return readUpTo(s.Conn, p, &s.remaining, s.guard.ring != nil)
 }
 
-// readUpTo reads no more than what is left. After one encrypted message nothing else comes.
+// readUpTo reads at most the remaining bytes. After one encrypted message the stream ends.
 func readUpTo(r io.Reader, p []byte, left *int, encrypted bool) (int, error) {
 	if *left <= 0 && encrypted {
 		return 0, io.EOF
@@ -125,19 +126,19 @@ func readUpTo(r io.Reader, p []byte, left *int, encrypted bool) (int, error) {
 
 // Close may be called more than once.
 func (s *stream) Close() (err error) {
-	s.end.Do(func() {
+	s.closeOnce.Do(func() {
 		err = s.Conn.Close()
 		s.guard.mu.Lock()
-		s.guard.mu.leave(s)
+		s.guard.mu.release(s)
 		s.guard.mu.Unlock()
 	})
 	return err
 }
 
-// readFrame reads one encrypted message of a stream, which a key of the ring has to decrypt and
-// which has to hold what a node says. keep is asked before room is made for it.
+// readFrame reads one encrypted message of a stream, decrypts it with a key of the ring and validates it. It
+// calls keep before it allocates memory for it.
 func readFrame(r io.Reader, g *guard, keep func(int) bool, fault func(plain []byte) refusal) ([]byte, refusal) {
-	frame := make([]byte, frameHeader, frameHeader+firstKeep)
+	frame := make([]byte, frameHeader, frameHeader+firstFrameRoom)
 	if _, err := io.ReadFull(r, frame); err != nil {
 		return nil, refusedCut
 	}
@@ -145,23 +146,23 @@ func readFrame(r io.Reader, g *guard, keep func(int) bool, fault func(plain []by
 		return nil, refusedKey
 	}
 	length := binary.BigEndian.Uint32(frame[1:])
-	if length < sealedOverhead || length > maxStream {
+	if length < encryptionOverhead || length > maxStream {
 		return nil, refusedSize
 	}
-	frame, why := readOn(r, frame, int(length), keep)
+	frame, why := readRest(r, frame, int(length), keep)
 	if why != "" {
 		return nil, why
 	}
 	about := append(bytes.Clone(frame[:frameHeader]), g.label...)
-	plain, why := g.open(frame[frameHeader:], about)
+	plain, why := g.decrypt(frame[frameHeader:], about)
 	if why == "" {
 		why = fault(plain)
 	}
 	return frame, why
 }
 
-// readOn adds so many bytes to those that were read.
-func readOn(r io.Reader, frame []byte, n int, keep func(int) bool) ([]byte, refusal) {
+// readRest appends n more bytes to frame.
+func readRest(r io.Reader, frame []byte, n int, keep func(int) bool) ([]byte, refusal) {
 	want := len(frame) + n
 	if !keep(cap(frame)) {
 		return nil, refusedBounds
@@ -175,61 +176,62 @@ func readOn(r io.Reader, frame []byte, n int, keep func(int) bool) ([]byte, refu
 			frame = append(make([]byte, 0, cap(frame)+more), frame...)
 		}
 		n, err := r.Read(frame[len(frame):min(cap(frame), want)])
-		if frame = frame[:len(frame)+n]; err != nil && len(frame) < want {
+		frame = frame[:len(frame)+n]
+		if err != nil && len(frame) < want {
 			return nil, refusedCut
 		}
 	}
 	return frame, ""
 }
 
-// answered is a connection that this node has dialled. What comes back is proved like what
-// comes in, within the deadlines that memberlist sets.
-type answered struct {
+// dialledStream is an outgoing connection. The reply is authenticated like an incoming stream, within the
+// deadlines that memberlist sets.
+type dialledStream struct {
 	net.Conn
-	guard *guard
-	from  netip.Addr
-	held  []byte
-	left  int
-	begun bool
+	guard         *guard
+	from          netip.Addr
+	buffered      []byte
+	remaining     int
+	authenticated bool
 }
 
-func (g *guard) watch(conn net.Conn) net.Conn {
-	return &answered{Conn: conn, guard: g, from: addrOf(conn.RemoteAddr())}
+func (g *guard) guardDialled(conn net.Conn) net.Conn {
+	return &dialledStream{Conn: conn, guard: g, from: ipOfAddr(conn.RemoteAddr())}
 }
 
-func (a *answered) Read(p []byte) (n int, err error) {
-	if !a.begun {
-		a.begun = true
-		if err := a.prove(); err != nil {
+func (a *dialledStream) Read(p []byte) (n int, err error) {
+	if !a.authenticated {
+		a.authenticated = true
+		if err := a.authenticate(); err != nil {
 			return 0, err
 		}
 	}
-	if len(a.held) > 0 {
-		n = copy(p, a.held)
-		a.held = a.held[n:]
+	if len(a.buffered) > 0 {
+		n = copy(p, a.buffered)
+		a.buffered = a.buffered[n:]
 		return n, nil
 	}
-	return readUpTo(a.Conn, p, &a.left, a.guard.ring != nil)
+	return readUpTo(a.Conn, p, &a.remaining, a.guard.ring != nil)
 }
 
-func (a *answered) prove() error {
+func (a *dialledStream) authenticate() error {
 	if a.guard.ring == nil {
-		a.left = maxStream
+		a.remaining = maxStream
 		return nil
 	}
-	frame, why := readFrame(a.Conn, a.guard, func(int) bool { return true }, answerFault)
+	frame, why := readFrame(a.Conn, a.guard, func(int) bool { return true }, validateReply)
 	if why == refusedCut {
-		return io.EOF // who hangs up is not refused
+		return io.EOF // the peer closed the connection: not a refusal
 	} else if why != "" {
-		a.guard.refuse("stream", a.from, why)
+		a.guard.recordRefusal("stream", a.from, why)
 		return why
 	}
-	a.held = frame
+	a.buffered = frame
 	return nil
 }
 
-// addrOf is the IP of an address.
-func addrOf(a net.Addr) netip.Addr {
+// ipOfAddr is the IP of an address.
+func ipOfAddr(a net.Addr) netip.Addr {
 	if p, err := netip.ParseAddrPort(a.String()); err == nil {
 		return p.Addr().Unmap()
 	}

@@ -15,49 +15,50 @@ import (
 )
 
 const (
-	// socketBuffer is what the host may keep of packets that nobody has read yet.
+	// socketBuffer is the size of the host's buffer for received packets.
 	socketBuffer = 2 << 20
-	// shortestAcceptPause and longestAcceptPause bound the pause after a connection that could
-	// not be accepted.
+	// shortestAcceptPause and longestAcceptPause bound the pause after a failed accept.
 	shortestAcceptPause = 5 * time.Millisecond
 	longestAcceptPause  = time.Second
 )
 
-// hostTransport carries gossip over the host's network, as memberlist's own transport does. Of
-// what comes it hands over only what the guard lets pass.
+// hostTransport carries gossip over the host's network, like memberlist's own transport. It passes on only the
+// traffic that the guard accepts.
 type hostTransport struct {
-	guard   *guard
-	logger  *slog.Logger
-	tcp     *net.TCPListener
-	udp     *net.UDPConn
-	packets chan *memberlist.Packet
-	streams chan net.Conn
-	closing chan struct{}
-	working sync.WaitGroup
+	guard      *guard
+	logger     *slog.Logger
+	tcp        *net.TCPListener
+	udp        *net.UDPConn
+	packets    chan *memberlist.Packet
+	streams    chan net.Conn
+	closing    chan struct{}
+	goroutines sync.WaitGroup
 
-	unproved struct {
+	pending struct {
 		sync.Mutex
 		all    map[*stream]bool
 		closed bool
 	}
 }
 
-// listen opens the gossip port.
-func listen(o Options) (t *hostTransport, err error) {
+// listenForGossip opens the gossip port.
+func listenForGossip(o Options) (t *hostTransport, err error) {
 	t = &hostTransport{
-		guard: newGuard(o), logger: o.Logger, packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), closing: make(chan struct{}),
+		guard: newGuard(o), logger: o.Logger, packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
+		closing: make(chan struct{}),
 	}
-	t.unproved.all = map[*stream]bool{}
+	t.pending.all = map[*stream]bool{}
 	for range maxPortTries {
-		if t.tcp, t.udp, err = openPort(net.ParseIP(o.BindAddr), o.BindPort); err == nil || o.BindPort != 0 {
+		t.tcp, t.udp, err = openPort(net.ParseIP(o.BindAddr), o.BindPort)
+		if err == nil || o.BindPort != 0 {
 			break
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.working.Go(t.accept)
-	t.working.Go(t.receive)
+	t.goroutines.Go(t.acceptStreams)
+	t.goroutines.Go(t.receivePackets)
 	return t, nil
 }
 
@@ -71,12 +72,12 @@ func openPort(ip net.IP, port int) (*net.TCPListener, *net.UDPConn, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, tcp.Close())
 	}
-	for size := socketBuffer; size > 0 && udp.SetReadBuffer(size) != nil; size /= 2 { // as much as the host lets it have
+	for size := socketBuffer; size > 0 && udp.SetReadBuffer(size) != nil; size /= 2 { // as large as the host permits
 	}
 	return tcp, udp, nil
 }
 
-func (t *hostTransport) port() int { return t.tcp.Addr().(*net.TCPAddr).Port }
+func (t *hostTransport) boundPort() int { return t.tcp.Addr().(*net.TCPAddr).Port }
 
 func (t *hostTransport) isClosing() bool {
 	select {
@@ -87,20 +88,20 @@ func (t *hostTransport) isClosing() bool {
 	}
 }
 
-// accept takes connections until the port is closed.
-func (t *hostTransport) accept() {
+// acceptStreams accepts connections until the port is closed.
+func (t *hostTransport) acceptStreams() {
 	for pause := time.Duration(0); ; {
 		conn, err := t.tcp.Accept()
 		switch {
 		case err == nil:
 			pause = 0
-			t.take(conn)
+			t.authenticateStream(conn)
 			continue
 		case t.isClosing():
 			return
 		}
 		pause = min(max(2*pause, shortestAcceptPause), longestAcceptPause)
-		t.logger.Warn("failed to accept a stream of gossip", "error", err)
+		t.logger.Warn("failed to accept gossip stream", "error", err)
 		select {
 		case <-t.closing:
 			return
@@ -109,26 +110,26 @@ func (t *hostTransport) accept() {
 	}
 }
 
-// take has a connection prove itself, or closes it at once.
-func (t *hostTransport) take(conn net.Conn) {
-	from := addrOf(conn.RemoteAddr())
-	s, why := t.guard.admit(conn, from)
+// authenticateStream starts the authentication of a connection, or closes it at once.
+func (t *hostTransport) authenticateStream(conn net.Conn) {
+	from := ipOfAddr(conn.RemoteAddr())
+	s, why := t.guard.admitStream(conn, from)
 	if why != "" {
 		_ = conn.Close()
-		t.guard.refuse("stream", from, why)
+		t.guard.recordRefusal("stream", from, why)
 		return
 	}
-	if !t.begin(s) {
+	if !t.addPending(s) {
 		_ = s.Close()
 		return
 	}
-	t.working.Go(func() {
-		why := s.prove()
-		t.ended(s)
+	t.goroutines.Go(func() {
+		why := s.authenticate()
+		t.removePending(s)
 		if why != "" {
 			_ = s.Close()
 			if !t.isClosing() {
-				t.guard.refuse("stream", from, why)
+				t.guard.recordRefusal("stream", from, why)
 			}
 		} else if t.IngestStream(s) != nil {
 			_ = s.Close()
@@ -136,26 +137,26 @@ func (t *hostTransport) take(conn net.Conn) {
 	})
 }
 
-// begin notes a stream that has still to prove itself; false when the port is closed.
-func (t *hostTransport) begin(s *stream) bool {
-	t.unproved.Lock()
-	defer t.unproved.Unlock()
-	if !t.unproved.closed {
-		t.unproved.all[s] = true
+// addPending adds a stream that is not authenticated yet; false: the port is closed.
+func (t *hostTransport) addPending(s *stream) bool {
+	t.pending.Lock()
+	defer t.pending.Unlock()
+	if !t.pending.closed {
+		t.pending.all[s] = true
 	}
-	return !t.unproved.closed
+	return !t.pending.closed
 }
 
-func (t *hostTransport) ended(s *stream) {
-	t.unproved.Lock()
-	defer t.unproved.Unlock()
-	delete(t.unproved.all, s)
+func (t *hostTransport) removePending(s *stream) {
+	t.pending.Lock()
+	defer t.pending.Unlock()
+	delete(t.pending.all, s)
 }
 
-// receive takes packets until the port is closed. One that is refused costs no memory: all are
-// read into the same.
-func (t *hostTransport) receive() {
-	buf := make([]byte, maxPacket+1) // one byte more, by which longer ones show
+// receivePackets receives packets until the port is closed. A refused packet costs no memory: all are read into
+// the same buffer.
+func (t *hostTransport) receivePackets() {
+	buf := make([]byte, maxPacket+1) // one byte more, to detect longer packets
 	for {
 		n, addr, err := t.udp.ReadFromUDPAddrPort(buf)
 		now := time.Now()
@@ -168,8 +169,8 @@ func (t *hostTransport) receive() {
 			continue
 		}
 		addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-		if why := t.guard.packet(buf[:n], addr.Addr()); why != "" {
-			t.guard.refuse("packet", addr.Addr(), why)
+		if why := t.guard.checkPacket(buf[:n], addr.Addr()); why != "" {
+			t.guard.recordRefusal("packet", addr.Addr(), why)
 			continue
 		}
 		p := &memberlist.Packet{Buf: slices.Clone(buf[:n]), From: net.UDPAddrFromAddrPort(addr), Timestamp: now}
@@ -181,8 +182,8 @@ func (t *hostTransport) receive() {
 	}
 }
 
-// FinalAdvertiseAddr is what others are told: what was configured, or the address listened on,
-// or, of all addresses, a private one of this host.
+// FinalAdvertiseAddr is the address that is published: the configured one, or the address listened on, or, if
+// that is a wildcard, a private address of this host.
 func (t *hostTransport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	if ip != "" {
 		return shortIP(net.ParseIP(ip)), port, nil
@@ -190,14 +191,16 @@ func (t *hostTransport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, er
 	own := t.tcp.Addr().(*net.TCPAddr).IP
 	if own.IsUnspecified() && own.To4() != nil {
 		private, err := sockaddr.GetPrivateIP()
-		if own = net.ParseIP(private); err != nil || own == nil {
-			return nil, 0, fmt.Errorf("no private IP address of this host was found, say which one others are to use: %q (%w)", private, err)
+		own = net.ParseIP(private)
+		if err != nil || own == nil {
+			return nil, 0, fmt.Errorf("no private IP address found on this host, set the advertised address: %q (%w)",
+				private, err)
 		}
 	}
-	return shortIP(own), t.port(), nil
+	return shortIP(own), t.boundPort(), nil
 }
 
-// shortIP has 4 bytes if the address is one of IPv4.
+// shortIP returns an IPv4 address in 4 bytes.
 func shortIP(ip net.IP) net.IP {
 	if short := ip.To4(); short != nil {
 		return short
@@ -221,16 +224,16 @@ func (t *hostTransport) DialTimeout(addr string, timeout time.Duration) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	return t.guard.watch(conn), nil
+	return t.guard.guardDialled(conn), nil
 }
 
-// PacketCh yields packets that the guard has let pass.
+// PacketCh yields the packets that the guard accepted.
 func (t *hostTransport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 
-// StreamCh yields streams that have proved themselves.
+// StreamCh yields the authenticated streams.
 func (t *hostTransport) StreamCh() <-chan net.Conn { return t.streams }
 
-// IngestStream has StreamCh yield a connection. It fails once the port is closed.
+// IngestStream makes StreamCh yield a connection. It fails after the port was closed.
 func (t *hostTransport) IngestStream(conn net.Conn) error {
 	select {
 	case t.streams <- conn:
@@ -240,20 +243,20 @@ func (t *hostTransport) IngestStream(conn net.Conn) error {
 	}
 }
 
-// Shutdown closes the port, and the streams that have not proved themselves. It may be repeated.
+// Shutdown closes the port and the unauthenticated streams. It may be repeated.
 func (t *hostTransport) Shutdown() error {
-	t.unproved.Lock()
-	if t.unproved.closed {
-		t.unproved.Unlock()
+	t.pending.Lock()
+	if t.pending.closed {
+		t.pending.Unlock()
 		return nil
 	}
-	t.unproved.closed = true
+	t.pending.closed = true
 	close(t.closing)
-	for s := range t.unproved.all {
-		_ = s.Conn.Close() // its goroutine closes the rest
+	for s := range t.pending.all {
+		_ = s.Conn.Close() // its goroutine releases the slot
 	}
-	t.unproved.Unlock()
+	t.pending.Unlock()
 	err := errors.Join(t.tcp.Close(), t.udp.Close())
-	t.working.Wait()
+	t.goroutines.Wait()
 	return err
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 )
 
-// What memberlist says by its protocol 2, which this build and the previous one speak.
+// The format of memberlist's protocol 2, which this build and the previous one use.
 const (
-	labelByte     = 244 // before the length of the label, and the label
-	sealedVersion = 1   // AES-GCM without padding
-	nonceSize     = 12
-	// sealedOverhead is that of encryption: version, nonce and tag.
-	sealedOverhead = 1 + nonceSize + 16
-	// frameHeader are the type and the length of an encrypted message in a stream.
+	labelByte         = 244 // precedes the length of the label, and the label
+	encryptionVersion = 1   // AES-GCM without padding
+	nonceSize         = 12
+	// encryptionOverhead is the size of version, nonce and tag.
+	encryptionOverhead = 1 + nonceSize + 16
+	// frameHeader is the size of type and length of an encrypted message in a stream.
 	frameHeader = 5
 	crcHeader   = 5
 )
@@ -36,10 +36,10 @@ const (
 	errorType        = 13
 )
 
-// packetFault is why a packet that was decrypted is not one that a node sends, empty if it is.
-// Nodes with keys compress nothing, say nothing of their own, and nest no packets; what is
-// compressed grows a thousandfold.
-func packetFault(plain []byte) refusal {
+// validatePacket returns the reason to refuse a decrypted packet; empty: a node may send it. Nodes with keys do
+// not compress, send no messages of their own, and do not nest packets. A compressed message could grow a
+// thousandfold.
+func validatePacket(plain []byte) refusal {
 	if len(plain) >= crcHeader && plain[0] == crcType {
 		plain = plain[crcHeader:]
 	}
@@ -47,7 +47,7 @@ func packetFault(plain []byte) refusal {
 		return refusedContent
 	}
 	if plain[0] != compoundType {
-		return messageFault(plain)
+		return validateMessage(plain)
 	}
 	if len(plain) < 2 {
 		return refusedContent
@@ -64,7 +64,7 @@ func packetFault(plain []byte) refusal {
 		if length > len(parts) {
 			return refusedContent
 		}
-		if why := messageFault(parts[:length]); why != "" {
+		if why := validateMessage(parts[:length]); why != "" {
 			return why
 		}
 		parts = parts[length:]
@@ -72,8 +72,8 @@ func packetFault(plain []byte) refusal {
 	return ""
 }
 
-// messageFault is packetFault of one message.
-func messageFault(m []byte) refusal {
+// validateMessage validates one message like [validatePacket].
+func validateMessage(m []byte) refusal {
 	if len(m) == 0 {
 		return refusedContent
 	}
@@ -82,72 +82,73 @@ func messageFault(m []byte) refusal {
 		return ""
 	case suspectType, aliveType, deadType:
 		var about struct{ Incarnation uint32 }
-		if err := codec.NewDecoderBytes(m[1:], &codec.MsgpackHandle{}).Decode(&about); err == nil && refutable(about.Incarnation) {
+		if err := codec.NewDecoderBytes(m[1:], &codec.MsgpackHandle{}).Decode(&about); err == nil &&
+			isRefutable(about.Incarnation) {
 			return ""
 		}
 	}
 	return refusedContent
 }
 
-// A node refutes what others say of it by a greater incarnation. So that it always can, nobody takes
-// over an incarnation that is greater than a bound, which grows faster than a node has to refute.
-// Who knew no bound could say something with the last number there is, and nobody could say
-// otherwise before all nodes had been stopped.
+// A node refutes a false state of itself with a greater incarnation. Incarnations above a bound are refused, so
+// that a node can always refute. The bound grows faster than nodes need to refute. Without it, a state with the
+// greatest number could not be refuted until all nodes had been stopped.
 const (
-	leastIncarnations     = 1 << 20 // whatever this host's clock says
-	incarnationsPerSecond = 10      // for 13 years
+	minMaxIncarnation     = 1 << 20 // independent of this host's clock
+	incarnationsPerSecond = 10      // sufficient for 13 years
 )
 
-var incarnationsBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var incarnationEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func greatestIncarnation(now time.Time) uint32 {
-	seconds := max(0, now.Sub(incarnationsBegin)) / time.Second
-	return uint32(min(leastIncarnations+incarnationsPerSecond*int64(seconds), math.MaxUint32/2))
+func maxIncarnation(now time.Time) uint32 {
+	seconds := max(0, now.Sub(incarnationEpoch)) / time.Second
+	return uint32(min(minMaxIncarnation+incarnationsPerSecond*int64(seconds), math.MaxUint32/2))
 }
 
-func refutable(incarnation uint32) bool { return incarnation <= greatestIncarnation(time.Now()) }
+func isRefutable(incarnation uint32) bool { return incarnation <= maxIncarnation(time.Now()) }
 
-// exchange is what a list of members begins with.
-type exchange struct {
+// exchangeHeader is the header of a list of members.
+type exchangeHeader struct {
 	Nodes        int
 	UserStateLen int
 	Join         bool
 }
 
-// callFault is why the message of a stream is not one that a node begins with, empty if it
-// is. Room for as many members as it says is made before they are read.
-func callFault(plain []byte) refusal {
+// validateRequest returns the reason to refuse the first message of an incoming stream; empty: a node may send
+// it. Memory for the announced number of members is allocated before they are read, so the number is bounded
+// here.
+func validateRequest(plain []byte) refusal {
 	switch {
 	case len(plain) == 0:
 	case plain[0] == pingType:
 		return ""
 	case plain[0] == pushPullType:
-		return exchangeFault(plain[1:])
+		return validateExchange(plain[1:])
 	}
 	return refusedContent
 }
 
-// answerFault is callFault of the answer to a stream.
-func answerFault(plain []byte) refusal {
+// validateReply does the same for the reply on an outgoing stream.
+func validateReply(plain []byte) refusal {
 	switch {
 	case len(plain) == 0:
 	case plain[0] == ackType, plain[0] == errorType:
 		return ""
 	case plain[0] == pushPullType:
-		return exchangeFault(plain[1:])
+		return validateExchange(plain[1:])
 	}
 	return refusedContent
 }
 
-func exchangeFault(text []byte) refusal {
+func validateExchange(text []byte) refusal {
 	d := codec.NewDecoderBytes(text, &codec.MsgpackHandle{})
-	var e exchange
+	var e exchangeHeader
 	if err := d.Decode(&e); err != nil || e.Nodes < 0 || e.Nodes > MaxMembers || e.UserStateLen != 0 {
 		return refusedContent
 	}
 	for range e.Nodes {
 		var about struct{ Incarnation uint32 }
-		if err := d.Decode(&about); err != nil || !refutable(about.Incarnation) {
+		if err := d.Decode(&about); err != nil || !isRefutable(about.Incarnation) {
 			return refusedContent
 		}
 	}

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// ErrPatience is the error of an item that was not sent because its caller did not
-// want to wait any longer.
+// ErrPatience is the error of an item that was not sent because its caller's patience ended.
 var ErrPatience = errors.New("timed out waiting for a turn to send")
 
 // Funnel coalesces items of callers. It is safe for concurrent use.
 type Funnel[T any] struct {
-	width    int
-	most     int
-	mu       sync.Mutex
-	inFlight int // sends in flight
-	waiting  []*queuedItem[T]
+	width     int
+	maxWeight int
+	mu        sync.Mutex
+	inFlight  int // sends in flight
+	waiting   []*queuedItem[T]
 }
 
 // queuedItem is the item of one caller.
@@ -32,7 +31,7 @@ type queuedItem[T any] struct {
 // New returns a funnel of a width, at least 1. The items of one send weigh at most most together, unless a
 // single item weighs more.
 func New[T any](width, most int) *Funnel[T] {
-	return &Funnel[T]{width: max(width, 1), most: most}
+	return &Funnel[T]{width: max(width, 1), maxWeight: most}
 }
 
 // Do sends an item, by this caller or by another one: send is called with items in the order in which they came.
@@ -126,7 +125,7 @@ func (f *Funnel[T]) endSend(sent []*queuedItem[T]) {
 	n, weight := 0, 0
 	for _, l := range f.waiting {
 		weight += l.weight
-		if n > 0 && weight > f.most {
+		if n > 0 && weight > f.maxWeight {
 			break
 		}
 		n++

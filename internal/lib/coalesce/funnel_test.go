@@ -39,7 +39,8 @@ func TestGathers(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				_ = f.Do(t.Context(), i, 1, time.Hour, func(_ context.Context, items []int) { sent = append(sent, items) })
+				_ = f.Do(t.Context(), i, 1, time.Hour,
+					func(_ context.Context, items []int) { sent = append(sent, items) })
 			})
 			synctest.Wait()
 		}

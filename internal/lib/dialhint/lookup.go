@@ -1,6 +1,5 @@
-// Package dialhint tells why a name has no address. gRPC keeps that to itself: its
-// resolver takes a name that does not exist for one without addresses, and what its
-// balancers then say is about themselves.
+// Package dialhint explains why a host name has no address. gRPC does not: its resolver treats a name that
+// does not exist like one without addresses, and the errors of its balancers do not mention the name.
 package dialhint
 
 import (
@@ -10,31 +9,29 @@ import (
 	"time"
 )
 
-// patience bounds a look-up that is made for the sake of a message.
-const patience = 2 * time.Second
+// lookupTimeout bounds a lookup that only improves an error message.
+const lookupTimeout = 2 * time.Second
 
-// mute are the words of gRPC's balancers, round_robin and pick_first, about a name
-// without addresses.
-var mute = []string{"no children to pick from", "produced zero addresses"}
+// vagueErrors are the texts of gRPC's balancers, round_robin and pick_first, for a name without addresses.
+var vagueErrors = []string{"no children to pick from", "produced zero addresses"}
 
-// Explain returns why the host of an address (host:port) has no address, where err
-// says no more than that gRPC knows none; else err itself. It looks the host up, which
-// takes two seconds at most.
+// Explain returns why the host of an address (host:port) has no address, if err does not explain it; else err
+// itself. It looks the host up, which takes two seconds at most.
 func Explain(ctx context.Context, address string, err error) error {
 	host, _, bad := net.SplitHostPort(address)
-	if bad != nil || !isMute(err) {
+	if bad != nil || !isVague(err) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	if _, reason := net.DefaultResolver.LookupHost(ctx, host); reason != nil {
 		return reason
 	}
-	return err // it has come into being
+	return err // the name exists by now
 }
 
-func isMute(err error) bool {
-	for _, words := range mute {
+func isVague(err error) bool {
+	for _, words := range vagueErrors {
 		if strings.Contains(err.Error(), words) {
 			return true
 		}

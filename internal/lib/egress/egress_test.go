@@ -17,13 +17,16 @@ import (
 // reached, whichever network is allowed, unless that one address is.
 func TestNoTranslatorLeadsToMetadata(t *testing.T) {
 	for _, bits := range []int{32, 40, 48, 56, 64, 96} {
-		for _, prefix := range []string{"64:ff9b::", "64:ff9b:1::", "64:ff9b:1:fffe::", "2001:db8:122:344::", "2a00:1450:4001:830::", "fd12:3456:789a::", "2002::"} {
-			for _, target := range metadata {
+		for _, prefix := range []string{"64:ff9b::", "64:ff9b:1::", "64:ff9b:1:fffe::", "2001:db8:122:344::",
+			"2a00:1450:4001:830::", "fd12:3456:789a::", "2002::"} {
+			for _, target := range metadataAddrs {
 				if !target.Is4() {
 					continue
 				}
 				a := translate(netip.MustParseAddr(prefix), bits, target)
-				for _, allow := range [][]netip.Prefix{nil, {netip.MustParsePrefix("::/0")}, {netip.PrefixFrom(a, bits).Masked()}, {netip.PrefixFrom(a, 127).Masked()}, {netip.PrefixFrom(target, 32)}} {
+				for _, allow := range [][]netip.Prefix{nil, {netip.MustParsePrefix("::/0")},
+					{netip.PrefixFrom(a, bits).Masked()}, {netip.PrefixFrom(a,
+						127).Masked()}, {netip.PrefixFrom(target, 32)}} {
 					g := Guard{Allow: allow, Ports: []uint16{80}}
 					if g.Control(t.Context(), "tcp", netip.AddrPortFrom(a, 80).String(), nil) == nil {
 						t.Errorf("%s, which is %s behind /%d, is reached with %v", a, target, bits, allow)
@@ -71,7 +74,9 @@ func TestPlainSaysNoAddress(t *testing.T) {
 	refused := Guard{}.Control(t.Context(), "tcp", "10.9.8.7:80", nil)
 	port := Guard{Ports: []uint16{80}}.Control(t.Context(), "tcp", "93.184.216.34:8080", nil)
 	unknown := &net.DNSError{Err: "no such host", Name: "x.internal", Server: "10.0.0.10:53", IsNotFound: true}
-	for _, err := range []error{refused, port, unknown, &net.OpError{Op: "dial", Net: "tcp", Addr: inside, Err: refused}, &net.OpError{Op: "dial", Net: "tcp", Err: unknown}} {
+	for _, err := range []error{refused, port, unknown,
+		&net.OpError{Op: "dial", Net: "tcp", Addr: inside, Err: refused}, &net.OpError{Op: "dial", Net: "tcp",
+			Err: unknown}} {
 		if got, want := Plain(err).Error(), Plain(unknown).Error(); got != want || !errors.Is(Plain(err), err) {
 			t.Errorf("%v is told as %q", err, got)
 		}
@@ -80,12 +85,18 @@ func TestPlainSaysNoAddress(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&net.OpError{Op: "dial", Net: "tcp", Addr: inside, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, "dial: connect: connection refused"},
-		{fmt.Errorf("http2: %w", &net.OpError{Op: "read", Net: "tcp", Source: own, Addr: inside, Err: syscall.ECONNRESET}), "read: connection reset by peer"},
-		{&net.OpError{Op: "proxy", Source: own, Err: &net.OpError{Op: "write", Addr: inside, Err: io.ErrClosedPipe}}, "proxy: write: io: read/write on closed pipe"},
-		{&net.DNSError{Err: "server misbehaving", Name: "x.internal", Server: "10.0.0.10:53", IsTemporary: true}, "the lookup of the name failed"},
-		{&net.DNSError{Err: "read udp 10.1.1.1:4444->10.0.0.10:53: i/o timeout", Name: "x", Server: "10.0.0.10:53", IsTimeout: true}, "the lookup of the name timed out"},
-		{x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"billing.internal"}}, Host: "x.example"}, "the certificate is not valid for x.example"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: inside, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+			"dial: connect: connection refused"},
+		{fmt.Errorf("http2: %w", &net.OpError{Op: "read", Net: "tcp", Source: own, Addr: inside,
+			Err: syscall.ECONNRESET}), "read: connection reset by peer"},
+		{&net.OpError{Op: "proxy", Source: own, Err: &net.OpError{Op: "write", Addr: inside, Err: io.ErrClosedPipe}},
+			"proxy: write: io: read/write on closed pipe"},
+		{&net.DNSError{Err: "server misbehaving", Name: "x.internal", Server: "10.0.0.10:53", IsTemporary: true},
+			"the lookup of the name failed"},
+		{&net.DNSError{Err: "read udp 10.1.1.1:4444->10.0.0.10:53: i/o timeout", Name: "x", Server: "10.0.0.10:53",
+			IsTimeout: true}, "the lookup of the name timed out"},
+		{x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"billing.internal"}},
+			Host: "x.example"}, "the certificate is not valid for x.example"},
 		{io.ErrUnexpectedEOF, "unexpected EOF"},
 	} {
 		got := Plain(c.err)

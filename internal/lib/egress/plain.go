@@ -6,11 +6,11 @@ import (
 	"net"
 )
 
-// errRefused is what a guard answers.
+// errRefused is the error of a guard.
 var errRefused = errors.New("not allowed here")
 
-// PlainError is a failure in words that are for who wrote the URL. Err is the failure
-// itself, which holds addresses: it is for who runs the process.
+// PlainError is a failure in a text for the author of the URL. Err is the failure itself, which contains
+// addresses: it is for the operator of the process.
 type PlainError struct {
 	Text string
 	Err  error
@@ -21,10 +21,9 @@ type PlainError struct {
 func (e *PlainError) Error() string { return e.Text }
 func (e *PlainError) Unwrap() error { return e.Err }
 
-// Plain words the failure of a request without addresses that names have, and without
-// those of this process and of its resolver. A name that there is not and one that leads
-// where nothing may be reached are worded alike, as names inside could be listed otherwise.
-// It returns err itself where that has nothing of the kind.
+// Plain describes the failure of a request without the addresses of names, of this process and of its resolver.
+// A name that does not exist and one whose address is refused have the same text; otherwise internal names could
+// be listed. It returns err itself if err contains none of this.
 func Plain(err error) error {
 	var lookup *net.DNSError
 	var op *net.OpError
@@ -36,13 +35,14 @@ func Plain(err error) error {
 		return nil
 	case errors.Is(err, errRefused) || errors.As(err, &lookup) && lookup.IsNotFound, errors.As(err, &family):
 		refused = true
-		text = "not allowed here, or no such name: only public addresses at some ports, and networks that were allowed, are reached"
+		text = "not allowed here, or no such name: only public addresses at some ports, and networks that were " +
+			"allowed, are reached"
 	case lookup != nil && lookup.IsTimeout:
 		text = "the lookup of the name timed out"
 	case lookup != nil:
 		text = "the lookup of the name failed"
 	case errors.As(err, &op):
-		text = opText(op)
+		text = networkErrorText(op)
 	case errors.As(err, &host):
 		text = "the certificate is not valid for " + host.Host
 	default:
@@ -51,8 +51,8 @@ func Plain(err error) error {
 	return &PlainError{Text: text, Err: err, Refused: refused}
 }
 
-// opText is the text of an error of the network without its addresses.
-func opText(op *net.OpError) string {
+// networkErrorText is the text of an error of the network without its addresses.
+func networkErrorText(op *net.OpError) string {
 	text := op.Op
 	for err := op.Err; ; err = op.Err {
 		if inner := (*net.OpError)(nil); errors.As(err, &inner) {

@@ -1,33 +1,32 @@
-// Package fairshare divides the places of a table among namespaces and identities, so that none
-// of them takes the places of all others.
+// Package fairshare divides the slots of a table among namespaces and identities, so that none
+// of them takes the slots of all others.
 //
-// Whoever holds places may take another one while those that are free are more than a
-// multiple of what it holds. So one namespace alone gets half of a table with factor 1, a
-// quarter with factor 3; several get equal parts; and a newcomer gets a place for as long as
-// there is one. The rule needs no list of who there might be, and takes nothing away from
-// those who hold places.
+// A holder may take another slot while the free slots are more than a multiple of those that
+// it holds. One namespace alone gets half of a table with factor 1, a quarter with factor 3.
+// Several get equal parts, and a newcomer gets a slot while there is a free one. The rule needs
+// no list of possible holders, and never takes slots away.
 package fairshare
 
-// Fits reports whether whoever holds some places of a table may take one more, when so many
-// places are free. With factor f one holder alone gets 1/(f+1) of the table.
+// Fits reports whether a holder of held slots may take one more. With factor f one holder alone gets 1/(f+1) of
+// the table.
 func Fits(held, free, factor int) bool { return free > 0 && held*factor < free }
 
-// Holder is who takes a place. An empty name is not bounded: nobody could be told apart by it.
+// Holder identifies the holder of a slot. An empty name has no limit, because it does not distinguish holders.
 type Holder struct {
 	Namespace, Identity string
-	// Admin may administer the cluster. It may also take the places that are kept for
-	// administrators, and the share of a namespace does not bound it.
+	// Admin may administer the cluster. It may also take the slots that are reserved for administrators, and the
+	// share of a namespace does not limit it.
 	Admin bool
 }
 
-// Limits of a [Table]. Factors are those of [Fits]; 0 is no bound but the number of places.
+// Limits of a [Table]. Factors are those of [Fits]; 0: only the number of slots limits.
 type Limits struct {
 	Places              int
-	Kept                int // of the places, for cluster administrators only
+	Kept                int // reserved for cluster administrators
 	Namespace, Identity int // factors
 }
 
-// Table counts who holds how many places. It is not safe for concurrent use.
+// Table counts the slots by holder. It is not safe for concurrent use.
 type Table struct {
 	limits      Limits
 	used        int
@@ -40,58 +39,59 @@ func New(l Limits) *Table {
 	return &Table{limits: l, byNamespace: map[string]int{}, byIdentity: map[string]int{}}
 }
 
-// Used is how many places are taken.
+// Used is the number of taken slots.
 func (t *Table) Used() int { return t.used }
 
-// Take takes a place if the shares of the holder leave one. Who got it has to Give it back.
+// Take takes a slot if the shares of the holder allow it. The holder returns it with Give.
 func (t *Table) Take(h Holder) bool {
 	free := t.limits.Places - t.used
 	if !h.Admin {
 		free -= t.limits.Kept
-		if !Fits(held(t.byNamespace, h.Namespace), free, t.limits.Namespace) {
+		if !Fits(countOf(t.byNamespace, h.Namespace), free, t.limits.Namespace) {
 			return false
 		}
 	}
-	if !Fits(held(t.byIdentity, h.Identity), free, t.limits.Identity) {
+	if !Fits(countOf(t.byIdentity, h.Identity), free, t.limits.Identity) {
 		return false
 	}
-	t.add(h, 1)
+	t.addPlaces(h, 1)
 	return true
 }
 
-// Give gives a place back that the holder took.
-func (t *Table) Give(h Holder) { t.add(h, -1) }
+// Give returns a slot that the holder took.
+func (t *Table) Give(h Holder) { t.addPlaces(h, -1) }
 
-func (t *Table) add(h Holder, n int) {
+func (t *Table) addPlaces(h Holder, n int) {
 	t.used += n
-	count(t.byNamespace, h.Namespace, n)
-	count(t.byIdentity, h.Identity, n)
+	addCount(t.byNamespace, h.Namespace, n)
+	addCount(t.byIdentity, h.Identity, n)
 }
 
-func held(by map[string]int, name string) int {
+func countOf(by map[string]int, name string) int {
 	if name == "" {
 		return 0
 	}
 	return by[name]
 }
 
-func count(by map[string]int, name string, n int) {
+func addCount(by map[string]int, name string, n int) {
 	if name == "" {
 		return
 	}
-	if by[name] += n; by[name] <= 0 {
+	by[name] += n
+	if by[name] <= 0 {
 		delete(by, name)
 	}
 }
 
-// Pick picks n of all, as many of each group as there are, in the order given: of groups
-// with fewer nothing is left out for the sake of those with more.
+// Pick picks n of all items, balanced over the groups, in the given order: no item of a smaller group is omitted in
+// favour of a larger one.
 func Pick[T any](all []T, n int, group func(T) string) []T {
 	if len(all) <= n {
 		return all
 	}
 	groups := map[string][]T{}
-	var names []string // in the order of their first ones
+	var names []string // in the order of their first items
 	for _, t := range all {
 		name := group(t)
 		if groups[name] == nil {

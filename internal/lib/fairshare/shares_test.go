@@ -78,7 +78,8 @@ func TestTables(t *testing.T) {
 				continue
 			}
 			h := Holder{
-				Namespace: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "n")), Identity: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "i")),
+				Namespace: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "n")),
+				Identity:  fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "i")),
 			}
 			if table.Take(h) {
 				holders = append(holders, h)
@@ -96,7 +97,8 @@ func TestTables(t *testing.T) {
 func TestPickTakesAsManyOfEachGroup(t *testing.T) {
 	first := func(s string) string { return s[:1] }
 	all := []string{"a1", "a2", "a3", "a4", "b1", "c1", "c2"}
-	for n, want := range map[int]string{2: "[a1 b1]", 4: "[a1 b1 c1 a2]", 6: "[a1 b1 c1 a2 c2 a3]", 9: "[a1 a2 a3 a4 b1 c1 c2]"} {
+	for n, want := range map[int]string{2: "[a1 b1]", 4: "[a1 b1 c1 a2]", 6: "[a1 b1 c1 a2 c2 a3]",
+		9: "[a1 a2 a3 a4 b1 c1 c2]"} {
 		if got := fmt.Sprint(Pick(all, n, first)); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}

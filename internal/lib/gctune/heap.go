@@ -13,9 +13,9 @@ import (
 	"runtime/debug"
 )
 
-// reserved is never read or written, so that no memory stands behind it: it only
-// counts when the collector computes its next turn.
-var reserved []byte
+// ballast is never read or written, so no memory is committed for it: it only counts when the collector
+// computes its next run.
+var ballast []byte
 
 // Reserve has the garbage collector count size bytes, which take no memory, as if
 // they were live: it lets about twice as much be used before its next turn. Where a control
@@ -30,8 +30,8 @@ func Reserve(size int) {
 	if most > 0 {
 		debug.SetMemoryLimit(most)
 	}
-	reserved = make([]byte, size)
-	runtime.KeepAlive(reserved)
+	ballast = make([]byte, size)
+	runtime.KeepAlive(ballast)
 }
 
 // within fits a reserve into a limit of memory: it is an eighth of it at most. most is what

@@ -6,22 +6,21 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Writer is a message that writes itself.
+// Writer is a message that encodes itself.
 type Writer interface {
-	// FrameSize is about how many bytes that takes, rather too many than too few.
+	// FrameSize estimates the encoded size, rather too large than too small.
 	FrameSize() int
 	// AppendFrame appends the encoded message.
 	AppendFrame(b []byte) []byte
 }
 
-// Reader is a message that reads itself.
+// Reader is a message that decodes itself.
 type Reader interface {
-	// ReadFrame reads an encoded message. It must not keep data.
+	// ReadFrame decodes a message. It must not keep data.
 	ReadFrame(data []byte) error
 }
 
-// Codec is gRPC's codec for messages of protobuf, those that are a Writer or a Reader
-// among them.
+// Codec is gRPC's codec for protobuf messages, including those that implement Writer or Reader.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }
@@ -33,7 +32,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	}
 	buf := buffers.Get(w.FrameSize())
 	b := w.AppendFrame((*buf)[:0])
-	if cap(b) != cap(*buf) { // it took more than was thought
+	if cap(b) != cap(*buf) { // the message was larger than estimated
 		buffers.Put(buf)
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}

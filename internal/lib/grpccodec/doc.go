@@ -1,8 +1,7 @@
-// Package grpccodec is the codec of connections on which a few messages are written and read
-// by hand, with package protofield: leases, results and acknowledgements on the streams of
-// workers.
+// Package grpccodec is a gRPC codec with hand-written encoders for a few frequent messages:
+// leases, results and acknowledgements on the streams of workers.
 //
-// A message that knows how is a [Writer] or a [Reader]; [Codec] takes any other message
-// the general way. Both look the same on the wire, so that either end of a stream may do
-// without this package.
+// A message that implements [Writer] or [Reader] encodes or decodes itself, with package
+// protofield; [Codec] uses protobuf for all others. The wire format is the same, so that either
+// end of a stream may use plain protobuf.
 package grpccodec

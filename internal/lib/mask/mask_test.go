@@ -76,8 +76,8 @@ func printable(s string) string {
 	return out.String()
 }
 
-// latin1 is what becomes of bytes that are taken for Latin-1 and written as UTF-8.
-func latin1(s string) string {
+// decodeLatin1 is what becomes of bytes that are taken for Latin-1 and written as UTF-8.
+func decodeLatin1(s string) string {
 	var out strings.Builder
 	for i := range len(s) {
 		out.WriteRune(rune(s[i]))
@@ -102,33 +102,42 @@ func std(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) 
 var escapes = map[string]func(string) string{
 	"as it is": func(s string) string { return s }, "JSON": quoted, "JSON of PHP": slashed,
 	"JSON escapes": eachUnit(`\u%04x`), "JSON escapes in capitals": eachUnit(`\u%04X`), "braces": eachRune(`\u{%x}`),
-	"bytes of C": each(`\x%02x`), "octal": each(`\%03o`), "a literal of Go": func(s string) string { q := strconv.QuoteToASCII(s); return q[1 : len(q)-1] },
-	"query": url.QueryEscape, "path": url.PathEscape, "every byte of a URL": each("%%%02X"), "in small letters": each("%%%02x"),
-	"HTML": html.EscapeString, "entities": eachRune("&#%d;"), "entities in hex": eachRune("&#x%x;"), "entities in hex, capitals": eachRune("&#X%04X;"),
-	"quoted-printable": printable, "every byte quoted": each("=%02X"), "doubled quotes": func(s string) string { return strings.ReplaceAll(s, `"`, `""`) },
-	"a shell's": func(s string) string { return strings.ReplaceAll(s, "'", `'\''`) },
+	"bytes of C": each(`\x%02x`), "octal": each(`\%03o`),
+	"a literal of Go": func(s string) string { q := strconv.QuoteToASCII(s); return q[1 : len(q)-1] },
+	"query":           url.QueryEscape, "path": url.PathEscape, "every byte of a URL": each("%%%02X"),
+	"in small letters": each("%%%02x"),
+	"HTML":             html.EscapeString, "entities": eachRune("&#%d;"), "entities in hex": eachRune("&#x%x;"),
+	"entities in hex, capitals": eachRune("&#X%04X;"),
+	"quoted-printable":          printable, "every byte quoted": each("=%02X"),
+	"doubled quotes": func(s string) string { return strings.ReplaceAll(s, `"`, `""`) },
+	"a shell's":      func(s string) string { return strings.ReplaceAll(s, "'", `'\''`) },
 }
 
 // texts are the encodings of a whole secret.
 var texts = map[string]func(string) string{
 	"base64": std, "base64 for URLs": func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) },
 	"base64 without padding": func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
-	"behind a user":          func(s string) string { return std("user:" + s) }, "behind a name": func(s string) string { return std("me:" + s) },
-	"in the middle": func(s string) string { return std(`{"token":"` + s + `","a":1}`) }, "before more": func(s string) string { return std(s + ":x") },
-	"base64 of JSON": func(s string) string { return std("ab" + slashed(s) + "cd") }, "base64 of a query": func(s string) string { return std("a=" + url.QueryEscape(s)) },
-	"wrapped":       func(s string) string { return wrapped(std(strings.Repeat("a", 70)+s), "\r\n", 76) },
-	"wrapped often": func(s string) string { return wrapped(std(s), "\n  ", 4) },
-	"hex":           func(s string) string { return hex.EncodeToString([]byte(s)) }, "hex in capitals": func(s string) string { return fmt.Sprintf("%X", s) },
-	"hex with spaces": each("%02x "), "hex with colons": func(s string) string { return strings.TrimSuffix(each("%02X:")(s), ":") }, "hex with 0x": each("0x%02x, "),
-	"hex wrapped": func(s string) string { return wrapped(hex.EncodeToString([]byte(s)), "\n", 7) }, "over lines": func(s string) string { return wrapped(s, "\r\n", 5) },
+	"behind a user":          func(s string) string { return std("user:" + s) },
+	"behind a name":          func(s string) string { return std("me:" + s) },
+	"in the middle":          func(s string) string { return std(`{"token":"` + s + `","a":1}`) },
+	"before more":            func(s string) string { return std(s + ":x") },
+	"base64 of JSON":         func(s string) string { return std("ab" + slashed(s) + "cd") },
+	"base64 of a query":      func(s string) string { return std("a=" + url.QueryEscape(s)) },
+	"wrapped":                func(s string) string { return wrapped(std(strings.Repeat("a", 70)+s), "\r\n", 76) },
+	"wrapped often":          func(s string) string { return wrapped(std(s), "\n  ", 4) },
+	"hex":                    func(s string) string { return hex.EncodeToString([]byte(s)) },
+	"hex in capitals":        func(s string) string { return fmt.Sprintf("%X", s) },
+	"hex with spaces":        each("%02x "), "hex with colons": func(s string) string { return strings.TrimSuffix(each("%02X:")(s), ":") }, "hex with 0x": each("0x%02x, "),
+	"hex wrapped": func(s string) string { return wrapped(hex.EncodeToString([]byte(s)), "\n", 7) },
+	"over lines":  func(s string) string { return wrapped(s, "\r\n", 5) },
 }
 
 func init() {
 	for name, encode := range escapes {
 		texts[name] = encode
 	}
-	texts["read as Latin-1"] = func(s string) string { return latin1(s) }
-	texts["read as Latin-1, JSON"] = func(s string) string { return strconv.QuoteToASCII(latin1(s)) }
+	texts["read as Latin-1"] = func(s string) string { return decodeLatin1(s) }
+	texts["read as Latin-1, JSON"] = func(s string) string { return strconv.QuoteToASCII(decodeLatin1(s)) }
 }
 
 // TestEncodingsAreMasked: whatever stands around it, a secret is masked in each encoding
@@ -138,15 +147,18 @@ func TestEncodingsAreMasked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				secret := rapid.OneOf(
-					rapid.StringMatching(`[A-Za-z0-9+/=_-]{8,60}`), rapid.StringMatching(`[ -~]{8,40}`), rapid.StringMatching(`[ -~äöü€😀]{8,20}`),
+					rapid.StringMatching(`[A-Za-z0-9+/=_-]{8,60}`), rapid.StringMatching(`[ -~]{8,40}`),
+					rapid.StringMatching(`[ -~äöü€😀]{8,20}`),
 				).Draw(t, "secret")
 				text := encode(secret)
 				for range rapid.IntRange(0, 2).Draw(t, "depth") {
 					text = escapes[rapid.SampledFrom([]string{
-						"as it is", "JSON", "JSON of PHP", "JSON escapes", "query", "path", "in small letters", "HTML", "entities", "entities in hex",
+						"as it is", "JSON", "JSON of PHP", "JSON escapes", "query", "path", "in small letters",
+						"HTML", "entities", "entities in hex",
 					}).Draw(t, "escape")](text)
 				}
-				around := rapid.OneOf(rapid.StringMatching(`[ -~]{0,20}`), rapid.SampledFrom([]string{"%", `\`, "&", "&#", "=", "%2", `\u00`, `"`, "'", `\\`, "%25"}))
+				around := rapid.OneOf(rapid.StringMatching(`[ -~]{0,20}`),
+					rapid.SampledFrom([]string{"%", `\`, "&", "&#", "=", "%2", `\u00`, `"`, "'", `\\`, "%25"}))
 				before, after := around.Draw(t, "before"), around.Draw(t, "after")
 				m := masker(secret)
 				got := string(m.Whole([]byte(before + text + after)))
@@ -200,7 +212,8 @@ func TestWhatIsMasked(t *testing.T) {
 func TestShortSecrets(t *testing.T) {
 	m := masker("a/b")
 	for text, want := range map[string]string{
-		"x a/b y": "x [secret] y", `"a\/b"`: `"[secret]"`, "a%2fb": "[secret]", std("a/b") + " 612f62": std("a/b") + " 612f62",
+		"x a/b y": "x [secret] y", `"a\/b"`: `"[secret]"`, "a%2fb": "[secret]",
+		std("a/b") + " 612f62": std("a/b") + " 612f62",
 	} {
 		if got := string(m.Whole([]byte(text))); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
@@ -233,14 +246,20 @@ func TestLinesOfSecretsAreMasked(t *testing.T) {
 	lines := strings.Split(key, "\n")
 	joined := strings.Join(lines, "")
 	for name, text := range map[string]string{
-		"CRLF": strings.ReplaceAll(key, "\n", "\r\n"), "indented": "    " + strings.ReplaceAll(key, "\n", "\n    "), "tabs": strings.ReplaceAll(key, "\n", "\n\t"),
-		"spaces": strings.ReplaceAll(key, "\n", " "), "nothing": joined, "commas": strings.Join(lines, ", "), "wrapped": wrapped(joined, "\n  ", 50),
-		"quoted": "> " + strings.Join(lines, "\n> "), "list of JSON": `["` + strings.Join(lines, `","`) + `"]`, "PHP": `["` + strings.ReplaceAll(strings.Join(lines, `","`), "/", `\/`) + `"]`,
-		"backslash n": strings.Join(lines, `\n`), "backslash backslash n": strings.Join(lines, `\\n`), "query": url.QueryEscape(strings.Join(lines, " ")),
-		"HTML": "<br>" + strings.Join(lines, "<br>"), "reversed lines": lines[9] + "\n" + lines[8] + "\n" + lines[7], "one line": "key: " + lines[3] + "!",
+		"CRLF": strings.ReplaceAll(key, "\n", "\r\n"), "indented": "    " + strings.ReplaceAll(key, "\n", "\n    "),
+		"tabs":   strings.ReplaceAll(key, "\n", "\n\t"),
+		"spaces": strings.ReplaceAll(key, "\n", " "), "nothing": joined, "commas": strings.Join(lines, ", "),
+		"wrapped": wrapped(joined, "\n  ", 50),
+		"quoted":  "> " + strings.Join(lines, "\n> "), "list of JSON": `["` + strings.Join(lines, `","`) + `"]`,
+		"PHP":         `["` + strings.ReplaceAll(strings.Join(lines, `","`), "/", `\/`) + `"]`,
+		"backslash n": strings.Join(lines, `\n`), "backslash backslash n": strings.Join(lines, `\\n`),
+		"query": url.QueryEscape(strings.Join(lines, " ")),
+		"HTML":  "<br>" + strings.Join(lines, "<br>"), "reversed lines": lines[9] + "\n" + lines[8] + "\n" + lines[7],
+		"one line": "key: " + lines[3] + "!",
 		"entities": strings.ReplaceAll(strings.Join(lines, "&#10;"), "+", "&#43;"),
 	} {
-		for form, got := range map[string]string{"whole": string(masker(key).Whole([]byte(text))), "piece": string(masker(key).Piece([]byte("~ " + text + " ~")))} {
+		for form, got := range map[string]string{"whole": string(masker(key).Whole([]byte(text))),
+			"piece": string(masker(key).Piece([]byte("~ " + text + " ~")))} {
 			if piece := longestOf(key, got); len(piece) >= mask.Shortest || !strings.Contains(got, mask.Mark) {
 				t.Errorf("%s, %s: %q is left in %q", name, form, piece, got)
 			}
@@ -263,7 +282,8 @@ func TestCutEncodings(t *testing.T) {
 	const secret = `X7$kq"9/ZpW+4&vT<20>`
 	m := masker(secret)
 	for name, encode := range texts {
-		if strings.Contains(name, "behind") || strings.Contains(name, "before more") || strings.HasPrefix(name, "in the middle") || strings.HasPrefix(name, "base64 of") ||
+		if strings.Contains(name, "behind") || strings.Contains(name, "before more") ||
+			strings.HasPrefix(name, "in the middle") || strings.HasPrefix(name, "base64 of") ||
 			strings.HasPrefix(name, "wrapped") {
 			continue
 		}
@@ -288,8 +308,9 @@ func TestCutEncodings(t *testing.T) {
 func TestWorkIsBounded(t *testing.T) {
 	long := strings.Repeat("a", 8<<10)
 	for name, text := range map[string]string{
-		"the secret's letter": strings.Repeat("a", 72<<10), "backslashes": strings.Repeat(`\`, 72<<10), "percent signs": strings.Repeat("%25", 24<<10),
-		"ampersands": strings.Repeat("&amp;", 14<<10), "base64": strings.Repeat("YWFh", 18<<10),
+		"the secret's letter": strings.Repeat("a", 72<<10), "backslashes": strings.Repeat(`\`, 72<<10),
+		"percent signs": strings.Repeat("%25", 24<<10),
+		"ampersands":    strings.Repeat("&amp;", 14<<10), "base64": strings.Repeat("YWFh", 18<<10),
 	} {
 		got := string(masker(long).Piece([]byte(text)))
 		if strings.Contains(got, long) || strings.Contains(got, "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh") {
@@ -300,7 +321,8 @@ func TestWorkIsBounded(t *testing.T) {
 
 // TestCutEscapes: what a text begins with may be the end of an escape of up to 12 bytes.
 func TestCutEscapes(t *testing.T) {
-	for text, want := range map[string]string{"amp;1amp;34;one.": "[secret].", "acramp;5amp;one=": "[secret]=", "abcdamp;5quot;one=": "abcdamp;5quot;one="} {
+	for text, want := range map[string]string{"amp;1amp;34;one.": "[secret].", "acramp;5amp;one=": "[secret]=",
+		"abcdamp;5quot;one=": "abcdamp;5quot;one="} {
 		if got := string(masker("s3cr-t/+one").Piece([]byte(text))); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
@@ -354,7 +376,8 @@ func TestOrdinaryTextsAreShown(t *testing.T) {
 		} {
 			for _, before := range []string{"", "\n\n", strings.Repeat(" ", 40)} {
 				if got := m.Piece([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
-					t.Errorf("%s secret: of %q behind %q, %d bytes are left, %d steps", name, piece, before, len(got), m.Steps([]byte(before+string(repeated(piece)))))
+					t.Errorf("%s secret: of %q behind %q, %d bytes are left, %d steps", name, piece, before, len(got),
+						m.Steps([]byte(before+string(repeated(piece)))))
 				}
 			}
 		}

@@ -8,38 +8,38 @@ import (
 	"strings"
 )
 
-// alphabet says which of its bytes a form is made of.
-type alphabet uint8
+// formAlphabet is the alphabet of a form.
+type formAlphabet uint8
 
 const (
-	asItIs alphabet = iota
+	rawBytes formAlphabet = iota
 	hexDigits
 	base64Digits
 )
 
-// kind says what of a secret a form is.
-type kind uint8
+// formKind is the part of a secret that a form covers.
+type formKind uint8
 
 const (
-	wholeSecret kind = iota
+	wholeSecret formKind = iota
 	oneLine
 	joinedLines // without line breaks and spaces
 )
 
 // pattern is a secret in one form.
 type pattern struct {
-	alphabet alphabet
-	kind     kind
-	// want are the values of its characters; of the first and the last of base64 some bits
-	// only are the secret's.
+	alphabet formAlphabet
+	kind     formKind
+	// want are the values of its characters; only some bits of the first and the last one of base64 belong to
+	// the secret.
 	want        []byte
 	first, last byte
 }
 
-// values tells what a character is worth in each alphabet; 0xff: it is none of it.
-var values = func() (v [3][256]byte) {
+// alphabetValues is the value of a character in each alphabet; 0xff: not part of it.
+var alphabetValues = func() (v [3][256]byte) {
 	for c := range 256 {
-		v[asItIs][c], v[hexDigits][c], v[base64Digits][c] = byte(c), hexDigit(byte(c)), 0xff
+		v[rawBytes][c], v[hexDigits][c], v[base64Digits][c] = byte(c), hexValue(byte(c)), 0xff
 	}
 	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
 		v[base64Digits][c] = byte(i)
@@ -48,10 +48,10 @@ var values = func() (v [3][256]byte) {
 	return v
 }()
 
-// fits reports whether a character can be that at a place of the pattern.
-func (p *pattern) fits(at int, c byte) bool {
-	value := values[p.alphabet][c]
-	if p.alphabet == asItIs {
+// matchesChar reports whether a character matches a position of the pattern.
+func (p *pattern) matchesChar(at int, c byte) bool {
+	value := alphabetValues[p.alphabet][c]
+	if p.alphabet == rawBytes {
 		return value == p.want[at]
 	}
 	bits := byte(0x3f)
@@ -64,19 +64,19 @@ func (p *pattern) fits(at int, c byte) bool {
 	return value != 0xff && (value^p.want[at])&bits == 0
 }
 
-// goesOn reports whether a text that can be read in these ways may go on from a place of
-// the pattern.
-func (p *pattern) goesOn(at int, ways []spelling) bool {
+// canContinue reports whether a text with these readings may continue from a position of the pattern.
+func (p *pattern) canContinue(at int, ways []textReading) bool {
 	for _, way := range ways {
-		if way.n == 0 || p.fits(at, way.bytes[0]) || way.n == 1 && p.separates(way.bytes[0]) || p.alphabet == hexDigits && way.is('0') {
+		if way.n == 0 || p.matchesChar(at, way.bytes[0]) || way.n == 1 && p.allowsSeparator(way.bytes[0]) ||
+			p.alphabet == hexDigits && way.isByte('0') {
 			return true
 		}
 	}
 	return false
 }
 
-// separates reports whether a character may stand between two of the pattern.
-func (p *pattern) separates(c byte) bool {
+// allowsSeparator reports whether a character may stand between two characters of the pattern.
+func (p *pattern) allowsSeparator(c byte) bool {
 	switch {
 	case c == '\n' || c == '\r':
 		return true
@@ -88,17 +88,15 @@ func (p *pattern) separates(c byte) bool {
 	return false
 }
 
-// hasNoBlanks reports whether spaces and line breaks are only between the characters of
-// the pattern.
-func (p *pattern) hasNoBlanks() bool { return p.alphabet != asItIs || p.kind == joinedLines }
+// hasNoBlanks reports whether the pattern itself contains no spaces and line breaks.
+func (p *pattern) hasNoBlanks() bool { return p.alphabet != rawBytes || p.kind == joinedLines }
 
-// isPartly reports whether less than [Shortest] characters of the pattern are found in any
-// text.
-func (p *pattern) isPartly() bool { return p.alphabet != asItIs || p.kind != wholeSecret }
+// needsMinLength reports whether fewer than [Shortest] characters of the pattern occur in any text.
+func (p *pattern) needsMinLength() bool { return p.alphabet != rawBytes || p.kind != wholeSecret }
 
-// patternsOf are the forms of a secret.
-func patternsOf(secret string) []pattern {
-	list := append(plainPatterns(secret, wholeSecret), patternsOfLines(secret)...)
+// secretPatterns are the forms of a secret.
+func secretPatterns(secret string) []pattern {
+	list := append(plainPatterns(secret, wholeSecret), linePatterns(secret)...)
 	if len(secret) < Shortest {
 		return list
 	}
@@ -107,26 +105,26 @@ func patternsOf(secret string) []pattern {
 		hexed.want = append(hexed.want, secret[i]>>4, secret[i]&0xf)
 	}
 	list = append(list, hexed)
-	for _, form := range formsOf(secret) {
+	for _, form := range base64Sources(secret) {
 		for before := range 3 {
-			list = append(list, encoded(form, before))
+			list = append(list, base64Pattern(form, before))
 		}
 	}
 	return list
 }
 
-// plainPatterns are a text as it is, and read as Latin-1.
-func plainPatterns(text string, k kind) []pattern {
+// plainPatterns are a text itself, and its reading as Latin-1.
+func plainPatterns(text string, k formKind) []pattern {
 	list := []pattern{{kind: k, want: []byte(text)}}
-	if wide := latin1(text); wide != text {
+	if wide := decodeLatin1(text); wide != text {
 		list = append(list, pattern{kind: k, want: []byte(wide)})
 	}
 	return list
 }
 
-// patternsOfLines are the lines of a secret of several: each that is not short, and all of
-// them joined by spaces, line breaks or nothing.
-func patternsOfLines(secret string) (list []pattern) {
+// linePatterns are the lines of a secret of several lines: each that is long enough, and all of them joined by
+// spaces, line breaks or nothing.
+func linePatterns(secret string) (list []pattern) {
 	lines := strings.FieldsFunc(secret, func(c rune) bool { return c == '\n' || c == '\r' })
 	if len(lines) < 2 {
 		return nil
@@ -143,8 +141,8 @@ func patternsOfLines(secret string) (list []pattern) {
 	return list
 }
 
-// latin1 is what becomes of bytes that are taken for Latin-1 and written as UTF-8.
-func latin1(s string) string {
+// decodeLatin1 reads bytes as Latin-1 and encodes them as UTF-8.
+func decodeLatin1(s string) string {
 	var out strings.Builder
 	for i := range len(s) {
 		out.WriteRune(rune(s[i]))
@@ -152,8 +150,8 @@ func latin1(s string) string {
 	return out.String()
 }
 
-// formsOf are the texts of which base64 is looked for.
-func formsOf(secret string) []string {
+// base64Sources are the texts whose base64 is searched.
+func base64Sources(secret string) []string {
 	quoted, _ := json.Marshal(secret) // a string always encodes
 	inner := string(quoted[1 : len(quoted)-1])
 	var plain strings.Builder
@@ -163,21 +161,21 @@ func formsOf(secret string) []string {
 	unescaped := strings.TrimSuffix(plain.String(), "\n")
 	unescaped = unescaped[1 : len(unescaped)-1]
 	forms := []string{
-		secret, inner, unescaped, strings.ReplaceAll(inner, "/", `\/`), strings.ReplaceAll(unescaped, "/", `\/`), url.QueryEscape(secret), url.PathEscape(secret),
+		secret, inner, unescaped, strings.ReplaceAll(inner, "/", `\/`), strings.ReplaceAll(unescaped, "/", `\/`),
+		url.QueryEscape(secret), url.PathEscape(secret),
 	}
 	slices.Sort(forms)
 	return slices.Compact(forms)
 }
 
-// encoded is the base64 of a text that follows so many other bytes, as far as it depends
-// on the text.
-func encoded(text string, before int) pattern {
+// base64Pattern is the base64 of a text after before other bytes, as far as it depends on the text.
+func base64Pattern(text string, before int) pattern {
 	whole := append(make([]byte, before, before+len(text)), text...)
 	p := pattern{alphabet: base64Digits, first: 0x3f, last: 0x3f}
 	for _, c := range []byte(base64.RawStdEncoding.EncodeToString(whole)) {
-		p.want = append(p.want, values[base64Digits][c])
+		p.want = append(p.want, alphabetValues[base64Digits][c])
 	}
-	skipped := before * 8 / 6 // characters of what comes before only
+	skipped := before * 8 / 6 // characters that depend only on the bytes before
 	p.want = p.want[skipped:]
 	p.first >>= before*8 - skipped*6
 	if unknown := (6 - len(whole)*8%6) % 6; unknown > 0 {

@@ -10,55 +10,55 @@ import (
 )
 
 const (
-	// maxNested is how many escapes may be within one another.
+	// maxNested bounds the nesting of escapes.
 	maxNested = 3
-	// longest bounds what stands for one character, in bytes.
-	longest = 511
-	// maxName bounds the name of a character in HTML.
-	maxName = 32
-	// most bounds how many ways to read one place are followed.
-	most = 12
+	// maxEscapeBytes bounds the escape of one character, in bytes.
+	maxEscapeBytes = 511
+	// maxEntityName bounds the name of a character in HTML.
+	maxEntityName = 32
+	// maxReadings bounds the readings of one position.
+	maxReadings = 12
 )
 
-// spelling is one way to read a text at some place: the bytes that it stands for, none
-// where a line only goes on, and where the text goes on.
-type spelling struct {
+// textReading is one reading of a text at a position: the bytes that it stands for, none for a continued line,
+// and where the text continues.
+type textReading struct {
 	bytes [utf8.UTFMax]byte
 	n     int32
 	end   int32
 }
 
-func (s spelling) is(c byte) bool { return s.n == 1 && s.bytes[0] == c }
+func (s textReading) isByte(c byte) bool { return s.n == 1 && s.bytes[0] == c }
 
-// reader reads a text in all the ways in which it may be meant.
-type reader struct {
+// textReader computes all readings of a text.
+type textReader struct {
 	text  []byte
-	steps int // the work that was done
-	// known are the ways that were found last, by the place modulo its length and the depth.
-	known [][maxNested]reading
-	room  []spelling                // where they are kept
-	found [maxNested][most]spelling // those of the places that are being read, one at each depth
-	one   [1]spelling               // that of a place that can be read in one way
+	steps int // work so far
+	// cache has the latest readings, by the position modulo its length and the depth.
+	cache   [][maxNested]cachedReadings
+	storage []textReading                       // memory of the cache
+	current [maxNested][maxReadings]textReading // readings of the positions being computed, one per depth
+	single  [1]textReading                      // of a position with one reading
 }
 
-// reading are the ways to read one place. Its place is one more than the text's, so that
-// zero is none.
-type reading struct {
+// cachedReadings are the readings of one position. The position is one more than the text's, so that zero means
+// none.
+type cachedReadings struct {
 	place int
-	ways  []spelling
+	ways  []textReading
 }
 
-// remembered is for how many places ways to read are kept: what an escape looks ahead.
-const remembered = 512
+// cachedPositions is the number of positions with cached readings: the longest look-ahead of an escape.
+const cachedPositions = 512
 
-// roomOfReadings is for how many ways to read memory is taken at once.
-const roomOfReadings = 512
+// storageSize is the number of readings that are allocated at once.
+const storageSize = 512
 
-// exhausted reports whether the text took too many steps.
-func (r *reader) exhausted() bool { return r.steps > maxSteps }
+// isExhausted reports whether the text took too many steps.
+func (r *textReader) isExhausted() bool { return r.steps > maxSteps }
 
-func add(out []spelling, s spelling) []spelling {
-	if len(out) >= most {
+func appendReading(out []textReading, s textReading) []textReading {
+	if len(out) >= maxReadings {
 		return out
 	}
 	for _, o := range out {
@@ -69,189 +69,188 @@ func add(out []spelling, s spelling) []spelling {
 	return append(out, s)
 }
 
-func addByte(out []spelling, c byte, end int) []spelling {
-	return add(out, spelling{bytes: [utf8.UTFMax]byte{c}, n: 1, end: int32(end)})
+func appendByte(out []textReading, c byte, end int) []textReading {
+	return appendReading(out, textReading{bytes: [utf8.UTFMax]byte{c}, n: 1, end: int32(end)})
 }
 
-// addRune adds a character.
-func addRune(out []spelling, r rune, end int) []spelling {
-	var s spelling
+// appendRune appends a character.
+func appendRune(out []textReading, r rune, end int) []textReading {
+	var s textReading
 	s.n, s.end = int32(utf8.EncodeRune(s.bytes[:], r)), int32(end)
-	return add(out, s)
+	return appendReading(out, s)
 }
 
-// addCode adds a byte that is given as a number, and the character of that number.
-func addCode(out []spelling, code, end int) []spelling {
+// appendCode appends a byte that is given as a number, and the character of that number.
+func appendCode(out []textReading, code, end int) []textReading {
 	if code < 0x80 || code > 0xff {
-		return addRune(out, rune(code), end)
+		return appendRune(out, rune(code), end)
 	}
-	return addRune(addByte(out, byte(code), end), rune(code), end)
+	return appendRune(appendByte(out, byte(code), end), rune(code), end)
 }
 
-// introduces are the characters that may not be meant as they are.
-var introduces = [256]bool{'\\': true, '%': true, '&': true, '=': true, '+': true, '\'': true, '"': true}
+// startsEscape are the characters that may start an escape.
+var startsEscape = [256]bool{'\\': true, '%': true, '&': true, '=': true, '+': true, '\'': true, '"': true}
 
-// at lists the ways to read the text at i, with so many escapes within one another. The
-// first of them is the byte as it is. A list of one is good until the next call, but for a
-// loop over it, which has taken what it holds by then; no list may be changed.
-func (r *reader) at(i, nested int) []spelling {
+// readingsAt lists the readings of the text at i, with nested escapes. The first one is the byte itself. A list
+// of one is valid until the next call, except in a loop over it. No list may be changed.
+func (r *textReader) readingsAt(i, nested int) []textReading {
 	r.steps++
-	if nested == 0 || !introduces[r.text[i]] || r.exhausted() {
-		return addByte(r.one[:0], r.text[i], i+1)
+	if nested == 0 || !startsEscape[r.text[i]] || r.isExhausted() {
+		return appendByte(r.single[:0], r.text[i], i+1)
 	}
-	if r.known == nil {
-		r.known = make([][maxNested]reading, min(remembered, len(r.text)))
+	if r.cache == nil {
+		r.cache = make([][maxNested]cachedReadings, min(cachedPositions, len(r.text)))
 	}
-	known := &r.known[i%len(r.known)][nested-1]
+	known := &r.cache[i%len(r.cache)][nested-1]
 	if known.place != i+1 {
-		ways := r.keep(r.read(r.found[nested-1][:0], i, nested))
+		ways := r.storeReadings(r.computeReadings(r.current[nested-1][:0], i, nested))
 		known.place, known.ways = i+1, ways
 	}
 	r.steps += len(known.ways)
 	return known.ways
 }
 
-// keep copies ways to read a place to where nothing replaces them.
-func (r *reader) keep(ways []spelling) []spelling {
-	if cap(r.room)-len(r.room) < len(ways) {
-		r.room = make([]spelling, 0, roomOfReadings)
+// storeReadings copies readings to memory that is not overwritten.
+func (r *textReader) storeReadings(ways []textReading) []textReading {
+	if cap(r.storage)-len(r.storage) < len(ways) {
+		r.storage = make([]textReading, 0, storageSize)
 	}
-	from := len(r.room)
-	r.room = append(r.room, ways...)
-	return r.room[from:len(r.room):len(r.room)]
+	from := len(r.storage)
+	r.storage = append(r.storage, ways...)
+	return r.storage[from:len(r.storage):len(r.storage)]
 }
 
-// read finds what at lists.
-func (r *reader) read(out []spelling, i, nested int) []spelling {
-	out = addByte(out, r.text[i], i+1)
-	for _, s := range r.at(i, nested-1) {
-		if s.n == 1 && (int(s.end) < len(r.text) || s.is('+')) {
-			out = r.escape(out, s.bytes[0], int(s.end), nested-1)
+// computeReadings computes the result of readingsAt.
+func (r *textReader) computeReadings(out []textReading, i, nested int) []textReading {
+	out = appendByte(out, r.text[i], i+1)
+	for _, s := range r.readingsAt(i, nested-1) {
+		if s.n == 1 && (int(s.end) < len(r.text) || s.isByte('+')) {
+			out = r.readEscape(out, s.bytes[0], int(s.end), nested-1)
 		}
 	}
 	return out
 }
 
-// escape lists what an escape means that begins with c, before i.
-func (r *reader) escape(out []spelling, c byte, i, nested int) []spelling {
+// readEscape lists the meanings of an escape that starts with c, before i.
+func (r *textReader) readEscape(out []textReading, c byte, i, nested int) []textReading {
 	switch c {
 	case '+':
-		return addByte(out, ' ', i)
+		return appendByte(out, ' ', i)
 	case '\'', '"':
-		return r.quote(out, c, i, nested)
+		return r.readQuote(out, c, i, nested)
 	case '\\':
-		return r.backslash(out, i, nested)
+		return r.readBackslash(out, i, nested)
 	case '%':
-		if code, end, ok := r.number(i, 16, 2, nested); ok {
-			out = addCode(out, code, end)
+		if code, end, ok := r.readNumber(i, 16, 2, nested); ok {
+			out = appendCode(out, code, end)
 		}
-		if kind, end := r.plain(i, nested); kind|0x20 == 'u' {
-			if code, end, ok := r.number(end, 16, 4, nested); ok {
-				out = addRune(out, rune(code), end)
+		if kind, end := r.plainChar(i, nested); kind|0x20 == 'u' {
+			if code, end, ok := r.readNumber(end, 16, 4, nested); ok {
+				out = appendRune(out, rune(code), end)
 			}
 		}
 	case '=':
-		if code, end, ok := r.number(i, 16, 2, nested); ok {
-			out = addCode(out, code, end)
+		if code, end, ok := r.readNumber(i, 16, 2, nested); ok {
+			out = appendCode(out, code, end)
 		}
-		if end := r.lineBreak(i); end > i {
-			out = add(out, spelling{end: int32(end)})
+		if end := r.lineBreakEnd(i); end > i {
+			out = appendReading(out, textReading{end: int32(end)})
 		}
 	case '&':
-		return r.entity(out, i, nested)
+		return r.readEntity(out, i, nested)
 	}
 	return out
 }
 
-// quote reads one that is doubled, or as a shell has it within quotes.
-func (r *reader) quote(out []spelling, c byte, i, nested int) []spelling {
-	for _, s := range r.at(i, nested) {
-		if s.is(c) {
-			out = addByte(out, c, int(s.end))
+// readQuote reads a doubled quote, or one as a shell has it within quotes.
+func (r *textReader) readQuote(out []textReading, c byte, i, nested int) []textReading {
+	for _, s := range r.readingsAt(i, nested) {
+		if s.isByte(c) {
+			out = appendByte(out, c, int(s.end))
 		}
 	}
 	if c == '\'' {
-		for _, end := range r.follow(nil, i, `\''`, nested) {
-			out = addByte(out, c, end)
+		for _, end := range r.textEnds(nil, i, `\''`, nested) {
+			out = appendByte(out, c, end)
 		}
 	}
 	return out
 }
 
-// follow adds where a text at i may end, if it can be read there.
-func (r *reader) follow(ends []int, i int, text string, nested int) []int {
-	var places [2][most]int
+// textEnds adds the positions at which text may end, if it can be read at i.
+func (r *textReader) textEnds(ends []int, i int, text string, nested int) []int {
+	var places [2][maxReadings]int
 	from := append(places[0][:0], i)
 	for n := range len(text) {
 		to := places[(n+1)%2][:0]
 		for _, place := range from {
-			to = r.passing(to, place, text[n], nested)
+			to = r.charEnds(to, place, text[n], nested)
 		}
 		from = to
 	}
 	return append(ends, from...)
 }
 
-// passing adds where the text goes on behind a character at i, each place once.
-func (r *reader) passing(ends []int, i int, c byte, nested int) []int {
+// charEnds adds the positions after a character at i, each once.
+func (r *textReader) charEnds(ends []int, i int, c byte, nested int) []int {
 	r.steps++
 	if i >= len(r.text) {
 		return ends
 	}
-	if b := r.text[i]; b != c && !introduces[b] {
+	if b := r.text[i]; b != c && !startsEscape[b] {
 		return ends
 	}
-	for _, s := range r.at(i, nested) {
-		if end := int(s.end); s.is(c) && len(ends) < most && !slices.Contains(ends, end) {
+	for _, s := range r.readingsAt(i, nested) {
+		if end := int(s.end); s.isByte(c) && len(ends) < maxReadings && !slices.Contains(ends, end) {
 			ends = append(ends, end)
 		}
 	}
 	return ends
 }
 
-// controls are the letters that stand for control characters after a backslash.
-var controls = [256]byte{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', 'v': '\v', 'a': '\a', 'e': 0x1b}
+// controlLetters are the letters that stand for control characters after a backslash.
+var controlLetters = [256]byte{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', 'v': '\v', 'a': '\a', 'e': 0x1b}
 
-func (r *reader) backslash(out []spelling, i, nested int) []spelling {
-	if end := r.lineBreak(i); end > i {
-		return add(out, spelling{end: int32(end)})
+func (r *textReader) readBackslash(out []textReading, i, nested int) []textReading {
+	if end := r.lineBreakEnd(i); end > i {
+		return appendReading(out, textReading{end: int32(end)})
 	}
-	for _, s := range r.at(i, nested) {
+	for _, s := range r.readingsAt(i, nested) {
 		c := s.bytes[0]
 		switch {
 		case s.n != 1:
 		case c|0x20 == 'u' || c|0x20 == 'x':
-			out = r.numbered(out, c, int(s.end), nested)
+			out = r.readCodeEscape(out, c, int(s.end), nested)
 		case c >= '0' && c <= '7':
-			out = r.octal(out, int(c-'0'), int(s.end), nested)
-		case controls[c] != 0:
-			out = addByte(out, controls[c], int(s.end))
-		case !alphanumeric(c):
-			out = add(out, s)
+			out = r.readOctal(out, int(c-'0'), int(s.end), nested)
+		case controlLetters[c] != 0:
+			out = appendByte(out, controlLetters[c], int(s.end))
+		case !isAlphanumeric(c):
+			out = appendReading(out, s)
 		}
 	}
 	return out
 }
 
-// octal reads up to two more digits.
-func (r *reader) octal(out []spelling, code, i, nested int) []spelling {
+// readOctal reads up to two more digits.
+func (r *textReader) readOctal(out []textReading, code, i, nested int) []textReading {
 	for range 2 {
-		c, end := r.plain(i, nested)
+		c, end := r.plainChar(i, nested)
 		if c < '0' || c > '7' || 8*code+int(c-'0') > 0xff {
 			break
 		}
 		code, i = 8*code+int(c-'0'), end
 	}
-	return addCode(out, code, i)
+	return appendCode(out, code, i)
 }
 
-// numbered reads the digits after \u, \U or \x.
-func (r *reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
-	if c, next := r.plain(i, nested); c == '{' {
+// readCodeEscape reads the digits after \u, \U or \x.
+func (r *textReader) readCodeEscape(out []textReading, kind byte, i, nested int) []textReading {
+	if c, next := r.plainChar(i, nested); c == '{' {
 		for digits := 1; digits <= 8; digits++ {
-			if code, end, ok := r.number(next, 16, digits, nested); ok {
-				if c, end := r.plain(end, nested); c == '}' {
-					return addCode(out, code, end)
+			if code, end, ok := r.readNumber(next, 16, digits, nested); ok {
+				if c, end := r.plainChar(end, nested); c == '}' {
+					return appendCode(out, code, end)
 				}
 			}
 		}
@@ -264,40 +263,40 @@ func (r *reader) numbered(out []spelling, kind byte, i, nested int) []spelling {
 	case 'U':
 		digits = 8
 	}
-	code, end, ok := r.number(i, 16, digits, nested)
+	code, end, ok := r.readNumber(i, 16, digits, nested)
 	switch {
 	case !ok:
 		return out
 	case digits == 2:
-		return addCode(out, code, end)
+		return appendCode(out, code, end)
 	case code < 0xd800 || code > 0xdbff:
-		return addRune(out, rune(code), end)
+		return appendRune(out, rune(code), end)
 	case end >= len(r.text):
 		return out
 	}
-	for _, s := range r.at(end, nested) { // the second half of a pair
-		kind, next := r.plain(int(s.end), nested)
-		if !s.is('\\') || kind != 'u' {
+	for _, s := range r.readingsAt(end, nested) { // the second half of a pair
+		kind, next := r.plainChar(int(s.end), nested)
+		if !s.isByte('\\') || kind != 'u' {
 			continue
 		}
-		if low, end, ok := r.number(next, 16, 4, nested); ok && low >= 0xdc00 && low <= 0xdfff {
-			out = addRune(out, rune(0x10000+(code-0xd800)<<10+(low-0xdc00)), end)
+		if low, end, ok := r.readNumber(next, 16, 4, nested); ok && low >= 0xdc00 && low <= 0xdfff {
+			out = appendRune(out, rune(0x10000+(code-0xd800)<<10+(low-0xdc00)), end)
 		}
 	}
 	return out
 }
 
-// entity reads what follows an ampersand: a number or a name.
-func (r *reader) entity(out []spelling, i, nested int) []spelling {
-	var name [maxName]byte
+// readEntity reads the number or the name after an ampersand.
+func (r *textReader) readEntity(out []textReading, i, nested int) []textReading {
+	var name [maxEntityName]byte
 	n, closed := 0, false
 	for n < len(name) && i < len(r.text) {
-		c, end := r.plain(i, nested)
+		c, end := r.plainChar(i, nested)
 		if c == ';' {
 			i, closed = end, true
 			break
 		}
-		if c != '#' && !alphanumeric(c) {
+		if c != '#' && !isAlphanumeric(c) {
 			break
 		}
 		name[n], n, i = c, n+1, end
@@ -311,51 +310,53 @@ func (r *reader) entity(out []spelling, i, nested int) []spelling {
 			base, digits = 16, digits[1:]
 		}
 		if code, err := strconv.ParseUint(digits, base, 21); err == nil {
-			out = addCode(out, int(code), i)
+			out = appendCode(out, int(code), i)
 		}
 		return out
 	case !closed:
 		return out
 	}
-	var s spelling
+	var s textReading
 	meant := html.UnescapeString("&" + string(name[:n]) + ";")
 	if meant[0] == '&' && len(meant) > 1 || len(meant) > len(s.bytes) {
 		return out
 	}
 	if wide, size := utf8.DecodeRuneInString(meant); size == len(meant) {
-		return addRune(out, wide, i)
+		return appendRune(out, wide, i)
 	}
 	s.n, s.end = int32(copy(s.bytes[:], meant)), int32(i)
-	return add(out, s)
+	return appendReading(out, s)
 }
 
-// plain is the character of an escape's name or number, which may be escaped itself, and
-// where it ends; 0 at the end of the text.
-func (r *reader) plain(i, nested int) (c byte, end int) {
+// plainChar is the character of an escape's name or number, which may be escaped itself, and where it ends; 0 at
+// the end of the text.
+func (r *textReader) plainChar(i, nested int) (c byte, end int) {
 	r.steps++
 	if i >= len(r.text) {
 		return 0, i
 	}
-	if c := r.text[i]; nested == 0 || named(c) {
+	if c := r.text[i]; nested == 0 || isNameChar(c) {
 		return c, i + 1
 	}
 	c, end = r.text[i], i+1
-	for _, s := range r.at(i, nested) {
-		if s.n == 1 && named(s.bytes[0]) && int(s.end) > end {
+	for _, s := range r.readingsAt(i, nested) {
+		if s.n == 1 && isNameChar(s.bytes[0]) && int(s.end) > end {
 			c, end = s.bytes[0], int(s.end)
 		}
 	}
 	return c, end
 }
 
-func named(c byte) bool { return alphanumeric(c) || c == '#' || c == ';' || c == '{' || c == '}' }
+func isNameChar(c byte) bool {
+	return isAlphanumeric(c) || c == '#' || c == ';' || c == '{' || c == '}'
+}
 
-// number reads so many digits, which may be escaped themselves.
-func (r *reader) number(i, base, digits, nested int) (code, end int, ok bool) {
+// readNumber reads a number of digits, which may be escaped themselves.
+func (r *textReader) readNumber(i, base, digits, nested int) (code, end int, ok bool) {
 	end = i
 	for range digits {
-		c, next := r.plain(end, nested)
-		d := hexDigit(c)
+		c, next := r.plainChar(end, nested)
+		d := hexValue(c)
 		if int(d) >= base {
 			return 0, i, false
 		}
@@ -364,7 +365,7 @@ func (r *reader) number(i, base, digits, nested int) (code, end int, ok bool) {
 	return code, end, code <= utf8.MaxRune
 }
 
-func (r *reader) lineBreak(i int) int {
+func (r *textReader) lineBreakEnd(i int) int {
 	for i < len(r.text) && r.text[i] == '\r' {
 		i++
 	}
@@ -374,7 +375,7 @@ func (r *reader) lineBreak(i int) int {
 	return i
 }
 
-func hexDigit(c byte) byte {
+func hexValue(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':
 		return c - '0'
@@ -386,12 +387,12 @@ func hexDigit(c byte) byte {
 	return 0xff
 }
 
-func alphanumeric(c byte) bool {
+func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// endsEscape reports whether a text can be the end of an escape that was cut.
-func endsEscape(text []byte) bool {
+// canEndEscape reports whether a text can be the end of a truncated escape.
+func canEndEscape(text []byte) bool {
 	all := func(text []byte, fits func(byte) bool) bool {
 		for _, c := range text {
 			if !fits(c) {
@@ -408,17 +409,17 @@ func endsEscape(text []byte) bool {
 		digits = digits[1:]
 	}
 	digits = bytes.TrimSuffix(digits, []byte("}"))
-	return len(digits) <= 8 && all(digits, func(c byte) bool { return hexDigit(c) < 16 }) ||
-		text[len(text)-1] == ';' && all(text[:len(text)-1], named)
+	return len(digits) <= 8 && all(digits, func(c byte) bool { return hexValue(c) < 16 }) ||
+		text[len(text)-1] == ';' && all(text[:len(text)-1], isNameChar)
 }
 
-// beginsEscape reports whether a text can be the beginning of an escape that was cut.
-func beginsEscape(text []byte) bool {
-	if c := text[0]; len(text) > maxName || c != '\\' && c != '%' && c != '&' && c != '=' {
+// canStartEscape reports whether a text can be the start of a truncated escape.
+func canStartEscape(text []byte) bool {
+	if c := text[0]; len(text) > maxEntityName || c != '\\' && c != '%' && c != '&' && c != '=' {
 		return false
 	}
 	for _, c := range text {
-		if !alphanumeric(c) && strings.IndexByte(`\%&=#;{}`, c) < 0 {
+		if !isAlphanumeric(c) && strings.IndexByte(`\%&=#;{}`, c) < 0 {
 			return false
 		}
 	}

@@ -1,14 +1,14 @@
-// Package minheap is a binary heap whose items know their place in it, so that each of
-// them can be moved or taken out from the middle.
+// Package minheap is a binary heap whose items store their position, so that any of them can be
+// moved or removed.
 //
-// Invariant: while an item is in a heap, what Before compares changes only together with
-// a call of Fix for that item, before another item changes.
+// Invariant: if an item changes while it is in a heap, Fix is called for it before another
+// item changes.
 package minheap
 
-// Item is what a heap orders. It sits in one heap at a time.
+// Item is an item of a heap. It is in one heap at a time.
 type Item[T any] interface {
 	comparable
-	// Before reports whether it belongs nearer to the top.
+	// Before reports whether it is closer to the top.
 	Before(T) bool
 	// Place is the item's position in the heap plus one, 0 outside of it.
 	Place() *int
@@ -21,14 +21,14 @@ type Heap[T Item[T]] []T
 // Top returns the least item of a heap that is not empty.
 func (h Heap[T]) Top() T { return h[0] }
 
-// Push puts an item in that is in no heap.
+// Push adds an item that is in no heap.
 func (h *Heap[T]) Push(x T) {
 	*h = append(*h, x)
 	*x.Place() = len(*h)
 	h.siftUp(len(*h) - 1)
 }
 
-// Remove takes an item out that is in this heap.
+// Remove removes an item of this heap.
 func (h *Heap[T]) Remove(x T) {
 	i, last := *x.Place()-1, len(*h)-1
 	moved := (*h)[last]

@@ -15,12 +15,11 @@ import (
 	"time"
 )
 
-// Alarm calls a function at the instant that it is set to. Its methods may be called at any
-// time, but none after Close.
+// Alarm calls a function at the set instant. Its methods may be called at any time, but not after Close.
 type Alarm struct {
-	kernel  *kernelTimer // nil: timer is used
-	timer   *time.Timer  // of the runtime
-	ringing sync.WaitGroup
+	kernel    *kernelTimer // nil: timer is used
+	timer     *time.Timer  // of the runtime
+	callbacks sync.WaitGroup
 }
 
 var runtimeOnly atomic.Bool
@@ -36,7 +35,7 @@ func New(ring func()) *Alarm {
 		a.kernel = newKernelTimer()
 	}
 	if a.kernel != nil {
-		a.ringing.Go(func() { a.kernel.callOnExpiry(ring) })
+		a.callbacks.Go(func() { a.kernel.callOnExpiry(ring) })
 		return a
 	}
 	a.timer = time.AfterFunc(time.Hour, ring)
@@ -44,24 +43,22 @@ func New(ring func()) *Alarm {
 	return a
 }
 
-// Set has the function called at t, or at once if that has passed, instead of when it was
-// set to before.
+// Set sets the instant to t and replaces the one set before. If t has passed, the function is called at once.
 func (a *Alarm) Set(t time.Time) {
 	in := max(time.Until(t), 0)
 	if a.kernel != nil {
-		a.kernel.arm(in)
+		a.kernel.setTimer(in)
 		return
 	}
 	a.timer.Reset(in)
 }
 
-// Close ends the alarm. A call that is being made has returned by then, unless a timer of
-// the runtime makes it.
+// Close ends the alarm. It waits for a running call, unless a timer of the runtime makes it.
 func (a *Alarm) Close() {
 	if a.kernel == nil {
 		a.timer.Stop()
 		return
 	}
-	a.kernel.close()
-	a.ringing.Wait()
+	a.kernel.stopTimer()
+	a.callbacks.Wait()
 }

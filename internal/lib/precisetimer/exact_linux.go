@@ -14,7 +14,7 @@ type kernelTimer struct {
 	conn syscall.RawConn
 }
 
-// newKernelTimer returns nil if the kernel provides none.
+// newKernelTimer returns nil if the kernel has no such timer.
 func newKernelTimer() *kernelTimer {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -29,14 +29,14 @@ func newKernelTimer() *kernelTimer {
 	return &kernelTimer{file, conn}
 }
 
-func (e *kernelTimer) arm(in time.Duration) {
+func (e *kernelTimer) setTimer(in time.Duration) {
 	// Zero would disarm the timer.
 	spec := &unix.ItimerSpec{Value: unix.NsecToTimespec(max(in.Nanoseconds(), 1))}
-	// The descriptor is open until close, and the times are valid: neither call can fail.
+	// The descriptor is open until stopTimer, and the times are valid: neither call can fail.
 	_ = e.conn.Control(func(fd uintptr) { _ = unix.TimerfdSettime(int(fd), 0, spec, nil) })
 }
 
-// callOnExpiry calls ring each time that the timer expires, until close.
+// callOnExpiry calls ring each time that the timer expires, until stopTimer.
 func (e *kernelTimer) callOnExpiry(ring func()) {
 	var count [8]byte
 	for {
@@ -47,4 +47,4 @@ func (e *kernelTimer) callOnExpiry(ring func()) {
 	}
 }
 
-func (e *kernelTimer) close() { e.file.Close() }
+func (e *kernelTimer) stopTimer() { e.file.Close() }

@@ -9,6 +9,6 @@ type kernelTimer struct{}
 
 func newKernelTimer() *kernelTimer { return nil }
 
-func (*kernelTimer) arm(time.Duration)   {}
-func (*kernelTimer) callOnExpiry(func()) {}
-func (*kernelTimer) close()              {}
+func (*kernelTimer) setTimer(time.Duration) {}
+func (*kernelTimer) callOnExpiry(func())    {}
+func (*kernelTimer) stopTimer()             {}

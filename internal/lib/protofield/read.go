@@ -10,19 +10,19 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// errText says that a field of text is not UTF-8.
+// errText is the error of a text field that is not UTF-8.
 var errText = errors.New("text is not UTF-8")
 
-// Field is one field of an encoded message. Of the two values the one counts that the
-// kind of field has; that of any other kind of field is in neither.
+// Field is one field of an encoded message. The kind of the field determines which of the two values is set.
+// Fields of other kinds have neither.
 type Field struct {
 	Number protowire.Number
 	Bytes  []byte // of the message that is read
 	Int    uint64
 }
 
-// Fields reads an encoded message, field by field. Handle gets each, with all its bytes,
-// and keeps none of them.
+// Fields decodes a message field by field. handle receives each field with all its bytes, and must not keep
+// them.
 func Fields(data []byte, handle func(f Field, raw []byte) error) error {
 	for len(data) > 0 {
 		number, kind, tag := protowire.ConsumeTag(data)
@@ -49,11 +49,10 @@ func Fields(data []byte, handle func(f Field, raw []byte) error) error {
 	return nil
 }
 
-// Text is the value of a field of text.
+// Text is the value of a text field.
 func (f Field) Text() (string, error) { return f.TextLike("") }
 
-// TextLike is Text for a value that is often the same as another one, whose memory it
-// shares then.
+// TextLike is Text for a value that often equals last; it then shares its memory.
 func (f Field) TextLike(last string) (string, error) {
 	if last != "" && string(f.Bytes) == last {
 		return last, nil
@@ -71,8 +70,7 @@ func (f Field) Time() (time.Time, error) {
 	return t.AsTime(), err
 }
 
-// Duration is the value of a google.protobuf.Duration; what is too long for one is the
-// longest.
+// Duration is the value of a google.protobuf.Duration, limited to the longest duration.
 func (f Field) Duration() (time.Duration, error) {
 	seconds, nanos, err := f.seconds()
 	d := durationpb.Duration{Seconds: seconds, Nanos: nanos}

@@ -23,14 +23,13 @@ func AppendInt(b []byte, n protowire.Number, v int64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(v))
 }
 
-// Open begins a field whose value is appended next, and is closed by Close with the
-// place that Open returns.
+// Open starts a field whose value is appended next. Close ends it and needs the returned position.
 func Open(b []byte, n protowire.Number) (opened []byte, at int) {
 	b = protowire.AppendTag(b, n, protowire.BytesType)
 	return b, len(b)
 }
 
-// Close puts the length before the value that began at this place.
+// Close inserts the length before the value that starts at this position.
 func Close(b []byte, at int) []byte {
 	n := len(b) - at
 	size := protowire.SizeVarint(uint64(n))

@@ -1,13 +1,12 @@
-// Package retryafter reads the header Retry-After of HTTP answers.
+// Package retryafter parses the header Retry-After of HTTP responses.
 //
-// A value is a number of seconds, also with a fraction, or a date in one of the three formats of
-// HTTP. A date counts from the answer's own Date, so that the clocks of the two sides may differ.
-// Of several values the longest delay counts, whether they have a header each or stand in one
-// behind commas. What is neither a number nor a date asks for nothing, and neither does a
-// negative number, or a date in the past.
+// A value is a number of seconds, also with a fraction, or a date in one of the three formats
+// of HTTP. A date is relative to the response's own Date, so that the clocks of the two sides may
+// differ. Of several values the longest delay counts, in separate headers or in one with
+// commas. Invalid values, negative numbers and past dates mean no delay.
 //
-// Invariant: a delay is never negative, and never wraps around: what is too long for a duration
-// is the longest duration. Callers bound it by their own policies.
+// Invariant: a delay is never negative and does not overflow: it is at most the longest
+// duration. Callers limit it by their own policies.
 package retryafter
 
 import (
@@ -18,23 +17,22 @@ import (
 	"time"
 )
 
-// Read returns the delay that an answer's headers ask for; 0 if they ask for none. now is the time at which
-// the answer came.
+// Read returns the delay in the headers of a response; 0: none. now is the time at which the response arrived.
 func Read(h http.Header, now time.Time) time.Duration {
 	if sent, err := http.ParseTime(strings.TrimSpace(h.Get("Date"))); err == nil {
 		now = sent
 	}
 	var longest time.Duration
 	for _, value := range h.Values("Retry-After") {
-		longest = max(longest, untilDate(value, now))
+		longest = max(longest, delayUntilDate(value, now))
 		for part := range strings.SplitSeq(value, ",") {
-			longest = max(longest, seconds(part))
+			longest = max(longest, parseSeconds(part))
 		}
 	}
 	return longest
 }
 
-func untilDate(text string, now time.Time) time.Duration {
+func delayUntilDate(text string, now time.Time) time.Duration {
 	at, err := http.ParseTime(strings.TrimSpace(text))
 	if err != nil {
 		return 0
@@ -42,8 +40,8 @@ func untilDate(text string, now time.Time) time.Duration {
 	return at.Sub(now)
 }
 
-// seconds reads digits, with a fraction or without one.
-func seconds(text string) time.Duration {
+// parseSeconds parses digits, with a fraction or without one.
+func parseSeconds(text string) time.Duration {
 	text = strings.TrimSpace(text)
 	if text == "" || strings.Trim(text, "0123456789.") != "" {
 		return 0

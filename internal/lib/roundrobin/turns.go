@@ -1,16 +1,16 @@
-// Package roundrobin picks numbered items, such as shards, in turn where a round has a budget.
+// Package roundrobin picks numbered items, such as shards, in rounds with a budget.
 package roundrobin
 
 import "slices"
 
-// Turns remembers whose turn is next. The zero value begins with the least number.
+// Turns remembers where the next round starts. The zero value starts at the least number.
 type Turns struct {
-	next int // the turn is that of the first from here on
+	next int // the next round starts with the first number from here
 }
 
-// Take splits ascending ids into those whose turn it is now and the others. It takes them one after the other,
-// from where the last call ended and around, until the next one would exceed the budget, but at least one. Taken
-// ids have had their turn, whatever the caller does with them. The ids may differ between calls.
+// Take splits ascending ids into those of this round and the others. It continues after the last id of the
+// previous call, wraps around, and stops before the weight exceeds the budget, but takes at least one id. The
+// ids may differ between calls.
 func (t *Turns) Take(ids []int, budget int, weight func(id int) int) (now, later []int) {
 	first, _ := slices.BinarySearch(ids, t.next)
 	ids = slices.Concat(ids[first:], ids[:first])

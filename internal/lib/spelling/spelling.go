@@ -1,7 +1,6 @@
-// Package spelling finds the name that was most likely meant by one that does not exist.
+// Package spelling finds the known name that is closest to an unknown one.
 //
-// Invariants: the work is bounded, whatever the length of the names; the same input has
-// the same answer.
+// Invariants: the work is bounded for names of any length; the result is deterministic.
 package spelling
 
 import "strings"
@@ -9,9 +8,9 @@ import "strings"
 // maxName is the longest name that is compared, in bytes.
 const maxName = 64
 
-// Nearest is the known name that a name differs least from; "" if there is none. A slip is a letter
-// that is wrong, missing, too much, or in the place of its neighbour. Names of up to four letters may have
-// one, longer ones two. Letter case does not count.
+// Nearest is the known name with the fewest typos; "" if there is none. A typo is a wrong, missing or additional
+// letter, or two swapped neighbours. Names of up to four letters may have one typo, longer ones two. Letter case
+// is ignored.
 func Nearest(name string, known []string) string {
 	slips := 2
 	switch {
@@ -22,15 +21,15 @@ func Nearest(name string, known []string) string {
 	}
 	best, near := "", slips+1
 	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k), near); d < near {
+		if d := countTypos(strings.ToLower(name), strings.ToLower(k), near); d < near {
 			best, near = k, d
 		}
 	}
 	return best
 }
 
-// distance counts slips, up to a bound.
-func distance(a, b string, most int) int {
+// countTypos counts typos, up to a bound.
+func countTypos(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > maxName {
 		return most
 	}

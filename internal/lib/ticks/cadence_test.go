@@ -17,7 +17,8 @@ func TestTurnsAreWholePeriodsSinceTheOrigin(t *testing.T) {
 		{7400 * time.Millisecond, 5 * time.Second, 2600 * time.Millisecond},
 	} {
 		if got := Since(origin).Until(origin.Add(c.at), c.period); got != c.want {
-			t.Errorf("%v after the origin the next turn of a period of %v is in %v, want %v", c.at, c.period, got, c.want)
+			t.Errorf("%v after the origin the next turn of a period of %v is in %v, want %v", c.at, c.period, got,
+				c.want)
 		}
 	}
 	if got := (Cadence{}).Until(origin, time.Second); got != time.Second {

@@ -1,5 +1,5 @@
-// Package visible keeps text of others from steering who reads it: a terminal, by control
-// characters, or a person, by characters that turn the direction of text or are not seen.
+// Package visible escapes characters that control a terminal or mislead a reader, such as control characters,
+// direction marks and invisible characters.
 package visible
 
 import (
@@ -10,19 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// Steers reports whether a character is to be seen as its number only: controls (C0, C1, DEL),
-// format characters (bidirectional marks, zero width, tags), separators of lines and
-// paragraphs, selectors of variants, and others that by default are not shown.
+// Steers reports whether a character must be escaped: controls (C0, C1, DEL), format characters (bidirectional
+// marks, zero width, tags), separators of lines and paragraphs, variation selectors, and others that are
+// invisible by default.
 func Steers(r rune) bool {
-	return r < ' ' || r >= 0x7f && (r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
+	return r < ' ' || r >= 0x7f && (r < 0xa0 ||
+		unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector,
+			unicode.Other_Default_Ignorable_Code_Point))
 }
 
-// steersBeyondASCII leaves alone what ends lines of the text itself.
+// steersBeyondASCII excludes ASCII, and so line ends of the text itself.
 func steersBeyondASCII(r rune) bool { return r >= 0x7f && Steers(r) }
 
-// JSON escapes what steers in JSON, which stays the same JSON.
+// JSON escapes these characters in JSON; the value stays the same.
 func JSON(text string) string {
-	return escape(text, func(out *strings.Builder, r rune) {
+	return escapeWith(text, func(out *strings.Builder, r rune) {
 		if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
 			fmt.Fprintf(out, `\u%04x\u%04x`, high, low)
 			return
@@ -31,9 +33,9 @@ func JSON(text string) string {
 	})
 }
 
-// YAML escapes what steers in YAML whose texts that have such characters are in double quotes.
+// YAML escapes these characters in YAML whose texts with such characters are in double quotes.
 func YAML(text string) string {
-	return escape(text, func(out *strings.Builder, r rune) {
+	return escapeWith(text, func(out *strings.Builder, r rune) {
 		if r > 0xffff {
 			fmt.Fprintf(out, `\U%08X`, r)
 			return
@@ -42,7 +44,7 @@ func YAML(text string) string {
 	})
 }
 
-func escape(text string, write func(*strings.Builder, rune)) string {
+func escapeWith(text string, write func(*strings.Builder, rune)) string {
 	if !strings.ContainsFunc(text, steersBeyondASCII) {
 		return text
 	}
@@ -59,8 +61,8 @@ func escape(text string, write func(*strings.Builder, rune)) string {
 	return out.String()
 }
 
-// Line makes one line of a text: spaces for tabs and line breaks, and a mark for each other
-// character that steers and for what is no UTF-8.
+// Line makes one line of a text: spaces replace tabs and line breaks, and a mark replaces each other character
+// of this kind and invalid UTF-8.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -22,7 +22,8 @@ func TestNothingSteers(t *testing.T) {
 			t.Errorf("%U steers", r)
 		}
 	}
-	if got := Line("a\tb\n\x1b[2J" + steering + "\xff"); strings.ContainsFunc(got, Steers) || !strings.HasPrefix(got, "a b \ufffd[2J") {
+	if got := Line("a\tb\n\x1b[2J" + steering + "\xff"); strings.ContainsFunc(got, Steers) ||
+		!strings.HasPrefix(got, "a b \ufffd[2J") {
 		t.Errorf("%q", got)
 	}
 	if got := YAML("\u202e\U000e0041"); got != `\u202E\U000E0041` {
@@ -39,7 +40,8 @@ func TestJSONStaysTheSame(t *testing.T) {
 		}
 		shown := JSON(string(encoded))
 		var back string
-		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != text || strings.ContainsFunc(shown, Steers) {
+		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != text ||
+			strings.ContainsFunc(shown, Steers) {
 			t.Fatalf("%q became %q: %v", text, shown, err)
 		}
 	})

@@ -13,102 +13,101 @@ import (
 	"time"
 )
 
-// maxBody bounds a request, in bytes.
-const maxBody = 4096
+// maxBodySize bounds a request, in bytes.
+const maxBodySize = 4096
 
-// Level is the level of a process's logger. It answers GET and PUT with a [State], and
-// to callers on this host only: there is no authentication. It is safe for concurrent
-// use.
+// Level is the level of a process's logger. It serves GET and PUT of a [State], to callers on this host only,
+// because there is no authentication. It is safe for concurrent use.
 type Level struct {
-	now     slog.LevelVar
+	current slog.LevelVar
 	initial slog.Level
 	logger  *slog.Logger
 
-	mu     sync.Mutex
-	revert *time.Timer // nil: the level stays
-	sets   int         // how often it was set
-	until  time.Time
+	mu        sync.Mutex
+	revert    *time.Timer // nil: the level stays
+	changes   int         // number of changes so far
+	revertsAt time.Time
 }
 
-// State is a level as HTTP has it.
+// State is the JSON form of a level.
 type State struct {
 	// Level is debug, info, warn or error.
 	Level string `json:"level"`
-	// For says how long it is to last, as "10m"; then it is again as the process was
-	// started with. Empty: until it is changed. Only in requests.
+	// For is how long the level lasts, as "10m"; then the level at the start of the process returns. Empty:
+	// until the next change. Only in requests.
 	For string `json:"for,omitempty"`
-	// Until is the end of that time. Only in answers.
+	// Until is the end of that time. Only in responses.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 func newLevel(l slog.Level) *Level {
 	level := &Level{initial: l}
-	level.now.Set(l)
+	level.current.Set(l)
 	return level
 }
 
-// Level is the one in force.
-func (l *Level) Level() slog.Level { return l.now.Level() }
+// Level is the current level.
+func (l *Level) Level() slog.Level { return l.current.Level() }
 
-// Set changes the level, for a time after which it is as it was in the beginning; 0
-// is for good.
+// Set changes the level, for a time after which the initial level returns; 0: until the next change.
 func (l *Level) Set(to slog.Level, lasting time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sets++
+	l.changes++
 	if l.revert != nil {
 		l.revert.Stop()
-		l.revert, l.until = nil, time.Time{}
+		l.revert, l.revertsAt = nil, time.Time{}
 	}
 	if lasting > 0 {
-		l.until = time.Now().Add(lasting)
-		set := l.sets
-		l.revert = time.AfterFunc(lasting, func() { l.expire(set) })
+		l.revertsAt = time.Now().Add(lasting)
+		set := l.changes
+		l.revert = time.AfterFunc(lasting, func() { l.revertLevel(set) })
 	}
-	l.change(to, lasting)
+	l.setLevel(to, lasting)
 }
 
-// expire ends what a level was set for, unless it has been set since.
-func (l *Level) expire(set int) {
+// revertLevel restores the initial level, unless the level was changed since.
+func (l *Level) revertLevel(set int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sets == set {
-		l.revert, l.until = nil, time.Time{}
-		l.change(l.initial, 0)
+	if l.changes == set {
+		l.revert, l.revertsAt = nil, time.Time{}
+		l.setLevel(l.initial, 0)
 	}
 }
 
-// change says so at a level that is written before and after.
-func (l *Level) change(to slog.Level, lasting time.Duration) {
-	from := l.now.Level()
-	l.now.Set(min(from, to))
+// setLevel logs the change at a level that is enabled before and after.
+func (l *Level) setLevel(to slog.Level, lasting time.Duration) {
+	from := l.current.Level()
+	l.current.Set(min(from, to))
 	if from != to {
-		l.logger.Log(context.Background(), max(min(from, to), slog.LevelInfo), "log level changed", "from", name(from), "to", name(to), "lasting", lasting)
+		l.logger.Log(context.Background(), max(min(from, to), slog.LevelInfo), "log level changed", "from",
+			levelName(from), "to", levelName(to), "lasting", lasting)
 	}
-	l.now.Set(to)
+	l.current.Set(to)
 }
 
-func (l *Level) state() State {
+func (l *Level) currentState() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := State{Level: name(l.Level())}
-	if !l.until.IsZero() {
-		until := l.until.UTC()
+	s := State{Level: levelName(l.Level())}
+	if !l.revertsAt.IsZero() {
+		until := l.revertsAt.UTC()
 		s.Until = &until
 	}
 	return s
 }
 
-// ServeHTTP answers with the level, after PUT has set it.
+// ServeHTTP responds with the level, after PUT has set it.
 func (l *Level) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	if !fromHere(q) {
+	if !isFromThisHost(q) {
 		http.Error(w, "the log level is for callers on this host, by a loopback address", http.StatusForbidden)
 		return
 	}
 	switch q.Method {
 	case http.MethodGet:
 	case http.MethodPut:
-		if err := l.put(http.MaxBytesReader(w, q.Body, maxBody)); err != nil {
+		if err := l.applyRequest(http.MaxBytesReader(w, q.Body, maxBodySize)); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -118,10 +117,10 @@ func (l *Level) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(l.state()) // who has gone needs no answer
+	_ = json.NewEncoder(w).Encode(l.currentState()) // the caller may have disconnected
 }
 
-func (l *Level) put(body io.Reader) error {
+func (l *Level) applyRequest(body io.Reader) error {
 	var s State
 	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
@@ -134,7 +133,8 @@ func (l *Level) put(body io.Reader) error {
 	}
 	var lasting time.Duration
 	if s.For != "" {
-		if lasting, err = time.ParseDuration(s.For); err != nil || lasting <= 0 {
+		lasting, err = time.ParseDuration(s.For)
+		if err != nil || lasting <= 0 {
 			return fmt.Errorf(`for %q: want a time such as "10m"`, s.For)
 		}
 	}
@@ -142,23 +142,23 @@ func (l *Level) put(body io.Reader) error {
 	return nil
 }
 
-// fromHere tells whether a request comes from this host and means this host: a page
-// in a browser here may be made to call any address by a name of its own.
-func fromHere(q *http.Request) bool {
+// isFromThisHost reports whether a request comes from this host and names this host. A web page could make a
+// browser on this host call any address under a host name of its own.
+func isFromThisHost(q *http.Request) bool {
 	peer, _, err := net.SplitHostPort(q.RemoteAddr)
-	if err != nil || !loopback(peer) {
+	if err != nil || !isLoopback(peer) {
 		return false
 	}
 	host := q.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	} else if inner, ok := strings.CutPrefix(host, "["); ok && strings.HasSuffix(inner, "]") {
-		return loopback(inner[:len(inner)-1]) // an address of IPv6 without a port
+		return isLoopback(inner[:len(inner)-1]) // an address of IPv6 without a port
 	}
-	return host == "localhost" || loopback(host)
+	return host == "localhost" || isLoopback(host)
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }

@@ -43,7 +43,8 @@ func TestLevelChangesForAWhile(t *testing.T) {
 		logger = logger.With("node", "a")
 		here, name := "127.0.0.1:999", "127.0.0.1:7072"
 		logger.Debug("before")
-		if w := ask(level, http.MethodPut, here, name, `{"level":"debug","for":"10m"}`); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"level":"debug","until":`) {
+		if w := ask(level, http.MethodPut, here, name, `{"level":"debug","for":"10m"}`); w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), `"level":"debug","until":`) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		logger.Debug("meanwhile")
@@ -61,7 +62,8 @@ func TestLevelChangesForAWhile(t *testing.T) {
 			t.Errorf("in the end: %s", w.Body)
 		}
 		text := out.String()
-		for want, times := range map[string]int{"before": 0, "meanwhile": 1, "after": 0, "from=warn to=debug": 1, "from=debug to=warn": 1} {
+		for want, times := range map[string]int{"before": 0, "meanwhile": 1, "after": 0, "from=warn to=debug": 1,
+			"from=debug to=warn": 1} {
 			if n := strings.Count(text, want); n != times {
 				t.Errorf("%q is there %d times in\n%s", want, n, text)
 			}
@@ -86,13 +88,16 @@ func TestLevelIsForThisHost(t *testing.T) {
 	}{
 		{"another host", http.MethodPut, "10.0.0.9:999", "127.0.0.1:7072", good, http.StatusForbidden},
 		{"another host that asks", http.MethodGet, "10.0.0.9:999", "localhost", "", http.StatusForbidden},
-		{"a page with a name of its own", http.MethodPut, "127.0.0.1:999", "evil.example:7072", good, http.StatusForbidden},
+		{"a page with a name of its own", http.MethodPut, "127.0.0.1:999", "evil.example:7072", good,
+			http.StatusForbidden},
 		{"brackets around a name", http.MethodPut, "127.0.0.1:999", "[localhost]", good, http.StatusForbidden},
 		{"brackets around another address", http.MethodPut, "127.0.0.1:999", "[fd00::1]", good, http.StatusForbidden},
 		{"no level", http.MethodPut, "127.0.0.1:999", "localhost", `{"level":"loud"}`, http.StatusBadRequest},
-		{"no time", http.MethodPut, "127.0.0.1:999", "localhost", `{"level":"debug","for":"-1s"}`, http.StatusBadRequest},
+		{"no time", http.MethodPut, "127.0.0.1:999", "localhost", `{"level":"debug","for":"-1s"}`,
+			http.StatusBadRequest},
 		{"no JSON", http.MethodPut, "127.0.0.1:999", "localhost", `level=debug`, http.StatusBadRequest},
-		{"too much", http.MethodPut, "127.0.0.1:999", "localhost", `{"level":"` + strings.Repeat("x", 2*maxBody) + `"}`, http.StatusBadRequest},
+		{"too much", http.MethodPut, "127.0.0.1:999", "localhost",
+			`{"level":"` + strings.Repeat("x", 2*maxBodySize) + `"}`, http.StatusBadRequest},
 		{"a form", http.MethodPost, "127.0.0.1:999", "localhost", good, http.StatusMethodNotAllowed},
 	} {
 		if w := ask(level, c.method, c.from, c.host, c.body); w.Code != c.want || level.Level() != slog.LevelInfo {

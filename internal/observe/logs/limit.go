@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// Window is how long lines are counted together.
+	// Window is the period in which records are counted together.
 	Window = 10 * time.Second
-	// perMessage is how many times the limit of a job the lines with one message may
-	// reach, whatever they are about.
-	perMessage = 10
-	// maxSubjects bounds what is counted by itself in a window.
+	// messageFactor is how many times the limit of one job the records with one message may reach, for all jobs.
+	messageFactor = 10
+	// maxSubjects bounds the subjects that are counted separately in a window.
 	maxSubjects = 10_000
 )
 
-// unlimited are messages that are never left out.
+// unlimited are messages that are never omitted.
 var unlimited = map[string]bool{"audit": true}
 
-// Limit bounds the lines that reach next: see the package comment. n is at least 1.
+// Limit bounds the records that reach next: see the package comment. n is at least 1.
 func Limit(next slog.Handler, n int) slog.Handler {
 	return &limited{next: next, window: &window{out: next, limit: n}}
 }
@@ -28,33 +27,33 @@ func Limit(next slog.Handler, n int) slog.Handler {
 type limited struct {
 	next    slog.Handler
 	window  *window
-	subject string // of the attributes that all lines have
-	grouped bool   // attributes are in a group, where they mean something else
+	subject string // of the attributes that all records have
+	grouped bool   // attributes are in a group, where their names mean something else
 }
 
 func (h *limited) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
 
-// Handle writes a line, or counts it.
+// Handle writes a record, or counts it.
 func (h *limited) Handle(ctx context.Context, r slog.Record) error {
-	if !unlimited[r.Message] && !h.window.admits(line{r.Level, r.Message}, h.subjectOf(r)) {
+	if !unlimited[r.Message] && !h.window.allowRecord(recordKind{r.Level, r.Message}, h.recordSubject(r)) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
 }
 
-func (h *limited) subjectOf(r slog.Record) string {
+func (h *limited) recordSubject(r slog.Record) string {
 	subject := h.subject
 	if !h.grouped {
 		r.Attrs(func(a slog.Attr) bool {
-			subject = subjectOf(a, subject)
+			subject = attrSubject(a, subject)
 			return true
 		})
 	}
 	return subject
 }
 
-// subjectOf is what a line is about, if the attribute says so.
-func subjectOf(a slog.Attr, otherwise string) string {
+// attrSubject is the subject in an attribute, otherwise the given one.
+func attrSubject(a slog.Attr, otherwise string) string {
 	if (a.Key == "job" || a.Key == "record") && a.Value.Kind() == slog.KindString {
 		return a.Value.String()
 	}
@@ -66,7 +65,7 @@ func (h *limited) WithAttrs(attrs []slog.Attr) slog.Handler {
 	other.next = h.next.WithAttrs(attrs)
 	if !h.grouped {
 		for _, a := range attrs {
-			other.subject = subjectOf(a, other.subject)
+			other.subject = attrSubject(a, other.subject)
 		}
 	}
 	return &other
@@ -78,73 +77,74 @@ func (h *limited) WithGroup(name string) slog.Handler {
 	return &other
 }
 
-// line is what lines with one message have in common.
-type line struct {
+// recordKind is what records with one message have in common.
+type recordKind struct {
 	level   slog.Level
 	message string
 }
 
-type about struct {
-	line
+type recordSubjectKey struct {
+	recordKind
 	subject string
 }
 
-// window counts the lines of a while.
+// window counts the records of a [Window].
 type window struct {
 	out   slog.Handler
 	limit int
 
-	mu      sync.Mutex
-	ends    time.Time
-	counts  map[about]int
-	totals  map[line]int
-	left    map[line]int // left out
-	pending bool         // a timer will tell what was
+	mu            sync.Mutex
+	endsAt        time.Time
+	counts        map[recordSubjectKey]int
+	totals        map[recordKind]int
+	omitted       map[recordKind]int
+	reportPending bool // a timer will report the omitted ones
 }
 
-// admits tells whether a line is to be written.
-func (w *window) admits(l line, subject string) bool {
+// allowRecord reports whether a record is to be written.
+func (w *window) allowRecord(l recordKind, subject string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if !now.Before(w.ends) && !w.pending {
-		w.begin(now)
+	if !now.Before(w.endsAt) && !w.reportPending {
+		w.startWindow(now)
 	}
-	k := about{l, subject}
+	k := recordSubjectKey{l, subject}
 	if len(w.counts) >= maxSubjects && w.counts[k] == 0 {
 		k.subject = ""
 	}
 	w.counts[k]++
 	if k.subject == "" || w.counts[k] <= w.limit {
-		// What one job repeats leaves the room of the others alone.
-		if w.totals[l]++; w.totals[l] <= perMessage*w.limit {
+		// Omitted records of one job do not use up the limit of the others.
+		w.totals[l]++
+		if w.totals[l] <= messageFactor*w.limit {
 			return true
 		}
 	}
-	w.left[l]++
-	if !w.pending {
-		w.pending = true
-		time.AfterFunc(w.ends.Sub(now), w.tell)
+	w.omitted[l]++
+	if !w.reportPending {
+		w.reportPending = true
+		time.AfterFunc(w.endsAt.Sub(now), w.reportOmitted)
 	}
 	return false
 }
 
-func (w *window) begin(now time.Time) {
-	w.ends = now.Add(Window)
-	w.counts, w.totals, w.left = make(map[about]int), make(map[line]int), make(map[line]int)
+func (w *window) startWindow(now time.Time) {
+	w.endsAt = now.Add(Window)
+	w.counts, w.totals, w.omitted = make(map[recordSubjectKey]int), make(map[recordKind]int), make(map[recordKind]int)
 }
 
-// tell says what was left out, and begins anew.
-func (w *window) tell() {
+// reportOmitted writes the counts of omitted records, and starts a new window.
+func (w *window) reportOmitted() {
 	w.mu.Lock()
-	left := w.left
-	w.pending = false
-	w.begin(time.Now())
+	left := w.omitted
+	w.reportPending = false
+	w.startWindow(time.Now())
 	w.mu.Unlock()
 	for l, n := range left {
 		r := slog.NewRecord(time.Now(), l.level, "log lines left out", 0)
 		r.AddAttrs(slog.String("message", l.message), slog.Int("count", n), slog.Duration("within", Window))
-		// A line that cannot be written is lost, like any other.
+		// A write error loses the record, like any other.
 		_ = w.out.Handle(context.Background(), r)
 	}
 }

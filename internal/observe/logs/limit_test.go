@@ -80,7 +80,8 @@ func TestMessageIsBoundedOverAllJobs(t *testing.T) {
 		time.Sleep(Window)
 		synctest.Wait()
 		count, left := linesOf(t, &out)
-		if count["run_dead"] != 20 || left["run_dead"] != 2*maxSubjects-20 || count["audit"] != 300 || count["calm"] != 1 {
+		if count["run_dead"] != 20 || left["run_dead"] != 2*maxSubjects-20 || count["audit"] != 300 ||
+			count["calm"] != 1 {
 			t.Errorf("%v, left out %v", count, left)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 )
 
-// DefaultLimit is that of the commands.
+// DefaultLimit is the limit of the commands.
 const DefaultLimit = 10
 
 // Options describe a logger.
@@ -16,12 +16,11 @@ type Options struct {
 	Format string
 	// Level is "debug", "info", "warn" or "error".
 	Level string
-	// Limit of lines with one message about one job in a [Window]; 0: no limit.
+	// Limit of records with one message about one job in a [Window]; 0: no limit.
 	Limit int
 }
 
-// New makes a logger that writes to w, and the level that it goes by. The error names
-// the flags.
+// New makes a logger that writes to w, and its level. Errors name the flags.
 func New(w io.Writer, o Options) (*slog.Logger, *Level, error) {
 	initial, err := parseLevel(o.Level)
 	if err != nil {
@@ -32,9 +31,9 @@ func New(w io.Writer, o Options) (*slog.Logger, *Level, error) {
 	var h slog.Handler
 	switch o.Format {
 	case "json":
-		h = slog.NewJSONHandler(shown{w}, options)
+		h = slog.NewJSONHandler(escapingWriter{w}, options)
 	case "text":
-		h = slog.NewTextHandler(shown{w}, options)
+		h = slog.NewTextHandler(escapingWriter{w}, options)
 	default:
 		err = errors.Join(err, fmt.Errorf("--log-format %q: want json or text", o.Format))
 	}
@@ -54,15 +53,15 @@ func New(w io.Writer, o Options) (*slog.Logger, *Level, error) {
 
 func parseLevel(text string) (slog.Level, error) {
 	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
-		if name(l) == text {
+		if levelName(l) == text {
 			return l, nil
 		}
 	}
 	return 0, fmt.Errorf("level %q: want debug, info, warn or error", text)
 }
 
-// name is the level's as flags have it.
-func name(l slog.Level) string {
+// levelName is the name of a level in flags.
+func levelName(l slog.Level) string {
 	switch {
 	case l < slog.LevelInfo:
 		return "debug"

@@ -7,11 +7,11 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/visible"
 )
 
-// shown writes lines with escapes in the place of what would steer a terminal, or who reads
-// them. The handler for text quotes most of it, that for JSON nothing beyond ASCII.
-type shown struct{ to io.Writer }
+// escapingWriter escapes characters that would control a terminal, or mislead a reader. The handler for text
+// quotes most of them, that for JSON none beyond ASCII.
+type escapingWriter struct{ to io.Writer }
 
-func (s shown) Write(line []byte) (int, error) {
+func (s escapingWriter) Write(line []byte) (int, error) {
 	if !slices.ContainsFunc(line, func(c byte) bool { return c >= 0x7f }) {
 		return s.to.Write(line)
 	}

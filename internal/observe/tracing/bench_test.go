@@ -13,7 +13,8 @@ import (
 func BenchmarkRun(b *testing.B) {
 	for name, share := range map[string]float64{"traced": 1, "not": 0} {
 		b.Run(name, func(b *testing.B) {
-			provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()), sdktrace.WithIDGenerator(names{}))
+			provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()),
+				sdktrace.WithIDGenerator(spanIDs{}))
 			tracer := newTracer(provider, share, "node")
 			s := live(0)
 			record := &job.Record{Definition: definition, State: s}
@@ -23,7 +24,8 @@ func BenchmarkRun(b *testing.B) {
 			for b.Loop() {
 				tracer.Lease(record)
 				tracer.TraceID(record)
-				tracer.Decided(definition, &s, job.Settle{Token: s.Token, Outcome: job.OutcomeSucceeded, StartedMS: 2100}, ended, notices)
+				tracer.Decided(definition, &s,
+					job.Settle{Token: s.Token, Outcome: job.OutcomeSucceeded, StartedMS: 2100}, ended, notices)
 			}
 		})
 	}

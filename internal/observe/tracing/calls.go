@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Call begins the span of a call whose caller has sampled it. done takes the code that
-// is answered; it is nil, and the context as it was, for other calls.
+// Call starts the span of a call that its caller has sampled. done receives the status code of the call. For
+// other calls done is nil and the context is unchanged.
 func (t *Tracer) Call(ctx context.Context, method string) (_ context.Context, done func(codes.Code)) {
 	parent := metadata.ValueFromIncomingContext(ctx, "traceparent")
 	if len(parent) == 0 {
@@ -28,10 +28,12 @@ func (t *Tracer) Call(ctx context.Context, method string) (_ context.Context, do
 		return ctx, nil
 	}
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	called, span := t.tracer.Start(called, service+"/"+name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", name),
-		attribute.String("fermata.node", t.node),
-	))
+	called, span := t.tracer.Start(called, service+"/"+name, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(
+			attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service),
+			attribute.String("rpc.method", name),
+			attribute.String("fermata.node", t.node),
+		))
 	return called, func(code codes.Code) {
 		span.SetAttributes(attribute.Int64("rpc.grpc.status_code", int64(code)))
 		switch code {

@@ -10,20 +10,20 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// names gives spans the ids that their contexts say, and random ones otherwise.
-type names struct{}
+// spanIDs gives spans the ids of their contexts, and random ones otherwise.
+type spanIDs struct{}
 
-// named is the name of the next span.
-type named struct {
+// spanName is the id of the next span, with that of its trace.
+type spanName struct {
 	trace job.TraceID
 	span  job.SpanID
 }
 
-type nameKey struct{}
+type spanNameKey struct{}
 
-// NewIDs names the first span of a trace.
-func (n names) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if own, ok := ctx.Value(nameKey{}).(named); ok {
+// NewIDs returns the ids of the first span of a trace.
+func (n spanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if own, ok := ctx.Value(spanNameKey{}).(spanName); ok {
 		return trace.TraceID(own.trace), trace.SpanID(own.span)
 	}
 	var id trace.TraceID
@@ -32,9 +32,9 @@ func (n names) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, n.NewSpanID(ctx, id)
 }
 
-// NewSpanID names a further one.
-func (names) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	if own, ok := ctx.Value(nameKey{}).(named); ok {
+// NewSpanID returns the id of a further span.
+func (spanIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	if own, ok := ctx.Value(spanNameKey{}).(spanName); ok {
 		return trace.SpanID(own.span)
 	}
 	var id trace.SpanID

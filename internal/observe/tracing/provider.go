@@ -13,25 +13,24 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Process describes who sends spans.
+// Process describes the process that sends spans.
 type Process struct {
-	// Service is its service.name, unless OTEL_SERVICE_NAME says another one.
+	// Service is its service.name, unless OTEL_SERVICE_NAME sets another one.
 	Service string
 	Version string
 	// Instance is its service.instance.id: the name of a node, the id of a worker.
 	Instance string
-	// Logger hears of spans that could not be sent. Default: nobody.
+	// Logger logs spans that could not be sent. Default: none.
 	Logger *slog.Logger
-	// Registerer is for the number of spans sent; nil registers nothing.
+	// Registerer registers the counters of spans; nil registers nothing.
 	Registerer prometheus.Registerer
 }
 
-// scope is the instrumentation scope of all spans.
-const scope = "github.com/fermata-io/fermata"
+// scopeName is the instrumentation scope of all spans.
+const scopeName = "github.com/fermata-io/fermata"
 
-// Provider makes tracers whose spans go to the endpoint. It does not wait for a
-// connection; spans that find none within a while are dropped. Shut it down in the
-// end, to send what waits.
+// Provider makes tracers whose spans go to the endpoint. It does not wait for a connection; spans that find none
+// within a while are dropped. Its Shutdown sends the queued spans.
 func Provider(ctx context.Context, s Settings, p Process) (*sdktrace.TracerProvider, error) {
 	if p.Logger == nil {
 		p.Logger = slog.New(slog.DiscardHandler)
@@ -50,33 +49,33 @@ func Provider(ctx context.Context, s Settings, p Process) (*sdktrace.TracerProvi
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	counted, err := newCounted(exporter, p)
+	counted, err := newCountingExporter(exporter, p)
 	if err != nil {
 		return nil, err
 	}
 	return sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(queue{sdktrace.NewBatchSpanProcessor(counted), counted.made}),
+		sdktrace.WithSpanProcessor(spanQueue{sdktrace.NewBatchSpanProcessor(counted), counted.madeSpans}),
 		sdktrace.WithResource(described),
-		// What is to be traced is decided before a span is made.
+		// Sampling is decided before a span is made.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),
-		sdktrace.WithIDGenerator(names{}),
+		sdktrace.WithIDGenerator(spanIDs{}),
 	), nil
 }
 
-// counted counts what an exporter sends, and says what it could not.
-type counted struct {
+// countingExporter counts the exported spans, and logs failures.
+type countingExporter struct {
 	sdktrace.SpanExporter
-	logger       *slog.Logger
-	sent, failed prometheus.Counter
-	made         prometheus.Counter
+	logger                 *slog.Logger
+	sentSpans, failedSpans prometheus.Counter
+	madeSpans              prometheus.Counter
 }
 
-func newCounted(e sdktrace.SpanExporter, p Process) (*counted, error) {
+func newCountingExporter(e sdktrace.SpanExporter, p Process) (*countingExporter, error) {
 	made := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fermata_trace_spans_total", Help: "Spans made.",
 	})
 	exported := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fermata_trace_spans_exported_total", Help: "Spans that left the queue, by what became of them: sent or failed.",
+		Name: "fermata_trace_spans_exported_total", Help: "Spans that left the queue, by result: sent or failed.",
 	}, []string{"result"})
 	if p.Registerer != nil {
 		for _, c := range []prometheus.Collector{made, exported} {
@@ -85,32 +84,32 @@ func newCounted(e sdktrace.SpanExporter, p Process) (*counted, error) {
 			}
 		}
 	}
-	return &counted{
-		SpanExporter: e, logger: p.Logger, made: made,
-		sent: exported.WithLabelValues("sent"), failed: exported.WithLabelValues("failed"),
+	return &countingExporter{
+		SpanExporter: e, logger: p.Logger, madeSpans: made,
+		sentSpans: exported.WithLabelValues("sent"), failedSpans: exported.WithLabelValues("failed"),
 	}, nil
 }
 
-// queue is the library's bounded queue of spans, which drops in silence: what is made
-// and does not leave it was dropped.
-type queue struct {
+// spanQueue is the library's bounded queue of spans, which drops silently: spans that are made and not exported
+// were dropped.
+type spanQueue struct {
 	sdktrace.SpanProcessor
-	made prometheus.Counter
+	madeSpans prometheus.Counter
 }
 
-// OnEnd takes a span.
-func (q queue) OnEnd(s sdktrace.ReadOnlySpan) {
-	q.made.Inc()
+// OnEnd counts and queues a span.
+func (q spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
+	q.madeSpans.Inc()
 	q.SpanProcessor.OnEnd(s)
 }
 
 // ExportSpans hides the error, which the library would print to standard error.
-func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (c *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		c.failed.Add(float64(len(spans)))
-		c.logger.Warn("spans could not be sent", "count", len(spans), "error", err)
+		c.failedSpans.Add(float64(len(spans)))
+		c.logger.Warn("failed to send spans", "count", len(spans), "error", err)
 		return nil
 	}
-	c.sent.Add(float64(len(spans)))
+	c.sentSpans.Add(float64(len(spans)))
 	return nil
 }

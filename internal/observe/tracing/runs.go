@@ -10,9 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Decided takes a decision that is stored: definition and state that it was made on,
-// the event, the run that ended by it, if one did, and what there is to tell. It makes
-// the spans of what has ended, and notes the trace in the notices about the run.
+// Decided makes the spans that end with a stored decision, and adds the trace to the notices about the run. It
+// receives the definition and the state before the decision, the event, the run that ended by it, if any, and
+// the notices.
 func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice) {
 	if !before.HasRun() {
 		return
@@ -32,42 +32,42 @@ func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, end
 	if now == 0 {
 		return
 	}
-	f := facts{definition: d, state: before, id: id, now: now}
+	f := spanFacts{definition: d, state: before, id: id, now: now}
 	switch ev := ev.(type) {
 	case job.Settle:
 		f.outcome, f.startedMS, f.worker, f.err = ev.Outcome.String(), ev.StartedMS, ev.Worker, ev.Error
-		t.attempt(&run, &f)
+		t.recordAttempt(&run, &f)
 	case job.Lose:
 		f.outcome, f.err = "lost", "the worker was lost"
-		t.attempt(&run, &f)
+		t.recordAttempt(&run, &f)
 	case job.ForgiveLoss:
 		if !before.Live() || before.Token != ev.Token {
 			break // the attempt has ended before
 		}
 		f.outcome, f.err = "lost", "the worker lost its node"
-		t.attempt(&run, &f)
+		t.recordAttempt(&run, &f)
 	case job.Return:
 		f.outcome = "returned"
-		t.attempt(&run, &f)
+		t.recordAttempt(&run, &f)
 	}
 	if ended != nil {
-		t.run(&run, &f, ended)
+		t.recordRun(&run, &f, ended)
 	}
 }
 
-// facts are what the spans of one decision say.
-type facts struct {
+// spanFacts are the facts for the spans of one decision.
+type spanFacts struct {
 	definition *job.Definition
 	state      *job.State // before the decision
 	id         string     // of the run
-	now        int64      // when it was decided, by the shard's clock
-	startedMS  int64      // of the attempt; 0: it did not, or nobody knows
+	now        int64      // time of the decision, by the shard's clock
+	startedMS  int64      // of the attempt; 0: it did not start, or that is unknown
 	outcome    string
 	worker     string
 	err        string
 }
 
-func (f *facts) attributes() []attribute.KeyValue {
+func (f *spanFacts) attributes() []attribute.KeyValue {
 	s := f.state
 	return []attribute.KeyValue{
 		attribute.String("fermata.namespace", f.definition.Namespace),
@@ -80,12 +80,11 @@ func (f *facts) attributes() []attribute.KeyValue {
 	}
 }
 
-// attempt makes the span of an attempt, from when it was due until its end was
-// stored. That of the handler, which the worker sends, is below it: what comes before
-// is waiting, what comes after is settlement.
-func (t *Tracer) attempt(run *job.RunTrace, f *facts) {
+// recordAttempt makes the span of an attempt, from its due time until its end was stored. The handler's span,
+// which the worker sends, is its child: the time before is waiting, the time after is settlement.
+func (t *Tracer) recordAttempt(run *job.RunTrace, f *spanFacts) {
 	s := f.state
-	span := t.start(run, run.Attempt(s.Token), run.Run, "attempt "+f.definition.Handler, min(s.Due, f.now),
+	span := t.startSpan(run, run.Attempt(s.Token), run.Run, "attempt "+f.definition.Handler, min(s.Due, f.now),
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(f.attributes()...))
 	span.SetAttributes(
 		attribute.Int64("fermata.attempt", int64(s.Attempt)+1),
@@ -97,7 +96,7 @@ func (t *Tracer) attempt(run *job.RunTrace, f *facts) {
 			span.AddEvent(name, trace.WithTimestamp(time.UnixMilli(ms)))
 		}
 	}
-	// What was leased in advance waited for nothing.
+	// An attempt that was leased in advance did not wait.
 	at("leased", min(max(int64(s.Token/1000), s.Due), f.now))
 	at("started", f.startedMS)
 	at("settled", f.now)
@@ -113,11 +112,11 @@ func (t *Tracer) attempt(run *job.RunTrace, f *facts) {
 	span.End(trace.WithTimestamp(time.UnixMilli(f.now)))
 }
 
-// run makes the span of a run that ended, from when it was first due.
-func (t *Tracer) run(run *job.RunTrace, f *facts, ended *job.Run) {
+// recordRun makes the span of a run that ended, from its first due time.
+func (t *Tracer) recordRun(run *job.RunTrace, f *spanFacts, ended *job.Run) {
 	from := f.state.Due
 	if f.state.Attempt > 0 && f.state.FirstMS > 0 {
-		from = min(from, f.state.FirstMS) // its first due time is forgotten by now
+		from = min(from, f.state.FirstMS) // the first due time is no longer stored elsewhere
 	}
 	if since := f.state.Held.SinceMS; since > 0 {
 		from = min(from, since)
@@ -125,10 +124,11 @@ func (t *Tracer) run(run *job.RunTrace, f *facts, ended *job.Run) {
 	o := []trace.SpanStartOption{trace.WithAttributes(f.attributes()...)}
 	if run.Link != nil {
 		o = append(o, trace.WithLinks(trace.Link{
-			SpanContext: spanContext(run.Link), Attributes: []attribute.KeyValue{attribute.String("fermata.link", "registration")},
+			SpanContext: spanContext(run.Link),
+			Attributes:  []attribute.KeyValue{attribute.String("fermata.link", "registration")},
 		}))
 	}
-	span := t.start(run, run.Run, run.Parent, "run "+f.definition.Handler, min(from, f.now), o...)
+	span := t.startSpan(run, run.Run, run.Parent, "run "+f.definition.Handler, min(from, f.now), o...)
 	span.SetAttributes(
 		attribute.Int64("fermata.attempts", int64(ended.Attempts)),
 		attribute.String("fermata.outcome", ended.Outcome.String()),

@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// Settings say whether, where to and how much is traced.
+// Settings are the endpoint of traces and the share of sampled runs.
 type Settings struct {
-	// Endpoint is the collector's: http://host:4317, or https://host:4317 for TLS.
-	// Empty: nothing is traced.
+	// Endpoint is the collector's: http://host:4317, or https://host:4317 for TLS. Empty: no tracing.
 	Endpoint string
-	// Share of the runs that no sampled call asked for, 0 to 1.
+	// Share is the sampled share of the runs that no sampled call requested, 0 to 1.
 	Share float64
 }
 
@@ -38,25 +37,26 @@ func Settle(endpoint, share string, getenv func(string) string) (Settings, error
 		return Settings{}, nil
 	}
 	if endpoint == "" {
-		s.Endpoint = endpointOf(getenv)
+		s.Endpoint = endpointFromEnv(getenv)
 	}
 	if s.Endpoint == "" {
 		if share == "" {
 			return Settings{}, nil
 		}
-		// What is wrong is said, though it has no effect.
+		// An invalid share is an error, though it has no effect here.
 		_, err := parseShare(share)
 		return Settings{}, err
 	}
 	if u, err := url.Parse(s.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return Settings{}, fmt.Errorf("--trace-endpoint %q: want http://host:4317, or https://host:4317 for TLS", s.Endpoint)
+		return Settings{}, fmt.Errorf("--trace-endpoint %q: want http://host:4317, or https://host:4317 for TLS",
+			s.Endpoint)
 	}
 	var err error
-	s.Share, err = shareOf(share, getenv)
+	s.Share, err = shareFromEnv(share, getenv)
 	return s, err
 }
 
-func endpointOf(getenv func(string) string) string {
+func endpointFromEnv(getenv func(string) string) string {
 	first := func(names ...string) string {
 		for _, name := range names {
 			if v := getenv(name); v != "" {
@@ -73,13 +73,13 @@ func endpointOf(getenv func(string) string) string {
 	return first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 }
 
-func shareOf(share string, getenv func(string) string) (float64, error) {
+func shareFromEnv(share string, getenv func(string) string) (float64, error) {
 	if share != "" {
 		return parseShare(share)
 	}
 	switch getenv("OTEL_TRACES_SAMPLER") {
 	case "traceidratio", "parentbased_traceidratio":
-		// The standard wants a wrong argument ignored.
+		// The standard requires that an invalid argument is ignored.
 		if f, err := parseShare(getenv("OTEL_TRACES_SAMPLER_ARG")); err == nil {
 			return f, nil
 		}

@@ -18,7 +18,7 @@ type Tracer struct {
 	node     string
 }
 
-// New makes the tracer of the node that p.Instance names.
+// New makes the tracer of the node p.Instance.
 func New(ctx context.Context, s Settings, p Process) (*Tracer, error) {
 	provider, err := Provider(ctx, s, p)
 	if err != nil {
@@ -28,10 +28,10 @@ func New(ctx context.Context, s Settings, p Process) (*Tracer, error) {
 }
 
 func newTracer(provider *sdktrace.TracerProvider, share float64, node string) *Tracer {
-	return &Tracer{provider: provider, tracer: provider.Tracer(scope), sampling: job.NewSampling(share), node: node}
+	return &Tracer{provider: provider, tracer: provider.Tracer(scopeName), sampling: job.NewSampling(share), node: node}
 }
 
-// Stop sends what waits, within ctx.
+// Stop sends the queued spans, within ctx.
 func (t *Tracer) Stop(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // TraceID is the trace of a record's current run; nil if it is not traced.
@@ -76,11 +76,13 @@ func (t *Tracer) Caller(ctx context.Context) *job.Trace {
 	return caller
 }
 
-// start begins a span with a name of its own, below the parent if there is one.
-func (t *Tracer) start(run *job.RunTrace, id, parent job.SpanID, name string, atMS int64, o ...trace.SpanStartOption) trace.Span {
-	ctx := context.WithValue(context.Background(), nameKey{}, named{run.TraceID, id})
+// startSpan begins a span with a name of its own, below the parent if there is one.
+func (t *Tracer) startSpan(run *job.RunTrace, id, parent job.SpanID, name string, atMS int64,
+	o ...trace.SpanStartOption) trace.Span {
+	ctx := context.WithValue(context.Background(), spanNameKey{}, spanName{run.TraceID, id})
 	if parent != (job.SpanID{}) {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, spanContext(&job.Trace{TraceID: run.TraceID, SpanID: parent, State: run.State}))
+		ctx = trace.ContextWithRemoteSpanContext(ctx,
+			spanContext(&job.Trace{TraceID: run.TraceID, SpanID: parent, State: run.State}))
 	}
 	_, span := t.tracer.Start(ctx, name, append(o, trace.WithTimestamp(time.UnixMilli(atMS)))...)
 	return span

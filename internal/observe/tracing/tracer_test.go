@@ -21,7 +21,7 @@ import (
 
 func recorded(share float64) (*Tracer, *tracetest.SpanRecorder) {
 	spans := tracetest.NewSpanRecorder()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithIDGenerator(names{}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithIDGenerator(spanIDs{}))
 	return newTracer(provider, share, "node"), spans
 }
 
@@ -40,11 +40,13 @@ func TestRunsBecomeSpans(t *testing.T) {
 	tracer, spans := recorded(1)
 	s := live(0)
 	failed := []job.Notice{{Kind: job.AttemptFailed, RunID: s.RunID(), AtMS: 2500}, {Kind: job.JobPaused, AtMS: 2500}}
-	tracer.Decided(definition, &s, job.Settle{Token: s.Token, Outcome: job.OutcomeFailed, Error: "boom", StartedMS: 2100, Worker: "w"}, nil, failed)
+	tracer.Decided(definition, &s, job.Settle{Token: s.Token, Outcome: job.OutcomeFailed, Error: "boom",
+		StartedMS: 2100, Worker: "w"}, nil, failed)
 	again := live(1)
 	again.Token, again.Due = 3_000_000, 2900
 	ended := job.Run{ID: s.RunID(), Attempts: 2, Outcome: job.OutcomeSucceeded, DueMS: 2900, NominalMS: 1000}
-	tracer.Decided(definition, &again, job.Settle{Token: again.Token, Outcome: job.OutcomeSucceeded, StartedMS: 3100, Worker: "w"}, &ended,
+	tracer.Decided(definition, &again, job.Settle{Token: again.Token, Outcome: job.OutcomeSucceeded, StartedMS: 3100,
+		Worker: "w"}, &ended,
 		[]job.Notice{{Kind: job.RunSucceeded, RunID: s.RunID(), AtMS: 4000}})
 	list := spans.Ended()
 	if len(list) != 3 {
@@ -66,10 +68,12 @@ func TestRunsBecomeSpans(t *testing.T) {
 		{run, "run h", 1200, 4000, trace.SpanID{}, codes.Unset},
 	} {
 		have := want.span
-		if have.Name() != want.name || have.StartTime().UnixMilli() != want.from || have.EndTime().UnixMilli() != want.to ||
+		if have.Name() != want.name || have.StartTime().UnixMilli() != want.from ||
+			have.EndTime().UnixMilli() != want.to ||
 			have.Parent().SpanID() != want.parent || have.Status().Code != want.status ||
 			have.SpanContext().TraceID() != trace.TraceID(*failed[0].TraceID) {
-			t.Errorf("span %d: %s %v to %v below %v, %v", i, have.Name(), have.StartTime(), have.EndTime(), have.Parent().SpanID(), have.Status())
+			t.Errorf("span %d: %s %v to %v below %v, %v", i, have.Name(), have.StartTime(), have.EndTime(),
+				have.Parent().SpanID(), have.Status())
 		}
 	}
 	if first.SpanContext().SpanID() == second.SpanContext().SpanID() {
@@ -112,7 +116,8 @@ func TestWhatEndsWithoutAResultIsSeen(t *testing.T) {
 	tracer, spans := recorded(0)
 	s := live(0)
 	tracer.Decided(definition, &s, job.Lose{}, nil, []job.Notice{{RunID: s.RunID(), AtMS: 4000}})
-	if parent, _ := tracer.Lease(&job.Record{Definition: definition, State: s}); len(spans.Ended()) > 0 || parent != "" {
+	if parent, _ := tracer.Lease(&job.Record{Definition: definition, State: s}); len(spans.Ended()) > 0 ||
+		parent != "" {
 		t.Error("a run is traced that is not in the share")
 	}
 }
@@ -145,7 +150,8 @@ func TestOnlySampledCallersAreFollowed(t *testing.T) {
 		}
 		done(grpccodes.Unavailable)
 	}
-	if s := spans.Ended()[0]; s.Name() != "fermata.v1.JobService/CreateJob" || s.Status().Code != codes.Error || s.Parent().SpanID().String() != "2222222222222222" {
+	if s := spans.Ended()[0]; s.Name() != "fermata.v1.JobService/CreateJob" || s.Status().Code != codes.Error ||
+		s.Parent().SpanID().String() != "2222222222222222" {
 		t.Errorf("%v", s)
 	}
 }
@@ -161,11 +167,11 @@ func TestSpansAreCounted(t *testing.T) {
 		exporter     sdktrace.SpanExporter
 		sent, failed float64
 	}{{tracetest.NewInMemoryExporter(), 2, 0}, {broken{}, 0, 2}} {
-		counted, err := newCounted(c.exporter, Process{Logger: slog.New(slog.DiscardHandler)})
+		counted, err := newCountingExporter(c.exporter, Process{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := queue{sdktrace.NewBatchSpanProcessor(counted), counted.made}
+		q := spanQueue{sdktrace.NewBatchSpanProcessor(counted), counted.madeSpans}
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(q))
 		for range 2 {
 			_, span := provider.Tracer("t").Start(t.Context(), "s", trace.WithTimestamp(time.UnixMilli(1)))
@@ -174,7 +180,7 @@ func TestSpansAreCounted(t *testing.T) {
 		if err := provider.ForceFlush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		made, sent, failed := testutil.ToFloat64(counted.made), testutil.ToFloat64(counted.sent), testutil.ToFloat64(counted.failed)
+		made, sent, failed := testutil.ToFloat64(counted.madeSpans), testutil.ToFloat64(counted.sentSpans), testutil.ToFloat64(counted.failedSpans)
 		if made != 2 || sent != c.sent || failed != c.failed {
 			t.Errorf("%T: %v made, %v sent, %v failed", c.exporter, made, sent, failed)
 		}

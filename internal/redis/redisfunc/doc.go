@@ -1,14 +1,14 @@
-// Package redisfunc makes libraries of Redis Functions out of the scripts that the
-// product otherwise sends by EVAL, so that its user needs no right to bring code along.
+// Package redisfunc builds Redis Functions libraries from the scripts that nodes otherwise send by
+// EVAL, so that their Redis user needs no permission to load code.
 //
-// A library holds one function for each script, whose body is the script as it is: KEYS
-// and ARGV, which a script finds as globals, are the parameters of its function.
+// A library has one function for each script. The body of the function is the unchanged script:
+// KEYS and ARGV, globals of a script, are the parameters of its function.
 //
 // Invariants:
 //
-//  1. A library's name ends in a hash of all that is in it, and each function's name
-//     begins with that of its library. So the libraries of two versions can be on one
-//     server together, a node calls the code it was built with or gets an error, and
-//     loading the same one again changes nothing.
-//  2. What is in a library are constants of the binary. Nothing of it is input.
+//  1. A library's name ends with a hash of its content, and each function's name begins with
+//     that of its library. So libraries of two versions can be on one server, a node calls
+//     the code that it was built with or gets an error, and loading a library again
+//     changes nothing.
+//  2. A library consists of constants of the binary, and contains no input.
 package redisfunc

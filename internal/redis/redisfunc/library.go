@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Prefix begins the names of all libraries.
+// Prefix is the prefix of the names of all libraries.
 const Prefix = "fermata_"
 
-// Script is what becomes a function.
+// Script is the source of a function.
 type Script struct {
 	Name   string // lower case letters, digits and '_', unique in its library
 	Source string // without a first line "#!lua"
 	Flags  []string
 }
 
-// Library is a library as FUNCTION LOAD takes it.
+// Library is a library for FUNCTION LOAD.
 type Library struct {
-	Name string // what FUNCTION LIST and FUNCTION DELETE call it
+	Name string // its name in FUNCTION LIST and FUNCTION DELETE
 	Code string
 }
 
@@ -34,17 +34,18 @@ func New(kind string, scripts []Script) Library {
 	var code strings.Builder
 	fmt.Fprintf(&code, "#!lua name=%s\n", l.Name)
 	for _, s := range scripts {
-		fmt.Fprintf(&code, "redis.register_function{function_name='%s', flags={%s}, callback=function(KEYS, ARGV)\n%s\nend}\n",
-			l.Function(s.Name), quoted(s.Flags), strings.TrimSuffix(s.Source, "\n"))
+		fmt.Fprintf(&code, "redis.register_function{function_name='%s', flags={%s}, callback=function(KEYS, "+
+			"ARGV)\n%s\nend}\n",
+			l.Function(s.Name), quoteFlags(s.Flags), strings.TrimSuffix(s.Source, "\n"))
 	}
 	l.Code = code.String()
 	return l
 }
 
-// Function is the name by which FCALL calls a function of the library.
+// Function is the name of a function for FCALL.
 func (l Library) Function(name string) string { return l.Name + "_" + name }
 
-func quoted(flags []string) string {
+func quoteFlags(flags []string) string {
 	out := slices.Clone(flags)
 	for i, f := range out {
 		out[i] = "'" + f + "'"

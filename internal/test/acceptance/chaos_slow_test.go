@@ -124,7 +124,7 @@ func (b *bed) obtained() (n int) {
 // stances counts how often nodes have begun or ceased to leave their shards to others.
 func (b *bed) stances() (n int) {
 	for _, x := range b.nodes {
-		n += x.count(`"msg":"node stands aside`) + x.count(`"msg":"node stands with the others again`)
+		n += x.count(`"msg":"node withdrawn from shard ownership`) + x.count(`"msg":"node returned to shard ownership`)
 	}
 	return n
 }

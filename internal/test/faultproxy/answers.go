@@ -22,14 +22,14 @@ type Answerer struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	conns    map[net.Conn]struct{}
-	commands []string // that are answered
-	text     string
-	skip     int // of them that still pass
-	left     int // of them that are answered then
-	said     int
+	mu        sync.Mutex
+	closed    bool
+	conns     map[net.Conn]struct{}
+	commands  []string // that are answered
+	text      string
+	skip      int // of them that still pass
+	remaining int // of them that are answered then
+	answered  int
 }
 
 // NewAnswerer starts one in front of the host:port target, on a loopback port of
@@ -41,8 +41,8 @@ func NewAnswerer(t testing.TB, target string) *Answerer {
 		t.Fatalf("faultproxy: %v", err)
 	}
 	a := &Answerer{target: target, listener: l, conns: map[net.Conn]struct{}{}}
-	a.wg.Go(a.accept)
-	t.Cleanup(a.close)
+	a.wg.Go(a.acceptClients)
+	t.Cleanup(a.closeConnections)
 	return a
 }
 
@@ -55,33 +55,33 @@ func (a *Answerer) Addr() string { return a.listener.Addr().String() }
 func (a *Answerer) Say(skip, n int, text string, commands ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.skip, a.left, a.text, a.commands = skip, n, text, commands
+	a.skip, a.remaining, a.text, a.commands = skip, n, text, commands
 }
 
-// Said is how many commands were answered so since NewAnswerer.
+// Said is the number of commands answered with an error since NewAnswerer.
 func (a *Answerer) Said() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.said
+	return a.answered
 }
 
-// next tells what to say to a command; nothing means that it passes.
-func (a *Answerer) next(command string) string {
+// nextAnswer returns the error for a command; empty: it passes.
+func (a *Answerer) nextAnswer(command string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.left == 0 || !slices.Contains(a.commands, strings.ToLower(command)) {
+	if a.remaining == 0 || !slices.Contains(a.commands, strings.ToLower(command)) {
 		return ""
 	}
 	if a.skip > 0 {
 		a.skip--
 		return ""
 	}
-	a.left--
-	a.said++
+	a.remaining--
+	a.answered++
 	return a.text
 }
 
-func (a *Answerer) accept() {
+func (a *Answerer) acceptClients() {
 	for {
 		client, err := a.listener.Accept()
 		if err != nil {
@@ -92,13 +92,13 @@ func (a *Answerer) accept() {
 			_ = client.Close()
 			continue
 		}
-		if !a.adopt(client, server) {
+		if !a.addConnections(client, server) {
 			return
 		}
 	}
 }
 
-func (a *Answerer) adopt(client, server net.Conn) bool {
+func (a *Answerer) addConnections(client, server net.Conn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -108,7 +108,7 @@ func (a *Answerer) adopt(client, server net.Conn) bool {
 	}
 	a.conns[client], a.conns[server] = struct{}{}, struct{}{}
 	a.wg.Go(func() {
-		a.serve(client, server)
+		a.serveClient(client, server)
 		_ = client.Close()
 		_ = server.Close()
 		a.mu.Lock()
@@ -119,7 +119,7 @@ func (a *Answerer) adopt(client, server net.Conn) bool {
 	return true
 }
 
-// Cut ends all connections. What clients have sent and nobody has read is lost.
+// Cut ends all connections. Data that clients have sent and that was not read is lost.
 func (a *Answerer) Cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +128,7 @@ func (a *Answerer) Cut() {
 	}
 }
 
-func (a *Answerer) close() {
+func (a *Answerer) closeConnections() {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
@@ -137,14 +137,14 @@ func (a *Answerer) close() {
 	a.wg.Wait()
 }
 
-// serve carries one command at a time, with its answer, until either side ends.
-func (a *Answerer) serve(client, server net.Conn) {
+// serveClient carries one command at a time, with its answer, until either side ends.
+func (a *Answerer) serveClient(client, server net.Conn) {
 	replies := make(chan []byte)
 	ended := make(chan struct{})
 	defer close(ended)
 	a.wg.Go(func() {
 		defer client.Close() // which ends the loop below
-		relay(bufio.NewReader(server), replies, ended)
+		relayRequests(bufio.NewReader(server), replies, ended)
 	})
 	for requests := bufio.NewReader(client); ; {
 		request, err := readValue(requests, nil)
@@ -152,7 +152,7 @@ func (a *Answerer) serve(client, server net.Conn) {
 			return
 		}
 		reply, open := []byte(nil), true
-		if text := a.next(commandName(request)); text != "" {
+		if text := a.nextAnswer(commandName(request)); text != "" {
 			reply = fmt.Appendf(nil, "-%s\r\n", text)
 		} else {
 			if _, err := server.Write(request); err != nil {
@@ -168,8 +168,8 @@ func (a *Answerer) serve(client, server net.Conn) {
 	}
 }
 
-// relay hands on values as they come, until their stream or their reader ends.
-func relay(from *bufio.Reader, to chan<- []byte, ended <-chan struct{}) {
+// relayRequests hands on values as they come, until their stream or their reader ends.
+func relayRequests(from *bufio.Reader, to chan<- []byte, ended <-chan struct{}) {
 	defer close(to)
 	for {
 		value, err := readValue(from, nil)

@@ -18,7 +18,7 @@ const (
 	Both = ToServer | ToClient
 )
 
-// Counters say how often each fault hit traffic since New.
+// Counters count the traffic that each fault affected since New.
 type Counters struct {
 	Connections int64 // connections accepted and passed on to the target
 	Refused     int64 // connections closed at once by Refuse
@@ -28,12 +28,12 @@ type Counters struct {
 	Closed      int64 // connections cut by CloseAll
 }
 
-type verdict uint8
+type chunkVerdict uint8
 
 const (
-	pass verdict = iota
-	drop         // the chunk is lost and its connection ends
-	gone         // the connection ended while the chunk waited
+	passChunk chunkVerdict = iota
+	dropChunk              // the chunk is lost and its connection ends
+	linkEnded              // the connection ended while the chunk waited
 )
 
 // faults is what is switched on. A change wakes all chunks that wait, so that
@@ -56,7 +56,7 @@ func newFaults() *faults { return &faults{changed: make(chan struct{})} }
 
 // Pass switches every fault off. What was stalled goes on its way.
 func (p *Proxy) Pass() {
-	p.faults.change(func(f *faults) {
+	p.faults.applyChange(func(f *faults) {
 		f.cutProb, f.cutNext, f.stall, f.refusing, f.latency, f.jitter, f.only = 0, 0, 0, false, 0, 0, nil
 	})
 }
@@ -68,19 +68,19 @@ func (p *Proxy) CutReplies(probability float64) {
 	if !(probability >= 0 && probability <= 1) {
 		panic(fmt.Sprintf("faultproxy: probability %v", probability))
 	}
-	p.faults.change(func(f *faults) { f.cutProb = probability })
+	p.faults.applyChange(func(f *faults) { f.cutProb = probability })
 }
 
 // CutNextReplies does to the next n replies what CutReplies does to some.
 func (p *Proxy) CutNextReplies(n int) {
-	p.faults.change(func(f *faults) { f.cutNext = n })
+	p.faults.applyChange(func(f *faults) { f.cutNext = n })
 }
 
 // Blackhole holds back all bytes of the given directions, with connections left
 // open, as a network does that loses every packet. Zero ends it, and what was
 // held goes on its way in order.
 func (p *Proxy) Blackhole(d Direction) {
-	p.faults.change(func(f *faults) { f.stall = d })
+	p.faults.applyChange(func(f *faults) { f.stall = d })
 }
 
 // Latency holds every chunk back for d, in each direction: a round trip takes
@@ -90,18 +90,18 @@ func (p *Proxy) Latency(d time.Duration) { p.LatencyBetween(d, d) }
 // LatencyBetween holds every chunk back for a random time between low and high.
 // A chunk waits for those before it, so that order stays.
 func (p *Proxy) LatencyBetween(low, high time.Duration) {
-	p.faults.change(func(f *faults) { f.latency, f.jitter = low, max(0, high-low) })
+	p.faults.applyChange(func(f *faults) { f.latency, f.jitter = low, max(0, high-low) })
 }
 
 // Only limits all faults to the clients of these names, as the proxy was told to
 // name them ([Proxy.Name]); none lifts the limit.
 func (p *Proxy) Only(names ...string) {
-	p.faults.change(func(f *faults) { f.only = names })
+	p.faults.applyChange(func(f *faults) { f.only = names })
 }
 
 // Refuse closes new connections at once, or ends that. Open ones are left be.
 func (p *Proxy) Refuse(on bool) {
-	p.faults.change(func(f *faults) { f.refusing = on })
+	p.faults.applyChange(func(f *faults) { f.refusing = on })
 }
 
 // Counters are the faults fired so far.
@@ -111,7 +111,7 @@ func (p *Proxy) Counters() Counters {
 	return p.faults.counters
 }
 
-func (f *faults) change(set func(*faults)) {
+func (f *faults) applyChange(set func(*faults)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	set(f)
@@ -119,29 +119,29 @@ func (f *faults) change(set func(*faults)) {
 	f.changed = make(chan struct{})
 }
 
-func (f *faults) count(add func(*Counters)) {
+func (f *faults) addCounters(add func(*Counters)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	add(&f.counters)
 }
 
-// stop frees everything that waits, for good.
-func (f *faults) stop() { f.change(func(f *faults) { f.stopped = true }) }
+// stopFaults frees everything that waits, for good.
+func (f *faults) stopFaults() { f.applyChange(func(f *faults) { f.stopped = true }) }
 
-// judge decides on one chunk, after it was held back as long as the faults in
+// judgeChunk decides on one chunk, after it was held back as long as the faults in
 // force ask for.
-func (f *faults) judge(client string, dir Direction, c chunk, ended <-chan struct{}) verdict {
+func (f *faults) judgeChunk(client string, dir Direction, c chunk, ended <-chan struct{}) chunkVerdict {
 	stalled, delayed := false, false
 	share := rand.Float64() // of the jitter
 	for {
 		f.mu.Lock()
 		if f.stopped {
 			f.mu.Unlock()
-			return gone
+			return linkEnded
 		}
-		if !f.hits(client) {
+		if !f.affectsClient(client) {
 			f.mu.Unlock()
-			return pass
+			return passChunk
 		}
 		var timer <-chan time.Time
 		switch left := f.latency + time.Duration(share*float64(f.jitter)) - time.Since(c.at); {
@@ -157,7 +157,7 @@ func (f *faults) judge(client string, dir Direction, c chunk, ended <-chan struc
 			}
 			timer = time.After(left)
 		default:
-			v := f.release(dir, c)
+			v := f.releaseChunk(dir, c)
 			f.mu.Unlock()
 			return v
 		}
@@ -167,40 +167,42 @@ func (f *faults) judge(client string, dir Direction, c chunk, ended <-chan struc
 		case <-changed:
 		case <-timer:
 		case <-ended:
-			return gone
+			return linkEnded
 		}
 	}
 }
 
-// release decides whether a chunk whose time has come is passed or cut.
-func (f *faults) release(dir Direction, c chunk) verdict {
+// releaseChunk decides whether a chunk whose time has come is passed or cut.
+func (f *faults) releaseChunk(dir Direction, c chunk) chunkVerdict {
 	if dir != ToClient || c.err != nil {
-		return pass
+		return passChunk
 	}
 	switch {
 	case f.cutNext > 0:
 		f.cutNext--
 	case f.cutProb > 0 && rand.Float64() < f.cutProb:
 	default:
-		return pass
+		return passChunk
 	}
 	f.counters.Cut++
-	return drop
+	return dropChunk
 }
 
-// hits tells whether the faults in force are meant for a client.
-func (f *faults) hits(client string) bool { return f.only == nil || slices.Contains(f.only, client) }
-
-func (f *faults) concerns(client string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.hits(client)
+// affectsClient reports whether the active faults apply to a client.
+func (f *faults) affectsClient(client string) bool {
+	return f.only == nil || slices.Contains(f.only, client)
 }
 
-func (f *faults) refuse(client string) bool {
+func (f *faults) includesClient(client string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.refusing || !f.hits(client) {
+	return f.affectsClient(client)
+}
+
+func (f *faults) refusesClient(client string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.refusing || !f.affectsClient(client) {
 		return false
 	}
 	f.counters.Refused++

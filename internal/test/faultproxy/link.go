@@ -39,8 +39,8 @@ func (l *link) run() {
 	var wg sync.WaitGroup
 	carry := func(dir Direction, from, to net.Conn) {
 		queue := make(chan chunk, queueDepth)
-		wg.Go(func() { l.read(from, queue) })
-		wg.Go(func() { l.write(dir, to, queue) })
+		wg.Go(func() { l.readChunks(from, queue) })
+		wg.Go(func() { l.writeChunks(dir, to, queue) })
 	}
 	carry(ToServer, l.client, l.server)
 	carry(ToClient, l.server, l.client)
@@ -48,7 +48,7 @@ func (l *link) run() {
 	l.close()
 }
 
-// close cuts both sides and tells whether this call did it.
+// close closes both sides and reports whether this call did it.
 func (l *link) close() (first bool) {
 	l.closeOnce.Do(func() {
 		first = true
@@ -59,24 +59,24 @@ func (l *link) close() (first bool) {
 	return first
 }
 
-// read runs ahead of the writer, so that latency delays a stream without
+// readChunks runs ahead of the writer, so that latency delays a stream without
 // thinning it.
-func (l *link) read(from net.Conn, queue chan<- chunk) {
+func (l *link) readChunks(from net.Conn, queue chan<- chunk) {
 	defer close(queue)
 	buf := make([]byte, chunkSize)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !l.push(queue, chunk{data: bytes.Clone(buf[:n]), at: time.Now()}) {
+		if n > 0 && !l.pushChunk(queue, chunk{data: bytes.Clone(buf[:n]), at: time.Now()}) {
 			return
 		}
 		if err != nil {
-			l.push(queue, chunk{err: err, at: time.Now()})
+			l.pushChunk(queue, chunk{err: err, at: time.Now()})
 			return
 		}
 	}
 }
 
-func (l *link) push(queue chan<- chunk, c chunk) bool {
+func (l *link) pushChunk(queue chan<- chunk, c chunk) bool {
 	select {
 	case queue <- c:
 		return true
@@ -85,12 +85,12 @@ func (l *link) push(queue chan<- chunk, c chunk) bool {
 	}
 }
 
-// write passes on what the faults let through. The end of a stream is held back
+// writeChunks passes on what the faults let through. The end of a stream is held back
 // like its bytes: a network that loses packets loses that news as well. An
 // orderly end leaves the other direction open; any other ends the link.
-func (l *link) write(dir Direction, to net.Conn, queue <-chan chunk) {
+func (l *link) writeChunks(dir Direction, to net.Conn, queue <-chan chunk) {
 	for c := range queue {
-		if l.faults.judge(l.name, dir, c, l.ended) != pass {
+		if l.faults.judgeChunk(l.name, dir, c, l.ended) != passChunk {
 			break
 		}
 		if c.err == nil {

@@ -33,7 +33,7 @@ type Packets struct {
 	flows    map[string]*flow
 }
 
-// PacketCounters say what became of packets since NewPackets, in both directions.
+// PacketCounters count packets by result since NewPackets, in both directions.
 type PacketCounters struct {
 	Passed, Lost, Delayed int64
 }
@@ -60,31 +60,31 @@ func NewPackets(t testing.TB, listen, target string) *Packets {
 	if p.conn, err = net.ListenUDP("udp", at); err != nil {
 		t.Fatalf("faultproxy: %v", err)
 	}
-	p.wg.Go(p.forward)
-	t.Cleanup(p.close)
+	p.wg.Go(p.forwardPackets)
+	t.Cleanup(p.closeSockets)
 	return p
 }
 
 // Addr is the host:port that senders use.
 func (p *Packets) Addr() string { return p.conn.LocalAddr().String() }
 
-// Name tells how to name senders whose first packet is still to come.
-func (p *Packets) Name(name func(net.Addr) string) { p.set(func() { p.name = name }) }
+// Name sets the naming of senders whose first packet is still to come.
+func (p *Packets) Name(name func(net.Addr) string) { p.applyChange(func() { p.name = name }) }
 
 // Only limits faults to senders of these names; none lifts the limit.
-func (p *Packets) Only(names ...string) { p.set(func() { p.only = names }) }
+func (p *Packets) Only(names ...string) { p.applyChange(func() { p.only = names }) }
 
 // Lose loses packets of both directions with a probability from 0 to 1.
-func (p *Packets) Lose(probability float64) { p.set(func() { p.loss = probability }) }
+func (p *Packets) Lose(probability float64) { p.applyChange(func() { p.loss = probability }) }
 
 // Late delays each packet by a random time between low and high; they may
 // overtake each other.
 func (p *Packets) Late(low, high time.Duration) {
-	p.set(func() { p.low, p.high = low, max(low, high) })
+	p.applyChange(func() { p.low, p.high = low, max(low, high) })
 }
 
 // Pass switches every fault off.
-func (p *Packets) Pass() { p.set(func() { p.only, p.loss, p.low, p.high = nil, 0, 0, 0 }) }
+func (p *Packets) Pass() { p.applyChange(func() { p.only, p.loss, p.low, p.high = nil, 0, 0, 0 }) }
 
 // Counters are what happened so far.
 func (p *Packets) Counters() PacketCounters {
@@ -93,13 +93,13 @@ func (p *Packets) Counters() PacketCounters {
 	return p.counters
 }
 
-func (p *Packets) set(change func()) {
+func (p *Packets) applyChange(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
 }
 
-func (p *Packets) close() {
+func (p *Packets) closeSockets() {
 	p.mu.Lock()
 	p.closed = true
 	for _, f := range p.flows {
@@ -110,23 +110,23 @@ func (p *Packets) close() {
 	p.wg.Wait()
 }
 
-// forward carries packets of all senders to the target.
-func (p *Packets) forward() {
+// forwardPackets carries packets of all senders to the target.
+func (p *Packets) forwardPackets() {
 	buf := make([]byte, maxPacket)
 	for {
 		n, sender, err := p.conn.ReadFromUDP(buf)
 		if err != nil {
 			return
 		}
-		if f := p.flowOf(sender); f != nil {
-			p.carry(f.name, slices.Clone(buf[:n]), func(b []byte) { _, _ = f.out.Write(b) })
+		if f := p.findFlow(sender); f != nil {
+			p.deliverPacket(f.name, slices.Clone(buf[:n]), func(b []byte) { _, _ = f.out.Write(b) })
 		}
 	}
 }
 
-// flowOf finds or opens a sender's socket; nil when there are too many, or the
+// findFlow finds or opens a sender's socket; nil when there are too many, or the
 // proxy closes.
-func (p *Packets) flowOf(sender *net.UDPAddr) *flow {
+func (p *Packets) findFlow(sender *net.UDPAddr) *flow {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.flows[sender.String()]; f != nil {
@@ -144,13 +144,13 @@ func (p *Packets) flowOf(sender *net.UDPAddr) *flow {
 		f.name = p.name(sender)
 	}
 	p.flows[sender.String()] = f
-	p.wg.Go(func() { p.back(f) })
+	p.wg.Go(func() { p.returnPackets(f) })
 	return f
 }
 
-// back carries answers to their sender. An error of one packet, such as that
+// returnPackets carries answers to their sender. An error of one packet, such as that
 // nobody listens at the target, ends nothing.
-func (p *Packets) back(f *flow) {
+func (p *Packets) returnPackets(f *flow) {
 	buf := make([]byte, maxPacket)
 	for {
 		n, err := f.out.Read(buf)
@@ -163,13 +163,13 @@ func (p *Packets) back(f *flow) {
 			}
 			continue
 		}
-		p.carry(f.name, slices.Clone(buf[:n]), func(b []byte) { _, _ = p.conn.WriteToUDP(b, f.sender) })
+		p.deliverPacket(f.name, slices.Clone(buf[:n]), func(b []byte) { _, _ = p.conn.WriteToUDP(b, f.sender) })
 	}
 }
 
-// carry sends a packet on, late, or not at all. What cannot be sent is lost, as
+// deliverPacket sends a packet on, late, or not at all. What cannot be sent is lost, as
 // packets are.
-func (p *Packets) carry(name string, packet []byte, send func([]byte)) {
+func (p *Packets) deliverPacket(name string, packet []byte, send func([]byte)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	hit := p.only == nil || slices.Contains(p.only, name)

@@ -43,8 +43,8 @@ func NewAt(t testing.TB, listen, target string) *Proxy {
 		target: target, addr: l.Addr().String(), listener: l, faults: newFaults(), ended: make(chan struct{}),
 		links: map[*link]struct{}{},
 	}
-	p.wg.Go(p.accept)
-	t.Cleanup(p.close)
+	p.wg.Go(p.acceptClients)
+	t.Cleanup(p.closeLinks)
 	return p
 }
 
@@ -68,7 +68,7 @@ func (p *Proxy) Name(name func(net.Addr) string) {
 	p.name = name
 }
 
-func (p *Proxy) nameOf(client net.Conn) string {
+func (p *Proxy) clientName(client net.Conn) string {
 	p.mu.Lock()
 	name := p.name
 	p.mu.Unlock()
@@ -84,8 +84,8 @@ func (p *Proxy) CloseAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if p.faults.concerns(l.name) && l.close() {
-			p.faults.count(func(c *Counters) { c.Closed++ })
+		if p.faults.includesClient(l.name) && l.close() {
+			p.faults.addCounters(func(c *Counters) { c.Closed++ })
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (p *Proxy) Open() int {
 	return len(p.links)
 }
 
-func (p *Proxy) close() {
+func (p *Proxy) closeLinks() {
 	p.mu.Lock()
 	p.closed = true
 	for l := range p.links {
@@ -106,11 +106,11 @@ func (p *Proxy) close() {
 	_ = p.listener.Close()
 	p.mu.Unlock()
 	close(p.ended)
-	p.faults.stop()
+	p.faults.stopFaults()
 	p.wg.Wait()
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) acceptClients() {
 	for {
 		p.mu.Lock()
 		listener := p.listener
@@ -119,8 +119,8 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		name := p.nameOf(client)
-		if p.faults.refuse(name) {
+		name := p.clientName(client)
+		if p.faults.refusesClient(name) {
 			_ = client.Close()
 			continue
 		}
@@ -132,7 +132,7 @@ func (p *Proxy) accept() {
 			}
 			continue
 		}
-		if !p.adopt(name, client, server) {
+		if !p.addLink(name, client, server) {
 			return
 		}
 	}
@@ -187,8 +187,8 @@ func (p *Proxy) listenAgain() bool {
 	return true
 }
 
-// adopt starts the two pumps of a connection. It fails once the proxy closes.
-func (p *Proxy) adopt(name string, client, server net.Conn) bool {
+// addLink starts the two pumps of a connection. It fails once the proxy closes.
+func (p *Proxy) addLink(name string, client, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -198,7 +198,7 @@ func (p *Proxy) adopt(name string, client, server net.Conn) bool {
 	}
 	l := newLink(name, client, server, p.faults)
 	p.links[l] = struct{}{}
-	p.faults.count(func(c *Counters) { c.Connections++ })
+	p.faults.addCounters(func(c *Counters) { c.Connections++ })
 	p.wg.Go(func() {
 		l.run()
 		p.mu.Lock()

@@ -20,7 +20,7 @@ const (
 	encryption1 = 1
 )
 
-// Departure is a node's own word that it leaves. It is believed if the incarnation is
+// Departure is a node's own message that it leaves. It is accepted if the incarnation is not below the node's.
 // not below the node's.
 func Departure(node string, incarnation uint32) []byte {
 	text := func(s string) []byte { return append([]byte{0xa0 | byte(len(s))}, s...) } // msgpack, up to 31 bytes

@@ -3,7 +3,7 @@ package keytest
 
 import "crypto/sha256"
 
-// Key is a key of 32 bytes for a word.
+// Key derives a key of 32 bytes from a text.
 func Key(word string) []byte {
 	sum := sha256.Sum256([]byte(word))
 	return sum[:]

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	slots              = 16384
+	slotCount          = 16384
 	clusterNodeTimeout = 2 * time.Second
 )
 
@@ -39,14 +39,14 @@ func StartCluster(t testing.TB, masters, replicasPerMaster int, opts ...Option) 
 	for range masters * (1 + replicasPerMaster) {
 		o := newOptions(opts)
 		o.cluster = true
-		c.nodes = append(c.nodes, start(t, o))
+		c.nodes = append(c.nodes, startServer(t, o))
 	}
-	c.owners = addrs(c.nodes[:masters])
+	c.owners = serverAddrs(c.nodes[:masters])
 	c.assignSlots()
-	c.meet()
-	c.replicate(replicasPerMaster)
+	c.joinNodes()
+	c.addReplicas(replicasPerMaster)
 	Eventually(t, topologyDeadline, "cluster", func(ctx context.Context) error {
-		return c.settled(ctx)
+		return c.checkSettled(ctx)
 	})
 	return c
 }
@@ -69,8 +69,8 @@ func (c *Cluster) assignSlots() {
 	}
 }
 
-// meet introduces all nodes and waits until each knows every other.
-func (c *Cluster) meet() {
+// joinNodes introduces all nodes and waits until each knows every other.
+func (c *Cluster) joinNodes() {
 	c.t.Helper()
 	first := c.nodes[0].Client()
 	for _, n := range c.nodes[1:] {
@@ -94,7 +94,7 @@ func (c *Cluster) meet() {
 	})
 }
 
-func (c *Cluster) replicate(perMaster int) {
+func (c *Cluster) addReplicas(perMaster int) {
 	c.t.Helper()
 	masters := len(c.owners)
 	for i, replica := range c.nodes[masters:] {
@@ -114,7 +114,7 @@ func (c *Cluster) replicate(perMaster int) {
 }
 
 // Addrs are the host:port of all nodes, the first masters first.
-func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
+func (c *Cluster) Addrs() []string { return serverAddrs(c.nodes) }
 
 // Nodes are all nodes, in the order of Addrs.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
@@ -122,7 +122,7 @@ func (c *Cluster) Nodes() []*Server { return c.nodes }
 // Node is the server at addr.
 func (c *Cluster) Node(addr string) *Server {
 	c.t.Helper()
-	return find(c.t, c.nodes, addr)
+	return findServer(c.t, c.nodes, addr)
 }
 
 // Master is the server that serves range i.
@@ -158,7 +158,7 @@ func (c *Cluster) WaitFailover(old string) string {
 		}
 		previous := c.owners[i]
 		c.owners[i] = owner
-		if err := c.settled(ctx); err != nil {
+		if err := c.checkSettled(ctx); err != nil {
 			c.owners[i] = previous
 			return err
 		}
@@ -169,14 +169,14 @@ func (c *Cluster) WaitFailover(old string) string {
 
 // Client is the harness's own: a cluster client with full access that never repeats
 // a command by itself. It does follow redirections.
-func (c *Cluster) Client() *redis.ClusterClient { return c.client(adminUser, adminPassword) }
+func (c *Cluster) Client() *redis.ClusterClient { return c.newClient(adminUser, adminPassword) }
 
 // Granted is a cluster client as the product's; see [Server.Granted].
 func (c *Cluster) Granted() *redis.ClusterClient {
-	return c.client(productUser, cmp.Or(c.nodes[0].opts.password, "any"))
+	return c.newClient(productUser, cmp.Or(c.nodes[0].opts.password, "any"))
 }
 
-func (c *Cluster) client(user, password string) *redis.ClusterClient {
+func (c *Cluster) newClient(user, password string) *redis.ClusterClient {
 	o := c.nodes[0].clientOptions()
 	o.Username, o.Password = user, password
 	client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -192,9 +192,9 @@ func (c *Cluster) client(user, password string) *redis.ClusterClient {
 	return client
 }
 
-// settled is nil when every running node is content and names the owners that
+// checkSettled is nil when every running node is content and names the owners that
 // we know.
-func (c *Cluster) settled(ctx context.Context) error {
+func (c *Cluster) checkSettled(ctx context.Context) error {
 	for _, n := range c.nodes {
 		if !n.Running() {
 			continue
@@ -264,5 +264,5 @@ func slotOwner(table string, slot int) string {
 
 func (c *Cluster) slotRange(i int) (first, last int) {
 	n := len(c.owners)
-	return i * slots / n, (i+1)*slots/n - 1
+	return i * slotCount / n, (i+1)*slotCount/n - 1
 }

@@ -46,14 +46,14 @@ func (c *Cluster) MoveSlot(slot int, to *Server, between func()) {
 	if from == to {
 		return
 	}
-	fromID, toID := c.do(from, "cluster", "myid"), c.do(to, "cluster", "myid")
-	c.do(to, "cluster", "setslot", slot, "importing", fromID)
-	c.do(from, "cluster", "setslot", slot, "migrating", toID)
+	fromID, toID := c.runCommand(from, "cluster", "myid"), c.runCommand(to, "cluster", "myid")
+	c.runCommand(to, "cluster", "setslot", slot, "importing", fromID)
+	c.runCommand(from, "cluster", "setslot", slot, "migrating", toID)
 	for c.moveKeys(slot, from, to, between) > 0 {
 	}
 	// The new owner first, so that the slot is never without one.
-	c.do(to, "cluster", "setslot", slot, "node", toID)
-	c.do(from, "cluster", "setslot", slot, "node", toID)
+	c.runCommand(to, "cluster", "setslot", slot, "node", toID)
+	c.runCommand(from, "cluster", "setslot", slot, "node", toID)
 	Eventually(c.t, topologyDeadline, fmt.Sprintf("slot %d at its new master", slot), func(ctx context.Context) error {
 		for _, n := range c.nodes {
 			if !n.Running() {
@@ -81,7 +81,7 @@ func (c *Cluster) moveKeys(slot int, from, to *Server, between func()) int {
 	}
 	host, port, _ := net.SplitHostPort(to.Addr()) // made by Addr
 	for _, key := range keys {
-		c.do(from, "migrate", host, port, key, 0, 5000, "auth2", adminUser, adminPassword)
+		c.runCommand(from, "migrate", host, port, key, 0, 5000, "auth2", adminUser, adminPassword)
 		if between != nil {
 			between()
 		}
@@ -89,8 +89,8 @@ func (c *Cluster) moveKeys(slot int, from, to *Server, between func()) int {
 	return len(keys)
 }
 
-// do sends a command to one server of the cluster.
-func (c *Cluster) do(s *Server, args ...any) string {
+// runCommand sends a command to one server of the cluster.
+func (c *Cluster) runCommand(s *Server, args ...any) string {
 	c.t.Helper()
 	text, err := s.Client().Do(c.t.Context(), args...).Text()
 	if err != nil {

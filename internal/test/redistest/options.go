@@ -47,7 +47,7 @@ func WithConfig(pairs ...string) Option {
 	}
 	return func(o *options) {
 		for i := 0; i < len(pairs); i += 2 {
-			o.line(pairs[i], pairs[i+1])
+			o.addLine(pairs[i], pairs[i+1])
 		}
 	}
 }
@@ -80,20 +80,20 @@ func WithACL(users ...string) Option {
 // none to bring scripts along. It loads no functions.
 func WithFunctions() Option { return func(o *options) { o.functions = true } }
 
-// WithMinReplicas makes a master refuse writes while fewer than n replicas
+// WithMinReplicas makes a master refuse writes while fewer than n replicas have reported within maxLag seconds.
 // have been heard from within maxLag seconds.
 func WithMinReplicas(n, maxLag int) Option {
 	return WithConfig("min-replicas-to-write", fmt.Sprint(n), "min-replicas-max-lag", fmt.Sprint(maxLag))
 }
 
-func (o *options) line(name, value string) {
+func (o *options) addLine(name, value string) {
 	if value == "" {
 		value = `""`
 	}
 	o.config = append(o.config, name+" "+value)
 }
 
-func (o *options) listen(port int) string {
+func (o *options) listenLines(port int) string {
 	if o.tls == nil {
 		return fmt.Sprintf("port %d", port)
 	}
@@ -132,12 +132,12 @@ func (o *options) allUsers(adminPassword string) []string {
 	return append(users, o.users...)
 }
 
-// render returns the configuration of a server that listens on port and keeps
+// renderConfig returns the configuration of a server that listens on port and keeps
 // its files in dir. The test's own lines come last, so that they win.
-func (o *options) render(port int, dir, adminPassword string) string {
+func (o *options) renderConfig(port int, dir, adminPassword string) string {
 	lines := []string{
 		"bind 127.0.0.1",
-		o.listen(port),
+		o.listenLines(port),
 		fmt.Sprintf("dir %q", dir),
 		"daemonize no",
 		"protected-mode no",

@@ -42,7 +42,7 @@ func leasePort() (*portLease, error) {
 		if lock == nil {
 			continue
 		}
-		if bindable(port) && bindable(port+busOffset) {
+		if isBindable(port) && isBindable(port+busOffset) {
 			return &portLease{port: port, lock: lock}, nil
 		}
 		_ = lock.Close()
@@ -53,7 +53,7 @@ func leasePort() (*portLease, error) {
 // release lets others have the port.
 func (l *portLease) release() { _ = l.lock.Close() }
 
-// lockFile opens path and locks it; nil means that somebody else has it.
+// lockFile opens path and locks it; nil: another process has locked it.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -70,7 +70,7 @@ func lockFile(path string) (*os.File, error) {
 	return nil, err
 }
 
-func bindable(port int) bool {
+func isBindable(port int) bool {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return false

@@ -13,10 +13,10 @@ type process struct {
 	done chan struct{} // closed once the process is gone and reaped
 }
 
-// spawn starts a program whose output goes to the file at logPath. The kernel
+// startProcess starts a program whose output goes to the file at logPath. The kernel
 // ties the child's death to the thread that forked it, so that thread is kept
 // until the child is reaped.
-func spawn(logPath, path string, args ...string) (*process, error) {
+func startProcess(logPath, path string, args ...string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func spawn(logPath, path string, args ...string) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-func (p *process) exited() bool {
+func (p *process) hasExited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -55,8 +55,8 @@ func (p *process) exited() bool {
 	}
 }
 
-func (p *process) signal(sig syscall.Signal) error {
-	if p.exited() {
+func (p *process) sendSignal(sig syscall.Signal) error {
+	if p.hasExited() {
 		return os.ErrProcessDone
 	}
 	return signalGroup(p.cmd.Process, sig)
@@ -64,6 +64,6 @@ func (p *process) signal(sig syscall.Signal) error {
 
 // kill ends the process, however it stands, and waits for its end.
 func (p *process) kill() {
-	_ = p.signal(syscall.SIGKILL) // fails only if it is already gone
+	_ = p.sendSignal(syscall.SIGKILL) // fails only if it is already gone
 	<-p.done
 }

@@ -18,8 +18,8 @@ func signalGroup(p *os.Process, sig syscall.Signal) error {
 	return syscall.Kill(-p.Pid, sig)
 }
 
-// stopped reports whether a stop signal has taken effect.
-func stopped(pid int) bool {
+// isStopped reports whether a stop signal has taken effect.
+func isStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false

@@ -62,7 +62,7 @@ func (c *ScriptClock) Rewrite(args [][]byte) [][]byte {
 	default:
 		asks = strings.Contains(text, scriptTime)
 		changed = strings.ReplaceAll(text, scriptTime, c.expression)
-		c.hashes[hash(text)] = hash(changed)
+		c.hashes[sha1Hex(text)] = sha1Hex(changed)
 	}
 	if asks {
 		c.asked++
@@ -79,7 +79,7 @@ func (c *ScriptClock) Asked() int {
 	return c.asked
 }
 
-func hash(text string) string {
+func sha1Hex(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
 }

@@ -24,7 +24,7 @@ func TestScriptClocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved, stored := NewScriptClock("off"), NewStoredClock("now")
-	if unknown := moved.Rewrite([][]byte{[]byte("evalsha"), []byte(hash(script)), []byte("0")}); string(unknown[1]) != unknownHash {
+	if unknown := moved.Rewrite([][]byte{[]byte("evalsha"), []byte(sha1Hex(script)), []byte("0")}); string(unknown[1]) != unknownHash {
 		t.Errorf("a script that the server has from somebody else is called as %s", unknown[1])
 	}
 	for _, off := range []time.Duration{0, -30 * time.Second, 90 * time.Second} {
@@ -32,7 +32,7 @@ func TestScriptClocks(t *testing.T) {
 			s.Client().Set(t.Context(), "off", int(off.Seconds()), 0)
 		}
 		s.Client().Set(t.Context(), "now", 1234567, 0)
-		for _, call := range [][2]string{{"eval", script}, {"EVALSHA", hash(script)}} {
+		for _, call := range [][2]string{{"eval", script}, {"EVALSHA", sha1Hex(script)}} {
 			before := time.Now().Add(off).UnixMilli()
 			if got := run(moved, call[0], call[1]); got < before || got > time.Now().Add(off).UnixMilli() {
 				t.Errorf("%s with a clock moved by %v: %d, not from %d on", call[0], off, got, before)
@@ -45,7 +45,7 @@ func TestScriptClocks(t *testing.T) {
 	if moved.Asked() != 6 {
 		t.Errorf("asked %d times, want 6", moved.Asked())
 	}
-	for _, plain := range []string{"return 1", hash("return 1")} {
+	for _, plain := range []string{"return 1", sha1Hex("return 1")} {
 		name := "EVAL"
 		if len(plain) == 40 {
 			name = "EVALSHA"

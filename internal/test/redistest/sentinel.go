@@ -42,7 +42,7 @@ func StartSentinelBehind(t testing.TB, front func(addr string) string, replicas,
 	master := Start(t, opts...)
 	s.front = front(master.Addr())
 	if s.front != master.Addr() {
-		s.announce(master)
+		s.setMaster(master)
 	}
 	s.nodes = append(s.nodes, master)
 	for range replicas {
@@ -55,13 +55,13 @@ func StartSentinelBehind(t testing.TB, front func(addr string) string, replicas,
 		s.sentinels = append(s.sentinels, startSentinel(t, s.front, quorum))
 	}
 	Eventually(t, topologyDeadline, "sentinels", func(ctx context.Context) error {
-		return s.discovered(ctx, replicas)
+		return s.checkDiscovered(ctx, replicas)
 	})
 	return s
 }
 
-// announce makes the first master keep its address when it has become a replica.
-func (s *Sentinel) announce(master *Server) {
+// setMaster makes the first master keep its address when it has become a replica.
+func (s *Sentinel) setMaster(master *Server) {
 	host, port, err := net.SplitHostPort(s.front)
 	for _, set := range [][2]string{{"replica-announce-ip", host}, {"replica-announce-port", port}} {
 		if err == nil {
@@ -76,19 +76,19 @@ func (s *Sentinel) announce(master *Server) {
 func startSentinel(t testing.TB, master string, quorum int) *Server {
 	t.Helper()
 	o := &options{sentinel: true}
-	o.line("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master), quorum))
-	o.line("sentinel", fmt.Sprintf("down-after-milliseconds %s 1000", masterName))
-	o.line("sentinel", fmt.Sprintf("failover-timeout %s 3000", masterName))
-	o.line("sentinel", fmt.Sprintf("auth-user %s %s", masterName, adminUser))
-	o.line("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, adminPassword))
+	o.addLine("sentinel", fmt.Sprintf("monitor %s %s %d", masterName, hostSpacePort(master), quorum))
+	o.addLine("sentinel", fmt.Sprintf("down-after-milliseconds %s 1000", masterName))
+	o.addLine("sentinel", fmt.Sprintf("failover-timeout %s 3000", masterName))
+	o.addLine("sentinel", fmt.Sprintf("auth-user %s %s", masterName, adminUser))
+	o.addLine("sentinel", fmt.Sprintf("auth-pass %s %s", masterName, adminPassword))
 	// Among themselves.
-	o.line("sentinel", "sentinel-user "+adminUser)
-	o.line("sentinel", "sentinel-pass "+adminPassword)
-	return start(t, o)
+	o.addLine("sentinel", "sentinel-user "+adminUser)
+	o.addLine("sentinel", "sentinel-pass "+adminPassword)
+	return startServer(t, o)
 }
 
 // SentinelAddrs are the host:port of the sentinels.
-func (s *Sentinel) SentinelAddrs() []string { return addrs(s.sentinels) }
+func (s *Sentinel) SentinelAddrs() []string { return serverAddrs(s.sentinels) }
 
 // MasterName is the name under which the sentinels watch the master.
 func (s *Sentinel) MasterName() string { return masterName }
@@ -113,7 +113,7 @@ func (s *Sentinel) MasterAddr() string {
 // Master is the server at MasterAddr.
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
-	return find(s.t, s.nodes, s.MasterAddr())
+	return findServer(s.t, s.nodes, s.MasterAddr())
 }
 
 // KillMaster crashes the present master and returns its address.
@@ -136,7 +136,7 @@ func (s *Sentinel) WaitFailover(old string) string {
 		if addr == old {
 			return fmt.Errorf("%s is still the master", old)
 		}
-		return hasInfo(ctx, find(s.t, s.nodes, addr), "replication", "role:master")
+		return hasInfo(ctx, findServer(s.t, s.nodes, addr), "replication", "role:master")
 	})
 	return addr
 }
@@ -170,15 +170,15 @@ func (s *Sentinel) agreedMaster(ctx context.Context) (string, error) {
 	return agreed, nil
 }
 
-// discovered is nil when every sentinel has heard of all the others and of all
+// checkDiscovered is nil when every sentinel has heard of all the others and of all
 // replicas: before that a failover may have no majority and nobody to promote.
-func (s *Sentinel) discovered(ctx context.Context, replicas int) error {
+func (s *Sentinel) checkDiscovered(ctx context.Context, replicas int) error {
 	for _, sentinel := range s.sentinels {
 		m, err := sentinel.Client().Do(ctx, "sentinel", "master", masterName).Result()
 		if err != nil {
 			return fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
 		}
-		got := fields(m)
+		got := replyFields(m)
 		if got["num-other-sentinels"] != strconv.Itoa(len(s.sentinels)-1) ||
 			got["num-slaves"] != strconv.Itoa(replicas) || got["flags"] != "master" {
 			return fmt.Errorf("sentinel %s sees %s others, %s replicas, master flags %s",

@@ -45,10 +45,10 @@ type Server struct {
 // Start runs a standalone server until the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	return start(t, newOptions(opts))
+	return startServer(t, newOptions(opts))
 }
 
-func start(t testing.TB, o *options) *Server {
+func startServer(t testing.TB, o *options) *Server {
 	t.Helper()
 	path, err := serverPath()
 	if err != nil {
@@ -61,7 +61,7 @@ func start(t testing.TB, o *options) *Server {
 		if s.lease, err = leasePort(); err != nil {
 			t.Fatalf("redistest: %v", err)
 		}
-		if err = s.launch(); err == nil {
+		if err = s.launchProcess(); err == nil {
 			return s
 		}
 		if !s.portTaken() || try == portTries {
@@ -122,7 +122,7 @@ func (s *Server) Log() string {
 }
 
 // Running reports whether the process exists, paused or not.
-func (s *Server) Running() bool { return s.proc != nil && !s.proc.exited() }
+func (s *Server) Running() bool { return s.proc != nil && !s.proc.hasExited() }
 
 // Stop shuts the server down in good order. It does nothing if it is down.
 func (s *Server) Stop() {
@@ -130,8 +130,8 @@ func (s *Server) Stop() {
 	if !s.Running() {
 		return
 	}
-	_ = s.proc.signal(syscall.SIGTERM) // fails only if it has just gone
-	_ = s.proc.signal(syscall.SIGCONT) // a paused process cannot act on it
+	_ = s.proc.sendSignal(syscall.SIGTERM) // fails only if it has just gone
+	_ = s.proc.sendSignal(syscall.SIGCONT) // a paused process cannot act on it
 	select {
 	case <-s.proc.done:
 	case <-time.After(startDeadline):
@@ -152,7 +152,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
-	if err := s.launch(); err != nil {
+	if err := s.launchProcess(); err != nil {
 		s.t.Fatalf("redistest: restart: %v\n%s", err, s.logTail())
 	}
 }
@@ -162,7 +162,7 @@ func (s *Server) Pause() {
 	s.t.Helper()
 	s.mustSignal(syscall.SIGSTOP)
 	Eventually(s.t, startDeadline, "pause", func(context.Context) error {
-		if !stopped(s.proc.pid()) {
+		if !isStopped(s.proc.pid()) {
 			return errors.New("still running")
 		}
 		return nil
@@ -180,16 +180,16 @@ func (s *Server) mustSignal(sig syscall.Signal) {
 	if !s.Running() {
 		s.t.Fatalf("redistest: %s is not running", s.Addr())
 	}
-	if err := s.proc.signal(sig); err != nil {
+	if err := s.proc.sendSignal(sig); err != nil {
 		s.t.Fatalf("redistest: signal %v: %v", sig, err)
 	}
 }
 
-// launch starts a process on the leased port and waits until it serves.
-func (s *Server) launch() error {
+// launchProcess starts a process on the leased port and waits until it serves.
+func (s *Server) launchProcess() error {
 	conf := filepath.Join(s.dir, "redis.conf")
 	if _, err := os.Stat(conf); err != nil || !s.opts.sentinel { // a sentinel keeps its state there
-		text := s.opts.render(s.lease.port, s.dir, adminPassword)
+		text := s.opts.renderConfig(s.lease.port, s.dir, adminPassword)
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Server) launch() error {
 		args = append(args, "--sentinel")
 	}
 	before := len(s.Log())
-	proc, err := spawn(s.logPath(), s.path, args...)
+	proc, err := startProcess(s.logPath(), s.path, args...)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (s *Server) launch() error {
 	if s.client == nil {
 		o := s.clientOptions()
 		// What a test looks at may take as long as a busy machine takes.
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = lookDeadline, lookDeadline, lookDeadline
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = checkDeadline, checkDeadline, checkDeadline
 		s.client = redis.NewClient(o)
 	}
 	if err := s.waitReady(); err != nil {
@@ -242,11 +242,11 @@ func (s *Server) clientOptions() *redis.Options {
 func (s *Server) waitReady() error {
 	want := fmt.Sprintf("process_id:%d\r\n", s.proc.pid())
 	exited := false
-	err := poll(startDeadline, func(ctx context.Context) error {
-		if exited = s.proc.exited(); exited {
+	err := pollUntil(startDeadline, func(ctx context.Context) error {
+		if exited = s.proc.hasExited(); exited {
 			return nil
 		}
-		if err := s.accepts(ctx); err != nil {
+		if err := s.checkReady(ctx); err != nil {
 			return err
 		}
 		if err := s.client.Ping(ctx).Err(); err != nil {
@@ -267,9 +267,9 @@ func (s *Server) waitReady() error {
 	return err
 }
 
-// accepts is nil when something listens. Asking before the client does spares the
+// checkReady is nil when something listens. Asking before the client does spares the
 // log a line of its complaints for every poll.
-func (s *Server) accepts(ctx context.Context) error {
+func (s *Server) checkReady(ctx context.Context) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", s.Addr())
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *Server) accepts(ctx context.Context) error {
 // portTaken reports whether the last launch failed because the port, or the
 // bus port, had gone to somebody else.
 func (s *Server) portTaken() bool {
-	return strings.Contains(s.logTail(), "Address already in use") || !bindable(s.lease.port)
+	return strings.Contains(s.logTail(), "Address already in use") || !isBindable(s.lease.port)
 }
 
 // release undoes a launch that failed, so that another port can be tried.

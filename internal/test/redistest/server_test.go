@@ -191,7 +191,7 @@ func TestPortLeaseIsExclusiveAndAvoidsTakenPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	if bindable(ln.Addr().(*net.TCPAddr).Port) {
+	if isBindable(ln.Addr().(*net.TCPAddr).Port) {
 		t.Error("a port in use counts as free")
 	}
 }
@@ -202,7 +202,7 @@ func TestLaunchNoticesAPortTakenMeanwhile(t *testing.T) {
 	first := Start(t)
 	second := &Server{t: t, opts: newOptions(nil), path: first.path, dir: t.TempDir(), lease: first.lease}
 	t.Cleanup(func() { second.Kill(); _ = second.client.Close() })
-	if err := second.launch(); err == nil {
+	if err := second.launchProcess(); err == nil {
 		t.Fatal("two servers on one port")
 	}
 	if !second.portTaken() {

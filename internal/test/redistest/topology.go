@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func addrs(servers []*Server) []string {
+func serverAddrs(servers []*Server) []string {
 	list := make([]string, len(servers))
 	for i, s := range servers {
 		list[i] = s.Addr()
@@ -14,7 +14,7 @@ func addrs(servers []*Server) []string {
 	return list
 }
 
-func find(t testing.TB, servers []*Server, addr string) *Server {
+func findServer(t testing.TB, servers []*Server, addr string) *Server {
 	t.Helper()
 	for _, s := range servers {
 		if s.Addr() == addr {
@@ -28,9 +28,9 @@ func find(t testing.TB, servers []*Server, addr string) *Server {
 // hostSpacePort is the form in which redis.conf has addresses.
 func hostSpacePort(addr string) string { return strings.Replace(addr, ":", " ", 1) }
 
-// fields reads a reply of names and values, which the newer protocol sends as a
+// replyFields reads a reply of names and values, which the newer protocol sends as a
 // map and the older as a flat list.
-func fields(reply any) map[string]string {
+func replyFields(reply any) map[string]string {
 	m := map[string]string{}
 	switch r := reply.(type) {
 	case map[any]any:

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	pollEvery = 5 * time.Millisecond
+	pollInterval = 5 * time.Millisecond
 
 	startDeadline    = 60 * time.Second  // one server, on a loaded machine
 	topologyDeadline = 120 * time.Second // discovery, replication, failover
-	lookDeadline     = 20 * time.Second  // one command of the harness
+	checkDeadline    = 20 * time.Second  // one command of the harness
 )
 
 // Eventually polls cond until it returns nil, and fails the test with its last
 // error if that takes longer than limit.
 func Eventually(t testing.TB, limit time.Duration, what string, cond func(ctx context.Context) error) {
 	t.Helper()
-	if err := poll(limit, cond); err != nil {
+	if err := pollUntil(limit, cond); err != nil {
 		t.Fatalf("redistest: %s: %v", what, err)
 	}
 }
 
-// poll calls cond until it returns nil or the limit has passed. Each call has a
+// pollUntil calls cond until it returns nil or the limit has passed. Each call has a
 // few seconds, so that a server which hangs does not use up the whole wait.
-func poll(limit time.Duration, cond func(ctx context.Context) error) error {
+func pollUntil(limit time.Duration, cond func(ctx context.Context) error) error {
 	deadline := time.Now().Add(limit)
-	ticker := time.NewTicker(pollEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

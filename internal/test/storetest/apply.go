@@ -29,7 +29,7 @@ func testApply(w *World) {
 		w.T.Errorf("conflicts answer %+v", reply.Results)
 	}
 	due := good.Decision.IndexMS
-	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lock {
+	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
 		w.T.Errorf("news %+v of %q, want %+v", reply.Earlier, reply.Holder, want)
 	}
 	got := w.Get(leased[0].Known.Definition.ID)
@@ -77,7 +77,7 @@ func testApplyMoves(w *World) {
 	record := w.Get(id)
 	edited := d
 	edited.Queue, edited.Priority = "bulk", 1
-	write := w.Decide(d.Record(), &d, record.State, job.Update{New: w.compile(&edited), RequestID: "edit"})
+	write := w.Decide(d.Record(), &d, record.State, job.Update{New: w.compileDefinition(&edited), RequestID: "edit"})
 	reply := w.MustWrite(0, write)
 	if len(reply.Earlier) != 1 || reply.Earlier[0].Lane != edited.Lane() {
 		w.T.Errorf("news %+v", reply.Earlier)
@@ -92,7 +92,7 @@ func testApplyMoves(w *World) {
 	w.MustWrite(0, write) // a repeat finds it moved
 	// Another edit that leads to the same state is not that repeat.
 	edited.Handler = "another"
-	if r := w.Apply(0, w.Decide(d.Record(), &d, record.State, job.Update{New: w.compile(&edited), RequestID: "edit"})).Results[0]; r.Code != job.Conflict {
+	if r := w.Apply(0, w.Decide(d.Record(), &d, record.State, job.Update{New: w.compileDefinition(&edited), RequestID: "edit"})).Results[0]; r.Code != job.Conflict {
 		w.T.Errorf("another edit of what was edited: %+v", r)
 	}
 }
@@ -103,7 +103,7 @@ func testApplyLive(w *World) {
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
 	ctx := w.T.Context()
-	w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
+	w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{
 		{Record: l.Record, Lane: Lane(), Token: l.Known.State.Token, Epoch: 7, Acked: true},
 	}}})
 	// Decided on what was read before the renewal, which changes no revision.
@@ -140,7 +140,7 @@ func testApplyExpired(w *World) {
 	if r := w.Apply(0, lose).Results[0]; r.Code != job.NotExpired {
 		w.T.Errorf("a live lease: %+v", r)
 	}
-	w.Advance(ttl - time.Millisecond)
+	w.Advance(lockTTL - time.Millisecond)
 	if r := w.Apply(0, lose).Results[0]; r.Code != job.NotExpired {
 		w.T.Errorf("a moment before its end: %+v", r)
 	}

@@ -36,18 +36,18 @@ func (w *World) MustAudit(shard int, repair bool) job.AuditReport {
 func (w *World) auditShard(shard int) {
 	w.T.Helper()
 	ctx := contextOf(w.T)
-	states := w.must(w.Client.HGetAll(ctx, w.Key(shard, "st")).Result())
-	defs := w.must(w.Client.HGetAll(ctx, w.Key(shard, "def")).Result())
-	hist := w.must(w.Client.HGetAll(ctx, w.Key(shard, "hist")).Result())
-	index := w.scores(w.Key(shard, "lanes"))
+	states := w.requireMap(w.Client.HGetAll(ctx, w.Key(shard, "st")).Result())
+	defs := w.requireMap(w.Client.HGetAll(ctx, w.Key(shard, "def")).Result())
+	hist := w.requireMap(w.Client.HGetAll(ctx, w.Key(shard, "hist")).Result())
+	index := w.readScores(w.Key(shard, "lanes"))
 
 	places := map[string][]string{} // record -> lanes that have it
 	scores := map[string]int64{}
 	prefix := w.Key(shard, "l:")
-	for _, key := range w.keys(prefix + "*") {
+	for _, key := range w.readKeys(prefix + "*") {
 		lane := strings.TrimPrefix(key, prefix)
 		first := job.NeverMS
-		for record, score := range w.scores(key) {
+		for record, score := range w.readScores(key) {
 			places[record] = append(places[record], lane)
 			scores[record] = score
 			first = min(first, score)
@@ -147,7 +147,7 @@ func isRun(record string) bool {
 	return ok
 }
 
-func (w *World) must(m map[string]string, err error) map[string]string {
+func (w *World) requireMap(m map[string]string, err error) map[string]string {
 	w.T.Helper()
 	if err != nil {
 		w.T.Fatalf("audit: %v", err)
@@ -155,7 +155,7 @@ func (w *World) must(m map[string]string, err error) map[string]string {
 	return m
 }
 
-func (w *World) scores(key string) map[string]int64 {
+func (w *World) readScores(key string) map[string]int64 {
 	w.T.Helper()
 	members, err := w.Client.ZRangeWithScores(contextOf(w.T), key, 0, -1).Result()
 	if err != nil {
@@ -168,13 +168,13 @@ func (w *World) scores(key string) map[string]int64 {
 	return out
 }
 
-// keys finds keys on whatever server holds them.
-func (w *World) keys(pattern string) []string {
+// readKeys finds keys on whatever server holds them.
+func (w *World) readKeys(pattern string) []string {
 	w.T.Helper()
 	pattern = strings.NewReplacer("[", `\[`, "]", `\]`).Replace(pattern)
 	cluster, ok := w.Client.(*redis.ClusterClient)
 	if !ok {
-		return w.mustKeys(w.Client.Keys(contextOf(w.T), pattern).Result())
+		return w.requireKeys(w.Client.Keys(contextOf(w.T), pattern).Result())
 	}
 	// All masters: KEYS is not redirected, and a slot may just have moved.
 	var mu sync.Mutex
@@ -186,10 +186,10 @@ func (w *World) keys(pattern string) []string {
 		found = append(found, keys...)
 		return err
 	})
-	return w.mustKeys(found, err)
+	return w.requireKeys(found, err)
 }
 
-func (w *World) mustKeys(found []string, err error) []string {
+func (w *World) requireKeys(found []string, err error) []string {
 	w.T.Helper()
 	if err != nil {
 		w.T.Fatalf("audit: %v", err)

@@ -228,7 +228,7 @@ func testRepairsAreReported(w *World) {
 			}
 			w.Client.ZAdd(ctx, index, redis.Z{Member: Lane().String(), Score: float64(job.NeverMS)})
 		}, func() error {
-			_, err := s.Expired(ctx, 0, lock, []job.Lane{Lane()}, 10)
+			_, err := s.Expired(ctx, 0, lockValue, []job.Lane{Lane()}, 10)
 			return err
 		}},
 	} {
@@ -237,7 +237,7 @@ func testRepairsAreReported(w *World) {
 		if err := c.repair(); err != nil {
 			w.T.Fatalf("%s: %v", name, err)
 		}
-		want := fmt.Sprint(0, []job.LaneHead{{Lane: Lane(), DueMS: due}}, lock)
+		want := fmt.Sprint(0, []job.LaneHead{{Lane: Lane(), DueMS: due}}, lockValue)
 		if !slices.Contains(told, want) {
 			w.T.Errorf("%s: told %q of %s, want %q", name, told, record, want)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// backups takes the checkpoints of jobs of shard 0.
-func (w *World) backups(ids []string) map[string]job.Backup {
+// readBackups takes the checkpoints of jobs of shard 0.
+func (w *World) readBackups(ids []string) map[string]job.Backup {
 	w.T.Helper()
 	records := make([]job.Record, len(ids))
 	for i, id := range ids {
@@ -24,7 +24,7 @@ func (w *World) backups(ids []string) map[string]job.Backup {
 		if snap == nil {
 			continue
 		}
-		cp, ok := w.compile(snap.Record.Definition).Checkpoint(*snap, w.Clock.Load())
+		cp, ok := w.compileDefinition(snap.Record.Definition).Checkpoint(*snap, w.Clock.Load())
 		if ok == snap.Record.State.Deleting {
 			w.T.Fatalf("%s: a checkpoint %v of %+v", ids[i], ok, snap.Record.State)
 		}
@@ -35,8 +35,8 @@ func (w *World) backups(ids []string) map[string]job.Backup {
 	return out
 }
 
-// restore plans a backup's write over what is there.
-func (w *World) restore(b job.Backup, present *job.Record) job.Restoration {
+// planRestore plans a backup's write over what is there.
+func (w *World) planRestore(b job.Backup, present *job.Record) job.Restoration {
 	w.T.Helper()
 	r, err := job.Restore(b.Definition, *b.Checkpoint, present, w.Clock.Load(), job.DefaultLimits())
 	if err != nil {
@@ -59,9 +59,9 @@ func (w *World) mustRestore(plans ...job.Restoration) {
 	}
 }
 
-// meaning is what of a checkpoint has to be the same after a restore: all but how
+// backupMeaning is what of a checkpoint has to be the same after a restore: all but how
 // an overdue run is paced, and a lane that is the definition's from then on.
-func meaning(b job.Backup) string {
+func backupMeaning(b job.Backup) string {
 	cp := *b.Checkpoint
 	cp.UpdatedMS = 0 // is not set in tests
 	plain := func(s job.State) job.State {
@@ -85,30 +85,30 @@ func testBackups(w *World) {
 	h := newHistory(w, 4, 7)
 	var children, letters, at int
 	for step := range 1200 {
-		h.step()
+		h.applyRandomStep()
 		if step%200 != 199 {
 			continue
 		}
-		kept := w.backups(h.ids)
+		kept := w.readBackups(h.ids)
 		to := NewWorld(w.T, w.Client)
 		to.Clock.Store(w.Clock.Load())
 		var plans []job.Restoration
 		for _, b := range kept {
-			plans = append(plans, to.restore(b, nil))
+			plans = append(plans, to.planRestore(b, nil))
 			children, letters, at = children+len(b.Checkpoint.Children), letters+len(b.Checkpoint.Letters), at+1
 		}
 		to.mustRestore(plans...)
 		to.mustRestore(plans...) // an answer was lost
 		to.Audit()
-		again := to.backups(h.ids)
+		again := to.readBackups(h.ids)
 		for id, b := range kept {
-			if got, ok := again[id]; !ok || meaning(got) != meaning(b) {
-				w.T.Fatalf("%s is restored as\n%s, was\n%s", id, meaning(got), meaning(b))
+			if got, ok := again[id]; !ok || backupMeaning(got) != backupMeaning(b) {
+				w.T.Fatalf("%s is restored as\n%s, was\n%s", id, backupMeaning(got), backupMeaning(b))
 			}
 		}
 		to.Advance(time.Hour)
 		for _, l := range to.Lease(0, 20) {
-			to.MustWrite(0, changed(to.Decide(l.Record, l.Known.Definition, l.Known.State, job.Return{Token: l.Known.State.Token}))...)
+			to.MustWrite(0, changedWrites(to.Decide(l.Record, l.Known.Definition, l.Known.State, job.Return{Token: l.Known.State.Token}))...)
 			break // runs of their own need their parent for a decision
 		}
 	}
@@ -123,22 +123,22 @@ func testRestore(w *World) {
 	d := Definition(id)
 	w.Add(d)
 	w.runTo(id, job.OutcomeFailed)
-	old := w.backups([]string{id})[id]
+	old := w.readBackups([]string{id})[id]
 	w.runTo(id, job.OutcomeFailed)
 	w.runTo(id, job.OutcomeSucceeded)
 	now := w.Get(id)
 	moved := *now.Definition
 	moved.Queue = "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), now.Definition, now.State, job.Update{New: w.compile(&moved)}))
+	w.MustWrite(0, w.Decide(d.Record(), now.Definition, now.State, job.Update{New: w.compileDefinition(&moved)}))
 
 	for what, present := range map[string]*job.Record{"nothing": nil, "what was": now} {
-		reply := w.Store.Restore(w.T.Context(), 0, []job.Restoration{w.restore(old, present)})
+		reply := w.Store.Restore(w.T.Context(), 0, []job.Restoration{w.planRestore(old, present)})
 		if reply.Err != nil || reply.Results[0].Code != job.Exists || reply.Results[0].Existing.Definition.Queue != "bulk" {
 			w.T.Errorf("in place of %s: %+v", what, reply)
 		}
 	}
 	present := w.Get(id)
-	plan := w.restore(old, present)
+	plan := w.planRestore(old, present)
 	w.mustRestore(plan)
 	got := w.Get(id)
 	if got.State.Failures != 1 || got.State.Token != present.State.Token || got.State.Revision != present.State.Revision+1 ||
@@ -147,15 +147,15 @@ func testRestore(w *World) {
 	}
 	w.mustRestore(plan)
 	// The dead letter that came later is still there.
-	if letters := w.letters("ns", 1000); len(letters) != 2 {
+	if letters := w.readLetters("ns", 1000); len(letters) != 2 {
 		w.T.Errorf("%d dead letters: %+v", len(letters), letters)
 	}
 	w.Audit()
 	w.runTo(id, job.OutcomeSucceeded)
 	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Delete{}))
-	if n := len(w.letters("ns", 1000)); n != 0 {
+	if n := len(w.readLetters("ns", 1000)); n != 0 {
 		w.T.Errorf("%d dead letters of a deleted job", n)
 	}
-	w.mustRestore(w.restore(old, nil))
+	w.mustRestore(w.planRestore(old, nil))
 	w.runTo(id, job.OutcomeSucceeded)
 }

@@ -12,7 +12,7 @@ func testCreate(w *World) {
 	first, second := w.Record(Once(ids[0], time.Hour)), w.Record(Once(ids[1], 2*time.Hour))
 	reply := Create(w.T.Context(), w.Store, 0, []job.Record{second})
 	due := Start + (2 * time.Hour).Milliseconds()
-	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lock {
+	if want := []job.LaneHead{{Lane: Lane(), DueMS: due}}; reply.Err != nil || !reflect.DeepEqual(reply.Earlier, want) || reply.Holder != lockValue {
 		w.T.Fatalf("first record of a lane: %+v", reply)
 	}
 	if reply.NowUS != Start*1000 {

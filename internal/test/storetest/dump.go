@@ -42,7 +42,7 @@ func Dump(w *World) []byte {
 	for _, key := range keys {
 		kind := w.Client.Type(ctx, key).Val()
 		put := func(field, value string) {
-			text, err := json.Marshal(line{Key: key, Type: kind, Field: latin(field), Value: latin(value)})
+			text, err := json.Marshal(line{Key: key, Type: kind, Field: toLatin1(field), Value: toLatin1(value)})
 			if err != nil {
 				w.T.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func Load(t testing.TB, client redis.UniversalClient, dump []byte) (clock int64)
 		if err := json.Unmarshal(text, &l); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		field, value := unlatin(l.Field), unlatin(l.Value)
+		field, value := fromLatin1(l.Field), fromLatin1(l.Value)
 		switch l.Type {
 		case "hash":
 			pipe.HSet(ctx, l.Key, field, value)
@@ -118,8 +118,8 @@ func Load(t testing.TB, client redis.UniversalClient, dump []byte) (clock int64)
 	return clock
 }
 
-// latin reads each byte as a character, unlatin undoes it.
-func latin(s string) string {
+// toLatin1 reads each byte as a character, unlatin undoes it.
+func toLatin1(s string) string {
 	out := make([]rune, len(s))
 	for i := range len(s) {
 		out[i] = rune(s[i])
@@ -127,7 +127,7 @@ func latin(s string) string {
 	return string(out)
 }
 
-func unlatin(s string) string {
+func fromLatin1(s string) string {
 	var out []byte
 	for _, r := range s {
 		out = append(out, byte(r))
@@ -158,9 +158,9 @@ func Meaning(w *World, jobs []job.Key) string {
 			switch {
 			case r != nil:
 				fmt.Fprintf(&b, "%s\n", ids[i])
-				tell(&b, "  state", reflect.ValueOf(r.State))
+				writeFields(&b, "  state", reflect.ValueOf(r.State))
 				if !strings.Contains(ids[i], "#r") {
-					tell(&b, "  definition", reflect.ValueOf(*r.Definition))
+					writeFields(&b, "  definition", reflect.ValueOf(*r.Definition))
 				}
 			case i == 0:
 				w.T.Fatalf("%s cannot be read", ids[0])
@@ -175,7 +175,7 @@ func Meaning(w *World, jobs []job.Key) string {
 		}
 		for _, run := range runs {
 			fmt.Fprintf(&b, "%s run %s\n", ids[0], run.ID)
-			tell(&b, "  run", reflect.ValueOf(run))
+			writeFields(&b, "  run", reflect.ValueOf(run))
 		}
 	}
 	w.limitsMeaning(&b)
@@ -184,7 +184,7 @@ func Meaning(w *World, jobs []job.Key) string {
 
 func (w *World) limitsMeaning(b *strings.Builder) {
 	ctx := w.T.Context()
-	letters := w.letters("ns", 1000)
+	letters := w.readLetters("ns", 1000)
 	for _, record := range slices.Sorted(maps.Keys(letters)) {
 		l := letters[record]
 		fmt.Fprintf(b, "dead letter %s of %s until %d\n", record, l.Run.ID, l.ExpireMS)
@@ -198,7 +198,7 @@ func (w *World) limitsMeaning(b *strings.Builder) {
 	}
 	for _, q := range slices.SortedFunc(maps.Keys(settings), byName) {
 		fmt.Fprintf(b, "queue %s/%s\n", q.Namespace, q.Queue)
-		tell(b, "  settings", reflect.ValueOf(settings[q]))
+		writeFields(b, "  settings", reflect.ValueOf(settings[q]))
 	}
 	room, err := w.Store.Room(ctx, job.LockName("ns", "db"), 2)
 	if err != nil {
@@ -211,17 +211,17 @@ func (w *World) limitsMeaning(b *strings.Builder) {
 	fmt.Fprintf(b, "lock db has %d of 2 free\ntarget api.example.com: %s\n", room, cell.Text)
 }
 
-// tell writes the fields that are not zero, one a line.
-func tell(b *strings.Builder, path string, v reflect.Value) {
+// writeFields writes the fields that are not zero, one per line.
+func writeFields(b *strings.Builder, path string, v reflect.Value) {
 	switch {
 	case v.IsZero():
 	case v.Kind() == reflect.Struct && v.Type().PkgPath() != "time":
 		for i := range v.NumField() {
-			tell(b, path+"."+v.Type().Field(i).Name, v.Field(i))
+			writeFields(b, path+"."+v.Type().Field(i).Name, v.Field(i))
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		for i := range v.Len() {
-			tell(b, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+			writeFields(b, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
 		fmt.Fprintf(b, "%s = %q\n", path, v.Bytes())

@@ -29,14 +29,14 @@ func Explore(w *World, depth int) (states, steps int) {
 		World: w, id: w.InShard(0, 1)[0], seen: map[string]bool{}, done: map[string]int{}, audited: map[[sha256.Size]byte]bool{},
 	}
 	e.Damaged() // the last state is any; each is audited on the way
-	frontier := []*scene{e.empty(), e.due()}
-	frontier = append(frontier, e.takenOver(frontier[1]))
+	frontier := []*scene{e.emptyScene(), e.dueScene()}
+	frontier = append(frontier, e.takenOverScene(frontier[1]))
 	for range depth {
 		var next []*scene
 		for _, s := range frontier {
-			for _, a := range e.acts() {
-				e.restore(s)
-				after := e.step(s, a)
+			for _, a := range e.listActs() {
+				e.restoreScene(s)
+				after := e.applyAct(s, a)
 				steps++
 				if w.T.Failed() {
 					w.T.Fatalf("after: %s", strings.Join(after.story, ", "))
@@ -49,7 +49,7 @@ func Explore(w *World, depth int) (states, steps int) {
 		}
 		frontier = next
 	}
-	for _, a := range e.acts() {
+	for _, a := range e.listActs() {
 		if a.judge != nil && e.done[a.name] == 0 {
 			w.T.Errorf("%q never had an effect", a.name)
 		}
@@ -102,20 +102,20 @@ func (e *explorer) sets() []string {
 	return []string{e.Key(0, "lanes"), e.Key(0, "l:") + Lane().String(), e.Key(0, "l:") + bulk}
 }
 
-// empty is a shard without the job.
-func (e *explorer) empty() *scene {
+// emptyScene is a shard without the job.
+func (e *explorer) emptyScene() *scene {
 	s := &scene{clock: e.Clock.Load(), lock: lockOf(0)}
 	e.SetLock(0, s.lock)
-	e.look(s)
-	e.read(s)
+	e.updateScene(s)
+	e.readScene(s)
 	return s
 }
 
-// due is a shard in which the job waits to be leased.
-func (e *explorer) due() *scene {
+// dueScene is a shard in which the job waits to be leased.
+func (e *explorer) dueScene() *scene {
 	e.Add(e.definition())
 	e.Advance(time.Minute)
-	s := e.empty()
+	s := e.emptyScene()
 	s.story = []string{"it is due"}
 	return s
 }
@@ -124,12 +124,12 @@ func lockOf(node int) string {
 	return fmt.Sprintf("token-of-the-holder-xx|node-%d|10.0.0.1:7000", node)
 }
 
-// takenOver is a shard in which node 0 still believes in a run that node 1 has.
-func (e *explorer) takenOver(s *scene) *scene {
+// takenOverScene is a shard in which node 0 still believes in a run that node 1 has.
+func (e *explorer) takenOverScene(s *scene) *scene {
 	for _, name := range []string{"node 0 leases", "40 s pass", "node 1 takes the lock", "node 1 reaps", "40 s pass", "node 1 leases"} {
-		for _, a := range e.acts() {
+		for _, a := range e.listActs() {
 			if a.name == name {
-				s = e.step(s, a)
+				s = e.applyAct(s, a)
 			}
 		}
 	}
@@ -139,8 +139,8 @@ func (e *explorer) takenOver(s *scene) *scene {
 	return s
 }
 
-// look reads what is stored into the scene.
-func (e *explorer) look(s *scene) {
+// updateScene reads what is stored into the scene.
+func (e *explorer) updateScene(s *scene) {
 	e.T.Helper()
 	ctx := e.T.Context()
 	pipe := e.Client.Pipeline()
@@ -166,11 +166,11 @@ func (e *explorer) look(s *scene) {
 	if got := lock.Val(); got != s.lock {
 		e.T.Errorf("the lock is %q, not %q", got, s.lock)
 	}
-	e.tell(s)
+	e.describeScene(s)
 }
 
-// tell puts what is stored into words.
-func (e *explorer) tell(s *scene) {
+// describeScene describes the stored data as text.
+func (e *explorer) describeScene(s *scene) {
 	var b strings.Builder
 	hashes := func(keys ...string) {
 		for _, key := range keys {
@@ -196,8 +196,8 @@ func (e *explorer) tell(s *scene) {
 	s.stored = b.String()
 }
 
-// read has the store read the record, and finds the end of its lease.
-func (e *explorer) read(s *scene) {
+// readScene has the store read the record, and finds the end of its lease.
+func (e *explorer) readScene(s *scene) {
 	e.T.Helper()
 	s.deadline = 0
 	for _, key := range e.sets() {
@@ -210,11 +210,11 @@ func (e *explorer) read(s *scene) {
 	s.record = e.Get(e.id)
 }
 
-// restore makes the stored what it was in the scene.
-func (e *explorer) restore(s *scene) {
+// restoreScene makes the stored what it was in the scene.
+func (e *explorer) restoreScene(s *scene) {
 	e.T.Helper()
 	e.Clock.Store(s.clock)
-	if e.held != nil && e.held.lock == s.lock && e.held.same(s) { // most acts are refused
+	if e.held != nil && e.held.lock == s.lock && e.held.isSame(s) { // most acts are refused
 		return
 	}
 	ctx := context.WithoutCancel(e.T.Context())
@@ -236,17 +236,17 @@ func (e *explorer) restore(s *scene) {
 	}
 }
 
-// step does one act and judges it.
-func (e *explorer) step(s *scene, a exploreAct) *scene {
+// applyAct does one act and judges it.
+func (e *explorer) applyAct(s *scene, a exploreAct) *scene {
 	e.T.Helper()
 	after := *s
 	after.story = append(append([]string{}, s.story...), a.name)
-	allowed := a.do(&after)
+	allowed := a.apply(&after)
 	after.clock = e.Clock.Load()
-	e.look(&after)
+	e.updateScene(&after)
 	e.held = &after
-	if !after.same(s) {
-		e.read(&after)
+	if !after.isSame(s) {
+		e.readScene(&after)
 	}
 	changed := s.stored != after.stored
 	if changed {
@@ -279,8 +279,10 @@ func (e *explorer) auditOnce(s *scene) {
 	}
 }
 
-// same tells whether the same is stored.
-func (s *scene) same(other *scene) bool { return s.stored == other.stored && s.memory == other.memory }
+// isSame reports whether both scenes have the same stored data.
+func (s *scene) isSame(other *scene) bool {
+	return s.stored == other.stored && s.memory == other.memory
+}
 
 // key names a scene by what matters for all that can follow.
 func (e *explorer) key(s *scene) string {
@@ -298,7 +300,7 @@ func (e *explorer) key(s *scene) string {
 		case seen == nil:
 			b.WriteString("|-")
 		default:
-			fmt.Fprintf(&b, "|%v", s.current(seen.State))
+			fmt.Fprintf(&b, "|%v", s.isCurrent(seen.State))
 		}
 		switch l := s.lease[n]; {
 		case l == nil:
@@ -306,7 +308,7 @@ func (e *explorer) key(s *scene) string {
 		case s.record == nil:
 			b.WriteString("0")
 		default:
-			fmt.Fprintf(&b, "%v%v%v", l.Known.State.Token == s.record.State.Token, l.Known.State.Token == s.record.State.SettledToken, s.current(l.Known.State))
+			fmt.Fprintf(&b, "%v%v%v", l.Known.State.Token == s.record.State.Token, l.Known.State.Token == s.record.State.SettledToken, s.isCurrent(l.Known.State))
 		}
 	}
 	if a, b2 := s.lease[0], s.lease[1]; a != nil && b2 != nil {
@@ -315,7 +317,7 @@ func (e *explorer) key(s *scene) string {
 	return b.String()
 }
 
-// current tells whether a state is that which is stored.
-func (s *scene) current(known job.State) bool {
+// isCurrent reports whether a state equals the stored one.
+func (s *scene) isCurrent(known job.State) bool {
 	return s.record != nil && known.Token == s.record.State.Token && known.Revision == s.record.State.Revision
 }

@@ -12,15 +12,15 @@ import (
 // exploreAct is one thing that can happen.
 type exploreAct struct {
 	name string
-	// do does it, and tells whether by the contract it may have an effect.
-	do func(*scene) bool
+	// apply does it, and tells whether by the contract it may have an effect.
+	apply func(*scene) bool
 	// judge tells what is wrong with the effect of an act that may have one.
 	judge func(before, after *scene) error
 }
 
-func (e *explorer) acts() []exploreAct {
+func (e *explorer) listActs() []exploreAct {
 	acts := []exploreAct{
-		{"create", e.create, nil},
+		{"create", e.createJob, nil},
 		{"40 s pass", func(*scene) bool { e.Advance(40 * time.Second); return false }, nil},
 	}
 	for n := range explorers {
@@ -33,8 +33,8 @@ func (e *explorer) acts() []exploreAct {
 			}, nil},
 			exploreAct{name("reads"), func(s *scene) bool { s.seen[n] = s.record; return false }, nil},
 			exploreAct{name("leases"), func(s *scene) bool { return e.leaseAs(s, n) }, judgeLease},
-			exploreAct{name("reports success"), func(s *scene) bool { return e.report(s, n, job.OutcomeSucceeded) }, judgeSuccess},
-			exploreAct{name("reports a failure"), func(s *scene) bool { return e.report(s, n, job.OutcomeFailed) }, judgeFailure},
+			exploreAct{name("reports success"), func(s *scene) bool { return e.reportResult(s, n, job.OutcomeSucceeded) }, judgeSuccess},
+			exploreAct{name("reports a failure"), func(s *scene) bool { return e.reportResult(s, n, job.OutcomeFailed) }, judgeFailure},
 			exploreAct{name("renews"), func(s *scene) bool { return e.renewAs(s, n) }, judgeRenewal},
 			exploreAct{name("reaps"), func(s *scene) bool { return e.reapAs(s, n) }, judgeLoss},
 		)
@@ -44,15 +44,15 @@ func (e *explorer) acts() []exploreAct {
 	edited.Queue = "bulk"
 	edited.Revision++
 	for name, ev := range map[string]job.Event{
-		"pauses": job.Pause{Note: "x"}, "resumes": job.Resume{}, "edits": job.Update{New: e.compile(&edited)},
+		"pauses": job.Pause{Note: "x"}, "resumes": job.Resume{}, "edits": job.Update{New: e.compileDefinition(&edited)},
 		"deletes": job.Delete{}, "runs": job.RunNow{RequestID: "r"},
 	} {
-		acts = append(acts, exploreAct{"node 0 " + name, func(s *scene) bool { return e.decide(s, ev) }, judgeDecision})
+		acts = append(acts, exploreAct{"node 0 " + name, func(s *scene) bool { return e.decideEvent(s, ev) }, judgeDecision})
 	}
 	return acts
 }
 
-func (e *explorer) create(s *scene) bool {
+func (e *explorer) createJob(s *scene) bool {
 	fresh := e.Record(e.definition())
 	reply := Create(e.T.Context(), e.Store, 0, []job.Record{fresh})
 	if reply.Err != nil {
@@ -110,9 +110,9 @@ func judgeLease(_, after *scene) error {
 	return nil
 }
 
-// report settles the lease that the node believes in, as the ledger does: on what
+// reportResult settles the lease that the node believes in, as the ledger does: on what
 // it knows, and when that has changed on what is stored.
-func (e *explorer) report(s *scene, n int, outcome job.Outcome) bool {
+func (e *explorer) reportResult(s *scene, n int, outcome job.Outcome) bool {
 	l := s.lease[n]
 	if l == nil {
 		return false
@@ -173,7 +173,7 @@ func (e *explorer) renewAs(s *scene, n int) bool {
 	if l == nil {
 		return false
 	}
-	reply := e.Store.Renew(e.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
+	reply := e.Store.Renew(e.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{
 		{Record: l.Record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: l.Known.State.Epoch, Acked: true},
 	}}})[0]
 	if reply.Err != nil {
@@ -188,7 +188,7 @@ func (e *explorer) renewAs(s *scene, n int) bool {
 }
 
 func judgeRenewal(_, after *scene) error {
-	if want := after.clock + ttl.Milliseconds(); after.deadline != want {
+	if want := after.clock + lockTTL.Milliseconds(); after.deadline != want {
 		return fmt.Errorf("lease until %d, want %d", after.deadline, want)
 	}
 	return nil
@@ -233,9 +233,9 @@ func judgeLoss(before, after *scene) error {
 	return nil
 }
 
-// decide is one try of a request on what node 0 has read, whether or not that still
+// decideEvent is one try of a request on what node 0 has read, whether or not that still
 // is so.
-func (e *explorer) decide(s *scene, ev job.Event) bool {
+func (e *explorer) decideEvent(s *scene, ev job.Event) bool {
 	seen := s.seen[0]
 	if seen == nil {
 		return false
@@ -245,7 +245,7 @@ func (e *explorer) decide(s *scene, ev job.Event) bool {
 		return false
 	}
 	result := e.Apply(0, write).Results[0]
-	fits := s.current(seen.State)
+	fits := s.isCurrent(seen.State)
 	want := job.Conflict
 	switch {
 	case s.record == nil:

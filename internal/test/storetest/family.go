@@ -25,7 +25,7 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 		}
 		leased := w.Lease(0, 1)
 		if len(leased) != 1 || leased[0].Record != d.Record() {
-			w.T.Fatalf("leased %v, want %s", records(leased), d.ID)
+			w.T.Fatalf("leased %v, want %s", leasedRecords(leased), d.ID)
 		}
 		l := leased[0]
 		write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Arrive{Token: l.Known.State.Token})
@@ -47,7 +47,7 @@ func (w *World) Family(record string, ev job.Event) []job.Write {
 	return w.DecideChild(record, found[0].Definition, found[0].State, found[1].State, ev)
 }
 
-func (w *World) score(record string, lane job.Lane) int64 {
+func (w *World) recordScore(record string, lane job.Lane) int64 {
 	w.T.Helper()
 	score, err := w.Client.ZScore(w.T.Context(), w.Key(0, "l:")+lane.String(), record).Result()
 	if err != nil {
@@ -64,7 +64,7 @@ func testSpawn(w *World) {
 	arrive := w.Decide(l.Record, &d, l.Known.State, job.Arrive{Token: l.Known.State.Token})
 	// The lease is prolonged between the decision and its write.
 	w.Advance(10 * time.Second)
-	w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{
+	w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{
 		{Record: l.Record, Lane: Lane(), Token: l.Known.State.Token, Epoch: 7, Acked: true},
 	}}})
 	for range 3 {
@@ -80,7 +80,7 @@ func testSpawn(w *World) {
 	if !reflect.DeepEqual(run.Definition, w.Get(d.ID).Definition) {
 		w.T.Errorf("its definition %+v", run.Definition)
 	}
-	if got := w.score(child, Lane()); got != job.Score(job.RegionLeased, l.Known.IndexMS+10_000) {
+	if got := w.recordScore(child, Lane()); got != job.Score(job.RegionLeased, l.Known.IndexMS+10_000) {
 		w.T.Errorf("its score is %d, the lease ended at %d", got, l.Known.IndexMS+10_000)
 	}
 	if s := w.Get(d.ID); s.State.Children != 1 || s.State.Region != job.RegionDue || s.IndexMS != arrive.Decision.IndexMS {
@@ -96,8 +96,8 @@ func testSpawn(w *World) {
 // loseSpawned ends the lease of a run of its own, and leases it again.
 func (w *World) loseSpawned(d job.Definition, child string) {
 	w.T.Helper()
-	w.Advance(ttl)
-	overdue, err := w.Store.Expired(w.T.Context(), 0, lock, []job.Lane{Lane()}, 10)
+	w.Advance(lockTTL)
+	overdue, err := w.Store.Expired(w.T.Context(), 0, lockValue, []job.Lane{Lane()}, 10)
 	if err != nil || len(overdue) != 1 || overdue[0].Record != child {
 		w.T.Fatalf("overdue %+v (%v)", overdue, err)
 	}
@@ -233,7 +233,7 @@ func testSlotReused(w *World) {
 			edited := d
 			edited.Queue = "bulk"
 			lane = edited.Lane()
-			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 		}
 		settle := w.Family(child, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
 		if s := settle[1].Decision.Spawn; s == nil || s.Slot != 0 {
@@ -243,13 +243,13 @@ func testSlotReused(w *World) {
 			w.MustWrite(0, settle...)
 		}
 		run := w.Records(child)[0]
-		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || w.score(child, lane) != run.State.Due {
-			w.T.Errorf("the next run %+v, score %d", run.State, w.score(child, lane))
+		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || w.recordScore(child, lane) != run.State.Due {
+			w.T.Errorf("the next run %+v, score %d", run.State, w.recordScore(child, lane))
 		}
 		w.Audit()
 		leased := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", lane)})[0].Leased
 		if len(leased) != 1 || leased[0].Record != child {
-			w.T.Fatalf("leased %v", records(leased))
+			w.T.Fatalf("leased %v", leasedRecords(leased))
 		}
 		w.MustWrite(0, settle...) // late, but nothing else has happened
 		w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.StopBackfill{ID: "b"}))

@@ -17,7 +17,7 @@ func (w *World) runTo(id string, outcome job.Outcome) job.State {
 		}
 		leased := w.Lease(shard, 1)
 		if len(leased) != 1 || leased[0].Known.Definition.ID != id {
-			w.T.Fatalf("leased %v, want %s", records(leased), id)
+			w.T.Fatalf("leased %v, want %s", leasedRecords(leased), id)
 		}
 		write := w.Settle(leased[0], outcome)
 		w.MustWrite(shard, write)
@@ -76,12 +76,12 @@ func testHistoryShrinks(w *World) {
 	}
 	edited := *w.Get(id).Definition
 	edited.HistoryLimit = 1
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 1 {
 		w.T.Errorf("%d runs are kept, want 1", n)
 	}
 	edited.HistoryLimit = 0
-	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 	w.runTo(id, job.OutcomeSucceeded)
 	if n := w.Client.HLen(w.T.Context(), w.Key(0, "hist")).Val(); n != 0 {
 		w.T.Errorf("%d runs are kept, want none", n)

@@ -35,10 +35,10 @@ func testLaterFields(w *World) {
 		r.State, r.Definition = stored.State, stored.Definition
 	}
 	for range 1500 {
-		h.step()
+		h.applyRandomStep()
 	}
 	w.Audit()
-	h.compare()
+	h.compareRecords()
 	states, defs := w.Client.HGetAll(ctx, w.Key(0, "st")).Val(), w.Client.HGetAll(ctx, w.Key(0, "def")).Val()
 	rewritten := 0
 	for record, def := range defs {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
-func records(leased []job.Leased) []string {
+func leasedRecords(leased []job.Leased) []string {
 	var out []string
 	for _, l := range leased {
 		out = append(out, l.Record)
@@ -25,19 +25,19 @@ func testLeaseOrder(w *World) {
 		w.Add(Once(ids[i], offset*time.Second))
 	}
 	if got := w.Lease(0, 10); len(got) != 0 {
-		w.T.Fatalf("nothing is due, leased %v", records(got))
+		w.T.Fatalf("nothing is due, leased %v", leasedRecords(got))
 	}
 	now := w.Advance(40 * time.Second)
 	reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 3, "a")})[0]
 	want := []string{"ns/" + ids[1], "ns/" + ids[3], "ns/" + ids[2]}
-	if reply.Err != nil || !slices.Equal(records(reply.Leased), want) {
-		w.T.Fatalf("leased %v, want %v (%v)", records(reply.Leased), want, reply.Err)
+	if reply.Err != nil || !slices.Equal(leasedRecords(reply.Leased), want) {
+		w.T.Fatalf("leased %v, want %v (%v)", leasedRecords(reply.Leased), want, reply.Err)
 	}
 	if h := reply.Heads; len(h) != 1 || h[0].DueMS != Start+40_000 || reply.NowUS != now*1000 {
 		w.T.Errorf("heads %+v at %d", h, reply.NowUS)
 	}
 	for _, l := range reply.Leased {
-		if l.Known.IndexMS != now+ttl.Milliseconds() || l.Known.State.Region != job.RegionLeased || l.Known.State.Acked ||
+		if l.Known.IndexMS != now+lockTTL.Milliseconds() || l.Known.State.Region != job.RegionLeased || l.Known.State.Acked ||
 			l.Known.State.Token < uint64(now)*1000 || l.Known.Definition.Handler != "send" || l.Shard != 0 {
 			w.T.Errorf("lease %+v", l)
 		}
@@ -45,8 +45,8 @@ func testLeaseOrder(w *World) {
 			w.T.Errorf("stored %+v", got)
 		}
 	}
-	if rest := w.Lease(0, 10); !slices.Equal(records(rest), []string{"ns/" + ids[4]}) {
-		w.T.Errorf("rest %v", records(rest))
+	if rest := w.Lease(0, 10); !slices.Equal(leasedRecords(rest), []string{"ns/" + ids[4]}) {
+		w.T.Errorf("rest %v", leasedRecords(rest))
 	}
 }
 
@@ -61,7 +61,7 @@ func testLeaseInAdvance(w *World) {
 		request := LeaseRequest(0, 9, "")
 		request.Advance = advance
 		reply := w.Store.Lease(w.T.Context(), []job.LeaseRequest{request})[0]
-		if got := records(reply.Leased); reply.Err != nil || !slices.Equal(got, want) {
+		if got := leasedRecords(reply.Leased); reply.Err != nil || !slices.Equal(got, want) {
 			w.T.Errorf("%v in advance at %d: leased %v, want %v (%v)", advance, w.Clock.Load()-Start, got, want, reply.Err)
 		}
 	}
@@ -70,7 +70,7 @@ func testLeaseInAdvance(w *World) {
 	w.Advance(time.Millisecond)
 	lease(9 * time.Millisecond)
 	lease(10*time.Millisecond, "ns/"+ids[0])
-	if got := w.Get(ids[0]); got.IndexMS != now+1+ttl.Milliseconds() || got.State.Due != Start+1000 {
+	if got := w.Get(ids[0]); got.IndexMS != now+1+lockTTL.Milliseconds() || got.State.Due != Start+1000 {
 		w.T.Errorf("stored %+v", got)
 	}
 	w.Advance(9 * time.Millisecond) // to 999
@@ -133,15 +133,15 @@ func testLeaseReplay(w *World) {
 	w.Advance(time.Second)
 	w.SetLock(0, "somebody else")
 	again := w.Store.Lease(ctx, []job.LeaseRequest{LeaseRequest(0, 4, "batch-1")})[0]
-	if again.Err != nil || !slices.Equal(records(again.Leased), records(first.Leased)[1:]) {
-		w.T.Fatalf("again %v (%v), want %v", records(again.Leased), again.Err, records(first.Leased)[1:])
+	if again.Err != nil || !slices.Equal(leasedRecords(again.Leased), leasedRecords(first.Leased)[1:]) {
+		w.T.Fatalf("again %v (%v), want %v", leasedRecords(again.Leased), again.Err, leasedRecords(first.Leased)[1:])
 	}
 	for i, l := range again.Leased {
 		if !reflect.DeepEqual(l, first.Leased[i+1]) {
 			w.T.Errorf("lease %d: %+v, first time %+v", i, l, first.Leased[i+1])
 		}
 	}
-	w.SetLock(0, lock)
+	w.SetLock(0, lockValue)
 	if next := w.Lease(0, 100); len(next) != 4 {
 		w.T.Errorf("another batch took %d of 4", len(next))
 	}
@@ -156,18 +156,18 @@ func testLeaseLock(w *World) {
 		if !errors.Is(reply.Err, job.ErrNotHolder) || len(reply.Leased) != 0 {
 			w.T.Errorf("%s: %+v", when, reply)
 		}
-		if _, err := w.Store.Expired(ctx, 0, lock, []job.Lane{Lane()}, 10); !errors.Is(err, job.ErrNotHolder) {
+		if _, err := w.Store.Expired(ctx, 0, lockValue, []job.Lane{Lane()}, 10); !errors.Is(err, job.ErrNotHolder) {
 			w.T.Errorf("%s: expired: %v", when, err)
 		}
-		if _, err := w.Store.Sweep(ctx, 0, lock, []job.Lane{Lane()}, 10); !errors.Is(err, job.ErrNotHolder) {
+		if _, err := w.Store.Sweep(ctx, 0, lockValue, []job.Lane{Lane()}, 10); !errors.Is(err, job.ErrNotHolder) {
 			w.T.Errorf("%s: sweep: %v", when, err)
 		}
 	}
-	w.SetLock(0, lock+"x")
+	w.SetLock(0, lockValue+"x")
 	refused("another holder")
 	w.Client.Del(ctx, w.Store.LockKey(0))
 	refused("no holder")
-	w.SetLock(0, lock)
+	w.SetLock(0, lockValue)
 	if got := w.Lease(0, 1); len(got) != 1 {
 		w.T.Errorf("holder leased %d", len(got))
 	}
@@ -258,21 +258,21 @@ func testLeaseCorrupt(w *World) {
 	w.Client.HSet(ctx, w.Key(0, "st"), "ns/"+ids[2], text+"q99:cut off")
 	w.Client.HDel(ctx, w.Key(0, "def"), "ns/"+ids[3])
 	w.Advance(time.Second)
-	if got := w.Lease(0, 10); !slices.Equal(records(got), []string{"ns/" + ids[4], "ns/" + ids[5]}) {
-		w.T.Fatalf("leased %v", records(got))
+	if got := w.Lease(0, 10); !slices.Equal(leasedRecords(got), []string{"ns/" + ids[4], "ns/" + ids[5]}) {
+		w.T.Fatalf("leased %v", leasedRecords(got))
 	}
-	aside := w.scores(w.Key(0, "l:") + Lane().String())
+	aside := w.readScores(w.Key(0, "l:") + Lane().String())
 	for _, id := range []string{ids[0], ids[1], ids[3]} {
 		if got := aside["ns/"+id]; got != job.Score(job.RegionDead, job.NeverMS) {
 			w.T.Errorf("%s is at %d", id, got)
 		}
 	}
-	w.Advance(ttl + time.Second)
-	overdue, err := w.Store.Expired(ctx, 0, lock, []job.Lane{Lane()}, 10)
+	w.Advance(lockTTL + time.Second)
+	overdue, err := w.Store.Expired(ctx, 0, lockValue, []job.Lane{Lane()}, 10)
 	if err != nil || len(overdue) != 2 {
 		w.T.Errorf("expired %+v (%v): corrupt records come back", overdue, err)
 	}
-	if got := w.scores(w.Key(0, "l:") + Lane().String())["ns/"+ids[2]]; got != job.Score(job.RegionDead, job.NeverMS) {
+	if got := w.readScores(w.Key(0, "l:") + Lane().String())["ns/"+ids[2]]; got != job.Score(job.RegionDead, job.NeverMS) {
 		w.T.Errorf("%s is at %d", ids[2], got)
 	}
 }

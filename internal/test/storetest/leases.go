@@ -17,7 +17,7 @@ func testRenew(w *World) {
 	ctx := w.T.Context()
 	renew := func(renewals ...job.Renewal) []job.RenewResult {
 		w.T.Helper()
-		reply := w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: renewals}})[0]
+		reply := w.Store.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: renewals}})[0]
 		if reply.Err != nil || len(reply.Results) != len(renewals) || reply.NowUS != now*1000 {
 			w.T.Fatalf("renew: %+v", reply)
 		}
@@ -41,7 +41,7 @@ func testRenew(w *World) {
 		w.T.Errorf("revision %d", codes[0].Revision)
 	}
 	first, second := w.Get(leased[0].Known.Definition.ID), w.Get(leased[1].Known.Definition.ID)
-	if !first.State.Acked || first.State.Epoch != 1 || first.IndexMS != now+ttl.Milliseconds() {
+	if !first.State.Acked || first.State.Epoch != 1 || first.IndexMS != now+lockTTL.Milliseconds() {
 		w.T.Errorf("renewed: %+v", first)
 	}
 	if second.State.Acked || second.IndexMS != now+1000 {
@@ -91,7 +91,7 @@ func testExpired(w *World) {
 	leased := w.Lease(0, 3)
 	expired := func(limit int) (out []string) {
 		w.T.Helper()
-		found, err := w.Store.Expired(ctx, 0, lock, lanes, limit)
+		found, err := w.Store.Expired(ctx, 0, lockValue, lanes, limit)
 		if err != nil {
 			w.T.Fatal(err)
 		}
@@ -103,14 +103,14 @@ func testExpired(w *World) {
 	if got := expired(10); len(got) != 0 {
 		w.T.Errorf("live leases: %v", got)
 	}
-	w.Advance(ttl)
-	if got := expired(10); !slices.Equal(got, records(leased)) {
-		w.T.Errorf("expired %v, want %v", got, records(leased))
+	w.Advance(lockTTL)
+	if got := expired(10); !slices.Equal(got, leasedRecords(leased)) {
+		w.T.Errorf("expired %v, want %v", got, leasedRecords(leased))
 	}
 	if got := expired(2); len(got) != 2 {
 		w.T.Errorf("two of them: %v", got)
 	}
-	found, err := w.Store.Expired(ctx, 0, lock, lanes, 1)
+	found, err := w.Store.Expired(ctx, 0, lockValue, lanes, 1)
 	if err != nil || found[0].State.Token != leased[0].Known.State.Token || found[0].State.Lane != Lane() {
 		w.T.Errorf("state %+v (%v)", found, err)
 	}
@@ -128,7 +128,7 @@ func testReapPastUnreadable(w *World) {
 	states := map[string]string{}
 	expired := func(limit int) (names []string) {
 		w.T.Helper()
-		found, err := w.Store.Expired(ctx, 0, lock, []job.Lane{Lane()}, limit)
+		found, err := w.Store.Expired(ctx, 0, lockValue, []job.Lane{Lane()}, limit)
 		if err != nil {
 			w.T.Fatal(err)
 		}
@@ -138,9 +138,9 @@ func testReapPastUnreadable(w *World) {
 		return names
 	}
 	if got := w.Lease(0, 4); len(got) != 4 {
-		w.T.Fatalf("leased %v", records(got))
+		w.T.Fatalf("leased %v", leasedRecords(got))
 	}
-	w.Advance(ttl)
+	w.Advance(lockTTL)
 	all := expired(10)
 	if len(all) != 4 {
 		w.T.Fatalf("expired %v", all)
@@ -162,10 +162,10 @@ func testReapPastUnreadable(w *World) {
 		w.T.Errorf("expired %v, want %v", got, good)
 	}
 	w.Advance(1000 * time.Hour)
-	if n, err := w.Store.Sweep(ctx, 0, lock, []job.Lane{Lane()}, 100); err != nil || n != 0 {
+	if n, err := w.Store.Sweep(ctx, 0, lockValue, []job.Lane{Lane()}, 100); err != nil || n != 0 {
 		w.T.Errorf("swept %d (%v)", n, err)
 	}
-	scores := w.scores(w.Key(0, "l:") + Lane().String())
+	scores := w.readScores(w.Key(0, "l:") + Lane().String())
 	for _, id := range bad {
 		if scores[id] != job.Score(job.RegionDead, job.NeverMS) || w.Client.HGet(ctx, w.Key(0, "st"), id).Val() != states[id] {
 			w.T.Errorf("%s is at %d; its state must be kept", id, scores[id])
@@ -190,7 +190,7 @@ func testSweep(w *World) {
 	ctx, lanes := w.T.Context(), []job.Lane{Lane()}
 	sweep := func(want int) {
 		w.T.Helper()
-		if n, err := w.Store.Sweep(ctx, 0, lock, lanes, 100); err != nil || n != want {
+		if n, err := w.Store.Sweep(ctx, 0, lockValue, lanes, 100); err != nil || n != want {
 			w.T.Errorf("swept %d (%v), want %d", n, err, want)
 		}
 	}
@@ -218,7 +218,7 @@ func testSweepMends(w *World) {
 	// letter is taken by one in the new lane.
 	edited := d
 	edited.Queue = "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 	other := edited.Lane()
 	for range 3 {
 		r := w.Get(id)
@@ -227,11 +227,11 @@ func testSweepMends(w *World) {
 		w.MustWrite(0, w.Settle(l, job.OutcomeFailed))
 	}
 	w.Advance(25 * time.Hour)
-	n, err := w.Store.Sweep(w.T.Context(), 0, lock, []job.Lane{Lane(), other}, 100)
+	n, err := w.Store.Sweep(w.T.Context(), 0, lockValue, []job.Lane{Lane(), other}, 100)
 	if err != nil || n != job.DeadLettersPerJob {
 		w.T.Errorf("swept %d (%v)", n, err)
 	}
-	if left := w.scores(w.Key(0, "l:") + Lane().String()); len(left) != 0 {
+	if left := w.readScores(w.Key(0, "l:") + Lane().String()); len(left) != 0 {
 		w.T.Errorf("the old lane still has %v", left)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// letters lists the dead runs of a namespace, by record.
-func (w *World) letters(namespace string, budget int) map[string]job.Letter {
+// readLetters lists the dead runs of a namespace, by record.
+func (w *World) readLetters(namespace string, budget int) map[string]job.Letter {
 	w.T.Helper()
 	seen, cursor := map[string]job.Letter{}, ""
 	for range 1000 {
@@ -36,14 +36,14 @@ func testLettersOfRuns(w *World) {
 	live := w.Spawn(d, 2)
 	edited := *w.Get(d.ID).Definition
 	edited.Schedule.Every = time.Hour // a later generation, which is not that of the runs
-	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Update{New: w.compile(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Update{New: w.compileDefinition(&edited)}))
 	for _, l := range live {
 		w.MustWrite(0, w.Family(l.Record, job.Settle{
 			Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: w.Clock.Load(),
 		})...)
 	}
 	died := w.Clock.Load()
-	letters := w.letters("ns", 3)
+	letters := w.readLetters("ns", 3)
 	for slot, l := range live {
 		record := job.LetterRecord(d.Record(), slot)
 		stored, letter := w.Records(record)[0], letters[record]
@@ -74,10 +74,10 @@ func (w *World) redriveLetter(d job.Definition) {
 		w.MustWrite(0, redrive...)
 	}
 	run := w.Records(child)[0].State
-	if run.RunID() != letter.State.RunID() || run.Region != job.RegionDue || w.score(child, run.Lane) != run.Due {
+	if run.RunID() != letter.State.RunID() || run.Region != job.RegionDue || w.recordScore(child, run.Lane) != run.Due {
 		w.T.Errorf("run %+v of letter %+v", run, letter.State)
 	}
-	if left := w.letters("ns", 5000); len(left) != 1 {
+	if left := w.readLetters("ns", 5000); len(left) != 1 {
 		w.T.Errorf("letters that are left: %+v", left)
 	}
 	for _, field := range w.Client.HKeys(w.T.Context(), w.Key(0, "hist")).Val() {
@@ -86,7 +86,7 @@ func (w *World) redriveLetter(d job.Definition) {
 		}
 	}
 	if l := w.Lease(0, 1); len(l) != 1 || l[0].Record != child {
-		w.T.Fatalf("leased %v", records(l))
+		w.T.Fatalf("leased %v", leasedRecords(l))
 	}
 	w.MustWrite(0, redrive...) // late, but nothing else has happened
 	// The same letter is not redriven by another one's repeat.
@@ -120,7 +120,7 @@ func testListLetters(w *World) {
 	w.Add(Once("alive", time.Hour))
 	for _, budget := range []int{1, 5000} {
 		for _, namespace := range []string{"ns", ""} {
-			got := w.letters(namespace, budget)
+			got := w.readLetters(namespace, budget)
 			for record, l := range got {
 				state := w.Records(record)[0].State
 				if !want[record] || l.Run.Outcome != job.OutcomeDead || l.Run.Error != "no luck" || l.Run.FinishedMS != state.LastFinished ||
@@ -133,14 +133,14 @@ func testListLetters(w *World) {
 			}
 		}
 	}
-	if got := w.letters("another", 5000); len(got) != 0 {
+	if got := w.readLetters("another", 5000); len(got) != 0 {
 		w.T.Errorf("in another namespace: %+v", got)
 	}
 	w.Advance(25 * time.Hour)
-	if n, err := w.Store.Sweep(w.T.Context(), 0, lock, []job.Lane{Lane()}, 100); err != nil || n < len(want) {
+	if n, err := w.Store.Sweep(w.T.Context(), 0, lockValue, []job.Lane{Lane()}, 100); err != nil || n < len(want) {
 		w.T.Errorf("swept %d (%v)", n, err)
 	}
-	if got := w.letters("", 5000); len(got) != 0 {
+	if got := w.readLetters("", 5000); len(got) != 0 {
 		w.T.Errorf("after their time: %+v", got)
 	}
 }
@@ -157,7 +157,7 @@ func testLetterMoves(w *World) {
 	}
 	edited := *w.Get(id).Definition
 	edited.Queue = "bulk"
-	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compile(&edited)}))
+	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 	w.Clock.Store(w.Get(id).IndexMS)
 	l := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", edited.Lane())})[0].Leased[0]
 	settle := w.Settle(l, job.OutcomeFailed)

@@ -7,8 +7,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// objectives are the entries of a shard's index of objectives up to an instant.
-func (w *World) objectives(shard int, upToMS int64) []job.Objective {
+// readObjectives are the entries of a shard's index of objectives up to an instant.
+func (w *World) readObjectives(shard int, upToMS int64) []job.Objective {
 	w.T.Helper()
 	list, err := w.Store.Objectives(w.T.Context(), shard, upToMS, 200)
 	if err != nil {
@@ -17,9 +17,9 @@ func (w *World) objectives(shard int, upToMS int64) []job.Objective {
 	return list
 }
 
-// move moves entries to where their records say, as a holder does. Each has to be looked at
+// moveObjectives moves entries to where their records say, as a holder does. Each has to be looked at
 // by now.
-func (w *World) move(shard int, list []job.Objective, to func(job.Objective) int64) {
+func (w *World) moveObjectives(shard int, list []job.Objective, to func(job.Objective) int64) {
 	w.T.Helper()
 	var moves []job.ObjectiveMove
 	for _, o := range list {
@@ -30,8 +30,8 @@ func (w *World) move(shard int, list []job.Objective, to func(job.Objective) int
 	}
 }
 
-// whereItBelongs is where the entry of a record belongs by now; 0: nowhere.
-func (w *World) whereItBelongs(r *job.Record) int64 {
+// expectedObjective is where the entry of a record belongs by now; 0: nowhere.
+func (w *World) expectedObjective(r *job.Record) int64 {
 	if r == nil {
 		return 0
 	}
@@ -44,15 +44,15 @@ func (w *World) whereItBelongs(r *job.Record) int64 {
 
 // findLate has the late runs of a history counted.
 func (h *history) findLate() {
-	list := h.objectives(0, h.Clock.Load())
+	list := h.readObjectives(0, h.Clock.Load())
 	for _, o := range list {
-		if at := h.whereItBelongs(o.Known); at != 0 && at <= h.Clock.Load() {
-			h.write(o.Record, job.FindLate{})
+		if at := h.expectedObjective(o.Known); at != 0 && at <= h.Clock.Load() {
+			h.applyEvent(o.Record, job.FindLate{})
 			h.late++
 		}
 	}
-	h.move(0, h.objectives(0, h.Clock.Load()), func(o job.Objective) int64 { return h.whereItBelongs(o.Known) })
-	if left := h.objectives(0, h.Clock.Load()); len(left) > 0 {
+	h.moveObjectives(0, h.readObjectives(0, h.Clock.Load()), func(o job.Objective) int64 { return h.expectedObjective(o.Known) })
+	if left := h.readObjectives(0, h.Clock.Load()); len(left) > 0 {
 		h.T.Fatalf("the entry of %s is left: %+v", left[0].Record, left[0].Known)
 	}
 }
@@ -61,7 +61,7 @@ func (h *history) findLate() {
 // broken or earlier.
 func (h *history) compareObjectives() {
 	h.T.Helper()
-	entries := h.scores(h.Key(0, "objectives"))
+	entries := h.readScores(h.Key(0, "objectives"))
 	for record, r := range h.known {
 		parent := h.known[job.ParentOf(record)]
 		if r == nil || parent == nil || r.State.Region != job.RegionDue {
@@ -94,10 +94,10 @@ func testObjectives(w *World) {
 	if got := first(); got != at {
 		w.T.Errorf("the first entry is at %d, want %d", got, at)
 	}
-	if list := w.objectives(0, at-1); len(list) != 0 {
+	if list := w.readObjectives(0, at-1); len(list) != 0 {
 		w.T.Errorf("before its time: %+v", list)
 	}
-	list := w.objectives(0, at)
+	list := w.readObjectives(0, at)
 	if len(list) != 1 || list[0].Record != d.Record() || list[0].AtMS != at || list[0].Known == nil || list[0].Known.State.Revision != record.State.Revision {
 		w.T.Fatalf("%+v", list)
 	}
@@ -109,11 +109,11 @@ func testObjectives(w *World) {
 	}
 	w.MustWrite(0, late)
 	w.MustWrite(0, late) // its answer was lost
-	w.move(0, list, func(job.Objective) int64 { return 0 })
+	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
 	if got := first(); got != at {
 		w.T.Errorf("what was decided since was overwritten: %d", got)
 	}
-	w.move(0, w.objectives(0, at), func(o job.Objective) int64 { return w.whereItBelongs(o.Known) })
+	w.moveObjectives(0, w.readObjectives(0, at), func(o job.Objective) int64 { return w.expectedObjective(o.Known) })
 	if got := first(); got != job.NeverMS {
 		w.T.Errorf("an entry of a run that was counted: %d", got)
 	}
@@ -133,15 +133,15 @@ func testObjectives(w *World) {
 	w.Add(again)
 	gone := w.Get(ids[3])
 	w.Clock.Store(gone.State.Due + 1001)
-	list = w.objectives(0, w.Clock.Load())
+	list = w.readObjectives(0, w.Clock.Load())
 	w.MustWrite(0, w.Decide(again.Record(), gone.Definition, gone.State, job.Delete{}))
-	if list := w.objectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil {
+	if list := w.readObjectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil {
 		w.T.Fatalf("%+v", list)
 	}
 	w.Advance(time.Second)
 	w.Add(again, none)
 	list[0].Known = nil
-	w.move(0, list, func(job.Objective) int64 { return 0 })
+	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
 	back := w.Get(ids[3])
 	if got, want := first(), again.BreaksAt(&back.State); got != want || want == 0 {
 		w.T.Errorf("a job that was created again: %d, want %d", got, want)
@@ -149,14 +149,14 @@ func testObjectives(w *World) {
 	// What cannot be read is not looked at again and again.
 	w.Client.HSet(w.T.Context(), w.Key(0, "st"), again.Record(), "nonsense")
 	w.Damaged()
-	if list = w.objectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil || !list[0].Unreadable {
+	if list = w.readObjectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil || !list[0].Unreadable {
 		w.T.Fatalf("%+v", list)
 	}
-	w.move(0, list, func(job.Objective) int64 { return 0 })
+	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
 	if got := first(); got != job.NeverMS {
 		w.T.Errorf("an entry of what cannot be read: %d", got)
 	}
-	if keys := w.keys(w.Key(1, "*")); slices.Contains(keys, w.Key(1, "objectives")) {
+	if keys := w.readKeys(w.Key(1, "*")); slices.Contains(keys, w.Key(1, "objectives")) {
 		w.T.Error("there is an index where no job has an objective")
 	}
 }

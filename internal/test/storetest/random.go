@@ -15,10 +15,10 @@ func Random(w *World) {
 	const seed1, seed2 = 20, 26
 	h := newHistory(w, seed1, seed2)
 	for step := range 2500 {
-		h.step()
+		h.applyRandomStep()
 		if step%250 == 249 {
 			w.Audit()
-			h.compare()
+			h.compareRecords()
 		}
 	}
 	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.Failing], "late": h.ranked[job.Late], "counted while they waited": h.late} {
@@ -42,33 +42,33 @@ type history struct {
 	known map[string]*job.Record // by record; none: not there
 	live  map[string]job.Leased
 	seq   int
-	// created is told of each new job.
+	// created is called for each new job.
 	created func(*job.Record)
 
 	spawned, ended, redriven, reused, late int
 	ranked                                 [job.Worsts]int
 }
 
-func (h *history) step() {
+func (h *history) applyRandomStep() {
 	h.seq++
 	id := h.ids[h.rng.IntN(len(h.ids))]
 	switch h.rng.IntN(11) {
 	case 0, 1:
-		h.create(id)
+		h.createJob(id)
 	case 2, 3:
 		h.Advance(time.Duration(h.rng.IntN(40_000)) * time.Millisecond)
-		h.lease()
+		h.leaseDue()
 	case 4, 5, 6:
-		h.settle(h.oneOf(id))
+		h.settleRecord(h.oneOf(id))
 	case 7:
-		h.operate(h.oneOf(id))
+		h.operateJob(h.oneOf(id))
 	case 8:
-		h.reap()
+		h.reapExpired()
 		h.findLate()
 	case 9:
-		h.redrive(id)
+		h.redriveLetters(id)
 	default:
-		h.renew(h.oneOf(id))
+		h.renewLease(h.oneOf(id))
 	}
 }
 
@@ -83,7 +83,7 @@ func (h *history) oneOf(id string) string {
 	return records[h.rng.IntN(len(records))]
 }
 
-func (h *history) create(id string) {
+func (h *history) createJob(id string) {
 	d := Definition(id)
 	switch h.rng.IntN(3) {
 	case 0:
@@ -116,7 +116,7 @@ func (h *history) create(id string) {
 	}
 }
 
-func (h *history) lanes() []job.Lane {
+func (h *history) listLanes() []job.Lane {
 	var out []job.Lane
 	for i := range 4 {
 		out = append(out, job.Lane{Namespace: "ns", Queue: fmt.Sprint("q", i), Priority: 5})
@@ -124,10 +124,10 @@ func (h *history) lanes() []job.Lane {
 	return out
 }
 
-// lease leases, and lets overlap and misfire policy decide on most of what is
+// leaseDue leases, and lets overlap and misfire policy decide on most of what is
 // leased, as a node does.
-func (h *history) lease() {
-	reply := h.Store.Lease(h.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1+h.rng.IntN(4), "", h.lanes()...)})[0]
+func (h *history) leaseDue() {
+	reply := h.Store.Lease(h.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1+h.rng.IntN(4), "", h.listLanes()...)})[0]
 	if reply.Err != nil {
 		h.T.Fatal(reply.Err)
 	}
@@ -144,30 +144,30 @@ func (h *history) lease() {
 	}
 	for _, l := range reply.Leased {
 		if h.rng.IntN(8) > 0 {
-			h.write(l.Record, job.Arrive{Token: l.Known.State.Token})
+			h.applyEvent(l.Record, job.Arrive{Token: l.Known.State.Token})
 		}
 	}
 }
 
-// writes are what an event asks for: one write, or two that go together.
-func (h *history) writes(record string, ev job.Event) []job.Write {
+// planWrites are what an event asks for: one write, or two that go together.
+func (h *history) planWrites(record string, ev job.Event) []job.Write {
 	parent, known := h.known[job.ParentOf(record)], h.known[record]
 	if parent == nil || known == nil {
 		return nil
 	}
 	if parent == known {
-		return changed(h.Decide(record, known.Definition, known.State, ev))
+		return changedWrites(h.Decide(record, known.Definition, known.State, ev))
 	}
-	return changed(h.DecideChild(record, parent.Definition, parent.State, known.State, ev)...)
+	return changedWrites(h.DecideChild(record, parent.Definition, parent.State, known.State, ev)...)
 }
 
-// write applies a decision, or a stale copy of it, and follows it if it has to
+// applyEvent applies a decision, or a stale copy of it, and follows it if it has to
 // be written.
-func (h *history) write(record string, ev job.Event) {
-	h.commit(h.writes(record, ev))
+func (h *history) applyEvent(record string, ev job.Event) {
+	h.applyWrites(h.planWrites(record, ev))
 }
 
-func (h *history) commit(writes []job.Write) {
+func (h *history) applyWrites(writes []job.Write) {
 	if len(writes) == 0 {
 		return
 	}
@@ -187,14 +187,14 @@ func (h *history) commit(writes []job.Write) {
 	}
 	h.MustWrite(0, writes...)
 	for i := range writes {
-		h.follow(&writes[i])
+		h.trackWrite(&writes[i])
 	}
 	if last := writes[len(writes)-1]; !last.Decision.Delete && h.rng.IntN(3) == 0 {
 		h.MustWrite(0, writes...) // an answer was lost
 	}
 }
 
-func (h *history) follow(w *job.Write) {
+func (h *history) trackWrite(w *job.Write) {
 	d, run := w.Decision, job.ParentOf(w.Record) != w.Record
 	if d.Delete {
 		delete(h.known, w.Record)
@@ -221,8 +221,8 @@ func (h *history) follow(w *job.Write) {
 	}
 }
 
-// compare holds what is stored against what is known.
-func (h *history) compare() {
+// compareRecords holds what is stored against what is known.
+func (h *history) compareRecords() {
 	var records []string
 	for _, id := range h.ids {
 		records = append(records, "ns/"+id)
@@ -255,7 +255,7 @@ func (h *history) compareRanks() {
 	h.T.Helper()
 	for _, which := range []job.Worst{job.Failing, job.Late} {
 		indexed := map[string]int64{}
-		for _, e := range h.worst(which, "", 100) {
+		for _, e := range h.readWorst(which, "", 100) {
 			indexed[e.Record] = e.Rank
 		}
 		for record, r := range h.known {

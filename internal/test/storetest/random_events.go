@@ -7,21 +7,21 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func (h *history) settle(record string) {
+func (h *history) settleRecord(record string) {
 	l, ok := h.live[record]
 	if !ok {
 		return
 	}
 	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
-	writes := h.writes(record, job.Settle{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
+	writes := h.planWrites(record, job.Settle{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
 	if len(writes) == 2 && writes[1].Decision.Spawn != nil && job.ChildRecord(writes[1].Record, writes[1].Decision.Spawn.Slot) == record {
 		h.reused++
 	}
-	h.commit(writes)
+	h.applyWrites(writes)
 	delete(h.live, record)
 }
 
-func (h *history) operate(record string) {
+func (h *history) operateJob(record string) {
 	known := h.known[record]
 	if known == nil {
 		return
@@ -39,17 +39,17 @@ func (h *history) operate(record string) {
 		edited.Overlap = job.Overlap(h.rng.IntN(int(job.OverlapTerminateOther) + 1))
 		id := fmt.Sprint(h.seq)
 		events = append(events,
-			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compile(&edited)}, job.Delete{},
+			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compileDefinition(&edited)}, job.Delete{},
 			job.RunNow{RequestID: id}, job.RunNow{RequestID: id, Mode: job.ManualKeep},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: uint8(1 + h.rng.IntN(2))}},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: 1}},
 		)
 	}
-	h.write(record, events[h.rng.IntN(len(events))])
+	h.applyEvent(record, events[h.rng.IntN(len(events))])
 }
 
-// redrive tries a dead letter of the job again.
-func (h *history) redrive(id string) {
+// redriveLetters tries a dead letter of the job again.
+func (h *history) redriveLetters(id string) {
 	parent := h.known["ns/"+id]
 	if parent == nil {
 		return
@@ -63,28 +63,28 @@ func (h *history) redrive(id string) {
 		return
 	}
 	h.known[record] = letters[0]
-	writes := h.writes(record, job.Redrive{})
-	h.commit(writes)
+	writes := h.planWrites(record, job.Redrive{})
+	h.applyWrites(writes)
 	delete(h.known, record)
 	h.redriven += len(writes) / 2
 }
 
-func (h *history) reap() {
+func (h *history) reapExpired() {
 	h.Advance(time.Duration(h.rng.IntN(35_000)) * time.Millisecond)
-	overdue, err := h.Store.Expired(h.T.Context(), 0, lock, h.lanes(), 10)
+	overdue, err := h.Store.Expired(h.T.Context(), 0, lockValue, h.listLanes(), 10)
 	if err != nil {
 		h.T.Fatal(err)
 	}
 	for _, o := range overdue {
-		writes := h.writes(o.Record, job.Lose{Token: o.State.Token})
+		writes := h.planWrites(o.Record, job.Lose{Token: o.State.Token})
 		if len(writes) > 0 {
 			writes[0].IfExpired = true
 		}
-		h.commit(writes)
+		h.applyWrites(writes)
 	}
 	// Sweeping is for records whose time has come: those that this history knows
 	// come back as not there.
-	if _, err := h.Store.Sweep(h.T.Context(), 0, lock, h.lanes(), 10); err != nil {
+	if _, err := h.Store.Sweep(h.T.Context(), 0, lockValue, h.listLanes(), 10); err != nil {
 		h.T.Fatal(err)
 	}
 	for _, id := range h.ids {
@@ -97,14 +97,14 @@ func (h *history) reap() {
 	}
 }
 
-func (h *history) renew(record string) {
+func (h *history) renewLease(record string) {
 	l, ok := h.live[record]
 	known := h.known[record]
 	if !ok || known == nil {
 		return
 	}
 	r := job.Renewal{Record: record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: known.State.Epoch, Acked: h.rng.IntN(2) == 0}
-	got := h.Store.Renew(h.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{r}}})[0]
+	got := h.Store.Renew(h.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{r}}})[0]
 	want := job.LeaseLost
 	if known.State.Live() && known.State.Token == l.Known.State.Token {
 		want = job.Renewed

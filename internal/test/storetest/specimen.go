@@ -82,13 +82,13 @@ func (s *specimen) run(d job.Definition, outcomes ...job.Outcome) {
 func (s *specimen) reap(d job.Definition, l job.Leased, acked bool) {
 	s.T.Helper()
 	s.renew(l, 1, acked)
-	s.Advance(2 * ttl)
+	s.Advance(2 * lockTTL)
 	s.event(d, job.Lose{Token: l.Known.State.Token})
 }
 
 func (s *specimen) renew(l job.Leased, epoch uint32, acked bool) {
 	s.T.Helper()
-	reply := s.Store.Renew(s.T.Context(), []job.RenewRequest{{Shard: l.Shard, TTL: ttl, Renewals: []job.Renewal{
+	reply := s.Store.Renew(s.T.Context(), []job.RenewRequest{{Shard: l.Shard, TTL: lockTTL, Renewals: []job.Renewal{
 		{Record: l.Record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: epoch, Acked: acked},
 	}}})[0]
 	if reply.Err != nil || reply.Results[0].Code != job.Renewed {
@@ -343,7 +343,7 @@ func (s *specimen) everything() {
 	s.add(weekly)
 	edited := *s.Get(d.ID).Definition
 	edited.Handler = "edited"
-	s.event(d, job.Update{New: s.compile(&edited), RequestID: "edit-1"})
+	s.event(d, job.Update{New: s.compileDefinition(&edited), RequestID: "edit-1"})
 }
 
 func (s *specimen) limits() {

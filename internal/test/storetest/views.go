@@ -100,7 +100,7 @@ func testEnded(w *World) {
 	w.Lease(0, 1)
 	expect(0, job.RegionLeased)
 	expect(0, job.RegionDead, job.RegionDone)
-	w.Advance(2 * ttl)
+	w.Advance(2 * lockTTL)
 	expect(1, job.RegionLeased)
 	expect(0, job.RegionDead, job.RegionDone)
 	w.Advance(2 * time.Hour)
@@ -175,7 +175,7 @@ func testClock(w *World) {
 		if c, err = c.Advance(w.Clock.Add(step), lease.Expectation{}, false); err != nil {
 			w.T.Fatal(err)
 		}
-		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: ttl, Renewals: []job.Renewal{{Record: "ns/x", Lane: Lane()}}}})[0]
+		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{{Record: "ns/x", Lane: Lane()}}}})[0]
 		if reply.Err != nil || reply.NowUS != c.MS*1000 {
 			w.T.Fatalf("step %d: script says %d (%v), Go says %d", i, reply.NowUS, reply.Err, c.MS*1000)
 		}

@@ -19,8 +19,8 @@ import (
 const Start = int64(1_800_000_000_000)
 
 const (
-	ttl  = 30 * time.Second
-	lock = "token-of-the-holder-xx|node-1|10.0.0.1:7000"
+	lockTTL   = 30 * time.Second
+	lockValue = "token-of-the-holder-xx|node-1|10.0.0.1:7000"
 )
 
 var prefixes atomic.Int64
@@ -50,7 +50,7 @@ func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string, atMS 
 	w.Clock.Store(atMS)
 	w.Store = w.Open(adjust...)
 	for shard := range w.Store.Shards() {
-		w.SetLock(shard, lock)
+		w.SetLock(shard, lockValue)
 	}
 	t.Cleanup(func() {
 		if w.audits && !t.Failed() {
@@ -118,11 +118,11 @@ func Once(id string, at time.Duration) job.Definition {
 // Record is the first record of a definition.
 func (w *World) Record(d job.Definition) job.Record {
 	w.T.Helper()
-	decision := job.New(w.compile(&d), w.Clock.Load())
+	decision := job.New(w.compileDefinition(&d), w.Clock.Load())
 	return job.Record{Definition: &d, State: decision.State, IndexMS: decision.IndexMS}
 }
 
-func (w *World) compile(d *job.Definition) *job.Compiled {
+func (w *World) compileDefinition(d *job.Definition) *job.Compiled {
 	w.T.Helper()
 	c, err := job.Compile(d)
 	if err != nil {
@@ -174,7 +174,7 @@ func Lane() job.Lane { return job.Lane{Namespace: "ns", Queue: "mail", Priority:
 
 // LeaseRequest asks for n leases from a lane, or from Definition's.
 func LeaseRequest(shard, n int, batch string, lanes ...job.Lane) job.LeaseRequest {
-	r := job.LeaseRequest{Shard: shard, LockValue: lock, TTL: ttl, Batch: batch}
+	r := job.LeaseRequest{Shard: shard, LockValue: lockValue, TTL: lockTTL, Batch: batch}
 	if len(lanes) == 0 {
 		lanes = []job.Lane{Lane()}
 	}
@@ -197,7 +197,7 @@ func (w *World) Lease(shard, n int) []job.Leased {
 // Decide is the write that an event on a record asks for.
 func (w *World) Decide(record string, d *job.Definition, s job.State, ev job.Event) job.Write {
 	w.T.Helper()
-	decision := job.Decide(w.compile(d), s, ev, w.Clock.Load())
+	decision := job.Decide(w.compileDefinition(d), s, ev, w.Clock.Load())
 	return job.Write{
 		Record: record, Token: s.Token, Revision: s.Revision, From: s.Lane, Current: d, Decision: &decision,
 	}
@@ -207,7 +207,7 @@ func (w *World) Decide(record string, d *job.Definition, s job.State, ev job.Eve
 // asks for: of the record and of its parent, which go together.
 func (w *World) DecideChild(record string, d *job.Definition, parent, child job.State, ev job.Event) []job.Write {
 	w.T.Helper()
-	pair := job.DecideChild(w.compile(d), parent, child, ev, w.Clock.Load())
+	pair := job.DecideChild(w.compileDefinition(d), parent, child, ev, w.Clock.Load())
 	return []job.Write{
 		{Record: record, Token: child.Token, Revision: child.Revision, From: child.Lane, Current: d, Decision: &pair.Child},
 		{
@@ -217,8 +217,8 @@ func (w *World) DecideChild(record string, d *job.Definition, parent, child job.
 	}
 }
 
-// changed leaves out what decides nothing.
-func changed(writes ...job.Write) []job.Write {
+// changedWrites leaves out what decides nothing.
+func changedWrites(writes ...job.Write) []job.Write {
 	var out []job.Write
 	for _, w := range writes {
 		if w.Decision.Changed {
@@ -248,7 +248,7 @@ func (w *World) Apply(shard int, writes ...job.Write) job.ApplyReply {
 	return reply
 }
 
-// MustWrite applies writes, all of which have to be written.
+// MustWrite applies writes, all of which must succeed.
 func (w *World) MustWrite(shard int, writes ...job.Write) job.ApplyReply {
 	w.T.Helper()
 	reply := w.Apply(shard, writes...)

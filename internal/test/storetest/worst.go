@@ -10,7 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func (w *World) worst(which job.Worst, namespace string, n int) []job.Ranked {
+func (w *World) readWorst(which job.Worst, namespace string, n int) []job.Ranked {
 	w.T.Helper()
 	found, err := w.Store.Worst(w.T.Context(), []int{0, 1}, which, namespace, n)
 	if err != nil {
@@ -43,7 +43,7 @@ func testWorst(w *World) {
 	}
 	expect := func(which job.Worst, namespace string, n int, want ...string) {
 		w.T.Helper()
-		if got := rankedNames(w.worst(which, namespace, n)); !slices.Equal(got, want) {
+		if got := rankedNames(w.readWorst(which, namespace, n)); !slices.Equal(got, want) {
 			w.T.Errorf("index %d of %q: %v, want %v", which, namespace, got, want)
 		}
 	}
@@ -61,7 +61,7 @@ func testWorst(w *World) {
 	record := w.Get(ids[1])
 	w.MustWrite(0, w.Decide(b, record.Definition, record.State, job.Delete{}))
 	expect(job.Failing, "", 9, a+"=1000")
-	if err := w.Store.Unrank(w.T.Context(), job.Failing, w.worst(job.Failing, "", 9)); err != nil {
+	if err := w.Store.Unrank(w.T.Context(), job.Failing, w.readWorst(job.Failing, "", 9)); err != nil {
 		w.T.Error(err)
 	}
 	expect(job.Failing, "", 9)
@@ -76,7 +76,7 @@ func testWorst(w *World) {
 	}
 	w.runTo(ids[2], job.OutcomeFailed)
 	w.runTo(ids[2], job.OutcomeFailed)
-	found := w.worst(job.Failing, "", 2*most)
+	found := w.readWorst(job.Failing, "", 2*most)
 	if len(found) != most || !slices.Contains(rankedNames(found), c+"=2000") || found[most-1].Rank != 1002 {
 		w.T.Errorf("%d entries, the last %+v", len(found), found[len(found)-1])
 	}

@@ -51,7 +51,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Identity is what a certificate says of its owner.
+// Identity has the names in a certificate.
 type Identity struct {
 	Name string   // common name
 	DNS  []string // besides localhost and 127.0.0.1, unless Elsewhere
