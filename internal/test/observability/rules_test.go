@@ -103,7 +103,7 @@ func TestEveryAlertIsTriedAndExplained(t *testing.T) {
 		if r.Annotations["runbook_url"] != runbooks+strings.ToLower(r.Alert) || r.Annotations["summary"] == "" {
 			t.Errorf("%s has annotations %v", r.Alert, r.Annotations)
 		}
-		for _, part := range []string{"**Meaning.**", "**Impact.**", "**Diagnose.**", "**Mend.**"} {
+		for _, part := range []string{"**Meaning.**", "**Impact.**", "**Diagnose.**", "**Fix.**"} {
 			if !strings.Contains(sections[r.Alert], part) {
 				t.Errorf("docs/runbooks.md, section %s: no %s", r.Alert, part)
 			}
