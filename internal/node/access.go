@@ -61,7 +61,8 @@ func (n *Node) limitsJobBytes() bool {
 	return n.cfg.NamespaceJobBytes > 0 || n.access != nil && n.access.LimitsJobBytes()
 }
 
-// openQuotas counts what namespaces have of what is limited.
+// openQuotas counts what namespaces have of what is limited. A node starts without, and goes by
+// the last count.
 func (n *Node) openQuotas(ctx context.Context) (err error) {
 	n.quota, err = quota.New(quota.Options{
 		Store: n.clientStore.JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
@@ -78,10 +79,10 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 	}
 	for _, q := range []*quota.Quota{n.quota, n.byteQuota} {
 		if err := q.Look(ctx); err != nil {
-			return fmt.Errorf("failed to count the jobs of namespaces: %w", err)
+			n.cfg.Logger.Warn("failed to count what namespaces have: limits go by the last count", "error", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // guarded adds to the options of the server what lets callers in.
