@@ -83,6 +83,9 @@ func Commands(functions bool) []string {
 // Scripted are the commands of the grant that scripts call.
 func Scripted() []string { return append([]string{}, scripted...) }
 
+// Measures are the commands of the grant that scripts call only where bytes are limited.
+func Measures() []string { return append([]string{}, measures...) }
+
 // Rules are the rules of a keyspace's user, without name and password, where nodes
 // call functions or bring their scripts along.
 func Rules(keyspace string, functions bool) string {

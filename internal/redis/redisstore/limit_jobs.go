@@ -116,7 +116,7 @@ func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want 
 	}
 	counts, err := c.countAll(ctx, want)
 	if err != nil {
-		return true, err
+		return true, c.store.explainCensus(ctx, err)
 	}
 	names := make([]string, 0, len(counts))
 	for name := range counts {
