@@ -137,11 +137,12 @@ func (q *Quota) Give(ctx context.Context, namespace string, n int) {
 func (q *Quota) Run(ctx context.Context) error {
 	failing := false
 	for {
-		err := q.Look(ctx)
+		began, err := q.look(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if (err != nil) != failing {
+		// A look at which no census was due does not say that one succeeds again.
+		if (err != nil) != failing && (err != nil || began) {
 			if failing = err != nil; failing {
 				q.o.Logger.Warn("failed to count what namespaces have: limits go by the last count", "measure", q.o.Measure.name, "error", err)
 			} else {
@@ -159,26 +160,32 @@ func (q *Quota) Run(ctx context.Context) error {
 
 // Look takes a census if one is due, and reads the counts.
 func (q *Quota) Look(ctx context.Context) error {
+	_, err := q.look(ctx)
+	return err
+}
+
+// look is Look that reports whether a census was due.
+func (q *Quota) look(ctx context.Context) (began bool, err error) {
 	if !q.o.Limited() {
 		q.now.Store(nil)
 		q.full.Store(nil)
-		return nil
+		return false, nil
 	}
 	start := time.Now()
-	began, err := q.o.Store.Census(ctx, time.Duration(q.pause.Load()), func(namespace string) bool { return q.o.Limit(namespace) > 0 })
+	began, err = q.o.Store.Census(ctx, time.Duration(q.pause.Load()), func(namespace string) bool { return q.o.Limit(namespace) > 0 })
 	if began {
 		// Also when another node's overtook it: they would overtake each other for ever.
 		q.pause.Store(int64(max(q.o.Every, share*time.Since(start))))
 	}
 	if err != nil {
-		return err
+		return began, err
 	}
 	counts, _, err := q.o.Store.Counts(ctx)
 	if err == nil {
 		q.now.Store(&counts)
 		q.noteFull(counts)
 	}
-	return err
+	return began, err
 }
 
 // noteFull finds the namespaces that have as much as they may have.

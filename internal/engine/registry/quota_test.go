@@ -378,6 +378,8 @@ func TestEditsGiveNoBytesBack(t *testing.T) {
 		if err != nil || len(page.Backups) != 1 {
 			t.Fatal(page, err)
 		}
+		plain := &page.Backups[0].Definition // as callers send it
+		plain.CreateRequestID, plain.UpdateRequestIDs, plain.CreatedMS = "", nil, 0
 		if err := r.Delete(ctx, d.Key, ""); err != nil {
 			t.Fatal(err)
 		}
