@@ -430,12 +430,18 @@ func TestLimitOfBytesByAnEarlierGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &lines{}
-	startWith(t, u.url(), "n", func(c *node.Config) {
+	n := startWith(t, u.url(), "n", func(c *node.Config) {
 		c.NamespaceJobBytes, c.Logger = 1<<20, log.logger()
 	})
 	if log.count("limits go by the last count") == 0 || log.count("ACL SETUSER lacking +hstrlen`") == 0 {
 		t.Error("the log does not say what is missing")
 	}
+	redistest.Eventually(t, time.Minute, "the node is ready", func(ctx context.Context) error {
+		if missing := n.Missing(ctx); len(missing) > 0 {
+			return fmt.Errorf("%q", missing)
+		}
+		return nil
+	})
 	u.change("+hstrlen")
 	redistest.Eventually(t, time.Minute, "a census", func(ctx context.Context) error {
 		if n, err := u.redis.Client().HGet(ctx, "fermata:{meta}:bytes", "default").Int(); err != nil || n == 0 {

@@ -52,6 +52,7 @@ func (s *Store) explainCensus(ctx context.Context, err error) error {
 	refused, failed := s.refusedScripted(ctx, redisacl.Measures())
 	if failed == nil && len(refused) > 0 {
 		err = fmt.Errorf("%w to run %s", ErrDenied, strings.Join(refused, ", "))
+		s.refusal.Store(&err) // in the place of one that does not say which command it was
 	}
 	return ExplainDenied(s.aboutGrant(), err)
 }
