@@ -181,6 +181,7 @@ func TestFilesOfFlagsAreGuarded(t *testing.T) {
 		"scheduler --access-file":                  "--access-file PATH",
 		"scheduler --audit-key-file":               "--audit-key-file PATH",
 		"scheduler --config":                       "--config PATH",
+		"scheduler --defaults-file":                "--defaults-file PATH",
 		"scheduler --gossip-key-file":              "--gossip-key-file PATH",
 		"scheduler --payload-key-file":             "--payload-key-file PATH",
 		"scheduler --peer-tls-ca":                  "--peer-tls-cert c --peer-tls-key k --peer-tls-ca PATH",

@@ -60,7 +60,7 @@ func (n *Node) limitsJobBytes() bool {
 	return n.cfg.NamespaceJobBytes > 0 || n.access != nil && n.access.LimitsJobBytes()
 }
 
-// openQuotas counts the jobs and bytes of limited namespaces.
+// openQuotas counts the jobs and bytes of limited namespaces. If the count fails, the node starts with the last one.
 func (n *Node) openQuotas(ctx context.Context) (err error) {
 	n.quota, err = quota.New(quota.Options{
 		Store: n.clientStore.JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger,
@@ -78,10 +78,10 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 	}
 	for _, q := range []*quota.Quota{n.quota, n.byteQuota} {
 		if err := q.Look(ctx); err != nil {
-			return fmt.Errorf("failed to count the jobs of namespaces: %w", err)
+			n.cfg.Logger.Warn("failed to count what namespaces have: limits go by the last count", "error", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // addAuthentication adds authentication, roles and limits to the options of the server.

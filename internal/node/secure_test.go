@@ -439,3 +439,35 @@ func TestRefusalsAreLookedInto(t *testing.T) {
 	u.change("+zadd")
 	says("the right is back", http.StatusOK, "")
 }
+
+// TestLimitOfBytesByAnEarlierGrant: a node that may not run the command of a census starts, and says
+// which rule gives it the right. With it the count comes.
+func TestLimitOfBytesByAnEarlierGrant(t *testing.T) {
+	u := newLackingUser(t)
+	u.change("-hstrlen")
+	if _, err := jobs(t, start(t, u.url(), "before")).CreateJob(t.Context(), &fermatav1.CreateJobRequest{
+		Parent: "namespaces/default", JobId: "there", Job: every(time.Hour, "h"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	n := startWith(t, u.url(), "n", func(c *node.Config) {
+		c.NamespaceJobBytes, c.Logger = 1<<20, log.logger()
+	})
+	if log.count("limits go by the last count") == 0 || log.count("ACL SETUSER lacking +hstrlen`") == 0 {
+		t.Error("the log does not say what is missing")
+	}
+	redistest.Eventually(t, time.Minute, "the node is ready", func(ctx context.Context) error {
+		if missing := n.Missing(ctx); len(missing) > 0 {
+			return fmt.Errorf("%q", missing)
+		}
+		return nil
+	})
+	u.change("+hstrlen")
+	redistest.Eventually(t, time.Minute, "a census", func(ctx context.Context) error {
+		if n, err := u.redis.Client().HGet(ctx, "fermata:{meta}:bytes", "default").Int(); err != nil || n == 0 {
+			return fmt.Errorf("%d bytes: %w", n, err)
+		}
+		return nil
+	})
+}

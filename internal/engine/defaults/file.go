@@ -3,8 +3,6 @@ package defaults
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/lib/spelling"
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"
 )
@@ -40,7 +39,7 @@ var Flags = map[backoff.Field]string{
 func Load(path string, flags backoff.Layer) (*backoff.Defaults, error) {
 	d := &backoff.Defaults{Cluster: backoff.Layer{Source: backoff.Source{Kind: backoff.FromCluster}}}
 	if path != "" {
-		text, err := readFile(path)
+		text, err := secretfile.Read(path, maxFile)
 		if err != nil {
 			return nil, fmt.Errorf("--defaults-file: %w", err)
 		}
@@ -55,20 +54,6 @@ func Load(path string, flags backoff.Layer) (*backoff.Defaults, error) {
 		faults = append(faults, errors.New(describePlace(e.Field, flags.Set, path)+": "+e.Reason))
 	}
 	return d, errors.Join(faults...)
-}
-
-// readFile reads a file like that of --config, with the same errors.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s: longer than %d bytes", path, maxFile)
-	}
-	return text, err
 }
 
 // describePlace returns where an invalid field is set: a flag, or a path of the file.

@@ -12,7 +12,7 @@ import (
 type bank struct {
 	mu     sync.Mutex
 	counts map[string]int
-	fresh  map[string]int // taken and given since the census began
+	fresh  map[string]int // taken since the census began
 	there  map[string]int // jobs that exist
 	began  []time.Time    // of all censuses
 	span   time.Duration  // of a census
@@ -48,7 +48,6 @@ func (b *bank) Give(_ context.Context, namespace string, n int) error {
 		return err
 	}
 	b.counts[namespace] = max(0, b.counts[namespace]-n)
-	b.fresh[namespace] -= n
 	return nil
 }
 

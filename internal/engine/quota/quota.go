@@ -139,11 +139,12 @@ func (q *Quota) Give(ctx context.Context, namespace string, n int) {
 func (q *Quota) Run(ctx context.Context) error {
 	failing := false
 	for {
-		err := q.Look(ctx)
+		began, err := q.look(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if (err != nil) != failing {
+		// If no census was due, nothing is known about whether one succeeds again.
+		if (err != nil) != failing && (err != nil || began) {
 			failing = err != nil
 			if failing {
 				q.options.Logger.Warn("quota census failed, using the last counts",
@@ -163,27 +164,33 @@ func (q *Quota) Run(ctx context.Context) error {
 
 // Look takes a census if one is due, and reads the counts.
 func (q *Quota) Look(ctx context.Context) error {
+	_, err := q.look(ctx)
+	return err
+}
+
+// look is Look that also reports whether a census was due.
+func (q *Quota) look(ctx context.Context) (began bool, err error) {
 	if !q.options.Limited() {
 		q.counts.Store(nil)
 		q.full.Store(nil)
-		return nil
+		return false, nil
 	}
 	start := time.Now()
-	began, err := q.options.Store.Census(ctx, time.Duration(q.censusPauseNS.Load()),
+	began, err = q.options.Store.Census(ctx, time.Duration(q.censusPauseNS.Load()),
 		func(namespace string) bool { return q.options.Limit(namespace) > 0 })
 	if began {
 		// Also when another node's overtook it: they would overtake each other for ever.
 		q.censusPauseNS.Store(int64(max(q.options.Every, censusShare*time.Since(start))))
 	}
 	if err != nil {
-		return err
+		return began, err
 	}
 	counts, _, err := q.options.Store.Counts(ctx)
 	if err == nil {
 		q.counts.Store(&counts)
 		q.updateFull(counts)
 	}
-	return err
+	return began, err
 }
 
 // updateFull finds the namespaces that have as much as they may have.

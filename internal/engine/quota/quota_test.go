@@ -319,3 +319,29 @@ func TestFullNamespaces(t *testing.T) {
 		t.Error("full without a limit")
 	}
 }
+
+// failingCensus is a bank whose censuses begin and come to nothing.
+type failingCensus struct{ *bank }
+
+func (f failingCensus) Census(ctx context.Context, every time.Duration, want func(string) bool) (bool, error) {
+	began, err := f.bank.Census(ctx, every, want)
+	if began {
+		err = errAway
+	}
+	return began, err
+}
+
+// TestFailingCensusesAreLoggedOnce: the looks between them, at which none is due, are no success.
+func TestFailingCensusesAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		die := run(t, node(t, newBank(), 5, func(o *Options) {
+			o.Store, o.Logger = failingCensus{o.Store.(*bank)}, slog.New(slog.NewTextHandler(&log, nil))
+		}))
+		time.Sleep(6 * DefaultEvery)
+		die()
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") {
+			t.Errorf("the log: %s", text)
+		}
+	})
+}

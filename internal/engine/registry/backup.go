@@ -124,7 +124,11 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 func (r *Registry) restored(backups []job.Backup, existing job.Existing) []demand {
 	demands := make([]demand, len(backups))
 	for i, b := range backups {
-		demands[i] = demand{key: b.Definition.Key, amount: amount{1, r.sizeSealed(b.Definition)}, replaces: existing == job.ExistingReplace}
+		d := b.Definition
+		if b.Checkpoint != nil {
+			d.CreateRequestID, d.CreatedMS = b.Checkpoint.CreateRequestID, b.Checkpoint.CreatedMS
+		}
+		demands[i] = demand{key: d.Key, amount: amount{1, r.sizeSealed(d)}, replaces: existing == job.ExistingReplace}
 	}
 	return demands
 }

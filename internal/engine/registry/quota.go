@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -38,12 +39,20 @@ func (r *Registry) measures() []measure {
 
 func (r *Registry) limitsBytes() bool { return r.o.ByteQuota != nil && r.o.ByteQuota.Limited() }
 
-// sizeOf is how many bytes a definition counts for, 0 where these have no limit.
+// someTime takes as many bytes as the time that a definition has once it is stored.
+const someTime = 1 << 40
+
+// sizeOf is how many bytes a definition counts for, 0 where these have no limit. What edits leave
+// in it for the registry's own use does not count: who deletes it gives back what was taken, and no more.
 func (r *Registry) sizeOf(d *job.Definition) int {
 	if d == nil || !r.limitsBytes() || r.o.ByteQuota.Limit(d.Namespace) == 0 {
 		return 0
 	}
-	return r.o.Store.DefinitionBytes(d)
+	plain := *d
+	plain.UpdateRequestIDs, plain.Revision, plain.Generation = nil, 1, 1
+	plain.CreatedMS = cmp.Or(d.CreatedMS, someTime)
+	plain.UpdatedMS, plain.AnchorMS = plain.CreatedMS, plain.CreatedMS
+	return r.o.Store.DefinitionBytes(&plain)
 }
 
 // sizeSealed is sizeOf a definition whose payload is going to be sealed if there are keys.

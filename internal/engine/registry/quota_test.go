@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -333,5 +334,66 @@ func TestBytesOfALostNode(t *testing.T) {
 	}
 	if _, err := r.Create(t.Context(), sized("a", 1500), ""); err != nil {
 		t.Errorf("after a census: %v", err)
+	}
+}
+
+// TestEditsGiveNoBytesBack that were not taken: jobs that are created, changed by requests with ids, and
+// deleted leave the count as it was, and so do those that are restored from a backup.
+func TestEditsGiveNoBytesBack(t *testing.T) {
+	var limit atomic.Int64
+	limit.Store(1 << 20)
+	rig, _ := newRigs(t)
+	r, _ := withByteQuota(t, rig, &limit)
+	ctx := t.Context()
+	count := func() int {
+		t.Helper()
+		counts, _, err := rig.store.ByteCounts().Counts(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counts["default"]
+	}
+	if _, err := r.Create(ctx, sized("stays", 5000), ""); err != nil {
+		t.Fatal(err)
+	}
+	before := count()
+	for cycle := range 4 {
+		d := sized(fmt.Sprint("edited", cycle), 100)
+		if _, err := r.Create(ctx, d, strings.Repeat("c", 64)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 200 {
+			_, err := r.Update(ctx, job.UpdateRequest{
+				Key: d.Key, RequestID: fmt.Sprintf("%064d", i), KeepsPayload: true,
+				Merge: func(d job.Definition) (job.Definition, error) {
+					d.Priority = uint8(1 + i%2)
+					return d, nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, err := r.Backups(ctx, job.Filter{Namespace: "default", IDPrefix: "edited"}, 0, "")
+		if err != nil || len(page.Backups) != 1 {
+			t.Fatal(page, err)
+		}
+		plain := &page.Backups[0].Definition // as callers send it
+		plain.CreateRequestID, plain.UpdateRequestIDs, plain.CreatedMS = "", nil, 0
+		if err := r.Delete(ctx, d.Key, ""); err != nil {
+			t.Fatal(err)
+		}
+		if now := count(); now != before {
+			t.Fatalf("%d bytes after cycle %d, %d before", now, cycle, before)
+		}
+		if answer := r.Restore(ctx, page.Backups, job.ExistingFail)[0]; answer.Err != nil {
+			t.Fatal(answer.Err)
+		}
+		if err := r.Delete(ctx, d.Key, ""); err != nil {
+			t.Fatal(err)
+		}
+		if now := count(); now != before {
+			t.Fatalf("%d bytes after the restore of cycle %d, %d before", now, cycle, before)
+		}
 	}
 }

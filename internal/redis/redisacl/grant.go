@@ -82,6 +82,9 @@ func Commands(functions bool) []string {
 // Scripted are the commands of the grant that scripts call.
 func Scripted() []string { return append([]string{}, scriptedCommands...) }
 
+// Measures are the commands of the grant that scripts call only where bytes are limited.
+func Measures() []string { return slices.Clone(sizeCommands) }
+
 // Rules are the rules of a keyspace's user, without name and password, for nodes that call functions or send
 // scripts.
 func Rules(keyspace string, functions bool) string {

@@ -70,7 +70,7 @@ func (s *Store) again(ops []*op) []*op {
 		}
 		o.uncertain = o.uncertain || v.ran
 		reload = reload || v.reload
-		if v.retry && !(s.shedAfter > 0 && v.kind == poolKind) {
+		if v.retry && !(o.once && v.ran) && !(s.shedAfter > 0 && v.kind == poolKind) {
 			left = append(left, o)
 		}
 	}

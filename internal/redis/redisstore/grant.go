@@ -30,7 +30,7 @@ func (s *Store) checkGrant(ctx context.Context) error {
 	if s.embedded {
 		return nil
 	}
-	refused, err := s.refusedScripted(ctx)
+	refused, err := s.refusedScripted(ctx, redisacl.Scripted())
 	if err != nil {
 		return err
 	}
@@ -44,10 +44,23 @@ func (s *Store) checkGrant(ctx context.Context) error {
 	return nil
 }
 
-// refusedScripted are the commands that scripts may not call.
-func (s *Store) refusedScripted(ctx context.Context) (refused []string, err error) {
+// explainCensus says of a census that was refused which commands the user may not run.
+func (s *Store) explainCensus(ctx context.Context, err error) error {
+	if s.embedded || !denied(err) {
+		return err
+	}
+	refused, failed := s.refusedScripted(ctx, redisacl.Measures())
+	if failed == nil && len(refused) > 0 {
+		err = fmt.Errorf("%w to run %s", ErrDenied, strings.Join(refused, ", "))
+		s.refusal.Store(&err) // in the place of one that does not say which command it was
+	}
+	return ExplainDenied(s.aboutGrant(), err)
+}
+
+// refusedScripted are those of some commands that scripts may not call.
+func (s *Store) refusedScripted(ctx context.Context, commands []string) (refused []string, err error) {
 	var names []any
-	for _, name := range redisacl.Scripted() {
+	for _, name := range commands {
 		names = append(names, name)
 	}
 	ops := []*op{call(s.scripts.grant, noShard, []string{grantKey(s.prefix)}, names)}

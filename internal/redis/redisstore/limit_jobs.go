@@ -13,14 +13,17 @@ import (
 )
 
 const (
-	// countedPerCall is how many records one call of a census counts: some two
-	// milliseconds of the server.
+	// countedPerCall is how many records one call of a census looks at: some two
+	// milliseconds of the server. Each call is a round trip of its own: Redis carries out a
+	// pipeline without a look at other connections.
 	countedPerCall = 5000
-	// measuredPerCall is the same where each job is asked for its size, and for those of its runs.
-	measuredPerCall = 200
-	// countsPerPipe is how many such calls go in one pipeline: others get their turn
-	// between them.
-	countsPerPipe = 64
+	// looksPerCall is how many fields one call looks at where each job is asked for its size,
+	// and for those of its runs.
+	looksPerCall = 1000
+	// lanesPerCall is how many lanes one call goes through.
+	lanesPerCall = 64
+	// answersPerLane is how many numbers a call answers for each lane.
+	answersPerLane = 3
 	// maxCounted is how many namespaces have a count, those with most jobs: the one that
 	// a census leaves out begins at nothing.
 	maxCounted = 10_000
@@ -31,8 +34,8 @@ const (
 type NamespaceCounts struct {
 	store *Store
 	key   string
-	// census is the script that counts a part of a lane, of perCall places, and keys are those of
-	// the lane's shard that it reads.
+	// census is the script that counts parts of lanes, with perCall looks at most, and keys are
+	// those of the lanes' shard that it reads beside them.
 	census  *script
 	perCall int
 	keys    func(shardKeys) []string
@@ -41,7 +44,7 @@ type NamespaceCounts struct {
 // JobCounts are how many jobs namespaces have.
 func (s *Store) JobCounts() *NamespaceCounts {
 	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall,
-		keys: func(k shardKeys) []string { return []string{k.def} }}
+		keys: func(shardKeys) []string { return nil }}
 }
 
 // ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as [Store.DefinitionBytes]
@@ -49,7 +52,7 @@ func (s *Store) JobCounts() *NamespaceCounts {
 // records of their own, and their histories. Nodes of earlier versions do not know them, or count
 // definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: measuredPerCall,
+	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: looksPerCall,
 		keys: func(k shardKeys) []string { return []string{k.def, k.state, k.hist} }}
 }
 
@@ -113,7 +116,7 @@ func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want 
 	}
 	counts, err := c.countAll(ctx, want)
 	if err != nil {
-		return true, err
+		return true, c.store.explainCensus(ctx, err)
 	}
 	names := make([]string, 0, len(counts))
 	for name := range counts {
@@ -136,14 +139,14 @@ func (c *NamespaceCounts) countAll(ctx context.Context, want func(string) bool) 
 		if err != nil {
 			return nil, err
 		}
-		var lanes []job.Lane
+		var parts []lanePart
 		for _, h := range heads[shard] {
 			if want(h.Lane.Namespace) {
-				lanes = append(lanes, h.Lane)
+				parts = append(parts, lanePart{lane: h.Lane})
 			}
 		}
-		for first := 0; len(lanes) > 0; first += c.perCall {
-			if lanes, err = c.countLanes(ctx, shard, lanes, first, counts); err != nil {
+		for len(parts) > 0 {
+			if parts, err = c.countParts(ctx, shard, parts, counts); err != nil {
 				return nil, fmt.Errorf("census: %w", err)
 			}
 		}
@@ -151,23 +154,36 @@ func (c *NamespaceCounts) countAll(ctx context.Context, want func(string) bool) 
 	return counts, nil
 }
 
-// countLanes counts one part of each lane and returns those that go on after it.
-func (c *NamespaceCounts) countLanes(ctx context.Context, shard int, lanes []job.Lane, first int, counts map[string]int) (more []job.Lane, err error) {
-	keys := c.store.shards[shard]
-	for part := range slices.Chunk(lanes, countsPerPipe) {
-		ops := make([]*op, len(part))
-		for i, l := range part {
-			ops[i] = call(c.census, noShard, append([]string{keys.laneKey(l)}, c.keys(keys)...), []any{first, c.perCall})
-		}
-		if err := c.store.perform(ctx, ops...); err != nil {
-			return nil, err
-		}
-		for i, o := range ops {
-			counts[part[i].Namespace] += int(o.reply.int(1))
-			if int(o.reply.int(0)) == c.perCall {
-				more = append(more, part[i])
-			}
+// lanePart is what a census has not counted yet of a lane: what lies from a place on.
+type lanePart struct {
+	lane  job.Lane
+	first int
+}
+
+// countParts counts as much of some lanes as one call may, and returns what is left. A
+// call without an answer is not repeated: Redis may still be at work on it.
+func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lanePart, counts map[string]int) (left []lanePart, err error) {
+	asked := parts[:min(len(parts), lanesPerCall)]
+	keys, argv := slices.Clone(c.keys(c.store.shards[shard])), []any{c.perCall}
+	for _, p := range asked {
+		keys, argv = append(keys, c.store.shards[shard].laneKey(p.lane)), append(argv, p.first)
+	}
+	o := call(c.census, noShard, keys, argv)
+	o.once = true
+	if err := c.store.perform(ctx, o); err != nil {
+		return nil, err
+	}
+	answered := len(o.reply) / answersPerLane
+	if answered == 0 {
+		return nil, fmt.Errorf("%w: nothing was counted", errNoAnswer)
+	}
+	left = parts[min(answered, len(asked)):]
+	for i, p := range asked[:min(answered, len(asked))] {
+		records, more := int(o.reply.int(i*answersPerLane)), o.reply.int(i*answersPerLane+2) == 1
+		counts[p.lane.Namespace] += int(o.reply.int(i*answersPerLane + 1))
+		if more {
+			left = append(left, lanePart{p.lane, p.first + records})
 		}
 	}
-	return more, nil
+	return left, nil
 }

@@ -24,6 +24,8 @@ type op struct {
 	plain  []any    // the whole command, when there is no script
 	// joins: it may share a pipeline with calls of other callers, which ends when it ends.
 	joins bool
+	// once: it is not repeated after an error that leaves open whether the server works on it.
+	once bool
 	// latestAt is the place in argv of Store.latest, which each try sets; 0 when the
 	// script may be late.
 	latestAt int

@@ -106,7 +106,7 @@ var table = []row{
 	{path: "internal/cli/tui", floor: parts, foreign: []string{"golang.org/x/term"}},
 	{path: "internal/lib/egress", floor: parts},
 	{path: "internal/lib/mask", floor: parts},
-	{path: "internal/engine/defaults", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}, also: []string{"internal/lib/yamldoc"}},
+	{path: "internal/engine/defaults", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}, also: []string{"internal/lib/secretfile", "internal/lib/yamldoc"}},
 	{path: "internal/core/payload", floor: parts},
 	{path: "internal/lib/retryafter", floor: parts},
 	{path: "internal/lib/yamldoc", floor: parts, foreign: []string{"gopkg.in/yaml.v3"}},

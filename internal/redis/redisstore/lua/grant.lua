@@ -8,7 +8,7 @@ local key = KEYS[1]
 local harmless = {
 	time = {}, get = {key}, del = {key}, mget = {key}, getrange = {key, 0, 0},
 	pexpire = {key, 1}, pttl = {key}, set = {key, '', 'xx'},
-	hget = {key, 'f'}, hmget = {key, 'f'}, hdel = {key, 'f'}, hlen = {key}, hgetall = {key},
+	hget = {key, 'f'}, hmget = {key, 'f'}, hdel = {key, 'f'}, hstrlen = {key, 'f'}, hlen = {key}, hgetall = {key},
 	zrem = {key, 'm'}, zrange = {key, 0, 0}, zscore = {key, 'm'}, zmscore = {key, 'm'},
 	zcount = {key, 0, 0}, zcard = {key}, zadd = {key, 'xx', 0, 'm'},
 	-- These store something, which goes again: the script is one step.

@@ -10,6 +10,7 @@
 --       end    id, namespace, jobs ...          Reply {1 taken over, 0 another one has begun}
 -- Guards: no more are granted than the limit leaves. A census that another one has
 --       overtaken changes nothing.
+-- What is taken and given during a census is counted until the next one.
 -- May be repeated: what is taken or given twice is put right by the next census.
 local MOST = 10000
 local used, new, act = KEYS[1], KEYS[2], ARGV[1]
@@ -31,10 +32,9 @@ if act == 'take' then
 end
 if act == 'give' then
 	local namespace, n = ARGV[2], tonumber(ARGV[3])
-	for _, key in ipairs({used, new}) do
-		if call('hget', key, namespace) then
-			call('hset', key, namespace, int(math.max(0, number(key, namespace) - n)))
-		end
+	-- What is given may have been there before the census began, so it stays among the new.
+	if call('hget', used, namespace) then
+		call('hset', used, namespace, int(math.max(0, number(used, namespace) - n)))
 	end
 	return {1}
 end
