@@ -446,7 +446,7 @@ func TestLimitOfBytesByAnEarlierGrant(t *testing.T) {
 	u := newLackingUser(t)
 	u.change("-hstrlen")
 	if _, err := jobs(t, start(t, u.url(), "before")).CreateJob(t.Context(), &fermatav1.CreateJobRequest{
-		Parent: "namespaces/default", JobId: "there", Job: every(time.Hour, "h"),
+		Parent: "namespaces/default", JobId: "there", Job: intervalJob(time.Hour, "h"),
 	}); err != nil {
 		t.Fatal(err)
 	}
