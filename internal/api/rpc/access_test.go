@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -302,6 +303,68 @@ func TestPreviewsOfStoredJobsTakeThePermissionToRead(t *testing.T) {
 	} {
 		if _, err := jobs.PreviewSchedule(as(t.Context(), c.token), &fermatav1.PreviewScheduleRequest{Job: c.job}); status.Code(err) != c.want {
 			t.Errorf("%s previews %q: %v, want %v", c.token, c.job, err, c.want)
+		}
+	}
+}
+
+// keptPreview keeps the last preview that was asked for.
+type keptPreview struct {
+	Jobs
+	last job.PreviewRequest
+}
+
+func (k *keptPreview) Preview(_ context.Context, p job.PreviewRequest) (job.Preview, error) {
+	k.last = p
+	return job.Preview{}, nil
+}
+
+// TestPreviewsShowDefaultsThatTheCallerMayRead: those of a queue to who may read its jobs, those of a namespace to who
+// may read some of it.
+func TestPreviewsShowDefaultsThatTheCallerMayRead(t *testing.T) {
+	layer := func(source backoff.Source, attempts int) backoff.Layer {
+		l := backoff.Layer{Source: source, Set: backoff.FieldSet(0).And(backoff.RetryMaxAttempts)}
+		l.Values.Retry.MaxAttempts = attempts
+		return l
+	}
+	defaults := &backoff.Defaults{
+		Cluster: layer(backoff.Source{Kind: backoff.FromCluster}, 2),
+		Namespaces: map[string]backoff.Layer{
+			"default": layer(backoff.Source{Kind: backoff.FromNamespace, Name: "default"}, 3),
+			"team-a":  layer(backoff.Source{Kind: backoff.FromNamespace, Name: "team-a"}, 4),
+		},
+		Queues: map[backoff.QueueName]backoff.Layer{
+			{Namespace: "default", Queue: "default"}: layer(backoff.Source{Kind: backoff.FromQueue, Name: "default/default"}, 5),
+			{Namespace: "team-a", Queue: "default"}:  layer(backoff.Source{Kind: backoff.FromQueue, Name: "team-a/default"}, 6),
+			{Namespace: "team-a", Queue: "mail"}:     layer(backoff.Source{Kind: backoff.FromQueue, Name: "team-a/mail"}, 7),
+		},
+	}
+	mailer := allow(authz.Viewer, "team-a", "mailer")
+	mailer.Queues = []string{"mail"}
+	partly := allow(authz.Viewer, "default", "partly")
+	partly.Queues = []string{"mail"}
+	authority := newAuthority(t, authz.Limits{}, mailer, partly, allow(authz.Viewer, "default", "all"), allow(authz.Worker, "default", "w"))
+	previews := &keptPreview{}
+	jobs := fermatav1.NewJobServiceClient(serveGated(t, Options{Authority: authority, Defaults: defaults, Jobs: previews}).dial(t))
+	for _, c := range []struct {
+		token, queue string
+		attempts     int // 0: denied
+	}{
+		{"mailer", "namespaces/team-a/queues/mail", 7},
+		{"mailer", "namespaces/team-a/queues/default", 0},
+		{"mailer", "namespaces/default/queues/default", 0},
+		{"mailer", "", 2},
+		{"partly", "", 3},
+		{"all", "", 5},
+		{"all", "namespaces/team-a/queues/mail", 0},
+		{"w", "", 2},
+		{"w", "namespaces/default/queues/default", 0},
+	} {
+		_, err := jobs.PreviewSchedule(as(t.Context(), c.token), &fermatav1.PreviewScheduleRequest{PolicyQueue: c.queue, RetryPolicy: &fermatav1.RetryPolicy{}})
+		switch {
+		case c.attempts == 0 && status.Code(err) != codes.PermissionDenied:
+			t.Errorf("%s previews %q: %v, want it denied", c.token, c.queue, err)
+		case c.attempts != 0 && (err != nil || previews.last.Retry == nil || previews.last.Retry.MaxAttempts != c.attempts):
+			t.Errorf("%s previews %q: %+v, %v, want %d attempts", c.token, c.queue, previews.last.Retry, err, c.attempts)
 		}
 	}
 }

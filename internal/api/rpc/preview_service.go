@@ -37,12 +37,18 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 			return nil, job.Invalid("policy_queue", "is of namespace %q, but job of %q", job.Clip(of.Namespace, 80), namespace)
 		}
 		namespace = of.Namespace
+		if l := limitsOf(ctx, namespace); l != nil {
+			if err := l.check(ctx, of.Queue); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if c := callerOf(ctx); namespace != "" && c != nil && c.gate.authority != nil {
 		if err := c.allowedSome(ctx, authz.ReadJobs, namespace); err != nil {
 			return nil, err
 		}
 	}
+	of = visibleDefaults(ctx, of)
 	d := job.Definition{Key: job.Key{Namespace: of.Namespace}, Queue: of.Queue, Schedule: p.Schedule}
 	if q.GetBackoffPolicy() != nil {
 		d := d
@@ -68,6 +74,19 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 		ProjectedDueTimes: each(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
 		RetryDelays:       delays(preview.RetryDelays),
 	}, nil
+}
+
+// visibleDefaults is the queue whose defaults a preview may show to a caller: without the queue, or the
+// namespace too, if the roles of the caller do not cover them.
+func visibleDefaults(ctx context.Context, of job.QueueKey) job.QueueKey {
+	l := limitsOf(ctx, of.Namespace)
+	switch {
+	case l == nil || l.covers(of.Queue):
+		return of
+	case l.caller.gate.authority.AllowsSome(l.caller.identity, authz.ReadJobs, of.Namespace).Allowed:
+		return job.QueueKey{Namespace: of.Namespace}
+	}
+	return job.QueueKey{}
 }
 
 func previewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {

@@ -2838,7 +2838,9 @@ type PreviewScheduleRequest struct {
 	// When set, also the delays between the attempts of one run.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,6,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
 	// The queue whose defaults fill what the policies leave unset, `namespaces/{namespace}/queues/{queue}`.
-	// Unset: the default queue of the namespace of `job`, or of the default one.
+	// Unset: the default queue of the namespace of `job`, or of the default one; its defaults, and those of
+	// the namespace, are left out for callers whose roles do not cover them. It takes the permission to read
+	// jobs of the queue that is named.
 	PolicyQueue   string `protobuf:"bytes,7,opt,name=policy_queue,json=policyQueue,proto3" json:"policy_queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -94,7 +94,8 @@ type JobServiceClient interface {
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// The next due times of a schedule, without storing anything.
 	PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error)
-	// Well-known retry and backoff policies, with the waits that they give.
+	// Well-known retry and backoff policies, with the waits that they give. Those of the operator, with their
+	// descriptions, are among them: every caller sees them.
 	ListPresets(ctx context.Context, in *ListPresetsRequest, opts ...grpc.CallOption) (*ListPresetsResponse, error)
 	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
 	// the job is not a recurring one.
@@ -458,7 +459,8 @@ type JobServiceServer interface {
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
 	// The next due times of a schedule, without storing anything.
 	PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error)
-	// Well-known retry and backoff policies, with the waits that they give.
+	// Well-known retry and backoff policies, with the waits that they give. Those of the operator, with their
+	// descriptions, are among them: every caller sees them.
 	ListPresets(context.Context, *ListPresetsRequest) (*ListPresetsResponse, error)
 	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
 	// the job is not a recurring one.
