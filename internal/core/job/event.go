@@ -18,10 +18,10 @@ type Settle struct {
 	Worker     string
 }
 
-// Lose: the lease of this token ended without a result.
+// Lose reports that the lease of this token ended without a result.
 type Lose struct{ Token uint64 }
 
-// Return: the attempt of this token never started and never will.
+// Return reports that the attempt of this token never started and never will.
 type Return struct{ Token uint64 }
 
 // Pause holds the job until Resume.
@@ -43,7 +43,7 @@ type RunNow struct {
 	Trace *Trace
 }
 
-// Arrive: the run of this token was leased. The answer is the decision of the overlap and misfire policies: see
+// Arrive reports that the run of this token was leased. The answer is the decision of the overlap and misfire policies: see
 // [Arrival].
 type Arrive struct{ Token uint64 }
 

@@ -1,6 +1,6 @@
 package job
 
-// ForgiveLoss: the worker process that had the lease of this token is alive, and its handler
+// ForgiveLoss reports that the worker process that had the lease of this token is alive, and its handler
 // has ended. The lease was lost because the worker had no node, or its node no store. The loss
 // then does not count against the run, because its payload did not crash a worker.
 //

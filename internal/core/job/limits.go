@@ -62,7 +62,7 @@ var ErrSettingsChanged = errors.New("the settings of the queue changed")
 // ErrTooManyWatches means that a node watches as many queues for others as it does.
 var ErrTooManyWatches = errors.New("too many queues are watched")
 
-// QuotaError: a namespace has reached its limit of jobs or of their bytes.
+// QuotaError means that a namespace has reached its limit of jobs or of their bytes.
 type QuotaError struct {
 	Namespace string
 	Limit     int

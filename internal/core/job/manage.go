@@ -207,7 +207,7 @@ func Invalid(field, format string, args ...any) error {
 	return &InvalidError{Violations: []Violation{{Field: field, Description: fmt.Sprintf(format, args...)}}}
 }
 
-// ExistsError: the id belongs to a job that differs from the request.
+// ExistsError means that the id belongs to a job that differs from the request.
 type ExistsError struct {
 	Key    Key
 	Reason string
@@ -217,7 +217,7 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("job %s exists: %s", e.Key.Record(), e.Reason)
 }
 
-// MissingError: the job, or the run of it, does not exist.
+// MissingError means that the job, or the run of it, does not exist.
 type MissingError struct {
 	Key   Key
 	RunID string
@@ -233,7 +233,7 @@ func (e *MissingError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) hold.
 func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
 
-// EtagError: the job was edited since the caller read it.
+// EtagError means that the job was edited since the caller read it.
 type EtagError struct {
 	Key        Key
 	Have, Want string
@@ -243,7 +243,7 @@ func (e *EtagError) Error() string {
 	return fmt.Sprintf("job %s was edited: its etag is %s, not %s", e.Key.Record(), e.Have, e.Want)
 }
 
-// BusyError: the id belongs to a deleted job whose last run is live.
+// BusyError means that the id belongs to a deleted job whose last run is live.
 type BusyError struct{ Key Key }
 
 func (e *BusyError) Error() string {

@@ -28,7 +28,7 @@ const (
 	LimitRate                   // starts in a time
 )
 
-// Ending: an attempt has left a node.
+// Ending means that an attempt has left a node.
 type Ending struct {
 	Record string
 	Token  uint64

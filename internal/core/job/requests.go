@@ -106,7 +106,7 @@ const (
 	ReasonJobRuns          = "JOB_RUNS"
 )
 
-// PreconditionError: the request is valid but does not fit the state of the job.
+// PreconditionError means that the request is valid but does not fit the state of the job.
 type PreconditionError struct {
 	Key    Key
 	Reason string // one of the constants above
@@ -115,7 +115,7 @@ type PreconditionError struct {
 
 func (e *PreconditionError) Error() string { return fmt.Sprintf("job %s: %s", e.Key.Record(), e.Text) }
 
-// MissingPartError: the job has no such part.
+// MissingPartError means that the job has no such part.
 type MissingPartError struct {
 	Key        Key
 	Collection string // "backfills", "deadLetters"

@@ -16,7 +16,7 @@ const OwnerLabel = "fermata.io/owner"
 // another set of files.
 const ReasonOtherOwner = "OTHER_OWNER"
 
-// ErrTooLarge: the call concerns more than it may read at once. A smaller call succeeds.
+// ErrTooLarge means that the call concerns more than it may read at once. A smaller call succeeds.
 var ErrTooLarge = errors.New("too much for one call")
 
 // Wish is the desired definition of a job.

@@ -110,18 +110,6 @@ func (l *listing[T]) tokenAfter(n int) string {
 	return l.places[n-1].token()
 }
 
-// drop leaves items out of the page.
-func (l *listing[T]) drop(unwanted func(T) bool) {
-	var items []T
-	var places []position
-	for i, item := range l.items {
-		if !unwanted(item) {
-			items, places = append(items, item), append(places, l.places[i])
-		}
-	}
-	l.items, l.places = items, places
-}
-
 // position is where a listing goes on: at a chunk of the store, after an id in
 // it if that chunk was not used up. Callers can read it: the id is one that they were shown,
 // and a cursor says nothing of a job.
