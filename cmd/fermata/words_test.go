@@ -30,7 +30,7 @@ func TestWordsThatAreNoCommands(t *testing.T) {
 		"queues delete x":       "",
 		"queues redrive x":      "",
 		"dead resume x":         "",
-		"webhooks delete x":     "",
+		"webhooks delete x":     "see fermata webhooks --help",
 		"presets delete x":      "",
 		"delete x":              "",
 		"resume x":              "",
