@@ -32,7 +32,12 @@ func TestWrongDefaultsAreRefused(t *testing.T) {
 		"key of the file":  {[]string{"--config", file("MAX_ATTEMPTS: 1001")}, "", "--max-attempts: is 1001"},
 		"defaults file":    {[]string{"--defaults-file", file("queues:\n  a/b:\n    retry_policy: {max_attempts: 0}")}, "", "queues.a/b.retry_policy.max_attempts: is 0"},
 		"no defaults file": {[]string{"--defaults-file", "/does/not/exist"}, "", "--defaults-file: open /does/not/exist"},
-		"multiplier":       {[]string{"--backoff-multiplier", "0.5"}, "", "--backoff-multiplier: is 0.5, want 1 to 100"},
+		"access file": {[]string{"--access-file", file("rulez: []")}, "",
+			"line 1: rulez: unknown key; did you mean rules?"},
+		"no access file": {[]string{"--access-file", "/does/not/exist"}, "", "access file: open /does/not/exist"},
+		"webhooks file": {[]string{"--events-keep", "10", "--webhooks-file", file("webhooks:\n  - {name: a, ulr: x}")}, "",
+			"line 2: ulr: unknown key; did you mean url?"},
+		"multiplier": {[]string{"--backoff-multiplier", "0.5"}, "", "--backoff-multiplier: is 0.5, want 1 to 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if key, value, ok := strings.Cut(c.env, "="); ok {
