@@ -90,9 +90,8 @@ func (a *app) rootCommand() *cobra.Command {
 			"TLS (default: OTEL_EXPORTER_OTLP_ENDPOINT, or nowhere); TRACEPARENT in the environment is passed on in "+
 			"any case")
 	f.String("config", "", "YAML file with values for the global flags")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command,
-		err error) error {
-		return newUsageError(suggest.UnknownFlag(cmd, err))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return newUsageError(config.ExplainValue(suggest.UnknownFlag(cmd, err)))
 	})
 	root.AddCommand(
 		a.jobsCommand(), a.topCommand(), a.lateCommand(), a.failingCommand(), a.deadCommand(), a.queuesCommand(),

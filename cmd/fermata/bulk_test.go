@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -34,6 +36,67 @@ func TestBulkCommandsAskForConfirmation(t *testing.T) {
 		t.Error(out)
 	}
 	if code, _, errs := c.run("jobs", "pause", "j01", "--dry-run"); code != exitUsage || !strings.Contains(errs, "--dry-run needs --all") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// TestRefreshOfManyAsksFirst: as other commands on all jobs that are selected; jobs that are named are not many.
+func TestRefreshOfManyAsksFirst(t *testing.T) {
+	c := startCluster(t)
+	for i := range maxUnconfirmed + 1 {
+		c.must("jobs", "create", fmt.Sprintf("j%02d", i), "--every", "1m", "--handler", "h")
+	}
+	if out := c.must("jobs", "refresh-defaults"); !strings.Contains(out, "21 unchanged") {
+		t.Errorf("a refresh that changes nothing: %s", out)
+	}
+	c.defaults.Cluster = backoff.Layer{
+		Source: backoff.Source{Kind: backoff.FromCluster}, Set: backoff.FieldSet(0).And(backoff.RetryMaxAttempts),
+	}
+	c.defaults.Cluster.Values.Retry.MaxAttempts = 9
+	code, _, errs := c.run("jobs", "refresh-defaults")
+	want := "this would refresh the defaults of 21 jobs: confirm with --yes, or check with --dry-run first"
+	if code != exitUsage || !strings.Contains(errs, want) {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	c.must("jobs", "refresh-defaults", "--dry-run")
+	if n := c.stored("j00").GetRetryPolicy().GetMaxAttempts(); n == 9 {
+		t.Error("changed without --yes")
+	}
+	c.must("jobs", "refresh-defaults", "j00")
+	c.must("jobs", "refresh-defaults", "--prefix", "j2")
+	c.must("jobs", "refresh-defaults", "--yes")
+	for _, id := range []string{"j00", "j10", "j20"} {
+		if n := c.stored(id).GetRetryPolicy().GetMaxAttempts(); n != 9 {
+			t.Errorf("%s has %d attempts", id, n)
+		}
+	}
+	code, _, errs = c.run("jobs", "refresh-defaults", "nothing")
+	if code != exitNotFound || !strings.HasPrefix(errs, "error: nothing: ") || strings.Contains(errs, "rpc error") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// TestPreviewOfAPastTime: such a job runs at once.
+func TestPreviewOfAPastTime(t *testing.T) {
+	c := startCluster(t)
+	if out := c.must("preview", "--at", "2020-01-01T00:00:00Z"); !strings.HasPrefix(out, "due at once\n") {
+		t.Error(out)
+	}
+	out := c.must("preview", "--at", "2030-01-01T00:00:00Z", "--after", "2031-01-01T00:00:00Z")
+	if !strings.HasPrefix(out, "never due\n") {
+		t.Error(out)
+	}
+}
+
+// TestIdsOfJobsThatStillRun: the hint names the commands that show, and end, what is in the way.
+func TestIdsOfJobsThatStillRun(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "busy", "--every", "1m", "--handler", "h")
+	c.attempt("busy", job.OutcomeNone, "")
+	c.must("jobs", "delete", "busy")
+	code, _, errs := c.run("jobs", "create", "busy", "--every", "2m", "--handler", "h")
+	want := "hint: wait for the end of the run (fermata jobs runs / jobs cancel), or choose another id"
+	if code != exitConflict || !strings.Contains(errs, want) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/events"
@@ -34,6 +35,8 @@ type cluster struct {
 	admin   *redis.Client // may do what nodes may not
 	batch   int
 	hooks   hooks
+	// defaults are those of the operator, for jobs to come.
+	defaults backoff.Defaults
 }
 
 // auditKey signs the audit records of the test's cluster.
@@ -80,7 +83,10 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, _, err := rpc.NewServer(rpc.Options{Jobs: jobs, Cluster: view{c.store}, Trail: records, Events: feed, Webhooks: &c.hooks, Now: func() time.Time { return time.UnixMilli(c.clock.Load()) }})
+	api, _, err := rpc.NewServer(rpc.Options{
+		Jobs: jobs, Defaults: &c.defaults, Cluster: view{c.store}, Trail: records, Events: feed, Webhooks: &c.hooks,
+		Now: func() time.Time { return time.UnixMilli(c.clock.Load()) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

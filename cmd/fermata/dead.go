@@ -10,12 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
 func (a *app) deadCommand() *cobra.Command {
 	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and start them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
+	suggest.Answer(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
+		"delete", "discard", "rm", "remove", "drop", "purge", "clear")
 	return dead
 }
 

@@ -116,10 +116,24 @@ func (a *app) errorMessage(err error) string {
 		return err.Error()
 	case len(client.Violations(err)) > 0:
 		return "the cluster refused the request"
+	case st.Message() == err.Error(): // it is wrapped
+		return printableText(withoutCode(err))
 	case st.Message() == "":
 		return st.Code().String()
 	}
 	return printableText(st.Message())
+}
+
+// withoutCode is the text of an error, for people: where an answer of a node is in it, without gRPC's prefix.
+func withoutCode(err error) string {
+	var answer interface {
+		error
+		GRPCStatus() *status.Status
+	}
+	if !errors.As(err, &answer) {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), answer.Error(), answer.GRPCStatus().Message(), 1)
 }
 
 // classifyError returns the exit code of an error, and a hint.
@@ -145,8 +159,8 @@ func classifyError(err error) (code int, hint string) {
 		}
 		return exitConflict, "change it with: fermata jobs update; or choose another id"
 	case codes.Aborted:
-		if strings.Contains(err.Error(), "is deleted and still runs") {
-			return exitConflict, "wait for the end of its run, or choose another id"
+		if isOfEndingJob(err) {
+			return exitConflict, "wait for the end of the run (fermata jobs runs / jobs cancel), or choose another id"
 		}
 		return exitConflict, "read it again and repeat the change"
 	case codes.Unavailable:
@@ -181,6 +195,16 @@ func infoOf(err error) *errdetails.ErrorInfo {
 		}
 	}
 	return nil
+}
+
+// isOfEndingJob reports whether a node refused an id because the last run of its deleted job has not ended.
+func isOfEndingJob(err error) bool {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ResourceInfo); ok && info.GetDescription() == "is deleted and still runs" {
+			return true
+		}
+	}
+	return false
 }
 
 // missingHint returns where to look for what exists, by the kind of the missing object.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,7 +45,9 @@ func (o *importFlags) checkFlags() error {
 
 const foreignHelp = "Write a file for fermata apply to standard output. What cannot be imported is reported on " +
 	"standard error, with its\n" +
-	"line, and in a comment above the job. Nothing is registered: review the file, then apply it:\n\n"
+	"line, and in a comment above the job. It exits with 1 if no job was made. Nothing is registered: review the " +
+	"file,\n" +
+	"then apply it:\n\n"
 
 func (a *app) importCrontabCommand() *cobra.Command {
 	var flags importFlags
@@ -170,9 +173,12 @@ func (a *app) importFiles(files []string, strict bool,
 		all = append(all, entries...)
 	}
 	jobs, notes := 0, 0
+	var lost []string
 	for i := range all {
 		if all[i].Job() {
 			jobs++
+		} else if n := len(all[i].Notes); n > 0 {
+			lost = append(lost, fmt.Sprintf("%s:%d", all[i].Notes[n-1].File, all[i].Notes[n-1].Line))
 		}
 		for _, n := range all[i].Notes {
 			notes++
@@ -186,11 +192,31 @@ func (a *app) importFiles(files []string, strict bool,
 	if _, err := a.out.Write(text); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%s, %s\n", countText(jobs, "job", "jobs"), countText(notes, "note", "notes"))
+	fmt.Fprintf(a.err, "%s, %s%s\n", countText(jobs, "job", "jobs"), countText(notes, "note", "notes"),
+		notImportedText(lost))
+	if jobs == 0 {
+		return &codedError{err: errors.New("no job was made of the input"), code: exitFailed}
+	}
 	if strict && notes > 0 {
 		return exitStatus(exitFailed)
 	}
 	return nil
+}
+
+// maxLinesShown is how many lines a summary names that were not imported.
+const maxLinesShown = 20
+
+// notImportedText is the part of a summary that lists the lines that were not imported; "" if all were.
+func notImportedText(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	text := "; not imported: " + countText(len(lines), "line", "lines") + ": " +
+		printableText(strings.Join(lines[:min(len(lines), maxLinesShown)], ", "))
+	if more := len(lines) - maxLinesShown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // localZone is the name of this machine's time zone, as far as it can be found out.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
 func (a *app) jobsCommand() *cobra.Command {
@@ -22,8 +23,15 @@ func (a *app) jobsCommand() *cobra.Command {
 		withNames(a.runsCommand()), withNames(a.cancelCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
+	suggest.Answer(jobs, renameRecipe, "rename", "move", "mv")
 	return jobs
 }
+
+// renameRecipe is what to do for want of a command that renames.
+const renameRecipe = "a job keeps its id. To go on under another one: fermata jobs pause OLD, " +
+	"fermata export --states --prefix OLD > job.jsonl, leave only its line and write NEW for its id there, " +
+	"fermata import --states -f job.jsonl, fermata jobs delete OLD, fermata jobs resume NEW; " +
+	"see docs/operations.md, Backups"
 
 func (a *app) createCommand() *cobra.Command {
 	var flags jobFlags
@@ -179,8 +187,9 @@ func (a *app) updateCommand() *cobra.Command {
 	var file, etag string
 	var manual bool
 	cmd := &cobra.Command{
-		Use:   "update ID [flags]\n  fermata jobs update -f FILE",
-		Short: "Change jobs",
+		SuggestFor: []string{"edit", "change", "modify"},
+		Use:        "update ID [flags]\n  fermata jobs update -f FILE",
+		Short:      "Change jobs",
 		Long: "Change what the flags name and leave the rest. With --file the whole definition is replaced;\n" +
 			"an etag in the file prevents that after a concurrent change. A live run keeps its settings.",
 		Example: `  fermata jobs update ping --every 1m --backoff-max-delay 10m

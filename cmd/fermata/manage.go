@@ -60,7 +60,9 @@ func (a *app) pauseCommand() *cobra.Command {
 	var note string
 	var which client.Selection
 	cmd := a.forEachJob(&cobra.Command{
-		Use: "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])", Short: "Pause jobs until they are resumed",
+		SuggestFor: []string{"stop", "disable"},
+		Use:        "pause (ID... | --all [--queue Q] [--prefix P] [--label K=V])",
+		Short:      "Pause jobs until they are resumed",
 		Long: "Pause jobs until they are resumed. A live run continues; manual runs are possible. With --all those " +
 			"that are\n" +
 			"held already keep their note, so that resuming by --note brings back no others.",

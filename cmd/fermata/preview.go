@@ -79,8 +79,13 @@ func (a *app) previewCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printMessage(a, answer,
-					func(p *fermatav1.PreviewScheduleResponse) error { return a.previewTable(p, times.location) })
+				return printMessage(a, answer, func(p *fermatav1.PreviewScheduleResponse) error {
+					t := a.timeTable(p.GetTimes(), times.location)
+					if once := s.GetOnce(); once != nil && q.After == nil && !once.AsTime().After(a.now()) {
+						t.empty = "due at once"
+					}
+					return a.previewTable(p, t, times.location)
+				})
 			})
 		},
 	}
@@ -93,8 +98,8 @@ func (a *app) previewCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, location *time.Location) error {
-	if err := a.printTable(a.timeTable(p.GetTimes(), location)); err != nil {
+func (a *app) previewTable(p *fermatav1.PreviewScheduleResponse, times outputTable, location *time.Location) error {
+	if err := a.printTable(times); err != nil {
 		return err
 	}
 	if from := p.GetCalendarFrom(); from != "" {

@@ -14,7 +14,8 @@ func (a *app) queuesCommand() *cobra.Command {
 		Aliases: []string{"queue"}, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	get := &cobra.Command{
-		Use: "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
+		SuggestFor: []string{"describe", "show"},
+		Use:        "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.QueueSettings(ctx, args[0])
@@ -32,7 +33,8 @@ func (a *app) queuesCommand() *cobra.Command {
 
 func (a *app) pauseQueueCommand() *cobra.Command {
 	return a.forEachJob(&cobra.Command{
-		Use: "pause QUEUE...", Short: "Stop runs of a queue from starting until it is resumed",
+		SuggestFor: []string{"stop", "disable"},
+		Use:        "pause QUEUE...", Short: "Stop runs of a queue from starting until it is resumed",
 		Long: "Stop all runs of a queue from starting, on all nodes, until it is resumed. Manual runs wait, too.\n" +
 			"Live runs continue, and due runs wait in order. Nodes apply it within about two seconds; attempts " +
 			"that workers\n" +
@@ -64,7 +66,8 @@ func (a *app) resumeQueueCommand() *cobra.Command {
 func (a *app) setQueueCommand() *cobra.Command {
 	var flags client.QueueSettings
 	cmd := &cobra.Command{
-		Use: "set QUEUE [flags]", Short: "Limit a queue, over all nodes",
+		SuggestFor: []string{"edit", "update"},
+		Use:        "set QUEUE [flags]", Short: "Limit a queue, over all nodes",
 		Long: "Limit a queue, over all nodes. Limits without a flag are unchanged; 0 removes a limit. Nodes take a\n" +
 			"change over within about a second. Whether the queue is paused stays as it is.",
 		Example: "  fermata queues set mail --max-concurrency 20 --rate 100 --burst 200",

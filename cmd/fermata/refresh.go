@@ -14,7 +14,7 @@ import (
 
 func (a *app) refreshDefaultsCommand() *cobra.Command {
 	var selected client.Selection
-	var dry bool
+	var dry, yes bool
 	flags := applyFlags{color: "auto", hidePayloads: true}
 	cmd := &cobra.Command{
 		Use: "refresh-defaults [ID...] [flags]", Short: "Give jobs the current defaults of retry and backoff",
@@ -24,7 +24,9 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 			"defaults of queues,\n" +
 			"namespaces and the cluster, to what they would get now. What a job has set itself stays. With " +
 			"--dry-run it only\n" +
-			"shows what would change. Without ids all jobs that the flags select are meant.\n" +
+			"shows what would change. Without ids all jobs that the flags select are meant; it asks before it " +
+			"changes more than\n" +
+			"20 of them, or needs --yes where nobody can be asked.\n" +
 			"A job that is changed concurrently is skipped and reported (exit code 4). Live runs keep their settings.",
 		Example: "  fermata jobs refresh-defaults --dry-run\n  fermata jobs refresh-defaults --queue mail",
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -33,6 +35,11 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 			}
 			if len(ids) > 0 && (selected.Queue != "" || selected.IDPrefix != "" || len(selected.Labels) > 0) {
 				return usageErrorf("give ids, or flags that select jobs, not both")
+			}
+			if len(ids) == 0 && !dry && !yes {
+				if err := a.confirmRefresh(cmd, &flags, selected); err != nil {
+					return err
+				}
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				jobs, err := jobsToRefresh(ctx, c, ids, selected)
@@ -52,9 +59,29 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 	}
 	selectFlags(cmd, &selected)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the changes without making them")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false,
+		fmt.Sprintf("without ids: do not ask before more than %d are changed; scripts need it for that", maxUnconfirmed))
 	cmd.Flags().StringVar(&flags.color, "color", "auto",
 		"auto (on a terminal, unless NO_COLOR is set), always or never")
 	return cmd
+}
+
+// confirmRefresh counts what would change, and asks if it is much. The timeout of requests does not run meanwhile.
+func (a *app) confirmRefresh(cmd *cobra.Command, flags *applyFlags, selected client.Selection) error {
+	updated := 0
+	err := a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
+		jobs, err := jobsToRefresh(ctx, c, nil, selected)
+		if err != nil {
+			return err
+		}
+		p, _, err := a.planRefresh(ctx, c, flags, jobs)
+		if err == nil {
+			updated = p.countChanges().updated
+		}
+		return err
+	})
+	return cmp.Or(err, a.confirmAction(
+		&bulkAction{verb: "refresh the defaults of", noun: "job", nouns: "jobs"}, updated))
 }
 
 // jobsToRefresh reads the jobs that are meant.

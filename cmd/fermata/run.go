@@ -18,7 +18,8 @@ func (a *app) runCommand() *cobra.Command {
 	var wait, ignore bool
 	var patience time.Duration
 	cmd := &cobra.Command{
-		Use: "run ID...", Short: "Run jobs now",
+		SuggestFor: []string{"trigger"},
+		Use:        "run ID...", Short: "Run jobs now",
 		Long: "Run jobs now. If a run is live, exactly one manual run follows it. --backoff sets what happens to " +
 			"the\n" +
 			"failures in a row: reset clears them now, keep leaves them and the planned run unchanged,\n" +

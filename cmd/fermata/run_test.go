@@ -176,7 +176,8 @@ func TestResultsAreObjects(t *testing.T) {
 	if got := c.must("jobs", "delete", "c", "-o", "yaml"); got != "job: c\ndeleted: true\n" {
 		t.Errorf("yaml: %q", got)
 	}
-	is(c.must("import", "--existing", "skip", "-o", "json", "<"+exported), `{"registered": 4, "replaced": 0, "skipped": 0, "unchanged": 0}`)
+	is(c.must("import", "--existing", "skip", "-o", "json", "<"+exported),
+		`{"registered": 4, "replaced": 0, "skipped": 0, "unchanged": 0, "not_imported_lines": []}`)
 	code, out, errs := c.run("jobs", "pause", "none", "nobody", "-o", "json")
 	if is(out, "[]"); code != 3 || strings.Count(errs, "no such job") != 2 {
 		t.Errorf("exit code %d: %s", code, errs)

@@ -13,7 +13,8 @@ import (
 
 func (a *app) runsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "runs ID [RUN]", Short: "Show the runs of a job",
+		SuggestFor: []string{"history", "logs"},
+		Use:        "runs ID [RUN]", Short: "Show the runs of a job",
 		Long: "List the current run, finished runs and dead letters of a job, or show one run with its output.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

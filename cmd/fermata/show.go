@@ -113,7 +113,8 @@ func (a *app) jobTable(jobs []*client.Job, namespaces bool) error {
 
 func (a *app) getCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show a job", Args: exactArgs(1),
+		SuggestFor: []string{"describe", "show"},
+		Use:        "get ID", Short: "Show a job", Args: exactArgs(1),
 		Long: "Show a job. With -o yaml it has the form that create and update take with -f: a payload of plain\n" +
 			"text is written as payload_text.",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -158,6 +158,37 @@ func TestTopFits(t *testing.T) {
 	}
 }
 
+// TestTopSaysWhatDoesNotFit of each table, also where one row of it is shown.
+func TestTopSaysWhatDoesNotFit(t *testing.T) {
+	v := topOf(crowd())
+	for height := 1; height < 50; height++ {
+		for _, width := range []int{40, 60, 80, 120} {
+			text := textOf(v.renderLines(width, height), false)
+			for title, rows := range map[string]int{
+				"NODE": len(v.last.nodes), "QUEUE": len(v.last.queues),
+				"FAILING JOB": len(v.last.failing), "LATE JOB": len(v.last.late),
+			} {
+				_, below, ok := strings.Cut(text, "\n"+title+" ")
+				if !ok {
+					continue
+				}
+				below, _, _ = strings.Cut(below, "\n\n")
+				shown := strings.Split(strings.TrimRight(below, "\n"), "\n")[1:]
+				if len(shown) == 0 {
+					t.Fatalf("%dx%d: %s has no rows:\n%s", width, height, title, text)
+				}
+				hidden := rows - len(shown)
+				if len(shown) > 1 && hidden > 0 {
+					hidden++ // the last line is no row
+				}
+				if want := fmt.Sprintf("and %d more", hidden); hidden > 0 && !strings.HasSuffix(shown[len(shown)-1], want) {
+					t.Errorf("%dx%d: %s does not say %q:\n%s", width, height, title, want, text)
+				}
+			}
+		}
+	}
+}
+
 func TestTopSorts(t *testing.T) {
 	v := topOf(crowd())
 	for key, want := range map[rune]string{

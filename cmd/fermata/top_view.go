@@ -49,7 +49,7 @@ func (v *topView) renderLines(width, height int) []tui.Line {
 		room = max(0, height-len(out)-len(foot))
 	}
 	for i, n := range shareLines(sections, room) {
-		out = append(out, sections[i].renderLines(n)...)
+		out = append(out, sections[i].renderLines(n, width)...)
 	}
 	out = append(out, foot...)
 	if height > 0 {
@@ -141,8 +141,9 @@ func shareLines(sections []viewSection, room int) []int {
 	return shown
 }
 
-// renderLines returns a section with n rows. The last line counts the rows that do not fit.
-func (s viewSection) renderLines(n int) []tui.Line {
+// renderLines returns a section with n rows. The last line counts the rows that do not fit; if only one row fits,
+// its end counts them.
+func (s viewSection) renderLines(n, width int) []tui.Line {
 	if n < 0 {
 		return nil
 	}
@@ -150,6 +151,12 @@ func (s viewSection) renderLines(n int) []tui.Line {
 	switch {
 	case len(s.rows) == 0:
 		return append(out, tui.Line{tui.Dim.Of(s.none)})
+	case n == 1 && len(s.rows) > 1:
+		more, row := fmt.Sprintf("  and %d more", len(s.rows)-1), slices.Clone(s.rows[0])
+		if width > 0 {
+			row = row.Clip(max(0, width-len(more)))
+		}
+		return append(out, append(row, tui.Dim.Of(more)))
 	case n > 1 && n < len(s.rows):
 		more := len(s.rows) - n + 1
 		return append(append(out, s.rows[:n-1]...), tui.Line{tui.Dim.Of(fmt.Sprintf("and %d more", more))})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -31,7 +32,9 @@ func (a *app) importCommand() *cobra.Command {
 			"whatever theirs\n" +
 			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
 			"replaced\n" +
-			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot.\n" +
+			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot: " +
+			"the lines that were\n" +
+			"not are listed. An input without any job ends with the exit code 1.\n" +
 			"With --states, jobs go on where the export with --states left them: a run that was live is due again, " +
 			"one that\n" +
 			"is overdue starts paced by the recovery budget of its queue. Jobs that are there and the same are " +
@@ -75,6 +78,20 @@ type jobImport struct {
 	created, replaced, skipped, unchanged int
 	alreadyPresent                        int // created or identical: CreateJob does not distinguish them
 	failed                                []error
+	// lost are the numbers of the lines that were not imported.
+	lost []int
+	read int // lines that are not empty
+}
+
+// inputLine is a line of the input.
+type inputLine struct {
+	number int
+	backup *client.Backup
+}
+
+// addFailure records that a line was not imported.
+func (t *jobImport) addFailure(number int, err error) {
+	t.failed, t.lost = append(t.failed, err), append(t.lost, number)
 }
 
 // maxImportBatch is how many lines are registered with one call.
@@ -83,23 +100,28 @@ const maxImportBatch = 500
 func (t *jobImport) importLines(ctx context.Context, in io.Reader) error {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, maxLineBytes)
-	var batch []*client.Backup
+	var batch []inputLine
 	for n := 1; scanner.Scan(); n++ {
-		line := bytes.TrimSpace(scanner.Bytes())
-		if len(line) == 0 {
+		text := bytes.TrimSpace(scanner.Bytes())
+		if len(text) == 0 {
 			continue
 		}
-		b, err := readLine(line)
+		t.read++
+		b, err := readLine(text)
+		if err == nil && client.JobID(b.GetJob()) == "" {
+			err = errors.New("the job has no name")
+		} else if err != nil && t.linked {
+			err = errors.New("is no line of an export; what is here is not shown, as a link leads to this file")
+		}
 		if err != nil {
-			if t.linked {
-				err = errors.New("is no line of an export; what is here is not shown, as a link leads to this file")
+			err = usageErrorf("line %d: %s", n, printableText(err.Error()))
+			if len(t.failed) < maxLinesShown {
+				fmt.Fprintln(t.app.err, err)
 			}
-			return usageErrorf("line %d: %s", n, printableText(err.Error()))
+			t.addFailure(n, err)
+			continue
 		}
-		if client.JobID(b.GetJob()) == "" {
-			return usageErrorf("line %d: the job has no name", n)
-		}
-		batch = append(batch, b)
+		batch = append(batch, inputLine{n, b})
 		if len(batch) == maxImportBatch {
 			if err := t.importBatch(ctx, batch); err != nil {
 				return err
@@ -124,28 +146,33 @@ func readLine(line []byte) (*client.Backup, error) {
 	return b, protojson.Unmarshal(line, b.Job)
 }
 
-func (t *jobImport) importBatch(ctx context.Context, batch []*client.Backup) error {
+func (t *jobImport) importBatch(ctx context.Context, batch []inputLine) error {
 	if t.states {
 		return t.restoreJobs(ctx, batch)
 	}
 	jobs := make([]client.NewJob, len(batch))
-	for i, b := range batch {
+	for i, l := range batch {
+		b := l.backup
 		jobs[i] = client.NewJob{ID: client.JobID(b.GetJob()), Job: b.GetJob()}
 		b.Job.Name = ""
 	}
-	return t.createJobs(ctx, jobs)
+	return t.createJobs(ctx, batch, jobs)
 }
 
 var existingActions = map[string]client.Existing{
 	"fail": client.ExistingFail, "skip": client.ExistingSkip, "replace": client.ExistingReplace,
 }
 
-func (t *jobImport) restoreJobs(ctx context.Context, batch []*client.Backup) error {
-	results, err := t.client.RestoreJobs(ctx, batch, existingActions[t.existing])
+func (t *jobImport) restoreJobs(ctx context.Context, batch []inputLine) error {
+	backups := make([]*client.Backup, len(batch))
+	for i, l := range batch {
+		backups[i] = l.backup
+	}
+	results, err := t.client.RestoreJobs(ctx, backups, existingActions[t.existing])
 	for i, r := range results {
 		switch {
 		case r.Err != nil:
-			t.failed = append(t.failed, t.app.failedItem(client.JobID(batch[i].GetJob()), i, r.Err))
+			t.addFailure(batch[i].number, t.app.failedItem(client.JobID(backups[i].GetJob()), i, r.Err))
 		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_REPLACED:
 			t.replaced++
 		case r.Outcome == fermatav1.RestoreJobsResponse_Result_OUTCOME_SKIPPED:
@@ -159,7 +186,7 @@ func (t *jobImport) restoreJobs(ctx context.Context, batch []*client.Backup) err
 	return err
 }
 
-func (t *jobImport) createJobs(ctx context.Context, batch []client.NewJob) error {
+func (t *jobImport) createJobs(ctx context.Context, lines []inputLine, batch []client.NewJob) error {
 	results, err := t.client.CreateJobs(ctx, batch)
 	for i, r := range results {
 		switch {
@@ -170,12 +197,12 @@ func (t *jobImport) createJobs(ctx context.Context, batch []client.NewJob) error
 		case client.IsExists(r.Err) && t.existing == "replace":
 			batch[i].Job.Name = batch[i].ID
 			if _, err := t.client.UpdateJob(ctx, batch[i].Job, "*"); err != nil {
-				t.failed = append(t.failed, t.app.failedItem(batch[i].ID, i, err))
+				t.addFailure(lines[i].number, t.app.failedItem(batch[i].ID, i, err))
 				continue
 			}
 			t.replaced++
 		default:
-			t.failed = append(t.failed, t.app.failedItem(batch[i].ID, i, r.Err))
+			t.addFailure(lines[i].number, t.app.failedItem(batch[i].ID, i, r.Err))
 		}
 	}
 	return err
@@ -195,7 +222,18 @@ func (t *jobImport) printSummary() error {
 	if t.unchanged > 0 {
 		text += fmt.Sprintf(", %d were the same", t.unchanged)
 	}
+	slices.Sort(t.lost) // lines that cannot be read come before those that are refused
+	lost := make([]string, len(t.lost))
+	for i, number := range t.lost {
+		lost[i] = fmt.Sprint(number)
+	}
+	text += notImportedText(lost)
+	var none error
+	if t.read == 0 {
+		none = &codedError{err: errors.New("the input holds no jobs"), code: exitFailed}
+	}
 	return cmp.Or(worstError(t.failed), t.app.printResult(text,
 		resultFact{"registered", t.created + t.alreadyPresent}, resultFact{"replaced", t.replaced},
-		resultFact{"skipped", t.skipped}, resultFact{"unchanged", t.unchanged}))
+		resultFact{"skipped", t.skipped}, resultFact{"unchanged", t.unchanged},
+		resultFact{"not_imported_lines", append([]int{}, t.lost...)}), none)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"fmt"
 	"sort"
 	"strings"
 	"testing"
@@ -50,7 +51,8 @@ func TestExportAndImport(t *testing.T) {
 	}
 	to.must("jobs", "update", "ping", "--every", "5m")
 	code, out, errs := to.run("import", text)
-	if code != exitConflict || !strings.Contains(errs, "ping: ") || out != "registered 2 jobs (those that were the same included)\n" {
+	want := "registered 2 jobs (those that were the same included); not imported: 1 line: " + lineOf(lines, "ping") + "\n"
+	if code != exitConflict || !strings.Contains(errs, "ping: ") || out != want {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 	if out := to.must("import", "--existing", "skip", text); out != "registered 2 jobs (those that were the same included), left 1 as they are\n" || to.stored("ping").GetSchedule().GetInterval().GetEvery().GetSeconds() != 300 {
@@ -72,6 +74,58 @@ func TestExportAndImport(t *testing.T) {
 		}
 		if code, _, errs := to.run(append([]string{"import"}, fields...)...); code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+}
+
+// lineOf is the number of the line that holds a job.
+func lineOf(lines []string, id string) string {
+	for i, line := range lines {
+		if strings.Contains(line, "jobs/"+id+`"`) {
+			return fmt.Sprint(i + 1)
+		}
+	}
+	return "none"
+}
+
+// TestImportListsWhatItLeftOut: by the numbers of the lines; the lines beside them are imported.
+func TestImportListsWhatItLeftOut(t *testing.T) {
+	c := startCluster(t)
+	c.must("jobs", "create", "taken", "--every", "5m", "--handler", "h")
+	job := func(id string) string {
+		return `{"name":"namespaces/default/jobs/` + id + `","handler":"h","schedule":{"interval":{"every":"60s"}}}` + "\n"
+	}
+	code, out, errs := c.run("import", "<"+job("a")+"\nno json\n"+job("taken")+job("b")+"{}\n")
+	want := "registered 2 jobs (those that were the same included); not imported: 3 lines: 3, 4, 6\n"
+	if out != want || code != exitConflict {
+		t.Errorf("exit %d: %s%s\nwant %s", code, out, errs, want)
+	}
+	if out := c.must("jobs", "list", "-o", "name"); out != "a\nb\ntaken\n" {
+		t.Error(out)
+	}
+	for _, input := range []string{"<", "<\n\n"} {
+		if code, _, errs := c.run("import", input); code != exitFailed || !strings.Contains(errs, "the input holds no jobs") {
+			t.Errorf("%q: exit %d: %s", input, code, errs)
+		}
+	}
+	if code, _, _ := c.run("import", "<no json\n"); code != exitUsage {
+		t.Errorf("only garbage: exit %d", code)
+	}
+}
+
+// TestImportOfOthersListsWhatItLeftOut is the same for crontabs.
+func TestImportOfOthersListsWhatItLeftOut(t *testing.T) {
+	c := startCluster(t)
+	code, _, errs := c.run("import", "crontab", "--tz", "UTC", "--user-column", "no",
+		"<1 2 3\n5 4 * * * /opt/tidy\n@reboot /opt/start\n")
+	if code != exitOK || !strings.Contains(errs, "; not imported: 2 lines: -:1, -:3\n") ||
+		!strings.Contains(errs, "1 job, ") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	for _, input := range []string{"<", "<# nothing\n", "<what is this\n"} {
+		code, _, errs := c.run("import", "crontab", "--tz", "UTC", "--user-column", "no", input)
+		if code != exitFailed || !strings.Contains(errs, "no job was made of the input") {
+			t.Errorf("%q: exit %d: %s", input, code, errs)
 		}
 	}
 }

@@ -15,6 +15,8 @@ func (a *app) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "webhooks", Short: "Show the webhooks that receive events, and deliver missed events",
 		Long: "Webhooks are set up in the file that --webhooks-file of the scheduler names: see docs/events.md.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.webhooksList(), a.webhooksDead(), a.webhooksRedeliver())
 	return cmd

@@ -23,16 +23,24 @@ func TestWrongDefaultsAreRefused(t *testing.T) {
 		env  string
 		want string
 	}{
-		"flag":             {[]string{"--max-attempts", "0"}, "", "--max-attempts: is 0, want 1 to 1000"},
-		"contradiction":    {[]string{"--retry-base-delay", "10m", "--retry-max-delay", "1m"}, "", "--retry-max-delay: 1m0s is shorter than base_delay 10m0s"},
-		"variable":         {nil, "RETRY_BASE_DELAY=-1s", "--retry-base-delay: is -1s, want 0 to"},
-		"no duration":      {nil, "RETRY_MAX_DELAY=300", "environment variable RETRY_MAX_DELAY"},
-		"no number":        {nil, "MAX_ATTEMPTS=many", "environment variable MAX_ATTEMPTS"},
+		"flag":          {[]string{"--max-attempts", "0"}, "", "--max-attempts: is 0, want 1 to 1000"},
+		"contradiction": {[]string{"--retry-base-delay", "10m", "--retry-max-delay", "1m"}, "", "--retry-max-delay: 1m0s is shorter than base_delay 10m0s"},
+		"variable":      {nil, "RETRY_BASE_DELAY=-1s", "--retry-base-delay: is -1s, want 0 to"},
+		"no duration": {nil, "RETRY_MAX_DELAY=300", "environment variable RETRY_MAX_DELAY: " +
+			"invalid argument \"300\" for \"--retry-max-delay\" flag: want a duration such as 250ms, 30s or 1h30m; " +
+			"the unit is missing: 300s for seconds"},
+		"no number": {nil, "MAX_ATTEMPTS=many",
+			"environment variable MAX_ATTEMPTS: invalid argument \"many\" for \"--max-attempts\" flag: want a whole number"},
 		"usual variable":   {nil, "FERMATA_MAX_ATTEMPTS=1001", "--max-attempts: is 1001"},
 		"key of the file":  {[]string{"--config", file("MAX_ATTEMPTS: 1001")}, "", "--max-attempts: is 1001"},
 		"defaults file":    {[]string{"--defaults-file", file("queues:\n  a/b:\n    retry_policy: {max_attempts: 0}")}, "", "queues.a/b.retry_policy.max_attempts: is 0"},
 		"no defaults file": {[]string{"--defaults-file", "/does/not/exist"}, "", "--defaults-file: open /does/not/exist"},
-		"multiplier":       {[]string{"--backoff-multiplier", "0.5"}, "", "--backoff-multiplier: is 0.5, want 1 to 100"},
+		"access file": {[]string{"--access-file", file("rulez: []")}, "",
+			"line 1: rulez: unknown key; did you mean rules?"},
+		"no access file": {[]string{"--access-file", "/does/not/exist"}, "", "access file: open /does/not/exist"},
+		"webhooks file": {[]string{"--events-keep", "10", "--webhooks-file", file("webhooks:\n  - {name: a, ulr: x}")}, "",
+			"line 2: ulr: unknown key; did you mean url?"},
+		"multiplier": {[]string{"--backoff-multiplier", "0.5"}, "", "--backoff-multiplier: is 0.5, want 1 to 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if key, value, ok := strings.Cut(c.env, "="); ok {

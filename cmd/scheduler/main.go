@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/suggest"
 	"github.com/fermata-io/fermata/internal/lib/gctune"
 	"github.com/fermata-io/fermata/internal/node"
@@ -62,9 +63,8 @@ func (e usageError) Unwrap() error { return e.error }
 func rootCommand(abort <-chan struct{}) *cobra.Command {
 	root := nodeCommand(abort)
 	root.AddCommand(devCommand(abort), tokenCommand(), auditKeyCommand(), versionCommand())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command,
-		err error) error {
-		return usageError{suggest.UnknownFlag(cmd, err)}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{config.ExplainValue(suggest.UnknownFlag(cmd, err))}
 	})
 	return root
 }

@@ -103,7 +103,9 @@ func rootCommand(halt context.Context) *cobra.Command {
 	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit,
 		"most log lines in ten seconds with the same message about the same job; ten times as many with the same "+
 			"message about all jobs; further lines are counted; 0: no limit")
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{suggest.UnknownFlag(cmd, err)} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{config.ExplainValue(suggest.UnknownFlag(cmd, err))}
+	})
 	cmd.AddCommand(versionCommand())
 	return cmd
 }

@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +16,11 @@ import (
 func TestNoListenerIsOpenByAccident(t *testing.T) {
 	ours := tlstest.New(t, "ours")
 	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{DNS: []string{"node.example"}}), ours)
+	access := filepath.Join(t.TempDir(), "access.yaml")
+	rules := "rules:\n  - {subjects: [\"*\"], role: admin, namespaces: [\"*\"]}\n"
+	if err := os.WriteFile(access, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	files := tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}
 	for name, c := range map[string]struct {
 		change func(*node.Config)
@@ -41,9 +48,9 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 			c.GRPCAddr, c.TLS, c.ClientAuth = ":7070", files, "optional"
 		}, []string{"--grpc-addr", "--access-file"}},
 		"TLS and roles": {func(c *node.Config) {
-			c.GRPCAddr, c.TLS, c.AccessFile = ":7070", tlsfiles.Files{Cert: dir.Cert, Key: dir.Key}, "access.yaml"
+			c.GRPCAddr, c.TLS, c.AccessFile = ":7070", tlsfiles.Files{Cert: dir.Cert, Key: dir.Key}, access
 		}, nil},
-		"roles without TLS": {func(c *node.Config) { c.GRPCAddr, c.AccessFile = ":7070", "access.yaml" },
+		"roles without TLS": {func(c *node.Config) { c.GRPCAddr, c.AccessFile = ":7070", access },
 			[]string{"--grpc-addr", "--tls-cert"}},
 		"with TLS for others": {func(c *node.Config) { c.GRPCAddr, c.PeerTLS = ":7070", files },
 			[]string{"--grpc-addr"}},

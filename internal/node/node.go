@@ -106,7 +106,8 @@ func New(cfg Config) (*Node, error) {
 	cfg.setDefaults()
 	security, filesErr := openSecurity(cfg)
 	policies, defaultsErr := defaults.Load(cfg.DefaultsFile, cfg.Defaults)
-	if err := errors.Join(cfg.validate(), filesErr, defaultsErr); err != nil {
+	err := errors.Join(cfg.validate(), filesErr, defaultsErr, authn.Check(cfg.AccessFile), webhook.Check(cfg.WebhooksFile))
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -118,7 +118,7 @@ func decodeFile(text []byte) (accessFile, error) {
 	if yamldoc.Ended(err) {
 		return f, errors.New("it is empty")
 	}
-	return f, yamldoc.Explain(err)
+	return f, err
 }
 
 // buildPolicy validates the rules, and that the subjects that they name exactly can be authenticated.

@@ -75,6 +75,19 @@ func Open(ctx context.Context, o Options) (*Source, error) {
 	return s, nil
 }
 
+// Check reports what is wrong with an access file, or with the files that it names; "": there is none.
+func Check(path string) error {
+	if path == "" {
+		return nil
+	}
+	s := &Source{
+		o:       Options{Path: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler)},
+		keySets: map[keySource]*keySet{},
+	}
+	_, err := s.loadSnapshot()
+	return err
+}
+
 // Run reloads changed files and fetches new keys until ctx ends.
 func (s *Source) Run(ctx context.Context) {
 	var keys sync.WaitGroup

@@ -96,11 +96,12 @@ func TestFaultyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":                 {"", "empty"},
-		"only a comment":        {"# nothing\n", "empty"},
-		"not YAML":              {"\t{", "yaml"},
-		"unknown key":           {good + "allow-all: true\n", "unknown field \"allow-all\""},
-		"unknown key of a rule": {strings.Replace(good, "role:", "rolle: x, role:", 1), "unknown field \"rolle\""},
+		"empty":          {"", "empty"},
+		"only a comment": {"# nothing\n", "empty"},
+		"not YAML":       {"\t{", "yaml"},
+		"unknown key":    {good + "allow-all: true\n", "allow-all: unknown key"},
+		"unknown key of a rule": {strings.Replace(good, "role:", "rolle: x, role:", 1),
+			"rolle: unknown key; did you mean role?"},
 		"expiry of no kind": {strings.Replace(good, "sha256:", "expires: 2027-13-01, sha256:", 1),
 			"expires: \"2027-13-01\" is not a time such as"},
 		"expiry, a list": {strings.Replace(good, "sha256:", "expires: [x], sha256:", 1),

@@ -76,7 +76,7 @@ func setFromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
 // assignText sets a flag from one piece of text.
 func assignText(flags *pflag.FlagSet, f *pflag.Flag, value string) error {
 	if _, ok := f.Value.(pflag.SliceValue); !ok {
-		return flags.Set(f.Name, value)
+		return ExplainValue(flags.Set(f.Name, value))
 	}
 	if f.Value.Type() == "stringArray" {
 		return assignList(f, strings.Split(strings.TrimRight(value, "\n"), "\n"))

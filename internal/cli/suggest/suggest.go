@@ -1,7 +1,7 @@
 // Package suggest adds the most likely intended name to errors about unknown commands and flags.
 //
-// Invariants: what it suggests exists and is not hidden; the work is bounded by the size of the
-// tree of commands.
+// Invariants: what it suggests exists and is not hidden; a command that takes something away or lets held work
+// start is suggested only for a slip in its own name; the work is bounded by the size of the tree of commands.
 package suggest
 
 import (
@@ -67,26 +67,59 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
+// answerKey begins the annotations of a command with the answers to words that are no commands of it.
+const answerKey = "answer to "
+
+// Answer makes text the hint to words that people try as commands of cmd, and for which there is none.
+func Answer(cmd *cobra.Command, text string, words ...string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	for _, word := range words {
+		cmd.Annotations[answerKey+word] = text
+	}
+}
+
+// riskyNames are commands that take something away, or let held work start. They are suggested for a slip in
+// their own name only, and only where they belong.
+var riskyNames = []string{
+	"delete", "resume", "restore", "redrive", "redeliver", "cancel", "backfill-cancel", "reseal", "refresh-defaults",
+	"logout",
+}
+
+func isRisky(cmd *cobra.Command) bool { return slices.Contains(riskyNames, cmd.Name()) }
+
 // UnknownCommand returns the error for an argument of cmd, which accepts only its subcommands. It suggests a
-// subcommand with a similar name, or commands of that name elsewhere in the tree.
+// subcommand with a similar name or meaning, or commands of that name elsewhere: for the root anywhere in the tree,
+// for others at the top, since another noun is about other things.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q for %q", name, cmd.CommandPath())
+	if answer := cmd.Annotations[answerKey+strings.ToLower(name)]; answer != "" {
+		return fmt.Errorf("%w: %s", err, answer)
+	}
 	if near := nearCommand(cmd, name); near != nil {
 		return fmt.Errorf("%w; did you mean %s?", err, near.CommandPath())
 	}
-	elsewhere := commandPaths(cmd.Root(), name)
+	elsewhere := commandPaths(cmd.Root(), name, cmd == cmd.Root())
 	if len(elsewhere) == 0 || len(elsewhere) > maxSuggestions {
 		return err
 	}
 	return fmt.Errorf("%w; did you mean %s?", err, joinAlternatives(elsewhere))
 }
 
-// nearCommand returns the subcommand of cmd with a similar name or alias, nil if there is none.
+// nearCommand returns the subcommand of cmd with a similar name or alias, or the one that is suggested for the name;
+// nil if there is none.
 func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 	byName := map[string]*cobra.Command{}
 	var names []string
 	for _, sub := range availableCommands(cmd) {
+		if isMeantBy(sub, name) {
+			return sub
+		}
 		for _, known := range append([]string{sub.Name()}, sub.Aliases...) {
+			if isRisky(sub) && !isSlipOf(name, known) || isOpposite(name, known) {
+				continue
+			}
 			byName[known] = sub
 			names = append(names, known)
 		}
@@ -94,13 +127,32 @@ func nearCommand(cmd *cobra.Command, name string) *cobra.Command {
 	return byName[spelling.Nearest(name, names)]
 }
 
-// commandPaths are the commands of a tree that have a name.
-func commandPaths(cmd *cobra.Command, name string) (paths []string) {
+// isMeantBy reports whether a command is the one for another word, by its list of them.
+func isMeantBy(cmd *cobra.Command, word string) bool {
+	return slices.ContainsFunc(cmd.SuggestFor, func(other string) bool { return strings.EqualFold(other, word) })
+}
+
+// isSlipOf reports whether a name is that of a command with one slip, so that no other word can
+// have been meant: "resum", but not "rename", of "resume".
+func isSlipOf(name, known string) bool {
+	return len(name) >= 4 && strings.EqualFold(name[:1], known[:1]) && spelling.IsNear(name, known, 1)
+}
+
+// isOpposite reports whether a name is a known one with a prefix that reverses its meaning, as "unpause".
+func isOpposite(name, known string) bool {
+	prefix, ok := strings.CutSuffix(strings.ToLower(name), known)
+	return ok && slices.Contains([]string{"un", "un-", "de", "dis", "no", "non"}, prefix)
+}
+
+// commandPaths are the commands of a tree, or of its top, that have a name or are suggested for it.
+func commandPaths(cmd *cobra.Command, name string, deep bool) (paths []string) {
 	for _, sub := range availableCommands(cmd) {
-		if strings.EqualFold(sub.Name(), name) || sub.HasAlias(name) {
+		if !isRisky(sub) && (strings.EqualFold(sub.Name(), name) || sub.HasAlias(name) || isMeantBy(sub, name)) {
 			paths = append(paths, sub.CommandPath())
 		}
-		paths = append(paths, commandPaths(sub, name)...)
+		if deep {
+			paths = append(paths, commandPaths(sub, name, deep)...)
+		}
 	}
 	return paths
 }

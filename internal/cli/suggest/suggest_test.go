@@ -24,14 +24,18 @@ func tree() (root, jobs *cobra.Command) {
 	_ = list.Flags().MarkHidden("all")
 	secret := leaf("secret")
 	secret.Hidden = true
-	jobs.AddCommand(list, leaf("create"), leaf("pause"), secret)
+	run := leaf("run")
+	run.SuggestFor = []string{"trigger"}
+	jobs.AddCommand(list, leaf("create"), leaf("pause"), leaf("resume"), leaf("delete", "rm"), run, secret)
 	queues.AddCommand(leaf("list"), leaf("pause"))
+	suggest.Answer(queues, "queues go with their last job", "delete", "rm")
 	root.AddCommand(jobs, queues, leaf("preview"))
 	return root, jobs
 }
 
 func TestUnknownCommands(t *testing.T) {
 	root, jobs := tree()
+	queues := root.Commands()[2]
 	for _, tt := range []struct {
 		cmd  *cobra.Command
 		name string
@@ -44,6 +48,19 @@ func TestUnknownCommands(t *testing.T) {
 		{root, "jbos", `unknown command "jbos" for "fermata"; did you mean fermata jobs?`},
 		{root, "pause", `unknown command "pause" for "fermata"; did you mean fermata jobs pause or fermata queues pause?`},
 		{root, "create", `unknown command "create" for "fermata"; did you mean fermata jobs create?`},
+		{jobs, "trigger", `unknown command "trigger" for "fermata jobs"; did you mean fermata jobs run?`},
+		{root, "Trigger", `unknown command "Trigger" for "fermata"; did you mean fermata jobs run?`},
+		{jobs, "resum", `unknown command "resum" for "fermata jobs"; did you mean fermata jobs resume?`},
+		{jobs, "delte", `unknown command "delte" for "fermata jobs"; did you mean fermata jobs delete?`},
+		{jobs, "rename", `unknown command "rename" for "fermata jobs"`},
+		{jobs, "unpause", `unknown command "unpause" for "fermata jobs"`},
+		{jobs, "undelete", `unknown command "undelete" for "fermata jobs"`},
+		{jobs, "rs", `unknown command "rs" for "fermata jobs"; did you mean fermata jobs list?`},
+		{queues, "delete", `unknown command "delete" for "fermata queues": queues go with their last job`},
+		{queues, "resume", `unknown command "resume" for "fermata queues"`},
+		{queues, "run", `unknown command "run" for "fermata queues"`},
+		{root, "delete", `unknown command "delete" for "fermata"`},
+		{root, "rm", `unknown command "rm" for "fermata"`},
 		{jobs, "secret", `unknown command "secret" for "fermata jobs"`},
 		{jobs, "nothing-like-it", `unknown command "nothing-like-it" for "fermata jobs"`},
 		{jobs, "", `unknown command "" for "fermata jobs"`},

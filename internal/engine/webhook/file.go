@@ -86,6 +86,15 @@ type hookConfig struct {
 
 var hookName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
+// Check reports what is wrong with a file of webhooks, or with the files that it names; "": there is none.
+func Check(path string) error {
+	if path == "" {
+		return nil
+	}
+	_, err := loadFile(path)
+	return err
+}
+
 // loadFile reads a file, with those that it names. It lists all faults.
 func loadFile(path string) ([]*hookConfig, error) {
 	text, err := secretfile.Read(path, maxFile)
@@ -95,7 +104,7 @@ func loadFile(path string) ([]*hookConfig, error) {
 	var f fileContent
 	err = yamldoc.Unmarshal(text, &f)
 	if err != nil && !yamldoc.Ended(err) {
-		return nil, fmt.Errorf("webhooks file %s: %w", path, yamldoc.Explain(err))
+		return nil, fmt.Errorf("webhooks file %s: %w", path, err)
 	}
 	var faults []error
 	if len(f.Webhooks) > MaxHooks {

@@ -28,6 +28,11 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
+// IsNear reports whether a name is a known one with at most so many typos.
+func IsNear(name, known string, typos int) bool {
+	return countTypos(strings.ToLower(name), strings.ToLower(known), typos+1) <= typos
+}
+
 // countTypos counts typos, up to a bound.
 func countTypos(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most || len(a) > maxName {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 
 	"gopkg.in/yaml.v3"
 )
@@ -121,8 +122,8 @@ func wideMapping(n *yaml.Node, depth int) *yaml.Node {
 }
 
 // Unmarshal decodes the only document of a text strictly, within the bounds of a [Reader]:
-// keys that are not known are faults, and so is a second document. It returns io.EOF for a
-// text without a document.
+// keys that are not known are faults, and so is a second document. Faults are named in terms of YAML,
+// each with its line. It returns io.EOF for a text without a document.
 func Unmarshal(text []byte, into any) error {
 	r := NewReader(text, &Budget{})
 	if _, err := r.Next(); err != nil {
@@ -135,7 +136,7 @@ func Unmarshal(text []byte, into any) error {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	return d.Decode(into)
+	return explain(d.Decode(into), reflect.TypeOf(into))
 }
 
 // ErrSecondDocument is for texts that may have one document.
