@@ -37,7 +37,7 @@ type imported struct {
 func TestImportedJobsRun(t *testing.T) {
 	c := newCluster(t, newRedis(t).URL())
 	n := c.start("a")
-	files := importFiles(t, filepath.Join("..", "importer", "testdata"))
+	files := importFiles(t, filepath.Join("..", "..", "cli", "importer", "testdata"))
 	total := 0
 	for _, f := range files {
 		apply(t, n, f.file, f.text)

@@ -49,7 +49,7 @@ var nextSources = map[string][][2]string{
 	return append(append(b, d.Unknown...), later...), nil`},
 	},
 	"internal/redis/redisstore/policies.go": {
-		{"return wire.AppendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(wire.AppendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
+		{"return protofield.AppendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(protofield.AppendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
 	},
 	"internal/cluster/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
 	"internal/cluster/membership/meta.go": {

@@ -17,7 +17,7 @@ func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
 		s.due, s.backingOff, s.retrying, s.live, s.paused, s.dead, s.letters, s.done, s.manual, s.held, s.children, s.backfill,
-		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed, s.traced, s.late,
+		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed, s.traced, s.late, s.sourced,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -143,6 +143,16 @@ func (s *specimen) late() {
 	l := s.lease(d)
 	s.Advance(2 * time.Second)
 	s.event(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
+}
+
+// sourced has policies with values from defaults of the operator.
+func (s *specimen) sourced() {
+	d := Definition("sourced")
+	from := d.PolicySources()
+	from[backoff.RetryBase] = backoff.Source{Kind: backoff.FromQueue, Name: "mail"}
+	from[backoff.RetryMaxAttempts] = backoff.Source{Kind: backoff.FromPreset, Name: "partner-api"}
+	d.SetSources(from)
+	s.add(d)
 }
 
 func (s *specimen) due() { s.add(Definition("due")) }
