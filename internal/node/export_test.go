@@ -10,6 +10,9 @@ func (n *Node) Missing(ctx context.Context) []string {
 	return n.unreadyReasons()
 }
 
+// UnreadyReasons are the reasons for /readyz to fail, without a new look at Redis.
+func (n *Node) UnreadyReasons() []string { return n.unreadyReasons() }
+
 // StopEngines ends what Stop ends before the links to peers.
 func (n *Node) StopEngines() {
 	n.cancel()

@@ -53,7 +53,7 @@ var nextSources = map[string][][2]string{
 	},
 	"internal/cluster/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
 	"internal/cluster/membership/meta.go": {
-		{"b, _ := json.Marshal(m)", "b, _ := json.Marshal(struct {\n\t\tmeta\n\t\tZone string `json:\"z\"`\n\t}{m, \"next\"})"},
+		{"b, _ := json.Marshal(m)", "b, _ := json.Marshal(struct {\n\t\tnodeMeta\n\t\tZone string `json:\"z\"`\n\t}{m, \"next\"})"},
 	},
 }
 
@@ -91,7 +91,7 @@ var nextBinary = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return "", err
 	}
-	return built("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.version="+nextVersion)
+	return built("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.buildVersion="+nextVersion)
 })
 
 // versions counts the nodes of each version, as one of them sees it.

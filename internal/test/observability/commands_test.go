@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var fermataCommand = regexp.MustCompile("fermata ((?:jobs|dead|cluster|queues|export)(?: [a-z]+)?)((?: [A-Z.]+| --?[a-z-]+| [0-9a-z]+)*)")
+var fermataCommand = regexp.MustCompile("fermata ((?:jobs|dead|cluster|queues|export)(?: [a-z]+(?:-[a-z]+)*)?)((?: [A-Z.]+| --?[a-z-]+| [0-9a-z]+)*)")
 
 // People type what runbooks and panels tell them while something burns: it has to exist.
 func TestCommandsThatAreAdvisedExist(t *testing.T) {

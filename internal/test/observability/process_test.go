@@ -30,7 +30,7 @@ func build(t *testing.T, dir, name string, flags ...string) string {
 }
 
 // version is the flag that has a command say which one it is.
-func version(v string) string { return "-ldflags=-X main.version=" + v }
+func version(v string) string { return "-ldflags=-X main.buildVersion=" + v }
 
 // process is a child that dies with the test.
 type process struct {
