@@ -90,7 +90,7 @@ type Client struct {
 }
 
 // Dial returns a client for the nodes at these addresses (host:port). It does not wait for a connection; calls
-// do. A single address may be a host name with several records, all of which are used, or a gRPC target such as
+// do. A single address may be a host name with several records (all are used), or a gRPC target such as
 // "unix:///run/fermata". It returns an error if the options or the addresses are invalid.
 func Dial(addresses []string, o Options) (*Client, error) {
 	o, err := o.withDefaults()

@@ -18,7 +18,7 @@ const (
 	// maxBatchesInFlight is the number of calls in flight, with one job or a batch, at which further
 	// registrations wait for a batch: one that the cluster works on, and one on its way.
 	maxBatchesInFlight = 2
-	// maxBatchDelay is how long a registration waits for the calls in flight, one of which may be stuck at a
+	// maxBatchDelay is how long a registration waits for the calls in flight: one may be stuck at a
 	// dead node, before it is sent alone.
 	maxBatchDelay = 50 * time.Millisecond
 	// maxGatheredJobs and maxGatheredBytes bound a batch, so that no call waits for too many others. Larger

@@ -13,7 +13,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// partial is a cluster that lets its caller see team-a and team-b, of which team-b has no queue that the
+// partial is a cluster that lets its caller see team-a and team-b. In team-b there is no queue that the
 // caller may see.
 type partial struct {
 	fermatav1.UnimplementedJobServiceServer

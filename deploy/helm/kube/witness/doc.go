@@ -6,7 +6,7 @@
 // It registers jobs through the release's service ([load]). Their handler is the
 // ready-made http, in the worker pods of the chart, and their address is the witness
 // itself, which records when each attempt starts, is told to stop, and ends
-// ([recorder]): the evidence of package historycheck. Worker pods are told apart by their
+// ([recorder]): the evidence of package historycheck. Worker pods are identified by their
 // addresses. All the time it also registers new jobs that are due once, some seconds
 // later, through the same service: how long these calls take is how the trial sees
 // clients fare.
