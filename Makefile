@@ -243,9 +243,13 @@ fmt: ## format all Go files
 	gofmt -s -w .
 
 .PHONY: proto
-proto: ## generate Go code from proto/
+proto: ## generate Go code and docs/reference from proto/
 	$(TOOL) buf lint
 	scripts/proto-gen.sh
+
+.PHONY: reference
+reference: proto ## generate docs/reference from the protos and the commands
+	go test ./cmd/... -run '^TestReferenceIsCurrent$$' -update-reference
 
 .PHONY: dashboards
 dashboards: ## make deploy/grafana/*.json, and the chart's copies, from their source

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates the Go code of all protos.
-#   proto-gen.sh          writes it beside the .proto files
+# Generates the Go code of all protos, and the pages of docs/reference about them.
+#   proto-gen.sh          writes the code beside the .proto files
 #   proto-gen.sh --check  changes nothing; fails if what is there is not current
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,10 +19,14 @@ generated proto >"$fresh/have"
 if [ "${1:-}" != --check ]; then
   comm -13 "$fresh/want" "$fresh/have" | while read -r stale; do rm "proto/$stale"; done
   cp -R "$fresh/proto/." proto/
+  cp "$fresh"/docs/reference/*.md docs/reference/
   exit
 fi
 
 bad=0
+for page in "$fresh"/docs/reference/*.md; do
+  diff -u "docs/reference/$(basename "$page")" "$page" || bad=1
+done
 diff -u "$fresh/have" "$fresh/want" || bad=1
 while read -r file; do
   [ -e "proto/$file" ] || continue # reported above

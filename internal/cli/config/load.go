@@ -56,9 +56,14 @@ func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
 	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
 }
 
+// EnvNames returns the variables that set a flag, the first of which takes precedence.
+func EnvNames(prefix string, f *pflag.Flag) []string {
+	return append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...)
+}
+
 func setFromEnv(flags *pflag.FlagSet, f *pflag.Flag, prefix string) error {
 	name, value := "", ""
-	for _, name = range append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...) {
+	for _, name = range EnvNames(prefix, f) {
 		value = os.Getenv(name)
 		if value != "" {
 			break

@@ -1446,10 +1446,13 @@ func (x *Hint) GetReason() string {
 
 // Hold tells which gate holds a run back. Being held is not a failure.
 type Hold struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Reason    Hold_Reason            `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
-	Key       string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	By        string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason Hold_Reason            `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
+	// Name of the gate, as the reason says: of the lock, the target, the queue or the payload key.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// Job that holds the lock. Set for REASON_LOCK only.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// When this gate began to hold the run back.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	// When the run was due before the first gate held it.
 	DueTime       *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
@@ -1525,7 +1528,8 @@ func (x *Hold) GetDueTime() *timestamppb.Timestamp {
 // Backfill is a range of past nominal times that are being run.
 type Backfill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Id that BackfillJob returned; CancelBackfill takes it.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Nominal times up to here have been started.
 	ProgressTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=progress_time,json=progressTime,proto3" json:"progress_time,omitempty"`
 	// Exclusive.
@@ -1614,14 +1618,18 @@ type JobStatus struct {
 	// Outcome of the last attempt that ended.
 	LastOutcome Outcome `protobuf:"varint,8,opt,name=last_outcome,json=lastOutcome,proto3,enum=fermata.v1.Outcome" json:"last_outcome,omitempty"`
 	// Error text of the last failure, at most 512 bytes.
-	LastError      string                 `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	LastStartTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_start_time,json=lastStartTime,proto3" json:"last_start_time,omitempty"`
+	LastError string `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// Start of the last attempt. Unset before the first one.
+	LastStartTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_start_time,json=lastStartTime,proto3" json:"last_start_time,omitempty"`
+	// End of the last attempt that ended.
 	LastFinishTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_finish_time,json=lastFinishTime,proto3" json:"last_finish_time,omitempty"`
 	// Why and since when the job is paused.
-	PauseNote string                 `protobuf:"bytes,12,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
+	PauseNote string `protobuf:"bytes,12,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
+	// When the job was paused.
 	PauseTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=pause_time,json=pauseTime,proto3" json:"pause_time,omitempty"`
 	// Totals since the job was created.
-	RunsTotal      int64 `protobuf:"varint,14,opt,name=runs_total,json=runsTotal,proto3" json:"runs_total,omitempty"`
+	RunsTotal int64 `protobuf:"varint,14,opt,name=runs_total,json=runsTotal,proto3" json:"runs_total,omitempty"`
+	// Runs that succeeded.
 	SucceededTotal int64 `protobuf:"varint,15,opt,name=succeeded_total,json=succeededTotal,proto3" json:"succeeded_total,omitempty"`
 	// Runs that ended dead.
 	DeadTotal int64 `protobuf:"varint,16,opt,name=dead_total,json=deadTotal,proto3" json:"dead_total,omitempty"`
@@ -1647,8 +1655,9 @@ type JobStatus struct {
 	// Runs that schedule.max_runs leaves. Unset: no bound.
 	RunsLeft *int64 `protobuf:"varint,26,opt,name=runs_left,json=runsLeft,proto3,oneof" json:"runs_left,omitempty"`
 	// Runs beside the current one: allow_all, cancel_other, backfills, redriven runs.
-	ConcurrentRuns int32       `protobuf:"varint,27,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
-	Backfills      []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
+	ConcurrentRuns int32 `protobuf:"varint,27,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
+	// Backfills that have not ended.
+	Backfills []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
 	// By how much the last run that was judged broke max_lag: when that was found out, until
 	// the run has ended, and then by how much it started late. Unset: it kept it.
 	BrokenLag     *durationpb.Duration `protobuf:"bytes,65,opt,name=broken_lag,json=brokenLag,proto3" json:"broken_lag,omitempty"`
@@ -2431,7 +2440,8 @@ type RetryPolicy struct {
 	MaxAttempts int32 `protobuf:"varint,6,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	// No attempt starts later than this after the first one started. Default none.
 	MaxElapsed *durationpb.Duration `protobuf:"bytes,7,opt,name=max_elapsed,json=maxElapsed,proto3" json:"max_elapsed,omitempty"`
-	Jitter     *Jitter              `protobuf:"bytes,8,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// Default: downward by up to 10 %.
+	Jitter *Jitter `protobuf:"bytes,8,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	// Doublings before the exponential curve goes on linearly; 0 means no limit.
 	MaxDoublings int32 `protobuf:"varint,9,opt,name=max_doublings,json=maxDoublings,proto3" json:"max_doublings,omitempty"`
 	// A policy by name (see ListPresets), for the fields that are unset here. Answers show the
@@ -2569,7 +2579,8 @@ type BackoffPolicy struct {
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
 	// Cap relative to the interval, at least 1; 0 means none.
 	MaxRatio float64 `protobuf:"fixed64,5,opt,name=max_ratio,json=maxRatio,proto3" json:"max_ratio,omitempty"`
-	Jitter   *Jitter `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	// Default: downward by up to 10 %.
+	Jitter *Jitter `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	// A stored backoff older than this is not trusted. Default none.
 	StaleAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=stale_after,json=staleAfter,proto3" json:"stale_after,omitempty"`
 	// Halve the failure count for each stale_after that passed instead of
@@ -2578,6 +2589,7 @@ type BackoffPolicy struct {
 	// Bounds of the backed-off interval and of hints. Default: none. With a
 	// max_interval a worker may ask for up to that, else for up to max_delay.
 	MinInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=min_interval,json=minInterval,proto3" json:"min_interval,omitempty"`
+	// At least min_interval. Default none.
 	MaxInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
 	// Cron schedules, which are exempt otherwise: the waits between attempts of a
 	// run grow with the failed runs before it too, and never reach the next slot.
@@ -2952,7 +2964,8 @@ func (x *Run) GetTraceId() string {
 // Both ends are rounded up to the millisecond, which takes out the same nominal
 // times as the ends given.
 type Exclusions_Period struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Inclusive.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Exclusive.
 	EndTime       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
