@@ -229,7 +229,7 @@ chart-test: deps ## the Helm chart, without a cluster: types, golden files, refu
 
 .PHONY: kube-test
 kube-test: ## chart and image on a real cluster of three machines, under load and disturbances: 15 minutes, the first time 30 more; needs root
-	deploy/helm/kube/try.sh
+	deploy/kubelab/try.sh
 
 ##@ Change
 

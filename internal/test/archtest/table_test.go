@@ -168,7 +168,7 @@ var table = []row{
 	{path: "internal/test/simnet", floor: support, foreign: []string{memberlist}},
 	{path: "internal/test/sim", floor: support, foreign: []string{"*"}},
 	{path: "internal/test/historycheck", floor: support},
-	{path: "deploy/helm/kube/witness", floor: support, foreign: []string{protobuf},
+	{path: "deploy/kubelab/witness", floor: support, foreign: []string{protobuf},
 		why: "a pod of the trial of the chart on a real cluster: it judges by internal/test/historycheck"},
 	{path: "internal/test/archtest", floor: support},
 	{path: "internal/test/docstest", floor: support},

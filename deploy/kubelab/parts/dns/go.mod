@@ -1,4 +1,4 @@
-module github.com/fermata-io/fermata/deploy/helm/kube/parts/dns
+module github.com/fermata-io/fermata/deploy/kubelab/parts/dns
 
 go 1.26.0
 

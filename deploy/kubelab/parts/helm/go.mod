@@ -1,4 +1,4 @@
-module github.com/fermata-io/fermata/deploy/helm/kube/parts/helm
+module github.com/fermata-io/fermata/deploy/kubelab/parts/helm
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module github.com/fermata-io/fermata/deploy/helm/kube/parts/kubernetes
+module github.com/fermata-io/fermata/deploy/kubelab/parts/kubernetes
 
 go 1.26.0
 

@@ -7,7 +7,7 @@
 #   JOBS   jobs of the load (120), each due every 1 to 5 s
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
-root=$(cd "$here/../../.." && pwd)
+root=$(cd "$here/../.." && pwd)
 space=trial
 work=$(mktemp -d)
 started=$(date +%s.%N)
@@ -135,7 +135,7 @@ own_images() {
   done
   ln -s dash "$work/redis/bin/sh"
   cluster pack trial.local/redis:1 "$work/redis" redis-server
-  (cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/witness/usr/bin/" ./deploy/helm/kube/witness ./cmd/fermata)
+  (cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/witness/usr/bin/" ./deploy/kubelab/witness ./cmd/fermata)
   cp "$work/audit.pub" "$work/witness/"
   cluster pack trial.local/witness:1 "$work/witness" /usr/bin/witness
 }
