@@ -27,10 +27,10 @@ const (
 
 type ScaledObjectRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the ScaledObject; not of a queue.
+	// Name of the ScaledObject, not of a queue.
 	Name      string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// The trigger's metadata.
+	// Metadata of the trigger.
 	ScalerMetadata map[string]string `protobuf:"bytes,3,rep,name=scalerMetadata,proto3" json:"scalerMetadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -33,16 +33,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ExternalScaler tells KEDA how much there is to do for a workload. KEDA's optional
-// StreamMetricSpec is not in it, as targets are what the trigger says and never change.
+// ExternalScaler reports the load of a workload to KEDA. The optional StreamMetricSpec of KEDA is
+// not included, because targets are part of the trigger and do not change.
 type ExternalScalerClient interface {
-	// Whether the workload needs any pods at all.
+	// Returns whether the workload needs any pods.
 	IsActive(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (*IsActiveResponse, error)
-	// True, at once and whenever it is so again; false is left to IsActive.
+	// Sends true at once if the workload needs pods, and each time that it needs pods again. It
+	// never sends false; KEDA asks IsActive for that.
 	StreamIsActive(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IsActiveResponse], error)
-	// The metrics that there are of a trigger, and their targets.
+	// Returns the metrics of a trigger with their targets.
 	GetMetricSpec(ctx context.Context, in *ScaledObjectRef, opts ...grpc.CallOption) (*GetMetricSpecResponse, error)
-	// What one of these metrics is now.
+	// Returns the current value of one of these metrics.
 	GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error)
 }
 
@@ -107,16 +108,17 @@ func (c *externalScalerClient) GetMetrics(ctx context.Context, in *GetMetricsReq
 // All implementations must embed UnimplementedExternalScalerServer
 // for forward compatibility.
 //
-// ExternalScaler tells KEDA how much there is to do for a workload. KEDA's optional
-// StreamMetricSpec is not in it, as targets are what the trigger says and never change.
+// ExternalScaler reports the load of a workload to KEDA. The optional StreamMetricSpec of KEDA is
+// not included, because targets are part of the trigger and do not change.
 type ExternalScalerServer interface {
-	// Whether the workload needs any pods at all.
+	// Returns whether the workload needs any pods.
 	IsActive(context.Context, *ScaledObjectRef) (*IsActiveResponse, error)
-	// True, at once and whenever it is so again; false is left to IsActive.
+	// Sends true at once if the workload needs pods, and each time that it needs pods again. It
+	// never sends false; KEDA asks IsActive for that.
 	StreamIsActive(*ScaledObjectRef, grpc.ServerStreamingServer[IsActiveResponse]) error
-	// The metrics that there are of a trigger, and their targets.
+	// Returns the metrics of a trigger with their targets.
 	GetMetricSpec(context.Context, *ScaledObjectRef) (*GetMetricSpecResponse, error)
-	// What one of these metrics is now.
+	// Returns the current value of one of these metrics.
 	GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error)
 	mustEmbedUnimplementedExternalScalerServer()
 }

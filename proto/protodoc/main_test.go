@@ -6,9 +6,15 @@ import (
 	"testing"
 )
 
-// TestEveryFieldOfAJobIsDescribed: the page has no row without a meaning, default or bound.
-func TestEveryFieldOfAJobIsDescribed(t *testing.T) {
-	page, err := os.ReadFile("../../docs/reference/job.md")
+func TestEveryFieldIsDescribed(t *testing.T) {
+	for _, page := range []string{"job.md", "api.md"} {
+		t.Run(page, func(t *testing.T) { checkRows(t, page) })
+	}
+}
+
+// checkRows fails the test for each row of a page without a meaning.
+func checkRows(t *testing.T, name string) {
+	page, err := os.ReadFile("../../docs/reference/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,8 +25,8 @@ func TestEveryFieldOfAJobIsDescribed(t *testing.T) {
 			continue
 		}
 		rows++
-		if len(cells) < 3 || strings.Trim(cells[2], " |") == "" {
-			t.Errorf("a field has no comment in job.proto: %s", line)
+		if strings.Trim(cells[len(cells)-1], " |") == "" {
+			t.Errorf("a field or method has no comment in the protos: %s", line)
 		}
 	}
 	if rows < 100 {

@@ -22,15 +22,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How the identity was proved.
+// Authentication is how the identity was authenticated.
 type WhoAmIResponse_Authentication int32
 
 const (
 	WhoAmIResponse_AUTHENTICATION_UNSPECIFIED WhoAmIResponse_Authentication = 0
-	// The node does not authenticate callers: everybody may do anything.
+	// The node does not authenticate callers: every caller has full access.
 	WhoAmIResponse_AUTHENTICATION_NONE WhoAmIResponse_Authentication = 1
 	// A static token of the access file.
-	WhoAmIResponse_AUTHENTICATION_TOKEN       WhoAmIResponse_Authentication = 2
+	WhoAmIResponse_AUTHENTICATION_TOKEN WhoAmIResponse_Authentication = 2
+	// A TLS client certificate.
 	WhoAmIResponse_AUTHENTICATION_CERTIFICATE WhoAmIResponse_Authentication = 3
 	// A JWT of an issuer of the access file.
 	WhoAmIResponse_AUTHENTICATION_JWT WhoAmIResponse_Authentication = 4
@@ -119,17 +120,19 @@ func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
 
 type WhoAmIResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name that rules have for the caller, such as `token:ci` or `jwt:sso:ann`;
-	// `anonymous` if the node does not authenticate callers.
-	Identity       string                        `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Name of the identity in access rules, such as `token:ci` or `jwt:sso:ann`; `anonymous` if the
+	// node does not authenticate callers.
+	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// How the identity was authenticated.
 	Authentication WhoAmIResponse_Authentication `protobuf:"varint,2,opt,name=authentication,proto3,enum=fermata.v1.WhoAmIResponse_Authentication" json:"authentication,omitempty"`
-	// Groups of the caller by its JWT, `group:sso:ops`.
+	// Groups from the JWT, such as `group:sso:ops`.
 	Groups []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
-	// When the credential ends. Unset: not by itself.
+	// When the credential expires. Unset: it does not expire.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Roles in the order of the rules that give them.
+	// Roles, in the order of the rules that grant them.
 	Grants []*RoleGrant `protobuf:"bytes,5,rep,name=grants,proto3" json:"grants,omitempty"`
-	Limits *CallLimits  `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Limits of this identity on the node that answers.
+	Limits *CallLimits `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Limits of the namespaces that the grants name without a star.
 	Namespaces []*NamespaceLimits `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// Node that answered.
@@ -224,7 +227,7 @@ func (x *WhoAmIResponse) GetNode() string {
 	return ""
 }
 
-// RoleGrant is a role that one rule gives to a caller.
+// RoleGrant is a role that one rule grants.
 type RoleGrant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `viewer`, `operator`, `editor`, `admin`, `worker`, `node` or `scaler`.
@@ -288,15 +291,16 @@ func (x *RoleGrant) GetQueues() []string {
 	return nil
 }
 
-// CallLimits bound what one identity may do on one node. A field of 0 is no limit.
+// CallLimits are the limits of one identity on one node. 0: no limit.
 type CallLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Calls per second.
 	Rate float64 `protobuf:"fixed64,1,opt,name=rate,proto3" json:"rate,omitempty"`
 	// Calls at once beyond the rate.
 	Burst int32 `protobuf:"varint,2,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Calls and streams that are open at once.
-	Calls         int32 `protobuf:"varint,3,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Open calls and streams.
+	Calls int32 `protobuf:"varint,3,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Open connections.
 	Connections   int32 `protobuf:"varint,4,opt,name=connections,proto3" json:"connections,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -360,12 +364,14 @@ func (x *CallLimits) GetConnections() int32 {
 	return 0
 }
 
+// NamespaceLimits are the quotas of a namespace.
 type NamespaceLimits struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// How many jobs the namespace may have. 0: no limit.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the namespace.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Number of jobs. 0: no limit.
 	Jobs int64 `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	// How many bytes the definitions of its jobs may have together. 0: no limit.
+	// Total size of the job definitions in bytes. 0: no limit.
 	JobBytes      int64 `protobuf:"varint,3,opt,name=job_bytes,json=jobBytes,proto3" json:"job_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,10 +26,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccessService shows callers what they may do.
+// AccessService shows callers their identity and permissions.
 type AccessServiceClient interface {
-	// Returns who the node takes the caller for, and the roles that this identity has by
-	// the rules of the node. Whoever is authenticated may call it, with or without a role.
+	// Returns the authenticated identity of the caller and its roles. Every authenticated caller may
+	// call it, with or without a role.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 }
 
@@ -55,10 +55,10 @@ func (c *accessServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opt
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
 //
-// AccessService shows callers what they may do.
+// AccessService shows callers their identity and permissions.
 type AccessServiceServer interface {
-	// Returns who the node takes the caller for, and the roles that this identity has by
-	// the rules of the node. Whoever is authenticated may call it, with or without a role.
+	// Returns the authenticated identity of the caller and its roles. Every authenticated caller may
+	// call it, with or without a role.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }

@@ -23,17 +23,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What becomes of a job that is there already.
+// Existing selects what to do with a job that exists.
 type RestoreJobsRequest_Existing int32
 
 const (
 	// As EXISTING_FAIL.
 	RestoreJobsRequest_EXISTING_UNSPECIFIED RestoreJobsRequest_Existing = 0
-	// ALREADY_EXISTS if it has another definition.
+	// ALREADY_EXISTS if the definition differs.
 	RestoreJobsRequest_EXISTING_FAIL RestoreJobsRequest_Existing = 1
-	// It stays as it is.
+	// Keep it.
 	RestoreJobsRequest_EXISTING_SKIP RestoreJobsRequest_Existing = 2
-	// It gets the definition and the checkpoint. Dead letters that it has stay.
+	// Replace its definition and checkpoint. Its dead letters are kept.
 	RestoreJobsRequest_EXISTING_REPLACE RestoreJobsRequest_Existing = 3
 )
 
@@ -85,7 +85,7 @@ type RestoreJobsResponse_Result_Outcome int32
 const (
 	RestoreJobsResponse_Result_OUTCOME_UNSPECIFIED RestoreJobsResponse_Result_Outcome = 0
 	RestoreJobsResponse_Result_OUTCOME_CREATED     RestoreJobsResponse_Result_Outcome = 1
-	// It was there, and is the same.
+	// The job existed with the same definition.
 	RestoreJobsResponse_Result_OUTCOME_UNCHANGED RestoreJobsResponse_Result_Outcome = 2
 	RestoreJobsResponse_Result_OUTCOME_SKIPPED   RestoreJobsResponse_Result_Outcome = 3
 	RestoreJobsResponse_Result_OUTCOME_REPLACED  RestoreJobsResponse_Result_Outcome = 4
@@ -140,12 +140,15 @@ type ExportJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// 1 to 50, default 50; more is taken for 50.
-	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// 1 to 50, default 50. Greater values count as 50.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Token of a previous response. The filters must be the same.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Filters; all that are set must hold.
-	Queue         string            `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	IdPrefix      string            `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Filters; all that are set must match. Queue of the job.
+	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Prefix of the job id.
+	IdPrefix string `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Labels that the job must have.
 	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -225,7 +228,8 @@ func (x *ExportJobsRequest) GetLabels() map[string]string {
 
 type ExportJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Jobs  []*JobBackup           `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The jobs of this page.
+	Jobs []*JobBackup `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Unset: there is no further page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -278,10 +282,11 @@ func (x *ExportJobsResponse) GetNextPageToken() string {
 
 type RestoreJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `namespaces/{namespace}`, whatever that of the backups was.
+	// `namespaces/{namespace}` to restore into. It may differ from that of the backups.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The last part of job.name is the job's id.
-	Jobs          []*JobBackup                `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// 1 to 1,000 jobs. The last part of job.name is the id.
+	Jobs []*JobBackup `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// What to do with jobs that exist.
 	Existing      RestoreJobsRequest_Existing `protobuf:"varint,3,opt,name=existing,proto3,enum=fermata.v1.RestoreJobsRequest_Existing" json:"existing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -383,12 +388,12 @@ func (x *RestoreJobsResponse) GetResults() []*RestoreJobsResponse_Result {
 	return nil
 }
 
-// JobBackup is a job as a backup keeps it.
+// JobBackup is one job of a backup.
 type JobBackup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The definition; status and etag are unset.
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Unset in RestoreJobs: the job is registered as a new one.
+	// The state. Unset in RestoreJobs: register the job as a new one.
 	Checkpoint    *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,58 +443,75 @@ func (x *JobBackup) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
-// Checkpoint is what a cluster knows of a job. There are no leases in it: a run
-// that was live when it was taken is due again, as if no worker had begun it. The
-// history of runs that ended well is not part of it.
+// Checkpoint is the state of a job. It has no leases: a run that was live is due again, as if no
+// worker had started it. Finished runs are not included, except dead letters.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Bookkeeping of the definition.
+	// Generation of the schedule.
 	Generation int64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	Revision   int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// When this generation began: intervals count from here.
-	AnchorTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=anchor_time,json=anchorTime,proto3" json:"anchor_time,omitempty"`
-	CreateTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	UpdateTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	CreateRequestId string                 `protobuf:"bytes,6,opt,name=create_request_id,json=createRequestId,proto3" json:"create_request_id,omitempty"`
-	// Of the last edit that had one.
+	// Revision of the definition.
+	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Start of this generation. Intervals count from it.
+	AnchorTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=anchor_time,json=anchorTime,proto3" json:"anchor_time,omitempty"`
+	// When the job was created.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Last edit of the definition.
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// Request id of CreateJob.
+	CreateRequestId string `protobuf:"bytes,6,opt,name=create_request_id,json=createRequestId,proto3" json:"create_request_id,omitempty"`
+	// Request id of the last edit that had one.
 	UpdateRequestId string `protobuf:"bytes,7,opt,name=update_request_id,json=updateRequestId,proto3" json:"update_request_id,omitempty"`
 	// STATE_SCHEDULED, STATE_PAUSED, STATE_DEAD or STATE_DONE.
 	State JobStatus_State `protobuf:"varint,8,opt,name=state,proto3,enum=fermata.v1.JobStatus_State" json:"state,omitempty"`
-	// When a dead or done job is deleted; unset: never.
+	// When a dead or done job is deleted. Unset: never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// The run that is planned, or waits for another attempt.
+	// The run that is planned, or waits for its next attempt.
 	Run *CheckpointRun `protobuf:"bytes,10,opt,name=run,proto3" json:"run,omitempty"`
-	// Runs of the job that are beside it.
+	// Other runs of the job.
 	ConcurrentRuns []*CheckpointRun `protobuf:"bytes,11,rep,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
 	// Set while the job is paused.
 	PauseTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=pause_time,json=pauseTime,proto3" json:"pause_time,omitempty"`
-	PauseNote string                 `protobuf:"bytes,13,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
-	Hint      *Hint                  `protobuf:"bytes,14,opt,name=hint,proto3" json:"hint,omitempty"`
-	Backfills []*CheckpointBackfill  `protobuf:"bytes,15,rep,name=backfills,proto3" json:"backfills,omitempty"`
-	// Nominal time of the last scheduled run of this generation that ended.
+	// Why the job is paused.
+	PauseNote string `protobuf:"bytes,13,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
+	// The current hint.
+	Hint *Hint `protobuf:"bytes,14,opt,name=hint,proto3" json:"hint,omitempty"`
+	// Unfinished backfills.
+	Backfills []*CheckpointBackfill `protobuf:"bytes,15,rep,name=backfills,proto3" json:"backfills,omitempty"`
+	// Scheduled time of the last scheduled run of this generation that ended.
 	LastNominalTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=last_nominal_time,json=lastNominalTime,proto3" json:"last_nominal_time,omitempty"`
-	// Nominal times up to here are each to have their run (buffer_all, run_all).
+	// Each scheduled time up to here still has to run (buffer_all, run_all).
 	BufferedUntilTime *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=buffered_until_time,json=bufferedUntilTime,proto3" json:"buffered_until_time,omitempty"`
-	// Scheduled runs of this generation, for schedule.max_runs.
+	// Scheduled runs of this generation, counted for schedule.max_runs.
 	ScheduledRuns int64 `protobuf:"varint,18,opt,name=scheduled_runs,json=scheduledRuns,proto3" json:"scheduled_runs,omitempty"`
-	// A manual run that is one of concurrent_runs and has not begun.
-	WaitingRequestId    string                 `protobuf:"bytes,19,opt,name=waiting_request_id,json=waitingRequestId,proto3" json:"waiting_request_id,omitempty"`
-	ConsecutiveFailures int64                  `protobuf:"varint,20,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
-	LastOutcome         Outcome                `protobuf:"varint,21,opt,name=last_outcome,json=lastOutcome,proto3,enum=fermata.v1.Outcome" json:"last_outcome,omitempty"`
-	LastError           string                 `protobuf:"bytes,22,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	LastStartTime       *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=last_start_time,json=lastStartTime,proto3" json:"last_start_time,omitempty"`
-	LastFinishTime      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=last_finish_time,json=lastFinishTime,proto3" json:"last_finish_time,omitempty"`
-	RunsTotal           int64                  `protobuf:"varint,25,opt,name=runs_total,json=runsTotal,proto3" json:"runs_total,omitempty"`
-	SucceededTotal      int64                  `protobuf:"varint,26,opt,name=succeeded_total,json=succeededTotal,proto3" json:"succeeded_total,omitempty"`
-	DeadTotal           int64                  `protobuf:"varint,27,opt,name=dead_total,json=deadTotal,proto3" json:"dead_total,omitempty"`
-	LostTotal           int64                  `protobuf:"varint,28,opt,name=lost_total,json=lostTotal,proto3" json:"lost_total,omitempty"`
-	TimeoutTotal        int64                  `protobuf:"varint,29,opt,name=timeout_total,json=timeoutTotal,proto3" json:"timeout_total,omitempty"`
-	SkippedTotal        int64                  `protobuf:"varint,30,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
+	// Request id of a manual run among concurrent_runs that has not started.
+	WaitingRequestId string `protobuf:"bytes,19,opt,name=waiting_request_id,json=waitingRequestId,proto3" json:"waiting_request_id,omitempty"`
+	// Failed runs in a row.
+	ConsecutiveFailures int64 `protobuf:"varint,20,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
+	// Outcome of the last attempt.
+	LastOutcome Outcome `protobuf:"varint,21,opt,name=last_outcome,json=lastOutcome,proto3,enum=fermata.v1.Outcome" json:"last_outcome,omitempty"`
+	// Error of the last failure.
+	LastError string `protobuf:"bytes,22,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// Start of the last attempt.
+	LastStartTime *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=last_start_time,json=lastStartTime,proto3" json:"last_start_time,omitempty"`
+	// End of the last attempt.
+	LastFinishTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=last_finish_time,json=lastFinishTime,proto3" json:"last_finish_time,omitempty"`
+	// Totals, as in JobStatus.
+	RunsTotal int64 `protobuf:"varint,25,opt,name=runs_total,json=runsTotal,proto3" json:"runs_total,omitempty"`
+	// As in JobStatus.
+	SucceededTotal int64 `protobuf:"varint,26,opt,name=succeeded_total,json=succeededTotal,proto3" json:"succeeded_total,omitempty"`
+	// As in JobStatus.
+	DeadTotal int64 `protobuf:"varint,27,opt,name=dead_total,json=deadTotal,proto3" json:"dead_total,omitempty"`
+	// As in JobStatus.
+	LostTotal int64 `protobuf:"varint,28,opt,name=lost_total,json=lostTotal,proto3" json:"lost_total,omitempty"`
+	// As in JobStatus.
+	TimeoutTotal int64 `protobuf:"varint,29,opt,name=timeout_total,json=timeoutTotal,proto3" json:"timeout_total,omitempty"`
+	// As in JobStatus.
+	SkippedTotal int64 `protobuf:"varint,30,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
 	// Request ids of the last manual runs, newest last.
 	RecentRequestIds []string `protobuf:"bytes,31,rep,name=recent_request_ids,json=recentRequestIds,proto3" json:"recent_request_ids,omitempty"`
-	// Dead runs that are kept. The slot in the name is `job` for a dead one-time job.
+	// Dead letters. The slot in the name is `job` for a dead one-time job.
 	DeadLetters []*DeadLetter `protobuf:"bytes,32,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
-	// Request ids of the edits before that of update_request_id, newest last.
+	// Request ids of the edits before update_request_id, newest last.
 	EarlierUpdateRequestIds []string `protobuf:"bytes,33,rep,name=earlier_update_request_ids,json=earlierUpdateRequestIds,proto3" json:"earlier_update_request_ids,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
@@ -756,32 +778,42 @@ func (x *Checkpoint) GetEarlierUpdateRequestIds() []string {
 	return nil
 }
 
-// CheckpointRun is a run that has not ended.
+// CheckpointRun is an unfinished run.
 type CheckpointRun struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Trigger Run_Trigger            `protobuf:"varint,1,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
-	// Of a manual run or a backfill.
-	RequestId   string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Backoff     RunJobRequest_Backoff  `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
-	Generation  int64                  `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What triggered the run.
+	Trigger Run_Trigger `protobuf:"varint,1,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
+	// Request id of a manual run or backfill.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What a manual run does to the failure count.
+	Backoff RunJobRequest_Backoff `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
+	// Generation of the schedule that planned it.
+	Generation int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Scheduled time.
 	NominalTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
-	DueTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	DelaySource DelaySource            `protobuf:"varint,7,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
+	// When the next attempt is due.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// Rule that set due_time.
+	DelaySource DelaySource `protobuf:"varint,7,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
 	// Attempts that are used up.
 	Attempts int32 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// When the first of them began.
+	// Start of the first attempt.
 	FirstStartTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=first_start_time,json=firstStartTime,proto3" json:"first_start_time,omitempty"`
-	Hold           *Hold                  `protobuf:"bytes,10,opt,name=hold,proto3" json:"hold,omitempty"`
-	// The run is paced by the queue's recovery budget, and has had its turn.
+	// Gate that holds the run back.
+	Hold *Hold `protobuf:"bytes,10,opt,name=hold,proto3" json:"hold,omitempty"`
+	// True if the recovery rate of the queue paces the run.
 	Recovery bool `protobuf:"varint,11,opt,name=recovery,proto3" json:"recovery,omitempty"`
-	Paced    bool `protobuf:"varint,12,opt,name=paced,proto3" json:"paced,omitempty"`
-	// In a row: workers that vanished, and leases that reached no worker.
-	Losses      int32 `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
+	// True if the recovery rate has admitted it.
+	Paced bool `protobuf:"varint,12,opt,name=paced,proto3" json:"paced,omitempty"`
+	// Workers lost in a row.
+	Losses int32 `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
+	// Leases in a row that reached no worker.
 	Undelivered int32 `protobuf:"varint,14,opt,name=undelivered,proto3" json:"undelivered,omitempty"`
-	// Of concurrent runs: 0 to 63, and whether it has begun.
-	Slot    int32 `protobuf:"varint,15,opt,name=slot,proto3" json:"slot,omitempty"`
-	Started bool  `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
-	// The schedule's exclusions do not hold the run back.
+	// For concurrent runs: 0 to 63.
+	Slot int32 `protobuf:"varint,15,opt,name=slot,proto3" json:"slot,omitempty"`
+	// For concurrent runs: true if it has started.
+	Started bool `protobuf:"varint,16,opt,name=started,proto3" json:"started,omitempty"`
+	// True if exclusions of the schedule do not apply to the run.
 	IgnoreExclusions bool `protobuf:"varint,17,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -936,14 +968,17 @@ func (x *CheckpointRun) GetIgnoreExclusions() bool {
 	return false
 }
 
-// CheckpointBackfill is a range of past nominal times that are being run.
+// CheckpointBackfill is an unfinished backfill.
 type CheckpointBackfill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Nominal times after next_time, up to and including end_time, are still to be run.
-	NextTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
-	EndTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	Concurrency int32                  `protobuf:"varint,4,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	// Id of the backfill.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Scheduled times after next_time, up to and including end_time, have not run yet.
+	NextTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
+	// Last scheduled time of the backfill.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Runs at once.
+	Concurrency int32 `protobuf:"varint,4,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	// Slots of its concurrent runs.
 	Slots         []int32 `protobuf:"varint,5,rep,packed,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1017,10 +1052,11 @@ func (x *CheckpointBackfill) GetSlots() []int32 {
 
 type RestoreJobsResponse_Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set when code is 0.
+	// Set if code is 0.
 	Outcome RestoreJobsResponse_Result_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=fermata.v1.RestoreJobsResponse_Result_Outcome" json:"outcome,omitempty"`
 	// google.rpc.Code: 0 is OK.
-	Code    int32  `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Code int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	// The error, for people. Empty if code is 0.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
 	Details       []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`

@@ -27,17 +27,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BackupService takes jobs out of a cluster together with what it knows of them,
-// and puts them into another one, or back. Any node answers, while work goes on.
-// Errors are those of JobService.
+// BackupService exports jobs together with their state, and restores them into the same or another
+// cluster. Any node answers, while work goes on. Errors are those of JobService.
 type BackupServiceClient interface {
-	// Jobs with their checkpoints, each as it was at one instant. Pages may be short
-	// or even empty while next_page_token is set; order is not promised.
+	// Exports jobs with their checkpoints, each consistent at one instant. A page may be short or
+	// empty while next_page_token is set. The order is undefined.
 	ExportJobs(ctx context.Context, in *ExportJobsRequest, opts ...grpc.CallOption) (*ExportJobsResponse, error)
-	// Registers up to 1,000 jobs with what was known of them, each in one step. A job
-	// that is there with the same definition is left alone, unless it is to be
-	// replaced; so the call may be repeated. Reason JOB_RUNS: a job that has a live
-	// or waiting run of its own beside it cannot be replaced; pause it and repeat.
+	// Registers up to 1,000 jobs with their checkpoints, each atomically. A job that exists with the
+	// same definition is left alone, unless `existing` says to replace it; so the call can be
+	// repeated. Reason JOB_RUNS: a job with a separate live or waiting run cannot be replaced; pause
+	// it and repeat the call.
 	RestoreJobs(ctx context.Context, in *RestoreJobsRequest, opts ...grpc.CallOption) (*RestoreJobsResponse, error)
 }
 
@@ -73,17 +72,16 @@ func (c *backupServiceClient) RestoreJobs(ctx context.Context, in *RestoreJobsRe
 // All implementations must embed UnimplementedBackupServiceServer
 // for forward compatibility.
 //
-// BackupService takes jobs out of a cluster together with what it knows of them,
-// and puts them into another one, or back. Any node answers, while work goes on.
-// Errors are those of JobService.
+// BackupService exports jobs together with their state, and restores them into the same or another
+// cluster. Any node answers, while work goes on. Errors are those of JobService.
 type BackupServiceServer interface {
-	// Jobs with their checkpoints, each as it was at one instant. Pages may be short
-	// or even empty while next_page_token is set; order is not promised.
+	// Exports jobs with their checkpoints, each consistent at one instant. A page may be short or
+	// empty while next_page_token is set. The order is undefined.
 	ExportJobs(context.Context, *ExportJobsRequest) (*ExportJobsResponse, error)
-	// Registers up to 1,000 jobs with what was known of them, each in one step. A job
-	// that is there with the same definition is left alone, unless it is to be
-	// replaced; so the call may be repeated. Reason JOB_RUNS: a job that has a live
-	// or waiting run of its own beside it cannot be replaced; pause it and repeat.
+	// Registers up to 1,000 jobs with their checkpoints, each atomically. A job that exists with the
+	// same definition is left alone, unless `existing` says to replace it; so the call can be
+	// repeated. Reason JOB_RUNS: a job with a separate live or waiting run cannot be replaced; pause
+	// it and repeat the call.
 	RestoreJobs(context.Context, *RestoreJobsRequest) (*RestoreJobsResponse, error)
 	mustEmbedUnimplementedBackupServiceServer()
 }

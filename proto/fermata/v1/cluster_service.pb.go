@@ -27,27 +27,27 @@ type Finding_Fault int32
 
 const (
 	Finding_FAULT_UNSPECIFIED Finding_Fault = 0
-	// The index has the record in another region than its state.
+	// The index has the record in a region that does not match its state.
 	Finding_FAULT_INDEX_REGION Finding_Fault = 1
-	// The index does not have the record.
+	// The index lacks the record.
 	Finding_FAULT_INDEX_MISSING Finding_Fault = 2
-	// The index has it in a lane that is not its own, or has what does not exist.
+	// The index has the record in the wrong lane, or has a record that does not exist.
 	Finding_FAULT_INDEX_EXTRA Finding_Fault = 3
-	// The index of lanes is wrong about when a lane is due first.
+	// The index of lanes has a wrong first due time.
 	Finding_FAULT_LANE_INDEX Finding_Fault = 4
-	// An ended run of a record that does not exist.
+	// A finished run of a record that does not exist.
 	Finding_FAULT_HISTORY Finding_Fault = 5
 	// A definition without a state.
 	Finding_FAULT_NO_STATE Finding_Fault = 6
 	// A state without a definition.
 	Finding_FAULT_NO_DEFINITION Finding_Fault = 7
-	// What is stored cannot be read.
+	// The stored record cannot be decoded.
 	Finding_FAULT_UNREADABLE Finding_Fault = 8
-	// A state that contradicts itself.
+	// A state contradicts itself.
 	Finding_FAULT_STATE Finding_Fault = 9
-	// A job and its runs do not know of each other.
+	// A job and its runs do not refer to each other.
 	Finding_FAULT_RUNS Finding_Fault = 10
-	// The lateness objective of a run that waits is not looked at in time.
+	// The lateness objective of a waiting run would not be checked in time.
 	Finding_FAULT_OBJECTIVE Finding_Fault = 11
 )
 
@@ -114,15 +114,17 @@ type ListAuditRecordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 1000, default 100. Pages may be short or even empty while next_page_token
 	// is set.
-	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Token of a previous response. The filters must be the same.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Filters; all that are set must hold.
-	// The resource itself, or with a trailing `/` all below it.
+	// Filters; all that are set must match. The resource, or with a trailing `/` all resources below
+	// it.
 	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Identity of the caller.
 	Identity string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Inclusive.
+	// Records from this time on, inclusive.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Exclusive.
+	// Records before this time.
 	EndTime       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -201,8 +203,9 @@ func (x *ListAuditRecordsRequest) GetEndTime() *timestamppb.Timestamp {
 }
 
 type ListAuditRecordsResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Records []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Records []*AuditRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Unset: there is no further page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -253,50 +256,53 @@ func (x *ListAuditRecordsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// AuditRecord is one call that changed something, or may have.
+// AuditRecord describes one call that changed something, or may have.
 type AuditRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Grows with time.
+	// Unique; later records have greater ids.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// By the clock of Redis.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Who made the call; their address where identities are not asked for.
+	// Identity of the caller, or its address if the node does not authenticate callers.
 	Identity string `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Address that the call came from.
+	// Address of the caller.
 	Peer string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
 	// Node that answered.
 	Node string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	// `fermata.v1.JobService/UpdateJob`.
 	Method string `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
-	// What it was about; the parent for calls about many.
+	// Resource that the call changed, or the parent for calls that change several.
 	Resource string `protobuf:"bytes,7,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Of calls about many: the first 20 that were named.
+	// For calls that change several resources: the first 20 in the request.
 	Names []string `protobuf:"bytes,8,rep,name=names,proto3" json:"names,omitempty"`
-	// Of updates: the fields that were named.
+	// For updates: the fields of the mask.
 	ChangedFields []string `protobuf:"bytes,9,rep,name=changed_fields,json=changedFields,proto3" json:"changed_fields,omitempty"`
-	RequestId     string   `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// google.rpc.Code. Other than 0: the call failed, but may have taken effect.
+	// Request id of the call, if it had one.
+	RequestId string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// google.rpc.Code. Not 0: the call failed, but may have had an effect.
 	Code int32 `protobuf:"varint,11,opt,name=code,proto3" json:"code,omitempty"`
-	// Of calls about many: how many were changed, and how many not.
+	// For calls that change several resources: how many were changed.
 	Changed int64 `protobuf:"varint,12,opt,name=changed,proto3" json:"changed,omitempty"`
+	// For calls that change several resources: how many were not changed.
 	Refused int64 `protobuf:"varint,13,opt,name=refused,proto3" json:"refused,omitempty"`
-	// SHA-256 of what there was, read just before the call, and of what the call
-	// answered: of the definition, or of the status where only that changes. Empty
-	// where there was nothing, or nothing is known.
+	// SHA-256 of the definition just before the call, or of the status for calls that change only
+	// the status. Empty if it did not exist or is unknown.
 	BeforeDigest []byte `protobuf:"bytes,14,opt,name=before_digest,json=beforeDigest,proto3" json:"before_digest,omitempty"`
-	AfterDigest  []byte `protobuf:"bytes,15,opt,name=after_digest,json=afterDigest,proto3" json:"after_digest,omitempty"`
-	// The chain; unset in records that nodes of an earlier version wrote. Counts all
-	// records of the cluster.
+	// SHA-256 of the definition or status in the response.
+	AfterDigest []byte `protobuf:"bytes,15,opt,name=after_digest,json=afterDigest,proto3" json:"after_digest,omitempty"`
+	// Position in the chain, which numbers all records of the cluster. The fields of the chain are
+	// unset in records of earlier versions.
 	Sequence int64 `protobuf:"varint,16,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// How `hash` is made; see docs/security/audit.md.
+	// Algorithm of `hash`; see docs/security/audit.md.
 	ChainVersion int32 `protobuf:"varint,17,opt,name=chain_version,json=chainVersion,proto3" json:"chain_version,omitempty"`
 	// SHA-256 of this record, its sequence, its id and previous_hash.
 	Hash []byte `protobuf:"bytes,18,opt,name=hash,proto3" json:"hash,omitempty"`
-	// Of the record before; empty in the first one.
+	// Hash of the previous record. Empty in the first one.
 	PreviousHash []byte `protobuf:"bytes,19,opt,name=previous_hash,json=previousHash,proto3" json:"previous_hash,omitempty"`
-	// Ed25519 signature of the hash, by the key of this id. Only the last record that a
-	// node writes at once has one: it stands for all before.
-	KeyId         string `protobuf:"bytes,20,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// Id of the key of `signature`. Only the last record of each batch is signed; the signature
+	// covers all records before it.
+	KeyId string `protobuf:"bytes,20,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	// Ed25519 signature of `hash`.
 	Signature     []byte `protobuf:"bytes,21,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -481,7 +487,7 @@ func (x *AuditRecord) GetSignature() []byte {
 
 type ReadAuditRecordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Records after the one with this id; unset: from the oldest one.
+	// Id of the record after which to start. Unset: start with the oldest.
 	After string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
 	// 1 to 1000, default 100.
 	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -535,10 +541,11 @@ func (x *ReadAuditRecordsRequest) GetPageSize() int32 {
 
 type ReadAuditRecordsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Fewer than page_size: there are no more now.
+	// Oldest first. Fewer than page_size: there are no more at the moment.
 	Records []*AuditRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
-	// Newest record of the chain, as the cluster knows it.
-	HeadSequence  int64  `protobuf:"varint,2,opt,name=head_sequence,json=headSequence,proto3" json:"head_sequence,omitempty"`
+	// Sequence of the newest record of the chain.
+	HeadSequence int64 `protobuf:"varint,2,opt,name=head_sequence,json=headSequence,proto3" json:"head_sequence,omitempty"`
+	// Hash of the newest record of the chain.
 	HeadHash      []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -597,11 +604,11 @@ func (x *ReadAuditRecordsResponse) GetHeadHash() []byte {
 
 type AcknowledgeAuditRecordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 63 lower-case letters, digits and dashes.
+	// Name of the export: 1 to 63 lower-case letters, digits and dashes.
 	Export string `protobuf:"bytes,1,opt,name=export,proto3" json:"export,omitempty"`
-	// Id of the last record that was delivered. Unset: the export is made, or read as it is.
+	// Id of the last record that was delivered. Unset: create the export, or read its position.
 	RecordId string `protobuf:"bytes,2,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
-	// Its sequence; 0 for a record without one.
+	// Sequence of that record; 0 if it has none.
 	Sequence      int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,17 +665,20 @@ func (x *AcknowledgeAuditRecordsRequest) GetSequence() int64 {
 	return 0
 }
 
-// AuditExport is a consumer of audit records that acknowledges them.
+// AuditExport is a consumer of audit records that acknowledges what it has received.
 type AuditExport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Last record that was acknowledged; unset: none.
+	// Name of the export.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Last record that was acknowledged. Unset: none.
 	RecordId string `protobuf:"bytes,2,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`
-	Sequence int64  `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// When the last acknowledgement came.
+	// Sequence of that record.
+	Sequence int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Time of the last acknowledgement.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Records that are not acknowledged yet, and since when the oldest of them waits.
-	Waiting       int64                  `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Number of records that are not acknowledged.
+	Waiting int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Time of the oldest of these records.
 	WaitingSince  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -828,8 +838,9 @@ func (x *ListAuditExportsResponse) GetExports() []*AuditExport {
 }
 
 type DeleteAuditExportRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the export.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,8 +955,9 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListNodesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All members of the cluster.
+	Nodes         []*Node `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -987,22 +999,28 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 	return nil
 }
 
+// Node is one scheduler node.
 type Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Name of the node, unique in the cluster.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Address for clients and workers.
 	GrpcAddress string `protobuf:"bytes,2,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
 	// Address for other nodes.
 	PeerAddress string `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	ShardsHeld  int32  `protobuf:"varint,4,opt,name=shards_held,json=shardsHeld,proto3" json:"shards_held,omitempty"`
-	Workers     int32  `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
-	// True while the node hands its work over.
-	Draining  bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
-	Version   string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	// Shards whose lock the node holds.
+	ShardsHeld int32 `protobuf:"varint,4,opt,name=shards_held,json=shardsHeld,proto3" json:"shards_held,omitempty"`
+	// Workers connected to the node.
+	Workers int32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
+	// True while the node hands over its shards and workers before it stops.
+	Draining bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Version of the software.
+	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	// When the process started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// True when the node did not answer; only its name and addresses are known.
+	// True if the node did not answer. Only its name and addresses are known then.
 	Unreachable bool `protobuf:"varint,9,opt,name=unreachable,proto3" json:"unreachable,omitempty"`
-	// Durability class in force: memory, local, replica.
+	// Durability class: memory, local or replica.
 	Durability    string `protobuf:"bytes,10,opt,name=durability,proto3" json:"durability,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1145,8 +1163,9 @@ func (*ListShardsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListShardsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All shards, by number.
+	Shards        []*Shard `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1188,15 +1207,18 @@ func (x *ListShardsResponse) GetShards() []*Shard {
 	return nil
 }
 
+// Shard is one partition of the jobs, which one node at a time schedules.
 type Shard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Shard int32                  `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	// Node that holds the lock. Empty: nobody.
+	// Number, from 0.
+	Shard int32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Node that holds the lock. Empty: none.
 	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	// Rest of the lock's life.
+	// Time until the lock expires unless it is renewed.
 	LockTtl *durationpb.Duration `protobuf:"bytes,3,opt,name=lock_ttl,json=lockTtl,proto3" json:"lock_ttl,omitempty"`
-	Jobs    int64                `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	// How long the first due record has waited. Zero when nothing is overdue.
+	// Number of jobs.
+	Jobs int64 `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// How long the first due record has waited. Zero if nothing is overdue.
 	Lag           *durationpb.Duration `protobuf:"bytes,5,opt,name=lag,proto3" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1313,8 +1335,9 @@ func (x *ListQueuesRequest) GetParent() string {
 }
 
 type ListQueuesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queues        []*Queue               `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All queues that have jobs or workers.
+	Queues        []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1356,27 +1379,35 @@ func (x *ListQueuesResponse) GetQueues() []*Queue {
 	return nil
 }
 
+// Queue is the state of one queue over all nodes.
 type Queue struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Queue     string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Due and waiting for a slot.
-	Backlog   int64 `protobuf:"varint,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
-	Running   int64 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the queue.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the queue.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Runs that are due and wait for a slot.
+	Backlog int64 `protobuf:"varint,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
+	// Live runs.
+	Running int64 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	// Runs that are not due yet.
 	Scheduled int64 `protobuf:"varint,5,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
-	// Jobs that are paused, each by itself.
-	Paused        int64                `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
-	Dead          int64                `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
-	FreeSlots     int64                `protobuf:"varint,8,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
-	Workers       int64                `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Jobs that are paused individually.
+	Paused int64 `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Dead letters.
+	Dead int64 `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
+	// Free slots of the workers.
+	FreeSlots int64 `protobuf:"varint,8,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
+	// Workers that serve the queue.
+	Workers int64 `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
+	// How long the longest waiting run has been due.
 	OldestOverdue *durationpb.Duration `protobuf:"bytes,10,opt,name=oldest_overdue,json=oldestOverdue,proto3" json:"oldest_overdue,omitempty"`
-	// Of the last minute, as the nodes saw it whose workers ran them.
+	// Activity of the last minute, as counted by the nodes of the workers.
 	Recent *RecentRuns `protobuf:"bytes,65,opt,name=recent,proto3" json:"recent,omitempty"`
-	// How long ago the oldest dead letter died. Where dead letters are kept for different
-	// times it is that of those that are deleted first. Zero when there is none.
+	// Age of the oldest dead letter. If dead letters have different retention times: of those that
+	// are deleted first. Zero if there is none.
 	OldestDeadLetter *durationpb.Duration `protobuf:"bytes,66,opt,name=oldest_dead_letter,json=oldestDeadLetter,proto3" json:"oldest_dead_letter,omitempty"`
-	// The queue as a whole is paused: nothing of it starts. As the node read it last, within a
-	// second or so: right after a change it may be the old value.
+	// True if the whole queue is paused. May lag behind a change by about a second.
 	QueuePaused   bool `protobuf:"varint,67,opt,name=queue_paused,json=queuePaused,proto3" json:"queue_paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1503,18 +1534,20 @@ func (x *Queue) GetQueuePaused() bool {
 	return false
 }
 
-// RecentRuns is what happened in a queue within the last minute.
+// RecentRuns is the activity of a queue within the last minute.
 type RecentRuns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Attempts that started, that succeeded, and that failed or timed out.
-	Started   int64 `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
+	// Attempts that started.
+	Started int64 `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"`
+	// Attempts that succeeded.
 	Succeeded int64 `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	Failed    int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Runs that did not start in the time that max_lag allows, and nominal times that were missed.
+	// Attempts that failed or timed out.
+	Failed int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Runs that did not start within max_lag, and scheduled times that were missed.
 	Breaches int64 `protobuf:"varint,4,opt,name=breaches,proto3" json:"breaches,omitempty"`
-	// The longest time from due to start.
+	// Longest time from due to start.
 	MaxLag *durationpb.Duration `protobuf:"bytes,5,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
-	// What the figures span: a minute, or less where a node has just started.
+	// Time that the figures cover: a minute, or less after the start of a node.
 	Span          *durationpb.Duration `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1629,8 +1662,9 @@ func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListWorkersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All connected workers.
+	Workers       []*Worker `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1672,20 +1706,31 @@ func (x *ListWorkersResponse) GetWorkers() []*Worker {
 	return nil
 }
 
+// Worker is a connected worker.
 type Worker struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId    string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Node        string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	Namespace   string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Queues      []string               `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"`
-	Slots       int32                  `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
-	Running     int32                  `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
-	Draining    bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id that the worker has chosen.
+	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// Node that it is connected to.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Namespace of its queues.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Queues that it serves.
+	Queues []string `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Runs that it can execute at once.
+	Slots int32 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
+	// Runs that it holds.
+	Running int32 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
+	// True while it takes no more runs and finishes those it has.
+	Draining bool `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	// When it connected.
 	ConnectTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=connect_time,json=connectTime,proto3" json:"connect_time,omitempty"`
-	Version     string                 `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
-	Labels      map[string]string      `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Identity that the node found the worker to have. Unset: the node does not
-	// authenticate callers. Two workers may have one worker_id under two identities.
+	// Version that it reports.
+	Version string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	// Labels that it reports.
+	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Authenticated identity of the worker. Unset: the node does not authenticate callers. Two
+	// workers with different identities may have the same worker_id.
 	Identity      string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1802,8 +1847,7 @@ type CheckShardRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0 to the number of shards - 1.
 	Shard int32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	// Set the indexes to what the records say, and remove ended runs of records that
-	// do not exist.
+	// Rebuild the indexes from the records, and delete finished runs of records that do not exist.
 	Repair        bool `protobuf:"varint,2,opt,name=repair,proto3" json:"repair,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1857,10 +1901,9 @@ type CheckShardResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1,000.
 	Findings []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
-	// There are further findings.
+	// True if there are more findings.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
-	// Records that were looked at: jobs, dead letters, runs that are records of their
-	// own.
+	// Number of records checked: jobs, dead letters, and runs with records of their own.
 	Records       int64 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1917,18 +1960,20 @@ func (x *CheckShardResponse) GetRecords() int64 {
 	return 0
 }
 
-// Finding is a disagreement between the things that are stored.
+// Finding is an inconsistency in the stored data.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Fault Finding_Fault          `protobuf:"varint,1,opt,name=fault,proto3,enum=fermata.v1.Finding_Fault" json:"fault,omitempty"`
+	// What is inconsistent.
+	Fault Finding_Fault `protobuf:"varint,1,opt,name=fault,proto3,enum=fermata.v1.Finding_Fault" json:"fault,omitempty"`
 	// `{namespace}/{job}`, with `#` and a suffix for dead letters and runs.
 	Record string `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
 	// `{namespace}/{queue}/{priority}`.
 	Lane string `protobuf:"bytes,3,opt,name=lane,proto3" json:"lane,omitempty"`
-	// For people.
+	// Description for people.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	// CheckShard can repair faults of this kind.
-	Repairable    bool `protobuf:"varint,5,opt,name=repairable,proto3" json:"repairable,omitempty"`
+	// True if CheckShard can repair it.
+	Repairable bool `protobuf:"varint,5,opt,name=repairable,proto3" json:"repairable,omitempty"`
+	// True if this call repaired it.
 	Repaired      bool `protobuf:"varint,6,opt,name=repaired,proto3" json:"repaired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -35,25 +35,30 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ClusterService shows the cluster to operators. Any node answers for all.
+// ClusterService shows the state of the cluster to operators. Any node answers for all.
 type ClusterServiceClient interface {
+	// Lists the nodes of the cluster.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
+	// Lists the shards with the nodes that hold them.
 	ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error)
+	// Lists the queues with their sizes, workers and recent runs.
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
+	// Lists the connected workers.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
-	// Compares all that is stored in a shard, beside the work that goes on, and
-	// repairs what can be repaired without a loss. It reads the whole shard.
+	// Checks the stored data of a shard while the cluster works, and repairs what can be repaired
+	// without loss. It reads the whole shard.
 	CheckShard(ctx context.Context, in *CheckShardRequest, opts ...grpc.CallOption) (*CheckShardResponse, error)
-	// Who changed what through the API, newest first. Records appear shortly after the
-	// answer of the call that they are about.
+	// Lists audit records, newest first: who changed what through the API. A record appears shortly
+	// after the response of its call.
 	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
-	// The same records oldest first, for exports and for verifying the chain.
+	// Reads the same records oldest first, for exports and to verify the chain.
 	ReadAuditRecords(ctx context.Context, in *ReadAuditRecordsRequest, opts ...grpc.CallOption) (*ReadAuditRecordsResponse, error)
-	// Makes an export, or says how far it has come. Records that an export has not
-	// acknowledged are kept beyond the limits of count and age, within that of bytes.
+	// Creates an export, or stores its position. Records that an export has not acknowledged are
+	// kept beyond the limits of count and age, but not beyond that of bytes.
 	AcknowledgeAuditRecords(ctx context.Context, in *AcknowledgeAuditRecordsRequest, opts ...grpc.CallOption) (*AuditExport, error)
+	// Lists the exports with their positions.
 	ListAuditExports(ctx context.Context, in *ListAuditExportsRequest, opts ...grpc.CallOption) (*ListAuditExportsResponse, error)
-	// Records that it has not acknowledged are kept for it no longer.
+	// Deletes an export. Records are no longer kept for it.
 	DeleteAuditExport(ctx context.Context, in *DeleteAuditExportRequest, opts ...grpc.CallOption) (*DeleteAuditExportResponse, error)
 }
 
@@ -169,25 +174,30 @@ func (c *clusterServiceClient) DeleteAuditExport(ctx context.Context, in *Delete
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
 //
-// ClusterService shows the cluster to operators. Any node answers for all.
+// ClusterService shows the state of the cluster to operators. Any node answers for all.
 type ClusterServiceServer interface {
+	// Lists the nodes of the cluster.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
+	// Lists the shards with the nodes that hold them.
 	ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error)
+	// Lists the queues with their sizes, workers and recent runs.
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
+	// Lists the connected workers.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
-	// Compares all that is stored in a shard, beside the work that goes on, and
-	// repairs what can be repaired without a loss. It reads the whole shard.
+	// Checks the stored data of a shard while the cluster works, and repairs what can be repaired
+	// without loss. It reads the whole shard.
 	CheckShard(context.Context, *CheckShardRequest) (*CheckShardResponse, error)
-	// Who changed what through the API, newest first. Records appear shortly after the
-	// answer of the call that they are about.
+	// Lists audit records, newest first: who changed what through the API. A record appears shortly
+	// after the response of its call.
 	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
-	// The same records oldest first, for exports and for verifying the chain.
+	// Reads the same records oldest first, for exports and to verify the chain.
 	ReadAuditRecords(context.Context, *ReadAuditRecordsRequest) (*ReadAuditRecordsResponse, error)
-	// Makes an export, or says how far it has come. Records that an export has not
-	// acknowledged are kept beyond the limits of count and age, within that of bytes.
+	// Creates an export, or stores its position. Records that an export has not acknowledged are
+	// kept beyond the limits of count and age, but not beyond that of bytes.
 	AcknowledgeAuditRecords(context.Context, *AcknowledgeAuditRecordsRequest) (*AuditExport, error)
+	// Lists the exports with their positions.
 	ListAuditExports(context.Context, *ListAuditExportsRequest) (*ListAuditExportsResponse, error)
-	// Records that it has not acknowledged are kept for it no longer.
+	// Deletes an export. Records are no longer kept for it.
 	DeleteAuditExport(context.Context, *DeleteAuditExportRequest) (*DeleteAuditExportResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }

@@ -25,21 +25,22 @@ const (
 
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `namespaces/{namespace}`; unset means all, and events of the cluster itself.
+	// `namespaces/{namespace}`. Unset: all namespaces, and events of the cluster itself.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Filters; all that are set must hold, each by one of its entries.
+	// Filters; every filter that is set must match, by any of its entries. Queues.
 	Queues []string `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Job ids.
 	JobIds []string `protobuf:"bytes,3,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
-	// Kinds such as `run.dead`, or all of a family: `run.*`.
+	// Kinds such as `run.dead`, or families such as `run.*`.
 	Kinds []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	// Labels that the job had.
+	// Labels of the job at that time; all must match.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Where an earlier stream left off. Excludes start_time.
+	// Continue after the response that had this token. Excludes start_time.
 	ResumeToken string `protobuf:"bytes,6,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
-	// Begin with what is kept from here on, inclusive.
+	// Start with the events kept from this time on, inclusive.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// End when what there was when the stream began has been told. UNAVAILABLE while some
-	// of it cannot be read.
+	// End the stream after the events that existed when it began. UNAVAILABLE if some of them cannot
+	// be read.
 	UntilNow      bool `protobuf:"varint,8,opt,name=until_now,json=untilNow,proto3" json:"until_now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -131,11 +132,12 @@ func (x *WatchEventsRequest) GetUntilNow() bool {
 	return false
 }
 
+// WatchEventsResponse is the next part of the stream.
 type WatchEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// May be empty: then only the token is new.
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Where to resume after these events. Opaque.
+	// Token to continue after these events. Opaque.
 	ResumeToken   string `protobuf:"bytes,2,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -185,42 +187,47 @@ func (x *WatchEventsResponse) GetResumeToken() string {
 	return ""
 }
 
-// Event is something that happened to a job, or to the cluster. What does not apply is
-// unset.
+// Event is something that happened to a job or to the cluster. Fields that do not apply are unset.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique in the cluster, and the same each time that the event is told.
+	// Unique in the cluster, and the same for each delivery of the event.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// docs/events.md lists them. Later versions may add some.
+	// Kind, such as `run.dead`; docs/events.md lists them. Later versions may add kinds.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// By the clock of Redis.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	// `namespaces/{namespace}/jobs/{job}`.
-	Job   string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	Job string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	// Queue of the job.
 	Queue string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Labels that the job had.
+	// Labels of the job at that time.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Id of the run, unique in its job.
 	RunId string `protobuf:"bytes,7,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Links all that is said of a run, here, in logs and in the handler.
-	CorrelationId string      `protobuf:"bytes,8,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
-	Trigger       Run_Trigger `protobuf:"varint,9,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
-	// Of the run, from 1.
+	// The same for everything that belongs to one run: events, logs, spans and the handler's task.
+	CorrelationId string `protobuf:"bytes,8,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
+	// What triggered the run.
+	Trigger Run_Trigger `protobuf:"varint,9,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
+	// Attempt of the run, from 1.
 	Attempt int32 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// When the run was due that ended; when the next attempt or run is due of events that
-	// plan one (`run.failed`: unset if there is none).
+	// For events that end a run: when it was due. For events that plan one, such as `run.failed`:
+	// when the next attempt or run is due; unset if there is none.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// Of the attempt that ended.
+	// Start of the attempt that ended.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Failed runs in a row.
 	ConsecutiveFailures int64 `protobuf:"varint,13,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
-	// Of missed due times.
-	Count  int64  `protobuf:"varint,14,opt,name=count,proto3" json:"count,omitempty"`
+	// Number of missed due times.
+	Count int64 `protobuf:"varint,14,opt,name=count,proto3" json:"count,omitempty"`
+	// Reason, as documented for the kind.
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
-	Error  string `protobuf:"bytes,16,opt,name=error,proto3" json:"error,omitempty"`
+	// Error of the attempt, at most 512 bytes.
+	Error string `protobuf:"bytes,16,opt,name=error,proto3" json:"error,omitempty"`
+	// Worker of the attempt.
 	Worker string `protobuf:"bytes,17,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Of events of the cluster.
-	Node          string `protobuf:"bytes,18,opt,name=node,proto3" json:"node,omitempty"`
+	// For events of the cluster: the node.
+	Node string `protobuf:"bytes,18,opt,name=node,proto3" json:"node,omitempty"`
+	// For events of the cluster: the shard.
 	Shard         *int32 `protobuf:"varint,19,opt,name=shard,proto3,oneof" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -426,8 +433,9 @@ func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListWebhooksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Webhooks      []*Webhook             `protobuf:"bytes,1,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the webhooks file.
+	Webhooks      []*Webhook `protobuf:"bytes,1,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,18 +477,20 @@ func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
 	return nil
 }
 
+// Webhook is a configured webhook and its progress.
 type Webhook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Scheme and host only: what follows may be a credential.
+	// Name in the webhooks file.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Scheme and host only, because the rest may be a credential.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// Shards with events that are still to be delivered, or passed over.
+	// Shards with events that are not delivered yet.
 	BehindShards int32 `protobuf:"varint,3,opt,name=behind_shards,json=behindShards,proto3" json:"behind_shards,omitempty"`
-	// Age of the oldest of these.
+	// Age of the oldest of these events.
 	Lag *durationpb.Duration `protobuf:"bytes,4,opt,name=lag,proto3" json:"lag,omitempty"`
-	// Shards whose next event has failed and is tried again later.
+	// Shards whose next event failed and will be retried.
 	FailingShards int32 `protobuf:"varint,5,opt,name=failing_shards,json=failingShards,proto3" json:"failing_shards,omitempty"`
-	// Events that were given up on and are kept: the last 1,000 of each shard.
+	// Events that were given up and are kept, at most 1,000 per shard.
 	Undelivered   int32 `protobuf:"varint,6,opt,name=undelivered,proto3" json:"undelivered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -560,7 +570,7 @@ func (x *Webhook) GetUndelivered() int32 {
 
 type ListUndeliveredEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset: of all.
+	// Name of the webhook. Unset: all.
 	Webhook string `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	// 1 to 1000, default 100.
 	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -613,8 +623,9 @@ func (x *ListUndeliveredEventsRequest) GetPageSize() int32 {
 }
 
 type ListUndeliveredEventsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []*UndeliveredEvent    `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Events        []*UndeliveredEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -656,14 +667,18 @@ func (x *ListUndeliveredEventsResponse) GetEvents() []*UndeliveredEvent {
 	return nil
 }
 
+// UndeliveredEvent is an event that a webhook gave up on.
 type UndeliveredEvent struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Webhook string                 `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
-	Event   *Event                 `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
-	Tries   int32                  `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
-	// When it was given up on, or refused once more.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the webhook.
+	Webhook string `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	// The event.
+	Event *Event `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
+	// Delivery attempts.
+	Tries int32 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
+	// When it was given up, or rejected again.
 	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
-	// What the last try met.
+	// Result of the last attempt.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -735,11 +750,12 @@ func (x *UndeliveredEvent) GetReason() string {
 }
 
 type RedeliverEventsRequest struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Webhook string                 `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
-	// Only this one; unset: up to 100.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the webhook. Required.
+	Webhook string `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	// Redeliver only this event. Unset: up to 100 events.
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// Delete what the endpoint refuses for good.
+	// Delete events that the endpoint rejects permanently.
 	DropRefused   bool `protobuf:"varint,3,opt,name=drop_refused,json=dropRefused,proto3" json:"drop_refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -797,15 +813,16 @@ func (x *RedeliverEventsRequest) GetDropRefused() bool {
 }
 
 type RedeliverEventsResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Delivered int32                  `protobuf:"varint,1,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	// What the one met that ended it; unset if none did.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Events that were delivered.
+	Delivered int32 `protobuf:"varint,1,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// The temporary failure that ended the call, if any.
 	Failure string `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
-	// Those that the endpoint refused for good; with drop_refused they are no longer there.
+	// Events that the endpoint rejected permanently. With drop_refused they are deleted.
 	Refused int32 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
-	// What the first of these met.
+	// Result for the first of these.
 	Refusal string `protobuf:"bytes,4,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	// Undelivered events that the webhook has left.
+	// Undelivered events that remain for the webhook.
 	Remaining     int32 `protobuf:"varint,5,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,24 +29,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EventService tells what happens to jobs, and how webhooks fare that are told as well.
-// Any node answers for all. See docs/events.md.
+// EventService streams what happens to jobs, and shows the state of webhooks. Any node answers for
+// all. See docs/events.md.
 type EventServiceClient interface {
-	// Streams events: what happens from now on, from an instant on, or from where an
-	// earlier stream left off. Events are told at least once, those of one job in their
-	// order.
+	// Streams events: new ones, those since an instant, or those after an earlier stream. Delivery
+	// is at least once; events of one job come in order.
 	//
-	// FAILED_PRECONDITION, reason EVENTS_OFF: this cluster records none.
-	// OUT_OF_RANGE, reason EVENTS_GONE: what follows resume_token is no longer kept; begin
-	// anew without it. UNAVAILABLE: go on at another node, from the last token.
+	// FAILED_PRECONDITION, reason EVENTS_OFF: this cluster records no events. OUT_OF_RANGE, reason
+	// EVENTS_GONE: events after resume_token are no longer kept; start again without it.
+	// UNAVAILABLE: continue at another node with the last token.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
-	// The webhooks of the node that answers, and how far the cluster is with them.
+	// Lists the webhooks of the node that answers, with the progress of the whole cluster.
 	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
-	// Events that webhooks gave up on, newest first.
+	// Lists the events that webhooks gave up on, newest first.
 	ListUndeliveredEvents(ctx context.Context, in *ListUndeliveredEventsRequest, opts ...grpc.CallOption) (*ListUndeliveredEventsResponse, error)
-	// Tries to deliver such events once more, oldest first, and ends at the first failure
-	// that may pass. What the endpoint refuses for good is passed over, and comes last from
-	// then on. Those that were delivered are no longer listed.
+	// Tries again to deliver such events, oldest first, until the first temporary failure. An event
+	// that the endpoint rejects permanently is skipped, and moves to the end. Delivered events are
+	// removed from the list.
 	RedeliverEvents(ctx context.Context, in *RedeliverEventsRequest, opts ...grpc.CallOption) (*RedeliverEventsResponse, error)
 }
 
@@ -111,24 +110,23 @@ func (c *eventServiceClient) RedeliverEvents(ctx context.Context, in *RedeliverE
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// EventService tells what happens to jobs, and how webhooks fare that are told as well.
-// Any node answers for all. See docs/events.md.
+// EventService streams what happens to jobs, and shows the state of webhooks. Any node answers for
+// all. See docs/events.md.
 type EventServiceServer interface {
-	// Streams events: what happens from now on, from an instant on, or from where an
-	// earlier stream left off. Events are told at least once, those of one job in their
-	// order.
+	// Streams events: new ones, those since an instant, or those after an earlier stream. Delivery
+	// is at least once; events of one job come in order.
 	//
-	// FAILED_PRECONDITION, reason EVENTS_OFF: this cluster records none.
-	// OUT_OF_RANGE, reason EVENTS_GONE: what follows resume_token is no longer kept; begin
-	// anew without it. UNAVAILABLE: go on at another node, from the last token.
+	// FAILED_PRECONDITION, reason EVENTS_OFF: this cluster records no events. OUT_OF_RANGE, reason
+	// EVENTS_GONE: events after resume_token are no longer kept; start again without it.
+	// UNAVAILABLE: continue at another node with the last token.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
-	// The webhooks of the node that answers, and how far the cluster is with them.
+	// Lists the webhooks of the node that answers, with the progress of the whole cluster.
 	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
-	// Events that webhooks gave up on, newest first.
+	// Lists the events that webhooks gave up on, newest first.
 	ListUndeliveredEvents(context.Context, *ListUndeliveredEventsRequest) (*ListUndeliveredEventsResponse, error)
-	// Tries to deliver such events once more, oldest first, and ends at the first failure
-	// that may pass. What the endpoint refuses for good is passed over, and comes last from
-	// then on. Those that were delivered are no longer listed.
+	// Tries again to deliver such events, oldest first, until the first temporary failure. An event
+	// that the endpoint rejects permanently is skipped, and moves to the end. Delivered events are
+	// removed from the list.
 	RedeliverEvents(context.Context, *RedeliverEventsRequest) (*RedeliverEventsResponse, error)
 	mustEmbedUnimplementedEventServiceServer()
 }

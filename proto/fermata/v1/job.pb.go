@@ -23,23 +23,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OverlapPolicy is looked up when it matters, so that an edit affects what waits.
+// OverlapPolicy is what happens when a scheduled time comes while an earlier run is live. It is
+// evaluated at that time, so that an edit also affects waiting runs.
 type OverlapPolicy int32
 
 const (
 	// As OVERLAP_POLICY_SKIP.
 	OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED OverlapPolicy = 0
-	// The nominal time is left out.
+	// Skip the scheduled time.
 	OverlapPolicy_OVERLAP_POLICY_SKIP OverlapPolicy = 1
-	// The last one missed runs when the live run has ended.
+	// Run the last missed scheduled time when the live run has ended.
 	OverlapPolicy_OVERLAP_POLICY_BUFFER_ONE OverlapPolicy = 2
-	// Up to overlap_limit missed ones run one after the other.
+	// Run up to overlap_limit missed scheduled times one after the other.
 	OverlapPolicy_OVERLAP_POLICY_BUFFER_ALL OverlapPolicy = 3
-	// Up to overlap_limit runs at once.
+	// Run up to overlap_limit runs at once.
 	OverlapPolicy_OVERLAP_POLICY_ALLOW_ALL OverlapPolicy = 4
-	// The live run is cancelled; the new one starts when it has ended.
+	// Cancel the live run, and start the new one when it has ended.
 	OverlapPolicy_OVERLAP_POLICY_CANCEL_OTHER OverlapPolicy = 5
-	// The live run loses its lease; the new one starts at once.
+	// End the lease of the live run, and start the new one at once.
 	OverlapPolicy_OVERLAP_POLICY_TERMINATE_OTHER OverlapPolicy = 6
 )
 
@@ -92,7 +93,7 @@ func (OverlapPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
-// DelaySource tells which rule set the due time.
+// DelaySource is the rule that set a due time.
 type DelaySource int32
 
 const (
@@ -100,17 +101,17 @@ const (
 	DelaySource_DELAY_SOURCE_SCHEDULE    DelaySource = 1
 	DelaySource_DELAY_SOURCE_RETRY       DelaySource = 2
 	DelaySource_DELAY_SOURCE_BACKOFF     DelaySource = 3
-	// A worker asked for it (RetryAfter).
+	// A hint, also from a worker (RetryAfter).
 	DelaySource_DELAY_SOURCE_HINT   DelaySource = 4
 	DelaySource_DELAY_SOURCE_MANUAL DelaySource = 5
-	// A missed nominal time that runs now.
+	// A missed scheduled time that runs now.
 	DelaySource_DELAY_SOURCE_CATCH_UP DelaySource = 6
 	DelaySource_DELAY_SOURCE_BACKFILL DelaySource = 7
-	// A dead run that is tried again.
+	// A dead letter that runs again.
 	DelaySource_DELAY_SOURCE_REDRIVE DelaySource = 8
-	// A gate: see JobStatus.hold.
+	// A gate; see JobStatus.hold.
 	DelaySource_DELAY_SOURCE_HELD DelaySource = 9
-	// The schedule's own jitter.
+	// The jitter of the schedule.
 	DelaySource_DELAY_SOURCE_JITTER DelaySource = 10
 )
 
@@ -171,15 +172,16 @@ func (DelaySource) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{1}
 }
 
-// DstGap tells what happens to a fixed time that a clock change skips.
+// DstGap is what happens to a local time that a clock change skips.
 type DstGap int32
 
 const (
 	// As DST_GAP_SHIFT.
 	DstGap_DST_GAP_UNSPECIFIED DstGap = 0
-	// Once, right after the gap.
+	// Runs once, right after the gap.
 	DstGap_DST_GAP_SHIFT DstGap = 1
-	DstGap_DST_GAP_SKIP  DstGap = 2
+	// Does not run that day.
+	DstGap_DST_GAP_SKIP DstGap = 2
 )
 
 // Enum value maps for DstGap.
@@ -223,7 +225,7 @@ func (DstGap) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
-// DstRepeat tells which pass of a fixed time counts that a clock change repeats.
+// DstRepeat is which pass counts of a local time that a clock change repeats.
 type DstRepeat int32
 
 const (
@@ -277,21 +279,21 @@ func (DstRepeat) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
-// Outcome tells how an attempt or a run ended.
+// Outcome is how an attempt or a run ended.
 type Outcome int32
 
 const (
 	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
 	Outcome_OUTCOME_SUCCEEDED   Outcome = 1
-	// The handler said no; an attempt is used up.
+	// The handler failed. Uses up an attempt.
 	Outcome_OUTCOME_FAILED Outcome = 2
-	// The attempt passed its timeout; an attempt is used up.
+	// The attempt exceeded its timeout. Uses up an attempt.
 	Outcome_OUTCOME_TIMED_OUT Outcome = 3
-	// The worker vanished; no attempt is used up.
+	// The worker was lost. Uses up no attempt.
 	Outcome_OUTCOME_LOST Outcome = 4
 	// Out of attempts, or a permanent failure.
 	Outcome_OUTCOME_DEAD Outcome = 5
-	// Three workers in a row vanished with it, or it could not be delivered.
+	// Three workers in a row were lost, or the run could not be delivered.
 	Outcome_OUTCOME_QUARANTINED Outcome = 6
 	Outcome_OUTCOME_CANCELLED   Outcome = 7
 )
@@ -352,11 +354,11 @@ type MisfirePolicy_Policy int32
 const (
 	// As POLICY_RUN_ONCE.
 	MisfirePolicy_POLICY_UNSPECIFIED MisfirePolicy_Policy = 0
-	// One late run stands for all that were missed.
+	// Run once for all missed times.
 	MisfirePolicy_POLICY_RUN_ONCE MisfirePolicy_Policy = 1
-	// What is late by more than catch_up_window is left out.
+	// Skip times that are late by more than catch_up_window.
 	MisfirePolicy_POLICY_SKIP MisfirePolicy_Policy = 2
-	// Each runs, oldest first, up to max_catch_up of the newest.
+	// Run each missed time, oldest first, but at most the newest max_catch_up.
 	MisfirePolicy_POLICY_RUN_ALL MisfirePolicy_Policy = 3
 )
 
@@ -407,7 +409,7 @@ type Hint_Source int32
 
 const (
 	Hint_SOURCE_UNSPECIFIED Hint_Source = 0
-	// The Retry-After of a worker.
+	// A worker asked for it (Retry-After).
 	Hint_SOURCE_WORKER   Hint_Source = 1
 	Hint_SOURCE_OPERATOR Hint_Source = 2
 	Hint_SOURCE_PLANNER  Hint_Source = 3
@@ -466,8 +468,8 @@ const (
 	Hold_REASON_LOCK Hold_Reason = 2
 	// `key` is the target, which is backing off or being probed.
 	Hold_REASON_TARGET Hold_Reason = 3
-	// Recovery is paced by the budget of the queue `key`; without one, the run has lost
-	// two workers in a row and starts apart from what ran beside it.
+	// Recovery is paced by the recovery rate of the queue `key`. Without a key, the run has lost
+	// two workers in a row and starts separately from the runs beside it.
 	Hold_REASON_PACE Hold_Reason = 4
 	// The queue is at its concurrency limit.
 	Hold_REASON_QUEUE Hold_Reason = 5
@@ -532,9 +534,9 @@ const (
 	JobStatus_STATE_SCHEDULED JobStatus_State = 1
 	// A worker holds a lease of the current run.
 	JobStatus_STATE_RUNNING JobStatus_State = 2
-	// No run starts until ResumeJob (manual runs excepted).
+	// No run starts until ResumeJob, except manual runs.
 	JobStatus_STATE_PAUSED JobStatus_State = 3
-	// A one-time job that ran out of attempts, or was quarantined.
+	// A one-time job that is out of attempts, or was quarantined.
 	JobStatus_STATE_DEAD JobStatus_State = 4
 	// No further run is planned: a finished one-time job, a schedule that has
 	// ended, or a job that only runs manually.
@@ -642,13 +644,13 @@ func (CalendarSchedule_Unit) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{11, 0}
 }
 
-// What becomes of a day that a month does not have.
+// ShortMonth is what happens to a day that a month does not have.
 type CalendarSchedule_ShortMonth int32
 
 const (
 	// As SHORT_MONTH_LAST_DAY.
 	CalendarSchedule_SHORT_MONTH_UNSPECIFIED CalendarSchedule_ShortMonth = 0
-	// Runs on the month's last day.
+	// Runs on the last day of the month.
 	CalendarSchedule_SHORT_MONTH_LAST_DAY CalendarSchedule_ShortMonth = 1
 	// Does not run in that month.
 	CalendarSchedule_SHORT_MONTH_SKIP CalendarSchedule_ShortMonth = 2
@@ -761,11 +763,11 @@ const (
 	// As KIND_DOWN with 10 %.
 	Jitter_KIND_UNSPECIFIED Jitter_Kind = 0
 	Jitter_KIND_NONE        Jitter_Kind = 1
-	// Downward from the capped delay by up to `fraction` of it.
+	// Up to `fraction` less than the capped delay.
 	Jitter_KIND_DOWN Jitter_Kind = 2
 	// Plus or minus `fraction`, after the cap.
 	Jitter_KIND_PROPORTIONAL Jitter_Kind = 3
-	// Times [0.5, 1.5), then the cap again.
+	// Times 0.5 to 1.5, then capped again.
 	Jitter_KIND_SPREAD Jitter_Kind = 4
 	// Between 0 and the delay.
 	Jitter_KIND_FULL Jitter_Kind = 5
@@ -927,80 +929,81 @@ func (Run_Trigger) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_job_proto_rawDescGZIP(), []int{15, 1}
 }
 
-// Job is a durable definition of work, when it is due, and what happens when it
-// fails, together with its present state.
+// Job is a durable definition of work: what runs, when it is due, and what happens when it fails,
+// together with its state.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resource name, `namespaces/{namespace}/jobs/{job}`. Output only: set by the
-	// server from `parent` and `job_id`.
+	// `namespaces/{namespace}/jobs/{job}`. Output only: the server derives it from `parent` and
+	// `job_id`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Routing label that workers subscribe to: 1-64 of [A-Za-z0-9._-], default "default".
+	// Queue that workers serve: 1-64 of [A-Za-z0-9._-]. Default "default".
 	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Lane inside the queue, 0 (lowest) to 9 (highest). Default 5 when unset.
+	// Priority within the queue, 0 (lowest) to 9 (highest). Default 5.
 	Priority *int32 `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	// Name of the handler that a worker registered, 1-128 characters. Required.
+	// Name of a handler of the workers, 1-128 characters. Required.
 	Handler string `protobuf:"bytes,4,opt,name=handler,proto3" json:"handler,omitempty"`
-	// Opaque input of the handler, at most 256 KiB by default.
+	// Input of the handler, opaque, at most 256 KiB by default.
 	Payload []byte `protobuf:"bytes,5,opt,name=payload,proto3" json:"payload,omitempty"`
-	// Up to 32 labels, key and value at most 128 bytes each.
+	// Up to 32 labels; keys and values of at most 128 bytes each.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When runs are due. Unset: only manual runs.
 	Schedule *Schedule `protobuf:"bytes,7,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// What happens between the attempts of one run. Unset: one attempt for
-	// recurring jobs (the backoff policy paces them), three attempts otherwise.
+	// Retries between the attempts of one run. Unset: one attempt for recurring jobs, whose interval
+	// backs off; three attempts for other jobs.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,8,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// How the interval between the runs of a failing interval job grows. Unset:
-	// doubles for up to five failures, capped at an hour. Cron schedules are exempt.
+	// How the interval of a failing interval job grows. Unset: it doubles for up to five failures,
+	// to at most one hour. Cron schedules do not back off.
 	BackoffPolicy *BackoffPolicy `protobuf:"bytes,9,opt,name=backoff_policy,json=backoffPolicy,proto3" json:"backoff_policy,omitempty"`
-	// Longest time one attempt may run, 1 ms to 24 h. Default 30 s.
+	// Longest duration of one attempt, 1 ms to 24 h. Default 30 s.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Time between the cancellation of an attempt that timed out and the moment
-	// it is counted as timed out without its answer, 0 to 5 min. Default 5 s.
+	// Time from the cancellation of an attempt that timed out until it counts as timed out without a
+	// response, 0 to 5 min. Default 5 s.
 	TimeoutGrace *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout_grace,json=timeoutGrace,proto3" json:"timeout_grace,omitempty"`
-	// Number of finished runs kept for ListRuns, 0 to 100. Default 10.
+	// Number of finished runs to keep, 0 to 100. Default 10.
 	HistoryLimit *int32 `protobuf:"varint,12,opt,name=history_limit,json=historyLimit,proto3,oneof" json:"history_limit,omitempty"`
-	// How long a finished one-time job is kept before it is deleted. Default 1 h.
+	// How long a finished one-time job is kept. Default 1 h.
 	Retention *durationpb.Duration `protobuf:"bytes,13,opt,name=retention,proto3" json:"retention,omitempty"`
 	// How long a dead letter is kept. Default 7 days.
 	DeadLetterTtl *durationpb.Duration `protobuf:"bytes,14,opt,name=dead_letter_ttl,json=deadLetterTtl,proto3" json:"dead_letter_ttl,omitempty"`
-	// Changes with each edit of the definition. Send it back in UpdateJob to be
-	// refused (ABORTED) when somebody else edited in between. Output only in CreateJob.
+	// Changes with each edit of the definition. If UpdateJob sends it back and the job was edited in
+	// between, the call fails with ABORTED. Output only in CreateJob.
 	Etag string `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Output only: grows when the schedule changes; part of each run's identity.
+	// Output only: grows when the schedule changes. Part of the identity of each run.
 	Generation int64 `protobuf:"varint,16,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Output only.
+	// Output only: when the job was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Output only: last edit of the definition.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Output only.
+	// Output only: the state of the job.
 	Status *JobStatus `protobuf:"bytes,19,opt,name=status,proto3" json:"status,omitempty"`
-	// What becomes of a nominal time that comes while an earlier run is live.
+	// What happens when a scheduled time comes while an earlier run is live. Default
+	// OVERLAP_POLICY_SKIP.
 	OverlapPolicy OverlapPolicy `protobuf:"varint,20,opt,name=overlap_policy,json=overlapPolicy,proto3,enum=fermata.v1.OverlapPolicy" json:"overlap_policy,omitempty"`
-	// Runs that may wait (buffer_all, at most 1000) or run at once (allow_all, at
-	// most 64). Default 10.
+	// Runs that may wait (buffer_all, at most 1000) or run at once (allow_all, at most 64). Default
+	// 10.
 	OverlapLimit int32 `protobuf:"varint,21,opt,name=overlap_limit,json=overlapLimit,proto3" json:"overlap_limit,omitempty"`
-	// What becomes of nominal times that passed without a run.
+	// What happens to scheduled times that passed without a run.
 	MisfirePolicy *MisfirePolicy `protobuf:"bytes,22,opt,name=misfire_policy,json=misfirePolicy,proto3" json:"misfire_policy,omitempty"`
-	// At most 4. Each run holds all of them while it is live.
+	// At most 4 locks. A live run holds all of them.
 	Locks []*Lock `protobuf:"bytes,23,rep,name=locks,proto3" json:"locks,omitempty"`
-	// What the job depends on, say a host, 1-128 characters: the jobs of the
-	// namespace with the same target share one backoff.
+	// Dependency of the job, such as a host, 1-128 characters. All jobs of the namespace with the
+	// same target share one circuit.
 	Target string `protobuf:"bytes,24,opt,name=target,proto3" json:"target,omitempty"`
-	// Pause the job after so many failed runs in a row; 0 is never.
+	// Pause the job after this many failed runs in a row. 0: never.
 	PauseAfterFailures int32 `protobuf:"varint,25,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
-	// Output only: the payload is stored sealed, and left out of answers; workers get
-	// it. An update that does not name it, or that sends a job back as it was read,
-	// keeps it. In backups the payload is there, sealed.
+	// Output only: the payload is stored sealed and is not in responses; workers receive it. An
+	// update that does not name the payload, or sends a job back as it was read, keeps it. Backups
+	// contain the sealed payload.
 	PayloadSealed bool `protobuf:"varint,26,opt,name=payload_sealed,json=payloadSealed,proto3" json:"payload_sealed,omitempty"`
-	// Output only: id of the key that seals it. Also read by RestoreJobs.
+	// Output only: id of the key that seals the payload. RestoreJobs reads it.
 	PayloadKeyId string `protobuf:"bytes,27,opt,name=payload_key_id,json=payloadKeyId,proto3" json:"payload_key_id,omitempty"`
-	// Output only, when it is sealed: its size in bytes before that.
+	// Output only: size of a sealed payload in bytes before it was sealed.
 	PayloadSize int64 `protobuf:"varint,28,opt,name=payload_size,json=payloadSize,proto3" json:"payload_size,omitempty"`
-	// Lateness objective: by how much a run may start late, 1 ms to 30 days, by the
-	// instant that schedule, backoff or a caller wanted it to start. What gates hold back
-	// counts as late, what is caught up counts from its nominal time; retries, backfills
-	// and redriven runs are not judged. It is broken when that time has passed, whether the
-	// run starts then or never, and counted once for a run. Unset: no objective.
+	// Lateness objective: longest time from when a run should start (by schedule, backoff or a
+	// caller) to its start, 1 ms to 30 days. Time at a gate counts; runs that catch up count from
+	// their scheduled time; retries, backfills and redriven runs are exempt. The objective is broken
+	// when this time has passed, even if the run never starts, and counts once per run. Unset: no
+	// objective.
 	MaxLag        *durationpb.Duration `protobuf:"bytes,65,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1239,15 +1242,16 @@ func (x *Job) GetMaxLag() *durationpb.Duration {
 	return nil
 }
 
-// MisfirePolicy is what becomes of nominal times that passed without a run
-// although no earlier run was live.
+// MisfirePolicy is what happens to scheduled times that passed without a run although no earlier
+// run was live.
 type MisfirePolicy struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Policy MisfirePolicy_Policy   `protobuf:"varint,1,opt,name=policy,proto3,enum=fermata.v1.MisfirePolicy_Policy" json:"policy,omitempty"`
-	// Nominal times later than this are left out. Default none; 60 s for POLICY_SKIP.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Default POLICY_RUN_ONCE.
+	Policy MisfirePolicy_Policy `protobuf:"varint,1,opt,name=policy,proto3,enum=fermata.v1.MisfirePolicy_Policy" json:"policy,omitempty"`
+	// Scheduled times later than this are skipped. Default none; 60 s for POLICY_SKIP.
 	CatchUpWindow *durationpb.Duration `protobuf:"bytes,2,opt,name=catch_up_window,json=catchUpWindow,proto3" json:"catch_up_window,omitempty"`
-	// 1 to 10,000, default 100; the newest run. Set with POLICY_RUN_ALL only; the
-	// default also bounds what POLICY_SKIP runs within a long catch_up_window.
+	// Number of missed times to run, 1 to 10,000, the newest ones. Default 100. Can be set for
+	// POLICY_RUN_ALL only; the default also limits POLICY_SKIP with a long catch_up_window.
 	MaxCatchUp    int32 `protobuf:"varint,3,opt,name=max_catch_up,json=maxCatchUp,proto3" json:"max_catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1307,9 +1311,9 @@ func (x *MisfirePolicy) GetMaxCatchUp() int32 {
 // Lock is held by at most `limit` live runs of the namespace at once.
 type Lock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1-128 characters.
+	// Name of the lock, 1-128 characters.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// 1 to 1000; 0 is 1, a mutex.
+	// 1 to 1000. 0 means 1, a mutex.
 	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1359,19 +1363,20 @@ func (x *Lock) GetLimit() int32 {
 	return 0
 }
 
-// Hint overrides the next due time, within the job's min and max interval. It
-// does not change the definition and expires.
+// Hint overrides the next due time for a while, within the minimum and maximum interval of the
+// job. It does not change the definition.
 type Hint struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Source Hint_Source            `protobuf:"varint,1,opt,name=source,proto3,enum=fermata.v1.Hint_Source" json:"source,omitempty"`
-	// When the next run is due, at most a minute ago and 30 days ahead; used once.
-	// Rounded up to the millisecond, as expire_time.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who set the hint.
+	Source Hint_Source `protobuf:"varint,1,opt,name=source,proto3,enum=fermata.v1.Hint_Source" json:"source,omitempty"`
+	// When the next run is due, from one minute ago to 30 days ahead. Applies once. Rounded up to
+	// the millisecond.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
-	// Takes the place of the interval, backed off or not: the cluster's min_interval
-	// (default 5 s) to 30 days.
+	// Interval that replaces that of the schedule, also a backed-off one: from the minimum interval
+	// of the cluster (default 5 s) to 30 days.
 	Interval *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
-	// When the hint is forgotten. Default an hour from now, or next_run_time if that
-	// is later; at most 30 days.
+	// When the hint expires, at most 30 days ahead. Default: in an hour, or at next_run_time if that
+	// is later. Rounded up to the millisecond.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Why, for people, at most 256 bytes.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1444,17 +1449,18 @@ func (x *Hint) GetReason() string {
 	return ""
 }
 
-// Hold tells which gate holds a run back. Being held is not a failure.
+// Hold is the gate that holds a run back. A held run has not failed.
 type Hold struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Reason Hold_Reason            `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
-	// Name of the gate, as the reason says: of the lock, the target, the queue or the payload key.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which gate it is.
+	Reason Hold_Reason `protobuf:"varint,1,opt,name=reason,proto3,enum=fermata.v1.Hold_Reason" json:"reason,omitempty"`
+	// Name of the gate: of the lock, the target, the queue or the payload key.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// Job that holds the lock. Set for REASON_LOCK only.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// When this gate began to hold the run back.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
-	// When the run was due before the first gate held it.
+	// When the run was due before the first gate held it back.
 	DueTime       *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1525,16 +1531,16 @@ func (x *Hold) GetDueTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Backfill is a range of past nominal times that are being run.
+// Backfill is a range of past scheduled times that is being run.
 type Backfill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id that BackfillJob returned; CancelBackfill takes it.
+	// Id for CancelBackfill.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Nominal times up to here have been started.
+	// Scheduled times up to here have started.
 	ProgressTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=progress_time,json=progressTime,proto3" json:"progress_time,omitempty"`
-	// Exclusive.
+	// End of the range, exclusive.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Runs of it that may be live at once.
+	// Runs at once.
 	Concurrency   int32 `protobuf:"varint,4,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1598,22 +1604,23 @@ func (x *Backfill) GetConcurrency() int32 {
 	return 0
 }
 
-// JobStatus is what the cluster knows of a job right now.
+// JobStatus is the state of a job.
 type JobStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	State JobStatus_State        `protobuf:"varint,1,opt,name=state,proto3,enum=fermata.v1.JobStatus_State" json:"state,omitempty"`
-	// Instant by the schedule of the run that is planned or live.
+	// State of the job.
+	State JobStatus_State `protobuf:"varint,1,opt,name=state,proto3,enum=fermata.v1.JobStatus_State" json:"state,omitempty"`
+	// Scheduled time of the run that is planned or live.
 	NextNominalTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_nominal_time,json=nextNominalTime,proto3" json:"next_nominal_time,omitempty"`
-	// Instant after backoff, retries and hints at which the planned run is leased.
+	// When the planned run is due, after backoff, retries and hints.
 	NextDueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=next_due_time,json=nextDueTime,proto3" json:"next_due_time,omitempty"`
 	// Run that is planned or live, `namespaces/{n}/jobs/{j}/runs/{r}`.
 	CurrentRun string `protobuf:"bytes,4,opt,name=current_run,json=currentRun,proto3" json:"current_run,omitempty"`
-	// Attempt that is planned or live, counted from 1.
+	// Attempt that is planned or live, from 1.
 	CurrentAttempt int32 `protobuf:"varint,5,opt,name=current_attempt,json=currentAttempt,proto3" json:"current_attempt,omitempty"`
-	// Failed runs in a row. Resets with success.
+	// Failed runs in a row. A success resets it.
 	ConsecutiveFailures int64 `protobuf:"varint,6,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
-	// Interval that the backoff policy gives at this failure count, before jitter.
-	// Unset for schedules without backoff.
+	// Interval at this failure count by the backoff policy, before jitter. Unset for schedules
+	// without backoff.
 	EffectiveInterval *durationpb.Duration `protobuf:"bytes,7,opt,name=effective_interval,json=effectiveInterval,proto3" json:"effective_interval,omitempty"`
 	// Outcome of the last attempt that ended.
 	LastOutcome Outcome `protobuf:"varint,8,opt,name=last_outcome,json=lastOutcome,proto3,enum=fermata.v1.Outcome" json:"last_outcome,omitempty"`
@@ -1623,43 +1630,43 @@ type JobStatus struct {
 	LastStartTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_start_time,json=lastStartTime,proto3" json:"last_start_time,omitempty"`
 	// End of the last attempt that ended.
 	LastFinishTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_finish_time,json=lastFinishTime,proto3" json:"last_finish_time,omitempty"`
-	// Why and since when the job is paused.
+	// Why the job is paused.
 	PauseNote string `protobuf:"bytes,12,opt,name=pause_note,json=pauseNote,proto3" json:"pause_note,omitempty"`
 	// When the job was paused.
 	PauseTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=pause_time,json=pauseTime,proto3" json:"pause_time,omitempty"`
-	// Totals since the job was created.
+	// Finished runs since the job was created.
 	RunsTotal int64 `protobuf:"varint,14,opt,name=runs_total,json=runsTotal,proto3" json:"runs_total,omitempty"`
 	// Runs that succeeded.
 	SucceededTotal int64 `protobuf:"varint,15,opt,name=succeeded_total,json=succeededTotal,proto3" json:"succeeded_total,omitempty"`
 	// Runs that ended dead.
 	DeadTotal int64 `protobuf:"varint,16,opt,name=dead_total,json=deadTotal,proto3" json:"dead_total,omitempty"`
-	// Attempts whose worker vanished.
+	// Attempts whose worker was lost.
 	LostTotal int64 `protobuf:"varint,17,opt,name=lost_total,json=lostTotal,proto3" json:"lost_total,omitempty"`
-	// Nominal times that passed without a run of their own: while an earlier run
-	// was live, while paused, or held back by backoff.
+	// Scheduled times without their own run: an earlier run was live, the job was paused, or backoff
+	// held it back.
 	SkippedTotal int64 `protobuf:"varint,18,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
-	// Worker losses of the current run in a row; the third quarantines it.
+	// Workers lost in a row by the current run. The third quarantines it.
 	CurrentLosses int32 `protobuf:"varint,19,opt,name=current_losses,json=currentLosses,proto3" json:"current_losses,omitempty"`
 	// True while a manual run waits for the live one to end.
 	ManualRunWaiting bool `protobuf:"varint,20,opt,name=manual_run_waiting,json=manualRunWaiting,proto3" json:"manual_run_waiting,omitempty"`
-	// Attempts that timed out, in total. Each is also a failed attempt.
+	// Attempts that timed out. Each also counts as failed.
 	TimeoutTotal int64 `protobuf:"varint,21,opt,name=timeout_total,json=timeoutTotal,proto3" json:"timeout_total,omitempty"`
-	// Source of the delay that next_due_time results from.
+	// Rule that set next_due_time.
 	DelaySource DelaySource `protobuf:"varint,22,opt,name=delay_source,json=delaySource,proto3,enum=fermata.v1.DelaySource" json:"delay_source,omitempty"`
-	// The hint in force.
+	// The current hint.
 	Hint *Hint `protobuf:"bytes,23,opt,name=hint,proto3" json:"hint,omitempty"`
-	// What holds the planned run back until next_due_time.
+	// Gate that holds the planned run back until next_due_time.
 	Hold *Hold `protobuf:"bytes,24,opt,name=hold,proto3" json:"hold,omitempty"`
-	// The backoff was stale: the planned run finds out whether things work again.
+	// True if the backoff was stale: the planned run tests whether the job works again.
 	Probe bool `protobuf:"varint,25,opt,name=probe,proto3" json:"probe,omitempty"`
-	// Runs that schedule.max_runs leaves. Unset: no bound.
+	// Runs left of schedule.max_runs. Unset: no limit.
 	RunsLeft *int64 `protobuf:"varint,26,opt,name=runs_left,json=runsLeft,proto3,oneof" json:"runs_left,omitempty"`
 	// Runs beside the current one: allow_all, cancel_other, backfills, redriven runs.
 	ConcurrentRuns int32 `protobuf:"varint,27,opt,name=concurrent_runs,json=concurrentRuns,proto3" json:"concurrent_runs,omitempty"`
-	// Backfills that have not ended.
+	// Unfinished backfills.
 	Backfills []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
-	// By how much the last run that was judged broke max_lag: when that was found out, until
-	// the run has ended, and then by how much it started late. Unset: it kept it.
+	// By how much the last judged run broke max_lag: first when it was detected, and then by how
+	// much the run started late. Unset: the objective was met.
 	BrokenLag     *durationpb.Duration `protobuf:"bytes,65,opt,name=broken_lag,json=brokenLag,proto3" json:"broken_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1898,7 +1905,7 @@ func (x *JobStatus) GetBrokenLag() *durationpb.Duration {
 	return nil
 }
 
-// Schedule is the rule that yields nominal times.
+// Schedule is the rule that generates scheduled times.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Rule:
@@ -1908,17 +1915,17 @@ type Schedule struct {
 	//	*Schedule_Once
 	//	*Schedule_Calendar
 	Rule isSchedule_Rule `protobuf_oneof:"rule"`
-	// No nominal time before it. Also the anchor of an interval. Default: creation.
-	// Rounded up to the millisecond.
+	// First possible scheduled time, and the anchor of an interval. Default: creation. Rounded up to
+	// the millisecond.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// No nominal time at or after it. Default: none. Rounded down to the millisecond.
+	// End of the schedule, exclusive. Default: none. Rounded down to the millisecond.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Nominal times that do not count.
+	// Times at which nothing starts.
 	Exclusions *Exclusions `protobuf:"bytes,6,opt,name=exclusions,proto3" json:"exclusions,omitempty"`
-	// Due times are spread over [nominal, nominal + jitter), never as far as the
-	// next nominal time. 0 to 24 h. The same run always gets the same due time.
+	// Due times are spread over [scheduled time, scheduled time + jitter), but never reach the next
+	// scheduled time. 0 to 24 h. The same run always gets the same due time.
 	Jitter *durationpb.Duration `protobuf:"bytes,7,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	// The schedule ends after so many runs; 0 is no bound.
+	// Number of runs after which the schedule ends. 0: no limit.
 	MaxRuns       int32 `protobuf:"varint,8,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2047,7 +2054,7 @@ type Schedule_Cron struct {
 }
 
 type Schedule_Once struct {
-	// Runs once, not before this time, which is rounded up to the millisecond.
+	// Runs once, not before this time. Rounded up to the millisecond.
 	Once *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=once,proto3,oneof"`
 }
 
@@ -2064,22 +2071,20 @@ func (*Schedule_Once) isSchedule_Rule() {}
 
 func (*Schedule_Calendar) isSchedule_Rule() {}
 
-// Exclusions take nominal times out of a recurring schedule, and nothing of the
-// job starts at an excluded time: a due time that retries, backoff or anything else would
-// move into one is the end of the exclusion.
+// Exclusions remove scheduled times from a recurring schedule, and no run of the job starts at an
+// excluded time: a due time that falls into an exclusion moves to its end.
 type Exclusions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Instants that match any of up to 16 expressions.
 	Cron []string `protobuf:"bytes,1,rep,name=cron,proto3" json:"cron,omitempty"`
-	// Whole local days: `2026-12-25`, `2026-12-24/2027-01-02`, or `12-25` of every
-	// year; at most 400.
+	// Whole local days, at most 400: `2026-12-25`, `2026-12-24/2027-01-02`, or `12-25` of every
+	// year.
 	Dates []string `protobuf:"bytes,2,rep,name=dates,proto3" json:"dates,omitempty"`
-	// Local times of the week: `22:00-06:00`, `Sat,Sun`, `Mon-Fri 12:00-13:00`; at
-	// most 32.
+	// Local times of the week, at most 32: `22:00-06:00`, `Sat,Sun`, `Mon-Fri 12:00-13:00`.
 	Windows []string `protobuf:"bytes,3,rep,name=windows,proto3" json:"windows,omitempty"`
 	// At most 100.
 	Periods []*Exclusions_Period `protobuf:"bytes,4,rep,name=periods,proto3" json:"periods,omitempty"`
-	// IANA name for an interval schedule; cron and calendar schedules have their own.
+	// IANA name, for interval schedules. Cron and calendar schedules use their own zone.
 	TimeZone      string `protobuf:"bytes,5,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2150,10 +2155,10 @@ func (x *Exclusions) GetTimeZone() string {
 	return ""
 }
 
-// IntervalSchedule yields anchor + k * every.
+// IntervalSchedule generates anchor + k * every.
 type IntervalSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At least the cluster's min_interval (default 5 s).
+	// At least the minimum interval of the cluster (default 5 s).
 	Every *durationpb.Duration `protobuf:"bytes,1,opt,name=every,proto3" json:"every,omitempty"`
 	// Count from the end of the previous run instead of keeping the phase.
 	FixedDelay    bool `protobuf:"varint,2,opt,name=fixed_delay,json=fixedDelay,proto3" json:"fixed_delay,omitempty"`
@@ -2205,20 +2210,21 @@ func (x *IntervalSchedule) GetFixedDelay() bool {
 	return false
 }
 
-// CronSchedule yields the instants of any of its expressions.
+// CronSchedule generates the instants of any of its expressions.
 type CronSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 16 expressions of five fields (six with `seconds`), or @hourly and the
-	// like; at most 256 bytes each. `H` stands for a number that is fixed for the job
-	// and spread over jobs, as in Jenkins: `H * * * *`, `H(0-29)/10 * * * *`. Day of month and day of week combine as in
-	// Vixie cron: either, when both are restricted.
+	// 1 to 16 expressions of at most 256 bytes with five fields (six with `seconds`), or @hourly and
+	// the like. `H` is a number that is constant for the job and spread over jobs, as in Jenkins: `H
+	// * * * *`, `H(0-29)/10 * * * *`. If both day of month and day of week are restricted, either
+	// matches, as in Vixie cron.
 	Expressions []string `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
 	// IANA name. Default UTC.
 	TimeZone string `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// Expressions carry a leading seconds field.
+	// The expressions have a leading seconds field.
 	Seconds bool `protobuf:"varint,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	// What a clock change does to fixed times; wildcards follow elapsed time.
-	DstGap        DstGap    `protobuf:"varint,5,opt,name=dst_gap,json=dstGap,proto3,enum=fermata.v1.DstGap" json:"dst_gap,omitempty"`
+	// What happens to fixed times that a clock change skips. Wildcards follow elapsed time.
+	DstGap DstGap `protobuf:"varint,5,opt,name=dst_gap,json=dstGap,proto3,enum=fermata.v1.DstGap" json:"dst_gap,omitempty"`
+	// What happens to fixed times that a clock change repeats.
 	DstRepeat     DstRepeat `protobuf:"varint,6,opt,name=dst_repeat,json=dstRepeat,proto3,enum=fermata.v1.DstRepeat" json:"dst_repeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2289,30 +2295,32 @@ func (x *CronSchedule) GetDstRepeat() DstRepeat {
 	return DstRepeat_DST_REPEAT_UNSPECIFIED
 }
 
-// CalendarSchedule is an interval that keeps local time: every second Monday at 09:00, every third
+// CalendarSchedule generates intervals in local time: every second Monday at 09:00, every third
 // day at 06:00, the last day of each month.
 type CalendarSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every so many units, 1 to 1000. Default 1.
-	Every int32                 `protobuf:"varint,1,opt,name=every,proto3" json:"every,omitempty"`
-	Unit  CalendarSchedule_Unit `protobuf:"varint,2,opt,name=unit,proto3,enum=fermata.v1.CalendarSchedule_Unit" json:"unit,omitempty"`
-	// Local times of day, `09:00` or `09:00:30`; 1 to 24.
+	// Number of units between runs, 1 to 1000. Default 1.
+	Every int32 `protobuf:"varint,1,opt,name=every,proto3" json:"every,omitempty"`
+	// Day, week or month. Required.
+	Unit CalendarSchedule_Unit `protobuf:"varint,2,opt,name=unit,proto3,enum=fermata.v1.CalendarSchedule_Unit" json:"unit,omitempty"`
+	// 1 to 24 local times of day, `09:00` or `09:00:30`.
 	Times []string `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
-	// Days of a week that counts, `MON` to `SUN`; with UNIT_WEEK only. Default: that of `from`.
+	// Days of the week, `MON` to `SUN`, for UNIT_WEEK only. Default: that of `from`.
 	Weekdays []string `protobuf:"bytes,4,rep,name=weekdays,proto3" json:"weekdays,omitempty"`
-	// Days of a month that counts, 1 to 31, or -1 (the last day) to -31; with UNIT_MONTH only.
-	// Default: that of `from`.
+	// Days of the month, 1 to 31, or -1 (the last day) to -31, for UNIT_MONTH only. Default: that of
+	// `from`.
 	MonthDays []int32 `protobuf:"varint,5,rep,packed,name=month_days,json=monthDays,proto3" json:"month_days,omitempty"`
-	// With UNIT_MONTH only.
+	// For UNIT_MONTH only. Default SHORT_MONTH_LAST_DAY.
 	ShortMonth CalendarSchedule_ShortMonth `protobuf:"varint,6,opt,name=short_month,json=shortMonth,proto3,enum=fermata.v1.CalendarSchedule_ShortMonth" json:"short_month,omitempty"`
-	// Local day, `2026-11-30`. The first day, week or month that counts is the one it lies in, and
-	// nothing runs before it. Default: the day on which the job was created, or on which the schedule was replaced
-	// without it, or that of start_time if it is later. Answers show the day in force; to send it back changes nothing.
+	// Local day, `2026-11-30`, in the first day, week or month that counts. Nothing runs before it.
+	// Default: the day on which the schedule was created, or that of start_time if it is later.
+	// Responses contain it; sending it back changes nothing.
 	From string `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`
 	// IANA name. Default UTC.
 	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// What a clock change does to the times.
-	DstGap        DstGap    `protobuf:"varint,9,opt,name=dst_gap,json=dstGap,proto3,enum=fermata.v1.DstGap" json:"dst_gap,omitempty"`
+	// What happens to times that a clock change skips.
+	DstGap DstGap `protobuf:"varint,9,opt,name=dst_gap,json=dstGap,proto3,enum=fermata.v1.DstGap" json:"dst_gap,omitempty"`
+	// What happens to times that a clock change repeats.
 	DstRepeat     DstRepeat `protobuf:"varint,10,opt,name=dst_repeat,json=dstRepeat,proto3,enum=fermata.v1.DstRepeat" json:"dst_repeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2418,40 +2426,41 @@ func (x *CalendarSchedule) GetDstRepeat() DstRepeat {
 	return DstRepeat_DST_REPEAT_UNSPECIFIED
 }
 
-// RetryPolicy is what happens between the attempts of one run. A retry never
-// passes the next nominal time of a recurring job: the run ends instead.
+// RetryPolicy is what happens between the attempts of one run. A retry of a recurring job never
+// reaches the next scheduled time: the run ends instead.
 //
-// A field that is unset when a job is registered gets its value from the preset, else from the
-// defaults that operators have set for the queue, the namespace or the cluster, else the default
-// named here. The value is stored: a default that changes later does not change the job.
+// When a job is registered, an unset field gets its value from the preset, then from the defaults
+// that operators have set for the queue, the namespace or the cluster, then from the default named
+// here. The value is stored: a later change of a default does not change the job.
 type RetryPolicy struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Strategy RetryPolicy_Strategy   `protobuf:"varint,1,opt,name=strategy,proto3,enum=fermata.v1.RetryPolicy_Strategy" json:"strategy,omitempty"`
-	// Default 1 s.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the delay grows. Default STRATEGY_EXPONENTIAL.
+	Strategy RetryPolicy_Strategy `protobuf:"varint,1,opt,name=strategy,proto3,enum=fermata.v1.RetryPolicy_Strategy" json:"strategy,omitempty"`
+	// Delay of the first retry. Default 1 s.
 	BaseDelay *durationpb.Duration `protobuf:"bytes,2,opt,name=base_delay,json=baseDelay,proto3" json:"base_delay,omitempty"`
-	// Exponential only, 1 to 100. Default 2.
+	// Growth of exponential delays, 1 to 100. Default 2.
 	Multiplier float64 `protobuf:"fixed64,3,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	// 0: the first wait is base_delay. 1: base_delay * multiplier.
+	// 0: the first delay is base_delay. 1: it is base_delay * multiplier. Default 0.
 	ExponentOffset int32 `protobuf:"varint,4,opt,name=exponent_offset,json=exponentOffset,proto3" json:"exponent_offset,omitempty"`
-	// Upper bound of every delay, also of one that a worker asks for, unless
-	// backoff_policy.max_interval is set. Default 5 min.
+	// Longest delay, also of one that a worker asks for unless backoff_policy.max_interval is set.
+	// Default 5 min.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,5,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	// Attempts in all, the first included; 1 means no retries, at most 1000. Default 3.
+	// Attempts of a run including the first, at most 1000. 1: no retries. Default 3.
 	MaxAttempts int32 `protobuf:"varint,6,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// No attempt starts later than this after the first one started. Default none.
+	// Latest start of an attempt after the start of the first one. Default none.
 	MaxElapsed *durationpb.Duration `protobuf:"bytes,7,opt,name=max_elapsed,json=maxElapsed,proto3" json:"max_elapsed,omitempty"`
 	// Default: downward by up to 10 %.
 	Jitter *Jitter `protobuf:"bytes,8,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	// Doublings before the exponential curve goes on linearly; 0 means no limit.
+	// Number of doublings after which the exponential curve grows linearly. 0: no limit.
 	MaxDoublings int32 `protobuf:"varint,9,opt,name=max_doublings,json=maxDoublings,proto3" json:"max_doublings,omitempty"`
-	// A policy by name (see ListPresets), for the fields that are unset here. Answers show the
-	// values instead, and the preset among the sources.
+	// Name of a preset (see ListPresets) for unset fields. Responses contain its values, and the
+	// preset among the sources.
 	Preset string `protobuf:"bytes,10,opt,name=preset,proto3" json:"preset,omitempty"`
-	// Where the values came from, by the name of the field: `job`, `preset NAME`, `queue NAME`,
-	// `namespace NAME`, `cluster` or `built-in`; `*` stands for all fields that are not named.
-	// Who sends a policy back as it was read sends them along, so that values that a job did not
-	// set itself do not become its own. A field that is named counts as set, also where it is zero.
-	// Unset: all fields that are set are the job's own.
+	// Source of each value, by the name of the field: `job`, `preset NAME`, `queue NAME`, `namespace
+	// NAME`, `cluster` or `built-in`; `*` stands for all fields that are not named. Send them back
+	// with a policy that was read, so that values that the job did not set do not become its own. A
+	// named field counts as set, even if it is zero. Unset: all fields that are set belong to the
+	// job.
 	Sources       map[string]string `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2564,35 +2573,34 @@ func (x *RetryPolicy) GetSources() map[string]string {
 	return nil
 }
 
-// BackoffPolicy is how the interval between runs of a failing interval job grows:
-// interval * multiplier^min(failures, max_exponent), then the caps that are set.
+// BackoffPolicy is how the interval between the runs of a failing interval job grows: interval *
+// multiplier^min(failures, max_exponent), then the limits that are set.
 type BackoffPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// No backoff: a failing job keeps its interval.
 	Disabled bool `protobuf:"varint,1,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// 1 to 100. Default 2.
+	// Growth with each failed run, 1 to 100. Default 2.
 	Multiplier float64 `protobuf:"fixed64,2,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	// 0 to 62. Default 5.
+	// Failures after which the interval stops growing, 0 to 62. Default 5.
 	MaxExponent *int32 `protobuf:"varint,3,opt,name=max_exponent,json=maxExponent,proto3,oneof" json:"max_exponent,omitempty"`
-	// Absolute cap; never shortens the interval itself. Default 60 min. It also bounds
-	// what a worker asks for at the end of a run, unless max_interval is set.
+	// Longest interval, but never shorter than the interval of the schedule. Default 60 min. Also
+	// the longest delay that a worker may ask for at the end of a run, unless max_interval is set.
 	MaxDelay *durationpb.Duration `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	// Cap relative to the interval, at least 1; 0 means none.
+	// Longest interval relative to that of the schedule, at least 1. 0: none.
 	MaxRatio float64 `protobuf:"fixed64,5,opt,name=max_ratio,json=maxRatio,proto3" json:"max_ratio,omitempty"`
 	// Default: downward by up to 10 %.
 	Jitter *Jitter `protobuf:"bytes,6,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	// A stored backoff older than this is not trusted. Default none.
+	// Age at which a failure count is no longer trusted. Default none.
 	StaleAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=stale_after,json=staleAfter,proto3" json:"stale_after,omitempty"`
-	// Halve the failure count for each stale_after that passed instead of
-	// forgetting it.
+	// Halve the failure count for each stale_after that has passed, instead of resetting it.
 	StaleHalve bool `protobuf:"varint,8,opt,name=stale_halve,json=staleHalve,proto3" json:"stale_halve,omitempty"`
-	// Bounds of the backed-off interval and of hints. Default: none. With a
-	// max_interval a worker may ask for up to that, else for up to max_delay.
+	// Least backed-off interval and hint. Default none.
 	MinInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=min_interval,json=minInterval,proto3" json:"min_interval,omitempty"`
-	// At least min_interval. Default none.
+	// Greatest backed-off interval and hint, at least min_interval. Default none. A worker may ask
+	// for up to this delay, or up to max_delay if unset.
 	MaxInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
-	// Cron schedules, which are exempt otherwise: the waits between attempts of a
-	// run grow with the failed runs before it too, and never reach the next slot.
+	// For cron schedules: the delays between the attempts of a run also grow with the failed runs
+	// before it. They never reach the next scheduled time.
 	WithinSlot bool `protobuf:"varint,11,opt,name=within_slot,json=withinSlot,proto3" json:"within_slot,omitempty"`
 	// As RetryPolicy.preset.
 	Preset string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
@@ -2723,11 +2731,12 @@ func (x *BackoffPolicy) GetSources() map[string]string {
 	return nil
 }
 
-// Jitter spreads a delay. It is a hash of job, run and attempt: every node
-// computes the same instant.
+// Jitter spreads a delay. It is a hash of job, run and attempt, so that every node computes the
+// same instant.
 type Jitter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  Jitter_Kind            `protobuf:"varint,1,opt,name=kind,proto3,enum=fermata.v1.Jitter_Kind" json:"kind,omitempty"`
+	// How the delay is spread. Default KIND_DOWN.
+	Kind Jitter_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=fermata.v1.Jitter_Kind" json:"kind,omitempty"`
 	// 0 to 1, for KIND_DOWN and KIND_PROPORTIONAL. Default 0.1.
 	Fraction      *float64 `protobuf:"fixed64,2,opt,name=fraction,proto3,oneof" json:"fraction,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2782,31 +2791,39 @@ func (x *Jitter) GetFraction() float64 {
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{n}/jobs/{j}/runs/{r}`.
-	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	State       Run_State              `protobuf:"varint,2,opt,name=state,proto3,enum=fermata.v1.Run_State" json:"state,omitempty"`
-	Trigger     Run_Trigger            `protobuf:"varint,3,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// State of the run.
+	State Run_State `protobuf:"varint,2,opt,name=state,proto3,enum=fermata.v1.Run_State" json:"state,omitempty"`
+	// What triggered the run.
+	Trigger Run_Trigger `protobuf:"varint,3,opt,name=trigger,proto3,enum=fermata.v1.Run_Trigger" json:"trigger,omitempty"`
+	// Scheduled time.
 	NominalTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
-	DueTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	StartTime   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	FinishTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
-	// Attempts that ended in failure or success, or the live one.
+	// When the next or last attempt was due.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// Start of the last attempt.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// End of the run.
+	FinishTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
+	// Attempts that ended, or the live one.
 	Attempts int32 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// Workers that vanished during this run.
+	// Workers lost by this run.
 	Losses int32 `protobuf:"varint,9,opt,name=losses,proto3" json:"losses,omitempty"`
-	// Set when state is STATE_FINISHED.
+	// Set if state is STATE_FINISHED.
 	Outcome Outcome `protobuf:"varint,10,opt,name=outcome,proto3,enum=fermata.v1.Outcome" json:"outcome,omitempty"`
-	Error   string  `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
-	// What the handler reported, at most 4 KiB.
+	// Error of the last attempt.
+	Error string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
+	// Output of the handler, at most 4 KiB.
 	Output []byte `protobuf:"bytes,12,opt,name=output,proto3" json:"output,omitempty"`
+	// Worker of the last attempt.
 	Worker string `protobuf:"bytes,13,opt,name=worker,proto3" json:"worker,omitempty"`
-	// True for a dead letter that is still kept.
+	// True for a dead letter that is kept.
 	DeadLetter bool `protobuf:"varint,14,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
-	// What holds a waiting run back.
+	// Gate that holds a waiting run back.
 	Hold *Hold `protobuf:"bytes,15,opt,name=hold,proto3" json:"hold,omitempty"`
-	// The same in every log line, event and span about this run.
+	// The same in every log line, event and span of this run.
 	CorrelationId string `protobuf:"bytes,60,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
-	// The trace of this run, 32 hexadecimal digits. Unset where it is not traced, or the
-	// node that answers traces nothing.
+	// Trace of this run, 32 hexadecimal digits. Unset if it is not traced, or if the node that
+	// answers does not trace.
 	TraceId       string `protobuf:"bytes,61,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2961,8 +2978,8 @@ func (x *Run) GetTraceId() string {
 	return ""
 }
 
-// Both ends are rounded up to the millisecond, which takes out the same nominal
-// times as the ends given.
+// Period is a range of time. Both ends are rounded up to the millisecond, which excludes the
+// same scheduled times.
 type Exclusions_Period struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Inclusive.

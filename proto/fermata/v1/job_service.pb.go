@@ -30,11 +30,11 @@ type TopJobsRequest_Kind int32
 
 const (
 	TopJobsRequest_KIND_UNSPECIFIED TopJobsRequest_Kind = 0
-	// Jobs whose run waits longer than max_lag (a second where none is set) after it was
-	// due, and jobs whose last run broke max_lag.
+	// Jobs with a run that has waited longer than max_lag (default 1 s) since it was due, and jobs
+	// whose last run broke max_lag.
 	TopJobsRequest_KIND_LATE TopJobsRequest_Kind = 1
-	// Jobs whose last runs failed, by failed runs in a row; after them those whose current
-	// run has failed three attempts or more. Jobs that have ended are not among them.
+	// Jobs whose last runs failed, by the number of failed runs in a row; then jobs whose current
+	// run has failed three attempts or more. Jobs that have ended are left out.
 	TopJobsRequest_KIND_FAILING TopJobsRequest_Kind = 2
 )
 
@@ -85,37 +85,47 @@ const (
 	Reason_KIND_UNSPECIFIED Reason_Kind = 0
 	// The planned time has not come.
 	Reason_KIND_NOT_DUE Reason_Kind = 1
-	// The wait before the next attempt of a run.
+	// A run waits for its next attempt.
 	Reason_KIND_RETRY Reason_Kind = 2
-	// Failed runs made the interval longer.
+	// Failed runs have made the interval longer.
 	Reason_KIND_BACKOFF Reason_Kind = 3
-	Reason_KIND_HINT    Reason_Kind = 4
-	Reason_KIND_PAUSED  Reason_Kind = 5
+	// A hint has set the due time.
+	Reason_KIND_HINT Reason_Kind = 4
+	// The job is paused.
+	Reason_KIND_PAUSED Reason_Kind = 5
+	// The run is live.
 	Reason_KIND_RUNNING Reason_Kind = 6
 	// An earlier run of the job has not ended.
-	Reason_KIND_OVERLAP           Reason_Kind = 7
-	Reason_KIND_LOCK              Reason_Kind = 8
-	Reason_KIND_TARGET            Reason_Kind = 9
-	Reason_KIND_PACE              Reason_Kind = 10
+	Reason_KIND_OVERLAP Reason_Kind = 7
+	// Another job holds a lock.
+	Reason_KIND_LOCK Reason_Kind = 8
+	// The circuit of the target is open, or being probed.
+	Reason_KIND_TARGET Reason_Kind = 9
+	// Recovery is paced by the recovery rate of the queue.
+	Reason_KIND_PACE Reason_Kind = 10
+	// The queue is at max_concurrency.
 	Reason_KIND_QUEUE_CONCURRENCY Reason_Kind = 11
-	Reason_KIND_QUEUE_RATE        Reason_Kind = 12
+	// The queue is at its rate.
+	Reason_KIND_QUEUE_RATE Reason_Kind = 12
 	// No connected worker serves the queue.
 	Reason_KIND_NO_WORKER Reason_Kind = 13
 	// Workers serve the queue, but all their slots are taken.
 	Reason_KIND_NO_SLOT Reason_Kind = 14
-	// Nobody holds the job's shard.
+	// No node holds the shard of the job.
 	Reason_KIND_NO_HOLDER Reason_Kind = 15
-	Reason_KIND_DEAD      Reason_Kind = 16
-	// There is nothing more to run.
+	// The job is dead: out of attempts, or quarantined.
+	Reason_KIND_DEAD Reason_Kind = 16
+	// No further run is planned.
 	Reason_KIND_DONE Reason_Kind = 17
-	// The schedule left a time out: end, number of runs.
+	// The schedule has ended, or has reached max_runs.
 	Reason_KIND_SCHEDULE Reason_Kind = 18
-	// The payload cannot be opened: the node lacks its key, or it was changed, or what it is bound to;
-	// or it is not sealed, or by version 1, where nodes require that.
+	// The payload cannot be opened: the node lacks its key, or the payload or what it is bound to
+	// was changed. Also: it is not sealed, or sealed by version 1, and the node requires version
+	// 2.
 	Reason_KIND_PAYLOAD Reason_Kind = 19
-	// The queue is paused, all of it.
+	// The whole queue is paused.
 	Reason_KIND_QUEUE_PAUSED Reason_Kind = 20
-	// The schedule excludes the time at which it would start.
+	// The schedule excludes the time at which the run would start.
 	Reason_KIND_EXCLUSION Reason_Kind = 21
 )
 
@@ -203,12 +213,12 @@ type RunJobRequest_Backoff int32
 const (
 	// As BACKOFF_RESET.
 	RunJobRequest_BACKOFF_UNSPECIFIED RunJobRequest_Backoff = 0
-	// Failures of an idle job are forgotten now, those of a live one when the manual
-	// run, which waits, succeeds.
+	// The failure count of an idle job is reset now; that of a live one when the waiting manual
+	// run succeeds.
 	RunJobRequest_BACKOFF_RESET RunJobRequest_Backoff = 1
-	// Failures and the planned run stay as they are, however this run ends.
+	// The failure count and the planned run stay as they are, however this run ends.
 	RunJobRequest_BACKOFF_KEEP RunJobRequest_Backoff = 2
-	// Failures are forgotten if this run succeeds.
+	// The failure count is reset if this run succeeds.
 	RunJobRequest_BACKOFF_RESET_ON_SUCCESS RunJobRequest_Backoff = 3
 )
 
@@ -261,11 +271,11 @@ const (
 	JobChange_ACTION_UNSPECIFIED JobChange_Action = 0
 	JobChange_ACTION_CREATE      JobChange_Action = 1
 	JobChange_ACTION_UPDATE      JobChange_Action = 2
-	// The job is as it is wished.
+	// The job already matches.
 	JobChange_ACTION_UNCHANGED JobChange_Action = 3
 	JobChange_ACTION_DELETE    JobChange_Action = 4
-	// A one-time job that is not there, and whose time has passed: it has run and is
-	// gone. PlanJobs only; ApplyJobs creates what it is told.
+	// A one-time job that does not exist and whose time has passed: it ran, and was deleted.
+	// Returned by PlanJobs only; ApplyJobs creates it.
 	JobChange_ACTION_PASSED JobChange_Action = 5
 )
 
@@ -353,8 +363,9 @@ func (*ListPresetsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListPresetsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Presets       []*Preset              `protobuf:"bytes,1,rep,name=presets,proto3" json:"presets,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Built-in presets first, then those of the operator.
+	Presets       []*Preset `protobuf:"bytes,1,rep,name=presets,proto3" json:"presets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,20 +407,23 @@ func (x *ListPresetsResponse) GetPresets() []*Preset {
 	return nil
 }
 
-// Preset is a well-known policy.
+// Preset is a named policy.
 type Preset struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Description string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name for RetryPolicy.preset or BackoffPolicy.preset.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// One line for people.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Set for presets of retry policies.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,3,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
 	// Set for presets of backoff policies.
 	BackoffPolicy *BackoffPolicy `protobuf:"bytes,4,opt,name=backoff_policy,json=backoffPolicy,proto3" json:"backoff_policy,omitempty"`
-	// Waits before jitter: between attempts, or, for backoff policies, intervals
-	// after 0, 1, 2 ... failures of a job that runs every minute.
+	// Delays before jitter: between attempts, or for backoff policies the intervals after 0, 1, 2
+	// ... failures of a job that runs every minute.
 	Waits []*durationpb.Duration `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`
-	// Defined by the operator, in --defaults-file of the nodes. The policies have the fields that it
-	// sets, and sources that name those; of the others jobs get their defaults.
+	// True for presets of the operator (--defaults-file of the nodes). The policy then has only the
+	// fields that the preset sets, and sources that name them; the defaults of the job fill the
+	// others.
 	Custom        bool `protobuf:"varint,6,opt,name=custom,proto3" json:"custom,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -489,8 +503,9 @@ func (x *Preset) GetCustom() bool {
 
 type HintJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Unset: the hint in force is cleared. `source` is SOURCE_OPERATOR when unset.
+	// Resource name of the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The hint. Unset: the current hint is removed. `source` is SOURCE_OPERATOR when unset.
 	Hint          *Hint `protobuf:"bytes,2,opt,name=hint,proto3" json:"hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -543,8 +558,9 @@ func (x *HintJobRequest) GetHint() *Hint {
 type TopJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`; unset means all.
-	Parent string              `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	Kind   TopJobsRequest_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=fermata.v1.TopJobsRequest_Kind" json:"kind,omitempty"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Ranking to return. Required.
+	Kind TopJobsRequest_Kind `protobuf:"varint,2,opt,name=kind,proto3,enum=fermata.v1.TopJobsRequest_Kind" json:"kind,omitempty"`
 	// 1 to 100, default 20.
 	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -604,7 +620,7 @@ func (x *TopJobsRequest) GetLimit() int32 {
 
 type TopJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The worst first. Of each shard at most 1,000 late and 1,000 failing jobs are known.
+	// The worst first. At most 1,000 late and 1,000 failing jobs of each shard are ranked.
 	Jobs          []*TopJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -647,13 +663,14 @@ func (x *TopJobsResponse) GetJobs() []*TopJob {
 	return nil
 }
 
+// TopJob is one entry of a ranking.
 type TopJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Without its payload.
+	// The job, without its payload.
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Of late jobs: how long the run has waited, or by how much the last one was late.
+	// For late jobs: how long the run has waited, or how late the last one started.
 	Lag *durationpb.Duration `protobuf:"bytes,2,opt,name=lag,proto3" json:"lag,omitempty"`
-	// Of late jobs: the run has not started yet.
+	// For late jobs: true if the run has not started yet.
 	Waiting       bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -711,8 +728,9 @@ func (x *TopJob) GetWaiting() bool {
 }
 
 type ExplainJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the job.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -756,11 +774,12 @@ func (x *ExplainJobRequest) GetName() string {
 
 type ExplainJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One sentence for people: what is the case, why, and until when.
+	// One sentence for people: state, cause, and until when.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	// What holds the job back or moves it, the most important first.
+	// What holds the job back or moves its due time, the most important first.
 	Reasons []*Reason `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	Job     *Job      `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	// The job when the question was answered, without its payload.
+	Job *Job `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	// The runs that are planned, waiting or live.
 	Runs          []*Run `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -825,18 +844,20 @@ func (x *ExplainJobResponse) GetRuns() []*Run {
 	return nil
 }
 
-// Reason is one thing that keeps a job from running now.
+// Reason is one cause that keeps a job from running now.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  Reason_Kind            `protobuf:"varint,1,opt,name=kind,proto3,enum=fermata.v1.Reason_Kind" json:"kind,omitempty"`
+	// What kind of cause it is.
+	Kind Reason_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=fermata.v1.Reason_Kind" json:"kind,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Since and until when, where known.
+	// When it began, if known.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// When it ends, if known.
 	UntilTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
-	// What it is about: a lock's key, a target, a queue, a shard.
+	// What it concerns: the key of a lock, a target, a queue or a shard.
 	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	// Who stands in the way: a job, a node.
+	// The job or node that causes it, if known.
 	By            string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -916,18 +937,18 @@ func (x *Reason) GetBy() string {
 
 type BackfillJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Nominal times from start_time (inclusive) to end_time (exclusive), both in the
-	// past, at most 10,000 of them. The start is rounded up to the millisecond, the end
-	// down.
+	// Resource name of the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// First scheduled time, inclusive. Rounded up to the millisecond. The range must lie in the past
+	// and have at most 10,000 scheduled times.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	EndTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// OVERLAP_POLICY_BUFFER_ALL, the default: one after the other, and never beside
-	// a run of the job. OVERLAP_POLICY_ALLOW_ALL: up to the job's overlap_limit at
-	// once, beside its runs.
+	// End of the range, exclusive. Rounded down to the millisecond.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// OVERLAP_POLICY_BUFFER_ALL (default): one run at a time, and never beside another run of the
+	// job. OVERLAP_POLICY_ALLOW_ALL: up to overlap_limit of the job at once, beside its other runs.
 	OverlapPolicy OverlapPolicy `protobuf:"varint,4,opt,name=overlap_policy,json=overlapPolicy,proto3,enum=fermata.v1.OverlapPolicy" json:"overlap_policy,omitempty"`
-	// Names the backfill and makes the call repeatable, while it is not done or among
-	// the last eight requests. Unset: the server makes one.
+	// Id of the backfill. A call with the same id has no second effect while the backfill is
+	// unfinished, or among the last eight. Unset: the server generates one.
 	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -999,9 +1020,11 @@ func (x *BackfillJobRequest) GetRequestId() string {
 }
 
 type CancelBackfillRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	BackfillId    string                 `protobuf:"bytes,2,opt,name=backfill_id,json=backfillId,proto3" json:"backfill_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource name of the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Id of the backfill, from Backfill.id.
+	BackfillId    string `protobuf:"bytes,2,opt,name=backfill_id,json=backfillId,proto3" json:"backfill_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,11 +1078,14 @@ type ListDeadLettersRequest struct {
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// 1 to 1000, default 100.
-	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Token of a previous response. The filters must be the same.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Filters; all that are set must hold.
-	Queue         string            `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	IdPrefix      string            `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Filters; all that are set must match. Queue of the job.
+	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Prefix of the job id.
+	IdPrefix string `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Labels that the job must have.
 	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1138,9 +1164,11 @@ func (x *ListDeadLettersRequest) GetLabels() map[string]string {
 }
 
 type ListDeadLettersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeadLetters   []*DeadLetter          `protobuf:"bytes,1,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The dead letters of this page.
+	DeadLetters []*DeadLetter `protobuf:"bytes,1,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// Unset: there is no further page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1189,14 +1217,17 @@ func (x *ListDeadLettersResponse) GetNextPageToken() string {
 	return ""
 }
 
-// DeadLetter is a run that ended out of attempts, or was quarantined.
+// DeadLetter is a run that ended out of attempts, or was quarantined, and is kept.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `namespaces/{n}/jobs/{j}/deadLetters/{slot}`; slot is `job` for a one-time
-	// job, whose dead letter is the job itself.
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Run           *Run                   `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// `namespaces/{n}/jobs/{j}/deadLetters/{slot}`. The slot is `job` for a one-time job, whose dead
+	// letter is the job itself.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The run.
+	Run *Run `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Queue of the job.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// When the dead letter is deleted.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1264,16 +1295,20 @@ type RedriveDeadLettersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Names of up to 1,000 dead letters; the filters must then be unset.
-	Names    []string          `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
-	Queue    string            `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	IdPrefix string            `protobuf:"bytes,4,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	Labels   map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Goes on where a response left off.
+	// Names of up to 1,000 dead letters. The filters must then be unset.
+	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	// Queue of the job.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Prefix of the job id.
+	IdPrefix string `protobuf:"bytes,4,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Labels that the job must have.
+	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Continues after a previous response.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Count what would be redriven without doing it.
+	// Count the dead letters, but redrive none.
 	DryRun bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Start although the schedule excludes the time. Unset, a run waits until it is over.
+	// Start at once even if the schedule excludes this time. Unset: a run waits until the exclusion
+	// ends.
 	IgnoreExclusions bool `protobuf:"varint,8,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1367,11 +1402,11 @@ func (x *RedriveDeadLettersRequest) GetIgnoreExclusions() bool {
 
 type RedriveDeadLettersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Runs that are tried again, paced by the queue's recovery budget.
+	// Dead letters that run again, paced by the recovery rate of the queue.
 	Redriven int32 `protobuf:"varint,1,opt,name=redriven,proto3" json:"redriven,omitempty"`
-	// Letters that had gone, or whose job has no slot free.
+	// Dead letters that no longer exist, or whose job has too many runs.
 	Refused int32 `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Set: call again with it to go on.
+	// Set: call again with it to continue.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1431,12 +1466,16 @@ func (x *RedriveDeadLettersResponse) GetNextPageToken() string {
 type PauseJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
-	Parent   string            `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	Queue    string            `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	IdPrefix string            `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	Labels   map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Why, for people, and how ResumeJobs knows these jobs again. At most 256 bytes.
-	Note          string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Filters; all that are set must match. Queue of the job.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Prefix of the job id.
+	IdPrefix string `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Labels that the job must have.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Why the jobs are paused, for people, at most 256 bytes. ResumeJobs can select jobs by it.
+	Note string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	// Continues after a previous response.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1515,9 +1554,11 @@ func (x *PauseJobsRequest) GetPageToken() string {
 }
 
 type PauseJobsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Paused        int32                  `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs that this call paused.
+	Paused int32 `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Set: call again with it to continue.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1569,14 +1610,18 @@ func (x *PauseJobsResponse) GetNextPageToken() string {
 type ResumeJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
-	Parent   string            `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	Queue    string            `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	IdPrefix string            `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	Labels   map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Filters; all that are set must match. Queue of the job.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Prefix of the job id.
+	IdPrefix string `protobuf:"bytes,3,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Labels that the job must have.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// As in ResumeJobRequest.
-	CatchUp   bool   `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	CatchUp bool `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	// Continues after a previous response.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Set: only jobs that were paused with exactly this note.
+	// Only jobs that were paused with exactly this note.
 	Note          string `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1662,9 +1707,11 @@ func (x *ResumeJobsRequest) GetNote() string {
 }
 
 type ResumeJobsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resumed       int32                  `protobuf:"varint,1,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs that this call resumed.
+	Resumed int32 `protobuf:"varint,1,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	// Set: call again with it to continue.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1713,22 +1760,21 @@ func (x *ResumeJobsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// QueueSettings are limits of a whole queue, over all nodes, and whether it is paused.
+// QueueSettings are the limits of a queue over all nodes, and whether it is paused.
 type QueueSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{n}/queues/{q}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Runs that may be live at once; 0 is no limit, at most 100,000.
+	// Live runs at once, at most 100,000. 0: no limit.
 	MaxConcurrency int32 `protobuf:"varint,2,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
-	// Runs that may start a second, 0.001 to 100,000; 0 is no limit.
+	// Starts per second, 0.001 to 100,000. 0: no limit.
 	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Runs that may start at once after a rest; 0 is one second's worth. Needs a rate.
+	// Starts at once after a pause in traffic. 0: as many as in one second. Requires a rate.
 	Burst int32 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Runs a second that catch-up, resumed jobs, backfills and redriven runs may
-	// start together. Default 50.
+	// Starts per second of all runs that catch up, are resumed, backfilled or redriven. Default 50.
 	RecoveryRate float64 `protobuf:"fixed64,5,opt,name=recovery_rate,json=recoveryRate,proto3" json:"recovery_rate,omitempty"`
-	// Nothing of the queue starts, manual runs included; what runs goes on, and what is due
-	// waits in order. Set in answers; unset in UpdateQueueSettings: stays as it is.
+	// True: no run of the queue starts, not even a manual one. Live runs go on, and due runs wait in
+	// order. Always set in responses. Unset in UpdateQueueSettings: unchanged.
 	Paused        *bool `protobuf:"varint,6,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1807,8 +1853,9 @@ func (x *QueueSettings) GetPaused() bool {
 }
 
 type GetQueueSettingsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/queues/{q}`.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1851,10 +1898,11 @@ func (x *GetQueueSettingsRequest) GetName() string {
 }
 
 type UpdateQueueSettingsRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Settings *QueueSettings         `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
-	// When set, the settings that the caller has seen: others are not replaced (ABORTED,
-	// reason SETTINGS_CHANGED). Its name does not count, and `paused` does.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new settings. Limits that are unset are removed.
+	Settings *QueueSettings `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	// Settings that the caller has read. If set, and the current ones differ, nothing changes
+	// (ABORTED, reason SETTINGS_CHANGED). `name` is not compared, `paused` is.
 	Expected      *QueueSettings `protobuf:"bytes,75,opt,name=expected,proto3" json:"expected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1908,11 +1956,11 @@ type CreateJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// 1-128 of [A-Za-z0-9._:~-], starting with a letter or digit. Unset: the
-	// server makes one.
+	// 1-128 of [A-Za-z0-9._:~-], starting with a letter or digit. Unset: the server generates one.
 	JobId string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Job   *Job   `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
-	// Makes the call repeatable; any unique string of up to 64 characters.
+	// The definition. Output-only fields are ignored.
+	Job *Job `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	// Makes the call idempotent: any unique string of up to 64 characters.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1978,11 +2026,11 @@ func (x *CreateJobRequest) GetRequestId() string {
 
 type BatchCreateJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `namespaces/{namespace}`; the parent of each request is this one or unset.
-	Parent   string              `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// `namespaces/{namespace}`. The parent of each request is this one, or unset.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// 1 to 1,000 requests.
 	Requests []*CreateJobRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
-	// The jobs in the results have name and etag and nothing else: enough for a caller
-	// that registers very many, and half of what the call costs.
+	// Return only name and etag of each job. This halves the cost of the call.
 	NamesOnly     bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2085,8 +2133,9 @@ func (x *BatchCreateJobsResponse) GetResults() []*BatchCreateJobsResponse_Result
 }
 
 type GetJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}`.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2133,14 +2182,18 @@ type ListJobsRequest struct {
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// 1 to 1000, default 100.
-	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Token of a previous response. The filters must be the same.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Filters; all that are set must hold.
-	Queue    string            `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	State    JobStatus_State   `protobuf:"varint,5,opt,name=state,proto3,enum=fermata.v1.JobStatus_State" json:"state,omitempty"`
-	IdPrefix string            `protobuf:"bytes,6,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	Labels   map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Only jobs with at least this many failed runs in a row.
+	// Filters; all that are set must match. Queue of the job.
+	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	// State of the job.
+	State JobStatus_State `protobuf:"varint,5,opt,name=state,proto3,enum=fermata.v1.JobStatus_State" json:"state,omitempty"`
+	// Prefix of the job id.
+	IdPrefix string `protobuf:"bytes,6,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Labels that the job must have.
+	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Least number of failed runs in a row.
 	MinConsecutiveFailures int64 `protobuf:"varint,8,opt,name=min_consecutive_failures,json=minConsecutiveFailures,proto3" json:"min_consecutive_failures,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -2234,7 +2287,8 @@ func (x *ListJobsRequest) GetMinConsecutiveFailures() int64 {
 
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The jobs of this page.
+	Jobs []*Job `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Unset: there is no further page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2287,13 +2341,13 @@ func (x *ListJobsResponse) GetNextPageToken() string {
 
 type UpdateJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `name` tells which; `etag`, when set, guards against a concurrent edit.
+	// `name` selects the job. `etag`, if set, must be the current one (ABORTED otherwise).
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Paths of settable fields, for instance `schedule` or `retry_policy`. Empty
-	// is refused; `*` replaces the whole definition.
+	// Paths of settable fields, for instance `schedule` or `retry_policy`. An empty mask is refused;
+	// `*` replaces the whole definition.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// A repetition with the id of one of the job's last eight edits that had one has no
-	// second effect: the answer is the job as it is now.
+	// Makes the call idempotent: a repetition with the id of one of the last eight edits has no
+	// effect, and returns the job as it is now.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2352,9 +2406,11 @@ func (x *UpdateJobRequest) GetRequestId() string {
 
 type DeleteJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Etag  string                 `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Answer OK when there is no such job.
+	// `namespaces/{n}/jobs/{j}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// If set, it must be the current one (ABORTED otherwise).
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Return OK if the job does not exist.
 	AllowMissing  bool `protobuf:"varint,3,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2413,8 +2469,9 @@ func (x *DeleteJobRequest) GetAllowMissing() bool {
 
 type PauseJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Why, for people. At most 256 bytes.
+	// `namespaces/{n}/jobs/{j}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why the job is paused, for people, at most 256 bytes.
 	Note          string `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2466,8 +2523,9 @@ func (x *PauseJobRequest) GetNote() string {
 
 type ResumeJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Hand the nominal times that passed to the misfire policy.
+	// `namespaces/{n}/jobs/{j}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Apply the misfire policy to the scheduled times that passed during the pause.
 	CatchUp       bool `protobuf:"varint,2,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2519,14 +2577,16 @@ func (x *ResumeJobRequest) GetCatchUp() bool {
 
 type RunJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Identity of the manual run; the same id never runs twice while it is among
-	// the last eight. Unset: the server makes one.
-	RequestId string                `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Backoff   RunJobRequest_Backoff `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
-	// Start although the schedule excludes this time; that holds for the retries of the
-	// run too. Unset, the call fails with EXCLUDED_TIME at such a time, and a run that
-	// was asked for before waits until it is over.
+	// `namespaces/{n}/jobs/{j}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Id of the manual run. A call with the same id has no second effect while it is among the last
+	// eight. Unset: the server generates one.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What this run does to the failure count of the job.
+	Backoff RunJobRequest_Backoff `protobuf:"varint,3,opt,name=backoff,proto3,enum=fermata.v1.RunJobRequest_Backoff" json:"backoff,omitempty"`
+	// Start even if the schedule excludes this time, retries included. Unset: the call fails with
+	// EXCLUDED_TIME at such a time, and a manual run that already waits starts when the exclusion
+	// ends.
 	IgnoreExclusions bool `protobuf:"varint,4,opt,name=ignore_exclusions,json=ignoreExclusions,proto3" json:"ignore_exclusions,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -2592,9 +2652,9 @@ func (x *RunJobRequest) GetIgnoreExclusions() bool {
 
 type RunJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run that this request stands for.
+	// The manual run of this request.
 	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// True when a manual run was already waiting and this request joined it.
+	// True if a manual run was already waiting, and this request joined it.
 	Joined        bool `protobuf:"varint,2,opt,name=joined,proto3" json:"joined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2690,8 +2750,9 @@ func (x *ListRunsRequest) GetParent() string {
 }
 
 type ListRunsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Runs          []*Run                 `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All runs of the job that are kept.
+	Runs          []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2734,8 +2795,9 @@ func (x *ListRunsResponse) GetRuns() []*Run {
 }
 
 type GetRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}/runs/{r}`.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2778,8 +2840,9 @@ func (x *GetRunRequest) GetName() string {
 }
 
 type CancelRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `namespaces/{n}/jobs/{j}/runs/{r}`.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2822,25 +2885,25 @@ func (x *CancelRunRequest) GetName() string {
 }
 
 type PreviewScheduleRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Schedule *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// 1 to 1000, default 10. There are fewer in the answer where the schedule ends, and
-	// where exclusions make them too expensive to find: a call has so much work.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule. Unset: that of `job`.
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Number of times, 1 to 1000, default 10. The response has fewer if the schedule ends, or if
+	// exclusions make them too expensive to find.
 	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// Times after this instant. Default: now.
+	// Only times after this instant. Default: now.
 	After *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// When set, also the intervals this policy gives for 0, 1, 2 ... failures.
+	// If set, the response has the intervals that this policy gives after 0, 1, 2 ... failures.
 	BackoffPolicy *BackoffPolicy `protobuf:"bytes,4,opt,name=backoff_policy,json=backoffPolicy,proto3" json:"backoff_policy,omitempty"`
-	// Show `H` and jitter as this job would have them, `namespaces/{n}/jobs/{j}`;
-	// without a schedule and policy of the request, those of the job, with the
-	// ladder that its present failures project.
+	// Job whose `H` values and jitter are used, `namespaces/{n}/jobs/{j}`. Without a schedule and
+	// policy in the request, its own are previewed, starting from its current failures.
 	Job string `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
-	// When set, also the delays between the attempts of one run.
+	// If set, the response has the delays between the attempts of one run.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,6,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// The queue whose defaults fill what the policies leave unset, `namespaces/{namespace}/queues/{queue}`.
-	// Unset: the default queue of the namespace of `job`, or of the default one; its defaults, and those of
-	// the namespace, are left out for callers whose roles do not cover them. It takes the permission to read
-	// jobs of the queue that is named.
+	// Queue whose defaults fill unset policy fields, `namespaces/{namespace}/queues/{queue}`. Unset:
+	// the default queue of the namespace of `job`, or of the default namespace. The caller needs the
+	// permission to read jobs of a queue that it names; otherwise defaults that its roles do not
+	// cover are left out.
 	PolicyQueue   string `protobuf:"bytes,7,opt,name=policy_queue,json=policyQueue,proto3" json:"policy_queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2925,16 +2988,16 @@ func (x *PreviewScheduleRequest) GetPolicyQueue() string {
 	return ""
 }
 
-// ScheduledTime is one nominal time of a schedule.
+// ScheduledTime is one scheduled time of a schedule.
 type ScheduledTime struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time by the schedule, before jitter.
 	NominalTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
-	// Nominal time and the schedule's jitter.
+	// nominal_time plus the jitter of the schedule.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// End of the jitter window: the due time lies before it. nominal_time without
-	// jitter.
+	// End of the jitter window, exclusive. Equals nominal_time without jitter.
 	LatestDueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=latest_due_time,json=latestDueTime,proto3" json:"latest_due_time,omitempty"`
-	// What a clock change did to it, in words; empty as a rule.
+	// How a clock change affected this time. Usually empty.
 	Remark        string `protobuf:"bytes,4,opt,name=remark,proto3" json:"remark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3000,20 +3063,20 @@ func (x *ScheduledTime) GetRemark() string {
 
 type PreviewScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Nominal times.
+	// The scheduled times, before jitter.
 	DueTimes []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=due_times,json=dueTimes,proto3" json:"due_times,omitempty"`
-	Times    []*ScheduledTime         `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
-	// If every run failed as soon as it is due, with all its attempts, from now on: due
-	// times of the next ones. Those of a job that is stored are what it then has, with
-	// jitter; those of other schedules are before jitter.
+	// The scheduled times with jitter and remarks.
+	Times []*ScheduledTime `protobuf:"bytes,3,rep,name=times,proto3" json:"times,omitempty"`
+	// The next due times if every run failed immediately, with all its attempts. For a stored job
+	// they include jitter and are exact; for other schedules they are before jitter.
 	ProjectedDueTimes []*timestamppb.Timestamp `protobuf:"bytes,4,rep,name=projected_due_times,json=projectedDueTimes,proto3" json:"projected_due_times,omitempty"`
-	// Interval after 0, 1, 2 ... failures until it stops growing, before jitter.
+	// Interval after 0, 1, 2 ... failures, until it stops growing, before jitter.
 	BackoffIntervals []*durationpb.Duration `protobuf:"bytes,2,rep,name=backoff_intervals,json=backoffIntervals,proto3" json:"backoff_intervals,omitempty"`
-	// Local day, `2026-11-30`, from which the periods of a calendar schedule are counted: its `from`, or
-	// what that is by default. Empty for other schedules.
+	// Local day from which a calendar schedule counts its periods, `2026-11-30`: its `from`, or the
+	// default. Empty for other schedules.
 	CalendarFrom string `protobuf:"bytes,5,opt,name=calendar_from,json=calendarFrom,proto3" json:"calendar_from,omitempty"`
-	// Delays before attempts 2, 3 ... of one run, before jitter, 50 at most: those of the request's
-	// retry_policy, or of the job whose own schedule is shown.
+	// Delays before attempts 2, 3 ... of one run, at most 50, before jitter: of the request's
+	// retry_policy, or of the job that is previewed.
 	RetryDelays   []*durationpb.Duration `protobuf:"bytes,6,rep,name=retry_delays,json=retryDelays,proto3" json:"retry_delays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3091,26 +3154,27 @@ func (x *PreviewScheduleResponse) GetRetryDelays() []*durationpb.Duration {
 	return nil
 }
 
-// JobWish is what a job should be.
+// JobWish is the desired state of one job.
 type JobWish struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// The whole definition; what it leaves unset gets its default. The label
-	// `fermata.io/owner` tells whose it is. Its etag and all that is output only do not
-	// count; a job as it was read while its payload was sealed keeps that payload.
+	// Id of the job in the namespace of the request.
+	JobId string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// The whole definition. Unset fields get their defaults. The label `fermata.io/owner` names the
+	// owner. The etag and output-only fields are ignored. A definition that was read with a sealed
+	// payload keeps that payload.
 	Job *Job `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	// Etag that PlanJobs saw: ApplyJobs refuses when the job was edited since
-	// (ABORTED). Unset: there was no job of the id, and there must be none now
-	// (ALREADY_EXISTS), unless it is the same. PlanJobs does not look at it.
+	// Etag that PlanJobs returned. ApplyJobs fails with ABORTED if the job has changed since. Unset:
+	// the job must not exist (ALREADY_EXISTS), unless it is the same. PlanJobs ignores it.
 	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Delete the job, which must have the etag; `job` is unset. One that is gone is no
+	// Delete the job. `job` must be unset, and the etag must match. A job that does not exist is no
 	// error. PlanJobs refuses it.
 	Delete bool `protobuf:"varint,4,opt,name=delete,proto3" json:"delete,omitempty"`
-	// Set: whether the job is paused. One that is to be created paused never runs
-	// before that. Unset: a pause stays what it is.
+	// Set: pause or resume the job. A job that is created paused never runs before it is resumed.
+	// Unset: a pause stays as it is.
 	Paused *bool `protobuf:"varint,5,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
-	// `job` is a job as it was read, with the sources of its policies: what it has not set itself gets
-	// its value from the preset, the defaults of operators and the built-in ones as they are now.
+	// `job` is a job as it was read, with the sources of its policies. Values that the job did not
+	// set itself are resolved again from its preset, the defaults of operators and the built-in
+	// defaults.
 	RefreshDefaults bool `protobuf:"varint,6,opt,name=refresh_defaults,json=refreshDefaults,proto3" json:"refresh_defaults,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -3188,22 +3252,21 @@ func (x *JobWish) GetRefreshDefaults() bool {
 	return false
 }
 
-// JobChange is what becomes of a wish.
+// JobChange is the result for one entry.
 type JobChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set when code is 0.
 	Action JobChange_Action `protobuf:"varint,1,opt,name=action,proto3,enum=fermata.v1.JobChange_Action" json:"action,omitempty"`
-	// Of PlanJobs: the job as it was found, unset when there was none.
+	// The job before the change. Set by PlanJobs if it exists.
 	Before *Job `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	// The job as it will be (PlanJobs) or is (ApplyJobs), every field that has a default
-	// filled in. Unset when code is not 0, and after a deletion. Of PlanJobs there is no
-	// status, and no etag.
+	// The job after the change, with all defaults filled in. Unset if code is not 0, and after a
+	// deletion. PlanJobs leaves status and etag unset.
 	After *Job `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// Fields of Job that differ between the two, in the order of their numbers, and
-	// "paused".
+	// Names of the fields of Job that differ, in the order of their numbers, and "paused".
 	Fields []string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"`
 	// google.rpc.Code: 0 is OK.
-	Code    int32  `protobuf:"varint,5,opt,name=code,proto3" json:"code,omitempty"`
+	Code int32 `protobuf:"varint,5,opt,name=code,proto3" json:"code,omitempty"`
+	// The error, for people. Empty if code is 0.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
 	Details       []*anypb.Any `protobuf:"bytes,7,rep,name=details,proto3" json:"details,omitempty"`
@@ -3293,7 +3356,8 @@ func (x *JobChange) GetDetails() []*anypb.Any {
 type PlanJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
-	Parent string     `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// 1 to 1,000 entries.
 	Wishes []*JobWish `protobuf:"bytes,2,rep,name=wishes,proto3" json:"wishes,omitempty"`
 	// Plan to take over jobs of other owners.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
@@ -3354,7 +3418,7 @@ func (x *PlanJobsRequest) GetForce() bool {
 
 type PlanJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the wishes.
+	// In the order of the entries.
 	Changes       []*JobChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3400,7 +3464,8 @@ func (x *PlanJobsResponse) GetChanges() []*JobChange {
 type ApplyJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `namespaces/{namespace}`.
-	Parent string     `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// 1 to 1,000 entries.
 	Wishes []*JobWish `protobuf:"bytes,2,rep,name=wishes,proto3" json:"wishes,omitempty"`
 	// Take over jobs of other owners.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
@@ -3461,7 +3526,7 @@ func (x *ApplyJobsRequest) GetForce() bool {
 
 type ApplyJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the wishes.
+	// In the order of the entries.
 	Changes       []*JobChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3506,10 +3571,11 @@ func (x *ApplyJobsResponse) GetChanges() []*JobChange {
 
 type BatchCreateJobsResponse_Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set when code is 0.
+	// Set if code is 0.
 	Job *Job `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// google.rpc.Code: 0 is OK.
-	Code    int32  `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Code int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	// The error, for people. Empty if code is 0.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// As in google.rpc.Status.
 	Details       []*anypb.Any `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty"`

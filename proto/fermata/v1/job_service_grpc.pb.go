@@ -53,86 +53,87 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// JobService registers jobs and shows what became of them. Any node answers.
+// JobService registers jobs and shows their state. Any node answers.
 //
-// Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations,
-// NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED with
-// google.rpc.RetryInfo (a deleted job still runs) or with google.rpc.ErrorInfo (the
-// etag differs: somebody edited in between), FAILED_PRECONDITION with
-// google.rpc.ErrorInfo when the request does not fit the job as it is (its reasons
-// are named at the methods), RESOURCE_EXHAUSTED when Redis has no
-// memory left, UNAVAILABLE with google.rpc.RetryInfo while a shard's Redis cannot
-// be reached.
+// Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations. NOT_FOUND and
+// ALREADY_EXISTS with google.rpc.ResourceInfo. ABORTED with google.rpc.RetryInfo while a deleted
+// job still has a live run, or with google.rpc.ErrorInfo if the etag differs. FAILED_PRECONDITION
+// with google.rpc.ErrorInfo if the state of the job does not allow the request; each method lists
+// its reasons. RESOURCE_EXHAUSTED if Redis has no memory left. UNAVAILABLE with
+// google.rpc.RetryInfo while the Redis primary of a shard cannot be reached.
 type JobServiceClient interface {
-	// Registers a job. The same id with the same request id and definition gives
-	// the same answer; with another definition ALREADY_EXISTS.
+	// Registers a job. Repeating the call with the same id, request id and definition returns the
+	// same job; a different definition returns ALREADY_EXISTS.
 	CreateJob(ctx context.Context, in *CreateJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Registers up to 1,000 jobs. Each has a status of its own.
+	// Registers up to 1,000 jobs. Each has its own status.
 	BatchCreateJobs(ctx context.Context, in *BatchCreateJobsRequest, opts ...grpc.CallOption) (*BatchCreateJobsResponse, error)
+	// Returns a job with its definition and state.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Pages may be short or even empty while next_page_token is set; order is not
-	// promised.
+	// Lists the jobs of a namespace. A page may be short or empty while next_page_token is set. The
+	// order is undefined.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
-	// Changes the fields named by the mask. A live run keeps the definition it
-	// started with.
+	// Changes the fields that the mask names. A live run keeps the definition with which it started.
 	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Deletes a job. A live run is left to finish; its id is free after that.
+	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
 	DeleteJob(ctx context.Context, in *DeleteJobRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
+	// Pauses a job: no run starts until ResumeJob, except manual runs. A live run goes on.
 	PauseJob(ctx context.Context, in *PauseJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Nominal times that passed meanwhile are skipped, unless catch_up is set; a
-	// one-time job runs at once.
+	// Ends a pause. Scheduled times that passed during the pause are skipped, unless catch_up is
+	// set. A one-time job whose time has passed runs at once.
 	ResumeJob(ctx context.Context, in *ResumeJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Idle: runs now and resets the backoff, unless told otherwise. Live: exactly one
-	// manual run waits; further requests join it. Reasons: TOO_MANY_RUNS (64 runs of the
-	// job are there already), EXCLUDED_TIME (see ignore_exclusions).
+	// Runs a job now. An idle job starts at once, and its backoff is reset unless the request says
+	// otherwise. If a run is live, one manual run waits for its end, and further requests join it.
+	//
+	// Reasons: TOO_MANY_RUNS (the job already has 64 runs), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(ctx context.Context, in *RunJobRequest, opts ...grpc.CallOption) (*RunJobResponse, error)
-	// The current run first, then finished runs, newest first, then dead letters.
+	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
+	// Returns a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// Waiting: the run ends as cancelled. Live: the handler's context is
-	// cancelled, and its run is not retried.
+	// Cancels a run. A waiting run ends as cancelled. For a live run the context of the handler is
+	// cancelled, and the run is not retried.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// The next due times of a schedule, without storing anything.
+	// Computes the next due times of a schedule. Stores nothing.
 	PreviewSchedule(ctx context.Context, in *PreviewScheduleRequest, opts ...grpc.CallOption) (*PreviewScheduleResponse, error)
-	// Well-known retry and backoff policies, with the waits that they give. Those of the operator, with their
-	// descriptions, are among them: every caller sees them.
+	// Lists the named retry and backoff policies with their delays, both built-in ones and those
+	// that operators defined. Every caller sees all of them.
 	ListPresets(ctx context.Context, in *ListPresetsRequest, opts ...grpc.CallOption) (*ListPresetsResponse, error)
-	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
-	// the job is not a recurring one.
+	// Overrides for a limited time when, or how often, the job runs. Reason NO_INTERVAL: the job is
+	// not recurring.
 	HintJob(ctx context.Context, in *HintJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// The jobs that are latest, or that fail longest, the worst first.
+	// Lists the jobs that are latest, or that have failed longest, the worst first.
 	TopJobs(ctx context.Context, in *TopJobsRequest, opts ...grpc.CallOption) (*TopJobsResponse, error)
-	// Tells why the job does not run right now, and what it waits for.
+	// Explains why the job is not running now, and what it waits for.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
-	// Runs the nominal times of a past range, paced by the queue's recovery budget.
-	// Reasons: TOO_MANY_BACKFILLS (four are not done), NO_NOMINAL_TIMES (the job is not
-	// a recurring one, or counts from the end of its runs).
+	// Runs the scheduled times of a past range, paced by the recovery rate of the queue.
+	//
+	// Reasons: TOO_MANY_BACKFILLS (four backfills are unfinished), NO_NOMINAL_TIMES (the job is not
+	// recurring, or its interval counts from the end of a run).
 	BackfillJob(ctx context.Context, in *BackfillJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Ends a backfill; its runs that have started go on.
+	// Cancels a backfill. Runs that have started go on.
 	CancelBackfill(ctx context.Context, in *CancelBackfillRequest, opts ...grpc.CallOption) (*Job, error)
-	// Dead runs that are kept, of all jobs of a namespace, in no promised order.
+	// Lists the dead letters of a namespace. The order is undefined.
 	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
-	// Tries dead runs again: one by name, or all that a filter selects.
+	// Runs dead letters again: those that are named, or all that match a filter.
 	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (*RedriveDeadLettersResponse, error)
-	// Holds all jobs that a filter selects and that are not held yet, a page of them a
-	// call.
+	// Pauses all matching jobs that are not paused, one page per call.
 	PauseJobs(ctx context.Context, in *PauseJobsRequest, opts ...grpc.CallOption) (*PauseJobsResponse, error)
-	// Ends the pause of all jobs that a filter selects, a page of them a call.
+	// Resumes all matching jobs, one page per call.
 	ResumeJobs(ctx context.Context, in *ResumeJobsRequest, opts ...grpc.CallOption) (*ResumeJobsResponse, error)
-	// What ApplyJobs would do, field by field, without changing anything. Every wish
-	// is checked, so that all that is wrong is told at once.
+	// Computes field by field what ApplyJobs would change. Stores nothing. Every entry is validated,
+	// so that the response has all errors.
 	PlanJobs(ctx context.Context, in *PlanJobsRequest, opts ...grpc.CallOption) (*PlanJobsResponse, error)
-	// Makes jobs what files of configuration say: creates, replaces or deletes up to
-	// 1,000 of them, each on the condition that it is still what PlanJobs saw. A job
-	// that is as it is wished is left alone with all that is known of it, so that the
-	// call may be repeated. Each has a status of its own. Reason OTHER_OWNER: the job
-	// has another owner. Reason TOO_LARGE of this method and PlanJobs, for a call as a
-	// whole: the payloads that are stored of its jobs are more than 6 MiB.
+	// Creates, replaces or deletes up to 1,000 jobs so that they match the request. Each change
+	// requires that the job is still as PlanJobs returned it. A job that already matches is left
+	// alone, so that the call can be repeated. Each entry has its own status.
+	//
+	// Reason of an entry: OTHER_OWNER (the job belongs to another owner). Reason of the whole call,
+	// also for PlanJobs: TOO_LARGE (the stored payloads of its jobs exceed 6 MiB).
 	ApplyJobs(ctx context.Context, in *ApplyJobsRequest, opts ...grpc.CallOption) (*ApplyJobsResponse, error)
-	// Limits of a queue, and whether it is paused. A queue without settings has none.
+	// Returns the limits of a queue, and whether it is paused. A queue without settings has no
+	// limits.
 	GetQueueSettings(ctx context.Context, in *GetQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
-	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within a second
-	// or two.
+	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within two seconds.
 	UpdateQueueSettings(ctx context.Context, in *UpdateQueueSettingsRequest, opts ...grpc.CallOption) (*QueueSettings, error)
 }
 
@@ -418,86 +419,87 @@ func (c *jobServiceClient) UpdateQueueSettings(ctx context.Context, in *UpdateQu
 // All implementations must embed UnimplementedJobServiceServer
 // for forward compatibility.
 //
-// JobService registers jobs and shows what became of them. Any node answers.
+// JobService registers jobs and shows their state. Any node answers.
 //
-// Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations,
-// NOT_FOUND and ALREADY_EXISTS with google.rpc.ResourceInfo, ABORTED with
-// google.rpc.RetryInfo (a deleted job still runs) or with google.rpc.ErrorInfo (the
-// etag differs: somebody edited in between), FAILED_PRECONDITION with
-// google.rpc.ErrorInfo when the request does not fit the job as it is (its reasons
-// are named at the methods), RESOURCE_EXHAUSTED when Redis has no
-// memory left, UNAVAILABLE with google.rpc.RetryInfo while a shard's Redis cannot
-// be reached.
+// Errors: INVALID_ARGUMENT with google.rpc.BadRequest field violations. NOT_FOUND and
+// ALREADY_EXISTS with google.rpc.ResourceInfo. ABORTED with google.rpc.RetryInfo while a deleted
+// job still has a live run, or with google.rpc.ErrorInfo if the etag differs. FAILED_PRECONDITION
+// with google.rpc.ErrorInfo if the state of the job does not allow the request; each method lists
+// its reasons. RESOURCE_EXHAUSTED if Redis has no memory left. UNAVAILABLE with
+// google.rpc.RetryInfo while the Redis primary of a shard cannot be reached.
 type JobServiceServer interface {
-	// Registers a job. The same id with the same request id and definition gives
-	// the same answer; with another definition ALREADY_EXISTS.
+	// Registers a job. Repeating the call with the same id, request id and definition returns the
+	// same job; a different definition returns ALREADY_EXISTS.
 	CreateJob(context.Context, *CreateJobRequest) (*Job, error)
-	// Registers up to 1,000 jobs. Each has a status of its own.
+	// Registers up to 1,000 jobs. Each has its own status.
 	BatchCreateJobs(context.Context, *BatchCreateJobsRequest) (*BatchCreateJobsResponse, error)
+	// Returns a job with its definition and state.
 	GetJob(context.Context, *GetJobRequest) (*Job, error)
-	// Pages may be short or even empty while next_page_token is set; order is not
-	// promised.
+	// Lists the jobs of a namespace. A page may be short or empty while next_page_token is set. The
+	// order is undefined.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
-	// Changes the fields named by the mask. A live run keeps the definition it
-	// started with.
+	// Changes the fields that the mask names. A live run keeps the definition with which it started.
 	UpdateJob(context.Context, *UpdateJobRequest) (*Job, error)
-	// Deletes a job. A live run is left to finish; its id is free after that.
+	// Deletes a job. A live run is allowed to finish; the id can be used again after that.
 	DeleteJob(context.Context, *DeleteJobRequest) (*emptypb.Empty, error)
+	// Pauses a job: no run starts until ResumeJob, except manual runs. A live run goes on.
 	PauseJob(context.Context, *PauseJobRequest) (*Job, error)
-	// Nominal times that passed meanwhile are skipped, unless catch_up is set; a
-	// one-time job runs at once.
+	// Ends a pause. Scheduled times that passed during the pause are skipped, unless catch_up is
+	// set. A one-time job whose time has passed runs at once.
 	ResumeJob(context.Context, *ResumeJobRequest) (*Job, error)
-	// Idle: runs now and resets the backoff, unless told otherwise. Live: exactly one
-	// manual run waits; further requests join it. Reasons: TOO_MANY_RUNS (64 runs of the
-	// job are there already), EXCLUDED_TIME (see ignore_exclusions).
+	// Runs a job now. An idle job starts at once, and its backoff is reset unless the request says
+	// otherwise. If a run is live, one manual run waits for its end, and further requests join it.
+	//
+	// Reasons: TOO_MANY_RUNS (the job already has 64 runs), EXCLUDED_TIME (see ignore_exclusions).
 	RunJob(context.Context, *RunJobRequest) (*RunJobResponse, error)
-	// The current run first, then finished runs, newest first, then dead letters.
+	// Lists the runs of a job: the current run, then finished runs, newest first, then dead letters.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
+	// Returns a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
-	// Waiting: the run ends as cancelled. Live: the handler's context is
-	// cancelled, and its run is not retried.
+	// Cancels a run. A waiting run ends as cancelled. For a live run the context of the handler is
+	// cancelled, and the run is not retried.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
-	// The next due times of a schedule, without storing anything.
+	// Computes the next due times of a schedule. Stores nothing.
 	PreviewSchedule(context.Context, *PreviewScheduleRequest) (*PreviewScheduleResponse, error)
-	// Well-known retry and backoff policies, with the waits that they give. Those of the operator, with their
-	// descriptions, are among them: every caller sees them.
+	// Lists the named retry and backoff policies with their delays, both built-in ones and those
+	// that operators defined. Every caller sees all of them.
 	ListPresets(context.Context, *ListPresetsRequest) (*ListPresetsResponse, error)
-	// Overrides when the job runs next, or how often, for a while. Reason NO_INTERVAL:
-	// the job is not a recurring one.
+	// Overrides for a limited time when, or how often, the job runs. Reason NO_INTERVAL: the job is
+	// not recurring.
 	HintJob(context.Context, *HintJobRequest) (*Job, error)
-	// The jobs that are latest, or that fail longest, the worst first.
+	// Lists the jobs that are latest, or that have failed longest, the worst first.
 	TopJobs(context.Context, *TopJobsRequest) (*TopJobsResponse, error)
-	// Tells why the job does not run right now, and what it waits for.
+	// Explains why the job is not running now, and what it waits for.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
-	// Runs the nominal times of a past range, paced by the queue's recovery budget.
-	// Reasons: TOO_MANY_BACKFILLS (four are not done), NO_NOMINAL_TIMES (the job is not
-	// a recurring one, or counts from the end of its runs).
+	// Runs the scheduled times of a past range, paced by the recovery rate of the queue.
+	//
+	// Reasons: TOO_MANY_BACKFILLS (four backfills are unfinished), NO_NOMINAL_TIMES (the job is not
+	// recurring, or its interval counts from the end of a run).
 	BackfillJob(context.Context, *BackfillJobRequest) (*Job, error)
-	// Ends a backfill; its runs that have started go on.
+	// Cancels a backfill. Runs that have started go on.
 	CancelBackfill(context.Context, *CancelBackfillRequest) (*Job, error)
-	// Dead runs that are kept, of all jobs of a namespace, in no promised order.
+	// Lists the dead letters of a namespace. The order is undefined.
 	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
-	// Tries dead runs again: one by name, or all that a filter selects.
+	// Runs dead letters again: those that are named, or all that match a filter.
 	RedriveDeadLetters(context.Context, *RedriveDeadLettersRequest) (*RedriveDeadLettersResponse, error)
-	// Holds all jobs that a filter selects and that are not held yet, a page of them a
-	// call.
+	// Pauses all matching jobs that are not paused, one page per call.
 	PauseJobs(context.Context, *PauseJobsRequest) (*PauseJobsResponse, error)
-	// Ends the pause of all jobs that a filter selects, a page of them a call.
+	// Resumes all matching jobs, one page per call.
 	ResumeJobs(context.Context, *ResumeJobsRequest) (*ResumeJobsResponse, error)
-	// What ApplyJobs would do, field by field, without changing anything. Every wish
-	// is checked, so that all that is wrong is told at once.
+	// Computes field by field what ApplyJobs would change. Stores nothing. Every entry is validated,
+	// so that the response has all errors.
 	PlanJobs(context.Context, *PlanJobsRequest) (*PlanJobsResponse, error)
-	// Makes jobs what files of configuration say: creates, replaces or deletes up to
-	// 1,000 of them, each on the condition that it is still what PlanJobs saw. A job
-	// that is as it is wished is left alone with all that is known of it, so that the
-	// call may be repeated. Each has a status of its own. Reason OTHER_OWNER: the job
-	// has another owner. Reason TOO_LARGE of this method and PlanJobs, for a call as a
-	// whole: the payloads that are stored of its jobs are more than 6 MiB.
+	// Creates, replaces or deletes up to 1,000 jobs so that they match the request. Each change
+	// requires that the job is still as PlanJobs returned it. A job that already matches is left
+	// alone, so that the call can be repeated. Each entry has its own status.
+	//
+	// Reason of an entry: OTHER_OWNER (the job belongs to another owner). Reason of the whole call,
+	// also for PlanJobs: TOO_LARGE (the stored payloads of its jobs exceed 6 MiB).
 	ApplyJobs(context.Context, *ApplyJobsRequest) (*ApplyJobsResponse, error)
-	// Limits of a queue, and whether it is paused. A queue without settings has none.
+	// Returns the limits of a queue, and whether it is paused. A queue without settings has no
+	// limits.
 	GetQueueSettings(context.Context, *GetQueueSettingsRequest) (*QueueSettings, error)
-	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within a second
-	// or two.
+	// Replaces the limits of a queue, and pauses or resumes it. Nodes follow within two seconds.
 	UpdateQueueSettings(context.Context, *UpdateQueueSettingsRequest) (*QueueSettings, error)
 	mustEmbedUnimplementedJobServiceServer()
 }

@@ -22,6 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LinkRequest is a message of the node that dialled.
 type LinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -152,6 +153,7 @@ func (*LinkRequest_PermitResult) isLinkRequest_Message() {}
 
 func (*LinkRequest_CancelAttempt) isLinkRequest_Message() {}
 
+// LinkResponse is a message of the node that was dialled.
 type LinkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -234,21 +236,21 @@ func (*LinkResponse_Permit) isLinkResponse_Message() {}
 
 func (*LinkResponse_HandOver) isLinkResponse_Message() {}
 
-// LinkHello says who dialled. The node that was dialled says the same of itself in
-// the header of its answer: fermata-version, fermata-protocol, fermata-min-protocol,
-// fermata-keyspace.
+// LinkHello identifies the node that dialled. The other node sends the same in the header of its
+// response: fermata-version, fermata-protocol, fermata-min-protocol, fermata-keyspace.
 type LinkHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Of the node's program, for people.
+	// Name of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Version of the software, for people.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// What it says, and the oldest that it still understands. Nodes that do not say
-	// speak 1. A link to a node that this one does not understand, or that does not
-	// understand it, is refused with FAILED_PRECONDITION.
-	Protocol    int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// Protocol that the node speaks. Unset: 1. A link is refused with FAILED_PRECONDITION if one
+	// node does not understand the protocol of the other.
+	Protocol int32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// Oldest protocol that the node understands.
 	MinProtocol int32 `protobuf:"varint,4,opt,name=min_protocol,json=minProtocol,proto3" json:"min_protocol,omitempty"`
-	// Random id of the keyspace that it uses; empty from a node that does not say. A link
-	// between nodes of two keyspaces is refused with FAILED_PRECONDITION.
+	// Random id of the keyspace that the node uses. Empty for nodes of earlier versions. A link
+	// between nodes of different keyspaces is refused with FAILED_PRECONDITION.
 	Keyspace      string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -319,10 +321,11 @@ func (x *LinkHello) GetKeyspace() string {
 	return ""
 }
 
-// Demand replaces what the sender said before.
+// Demand is what the workers of the sender could take. It replaces the previous Demand.
 type Demand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queues        []*QueueDemand         `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One entry for each queue with workers.
+	Queues        []*QueueDemand `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,12 +367,16 @@ func (x *Demand) GetQueues() []*QueueDemand {
 	return nil
 }
 
+// QueueDemand is the demand for one queue.
 type QueueDemand struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Queue     string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	FreeSlots int32                  `protobuf:"varint,3,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
-	// Attempts beyond those that would wait for a slot; see Hello.prefetch.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the queue.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the queue.
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Free slots of the workers.
+	FreeSlots int32 `protobuf:"varint,3,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
+	// Leases that may wait for a slot, in addition to free_slots; see Hello.prefetch.
 	Ahead         int32 `protobuf:"varint,4,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -433,12 +440,15 @@ func (x *QueueDemand) GetAhead() int32 {
 	return 0
 }
 
-// Nudge: a record of this lane became due earlier than what was first before.
+// Nudge reports that a record of the lane became due earlier than the first one before.
 type Nudge struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         int32                  `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Lane          string                 `protobuf:"bytes,2,opt,name=lane,proto3" json:"lane,omitempty"`
-	DueMs         int64                  `protobuf:"varint,3,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Shard of the lane.
+	Shard int32 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// `{namespace}/{queue}/{priority}`.
+	Lane string `protobuf:"bytes,2,opt,name=lane,proto3" json:"lane,omitempty"`
+	// First due time, in milliseconds since 1970.
+	DueMs         int64 `protobuf:"varint,3,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -494,16 +504,20 @@ func (x *Nudge) GetDueMs() int64 {
 	return 0
 }
 
-// Permit lets the receiver lease from a lane for its own workers.
+// Permit allows the receiver to lease from a lane for its own workers.
 type Permit struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	PermitId int64                  `protobuf:"varint,1,opt,name=permit_id,json=permitId,proto3" json:"permit_id,omitempty"`
-	Shard    int32                  `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Lane     string                 `protobuf:"bytes,3,opt,name=lane,proto3" json:"lane,omitempty"`
-	Count    int32                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	// Value of the shard's lock; the leasing script compares it.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id, repeated in PermitResult.
+	PermitId int64 `protobuf:"varint,1,opt,name=permit_id,json=permitId,proto3" json:"permit_id,omitempty"`
+	// Shard of the lane.
+	Shard int32 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	// `{namespace}/{queue}/{priority}`.
+	Lane string `protobuf:"bytes,3,opt,name=lane,proto3" json:"lane,omitempty"`
+	// Leases allowed.
+	Count int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// Value of the shard lock. The lease script compares it.
 	LockValue string `protobuf:"bytes,5,opt,name=lock_value,json=lockValue,proto3" json:"lock_value,omitempty"`
-	// Valid this long from arrival.
+	// Validity, from the arrival of the permit.
 	ValidFor      *durationpb.Duration `protobuf:"bytes,6,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -581,11 +595,14 @@ func (x *Permit) GetValidFor() *durationpb.Duration {
 	return nil
 }
 
+// PermitResult reports the use of a permit.
 type PermitResult struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	PermitId int64                  `protobuf:"varint,1,opt,name=permit_id,json=permitId,proto3" json:"permit_id,omitempty"`
-	Leased   int32                  `protobuf:"varint,2,opt,name=leased,proto3" json:"leased,omitempty"`
-	// First due time that is left in the lane, milliseconds; 0 when none is.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the permit.
+	PermitId int64 `protobuf:"varint,1,opt,name=permit_id,json=permitId,proto3" json:"permit_id,omitempty"`
+	// Leases taken.
+	Leased int32 `protobuf:"varint,2,opt,name=leased,proto3" json:"leased,omitempty"`
+	// First due time that remains in the lane, in milliseconds since 1970; 0 if none remains.
 	NextDueMs     int64 `protobuf:"varint,3,opt,name=next_due_ms,json=nextDueMs,proto3" json:"next_due_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -642,10 +659,11 @@ func (x *PermitResult) GetNextDueMs() int64 {
 	return 0
 }
 
-// HandOver: the sender released these shards a moment ago.
+// HandOver announces that the sender has just released these shards.
 type HandOver struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shards        []int32                `protobuf:"varint,1,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The shards.
+	Shards        []int32 `protobuf:"varint,1,rep,packed,name=shards,proto3" json:"shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,11 +705,13 @@ func (x *HandOver) GetShards() []int32 {
 	return nil
 }
 
-// CancelAttempt asks whichever node has this attempt to cancel it.
+// CancelAttempt asks the node that has this attempt to cancel it.
 type CancelAttempt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Record        string                 `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
-	Token         int64                  `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Record of the run.
+	Record string `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
+	// Fencing token of the attempt.
+	Token         int64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -777,10 +797,12 @@ func (*DescribeNodeRequest) Descriptor() ([]byte, []int) {
 }
 
 type DescribeNodeResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Node    *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Workers []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Only names and `recent` are set; at most 201.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	Node *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Workers connected to it.
+	Workers []*Worker `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	// At most 201. Only names and `recent` are set.
 	Queues        []*Queue `protobuf:"bytes,65,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,14 +27,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PeerService is how nodes of one cluster talk to each other. Every node keeps
-// one Link to every other node. Nothing here is needed for correctness: leasing
-// and settling are guarded in Redis.
+// PeerService connects the nodes of a cluster. Every node keeps one Link to every other node.
+// Correctness does not depend on it: scripts in Redis guard leases and results.
 type PeerServiceClient interface {
-	// The dialling node states what its workers could take; the node it dialled,
-	// as holder of shards, answers with permits.
+	// The node that dials reports what its workers could take. The node that it dialled, as holder
+	// of shards, answers with permits.
 	Link(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LinkRequest, LinkResponse], error)
-	// What this node knows of itself, for ClusterService.
+	// Returns what this node knows about itself, for ClusterService.
 	DescribeNode(ctx context.Context, in *DescribeNodeRequest, opts ...grpc.CallOption) (*DescribeNodeResponse, error)
 }
 
@@ -73,14 +72,13 @@ func (c *peerServiceClient) DescribeNode(ctx context.Context, in *DescribeNodeRe
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
 //
-// PeerService is how nodes of one cluster talk to each other. Every node keeps
-// one Link to every other node. Nothing here is needed for correctness: leasing
-// and settling are guarded in Redis.
+// PeerService connects the nodes of a cluster. Every node keeps one Link to every other node.
+// Correctness does not depend on it: scripts in Redis guard leases and results.
 type PeerServiceServer interface {
-	// The dialling node states what its workers could take; the node it dialled,
-	// as holder of shards, answers with permits.
+	// The node that dials reports what its workers could take. The node that it dialled, as holder
+	// of shards, answers with permits.
 	Link(grpc.BidiStreamingServer[LinkRequest, LinkResponse]) error
-	// What this node knows of itself, for ClusterService.
+	// Returns what this node knows about itself, for ClusterService.
 	DescribeNode(context.Context, *DescribeNodeRequest) (*DescribeNodeResponse, error)
 	mustEmbedUnimplementedPeerServiceServer()
 }

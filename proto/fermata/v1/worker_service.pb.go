@@ -29,9 +29,9 @@ const (
 	Result_OUTCOME_UNSPECIFIED Result_Outcome = 0
 	Result_OUTCOME_SUCCEEDED   Result_Outcome = 1
 	Result_OUTCOME_FAILED      Result_Outcome = 2
-	// Failed; retrying is of no use.
+	// The handler failed, and a retry would not help.
 	Result_OUTCOME_FAILED_PERMANENTLY Result_Outcome = 3
-	// The handler ran into its timeout.
+	// The handler exceeded its timeout.
 	Result_OUTCOME_TIMED_OUT Result_Outcome = 4
 	// The handler ended because of a Cancel.
 	Result_OUTCOME_CANCELLED Result_Outcome = 5
@@ -88,13 +88,13 @@ type ResultAck_Status int32
 
 const (
 	ResultAck_STATUS_UNSPECIFIED ResultAck_Status = 0
-	// Stored, and durable to the class configured.
+	// Stored, with the configured durability.
 	ResultAck_STATUS_ACCEPTED ResultAck_Status = 1
-	// This result was stored before.
+	// This result was already stored.
 	ResultAck_STATUS_DUPLICATE ResultAck_Status = 2
-	// The lease is no longer this worker's: without effect.
+	// The worker no longer holds the lease: no effect.
 	ResultAck_STATUS_STALE ResultAck_Status = 3
-	// The job is gone: without effect.
+	// The job no longer exists: no effect.
 	ResultAck_STATUS_NOT_FOUND ResultAck_Status = 4
 )
 
@@ -149,7 +149,7 @@ const (
 	Cancel_REASON_UNSPECIFIED Cancel_Reason = 0
 	// CancelRun was called.
 	Cancel_REASON_REQUESTED Cancel_Reason = 1
-	// The lease is no longer this worker's.
+	// The worker no longer holds the lease.
 	Cancel_REASON_LEASE_LOST Cancel_Reason = 2
 	Cancel_REASON_TIMED_OUT  Cancel_Reason = 3
 )
@@ -197,6 +197,7 @@ func (Cancel_Reason) EnumDescriptor() ([]byte, []int) {
 	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{12, 0}
 }
 
+// WorkRequest is a message of the worker.
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -318,36 +319,39 @@ type isWorkRequest_Message interface {
 }
 
 type WorkRequest_Hello struct {
-	// First message of a stream, once.
+	// First message of a stream, sent once.
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
 }
 
 type WorkRequest_Started struct {
+	// Handlers that began.
 	Started *Started `protobuf:"bytes,2,opt,name=started,proto3,oneof"`
 }
 
 type WorkRequest_Results struct {
+	// Results of handlers that ended.
 	Results *Results `protobuf:"bytes,3,opt,name=results,proto3,oneof"`
 }
 
 type WorkRequest_Returned struct {
-	// Leases that did not start and never will: they go back uncounted.
+	// Leases that the worker returns because their handlers did not start and will not start. They
+	// use up no attempt.
 	Returned *Returned `protobuf:"bytes,4,opt,name=returned,proto3,oneof"`
 }
 
 type WorkRequest_Draining struct {
-	// The worker stops: no further leases. What runs is finished and reported.
+	// The worker stops: it takes no more leases. It finishes and reports live runs.
 	Draining *Draining `protobuf:"bytes,5,opt,name=draining,proto3,oneof"`
 }
 
 type WorkRequest_Heartbeat struct {
-	// Proves that the worker lives; see `Welcome.session_ttl`.
+	// Proves that the worker is alive; see `Welcome.session_ttl`.
 	Heartbeat *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
 }
 
 type WorkRequest_Lost struct {
-	// Leases that the worker gave up because it lost its node, or the node its store.
-	// They do not count against their runs: no handler ended the worker process.
+	// Leases that the worker gave up because it lost its node, or the node lost Redis. They do not
+	// count as losses of the run, because no handler ended the worker process.
 	Lost *Lost `protobuf:"bytes,8,opt,name=lost,proto3,oneof"`
 }
 
@@ -365,6 +369,7 @@ func (*WorkRequest_Heartbeat) isWorkRequest_Message() {}
 
 func (*WorkRequest_Lost) isWorkRequest_Message() {}
 
+// WorkResponse is a message of the node.
 type WorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -486,32 +491,37 @@ type isWorkResponse_Message interface {
 }
 
 type WorkResponse_Welcome struct {
+	// First message of a stream, sent once.
 	Welcome *Welcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
 }
 
 type WorkResponse_Leases struct {
+	// New leases.
 	Leases *Leases `protobuf:"bytes,2,opt,name=leases,proto3,oneof"`
 }
 
 type WorkResponse_ResultAcks struct {
+	// Acknowledgements of results.
 	ResultAcks *ResultAcks `protobuf:"bytes,3,opt,name=result_acks,json=resultAcks,proto3,oneof"`
 }
 
 type WorkResponse_Cancel struct {
+	// Attempts whose handlers must stop.
 	Cancel *Cancel `protobuf:"bytes,4,opt,name=cancel,proto3,oneof"`
 }
 
 type WorkResponse_Drain struct {
-	// The node stops: reconnect to one of these. Live leases are kept.
+	// The node stops: reconnect to one of these addresses. Live leases are kept.
 	Drain *Drain `protobuf:"bytes,5,opt,name=drain,proto3,oneof"`
 }
 
 type WorkResponse_Addresses struct {
-	// The other nodes of the cluster are these now.
+	// The current addresses of the other nodes.
 	Addresses *Addresses `protobuf:"bytes,6,opt,name=addresses,proto3,oneof"`
 }
 
 type WorkResponse_HeartbeatAck struct {
+	// Acknowledgement of a heartbeat.
 	HeartbeatAck *HeartbeatAck `protobuf:"bytes,7,opt,name=heartbeat_ack,json=heartbeatAck,proto3,oneof"`
 }
 
@@ -529,30 +539,32 @@ func (*WorkResponse_Addresses) isWorkResponse_Message() {}
 
 func (*WorkResponse_HeartbeatAck) isWorkResponse_Message() {}
 
+// Hello starts a session.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique for this worker process, 1-128 of [A-Za-z0-9._:~-].
 	WorkerId string `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// `default` when unset.
+	// Namespace of the queues. Default `default`.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Queues to serve, 1 to 64.
 	Queues []string `protobuf:"bytes,3,rep,name=queues,proto3" json:"queues,omitempty"`
-	// Attempts that run at once, 1 to 100000.
+	// Handlers that run at once, 1 to 100000.
 	Slots int32 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`
-	// 1 for the first stream of the process, then one more each.
+	// 1 for the first stream of the process, and one more for each later stream.
 	SessionEpoch int32 `protobuf:"varint,5,opt,name=session_epoch,json=sessionEpoch,proto3" json:"session_epoch,omitempty"`
-	// lease_id of each attempt that is still running or whose Result is not
-	// acknowledged yet.
-	Live    []string          `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
-	Version string            `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	Labels  map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Attempts that may wait here for a slot, beside those that run. The node sends
-	// some while handlers are short; what has waited for long is to be Returned.
+	// lease_id of each attempt that is still running, or whose Result is not acknowledged.
+	Live []string `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
+	// Version of the worker, for people.
+	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	// Labels of the worker, for people.
+	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Leases that may wait at the worker for a slot, in addition to those that run. The node sends
+	// some while handlers are short. The worker returns those that wait too long.
 	Prefetch int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
-	// This worker heeds `Lease.start_after`. Others get no lease before it is due.
+	// The worker respects `Lease.start_after`. Other workers get no lease before it is due.
 	StartsAfter bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
-	// This worker sends heartbeats if Welcome has a `session_ttl`. The node keeps the
-	// leases of others for all of `Welcome.lease_ttl`.
+	// The worker sends heartbeats if Welcome has a `session_ttl`. For other workers the node keeps
+	// leases for the whole `Welcome.lease_ttl`.
 	Heartbeats    bool `protobuf:"varint,11,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -665,23 +677,26 @@ func (x *Hello) GetHeartbeats() bool {
 	return false
 }
 
+// Welcome accepts a session.
 type Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// A lease ends this long after its last renewal, which may be a third of it old.
-	// After a cut of the stream the worker has two thirds of it to come back; by then
-	// its handlers must have ended, as others may start them.
+	// Name of the node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Lifetime of a lease after its last renewal, which may be a third of this time ago. After a
+	// disconnect the worker has two thirds of this time to reconnect; by then its handlers must have
+	// stopped, because others may start the runs.
 	LeaseTtl *durationpb.Duration `protobuf:"bytes,2,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
-	// Other nodes to connect to when this one is gone.
+	// Other nodes to connect to if this one fails.
 	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	// Unset: this node takes no heartbeats, and what `lease_ttl` says holds. Else the
-	// session ends this long after the node has received the latest heartbeat (the first
-	// one is due at once, further ones at least each quarter of this), and if the stream
-	// ends earlier the leases end when the session would have ended. So the handlers must
-	// have ended this long after the *sending* of the latest heartbeat that the node has
-	// acknowledged, whether the stream is open or not, and after that none may begin
-	// before a new session. After a Drain on the stream the rule of `lease_ttl` holds
-	// again, counted from that sending: the node leaves the leases as they are.
+	// Lifetime of the session after the node received the latest heartbeat. Unset: the node takes no
+	// heartbeats, and the rule of `lease_ttl` applies. The first heartbeat is due at once, and the
+	// next ones at least every quarter of this time. If the stream ends earlier, the leases still
+	// end with the session.
+	//
+	// So handlers must have stopped this long after the worker *sent* the latest heartbeat that was
+	// acknowledged, whether the stream is open or not, and none may begin after that before a new
+	// session. After a Drain the rule of `lease_ttl` applies again, counted from that sending,
+	// because the node does not end the leases.
 	SessionTtl    *durationpb.Duration `protobuf:"bytes,4,opt,name=session_ttl,json=sessionTtl,proto3" json:"session_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,9 +760,11 @@ func (x *Welcome) GetSessionTtl() *durationpb.Duration {
 	return nil
 }
 
+// Leases are new leases for the worker.
 type Leases struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Leases        []*Lease               `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The leases.
+	Leases        []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -792,32 +809,38 @@ func (x *Leases) GetLeases() []*Lease {
 // Lease is the time-bounded right to one attempt.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Opaque; names this attempt in every message about it.
+	// Opaque id; identifies this attempt in all messages.
 	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// `namespaces/{n}/jobs/{j}/runs/{r}`.
-	Run     string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	Queue   string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Queue of the job.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Name of the handler to call.
 	Handler string `protobuf:"bytes,4,opt,name=handler,proto3" json:"handler,omitempty"`
+	// Input of the handler.
 	Payload []byte `protobuf:"bytes,5,opt,name=payload,proto3" json:"payload,omitempty"`
-	// Counted from 1.
+	// Number of the attempt, from 1.
 	Attempt int32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// 0 when the policy has no bound.
-	MaxAttempts int32                  `protobuf:"varint,7,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// Attempts that the policy allows. 0: no limit.
+	MaxAttempts int32 `protobuf:"varint,7,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// Scheduled time.
 	NominalTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=nominal_time,json=nominalTime,proto3" json:"nominal_time,omitempty"`
-	DueTime     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// Longest time the handler may run, counted from its start.
+	// When the attempt is due.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// Longest time that the handler may run, from its start.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Fencing token: grows with every lease of this job. Pass it to what the
-	// handler writes to, and refuse smaller ones there.
-	Token  int64             `protobuf:"varint,11,opt,name=token,proto3" json:"token,omitempty"`
+	// Fencing token: grows with each lease of this job. Pass it to the systems that the handler
+	// writes to, and reject smaller tokens there.
+	Token int64 `protobuf:"varint,11,opt,name=token,proto3" json:"token,omitempty"`
+	// Labels of the job.
 	Labels map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// New for each run; in logs and events of every part.
+	// The same for everything that belongs to one run: events, logs and spans.
 	CorrelationId string `protobuf:"bytes,13,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
-	// The lease has come before it is due: the handler is to begin this long after it
-	// came, by the worker's own clock, and takes a slot until then. At most some
-	// hundredths of a second, and only to a worker whose Hello says `starts_after`.
+	// The lease was sent before it is due: the handler begins this long after its arrival, by the
+	// worker's clock, and occupies a slot until then. At most a few hundredths of a second, and only
+	// for workers with `Hello.starts_after`.
 	StartAfter *durationpb.Duration `protobuf:"bytes,14,opt,name=start_after,json=startAfter,proto3" json:"start_after,omitempty"`
-	// Of a run that is traced: the span that the handler's belongs to.
+	// For traced runs: the parent span of the handler's span.
 	TraceContext  *TraceContext `protobuf:"bytes,60,opt,name=trace_context,json=traceContext,proto3" json:"trace_context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -958,11 +981,13 @@ func (x *Lease) GetTraceContext() *TraceContext {
 	return nil
 }
 
-// TraceContext is that of the W3C recommendation: the values of the two headers.
+// TraceContext has the values of the two headers of the W3C recommendation.
 type TraceContext struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Traceparent   string                 `protobuf:"bytes,1,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	Tracestate    string                 `protobuf:"bytes,2,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Value of the header traceparent.
+	Traceparent string `protobuf:"bytes,1,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// Value of the header tracestate.
+	Tracestate    string `protobuf:"bytes,2,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1011,9 +1036,11 @@ func (x *TraceContext) GetTracestate() string {
 	return ""
 }
 
+// Started reports handlers that began.
 type Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseIds      []string               `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Leases of the attempts.
+	LeaseIds      []string `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,9 +1082,11 @@ func (x *Started) GetLeaseIds() []string {
 	return nil
 }
 
+// Results reports handlers that ended.
 type Results struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*Result              `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each attempt.
+	Results       []*Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,17 +1128,19 @@ func (x *Results) GetResults() []*Result {
 	return nil
 }
 
+// Result is how one attempt ended.
 type Result struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	LeaseId string                 `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	Outcome Result_Outcome         `protobuf:"varint,2,opt,name=outcome,proto3,enum=fermata.v1.Result_Outcome" json:"outcome,omitempty"`
-	// What went wrong, for people. Cut to 512 bytes when stored.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lease of the attempt.
+	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// How the attempt ended.
+	Outcome Result_Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=fermata.v1.Result_Outcome" json:"outcome,omitempty"`
+	// Error for people. Truncated to 512 bytes when stored.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	// What the handler wants to be kept with the run. Cut to 4 KiB when stored.
+	// Output to keep with the run. Truncated to 4 KiB when stored.
 	Output []byte `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
-	// Asks that the next attempt or run starts no earlier than this from now,
-	// in place of the computed delay, inside the policy's bounds: at most its
-	// max_interval or, where none is set, its max_delay.
+	// Earliest start of the next attempt or run, from now. Replaces the computed delay within the
+	// bounds of the policy: at most its max_interval or, if unset, its max_delay.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// How long the handler ran.
 	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
@@ -1189,9 +1220,11 @@ func (x *Result) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+// ResultAcks acknowledges results.
 type ResultAcks struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Acks          []*ResultAck           `protobuf:"bytes,1,rep,name=acks,proto3" json:"acks,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each result.
+	Acks          []*ResultAck `protobuf:"bytes,1,rep,name=acks,proto3" json:"acks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1233,10 +1266,13 @@ func (x *ResultAcks) GetAcks() []*ResultAck {
 	return nil
 }
 
+// ResultAck acknowledges one result. The worker need not repeat it.
 type ResultAck struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseId       string                 `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	Status        ResultAck_Status       `protobuf:"varint,2,opt,name=status,proto3,enum=fermata.v1.ResultAck_Status" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Lease of the result.
+	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// What the node did with the result.
+	Status        ResultAck_Status `protobuf:"varint,2,opt,name=status,proto3,enum=fermata.v1.ResultAck_Status" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1285,10 +1321,13 @@ func (x *ResultAck) GetStatus() ResultAck_Status {
 	return ResultAck_STATUS_UNSPECIFIED
 }
 
+// Cancel tells the worker to stop handlers.
 type Cancel struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseIds      []string               `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
-	Reason        Cancel_Reason          `protobuf:"varint,2,opt,name=reason,proto3,enum=fermata.v1.Cancel_Reason" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Leases of the attempts.
+	LeaseIds []string `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
+	// Why the handlers must stop.
+	Reason        Cancel_Reason `protobuf:"varint,2,opt,name=reason,proto3,enum=fermata.v1.Cancel_Reason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1337,9 +1376,11 @@ func (x *Cancel) GetReason() Cancel_Reason {
 	return Cancel_REASON_UNSPECIFIED
 }
 
+// Returned gives back leases whose handlers did not start.
 type Returned struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseIds      []string               `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The leases.
+	LeaseIds      []string `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1381,12 +1422,12 @@ func (x *Returned) GetLeaseIds() []string {
 	return nil
 }
 
-// Lost names attempts that this worker process had a lease of, that it has given up,
-// and whose handlers have ended. It is repeated on later streams until a ResultAck
-// names the lease.
+// Lost names leases that this worker process gave up and whose handlers have stopped. The worker
+// repeats it on later streams until a ResultAck names the lease.
 type Lost struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseIds      []string               `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The leases.
+	LeaseIds      []string `protobuf:"bytes,1,rep,name=lease_ids,json=leaseIds,proto3" json:"lease_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1428,6 +1469,7 @@ func (x *Lost) GetLeaseIds() []string {
 	return nil
 }
 
+// Draining announces that the worker stops.
 type Draining struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1464,9 +1506,11 @@ func (*Draining) Descriptor() ([]byte, []int) {
 	return file_fermata_v1_worker_service_proto_rawDescGZIP(), []int{15}
 }
 
+// Drain announces that the node stops.
 type Drain struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes to reconnect to.
+	Addresses     []string `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1508,11 +1552,12 @@ func (x *Drain) GetAddresses() []string {
 	return nil
 }
 
-// Addresses replaces those of `Welcome.addresses`. It comes when a node has joined or
-// left the cluster, at most about once a second, and never with an empty list.
+// Addresses replaces `Welcome.addresses`. It is sent when a node joins or leaves the cluster, at
+// most about once a second, and is never empty.
 type Addresses struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Addresses, host:port, for clients and workers.
+	Addresses     []string `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1554,9 +1599,10 @@ func (x *Addresses) GetAddresses() []string {
 	return nil
 }
 
+// Heartbeat proves that the worker is alive.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Grows with each heartbeat of the stream, from 1 on.
+	// Number of the heartbeat in this stream, from 1, increasing.
 	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1599,14 +1645,14 @@ func (x *Heartbeat) GetSeq() int64 {
 	return 0
 }
 
-// HeartbeatAck answers a Heartbeat at once.
+// HeartbeatAck acknowledges a Heartbeat immediately.
 type HeartbeatAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the latest heartbeat.
+	// Number of the latest heartbeat.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// All leases that Hello named have been renewed under this session, or refused by a
-	// Cancel that was sent before. Until then the time that the session before left them
-	// goes on running; the node acknowledges the latest heartbeat once more when it is so.
+	// True once all leases of `Hello.live` were renewed for this session, or refused by an earlier
+	// Cancel. Until then the deadline of the previous session still applies to them. The node
+	// acknowledges the latest heartbeat again when this becomes true.
 	Confirmed     bool `protobuf:"varint,2,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,18 +26,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkerService hands leases to workers.
+// WorkerService leases runs to workers. docs/workers.md specifies the protocol.
 type WorkerServiceClient interface {
-	// One stream a worker. The worker says Hello, receives Welcome, then Leases
-	// whenever it has free slots. For each lease it answers Started when its
-	// handler begins and one Result when it ends, and repeats the Result (here or
-	// on a later stream) until ResultAck names its lease. The node renews the
-	// leases while the session lives: while the stream is open and, of a worker that
-	// sends heartbeats, while these come in time.
+	// Work is the session of one worker. The worker sends Hello, receives Welcome, and then receives
+	// Leases whenever it has free slots. For each lease it sends Started when the handler begins and
+	// one Result when the handler ends. It repeats the Result, on this or a later stream, until a
+	// ResultAck names the lease. The node renews the leases while the session is alive: while the
+	// stream is open and, for workers that send heartbeats, while heartbeats arrive in time.
 	//
-	// After a cut the worker opens a new stream to any node with a higher
-	// `session_epoch`, lists its live leases in `Hello.live`, and sends the results
-	// that were not acknowledged. Leases that could not be kept come back in a Cancel.
+	// After a disconnect the worker opens a new stream to any node with a higher `session_epoch`,
+	// lists its live leases in `Hello.live`, and resends the results that were not acknowledged. The
+	// node answers with a Cancel for leases that could not be kept.
 	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkRequest, WorkResponse], error)
 }
 
@@ -66,18 +65,17 @@ type WorkerService_WorkClient = grpc.BidiStreamingClient[WorkRequest, WorkRespon
 // All implementations must embed UnimplementedWorkerServiceServer
 // for forward compatibility.
 //
-// WorkerService hands leases to workers.
+// WorkerService leases runs to workers. docs/workers.md specifies the protocol.
 type WorkerServiceServer interface {
-	// One stream a worker. The worker says Hello, receives Welcome, then Leases
-	// whenever it has free slots. For each lease it answers Started when its
-	// handler begins and one Result when it ends, and repeats the Result (here or
-	// on a later stream) until ResultAck names its lease. The node renews the
-	// leases while the session lives: while the stream is open and, of a worker that
-	// sends heartbeats, while these come in time.
+	// Work is the session of one worker. The worker sends Hello, receives Welcome, and then receives
+	// Leases whenever it has free slots. For each lease it sends Started when the handler begins and
+	// one Result when the handler ends. It repeats the Result, on this or a later stream, until a
+	// ResultAck names the lease. The node renews the leases while the session is alive: while the
+	// stream is open and, for workers that send heartbeats, while heartbeats arrive in time.
 	//
-	// After a cut the worker opens a new stream to any node with a higher
-	// `session_epoch`, lists its live leases in `Hello.live`, and sends the results
-	// that were not acknowledged. Leases that could not be kept come back in a Cancel.
+	// After a disconnect the worker opens a new stream to any node with a higher `session_epoch`,
+	// lists its live leases in `Hello.live`, and resends the results that were not acknowledged. The
+	// node answers with a Cancel for leases that could not be kept.
 	Work(grpc.BidiStreamingServer[WorkRequest, WorkResponse]) error
 	mustEmbedUnimplementedWorkerServiceServer()
 }
