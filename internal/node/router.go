@@ -89,7 +89,7 @@ func (g gates) Adopted(l job.Leased) { g.admission.Adopted(l) }
 func (g gates) Ended(e job.Ending) { g.admission.Ended(e) }
 
 // CancelAttempt cancels an attempt on any node.
-func (n *Node) CancelAttempt(record string, token uint64) {
+func (n *Node) CancelAttempt(record job.RecordID, token uint64) {
 	if !n.dispatcher.CancelAttempt(record, token) {
 		n.peers.BroadcastCancel(record, token)
 	}
@@ -208,7 +208,7 @@ func (n *Node) OnPermitResult(peer string, r job.PermitResult) { n.scheduler.Per
 func (n *Node) OnHandOver(shards []int) { n.locks.Wake(shards...) }
 
 // OnCancel cancels an attempt of a worker of this node.
-func (n *Node) OnCancel(record string, token uint64) { n.dispatcher.CancelAttempt(record, token) }
+func (n *Node) OnCancel(record job.RecordID, token uint64) { n.dispatcher.CancelAttempt(record, token) }
 
 // Describe is the description of this node for peers.
 func (n *Node) Describe() job.NodeInfo {

@@ -33,7 +33,7 @@ func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadL
 }
 
 func letterToPB(l job.Letter) *fermatav1.DeadLetter {
-	key, _, _ := job.ParseRecord(l.Record)
+	key := l.Record.Key()
 	return &fermatav1.DeadLetter{
 		Name:       letterName(l.Record),
 		Run:        runToPB(key, job.RunView{Run: l.Run, Phase: job.RunFinished}),

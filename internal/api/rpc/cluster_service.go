@@ -131,7 +131,7 @@ func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShard
 
 func findingToPB(f job.Finding) *fermatav1.Finding {
 	return &fermatav1.Finding{
-		Fault: faults.pb(f.Fault), Record: f.Record, Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
+		Fault: faults.pb(f.Fault), Record: string(f.Record), Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
 		Repairable: f.Fault.Repairable(), Repaired: f.Repaired,
 	}
 }

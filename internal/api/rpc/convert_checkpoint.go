@@ -40,7 +40,7 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 	for _, l := range cp.Letters {
 		record := k.Record()
 		if l.Slot != job.LetterOfJob {
-			record = job.LetterRecord(record, l.Slot)
+			record = record.Letter(l.Slot)
 		}
 		l.Run.DeadLetter = true
 		p.DeadLetters = append(p.DeadLetters, letterToPB(job.Letter{Record: record, Run: l.Run, ExpireMS: l.ExpireMS}))

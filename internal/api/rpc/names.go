@@ -88,17 +88,16 @@ func parseQueue(field, name string) (job.QueueKey, error) {
 const letterOfJob = "job"
 
 // letterName returns "namespaces/{n}/jobs/{j}/deadLetters/{slot}".
-func letterName(record string) string {
-	key, child, _ := job.ParseRecord(record)
+func letterName(record job.RecordID) string {
 	slot := letterOfJob
-	if child != "" {
-		slot = child[1:]
+	if n, ok := record.LetterSlot(); ok {
+		slot = strconv.Itoa(n)
 	}
-	return jobName(key) + "/deadLetters/" + slot
+	return jobName(record.Key()) + "/deadLetters/" + slot
 }
 
 // parseLetter returns the record of a dead letter, which must be of a namespace.
-func parseLetter(field, name, namespace string) (string, error) {
+func parseLetter(field, name, namespace string) (job.RecordID, error) {
 	ids, err := parseName(field, name, "namespaces", "jobs", "deadLetters")
 	if err != nil {
 		return "", err
@@ -117,7 +116,7 @@ func parseLetter(field, name, namespace string) (string, error) {
 	if err != nil || slot < 0 || slot >= job.DeadLettersPerJob || strconv.Itoa(slot) != ids[2] {
 		return "", job.Invalid(field, "%q: a slot is %q or 0 to %d", job.Clip(name, 80), letterOfJob, job.DeadLettersPerJob-1)
 	}
-	return job.LetterRecord(key.Record(), slot), nil
+	return key.Record().Letter(slot), nil
 }
 
 // validKey reports faults of a name's parts under the field that holds the name.

@@ -170,7 +170,7 @@ func TestZoneOfExclusions(t *testing.T) {
 }
 
 func TestLetterNames(t *testing.T) {
-	for name, record := range map[string]string{
+	for name, record := range map[string]job.RecordID{
 		"namespaces/a/jobs/b/deadLetters/job": "a/b",
 		"namespaces/a/jobs/b/deadLetters/0":   "a/b#d0",
 		"namespaces/a/jobs/b/deadLetters/2":   "a/b#d2",

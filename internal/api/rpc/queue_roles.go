@@ -359,7 +359,7 @@ func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bul
 		}
 	}
 	for _, record := range q.Records {
-		key, _, _ := job.ParseRecord(record)
+		key := record.Key()
 		if err := j.see(ctx, key); err != nil {
 			return job.Bulk{}, err
 		}

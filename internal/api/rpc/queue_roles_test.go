@@ -149,7 +149,7 @@ func (f *twoQueues) Letters(_ context.Context, filter job.Filter, _ int, _ strin
 
 func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	for _, r := range q.Records {
-		key, _, _ := job.ParseRecord(r)
+		key := r.Key()
 		_, _ = f.reached(key)
 	}
 	if len(q.Records) == 0 {

@@ -156,7 +156,7 @@ func TestBulkCallsAreTranslated(t *testing.T) {
 	}
 	done, err := jobs.RedriveDeadLetters(ctx, &fermatav1.RedriveDeadLettersRequest{Parent: "namespaces/default", Names: []string{first.GetName(), second.GetName()}, DryRun: true})
 	if err != nil || done.GetRedriven() != 3 || done.GetRefused() != 1 || done.GetNextPageToken() != "n" ||
-		!slices.Equal(b.jobs.redrive.Records, []string{"default/ping#d1", "default/once"}) || !b.jobs.redrive.DryRun {
+		!slices.Equal(b.jobs.redrive.Records, []job.RecordID{"default/ping#d1", "default/once"}) || !b.jobs.redrive.DryRun {
 		t.Errorf("redrive: %v %+v %v", done, b.jobs.redrive, err)
 	}
 	for _, q := range []*fermatav1.RedriveDeadLettersRequest{

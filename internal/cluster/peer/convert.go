@@ -56,9 +56,9 @@ func permitResultFromPB(r *fermatav1.PermitResult) job.PermitResult {
 	return job.PermitResult{ID: r.GetPermitId(), Leased: max(0, int(r.GetLeased())), DueMS: r.GetNextDueMs()}
 }
 
-func cancelToPB(record string, token uint64) *fermatav1.LinkRequest {
+func cancelToPB(record job.RecordID, token uint64) *fermatav1.LinkRequest {
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_CancelAttempt{
-		CancelAttempt: &fermatav1.CancelAttempt{Record: record, Token: int64(token)},
+		CancelAttempt: &fermatav1.CancelAttempt{Record: string(record), Token: int64(token)},
 	}}
 }
 

@@ -41,12 +41,12 @@ func (c boundsChecker) OnHandOver(shards []int) {
 		c.bad(s >= 0, "handover %v", shards)
 	}
 }
-func (c boundsChecker) OnCancel(string, uint64) {}
-func (c boundsChecker) OnLinkDown(string)       {}
-func (c boundsChecker) OnGone(string)           {}
-func (c boundsChecker) OnBack(string)           {}
-func (c boundsChecker) OnAddress(string)        {}
-func (c boundsChecker) Describe() job.NodeInfo  { return job.NodeInfo{} }
+func (c boundsChecker) OnCancel(job.RecordID, uint64) {}
+func (c boundsChecker) OnLinkDown(string)             {}
+func (c boundsChecker) OnGone(string)                 {}
+func (c boundsChecker) OnBack(string)                 {}
+func (c boundsChecker) OnAddress(string)              {}
+func (c boundsChecker) Describe() job.NodeInfo        { return job.NodeInfo{} }
 
 // scriptedStream is a stream whose other end sends the messages of a test.
 type scriptedStream struct {

@@ -36,7 +36,7 @@ type Handler interface {
 	// OnHandOver takes that a peer released these shards.
 	OnHandOver(shards []int)
 	// OnCancel asks to cancel an attempt, if it is here.
-	OnCancel(record string, token uint64)
+	OnCancel(record job.RecordID, token uint64)
 	// OnAddress is called when a peer has sent a new address for clients over its link.
 	OnAddress(node string)
 	// Describe returns this node's description of itself.

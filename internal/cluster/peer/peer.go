@@ -179,7 +179,7 @@ func (p *Peer) Nudge(node string, shard int, head job.LaneHead) {
 }
 
 // BroadcastCancel asks all peers to cancel an attempt.
-func (p *Peer) BroadcastCancel(record string, token uint64) {
+func (p *Peer) BroadcastCancel(record job.RecordID, token uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.links {

@@ -58,7 +58,7 @@ func (n *node) OnNudge(shard int, h job.LaneHead)              { n.record("nudge
 func (n *node) OnPermit(from string, p job.Permit)             { n.record("permit %s %+v", from, p) }
 func (n *node) OnPermitResult(from string, r job.PermitResult) { n.record("result %s %+v", from, r) }
 func (n *node) OnHandOver(shards []int)                        { n.record("handover %v", shards) }
-func (n *node) OnCancel(record string, token uint64)           { n.record("cancel %s %d", record, token) }
+func (n *node) OnCancel(record job.RecordID, token uint64)     { n.record("cancel %s %d", record, token) }
 
 var started = time.Unix(1_700_000_000, 0).UTC()
 

@@ -177,7 +177,7 @@ func (p *Peer) handleRequest(node string, m *fermatav1.LinkRequest) {
 	case *fermatav1.LinkRequest_PermitResult:
 		h.OnPermitResult(node, permitResultFromPB(m.PermitResult))
 	case *fermatav1.LinkRequest_CancelAttempt:
-		h.OnCancel(m.CancelAttempt.GetRecord(), uint64(m.CancelAttempt.GetToken()))
+		h.OnCancel(job.RecordID(m.CancelAttempt.GetRecord()), uint64(m.CancelAttempt.GetToken()))
 	}
 }
 

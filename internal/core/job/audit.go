@@ -48,8 +48,8 @@ func (f Fault) Repairable() bool {
 // Finding is one fault.
 type Finding struct {
 	Fault  Fault
-	Record string // "" for FaultLaneIndex
-	Lane   string // "" where no lane is concerned
+	Record RecordID // "" for FaultLaneIndex
+	Lane   string   // "" where no lane is concerned
 	// Detail describes, for people, the stored and the expected value.
 	Detail   string
 	Repaired bool

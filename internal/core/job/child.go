@@ -2,7 +2,6 @@ package job
 
 import (
 	"math/bits"
-	"strconv"
 	"time"
 )
 
@@ -10,28 +9,6 @@ import (
 // "namespace/job#r<slot>". It uses its parent's definition. Its state is the part of [State]
 // that belongs to a run; everything else is in the parent. So a decision on a child is a
 // decision on both records.
-
-// ChildRecord names the run in a slot of a job.
-func ChildRecord(parent string, slot int) string { return parent + "#r" + strconv.Itoa(slot) }
-
-// LetterRecord names the dead letter in a slot of a job.
-func LetterRecord(parent string, slot int) string { return parent + "#d" + strconv.Itoa(slot) }
-
-// ChildSlot returns the slot of a run from the child result of ParseRecord; ok is false for other records.
-func ChildSlot(child string) (slot int, ok bool) {
-	if len(child) < 2 || child[0] != 'r' {
-		return 0, false
-	}
-	slot, err := strconv.Atoi(child[1:])
-	return slot, err == nil && slot >= 0 && slot < MaxConcurrentRuns
-}
-
-// ParentOf returns the record of the job that a record belongs to: itself, but
-// for children and dead letters.
-func ParentOf(record string) string {
-	key, _, _ := ParseRecord(record)
-	return key.Record()
-}
 
 // Spawned is a run that moves into a child record.
 type Spawned struct {

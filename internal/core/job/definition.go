@@ -15,22 +15,11 @@ type Key struct {
 }
 
 // Record returns the id of the job's parent record.
-func (k Key) Record() string { return k.Namespace + "/" + k.ID }
+func (k Key) Record() RecordID { return RecordID(k.Namespace + "/" + k.ID) }
 
 // jitterSeed returns what the jitter of a run and an attempt of the job is computed from.
 func (k Key) jitterSeed(run, attempt int64) uint64 {
 	return backoff.SeedOf(run, attempt, k.Namespace, "/", k.ID)
-}
-
-// ParseRecord splits the id of a parent or child record. Child is empty for a
-// parent.
-func ParseRecord(record string) (key Key, child string, ok bool) {
-	namespace, rest, ok := strings.Cut(record, "/")
-	if !ok || namespace == "" || rest == "" {
-		return Key{}, "", false
-	}
-	id, child, _ := strings.Cut(rest, "#")
-	return Key{Namespace: namespace, ID: id}, child, id != ""
 }
 
 // Lane is one priority of one queue: the unit that has an index.

@@ -64,14 +64,14 @@ const (
 // Ranked is an entry of a ranking, or a record whose run is overdue.
 type Ranked struct {
 	Shard  int
-	Record string
+	Record RecordID
 	Rank   int64
 }
 
 // Objective is an entry of the index of objectives: at AtMS the lateness objective of its
 // record's run is to be looked at. Known is nil if there is no record, or an unreadable one.
 type Objective struct {
-	Record     string
+	Record     RecordID
 	Known      *Record
 	Unreadable bool
 	AtMS       int64
@@ -124,7 +124,7 @@ type LeaseReply struct {
 // Leased is one attempt handed out.
 type Leased struct {
 	Shard  int
-	Record string
+	Record RecordID
 	// Known is as leased: IndexMS is the deadline, by the shard clock. It may be shared; it is read-only.
 	Known  *Record
 	Opened []byte // the payload of a definition that has it sealed
@@ -136,7 +136,7 @@ type Leased struct {
 // Write is one compare-and-set: Decision is stored if the record still has the
 // token and revision that it was decided on.
 type Write struct {
-	Record   string
+	Record   RecordID
 	Token    uint64
 	Revision uint32
 	// IfExpired refuses the write while the lease has not ended.
@@ -217,7 +217,7 @@ type CreateReply struct {
 
 // Renewal extends one lease.
 type Renewal struct {
-	Record string
+	Record RecordID
 	Lane   Lane
 	Token  uint64
 	// Epoch of the session that renews. A greater one takes the lease over.
@@ -262,7 +262,7 @@ type RenewReply struct {
 
 // Overdue is a record whose lease has expired, or whose time of deletion has come.
 type Overdue struct {
-	Record string
+	Record RecordID
 	State  State
 }
 
@@ -270,7 +270,7 @@ type Overdue struct {
 // read, and the store checks it. The ledger owns it until the change is answered, which may be after its caller
 // has returned: it is read-only from then on.
 type Change struct {
-	Record string
+	Record RecordID
 	Event  Event
 	Known  *Record
 	// IfExpired: see Write.

@@ -139,7 +139,7 @@ func (e *explainer) addReason(r Reason) {
 func (e *explainer) writeSummary() {
 	first := e.reasons[0]
 	if !e.s.HasRun() || e.s.Live() {
-		e.summary = "job " + e.c.Record() + ": " + first.Message
+		e.summary = "job " + string(e.c.Record()) + ": " + first.Message
 		return
 	}
 	verb := "waits"

@@ -14,15 +14,15 @@ const (
 	GateSeal                      // the payload is sealed: it has to be opened
 )
 
-// GatesOf returns the gates that a leased run has to pass; 0 for most. child is the result of ParseRecord for
-// its record. The limits of its queue apply in addition.
-func GatesOf(d *Definition, s *State, child string, nowMS int64) Gates {
+// GatesOf returns the gates that the leased run of a record has to pass; 0 for most. The limits of its queue
+// apply in addition.
+func GatesOf(d *Definition, s *State, record RecordID, nowMS int64) Gates {
 	var g Gates
 	if !d.Schedule.Exclude.Empty() {
 		g |= GateArrival
 	}
 	switch {
-	case child != "":
+	case !record.IsJob():
 		if s.Started == 0 {
 			g |= GateArrival
 		}

@@ -85,9 +85,9 @@ const DefaultRecoveryRate = 50.0
 type UnitAsk struct {
 	Name   string // of the limit, unique in the cluster
 	Limit  int
-	Holder string // lease id: asking again for the same holder prolongs
-	Waiter string // record to be woken when a unit is free; "" waits for nothing
-	Rank   int64  // waiters with a smaller rank are woken first
+	Holder string   // lease id: asking again for the same holder prolongs
+	Waiter RecordID // record to be woken when a unit is free; "" waits for nothing
+	Rank   int64    // waiters with a smaller rank are woken first
 	TTL    time.Duration
 }
 
@@ -112,13 +112,13 @@ type UnitRelease struct {
 	Limit  int
 	// Waiter is a record that no longer waits: it leaves the queue, and its reservation passes to the next. ""
 	// is none.
-	Waiter string
+	Waiter RecordID
 }
 
 // UnitReleased lists the first waiters. A unit is reserved for each of them for a moment; a waiter may be
 // notified more than once.
 type UnitReleased struct {
-	Woken []string
+	Woken []RecordID
 	Err   error
 }
 

@@ -30,7 +30,7 @@ const (
 
 // Ending means that an attempt has left a node.
 type Ending struct {
-	Record string
+	Record RecordID
 	Token  uint64
 	// Definition is nil when the node never knew it.
 	Definition *Definition

@@ -21,7 +21,7 @@ type BackfillRequest struct {
 // Letter is a stored dead run, with the known part of its job.
 type Letter struct {
 	// Record is the dead letter's own, or, of a one-time job, the job's.
-	Record string
+	Record RecordID
 	// Queue is where the run was, JobQueue is where its job is now.
 	Queue, JobQueue string
 
@@ -69,7 +69,7 @@ type TopJob struct {
 type RedriveRequest struct {
 	// Filter selects; of Records that are named, its Covers has those that it hides count as gone.
 	Filter  Filter
-	Records []string
+	Records []RecordID
 	// Token goes on where an earlier answer left off; not with Records.
 	Token string
 	// DryRun counts without changing anything.

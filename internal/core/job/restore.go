@@ -45,7 +45,7 @@ type Restoration struct {
 
 // Part is a child record of a job: a run or a dead letter. A dead letter that exists already stays.
 type Part struct {
-	Record  string
+	Record  RecordID
 	State   State
 	IndexMS int64
 	Run     *Run // of a dead letter
@@ -156,7 +156,7 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
 		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
 		run.Cancel = false
 		run.paceOverdueRun(now)
-		r.Parts = append(r.Parts, Part{Record: ChildRecord(c.Record(), child.Slot), State: run, IndexMS: run.Due})
+		r.Parts = append(r.Parts, Part{Record: c.Record().Run(child.Slot), State: run, IndexMS: run.Due})
 	}
 	for i := range cp.Letters {
 		l := cp.Letters[i]
@@ -170,7 +170,7 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
 			generation = c.Generation
 		}
 		r.Parts = append(r.Parts, Part{
-			Record: LetterRecord(c.Record(), l.Slot), IndexMS: l.ExpireMS, Run: &run,
+			Record: c.Record().Letter(l.Slot), IndexMS: l.ExpireMS, Run: &run,
 			State: State{
 				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,
 				Trigger: run.Trigger, ManualID: manualID, Nominal: run.NominalMS, Due: run.DueMS,

@@ -35,19 +35,20 @@ const (
 )
 
 // LeaseID names an attempt to the worker that has it.
-func LeaseID(record string, token uint64) string {
+func LeaseID(record RecordID, token uint64) string {
 	id := strconv.AppendUint(make([]byte, 0, 128), token, 10)
 	return string(append(append(id, '@'), record...))
 }
 
 // ParseLeaseID undoes LeaseID, at any node.
-func ParseLeaseID(id string) (record string, token uint64, ok bool) {
-	digits, record, ok := strings.Cut(id, "@")
+func ParseLeaseID(id string) (record RecordID, token uint64, ok bool) {
+	digits, text, ok := strings.Cut(id, "@")
 	if !ok {
 		return "", 0, false
 	}
+	record, ok = ParseRecordID(text)
 	token, err := strconv.ParseUint(digits, 10, 64)
-	if _, _, parsed := ParseRecord(record); err != nil || !parsed || token == 0 {
+	if err != nil || !ok || token == 0 {
 		return "", 0, false
 	}
 	return record, token, true

@@ -10,8 +10,8 @@ func TestLeaseIDRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		record := rapid.StringMatching(`[a-z]{1,5}/[A-Za-z0-9._:~-]{1,9}(#d[0-2])?`).Draw(t, "record")
 		token := rapid.Uint64Min(1).Draw(t, "token")
-		gotRecord, gotToken, ok := ParseLeaseID(LeaseID(record, token))
-		if !ok || gotRecord != record || gotToken != token {
+		gotRecord, gotToken, ok := ParseLeaseID(LeaseID(RecordID(record), token))
+		if !ok || gotRecord != RecordID(record) || gotToken != token {
 			t.Fatalf("read back %q %d %v", gotRecord, gotToken, ok)
 		}
 	})

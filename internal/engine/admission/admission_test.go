@@ -53,10 +53,10 @@ func TestGatesAreAskedWhenRunsAreDue(t *testing.T) {
 		r.Deliver(leases)
 		for _, step := range []struct {
 			wait time.Duration
-			want []string
+			want []job.RecordID
 		}{
-			{0, []string{"ns/a"}}, {19 * time.Millisecond, []string{"ns/a"}}, {time.Millisecond, []string{"ns/a", "ns/b"}},
-			{9 * time.Millisecond, []string{"ns/a", "ns/b"}}, {time.Millisecond, []string{"ns/a", "ns/b", "ns/c"}},
+			{0, []job.RecordID{"ns/a"}}, {19 * time.Millisecond, []job.RecordID{"ns/a"}}, {time.Millisecond, []job.RecordID{"ns/a", "ns/b"}},
+			{9 * time.Millisecond, []job.RecordID{"ns/a", "ns/b"}}, {time.Millisecond, []job.RecordID{"ns/a", "ns/b", "ns/c"}},
 		} {
 			after(step.wait)
 			b.wantGot(step.want...)
@@ -403,7 +403,7 @@ func TestPausedQueue(t *testing.T) {
 func TestRecoveryIsARamp(t *testing.T) {
 	run(t, func(b *bed) {
 		b.settings(job.QueueSettings{RecoveryRate: 10})
-		var records []string
+		var records []job.RecordID
 		for i := range 5 {
 			d := recurring(fmt.Sprint(i))
 			b.put(d)
@@ -493,7 +493,7 @@ func (nullSlots) Prefetch(string, string, int) Reservation { return nullSlots{} 
 func (nullSlots) MayAdvance(string, string) bool           { return false }
 func (nullSlots) Advance() bool                            { return false }
 func (nullSlots) Return([]job.Leased)                      {}
-func (nullSlots) Abandon(string, uint64) bool              { return false }
+func (nullSlots) Abandon(job.RecordID, uint64) bool        { return false }
 func (nullSlots) Count() int                               { return 0 }
 func (nullSlots) Split(int) Reservation                    { return nullSlots{} }
 func (nullSlots) Deliver([]job.Leased)                     {}

@@ -26,7 +26,7 @@ func (a *Admission) decideArrivals(ctx context.Context, g *gateGroup) {
 		}
 		switch job.Arrives(compiled, it.Known.State, it.parent, it.nowMS) {
 		case job.ArrivalStart:
-			it.storesStart = it.child != "" && it.Known.State.Started == 0
+			it.storesStart = !it.Record.IsJob() && it.Known.State.Started == 0
 			return true
 		case job.ArrivalSpawn:
 			it.storesStart = true
@@ -67,14 +67,14 @@ func (a *Admission) storeArrivals(ctx context.Context, g *gateGroup, asked []*ga
 		it := asked[i]
 		parent := it.key.Record()
 		for _, slot := range r.CancelChildren {
-			stops = append(stops, runStop{shard: it.Shard, record: job.ChildRecord(parent, slot)})
+			stops = append(stops, runStop{shard: it.Shard, record: parent.Run(slot)})
 		}
 		for _, slot := range r.TerminateChildren {
-			stops = append(stops, runStop{shard: it.Shard, record: job.ChildRecord(parent, slot), terminate: true})
+			stops = append(stops, runStop{shard: it.Shard, record: parent.Run(slot), terminate: true})
 		}
 		spawned := r.Answer == job.Applied && r.Arrival == job.ArrivalSpawn && r.Spawn != nil
 		if spawned {
-			it.Record = job.ChildRecord(parent, r.Spawn.Slot)
+			it.Record = parent.Run(r.Spawn.Slot)
 			it.setState(r.Spawn.State)
 		}
 		switch {
@@ -103,16 +103,16 @@ func (a *Admission) storeArrivals(ctx context.Context, g *gateGroup, asked []*ga
 
 // readParents reads the parents of child records, on which overlap depends.
 func (a *Admission) readParents(ctx context.Context, g *gateGroup) {
-	parents := make(map[int][]string)
+	parents := make(map[int][]job.RecordID)
 	for _, it := range g.items {
-		if it.child != "" && it.gates&job.GateArrival != 0 {
-			parents[it.Shard] = append(parents[it.Shard], it.key.Record())
+		if !it.Record.IsJob() && it.gates&job.GateArrival != 0 {
+			parents[it.Shard] = append(parents[it.Shard], it.Record.Job())
 		}
 	}
 	if len(parents) == 0 {
 		return
 	}
-	found := make(map[string]*job.Record)
+	found := make(map[job.RecordID]*job.Record)
 	failures := make(map[int]error)
 	for shard, records := range parents {
 		list, err := a.o.Store.GetRecords(ctx, shard, records)
@@ -122,7 +122,7 @@ func (a *Admission) readParents(ctx context.Context, g *gateGroup) {
 		}
 	}
 	g.keepPassed(func(it *gatedRun) bool {
-		if it.child == "" || it.gates&job.GateArrival == 0 {
+		if it.Record.IsJob() || it.gates&job.GateArrival == 0 {
 			return true
 		}
 		rec, err := found[it.key.Record()], failures[it.Shard]
@@ -142,7 +142,7 @@ func (a *Admission) readParents(ctx context.Context, g *gateGroup) {
 // runStop is a run that is replaced by another one.
 type runStop struct {
 	shard     int
-	record    string
+	record    job.RecordID
 	terminate bool
 }
 
@@ -156,7 +156,7 @@ func (a *Admission) stopRuns(ctx context.Context, stops []runStop) {
 	var changes []job.Change
 	var running []job.State
 	for shard, list := range byShard {
-		records := make([]string, len(list))
+		records := make([]job.RecordID, len(list))
 		for i, s := range list {
 			records[i] = s.record
 		}

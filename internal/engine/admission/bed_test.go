@@ -54,7 +54,7 @@ func run(t *testing.T, test func(b *bed)) {
 }
 
 func newBed(t *testing.T, limits *fakeLimits) *bed {
-	b := &bed{t: t, limits: limits, store: &fakeStore{records: map[string]*job.Record{}, refuse: map[string]error{}}}
+	b := &bed{t: t, limits: limits, store: &fakeStore{records: map[job.RecordID]*job.Record{}, refuse: map[job.RecordID]error{}}}
 	b.slots = &fakeSlots{ledger: b.store}
 	a, err := New(Options{
 		Store: b.store, Limits: limits, Ledger: b.store, Slots: b.slots, Canceller: b.slots, LeaseTTL: ttl, Latency: limits.latency,
@@ -116,7 +116,7 @@ func (b *bed) put(definitions ...job.Definition) {
 }
 
 // lease takes leases on stored records, whatever their due time.
-func (b *bed) lease(records ...string) []job.Leased {
+func (b *bed) lease(records ...job.RecordID) []job.Leased {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	var out []job.Leased
@@ -135,7 +135,7 @@ func (b *bed) lease(records ...string) []job.Leased {
 }
 
 // deliver leases records and delivers them, and waits until nothing moves.
-func (b *bed) deliver(records ...string) []job.Leased {
+func (b *bed) deliver(records ...job.RecordID) []job.Leased {
 	leases := b.lease(records...)
 	b.a.Reserve("ns", "q", len(leases)).Deliver(leases)
 	synctest.Wait()
@@ -143,7 +143,7 @@ func (b *bed) deliver(records ...string) []job.Leased {
 }
 
 // end settles a delivered run and notifies the admission.
-func (b *bed) end(record string, settle job.Settle) {
+func (b *bed) end(record job.RecordID, settle job.Settle) {
 	b.t.Helper()
 	state := b.store.state(record)
 	if !state.Live() {
@@ -156,7 +156,7 @@ func (b *bed) end(record string, settle job.Settle) {
 	synctest.Wait()
 }
 
-func (b *bed) definition(record string) job.Definition {
+func (b *bed) definition(record job.RecordID) job.Definition {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	return *b.store.records[record].Definition
@@ -167,14 +167,14 @@ var (
 	failure = job.Settle{Outcome: job.OutcomeFailed, Error: "HTTP 503"}
 )
 
-func (b *bed) wantGot(want ...string) {
+func (b *bed) wantGot(want ...job.RecordID) {
 	b.t.Helper()
 	if got := b.slots.got(); !slices.Equal(got, want) {
 		b.t.Errorf("delivered %q, want %q", got, want)
 	}
 }
 
-func (b *bed) wantHeld(record string, reason job.HoldReason, key, by string) {
+func (b *bed) wantHeld(record job.RecordID, reason job.HoldReason, key, by string) {
 	b.t.Helper()
 	s := b.store.state(record)
 	if s.Region != job.RegionDue || s.Held.Reason != reason || s.Held.Key != key || s.Held.By != by {
@@ -189,7 +189,7 @@ func (b *bed) wantHolders(name string, want ...string) {
 	}
 }
 
-func (b *bed) wantEvents(record string, want ...string) {
+func (b *bed) wantEvents(record job.RecordID, want ...string) {
 	b.t.Helper()
 	if got := b.store.events(record); !slices.Equal(got, want) {
 		b.t.Errorf("events of %s: %q, want %q", record, got, want)
@@ -204,4 +204,4 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func idOf(l job.Leased) string { return job.LeaseID(job.ParentOf(l.Record), l.Known.State.Token) }
+func idOf(l job.Leased) string { return job.LeaseID(l.Record.Job(), l.Known.State.Token) }

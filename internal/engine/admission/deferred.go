@@ -20,8 +20,9 @@ type deferredCalls struct {
 // unitRelease gives a unit back, or, with a waiter, its place in line.
 type unitRelease struct {
 	heldUnit
-	holder, waiter string
-	since          time.Time // of the first try; zero before it
+	holder string
+	waiter job.RecordID
+	since  time.Time // of the first try; zero before it
 }
 
 func (e *deferredCalls) isEmpty() bool {
@@ -168,7 +169,7 @@ const wakeTries = 8
 // waiterWake is a run for which a unit is reserved.
 type waiterWake struct {
 	heldUnit
-	record string
+	record job.RecordID
 	tries  int
 }
 

@@ -34,7 +34,7 @@ type fakeLimits struct {
 }
 
 type waiter struct {
-	record   string
+	record   job.RecordID
 	rank     int64
 	reserved bool
 }
@@ -113,7 +113,7 @@ func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job
 		}
 		f.purge(a.Name)
 		held := f.units[a.Name]
-		f.unline(a.Name, a.Waiter, true)
+		f.unline(a.Name, string(a.Waiter), true)
 		_, mine := held[a.Holder]
 		reserved := 0
 		for _, w := range f.lines[a.Name] {
@@ -123,7 +123,7 @@ func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job
 		}
 		if mine || len(held)+reserved < a.Limit {
 			held[a.Holder] = time.Now().Add(a.TTL)
-			f.unline(a.Name, a.Waiter, false)
+			f.unline(a.Name, string(a.Waiter), false)
 			grants[i].Granted = true
 			continue
 		}
@@ -147,12 +147,12 @@ func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job
 // unline takes a waiter out of line, or only what is reserved for it.
 func (f *fakeLimits) unline(name, record string, reservedOnly bool) {
 	for i := range f.lines[name] {
-		if w := &f.lines[name][i]; w.record == record {
+		if w := &f.lines[name][i]; w.record == job.RecordID(record) {
 			w.reserved = false
 		}
 	}
 	if !reservedOnly {
-		f.lines[name] = slices.DeleteFunc(f.lines[name], func(w waiter) bool { return w.record == record })
+		f.lines[name] = slices.DeleteFunc(f.lines[name], func(w waiter) bool { return w.record == job.RecordID(record) })
 	}
 }
 
@@ -167,7 +167,7 @@ func (f *fakeLimits) ReleaseUnits(ctx context.Context, releases []job.UnitReleas
 		f.purge(r.Name)
 		delete(f.units[r.Name], r.Holder)
 		if r.Waiter != "" {
-			f.unline(r.Name, r.Waiter, false)
+			f.unline(r.Name, string(r.Waiter), false)
 		}
 		free := r.Limit - len(f.units[r.Name])
 		for j := range f.lines[r.Name] {
@@ -286,13 +286,13 @@ func (f *fakeLimits) QueueSettings(ctx context.Context) (map[job.QueueKey]job.Qu
 // fakeStore has the records; its ledger decides on them as the real one does.
 type fakeStore struct {
 	mu      sync.Mutex
-	records map[string]*job.Record
+	records map[job.RecordID]*job.Record
 	down    bool
 	changes []job.Change
 	// delay holds up what matches, for the ledger.
 	delay func(job.Change) time.Duration
 	// refuse answers a change with an error, once for each entry.
-	refuse map[string]error
+	refuse map[job.RecordID]error
 }
 
 func (s *fakeStore) set(change func()) {
@@ -301,7 +301,7 @@ func (s *fakeStore) set(change func()) {
 	change()
 }
 
-func (s *fakeStore) state(record string) job.State {
+func (s *fakeStore) state(record job.RecordID) job.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.records[record]; r != nil {
@@ -321,7 +321,7 @@ func (s *fakeStore) Now(context.Context, int) (int64, error) {
 
 func (s *fakeStore) Latest(int) lease.Latest { return lease.Latest{MS: time.Now().UnixMilli()} }
 
-func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*job.Record, error) {
+func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID) ([]*job.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -337,7 +337,7 @@ func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*j
 	return out, nil
 }
 
-func (s *fakeStore) Compiled(_ string, d *job.Definition) (*job.Compiled, error) {
+func (s *fakeStore) Compiled(_ job.RecordID, d *job.Definition) (*job.Compiled, error) {
 	return job.Compile(d)
 }
 
@@ -372,7 +372,7 @@ func (s *fakeStore) apply(c job.Change) job.ChangeResult {
 		return job.ChangeResult{Err: err}
 	}
 	now := time.Now().UnixMilli()
-	parentID := job.ParentOf(c.Record)
+	parentID := c.Record.Job()
 	var d job.Decision
 	var owner *job.Decision
 	if parentID == c.Record {
@@ -392,7 +392,7 @@ func (s *fakeStore) apply(c job.Change) job.ChangeResult {
 		delete(s.records, c.Record)
 	}
 	if sp := owner.Spawn; sp != nil {
-		s.records[job.ChildRecord(parentID, sp.Slot)] = &job.Record{Definition: rec.Definition, State: sp.State}
+		s.records[parentID.Run(sp.Slot)] = &job.Record{Definition: rec.Definition, State: sp.State}
 	}
 	return job.ChangeResult{
 		Answer: d.Answer, Record: *rec, Deleted: d.Delete, Arrival: d.Arrival, Spawn: owner.Spawn,
@@ -401,7 +401,7 @@ func (s *fakeStore) apply(c job.Change) job.ChangeResult {
 }
 
 // events lists what was submitted for a record, by type.
-func (s *fakeStore) events(record string) []string {
+func (s *fakeStore) events(record job.RecordID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
@@ -466,7 +466,7 @@ func (r *fakeReservation) Deliver(leases []job.Leased) {
 	r.f.at = append(r.f.at, time.Now())
 	var names []string
 	for _, l := range leases {
-		names = append(names, l.Record)
+		names = append(names, string(l.Record))
 	}
 	r.f.batches = append(r.f.batches, names)
 }
@@ -474,30 +474,30 @@ func (r *fakeReservation) Deliver(leases []job.Leased) {
 func (f *fakeSlots) Return(leases []job.Leased) {
 	for _, l := range leases {
 		f.mu.Lock()
-		f.returned = append(f.returned, l.Record)
+		f.returned = append(f.returned, string(l.Record))
 		f.mu.Unlock()
 		f.ledger.Submit(job.Change{Record: l.Record, Event: job.Return{Token: l.Known.State.Token}}, func(job.ChangeResult) {})
 	}
 }
 
-func (f *fakeSlots) Abandon(record string, _ uint64) bool {
+func (f *fakeSlots) Abandon(record job.RecordID, _ uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.abandoned = append(f.abandoned, record)
+	f.abandoned = append(f.abandoned, string(record))
 	return true
 }
 
-func (f *fakeSlots) CancelAttempt(record string, _ uint64) {
+func (f *fakeSlots) CancelAttempt(record job.RecordID, _ uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cancelled = append(f.cancelled, record)
+	f.cancelled = append(f.cancelled, string(record))
 }
 
 // got returns the records delivered so far, sorted.
-func (f *fakeSlots) got() []string {
+func (f *fakeSlots) got() []job.RecordID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []string
+	var out []job.RecordID
 	for _, l := range f.delivered {
 		out = append(out, l.Record)
 	}

@@ -26,7 +26,6 @@ type gateGroup struct {
 type gatedRun struct {
 	job.Leased
 	key    job.Key
-	child  string // "" on the job's own record
 	gates  job.Gates
 	holder string
 	parent *job.State // of a child
@@ -43,8 +42,8 @@ type gatedRun struct {
 
 func newGatedRun(l job.Leased, gates job.Gates) *gatedRun {
 	it := &gatedRun{Leased: l, gates: gates}
-	it.key, it.child, _ = job.ParseRecord(l.Record)
-	it.holder = job.LeaseID(it.key.Record(), l.Known.State.Token)
+	it.key = l.Record.Key()
+	it.holder = job.LeaseID(l.Record.Job(), l.Known.State.Token)
 	if gates&job.GateTarget != 0 {
 		it.target = job.TargetName(it.key.Namespace, l.Known.Definition.Target)
 	}
@@ -155,7 +154,7 @@ func (it *gatedRun) nextPollMS(sinceMS int64, least time.Duration) int64 {
 
 // spreadMS is a pause of the run's own, from d to one and a half of it, in milliseconds.
 func (it *gatedRun) spreadMS(d time.Duration) int64 {
-	seed := backoff.Seed(it.Record, int64(it.Known.State.Token), 0)
+	seed := backoff.Seed(string(it.Record), int64(it.Known.State.Token), 0)
 	return d.Milliseconds() + int64(seed%uint64(d.Milliseconds()/2+1))
 }
 

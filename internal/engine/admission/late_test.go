@@ -69,7 +69,7 @@ func TestOneProbeWhereAnswersAreLate(t *testing.T) {
 		b.slots.mu.Unlock()
 		b.put(recurring("c", target("host"), locks("y")), recurring("d", target("host"), locks("z")))
 		b.late(100 * time.Millisecond)
-		for _, id := range []string{"ns/c", "ns/d"} { // each a batch of its own: both read the circuit before either sets it
+		for _, id := range []job.RecordID{"ns/c", "ns/d"} { // each a batch of its own: both read the circuit before either sets it
 			leases := b.lease(id)
 			b.a.Reserve("ns", "q", 1).Deliver(leases)
 		}

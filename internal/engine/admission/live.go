@@ -4,7 +4,7 @@ import "github.com/fermata-io/fermata/internal/core/job"
 
 // attemptKey names an attempt.
 type attemptKey struct {
-	record string
+	record job.RecordID
 	token  uint64
 }
 
@@ -61,9 +61,9 @@ func (a *Admission) Adopted(l job.Leased) {
 }
 
 // heldByDefinition is what an attempt must hold by its definition.
-func heldByDefinition(record string, token uint64, d *job.Definition, queue job.QueueKey,
+func heldByDefinition(record job.RecordID, token uint64, d *job.Definition, queue job.QueueKey,
 	limits job.QueueSettings) *heldByAttempt {
-	key, _, _ := job.ParseRecord(record)
+	key := record.Key()
 	l := &heldByAttempt{holder: job.LeaseID(key.Record(), token), units: unitsOf(d, queue, limits)}
 	if d.Target != "" {
 		l.target = job.TargetName(key.Namespace, d.Target)

@@ -213,11 +213,11 @@ func TestAllowAllSpawns(t *testing.T) {
 func TestCancelAndTerminateOthers(t *testing.T) {
 	for _, tt := range []struct {
 		policy job.Overlap
-		got    []string
+		got    []job.RecordID
 		event  string
 	}{
-		{job.OverlapCancelOther, []string{"ns/a#r0"}, "CancelRun"},
-		{job.OverlapTerminateOther, []string{"ns/a#r0", "ns/a#r1"}, "Terminate"},
+		{job.OverlapCancelOther, []job.RecordID{"ns/a#r0"}, "CancelRun"},
+		{job.OverlapTerminateOther, []job.RecordID{"ns/a#r0", "ns/a#r1"}, "Terminate"},
 	} {
 		t.Run(tt.policy.String(), func(t *testing.T) {
 			run(t, func(b *bed) {

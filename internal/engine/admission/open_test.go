@@ -36,7 +36,7 @@ func given(payload string) func(*job.Definition) {
 }
 
 // wantPayloads fails unless these runs were delivered, each with this payload.
-func (b *bed) wantPayloads(payload string, records ...string) {
+func (b *bed) wantPayloads(payload string, records ...job.RecordID) {
 	b.t.Helper()
 	b.wantGot(records...)
 	for _, l := range b.slots.delivered {
@@ -56,7 +56,7 @@ func TestNodesThatRequireSealedPayloads(t *testing.T) {
 		b.put(recurring("bound", sealedBy(strict)), recurring("plain", given("made up")), recurring("empty"), recurring("first", sealedBy(loose)))
 		b.deliver("ns/bound", "ns/plain", "ns/empty", "ns/first")
 		b.wantPayloads("secret", "ns/bound")
-		for record, key := range map[string]string{"ns/plain": "", "ns/empty": "", "ns/first": "k1"} {
+		for record, key := range map[job.RecordID]string{"ns/plain": "", "ns/empty": "", "ns/first": "k1"} {
 			b.wantHeld(record, job.HeldPayload, key, "")
 			if s := b.store.state(record); dueIn(s) < pollPayload || s.Attempt != 0 {
 				t.Errorf("%s: due in %v, %d attempts used up", record, dueIn(s), s.Attempt)
@@ -85,7 +85,7 @@ func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
 		b.store.set(func() { b.store.records["ns/a"].State.Lane.Queue = "q" })
 		b.deliver("ns/a", "ns/b", "victim/c")
 		b.wantPayloads("secret", "ns/b")
-		for _, record := range []string{"ns/a", "victim/c"} {
+		for _, record := range []job.RecordID{"ns/a", "victim/c"} {
 			b.wantEvents(record, "Return")
 		}
 		if s := b.store.state("ns/a"); s.Lane.Queue != "mail" || s.Region != job.RegionDue || dueIn(s) > time.Second {
@@ -101,7 +101,7 @@ func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
 // the payload is opened with, so that nothing can be exchanged in between.
 func TestPayloadsAreOpenedWithTheDeliveredDefinition(t *testing.T) {
 	strict := keyRing(t, payloadkeys.Options{Strict: true})
-	child := job.ChildRecord("ns/a", 0)
+	child := job.RecordID("ns/a").Run(0)
 	for name, change := range map[string]func(*job.Definition){
 		"another handler": func(d *job.Definition) { d.Handler = "exec" },
 		"not sealed":      func(d *job.Definition) { d.Payload, d.PayloadKey = []byte("made up"), "" },

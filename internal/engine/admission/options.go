@@ -19,7 +19,7 @@ type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
 	// Latest is an upper bound of that clock.
 	Latest(shard int) lease.Latest
-	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 }
 
 // Limits are the values that runs of all shards share. Answers come in the order of the asks.
@@ -43,7 +43,7 @@ type Limits interface {
 type Ledger interface {
 	Submit(change job.Change, done func(job.ChangeResult))
 	// Compiled compiles the definition of a job, or returns it from a cache.
-	Compiled(record string, d *job.Definition) (*job.Compiled, error)
+	Compiled(record job.RecordID, d *job.Definition) (*job.Compiled, error)
 }
 
 // Slots are the free slots of this node's workers.
@@ -56,7 +56,7 @@ type Slots interface {
 	// later.
 	Return([]job.Leased)
 	// Abandon makes the worker of an attempt at this node stop because the attempt lost something that it needs.
-	Abandon(record string, token uint64) bool
+	Abandon(record job.RecordID, token uint64) bool
 }
 
 // Reservation is a number of slots reserved for one caller.
@@ -72,7 +72,7 @@ type Reservation interface {
 
 // Canceller asks the node of the worker that runs an attempt to cancel it, on any node. It must not block.
 type Canceller interface {
-	CancelAttempt(record string, token uint64)
+	CancelAttempt(record job.RecordID, token uint64)
 }
 
 // Opener opens sealed payloads.

@@ -33,7 +33,7 @@ type rig struct {
 	batch int
 
 	mu     sync.Mutex
-	live   map[string]job.Leased // by record
+	live   map[job.RecordID]job.Leased // by record
 	starts []job.Leased
 	// handler runs one attempt; nil ends it at once with success.
 	handler func(job.Leased) job.Settle
@@ -51,7 +51,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, store: store, redis: c, live: map[string]job.Leased{}}
+	r := &rig{t: t, store: store, redis: c, live: map[job.RecordID]job.Leased{}}
 	r.book = ledger.New(ledger.Options{Store: store, Observer: r, Nudger: r})
 	t.Cleanup(r.book.Stop)
 	for range 2 {
@@ -75,9 +75,9 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) Observe([]job.Notice)                  {}
-func (r *rig) Nudge(int, []job.LaneHead, string)     {}
-func (r *rig) CancelAttempt(record string, _ uint64) {}
+func (r *rig) Observe([]job.Notice)                        {}
+func (r *rig) Nudge(int, []job.LaneHead, string)           {}
+func (r *rig) CancelAttempt(record job.RecordID, _ uint64) {}
 
 // slots are endless.
 type slots struct {
@@ -91,7 +91,7 @@ func (s slots) MayAdvance(string, string) bool                     { return fals
 func (s slots) Advance() bool                                      { return false }
 func (s slots) Count() int                                         { return job.MaxLeasesPerCall }
 func (s slots) Split(int) admission.Reservation                    { return s }
-func (s slots) Abandon(record string, _ uint64) bool {
+func (s slots) Abandon(record job.RecordID, _ uint64) bool {
 	s.t.Errorf("%s is abandoned", record)
 	return true
 }
@@ -245,13 +245,13 @@ func TestOverlapOnRedis(t *testing.T) {
 	r.create(50*time.Millisecond, d)
 	r.drive(func() bool { return r.started(nil) == 3 })
 	r.mu.Lock()
-	var records []string
+	var records []job.RecordID
 	for record := range r.live {
 		records = append(records, record)
 	}
 	r.mu.Unlock()
 	slices.Sort(records)
-	if want := []string{"ns/a#r0", "ns/a#r1", "ns/a#r2"}; !slices.Equal(records, want) {
+	if want := []job.RecordID{"ns/a#r0", "ns/a#r1", "ns/a#r2"}; !slices.Equal(records, want) {
 		t.Errorf("live: %q, want %q", records, want)
 	}
 	close(finish)

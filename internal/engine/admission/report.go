@@ -28,7 +28,7 @@ func (a *Admission) newTargetReport(e job.Ending, l *heldByAttempt) (targetRepor
 	if l.target == "" {
 		return targetReport{}, false
 	}
-	key, _, _ := job.ParseRecord(e.Record)
+	key := e.Record.Key()
 	r := targetReport{target: l.target, holder: l.holder, by: key.ID}
 	settle, settled := e.Settle.(job.Settle)
 	switch {

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -78,11 +77,7 @@ func (r *reservation) Deliver(leases []job.Leased) {
 
 // gatesOf returns the gates of a leased run. Its token has the time at which it was leased.
 func (a *Admission) gatesOf(l *job.Leased) job.Gates {
-	child := ""
-	if at := strings.IndexByte(l.Record, '#'); at >= 0 {
-		child = l.Record[at+1:]
-	}
-	gates := job.GatesOf(l.Known.Definition, &l.Known.State, child, int64(l.Known.State.Token/1000))
+	gates := job.GatesOf(l.Known.Definition, &l.Known.State, l.Record, int64(l.Known.State.Token/1000))
 	if a.refusesUnsealed() { // payloads that are not sealed have to be refused
 		gates |= job.GateSeal
 	}

@@ -21,7 +21,7 @@ func TestManyRunsShareLocks(t *testing.T) {
 
 func share(b *bed, chance *rand.Rand) {
 	const jobs, keys, work = 40, 4, 20 * time.Millisecond
-	var records []string
+	var records []job.RecordID
 	for i := range jobs {
 		d := recurring(fmt.Sprint("j", i))
 		for _, k := range chance.Perm(keys)[:1+chance.IntN(3)] {
@@ -35,8 +35,8 @@ func share(b *bed, chance *rand.Rand) {
 
 	began := time.Now()
 	held := map[string]string{}
-	ends := map[string]time.Time{}
-	seen, done := 0, map[string]bool{}
+	ends := map[job.RecordID]time.Time{}
+	seen, done := 0, map[job.RecordID]bool{}
 	for len(done) < jobs && time.Since(began) < time.Minute {
 		for _, r := range records {
 			if s := b.store.state(r); !done[r] && s.Region == job.RegionDue && dueIn(s) <= 0 {
@@ -53,7 +53,7 @@ func share(b *bed, chance *rand.Rand) {
 				if other := held[lock.Key]; other != "" {
 					b.t.Errorf("%s is held by %s and %s", lock.Key, other, l.Record)
 				}
-				held[lock.Key] = l.Record
+				held[lock.Key] = string(l.Record)
 			}
 			ends[l.Record] = time.Now().Add(work)
 		}

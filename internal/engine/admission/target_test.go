@@ -123,7 +123,7 @@ func TestRetryAfterForATargetIsBounded(t *testing.T) {
 
 func TestClosedCircuitCostsFewCalls(t *testing.T) {
 	run(t, func(b *bed) {
-		var records []string
+		var records []job.RecordID
 		for i := range 10 {
 			d := recurring(string(rune('a'+i)), target("host"))
 			b.put(d)

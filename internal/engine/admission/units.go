@@ -117,8 +117,7 @@ func (it *gatedRun) unitAsk(u heldUnit, ttl time.Duration) job.UnitAsk {
 func jobIDOf(holder string) string {
 	record, _, ok := job.ParseLeaseID(holder)
 	if !ok {
-		record = holder
+		record, _ = job.ParseRecordID(holder)
 	}
-	key, _, _ := job.ParseRecord(record)
-	return key.ID
+	return record.Key().ID
 }

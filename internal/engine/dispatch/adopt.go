@@ -12,7 +12,7 @@ func (d *Dispatcher) adoptLeases(s, prev *Session, fx *pendingEffects) {
 	now := time.Now()
 	for _, id := range s.hello.Live {
 		record, token, ok := job.ParseLeaseID(id)
-		if key, _, _ := job.ParseRecord(record); !ok || key.Namespace != s.hello.Namespace {
+		if !ok || record.Namespace() != s.hello.Namespace {
 			s.sendMessage(job.Cancellation{LeaseIDs: []string{id}, Reason: job.CancelLeaseLost})
 			continue
 		}
@@ -58,7 +58,7 @@ func (d *Dispatcher) adoptKnown(s *Session, a *attempt, now time.Time, fx *pendi
 
 // adoptUnknown makes an attempt that is known only from the worker's report. Another node renewed the lease
 // last, up to renewEvery before the worker lost its stream, which usually was a moment ago.
-func (d *Dispatcher) adoptUnknown(s *Session, id, record string, token uint64, now time.Time) {
+func (d *Dispatcher) adoptUnknown(s *Session, id string, record job.RecordID, token uint64, now time.Time) {
 	left := d.o.LeaseTTL - d.o.renewEvery() - d.o.margin()
 	a := &attempt{id: id, record: record, token: token, born: now, takesSlot: true, trustedUntil: now.Add(left),
 		unknownToAttempts: true}

@@ -11,7 +11,7 @@ import (
 // never change after it is made.
 type attempt struct {
 	id     string // lease id
-	record string
+	record job.RecordID
 	token  uint64
 	shard  int
 	born   time.Time
@@ -58,8 +58,7 @@ type attempt struct {
 
 // jobKey is the job of the attempt.
 func (a *attempt) jobKey() job.Key {
-	key, _, _ := job.ParseRecord(a.record)
-	return key
+	return a.record.Key()
 }
 
 // streamOpen reports whether the stream of the attempt's worker is open.

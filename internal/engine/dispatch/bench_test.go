@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // delivered, started, reported, acknowledged.
 func BenchmarkAttempts(b *testing.B) {
 	const batch = 100
-	store := &fakeStore{leases: map[string]*fakeLease{}}
+	store := &fakeStore{leases: map[job.RecordID]*fakeLease{}}
 	d, err := New(Options{Node: "n", Store: store, Ledger: syncLedger{}, Observer: &discard{}})
 	if err != nil {
 		b.Fatal(err)
@@ -91,7 +91,7 @@ func BenchmarkWideWorkers(b *testing.B) {
 
 // oneByOne takes single attempts of one queue through a whole life.
 func oneByOne(b *testing.B, workers, queues int) {
-	store := &fakeStore{leases: map[string]*fakeLease{}}
+	store := &fakeStore{leases: map[job.RecordID]*fakeLease{}}
 	d, err := New(Options{Node: "n", Store: store, Ledger: syncLedger{}, Observer: &discard{}})
 	if err != nil {
 		b.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // deadline decide. Its clock is the time of the test's bubble.
 type fakeStore struct {
 	mu      sync.Mutex
-	leases  map[string]*fakeLease
+	leases  map[job.RecordID]*fakeLease
 	fail    error
 	renewed []job.Renewal
 	calls   int
@@ -52,7 +52,7 @@ func (s *fakeStore) Latest(int) lease.Latest {
 	return lease.Latest{MS: time.Now().Add(s.clockSkew).UnixMilli()}
 }
 
-func (s *fakeStore) GetRecords(_ context.Context, _ int, records []string) ([]*job.Record, error) {
+func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID) ([]*job.Record, error) {
 	s.mu.Lock()
 	stall := s.stall
 	s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *fakeStore) renew(n job.Renewal, ttl time.Duration) job.RenewResult {
 }
 
 // update changes a stored lease.
-func (s *fakeStore) update(record string, f func(*fakeLease)) {
+func (s *fakeStore) update(record job.RecordID, f func(*fakeLease)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.leases[record])
@@ -128,7 +128,7 @@ func (s *fakeStore) setFail(err error) {
 }
 
 // lease returns a copy of a stored lease.
-func (s *fakeStore) lease(record string) fakeLease {
+func (s *fakeStore) lease(record job.RecordID) fakeLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return *s.leases[record]
@@ -279,7 +279,7 @@ func (s *fakeStream) took() []string {
 
 func jobOf(leaseID string) string {
 	record, _, _ := job.ParseLeaseID(leaseID)
-	key, _, _ := job.ParseRecord(record)
+	key := record.Key()
 	return key.ID
 }
 
@@ -313,7 +313,7 @@ type heard struct {
 func (h *heard) Adopted(l job.Leased) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.list = append(h.list, "adopted "+l.Record)
+	h.list = append(h.list, string("adopted "+l.Record))
 	h.adopted[job.LeaseID(l.Record, l.Known.State.Token)]++
 }
 
@@ -326,7 +326,7 @@ func (h *heard) Ended(e job.Ending) {
 	} else if e.Over {
 		what = "over "
 	}
-	h.list = append(h.list, what+e.Record)
+	h.list = append(h.list, what+string(e.Record))
 	h.endings = append(h.endings, e)
 	h.ended[job.LeaseID(e.Record, e.Token)]++
 }
@@ -381,7 +381,7 @@ const ttl = 30 * time.Second
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{
-		t: t, store: &fakeStore{leases: map[string]*fakeLease{}},
+		t: t, store: &fakeStore{leases: map[job.RecordID]*fakeLease{}},
 		ledger: &fakeLedger{answer: answering(job.Applied, nil)}, seen: &notices{},
 		heard: &heard{adopted: map[string]int{}, ended: map[string]int{}},
 	}
@@ -451,11 +451,8 @@ func (b *bench) greet(h job.Hello) (*Session, *fakeStream) {
 func (b *bench) lease(id string) job.Leased {
 	now := time.Now()
 	b.tokens = max(b.tokens+1, uint64(now.UnixMilli())*1000)
-	key, child, _ := job.ParseRecord("ns/" + id)
-	record := key.Record()
-	if child != "" {
-		record += "#" + child
-	}
+	record := job.RecordID("ns/" + id)
+	key := record.Key()
 	def := job.Definition{
 		Key: key, Queue: "q", Handler: "h",
 		Timeout: job.DefaultTimeout, TimeoutGrace: job.DefaultTimeoutGrace, MaxLag: b.maxLag,
@@ -527,7 +524,7 @@ func (b *bench) wantEvents(want ...string) []job.Change {
 	changes := b.ledger.took()
 	var got []string
 	for _, c := range changes {
-		key, _, _ := job.ParseRecord(c.Record)
+		key := c.Record.Key()
 		name := fmt.Sprintf("%T %s", c.Event, key.ID)[len("job."):]
 		if s, ok := c.Event.(job.Settle); ok {
 			name += " " + s.Outcome.String()

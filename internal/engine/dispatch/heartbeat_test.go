@@ -14,14 +14,14 @@ import (
 const sessionTTL = DefaultSessionTTL
 
 // left is how long the stored lease of a record lives from now on.
-func (b *bench) left(record string) time.Duration {
+func (b *bench) left(record job.RecordID) time.Duration {
 	synctest.Wait()
 	l := b.store.lease(record)
 	return time.Until(time.UnixMilli(l.deadline))
 }
 
 // wantLeft checks that to a few milliseconds, which the heartbeat's way may take.
-func (b *bench) wantLeft(record string, want time.Duration) {
+func (b *bench) wantLeft(record job.RecordID, want time.Duration) {
 	b.t.Helper()
 	if got := b.left(record); (got - want).Abs() > 5*time.Millisecond {
 		b.t.Errorf("the lease of %s lives for %v more, want %v", record, got, want)

@@ -88,7 +88,7 @@ func (d *Dispatcher) Workers() []job.WorkerInfo {
 // Abandon ends the trust in an attempt that is at this node, as if its lease were lost: the worker is asked to
 // stop. A later result counts if the lease is still valid; without one the lease expires. It returns false if
 // the attempt is not at this node.
-func (d *Dispatcher) Abandon(record string, token uint64) bool {
+func (d *Dispatcher) Abandon(record job.RecordID, token uint64) bool {
 	var fx pendingEffects
 	d.mu.Lock()
 	a := d.mu.attempts[job.LeaseID(record, token)]
@@ -105,7 +105,7 @@ func (d *Dispatcher) Abandon(record string, token uint64) bool {
 
 // CancelAttempt asks the worker of an attempt to end it. It returns false if the
 // attempt is not at this node.
-func (d *Dispatcher) CancelAttempt(record string, token uint64) bool {
+func (d *Dispatcher) CancelAttempt(record job.RecordID, token uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := d.mu.attempts[job.LeaseID(record, token)]

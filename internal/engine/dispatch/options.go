@@ -24,7 +24,7 @@ const (
 // Store has the methods of the store that the dispatcher needs.
 type Store interface {
 	Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply
-	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	// Now is the shard's clock in Unix milliseconds; it calls Redis only if the last answer is too old.
 	Now(ctx context.Context, shard int) (int64, error)
 	// Latest is an upper bound of that clock.

@@ -26,7 +26,7 @@ func (d *Dispatcher) scheduleRead(a *attempt, failed bool) {
 type readCall struct {
 	shard    int
 	attempts []*attempt
-	records  []string
+	records  []job.RecordID
 }
 
 func (d *Dispatcher) collectReads(batch []*attempt) []*readCall {

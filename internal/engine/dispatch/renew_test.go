@@ -59,7 +59,7 @@ func TestRenewals(t *testing.T) {
 			t.Errorf("%d renewals after a third of the TTL", n)
 		}
 		for _, name := range names {
-			if left := b.store.lease("ns/"+name).deadline - time.Now().UnixMilli(); left < (2*ttl/3).Milliseconds()-1000 {
+			if left := b.store.lease(job.RecordID("ns/"+name)).deadline - time.Now().UnixMilli(); left < (2*ttl/3).Milliseconds()-1000 {
 				t.Fatalf("a lease has %d ms left", left)
 			}
 		}

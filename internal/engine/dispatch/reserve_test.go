@@ -226,7 +226,7 @@ func TestDrainingWorkerGetsNoLeases(t *testing.T) {
 // is free.
 func TestSlotsProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		b := &bench{t: t, store: &fakeStore{leases: map[string]*fakeLease{}}, seen: &notices{}}
+		b := &bench{t: t, store: &fakeStore{leases: map[job.RecordID]*fakeLease{}}, seen: &notices{}}
 		var d *Dispatcher
 		d, err := New(Options{Node: "n", Store: b.store, Ledger: syncLedger{}, Observer: b.seen})
 		if err != nil {

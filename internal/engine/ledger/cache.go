@@ -14,14 +14,14 @@ const cacheSize = 16384
 type compiledCache struct {
 	mu      sync.Mutex
 	limit   int
-	entries map[string]*job.Compiled
+	entries map[job.RecordID]*job.Compiled
 }
 
 func newCompiledCache(limit int) *compiledCache {
-	return &compiledCache{limit: limit, entries: make(map[string]*job.Compiled)}
+	return &compiledCache{limit: limit, entries: make(map[job.RecordID]*job.Compiled)}
 }
 
-func (c *compiledCache) compiledFor(record string, d *job.Definition) (*job.Compiled, error) {
+func (c *compiledCache) compiledFor(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
 	if !d.Schedule.Parsed() {
 		return job.Compile(d)
 	}

@@ -24,7 +24,7 @@ type committer struct {
 	all    []decidedChange
 	items  []*decidedChange
 	writes []job.Write
-	seen   map[string]struct{} // jobs
+	seen   map[job.RecordID]struct{} // jobs
 }
 
 // commitRound takes a batch through a round of read, decide and apply. It returns the changes that need another
@@ -226,7 +226,7 @@ func isTransient(err error) bool {
 
 // readRecords reads the records that callers do not know, and parents; changes of missing records are answered.
 func (l *Ledger) readRecords(ctx context.Context, shard int, round []*changeEntry) []*changeEntry {
-	var missing []string
+	var missing []job.RecordID
 	for _, e := range round {
 		if e.Known == nil {
 			missing = append(missing, e.Record)

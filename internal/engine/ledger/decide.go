@@ -6,12 +6,12 @@ import (
 
 // needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
 // its own, and the redrive of a dead letter.
-func needsParent(child string, ev job.Event) bool {
-	if _, isRun := job.ChildSlot(child); isRun {
+func needsParent(record job.RecordID, ev job.Event) bool {
+	if record.IsRun() {
 		return true
 	}
 	_, redrive := ev.(job.Redrive)
-	return redrive && child != ""
+	return redrive && !record.IsJob()
 }
 
 // isCovered reports whether the change is within the queues that it is limited to.
@@ -42,7 +42,7 @@ type decidedChange struct {
 
 // Compiled returns the compiled definition of a job's record from the cache, or compiles it: parsing a schedule
 // costs far more than evaluating it.
-func (l *Ledger) Compiled(record string, d *job.Definition) (*job.Compiled, error) {
+func (l *Ledger) Compiled(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
 	return l.cache.compiledFor(record, d)
 }
 

@@ -53,7 +53,7 @@ func TestAPoisonedChangeFailsAlone(t *testing.T) {
 		errs := map[string]error{}
 		submit := func(id string) {
 			wg.Add(1)
-			l.Submit(job.Change{Record: "ns/" + id, Event: job.Pause{}}, func(r job.ChangeResult) {
+			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Event: job.Pause{}}, func(r job.ChangeResult) {
 				errs[id] = r.Err
 				wg.Done()
 			})
@@ -90,19 +90,19 @@ func (s *twoServers) Apply(ctx context.Context, shard int, writes []job.Write) j
 
 func TestAServerThatIsAwayDoesNotHoldUpOtherShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &twoServers{fakeStore{records: map[string]*job.Record{}}}
+		store := &twoServers{fakeStore{records: map[job.RecordID]*job.Record{}}}
 		rec := &recorder{}
 		l := New(Options{Store: store, Observer: rec, Nudger: rec, Committers: 2})
 		var wg sync.WaitGroup
 		for shard := range 16 {
 			id := string(rune('a' + shard))
-			store.records["ns/"+id] = record(id)
+			store.records[job.RecordID("ns/"+id)] = record(id)
 		}
 		started := time.Now()
 		for _, odd := range []int{0, 1} { // the dead server's shards first
 			for shard := odd; shard < 16; shard += 2 {
 				wg.Add(1)
-				l.Submit(job.Change{Record: "ns/" + string(rune('a'+shard)), Event: job.Pause{}}, func(r job.ChangeResult) {
+				l.Submit(job.Change{Record: job.RecordID("ns/" + string(rune('a'+shard))), Event: job.Pause{}}, func(r job.ChangeResult) {
 					took := time.Since(started)
 					if odd == 1 && (r.Err != nil || took > time.Second) {
 						t.Errorf("shard %d: %v after %v", shard, r.Err, took)

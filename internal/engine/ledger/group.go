@@ -20,8 +20,9 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 	groups := make(map[int]*changeGroup)
 	var refused []job.Answered
 	for i := range changes {
-		key, child, ok := job.ParseRecord(changes[i].Record)
-		if !ok {
+		record := changes[i].Record
+		key := record.Key()
+		if key == (job.Key{}) {
 			refused = append(refused, job.Answered{Nth: i, Err: job.ErrNotFound})
 			continue
 		}
@@ -34,8 +35,8 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 		g.unanswered++
 		shards[i] = shard
 		entries[i] = changeEntry{
-			Change: changes[i], jobRecord: jobRecordOf(changes[i].Record, key), group: g, index: i,
-			needsParent: needsParent(child, changes[i].Event),
+			Change: changes[i], jobRecord: record.Job(), group: g, index: i,
+			needsParent: needsParent(record, changes[i].Event),
 		}
 	}
 	l.mu.Lock()

@@ -106,7 +106,7 @@ func TestARoundIsAnsweredInOneCall(t *testing.T) {
 	<-entered
 	changes := make([]job.Change, 0, len(ids))
 	for _, id := range ids[1:] {
-		changes = append(changes, job.Change{Record: "ns/" + id, Event: job.Pause{}})
+		changes = append(changes, job.Change{Record: job.RecordID("ns/" + id), Event: job.Pause{}})
 	}
 	got := submitAll(l, changes...)
 	got.mu.Lock()

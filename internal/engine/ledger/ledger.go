@@ -21,7 +21,7 @@ type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
 	// Latest is an upper bound of a shard's clock, for which Now was called.
 	Latest(shard int) lease.Latest
-	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	// Apply keeps nothing of the writes: their memory is used again.
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply
 	// Confirm returns nil when everything that the shard holds by now is as durable as the current class
@@ -93,7 +93,7 @@ type shardQueue struct {
 // changeEntry is one change in progress.
 type changeEntry struct {
 	job.Change
-	jobRecord string // record of the job: of its parent, if there is one
+	jobRecord job.RecordID // record of the job: of its parent, if there is one
 	answer    func(job.ChangeResult)
 	group     *changeGroup // takes the answer if there is no done
 	index     int          // in the group's submission
@@ -133,10 +133,10 @@ func New(o Options) *Ledger {
 }
 
 // Submit queues a change. done is called once, on a goroutine of the ledger, and
-// must not block. A change of a record that cannot be parsed answers ErrNotFound.
+// must not block. A change of a record with an invalid id answers ErrNotFound.
 func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
-	key, child, ok := job.ParseRecord(c.Record)
-	if !ok {
+	key := c.Record.Key()
+	if key == (job.Key{}) {
 		done(job.ChangeResult{Err: job.ErrNotFound})
 		return
 	}
@@ -147,8 +147,8 @@ func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
 		done(job.ChangeResult{Err: ErrClosed})
 		return
 	}
-	l.enqueue(shard, &changeEntry{Change: c, jobRecord: jobRecordOf(c.Record, key), answer: done,
-		needsParent: needsParent(child, c.Event)})
+	l.enqueue(shard, &changeEntry{Change: c, jobRecord: c.Record.Job(), answer: done,
+		needsParent: needsParent(c.Record, c.Event)})
 	l.mu.Unlock()
 }
 
@@ -161,9 +161,6 @@ func (l *Ledger) enqueue(shard int, e *changeEntry) {
 		l.wake.Signal()
 	}
 }
-
-// jobRecordOf is the record of the job that a record belongs to: how it begins.
-func jobRecordOf(record string, key job.Key) string { return record[:len(key.Namespace)+1+len(key.ID)] }
 
 // Do submits changes and waits for their results, which come in the order of the
 // changes. When ctx ends first, the changes still on their way answer its error;
@@ -216,7 +213,7 @@ const slowBatch = 100 * time.Millisecond
 // done. A shard has one batch in flight, so there are never more committers than Committers
 // and shards together.
 func (l *Ledger) commitLoop() {
-	c := committer{Ledger: l, seen: make(map[string]struct{}, l.o.MaxBatch)}
+	c := committer{Ledger: l, seen: make(map[job.RecordID]struct{}, l.o.MaxBatch)}
 	for {
 		shard, batch, ok := l.nextBatch()
 		if !ok {

@@ -21,7 +21,7 @@ const now = int64(1_800_000_000_000)
 // fakeStore is one shard of records with the store's compare-and-set.
 type fakeStore struct {
 	mu      sync.Mutex
-	records map[string]*job.Record
+	records map[job.RecordID]*job.Record
 	batches [][]job.Write
 	before  func(writes []job.Write) // called with mu held, before a batch is applied
 	delay   time.Duration
@@ -37,7 +37,7 @@ func (f *fakeStore) ShardOf(job.Key) int { return 3 }
 func (f *fakeStore) Now(context.Context, int) (int64, error) { return now, nil }
 func (f *fakeStore) Latest(int) lease.Latest                 { return lease.Latest{MS: now} }
 
-func (f *fakeStore) GetRecords(_ context.Context, _ int, names []string) ([]*job.Record, error) {
+func (f *fakeStore) GetRecords(_ context.Context, _ int, names []job.RecordID) ([]*job.Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make([]*job.Record, len(names))
@@ -126,7 +126,7 @@ func (f *fakeStore) applyTogether(writes []job.Write, results []job.WriteResult,
 			r.Definition = d
 		}
 		if run := w.Decision.Spawn; run != nil {
-			f.records[job.ChildRecord(w.Record, run.Slot)] = &job.Record{Definition: r.Definition, State: run.State}
+			f.records[w.Record.Run(run.Slot)] = &job.Record{Definition: r.Definition, State: run.State}
 		}
 		reply.Earlier = []job.LaneHead{{Lane: r.State.Lane, DueMS: r.State.Due}}
 		reply.Holder = "holder"
@@ -166,9 +166,9 @@ func record(id string) *job.Record {
 
 func setup(t *testing.T, o Options, ids ...string) (*Ledger, *fakeStore, *recorder) {
 	t.Helper()
-	store := &fakeStore{records: map[string]*job.Record{}}
+	store := &fakeStore{records: map[job.RecordID]*job.Record{}}
 	for _, id := range ids {
-		store.records["ns/"+id] = record(id)
+		store.records[job.RecordID("ns/"+id)] = record(id)
 	}
 	rec := &recorder{}
 	o.Store, o.Observer, o.Nudger = store, rec, rec
@@ -297,7 +297,7 @@ func TestChangesDuringABatchFormTheNextBatch(t *testing.T) {
 		var wg sync.WaitGroup
 		submit := func(id string) {
 			wg.Add(1)
-			l.Submit(job.Change{Record: "ns/" + id, Event: job.Delete{}}, func(job.ChangeResult) { wg.Done() })
+			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Event: job.Delete{}}, func(job.ChangeResult) { wg.Done() })
 		}
 		submit(ids[0])
 		synctest.Wait() // the first batch is on its way
@@ -364,7 +364,7 @@ func TestStopCommitsWhatWaitsAndRefusesMore(t *testing.T) {
 		store.delay = time.Second
 		answered := 0
 		for _, id := range []string{"a", "b"} {
-			l.Submit(job.Change{Record: "ns/" + id, Event: job.Delete{}}, func(r job.ChangeResult) {
+			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Event: job.Delete{}}, func(r job.ChangeResult) {
 				if r.Err == nil && r.Deleted {
 					answered++
 				}

@@ -53,7 +53,7 @@ func TestARunOfItsOwnChangesItsJobToo(t *testing.T) {
 }
 
 func TestAConflictOfEitherIsDecidedAgainOnBoth(t *testing.T) {
-	for _, moving := range []string{"ns/a", "ns/a#r0"} {
+	for _, moving := range []job.RecordID{"ns/a", "ns/a#r0"} {
 		l, store, _ := setup(t, Options{}, "a")
 		withRuns(t, store, l, 1)
 		races := 5
@@ -88,7 +88,7 @@ func TestChangesOfOneJobNeverShareARound(t *testing.T) {
 		}
 	}
 	for _, batch := range store.batches {
-		seen := map[string]bool{}
+		seen := map[job.RecordID]bool{}
 		for _, w := range batch {
 			if seen[w.Record] {
 				t.Errorf("%s twice in %d writes", w.Record, len(batch))
@@ -113,7 +113,7 @@ func TestADeadLetterIsRedrivenIntoItsJob(t *testing.T) {
 	if store.records["ns/a#d0"] != nil || run == nil || run.State.Nominal != letter.Nominal || run.State.Region != job.RegionDue {
 		t.Errorf("run %+v", run)
 	}
-	for record, want := range map[string]error{"ns/a#d0": job.ErrNotFound, "ns/none#d0": job.ErrNotFound} {
+	for record, want := range map[job.RecordID]error{"ns/a#d0": job.ErrNotFound, "ns/none#d0": job.ErrNotFound} {
 		if r := l.Do(t.Context(), job.Change{Record: record, Event: job.Redrive{}})[0]; !errors.Is(r.Err, want) {
 			t.Errorf("%s: %+v", record, r)
 		}

@@ -19,7 +19,7 @@ func (f *fake) Snapshots(_ context.Context, _ int, jobs []job.Record) ([]*job.Sn
 		}
 		out[i] = &job.Snapshot{Record: r}
 		for _, slot := range r.State.ChildSlots() {
-			out[i].Children = append(out[i].Children, job.Child{Slot: slot, State: f.children[job.ChildRecord(r.Definition.Record(), slot)]})
+			out[i].Children = append(out[i].Children, job.Child{Slot: slot, State: f.children[r.Definition.Record().Run(slot)]})
 		}
 	}
 	return out, f.err

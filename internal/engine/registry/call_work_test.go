@@ -74,9 +74,9 @@ func TestBulkCallsEndInTime(t *testing.T) {
 	}
 	// Names have no place to go on from.
 	r.o.BulkTime = time.Nanosecond
-	var records []string
+	var records []job.RecordID
 	for i := range 17 {
-		records = append(records, fmt.Sprintf("%s/job-%03d", all.Namespace, i))
+		records = append(records, job.RecordID(fmt.Sprintf("%s/job-%03d", all.Namespace, i)))
 	}
 	if _, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: all, Records: records}); !errors.Is(err, job.ErrTooMuchWork) {
 		t.Errorf("by names: %v", err)

@@ -444,7 +444,7 @@ func TestEveryWriteIsBegun(t *testing.T) {
 		{"pause all", func() error { _, err := r.PauseAll(ctx, filter, "", ""); return err }},
 		{"resume", func() error { _, err := r.Resume(ctx, key, false); return err }},
 		{"redrive", func() error {
-			_, err := r.Redrive(ctx, job.RedriveRequest{Filter: filter, Records: []string{f.bury(key, 0, "q")}})
+			_, err := r.Redrive(ctx, job.RedriveRequest{Filter: filter, Records: []job.RecordID{job.RecordID(f.bury(key, 0, "q"))}})
 			return err
 		}},
 		{"settings", func() error {

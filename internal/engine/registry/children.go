@@ -16,9 +16,9 @@ func (r *Registry) children(ctx context.Context, record job.Record) ([]job.Child
 		return nil, nil
 	}
 	key := record.Definition.Key
-	ids := make([]string, len(slots))
+	ids := make([]job.RecordID, len(slots))
 	for i, slot := range slots {
-		ids[i] = job.ChildRecord(key.Record(), slot)
+		ids[i] = key.Record().Run(slot)
 	}
 	records, err := r.o.Store.GetRecords(ctx, r.o.Store.ShardOf(key), ids)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 		if child.State.RunID() != v.ID {
 			continue
 		}
-		id := job.ChildRecord(key.Record(), child.Slot)
+		id := key.Record().Run(child.Slot)
 		result, err := r.submit(ctx, key, job.Change{Record: id, Event: job.CancelRun{RunID: v.ID}})
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
 			return job.RunView{}, err
@@ -85,7 +85,7 @@ func (r *Registry) dropWaiting(ctx context.Context, record job.Record) error {
 	changes := make([]job.Change, len(children))
 	for i, child := range children {
 		changes[i] = job.Change{
-			Record: job.ChildRecord(record.Definition.Record(), child.Slot),
+			Record: record.Definition.Record().Run(child.Slot),
 			Event:  job.CancelRun{RunID: child.State.RunID()},
 		}
 	}

@@ -34,8 +34,8 @@ type fake struct {
 
 	// children are the states of runs and dead letters that are records of their
 	// own.
-	children map[string]job.State
-	letters  map[string]job.Letter
+	children map[job.RecordID]job.State
+	letters  map[job.RecordID]job.Letter
 	settings map[job.QueueKey]job.QueueSettings
 	// beforeSwap is what somebody else does just before settings are replaced.
 	beforeSwap func()
@@ -57,7 +57,7 @@ func newFake(t testing.TB) (*fake, *Registry) {
 	t.Helper()
 	f := &fake{
 		now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
-		children: map[string]job.State{}, letters: map[string]job.Letter{},
+		children: map[job.RecordID]job.State{}, letters: map[job.RecordID]job.Letter{},
 		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
 	}
 	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f, ScanTime: time.Minute})
@@ -143,7 +143,7 @@ func (f *fake) Overdue(_ context.Context, shards []int, namespace string, n int)
 
 func (f *fake) ranked(shards []int, list []job.Ranked, namespace string, n int) (out []job.Ranked) {
 	for _, e := range list {
-		key, _, _ := job.ParseRecord(e.Record)
+		key := e.Record.Key()
 		e.Shard = f.ShardOf(key)
 		if slices.Contains(shards, e.Shard) && (namespace == "" || key.Namespace == namespace) && len(out) < n {
 			out = append(out, e)
@@ -154,7 +154,7 @@ func (f *fake) ranked(shards []int, list []job.Ranked, namespace string, n int) 
 
 func (f *fake) Unrank(_ context.Context, which job.Worst, entries []job.Ranked) error {
 	for _, e := range entries {
-		f.unranked = append(f.unranked, e.Record)
+		f.unranked = append(f.unranked, string(e.Record))
 	}
 	return f.err
 }
@@ -208,7 +208,7 @@ func (f *fake) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
 func (f *fake) do(c job.Change) job.ChangeResult {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key, child, _ := job.ParseRecord(c.Record)
+	key := c.Record.Key()
 	r, ok := f.records[key]
 	if f.err != nil || !ok {
 		return job.ChangeResult{Err: firstOf(f.err, job.ErrNotFound)}
@@ -217,7 +217,7 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 	if err != nil {
 		return job.ChangeResult{Err: err}
 	}
-	if child != "" {
+	if !c.Record.IsJob() {
 		return f.doChild(compiled, r, c)
 	}
 	d := job.Decide(compiled, r.State, c.Event, f.now)
@@ -277,21 +277,21 @@ func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) jo
 
 func (f *fake) spawn(key job.Key, d job.Decision) {
 	if d.Spawn != nil {
-		f.children[job.ChildRecord(key.Record(), d.Spawn.Slot)] = d.Spawn.State
+		f.children[key.Record().Run(d.Spawn.Slot)] = d.Spawn.State
 	}
 }
 
-func (f *fake) GetRecords(_ context.Context, shard int, ids []string) ([]*job.Record, error) {
+func (f *fake) GetRecords(_ context.Context, shard int, ids []job.RecordID) ([]*job.Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make([]*job.Record, len(ids))
 	for i, id := range ids {
-		key, child, _ := job.ParseRecord(id)
+		key := id.Key()
 		if f.ShardOf(key) != shard {
 			panic("record of another shard")
 		}
 		r, ok := f.records[key]
-		if child != "" {
+		if !id.IsJob() {
 			r.State, ok = f.children[id]
 		}
 		if ok {
@@ -306,11 +306,11 @@ func (f *fake) ListLetters(_ context.Context, namespace, cursor string, budget i
 	defer f.mu.Unlock()
 	var all []job.Letter
 	for _, l := range f.letters {
-		if strings.HasPrefix(l.Record, namespace+"/") {
+		if strings.HasPrefix(string(l.Record), namespace+"/") {
 			all = append(all, l)
 		}
 	}
-	slices.SortFunc(all, func(a, b job.Letter) int { return strings.Compare(a.Record, b.Record) })
+	slices.SortFunc(all, func(a, b job.Letter) int { return strings.Compare(string(a.Record), string(b.Record)) })
 	from, _ := strconv.Atoi(cursor)
 	to := min(from+budget, len(all))
 	next := ""
@@ -381,7 +381,7 @@ func (f *fake) Nudge(_ int, heads []job.LaneHead, _ string) {
 	f.nudged = append(f.nudged, heads...)
 }
 
-func (f *fake) CancelAttempt(_ string, token uint64) { f.cancelled = append(f.cancelled, token) }
+func (f *fake) CancelAttempt(_ job.RecordID, token uint64) { f.cancelled = append(f.cancelled, token) }
 
 func definition(id string) job.Definition {
 	d := job.WithDefaults(job.Definition{

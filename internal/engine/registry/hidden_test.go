@@ -19,9 +19,9 @@ func newHidden(t *testing.T) (*fake, *Registry) {
 			d.Queue, d.Labels = queue, map[string]string{"customer": map[string]string{"mail": "own", "web": "acme"}[queue]}
 		})
 		record := f.bury(key, 0, letterQueue)
-		letter := f.letters[record]
+		letter := f.letters[job.RecordID(record)]
 		letter.Labels = map[string]string{"customer": "acme"}
-		f.letters[record] = letter
+		f.letters[job.RecordID(record)] = letter
 		f.worst[job.Failing] = append(f.worst[job.Failing], job.Ranked{Record: key.Record(), Rank: 1})
 		stored := f.records[key]
 		stored.State.Failures = 3
@@ -48,7 +48,7 @@ func TestPagesShowNothingOfHiddenJobs(t *testing.T) {
 	}
 	letters := func(f job.Filter, token string) ([]string, string, error) {
 		page, err := r.Letters(t.Context(), f, 1, token)
-		return names(page.Letters, func(l job.Letter) string { return l.Record }), page.Next, err
+		return names(page.Letters, func(l job.Letter) string { return string(l.Record) }), page.Next, err
 	}
 	redrive := func(f job.Filter, token string) ([]string, string, error) {
 		got, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: f, Token: token, DryRun: true})

@@ -47,9 +47,9 @@ func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing
 		source: func(ctx context.Context, cursor string, n int) ([]job.Letter, string, error) {
 			return r.o.Store.ListLetters(ctx, f.Namespace, cursor, n)
 		},
-		id: func(l job.Letter) string { return l.Record },
+		id: func(l job.Letter) string { return string(l.Record) },
 		want: func(l job.Letter) bool {
-			key, _, _ := job.ParseRecord(l.Record)
+			key := l.Record.Key()
 			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
 		},
 		weight:  func(l job.Letter) int { return len(l.Run.Output) },
@@ -114,10 +114,10 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 }
 
 // findDead picks the records that are dead runs and that the request covers.
-func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []string, err error) {
-	byShard := map[int][]string{}
+func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []job.RecordID, err error) {
+	byShard := map[int][]job.RecordID{}
 	for _, record := range q.Records {
-		key, _, _ := job.ParseRecord(record)
+		key := record.Key()
 		shard := r.o.Store.ShardOf(key)
 		byShard[shard] = append(byShard[shard], record)
 	}

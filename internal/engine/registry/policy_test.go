@@ -194,7 +194,7 @@ func TestRunsBesideTheCurrentOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := fmt.Sprint("b-b-", f.now-5*hour)
-	child := job.ChildRecord(key.Record(), f.records[key].State.ChildSlots()[0])
+	child := key.Record().Run(f.records[key].State.ChildSlots()[0])
 	v, err := r.Run(t.Context(), key, id)
 	if err != nil || v.Phase != job.RunWaiting {
 		t.Fatalf("waiting: %+v %v", v, err)
@@ -254,7 +254,7 @@ func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	record := f.records[key]
-	child := job.ChildRecord(key.Record(), record.State.ChildSlots()[0])
+	child := key.Record().Run(record.State.ChildSlots()[0])
 	record.State.Started = record.State.Children
 	f.records[key] = record
 	s := f.children[child].Leased(5)
@@ -276,10 +276,10 @@ func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 
 // bury makes a dead letter of a job, and its record.
 func (f *fake) bury(key job.Key, slot int, queue string) string {
-	id := job.LetterRecord(key.Record(), slot)
+	id := key.Record().Letter(slot)
 	f.children[id] = job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: key.Namespace, Queue: queue}, Nominal: int64(slot + 1), Generation: 1, Revision: 1}
 	f.letters[id] = job.Letter{Record: id, Queue: queue, JobQueue: f.records[key].Definition.Queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
-	return id
+	return string(id)
 }
 
 func TestDeadLettersAreListedAndRedriven(t *testing.T) {
@@ -298,7 +298,7 @@ func TestDeadLettersAreListedAndRedriven(t *testing.T) {
 			t.Fatalf("page of %d, %v", len(page.Letters), err)
 		}
 		for _, l := range page.Letters {
-			seen = append(seen, l.Record)
+			seen = append(seen, string(l.Record))
 		}
 		token = page.Next
 	}
@@ -324,7 +324,7 @@ func TestRedriveByName(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
 	id := f.bury(key, 1, "a")
-	q := job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []string{id, job.LetterRecord(key.Record(), 2), key.Record(), "default/none"}, DryRun: true}
+	q := job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []job.RecordID{job.RecordID(id), key.Record().Letter(2), key.Record(), "default/none"}, DryRun: true}
 	if got, err := r.Redrive(t.Context(), q); err != nil || got.Done != 1 || got.Refused != 3 {
 		t.Errorf("dry run: %+v %v", got, err)
 	}
@@ -355,7 +355,7 @@ func TestRedriveCoversBothQueues(t *testing.T) {
 			key := hourly(t, r, fmt.Sprintf("j%d", i), func(d *job.Definition) { d.Queue = queues[0] })
 			id := f.bury(key, 0, queues[1])
 			if named {
-				request.Records = append(request.Records, id)
+				request.Records = append(request.Records, job.RecordID(id))
 			}
 		}
 		refused := 3 * len(request.Records) / 4
@@ -364,7 +364,7 @@ func TestRedriveCoversBothQueues(t *testing.T) {
 				t.Errorf("named %v, dry run %v: %+v %v", named, request.DryRun, got, err)
 			}
 		}
-		if len(f.letters) != 3 || f.letters[job.LetterRecord("default/j0", 0)].Record != "" {
+		if len(f.letters) != 3 || f.letters["default/j0#d0"].Record != "" {
 			t.Errorf("named %v: left are %v", named, f.letters)
 		}
 	}

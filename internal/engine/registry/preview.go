@@ -73,7 +73,7 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 		if faults := job.ValidateKey(p.Job); len(faults) > 0 {
 			return v, &job.InvalidError{Violations: faults}
 		}
-		v.d.Key, v.seed = p.Job, backoff.Seed(p.Job.Record(), 0, 0)
+		v.d.Key, v.seed = p.Job, backoff.Seed(string(p.Job.Record()), 0, 0)
 		v.now, err = r.now(ctx, p.Job)
 	} else {
 		v.now, err = r.o.Store.Now(ctx, 0)

@@ -117,8 +117,8 @@ func TestDeadLettersOnRedis(t *testing.T) {
 		r.die(t, d.Key)
 		keys = append(keys, d.Key)
 	}
-	records := func() []string {
-		var ids []string
+	records := func() []job.RecordID {
+		var ids []job.RecordID
 		for token, first := "", true; first || token != ""; first = false {
 			page, err := r.Letters(ctx, all, 2, token)
 			if err != nil || len(page.Letters) > 2 {
@@ -135,11 +135,11 @@ func TestDeadLettersOnRedis(t *testing.T) {
 		slices.Sort(ids)
 		return ids
 	}
-	want := []string{"default/j0#d0", "default/j1#d0", "default/j2#d0", "default/j3#d0", "default/j4#d0", "default/j5"}
+	want := []job.RecordID{"default/j0#d0", "default/j1#d0", "default/j2#d0", "default/j3#d0", "default/j4#d0", "default/j5"}
 	if got := records(); !slices.Equal(got, want) {
 		t.Fatalf("letters %v", got)
 	}
-	named := job.RedriveRequest{Filter: all, Records: []string{want[0], want[5], "default/j1#d2"}, DryRun: true}
+	named := job.RedriveRequest{Filter: all, Records: []job.RecordID{want[0], want[5], "default/j1#d2"}, DryRun: true}
 	for range 2 {
 		if got, err := r.Redrive(ctx, named); err != nil || got.Done != 2 || got.Refused != 1 {
 			t.Errorf("by name: %+v, %v", got, err)

@@ -24,9 +24,9 @@ import (
 // quiet hears everything and says nothing.
 type quiet struct{}
 
-func (quiet) Observe([]job.Notice)                  {}
-func (quiet) Nudge(int, []job.LaneHead, string)     {}
-func (quiet) CancelAttempt(record string, _ uint64) {}
+func (quiet) Observe([]job.Notice)                        {}
+func (quiet) Nudge(int, []job.LaneHead, string)           {}
+func (quiet) CancelAttempt(record job.RecordID, _ uint64) {}
 
 // rig is a registry on a real Redis.
 type rig struct {

@@ -19,7 +19,7 @@ type Store interface {
 	Get(ctx context.Context, keys []job.Key) ([]*job.Record, error)
 	List(ctx context.Context, namespace, cursor string, budget int) ([]job.Record, string, error)
 	// GetRecords reads records of one shard, children too; nil is none.
-	GetRecords(ctx context.Context, shard int, records []string) ([]*job.Record, error)
+	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error)
 	// Snapshots reads jobs of one shard with all that belongs to them; nil is none.
 	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
@@ -74,7 +74,7 @@ type Nudger interface {
 // must not block and may be wrong about where that is: the state carries the
 // wish as well.
 type Canceller interface {
-	CancelAttempt(record string, token uint64)
+	CancelAttempt(record job.RecordID, token uint64)
 }
 
 // Options configure a Registry. Store and Ledger are required.

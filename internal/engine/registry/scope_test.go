@@ -127,7 +127,7 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 				return first.book.Do(ctx, job.Change{Record: key.Record(), Event: job.Settle{Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Permanent: true}})[0].Err
 			},
 			call: func(ctx context.Context, key job.Key) error {
-				return none(limited.Redrive(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []string{key.Record()}}))
+				return none(limited.Redrive(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []job.RecordID{key.Record()}}))
 			},
 		},
 		"apply": {call: func(ctx context.Context, key job.Key) error {

@@ -97,16 +97,16 @@ func (r *Registry) compare(ctx context.Context, q *job.TopQuery, entries, waitin
 	overdue := make(map[job.Key]int64, len(waiting))
 	var keys []job.Key
 	for _, w := range waiting {
-		key, _, ok := job.ParseRecord(w.Record)
-		if _, known := overdue[key]; ok && !known {
+		key := w.Record.Key()
+		if _, known := overdue[key]; key != (job.Key{}) && !known {
 			overdue[key] = w.Rank // the first is the worst
 			keys = append(keys, key)
 		}
 	}
 	indexed := make(map[job.Key]job.Ranked, len(entries))
 	for _, e := range entries {
-		key, _, ok := job.ParseRecord(e.Record)
-		if !ok {
+		key := e.Record.Key()
+		if key == (job.Key{}) {
 			continue
 		}
 		indexed[key] = e

@@ -21,7 +21,7 @@ func (f *fake) put(namespace, id string, maxLag time.Duration, s job.State) {
 
 func topNames(jobs []job.TopJob) (names []string) {
 	for _, j := range jobs {
-		text := j.Definition.Record()
+		text := string(j.Definition.Record())
 		if j.Lag > 0 {
 			text += fmt.Sprintf(" %v", j.Lag)
 		}

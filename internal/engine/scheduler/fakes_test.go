@@ -16,7 +16,7 @@ import (
 type fakeStore struct {
 	mu      sync.Mutex
 	lanes   map[int]map[job.Lane][]*record // due ones first, oldest first
-	records map[string]*record
+	records map[job.RecordID]*record
 	locks   map[int]string
 	calls   []leaseCall
 	scans   int
@@ -50,7 +50,7 @@ type fakeStore struct {
 }
 
 type record struct {
-	id     string
+	id     job.RecordID
 	shard  int
 	lane   job.Lane
 	due    int64
@@ -68,7 +68,7 @@ type leaseCall struct {
 
 func newFakeStore() *fakeStore {
 	return &fakeStore{
-		lanes: make(map[int]map[job.Lane][]*record), records: make(map[string]*record), locks: make(map[int]string),
+		lanes: make(map[int]map[job.Lane][]*record), records: make(map[job.RecordID]*record), locks: make(map[int]string),
 		trip: func() time.Duration { return 0 }, fail: func(int) error { return nil },
 		lose: func(int) bool { return false }, batches: make(map[string]job.LeaseReply),
 		clock:    func(int) int64 { return time.Now().UnixMicro() },
@@ -106,7 +106,7 @@ func (st *fakeStore) put(shard int, lane job.Lane, due int64) []job.LaneHead {
 		st.lanes[shard] = make(map[job.Lane][]*record)
 	}
 	before := st.head(shard, lane)
-	r := &record{id: fmt.Sprintf("ns/j%d", len(st.records)), shard: shard, lane: lane, due: due, made: st.clock(shard)}
+	r := &record{id: job.RecordID(fmt.Sprintf("ns/j%d", len(st.records))), shard: shard, lane: lane, due: due, made: st.clock(shard)}
 	st.records[r.id] = r
 	rs := append(st.lanes[shard][lane], r)
 	slices.SortStableFunc(rs, func(a, b *record) int { return cmp.Compare(a.due, b.due) })
@@ -342,10 +342,10 @@ func (st *fakeStore) MoveObjectives(_ context.Context, shard int, moves []job.Ob
 	st.objectiveMoves = append(st.objectiveMoves, len(moves))
 	for _, m := range moves {
 		if m.AtMS = m.ToMS; m.ToMS == 0 {
-			delete(st.objectives[shard], m.Record)
+			delete(st.objectives[shard], string(m.Record))
 			continue
 		}
-		st.objectives[shard][m.Record] = m.Objective
+		st.objectives[shard][string(m.Record)] = m.Objective
 	}
 	return st.upkeepErr
 }

@@ -40,7 +40,7 @@ func TestNudgeWakesASleeper(t *testing.T) {
 				b.wantServed(1)
 				after(200 * time.Millisecond)
 				b.wantServed(2)
-				for _, id := range []string{"ns/j1", "ns/j2"} {
+				for _, id := range []job.RecordID{"ns/j1", "ns/j2"} {
 					if lag := b.store.records[id].lag; lag < 0 || lag > trip+time.Millisecond {
 						t.Errorf("%s: lag %v", id, lag)
 					}

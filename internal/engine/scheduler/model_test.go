@@ -144,7 +144,7 @@ func (c *cluster) end() {
 		b.stop()
 	}
 	c.wg.Wait()
-	delivered := make(map[string]int)
+	delivered := make(map[job.RecordID]int)
 	for _, b := range c.nodes {
 		b.slots.check(c.t)
 		for _, l := range b.slots.served {

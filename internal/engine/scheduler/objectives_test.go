@@ -18,13 +18,13 @@ func waiting(region job.Region, ago time.Duration) *job.Record {
 }
 
 // index puts entries into the index of objectives of shard 0, all of whose time has come.
-func (b *bed) index(records map[string]*job.Record) {
+func (b *bed) index(records map[job.RecordID]*job.Record) {
 	b.store.set(func() {
 		if b.store.objectives == nil {
 			b.store.objectives = map[int]map[string]job.Objective{0: {}}
 		}
 		for id, r := range records {
-			b.store.objectives[0][id] = job.Objective{Record: id, Known: r, AtMS: time.Now().UnixMilli()}
+			b.store.objectives[0][string(id)] = job.Objective{Record: id, Known: r, AtMS: time.Now().UnixMilli()}
 		}
 	})
 	b.ledger.set(func() {
@@ -37,10 +37,10 @@ func (b *bed) index(records map[string]*job.Record) {
 }
 
 // found lists the records that were asked about, and how often.
-func (b *bed) found() map[string]int {
+func (b *bed) found() map[job.RecordID]int {
 	b.ledger.mu.Lock()
 	defer b.ledger.mu.Unlock()
-	asked := make(map[string]int)
+	asked := make(map[job.RecordID]int)
 	for _, c := range b.ledger.changes {
 		if c.Event == (job.FindLate{}) && c.Known != nil {
 			asked[c.Record]++
@@ -66,7 +66,7 @@ func TestRunsThatWaitForTooLongAreFound(t *testing.T) {
 		held.State.Source, held.State.Due = job.DelayHeld, time.Now().Add(time.Minute).UnixMilli()
 		held.State.Held = job.Hold{Reason: job.HeldLock, DueMS: held.State.Nominal}
 		ready := waiting(job.RegionDue, 0)
-		b.index(map[string]*job.Record{
+		b.index(map[job.RecordID]*job.Record{
 			"ns/late": waiting(job.RegionDue, 5*time.Second), "ns/held": held, "ns/in-time": ready,
 			"ns/leased": waiting(job.RegionLeased, 5*time.Second), "ns/gone": nil, "ns/paused": waiting(job.RegionPaused, time.Hour),
 		})
@@ -88,9 +88,9 @@ func TestRunsThatWaitForTooLongAreFound(t *testing.T) {
 func TestABacklogOfLateRunsIsFoundInTurns(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), 0, 1)
-		many := make(map[string]*job.Record)
+		many := make(map[job.RecordID]*job.Record)
 		for i := range 5*objectiveBatch + 7 {
-			many[fmt.Sprintf("ns/j%d", i)] = waiting(job.RegionDue, time.Minute)
+			many[job.RecordID(fmt.Sprintf("ns/j%d", i))] = waiting(job.RegionDue, time.Minute)
 		}
 		b.index(many)
 		after(2 * time.Second)
@@ -112,9 +112,9 @@ func TestABacklogOfLateRunsIsFoundInTurns(t *testing.T) {
 func TestFailuresLeaveEntriesForTheNextPeriod(t *testing.T) {
 	run(t, func(b *bed) {
 		b.create(0, laneOf(1), 0, 1)
-		many := make(map[string]*job.Record)
+		many := make(map[job.RecordID]*job.Record)
 		for i := range objectiveBatch {
-			many[fmt.Sprintf("ns/j%d", i)] = waiting(job.RegionDue, time.Minute)
+			many[job.RecordID(fmt.Sprintf("ns/j%d", i))] = waiting(job.RegionDue, time.Minute)
 		}
 		b.index(many)
 		b.ledger.set(func() { b.ledger.answer = func(job.Change) error { return job.ErrUnavailable } })

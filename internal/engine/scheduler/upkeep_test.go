@@ -16,7 +16,7 @@ import (
 func overdue(n int) []job.Overdue {
 	all := make([]job.Overdue, n)
 	for i := range all {
-		all[i] = job.Overdue{Record: fmt.Sprintf("ns/r%d", i), State: job.State{Token: uint64(i + 1)}}
+		all[i] = job.Overdue{Record: job.RecordID(fmt.Sprintf("ns/r%d", i)), State: job.State{Token: uint64(i + 1)}}
 	}
 	return all
 }
@@ -30,7 +30,7 @@ func TestReapSubmitsTheLossOfEndedLeases(t *testing.T) {
 			t.Fatalf("%d changes", len(b.ledger.changes))
 		}
 		for i, c := range b.ledger.changes {
-			if c.Record != fmt.Sprintf("ns/r%d", i) || c.Event != (job.Lose{Token: uint64(i + 1)}) || !c.IfExpired || c.Known != nil {
+			if c.Record != job.RecordID(fmt.Sprintf("ns/r%d", i)) || c.Event != (job.Lose{Token: uint64(i + 1)}) || !c.IfExpired || c.Known != nil {
 				t.Errorf("change %+v", c)
 			}
 		}

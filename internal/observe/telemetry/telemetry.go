@@ -74,7 +74,7 @@ func (t *Telemetry) logNotice(n *job.Notice) {
 	if !t.logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("job", n.Key.Record()), slog.String("queue", n.Queue)}
+	attrs := []slog.Attr{slog.String("job", string(n.Key.Record())), slog.String("queue", n.Queue)}
 	add := func(name, value string) {
 		if value != "" {
 			attrs = append(attrs, slog.String(name, value))

@@ -143,7 +143,7 @@ func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 			size++
 			argv[sizeAt] = size
 		}
-		argv = append(argv, &i.record, &i.guard)
+		argv = append(argv, (*string)(&i.record), &i.guard)
 		for _, a := range args {
 			switch of := a.(type) {
 			case job.Lane:
@@ -273,18 +273,18 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 		if err == nil {
 			return job.WriteResult{Code: job.Conflict, Current: &state}
 		}
-		s.corrupt(c.shard, "apply", err, w.Record)
+		s.corrupt(c.shard, "apply", err, string(w.Record))
 	case '3':
 		return job.WriteResult{Code: job.NotExpired}
 	case '4':
-		s.corrupt(c.shard, "apply", nil, w.Record)
+		s.corrupt(c.shard, "apply", nil, string(w.Record))
 	}
 	return job.WriteResult{Code: job.NotFound}
 }
 
 // putAside takes a record that cannot be used out of the schedule: its index
 // entry goes to the dead region, for ever, and nothing else changes.
-func (s *Store) putAside(ctx context.Context, shard int, record string, state job.State) {
+func (s *Store) putAside(ctx context.Context, shard int, record job.RecordID, state job.State) {
 	item := &applyItem{record: record, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
 	item.step('q')
 	room := roomFor(0)

@@ -13,8 +13,8 @@ import (
 // stand for the lane's place in KEYS, which the call gives them; so do those of type
 // worstPlace for that of the indexes of the worst, and objectivesPlace for that of objectives.
 type applyItem struct {
-	record string
-	spawns string // record that is written beside it; "" none
+	record job.RecordID
+	spawns job.RecordID // record that is written beside it; "" none
 	guard  packed
 	lane   job.Lane
 	steps  []byte
@@ -195,12 +195,12 @@ func (i *applyItem) spawn(f form, w *job.Write) error {
 	if err != nil {
 		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
 	}
-	i.spawns = job.ChildRecord(w.Record, run.Slot)
+	i.spawns = w.Record.Run(run.Slot)
 	var score any = ""
 	if run.State.Region != job.RegionLeased {
 		score = job.Score(run.State.Region, restingMS(run.State))
 	}
-	i.step('s', i.spawns, run.State.Lane, text, score)
+	i.step('s', string(i.spawns), run.State.Lane, text, score)
 	i.watch('b', run.WatchMS)
 	return nil
 }
@@ -263,7 +263,7 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 	if !d.DeadLetter {
 		return nil
 	}
-	child := job.LetterRecord(w.Record, d.DeadSlot)
+	child := w.Record.Letter(d.DeadSlot)
 	letter := deadLetterState(w, before)
 	state, err := s.form.ofStates(historyAfter(w)).encodeState(&letter)
 	if err != nil {
@@ -274,7 +274,7 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.step('c', child, state, job.Score(job.RegionDead, expires), def, histField(child, 0), &i.run)
+	i.step('c', string(child), state, job.Score(job.RegionDead, expires), def, histField(child, 0), &i.run)
 	return nil
 }
 

@@ -11,16 +11,16 @@ import (
 // of its own is kept by the policy until the last of them has ended.
 func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, groups [][]*applyItem) error {
 	var owners []int
-	var ids []string
+	var ids []job.RecordID
 	for i := range writes {
 		for _, slot := range lettersOf(&writes[i]) {
-			owners, ids = append(owners, i), append(ids, job.LetterRecord(writes[i].Record, slot))
+			owners, ids = append(owners, i), append(ids, writes[i].Record.Letter(slot))
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	read := s.readFields(shard, s.shards[shard].state, ids)
+	read := readFields(shard, s.shards[shard].state, ids)
 	if err := s.perform(ctx, read); err != nil {
 		return err
 	}

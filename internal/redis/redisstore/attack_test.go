@@ -193,12 +193,12 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 			if len(job.ValidateKey(k)) > 0 {
 				t.Fatalf("%v is refused", k)
 			}
-			if parsed, child, ok := job.ParseRecord(k.Record()); !ok || child != "" || parsed != k {
+			if parsed := k.Record().Key(); !k.Record().IsJob() || parsed != k {
 				t.Fatalf("%v became %v", k, parsed)
 			}
 		}
 		fields := func(k job.Key) map[string]bool {
-			all := map[string]bool{k.Record(): true}
+			all := map[string]bool{string(k.Record()): true}
 			for _, slot := range []int{0, 1, 10, job.MaxHistory} {
 				all[histField(k.Record(), slot)] = true
 			}
@@ -207,7 +207,7 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 		if a != b {
 			for f := range fields(a) {
 				// A record and a field of the history are in different hashes.
-				if f != a.Record() && fields(b)[f] && f != b.Record() {
+				if job.RecordID(f) != a.Record() && fields(b)[f] && job.RecordID(f) != b.Record() {
 					t.Fatalf("%v and %v share %q", a, b, f)
 				}
 			}

@@ -31,8 +31,8 @@ func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditRep
 	}
 	a := &audit{
 		Store: s, ctx: ctx, shard: shard, keys: s.shards[shard], repair: repair,
-		lanes: map[job.Lane]bool{}, defined: map[string]bool{}, unusable: map[string]bool{},
-		slots: map[string]uint64{}, runs: map[string]uint64{}, maxLag: map[string]time.Duration{},
+		lanes: map[job.Lane]bool{}, defined: map[job.RecordID]bool{}, unusable: map[job.RecordID]bool{},
+		slots: map[job.RecordID]uint64{}, runs: map[job.RecordID]uint64{}, maxLag: map[job.RecordID]time.Duration{},
 	}
 	for _, pass := range []func() error{a.definitions, a.states, a.families, a.indexedLanes, a.entries, a.laneIndex, a.histories} {
 		if err := pass(); err != nil {
@@ -50,12 +50,12 @@ type audit struct {
 	repair bool
 	report job.AuditReport
 
-	lanes    map[job.Lane]bool // that states or the index of lanes name
-	defined  map[string]bool   // records that have a definition, and whether a state was seen of them
-	unusable map[string]bool   // records that are kept out of the schedule, whatever their state says
-	slots    map[string]uint64 // job -> slots that it says are taken
-	runs     map[string]uint64 // job -> slots of the runs that are there
-	maxLag   map[string]time.Duration
+	lanes    map[job.Lane]bool       // that states or the index of lanes name
+	defined  map[job.RecordID]bool   // records that have a definition, and whether a state was seen of them
+	unusable map[job.RecordID]bool   // records that are kept out of the schedule, whatever their state says
+	slots    map[job.RecordID]uint64 // job -> slots that it says are taken
+	runs     map[job.RecordID]uint64 // job -> slots of the runs that are there
+	maxLag   map[job.RecordID]time.Duration
 }
 
 func (a *audit) find(f job.Finding) {
@@ -90,14 +90,14 @@ func (a *audit) scanHash(key string, step int, take func(fields, values []string
 // histories looks for ended runs whose record is gone.
 func (a *audit) histories() error {
 	return a.scanHash(a.keys.hist, auditStep, func(fields, _ []string) error {
-		records := make([]string, len(fields))
+		records := make([]job.RecordID, len(fields))
 		for i, field := range fields {
-			records[i] = field[:max(0, strings.LastIndexByte(field, '.'))]
+			records[i] = job.RecordID(field[:max(0, strings.LastIndexByte(field, '.'))])
 		}
 		if len(records) == 0 {
 			return nil
 		}
-		states := a.readFields(a.shard, a.keys.state, records)
+		states := readFields(a.shard, a.keys.state, records)
 		if err := a.perform(a.ctx, states); err != nil {
 			return err
 		}
@@ -113,8 +113,8 @@ func (a *audit) histories() error {
 	})
 }
 
-func (a *audit) orphanedRun(record, field string) error {
-	still := a.readFields(a.shard, a.keys.hist, []string{field})
+func (a *audit) orphanedRun(record job.RecordID, field string) error {
+	still := readFields(a.shard, a.keys.hist, []string{field})
 	if err := a.perform(a.ctx, still); err != nil || !still.reply.has(0) {
 		return err
 	}

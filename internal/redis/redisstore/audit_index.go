@@ -11,7 +11,7 @@ import (
 )
 
 // indexed compares the entries that states should have with those that there are.
-func (a *audit) indexed(ids []string, states []job.State) error {
+func (a *audit) indexed(ids []job.RecordID, states []job.State) error {
 	ops := make([]*op, len(ids))
 	for i, id := range ids {
 		ops[i] = a.scoreOp(states[i].Lane, id)
@@ -33,9 +33,9 @@ func (a *audit) indexed(ids []string, states []job.State) error {
 	return nil
 }
 
-func (a *audit) scoreOp(lane job.Lane, id string) *op {
+func (a *audit) scoreOp(lane job.Lane, id job.RecordID) *op {
 	key := a.keys.laneKey(lane)
-	return command("zscore", key, "zscore", key, id)
+	return command("zscore", key, "zscore", key, string(id))
 }
 
 // agrees tells whether an entry is in the region of the state and, where runs are
@@ -51,7 +51,7 @@ func agrees(s job.State, o *op) bool {
 
 // lookAgain reads state, entry and state, in this order, until the state stood
 // still: only then was the entry read at an instant of which the state is known.
-func (a *audit) lookAgain(id string) error {
+func (a *audit) lookAgain(id job.RecordID) error {
 	for range auditLooks {
 		before, err := a.stateText(id)
 		if err != nil || before == "" {
@@ -76,13 +76,13 @@ func (a *audit) lookAgain(id string) error {
 	return nil
 }
 
-func (a *audit) stateText(id string) (string, error) {
-	o := a.readFields(a.shard, a.keys.state, []string{id})
+func (a *audit) stateText(id job.RecordID) (string, error) {
+	o := readFields(a.shard, a.keys.state, []job.RecordID{id})
 	err := a.perform(a.ctx, o)
 	return o.reply.text(0), err
 }
 
-func (a *audit) wrongEntry(id string, s job.State, o *op) error {
+func (a *audit) wrongEntry(id job.RecordID, s job.State, o *op) error {
 	f := job.Finding{Fault: job.FaultIndexRegion, Record: id, Lane: s.Lane.String()}
 	if o.reply.at(0) == nil {
 		f.Fault, f.Detail = job.FaultIndexMissing, fmt.Sprintf("its state is %s", s.Region)
@@ -132,11 +132,11 @@ func (a *audit) entries() error {
 			if err := a.perform(a.ctx, o); err != nil {
 				return err
 			}
-			ids := o.reply.texts()
+			ids := o.reply.records()
 			if len(ids) == 0 {
 				break
 			}
-			states := a.readFields(a.shard, a.keys.state, ids)
+			states := readFields(a.shard, a.keys.state, ids)
 			if err := a.perform(a.ctx, states); err != nil {
 				return err
 			}
@@ -153,21 +153,16 @@ func (a *audit) entries() error {
 	return nil
 }
 
-// isLetter: a dead letter that takes the slot of an older one leaves its entry in
-// the lane that the job had then, until it is swept.
-func isLetter(id string) bool {
-	_, child, _ := job.ParseRecord(id)
-	return child != "" && !isRun(child)
-}
-
-func (a *audit) extraEntry(id string, lane job.Lane) error {
+func (a *audit) extraEntry(id job.RecordID, lane job.Lane) error {
 	for range auditLooks {
 		before, err := a.stateText(id)
 		if err != nil {
 			return err
 		}
 		s, err := decodeState(id, before)
-		if before != "" && (err != nil || s.Lane == lane || isLetter(id)) {
+		// A dead letter that takes the slot of an older one leaves its entry in the lane that the job had then,
+		// until it is swept.
+		if before != "" && (err != nil || s.Lane == lane || id.IsLetter()) {
 			return nil
 		}
 		o := a.scoreOp(lane, id)
@@ -204,11 +199,11 @@ func (a *audit) extraEntry(id string, lane job.Lane) error {
 
 // takeOut removes what refers to a record that does not exist: an entry of a
 // lane, or a field of the history.
-func (a *audit) takeOut(id string, lane *job.Lane, field string) error {
+func (a *audit) takeOut(id job.RecordID, lane *job.Lane, field string) error {
 	if lane == nil {
-		return a.mendLanes(nil, id, "", field)
+		return a.mendLanes(nil, string(id), "", field)
 	}
-	return a.mendLanes([]job.Lane{*lane}, id, firstMended, field)
+	return a.mendLanes([]job.Lane{*lane}, string(id), firstMended, field)
 }
 
 // firstMended is the place of the first lane in the KEYS of mend.lua.

@@ -8,8 +8,8 @@ import (
 
 // watched compares the entries of the index of objectives that states should have with those
 // that there are.
-func (a *audit) watched(ids []string, states []job.State) error {
-	var suspects []string
+func (a *audit) watched(ids []job.RecordID, states []job.State) error {
+	var suspects []job.RecordID
 	var instants []int64
 	var ops []*op
 	for i, id := range ids {
@@ -34,7 +34,7 @@ func (a *audit) watched(ids []string, states []job.State) error {
 // breaksAt is when the run of a record that waits breaks its objective; 0: there is nothing
 // to be found. What a version that keeps no such index decided last is as it should be, and
 // is brought in by a repair.
-func (a *audit) breaksAt(id string, s *job.State) int64 {
+func (a *audit) breaksAt(id job.RecordID, s *job.State) int64 {
 	if s.Region != job.RegionDue || a.unusable[id] || !s.Watched() && !a.repair {
 		return 0
 	}
@@ -42,14 +42,14 @@ func (a *audit) breaksAt(id string, s *job.State) int64 {
 	return d.BreaksAt(s)
 }
 
-func (a *audit) objectiveOp(id string) *op {
-	return command("zscore", a.keys.objectives, "zscore", a.keys.objectives, id)
+func (a *audit) objectiveOp(id job.RecordID) *op {
+	return command("zscore", a.keys.objectives, "zscore", a.keys.objectives, string(id))
 }
 
 func inTime(o *op, at int64) bool { return o.reply.at(0) != nil && score(o.reply.at(0)) <= at }
 
 // watchedNow reads state, entry and state until the state stood still, as lookAgain does.
-func (a *audit) watchedNow(id string) error {
+func (a *audit) watchedNow(id job.RecordID) error {
 	for range auditLooks {
 		before, err := a.stateText(id)
 		if err != nil || before == "" {
@@ -75,7 +75,7 @@ func (a *audit) watchedNow(id string) error {
 	return nil
 }
 
-func (a *audit) unwatched(id string, s job.State, at int64) error {
+func (a *audit) unwatched(id job.RecordID, s job.State, at int64) error {
 	f := job.Finding{
 		Fault: job.FaultObjective, Record: id, Lane: s.Lane.String(),
 		Detail: fmt.Sprintf("its objective is not looked at by %s", dueText(at)),

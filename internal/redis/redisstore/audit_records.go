@@ -10,7 +10,8 @@ import (
 
 func (a *audit) definitions() error {
 	return a.scanHash(a.keys.def, auditStepLarge, func(ids, defs []string) error {
-		for i, id := range ids {
+		for i, field := range ids {
+			id := job.RecordID(field)
 			a.defined[id] = false
 			d, err := decodeDefinition(id, defs[i])
 			switch {
@@ -27,9 +28,10 @@ func (a *audit) definitions() error {
 
 func (a *audit) states() error {
 	err := a.scanHash(a.keys.state, auditStep, func(ids, texts []string) error {
-		var seen []string
+		var seen []job.RecordID
 		var states []job.State
-		for i, id := range ids {
+		for i, field := range ids {
+			id := job.RecordID(field)
 			if _, ok := a.defined[id]; ok {
 				a.defined[id] = true
 			}
@@ -56,13 +58,12 @@ func (a *audit) states() error {
 	return a.withoutState()
 }
 
-func (a *audit) state(id string, s job.State) {
+func (a *audit) state(id job.RecordID, s job.State) {
 	a.report.Records[s.Region]++
 	a.lanes[s.Lane] = true
-	if _, child, _ := job.ParseRecord(id); isRun(child) {
-		slot, _ := job.ChildSlot(child)
-		a.runs[job.ParentOf(id)] |= 1 << slot
-	} else if child == "" && s.Children != 0 {
+	if slot, ok := id.RunSlot(); ok {
+		a.runs[id.Job()] |= 1 << slot
+	} else if id.IsJob() && s.Children != 0 {
 		a.slots[id] = s.Children
 	}
 	if err := s.Check(); err != nil && !isChild(id) {
@@ -72,8 +73,8 @@ func (a *audit) state(id string, s job.State) {
 
 // withoutDefinition looks at those of which the scan of definitions, which came
 // before, has seen none: most are newer than it.
-func (a *audit) withoutDefinition(ids []string) error {
-	var doubtful []string
+func (a *audit) withoutDefinition(ids []job.RecordID) error {
+	var doubtful []job.RecordID
 	for _, id := range ids {
 		if _, ok := a.defined[definedBy(id)]; !ok && !a.unusable[id] {
 			doubtful = append(doubtful, id)
@@ -95,7 +96,7 @@ func (a *audit) withoutDefinition(ids []string) error {
 // withoutState looks again at the definitions of which no state was seen. State
 // and definition are read at one instant.
 func (a *audit) withoutState() error {
-	var doubtful []string
+	var doubtful []job.RecordID
 	for id, seen := range a.defined {
 		if !seen {
 			doubtful = append(doubtful, id)
@@ -114,7 +115,7 @@ func (a *audit) withoutState() error {
 	return nil
 }
 
-func (a *audit) rawInSteps(ids []string) ([]rawRecord, error) {
+func (a *audit) rawInSteps(ids []job.RecordID) ([]rawRecord, error) {
 	var all []rawRecord
 	for step := range slices.Chunk(ids, auditStepLarge) {
 		raw, err := a.readRaw(a.ctx, a.shard, step)
@@ -128,7 +129,7 @@ func (a *audit) rawInSteps(ids []string) ([]rawRecord, error) {
 
 // families compares what jobs and their runs say of each other.
 func (a *audit) families() error {
-	doubtful := map[string]bool{}
+	doubtful := map[job.RecordID]bool{}
 	for parent, slots := range a.slots {
 		if a.runs[parent] != slots {
 			doubtful[parent] = true
@@ -148,12 +149,12 @@ func (a *audit) families() error {
 }
 
 // family reads a job and all its runs again, with one command: at one instant.
-func (a *audit) family(parent string) error {
-	records := []string{parent}
+func (a *audit) family(parent job.RecordID) error {
+	records := []job.RecordID{parent}
 	for slot := range job.MaxConcurrentRuns {
-		records = append(records, job.ChildRecord(parent, slot))
+		records = append(records, parent.Run(slot))
 	}
-	o := a.readFields(a.shard, a.keys.state, records)
+	o := readFields(a.shard, a.keys.state, records)
 	if err := a.perform(a.ctx, o); err != nil {
 		return err
 	}

@@ -141,7 +141,7 @@ func (c *creation) reply() job.CreateReply {
 // newRecord is a record to be created.
 type newRecord struct {
 	index    int // among the records of the call
-	id       string
+	id       job.RecordID
 	lane     job.Lane
 	score    int64
 	state    string
@@ -203,7 +203,7 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 		argv = append(argv, lanes.at(group[0].lane), len(group), least, width)
 		for _, r := range group {
 			// Pointers, so that nothing is copied to the heap once more.
-			argv = append(argv, &r.id, &r.state, &r.score, r.def)
+			argv = append(argv, (*string)(&r.id), &r.state, &r.score, r.def)
 			if width > 4 {
 				argv = append(argv, &r.replaces)
 			}
@@ -248,7 +248,7 @@ func (s *Store) readTaken(ctx context.Context, shard int, taken []*newRecord, re
 	if len(taken) == 0 {
 		return nil, nil
 	}
-	ids := make([]string, len(taken))
+	ids := make([]job.RecordID, len(taken))
 	for i, r := range taken {
 		ids[i] = r.id
 	}
@@ -262,7 +262,7 @@ func (s *Store) readTaken(ctx context.Context, shard int, taken []*newRecord, re
 		case err == nil && record != nil:
 			results[r.index].Existing = record
 		case err != nil:
-			s.corrupt(shard, "create", err, r.id)
+			s.corrupt(shard, "create", err, string(r.id))
 			r.replaces = stored[i].state
 			again = append(again, r)
 		default:

@@ -17,12 +17,12 @@ const deathsRead = 8
 func (s *Store) readDeaths(ctx context.Context, counts []*laneCount, failed failures) {
 	counts = slices.DeleteFunc(slices.Clone(counts), func(c *laneCount) bool { return c.stat.DeadUntilMS == 0 })
 	for part := range slices.Chunk(counts, readsPerCall/deathsRead) {
-		ops, letters := make([]*op, len(part)), make([][]string, len(part))
+		ops, letters := make([]*op, len(part)), make([][]job.RecordID, len(part))
 		for i, c := range part {
 			args := []any{"hmget", c.keys.state}
 			for _, l := range appendRanked(nil, 0, c.ops[7].reply, "") {
 				letters[i] = append(letters[i], l.Record)
-				args = append(args, l.Record)
+				args = append(args, string(l.Record))
 			}
 			ops[i] = command("hmget", c.keys.state, args...)
 		}
@@ -34,7 +34,7 @@ func (s *Store) readDeaths(ctx context.Context, counts []*laneCount, failed fail
 	}
 }
 
-func oldestDeath(letters []string, states reply) (ms int64) {
+func oldestDeath(letters []job.RecordID, states reply) (ms int64) {
 	for i, record := range letters {
 		if !states.has(i) {
 			continue // deleted since

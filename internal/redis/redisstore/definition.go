@@ -74,7 +74,7 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 }
 
 // decodeDefinition reads the stored definition of a record.
-func decodeDefinition(record, text string) (*job.Definition, error) {
+func decodeDefinition(record job.RecordID, text string) (*job.Definition, error) {
 	return new(definitionReader).decode(record, text)
 }
 
@@ -98,9 +98,9 @@ type definitionReader struct {
 	sourced  recordedSources
 }
 
-func (r *definitionReader) decode(record, text string) (*job.Definition, error) {
-	key, _, ok := job.ParseRecord(record)
-	if !ok {
+func (r *definitionReader) decode(record job.RecordID, text string) (*job.Definition, error) {
+	key := record.Key()
+	if key == (job.Key{}) {
 		return nil, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
 	}
 	r.bytes = append(r.bytes[:0], text...)

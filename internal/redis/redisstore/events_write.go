@@ -127,9 +127,7 @@ func (l *eventLine) take(ctx context.Context, shard int, items []*applyItem) []a
 func lastOf(line []announced, items []*applyItem) int {
 	jobs := make(map[job.Key]bool, len(items))
 	for _, i := range items {
-		if key, _, ok := job.ParseRecord(i.record); ok {
-			jobs[key] = true
-		}
+		jobs[i.record.Key()] = true
 	}
 	for n := len(line); n > 0; n-- {
 		if jobs[line[n-1].key] {
@@ -308,9 +306,9 @@ func firstHappening(kind string, r *job.Record) *job.Happening {
 }
 
 // swept is what there is to tell of a job that is deleted because its time has come.
-func (s *Store) swept(record string, lane job.Lane) []job.Notice {
-	key, child, ok := job.ParseRecord(record)
-	if s.events == nil || !ok || child != "" {
+func (s *Store) swept(record job.RecordID, lane job.Lane) []job.Notice {
+	key := record.Key()
+	if s.events == nil || key == (job.Key{}) || !record.IsJob() {
 		return nil
 	}
 	return []job.Notice{{Kind: job.JobDeleted, Key: key, Queue: lane.Queue, Reason: "retention"}}

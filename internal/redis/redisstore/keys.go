@@ -65,32 +65,26 @@ func keyspaceKey(prefix string) string { return prefix + ":{meta}" }
 func lifeKey(prefix, process string) string { return keyspaceKey(prefix) + ":life:" + process }
 
 // histField names the place of a run in the history of a record.
-func histField(record string, slot int) string { return record + "." + strconv.Itoa(slot) }
+func histField(record job.RecordID, slot int) string {
+	return string(record) + "." + strconv.Itoa(slot)
+}
 
 // appendHistField is histField at the end of b.
-func appendHistField(b []byte, record string, slot int) []byte {
+func appendHistField(b []byte, record job.RecordID, slot int) []byte {
 	return strconv.AppendInt(append(append(b, record...), '.'), int64(slot), 10)
 }
 
 // isChild tells whether a record belongs to another one: a dead letter, or a run
 // that is a record of its own.
-func isChild(record string) bool {
-	_, child, _ := job.ParseRecord(record)
-	return child != ""
-}
+func isChild(record job.RecordID) bool { return !record.IsJob() }
 
 // definedBy names the record whose definition counts for a record: its own, but
 // the parent's for a run that is a record of its own.
-func definedBy(record string) string {
-	if _, child, _ := job.ParseRecord(record); isRun(child) {
-		return job.ParentOf(record)
+func definedBy(record job.RecordID) job.RecordID {
+	if record.IsRun() {
+		return record.Job()
 	}
 	return record
-}
-
-func isRun(child string) bool {
-	_, ok := job.ChildSlot(child)
-	return ok
 }
 
 // laneKeys numbers the lanes that a script call names: KEYS holds each lane

@@ -107,11 +107,11 @@ func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 		if len(leased) == 0 || c.op.reply.list(5) != nil {
 			continue
 		}
-		names := make([]string, 0, len(leased)/2)
+		names := make([]job.RecordID, 0, len(leased)/2)
 		for i := 0; i+1 < len(leased); i += 2 {
-			names = append(names, definedBy(leased.text(i)))
+			names = append(names, definedBy(job.RecordID(leased.text(i))))
 		}
-		c.defs = s.readFields(c.Shard, s.shards[c.Shard].def, names)
+		c.defs = readFields(c.Shard, s.shards[c.Shard].def, names)
 		reads = append(reads, c.defs)
 	}
 	s.run(ctx, reads)
@@ -141,7 +141,7 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	var records bunch[job.Record]
 	var definitions definitionReader
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := leased.text(i), records.next((len(leased)-i)/2)
+		record, known := job.RecordID(leased.text(i)), records.next((len(leased)-i)/2)
 		known.IndexMS = r.int(3)
 		definitions.left = (len(leased) - i) / 2
 		err := readState(&known.State, record, leased.text(i+1))
@@ -157,7 +157,7 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 			}
 		}
 		if err != nil {
-			s.corrupt(c.Shard, "lease", err, record)
+			s.corrupt(c.Shard, "lease", err, string(record))
 			continue
 		}
 		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, Known: known})
@@ -175,11 +175,11 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 }
 
 // readFields reads fields of one of a shard's hashes.
-func (s *Store) readFields(shard int, key string, records []string) *op {
-	args := make([]any, 0, 2+len(records))
+func readFields[Field ~string](shard int, key string, fields []Field) *op {
+	args := make([]any, 0, 2+len(fields))
 	args = append(args, "hmget", key)
-	for _, r := range records {
-		args = append(args, r)
+	for _, f := range fields {
+		args = append(args, string(f))
 	}
 	o := command("hmget", key, args...)
 	o.shard = shard

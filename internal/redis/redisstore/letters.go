@@ -35,12 +35,12 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([
 		}
 		dead, fields = append(dead, f), append(fields, lastRunField(&f))
 		lane := s.shards[shard].laneKey(f.State.Lane)
-		ops = append(ops, command("zscore", lane, "zscore", lane, f.id))
+		ops = append(ops, command("zscore", lane, "zscore", lane, string(f.id)))
 	}
 	if len(dead) == 0 {
 		return nil, nil
 	}
-	runs := s.readFields(shard, s.shards[shard].hist, fields)
+	runs := readFields(shard, s.shards[shard].hist, fields)
 	if err := s.perform(ctx, append(ops, runs)...); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func censusBed(t *testing.T, s *Store, admin *redis.Client, lanes int) (bytes in
 			bytes += len(id)
 			put(keys.def, id, "definition")
 			for slot := range maxHistory * (l % 2) {
-				field := histField(id, slot)
+				field := histField(job.RecordID(id), slot)
 				bytes += len(field)
 				put(keys.hist, field, "a run")
 			}

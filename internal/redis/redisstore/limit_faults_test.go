@@ -23,7 +23,7 @@ func TestLimitsLoseAnswers(t *testing.T) {
 		lost++
 	}
 	ask := func(holder string) job.UnitAsk {
-		return job.UnitAsk{Name: "n", Limit: 1, Holder: holder, Waiter: "record-" + holder, TTL: time.Minute}
+		return job.UnitAsk{Name: "n", Limit: 1, Holder: holder, Waiter: job.RecordID("record-" + holder), TTL: time.Minute}
 	}
 	lose()
 	if g := acquire(t, s, ask("a")); !g.Granted {

@@ -20,13 +20,13 @@ func testUnitsFair(t *testing.T, w limitWorld) {
 	ranks := rand.New(rand.NewPCG(1, 2)).Perm(20)
 	name := func(rank int) string { return fmt.Sprintf("w%02d", rank) }
 	for _, r := range ranks {
-		if g := acquire(t, s, waiting("n", 1, name(r), int64(r)-10)); g.Granted {
+		if g := acquire(t, s, waiting("n", 1, job.RecordID(name(r)), int64(r)-10)); g.Granted {
 			t.Fatalf("%d: %+v", r, g)
 		}
 	}
-	holder := "holder"
+	holder := job.RecordID("holder")
 	for rank := range 20 {
-		expectWoken(t, release(t, s, "n", 1, "1@"+holder), name(rank))
+		expectWoken(t, release(t, s, "n", 1, string("1@"+holder)), job.RecordID(name(rank)))
 		clock.pass(time.Second)
 		barger := acquire(t, s, waiting("n", 1, "barger", -1000))
 		if barger.Granted || barger.By != name(rank) || barger.SinceMS != clock.Load()-1000 {
@@ -35,15 +35,15 @@ func testUnitsFair(t *testing.T, w limitWorld) {
 		if r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: "n", Limit: 1, Waiter: "barger"}})[0]; r.Err != nil || len(r.Woken) > 0 {
 			t.Fatalf("the barger leaves: %+v", r)
 		}
-		holder = name(rank)
+		holder = job.RecordID(name(rank))
 		if g := acquire(t, s, waiting("n", 1, holder, int64(rank))); !g.Granted {
 			t.Fatalf("%s has been woken: %+v", holder, g)
 		}
 	}
-	for i, record := range []string{"x", "y", "z"} {
+	for i, record := range []job.RecordID{"x", "y", "z"} {
 		acquire(t, s, waiting("n", 1, record, int64(i)))
 	}
-	expectWoken(t, release(t, s, "n", 1, "1@"+holder), "x")
+	expectWoken(t, release(t, s, "n", 1, string("1@"+holder)), "x")
 	if g := acquire(t, s, waiting("n", 1, "y", 1)); g.Granted {
 		t.Fatalf("y is not first: %+v", g)
 	}
@@ -66,7 +66,7 @@ func testUnitsForgetWaiters(t *testing.T, w limitWorld) {
 	acquire(t, s, hold)
 	var asks []job.UnitAsk
 	for i := range 150 {
-		asks = append(asks, waiting("n", 1, fmt.Sprint("gone", i), int64(i)))
+		asks = append(asks, waiting("n", 1, job.RecordID(fmt.Sprint("gone", i)), int64(i)))
 	}
 	s.AcquireUnits(t.Context(), asks)
 	clock.pass(30 * time.Second)
@@ -96,7 +96,7 @@ func testUnitsBoundLine(t *testing.T, w limitWorld) {
 		t.Errorf("%d wait", n)
 	}
 	acquire(t, s, waiting("n", 1, "late", -1))
-	if r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: "n", Limit: 1, Waiter: "w9999"}})[0]; r.Err != nil || !slices.Equal(r.Woken, []string{"late"}) {
+	if r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: "n", Limit: 1, Waiter: "w9999"}})[0]; r.Err != nil || !slices.Equal(r.Woken, []job.RecordID{"late"}) {
 		t.Errorf("once there is a place: %+v", r)
 	}
 	if r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: "n", Limit: 5000, Waiter: "late"}})[0]; r.Err != nil || len(r.Woken) != 100 {

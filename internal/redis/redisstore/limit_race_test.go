@@ -43,7 +43,7 @@ func testUnitsNeverTooMany(t *testing.T, w limitWorld) {
 				ttl := time.Duration(5+rng.IntN(40)) * time.Millisecond
 				ask := job.UnitAsk{
 					Name: "n", Limit: limit, Holder: fmt.Sprintf("%d@%d", round, worker), TTL: ttl,
-					Waiter: fmt.Sprint("w", worker), Rank: int64(rng.IntN(5)),
+					Waiter: job.RecordID(fmt.Sprint("w", worker)), Rank: int64(rng.IntN(5)),
 				}
 				g := s.AcquireUnits(ctx, []job.UnitAsk{ask})[0]
 				clock.Add(int64(rng.IntN(4)))

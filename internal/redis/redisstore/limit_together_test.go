@@ -39,7 +39,7 @@ func testUnitsTogether(t *testing.T, w limitWorld) {
 }
 
 func askOf(name string, limit, record int) job.UnitAsk {
-	return waiting(name, limit, fmt.Sprintf("w%02d", record), int64(record%5))
+	return waiting(name, limit, job.RecordID(fmt.Sprintf("w%02d", record)), int64(record%5))
 }
 
 func sameGrants(t *testing.T, s *Store, what, together, single string, limit int, records []int) {
@@ -73,7 +73,7 @@ func sameReleases(t *testing.T, s *Store, what, together, single string, limit i
 	for _, r := range records {
 		releases = append(releases, of(together, r))
 	}
-	var got, want []string
+	var got, want []job.RecordID
 	for _, r := range s.ReleaseUnits(t.Context(), releases) {
 		if r.Err != nil {
 			t.Fatalf("%s: %v", what, r.Err)
@@ -88,10 +88,10 @@ func sameReleases(t *testing.T, s *Store, what, together, single string, limit i
 		want = append(want, answer.Woken...)
 	}
 	// One by one, some are woken that leave the line a moment later.
-	leaves := func(record string) bool {
+	leaves := func(record job.RecordID) bool {
 		return slices.ContainsFunc(records, func(r int) bool { return askOf("", 1, r).Waiter == record })
 	}
-	for _, list := range []*[]string{&got, &want} {
+	for _, list := range []*[]job.RecordID{&got, &want} {
 		*list = slices.DeleteFunc(*list, leaves)
 		slices.Sort(*list)
 		*list = slices.Compact(*list)

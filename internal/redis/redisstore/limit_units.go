@@ -73,7 +73,7 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 			out[place].Err = a.err
 		}
 		if a.good() {
-			out[places[0]].Woken = a.texts()
+			out[places[0]].Woken = a.records()
 		}
 	})
 	return out
@@ -158,7 +158,7 @@ func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each
 			places = append(places, nil)
 		}
 		rank := max(-maxRank, min(ask.Rank, maxRank))
-		items[g].argv = append(items[g].argv, ask.Holder, ask.Waiter, rank, ask.TTL.Milliseconds())
+		items[g].argv = append(items[g].argv, ask.Holder, string(ask.Waiter), rank, ask.TTL.Milliseconds())
 		places[g] = append(places[g], i)
 		items[g].size = len(places[g])
 		items[g].argv[2] = len(places[g])
@@ -170,7 +170,7 @@ func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each
 
 // checkUnit refuses what cannot be an ask.
 func checkUnit(verb string, a job.UnitAsk) error {
-	if err := checkLimitNames(a.Name, a.Holder, a.Waiter); err != nil {
+	if err := checkLimitNames(a.Name, a.Holder, string(a.Waiter)); err != nil {
 		return err
 	}
 	if verb != "r" && (a.Holder == "" || a.Limit < 1 || a.TTL < time.Millisecond || a.TTL > maxUnitTTL) {

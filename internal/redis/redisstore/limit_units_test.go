@@ -19,7 +19,7 @@ func acquire(t testing.TB, s *Store, ask job.UnitAsk) job.UnitGrant {
 	return g
 }
 
-func release(t testing.TB, s *Store, name string, limit int, holder string) []string {
+func release(t testing.TB, s *Store, name string, limit int, holder string) []job.RecordID {
 	t.Helper()
 	r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: name, Limit: limit, Holder: holder}})[0]
 	if r.Err != nil {
@@ -29,11 +29,11 @@ func release(t testing.TB, s *Store, name string, limit int, holder string) []st
 }
 
 // waiting is an ask of a record that waits.
-func waiting(name string, limit int, record string, rank int64) job.UnitAsk {
-	return job.UnitAsk{Name: name, Limit: limit, Holder: "1@" + record, Waiter: record, Rank: rank, TTL: 10 * time.Second}
+func waiting(name string, limit int, record job.RecordID, rank int64) job.UnitAsk {
+	return job.UnitAsk{Name: name, Limit: limit, Holder: string("1@" + record), Waiter: record, Rank: rank, TTL: 10 * time.Second}
 }
 
-func expectWoken(t testing.TB, got []string, want ...string) {
+func expectWoken(t testing.TB, got []job.RecordID, want ...job.RecordID) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Fatalf("woken %v, want %v", got, want)
@@ -186,7 +186,7 @@ func testUnitFaults(t *testing.T, w limitWorld) {
 		func(a *job.UnitAsk) { a.Name = long },
 		func(a *job.UnitAsk) { a.Holder = "" },
 		func(a *job.UnitAsk) { a.Holder = long },
-		func(a *job.UnitAsk) { a.Waiter = long },
+		func(a *job.UnitAsk) { a.Waiter = job.RecordID(long) },
 		func(a *job.UnitAsk) { a.Limit = 0 },
 		func(a *job.UnitAsk) { a.TTL = 0 },
 		func(a *job.UnitAsk) { a.TTL = 25 * time.Hour },
@@ -227,7 +227,7 @@ func testUnitsTellWhenTheyLapse(t *testing.T, w limitWorld) {
 		acquire(t, s, job.UnitAsk{Name: "n", Limit: 2, Holder: h, TTL: time.Duration(10+i) * time.Second})
 	}
 	var asks []job.UnitAsk
-	for i, record := range []string{"a", "b", "c"} {
+	for i, record := range []job.RecordID{"a", "b", "c"} {
 		asks = append(asks, waiting("n", 2, record, int64(i)))
 	}
 	asks = append(asks, job.UnitAsk{Name: "n", Limit: 2, Holder: "1@nobody", TTL: time.Second})

@@ -37,7 +37,7 @@ func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) 
 
 // scanned is a record that has a definition of its own: a job or a dead letter.
 type scanned struct {
-	id string
+	id job.RecordID
 	job.Record
 }
 
@@ -98,15 +98,16 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step 
 	if err := s.perform(ctx, o); err != nil {
 		return nil, "", err
 	}
-	var ids, defs []string
+	var ids []job.RecordID
+	var defs []string
 	fields := o.reply.list(1)
 	for i := 0; i+1 < len(fields); i += 2 {
-		ids, defs = append(ids, fields.text(i)), append(defs, fields.text(i+1))
+		ids, defs = append(ids, job.RecordID(fields.text(i))), append(defs, fields.text(i+1))
 	}
 	if len(ids) == 0 {
 		return nil, o.reply.text(0), nil
 	}
-	states := s.readFields(shard, s.shards[shard].state, ids)
+	states := readFields(shard, s.shards[shard].state, ids)
 	if err := s.perform(ctx, states); err != nil {
 		return nil, "", err
 	}
@@ -115,7 +116,7 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step 
 		raw := rawRecord{state: states.reply.text(i), hasState: states.reply.has(i), def: defs[i], hasDef: true}
 		record, err := raw.record(id)
 		if err != nil {
-			s.corrupt(shard, "list", err, id)
+			s.corrupt(shard, "list", err, string(id))
 		} else if record != nil {
 			out = append(out, scanned{id, *record})
 		}

@@ -40,7 +40,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 		return nil, err
 	}
 	entries := appendRanked(nil, shard, list.reply, "")
-	ids := make([]string, len(entries))
+	ids := make([]job.RecordID, len(entries))
 	for i, e := range entries {
 		ids[i] = e.Record
 	}
@@ -52,7 +52,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 	for i, e := range entries {
 		record, err := raw[i].record(e.Record)
 		if err != nil {
-			s.corrupt(shard, "objectives", err, e.Record)
+			s.corrupt(shard, "objectives", err, string(e.Record))
 		}
 		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: e.Rank}
 	}
@@ -78,7 +78,7 @@ func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.Objec
 		if m.ToMS != 0 {
 			to = m.ToMS
 		}
-		argv = append(argv, m.Record, guard, m.AtMS, to)
+		argv = append(argv, string(m.Record), guard, m.AtMS, to)
 	}
 	k := s.shards[shard]
 	return s.perform(ctx, call(s.scripts.objectives, shard, []string{k.state, k.objectives}, argv))

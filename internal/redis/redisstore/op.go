@@ -177,6 +177,15 @@ func (r reply) texts() []string {
 	return out
 }
 
+// records is texts of ids of records.
+func (r reply) records() []job.RecordID {
+	out := make([]job.RecordID, 0, len(r))
+	for i := range r {
+		out = append(out, job.RecordID(r.text(i)))
+	}
+	return out
+}
+
 // firstError is the first error among ops.
 func firstError(ops []*op) error {
 	for _, o := range ops {

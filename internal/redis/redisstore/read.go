@@ -19,7 +19,7 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 	out := make([]*job.Record, len(jobs))
 	var reads []*rawRead
 	for shard, indexes := range byShard {
-		ids := make([]string, len(indexes))
+		ids := make([]job.RecordID, len(indexes))
 		for i, at := range indexes {
 			ids[i] = jobs[at].Record()
 		}
@@ -38,7 +38,7 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 			out[byShard[r.shard][i]] = record
 			found = append(found, record)
 			lane := s.shards[r.shard].laneKey(record.State.Lane)
-			scores = append(scores, command("zscore", lane, "zscore", lane, r.ids[i]))
+			scores = append(scores, command("zscore", lane, "zscore", lane, string(r.ids[i])))
 		}
 	}
 	if err := s.perform(ctx, scores...); err != nil {
@@ -54,7 +54,7 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 // step. A run that is a record of its own comes with its parent's definition. One
 // that does not exist, or cannot be read, is nil; the latter is taken out of the schedule as well,
 // because nothing that happens to it could be decided. Record.IndexMS is zero.
-func (s *Store) GetRecords(ctx context.Context, shard int, ids []string) ([]*job.Record, error) {
+func (s *Store) GetRecords(ctx context.Context, shard int, ids []job.RecordID) ([]*job.Record, error) {
 	r := s.newRawRead(shard, ids)
 	if err := s.performReads(ctx, []*rawRead{r}); err != nil {
 		return nil, err
@@ -74,17 +74,17 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []string) ([]*job
 // rawRead reads records as stored, at one instant.
 type rawRead struct {
 	shard int
-	ids   []string
+	ids   []job.RecordID
 	op    *op
 }
 
-func (s *Store) newRawRead(shard int, ids []string) *rawRead {
+func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
 	argv := make([]any, 0, 2*len(ids))
 	for _, id := range ids {
-		argv = append(argv, id)
+		argv = append(argv, string(id))
 	}
 	for _, id := range ids {
-		argv = append(argv, definedBy(id))
+		argv = append(argv, string(definedBy(id)))
 	}
 	k := s.shards[shard]
 	return &rawRead{shard: shard, ids: ids, op: call(s.scripts.read, shard, []string{k.state, k.def}, argv)}
@@ -115,14 +115,14 @@ func (r *rawRead) records(s *Store) []*job.Record {
 	for i, raw := range r.raw() {
 		record, err := raw.record(r.ids[i])
 		if err != nil {
-			s.corrupt(r.shard, "read", err, r.ids[i])
+			s.corrupt(r.shard, "read", err, string(r.ids[i]))
 		}
 		out[i] = record
 	}
 	return out
 }
 
-func (s *Store) readRaw(ctx context.Context, shard int, ids []string) ([]rawRecord, error) {
+func (s *Store) readRaw(ctx context.Context, shard int, ids []job.RecordID) ([]rawRecord, error) {
 	r := s.newRawRead(shard, ids)
 	if err := s.performReads(ctx, []*rawRead{r}); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ type rawRecord struct {
 }
 
 // record decodes; nil without an error is a record that does not exist.
-func (r rawRecord) record(id string) (*job.Record, error) {
+func (r rawRecord) record(id job.RecordID) (*job.Record, error) {
 	if !r.hasState {
 		return nil, nil
 	}

@@ -36,7 +36,7 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
-	ids := make([]string, len(found))
+	ids := make([]job.RecordID, len(found))
 	for i, f := range found {
 		ids[i] = f.record
 	}
@@ -71,7 +71,7 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 
 // overdue is a record whose time in its region has come.
 type overdue struct {
-	record string
+	record job.RecordID
 	state  job.State
 	lane   job.Lane // whose index has it
 }
@@ -105,10 +105,10 @@ func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []j
 		places, records, states := o.reply.list(2), o.reply.list(3), o.reply.list(4)
 		s.corrupt(shard, "reap", nil, o.reply.list(5).texts()...)
 		for k := range records {
-			f := overdue{record: records.text(k), lane: lanes[i*lanesPerReap+int(places.int(k))-4]}
+			f := overdue{record: job.RecordID(records.text(k)), lane: lanes[i*lanesPerReap+int(places.int(k))-4]}
 			var err error
 			if f.state, err = decodeState(f.record, states.text(k)); err != nil {
-				s.corrupt(shard, "reap", err, f.record)
+				s.corrupt(shard, "reap", err, string(f.record))
 				f.state.Lane = f.lane
 				f.state.Token, f.state.Revision = headerGuard(states.text(k))
 				s.putAside(ctx, shard, f.record, f.state)

@@ -55,7 +55,7 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
 	argv = append(argv, r.TTL.Milliseconds())
 	for _, n := range renewals {
 		s.clocks[r.Shard].sawToken(n.Token)
-		argv = append(argv, n.Record, lanes.at(n.Lane), fixed(n.Token, 16), fixed(uint64(n.Epoch), 6),
+		argv = append(argv, string(n.Record), lanes.at(n.Lane), fixed(n.Token, 16), fixed(uint64(n.Epoch), 6),
 			string(bit(n.Acked)), max(0, n.HardStopMS))
 	}
 	return call(s.scripts.renew, r.Shard, lanes.appendTo(names), argv)

@@ -29,7 +29,7 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 	out.Err = err
 	news := laneNews{}
 	var taken []int
-	var ids []string
+	var ids []job.RecordID
 	for i, o := range ops {
 		switch o.reply.text(2) {
 		case "1", "2":
@@ -49,7 +49,7 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 	for k, i := range taken {
 		record, err := stored[k].record(ids[k])
 		if err != nil {
-			s.corrupt(shard, "restore", err, ids[k])
+			s.corrupt(shard, "restore", err, string(ids[k]))
 		}
 		out.Results[i].Existing = record
 	}
@@ -82,8 +82,8 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	if watchMS != 0 {
 		objectives = lanes.objectivesAt()
 	}
-	argv := []any{id, guard, from, field, ended, def, objectives, watchMS}
-	add := func(id string, state job.State, ms int64, run *job.Run) error {
+	argv := []any{string(id), guard, from, field, ended, def, objectives, watchMS}
+	add := func(id job.RecordID, state job.State, ms int64, run *job.Run) error {
 		text, err := f.ofStates(historyLimit(d)).encodeState(&state)
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", id, err)
@@ -95,7 +95,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 				return fmt.Errorf("restore %s: %w", id, err)
 			}
 		}
-		argv = append(argv, id, lanes.at(state.Lane), text, job.Score(state.Region, ms), field, ended)
+		argv = append(argv, string(id), lanes.at(state.Lane), text, job.Score(state.Region, ms), field, ended)
 		return nil
 	}
 	if err := add(id, r.Record.State, r.Record.IndexMS, nil); err != nil {

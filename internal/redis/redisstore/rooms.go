@@ -1,6 +1,10 @@
 package redisstore
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
 
 // applyRoom is the memory of one settlement, for the next one to use again: with states,
 // guards and arguments it is a few hundred bytes for each record, of which nothing is
@@ -10,11 +14,11 @@ type applyRoom struct {
 	list   []*applyItem
 	groups [][]*applyItem
 	texts  []byte
-	seen   map[string]bool
+	seen   map[job.RecordID]bool
 	args   argRoom
 }
 
-var applyRooms = sync.Pool{New: func() any { return &applyRoom{seen: make(map[string]bool)} }}
+var applyRooms = sync.Pool{New: func() any { return &applyRoom{seen: make(map[job.RecordID]bool)} }}
 
 // roomFor returns room for the items of so many writes.
 func roomFor(writes int) *applyRoom {

@@ -19,9 +19,9 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 	}
 	inHistory := len(fields)
 	for slot := range job.DeadLettersPerJob {
-		fields = append(fields, histField(job.LetterRecord(parent, slot), 0))
+		fields = append(fields, histField(parent.Letter(slot), 0))
 	}
-	read := s.readFields(shard, s.shards[shard].hist, fields)
+	read := readFields(shard, s.shards[shard].hist, fields)
 	if err := s.perform(ctx, read); err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (s *slab) run(r *job.Run) (p packed, err error) {
 	return s.since(start), err
 }
 
-func (s *slab) field(record string, slot int) packed {
+func (s *slab) field(record job.RecordID, slot int) packed {
 	start := len(s.free)
 	s.free = appendHistField(s.free, record, slot)
 	return s.since(start)

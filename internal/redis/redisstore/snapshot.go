@@ -53,19 +53,19 @@ func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]
 // partsRead is a job on its way.
 type partsRead struct {
 	index    int
-	id       string
+	id       job.RecordID
 	children uint64 // slots that are read
 	records  []*job.Record
 }
 
 // ids are the job, its dead letters, and its runs.
-func (p *partsRead) ids() []string {
-	ids := []string{p.id}
+func (p *partsRead) ids() []job.RecordID {
+	ids := []job.RecordID{p.id}
 	for slot := range job.DeadLettersPerJob {
-		ids = append(ids, job.LetterRecord(p.id, slot))
+		ids = append(ids, p.id.Letter(slot))
 	}
 	for _, slot := range (job.State{Children: p.children}).ChildSlots() {
-		ids = append(ids, job.ChildRecord(p.id, slot))
+		ids = append(ids, p.id.Run(slot))
 	}
 	return ids
 }
@@ -114,7 +114,7 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 		}
 		id, lane := snap.Record.Definition.Record(), s.shards[shard].laneKey(snap.Record.State.Lane)
 		if state := snap.Record.State; state.Region >= job.RegionDead {
-			ask(command("zscore", lane, "zscore", lane, id), func(o *op) {
+			ask(command("zscore", lane, "zscore", lane, string(id)), func(o *op) {
 				if region, ms := job.SplitScore(score(o.reply.at(0))); region == state.Region {
 					snap.Record.IndexMS = ms
 				}
@@ -124,15 +124,15 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			l := &snap.Letters[i]
 			record := id
 			if l.Slot != job.LetterOfJob {
-				record = job.LetterRecord(id, l.Slot)
-				ask(command("zscore", lane, "zscore", lane, record), func(o *op) {
+				record = id.Letter(l.Slot)
+				ask(command("zscore", lane, "zscore", lane, string(record)), func(o *op) {
 					if region, ms := job.SplitScore(score(o.reply.at(0))); region == job.RegionDead && ms != 0 {
 						l.ExpireMS = ms
 					}
 				})
 			}
 			field := lastRunField(&scanned{record, snap.Record})
-			ask(s.readFields(shard, s.shards[shard].hist, []string{field}), func(o *op) {
+			ask(readFields(shard, s.shards[shard].hist, []string{field}), func(o *op) {
 				run, err := decodeRun(o.reply.text(0))
 				if o.reply.has(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
 					run.ManualID = l.Run.ManualID

@@ -12,7 +12,7 @@ import (
 var errCorrupt = errors.New("stored record is corrupt")
 
 // decodeState reads the stored state of a record.
-func decodeState(record, text string) (job.State, error) {
+func decodeState(record job.RecordID, text string) (job.State, error) {
 	var s job.State
 	if err := readState(&s, record, text); err != nil {
 		return job.State{}, err
@@ -22,9 +22,9 @@ func decodeState(record, text string) (job.State, error) {
 
 // readState is decodeState into a state that is zero: states are large. With an error
 // it is of no use.
-func readState(s *job.State, record, text string) error {
-	key, _, ok := job.ParseRecord(record)
-	if !ok {
+func readState(s *job.State, record job.RecordID, text string) error {
+	key := record.Key()
+	if key == (job.Key{}) {
 		return fmt.Errorf("%w: record id %.64q", errCorrupt, record)
 	}
 	if len(text) >= headerLen && text[headerLen-1] > plainTail {

@@ -104,7 +104,7 @@ func (s *Store) Unrank(ctx context.Context, which job.Worst, entries []job.Ranke
 	var ops []*op
 	for _, e := range entries {
 		key := s.shards[e.Shard].worst[which]
-		ops = append(ops, command("zrem", key, "zrem", key, e.Record))
+		ops = append(ops, command("zrem", key, "zrem", key, string(e.Record)))
 	}
 	return s.perform(ctx, ops...)
 }
@@ -155,7 +155,7 @@ func appendRanked(out []job.Ranked, shard int, answer reply, namespace string) [
 	for k := 0; k+1 < len(pairs); k += 2 {
 		record := pairs.text(k)
 		if namespace == "" || strings.HasPrefix(record, namespace+"/") {
-			out = append(out, job.Ranked{Shard: shard, Record: record, Rank: score(pairs.at(k + 1))})
+			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: score(pairs.at(k + 1))})
 		}
 	}
 	return out

@@ -214,7 +214,7 @@ func (r simulationResult) describe() string {
 	}
 	for _, f := range r.findings {
 		text += fmt.Sprintf("  audit: %s of %s: %+v\n", f.Fault, f.Record, f)
-		words = append(words, f.Record)
+		words = append(words, string(f.Record))
 	}
 	return text + r.story.formatLines(slog.LevelInfo, words...)
 }

@@ -106,7 +106,7 @@ func (b *answerBed) jobCalls() []answerCall {
 func (b *answerBed) limitCalls() []answerCall {
 	s := b.s
 	ask := func(holder string) job.UnitAsk {
-		return job.UnitAsk{Name: "n", Limit: 1, Holder: holder, Waiter: "record-" + holder, TTL: time.Minute}
+		return job.UnitAsk{Name: "n", Limit: 1, Holder: holder, Waiter: job.RecordID("record-" + holder), TTL: time.Minute}
 	}
 	acquire := func(holder string, want bool) func(context.Context) error {
 		return func(ctx context.Context) error {

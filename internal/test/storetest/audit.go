@@ -65,7 +65,7 @@ func (w *World) auditShard(shard int) {
 		if len(places[record]) != 1 || byte(region) != text[16]-'0' {
 			w.T.Errorf("audit: record %s in lanes %v, region %v, state %s", record, places[record], region, text)
 		}
-		if isRun(record) == (defs[record] != "") {
+		if isRun(job.RecordID(record)) == (defs[record] != "") {
 			w.T.Errorf("audit: record %s, definition %q", record, defs[record])
 		}
 		delete(places, record)
@@ -90,9 +90,9 @@ func (w *World) auditShard(shard int) {
 // auditLanes compares the lanes that states name with those that hold them.
 func (w *World) auditLanes(shard int, states map[string]string) {
 	w.T.Helper()
-	ids := make([]string, 0, len(states))
+	ids := make([]job.RecordID, 0, len(states))
 	for id := range states {
-		ids = append(ids, id)
+		ids = append(ids, job.RecordID(id))
 	}
 	records, err := w.Store.GetRecords(contextOf(w.T), shard, ids)
 	if err != nil {
@@ -100,11 +100,11 @@ func (w *World) auditLanes(shard int, states map[string]string) {
 	}
 	for i, r := range records {
 		if r == nil {
-			w.T.Errorf("audit: record %s cannot be read: %s", ids[i], states[ids[i]])
+			w.T.Errorf("audit: record %s cannot be read: %s", ids[i], states[string(ids[i])])
 			continue
 		}
 		key := w.Key(shard, "l:") + r.State.Lane.String()
-		if _, err := w.Client.ZScore(contextOf(w.T), key, ids[i]).Result(); err != nil {
+		if _, err := w.Client.ZScore(contextOf(w.T), key, string(ids[i])).Result(); err != nil {
 			w.T.Errorf("audit: record %s is not in its lane %s: %v", ids[i], r.State.Lane, err)
 		}
 	}
@@ -113,15 +113,15 @@ func (w *World) auditLanes(shard int, states map[string]string) {
 
 // auditRuns compares the slots that jobs say are taken with the runs that are
 // records of their own.
-func (w *World) auditRuns(ids []string, records []*job.Record) {
+func (w *World) auditRuns(ids []job.RecordID, records []*job.Record) {
 	w.T.Helper()
-	expected := map[string]bool{}
+	expected := map[job.RecordID]bool{}
 	for i, r := range records {
-		if r == nil || job.ParentOf(ids[i]) != ids[i] {
+		if r == nil || ids[i].Job() != ids[i] {
 			continue
 		}
 		for _, slot := range r.State.ChildSlots() {
-			expected[job.ChildRecord(ids[i], slot)] = true
+			expected[ids[i].Run(slot)] = true
 		}
 	}
 	for i, id := range ids {
@@ -129,23 +129,19 @@ func (w *World) auditRuns(ids []string, records []*job.Record) {
 			continue
 		}
 		if !expected[id] {
-			w.T.Errorf("audit: job %s knows nothing of its run %s", job.ParentOf(id), id)
+			w.T.Errorf("audit: job %s knows nothing of its run %s", id.Job(), id)
 		}
 		delete(expected, id)
-		if r := records[i]; r != nil && job.ChildRecord(job.ParentOf(id), slices.Max(append(r.State.ChildSlots(), -1))) != id {
+		if r := records[i]; r != nil && id.Job().Run(slices.Max(append(r.State.ChildSlots(), -1))) != id {
 			w.T.Errorf("audit: run %s says it is in slots %b", id, r.State.Children)
 		}
 	}
 	for id := range expected {
-		w.T.Errorf("audit: job %s has no run %s", job.ParentOf(id), id)
+		w.T.Errorf("audit: job %s has no run %s", id.Job(), id)
 	}
 }
 
-func isRun(record string) bool {
-	_, child, _ := job.ParseRecord(record)
-	_, ok := job.ChildSlot(child)
-	return ok
-}
+func isRun(record job.RecordID) bool { return record.IsRun() }
 
 func (w *World) requireMap(m map[string]string, err error) map[string]string {
 	w.T.Helper()

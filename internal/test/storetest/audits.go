@@ -27,39 +27,39 @@ func testAudit(w *World) {
 	}
 	other := w.Key(0, "l:") + strings.Replace(Lane().String(), "mail", "bulk", 1)
 	lane, states, defs := w.Key(0, "l:")+Lane().String(), w.Key(0, "st"), w.Key(0, "def")
-	record := func(i int) string { return Definition(ids[i]).Record() }
+	record := func(i int) string { return string(Definition(ids[i]).Record()) }
 	text := func(i int) string { return w.Client.HGet(ctx, states, record(i)).Val() }
 	score := func(i int) float64 { return w.Client.ZScore(ctx, lane, record(i)).Val() }
 	for _, tt := range []struct {
 		fault  job.Fault
-		record string
+		record job.RecordID
 		broken func() func() // breaks, and returns how to undo that
 	}{
-		{job.FaultIndexRegion, record(0), func() func() {
+		{job.FaultIndexRegion, job.RecordID(record(0)), func() func() {
 			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: float64(job.Score(job.RegionPaused, 5))})
 			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: score(1)})
 			return nil
 		}},
-		{job.FaultIndexRegion, record(0), func() func() {
+		{job.FaultIndexRegion, job.RecordID(record(0)), func() func() {
 			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: score(0) + 1}) // it would run too late
 			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: score(1)})
 			return nil
 		}},
-		{job.FaultIndexRegion, record(0), func() func() {
+		{job.FaultIndexRegion, job.RecordID(record(0)), func() func() {
 			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: -1e300})
 			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: -1e300})
 			return nil
 		}},
-		{job.FaultIndexRegion, record(0), func() func() {
+		{job.FaultIndexRegion, job.RecordID(record(0)), func() func() {
 			w.Client.ZAdd(ctx, lane, redis.Z{Member: record(0), Score: 1e300})
 			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: Lane().String(), Score: score(1)})
 			return nil
 		}},
-		{job.FaultIndexMissing, record(1), func() func() {
+		{job.FaultIndexMissing, job.RecordID(record(1)), func() func() {
 			w.Client.ZRem(ctx, lane, record(1))
 			return nil
 		}},
-		{job.FaultIndexExtra, record(2), func() func() {
+		{job.FaultIndexExtra, job.RecordID(record(2)), func() func() {
 			w.Client.ZAdd(ctx, other, redis.Z{Member: record(2), Score: 7})
 			w.Client.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Member: "ns/bulk/5", Score: 7})
 			return nil
@@ -84,36 +84,36 @@ func testAudit(w *World) {
 			w.Client.HSet(ctx, defs, "ns/nobody", w.Client.HGet(ctx, defs, record(3)).Val())
 			return func() { w.Client.HDel(ctx, defs, "ns/nobody") }
 		}},
-		{job.FaultNoDefinition, record(3), func() func() {
+		{job.FaultNoDefinition, job.RecordID(record(3)), func() func() {
 			before := w.Client.HGet(ctx, defs, record(3)).Val()
 			w.Client.HDel(ctx, defs, record(3))
 			return func() { w.Client.HSet(ctx, defs, record(3), before) }
 		}},
-		{job.FaultUnreadable, record(4), func() func() {
+		{job.FaultUnreadable, job.RecordID(record(4)), func() func() {
 			before := w.Client.HGet(ctx, defs, record(4)).Val()
 			w.Client.HSet(ctx, defs, record(4), "\xff\xff")
 			return func() { w.Client.HSet(ctx, defs, record(4), before) }
 		}},
-		{job.FaultUnreadable, record(4), func() func() {
+		{job.FaultUnreadable, job.RecordID(record(4)), func() func() {
 			before := text(4)
 			w.Client.HSet(ctx, states, record(4), "nonsense")
 			return func() { w.Client.HSet(ctx, states, record(4), before) }
 		}},
-		{job.FaultState, record(4), func() func() {
+		{job.FaultState, job.RecordID(record(4)), func() func() {
 			before := text(4)
 			w.Client.HSet(ctx, states, record(4), before+"c1") // a run that waits is being cancelled
 			return func() { w.Client.HSet(ctx, states, record(4), before) }
 		}},
-		{job.FaultRuns, record(5), func() func() {
+		{job.FaultRuns, job.RecordID(record(5)), func() func() {
 			before := text(5)
 			w.Client.HSet(ctx, states, record(5), before+"C4") // a run in slot 2 that is not there
 			return func() { w.Client.HSet(ctx, states, record(5), before) }
 		}},
-		{job.FaultObjective, record(6), func() func() {
+		{job.FaultObjective, job.RecordID(record(6)), func() func() {
 			w.Client.ZRem(ctx, w.Key(0, "objectives"), record(6))
 			return nil
 		}},
-		{job.FaultObjective, record(6), func() func() {
+		{job.FaultObjective, job.RecordID(record(6)), func() func() {
 			w.Client.ZAdd(ctx, w.Key(0, "objectives"), redis.Z{Member: record(6), Score: float64(w.Get(ids[6]).State.Due + 1002)})
 			return nil
 		}},

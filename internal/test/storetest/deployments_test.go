@@ -64,7 +64,7 @@ func TestClusterFailover(t *testing.T) {
 	// What the other masters serve does not depend on how soon this one is replaced.
 	cluster := redistest.StartCluster(t, 3, 1, redistest.WithConfig("cluster-require-full-coverage", "no"))
 	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
-	last := map[string]uint64{}
+	last := map[job.RecordID]uint64{}
 	cycle := func(shard int) error {
 		w.Clock.Add(70_000)
 		reply := w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(shard, 5, "")})[0]

@@ -143,12 +143,12 @@ func Meaning(w *World, jobs []job.Key) string {
 	var b strings.Builder
 	for _, key := range jobs {
 		shard := w.Store.ShardOf(key)
-		ids := []string{key.Record()}
+		ids := []job.RecordID{key.Record()}
 		for slot := range job.DeadLettersPerJob {
-			ids = append(ids, job.LetterRecord(key.Record(), slot))
+			ids = append(ids, key.Record().Letter(slot))
 		}
 		for slot := range job.MaxConcurrentRuns {
-			ids = append(ids, job.ChildRecord(key.Record(), slot))
+			ids = append(ids, key.Record().Run(slot))
 		}
 		records, err := w.Store.GetRecords(ctx, shard, ids)
 		if err != nil {
@@ -159,7 +159,7 @@ func Meaning(w *World, jobs []job.Key) string {
 			case r != nil:
 				fmt.Fprintf(&b, "%s\n", ids[i])
 				writeFields(&b, "  state", reflect.ValueOf(r.State))
-				if !strings.Contains(ids[i], "#r") {
+				if !strings.Contains(string(ids[i]), "#r") {
 					writeFields(&b, "  definition", reflect.ValueOf(*r.Definition))
 				}
 			case i == 0:

@@ -90,7 +90,7 @@ func (e *explorer) definition() job.Definition {
 	return d
 }
 
-func (e *explorer) recordID() string { return e.definition().Record() }
+func (e *explorer) recordID() string { return string(e.definition().Record()) }
 
 func (e *explorer) hashes() []string {
 	return []string{e.Key(0, "meta"), e.Key(0, "st"), e.Key(0, "def"), e.Key(0, "hist")}

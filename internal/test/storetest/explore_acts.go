@@ -240,7 +240,7 @@ func (e *explorer) decideEvent(s *scene, ev job.Event) bool {
 	if seen == nil {
 		return false
 	}
-	write := e.Decide(e.recordID(), seen.Definition, seen.State, ev)
+	write := e.Decide(job.RecordID(e.recordID()), seen.Definition, seen.State, ev)
 	if !write.Decision.Changed {
 		return false
 	}

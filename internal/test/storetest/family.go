@@ -34,22 +34,22 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 			w.T.Fatalf("arrival of %s: %+v", d.ID, write.Decision)
 		}
 		w.MustWrite(0, write)
-		l.Record, l.Known.State = job.ChildRecord(d.Record(), run.Slot), run.State
+		l.Record, l.Known.State = d.Record().Run(run.Slot), run.State
 		live = append(live, l)
 	}
 	return live
 }
 
 // Family are the writes for an event on a run of its own as it is stored now.
-func (w *World) Family(record string, ev job.Event) []job.Write {
+func (w *World) Family(record job.RecordID, ev job.Event) []job.Write {
 	w.T.Helper()
-	found := w.Records(job.ParentOf(record), record)
+	found := w.Records(record.Job(), record)
 	return w.DecideChild(record, found[0].Definition, found[0].State, found[1].State, ev)
 }
 
-func (w *World) recordScore(record string, lane job.Lane) int64 {
+func (w *World) recordScore(record job.RecordID, lane job.Lane) int64 {
 	w.T.Helper()
-	score, err := w.Client.ZScore(w.T.Context(), w.Key(0, "l:")+lane.String(), record).Result()
+	score, err := w.Client.ZScore(w.T.Context(), w.Key(0, "l:")+lane.String(), string(record)).Result()
 	if err != nil {
 		w.T.Fatalf("%s is not in lane %v: %v", record, lane, err)
 	}
@@ -70,7 +70,7 @@ func testSpawn(w *World) {
 	for range 3 {
 		w.MustWrite(0, arrive)
 	}
-	child := job.ChildRecord(d.Record(), 0)
+	child := d.Record().Run(0)
 	run := w.Records(child)[0]
 	want := arrive.Decision.Spawn.State
 	want.Acked, want.Epoch = true, 7
@@ -94,7 +94,7 @@ func testSpawn(w *World) {
 }
 
 // loseSpawned ends the lease of a run of its own, and leases it again.
-func (w *World) loseSpawned(d job.Definition, child string) {
+func (w *World) loseSpawned(d job.Definition, child job.RecordID) {
 	w.T.Helper()
 	w.Advance(lockTTL)
 	overdue, err := w.Store.Expired(w.T.Context(), 0, lockValue, []job.Lane{Lane()}, 10)
@@ -122,14 +122,14 @@ func testSpawnTaken(w *World) {
 	w.Add(d)
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
-	child, ctx := job.ChildRecord(d.Record(), 0), w.T.Context()
-	stray := w.Client.HGet(ctx, w.Key(0, "st"), l.Record).Val()
-	w.Client.HSet(ctx, w.Key(0, "st"), child, stray)
+	child, ctx := d.Record().Run(0), w.T.Context()
+	stray := w.Client.HGet(ctx, w.Key(0, "st"), string(l.Record)).Val()
+	w.Client.HSet(ctx, w.Key(0, "st"), string(child), stray)
 	r := w.Apply(0, w.Decide(l.Record, &d, l.Known.State, job.Arrive{Token: l.Known.State.Token})).Results[0]
 	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.Known.State) {
 		w.T.Errorf("a run in the slot was overwritten: %+v", r)
 	}
-	if got := w.Client.HGet(ctx, w.Key(0, "st"), child).Val(); got != stray || w.Get(d.ID).State.Region != job.RegionLeased {
+	if got := w.Client.HGet(ctx, w.Key(0, "st"), string(child)).Val(); got != stray || w.Get(d.ID).State.Region != job.RegionLeased {
 		w.T.Errorf("something was written: %s", got)
 	}
 }
@@ -223,7 +223,7 @@ func testSlotReused(w *World) {
 		start := job.StartBackfill{Backfill: job.Backfill{ID: "b", NextMS: from, ToMS: from + 600_000, Concurrency: 1}}
 		w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, start))
 		l := w.Lease(0, 1)[0]
-		child := job.ChildRecord(d.Record(), 0)
+		child := d.Record().Run(0)
 		if l.Record != child || l.Known.State.Trigger != job.TriggerBackfill {
 			w.T.Fatalf("leased %+v", l)
 		}

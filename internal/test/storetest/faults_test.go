@@ -121,7 +121,7 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 	const jobs, rounds = 20, 60
 	rng := rand.New(rand.NewPCG(uint64(shard), 7))
 	ctx := context.Background()
-	want := map[string]*job.State{}
+	want := map[job.RecordID]*job.State{}
 	for _, id := range w.InShard(shard, jobs) {
 		d := storetest.Definition(id)
 		d.Retry.MaxAttempts = 3
@@ -166,7 +166,9 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 		}
 	}
 	for record, state := range want {
-		stored := repeat(t, func() ([]*job.Record, error) { return s.GetRecords(ctx, shard, []string{record}) })[0]
+		stored := repeat(t, func() ([]*job.Record, error) {
+			return s.GetRecords(ctx, shard, []job.RecordID{record})
+		})[0]
 		if got := fmt.Sprintf("%+v", stored.State); got != fmt.Sprintf("%+v", *state) {
 			t.Errorf("%s: stored\n%s, told\n%+v", record, got, *state)
 		}

@@ -58,7 +58,7 @@ func testHistory(w *World) {
 	if runs[0].Error != "no luck" || runs[0].Attempts != 2 || runs[0].Worker != "w1" {
 		w.T.Errorf("dead run %+v", runs[0])
 	}
-	letters, err := w.Store.GetRecords(ctx, 0, []string{"ns/" + id + "#d0", "ns/" + id + "#d1", "ns/" + id + "#d2"})
+	letters, err := w.Store.GetRecords(ctx, 0, []job.RecordID{job.RecordID("ns/" + id + "#d0"), job.RecordID("ns/" + id + "#d1"), job.RecordID("ns/" + id + "#d2")})
 	if err != nil || letters[0] == nil || letters[1] == nil || letters[2] != nil {
 		w.T.Fatalf("dead letters %+v (%v)", letters, err)
 	}

@@ -24,7 +24,7 @@ func testLaterFields(w *World) {
 	h.created = func(r *job.Record) {
 		record := r.Definition.Record()
 		for key, add := range map[string]string{w.Key(0, "st"): laterState, w.Key(0, "def"): string(laterDefinition)} {
-			if err := w.Client.HSet(ctx, key, record, w.Client.HGet(ctx, key, record).Val()+add).Err(); err != nil {
+			if err := w.Client.HSet(ctx, key, string(record), w.Client.HGet(ctx, key, string(record)).Val()+add).Err(); err != nil {
 				w.T.Fatal(err)
 			}
 		}
@@ -49,7 +49,7 @@ func testLaterFields(w *World) {
 		if !strings.HasSuffix(def, string(laterDefinition)) {
 			w.T.Errorf("%s has lost the field of its definition", record)
 		}
-		if r := h.known[record]; r != nil && (r.Definition.Revision > 1 || r.State.Runs > 0) {
+		if r := h.known[job.RecordID(record)]; r != nil && (r.Definition.Revision > 1 || r.State.Runs > 0) {
 			rewritten++
 		}
 	}

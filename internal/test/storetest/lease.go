@@ -14,7 +14,7 @@ import (
 func leasedRecords(leased []job.Leased) []string {
 	var out []string
 	for _, l := range leased {
-		out = append(out, l.Record)
+		out = append(out, string(l.Record))
 	}
 	return out
 }

@@ -96,7 +96,7 @@ func testExpired(w *World) {
 			w.T.Fatal(err)
 		}
 		for _, o := range found {
-			out = append(out, o.Record)
+			out = append(out, string(o.Record))
 		}
 		return out
 	}
@@ -133,7 +133,7 @@ func testReapPastUnreadable(w *World) {
 			w.T.Fatal(err)
 		}
 		for _, o := range found {
-			names = append(names, o.Record)
+			names = append(names, string(o.Record))
 		}
 		return names
 	}
@@ -154,7 +154,7 @@ func testReapPastUnreadable(w *World) {
 	if got := expired(2); !slices.Equal(got, bad) {
 		w.T.Fatalf("expired %v, want %v", got, bad)
 	}
-	got, err := w.Store.GetRecords(ctx, 0, append([]string{"ns/none"}, all...))
+	got, err := w.Store.GetRecords(ctx, 0, []job.RecordID{"ns/none", job.RecordID(all[0]), job.RecordID(all[1]), job.RecordID(all[2]), job.RecordID(all[3])})
 	if err != nil || len(got) != 5 || got[0] != nil || got[1] != nil || got[2] != nil || got[3] == nil || got[4] == nil {
 		w.T.Fatalf("records %v (%v)", got, err)
 	}

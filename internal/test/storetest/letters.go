@@ -8,9 +8,9 @@ import (
 )
 
 // readLetters lists the dead runs of a namespace, by record.
-func (w *World) readLetters(namespace string, budget int) map[string]job.Letter {
+func (w *World) readLetters(namespace string, budget int) map[job.RecordID]job.Letter {
 	w.T.Helper()
-	seen, cursor := map[string]job.Letter{}, ""
+	seen, cursor := map[job.RecordID]job.Letter{}, ""
 	for range 1000 {
 		page, next, err := w.Store.ListLetters(w.T.Context(), namespace, cursor, budget)
 		if err != nil {
@@ -45,7 +45,7 @@ func testLettersOfRuns(w *World) {
 	died := w.Clock.Load()
 	letters := w.readLetters("ns", 3)
 	for slot, l := range live {
-		record := job.LetterRecord(d.Record(), slot)
+		record := d.Record().Letter(slot)
 		stored, letter := w.Records(record)[0], letters[record]
 		if s := stored.State; s.Token != l.Known.State.Token || s.RunID() != l.Known.State.RunID() || s.Generation != 1 || s.Region != job.RegionDead {
 			w.T.Errorf("dead letter %+v of %+v", s, l.Known.State)
@@ -67,7 +67,7 @@ func testLettersOfRuns(w *World) {
 // redriveLetter tries the first dead letter of a job again.
 func (w *World) redriveLetter(d job.Definition) {
 	w.T.Helper()
-	record, child := job.LetterRecord(d.Record(), 0), job.ChildRecord(d.Record(), 0)
+	record, child := d.Record().Letter(0), d.Record().Run(0)
 	letter := w.Records(record)[0]
 	redrive := w.Family(record, job.Redrive{})
 	for range 3 {
@@ -81,7 +81,7 @@ func (w *World) redriveLetter(d job.Definition) {
 		w.T.Errorf("letters that are left: %+v", left)
 	}
 	for _, field := range w.Client.HKeys(w.T.Context(), w.Key(0, "hist")).Val() {
-		if field == record+".0" {
+		if job.RecordID(field) == record+".0" {
 			w.T.Error("the letter's history is left")
 		}
 	}
@@ -90,7 +90,7 @@ func (w *World) redriveLetter(d job.Definition) {
 	}
 	w.MustWrite(0, redrive...) // late, but nothing else has happened
 	// The same letter is not redriven by another one's repeat.
-	other := w.Family(job.LetterRecord(d.Record(), 1), job.Redrive{})
+	other := w.Family(d.Record().Letter(1), job.Redrive{})
 	other[1] = redrive[1]
 	if r := w.Apply(0, other...).Results; r[0].Code != job.Conflict || r[1].Code != job.Conflict {
 		w.T.Errorf("two letters with one parent's write: %+v", r)
@@ -98,7 +98,7 @@ func (w *World) redriveLetter(d job.Definition) {
 }
 
 func testListLetters(w *World) {
-	want := map[string]bool{}
+	want := map[job.RecordID]bool{}
 	for i, id := range w.InShard(0, 6) {
 		d := Definition(id)
 		if i%2 == 0 {
@@ -112,7 +112,7 @@ func testListLetters(w *World) {
 		w.runTo(id, job.OutcomeFailed)
 		record := d.Record()
 		if i%2 == 1 {
-			record = job.LetterRecord(record, 0)
+			record = record.Letter(0)
 			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Pause{}))
 		}
 		want[record] = true
@@ -163,13 +163,13 @@ func testLetterMoves(w *World) {
 	settle := w.Settle(l, job.OutcomeFailed)
 	w.MustWrite(0, settle)
 	w.MustWrite(0, settle)
-	letter := w.Records(job.LetterRecord(d.Record(), 0))[0]
+	letter := w.Records(d.Record().Letter(0))[0]
 	if letter.State.Token != l.Known.State.Token || letter.State.Lane != edited.Lane() {
 		w.T.Errorf("letter %+v", letter.State)
 	}
 	old := w.Client.ZRange(w.T.Context(), w.Key(0, "l:")+Lane().String(), 0, -1).Val()
 	slices.Sort(old)
-	if want := []string{d.Record() + "#d1", d.Record() + "#d2"}; !slices.Equal(old, want) {
+	if want := []string{string(d.Record() + "#d1"), string(d.Record() + "#d2")}; !slices.Equal(old, want) {
 		w.T.Errorf("the lane before has %v, want %v", old, want)
 	}
 }

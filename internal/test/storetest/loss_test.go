@@ -176,7 +176,7 @@ func TestTokenAfterLostGrant(t *testing.T) {
 	other := w.Open(realTime)
 	id := w.InShard(0, 1)[0]
 	w.Add(storetest.Once(id, 0))
-	restore := remember(t, w, "ns/"+id)
+	restore := remember(t, w, job.RecordID("ns/"+id))
 
 	at(30 * time.Second)
 	lost := other.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(0, 1, "")})[0]
@@ -201,12 +201,12 @@ func TestTokenAfterLostGrant(t *testing.T) {
 }
 
 // remember returns what brings shard 0 with one record back to how it is now.
-func remember(t *testing.T, w *storetest.World, record string) (restore func()) {
+func remember(t *testing.T, w *storetest.World, record job.RecordID) (restore func()) {
 	t.Helper()
 	ctx, lane := t.Context(), w.Key(0, "l:"+storetest.Lane().String())
 	clock := w.Client.HGet(ctx, w.Key(0, "meta"), "c").Val()
-	state := w.Client.HGet(ctx, w.Key(0, "st"), record).Val()
-	due := w.Client.ZScore(ctx, lane, record).Val()
+	state := w.Client.HGet(ctx, w.Key(0, "st"), string(record)).Val()
+	due := w.Client.ZScore(ctx, lane, string(record)).Val()
 	if clock == "" || state == "" {
 		t.Fatalf("clock %q, state %q", clock, state)
 	}
@@ -215,8 +215,8 @@ func remember(t *testing.T, w *storetest.World, record string) (restore func()) 
 		p := w.Client.TxPipeline()
 		p.Del(ctx, w.Key(0, "meta"))
 		p.HSet(ctx, w.Key(0, "meta"), "c", clock)
-		p.HSet(ctx, w.Key(0, "st"), record, state)
-		p.ZAdd(ctx, lane, redis.Z{Score: due, Member: record})
+		p.HSet(ctx, w.Key(0, "st"), string(record), state)
+		p.ZAdd(ctx, lane, redis.Z{Score: due, Member: string(record)})
 		p.ZAdd(ctx, w.Key(0, "lanes"), redis.Z{Score: due, Member: storetest.Lane().String()})
 		if _, err := p.Exec(ctx); err != nil {
 			t.Fatal(err)

@@ -101,7 +101,7 @@ func TestPlainJobsStaySmall(t *testing.T) {
 	d := plainJob("default", 1, w.Clock.Load())
 	w.Add(d)
 	for key, most := range map[string]int{"st": 60, "def": 252} {
-		text, err := w.Client.HGet(t.Context(), w.Key(0, key), d.Record()).Result()
+		text, err := w.Client.HGet(t.Context(), w.Key(0, key), string(d.Record())).Result()
 		if err != nil || len(text) > most {
 			t.Errorf("%s takes %d bytes (%v), want at most %d: %q", key, len(text), err, most, text)
 		}

@@ -63,12 +63,12 @@ func (h *history) compareObjectives() {
 	h.T.Helper()
 	entries := h.readScores(h.Key(0, "objectives"))
 	for record, r := range h.known {
-		parent := h.known[job.ParentOf(record)]
+		parent := h.known[record.Job()]
 		if r == nil || parent == nil || r.State.Region != job.RegionDue {
 			continue
 		}
 		at := parent.Definition.BreaksAt(&r.State)
-		if entry, there := entries[record]; at != 0 && (!there || entry > at) {
+		if entry, there := entries[string(record)]; at != 0 && (!there || entry > at) {
 			h.T.Fatalf("%s breaks its objective at %d, its entry is at %d: %+v", record, at, entry, r.State)
 		}
 	}
@@ -147,7 +147,7 @@ func testObjectives(w *World) {
 		w.T.Errorf("a job that was created again: %d, want %d", got, want)
 	}
 	// What cannot be read is not looked at again and again.
-	w.Client.HSet(w.T.Context(), w.Key(0, "st"), again.Record(), "nonsense")
+	w.Client.HSet(w.T.Context(), w.Key(0, "st"), string(again.Record()), "nonsense")
 	w.Damaged()
 	if list = w.readObjectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil || !list[0].Unreadable {
 		w.T.Fatalf("%+v", list)

@@ -142,7 +142,7 @@ func TestMemoryFullForRuns(t *testing.T) {
 	if s := w.Get(d.ID).State; s.Dead != 3 || s.Children != 0 {
 		t.Errorf("state %+v", s)
 	}
-	letter := job.LetterRecord(d.Record(), 0)
+	letter := d.Record().Letter(0)
 	redrive := w.Family(letter, job.Redrive{})
 	w.MustWrite(0, redrive...)
 	w.MustWrite(0, redrive...)

@@ -45,12 +45,12 @@ func TestOneLostAnswerOfTwoWrites(t *testing.T) {
 	apply(w.Family(live[0].Record, job.Return{Token: live[0].Known.State.Token})...)
 	run := w.Lease(0, 1)[0]
 	apply(w.Family(run.Record, job.Settle{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})...)
-	apply(w.Family(job.LetterRecord(d.Record(), 0), job.Redrive{})...) // into slot 0
+	apply(w.Family(d.Record().Letter(0), job.Redrive{})...) // into slot 0
 	parent := w.Get(d.ID)
 	apply(w.Decide(d.Record(), &d, parent.State, job.Delete{}))
-	apply(w.Family(job.ChildRecord(d.Record(), 0), job.CancelRun{RunID: w.Records(job.ChildRecord(d.Record(), 0))[0].State.RunID()})...)
+	apply(w.Family(d.Record().Run(0), job.CancelRun{RunID: w.Records(d.Record().Run(0))[0].State.RunID()})...)
 	// The last one takes its job with it: neither is left to be compared.
-	apply(w.Family(job.ChildRecord(d.Record(), 1), job.Settle{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})...)
+	apply(w.Family(d.Record().Run(1), job.Settle{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})...)
 	if left := w.Get(d.ID); left != nil {
 		t.Errorf("left %+v", left)
 	}

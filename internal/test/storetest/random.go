@@ -30,7 +30,7 @@ func Random(w *World) {
 
 func newHistory(w *World, seed1, seed2 uint64) *history {
 	return &history{
-		World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), known: map[string]*job.Record{}, live: map[string]job.Leased{},
+		World: w, rng: rand.New(rand.NewPCG(seed1, seed2)), known: map[job.RecordID]*job.Record{}, live: map[job.RecordID]job.Leased{},
 		ids: w.InShard(0, 12),
 	}
 }
@@ -39,8 +39,8 @@ type history struct {
 	*World
 	rng   *rand.Rand
 	ids   []string
-	known map[string]*job.Record // by record; none: not there
-	live  map[string]job.Leased
+	known map[job.RecordID]*job.Record // by record; none: not there
+	live  map[job.RecordID]job.Leased
 	seq   int
 	// created is called for each new job.
 	created func(*job.Record)
@@ -73,11 +73,11 @@ func (h *history) applyRandomStep() {
 }
 
 // oneOf picks the job's record or that of one of its runs.
-func (h *history) oneOf(id string) string {
-	records := []string{"ns/" + id}
+func (h *history) oneOf(id string) job.RecordID {
+	records := []job.RecordID{job.RecordID("ns/" + id)}
 	if known := h.known[records[0]]; known != nil {
 		for _, slot := range known.State.ChildSlots() {
-			records = append(records, job.ChildRecord("ns/"+id, slot))
+			records = append(records, records[0].Run(slot))
 		}
 	}
 	return records[h.rng.IntN(len(records))]
@@ -132,7 +132,7 @@ func (h *history) leaseDue() {
 		h.T.Fatal(reply.Err)
 	}
 	for _, l := range reply.Leased {
-		known, parent := h.known[l.Record], h.known[job.ParentOf(l.Record)]
+		known, parent := h.known[l.Record], h.known[l.Record.Job()]
 		if known == nil || known.State.Region != job.RegionDue || known.State.Due > h.Clock.Load() {
 			h.T.Fatalf("leased %s, known as %+v", l.Record, known)
 		}
@@ -150,8 +150,8 @@ func (h *history) leaseDue() {
 }
 
 // planWrites are what an event asks for: one write, or two that go together.
-func (h *history) planWrites(record string, ev job.Event) []job.Write {
-	parent, known := h.known[job.ParentOf(record)], h.known[record]
+func (h *history) planWrites(record job.RecordID, ev job.Event) []job.Write {
+	parent, known := h.known[record.Job()], h.known[record]
 	if parent == nil || known == nil {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (h *history) planWrites(record string, ev job.Event) []job.Write {
 
 // applyEvent applies a decision, or a stale copy of it, and follows it if it has to
 // be written.
-func (h *history) applyEvent(record string, ev job.Event) {
+func (h *history) applyEvent(record job.RecordID, ev job.Event) {
 	h.applyWrites(h.planWrites(record, ev))
 }
 
@@ -195,7 +195,7 @@ func (h *history) applyWrites(writes []job.Write) {
 }
 
 func (h *history) trackWrite(w *job.Write) {
-	d, run := w.Decision, job.ParentOf(w.Record) != w.Record
+	d, run := w.Decision, w.Record.Job() != w.Record
 	if d.Delete {
 		delete(h.known, w.Record)
 		delete(h.live, w.Record)
@@ -212,7 +212,7 @@ func (h *history) trackWrite(w *job.Write) {
 		return
 	}
 	h.spawned++
-	child := job.ChildRecord(w.Record, d.Spawn.Slot)
+	child := w.Record.Run(d.Spawn.Slot)
 	h.known[child] = &job.Record{State: d.Spawn.State}
 	if l, ok := h.live[w.Record]; ok && d.Spawn.State.Live() {
 		delete(h.live, w.Record)
@@ -223,12 +223,12 @@ func (h *history) trackWrite(w *job.Write) {
 
 // compareRecords holds what is stored against what is known.
 func (h *history) compareRecords() {
-	var records []string
+	var records []job.RecordID
 	for _, id := range h.ids {
-		records = append(records, "ns/"+id)
+		records = append(records, job.RecordID("ns/"+id))
 	}
 	for record := range h.known {
-		if job.ParentOf(record) != record {
+		if record.Job() != record {
 			records = append(records, record)
 		}
 	}
@@ -254,12 +254,12 @@ func (h *history) compareRecords() {
 func (h *history) compareRanks() {
 	h.T.Helper()
 	for _, which := range []job.Worst{job.Failing, job.Late} {
-		indexed := map[string]int64{}
+		indexed := map[job.RecordID]int64{}
 		for _, e := range h.readWorst(which, "", 100) {
 			indexed[e.Record] = e.Rank
 		}
 		for record, r := range h.known {
-			if r == nil || job.ParentOf(record) != record {
+			if r == nil || record.Job() != record {
 				continue
 			}
 			rank := r.State.Ranks().Failing

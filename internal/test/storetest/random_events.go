@@ -7,21 +7,21 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func (h *history) settleRecord(record string) {
+func (h *history) settleRecord(record job.RecordID) {
 	l, ok := h.live[record]
 	if !ok {
 		return
 	}
 	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
 	writes := h.planWrites(record, job.Settle{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
-	if len(writes) == 2 && writes[1].Decision.Spawn != nil && job.ChildRecord(writes[1].Record, writes[1].Decision.Spawn.Slot) == record {
+	if len(writes) == 2 && writes[1].Decision.Spawn != nil && writes[1].Record.Run(writes[1].Decision.Spawn.Slot) == record {
 		h.reused++
 	}
 	h.applyWrites(writes)
 	delete(h.live, record)
 }
 
-func (h *history) operateJob(record string) {
+func (h *history) operateJob(record job.RecordID) {
 	known := h.known[record]
 	if known == nil {
 		return
@@ -33,7 +33,7 @@ func (h *history) operateJob(record string) {
 		job.HoldBack{Token: token, Reason: job.HeldLock, Key: "k", UntilMS: now + 1000},
 		job.Wake{Reason: job.HeldLock, Key: "k"},
 	}
-	if job.ParentOf(record) == record {
+	if record.Job() == record {
 		edited := *known.Definition
 		edited.Queue = fmt.Sprint("q", h.rng.IntN(4))
 		edited.Overlap = job.Overlap(h.rng.IntN(int(job.OverlapTerminateOther) + 1))
@@ -50,12 +50,12 @@ func (h *history) operateJob(record string) {
 
 // redriveLetters tries a dead letter of the job again.
 func (h *history) redriveLetters(id string) {
-	parent := h.known["ns/"+id]
+	parent := h.known[job.RecordID("ns/"+id)]
 	if parent == nil {
 		return
 	}
-	record := job.LetterRecord("ns/"+id, h.rng.IntN(job.DeadLettersPerJob))
-	letters, err := h.Store.GetRecords(h.T.Context(), 0, []string{record})
+	record := job.RecordID("ns/" + id).Letter(h.rng.IntN(job.DeadLettersPerJob))
+	letters, err := h.Store.GetRecords(h.T.Context(), 0, []job.RecordID{record})
 	if err != nil {
 		h.T.Fatal(err)
 	}
@@ -88,16 +88,16 @@ func (h *history) reapExpired() {
 		h.T.Fatal(err)
 	}
 	for _, id := range h.ids {
-		if known := h.known["ns/"+id]; known != nil && h.Get(id) == nil {
+		if known := h.known[job.RecordID("ns/"+id)]; known != nil && h.Get(id) == nil {
 			if r := known.State.Region; r != job.RegionDone && r != job.RegionDead || known.State.Children != 0 {
 				h.T.Fatalf("%s was swept in region %v with runs %b", id, r, known.State.Children)
 			}
-			delete(h.known, "ns/"+id)
+			delete(h.known, job.RecordID("ns/"+id))
 		}
 	}
 }
 
-func (h *history) renewLease(record string) {
+func (h *history) renewLease(record job.RecordID) {
 	l, ok := h.live[record]
 	known := h.known[record]
 	if !ok || known == nil {

@@ -161,9 +161,9 @@ func latestTail(t *testing.T, w *storetest.World) (version int) {
 func storedJobs(t *testing.T, meaning string) (keys []job.Key) {
 	t.Helper()
 	for text := range strings.Lines(meaning) {
-		key, child, ok := job.ParseRecord(strings.TrimSpace(text))
-		if ok && child == "" && strings.HasPrefix(text, "ns/") && !strings.Contains(text, " ") {
-			keys = append(keys, key)
+		record, ok := job.ParseRecordID(strings.TrimSpace(text))
+		if ok && record.IsJob() && strings.HasPrefix(text, "ns/") && !strings.Contains(text, " ") {
+			keys = append(keys, record.Key())
 		}
 	}
 	if len(keys) < 20 {
@@ -215,7 +215,7 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 			shard := w.Store.ShardOf(key)
 			for _, l := range w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(shard, 3, "", r.State.Lane)})[0].Leased {
 				ev := job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()}
-				if job.ParentOf(l.Record) == l.Record {
+				if l.Record.Job() == l.Record {
 					change(key, ev)
 				} else {
 					w.MustWrite(shard, familyOf(t, w, shard, l.Record, ev)...)
@@ -243,9 +243,9 @@ func get(t *testing.T, w *storetest.World, key job.Key) *job.Record {
 	return records[0]
 }
 
-func familyOf(t *testing.T, w *storetest.World, shard int, record string, ev job.Event) []job.Write {
+func familyOf(t *testing.T, w *storetest.World, shard int, record job.RecordID, ev job.Event) []job.Write {
 	t.Helper()
-	found, err := w.Store.GetRecords(t.Context(), shard, []string{job.ParentOf(record), record})
+	found, err := w.Store.GetRecords(t.Context(), shard, []job.RecordID{record.Job(), record})
 	if err != nil || found[0] == nil || found[1] == nil {
 		t.Fatalf("%s: %+v %v", record, found, err)
 	}

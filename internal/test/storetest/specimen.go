@@ -359,8 +359,8 @@ func (s *specimen) everything() {
 func (s *specimen) limits() {
 	ctx := s.T.Context()
 	name := job.LockName("ns", "db")
-	for i, holder := range []string{"ns/a:1", "ns/b:2", "ns/c:3"} {
-		g := s.Store.AcquireUnits(ctx, []job.UnitAsk{{Name: name, Limit: 2, Holder: holder, Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
+	for i, holder := range []job.RecordID{"ns/a:1", "ns/b:2", "ns/c:3"} {
+		g := s.Store.AcquireUnits(ctx, []job.UnitAsk{{Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
 		if g.Err != nil || g.Granted != (i < 2) {
 			s.T.Fatalf("unit of %s: %+v", holder, g)
 		}

@@ -24,7 +24,7 @@ func testLanesAndStats(w *World) {
 	w.runTo(ids[1], job.OutcomeFailed)    // dead
 	w.Lease(0, 1)
 	paused := w.Get(ids[7])
-	w.MustWrite(0, w.Decide("ns/"+ids[7], paused.Definition, paused.State, job.Pause{}))
+	w.MustWrite(0, w.Decide(job.RecordID("ns/"+ids[7]), paused.Definition, paused.State, job.Pause{}))
 	later := Once(w.InShard(0, 9)[8], 9*time.Second)
 	later.Queue = "later"
 	w.Add(later)
@@ -111,7 +111,7 @@ func testEnded(w *World) {
 
 func testList(w *World) {
 	const n = 60
-	want := map[string]bool{}
+	want := map[job.RecordID]bool{}
 	for i := range n {
 		d := Definition(fmt.Sprint("listed-", i))
 		w.Add(d)
@@ -125,9 +125,9 @@ func testList(w *World) {
 	l := w.Lease(w.Store.ShardOf(job.Key{Namespace: "ns", ID: id}), 1)[0]
 	l.Known.Definition.Retry.MaxAttempts = 1
 	w.MustWrite(l.Shard, w.Settle(l, job.OutcomeFailed)) // a dead letter, which is not listed
-	walk := func(namespace string, budget int) map[string]bool {
+	walk := func(namespace string, budget int) map[job.RecordID]bool {
 		w.T.Helper()
-		seen, cursor := map[string]bool{}, ""
+		seen, cursor := map[job.RecordID]bool{}, ""
 		for range 1000 {
 			page, next, err := w.Store.List(w.T.Context(), namespace, cursor, budget)
 			if err != nil {

@@ -195,7 +195,7 @@ func (w *World) Lease(shard, n int) []job.Leased {
 }
 
 // Decide is the write that an event on a record asks for.
-func (w *World) Decide(record string, d *job.Definition, s job.State, ev job.Event) job.Write {
+func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev job.Event) job.Write {
 	w.T.Helper()
 	decision := job.Decide(w.compileDefinition(d), s, ev, w.Clock.Load())
 	return job.Write{
@@ -205,13 +205,13 @@ func (w *World) Decide(record string, d *job.Definition, s job.State, ev job.Eve
 
 // DecideChild are the writes that an event on a run of its own, or on a dead letter,
 // asks for: of the record and of its parent, which go together.
-func (w *World) DecideChild(record string, d *job.Definition, parent, child job.State, ev job.Event) []job.Write {
+func (w *World) DecideChild(record job.RecordID, d *job.Definition, parent, child job.State, ev job.Event) []job.Write {
 	w.T.Helper()
 	pair := job.DecideChild(w.compileDefinition(d), parent, child, ev, w.Clock.Load())
 	return []job.Write{
 		{Record: record, Token: child.Token, Revision: child.Revision, From: child.Lane, Current: d, Decision: &pair.Child},
 		{
-			Record: job.ParentOf(record), Token: parent.Token, Revision: parent.Revision, From: parent.Lane, Current: d,
+			Record: record.Job(), Token: parent.Token, Revision: parent.Revision, From: parent.Lane, Current: d,
 			Together: true, Decision: &pair.Parent,
 		},
 	}
@@ -261,7 +261,7 @@ func (w *World) MustWrite(shard int, writes ...job.Write) job.ApplyReply {
 }
 
 // Records reads records of shard 0; each has to exist.
-func (w *World) Records(records ...string) []*job.Record {
+func (w *World) Records(records ...job.RecordID) []*job.Record {
 	w.T.Helper()
 	found, err := w.Store.GetRecords(w.T.Context(), 0, records)
 	if err != nil {

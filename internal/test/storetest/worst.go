@@ -38,7 +38,7 @@ func testWorst(w *World) {
 		}
 		if i < 2 { // out of the way of the next one
 			record := w.Get(id)
-			w.MustWrite(0, w.Decide("ns/"+id, record.Definition, record.State, job.Pause{}))
+			w.MustWrite(0, w.Decide(job.RecordID("ns/"+id), record.Definition, record.State, job.Pause{}))
 		}
 	}
 	expect := func(which job.Worst, namespace string, n int, want ...string) {
@@ -59,7 +59,7 @@ func testWorst(w *World) {
 
 	w.runTo(ids[2], job.OutcomeSucceeded)
 	record := w.Get(ids[1])
-	w.MustWrite(0, w.Decide(b, record.Definition, record.State, job.Delete{}))
+	w.MustWrite(0, w.Decide(job.RecordID(b), record.Definition, record.State, job.Delete{}))
 	expect(job.Failing, "", 9, a+"=1000")
 	if err := w.Store.Unrank(w.T.Context(), job.Failing, w.readWorst(job.Failing, "", 9)); err != nil {
 		w.T.Error(err)
