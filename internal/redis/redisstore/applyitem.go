@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // applyItem is what apply.lua does to one record. Arguments of type job.Lane
@@ -15,7 +16,7 @@ import (
 type applyItem struct {
 	record string
 	spawns string // record that is written beside it; "" none
-	guard  packed
+	guard  codec.Argument
 	lane   job.Lane
 	steps  []byte
 	args   []any
@@ -35,9 +36,9 @@ type applyItem struct {
 	// pointers to what the item has anyway.
 	someSteps  [2]byte
 	someArgs   [4]any
-	state      packed
+	state      codec.Argument
 	score      int64
-	field, run packed // of the history
+	field, run codec.Argument // of the history
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -51,7 +52,7 @@ func (i *applyItem) step(letter byte, args ...any) {
 			i.size += len(*a)
 		case []byte:
 			i.size += len(a)
-		case *packed:
+		case *codec.Argument:
 			i.size += len(*a)
 		}
 	}
@@ -104,8 +105,8 @@ func compareItems(a, b *applyItem) int {
 }
 
 // plan makes it the item of a write. Before is the one it is together with.
-func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
-	i.record, i.guard, i.lane = w.Record, s.guard(w), w.From
+func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index int) error {
+	i.record, i.guard, i.lane = w.Record, s.AppendGuard(w), w.From
 	i.write, i.size, i.bare = index, len(w.Record)+64, w.Bare
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
@@ -124,7 +125,7 @@ func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
 		return nil
 	}
 	var err error
-	if i.state, err = s.state(&d.State, historyAfter(w)); err != nil {
+	if i.state, err = s.AppendState(&d.State, historyAfter(w)); err != nil {
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
@@ -136,10 +137,10 @@ func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
 	if d.State.Lane != w.From {
 		i.step('l', d.State.Lane)
 	}
-	if err := i.spawn(s.form, w); err != nil {
+	if err := i.spawn(s.Encoding, w); err != nil {
 		return err
 	}
-	if err := i.define(s.form, w); err != nil {
+	if err := i.define(s.Encoding, w); err != nil {
 		return err
 	}
 	i.watch('o', d.WatchMS)
@@ -186,12 +187,12 @@ func rankText(rank int64) string {
 
 // spawn writes a run that becomes a record of its own. A live one takes the lease
 // of the record over, with the score that it has by then.
-func (i *applyItem) spawn(f form, w *job.Write) error {
+func (i *applyItem) spawn(f codec.Encoding, w *job.Write) error {
 	run := w.Decision.Spawn
 	if run == nil {
 		return nil
 	}
-	text, err := f.ofStates(historyAfter(w)).encodeState(&run.State)
+	text, err := f.ForStates(historyAfter(w)).EncodeState(&run.State)
 	if err != nil {
 		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
 	}
@@ -213,7 +214,7 @@ func (i *applyItem) bounded() *applyItem {
 
 // forget deletes the history of a record that is deleted.
 func (i *applyItem) forget(w *job.Write) {
-	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
+	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, codec.MaxHistory))) - 1
 	if isChild(w.Record) {
 		last = 0
 	}
@@ -224,12 +225,12 @@ func (i *applyItem) forget(w *job.Write) {
 
 // define stores an edited definition and drops the history slots that it has no
 // use for any more.
-func (i *applyItem) define(f form, w *job.Write) error {
+func (i *applyItem) define(f codec.Encoding, w *job.Write) error {
 	d := w.Decision.Definition
 	if d == nil {
 		return nil
 	}
-	text, err := f.encodeDefinition(d)
+	text, err := f.EncodeDefinition(d)
 	if err != nil {
 		return err
 	}
@@ -242,7 +243,7 @@ func (i *applyItem) define(f form, w *job.Write) error {
 
 // remember writes the run that has ended into the history, and the dead letter.
 // When the run was a record of its own, before is that record's write.
-func (i *applyItem) remember(s *slab, w, before *job.Write) error {
+func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) error {
 	d := w.Decision
 	if d.Ended == nil {
 		return nil
@@ -253,11 +254,11 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 		return nil
 	}
 	var err error
-	if i.run, err = s.run(d.Ended); err != nil {
+	if i.run, err = s.AppendRun(d.Ended); err != nil {
 		return err
 	}
 	if keeps {
-		i.field = s.field(w.Record, int((d.State.Runs-1)%uint64(limit)))
+		i.field = s.AppendHistoryField(w.Record, int((d.State.Runs-1)%uint64(limit)))
 		i.step('h', &i.field, &i.run)
 	}
 	if !d.DeadLetter {
@@ -265,16 +266,16 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 	}
 	child := job.LetterRecord(w.Record, d.DeadSlot)
 	letter := deadLetterState(w, before)
-	state, err := s.form.ofStates(historyAfter(w)).encodeState(&letter)
+	state, err := s.Encoding.ForStates(historyAfter(w)).EncodeState(&letter)
 	if err != nil {
 		return err
 	}
-	def, err := s.form.encodeDefinition(w.Current)
+	def, err := s.Encoding.EncodeDefinition(w.Current)
 	if err != nil {
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.step('c', child, state, job.Score(job.RegionDead, expires), def, histField(child, 0), &i.run)
+	i.step('c', child, state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
 	return nil
 }
 
@@ -316,4 +317,4 @@ func historyAfter(w *job.Write) int {
 	return historyLimit(w.Current)
 }
 
-func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, maxHistory)) }
+func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, codec.MaxHistory)) }

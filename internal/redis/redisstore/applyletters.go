@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // addLetters makes the dead letters of deleted jobs go with them, and those that
@@ -25,7 +26,7 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 		return err
 	}
 	for i, id := range ids {
-		state, err := decodeState(id, read.reply.text(i))
+		state, err := codec.DecodeState(id, read.reply.text(i))
 		if err != nil {
 			continue // none in this slot
 		}
@@ -35,7 +36,7 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 			continue
 		}
 		item := &applyItem{
-			record: id, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
+			record: id, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
 		}
 		item.step('a')
 		item.step('d')

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Errors that [Open] wraps. A process should stop on them and say what they say.
@@ -86,7 +87,7 @@ func classify(err error) verdict {
 	switch {
 	case errors.Is(err, errUnconfirmed):
 		return verdict{kind: "unconfirmed", as: job.ErrDurability}
-	case errors.Is(err, job.ErrNotHolder), errors.Is(err, job.ErrClockJump), errors.Is(err, ErrKeyspace), errors.Is(err, errCorrupt):
+	case errors.Is(err, job.ErrNotHolder), errors.Is(err, job.ErrClockJump), errors.Is(err, ErrKeyspace), errors.Is(err, codec.ErrCorrupt):
 		return verdict{kind: "refused"}
 	case errors.Is(err, errLate):
 		return verdict{kind: "late", retry: true, as: job.ErrUnavailable}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Lease hands out due records, or such as are due soon, one script a request, all in one pipeline for each server.
@@ -138,18 +139,18 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
 	latest := uint64(0)
-	var records bunch[job.Record]
-	var definitions definitionReader
+	var records codec.ChunkAllocator[job.Record]
+	var definitions codec.DefinitionDecoder
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := leased.text(i), records.next((len(leased)-i)/2)
+		record, known := leased.text(i), records.Next((len(leased)-i)/2)
 		known.IndexMS = r.int(3)
-		definitions.left = (len(leased) - i) / 2
-		err := readState(&known.State, record, leased.text(i+1))
+		definitions.Remaining = (len(leased) - i) / 2
+		err := codec.DecodeStateInto(&known.State, record, leased.text(i+1))
 		if err == nil {
 			latest = max(latest, known.State.Token) // what cannot be read teaches no token
-			known.Definition, err = definitions.decode(record, defs.text(i/2))
+			known.Definition, err = definitions.Decode(record, defs.text(i/2))
 			if err == nil && !defs.has(i/2) {
-				err = fmt.Errorf("%w: it has no definition", errCorrupt)
+				err = fmt.Errorf("%w: it has no definition", codec.ErrCorrupt)
 			}
 			if err != nil {
 				// It would only be leased and lost again and again.

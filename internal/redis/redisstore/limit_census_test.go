@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -31,8 +32,8 @@ func censusBed(t *testing.T, s *Store, admin *redis.Client, lanes int) (bytes in
 			p.ZAdd(ctx, keys.laneKey(lane), redis.Z{Score: float64(i), Member: id})
 			bytes += len(id)
 			put(keys.def, id, "definition")
-			for slot := range maxHistory * (l % 2) {
-				field := histField(id, slot)
+			for slot := range codec.MaxHistory * (l % 2) {
+				field := codec.HistoryField(id, slot)
 				bytes += len(field)
 				put(keys.hist, field, "a run")
 			}

@@ -59,7 +59,7 @@ func (s *Store) ByteCounts() *NamespaceCounts {
 // DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
 // without what Redis adds.
 func (s *Store) DefinitionBytes(d *job.Definition) int {
-	text, err := s.form().encodeDefinition(d)
+	text, err := s.form().EncodeDefinition(d)
 	if err != nil {
 		return 0 // it cannot be stored either
 	}

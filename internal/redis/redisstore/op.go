@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // op is one command or script call, with what became of it.
@@ -120,7 +121,7 @@ func (o *op) refusal() error {
 	case 3:
 		return fmt.Errorf("%w: shard %d has another kind of clock", ErrKeyspace, o.shard)
 	default:
-		return fmt.Errorf("%w: answer %d", errCorrupt, code)
+		return fmt.Errorf("%w: answer %d", codec.ErrCorrupt, code)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Renew has leases end a TTL from now, most often later than they would have: one script
@@ -40,7 +41,7 @@ func checkRenew(r job.RenewRequest, shards int) error {
 		return fmt.Errorf("renew: shard %d of %d, TTL %v", r.Shard, shards, r.TTL)
 	}
 	for _, n := range r.Renewals {
-		if n.Epoch > maxEpoch || n.Token > maxToken {
+		if n.Epoch > job.MaxEpoch || n.Token > codec.MaxToken {
 			return fmt.Errorf("renew %s: epoch %d or token %d is out of range", n.Record, n.Epoch, n.Token)
 		}
 	}
@@ -55,8 +56,8 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
 	argv = append(argv, r.TTL.Milliseconds())
 	for _, n := range renewals {
 		s.clocks[r.Shard].sawToken(n.Token)
-		argv = append(argv, n.Record, lanes.at(n.Lane), fixed(n.Token, 16), fixed(uint64(n.Epoch), 6),
-			string(bit(n.Acked)), max(0, n.HardStopMS))
+		argv = append(argv, n.Record, lanes.at(n.Lane), codec.FixedWidth(n.Token, 16), codec.FixedWidth(uint64(n.Epoch), 6),
+			flagText(n.Acked), max(0, n.HardStopMS))
 	}
 	return call(s.scripts.renew, r.Shard, lanes.appendTo(names), argv)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Store keeps the records of a keyspace. It has no goroutines of its own and is
@@ -219,7 +220,7 @@ func (s *Store) Shards() int { return len(s.shards) }
 func (s *Store) Schema() int { return int(s.schema.Load()) }
 
 // form is how records are written.
-func (s *Store) form() form { return formOf(int(s.schema.Load())) }
+func (s *Store) form() codec.Encoding { return codec.EncodingOf(int(s.schema.Load())) }
 
 // ShardOf is the shard of a job, and of its children.
 func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.ID, len(s.shards)) }

@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"strings"
@@ -21,12 +21,12 @@ func drawTrace(t *rapid.T) job.Trace {
 // trace contexts are, and carries it on.
 func TestTraceThatCannotBeReadHarmsNoRun(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}}
-	text, err := formPlain.encodeState(&s)
+	text, err := EncodingFull.EncodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"Z7", "Z0:", "Z3:zz ", "Z7:1122 id", "Z55:" + strings.Repeat("1", 50) + " id x"} {
-		got, err := decodeState("ns/job", text+field)
+		got, err := DecodeState("ns/job", text+field)
 		if err != nil || len(got.Callers) != 0 || got.Unknown != field {
 			t.Errorf("%s: %+v (%v)", field, got, err)
 		}
@@ -42,11 +42,11 @@ func TestCallersDoNotPileUp(t *testing.T) {
 	for range 2 * maxCallers {
 		s.Callers = append(s.Callers, job.Caller{RequestID: "r"})
 	}
-	text, err := formTight.encodeState(&s)
+	text, err := EncodingCompact.EncodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := decodeState("ns/job", text); err != nil || len(got.Callers) != maxCallers {
+	if got, err := DecodeState("ns/job", text); err != nil || len(got.Callers) != maxCallers {
 		t.Errorf("%d callers (%v)", len(got.Callers), err)
 	}
 }

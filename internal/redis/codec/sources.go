@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"google.golang.org/protobuf/proto"
@@ -8,11 +8,11 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// againSources stands beside usualRetry and usualBackoff where a message is read field by field.
-const againSources = usualAll + 1
+// groupSources stands beside usualRetry and usualBackoff where a message is read field by field.
+const groupSources = allGroups + 1
 
-// recordedSources is where the fields of a definition's policies came from, as it is stored.
-type recordedSources struct {
+// storedSources is where the fields of a definition's policies came from, as it is stored.
+type storedSources struct {
 	revision uint32
 	groups   []backoff.Group
 }
@@ -28,9 +28,9 @@ func encodeSources(d *job.Definition) *storagev1.PolicySources {
 	return m
 }
 
-// readSources leaves out what this version does not know: the job counts as the source then.
-func readSources(m *storagev1.PolicySources) recordedSources {
-	s := recordedSources{revision: m.GetRevision()}
+// decodeSources leaves out what this version does not know: the job counts as the source then.
+func decodeSources(m *storagev1.PolicySources) storedSources {
+	s := storedSources{revision: m.GetRevision()}
 	for _, g := range m.GetGroups() {
 		s.groups = append(s.groups, backoff.Group{
 			Source: backoff.Source{Kind: backoff.SourceKind(min(g.GetKind(), 255)), Name: g.GetName()}, Fields: backoff.FieldSet(g.GetFields()),
@@ -39,15 +39,15 @@ func readSources(m *storagev1.PolicySources) recordedSources {
 	return s
 }
 
-// plainSources is readSources of a text; false for what is corrupt.
-func plainSources(text []byte) (recordedSources, bool) {
+// decodeSourcesText is readSources of a text; false for what is corrupt.
+func decodeSourcesText(text []byte) (storedSources, bool) {
 	var m storagev1.PolicySources
 	err := proto.Unmarshal(text, &m)
-	return readSources(&m), err == nil
+	return decodeSources(&m), err == nil
 }
 
-// fill gives a definition its sources, unless a node that does not know them has edited it since.
-func (s recordedSources) fill(d *job.Definition) {
+// applyTo gives a definition its sources, unless a node that does not know them has edited it since.
+func (s storedSources) applyTo(d *job.Definition) {
 	if s.revision == d.Revision {
 		d.Sources = s.groups
 	}

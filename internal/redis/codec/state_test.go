@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func drawState(t *rapid.T) job.State {
 	ms := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64(), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000))
 	u32 := rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32())
 	u64 := rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64())
-	queue := rapid.OneOf(rapid.Just(usual.Queue), text)
+	queue := rapid.OneOf(rapid.Just(defaults.Queue), text)
 	recent := rapid.SliceOfN(text, 0, job.MaxRecent).Draw(t, "recent")
 	if len(recent) == 0 {
 		recent = nil
@@ -43,15 +43,15 @@ func drawState(t *rapid.T) job.State {
 		callers = append(callers, job.Caller{RequestID: rapid.StringMatching(`[a-z0-9._:~-]{1,9}`).Draw(t, "caller"), Trace: drawTrace(t)})
 	}
 	var exempt []string
-	for range rapid.IntRange(0, maxExempt).Draw(t, "exempt") {
+	for range rapid.IntRange(0, maxExemptRuns).Draw(t, "exempt") {
 		exempt = append(exempt, text.Draw(t, "run"))
 	}
 	mode := func(name string) job.ManualMode {
 		return job.ManualMode(rapid.IntRange(0, int(job.ManualResetOnSuccess)).Draw(t, name))
 	}
 	return job.State{
-		Region: job.Region(rapid.IntRange(0, 4).Draw(t, "region")), Token: rapid.Uint64Range(0, maxToken).Draw(t, "token"),
-		Acked: rapid.Bool().Draw(t, "acked"), Revision: u32.Draw(t, "revision"), Epoch: rapid.Uint32Range(0, maxEpoch).Draw(t, "epoch"),
+		Region: job.Region(rapid.IntRange(0, 4).Draw(t, "region")), Token: rapid.Uint64Range(0, MaxToken).Draw(t, "token"),
+		Acked: rapid.Bool().Draw(t, "acked"), Revision: u32.Draw(t, "revision"), Epoch: rapid.Uint32Range(0, job.MaxEpoch).Draw(t, "epoch"),
 		Lane: job.Lane{
 			Namespace: "ns", Queue: queue.Draw(t, "queue"), Priority: uint8(rapid.IntRange(0, job.MaxPriority).Draw(t, "priority")),
 		},
@@ -59,7 +59,7 @@ func drawState(t *rapid.T) job.State {
 		ManualID: text.Draw(t, "manual"), Nominal: ms.Draw(t, "nominal"), Due: ms.Draw(t, "due"),
 		Source: job.DelaySource(rapid.IntRange(0, int(job.DelayJitter)).Draw(t, "source")), Attempt: u32.Draw(t, "attempt"),
 		FirstMS: ms.Draw(t, "first"), Losses: u32.Draw(t, "losses"), Unacked: u32.Draw(t, "unacked"),
-		LastLoss: lossOf(rapid.Uint64Range(0, maxToken).Draw(t, "lost token"), u32.Draw(t, "losses before"), u32.Draw(t, "unacked before")),
+		LastLoss: lossOf(rapid.Uint64Range(0, MaxToken).Draw(t, "lost token"), u32.Draw(t, "losses before"), u32.Draw(t, "unacked before")),
 		Cancel:   rapid.Bool().Draw(t, "cancel"), Pending: text.Draw(t, "pending"), Paused: rapid.Bool().Draw(t, "paused"),
 		PausedMS: ms.Draw(t, "pausedms"), PauseNote: text.Draw(t, "note"), Deleting: rapid.Bool().Draw(t, "deleting"),
 		LastNominal: ms.Draw(t, "lastnominal"), Failures: u32.Draw(t, "failures"),
@@ -86,15 +86,15 @@ func drawState(t *rapid.T) job.State {
 
 // TestStateRoundTrip fails too when a field is added to State and not to drawState.
 func TestStateRoundTrip(t *testing.T) {
-	drawn := drawnFields{}
+	drawn := drawnFieldSet{}
 	rapid.Check(t, func(t *rapid.T) {
 		f, want := drawForm(t), drawState(t)
 		drawn.note(want)
-		text, err := f.encodeState(&want)
+		text, err := f.EncodeState(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeState("ns/job", text)
+		got, err := DecodeState("ns/job", text)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q\nis   %+v (%v)\nwant %+v", text, got, err, want)
 		}
@@ -105,12 +105,12 @@ func TestStateRoundTrip(t *testing.T) {
 // TestStatesOfPlainJobsStaySmall: what a job does not use takes no space.
 func TestStatesOfPlainJobsStaySmall(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Generation: 1, Nominal: 1_800_000_000_000, Due: 1_800_000_000_000}
-	text, err := formPlain.encodeState(&s)
-	if err != nil || text[headerLen:] != "q1:qg1n1800000000000d0" {
+	text, err := EncodingFull.EncodeState(&s)
+	if err != nil || text[stateHeaderLen:] != "q1:qg1n1800000000000d0" {
 		t.Errorf("%s (%v)", text, err)
 	}
 	usually := s
-	usually.Lane = usualState.Lane
+	usually.Lane = defaultState.Lane
 	ran := usually
 	ran.LastNominal, ran.LastStarted, ran.LastFinished = s.Nominal-60_000, s.Nominal-59_995, s.Nominal-59_988
 	ran.SettledToken, ran.LastOutcome, ran.Runs, ran.Succeeded = uint64(ran.LastStarted-2)*1000, job.OutcomeSucceeded, 3, 3
@@ -134,29 +134,29 @@ func TestStatesOfPlainJobsStaySmall(t *testing.T) {
 		{early, "n-1", "n-1"},
 		{late, "n4398046511104", "n4398046511104"},
 		// The header does not go on in digits, nor end the text.
-		{job.State{Revision: 1, Lane: usualState.Lane, Generation: 1}, "g1", "g1"},
-		{job.State{Revision: 1, Lane: usualState.Lane}, "g0", "g0"},
+		{job.State{Revision: 1, Lane: defaultState.Lane, Generation: 1}, "g1", "g1"},
+		{job.State{Revision: 1, Lane: defaultState.Lane}, "g0", "g0"},
 	} {
-		for f, want := range map[form]string{formSpare: c.spare, formTight: c.tight} {
-			if text, err := f.encodeState(&c.state); err != nil || text[headerLen:] != want {
+		for f, want := range map[Encoding]string{EncodingSparse: c.spare, EncodingCompact: c.tight} {
+			if text, err := f.EncodeState(&c.state); err != nil || text[stateHeaderLen:] != want {
 				t.Errorf("%s (%v), want %s", text, err, want)
 			}
 		}
 	}
 	// 44 bytes are the most that the allocator's class of 48 holds.
-	if text, err := formTight.encodeState(&usually); err != nil || len(text) != 44 {
+	if text, err := EncodingCompact.EncodeState(&usually); err != nil || len(text) != 44 {
 		t.Errorf("%d bytes: %s (%v)", len(text), text, err)
 	}
 }
 
 func BenchmarkState(b *testing.B) {
 	s := job.State{
-		Token: 1_800_000_000_000_123, Revision: 7, Epoch: 3, Lane: job.Lane{Namespace: "ns", Queue: usualState.Lane.Queue, Priority: 5}, Generation: 1,
+		Token: 1_800_000_000_000_123, Revision: 7, Epoch: 3, Lane: job.Lane{Namespace: "ns", Queue: defaultState.Lane.Queue, Priority: 5}, Generation: 1,
 		Nominal: 1_800_003_600_000, Due: 1_800_003_600_000, LastNominal: 1_800_000_000_000, LastStarted: 1_800_000_000_001,
 		LastFinished: 1_800_000_000_002, LastOutcome: job.OutcomeSucceeded, SettledToken: 1_799_999_999_999_000, Runs: 7, Succeeded: 7, Fired: 7,
 	}
 	for _, f := range allForms[1:] {
-		buf, err := f.appendState(nil, &s)
+		buf, err := f.AppendState(nil, &s)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -164,14 +164,14 @@ func BenchmarkState(b *testing.B) {
 		b.Run(fmt.Sprint("written, schema ", int(f)+1), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				buf, _ = f.appendState(buf[:0], &s)
+				buf, _ = f.AppendState(buf[:0], &s)
 			}
 		})
 		b.Run(fmt.Sprint("read, schema ", int(f)+1), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var read job.State
-				if err := readState(&read, "ns/job", text); err != nil {
+				if err := DecodeStateInto(&read, "ns/job", text); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -185,7 +185,7 @@ func TestHeader(t *testing.T) {
 		Region: job.RegionLeased, Token: 1_800_000_000_000_123, Acked: true, Revision: 42, Epoch: 7, Deleting: true,
 		Lane: job.Lane{Namespace: "ns", Queue: "mail", Priority: 5}, Nominal: 1_800_000_000_000, Due: 1_800_000_000_500,
 	}
-	text, err := formPlain.encodeState(&s)
+	text, err := EncodingFull.EncodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +193,11 @@ func TestHeader(t *testing.T) {
 	if text != want {
 		t.Errorf("text\n%s, want\n%s", text, want)
 	}
-	if g := guardOf(s.Token, s.Revision); g != "^"+text[:16]+".."+text[18:28] {
+	if g := GuardPattern(s.Token, s.Revision); g != "^"+text[:16]+".."+text[18:28] {
 		t.Errorf("guard %s", g)
 	}
-	for _, bad := range []job.State{{Token: maxToken + 1}, {Epoch: maxEpoch + 1}, {Region: 5}} {
-		if text, err := formPlain.encodeState(&bad); err == nil {
+	for _, bad := range []job.State{{Token: MaxToken + 1}, {Epoch: job.MaxEpoch + 1}, {Region: 5}} {
+		if text, err := EncodingFull.EncodeState(&bad); err == nil {
 			t.Errorf("%+v became %s", bad, text)
 		}
 	}
@@ -205,24 +205,24 @@ func TestHeader(t *testing.T) {
 
 func TestStateFieldsOfLaterVersions(t *testing.T) {
 	s := job.State{Revision: 1, Lane: job.Lane{Namespace: "ns", Queue: "q"}, Runs: 3}
-	text, err := formPlain.encodeState(&s)
+	text, err := EncodingFull.EncodeState(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeState("ns/job", text+"Z5"+"!3:a:b"+"@-7"+"k2")
+	got, err := DecodeState("ns/job", text+"Z5"+"!3:a:b"+"@-7"+"k2")
 	s.Succeeded, s.Unknown = 2, "Z5!3:a:b@-7"
 	if err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("state %+v (%v)", got, err)
 	}
-	rewritten, err := formPlain.encodeState(&got)
-	if again, err2 := decodeState("ns/job", rewritten); err != nil || err2 != nil || !reflect.DeepEqual(again, s) {
+	rewritten, err := EncodingFull.EncodeState(&got)
+	if again, err2 := DecodeState("ns/job", rewritten); err != nil || err2 != nil || !reflect.DeepEqual(again, s) {
 		t.Errorf("rewritten %s is %+v (%v, %v)", rewritten, again, err, err2)
 	}
 }
 
 func TestCorruptStates(t *testing.T) {
 	good := strings.Repeat("0", 18) + "0000000001" + "000000" + "01"
-	if _, err := decodeState("ns/job", good); err != nil {
+	if _, err := DecodeState("ns/job", good); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
@@ -233,19 +233,19 @@ func TestCorruptStates(t *testing.T) {
 		good + "i65", good + "O7:1 2 3 4", good + "O9:1 2 256 4", good + "O9:a 2 3 4 x", good + "O5", good + "d4:time", good + "n9223372036854775808",
 		good + "q18446744073709551615:x", good + "-", good + "r1 ",
 	} {
-		if s, err := decodeState("ns/job", text); !errors.Is(err, errCorrupt) {
+		if s, err := DecodeState("ns/job", text); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%q is %+v (%v)", text, s, err)
 		}
 	}
 	for _, tail := range []string{"n", "n??????", "n??????:", "n??????5", "n??????\x7f", "n?\xff?????", "n-", "n:", "n???????7"} {
-		if s, err := decodeState("ns/job", good[:35]+"3"+tail); !errors.Is(err, errCorrupt) {
+		if s, err := DecodeState("ns/job", good[:35]+"3"+tail); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%q is %+v (%v)", tail, s, err)
 		}
 	}
-	if s, err := decodeState("ns/job", good[:35]+"2n???????"); !errors.Is(err, errCorrupt) {
+	if s, err := DecodeState("ns/job", good[:35]+"2n???????"); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("base 64 in a tail of version 2 is %+v (%v)", s, err)
 	}
-	if _, err := decodeState("no record", good); !errors.Is(err, errCorrupt) {
+	if _, err := DecodeState("no record", good); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("record id: %v", err)
 	}
 }
@@ -258,22 +258,22 @@ func FuzzDecodeState(f *testing.F) {
 	f.Add("000000000000000000000000000100000003" + "n-5d7")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := decodeState("ns/job", text)
+		s, err := DecodeState("ns/job", text)
 		if err != nil {
-			if !errors.Is(err, errCorrupt) {
+			if !errors.Is(err, ErrCorrupt) {
 				t.Fatalf("error %v", err)
 			}
 			return
 		}
-		if s.Token > maxToken {
+		if s.Token > MaxToken {
 			return // a header can hold more than what is ever minted
 		}
 		for _, f := range allForms {
-			again, err := f.encodeState(&s)
+			again, err := f.EncodeState(&s)
 			if err != nil {
 				t.Fatalf("%q was read, but cannot be written: %v", text, err)
 			}
-			if got, err := decodeState("ns/job", again); err != nil || !reflect.DeepEqual(got, s) {
+			if got, err := DecodeState("ns/job", again); err != nil || !reflect.DeepEqual(got, s) {
 				t.Fatalf("%q\nbecame %+v (%v)\nwant   %+v", text, got, err, s)
 			}
 		}

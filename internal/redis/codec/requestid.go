@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"encoding/hex"
@@ -13,14 +13,14 @@ func packUUID(id string) (rest string, packed []byte) {
 		return id, nil
 	}
 	packed, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
-	if err != nil || uuidText(packed) != id {
+	if err != nil || formatUUID(packed) != id {
 		return id, nil
 	}
 	return "", packed
 }
 
-// uuidText undoes packUUID; no bytes are no text.
-func uuidText(packed []byte) string {
+// formatUUID undoes packUUID; no bytes are no text.
+func formatUUID(packed []byte) string {
 	if len(packed) != 16 {
 		return ""
 	}

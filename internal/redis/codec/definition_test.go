@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"bytes"
@@ -19,16 +19,16 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-var allForms = []form{formPlain, formSpare, formTight}
+var allForms = []Encoding{EncodingFull, EncodingSparse, EncodingCompact}
 
-func drawForm(t *rapid.T) form { return rapid.SampledFrom(allForms).Draw(t, "form") }
+func drawForm(t *rapid.T) Encoding { return rapid.SampledFrom(allForms).Draw(t, "form") }
 
 func drawDefinition(t *rapid.T) job.Definition {
 	text := rapid.StringN(0, 40, 80)
 	as := func(name string) bool { return rapid.Bool().Draw(t, name+" as usual") }
 	ms := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(1, 1<<42))
 	dur := func(name string) time.Duration { return time.Duration(ms.Draw(t, name)) * time.Millisecond }
-	at := func(name string) time.Time { return instant(ms.Draw(t, name)) }
+	at := func(name string) time.Time { return timeOfMS(ms.Draw(t, name)) }
 	texts := func(name string) []string {
 		list := rapid.SliceOfN(text, 0, 3).Draw(t, name)
 		if len(list) == 0 {
@@ -62,7 +62,7 @@ func drawDefinition(t *rapid.T) job.Definition {
 			WithinSlot: rapid.Bool().Draw(t, "within"),
 		},
 		MinInterval: dur("min"), MaxInterval: dur("max"), Timeout: dur("timeout"), TimeoutGrace: dur("grace"),
-		HistoryLimit: rapid.IntRange(0, maxHistory).Draw(t, "history"), Retention: dur("retention"), DeadLetterTTL: dur("ttl"),
+		HistoryLimit: rapid.IntRange(0, MaxHistory).Draw(t, "history"), Retention: dur("retention"), DeadLetterTTL: dur("ttl"),
 		Generation: rapid.Uint32().Draw(t, "generation"), AnchorMS: ms.Draw(t, "anchor"), Revision: rapid.Uint32().Draw(t, "revision"),
 		CreatedMS: ms.Draw(t, "created"), UpdatedMS: ms.Draw(t, "updated"), CreateRequestID: text.Draw(t, "create"), UpdateRequestIDs: drawEdits(t, text),
 		Overlap: job.Overlap(rapid.IntRange(0, int(job.OverlapTerminateOther)).Draw(t, "overlap")), OverlapLimit: rapid.IntRange(0, job.MaxBufferedRuns).Draw(t, "limit"),
@@ -85,16 +85,16 @@ func drawDefinition(t *rapid.T) job.Definition {
 		d.Schedule.Kind, d.Schedule.Every = schedule.KindInterval, d.Schedule.Every.Truncate(time.Second)
 	}
 	if as("lane") {
-		d.Queue, d.Priority = usual.Queue, usual.Priority
+		d.Queue, d.Priority = defaults.Queue, defaults.Priority
 	}
 	if as("retry") {
-		d.Retry = usualRetryOf(&d)
+		d.Retry = defaultRetryOf(&d)
 	}
 	if as("backoff") {
-		d.Backoff = usual.Backoff
+		d.Backoff = defaults.Backoff
 	}
 	if as("times") {
-		d.Timeout, d.TimeoutGrace, d.Retention, d.DeadLetterTTL = usual.Timeout, usual.TimeoutGrace, usual.Retention, usual.DeadLetterTTL
+		d.Timeout, d.TimeoutGrace, d.Retention, d.DeadLetterTTL = defaults.Timeout, defaults.TimeoutGrace, defaults.Retention, defaults.DeadLetterTTL
 	}
 	if as("first") {
 		d.Generation, d.Revision, d.CreatedMS, d.UpdatedMS = 1, 1, d.AnchorMS, d.AnchorMS
@@ -120,19 +120,19 @@ func drawDefinition(t *rapid.T) job.Definition {
 // TestDefinitionRoundTrip fails too when a field is added to Definition and not to
 // drawDefinition.
 func TestDefinitionRoundTrip(t *testing.T) {
-	drawn := drawnFields{}
+	drawn := drawnFieldSet{}
 	rapid.Check(t, func(t *rapid.T) {
 		f, want := drawForm(t), drawDefinition(t)
 		drawn.note(want)
-		b, err := f.encodeDefinition(&want)
+		b, err := f.EncodeDefinition(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeDefinition("ns/job", string(b))
+		got, err := DecodeDefinition("ns/job", string(b))
 		if err != nil || !reflect.DeepEqual(got, &want) {
 			t.Fatalf("is   %+v (%v)\nwant %+v", got, err, want)
 		}
-		if again, _ := f.encodeDefinition(got); !bytes.Equal(again, b) {
+		if again, _ := f.EncodeDefinition(got); !bytes.Equal(again, b) {
 			t.Fatal("equal definitions are not equal bytes")
 		}
 	})
@@ -158,7 +158,7 @@ func drawCalendar(t *rapid.T, times []string, from string) schedule.Calendar {
 func TestDefinitionCarriesEveryField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDefinition(t)
-		b, err := drawForm(t).encodeDefinition(&d)
+		b, err := drawForm(t).EncodeDefinition(&d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestDefinitionCarriesEveryField(t *testing.T) {
 		}
 	})
 	full := storagev1.Definition{}
-	d, err := decodeDefinition("ns/job", mustMarshal(t, &full))
+	d, err := DecodeDefinition("ns/job", mustMarshal(t, &full))
 	if err != nil || d.Unknown != nil {
 		t.Errorf("an empty message: %+v (%v)", d, err)
 	}
@@ -202,13 +202,13 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	for i, l := range levels {
 		l.ProtoReflect().SetUnknown(later(1000, string(rune('a'+i))))
 	}
-	d, err := decodeDefinition("ns/job", mustMarshal(t, m))
+	d, err := DecodeDefinition("ns/job", mustMarshal(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Handler, d.Retry.MaxAttempts = "edited", 5
 	m.Handler, m.Retry.MaxAttempts = "edited", 5
-	b, err := formPlain.encodeDefinition(d)
+	b, err := EncodingFull.EncodeDefinition(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +216,13 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	if err := proto.Unmarshal(b, &got); err != nil || !proto.Equal(&got, m) {
 		t.Errorf("is   %v (%v)\nwant %v", &got, err, m)
 	}
-	d.Retry, d.Backoff = usualRetryOf(d), usual.Backoff
+	d.Retry, d.Backoff = defaultRetryOf(d), defaults.Backoff
 	for _, f := range allForms[1:] {
-		b, err = f.encodeDefinition(d)
+		b, err = f.EncodeDefinition(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := decodeDefinition("ns/job", string(b)); err != nil || !reflect.DeepEqual(again, d) {
+		if again, err := DecodeDefinition("ns/job", string(b)); err != nil || !reflect.DeepEqual(again, d) {
 			t.Errorf("is   %+v (%v)\nwant %+v", again, err, d)
 		}
 	}
@@ -246,19 +246,19 @@ func drawPlain(t *rapid.T) job.Definition {
 
 // What is read the plain way is what the general way would have read.
 func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
-	var r definitionReader
+	var r DefinitionDecoder
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawPlain(t)
-		b, err := drawForm(t).encodeDefinition(&want)
+		b, err := drawForm(t).EncodeDefinition(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.bytes = append(r.bytes[:0], b...)
-		d := r.plain(want.Key)
+		r.input = append(r.input[:0], b...)
+		d := r.decodeFields(want.Key)
 		if d == nil || !reflect.DeepEqual(d, &want) {
 			t.Fatalf("is   %+v\nwant %+v", d, want)
 		}
-		clear(r.bytes) // nothing of it is kept
+		clear(r.input) // nothing of it is kept
 		if !reflect.DeepEqual(d, &want) {
 			t.Fatalf("became %+v", d)
 		}
@@ -275,10 +275,10 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 			d := hourly()
 			edit(&d)
 			var err error
-			if r.bytes, err = f.encodeDefinition(&d); err != nil {
+			if r.input, err = f.EncodeDefinition(&d); err != nil {
 				t.Fatal(err)
 			}
-			if got := r.plain(d.Key); got != nil {
+			if got := r.decodeFields(d.Key); got != nil {
 				t.Errorf("%s: taken for plain: %+v", name, got)
 			}
 		}
@@ -290,7 +290,7 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 func TestPoliciesThatAreNotPlain(t *testing.T) {
 	d := hourly()
 	d.Retry.MaxAttempts, d.Backoff.MaxExponent = 7, 3
-	told, err := formTight.encodeDefinition(&d)
+	told, err := EncodingCompact.EncodeDefinition(&d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,11 +312,11 @@ func TestPoliciesThatAreNotPlain(t *testing.T) {
 		default:
 			m.Backoff.Jitter.ProtoReflect().SetUnknown(more)
 		}
-		var r definitionReader
-		if _, err := r.decode("ns/job", string(told)); err != nil {
+		var r DefinitionDecoder
+		if _, err := r.Decode("ns/job", string(told)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := r.decode("ns/job", string(told)+mustMarshal(t, m))
+		got, err := r.Decode("ns/job", string(told)+mustMarshal(t, m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,11 +331,11 @@ func TestPoliciesThatAreNotPlain(t *testing.T) {
 
 // hourly is a job that is as most are.
 func hourly() job.Definition {
-	d := usual
+	d := defaults
 	d.Key, d.Handler, d.Payload = job.Key{Namespace: "ns", ID: "job"}, "noop", make([]byte, 200)
 	d.Schedule = schedule.Spec{Kind: schedule.KindInterval, Every: time.Hour}
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = 1_800_000_000_000, 1_800_000_000_000, 1_800_000_000_000
-	d.Retry = usualRetryOf(&d)
+	d.Retry = defaultRetryOf(&d)
 	return d
 }
 
@@ -344,20 +344,20 @@ func hourly() job.Definition {
 func TestDefinitionsOfPlainJobsStaySmall(t *testing.T) {
 	for _, c := range []struct {
 		what string
-		form form
+		form Encoding
 		edit func(*job.Definition)
 		want int
 	}{
-		{"schema 1", formPlain, func(*job.Definition) {}, 337},
-		{"schema 2", formSpare, func(*job.Definition) {}, 228},
-		{"as usual", formTight, func(*job.Definition) {}, 220},
-		{"with a start", formTight, func(d *job.Definition) { d.Schedule.StartAt = instant(d.AnchorMS) }, 220 + 2 + 7},
-		{"one group told", formTight, func(d *job.Definition) { d.Priority = 7 }, 220 + 3 + 9 + 2},
-		{"milliseconds", formTight, func(d *job.Definition) { d.Schedule.Every += time.Millisecond }, 228},
+		{"schema 1", EncodingFull, func(*job.Definition) {}, 337},
+		{"schema 2", EncodingSparse, func(*job.Definition) {}, 228},
+		{"as usual", EncodingCompact, func(*job.Definition) {}, 220},
+		{"with a start", EncodingCompact, func(d *job.Definition) { d.Schedule.StartAt = timeOfMS(d.AnchorMS) }, 220 + 2 + 7},
+		{"one group told", EncodingCompact, func(d *job.Definition) { d.Priority = 7 }, 220 + 3 + 9 + 2},
+		{"milliseconds", EncodingCompact, func(d *job.Definition) { d.Schedule.Every += time.Millisecond }, 228},
 	} {
 		d := hourly()
 		c.edit(&d)
-		b, err := c.form.encodeDefinition(&d)
+		b, err := c.form.EncodeDefinition(&d)
 		if err != nil || len(b) != c.want {
 			t.Errorf("%s: %d bytes, want %d (%v)", c.what, len(b), c.want, err)
 		}
@@ -366,8 +366,8 @@ func TestDefinitionsOfPlainJobsStaySmall(t *testing.T) {
 
 // TestGroupsThatAreNotKnown: nobody may guess what a later schema leaves out.
 func TestGroupsThatAreNotKnown(t *testing.T) {
-	for _, m := range []*storagev1.Definition{{Usual: usualAll + 1}, {IntervalS: 60, Told: usualAll + 1}} {
-		if d, err := decodeDefinition("ns/job", mustMarshal(t, m)); !errors.Is(err, errCorrupt) {
+	for _, m := range []*storagev1.Definition{{Usual: allGroups + 1}, {IntervalS: 60, Told: allGroups + 1}} {
+		if d, err := DecodeDefinition("ns/job", mustMarshal(t, m)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%v is %+v (%v)", m, d, err)
 		}
 	}
@@ -381,21 +381,31 @@ func BenchmarkDecodeDefinition(b *testing.B) {
 	}
 	d.Retry.Base, d.Retry.MaxAttempts = 2*time.Second, 8
 	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/5 * * * *"}, TimeZone: "Europe/Berlin"}
-	benchmarkDecode(b, "cron with retries", formTight, d)
+	benchmarkDecode(b, "cron with retries", EncodingCompact, d)
 	d.Locks = []job.Lock{{Key: "db", Limit: 1}}
-	benchmarkDecode(b, "the general way", formTight, d)
+	benchmarkDecode(b, "with a lock", EncodingCompact, d)
 }
 
-func benchmarkDecode(b *testing.B, name string, f form, d job.Definition) {
-	text, err := f.encodeDefinition(&d)
+func benchmarkDecode(b *testing.B, name string, f Encoding, d job.Definition) {
+	text, err := f.EncodeDefinition(&d)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var r definitionReader
+	var r DefinitionDecoder
 	b.Run(name, func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := r.decode("ns/job", string(text)); err != nil {
+			if _, err := r.Decode("ns/job", string(text)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	// The twin: the same definition by way of the generated message.
+	b.Run(name+" by protobuf", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r.input = append(r.input[:0], text...)
+			if _, err := r.decodeMessage(d.Key); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -407,12 +417,31 @@ func BenchmarkEncodeRun(b *testing.B) {
 		ID: "1-1800000000000", NominalMS: 1_800_000_000_000, DueMS: 1_800_000_000_000, StartedMS: 1_800_000_000_100,
 		FinishedMS: 1_800_000_000_101, Attempts: 1, Outcome: job.OutcomeSucceeded, Worker: "worker-1",
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := encodeRun(&run); err != nil {
-			b.Fatal(err)
+	b.Run("by hand", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := EncodeRun(&run); err != nil {
+				b.Fatal(err)
+			}
 		}
-	}
+	})
+	b.Run("by protobuf", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := marshalRun(&run); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// marshalRun is EncodeRun by way of the generated message.
+func marshalRun(r *job.Run) ([]byte, error) {
+	return deterministic.Marshal(&storagev1.Run{
+		Id: r.ID, Trigger: uint32(r.Trigger), NominalMs: r.NominalMS, DueMs: r.DueMS, StartedMs: r.StartedMS, FinishedMs: r.FinishedMS,
+		Attempts: r.Attempts, Losses: r.Losses, Outcome: uint32(r.Outcome), Error: r.Error, Output: r.Output, Worker: r.Worker,
+		CallerTrace: encodeTraceID(r.Caller),
+	})
 }
 
 func drawRun(t *rapid.T) job.Run {
@@ -431,20 +460,16 @@ func drawRun(t *rapid.T) job.Run {
 func TestRunsAreWrittenAsProtobufDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRun(t)
-		have, err := encodeRun(&r)
+		have, err := EncodeRun(&r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := deterministic.Marshal(&storagev1.Run{
-			Id: r.ID, Trigger: uint32(r.Trigger), NominalMs: r.NominalMS, DueMs: r.DueMS, StartedMs: r.StartedMS, FinishedMs: r.FinishedMS,
-			Attempts: r.Attempts, Losses: r.Losses, Outcome: uint32(r.Outcome), Error: r.Error, Output: r.Output, Worker: r.Worker,
-			CallerTrace: encodeTraceID(r.Caller),
-		})
+		want, err := marshalRun(&r)
 		if err != nil || !bytes.Equal(have, want) {
 			t.Fatalf("is   %x\nwant %x (%v)", have, want, err)
 		}
 	})
-	if _, err := encodeRun(&job.Run{Error: "\xff"}); err == nil {
+	if _, err := EncodeRun(&job.Run{Error: "\xff"}); err == nil {
 		t.Error("text that is not UTF-8 was written")
 	}
 }
@@ -454,14 +479,14 @@ func TestRunRoundTrip(t *testing.T) {
 		ID: "3-1800", Trigger: job.TriggerManual, NominalMS: 1, DueMS: 2, StartedMS: 3, FinishedMS: 4, Attempts: 5, Losses: 6,
 		Outcome: job.OutcomeDead, Error: "no luck", Output: []byte{0, 255}, Worker: "w1", Caller: &job.TraceID{9},
 	}
-	b, err := encodeRun(&want)
+	b, err := EncodeRun(&want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := decodeRun(string(b)); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := DecodeRun(string(b)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("is %+v (%v)", got, err)
 	}
-	if _, err := decodeRun("\xff"); !errors.Is(err, errCorrupt) {
+	if _, err := DecodeRun("\xff"); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("garbage: %v", err)
 	}
 }
@@ -471,7 +496,7 @@ func FuzzDecodeDefinition(f *testing.F) {
 	for _, form := range allForms {
 		d := hourly()
 		for range 2 {
-			b, err := form.encodeDefinition(&d)
+			b, err := form.EncodeDefinition(&d)
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -481,21 +506,21 @@ func FuzzDecodeDefinition(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r := definitionReader{bytes: []byte(text)}
-		if plain := r.plain(job.Key{Namespace: "ns", ID: "job"}); plain != nil {
-			if general, err := r.general(plain.Key); err != nil || !reflect.DeepEqual(plain, general) {
+		r := DefinitionDecoder{input: []byte(text)}
+		if plain := r.decodeFields(job.Key{Namespace: "ns", ID: "job"}); plain != nil {
+			if general, err := r.decodeMessage(plain.Key); err != nil || !reflect.DeepEqual(plain, general) {
 				t.Errorf("plain is %+v\nwant     %+v (%v)", plain, general, err)
 			}
 		}
-		d, err := decodeDefinition("ns/job", text)
+		d, err := DecodeDefinition("ns/job", text)
 		if err != nil {
-			if !errors.Is(err, errCorrupt) {
+			if !errors.Is(err, ErrCorrupt) {
 				t.Fatalf("error %v", err)
 			}
 			return
 		}
 		for _, f := range allForms {
-			if b, err := f.encodeDefinition(d); err != nil || len(b) > len(text)+1<<10 {
+			if b, err := f.EncodeDefinition(d); err != nil || len(b) > len(text)+1<<10 {
 				t.Fatalf("read, but cannot be written: %d bytes, %v", len(b), err)
 			}
 		}

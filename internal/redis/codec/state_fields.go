@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"errors"
@@ -10,54 +10,54 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// errLater marks a field of a later version.
-var errLater = errors.New("field of a later version")
+// errUnknownField marks a field of a later version.
+var errUnknownField = errors.New("field of a later version")
 
-// store puts the field where it belongs. The writer puts the nominal time
+// storeIn puts the field where it belongs. The writer puts the nominal time
 // before all times that are counted from it. It answers errLater for a field that
 // this version does not know.
-func (f field) store(s *job.State, how form) error {
-	if t := f.textOf(s); t != nil {
+func (f tailField) storeIn(s *job.State, how Encoding) error {
+	if t := f.textTarget(s); t != nil {
 		if !f.isText {
-			return fmt.Errorf("%w: field %q is not a text", errCorrupt, f.letter)
+			return fmt.Errorf("%w: field %q is not a text", ErrCorrupt, f.letter)
 		}
 		*t = f.text
 		return nil
 	}
-	if t := f.timeOf(s); t != nil {
-		n, err := f.int()
-		*t = f.baseOf(s, how) + n
+	if t := f.timeTarget(s); t != nil {
+		n, err := f.intValue()
+		*t = f.timeBase(s, how) + n
 		return err
 	}
-	if n := f.count32Of(s); n != nil {
-		v, err := f.uint(math.MaxUint32)
+	if n := f.uint32Target(s); n != nil {
+		v, err := f.uintValue(math.MaxUint32)
 		*n = uint32(v)
 		return err
 	}
-	if n := f.count64Of(s); n != nil {
-		v, err := f.uint(math.MaxUint64)
+	if n := f.uint64Target(s); n != nil {
+		v, err := f.uintValue(math.MaxUint64)
 		*n = v
 		return err
 	}
 	return f.storeOther(s, how)
 }
 
-// maxExempt bounds the exempt runs of a record: an earlier version may have left some that
+// maxExemptRuns bounds the exempt runs of a record: an earlier version may have left some that
 // have ended.
-const maxExempt = 4
+const maxExemptRuns = 4
 
-// baseOf is what a time is counted from.
-func (f field) baseOf(s *job.State, how form) int64 {
+// timeBase is what a time is counted from.
+func (f tailField) timeBase(s *job.State, how Encoding) int64 {
 	switch f.letter {
 	case 'S':
-		return how.startedFrom(s)
+		return how.startBase(s)
 	case 'E':
-		return how.endedFrom(s)
+		return how.endBase(s)
 	}
 	return s.Nominal
 }
 
-func (f field) textOf(s *job.State) *string {
+func (f tailField) textTarget(s *job.State) *string {
 	switch f.letter {
 	case 'q':
 		return &s.Lane.Queue
@@ -79,7 +79,7 @@ func (f field) textOf(s *job.State) *string {
 		s.Recent = append(s.Recent, "")
 		return &s.Recent[len(s.Recent)-1]
 	case '=':
-		if s.Exempt = append(s.Exempt, ""); len(s.Exempt) > maxExempt {
+		if s.Exempt = append(s.Exempt, ""); len(s.Exempt) > maxExemptRuns {
 			s.Exempt = s.Exempt[1:]
 		}
 		return &s.Exempt[len(s.Exempt)-1]
@@ -87,7 +87,7 @@ func (f field) textOf(s *job.State) *string {
 	return nil
 }
 
-func (f field) timeOf(s *job.State) *int64 {
+func (f tailField) timeTarget(s *job.State) *int64 {
 	switch f.letter {
 	case 'd':
 		return &s.Due
@@ -113,7 +113,7 @@ func (f field) timeOf(s *job.State) *int64 {
 	return nil
 }
 
-func (f field) count32Of(s *job.State) *uint32 {
+func (f tailField) uint32Target(s *job.State) *uint32 {
 	switch f.letter {
 	case 'g':
 		return &s.Generation
@@ -131,7 +131,7 @@ func (f field) count32Of(s *job.State) *uint32 {
 	return nil
 }
 
-func (f field) count64Of(s *job.State) *uint64 {
+func (f tailField) uint64Target(s *job.State) *uint64 {
 	switch f.letter {
 	case 'k':
 		return &s.Succeeded
@@ -151,34 +151,34 @@ func (f field) count64Of(s *job.State) *uint64 {
 	return nil
 }
 
-func (f field) storeOther(s *job.State, how form) error {
+func (f tailField) storeOther(s *job.State, how Encoding) error {
 	var n int64
 	var err error
 	switch f.letter {
 	case 'n':
-		s.Nominal, err = f.int()
-		if how >= formSpare {
+		s.Nominal, err = f.intValue()
+		if how >= EncodingSparse {
 			s.Due = s.Nominal
 		}
 	case 'r':
-		s.Runs, err = f.uint(math.MaxUint64)
-		if how >= formSpare {
+		s.Runs, err = f.uintValue(math.MaxUint64)
+		if how >= EncodingSparse {
 			s.Succeeded = s.Runs
 		}
-		if how >= formTight {
-			s.Fired, s.LastOutcome = afterRuns(s.Runs)
+		if how >= EncodingCompact {
+			s.Fired, s.LastOutcome = impliedByRuns(s.Runs)
 		}
 	case 'I':
-		s.Hint.IntervalMS, err = f.int()
+		s.Hint.IntervalMS, err = f.intValue()
 	case 'X':
-		s.LateMS, err = f.int()
+		s.LateMS, err = f.intValue()
 	case '_': // as Y
-		s.LateNominal, err = f.int()
+		s.LateNominal, err = f.intValue()
 	case 'Y': // not counted from the nominal time, so that it outlives what an earlier version does
-		s.Held.DueMS, err = f.int()
+		s.Held.DueMS, err = f.intValue()
 	case 'K':
-		n, err = f.int()
-		s.SettledToken = tokenBase(how.endedFrom(s)) + uint64(n)
+		n, err = f.intValue()
+		s.SettledToken = settledTokenBase(how.endBase(s)) + uint64(n)
 	case 'O':
 		err = f.storeBackfill(s)
 	case 'Z':
@@ -186,14 +186,14 @@ func (f field) storeOther(s *job.State, how form) error {
 	case '&': // no letter is left
 		err = f.storeLoss(s)
 	default:
-		err = f.storeSmall(s)
+		err = f.storeEnum(s)
 	}
 	return err
 }
 
-// storeSmall stores what has few values. A value that this version does not know
+// storeEnum stores what has few values. A value that this version does not know
 // makes the record unreadable: nobody may act on a guess.
-func (f field) storeSmall(s *job.State) error {
+func (f tailField) storeEnum(s *job.State) error {
 	var limit uint64
 	var put func(uint64)
 	switch f.letter {
@@ -224,9 +224,9 @@ func (f field) storeSmall(s *job.State) error {
 	case 'h':
 		limit, put = 1, func(v uint64) { s.Paused = v == 1 }
 	default:
-		return errLater
+		return errUnknownField
 	}
-	v, err := f.uint(limit)
+	v, err := f.uintValue(limit)
 	put(v)
 	return err
 }
@@ -240,16 +240,16 @@ func encodeLoss(l job.Loss) string {
 	return string(strconv.AppendUint(append(b, ' '), uint64(l.Unacked), 10))
 }
 
-func (f field) storeLoss(s *job.State) error {
+func (f tailField) storeLoss(s *job.State) error {
 	parts := strings.Split(f.text, " ")
 	if !f.isText || len(parts) != 3 {
-		return fmt.Errorf("%w: field %q is not a loss", errCorrupt, f.letter)
+		return fmt.Errorf("%w: field %q is not a loss", ErrCorrupt, f.letter)
 	}
 	token, err1 := strconv.ParseUint(parts[0], 10, 64)
 	losses, err2 := strconv.ParseUint(parts[1], 10, 32)
 	unacked, err3 := strconv.ParseUint(parts[2], 10, 32)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return fmt.Errorf("%w: field %q: %w", errCorrupt, f.letter, err)
+		return fmt.Errorf("%w: field %q: %w", ErrCorrupt, f.letter, err)
 	}
 	s.LastLoss = job.Loss{Token: token, Losses: uint32(losses), Unacked: uint32(unacked)}
 	return nil
@@ -261,17 +261,17 @@ func encodeBackfill(b job.Backfill, base int64) string {
 	return fmt.Sprintf("%d %d %d %d %s", b.NextMS-base, b.ToMS-base, b.Concurrency, b.Slots, b.ID)
 }
 
-func (f field) storeBackfill(s *job.State) error {
+func (f tailField) storeBackfill(s *job.State) error {
 	parts := strings.SplitN(f.text, " ", 5)
 	if !f.isText || len(parts) != 5 {
-		return fmt.Errorf("%w: field %q is not a backfill", errCorrupt, f.letter)
+		return fmt.Errorf("%w: field %q is not a backfill", ErrCorrupt, f.letter)
 	}
 	next, err1 := strconv.ParseInt(parts[0], 10, 64)
 	to, err2 := strconv.ParseInt(parts[1], 10, 64)
 	concurrency, err3 := strconv.ParseUint(parts[2], 10, 8)
 	slots, err4 := strconv.ParseUint(parts[3], 10, 64)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return fmt.Errorf("%w: field %q: %w", errCorrupt, f.letter, err)
+		return fmt.Errorf("%w: field %q: %w", ErrCorrupt, f.letter, err)
 	}
 	s.Backfills = append(s.Backfills, job.Backfill{
 		ID: parts[4], NextMS: s.Nominal + next, ToMS: s.Nominal + to, Concurrency: uint8(concurrency), Slots: slots,

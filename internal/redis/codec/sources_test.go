@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"reflect"
@@ -19,11 +19,11 @@ func TestSourcesOfAnotherRevisionDoNotCount(t *testing.T) {
 		Source: backoff.Source{Kind: backoff.FromQueue, Name: "q"}, Set: 1 << backoff.RetryMaxAttempts, Values: backoff.Policies{Retry: backoff.Retry{MaxAttempts: 9}},
 	}))
 	for _, f := range allForms {
-		b, err := f.encodeDefinition(&d)
+		b, err := f.EncodeDefinition(&d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeDefinition("ns/job", string(b))
+		got, err := DecodeDefinition("ns/job", string(b))
 		if err != nil || !reflect.DeepEqual(got.Sources, d.Sources) || got.PolicySources()[backoff.RetryMaxAttempts] != (backoff.Source{Kind: backoff.FromQueue, Name: "q"}) {
 			t.Fatalf("form %d: %+v, %v", f, got, err)
 		}
@@ -35,7 +35,7 @@ func TestSourcesOfAnotherRevisionDoNotCount(t *testing.T) {
 		if b, err = proto.Marshal(&m); err != nil {
 			t.Fatal(err)
 		}
-		got, err = decodeDefinition("ns/job", string(b))
+		got, err = DecodeDefinition("ns/job", string(b))
 		if err != nil || got.Sources != nil || got.Retry.MaxAttempts != 9 {
 			t.Errorf("form %d: after an edit %+v, %v", f, got, err)
 		}

@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ import (
 // creation can be told from another one.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// encodeDefinition writes a definition without its key, which is the record's
+// EncodeDefinition writes a definition without its key, which is the record's
 // id. Fields of later versions, as decodeDefinition found them, are appended:
 // protobuf merges them on reading.
-func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
+func (f Encoding) EncodeDefinition(d *job.Definition) ([]byte, error) {
 	m := &storagev1.Definition{
 		Queue:           d.Queue,
 		Priority:        uint32(d.Priority),
@@ -54,17 +54,17 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 		m.Trace, m.TraceState = encodeTrace(d.Trace), d.Trace.State
 	}
 	m.PolicySources = encodeSources(d)
-	if f >= formSpare {
-		leaveOut(m, d)
+	if f >= EncodingSparse {
+		omitDefaults(m, d)
 	}
-	if m.Usual&usualRetry == 0 {
+	if m.Usual&groupRetry == 0 {
 		m.Retry = encodeRetry(d.Retry)
 	}
-	if m.Usual&usualBackoff == 0 {
+	if m.Usual&groupBackoff == 0 {
 		m.Backoff = encodeRecurring(d.Backoff)
 	}
-	if f >= formTight {
-		pack(m, d.Schedule)
+	if f >= EncodingCompact {
+		packInterval(m, d.Schedule)
 	}
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -73,53 +73,53 @@ func (f form) encodeDefinition(d *job.Definition) ([]byte, error) {
 	return append(b, d.Unknown...), nil
 }
 
-// decodeDefinition reads the stored definition of a record.
-func decodeDefinition(record, text string) (*job.Definition, error) {
-	return new(definitionReader).decode(record, text)
+// DecodeDefinition reads the stored definition of a record.
+func DecodeDefinition(record, text string) (*job.Definition, error) {
+	return new(DefinitionDecoder).Decode(record, text)
 }
 
-// definitionReader reads definitions one after the other, in the same memory. What it
+// DefinitionDecoder reads definitions one after the other, in the same memory. What it
 // returns does not share it, but for names that are the same.
-type definitionReader struct {
-	message storagev1.Definition
-	bytes   []byte
-	left    int // how many are to come with the present one, if that is known
-	made    bunch[job.Definition]
+type DefinitionDecoder struct {
+	message   storagev1.Definition
+	input     []byte
+	Remaining int // how many are to come with the present one, if that is known
+	jobs      ChunkAllocator[job.Definition]
 
 	// Of the last one.
-	queue, handler, target, zone, seal string
-	retry                              lastPolicy[backoff.Retry]
-	backoff                            lastPolicy[backoff.Recurring]
-	sources                            lastPolicy[recordedSources]
+	queue, handler, target, zone, payloadKey string
+	retry                                    policyCache[backoff.Retry]
+	backoff                                  policyCache[backoff.Recurring]
+	sources                                  policyCache[storedSources]
 
 	// Of the present one.
-	update   string // the request of its last edit
-	policies uint32 // that it has told so far, as usualRetry
-	sourced  recordedSources
+	updateRequestID string // the request of its last edit
+	policiesSeen    uint32 // that it has told so far, as usualRetry
+	presentSources  storedSources
 }
 
-func (r *definitionReader) decode(record, text string) (*job.Definition, error) {
+func (r *DefinitionDecoder) Decode(record, text string) (*job.Definition, error) {
 	key, _, ok := job.ParseRecord(record)
 	if !ok {
-		return nil, fmt.Errorf("%w: record id %.64q", errCorrupt, record)
+		return nil, fmt.Errorf("%w: record id %.64q", ErrCorrupt, record)
 	}
-	r.bytes = append(r.bytes[:0], text...)
-	if d := r.plain(key); d != nil {
+	r.input = append(r.input[:0], text...)
+	if d := r.decodeFields(key); d != nil {
 		return d, nil
 	}
-	return r.general(key)
+	return r.decodeMessage(key)
 }
 
-// general reads any definition.
-func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
+// decodeMessage reads any definition.
+func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) {
 	m := &r.message
-	if err := proto.Unmarshal(r.bytes, m); err != nil { // resets the message
-		return nil, fmt.Errorf("%w: definition: %w", errCorrupt, err)
+	if err := proto.Unmarshal(r.input, m); err != nil { // resets the message
+		return nil, fmt.Errorf("%w: definition: %w", ErrCorrupt, err)
 	}
-	left := spared{usual: m.Usual, told: m.Told, intervalS: m.IntervalS}
-	groups, ok := left.groups()
+	left := omissions{omitted: m.Usual, present: m.Told, intervalS: m.IntervalS}
+	groups, ok := left.omittedGroups()
 	if !ok {
-		return nil, fmt.Errorf("%w: definition speaks of groups that are not known: usual %b, told %b", errCorrupt, m.Usual, m.Told)
+		return nil, fmt.Errorf("%w: definition speaks of groups that are not known: usual %b, told %b", ErrCorrupt, m.Usual, m.Told)
 	}
 	unknown, err := unknownFields(m)
 	if err != nil {
@@ -136,33 +136,33 @@ func (r *definitionReader) general(key job.Key) (*job.Definition, error) {
 		Schedule:         decodeSchedule(m.Schedule),
 		Retry:            decodeRetry(m.Retry),
 		Backoff:          decodeRecurring(m.Backoff),
-		MinInterval:      duration(m.MinIntervalMs),
-		MaxInterval:      duration(m.MaxIntervalMs),
+		MinInterval:      durationOfMS(m.MinIntervalMs),
+		MaxInterval:      durationOfMS(m.MaxIntervalMs),
 		Overlap:          job.Overlap(min(m.Overlap, 255)),
 		OverlapLimit:     int(m.OverlapLimit),
 		Misfire:          decodeMisfire(m.Misfire),
 		Locks:            decodeLocks(m.Locks),
 		Target:           m.Target,
 		PauseAfter:       int(m.PauseAfter),
-		MaxLag:           duration(m.MaxLagMs),
-		Timeout:          duration(m.TimeoutMs),
-		TimeoutGrace:     duration(m.TimeoutGraceMs),
-		HistoryLimit:     int(min(m.HistoryLimit, maxHistory)),
-		Retention:        duration(m.RetentionMs),
-		DeadLetterTTL:    duration(m.DeadLetterTtlMs),
+		MaxLag:           durationOfMS(m.MaxLagMs),
+		Timeout:          durationOfMS(m.TimeoutMs),
+		TimeoutGrace:     durationOfMS(m.TimeoutGraceMs),
+		HistoryLimit:     int(min(m.HistoryLimit, MaxHistory)),
+		Retention:        durationOfMS(m.RetentionMs),
+		DeadLetterTTL:    durationOfMS(m.DeadLetterTtlMs),
 		Generation:       m.Generation,
 		AnchorMS:         m.AnchorMs,
 		Revision:         m.Revision,
 		CreatedMS:        m.CreatedMs,
 		UpdatedMS:        m.UpdatedMs,
-		CreateRequestID:  m.CreateRequestId + uuidText(m.CreateRequestUuid),
-		UpdateRequestIDs: job.JoinRequestIDs(m.EarlierUpdateRequestIds, m.UpdateRequestId+uuidText(m.UpdateRequestUuid)),
+		CreateRequestID:  m.CreateRequestId + formatUUID(m.CreateRequestUuid),
+		UpdateRequestIDs: job.JoinRequestIDs(m.EarlierUpdateRequestIds, m.UpdateRequestId+formatUUID(m.UpdateRequestUuid)),
 		Trace:            decodeTrace(m.Trace, m.TraceState),
 		Unknown:          unknown,
 	}
-	left.unpack(&d.Schedule)
-	putBack(d, groups)
-	readSources(m.PolicySources).fill(d)
+	left.unpackInterval(&d.Schedule)
+	restoreDefaults(d, groups)
+	decodeSources(m.PolicySources).applyTo(d)
 	return d, nil
 }
 
@@ -275,18 +275,18 @@ func decodeCalendar(m *storagev1.Calendar) schedule.Calendar {
 func decodeSchedule(m *storagev1.Schedule) schedule.Spec {
 	return schedule.Spec{
 		Kind:       schedule.Kind(min(m.GetKind(), 255)),
-		At:         instant(m.GetAtMs()),
-		Every:      duration(m.GetEveryMs()),
+		At:         timeOfMS(m.GetAtMs()),
+		Every:      durationOfMS(m.GetEveryMs()),
 		FixedDelay: m.GetFixedDelay(),
 		Cron:       m.GetCron(),
 		TimeZone:   m.GetTimeZone(),
 		Seconds:    m.GetSeconds(),
 		Gap:        schedule.GapPolicy(min(m.GetGap(), 255)),
 		Repeat:     schedule.RepeatPolicy(min(m.GetRepeat(), 255)),
-		StartAt:    instant(m.GetStartMs()),
-		EndAt:      instant(m.GetEndMs()),
+		StartAt:    timeOfMS(m.GetStartMs()),
+		EndAt:      timeOfMS(m.GetEndMs()),
 		Exclude:    decodeExclusions(m.GetExclude()),
-		Jitter:     duration(m.GetJitterMs()),
+		Jitter:     durationOfMS(m.GetJitterMs()),
 		MaxRuns:    int(m.GetMaxRuns()),
 		Calendar:   decodeCalendar(m.GetCalendar()),
 	}
@@ -306,7 +306,7 @@ func encodeExclusions(e schedule.Exclusions) *storagev1.Exclusions {
 func decodeExclusions(m *storagev1.Exclusions) schedule.Exclusions {
 	e := schedule.Exclusions{Cron: m.GetCron(), Dates: m.GetDates(), Windows: m.GetWindows()}
 	for _, p := range m.GetPeriods() {
-		e.Periods = append(e.Periods, schedule.Period{From: instant(p.GetFromMs()), To: instant(p.GetToMs())})
+		e.Periods = append(e.Periods, schedule.Period{From: timeOfMS(p.GetFromMs()), To: timeOfMS(p.GetToMs())})
 	}
 	return e
 }

@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"reflect"
@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// drawnFields notes which fields of a type have been drawn with a value that is
+// drawnFieldSet notes which fields of a type have been drawn with a value that is
 // not zero: a round trip says nothing about the others.
-type drawnFields map[string]bool
+type drawnFieldSet map[string]bool
 
-func (f drawnFields) note(v any) { f.walk("", reflect.ValueOf(v)) }
+func (f drawnFieldSet) note(v any) { f.walk("", reflect.ValueOf(v)) }
 
-func (f drawnFields) walk(path string, v reflect.Value) {
+func (f drawnFieldSet) walk(path string, v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
 		for i := range v.NumField() {
@@ -30,7 +30,7 @@ func (f drawnFields) walk(path string, v reflect.Value) {
 
 // complete fails the test for each field of the type that was never drawn, unless
 // it is among the exceptions.
-func (f drawnFields) complete(t *testing.T, of reflect.Type, exceptions ...string) {
+func (f drawnFieldSet) complete(t *testing.T, of reflect.Type, exceptions ...string) {
 	t.Helper()
 	for _, path := range leaves("", of) {
 		if !f[path] && !slices.Contains(exceptions, path) {
@@ -63,7 +63,7 @@ func TestDrawnFieldsSeeWhatIsMissing(t *testing.T) {
 	if got, want := leaves("", reflect.TypeFor[outer]()), []string{".X", ".List.A", ".List.B", ".At"}; !slices.Equal(got, want) {
 		t.Errorf("fields %v, want %v", got, want)
 	}
-	seen := drawnFields{}
+	seen := drawnFieldSet{}
 	seen.note(outer{X: "x", List: []inner{{A: 1}}})
 	seen.note(outer{List: []inner{{}}})
 	if !seen[".X"] || !seen[".List.A"] || seen[".List.B"] || seen[".At"] {

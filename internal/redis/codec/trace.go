@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"encoding/hex"
@@ -55,13 +55,13 @@ func encodeCaller(c *job.Caller) string {
 // that are about nothing any more.
 const maxCallers = 4
 
-func (f field) storeCaller(s *job.State) error {
+func (f tailField) storeCaller(s *job.State) error {
 	ids, rest, _ := strings.Cut(f.text, " ")
 	id, state, ok := strings.Cut(rest, " ")
 	raw, err := hex.DecodeString(ids)
 	trace := decodeTrace(raw, state)
 	if !f.isText || !ok || err != nil || trace == nil {
-		return errLater // no run is refused for want of a trace
+		return errUnknownField // no run is refused for want of a trace
 	}
 	s.Callers = append(s.Callers, job.Caller{RequestID: id, Trace: *trace})
 	if len(s.Callers) > maxCallers {

@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func TestRequestIDsArePacked(t *testing.T) {
 			rapid.StringMatching("[0-9a-fA-F-]{36}"), rapid.StringN(0, 40, -1),
 		).Draw(t, "id")
 		rest, packed := packUUID(id)
-		if got := rest + uuidText(packed); got != id {
+		if got := rest + formatUUID(packed); got != id {
 			t.Fatalf("%q became %q", id, got)
 		}
 	})

@@ -1,4 +1,4 @@
-package redisstore
+package codec
 
 import (
 	"time"
@@ -15,22 +15,22 @@ func unixMS(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func instant(ms int64) time.Time {
+func timeOfMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
 }
 
-// duration turns stored milliseconds into a duration; what does not fit, which
+// durationOfMS turns stored milliseconds into a duration; what does not fit, which
 // nobody writes, becomes the longest or shortest there is.
-func duration(ms int64) time.Duration {
+func durationOfMS(ms int64) time.Duration {
 	const longest = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(max(-longest, min(ms, longest))) * time.Millisecond
 }
 
-// seconds is duration of stored seconds.
-func seconds(s int64) time.Duration {
+// durationOfSeconds is duration of stored seconds.
+func durationOfSeconds(s int64) time.Duration {
 	const longest = int64(1<<63-1) / int64(time.Second)
 	return time.Duration(max(-longest, min(s, longest))) * time.Second
 }
