@@ -11,22 +11,23 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// Encoding is how records are written. Any form is read, whatever the keyspace's schema.
+// Encoding says how compactly records are encoded. The schema of the keyspace selects it for
+// encoding; decoding accepts every encoding, whatever the schema is.
 type Encoding uint8
 
 const (
-	// EncodingFull is that of schema 1: every field is told.
+	// EncodingFull is the encoding of schema 1: every field is stored.
 	EncodingFull Encoding = iota
-	// EncodingSparse is that of schema 2: what is as usual is left out, which halves what
-	// a plain job with a small payload takes.
+	// EncodingSparse is the encoding of schema 2: fields with default values are omitted, which
+	// halves the size of a simple job with a small payload.
 	EncodingSparse
-	// EncodingCompact is that of schemas 3 and 4: besides, nominal times of states and intervals of
-	// whole seconds take fewer bytes, so that the texts of plain jobs fit into the next
-	// smaller classes of the allocator.
+	// EncodingCompact is the encoding of schemas 3 and 4: nominal times of states and intervals
+	// of whole seconds also take fewer bytes, so that simple jobs fit into the next smaller size
+	// classes of Redis's allocator.
 	EncodingCompact
 )
 
-// EncodingOf is the form of a keyspace of this schema.
+// EncodingOf is the encoding of a keyspace with this schema.
 func EncodingOf(schema int) Encoding {
 	switch {
 	case schema < 2:
@@ -38,9 +39,9 @@ func EncodingOf(schema int) Encoding {
 	}
 }
 
-// ForStates is the form of the states of a job that keeps so many ended runs. Tight states
-// leave gaps in the allocator's class of 48 bytes when their jobs run, into which the names
-// of ended runs would go one by one: settling would take Redis a tenth longer.
+// ForStates is the encoding for states of a job that keeps up to history ended runs. Compact
+// states would leave gaps in the allocator's size class of 48 bytes when their jobs run. The names
+// of ended runs would fill these gaps one by one, and settling would take Redis a tenth longer.
 func (f Encoding) ForStates(history int) Encoding {
 	if f == EncodingCompact && history > 0 {
 		return EncodingSparse
@@ -48,19 +49,19 @@ func (f Encoding) ForStates(history int) Encoding {
 	return f
 }
 
-// Groups of a definition's fields, as bits of the stored fields usual and told. In
-// usual the bit of a group that is left out is set, in told that of one that is not.
+// Groups of a definition's fields, as bits of the stored fields usual and told. The bit of an
+// omitted group is set in usual. Where told is used instead, it has the bits of all other groups.
 const (
 	groupLane          uint32 = 1 << iota // queue, priority
 	groupRetry                            // retry policy
 	groupBackoff                          // backoff policy
 	groupTimes                            // timeout and grace, retention, life of dead letters
-	groupFirstRevision                    // generation and revision 1, not edited since its anchor
+	groupFirstRevision                    // generation and revision 1, not edited since the anchor
 	allGroups          = 1<<iota - 1
 )
 
-// defaults is what a field that is left out stands for. It is part of what is stored:
-// the defaults of jobs may change, this never does.
+// defaults has the values of omitted fields. They belong to the stored format: the defaults for
+// new jobs may change, these never do.
 var defaults = job.Definition{
 	Queue: "default", Priority: 5, Generation: 1, Revision: 1,
 	Retry: backoff.Retry{
@@ -73,10 +74,10 @@ var defaults = job.Definition{
 	Timeout: 30 * time.Second, TimeoutGrace: 5 * time.Second, Retention: time.Hour, DeadLetterTTL: 7 * 24 * time.Hour,
 }
 
-// defaultState is what the fields of a state stand for that its tail leaves out.
+// defaultState has the values of fields that the tail of a state omits.
 var defaultState = job.State{Lane: job.Lane{Queue: "default", Priority: 5}, Generation: 1}
 
-// defaultRetryOf is the usual retry policy of such a job: one attempt if it recurs.
+// defaultRetryOf is the retry policy that is omitted: a recurring job has one attempt.
 func defaultRetryOf(d *job.Definition) backoff.Retry {
 	retry := defaults.Retry
 	if d.Recurring() {
@@ -85,8 +86,8 @@ func defaultRetryOf(d *job.Definition) backoff.Retry {
 	return retry
 }
 
-// omitDefaults takes the groups that are as usual out of a definition's message, which has
-// no policies yet, and packs what can be told in fewer bytes.
+// omitDefaults removes groups with default values from a definition's message, which has no
+// policies yet, and shortens request ids.
 func omitDefaults(m *storagev1.Definition, d *job.Definition) {
 	m.CreateRequestId, m.CreateRequestUuid = packUUID(m.CreateRequestId)
 	m.UpdateRequestId, m.UpdateRequestUuid = packUUID(m.UpdateRequestId)
@@ -111,8 +112,9 @@ func omitDefaults(m *storagev1.Definition, d *job.Definition) {
 	}
 }
 
-// packInterval puts an interval of whole seconds, after leaveOut, into one field, which also
-// turns the groups that are left out into those that are told: of most jobs none are.
+// packInterval stores an interval of whole seconds in one field. It runs after omitDefaults. The
+// message then lists the groups that are present instead of those that are omitted, because most
+// jobs omit all of them.
 func packInterval(m *storagev1.Definition, s schedule.Spec) {
 	if s.Kind != schedule.KindInterval || s.Every == 0 || s.Every%time.Second != 0 {
 		return
@@ -125,13 +127,13 @@ func packInterval(m *storagev1.Definition, s schedule.Spec) {
 	}
 }
 
-// omissions is what a definition's message says of what it leaves out.
+// omissions are the fields of a definition's message that say what it omits.
 type omissions struct {
 	omitted, present uint32
 	intervalS        int64
 }
 
-// omittedGroups are those that are left out. It is false for groups that are not known.
+// omittedGroups returns the omitted groups; false if the message has an unknown group.
 func (l *omissions) omittedGroups() (uint32, bool) {
 	groups := l.omitted
 	if l.intervalS != 0 {
@@ -140,15 +142,16 @@ func (l *omissions) omittedGroups() (uint32, bool) {
 	return groups, (l.omitted|l.present)&^allGroups == 0
 }
 
-// unpackInterval undoes pack, before putBack: what is usual depends on the schedule.
+// unpackInterval undoes packInterval. It runs before restoreDefaults, because the default retry
+// policy depends on the schedule.
 func (l *omissions) unpackInterval(s *schedule.Spec) {
 	if l.intervalS != 0 {
 		s.Kind, s.Every = schedule.KindInterval, durationOfSeconds(l.intervalS)
 	}
 }
 
-// restoreDefaults undoes leaveOut. A group that is left out may still hold fields that this
-// version does not know: those are kept apart.
+// restoreDefaults undoes omitDefaults. An omitted group may still hold fields of a later version:
+// these are in Definition.Unknown.
 func restoreDefaults(d *job.Definition, groups uint32) {
 	if groups&groupLane != 0 {
 		d.Queue, d.Priority = defaults.Queue, defaults.Priority

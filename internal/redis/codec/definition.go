@@ -12,13 +12,12 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// deterministic makes equal definitions equal bytes, so that a repeated
-// creation can be told from another one.
+// deterministic encodes equal definitions as equal bytes, so that a repeated creation can be
+// distinguished from another one.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// EncodeDefinition writes a definition without its key, which is the record's
-// id. Fields of later versions, as decodeDefinition found them, are appended:
-// protobuf merges them on reading.
+// EncodeDefinition encodes a definition without its key, which is the id of the record. Fields of
+// later versions, as [DecodeDefinition] found them, are appended: protobuf merges them on reading.
 func (f Encoding) EncodeDefinition(d *job.Definition) ([]byte, error) {
 	m := &storagev1.Definition{
 		Queue:           d.Queue,
@@ -73,31 +72,33 @@ func (f Encoding) EncodeDefinition(d *job.Definition) ([]byte, error) {
 	return append(b, d.Unknown...), nil
 }
 
-// DecodeDefinition reads the stored definition of a record.
+// DecodeDefinition decodes the stored definition of a record.
 func DecodeDefinition(record, text string) (*job.Definition, error) {
 	return new(DefinitionDecoder).Decode(record, text)
 }
 
-// DefinitionDecoder reads definitions one after the other, in the same memory. What it
-// returns does not share it, but for names that are the same.
+// DefinitionDecoder decodes many definitions and reuses its memory. Definitions that it returns
+// share nothing with it, except equal names. It saves two or three allocations a definition
+// (BenchmarkDecodeDefinition).
 type DefinitionDecoder struct {
 	message   storagev1.Definition
 	input     []byte
-	Remaining int // how many are to come with the present one, if that is known
+	Remaining int // how many definitions are left, including the current one; 0: unknown
 	jobs      ChunkAllocator[job.Definition]
 
-	// Of the last one.
+	// Values of the previous definition.
 	queue, handler, target, zone, payloadKey string
 	retry                                    policyCache[backoff.Retry]
 	backoff                                  policyCache[backoff.Recurring]
 	sources                                  policyCache[storedSources]
 
-	// Of the present one.
-	updateRequestID string // the request of its last edit
-	policiesSeen    uint32 // that it has told so far, as usualRetry
+	// Values of the current definition.
+	updateRequestID string // request id of the last edit
+	policiesSeen    uint32 // groups of policies found so far
 	presentSources  storedSources
 }
 
+// Decode decodes the definition of a record.
 func (r *DefinitionDecoder) Decode(record, text string) (*job.Definition, error) {
 	key, _, ok := job.ParseRecord(record)
 	if !ok {
@@ -110,7 +111,7 @@ func (r *DefinitionDecoder) Decode(record, text string) (*job.Definition, error)
 	return r.decodeMessage(key)
 }
 
-// decodeMessage reads any definition.
+// decodeMessage decodes any definition, by way of the generated message.
 func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) {
 	m := &r.message
 	if err := proto.Unmarshal(r.input, m); err != nil { // resets the message
@@ -119,7 +120,7 @@ func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) 
 	left := omissions{omitted: m.Usual, present: m.Told, intervalS: m.IntervalS}
 	groups, ok := left.omittedGroups()
 	if !ok {
-		return nil, fmt.Errorf("%w: definition speaks of groups that are not known: usual %b, told %b", ErrCorrupt, m.Usual, m.Told)
+		return nil, fmt.Errorf("%w: definition has unknown groups: usual %b, told %b", ErrCorrupt, m.Usual, m.Told)
 	}
 	unknown, err := unknownFields(m)
 	if err != nil {
@@ -166,10 +167,9 @@ func (r *DefinitionDecoder) decodeMessage(key job.Key) (*job.Definition, error) 
 	return d, nil
 }
 
-// unknownFields gathers what a later version has written, nested fields
-// included, in the form of a message that holds nothing else. There is hardly
-// ever any. What is repeated (locks, periods) cannot be told apart on a rewrite:
-// later versions put nothing new into it.
+// unknownFields encodes the fields of later versions, including nested ones, as a message that
+// holds nothing else. Usually there are none. Elements of repeated messages (locks, periods) cannot
+// be matched on a rewrite, so later versions must not add fields to these.
 func unknownFields(m *storagev1.Definition) ([]byte, error) {
 	if !hasUnknown(m) {
 		return nil, nil
@@ -185,12 +185,12 @@ func unknownFields(m *storagev1.Definition) ([]byte, error) {
 		to.ProtoReflect().SetUnknown(from[i].ProtoReflect().GetUnknown())
 	}
 	if proto.Size(rest.Schedule.Calendar) == 0 {
-		rest.Schedule.Calendar = nil // a schedule has none as a rule
+		rest.Schedule.Calendar = nil // usually a schedule has none
 	}
 	return deterministic.Marshal(rest)
 }
 
-// hasUnknown looks into the messages of [messagesOf] that are there.
+// hasUnknown looks for unknown fields in all messages of [messagesOf].
 func hasUnknown(m *storagev1.Definition) bool {
 	if unknownIn(m) {
 		return true
@@ -214,7 +214,7 @@ func unknownInRecurring(m *storagev1.Recurring) bool {
 
 func unknownIn(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
 
-// messagesOf lists a definition and the messages inside that there is one of.
+// messagesOf lists a definition and its nested messages that are not repeated.
 func messagesOf(m *storagev1.Definition) []proto.Message {
 	return []proto.Message{
 		m, m.GetSchedule(), m.GetSchedule().GetExclude(), m.GetSchedule().GetCalendar(), m.GetRetry(), m.GetRetry().GetJitter(),

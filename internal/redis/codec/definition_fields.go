@@ -13,10 +13,9 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// decodeFields reads the definition of a job that is as most are, without a message of
-// protobuf between. It is nil where there is anything else, which the general way is
-// for: exclusions, locks, a trace, several edits, what a later version has added, what
-// is corrupt.
+// decodeFields decodes a definition field by field, without a generated message. It handles what
+// nearly all jobs have. It returns nil for everything else, which decodeMessage then decodes:
+// exclusions, locks, a trace, several edits, fields of a later version, and corrupt input.
 func (r *DefinitionDecoder) decodeFields(key job.Key) *job.Definition {
 	d := r.jobs.Next(r.Remaining)
 	d.Key = key
@@ -41,7 +40,7 @@ func (r *DefinitionDecoder) decodeFields(key job.Key) *job.Definition {
 	return d
 }
 
-// readField takes a field if it is one of those.
+// readField reads a number field that says what is omitted; false for other fields.
 func (l *omissions) readField(n protowire.Number, v uint64) bool {
 	switch n {
 	case fieldDefinitionUsual:
@@ -63,7 +62,7 @@ func (r *DefinitionDecoder) readTextField(d *job.Definition, n protowire.Number,
 	case fieldDefinitionHandler:
 		return readName(&d.Handler, &r.handler, text)
 	case fieldDefinitionPayload:
-		d.Payload = append([]byte(nil), text...) // nil if it is empty, as protobuf has it
+		d.Payload = append([]byte(nil), text...) // nil if it is empty, as protobuf decodes it
 		return true
 	case fieldDefinitionLabels:
 		return readLabel(d, text)
@@ -93,7 +92,7 @@ func (r *DefinitionDecoder) readTextField(d *job.Definition, n protowire.Number,
 	return false
 }
 
-// readRequestID takes a request id, which is stored in one way or the other.
+// readRequestID reads a request id, which is stored as text or as a UUID, never both.
 func readRequestID(to *string, id string) bool {
 	if *to != "" || !utf8.ValidString(id) {
 		return false
@@ -145,22 +144,22 @@ func readNumberField(d *job.Definition, n protowire.Number, v uint64) bool {
 	return true
 }
 
-// firstOccurrence is false for a policy that is told a second time, which protobuf merges.
+// firstOccurrence is false for a field that occurs a second time, which protobuf would merge.
 func (r *DefinitionDecoder) firstOccurrence(policy uint32) bool {
 	again := r.policiesSeen&policy != 0
 	r.policiesSeen |= policy
 	return !again
 }
 
-// policyCache is the policy that was read last: jobs that are read together mostly have
-// the same one.
+// policyCache has the policy that was decoded last: jobs that are read together mostly have the
+// same one. It saves decoding it again (BenchmarkDecodeDefinition, "cron with retries").
 type policyCache[T any] struct {
 	encoded []byte
 	decoded T
 }
 
-// readCached reads a policy, with decode if it is not the last one again. It is false if
-// decode says so.
+// readCached returns the cached policy if text is the same as last time, and otherwise decodes it.
+// It is false if decoding fails.
 func (l *policyCache[T]) readCached(to *T, text []byte, decode func([]byte) (T, bool)) bool {
 	if len(text) == 0 || !bytes.Equal(text, l.encoded) {
 		says, ok := decode(text)
@@ -173,14 +172,14 @@ func (l *policyCache[T]) readCached(to *T, text []byte, decode func([]byte) (T, 
 	return true
 }
 
-// decodeRetryText is false for what is corrupt, or says what a later version has added.
+// decodeRetryText is false for corrupt input and for fields of a later version.
 func decodeRetryText(text []byte) (backoff.Retry, bool) {
 	var m storagev1.Retry
 	err := proto.Unmarshal(text, &m)
 	return decodeRetry(&m), err == nil && !unknownInRetry(&m)
 }
 
-// decodeRecurringText is plainRetry for the backoff of failing recurring jobs.
+// decodeRecurringText is decodeRetryText for the backoff policy.
 func decodeRecurringText(text []byte) (backoff.Recurring, bool) {
 	var m storagev1.Recurring
 	err := proto.Unmarshal(text, &m)
@@ -205,7 +204,7 @@ func readMisfire(to *job.Misfire, data []byte) bool {
 	})
 }
 
-// readSchedule reads a schedule without exclusions.
+// readSchedule decodes a schedule without exclusions and calendar.
 func (r *DefinitionDecoder) readSchedule(s *schedule.Spec, data []byte) bool {
 	return eachField(data, func(n protowire.Number, v uint64, text []byte) bool {
 		if text != nil {
@@ -241,7 +240,7 @@ func (r *DefinitionDecoder) readSchedule(s *schedule.Spec, data []byte) bool {
 	})
 }
 
-// readScheduleText reads the texts of a schedule.
+// readScheduleText reads a text field of a schedule.
 func (r *DefinitionDecoder) readScheduleText(s *schedule.Spec, n protowire.Number, text []byte) bool {
 	switch n {
 	case fieldScheduleCron:
@@ -269,7 +268,7 @@ func readLabel(d *job.Definition, data []byte) bool {
 	return good
 }
 
-// readName takes a name, in the memory of the last one if they are alike.
+// readName reads a name. It reuses the string of the previous definition if they are equal.
 func readName(to, last *string, text []byte) bool {
 	if string(text) != *last {
 		if !utf8.Valid(text) {
@@ -281,8 +280,8 @@ func readName(to, last *string, text []byte) bool {
 	return true
 }
 
-// eachField reads a message of numbers and of texts, which are not nil. It is false if
-// there is anything else, or if handle says so of a field.
+// eachField calls handle for each field of a message, with a number or with a text that is not nil.
+// It is false for fields of another type, for corrupt input, and if handle returns false.
 func eachField(data []byte, handle func(n protowire.Number, number uint64, text []byte) bool) bool {
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)

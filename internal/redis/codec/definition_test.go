@@ -19,9 +19,9 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-var allForms = []Encoding{EncodingFull, EncodingSparse, EncodingCompact}
+var allEncodings = []Encoding{EncodingFull, EncodingSparse, EncodingCompact}
 
-func drawForm(t *rapid.T) Encoding { return rapid.SampledFrom(allForms).Draw(t, "form") }
+func drawEncoding(t *rapid.T) Encoding { return rapid.SampledFrom(allEncodings).Draw(t, "encoding") }
 
 func drawDefinition(t *rapid.T) job.Definition {
 	text := rapid.StringN(0, 40, 80)
@@ -122,7 +122,7 @@ func drawDefinition(t *rapid.T) job.Definition {
 func TestDefinitionRoundTrip(t *testing.T) {
 	drawn := drawnFieldSet{}
 	rapid.Check(t, func(t *rapid.T) {
-		f, want := drawForm(t), drawDefinition(t)
+		f, want := drawEncoding(t), drawDefinition(t)
 		drawn.note(want)
 		b, err := f.EncodeDefinition(&want)
 		if err != nil {
@@ -158,7 +158,7 @@ func drawCalendar(t *rapid.T, times []string, from string) schedule.Calendar {
 func TestDefinitionCarriesEveryField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDefinition(t)
-		b, err := drawForm(t).EncodeDefinition(&d)
+		b, err := drawEncoding(t).EncodeDefinition(&d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func mustMarshal(t *testing.T, m proto.Message) string {
 }
 
 // TestDefinitionKeepsUnknownFields rewrites what a later version has written, at
-// every level, and edits it in between, in either form.
+// every level, and edits it in between, in either encoding.
 func TestDefinitionKeepsUnknownFields(t *testing.T) {
 	later := func(n protowire.Number, text string) []byte {
 		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), text)
@@ -217,7 +217,7 @@ func TestDefinitionKeepsUnknownFields(t *testing.T) {
 		t.Errorf("is   %v (%v)\nwant %v", &got, err, m)
 	}
 	d.Retry, d.Backoff = defaultRetryOf(d), defaults.Backoff
-	for _, f := range allForms[1:] {
+	for _, f := range allEncodings[1:] {
 		b, err = f.EncodeDefinition(d)
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +249,7 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 	var r DefinitionDecoder
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawPlain(t)
-		b, err := drawForm(t).EncodeDefinition(&want)
+		b, err := drawEncoding(t).EncodeDefinition(&want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +271,7 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 		"edits":      func(d *job.Definition) { d.UpdateRequestIDs = job.RequestIDs{"one", "two"} },
 		"later":      func(d *job.Definition) { d.Unknown = []byte{0xd8, 0x07, 5} },
 	} {
-		for _, f := range allForms[1:] {
+		for _, f := range allEncodings[1:] {
 			d := hourly()
 			edit(&d)
 			var err error
@@ -285,12 +285,12 @@ func TestPlainDefinitionsAreReadAsAny(t *testing.T) {
 	}
 }
 
-// A policy that is told in two parts is theirs together, and one of which a later version
+// A policy that is stored in two parts is both together, and one of which a later version
 // says more is kept whole: neither is taken from what was read last.
 func TestPoliciesThatAreNotPlain(t *testing.T) {
 	d := hourly()
 	d.Retry.MaxAttempts, d.Backoff.MaxExponent = 7, 3
-	told, err := EncodingCompact.EncodeDefinition(&d)
+	stored, err := EncodingCompact.EncodeDefinition(&d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,10 +313,10 @@ func TestPoliciesThatAreNotPlain(t *testing.T) {
 			m.Backoff.Jitter.ProtoReflect().SetUnknown(more)
 		}
 		var r DefinitionDecoder
-		if _, err := r.Decode("ns/job", string(told)); err != nil {
+		if _, err := r.Decode("ns/job", string(stored)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := r.Decode("ns/job", string(told)+mustMarshal(t, m))
+		got, err := r.Decode("ns/job", string(stored)+mustMarshal(t, m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,21 +343,21 @@ func hourly() job.Definition {
 // class of 224 holds.
 func TestDefinitionsOfPlainJobsStaySmall(t *testing.T) {
 	for _, c := range []struct {
-		what string
-		form Encoding
-		edit func(*job.Definition)
-		want int
+		what     string
+		encoding Encoding
+		edit     func(*job.Definition)
+		want     int
 	}{
 		{"schema 1", EncodingFull, func(*job.Definition) {}, 337},
 		{"schema 2", EncodingSparse, func(*job.Definition) {}, 228},
 		{"as usual", EncodingCompact, func(*job.Definition) {}, 220},
 		{"with a start", EncodingCompact, func(d *job.Definition) { d.Schedule.StartAt = timeOfMS(d.AnchorMS) }, 220 + 2 + 7},
-		{"one group told", EncodingCompact, func(d *job.Definition) { d.Priority = 7 }, 220 + 3 + 9 + 2},
+		{"one group present", EncodingCompact, func(d *job.Definition) { d.Priority = 7 }, 220 + 3 + 9 + 2},
 		{"milliseconds", EncodingCompact, func(d *job.Definition) { d.Schedule.Every += time.Millisecond }, 228},
 	} {
 		d := hourly()
 		c.edit(&d)
-		b, err := c.form.EncodeDefinition(&d)
+		b, err := c.encoding.EncodeDefinition(&d)
 		if err != nil || len(b) != c.want {
 			t.Errorf("%s: %d bytes, want %d (%v)", c.what, len(b), c.want, err)
 		}
@@ -376,7 +376,7 @@ func TestGroupsThatAreNotKnown(t *testing.T) {
 func BenchmarkDecodeDefinition(b *testing.B) {
 	d := hourly()
 	d.HistoryLimit, d.CreateRequestID = 10, "0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"
-	for _, f := range allForms[1:] {
+	for _, f := range allEncodings[1:] {
 		benchmarkDecode(b, fmt.Sprint("schema ", int(f)+1), f, d)
 	}
 	d.Retry.Base, d.Retry.MaxAttempts = 2*time.Second, 8
@@ -412,38 +412,6 @@ func benchmarkDecode(b *testing.B, name string, f Encoding, d job.Definition) {
 	})
 }
 
-func BenchmarkEncodeRun(b *testing.B) {
-	run := job.Run{
-		ID: "1-1800000000000", NominalMS: 1_800_000_000_000, DueMS: 1_800_000_000_000, StartedMS: 1_800_000_000_100,
-		FinishedMS: 1_800_000_000_101, Attempts: 1, Outcome: job.OutcomeSucceeded, Worker: "worker-1",
-	}
-	b.Run("by hand", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := EncodeRun(&run); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("by protobuf", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := marshalRun(&run); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// marshalRun is EncodeRun by way of the generated message.
-func marshalRun(r *job.Run) ([]byte, error) {
-	return deterministic.Marshal(&storagev1.Run{
-		Id: r.ID, Trigger: uint32(r.Trigger), NominalMs: r.NominalMS, DueMs: r.DueMS, StartedMs: r.StartedMS, FinishedMs: r.FinishedMS,
-		Attempts: r.Attempts, Losses: r.Losses, Outcome: uint32(r.Outcome), Error: r.Error, Output: r.Output, Worker: r.Worker,
-		CallerTrace: encodeTraceID(r.Caller),
-	})
-}
-
 func drawRun(t *rapid.T) job.Run {
 	text, ms := rapid.String(), rapid.Int64()
 	return job.Run{
@@ -453,24 +421,6 @@ func drawRun(t *rapid.T) job.Run {
 		Outcome: job.Outcome(rapid.IntRange(0, int(job.OutcomeCancelled)).Draw(t, "outcome")), Error: text.Draw(t, "error"),
 		Output: rapid.SliceOf(rapid.Byte()).Draw(t, "output"), Worker: text.Draw(t, "worker"),
 		Caller: rapid.SampledFrom([]*job.TraceID{nil, {}, {1, 255}}).Draw(t, "caller"),
-	}
-}
-
-// An ended run is stored, to the byte, as protobuf writes it.
-func TestRunsAreWrittenAsProtobufDoes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r := drawRun(t)
-		have, err := EncodeRun(&r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := marshalRun(&r)
-		if err != nil || !bytes.Equal(have, want) {
-			t.Fatalf("is   %x\nwant %x (%v)", have, want, err)
-		}
-	})
-	if _, err := EncodeRun(&job.Run{Error: "\xff"}); err == nil {
-		t.Error("text that is not UTF-8 was written")
 	}
 }
 
@@ -489,14 +439,36 @@ func TestRunRoundTrip(t *testing.T) {
 	if _, err := DecodeRun("\xff"); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("garbage: %v", err)
 	}
+	if _, err := EncodeRun(&job.Run{Error: "\xff"}); err == nil {
+		t.Error("text that is not UTF-8 was written")
+	}
+	// The bytes that are stored today.
+	stored := "\n\x063-1800\x10\x01\x18\x01 \x02(\x030\x048\x05@\x06H\x05R\ano luckZ\x02\x00\xffb\x02w1\xe2\x03\x10\t" + strings.Repeat("\x00", 15)
+	if string(b) != stored {
+		t.Fatalf("stored as %q", b)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawRun(t)
+		b, err := AppendRun([]byte("before"), &want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeRun(strings.TrimPrefix(string(b), "before"))
+		if len(want.Output) == 0 {
+			want.Output = nil
+		}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("is   %+v\nwant %+v (%v)", got, want, err)
+		}
+	})
 }
 
 func FuzzDecodeDefinition(f *testing.F) {
 	f.Add("")
-	for _, form := range allForms {
+	for _, encoding := range allEncodings {
 		d := hourly()
 		for range 2 {
-			b, err := form.EncodeDefinition(&d)
+			b, err := encoding.EncodeDefinition(&d)
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -519,7 +491,7 @@ func FuzzDecodeDefinition(f *testing.F) {
 			}
 			return
 		}
-		for _, f := range allForms {
+		for _, f := range allEncodings {
 			if b, err := f.EncodeDefinition(d); err != nil || len(b) > len(text)+1<<10 {
 				t.Fatalf("read, but cannot be written: %d bytes, %v", len(b), err)
 			}

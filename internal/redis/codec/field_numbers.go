@@ -70,20 +70,3 @@ const (
 	fieldMisfireWindowMS   = 2
 	fieldMisfireMaxCatchUp = 3
 )
-
-// Fields of Run.
-const (
-	fieldRunID          = 1
-	fieldRunTrigger     = 2
-	fieldRunNominalMS   = 3
-	fieldRunDueMS       = 4
-	fieldRunStartedMS   = 5
-	fieldRunFinishedMS  = 6
-	fieldRunAttempts    = 7
-	fieldRunLosses      = 8
-	fieldRunOutcome     = 9
-	fieldRunError       = 10
-	fieldRunOutput      = 11
-	fieldRunWorker      = 12
-	fieldRunCallerTrace = 60
-)

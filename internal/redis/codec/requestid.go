@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// packUUID returns the 16 bytes of a request id that is a UUID as clients write them,
-// in lower case; any other id comes back as it is. Most ids are UUIDs, and there is one
-// with every job.
+// packUUID returns the 16 bytes of a request id that is a UUID in lower case, as clients write
+// them. Any other id is returned as rest. Most ids are UUIDs, and every job has one.
 func packUUID(id string) (rest string, packed []byte) {
 	if len(id) != 36 {
 		return id, nil
@@ -19,7 +18,7 @@ func packUUID(id string) (rest string, packed []byte) {
 	return "", packed
 }
 
-// formatUUID undoes packUUID; no bytes are no text.
+// formatUUID undoes packUUID. It returns "" for anything but 16 bytes.
 func formatUUID(packed []byte) string {
 	if len(packed) != 16 {
 		return ""

@@ -8,10 +8,10 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// groupSources stands beside usualRetry and usualBackoff where a message is read field by field.
+// groupSources is a bit beside groupRetry and groupBackoff for [DefinitionDecoder.firstOccurrence].
 const groupSources = allGroups + 1
 
-// storedSources is where the fields of a definition's policies came from, as it is stored.
+// storedSources says where the values of a definition's policies came from, as stored.
 type storedSources struct {
 	revision uint32
 	groups   []backoff.Group
@@ -28,7 +28,7 @@ func encodeSources(d *job.Definition) *storagev1.PolicySources {
 	return m
 }
 
-// decodeSources leaves out what this version does not know: the job counts as the source then.
+// decodeSources replaces kinds of a later version by the greatest kind: the job then counts as the source.
 func decodeSources(m *storagev1.PolicySources) storedSources {
 	s := storedSources{revision: m.GetRevision()}
 	for _, g := range m.GetGroups() {
@@ -39,14 +39,14 @@ func decodeSources(m *storagev1.PolicySources) storedSources {
 	return s
 }
 
-// decodeSourcesText is readSources of a text; false for what is corrupt.
+// decodeSourcesText is decodeSources of encoded text; false if it is corrupt.
 func decodeSourcesText(text []byte) (storedSources, bool) {
 	var m storagev1.PolicySources
 	err := proto.Unmarshal(text, &m)
 	return decodeSources(&m), err == nil
 }
 
-// applyTo gives a definition its sources, unless a node that does not know them has edited it since.
+// applyTo sets the sources of a definition, unless a node without sources has edited it since.
 func (s storedSources) applyTo(d *job.Definition) {
 	if s.revision == d.Revision {
 		d.Sources = s.groups

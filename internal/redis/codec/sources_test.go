@@ -18,14 +18,14 @@ func TestSourcesOfAnotherRevisionDoNotCount(t *testing.T) {
 	d.SetPolicies(backoff.Resolve(backoff.DefaultPolicies(false), backoff.Layer{
 		Source: backoff.Source{Kind: backoff.FromQueue, Name: "q"}, Set: 1 << backoff.RetryMaxAttempts, Values: backoff.Policies{Retry: backoff.Retry{MaxAttempts: 9}},
 	}))
-	for _, f := range allForms {
+	for _, f := range allEncodings {
 		b, err := f.EncodeDefinition(&d)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := DecodeDefinition("ns/job", string(b))
 		if err != nil || !reflect.DeepEqual(got.Sources, d.Sources) || got.PolicySources()[backoff.RetryMaxAttempts] != (backoff.Source{Kind: backoff.FromQueue, Name: "q"}) {
-			t.Fatalf("form %d: %+v, %v", f, got, err)
+			t.Fatalf("encoding %d: %+v, %v", f, got, err)
 		}
 		var m storagev1.Definition
 		if err := proto.Unmarshal(b, &m); err != nil {
@@ -37,7 +37,7 @@ func TestSourcesOfAnotherRevisionDoNotCount(t *testing.T) {
 		}
 		got, err = DecodeDefinition("ns/job", string(b))
 		if err != nil || got.Sources != nil || got.Retry.MaxAttempts != 9 {
-			t.Errorf("form %d: after an edit %+v, %v", f, got, err)
+			t.Errorf("encoding %d: after an edit %+v, %v", f, got, err)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// A stored state is a header of fixed width, which scripts read and write in
-// place, and a tail, which only Go reads:
+// A stored state is a header of fixed width, which scripts read and change in place, and a tail,
+// which only Go reads:
 //
 //	offset  width
 //	0       16     token
@@ -20,25 +20,25 @@ import (
 //	34       1     deleting: 0 or 1
 //	35       1     version of the tail
 //
-// The tail holds the fields that are not zero. A number is a letter (or, as there are no more
-// of these, a mark) and decimal digits; a text is a letter, its length in bytes, a colon, and the bytes. Times
-// and the settled token are written as their distance from the nominal time,
-// which keeps them short. What there may be several of is a text each.
+// The tail holds the fields that are not zero. A number is a letter (or a punctuation mark, since
+// the letters are used up) and decimal digits. A text is a letter, its length in bytes, a colon, and
+// the bytes. Times and the settled token are stored as their distance from the nominal time, which
+// keeps them short. A repeated field is stored once for each value.
 //
-// The tail of version 2 (formSpare) also leaves out a queue, a priority and a
-// generation that are as usual, a due time that is the nominal time, and a count of
-// successes that is that of runs; and it counts the last start from the last nominal
-// time, the last end and the settled token from the last start.
+// The tail of version 2 ([EncodingSparse]) also omits a default queue, priority and generation, a
+// due time that equals the nominal time, and a count of successes that equals the count of runs.
+// The last start counts from the last nominal time; the last end and the settled token count from
+// the last start.
 //
-// The tail of version 3 (formTight), of jobs without a history, also leaves out what
-// follows from a count of runs of which each was scheduled, and the last one succeeded;
-// and it writes a nominal time that a lane can hold in 7 digits of base 64, which are no
-// digits elsewhere: the state of a new job just fits the allocator's class of 48 bytes.
+// The tail of version 3 ([EncodingCompact]), of jobs without a history, also omits what follows
+// from the count of runs if each of them was scheduled and the last one succeeded. It stores a
+// nominal time in 7 digits of base 64 if a lane can hold it. These are no decimal digits. The state
+// of a new job just fits the allocator's size class of 48 bytes.
 //
-// A field whose letter is not known stays with its record, last, as it is written:
-// a later version may add fields that an earlier one can do without, and that do not
-// count from the nominal time, which the earlier one moves. Everything else (a value
-// that is new to a field, another meaning) is a new schema: see docs/upgrades.md.
+// A field with an unknown letter is kept with its record, at the end. So a later version may add
+// fields that an earlier one can ignore, if they do not count from the nominal time, which the
+// earlier one moves. Everything else (a new value of a field, another meaning) is a new schema: see
+// docs/upgrades.md.
 const (
 	stateHeaderLen = 36
 	fullTail       = '1'
@@ -48,13 +48,13 @@ const (
 	MaxToken = 1<<53 - 1
 )
 
-// EncodeState writes a state. It fails for what the header cannot hold.
+// EncodeState encodes a state. It fails for values that the header cannot hold.
 func (f Encoding) EncodeState(s *job.State) (string, error) {
 	b, err := f.AppendState(make([]byte, 0, 160), s)
 	return string(b), err
 }
 
-// AppendState is encodeState at the end of b.
+// AppendState appends what [Encoding.EncodeState] returns to b.
 func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	if s.Token > MaxToken || s.Epoch > job.MaxEpoch || s.Region > job.RegionDone {
 		return b, fmt.Errorf("state does not fit its header: token %d, epoch %d, region %d", s.Token, s.Epoch, s.Region)
@@ -99,13 +99,13 @@ func (f Encoding) AppendState(b []byte, s *job.State) ([]byte, error) {
 	}
 	w.buf = append(w.buf, s.Unknown...)
 	if len(w.buf) == tail {
-		// Scripts tell where the header ends by the letter that follows.
+		// Scripts find the end of the header by the letter that follows it.
 		w.writeInt('g', int64(s.Generation))
 	}
 	return w.buf, nil
 }
 
-// omittedValues is what the fields stand for that are left out.
+// omittedValues are the values of omitted fields.
 type omittedValues struct {
 	lane       job.Lane
 	generation uint32
@@ -115,8 +115,8 @@ type omittedValues struct {
 	outcome    job.Outcome
 }
 
-// omittedValuesOf is the base of a state. The reader fills it in as it goes: the due time with
-// the nominal time, what is counted and the outcome with the runs.
+// omittedValuesOf returns the values for a state. The decoder sets them as it reads: the due time
+// with the nominal time, the counts and the outcome with the runs.
 func (f Encoding) omittedValuesOf(s *job.State) (b omittedValues) {
 	if f >= EncodingSparse {
 		b = omittedValues{lane: defaultState.Lane, generation: defaultState.Generation, dueMS: s.Nominal, succeeded: s.Runs}
@@ -127,8 +127,8 @@ func (f Encoding) omittedValuesOf(s *job.State) (b omittedValues) {
 	return b
 }
 
-// impliedByRuns is how many times a job has fired after so many runs, and how the last of
-// them ended.
+// impliedByRuns is how often a job has fired and how its last run ended, if all of its runs were
+// scheduled and the last one succeeded.
 func impliedByRuns(runs uint64) (fired uint32, last job.Outcome) {
 	if runs != 0 {
 		last = job.OutcomeSucceeded
@@ -136,7 +136,7 @@ func impliedByRuns(runs uint64) (fired uint32, last job.Outcome) {
 	return uint32(runs), last
 }
 
-// startBase is what the last start is counted from.
+// startBase is the time from which the last start counts.
 func (f Encoding) startBase(s *job.State) int64 {
 	if f >= EncodingSparse {
 		return cmp.Or(s.LastNominal, s.Nominal)
@@ -144,7 +144,7 @@ func (f Encoding) startBase(s *job.State) int64 {
 	return s.Nominal
 }
 
-// endBase is what the last end and the settled token are counted from.
+// endBase is the time from which the last end and the settled token count.
 func (f Encoding) endBase(s *job.State) int64 {
 	if f >= EncodingSparse {
 		return cmp.Or(s.LastStarted, s.Nominal)
@@ -152,13 +152,13 @@ func (f Encoding) endBase(s *job.State) int64 {
 	return s.Nominal
 }
 
-// writeRun writes what belongs to the current run, and what waits behind it.
-func (w *tailWriter) writeRun(s *job.State, usualDue int64) {
+// writeRun writes the fields of the current run and of runs that wait for it.
+func (w *tailWriter) writeRun(s *job.State, defaultDue int64) {
 	w.writeUint('t', uint64(s.Trigger))
 	w.writeText('m', s.ManualID)
 	w.writeNominalTime(s.Nominal)
 	w.writeUint('M', uint64(s.Mode))
-	if s.Due != usualDue {
+	if s.Due != defaultDue {
 		w.writeInt('d', s.Due-w.base)
 	}
 	w.writeUint('s', uint64(s.Source))
@@ -184,7 +184,7 @@ func (w *tailWriter) writeRun(s *job.State, usualDue int64) {
 	w.writeText('N', s.PauseNote)
 }
 
-// writePolicyState writes what else overlap, misfire, hints and backfills remember.
+// writePolicyState writes the fields of overlap, misfire, hints and backfills.
 func (w *tailWriter) writePolicyState(s *job.State) {
 	w.writeTime('Q', s.BufferedUntil)
 	w.writeUint('H', uint64(s.Hint.Source))
@@ -223,24 +223,23 @@ func (f Encoding) appendHeader(b []byte, s *job.State) []byte {
 	return append(b, flagDigit(s.Deleting), fullTail+byte(f))
 }
 
-// settledTokenBase is what a settled token is counted from: tokens grow by the
-// microsecond.
+// settledTokenBase is the token from which a settled token counts: tokens are in microseconds.
 func settledTokenBase(nominal int64) uint64 { return uint64(nominal) * 1000 }
 
-// GuardPattern is what a script looks for before it writes: a pattern of Lua for a header
-// with this token and revision. Who sent it has seen that the header is sane; what
-// renewals write in it since is between and behind the two.
+// GuardPattern is the guard that a script matches before it writes: a Lua pattern for a header with
+// this token and revision. The sender has decoded the header. What renewals change in it lies
+// between and after the two.
 func GuardPattern(token uint64, revision uint32) string {
 	return string(AppendGuardPattern(make([]byte, 0, 32), token, revision))
 }
 
-// AppendGuardPattern is guardOf at the end of b.
+// AppendGuardPattern appends what [GuardPattern] returns to b.
 func AppendGuardPattern(b []byte, token uint64, revision uint32) []byte {
 	b = appendFixedWidth(append(b, '^'), token, 16)
 	return appendFixedWidth(append(b, ".."...), uint64(revision), 10)
 }
 
-// FixedWidth returns n in decimal with leading zeros.
+// FixedWidth returns n in decimal digits with leading zeros.
 func FixedWidth(n uint64, width int) string { return string(appendFixedWidth(nil, n, width)) }
 
 func appendFixedWidth(b []byte, n uint64, width int) []byte {
@@ -262,10 +261,10 @@ func flagDigit(b bool) byte {
 	return '0'
 }
 
-// tailWriter leaves out what is zero.
+// tailWriter writes the fields of a tail. It omits zero values.
 type tailWriter struct {
 	buf      []byte
-	base     int64 // what times are counted from
+	base     int64 // the time from which times count
 	encoding Encoding
 }
 
@@ -275,9 +274,9 @@ func (w *tailWriter) writeUint(letter byte, n uint64) {
 	}
 }
 
-// writeUnless leaves out what is as usual, which need not be zero.
-func (w *tailWriter) writeUnless(letter byte, n, usual uint64) {
-	if n != usual {
+// writeUnless omits the default value, which need not be zero.
+func (w *tailWriter) writeUnless(letter byte, n, defaultValue uint64) {
+	if n != defaultValue {
 		w.buf = strconv.AppendUint(append(w.buf, letter), n, 10)
 	}
 }
@@ -286,16 +285,15 @@ func (w *tailWriter) writeInt(letter byte, n int64) {
 	w.buf = strconv.AppendInt(append(w.buf, letter), n, 10)
 }
 
-// Digits of base 64 are the printable characters from '?' on: no digit of base 10, no
-// sign, no colon.
+// Digits of base 64 are the printable characters from '?' on: no decimal digit, sign or colon.
 const (
 	base64Zero   = '?'
 	base64Digits = 7
 	base64Bits   = 6
-	base64Limit  = job.RegionWidth // what 7 digits hold
+	base64Limit  = job.RegionWidth // 7 digits hold less than this
 )
 
-// writeNominalTime writes the nominal time; one that no lane holds in decimal digits.
+// writeNominalTime writes a nominal time; in decimal digits if no lane can hold it.
 func (w *tailWriter) writeNominalTime(ms int64) {
 	switch {
 	case ms == 0:

@@ -11,7 +11,7 @@ import (
 // ErrCorrupt marks stored text that this version cannot read.
 var ErrCorrupt = errors.New("stored record is corrupt")
 
-// DecodeState reads the stored state of a record.
+// DecodeState decodes the stored state of a record.
 func DecodeState(record, text string) (job.State, error) {
 	var s job.State
 	if err := DecodeStateInto(&s, record, text); err != nil {
@@ -20,8 +20,8 @@ func DecodeState(record, text string) (job.State, error) {
 	return s, nil
 }
 
-// DecodeStateInto is decodeState into a state that is zero: states are large. With an error
-// it is of no use.
+// DecodeStateInto decodes into a zero state, since states are large. After an error the state is
+// invalid.
 func DecodeStateInto(s *job.State, record, text string) error {
 	key, _, ok := job.ParseRecord(record)
 	if !ok {
@@ -61,7 +61,7 @@ func decodeHeader(s *job.State, text string) error {
 	return nil
 }
 
-// parseDigits reads decimal digits that are known to be such and to fit.
+// parseDigits reads decimal digits. The caller has checked that they are digits and fit.
 func parseDigits(text string) (n uint64) {
 	for i := range len(text) {
 		n = n*10 + uint64(text[i]-'0')
@@ -69,7 +69,7 @@ func parseDigits(text string) (n uint64) {
 	return n
 }
 
-// tailReader takes fields off the front of a tail.
+// tailReader reads the fields of a tail.
 type tailReader struct {
 	rest     string
 	encoding Encoding
@@ -87,7 +87,7 @@ type tailField struct {
 func (r *tailReader) nextField() (tailField, error) {
 	f := tailField{letter: r.rest[0]}
 	if f.letter >= '0' && f.letter <= ':' {
-		// A digit or a colon would become part of the field before it.
+		// A digit or a colon would belong to the previous field.
 		return f, fmt.Errorf("%w: field %q is no letter", ErrCorrupt, f.letter)
 	}
 	if f.letter == 'n' && r.encoding >= EncodingCompact && len(r.rest) > 1 && r.rest[1] >= base64Zero {
@@ -124,13 +124,13 @@ func (r *tailReader) nextField() (tailField, error) {
 	return f, nil
 }
 
-// readBase64 reads the digits of a nominal time.
+// readBase64 reads a nominal time in base 64.
 func (r *tailReader) readBase64(f *tailField) error {
 	if len(r.rest) <= base64Digits {
 		return fmt.Errorf("%w: field %q is cut off", ErrCorrupt, f.letter)
 	}
 	for i := 1; i <= base64Digits; i++ {
-		digit := r.rest[i] - base64Zero // wraps around for what is less
+		digit := r.rest[i] - base64Zero // wraps around for smaller characters
 		if digit >= 1<<base64Bits {
 			return fmt.Errorf("%w: field %q has a digit %q", ErrCorrupt, f.letter, r.rest[i])
 		}
@@ -140,7 +140,7 @@ func (r *tailReader) readBase64(f *tailField) error {
 	return nil
 }
 
-// readInto reads all fields. Those of a later version are kept as they are.
+// readInto reads all fields. It keeps fields of a later version unchanged.
 func (r *tailReader) readInto(s *job.State) error {
 	for len(r.rest) > 0 {
 		before := r.rest

@@ -13,10 +13,9 @@ import (
 // errUnknownField marks a field of a later version.
 var errUnknownField = errors.New("field of a later version")
 
-// storeIn puts the field where it belongs. The writer puts the nominal time
-// before all times that are counted from it. It answers errLater for a field that
-// this version does not know.
-func (f tailField) storeIn(s *job.State, how Encoding) error {
+// storeIn stores a field in the state. The writer puts the nominal time before all times that count
+// from it. It returns errUnknownField for a field of a later version.
+func (f tailField) storeIn(s *job.State, encoding Encoding) error {
 	if t := f.textTarget(s); t != nil {
 		if !f.isText {
 			return fmt.Errorf("%w: field %q is not a text", ErrCorrupt, f.letter)
@@ -26,7 +25,7 @@ func (f tailField) storeIn(s *job.State, how Encoding) error {
 	}
 	if t := f.timeTarget(s); t != nil {
 		n, err := f.intValue()
-		*t = f.timeBase(s, how) + n
+		*t = f.timeBase(s, encoding) + n
 		return err
 	}
 	if n := f.uint32Target(s); n != nil {
@@ -39,20 +38,20 @@ func (f tailField) storeIn(s *job.State, how Encoding) error {
 		*n = v
 		return err
 	}
-	return f.storeOther(s, how)
+	return f.storeOther(s, encoding)
 }
 
-// maxExemptRuns bounds the exempt runs of a record: an earlier version may have left some that
-// have ended.
+// maxExemptRuns bounds the exempt runs of a record: an earlier version may have kept some that have
+// ended.
 const maxExemptRuns = 4
 
-// timeBase is what a time is counted from.
-func (f tailField) timeBase(s *job.State, how Encoding) int64 {
+// timeBase is the time from which the field counts.
+func (f tailField) timeBase(s *job.State, encoding Encoding) int64 {
 	switch f.letter {
 	case 'S':
-		return how.startBase(s)
+		return encoding.startBase(s)
 	case 'E':
-		return how.endBase(s)
+		return encoding.endBase(s)
 	}
 	return s.Nominal
 }
@@ -151,21 +150,21 @@ func (f tailField) uint64Target(s *job.State) *uint64 {
 	return nil
 }
 
-func (f tailField) storeOther(s *job.State, how Encoding) error {
+func (f tailField) storeOther(s *job.State, encoding Encoding) error {
 	var n int64
 	var err error
 	switch f.letter {
 	case 'n':
 		s.Nominal, err = f.intValue()
-		if how >= EncodingSparse {
+		if encoding >= EncodingSparse {
 			s.Due = s.Nominal
 		}
 	case 'r':
 		s.Runs, err = f.uintValue(math.MaxUint64)
-		if how >= EncodingSparse {
+		if encoding >= EncodingSparse {
 			s.Succeeded = s.Runs
 		}
-		if how >= EncodingCompact {
+		if encoding >= EncodingCompact {
 			s.Fired, s.LastOutcome = impliedByRuns(s.Runs)
 		}
 	case 'I':
@@ -174,16 +173,16 @@ func (f tailField) storeOther(s *job.State, how Encoding) error {
 		s.LateMS, err = f.intValue()
 	case '_': // as Y
 		s.LateNominal, err = f.intValue()
-	case 'Y': // not counted from the nominal time, so that it outlives what an earlier version does
+	case 'Y': // does not count from the nominal time, which an earlier version may move
 		s.Held.DueMS, err = f.intValue()
 	case 'K':
 		n, err = f.intValue()
-		s.SettledToken = settledTokenBase(how.endBase(s)) + uint64(n)
+		s.SettledToken = settledTokenBase(encoding.endBase(s)) + uint64(n)
 	case 'O':
 		err = f.storeBackfill(s)
 	case 'Z':
 		err = f.storeCaller(s)
-	case '&': // no letter is left
+	case '&': // the letters are used up
 		err = f.storeLoss(s)
 	default:
 		err = f.storeEnum(s)
@@ -191,8 +190,8 @@ func (f tailField) storeOther(s *job.State, how Encoding) error {
 	return err
 }
 
-// storeEnum stores what has few values. A value that this version does not know
-// makes the record unreadable: nobody may act on a guess.
+// storeEnum stores a field with few values. An unknown value makes the record unreadable: a
+// scheduler must not guess.
 func (f tailField) storeEnum(s *job.State) error {
 	var limit uint64
 	var put func(uint64)
@@ -231,9 +230,9 @@ func (f tailField) storeEnum(s *job.State) error {
 	return err
 }
 
-// encodeLoss writes a loss: token, and the counts from before it, separated by spaces. An
-// earlier version, which keeps the field as it is, may move the nominal time, so that the
-// token is not counted from that.
+// encodeLoss encodes a loss: its token and the counts from before it, separated by spaces. The token
+// does not count from the nominal time, because an earlier version may move that and keeps the
+// field unchanged.
 func encodeLoss(l job.Loss) string {
 	b := strconv.AppendUint(nil, l.Token, 10)
 	b = strconv.AppendUint(append(b, ' '), uint64(l.Losses), 10)
@@ -255,8 +254,8 @@ func (f tailField) storeLoss(s *job.State) error {
 	return nil
 }
 
-// encodeBackfill writes a backfill: next and last time counted from base,
-// concurrency, slots and id, separated by spaces.
+// encodeBackfill encodes a backfill: next and last time relative to base, concurrency, slots and id,
+// separated by spaces.
 func encodeBackfill(b job.Backfill, base int64) string {
 	return fmt.Sprintf("%d %d %d %d %s", b.NextMS-base, b.ToMS-base, b.Concurrency, b.Slots, b.ID)
 }

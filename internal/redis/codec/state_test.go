@@ -155,7 +155,7 @@ func BenchmarkState(b *testing.B) {
 		Nominal: 1_800_003_600_000, Due: 1_800_003_600_000, LastNominal: 1_800_000_000_000, LastStarted: 1_800_000_000_001,
 		LastFinished: 1_800_000_000_002, LastOutcome: job.OutcomeSucceeded, SettledToken: 1_799_999_999_999_000, Runs: 7, Succeeded: 7, Fired: 7,
 	}
-	for _, f := range allForms[1:] {
+	for _, f := range allEncodings[1:] {
 		buf, err := f.AppendState(nil, &s)
 		if err != nil {
 			b.Fatal(err)
@@ -268,7 +268,7 @@ func FuzzDecodeState(f *testing.F) {
 		if s.Token > MaxToken {
 			return // a header can hold more than what is ever minted
 		}
-		for _, f := range allForms {
+		for _, f := range allEncodings {
 			again, err := f.EncodeState(&s)
 			if err != nil {
 				t.Fatalf("%q was read, but cannot be written: %v", text, err)

@@ -8,13 +8,12 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// encodeTrace writes trace and span id, one after the other.
+// encodeTrace encodes the trace id followed by the span id.
 func encodeTrace(t *job.Trace) []byte {
 	return append(t.TraceID[:len(t.TraceID):len(t.TraceID)], t.SpanID[:]...)
 }
 
-// decodeTrace is nil for what is no trace context: a run is not refused for want of
-// one.
+// decodeTrace returns nil for an invalid trace context: a run must not fail for lack of one.
 func decodeTrace(ids []byte, state string) *job.Trace {
 	var t job.Trace
 	if len(ids) != len(t.TraceID)+len(t.SpanID) {
@@ -26,7 +25,7 @@ func decodeTrace(ids []byte, state string) *job.Trace {
 	return &t
 }
 
-// encodeTraceID writes nothing for none.
+// encodeTraceID returns nil for nil.
 func encodeTraceID(t *job.TraceID) []byte {
 	if t == nil {
 		return nil
@@ -34,7 +33,7 @@ func encodeTraceID(t *job.TraceID) []byte {
 	return t[:]
 }
 
-// decodeTraceID is nil for what is no trace id.
+// decodeTraceID returns nil for an invalid trace id.
 func decodeTraceID(id []byte) *job.TraceID {
 	var t job.TraceID
 	if len(id) != len(t) {
@@ -44,15 +43,14 @@ func decodeTraceID(id []byte) *job.TraceID {
 	return &t
 }
 
-// encodeCaller writes both ids, the request id and the tracestate, separated by
-// spaces. An earlier version carries it on when the run has ended: what it is about
-// is told by the request id.
+// encodeCaller encodes both ids, the request id and the tracestate, separated by spaces. An earlier
+// version keeps it after the run has ended; the request id says which run it belongs to.
 func encodeCaller(c *job.Caller) string {
 	return hex.EncodeToString(encodeTrace(&c.Trace)) + " " + c.RequestID + " " + c.Trace.State
 }
 
-// maxCallers bounds what is kept of a record: an earlier version may have left some
-// that are about nothing any more.
+// maxCallers bounds the callers of a record: an earlier version may have kept some whose runs have
+// ended.
 const maxCallers = 4
 
 func (f tailField) storeCaller(s *job.State) error {
@@ -61,7 +59,7 @@ func (f tailField) storeCaller(s *job.State) error {
 	raw, err := hex.DecodeString(ids)
 	trace := decodeTrace(raw, state)
 	if !f.isText || !ok || err != nil || trace == nil {
-		return errUnknownField // no run is refused for want of a trace
+		return errUnknownField // a run must not fail for lack of a trace
 	}
 	s.Callers = append(s.Callers, job.Caller{RequestID: id, Trace: *trace})
 	if len(s.Callers) > maxCallers {

@@ -7,7 +7,7 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// unixMS is an instant as stored; 0 is unset.
+// unixMS encodes an instant; 0 means unset.
 func unixMS(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -22,14 +22,14 @@ func timeOfMS(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// durationOfMS turns stored milliseconds into a duration; what does not fit, which
-// nobody writes, becomes the longest or shortest there is.
+// durationOfMS converts stored milliseconds to a duration. Values that do not fit, which are never
+// written, become the longest or shortest duration.
 func durationOfMS(ms int64) time.Duration {
 	const longest = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(max(-longest, min(ms, longest))) * time.Millisecond
 }
 
-// durationOfSeconds is duration of stored seconds.
+// durationOfSeconds is durationOfMS for stored seconds.
 func durationOfSeconds(s int64) time.Duration {
 	const longest = int64(1<<63-1) / int64(time.Second)
 	return time.Duration(max(-longest, min(s, longest))) * time.Second

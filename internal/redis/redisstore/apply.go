@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Limits of one call of a writing script, so that it stays within milliseconds.
@@ -202,7 +203,7 @@ func (s *Store) readApply(writes []job.Write, calls []*applyCall) job.ApplyReply
 	out := job.ApplyReply{Results: make([]job.WriteResult, len(writes))}
 	news := laneNews{}
 	for _, c := range calls {
-		if err := wrap("apply", c.op.err); err != nil {
+		if err := rediserr.Wrap("apply", c.op.err); err != nil {
 			out.Err = err
 			if !errors.Is(err, job.ErrDurability) {
 				return job.ApplyReply{Err: err}
@@ -287,7 +288,7 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 // entry goes to the dead region, for ever, and nothing else changes.
 func (s *Store) putAside(ctx context.Context, shard int, record string, state job.State) {
 	item := &applyItem{record: record, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
-	item.step('q')
+	item.step(stepSetAside)
 	room := roomFor(0)
 	defer room.done()
 	calls := room.calls(shard, [][]*applyItem{{item.bounded()}})

@@ -73,7 +73,7 @@ func (i *applyItem) plain() bool {
 		return false
 	}
 	switch string(i.steps) {
-	case "w", "wh", "d", "dz":
+	case plainWrite, plainWriteHistory, plainDelete, plainDeleteTrim:
 		return true
 	}
 	return false
@@ -110,17 +110,17 @@ func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index in
 	i.write, i.size, i.bare = index, len(w.Record)+64, w.Bare
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
-		i.step('t')
+		i.step(stepTogether)
 	}
 	if w.IfExpired {
-		i.step('x')
+		i.step(stepIfExpired)
 	}
 	d := w.Decision
 	if d.Delete {
-		i.step('d')
+		i.step(stepDelete)
 		i.forget(w)
 		i.rank(d)
-		i.watch('o', d.WatchMS)
+		i.watch(stepWatch, d.WatchMS)
 		i.bounded()
 		return nil
 	}
@@ -129,13 +129,13 @@ func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index in
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
-		i.step('k', &i.state)
+		i.step(stepKeepLease, &i.state)
 	} else {
 		i.score = job.Score(d.State.Region, d.IndexMS)
-		i.step('w', &i.state, &i.score)
+		i.step(stepWrite, &i.state, &i.score)
 	}
 	if d.State.Lane != w.From {
-		i.step('l', d.State.Lane)
+		i.step(stepMove, d.State.Lane)
 	}
 	if err := i.spawn(s.Encoding, w); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index in
 	if err := i.define(s.Encoding, w); err != nil {
 		return err
 	}
-	i.watch('o', d.WatchMS)
+	i.watch(stepWatch, d.WatchMS)
 	i.bounded()
 	i.rank(d)
 	return i.remember(s, w, before)
@@ -174,7 +174,7 @@ func (i *applyItem) rank(d *job.Decision) {
 	if !d.Delete {
 		r = d.State.Ranks()
 	}
-	i.step('r', worstPlace{}, rankText(r.Failing), rankText(r.Late))
+	i.step(stepRank, worstPlace{}, rankText(r.Failing), rankText(r.Late))
 }
 
 // rankText leaves out of an index what has no rank.
@@ -201,8 +201,8 @@ func (i *applyItem) spawn(f codec.Encoding, w *job.Write) error {
 	if run.State.Region != job.RegionLeased {
 		score = job.Score(run.State.Region, restingMS(run.State))
 	}
-	i.step('s', i.spawns, run.State.Lane, text, score)
-	i.watch('b', run.WatchMS)
+	i.step(stepSpawn, i.spawns, run.State.Lane, text, score)
+	i.watch(stepWatchSpawned, run.WatchMS)
 	return nil
 }
 
@@ -219,7 +219,7 @@ func (i *applyItem) forget(w *job.Write) {
 		last = 0
 	}
 	if last >= 0 {
-		i.step('z', 0, last)
+		i.step(stepTrim, 0, last)
 	}
 }
 
@@ -234,9 +234,9 @@ func (i *applyItem) define(f codec.Encoding, w *job.Write) error {
 	if err != nil {
 		return err
 	}
-	i.step('f', text)
+	i.step(stepDefine, text)
 	if limit, before := historyLimit(d), historyLimit(w.Current); limit < before {
-		i.step('z', limit, before-1)
+		i.step(stepTrim, limit, before-1)
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) erro
 	}
 	if keeps {
 		i.field = s.AppendHistoryField(w.Record, int((d.State.Runs-1)%uint64(limit)))
-		i.step('h', &i.field, &i.run)
+		i.step(stepHistory, &i.field, &i.run)
 	}
 	if !d.DeadLetter {
 		return nil
@@ -275,7 +275,7 @@ func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) erro
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.step('c', child, state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
+	i.step(stepLetter, child, state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
 	return nil
 }
 

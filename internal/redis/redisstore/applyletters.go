@@ -32,15 +32,15 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 		}
 		group := &groups[owners[i]]
 		if !deletes(&writes[owners[i]]) {
-			(*group)[len(*group)-1].step('m', state.Lane)
+			(*group)[len(*group)-1].step(stepLetterFrom, state.Lane)
 			continue
 		}
 		item := &applyItem{
 			record: id, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
 		}
-		item.step('a')
-		item.step('d')
-		item.step('z', 0, 0)
+		item.step(stepOnlyAfter)
+		item.step(stepDelete)
+		item.step(stepTrim, 0, 0)
 		*group = append(*group, item.bounded())
 	}
 	return nil

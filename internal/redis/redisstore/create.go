@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Create stores new records, in atomic steps of up to 200 of one shard, all in one
@@ -93,7 +94,7 @@ func (c *creation) take(ctx context.Context, s *Store) {
 	}
 	var taken []*newRecord
 	for _, step := range c.steps {
-		err := wrap(step.op.name, step.op.err)
+		err := rediserr.Wrap(step.op.name, step.op.err)
 		if err != nil && !errors.Is(err, job.ErrDurability) {
 			c.failed = err
 			return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Lease hands out due records, or such as are due soon, one script a request, all in one pipeline for each server.
@@ -101,7 +102,7 @@ func checkLease(r job.LeaseRequest, shards int) error {
 func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 	var reads []*op
 	for _, c := range calls {
-		if c == nil || c.op.err != nil && !errors.Is(wrap("lease", c.op.err), job.ErrDurability) {
+		if c == nil || c.op.err != nil && !errors.Is(rediserr.Wrap("lease", c.op.err), job.ErrDurability) {
 			continue
 		}
 		leased := c.op.reply.list(4)
@@ -121,7 +122,7 @@ func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 // read takes over the script's answer:
 // {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
 func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
-	err := wrap("lease", c.op.err)
+	err := rediserr.Wrap("lease", c.op.err)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.LeaseReply{Err: err}
 	}
@@ -130,7 +131,7 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	leased, defs := r.list(4), r.list(5)
 	if c.defs != nil {
 		if c.defs.err != nil {
-			return job.LeaseReply{Err: wrap("definitions", c.defs.err)}
+			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
 		}
 		defs = c.defs.reply
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -88,7 +89,7 @@ func (w watchedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 func censusStore(t *testing.T) (*Store, *redis.Client, redis.UniversalClient) {
 	t.Helper()
 	server := redistest.Start(t)
-	client, err := NewClient(ClientOptions{URL: server.URL()})
+	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

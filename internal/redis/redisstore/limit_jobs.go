@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 const (
@@ -175,7 +176,7 @@ func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lan
 	}
 	answered := len(o.reply) / answersPerLane
 	if answered == 0 {
-		return nil, fmt.Errorf("%w: nothing was counted", errNoAnswer)
+		return nil, fmt.Errorf("%w: nothing was counted", rediserr.ErrNoAnswer)
 	}
 	left = parts[min(answered, len(asked)):]
 	for i, p := range asked[:min(answered, len(asked))] {

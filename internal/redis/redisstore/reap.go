@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Limits of one reaping.
@@ -145,13 +146,13 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 			record: f.record, guard: codec.AppendGuardPattern(nil, f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
 		}
 		if f.state.Lane != f.lane {
-			item.step('u')
+			item.step(stepLeaveLane)
 		} else {
 			text, err := s.form().ForStates(codec.MaxHistory).EncodeState(&f.state) // its job is not known here
 			if err != nil {
 				return err
 			}
-			item.step('w', text, job.Score(f.state.Region, restingMS(f.state)))
+			item.step(stepWrite, text, job.Score(f.state.Region, restingMS(f.state)))
 			s.log.Warn("index entry did not agree with its record and was mended", "record", f.record, "region", f.state.Region)
 		}
 		groups = append(groups, []*applyItem{item.bounded()})
@@ -165,7 +166,7 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 	s.runApply(ctx, calls, nil)
 	failed := s.repaired(shard, calls)
 	for i := range failed {
-		failed[i] = wrap("mend", failed[i])
+		failed[i] = rediserr.Wrap("mend", failed[i])
 	}
 	return errors.Join(failed...)
 }

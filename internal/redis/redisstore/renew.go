@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Renew has leases end a TTL from now, most often later than they would have: one script
@@ -66,7 +67,7 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
 func readRenew(parts []*op) job.RenewReply {
 	var out job.RenewReply
 	for _, o := range parts {
-		if err := wrap("renew", o.err); err != nil {
+		if err := rediserr.Wrap("renew", o.err); err != nil {
 			out.Err = err
 			if !errors.Is(err, job.ErrDurability) {
 				return job.RenewReply{Err: err}

@@ -49,8 +49,7 @@ var nextSources = map[string][][2]string{
 	return append(append(b, d.Unknown...), later...), nil`},
 	},
 	"internal/redis/codec/run.go": {
-		{"return protofield.AppendText(b, fieldRunCallerTrace, encodeTraceID(r.Caller)), nil",
-			`return append(protofield.AppendText(b, fieldRunCallerTrace, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
+		{"return encoded, nil", `return append(encoded, "\xc2\x3e\x04next"...), nil`},
 	},
 	"internal/cluster/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
 	"internal/cluster/membership/meta.go": {

@@ -65,21 +65,21 @@ while a <= ARGS and ARGV[a + 2] ~= '0' do
 	records, groups = records + count, groups + 1
 end
 
--- An item is a record of a general group: {n = number of the record, at = place in ARGV of its id,
+-- An item is a record of a general group: {number = that of the record, at = place in ARGV of its id,
 -- lane = place, each of its steps = place of its arguments ..., child = place in ids of what it spawns}.
 local items
 if a <= ARGS then
 	local argument_counts = STEP_ARGUMENTS
 	items = {}
 	while a <= ARGS do
-		local steps, item = ARGV[a], {n = records + 1, at = a + 3, lane = tonumber(ARGV[a + 1])}
+		local steps, item = ARGV[a], {number = records + 1, at = a + 3, lane = tonumber(ARGV[a + 1])}
 		a = a + 5
 		for i = 1, #steps do
 			local step = sub(steps, i, i)
 			item[step] = a
 			a = a + argument_counts[step]
 		end
-		records = item.n
+		records = item.number
 		ids[records], items[#items + 1] = ARGV[item.at], item
 	end
 	local last = records
@@ -191,7 +191,7 @@ if items then
 	-- replaces_partner: what a record spawns has the id of the record that it is together
 	-- with, which is deleted.
 	local function replaces_partner(i, item)
-		return item.STEP_TOGETHER and items[i - 1].STEP_DELETE and ids[item.n - 1] == ids[item.child]
+		return item.STEP_TOGETHER and items[i - 1].STEP_DELETE and ids[item.number - 1] == ids[item.child]
 	end
 
 	local function check(i, item, text)
@@ -304,15 +304,15 @@ if items then
 	end
 
 	for i, item in ipairs(items) do
-		local at = item.n
+		local at = item.number
 		codes[at] = item.STEP_ONLY_AFTER and codes[at - 1] ~= '0' and '1' or check(i, item, stored_states[at])
 		if item.STEP_TOGETHER then codes[at - 1], codes[at] = combine_codes(i, item, codes[at - 1], codes[at]) end
 	end
 	for _, item in ipairs(items) do
-		local text = stored_states[item.n]
-		if codes[item.n] == '1' then
+		local text = stored_states[item.number]
+		if codes[item.number] == '1' then
 			add_conflict(text or '')
-		elseif codes[item.n] == '0' then
+		elseif codes[item.number] == '0' then
 			plan_writes(item, text)
 		end
 	end

@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"strings"
@@ -14,7 +14,7 @@ func FuzzURL(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		_, err := parseURL(raw)
+		_, err := parseRedisURL(raw)
 		_, user, found := strings.Cut(raw, "://")
 		at := strings.LastIndexByte(user, '@')
 		if err == nil || !found || at < 0 || strings.ContainsAny(user, "?") {

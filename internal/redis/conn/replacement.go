@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"context"
@@ -16,19 +16,19 @@ import (
 type replacementHook struct {
 	client  *redis.Client
 	timeout time.Duration // of dialling and a first call
-	most    int32         // at once
+	limit   int32         // at once
 	open    *atomic.Int32
 }
 
 func newReplacementHook(c *redis.Client) replacementHook {
 	o := c.Options()
 	return replacementHook{
-		client: c, timeout: o.DialTimeout + o.ReadTimeout, most: int32(max(1, o.PoolSize/2)), open: new(atomic.Int32),
+		client: c, timeout: o.DialTimeout + o.ReadTimeout, limit: int32(max(1, o.PoolSize/2)), open: new(atomic.Int32),
 	}
 }
 
-// replacing marks the context of calls that open a connection: these are not replaced.
-type replacing struct{}
+// replacementCall marks the context of calls that open a connection: these are not replaced.
+type replacementCall struct{}
 
 func (h replacementHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -36,7 +36,7 @@ func (h replacementHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if lostConnection(ctx, err) {
-			h.replace(h.client.PoolStats().IdleConns, func(ctx context.Context) { h.client.Ping(ctx) })
+			h.openConnections(h.client.PoolStats().IdleConns, func(ctx context.Context) { h.client.Ping(ctx) })
 		}
 		return err
 	}
@@ -46,7 +46,7 @@ func (h replacementHook) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		if lostConnection(ctx, err) {
-			h.replace(h.idleForPipelines(), func(ctx context.Context) {
+			h.openConnections(h.idleForPipelines(), func(ctx context.Context) {
 				p := h.client.Pipeline()
 				p.Ping(ctx)
 				_, _ = p.Exec(ctx)
@@ -67,30 +67,30 @@ func (h replacementHook) idleForPipelines() uint32 {
 
 // lostConnection is true for a call that got no answer in time.
 func lostConnection(ctx context.Context, err error) bool {
-	if err == nil || ctx.Value(replacing{}) != nil {
+	if err == nil || ctx.Value(replacementCall{}) != nil {
 		return false
 	}
 	var failure net.Error
 	return errors.As(err, &failure) && failure.Timeout()
 }
 
-// replace opens a connection and leaves it in the pool. The library dials only for a call that
+// openConnections opens a connection and leaves it in the pool. The library dials only for a call that
 // finds no idle connection, so one call more than there are idle connections is made at once.
 // Otherwise a pool would keep the size that it had when the server became slow: the few calls
 // that find a connection return it before the others have failed. Errors of these calls are
 // left to the next call of the client.
-func (h replacementHook) replace(idle uint32, call func(context.Context)) {
-	if idle >= uint32(h.most) { // connections are not what calls lack
+func (h replacementHook) openConnections(idle uint32, call func(context.Context)) {
+	if idle >= uint32(h.limit) { // connections are not what calls lack
 		return
 	}
 	for range idle + 1 {
-		if h.open.Add(1) > h.most {
+		if h.open.Add(1) > h.limit {
 			h.open.Add(-1)
 			return
 		}
 		go func() {
 			defer h.open.Add(-1)
-			ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), replacing{}, true), h.timeout)
+			ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), replacementCall{}, true), h.timeout)
 			defer cancel()
 			call(ctx)
 		}()

@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"bufio"
@@ -31,17 +31,17 @@ type handshakeHook struct {
 	timeout  time.Duration
 }
 
-func newHandshakeHook(t target, clientName string, timeout time.Duration) handshakeHook {
+func newHandshakeHook(t redisURL, clientName string, timeout time.Duration) handshakeHook {
 	hello := []string{"hello", "3"}
 	if t.password != "" {
-		hello = append(hello, "auth", or(t.username, "default"), t.password)
+		hello = append(hello, "auth", orDefault(t.username, "default"), t.password)
 	}
 	if clientName != "" {
 		hello = append(hello, "setname", clientName)
 	}
 	commands := [][]byte{encodeCommand(hello...)}
-	if t.db > 0 {
-		commands = append(commands, encodeCommand("select", strconv.Itoa(t.db)))
+	if t.database > 0 {
+		commands = append(commands, encodeCommand("select", strconv.Itoa(t.database)))
 	}
 	if clientName != "" {
 		commands = append(commands, encodeCommand("client", "setname", clientName))
@@ -65,12 +65,12 @@ func (h handshakeHook) DialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, err
 		}
-		answers, rest, err := h.introduce(conn)
+		answers, rest, err := h.exchangeHandshake(conn)
 		if len(answers) == 0 {
 			_ = conn.Close()
 			return failedConn{conn, err}, nil
 		}
-		c := &introducedConn{Conn: conn, left: rest}
+		c := &introducedConn{Conn: conn, unread: rest}
 		for i, answer := range answers {
 			c.exchanges = append(c.exchanges, exchange{h.commands[i], answer})
 		}
@@ -81,9 +81,9 @@ func (h handshakeHook) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// introduce sends all commands and reads their answers, which may be errors: these are for
+// exchangeHandshake sends all commands and reads their answers, which may be errors: these are for
 // the library to judge. rest is what was read beyond them. An error is for who got no answer.
-func (h handshakeHook) introduce(conn net.Conn) (answers [][]byte, rest []byte, err error) {
+func (h handshakeHook) exchangeHandshake(conn net.Conn) (answers [][]byte, rest []byte, err error) {
 	if err := conn.SetDeadline(time.Now().Add(h.timeout)); err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +172,7 @@ type introducedConn struct {
 	net.Conn
 	exchanges []exchange // that the library has not repeated yet
 	answers   []byte     // that it has not read yet
-	left      []byte     // what Redis sent after them
+	unread    []byte     // what Redis sent after them
 }
 
 func (c *introducedConn) Write(b []byte) (int, error) {
@@ -200,9 +200,9 @@ func (c *introducedConn) Read(b []byte) (int, error) {
 		c.answers = c.answers[n:]
 		return n, nil
 	}
-	if len(c.left) > 0 && len(c.exchanges) == 0 {
-		n := copy(b, c.left)
-		c.left = c.left[n:]
+	if len(c.unread) > 0 && len(c.exchanges) == 0 {
+		n := copy(b, c.unread)
+		c.unread = c.unread[n:]
 		return n, nil
 	}
 	return c.Conn.Read(b)
@@ -220,11 +220,11 @@ func (c *introducedSystemConn) SyscallConn() (syscall.RawConn, error) { return c
 // uses it, and when it looks whether it is still there.
 type failedConn struct {
 	net.Conn
-	err error
+	reason error
 }
 
-func (c failedConn) SetDeadline(time.Time) error           { return c.err }
-func (c failedConn) SetReadDeadline(time.Time) error       { return c.err }
-func (c failedConn) SetWriteDeadline(time.Time) error      { return c.err }
-func (c failedConn) Write([]byte) (int, error)             { return 0, c.err }
-func (c failedConn) SyscallConn() (syscall.RawConn, error) { return nil, c.err }
+func (c failedConn) SetDeadline(time.Time) error           { return c.reason }
+func (c failedConn) SetReadDeadline(time.Time) error       { return c.reason }
+func (c failedConn) SetWriteDeadline(time.Time) error      { return c.reason }
+func (c failedConn) Write([]byte) (int, error)             { return 0, c.reason }
+func (c failedConn) SyscallConn() (syscall.RawConn, error) { return nil, c.reason }

@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import "testing"
 
@@ -8,11 +8,11 @@ func TestVersionsWithKnownFaults(t *testing.T) {
 		"8.0.3": true, "8.0.4": false, "8.2.1": true, "8.2.2": false, "8.4.0": false, "9.0.0": false, "255.255.255": false,
 		"odd": false, "": false,
 	} {
-		if got := vulnerable(parseInfo("", "redis_version:"+version+"\r\n")); got != want {
+		if got := hasVulnerableLua(parseInfo("", "redis_version:"+version+"\r\n")); got != want {
 			t.Errorf("%s: %v", version, got)
 		}
 	}
-	if vulnerable(parseInfo("", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\n")) {
+	if hasVulnerableLua(parseInfo("", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\n")) {
 		t.Error("Valkey is judged by the version that it is compatible with")
 	}
 }

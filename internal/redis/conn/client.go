@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"context"
@@ -68,7 +68,7 @@ type ClientOptions struct {
 // deadlines, gives up early, and never repeats a command by itself, because a
 // repeated command must be recognised as one by whoever sends it.
 func NewClient(o ClientOptions) (redis.UniversalClient, error) {
-	target, err := o.target()
+	target, err := o.parseURL()
 	if err := errors.Join(err, o.validate()); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
@@ -78,34 +78,34 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	if o.Password != "" {
 		target.password = o.Password
 	}
-	if o.Dialer = o.limited(); target.tls {
-		o.Dialer = o.secured()
+	if o.Dialer = o.timeLimitedDialer(); target.tls {
+		o.Dialer = o.tlsDialer()
 	}
-	handshake := newHandshakeHook(target, o.ClientName, handshakeAnswers*or(o.ReadTimeout, DefaultReadTimeout))
+	handshake := newHandshakeHook(target, o.ClientName, handshakeAnswers*orDefault(o.ReadTimeout, DefaultReadTimeout))
 	u := &redis.UniversalOptions{
-		Addrs: target.addrs, MasterName: target.master, DB: target.db, IsClusterMode: target.cluster,
+		Addrs: target.addresses, MasterName: target.master, DB: target.database, IsClusterMode: target.cluster,
 		Username: target.username, Password: target.password,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		ClientName: o.ClientName, Dialer: o.Dialer,
 		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
-		DialTimeout: or(o.DialTimeout, DefaultDialTimeout) + handshake.timeout,
-		ReadTimeout: or(o.ReadTimeout, DefaultReadTimeout), WriteTimeout: or(o.ReadTimeout, DefaultReadTimeout),
-		PoolTimeout:              or(o.PoolTimeout, DefaultPoolTimeout),
-		PoolSize:                 or(o.PoolSize, DefaultPoolSize),
-		PipelinePoolSize:         or(o.PoolSize, DefaultPoolSize),
+		DialTimeout: orDefault(o.DialTimeout, DefaultDialTimeout) + handshake.timeout,
+		ReadTimeout: orDefault(o.ReadTimeout, DefaultReadTimeout), WriteTimeout: orDefault(o.ReadTimeout, DefaultReadTimeout),
+		PoolTimeout:              orDefault(o.PoolTimeout, DefaultPoolTimeout),
+		PoolSize:                 orDefault(o.PoolSize, DefaultPoolSize),
+		PipelinePoolSize:         orDefault(o.PoolSize, DefaultPoolSize),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	switch {
 	case target.cluster:
-		return newCluster(u, handshake), nil
+		return newClusterClient(u, handshake), nil
 	case target.master != "":
 		// Sentinels have clients of their own, which get no hooks.
-		return withHooks(redis.NewFailoverClient(u.Failover()), handshake), nil
+		return addHooks(redis.NewFailoverClient(u.Failover()), handshake), nil
 	}
-	return withHooks(redis.NewClient(u.Simple()), handshake), nil
+	return addHooks(redis.NewClient(u.Simple()), handshake), nil
 }
 
-func withHooks(c *redis.Client, handshake handshakeHook) *redis.Client {
+func addHooks(c *redis.Client, handshake handshakeHook) *redis.Client {
 	c.AddHook(handshake)
 	c.AddHook(newReplacementHook(c))
 	return c
@@ -114,20 +114,20 @@ func withHooks(c *redis.Client, handshake handshakeHook) *redis.Client {
 // CheckURL says what is wrong with the URL, alone or beside the other options. No error
 // shows a password.
 func (o ClientOptions) CheckURL() error {
-	_, err := o.target()
+	_, err := o.parseURL()
 	return err
 }
 
 // Servers are the addresses that the URL names, those of sentinels where there are any,
 // with commas between; "" for a URL that cannot be read.
 func (o ClientOptions) Servers() string {
-	t, _ := parseURL(o.URL)
-	return strings.Join(t.addrs, ",")
+	t, _ := parseRedisURL(o.URL)
+	return strings.Join(t.addresses, ",")
 }
 
-// target reads the URL and compares the other options with it.
-func (o ClientOptions) target() (target, error) {
-	t, err := parseURL(o.URL)
+// parseURL reads the URL and compares the other options with it.
+func (o ClientOptions) parseURL() (redisURL, error) {
+	t, err := parseRedisURL(o.URL)
 	switch {
 	case err != nil:
 		return t, fmt.Errorf("URL: %w", err)
@@ -162,8 +162,8 @@ func ClientNameFault(name string) string {
 	return ""
 }
 
-// answerTimeout is how long a client waits for an answer.
-func answerTimeout(c redis.UniversalClient) time.Duration {
+// AnswerTimeout is how long a client waits for an answer.
+func AnswerTimeout(c redis.UniversalClient) time.Duration {
 	timeout := time.Duration(0)
 	switch c := c.(type) {
 	case *redis.Client:
@@ -177,15 +177,15 @@ func answerTimeout(c redis.UniversalClient) time.Duration {
 	return timeout
 }
 
-// newCluster adds what the universal options cannot say: a map of the cluster
+// newClusterClient adds what the universal options cannot say: a map of the cluster
 // that is at most a second old, and renewed when a server cannot be dialled.
-func newCluster(u *redis.UniversalOptions, handshake handshakeHook) *redis.ClusterClient {
+func newClusterClient(u *redis.UniversalOptions, handshake handshakeHook) *redis.ClusterClient {
 	o := u.Cluster()
 	o.MaxRetries, o.ClusterStateReloadInterval = -1, stateReload
 	c := redis.NewClusterClient(o)
 	c.OnNewNode(func(n *redis.Client) {
 		n.AddHook(reloadHook{c})
-		withHooks(n, handshake)
+		addHooks(n, handshake)
 	})
 	return c
 }
@@ -209,7 +209,7 @@ func (reloadHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-func or[T comparable](v, byDefault T) T {
+func orDefault[T comparable](v, byDefault T) T {
 	var zero T
 	if v == zero {
 		return byDefault

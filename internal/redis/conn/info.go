@@ -1,19 +1,19 @@
-package redisstore
+package conn
 
 import (
 	"strconv"
 	"strings"
 )
 
-// info is what a server says of itself.
-type info struct {
+// serverInfo is what a server says of itself.
+type serverInfo struct {
 	addr   string
 	fields map[string]string
-	replay replay
+	replay aofReplay
 }
 
-func parseInfo(addr, text string) info {
-	i := info{addr: addr, fields: map[string]string{}}
+func parseInfo(addr, text string) serverInfo {
+	i := serverInfo{addr: addr, fields: map[string]string{}}
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if ok && !strings.HasPrefix(name, "#") {
@@ -23,15 +23,15 @@ func parseInfo(addr, text string) info {
 	return i
 }
 
-func (i info) has(name string) bool {
+func (i serverInfo) has(name string) bool {
 	_, ok := i.fields[name]
 	return ok
 }
 
-func (i info) text(name string) string { return i.fields[name] }
+func (i serverInfo) text(name string) string { return i.fields[name] }
 
 // number is 0 for what is missing or no number.
-func (i info) number(name string) int {
+func (i serverInfo) number(name string) int {
 	n, err := strconv.Atoi(i.fields[name])
 	if err != nil {
 		return 0
@@ -41,7 +41,7 @@ func (i info) number(name string) int {
 
 // atLeast compares the version. Valkey reports the version of Redis that it is
 // compatible with.
-func (i info) atLeast(major, minor int) bool {
+func (i serverInfo) atLeast(major, minor int) bool {
 	first, rest, _ := strings.Cut(i.text("redis_version"), ".")
 	second, _, _ := strings.Cut(rest, ".")
 	a, err := strconv.Atoi(first)
@@ -51,7 +51,7 @@ func (i info) atLeast(major, minor int) bool {
 
 // replicasOnline counts the replicas that are in step. "slave0" is
 // "ip=..,port=..,state=online,offset=..,lag=..".
-func (i info) replicasOnline() int {
+func (i serverInfo) replicasOnline() int {
 	n := 0
 	for name, value := range i.fields {
 		if _, err := strconv.Atoi(strings.TrimPrefix(name, "slave")); err == nil && strings.Contains(value, "state=online") {

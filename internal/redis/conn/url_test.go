@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"crypto/tls"
@@ -10,21 +10,21 @@ import (
 )
 
 func TestParseURL(t *testing.T) {
-	tests := map[string]target{
-		"redis://localhost":                          {addrs: []string{"localhost:6379"}},
-		"redis://h:1/3":                              {addrs: []string{"h:1"}, db: 3},
-		"redis://h:1?db=3":                           {addrs: []string{"h:1"}, db: 3},
-		"rediss://u:p%40ss@h:1/":                     {addrs: []string{"h:1"}, username: "u", password: "p@ss", tls: true},
-		"redis://:a@b@h:1":                           {addrs: []string{"h:1"}, password: "a@b"},
-		"redis://[::1]:7/0":                          {addrs: []string{"[::1]:7"}},
-		"redis://[::1]":                              {addrs: []string{"[::1]:6379"}},
-		"redis+cluster://a:1,b:2,c":                  {addrs: []string{"a:1", "b:2", "c:6379"}, cluster: true},
-		"rediss+cluster://u@a:1":                     {addrs: []string{"a:1"}, username: "u", cluster: true, tls: true},
-		"redis+sentinel://a:1,b/mymaster?db=2":       {addrs: []string{"a:1", "b:26379"}, master: "mymaster", db: 2},
-		"rediss+sentinel://u:p@a:1,b:2/the%20master": {addrs: []string{"a:1", "b:2"}, master: "the master", username: "u", password: "p", tls: true},
+	tests := map[string]redisURL{
+		"redis://localhost":                          {addresses: []string{"localhost:6379"}},
+		"redis://h:1/3":                              {addresses: []string{"h:1"}, database: 3},
+		"redis://h:1?db=3":                           {addresses: []string{"h:1"}, database: 3},
+		"rediss://u:p%40ss@h:1/":                     {addresses: []string{"h:1"}, username: "u", password: "p@ss", tls: true},
+		"redis://:a@b@h:1":                           {addresses: []string{"h:1"}, password: "a@b"},
+		"redis://[::1]:7/0":                          {addresses: []string{"[::1]:7"}},
+		"redis://[::1]":                              {addresses: []string{"[::1]:6379"}},
+		"redis+cluster://a:1,b:2,c":                  {addresses: []string{"a:1", "b:2", "c:6379"}, cluster: true},
+		"rediss+cluster://u@a:1":                     {addresses: []string{"a:1"}, username: "u", cluster: true, tls: true},
+		"redis+sentinel://a:1,b/mymaster?db=2":       {addresses: []string{"a:1", "b:26379"}, master: "mymaster", database: 2},
+		"rediss+sentinel://u:p@a:1,b:2/the%20master": {addresses: []string{"a:1", "b:2"}, master: "the master", username: "u", password: "p", tls: true},
 	}
 	for raw, want := range tests {
-		if got, err := parseURL(raw); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := parseRedisURL(raw); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %+v (%v), want %+v", raw, got, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"errors"
@@ -10,30 +10,30 @@ import (
 	"strings"
 )
 
-// target is what a URL says.
-type target struct {
-	addrs              []string
+// redisURL is what a URL says.
+type redisURL struct {
+	addresses          []string
 	username, password string
 	master             string // of Sentinel
-	db                 int
+	database           int
 	cluster, tls       bool
 }
 
-// parseURL reads a URL by hand: several hosts are not a URL to package net/url,
+// parseRedisURL reads a URL by hand: several hosts are not a URL to package net/url,
 // whose errors would repeat the password besides.
-func parseURL(raw string) (target, error) {
-	var t target
+func parseRedisURL(raw string) (redisURL, error) {
+	var t redisURL
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
 		return t, errors.New(`it does not begin with a scheme: use redis://host:port, redis+sentinel://host:port,host:port/master or redis+cluster://host:port,host:port`)
 	}
-	mode, err := t.scheme(scheme)
+	mode, err := t.setScheme(scheme)
 	if err != nil {
 		return t, err
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		if err := t.user(rest[:at]); err != nil {
+		if err := t.setUser(rest[:at]); err != nil {
 			return t, err
 		}
 		rest = rest[at+1:]
@@ -43,16 +43,16 @@ func parseURL(raw string) (target, error) {
 	if mode == "sentinel" {
 		defaultPort = "26379"
 	}
-	if t.addrs, err = parseHosts(hosts, defaultPort); err != nil {
+	if t.addresses, err = parseHosts(hosts, defaultPort); err != nil {
 		return t, err
 	}
 	if err := t.setPath(mode, path); err != nil {
 		return t, err
 	}
-	return t, t.query(mode, query)
+	return t, t.setQuery(mode, query)
 }
 
-func (t *target) scheme(scheme string) (mode string, err error) {
+func (t *redisURL) setScheme(scheme string) (mode string, err error) {
 	base, mode, _ := strings.Cut(strings.ToLower(scheme), "+")
 	t.tls, t.cluster = base == "rediss", mode == "cluster"
 	if (base != "redis" && base != "rediss") || !slices.Contains([]string{"", "sentinel", "cluster"}, mode) {
@@ -61,7 +61,7 @@ func (t *target) scheme(scheme string) (mode string, err error) {
 	return mode, nil
 }
 
-func (t *target) user(info string) error {
+func (t *redisURL) setUser(info string) error {
 	name, password, _ := strings.Cut(info, ":")
 	var err, err2 error
 	t.username, err = url.PathUnescape(name)
@@ -94,7 +94,7 @@ func parseHosts(hosts, defaultPort string) ([]string, error) {
 }
 
 // setPath reads what follows the hosts: the database, or the master's name.
-func (t *target) setPath(mode, path string) error {
+func (t *redisURL) setPath(mode, path string) error {
 	path = strings.TrimSuffix(path, "/")
 	switch {
 	case mode == "sentinel":
@@ -108,15 +108,15 @@ func (t *target) setPath(mode, path string) error {
 	case mode == "cluster" && path != "" && path != "0":
 		return errors.New("a cluster has one database only: leave out what follows the hosts")
 	case mode == "" && path != "":
-		return t.database(path)
+		return t.setDatabase(path)
 	}
-	if mode == "" && len(t.addrs) > 1 {
+	if mode == "" && len(t.addresses) > 1 {
 		return errors.New("one server has one host: several are for redis+sentinel:// or redis+cluster://")
 	}
 	return nil
 }
 
-func (t *target) query(mode, query string) error {
+func (t *redisURL) setQuery(mode, query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return errors.New("what follows '?' cannot be read: write name=value, several with & between")
@@ -125,18 +125,18 @@ func (t *target) query(mode, query string) error {
 		if name != "db" || mode == "cluster" || len(v) != 1 {
 			return fmt.Errorf("parameter %q is not known: only db=number is, once, and not for a cluster", name)
 		}
-		if err := t.database(v[0]); err != nil {
+		if err := t.setDatabase(v[0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *target) database(text string) error {
+func (t *redisURL) setDatabase(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
 		return errors.New("the database is not a number from 0")
 	}
-	t.db = n
+	t.database = n
 	return nil
 }

@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"bufio"
@@ -89,7 +89,7 @@ func TestIntroducedConnection(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	c := &introducedConn{Conn: near, left: []byte(">push"), exchanges: []exchange{
+	c := &introducedConn{Conn: near, unread: []byte(">push"), exchanges: []exchange{
 		{encodeCommand("hello", "3"), []byte("%0\r\n")}, {encodeCommand("select", "3"), []byte("+OK\r\n")},
 	}}
 	write := func(b []byte) {

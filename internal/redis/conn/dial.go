@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 // library's own dialer does.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// limited opens connections within the time to dial, to which the library adds that for
+// timeLimitedDialer opens connections within the time to dial, to which the library adds that for
 // their introduction.
-func (o ClientOptions) limited() func(ctx context.Context, network, address string) (net.Conn, error) {
+func (o ClientOptions) timeLimitedDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.Dialer
 	if dial == nil {
 		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
 	}
-	timeout := or(o.DialTimeout, DefaultDialTimeout)
+	timeout := orDefault(o.DialTimeout, DefaultDialTimeout)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -28,15 +28,15 @@ func (o ClientOptions) limited() func(ctx context.Context, network, address stri
 	}
 }
 
-// secured opens connections and speaks TLS on them. The library's own dialer knows
+// tlsDialer opens connections and speaks TLS on them. The library's own dialer knows
 // one configuration for ever, and no deadline but its own.
-func (o ClientOptions) secured() func(ctx context.Context, network, address string) (net.Conn, error) {
-	dial := o.limited()
+func (o ClientOptions) tlsDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.timeLimitedDialer()
 	config := o.TLS
 	if config == nil {
 		config = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 	}
-	timeout := or(o.DialTimeout, DefaultDialTimeout)
+	timeout := orDefault(o.DialTimeout, DefaultDialTimeout)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

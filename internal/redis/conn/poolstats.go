@@ -1,4 +1,4 @@
-package redisstore
+package conn
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
