@@ -19,6 +19,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/events"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -56,7 +57,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	server := redistest.Start(t)
 	c.admin = server.Client()
 	var err error
-	if c.redis, err = redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second}); err != nil {
+	if c.redis, err = conn.NewClient(conn.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.redis.Close() })

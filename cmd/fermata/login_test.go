@@ -16,7 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/issuertest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
@@ -60,7 +60,7 @@ rules:
 	n, err := node.New(node.Config{
 		Name: "a", GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 		AllowUnsafe: true, AccessFile: access, TLS: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key}, Shards: 4,
-		Redis: redisstore.ClientOptions{URL: redistest.Start(t).URL(), ReadTimeout: 10 * time.Second},
+		Redis: conn.ClientOptions{URL: redistest.Start(t).URL(), ReadTimeout: 10 * time.Second},
 	})
 	if err == nil {
 		err = n.Start(t.Context())

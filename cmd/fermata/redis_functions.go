@@ -10,6 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/cli/config"
 	"github.com/fermata-io/fermata/internal/cli/redisflags"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisfunc"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
@@ -17,7 +18,7 @@ import (
 
 // redisTarget is how the command reaches Redis.
 type redisTarget struct {
-	client  redisstore.ClientOptions
+	client  conn.ClientOptions
 	tls     tlsfiles.Files
 	secrets *redisflags.Secrets
 }
@@ -87,7 +88,7 @@ func (a *app) loadFunctions(ctx context.Context, to *redisTarget, list []redisfu
 		to.client.TLS = source.ClientConfig
 	}
 	to.client.ClientName = "fermata-functions"
-	c, err := redisstore.NewClient(to.client)
+	c, err := conn.NewClient(to.client)
 	if err != nil {
 		return newUsageError(err)
 	}

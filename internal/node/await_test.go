@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -79,7 +79,7 @@ func TestANodeThatWaitsForRedisCanBeStopped(t *testing.T) {
 	waits := &lines{}
 	n, err := node.New(node.Config{
 		Name: "n", GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
-		Redis: redisstore.ClientOptions{URL: redis.URL()}, RedisWait: time.Hour, Logger: waits.logger(),
+		Redis: conn.ClientOptions{URL: redis.URL()}, RedisWait: time.Hour, Logger: waits.logger(),
 	})
 	if err != nil {
 		t.Fatal(err)

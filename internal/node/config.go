@@ -20,6 +20,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
 	"github.com/fermata-io/fermata/internal/observe/tracing"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
@@ -67,7 +68,7 @@ type Config struct {
 	// Reflection serves the description of the services on GRPCAddr.
 	Reflection bool
 
-	Redis    redisstore.ClientOptions
+	Redis    conn.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
 	Shards   int    // 1 to 4096, fixed when the keyspace is created; default 64
 	// RedisWait is how long Start waits while Redis cannot be reached, is loading, or has too few replicas;
@@ -76,7 +77,7 @@ type Config struct {
 	// Durability is the class that Redis must meet; see docs/guarantees.md. In class
 	// replica a write is confirmed by DurabilityReplicas, 1 or more, default 1, within
 	// DurabilityTimeout, 1 ms or more and less than Redis.ReadTimeout, default 500 ms.
-	Durability         redisstore.Durability
+	Durability         conn.Durability
 	DurabilityReplicas int
 	DurabilityTimeout  time.Duration
 	// RedisFunctions calls functions that an operator has loaded into Redis, instead of sending scripts; see
@@ -188,8 +189,8 @@ func (c *Config) setDefaults() {
 	orDefault(&c.Cluster, c.Keyspace)
 	orDefault(&c.Version, "dev")
 	orDefault(&c.Shards, redisstore.DefaultShards)
-	orDefault(&c.Redis.PoolSize, redisstore.DefaultPoolSize)
-	orDefault(&c.Redis.ReadTimeout, redisstore.DefaultReadTimeout)
+	orDefault(&c.Redis.PoolSize, conn.DefaultPoolSize)
+	orDefault(&c.Redis.ReadTimeout, conn.DefaultReadTimeout)
 	orDefault(&c.DurabilityReplicas, 1)
 	orDefault(&c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
 	orDefault(&c.UnprovedConnections, defaultUnproved())
@@ -248,6 +249,6 @@ func firstHostAddress() string {
 }
 
 // ParseDurability reads a durability class by its name.
-func ParseDurability(name string) (redisstore.Durability, error) {
-	return redisstore.ParseDurability(name)
+func ParseDurability(name string) (conn.Durability, error) {
+	return conn.ParseDurability(name)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -28,7 +29,7 @@ const countShards = 8
 func newCountBed(t *testing.T, lanesPerShard int) *countBed {
 	server := redistest.Start(t)
 	b := &countBed{t: t, client: server.Client()}
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()})
+	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestManyLanesAreCountedInPieces(t *testing.T) {
 // storeThat is another store of the same keyspace that tells of each listing before it.
 func (b *countBed) storeThat(tell func(listing int)) *redisstore.Store {
 	b.t.Helper()
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: "redis://" + b.client.Options().Addr,
+	client, err := conn.NewClient(conn.ClientOptions{URL: "redis://" + b.client.Options().Addr,
 		Username: b.client.Options().Username, Password: b.client.Options().Password})
 	b.must(err)
 	b.t.Cleanup(func() { _ = client.Close() })

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
@@ -61,7 +61,7 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := node.Config{Name: "n", Redis: redisstore.ClientOptions{URL: "redis://127.0.0.1:6379"}}
+			cfg := node.Config{Name: "n", Redis: conn.ClientOptions{URL: "redis://127.0.0.1:6379"}}
 			c.change(&cfg)
 			_, err := node.New(cfg)
 			if (err == nil) != (c.want == nil) {
@@ -81,7 +81,7 @@ func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
 	cfg := node.Config{
 		Name: "n", GRPCAddr: "0.0.0.0:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 		Insecure: true,
-		Redis:    redisstore.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: log.logger(),
+		Redis:    conn.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: log.logger(),
 	}
 	n, err := node.New(cfg)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
 // maxClockRoundTrip is the longest round trip for a comparison of clocks, whose error is half of it.
@@ -131,7 +131,7 @@ func (g *gauges) refresh(ctx context.Context, n *Node) {
 
 // setFindings exports the findings about Redis. It deletes only obsolete series, so that no scrape misses a
 // finding that persists.
-func (g *gauges) setFindings(r redisstore.Report) {
+func (g *gauges) setFindings(r conn.Report) {
 	g.reportMu.Lock()
 	defer g.reportMu.Unlock()
 	now := make(map[finding]int)

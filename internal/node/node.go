@@ -31,6 +31,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
 	"github.com/fermata-io/fermata/internal/observe/tracing"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
@@ -45,7 +46,7 @@ type Node struct {
 	started         atomic.Bool            // Start has returned: its fields may be read concurrently
 	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
 	unreachable     atomic.Bool            // Redis has not answered this node for long
-	report          atomic.Pointer[redisstore.Report]
+	report          atomic.Pointer[conn.Report]
 	refusedRight    atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
 	latency         *latencyMeter         // of calls on locks and by the engines
 	unheld          *unheldShards

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -46,7 +46,7 @@ func tryStart(t *testing.T, redis, name string, change func(*node.Config), join 
 		HTTPAddr: "127.0.0.1:0",
 		Join:     join, AllowUnsafe: true,
 		// A machine that is busy for a while is not what is tested.
-		Redis: redisstore.ClientOptions{URL: redis, DialTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+		Redis: conn.ClientOptions{URL: redis, DialTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
 			PoolTimeout: 10 * time.Second},
 		LockTTL: 6 * time.Second, LeaseTTL: 10 * time.Second,
 	}
@@ -263,8 +263,8 @@ func TestShardsAreHandedOverAtOnce(t *testing.T) {
 
 func TestImpossibleTimeoutsAreRefused(t *testing.T) {
 	cfg := node.Config{
-		Name: "n", Redis: redisstore.ClientOptions{URL: "redis://127.0.0.1:6379"},
-		Durability: redisstore.DurabilityReplica, DurabilityTimeout: time.Second,
+		Name: "n", Redis: conn.ClientOptions{URL: "redis://127.0.0.1:6379"},
+		Durability: conn.DurabilityReplica, DurabilityTimeout: time.Second,
 	}
 	if _, err := node.New(cfg); err == nil || !strings.Contains(err.Error(), "redis-timeout") {
 		t.Errorf("confirmations that take as long as any answer may: %v", err)

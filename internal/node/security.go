@@ -16,7 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
 // security is how the node authenticates itself and others. Nil credentials mean plain text.
@@ -118,7 +118,7 @@ func (s *security) openRedis(c Config) error {
 }
 
 // redisOptions are the options of connections to Redis.
-func (s *security) redisOptions(c Config) redisstore.ClientOptions {
+func (s *security) redisOptions(c Config) conn.ClientOptions {
 	o := c.Redis
 	if s.redis != nil {
 		o.TLS = s.redis

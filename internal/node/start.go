@@ -29,6 +29,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
 	"github.com/fermata-io/fermata/internal/observe/tracing"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
@@ -93,7 +94,7 @@ const clientsPool = "clients"
 func (n *Node) connectRedis(pool string) (redis.UniversalClient, error) {
 	options := n.security.redisOptions(n.cfg)
 	options.ClientName = "fermata-" + n.cfg.Name + "-" + pool
-	client, err := redisstore.NewClient(options)
+	client, err := conn.NewClient(options)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (n *Node) connectRedis(pool string) (redis.UniversalClient, error) {
 	if pool != clientsPool {
 		n.latency.measureClient(client)
 	}
-	return client, n.cfg.Registerer.Register(redisstore.NewPoolStats(pool, client))
+	return client, n.cfg.Registerer.Register(conn.NewPoolStats(pool, client))
 }
 
 // openStore opens the keyspace on a pool of its own. With shed, calls are refused while the pool is busy.

@@ -13,6 +13,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
@@ -201,7 +203,7 @@ func (n *Node) checkRedis(ctx context.Context) error {
 	if refusal := n.refusedRight.Load(); refusal != nil && !report.Finds(redisstore.CodeGrant) {
 		// Only some calls need the right; the node does the rest.
 		report.Findings = append(report.Findings,
-			redisstore.Finding{Severity: redisstore.Warning, Code: redisstore.CodeGrant, Text: (*refusal).Error()})
+			conn.Finding{Severity: conn.Warning, Code: redisstore.CodeGrant, Text: (*refusal).Error()})
 	}
 	before := n.report.Swap(&report)
 	n.gauges.setFindings(report)
@@ -210,7 +212,7 @@ func (n *Node) checkRedis(ctx context.Context) error {
 			continue
 		}
 		log := n.cfg.Logger.Info
-		if f.Severity >= redisstore.Warning {
+		if f.Severity >= conn.Warning {
 			log = n.cfg.Logger.Warn
 		}
 		log("redis: "+f.Text, "code", f.Code, "server", f.Server, "severity", f.Severity.String())
@@ -225,7 +227,7 @@ func (n *Node) keyspaceError() string {
 		return ""
 	}
 	for _, f := range report.Findings {
-		if f.Code == "keyspace" && f.Severity == redisstore.Fatal {
+		if f.Code == "keyspace" && f.Severity == conn.Fatal {
 			return f.Text
 		}
 	}
@@ -233,7 +235,7 @@ func (n *Node) keyspaceError() string {
 }
 
 // ErrSchema means that a later version has raised the schema of the keyspace.
-var ErrSchema = redisstore.ErrSchema
+var ErrSchema = rediserr.ErrSchema
 
 // checkSchema checks the schema of the keyspace. If it belongs to a later version, the node fails: that version
 // could not read what this node writes.
@@ -244,7 +246,7 @@ func (n *Node) checkSchema(ctx context.Context) {
 	if fault := n.bindPayloads(); fault != nil {
 		n.cfg.Logger.Warn("keyspace schema was lowered while the node runs", "error", fault)
 	}
-	if errors.Is(err, redisstore.ErrKeyspaceGone) {
+	if errors.Is(err, rediserr.ErrKeyspaceGone) {
 		_ = n.checkRedis(ctx) // if Redis is unavailable now, the next check follows soon
 	}
 	if !errors.Is(err, ErrSchema) {
@@ -261,7 +263,7 @@ func (n *Node) checkSchema(ctx context.Context) {
 // drain.
 func (n *Node) Failed() <-chan error { return n.failed }
 
-func reportHasFinding(r redisstore.Report, f redisstore.Finding) bool {
+func reportHasFinding(r conn.Report, f conn.Finding) bool {
 	for _, known := range r.Findings {
 		if known == f {
 			return true
@@ -297,7 +299,7 @@ func (n *Node) unreadyReasons() []string {
 	}
 	if r := n.report.Load(); r != nil {
 		for _, f := range r.Findings {
-			if f.Severity == redisstore.Fatal && !(n.cfg.AllowUnsafe && f.Forgivable()) {
+			if f.Severity == conn.Fatal && !(n.cfg.AllowUnsafe && f.Forgivable()) {
 				return []string{"redis: " + f.Text}
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/payload"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
@@ -62,7 +63,7 @@ func (c *Config) checkName(f *configErrors) {
 	if c.Name == "" {
 		*f = append(*f, errors.New("--name: a node needs one"))
 	}
-	unfit := redisstore.ClientNameFault(c.Name) != "" || strings.Contains(c.Name, shardlock.Separator)
+	unfit := conn.ClientNameFault(c.Name) != "" || strings.Contains(c.Name, shardlock.Separator)
 	f.require(!unfit, "name", strconv.Quote(c.Name), "visible ASCII characters, without spaces and %s",
 		shardlock.Separator)
 	f.require(len(c.Cluster) <= membership.MaxLabel, "cluster", strconv.Quote(c.Cluster), "%d bytes or fewer",
@@ -99,7 +100,7 @@ func splitNumericPort(addr string) (host string, port int, ok bool) {
 }
 
 func (c *Config) checkRedis(f *configErrors) {
-	f.requireBetween("redis-pool-size", c.Redis.PoolSize, 1, redisstore.MaxPoolSize)
+	f.requireBetween("redis-pool-size", c.Redis.PoolSize, 1, conn.MaxPoolSize)
 	f.requireDuration("redis-timeout", c.Redis.ReadTimeout, time.Millisecond)
 	f.require(c.RedisWait >= 0, "redis-wait", c.RedisWait, "0 or more")
 	f.requireBetween("shards", c.Shards, 1, redisstore.MaxShards)
@@ -109,7 +110,7 @@ func (c *Config) checkRedis(f *configErrors) {
 	f.requireAtLeast("durability-replicas", c.DurabilityReplicas, 1)
 	f.requireDuration("durability-timeout", c.DurabilityTimeout, redisstore.MinWaitTimeout)
 	// WAIT is answered within DurabilityTimeout, and the client waits at most ReadTimeout.
-	f.require(c.Durability != redisstore.DurabilityReplica || c.DurabilityTimeout < c.Redis.ReadTimeout,
+	f.require(c.Durability != conn.DurabilityReplica || c.DurabilityTimeout < c.Redis.ReadTimeout,
 		"durability-timeout", c.DurabilityTimeout, "less than --redis-timeout, which is %v", c.Redis.ReadTimeout)
 	f.require(c.LockTTL >= shardlock.MinTTL && c.LockTTL%time.Millisecond == 0, "lock-ttl", c.LockTTL,
 		"%v or more, in whole milliseconds", shardlock.MinTTL)

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -30,7 +31,7 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 			c.SessionTTL, c.Limits.MaxPayload, c.Limits.MinInterval = time.Second, 1, time.Millisecond
 		},
 		"largest": func(c *node.Config) {
-			c.Redis.PoolSize, c.Shards, c.AuditKeep, c.EventsKeep = redisstore.MaxPoolSize, redisstore.MaxShards, audittrail.MaxKeep, 10_000_000
+			c.Redis.PoolSize, c.Shards, c.AuditKeep, c.EventsKeep = conn.MaxPoolSize, redisstore.MaxShards, audittrail.MaxKeep, 10_000_000
 			c.WorstJobs, c.NamespaceJobs, c.Limits.MaxPayload = 50, authz.MaxNamespaceJobs, rpc.MaxPayload
 			c.ClientLimits.Rate, c.ClientLimits.Burst = authz.MaxRate, 1_000_000
 		},
@@ -39,7 +40,7 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 		},
 		"name": func(c *node.Config) { c.Name = "Node-1.example:7_~" },
 	} {
-		cfg := node.Config{Name: "n", Redis: redisstore.ClientOptions{URL: "redis://127.0.0.1:6379"}}
+		cfg := node.Config{Name: "n", Redis: conn.ClientOptions{URL: "redis://127.0.0.1:6379"}}
 		change(&cfg)
 		if _, err := node.New(cfg); err != nil {
 			t.Errorf("%s: %v", name, err)

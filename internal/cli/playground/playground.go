@@ -17,7 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/node"
 	"github.com/fermata-io/fermata/internal/observe/logs"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/httphandler"
 )
@@ -138,7 +138,7 @@ func (p *playground) startNode(ctx context.Context) error {
 	n, err := node.New(node.Config{
 		Name: "dev", GRPCAddr: p.options.GRPCAddr, HTTPAddr: p.options.HTTPAddr,
 		PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
-		Redis: redisstore.ClientOptions{URL: redis.url}, Durability: redisstore.DurabilityMemory,
+		Redis: conn.ClientOptions{URL: redis.url}, Durability: conn.DurabilityMemory,
 		Reflection: true, AllowUnsafe: true, Shards: shardCount, Limits: limits, EventsKeep: 10_000,
 		Logger: p.logger, LogLevel: p.level, Registerer: registry, Gatherer: registry,
 	})

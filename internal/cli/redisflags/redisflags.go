@@ -10,18 +10,18 @@ import (
 
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/cli/config"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
 // Secrets are the files with secrets of the options.
 type Secrets struct {
-	client                     *redisstore.ClientOptions
+	client                     *conn.ClientOptions
 	password, sentinelPassword string
 }
 
 // Add registers the flags, which write to client and files. Secrets are there after
 // Read.
-func Add(flags *pflag.FlagSet, client *redisstore.ClientOptions, files *tlsfiles.Files) *Secrets {
+func Add(flags *pflag.FlagSet, client *conn.ClientOptions, files *tlsfiles.Files) *Secrets {
 	s := &Secrets{client: client}
 	flags.StringVar(&client.URL, "redis-url", "redis://127.0.0.1:6379/0",
 		"redis://host:port/db, redis+sentinel://host:port,host:port/master?db=n or "+

@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/engine/admission"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -42,7 +43,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	server := redistest.Start(t)
-	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
+	c, err := conn.NewClient(conn.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

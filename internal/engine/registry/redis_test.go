@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/engine/registry"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -53,7 +54,7 @@ func newRigs(t *testing.T) (first, second *rig) {
 
 func rigOn(t *testing.T, server *redistest.Server, adjust ...func(*redisstore.Options)) *rig {
 	t.Helper()
-	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
+	c, err := conn.NewClient(conn.ClientOptions{URL: server.URL(), ReadTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Limits of one call of a writing script, so that it stays within milliseconds.
@@ -53,10 +55,10 @@ func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, takesA
 
 // plan plans the writes. Those that belong together are one group, in the place of the
 // second.
-func (r *applyRoom) plan(f form, writes []job.Write) ([][]*applyItem, error) {
+func (r *applyRoom) plan(f codec.Encoding, writes []job.Write) ([][]*applyItem, error) {
 	groups, items, list := r.groups, r.items, r.list
-	texts := slab{form: f, free: r.texts}
-	defer func() { r.texts = texts.free }() // the last that it got
+	texts := codec.ArgumentBuffer{Encoding: f, Free: r.texts}
+	defer func() { r.texts = texts.Free }() // the last that it got
 	for i := range writes {
 		var before *job.Write
 		if writes[i].Together {
@@ -66,7 +68,7 @@ func (r *applyRoom) plan(f form, writes []job.Write) ([][]*applyItem, error) {
 			before = &writes[i-1]
 		}
 		item := &items[i]
-		if err := item.plan(texts.ready(len(writes)-i), &writes[i], before, i); err != nil {
+		if err := item.plan(texts.Reserve(len(writes)-i), &writes[i], before, i); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
 		list[i] = item
@@ -201,7 +203,7 @@ func (s *Store) readApply(writes []job.Write, calls []*applyCall) job.ApplyReply
 	out := job.ApplyReply{Results: make([]job.WriteResult, len(writes))}
 	news := laneNews{}
 	for _, c := range calls {
-		if err := wrap("apply", c.op.err); err != nil {
+		if err := rediserr.Wrap("apply", c.op.err); err != nil {
 			out.Err = err
 			if !errors.Is(err, job.ErrDurability) {
 				return job.ApplyReply{Err: err}
@@ -269,7 +271,7 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 		s.metrics.replayed("apply", 1)
 		return job.WriteResult{Code: job.Written}
 	case '1':
-		state, err := decodeState(w.Record, stored)
+		state, err := codec.DecodeState(w.Record, stored)
 		if err == nil {
 			return job.WriteResult{Code: job.Conflict, Current: &state}
 		}
@@ -285,8 +287,8 @@ func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job
 // putAside takes a record that cannot be used out of the schedule: its index
 // entry goes to the dead region, for ever, and nothing else changes.
 func (s *Store) putAside(ctx context.Context, shard int, record job.RecordID, state job.State) {
-	item := &applyItem{record: record, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
-	item.step('q')
+	item := &applyItem{record: record, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
+	item.step(stepSetAside)
 	room := roomFor(0)
 	defer room.done()
 	calls := room.calls(shard, [][]*applyItem{{item.bounded()}})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // applyItem is what apply.lua does to one record. Arguments of type job.Lane
@@ -15,7 +16,7 @@ import (
 type applyItem struct {
 	record job.RecordID
 	spawns job.RecordID // record that is written beside it; "" none
-	guard  packed
+	guard  codec.Argument
 	lane   job.Lane
 	steps  []byte
 	args   []any
@@ -35,9 +36,9 @@ type applyItem struct {
 	// pointers to what the item has anyway.
 	someSteps  [2]byte
 	someArgs   [4]any
-	state      packed
+	state      codec.Argument
 	score      int64
-	field, run packed // of the history
+	field, run codec.Argument // of the history
 }
 
 func (i *applyItem) step(letter byte, args ...any) {
@@ -51,7 +52,7 @@ func (i *applyItem) step(letter byte, args ...any) {
 			i.size += len(*a)
 		case []byte:
 			i.size += len(a)
-		case *packed:
+		case *codec.Argument:
 			i.size += len(*a)
 		}
 	}
@@ -72,7 +73,7 @@ func (i *applyItem) plain() bool {
 		return false
 	}
 	switch string(i.steps) {
-	case "w", "wh", "d", "dz":
+	case plainWrite, plainWriteHistory, plainDelete, plainDeleteTrim:
 		return true
 	}
 	return false
@@ -104,45 +105,45 @@ func compareItems(a, b *applyItem) int {
 }
 
 // plan makes it the item of a write. Before is the one it is together with.
-func (i *applyItem) plan(s *slab, w, before *job.Write, index int) error {
-	i.record, i.guard, i.lane = w.Record, s.guard(w), w.From
+func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index int) error {
+	i.record, i.guard, i.lane = w.Record, s.AppendGuard(w), w.From
 	i.write, i.size, i.bare = index, len(w.Record)+64, w.Bare
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
-		i.step('t')
+		i.step(stepTogether)
 	}
 	if w.IfExpired {
-		i.step('x')
+		i.step(stepIfExpired)
 	}
 	d := w.Decision
 	if d.Delete {
-		i.step('d')
+		i.step(stepDelete)
 		i.forget(w)
 		i.rank(d)
-		i.watch('o', d.WatchMS)
+		i.watch(stepWatch, d.WatchMS)
 		i.bounded()
 		return nil
 	}
 	var err error
-	if i.state, err = s.state(&d.State, historyAfter(w)); err != nil {
+	if i.state, err = s.AppendState(&d.State, historyAfter(w)); err != nil {
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
-		i.step('k', &i.state)
+		i.step(stepKeepLease, &i.state)
 	} else {
 		i.score = job.Score(d.State.Region, d.IndexMS)
-		i.step('w', &i.state, &i.score)
+		i.step(stepWrite, &i.state, &i.score)
 	}
 	if d.State.Lane != w.From {
-		i.step('l', d.State.Lane)
+		i.step(stepMove, d.State.Lane)
 	}
-	if err := i.spawn(s.form, w); err != nil {
+	if err := i.spawn(s.Encoding, w); err != nil {
 		return err
 	}
-	if err := i.define(s.form, w); err != nil {
+	if err := i.define(s.Encoding, w); err != nil {
 		return err
 	}
-	i.watch('o', d.WatchMS)
+	i.watch(stepWatch, d.WatchMS)
 	i.bounded()
 	i.rank(d)
 	return i.remember(s, w, before)
@@ -173,7 +174,7 @@ func (i *applyItem) rank(d *job.Decision) {
 	if !d.Delete {
 		r = d.State.Ranks()
 	}
-	i.step('r', worstPlace{}, rankText(r.Failing), rankText(r.Late))
+	i.step(stepRank, worstPlace{}, rankText(r.Failing), rankText(r.Late))
 }
 
 // rankText leaves out of an index what has no rank.
@@ -186,12 +187,12 @@ func rankText(rank int64) string {
 
 // spawn writes a run that becomes a record of its own. A live one takes the lease
 // of the record over, with the score that it has by then.
-func (i *applyItem) spawn(f form, w *job.Write) error {
+func (i *applyItem) spawn(f codec.Encoding, w *job.Write) error {
 	run := w.Decision.Spawn
 	if run == nil {
 		return nil
 	}
-	text, err := f.ofStates(historyAfter(w)).encodeState(&run.State)
+	text, err := f.ForStates(historyAfter(w)).EncodeState(&run.State)
 	if err != nil {
 		return fmt.Errorf("run in slot %d: %w", run.Slot, err)
 	}
@@ -200,8 +201,8 @@ func (i *applyItem) spawn(f form, w *job.Write) error {
 	if run.State.Region != job.RegionLeased {
 		score = job.Score(run.State.Region, restingMS(run.State))
 	}
-	i.step('s', string(i.spawns), run.State.Lane, text, score)
-	i.watch('b', run.WatchMS)
+	i.step(stepSpawn, string(i.spawns), run.State.Lane, text, score)
+	i.watch(stepWatchSpawned, run.WatchMS)
 	return nil
 }
 
@@ -213,36 +214,36 @@ func (i *applyItem) bounded() *applyItem {
 
 // forget deletes the history of a record that is deleted.
 func (i *applyItem) forget(w *job.Write) {
-	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, maxHistory))) - 1
+	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, codec.MaxHistory))) - 1
 	if isChild(w.Record) {
 		last = 0
 	}
 	if last >= 0 {
-		i.step('z', 0, last)
+		i.step(stepTrim, 0, last)
 	}
 }
 
 // define stores an edited definition and drops the history slots that it has no
 // use for any more.
-func (i *applyItem) define(f form, w *job.Write) error {
+func (i *applyItem) define(f codec.Encoding, w *job.Write) error {
 	d := w.Decision.Definition
 	if d == nil {
 		return nil
 	}
-	text, err := f.encodeDefinition(d)
+	text, err := f.EncodeDefinition(d)
 	if err != nil {
 		return err
 	}
-	i.step('f', text)
+	i.step(stepDefine, text)
 	if limit, before := historyLimit(d), historyLimit(w.Current); limit < before {
-		i.step('z', limit, before-1)
+		i.step(stepTrim, limit, before-1)
 	}
 	return nil
 }
 
 // remember writes the run that has ended into the history, and the dead letter.
 // When the run was a record of its own, before is that record's write.
-func (i *applyItem) remember(s *slab, w, before *job.Write) error {
+func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) error {
 	d := w.Decision
 	if d.Ended == nil {
 		return nil
@@ -253,28 +254,28 @@ func (i *applyItem) remember(s *slab, w, before *job.Write) error {
 		return nil
 	}
 	var err error
-	if i.run, err = s.run(d.Ended); err != nil {
+	if i.run, err = s.AppendRun(d.Ended); err != nil {
 		return err
 	}
 	if keeps {
-		i.field = s.field(w.Record, int((d.State.Runs-1)%uint64(limit)))
-		i.step('h', &i.field, &i.run)
+		i.field = s.AppendHistoryField(w.Record, int((d.State.Runs-1)%uint64(limit)))
+		i.step(stepHistory, &i.field, &i.run)
 	}
 	if !d.DeadLetter {
 		return nil
 	}
 	child := w.Record.Letter(d.DeadSlot)
 	letter := deadLetterState(w, before)
-	state, err := s.form.ofStates(historyAfter(w)).encodeState(&letter)
+	state, err := s.Encoding.ForStates(historyAfter(w)).EncodeState(&letter)
 	if err != nil {
 		return err
 	}
-	def, err := s.form.encodeDefinition(w.Current)
+	def, err := s.Encoding.EncodeDefinition(w.Current)
 	if err != nil {
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.step('c', string(child), state, job.Score(job.RegionDead, expires), def, histField(child, 0), &i.run)
+	i.step(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
 	return nil
 }
 
@@ -316,4 +317,4 @@ func historyAfter(w *job.Write) int {
 	return historyLimit(w.Current)
 }
 
-func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, maxHistory)) }
+func historyLimit(d *job.Definition) int { return max(0, min(d.HistoryLimit, codec.MaxHistory)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // addLetters makes the dead letters of deleted jobs go with them, and those that
@@ -25,21 +26,21 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 		return err
 	}
 	for i, id := range ids {
-		state, err := decodeState(id, read.reply.text(i))
+		state, err := codec.DecodeState(id, read.reply.text(i))
 		if err != nil {
 			continue // none in this slot
 		}
 		group := &groups[owners[i]]
 		if !deletes(&writes[owners[i]]) {
-			(*group)[len(*group)-1].step('m', state.Lane)
+			(*group)[len(*group)-1].step(stepLetterFrom, state.Lane)
 			continue
 		}
 		item := &applyItem{
-			record: id, guard: appendGuard(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
+			record: id, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
 		}
-		item.step('a')
-		item.step('d')
-		item.step('z', 0, 0)
+		item.step(stepOnlyAfter)
+		item.step(stepDelete)
+		item.step(stepTrim, 0, 0)
 		*group = append(*group, item.bounded())
 	}
 	return nil

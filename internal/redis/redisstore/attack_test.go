@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // TestScriptsAreConstants: what a server runs is the flags, the prelude and an
@@ -103,7 +104,7 @@ func checkSource(t *testing.T, sc *script, parts ...string) {
 		}
 		want += string(text)
 	}
-	head, ok := strings.CutSuffix(sc.source, want)
+	head, ok := strings.CutSuffix(sc.source, expandMacros(want)) // macros are constants, too
 	if !ok || parts[0] == "prelude" && !regexp.MustCompile(`^(#!lua( flags=[a-z-]+)?\n)?$`).MatchString(head) {
 		t.Errorf("%s begins with %.60q", sc.name, sc.source)
 	}
@@ -170,8 +171,8 @@ func TestScriptsTakeTextAsData(t *testing.T) {
 func TestGuardsArePlain(t *testing.T) {
 	shape := regexp.MustCompile(`^\^[0-9]{16}\.\.[0-9]{10}$`)
 	rapid.Check(t, func(t *rapid.T) {
-		tok, revision := rapid.Uint64Range(0, maxToken).Draw(t, "token"), rapid.Uint32().Draw(t, "revision")
-		if g := guardOf(tok, revision); !shape.MatchString(g) {
+		tok, revision := rapid.Uint64Range(0, codec.MaxToken).Draw(t, "token"), rapid.Uint32().Draw(t, "revision")
+		if g := codec.GuardPattern(tok, revision); !shape.MatchString(g) {
 			t.Fatalf("guard is %q", g)
 		}
 	})
@@ -200,7 +201,7 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 		fields := func(k job.Key) map[string]bool {
 			all := map[string]bool{string(k.Record()): true}
 			for _, slot := range []int{0, 1, 10, job.MaxHistory} {
-				all[histField(k.Record(), slot)] = true
+				all[codec.HistoryField(k.Record(), slot)] = true
 			}
 			return all
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // indexed compares the entries that states should have with those that there are.
@@ -57,7 +58,7 @@ func (a *audit) lookAgain(id job.RecordID) error {
 		if err != nil || before == "" {
 			return err
 		}
-		s, err := decodeState(id, before)
+		s, err := codec.DecodeState(id, before)
 		if err != nil {
 			return nil
 		}
@@ -141,7 +142,7 @@ func (a *audit) entries() error {
 				return err
 			}
 			for i, id := range ids {
-				if s, err := decodeState(id, states.reply.text(i)); states.reply.has(i) && (err != nil || s.Lane == lane) {
+				if s, err := codec.DecodeState(id, states.reply.text(i)); states.reply.has(i) && (err != nil || s.Lane == lane) {
 					continue
 				}
 				if err := a.extraEntry(id, lane); err != nil {
@@ -159,9 +160,7 @@ func (a *audit) extraEntry(id job.RecordID, lane job.Lane) error {
 		if err != nil {
 			return err
 		}
-		s, err := decodeState(id, before)
-		// A dead letter that takes the slot of an older one leaves its entry in the lane that the job had then,
-		// until it is swept.
+		s, err := codec.DecodeState(id, before)
 		if before != "" && (err != nil || s.Lane == lane || id.IsLetter()) {
 			return nil
 		}

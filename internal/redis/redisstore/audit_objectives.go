@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // watched compares the entries of the index of objectives that states should have with those
@@ -55,7 +56,7 @@ func (a *audit) watchedNow(id job.RecordID) error {
 		if err != nil || before == "" {
 			return err
 		}
-		s, err := decodeState(id, before)
+		s, err := codec.DecodeState(id, before)
 		if err != nil {
 			return nil
 		}

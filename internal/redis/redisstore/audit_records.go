@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 func (a *audit) definitions() error {
@@ -13,7 +14,7 @@ func (a *audit) definitions() error {
 		for i, field := range ids {
 			id := job.RecordID(field)
 			a.defined[id] = false
-			d, err := decodeDefinition(id, defs[i])
+			d, err := codec.DecodeDefinition(id, defs[i])
 			switch {
 			case err != nil:
 				a.unusable[id] = true
@@ -35,7 +36,7 @@ func (a *audit) states() error {
 			if _, ok := a.defined[id]; ok {
 				a.defined[id] = true
 			}
-			state, err := decodeState(id, texts[i])
+			state, err := codec.DecodeState(id, texts[i])
 			if err != nil {
 				a.unusable[id] = true
 				a.find(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "state: " + err.Error() + "; register the job again"})
@@ -165,7 +166,7 @@ func (a *audit) family(parent job.RecordID) error {
 		}
 	}
 	if o.reply.has(0) {
-		s, err := decodeState(parent, o.reply.text(0))
+		s, err := codec.DecodeState(parent, o.reply.text(0))
 		if err != nil {
 			return nil // found already
 		}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"log/slog"
 	"net"
-	"slices"
 	"time"
 )
 
@@ -45,10 +46,11 @@ func Await(ctx context.Context, o Options, waiting func(reason error)) error {
 // answers INFO also while it is loading, has no majority or no replica to write to: only
 // calls as Open makes them tell that it serves.
 func passing(ctx context.Context, o Options) error {
-	report, err := Preflight(ctx, o)
+	report, err := preflight(ctx, o)
 	if err == nil {
-		if err = report.verdict(o); err != nil {
-			if report.passes(o) {
+		demands := o.preflightOptions()
+		if err = report.Refusal(demands); err != nil {
+			if report.MayPass(demands) {
 				return err
 			}
 			return nil
@@ -56,7 +58,7 @@ func passing(ctx context.Context, o Options) error {
 		o.Registerer, o.Logger = nil, slog.New(slog.DiscardHandler)
 		_, err = Open(ctx, o)
 	}
-	if err == nil || !classify(err).retry || lasting(err) {
+	if err == nil || !rediserr.Classify(err).Retry || lasting(err) {
 		return nil
 	}
 	return err
@@ -73,18 +75,11 @@ func lasting(err error) bool {
 		errors.As(err, &op) && op.Op == "remote error" // an alert: it does not trust us
 }
 
-// passes tells whether all that is Fatal may become otherwise without anybody's doing: an
-// election makes a primary of a replica, and replicas come when they have synchronised.
-func (r Report) passes(o Options) bool {
-	lacks := func(code string) bool {
-		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == code })
+// preflight checks the servers by the options of a store.
+func preflight(ctx context.Context, o Options) (conn.Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return conn.Report{}, err
 	}
-	replicas := lacks("replicas") && !lacks("min_replicas") && !lacks("no_persistence")
-	for _, f := range r.Findings {
-		waits := f.Code == "role" || f.Code == "durability" && replicas
-		if f.Severity == Fatal && !waits && !(o.AllowUnsafe && f.Forgivable()) {
-			return false
-		}
-	}
-	return true
+	return conn.Preflight(ctx, o.preflightOptions())
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -18,7 +20,7 @@ func TestAwait(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, url string) Options {
 		t.Helper()
-		client, err := NewClient(ClientOptions{URL: url, DialTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second})
+		client, err := conn.NewClient(conn.ClientOptions{URL: url, DialTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +112,7 @@ func TestAwait(t *testing.T) {
 		replica := s.Nodes()[1]
 		replica.Kill()
 		o := open(t, s.Master().URL())
-		o.Durability, o.Replicas = DurabilityReplica, 1
+		o.Durability, o.Replicas = conn.DurabilityReplica, 1
 		said, err := await(t, t.Context(), o, replica.Restart)
 		if !strings.Contains(said, "durability class replica") || err != nil {
 			t.Errorf("%q, %v", said, err)
@@ -118,14 +120,14 @@ func TestAwait(t *testing.T) {
 	})
 	t.Run("keeps nothing", func(t *testing.T) {
 		o := open(t, redistest.Start(t).URL())
-		o.Durability = DurabilityLocal
+		o.Durability = conn.DurabilityLocal
 		if said, err := await(t, t.Context(), o, func() {}); said != "" || err != nil {
 			t.Errorf("waits for a setting: %q, %v", said, err)
 		}
 	})
 	t.Run("lacks a setting for replicas", func(t *testing.T) {
 		o := open(t, redistest.Start(t, redistest.WithAOF("no")).URL())
-		o.Durability, o.Replicas = DurabilityReplica, 1
+		o.Durability, o.Replicas = conn.DurabilityReplica, 1
 		if said, err := await(t, t.Context(), o, func() {}); said != "" || err != nil {
 			t.Errorf("waits for a setting: %q, %v", said, err)
 		}
@@ -154,11 +156,11 @@ func TestLastingErrors(t *testing.T) {
 		&net.OpError{Op: "remote error", Err: tls.AlertError(42)},
 		ErrFunctions,
 	} {
-		if !lasting(wrap("asking for INFO", err)) {
+		if !lasting(rediserr.Wrap("asking for INFO", err)) {
 			t.Errorf("%v is waited for", err)
 		}
 	}
-	if err := (&net.OpError{Op: "read", Err: errors.New("reset")}); lasting(wrap("asking for INFO", err)) {
+	if err := (&net.OpError{Op: "read", Err: errors.New("reset")}); lasting(rediserr.Wrap("asking for INFO", err)) {
 		t.Errorf("%v is not", err)
 	}
 }

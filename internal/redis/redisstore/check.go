@@ -3,15 +3,17 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"strconv"
 )
 
 // Check is Preflight for a store that is open, to be repeated while running. It
 // also looks whether the keyspace is still the one that was opened, whether the user still has the
 // rights that are needed, and changes nothing: only [Open] creates a keyspace.
-func (s *Store) Check(ctx context.Context) (Report, error) {
-	report, err := Preflight(ctx, Options{
-		Client: s.client, Prefix: s.prefix, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, OpTimeout: s.opTimeout,
+func (s *Store) Check(ctx context.Context) (conn.Report, error) {
+	report, err := conn.Preflight(ctx, conn.PreflightOptions{
+		Client: s.client, Prefix: s.prefix, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, Timeout: s.opTimeout,
 	})
 	if err == nil {
 		err = s.checkKeyspace(ctx, &report)
@@ -20,24 +22,24 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 		err = s.checkGrant(ctx)
 	}
 	if denied(err) {
-		report.find(Finding{Fatal, CodeGrant, "", ExplainDenied(s.aboutGrant(), err).Error()})
+		report.Add(conn.Finding{Severity: conn.Fatal, Code: CodeGrant, Text: ExplainDenied(s.aboutGrant(), err).Error()})
 		err = nil
 	}
 	if err != nil {
-		return Report{}, err
+		return conn.Report{}, err
 	}
 	return report, nil
 }
 
 // checkKeyspace looks whether the keyspace is the one that was opened.
-func (s *Store) checkKeyspace(ctx context.Context, report *Report) error {
+func (s *Store) checkKeyspace(ctx context.Context, report *conn.Report) error {
 	key := keyspaceKey(s.prefix)
 	stored := command("hmget", key, "hmget", key, "shards", "schema", "virtual", identityField)
 	if err := s.perform(ctx, stored); err != nil {
 		return err
 	}
 	if text := s.judgeKeyspace(stored.reply); text != "" {
-		report.find(Finding{Fatal, "keyspace", "", text})
+		report.Add(conn.Finding{Severity: conn.Fatal, Code: "keyspace", Text: text})
 	} else if id := stored.reply.text(3); id != "" {
 		s.identity.Store(&id) // which had no room for it before
 	}
@@ -57,7 +59,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	schema, err := strconv.Atoi(stored.reply.text(0))
 	switch {
 	case err != nil || s.replaced(stored.reply.text(1)): // Check says what to do about it
-		return ErrKeyspaceGone
+		return rediserr.ErrKeyspaceGone
 	case schema > SchemaVersion:
 		return laterSchema(stored.reply.text(0))
 	default:
@@ -74,7 +76,7 @@ func (s *Store) replaced(id string) bool {
 }
 
 func laterSchema(stored string) error {
-	return fmt.Errorf("%w: version %s, this binary knows %d: run a newer version", ErrSchema, stored, SchemaVersion)
+	return fmt.Errorf("%w: version %s, this binary knows %d: run a newer version", rediserr.ErrSchema, stored, SchemaVersion)
 }
 
 // judgeKeyspace says what is wrong with the hash of the keyspace as it is stored

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
 const (
@@ -194,7 +195,7 @@ func (s *Store) Latest(shard int) lease.Latest {
 // the durability class in force. It moves the shard's clock: replicas that have
 // that write have all before it.
 func (s *Store) Confirm(ctx context.Context, shard int) error {
-	if s.durability < DurabilityReplica {
+	if s.durability < conn.DurabilityReplica {
 		return nil
 	}
 	keys := s.shards[shard]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // TestScriptClock walks the script's clock and the one in Go through the same
@@ -67,7 +68,7 @@ func TestVirtualClockIsRefused(t *testing.T) {
 	k := s.shards[0]
 	s.virtual = func() int64 { return 1 << 41 }
 	err := s.perform(t.Context(), call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0}))
-	if !errors.Is(err, ErrKeyspace) {
+	if !errors.Is(err, rediserr.ErrKeyspace) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Create stores new records, in atomic steps of up to 200 of one shard, all in one
@@ -92,7 +94,7 @@ func (c *creation) take(ctx context.Context, s *Store) {
 	}
 	var taken []*newRecord
 	for _, step := range c.steps {
-		err := wrap(step.op.name, step.op.err)
+		err := rediserr.Wrap(step.op.name, step.op.err)
 		if err != nil && !errors.Is(err, job.ErrDurability) {
 			c.failed = err
 			return
@@ -114,7 +116,7 @@ func (c *creation) read(s *Store, step createStep) (taken []*newRecord, err erro
 	r := step.op.reply
 	codes := r.text(2)
 	if len(codes) < len(step.records) {
-		return nil, fmt.Errorf("create: %w: %d answers for %d records", errCorrupt, len(codes), len(step.records))
+		return nil, fmt.Errorf("create: %w: %d answers for %d records", codec.ErrCorrupt, len(codes), len(step.records))
 	}
 	for k, n := range step.records {
 		switch codes[k] {
@@ -152,15 +154,15 @@ type newRecord struct {
 }
 
 // encode fills in what is to be stored.
-func (n *newRecord) encode(r *job.Record, index int, f form) (err error) {
+func (n *newRecord) encode(r *job.Record, index int, f codec.Encoding) (err error) {
 	*n = newRecord{
 		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
 		watchMS: r.Definition.BreaksAt(&r.State),
 	}
-	if n.state, err = f.ofStates(historyLimit(r.Definition)).encodeState(&r.State); err != nil {
+	if n.state, err = f.ForStates(historyLimit(r.Definition)).EncodeState(&r.State); err != nil {
 		return fmt.Errorf("create %s: %w", n.id, err)
 	}
-	if n.def, err = f.encodeDefinition(r.Definition); err != nil {
+	if n.def, err = f.EncodeDefinition(r.Definition); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	return nil

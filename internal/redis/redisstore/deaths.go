@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // deathsRead is how many dead letters of a lane are read to find the oldest: those that
@@ -39,7 +40,7 @@ func oldestDeath(letters []job.RecordID, states reply) (ms int64) {
 		if !states.has(i) {
 			continue // deleted since
 		}
-		state, err := decodeState(record, states.text(i))
+		state, err := codec.DecodeState(record, states.text(i))
 		if err == nil && state.Region == job.RegionDead && (ms == 0 || state.LastFinished < ms) {
 			ms = state.LastFinished
 		}

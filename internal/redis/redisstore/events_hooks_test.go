@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -13,7 +14,7 @@ import (
 // answer; who is not the holder is told so all the same.
 func TestHooksUnconfirmed(t *testing.T) {
 	s := limitWorld{redistest.Start(t).URL()}.store(t)
-	s.durability, s.replicas, s.waitTimeout = DurabilityReplica, 1, time.Millisecond
+	s.durability, s.replicas, s.waitTimeout = conn.DurabilityReplica, 1, time.Millisecond
 	ctx := t.Context()
 	if err := s.client.Set(ctx, s.LockKey(0), "holder", 0).Err(); err != nil {
 		t.Fatal(err)

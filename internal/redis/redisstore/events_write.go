@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // newsPerShard bounds the events of a shard that wait to be written and that no record
@@ -270,7 +271,7 @@ func (s *Store) forgo(c *applyCall) {
 // settleNews puts what calls that failed were to write back in line.
 func (s *Store) settleNews(calls []*applyCall) {
 	for _, c := range calls {
-		if c.op.err != nil && !errors.Is(c.op.err, errUnconfirmed) {
+		if c.op.err != nil && !errors.Is(c.op.err, rediserr.ErrUnconfirmed) {
 			s.events.back(c.shard, c.news)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/lib/coalesce"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 const (
@@ -63,14 +65,14 @@ func (s *Store) again(ops []*op) []*op {
 		if o.err == nil {
 			continue
 		}
-		v := classify(o.err)
-		s.metrics.errors.WithLabelValues(v.kind).Inc()
-		if v.kind == deniedKind {
+		v := rediserr.Classify(o.err)
+		s.metrics.errors.WithLabelValues(v.Kind).Inc()
+		if v.Kind == rediserr.KindDenied {
 			s.refused(o.err)
 		}
-		o.uncertain = o.uncertain || v.ran
-		reload = reload || v.reload
-		if v.retry && !(o.once && v.ran) && !(s.shedAfter > 0 && v.kind == poolKind) {
+		o.uncertain = o.uncertain || v.MayHaveRun
+		reload = reload || v.ReloadTopology
+		if v.Retry && !(o.once && v.MayHaveRun) && !(s.shedAfter > 0 && v.Kind == rediserr.KindNoConnection) {
 			left = append(left, o)
 		}
 	}
@@ -242,7 +244,7 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 		mutates = mutates || o.mutates()
 	}
 	var wait *redis.Cmd
-	if mutates && s.durability == DurabilityReplica {
+	if mutates && s.durability == conn.DurabilityReplica {
 		wait = p.Do(ctx, "wait", s.replicas, s.waitTimeout.Milliseconds())
 	}
 	started := s.now()
@@ -285,7 +287,7 @@ func (s *Store) confirm(wait *redis.Cmd, ops []*op) {
 	}
 	for _, o := range ops {
 		if o.err == nil && o.mutates() {
-			o.err = errUnconfirmed
+			o.err = rediserr.ErrUnconfirmed
 		}
 	}
 }

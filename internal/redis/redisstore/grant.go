@@ -11,7 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // ErrDenied says that the user lacks a right that is needed.
@@ -109,7 +111,7 @@ func (s *Store) refusedDirect(ctx context.Context) (refused []string, err error)
 	if s.scripts.grant.function == "" {
 		probes = append(probes, command("eval", key, "eval", "return 1", 1, key))
 	}
-	if s.durability == DurabilityReplica {
+	if s.durability == conn.DurabilityReplica {
 		probes = append(probes, command("wait", key, "wait", 0, 1))
 	}
 	for _, o := range probes {
@@ -130,7 +132,7 @@ var deniedCommand = regexp.MustCompile(`run the '([a-z|]+)' command`)
 
 // denied reports whether an error is of a user that is unknown or lacks a right.
 func denied(err error) bool {
-	return err != nil && (errors.Is(err, ErrDenied) || classify(err).kind == deniedKind)
+	return err != nil && (errors.Is(err, ErrDenied) || rediserr.Classify(err).Kind == rediserr.KindDenied)
 }
 
 // deniedKey finds what Redis says, in each of its versions, of keys that the user may not use.
@@ -210,7 +212,7 @@ var ErrFunctions = errors.New("the functions of this version are not loaded")
 
 // explainMissing says of a function that is not there what to do about it.
 func explainMissing(err error) error {
-	if err == nil || classify(err).kind != functionKind {
+	if err == nil || rediserr.Classify(err).Kind != rediserr.KindNoFunction {
 		return err
 	}
 	return fmt.Errorf("%w on every primary of Redis: library %s: `fermata redis functions --load` does it, %s tells more (%w)",

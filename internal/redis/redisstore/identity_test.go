@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -15,7 +17,7 @@ func TestKeyspaceHasOneIdentity(t *testing.T) {
 	server := redistest.Start(t)
 	open := func(prefix string) *Store {
 		t.Helper()
-		client, err := NewClient(ClientOptions{URL: server.URL()})
+		client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,13 +44,13 @@ func TestKeyspaceHasOneIdentity(t *testing.T) {
 	}
 	renewed := open("one").Identity()
 	report, err := a.Check(t.Context())
-	found := slices.ContainsFunc(report.Findings, func(f Finding) bool {
-		return f.Code == "keyspace" && f.Severity == Fatal && strings.Contains(f.Text, "another id")
+	found := slices.ContainsFunc(report.Findings, func(f conn.Finding) bool {
+		return f.Code == "keyspace" && f.Severity == conn.Fatal && strings.Contains(f.Text, "another id")
 	})
 	if err != nil || !found || a.Identity() != first || renewed == first || renewed == "" {
 		t.Errorf("a keyspace that was made again: id %q, opened with %q, made again with %q: %+v (%v)", a.Identity(), first, renewed, report.Findings, err)
 	}
-	if err := a.CheckSchema(t.Context()); !errors.Is(err, ErrKeyspaceGone) {
+	if err := a.CheckSchema(t.Context()); !errors.Is(err, rediserr.ErrKeyspaceGone) {
 		t.Errorf("the small look says %v", err)
 	}
 }

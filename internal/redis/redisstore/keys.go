@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"strconv"
-
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
@@ -63,16 +61,6 @@ func keyspaceKey(prefix string) string { return prefix + ":{meta}" }
 
 // lifeKey holds the last sign of life of a node's process.
 func lifeKey(prefix, process string) string { return keyspaceKey(prefix) + ":life:" + process }
-
-// histField names the place of a run in the history of a record.
-func histField(record job.RecordID, slot int) string {
-	return string(record) + "." + strconv.Itoa(slot)
-}
-
-// appendHistField is histField at the end of b.
-func appendHistField(b []byte, record job.RecordID, slot int) []byte {
-	return strconv.AppendInt(append(append(b, record...), '.'), int64(slot), 10)
-}
 
 // isChild tells whether a record belongs to another one: a dead letter, or a run
 // that is a record of its own.

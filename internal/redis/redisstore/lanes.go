@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // lanesPerShard bounds the lanes that are listed of one shard: 1,000 queues of
@@ -170,7 +171,7 @@ func (s *Store) performAll(ctx context.Context, ops []*op) {
 		return
 	}
 	for _, o := range ops {
-		o.err = wrap(o.name, ctx.Err())
+		o.err = rediserr.Wrap(o.name, ctx.Err())
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Lease hands out due records, or such as are due soon, one script a request, all in one pipeline for each server.
@@ -100,7 +102,7 @@ func checkLease(r job.LeaseRequest, shards int) error {
 func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 	var reads []*op
 	for _, c := range calls {
-		if c == nil || c.op.err != nil && !errors.Is(wrap("lease", c.op.err), job.ErrDurability) {
+		if c == nil || c.op.err != nil && !errors.Is(rediserr.Wrap("lease", c.op.err), job.ErrDurability) {
 			continue
 		}
 		leased := c.op.reply.list(4)
@@ -120,7 +122,7 @@ func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 // read takes over the script's answer:
 // {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
 func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
-	err := wrap("lease", c.op.err)
+	err := rediserr.Wrap("lease", c.op.err)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.LeaseReply{Err: err}
 	}
@@ -129,7 +131,7 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	leased, defs := r.list(4), r.list(5)
 	if c.defs != nil {
 		if c.defs.err != nil {
-			return job.LeaseReply{Err: wrap("definitions", c.defs.err)}
+			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
 		}
 		defs = c.defs.reply
 	}
@@ -138,18 +140,18 @@ func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
 	latest := uint64(0)
-	var records bunch[job.Record]
-	var definitions definitionReader
+	var records codec.ChunkAllocator[job.Record]
+	var definitions codec.DefinitionDecoder
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := job.RecordID(leased.text(i)), records.next((len(leased)-i)/2)
+		record, known := job.RecordID(leased.text(i)), records.Next((len(leased)-i)/2)
 		known.IndexMS = r.int(3)
-		definitions.left = (len(leased) - i) / 2
-		err := readState(&known.State, record, leased.text(i+1))
+		definitions.Remaining = (len(leased) - i) / 2
+		err := codec.DecodeStateInto(&known.State, record, leased.text(i+1))
 		if err == nil {
 			latest = max(latest, known.State.Token) // what cannot be read teaches no token
-			known.Definition, err = definitions.decode(record, defs.text(i/2))
+			known.Definition, err = definitions.Decode(record, defs.text(i/2))
 			if err == nil && !defs.has(i/2) {
-				err = fmt.Errorf("%w: it has no definition", errCorrupt)
+				err = fmt.Errorf("%w: it has no definition", codec.ErrCorrupt)
 			}
 			if err != nil {
 				// It would only be leased and lost again and again.

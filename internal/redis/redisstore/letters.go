@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // ListLetters walks the dead runs of a namespace (of all, if it is empty) that are
@@ -54,7 +55,7 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([
 		if !runs.reply.has(i) {
 			continue
 		}
-		run, err := decodeRun(runs.reply.text(i))
+		run, err := codec.DecodeRun(runs.reply.text(i))
 		if err != nil {
 			s.corrupt(shard, "list", err, fields[i])
 			continue
@@ -72,7 +73,7 @@ func lastRunField(f *scanned) string {
 	if limit := uint64(historyLimit(f.Definition)); !isChild(f.id) && limit > 0 && f.State.Runs > 0 {
 		slot = int((f.State.Runs - 1) % limit)
 	}
-	return histField(f.id, slot)
+	return codec.HistoryField(f.id, slot)
 }
 
 // deadRun is what the state alone knows of a dead run. A one-time job's tells less:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Limits are shared by the runs of all shards. Each has a name, and a home shard
@@ -135,7 +136,7 @@ func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffi
 	}
 	s.run(ctx, ops)
 	for _, c := range calls {
-		err, list := wrap(sc.name, c.op.err), c.op.reply.list(2)
+		err, list := rediserr.Wrap(sc.name, c.op.err), c.op.reply.list(2)
 		for i, place := range c.places {
 			answers[place] = limitAnswer{reply: list.list(i), nowMS: c.op.reply.int(1) / 1000, lagMS: c.op.lagMS, err: err}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -141,7 +142,7 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 		}
 	}
 	// What cannot be read does not hide the rest.
-	odd, _ := encodeSettings(job.QueueSettings{Rate: 1})
+	odd, _ := codec.EncodeQueueSettings(job.QueueSettings{Rate: 1})
 	s.client.HSet(ctx, queuesKey(s.prefix), "n/odd", "\xff", "nameless", odd, "n/nan", "\x11\x00\x00\x00\x00\x00\x00\xf8\x7f")
 	expect(map[job.QueueKey]job.QueueSettings{a: full})
 	for q, want := range map[job.QueueKey]job.QueueSettings{a: full, b: {}, {Namespace: "n", Queue: "odd"}: {}} {
@@ -180,7 +181,7 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 // refused that may have got room meanwhile.
 func TestQueuesOfANamespaceAreCountedSeldom(t *testing.T) {
 	s, ctx := limitWorld{redistest.Start(t).URL()}.store(t), t.Context()
-	text, err := encodeSettings(job.QueueSettings{Rate: 1})
+	text, err := codec.EncodeQueueSettings(job.QueueSettings{Rate: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

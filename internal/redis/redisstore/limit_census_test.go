@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -31,8 +33,8 @@ func censusBed(t *testing.T, s *Store, admin *redis.Client, lanes int) (bytes in
 			p.ZAdd(ctx, keys.laneKey(lane), redis.Z{Score: float64(i), Member: id})
 			bytes += len(id)
 			put(keys.def, id, "definition")
-			for slot := range maxHistory * (l % 2) {
-				field := histField(job.RecordID(id), slot)
+			for slot := range codec.MaxHistory * (l % 2) {
+				field := codec.HistoryField(job.RecordID(id), slot)
 				bytes += len(field)
 				put(keys.hist, field, "a run")
 			}
@@ -87,7 +89,7 @@ func (w watchedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 func censusStore(t *testing.T) (*Store, *redis.Client, redis.UniversalClient) {
 	t.Helper()
 	server := redistest.Start(t)
-	client, err := NewClient(ClientOptions{URL: server.URL()})
+	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -101,7 +102,7 @@ func TestLimitsAtMaxMemory(t *testing.T) {
 // error beside it; rates and what only reads need no confirmation.
 func TestLimitsUnconfirmed(t *testing.T) {
 	s := limitWorld{redistest.Start(t).URL()}.store(t)
-	s.durability, s.replicas, s.waitTimeout = DurabilityReplica, 1, time.Millisecond
+	s.durability, s.replicas, s.waitTimeout = conn.DurabilityReplica, 1, time.Millisecond
 	ctx := t.Context()
 	grant := s.AcquireUnits(ctx, []job.UnitAsk{{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}})[0]
 	if !errors.Is(grant.Err, job.ErrDurability) || !grant.Granted || grant.NowMS == 0 {

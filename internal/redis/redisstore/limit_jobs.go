@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 const (
@@ -59,7 +60,7 @@ func (s *Store) ByteCounts() *NamespaceCounts {
 // DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
 // without what Redis adds.
 func (s *Store) DefinitionBytes(d *job.Definition) int {
-	text, err := s.form().encodeDefinition(d)
+	text, err := s.form().EncodeDefinition(d)
 	if err != nil {
 		return 0 // it cannot be stored either
 	}
@@ -175,7 +176,7 @@ func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lan
 	}
 	answered := len(o.reply) / answersPerLane
 	if answered == 0 {
-		return nil, fmt.Errorf("%w: nothing was counted", errNoAnswer)
+		return nil, fmt.Errorf("%w: nothing was counted", rediserr.ErrNoAnswer)
 	}
 	left = parts[min(answered, len(asked)):]
 	for i, p := range asked[:min(answered, len(asked))] {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -18,7 +19,7 @@ import (
 func jobsBed(t *testing.T) (*redisstore.Store, *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL()})
+	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

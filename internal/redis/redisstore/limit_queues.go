@@ -3,13 +3,10 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/fermata-io/fermata/internal/core/job"
-	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // maxQueueSettings is how many queues may have settings: every node reads all of
@@ -33,9 +30,9 @@ func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSe
 	out := map[job.QueueKey]job.QueueSettings{}
 	for field, text := range readHash(read.reply) {
 		namespace, queue, ok := strings.Cut(field, "/")
-		settings, err := decodeSettings(text)
+		settings, err := codec.DecodeQueueSettings(text)
 		if err == nil && !ok {
-			err = fmt.Errorf("%w: name of a queue", errCorrupt)
+			err = fmt.Errorf("%w: name of a queue", codec.ErrCorrupt)
 		}
 		if err != nil {
 			s.corrupt(noShard, "queue settings", err, field)
@@ -55,7 +52,7 @@ func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.Queu
 	if err := s.perform(ctx, read); err != nil || !read.reply.has(0) {
 		return job.QueueSettings{}, err
 	}
-	settings, err := decodeSettings(read.reply.text(0))
+	settings, err := codec.DecodeQueueSettings(read.reply.text(0))
 	if err != nil {
 		s.corrupt(noShard, "queue settings", err, field)
 		return job.QueueSettings{}, nil
@@ -90,7 +87,7 @@ func (s *Store) PutQueueSettings(ctx context.Context, q job.QueueKey, settings j
 // SwapQueueSettings is PutQueueSettings on the condition that the settings are still
 // old: job.ErrSettingsChanged.
 func (s *Store) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, settings job.QueueSettings) error {
-	expected, err := encodeSettings(old)
+	expected, err := codec.EncodeQueueSettings(old)
 	if err != nil {
 		return err
 	}
@@ -101,7 +98,7 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if q.Namespace == "" || q.Queue == "" || strings.Contains(q.Namespace, "/") {
 		return fmt.Errorf("settings of queue %q in namespace %q: not the name of a queue", q.Queue, q.Namespace)
 	}
-	value, err := encodeSettings(settings)
+	value, err := codec.EncodeQueueSettings(settings)
 	if err != nil {
 		return err
 	}
@@ -118,36 +115,3 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	}
 	return fmt.Errorf("settings of queue %s in namespace %s: %w", q.Queue, q.Namespace, job.ErrTooManyQueues)
 }
-
-// encodeSettings gives nothing for the zero value.
-func encodeSettings(q job.QueueSettings) ([]byte, error) {
-	if q.MaxConcurrency < 0 || q.MaxConcurrency > math.MaxInt32 || q.Burst < 0 || q.Burst > math.MaxInt32 ||
-		!isRate(q.Rate) || !isRate(q.RecoveryRate) {
-		return nil, fmt.Errorf("queue settings %+v: a number is out of range", q)
-	}
-	b, err := deterministic.Marshal(&storagev1.QueueSettings{
-		MaxConcurrency: uint32(q.MaxConcurrency), Rate: q.Rate, Burst: uint32(q.Burst), RecoveryRate: q.RecoveryRate,
-		Paused: q.Paused,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("queue settings: %w", err)
-	}
-	return b, nil
-}
-
-func decodeSettings(text string) (job.QueueSettings, error) {
-	var m storagev1.QueueSettings
-	if err := proto.Unmarshal([]byte(text), &m); err != nil {
-		return job.QueueSettings{}, fmt.Errorf("%w: queue settings: %w", errCorrupt, err)
-	}
-	if !isRate(m.Rate) || !isRate(m.RecoveryRate) || max(m.MaxConcurrency, m.Burst) > math.MaxInt32 {
-		return job.QueueSettings{}, fmt.Errorf("%w: queue settings: a number is out of range", errCorrupt)
-	}
-	return job.QueueSettings{
-		MaxConcurrency: int(m.MaxConcurrency), Rate: m.Rate, Burst: int(m.Burst), RecoveryRate: m.RecoveryRate,
-		Paused: m.Paused,
-	}, nil
-}
-
-// isRate refuses what is no number as well.
-func isRate(r float64) bool { return r >= 0 && !math.IsInf(r, 1) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Bounds of a RateAsk.
@@ -36,7 +37,7 @@ func (s *Store) TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGran
 	for i, a := range asks {
 		items[i] = limitItem{
 			name: a.Name,
-			argv: []any{id + fixed(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst), string(bit(a.Reserve))},
+			argv: []any{id + codec.FixedWidth(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst), flagText(a.Reserve)},
 			err:  checkRate(a),
 		}
 	}
@@ -58,4 +59,12 @@ func checkRate(a job.RateAsk) error {
 		return fmt.Errorf("rate limit %.64q: %d starts, one in %v, burst %d: out of range", a.Name, a.N, a.Interval, a.Burst)
 	}
 	return nil
+}
+
+// flagText is a flag as scripts take it.
+func flagText(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
 }

@@ -11,19 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // limitWorld opens stores on one deployment.
 type limitWorld struct{ url string }
 
-func (w limitWorld) client(t testing.TB, adjust ...func(*ClientOptions)) redis.UniversalClient {
+func (w limitWorld) client(t testing.TB, adjust ...func(*conn.ClientOptions)) redis.UniversalClient {
 	t.Helper()
-	o := ClientOptions{URL: w.url, ReadTimeout: 20 * time.Second} // the embedded server is slow under -race
+	o := conn.ClientOptions{URL: w.url, ReadTimeout: 20 * time.Second} // the embedded server is slow under -race
 	for _, f := range adjust {
 		f(&o)
 	}
-	client, err := NewClient(o)
+	client, err := conn.NewClient(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"time"
 
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -45,7 +46,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	})
 	// There from the start, so that the first one shows in rates.
 	for _, kind := range []string{
-		"connection", "timeout", "dial", poolKind, "late", "closed", "readonly", "loading", "clusterdown", "noreplicas", "oom", "misconf", "denied", "script",
+		"connection", "timeout", "dial", rediserr.KindNoConnection, "late", "closed", "readonly", "loading", "clusterdown", "noreplicas", "oom", "misconf", "denied", "script",
 	} {
 		m.errors.WithLabelValues(kind)
 	}

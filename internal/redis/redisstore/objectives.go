@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // maxObjectives bounds the entries of one call.
@@ -73,7 +74,7 @@ func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.Objec
 		case m.Unreadable:
 			guard = "*"
 		case m.Known != nil:
-			guard = guardOf(m.Known.State.Token, m.Known.State.Revision)
+			guard = codec.GuardPattern(m.Known.State.Token, m.Known.State.Revision)
 		}
 		if m.ToMS != 0 {
 			to = m.ToMS

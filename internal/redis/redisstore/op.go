@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // op is one command or script call, with what became of it.
@@ -88,7 +90,7 @@ func (o *op) take(cmd *redis.Cmd, pipeline error) {
 	o.reply = nil
 	value, err := cmd.Result()
 	if value == nil && err == nil {
-		err = cmp.Or(pipeline, errNoAnswer)
+		err = cmp.Or(pipeline, rediserr.ErrNoAnswer)
 	}
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -116,11 +118,11 @@ func (o *op) refusal() error {
 	case 2:
 		return job.ErrNotHolder
 	case 4:
-		return errLate
+		return rediserr.ErrLate
 	case 3:
-		return fmt.Errorf("%w: shard %d has another kind of clock", ErrKeyspace, o.shard)
+		return fmt.Errorf("%w: shard %d has another kind of clock", rediserr.ErrKeyspace, o.shard)
 	default:
-		return fmt.Errorf("%w: answer %d", errCorrupt, code)
+		return fmt.Errorf("%w: answer %d", codec.ErrCorrupt, code)
 	}
 }
 
@@ -224,7 +226,7 @@ func (s *Store) latest(shard int) int64 {
 func (s *Store) perform(ctx context.Context, ops ...*op) error {
 	s.run(ctx, ops)
 	for _, o := range ops {
-		o.err = wrap(o.name, o.err)
+		o.err = rediserr.Wrap(o.name, o.err)
 	}
 	return firstError(ops)
 }

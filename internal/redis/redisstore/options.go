@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 )
 
@@ -35,42 +35,6 @@ const (
 	// version 2, and seal by it.
 	SchemaOfBoundPayloads = 4
 )
-
-// Durability is what an acknowledged write survives.
-type Durability uint8
-
-// Durability classes, weakest first.
-const (
-	// DurabilityMemory promises nothing over a restart of Redis.
-	DurabilityMemory Durability = iota
-	// DurabilityLocal: Redis keeps an append-only file, so that acknowledged
-	// writes survive a restart of Redis, but for the last second when its host
-	// crashes (appendfsync everysec).
-	DurabilityLocal
-	// DurabilityReplica: besides, every write is confirmed by replicas before it
-	// is acknowledged, so that it survives the loss of one server. The server has
-	// to refuse writes itself when it is cut off (min-replicas-to-write).
-	DurabilityReplica
-)
-
-var durabilityNames = [...]string{"memory", "local", "replica"}
-
-func (d Durability) String() string {
-	if int(d) < len(durabilityNames) {
-		return durabilityNames[d]
-	}
-	return "unknown"
-}
-
-// ParseDurability finds a class by its name.
-func ParseDurability(name string) (Durability, error) {
-	for i, n := range durabilityNames {
-		if strings.EqualFold(n, name) {
-			return Durability(i), nil
-		}
-	}
-	return 0, fmt.Errorf("durability %q: want one of %s", name, strings.Join(durabilityNames[:], ", "))
-}
 
 // Options of a [Store]. Only Client is required.
 type Options struct {
@@ -98,7 +62,7 @@ type Options struct {
 
 	// Durability is the class that is demanded; [Open] fails where the server
 	// cannot give it. Default memory.
-	Durability Durability
+	Durability conn.Durability
 	// Replicas is how many must confirm a write in class replica. Default 1.
 	Replicas int
 	// WaitTimeout bounds the wait for them; up to half the client's read timeout
@@ -165,7 +129,7 @@ func (o Options) validate() error {
 		return errors.New("a Client is required")
 	case o.Shards < 0 || o.Shards > MaxShards:
 		return fmt.Errorf("%d shards: must be 1 to %d, or 0 for what is stored", o.Shards, MaxShards)
-	case o.Durability > DurabilityReplica:
+	case o.Durability > conn.DurabilityReplica:
 		return fmt.Errorf("durability class %d is unknown", o.Durability)
 	case o.Replicas < 1:
 		return fmt.Errorf("%d replicas: must be at least 1", o.Replicas)
@@ -177,4 +141,12 @@ func (o Options) validate() error {
 		return fmt.Errorf("operation timeout %v: must be positive", o.OpTimeout)
 	}
 	return nil
+}
+
+// preflightOptions are the options of the checks of the servers.
+func (o Options) preflightOptions() conn.PreflightOptions {
+	return conn.PreflightOptions{
+		Client: o.Client, Prefix: o.Prefix, Embedded: o.Embedded, Durability: o.Durability, Replicas: o.Replicas,
+		AllowUnsafe: o.AllowUnsafe, Timeout: o.OpTimeout,
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Get reads the parent records of jobs, in any shards. A job that does not
@@ -64,7 +65,7 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []job.RecordID) (
 		if records[i] != nil {
 			continue
 		}
-		if state, err := decodeState(ids[i], raw.state); raw.hasState && err == nil {
+		if state, err := codec.DecodeState(ids[i], raw.state); raw.hasState && err == nil {
 			s.putAside(ctx, shard, ids[i], state)
 		}
 	}
@@ -141,14 +142,14 @@ func (r rawRecord) record(id job.RecordID) (*job.Record, error) {
 	if !r.hasState {
 		return nil, nil
 	}
-	state, err := decodeState(id, r.state)
+	state, err := codec.DecodeState(id, r.state)
 	if err != nil {
 		return nil, err
 	}
 	if !r.hasDef {
-		return nil, fmt.Errorf("%w: it has no definition", errCorrupt)
+		return nil, fmt.Errorf("%w: it has no definition", codec.ErrCorrupt)
 	}
-	def, err := decodeDefinition(id, r.def)
+	def, err := codec.DecodeDefinition(id, r.def)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Limits of one reaping.
@@ -48,9 +50,9 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 	for i, f := range found {
 		// The history is as long as the definition says; without one, as long as
 		// it can be.
-		def, err := decodeDefinition(f.record, stored[i].def)
+		def, err := codec.DecodeDefinition(f.record, stored[i].def)
 		if err != nil || !stored[i].hasDef {
-			def = &job.Definition{HistoryLimit: maxHistory}
+			def = &job.Definition{HistoryLimit: codec.MaxHistory}
 		}
 		writes[i] = job.Write{
 			Record: f.record, Token: f.state.Token, Revision: f.state.Revision, From: f.lane, Current: def,
@@ -107,10 +109,10 @@ func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []j
 		for k := range records {
 			f := overdue{record: job.RecordID(records.text(k)), lane: lanes[i*lanesPerReap+int(places.int(k))-4]}
 			var err error
-			if f.state, err = decodeState(f.record, states.text(k)); err != nil {
+			if f.state, err = codec.DecodeState(f.record, states.text(k)); err != nil {
 				s.corrupt(shard, "reap", err, string(f.record))
 				f.state.Lane = f.lane
-				f.state.Token, f.state.Revision = headerGuard(states.text(k))
+				f.state.Token, f.state.Revision = codec.ReadGuard(states.text(k))
 				s.putAside(ctx, shard, f.record, f.state)
 				continue
 			}
@@ -133,12 +135,6 @@ func within(r job.Region, regions []job.Region) bool {
 	return false
 }
 
-// headerGuard reads token and revision of a state whose tail is corrupt. The
-// script has found the header sane.
-func headerGuard(text string) (uint64, uint32) {
-	return digits(text[:16]), uint32(digits(text[18:28]))
-}
-
 // mend brings entries of the index in line with their records: one in the wrong
 // lane goes, one in the wrong region gets the score that its state asks for.
 // A dead letter that took the slot of an older one in another lane leaves such
@@ -147,16 +143,16 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 	var groups [][]*applyItem
 	for _, f := range wrong {
 		item := &applyItem{
-			record: f.record, guard: appendGuard(nil, f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
+			record: f.record, guard: codec.AppendGuardPattern(nil, f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
 		}
 		if f.state.Lane != f.lane {
-			item.step('u')
+			item.step(stepLeaveLane)
 		} else {
-			text, err := s.form().ofStates(maxHistory).encodeState(&f.state) // its job is not known here
+			text, err := s.form().ForStates(codec.MaxHistory).EncodeState(&f.state) // its job is not known here
 			if err != nil {
 				return err
 			}
-			item.step('w', text, job.Score(f.state.Region, restingMS(f.state)))
+			item.step(stepWrite, text, job.Score(f.state.Region, restingMS(f.state)))
 			s.log.Warn("index entry did not agree with its record and was mended", "record", f.record, "region", f.state.Region)
 		}
 		groups = append(groups, []*applyItem{item.bounded()})
@@ -170,7 +166,7 @@ func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
 	s.runApply(ctx, calls, nil)
 	failed := s.repaired(shard, calls)
 	for i := range failed {
-		failed[i] = wrap("mend", failed[i])
+		failed[i] = rediserr.Wrap("mend", failed[i])
 	}
 	return errors.Join(failed...)
 }

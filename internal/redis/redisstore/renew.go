@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Renew has leases end a TTL from now, most often later than they would have: one script
@@ -40,7 +42,7 @@ func checkRenew(r job.RenewRequest, shards int) error {
 		return fmt.Errorf("renew: shard %d of %d, TTL %v", r.Shard, shards, r.TTL)
 	}
 	for _, n := range r.Renewals {
-		if n.Epoch > maxEpoch || n.Token > maxToken {
+		if n.Epoch > job.MaxEpoch || n.Token > codec.MaxToken {
 			return fmt.Errorf("renew %s: epoch %d or token %d is out of range", n.Record, n.Epoch, n.Token)
 		}
 	}
@@ -55,8 +57,8 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
 	argv = append(argv, r.TTL.Milliseconds())
 	for _, n := range renewals {
 		s.clocks[r.Shard].sawToken(n.Token)
-		argv = append(argv, string(n.Record), lanes.at(n.Lane), fixed(n.Token, 16), fixed(uint64(n.Epoch), 6),
-			string(bit(n.Acked)), max(0, n.HardStopMS))
+		argv = append(argv, string(n.Record), lanes.at(n.Lane), codec.FixedWidth(n.Token, 16), codec.FixedWidth(uint64(n.Epoch), 6),
+			flagText(n.Acked), max(0, n.HardStopMS))
 	}
 	return call(s.scripts.renew, r.Shard, lanes.appendTo(names), argv)
 }
@@ -65,7 +67,7 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
 func readRenew(parts []*op) job.RenewReply {
 	var out job.RenewReply
 	for _, o := range parts {
-		if err := wrap("renew", o.err); err != nil {
+		if err := rediserr.Wrap("renew", o.err); err != nil {
 			out.Err = err
 			if !errors.Is(err, job.ErrDurability) {
 				return job.RenewReply{Err: err}

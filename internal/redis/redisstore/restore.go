@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Restore writes jobs of one shard with all that belongs to them, each in one step.
@@ -63,18 +64,18 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	d := r.Record.Definition
 	id := d.Record()
 	f := s.form()
-	def, err := f.encodeDefinition(d)
+	def, err := f.EncodeDefinition(d)
 	if err != nil {
 		return nil, nil, fmt.Errorf("restore: %w", err)
 	}
 	guard, from := "", 0
 	if was := r.Replaces; was != nil {
-		guard, from = guardOf(was.Token, was.Revision), lanes.at(was.Lane)
+		guard, from = codec.GuardPattern(was.Token, was.Revision), lanes.at(was.Lane)
 	}
 	field, ended := "", []byte(nil)
 	if limit := uint64(historyLimit(d)); r.Run != nil && limit > 0 && r.Record.State.Runs > 0 {
-		field = histField(id, int((r.Record.State.Runs-1)%limit))
-		if ended, err = encodeRun(r.Run); err != nil {
+		field = codec.HistoryField(id, int((r.Record.State.Runs-1)%limit))
+		if ended, err = codec.EncodeRun(r.Run); err != nil {
 			return nil, nil, fmt.Errorf("restore: %w", err)
 		}
 	}
@@ -84,14 +85,14 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	}
 	argv := []any{string(id), guard, from, field, ended, def, objectives, watchMS}
 	add := func(id job.RecordID, state job.State, ms int64, run *job.Run) error {
-		text, err := f.ofStates(historyLimit(d)).encodeState(&state)
+		text, err := f.ForStates(historyLimit(d)).EncodeState(&state)
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", id, err)
 		}
 		field, ended := "", []byte(nil)
 		if run != nil {
-			field = histField(id, 0)
-			if ended, err = encodeRun(run); err != nil {
+			field = codec.HistoryField(id, 0)
+			if ended, err = codec.EncodeRun(run); err != nil {
 				return fmt.Errorf("restore %s: %w", id, err)
 			}
 		}

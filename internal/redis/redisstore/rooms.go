@@ -41,23 +41,6 @@ func (r *applyRoom) done() {
 	applyRooms.Put(r)
 }
 
-// bunch makes values of which many come at once, a few together: the memory of large ones
-// comes cheaper so. It is few, as each keeps the others of its bunch alive.
-type bunch[T any] struct{ free []T }
-
-// bunchSize is how many values are made together.
-const bunchSize = 4
-
-// next makes the next of so many.
-func (c *bunch[T]) next(left int) *T {
-	if len(c.free) == 0 {
-		c.free = make([]T, max(1, min(left, bunchSize)))
-	}
-	v := &c.free[0]
-	c.free = c.free[1:]
-	return v
-}
-
 // argRooms have the arguments of pipelines that have been answered.
 var argRooms = sync.Pool{New: func() any { return new(argRoom) }}
 

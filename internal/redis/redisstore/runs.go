@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // Runs lists the ended runs of a job that are kept, newest first, and after them
@@ -14,12 +15,12 @@ import (
 func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.Run, error) {
 	shard, parent := s.ShardOf(key), key.Record()
 	var fields []string
-	for slot := range max(0, min(historyLimit, maxHistory)) {
-		fields = append(fields, histField(parent, slot))
+	for slot := range max(0, min(historyLimit, codec.MaxHistory)) {
+		fields = append(fields, codec.HistoryField(parent, slot))
 	}
 	inHistory := len(fields)
 	for slot := range job.DeadLettersPerJob {
-		fields = append(fields, histField(parent.Letter(slot), 0))
+		fields = append(fields, codec.HistoryField(parent.Letter(slot), 0))
 	}
 	read := readFields(shard, s.shards[shard].hist, fields)
 	if err := s.perform(ctx, read); err != nil {
@@ -30,7 +31,7 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 		if !read.reply.has(i) {
 			continue
 		}
-		run, err := decodeRun(read.reply.text(i))
+		run, err := codec.DecodeRun(read.reply.text(i))
 		switch {
 		case err != nil:
 			s.corrupt(shard, "runs", err, fields[i])

@@ -161,7 +161,7 @@ func textOf(name string, events bool) string {
 		text.WriteString(source("parts/" + part))
 	}
 	text.WriteString(source(name))
-	return text.String()
+	return expandMacros(text.String())
 }
 
 func (l *loader) load(name, flags string) *script { return l.compile(name, flags, false) }

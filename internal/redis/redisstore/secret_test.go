@@ -5,13 +5,15 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 func TestSecretIsMadeOnce(t *testing.T) {
 	server := redistest.Start(t)
 	open := func(prefix string) *Store {
-		client, err := NewClient(ClientOptions{URL: server.URL()})
+		client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +43,7 @@ func TestSecretIsMadeOnce(t *testing.T) {
 	if err := a.client.HSet(t.Context(), keyspaceKey("one"), "secret:leases", "").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Secret(t.Context(), "leases"); !errors.Is(err, ErrKeyspace) {
+	if _, err := a.Secret(t.Context(), "leases"); !errors.Is(err, rediserr.ErrKeyspace) {
 		t.Errorf("an empty secret: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
 // snapshotTries bounds how often a job is read again because it got runs or dead
@@ -133,7 +134,7 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			}
 			field := lastRunField(&scanned{record, snap.Record})
 			ask(readFields(shard, s.shards[shard].hist, []string{field}), func(o *op) {
-				run, err := decodeRun(o.reply.text(0))
+				run, err := codec.DecodeRun(o.reply.text(0))
 				if o.reply.has(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
 					run.ManualID = l.Run.ManualID
 					l.Run = run

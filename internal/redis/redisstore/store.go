@@ -15,6 +15,9 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Store keeps the records of a keyspace. It has no goroutines of its own and is
@@ -32,7 +35,7 @@ type Store struct {
 	identity    atomic.Pointer[string] // random id of the keyspace; nil: not known
 	scripts     scripts
 	virtual     func() int64
-	durability  Durability
+	durability  conn.Durability
 	replicas    int
 	waitTimeout time.Duration
 	opTimeout   time.Duration
@@ -67,23 +70,23 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, patience: answerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, patience: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	if o.Shed {
 		s.shedAfter = s.patience
 	}
-	report, err := Preflight(ctx, o)
+	report, err := conn.Preflight(ctx, o.preflightOptions())
 	if err != nil {
 		return nil, err
 	}
-	if err := report.verdict(o); err != nil {
+	if err := report.Refusal(o.preflightOptions()); err != nil {
 		return nil, err
 	}
 	s.embedded = report.Embedded
 	s.scripts = loadScripts(s.embedded, o.KeepEvents > 0)
 	if o.Functions {
 		if s.embedded {
-			return nil, fmt.Errorf("%w: an embedded imitation of Redis has no functions", ErrUnsafe)
+			return nil, fmt.Errorf("%w: an embedded imitation of Redis has no functions", rediserr.ErrUnsafe)
 		}
 		s.scripts = loadFunctions(o.KeepEvents > 0)
 	}
@@ -115,7 +118,7 @@ func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 	}
 	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != secretBytes {
-		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", ErrKeyspace, keyspaceKey(s.prefix), name)
+		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", rediserr.ErrKeyspace, keyspaceKey(s.prefix), name)
 	}
 	return secret, nil
 }
@@ -178,14 +181,14 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	schema, err2 := strconv.Atoi(o.reply.text(2))
 	switch {
 	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
-		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", ErrKeyspace, keyspaceKey(s.prefix), o.reply.text(1), o.reply.text(2))
+		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace, keyspaceKey(s.prefix), o.reply.text(1), o.reply.text(2))
 	case schema > SchemaVersion:
 		return 0, laterSchema(o.reply.text(2))
 	case want != 0 && want != shards:
 		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
-			ErrKeyspace, shards, want, shards)
+			rediserr.ErrKeyspace, shards, want, shards)
 	case o.reply.text(3) != virtual:
-		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", ErrKeyspace, clockName(o.reply.text(3)), clockName(virtual))
+		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace, clockName(o.reply.text(3)), clockName(virtual))
 	}
 	if o.reply.int(0) == 1 {
 		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
@@ -219,7 +222,7 @@ func (s *Store) Shards() int { return len(s.shards) }
 func (s *Store) Schema() int { return int(s.schema.Load()) }
 
 // form is how records are written.
-func (s *Store) form() form { return formOf(int(s.schema.Load())) }
+func (s *Store) form() codec.Encoding { return codec.EncodingOf(int(s.schema.Load())) }
 
 // ShardOf is the shard of a job, and of its children.
 func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.ID, len(s.shards)) }

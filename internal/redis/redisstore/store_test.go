@@ -14,12 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Miniredis) {
 	t.Helper()
 	server := miniredis.RunT(t)
-	client, err := NewClient(ClientOptions{URL: "redis://" + server.Addr()})
+	client, err := conn.NewClient(conn.ClientOptions{URL: "redis://" + server.Addr()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,15 +102,15 @@ func TestClassify(t *testing.T) {
 		{context.DeadlineExceeded, "timeout", job.ErrUnavailable, true, true},
 		{redis.ErrPoolTimeout, "pool", job.ErrUnavailable, true, false},
 		{redis.ErrClosed, "closed", job.ErrUnavailable, false, false},
-		{errUnconfirmed, "unconfirmed", job.ErrDurability, false, false},
+		{rediserr.ErrUnconfirmed, "unconfirmed", job.ErrDurability, false, false},
 		{job.ErrNotHolder, "refused", nil, false, false},
 	}
 	for _, tt := range tests {
-		v := classify(tt.err)
-		if v.kind != tt.kind || v.as != tt.as || v.retry != tt.retry || v.ran != tt.ran {
+		v := rediserr.Classify(tt.err)
+		if v.Kind != tt.kind || v.Sentinel != tt.as || v.Retry != tt.retry || v.MayHaveRun != tt.ran {
 			t.Errorf("%v: %+v", tt.err, v)
 		}
-		if err := wrap("call", tt.err); !errors.Is(err, tt.err) || tt.as != nil && !errors.Is(err, tt.as) {
+		if err := rediserr.Wrap("call", tt.err); !errors.Is(err, tt.err) || tt.as != nil && !errors.Is(err, tt.as) {
 			t.Errorf("%v is wrapped as %v", tt.err, err)
 		}
 	}
@@ -119,57 +121,6 @@ type answer string
 
 func (a answer) Error() string { return string(a) }
 func (answer) RedisError()     {}
-
-func TestPreflightJudgement(t *testing.T) {
-	good := "redis_version:7.2.11\r\nrole:master\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n" +
-		"slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\nmin_slaves_good_slaves:1\r\n"
-	tests := []struct {
-		name, info string
-		demand     Durability
-		class      Durability
-		codes      string
-		worst      Severity
-	}{
-		{"good", good, DurabilityReplica, DurabilityReplica, "", Info},
-		{"old", strings.Replace(good, "7.2.11", "6.2.14", 1), DurabilityMemory, DurabilityReplica, "version", Fatal},
-		{"two digits", strings.Replace(good, "7.2.11", "10.0.1", 1), DurabilityMemory, DurabilityReplica, "", Info},
-		{"replica", strings.Replace(good, "role:master", "role:slave", 1), DurabilityMemory, DurabilityReplica, "role", Fatal},
-		{"evicts", strings.Replace(good, "noeviction", "allkeys-lru", 1), DurabilityMemory, DurabilityReplica, "eviction", Fatal},
-		{"no limit", strings.Replace(good, "maxmemory:1000", "maxmemory:0", 1), DurabilityMemory, DurabilityReplica, "maxmemory", Info},
-		{"memory", strings.Replace(good, "aof_enabled:1", "aof_enabled:0", 1), DurabilityMemory, DurabilityMemory, "no_persistence", Warning},
-		{"broken disk", good + "aof_last_write_status:err\r\n", DurabilityLocal, DurabilityReplica, "aof_error", Fatal},
-		{"alone", strings.Replace(good, "online", "wait_bgsave", 1), DurabilityReplica, DurabilityLocal, "replicas durability", Fatal},
-		{"no minimum", strings.Replace(good, "min_slaves", "x", 1), DurabilityReplica, DurabilityLocal, "min_replicas durability", Fatal},
-		{"no minimum is demanded", strings.Replace(good, "min_slaves", "x", 1), DurabilityLocal, DurabilityLocal, "min_replicas", Info},
-		{"embedded", "connected_clients:1\r\n", DurabilityMemory, DurabilityMemory, "embedded", Warning},
-		{"loads nothing", good + "replay:refused\r\n", DurabilityReplica, DurabilityMemory, "default_user", Fatal},
-		{"does not say what it loads", good + "replay:unknown\r\n", DurabilityReplica, DurabilityReplica, "default_user", Info},
-		{"does not say, and is alone", strings.Replace(good, "online", "wait_bgsave", 1) + "replay:unknown\r\n", DurabilityReplica, DurabilityLocal, "default_user replicas durability", Fatal},
-	}
-	for _, tt := range tests {
-		r := Report{Class: DurabilityReplica}
-		o := Options{Durability: tt.demand, Replicas: 1}
-		i := parseInfo("", "# Server\r\n"+tt.info)
-		switch i.text("replay") {
-		case "refused":
-			i.replay.refused = "set"
-		case "unknown":
-			i.replay.unknown = errors.New("NOPERM")
-		}
-		r.judge(i, o)
-		r.conclude(o)
-		var codes []string
-		for _, f := range r.Findings {
-			codes = append(codes, f.Code)
-			if f.Text == "" {
-				t.Errorf("%s: finding %s says nothing", tt.name, f.Code)
-			}
-		}
-		if r.Class != tt.class || strings.Join(codes, " ") != tt.codes || r.Worst() != tt.worst {
-			t.Errorf("%s: class %s, findings %v, worst %s", tt.name, r.Class, codes, r.Worst())
-		}
-	}
-}
 
 func TestOptions(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -182,12 +133,12 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	for name, want := range map[string]Durability{"memory": DurabilityMemory, "Local": DurabilityLocal, "replica": DurabilityReplica} {
-		if got, err := ParseDurability(name); err != nil || got != want || !strings.EqualFold(got.String(), name) {
+	for name, want := range map[string]conn.Durability{"memory": conn.DurabilityMemory, "Local": conn.DurabilityLocal, "replica": conn.DurabilityReplica} {
+		if got, err := conn.ParseDurability(name); err != nil || got != want || !strings.EqualFold(got.String(), name) {
 			t.Errorf("%s is %v (%v)", name, got, err)
 		}
 	}
-	if _, err := ParseDurability("disk"); err == nil {
+	if _, err := conn.ParseDurability("disk"); err == nil {
 		t.Error("durability disk exists")
 	}
 }

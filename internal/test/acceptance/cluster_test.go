@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -60,7 +61,7 @@ func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 // audit compares all that is stored.
 func (c *cluster) audit() {
 	c.t.Helper()
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
+	client, err := conn.NewClient(conn.ClientOptions{URL: c.redisURL})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (c *cluster) locks() (map[int]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if c.looking == nil {
-		client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
+		client, err := conn.NewClient(conn.ClientOptions{URL: c.redisURL})
 		if err != nil {
 			return nil, err
 		}

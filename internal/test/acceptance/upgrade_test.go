@@ -33,14 +33,14 @@ const (
 // writes more into states, definitions, ended runs and gossip, and says more on the
 // links between nodes.
 var nextSources = map[string][][2]string{
-	"internal/redis/redisstore/state.go": {
+	"internal/redis/codec/state.go": {
 		{`"strconv"`, "\"strconv\"\n\t\"strings\""},
 		{"w.buf = append(w.buf, s.Unknown...)", `if !strings.Contains(s.Unknown, "` + nextState + `") {
 		s.Unknown += "` + nextState + `"
 	}
 	w.buf = append(w.buf, s.Unknown...)`},
 	},
-	"internal/redis/redisstore/definition.go": {
+	"internal/redis/codec/definition.go": {
 		{`"fmt"`, "\"bytes\"\n\t\"fmt\""},
 		{"return append(b, d.Unknown...), nil", `later := []byte("\xc2\x3e\x04next")
 	if bytes.Contains(d.Unknown, later) {
@@ -48,8 +48,8 @@ var nextSources = map[string][][2]string{
 	}
 	return append(append(b, d.Unknown...), later...), nil`},
 	},
-	"internal/redis/redisstore/policies.go": {
-		{"return protofield.AppendText(b, 60, encodeTraceID(r.Caller)), nil", `return append(protofield.AppendText(b, 60, encodeTraceID(r.Caller)), "\xc2\x3e\x04next"...), nil`},
+	"internal/redis/codec/run.go": {
+		{"return encoded, nil", `return append(encoded, "\xc2\x3e\x04next"...), nil`},
 	},
 	"internal/cluster/peer/version.go": {{"Protocol    = 1", "Protocol    = 2"}},
 	"internal/cluster/membership/meta.go": {

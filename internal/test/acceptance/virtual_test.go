@@ -16,7 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
 // clockKey is where tests keep the virtual time, Unix milliseconds.
@@ -71,8 +71,8 @@ func runVirtualNode(text []byte) error {
 	limits.MinInterval = time.Second
 	n, err := node.New(node.Config{
 		Name: config.Name, GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
-		Join: config.Join, Redis: redisstore.ClientOptions{URL: config.RedisURL}, Shards: shards,
-		Durability: redisstore.DurabilityLocal, Virtual: true, Now: clock.Load, Limits: limits,
+		Join: config.Join, Redis: conn.ClientOptions{URL: config.RedisURL}, Shards: shards,
+		Durability: conn.DurabilityLocal, Virtual: true, Now: clock.Load, Limits: limits,
 		LockTTL: lockTTL, LeaseTTL: time.Hour, Rescan: 20 * time.Millisecond,
 		Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	})

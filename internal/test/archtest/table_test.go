@@ -66,6 +66,8 @@ var table = []row{
 	{path: "internal/lib/protofield", floor: arithmetic, foreign: []string{protobuf}, why: "the varints are the library's"},
 
 	{path: "internal/core/job", floor: model},
+	{path: "internal/redis/codec", floor: model, foreign: []string{protobuf}, also: []string{"internal/core/job", storage}, not: []string{goredis},
+		why: "what Redis stores, as bytes: pure, like the jobs that it encodes, and apart from all that talks to a server"},
 
 	// Engines.
 	{path: "internal/engine/ledger", floor: parts, foreign: []string{prometheus}},
@@ -82,8 +84,10 @@ var table = []row{
 	{path: "internal/engine/webhook", floor: parts, foreign: []string{prometheus}, also: []string{"internal/lib/egress", "internal/lib/mask", "internal/lib/retryafter", "internal/lib/secretfile", "internal/lib/yamldoc"}},
 
 	// Adapters: one foreign library each, beside the metrics that all have.
-	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis, protobuf}, also: []string{storage, "internal/lib/coalesce"},
-		why: "definitions are stored as storage messages, which nobody else may see"},
+	{path: "internal/redis/rediserr", floor: parts, foreign: []string{goredis}},
+	{path: "internal/redis/conn", floor: parts, foreign: []string{prometheus, goredis}, also: []string{"internal/redis/rediserr"}},
+	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis},
+		also: []string{"internal/lib/coalesce", "internal/redis/conn", "internal/redis/rediserr"}},
 	{path: "internal/redis/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
 	{path: "internal/cluster/membership", floor: parts, foreign: []string{prometheus, memberlist, "github.com/hashicorp/go-msgpack/v2", "github.com/hashicorp/go-sockaddr"}, also: []string{"internal/lib/secretfile"},
@@ -142,7 +146,7 @@ var table = []row{
 		not: []string{goredis, redislock, memberlist, "internal/node"},
 		why: "a worker reaches nodes and nothing else; its logger and metrics endpoint are those of the nodes"},
 	{path: "cmd/fermata", floor: commands, foreign: []string{"*"},
-		also: []string{api, "internal/api/policypb", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
+		also: []string{api, "internal/api/policypb", "internal/auth/tlsfiles", "internal/cli/tui", "internal/observe/tracing", "internal/observe/logs", "internal/lib/dialhint", "internal/redis/conn", "internal/redis/redisstore", "internal/core/schedule", "internal/lib/secretfile", "internal/auth/signin", "internal/redis/shardlock"},
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 	"github.com/fermata-io/fermata/internal/test/simnet"
 	"github.com/fermata-io/fermata/worker"
@@ -66,7 +66,7 @@ func (p *nodeProcess) startNode(ctx context.Context, h *simnet.Host) (*node.Node
 		Name: p.name, GRPCAddr: h.IP() + ":" + grpcPort, PeerAddr: h.IP() + ":7071", HTTPAddr: h.IP() + ":7072",
 		GossipAddr: fmt.Sprintf("%s:%d", h.IP(), gossipPort), Join: p.join,
 		Network: node.Network{Listen: h.Listen, Dial: h.Dial, Gossip: gossip},
-		Redis: redisstore.ClientOptions{
+		Redis: conn.ClientOptions{
 			URL: "redis://" + redisIP + ":6379", Dialer: p.world.dialRedis(h), PoolSize: redisPool,
 			ReadTimeout: redisTimeout,
 		},

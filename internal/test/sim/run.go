@@ -11,6 +11,7 @@ import (
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/precisetimer"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
@@ -167,7 +168,7 @@ func (p *simulatedClients) listStored() (map[string]bool, map[string]bool, error
 // auditStore compares all that is stored.
 func (w *world) auditStore() ([]job.Finding, error) {
 	h := w.network.Boot("10.0.4.2")
-	client, err := redisstore.NewClient(redisstore.ClientOptions{
+	client, err := conn.NewClient(conn.ClientOptions{
 		URL: "redis://" + redisIP + ":6379", Dialer: w.dialRedis(h), PoolSize: redisPool, ReadTimeout: redisTimeout,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -17,7 +18,7 @@ import (
 // was none.
 func TestBusyServer(t *testing.T) {
 	server := redistest.Start(t, redistest.WithConfig("busy-reply-threshold", "50"))
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: server.URL(), ClientName: "fermata"})
+	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL(), ClientName: "fermata"})
 	if err != nil {
 		t.Fatal(err)
 	}

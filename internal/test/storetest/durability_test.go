@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -21,16 +23,16 @@ import (
 func TestReplicaClass(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 3, 2, redistest.WithMinReplicas(1, 10))
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
-	patient, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, ReadTimeout: time.Minute})
+	patient, err := conn.NewClient(conn.ClientOptions{URL: url, ReadTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = patient.Close() })
 	w := storetest.NewWorld(t, observe(t, s.Nodes()[0], url), func(o *redisstore.Options) {
-		o.Client, o.Durability, o.WaitTimeout = patient, redisstore.DurabilityReplica, 20*time.Second
+		o.Client, o.Durability, o.WaitTimeout = patient, conn.DurabilityReplica, 20*time.Second
 	})
 	hasty := w.Open(as(t, url), func(o *redisstore.Options) {
-		o.Durability, o.WaitTimeout = redisstore.DurabilityReplica, 200*time.Millisecond
+		o.Durability, o.WaitTimeout = conn.DurabilityReplica, 200*time.Millisecond
 	})
 	id := w.InShard(0, 1)[0]
 	w.Add(storetest.Definition(id))
@@ -60,25 +62,25 @@ func TestPreflight(t *testing.T) {
 		_, err := redisstore.Open(t.Context(), o)
 		return err
 	}
-	as := func(d redisstore.Durability) func(*redisstore.Options) {
+	as := func(d conn.Durability) func(*redisstore.Options) {
 		return func(o *redisstore.Options) { o.Durability = d }
 	}
 	plain := redistest.Start(t)
-	if err := open(plain, as(redisstore.DurabilityMemory)); err != nil {
+	if err := open(plain, as(conn.DurabilityMemory)); err != nil {
 		t.Errorf("a server in memory: %v", err)
 	}
-	if err := open(plain, as(redisstore.DurabilityLocal)); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "appendonly") {
+	if err := open(plain, as(conn.DurabilityLocal)); !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "appendonly") {
 		t.Errorf("class local without an append-only file: %v", err)
 	}
 	aof := redistest.Start(t, redistest.WithAOF("always"))
-	if err := open(aof, as(redisstore.DurabilityLocal)); err != nil {
+	if err := open(aof, as(conn.DurabilityLocal)); err != nil {
 		t.Errorf("class local: %v", err)
 	}
-	if err := open(aof, as(redisstore.DurabilityReplica)); !errors.Is(err, redisstore.ErrUnsafe) {
+	if err := open(aof, as(conn.DurabilityReplica)); !errors.Is(err, rediserr.ErrUnsafe) {
 		t.Errorf("class replica without replicas: %v", err)
 	}
 	evicting := redistest.Start(t, redistest.WithConfig("maxmemory", "100mb", "maxmemory-policy", "volatile-lru"))
-	if err := open(evicting, as(redisstore.DurabilityMemory)); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "noeviction") {
+	if err := open(evicting, as(conn.DurabilityMemory)); !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "noeviction") {
 		t.Errorf("an evicting server: %v", err)
 	}
 	if err := open(evicting, func(o *redisstore.Options) { o.AllowUnsafe = true }); err != nil {
@@ -86,11 +88,11 @@ func TestPreflight(t *testing.T) {
 	}
 	host, port, _ := strings.Cut(plain.Addr(), ":")
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", host+" "+port))
-	if err := open(replica, func(o *redisstore.Options) { o.AllowUnsafe = true }); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "replica") {
+	if err := open(replica, func(o *redisstore.Options) { o.AllowUnsafe = true }); !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "replica") {
 		t.Errorf("a replica: %v", err)
 	}
 	plain.Stop()
-	if err := open(plain, as(redisstore.DurabilityMemory)); !errors.Is(err, job.ErrUnavailable) {
+	if err := open(plain, as(conn.DurabilityMemory)); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("no server: %v", err)
 	}
 }
@@ -101,7 +103,7 @@ func TestARestartKeepsWhatScriptsWrote(t *testing.T) {
 	off := strings.TrimPrefix(redisacl.DefaultUser, "user ")
 	server := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL(off))
 	w := storetest.NewWorld(t, server.Client(), func(o *redisstore.Options) {
-		o.Client, o.Durability = dial(t, server.URL()), redisstore.DurabilityLocal
+		o.Client, o.Durability = dial(t, server.URL()), conn.DurabilityLocal
 	})
 	ids := w.InShard(0, 3)
 	for _, id := range ids {
@@ -127,16 +129,19 @@ func TestARestartKeepsWhatScriptsWrote(t *testing.T) {
 
 	// What the configuration says of the default user begins without any rights.
 	lacking := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL("default off"))
-	o := redisstore.Options{Client: dial(t, lacking.URL()), Shards: 1, Durability: redisstore.DurabilityLocal}
+	o := redisstore.Options{Client: dial(t, lacking.URL()), Shards: 1, Durability: conn.DurabilityLocal}
 	_, err := redisstore.Open(t.Context(), o)
-	if !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "default user may not run set") || strings.Contains(err.Error(), "class") {
+	if !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "default user may not run set") || strings.Contains(err.Error(), "class") {
 		t.Errorf("a default user without rights: %v", err)
 	}
 	o.AllowUnsafe = true
 	if _, err := redisstore.Open(t.Context(), o); err != nil {
 		t.Errorf("a default user without rights, allowed: %v", err)
 	}
-	if r, err := redisstore.Preflight(t.Context(), o); err != nil || r.Class != redisstore.DurabilityMemory {
+	demands := conn.PreflightOptions{
+		Client: o.Client, Prefix: redisstore.DefaultPrefix, Durability: o.Durability, Replicas: 1, Timeout: time.Minute,
+	}
+	if r, err := conn.Preflight(t.Context(), demands); err != nil || r.Class != conn.DurabilityMemory {
 		t.Errorf("its class is %v (%v)", r.Class, err)
 	}
 	o.AllowUnsafe = false
@@ -153,8 +158,8 @@ func TestARestartKeepsWhatScriptsWrote(t *testing.T) {
 	if err := lacking.Client().Do(t.Context(), "acl", "setuser", "fermata", "-acl|dryrun").Err(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := redisstore.Preflight(t.Context(), o)
-	told := func(f redisstore.Finding) bool { return f.Code == "default_user" && f.Severity == redisstore.Info }
+	r, err := conn.Preflight(t.Context(), demands)
+	told := func(f conn.Finding) bool { return f.Code == "default_user" && f.Severity == conn.Info }
 	if err != nil || !slices.ContainsFunc(r.Findings, told) {
 		t.Errorf("without the right to ask: %+v (%v)", r, err)
 	}
@@ -166,19 +171,19 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("always"))
 	redistest.Start(t, redistest.WithAOF("always"), redistest.WithConfig("replicaof", strings.Replace(server.Addr(), ":", " ", 1)))
 	// Online is not enough: it must have confirmed something.
-	conn := server.Client().Conn()
-	defer conn.Close()
+	connection := server.Client().Conn()
+	defer connection.Close()
 	redistest.Eventually(t, time.Minute, "a replica that confirms", func(ctx context.Context) error {
-		if err := conn.Set(ctx, "probe", "1", 0).Err(); err != nil {
+		if err := connection.Set(ctx, "probe", "1", 0).Err(); err != nil {
 			return err
 		}
-		if n, err := conn.Wait(ctx, 1, 500*time.Millisecond).Result(); err != nil || n < 1 {
+		if n, err := connection.Wait(ctx, 1, 500*time.Millisecond).Result(); err != nil || n < 1 {
 			return fmt.Errorf("%d confirmed (%v)", n, err)
 		}
 		return nil
 	})
-	o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "minimum", Shards: 1, Durability: redisstore.DurabilityReplica}
-	if _, err := redisstore.Open(t.Context(), o); !errors.Is(err, redisstore.ErrUnsafe) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+	o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "minimum", Shards: 1, Durability: conn.DurabilityReplica}
+	if _, err := redisstore.Open(t.Context(), o); !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Errorf("without a minimum: %v", err)
 	}
 	allowed := o
@@ -187,7 +192,7 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatalf("allowed: %v", err)
 	}
-	check := func(want redisstore.Severity, class redisstore.Durability) {
+	check := func(want conn.Severity, class conn.Durability) {
 		t.Helper()
 		// The replica may take its time to confirm.
 		redistest.Eventually(t, time.Minute, "the class that is kept", func(context.Context) error {
@@ -198,11 +203,11 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 			return nil
 		})
 	}
-	check(redisstore.Fatal, redisstore.DurabilityLocal)
+	check(conn.Fatal, conn.DurabilityLocal)
 	if err := server.Client().ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	check(redisstore.Info, redisstore.DurabilityReplica)
+	check(conn.Info, conn.DurabilityReplica)
 	redistest.Eventually(t, time.Minute, "with a minimum", func(context.Context) error {
 		_, err := redisstore.Open(t.Context(), o)
 		return err
@@ -210,11 +215,11 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 }
 
 // severity is that of the finding with a code, Info without one.
-func severity(r redisstore.Report, code string) redisstore.Severity {
+func severity(r conn.Report, code string) conn.Severity {
 	for _, f := range r.Findings {
 		if f.Code == code {
 			return f.Severity
 		}
 	}
-	return redisstore.Info
+	return conn.Info
 }

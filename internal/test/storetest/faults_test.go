@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -288,7 +289,7 @@ func TestLateLeaseIsRefused(t *testing.T) {
 
 	proxy.Blackhole(faultproxy.ToServer)
 	redistest.Eventually(t, time.Minute, "a call is held back", func(context.Context) error {
-		ctx, cancel := context.WithTimeout(t.Context(), redisstore.DefaultReadTimeout/2)
+		ctx, cancel := context.WithTimeout(t.Context(), conn.DefaultReadTimeout/2)
 		defer cancel()
 		if reply := far.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, 1, "lost")})[0]; !errors.Is(reply.Err, job.ErrUnavailable) {
 			t.Fatalf("a call that did not get through: %+v", reply)
@@ -300,7 +301,7 @@ func TestLateLeaseIsRefused(t *testing.T) {
 	})
 	begun := time.Now()
 	redistest.Eventually(t, time.Minute, "the caller's patience ends", func(context.Context) error {
-		if waited := time.Since(begun); waited < redisstore.DefaultReadTimeout {
+		if waited := time.Since(begun); waited < conn.DefaultReadTimeout {
 			return fmt.Errorf("%v have passed", waited)
 		}
 		return nil

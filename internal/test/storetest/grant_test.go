@@ -17,6 +17,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
@@ -68,7 +69,7 @@ func TestSharedGrantShowsNoUsers(t *testing.T) {
 	w := storetest.NewWorldAt(t, server.Client(), "fermata", storetest.Start, func(o *redisstore.Options) { o.Client = dial(t, url) })
 	w.Add(storetest.Once("a", 0))
 	report, err := w.Store.Check(t.Context())
-	if err != nil || slices.ContainsFunc(report.Findings, func(f redisstore.Finding) bool { return f.Severity == redisstore.Fatal }) {
+	if err != nil || slices.ContainsFunc(report.Findings, func(f conn.Finding) bool { return f.Severity == conn.Fatal }) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -159,7 +160,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.Path = "/3" // another database than the first
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: u.String(), ClientName: "fermata"})
+	client, err := conn.NewClient(conn.ClientOptions{URL: u.String(), ClientName: "fermata"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 func TestSentinelGrant(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 2, 2)
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
-	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, ClientName: "fermata"})
+	client, err := conn.NewClient(conn.ClientOptions{URL: url, ClientName: "fermata"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestSentinelGrant(t *testing.T) {
 		user, password string
 		good           bool
 	}{{"", "", false}, {"nodes", "", false}, {"nodes", "wrong", false}, {"", password, false}, {"nodes", password, true}} {
-		client, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, SentinelUsername: c.user, SentinelPassword: c.password})
+		client, err := conn.NewClient(conn.ClientOptions{URL: url, SentinelUsername: c.user, SentinelPassword: c.password})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -24,7 +25,7 @@ import (
 func TestIsolatedPrimary(t *testing.T) {
 	t.Run("replica", func(t *testing.T) {
 		t.Parallel()
-		inside, outside, cut := isolatePrimary(t, redisstore.DurabilityReplica, redistest.WithMinReplicas(1, 2))
+		inside, outside, cut := isolatePrimary(t, conn.DurabilityReplica, redistest.WithMinReplicas(1, 2))
 		for _, w := range []*isolatedWriter{inside, outside} {
 			if len(w.lost) > 0 {
 				t.Errorf("%s: %d of %d acknowledged jobs are lost: %.300q", w.name, len(w.lost), len(w.acked), w.lost)
@@ -38,7 +39,7 @@ func TestIsolatedPrimary(t *testing.T) {
 	t.Run("local, as the control", func(t *testing.T) {
 		t.Parallel()
 		// What the client outside was told just before the cut may be lost as well.
-		inside, _, _ := isolatePrimary(t, redisstore.DurabilityLocal)
+		inside, _, _ := isolatePrimary(t, conn.DurabilityLocal)
 		if len(inside.lost) == 0 {
 			t.Errorf("none of %d is lost: the layout had no power", len(inside.acked))
 		}
@@ -46,7 +47,7 @@ func TestIsolatedPrimary(t *testing.T) {
 }
 
 // isolatePrimary returns what the two clients saw, and when the cut was made.
-func isolatePrimary(t *testing.T, class redisstore.Durability, opts ...redistest.Option) (inside, outside *isolatedWriter, cut time.Time) {
+func isolatePrimary(t *testing.T, class conn.Durability, opts ...redistest.Option) (inside, outside *isolatedWriter, cut time.Time) {
 	var network *faultproxy.Proxy
 	s := redistest.StartSentinelBehind(t, func(addr string) string {
 		network = faultproxy.New(t, addr)
@@ -65,7 +66,7 @@ func isolatePrimary(t *testing.T, class redisstore.Durability, opts ...redistest
 	cut = time.Now()
 	s.WaitFailover(old.Addr())
 	outside.reach(outside.count() + 30)
-	if class == redisstore.DurabilityReplica {
+	if class == conn.DurabilityReplica {
 		redistest.Eventually(t, time.Minute, "refusals of the old primary", func(context.Context) error {
 			return inside.refusals()
 		})

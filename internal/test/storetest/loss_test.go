@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -31,7 +33,7 @@ func TestKeyspaceLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range report.Findings {
-			if f.Code == "keyspace" && f.Severity == redisstore.Fatal {
+			if f.Code == "keyspace" && f.Severity == conn.Fatal {
 				return f.Text
 			}
 		}
@@ -61,7 +63,7 @@ func TestKeyspaceLost(t *testing.T) {
 	if text := finding(); !strings.Contains(text, "another id") {
 		t.Errorf("another process has created it as it was: %q", text)
 	}
-	if err := w.Store.CheckSchema(ctx); !errors.Is(err, redisstore.ErrKeyspaceGone) {
+	if err := w.Store.CheckSchema(ctx); !errors.Is(err, rediserr.ErrKeyspaceGone) {
 		t.Errorf("the small look says %v", err)
 	}
 }

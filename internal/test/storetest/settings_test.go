@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -13,14 +14,14 @@ import (
 // that lose jobs: the next look says so, and says nothing when all is right again.
 func TestSettingsChangeUnderAStore(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("no"))
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Durability = redisstore.DurabilityLocal })
+	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Durability = conn.DurabilityLocal })
 	set := func(name, value string) {
 		t.Helper()
 		if err := server.Client().ConfigSet(t.Context(), name, value).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	look := func() redisstore.Report {
+	look := func() conn.Report {
 		t.Helper()
 		report, err := w.Store.Check(t.Context())
 		if err != nil {
@@ -33,13 +34,13 @@ func TestSettingsChangeUnderAStore(t *testing.T) {
 		{"appendonly", "no", "yes", "durability"},
 	} {
 		set(tt.name, tt.bad)
-		if r := look(); severity(r, tt.code) != redisstore.Fatal {
+		if r := look(); severity(r, tt.code) != conn.Fatal {
 			t.Errorf("%s %s: %+v", tt.name, tt.bad, r.Findings)
 		}
 		set(tt.name, tt.good)
 		for _, f := range look().Findings {
 			// What the version of this server is known for does not depend on settings.
-			if f.Severity > redisstore.Info && !strings.Contains(f.Text, "replica") && f.Code != "lua_cve" {
+			if f.Severity > conn.Info && !strings.Contains(f.Text, "replica") && f.Code != "lua_cve" {
 				t.Errorf("%s %s: %+v", tt.name, tt.good, f)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/storetest"
@@ -16,7 +17,7 @@ import (
 // dial makes a client as the product does.
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: url})
+	c, err := conn.NewClient(conn.ClientOptions{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func as(t testing.TB, url string) func(*redisstore.Options) {
 func observe(t testing.TB, server *redistest.Server, url string) redis.UniversalClient {
 	t.Helper()
 	admin := server.Client().Options()
-	c, err := redisstore.NewClient(redisstore.ClientOptions{URL: url, Username: admin.Username, Password: admin.Password})
+	c, err := conn.NewClient(conn.ClientOptions{URL: url, Username: admin.Username, Password: admin.Password})
 	if err != nil {
 		t.Fatal(err)
 	}

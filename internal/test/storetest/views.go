@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
@@ -201,19 +202,19 @@ func testKeyspace(w *World) {
 		w.T.Errorf("as it is: %v", err)
 	}
 	err := open(func(o *redisstore.Options) { o.Shards = 5 })
-	if !errors.Is(err, redisstore.ErrKeyspace) || !strings.Contains(err.Error(), "4") || !strings.Contains(err.Error(), "5") {
+	if !errors.Is(err, rediserr.ErrKeyspace) || !strings.Contains(err.Error(), "4") || !strings.Contains(err.Error(), "5") {
 		w.T.Errorf("another number of shards: %v", err)
 	}
-	if err := open(func(o *redisstore.Options) { o.Virtual = nil }); !errors.Is(err, redisstore.ErrKeyspace) {
+	if err := open(func(o *redisstore.Options) { o.Virtual = nil }); !errors.Is(err, rediserr.ErrKeyspace) {
 		w.T.Errorf("a real clock: %v", err)
 	}
 	meta := w.Prefix + ":{meta}"
 	w.Client.HSet(ctx, meta, "virtual", "0")
-	if err := open(func(o *redisstore.Options) { o.Virtual = nil }); !errors.Is(err, redisstore.ErrKeyspace) {
+	if err := open(func(o *redisstore.Options) { o.Virtual = nil }); !errors.Is(err, rediserr.ErrKeyspace) {
 		w.T.Errorf("a real clock in virtual shards: %v", err)
 	}
 	w.Client.HSet(ctx, meta, "virtual", "1", "schema", redisstore.SchemaVersion+1)
-	if err := open(func(*redisstore.Options) {}); !errors.Is(err, redisstore.ErrKeyspace) || !strings.Contains(err.Error(), "newer") {
+	if err := open(func(*redisstore.Options) {}); !errors.Is(err, rediserr.ErrKeyspace) || !strings.Contains(err.Error(), "newer") {
 		w.T.Errorf("a later schema: %v", err)
 	}
 	w.Client.HSet(ctx, meta, "schema", redisstore.SchemaVersion)

@@ -1,0 +1,83 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// keepAlive finds a server that is gone without a word within a minute, as the client
+// library's own dialer does.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// timeLimitedDialer opens connections within the time to dial, to which the library adds that for
+// their introduction.
+func (o ClientOptions) timeLimitedDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.Dialer
+	if dial == nil {
+		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
+	}
+	timeout := orDefault(o.DialTimeout, DefaultDialTimeout)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
+}
+
+// tlsDialer opens connections and speaks TLS on them. The library's own dialer knows
+// one configuration for ever, and no deadline but its own.
+func (o ClientOptions) tlsDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.timeLimitedDialer()
+	config := o.TLS
+	if config == nil {
+		config = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+	}
+	timeout := orDefault(o.DialTimeout, DefaultDialTimeout)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c := config()
+		if c.ServerName == "" {
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				_ = conn.Close()
+				return nil, err
+			}
+			c = c.Clone() // it may be shared
+			c.ServerName = host
+		}
+		secured := tls.Client(conn, c)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			// Nothing was sent that Redis could have acted on.
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}
+		}
+		return alertConn{secured}, nil
+	}
+}
+
+// alertConn tells why Redis hung up. With TLS 1.3 a client's handshake is over before
+// Redis has judged its certificate, so the refusal meets the first command, and where
+// Redis has closed by then, that command's write knows of a reset alone. The alert
+// that names the reason has arrived before the reset, and can still be read.
+type alertConn struct{ *tls.Conn }
+
+func (c alertConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		var alert *net.OpError
+		// It does not wait: who was reset gets what has arrived, and then an error.
+		if _, why := c.Conn.Read(make([]byte, 1)); errors.As(why, &alert) && alert.Op == "remote error" {
+			err = alert
+		}
+	}
+	return n, err
+}

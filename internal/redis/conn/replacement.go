@@ -1,0 +1,98 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replacementHook opens connections in place of those that calls have lost. A call that gets
+// no answer in time costs its connection, and a call that has to dial first has less time for
+// its answer than one that finds a connection. So connections are replaced beside the calls.
+type replacementHook struct {
+	client  *redis.Client
+	timeout time.Duration // of dialling and a first call
+	limit   int32         // at once
+	open    *atomic.Int32
+}
+
+func newReplacementHook(c *redis.Client) replacementHook {
+	o := c.Options()
+	return replacementHook{
+		client: c, timeout: o.DialTimeout + o.ReadTimeout, limit: int32(max(1, o.PoolSize/2)), open: new(atomic.Int32),
+	}
+}
+
+// replacementCall marks the context of calls that open a connection: these are not replaced.
+type replacementCall struct{}
+
+func (h replacementHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h replacementHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if lostConnection(ctx, err) {
+			h.openConnections(h.client.PoolStats().IdleConns, func(ctx context.Context) { h.client.Ping(ctx) })
+		}
+		return err
+	}
+}
+
+func (h replacementHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if lostConnection(ctx, err) {
+			h.openConnections(h.idleForPipelines(), func(ctx context.Context) {
+				p := h.client.Pipeline()
+				p.Ping(ctx)
+				_, _ = p.Exec(ctx)
+			})
+		}
+		return err
+	}
+}
+
+// idleForPipelines is how many connections wait for a pipeline. The library keeps these apart.
+func (h replacementHook) idleForPipelines() uint32 {
+	s := h.client.PoolStats()
+	if s.PipelineStats != nil {
+		return s.PipelineStats.IdleConns
+	}
+	return s.IdleConns
+}
+
+// lostConnection is true for a call that got no answer in time.
+func lostConnection(ctx context.Context, err error) bool {
+	if err == nil || ctx.Value(replacementCall{}) != nil {
+		return false
+	}
+	var failure net.Error
+	return errors.As(err, &failure) && failure.Timeout()
+}
+
+// openConnections opens a connection and leaves it in the pool. The library dials only for a call that
+// finds no idle connection, so one call more than there are idle connections is made at once.
+// Otherwise a pool would keep the size that it had when the server became slow: the few calls
+// that find a connection return it before the others have failed. Errors of these calls are
+// left to the next call of the client.
+func (h replacementHook) openConnections(idle uint32, call func(context.Context)) {
+	if idle >= uint32(h.limit) { // connections are not what calls lack
+		return
+	}
+	for range idle + 1 {
+		if h.open.Add(1) > h.limit {
+			h.open.Add(-1)
+			return
+		}
+		go func() {
+			defer h.open.Add(-1)
+			ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), replacementCall{}, true), h.timeout)
+			defer cancel()
+			call(ctx)
+		}()
+	}
+}

@@ -1,0 +1,138 @@
+package rediserr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/codec"
+)
+
+// Errors that [Open] wraps. A process should stop on them and say what they say.
+var (
+	// ErrKeyspace: the keyspace was made for something else: another number of
+	// shards, a later schema, or another kind of clock.
+	ErrKeyspace = errors.New("keyspace does not fit")
+	// ErrSchema: a later version has raised the schema of the keyspace, so that this
+	// one must not write any more. It is an ErrKeyspace.
+	ErrSchema = fmt.Errorf("%w: its schema is a later one", ErrKeyspace)
+	// ErrKeyspaceGone: the keyspace that was opened is not there any more, or another one
+	// has taken its place. It is an ErrKeyspace.
+	ErrKeyspaceGone = fmt.Errorf("%w: it is gone", ErrKeyspace)
+	// ErrUnsafe: the server is set up so that it would lose jobs.
+	ErrUnsafe = errors.New("redis is not safe to use")
+)
+
+// Verdict is what an error means for the command that met it.
+type Verdict struct {
+	Kind string // label of the errors metric
+	// Retry: the command may succeed if it is sent again.
+	Retry bool
+	// MayHaveRun: the command may have taken effect although there is no answer.
+	MayHaveRun bool
+	// ReloadTopology: the topology of the cluster has to be asked for.
+	ReloadTopology bool
+	// Sentinel is the sentinel that callers see; nil passes the error on as it is.
+	Sentinel error
+}
+
+// serverErrors classifies what a server says, by the first word.
+var serverErrors = map[string]Verdict{
+	"READONLY":    {Kind: "readonly", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable},
+	"MOVED":       {Kind: "moved", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable},
+	"ASK":         {Kind: "ask", Retry: true, Sentinel: job.ErrUnavailable},
+	"TRYAGAIN":    {Kind: "tryagain", Retry: true, Sentinel: job.ErrUnavailable},
+	"CLUSTERDOWN": {Kind: "clusterdown", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable},
+	"MASTERDOWN":  {Kind: "masterdown", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable},
+	"LOADING":     {Kind: "loading", Retry: true, Sentinel: job.ErrUnavailable},
+	"BUSY":        {Kind: "busy", Retry: true, Sentinel: job.ErrUnavailable},
+	"NOREPLICAS":  {Kind: "noreplicas", Retry: true, Sentinel: job.ErrUnavailable},
+	"NOSCRIPT":    {Kind: "noscript", Retry: true, Sentinel: job.ErrUnavailable},
+	"OOM":         {Kind: "oom", Sentinel: job.ErrNoMemory},
+	"NOAUTH":      {Kind: KindDenied, Sentinel: job.ErrUnavailable},
+	"WRONGPASS":   {Kind: KindDenied, Sentinel: job.ErrUnavailable},
+	"NOPERM":      {Kind: KindDenied, Sentinel: job.ErrUnavailable},
+	"MISCONF":     {Kind: "misconf", Sentinel: job.ErrUnavailable},
+	"WRONGTYPE":   {Kind: "script"},
+}
+
+// ErrUnconfirmed: WAIT counted too few replicas.
+var ErrUnconfirmed = errors.New("too few replicas confirmed the write in time")
+
+// ErrNoAnswer: the client library gave neither an answer nor an error.
+var ErrNoAnswer = errors.New("no answer")
+
+// ErrLate: the script found that nobody would be waiting for its answer, and did
+// nothing. Who reads it does wait: the clock was not what it expected.
+var ErrLate = errors.New("the call came too late")
+
+// KindNoConnection is the kind of errors of calls that got no connection. Nothing was sent.
+const KindNoConnection = "pool"
+
+// KindDenied is the kind of errors of a user that is unknown or lacks a right.
+const KindDenied = "denied"
+
+// KindNoFunction is the kind of errors of servers that lack a function.
+const KindNoFunction = "nofunction"
+
+// Classify judges an error of one command.
+func Classify(err error) Verdict {
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case errors.Is(err, ErrUnconfirmed):
+		return Verdict{Kind: "unconfirmed", Sentinel: job.ErrDurability}
+	case errors.Is(err, job.ErrNotHolder), errors.Is(err, job.ErrClockJump), errors.Is(err, ErrKeyspace), errors.Is(err, codec.ErrCorrupt):
+		return Verdict{Kind: "refused"}
+	case errors.Is(err, ErrLate):
+		return Verdict{Kind: "late", Retry: true, Sentinel: job.ErrUnavailable}
+	case errors.As(err, &reply):
+		return classifyServerError(reply.Error())
+	case errors.As(err, &op) && op.Op == "dial":
+		return Verdict{Kind: "dial", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable}
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return Verdict{Kind: KindNoConnection, Retry: true, Sentinel: job.ErrUnavailable}
+	case errors.Is(err, redis.ErrClosed):
+		return Verdict{Kind: "closed", Sentinel: job.ErrUnavailable}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		// Whose deadline it was does not matter here: the loop looks at ctx.
+		return Verdict{Kind: "timeout", Retry: true, MayHaveRun: true, Sentinel: job.ErrUnavailable}
+	}
+	return Verdict{Kind: "connection", Retry: true, MayHaveRun: true, ReloadTopology: true, Sentinel: job.ErrUnavailable}
+}
+
+func classifyServerError(text string) Verdict {
+	text = strings.TrimPrefix(text, "-")
+	if strings.HasPrefix(text, "ERR max number of clients") {
+		return Verdict{Kind: "maxclients", Retry: true, Sentinel: job.ErrUnavailable}
+	}
+	// A server that has just come into a cluster, or lost its data, may get it yet.
+	if strings.HasPrefix(text, "ERR Function not found") {
+		return Verdict{Kind: KindNoFunction, Retry: true, Sentinel: job.ErrUnavailable}
+	}
+	// An error of a command inside a script is quoted with the script's own.
+	if strings.Contains(text, "can't run this command") || strings.Contains(text, "has no permissions") {
+		return serverErrors["NOPERM"]
+	}
+	word, _, _ := strings.Cut(text, " ")
+	if v, ok := serverErrors[word]; ok {
+		return v
+	}
+	return Verdict{Kind: "script"}
+}
+
+// Wrap names the operation and adds the sentinel.
+func Wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if as := Classify(err).Sentinel; as != nil && !errors.Is(err, as) {
+		return fmt.Errorf("%s: %w: %w", what, as, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
