@@ -2,9 +2,7 @@ package rpc
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,10 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // Trail keeps records of the calls that change something. A server without one
@@ -79,7 +76,7 @@ const lookTimeout = 250 * time.Millisecond
 
 // present is the digest of a job before the call.
 func (a *auditor) present(ctx context.Context, row change, q proto.Message) []byte {
-	key, err := parseJob("name", row.job(q))
+	key, err := convert.ParseJobName("name", row.job(q))
 	if err != nil {
 		return nil
 	}
@@ -89,7 +86,7 @@ func (a *auditor) present(ctx context.Context, row change, q proto.Message) []by
 	if err != nil {
 		return nil // the call itself will say so
 	}
-	return row.digest(recordToPB(record, 0))
+	return row.digest(convert.RecordToPB(record, 0))
 }
 
 // anonymous is who makes a call where callers are not authenticated.
@@ -161,60 +158,6 @@ type auditKey struct{}
 // may be merged again.
 func noteBefore(ctx context.Context, d *job.Definition) {
 	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
-		note.before = definitionDigest(definitionToPB(d))
+		note.before = convert.DefinitionDigest(convert.DefinitionToPB(d))
 	}
-}
-
-var canonical = proto.MarshalOptions{Deterministic: true}
-
-// digest is the SHA-256 of a message's canonical bytes.
-func digest(m proto.Message) []byte {
-	b, err := canonical.Marshal(m)
-	if err != nil {
-		return nil // text that is no UTF-8: there is nothing to compare with
-	}
-	sum := sha256.Sum256(b)
-	return sum[:]
-}
-
-// definitionDigest is the digest of what clients set of a job, and its name.
-func definitionDigest(p *fermatav1.Job) []byte {
-	if p == nil {
-		return nil
-	}
-	d := &fermatav1.Job{Name: p.GetName(), PayloadKeyId: p.GetPayloadKeyId(), PayloadSize: p.GetPayloadSize()}
-	to := d.ProtoReflect()
-	// What is set is shared with p, not copied: it is only read.
-	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if slices.Contains(settable, string(field.Name())) {
-			to.Set(field, value)
-		}
-		return true
-	})
-	if d.PayloadKeyId != "" {
-		d.Payload = nil // answers do not have it
-	}
-	withoutSources(d)
-	return digest(d)
-}
-
-// withoutSources takes out of a job where the values of its policies came from. It leaves the
-// policies alone that it was given.
-func withoutSources(d *fermatav1.Job) {
-	if p := d.GetRetryPolicy(); len(p.GetSources()) > 0 {
-		d.RetryPolicy = proto.CloneOf(p)
-		d.RetryPolicy.Sources = nil
-	}
-	if p := d.GetBackoffPolicy(); len(p.GetSources()) > 0 {
-		d.BackoffPolicy = proto.CloneOf(p)
-		d.BackoffPolicy.Sources = nil
-	}
-}
-
-// statusDigest is the digest of a job's state.
-func statusDigest(p *fermatav1.Job) []byte {
-	if p.GetStatus() == nil {
-		return nil
-	}
-	return digest(p.GetStatus())
 }

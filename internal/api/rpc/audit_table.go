@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -25,7 +26,7 @@ type change struct {
 // with the descriptors of the services.
 var changes = map[string]change{
 	fermatav1.JobService_CreateJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.CreateJobRequest, a *fermatav1.Job) {
-		r.Resource, r.After = a.GetName(), definitionDigest(a)
+		r.Resource, r.After = a.GetName(), convert.DefinitionDigest(a)
 		if a == nil {
 			r.Resource = q.GetParent() + "/jobs/" + q.GetJobId()
 		}
@@ -33,9 +34,9 @@ var changes = map[string]change{
 	fermatav1.JobService_BatchCreateJobs_FullMethodName: {fill: filled(batchCreated)},
 	fermatav1.JobService_ApplyJobs_FullMethodName:       {fill: filled(applied)},
 	fermatav1.JobService_UpdateJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
-		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), definitionDigest(a)
+		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), convert.DefinitionDigest(a)
 	})},
-	fermatav1.JobService_DeleteJob_FullMethodName: {job: nameOf, digest: definitionDigest, fill: named},
+	fermatav1.JobService_DeleteJob_FullMethodName: {job: nameOf, digest: convert.DefinitionDigest, fill: named},
 	fermatav1.JobService_PauseJob_FullMethodName:  ofState,
 	fermatav1.JobService_ResumeJob_FullMethodName: ofState,
 	fermatav1.JobService_HintJob_FullMethodName:   ofState,
@@ -45,12 +46,12 @@ var changes = map[string]change{
 	fermatav1.JobService_RunJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.RunJobRequest, a *fermatav1.RunJobResponse) {
 		r.Resource = q.GetName()
 		if a != nil {
-			r.Names, r.After = []string{a.GetRun().GetName()}, digest(a.GetRun())
+			r.Names, r.After = []string{a.GetRun().GetName()}, convert.MessageDigest(a.GetRun())
 		}
 	})},
 	fermatav1.JobService_CancelRun_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.CancelRunRequest, a *fermatav1.Run) {
 		if r.Resource = q.GetName(); a != nil {
-			r.After = digest(a)
+			r.After = convert.MessageDigest(a)
 		}
 	})},
 	fermatav1.JobService_PauseJobs_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
@@ -69,7 +70,7 @@ var changes = map[string]change{
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
 		r.Resource, r.Fields = q.GetSettings().GetName(), pauseOf(q)
 		if a != nil {
-			r.After = digest(a)
+			r.After = convert.MessageDigest(a)
 		}
 	})},
 	fermatav1.BackupService_RestoreJobs_FullMethodName: {fill: filled(restored)},
@@ -126,10 +127,10 @@ var onlyRead = []string{
 }
 
 // ofState is a method that changes the state of one job and answers the job.
-var ofState = change{job: nameOf, digest: statusDigest, fill: func(r *job.TrailRecord, q, a proto.Message) {
+var ofState = change{job: nameOf, digest: convert.StatusDigest, fill: func(r *job.TrailRecord, q, a proto.Message) {
 	named(r, q, a)
 	if p, ok := a.(*fermatav1.Job); ok {
-		r.After = statusDigest(p)
+		r.After = convert.StatusDigest(p)
 	}
 }}
 
@@ -166,7 +167,7 @@ func restored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *fermatav1.
 		case fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED, fermatav1.RestoreJobsResponse_Result_OUTCOME_REPLACED:
 			r.Changed++
 			if i < len(q.GetJobs()) && len(r.Names) < job.MaxTrailNames {
-				r.Names = append(r.Names, q.GetParent()+"/jobs/"+lastPart(q.GetJobs()[i].GetJob().GetName()))
+				r.Names = append(r.Names, q.GetParent()+"/jobs/"+convert.LastSegment(q.GetJobs()[i].GetJob().GetName()))
 			}
 		default:
 			r.Refused++

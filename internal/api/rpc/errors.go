@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
@@ -108,14 +109,14 @@ func typedStatus(err error) (*status.Status, bool) {
 	case errors.As(err, &invalid):
 		return withDetails(codes.InvalidArgument, invalid.Error(), badRequest(invalid.Violations)), true
 	case errors.As(err, &missing):
-		info := &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: jobName(missing.Key), Description: "does not exist"}
+		info := &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(missing.Key), Description: "does not exist"}
 		if missing.RunID != "" {
-			info.ResourceType, info.ResourceName = "fermata.v1.Run", RunName(missing.Key, missing.RunID)
+			info.ResourceType, info.ResourceName = "fermata.v1.Run", convert.RunName(missing.Key, missing.RunID)
 		}
 		return withDetails(codes.NotFound, missing.Error(), info), true
 	case errors.As(err, &part):
 		info := &errdetails.ResourceInfo{
-			ResourceType: "fermata.v1." + partTypes[part.Collection], ResourceName: jobName(part.Key) + "/" + part.Collection + "/" + part.ID,
+			ResourceType: "fermata.v1." + partTypes[part.Collection], ResourceName: convert.JobName(part.Key) + "/" + part.Collection + "/" + part.ID,
 			Description: "does not exist",
 		}
 		return withDetails(codes.NotFound, part.Error(), info), true
@@ -151,7 +152,7 @@ func badRequest(violations []job.Violation) *errdetails.BadRequest {
 }
 
 func jobInfo(k job.Key, description string) *errdetails.ResourceInfo {
-	return &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: jobName(k), Description: description}
+	return &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(k), Description: description}
 }
 
 func retryInfo(d time.Duration) *errdetails.RetryInfo {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
@@ -90,7 +91,7 @@ func TestErrorTextIsValidUTF8(t *testing.T) {
 	if len(st.Details()) != 1 {
 		t.Fatalf("details %v", st.Details())
 	}
-	if _, err := parseJob("name", "\xff\xfe"); err == nil {
+	if _, err := convert.ParseJobName("name", "\xff\xfe"); err == nil {
 		t.Fatal("no error")
 	} else if st, _ := toStatus(err); len(st.Details()) != 1 {
 		t.Errorf("details of %q are lost", st.Message())

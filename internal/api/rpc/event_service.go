@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -49,7 +50,7 @@ type eventService struct {
 // WatchEvents ends when a connection gets old, so that the watcher comes back to any
 // node, when its caller has lost the role that it began with, and when it does not read.
 func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
-	query, namespace, err := eventQuery(q)
+	query, namespace, err := convert.EventQueryFromPB(q)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (w *watcher) send(b job.EventBatch) error {
 		return context.Canceled
 	}
 	defer w.sending.Store(0)
-	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: each(b.Happenings, eventToPB), ResumeToken: b.Token})
+	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Happenings, convert.EventToPB), ResumeToken: b.Token})
 }
 
 // close has nothing more be sent. It is false when something is on its way, for which
@@ -183,55 +184,6 @@ func resumable(reason, text string) error {
 	return withDetails(codes.Unavailable, text, &errdetails.ErrorInfo{Reason: reason, Domain: errorDomain}).Err()
 }
 
-// eventQuery reads a request, and the namespace that its caller has to be allowed to
-// read.
-func eventQuery(q *fermatav1.WatchEventsRequest) (job.EventQuery, string, error) {
-	namespace, err := byParentOrAll(q)
-	if err != nil {
-		return job.EventQuery{}, "", err
-	}
-	var r reader
-	query := job.EventQuery{
-		Filter: job.HappeningFilter{Queues: q.GetQueues(), Jobs: q.GetJobIds(), Kinds: q.GetKinds(), Labels: q.GetLabels()},
-		Token:  q.GetResumeToken(), FromMS: r.millis("start_time", q.GetStartTime()), ToNow: q.GetUntilNow(),
-	}
-	if namespace != authz.Everywhere {
-		query.Filter.Namespaces = []string{namespace}
-	}
-	if err := r.err(); err != nil {
-		return query, namespace, err
-	}
-	switch {
-	case query.FromMS < 0:
-		return query, namespace, job.Invalid("start_time", "is before 1970")
-	case query.Token != "" && query.FromMS != 0:
-		return query, namespace, job.Invalid("start_time", "excludes resume_token")
-	}
-	if v := query.Filter.Validate(""); len(v) > 0 {
-		return query, namespace, &job.InvalidError{Violations: v}
-	}
-	return query, namespace, nil
-}
-
-func eventToPB(h job.Happening) *fermatav1.Event {
-	e := &fermatav1.Event{
-		Id: h.ID(), Kind: h.Kind, Time: msToPB(h.AtMS), Queue: h.Queue, Labels: h.Labels, RunId: h.RunID,
-		CorrelationId: h.Correlation(), Attempt: int32(h.Attempt), DueTime: msToPB(h.DueMS), StartTime: msToPB(h.StartMS),
-		ConsecutiveFailures: int64(h.Failures), Count: h.Count, Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node,
-	}
-	if h.Key != (job.Key{}) {
-		e.Job = jobName(h.Key)
-	}
-	if h.RunID != "" {
-		e.Trigger = triggers.pb(h.Trigger)
-	}
-	if h.Kind == job.KindShardTaken {
-		shard := int32(h.Shard)
-		e.Shard = &shard
-	}
-	return e
-}
-
 func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhooksRequest) (*fermatav1.ListWebhooksResponse, error) {
 	if s.hooks == nil {
 		return nil, errNoWebhooks
@@ -240,7 +192,7 @@ func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhoo
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListWebhooksResponse{Webhooks: each(statuses, func(w job.HookStatus) *fermatav1.Webhook {
+	return &fermatav1.ListWebhooksResponse{Webhooks: convert.Map(statuses, func(w job.HookStatus) *fermatav1.Webhook {
 		return &fermatav1.Webhook{
 			Name: w.Name, Url: w.URL, BehindShards: int32(w.Behind), Lag: durationpb.New(w.Lag), FailingShards: int32(w.Failing),
 			Undelivered: int32(w.Letters),
@@ -265,9 +217,9 @@ func (s *eventService) ListUndeliveredEvents(ctx context.Context, q *fermatav1.L
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListUndeliveredEventsResponse{Events: each(letters, func(l job.HookLetter) *fermatav1.UndeliveredEvent {
+	return &fermatav1.ListUndeliveredEventsResponse{Events: convert.Map(letters, func(l job.HookLetter) *fermatav1.UndeliveredEvent {
 		return &fermatav1.UndeliveredEvent{
-			Webhook: l.Hook, Event: eventToPB(l.Happening), Tries: int32(l.Tries), Time: msToPB(l.AtMS), Reason: l.Reason,
+			Webhook: l.Hook, Event: convert.EventToPB(l.Happening), Tries: int32(l.Tries), Time: convert.MillisToPB(l.AtMS), Reason: l.Reason,
 		}
 	})}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -65,20 +66,22 @@ type jobService struct {
 }
 
 // reader is one that fills what messages leave unset with the operator's defaults.
-func (s *jobService) reader() reader { return reader{defaults: s.defaults} }
+func (s *jobService) reader() convert.Reader { return convert.Reader{Defaults: s.defaults} }
 
-func (s *jobService) record(r job.Record) *fermatav1.Job { return recordToPB(r, s.now().UnixMilli()) }
+func (s *jobService) record(r job.Record) *fermatav1.Job {
+	return convert.RecordToPB(r, s.now().UnixMilli())
+}
 
 func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
-	namespace, err := parseNamespace("parent", q.GetParent())
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
 	r := s.reader()
-	r.refuseSealed(q.GetJob())
-	d := r.definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
-	d.TakeAsOwn(r.doubtful)
-	if err := r.err(); err != nil {
+	r.RejectSealed(q.GetJob())
+	d := r.Definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
+	d.TakeAsOwn(r.DoubtfulFields)
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	record, err := s.jobs.Create(ctx, d, q.GetRequestId())
@@ -92,7 +95,7 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	if n := len(q.GetRequests()); n > maxBatch {
 		return nil, job.Invalid("requests", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
-	namespace, err := parseNamespace("parent", q.GetParent())
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +108,10 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 			continue
 		}
 		r := s.reader()
-		r.refuseSealed(item.GetJob())
-		d := r.definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
-		d.TakeAsOwn(r.doubtful)
-		if answers[i].Err = r.err(); answers[i].Err == nil {
+		r.RejectSealed(item.GetJob())
+		d := r.Definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
+		d.TakeAsOwn(r.DoubtfulFields)
+		if answers[i].Err = r.Err(); answers[i].Err == nil {
 			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})
 			place = append(place, i)
 		}
@@ -126,7 +129,7 @@ func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav
 		result := &fermatav1.BatchCreateJobsResponse_Result{}
 		switch d := answer.Record.Definition; {
 		case answer.Err == nil && namesOnly:
-			result.Job = &fermatav1.Job{Name: jobName(d.Key), Etag: d.Etag()}
+			result.Job = &fermatav1.Job{Name: convert.JobName(d.Key), Etag: d.Etag()}
 		case answer.Err == nil:
 			result.Job = s.record(answer.Record)
 		default:
@@ -140,7 +143,7 @@ func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav
 }
 
 func (s *jobService) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -155,12 +158,12 @@ func (s *jobService) answer(record job.Record, err error) (*fermatav1.Job, error
 }
 
 func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
-	namespace, err := parseNamespace("parent", q.GetParent())
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
 	filter := job.Filter{
-		Namespace: namespace, Queue: q.GetQueue(), Status: jobStates.model(q.GetState()),
+		Namespace: namespace, Queue: q.GetQueue(), Status: convert.JobStates.FromPB(q.GetState()),
 		IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels(), MinFailures: q.GetMinConsecutiveFailures(),
 	}
 	page, err := s.jobs.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
@@ -175,11 +178,11 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 }
 
 func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("job.name", q.GetJob().GetName())
+	key, err := convert.ParseJobName("job.name", q.GetJob().GetName())
 	if err != nil {
 		return nil, err
 	}
-	paths, reseal, err := checkMask(q.GetUpdateMask())
+	paths, reseal, err := convert.ParseUpdateMask(q.GetUpdateMask())
 	if err != nil {
 		return nil, err
 	}
@@ -187,22 +190,22 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
 			noteBefore(ctx, &present)
-			merged := definitionToPB(&present)
-			copyPaths(merged, q.GetJob(), paths)
+			merged := convert.DefinitionToPB(&present)
+			convert.CopyFields(merged, q.GetJob(), paths)
 			r := s.reader()
-			d := r.definition(present.Key, merged)
-			d.SettleSources(&present, r.doubtful)
-			if keepsPayload(q.GetJob(), paths) {
+			d := r.Definition(present.Key, merged)
+			d.SettleSources(&present, r.DoubtfulFields)
+			if convert.KeepsPayload(q.GetJob(), paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}
-			return d, r.err()
+			return d, r.Err()
 		},
-		KeepsPayload: keepsPayload(q.GetJob(), paths),
+		KeepsPayload: convert.KeepsPayload(q.GetJob(), paths),
 	}))
 }
 
 func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobRequest) (*emptypb.Empty, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +217,7 @@ func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobReques
 }
 
 func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +225,7 @@ func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest)
 }
 
 func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/proto/externalscaler"
@@ -119,27 +120,27 @@ func byJob[Q any](name func(Q) string) func(any) (string, error) { return byJobI
 
 func byJobIn[Q any](field string, name func(Q) string) func(any) (string, error) {
 	return func(q any) (string, error) {
-		key, err := parseJob(field, name(q.(Q)))
+		key, err := convert.ParseJobName(field, name(q.(Q)))
 		return key.Namespace, err
 	}
 }
 
 func byRun[Q any](name func(Q) string) func(any) (string, error) {
 	return func(q any) (string, error) {
-		key, _, err := parseRun("name", name(q.(Q)))
+		key, _, err := convert.ParseRunName("name", name(q.(Q)))
 		return key.Namespace, err
 	}
 }
 
 func byQueue[Q any](name func(Q) string) func(any) (string, error) {
 	return func(q any) (string, error) {
-		queue, err := parseQueue("name", name(q.(Q)))
+		queue, err := convert.ParseQueueName("name", name(q.(Q)))
 		return queue.Namespace, err
 	}
 }
 
 func byUpdate(q any) (string, error) {
-	key, err := parseJob("job.name", q.(*fermatav1.UpdateJobRequest).GetJob().GetName())
+	key, err := convert.ParseJobName("job.name", q.(*fermatav1.UpdateJobRequest).GetJob().GetName())
 	return key.Namespace, err
 }
 
@@ -157,42 +158,39 @@ func byAudited(q any) (string, error) {
 }
 
 func bySettings(q any) (string, error) {
-	queue, err := parseQueue("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	queue, err := convert.ParseQueueName("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
 	return queue.Namespace, err
 }
 
 func ofGetSettings(q any) ([]string, error) {
-	queue, err := parseQueue("name", q.(*fermatav1.GetQueueSettingsRequest).GetName())
+	queue, err := convert.ParseQueueName("name", q.(*fermatav1.GetQueueSettingsRequest).GetName())
 	return []string{queue.Queue}, err
 }
 
 func ofSettings(q any) ([]string, error) {
-	queue, err := parseQueue("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	queue, err := convert.ParseQueueName("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
 	return []string{queue.Queue}, err
 }
 
 func ofTrigger(q any) ([]string, error) {
-	t, err := parseTrigger(q)
+	t, err := convert.ParseTrigger(q)
 	return t.Queues, err
 }
 
 // byTrigger scopes requests of autoscalers.
 func byTrigger(q any) (string, error) {
-	t, err := parseTrigger(q)
+	t, err := convert.ParseTrigger(q)
 	return t.Namespace, err
 }
 
 // byParent scopes requests about the jobs of a namespace.
 func byParent(q any) (string, error) {
-	return parseNamespace("parent", q.(interface{ GetParent() string }).GetParent())
+	return convert.ParseNamespace("parent", q.(interface{ GetParent() string }).GetParent())
 }
 
 // byParentOrAll is byParent, where no parent means all.
 func byParentOrAll(q any) (string, error) {
-	if q.(interface{ GetParent() string }).GetParent() == "" {
-		return authz.Everywhere, nil
-	}
-	return byParent(q)
+	return convert.ParseNamespaceOrAll("parent", q.(interface{ GetParent() string }).GetParent())
 }
 
 // checkDemands fails for a registered method without a row.

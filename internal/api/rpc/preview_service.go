@@ -7,7 +7,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -15,14 +17,14 @@ import (
 func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
 	r := s.reader()
 	p := job.PreviewRequest{
-		Schedule: r.schedule("schedule", q.GetSchedule()),
-		After:    r.end("after", "", q.GetAfter()),
+		Schedule: r.Schedule("schedule", q.GetSchedule()),
+		After:    r.End("after", "", q.GetAfter()),
 		Count:    int(q.GetCount()),
 	}
 	namespace := ""
 	if q.GetJob() != "" {
 		var err error
-		if p.Job, err = parseJob("job", q.GetJob()); err != nil {
+		if p.Job, err = convert.ParseJobName("job", q.GetJob()); err != nil {
 			return nil, err
 		}
 		namespace = p.Job.Namespace
@@ -30,7 +32,7 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	of := job.QueueKey{Namespace: cmp.Or(namespace, job.DefaultNamespace), Queue: job.DefaultQueue}
 	if q.GetPolicyQueue() != "" {
 		var err error
-		if of, err = parseQueue("policy_queue", q.GetPolicyQueue()); err != nil {
+		if of, err = convert.ParseQueueName("policy_queue", q.GetPolicyQueue()); err != nil {
 			return nil, err
 		}
 		if namespace != "" && of.Namespace != namespace {
@@ -52,14 +54,14 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	d := job.Definition{Key: job.Key{Namespace: of.Namespace}, Queue: of.Queue, Schedule: p.Schedule}
 	if q.GetBackoffPolicy() != nil {
 		d := d
-		r.policies("", &d, nil, q.GetBackoffPolicy())
+		r.Policies("", &d, nil, q.GetBackoffPolicy())
 		p.Backoff, p.MinInterval, p.MaxInterval = &d.Backoff, d.MinInterval, d.MaxInterval
 	}
 	if q.GetRetryPolicy() != nil {
-		r.policies("", &d, q.GetRetryPolicy(), nil)
+		r.Policies("", &d, q.GetRetryPolicy(), nil)
 		p.Retry = &d.Retry
 	}
-	if err := r.err(); err != nil {
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	preview, err := s.jobs.Preview(ctx, p)
@@ -67,12 +69,12 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 		return nil, err
 	}
 	return &fermatav1.PreviewScheduleResponse{
-		DueTimes:          each(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
-		Times:             each(preview.Times, previewTimeToPB),
+		DueTimes:          convert.Map(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
+		Times:             convert.Map(preview.Times, convert.PreviewTimeToPB),
 		CalendarFrom:      preview.FirstDay,
-		BackoffIntervals:  delays(preview.Intervals),
-		ProjectedDueTimes: each(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
-		RetryDelays:       delays(preview.RetryDelays),
+		BackoffIntervals:  convert.DurationsToPB(preview.Intervals),
+		ProjectedDueTimes: convert.Map(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
+		RetryDelays:       convert.DurationsToPB(preview.RetryDelays),
 	}, nil
 }
 
@@ -89,12 +91,7 @@ func visibleDefaults(ctx context.Context, of job.QueueKey) job.QueueKey {
 	return job.QueueKey{}
 }
 
-func previewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {
-	return &fermatav1.ScheduledTime{
-		NominalTime: timeToPB(t.Nominal), DueTime: timeToPB(t.Due), LatestDueTime: timeToPB(t.Latest), Remark: t.Remark,
-	}
-}
-
 func (s *jobService) ListPresets(context.Context, *fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
-	return &fermatav1.ListPresetsResponse{Presets: each(s.defaults.AllPresets(), s.preset)}, nil
+	presets := convert.Map(s.defaults.AllPresets(), func(p backoff.Preset) *fermatav1.Preset { return convert.PresetToPB(s.defaults, p) })
+	return &fermatav1.ListPresetsResponse{Presets: presets}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/proto/externalscaler"
@@ -67,7 +68,7 @@ func (f *twoQueues) Create(_ context.Context, d job.Definition, _ string) (job.R
 }
 
 func (f *twoQueues) CreateBatch(_ context.Context, list []job.CreateRequest) []job.CreateAnswer {
-	return each(list, func(q job.CreateRequest) job.CreateAnswer {
+	return convert.Map(list, func(q job.CreateRequest) job.CreateAnswer {
 		f.selects(job.Filter{Queue: q.Definition.Queue})
 		return job.CreateAnswer{Record: mine}
 	})
@@ -184,7 +185,7 @@ func (f *twoQueues) SetQueueSettings(_ context.Context, q job.QueueKey, _ job.Qu
 // PlanWishes reads each job once and asks for the wish's check, as the registry does.
 func (f *twoQueues) PlanWishes(ctx context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
 	seen := map[job.Key]bool{}
-	return each(wishes, func(w job.Wish) job.WishAnswer {
+	return convert.Map(wishes, func(w job.Wish) job.WishAnswer {
 		key := w.Definition.Key
 		if seen[key] {
 			return job.WishAnswer{Err: job.Invalid("job_id", "%q is wished for twice", key.ID)}
@@ -225,7 +226,7 @@ func byName[M proto.Message](code codes.Code, request func(id string) M) queueCa
 }
 
 func everyMinute(queue string) *fermatav1.Job {
-	p := definitionToPB(mine.Definition)
+	p := convert.DefinitionToPB(mine.Definition)
 	p.Name, p.Queue = "", queue
 	return p
 }
@@ -268,7 +269,7 @@ var queueCases = map[string]queueCase{
 		return &fermatav1.CancelRunRequest{Name: nsA + "/jobs/" + id + "/runs/1-1"}
 	}),
 	"JobService/BackfillJob": byName(codes.NotFound, func(id string) *fermatav1.BackfillJobRequest {
-		return &fermatav1.BackfillJobRequest{Name: nsA + "/jobs/" + id, StartTime: msToPB(1_700_000_000_000), EndTime: msToPB(1_700_000_600_000)}
+		return &fermatav1.BackfillJobRequest{Name: nsA + "/jobs/" + id, StartTime: convert.MillisToPB(1_700_000_000_000), EndTime: convert.MillisToPB(1_700_000_600_000)}
 	}),
 	"JobService/CancelBackfill": byName(codes.NotFound, func(id string) *fermatav1.CancelBackfillRequest {
 		return &fermatav1.CancelBackfillRequest{Name: nsA + "/jobs/" + id}
@@ -480,7 +481,7 @@ func (m *movedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force boo
 	if m.planErr == nil {
 		return m.twoQueues.PlanWishes(ctx, wishes, force)
 	}
-	return each(wishes, func(job.Wish) job.WishAnswer { return job.WishAnswer{Err: m.planErr} })
+	return convert.Map(wishes, func(job.Wish) job.WishAnswer { return job.WishAnswer{Err: m.planErr} })
 }
 
 func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record, error) {
@@ -488,7 +489,7 @@ func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record,
 }
 
 func (m *movedJobs) CreateBatch(_ context.Context, list []job.CreateRequest) []job.CreateAnswer {
-	return each(list, func(job.CreateRequest) job.CreateAnswer { return job.CreateAnswer{Record: theirs} })
+	return convert.Map(list, func(job.CreateRequest) job.CreateAnswer { return job.CreateAnswer{Record: theirs} })
 }
 
 // TestStreamsOfSomeQueues: a watcher of some queues sees the events of these.

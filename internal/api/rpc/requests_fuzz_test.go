@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"pgregory.net/rapid"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -207,14 +207,14 @@ func FuzzRequests(f *testing.F) {
 			f.Add(uint8(i), wire)
 		}
 	}
-	d := rapid.Custom(drawDefinition).Example(3)
+	d := stored()
 	hostile := "namespaces/{x}*/jobs/a\nb[?]"
-	add(&fermatav1.CreateJobRequest{Parent: "namespaces/n", JobId: "j", Job: definitionToPB(&d)})
-	add(&fermatav1.GetJobRequest{Name: jobName(key)})
+	add(&fermatav1.CreateJobRequest{Parent: "namespaces/n", JobId: "j", Job: convert.DefinitionToPB(&d)})
+	add(&fermatav1.GetJobRequest{Name: convert.JobName(key)})
 	add(&fermatav1.GetJobRequest{Name: hostile})
 	add(&fermatav1.ListJobsRequest{Parent: "namespaces/*", PageSize: -1, PageToken: "\x00", Labels: map[string]string{"": ""}})
-	add(&fermatav1.GetRunRequest{Name: RunName(key, "r")})
-	add(&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Existing: 77, Jobs: []*fermatav1.JobBackup{{Job: definitionToPB(&d), Checkpoint: &fermatav1.Checkpoint{}}, {}}})
+	add(&fermatav1.GetRunRequest{Name: convert.RunName(key, "r")})
+	add(&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Existing: 77, Jobs: []*fermatav1.JobBackup{{Job: convert.DefinitionToPB(&d), Checkpoint: &fermatav1.Checkpoint{}}, {}}})
 	add(&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q", Rate: -1, Burst: 1 << 30}})
 	g := &guard{logger: slog.New(slog.DiscardHandler)}
 	f.Fuzz(func(t *testing.T, method uint8, wire []byte) {

@@ -3,15 +3,13 @@ package rpc
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/autoscale"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -70,39 +68,39 @@ func (c *streamCount) leave(connection string) {
 }
 
 func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.IsActiveResponse, error) {
-	trigger, err := parseTrigger(ref)
+	trigger, err := convert.ParseTrigger(ref)
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), queuesOf(trigger))
+	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), convert.TriggerQueues(trigger))
 	if err != nil {
 		return nil, err
 	}
 	active := trigger.Active(size)
-	s.sizes.Told(queuesOf(trigger), active)
+	s.sizes.Told(convert.TriggerQueues(trigger), active)
 	return &externalscaler.IsActiveResponse{Result: active}, nil
 }
 
 // GetMetricSpec asks nobody, so that an autoscaler can be set up while Redis is away.
 func (s *scalerService) GetMetricSpec(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
-	trigger, err := parseTrigger(ref)
-	return &externalscaler.GetMetricSpecResponse{MetricSpecs: each(trigger.Metrics(autoscale.Size{}), specToPB)}, err
+	trigger, err := convert.ParseTrigger(ref)
+	return &externalscaler.GetMetricSpecResponse{MetricSpecs: convert.Map(trigger.Metrics(autoscale.Size{}), convert.MetricSpecToPB)}, err
 }
 
 func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
-	trigger, err := parseTrigger(q)
+	trigger, err := convert.ParseTrigger(q)
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), queuesOf(trigger))
+	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), convert.TriggerQueues(trigger))
 	if err != nil {
 		return nil, err
 	}
-	s.sizes.Told(queuesOf(trigger), trigger.Active(size))
+	s.sizes.Told(convert.TriggerQueues(trigger), trigger.Active(size))
 	p := &externalscaler.GetMetricsResponse{}
 	for _, m := range trigger.Metrics(size) {
 		if name := q.GetMetricName(); name == "" || name == m.Name {
-			p.MetricValues = append(p.MetricValues, valueToPB(m))
+			p.MetricValues = append(p.MetricValues, convert.MetricValueToPB(m))
 		}
 	}
 	if len(p.MetricValues) == 0 {
@@ -118,12 +116,12 @@ var errAged = errors.New("rpc: the stream is old")
 // told, only found by whoever asks. KEDA before 2.18 takes that word for an order: it ends all pods at the instant,
 // even if another trigger wants some, and however little of the cooldown period has passed. Later versions ignore it.
 func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stream grpc.ServerStreamingServer[externalscaler.IsActiveResponse]) error {
-	trigger, err := parseTrigger(ref)
+	trigger, err := convert.ParseTrigger(ref)
 	if err != nil {
 		return err
 	}
 	ctx := stream.Context()
-	w := &activity{trigger: trigger, queues: queuesOf(trigger), sizes: s.sizes, stream: stream, caller: callerOf(ctx), began: time.Now()}
+	w := &activity{trigger: trigger, queues: convert.TriggerQueues(trigger), sizes: s.sizes, stream: stream, caller: callerOf(ctx), began: time.Now()}
 	if w.caller != nil {
 		if err := w.caller.allowedAll(ctx, authz.ReadQueues, trigger.Namespace, trigger.Queues); err != nil {
 			return err
@@ -185,55 +183,4 @@ func (w *activity) recheck() error {
 		return err
 	}
 	return now.allowedAll(ctx, authz.ReadQueues, w.trigger.Namespace, w.trigger.Queues)
-}
-
-// parseTrigger reads the metadata that a request carries, of whatever kind it is.
-func parseTrigger(q any) (autoscale.Trigger, error) {
-	ref, ok := q.(*externalscaler.ScaledObjectRef)
-	field := "scalerMetadata."
-	if m, of := q.(*externalscaler.GetMetricsRequest); of {
-		ref, ok, field = m.GetScaledObjectRef(), true, "scaledObjectRef."+field
-	}
-	if !ok {
-		return autoscale.Trigger{}, withDetails(codes.Internal, "not a request of an autoscaler").Err()
-	}
-	trigger, faults := autoscale.Parse(ref.GetScalerMetadata())
-	var invalid job.InvalidError
-	for _, f := range faults {
-		invalid.Violations = append(invalid.Violations, job.Violation{Field: field + f.Key, Description: f.Text})
-	}
-	if len(faults) == 0 {
-		invalid.Violations = wrongNames(field, trigger)
-	}
-	if len(invalid.Violations) > 0 {
-		return autoscale.Trigger{}, &invalid
-	}
-	return trigger, nil
-}
-
-// wrongNames tells of a name once, even if it goes with several queues.
-func wrongNames(field string, t autoscale.Trigger) (all []job.Violation) {
-	for _, q := range queuesOf(t) {
-		for _, v := range job.ValidateQueue(q) {
-			v.Field = field + v.Field
-			if !slices.ContainsFunc(all, func(w job.Violation) bool { return w.Field == v.Field }) {
-				all = append(all, v)
-			}
-		}
-	}
-	return all
-}
-
-func queuesOf(t autoscale.Trigger) []job.QueueKey {
-	return each(t.Queues, func(queue string) job.QueueKey { return job.QueueKey{Namespace: t.Namespace, Queue: queue} })
-}
-
-// specToPB rounds up for versions of KEDA that take whole numbers only: a target of 0
-// would mean that there are never enough workers.
-func specToPB(m autoscale.Metric) *externalscaler.MetricSpec {
-	return &externalscaler.MetricSpec{MetricName: m.Name, TargetSize: int64(math.Ceil(m.Target)), TargetSizeFloat: m.Target}
-}
-
-func valueToPB(m autoscale.Metric) *externalscaler.MetricValue {
-	return &externalscaler.MetricValue{MetricName: m.Name, MetricValue: int64(math.Ceil(m.Value)), MetricValueFloat: m.Value}
 }

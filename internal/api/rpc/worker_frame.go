@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/protofield"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -72,7 +73,7 @@ func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 	run := s.RunID()
 	b = appendID(b, leaseID, f.seal, l.LeaseID)
 	b, at := protofield.Open(b, leaseRun)
-	b = protofield.Close(appendRunName(b, d.Key, run), at)
+	b = protofield.Close(convert.AppendRunName(b, d.Key, run), at)
 	b = protofield.AppendText(b, leaseQueue, s.Lane.Queue)
 	b = protofield.AppendText(b, leaseHandler, d.Handler)
 	b = protofield.AppendText(b, leasePayload, l.Payload())

@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"fmt"
@@ -163,7 +163,7 @@ func drawDefinition(t *rapid.T) job.Definition {
 func TestDefinitionsComeBackTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDefinition(t)
-		written := definitionToPB(&d)
+		written := DefinitionToPB(&d)
 		wire, err := proto.Marshal(written)
 		if err != nil {
 			t.Fatal(err)
@@ -180,9 +180,9 @@ func TestDefinitionsComeBackTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []*fermatav1.Job{&fromWire, &fromJSON} {
-			var r reader
-			if got := r.definition(d.Key, p); r.err() != nil || !got.Same(&d) {
-				t.Fatalf("%v\ngot  %+v\nwant %+v", r.err(), got, d)
+			var r Reader
+			if got := r.Definition(d.Key, p); r.Err() != nil || !got.Same(&d) {
+				t.Fatalf("%v\ngot  %+v\nwant %+v", r.Err(), got, d)
 			}
 		}
 	})
@@ -190,22 +190,22 @@ func TestDefinitionsComeBackTheSame(t *testing.T) {
 
 func TestUnsetFieldsGetDefaults(t *testing.T) {
 	every := &fermatav1.Schedule{Rule: &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Minute)}}}
-	var r reader
-	d := r.definition(key, &fermatav1.Job{Handler: "http", Schedule: every})
+	var r Reader
+	d := r.Definition(key, &fermatav1.Job{Handler: "http", Schedule: every})
 	want := job.WithDefaults(job.Definition{Key: key, Handler: "http", Schedule: d.Schedule})
 	want.Priority, want.HistoryLimit = 5, 10
 	if !d.Same(&want) || d.Retry.MaxAttempts != 1 || d.TimeoutGrace != 5*time.Second {
 		t.Errorf("got %+v", d)
 	}
-	d = r.definition(key, &fermatav1.Job{Handler: "http"})
+	d = r.Definition(key, &fermatav1.Job{Handler: "http"})
 	if d.Retry != backoff.DefaultRetry() || d.Schedule.Kind != schedule.KindNone {
 		t.Errorf("manual job: %+v", d)
 	}
-	d = r.definition(key, &fermatav1.Job{Handler: "http", Schedule: every, RetryPolicy: &fermatav1.RetryPolicy{}, BackoffPolicy: &fermatav1.BackoffPolicy{}})
+	d = r.Definition(key, &fermatav1.Job{Handler: "http", Schedule: every, RetryPolicy: &fermatav1.RetryPolicy{}, BackoffPolicy: &fermatav1.BackoffPolicy{}})
 	if d.Retry != backoff.DefaultRetry() || d.Backoff != backoff.DefaultRecurring() {
 		t.Errorf("empty policies: %+v %+v", d.Retry, d.Backoff)
 	}
-	d = r.definition(key, &fermatav1.Job{RetryPolicy: &fermatav1.RetryPolicy{BaseDelay: durationpb.New(time.Hour)}})
+	d = r.Definition(key, &fermatav1.Job{RetryPolicy: &fermatav1.RetryPolicy{BaseDelay: durationpb.New(time.Hour)}})
 	if v := d.Retry.Validate(); len(v) != 0 {
 		t.Errorf("a long base delay alone: %v", v)
 	}
@@ -213,8 +213,8 @@ func TestUnsetFieldsGetDefaults(t *testing.T) {
 
 func TestExplicitZerosStay(t *testing.T) {
 	zero := durationpb.New(0)
-	var r reader
-	d := r.definition(key, &fermatav1.Job{
+	var r Reader
+	d := r.Definition(key, &fermatav1.Job{
 		Priority: new(int32(0)), HistoryLimit: new(int32(0)), TimeoutGrace: zero, Retention: zero, DeadLetterTtl: zero, Timeout: zero,
 		BackoffPolicy: &fermatav1.BackoffPolicy{MaxExponent: new(int32(0)), MaxDelay: zero, Jitter: &fermatav1.Jitter{Fraction: new(0.0)}},
 	})
@@ -226,8 +226,8 @@ func TestExplicitZerosStay(t *testing.T) {
 
 func TestUnreadableValuesNameTheirField(t *testing.T) {
 	bad := &durationpb.Duration{Seconds: 1, Nanos: -1}
-	var r reader
-	r.definition(key, &fermatav1.Job{
+	var r Reader
+	r.Definition(key, &fermatav1.Job{
 		Timeout:       bad,
 		RetryPolicy:   &fermatav1.RetryPolicy{MaxElapsed: bad},
 		BackoffPolicy: &fermatav1.BackoffPolicy{MinInterval: bad},
@@ -290,8 +290,8 @@ func TestOutOfRangeValuesReachValidation(t *testing.T) {
 		"job.schedule.max_runs":     {Schedule: &fermatav1.Schedule{MaxRuns: -1, Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: []string{"0 0 * * *"}}}}},
 	} {
 		p.Handler = "http"
-		var r reader
-		d := r.definition(key, p)
+		var r Reader
+		d := r.Definition(key, p)
 		d.AnchorMS = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 		found := false
 		for _, v := range job.Validate(&d, job.DefaultLimits()) {
@@ -314,28 +314,28 @@ func TestEnumsCoverTheAPI(t *testing.T) {
 	}
 	check("gap", fermatav1.DstGap_name, trip(gaps))
 	check("repeat", fermatav1.DstRepeat_name, trip(repeats))
-	check("state", fermatav1.JobStatus_State_name, trip(jobStates))
+	check("state", fermatav1.JobStatus_State_name, trip(JobStates))
 	check("outcome", fermatav1.Outcome_name, trip(outcomes))
 	check("delay source", fermatav1.DelaySource_name, trip(delaySources))
 	check("run state", fermatav1.Run_State_name, trip(runStates))
 	check("trigger", fermatav1.Run_Trigger_name, trip(triggers))
-	check("overlap", fermatav1.OverlapPolicy_name, trip(overlaps))
+	check("overlap", fermatav1.OverlapPolicy_name, trip(OverlapPolicies))
 	check("misfire", fermatav1.MisfirePolicy_Policy_name, trip(misfires))
 	check("hint source", fermatav1.Hint_Source_name, trip(hintSources))
 	check("hold", fermatav1.Hold_Reason_name, trip(holdReasons))
-	check("manual mode", fermatav1.RunJobRequest_Backoff_name, trip(manualModes))
-	check("existing", fermatav1.RestoreJobsRequest_Existing_name, trip(existings))
-	check("restored", fermatav1.RestoreJobsResponse_Result_Outcome_name, trip(restoreOutcomes))
+	check("manual mode", fermatav1.RunJobRequest_Backoff_name, trip(BackoffModes))
+	check("existing", fermatav1.RestoreJobsRequest_Existing_name, trip(ExistingPolicies))
+	check("restored", fermatav1.RestoreJobsResponse_Result_Outcome_name, trip(RestoreOutcomes))
 	check("reason", fermatav1.Reason_Kind_name, trip(reasonKinds))
 }
 
-func trip[P ~int32, M ~uint8](e enum[P, M]) func(int32) int32 {
-	return func(v int32) int32 { return int32(e.pb(e.model(P(v)))) }
+func trip[P ~int32, M ~uint8](e Enum[P, M]) func(int32) int32 {
+	return func(v int32) int32 { return int32(e.ToPB(e.FromPB(P(v)))) }
 }
 
 func TestStatusOfAFailingJob(t *testing.T) {
-	var r reader
-	d := r.definition(key, &fermatav1.Job{
+	var r Reader
+	d := r.Definition(key, &fermatav1.Job{
 		Handler:  "http",
 		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Minute)}}},
 	})
@@ -344,7 +344,7 @@ func TestStatusOfAFailingJob(t *testing.T) {
 		Region: job.RegionDue, Generation: 2, Nominal: 60_000, Due: 61_500, Source: job.DelayBackoff, Failures: 2, Attempt: 1,
 		Losses: 1, LastOutcome: job.OutcomeFailed, LastError: "503", LastStarted: 5000, LastFinished: 6000, Runs: 9, Dead: 2, TimedOut: 1,
 	}
-	got := recordToPB(job.Record{Definition: &d, State: state}, 0)
+	got := RecordToPB(job.Record{Definition: &d, State: state}, 0)
 	s := got.GetStatus()
 	for name, ok := range map[string]bool{
 		"state":     s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED,
@@ -361,19 +361,19 @@ func TestStatusOfAFailingJob(t *testing.T) {
 			t.Errorf("%s is wrong in %v", name, got)
 		}
 	}
-	done := recordToPB(job.Record{Definition: &d, State: job.State{Region: job.RegionDone}}, 0).GetStatus()
+	done := RecordToPB(job.Record{Definition: &d, State: job.State{Region: job.RegionDone}}, 0).GetStatus()
 	if done.GetState() != fermatav1.JobStatus_STATE_DONE || done.GetNextDueTime() != nil || done.GetCurrentRun() != "" {
 		t.Errorf("done job: %v", done)
 	}
 }
 
 func TestNames(t *testing.T) {
-	k, run, err := parseRun("name", "namespaces/default/jobs/a~b/runs/m-x:1")
+	k, run, err := ParseRunName("name", "namespaces/default/jobs/a~b/runs/m-x:1")
 	if err != nil || k != (job.Key{Namespace: "default", ID: "a~b"}) || run != "m-x:1" {
 		t.Errorf("got %v %q %v", k, run, err)
 	}
 	for _, bad := range []string{"", "namespaces/default", "namespaces/default/jobs/", "jobs/a/namespaces/b", "namespaces/a/jobs/b/runs/c", "namespaces/a b/jobs/c", "namespaces/a/jobs/#"} {
-		if _, err := parseJob("name", bad); err == nil {
+		if _, err := ParseJobName("name", bad); err == nil {
 			t.Errorf("%q is taken for the name of a job", bad)
 		} else if _, ok := err.(*job.InvalidError); !ok {
 			t.Errorf("%q: %v", bad, fmt.Sprintf("%T", err))

@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"strings"
@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/fermata-io/fermata/internal/api/policypb"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -14,21 +13,21 @@ import (
 
 // preset finds the part of a preset that a policy names; ok is false when it names none, or
 // a wrong one, which is refused.
-func (r *reader) preset(field, name string, part backoff.FieldSet) (backoff.Layer, bool) {
+func (r *Reader) preset(field, name string, part backoff.FieldSet) (backoff.Layer, bool) {
 	if name == "" {
 		return backoff.Layer{}, false
 	}
-	if l, ok := r.defaults.Preset(name); ok && l.Set&part != 0 {
+	if l, ok := r.Defaults.Preset(name); ok && l.Set&part != 0 {
 		l.Set &= part
 		return l, true
 	}
 	var known []string
-	for _, p := range r.defaults.AllPresets() {
-		if l, ok := r.defaults.Preset(p.Name); ok && l.Set&part != 0 {
+	for _, p := range r.Defaults.AllPresets() {
+		if l, ok := r.Defaults.Preset(p.Name); ok && l.Set&part != 0 {
 			known = append(known, p.Name)
 		}
 	}
-	r.refuse(field+".preset", "unknown preset "+job.Clip(name, 80)+"; known are "+strings.Join(known, ", "))
+	r.Reject(field+".preset", "unknown preset "+job.Clip(name, 80)+"; known are "+strings.Join(known, ", "))
 	return backoff.Layer{}, false
 }
 
@@ -39,19 +38,20 @@ const (
 	presetInterval = time.Minute
 )
 
-func (s *jobService) preset(p backoff.Preset) *fermatav1.Preset {
+// PresetToPB writes a preset with the waits that it leads to.
+func PresetToPB(defaults *backoff.Defaults, p backoff.Preset) *fermatav1.Preset {
 	out := &fermatav1.Preset{Name: p.Name, Description: p.Description}
 	if p.Retry != nil {
-		out.RetryPolicy = policypb.Retry(*p.Retry)
-		out.Waits = delays(p.Retry.Ladder(presetWaits))
+		out.RetryPolicy = RetryPolicyToPB(*p.Retry)
+		out.Waits = DurationsToPB(p.Retry.Ladder(presetWaits))
 	}
 	if p.Recurring != nil {
-		out.BackoffPolicy = policypb.Backoff(*p.Recurring, p.MinInterval, 0)
+		out.BackoffPolicy = BackoffPolicyToPB(*p.Recurring, p.MinInterval, 0)
 		if out.Waits == nil {
-			out.Waits = delays(p.Recurring.Ladder(presetInterval))
+			out.Waits = DurationsToPB(p.Recurring.Ladder(presetInterval))
 		}
 	}
-	if l, _ := s.defaults.Preset(p.Name); s.defaults.IsCustom(p.Name) {
+	if l, _ := defaults.Preset(p.Name); defaults.IsCustom(p.Name) {
 		out.Custom = true
 		keepFields(out.GetRetryPolicy(), l.Set)
 		keepFields(out.GetBackoffPolicy(), l.Set)

@@ -1,23 +1,24 @@
-package rpc
+package convert
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
 // namespaceName returns "namespaces/{n}".
 func namespaceName(namespace string) string { return "namespaces/" + namespace }
 
-// jobName returns "namespaces/{n}/jobs/{j}".
-func jobName(k job.Key) string { return "namespaces/" + k.Namespace + "/jobs/" + k.ID }
+// JobName returns "namespaces/{n}/jobs/{j}".
+func JobName(k job.Key) string { return "namespaces/" + k.Namespace + "/jobs/" + k.ID }
 
 // RunName returns "namespaces/{n}/jobs/{j}/runs/{r}".
-func RunName(k job.Key, runID string) string { return string(appendRunName(nil, k, runID)) }
+func RunName(k job.Key, runID string) string { return string(AppendRunName(nil, k, runID)) }
 
-func appendRunName(b []byte, k job.Key, runID string) []byte {
+func AppendRunName(b []byte, k job.Key, runID string) []byte {
 	b = append(append(b, "namespaces/"...), k.Namespace...)
 	b = append(append(b, "/jobs/"...), k.ID...)
 	return append(append(b, "/runs/"...), runID...)
@@ -42,7 +43,7 @@ func parseName(field, name string, collections ...string) ([]string, error) {
 	return nil, job.Invalid(field, "%q is not of the form %s", job.Clip(name, 80), pattern[1:])
 }
 
-func parseNamespace(field, name string) (string, error) {
+func ParseNamespace(field, name string) (string, error) {
 	ids, err := parseName(field, name, "namespaces")
 	if err != nil {
 		return "", err
@@ -50,29 +51,37 @@ func parseNamespace(field, name string) (string, error) {
 	return ids[0], nil
 }
 
-func parseJob(field, name string) (job.Key, error) {
+// ParseNamespaceOrAll is parseNamespace, where no name means all namespaces.
+func ParseNamespaceOrAll(field, name string) (string, error) {
+	if name == "" {
+		return authz.Everywhere, nil
+	}
+	return ParseNamespace(field, name)
+}
+
+func ParseJobName(field, name string) (job.Key, error) {
 	ids, err := parseName(field, name, "namespaces", "jobs")
 	if err != nil {
 		return job.Key{}, err
 	}
 	key := job.Key{Namespace: ids[0], ID: ids[1]}
-	return key, validKey(field, key)
+	return key, ValidateKey(field, key)
 }
 
-func parseRun(field, name string) (job.Key, string, error) {
+func ParseRunName(field, name string) (job.Key, string, error) {
 	ids, err := parseName(field, name, "namespaces", "jobs", "runs")
 	if err != nil {
 		return job.Key{}, "", err
 	}
 	key := job.Key{Namespace: ids[0], ID: ids[1]}
-	return key, ids[2], validKey(field, key)
+	return key, ids[2], ValidateKey(field, key)
 }
 
 // queueName returns "namespaces/{n}/queues/{q}".
 func queueName(q job.QueueKey) string { return namespaceName(q.Namespace) + "/queues/" + q.Queue }
 
-// parseQueue reads the name of a queue, whose rules are in [job.ValidateQueue].
-func parseQueue(field, name string) (job.QueueKey, error) {
+// ParseQueueName reads the name of a queue, whose rules are in [job.ValidateQueue].
+func ParseQueueName(field, name string) (job.QueueKey, error) {
 	ids, err := parseName(field, name, "namespaces", "queues")
 	if err != nil {
 		return job.QueueKey{}, err
@@ -87,24 +96,24 @@ func parseQueue(field, name string) (job.QueueKey, error) {
 // letterOfJob stands for the slot of a dead letter that is the job itself.
 const letterOfJob = "job"
 
-// letterName returns "namespaces/{n}/jobs/{j}/deadLetters/{slot}".
-func letterName(record string) string {
+// DeadLetterName returns "namespaces/{n}/jobs/{j}/deadLetters/{slot}".
+func DeadLetterName(record string) string {
 	key, child, _ := job.ParseRecord(record)
 	slot := letterOfJob
 	if child != "" {
 		slot = child[1:]
 	}
-	return jobName(key) + "/deadLetters/" + slot
+	return JobName(key) + "/deadLetters/" + slot
 }
 
-// parseLetter returns the record of a dead letter, which must be of a namespace.
-func parseLetter(field, name, namespace string) (string, error) {
+// ParseDeadLetter returns the record of a dead letter, which must be of a namespace.
+func ParseDeadLetter(field, name, namespace string) (string, error) {
 	ids, err := parseName(field, name, "namespaces", "jobs", "deadLetters")
 	if err != nil {
 		return "", err
 	}
 	key := job.Key{Namespace: ids[0], ID: ids[1]}
-	if err := validKey(field, key); err != nil {
+	if err := ValidateKey(field, key); err != nil {
 		return "", err
 	}
 	if key.Namespace != namespace {
@@ -120,8 +129,8 @@ func parseLetter(field, name, namespace string) (string, error) {
 	return job.LetterRecord(key.Record(), slot), nil
 }
 
-// validKey reports faults of a name's parts under the field that holds the name.
-func validKey(field string, key job.Key) error {
+// ValidateKey reports faults of a name's parts under the field that holds the name.
+func ValidateKey(field string, key job.Key) error {
 	for _, v := range job.ValidateKey(key) {
 		return job.Invalid(field, "%s: %s", v.Field, v.Description)
 	}

@@ -1,22 +1,18 @@
-package rpc
+package convert
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fermata-io/fermata/internal/api/policypb"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// policies fills the policies of a definition, whose key, schedule and queue are set. Prefix is that
+// Policies fills the policies of a definition, whose key, schedule and queue are set. Prefix is that
 // of the paths of the two messages.
-func (r *reader) policies(prefix string, d *job.Definition, retry *fermatav1.RetryPolicy, recurring *fermatav1.BackoffPolicy) {
-	layers := r.defaults.Layers(d.Namespace, d.Queue)
+func (r *Reader) Policies(prefix string, d *job.Definition, retry *fermatav1.RetryPolicy, recurring *fermatav1.BackoffPolicy) {
+	layers := r.Defaults.Layers(d.Namespace, d.Queue)
 	if layers == nil && retry == nil && recurring == nil {
 		return // what the definition has already
 	}
@@ -28,19 +24,19 @@ func (r *reader) policies(prefix string, d *job.Definition, retry *fermatav1.Ret
 		own.add(r.backoff(prefix+"backoff_policy", recurring))
 	}
 	// Recurring jobs have one attempt a run unless they say something of retries.
-	paced := d.Recurring() && (retry == nil || r.refresh && own.oneAttempt)
+	paced := d.Recurring() && (retry == nil || r.RefreshDefaults && own.oneAttempt)
 	p, from := backoff.Resolve(backoff.DefaultPolicies(paced), append(layers, own.layers...)...)
 	for _, g := range own.claims {
 		from.Apply(g)
 		if !r.backs(g, &p, d, layers) {
-			r.doubtful |= g.Fields
+			r.DoubtfulFields |= g.Fields
 		}
 	}
 	d.SetPolicies(p, from)
 }
 
 // backs reports whether the source that is claimed for a field gives the value that the field has.
-func (r *reader) backs(claim backoff.Group, p *backoff.Policies, d *job.Definition, layers []backoff.Layer) bool {
+func (r *Reader) backs(claim backoff.Group, p *backoff.Policies, d *job.Definition, layers []backoff.Layer) bool {
 	same := func(values *backoff.Policies) bool {
 		for f := range backoff.FieldCount {
 			if claim.Fields.Has(f) && !f.Equal(values, p) {
@@ -56,7 +52,7 @@ func (r *reader) backs(claim backoff.Group, p *backoff.Policies, d *job.Definiti
 		once, recurring := backoff.DefaultPolicies(false), backoff.DefaultPolicies(true)
 		return same(&once) || d.Recurring() && same(&recurring)
 	case backoff.FromPreset:
-		l, ok := r.defaults.Preset(claim.Source.Name)
+		l, ok := r.Defaults.Preset(claim.Source.Name)
 		return ok && l.Set&claim.Fields == claim.Fields && same(&l.Values)
 	}
 	for _, l := range layers {
@@ -82,9 +78,9 @@ func (o *ownPolicies) add(other ownPolicies) {
 }
 
 // retry reads a policy.
-func (r *reader) retry(field string, p *fermatav1.RetryPolicy) ownPolicies {
+func (r *Reader) retry(field string, p *fermatav1.RetryPolicy) ownPolicies {
 	values := backoff.Policies{Retry: backoff.Retry{
-		Strategy:     policypb.Strategy(p.GetStrategy()),
+		Strategy:     strategyFromPB(p.GetStrategy()),
 		Base:         r.duration(field, ".base_delay", p.GetBaseDelay(), 0),
 		Multiplier:   p.GetMultiplier(),
 		Offset:       int(p.GetExponentOffset()),
@@ -98,7 +94,7 @@ func (r *reader) retry(field string, p *fermatav1.RetryPolicy) ownPolicies {
 }
 
 // backoff reads a policy.
-func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) ownPolicies {
+func (r *Reader) backoff(field string, p *fermatav1.BackoffPolicy) ownPolicies {
 	values := backoff.Policies{
 		Recurring: backoff.Recurring{
 			Disabled:    p.GetDisabled(),
@@ -118,7 +114,7 @@ func (r *reader) backoff(field string, p *fermatav1.BackoffPolicy) ownPolicies {
 }
 
 // own puts together what a message says: fields are those that it can say something of.
-func (r *reader) own(field string, m proto.Message, preset string, sources map[string]string, values backoff.Policies, fields backoff.FieldSet) ownPolicies {
+func (r *Reader) own(field string, m proto.Message, preset string, sources map[string]string, values backoff.Policies, fields backoff.FieldSet) ownPolicies {
 	var o ownPolicies
 	if l, ok := r.preset(field, preset, fields); ok {
 		o.layers = append(o.layers, l)
@@ -134,7 +130,7 @@ func (r *reader) own(field string, m proto.Message, preset string, sources map[s
 		if !named && rest != nil && preset == "" {
 			claim, named = *rest, true
 		}
-		if !given && (!named || alwaysWritten.Has(f)) || named && r.refresh && r.renew(&o, claim, f, values) {
+		if !given && (!named || alwaysWritten.Has(f)) || named && r.RefreshDefaults && r.renew(&o, claim, f, values) {
 			continue
 		}
 		set.Set = set.Set.And(f)
@@ -148,12 +144,12 @@ func (r *reader) own(field string, m proto.Message, preset string, sources map[s
 
 // renew reports whether a field is to have the value that its source gives now, and adds that
 // source where it is a preset. A preset that is not known any more leaves the value as it is.
-func (r *reader) renew(o *ownPolicies, claim backoff.Source, f backoff.Field, values backoff.Policies) bool {
+func (r *Reader) renew(o *ownPolicies, claim backoff.Source, f backoff.Field, values backoff.Policies) bool {
 	switch claim.Kind {
 	case backoff.FromJob:
 		return false
 	case backoff.FromPreset:
-		l, ok := r.defaults.Preset(claim.Name)
+		l, ok := r.Defaults.Preset(claim.Name)
 		if !ok || !l.Set.Has(f) {
 			return false
 		}
@@ -181,18 +177,18 @@ const everyField = "*"
 
 // sources reads what a message claims of the sources of its fields, and of the rest of them; nil:
 // nothing.
-func (r *reader) sources(field string, sources map[string]string, fields backoff.FieldSet) (claims map[backoff.Field]backoff.Source, rest *backoff.Source) {
+func (r *Reader) sources(field string, sources map[string]string, fields backoff.FieldSet) (claims map[backoff.Field]backoff.Source, rest *backoff.Source) {
 	for name, text := range sources {
 		at := field + ".sources[" + job.Clip(name, 40) + "]"
 		source, ok := backoff.ParseSource(text)
 		f, known := fieldCalled(name, fields)
 		switch {
 		case !ok:
-			r.refuse(at, "is "+job.Clip(text, 80)+", want job, preset NAME, queue NAME, namespace NAME, cluster or built-in")
+			r.Reject(at, "is "+job.Clip(text, 80)+", want job, preset NAME, queue NAME, namespace NAME, cluster or built-in")
 		case name == everyField:
 			rest = &source
 		case !known:
-			r.refuse(at, "there is no such field")
+			r.Reject(at, "there is no such field")
 		default:
 			if claims == nil {
 				claims = map[backoff.Field]backoff.Source{}
@@ -237,7 +233,7 @@ func sourcesToPB(from *backoff.Sources, fields backoff.FieldSet) map[string]stri
 
 // policiesToPB writes the policies of a definition with their sources.
 func policiesToPB(d *job.Definition) (*fermatav1.RetryPolicy, *fermatav1.BackoffPolicy) {
-	retry, recurring := policypb.Retry(d.Retry), policypb.Backoff(d.Backoff, d.MinInterval, d.MaxInterval)
+	retry, recurring := RetryPolicyToPB(d.Retry), BackoffPolicyToPB(d.Backoff, d.MinInterval, d.MaxInterval)
 	if d.Sources == nil && d.Policies() == backoff.DefaultPolicies(d.Recurring()) {
 		retry.Sources, recurring.Sources = builtinSources, builtinSources
 		return retry, recurring
@@ -251,7 +247,7 @@ func jitterFromPB(p *fermatav1.Jitter) backoff.Jitter {
 	if p == nil {
 		return backoff.DefaultJitter()
 	}
-	j := backoff.Jitter{Kind: policypb.JitterKind(p.GetKind())}
+	j := backoff.Jitter{Kind: jitterKindFromPB(p.GetKind())}
 	switch {
 	case p.Fraction != nil:
 		j.Fraction = *p.Fraction
@@ -260,37 +256,3 @@ func jitterFromPB(p *fermatav1.Jitter) backoff.Jitter {
 	}
 	return j
 }
-
-// pair is one name of an enum on both sides.
-type pair[P ~int32, M ~uint8] struct {
-	api   P
-	model M
-}
-
-// enum translates both ways. Of several pairs with the same value the first
-// counts. Values without a pair become unknown, which the model refuses, and the
-// API's unspecified.
-type enum[P ~int32, M ~uint8] []pair[P, M]
-
-const unknown = 255
-
-func (e enum[P, M]) model(p P) M {
-	for _, row := range e {
-		if row.api == p {
-			return row.model
-		}
-	}
-	return unknown
-}
-
-func (e enum[P, M]) pb(m M) P {
-	for _, row := range e {
-		if row.model == m && row.api != 0 {
-			return row.api
-		}
-	}
-	return 0
-}
-
-// delays writes a list of durations.
-func delays(list []time.Duration) []*durationpb.Duration { return each(list, durationpb.New) }

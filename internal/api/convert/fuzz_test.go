@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func FuzzJob(f *testing.F) {
 	}
 	for n := range 20 { // every field is in use in some of them
 		d := rapid.Custom(drawDefinition).Example(n)
-		seeds = append(seeds, definitionToPB(&d))
+		seeds = append(seeds, DefinitionToPB(&d))
 	}
 	for _, j := range seeds {
 		wire, err := proto.Marshal(j)
@@ -41,18 +41,18 @@ func FuzzJob(f *testing.F) {
 		if proto.Unmarshal(wire, &j) != nil {
 			return
 		}
-		var r reader
-		d := r.definition(key, &j)
+		var r Reader
+		d := r.Definition(key, &j)
 		d.AnchorMS = 1_800_000_000_000
-		if r.err() != nil || len(job.Validate(&d, job.Limits{}.WithDefaults())) > 0 {
+		if r.Err() != nil || len(job.Validate(&d, job.Limits{}.WithDefaults())) > 0 {
 			return
 		}
 		if _, err := job.Compile(&d); err != nil {
 			t.Fatalf("passed as valid: %v\n%+v", err, d)
 		}
-		var again reader
-		if got := again.definition(key, definitionToPB(&d)); again.err() != nil || !got.Same(&d) {
-			t.Fatalf("%v\nkept     %+v\nanswered %+v", again.err(), d, got)
+		var again Reader
+		if got := again.Definition(key, DefinitionToPB(&d)); again.Err() != nil || !got.Same(&d) {
+			t.Fatalf("%v\nkept     %+v\nanswered %+v", again.Err(), d, got)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package policypb
+package convert
 
 import (
 	"math"
@@ -26,14 +26,14 @@ var (
 	}
 )
 
-// Strategy reads a word; unspecified is exponential. One that is not known becomes a
+// strategyFromPB reads a word; unspecified is exponential. One that is not known becomes a
 // value that the model refuses.
-func Strategy(word fermatav1.RetryPolicy_Strategy) backoff.Strategy {
+func strategyFromPB(word fermatav1.RetryPolicy_Strategy) backoff.Strategy {
 	return meaning(strategies[:], word, backoff.Exponential)
 }
 
-// JitterKind reads a word as Strategy does; unspecified is down.
-func JitterKind(word fermatav1.Jitter_Kind) backoff.JitterKind {
+// jitterKindFromPB reads a word as strategyFromPB does; unspecified is down.
+func jitterKindFromPB(word fermatav1.Jitter_Kind) backoff.JitterKind {
 	return meaning(jitterKinds[:], word, backoff.JitterDown)
 }
 

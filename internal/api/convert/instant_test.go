@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"testing"
@@ -16,15 +16,15 @@ func TestGivenInstantsAreRoundedToTheirSafeSide(t *testing.T) {
 	given := time.Date(2030, 1, 1, 0, 0, 0, 1_500_001, time.UTC)
 	up, down := time.Date(2030, 1, 1, 0, 0, 0, 2_000_000, time.UTC), time.Date(2030, 1, 1, 0, 0, 0, 1_000_000, time.UTC)
 	pb := timestamppb.New(given)
-	var r reader
-	once := r.schedule("s", &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: pb}})
-	bounded := r.schedule("s", &fermatav1.Schedule{
+	var r Reader
+	once := r.Schedule("s", &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: pb}})
+	bounded := r.Schedule("s", &fermatav1.Schedule{
 		Rule:      &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Minute)}},
 		StartTime: pb, EndTime: timestamppb.New(given.Add(time.Hour)),
 		Exclusions: &fermatav1.Exclusions{Periods: []*fermatav1.Exclusions_Period{{StartTime: pb, EndTime: timestamppb.New(given.Add(time.Hour))}}},
 	})
-	hint := r.hint("h", &fermatav1.Hint{NextRunTime: pb, ExpireTime: pb, Interval: durationpb.New(time.Second + 1)})
-	if err := r.err(); err != nil {
+	hint := r.Hint("h", &fermatav1.Hint{NextRunTime: pb, ExpireTime: pb, Interval: durationpb.New(time.Second + 1)})
+	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ got, want time.Time }{
@@ -41,14 +41,14 @@ func TestGivenInstantsAreRoundedToTheirSafeSide(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, c.got, c.want)
 		}
 	}
-	if again := r.schedule("s", scheduleToPB(bounded)); !again.Equal(bounded) {
+	if again := r.Schedule("s", scheduleToPB(bounded)); !again.Equal(bounded) {
 		t.Errorf("read back as %+v, was %+v", again, bounded)
 	}
-	r = reader{}
-	r.schedule("s", &fermatav1.Schedule{Exclusions: &fermatav1.Exclusions{
+	r = Reader{}
+	r.Schedule("s", &fermatav1.Schedule{Exclusions: &fermatav1.Exclusions{
 		Periods: []*fermatav1.Exclusions_Period{{StartTime: timestamppb.New(given.Add(1)), EndTime: pb}},
 	}})
-	if r.err() == nil {
+	if r.Err() == nil {
 		t.Error("a period that ends before it begins, by less than a millisecond, was read")
 	}
 }

@@ -1,25 +1,24 @@
-package rpc
+package convert
 
 import (
 	"encoding/hex"
 	"math/bits"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// recordToPB writes a job with its state. nowMS is this node's clock: it tells only
+// RecordToPB writes a job with its state. nowMS is this node's clock: it tells only
 // what has expired.
-func recordToPB(r job.Record, nowMS int64) *fermatav1.Job {
+func RecordToPB(r job.Record, nowMS int64) *fermatav1.Job {
 	d := r.Definition
-	j := definitionToPB(d)
+	j := DefinitionToPB(d)
 	if j.PayloadSealed {
 		j.Payload = nil
 	}
 	j.Etag = d.Etag()
 	j.Generation = int64(d.Generation)
-	j.CreateTime, j.UpdateTime = msToPB(d.CreatedMS), msToPB(d.UpdatedMS)
+	j.CreateTime, j.UpdateTime = MillisToPB(d.CreatedMS), MillisToPB(d.UpdatedMS)
 	j.Status = statusToPB(d, r.State, nowMS)
 	return j
 }
@@ -29,15 +28,15 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 	c := &job.Compiled{Definition: d}
 	effective := c.EffectiveInterval(int64(s.Failures))
 	p := &fermatav1.JobStatus{
-		State:               jobStates.pb(s.Status()),
+		State:               JobStates.ToPB(s.Status()),
 		ConsecutiveFailures: int64(s.Failures),
 		EffectiveInterval:   positive(effective),
-		LastOutcome:         outcomes.pb(s.LastOutcome),
+		LastOutcome:         outcomes.ToPB(s.LastOutcome),
 		LastError:           s.LastError,
-		LastStartTime:       msToPB(s.LastStarted),
-		LastFinishTime:      msToPB(s.LastFinished),
+		LastStartTime:       MillisToPB(s.LastStarted),
+		LastFinishTime:      MillisToPB(s.LastFinished),
 		PauseNote:           s.PauseNote,
-		PauseTime:           msToPB(s.PausedMS),
+		PauseTime:           MillisToPB(s.PausedMS),
 		RunsTotal:           int64(s.Runs),
 		SucceededTotal:      int64(s.Succeeded),
 		DeadTotal:           int64(s.Dead),
@@ -46,7 +45,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 		TimeoutTotal:        int64(s.TimedOut),
 		ManualRunWaiting:    s.Pending != "",
 		ConcurrentRuns:      int32(bits.OnesCount64(s.Children)),
-		Backfills:           each(s.Backfills, backfillToPB),
+		Backfills:           Map(s.Backfills, backfillToPB),
 		BrokenLag:           positive(msToDuration(s.LateMS)),
 	}
 	if s.Hint.UntilMS > nowMS {
@@ -56,11 +55,11 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 		p.RunsLeft = &left
 	}
 	if s.HasRun() {
-		p.NextNominalTime, p.NextDueTime = msToPB(s.Nominal), msToPB(s.Due)
+		p.NextNominalTime, p.NextDueTime = MillisToPB(s.Nominal), MillisToPB(s.Due)
 		p.CurrentRun = RunName(d.Key, s.RunID())
 		p.CurrentAttempt = int32(s.Attempt) + 1
 		p.CurrentLosses = int32(s.Losses)
-		p.DelaySource = delaySources.pb(s.Source)
+		p.DelaySource = delaySources.ToPB(s.Source)
 		p.Probe = c.Probing(s, nowMS)
 		if !s.Live() {
 			p.Hold = holdToPB(s.Held)
@@ -69,18 +68,18 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 	return p
 }
 
-func runToPB(k job.Key, v job.RunView) *fermatav1.Run {
+func RunToPB(k job.Key, v job.RunView) *fermatav1.Run {
 	p := &fermatav1.Run{
 		Name:        RunName(k, v.ID),
-		State:       runStates.pb(v.Phase),
-		Trigger:     triggers.pb(v.Trigger),
-		NominalTime: msToPB(v.NominalMS),
-		DueTime:     msToPB(v.DueMS),
-		StartTime:   msToPB(v.StartedMS),
-		FinishTime:  msToPB(v.FinishedMS),
+		State:       runStates.ToPB(v.Phase),
+		Trigger:     triggers.ToPB(v.Trigger),
+		NominalTime: MillisToPB(v.NominalMS),
+		DueTime:     MillisToPB(v.DueMS),
+		StartTime:   MillisToPB(v.StartedMS),
+		FinishTime:  MillisToPB(v.FinishedMS),
 		Attempts:    int32(v.Attempts),
 		Losses:      int32(v.Losses),
-		Outcome:     outcomes.pb(v.Outcome),
+		Outcome:     outcomes.ToPB(v.Outcome),
 		Error:       v.Error,
 		Output:      v.Output,
 		Worker:      v.Worker,
@@ -95,9 +94,7 @@ func runToPB(k job.Key, v job.RunView) *fermatav1.Run {
 	return p
 }
 
-func msToDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
-
-var jobStates = enum[fermatav1.JobStatus_State, job.Status]{
+var JobStates = Enum[fermatav1.JobStatus_State, job.Status]{
 	{fermatav1.JobStatus_STATE_UNSPECIFIED, job.StatusAny},
 	{fermatav1.JobStatus_STATE_SCHEDULED, job.StatusScheduled},
 	{fermatav1.JobStatus_STATE_RUNNING, job.StatusRunning},
@@ -106,7 +103,7 @@ var jobStates = enum[fermatav1.JobStatus_State, job.Status]{
 	{fermatav1.JobStatus_STATE_DONE, job.StatusDone},
 }
 
-var delaySources = enum[fermatav1.DelaySource, job.DelaySource]{
+var delaySources = Enum[fermatav1.DelaySource, job.DelaySource]{
 	{fermatav1.DelaySource_DELAY_SOURCE_SCHEDULE, job.DelaySchedule},
 	{fermatav1.DelaySource_DELAY_SOURCE_RETRY, job.DelayRetry},
 	{fermatav1.DelaySource_DELAY_SOURCE_BACKOFF, job.DelayBackoff},
@@ -119,7 +116,7 @@ var delaySources = enum[fermatav1.DelaySource, job.DelaySource]{
 	{fermatav1.DelaySource_DELAY_SOURCE_JITTER, job.DelayJitter},
 }
 
-var outcomes = enum[fermatav1.Outcome, job.Outcome]{
+var outcomes = Enum[fermatav1.Outcome, job.Outcome]{
 	{fermatav1.Outcome_OUTCOME_UNSPECIFIED, job.OutcomeNone},
 	{fermatav1.Outcome_OUTCOME_SUCCEEDED, job.OutcomeSucceeded},
 	{fermatav1.Outcome_OUTCOME_FAILED, job.OutcomeFailed},
@@ -130,14 +127,24 @@ var outcomes = enum[fermatav1.Outcome, job.Outcome]{
 	{fermatav1.Outcome_OUTCOME_CANCELLED, job.OutcomeCancelled},
 }
 
-var runStates = enum[fermatav1.Run_State, job.RunPhase]{
+var runStates = Enum[fermatav1.Run_State, job.RunPhase]{
 	{fermatav1.Run_STATE_WAITING, job.RunWaiting},
 	{fermatav1.Run_STATE_RUNNING, job.RunRunning},
 	{fermatav1.Run_STATE_FINISHED, job.RunFinished},
 }
 
-var triggers = enum[fermatav1.Run_Trigger, job.Trigger]{
+var triggers = Enum[fermatav1.Run_Trigger, job.Trigger]{
 	{fermatav1.Run_TRIGGER_SCHEDULE, job.TriggerSchedule},
 	{fermatav1.Run_TRIGGER_MANUAL, job.TriggerManual},
 	{fermatav1.Run_TRIGGER_BACKFILL, job.TriggerBackfill},
+}
+
+func DeadLetterToPB(l job.Letter) *fermatav1.DeadLetter {
+	key, _, _ := job.ParseRecord(l.Record)
+	return &fermatav1.DeadLetter{
+		Name:       DeadLetterName(l.Record),
+		Run:        RunToPB(key, job.RunView{Run: l.Run, Phase: job.RunFinished}),
+		Queue:      l.Queue,
+		ExpireTime: MillisToPB(l.ExpireMS),
+	}
 }

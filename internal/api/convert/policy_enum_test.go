@@ -1,4 +1,4 @@
-package policypb
+package convert
 
 import (
 	"math"
@@ -29,15 +29,17 @@ func TestWordsAndValues(t *testing.T) {
 			t.Errorf("%s: what is not known has a word", name)
 		}
 	}
-	writeStrategy := func(m uint8) int32 { return int32(Retry(backoff.Retry{Strategy: backoff.Strategy(m)}).GetStrategy()) }
+	writeStrategy := func(m uint8) int32 {
+		return int32(RetryPolicyToPB(backoff.Retry{Strategy: backoff.Strategy(m)}).GetStrategy())
+	}
 	check("strategy", fermatav1.RetryPolicy_Strategy_name, len(strategies), func(w int32) int32 {
-		return writeStrategy(uint8(Strategy(fermatav1.RetryPolicy_Strategy(w))))
+		return writeStrategy(uint8(strategyFromPB(fermatav1.RetryPolicy_Strategy(w))))
 	}, writeStrategy)
-	writeJitter := func(m uint8) int32 { return int32(Jitter(backoff.Jitter{Kind: backoff.JitterKind(m)}).GetKind()) }
+	writeJitter := func(m uint8) int32 { return int32(jitterToPB(backoff.Jitter{Kind: backoff.JitterKind(m)}).GetKind()) }
 	check("jitter", fermatav1.Jitter_Kind_name, len(jitterKinds), func(w int32) int32 {
-		return writeJitter(uint8(JitterKind(fermatav1.Jitter_Kind(w))))
+		return writeJitter(uint8(jitterKindFromPB(fermatav1.Jitter_Kind(w))))
 	}, writeJitter)
-	if Strategy(0) != backoff.Exponential || JitterKind(0) != backoff.JitterDown {
+	if strategyFromPB(0) != backoff.Exponential || jitterKindFromPB(0) != backoff.JitterDown {
 		t.Error("the unspecified words mean something else")
 	}
 }
@@ -54,16 +56,16 @@ func TestZerosAreWritten(t *testing.T) {
 		}
 		return unset
 	}
-	if unset := without(Retry(backoff.Retry{})); len(unset) != 1 || unset[0] != "max_elapsed" {
+	if unset := without(RetryPolicyToPB(backoff.Retry{})); len(unset) != 1 || unset[0] != "max_elapsed" {
 		t.Errorf("of retries %v are unset", unset)
 	}
-	if unset := without(Backoff(backoff.Recurring{}, 0, 0)); len(unset) != 3 {
+	if unset := without(BackoffPolicyToPB(backoff.Recurring{}, 0, 0)); len(unset) != 3 {
 		t.Errorf("of backoff %v are unset", unset)
 	}
-	if unset := without(Backoff(backoff.Recurring{StaleAfter: 1}, time.Second, time.Hour)); len(unset) != 0 {
+	if unset := without(BackoffPolicyToPB(backoff.Recurring{StaleAfter: 1}, time.Second, time.Hour)); len(unset) != 0 {
 		t.Errorf("of backoff with bounds %v are unset", unset)
 	}
-	if unset := without(Jitter(backoff.Jitter{})); len(unset) != 0 {
+	if unset := without(jitterToPB(backoff.Jitter{})); len(unset) != 0 {
 		t.Errorf("of jitter %v are unset", unset)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"fmt"
@@ -13,10 +13,10 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
+func (r *Reader) Schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 	spec := schedule.Spec{
-		StartAt: r.begin(field, ".start_time", s.GetStartTime()),
-		EndAt:   r.end(field, ".end_time", s.GetEndTime()),
+		StartAt: r.Begin(field, ".start_time", s.GetStartTime()),
+		EndAt:   r.End(field, ".end_time", s.GetEndTime()),
 		Exclude: r.exclusions(field+".exclusions", s.GetExclusions()),
 		Jitter:  r.duration(field, ".jitter", s.GetJitter(), 0),
 		MaxRuns: int(s.GetMaxRuns()),
@@ -32,33 +32,33 @@ func (r *reader) schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 		spec.Kind = schedule.KindCron
 		spec.Cron, spec.TimeZone = rule.Cron.GetExpressions(), rule.Cron.GetTimeZone()
 		spec.Seconds = rule.Cron.GetSeconds()
-		spec.Gap, spec.Repeat = gaps.model(rule.Cron.GetDstGap()), repeats.model(rule.Cron.GetDstRepeat())
+		spec.Gap, spec.Repeat = gaps.FromPB(rule.Cron.GetDstGap()), repeats.FromPB(rule.Cron.GetDstRepeat())
 	case *fermatav1.Schedule_Calendar:
 		spec.Kind = schedule.KindCalendar
 		spec.Calendar, spec.TimeZone = r.calendar(field+".calendar", rule.Calendar), rule.Calendar.GetTimeZone()
-		spec.Gap, spec.Repeat = gaps.model(rule.Calendar.GetDstGap()), repeats.model(rule.Calendar.GetDstRepeat())
+		spec.Gap, spec.Repeat = gaps.FromPB(rule.Calendar.GetDstGap()), repeats.FromPB(rule.Calendar.GetDstRepeat())
 	case *fermatav1.Schedule_Once:
 		spec.Kind = schedule.KindOnce
-		spec.At = r.begin(field, ".once", rule.Once)
+		spec.At = r.Begin(field, ".once", rule.Once)
 	}
 	if zone != "" && spec.Kind != schedule.KindInterval {
-		r.refuse(field+".exclusions.time_zone", "only for an interval schedule; cron and calendar schedules have a time_zone of their own")
+		r.Reject(field+".exclusions.time_zone", "only for an interval schedule; cron and calendar schedules have a time_zone of their own")
 	}
 	return spec
 }
 
-func (r *reader) calendar(field string, c *fermatav1.CalendarSchedule) schedule.Calendar {
+func (r *Reader) calendar(field string, c *fermatav1.CalendarSchedule) schedule.Calendar {
 	out := schedule.Calendar{
-		Every: int(c.GetEvery()), Unit: calendarUnits.model(c.GetUnit()), Times: c.GetTimes(),
-		ShortMonth: shortMonths.model(c.GetShortMonth()), From: c.GetFrom(),
+		Every: int(c.GetEvery()), Unit: calendarUnits.FromPB(c.GetUnit()), Times: c.GetTimes(),
+		ShortMonth: shortMonths.FromPB(c.GetShortMonth()), From: c.GetFrom(),
 	}
 	if c.GetUnit() == fermatav1.CalendarSchedule_UNIT_UNSPECIFIED {
-		r.refuse(field+".unit", "is required")
+		r.Reject(field+".unit", "is required")
 	}
 	for i, name := range c.GetWeekdays() {
 		day := slices.IndexFunc(weekdayNames, func(n string) bool { return strings.EqualFold(n, name) })
 		if day < 0 {
-			r.refuse(fmt.Sprintf("%s.weekdays[%d]", field, i), fmt.Sprintf("%.32q is no day of the week, want one of %s", name, strings.Join(weekdayNames, ", ")))
+			r.Reject(fmt.Sprintf("%s.weekdays[%d]", field, i), fmt.Sprintf("%.32q is no day of the week, want one of %s", name, strings.Join(weekdayNames, ", ")))
 			continue
 		}
 		out.Weekdays = append(out.Weekdays, time.Weekday(day))
@@ -71,28 +71,28 @@ func (r *reader) calendar(field string, c *fermatav1.CalendarSchedule) schedule.
 
 func calendarToPB(s schedule.Spec) *fermatav1.CalendarSchedule {
 	return &fermatav1.CalendarSchedule{
-		Every: int32(s.Calendar.Every), Unit: calendarUnits.pb(s.Calendar.Unit), Times: s.Calendar.Times,
-		Weekdays:   each(s.Calendar.Weekdays, func(day time.Weekday) string { return weekdayNames[day] }),
-		MonthDays:  each(s.Calendar.MonthDays, func(day int) int32 { return int32(day) }),
-		ShortMonth: shortMonths.pb(s.Calendar.ShortMonth), From: s.Calendar.From, TimeZone: s.TimeZone,
-		DstGap: gaps.pb(s.Gap), DstRepeat: repeats.pb(s.Repeat),
+		Every: int32(s.Calendar.Every), Unit: calendarUnits.ToPB(s.Calendar.Unit), Times: s.Calendar.Times,
+		Weekdays:   Map(s.Calendar.Weekdays, func(day time.Weekday) string { return weekdayNames[day] }),
+		MonthDays:  Map(s.Calendar.MonthDays, func(day int) int32 { return int32(day) }),
+		ShortMonth: shortMonths.ToPB(s.Calendar.ShortMonth), From: s.Calendar.From, TimeZone: s.TimeZone,
+		DstGap: gaps.ToPB(s.Gap), DstRepeat: repeats.ToPB(s.Repeat),
 	}
 }
 
 // weekdayNames are in the order of [time.Weekday].
 var weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 
-func (r *reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Exclusions {
+func (r *Reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Exclusions {
 	out := schedule.Exclusions{Cron: e.GetCron(), Dates: e.GetDates(), Windows: e.GetWindows()}
 	if n := len(e.GetPeriods()); n > schedule.MaxExcludePeriods {
-		r.refuse(field+".periods", fmt.Sprintf("has %d entries, at most %d are allowed", n, schedule.MaxExcludePeriods))
+		r.Reject(field+".periods", fmt.Sprintf("has %d entries, at most %d are allowed", n, schedule.MaxExcludePeriods))
 		return out
 	}
 	for i, p := range e.GetPeriods() {
 		at := fmt.Sprintf("%s.periods[%d]", field, i)
 		from, to := r.exact(at, ".start_time", p.GetStartTime()), r.exact(at, ".end_time", p.GetEndTime())
 		if !to.After(from) {
-			r.refuse(at, "ends before it begins")
+			r.Reject(at, "ends before it begins")
 		}
 		// Nominal times are whole milliseconds: those from either time on are the same as
 		// those from the next millisecond on.
@@ -115,7 +115,7 @@ func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
 		return nil
 	}
 	p := &fermatav1.Schedule{
-		StartTime: timeToPB(s.StartAt), EndTime: timeToPB(s.EndAt), Exclusions: exclusionsToPB(s),
+		StartTime: TimeToPB(s.StartAt), EndTime: TimeToPB(s.EndAt), Exclusions: exclusionsToPB(s),
 		Jitter: positive(s.Jitter), MaxRuns: int32(s.MaxRuns),
 	}
 	switch s.Kind {
@@ -126,12 +126,12 @@ func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
 	case schedule.KindCron:
 		p.Rule = &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
 			Expressions: s.Cron, TimeZone: s.TimeZone, Seconds: s.Seconds,
-			DstGap: gaps.pb(s.Gap), DstRepeat: repeats.pb(s.Repeat),
+			DstGap: gaps.ToPB(s.Gap), DstRepeat: repeats.ToPB(s.Repeat),
 		}}
 	case schedule.KindCalendar:
 		p.Rule = &fermatav1.Schedule_Calendar{Calendar: calendarToPB(s)}
 	case schedule.KindOnce:
-		p.Rule = &fermatav1.Schedule_Once{Once: timeToPB(s.At)}
+		p.Rule = &fermatav1.Schedule_Once{Once: TimeToPB(s.At)}
 	}
 	return p
 }
@@ -147,34 +147,40 @@ func exclusionsToPB(s schedule.Spec) *fermatav1.Exclusions {
 	}
 	return &fermatav1.Exclusions{
 		Cron: s.Exclude.Cron, Dates: s.Exclude.Dates, Windows: s.Exclude.Windows, TimeZone: zone,
-		Periods: each(s.Exclude.Periods, func(p schedule.Period) *fermatav1.Exclusions_Period {
-			return &fermatav1.Exclusions_Period{StartTime: timeToPB(p.From), EndTime: timeToPB(p.To)}
+		Periods: Map(s.Exclude.Periods, func(p schedule.Period) *fermatav1.Exclusions_Period {
+			return &fermatav1.Exclusions_Period{StartTime: TimeToPB(p.From), EndTime: TimeToPB(p.To)}
 		}),
 	}
 }
 
-var calendarUnits = enum[fermatav1.CalendarSchedule_Unit, schedule.CalendarUnit]{
+var calendarUnits = Enum[fermatav1.CalendarSchedule_Unit, schedule.CalendarUnit]{
 	{fermatav1.CalendarSchedule_UNIT_UNSPECIFIED, schedule.CalendarDay}, // refused
 	{fermatav1.CalendarSchedule_UNIT_DAY, schedule.CalendarDay},
 	{fermatav1.CalendarSchedule_UNIT_WEEK, schedule.CalendarWeek},
 	{fermatav1.CalendarSchedule_UNIT_MONTH, schedule.CalendarMonth},
 }
 
-var shortMonths = enum[fermatav1.CalendarSchedule_ShortMonth, schedule.ShortMonthPolicy]{
+var shortMonths = Enum[fermatav1.CalendarSchedule_ShortMonth, schedule.ShortMonthPolicy]{
 	{fermatav1.CalendarSchedule_SHORT_MONTH_UNSPECIFIED, schedule.ShortMonthLastDay},
 	{fermatav1.CalendarSchedule_SHORT_MONTH_LAST_DAY, schedule.ShortMonthLastDay},
 	{fermatav1.CalendarSchedule_SHORT_MONTH_SKIP, schedule.ShortMonthSkip},
 }
 
-var gaps = enum[fermatav1.DstGap, schedule.GapPolicy]{
+var gaps = Enum[fermatav1.DstGap, schedule.GapPolicy]{
 	{fermatav1.DstGap_DST_GAP_UNSPECIFIED, schedule.GapShift},
 	{fermatav1.DstGap_DST_GAP_SHIFT, schedule.GapShift},
 	{fermatav1.DstGap_DST_GAP_SKIP, schedule.GapSkip},
 }
 
-var repeats = enum[fermatav1.DstRepeat, schedule.RepeatPolicy]{
+var repeats = Enum[fermatav1.DstRepeat, schedule.RepeatPolicy]{
 	{fermatav1.DstRepeat_DST_REPEAT_UNSPECIFIED, schedule.RepeatFirst},
 	{fermatav1.DstRepeat_DST_REPEAT_FIRST, schedule.RepeatFirst},
 	{fermatav1.DstRepeat_DST_REPEAT_LAST, schedule.RepeatLast},
 	{fermatav1.DstRepeat_DST_REPEAT_BOTH, schedule.RepeatBoth},
+}
+
+func PreviewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {
+	return &fermatav1.ScheduledTime{
+		NominalTime: TimeToPB(t.Nominal), DueTime: TimeToPB(t.Due), LatestDueTime: TimeToPB(t.Latest), Remark: t.Remark,
+	}
 }

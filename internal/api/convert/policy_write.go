@@ -1,4 +1,4 @@
-package policypb
+package convert
 
 import (
 	"time"
@@ -9,8 +9,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Retry writes a policy of the attempts of one run.
-func Retry(r backoff.Retry) *fermatav1.RetryPolicy {
+// RetryPolicyToPB writes a policy of the attempts of one run.
+func RetryPolicyToPB(r backoff.Retry) *fermatav1.RetryPolicy {
 	return &fermatav1.RetryPolicy{
 		Strategy:       wordOf(strategies[:], r.Strategy),
 		BaseDelay:      durationpb.New(r.Base),
@@ -19,38 +19,30 @@ func Retry(r backoff.Retry) *fermatav1.RetryPolicy {
 		MaxDoublings:   int32(r.MaxDoublings),
 		MaxDelay:       durationpb.New(r.MaxDelay),
 		MaxAttempts:    int32(r.MaxAttempts),
-		MaxElapsed:     given(r.MaxElapsed),
-		Jitter:         Jitter(r.Jitter),
+		MaxElapsed:     positive(r.MaxElapsed),
+		Jitter:         jitterToPB(r.Jitter),
 	}
 }
 
-// Backoff writes a policy of the intervals between runs, with the bounds of the
+// BackoffPolicyToPB writes a policy of the intervals between runs, with the bounds of the
 // interval, which the model keeps beside it; 0 is none.
-func Backoff(b backoff.Recurring, shortest, longest time.Duration) *fermatav1.BackoffPolicy {
+func BackoffPolicyToPB(b backoff.Recurring, shortest, longest time.Duration) *fermatav1.BackoffPolicy {
 	return &fermatav1.BackoffPolicy{
 		Disabled:    b.Disabled,
 		Multiplier:  b.Multiplier,
 		MaxExponent: new(int32(b.MaxExponent)),
 		MaxDelay:    durationpb.New(b.MaxDelay),
 		MaxRatio:    b.MaxRatio,
-		Jitter:      Jitter(b.Jitter),
-		StaleAfter:  given(b.StaleAfter),
+		Jitter:      jitterToPB(b.Jitter),
+		StaleAfter:  positive(b.StaleAfter),
 		StaleHalve:  b.StaleHalve,
 		WithinSlot:  b.WithinSlot,
-		MinInterval: given(shortest),
-		MaxInterval: given(longest),
+		MinInterval: positive(shortest),
+		MaxInterval: positive(longest),
 	}
 }
 
-// Jitter writes how delays are spread.
-func Jitter(j backoff.Jitter) *fermatav1.Jitter {
+// jitterToPB writes how delays are spread.
+func jitterToPB(j backoff.Jitter) *fermatav1.Jitter {
 	return &fermatav1.Jitter{Kind: wordOf(jitterKinds[:], j.Kind), Fraction: new(j.Fraction)}
-}
-
-// given leaves out what has no default.
-func given(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
 }

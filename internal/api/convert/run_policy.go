@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"cmp"
@@ -8,11 +8,11 @@ import (
 )
 
 // runPolicies reads what governs the runs of a job beside one another.
-func (r *reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
-	d.Overlap, d.OverlapLimit = overlaps.model(j.GetOverlapPolicy()), int(j.GetOverlapLimit())
+func (r *Reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
+	d.Overlap, d.OverlapLimit = OverlapPolicies.FromPB(j.GetOverlapPolicy()), int(j.GetOverlapLimit())
 	m := j.GetMisfirePolicy()
 	d.Misfire = job.Misfire{
-		Policy:     misfires.model(m.GetPolicy()),
+		Policy:     misfires.FromPB(m.GetPolicy()),
 		Window:     r.duration("job.misfire_policy.catch_up_window", "", m.GetCatchUpWindow(), 0),
 		MaxCatchUp: int(m.GetMaxCatchUp()),
 	}
@@ -26,7 +26,7 @@ func (r *reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
 
 func misfireToPB(m job.Misfire) *fermatav1.MisfirePolicy {
 	return &fermatav1.MisfirePolicy{
-		Policy: misfires.pb(m.Policy), CatchUpWindow: positive(m.Window), MaxCatchUp: int32(m.MaxCatchUp),
+		Policy: misfires.ToPB(m.Policy), CatchUpWindow: positive(m.Window), MaxCatchUp: int32(m.MaxCatchUp),
 	}
 }
 
@@ -34,17 +34,17 @@ func lockToPB(l job.Lock) *fermatav1.Lock {
 	return &fermatav1.Lock{Key: l.Key, Limit: int32(l.Limit)}
 }
 
-// hint reads a hint. Who gives one is an operator unless told otherwise.
-func (r *reader) hint(field string, h *fermatav1.Hint) job.Hint {
+// Hint reads a hint. Who gives one is an operator unless told otherwise.
+func (r *Reader) Hint(field string, h *fermatav1.Hint) job.Hint {
 	out := job.Hint{
-		Source:     hintSources.model(h.GetSource()),
+		Source:     hintSources.FromPB(h.GetSource()),
 		IntervalMS: job.RoundUpMS(r.duration(field, ".interval", h.GetInterval(), 0)),
 		Reason:     h.GetReason(),
 	}
-	if t := r.begin(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
+	if t := r.Begin(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
 		out.AtMS = t.UnixMilli()
 	}
-	if t := r.begin(field, ".expire_time", h.GetExpireTime()); !t.IsZero() {
+	if t := r.Begin(field, ".expire_time", h.GetExpireTime()); !t.IsZero() {
 		out.UntilMS = t.UnixMilli()
 	}
 	return out
@@ -55,8 +55,8 @@ func hintToPB(h job.Hint) *fermatav1.Hint {
 		return nil
 	}
 	return &fermatav1.Hint{
-		Source: hintSources.pb(h.Source), NextRunTime: msToPB(h.AtMS), Interval: positive(msToDuration(h.IntervalMS)),
-		ExpireTime: msToPB(h.UntilMS), Reason: h.Reason,
+		Source: hintSources.ToPB(h.Source), NextRunTime: MillisToPB(h.AtMS), Interval: positive(msToDuration(h.IntervalMS)),
+		ExpireTime: MillisToPB(h.UntilMS), Reason: h.Reason,
 	}
 }
 
@@ -64,17 +64,17 @@ func holdToPB(h job.Hold) *fermatav1.Hold {
 	if h.Reason == job.HeldNone {
 		return nil
 	}
-	return &fermatav1.Hold{Reason: holdReasons.pb(h.Reason), Key: h.Key, By: h.By, SinceTime: msToPB(h.SinceMS), DueTime: msToPB(h.DueMS)}
+	return &fermatav1.Hold{Reason: holdReasons.ToPB(h.Reason), Key: h.Key, By: h.By, SinceTime: MillisToPB(h.SinceMS), DueTime: MillisToPB(h.DueMS)}
 }
 
 // backfillToPB writes the end as the request had it: not included.
 func backfillToPB(b job.Backfill) *fermatav1.Backfill {
 	return &fermatav1.Backfill{
-		Id: b.ID, ProgressTime: msToPB(b.NextMS), EndTime: msToPB(b.ToMS + 1), Concurrency: int32(b.Concurrency),
+		Id: b.ID, ProgressTime: MillisToPB(b.NextMS), EndTime: MillisToPB(b.ToMS + 1), Concurrency: int32(b.Concurrency),
 	}
 }
 
-var overlaps = enum[fermatav1.OverlapPolicy, job.Overlap]{
+var OverlapPolicies = Enum[fermatav1.OverlapPolicy, job.Overlap]{
 	{fermatav1.OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED, job.OverlapSkip},
 	{fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP, job.OverlapSkip},
 	{fermatav1.OverlapPolicy_OVERLAP_POLICY_BUFFER_ONE, job.OverlapBufferOne},
@@ -84,21 +84,21 @@ var overlaps = enum[fermatav1.OverlapPolicy, job.Overlap]{
 	{fermatav1.OverlapPolicy_OVERLAP_POLICY_TERMINATE_OTHER, job.OverlapTerminateOther},
 }
 
-var misfires = enum[fermatav1.MisfirePolicy_Policy, job.MisfirePolicy]{
+var misfires = Enum[fermatav1.MisfirePolicy_Policy, job.MisfirePolicy]{
 	{fermatav1.MisfirePolicy_POLICY_UNSPECIFIED, job.MisfireRunOnce},
 	{fermatav1.MisfirePolicy_POLICY_RUN_ONCE, job.MisfireRunOnce},
 	{fermatav1.MisfirePolicy_POLICY_SKIP, job.MisfireSkip},
 	{fermatav1.MisfirePolicy_POLICY_RUN_ALL, job.MisfireRunAll},
 }
 
-var hintSources = enum[fermatav1.Hint_Source, job.HintSource]{
+var hintSources = Enum[fermatav1.Hint_Source, job.HintSource]{
 	{fermatav1.Hint_SOURCE_UNSPECIFIED, job.HintOperator},
 	{fermatav1.Hint_SOURCE_WORKER, job.HintWorker},
 	{fermatav1.Hint_SOURCE_OPERATOR, job.HintOperator},
 	{fermatav1.Hint_SOURCE_PLANNER, job.HintPlanner},
 }
 
-var holdReasons = enum[fermatav1.Hold_Reason, job.HoldReason]{
+var holdReasons = Enum[fermatav1.Hold_Reason, job.HoldReason]{
 	{fermatav1.Hold_REASON_OVERLAP, job.HeldOverlap},
 	{fermatav1.Hold_REASON_LOCK, job.HeldLock},
 	{fermatav1.Hold_REASON_TARGET, job.HeldTarget},
@@ -107,7 +107,7 @@ var holdReasons = enum[fermatav1.Hold_Reason, job.HoldReason]{
 	{fermatav1.Hold_REASON_PAYLOAD, job.HeldPayload},
 }
 
-var manualModes = enum[fermatav1.RunJobRequest_Backoff, job.ManualMode]{
+var BackoffModes = Enum[fermatav1.RunJobRequest_Backoff, job.ManualMode]{
 	{fermatav1.RunJobRequest_BACKOFF_UNSPECIFIED, job.ManualReset},
 	{fermatav1.RunJobRequest_BACKOFF_RESET, job.ManualReset},
 	{fermatav1.RunJobRequest_BACKOFF_KEEP, job.ManualKeep},

@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"maps"
@@ -49,18 +49,18 @@ func TestTheMostSpecificDefaultCounts(t *testing.T) {
 		"preset":              {"team-a", "mail", preset, 7, "preset partner"},
 		"job":                 {"team-a", "mail", &fermatav1.RetryPolicy{Preset: "partner", MaxAttempts: 8}, 8, "job"},
 	} {
-		r := reader{defaults: operatorDefaults()}
-		d := r.definition(job.Key{Namespace: c.namespace, ID: "j"}, &fermatav1.Job{Queue: c.queue, RetryPolicy: c.retry})
+		r := Reader{Defaults: operatorDefaults()}
+		d := r.Definition(job.Key{Namespace: c.namespace, ID: "j"}, &fermatav1.Job{Queue: c.queue, RetryPolicy: c.retry})
 		from := d.PolicySources()
-		if r.err() != nil || d.Retry.MaxAttempts != c.attempts || from[backoff.RetryMaxAttempts].String() != c.source {
-			t.Errorf("%s: %d attempts from %v, %v", name, d.Retry.MaxAttempts, from[backoff.RetryMaxAttempts], r.err())
+		if r.Err() != nil || d.Retry.MaxAttempts != c.attempts || from[backoff.RetryMaxAttempts].String() != c.source {
+			t.Errorf("%s: %d attempts from %v, %v", name, d.Retry.MaxAttempts, from[backoff.RetryMaxAttempts], r.Err())
 		}
 		if d.Retry.Base != 5*time.Second || from[backoff.RetryBase].String() != "cluster" || from[backoff.RetryStrategy].String() != "built-in" {
 			t.Errorf("%s: base %v from %v, strategy from %v", name, d.Retry.Base, from[backoff.RetryBase], from[backoff.RetryStrategy])
 		}
 	}
-	r := reader{defaults: operatorDefaults()}
-	recurring := r.definition(job.Key{Namespace: "x", ID: "j"}, &fermatav1.Job{Schedule: &fermatav1.Schedule{
+	r := Reader{Defaults: operatorDefaults()}
+	recurring := r.Definition(job.Key{Namespace: "x", ID: "j"}, &fermatav1.Job{Schedule: &fermatav1.Schedule{
 		Rule: &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(time.Minute)}},
 	}})
 	if recurring.Retry.MaxAttempts != 4 {
@@ -80,8 +80,8 @@ func TestDefaultsYieldToWhatAJobSays(t *testing.T) {
 		"no cap":     {&fermatav1.RetryPolicy{MaxDelay: durationpb.New(0)}, 5 * time.Second, 0},
 		"both given": {&fermatav1.RetryPolicy{BaseDelay: durationpb.New(time.Second), MaxDelay: durationpb.New(2 * time.Second)}, time.Second, 2 * time.Second},
 	} {
-		r := reader{defaults: operatorDefaults()}
-		d := r.definition(key, &fermatav1.Job{RetryPolicy: c.p})
+		r := Reader{Defaults: operatorDefaults()}
+		d := r.Definition(key, &fermatav1.Job{RetryPolicy: c.p})
 		if d.Retry.Base != c.base || d.Retry.MaxDelay != c.most {
 			t.Errorf("%s: base %v, at most %v", name, d.Retry.Base, d.Retry.MaxDelay)
 		}
@@ -91,37 +91,37 @@ func TestDefaultsYieldToWhatAJobSays(t *testing.T) {
 // TestWhatWasReadComesBack with its sources, after a change of the defaults too, and what is edited
 // on the way is the job's own.
 func TestWhatWasReadComesBack(t *testing.T) {
-	r := reader{defaults: operatorDefaults()}
+	r := Reader{Defaults: operatorDefaults()}
 	j := &fermatav1.Job{Queue: "mail", RetryPolicy: &fermatav1.RetryPolicy{Multiplier: 3}, BackoffPolicy: &fermatav1.BackoffPolicy{Preset: "monitor"}}
 	of := job.Key{Namespace: "team-a", ID: "j"}
-	d := r.definition(of, j)
+	d := r.Definition(of, j)
 	changed := operatorDefaults()
 	changed.Queues = nil
 	changed.Cluster.Values.Retry.Offset = 0
-	for name, defaults := range map[string]*backoff.Defaults{"same": r.defaults, "changed": changed, "none": nil} {
-		again := reader{defaults: defaults}
-		back := again.definition(of, definitionToPB(&d))
-		if again.err() != nil || !back.Same(&d) || back.PolicySources() != d.PolicySources() {
-			t.Errorf("%s defaults: %v\nis   %v\nwant %v", name, again.err(), back.PolicySources(), d.PolicySources())
+	for name, defaults := range map[string]*backoff.Defaults{"same": r.Defaults, "changed": changed, "none": nil} {
+		again := Reader{Defaults: defaults}
+		back := again.Definition(of, DefinitionToPB(&d))
+		if again.Err() != nil || !back.Same(&d) || back.PolicySources() != d.PolicySources() {
+			t.Errorf("%s defaults: %v\nis   %v\nwant %v", name, again.Err(), back.PolicySources(), d.PolicySources())
 		}
-		if back.SettleSources(&d, again.doubtful); back.PolicySources() != d.PolicySources() {
+		if back.SettleSources(&d, again.DoubtfulFields); back.PolicySources() != d.PolicySources() {
 			t.Errorf("%s defaults: edited %v", name, back.PolicySources())
 		}
-		if pinned := back.KeepSources(&d, again.doubtful); pinned || back.PolicySources() != d.PolicySources() {
+		if pinned := back.KeepSources(&d, again.DoubtfulFields); pinned || back.PolicySources() != d.PolicySources() {
 			t.Errorf("%s defaults: pinned %v, %v", name, pinned, back.PolicySources())
 		}
 	}
-	read := definitionToPB(&d)
+	read := DefinitionToPB(&d)
 	read.RetryPolicy.MaxAttempts = 9 // by hand; its source stands beside it
-	edited := reader{defaults: r.defaults}
-	e := edited.definition(of, read)
-	e.SettleSources(&d, edited.doubtful)
+	edited := Reader{Defaults: r.Defaults}
+	e := edited.Definition(of, read)
+	e.SettleSources(&d, edited.DoubtfulFields)
 	if from := e.PolicySources(); from[backoff.RetryMaxAttempts].Kind != backoff.FromJob || from[backoff.RetryBase].Kind != backoff.FromCluster {
 		t.Errorf("edited: %v", from)
 	}
 	read.RetryPolicy.MaxAttempts = 0 // taken out
-	cleared := reader{defaults: changed}
-	c := cleared.definition(of, read)
+	cleared := Reader{Defaults: changed}
+	c := cleared.Definition(of, read)
 	if from := c.PolicySources(); c.Retry.MaxAttempts != 5 || from[backoff.RetryMaxAttempts].String() != "namespace team-a" {
 		t.Errorf("taken out: %d from %v", c.Retry.MaxAttempts, from[backoff.RetryMaxAttempts])
 	}
@@ -129,9 +129,9 @@ func TestWhatWasReadComesBack(t *testing.T) {
 
 // TestAMaskMakesAFieldTheJobsOwn and leaves the sources of the others.
 func TestAMaskMakesAFieldTheJobsOwn(t *testing.T) {
-	r := reader{defaults: operatorDefaults()}
-	d := r.definition(key, &fermatav1.Job{})
-	before := maps.Clone(definitionToPB(&d).GetRetryPolicy().GetSources())
+	r := Reader{Defaults: operatorDefaults()}
+	d := r.Definition(key, &fermatav1.Job{})
+	before := maps.Clone(DefinitionToPB(&d).GetRetryPolicy().GetSources())
 	for name, c := range map[string]struct {
 		path           string
 		sent           *fermatav1.RetryPolicy
@@ -145,27 +145,27 @@ func TestAMaskMakesAFieldTheJobsOwn(t *testing.T) {
 		"of a message":  {"retry_policy.jitter.kind", &fermatav1.RetryPolicy{Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE}}, backoff.RetryJitter, backoff.FromJob, 1, 4},
 		"another field": {"retry_policy.multiplier", &fermatav1.RetryPolicy{Multiplier: 4}, backoff.RetryBase, backoff.FromCluster, 1, 4},
 	} {
-		merged := definitionToPB(&d)
-		copyPaths(merged, &fermatav1.Job{RetryPolicy: c.sent}, []string{c.path})
-		again := reader{defaults: r.defaults}
-		e := again.definition(key, merged)
-		e.SettleSources(&d, again.doubtful)
-		if from := e.PolicySources(); again.err() != nil || from[c.field].Kind != c.source || e.Retry.Offset != c.offset || e.Retry.MaxAttempts != c.number {
-			t.Errorf("%s: %v, %+v from %v", name, again.err(), e.Retry, from)
+		merged := DefinitionToPB(&d)
+		CopyFields(merged, &fermatav1.Job{RetryPolicy: c.sent}, []string{c.path})
+		again := Reader{Defaults: r.Defaults}
+		e := again.Definition(key, merged)
+		e.SettleSources(&d, again.DoubtfulFields)
+		if from := e.PolicySources(); again.Err() != nil || from[c.field].Kind != c.source || e.Retry.Offset != c.offset || e.Retry.MaxAttempts != c.number {
+			t.Errorf("%s: %v, %+v from %v", name, again.Err(), e.Retry, from)
 		}
 	}
-	if after := definitionToPB(&d).GetRetryPolicy().GetSources(); !maps.Equal(before, after) || len(builtinSources) != 1 {
+	if after := DefinitionToPB(&d).GetRetryPolicy().GetSources(); !maps.Equal(before, after) || len(builtinSources) != 1 {
 		t.Errorf("an edit changed the sources of the job that it was made of: %v", after)
 	}
 }
 
 // TestSourcesAreNotPartOfADigest, which nodes of the version before compute without them.
 func TestSourcesAreNotPartOfADigest(t *testing.T) {
-	r := reader{defaults: operatorDefaults()}
-	d := r.definition(key, &fermatav1.Job{})
-	with, without := definitionToPB(&d), definitionToPB(&d)
+	r := Reader{Defaults: operatorDefaults()}
+	d := r.Definition(key, &fermatav1.Job{})
+	with, without := DefinitionToPB(&d), DefinitionToPB(&d)
 	without.RetryPolicy.Sources, without.BackoffPolicy.Sources = nil, nil
-	if string(definitionDigest(with)) != string(definitionDigest(without)) || len(with.RetryPolicy.Sources) == 0 {
+	if string(DefinitionDigest(with)) != string(DefinitionDigest(without)) || len(with.RetryPolicy.Sources) == 0 {
 		t.Error("the digests differ, or the sources are gone")
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package convert
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// settable are the fields of Job that UpdateJob may change.
-var settable = []string{
+// SettableFields are the fields of Job that UpdateJob may change.
+var SettableFields = []string{
 	"queue", "priority", "handler", "payload", "labels", "schedule", "retry_policy", "backoff_policy",
 	"timeout", "timeout_grace", "history_limit", "retention", "dead_letter_ttl",
 	"overlap_policy", "overlap_limit", "misfire_policy", "locks", "target", "pause_after_failures", "max_lag",
@@ -27,23 +27,23 @@ const maxPaths = 256
 // resealPath, alone in a mask, has the payload sealed with the present key.
 const resealPath = "payload_key_id"
 
-// keepsPayload tells whether an edit leaves the payload alone: it does not name it, or
+// KeepsPayload tells whether an edit leaves the payload alone: it does not name it, or
 // sends a job back as it was read while its payload was sealed.
-func keepsPayload(sent *fermatav1.Job, paths []string) bool {
+func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
 	asRead := sent.GetPayloadSealed() && len(sent.GetPayload()) == 0
 	return asRead || !slices.Contains(paths, "payload")
 }
 
-// checkMask returns the paths to copy: those of the mask, or all settable fields
+// ParseUpdateMask returns the paths to copy: those of the mask, or all settable fields
 // for "*". Paths may go into messages: "retry_policy.max_attempts". reseal tells of a
 // mask that copies nothing.
-func checkMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
+func ParseUpdateMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err error) {
 	paths := mask.GetPaths()
 	if len(paths) == 0 {
 		return nil, false, job.Invalid("update_mask", "is empty; name the fields to change, or * for all")
 	}
 	if len(paths) == 1 && paths[0] == "*" {
-		return settable, false, nil
+		return SettableFields, false, nil
 	}
 	if len(paths) == 1 && paths[0] == resealPath {
 		return nil, true, nil
@@ -56,7 +56,7 @@ func checkMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err e
 		if !settablePath(path) {
 			v = append(v, job.Violation{
 				Field:       "update_mask",
-				Description: "unknown path " + job.Clip(path, 80) + "; known are " + strings.Join(settable, ", ") + " and the fields inside them",
+				Description: "unknown path " + job.Clip(path, 80) + "; known are " + strings.Join(SettableFields, ", ") + " and the fields inside them",
 			})
 		}
 	}
@@ -68,7 +68,7 @@ func checkMask(mask *fieldmaskpb.FieldMask) (copied []string, reseal bool, err e
 
 func settablePath(path string) bool {
 	root, _, _ := strings.Cut(path, ".")
-	for _, s := range settable {
+	for _, s := range SettableFields {
 		if s == root {
 			_, err := fieldmaskpb.New(&fermatav1.Job{}, path)
 			return err == nil
@@ -77,9 +77,9 @@ func settablePath(path string) bool {
 	return false
 }
 
-// copyPaths sets the fields of dst that the paths name to what src has there; a
+// CopyFields sets the fields of dst that the paths name to what src has there; a
 // field that src leaves unset is cleared.
-func copyPaths(dst, src *fermatav1.Job, paths []string) {
+func CopyFields(dst, src *fermatav1.Job, paths []string) {
 	src = proto.CloneOf(src)
 	// A preset takes the place of what the policy was, so the fields of that must
 	// not stand beside it.
@@ -146,4 +146,25 @@ func copyPath(dst, src protoreflect.Message, path []string) {
 	default:
 		dst.Clear(field)
 	}
+}
+
+// ChangedFields lists the settable fields in which two jobs differ.
+func ChangedFields(a, b *fermatav1.Job) []string {
+	var out []string
+	x, y := a.ProtoReflect(), b.ProtoReflect()
+	for _, name := range SettableFields {
+		field := x.Descriptor().Fields().ByName(protoreflect.Name(name))
+		if !x.Get(field).Equal(y.Get(field)) {
+			out = append(out, name)
+		}
+	}
+	sealed := a.GetPayloadSealed() != b.GetPayloadSealed() || a.GetPayloadKeyId() != b.GetPayloadKeyId()
+	if sealed && !slices.Contains(out, "payload") {
+		out = append(out, "payload")
+	}
+	number := func(name string) protoreflect.FieldNumber {
+		return x.Descriptor().Fields().ByName(protoreflect.Name(name)).Number()
+	}
+	slices.SortFunc(out, func(m, n string) int { return int(number(m) - number(n)) })
+	return out
 }
