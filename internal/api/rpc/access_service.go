@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -23,18 +24,18 @@ type accessService struct {
 }
 
 func (s *accessService) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) (*fermatav1.WhoAmIResponse, error) {
-	c := callerOf(ctx)
-	if c == nil || c.gate.authority == nil {
+	c := guard.CallerFrom(ctx)
+	if c == nil {
 		return &fermatav1.WhoAmIResponse{
 			Identity: Anonymous, Authentication: fermatav1.WhoAmIResponse_AUTHENTICATION_NONE,
 			Limits: convert.CallLimitsToPB(s.limits), Node: s.node,
 		}, nil
 	}
-	grants := c.gate.authority.Grants(c.identity)
+	grants, identity := c.Grants(), c.Identity
 	return &fermatav1.WhoAmIResponse{
-		Identity: c.identity.Subject, Authentication: convert.AuthenticationToPB(c.identity), Groups: c.identity.Groups,
-		ExpireTime: convert.TimeToPB(c.identity.Expires), Grants: convert.Map(grants, convert.GrantToPB),
-		Limits: convert.CallLimitsToPB(c.gate.authority.Limits(c.identity)), Namespaces: s.namespacesOf(grants), Node: s.node,
+		Identity: identity.Subject, Authentication: convert.AuthenticationToPB(identity), Groups: identity.Groups,
+		ExpireTime: convert.TimeToPB(identity.Expires), Grants: convert.Map(grants, convert.GrantToPB),
+		Limits: convert.CallLimitsToPB(c.Limits()), Namespaces: s.namespacesOf(grants), Node: s.node,
 	}, nil
 }
 

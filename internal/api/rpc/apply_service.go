@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -68,7 +69,7 @@ func (s *jobService) change(a job.WishAnswer, planned bool) *fermatav1.JobChange
 		p.Before = before
 	}
 	if a.Err != nil {
-		st, _ := toStatus(a.Err)
+		st, _ := apierror.ToStatus(a.Err)
 		sp := st.Proto()
 		p.Code, p.Message, p.Details = sp.GetCode(), sp.GetMessage(), sp.GetDetails()
 		return p

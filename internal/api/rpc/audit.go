@@ -11,7 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
@@ -36,6 +38,8 @@ type auditor struct {
 	jobs   Jobs
 	node   string
 	logger *slog.Logger
+	// subject names the caller of a context.
+	subject func(context.Context) string
 }
 
 // harmless are the codes of calls that have changed nothing, whatever they had begun. These are
@@ -61,7 +65,7 @@ func (a *auditor) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, 
 	defer func() {
 		code := codes.Internal // of a panic
 		if ended {
-			st, _ := toStatus(err)
+			st, _ := apierror.ToStatus(err)
 			code = st.Code()
 		}
 		a.tell(ctx, info.FullMethod, row, request, answer, note, code)
@@ -92,9 +96,9 @@ func (a *auditor) present(ctx context.Context, row change, q proto.Message) []by
 // anonymous is who makes a call where callers are not authenticated.
 const anonymous = "anonymous"
 
-// who makes a call: the subject of an identity.
-func who(ctx context.Context) string {
-	if id, ok := CallerOf(ctx); ok {
+// callerSubject is the subject of the caller's identity.
+func callerSubject(ctx context.Context) string {
+	if id, ok := guard.IdentityFrom(ctx); ok {
 		return id.Subject
 	}
 	return anonymous
@@ -102,7 +106,7 @@ func who(ctx context.Context) string {
 
 func (a *auditor) tell(ctx context.Context, method string, row change, q proto.Message, answer any, note *auditNote, code codes.Code) {
 	r := job.TrailRecord{
-		Identity: who(ctx), Peer: peerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
+		Identity: a.subject(ctx), Peer: guard.PeerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
 		Code: int(code), Before: note.before,
 	}
 	if rid, ok := q.(interface{ GetRequestId() string }); ok {

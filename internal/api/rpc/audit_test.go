@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -144,8 +144,8 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 		} {
 			trail := &trailOf{}
 			var log strings.Builder
-			a := &auditor{trail: trail, jobs: presentJobs{}, node: "node", logger: textLogger(&log)}
-			ctx := context.WithValue(t.Context(), callerKey{}, &caller{identity: authz.Identity{Subject: "alice"}})
+			a := &auditor{trail: trail, jobs: presentJobs{}, node: "node", logger: textLogger(&log), subject: func(context.Context) string { return "alice" }}
+			ctx := t.Context()
 			var inside context.Context
 			answer, err := a.unary(ctx, sample.q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
 				if inside = ctx; end.begun && !BeginWrite(ctx) {
@@ -167,7 +167,7 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 				continue
 			}
 			for _, r := range trail.records {
-				known, _ := toStatus(end.err)
+				known, _ := apierror.ToStatus(end.err)
 				if r.Resource != sample.resource && name != "CreateJob" || r.Identity != "alice" || r.Node != "node" ||
 					"/"+r.Method != method || r.Code != int(known.Code()) {
 					t.Errorf("%s: %+v", name, r)
@@ -184,7 +184,7 @@ func TestBatchesOfRefusalsLeaveNoRecord(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		trail := &trailOf{}
 		var log strings.Builder
-		a := &auditor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log)}
+		a := &auditor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log), subject: callerSubject}
 		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_BatchCreateJobs_FullMethodName}
 		if _, err := a.unary(t.Context(), &fermatav1.BatchCreateJobsRequest{Parent: nsA}, info, func(ctx context.Context, _ any) (any, error) {
 			if begun {
@@ -211,7 +211,7 @@ func TestChangesThatChangeNothing(t *testing.T) {
 	} {
 		trail := &trailOf{}
 		var log strings.Builder
-		a := &auditor{trail: trail, logger: textLogger(&log)}
+		a := &auditor{trail: trail, logger: textLogger(&log), subject: callerSubject}
 		if _, err := a.unary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
 			t.Fatal(err)
 		}

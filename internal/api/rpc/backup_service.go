@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -61,7 +62,7 @@ func restoredToPB(a job.RestoreAnswer) *fermatav1.RestoreJobsResponse_Result {
 	if a.Err == nil {
 		return &fermatav1.RestoreJobsResponse_Result{Outcome: convert.RestoreOutcomes.ToPB(a.Outcome)}
 	}
-	st, _ := toStatus(a.Err)
+	st, _ := apierror.ToStatus(a.Err)
 	p := st.Proto()
 	return &fermatav1.RestoreJobsResponse_Result{Code: p.GetCode(), Message: p.GetMessage(), Details: p.GetDetails()}
 }

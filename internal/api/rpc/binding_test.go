@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	"pgregory.net/rapid"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -164,13 +165,9 @@ func TestStolenLeases(t *testing.T) {
 
 func (b *gated) foreign(t *testing.T) prometheus.Collector {
 	t.Helper()
-	c, err := registered(b.registry, prometheus.NewCounter(prometheus.CounterOpts{
+	return registered(t, b.registry, prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fermata_access_foreign_leases_total", Help: "Leases that workers named without having got them.",
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func TestSealsFitOneWorkerOnly(t *testing.T) {
@@ -198,11 +195,11 @@ func TestRevokedWorkerLosesItsStream(t *testing.T) {
 		authority := newAuthority(t, authz.Limits{}, allow(authz.Worker, "*", "w"))
 		b := serveGated(t, Options{Authority: authority})
 		s := b.workAs(t, "w", "w-1")
-		time.Sleep(3 * recheckEvery)
+		time.Sleep(3 * guard.RecheckInterval)
 		b.sessions.want(t)
 		authority.revoke("w")
 		began := time.Now()
-		if err := finish(t, s); status.Code(err) != codes.Unauthenticated || time.Since(began) > recheckEvery {
+		if err := finish(t, s); status.Code(err) != codes.Unauthenticated || time.Since(began) > guard.RecheckInterval {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		b.sessions.want(t, "close Unauthenticated: the credential is not accepted: it may have expired or been removed")
@@ -217,9 +214,9 @@ func TestWorkersAreAskedToConnectAnew(t *testing.T) {
 		life     time.Duration
 		from, to time.Duration
 	}{
-		"by age":                    {0, streamAge * 9 / 10, streamAge * 11 / 10},
+		"by age":                    {0, guard.StreamAge * 9 / 10, guard.StreamAge * 11 / 10},
 		"before a credential ends":  {10 * time.Minute, 9 * time.Minute, 9 * time.Minute},
-		"not at once, though, ever": {time.Second + recheckEvery, recheckEvery, recheckEvery},
+		"not at once, though, ever": {time.Second + guard.RecheckInterval, guard.RecheckInterval, guard.RecheckInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -236,7 +233,7 @@ func TestWorkersAreAskedToConnectAnew(t *testing.T) {
 					t.Errorf("after %v: %v %v, want a Drain after %v to %v", took, m, err, c.from, c.to)
 				}
 				b.sessions.want(t, "sent away")
-				if connectionAge*9/10 <= streamAge*11/10 {
+				if connectionAge*9/10 <= guard.StreamAge*11/10 {
 					t.Error("connections end before streams have moved")
 				}
 			})
@@ -260,7 +257,7 @@ func TestWorkerThatDoesNotRead(t *testing.T) {
 		if got := <-r.events; got != "close ResourceExhausted: the worker does not keep up with its stream" {
 			t.Errorf("session was told %q", got)
 		}
-		if took := time.Since(began); took < stuckTimeout || took > stuckTimeout+recheckEvery+time.Second {
+		if took := time.Since(began); took < guard.StuckTimeout || took > guard.StuckTimeout+guard.RecheckInterval+time.Second {
 			t.Errorf("its stream ended after %v", took)
 		}
 		back := 0
@@ -293,7 +290,7 @@ func TestPeerGuard(t *testing.T) {
 		"no role node and no proof": {open, "", codes.Unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guard, err := PeerGuard(c.authority, Options{Logger: slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil)), Registerer: prometheus.NewRegistry()})
+			guard, err := guard.PeerInterceptors(c.authority, guard.Options{Logger: slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil)), Registerer: prometheus.NewRegistry()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -336,7 +333,7 @@ func TestPeerGuard(t *testing.T) {
 
 func TestPeersWithoutTLSAreRefused(t *testing.T) {
 	authority := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "ann"))
-	guard, err := PeerGuard(authority, Options{Logger: slog.New(slog.DiscardHandler)})
+	guard, err := guard.PeerInterceptors(authority, guard.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -108,7 +109,7 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 			return nil, err
 		}
 	}
-	queues, err := s.cluster.Queues(ctx, namespace, limitsOf(ctx, cmp.Or(namespace, authz.Everywhere)).filter())
+	queues, err := s.cluster.Queues(ctx, namespace, guard.QueueLimitsFrom(ctx, cmp.Or(namespace, authz.Everywhere)).Filter())
 	return &fermatav1.ListQueuesResponse{Queues: convert.Map(queues, queueToPB)}, err
 }
 

@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -55,19 +56,19 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 		return err
 	}
 	w := &watcher{stream: stream, namespace: namespace, ended: make(chan error, 1)}
-	if c := callerOf(stream.Context()); c != nil && c.gate.authority != nil {
+	if c := guard.CallerFrom(stream.Context()); c != nil {
 		w.caller, w.queues = c, query.Filter.Queues
 		if err := w.may(c); err != nil {
 			return err
 		}
-		query.Watcher = c.holder(namespace)
-		w.limits = limitsOf(stream.Context(), namespace)
-		query.Filter.Covers = w.limits.filter()
+		query.Watcher = c.ShareHolder(namespace)
+		w.limits = guard.QueueLimitsFrom(stream.Context(), namespace)
+		query.Filter.Covers = w.limits.Filter()
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	if c := callerOf(ctx); c != nil {
-		query.Charge = func(pages int) error { return c.charge(ctx, pages) }
+	if c := guard.CallerFrom(ctx); c != nil {
+		query.Charge = func(pages int) error { return c.Charge(ctx, pages) }
 	}
 	go w.watch(ctx, s.events, query)
 	err = w.wait()
@@ -85,10 +86,10 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 // stream can end whose other side does not read.
 type watcher struct {
 	stream    grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]
-	caller    *caller // nil where nobody is asked
+	caller    *guard.Caller // nil where nobody is asked
 	namespace string
-	queues    []string     // that the request names
-	limits    *queueLimits // nil: the caller may read all queues
+	queues    []string           // that the request names
+	limits    *guard.QueueLimits // nil: the caller may read all queues
 	ended     chan error
 	sending   atomic.Int64 // since when, Unix nanoseconds; 0: nothing is being sent; closed
 }
@@ -99,7 +100,7 @@ const closed = -1
 func (w *watcher) watch(ctx context.Context, events Events, q job.EventQuery) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.ended <- &panicError{value: p, stack: debug.Stack()}
+			w.ended <- &apierror.Panic{Value: p, Stack: debug.Stack()}
 		}
 	}()
 	w.ended <- events.Watch(ctx, q, w.send)
@@ -120,12 +121,12 @@ func (w *watcher) close() bool { return w.sending.CompareAndSwap(0, closed) }
 // stuck tells whether something has been on its way for as long as that may take.
 func (w *watcher) stuck() bool {
 	since := w.sending.Load()
-	return since > 0 && time.Since(time.Unix(0, since)) >= stuckTimeout
+	return since > 0 && time.Since(time.Unix(0, since)) >= guard.StuckTimeout
 }
 
 // wait returns why the stream is to end; nil: it has.
 func (w *watcher) wait() error {
-	recheck, old := time.NewTicker(recheckEvery), time.NewTimer(streamAge)
+	recheck, old := time.NewTicker(guard.RecheckInterval), time.NewTimer(guard.StreamAge)
 	defer recheck.Stop()
 	defer old.Stop()
 	for {
@@ -134,10 +135,10 @@ func (w *watcher) wait() error {
 			w.ended <- err
 			return nil
 		case <-old.C:
-			return errStreamAged
+			return apierror.ErrStreamAged
 		case <-recheck.C:
 			if w.stuck() {
-				return resumable("WATCHER_SLOW", "the watcher does not read; go on from its last token")
+				return apierror.Resumable("WATCHER_SLOW", "the watcher does not read; go on from its last token")
 			}
 			if err := w.recheck(); err != nil {
 				return err
@@ -152,7 +153,7 @@ func (w *watcher) recheck() error {
 		return nil
 	}
 	ctx := w.stream.Context()
-	now, err := w.caller.renewed(ctx)
+	now, err := w.caller.Reauthenticate(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,26 +163,19 @@ func (w *watcher) recheck() error {
 	if w.limits == nil {
 		// Nothing is left out for those who might read all queues; their role may have been
 		// limited since.
-		return now.allowed(ctx, authz.ReadJobs, w.namespace, "")
+		return now.Authorize(ctx, authz.ReadJobs, w.namespace, "")
 	}
 	return nil
 }
 
 // may decides whether a caller may watch the namespace: the queues that the request names,
 // or without any, those that it may read.
-func (w *watcher) may(c *caller) error {
+func (w *watcher) may(c *guard.Caller) error {
 	ctx := w.stream.Context()
 	if len(w.queues) > 0 {
-		return c.allowedAll(ctx, authz.ReadJobs, w.namespace, w.queues)
+		return c.AuthorizeQueues(ctx, authz.ReadJobs, w.namespace, w.queues)
 	}
-	return c.allowedSome(ctx, authz.ReadJobs, w.namespace)
-}
-
-// errStreamAged ends a stream in good order: nothing has failed.
-var errStreamAged = resumable("STREAM_AGED", "the stream has been open for long; go on from its last token")
-
-func resumable(reason, text string) error {
-	return withDetails(codes.Unavailable, text, &errdetails.ErrorInfo{Reason: reason, Domain: errorDomain}).Err()
+	return c.AuthorizeAnyQueue(ctx, authz.ReadJobs, w.namespace)
 }
 
 func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhooksRequest) (*fermatav1.ListWebhooksResponse, error) {

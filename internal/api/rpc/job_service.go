@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -133,7 +134,7 @@ func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav
 		case answer.Err == nil:
 			result.Job = s.record(answer.Record)
 		default:
-			st, _ := toStatus(answer.Err)
+			st, _ := apierror.ToStatus(answer.Err)
 			p := st.Proto()
 			result.Code, result.Message, result.Details = p.GetCode(), p.GetMessage(), p.GetDetails()
 		}

@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"github.com/fermata-io/fermata/internal/api/apierror"
 )
 
 // TestChangesNeedAKeyspace: every method that changes something is refused while the keyspace
@@ -18,7 +20,7 @@ func TestChangesNeedAKeyspace(t *testing.T) {
 			served = true
 			return nil, nil
 		})
-		st, _ := toStatus(err)
+		st, _ := apierror.ToStatus(err)
 		return served, st.Code()
 	}
 	for method := range changes {

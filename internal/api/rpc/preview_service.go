@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -39,14 +40,14 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 			return nil, job.Invalid("policy_queue", "is of namespace %q, but job of %q", job.Clip(of.Namespace, 80), namespace)
 		}
 		namespace = of.Namespace
-		if l := limitsOf(ctx, namespace); l != nil {
-			if err := l.check(ctx, of.Queue); err != nil {
+		if l := guard.QueueLimitsFrom(ctx, namespace); l != nil {
+			if err := l.Check(ctx, of.Queue); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if c := callerOf(ctx); namespace != "" && c != nil && c.gate.authority != nil {
-		if err := c.allowedSome(ctx, authz.ReadJobs, namespace); err != nil {
+	if c := guard.CallerFrom(ctx); namespace != "" && c != nil {
+		if err := c.AuthorizeAnyQueue(ctx, authz.ReadJobs, namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -81,11 +82,11 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 // visibleDefaults is the queue whose defaults a preview may show to a caller: without the queue, or the
 // namespace too, if the roles of the caller do not cover them.
 func visibleDefaults(ctx context.Context, of job.QueueKey) job.QueueKey {
-	l := limitsOf(ctx, of.Namespace)
+	l := guard.QueueLimitsFrom(ctx, of.Namespace)
 	switch {
-	case l == nil || l.covers(of.Queue):
+	case l == nil || l.Covers(of.Queue):
 		return of
-	case l.caller.gate.authority.AllowsSome(l.caller.identity, authz.ReadJobs, of.Namespace).Allowed:
+	case l.CoversAny(authz.ReadJobs):
 		return job.QueueKey{Namespace: of.Namespace}
 	}
 	return job.QueueKey{}

@@ -9,101 +9,12 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
-
-// queueRule is how a method treats a caller whose role is limited to queues. Each method
-// has one: the zero value fails the start of a server.
-type queueRule uint8
-
-const (
-	undecided queueRule = iota
-	// allQueues: the method needs a role for all queues.
-	allQueues
-	// namedQueues: the request names queues, which the role has to cover.
-	namedQueues
-	// checkedQueues: the handler finds out which queues are concerned, by [queueLimits],
-	// and leaves out of its answer what is of others.
-	checkedQueues
-)
-
-// queueLimits are the queues that a caller may reach with the permission of its call.
-type queueLimits struct {
-	caller    *caller
-	want      authz.Permission
-	namespace string
-}
-
-// limitsOf finds the limits of a call; nil if the caller may reach all queues.
-func limitsOf(ctx context.Context, namespace string) *queueLimits {
-	c := callerOf(ctx)
-	if c == nil || c.gate.authority == nil {
-		return nil
-	}
-	l := &queueLimits{caller: c, want: demands[c.method].permission, namespace: namespace}
-	if l.want == authz.Anyone || l.want == authz.AnyRole {
-		l.want = authz.ReadJobs
-	}
-	if l.covers("") {
-		return nil
-	}
-	return l
-}
-
-// ReachableQueues are the queues that the caller of a context may reach with the permission of its
-// call; nil: all. It is for those who read and change jobs for callers: what it says holds for the
-// instant at which the job has that queue.
-func ReachableQueues(ctx context.Context) job.QueueScope {
-	c := callerOf(ctx)
-	if c == nil || c.gate.authority == nil {
-		return nil
-	}
-	return func(q job.QueueKey) bool {
-		l := limitsOf(ctx, q.Namespace)
-		return l == nil || l.covers(q.Queue)
-	}
-}
-
-// covers reports whether the caller may reach a queue; "" stands for all of them.
-func (l *queueLimits) covers(queue string) bool {
-	return l.caller.gate.authority.Allows(l.caller.identity, l.want, l.namespace, queue).Allowed
-}
-
-// filter is covers for those who are to leave out what the caller may not see; nil where that
-// is nothing.
-func (l *queueLimits) filter() func(queue string) bool {
-	if l == nil {
-		return nil
-	}
-	return l.covers
-}
-
-// refuse denies a call about a queue; "" stands for all of them.
-func (l *queueLimits) refuse(ctx context.Context, queue string) error {
-	return l.caller.deny(ctx, l.want, l.namespace, queue, "its roles are for other queues")
-}
-
-// check denies a call about a queue that is not covered.
-func (l *queueLimits) check(ctx context.Context, queue string) error {
-	if l.covers(queue) {
-		return nil
-	}
-	return l.refuse(ctx, queue)
-}
-
-// refuseItem denies one item of a call that has many, and names it by what the caller sent.
-func (l *queueLimits) refuseItem(ctx context.Context, i int, id, queue string) error {
-	name := fmt.Sprintf("job %q", job.Clip(id, job.MaxID))
-	if id == "" {
-		name = fmt.Sprintf("entry %d", i)
-	}
-	p := status.Convert(l.refuse(ctx, queue)).Proto()
-	p.Message = name + ": " + p.GetMessage()
-	return status.ErrorProto(p)
-}
 
 // limitedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
 // a caller a job of another queue is one that is not there. The queue of a job is that of
@@ -115,12 +26,12 @@ type limitedJobs struct{ inner Jobs }
 
 // see denies access to a job of another queue.
 func (j limitedJobs) see(ctx context.Context, key job.Key) error {
-	l := limitsOf(ctx, key.Namespace)
+	l := guard.QueueLimitsFrom(ctx, key.Namespace)
 	if l == nil {
 		return nil
 	}
 	record, err := j.inner.Get(ctx, key)
-	if err == nil && !l.covers(record.Definition.Queue) {
+	if err == nil && !l.Covers(record.Definition.Queue) {
 		return &job.MissingError{Key: key}
 	}
 	return err
@@ -129,8 +40,8 @@ func (j limitedJobs) see(ctx context.Context, key job.Key) error {
 // enter denies a call that changes all jobs which a filter selects, unless that names a
 // queue of the caller.
 func enter(ctx context.Context, f job.Filter) error {
-	if l := limitsOf(ctx, f.Namespace); l != nil {
-		return l.check(ctx, f.Queue)
+	if l := guard.QueueLimitsFrom(ctx, f.Namespace); l != nil {
+		return l.Check(ctx, f.Queue)
 	}
 	return nil
 }
@@ -139,60 +50,60 @@ func enter(ctx context.Context, f job.Filter) error {
 // filter that it returns hides those of other queues: they are hidden where pages are filled,
 // so that neither the length of a page nor its token shows that they are there.
 func browse(ctx context.Context, f job.Filter) (job.Filter, error) {
-	l := limitsOf(ctx, f.Namespace)
+	l := guard.QueueLimitsFrom(ctx, f.Namespace)
 	if l == nil {
 		return f, nil
 	}
-	f.Covers = l.covers
+	f.Covers = l.Covers
 	if f.Queue == "" {
 		return f, nil
 	}
-	return f, l.check(ctx, f.Queue)
+	return f, l.Check(ctx, f.Queue)
 }
 
 func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
-	l := limitsOf(ctx, d.Key.Namespace)
+	l := guard.QueueLimitsFrom(ctx, d.Key.Namespace)
 	if l == nil {
 		return j.inner.Create(ctx, d, requestID)
 	}
-	if err := l.check(ctx, d.Queue); err != nil {
+	if err := l.Check(ctx, d.Queue); err != nil {
 		return job.Record{}, err
 	}
 	record, err := j.inner.Create(ctx, d, requestID)
-	answer := l.hideMoved(job.CreateAnswer{Record: record, Err: err})
+	answer := hideMoved(l, job.CreateAnswer{Record: record, Err: err})
 	return answer.Record, j.explainTaken(ctx, l, d.Key, answer.Err)
 }
 
 // explainTaken says of an id that a job of another queue has, which the caller can neither see
 // nor change, that it is taken.
-func (j limitedJobs) explainTaken(ctx context.Context, l *queueLimits, key job.Key, err error) error {
+func (j limitedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key job.Key, err error) error {
 	var exists *job.ExistsError
 	if l == nil || !errors.As(err, &exists) {
 		return err
 	}
 	record, getErr := j.inner.Get(ctx, key)
-	if getErr != nil && !isMissing(getErr) || getErr == nil && l.covers(record.Definition.Queue) {
+	if getErr != nil && !isMissing(getErr) || getErr == nil && l.Covers(record.Definition.Queue) {
 		return err
 	}
-	return withDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
-		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: errorDomain}).Err()
+	return apierror.WithDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
+		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: apierror.Domain}).Err()
 }
 
 func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	answers := make([]job.CreateAnswer, len(requests))
-	limits := make([]*queueLimits, len(requests))
+	limits := make([]*guard.QueueLimits, len(requests))
 	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
 	for i, q := range requests {
 		d := &q.Definition
-		if limits[i] = limitsOf(ctx, d.Key.Namespace); limits[i] != nil && !limits[i].covers(d.Queue) {
-			answers[i].Err = limits[i].refuseItem(ctx, i, d.Key.ID, d.Queue)
+		if limits[i] = guard.QueueLimitsFrom(ctx, d.Key.Namespace); limits[i] != nil && !limits[i].Covers(d.Queue) {
+			answers[i].Err = limits[i].DenyItem(ctx, i, d.Key.ID, d.Queue)
 			continue
 		}
 		good, place = append(good, q), append(place, i)
 	}
 	for i, answer := range j.inner.CreateBatch(ctx, good) {
 		if l := limits[place[i]]; l != nil {
-			answer = l.hideMoved(answer)
+			answer = hideMoved(l, answer)
 			answer.Err = j.explainTaken(ctx, l, good[i].Definition.Key, answer.Err)
 		}
 		answers[place[i]] = answer
@@ -202,8 +113,8 @@ func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateReque
 
 // hideMoved refuses to answer a repeated request with a job that has been moved to another
 // queue since its creation.
-func (l *queueLimits) hideMoved(answer job.CreateAnswer) job.CreateAnswer {
-	if d := answer.Record.Definition; answer.Err == nil && d != nil && !l.covers(d.Queue) {
+func hideMoved(l *guard.QueueLimits, answer job.CreateAnswer) job.CreateAnswer {
+	if d := answer.Record.Definition; answer.Err == nil && d != nil && !l.Covers(d.Queue) {
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
 	}
 	return answer
@@ -212,7 +123,7 @@ func (l *queueLimits) hideMoved(answer job.CreateAnswer) job.CreateAnswer {
 func (j limitedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	record, err := j.inner.Get(ctx, key)
 	if err == nil {
-		if l := limitsOf(ctx, key.Namespace); l != nil && !l.covers(record.Definition.Queue) {
+		if l := guard.QueueLimitsFrom(ctx, key.Namespace); l != nil && !l.Covers(record.Definition.Queue) {
 			return job.Record{}, &job.MissingError{Key: key}
 		}
 	}
@@ -230,12 +141,12 @@ func (j limitedJobs) List(ctx context.Context, f job.Filter, pageSize int, token
 // Update looks at the queue that the job has and at the one that it is to have, both of the
 // definitions that are compared and written together.
 func (j limitedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
-	l := limitsOf(ctx, u.Key.Namespace)
+	l := guard.QueueLimitsFrom(ctx, u.Key.Namespace)
 	if l == nil {
 		return j.inner.Update(ctx, u)
 	}
 	u.Check = func(present job.Definition) error {
-		if !l.covers(present.Queue) {
+		if !l.Covers(present.Queue) {
 			return &job.MissingError{Key: u.Key}
 		}
 		return nil
@@ -244,7 +155,7 @@ func (j limitedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Recor
 	u.Merge = func(present job.Definition) (job.Definition, error) {
 		next, err := merge(present)
 		if err == nil {
-			err = l.check(ctx, next.Queue)
+			err = l.Check(ctx, next.Queue)
 		}
 		return next, err
 	}
@@ -324,7 +235,7 @@ func (j limitedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, e
 }
 
 func (j limitedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
-	q.Covers = limitsOf(ctx, cmp.Or(q.Namespace, authz.Everywhere)).filter()
+	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.Everywhere)).Filter()
 	return j.inner.Top(ctx, q)
 }
 
@@ -364,7 +275,7 @@ func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bul
 			return job.Bulk{}, err
 		}
 	}
-	q.Filter.Covers = limitsOf(ctx, q.Filter.Namespace).filter()
+	q.Filter.Covers = guard.QueueLimitsFrom(ctx, q.Filter.Namespace).Filter()
 	return j.inner.Redrive(ctx, q)
 }
 
@@ -383,8 +294,8 @@ func (j limitedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, c
 }
 
 func (j limitedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
-	if l := limitsOf(ctx, q.Namespace); l != nil {
-		if err := l.check(ctx, q.Queue); err != nil {
+	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
+		if err := l.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
 		}
 	}
@@ -392,8 +303,8 @@ func (j limitedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.Que
 }
 
 func (j limitedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
-	if l := limitsOf(ctx, q.Namespace); l != nil {
-		if err := l.check(ctx, q.Queue); err != nil {
+	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
+		if err := l.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
 		}
 	}
@@ -411,18 +322,18 @@ func (j limitedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) [
 // limitWishes has each wish checked where its job is read. No wish is left out before that,
 // so that what is decided over all of them, such as a job that is named twice, holds.
 func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
-	limits := map[string]*queueLimits{}
+	limits := map[string]*guard.QueueLimits{}
 	limited := slices.Clone(wishes)
 	for i := range limited {
 		w := &limited[i]
 		namespace := w.Definition.Key.Namespace
 		l, known := limits[namespace]
 		if !known {
-			l = limitsOf(ctx, namespace)
+			l = guard.QueueLimitsFrom(ctx, namespace)
 			limits[namespace] = l
 		}
 		if l != nil {
-			w.Check = func(present *job.Definition) error { return l.checkWish(ctx, i, &wishes[i], present) }
+			w.Check = func(present *job.Definition) error { return checkWish(ctx, l, i, &wishes[i], present) }
 		}
 	}
 	return limited
@@ -430,12 +341,12 @@ func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
 
 // checkWish asks for the queue that a job has, which the answer does not name, and for the
 // one that it is to have.
-func (l *queueLimits) checkWish(ctx context.Context, i int, w *job.Wish, present *job.Definition) error {
+func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.Wish, present *job.Definition) error {
 	switch {
-	case present != nil && !l.covers(present.Queue):
-		return l.refuseItem(ctx, i, w.Definition.Key.ID, "")
-	case !w.Delete && !l.covers(w.Definition.Queue):
-		return l.refuseItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
+	case present != nil && !l.Covers(present.Queue):
+		return l.DenyItem(ctx, i, w.Definition.Key.ID, "")
+	case !w.Delete && !l.Covers(w.Definition.Queue):
+		return l.DenyItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -541,24 +540,6 @@ type listEvents struct{ happenings []job.Happening }
 func (l *listEvents) Watch(_ context.Context, q job.EventQuery, send func(job.EventBatch) error) error {
 	limits := job.HappeningFilter{Covers: q.Filter.Covers}
 	return send(job.EventBatch{Happenings: slices.DeleteFunc(slices.Clone(l.happenings), func(h job.Happening) bool { return !limits.Matches(&h) })})
-}
-
-// TestAMethodWithoutARuleForQueuesIsRefused: a row that does not say what holds for roles
-// of some queues does not start.
-func TestAMethodWithoutARuleForQueuesIsRefused(t *testing.T) {
-	const method = "/fermata.v1.NewService/Wipe"
-	services := map[string]grpc.ServiceInfo{"fermata.v1.NewService": {Methods: []grpc.MethodInfo{{Name: "Wipe"}}}}
-	t.Cleanup(func() { delete(demands, method) })
-	for _, d := range []demand{{permission: authz.EditJobs}, {permission: authz.EditJobs, queues: namedQueues}} {
-		demands[method] = d
-		if err := checkDemands(services); err == nil || !strings.Contains(err.Error(), method) {
-			t.Errorf("%+v: %v", d, err)
-		}
-	}
-	demands[method] = demand{permission: authz.EditJobs, queues: allQueues}
-	if err := checkDemands(services); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestRefusalsOfRolesOfSomeQueues: they say for which queues the role is, and of an id that

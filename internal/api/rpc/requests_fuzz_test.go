@@ -15,7 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -216,7 +218,7 @@ func FuzzRequests(f *testing.F) {
 	add(&fermatav1.GetRunRequest{Name: convert.RunName(key, "r")})
 	add(&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Existing: 77, Jobs: []*fermatav1.JobBackup{{Job: convert.DefinitionToPB(&d), Checkpoint: &fermatav1.Checkpoint{}}, {}}})
 	add(&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q", Rate: -1, Burst: 1 << 30}})
-	g := &guard{logger: slog.New(slog.DiscardHandler)}
+	g := guard.NewReporter(slog.New(slog.DiscardHandler), nil)
 	f.Fuzz(func(t *testing.T, method uint8, wire []byte) {
 		m := all[int(method)%len(all)]
 		_, err := m.desc.Handler(m.service, t.Context(), func(q any) error {
@@ -225,7 +227,7 @@ func FuzzRequests(f *testing.F) {
 			}
 			return nil
 		}, func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			answer, err := g.unary(ctx, q, &grpc.UnaryServerInfo{FullMethod: m.desc.MethodName}, next)
+			answer, err := g.UnaryInterceptor(ctx, q, &grpc.UnaryServerInfo{FullMethod: m.desc.MethodName}, next)
 			if p, ok := answer.(proto.Message); ok && err == nil {
 				if _, err := proto.Marshal(p); err != nil {
 					t.Fatalf("%s: answer cannot be sent: %v", m.desc.MethodName, err)
@@ -345,8 +347,8 @@ func FuzzWorkRequests(f *testing.F) {
 		if err == nil || slices.Contains([]codes.Code{codes.Internal}, status.Code(err)) {
 			t.Fatalf("got %v", err)
 		}
-		if p := (*panicError)(nil); errors.As(err, &p) {
-			t.Fatalf("%v\n%s", p, p.stack)
+		if p := (*apierror.Panic)(nil); errors.As(err, &p) {
+			t.Fatalf("%v\n%s", p, p.Stack)
 		}
 	})
 }

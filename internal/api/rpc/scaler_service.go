@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/autoscale"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -72,7 +73,7 @@ func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.Scaled
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), convert.TriggerQueues(trigger))
+	size, err := s.sizes.Size(ctx, guard.CallerFrom(ctx).ShareHolder(trigger.Namespace), convert.TriggerQueues(trigger))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 	if err != nil {
 		return nil, err
 	}
-	size, err := s.sizes.Size(ctx, callerOf(ctx).holder(trigger.Namespace), convert.TriggerQueues(trigger))
+	size, err := s.sizes.Size(ctx, guard.CallerFrom(ctx).ShareHolder(trigger.Namespace), convert.TriggerQueues(trigger))
 	if err != nil {
 		return nil, err
 	}
@@ -121,19 +122,19 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 		return err
 	}
 	ctx := stream.Context()
-	w := &activity{trigger: trigger, queues: convert.TriggerQueues(trigger), sizes: s.sizes, stream: stream, caller: callerOf(ctx), began: time.Now()}
+	w := &activity{trigger: trigger, queues: convert.TriggerQueues(trigger), sizes: s.sizes, stream: stream, caller: guard.CallerFrom(ctx), began: time.Now()}
 	if w.caller != nil {
-		if err := w.caller.allowedAll(ctx, authz.ReadQueues, trigger.Namespace, trigger.Queues); err != nil {
+		if err := w.caller.AuthorizeQueues(ctx, authz.ReadQueues, trigger.Namespace, trigger.Queues); err != nil {
 			return err
 		}
 	}
-	connection := peerAddress(ctx)
+	connection := guard.PeerAddress(ctx)
 	if !s.streams.enter(connection) {
 		return job.ErrTooManyWatches
 	}
 	defer s.streams.leave(connection)
-	w.checked, w.age = w.began, streamAge-rand.N(streamAge/5)
-	if err := s.sizes.Watch(ctx, w.caller.holder(trigger.Namespace), w.queues, w.tell); !errors.Is(err, errAged) {
+	w.checked, w.age = w.began, guard.StreamAge-rand.N(guard.StreamAge/5)
+	if err := s.sizes.Watch(ctx, w.caller.ShareHolder(trigger.Namespace), w.queues, w.tell); !errors.Is(err, errAged) {
 		return err
 	}
 	return nil
@@ -145,7 +146,7 @@ type activity struct {
 	queues  []job.QueueKey
 	sizes   Sizes
 	stream  grpc.ServerStreamingServer[externalscaler.IsActiveResponse]
-	caller  *caller // nil where callers are not authenticated
+	caller  *guard.Caller // nil where callers are not authenticated
 
 	began, checked   time.Time
 	age              time.Duration
@@ -157,7 +158,7 @@ func (w *activity) tell(size autoscale.Size) error {
 	if now.Sub(w.began) > w.age {
 		return errAged
 	}
-	if w.caller != nil && now.Sub(w.checked) >= recheckEvery {
+	if w.caller != nil && now.Sub(w.checked) >= guard.RecheckInterval {
 		w.checked = now
 		if err := w.recheck(); err != nil {
 			return err
@@ -178,9 +179,9 @@ func (w *activity) tell(size autoscale.Size) error {
 // recheck ends the stream of a caller who has lost what it began with.
 func (w *activity) recheck() error {
 	ctx := w.stream.Context()
-	now, err := w.caller.renewed(ctx)
+	now, err := w.caller.Reauthenticate(ctx)
 	if err != nil {
 		return err
 	}
-	return now.allowedAll(ctx, authz.ReadQueues, w.trigger.Namespace, w.trigger.Queues)
+	return now.AuthorizeQueues(ctx, authz.ReadQueues, w.trigger.Namespace, w.trigger.Queues)
 }

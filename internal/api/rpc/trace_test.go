@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
@@ -40,7 +41,7 @@ func TestNoTracesCostNothing(t *testing.T) {
 func TestCallTracerHearsHowCallsEnd(t *testing.T) {
 	type key struct{}
 	var have codes.Code
-	tracer := CallTracer(func(ctx context.Context, method string) (context.Context, func(codes.Code)) {
+	tracer := guard.CallTracer(func(ctx context.Context, method string) (context.Context, func(codes.Code)) {
 		if method == "/untraced" {
 			return ctx, nil
 		}
@@ -48,7 +49,7 @@ func TestCallTracerHearsHowCallsEnd(t *testing.T) {
 	})
 	call := func(method string, next grpc.UnaryHandler) {
 		defer func() { _ = recover() }()
-		_, _ = tracer.unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, next)
+		_, _ = tracer.UnaryInterceptor(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, next)
 	}
 	for want, next := range map[codes.Code]grpc.UnaryHandler{
 		codes.OK: func(ctx context.Context, _ any) (any, error) {

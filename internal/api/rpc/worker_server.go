@@ -17,6 +17,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -29,16 +32,8 @@ type Sessions interface {
 const (
 	// helloTimeout is how long a stream may be silent before it says who it is.
 	helloTimeout = 10 * time.Second
-	// stuckTimeout is how long a worker may leave a message unread.
-	stuckTimeout = 30 * time.Second
 	// lastWordsTimeout is how long a node that stops waits for one that takes nothing.
 	lastWordsTimeout = time.Second
-	// streamAge is when a worker is asked to connect anew, give or take a tenth: to
-	// another node, so that workers spread over new nodes, and with the credential
-	// it has by then. It is less than the age of a connection.
-	streamAge = 24 * time.Minute
-	// recheckEvery is how often the caller of a stream is looked at again.
-	recheckEvery = 10 * time.Second
 	// renewBefore is how long before its credential expires a worker is asked to
 	// connect anew.
 	renewBefore = time.Minute
@@ -82,7 +77,7 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 		stream: stream, sessions: w.sessions, trace: w.trace,
 		hello: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	s.caller = callerOf(stream.Context())
+	s.caller = guard.CallerFrom(stream.Context())
 	ended := make(chan error, 2)
 	run := func(part func() error) {
 		w.loops.Go(func() {
@@ -102,7 +97,7 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 	late, old := time.NewTimer(helloTimeout), time.NewTimer(s.age())
 	defer late.Stop()
 	defer old.Stop()
-	recheck := time.NewTicker(recheckEvery)
+	recheck := time.NewTicker(guard.RecheckInterval)
 	defer recheck.Stop()
 	hello := s.hello
 	for {
@@ -138,7 +133,7 @@ type workerStream struct {
 	trace    LeaseTracer
 	out      *outbox
 	hello    chan struct{} // closed when the session has begun
-	caller   *caller       // nil where callers are not authenticated
+	caller   *guard.Caller // nil where callers are not authenticated
 	seal     *seal         // nil before the session, and where there are no callers; see write
 
 	once    sync.Once
@@ -156,9 +151,9 @@ type workerStream struct {
 
 // age is when the worker is to connect anew.
 func (s *workerStream) age() time.Duration {
-	age := streamAge - streamAge/10 + rand.N(streamAge/5)
-	if s.caller != nil && !s.caller.identity.Expires.IsZero() {
-		age = min(age, max(recheckEvery, time.Until(s.caller.identity.Expires)-renewBefore))
+	age := guard.StreamAge - guard.StreamAge/10 + rand.N(guard.StreamAge/5)
+	if s.caller != nil && !s.caller.Identity.Expires.IsZero() {
+		age = min(age, max(guard.RecheckInterval, time.Until(s.caller.Identity.Expires)-renewBefore))
 	}
 	return age
 }
@@ -176,7 +171,7 @@ func (s *workerStream) sendAway() {
 // recheck ends a stream whose caller has lost what it began with: a token that was
 // taken back, a role, or time.
 func (s *workerStream) recheck() error {
-	if s.out.stuck(stuckTimeout) {
+	if s.out.stuck(guard.StuckTimeout) {
 		return stopStatus(job.ErrSlowWorker)
 	}
 	s.mu.Lock()
@@ -185,7 +180,11 @@ func (s *workerStream) recheck() error {
 	if s.caller == nil || !begun {
 		return nil
 	}
-	return s.caller.again(s.stream.Context(), hello)
+	now, err := s.caller.Reauthenticate(s.stream.Context())
+	if err != nil {
+		return err
+	}
+	return now.AuthorizeQueues(s.stream.Context(), authz.Work, hello.Namespace, hello.Queues)
 }
 
 // Send queues a message for the worker.
@@ -254,22 +253,22 @@ func (s *workerStream) greet() error {
 		return err
 	}
 	if first.GetHello() == nil {
-		return withDetails(codes.InvalidArgument, "the first message of a stream is hello",
-			badRequest([]job.Violation{{Field: "hello", Description: "is missing"}})).Err()
+		return apierror.WithDetails(codes.InvalidArgument, "the first message of a stream is hello",
+			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "is missing"}})).Err()
 	}
 	hello, violations := helloFromPB(first.GetHello())
 	if len(violations) > 0 {
-		return withDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, badRequest(violations)).Err()
+		return apierror.WithDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, apierror.BadRequest(violations)).Err()
 	}
 	s.out.bound(hello)
 	var foreign []string
 	if s.caller != nil {
-		if err := s.caller.serves(s.stream.Context(), hello); err != nil {
+		if err := s.caller.AuthorizeQueues(s.stream.Context(), authz.Work, hello.Namespace, hello.Queues); err != nil {
 			return err
 		}
-		hello.Identity = s.caller.identity.Subject
+		hello.Identity = s.caller.Identity.Subject
 		// The first message, which write waits for, is put after this.
-		s.seal = newSeal(s.caller.gate.binding, hello.Identity, hello)
+		s.seal = newSeal(s.caller.LeaseKey(), hello.Identity, hello)
 		hello.Live, foreign = s.seal.sort(hello.Live)
 	}
 	session, err := s.sessions.Connect(hello, s)
@@ -304,7 +303,7 @@ func (s *workerStream) refuse(ids []string, answer func([]string) sealed) error 
 	if len(ids) == 0 {
 		return nil
 	}
-	s.caller.foreign(s.stream.Context(), ids)
+	s.caller.ReportForeignLeases(s.stream.Context(), ids)
 	if answer == nil {
 		return nil
 	}
@@ -375,8 +374,8 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 	case *fermatav1.WorkRequest_Heartbeat:
 		session.Heartbeat(m.Heartbeat.GetSeq())
 	case *fermatav1.WorkRequest_Hello:
-		return withDetails(codes.InvalidArgument, "hello is said once",
-			badRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
+		return apierror.WithDetails(codes.InvalidArgument, "hello is said once",
+			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
 	}
 	// Messages that this version does not know are passed over.
 	return nil
@@ -415,7 +414,7 @@ func (s *workerStream) frame(m job.WorkerMessage) any {
 func (s *workerStream) guarded(loop func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &panicError{value: p, stack: debug.Stack()}
+			err = &apierror.Panic{Value: p, Stack: debug.Stack()}
 		}
 	}()
 	return loop()
@@ -437,7 +436,7 @@ var stopReasons = []struct {
 func stopStatus(err error) error {
 	for _, row := range stopReasons {
 		if errors.Is(err, row.err) {
-			return withDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: errorDomain}).Err()
+			return apierror.WithDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}).Err()
 		}
 	}
 	return err

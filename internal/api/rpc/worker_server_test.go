@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -82,8 +83,8 @@ func workBench(t *testing.T, r *recorder) workStream {
 	r.events, r.unsent = make(chan string, 100), make(chan []job.WorkerMessage, 1)
 	listener := bufconn.Listen(1 << 20)
 	worker := NewWorkerServer(r, nil)
-	g := &guard{logger: worker.logger}
-	server := grpc.NewServer(grpc.StreamInterceptor(g.stream), grpc.ForceServerCodecV2(grpccodec.Codec()))
+	g := guard.NewReporter(worker.logger, nil)
+	server := grpc.NewServer(grpc.StreamInterceptor(g.StreamInterceptor), grpc.ForceServerCodecV2(grpccodec.Codec()))
 	fermatav1.RegisterWorkerServiceServer(server, worker)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })

@@ -1,4 +1,4 @@
-package rpc
+package apierror
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%T %v", tt.err, tt.code), func(t *testing.T) {
-			st, known := toStatus(fmt.Errorf("wrapped: %w", tt.err))
+			st, known := ToStatus(fmt.Errorf("wrapped: %w", tt.err))
 			if !known || st.Code() != tt.code {
 				t.Fatalf("got %v, known %v; want %v", st, known, tt.code)
 			}
@@ -80,20 +80,22 @@ func TestErrorsHaveCodesAndDetails(t *testing.T) {
 }
 
 func TestUnknownErrorsAreNotShown(t *testing.T) {
-	st, known := toStatus(errors.New("dial tcp 10.0.0.1: password secret"))
+	st, known := ToStatus(errors.New("dial tcp 10.0.0.1: password secret"))
 	if known || st.Code() != codes.Internal || st.Message() != "internal error; the node's log has more" {
 		t.Errorf("got %v, known %v", st, known)
 	}
 }
 
 func TestErrorTextIsValidUTF8(t *testing.T) {
-	st, _ := toStatus(job.Invalid("f\xff", "bad \xff"))
+	st, _ := ToStatus(job.Invalid("f\xff", "bad \xff"))
 	if len(st.Details()) != 1 {
 		t.Fatalf("details %v", st.Details())
 	}
 	if _, err := convert.ParseJobName("name", "\xff\xfe"); err == nil {
 		t.Fatal("no error")
-	} else if st, _ := toStatus(err); len(st.Details()) != 1 {
+	} else if st, _ := ToStatus(err); len(st.Details()) != 1 {
 		t.Errorf("details of %q are lost", st.Message())
 	}
 }
+
+var key = job.Key{Namespace: "default", ID: "ping"}

@@ -1,4 +1,4 @@
-package rpc
+package apierror
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// errorDomain is the domain of ErrorInfo details.
-const errorDomain = "fermata.io"
+// Domain is the domain of ErrorInfo details.
+const Domain = "fermata.io"
 
-// sentinels are the errors without fields: code, reason for programs, text for
+// sentinelStatuses are the errors without fields: code, reason for programs, text for
 // people, and when a repetition may help (0: it does not by itself).
-var sentinels = []struct {
+var sentinelStatuses = []struct {
 	err    error
 	code   codes.Code
 	reason string
@@ -49,52 +49,52 @@ var sentinels = []struct {
 	{context.Canceled, codes.Canceled, "", "the call was cancelled; it may have taken effect", 0},
 }
 
-// busyRetry is when the id of a deleted job that still runs may be free.
-const busyRetry = time.Second
+// busyRetryDelay is when the id of a deleted job that still runs may be free.
+const busyRetryDelay = time.Second
 
-// toStatus finds the status of an error. known is false for errors that the
+// ToStatus finds the status of an error. known is false for errors that the
 // table does not hold; their text must not reach the client.
-func toStatus(err error) (s *status.Status, known bool) {
+func ToStatus(err error) (s *status.Status, known bool) {
 	if err == nil {
 		return nil, true
 	}
-	if s, ok := typedStatus(err); ok {
+	if s, ok := statusOfTypedError(err); ok {
 		return s, true
 	}
-	for _, row := range sentinels {
+	for _, row := range sentinelStatuses {
 		if !errors.Is(err, row.err) {
 			continue
 		}
 		var details []protoadapt.MessageV1
 		if row.reason != "" {
-			details = append(details, &errdetails.ErrorInfo{Reason: row.reason, Domain: errorDomain})
+			details = append(details, &errdetails.ErrorInfo{Reason: row.reason, Domain: Domain})
 		}
 		if row.retry > 0 {
-			details = append(details, retryInfo(row.retry))
+			details = append(details, RetryInfo(row.retry))
 		}
-		return withDetails(row.code, row.text, details...), true
+		return WithDetails(row.code, row.text, details...), true
 	}
 	if s, ok := status.FromError(err); ok {
 		return s, true
 	}
 	var network net.Error
 	if errors.As(err, &network) {
-		return unavailable(), true
+		return unavailableStatus(), true
 	}
 	return status.New(codes.Internal, "internal error; the node's log has more"), false
 }
 
-// unavailable is the status of a call for which something that the node needs, most likely
+// unavailableStatus is the status of a call for which something that the node needs, most likely
 // Redis, could not be reached.
-func unavailable() *status.Status {
-	s, _ := toStatus(job.ErrUnavailable)
+func unavailableStatus() *status.Status {
+	s, _ := ToStatus(job.ErrUnavailable)
 	return s
 }
 
-// partTypes are the types of a job's parts by their collection.
-var partTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter"}
+// partResourceTypes are the types of a job's parts by their collection.
+var partResourceTypes = map[string]string{"backfills": "Backfill", "deadLetters": "DeadLetter"}
 
-func typedStatus(err error) (*status.Status, bool) {
+func statusOfTypedError(err error) (*status.Status, bool) {
 	var (
 		invalid *job.InvalidError
 		missing *job.MissingError
@@ -107,42 +107,42 @@ func typedStatus(err error) (*status.Status, bool) {
 	)
 	switch {
 	case errors.As(err, &invalid):
-		return withDetails(codes.InvalidArgument, invalid.Error(), badRequest(invalid.Violations)), true
+		return WithDetails(codes.InvalidArgument, invalid.Error(), BadRequest(invalid.Violations)), true
 	case errors.As(err, &missing):
 		info := &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(missing.Key), Description: "does not exist"}
 		if missing.RunID != "" {
 			info.ResourceType, info.ResourceName = "fermata.v1.Run", convert.RunName(missing.Key, missing.RunID)
 		}
-		return withDetails(codes.NotFound, missing.Error(), info), true
+		return WithDetails(codes.NotFound, missing.Error(), info), true
 	case errors.As(err, &part):
 		info := &errdetails.ResourceInfo{
-			ResourceType: "fermata.v1." + partTypes[part.Collection], ResourceName: convert.JobName(part.Key) + "/" + part.Collection + "/" + part.ID,
+			ResourceType: "fermata.v1." + partResourceTypes[part.Collection], ResourceName: convert.JobName(part.Key) + "/" + part.Collection + "/" + part.ID,
 			Description: "does not exist",
 		}
-		return withDetails(codes.NotFound, part.Error(), info), true
+		return WithDetails(codes.NotFound, part.Error(), info), true
 	case errors.As(err, &unfit):
-		reason := &errdetails.ErrorInfo{Reason: unfit.Reason, Domain: errorDomain}
-		return withDetails(codes.FailedPrecondition, unfit.Error(), reason, jobInfo(unfit.Key, unfit.Text)), true
+		reason := &errdetails.ErrorInfo{Reason: unfit.Reason, Domain: Domain}
+		return WithDetails(codes.FailedPrecondition, unfit.Error(), reason, jobResource(unfit.Key, unfit.Text)), true
 	case errors.As(err, &exists):
-		return withDetails(codes.AlreadyExists, exists.Error(), jobInfo(exists.Key, exists.Reason)), true
+		return WithDetails(codes.AlreadyExists, exists.Error(), jobResource(exists.Key, exists.Reason)), true
 	case errors.As(err, &busy):
-		return withDetails(codes.Aborted, busy.Error(), retryInfo(busyRetry), jobInfo(busy.Key, "is deleted and still runs")), true
+		return WithDetails(codes.Aborted, busy.Error(), RetryInfo(busyRetryDelay), jobResource(busy.Key, "is deleted and still runs")), true
 	case errors.As(err, &quota):
-		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: errorDomain, Metadata: map[string]string{
+		reason := &errdetails.ErrorInfo{Reason: "NAMESPACE_JOBS", Domain: Domain, Metadata: map[string]string{
 			"namespace": quota.Namespace, "limit": strconv.Itoa(quota.Limit),
 		}}
 		if quota.Bytes {
 			reason.Reason = "NAMESPACE_JOB_BYTES"
 		}
-		return withDetails(codes.ResourceExhausted, quota.Error(), reason), true
+		return WithDetails(codes.ResourceExhausted, quota.Error(), reason), true
 	case errors.As(err, &etag):
-		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: errorDomain, Metadata: map[string]string{"etag": etag.Have}}
-		return withDetails(codes.Aborted, etag.Error(), reason, jobInfo(etag.Key, "was edited in between")), true
+		reason := &errdetails.ErrorInfo{Reason: "ETAG_MISMATCH", Domain: Domain, Metadata: map[string]string{"etag": etag.Have}}
+		return WithDetails(codes.Aborted, etag.Error(), reason, jobResource(etag.Key, "was edited in between")), true
 	}
 	return nil, false
 }
 
-func badRequest(violations []job.Violation) *errdetails.BadRequest {
+func BadRequest(violations []job.Violation) *errdetails.BadRequest {
 	detail := &errdetails.BadRequest{}
 	for _, v := range violations[:min(len(violations), job.MaxViolations)] {
 		detail.FieldViolations = append(detail.FieldViolations,
@@ -151,20 +151,27 @@ func badRequest(violations []job.Violation) *errdetails.BadRequest {
 	return detail
 }
 
-func jobInfo(k job.Key, description string) *errdetails.ResourceInfo {
+func jobResource(k job.Key, description string) *errdetails.ResourceInfo {
 	return &errdetails.ResourceInfo{ResourceType: "fermata.v1.Job", ResourceName: convert.JobName(k), Description: description}
 }
 
-func retryInfo(d time.Duration) *errdetails.RetryInfo {
+func RetryInfo(d time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
 }
 
-// withDetails attaches details. Text is made valid UTF-8, which statuses must be.
-func withDetails(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
+// WithDetails attaches details. Text is made valid UTF-8, which statuses must be.
+func WithDetails(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
 	s := status.New(code, job.Clip(text, 4096))
 	detailed, err := s.WithDetails(details...)
 	if err != nil {
 		return s
 	}
 	return detailed
+}
+
+// ErrStreamAged ends a stream in good order: nothing has failed.
+var ErrStreamAged = Resumable("STREAM_AGED", "the stream has been open for long; go on from its last token")
+
+func Resumable(reason, text string) error {
+	return WithDetails(codes.Unavailable, text, &errdetails.ErrorInfo{Reason: reason, Domain: Domain}).Err()
 }

@@ -1,9 +1,8 @@
-package rpc
+package guard
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/fermata-io/fermata/internal/api/apierror"
 )
 
 // CallObserver hears of each call that has ended: its full method, its code, and
@@ -22,7 +23,7 @@ type CallObserver func(method string, code codes.Code, took time.Duration)
 // done ends it, with the code that is answered; nil: the call is not traced.
 type CallTracer func(ctx context.Context, method string) (_ context.Context, done func(codes.Code))
 
-func (t CallTracer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (t CallTracer) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	ctx, done := t(ctx, info.FullMethod)
 	if done == nil {
 		return next(ctx, q)
@@ -30,24 +31,29 @@ func (t CallTracer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo
 	code := codes.Internal // of a panic
 	defer func() { done(code) }()
 	answer, err := next(ctx, q)
-	st, _ := toStatus(err)
+	st, _ := apierror.ToStatus(err)
 	code = st.Code()
 	return answer, err
 }
 
-// guard makes statuses of errors and panics, and tells what became of calls.
-type guard struct {
+// Reporter makes statuses of errors and panics, and tells what became of calls.
+type Reporter struct {
 	logger  *slog.Logger
 	observe CallObserver
 }
 
-func (g *guard) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+// NewReporter returns the interceptors that report calls. observe may be nil.
+func NewReporter(logger *slog.Logger, observe CallObserver) *Reporter {
+	return &Reporter{logger: logger, observe: observe}
+}
+
+func (g *Reporter) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			answer, err = nil, &panicError{value: p, stack: debug.Stack()}
+			answer, err = nil, &apierror.Panic{Value: p, Stack: debug.Stack()}
 		}
-		err = g.ended(ctx, info.FullMethod, started, err)
+		err = g.reportEnd(ctx, info.FullMethod, started, err)
 		if err != nil {
 			answer = nil
 		}
@@ -55,22 +61,22 @@ func (g *guard) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, ne
 	return next(ctx, q)
 }
 
-func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+func (g *Reporter) StreamInterceptor(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = &panicError{value: p, stack: debug.Stack()}
+			err = &apierror.Panic{Value: p, Stack: debug.Stack()}
 		}
-		err = g.ended(stream.Context(), info.FullMethod, started, err)
+		err = g.reportEnd(stream.Context(), info.FullMethod, started, err)
 	}()
 	return next(srv, stream)
 }
 
-// ended logs and counts a call and returns the error to send.
-func (g *guard) ended(ctx context.Context, method string, started time.Time, err error) error {
+// reportEnd logs and counts a call and returns the error to send.
+func (g *Reporter) reportEnd(ctx context.Context, method string, started time.Time, err error) error {
 	took := time.Since(started)
-	st, known := toStatus(err)
-	aged := errors.Is(err, errStreamAged)
+	st, known := apierror.ToStatus(err)
+	aged := errors.Is(err, apierror.ErrStreamAged)
 	if g.observe != nil {
 		code := st.Code()
 		if aged {
@@ -81,9 +87,9 @@ func (g *guard) ended(ctx context.Context, method string, started time.Time, err
 	if err == nil {
 		return nil
 	}
-	attributes := []any{"method", method, "code", st.Code().String(), "took", took, "peer", peerAddress(ctx), "error", err}
-	if p, ok := err.(*panicError); ok {
-		attributes = append(attributes, "stack", string(p.stack))
+	attributes := []any{"method", method, "code", st.Code().String(), "took", took, "peer", PeerAddress(ctx), "error", err}
+	if p, ok := err.(*apierror.Panic); ok {
+		attributes = append(attributes, "stack", string(p.Stack))
 	}
 	switch {
 	case !known || st.Code() == codes.Internal:
@@ -96,17 +102,9 @@ func (g *guard) ended(ctx context.Context, method string, started time.Time, err
 	return status.ErrorProto(st.Proto())
 }
 
-func peerAddress(ctx context.Context) string {
+func PeerAddress(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		return p.Addr.String()
 	}
 	return ""
 }
-
-// panicError is a panic of a handler.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }

@@ -1,4 +1,4 @@
-package rpc
+package guard
 
 import (
 	"fmt"
@@ -41,9 +41,9 @@ const (
 	longStream workBound = "a place of bounded number, and messages within the caller's limits"
 )
 
-// callWork has a row for each method that a server may register. NewServer refuses one without a
+// workBounds has a row for each method that a server may register. NewServer refuses one without a
 // row, so that nothing is reachable whose work nobody has thought about.
-var callWork = map[string]workBound{
+var workBounds = map[string]workBound{
 	fermatav1.JobService_GetJob_FullMethodName:         oneJob,
 	fermatav1.JobService_ListRuns_FullMethodName:       oneJob,
 	fermatav1.JobService_GetRun_FullMethodName:         oneJob,
@@ -110,12 +110,12 @@ var callWork = map[string]workBound{
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": longStream,
 }
 
-// checkCallWork fails for a registered method without a row.
-func checkCallWork(services map[string]grpc.ServiceInfo) error {
+// checkWorkBounds fails for a registered method without a row.
+func checkWorkBounds(services map[string]grpc.ServiceInfo) error {
 	var missing []string
 	for name, service := range services {
 		for _, m := range service.Methods {
-			if method := "/" + name + "/" + m.Name; callWork[method] == "" {
+			if method := "/" + name + "/" + m.Name; workBounds[method] == "" {
 				missing = append(missing, method)
 			}
 		}

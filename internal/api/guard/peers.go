@@ -1,4 +1,4 @@
-package rpc
+package guard
 
 import (
 	"context"
@@ -17,33 +17,33 @@ type PeerAuthority interface {
 	Gives(authz.Role) bool
 }
 
-// PeerGuard are options for the server that other nodes connect to, over TLS that
+// PeerInterceptors are options for the server that other nodes connect to, over TLS that
 // verifies their certificates. While the authority gives anybody the role node, only
 // those may call; while it does not, that a certificate was verified is enough.
-func PeerGuard(authority PeerAuthority, o Options) ([]grpc.ServerOption, error) {
+func PeerInterceptors(authority PeerAuthority, o Options) ([]grpc.ServerOption, error) {
 	o.Authority = authority
 	if o.Logger == nil {
 		return nil, errors.New("rpc: PeerGuard needs a Logger")
 	}
-	g, err := newGate(o)
+	g, err := New(o)
 	if err != nil {
 		return nil, err
 	}
 	enter := func(ctx context.Context, method string) error {
-		c := &caller{gate: g, method: method}
-		certificate := peerCertificate(ctx)
+		c := &Caller{gate: g, method: method}
+		certificate := verifiedPeerCertificate(ctx)
 		switch {
 		case certificate == nil:
-			return c.unauthenticated(ctx, "missing", errors.New("there is no verified certificate"))
+			return c.refuseCredential(ctx, "missing", errors.New("there is no verified certificate"))
 		case !authority.Gives(authz.Node):
 			return nil
 		}
 		id, err := authority.Certificate(certificate)
 		if err != nil {
-			return c.unauthenticated(ctx, "invalid", err)
+			return c.refuseCredential(ctx, "invalid", err)
 		}
-		c.identity = id
-		return c.allowed(ctx, authz.Relay, authz.Everywhere, "")
+		c.Identity = id
+		return c.Authorize(ctx, authz.Relay, authz.Everywhere, "")
 	}
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -61,11 +61,11 @@ func PeerGuard(authority PeerAuthority, o Options) ([]grpc.ServerOption, error) 
 	}, nil
 }
 
-// peerCertificate is the certificate of the caller that TLS has verified, else nil.
-func peerCertificate(ctx context.Context) *x509.Certificate {
+// verifiedPeerCertificate is the certificate of the caller that TLS has verified, else nil.
+func verifiedPeerCertificate(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
 	}
-	return certificateOf(p.AuthInfo)
+	return verifiedCertificateOf(p.AuthInfo)
 }

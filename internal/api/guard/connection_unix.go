@@ -1,6 +1,6 @@
 //go:build unix
 
-package rpc
+package guard
 
 import (
 	"io"
@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// calmConn is a watchedConn that takes a buffer only when there is something to read.
+// readyConn is a watchedConn that takes a buffer only when there is something to read.
 // gRPC asks connections whether they can do that, and keeps 32 KiB for each that cannot:
 // as much as all else that a worker takes which has nothing to do.
-type calmConn struct {
-	*watchedConn
-	raw syscall.RawConn
-	try func(fd uintptr) bool // made once
+type readyConn struct {
+	*countingConn
+	raw         syscall.RawConn
+	tryReadFunc func(fd uintptr) bool // made once
 
 	// Of the read that goes on; there is one at a time.
 	pool mem.BufferPool
@@ -26,8 +26,8 @@ type calmConn struct {
 	err  error
 }
 
-// calm makes one of a connection of the system's. What TLS reads is its own affair.
-func calm(w *watchedConn) net.Conn {
+// readWhenReady makes one of a connection of the system's. What TLS reads is its own affair.
+func readWhenReady(w *countingConn) net.Conn {
 	system, ok := w.Conn.(*net.TCPConn)
 	if !ok {
 		return w
@@ -36,13 +36,13 @@ func calm(w *watchedConn) net.Conn {
 	if err != nil {
 		return w
 	}
-	c := &calmConn{watchedConn: w, raw: raw}
-	c.try = c.tryRead
+	c := &readyConn{countingConn: w, raw: raw}
+	c.tryReadFunc = c.tryRead
 	return c
 }
 
 // tryRead reads what is there; false if that is nothing yet.
-func (c *calmConn) tryRead(fd uintptr) bool {
+func (c *readyConn) tryRead(fd uintptr) bool {
 	c.buf = c.pool.Get(c.size)
 	for {
 		c.n, c.err = syscall.Read(int(fd), *c.buf)
@@ -58,9 +58,9 @@ func (c *calmConn) tryRead(fd uintptr) bool {
 }
 
 // ReadOnReady waits until something can be read and reads it into a buffer of the pool's.
-func (c *calmConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+func (c *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	c.pool, c.size = pool, size
-	err := c.raw.Read(c.try)
+	err := c.raw.Read(c.tryReadFunc)
 	buf, n := c.buf, c.n
 	if err == nil {
 		err = c.err
@@ -70,7 +70,7 @@ func (c *calmConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, err
 		err = io.EOF
 	}
 	if err == nil {
-		err = c.count(n)
+		err = c.countBytes(n)
 	}
 	if err != nil {
 		if buf != nil {

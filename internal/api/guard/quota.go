@@ -1,4 +1,4 @@
-package rpc
+package guard
 
 import (
 	"context"
@@ -12,37 +12,37 @@ import (
 	"github.com/fermata-io/fermata/internal/core/authz"
 )
 
-// quotas are what identities have used of their limits, by subject.
-type quotas struct {
-	mu sync.Mutex
-	by map[string]*quota
+// quotaTable are what identities have used of their limits, by subject.
+type quotaTable struct {
+	mu        sync.Mutex
+	bySubject map[string]*quota
 }
 
-// manyQuotas is how many are kept before those that are not in use are forgotten.
-const manyQuotas = 4096
+// maxQuotas is how many are kept before those that are not in use are forgotten.
+const maxQuotas = 4096
 
-// of finds the quota of a subject, under the limits as they are now.
-func (s *quotas) of(subject string, l authz.Limits) *quota {
+// quotaFor finds the quota of a subject, under the limits as they are now.
+func (s *quotaTable) quotaFor(subject string, l authz.Limits) *quota {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.by[subject]
+	q := s.bySubject[subject]
 	if q == nil {
-		if len(s.by) >= manyQuotas {
-			s.sweep()
+		if len(s.bySubject) >= maxQuotas {
+			s.dropIdle()
 		}
 		// A bucket begins as full as its burst, to which set cuts it.
 		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32)}
-		s.by[subject] = q
+		s.bySubject[subject] = q
 	}
-	q.set(l)
+	q.setLimits(l)
 	return q
 }
 
-// sweep forgets who has no connection and a full bucket: a new one is the same.
-func (s *quotas) sweep() {
-	for subject, q := range s.by {
+// dropIdle forgets who has no connection and a full bucket: a new one is the same.
+func (s *quotaTable) dropIdle() {
+	for subject, q := range s.bySubject {
 		if q.connections.Load() == 0 && q.calls.Load() == 0 && q.bucket.Tokens() >= float64(q.bucket.Burst()) {
-			delete(s.by, subject)
+			delete(s.bySubject, subject)
 		}
 	}
 }
@@ -57,7 +57,7 @@ type quota struct {
 	maxConns    atomic.Int64
 }
 
-func (q *quota) set(l authz.Limits) {
+func (q *quota) setLimits(l authz.Limits) {
 	if l.Rate > 0 {
 		q.bucket.SetLimit(rate.Limit(l.Rate))
 		q.bucket.SetBurst(max(1, l.Burst))
@@ -67,10 +67,10 @@ func (q *quota) set(l authz.Limits) {
 	q.maxConns.Store(int64(l.Connections))
 }
 
-// beginOpen takes a call in of a method that is open to everybody; false if there are too
+// beginUnratedCall takes a call in of a method that is open to everybody; false if there are too
 // many. The rate is not asked: load balancers that look at health share a host, and maybe
 // an identity, with callers who have used theirs up.
-func (q *quota) beginOpen() bool {
+func (q *quota) beginUnratedCall() bool {
 	if n := q.calls.Add(1); q.maxCalls.Load() > 0 && n > q.maxCalls.Load() {
 		q.calls.Add(-1)
 		return false
@@ -78,10 +78,10 @@ func (q *quota) beginOpen() bool {
 	return true
 }
 
-// begin takes a call in, or says which limit it meets and when to try again. A call
+// beginCall takes a call in, or says which limit it meets and when to try again. A call
 // that was taken in has to end.
-func (q *quota) begin() (limit string, retry time.Duration) {
-	if !q.beginOpen() {
+func (q *quota) beginCall() (limit string, retry time.Duration) {
+	if !q.beginUnratedCall() {
 		return "calls", time.Second
 	}
 	if q.limited.Load() && !q.bucket.Allow() {
@@ -92,8 +92,8 @@ func (q *quota) begin() (limit string, retry time.Duration) {
 	return "", 0
 }
 
-// charge counts so many calls more, and waits for as long as the rate makes them take.
-func (q *quota) charge(ctx context.Context, calls int) error {
+// chargeCalls counts so many calls more, and waits for as long as the rate makes them take.
+func (q *quota) chargeCalls(ctx context.Context, calls int) error {
 	for q.limited.Load() && calls > 0 {
 		n := min(calls, q.bucket.Burst())
 		if err := q.bucket.WaitN(ctx, n); err != nil {
@@ -104,10 +104,10 @@ func (q *quota) charge(ctx context.Context, calls int) error {
 	return nil
 }
 
-func (q *quota) end() { q.calls.Add(-1) }
+func (q *quota) endCall() { q.calls.Add(-1) }
 
-// enter counts a connection; false if there are too many.
-func (q *quota) enter() bool {
+// addConnection counts a connection; false if there are too many.
+func (q *quota) addConnection() bool {
 	if n := q.connections.Add(1); q.maxConns.Load() > 0 && n > q.maxConns.Load() {
 		q.connections.Add(-1)
 		return false
@@ -115,4 +115,4 @@ func (q *quota) enter() bool {
 	return true
 }
 
-func (q *quota) leave() { q.connections.Add(-1) }
+func (q *quota) removeConnection() { q.connections.Add(-1) }

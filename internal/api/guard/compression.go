@@ -1,4 +1,4 @@
-package rpc
+package guard
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// uncompressed has a server take requests as they are, and no compressed ones. gRPC
+// refuseCompressed has a server take requests as they are, and no compressed ones. gRPC
 // makes a whole request of what it has read before anything of ours is asked who sent
 // it, so that 16 KiB from a stranger would cost 16 MiB, on each of 250 streams, and
 // count as 16 KiB (see unproved). Whether it does is otherwise left to chance: one
@@ -15,12 +15,12 @@ import (
 // the process use it.
 //
 //lint:ignore SA1019 only this one is for a server and not for the whole process
-var uncompressed = grpc.RPCDecompressor(refusal{})
+var refuseCompressed = grpc.RPCDecompressor(refusingDecompressor{})
 
 var errCompressed = errors.New("compressed requests are not taken; send them as they are")
 
-// refusal stands in the place of the decompressor of this name.
-type refusal struct{}
+// refusingDecompressor stands in the place of the decompressor of this name.
+type refusingDecompressor struct{}
 
-func (refusal) Type() string                 { return "gzip" }
-func (refusal) Do(io.Reader) ([]byte, error) { return nil, errCompressed }
+func (refusingDecompressor) Type() string                 { return "gzip" }
+func (refusingDecompressor) Do(io.Reader) ([]byte, error) { return nil, errCompressed }
