@@ -16,6 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/cluster/peer"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -318,7 +319,7 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 
 // startServers serves clients, workers and peers.
 func (n *Node) startServers(ctx context.Context) error {
-	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
+	workers := workerstream.NewServer(n.dispatcher, n.cfg.Logger)
 	if err := n.watchQueues(); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -153,7 +154,7 @@ func serveGated(t testing.TB, o Options) *gated {
 		jobs: &fakeJobs{present: stored()}, registry: prometheus.NewRegistry(), logs: &bytes.Buffer{}, listener: bufconn.Listen(1 << 20),
 		sessions: &recorder{events: make(chan string, 1000), unsent: make(chan []job.WorkerMessage, 100)},
 	}
-	worker := NewWorkerServer(b.sessions, nil)
+	worker := workerstream.NewServer(b.sessions, nil)
 	if o.Jobs == nil {
 		o.Jobs = b.jobs
 	}
@@ -164,7 +165,7 @@ func serveGated(t testing.TB, o Options) *gated {
 	o.Reflection = true
 	o.Logger = slog.New(slog.NewTextHandler(b.logs, nil))
 	if o.Authority != nil {
-		o.Binding = bytes.Repeat([]byte("k"), MinBinding)
+		o.Binding = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
 	}
 	server, _, err := NewServer(o)
 	if err != nil {
@@ -218,9 +219,9 @@ func TestCredentialsOfACall(t *testing.T) {
 	b := serveGated(t, Options{Authority: newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "*"))})
 	conn := b.dial(t)
 	for name, c := range map[string]struct {
-		headers []string
-		code    codes.Code
-		reason  string
+		headers     []string
+		signatureOf codes.Code
+		reason      string
 	}{
 		"none":         {nil, codes.Unauthenticated, "CREDENTIALS_MISSING"},
 		"good":         {[]string{"Bearer ann"}, codes.OK, ""},
@@ -236,7 +237,7 @@ func TestCredentialsOfACall(t *testing.T) {
 		for _, h := range c.headers {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", h)
 		}
-		if err := listNodes(ctx, conn); status.Code(err) != c.code || reasonOf(err) != c.reason {
+		if err := listNodes(ctx, conn); status.Code(err) != c.signatureOf || reasonOf(err) != c.reason {
 			t.Errorf("%s: %v %q", name, err, reasonOf(err))
 		}
 	}
@@ -387,10 +388,10 @@ func TestCertificatesAndTokens(t *testing.T) {
 	ca := newCA(t)
 	authority := newAuthority(t, authz.Limits{}, authz.Rule{Subjects: []string{"cn:ops", "token:ann"}, Role: authz.Viewer, Namespaces: []string{"*"}})
 	for name, c := range map[string]struct {
-		clientAuth tls.ClientAuthType
-		cert       tls.Certificate
-		token      string
-		code       codes.Code
+		clientAuth  tls.ClientAuthType
+		cert        tls.Certificate
+		token       string
+		signatureOf codes.Code
 	}{
 		"certificate":                {tls.RequireAndVerifyClientCert, ca.leaf(t, "ops"), "", codes.OK},
 		"certificate without a role": {tls.RequireAndVerifyClientCert, ca.leaf(t, "eve"), "", codes.PermissionDenied},
@@ -414,7 +415,7 @@ func TestCertificatesAndTokens(t *testing.T) {
 			}
 			conn := b.dial(t, grpc.WithTransportCredentials(credentials.NewTLS(client)))
 			for range 2 { // the second call is judged by what the first has found out
-				if err := listNodes(ctx, conn); status.Code(err) != c.code {
+				if err := listNodes(ctx, conn); status.Code(err) != c.signatureOf {
 					t.Errorf("%v", err)
 				}
 			}

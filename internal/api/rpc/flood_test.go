@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -85,7 +86,7 @@ func serveFlooded(t *testing.T, o Options, jobs *floodJobs, wrap func(net.Listen
 		o.Authority = newAuthority(t, authz.Limits{}, allow(authz.Admin, "*", "*"))
 	}
 	if o.Authority != nil {
-		o.Binding = bytes.Repeat([]byte("k"), MinBinding)
+		o.Binding = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
 	}
 	server, _, err := NewServer(o)
 	if err != nil {

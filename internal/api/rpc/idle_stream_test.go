@@ -11,15 +11,26 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermata-io/fermata/internal/api/workerstream"
+	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
+
+// idleSessions welcomes every worker.
+type idleSessions struct{ job.WorkerSession }
+
+func (s idleSessions) Connect(_ job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
+	return s, out.Send(job.Welcome{Node: "n1"})
+}
+
+func (idleSessions) Close(string, []job.WorkerMessage) {}
 
 // TestIdleStreamsTakeLittle bounds what a stream of which nothing comes keeps on the heap,
 // both ends of its connection together: half of the bound and more is the client's, and a
 // buffer that the server kept for each would be beyond it.
 func TestIdleStreamsTakeLittle(t *testing.T) {
 	const streams, most = 100, 52 << 10
-	worker := NewWorkerServer(anySession{t}, nil)
+	worker := workerstream.NewServer(idleSessions{}, nil)
 	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: worker})
 	if err != nil {
 		t.Fatal(err)

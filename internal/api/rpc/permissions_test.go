@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -21,7 +22,7 @@ import (
 // descriptors.
 func servedMethods(t *testing.T) []string {
 	t.Helper()
-	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: NewWorkerServer(nil, nil), Sizes: newFakeSizes(), Reflection: true})
+	server, _, err := NewServer(Options{Jobs: &fakeJobs{}, Cluster: fakeCluster{}, Worker: workerstream.NewServer(nil, nil), Sizes: newFakeSizes(), Reflection: true})
 	if err != nil {
 		t.Fatal(err)
 	}

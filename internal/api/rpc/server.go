@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
@@ -125,8 +126,8 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Authority != nil && len(o.Binding) < MinBinding {
-		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), MinBinding)
+	if o.Authority != nil && len(o.Binding) < workerstream.MinKeyBytes {
+		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), workerstream.MinKeyBytes)
 	}
 	options, err := serverOptions(o)
 	if err != nil {

@@ -1,4 +1,4 @@
-package rpc
+package workerstream
 
 import (
 	"context"
@@ -29,13 +29,16 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
+// patience is how long a test waits for an expected event.
+const patience = time.Minute
+
 // recorder is a session that writes down what it is told.
 type recorder struct {
-	hello  job.Hello
-	out    job.WorkerStream
+	Hello  job.Hello
+	Out    job.WorkerStream
 	err    error
-	events chan string
-	unsent chan []job.WorkerMessage
+	Events chan string
+	Unsent chan []job.WorkerMessage
 	panics bool
 }
 
@@ -43,7 +46,7 @@ func (r *recorder) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.hello, r.out = h, out
+	r.Hello, r.Out = h, out
 	return r, out.Send(job.Welcome{Node: "n1", LeaseTTL: 30 * time.Second, Addresses: []string{"n2:1"}})
 }
 
@@ -51,27 +54,27 @@ func (r *recorder) Started(ids []string) {
 	if r.panics {
 		panic("boom")
 	}
-	r.events <- "started " + strings.Join(ids, ",")
+	r.Events <- "started " + strings.Join(ids, ",")
 }
 
 func (r *recorder) Results(list []job.Result) {
 	for _, x := range list {
-		r.events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
+		r.Events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
 			x.LeaseID, x.Outcome, x.Permanent, x.Error, len(x.Output), x.RetryAfter, x.Duration)
 	}
 }
-func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
-func (r *recorder) Lost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
-func (r *recorder) Draining()             { r.events <- "draining" }
-func (r *recorder) Heartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
+func (r *recorder) Returned(ids []string) { r.Events <- "returned " + strings.Join(ids, ",") }
+func (r *recorder) Lost(ids []string)     { r.Events <- "lost " + strings.Join(ids, ",") }
+func (r *recorder) Draining()             { r.Events <- "draining" }
+func (r *recorder) Heartbeat(seq int64)   { r.Events <- fmt.Sprint("heartbeat ", seq) }
 func (r *recorder) SendAway() {
-	r.events <- "sent away"
-	_ = r.out.Send(job.GoElsewhere{}) // its error is the stream's end
+	r.Events <- "sent away"
+	_ = r.Out.Send(job.GoElsewhere{}) // its error is the stream's end
 }
-func (r *recorder) Left() { r.events <- "left" }
+func (r *recorder) Left() { r.Events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
-	r.events <- "close " + reason
-	r.unsent <- unsent
+	r.Events <- "close " + reason
+	r.Unsent <- unsent
 }
 
 type workStream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.WorkResponse]
@@ -80,9 +83,9 @@ type workStream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.Work
 func workBench(t *testing.T, r *recorder) workStream {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
-	r.events, r.unsent = make(chan string, 100), make(chan []job.WorkerMessage, 1)
+	r.Events, r.Unsent = make(chan string, 100), make(chan []job.WorkerMessage, 1)
 	listener := bufconn.Listen(1 << 20)
-	worker := NewWorkerServer(r, nil)
+	worker := NewServer(r, nil)
 	g := guard.NewReporter(worker.logger, nil)
 	server := grpc.NewServer(grpc.StreamInterceptor(g.StreamInterceptor), grpc.ForceServerCodecV2(grpccodec.Codec()))
 	fermatav1.RegisterWorkerServiceServer(server, worker)
@@ -132,7 +135,7 @@ func welcome(t *testing.T, s workStream) {
 	}
 }
 
-// finish reads until the stream ends.
+// Finish reads until the stream ends.
 func finish(t *testing.T, s workStream) error {
 	t.Helper()
 	for {
@@ -142,11 +145,11 @@ func finish(t *testing.T, s workStream) error {
 	}
 }
 
-func (r *recorder) want(t *testing.T, want ...string) {
+func (r *recorder) Want(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		select {
-		case got := <-r.events:
+		case got := <-r.Events:
 			if got != w {
 				t.Errorf("session was told %q, want %q", got, w)
 			}
@@ -160,7 +163,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 	r := &recorder{}
 	s := workBench(t, r)
 	welcome(t, s)
-	if h := r.hello; h.WorkerID != "w-1" || h.Namespace != "default" || h.Slots != 4 || h.Epoch != 1 || len(h.Live) != 1 {
+	if h := r.Hello; h.WorkerID != "w-1" || h.Namespace != "default" || h.Slots != 4 || h.Epoch != 1 || len(h.Live) != 1 {
 		t.Errorf("hello is %+v", h)
 	}
 	long := strings.Repeat("x", 10_000)
@@ -184,7 +187,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 	if err := s.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	r.want(t,
+	r.Want(t,
 		"started a,b",
 		`result a succeeded permanent=false error="" output=4096 retry=0s took=1s`,
 		`result b failed permanent=true error="bad" output=0 retry=0s took=0s`,
@@ -210,7 +213,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		job.Addresses{"n2:1", "n3:1"},
 		job.GoElsewhere{Addresses: []string{"n2:1"}},
 	} {
-		if err := r.out.Send(m); err != nil {
+		if err := r.Out.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,14 +265,14 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"d"}}}}); err != nil {
 		t.Fatal(err)
 	}
-	r.want(t, "returned d")
-	r.out.Stop(job.ErrDraining)
-	r.out.Stop(job.ErrSuperseded)
+	r.Want(t, "returned d")
+	r.Out.Stop(job.ErrDraining)
+	r.Out.Stop(job.ErrSuperseded)
 	if err := finish(t, s); status.Code(err) != codes.Unavailable {
 		t.Errorf("stream ended with %v", err)
 	}
-	r.want(t, "close Unavailable: this node stops; connect to another one")
-	if err := r.out.Send(job.GoElsewhere{}); err == nil {
+	r.Want(t, "close Unavailable: this node stops; connect to another one")
+	if err := r.Out.Send(job.GoElsewhere{}); err == nil {
 		t.Error("a stream that has ended takes messages")
 	}
 }
@@ -289,11 +292,11 @@ func testLastWords(t *testing.T) {
 	for _, m := range []job.WorkerMessage{
 		job.ResultAcks{{LeaseID: "x"}}, job.GoElsewhere{Addresses: []string{"n2:1"}}, job.ResultAcks{{LeaseID: "y"}},
 	} {
-		if err := r.out.Send(m); err != nil {
+		if err := r.Out.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.out.Stop(job.ErrDraining)
+	r.Out.Stop(job.ErrDraining)
 	acks, addresses := 0, []string(nil)
 	m, err := s.Recv()
 	for ; err == nil; m, err = s.Recv() {
@@ -306,7 +309,7 @@ func testLastWords(t *testing.T) {
 	if acks != 2 || !slices.Equal(addresses, []string{"n2:1"}) {
 		t.Errorf("the worker heard %d acknowledgements and was sent to %v", acks, addresses)
 	}
-	if unsent := <-r.unsent; len(unsent) > 0 {
+	if unsent := <-r.Unsent; len(unsent) > 0 {
 		t.Errorf("unsent are %v", unsent)
 	}
 }
@@ -362,7 +365,7 @@ func TestStreamsOutOfOrder(t *testing.T) {
 		welcome(t, s)
 		sayHello(t, s, goodHello())
 		wantBadRequest(t, finish(t, s), "hello")
-		r.want(t, "close InvalidArgument: hello is said once")
+		r.Want(t, "close InvalidArgument: hello is said once")
 	})
 	t.Run("silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -389,7 +392,7 @@ func TestStreamsOutOfOrder(t *testing.T) {
 		if err := finish(t, s); status.Code(err) != codes.Internal {
 			t.Errorf("stream ended with %v", err)
 		}
-		r.want(t, "close Unknown: panic: boom")
+		r.Want(t, "close Unknown: panic: boom")
 	})
 }
 
@@ -406,7 +409,7 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	if _, err := s.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if !r.hello.Heartbeats {
+	if !r.Hello.Heartbeats {
 		t.Error("the session does not know that there are heartbeats")
 	}
 	if w := messageToPB(job.Welcome{SessionTTL: 8 * time.Second}).GetWelcome(); w.GetSessionTtl().AsDuration() != 8*time.Second {
@@ -415,7 +418,7 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	if w := messageToPB(job.Welcome{}).GetWelcome(); w.GetSessionTtl() != nil {
 		t.Errorf("welcome is %v", w)
 	}
-	if err := r.out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
+	if err := r.Out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := s.Recv(); err != nil || m.GetHeartbeatAck().GetSeq() != 7 || !m.GetHeartbeatAck().GetConfirmed() {
@@ -423,18 +426,18 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	}
 
 	o := newOutbox(func() {})
-	o.bound(job.Hello{Slots: 4})
+	o.setLimit(job.Hello{Slots: 4})
 	d := &job.Definition{}
 	lease := job.Assignments{{LeaseID: "1@ns/a", Record: &job.Record{Definition: d}}}
 	for _, m := range []job.WorkerMessage{
 		lease, job.Cancellation{LeaseIDs: []string{"y"}, Reason: job.CancelLeaseLost}, lease, job.HeartbeatAck{Seq: 1}, job.HeartbeatAck{Seq: 2},
 	} {
-		if err := o.put(m); err != nil {
+		if err := o.enqueue(m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got []string
-	for m := o.take(); m != nil; m = o.take() {
+	for m := o.dequeue(); m != nil; m = o.dequeue() {
 		got = append(got, fmt.Sprintf("%T", m)[len("job."):])
 	}
 	if want := []string{"Assignments", "Cancellation", "HeartbeatAck", "HeartbeatAck", "Assignments"}; !slices.Equal(got, want) {
@@ -459,16 +462,16 @@ func testSlowWorker(t *testing.T, reason error, closed string) {
 	sent := 0
 	for ; sent < 1_000_000; sent++ {
 		l := job.Assignment{LeaseID: fmt.Sprint(sent), Record: &job.Record{Definition: &job.Definition{Payload: payload}}}
-		if err := r.out.Send(job.Assignments{l}); err != nil {
+		if err := r.Out.Send(job.Assignments{l}); err != nil {
 			break
 		}
 	}
 	if sent == 1_000_000 {
 		t.Fatal("queue is not bounded")
 	}
-	r.out.Stop(reason)
-	r.want(t, closed)
-	unsent := <-r.unsent
+	r.Out.Stop(reason)
+	r.Want(t, closed)
+	unsent := <-r.Unsent
 	n := 0
 	for _, m := range unsent {
 		n += len(m.(job.Assignments))
@@ -491,11 +494,11 @@ func testSlowWorker(t *testing.T, reason error, closed string) {
 
 func TestOutboxJoinsAndSplits(t *testing.T) {
 	o := newOutbox(func() {})
-	o.bound(job.Hello{Slots: 10_000})
+	o.setLimit(job.Hello{Slots: 10_000})
 	big := make([]byte, maxMessageBytes*2/5)
 	put := func(m job.WorkerMessage) {
 		t.Helper()
-		if err := o.put(m); err != nil {
+		if err := o.enqueue(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -511,8 +514,8 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	put(job.GoElsewhere{})
 	put(job.GoElsewhere{})
 	var got []string
-	for m := o.take(); m != nil; m = o.take() {
-		got = append(got, fmt.Sprintf("%T:%d", m, items(m))[4:])
+	for m := o.dequeue(); m != nil; m = o.dequeue() {
+		got = append(got, fmt.Sprintf("%T:%d", m, countItems(m))[4:])
 	}
 	want := []string{
 		"ResultAcks:300", "ResultAcks:300", "ResultAcks:100", "Assignments:2", "Assignments:2", "Assignments:1",
@@ -521,8 +524,8 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("took %v, want %v", got, want)
 	}
-	if o.items != 0 {
-		t.Errorf("%d items are left", o.items)
+	if o.itemCount != 0 {
+		t.Errorf("%d items are left", o.itemCount)
 	}
 }
 
@@ -532,13 +535,13 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Bool
 		o := newOutbox(func() { writes.Store(true) })
-		o.bound(job.Hello{Slots: 100})
+		o.setLimit(job.Hello{Slots: 100})
 		lease := func() job.Assignments {
 			return job.Assignments{{Record: &job.Record{Definition: &job.Definition{}}}}
 		}
 		put := func(list ...job.WorkerMessage) {
 			for _, m := range list {
-				if err := o.put(m); err != nil {
+				if err := o.enqueue(m); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -546,8 +549,8 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		took := func(want ...string) {
 			t.Helper()
 			var got []string
-			for m := o.take(); m != nil; m = o.take() {
-				got = append(got, fmt.Sprintf("%T:%d", m, items(m))[4:])
+			for m := o.dequeue(); m != nil; m = o.dequeue() {
+				got = append(got, fmt.Sprintf("%T:%d", m, countItems(m))[4:])
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("took %v, want %v", got, want)
@@ -556,7 +559,7 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		woken := func() bool { return writes.Swap(false) }
 		for range 2 { // the timer is used again
 			put(job.ResultAcks{{}}, job.ResultAcks{{}})
-			time.Sleep(ackPause - time.Microsecond)
+			time.Sleep(maxAckDelay - time.Microsecond)
 			synctest.Wait()
 			if took(); woken() {
 				t.Error("woken for acknowledgements alone")
@@ -580,7 +583,7 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		put(job.ResultAcks{{}})
 		took("ResultAcks:300", "ResultAcks:1")
 		put(job.ResultAcks{{LeaseID: "a"}})
-		if left := o.close(); len(left) != 1 || o.items != 1 {
+		if left := o.close(); len(left) != 1 || o.itemCount != 1 {
 			t.Errorf("closed with %v", left)
 		}
 		time.Sleep(time.Second) // rings in vain, or not at all

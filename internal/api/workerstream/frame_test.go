@@ -1,4 +1,4 @@
-package rpc
+package workerstream
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func drawAssignment(t *rapid.T) job.Assignment {
 }
 
 // plainLease is what the .proto file says a lease is.
-func plainLease(a *job.Assignment, seal *seal, parent, traceState string) *fermatav1.Lease {
+func plainLease(a *job.Assignment, seal *leaseSigner, parent, traceState string) *fermatav1.Lease {
 	d, s := a.Definition, &a.State
 	at := func(ms int64) *timestamppb.Timestamp {
 		if ms == 0 || ms >= job.NeverMS {
@@ -57,7 +57,7 @@ func plainLease(a *job.Assignment, seal *seal, parent, traceState string) *ferma
 		CorrelationId: job.Correlation(d.Key, s.RunID()),
 	}
 	if seal != nil {
-		l.LeaseId = seal.close(l.LeaseId)
+		l.LeaseId = seal.Sign(l.LeaseId)
 	}
 	if parent != "" {
 		l.TraceContext = &fermatav1.TraceContext{Traceparent: parent, Tracestate: traceState}
@@ -76,9 +76,9 @@ func wireOf(t *rapid.T, m proto.Message) []byte {
 // What writes itself is to the byte what protobuf would have written.
 func TestFramesAreWhatTheirMessagesAre(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var own *seal
+		var own *leaseSigner
 		if rapid.Bool().Draw(t, "sealed") {
-			own = newSeal(bytes.Repeat([]byte("k"), MinBinding), "subject", job.Hello{WorkerID: "w"})
+			own = newLeaseSigner(bytes.Repeat([]byte("k"), MinKeyBytes), "subject", job.Hello{WorkerID: "w"})
 		}
 		parent := rapid.SampledFrom([]string{"", "00-1-2-01"}).Draw(t, "parent")
 		leases := make(job.Assignments, rapid.IntRange(0, 5).Draw(t, "leases"))
@@ -93,13 +93,13 @@ func TestFramesAreWhatTheirMessagesAre(t *testing.T) {
 			acks = append(acks, job.ResultAck{LeaseID: leases[i].LeaseID, Status: status})
 			plainAcks.Acks = append(plainAcks.Acks, &fermatav1.ResultAck{LeaseId: l.LeaseId, Status: ackStatuses[status]})
 		}
-		f := &leaseFrame{leases: leases, seal: own, trace: func(*job.Record) (string, string) { return parent, "state" }}
+		f := &leaseFrame{leases: leases, signer: own, trace: func(*job.Record) (string, string) { return parent, "state" }}
 		want := wireOf(t, &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{Leases: plain}})
 		prefix := []byte("before")
 		if have := f.AppendFrame(prefix); !bytes.Equal(have[len(prefix):], want) {
 			t.Errorf("leases are\n%x, want\n%x", have[len(prefix):], want)
 		}
-		g := &ackFrame{acks: acks, seal: own}
+		g := &ackFrame{acks: acks, signer: own}
 		want = wireOf(t, &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: plainAcks}})
 		if have := g.AppendFrame(nil); !bytes.Equal(have, want) || len(have) > g.FrameSize() {
 			t.Errorf("acknowledgements are\n%x, want\n%x, in at most %d bytes", have, want, g.FrameSize())
@@ -132,7 +132,7 @@ func TestFramesKnowTheirSize(t *testing.T) {
 	s := job.State{
 		Lane: d.Lane(), Generation: 1<<32 - 1, Nominal: job.NeverMS - 1, Due: job.NeverMS - 1, Attempt: 999, Token: 1 << 53,
 	}
-	f := &leaseFrame{seal: newSeal(bytes.Repeat([]byte("k"), MinBinding), "subject", job.Hello{})}
+	f := &leaseFrame{signer: newLeaseSigner(bytes.Repeat([]byte("k"), MinKeyBytes), "subject", job.Hello{})}
 	for range 100 {
 		f.leases = append(f.leases, job.Assignment{LeaseID: job.LeaseID(d.Record(), s.Token), Record: &job.Record{Definition: d, State: s}, StartAt: time.Now().Add(time.Hour)})
 	}

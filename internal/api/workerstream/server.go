@@ -1,4 +1,4 @@
-package rpc
+package workerstream
 
 import (
 	"cmp"
@@ -32,19 +32,19 @@ type Sessions interface {
 const (
 	// helloTimeout is how long a stream may be silent before it says who it is.
 	helloTimeout = 10 * time.Second
-	// lastWordsTimeout is how long a node that stops waits for one that takes nothing.
-	lastWordsTimeout = time.Second
-	// renewBefore is how long before its credential expires a worker is asked to
+	// flushTimeout is how long a node that stops waits for one that takes nothing.
+	flushTimeout = time.Second
+	// reconnectBeforeExpiry is how long before its credential expires a worker is asked to
 	// connect anew.
-	renewBefore = time.Minute
+	reconnectBeforeExpiry = time.Minute
 )
 
-// WorkerServer carries the streams of workers. Each has one goroutine that reads and,
+// Server carries the streams of workers. Each has one goroutine that reads and,
 // while there is something to say, one that writes; the handler itself only waits, so
 // that it can end the stream while both are stuck. Most workers of most nodes have
 // nothing to do, and what one takes then is mostly stacks: what needs a large one is done
 // by goroutines that end with it.
-type WorkerServer struct {
+type Server struct {
 	fermatav1.UnimplementedWorkerServiceServer
 	sessions Sessions
 	logger   *slog.Logger
@@ -57,22 +57,22 @@ type WorkerServer struct {
 type LeaseTracer func(*job.Record) (traceparent, tracestate string)
 
 // Trace has leases carry trace contexts. Call it before serving.
-func (w *WorkerServer) Trace(t LeaseTracer) { w.trace = t }
+func (w *Server) Trace(t LeaseTracer) { w.trace = t }
 
-// NewWorkerServer serves sessions. A nil logger discards.
-func NewWorkerServer(sessions Sessions, logger *slog.Logger) *WorkerServer {
+// NewServer serves sessions. A nil logger discards.
+func NewServer(sessions Sessions, logger *slog.Logger) *Server {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &WorkerServer{sessions: sessions, logger: logger}
+	return &Server{sessions: sessions, logger: logger}
 }
 
 // Wait returns when no goroutine of a stream is left. Call it after the gRPC
 // server has stopped.
-func (w *WorkerServer) Wait() { w.loops.Wait() }
+func (w *Server) Wait() { w.loops.Wait() }
 
 // Work serves one stream until the worker, the session or the connection ends it.
-func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
+func (w *Server) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fermatav1.WorkResponse]) error {
 	s := &workerStream{
 		stream: stream, sessions: w.sessions, trace: w.trace,
 		hello: make(chan struct{}), stopped: make(chan struct{}),
@@ -81,20 +81,20 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 	ended := make(chan error, 2)
 	run := func(part func() error) {
 		w.loops.Go(func() {
-			if err := s.guarded(part); err != nil {
+			if err := s.recoverPanic(part); err != nil {
 				ended <- err
 			}
 		})
 	}
-	s.out = newOutbox(func() { run(s.write) })
+	s.out = newOutbox(func() { run(s.writeMessages) })
 	run(func() error {
-		err := s.greet()
+		err := s.receiveHello()
 		if err == nil {
-			run(s.read)
+			run(s.readMessages)
 		}
 		return err
 	})
-	late, old := time.NewTimer(helloTimeout), time.NewTimer(s.age())
+	late, old := time.NewTimer(helloTimeout), time.NewTimer(s.maxAge())
 	defer late.Stop()
 	defer old.Stop()
 	recheck := time.NewTicker(guard.RecheckInterval)
@@ -106,22 +106,22 @@ func (w *WorkerServer) Work(stream grpc.BidiStreamingServer[fermatav1.WorkReques
 			hello = nil
 			late.Stop()
 		case <-late.C:
-			return s.end(status.Error(codes.DeadlineExceeded, "no hello came"))
+			return s.endStream(status.Error(codes.DeadlineExceeded, "no hello came"))
 		case <-old.C:
-			s.sendAway()
+			s.askToReconnect()
 		case <-recheck.C:
-			if err := s.recheck(); err != nil {
-				return s.end(err)
+			if err := s.reauthorize(); err != nil {
+				return s.endStream(err)
 			}
 		case err := <-ended:
-			return s.end(err)
+			return s.endStream(err)
 		case <-stream.Context().Done(): // which reader and writer may not come to see
-			return s.end(stream.Context().Err())
+			return s.endStream(stream.Context().Err())
 		case <-s.stopped:
 			if errors.Is(s.reason, job.ErrDraining) {
-				s.lastWords()
+				s.flushOutbox()
 			}
-			return s.end(stopStatus(s.reason))
+			return s.endStream(stopStatus(s.reason))
 		}
 	}
 }
@@ -134,7 +134,7 @@ type workerStream struct {
 	out      *outbox
 	hello    chan struct{} // closed when the session has begun
 	caller   *guard.Caller // nil where callers are not authenticated
-	seal     *seal         // nil before the session, and where there are no callers; see write
+	signer   *leaseSigner  // nil before the session, and where there are no callers; see write
 
 	once    sync.Once
 	stopped chan struct{}
@@ -142,24 +142,24 @@ type workerStream struct {
 
 	drained atomic.Bool // the worker said so
 
-	mu      sync.Mutex
-	session job.WorkerSession
-	said    job.Hello
-	over    bool
-	unsent  []job.WorkerMessage // of a stream that ended before its session began
+	mu        sync.Mutex
+	session   job.WorkerSession
+	sentHello job.Hello
+	ended     bool
+	unsent    []job.WorkerMessage // of a stream that ended before its session began
 }
 
-// age is when the worker is to connect anew.
-func (s *workerStream) age() time.Duration {
+// maxAge is when the worker is to connect anew.
+func (s *workerStream) maxAge() time.Duration {
 	age := guard.StreamAge - guard.StreamAge/10 + rand.N(guard.StreamAge/5)
 	if s.caller != nil && !s.caller.Identity.Expires.IsZero() {
-		age = min(age, max(guard.RecheckInterval, time.Until(s.caller.Identity.Expires)-renewBefore))
+		age = min(age, max(guard.RecheckInterval, time.Until(s.caller.Identity.Expires)-reconnectBeforeExpiry))
 	}
 	return age
 }
 
-// sendAway asks the worker to connect anew. It takes its leases along.
-func (s *workerStream) sendAway() {
+// askToReconnect asks the worker to connect anew. It takes its leases along.
+func (s *workerStream) askToReconnect() {
 	s.mu.Lock()
 	session := s.session
 	s.mu.Unlock()
@@ -168,14 +168,14 @@ func (s *workerStream) sendAway() {
 	}
 }
 
-// recheck ends a stream whose caller has lost what it began with: a token that was
+// reauthorize ends a stream whose caller has lost what it began with: a token that was
 // taken back, a role, or time.
-func (s *workerStream) recheck() error {
-	if s.out.stuck(guard.StuckTimeout) {
+func (s *workerStream) reauthorize() error {
+	if s.out.isStuck(guard.StuckTimeout) {
 		return stopStatus(job.ErrSlowWorker)
 	}
 	s.mu.Lock()
-	begun, hello := s.session != nil, s.said
+	begun, hello := s.session != nil, s.sentHello
 	s.mu.Unlock()
 	if s.caller == nil || !begun {
 		return nil
@@ -188,7 +188,7 @@ func (s *workerStream) recheck() error {
 }
 
 // Send queues a message for the worker.
-func (s *workerStream) Send(m job.WorkerMessage) error { return s.out.put(m) }
+func (s *workerStream) Send(m job.WorkerMessage) error { return s.out.enqueue(m) }
 
 // Stop ends the stream for this reason.
 func (s *workerStream) Stop(reason error) {
@@ -198,10 +198,10 @@ func (s *workerStream) Stop(reason error) {
 	})
 }
 
-// lastWords waits until what is queued has gone out, above all where the worker may go: it
+// flushOutbox waits until what is queued has gone out, above all where the worker may go: it
 // may know no other address that still leads anywhere.
-func (s *workerStream) lastWords() {
-	late := time.NewTimer(lastWordsTimeout)
+func (s *workerStream) flushOutbox() {
+	late := time.NewTimer(flushTimeout)
 	defer late.Stop()
 	select {
 	case <-s.out.flush():
@@ -210,15 +210,15 @@ func (s *workerStream) lastWords() {
 	}
 }
 
-// end closes the session, with what was not sent, and returns the stream's
+// endStream closes the session, with what was not sent, and returns the stream's
 // status. Reader and writer end when the handler has returned.
-func (s *workerStream) end(err error) error {
+func (s *workerStream) endStream(err error) error {
 	left := errors.Is(err, io.EOF)
 	if left {
 		err = nil
 	}
 	s.mu.Lock()
-	s.over = true
+	s.ended = true
 	session := s.session
 	unsent := s.out.close()
 	if session == nil {
@@ -234,20 +234,20 @@ func (s *workerStream) end(err error) error {
 	return err
 }
 
-// begin notes the session; false if the stream has ended meanwhile.
-func (s *workerStream) begin(session job.WorkerSession, hello job.Hello) bool {
+// beginSession notes the session; false if the stream has ended meanwhile.
+func (s *workerStream) beginSession(session job.WorkerSession, hello job.Hello) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.ended {
 		return false
 	}
-	s.session, s.said = session, hello
+	s.session, s.sentHello = session, hello
 	close(s.hello)
 	return true
 }
 
-// greet takes the worker's first message and begins the session.
-func (s *workerStream) greet() error {
+// receiveHello takes the worker's first message and begins the session.
+func (s *workerStream) receiveHello() error {
 	first, err := s.stream.Recv()
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (s *workerStream) greet() error {
 	if len(violations) > 0 {
 		return apierror.WithDetails(codes.InvalidArgument, "hello: "+violations[0].Field+" "+violations[0].Description, apierror.BadRequest(violations)).Err()
 	}
-	s.out.bound(hello)
+	s.out.setLimit(hello)
 	var foreign []string
 	if s.caller != nil {
 		if err := s.caller.AuthorizeQueues(s.stream.Context(), authz.Work, hello.Namespace, hello.Queues); err != nil {
@@ -268,22 +268,22 @@ func (s *workerStream) greet() error {
 		}
 		hello.Identity = s.caller.Identity.Subject
 		// The first message, which write waits for, is put after this.
-		s.seal = newSeal(s.caller.LeaseKey(), hello.Identity, hello)
-		hello.Live, foreign = s.seal.sort(hello.Live)
+		s.signer = newLeaseSigner(s.caller.LeaseKey(), hello.Identity, hello)
+		hello.Live, foreign = s.signer.partition(hello.Live)
 	}
 	session, err := s.sessions.Connect(hello, s)
 	if err != nil {
 		return stopStatus(err)
 	}
-	if !s.begin(session, hello) {
+	if !s.beginSession(session, hello) {
 		session.Close("stream ended", s.unsent)
 		return errOutboxClosed
 	}
-	return s.refuse(foreign, notYours)
+	return s.refuseLeases(foreign, leaseLostCancel)
 }
 
-// read takes the worker's other messages until the stream ends.
-func (s *workerStream) read() error {
+// readMessages takes the worker's other messages until the stream ends.
+func (s *workerStream) readMessages() error {
 	s.mu.Lock()
 	session := s.session
 	s.mu.Unlock()
@@ -292,14 +292,14 @@ func (s *workerStream) read() error {
 		if err := s.stream.RecvMsg(&f); err != nil {
 			return err
 		}
-		if err := s.take(session, &f); err != nil {
+		if err := s.handleMessage(session, &f); err != nil {
 			return err
 		}
 	}
 }
 
-// refuse answers a worker that names leases which it was not given.
-func (s *workerStream) refuse(ids []string, answer func([]string) sealed) error {
+// refuseLeases answers a worker that names leases which it was not given.
+func (s *workerStream) refuseLeases(ids []string, answer func([]string) presignedMessage) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -307,30 +307,30 @@ func (s *workerStream) refuse(ids []string, answer func([]string) sealed) error 
 	if answer == nil {
 		return nil
 	}
-	if err := s.out.put(answer(ids)); err != nil {
+	if err := s.out.enqueue(answer(ids)); err != nil {
 		return stopStatus(errors.Join(job.ErrSlowWorker, err))
 	}
 	return nil
 }
 
-// own keeps the leases that the worker was given, and refuses the others.
-func (s *workerStream) own(ids []string) ([]string, error) {
-	if s.seal == nil {
+// verifyLeases keeps the leases that the worker was given, and refuses the others.
+func (s *workerStream) verifyLeases(ids []string) ([]string, error) {
+	if s.signer == nil {
 		return ids, nil
 	}
-	own, foreign := s.seal.sort(ids)
-	return own, s.refuse(foreign, nil)
+	own, foreign := s.signer.partition(ids)
+	return own, s.refuseLeases(foreign, nil)
 }
 
-// ownResults is own for results, which are answered.
-func (s *workerStream) ownResults(results []job.Result) ([]job.Result, error) {
-	if s.seal == nil {
+// verifyResults is own for results, which are answered.
+func (s *workerStream) verifyResults(results []job.Result) ([]job.Result, error) {
+	if s.signer == nil {
 		return results, nil
 	}
 	var foreign []string
 	own := results[:0]
 	for _, r := range results {
-		id, ok := s.seal.open(r.LeaseID)
+		id, ok := s.signer.Verify(r.LeaseID)
 		if !ok {
 			foreign = append(foreign, r.LeaseID)
 			continue
@@ -338,12 +338,12 @@ func (s *workerStream) ownResults(results []job.Result) ([]job.Result, error) {
 		r.LeaseID = id
 		own = append(own, r)
 	}
-	return own, s.refuse(foreign, notTaken)
+	return own, s.refuseLeases(foreign, staleAcks)
 }
 
-func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
+func (s *workerStream) handleMessage(session job.WorkerSession, f *requestFrame) error {
 	if len(f.results) > 0 {
-		results, err := s.ownResults(f.results)
+		results, err := s.verifyResults(f.results)
 		if err != nil {
 			return err
 		}
@@ -351,19 +351,19 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 	}
 	switch m := f.other.GetMessage().(type) {
 	case *fermatav1.WorkRequest_Started:
-		ids, err := s.own(m.Started.GetLeaseIds())
+		ids, err := s.verifyLeases(m.Started.GetLeaseIds())
 		if err != nil {
 			return err
 		}
 		session.Started(ids)
 	case *fermatav1.WorkRequest_Returned:
-		ids, err := s.own(m.Returned.GetLeaseIds())
+		ids, err := s.verifyLeases(m.Returned.GetLeaseIds())
 		if err != nil {
 			return err
 		}
 		session.Returned(ids)
 	case *fermatav1.WorkRequest_Lost:
-		ids, err := s.own(m.Lost.GetLeaseIds())
+		ids, err := s.verifyLeases(m.Lost.GetLeaseIds())
 		if err != nil {
 			return err
 		}
@@ -381,11 +381,11 @@ func (s *workerStream) take(session job.WorkerSession, f *requestFrame) error {
 	return nil
 }
 
-// write sends what is queued.
-func (s *workerStream) write() error {
-	for m := s.out.take(); m != nil; m = s.out.take() {
-		err := s.stream.SendMsg(s.frame(m))
-		s.out.sent()
+// writeMessages sends what is queued.
+func (s *workerStream) writeMessages() error {
+	for m := s.out.dequeue(); m != nil; m = s.out.dequeue() {
+		err := s.stream.SendMsg(s.frameOf(m))
+		s.out.markSent()
 		if err != nil {
 			return err
 		}
@@ -393,25 +393,25 @@ func (s *workerStream) write() error {
 	return nil
 }
 
-// frame is a message as it goes out.
-func (s *workerStream) frame(m job.WorkerMessage) any {
+// frameOf is a message as it goes out.
+func (s *workerStream) frameOf(m job.WorkerMessage) any {
 	switch m := m.(type) {
 	case job.Assignments:
-		return &leaseFrame{leases: m, seal: s.seal, trace: s.trace}
+		return &leaseFrame{leases: m, signer: s.signer, trace: s.trace}
 	case job.ResultAcks:
-		return &ackFrame{acks: m, seal: s.seal}
-	case sealed:
+		return &ackFrame{acks: m, signer: s.signer}
+	case presignedMessage:
 		return m.pb
 	}
 	pb := messageToPB(m)
-	if s.seal != nil {
-		s.seal.closeAll(pb)
+	if s.signer != nil {
+		s.signer.signCancel(pb)
 	}
 	return pb
 }
 
-// guarded makes an error of a panic, so that it ends this stream only.
-func (s *workerStream) guarded(loop func() error) (err error) {
+// recoverPanic makes an error of a panic, so that it ends this stream only.
+func (s *workerStream) recoverPanic(loop func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &apierror.Panic{Value: p, Stack: debug.Stack()}
@@ -420,12 +420,12 @@ func (s *workerStream) guarded(loop func() error) (err error) {
 	return loop()
 }
 
-// stopReasons are the ends of a stream that the session decides.
-var stopReasons = []struct {
-	err    error
-	code   codes.Code
-	reason string
-	text   string
+// stopStatuses are the ends of a stream that the session decides.
+var stopStatuses = []struct {
+	err         error
+	signatureOf codes.Code
+	reason      string
+	text        string
 }{
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
@@ -434,9 +434,9 @@ var stopReasons = []struct {
 }
 
 func stopStatus(err error) error {
-	for _, row := range stopReasons {
+	for _, row := range stopStatuses {
 		if errors.Is(err, row.err) {
-			return apierror.WithDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}).Err()
+			return apierror.WithDetails(row.signatureOf, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}).Err()
 		}
 	}
 	return err

@@ -1,4 +1,4 @@
-package rpc
+package workerstream
 
 import (
 	"bytes"
@@ -38,19 +38,19 @@ const (
 // leaseFrame is a WorkResponse with leases.
 type leaseFrame struct {
 	leases job.Assignments
-	seal   *seal       // nil: ids go out as they are
-	trace  LeaseTracer // nil: no run is traced
+	signer *leaseSigner // nil: ids go out as they are
+	trace  LeaseTracer  // nil: no run is traced
 }
 
-// leaseRest is what a lease takes beside its texts, labels and payload, at most.
-const leaseRest = 180
+// leaseOverhead is what a lease takes beside its texts, labels and payload, at most.
+const leaseOverhead = 180
 
 func (f *leaseFrame) FrameSize() int {
 	size := 16
 	for i := range f.leases {
 		l := &f.leases[i]
 		d := l.Definition
-		size += leaseRest + codeLength + 2*len(l.LeaseID) + len(d.Queue) + len(d.Handler) + len(l.Payload())
+		size += leaseOverhead + signatureLength + 2*len(l.LeaseID) + len(d.Queue) + len(d.Handler) + len(l.Payload())
 		for k, v := range d.Labels {
 			size += 16 + len(k) + len(v)
 		}
@@ -71,7 +71,7 @@ func (f *leaseFrame) AppendFrame(b []byte) []byte {
 func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 	d, s := l.Definition, &l.State
 	run := s.RunID()
-	b = appendID(b, leaseID, f.seal, l.LeaseID)
+	b = appendLeaseID(b, leaseID, f.signer, l.LeaseID)
 	b, at := protofield.Open(b, leaseRun)
 	b = protofield.Close(convert.AppendRunName(b, d.Key, run), at)
 	b = protofield.AppendText(b, leaseQueue, s.Lane.Queue)
@@ -79,8 +79,8 @@ func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 	b = protofield.AppendText(b, leasePayload, l.Payload())
 	b = protofield.AppendInt(b, leaseAttempt, int64(s.Attempt)+1)
 	b = protofield.AppendInt(b, leaseMaxAttempts, int64(d.Retry.MaxAttempts))
-	b = appendMS(b, leaseNominal, s.Nominal)
-	b = appendMS(b, leaseDue, s.Due)
+	b = appendMillis(b, leaseNominal, s.Nominal)
+	b = appendMillis(b, leaseDue, s.Due)
 	b = protofield.AppendDuration(b, leaseTimeout, d.Timeout)
 	b = protofield.AppendInt(b, leaseToken, int64(s.Token))
 	if len(d.Labels) > 0 {
@@ -120,32 +120,32 @@ func (f *leaseFrame) appendTrace(b []byte, r *job.Record) []byte {
 	return protofield.Close(protofield.AppendText(protofield.AppendText(b, 1, parent), 2, state), at)
 }
 
-// appendMS appends an instant, if it is one.
-func appendMS(b []byte, n protowire.Number, ms int64) []byte {
+// appendMillis appends an instant, if it is one.
+func appendMillis(b []byte, n protowire.Number, ms int64) []byte {
 	if ms == 0 || ms >= job.NeverMS {
 		return b
 	}
 	return protofield.AppendTime(b, n, time.UnixMilli(ms))
 }
 
-// appendID appends the id of a lease as its worker has to name it.
-func appendID(b []byte, n protowire.Number, s *seal, id string) []byte {
+// appendLeaseID appends the id of a lease as its worker has to name it.
+func appendLeaseID(b []byte, n protowire.Number, s *leaseSigner, id string) []byte {
 	if s != nil {
-		id = s.close(id)
+		id = s.Sign(id)
 	}
 	return protofield.AppendText(b, n, id)
 }
 
 // ackFrame is a WorkResponse with acknowledgements.
 type ackFrame struct {
-	acks job.ResultAcks
-	seal *seal
+	acks   job.ResultAcks
+	signer *leaseSigner
 }
 
 func (f *ackFrame) FrameSize() int {
 	size := 16
 	for i := range f.acks {
-		size += 16 + codeLength + len(f.acks[i].LeaseID)
+		size += 16 + signatureLength + len(f.acks[i].LeaseID)
 	}
 	return size
 }
@@ -156,7 +156,7 @@ func (f *ackFrame) AppendFrame(b []byte) []byte {
 		a := &f.acks[i]
 		var each int
 		b, each = protofield.Open(b, listItem)
-		b = appendID(b, ackLease, f.seal, a.LeaseID)
+		b = appendLeaseID(b, ackLease, f.signer, a.LeaseID)
 		b = protofield.Close(protofield.AppendInt(b, ackStatusField, int64(ackStatuses[a.Status])), each)
 	}
 	return protofield.Close(b, all)
@@ -179,7 +179,7 @@ func (f *requestFrame) ReadFrame(data []byte) error {
 
 func (f *requestFrame) readResults(data []byte) error {
 	if f.results == nil {
-		f.results = make([]job.Result, 0, len(data)/leastResult)
+		f.results = make([]job.Result, 0, len(data)/minResultSize)
 	}
 	return protofield.Fields(data, func(field protofield.Field, _ []byte) error {
 		if field.Number != listItem || field.Bytes == nil {
@@ -191,8 +191,8 @@ func (f *requestFrame) readResults(data []byte) error {
 	})
 }
 
-// leastResult is about what the result of a success takes.
-const leastResult = 48
+// minResultSize is about what the result of a success takes.
+const minResultSize = 48
 
 // resultOutcomes are the outcomes of results. One that this version does not know is
 // a failure: the attempt did not succeed as far as can be told.
