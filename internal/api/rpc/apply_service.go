@@ -15,7 +15,7 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 	if err != nil {
 		return nil, err
 	}
-	answers := s.jobs.PlanWishes(ctx, wishes, q.GetForce())
+	answers := s.definitions.PlanWishes(ctx, wishes, q.GetForce())
 	if err := whole(answers); err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsReques
 	if err != nil {
 		return nil, err
 	}
-	answers := s.jobs.Apply(ctx, wishes, q.GetForce())
+	answers := s.definitions.Apply(ctx, wishes, q.GetForce())
 	if err := whole(answers); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ type Trail interface {
 // auditor tells of each call that changes something, once it has ended.
 type auditor struct {
 	trail  Trail
-	jobs   Jobs
+	jobs   JobDefinitions
 	node   string
 	logger *slog.Logger
 	// subject names the caller of a context.

@@ -13,7 +13,7 @@ import (
 // backupService implements fermatav1.BackupServiceServer.
 type backupService struct {
 	fermatav1.UnimplementedBackupServiceServer
-	jobs     Jobs
+	jobs     JobBackups
 	defaults *backoff.Defaults // nil: there are none
 }
 

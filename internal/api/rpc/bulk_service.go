@@ -26,7 +26,7 @@ func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadL
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.jobs.Letters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	page, err := s.letters.Letters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 		}
 		request.Records = append(request.Records, record)
 	}
-	done, err := s.jobs.Redrive(ctx, request)
+	done, err := s.letters.Redrive(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsReques
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.jobs.PauseAll(ctx, filter, q.GetNote(), q.GetPageToken())
+	done, err := s.operations.PauseAll(ctx, filter, q.GetNote(), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequ
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.jobs.ResumeAll(ctx, filter, q.GetNote(), q.GetCatchUp(), q.GetPageToken())
+	done, err := s.operations.ResumeAll(ctx, filter, q.GetNote(), q.GetCatchUp(), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *jobService) GetQueueSettings(ctx context.Context, q *fermatav1.GetQueue
 	if err != nil {
 		return nil, err
 	}
-	settings, err := s.jobs.QueueSettings(ctx, queue)
+	settings, err := s.queues.QueueSettings(ctx, queue)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.Updat
 	if q.GetExpected() != nil {
 		change.Expected = new(convert.QueueSettingsFromPB(q.GetExpected()))
 	}
-	settings, err := s.jobs.SetQueueSettings(ctx, queue, change)
+	settings, err := s.queues.SetQueueSettings(ctx, queue, change)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Package rpc implements the gRPC services of a node: jobs, backups, the cluster, events, access, and the
 // interface that KEDA calls for autoscaling.
 //
-// A method reads its request with package convert, calls an engine through one of the interfaces in services.go
+// A method reads its request with package convert, calls an engine through one of the interfaces in jobs.go
 // and writes the answer. It returns errors of the core; the interceptors of package guard turn them into
 // statuses. [NewServer] puts the services behind the gate of package guard, the audit interceptor, and the check
 // that the keyspace still exists.

@@ -13,47 +13,6 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Jobs is what JobService asks of the engine that manages jobs.
-type Jobs interface {
-	Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error)
-	CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer
-	Get(ctx context.Context, key job.Key) (job.Record, error)
-	List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error)
-	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
-	Delete(ctx context.Context, key job.Key, etag string) error
-	Pause(ctx context.Context, key job.Key, note string) (job.Record, error)
-	// Resume ends a pause; catchUp hands what passed to the misfire policy.
-	Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error)
-	RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error)
-	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
-	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
-	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)
-	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
-
-	// Hint takes a hint; one without a source clears the one there is.
-	Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error)
-	Explain(ctx context.Context, key job.Key) (job.Explained, error)
-	// Top lists the worst jobs, the worst first.
-	Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
-	Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error)
-	CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error)
-	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
-	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
-	PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error)
-	ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error)
-	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
-	// SetQueueSettings returns the new settings.
-	SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error)
-
-	// PlanWishes tells what Apply would do.
-	PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
-	Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
-
-	// Backups lists jobs with their checkpoints; Restore takes them.
-	Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
-	Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer
-}
-
 // maxBatch bounds BatchCreateJobs.
 const maxBatch = 1000
 
@@ -61,9 +20,22 @@ const maxBatch = 1000
 // model; the interceptors turn them into statuses.
 type jobService struct {
 	fermatav1.UnimplementedJobServiceServer
-	jobs     Jobs
-	now      func() time.Time
-	defaults *backoff.Defaults // nil: there are none
+	definitions JobDefinitions
+	operations  JobOperations
+	queries     JobQueries
+	runs        JobRuns
+	letters     DeadLetters
+	queues      QueueSettings
+	now         func() time.Time
+	defaults    *backoff.Defaults // nil: the operator has set none
+}
+
+// newJobService serves jobs, all of which one engine manages.
+func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
+	return &jobService{
+		definitions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
+		now: now, defaults: defaults,
+	}
 }
 
 // reader is one that fills what messages leave unset with the operator's defaults.
@@ -85,7 +57,7 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	record, err := s.jobs.Create(ctx, d, q.GetRequestId())
+	record, err := s.definitions.Create(ctx, d, q.GetRequestId())
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +89,7 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 			place = append(place, i)
 		}
 	}
-	for i, answer := range s.jobs.CreateBatch(ctx, good) {
+	for i, answer := range s.definitions.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
 	return s.batch(answers, q.GetNamesOnly()), nil
@@ -148,7 +120,7 @@ func (s *jobService) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Get(ctx, key))
+	return s.answer(s.definitions.Get(ctx, key))
 }
 
 func (s *jobService) answer(record job.Record, err error) (*fermatav1.Job, error) {
@@ -167,7 +139,7 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 		Namespace: namespace, Queue: q.GetQueue(), Status: convert.JobStates.FromPB(q.GetState()),
 		IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels(), MinFailures: q.GetMinConsecutiveFailures(),
 	}
-	page, err := s.jobs.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	page, err := s.definitions.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +159,7 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
+	return s.answer(s.definitions.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
 			noteBefore(ctx, &present)
@@ -210,7 +182,7 @@ func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobReques
 	if err != nil {
 		return nil, err
 	}
-	err = s.jobs.Delete(ctx, key, q.GetEtag())
+	err = s.definitions.Delete(ctx, key, q.GetEtag())
 	if q.GetAllowMissing() && isMissing(err) {
 		err = nil
 	}
@@ -222,7 +194,7 @@ func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Pause(ctx, key, q.GetNote()))
+	return s.answer(s.operations.Pause(ctx, key, q.GetNote()))
 }
 
 func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobRequest) (*fermatav1.Job, error) {
@@ -230,5 +202,5 @@ func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Resume(ctx, key, q.GetCatchUp()))
+	return s.answer(s.operations.Resume(ctx, key, q.GetCatchUp()))
 }

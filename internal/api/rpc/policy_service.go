@@ -21,7 +21,7 @@ func (s *jobService) HintJob(ctx context.Context, q *fermatav1.HintJobRequest) (
 			return nil, err
 		}
 	}
-	return s.answer(s.jobs.Hint(ctx, key, h))
+	return s.answer(s.operations.Hint(ctx, key, h))
 }
 
 func (s *jobService) BackfillJob(ctx context.Context, q *fermatav1.BackfillJobRequest) (*fermatav1.Job, error) {
@@ -43,7 +43,7 @@ func (s *jobService) BackfillJob(ctx context.Context, q *fermatav1.BackfillJobRe
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Backfill(ctx, key, request))
+	return s.answer(s.operations.Backfill(ctx, key, request))
 }
 
 func (s *jobService) CancelBackfill(ctx context.Context, q *fermatav1.CancelBackfillRequest) (*fermatav1.Job, error) {
@@ -51,7 +51,7 @@ func (s *jobService) CancelBackfill(ctx context.Context, q *fermatav1.CancelBack
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.CancelBackfill(ctx, key, q.GetBackfillId()))
+	return s.answer(s.operations.CancelBackfill(ctx, key, q.GetBackfillId()))
 }
 
 func (s *jobService) ExplainJob(ctx context.Context, q *fermatav1.ExplainJobRequest) (*fermatav1.ExplainJobResponse, error) {
@@ -59,7 +59,7 @@ func (s *jobService) ExplainJob(ctx context.Context, q *fermatav1.ExplainJobRequ
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.jobs.Explain(ctx, key)
+	e, err := s.queries.Explain(ctx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	preview, err := s.jobs.Preview(ctx, p)
+	preview, err := s.queries.Preview(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -16,16 +16,16 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// limitedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
+// queueScopedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
 // a caller a job of another queue is one that is not there. The queue of a job is that of
 // its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
 //
 // A job may move to another queue between the look here and the call. So what carries the
 // calls out has to ask [ReachableQueues] where it reads a job and where it stores a change.
-type limitedJobs struct{ inner Jobs }
+type queueScopedJobs struct{ inner Jobs }
 
 // see denies access to a job of another queue.
-func (j limitedJobs) see(ctx context.Context, key job.Key) error {
+func (j queueScopedJobs) see(ctx context.Context, key job.Key) error {
 	l := guard.QueueLimitsFrom(ctx, key.Namespace)
 	if l == nil {
 		return nil
@@ -61,7 +61,7 @@ func browse(ctx context.Context, f job.Filter) (job.Filter, error) {
 	return f, l.Check(ctx, f.Queue)
 }
 
-func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
+func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
 	l := guard.QueueLimitsFrom(ctx, d.Key.Namespace)
 	if l == nil {
 		return j.inner.Create(ctx, d, requestID)
@@ -76,7 +76,7 @@ func (j limitedJobs) Create(ctx context.Context, d job.Definition, requestID str
 
 // explainTaken says of an id that a job of another queue has, which the caller can neither see
 // nor change, that it is taken.
-func (j limitedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key job.Key, err error) error {
+func (j queueScopedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key job.Key, err error) error {
 	var exists *job.ExistsError
 	if l == nil || !errors.As(err, &exists) {
 		return err
@@ -89,7 +89,7 @@ func (j limitedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key
 		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: apierror.Domain}).Err()
 }
 
-func (j limitedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
+func (j queueScopedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	answers := make([]job.CreateAnswer, len(requests))
 	limits := make([]*guard.QueueLimits, len(requests))
 	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
@@ -120,7 +120,7 @@ func hideMoved(l *guard.QueueLimits, answer job.CreateAnswer) job.CreateAnswer {
 	return answer
 }
 
-func (j limitedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
+func (j queueScopedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	record, err := j.inner.Get(ctx, key)
 	if err == nil {
 		if l := guard.QueueLimitsFrom(ctx, key.Namespace); l != nil && !l.Covers(record.Definition.Queue) {
@@ -130,7 +130,7 @@ func (j limitedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	return record, err
 }
 
-func (j limitedJobs) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
+func (j queueScopedJobs) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
 	f, err := browse(ctx, f)
 	if err != nil {
 		return job.Page{}, err
@@ -140,7 +140,7 @@ func (j limitedJobs) List(ctx context.Context, f job.Filter, pageSize int, token
 
 // Update looks at the queue that the job has and at the one that it is to have, both of the
 // definitions that are compared and written together.
-func (j limitedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+func (j queueScopedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
 	l := guard.QueueLimitsFrom(ctx, u.Key.Namespace)
 	if l == nil {
 		return j.inner.Update(ctx, u)
@@ -162,56 +162,56 @@ func (j limitedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Recor
 	return j.inner.Update(ctx, u)
 }
 
-func (j limitedJobs) Delete(ctx context.Context, key job.Key, etag string) error {
+func (j queueScopedJobs) Delete(ctx context.Context, key job.Key, etag string) error {
 	if err := j.see(ctx, key); err != nil {
 		return err
 	}
 	return j.inner.Delete(ctx, key, etag)
 }
 
-func (j limitedJobs) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
+func (j queueScopedJobs) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Pause(ctx, key, note)
 }
 
-func (j limitedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
+func (j queueScopedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Resume(ctx, key, catchUp)
 }
 
-func (j limitedJobs) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
+func (j queueScopedJobs) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.RunView{}, false, err
 	}
 	return j.inner.RunNow(ctx, key, q)
 }
 
-func (j limitedJobs) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
+func (j queueScopedJobs) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
 	if err := j.see(ctx, key); err != nil {
 		return nil, err
 	}
 	return j.inner.Runs(ctx, key)
 }
 
-func (j limitedJobs) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+func (j queueScopedJobs) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
 	return j.inner.Run(ctx, key, runID)
 }
 
-func (j limitedJobs) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+func (j queueScopedJobs) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
 	return j.inner.Cancel(ctx, key, runID)
 }
 
-func (j limitedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
+func (j queueScopedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
 	if p.Job != (job.Key{}) {
 		if err := j.see(ctx, p.Job); err != nil {
 			return job.Preview{}, err
@@ -220,40 +220,40 @@ func (j limitedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Pre
 	return j.inner.Preview(ctx, p)
 }
 
-func (j limitedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error) {
+func (j queueScopedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Hint(ctx, key, h)
 }
 
-func (j limitedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
+func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.Explained{}, err
 	}
 	return j.inner.Explain(ctx, key)
 }
 
-func (j limitedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+func (j queueScopedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
 	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.Everywhere)).Filter()
 	return j.inner.Top(ctx, q)
 }
 
-func (j limitedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
+func (j queueScopedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Backfill(ctx, key, q)
 }
 
-func (j limitedJobs) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
+func (j queueScopedJobs) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
 	if err := j.see(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.CancelBackfill(ctx, key, id)
 }
 
-func (j limitedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+func (j queueScopedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
 	f, err := browse(ctx, f)
 	if err != nil {
 		return job.LetterPage{}, err
@@ -263,7 +263,7 @@ func (j limitedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, to
 
 // Redrive takes a queue, or dead letters by their names, of jobs that the caller may see. A
 // dead letter stays in the queue that its run had: both queues have to be the caller's.
-func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+func (j queueScopedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	if len(q.Records) == 0 {
 		if err := enter(ctx, q.Filter); err != nil {
 			return job.Bulk{}, err
@@ -279,21 +279,21 @@ func (j limitedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bul
 	return j.inner.Redrive(ctx, q)
 }
 
-func (j limitedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
+func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
 	if err := enter(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
 	return j.inner.PauseAll(ctx, f, note, token)
 }
 
-func (j limitedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
 	if err := enter(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
 	return j.inner.ResumeAll(ctx, f, note, catchUp, token)
 }
 
-func (j limitedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
+func (j queueScopedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
 	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
 		if err := l.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
@@ -302,7 +302,7 @@ func (j limitedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.Que
 	return j.inner.QueueSettings(ctx, q)
 }
 
-func (j limitedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
 	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
 		if err := l.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
@@ -311,11 +311,11 @@ func (j limitedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job
 	return j.inner.SetQueueSettings(ctx, q, c)
 }
 
-func (j limitedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+func (j queueScopedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
 	return j.inner.PlanWishes(ctx, limitWishes(ctx, wishes), force)
 }
 
-func (j limitedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+func (j queueScopedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
 	return j.inner.Apply(ctx, limitWishes(ctx, wishes), force)
 }
 
@@ -353,10 +353,10 @@ func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.Wish, pr
 
 // Backups and Restore are for roles of all queues, see demands.
 
-func (j limitedJobs) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+func (j queueScopedJobs) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
 	return j.inner.Backups(ctx, f, pageSize, token)
 }
 
-func (j limitedJobs) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
+func (j queueScopedJobs) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
 	return j.inner.Restore(ctx, backups, existing)
 }

@@ -178,7 +178,7 @@ func unaries() []unary {
 		desc    grpc.ServiceDesc
 		service any
 	}{
-		{fermatav1.JobService_ServiceDesc, &jobService{jobs: jobs, now: func() time.Time { return time.Unix(1_800_000_000, 0) }}},
+		{fermatav1.JobService_ServiceDesc, newJobService(jobs, func() time.Time { return time.Unix(1_800_000_000, 0) }, nil)},
 		{fermatav1.BackupService_ServiceDesc, &backupService{jobs: jobs}},
 		{fermatav1.ClusterService_ServiceDesc, &clusterService{cluster: anyCluster{}}},
 	} {

@@ -14,7 +14,7 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	v, joined, err := s.jobs.RunNow(ctx, key, job.RunNow{
+	v, joined, err := s.runs.RunNow(ctx, key, job.RunNow{
 		RequestID: q.GetRequestId(), Mode: convert.BackoffModes.FromPB(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions(),
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest)
 	if err != nil {
 		return nil, err
 	}
-	views, err := s.jobs.Runs(ctx, key)
+	views, err := s.runs.Runs(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +40,11 @@ func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest)
 }
 
 func (s *jobService) GetRun(ctx context.Context, q *fermatav1.GetRunRequest) (*fermatav1.Run, error) {
-	return s.oneRun(ctx, q.GetName(), s.jobs.Run)
+	return s.oneRun(ctx, q.GetName(), s.runs.Run)
 }
 
 func (s *jobService) CancelRun(ctx context.Context, q *fermatav1.CancelRunRequest) (*fermatav1.Run, error) {
-	return s.oneRun(ctx, q.GetName(), s.jobs.Cancel)
+	return s.oneRun(ctx, q.GetName(), s.runs.Cancel)
 }
 
 func (s *jobService) oneRun(ctx context.Context, name string,

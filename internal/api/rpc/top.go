@@ -22,7 +22,7 @@ func (s *jobService) TopJobs(ctx context.Context, q *fermatav1.TopJobsRequest) (
 	if query.Which, known = convert.WorstKinds[q.GetKind()]; !known {
 		return nil, job.Invalid("kind", "is %s, want KIND_LATE or KIND_FAILING", q.GetKind())
 	}
-	jobs, err := s.jobs.Top(ctx, query)
+	jobs, err := s.queries.Top(ctx, query)
 	return &fermatav1.TopJobsResponse{Jobs: convert.Map(jobs, s.topJob)}, err
 }
 
