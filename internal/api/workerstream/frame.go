@@ -12,27 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/wirefield"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/protofield"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
-)
-
-// The messages of which there are many go to and from the wire without a message of
-// protobuf between. The numbers of their fields:
-const (
-	// Of WorkResponse, of WorkRequest, and of the lists in them.
-	workLeases, workAcks = 2, 3
-	workResults          = 3
-	listItem             = 1
-	// Of Lease.
-	leaseID, leaseRun, leaseQueue, leaseHandler, leasePayload           = 1, 2, 3, 4, 5
-	leaseAttempt, leaseMaxAttempts, leaseNominal, leaseDue              = 6, 7, 8, 9
-	leaseTimeout, leaseToken, leaseLabels, leaseCorrelation, leaseTrace = 10, 11, 12, 13, 60
-	leaseStartAfter                                                     = 14
-	// Of ResultAck.
-	ackLease, ackStatusField = 1, 2
-	// Of Result.
-	resultLease, resultOutcome, resultError, resultOutput, resultRetry, resultTook = 1, 2, 3, 4, 5, 6
 )
 
 // leaseFrame is a WorkResponse with leases.
@@ -59,10 +42,10 @@ func (f *leaseFrame) FrameSize() int {
 }
 
 func (f *leaseFrame) AppendFrame(b []byte) []byte {
-	b, all := protofield.Open(b, workLeases)
+	b, all := protofield.Open(b, wirefield.WorkResponse_Leases)
 	for i := range f.leases {
 		var each int
-		b, each = protofield.Open(b, listItem)
+		b, each = protofield.Open(b, wirefield.Leases_Leases)
 		b = protofield.Close(f.appendLease(b, &f.leases[i]), each)
 	}
 	return protofield.Close(b, all)
@@ -71,26 +54,26 @@ func (f *leaseFrame) AppendFrame(b []byte) []byte {
 func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 	d, s := l.Definition, &l.State
 	run := s.RunID()
-	b = appendLeaseID(b, leaseID, f.signer, l.LeaseID)
-	b, at := protofield.Open(b, leaseRun)
+	b = appendLeaseID(b, wirefield.Lease_LeaseId, f.signer, l.LeaseID)
+	b, at := protofield.Open(b, wirefield.Lease_Run)
 	b = protofield.Close(convert.AppendRunName(b, d.Key, run), at)
-	b = protofield.AppendText(b, leaseQueue, s.Lane.Queue)
-	b = protofield.AppendText(b, leaseHandler, d.Handler)
-	b = protofield.AppendText(b, leasePayload, l.Payload())
-	b = protofield.AppendInt(b, leaseAttempt, int64(s.Attempt)+1)
-	b = protofield.AppendInt(b, leaseMaxAttempts, int64(d.Retry.MaxAttempts))
-	b = appendMillis(b, leaseNominal, s.Nominal)
-	b = appendMillis(b, leaseDue, s.Due)
-	b = protofield.AppendDuration(b, leaseTimeout, d.Timeout)
-	b = protofield.AppendInt(b, leaseToken, int64(s.Token))
+	b = protofield.AppendText(b, wirefield.Lease_Queue, s.Lane.Queue)
+	b = protofield.AppendText(b, wirefield.Lease_Handler, d.Handler)
+	b = protofield.AppendText(b, wirefield.Lease_Payload, l.Payload())
+	b = protofield.AppendInt(b, wirefield.Lease_Attempt, int64(s.Attempt)+1)
+	b = protofield.AppendInt(b, wirefield.Lease_MaxAttempts, int64(d.Retry.MaxAttempts))
+	b = appendMillis(b, wirefield.Lease_NominalTime, s.Nominal)
+	b = appendMillis(b, wirefield.Lease_DueTime, s.Due)
+	b = protofield.AppendDuration(b, wirefield.Lease_Timeout, d.Timeout)
+	b = protofield.AppendInt(b, wirefield.Lease_Token, int64(s.Token))
 	if len(d.Labels) > 0 {
 		b = appendLabels(b, d.Labels)
 	}
-	b = protofield.AppendText(b, leaseCorrelation, job.Correlation(d.Key, run))
+	b = protofield.AppendText(b, wirefield.Lease_CorrelationId, job.Correlation(d.Key, run))
 	if !l.StartAt.IsZero() {
 		// As late as can be: what the lease waits for on its way counts.
 		if wait := time.Until(l.StartAt); wait > 0 {
-			b = protofield.AppendDuration(b, leaseStartAfter, wait)
+			b = protofield.AppendDuration(b, wirefield.Lease_StartAfter, wait)
 		}
 	}
 	return f.appendTrace(b, l.Record)
@@ -99,9 +82,9 @@ func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 func appendLabels(b []byte, labels map[string]string) []byte {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		var at int
-		b, at = protofield.Open(b, leaseLabels)
-		b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), k)
-		b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), labels[k])
+		b, at = protofield.Open(b, wirefield.Lease_Labels)
+		b = protowire.AppendString(protowire.AppendTag(b, wirefield.Lease_LabelsEntry_Key, protowire.BytesType), k)
+		b = protowire.AppendString(protowire.AppendTag(b, wirefield.Lease_LabelsEntry_Value, protowire.BytesType), labels[k])
 		b = protofield.Close(b, at)
 	}
 	return b
@@ -116,8 +99,10 @@ func (f *leaseFrame) appendTrace(b []byte, r *job.Record) []byte {
 	if parent == "" {
 		return b
 	}
-	b, at := protofield.Open(b, leaseTrace)
-	return protofield.Close(protofield.AppendText(protofield.AppendText(b, 1, parent), 2, state), at)
+	b, at := protofield.Open(b, wirefield.Lease_TraceContext)
+	b = protofield.AppendText(b, wirefield.TraceContext_Traceparent, parent)
+	b = protofield.AppendText(b, wirefield.TraceContext_Tracestate, state)
+	return protofield.Close(b, at)
 }
 
 // appendMillis appends an instant, if it is one.
@@ -151,13 +136,13 @@ func (f *ackFrame) FrameSize() int {
 }
 
 func (f *ackFrame) AppendFrame(b []byte) []byte {
-	b, all := protofield.Open(b, workAcks)
+	b, all := protofield.Open(b, wirefield.WorkResponse_ResultAcks)
 	for i := range f.acks {
 		a := &f.acks[i]
 		var each int
-		b, each = protofield.Open(b, listItem)
-		b = appendLeaseID(b, ackLease, f.signer, a.LeaseID)
-		b = protofield.Close(protofield.AppendInt(b, ackStatusField, int64(ackStatuses[a.Status])), each)
+		b, each = protofield.Open(b, wirefield.ResultAcks_Acks)
+		b = appendLeaseID(b, wirefield.ResultAck_LeaseId, f.signer, a.LeaseID)
+		b = protofield.Close(protofield.AppendInt(b, wirefield.ResultAck_Status, int64(ackStatuses[a.Status])), each)
 	}
 	return protofield.Close(b, all)
 }
@@ -170,7 +155,7 @@ type requestFrame struct {
 
 func (f *requestFrame) ReadFrame(data []byte) error {
 	return protofield.Fields(data, func(field protofield.Field, raw []byte) error {
-		if field.Number == workResults && field.Bytes != nil {
+		if field.Number == wirefield.WorkRequest_Results && field.Bytes != nil {
 			return f.readResults(field.Bytes)
 		}
 		return proto.UnmarshalOptions{Merge: true}.Unmarshal(raw, &f.other)
@@ -182,7 +167,7 @@ func (f *requestFrame) readResults(data []byte) error {
 		f.results = make([]job.Result, 0, len(data)/minResultSize)
 	}
 	return protofield.Fields(data, func(field protofield.Field, _ []byte) error {
-		if field.Number != listItem || field.Bytes == nil {
+		if field.Number != wirefield.Results_Results || field.Bytes == nil {
 			return nil
 		}
 		r, err := readResult(field.Bytes)
@@ -210,17 +195,17 @@ func readResult(data []byte) (r job.Result, err error) {
 	var outcome fermatav1.Result_Outcome
 	err = protofield.Fields(data, func(f protofield.Field, _ []byte) (err error) {
 		switch f.Number {
-		case resultLease:
+		case wirefield.Result_LeaseId:
 			r.LeaseID, err = f.Text()
-		case resultOutcome:
+		case wirefield.Result_Outcome:
 			outcome = fermatav1.Result_Outcome(f.Int)
-		case resultError:
+		case wirefield.Result_Error:
 			r.Error, err = f.Text()
-		case resultOutput:
+		case wirefield.Result_Output:
 			r.Output = bytes.Clone(f.Bytes[:min(len(f.Bytes), job.MaxOutput)])
-		case resultRetry:
+		case wirefield.Result_RetryAfter:
 			r.RetryAfter, err = f.Duration()
-		case resultTook:
+		case wirefield.Result_Duration:
 			r.Duration, err = f.Duration()
 		}
 		return err

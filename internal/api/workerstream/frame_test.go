@@ -218,7 +218,8 @@ func FuzzRequestFrame(f *testing.F) {
 	})
 }
 
-func BenchmarkLeaseFrame(b *testing.B) {
+// benchmarkLeases are what one message carries to a busy worker.
+func benchmarkLeases() job.Assignments {
 	var leases job.Assignments
 	for i := range 100 {
 		d := &job.Definition{
@@ -228,16 +229,43 @@ func BenchmarkLeaseFrame(b *testing.B) {
 		s := job.State{Lane: d.Lane(), Generation: 1, Nominal: 1_800_000_000_123, Due: 1_800_000_000_123, Token: 1_800_000_000_123_456}
 		leases = append(leases, job.Assignment{LeaseID: job.LeaseID(d.Record(), s.Token), Record: &job.Record{Definition: d, State: s}})
 	}
-	f := &leaseFrame{leases: leases}
+	return leases
+}
+
+func reportPerItem(b *testing.B, unit string) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, unit)
+}
+
+func BenchmarkLeaseFrame(b *testing.B) {
+	f := &leaseFrame{leases: benchmarkLeases()}
 	buf := make([]byte, 0, f.FrameSize())
 	b.ReportAllocs()
 	for b.Loop() {
 		buf = f.AppendFrame(buf[:0])
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/lease")
+	reportPerItem(b, "ns/lease")
 }
 
-func BenchmarkReadResults(b *testing.B) {
+// BenchmarkLeaseFrameProtobuf is BenchmarkLeaseFrame with protobuf structs.
+func BenchmarkLeaseFrameProtobuf(b *testing.B) {
+	assignments := benchmarkLeases()
+	buf := make([]byte, 0, (&leaseFrame{leases: assignments}).FrameSize())
+	b.ReportAllocs()
+	for b.Loop() {
+		m := &fermatav1.Leases{Leases: make([]*fermatav1.Lease, len(assignments))}
+		for i := range assignments {
+			m.Leases[i] = plainLease(&assignments[i], nil, "", "")
+		}
+		var err error
+		buf, err = proto.MarshalOptions{}.MarshalAppend(buf[:0], &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Leases{Leases: m}})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	reportPerItem(b, "ns/lease")
+}
+
+func benchmarkResults(b *testing.B) []byte {
 	m := &fermatav1.Results{}
 	for i := range 100 {
 		m.Results = append(m.Results, &fermatav1.Result{
@@ -248,6 +276,11 @@ func BenchmarkReadResults(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	return data
+}
+
+func BenchmarkReadResults(b *testing.B) {
+	data := benchmarkResults(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		var f requestFrame
@@ -255,5 +288,25 @@ func BenchmarkReadResults(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/result")
+	reportPerItem(b, "ns/result")
+}
+
+// BenchmarkReadResultsProtobuf is BenchmarkReadResults with protobuf structs.
+func BenchmarkReadResultsProtobuf(b *testing.B) {
+	data := benchmarkResults(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		var m fermatav1.WorkRequest
+		if err := proto.Unmarshal(data, &m); err != nil {
+			b.Fatal(err)
+		}
+		results := make([]job.Result, len(m.GetResults().GetResults()))
+		for i, r := range m.GetResults().GetResults() {
+			results[i] = plainResult(r)
+		}
+		if len(results) != 100 {
+			b.Fatal(len(results))
+		}
+	}
+	reportPerItem(b, "ns/result")
 }
