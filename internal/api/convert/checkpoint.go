@@ -69,10 +69,10 @@ func keptBackfillToPB(b job.Backfill) *fermatav1.CheckpointBackfill {
 	return p
 }
 
-// checkpoint reads a checkpoint. What is out of bounds is left to [job.Restore].
-func (r *Reader) checkpoint(field string, p *fermatav1.Checkpoint) *job.Checkpoint {
+// readCheckpoint reads a checkpoint. What is out of bounds is left to [job.Restore].
+func (r *Reader) readCheckpoint(field string, p *fermatav1.Checkpoint) *job.Checkpoint {
 	cp := &job.Checkpoint{
-		Generation: r.count(field+".generation", p.GetGeneration()), Revision: r.count(field+".revision", p.GetRevision()),
+		Generation: r.uint32Counter(field+".generation", p.GetGeneration()), Revision: r.uint32Counter(field+".revision", p.GetRevision()),
 		AnchorMS:  r.Millis(field+".anchor_time", p.GetAnchorTime()),
 		CreatedMS: r.Millis(field+".create_time", p.GetCreateTime()), UpdatedMS: r.Millis(field+".update_time", p.GetUpdateTime()),
 		CreateRequestID: p.GetCreateRequestId(), UpdateRequestIDs: job.JoinRequestIDs(p.GetEarlierUpdateRequestIds(), p.GetUpdateRequestId()),
@@ -104,14 +104,14 @@ func (r *Reader) keptState(field string, cp *job.Checkpoint, p *fermatav1.Checkp
 	}
 	s.LastNominal = r.Millis(field+".last_nominal_time", p.GetLastNominalTime())
 	s.BufferedUntil = r.Millis(field+".buffered_until_time", p.GetBufferedUntilTime())
-	s.Fired = r.count(field+".scheduled_runs", p.GetScheduledRuns())
-	s.Failures = r.count(field+".consecutive_failures", p.GetConsecutiveFailures())
+	s.Fired = r.uint32Counter(field+".scheduled_runs", p.GetScheduledRuns())
+	s.Failures = r.uint32Counter(field+".consecutive_failures", p.GetConsecutiveFailures())
 	s.LastOutcome, s.LastError = outcomes.FromPB(p.GetLastOutcome()), p.GetLastError()
 	s.LastStarted = r.Millis(field+".last_start_time", p.GetLastStartTime())
 	s.LastFinished = r.Millis(field+".last_finish_time", p.GetLastFinishTime())
-	s.Runs, s.Succeeded = r.total(field+".runs_total", p.GetRunsTotal()), r.total(field+".succeeded_total", p.GetSucceededTotal())
-	s.Dead, s.Lost = r.total(field+".dead_total", p.GetDeadTotal()), r.total(field+".lost_total", p.GetLostTotal())
-	s.TimedOut, s.Skipped = r.total(field+".timeout_total", p.GetTimeoutTotal()), r.total(field+".skipped_total", p.GetSkippedTotal())
+	s.Runs, s.Succeeded = r.uint64Counter(field+".runs_total", p.GetRunsTotal()), r.uint64Counter(field+".succeeded_total", p.GetSucceededTotal())
+	s.Dead, s.Lost = r.uint64Counter(field+".dead_total", p.GetDeadTotal()), r.uint64Counter(field+".lost_total", p.GetLostTotal())
+	s.TimedOut, s.Skipped = r.uint64Counter(field+".timeout_total", p.GetTimeoutTotal()), r.uint64Counter(field+".skipped_total", p.GetSkippedTotal())
 	s.Recent = p.GetRecentRequestIds()
 	for i, b := range p.GetBackfills() {
 		s.Backfills = append(s.Backfills, r.keptBackfill(field+".backfills["+strconv.Itoa(i)+"]", b))
@@ -153,10 +153,10 @@ func (r *Reader) keptRegion(field string, s *job.State, p *fermatav1.Checkpoint)
 
 func (r *Reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun) {
 	s.Trigger, s.ManualID, s.Mode = triggers.FromPB(p.GetTrigger()), p.GetRequestId(), BackoffModes.FromPB(p.GetBackoff())
-	s.Generation = r.count(field+".generation", p.GetGeneration())
+	s.Generation = r.uint32Counter(field+".generation", p.GetGeneration())
 	s.Nominal, s.Due = r.Millis(field+".nominal_time", p.GetNominalTime()), r.Millis(field+".due_time", p.GetDueTime())
 	s.Source = delaySources.FromPB(p.GetDelaySource())
-	s.Attempt = r.count(field+".attempts", int64(p.GetAttempts()))
+	s.Attempt = r.uint32Counter(field+".attempts", int64(p.GetAttempts()))
 	s.FirstMS = r.Millis(field+".first_start_time", p.GetFirstStartTime())
 	if h := p.GetHold(); h != nil {
 		s.Held = job.Hold{
@@ -165,7 +165,7 @@ func (r *Reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun)
 		}
 	}
 	s.Recovery, s.Paced = p.GetRecovery(), p.GetPaced()
-	s.Losses, s.Unacked = r.count(field+".losses", int64(p.GetLosses())), r.count(field+".undelivered", int64(p.GetUndelivered()))
+	s.Losses, s.Unacked = r.uint32Counter(field+".losses", int64(p.GetLosses())), r.uint32Counter(field+".undelivered", int64(p.GetUndelivered()))
 	if p.GetIgnoreExclusions() {
 		s.Exempt = []string{s.RunID()}
 	}
@@ -196,7 +196,7 @@ func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.KeptLette
 			ID: LastSegment(run.GetName()), Trigger: triggers.FromPB(run.GetTrigger()),
 			NominalMS: r.Millis(field+".run.nominal_time", run.GetNominalTime()), DueMS: r.Millis(field+".run.due_time", run.GetDueTime()),
 			StartedMS: r.Millis(field+".run.start_time", run.GetStartTime()), FinishedMS: r.Millis(field+".run.finish_time", run.GetFinishTime()),
-			Attempts: r.count(field+".run.attempts", int64(run.GetAttempts())), Losses: r.count(field+".run.losses", int64(run.GetLosses())),
+			Attempts: r.uint32Counter(field+".run.attempts", int64(run.GetAttempts())), Losses: r.uint32Counter(field+".run.losses", int64(run.GetLosses())),
 			Outcome: outcomes.FromPB(run.GetOutcome()), Error: run.GetError(), Output: run.GetOutput(), Worker: run.GetWorker(),
 		},
 	}
@@ -224,8 +224,8 @@ func (r *Reader) Millis(field string, t *timestamppb.Timestamp) int64 {
 	return at.UnixMilli()
 }
 
-// count reads a number that is stored in 32 bits.
-func (r *Reader) count(field string, n int64) uint32 {
+// uint32Counter reads a number that is stored in 32 bits.
+func (r *Reader) uint32Counter(field string, n int64) uint32 {
 	if n < 0 || n > math.MaxUint32 {
 		r.Reject(field, "is out of range")
 		return 0
@@ -233,8 +233,8 @@ func (r *Reader) count(field string, n int64) uint32 {
 	return uint32(n)
 }
 
-// total reads a number that only grows.
-func (r *Reader) total(field string, n int64) uint64 {
+// uint64Counter reads a number that only grows.
+func (r *Reader) uint64Counter(field string, n int64) uint64 {
 	if n < 0 {
 		r.Reject(field, "is negative")
 		return 0
@@ -275,7 +275,7 @@ func BackupFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.Job
 	b := job.Backup{Definition: r.Definition(key, p.GetJob())}
 	b.Definition.PayloadKey = p.GetJob().GetPayloadKeyId()
 	if p.GetCheckpoint() != nil {
-		b.Checkpoint = r.checkpoint("checkpoint", p.GetCheckpoint())
+		b.Checkpoint = r.readCheckpoint("checkpoint", p.GetCheckpoint())
 	}
 	return b, r.Err()
 }

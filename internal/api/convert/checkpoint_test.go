@@ -71,7 +71,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r Reader
-		got := r.checkpoint("checkpoint", &p)
+		got := r.readCheckpoint("checkpoint", &p)
 		for i := range got.Children {
 			got.Children[i].State.Region = job.RegionDue
 		}

@@ -39,8 +39,8 @@ func (r *Reader) Reject(field, description string) {
 	}
 }
 
-// duration reads a duration; an unset one is byDefault.
-func (r *Reader) duration(message, field string, d *durationpb.Duration, byDefault time.Duration) time.Duration {
+// readDuration reads a duration; an unset one is byDefault.
+func (r *Reader) readDuration(message, field string, d *durationpb.Duration, byDefault time.Duration) time.Duration {
 	if d == nil {
 		return byDefault
 	}
@@ -53,17 +53,17 @@ func (r *Reader) duration(message, field string, d *durationpb.Duration, byDefau
 // Begin reads a time at which something may begin, rounded up to the precision that is
 // stored; unset is zero.
 func (r *Reader) Begin(message, field string, t *timestamppb.Timestamp) time.Time {
-	return schedule.RoundUp(r.exact(message, field, t))
+	return schedule.RoundUp(r.readTimestamp(message, field, t))
 }
 
 // End reads a time at which something ends, rounded down to the precision that is stored;
 // unset is zero.
 func (r *Reader) End(message, field string, t *timestamppb.Timestamp) time.Time {
-	return schedule.RoundDown(r.exact(message, field, t))
+	return schedule.RoundDown(r.readTimestamp(message, field, t))
 }
 
-// exact reads a timestamp as it is given; unset is zero.
-func (r *Reader) exact(message, field string, t *timestamppb.Timestamp) time.Time {
+// readTimestamp reads a timestamp as it is given; unset is zero.
+func (r *Reader) readTimestamp(message, field string, t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
@@ -84,21 +84,21 @@ func (r *Reader) Definition(key job.Key, j *fermatav1.Job) job.Definition {
 	d.Handler, d.Payload, d.Labels = j.GetHandler(), j.GetPayload(), j.GetLabels()
 	d.Priority, d.HistoryLimit = job.DefaultPriority, job.DefaultHistoryLimit
 	if j != nil && j.Priority != nil {
-		d.Priority = r.priority(*j.Priority)
+		d.Priority = r.clampPriority(*j.Priority)
 	}
 	if j != nil && j.HistoryLimit != nil {
 		d.HistoryLimit = int(*j.HistoryLimit)
 	}
 	r.Policies("job.", &d, j.GetRetryPolicy(), j.GetBackoffPolicy())
 	r.runPolicies(&d, j)
-	d.Timeout = r.duration("job.timeout", "", j.GetTimeout(), d.Timeout)
-	d.TimeoutGrace = r.duration("job.timeout_grace", "", j.GetTimeoutGrace(), d.TimeoutGrace)
-	d.Retention = r.duration("job.retention", "", j.GetRetention(), d.Retention)
-	d.DeadLetterTTL = r.duration("job.dead_letter_ttl", "", j.GetDeadLetterTtl(), d.DeadLetterTTL)
+	d.Timeout = r.readDuration("job.timeout", "", j.GetTimeout(), d.Timeout)
+	d.TimeoutGrace = r.readDuration("job.timeout_grace", "", j.GetTimeoutGrace(), d.TimeoutGrace)
+	d.Retention = r.readDuration("job.retention", "", j.GetRetention(), d.Retention)
+	d.DeadLetterTTL = r.readDuration("job.dead_letter_ttl", "", j.GetDeadLetterTtl(), d.DeadLetterTTL)
 	return d
 }
 
-func (r *Reader) priority(p int32) uint8 {
+func (r *Reader) clampPriority(p int32) uint8 {
 	if p < 0 || p > 255 {
 		return 255 // out of bounds all the same
 	}
@@ -147,6 +147,6 @@ func unsealedToPB(d *job.Definition) *fermatav1.Job {
 		Locks:              Map(d.Locks, lockToPB),
 		Target:             d.Target,
 		PauseAfterFailures: int32(d.PauseAfter),
-		MaxLag:             positive(d.MaxLag),
+		MaxLag:             nonZeroDurationToPB(d.MaxLag),
 	}
 }

@@ -312,15 +312,15 @@ func TestEnumsCoverTheAPI(t *testing.T) {
 			}
 		}
 	}
-	check("gap", fermatav1.DstGap_name, trip(gaps))
-	check("repeat", fermatav1.DstRepeat_name, trip(repeats))
+	check("gap", fermatav1.DstGap_name, trip(gapPolicies))
+	check("repeat", fermatav1.DstRepeat_name, trip(repeatPolicies))
 	check("state", fermatav1.JobStatus_State_name, trip(JobStates))
 	check("outcome", fermatav1.Outcome_name, trip(outcomes))
 	check("delay source", fermatav1.DelaySource_name, trip(delaySources))
 	check("run state", fermatav1.Run_State_name, trip(runStates))
 	check("trigger", fermatav1.Run_Trigger_name, trip(triggers))
 	check("overlap", fermatav1.OverlapPolicy_name, trip(OverlapPolicies))
-	check("misfire", fermatav1.MisfirePolicy_Policy_name, trip(misfires))
+	check("misfire", fermatav1.MisfirePolicy_Policy_name, trip(misfirePolicies))
 	check("hint source", fermatav1.Hint_Source_name, trip(hintSources))
 	check("hold", fermatav1.Hold_Reason_name, trip(holdReasons))
 	check("manual mode", fermatav1.RunJobRequest_Backoff_name, trip(BackoffModes))

@@ -7,12 +7,12 @@ import (
 
 func FindingToPB(f job.Finding) *fermatav1.Finding {
 	return &fermatav1.Finding{
-		Fault: faults.ToPB(f.Fault), Record: f.Record, Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
+		Fault: faultKinds.ToPB(f.Fault), Record: f.Record, Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
 		Repairable: f.Fault.Repairable(), Repaired: f.Repaired,
 	}
 }
 
-var faults = Enum[fermatav1.Finding_Fault, job.Fault]{
+var faultKinds = Enum[fermatav1.Finding_Fault, job.Fault]{
 	{fermatav1.Finding_FAULT_INDEX_REGION, job.FaultIndexRegion},
 	{fermatav1.Finding_FAULT_INDEX_MISSING, job.FaultIndexMissing},
 	{fermatav1.Finding_FAULT_INDEX_EXTRA, job.FaultIndexExtra},

@@ -116,7 +116,7 @@ func resetSource[P interface {
 	}
 	all := map[string]string{}
 	for f := range backoff.FieldCount {
-		if source := cmp.Or(sources[f.Name()], sources[everyField]); fields.Has(f) && source != "" {
+		if source := cmp.Or(sources[f.Name()], sources[allFields]); fields.Has(f) && source != "" {
 			all[f.Name()] = source
 		}
 	}

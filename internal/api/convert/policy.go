@@ -16,27 +16,27 @@ func (r *Reader) Policies(prefix string, d *job.Definition, retry *fermatav1.Ret
 	if layers == nil && retry == nil && recurring == nil {
 		return // what the definition has already
 	}
-	var own ownPolicies
+	var own policyReading
 	if retry != nil {
-		own.add(r.retry(prefix+"retry_policy", retry))
+		own.merge(r.retryPolicy(prefix+"retry_policy", retry))
 	}
 	if recurring != nil {
-		own.add(r.backoff(prefix+"backoff_policy", recurring))
+		own.merge(r.backoffPolicy(prefix+"backoff_policy", recurring))
 	}
 	// Recurring jobs have one attempt a run unless they say something of retries.
 	paced := d.Recurring() && (retry == nil || r.RefreshDefaults && own.oneAttempt)
 	p, from := backoff.Resolve(backoff.DefaultPolicies(paced), append(layers, own.layers...)...)
 	for _, g := range own.claims {
 		from.Apply(g)
-		if !r.backs(g, &p, d, layers) {
+		if !r.sourceGivesValue(g, &p, d, layers) {
 			r.DoubtfulFields |= g.Fields
 		}
 	}
 	d.SetPolicies(p, from)
 }
 
-// backs reports whether the source that is claimed for a field gives the value that the field has.
-func (r *Reader) backs(claim backoff.Group, p *backoff.Policies, d *job.Definition, layers []backoff.Layer) bool {
+// sourceGivesValue reports whether the source that is claimed for a field gives the value that the field has.
+func (r *Reader) sourceGivesValue(claim backoff.Group, p *backoff.Policies, d *job.Definition, layers []backoff.Layer) bool {
 	same := func(values *backoff.Policies) bool {
 		for f := range backoff.FieldCount {
 			if claim.Fields.Has(f) && !f.Equal(values, p) {
@@ -63,63 +63,63 @@ func (r *Reader) backs(claim backoff.Group, p *backoff.Policies, d *job.Definiti
 	return false
 }
 
-// ownPolicies is what a message says of policies: the preset that it names, if any, and the values
+// policyReading is what a message says of policies: the preset that it names, if any, and the values
 // that it sets; and what it claims of the sources of these.
-type ownPolicies struct {
+type policyReading struct {
 	layers []backoff.Layer
 	claims []backoff.Group
 	// oneAttempt: the single attempt of a run is claimed to be a built-in default.
 	oneAttempt bool
 }
 
-func (o *ownPolicies) add(other ownPolicies) {
+func (o *policyReading) merge(other policyReading) {
 	o.layers, o.claims = append(o.layers, other.layers...), append(o.claims, other.claims...)
 	o.oneAttempt = o.oneAttempt || other.oneAttempt
 }
 
-// retry reads a policy.
-func (r *Reader) retry(field string, p *fermatav1.RetryPolicy) ownPolicies {
+// retryPolicy reads a policy.
+func (r *Reader) retryPolicy(field string, p *fermatav1.RetryPolicy) policyReading {
 	values := backoff.Policies{Retry: backoff.Retry{
 		Strategy:     strategyFromPB(p.GetStrategy()),
-		Base:         r.duration(field, ".base_delay", p.GetBaseDelay(), 0),
+		Base:         r.readDuration(field, ".base_delay", p.GetBaseDelay(), 0),
 		Multiplier:   p.GetMultiplier(),
 		Offset:       int(p.GetExponentOffset()),
 		MaxDoublings: int(p.GetMaxDoublings()),
-		MaxDelay:     r.duration(field, ".max_delay", p.GetMaxDelay(), 0),
+		MaxDelay:     r.readDuration(field, ".max_delay", p.GetMaxDelay(), 0),
 		MaxAttempts:  int(p.GetMaxAttempts()),
-		MaxElapsed:   r.duration(field, ".max_elapsed", p.GetMaxElapsed(), 0),
+		MaxElapsed:   r.readDuration(field, ".max_elapsed", p.GetMaxElapsed(), 0),
 		Jitter:       jitterFromPB(p.GetJitter()),
 	}}
-	return r.own(field, p, p.GetPreset(), p.GetSources(), values, backoff.RetryFields)
+	return r.ownPolicy(field, p, p.GetPreset(), p.GetSources(), values, backoff.RetryFields)
 }
 
-// backoff reads a policy.
-func (r *Reader) backoff(field string, p *fermatav1.BackoffPolicy) ownPolicies {
+// backoffPolicy reads a policy.
+func (r *Reader) backoffPolicy(field string, p *fermatav1.BackoffPolicy) policyReading {
 	values := backoff.Policies{
 		Recurring: backoff.Recurring{
 			Disabled:    p.GetDisabled(),
 			Multiplier:  p.GetMultiplier(),
 			MaxExponent: int(p.GetMaxExponent()),
-			MaxDelay:    r.duration(field, ".max_delay", p.GetMaxDelay(), 0),
+			MaxDelay:    r.readDuration(field, ".max_delay", p.GetMaxDelay(), 0),
 			MaxRatio:    p.GetMaxRatio(),
 			Jitter:      jitterFromPB(p.GetJitter()),
-			StaleAfter:  r.duration(field, ".stale_after", p.GetStaleAfter(), 0),
+			StaleAfter:  r.readDuration(field, ".stale_after", p.GetStaleAfter(), 0),
 			StaleHalve:  p.GetStaleHalve(),
 			WithinSlot:  p.GetWithinSlot(),
 		},
-		MinInterval: r.duration(field, ".min_interval", p.GetMinInterval(), 0),
-		MaxInterval: r.duration(field, ".max_interval", p.GetMaxInterval(), 0),
+		MinInterval: r.readDuration(field, ".min_interval", p.GetMinInterval(), 0),
+		MaxInterval: r.readDuration(field, ".max_interval", p.GetMaxInterval(), 0),
 	}
-	return r.own(field, p, p.GetPreset(), p.GetSources(), values, backoff.BackoffFields)
+	return r.ownPolicy(field, p, p.GetPreset(), p.GetSources(), values, backoff.BackoffFields)
 }
 
-// own puts together what a message says: fields are those that it can say something of.
-func (r *Reader) own(field string, m proto.Message, preset string, sources map[string]string, values backoff.Policies, fields backoff.FieldSet) ownPolicies {
-	var o ownPolicies
-	if l, ok := r.preset(field, preset, fields); ok {
+// ownPolicy puts together what a message says: fields are those that it can say something of.
+func (r *Reader) ownPolicy(field string, m proto.Message, preset string, sources map[string]string, values backoff.Policies, fields backoff.FieldSet) policyReading {
+	var o policyReading
+	if l, ok := r.presetLayer(field, preset, fields); ok {
 		o.layers = append(o.layers, l)
 	}
-	claims, rest := r.sources(field, sources, fields)
+	claims, rest := r.policySources(field, sources, fields)
 	set := backoff.Layer{Source: backoff.Source{Kind: backoff.FromJob}, Values: values}
 	for f := range backoff.FieldCount {
 		if !fields.Has(f) {
@@ -130,7 +130,7 @@ func (r *Reader) own(field string, m proto.Message, preset string, sources map[s
 		if !named && rest != nil && preset == "" {
 			claim, named = *rest, true
 		}
-		if !given && (!named || alwaysWritten.Has(f)) || named && r.RefreshDefaults && r.renew(&o, claim, f, values) {
+		if !given && (!named || alwaysWritten.Has(f)) || named && r.RefreshDefaults && r.renewFromSource(&o, claim, f, values) {
 			continue
 		}
 		set.Set = set.Set.And(f)
@@ -142,9 +142,9 @@ func (r *Reader) own(field string, m proto.Message, preset string, sources map[s
 	return o
 }
 
-// renew reports whether a field is to have the value that its source gives now, and adds that
+// renewFromSource reports whether a field is to have the value that its source gives now, and adds that
 // source where it is a preset. A preset that is not known any more leaves the value as it is.
-func (r *Reader) renew(o *ownPolicies, claim backoff.Source, f backoff.Field, values backoff.Policies) bool {
+func (r *Reader) renewFromSource(o *policyReading, claim backoff.Source, f backoff.Field, values backoff.Policies) bool {
 	switch claim.Kind {
 	case backoff.FromJob:
 		return false
@@ -172,12 +172,12 @@ func hasField(m proto.Message, name string) bool {
 	return r.Has(r.Descriptor().Fields().ByName(protoreflect.Name(name)))
 }
 
-// everyField stands in sources for all fields that are not named.
-const everyField = "*"
+// allFields stands in sources for all fields that are not named.
+const allFields = "*"
 
-// sources reads what a message claims of the sources of its fields, and of the rest of them; nil:
+// policySources reads what a message claims of the sources of its fields, and of the rest of them; nil:
 // nothing.
-func (r *Reader) sources(field string, sources map[string]string, fields backoff.FieldSet) (claims map[backoff.Field]backoff.Source, rest *backoff.Source) {
+func (r *Reader) policySources(field string, sources map[string]string, fields backoff.FieldSet) (claims map[backoff.Field]backoff.Source, rest *backoff.Source) {
 	for name, text := range sources {
 		at := field + ".sources[" + job.Clip(name, 40) + "]"
 		source, ok := backoff.ParseSource(text)
@@ -185,7 +185,7 @@ func (r *Reader) sources(field string, sources map[string]string, fields backoff
 		switch {
 		case !ok:
 			r.Reject(at, "is "+job.Clip(text, 80)+", want job, preset NAME, queue NAME, namespace NAME, cluster or built-in")
-		case name == everyField:
+		case name == allFields:
 			rest = &source
 		case !known:
 			r.Reject(at, "there is no such field")
@@ -209,7 +209,7 @@ func fieldCalled(name string, fields backoff.FieldSet) (backoff.Field, bool) {
 }
 
 // builtinSources is those of most policies. It is shared: nobody may change it.
-var builtinSources = map[string]string{everyField: backoff.Source{}.String()}
+var builtinSources = map[string]string{allFields: backoff.Source{}.String()}
 
 // sourcesToPB writes the sources of some fields: the commonest one for all, and the others.
 func sourcesToPB(from *backoff.Sources, fields backoff.FieldSet) map[string]string {
@@ -222,7 +222,7 @@ func sourcesToPB(from *backoff.Sources, fields backoff.FieldSet) map[string]stri
 			}
 		}
 	}
-	out := map[string]string{everyField: common.String()}
+	out := map[string]string{allFields: common.String()}
 	for f := range backoff.FieldCount {
 		if fields.Has(f) && from[f] != common {
 			out[f.Name()] = from[f].String()

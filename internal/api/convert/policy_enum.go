@@ -29,23 +29,23 @@ var (
 // strategyFromPB reads a word; unspecified is exponential. One that is not known becomes a
 // value that the model refuses.
 func strategyFromPB(word fermatav1.RetryPolicy_Strategy) backoff.Strategy {
-	return meaning(strategies[:], word, backoff.Exponential)
+	return enumFromPB(strategies[:], word, backoff.Exponential)
 }
 
 // jitterKindFromPB reads a word as strategyFromPB does; unspecified is down.
 func jitterKindFromPB(word fermatav1.Jitter_Kind) backoff.JitterKind {
-	return meaning(jitterKinds[:], word, backoff.JitterDown)
+	return enumFromPB(jitterKinds[:], word, backoff.JitterDown)
 }
 
-// wordOf is the unspecified word for a value that has none.
-func wordOf[P ~int32, M ~uint8](words []P, value M) P {
+// enumToPB is the unspecified word for a value that has none.
+func enumToPB[P ~int32, M ~uint8](words []P, value M) P {
 	if int(value) < len(words) {
 		return words[value]
 	}
 	return 0
 }
 
-func meaning[P ~int32, M ~uint8](words []P, word P, unspecified M) M {
+func enumFromPB[P ~int32, M ~uint8](words []P, word P, unspecified M) M {
 	if word == 0 {
 		return unspecified
 	}

@@ -12,14 +12,14 @@ import (
 // RetryPolicyToPB writes a policy of the attempts of one run.
 func RetryPolicyToPB(r backoff.Retry) *fermatav1.RetryPolicy {
 	return &fermatav1.RetryPolicy{
-		Strategy:       wordOf(strategies[:], r.Strategy),
+		Strategy:       enumToPB(strategies[:], r.Strategy),
 		BaseDelay:      durationpb.New(r.Base),
 		Multiplier:     r.Multiplier,
 		ExponentOffset: int32(r.Offset),
 		MaxDoublings:   int32(r.MaxDoublings),
 		MaxDelay:       durationpb.New(r.MaxDelay),
 		MaxAttempts:    int32(r.MaxAttempts),
-		MaxElapsed:     positive(r.MaxElapsed),
+		MaxElapsed:     nonZeroDurationToPB(r.MaxElapsed),
 		Jitter:         jitterToPB(r.Jitter),
 	}
 }
@@ -34,15 +34,15 @@ func BackoffPolicyToPB(b backoff.Recurring, shortest, longest time.Duration) *fe
 		MaxDelay:    durationpb.New(b.MaxDelay),
 		MaxRatio:    b.MaxRatio,
 		Jitter:      jitterToPB(b.Jitter),
-		StaleAfter:  positive(b.StaleAfter),
+		StaleAfter:  nonZeroDurationToPB(b.StaleAfter),
 		StaleHalve:  b.StaleHalve,
 		WithinSlot:  b.WithinSlot,
-		MinInterval: positive(shortest),
-		MaxInterval: positive(longest),
+		MinInterval: nonZeroDurationToPB(shortest),
+		MaxInterval: nonZeroDurationToPB(longest),
 	}
 }
 
 // jitterToPB writes how delays are spread.
 func jitterToPB(j backoff.Jitter) *fermatav1.Jitter {
-	return &fermatav1.Jitter{Kind: wordOf(jitterKinds[:], j.Kind), Fraction: new(j.Fraction)}
+	return &fermatav1.Jitter{Kind: enumToPB(jitterKinds[:], j.Kind), Fraction: new(j.Fraction)}
 }

@@ -11,9 +11,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// preset finds the part of a preset that a policy names; ok is false when it names none, or
+// presetLayer finds the part of a preset that a policy names; ok is false when it names none, or
 // a wrong one, which is refused.
-func (r *Reader) preset(field, name string, part backoff.FieldSet) (backoff.Layer, bool) {
+func (r *Reader) presetLayer(field, name string, part backoff.FieldSet) (backoff.Layer, bool) {
 	if name == "" {
 		return backoff.Layer{}, false
 	}

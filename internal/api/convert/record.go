@@ -30,7 +30,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 	p := &fermatav1.JobStatus{
 		State:               JobStates.ToPB(s.Status()),
 		ConsecutiveFailures: int64(s.Failures),
-		EffectiveInterval:   positive(effective),
+		EffectiveInterval:   nonZeroDurationToPB(effective),
 		LastOutcome:         outcomes.ToPB(s.LastOutcome),
 		LastError:           s.LastError,
 		LastStartTime:       MillisToPB(s.LastStarted),
@@ -46,7 +46,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 		ManualRunWaiting:    s.Pending != "",
 		ConcurrentRuns:      int32(bits.OnesCount64(s.Children)),
 		Backfills:           Map(s.Backfills, backfillToPB),
-		BrokenLag:           positive(msToDuration(s.LateMS)),
+		BrokenLag:           nonZeroDurationToPB(msToDuration(s.LateMS)),
 	}
 	if s.Hint.UntilMS > nowMS {
 		p.Hint = hintToPB(s.Hint)

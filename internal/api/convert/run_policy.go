@@ -12,8 +12,8 @@ func (r *Reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
 	d.Overlap, d.OverlapLimit = OverlapPolicies.FromPB(j.GetOverlapPolicy()), int(j.GetOverlapLimit())
 	m := j.GetMisfirePolicy()
 	d.Misfire = job.Misfire{
-		Policy:     misfires.FromPB(m.GetPolicy()),
-		Window:     r.duration("job.misfire_policy.catch_up_window", "", m.GetCatchUpWindow(), 0),
+		Policy:     misfirePolicies.FromPB(m.GetPolicy()),
+		Window:     r.readDuration("job.misfire_policy.catch_up_window", "", m.GetCatchUpWindow(), 0),
 		MaxCatchUp: int(m.GetMaxCatchUp()),
 	}
 	d.Locks = nil
@@ -21,12 +21,12 @@ func (r *Reader) runPolicies(d *job.Definition, j *fermatav1.Job) {
 		d.Locks = append(d.Locks, job.Lock{Key: l.GetKey(), Limit: cmp.Or(int(l.GetLimit()), 1)})
 	}
 	d.Target, d.PauseAfter = j.GetTarget(), int(j.GetPauseAfterFailures())
-	d.MaxLag = r.duration("job.max_lag", "", j.GetMaxLag(), 0)
+	d.MaxLag = r.readDuration("job.max_lag", "", j.GetMaxLag(), 0)
 }
 
 func misfireToPB(m job.Misfire) *fermatav1.MisfirePolicy {
 	return &fermatav1.MisfirePolicy{
-		Policy: misfires.ToPB(m.Policy), CatchUpWindow: positive(m.Window), MaxCatchUp: int32(m.MaxCatchUp),
+		Policy: misfirePolicies.ToPB(m.Policy), CatchUpWindow: nonZeroDurationToPB(m.Window), MaxCatchUp: int32(m.MaxCatchUp),
 	}
 }
 
@@ -38,7 +38,7 @@ func lockToPB(l job.Lock) *fermatav1.Lock {
 func (r *Reader) Hint(field string, h *fermatav1.Hint) job.Hint {
 	out := job.Hint{
 		Source:     hintSources.FromPB(h.GetSource()),
-		IntervalMS: job.RoundUpMS(r.duration(field, ".interval", h.GetInterval(), 0)),
+		IntervalMS: job.RoundUpMS(r.readDuration(field, ".interval", h.GetInterval(), 0)),
 		Reason:     h.GetReason(),
 	}
 	if t := r.Begin(field, ".next_run_time", h.GetNextRunTime()); !t.IsZero() {
@@ -55,7 +55,7 @@ func hintToPB(h job.Hint) *fermatav1.Hint {
 		return nil
 	}
 	return &fermatav1.Hint{
-		Source: hintSources.ToPB(h.Source), NextRunTime: MillisToPB(h.AtMS), Interval: positive(msToDuration(h.IntervalMS)),
+		Source: hintSources.ToPB(h.Source), NextRunTime: MillisToPB(h.AtMS), Interval: nonZeroDurationToPB(msToDuration(h.IntervalMS)),
 		ExpireTime: MillisToPB(h.UntilMS), Reason: h.Reason,
 	}
 }
@@ -84,7 +84,7 @@ var OverlapPolicies = Enum[fermatav1.OverlapPolicy, job.Overlap]{
 	{fermatav1.OverlapPolicy_OVERLAP_POLICY_TERMINATE_OTHER, job.OverlapTerminateOther},
 }
 
-var misfires = Enum[fermatav1.MisfirePolicy_Policy, job.MisfirePolicy]{
+var misfirePolicies = Enum[fermatav1.MisfirePolicy_Policy, job.MisfirePolicy]{
 	{fermatav1.MisfirePolicy_POLICY_UNSPECIFIED, job.MisfireRunOnce},
 	{fermatav1.MisfirePolicy_POLICY_RUN_ONCE, job.MisfireRunOnce},
 	{fermatav1.MisfirePolicy_POLICY_SKIP, job.MisfireSkip},

@@ -17,26 +17,26 @@ func (r *Reader) Schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 	spec := schedule.Spec{
 		StartAt: r.Begin(field, ".start_time", s.GetStartTime()),
 		EndAt:   r.End(field, ".end_time", s.GetEndTime()),
-		Exclude: r.exclusions(field+".exclusions", s.GetExclusions()),
-		Jitter:  r.duration(field, ".jitter", s.GetJitter(), 0),
+		Exclude: r.readExclusions(field+".exclusions", s.GetExclusions()),
+		Jitter:  r.readDuration(field, ".jitter", s.GetJitter(), 0),
 		MaxRuns: int(s.GetMaxRuns()),
 	}
 	zone := s.GetExclusions().GetTimeZone()
 	switch rule := s.GetRule().(type) {
 	case *fermatav1.Schedule_Interval:
 		spec.Kind = schedule.KindInterval
-		spec.Every = r.duration(field, ".interval.every", rule.Interval.GetEvery(), 0)
+		spec.Every = r.readDuration(field, ".interval.every", rule.Interval.GetEvery(), 0)
 		spec.FixedDelay = rule.Interval.GetFixedDelay()
 		spec.TimeZone = zone
 	case *fermatav1.Schedule_Cron:
 		spec.Kind = schedule.KindCron
 		spec.Cron, spec.TimeZone = rule.Cron.GetExpressions(), rule.Cron.GetTimeZone()
 		spec.Seconds = rule.Cron.GetSeconds()
-		spec.Gap, spec.Repeat = gaps.FromPB(rule.Cron.GetDstGap()), repeats.FromPB(rule.Cron.GetDstRepeat())
+		spec.Gap, spec.Repeat = gapPolicies.FromPB(rule.Cron.GetDstGap()), repeatPolicies.FromPB(rule.Cron.GetDstRepeat())
 	case *fermatav1.Schedule_Calendar:
 		spec.Kind = schedule.KindCalendar
-		spec.Calendar, spec.TimeZone = r.calendar(field+".calendar", rule.Calendar), rule.Calendar.GetTimeZone()
-		spec.Gap, spec.Repeat = gaps.FromPB(rule.Calendar.GetDstGap()), repeats.FromPB(rule.Calendar.GetDstRepeat())
+		spec.Calendar, spec.TimeZone = r.readCalendar(field+".calendar", rule.Calendar), rule.Calendar.GetTimeZone()
+		spec.Gap, spec.Repeat = gapPolicies.FromPB(rule.Calendar.GetDstGap()), repeatPolicies.FromPB(rule.Calendar.GetDstRepeat())
 	case *fermatav1.Schedule_Once:
 		spec.Kind = schedule.KindOnce
 		spec.At = r.Begin(field, ".once", rule.Once)
@@ -47,7 +47,7 @@ func (r *Reader) Schedule(field string, s *fermatav1.Schedule) schedule.Spec {
 	return spec
 }
 
-func (r *Reader) calendar(field string, c *fermatav1.CalendarSchedule) schedule.Calendar {
+func (r *Reader) readCalendar(field string, c *fermatav1.CalendarSchedule) schedule.Calendar {
 	out := schedule.Calendar{
 		Every: int(c.GetEvery()), Unit: calendarUnits.FromPB(c.GetUnit()), Times: c.GetTimes(),
 		ShortMonth: shortMonths.FromPB(c.GetShortMonth()), From: c.GetFrom(),
@@ -75,14 +75,14 @@ func calendarToPB(s schedule.Spec) *fermatav1.CalendarSchedule {
 		Weekdays:   Map(s.Calendar.Weekdays, func(day time.Weekday) string { return weekdayNames[day] }),
 		MonthDays:  Map(s.Calendar.MonthDays, func(day int) int32 { return int32(day) }),
 		ShortMonth: shortMonths.ToPB(s.Calendar.ShortMonth), From: s.Calendar.From, TimeZone: s.TimeZone,
-		DstGap: gaps.ToPB(s.Gap), DstRepeat: repeats.ToPB(s.Repeat),
+		DstGap: gapPolicies.ToPB(s.Gap), DstRepeat: repeatPolicies.ToPB(s.Repeat),
 	}
 }
 
 // weekdayNames are in the order of [time.Weekday].
 var weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 
-func (r *Reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Exclusions {
+func (r *Reader) readExclusions(field string, e *fermatav1.Exclusions) schedule.Exclusions {
 	out := schedule.Exclusions{Cron: e.GetCron(), Dates: e.GetDates(), Windows: e.GetWindows()}
 	if n := len(e.GetPeriods()); n > schedule.MaxExcludePeriods {
 		r.Reject(field+".periods", fmt.Sprintf("has %d entries, at most %d are allowed", n, schedule.MaxExcludePeriods))
@@ -90,7 +90,7 @@ func (r *Reader) exclusions(field string, e *fermatav1.Exclusions) schedule.Excl
 	}
 	for i, p := range e.GetPeriods() {
 		at := fmt.Sprintf("%s.periods[%d]", field, i)
-		from, to := r.exact(at, ".start_time", p.GetStartTime()), r.exact(at, ".end_time", p.GetEndTime())
+		from, to := r.readTimestamp(at, ".start_time", p.GetStartTime()), r.readTimestamp(at, ".end_time", p.GetEndTime())
 		if !to.After(from) {
 			r.Reject(at, "ends before it begins")
 		}
@@ -116,7 +116,7 @@ func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
 	}
 	p := &fermatav1.Schedule{
 		StartTime: TimeToPB(s.StartAt), EndTime: TimeToPB(s.EndAt), Exclusions: exclusionsToPB(s),
-		Jitter: positive(s.Jitter), MaxRuns: int32(s.MaxRuns),
+		Jitter: nonZeroDurationToPB(s.Jitter), MaxRuns: int32(s.MaxRuns),
 	}
 	switch s.Kind {
 	case schedule.KindInterval:
@@ -126,7 +126,7 @@ func scheduleToPB(s schedule.Spec) *fermatav1.Schedule {
 	case schedule.KindCron:
 		p.Rule = &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{
 			Expressions: s.Cron, TimeZone: s.TimeZone, Seconds: s.Seconds,
-			DstGap: gaps.ToPB(s.Gap), DstRepeat: repeats.ToPB(s.Repeat),
+			DstGap: gapPolicies.ToPB(s.Gap), DstRepeat: repeatPolicies.ToPB(s.Repeat),
 		}}
 	case schedule.KindCalendar:
 		p.Rule = &fermatav1.Schedule_Calendar{Calendar: calendarToPB(s)}
@@ -166,13 +166,13 @@ var shortMonths = Enum[fermatav1.CalendarSchedule_ShortMonth, schedule.ShortMont
 	{fermatav1.CalendarSchedule_SHORT_MONTH_SKIP, schedule.ShortMonthSkip},
 }
 
-var gaps = Enum[fermatav1.DstGap, schedule.GapPolicy]{
+var gapPolicies = Enum[fermatav1.DstGap, schedule.GapPolicy]{
 	{fermatav1.DstGap_DST_GAP_UNSPECIFIED, schedule.GapShift},
 	{fermatav1.DstGap_DST_GAP_SHIFT, schedule.GapShift},
 	{fermatav1.DstGap_DST_GAP_SKIP, schedule.GapSkip},
 }
 
-var repeats = Enum[fermatav1.DstRepeat, schedule.RepeatPolicy]{
+var repeatPolicies = Enum[fermatav1.DstRepeat, schedule.RepeatPolicy]{
 	{fermatav1.DstRepeat_DST_REPEAT_UNSPECIFIED, schedule.RepeatFirst},
 	{fermatav1.DstRepeat_DST_REPEAT_FIRST, schedule.RepeatFirst},
 	{fermatav1.DstRepeat_DST_REPEAT_LAST, schedule.RepeatLast},

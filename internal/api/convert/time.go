@@ -25,8 +25,8 @@ func MillisToPB(ms int64) *timestamppb.Timestamp {
 	return timestamppb.New(time.UnixMilli(ms))
 }
 
-// positive writes a duration, zero as unset.
-func positive(d time.Duration) *durationpb.Duration {
+// nonZeroDurationToPB writes a duration, zero as unset.
+func nonZeroDurationToPB(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil
 	}

@@ -52,13 +52,13 @@ func (s *accessService) namespacesOf(grants []authz.Grant) []*fermatav1.Namespac
 				continue
 			}
 			listed[n] = true
-			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitOf(s.jobLimit, n), JobBytes: limitOf(s.bytesLimit, n)})
+			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitForNamespace(s.jobLimit, n), JobBytes: limitForNamespace(s.bytesLimit, n)})
 		}
 	}
 	return list
 }
 
-func limitOf(limit func(string) int, namespace string) int64 {
+func limitForNamespace(limit func(string) int, namespace string) int64 {
 	if limit == nil {
 		return 0
 	}

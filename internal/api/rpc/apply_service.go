@@ -16,10 +16,10 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 		return nil, err
 	}
 	answers := s.definitions.PlanWishes(ctx, wishes, q.GetForce())
-	if err := whole(answers); err != nil {
+	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
-	return &fermatav1.PlanJobsResponse{Changes: s.changes(answers, true)}, nil
+	return &fermatav1.PlanJobsResponse{Changes: s.changesToPB(answers, true)}, nil
 }
 
 func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
@@ -28,14 +28,14 @@ func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsReques
 		return nil, err
 	}
 	answers := s.definitions.Apply(ctx, wishes, q.GetForce())
-	if err := whole(answers); err != nil {
+	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
-	return &fermatav1.ApplyJobsResponse{Changes: s.changes(answers, false)}, nil
+	return &fermatav1.ApplyJobsResponse{Changes: s.changesToPB(answers, false)}, nil
 }
 
-// whole finds the error of a call that is too large, of which nothing was done.
-func whole(answers []job.WishAnswer) error {
+// findTooLargeError finds the error of a call that is too large, of which nothing was done.
+func findTooLargeError(answers []job.WishAnswer) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, job.ErrTooLarge) {
 			return a.Err
@@ -55,15 +55,15 @@ func (s *jobService) readWishes(parent string, list []*fermatav1.JobWish) ([]job
 	return convert.Map(list, func(p *fermatav1.JobWish) job.Wish { return convert.WishFromPB(s.defaults, namespace, p) }), nil
 }
 
-func (s *jobService) changes(answers []job.WishAnswer, planned bool) []*fermatav1.JobChange {
-	return convert.Map(answers, func(a job.WishAnswer) *fermatav1.JobChange { return s.change(a, planned) })
+func (s *jobService) changesToPB(answers []job.WishAnswer, planned bool) []*fermatav1.JobChange {
+	return convert.Map(answers, func(a job.WishAnswer) *fermatav1.JobChange { return s.changeToPB(a, planned) })
 }
 
-func (s *jobService) change(a job.WishAnswer, planned bool) *fermatav1.JobChange {
+func (s *jobService) changeToPB(a job.WishAnswer, planned bool) *fermatav1.JobChange {
 	p := &fermatav1.JobChange{}
 	var before *fermatav1.Job
 	if a.Before != nil {
-		before = s.record(*a.Before)
+		before = s.jobToPB(*a.Before)
 	}
 	if planned {
 		p.Before = before
@@ -82,7 +82,7 @@ func (s *jobService) change(a job.WishAnswer, planned bool) *fermatav1.JobChange
 				p.After.Payload = nil
 			}
 		} else {
-			p.After = s.record(*a.After)
+			p.After = s.jobToPB(*a.After)
 		}
 	}
 	if a.Action == job.WishUpdate {
@@ -94,8 +94,8 @@ func (s *jobService) change(a job.WishAnswer, planned bool) *fermatav1.JobChange
 	return p
 }
 
-// applied completes the record of a call of ApplyJobs.
-func applied(r *job.TrailRecord, q *fermatav1.ApplyJobsRequest, a *fermatav1.ApplyJobsResponse) {
+// recordApplied completes the record of a call of ApplyJobs.
+func recordApplied(r *job.TrailRecord, q *fermatav1.ApplyJobsRequest, a *fermatav1.ApplyJobsResponse) {
 	r.Resource = q.GetParent()
 	for i, c := range a.GetChanges() {
 		switch {

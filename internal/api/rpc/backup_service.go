@@ -18,7 +18,7 @@ type backupService struct {
 }
 
 func (s *backupService) ExportJobs(ctx context.Context, q *fermatav1.ExportJobsRequest) (*fermatav1.ExportJobsResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}

@@ -16,13 +16,13 @@ type selection interface {
 	GetLabels() map[string]string
 }
 
-func filterOf(q selection) (job.Filter, error) {
+func filterFromPB(q selection) (job.Filter, error) {
 	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	return job.Filter{Namespace: namespace, Queue: q.GetQueue(), IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels()}, err
 }
 
 func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadLettersRequest) (*fermatav1.ListDeadLettersResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadL
 }
 
 func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest) (*fermatav1.RedriveDeadLettersResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 }
 
 func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsReques
 }
 
 func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequest) (*fermatav1.ResumeJobsResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}

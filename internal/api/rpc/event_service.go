@@ -58,7 +58,7 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 	w := &watcher{stream: stream, namespace: namespace, ended: make(chan error, 1)}
 	if c := guard.CallerFrom(stream.Context()); c != nil {
 		w.caller, w.queues = c, query.Filter.Queues
-		if err := w.may(c); err != nil {
+		if err := w.authorizeQueues(c); err != nil {
 			return err
 		}
 		query.Watcher = c.ShareHolder(namespace)
@@ -70,10 +70,10 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 	if c := guard.CallerFrom(ctx); c != nil {
 		query.Charge = func(pages int) error { return c.Charge(ctx, pages) }
 	}
-	go w.watch(ctx, s.events, query)
-	err = w.wait()
+	go w.forwardEvents(ctx, s.events, query)
+	err = w.waitForEnd()
 	cancel()
-	if !w.close() {
+	if !w.stopSending() {
 		return err // what waits to be sent ends with the stream, when this returns
 	}
 	if first := <-w.ended; err == nil {
@@ -94,10 +94,10 @@ type watcher struct {
 	sending   atomic.Int64 // since when, Unix nanoseconds; 0: nothing is being sent; closed
 }
 
-// closed is the value of sending after which nothing is sent any more.
-const closed = -1
+// sendingClosed is the value of sending after which nothing is sent any more.
+const sendingClosed = -1
 
-func (w *watcher) watch(ctx context.Context, events Events, q job.EventQuery) {
+func (w *watcher) forwardEvents(ctx context.Context, events Events, q job.EventQuery) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.ended <- &apierror.Panic{Value: p, Stack: debug.Stack()}
@@ -114,18 +114,18 @@ func (w *watcher) send(b job.EventBatch) error {
 	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Happenings, convert.EventToPB), ResumeToken: b.Token})
 }
 
-// close has nothing more be sent. It is false when something is on its way, for which
+// stopSending has nothing more be sent. It is false when something is on its way, for which
 // nobody may wait: the other side may not read.
-func (w *watcher) close() bool { return w.sending.CompareAndSwap(0, closed) }
+func (w *watcher) stopSending() bool { return w.sending.CompareAndSwap(0, sendingClosed) }
 
-// stuck tells whether something has been on its way for as long as that may take.
-func (w *watcher) stuck() bool {
+// isStuck tells whether something has been on its way for as long as that may take.
+func (w *watcher) isStuck() bool {
 	since := w.sending.Load()
 	return since > 0 && time.Since(time.Unix(0, since)) >= guard.StuckTimeout
 }
 
-// wait returns why the stream is to end; nil: it has.
-func (w *watcher) wait() error {
+// waitForEnd returns why the stream is to end; nil: it has.
+func (w *watcher) waitForEnd() error {
 	recheck, old := time.NewTicker(guard.RecheckInterval), time.NewTimer(guard.StreamAge)
 	defer recheck.Stop()
 	defer old.Stop()
@@ -137,18 +137,18 @@ func (w *watcher) wait() error {
 		case <-old.C:
 			return apierror.ErrStreamAged
 		case <-recheck.C:
-			if w.stuck() {
+			if w.isStuck() {
 				return apierror.Resumable("WATCHER_SLOW", "the watcher does not read; go on from its last token")
 			}
-			if err := w.recheck(); err != nil {
+			if err := w.reauthorize(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// recheck looks whether the caller may still do what it may have begun.
-func (w *watcher) recheck() error {
+// reauthorize looks whether the caller may still do what it may have begun.
+func (w *watcher) reauthorize() error {
 	if w.caller == nil {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (w *watcher) recheck() error {
 	if err != nil {
 		return err
 	}
-	if err := w.may(now); err != nil {
+	if err := w.authorizeQueues(now); err != nil {
 		return err
 	}
 	if w.limits == nil {
@@ -168,9 +168,9 @@ func (w *watcher) recheck() error {
 	return nil
 }
 
-// may decides whether a caller may watch the namespace: the queues that the request names,
+// authorizeQueues decides whether a caller may watch the namespace: the queues that the request names,
 // or without any, those that it may read.
-func (w *watcher) may(c *guard.Caller) error {
+func (w *watcher) authorizeQueues(c *guard.Caller) error {
 	ctx := w.stream.Context()
 	if len(w.queues) > 0 {
 		return c.AuthorizeQueues(ctx, authz.ReadJobs, w.namespace, w.queues)

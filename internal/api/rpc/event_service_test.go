@@ -148,12 +148,12 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 // that hangs, and nothing begins to hang meanwhile.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	w := &watcher{} // a stream that is used would be missed
-	if !w.close() || w.send(job.EventBatch{}) == nil || w.stuck() {
+	if !w.stopSending() || w.send(job.EventBatch{}) == nil || w.isStuck() {
 		t.Error("a stream that has ended sends")
 	}
 	w = &watcher{}
 	w.sending.Store(time.Now().Add(-guard.StuckTimeout).UnixNano())
-	if w.close() || !w.stuck() {
+	if w.stopSending() || !w.isStuck() {
 		t.Error("what is being sent would be waited for")
 	}
 }

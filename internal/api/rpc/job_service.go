@@ -38,10 +38,10 @@ func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) 
 	}
 }
 
-// reader is one that fills what messages leave unset with the operator's defaults.
-func (s *jobService) reader() convert.Reader { return convert.Reader{Defaults: s.defaults} }
+// newReader is one that fills what messages leave unset with the operator's defaults.
+func (s *jobService) newReader() convert.Reader { return convert.Reader{Defaults: s.defaults} }
 
-func (s *jobService) record(r job.Record) *fermatav1.Job {
+func (s *jobService) jobToPB(r job.Record) *fermatav1.Job {
 	return convert.RecordToPB(r, s.now().UnixMilli())
 }
 
@@ -50,7 +50,7 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	if err != nil {
 		return nil, err
 	}
-	r := s.reader()
+	r := s.newReader()
 	r.RejectSealed(q.GetJob())
 	d := r.Definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
 	d.TakeAsOwn(r.DoubtfulFields)
@@ -61,7 +61,7 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.record(record), nil
+	return s.jobToPB(record), nil
 }
 
 func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
@@ -80,7 +80,7 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 			answers[i].Err = job.Invalid("parent", "is %q, but that of the batch is %q", job.Clip(p, 80), q.GetParent())
 			continue
 		}
-		r := s.reader()
+		r := s.newReader()
 		r.RejectSealed(item.GetJob())
 		d := r.Definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
 		d.TakeAsOwn(r.DoubtfulFields)
@@ -92,10 +92,10 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 	for i, answer := range s.definitions.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
-	return s.batch(answers, q.GetNamesOnly()), nil
+	return s.batchToPB(answers, q.GetNamesOnly()), nil
 }
 
-func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
+func (s *jobService) batchToPB(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
 	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
 	for i := range answers {
 		answer := &answers[i]
@@ -104,7 +104,7 @@ func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav
 		case answer.Err == nil && namesOnly:
 			result.Job = &fermatav1.Job{Name: convert.JobName(d.Key), Etag: d.Etag()}
 		case answer.Err == nil:
-			result.Job = s.record(answer.Record)
+			result.Job = s.jobToPB(answer.Record)
 		default:
 			st, _ := apierror.ToStatus(answer.Err)
 			p := st.Proto()
@@ -120,14 +120,14 @@ func (s *jobService) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.definitions.Get(ctx, key))
+	return s.recordOrError(s.definitions.Get(ctx, key))
 }
 
-func (s *jobService) answer(record job.Record, err error) (*fermatav1.Job, error) {
+func (s *jobService) recordOrError(record job.Record, err error) (*fermatav1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.record(record), nil
+	return s.jobToPB(record), nil
 }
 
 func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
@@ -145,7 +145,7 @@ func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest)
 	}
 	response := &fermatav1.ListJobsResponse{NextPageToken: page.Next, Jobs: make([]*fermatav1.Job, len(page.Records))}
 	for i, record := range page.Records {
-		response.Jobs[i] = s.record(record)
+		response.Jobs[i] = s.jobToPB(record)
 	}
 	return response, nil
 }
@@ -159,13 +159,13 @@ func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.definitions.Update(ctx, job.UpdateRequest{
+	return s.recordOrError(s.definitions.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
-			noteBefore(ctx, &present)
+			noteDigestBefore(ctx, &present)
 			merged := convert.DefinitionToPB(&present)
 			convert.CopyFields(merged, q.GetJob(), paths)
-			r := s.reader()
+			r := s.newReader()
 			d := r.Definition(present.Key, merged)
 			d.SettleSources(&present, r.DoubtfulFields)
 			if convert.KeepsPayload(q.GetJob(), paths) {
@@ -183,7 +183,7 @@ func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobReques
 		return nil, err
 	}
 	err = s.definitions.Delete(ctx, key, q.GetEtag())
-	if q.GetAllowMissing() && isMissing(err) {
+	if q.GetAllowMissing() && isNotFound(err) {
 		err = nil
 	}
 	return &emptypb.Empty{}, err
@@ -194,7 +194,7 @@ func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.operations.Pause(ctx, key, q.GetNote()))
+	return s.recordOrError(s.operations.Pause(ctx, key, q.GetNote()))
 }
 
 func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobRequest) (*fermatav1.Job, error) {
@@ -202,5 +202,5 @@ func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobReques
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.operations.Resume(ctx, key, q.GetCatchUp()))
+	return s.recordOrError(s.operations.Resume(ctx, key, q.GetCatchUp()))
 }

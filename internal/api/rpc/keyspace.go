@@ -15,8 +15,8 @@ import (
 // somebody has restored it. Calls that read are answered.
 type keyspaceGuard func() (fault string)
 
-func (fault keyspaceGuard) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if _, writes := changes[info.FullMethod]; writes {
+func (fault keyspaceGuard) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if _, writes := auditRules[info.FullMethod]; writes {
 		if text := fault(); text != "" {
 			return nil, apierror.WithDetails(codes.FailedPrecondition, text,
 				&errdetails.ErrorInfo{Reason: "KEYSPACE_GONE", Domain: apierror.Domain}).Err()

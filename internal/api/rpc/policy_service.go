@@ -21,7 +21,7 @@ func (s *jobService) HintJob(ctx context.Context, q *fermatav1.HintJobRequest) (
 			return nil, err
 		}
 	}
-	return s.answer(s.operations.Hint(ctx, key, h))
+	return s.recordOrError(s.operations.Hint(ctx, key, h))
 }
 
 func (s *jobService) BackfillJob(ctx context.Context, q *fermatav1.BackfillJobRequest) (*fermatav1.Job, error) {
@@ -43,7 +43,7 @@ func (s *jobService) BackfillJob(ctx context.Context, q *fermatav1.BackfillJobRe
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	return s.answer(s.operations.Backfill(ctx, key, request))
+	return s.recordOrError(s.operations.Backfill(ctx, key, request))
 }
 
 func (s *jobService) CancelBackfill(ctx context.Context, q *fermatav1.CancelBackfillRequest) (*fermatav1.Job, error) {
@@ -51,7 +51,7 @@ func (s *jobService) CancelBackfill(ctx context.Context, q *fermatav1.CancelBack
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.operations.CancelBackfill(ctx, key, q.GetBackfillId()))
+	return s.recordOrError(s.operations.CancelBackfill(ctx, key, q.GetBackfillId()))
 }
 
 func (s *jobService) ExplainJob(ctx context.Context, q *fermatav1.ExplainJobRequest) (*fermatav1.ExplainJobResponse, error) {
@@ -66,7 +66,7 @@ func (s *jobService) ExplainJob(ctx context.Context, q *fermatav1.ExplainJobRequ
 	return &fermatav1.ExplainJobResponse{
 		Summary: e.Explanation.Summary,
 		Reasons: convert.Map(e.Explanation.Reasons, convert.ReasonToPB),
-		Job:     s.record(e.Record),
+		Job:     s.jobToPB(e.Record),
 		Runs:    convert.Map(e.Runs, func(v job.RunView) *fermatav1.Run { return convert.RunToPB(key, v) }),
 	}, nil
 }

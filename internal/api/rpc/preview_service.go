@@ -16,7 +16,7 @@ import (
 )
 
 func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
-	r := s.reader()
+	r := s.newReader()
 	p := job.PreviewRequest{
 		Schedule: r.Schedule("schedule", q.GetSchedule()),
 		After:    r.End("after", "", q.GetAfter()),

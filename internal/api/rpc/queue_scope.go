@@ -24,8 +24,8 @@ import (
 // calls out has to ask [ReachableQueues] where it reads a job and where it stores a change.
 type queueScopedJobs struct{ inner Jobs }
 
-// see denies access to a job of another queue.
-func (j queueScopedJobs) see(ctx context.Context, key job.Key) error {
+// checkVisible denies access to a job of another queue.
+func (j queueScopedJobs) checkVisible(ctx context.Context, key job.Key) error {
 	l := guard.QueueLimitsFrom(ctx, key.Namespace)
 	if l == nil {
 		return nil
@@ -37,19 +37,19 @@ func (j queueScopedJobs) see(ctx context.Context, key job.Key) error {
 	return err
 }
 
-// enter denies a call that changes all jobs which a filter selects, unless that names a
+// requireCoveredQueue denies a call that changes all jobs which a filter selects, unless that names a
 // queue of the caller.
-func enter(ctx context.Context, f job.Filter) error {
+func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 	if l := guard.QueueLimitsFrom(ctx, f.Namespace); l != nil {
 		return l.Check(ctx, f.Queue)
 	}
 	return nil
 }
 
-// browse is enter for a listing. Without a queue the caller may go through all jobs, and the
+// restrictListing is enter for a listing. Without a queue the caller may go through all jobs, and the
 // filter that it returns hides those of other queues: they are hidden where pages are filled,
 // so that neither the length of a page nor its token shows that they are there.
-func browse(ctx context.Context, f job.Filter) (job.Filter, error) {
+func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
 	l := guard.QueueLimitsFrom(ctx, f.Namespace)
 	if l == nil {
 		return f, nil
@@ -82,7 +82,7 @@ func (j queueScopedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits,
 		return err
 	}
 	record, getErr := j.inner.Get(ctx, key)
-	if getErr != nil && !isMissing(getErr) || getErr == nil && l.Covers(record.Definition.Queue) {
+	if getErr != nil && !isNotFound(getErr) || getErr == nil && l.Covers(record.Definition.Queue) {
 		return err
 	}
 	return apierror.WithDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
@@ -131,7 +131,7 @@ func (j queueScopedJobs) Get(ctx context.Context, key job.Key) (job.Record, erro
 }
 
 func (j queueScopedJobs) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
-	f, err := browse(ctx, f)
+	f, err := restrictListing(ctx, f)
 	if err != nil {
 		return job.Page{}, err
 	}
@@ -163,49 +163,49 @@ func (j queueScopedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.R
 }
 
 func (j queueScopedJobs) Delete(ctx context.Context, key job.Key, etag string) error {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return err
 	}
 	return j.inner.Delete(ctx, key, etag)
 }
 
 func (j queueScopedJobs) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Pause(ctx, key, note)
 }
 
 func (j queueScopedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Resume(ctx, key, catchUp)
 }
 
 func (j queueScopedJobs) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, false, err
 	}
 	return j.inner.RunNow(ctx, key, q)
 }
 
 func (j queueScopedJobs) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return nil, err
 	}
 	return j.inner.Runs(ctx, key)
 }
 
 func (j queueScopedJobs) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
 	return j.inner.Run(ctx, key, runID)
 }
 
 func (j queueScopedJobs) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
 	return j.inner.Cancel(ctx, key, runID)
@@ -213,7 +213,7 @@ func (j queueScopedJobs) Cancel(ctx context.Context, key job.Key, runID string) 
 
 func (j queueScopedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
 	if p.Job != (job.Key{}) {
-		if err := j.see(ctx, p.Job); err != nil {
+		if err := j.checkVisible(ctx, p.Job); err != nil {
 			return job.Preview{}, err
 		}
 	}
@@ -221,14 +221,14 @@ func (j queueScopedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job
 }
 
 func (j queueScopedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Hint(ctx, key, h)
 }
 
 func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Explained{}, err
 	}
 	return j.inner.Explain(ctx, key)
@@ -240,21 +240,21 @@ func (j queueScopedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob,
 }
 
 func (j queueScopedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.Backfill(ctx, key, q)
 }
 
 func (j queueScopedJobs) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
-	if err := j.see(ctx, key); err != nil {
+	if err := j.checkVisible(ctx, key); err != nil {
 		return job.Record{}, err
 	}
 	return j.inner.CancelBackfill(ctx, key, id)
 }
 
 func (j queueScopedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
-	f, err := browse(ctx, f)
+	f, err := restrictListing(ctx, f)
 	if err != nil {
 		return job.LetterPage{}, err
 	}
@@ -265,13 +265,13 @@ func (j queueScopedJobs) Letters(ctx context.Context, f job.Filter, pageSize int
 // dead letter stays in the queue that its run had: both queues have to be the caller's.
 func (j queueScopedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	if len(q.Records) == 0 {
-		if err := enter(ctx, q.Filter); err != nil {
+		if err := requireCoveredQueue(ctx, q.Filter); err != nil {
 			return job.Bulk{}, err
 		}
 	}
 	for _, record := range q.Records {
 		key, _, _ := job.ParseRecord(record)
-		if err := j.see(ctx, key); err != nil {
+		if err := j.checkVisible(ctx, key); err != nil {
 			return job.Bulk{}, err
 		}
 	}
@@ -280,14 +280,14 @@ func (j queueScopedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job
 }
 
 func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
-	if err := enter(ctx, f); err != nil {
+	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
 	return j.inner.PauseAll(ctx, f, note, token)
 }
 
 func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
-	if err := enter(ctx, f); err != nil {
+	if err := requireCoveredQueue(ctx, f); err != nil {
 		return job.Bulk{}, err
 	}
 	return j.inner.ResumeAll(ctx, f, note, catchUp, token)

@@ -61,4 +61,4 @@ func (s *jobService) oneRun(ctx context.Context, name string,
 	return convert.RunToPB(key, v), nil
 }
 
-func isMissing(err error) bool { return errors.Is(err, job.ErrNotFound) }
+func isNotFound(err error) bool { return errors.Is(err, job.ErrNotFound) }

@@ -34,20 +34,20 @@ type Sizes interface {
 type scalerService struct {
 	externalscaler.UnimplementedExternalScalerServer
 	sizes   Sizes
-	streams streamCount
+	streams streamCounter
 }
 
 // streamsPerConnection leaves room on a connection, which KEDA has one of, for calls that are no streams: without
 // it they would wait for ever. Whose stream is refused is asked for by calls.
 const streamsPerConnection = 200
 
-// streamCount counts open streams by connection.
-type streamCount struct {
+// streamCounter counts open streams by connection.
+type streamCounter struct {
 	mu sync.Mutex
 	by map[string]int
 }
 
-func (c *streamCount) enter(connection string) bool {
+func (c *streamCounter) addStream(connection string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by[connection] >= streamsPerConnection {
@@ -60,7 +60,7 @@ func (c *streamCount) enter(connection string) bool {
 	return true
 }
 
-func (c *streamCount) leave(connection string) {
+func (c *streamCounter) removeStream(connection string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by[connection]--; c.by[connection] == 0 {
@@ -110,8 +110,8 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 	return p, nil
 }
 
-// errAged ends a stream in order: KEDA opens another, maybe at another node.
-var errAged = errors.New("rpc: the stream is old")
+// errStreamAged ends a stream in order: KEDA opens another, maybe at another node.
+var errStreamAged = errors.New("rpc: the stream is old")
 
 // StreamIsActive tells that workers are needed: at once, and then whenever they are again. That they are not is never
 // told, only found by whoever asks. KEDA before 2.18 takes that word for an order: it ends all pods at the instant,
@@ -129,12 +129,12 @@ func (s *scalerService) StreamIsActive(ref *externalscaler.ScaledObjectRef, stre
 		}
 	}
 	connection := guard.PeerAddress(ctx)
-	if !s.streams.enter(connection) {
+	if !s.streams.addStream(connection) {
 		return job.ErrTooManyWatches
 	}
-	defer s.streams.leave(connection)
+	defer s.streams.removeStream(connection)
 	w.checked, w.age = w.began, guard.StreamAge-rand.N(guard.StreamAge/5)
-	if err := s.sizes.Watch(ctx, w.caller.ShareHolder(trigger.Namespace), w.queues, w.tell); !errors.Is(err, errAged) {
+	if err := s.sizes.Watch(ctx, w.caller.ShareHolder(trigger.Namespace), w.queues, w.reportSize); !errors.Is(err, errStreamAged) {
 		return err
 	}
 	return nil
@@ -153,14 +153,14 @@ type activity struct {
 	answered, active bool
 }
 
-func (w *activity) tell(size autoscale.Size) error {
+func (w *activity) reportSize(size autoscale.Size) error {
 	now := time.Now()
 	if now.Sub(w.began) > w.age {
-		return errAged
+		return errStreamAged
 	}
 	if w.caller != nil && now.Sub(w.checked) >= guard.RecheckInterval {
 		w.checked = now
-		if err := w.recheck(); err != nil {
+		if err := w.reauthorize(); err != nil {
 			return err
 		}
 	}
@@ -176,8 +176,8 @@ func (w *activity) tell(size autoscale.Size) error {
 	return nil
 }
 
-// recheck ends the stream of a caller who has lost what it began with.
-func (w *activity) recheck() error {
+// reauthorize ends the stream of a caller who has lost what it began with.
+func (w *activity) reauthorize() error {
 	ctx := w.stream.Context()
 	now, err := w.caller.Reauthenticate(ctx)
 	if err != nil {

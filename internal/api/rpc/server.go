@@ -27,8 +27,8 @@ import (
 // Keepalive of connections. Clients may ping as often as minPing; the server
 // itself notices a dead one after pingEvery and pingTimeout.
 const (
-	minPing     = 5 * time.Second
-	pingEvery   = 10 * time.Second
+	minClientPing     = 5 * time.Second
+	pingInterval   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 
 	// connectionAge, give or take a tenth, is when clients are asked to connect anew,
@@ -37,10 +37,10 @@ const (
 	connectionAge   = 30 * time.Minute
 	connectionGrace = 5 * time.Minute
 
-	// stackKeepers are goroutines that serve calls one after the other, so that the
+	// streamWorkers are goroutines that serve calls one after the other, so that the
 	// stack which a call needs is grown once for many. Calls that find none of them
 	// free get a goroutine of their own.
-	stackKeepers = 64
+	streamWorkers = 64
 
 	// What a caller may send ahead of being read, by stream and connection. Where it is
 	// fixed gRPC does not find out by pings, which are as many as messages. A message
@@ -161,7 +161,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 
 func serverOptions(o Options) ([]grpc.ServerOption, error) {
 	g := guard.NewReporter(o.Logger, o.Observe)
-	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
+	a := &auditInterceptor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
 	unary, stream := []grpc.UnaryServerInterceptor{g.UnaryInterceptor}, []grpc.StreamServerInterceptor{g.StreamInterceptor}
 	gate, err := guard.New(guard.Options{
 		Authority: o.Authority, Binding: o.Binding, Limits: o.Limits,
@@ -177,25 +177,25 @@ func serverOptions(o Options) ([]grpc.ServerOption, error) {
 		unary = append(unary, o.Trace.UnaryInterceptor)
 	}
 	if o.KeyspaceFault != nil {
-		unary = append(unary, keyspaceGuard(o.KeyspaceFault).unary)
+		unary = append(unary, keyspaceGuard(o.KeyspaceFault).interceptUnary)
 	}
 	options, err := gate.ConnectionOptions(o.Credentials, o.Registerer)
 	if err != nil {
 		return nil, err
 	}
 	return append(options,
-		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
+		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)),
 		grpc.ForceServerCodecV2(grpccodec.Codec()),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, guard.MaxStreamsPerConnection)),
 		grpc.MaxHeaderListSize(guard.MaxHeaderBytes),
-		grpc.NumStreamWorkers(stackKeepers),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
+			Time: pingInterval, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
 	), nil
 }

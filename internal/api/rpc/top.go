@@ -27,7 +27,7 @@ func (s *jobService) TopJobs(ctx context.Context, q *fermatav1.TopJobsRequest) (
 }
 
 func (s *jobService) topJob(t job.TopJob) *fermatav1.TopJob {
-	p := &fermatav1.TopJob{Job: s.record(t.Record), Waiting: t.Waiting}
+	p := &fermatav1.TopJob{Job: s.jobToPB(t.Record), Waiting: t.Waiting}
 	p.Job.Payload = nil
 	if t.Lag > 0 {
 		p.Lag = durationpb.New(t.Lag)

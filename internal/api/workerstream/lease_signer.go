@@ -73,8 +73,8 @@ func (s *leaseSigner) signCancel(m *fermatav1.WorkResponse) {
 	c.LeaseIds = ids
 }
 
-// partition tells the ids that this worker was given, open, from those that it was not.
-func (s *leaseSigner) partition(sealed []string) (own, foreign []string) {
+// splitBySignature tells the ids that this worker was given, open, from those that it was not.
+func (s *leaseSigner) splitBySignature(sealed []string) (own, foreign []string) {
 	own = make([]string, 0, len(sealed))
 	for _, id := range sealed {
 		if plain, ok := s.Verify(id); ok {

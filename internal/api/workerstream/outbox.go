@@ -157,9 +157,9 @@ func (o *outbox) dequeue() job.WorkerMessage {
 	return m
 }
 
-// flush has all that is queued go out without delay. What it returns is closed when it has.
+// flushAll has all that is queued go out without delay. What it returns is closed when it has.
 // Call it once.
-func (o *outbox) flush() <-chan struct{} {
+func (o *outbox) flushAll() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.heldAcks) > 0 {
@@ -218,9 +218,9 @@ func (o *outbox) isStuck(limit time.Duration) bool {
 	return !o.sendingSince.IsZero() && time.Since(o.sendingSince) > limit
 }
 
-// close refuses further messages and returns those that were not taken. The
+// closeAndDrain refuses further messages and returns those that were not taken. The
 // first call has them.
-func (o *outbox) close() []job.WorkerMessage {
+func (o *outbox) closeAndDrain() []job.WorkerMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true

@@ -204,7 +204,7 @@ func (s *workerStream) flushOutbox() {
 	late := time.NewTimer(flushTimeout)
 	defer late.Stop()
 	select {
-	case <-s.out.flush():
+	case <-s.out.flushAll():
 	case <-late.C:
 	case <-s.stream.Context().Done():
 	}
@@ -220,7 +220,7 @@ func (s *workerStream) endStream(err error) error {
 	s.mu.Lock()
 	s.ended = true
 	session := s.session
-	unsent := s.out.close()
+	unsent := s.out.closeAndDrain()
 	if session == nil {
 		s.unsent = unsent // for read, should a session be about to begin
 	}
@@ -269,7 +269,7 @@ func (s *workerStream) receiveHello() error {
 		hello.Identity = s.caller.Identity.Subject
 		// The first message, which write waits for, is put after this.
 		s.signer = newLeaseSigner(s.caller.LeaseKey(), hello.Identity, hello)
-		hello.Live, foreign = s.signer.partition(hello.Live)
+		hello.Live, foreign = s.signer.splitBySignature(hello.Live)
 	}
 	session, err := s.sessions.Connect(hello, s)
 	if err != nil {
@@ -318,7 +318,7 @@ func (s *workerStream) verifyLeases(ids []string) ([]string, error) {
 	if s.signer == nil {
 		return ids, nil
 	}
-	own, foreign := s.signer.partition(ids)
+	own, foreign := s.signer.splitBySignature(ids)
 	return own, s.refuseLeases(foreign, nil)
 }
 

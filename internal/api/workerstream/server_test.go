@@ -583,7 +583,7 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		put(job.ResultAcks{{}})
 		took("ResultAcks:300", "ResultAcks:1")
 		put(job.ResultAcks{{LeaseID: "a"}})
-		if left := o.close(); len(left) != 1 || o.itemCount != 1 {
+		if left := o.closeAndDrain(); len(left) != 1 || o.itemCount != 1 {
 			t.Errorf("closed with %v", left)
 		}
 		time.Sleep(time.Second) // rings in vain, or not at all
