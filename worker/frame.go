@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/wirefield"
 	"github.com/fermata-io/fermata/internal/lib/protofield"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -13,19 +14,32 @@ import (
 // Leases, results and acknowledgements, nearly all messages of a stream, are decoded and encoded without
 // protobuf messages. These are their field numbers.
 const (
-	// Of WorkResponse, of WorkRequest, and of the lists in them.
-	workLeases, workAcks = 2, 3
-	workResults          = 3
-	listItem             = 1
-	// Of Lease.
-	leaseID, leaseRun, leaseQueue, leaseHandler, leasePayload           = 1, 2, 3, 4, 5
-	leaseAttempt, leaseMaxAttempts, leaseNominal, leaseDue              = 6, 7, 8, 9
-	leaseTimeout, leaseToken, leaseLabels, leaseCorrelation, leaseTrace = 10, 11, 12, 13, 60
-	leaseStartAfter                                                     = 14
-	// Of Result.
-	resultLease, resultOutcome, resultError, resultOutput, resultRetry, resultTook = 1, 2, 3, 4, 5, 6
-	// Of ResultAck.
-	ackLease, ackStatus = 1, 2
+	workLeases, workAcks = wirefield.WorkResponse_Leases, wirefield.WorkResponse_ResultAcks
+	workResults          = wirefield.WorkRequest_Results
+	listItem             = wirefield.Leases_Leases // the same in Results and ResultAcks
+	leaseID              = wirefield.Lease_LeaseId
+	leaseRun             = wirefield.Lease_Run
+	leaseQueue           = wirefield.Lease_Queue
+	leaseHandler         = wirefield.Lease_Handler
+	leasePayload         = wirefield.Lease_Payload
+	leaseAttempt         = wirefield.Lease_Attempt
+	leaseMaxAttempts     = wirefield.Lease_MaxAttempts
+	leaseNominal         = wirefield.Lease_NominalTime
+	leaseDue             = wirefield.Lease_DueTime
+	leaseTimeout         = wirefield.Lease_Timeout
+	leaseToken           = wirefield.Lease_Token
+	leaseLabels          = wirefield.Lease_Labels
+	leaseCorrelation     = wirefield.Lease_CorrelationId
+	leaseTrace           = wirefield.Lease_TraceContext
+	leaseStartAfter      = wirefield.Lease_StartAfter
+	resultLease          = wirefield.Result_LeaseId
+	resultOutcome        = wirefield.Result_Outcome
+	resultError          = wirefield.Result_Error
+	resultOutput         = wirefield.Result_Output
+	resultRetry          = wirefield.Result_RetryAfter
+	resultTook           = wirefield.Result_Duration
+	ackLease             = wirefield.ResultAck_LeaseId
+	ackStatus            = wirefield.ResultAck_Status
 )
 
 // responseFrame is a WorkResponse: leases, acknowledgements, or any other message.

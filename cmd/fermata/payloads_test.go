@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/auth/authn"
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -80,7 +81,7 @@ func TestResealReportsSkippedJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, address: identityNode(t, rpc.Options{Authority: source, Binding: bytes.Repeat([]byte("k"), rpc.MinBinding), Jobs: twoQueues{}})}
+	c := &cluster{t: t, address: identityNode(t, rpc.Options{Authority: source, Binding: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes), Jobs: twoQueues{}})}
 	c.clock.Store(epoch.UnixMilli())
 	for _, x := range []struct {
 		who, args string

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/api/policypb"
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -108,13 +108,13 @@ func presetText(p backoff.Preset) (string, error) {
 	}{Name: p.Name, Formula: p.Source, Description: p.Description, KnownAs: p.KnownAs}
 	var err error
 	if p.Retry != nil {
-		shown.Retry, err = rawPolicy(policypb.Retry(*p.Retry))
+		shown.Retry, err = rawPolicy(convert.RetryPolicyToPB(*p.Retry))
 		if err != nil {
 			return "", err
 		}
 	}
 	if p.Recurring != nil {
-		shown.Backoff, err = rawPolicy(policypb.Backoff(*p.Recurring, p.MinInterval, 0))
+		shown.Backoff, err = rawPolicy(convert.BackoffPolicyToPB(*p.Recurring, p.MinInterval, 0))
 		if err != nil {
 			return "", err
 		}
@@ -148,11 +148,11 @@ func (p *policyFlags) fromPreset(j *client.Job) (paths []string, err error) {
 	case !ok:
 		return nil, usageErrorf("--preset %q: want one of %s", p.preset, presetNames(backoff.Presets()))
 	case preset.Retry != nil:
-		j.RetryPolicy = policypb.Retry(*preset.Retry)
+		j.RetryPolicy = convert.RetryPolicyToPB(*preset.Retry)
 		j.RetryPolicy.Sources = map[string]string{allFields: presetSource + p.preset}
 		return []string{retryPath}, nil
 	}
-	j.BackoffPolicy = policypb.Backoff(*preset.Recurring, preset.MinInterval, 0)
+	j.BackoffPolicy = convert.BackoffPolicyToPB(*preset.Recurring, preset.MinInterval, 0)
 	j.BackoffPolicy.Sources = map[string]string{allFields: presetSource + p.preset}
 	return []string{backoffPath}, nil
 }

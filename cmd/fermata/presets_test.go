@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/client"
-	"github.com/fermata-io/fermata/internal/api/policypb"
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -54,10 +54,10 @@ func TestPresetsAreStoredUnchanged(t *testing.T) {
 		var got, want proto.Message = j.GetRetryPolicy(), nil
 		from := map[string]string{"*": "preset " + p.Name}
 		if p.Retry != nil {
-			policy := policypb.Retry(*p.Retry)
+			policy := convert.RetryPolicyToPB(*p.Retry)
 			policy.Sources, want = from, policy
 		} else {
-			policy := policypb.Backoff(*p.Recurring, p.MinInterval, 0)
+			policy := convert.BackoffPolicyToPB(*p.Recurring, p.MinInterval, 0)
 			policy.Sources, want = from, policy
 			got = j.GetBackoffPolicy()
 		}
@@ -78,7 +78,7 @@ func TestPresetInAnUpdate(t *testing.T) {
 	}
 	j.BackoffPolicy.Sources = nil
 	want, _ := backoff.PresetByName("monitor")
-	policy := policypb.Backoff(*want.Recurring, want.MinInterval, 0)
+	policy := convert.BackoffPolicyToPB(*want.Recurring, want.MinInterval, 0)
 	policy.MaxExponent, policy.Jitter.Fraction = proto.Int32(3), proto.Float64(0)
 	policy.Jitter.Kind = fermatav1.Jitter_KIND_NONE
 	if !proto.Equal(j.GetBackoffPolicy(), policy) {

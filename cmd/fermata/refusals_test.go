@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/auth/authn"
 	"github.com/fermata-io/fermata/internal/test/issuertest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -63,7 +64,7 @@ func startTrialNode(t *testing.T) *trialNode {
 	ended := make(chan struct{})
 	go func() { defer close(ended); source.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	n.address = identityNode(t, rpc.Options{Authority: source, Binding: bytes.Repeat([]byte("k"), rpc.MinBinding)})
+	n.address = identityNode(t, rpc.Options{Authority: source, Binding: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)})
 	n.flags = []string{"--address", n.address, "--request-timeout", "20s"}
 	t.Setenv("FERMATA_OIDC_CA", filepath.Join(n.dir, "issuer.pem"))
 	return n

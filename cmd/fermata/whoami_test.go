@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/auth/authn"
 	"github.com/fermata-io/fermata/internal/core/authz"
 )
@@ -69,7 +70,7 @@ func TestWhoAmI(t *testing.T) {
 		t.Fatal(err)
 	}
 	guarded := identityNode(t, rpc.Options{
-		Authority: source, Binding: bytes.Repeat([]byte("k"), rpc.MinBinding), JobLimit: func(string) int { return 5000 },
+		Authority: source, Binding: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes), JobLimit: func(string) int { return 5000 },
 		JobBytesLimit: func(string) int { return 64 << 20 },
 	})
 	c := &cluster{t: t, address: guarded}

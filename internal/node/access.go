@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/auth/authn"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -86,7 +87,7 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 
 // addAuthentication adds authentication, roles and limits to the options of the server.
 func (n *Node) addAuthentication(ctx context.Context, o rpc.Options) (rpc.Options, error) {
-	o.Registerer, o.Limits, o.MaxUnproved = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
+	o.Registerer, o.Limits, o.MaxUnauthenticated = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
 	o.JobLimit, o.JobBytesLimit = n.jobLimit, n.jobBytesLimit
 	if n.access == nil {
 		return o, nil
@@ -103,7 +104,7 @@ func (n *Node) peerServerOptions() ([]grpc.ServerOption, error) {
 	if n.access == nil || n.security.peers == nil {
 		return nil, nil
 	}
-	return rpc.PeerGuard(n.access, rpc.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
+	return guard.PeerInterceptors(n.access, guard.Options{Logger: n.cfg.Logger, Registerer: n.cfg.Registerer})
 }
 
 // NewAuditKey makes a key that signs the chain of audit records. It returns the line for --audit-key-file, and

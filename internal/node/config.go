@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/auth/tlsfiles"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/core/authz"
@@ -97,8 +97,8 @@ type Config struct {
 	ClientLimits authz.Limits
 
 	// UnprovedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many to
-	// PeerAddr; a quarter of them from one address. 4 or more. Default: rpc.DefaultUnproved, or a quarter of the
-	// process's limit of open files if that is less.
+	// PeerAddr; a quarter of them from one address. 4 or more. Default:
+	// guard.DefaultUnauthenticatedConnections, or a quarter of the process's limit of open files if that is less.
 	UnprovedConnections int
 
 	// NamespaceJobs is the maximum number of jobs of a namespace for which AccessFile sets no limit, at most
@@ -213,10 +213,10 @@ func orDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value)
 
 // defaultUnproved leaves three quarters of the process's open files to authenticated connections.
 func defaultUnproved() int {
-	if files := maxOpenFiles(); files > 0 && files/4 < rpc.DefaultUnproved {
+	if files := maxOpenFiles(); files > 0 && files/4 < guard.DefaultUnauthenticatedConnections {
 		return max(16, int(files/4))
 	}
-	return rpc.DefaultUnproved
+	return guard.DefaultUnauthenticatedConnections
 }
 
 // advertisedAddress is the published address of a listener.

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/cluster/peer"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -230,7 +232,7 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 	}
 	n.addCleanup("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
 	managed := registry.Options{
-		Quota: n.quota, ByteQuota: n.byteQuota, Queues: rpc.ReachableQueues,
+		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
 		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		BeginWrite:      rpc.BeginWrite,
@@ -318,11 +320,11 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 
 // startServers serves clients, workers and peers.
 func (n *Node) startServers(ctx context.Context) error {
-	workers := rpc.NewWorkerServer(n.dispatcher, n.cfg.Logger)
+	workers := workerstream.NewServer(n.dispatcher, n.cfg.Logger)
 	if err := n.watchQueues(); err != nil {
 		return err
 	}
-	var calls rpc.CallTracer
+	var calls guard.CallTracer
 	if n.tracer != nil {
 		workers.Trace(n.tracer.Lease)
 		calls = n.tracer.Call
@@ -345,17 +347,17 @@ func (n *Node) startServers(ctx context.Context) error {
 		return err
 	}
 	n.health = checks
-	guard, err := n.peerServerOptions()
+	peerOptions, err := n.peerServerOptions()
 	if err != nil {
 		return err
 	}
-	watched, err := rpc.PeerCredentials(n.security.peers, rpc.Options{
-		MaxUnproved: n.cfg.UnprovedConnections, Registerer: n.cfg.Registerer, Logger: n.cfg.Logger,
+	connectionOptions, err := guard.PeerConnectionOptions(n.security.peers, guard.Options{
+		MaxUnauthenticated: n.cfg.UnprovedConnections, Registerer: n.cfg.Registerer, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	peerServer := grpc.NewServer(append(append(guard, watched...),
+	peerServer := grpc.NewServer(append(append(peerOptions, connectionOptions...),
 		grpc.ConnectionTimeout(peerHandshake),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second,
 			PermitWithoutStream: true}),

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/core/authz"
@@ -144,7 +145,7 @@ func (c *Config) checkCallers(f *configErrors) {
 		*f = append(*f, errors.New("--client-rate, --client-burst, --client-calls and --client-connections are for "+
 			"nodes without --access-file; set limits there"))
 	}
-	f.requireAtLeast("unproved-connections", c.UnprovedConnections, rpc.MinUnproved)
+	f.requireAtLeast("unproved-connections", c.UnprovedConnections, guard.MinUnauthenticatedConnections)
 }
 
 // checkRecords validates the settings of records beside jobs and of their display.

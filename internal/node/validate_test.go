@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
@@ -27,7 +28,7 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*node.Config){
 		"smallest": func(c *node.Config) {
 			c.Redis.PoolSize, c.Redis.ReadTimeout, c.Shards, c.DurabilityReplicas, c.DurabilityTimeout = 1, time.Millisecond, 1, 1, time.Millisecond
-			c.LockTTL, c.LeaseTTL, c.AuditKeep, c.EventsKeep, c.UnprovedConnections = shardlock.MinTTL, time.Second, audittrail.MinKeep, 1000, rpc.MinUnproved
+			c.LockTTL, c.LeaseTTL, c.AuditKeep, c.EventsKeep, c.UnprovedConnections = shardlock.MinTTL, time.Second, audittrail.MinKeep, 1000, guard.MinUnauthenticatedConnections
 			c.SessionTTL, c.Limits.MaxPayload, c.Limits.MinInterval = time.Second, 1, time.Millisecond
 		},
 		"largest": func(c *node.Config) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -22,18 +24,18 @@ type accessService struct {
 }
 
 func (s *accessService) WhoAmI(ctx context.Context, _ *fermatav1.WhoAmIRequest) (*fermatav1.WhoAmIResponse, error) {
-	c := callerOf(ctx)
-	if c == nil || c.gate.authority == nil {
+	c := guard.CallerFrom(ctx)
+	if c == nil {
 		return &fermatav1.WhoAmIResponse{
 			Identity: Anonymous, Authentication: fermatav1.WhoAmIResponse_AUTHENTICATION_NONE,
-			Limits: callLimitsToPB(s.limits), Node: s.node,
+			Limits: convert.CallLimitsToPB(s.limits), Node: s.node,
 		}, nil
 	}
-	grants := c.gate.authority.Grants(c.identity)
+	grants, identity := c.Grants(), c.Identity
 	return &fermatav1.WhoAmIResponse{
-		Identity: c.identity.Subject, Authentication: authenticationToPB(c.identity), Groups: c.identity.Groups,
-		ExpireTime: timeToPB(c.identity.Expires), Grants: each(grants, grantToPB),
-		Limits: callLimitsToPB(c.gate.authority.Limits(c.identity)), Namespaces: s.namespacesOf(grants), Node: s.node,
+		Identity: identity.Subject, Authentication: convert.AuthenticationToPB(identity), Groups: identity.Groups,
+		ExpireTime: convert.TimeToPB(identity.Expires), Grants: convert.Map(grants, convert.GrantToPB),
+		Limits: convert.CallLimitsToPB(c.Limits()), Namespaces: s.namespacesOf(grants), Node: s.node,
 	}, nil
 }
 
@@ -50,35 +52,15 @@ func (s *accessService) namespacesOf(grants []authz.Grant) []*fermatav1.Namespac
 				continue
 			}
 			listed[n] = true
-			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitOf(s.jobLimit, n), JobBytes: limitOf(s.bytesLimit, n)})
+			list = append(list, &fermatav1.NamespaceLimits{Namespace: n, Jobs: limitForNamespace(s.jobLimit, n), JobBytes: limitForNamespace(s.bytesLimit, n)})
 		}
 	}
 	return list
 }
 
-func limitOf(limit func(string) int, namespace string) int64 {
+func limitForNamespace(limit func(string) int, namespace string) int64 {
 	if limit == nil {
 		return 0
 	}
 	return int64(limit(namespace))
-}
-
-func authenticationToPB(id authz.Identity) fermatav1.WhoAmIResponse_Authentication {
-	switch kind, _, _ := strings.Cut(id.Subject, ":"); kind {
-	case authz.KindToken:
-		return fermatav1.WhoAmIResponse_AUTHENTICATION_TOKEN
-	case authz.KindURI, authz.KindDNS, authz.KindCommonName:
-		return fermatav1.WhoAmIResponse_AUTHENTICATION_CERTIFICATE
-	case authz.KindJWT:
-		return fermatav1.WhoAmIResponse_AUTHENTICATION_JWT
-	}
-	return fermatav1.WhoAmIResponse_AUTHENTICATION_UNSPECIFIED
-}
-
-func grantToPB(g authz.Grant) *fermatav1.RoleGrant {
-	return &fermatav1.RoleGrant{Role: string(g.Role), Namespaces: g.Namespaces, Queues: g.Queues}
-}
-
-func callLimitsToPB(l authz.Limits) *fermatav1.CallLimits {
-	return &fermatav1.CallLimits{Rate: l.Rate, Burst: int32(l.Burst), Calls: int32(l.Calls), Connections: int32(l.Connections)}
 }

@@ -27,6 +27,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -152,7 +154,7 @@ func serveGated(t testing.TB, o Options) *gated {
 		jobs: &fakeJobs{present: stored()}, registry: prometheus.NewRegistry(), logs: &bytes.Buffer{}, listener: bufconn.Listen(1 << 20),
 		sessions: &recorder{events: make(chan string, 1000), unsent: make(chan []job.WorkerMessage, 100)},
 	}
-	worker := NewWorkerServer(b.sessions, nil)
+	worker := workerstream.NewServer(b.sessions, nil)
 	if o.Jobs == nil {
 		o.Jobs = b.jobs
 	}
@@ -163,7 +165,7 @@ func serveGated(t testing.TB, o Options) *gated {
 	o.Reflection = true
 	o.Logger = slog.New(slog.NewTextHandler(b.logs, nil))
 	if o.Authority != nil {
-		o.Binding = bytes.Repeat([]byte("k"), MinBinding)
+		o.Binding = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
 	}
 	server, _, err := NewServer(o)
 	if err != nil {
@@ -217,9 +219,9 @@ func TestCredentialsOfACall(t *testing.T) {
 	b := serveGated(t, Options{Authority: newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "*"))})
 	conn := b.dial(t)
 	for name, c := range map[string]struct {
-		headers []string
-		code    codes.Code
-		reason  string
+		headers     []string
+		signatureOf codes.Code
+		reason      string
 	}{
 		"none":         {nil, codes.Unauthenticated, "CREDENTIALS_MISSING"},
 		"good":         {[]string{"Bearer ann"}, codes.OK, ""},
@@ -235,7 +237,7 @@ func TestCredentialsOfACall(t *testing.T) {
 		for _, h := range c.headers {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", h)
 		}
-		if err := listNodes(ctx, conn); status.Code(err) != c.code || reasonOf(err) != c.reason {
+		if err := listNodes(ctx, conn); status.Code(err) != c.signatureOf || reasonOf(err) != c.reason {
 			t.Errorf("%s: %v %q", name, err, reasonOf(err))
 		}
 	}
@@ -248,7 +250,14 @@ func TestCredentialsOfACall(t *testing.T) {
 func TestCallersHearTheCause(t *testing.T) {
 	b := serveGated(t, Options{Authority: newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "*"))})
 	conn := b.dial(t)
-	for cause, text := range refusals {
+	for _, cause := range []authz.Cause{
+		authz.CauseUnknown, authz.CauseSignature, authz.CauseExpired, authz.CauseNotYetValid,
+		authz.CauseAudience, authz.CauseClaims, authz.CauseCertificate, authz.CauseMalformed,
+	} {
+		text := guard.RefusalText(cause)
+		if text == "" {
+			t.Errorf("%s has no text", cause)
+		}
 		err := listNodes(as(t.Context(), "bad:"+string(cause)), conn)
 		s := status.Convert(err)
 		if s.Code() != codes.Unauthenticated || s.Message() != text || reasonOf(err) != "CREDENTIALS_INVALID" {
@@ -275,13 +284,19 @@ func TestCallersHearTheCause(t *testing.T) {
 // denied finds the counter of a kind of refusal.
 func (b *gated) denied(t *testing.T, method, reason string) prometheus.Collector {
 	t.Helper()
-	vec, err := registered(b.registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+	return registered(t, b.registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and by what was amiss.",
-	}, []string{"method", "reason"}))
-	if err != nil {
-		t.Fatal(err)
+	}, []string{"method", "reason"})).WithLabelValues(method, reason)
+}
+
+// registered returns the collector that is registered under the same name.
+func registered[C prometheus.Collector](t *testing.T, r prometheus.Registerer, c C) C {
+	t.Helper()
+	var already prometheus.AlreadyRegisteredError
+	if err := r.Register(c); !errors.As(err, &already) {
+		t.Fatalf("not registered before: %v", err)
 	}
-	return vec.WithLabelValues(method, reason)
+	return already.ExistingCollector.(C)
 }
 
 // A preview of what the request says is for everybody who has a role, one of what is stored
@@ -373,10 +388,10 @@ func TestCertificatesAndTokens(t *testing.T) {
 	ca := newCA(t)
 	authority := newAuthority(t, authz.Limits{}, authz.Rule{Subjects: []string{"cn:ops", "token:ann"}, Role: authz.Viewer, Namespaces: []string{"*"}})
 	for name, c := range map[string]struct {
-		clientAuth tls.ClientAuthType
-		cert       tls.Certificate
-		token      string
-		code       codes.Code
+		clientAuth  tls.ClientAuthType
+		cert        tls.Certificate
+		token       string
+		signatureOf codes.Code
 	}{
 		"certificate":                {tls.RequireAndVerifyClientCert, ca.leaf(t, "ops"), "", codes.OK},
 		"certificate without a role": {tls.RequireAndVerifyClientCert, ca.leaf(t, "eve"), "", codes.PermissionDenied},
@@ -400,7 +415,7 @@ func TestCertificatesAndTokens(t *testing.T) {
 			}
 			conn := b.dial(t, grpc.WithTransportCredentials(credentials.NewTLS(client)))
 			for range 2 { // the second call is judged by what the first has found out
-				if err := listNodes(ctx, conn); status.Code(err) != c.code {
+				if err := listNodes(ctx, conn); status.Code(err) != c.signatureOf {
 					t.Errorf("%v", err)
 				}
 			}
@@ -558,17 +573,5 @@ func TestLimitsWithoutAuthority(t *testing.T) {
 	}
 	if err := listNodes(t.Context(), conn); reasonOf(err) != "LIMIT_RATE" {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestQuotasAreForgotten(t *testing.T) {
-	q := quotas{by: map[string]*quota{}}
-	kept := q.of("kept", authz.Limits{Connections: 5})
-	kept.enter()
-	for i := range 3 * manyQuotas {
-		q.of(string(rune(i)), authz.Limits{})
-	}
-	if n := len(q.by); n > manyQuotas+1 || q.by["kept"] != kept {
-		t.Errorf("%d quotas are kept", n)
 	}
 }

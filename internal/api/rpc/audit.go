@@ -2,9 +2,7 @@ package rpc
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,10 +10,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // Trail keeps records of the calls that change something. A server without one
@@ -33,79 +32,81 @@ type Trail interface {
 	DeleteExport(ctx context.Context, export string) error
 }
 
-// auditor tells of each call that changes something, once it has ended.
-type auditor struct {
+// auditInterceptor tells of each call that changes something, once it has ended.
+type auditInterceptor struct {
 	trail  Trail
-	jobs   Jobs
+	jobs   JobDefinitions
 	node   string
 	logger *slog.Logger
+	// subject names the caller of a context.
+	subject func(context.Context) string
 }
 
-// harmless are the codes of calls that have changed nothing, whatever they had begun. These are
+// unchangedCodes are the codes of calls that have changed nothing, whatever they had begun. These are
 // logged, and not recorded, as are other calls that failed before they began to write: nobody
 // can push records out by failing.
-var harmless = map[codes.Code]bool{
+var unchangedCodes = map[codes.Code]bool{
 	codes.InvalidArgument: true, codes.NotFound: true, codes.AlreadyExists: true, codes.PermissionDenied: true,
 	codes.Unauthenticated: true, codes.ResourceExhausted: true, codes.FailedPrecondition: true, codes.Aborted: true,
 	codes.OutOfRange: true, codes.Unimplemented: true,
 }
 
-func (a *auditor) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
-	row, known := changes[info.FullMethod]
+func (a *auditInterceptor) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	row, known := auditRules[info.FullMethod]
 	request, ok := q.(proto.Message)
-	if !known || !ok || row.reads != nil && row.reads(request) {
+	if !known || !ok || row.readsOnly != nil && row.readsOnly(request) {
 		return next(ctx, q)
 	}
 	note := &auditNote{}
-	if row.job != nil && a.trail != nil {
-		note.before = a.present(ctx, row, request)
+	if row.jobName != nil && a.trail != nil {
+		note.before = a.digestBefore(ctx, row, request)
 	}
 	ended := false
 	defer func() {
 		code := codes.Internal // of a panic
 		if ended {
-			st, _ := toStatus(err)
+			st, _ := apierror.ToStatus(err)
 			code = st.Code()
 		}
-		a.tell(ctx, info.FullMethod, row, request, answer, note, code)
+		a.recordCall(ctx, info.FullMethod, row, request, answer, note, code)
 	}()
 	answer, err = next(context.WithValue(ctx, auditKey{}, note), q)
 	ended = true
 	return answer, err
 }
 
-// lookTimeout bounds the look at a job before a call. The call does not depend on it.
-const lookTimeout = 250 * time.Millisecond
+// digestTimeout bounds the look at a job before a call. The call does not depend on it.
+const digestTimeout = 250 * time.Millisecond
 
-// present is the digest of a job before the call.
-func (a *auditor) present(ctx context.Context, row change, q proto.Message) []byte {
-	key, err := parseJob("name", row.job(q))
+// digestBefore is the digest of a job before the call.
+func (a *auditInterceptor) digestBefore(ctx context.Context, row auditRule, q proto.Message) []byte {
+	key, err := convert.ParseJobName("name", row.jobName(q))
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, digestTimeout)
 	defer cancel()
 	record, err := a.jobs.Get(ctx, key)
 	if err != nil {
 		return nil // the call itself will say so
 	}
-	return row.digest(recordToPB(record, 0))
+	return row.digest(convert.RecordToPB(record, 0))
 }
 
 // anonymous is who makes a call where callers are not authenticated.
 const anonymous = "anonymous"
 
-// who makes a call: the subject of an identity.
-func who(ctx context.Context) string {
-	if id, ok := CallerOf(ctx); ok {
+// callerSubject is the subject of the caller's identity.
+func callerSubject(ctx context.Context) string {
+	if id, ok := guard.IdentityFrom(ctx); ok {
 		return id.Subject
 	}
 	return anonymous
 }
 
-func (a *auditor) tell(ctx context.Context, method string, row change, q proto.Message, answer any, note *auditNote, code codes.Code) {
+func (a *auditInterceptor) recordCall(ctx context.Context, method string, row auditRule, q proto.Message, answer any, note *auditNote, code codes.Code) {
 	r := job.TrailRecord{
-		Identity: who(ctx), Peer: peerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
+		Identity: a.subject(ctx), Peer: guard.PeerAddress(ctx), Node: a.node, Method: strings.TrimPrefix(method, "/"),
 		Code: int(code), Before: note.before,
 	}
 	if rid, ok := q.(interface{ GetRequestId() string }); ok {
@@ -117,9 +118,9 @@ func (a *auditor) tell(ctx context.Context, method string, row change, q proto.M
 	}
 	row.fill(&r, q, a2)
 	r = r.Clipped()
-	began := note.end()
+	began := note.finishCall()
 	failed := code != codes.OK || r.Changed == 0 && r.Refused > 0
-	if a.trail != nil && !harmless[code] && (began || !failed) {
+	if a.trail != nil && !unchangedCodes[code] && (began || !failed) {
 		a.trail.Record(r)
 	}
 	attributes := []any{"who", r.Identity, "peer", r.Peer, "method", r.Method, "resource", r.Resource, "code", code.String()}
@@ -140,81 +141,27 @@ type auditNote struct {
 
 // Phases of a call. It goes from the first to one of the others, and stays there.
 const (
-	looking int32 = iota // nothing has been written
-	writing              // something is, or may be
-	ended                // answered before anything was written: nothing may be
+	phaseReading int32 = iota // nothing has been written
+	phaseWriting              // something is, or may be
+	phaseEnded                // answered before anything was written: nothing may be
 )
 
 // BeginWrite notes that something is about to be stored for a call. It is false when the call
 // has ended without: its record says so, or there is none, so nothing may be stored for it.
 func BeginWrite(ctx context.Context) bool {
 	note, ok := ctx.Value(auditKey{}).(*auditNote)
-	return !ok || note.phase.CompareAndSwap(looking, writing) || note.phase.Load() == writing
+	return !ok || note.phase.CompareAndSwap(phaseReading, phaseWriting) || note.phase.Load() == phaseWriting
 }
 
-// end ends the call for [BeginWrite], and reports whether it began to write.
-func (n *auditNote) end() bool { return !n.phase.CompareAndSwap(looking, ended) }
+// finishCall ends the call for [BeginWrite], and reports whether it began to write.
+func (n *auditNote) finishCall() bool { return !n.phase.CompareAndSwap(phaseReading, phaseEnded) }
 
 type auditKey struct{}
 
-// noteBefore adds the definition that a call replaces. The last word counts: an edit
+// noteDigestBefore adds the definition that a call replaces. The last word counts: an edit
 // may be merged again.
-func noteBefore(ctx context.Context, d *job.Definition) {
+func noteDigestBefore(ctx context.Context, d *job.Definition) {
 	if note, ok := ctx.Value(auditKey{}).(*auditNote); ok {
-		note.before = definitionDigest(definitionToPB(d))
+		note.before = convert.DefinitionDigest(convert.DefinitionToPB(d))
 	}
-}
-
-var canonical = proto.MarshalOptions{Deterministic: true}
-
-// digest is the SHA-256 of a message's canonical bytes.
-func digest(m proto.Message) []byte {
-	b, err := canonical.Marshal(m)
-	if err != nil {
-		return nil // text that is no UTF-8: there is nothing to compare with
-	}
-	sum := sha256.Sum256(b)
-	return sum[:]
-}
-
-// definitionDigest is the digest of what clients set of a job, and its name.
-func definitionDigest(p *fermatav1.Job) []byte {
-	if p == nil {
-		return nil
-	}
-	d := &fermatav1.Job{Name: p.GetName(), PayloadKeyId: p.GetPayloadKeyId(), PayloadSize: p.GetPayloadSize()}
-	to := d.ProtoReflect()
-	// What is set is shared with p, not copied: it is only read.
-	p.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if slices.Contains(settable, string(field.Name())) {
-			to.Set(field, value)
-		}
-		return true
-	})
-	if d.PayloadKeyId != "" {
-		d.Payload = nil // answers do not have it
-	}
-	withoutSources(d)
-	return digest(d)
-}
-
-// withoutSources takes out of a job where the values of its policies came from. It leaves the
-// policies alone that it was given.
-func withoutSources(d *fermatav1.Job) {
-	if p := d.GetRetryPolicy(); len(p.GetSources()) > 0 {
-		d.RetryPolicy = proto.CloneOf(p)
-		d.RetryPolicy.Sources = nil
-	}
-	if p := d.GetBackoffPolicy(); len(p.GetSources()) > 0 {
-		d.BackoffPolicy = proto.CloneOf(p)
-		d.BackoffPolicy.Sources = nil
-	}
-}
-
-// statusDigest is the digest of a job's state.
-func statusDigest(p *fermatav1.Job) []byte {
-	if p.GetStatus() == nil {
-		return nil
-	}
-	return digest(p.GetStatus())
 }

@@ -6,74 +6,75 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// change is what there is to tell of a method that changes something.
-type change struct {
-	// reads tells of a request that changes nothing after all. May be nil.
-	reads func(proto.Message) bool
-	// job names the job whose digest is taken before the call. Nil takes none.
-	job    func(proto.Message) string
-	digest func(*fermatav1.Job) []byte
+// auditRule is what there is to tell of a method that changes something.
+type auditRule struct {
+	// readsOnly tells of a request that changes nothing after all. May be nil.
+	readsOnly func(proto.Message) bool
+	// jobName names the job whose digest is taken before the call. Nil takes none.
+	jobName func(proto.Message) string
+	digest  func(*fermatav1.Job) []byte
 	// fill completes a record; the answer is nil where the call failed.
 	fill func(r *job.TrailRecord, q, answer proto.Message)
 }
 
-// changes are all methods that change something. A test compares them, and onlyRead,
+// auditRules are all methods that change something. A test compares them, and onlyRead,
 // with the descriptors of the services.
-var changes = map[string]change{
-	fermatav1.JobService_CreateJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.CreateJobRequest, a *fermatav1.Job) {
-		r.Resource, r.After = a.GetName(), definitionDigest(a)
+var auditRules = map[string]auditRule{
+	fermatav1.JobService_CreateJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.CreateJobRequest, a *fermatav1.Job) {
+		r.Resource, r.After = a.GetName(), convert.DefinitionDigest(a)
 		if a == nil {
 			r.Resource = q.GetParent() + "/jobs/" + q.GetJobId()
 		}
 	})},
-	fermatav1.JobService_BatchCreateJobs_FullMethodName: {fill: filled(batchCreated)},
-	fermatav1.JobService_ApplyJobs_FullMethodName:       {fill: filled(applied)},
-	fermatav1.JobService_UpdateJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
-		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), definitionDigest(a)
+	fermatav1.JobService_BatchCreateJobs_FullMethodName: {fill: typedFill(recordBatchCreated)},
+	fermatav1.JobService_ApplyJobs_FullMethodName:       {fill: typedFill(recordApplied)},
+	fermatav1.JobService_UpdateJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateJobRequest, a *fermatav1.Job) {
+		r.Resource, r.Fields, r.After = q.GetJob().GetName(), q.GetUpdateMask().GetPaths(), convert.DefinitionDigest(a)
 	})},
-	fermatav1.JobService_DeleteJob_FullMethodName: {job: nameOf, digest: definitionDigest, fill: named},
-	fermatav1.JobService_PauseJob_FullMethodName:  ofState,
-	fermatav1.JobService_ResumeJob_FullMethodName: ofState,
-	fermatav1.JobService_HintJob_FullMethodName:   ofState,
+	fermatav1.JobService_DeleteJob_FullMethodName: {jobName: requestName, digest: convert.DefinitionDigest, fill: recordName},
+	fermatav1.JobService_PauseJob_FullMethodName:  stateChange,
+	fermatav1.JobService_ResumeJob_FullMethodName: stateChange,
+	fermatav1.JobService_HintJob_FullMethodName:   stateChange,
 
-	fermatav1.JobService_BackfillJob_FullMethodName:    ofState,
-	fermatav1.JobService_CancelBackfill_FullMethodName: ofState,
-	fermatav1.JobService_RunJob_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.RunJobRequest, a *fermatav1.RunJobResponse) {
+	fermatav1.JobService_BackfillJob_FullMethodName:    stateChange,
+	fermatav1.JobService_CancelBackfill_FullMethodName: stateChange,
+	fermatav1.JobService_RunJob_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RunJobRequest, a *fermatav1.RunJobResponse) {
 		r.Resource = q.GetName()
 		if a != nil {
-			r.Names, r.After = []string{a.GetRun().GetName()}, digest(a.GetRun())
+			r.Names, r.After = []string{a.GetRun().GetName()}, convert.MessageDigest(a.GetRun())
 		}
 	})},
-	fermatav1.JobService_CancelRun_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.CancelRunRequest, a *fermatav1.Run) {
+	fermatav1.JobService_CancelRun_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.CancelRunRequest, a *fermatav1.Run) {
 		if r.Resource = q.GetName(); a != nil {
-			r.After = digest(a)
+			r.After = convert.MessageDigest(a)
 		}
 	})},
-	fermatav1.JobService_PauseJobs_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
+	fermatav1.JobService_PauseJobs_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.PauseJobsRequest, a *fermatav1.PauseJobsResponse) {
 		r.Resource, r.Changed = q.GetParent(), int64(a.GetPaused())
 	})},
-	fermatav1.JobService_ResumeJobs_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.ResumeJobsRequest, a *fermatav1.ResumeJobsResponse) {
+	fermatav1.JobService_ResumeJobs_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.ResumeJobsRequest, a *fermatav1.ResumeJobsResponse) {
 		r.Resource, r.Changed = q.GetParent(), int64(a.GetResumed())
 	})},
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {
-		reads: func(q proto.Message) bool { return q.(*fermatav1.RedriveDeadLettersRequest).GetDryRun() },
-		fill: filled(func(r *job.TrailRecord, q *fermatav1.RedriveDeadLettersRequest, a *fermatav1.RedriveDeadLettersResponse) {
+		readsOnly: func(q proto.Message) bool { return q.(*fermatav1.RedriveDeadLettersRequest).GetDryRun() },
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RedriveDeadLettersRequest, a *fermatav1.RedriveDeadLettersResponse) {
 			r.Resource, r.Names = q.GetParent(), q.GetNames()
 			r.Changed, r.Refused = int64(a.GetRedriven()), int64(a.GetRefused())
 		}),
 	},
-	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
-		r.Resource, r.Fields = q.GetSettings().GetName(), pauseOf(q)
+	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.UpdateQueueSettingsRequest, a *fermatav1.QueueSettings) {
+		r.Resource, r.Fields = q.GetSettings().GetName(), pauseChange(q)
 		if a != nil {
-			r.After = digest(a)
+			r.After = convert.MessageDigest(a)
 		}
 	})},
-	fermatav1.BackupService_RestoreJobs_FullMethodName: {fill: filled(restored)},
-	fermatav1.EventService_RedeliverEvents_FullMethodName: {fill: filled(func(r *job.TrailRecord, q *fermatav1.RedeliverEventsRequest, a *fermatav1.RedeliverEventsResponse) {
+	fermatav1.BackupService_RestoreJobs_FullMethodName: {fill: typedFill(recordRestored)},
+	fermatav1.EventService_RedeliverEvents_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.RedeliverEventsRequest, a *fermatav1.RedeliverEventsResponse) {
 		r.Resource, r.Changed, r.Refused = "webhooks/"+q.GetWebhook(), int64(a.GetDelivered()), int64(a.GetRefused())
 		if q.GetDropRefused() {
 			r.Fields = []string{"drop_refused=true"}
@@ -84,21 +85,21 @@ var changes = map[string]change{
 	})},
 	// An acknowledgement that left a record would have to be acknowledged in its turn.
 	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {
-		reads: func(q proto.Message) bool {
+		readsOnly: func(q proto.Message) bool {
 			return q.(*fermatav1.AcknowledgeAuditRecordsRequest).GetRecordId() != ""
 		},
-		fill: filled(func(r *job.TrailRecord, q *fermatav1.AcknowledgeAuditRecordsRequest, _ *fermatav1.AuditExport) {
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.AcknowledgeAuditRecordsRequest, _ *fermatav1.AuditExport) {
 			r.Resource = "audit-exports/" + q.GetExport()
 		}),
 	},
 	fermatav1.ClusterService_DeleteAuditExport_FullMethodName: {
-		fill: filled(func(r *job.TrailRecord, q *fermatav1.DeleteAuditExportRequest, _ *fermatav1.DeleteAuditExportResponse) {
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.DeleteAuditExportRequest, _ *fermatav1.DeleteAuditExportResponse) {
 			r.Resource = "audit-exports/" + q.GetName()
 		}),
 	},
 	fermatav1.ClusterService_CheckShard_FullMethodName: {
-		reads: func(q proto.Message) bool { return !q.(*fermatav1.CheckShardRequest).GetRepair() },
-		fill: filled(func(r *job.TrailRecord, q *fermatav1.CheckShardRequest, a *fermatav1.CheckShardResponse) {
+		readsOnly: func(q proto.Message) bool { return !q.(*fermatav1.CheckShardRequest).GetRepair() },
+		fill: typedFill(func(r *job.TrailRecord, q *fermatav1.CheckShardRequest, a *fermatav1.CheckShardResponse) {
 			r.Resource = "shards/" + strconv.Itoa(int(q.GetShard()))
 			for _, f := range a.GetFindings() {
 				if f.GetRepaired() {
@@ -109,8 +110,8 @@ var changes = map[string]change{
 	},
 }
 
-// onlyRead are the other methods, which leave no record.
-var onlyRead = []string{
+// readOnlyMethods are the other methods, which leave no record.
+var readOnlyMethods = []string{
 	fermatav1.JobService_GetJob_FullMethodName, fermatav1.JobService_ListJobs_FullMethodName,
 	fermatav1.JobService_ListRuns_FullMethodName, fermatav1.JobService_GetRun_FullMethodName,
 	fermatav1.JobService_PreviewSchedule_FullMethodName, fermatav1.JobService_ListPresets_FullMethodName,
@@ -125,27 +126,27 @@ var onlyRead = []string{
 	fermatav1.EventService_ListUndeliveredEvents_FullMethodName, fermatav1.AccessService_WhoAmI_FullMethodName,
 }
 
-// ofState is a method that changes the state of one job and answers the job.
-var ofState = change{job: nameOf, digest: statusDigest, fill: func(r *job.TrailRecord, q, a proto.Message) {
-	named(r, q, a)
+// stateChange is a method that changes the state of one job and answers the job.
+var stateChange = auditRule{jobName: requestName, digest: convert.StatusDigest, fill: func(r *job.TrailRecord, q, a proto.Message) {
+	recordName(r, q, a)
 	if p, ok := a.(*fermatav1.Job); ok {
-		r.After = statusDigest(p)
+		r.After = convert.StatusDigest(p)
 	}
 }}
 
-func nameOf(q proto.Message) string { return q.(interface{ GetName() string }).GetName() }
+func requestName(q proto.Message) string { return q.(interface{ GetName() string }).GetName() }
 
-func named(r *job.TrailRecord, q, _ proto.Message) { r.Resource = nameOf(q) }
+func recordName(r *job.TrailRecord, q, _ proto.Message) { r.Resource = requestName(q) }
 
-// filled is fill for the types of one method; the answer may be nil.
-func filled[Q, A proto.Message](f func(*job.TrailRecord, Q, A)) func(*job.TrailRecord, proto.Message, proto.Message) {
+// typedFill is fill for the types of one method; the answer may be nil.
+func typedFill[Q, A proto.Message](f func(*job.TrailRecord, Q, A)) func(*job.TrailRecord, proto.Message, proto.Message) {
 	return func(r *job.TrailRecord, q, answer proto.Message) {
 		a, _ := answer.(A)
 		f(r, q.(Q), a)
 	}
 }
 
-func batchCreated(r *job.TrailRecord, q *fermatav1.BatchCreateJobsRequest, a *fermatav1.BatchCreateJobsResponse) {
+func recordBatchCreated(r *job.TrailRecord, q *fermatav1.BatchCreateJobsRequest, a *fermatav1.BatchCreateJobsResponse) {
 	r.Resource = q.GetParent()
 	for _, result := range a.GetResults() {
 		if result.GetCode() != 0 {
@@ -159,14 +160,14 @@ func batchCreated(r *job.TrailRecord, q *fermatav1.BatchCreateJobsRequest, a *fe
 	}
 }
 
-func restored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *fermatav1.RestoreJobsResponse) {
+func recordRestored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *fermatav1.RestoreJobsResponse) {
 	r.Resource, r.Fields = q.GetParent(), []string{q.GetExisting().String()}
 	for i, result := range a.GetResults() {
 		switch result.GetOutcome() {
 		case fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED, fermatav1.RestoreJobsResponse_Result_OUTCOME_REPLACED:
 			r.Changed++
 			if i < len(q.GetJobs()) && len(r.Names) < job.MaxTrailNames {
-				r.Names = append(r.Names, q.GetParent()+"/jobs/"+lastPart(q.GetJobs()[i].GetJob().GetName()))
+				r.Names = append(r.Names, q.GetParent()+"/jobs/"+convert.LastSegment(q.GetJobs()[i].GetJob().GetName()))
 			}
 		default:
 			r.Refused++
@@ -174,9 +175,9 @@ func restored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *fermatav1.
 	}
 }
 
-// pauseOf tells whether a call pauses a queue or resumes it, as what it changes. Settings
+// pauseChange tells whether a call pauses a queue or resumes it, as what it changes. Settings
 // that repeat what the caller has seen do neither.
-func pauseOf(q *fermatav1.UpdateQueueSettingsRequest) []string {
+func pauseChange(q *fermatav1.UpdateQueueSettingsRequest) []string {
 	settings, seen := q.GetSettings(), q.GetExpected()
 	paused := settings.GetPaused()
 	if settings == nil || settings.Paused == nil || seen != nil && seen.GetPaused() == paused {

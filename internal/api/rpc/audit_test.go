@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/api/apierror"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -33,15 +33,15 @@ func TestEveryMethodIsJudged(t *testing.T) {
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {
 			method := "/" + string(name) + "/" + string(methods.Get(i).Name())
-			_, writes := changes[method]
-			if writes == slices.Contains(onlyRead, method) {
+			_, writes := auditRules[method]
+			if writes == slices.Contains(readOnlyMethods, method) {
 				t.Errorf("%s: a method either changes something or only reads", method)
 			}
 			seen++
 		}
 	}
-	if seen != len(changes)+len(onlyRead) {
-		t.Errorf("%d methods, but %d are judged", seen, len(changes)+len(onlyRead))
+	if seen != len(auditRules)+len(readOnlyMethods) {
+		t.Errorf("%d methods, but %d are judged", seen, len(auditRules)+len(readOnlyMethods))
 	}
 }
 
@@ -104,7 +104,7 @@ func TestAuditTellsWhoPausedAQueue(t *testing.T) {
 		{settings(new(false)), settings(new(true)), "paused=false"},
 	} {
 		q := &fermatav1.UpdateQueueSettingsRequest{Settings: c.settings, Expected: c.expected}
-		if got := strings.Join(pauseOf(q), ","); got != c.want {
+		if got := strings.Join(pauseChange(q), ","); got != c.want {
 			t.Errorf("%v: %q, want %q", q, got, c.want)
 		}
 	}
@@ -126,7 +126,7 @@ func (presentJobs) Get(context.Context, job.Key) (job.Record, error) {
 // that succeeded or may have taken effect, a log line alone for one that was refused or
 // failed before it began to write.
 func TestEveryChangeLeavesARecord(t *testing.T) {
-	for method := range changes {
+	for method := range auditRules {
 		name := method[strings.LastIndexByte(method, '/')+1:]
 		sample, ok := sampleCalls[name]
 		if !ok {
@@ -144,10 +144,10 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 		} {
 			trail := &trailOf{}
 			var log strings.Builder
-			a := &auditor{trail: trail, jobs: presentJobs{}, node: "node", logger: textLogger(&log)}
-			ctx := context.WithValue(t.Context(), callerKey{}, &caller{identity: authz.Identity{Subject: "alice"}})
+			a := &auditInterceptor{trail: trail, jobs: presentJobs{}, node: "node", logger: textLogger(&log), subject: func(context.Context) string { return "alice" }}
+			ctx := t.Context()
 			var inside context.Context
-			answer, err := a.unary(ctx, sample.q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+			answer, err := a.interceptUnary(ctx, sample.q, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
 				if inside = ctx; end.begun && !BeginWrite(ctx) {
 					t.Errorf("%s may not write", name)
 				}
@@ -167,7 +167,7 @@ func TestEveryChangeLeavesARecord(t *testing.T) {
 				continue
 			}
 			for _, r := range trail.records {
-				known, _ := toStatus(end.err)
+				known, _ := apierror.ToStatus(end.err)
 				if r.Resource != sample.resource && name != "CreateJob" || r.Identity != "alice" || r.Node != "node" ||
 					"/"+r.Method != method || r.Code != int(known.Code()) {
 					t.Errorf("%s: %+v", name, r)
@@ -184,9 +184,9 @@ func TestBatchesOfRefusalsLeaveNoRecord(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		trail := &trailOf{}
 		var log strings.Builder
-		a := &auditor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log)}
+		a := &auditInterceptor{trail: trail, jobs: presentJobs{}, logger: textLogger(&log), subject: callerSubject}
 		info := &grpc.UnaryServerInfo{FullMethod: fermatav1.JobService_BatchCreateJobs_FullMethodName}
-		if _, err := a.unary(t.Context(), &fermatav1.BatchCreateJobsRequest{Parent: nsA}, info, func(ctx context.Context, _ any) (any, error) {
+		if _, err := a.interceptUnary(t.Context(), &fermatav1.BatchCreateJobsRequest{Parent: nsA}, info, func(ctx context.Context, _ any) (any, error) {
 			if begun {
 				BeginWrite(ctx)
 			}
@@ -211,61 +211,13 @@ func TestChangesThatChangeNothing(t *testing.T) {
 	} {
 		trail := &trailOf{}
 		var log strings.Builder
-		a := &auditor{trail: trail, logger: textLogger(&log)}
-		if _, err := a.unary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
+		a := &auditInterceptor{trail: trail, logger: textLogger(&log), subject: callerSubject}
+		if _, err := a.interceptUnary(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
 			t.Fatal(err)
 		}
 		if len(trail.records) != 0 || log.Len() != 0 {
 			t.Errorf("%s: %+v %s", method, trail.records, log.String())
 		}
-	}
-}
-
-// TestDigests: an edit shows in the digests, what only the state changes does not, and
-// equal definitions have equal ones.
-func TestDigests(t *testing.T) {
-	present := stored()
-	same := recordToPB(job.Record{Definition: &present}, 0)
-	same.Etag, same.Generation = "other", 9
-	if string(definitionDigest(definitionToPB(&present))) != string(definitionDigest(same)) {
-		t.Error("equal definitions have different digests")
-	}
-	edited := proto.CloneOf(same)
-	edited.Queue = "other"
-	if string(definitionDigest(edited)) == string(definitionDigest(same)) {
-		t.Error("an edit does not show")
-	}
-	paused := proto.CloneOf(same)
-	paused.Status.PauseNote = "x"
-	if string(definitionDigest(paused)) != string(definitionDigest(same)) || string(statusDigest(paused)) == string(statusDigest(same)) {
-		t.Error("a pause is to show in the state, and there only")
-	}
-}
-
-// TestDigestTakesFromNobody: the job that is looked at stays as it is, and a payload that
-// answers do not have does not count.
-func TestDigestTakesFromNobody(t *testing.T) {
-	present := stored()
-	p := definitionToPB(&present)
-	p.PayloadKeyId = "k1"
-	before := proto.CloneOf(p)
-	sum := definitionDigest(p)
-	if !proto.Equal(p, before) {
-		t.Errorf("changed to %v", p)
-	}
-	p.Payload = []byte("another")
-	if string(definitionDigest(p)) != string(sum) {
-		t.Error("a sealed payload shows")
-	}
-}
-
-// BenchmarkDigest is what the record of one CreateJob costs beside the call.
-func BenchmarkDigest(b *testing.B) {
-	present := stored()
-	p := definitionToPB(&present)
-	b.ReportAllocs()
-	for b.Loop() {
-		definitionDigest(p)
 	}
 }
 

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -15,35 +16,25 @@ type selection interface {
 	GetLabels() map[string]string
 }
 
-func filterOf(q selection) (job.Filter, error) {
-	namespace, err := parseNamespace("parent", q.GetParent())
+func filterFromPB(q selection) (job.Filter, error) {
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	return job.Filter{Namespace: namespace, Queue: q.GetQueue(), IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels()}, err
 }
 
 func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadLettersRequest) (*fermatav1.ListDeadLettersResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.jobs.Letters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	page, err := s.letters.Letters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListDeadLettersResponse{DeadLetters: each(page.Letters, letterToPB), NextPageToken: page.Next}, nil
-}
-
-func letterToPB(l job.Letter) *fermatav1.DeadLetter {
-	key := l.Record.Key()
-	return &fermatav1.DeadLetter{
-		Name:       letterName(l.Record),
-		Run:        runToPB(key, job.RunView{Run: l.Run, Phase: job.RunFinished}),
-		Queue:      l.Queue,
-		ExpireTime: msToPB(l.ExpireMS),
-	}
+	return &fermatav1.ListDeadLettersResponse{DeadLetters: convert.Map(page.Letters, convert.DeadLetterToPB), NextPageToken: page.Next}, nil
 }
 
 func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest) (*fermatav1.RedriveDeadLettersResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +43,13 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 		return nil, job.Invalid("names", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
 	for _, name := range q.GetNames() {
-		record, err := parseLetter("names", name, filter.Namespace)
+		record, err := convert.ParseDeadLetter("names", name, filter.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		request.Records = append(request.Records, record)
 	}
-	done, err := s.jobs.Redrive(ctx, request)
+	done, err := s.letters.Redrive(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +59,11 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 }
 
 func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsRequest) (*fermatav1.PauseJobsResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.jobs.PauseAll(ctx, filter, q.GetNote(), q.GetPageToken())
+	done, err := s.operations.PauseAll(ctx, filter, q.GetNote(), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +71,11 @@ func (s *jobService) PauseJobs(ctx context.Context, q *fermatav1.PauseJobsReques
 }
 
 func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequest) (*fermatav1.ResumeJobsResponse, error) {
-	filter, err := filterOf(q)
+	filter, err := filterFromPB(q)
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.jobs.ResumeAll(ctx, filter, q.GetNote(), q.GetCatchUp(), q.GetPageToken())
+	done, err := s.operations.ResumeAll(ctx, filter, q.GetNote(), q.GetCatchUp(), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -92,53 +83,30 @@ func (s *jobService) ResumeJobs(ctx context.Context, q *fermatav1.ResumeJobsRequ
 }
 
 func (s *jobService) GetQueueSettings(ctx context.Context, q *fermatav1.GetQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
-	queue, err := parseQueue("name", q.GetName())
+	queue, err := convert.ParseQueueName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
-	settings, err := s.jobs.QueueSettings(ctx, queue)
+	settings, err := s.queues.QueueSettings(ctx, queue)
 	if err != nil {
 		return nil, err
 	}
-	return settingsToPB(queue, settings), nil
+	return convert.QueueSettingsToPB(queue, settings), nil
 }
 
 func (s *jobService) UpdateQueueSettings(ctx context.Context, q *fermatav1.UpdateQueueSettingsRequest) (*fermatav1.QueueSettings, error) {
 	p := q.GetSettings()
-	queue, err := parseQueue("settings.name", p.GetName())
+	queue, err := convert.ParseQueueName("settings.name", p.GetName())
 	if err != nil {
 		return nil, err
 	}
-	change := job.QueueChange{Settings: settingsFromPB(p), KeepPaused: p.Paused == nil}
+	change := job.QueueChange{Settings: convert.QueueSettingsFromPB(p), KeepPaused: p.Paused == nil}
 	if q.GetExpected() != nil {
-		change.Expected = new(settingsFromPB(q.GetExpected()))
+		change.Expected = new(convert.QueueSettingsFromPB(q.GetExpected()))
 	}
-	settings, err := s.jobs.SetQueueSettings(ctx, queue, change)
+	settings, err := s.queues.SetQueueSettings(ctx, queue, change)
 	if err != nil {
 		return nil, err
 	}
-	return settingsToPB(queue, settings), nil
-}
-
-func settingsFromPB(p *fermatav1.QueueSettings) job.QueueSettings {
-	settings := job.QueueSettings{
-		MaxConcurrency: int(p.GetMaxConcurrency()), Rate: p.GetRate(), Burst: int(p.GetBurst()), RecoveryRate: p.GetRecoveryRate(),
-		Paused: p.GetPaused(),
-	}
-	if settings.RecoveryRate == job.DefaultRecoveryRate {
-		// So that settings which limit nothing are none.
-		settings.RecoveryRate = 0
-	}
-	return settings
-}
-
-func settingsToPB(q job.QueueKey, s job.QueueSettings) *fermatav1.QueueSettings {
-	p := &fermatav1.QueueSettings{
-		Name: queueName(q), MaxConcurrency: int32(s.MaxConcurrency), Rate: s.Rate, Burst: int32(s.Burst), RecoveryRate: s.RecoveryRate,
-		Paused: &s.Paused,
-	}
-	if p.RecoveryRate == 0 {
-		p.RecoveryRate = job.DefaultRecoveryRate
-	}
-	return p
+	return convert.QueueSettingsToPB(queue, settings), nil
 }

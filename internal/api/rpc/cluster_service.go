@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -88,32 +90,32 @@ type clusterService struct {
 
 func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
 	nodes, err := s.cluster.Nodes(ctx)
-	return &fermatav1.ListNodesResponse{Nodes: each(nodes, nodeToPB)}, err
+	return &fermatav1.ListNodesResponse{Nodes: convert.Map(nodes, nodeToPB)}, err
 }
 
 func (s *clusterService) ListShards(ctx context.Context, _ *fermatav1.ListShardsRequest) (*fermatav1.ListShardsResponse, error) {
 	shards, err := s.cluster.Shards(ctx)
-	return &fermatav1.ListShardsResponse{Shards: each(shards, shardToPB)}, err
+	return &fermatav1.ListShardsResponse{Shards: convert.Map(shards, shardToPB)}, err
 }
 
 func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueuesRequest) (*fermatav1.ListQueuesResponse, error) {
 	namespace := ""
 	if q.GetParent() != "" {
 		var err error
-		if namespace, err = parseNamespace("parent", q.GetParent()); err != nil {
+		if namespace, err = convert.ParseNamespace("parent", q.GetParent()); err != nil {
 			return nil, err
 		}
-		if err := validKey("parent", job.Key{Namespace: namespace, ID: "x"}); err != nil {
+		if err := convert.ValidateKey("parent", job.Key{Namespace: namespace, ID: "x"}); err != nil {
 			return nil, err
 		}
 	}
-	queues, err := s.cluster.Queues(ctx, namespace, limitsOf(ctx, cmp.Or(namespace, authz.Everywhere)).filter())
-	return &fermatav1.ListQueuesResponse{Queues: each(queues, queueToPB)}, err
+	queues, err := s.cluster.Queues(ctx, namespace, guard.QueueLimitsFrom(ctx, cmp.Or(namespace, authz.Everywhere)).Filter())
+	return &fermatav1.ListQueuesResponse{Queues: convert.Map(queues, queueToPB)}, err
 }
 
 func (s *clusterService) ListWorkers(ctx context.Context, _ *fermatav1.ListWorkersRequest) (*fermatav1.ListWorkersResponse, error) {
 	workers, err := s.cluster.Workers(ctx)
-	return &fermatav1.ListWorkersResponse{Workers: each(workers, workerToPB)}, err
+	return &fermatav1.ListWorkersResponse{Workers: convert.Map(workers, workerToPB)}, err
 }
 
 func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShardRequest) (*fermatav1.CheckShardResponse, error) {
@@ -122,47 +124,18 @@ func (s *clusterService) CheckShard(ctx context.Context, q *fermatav1.CheckShard
 	if err != nil {
 		return nil, err
 	}
-	p := &fermatav1.CheckShardResponse{Findings: each(report.Findings, findingToPB), More: report.More}
+	p := &fermatav1.CheckShardResponse{Findings: convert.Map(report.Findings, convert.FindingToPB), More: report.More}
 	for _, n := range report.Records {
 		p.Records += n
 	}
 	return p, nil
 }
 
-func findingToPB(f job.Finding) *fermatav1.Finding {
-	return &fermatav1.Finding{
-		Fault: faults.pb(f.Fault), Record: string(f.Record), Lane: f.Lane, Detail: job.Clip(f.Detail, job.MaxError),
-		Repairable: f.Fault.Repairable(), Repaired: f.Repaired,
-	}
-}
-
-var faults = enum[fermatav1.Finding_Fault, job.Fault]{
-	{fermatav1.Finding_FAULT_INDEX_REGION, job.FaultIndexRegion},
-	{fermatav1.Finding_FAULT_INDEX_MISSING, job.FaultIndexMissing},
-	{fermatav1.Finding_FAULT_INDEX_EXTRA, job.FaultIndexExtra},
-	{fermatav1.Finding_FAULT_LANE_INDEX, job.FaultLaneIndex},
-	{fermatav1.Finding_FAULT_HISTORY, job.FaultHistory},
-	{fermatav1.Finding_FAULT_NO_STATE, job.FaultNoState},
-	{fermatav1.Finding_FAULT_NO_DEFINITION, job.FaultNoDefinition},
-	{fermatav1.Finding_FAULT_UNREADABLE, job.FaultUnreadable},
-	{fermatav1.Finding_FAULT_STATE, job.FaultState},
-	{fermatav1.Finding_FAULT_RUNS, job.FaultRuns},
-	{fermatav1.Finding_FAULT_OBJECTIVE, job.FaultObjective},
-}
-
-func each[A, B any](in []A, f func(A) B) []B {
-	out := make([]B, len(in))
-	for i, a := range in {
-		out[i] = f(a)
-	}
-	return out
-}
-
 func nodeToPB(n Node) *fermatav1.Node {
 	return &fermatav1.Node{
 		Name: n.Name, GrpcAddress: n.GRPCAddress, PeerAddress: n.PeerAddress,
 		ShardsHeld: int32(n.ShardsHeld), Workers: int32(n.Workers), Draining: n.Draining,
-		Version: n.Version, StartTime: timeToPB(n.Started), Unreachable: n.Unreachable, Durability: n.Durability,
+		Version: n.Version, StartTime: convert.TimeToPB(n.Started), Unreachable: n.Unreachable, Durability: n.Durability,
 	}
 }
 
@@ -191,7 +164,7 @@ func recentToPB(r job.RecentRuns) *fermatav1.RecentRuns {
 func workerToPB(w Worker) *fermatav1.Worker {
 	return &fermatav1.Worker{
 		WorkerId: w.ID, Node: w.Node, Namespace: w.Namespace, Queues: w.Queues, Slots: int32(w.Slots),
-		Running: int32(w.Running), Draining: w.Draining, ConnectTime: timeToPB(w.Connected),
+		Running: int32(w.Running), Draining: w.Draining, ConnectTime: convert.TimeToPB(w.Connected),
 		Version: w.Version, Labels: w.Labels, Identity: w.Identity,
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -49,29 +51,29 @@ type eventService struct {
 // WatchEvents ends when a connection gets old, so that the watcher comes back to any
 // node, when its caller has lost the role that it began with, and when it does not read.
 func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]) error {
-	query, namespace, err := eventQuery(q)
+	query, namespace, err := convert.EventQueryFromPB(q)
 	if err != nil {
 		return err
 	}
 	w := &watcher{stream: stream, namespace: namespace, ended: make(chan error, 1)}
-	if c := callerOf(stream.Context()); c != nil && c.gate.authority != nil {
+	if c := guard.CallerFrom(stream.Context()); c != nil {
 		w.caller, w.queues = c, query.Filter.Queues
-		if err := w.may(c); err != nil {
+		if err := w.authorizeQueues(c); err != nil {
 			return err
 		}
-		query.Watcher = c.holder(namespace)
-		w.limits = limitsOf(stream.Context(), namespace)
-		query.Filter.Covers = w.limits.filter()
+		query.Watcher = c.ShareHolder(namespace)
+		w.limits = guard.QueueLimitsFrom(stream.Context(), namespace)
+		query.Filter.Covers = w.limits.Filter()
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	if c := callerOf(ctx); c != nil {
-		query.Charge = func(pages int) error { return c.charge(ctx, pages) }
+	if c := guard.CallerFrom(ctx); c != nil {
+		query.Charge = func(pages int) error { return c.Charge(ctx, pages) }
 	}
-	go w.watch(ctx, s.events, query)
-	err = w.wait()
+	go w.forwardEvents(ctx, s.events, query)
+	err = w.waitForEnd()
 	cancel()
-	if !w.close() {
+	if !w.stopSending() {
 		return err // what waits to be sent ends with the stream, when this returns
 	}
 	if first := <-w.ended; err == nil {
@@ -84,21 +86,21 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 // stream can end whose other side does not read.
 type watcher struct {
 	stream    grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]
-	caller    *caller // nil where nobody is asked
+	caller    *guard.Caller // nil where nobody is asked
 	namespace string
-	queues    []string     // that the request names
-	limits    *queueLimits // nil: the caller may read all queues
+	queues    []string           // that the request names
+	limits    *guard.QueueLimits // nil: the caller may read all queues
 	ended     chan error
 	sending   atomic.Int64 // since when, Unix nanoseconds; 0: nothing is being sent; closed
 }
 
-// closed is the value of sending after which nothing is sent any more.
-const closed = -1
+// sendingClosed is the value of sending after which nothing is sent any more.
+const sendingClosed = -1
 
-func (w *watcher) watch(ctx context.Context, events Events, q job.EventQuery) {
+func (w *watcher) forwardEvents(ctx context.Context, events Events, q job.EventQuery) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.ended <- &panicError{value: p, stack: debug.Stack()}
+			w.ended <- &apierror.Panic{Value: p, Stack: debug.Stack()}
 		}
 	}()
 	w.ended <- events.Watch(ctx, q, w.send)
@@ -109,22 +111,22 @@ func (w *watcher) send(b job.EventBatch) error {
 		return context.Canceled
 	}
 	defer w.sending.Store(0)
-	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: each(b.Happenings, eventToPB), ResumeToken: b.Token})
+	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Happenings, convert.EventToPB), ResumeToken: b.Token})
 }
 
-// close has nothing more be sent. It is false when something is on its way, for which
+// stopSending has nothing more be sent. It is false when something is on its way, for which
 // nobody may wait: the other side may not read.
-func (w *watcher) close() bool { return w.sending.CompareAndSwap(0, closed) }
+func (w *watcher) stopSending() bool { return w.sending.CompareAndSwap(0, sendingClosed) }
 
-// stuck tells whether something has been on its way for as long as that may take.
-func (w *watcher) stuck() bool {
+// isStuck tells whether something has been on its way for as long as that may take.
+func (w *watcher) isStuck() bool {
 	since := w.sending.Load()
-	return since > 0 && time.Since(time.Unix(0, since)) >= stuckTimeout
+	return since > 0 && time.Since(time.Unix(0, since)) >= guard.StuckTimeout
 }
 
-// wait returns why the stream is to end; nil: it has.
-func (w *watcher) wait() error {
-	recheck, old := time.NewTicker(recheckEvery), time.NewTimer(streamAge)
+// waitForEnd returns why the stream is to end; nil: it has.
+func (w *watcher) waitForEnd() error {
+	recheck, old := time.NewTicker(guard.RecheckInterval), time.NewTimer(guard.StreamAge)
 	defer recheck.Stop()
 	defer old.Stop()
 	for {
@@ -133,103 +135,47 @@ func (w *watcher) wait() error {
 			w.ended <- err
 			return nil
 		case <-old.C:
-			return errStreamAged
+			return apierror.ErrStreamAged
 		case <-recheck.C:
-			if w.stuck() {
-				return resumable("WATCHER_SLOW", "the watcher does not read; go on from its last token")
+			if w.isStuck() {
+				return apierror.Resumable("WATCHER_SLOW", "the watcher does not read; go on from its last token")
 			}
-			if err := w.recheck(); err != nil {
+			if err := w.reauthorize(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// recheck looks whether the caller may still do what it may have begun.
-func (w *watcher) recheck() error {
+// reauthorize looks whether the caller may still do what it may have begun.
+func (w *watcher) reauthorize() error {
 	if w.caller == nil {
 		return nil
 	}
 	ctx := w.stream.Context()
-	now, err := w.caller.renewed(ctx)
+	now, err := w.caller.Reauthenticate(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.may(now); err != nil {
+	if err := w.authorizeQueues(now); err != nil {
 		return err
 	}
 	if w.limits == nil {
 		// Nothing is left out for those who might read all queues; their role may have been
 		// limited since.
-		return now.allowed(ctx, authz.ReadJobs, w.namespace, "")
+		return now.Authorize(ctx, authz.ReadJobs, w.namespace, "")
 	}
 	return nil
 }
 
-// may decides whether a caller may watch the namespace: the queues that the request names,
+// authorizeQueues decides whether a caller may watch the namespace: the queues that the request names,
 // or without any, those that it may read.
-func (w *watcher) may(c *caller) error {
+func (w *watcher) authorizeQueues(c *guard.Caller) error {
 	ctx := w.stream.Context()
 	if len(w.queues) > 0 {
-		return c.allowedAll(ctx, authz.ReadJobs, w.namespace, w.queues)
+		return c.AuthorizeQueues(ctx, authz.ReadJobs, w.namespace, w.queues)
 	}
-	return c.allowedSome(ctx, authz.ReadJobs, w.namespace)
-}
-
-// errStreamAged ends a stream in good order: nothing has failed.
-var errStreamAged = resumable("STREAM_AGED", "the stream has been open for long; go on from its last token")
-
-func resumable(reason, text string) error {
-	return withDetails(codes.Unavailable, text, &errdetails.ErrorInfo{Reason: reason, Domain: errorDomain}).Err()
-}
-
-// eventQuery reads a request, and the namespace that its caller has to be allowed to
-// read.
-func eventQuery(q *fermatav1.WatchEventsRequest) (job.EventQuery, string, error) {
-	namespace, err := byParentOrAll(q)
-	if err != nil {
-		return job.EventQuery{}, "", err
-	}
-	var r reader
-	query := job.EventQuery{
-		Filter: job.HappeningFilter{Queues: q.GetQueues(), Jobs: q.GetJobIds(), Kinds: q.GetKinds(), Labels: q.GetLabels()},
-		Token:  q.GetResumeToken(), FromMS: r.millis("start_time", q.GetStartTime()), ToNow: q.GetUntilNow(),
-	}
-	if namespace != authz.Everywhere {
-		query.Filter.Namespaces = []string{namespace}
-	}
-	if err := r.err(); err != nil {
-		return query, namespace, err
-	}
-	switch {
-	case query.FromMS < 0:
-		return query, namespace, job.Invalid("start_time", "is before 1970")
-	case query.Token != "" && query.FromMS != 0:
-		return query, namespace, job.Invalid("start_time", "excludes resume_token")
-	}
-	if v := query.Filter.Validate(""); len(v) > 0 {
-		return query, namespace, &job.InvalidError{Violations: v}
-	}
-	return query, namespace, nil
-}
-
-func eventToPB(h job.Happening) *fermatav1.Event {
-	e := &fermatav1.Event{
-		Id: h.ID(), Kind: h.Kind, Time: msToPB(h.AtMS), Queue: h.Queue, Labels: h.Labels, RunId: h.RunID,
-		CorrelationId: h.Correlation(), Attempt: int32(h.Attempt), DueTime: msToPB(h.DueMS), StartTime: msToPB(h.StartMS),
-		ConsecutiveFailures: int64(h.Failures), Count: h.Count, Reason: h.Reason, Error: h.Error, Worker: h.Worker, Node: h.Node,
-	}
-	if h.Key != (job.Key{}) {
-		e.Job = jobName(h.Key)
-	}
-	if h.RunID != "" {
-		e.Trigger = triggers.pb(h.Trigger)
-	}
-	if h.Kind == job.KindShardTaken {
-		shard := int32(h.Shard)
-		e.Shard = &shard
-	}
-	return e
+	return c.AuthorizeAnyQueue(ctx, authz.ReadJobs, w.namespace)
 }
 
 func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhooksRequest) (*fermatav1.ListWebhooksResponse, error) {
@@ -240,7 +186,7 @@ func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhoo
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListWebhooksResponse{Webhooks: each(statuses, func(w job.HookStatus) *fermatav1.Webhook {
+	return &fermatav1.ListWebhooksResponse{Webhooks: convert.Map(statuses, func(w job.HookStatus) *fermatav1.Webhook {
 		return &fermatav1.Webhook{
 			Name: w.Name, Url: w.URL, BehindShards: int32(w.Behind), Lag: durationpb.New(w.Lag), FailingShards: int32(w.Failing),
 			Undelivered: int32(w.Letters),
@@ -265,9 +211,9 @@ func (s *eventService) ListUndeliveredEvents(ctx context.Context, q *fermatav1.L
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListUndeliveredEventsResponse{Events: each(letters, func(l job.HookLetter) *fermatav1.UndeliveredEvent {
+	return &fermatav1.ListUndeliveredEventsResponse{Events: convert.Map(letters, func(l job.HookLetter) *fermatav1.UndeliveredEvent {
 		return &fermatav1.UndeliveredEvent{
-			Webhook: l.Hook, Event: eventToPB(l.Happening), Tries: int32(l.Tries), Time: msToPB(l.AtMS), Reason: l.Reason,
+			Webhook: l.Hook, Event: convert.EventToPB(l.Happening), Tries: int32(l.Tries), Time: convert.MillisToPB(l.AtMS), Reason: l.Reason,
 		}
 	})}, nil
 }

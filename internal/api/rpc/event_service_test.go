@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -67,7 +68,7 @@ func TestWatchGoesOnWhenItsRoleComesBack(t *testing.T) {
 			t.Errorf("begins after %q", resumed)
 		}
 		for _, token := range []string{"one", "two"} {
-			time.Sleep(recheckEvery)
+			time.Sleep(guard.RecheckInterval)
 			events.tell <- job.EventBatch{Token: token}
 			if m, err := s.Recv(); err != nil || m.GetResumeToken() != token {
 				t.Fatalf("%v, %v", m, err)
@@ -75,7 +76,7 @@ func TestWatchGoesOnWhenItsRoleComesBack(t *testing.T) {
 		}
 		authority.revoke("ann")
 		began := time.Now()
-		if m, err := s.Recv(); status.Code(err) != codes.Unauthenticated || time.Since(began) > recheckEvery {
+		if m, err := s.Recv(); status.Code(err) != codes.Unauthenticated || time.Since(began) > guard.RecheckInterval {
 			t.Errorf("after %v: %v, %v", time.Since(began), m, err)
 		}
 		authority.restore("ann")
@@ -98,7 +99,7 @@ func TestOldWatchesComeBack(t *testing.T) {
 		b := serveGated(t, Options{Events: newFakeEvents(), Observe: func(_ string, c codes.Code, _ time.Duration) { seen <- c }})
 		began := time.Now()
 		_, err := b.watchAs(t, "ann", "").Recv()
-		if status.Code(err) != codes.Unavailable || reasonOf(err) != "STREAM_AGED" || time.Since(began) != streamAge {
+		if status.Code(err) != codes.Unavailable || reasonOf(err) != "STREAM_AGED" || time.Since(began) != guard.StreamAge {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		if code := <-seen; code != codes.OK {
@@ -130,7 +131,7 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 		}()
 		took := (<-ended).Sub(began)
 		cancel()
-		if took < stuckTimeout || took > stuckTimeout+recheckEvery+time.Second {
+		if took < guard.StuckTimeout || took > guard.StuckTimeout+guard.RecheckInterval+time.Second {
 			t.Errorf("its stream ended after %v", took)
 		}
 		var err error
@@ -147,12 +148,12 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 // that hangs, and nothing begins to hang meanwhile.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	w := &watcher{} // a stream that is used would be missed
-	if !w.close() || w.send(job.EventBatch{}) == nil || w.stuck() {
+	if !w.stopSending() || w.send(job.EventBatch{}) == nil || w.isStuck() {
 		t.Error("a stream that has ended sends")
 	}
 	w = &watcher{}
-	w.sending.Store(time.Now().Add(-stuckTimeout).UnixNano())
-	if w.close() || !w.stuck() {
+	w.sending.Store(time.Now().Add(-guard.StuckTimeout).UnixNano())
+	if w.stopSending() || !w.isStuck() {
 		t.Error("what is being sent would be waited for")
 	}
 }

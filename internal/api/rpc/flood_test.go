@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -84,7 +86,7 @@ func serveFlooded(t *testing.T, o Options, jobs *floodJobs, wrap func(net.Listen
 		o.Authority = newAuthority(t, authz.Limits{}, allow(authz.Admin, "*", "*"))
 	}
 	if o.Authority != nil {
-		o.Binding = bytes.Repeat([]byte("k"), MinBinding)
+		o.Binding = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
 	}
 	server, _, err := NewServer(o)
 	if err != nil {
@@ -526,7 +528,7 @@ func TestFloodOfHeaders(t *testing.T) {
 	bomb := slices.Repeat([]hpack.HeaderField{{Name: "x", Value: string(bytes.Repeat([]byte("x"), 3000))}}, 1000)
 	id, err := w.open("flood", fermatav1.JobService_CreateJob_FullMethodName, bomb...)
 	w.must(t, err)
-	if n := w.block.Len(); n > maxHeaderBytes {
+	if n := w.block.Len(); n > guard.MaxHeaderBytes {
 		t.Fatalf("%d bytes on the wire: a bomb is smaller", n)
 	}
 	eventually(t, "too long a list is refused", w.holds(func() bool { return w.resets[id] == http2.ErrCodeFrameSize }))
@@ -773,7 +775,7 @@ func TestFloodBeforeProof(t *testing.T) {
 	if n, err := testutil.GatherAndCount(counted, "fermata_access_denied_total"); err != nil || n != 2 {
 		t.Errorf("%d series count it (%v)", n, err)
 	}
-	if kept := heap() - before; kept > unprovedBytes+16<<20 {
+	if kept := heap() - before; kept > guard.MaxUnauthenticatedBytes+16<<20 {
 		t.Errorf("%d MiB are kept", kept>>20)
 	}
 	if n := jobs.calls.Load(); n != 0 {
@@ -787,12 +789,12 @@ func (w *rude) pour(t *testing.T, token string) {
 	var ids []uint32
 	for range 50 {
 		id, err := w.open(token, fermatav1.JobService_CreateJob_FullMethodName)
-		w.must(t, err, w.framer.WriteData(id, false, prefix(maxRequest)))
+		w.must(t, err, w.framer.WriteData(id, false, prefix(guard.MaxRequestBytes)))
 		ids = append(ids, id)
 	}
 	sent, part := 0, make([]byte, 16000)
 flood:
-	for sent < 4*unprovedBytes {
+	for sent < 4*guard.MaxUnauthenticatedBytes {
 		for _, id := range ids {
 			if w.framer.WriteData(id, false, part) != nil {
 				break flood
@@ -800,7 +802,7 @@ flood:
 			sent += len(part)
 		}
 	}
-	if sent > 2*unprovedBytes { // what the network holds is less
+	if sent > 2*guard.MaxUnauthenticatedBytes { // what the network holds is less
 		t.Errorf("%d MiB were taken", sent>>20)
 	}
 	eventually(t, "the connection is closed", w.holds(func() bool { return w.closed }))
@@ -825,7 +827,7 @@ func TestFloodBeyondConnections(t *testing.T) {
 		}
 	}
 	out.pour(t, "one")
-	if kept := heap() - before; kept > unprovedBytes+16<<20 {
+	if kept := heap() - before; kept > guard.MaxUnauthenticatedBytes+16<<20 {
 		t.Errorf("%d MiB are kept", kept>>20)
 	}
 	if code := in.call(t, "one", method, nil); code != codes.OK {

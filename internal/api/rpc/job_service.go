@@ -6,51 +6,12 @@ import (
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
-
-// Jobs is what JobService asks of the engine that manages jobs.
-type Jobs interface {
-	Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error)
-	CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer
-	Get(ctx context.Context, key job.Key) (job.Record, error)
-	List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error)
-	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
-	Delete(ctx context.Context, key job.Key, etag string) error
-	Pause(ctx context.Context, key job.Key, note string) (job.Record, error)
-	// Resume ends a pause; catchUp hands what passed to the misfire policy.
-	Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error)
-	RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error)
-	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
-	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
-	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)
-	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
-
-	// Hint takes a hint; one without a source clears the one there is.
-	Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error)
-	Explain(ctx context.Context, key job.Key) (job.Explained, error)
-	// Top lists the worst jobs, the worst first.
-	Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
-	Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error)
-	CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error)
-	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
-	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
-	PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error)
-	ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error)
-	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
-	// SetQueueSettings returns the new settings.
-	SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error)
-
-	// PlanWishes tells what Apply would do.
-	PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
-	Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
-
-	// Backups lists jobs with their checkpoints; Restore takes them.
-	Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
-	Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer
-}
 
 // maxBatch bounds BatchCreateJobs.
 const maxBatch = 1000
@@ -59,40 +20,55 @@ const maxBatch = 1000
 // model; the interceptors turn them into statuses.
 type jobService struct {
 	fermatav1.UnimplementedJobServiceServer
-	jobs     Jobs
-	now      func() time.Time
-	defaults *backoff.Defaults // nil: there are none
+	definitions JobDefinitions
+	operations  JobOperations
+	queries     JobQueries
+	runs        JobRuns
+	letters     DeadLetters
+	queues      QueueSettings
+	now         func() time.Time
+	defaults    *backoff.Defaults // nil: the operator has set none
 }
 
-// reader is one that fills what messages leave unset with the operator's defaults.
-func (s *jobService) reader() reader { return reader{defaults: s.defaults} }
+// newJobService serves jobs, all of which one engine manages.
+func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
+	return &jobService{
+		definitions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
+		now: now, defaults: defaults,
+	}
+}
 
-func (s *jobService) record(r job.Record) *fermatav1.Job { return recordToPB(r, s.now().UnixMilli()) }
+// newReader is one that fills what messages leave unset with the operator's defaults.
+func (s *jobService) newReader() convert.Reader { return convert.Reader{Defaults: s.defaults} }
+
+func (s *jobService) jobToPB(r job.Record) *fermatav1.Job {
+	return convert.RecordToPB(r, s.now().UnixMilli())
+}
 
 func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobRequest) (*fermatav1.Job, error) {
-	namespace, err := parseNamespace("parent", q.GetParent())
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
-	r := s.reader()
-	r.refuseSealed(q.GetJob())
-	d := r.definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
-	d.TakeAsOwn(r.doubtful)
-	if err := r.err(); err != nil {
+	r := s.newReader()
+	r.RejectSealed(q.GetJob())
+	d := r.Definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
+	d.TakeAsOwn(r.DoubtfulFields)
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	record, err := s.jobs.Create(ctx, d, q.GetRequestId())
+	record, err := s.definitions.Create(ctx, d, q.GetRequestId())
 	if err != nil {
 		return nil, err
 	}
-	return s.record(record), nil
+	return s.jobToPB(record), nil
 }
 
 func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCreateJobsRequest) (*fermatav1.BatchCreateJobsResponse, error) {
 	if n := len(q.GetRequests()); n > maxBatch {
 		return nil, job.Invalid("requests", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
-	namespace, err := parseNamespace("parent", q.GetParent())
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -104,33 +80,33 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 			answers[i].Err = job.Invalid("parent", "is %q, but that of the batch is %q", job.Clip(p, 80), q.GetParent())
 			continue
 		}
-		r := s.reader()
-		r.refuseSealed(item.GetJob())
-		d := r.definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
-		d.TakeAsOwn(r.doubtful)
-		if answers[i].Err = r.err(); answers[i].Err == nil {
+		r := s.newReader()
+		r.RejectSealed(item.GetJob())
+		d := r.Definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
+		d.TakeAsOwn(r.DoubtfulFields)
+		if answers[i].Err = r.Err(); answers[i].Err == nil {
 			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})
 			place = append(place, i)
 		}
 	}
-	for i, answer := range s.jobs.CreateBatch(ctx, good) {
+	for i, answer := range s.definitions.CreateBatch(ctx, good) {
 		answers[place[i]] = answer
 	}
-	return s.batch(answers, q.GetNamesOnly()), nil
+	return s.batchToPB(answers, q.GetNamesOnly()), nil
 }
 
-func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
+func (s *jobService) batchToPB(answers []job.CreateAnswer, namesOnly bool) *fermatav1.BatchCreateJobsResponse {
 	response := &fermatav1.BatchCreateJobsResponse{Results: make([]*fermatav1.BatchCreateJobsResponse_Result, len(answers))}
 	for i := range answers {
 		answer := &answers[i]
 		result := &fermatav1.BatchCreateJobsResponse_Result{}
 		switch d := answer.Record.Definition; {
 		case answer.Err == nil && namesOnly:
-			result.Job = &fermatav1.Job{Name: jobName(d.Key), Etag: d.Etag()}
+			result.Job = &fermatav1.Job{Name: convert.JobName(d.Key), Etag: d.Etag()}
 		case answer.Err == nil:
-			result.Job = s.record(answer.Record)
+			result.Job = s.jobToPB(answer.Record)
 		default:
-			st, _ := toStatus(answer.Err)
+			st, _ := apierror.ToStatus(answer.Err)
 			p := st.Proto()
 			result.Code, result.Message, result.Details = p.GetCode(), p.GetMessage(), p.GetDetails()
 		}
@@ -140,91 +116,91 @@ func (s *jobService) batch(answers []job.CreateAnswer, namesOnly bool) *fermatav
 }
 
 func (s *jobService) GetJob(ctx context.Context, q *fermatav1.GetJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Get(ctx, key))
+	return s.recordOrError(s.definitions.Get(ctx, key))
 }
 
-func (s *jobService) answer(record job.Record, err error) (*fermatav1.Job, error) {
+func (s *jobService) recordOrError(record job.Record, err error) (*fermatav1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.record(record), nil
+	return s.jobToPB(record), nil
 }
 
 func (s *jobService) ListJobs(ctx context.Context, q *fermatav1.ListJobsRequest) (*fermatav1.ListJobsResponse, error) {
-	namespace, err := parseNamespace("parent", q.GetParent())
+	namespace, err := convert.ParseNamespace("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
 	filter := job.Filter{
-		Namespace: namespace, Queue: q.GetQueue(), Status: jobStates.model(q.GetState()),
+		Namespace: namespace, Queue: q.GetQueue(), Status: convert.JobStates.FromPB(q.GetState()),
 		IDPrefix: q.GetIdPrefix(), Labels: q.GetLabels(), MinFailures: q.GetMinConsecutiveFailures(),
 	}
-	page, err := s.jobs.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	page, err := s.definitions.List(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
 	response := &fermatav1.ListJobsResponse{NextPageToken: page.Next, Jobs: make([]*fermatav1.Job, len(page.Records))}
 	for i, record := range page.Records {
-		response.Jobs[i] = s.record(record)
+		response.Jobs[i] = s.jobToPB(record)
 	}
 	return response, nil
 }
 
 func (s *jobService) UpdateJob(ctx context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("job.name", q.GetJob().GetName())
+	key, err := convert.ParseJobName("job.name", q.GetJob().GetName())
 	if err != nil {
 		return nil, err
 	}
-	paths, reseal, err := checkMask(q.GetUpdateMask())
+	paths, reseal, err := convert.ParseUpdateMask(q.GetUpdateMask())
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Update(ctx, job.UpdateRequest{
+	return s.recordOrError(s.definitions.Update(ctx, job.UpdateRequest{
 		Key: key, Etag: q.GetJob().GetEtag(), RequestID: q.GetRequestId(), Reseal: reseal,
 		Merge: func(present job.Definition) (job.Definition, error) {
-			noteBefore(ctx, &present)
-			merged := definitionToPB(&present)
-			copyPaths(merged, q.GetJob(), paths)
-			r := s.reader()
-			d := r.definition(present.Key, merged)
-			d.SettleSources(&present, r.doubtful)
-			if keepsPayload(q.GetJob(), paths) {
+			noteDigestBefore(ctx, &present)
+			merged := convert.DefinitionToPB(&present)
+			convert.CopyFields(merged, q.GetJob(), paths)
+			r := s.newReader()
+			d := r.Definition(present.Key, merged)
+			d.SettleSources(&present, r.DoubtfulFields)
+			if convert.KeepsPayload(q.GetJob(), paths) {
 				d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 			}
-			return d, r.err()
+			return d, r.Err()
 		},
-		KeepsPayload: keepsPayload(q.GetJob(), paths),
+		KeepsPayload: convert.KeepsPayload(q.GetJob(), paths),
 	}))
 }
 
 func (s *jobService) DeleteJob(ctx context.Context, q *fermatav1.DeleteJobRequest) (*emptypb.Empty, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
-	err = s.jobs.Delete(ctx, key, q.GetEtag())
-	if q.GetAllowMissing() && isMissing(err) {
+	err = s.definitions.Delete(ctx, key, q.GetEtag())
+	if q.GetAllowMissing() && isNotFound(err) {
 		err = nil
 	}
 	return &emptypb.Empty{}, err
 }
 
 func (s *jobService) PauseJob(ctx context.Context, q *fermatav1.PauseJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Pause(ctx, key, q.GetNote()))
+	return s.recordOrError(s.operations.Pause(ctx, key, q.GetNote()))
 }
 
 func (s *jobService) ResumeJob(ctx context.Context, q *fermatav1.ResumeJobRequest) (*fermatav1.Job, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.jobs.Resume(ctx, key, q.GetCatchUp()))
+	return s.recordOrError(s.operations.Resume(ctx, key, q.GetCatchUp()))
 }

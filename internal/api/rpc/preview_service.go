@@ -7,22 +7,25 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
-	r := s.reader()
+	r := s.newReader()
 	p := job.PreviewRequest{
-		Schedule: r.schedule("schedule", q.GetSchedule()),
-		After:    r.end("after", "", q.GetAfter()),
+		Schedule: r.Schedule("schedule", q.GetSchedule()),
+		After:    r.End("after", "", q.GetAfter()),
 		Count:    int(q.GetCount()),
 	}
 	namespace := ""
 	if q.GetJob() != "" {
 		var err error
-		if p.Job, err = parseJob("job", q.GetJob()); err != nil {
+		if p.Job, err = convert.ParseJobName("job", q.GetJob()); err != nil {
 			return nil, err
 		}
 		namespace = p.Job.Namespace
@@ -30,21 +33,21 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	of := job.QueueKey{Namespace: cmp.Or(namespace, job.DefaultNamespace), Queue: job.DefaultQueue}
 	if q.GetPolicyQueue() != "" {
 		var err error
-		if of, err = parseQueue("policy_queue", q.GetPolicyQueue()); err != nil {
+		if of, err = convert.ParseQueueName("policy_queue", q.GetPolicyQueue()); err != nil {
 			return nil, err
 		}
 		if namespace != "" && of.Namespace != namespace {
 			return nil, job.Invalid("policy_queue", "is of namespace %q, but job of %q", job.Clip(of.Namespace, 80), namespace)
 		}
 		namespace = of.Namespace
-		if l := limitsOf(ctx, namespace); l != nil {
-			if err := l.check(ctx, of.Queue); err != nil {
+		if l := guard.QueueLimitsFrom(ctx, namespace); l != nil {
+			if err := l.Check(ctx, of.Queue); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if c := callerOf(ctx); namespace != "" && c != nil && c.gate.authority != nil {
-		if err := c.allowedSome(ctx, authz.ReadJobs, namespace); err != nil {
+	if c := guard.CallerFrom(ctx); namespace != "" && c != nil {
+		if err := c.AuthorizeAnyQueue(ctx, authz.ReadJobs, namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -52,49 +55,44 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 	d := job.Definition{Key: job.Key{Namespace: of.Namespace}, Queue: of.Queue, Schedule: p.Schedule}
 	if q.GetBackoffPolicy() != nil {
 		d := d
-		r.policies("", &d, nil, q.GetBackoffPolicy())
+		r.Policies("", &d, nil, q.GetBackoffPolicy())
 		p.Backoff, p.MinInterval, p.MaxInterval = &d.Backoff, d.MinInterval, d.MaxInterval
 	}
 	if q.GetRetryPolicy() != nil {
-		r.policies("", &d, q.GetRetryPolicy(), nil)
+		r.Policies("", &d, q.GetRetryPolicy(), nil)
 		p.Retry = &d.Retry
 	}
-	if err := r.err(); err != nil {
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	preview, err := s.jobs.Preview(ctx, p)
+	preview, err := s.queries.Preview(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	return &fermatav1.PreviewScheduleResponse{
-		DueTimes:          each(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
-		Times:             each(preview.Times, previewTimeToPB),
+		DueTimes:          convert.Map(preview.Times, func(t job.PreviewTime) *timestamppb.Timestamp { return timestamppb.New(t.Nominal) }),
+		Times:             convert.Map(preview.Times, convert.PreviewTimeToPB),
 		CalendarFrom:      preview.FirstDay,
-		BackoffIntervals:  delays(preview.Intervals),
-		ProjectedDueTimes: each(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
-		RetryDelays:       delays(preview.RetryDelays),
+		BackoffIntervals:  convert.DurationsToPB(preview.Intervals),
+		ProjectedDueTimes: convert.Map(preview.Projected, func(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }),
+		RetryDelays:       convert.DurationsToPB(preview.RetryDelays),
 	}, nil
 }
 
 // visibleDefaults is the queue whose defaults a preview may show to a caller: without the queue, or the
 // namespace too, if the roles of the caller do not cover them.
 func visibleDefaults(ctx context.Context, of job.QueueKey) job.QueueKey {
-	l := limitsOf(ctx, of.Namespace)
+	l := guard.QueueLimitsFrom(ctx, of.Namespace)
 	switch {
-	case l == nil || l.covers(of.Queue):
+	case l == nil || l.Covers(of.Queue):
 		return of
-	case l.caller.gate.authority.AllowsSome(l.caller.identity, authz.ReadJobs, of.Namespace).Allowed:
+	case l.CoversAny(authz.ReadJobs):
 		return job.QueueKey{Namespace: of.Namespace}
 	}
 	return job.QueueKey{}
 }
 
-func previewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {
-	return &fermatav1.ScheduledTime{
-		NominalTime: timeToPB(t.Nominal), DueTime: timeToPB(t.Due), LatestDueTime: timeToPB(t.Latest), Remark: t.Remark,
-	}
-}
-
 func (s *jobService) ListPresets(context.Context, *fermatav1.ListPresetsRequest) (*fermatav1.ListPresetsResponse, error) {
-	return &fermatav1.ListPresetsResponse{Presets: each(s.defaults.AllPresets(), s.preset)}, nil
+	presets := convert.Map(s.defaults.AllPresets(), func(p backoff.Preset) *fermatav1.Preset { return convert.PresetToPB(s.defaults, p) })
+	return &fermatav1.ListPresetsResponse{Presets: presets}, nil
 }

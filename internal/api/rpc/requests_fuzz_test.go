@@ -3,21 +3,18 @@ package rpc
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"slices"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"pgregory.net/rapid"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/job"
-	"github.com/fermata-io/fermata/internal/lib/grpccodec"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -181,7 +178,7 @@ func unaries() []unary {
 		desc    grpc.ServiceDesc
 		service any
 	}{
-		{fermatav1.JobService_ServiceDesc, &jobService{jobs: jobs, now: func() time.Time { return time.Unix(1_800_000_000, 0) }}},
+		{fermatav1.JobService_ServiceDesc, newJobService(jobs, func() time.Time { return time.Unix(1_800_000_000, 0) }, nil)},
 		{fermatav1.BackupService_ServiceDesc, &backupService{jobs: jobs}},
 		{fermatav1.ClusterService_ServiceDesc, &clusterService{cluster: anyCluster{}}},
 	} {
@@ -207,16 +204,16 @@ func FuzzRequests(f *testing.F) {
 			f.Add(uint8(i), wire)
 		}
 	}
-	d := rapid.Custom(drawDefinition).Example(3)
+	d := stored()
 	hostile := "namespaces/{x}*/jobs/a\nb[?]"
-	add(&fermatav1.CreateJobRequest{Parent: "namespaces/n", JobId: "j", Job: definitionToPB(&d)})
-	add(&fermatav1.GetJobRequest{Name: jobName(key)})
+	add(&fermatav1.CreateJobRequest{Parent: "namespaces/n", JobId: "j", Job: convert.DefinitionToPB(&d)})
+	add(&fermatav1.GetJobRequest{Name: convert.JobName(key)})
 	add(&fermatav1.GetJobRequest{Name: hostile})
 	add(&fermatav1.ListJobsRequest{Parent: "namespaces/*", PageSize: -1, PageToken: "\x00", Labels: map[string]string{"": ""}})
-	add(&fermatav1.GetRunRequest{Name: RunName(key, "r")})
-	add(&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Existing: 77, Jobs: []*fermatav1.JobBackup{{Job: definitionToPB(&d), Checkpoint: &fermatav1.Checkpoint{}}, {}}})
+	add(&fermatav1.GetRunRequest{Name: convert.RunName(key, "r")})
+	add(&fermatav1.RestoreJobsRequest{Parent: "namespaces/n", Existing: 77, Jobs: []*fermatav1.JobBackup{{Job: convert.DefinitionToPB(&d), Checkpoint: &fermatav1.Checkpoint{}}, {}}})
 	add(&fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: "namespaces/n/queues/q", Rate: -1, Burst: 1 << 30}})
-	g := &guard{logger: slog.New(slog.DiscardHandler)}
+	g := guard.NewReporter(slog.New(slog.DiscardHandler), nil)
 	f.Fuzz(func(t *testing.T, method uint8, wire []byte) {
 		m := all[int(method)%len(all)]
 		_, err := m.desc.Handler(m.service, t.Context(), func(q any) error {
@@ -225,7 +222,7 @@ func FuzzRequests(f *testing.F) {
 			}
 			return nil
 		}, func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			answer, err := g.unary(ctx, q, &grpc.UnaryServerInfo{FullMethod: m.desc.MethodName}, next)
+			answer, err := g.UnaryInterceptor(ctx, q, &grpc.UnaryServerInfo{FullMethod: m.desc.MethodName}, next)
 			if p, ok := answer.(proto.Message); ok && err == nil {
 				if _, err := proto.Marshal(p); err != nil {
 					t.Fatalf("%s: answer cannot be sent: %v", m.desc.MethodName, err)
@@ -242,111 +239,6 @@ func FuzzRequests(f *testing.F) {
 			if len(status.Convert(err).Details()) == 0 {
 				t.Fatalf("%s: %v names no field", m.desc.MethodName, err)
 			}
-		}
-	})
-}
-
-// script is a stream whose worker says what a test wrote down.
-type script struct {
-	grpc.ServerStream
-	ctx  context.Context
-	said [][]byte
-}
-
-func (s *script) Context() context.Context { return s.ctx }
-
-func (s *script) RecvMsg(m any) error {
-	if len(s.said) == 0 {
-		return io.EOF
-	}
-	data := mem.BufferSlice{mem.SliceBuffer(s.said[0])}
-	s.said = s.said[1:]
-	return grpccodec.Codec().Unmarshal(data, m)
-}
-
-func (s *script) Recv() (*fermatav1.WorkRequest, error) {
-	m := &fermatav1.WorkRequest{}
-	return m, s.RecvMsg(m)
-}
-
-func (s *script) Send(*fermatav1.WorkResponse) error { return nil } // nobody asks for it
-
-// anySession takes whatever a worker says.
-type anySession struct{ t *testing.T }
-
-func (a anySession) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
-	if v := h.Validate(); len(v) > 0 {
-		a.t.Fatalf("passed on: %v", v)
-	}
-	return a, out.Send(job.Welcome{Node: "n", LeaseTTL: time.Second})
-}
-
-func (a anySession) ids(ids []string) {
-	for _, id := range ids {
-		record, token, ok := job.ParseLeaseID(id)
-		if ok && (token == 0 || record.Key() == (job.Key{})) {
-			a.t.Fatalf("lease %q is record %q, token %d", id, record, token)
-		}
-	}
-}
-func (a anySession) Started(ids []string)  { a.ids(ids) }
-func (a anySession) Returned(ids []string) { a.ids(ids) }
-func (a anySession) Lost([]string)         {}
-func (a anySession) Draining()             {}
-func (a anySession) Left()                 {}
-func (a anySession) Heartbeat(int64)       {}
-func (a anySession) SendAway()             {}
-func (a anySession) Results(list []job.Result) {
-	for _, r := range list {
-		a.ids([]string{r.LeaseID})
-		if len(r.Output) > job.MaxOutput || len(r.Error) > job.MaxError || r.RetryAfter < 0 || r.Duration < 0 {
-			a.t.Fatalf("passed on: %+v", r)
-		}
-	}
-}
-func (a anySession) Close(string, []job.WorkerMessage) {}
-
-// FuzzWorkRequests: whatever a worker says on its stream, in whatever order, ends
-// the stream at most, and what is passed on is within bounds.
-func FuzzWorkRequests(f *testing.F) {
-	hello := &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: goodHello()}}
-	for _, m := range []*fermatav1.WorkRequest{
-		hello, {}, {Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{"1@ns/a", "", "@", "1@"}}}},
-		{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{Results: []*fermatav1.Result{{LeaseId: "1@ns/a", Outcome: 99, Output: make([]byte, job.MaxOutput+1)}, nil}}}},
-		{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"18446744073709551616@ns/a#"}}}},
-		{Message: &fermatav1.WorkRequest_Draining{}},
-	} {
-		first, err := proto.Marshal(hello)
-		if err != nil {
-			f.Fatal(err)
-		}
-		wire, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(first, wire)
-		f.Add(wire, first)
-	}
-	f.Fuzz(func(t *testing.T, first, second []byte) {
-		stream := &script{ctx: t.Context()}
-		for _, wire := range [][]byte{first, second, second} {
-			if proto.Unmarshal(wire, &fermatav1.WorkRequest{}) != nil {
-				return
-			}
-			stream.said = append(stream.said, wire)
-		}
-		s := &workerStream{
-			stream: stream, sessions: anySession{t}, out: newOutbox(func() {}), hello: make(chan struct{}), stopped: make(chan struct{}),
-		}
-		err := s.guarded(s.greet)
-		if err == nil {
-			err = s.guarded(s.read)
-		}
-		if err == nil || slices.Contains([]codes.Code{codes.Internal}, status.Code(err)) {
-			t.Fatalf("got %v", err)
-		}
-		if p := (*panicError)(nil); errors.As(err, &p) {
-			t.Fatalf("%v\n%s", p, p.stack)
 		}
 	})
 }

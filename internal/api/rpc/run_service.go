@@ -4,52 +4,53 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*fermatav1.RunJobResponse, error) {
-	key, err := parseJob("name", q.GetName())
+	key, err := convert.ParseJobName("name", q.GetName())
 	if err != nil {
 		return nil, err
 	}
-	v, joined, err := s.jobs.RunNow(ctx, key, job.RunNow{
-		RequestID: q.GetRequestId(), Mode: manualModes.model(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions(),
+	v, joined, err := s.runs.RunNow(ctx, key, job.RunNow{
+		RequestID: q.GetRequestId(), Mode: convert.BackoffModes.FromPB(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.RunJobResponse{Run: runToPB(key, v), Joined: joined}, nil
+	return &fermatav1.RunJobResponse{Run: convert.RunToPB(key, v), Joined: joined}, nil
 }
 
 func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest) (*fermatav1.ListRunsResponse, error) {
-	key, err := parseJob("parent", q.GetParent())
+	key, err := convert.ParseJobName("parent", q.GetParent())
 	if err != nil {
 		return nil, err
 	}
-	views, err := s.jobs.Runs(ctx, key)
+	views, err := s.runs.Runs(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	response := &fermatav1.ListRunsResponse{Runs: make([]*fermatav1.Run, len(views))}
 	for i, v := range views {
-		response.Runs[i] = runToPB(key, v)
+		response.Runs[i] = convert.RunToPB(key, v)
 	}
 	return response, nil
 }
 
 func (s *jobService) GetRun(ctx context.Context, q *fermatav1.GetRunRequest) (*fermatav1.Run, error) {
-	return s.oneRun(ctx, q.GetName(), s.jobs.Run)
+	return s.oneRun(ctx, q.GetName(), s.runs.Run)
 }
 
 func (s *jobService) CancelRun(ctx context.Context, q *fermatav1.CancelRunRequest) (*fermatav1.Run, error) {
-	return s.oneRun(ctx, q.GetName(), s.jobs.Cancel)
+	return s.oneRun(ctx, q.GetName(), s.runs.Cancel)
 }
 
 func (s *jobService) oneRun(ctx context.Context, name string,
 	call func(context.Context, job.Key, string) (job.RunView, error),
 ) (*fermatav1.Run, error) {
-	key, runID, err := parseRun("name", name)
+	key, runID, err := convert.ParseRunName("name", name)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +58,7 @@ func (s *jobService) oneRun(ctx context.Context, name string,
 	if err != nil {
 		return nil, err
 	}
-	return runToPB(key, v), nil
+	return convert.RunToPB(key, v), nil
 }
 
-func isMissing(err error) bool { return errors.Is(err, job.ErrNotFound) }
+func isNotFound(err error) bool { return errors.Is(err, job.ErrNotFound) }

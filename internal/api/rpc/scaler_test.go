@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/autoscale"
 	"github.com/fermata-io/fermata/internal/core/job"
@@ -272,7 +273,7 @@ func TestStreamTellsOfWorkAndEndsInOrder(t *testing.T) {
 		if want := []bool{true, true}; !slices.Equal(s.sent, want) || s.headers != 1 {
 			t.Errorf("sent %v after %d headers, want %v after one", s.sent, s.headers, want)
 		}
-		time.Sleep(streamAge)
+		time.Sleep(guard.StreamAge)
 		sizes.set(autoscale.Size{})
 		if err := <-done; err != nil {
 			t.Errorf("an old stream: %v, want an end in order", err)
@@ -292,13 +293,13 @@ func TestStreamEndsWithItsRole(t *testing.T) {
 		if err := standing(s); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(recheckEvery)
+		time.Sleep(guard.RecheckInterval)
 		b.sizes.set(autoscale.Size{Waiting: 1})
 		if m, err := s.Recv(); err != nil || !m.GetResult() {
 			t.Fatalf("%v (%v)", m, err)
 		}
 		authority.revoke("keda")
-		time.Sleep(recheckEvery)
+		time.Sleep(guard.RecheckInterval)
 		b.sizes.set(autoscale.Size{})
 		if m, err := s.Recv(); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("told %v (%v) to somebody who may not hear it any more", m, err)

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/lib/grpccodec"
@@ -25,9 +27,9 @@ import (
 // Keepalive of connections. Clients may ping as often as minPing; the server
 // itself notices a dead one after pingEvery and pingTimeout.
 const (
-	minPing     = 5 * time.Second
-	pingEvery   = 10 * time.Second
-	pingTimeout = 5 * time.Second
+	minClientPing = 5 * time.Second
+	pingInterval  = 10 * time.Second
+	pingTimeout   = 5 * time.Second
 
 	// connectionAge, give or take a tenth, is when clients are asked to connect anew,
 	// so that they spread over new nodes; what they have under way may end within
@@ -35,10 +37,10 @@ const (
 	connectionAge   = 30 * time.Minute
 	connectionGrace = 5 * time.Minute
 
-	// stackKeepers are goroutines that serve calls one after the other, so that the
+	// streamWorkers are goroutines that serve calls one after the other, so that the
 	// stack which a call needs is grown once for many. Calls that find none of them
 	// free get a goroutine of their own.
-	stackKeepers = 64
+	streamWorkers = 64
 
 	// What a caller may send ahead of being read, by stream and connection. Where it is
 	// fixed gRPC does not find out by pings, which are as many as messages. A message
@@ -47,14 +49,11 @@ const (
 	connectionWindow = 1 << 20
 
 	handshakeTimeout = 10 * time.Second
-	maxRequest       = 16 << 20
-	maxHeaderBytes   = 16 << 10
-	maxStreams       = 250 // of one connection
 )
 
 // MaxPayload is the largest payload, in bytes, that a message has room for beside the
 // rest of a job, with its status where it is read.
-const MaxPayload = maxRequest - 1<<20
+const MaxPayload = guard.MaxRequestBytes - 1<<20
 
 // Options configure a server. Jobs and Cluster are required.
 type Options struct {
@@ -74,7 +73,7 @@ type Options struct {
 	// Defaults of policies that jobs do not set; nil: there are none but the built-in ones.
 	Defaults *backoff.Defaults
 	// Authority says who calls and what they may do; nil: everybody may do anything.
-	Authority Authority
+	Authority guard.Authority
 	// Binding is a key of MinBinding bytes that all nodes share, and nobody else has,
 	// which binds leases to the workers that got them. Required with an Authority.
 	Binding []byte
@@ -85,12 +84,12 @@ type Options struct {
 	JobLimit func(namespace string) int
 	// JobBytesLimit is the same of the bytes of its jobs.
 	JobBytesLimit func(namespace string) int
-	// MaxUnproved is how many connections may be open of which no caller is known yet, a
+	// MaxUnauthenticated is how many connections may be open of which no caller is known yet, a
 	// quarter of them from one address: with an Authority those whose credential was not
-	// accepted so far, else those that have not called. Default [DefaultUnproved].
-	MaxUnproved int
-	// UnprovedAge is how long each may be so. Default [DefaultUnprovedAge].
-	UnprovedAge time.Duration
+	// accepted so far, else those that have not called. Default [DefaultUnauthenticatedConnections].
+	MaxUnauthenticated int
+	// UnauthenticatedAge is how long each may be so. Default [DefaultUnauthenticatedAge].
+	UnauthenticatedAge time.Duration
 	// Registerer is for metrics about refused calls; nil registers nothing.
 	Registerer prometheus.Registerer
 	// Reflection describes the services to whoever asks.
@@ -98,9 +97,9 @@ type Options struct {
 	// Now tells what of a job's state has expired. Default: the clock of this node.
 	Now func() time.Time
 	// Trace begins the span of a call; nil: calls are not traced.
-	Trace CallTracer
+	Trace guard.CallTracer
 	// Observe hears of each call.
-	Observe CallObserver
+	Observe guard.CallObserver
 	// Node is the name of this node in audit records.
 	Node string
 	// Events are told to watchers, and Webhooks are who is told besides; nil: there are
@@ -127,16 +126,16 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Authority != nil && len(o.Binding) < MinBinding {
-		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), MinBinding)
+	if o.Authority != nil && len(o.Binding) < workerstream.MinKeyBytes {
+		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), workerstream.MinKeyBytes)
 	}
 	options, err := serverOptions(o)
 	if err != nil {
 		return nil, nil, err
 	}
 	server := grpc.NewServer(options...)
-	fermatav1.RegisterJobServiceServer(server, &jobService{jobs: limitedJobs{o.Jobs}, now: o.Now, defaults: o.Defaults})
-	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: limitedJobs{o.Jobs}, defaults: o.Defaults})
+	fermatav1.RegisterJobServiceServer(server, newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults))
+	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
 	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
 	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
 	if o.Events == nil {
@@ -157,45 +156,46 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Reflection {
 		reflection.Register(server)
 	}
-	return server, checks, errors.Join(checkDemands(server.GetServiceInfo()), checkCallWork(server.GetServiceInfo()))
+	return server, checks, guard.CheckMethods(server.GetServiceInfo())
 }
 
 func serverOptions(o Options) ([]grpc.ServerOption, error) {
-	g := &guard{logger: o.Logger, observe: o.Observe}
-	a := &auditor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger}
-	unary, stream := []grpc.UnaryServerInterceptor{g.unary}, []grpc.StreamServerInterceptor{g.stream}
-	gate, err := newGate(o)
+	g := guard.NewReporter(o.Logger, o.Observe)
+	a := &auditInterceptor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
+	unary, stream := []grpc.UnaryServerInterceptor{g.UnaryInterceptor}, []grpc.StreamServerInterceptor{g.StreamInterceptor}
+	gate, err := guard.New(guard.Options{
+		Authority: o.Authority, Binding: o.Binding, Limits: o.Limits,
+		MaxUnauthenticated: o.MaxUnauthenticated, UnauthenticatedAge: o.UnauthenticatedAge, Registerer: o.Registerer, Logger: o.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if o.Authority != nil || o.Limits != (authz.Limits{}) {
-		unary, stream = append(unary, gate.unary), append(stream, gate.stream)
+	if gate.ChecksCalls() {
+		unary, stream = append(unary, gate.UnaryInterceptor), append(stream, gate.StreamInterceptor)
 	}
 	if o.Trace != nil {
-		unary = append(unary, o.Trace.unary)
+		unary = append(unary, o.Trace.UnaryInterceptor)
 	}
 	if o.KeyspaceFault != nil {
-		unary = append(unary, keyspaceGuard(o.KeyspaceFault).unary)
+		unary = append(unary, keyspaceGuard(o.KeyspaceFault).interceptUnary)
 	}
-	watched := gate.watched(o.Credentials, o)
-	if err := gate.count(watched.unproved, o.Registerer); err != nil {
+	options, err := gate.ConnectionOptions(o.Credentials, o.Registerer)
+	if err != nil {
 		return nil, err
 	}
-	options := []grpc.ServerOption{
-		grpc.Creds(watched), grpc.InTapHandle(gate.tap), uncompressed,
-		grpc.ChainUnaryInterceptor(append(unary, a.unary)...),
+	return append(options,
+		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(stream...),
-		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, maxRequest)),
+		grpc.MaxRecvMsgSize(cmp.Or(o.MaxRecvMsgSize, guard.MaxRequestBytes)),
 		grpc.ForceServerCodecV2(grpccodec.Codec()),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
-		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, maxStreams)),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.NumStreamWorkers(stackKeepers),
+		grpc.MaxConcurrentStreams(cmp.Or(o.MaxConcurrentStreams, guard.MaxStreamsPerConnection)),
+		grpc.MaxHeaderListSize(guard.MaxHeaderBytes),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingEvery, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
+			Time: pingInterval, Timeout: pingTimeout, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
-	}
-	return options, nil
+	), nil
 }

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
@@ -144,6 +145,10 @@ func serve(t *testing.T, change ...func(*Options)) *bench {
 	return b
 }
 
+// key is the name of the job that fakeJobs has.
+var key = job.Key{Namespace: "default", ID: "ping"}
+
+// stored is that job.
 func stored() job.Definition {
 	d := job.WithDefaults(job.Definition{
 		Key: key, Handler: "http", Payload: []byte("p"), Labels: map[string]string{"a": "b"},
@@ -155,7 +160,7 @@ func stored() job.Definition {
 
 func TestUpdateMask(t *testing.T) {
 	request := &fermatav1.Job{
-		Name: jobName(key), Handler: "exec", Queue: "mail", Timeout: durationpb.New(time.Minute),
+		Name: convert.JobName(key), Handler: "exec", Queue: "mail", Timeout: durationpb.New(time.Minute),
 		RetryPolicy: &fermatav1.RetryPolicy{MaxAttempts: 9, Multiplier: 3},
 		Schedule:    &fermatav1.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: []string{"@daily"}}}},
 	}
@@ -192,8 +197,8 @@ func TestUpdateMask(t *testing.T) {
 		}
 		want := stored()
 		tt.want(&want)
-		var r reader
-		if d := r.definition(key, got); !d.Same(&want) {
+		var r convert.Reader
+		if d := r.Definition(key, got); !d.Same(&want) {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", tt.paths, d, want)
 		}
 	}
@@ -211,7 +216,7 @@ func TestManyFaultsAreNotAllTold(t *testing.T) {
 	b := serve(t)
 	jobs := fermatav1.NewJobServiceClient(b.conn)
 	b.jobs.present = stored()
-	name, many := jobName(key), 200_000
+	name, many := convert.JobName(key), 200_000
 	request := func(change func(*fermatav1.Job)) *fermatav1.UpdateJobRequest {
 		j := &fermatav1.Job{Name: name, Handler: "h"}
 		change(j)
@@ -313,14 +318,14 @@ func TestErrorsPanicsAndObservers(t *testing.T) {
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "secret") {
 		t.Errorf("unknown error: %v", err)
 	}
-	if _, err = jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: jobName(key)}); status.Code(err) != codes.Internal {
+	if _, err = jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: convert.JobName(key)}); status.Code(err) != codes.Internal {
 		t.Errorf("panic: %v", err)
 	}
 	b.jobs.err = &job.MissingError{Key: key}
-	if _, err = jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: jobName(key)}); status.Code(err) != codes.NotFound {
+	if _, err = jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: convert.JobName(key)}); status.Code(err) != codes.NotFound {
 		t.Errorf("delete: %v", err)
 	}
-	if _, err = jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: jobName(key), AllowMissing: true}); err != nil {
+	if _, err = jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: convert.JobName(key), AllowMissing: true}); err != nil {
 		t.Errorf("delete what may be missing: %v", err)
 	}
 	want := []string{"ListJobs Internal", "GetJob Internal", "DeleteJob NotFound", "DeleteJob OK"}
@@ -383,7 +388,7 @@ func TestListFilterIsTranslated(t *testing.T) {
 		Parent: "namespaces/n", Queue: "q", State: fermatav1.JobStatus_STATE_PAUSED, IdPrefix: "x",
 		Labels: map[string]string{"a": "b"}, MinConsecutiveFailures: 2,
 	})
-	if err != nil || response.GetNextPageToken() != "more" || response.GetJobs()[0].GetName() != jobName(key) {
+	if err != nil || response.GetNextPageToken() != "more" || response.GetJobs()[0].GetName() != convert.JobName(key) {
 		t.Fatalf("%v %v", response, err)
 	}
 	f := b.jobs.filter

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -104,7 +105,7 @@ func (f *fakeJobs) Preview(_ context.Context, p job.PreviewRequest) (job.Preview
 func TestPolicyCallsAreTranslated(t *testing.T) {
 	b := serve(t)
 	b.jobs.present = stored()
-	jobs, ctx, name := fermatav1.NewJobServiceClient(b.conn), t.Context(), jobName(key)
+	jobs, ctx, name := fermatav1.NewJobServiceClient(b.conn), t.Context(), convert.JobName(key)
 	if _, err := jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: name, Backoff: fermatav1.RunJobRequest_BACKOFF_KEEP}); err != nil || b.jobs.mode != job.ManualKeep {
 		t.Errorf("run: %v %v", b.jobs.mode, err)
 	}
@@ -223,7 +224,7 @@ func TestPreviewAndPresets(t *testing.T) {
 	b := serve(t)
 	jobs, ctx := fermatav1.NewJobServiceClient(b.conn), t.Context()
 	got, err := jobs.PreviewSchedule(ctx, &fermatav1.PreviewScheduleRequest{
-		Job: jobName(key), BackoffPolicy: &fermatav1.BackoffPolicy{Preset: "monitor"},
+		Job: convert.JobName(key), BackoffPolicy: &fermatav1.BackoffPolicy{Preset: "monitor"},
 	})
 	if err != nil || len(got.GetDueTimes()) != 1 || len(got.GetProjectedDueTimes()) != 1 || got.GetBackoffIntervals()[0].AsDuration() != time.Minute ||
 		got.GetTimes()[0].GetRemark() != "moved" || got.GetTimes()[0].GetLatestDueTime().AsTime().Unix() != 160 || got.GetTimes()[0].GetDueTime().AsTime().Unix() != 101 {

@@ -5,33 +5,29 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
-
-var worsts = map[fermatav1.TopJobsRequest_Kind]job.Worst{
-	fermatav1.TopJobsRequest_KIND_LATE:    job.Late,
-	fermatav1.TopJobsRequest_KIND_FAILING: job.Failing,
-}
 
 func (s *jobService) TopJobs(ctx context.Context, q *fermatav1.TopJobsRequest) (*fermatav1.TopJobsResponse, error) {
 	query := job.TopQuery{Limit: int(q.GetLimit())}
 	if q.GetParent() != "" {
 		var err error
-		if query.Namespace, err = parseNamespace("parent", q.GetParent()); err != nil {
+		if query.Namespace, err = convert.ParseNamespace("parent", q.GetParent()); err != nil {
 			return nil, err
 		}
 	}
 	var known bool
-	if query.Which, known = worsts[q.GetKind()]; !known {
+	if query.Which, known = convert.WorstKinds[q.GetKind()]; !known {
 		return nil, job.Invalid("kind", "is %s, want KIND_LATE or KIND_FAILING", q.GetKind())
 	}
-	jobs, err := s.jobs.Top(ctx, query)
-	return &fermatav1.TopJobsResponse{Jobs: each(jobs, s.topJob)}, err
+	jobs, err := s.queries.Top(ctx, query)
+	return &fermatav1.TopJobsResponse{Jobs: convert.Map(jobs, s.topJob)}, err
 }
 
 func (s *jobService) topJob(t job.TopJob) *fermatav1.TopJob {
-	p := &fermatav1.TopJob{Job: s.record(t.Record), Waiting: t.Waiting}
+	p := &fermatav1.TopJob{Job: s.jobToPB(t.Record), Waiting: t.Waiting}
 	p.Job.Payload = nil
 	if t.Lag > 0 {
 		p.Lag = durationpb.New(t.Lag)

@@ -1,13 +1,10 @@
 package rpc
 
 import (
-	"context"
-	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,87 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
-
-// openStreams opens streams of a connection until it has no place for one more.
-func (l *lobby) openStreams(c *connection, life time.Duration) (streams []context.Context) {
-	for {
-		ctx, ok := l.openStream(context.Background(), c, life)
-		if !ok {
-			return streams
-		}
-		streams = append(streams, ctx)
-	}
-}
-
-// TestUnprovedStreams: each connection has a few, all have a bound together, and whoever
-// has most of them makes room.
-func TestUnprovedStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLobby(1000, time.Hour)
-		var all []context.Context
-		var first *connection
-		for i := range allUnprovedStreams / unprovedStreams {
-			c, err := l.arrive(fmt.Sprint("10.0.0.", i%2)) // of two addresses
-			if err != nil {
-				t.Fatal(err)
-			}
-			if first == nil {
-				first = c
-			}
-			streams := l.openStreams(c, time.Minute)
-			if len(streams) != unprovedStreams {
-				t.Fatalf("a connection has %d streams, want %d", len(streams), unprovedStreams)
-			}
-			all = append(all, streams...)
-		}
-		honest, err := l.arrive("10.0.9.9")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mine := l.openStreams(honest, time.Minute)
-		if len(mine) != unprovedStreams || l.streams.count != allUnprovedStreams {
-			t.Fatalf("%d streams of somebody else, %d of all", len(mine), l.streams.count)
-		}
-		ended := 0
-		for _, ctx := range all {
-			if ctx.Err() != nil {
-				ended++
-			}
-		}
-		if ended != unprovedStreams || mine[0].Err() != nil {
-			t.Errorf("%d streams were ended for %d others", ended, unprovedStreams)
-		}
-
-		// A stream that is over gives its place back, and so does a proof.
-		over, end := context.WithCancel(context.Background())
-		fresh, _ := l.arrive("10.0.9.10")
-		if _, ok := l.openStream(over, fresh, time.Minute); !ok || len(fresh.streams) != 1 {
-			t.Fatal("a stream finds no place")
-		}
-		end()
-		synctest.Wait()
-		if len(fresh.streams) != 0 {
-			t.Error("a stream that is over has a place")
-		}
-		honest.proved(&proof{granted: true})
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if mine[0].Err() != nil {
-			t.Error("a stream ended although its connection was proved")
-		}
-		for i, ctx := range all {
-			if ctx.Err() == nil {
-				t.Fatalf("stream %d of a stranger lives for ever", i)
-			}
-		}
-		if l.streams.count != 0 || len(l.streams.hosts) != 0 || len(first.streams) != 0 {
-			t.Errorf("%d places are taken in the end", l.streams.count)
-		}
-	})
-}
 
 const watchMethod = grpc_health_v1.Health_Watch_FullMethodName
 
@@ -192,7 +112,7 @@ func TestFloodOfOpenStreams(t *testing.T) {
 			for i, w := range connections {
 				var ids []uint32
 				for n := range streams {
-					if c.token == "nobody" && n == maxRefusals/2 {
+					if c.token == "nobody" && n == guard.MaxRefusedCalls/2 {
 						break // beyond, the connection is closed
 					}
 					more := deadlines[n*i%len(deadlines)]
@@ -231,7 +151,7 @@ func TestFloodOfOpenStreams(t *testing.T) {
 func TestOpenCallsReturnTheirPlaces(t *testing.T) {
 	f := serveFlooded(t, Options{}, &floodJobs{}, nil)
 	w := f.rude(t, window)
-	for i := range 10 * openCalls {
+	for i := range 10 * guard.MaxOpenMethodCalls {
 		if code := w.call(t, "many", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK {
 			t.Fatalf("check %d: %s", i, code)
 		}
@@ -251,7 +171,7 @@ func TestConnectionsWithoutARoleAreBounded(t *testing.T) {
 	const whoAmI = fermatav1.AccessService_WhoAmI_FullMethodName
 	held := func(w *rude) (held int) {
 		var ids []uint32
-		for range 3 * unprovedStreams {
+		for range 3 * guard.MaxUnauthenticatedStreams {
 			id, err := w.open("late", fermatav1.JobService_GetJob_FullMethodName)
 			w.must(t, err)
 			ids = append(ids, id)
@@ -283,15 +203,15 @@ func TestConnectionsWithoutARoleAreBounded(t *testing.T) {
 	if n := authority.asked.Load() - asked; n != 0 {
 		t.Errorf("a proof without a role was made anew %d times", n)
 	}
-	if n := held(w); n > unprovedStreams {
-		t.Errorf("%d streams without a message are held for an identity without a role, want at most %d", n, unprovedStreams)
+	if n := held(w); n > guard.MaxUnauthenticatedStreams {
+		t.Errorf("%d streams without a message are held for an identity without a role, want at most %d", n, guard.MaxUnauthenticatedStreams)
 	}
 	authority.decide(t, allow(authz.Viewer, "*", "late"))
 	fresh := f.rude(t, window)
 	if code := fresh.call(t, "late", whoAmI, nil); code != codes.OK {
 		t.Fatal(code)
 	}
-	if n := held(fresh); n != 3*unprovedStreams {
+	if n := held(fresh); n != 3*guard.MaxUnauthenticatedStreams {
 		t.Errorf("%d streams are held for an identity with a role", n)
 	}
 }
@@ -318,13 +238,13 @@ func deniedFor(t *testing.T, g prometheus.Gatherer, reason string) (n int) {
 // TestUnprovedStreamsAreHeld: strangers that stay within what a connection may have are
 // held to the bound of all, and leave places for others.
 func TestUnprovedStreamsAreHeld(t *testing.T) {
-	const connections = 2 * allUnprovedStreams / unprovedStreams
+	const connections = 2 * guard.MaxUnauthenticatedStreamsTotal / guard.MaxUnauthenticatedStreams
 	f := serveFlooded(t, Options{}, &floodJobs{}, nil)
 	defer f.others(t)()
 	before := heap()
 	for range connections {
 		w := f.rude(t, 0)
-		for range unprovedStreams {
+		for range guard.MaxUnauthenticatedStreams {
 			id, err := w.open("", watchMethod)
 			w.must(t, err, w.framer.WriteData(id, true, prefix(0)))
 		}
@@ -336,7 +256,7 @@ func TestUnprovedStreamsAreHeld(t *testing.T) {
 		}
 	}
 	const perConnection, perStream = 128 << 10, 16 << 10
-	if more := heap() - before; more > connections*perConnection+allUnprovedStreams*perStream {
+	if more := heap() - before; more > connections*perConnection+guard.MaxUnauthenticatedStreamsTotal*perStream {
 		t.Errorf("%d MiB are kept", more>>20)
 	}
 }
@@ -344,7 +264,7 @@ func TestUnprovedStreamsAreHeld(t *testing.T) {
 // TestUnprovedStreamsEnd: a watch of a stranger ends, and so does a call that sends no
 // message, while the connection goes on. Those of who is known do not.
 func TestUnprovedStreamsEnd(t *testing.T) {
-	f := serveFlooded(t, Options{UnprovedAge: time.Second}, &floodJobs{}, nil)
+	f := serveFlooded(t, Options{UnauthenticatedAge: time.Second}, &floodJobs{}, nil)
 	w := f.rude(t, window)
 	if code := w.call(t, "", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK {
 		t.Fatal(code)
@@ -393,15 +313,15 @@ func TestManyCallsAtOnceOnANewConnection(t *testing.T) {
 
 	remote := f.rude(t, window)
 	ids = nil
-	for range unprovedStreams + 1 {
+	for range guard.MaxUnauthenticatedStreams + 1 {
 		id, err := remote.open("remote", fermatav1.JobService_CreateJob_FullMethodName)
 		remote.must(t, err)
 		ids = append(ids, id)
 	}
-	if code := remote.answer(t, ids[unprovedStreams]); code != codes.ResourceExhausted {
+	if code := remote.answer(t, ids[guard.MaxUnauthenticatedStreams]); code != codes.ResourceExhausted {
 		t.Errorf("a call beyond the bound: %s", code)
 	}
-	for _, id := range ids[:unprovedStreams] {
+	for _, id := range ids[:guard.MaxUnauthenticatedStreams] {
 		remote.must(t, remote.framer.WriteData(id, true, append(prefix(len(body)), body...)))
 		if code := remote.answer(t, id); code != codes.OK {
 			t.Errorf("a call within the bound: %s", code)
@@ -423,7 +343,7 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 	if code := w.answer(t, id); code != codes.Unauthenticated {
 		t.Errorf("a call without a credential and with a far deadline: %s", code)
 	}
-	for i := range maxRefusals {
+	for i := range guard.MaxRefusedCalls {
 		id, err := w.open("", method, soon)
 		w.must(t, err)
 		if code := w.answer(t, id); code != codes.Unauthenticated {
@@ -434,7 +354,7 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 	eventually(t, "one refusal more closes the connection", w.holds(func() bool { return w.closed }))
 
 	many := f.rude(t, window)
-	for range unprovedStreams + 1 {
+	for range guard.MaxUnauthenticatedStreams + 1 {
 		if _, err := many.open("bad", method, late); err != nil {
 			break
 		}
@@ -444,7 +364,7 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 
 // TestPeersHaveBoundsOfStreams: the port for nodes says what it takes at once.
 func TestPeersHaveBoundsOfStreams(t *testing.T) {
-	options, err := PeerCredentials(nil, Options{})
+	options, err := guard.PeerConnectionOptions(nil, guard.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +396,7 @@ func TestPeersHaveBoundsOfStreams(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T comes first", frame)
 	}
-	for id, want := range map[http2.SettingID]uint32{http2.SettingMaxConcurrentStreams: maxStreams, http2.SettingMaxHeaderListSize: maxHeaderBytes} {
+	for id, want := range map[http2.SettingID]uint32{http2.SettingMaxConcurrentStreams: guard.MaxStreamsPerConnection, http2.SettingMaxHeaderListSize: guard.MaxHeaderBytes} {
 		if have, _ := settings.Value(id); have != want {
 			t.Errorf("%s is %d, want %d", id, have, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
@@ -54,10 +55,10 @@ func TestWatchEndsWithItsRole(t *testing.T) {
 				if q := <-events.asked; !slices.Equal(q.Filter.Namespaces, []string{"team-a"}) {
 					t.Errorf("watches %v", q.Filter.Namespaces)
 				}
-				time.Sleep(3*recheckEvery + time.Second)
+				time.Sleep(3*guard.RecheckInterval + time.Second)
 				c.lose(t, authority)
 				began := time.Now()
-				if m, err := s.Recv(); status.Code(err) != c.want || time.Since(began) > recheckEvery {
+				if m, err := s.Recv(); status.Code(err) != c.want || time.Since(began) > guard.RecheckInterval {
 					t.Errorf("after %v: %v, %v", time.Since(began), m, err)
 				}
 			})

@@ -1,0 +1,37 @@
+package convert
+
+import (
+	"github.com/fermata-io/fermata/internal/core/backoff"
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// WishFromPB reads a wish. Its Err has what cannot be read. defaults may be nil.
+func WishFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.JobWish) job.Wish {
+	w := job.Wish{Etag: p.GetEtag(), Delete: p.GetDelete()}
+	key := job.Key{Namespace: namespace, ID: p.GetJobId()}
+	if w.Delete {
+		w.Definition.Key = key
+		return w
+	}
+	r := Reader{Defaults: defaults}
+	r.RefreshDefaults = p.GetRefreshDefaults()
+	w.AsRead = p.GetJob().GetPayloadSealed() && len(p.GetJob().GetPayload()) == 0
+	if p.GetJob().GetPayloadSealed() && !w.AsRead {
+		r.RejectSealed(p.GetJob())
+	}
+	w.Definition = r.Definition(key, p.GetJob())
+	w.Err, w.Doubtful, w.Refresh = r.Err(), r.DoubtfulFields, r.RefreshDefaults
+	if p.Paused != nil {
+		w.Pause, w.Resume = *p.Paused, !*p.Paused
+	}
+	return w
+}
+
+var WishActions = Enum[fermatav1.JobChange_Action, job.WishAction]{
+	{fermatav1.JobChange_ACTION_CREATE, job.WishCreate},
+	{fermatav1.JobChange_ACTION_UPDATE, job.WishUpdate},
+	{fermatav1.JobChange_ACTION_UNCHANGED, job.WishUnchanged},
+	{fermatav1.JobChange_ACTION_DELETE, job.WishDelete},
+	{fermatav1.JobChange_ACTION_PASSED, job.WishPassed},
+}

@@ -1,0 +1,233 @@
+package guard
+
+import (
+	"container/list"
+	"context"
+	"crypto/x509"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/fermata-io/fermata/internal/core/authz"
+)
+
+// connection is what is known of one connection while it lives. It travels as the
+// AuthInfo of the transport, around what the handshake found.
+type connection struct {
+	credentials.AuthInfo
+	host  string // remote address without port
+	proof atomic.Pointer[proof]
+	// hasRole: an identity that has a role was proved once. Until then the connection is
+	// bounded as those of strangers are.
+	hasRole         atomic.Bool
+	openMethodCalls atomic.Int32 // calls of methods that are open to everybody
+
+	unauthenticated *unauthenticatedConns
+
+	// Before the first proof. The first three do not change, the others are guarded by
+	// unproved.
+	rawConn      net.Conn
+	admittedAt   time.Time
+	group        string // the addresses that it counts among
+	element      *list.Element
+	timer        *time.Timer
+	extended     bool // it was served what is open to everybody
+	sentBytes    int  // bytes
+	refusedCalls int  // calls, by their headers
+	streams      map[*unauthenticatedStream]struct{}
+
+	mu     sync.Mutex
+	quota  *quota // of the identity that called last
+	closed bool
+}
+
+// markAuthenticated keeps a proof. With that of an identity that has a role the connection may send
+// what it likes from now on.
+func (c *connection) markAuthenticated(p *proof) {
+	c.proof.Store(p)
+	if p.hasRole && !c.hasRole.Swap(true) {
+		c.unauthenticated.release(c)
+	}
+}
+
+// isAuthenticated reports whether the connection has proved an identity that has a role. It stays
+// so: a proxy's connection has calls of many.
+func (c *connection) isAuthenticated() bool { return c.hasRole.Load() }
+
+// beginOpenCall counts a call of a method that is open to everybody, for the connection and the
+// identity that called last on it, or says which limit it meets.
+func (c *connection) beginOpenCall() (end func(), limit string) {
+	if c.openMethodCalls.Add(1) > MaxOpenMethodCalls {
+		c.openMethodCalls.Add(-1)
+		return nil, "streams"
+	}
+	c.mu.Lock()
+	q := c.quota
+	c.mu.Unlock()
+	if q != nil && !q.beginUnratedCall() {
+		c.openMethodCalls.Add(-1)
+		return nil, "calls"
+	}
+	return func() {
+		c.openMethodCalls.Add(-1)
+		if q != nil {
+			q.endCall()
+		}
+	}, ""
+}
+
+// proof is an identity that was found, and what for.
+type proof struct {
+	token      string // empty: by the certificate
+	generation uint64
+	expires    time.Time
+	identity   authz.Identity
+	hasRole    bool // it has a role
+	quota      *quota
+}
+
+// proofLifetime is how long a proof is believed without looking again. It bounds how
+// long a key that its issuer has withdrawn is of use.
+const proofLifetime = time.Minute
+
+// matches tells whether a proof is still one of this credential.
+func (p *proof) matches(token string, generation uint64, now time.Time) bool {
+	return p != nil && p.generation == generation && now.Before(p.expires) && equalInConstantTime(p.token, token)
+}
+
+// equalInConstantTime compares in a time that depends on the lengths only: connections may be
+// shared by several clients behind a proxy.
+func equalInConstantTime(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	var differ byte
+	for i := range len(a) {
+		differ |= a[i] ^ b[i]
+	}
+	return differ == 0
+}
+
+// verifiedCertificate is what TLS has verified of the other side; nil if nothing.
+func (c *connection) verifiedCertificate() *x509.Certificate {
+	return verifiedCertificateOf(c.AuthInfo)
+}
+
+func verifiedCertificateOf(auth credentials.AuthInfo) *x509.Certificate {
+	if c, ok := auth.(*connection); ok {
+		auth = c.AuthInfo
+	}
+	info, ok := auth.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 || len(info.State.VerifiedChains[0]) == 0 {
+		return nil
+	}
+	return info.State.VerifiedChains[0][0]
+}
+
+// connectionFrom finds the connection of a call.
+func connectionFrom(ctx context.Context) *connection {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	c, _ := p.AuthInfo.(*connection)
+	return c
+}
+
+// countingCredentials make a connection of each handshake.
+type countingCredentials struct {
+	credentials.TransportCredentials
+	unauthenticated *unauthenticatedConns
+}
+
+func (w countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c := &connection{host: hostWithoutPort(raw.RemoteAddr()), unauthenticated: w.unauthenticated}
+	if err := w.unauthenticated.admit(c, raw); err != nil {
+		return nil, nil, err
+	}
+	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		w.unauthenticated.release(c)
+		return nil, nil, err
+	}
+	c.AuthInfo = info
+	return readWhenReady(&countingConn{Conn: conn, connection: c}), c, nil
+}
+
+func (w countingCredentials) Clone() credentials.TransportCredentials {
+	return countingCredentials{w.TransportCredentials.Clone(), w.unauthenticated}
+}
+
+func hostWithoutPort(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// countingConn gives back what its connection was counted for.
+type countingConn struct {
+	net.Conn
+	connection *connection
+}
+
+func (w *countingConn) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 {
+		if over := w.countBytes(n); over != nil {
+			return 0, over
+		}
+	}
+	return n, err
+}
+
+// countBytes counts what comes before the connection is known.
+func (w *countingConn) countBytes(n int) error {
+	if !w.connection.isAuthenticated() && !w.connection.unauthenticated.countBytes(w.connection, n) && !w.connection.isAuthenticated() {
+		w.connection.unauthenticated.onClose(w.connection.host, errTooManyBytes)
+		return errTooManyBytes
+	}
+	return nil
+}
+
+func (w *countingConn) Close() error {
+	w.connection.releasePlaces()
+	return w.Conn.Close()
+}
+
+// releasePlaces gives the connection's place back.
+func (c *connection) releasePlaces() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.unauthenticated.release(c)
+	if c.quota != nil {
+		c.quota.removeConnection()
+		c.quota = nil
+	}
+}
+
+// countFor counts the connection for an identity; false if that has too many.
+func (c *connection) countFor(q *quota) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quota == q || c.closed {
+		return true
+	}
+	if !q.addConnection() {
+		return false
+	}
+	if c.quota != nil {
+		c.quota.removeConnection()
+	}
+	c.quota = q
+	return true
+}

@@ -1,0 +1,215 @@
+package guard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/api/convert"
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/proto/externalscaler"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// methodPermission is what a method asks of its caller.
+type methodPermission struct {
+	permission authz.Permission
+	// namespaceOf finds the namespace that a request is about, by the functions that the
+	// handler reads it with, so that both mean the same. nil: it is about all.
+	namespaceOf func(q any) (string, error)
+	// open: nobody has to be authenticated.
+	open bool
+	// decidedByHandler: the handler decides on the first message of the stream.
+	decidedByHandler bool
+	// queueRule is what holds for roles that are limited to queues.
+	queueRule queueRule
+	// queuesOf finds the queues of a request of a method with namedQueues.
+	queuesOf func(q any) ([]string, error)
+}
+
+// methodPermissions has a row for each method that a server may register. NewServer refuses
+// one without a row, so that nothing is reachable that nobody has thought about.
+//
+// Batches name one namespace in parent; the handlers refuse items of another one. What holds
+// for roles that are limited to queues is in queue_roles.go.
+var methodPermissions = map[string]methodPermission{
+	fermatav1.JobService_GetJob_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.GetJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ListJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_ListRuns_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfJobIn("parent", (*fermatav1.ListRunsRequest).GetParent), queueRule: checkedQueues},
+	fermatav1.JobService_GetRun_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfRun((*fermatav1.GetRunRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ExplainJob_FullMethodName:       {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.ExplainJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ListDeadLetters_FullMethodName:  {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_TopJobs_FullMethodName:          {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
+	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfQueue((*fermatav1.GetQueueSettingsRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfGetSettings},
+	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	// These two tell nothing that is stored, but for a preview that names a job: its
+	// handler asks for the permission to read it. A preview takes time of a processor, which
+	// is not for those whom no rule gives anything.
+	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: authz.AnyRole, queueRule: checkedQueues},
+	fermatav1.JobService_ListPresets_FullMethodName:     {permission: authz.Anyone, queueRule: allQueues},
+
+	fermatav1.JobService_PauseJob_FullMethodName:           {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.PauseJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_ResumeJob_FullMethodName:          {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.ResumeJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_PauseJobs_FullMethodName:          {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_ResumeJobs_FullMethodName:         {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_RunJob_FullMethodName:             {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.RunJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_CancelRun_FullMethodName:          {permission: authz.OperateJobs, namespaceOf: namespaceOfRun((*fermatav1.CancelRunRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_HintJob_FullMethodName:            {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.HintJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_BackfillJob_FullMethodName:        {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.BackfillJobRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_CancelBackfill_FullMethodName:     {permission: authz.OperateJobs, namespaceOf: namespaceOfJob((*fermatav1.CancelBackfillRequest).GetName), queueRule: checkedQueues},
+	fermatav1.JobService_RedriveDeadLetters_FullMethodName: {permission: authz.OperateJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+
+	fermatav1.JobService_CreateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_BatchCreateJobs_FullMethodName: {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_UpdateJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfUpdate, queueRule: checkedQueues},
+	fermatav1.JobService_ApplyJobs_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
+	fermatav1.JobService_DeleteJob_FullMethodName:       {permission: authz.EditJobs, namespaceOf: namespaceOfJob((*fermatav1.DeleteJobRequest).GetName), queueRule: checkedQueues},
+
+	// Exports hold every payload, and a restore sets states that no edit could.
+	fermatav1.JobService_UpdateQueueSettings_FullMethodName: {permission: authz.AdministerJobs, namespaceOf: namespaceOfSettings, queueRule: namedQueues, queuesOf: queuesOfSettings},
+	fermatav1.BackupService_ExportJobs_FullMethodName:       {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
+	fermatav1.BackupService_RestoreJobs_FullMethodName:      {permission: authz.AdministerJobs, namespaceOf: namespaceOfParent, queueRule: allQueues},
+
+	fermatav1.ClusterService_ListQueues_FullMethodName:  {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
+	fermatav1.ClusterService_ListNodes_FullMethodName:   {permission: authz.ReadCluster, queueRule: allQueues},
+	fermatav1.ClusterService_ListShards_FullMethodName:  {permission: authz.ReadCluster, queueRule: allQueues},
+	fermatav1.ClusterService_ListWorkers_FullMethodName: {permission: authz.ReadCluster, queueRule: allQueues},
+	// What it finds names jobs of all namespaces.
+	fermatav1.ClusterService_CheckShard_FullMethodName: {permission: authz.AdministerCluster, queueRule: allQueues},
+	// Who administers a namespace sees what was done in it, if the request asks for no more.
+	fermatav1.ClusterService_ListAuditRecords_FullMethodName: {permission: authz.AdministerJobs, namespaceOf: namespaceOfAudit, queueRule: allQueues},
+	// The chain is one for all namespaces, and so are exports.
+	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:        {permission: authz.AdministerCluster, queueRule: allQueues},
+	fermatav1.ClusterService_AcknowledgeAuditRecords_FullMethodName: {permission: authz.AdministerCluster, queueRule: allQueues},
+	fermatav1.ClusterService_ListAuditExports_FullMethodName:        {permission: authz.AdministerCluster, queueRule: allQueues},
+	fermatav1.ClusterService_DeleteAuditExport_FullMethodName:       {permission: authz.AdministerCluster, queueRule: allQueues},
+
+	// Its handler decides by the request: without a namespace it is about all.
+	fermatav1.EventService_WatchEvents_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, decidedByHandler: true, queueRule: checkedQueues},
+	// Webhooks and what they gave up on are about all namespaces.
+	fermatav1.EventService_ListWebhooks_FullMethodName:          {permission: authz.ReadCluster, queueRule: allQueues},
+	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: {permission: authz.AdministerCluster, queueRule: allQueues},
+	fermatav1.EventService_RedeliverEvents_FullMethodName:       {permission: authz.AdministerCluster, queueRule: allQueues},
+	externalscaler.ExternalScaler_IsActive_FullMethodName:       {permission: authz.ReadQueues, namespaceOf: namespaceOfTrigger, queueRule: namedQueues, queuesOf: queuesOfTrigger},
+	externalscaler.ExternalScaler_StreamIsActive_FullMethodName: {permission: authz.ReadQueues, namespaceOf: namespaceOfTrigger, decidedByHandler: true, queueRule: checkedQueues},
+	externalscaler.ExternalScaler_GetMetricSpec_FullMethodName:  {permission: authz.ReadQueues, namespaceOf: namespaceOfTrigger, queueRule: namedQueues, queuesOf: queuesOfTrigger},
+	externalscaler.ExternalScaler_GetMetrics_FullMethodName:     {permission: authz.ReadQueues, namespaceOf: namespaceOfTrigger, queueRule: namedQueues, queuesOf: queuesOfTrigger},
+
+	// It shows callers nothing but what concerns themselves.
+	fermatav1.AccessService_WhoAmI_FullMethodName: {permission: authz.Anyone, queueRule: allQueues},
+
+	fermatav1.WorkerService_Work_FullMethodName: {permission: authz.Work, decidedByHandler: true, queueRule: checkedQueues},
+
+	fermatav1.PeerService_Link_FullMethodName:         {permission: authz.Relay, queueRule: allQueues},
+	fermatav1.PeerService_DescribeNode_FullMethodName: {permission: authz.Relay, queueRule: allQueues},
+
+	// Load balancers ask, who have no identity; they learn which services there are.
+	"/grpc.health.v1.Health/Check": {open: true, queueRule: allQueues},
+	"/grpc.health.v1.Health/List":  {open: true, queueRule: allQueues},
+	"/grpc.health.v1.Health/Watch": {open: true, queueRule: allQueues},
+
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {permission: authz.AdministerCluster, queueRule: allQueues},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {permission: authz.AdministerCluster, queueRule: allQueues},
+}
+
+// namespaceOfJob scopes requests that name a job in their field name.
+func namespaceOfJob[Q any](name func(Q) string) func(any) (string, error) {
+	return namespaceOfJobIn("name", name)
+}
+
+func namespaceOfJobIn[Q any](field string, name func(Q) string) func(any) (string, error) {
+	return func(q any) (string, error) {
+		key, err := convert.ParseJobName(field, name(q.(Q)))
+		return key.Namespace, err
+	}
+}
+
+func namespaceOfRun[Q any](name func(Q) string) func(any) (string, error) {
+	return func(q any) (string, error) {
+		key, _, err := convert.ParseRunName("name", name(q.(Q)))
+		return key.Namespace, err
+	}
+}
+
+func namespaceOfQueue[Q any](name func(Q) string) func(any) (string, error) {
+	return func(q any) (string, error) {
+		queue, err := convert.ParseQueueName("name", name(q.(Q)))
+		return queue.Namespace, err
+	}
+}
+
+func namespaceOfUpdate(q any) (string, error) {
+	key, err := convert.ParseJobName("job.name", q.(*fermatav1.UpdateJobRequest).GetJob().GetName())
+	return key.Namespace, err
+}
+
+// namespaceOfAudit scopes requests for audit records by the resource that they ask about: that of a
+// namespace, or one in it. One with parts that no name has is about all.
+func namespaceOfAudit(q any) (string, error) {
+	inside, ok := strings.CutPrefix(q.(*fermatav1.ListAuditRecordsRequest).GetResource(), "namespaces/")
+	parts := strings.Split(strings.TrimSuffix(inside, "/"), "/")
+	namespace := parts[0]
+	odd := slices.ContainsFunc(parts, func(p string) bool { return p == "" || p == "." || p == ".." })
+	if !ok || odd || job.ValidateKey(job.Key{Namespace: namespace, ID: "x"}) != nil {
+		return authz.Everywhere, nil
+	}
+	return namespace, nil
+}
+
+func namespaceOfSettings(q any) (string, error) {
+	queue, err := convert.ParseQueueName("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	return queue.Namespace, err
+}
+
+func queuesOfGetSettings(q any) ([]string, error) {
+	queue, err := convert.ParseQueueName("name", q.(*fermatav1.GetQueueSettingsRequest).GetName())
+	return []string{queue.Queue}, err
+}
+
+func queuesOfSettings(q any) ([]string, error) {
+	queue, err := convert.ParseQueueName("settings.name", q.(*fermatav1.UpdateQueueSettingsRequest).GetSettings().GetName())
+	return []string{queue.Queue}, err
+}
+
+func queuesOfTrigger(q any) ([]string, error) {
+	t, err := convert.ParseTrigger(q)
+	return t.Queues, err
+}
+
+// namespaceOfTrigger scopes requests of autoscalers.
+func namespaceOfTrigger(q any) (string, error) {
+	t, err := convert.ParseTrigger(q)
+	return t.Namespace, err
+}
+
+// namespaceOfParent scopes requests about the jobs of a namespace.
+func namespaceOfParent(q any) (string, error) {
+	return convert.ParseNamespace("parent", q.(interface{ GetParent() string }).GetParent())
+}
+
+// namespaceOfOptionalParent is byParent, where no parent means all.
+func namespaceOfOptionalParent(q any) (string, error) {
+	return convert.ParseNamespaceOrAll("parent", q.(interface{ GetParent() string }).GetParent())
+}
+
+// checkPermissions fails for a registered method without a row.
+func checkPermissions(services map[string]grpc.ServiceInfo) error {
+	var missing []string
+	for name, service := range services {
+		for _, m := range service.Methods {
+			method := "/" + name + "/" + m.Name
+			d, ok := methodPermissions[method]
+			if !ok || d.queueRule == unspecifiedQueues || (d.queueRule == namedQueues) != (d.queuesOf != nil) {
+				missing = append(missing, method)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return fmt.Errorf("rpc: no permission, or none for roles of some queues, is decided for %v", missing)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package guard
+
+import (
+	"cmp"
+	"container/list"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Bounds of what callers get before they have proved that they have a role: gRPC takes a whole
+// request in before anything of ours sees it, and would do so for each of 250 streams
+// of any number of connections.
+const (
+	// MaxUnauthenticatedBytes of one connection hold a largest request, and its frames.
+	MaxUnauthenticatedBytes = MaxRequestBytes + 1<<20
+	// maxUnauthenticatedBytesTotal are those of all connections of a node together, or an eighth of the
+	// memory that the process is to keep to, if that is less.
+	maxUnauthenticatedBytesTotal = 256 << 20
+
+	// MinUnauthenticatedConnections leaves one connection to each address.
+	MinUnauthenticatedConnections = 4
+	// DefaultUnauthenticatedConnections is how many connections of a node may be unproved at once. A
+	// quarter of them may be of one address.
+	DefaultUnauthenticatedConnections = 4096
+	// DefaultUnauthenticatedAge is how long one may be that has not called anything.
+	DefaultUnauthenticatedAge = time.Minute
+	// openMethodAgeFactor is how much longer one may be that asks for nothing but health.
+	openMethodAgeFactor = 10
+	// MaxUnauthenticatedStreams are those of one connection, and allUnprovedStreams those of all
+	// connections together: each keeps a goroutine, buffers and headers before anybody
+	// has been asked who it is.
+	MaxUnauthenticatedStreams      = 8
+	MaxUnauthenticatedStreamsTotal = 1024
+	// MaxOpenMethodCalls are those of one connection, proved or not, of methods that are open to
+	// everybody: probes and load balancers make one at a time.
+	MaxOpenMethodCalls = 8
+	// refusedCallTimeout is how long a call may take that was let in to be refused.
+	refusedCallTimeout = time.Second
+	// firstMessageTimeout is how long a call may take to send its request, and to have its
+	// credential accepted.
+	firstMessageTimeout = 10 * time.Second
+	// maxUnauthenticatedHeaderBytes bound the headers of a call beside its credential, and always those
+	// of a method that is open to everybody.
+	maxUnauthenticatedHeaderBytes = 4 << 10
+	// MaxRefusedCalls is how many calls of a connection are refused by their headers before
+	// it is closed. gRPC keeps the deadline of such a call until it has passed, so that
+	// calls with a deadline after refusalLife are not refused that way.
+	MaxRefusedCalls    = 64
+	maxRefusedDeadline = 10 * time.Second
+
+	// handshakeShare is what each is given for its handshake and first call before it
+	// has to make room for those of others who come later: a twelfth of its age.
+	handshakeShare = 12
+)
+
+// Why a connection is ended before its first credential was accepted.
+var (
+	errTooManyBytes       = errors.New("too much was sent before the caller was known")
+	errNeverAuthenticated = errors.New("nobody was known by it for too long")
+	errTooManyConnections = errors.New("too many connections of which no caller is known")
+	errTooManyRefusals    = errors.New("too many calls were refused before the caller was known")
+)
+
+// unauthenticatedConns keeps the connections of which no caller is known yet, few enough of them,
+// and counts what they have sent. Where all are taken, the address that has most makes
+// room: who comes from elsewhere gets in, however many others hold on to.
+type unauthenticatedConns struct {
+	maxConnections int
+	maxTotalBytes  int // of all together
+	maxAge         time.Duration
+	// onClose hears of each connection that is ended here.
+	onClose func(host string, why error)
+
+	mu        sync.Mutex
+	usedBytes int // bytes
+	count     int
+	hosts     map[string]*list.List // of *connection, who came first in front
+	streams   unauthenticatedStreams
+}
+
+func newUnauthenticatedConns(most int, age time.Duration, closed func(string, error)) *unauthenticatedConns {
+	u := &unauthenticatedConns{maxConnections: most, maxTotalBytes: unauthenticatedMemory(debug.SetMemoryLimit(-1)), maxAge: age, onClose: closed, hosts: make(map[string]*list.List)}
+	u.streams.hosts = make(map[string]*list.List)
+	if u.maxConnections <= 0 {
+		u.maxConnections = DefaultUnauthenticatedConnections
+	}
+	if u.maxAge <= 0 {
+		u.maxAge = DefaultUnauthenticatedAge
+	}
+	return u
+}
+
+// unauthenticatedMemory is how many bytes all unproved connections together may have sent, by the
+// memory that the process is to keep to: one largest request at least.
+func unauthenticatedMemory(memory int64) int {
+	return int(min(maxUnauthenticatedBytesTotal, max(MaxUnauthenticatedBytes, memory/8)))
+}
+
+// admit takes a new connection in, or says that it has no room. raw is what is closed
+// when its time is over.
+func (u *unauthenticatedConns) admit(c *connection, raw net.Conn) error {
+	c.rawConn, c.admittedAt, c.group = raw, time.Now(), addressGroup(c.host)
+	u.mu.Lock()
+	victim, ok := u.findPlace(c)
+	if ok {
+		if u.hosts[c.group] == nil {
+			u.hosts[c.group] = list.New()
+		}
+		c.element = u.hosts[c.group].PushBack(c)
+		u.count++
+		c.timer = time.AfterFunc(u.maxAge, func() { u.closeIfPresent(c, errNeverAuthenticated) })
+	}
+	u.mu.Unlock()
+	if victim != nil {
+		u.closeRaw(victim, errTooManyConnections)
+	}
+	if !ok {
+		u.onClose(c.host, errTooManyConnections)
+		return errTooManyConnections
+	}
+	return nil
+}
+
+// findPlace finds a place for a connection: a free one, or that of another one, which is
+// taken out and has to be shut.
+func (u *unauthenticatedConns) findPlace(c *connection) (victim *connection, ok bool) {
+	mine, from := u.hosts[c.group], ""
+	own := 0
+	if mine != nil {
+		own = mine.Len()
+	}
+	switch {
+	case own >= max(1, u.maxConnections/4):
+		from = c.group
+	case u.count < u.maxConnections:
+		return nil, true
+	default:
+		largest := 0
+		for crowd, l := range u.hosts {
+			if l.Len() > largest {
+				from, largest = crowd, l.Len()
+			}
+		}
+	}
+	victim = u.hosts[from].Front().Value.(*connection)
+	if u.hosts[from].Len() <= own+1 && time.Since(victim.admittedAt) < u.maxAge/handshakeShare {
+		return nil, false
+	}
+	u.removeConnection(victim)
+	return victim, true
+}
+
+// addressGroup are the addresses that count as one: those of an IPv6 network of 64 bits are
+// all of one host.
+func addressGroup(host string) string {
+	a, err := netip.ParseAddr(host)
+	if err != nil || a.Unmap().Is4() {
+		return host
+	}
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return host
+	}
+	return p.String()
+}
+
+// removeConnection takes a connection out, with what it has sent; false if it was out.
+func (u *unauthenticatedConns) removeConnection(c *connection) bool {
+	if c.element == nil {
+		return false
+	}
+	l := u.hosts[c.group]
+	if l.Remove(c.element); l.Len() == 0 {
+		delete(u.hosts, c.group)
+	}
+	c.element = nil
+	c.timer.Stop()
+	u.count--
+	u.usedBytes -= c.sentBytes
+	c.sentBytes = 0
+	u.streams.removeStreamsOf(c)
+	return true
+}
+
+// release is for a connection that is proved, or over.
+func (u *unauthenticatedConns) release(c *connection) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.removeConnection(c)
+}
+
+// closeIfPresent shuts a connection that is still unproved.
+func (u *unauthenticatedConns) closeIfPresent(c *connection, why error) {
+	u.mu.Lock()
+	there := u.removeConnection(c)
+	u.mu.Unlock()
+	if there {
+		u.closeRaw(c, why)
+	}
+}
+
+// closeRaw closes the connection below TLS, which would say goodbye and could wait for it.
+func (u *unauthenticatedConns) closeRaw(c *connection, why error) {
+	_ = c.rawConn.Close() // whoever reads from it hears of it
+	u.onClose(c.host, why)
+}
+
+// extendOnce gives a connection that was served what is open to everybody more time, once.
+func (u *unauthenticatedConns) extendOnce(c *connection) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c.element != nil && !c.extended {
+		c.extended = true
+		c.timer.Reset(openMethodAgeFactor * u.maxAge)
+	}
+}
+
+// countBytes adds to what a connection has sent; false if that is too much, and it is to be
+// closed. If all together have sent too much, those go that have sent most.
+func (u *unauthenticatedConns) countBytes(c *connection, n int) bool {
+	u.mu.Lock()
+	var victims []*connection
+	ok := c.element != nil && c.sentBytes+n <= MaxUnauthenticatedBytes
+	if ok && u.usedBytes+n > u.maxTotalBytes {
+		victims = u.evictLargestSenders(c, n)
+		ok = c.element != nil && u.usedBytes+n <= u.maxTotalBytes
+	}
+	switch {
+	case ok:
+		c.sentBytes, u.usedBytes = c.sentBytes+n, u.usedBytes+n
+	default:
+		u.removeConnection(c)
+	}
+	u.mu.Unlock()
+	for _, v := range victims {
+		u.closeRaw(v, errTooManyBytes)
+	}
+	return ok
+}
+
+// countRefusal counts a call that was refused by its headers, and closes a connection that had
+// too many.
+func (u *unauthenticatedConns) countRefusal(c *connection) {
+	u.mu.Lock()
+	c.refusedCalls++
+	over := c.refusedCalls > MaxRefusedCalls
+	u.mu.Unlock()
+	if over {
+		u.closeIfPresent(c, errTooManyRefusals)
+	}
+}
+
+// evictLargestSenders takes out those that have sent most, until an eighth of all is free: it looks
+// at every connection, and must not have to for each message. What has sent no more than
+// c with another n is left.
+func (u *unauthenticatedConns) evictLargestSenders(c *connection, n int) (victims []*connection) {
+	for _, l := range u.hosts {
+		for e := l.Front(); e != nil; e = e.Next() {
+			if o := e.Value.(*connection); o.sentBytes > c.sentBytes+n {
+				victims = append(victims, o)
+			}
+		}
+	}
+	slices.SortFunc(victims, func(a, b *connection) int { return cmp.Compare(b.sentBytes, a.sentBytes) })
+	for i, v := range victims {
+		if u.usedBytes <= u.maxTotalBytes-u.maxTotalBytes/8 {
+			return victims[:i]
+		}
+		u.removeConnection(v)
+	}
+	return victims
+}
+
+// connectionCount tells how many are unproved now.
+func (u *unauthenticatedConns) connectionCount() float64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return float64(u.count)
+}

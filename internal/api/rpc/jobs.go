@@ -1,0 +1,80 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Jobs is the engine that manages jobs. Each service sees only the part that it uses.
+type Jobs interface {
+	JobDefinitions
+	JobOperations
+	JobQueries
+	JobRuns
+	DeadLetters
+	QueueSettings
+	JobBackups
+}
+
+// JobDefinitions registers, reads, changes and deletes jobs.
+type JobDefinitions interface {
+	Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error)
+	CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer
+	Get(ctx context.Context, key job.Key) (job.Record, error)
+	List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error)
+	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
+	Delete(ctx context.Context, key job.Key, etag string) error
+
+	// PlanWishes computes what Apply would do, and stores nothing.
+	PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
+	Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
+}
+
+// JobOperations change when jobs run, without changing their definitions.
+type JobOperations interface {
+	Pause(ctx context.Context, key job.Key, note string) (job.Record, error)
+	// Resume ends a pause. With catchUp the scheduled times that passed meanwhile go to the misfire policy.
+	Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error)
+	PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error)
+	ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error)
+	// Hint stores a hint. A hint without a source removes the stored one.
+	Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error)
+	Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error)
+	CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error)
+}
+
+// JobQueries answer questions about jobs and schedules.
+type JobQueries interface {
+	Explain(ctx context.Context, key job.Key) (job.Explained, error)
+	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
+	// Top lists the latest or most often failing jobs, the worst first.
+	Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
+}
+
+// JobRuns starts, reads and cancels runs.
+type JobRuns interface {
+	RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error)
+	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
+	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
+	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)
+}
+
+// DeadLetters lists and redrives dead letters.
+type DeadLetters interface {
+	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
+	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
+}
+
+// QueueSettings reads and changes the settings of queues.
+type QueueSettings interface {
+	QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
+	// SetQueueSettings returns the new settings.
+	SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error)
+}
+
+// JobBackups exports jobs with their checkpoints and restores them.
+type JobBackups interface {
+	Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
+	Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer
+}

@@ -1,0 +1,362 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+
+	"github.com/fermata-io/fermata/internal/api/apierror"
+	"github.com/fermata-io/fermata/internal/api/guard"
+	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// queueScopedJobs keeps callers whose roles are limited to queues to the jobs of these. To such
+// a caller a job of another queue is one that is not there. The queue of a job is that of
+// its definition. Every method of [Jobs] is here, so that a new one has to be decided on.
+//
+// A job may move to another queue between the look here and the call. So what carries the
+// calls out has to ask [ReachableQueues] where it reads a job and where it stores a change.
+type queueScopedJobs struct{ inner Jobs }
+
+// checkVisible denies access to a job of another queue.
+func (j queueScopedJobs) checkVisible(ctx context.Context, key job.Key) error {
+	l := guard.QueueLimitsFrom(ctx, key.Namespace)
+	if l == nil {
+		return nil
+	}
+	record, err := j.inner.Get(ctx, key)
+	if err == nil && !l.Covers(record.Definition.Queue) {
+		return &job.MissingError{Key: key}
+	}
+	return err
+}
+
+// requireCoveredQueue denies a call that changes all jobs which a filter selects, unless that names a
+// queue of the caller.
+func requireCoveredQueue(ctx context.Context, f job.Filter) error {
+	if l := guard.QueueLimitsFrom(ctx, f.Namespace); l != nil {
+		return l.Check(ctx, f.Queue)
+	}
+	return nil
+}
+
+// restrictListing is enter for a listing. Without a queue the caller may go through all jobs, and the
+// filter that it returns hides those of other queues: they are hidden where pages are filled,
+// so that neither the length of a page nor its token shows that they are there.
+func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
+	l := guard.QueueLimitsFrom(ctx, f.Namespace)
+	if l == nil {
+		return f, nil
+	}
+	f.Covers = l.Covers
+	if f.Queue == "" {
+		return f, nil
+	}
+	return f, l.Check(ctx, f.Queue)
+}
+
+func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
+	l := guard.QueueLimitsFrom(ctx, d.Key.Namespace)
+	if l == nil {
+		return j.inner.Create(ctx, d, requestID)
+	}
+	if err := l.Check(ctx, d.Queue); err != nil {
+		return job.Record{}, err
+	}
+	record, err := j.inner.Create(ctx, d, requestID)
+	answer := hideMoved(l, job.CreateAnswer{Record: record, Err: err})
+	return answer.Record, j.explainTaken(ctx, l, d.Key, answer.Err)
+}
+
+// explainTaken says of an id that a job of another queue has, which the caller can neither see
+// nor change, that it is taken.
+func (j queueScopedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key job.Key, err error) error {
+	var exists *job.ExistsError
+	if l == nil || !errors.As(err, &exists) {
+		return err
+	}
+	record, getErr := j.inner.Get(ctx, key)
+	if getErr != nil && !isNotFound(getErr) || getErr == nil && l.Covers(record.Definition.Queue) {
+		return err
+	}
+	return apierror.WithDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
+		&errdetails.ErrorInfo{Reason: "ID_OF_OTHER_QUEUE", Domain: apierror.Domain}).Err()
+}
+
+func (j queueScopedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
+	answers := make([]job.CreateAnswer, len(requests))
+	limits := make([]*guard.QueueLimits, len(requests))
+	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
+	for i, q := range requests {
+		d := &q.Definition
+		if limits[i] = guard.QueueLimitsFrom(ctx, d.Key.Namespace); limits[i] != nil && !limits[i].Covers(d.Queue) {
+			answers[i].Err = limits[i].DenyItem(ctx, i, d.Key.ID, d.Queue)
+			continue
+		}
+		good, place = append(good, q), append(place, i)
+	}
+	for i, answer := range j.inner.CreateBatch(ctx, good) {
+		if l := limits[place[i]]; l != nil {
+			answer = hideMoved(l, answer)
+			answer.Err = j.explainTaken(ctx, l, good[i].Definition.Key, answer.Err)
+		}
+		answers[place[i]] = answer
+	}
+	return answers
+}
+
+// hideMoved refuses to answer a repeated request with a job that has been moved to another
+// queue since its creation.
+func hideMoved(l *guard.QueueLimits, answer job.CreateAnswer) job.CreateAnswer {
+	if d := answer.Record.Definition; answer.Err == nil && d != nil && !l.Covers(d.Queue) {
+		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
+	}
+	return answer
+}
+
+func (j queueScopedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
+	record, err := j.inner.Get(ctx, key)
+	if err == nil {
+		if l := guard.QueueLimitsFrom(ctx, key.Namespace); l != nil && !l.Covers(record.Definition.Queue) {
+			return job.Record{}, &job.MissingError{Key: key}
+		}
+	}
+	return record, err
+}
+
+func (j queueScopedJobs) List(ctx context.Context, f job.Filter, pageSize int, token string) (job.Page, error) {
+	f, err := restrictListing(ctx, f)
+	if err != nil {
+		return job.Page{}, err
+	}
+	return j.inner.List(ctx, f, pageSize, token)
+}
+
+// Update looks at the queue that the job has and at the one that it is to have, both of the
+// definitions that are compared and written together.
+func (j queueScopedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
+	l := guard.QueueLimitsFrom(ctx, u.Key.Namespace)
+	if l == nil {
+		return j.inner.Update(ctx, u)
+	}
+	u.Check = func(present job.Definition) error {
+		if !l.Covers(present.Queue) {
+			return &job.MissingError{Key: u.Key}
+		}
+		return nil
+	}
+	merge := u.Merge
+	u.Merge = func(present job.Definition) (job.Definition, error) {
+		next, err := merge(present)
+		if err == nil {
+			err = l.Check(ctx, next.Queue)
+		}
+		return next, err
+	}
+	return j.inner.Update(ctx, u)
+}
+
+func (j queueScopedJobs) Delete(ctx context.Context, key job.Key, etag string) error {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return err
+	}
+	return j.inner.Delete(ctx, key, etag)
+}
+
+func (j queueScopedJobs) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Pause(ctx, key, note)
+}
+
+func (j queueScopedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Resume(ctx, key, catchUp)
+}
+
+func (j queueScopedJobs) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.RunView{}, false, err
+	}
+	return j.inner.RunNow(ctx, key, q)
+}
+
+func (j queueScopedJobs) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return nil, err
+	}
+	return j.inner.Runs(ctx, key)
+}
+
+func (j queueScopedJobs) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.RunView{}, err
+	}
+	return j.inner.Run(ctx, key, runID)
+}
+
+func (j queueScopedJobs) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.RunView{}, err
+	}
+	return j.inner.Cancel(ctx, key, runID)
+}
+
+func (j queueScopedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
+	if p.Job != (job.Key{}) {
+		if err := j.checkVisible(ctx, p.Job); err != nil {
+			return job.Preview{}, err
+		}
+	}
+	return j.inner.Preview(ctx, p)
+}
+
+func (j queueScopedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Hint(ctx, key, h)
+}
+
+func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Explained{}, err
+	}
+	return j.inner.Explain(ctx, key)
+}
+
+func (j queueScopedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.Everywhere)).Filter()
+	return j.inner.Top(ctx, q)
+}
+
+func (j queueScopedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.Backfill(ctx, key, q)
+}
+
+func (j queueScopedJobs) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
+	if err := j.checkVisible(ctx, key); err != nil {
+		return job.Record{}, err
+	}
+	return j.inner.CancelBackfill(ctx, key, id)
+}
+
+func (j queueScopedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+	f, err := restrictListing(ctx, f)
+	if err != nil {
+		return job.LetterPage{}, err
+	}
+	return j.inner.Letters(ctx, f, pageSize, token)
+}
+
+// Redrive takes a queue, or dead letters by their names, of jobs that the caller may see. A
+// dead letter stays in the queue that its run had: both queues have to be the caller's.
+func (j queueScopedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+	if len(q.Records) == 0 {
+		if err := requireCoveredQueue(ctx, q.Filter); err != nil {
+			return job.Bulk{}, err
+		}
+	}
+	for _, record := range q.Records {
+		key := record.Key()
+		if err := j.checkVisible(ctx, key); err != nil {
+			return job.Bulk{}, err
+		}
+	}
+	q.Filter.Covers = guard.QueueLimitsFrom(ctx, q.Filter.Namespace).Filter()
+	return j.inner.Redrive(ctx, q)
+}
+
+func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
+	if err := requireCoveredQueue(ctx, f); err != nil {
+		return job.Bulk{}, err
+	}
+	return j.inner.PauseAll(ctx, f, note, token)
+}
+
+func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+	if err := requireCoveredQueue(ctx, f); err != nil {
+		return job.Bulk{}, err
+	}
+	return j.inner.ResumeAll(ctx, f, note, catchUp, token)
+}
+
+func (j queueScopedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
+	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
+		if err := l.Check(ctx, q.Queue); err != nil {
+			return job.QueueSettings{}, err
+		}
+	}
+	return j.inner.QueueSettings(ctx, q)
+}
+
+func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
+	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
+		if err := l.Check(ctx, q.Queue); err != nil {
+			return job.QueueSettings{}, err
+		}
+	}
+	return j.inner.SetQueueSettings(ctx, q, c)
+}
+
+func (j queueScopedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return j.inner.PlanWishes(ctx, limitWishes(ctx, wishes), force)
+}
+
+func (j queueScopedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+	return j.inner.Apply(ctx, limitWishes(ctx, wishes), force)
+}
+
+// limitWishes has each wish checked where its job is read. No wish is left out before that,
+// so that what is decided over all of them, such as a job that is named twice, holds.
+func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
+	limits := map[string]*guard.QueueLimits{}
+	limited := slices.Clone(wishes)
+	for i := range limited {
+		w := &limited[i]
+		namespace := w.Definition.Key.Namespace
+		l, known := limits[namespace]
+		if !known {
+			l = guard.QueueLimitsFrom(ctx, namespace)
+			limits[namespace] = l
+		}
+		if l != nil {
+			w.Check = func(present *job.Definition) error { return checkWish(ctx, l, i, &wishes[i], present) }
+		}
+	}
+	return limited
+}
+
+// checkWish asks for the queue that a job has, which the answer does not name, and for the
+// one that it is to have.
+func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.Wish, present *job.Definition) error {
+	switch {
+	case present != nil && !l.Covers(present.Queue):
+		return l.DenyItem(ctx, i, w.Definition.Key.ID, "")
+	case !w.Delete && !l.Covers(w.Definition.Queue):
+		return l.DenyItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
+	}
+	return nil
+}
+
+// Backups and Restore are for roles of all queues, see demands.
+
+func (j queueScopedJobs) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+	return j.inner.Backups(ctx, f, pageSize, token)
+}
+
+func (j queueScopedJobs) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
+	return j.inner.Restore(ctx, backups, existing)
+}

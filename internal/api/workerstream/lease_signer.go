@@ -1,0 +1,111 @@
+package workerstream
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"hash"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
+)
+
+// MinKeyBytes is the least length of a binding key in bytes.
+const MinKeyBytes = 32
+
+// leaseSigner binds lease ids to the worker that they are given to: what leaves for it
+// carries a code that only nodes can make, of the lease, the worker's identity and
+// its id. A lease that another worker names, under whatever identity and at whatever
+// node, is not one that it was given. The code needs no memory, so that a worker can
+// take its leases to another node.
+type leaseSigner struct {
+	// One for each goroutine of a stream.
+	verifying, signing hash.Hash
+}
+
+// Every code has the same length.
+const signatureBytes = 16
+
+var signatureLength = base64.RawURLEncoding.EncodedLen(signatureBytes)
+
+// newLeaseSigner makes the seal of one worker.
+func newLeaseSigner(key []byte, subject string, h job.Hello) *leaseSigner {
+	own := hmac.New(sha256.New, key)
+	for _, part := range []string{"fermata lease", subject, h.Namespace, h.WorkerID} {
+		// Each part is hashed first, so that none can run into the next.
+		sum := sha256.Sum256([]byte(part))
+		own.Write(sum[:])
+	}
+	k := own.Sum(nil)
+	return &leaseSigner{verifying: hmac.New(sha256.New, k), signing: hmac.New(sha256.New, k)}
+}
+
+func signatureOf(h hash.Hash, id string) string {
+	h.Reset()
+	h.Write([]byte(id))
+	var sum [sha256.Size]byte
+	return base64.RawURLEncoding.EncodeToString(h.Sum(sum[:0])[:signatureBytes])
+}
+
+// Sign puts the code before an id.
+func (s *leaseSigner) Sign(id string) string { return signatureOf(s.signing, id) + "." + id }
+
+// Verify takes the code off an id that this worker was given.
+func (s *leaseSigner) Verify(sealed string) (id string, ok bool) {
+	if len(sealed) <= signatureLength+1 || sealed[signatureLength] != '.' {
+		return "", false
+	}
+	id = sealed[signatureLength+1:]
+	return id, hmac.Equal([]byte(sealed[:signatureLength]), []byte(signatureOf(s.verifying, id)))
+}
+
+// signCancel seals what a message names that does not do so itself.
+func (s *leaseSigner) signCancel(m *fermatav1.WorkResponse) {
+	c := m.GetCancel()
+	if c == nil {
+		return
+	}
+	// The ids may be shared with whoever sent the message.
+	ids := make([]string, len(c.GetLeaseIds()))
+	for i, id := range c.GetLeaseIds() {
+		ids[i] = s.Sign(id)
+	}
+	c.LeaseIds = ids
+}
+
+// splitBySignature tells the ids that this worker was given, open, from those that it was not.
+func (s *leaseSigner) splitBySignature(sealed []string) (own, foreign []string) {
+	own = make([]string, 0, len(sealed))
+	for _, id := range sealed {
+		if plain, ok := s.Verify(id); ok {
+			own = append(own, plain)
+		} else {
+			foreign = append(foreign, id)
+		}
+	}
+	return own, foreign
+}
+
+// presignedMessage is a message that goes out as it is: it names leases by the words of the
+// worker.
+type presignedMessage struct {
+	job.WorkerMessage
+	pb *fermatav1.WorkResponse
+}
+
+// leaseLostCancel answers a worker that names leases as its own at the start of a stream.
+func leaseLostCancel(ids []string) presignedMessage {
+	return presignedMessage{pb: &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Cancel{
+		Cancel: &fermatav1.Cancel{LeaseIds: ids, Reason: fermatav1.Cancel_REASON_LEASE_LOST},
+	}}}
+}
+
+// staleAcks answers results of leases that the worker was not given. The answer is
+// final, so that a worker whose identity has changed does not repeat them for ever.
+func staleAcks(ids []string) presignedMessage {
+	m := &fermatav1.ResultAcks{}
+	for _, id := range ids {
+		m.Acks = append(m.Acks, &fermatav1.ResultAck{LeaseId: id, Status: fermatav1.ResultAck_STATUS_STALE})
+	}
+	return presignedMessage{pb: &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: m}}}
+}
