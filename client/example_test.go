@@ -30,7 +30,7 @@ func Example() {
 		},
 	})
 	switch {
-	case client.IsExists(err):
+	case client.IsAlreadyExists(err):
 		fmt.Println("somebody else has a job of this name")
 	case err != nil:
 		fmt.Println(err, client.Violations(err))

@@ -48,7 +48,7 @@ func sendInvoice(ctx context.Context, t *worker.Task) error {
 	case errors.Is(err, errNoSuchCustomer):
 		return worker.Permanent(err)
 	case errors.Is(err, errBusy):
-		return worker.RetryAfter(5*time.Minute, err)
+		return worker.RetryAfter(err, 5*time.Minute)
 	case err != nil:
 		return err
 	}

@@ -313,12 +313,12 @@ func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler,
 	r := &phaseRunning{Worker: w, t: t, stop: cancel, done: make(chan error, 1)}
 	go func() { r.done <- w.Run(ctx) }()
 	t.Cleanup(func() {
-		w.Stop()
+		w.Abort()
 		cancel()
 		select {
 		case <-r.done:
 		case <-time.After(dialTimeout):
-			t.Error("Run did not return after Stop")
+			t.Error("Run did not return after Abort")
 		}
 	})
 	return r

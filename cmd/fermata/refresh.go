@@ -107,14 +107,14 @@ func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFla
 	jobs []*client.Job) (p *applyPlanner, failed []error, err error) {
 	p = &applyPlanner{app: a, client: c, flags: flags, set: &manifest.Set{}}
 	for _, j := range jobs {
-		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: client.JobID(j), Job: settable(j),
+		p.desiredJobs = append(p.desiredJobs, &client.DesiredJob{JobId: client.JobID(j), Job: settable(j),
 			RefreshDefaults: true})
 		if j.GetPayloadSealed() {
 			last := p.desiredJobs[len(p.desiredJobs)-1].Job
 			last.PayloadSealed, last.Payload = true, nil
 		}
 	}
-	changes, err := c.PlanJobs(ctx, p.desiredJobs, false)
+	changes, err := c.PlanJobs(ctx, p.desiredJobs, client.ApplyOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -27,7 +27,7 @@ func (a *app) webhooksList() *cobra.Command {
 		Use: "list", Short: "List the webhooks, with the position of their delivery", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				hooks, err := c.Webhooks(ctx)
+				hooks, err := c.Admin().Webhooks(ctx)
 				if err != nil {
 					return err
 				}
@@ -63,7 +63,7 @@ func (a *app) webhooksDead() *cobra.Command {
 				name = args[0]
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				list, err := c.UndeliveredEvents(ctx, name, limit)
+				list, err := c.Admin().UndeliveredEvents(ctx, client.UndeliveredEventsOptions{Webhook: name, Limit: limit})
 				if err != nil {
 					return err
 				}
@@ -99,7 +99,7 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 			"are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				r, err := c.RedeliverEvents(ctx, args[0], o)
+				r, err := c.Admin().RedeliverEvents(ctx, args[0], o)
 				if err != nil {
 					return err
 				}
