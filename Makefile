@@ -243,9 +243,10 @@ fmt: ## format all Go files
 	gofmt -s -w .
 
 .PHONY: proto
-proto: ## generate Go code from proto/
+proto: ## generate Go code from proto/, and the messages of the Python worker
 	$(TOOL) buf lint
 	scripts/proto-gen.sh
+	go test -count=1 ./examples/python -run TestStubsAreCurrent -update
 
 .PHONY: dashboards
 dashboards: ## make deploy/grafana/*.json, and the chart's copies, from their source
@@ -255,7 +256,7 @@ dashboards: ## make deploy/grafana/*.json, and the chart's copies, from their so
 ##@ Machine
 
 .PHONY: deps
-deps: ## install what the checks need beside Go, if missing (redis-server, prometheus)
+deps: ## install what the checks need beside Go, if missing (redis-server, prometheus, python3-grpcio)
 	@scripts/deps.sh
 
 .PHONY: clean

@@ -24,7 +24,9 @@ func (a *app) clusterCommand() *cobra.Command {
 			a.shardTable),
 		a.listQueuesCommand("queues"),
 		listCommand(a, "workers", "Show connected workers",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Admin().Workers(ctx) },
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) {
+				return c.Admin().Workers(ctx)
+			},
 			a.workerTable),
 		a.checkCommand(), a.tryCommand(),
 	)

@@ -100,7 +100,10 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 			}
 		})
 	}
-	part("queues", func() (err error) { p.queues, err = c.Admin().Queues(ctx, client.QueuesOptions{AllNamespaces: all}); return err })
+	part("queues", func() (err error) {
+		p.queues, err = c.Admin().Queues(ctx, client.QueuesOptions{AllNamespaces: all})
+		return err
+	})
 	part("failing jobs", func() (err error) {
 		p.failing, err = c.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_FAILING, client.TopOptions{AllNamespaces: all, Limit: maxJobsShown})
 		return err
