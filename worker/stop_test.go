@@ -73,14 +73,9 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	}
 }
 
-type invoice struct {
-	Customer string
-	Cents    int64
-}
-
 func TestHandleJSON(t *testing.T) {
 	n := newNode(t)
-	got := make(chan invoice, 1)
+	got := make(chan Invoice, 1)
 	failed := errors.New("no such customer")
 	w, err := worker.New(worker.Options{Addresses: []string{n.addr}})
 	if err != nil {
@@ -88,7 +83,7 @@ func TestHandleJSON(t *testing.T) {
 	}
 	var seen worker.Handler
 	w.Use(func(next worker.Handler) worker.Handler { seen = next; return next })
-	worker.HandleJSON(w, "send-invoice", func(_ context.Context, task *worker.Task, i invoice) error {
+	worker.HandleJSON(w, "send-invoice", func(_ context.Context, task *worker.Task, i Invoice) error {
 		task.SetOutput([]byte("sent"))
 		got <- i
 		return failed
@@ -97,7 +92,7 @@ func TestHandleJSON(t *testing.T) {
 	if err := seen(t.Context(), task); !errors.Is(err, failed) || worker.IsPermanent(err) || string(task.Output()) != "sent" {
 		t.Errorf("%v, output %q", err, task.Output())
 	}
-	if i := <-got; i != (invoice{"ada", 1200}) {
+	if i := <-got; i != (Invoice{"ada", 1200}) {
 		t.Errorf("got %+v", i)
 	}
 	for _, payload := range []string{"", "{", `{"cents":"many"}`, "[]"} {
@@ -110,5 +105,5 @@ func TestHandleJSON(t *testing.T) {
 			t.Error("no panic without a handler")
 		}
 	}()
-	worker.HandleJSON[invoice](w, "other", nil)
+	worker.HandleJSON[Invoice](w, "other", nil)
 }
