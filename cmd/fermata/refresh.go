@@ -26,7 +26,7 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 			"--dry-run it only\n" +
 			"shows what would change. Without ids all jobs that the flags select are meant; it asks before it " +
 			"changes more than\n" +
-			"20 of them, or needs --yes where nobody can be asked.\n" +
+			"20 of them, and needs --yes if the input is no terminal.\n" +
 			"A job that is changed concurrently is skipped and reported (exit code 4). Live runs keep their settings.",
 		Example: "  fermata jobs refresh-defaults --dry-run\n  fermata jobs refresh-defaults --queue mail",
 		RunE: func(cmd *cobra.Command, ids []string) error {

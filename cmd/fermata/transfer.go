@@ -28,9 +28,9 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import [-f FILE]", Short: "Register jobs written by export, or convert files of other schedulers",
 		Args: noArgs,
-		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, " +
-			"whatever theirs\n" +
-			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
+		Long: "Register jobs from JSON lines as fermata export writes them, into the namespace of --namespace, " +
+			"in place of\n" +
+			"their own. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
 			"replaced\n" +
 			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot: " +
 			"the lines that were\n" +

@@ -71,7 +71,7 @@ func (a *app) webhooksDead() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of events")
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 		Args: exactArgs(1),
 		Long: "Deliver up to 100 events again whose delivery to a webhook was given up, oldest first, until a " +
 			"temporary failure.\n" +
-			"What the endpoint refuses for good is passed over, and comes last from then on. Repeat it until none " +
+			"Events that the endpoint refuses permanently are skipped and moved to the end. Repeat it until none " +
 			"are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -117,7 +117,7 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 				case r.Failure != "":
 					return fmt.Errorf("the next one failed again: %s", printableText(r.Failure))
 				case r.Refused > 0 && !o.DropRefused:
-					return fmt.Errorf("%s refused for good (%s), tried last from now on: mend the endpoint, or "+
+					return fmt.Errorf("%s refused permanently (%s) and moved to the end: repair the endpoint, or "+
 						"delete what it refuses with --drop-refused",
 						countText(r.Refused, "event was", "events were"), printableText(r.Refusal))
 				}
