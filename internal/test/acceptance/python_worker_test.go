@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,7 +142,7 @@ func TestPythonWorkerSurvivesItsNode(t *testing.T) {
 
 	last := p.run("last", "hold")
 	w.await("last", "begun", "1 None\n")
-	w.signal(15)
+	w.signal(syscall.SIGTERM)
 	eventually(t, patience, "the worker drains", func() error {
 		if w.count("draining") == 0 {
 			return fmt.Errorf("not logged")
@@ -155,6 +156,32 @@ func TestPythonWorkerSurvivesItsNode(t *testing.T) {
 	if run, err := calls.GetRun(call(t), late.GetName()); err != nil || run.GetState() != client.RunWaiting {
 		t.Errorf("a worker that drains has started %v, %v", run, err)
 	}
+	c.retire(n)
+}
+
+// TestPythonWorkerGivesItsLeasesUp: without a node the Python worker ends its handlers before other workers could have
+// their leases. The attempt is not counted, and starts again when there is a node.
+func TestPythonWorkerGivesItsLeasesUp(t *testing.T) {
+	inTurn(t)
+	c := newCluster(t, newRedis(t).URL())
+	n := c.start("a")
+	c.settle()
+	calls, err := client.Dial([]string{n.grpc}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer calls.Close()
+	p := pythonRuns{t, calls}
+	w := startPython(t, "testdata/python_worker.py", n.grpc)
+	run := p.run("lost", "hold")
+	w.await("lost", "begun", "1 None\n")
+	c.kill(n)
+	w.await("lost", "ended", "1 lease lost\n")
+	n = c.start("a", "--grpc-addr", n.grpc)
+	w.await("lost", "begun", "1 None\n1 None\n")
+	w.release("lost")
+	p.want(run, client.OutcomeSucceeded, 1, "released")
+	w.term(patience)
 	c.retire(n)
 }
 
