@@ -243,9 +243,10 @@ fmt: ## format all Go files
 	gofmt -s -w .
 
 .PHONY: proto
-proto: ## generate Go code and docs/reference from proto/
+proto: ## generate Go code, docs/reference and the messages of the Python worker from proto/
 	$(TOOL) buf lint
 	scripts/proto-gen.sh
+	go test -count=1 ./examples/python -run TestStubsAreCurrent -update
 
 .PHONY: reference
 reference: proto ## generate docs/reference from the protos and the commands
@@ -259,7 +260,7 @@ dashboards: ## make deploy/grafana/*.json, and the chart's copies, from their so
 ##@ Machine
 
 .PHONY: deps
-deps: ## install what the checks need beside Go, if missing (redis-server, prometheus)
+deps: ## install what the checks need beside Go, if missing (redis-server, prometheus, python3-grpcio)
 	@scripts/deps.sh
 
 .PHONY: clean

@@ -193,9 +193,9 @@ func (l backlog) limit(ctx context.Context, b *bed) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.SetQueueSettings(ctx, &client.QueueSettings{
+	_, err = c.Admin().SetQueueSettings(ctx, &client.QueueSettings{
 		Name: c.QueueName("default"), MaxConcurrency: 10_000, Rate: 100_000, Burst: 10_000,
-	})
+	}, client.SetQueueSettingsOptions{})
 	return err
 }
 

@@ -236,7 +236,7 @@ func (b *bed) connect(ctx context.Context) error {
 	}
 	defer c.Close()
 	for {
-		workers, err := c.Workers(ctx)
+		workers, err := c.Admin().Workers(ctx)
 		if err != nil || len(workers) > 0 {
 			return err
 		}

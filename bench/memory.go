@@ -138,7 +138,7 @@ func registerAhead(ctx context.Context, b *bed, namespace string, n, soon int) (
 				for i := from; i < min(n, from+perCall); i++ {
 					batch = append(batch, job(i))
 				}
-				results, err := cl.CreateJobs(ctx, batch)
+				results, err := cl.CreateJobs(ctx, batch, client.CreateJobsOptions{})
 				errs[k] = err
 				for _, c := range results {
 					errs[k] = errors.Join(errs[k], c.Err)
@@ -240,7 +240,7 @@ func memoryOfWorkers(ctx context.Context, r *runner) (float64, error) {
 		defer func() { all.Go(stop) }()
 	}
 	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		workers, err := cl.Workers(ctx)
+		workers, err := cl.Admin().Workers(ctx)
 		connected := 0
 		for _, w := range workers {
 			if strings.HasPrefix(w.GetWorkerId(), "idle-") {

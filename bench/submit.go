@@ -40,11 +40,11 @@ var submit = Scenario{
 		var cases []Case
 		for _, clients := range []int{1, 2, 4} {
 			cases = append(cases, Case{peerFermata, fmt.Sprintf("BatchCreateJobs, clients: %d", clients), func(ctx context.Context, r *runner) (Sample, error) {
-				return submitBatches(ctx, r, n, clients, (*client.Client).CreateJobs)
+				return submitBatches(ctx, r, n, clients, createJobs)
 			}})
 		}
 		cases = append(cases, Case{peerFermata, "BatchCreateJobs, names only, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
-			return submitBatches(ctx, r, n, 4, (*client.Client).CreateJobNames)
+			return submitBatches(ctx, r, n, 4, fermata.CreateNames)
 		}}, Case{peerFermata, "BatchCreateJobs, names only, no ids, clients: 4", func(ctx context.Context, r *runner) (Sample, error) {
 			return submitBatches(ctx, r, n, 4, createNamesWithoutIDs)
 		}})
@@ -109,7 +109,7 @@ func submitBatches(ctx context.Context, r *runner, n, clients int, call fermata.
 type create func(c *client.Client, ctx context.Context, id string, j *client.Job) (*client.Job, error)
 
 func createByStub(c *client.Client, ctx context.Context, id string, j *client.Job) (*client.Job, error) {
-	return c.JobService().CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: "namespaces/" + c.Namespace(), JobId: id, Job: j})
+	return fermatav1.NewJobServiceClient(c.Conn()).CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: "namespaces/" + c.Namespace(), JobId: id, Job: j})
 }
 
 // Without ids the client makes them, as asynq's client does with those of its tasks.
@@ -117,11 +117,15 @@ func createWithoutID(c *client.Client, ctx context.Context, _ string, j *client.
 	return c.CreateJob(ctx, "", j)
 }
 
-func createNamesWithoutIDs(c *client.Client, ctx context.Context, jobs []client.NewJob) ([]client.Created, error) {
+func createJobs(c *client.Client, ctx context.Context, jobs []client.NewJob) ([]client.CreateResult, error) {
+	return c.CreateJobs(ctx, jobs, client.CreateJobsOptions{})
+}
+
+func createNamesWithoutIDs(c *client.Client, ctx context.Context, jobs []client.NewJob) ([]client.CreateResult, error) {
 	for i := range jobs {
 		jobs[i].ID = ""
 	}
-	return c.CreateJobNames(ctx, jobs)
+	return c.CreateJobs(ctx, jobs, client.CreateJobsOptions{NamesOnly: true})
 }
 
 func submitSingly(ctx context.Context, r *runner, n, inFlight int, do create) (Sample, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -12,61 +11,79 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Wish is the desired state of a job; see [Client.ApplyJobs].
-type Wish = fermatav1.JobWish
+// DesiredJob is the desired state of a job; see [Client.ApplyJobs].
+type DesiredJob = fermatav1.JobWish
 
-// Change is the result of applying a [Wish].
-type Change = fermatav1.JobChange
+// JobChange is the change that a [DesiredJob] needs, or an error: [ChangeError] returns it.
+type JobChange = fermatav1.JobChange
+
+// ChangeAction is what a [JobChange] does.
+type ChangeAction = fermatav1.JobChange_Action
+
+// Values of [ChangeAction]. ActionPassed is planned for a one-time job that does not exist and whose time has
+// passed.
+const (
+	ActionCreate    = fermatav1.JobChange_ACTION_CREATE
+	ActionUpdate    = fermatav1.JobChange_ACTION_UPDATE
+	ActionUnchanged = fermatav1.JobChange_ACTION_UNCHANGED
+	ActionDelete    = fermatav1.JobChange_ACTION_DELETE
+	ActionPassed    = fermatav1.JobChange_ACTION_PASSED
+)
+
+// ApplyOptions configure [Client.PlanJobs] and [Client.ApplyJobs].
+type ApplyOptions struct {
+	// Force takes over jobs of other owners. Otherwise such a job is an error.
+	Force bool
+}
 
 // OwnerLabel is the label that names the set of files that a job belongs to.
 const OwnerLabel = "fermata.io/owner"
 
 // Limits of one call of PlanJobs or ApplyJobs. The response holds each job twice.
 const (
-	maxBatchWishes = 500
+	maxDesiredJobs = 500
 	maxBatchBytes  = 4 << 20
 )
 
-// PlanJobs validates wishes and returns the changes that ApplyJobs would make, without changing anything. The
-// number of wishes is not limited. Each wish has its own change; [ChangeError] returns its error. With force,
-// the plan takes over jobs of other owners.
-func (c *Client) PlanJobs(ctx context.Context, wishes []*Wish, force bool) ([]*Change, error) {
-	return inBatches(wishes, func(batch []*Wish) ([]*Change, error) {
+// PlanJobs validates the desired jobs and returns the changes that ApplyJobs would make, without changing
+// anything. The number of jobs is not limited. Each has its own change; [ChangeError] returns its error.
+func (c *Client) PlanJobs(ctx context.Context, desired []*DesiredJob, o ApplyOptions) ([]*JobChange, error) {
+	return inBatches(desired, func(batch []*DesiredJob) ([]*JobChange, error) {
 		a, err := callWithRetry(ctx, c, c.jobs.PlanJobs,
-			&fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: force})
+			&fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: o.Force})
 		return a.GetChanges(), err
 	})
 }
 
-// ApplyJobs creates, replaces, deletes, pauses and resumes jobs until they match the wishes, in batches. A wish
-// with an etag, usually that of [Change.Before] in the plan, is applied only if the job still has that etag.
-// Without an etag, the job must not exist or must equal the wish. Each wish has its own change; [ChangeError]
-// returns its error. Retryable errors are retried. The returned error is that of a call that failed as a whole;
-// the changes of later wishes are then missing. The call can be repeated.
-func (c *Client) ApplyJobs(ctx context.Context, wishes []*Wish, force bool) ([]*Change, error) {
-	return inBatches(wishes, func(batch []*Wish) ([]*Change, error) {
-		return c.applyBatch(ctx, batch, force)
+// ApplyJobs creates, replaces, deletes, pauses and resumes jobs until they are as desired, in batches. A desired
+// job with an etag, usually that of [JobChange].Before in the plan, is applied only if the job still has that
+// etag. Without an etag, the job must not exist or must equal the desired one. Each desired job has its own
+// change; [ChangeError] returns its error. Retryable errors are retried. The returned error is that of a call
+// that failed as a whole; the changes of later jobs are then missing. The call can be repeated.
+func (c *Client) ApplyJobs(ctx context.Context, desired []*DesiredJob, o ApplyOptions) ([]*JobChange, error) {
+	return inBatches(desired, func(batch []*DesiredJob) ([]*JobChange, error) {
+		return c.applyBatch(ctx, batch, o)
 	})
 }
 
-// applyBatch applies a batch and retries the wishes with retryable errors.
-func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*Change, error) {
-	changes := make([]*Change, len(batch))
+// applyBatch applies a batch and retries the jobs with retryable errors.
+func (c *Client) applyBatch(ctx context.Context, batch []*DesiredJob, o ApplyOptions) ([]*JobChange, error) {
+	changes := make([]*JobChange, len(batch))
 	left := make([]int, len(batch))
 	for i := range left {
 		left[i] = i
 	}
 	for attempt := 1; ; attempt++ {
-		q := &fermatav1.ApplyJobsRequest{Parent: c.namespaceName(), Force: force}
+		q := &fermatav1.ApplyJobsRequest{Parent: c.namespaceName(), Force: o.Force}
 		for _, i := range left {
 			q.Wishes = append(q.Wishes, batch[i])
 		}
 		a, err := callWithRetry(ctx, c, c.jobs.ApplyJobs, q)
 		if err == nil && len(a.GetChanges()) != len(left) {
-			err = status.Errorf(codes.Internal, "%d answers to %d wishes", len(a.GetChanges()), len(left))
+			err = status.Errorf(codes.Internal, "%d changes for %d jobs", len(a.GetChanges()), len(left))
 		}
 		if err != nil {
-			return nil, err
+			return nil, wrapError(err)
 		}
 		var again []int
 		var wait time.Duration
@@ -83,46 +100,34 @@ func (c *Client) applyBatch(ctx context.Context, batch []*Wish, force bool) ([]*
 	}
 }
 
-// ChangeError returns why a wish was not applied, or nil if it was.
-func ChangeError(c *Change) error {
-	if codes.Code(c.GetCode()) == codes.OK {
-		return nil
-	}
-	return status.ErrorProto(statusProto(c))
-}
+// ChangeError returns why a desired job was not applied, or nil if it was.
+func ChangeError(c *JobChange) error { return itemError(c) }
 
-// inBatches calls do with as many wishes as one call may have.
-func inBatches(wishes []*Wish, do func([]*Wish) ([]*Change, error)) ([]*Change, error) {
-	changes := make([]*Change, 0, len(wishes))
-	for len(wishes) > 0 {
+// inBatches calls do with as many jobs as one call may have.
+func inBatches(desired []*DesiredJob, do func([]*DesiredJob) ([]*JobChange, error)) ([]*JobChange, error) {
+	changes := make([]*JobChange, 0, len(desired))
+	for len(desired) > 0 {
 		n, size := 0, 0
-		for n < len(wishes) && n < maxBatchWishes {
-			size += proto.Size(wishes[n])
+		for n < len(desired) && n < maxDesiredJobs {
+			size += proto.Size(desired[n])
 			if n > 0 && size > maxBatchBytes {
 				break
 			}
 			n++
 		}
-		done, err := do(wishes[:n])
+		done, err := do(desired[:n])
 		for n > 1 && isTooLarge(err) {
 			n = (n + 1) / 2
-			done, err = do(wishes[:n])
+			done, err = do(desired[:n])
 		}
 		changes = append(changes, done...)
 		if err != nil {
 			return changes, err
 		}
-		wishes = wishes[n:]
+		desired = desired[n:]
 	}
 	return changes, nil
 }
 
 // isTooLarge reports whether a smaller call may succeed.
-func isTooLarge(err error) bool {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == "TOO_LARGE" {
-			return true
-		}
-	}
-	return false
-}
+func isTooLarge(err error) bool { return ErrorReason(err) == "TOO_LARGE" }

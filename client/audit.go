@@ -10,9 +10,6 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// AuditRecord records one call that changed something or may have done so.
-type AuditRecord = fermatav1.AuditRecord
-
 // AuditFilter selects audit records; zero fields select all.
 type AuditFilter struct {
 	// Resource is a full name; with a trailing '/', it selects all names below it.
@@ -24,7 +21,7 @@ type AuditFilter struct {
 
 // AuditRecords returns who changed what, newest first. It requests pages as they are needed, and ends after the
 // first error.
-func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*AuditRecord, error] {
+func (a Admin) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*AuditRecord, error] {
 	return func(yield func(*AuditRecord, error) bool) {
 		q := &fermatav1.ListAuditRecordsRequest{PageSize: 1000, Resource: f.Resource, Identity: f.Identity}
 		if !f.From.IsZero() {
@@ -34,7 +31,7 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 			q.EndTime = timestamppb.New(f.To)
 		}
 		for {
-			r, err := callWithRetry(ctx, c, c.cluster.ListAuditRecords, q)
+			r, err := callWithRetry(ctx, a.c, a.c.cluster.ListAuditRecords, q)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -52,14 +49,11 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[*Aud
 	}
 }
 
-// AuditExport is a consumer of audit records that acknowledges them.
-type AuditExport = fermatav1.AuditExport
-
 // ReadAuditRecords returns up to [AuditPage] records after the record with the id after, oldest first; "" starts
 // at the oldest one. If it returns fewer, there are no more yet. head is the sequence number of the last record
 // of the chain.
-func (c *Client) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
-	r, err := callWithRetry(ctx, c, c.cluster.ReadAuditRecords,
+func (a Admin) ReadAuditRecords(ctx context.Context, after string) (records []*AuditRecord, head int64, err error) {
+	r, err := callWithRetry(ctx, a.c, a.c.cluster.ReadAuditRecords,
 		&fermatav1.ReadAuditRecordsRequest{After: after, PageSize: AuditPage})
 	return r.GetRecords(), r.GetHeadSequence(), err
 }
@@ -69,20 +63,20 @@ const AuditPage = 1000
 
 // AcknowledgeAuditRecords records that an export has delivered all records up to last. With a nil record it
 // creates the export if it does not exist, and returns its position.
-func (c *Client) AcknowledgeAuditRecords(ctx context.Context, export string, last *AuditRecord) (*AuditExport, error) {
-	return callWithRetry(ctx, c, c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
+func (a Admin) AcknowledgeAuditRecords(ctx context.Context, export string, last *AuditRecord) (*AuditExport, error) {
+	return callWithRetry(ctx, a.c, a.c.cluster.AcknowledgeAuditRecords, &fermatav1.AcknowledgeAuditRecordsRequest{
 		Export: export, RecordId: last.GetId(), Sequence: last.GetSequence(),
 	})
 }
 
 // AuditExports returns the exports and how many records wait for each.
-func (c *Client) AuditExports(ctx context.Context) ([]*AuditExport, error) {
-	r, err := callWithRetry(ctx, c, c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
+func (a Admin) AuditExports(ctx context.Context) ([]*AuditExport, error) {
+	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListAuditExports, &fermatav1.ListAuditExportsRequest{})
 	return r.GetExports(), err
 }
 
 // DeleteAuditExport deletes an export. Records are no longer kept for it.
-func (c *Client) DeleteAuditExport(ctx context.Context, export string) error {
-	_, err := callWithRetry(ctx, c, c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
+func (a Admin) DeleteAuditExport(ctx context.Context, export string) error {
+	_, err := callWithRetry(ctx, a.c, a.c.cluster.DeleteAuditExport, &fermatav1.DeleteAuditExportRequest{Name: export})
 	return err
 }

@@ -4,17 +4,12 @@ import (
 	"context"
 	"iter"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Backup is a job with its state.
-type Backup = fermatav1.JobBackup
-
-// Existing is what RestoreJobs does with a job that exists already.
+// Existing is what [Admin.RestoreJobs] does with a job that exists already.
 type Existing = fermatav1.RestoreJobsRequest_Existing
 
 // Values of [Existing].
@@ -24,19 +19,36 @@ const (
 	ExistingReplace = fermatav1.RestoreJobsRequest_EXISTING_REPLACE
 )
 
-// Restored is the result of restoring a Backup.
-type Restored struct {
-	Outcome fermatav1.RestoreJobsResponse_Result_Outcome
+// RestoreOptions configure [Admin.RestoreJobs].
+type RestoreOptions struct {
+	// Existing is what happens to a job that exists already. Default [ExistingFail].
+	Existing Existing
+}
+
+// RestoreOutcome is what happened to a job.
+type RestoreOutcome = fermatav1.RestoreJobsResponse_Result_Outcome
+
+// Values of [RestoreOutcome].
+const (
+	RestoreCreated   = fermatav1.RestoreJobsResponse_Result_OUTCOME_CREATED
+	RestoreUnchanged = fermatav1.RestoreJobsResponse_Result_OUTCOME_UNCHANGED
+	RestoreSkipped   = fermatav1.RestoreJobsResponse_Result_OUTCOME_SKIPPED
+	RestoreReplaced  = fermatav1.RestoreJobsResponse_Result_OUTCOME_REPLACED
+)
+
+// RestoreResult is the result of restoring one [JobBackup].
+type RestoreResult struct {
+	Outcome RestoreOutcome
 	Err     error
 }
 
 // ExportJobs returns the selected jobs with their checkpoints, in no particular order. It requests pages as they
 // are needed, and ends after the first error.
-func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup, error] {
-	return func(yield func(*Backup, error) bool) {
+func (a Admin) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*JobBackup, error] {
+	return func(yield func(*JobBackup, error) bool) {
 		for token := ""; ; {
-			r, err := callWithRetry(ctx, c, c.backups.ExportJobs, &fermatav1.ExportJobsRequest{
-				Parent: c.namespaceName(), PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
+			r, err := callWithRetry(ctx, a.c, a.c.backups.ExportJobs, &fermatav1.ExportJobsRequest{
+				Parent: a.c.namespaceName(), PageToken: token, Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels,
 			})
 			if err != nil {
 				yield(nil, err)
@@ -58,10 +70,10 @@ func (c *Client) ExportJobs(ctx context.Context, s Selection) iter.Seq2[*Backup,
 // RestoreJobs creates any number of jobs with their state, in batches, in the client's namespace. Each backup
 // has its own result. The error is that of a call that failed as a whole; the results of later backups are then
 // missing. The call can be repeated.
-func (c *Client) RestoreJobs(ctx context.Context, backups []*Backup, existing Existing) ([]Restored, error) {
-	results := make([]Restored, 0, len(backups))
+func (a Admin) RestoreJobs(ctx context.Context, backups []*JobBackup, o RestoreOptions) ([]RestoreResult, error) {
+	results := make([]RestoreResult, 0, len(backups))
 	for len(backups) > 0 {
-		q := &fermatav1.RestoreJobsRequest{Parent: c.namespaceName(), Existing: existing}
+		q := &fermatav1.RestoreJobsRequest{Parent: a.c.namespaceName(), Existing: o.Existing}
 		size := 0
 		for _, b := range backups {
 			size += proto.Size(b)
@@ -70,21 +82,14 @@ func (c *Client) RestoreJobs(ctx context.Context, backups []*Backup, existing Ex
 			}
 			q.Jobs = append(q.Jobs, b)
 		}
-		answer, err := callWithRetry(ctx, c, c.backups.RestoreJobs, q)
+		answer, err := callWithRetry(ctx, a.c, a.c.backups.RestoreJobs, q)
 		if err != nil {
 			return results, err
 		}
 		for _, r := range answer.GetResults() {
-			results = append(results, newRestored(r))
+			results = append(results, RestoreResult{Outcome: r.GetOutcome(), Err: itemError(r)})
 		}
 		backups = backups[len(q.Jobs):]
 	}
 	return results, nil
-}
-
-func newRestored(r *fermatav1.RestoreJobsResponse_Result) Restored {
-	if codes.Code(r.GetCode()) == codes.OK {
-		return Restored{Outcome: r.GetOutcome()}
-	}
-	return Restored{Err: status.ErrorProto(statusProto(r))}
 }

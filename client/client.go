@@ -16,22 +16,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/auth/bearer"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
-)
-
-// Aliases of API messages.
-type (
-	Job           = fermatav1.Job
-	Run           = fermatav1.Run
-	DeadLetter    = fermatav1.DeadLetter
-	Hint          = fermatav1.Hint
-	Schedule      = fermatav1.Schedule
-	RetryPolicy   = fermatav1.RetryPolicy
-	BackoffPolicy = fermatav1.BackoffPolicy
-	QueueSettings = fermatav1.QueueSettings
 )
 
 // Options configure a [Client]. The zero value uses the defaults.
@@ -188,11 +175,8 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Namespace returns the client's namespace.
 func (c *Client) Namespace() string { return c.options.Namespace }
 
-// JobService returns the generated stub. Its calls are not retried.
-func (c *Client) JobService() fermatav1.JobServiceClient { return c.jobs }
-
-// ClusterService returns the generated stub. Its calls are not retried.
-func (c *Client) ClusterService() fermatav1.ClusterServiceClient { return c.cluster }
+// Conn returns the connection, for the stubs of proto/fermata/v1. Their calls are not retried.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 
 // JobName returns the full name of a job. A full name is returned unchanged.
 func (c *Client) JobName(job string) string {
@@ -202,7 +186,7 @@ func (c *Client) JobName(job string) string {
 	return c.namespaceName() + "/jobs/" + job
 }
 
-// RunName returns the full name of a run. A full name is returned unchanged.
+// RunName returns the full name of a run, which is also in [Run].Name. A full name is returned unchanged.
 func (c *Client) RunName(job, run string) string {
 	if strings.HasPrefix(run, "namespaces/") {
 		return run
@@ -220,6 +204,14 @@ func (c *Client) QueueName(queue string) string {
 
 func (c *Client) namespaceName() string { return "namespaces/" + c.options.Namespace }
 
+// parent returns the parent of a list: the client's namespace, or "" for all namespaces.
+func (c *Client) parent(allNamespaces bool) string {
+	if allNamespaces {
+		return ""
+	}
+	return c.namespaceName()
+}
+
 // JobID returns the last part of a job's name.
 func JobID(j *Job) string { return lastNamePart(j.GetName()) }
 
@@ -229,93 +221,6 @@ func RunID(r *Run) string { return lastNamePart(r.GetName()) }
 func lastNamePart(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 // WhoAmI returns the identity that the cluster assigns to the client, and its permissions.
-func (c *Client) WhoAmI(ctx context.Context) (*fermatav1.WhoAmIResponse, error) {
+func (c *Client) WhoAmI(ctx context.Context) (*Identity, error) {
 	return callWithRetry(ctx, c, c.access.WhoAmI, &fermatav1.WhoAmIRequest{})
-}
-
-// Nodes returns the members of the cluster.
-func (c *Client) Nodes(ctx context.Context) ([]*fermatav1.Node, error) {
-	r, err := callWithRetry(ctx, c, c.cluster.ListNodes, &fermatav1.ListNodesRequest{})
-	return r.GetNodes(), err
-}
-
-// Shards returns the shards with their owners.
-func (c *Client) Shards(ctx context.Context) ([]*fermatav1.Shard, error) {
-	r, err := callWithRetry(ctx, c, c.cluster.ListShards, &fermatav1.ListShardsRequest{})
-	return r.GetShards(), err
-}
-
-// Queues returns the queues of the client's namespace, or of all namespaces.
-func (c *Client) Queues(ctx context.Context, all bool) ([]*fermatav1.Queue, error) {
-	q := &fermatav1.ListQueuesRequest{Parent: c.namespaceName()}
-	if all {
-		q.Parent = ""
-	}
-	r, err := callWithRetry(ctx, c, c.cluster.ListQueues, q)
-	return r.GetQueues(), err
-}
-
-// CheckShard checks the stored data of a shard for consistency. With repair, it also repairs what can be
-// repaired without loss.
-func (c *Client) CheckShard(ctx context.Context, shard int, repair bool) (*fermatav1.CheckShardResponse, error) {
-	return callWithRetry(ctx, c, c.cluster.CheckShard,
-		&fermatav1.CheckShardRequest{Shard: int32(shard), Repair: repair})
-}
-
-// QueueSettings returns the limits of a queue and whether it is paused. Unset limits are zero.
-func (c *Client) QueueSettings(ctx context.Context, queue string) (*QueueSettings, error) {
-	return callWithRetry(ctx, c, c.jobs.GetQueueSettings, &fermatav1.GetQueueSettingsRequest{Name: c.QueueName(queue)})
-}
-
-// SetQueueSettings replaces the limits of the queue named by s.Name. The pause is unchanged unless s.Paused is
-// set.
-func (c *Client) SetQueueSettings(ctx context.Context, s *QueueSettings) (*QueueSettings, error) {
-	q := proto.CloneOf(s)
-	q.Name = c.QueueName(s.GetName())
-	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings, &fermatav1.UpdateQueueSettingsRequest{Settings: q})
-}
-
-// SwapQueueSettings is [Client.SetQueueSettings] if the settings still equal before; otherwise it fails with
-// [IsConflict].
-func (c *Client) SwapQueueSettings(ctx context.Context, before, s *QueueSettings) (*QueueSettings, error) {
-	q := proto.CloneOf(s)
-	q.Name = c.QueueName(s.GetName())
-	return callWithRetry(ctx, c, c.jobs.UpdateQueueSettings,
-		&fermatav1.UpdateQueueSettingsRequest{Settings: q, Expected: before})
-}
-
-// PauseQueue stops new runs of a queue from starting until [Client.ResumeQueue] is called. Live runs continue.
-// Nodes apply it within about two seconds. It returns the settings of the queue, whose limits are unchanged. The
-// call can be repeated.
-func (c *Client) PauseQueue(ctx context.Context, queue string) (*QueueSettings, error) {
-	return c.setPaused(ctx, queue, true)
-}
-
-// ResumeQueue ends a pause by [Client.PauseQueue]: due runs start in order. The call can be repeated.
-func (c *Client) ResumeQueue(ctx context.Context, queue string) (*QueueSettings, error) {
-	return c.setPaused(ctx, queue, false)
-}
-
-// maxPauseTries bounds how often the limits are read again after a concurrent change.
-const maxPauseTries = 8
-
-func (c *Client) setPaused(ctx context.Context, queue string, paused bool) (*QueueSettings, error) {
-	for try := 1; ; try++ {
-		before, err := c.QueueSettings(ctx, queue)
-		if err != nil {
-			return nil, err
-		}
-		after := proto.CloneOf(before)
-		after.Name, after.Paused = queue, &paused
-		set, err := c.SwapQueueSettings(ctx, before, after)
-		if !IsConflict(err) || try == maxPauseTries {
-			return set, err
-		}
-	}
-}
-
-// Workers returns the connected workers.
-func (c *Client) Workers(ctx context.Context) ([]*fermatav1.Worker, error) {
-	r, err := callWithRetry(ctx, c, c.cluster.ListWorkers, &fermatav1.ListWorkersRequest{})
-	return r.GetWorkers(), err
 }

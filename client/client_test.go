@@ -234,7 +234,7 @@ func TestRequestIDsDiffer(t *testing.T) {
 func TestDeletionAfterALostResponse(t *testing.T) {
 	n := start(t)
 	n.fail = []error{failure(codes.Unavailable, soon())}
-	if err := dial(t, client.Options{}, n.address).DeleteJob(t.Context(), "ping", ""); err != nil {
+	if err := dial(t, client.Options{}, n.address).DeleteJob(t.Context(), "ping", client.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(n.missing, []bool{false, true}) {
@@ -250,11 +250,11 @@ func TestCancellationAfterALostResponse(t *testing.T) {
 	n := start(t)
 	n.fail = []error{failure(codes.Unavailable, soon()), failure(codes.NotFound)}
 	c := dial(t, client.Options{}, n.address)
-	if j, err := c.CancelBackfill(t.Context(), "ping", "b"); err != nil || j.GetQueue() == "" {
+	if j, err := c.CancelBackfill(t.Context(), client.BackfillRef{Job: "ping", ID: "b"}); err != nil || j.GetQueue() == "" {
 		t.Errorf("%v, %v; want the job as it is", j, err)
 	}
 	n.fail = []error{failure(codes.NotFound)}
-	if _, err := c.CancelBackfill(t.Context(), "ping", "b"); !client.IsNotFound(err) {
+	if _, err := c.CancelBackfill(t.Context(), client.BackfillRef{Job: "ping", ID: "b"}); !client.IsNotFound(err) {
 		t.Errorf("one that never was: %v", err)
 	}
 }
@@ -265,19 +265,19 @@ func TestPausingAQueueKeepsItsLimits(t *testing.T) {
 	n.settings = &fermatav1.QueueSettings{Rate: 1, Paused: new(false)}
 	n.meddle = func(s *fermatav1.QueueSettings) { s.Rate, n.meddle = 7, nil }
 	c := dial(t, client.Options{}, n.address)
-	s, err := c.PauseQueue(t.Context(), "mail")
+	s, err := c.Admin().PauseQueue(t.Context(), "mail")
 	if err != nil || !s.GetPaused() || s.GetRate() != 7 || s.GetName() != "namespaces/default/queues/mail" {
 		t.Errorf("paused: %v, %v", s, err)
 	}
-	if s, err = c.PauseQueue(t.Context(), "mail"); err != nil || !s.GetPaused() {
+	if s, err = c.Admin().PauseQueue(t.Context(), "mail"); err != nil || !s.GetPaused() {
 		t.Errorf("paused again: %v, %v", s, err)
 	}
 	n.meddle = func(s *fermatav1.QueueSettings) { s.Rate++ }
-	if s, err = c.ResumeQueue(t.Context(), "mail"); !client.IsConflict(err) {
+	if s, err = c.Admin().ResumeQueue(t.Context(), "mail"); !client.IsConflict(err) {
 		t.Errorf("limits that change all the time: %v, %v", s, err)
 	}
 	n.meddle = nil
-	if s, err = c.ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() || s.GetRate() < 8 {
+	if s, err = c.Admin().ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() || s.GetRate() < 8 {
 		t.Errorf("resumed: %v, %v", s, err)
 	}
 }
@@ -331,14 +331,14 @@ func TestBatchesAreSplit(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = client.NewJob{ID: fmt.Sprint(i), Job: &client.Job{}}
 	}
-	results, err := c.CreateJobs(t.Context(), jobs)
+	results, err := c.CreateJobs(t.Context(), jobs, client.CreateJobsOptions{})
 	if err != nil || len(results) != len(jobs) || !slices.Equal(n.batches, []int{1000, 1000, 300}) {
 		t.Fatalf("%d results in %v, %v", len(results), n.batches, err)
 	}
-	if !client.IsExists(results[1].Err) || results[2299].Job.GetName() != "2299" {
+	if !client.IsAlreadyExists(results[1].Err) || results[2299].Job.GetName() != "2299" {
 		t.Errorf("results %v %v", results[1], results[2299])
 	}
-	if results, err := c.CreateJobNames(t.Context(), jobs[:3]); err != nil || len(results) != 3 || !n.namesOnly {
+	if results, err := c.CreateJobs(t.Context(), jobs[:3], client.CreateJobsOptions{NamesOnly: true}); err != nil || len(results) != 3 || !n.namesOnly {
 		t.Errorf("names only: %v, %v", results, err)
 	}
 	n.batches = nil
@@ -346,7 +346,7 @@ func TestBatchesAreSplit(t *testing.T) {
 	for i := range large {
 		large[i].Job = &client.Job{Payload: make([]byte, 3<<20)}
 	}
-	if _, err := c.CreateJobs(t.Context(), large); err != nil || !slices.Equal(n.batches, []int{2, 2, 1}) {
+	if _, err := c.CreateJobs(t.Context(), large, client.CreateJobsOptions{}); err != nil || !slices.Equal(n.batches, []int{2, 2, 1}) {
 		t.Errorf("large payloads: batches of %v, %v", n.batches, err)
 	}
 }

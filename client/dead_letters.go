@@ -45,18 +45,7 @@ type RedriveResult struct {
 // maxLetterNames is the maximum number of names in one RedriveDeadLetters call.
 const maxLetterNames = 1000
 
-// Redrive starts dead runs again, by their names. If the call is repeated after an error, the runs that were
-// started before count as refused.
-func (c *Client) Redrive(ctx context.Context, names ...string) (sum RedriveResult, err error) {
-	return c.RedriveWith(ctx, RedriveOptions{}, names...)
-}
-
-// RedriveSelected starts all dead runs of the selected jobs again. A dry run only counts them.
-func (c *Client) RedriveSelected(ctx context.Context, s Selection, dry bool) (sum RedriveResult, err error) {
-	return c.RedriveSelectedWith(ctx, RedriveOptions{DryRun: dry}, s)
-}
-
-// RedriveOptions configure how dead runs are started again. The zero value uses the defaults.
+// RedriveOptions configure [Client.Redrive] and [Client.RedriveSelected].
 type RedriveOptions struct {
 	// DryRun counts the runs without starting them.
 	DryRun bool
@@ -65,8 +54,9 @@ type RedriveOptions struct {
 	IgnoreExclusions bool
 }
 
-// RedriveWith is [Client.Redrive] with options.
-func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...string) (sum RedriveResult, err error) {
+// Redrive starts dead runs again, by their full names. If the call is repeated after an error, the runs that
+// were started before count as refused.
+func (c *Client) Redrive(ctx context.Context, names []string, o RedriveOptions) (sum RedriveResult, err error) {
 	for len(names) > 0 && err == nil {
 		n := min(maxLetterNames, len(names))
 		err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
@@ -77,9 +67,8 @@ func (c *Client) RedriveWith(ctx context.Context, o RedriveOptions, names ...str
 	return sum, err
 }
 
-// RedriveSelectedWith is [Client.RedriveSelected] with options.
-func (c *Client) RedriveSelectedWith(ctx context.Context, o RedriveOptions, s Selection) (sum RedriveResult,
-	err error) {
+// RedriveSelected starts all dead runs of the selected jobs again.
+func (c *Client) RedriveSelected(ctx context.Context, s Selection, o RedriveOptions) (sum RedriveResult, err error) {
 	err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{
 		Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, DryRun: o.DryRun,
 		IgnoreExclusions: o.IgnoreExclusions,

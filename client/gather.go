@@ -35,7 +35,7 @@ const (
 //
 // If a job of a batch fails, its caller retries it alone: see [Client.CreateJob].
 type createBatcher struct {
-	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]Created, error)
+	send     func(context.Context, []*fermatav1.CreateJobRequest) ([]CreateResult, error)
 	maxDelay time.Duration
 
 	mu            sync.Mutex
@@ -51,14 +51,14 @@ type pendingCreate struct {
 	size    int
 	sent    bool          // or about to be; no longer waiting
 	turn    chan struct{} // closed when it was sent with others
-	result  *Created      // of the batch; nil: the batch failed as a whole
+	result  *CreateResult // of the batch; nil: the batch failed as a whole
 }
 
 // enqueue returns place if the caller may make its own call, after which it calls endCalls. Otherwise it waits
 // for the result of a batch. Without a result the caller makes its own call, without a place, under the id that
 // the batch gave its job.
 func (g *createBatcher) enqueue(ctx context.Context, q *fermatav1.CreateJobRequest, size int) (place bool,
-	result *Created, err error) {
+	result *CreateResult, err error) {
 	g.mu.Lock()
 	if g.freeBatches < maxBatchesInFlight {
 		g.freeBatches++

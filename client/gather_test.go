@@ -243,10 +243,10 @@ func TestBatchesTakeTheirShare(t *testing.T) {
 		g := crowded(time.Hour)
 		var sizes []int
 		end := make(chan struct{})
-		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
+		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
 			sizes = append(sizes, len(q))
 			<-end
-			return make([]Created, len(q)), nil
+			return make([]CreateResult, len(q)), nil
 		}
 		const callers = 30 * maxBatchesInFlight
 		var all sync.WaitGroup
@@ -284,13 +284,13 @@ func TestBatchEndsWithItsCallers(t *testing.T) {
 		g := crowded(time.Hour)
 		var until []time.Duration
 		start := time.Now()
-		g.send = func(ctx context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
+		g.send = func(ctx context.Context, q []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
 			deadline, ok := ctx.Deadline()
 			if !ok {
 				deadline = start
 			}
 			until = append(until, deadline.Sub(start))
-			return make([]Created, len(q)), nil
+			return make([]CreateResult, len(q)), nil
 		}
 		enter := func(ctx context.Context) {
 			if place, result, err := g.enqueue(ctx, &fermatav1.CreateJobRequest{}, 1); place || result == nil || err != nil {
@@ -323,7 +323,7 @@ func TestBatchEndsWithItsCallers(t *testing.T) {
 func TestBatchDelayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := crowded(maxBatchDelay)
-		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]Created, error) {
+		g.send = func(_ context.Context, q []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
 			t.Errorf("%d sent after they left the line", len(q))
 			return nil, nil
 		}

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"sync"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -15,7 +14,7 @@ import (
 
 // CreateJob creates a job with this id in the client's namespace. If id is empty, an id is
 // generated so that jobs of one batch are stored together, which is cheapest for the cluster.
-// Creating the same job twice succeeds; if another job has the id, the error is [IsExists].
+// Creating the same job twice succeeds; if another job has the id, the error is [ErrAlreadyExists].
 //
 // Concurrent calls may share calls to the cluster. A call with metadata or a sampled span in
 // ctx is always sent alone.
@@ -32,7 +31,7 @@ func (c *Client) CreateJob(ctx context.Context, id string, j *Job) (*Job, error)
 	place, result, err := c.createBatcher.enqueue(ctx, q, size)
 	switch {
 	case err != nil:
-		return nil, status.FromContextError(err).Err()
+		return nil, wrapError(status.FromContextError(err).Err())
 	case place:
 		return c.createBatched(ctx, q)
 	case result == nil: // no batch was sent in time, or it failed as a whole
@@ -58,13 +57,13 @@ func (c *Client) createBatched(ctx context.Context, q *fermatav1.CreateJobReques
 }
 
 // createCoalesced creates jobs by one call without retries. It assigns ids to jobs without one.
-func (c *Client) createCoalesced(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]Created, error) {
+func (c *Client) createCoalesced(ctx context.Context, requests []*fermatav1.CreateJobRequest) ([]CreateResult, error) {
 	assignGroupedIDs(c.options.Namespace, requests)
 	answer, err := c.jobs.BatchCreateJobs(ctx,
 		&fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), Requests: requests})
-	results := make([]Created, len(answer.GetResults()))
+	results := make([]CreateResult, len(answer.GetResults()))
 	for i, r := range answer.GetResults() {
-		results[i] = newCreated(r)
+		results[i] = newCreateResult(r)
 	}
 	return results, err
 }
@@ -75,8 +74,8 @@ type NewJob struct {
 	Job *Job
 }
 
-// Created is the result for a NewJob: a job or an error.
-type Created struct {
+// CreateResult is the result for a [NewJob]: a job or an error.
+type CreateResult struct {
 	Job *Job
 	Err error
 }
@@ -87,22 +86,18 @@ const (
 	maxBatchJobBytes = 8 << 20
 )
 
+// CreateJobsOptions configure [Client.CreateJobs].
+type CreateJobsOptions struct {
+	// NamesOnly returns jobs that have only Name and Etag, which costs client and cluster much less.
+	NamesOnly bool
+}
+
 // CreateJobs creates any number of jobs in batches. Each has its own result. The error is that of a call that
 // failed as a whole; the results of later jobs are then missing.
-func (c *Client) CreateJobs(ctx context.Context, jobs []NewJob) ([]Created, error) {
-	return c.createBatches(ctx, jobs, false)
-}
-
-// CreateJobNames is [Client.CreateJobs] for callers that do not need the stored jobs. The jobs of the results
-// have only Name and Etag, which costs client and cluster much less.
-func (c *Client) CreateJobNames(ctx context.Context, jobs []NewJob) ([]Created, error) {
-	return c.createBatches(ctx, jobs, true)
-}
-
-func (c *Client) createBatches(ctx context.Context, jobs []NewJob, namesOnly bool) ([]Created, error) {
-	results := make([]Created, 0, len(jobs))
+func (c *Client) CreateJobs(ctx context.Context, jobs []NewJob, o CreateJobsOptions) ([]CreateResult, error) {
+	results := make([]CreateResult, 0, len(jobs))
 	for len(jobs) > 0 {
-		q := &fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), NamesOnly: namesOnly}
+		q := &fermatav1.BatchCreateJobsRequest{Parent: c.namespaceName(), NamesOnly: o.NamesOnly}
 		size := 0
 		for _, j := range jobs {
 			size += proto.Size(j.Job)
@@ -121,18 +116,18 @@ func (c *Client) createBatches(ctx context.Context, jobs []NewJob, namesOnly boo
 			return results, err
 		}
 		for _, r := range answer.GetResults() {
-			results = append(results, newCreated(r))
+			results = append(results, newCreateResult(r))
 		}
 		jobs = jobs[len(q.Requests):]
 	}
 	return results, nil
 }
 
-func newCreated(r *fermatav1.BatchCreateJobsResponse_Result) Created {
-	if codes.Code(r.GetCode()) == codes.OK {
-		return Created{Job: r.GetJob()}
+func newCreateResult(r *fermatav1.BatchCreateJobsResponse_Result) CreateResult {
+	if err := itemError(r); err != nil {
+		return CreateResult{Err: err}
 	}
-	return Created{Err: status.ErrorProto(statusProto(r))}
+	return CreateResult{Job: r.GetJob()}
 }
 
 // GetJob returns a job.
@@ -150,7 +145,7 @@ type Selection struct {
 // Filter selects jobs. Zero fields select all.
 type Filter struct {
 	Selection
-	State fermatav1.JobStatus_State
+	State JobState
 	// MinFailures is the minimum number of failed runs in a row.
 	MinFailures int64
 	// PageSize is the number of jobs per call, 1 to 1000. Default 100.
@@ -190,8 +185,8 @@ func (c *Client) ListJobs(ctx context.Context, f Filter, token string) ([]*Job, 
 }
 
 // UpdateJob sets the fields named by paths, such as "schedule" or "retry_policy.max_attempts", to their values
-// in j; "*" sets all. j.Name names the job. With j.Etag set, a concurrent change makes the call fail with
-// [IsConflict].
+// in j; "*" sets all. j.Name names the job. With j.Etag set, as it is after a read, the call fails with
+// [ErrConflict] if the job was changed since: read it again and repeat the change.
 func (c *Client) UpdateJob(ctx context.Context, j *Job, paths ...string) (*Job, error) {
 	q := proto.CloneOf(j)
 	q.Name = c.JobName(j.GetName())
@@ -200,35 +195,54 @@ func (c *Client) UpdateJob(ctx context.Context, j *Job, paths ...string) (*Job, 
 	})
 }
 
-// DeleteJob deletes a job. A live run finishes. With a non-empty etag, a concurrent change makes the call fail
-// with [IsConflict].
-func (c *Client) DeleteJob(ctx context.Context, job, etag string) error {
+// DeleteOptions configure [Client.DeleteJob].
+type DeleteOptions struct {
+	// Etag is that of the job as it was read. If the job was changed since, the call fails with [ErrConflict].
+	// Default "": the job is deleted in any case.
+	Etag string
+}
+
+// DeleteJob deletes a job. A live run finishes.
+func (c *Client) DeleteJob(ctx context.Context, job string, o DeleteOptions) error {
 	return c.retryCall(ctx, func(attempt int) error {
 		// A retry finds no job if the first attempt succeeded and its response was lost.
 		_, err := c.jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{
-			Name: c.JobName(job), Etag: etag, AllowMissing: attempt > 1,
+			Name: c.JobName(job), Etag: o.Etag, AllowMissing: attempt > 1,
 		})
 		return err
 	})
 }
 
-// PauseJob pauses a job. The note explains the pause to people.
-func (c *Client) PauseJob(ctx context.Context, job, note string) (*Job, error) {
-	return callWithRetry(ctx, c, c.jobs.PauseJob, &fermatav1.PauseJobRequest{Name: c.JobName(job), Note: note})
+// PauseOptions configure [Client.PauseJob] and [Client.PauseJobs].
+type PauseOptions struct {
+	// Note explains the pause to people.
+	Note string
 }
 
-// ResumeJob ends a pause. Scheduled times that passed during the pause are skipped, or, with catchUp, handled by
-// the job's misfire policy.
-func (c *Client) ResumeJob(ctx context.Context, job string, catchUp bool) (*Job, error) {
-	return callWithRetry(ctx, c, c.jobs.ResumeJob, &fermatav1.ResumeJobRequest{Name: c.JobName(job), CatchUp: catchUp})
+// PauseJob pauses a job until [Client.ResumeJob] is called. A live run continues.
+func (c *Client) PauseJob(ctx context.Context, job string, o PauseOptions) (*Job, error) {
+	return callWithRetry(ctx, c, c.jobs.PauseJob, &fermatav1.PauseJobRequest{Name: c.JobName(job), Note: o.Note})
+}
+
+// ResumeOptions configure [Client.ResumeJob] and [Client.ResumeJobs].
+type ResumeOptions struct {
+	// CatchUp handles scheduled times that passed during the pause by the job's misfire policy. Otherwise they
+	// are skipped.
+	CatchUp bool
+}
+
+// ResumeJob ends a pause.
+func (c *Client) ResumeJob(ctx context.Context, job string, o ResumeOptions) (*Job, error) {
+	return callWithRetry(ctx, c, c.jobs.ResumeJob,
+		&fermatav1.ResumeJobRequest{Name: c.JobName(job), CatchUp: o.CatchUp})
 }
 
 // PauseJobs pauses the selected jobs that are not paused yet, and returns their number. After an error n jobs
 // have been paused, and the call can be repeated.
-func (c *Client) PauseJobs(ctx context.Context, s Selection, note string) (n int, err error) {
+func (c *Client) PauseJobs(ctx context.Context, s Selection, o PauseOptions) (n int, err error) {
 	for token := ""; ; {
 		r, err := callWithRetry(ctx, c, c.jobs.PauseJobs, &fermatav1.PauseJobsRequest{
-			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: note,
+			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note,
 			PageToken: token,
 		})
 		n += int(r.GetPaused())
@@ -239,21 +253,19 @@ func (c *Client) PauseJobs(ctx context.Context, s Selection, note string) (n int
 	}
 }
 
-// ResumeOptions configure how paused jobs are resumed.
-type ResumeOptions struct {
-	// CatchUp handles scheduled times that passed during the pause by the job's misfire policy. Otherwise they
-	// are skipped.
-	CatchUp bool
+// PausedSelection selects paused jobs.
+type PausedSelection struct {
+	Selection
 	// Note selects the jobs that were paused with this note. Default "": all.
 	Note string
 }
 
 // ResumeJobs resumes the selected paused jobs and returns their number. They start at the recovery rate of their
 // queue. After an error n jobs have been resumed, and the call can be repeated for the rest.
-func (c *Client) ResumeJobs(ctx context.Context, s Selection, o ResumeOptions) (n int, err error) {
+func (c *Client) ResumeJobs(ctx context.Context, s PausedSelection, o ResumeOptions) (n int, err error) {
 	for token := ""; ; {
 		r, err := callWithRetry(ctx, c, c.jobs.ResumeJobs, &fermatav1.ResumeJobsRequest{
-			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: o.Note,
+			Parent: c.namespaceName(), Queue: s.Queue, IdPrefix: s.IDPrefix, Labels: s.Labels, Note: s.Note,
 			CatchUp: o.CatchUp, PageToken: token,
 		})
 		n += int(r.GetResumed())
@@ -271,30 +283,41 @@ func (c *Client) HintJob(ctx context.Context, job string, h *Hint) (*Job, error)
 }
 
 // ExplainJob returns why the job does not run now, and what it waits for.
-func (c *Client) ExplainJob(ctx context.Context, job string) (*fermatav1.ExplainJobResponse, error) {
+func (c *Client) ExplainJob(ctx context.Context, job string) (*Explanation, error) {
 	return callWithRetry(ctx, c, c.jobs.ExplainJob, &fermatav1.ExplainJobRequest{Name: c.JobName(job)})
 }
 
-// Top returns the latest jobs, or the jobs that have failed longest, the worst first, in the client's namespace
-// or in all. limit is 1 to 100; 0 means 20.
-func (c *Client) Top(ctx context.Context, kind fermatav1.TopJobsRequest_Kind, all bool,
-	limit int) ([]*fermatav1.TopJob, error) {
-	q := &fermatav1.TopJobsRequest{Parent: c.namespaceName(), Kind: kind, Limit: int32(limit)}
-	if all {
-		q.Parent = ""
-	}
-	r, err := callWithRetry(ctx, c, c.jobs.TopJobs, q)
+// TopKind is the order of [Client.TopJobs].
+type TopKind = fermatav1.TopJobsRequest_Kind
+
+// Values of [TopKind]: the jobs that are latest, or those that have failed longest.
+const (
+	TopLate    = fermatav1.TopJobsRequest_KIND_LATE
+	TopFailing = fermatav1.TopJobsRequest_KIND_FAILING
+)
+
+// TopOptions configure [Client.TopJobs].
+type TopOptions struct {
+	// AllNamespaces selects the jobs of all namespaces, instead of the client's namespace.
+	AllNamespaces bool
+	// Limit is the maximum number of jobs, 1 to 100. Default 20.
+	Limit int
+}
+
+// TopJobs returns the worst jobs of a kind, the worst first.
+func (c *Client) TopJobs(ctx context.Context, kind TopKind, o TopOptions) ([]*TopJob, error) {
+	r, err := callWithRetry(ctx, c, c.jobs.TopJobs,
+		&fermatav1.TopJobsRequest{Parent: c.parent(o.AllNamespaces), Kind: kind, Limit: int32(o.Limit)})
 	return r.GetJobs(), err
 }
 
 // PreviewSchedule returns due times of a schedule without storing it.
-func (c *Client) PreviewSchedule(ctx context.Context,
-	q *fermatav1.PreviewScheduleRequest) (*fermatav1.PreviewScheduleResponse, error) {
+func (c *Client) PreviewSchedule(ctx context.Context, q *PreviewRequest) (*Preview, error) {
 	return callWithRetry(ctx, c, c.jobs.PreviewSchedule, q)
 }
 
 // Presets returns the policies that a job can refer to by name.
-func (c *Client) Presets(ctx context.Context) ([]*fermatav1.Preset, error) {
+func (c *Client) Presets(ctx context.Context) ([]*Preset, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.ListPresets, &fermatav1.ListPresetsRequest{})
 	return r.GetPresets(), err
 }

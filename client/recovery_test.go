@@ -98,29 +98,29 @@ func TestRedriveInBatchesAndPages(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint(i)
 	}
-	if sum, err := c.Redrive(t.Context(), names...); err != nil || sum != (client.RedriveResult{Redriven: 2100, Refused: 3}) || n.count() != 3 {
+	if sum, err := c.Redrive(t.Context(), names, client.RedriveOptions{}); err != nil || sum != (client.RedriveResult{Redriven: 2100, Refused: 3}) || n.count() != 3 {
 		t.Errorf("%+v %v in %d calls", sum, err, n.count())
 	}
-	if sum, err := c.RedriveSelected(t.Context(), client.Selection{Queue: "mail"}, false); err != nil || sum != (client.RedriveResult{Redriven: 7, Refused: 2}) {
+	if sum, err := c.RedriveSelected(t.Context(), client.Selection{Queue: "mail"}, client.RedriveOptions{}); err != nil || sum != (client.RedriveResult{Redriven: 7, Refused: 2}) {
 		t.Errorf("%+v %v", sum, err)
 	}
 	// What was done before an error is told.
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}
-	if sum, err := c.Redrive(t.Context(), names...); err == nil || sum.Redriven != 1000 {
+	if sum, err := c.Redrive(t.Context(), names, client.RedriveOptions{}); err == nil || sum.Redriven != 1000 {
 		t.Errorf("%+v %v", sum, err)
 	}
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}
-	if resumed, err := c.ResumeJobs(t.Context(), client.Selection{}, client.ResumeOptions{CatchUp: true}); err == nil || resumed != 5 {
+	if resumed, err := c.ResumeJobs(t.Context(), client.PausedSelection{}, client.ResumeOptions{CatchUp: true}); err == nil || resumed != 5 {
 		t.Errorf("%d %v", resumed, err)
 	}
-	if resumed, err := c.ResumeJobs(t.Context(), client.Selection{}, client.ResumeOptions{CatchUp: true}); err != nil || resumed != 7 {
+	if resumed, err := c.ResumeJobs(t.Context(), client.PausedSelection{}, client.ResumeOptions{CatchUp: true}); err != nil || resumed != 7 {
 		t.Errorf("%d %v", resumed, err)
 	}
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}
-	if paused, err := c.PauseJobs(t.Context(), client.Selection{}, "deploy"); err == nil || paused != 3 {
+	if paused, err := c.PauseJobs(t.Context(), client.Selection{}, client.PauseOptions{Note: "deploy"}); err == nil || paused != 3 {
 		t.Errorf("%d %v", paused, err)
 	}
-	if paused, err := c.PauseJobs(t.Context(), client.Selection{}, "deploy"); err != nil || paused != 4 {
+	if paused, err := c.PauseJobs(t.Context(), client.Selection{}, client.PauseOptions{Note: "deploy"}); err != nil || paused != 4 {
 		t.Errorf("%d %v", paused, err)
 	}
 }
@@ -129,17 +129,17 @@ func TestWaitRunPollsUntilTheEnd(t *testing.T) {
 	n := start(t)
 	c := dial(t, client.Options{Attempts: 1}, n.address)
 	n.fail = []error{nil, failure(codes.Unavailable), failure(codes.DeadlineExceeded)}
-	if run, err := c.WaitRun(t.Context(), "ping", "1"); err != nil || run.GetState() != fermatav1.Run_STATE_FINISHED {
+	if run, err := c.WaitRun(t.Context(), c.RunName("ping", "1")); err != nil || run.GetState() != fermatav1.Run_STATE_FINISHED {
 		t.Errorf("%v %v after %d calls", run, err, n.count())
 	}
 	n.fail = []error{failure(codes.NotFound)}
-	if _, err := c.WaitRun(t.Context(), "ping", "1"); !client.IsNotFound(err) {
+	if _, err := c.WaitRun(t.Context(), c.RunName("ping", "1")); !client.IsNotFound(err) {
 		t.Errorf("of a run that is not kept: %v", err)
 	}
 	n.running.Store(true)
 	short, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // none for a second look
 	defer cancel()
-	if _, err := c.WaitRun(short, "ping", "1"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.WaitRun(short, c.RunName("ping", "1")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("of a run that goes on: %v", err)
 	}
 }

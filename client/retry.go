@@ -38,12 +38,12 @@ func callWithRetry[Q, A any](ctx context.Context, c *Client, method rpcCall[Q, A
 func (c *Client) retryCall(ctx context.Context, try func(attempt int) error) error {
 	for attempt := 1; ; attempt++ {
 		err := try(attempt)
-		if err == nil || attempt >= c.options.Attempts {
-			return err
+		if err == nil {
+			return nil
 		}
 		wait, worthwhile := delayAfter(err, attempt)
-		if !worthwhile || !waitFor(ctx, wait) {
-			return err
+		if !worthwhile || attempt >= c.options.Attempts || !waitFor(ctx, wait) {
+			return wrapError(err)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// NewRequestID returns a random UUID (version 4).
+// NewRequestID returns a random UUID (version 4), for [RunOptions].RequestID and [Backfill].ID.
 func NewRequestID() string {
 	var b [16]byte
 	rand.Read(b[:])

@@ -11,7 +11,10 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// What a manual run does to the failure count of its job.
+// RunBackoff is what a manual run does to the failure count of its job.
+type RunBackoff = fermatav1.RunJobRequest_Backoff
+
+// Values of [RunBackoff].
 const (
 	// ResetBackoff clears the count now. The default.
 	ResetBackoff = fermatav1.RunJobRequest_BACKOFF_RESET
@@ -23,9 +26,10 @@ const (
 
 // RunOptions configure a manual run. The zero value uses the defaults.
 type RunOptions struct {
-	Backoff fermatav1.RunJobRequest_Backoff
-	// RequestID identifies the request: an id among the last eight of the job does not start another run.
-	// Default: a random id for each call.
+	// Backoff is what the run does to the failure count of its job. Default [ResetBackoff].
+	Backoff RunBackoff
+	// RequestID makes the call idempotent: an id among the last eight of the job does not start another run. Set
+	// it if the program may repeat the call after a restart. Default: a random id for each call.
 	RequestID string
 	// IgnoreExclusions starts the run and its retries also at times that the job's schedule excludes. Otherwise
 	// RunJob fails at such a time, with the reason EXCLUDED_TIME.
@@ -49,17 +53,18 @@ func (c *Client) Runs(ctx context.Context, job string) ([]*Run, error) {
 	return r.GetRuns(), err
 }
 
-// GetRun returns one run of a job.
-func (c *Client) GetRun(ctx context.Context, job, run string) (*Run, error) {
-	return callWithRetry(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: c.RunName(job, run)})
+// GetRun returns a run by its full name: that of [Run].Name, or the result of [Client.RunName].
+func (c *Client) GetRun(ctx context.Context, run string) (*Run, error) {
+	return callWithRetry(ctx, c, c.jobs.GetRun, &fermatav1.GetRunRequest{Name: run})
 }
 
-// WaitRun waits until a run has ended, with all its attempts, and returns it. It polls every 50 ms at first and
-// every 2 s after some seconds. It retries while nodes do not answer, until ctx ends, and then returns the error
-// of ctx. If the job keeps no history, an ended run returns [IsNotFound].
-func (c *Client) WaitRun(ctx context.Context, job, run string) (*Run, error) {
+// WaitRun waits until a run has ended, with all its attempts, and returns it. The run is named as for
+// [Client.GetRun]. WaitRun polls every 50 ms at first and every 2 s after some seconds. It retries while nodes do
+// not answer, until ctx ends, and then returns the error of ctx. If the job keeps no history, the error is
+// [ErrNotFound] after the end of the run.
+func (c *Client) WaitRun(ctx context.Context, run string) (*Run, error) {
 	for wait := firstPollInterval; ; wait = min(wait*5/4, maxPollInterval) {
-		r, err := c.pollRun(ctx, job, run)
+		r, err := c.pollRun(ctx, run)
 		switch {
 		case err == nil && r.GetState() == fermatav1.Run_STATE_FINISHED:
 			return r, nil
@@ -85,20 +90,22 @@ const (
 	pollTimeout = 10 * time.Second
 )
 
-func (c *Client) pollRun(ctx context.Context, job, run string) (*Run, error) {
+func (c *Client) pollRun(ctx context.Context, run string) (*Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	return c.GetRun(ctx, job, run)
+	return c.GetRun(ctx, run)
 }
 
-// CancelRun cancels a run. A waiting run ends at once, a live one when its handler returns.
-func (c *Client) CancelRun(ctx context.Context, job, run string) (*Run, error) {
-	return callWithRetry(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: c.RunName(job, run)})
+// CancelRun cancels a run, named as for [Client.GetRun]. A waiting run ends at once, a live one when its handler
+// returns.
+func (c *Client) CancelRun(ctx context.Context, run string) (*Run, error) {
+	return callWithRetry(ctx, c, c.jobs.CancelRun, &fermatav1.CancelRunRequest{Name: run})
 }
 
 // Backfill is a range of past scheduled times to run again.
 type Backfill struct {
-	// ID names the backfill for CancelBackfill. The same id is not started twice. Default: a random id.
+	// ID identifies the backfill, also for CancelBackfill, and makes the call idempotent: the same id is not
+	// started twice. Default: a random id.
 	ID string
 	// From is inclusive, To exclusive. Both are in the past.
 	From, To time.Time
@@ -122,10 +129,16 @@ func (c *Client) BackfillJob(ctx context.Context, job string, b Backfill) (id st
 	return b.ID, j, err
 }
 
+// BackfillRef identifies a backfill.
+type BackfillRef struct {
+	// Job is the id or the full name of the job, ID that of its backfill.
+	Job, ID string
+}
+
 // CancelBackfill ends a backfill. Its started runs continue.
-func (c *Client) CancelBackfill(ctx context.Context, job, id string) (j *Job, err error) {
+func (c *Client) CancelBackfill(ctx context.Context, b BackfillRef) (j *Job, err error) {
 	err = c.retryCall(ctx, func(attempt int) error {
-		q := &fermatav1.CancelBackfillRequest{Name: c.JobName(job), BackfillId: id}
+		q := &fermatav1.CancelBackfillRequest{Name: c.JobName(b.Job), BackfillId: b.ID}
 		j, err = c.jobs.CancelBackfill(ctx, q)
 		if attempt > 1 && IsNotFound(err) {
 			// A retry finds no backfill if the first attempt succeeded and its response was lost.

@@ -46,7 +46,7 @@ func TestNodesAreVerifiedByTheConfiguredName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = c.Nodes(t.Context())
+			_, err = c.Admin().Nodes(t.Context())
 			// Who gets through finds a server without services.
 			if want == "" && status.Code(err) != codes.Unimplemented || want != "" && !strings.Contains(err.Error(), want) {
 				t.Errorf("%d addresses, name %q: %v", len(addresses), name, err)

@@ -31,7 +31,7 @@ func TestWaitRunPollsUntilTheDeadline(t *testing.T) {
 		for left, want := range map[time.Duration]error{60 * time.Millisecond: nil, time.Millisecond: context.DeadlineExceeded} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			c := &Client{jobs: &longRun{end: time.Now().Add(10*time.Second - left)}}
-			if _, err := c.WaitRun(ctx, "j", "1"); !errors.Is(err, want) {
+			if _, err := c.WaitRun(ctx, "namespaces/default/jobs/j/runs/1"); !errors.Is(err, want) {
 				t.Errorf("a run that ends %v before: %v, want %v", left, err, want)
 			}
 			cancel()

@@ -4,6 +4,9 @@
 //	w.Handle("send-invoice", func(ctx context.Context, t *worker.Task) error { ... })
 //	err = w.Run(ctx) // until ctx ends, then drains
 //
+// [HandleJSON] registers a handler whose payload is JSON. [Worker.Stop] drains without a context
+// of Run, and [Worker.Abort] cancels the handlers at once.
+//
 // A worker keeps one stream, its session, to one scheduler node. The node leases attempts to
 // it, at most as many as it has free slots and places to wait for a slot. The worker runs
 // their handlers and reports the results. Delivery is at least once: a handler may run again

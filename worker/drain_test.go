@@ -45,7 +45,7 @@ func TestDrainWaitsForAcknowledgements(t *testing.T) {
 func TestDrainTimeoutCutsOff(t *testing.T) {
 	for name, end := range map[string]func(*phaseRunning){
 		"timeout": func(r *phaseRunning) { r.stop() },
-		"stop":    func(r *phaseRunning) { r.Stop() },
+		"abort":   func(r *phaseRunning) { r.Abort() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

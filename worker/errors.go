@@ -14,7 +14,7 @@ var (
 	// ErrLeaseLost: this worker no longer has the attempt's lease, and another worker may run the next attempt
 	// already. Stop writing.
 	ErrLeaseLost = errors.New("the lease is lost")
-	// ErrStopped: the worker stops and has waited for DrainTimeout, or Stop was called.
+	// ErrStopped: the worker stops and has waited for DrainTimeout, or Abort was called.
 	ErrStopped = errors.New("the worker stops")
 )
 
@@ -45,8 +45,8 @@ func (e *retryAfterError) RetryAfter() time.Duration { return e.after }
 
 // RetryAfter marks an error whose next attempt, or next run, should start no earlier than d from now. The delay
 // replaces the computed one, within the bounds of the job's policy. If d is zero or negative the computed delay
-// is used. [errors.Is] and [errors.As] see the wrapped error. RetryAfter(d, nil) is nil.
-func RetryAfter(d time.Duration, err error) error {
+// is used. [errors.Is] and [errors.As] see the wrapped error. RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}

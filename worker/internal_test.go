@@ -136,8 +136,12 @@ func TestMisuse(t *testing.T) {
 	panics("empty name", func() { w.Handle("", handler) })
 	panics("no handler", func() { w.Handle("b", nil) })
 	panics("twice", func() { w.Handle("a", handler) })
-	w.Stop()
-	w.Stop()
+	for range 2 {
+		if err := w.Stop(t.Context()); err != nil {
+			t.Errorf("Stop before Run: %v", err)
+		}
+		w.Abort()
+	}
 	if err := w.Run(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fermata-io/fermata/internal/test/nodetest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -21,7 +22,13 @@ import (
 // dialTimeout bounds every wait of a test: passing it is a failure.
 const dialTimeout = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// exampleNode is the node of the examples.
+var exampleNode nodetest.Runner
+
+func TestMain(m *testing.M) {
+	exampleNode.M = m
+	goleak.VerifyTestMain(&exampleNode)
+}
 
 // node speaks the server's side of the protocol, one step at a time, as the test
 // says.
@@ -313,12 +320,12 @@ func runAs(t *testing.T, o worker.Options, handlers map[string]worker.Handler,
 	r := &phaseRunning{Worker: w, t: t, stop: cancel, done: make(chan error, 1)}
 	go func() { r.done <- w.Run(ctx) }()
 	t.Cleanup(func() {
-		w.Stop()
+		w.Abort()
 		cancel()
 		select {
 		case <-r.done:
 		case <-time.After(dialTimeout):
-			t.Error("Run did not return after Stop")
+			t.Error("Run did not return after Abort")
 		}
 	})
 	return r

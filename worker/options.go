@@ -31,8 +31,7 @@ const (
 // Options configures a [Worker]. Addresses is required; all other fields have defaults.
 type Options struct {
 	// Addresses are host:port of scheduler nodes, or gRPC targets such as "dns:///fermata:7070". One reachable
-	// node is enough: the worker learns the others from it. With TLS, the certificate of a learnt node must name
-	// the host of one of Addresses, unless TLS.ServerName is set. Required.
+	// node is enough: the worker learns the others from it (docs/workers.md#finding-a-node). Required.
 	Addresses []string
 	// Namespace is the namespace whose jobs this worker runs. Default "default".
 	Namespace string
@@ -40,9 +39,8 @@ type Options struct {
 	Queues []string
 	// Slots is the maximum number of handlers that run concurrently, 1 to 100000. Default 16.
 	Slots int
-	// Prefetch is the maximum number of attempts that wait at this worker while all slots are taken. A negative
-	// value disables prefetching. Raise it only if handlers run for less than a network round trip. Attempts
-	// that have waited for 50 ms are returned and not counted. Default 1000.
+	// Prefetch is the maximum number of attempts that wait here for a slot; a negative value disables it. Only
+	// very short handlers need it (docs/workers.md#options-of-the-go-package). Default 1000.
 	Prefetch int
 	// ID identifies this process, 1 to 128 characters of [A-Za-z0-9._:~-]. It must be unique among the workers.
 	// Default: the result of [NewID].
@@ -56,9 +54,8 @@ type Options struct {
 
 	// TLS configures TLS to the nodes. Default nil: plaintext.
 	TLS *tls.Config
-	// Token returns the bearer token that each stream is opened with; see [TokenFile]. Without TLS it is sent to
-	// loopback addresses only, and to learnt addresses only if all of Addresses are loopback addresses. Default
-	// nil: no token.
+	// Token returns the bearer token that each stream is opened with; see [TokenFile]. Without TLS, all of
+	// Addresses must be loopback addresses. Default nil: no token.
 	Token func(context.Context) (string, error)
 	// DialOptions are added to the worker's own gRPC options, for example for credentials. Stream interceptors
 	// see messages that are not all protobuf messages.
@@ -70,9 +67,9 @@ type Options struct {
 	// context carries the trace of the run in both cases.
 	TracerProvider trace.TracerProvider
 
-	// Logger receives, among others, warnings that no node can be reached. Default: slog.Default(). Registerer
-	// registers the worker's metrics. Default nil: they are not registered.
-	Logger     *slog.Logger
+	// Logger receives the worker's log, such as warnings that no node can be reached. Default: slog.Default().
+	Logger *slog.Logger
+	// Registerer registers the worker's metrics. Default nil: they are not registered.
 	Registerer prometheus.Registerer
 }
 

@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -64,14 +62,6 @@ func lastNamePart(name string) string { return name[strings.LastIndexByte(name, 
 
 // LastAttempt reports whether a failure of this attempt ends the run.
 func (t *Task) LastAttempt() bool { return t.MaxAttempts > 0 && t.Attempt >= t.MaxAttempts }
-
-// Decode decodes the payload from JSON into v.
-func (t *Task) Decode(v any) error {
-	if err := json.Unmarshal(t.Payload, v); err != nil {
-		return fmt.Errorf("payload: %w", err)
-	}
-	return nil
-}
 
 // SetOutput sets the output to keep with the run, whether it succeeds or fails. The last call counts. Output
 // longer than [MaxOutput] bytes is cut. It is safe for concurrent use.

@@ -32,7 +32,11 @@ type Worker struct {
 
 	started     atomic.Bool
 	stopOnce    sync.Once
-	stopNow     chan struct{} // closed by Stop
+	stopping    chan struct{} // closed by Stop
+	abortOnce   sync.Once
+	aborted     chan struct{} // closed by Abort
+	done        chan struct{} // closed at the end of Run
+	runError    error         // of Run, after done
 	runners     sync.WaitGroup
 	baseContext context.Context
 
@@ -57,8 +61,8 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		options: o, handlers: make(map[string]*handler), metrics: newMetrics(o.Registerer),
-		stopNow: make(chan struct{}), maxSlotWait: maxSlotWait,
-		routes: newRoutes(o.Addresses),
+		stopping: make(chan struct{}), aborted: make(chan struct{}), done: make(chan struct{}),
+		maxSlotWait: maxSlotWait, routes: newRoutes(o.Addresses),
 	}
 	w.runnerWake = sync.NewCond(&w.mu)
 	w.lateTimer = time.AfterFunc(time.Hour, w.returnLateAttempts)
@@ -106,10 +110,11 @@ func (w *Worker) Handle(name string, h Handler) {
 	w.handlers[name] = w.metrics.newHandler(name, h)
 }
 
-// Run runs attempts until ctx ends, then drains: it takes no further attempts, and waits
-// up to Options.DrainTimeout for running handlers and for the acknowledgement of their
-// results. Then it ends the contexts of the remaining handlers with [ErrStopped] and gives
-// them 5 s to return. Their attempts are leased again.
+// Run runs attempts until ctx ends or [Worker.Stop] is called, then drains: it takes no further
+// attempts, and waits up to Options.DrainTimeout for running handlers and for the acknowledgement
+// of their results. After that, or when [Worker.Abort] is called, it ends the contexts of the
+// remaining handlers with [ErrStopped] and gives them 5 s to return. Their attempts are leased
+// again.
 //
 // Run may be called once. It reconnects for as long as necessary. It returns nil if no
 // attempt was cut off, and an error if no handler is registered or Run was called before.
@@ -120,6 +125,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("worker: Run was called before")
 	}
+	defer close(w.done)
+	w.runError = w.runUntilStopped(ctx)
+	return w.runError
+}
+
+func (w *Worker) runUntilStopped(ctx context.Context) error {
 	w.startTimer = precisetimer.New(w.startDue)
 	defer w.startTimer.Close()
 	base, halt := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -131,7 +142,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-	case <-w.stopNow:
+	case <-w.stopping:
+	case <-w.aborted:
 	}
 	err := w.drainAttempts(halt)
 	unlink()
@@ -144,9 +156,25 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// Stop makes Run cancel running handlers at once and return within seconds. It may be called at any time and
-// more than once. It does not wait.
-func (w *Worker) Stop() { w.stopOnce.Do(func() { close(w.stopNow) }) }
+// Stop makes [Worker.Run] drain, as if its context had ended, waits for its return, and returns its error. If ctx
+// ends first, Stop returns the error of ctx while Run continues to drain: call [Worker.Abort] to cut that short.
+// Stop may be called at any time and more than once. Before Run it returns nil, and a later Run drains at once.
+func (w *Worker) Stop(ctx context.Context) error {
+	w.stopOnce.Do(func() { close(w.stopping) })
+	if !w.started.Load() {
+		return nil
+	}
+	select {
+	case <-w.done:
+		return w.runError
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Abort makes [Worker.Run] cancel running handlers at once and return within seconds. It may be called at any time
+// and more than once. It does not wait.
+func (w *Worker) Abort() { w.abortOnce.Do(func() { close(w.aborted) }) }
 
 // Ready returns nil while the worker has a stream to a node and takes attempts. Otherwise it returns the reason
 // why not.
@@ -170,7 +198,7 @@ func (w *Worker) drainAttempts(halt context.CancelCauseFunc) error {
 	case <-w.table.idle:
 	case <-patience.C:
 		w.haltHandlers(halt)
-	case <-w.stopNow:
+	case <-w.aborted:
 		w.haltHandlers(halt)
 	}
 

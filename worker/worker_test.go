@@ -130,12 +130,10 @@ func TestOutcomes(t *testing.T) {
 				worker.Permanent(codeError(7)))
 		},
 		"later": func(context.Context, *worker.Task) error {
-			return worker.RetryAfter(90*time.Second,
-				codeError(503))
+			return worker.RetryAfter(codeError(503), 90*time.Second)
 		},
 		"past": func(context.Context, *worker.Task) error {
-			return worker.RetryAfter(-time.Second,
-				codeError(503))
+			return worker.RetryAfter(codeError(503), -time.Second)
 		},
 		"panic":     func(context.Context, *worker.Task) error { panic("boom") },
 		"nil":       func(context.Context, *worker.Task) error { var task *worker.Task; return task.Decode(nil) },
@@ -175,7 +173,7 @@ func TestOutcomes(t *testing.T) {
 		"panic": {handler: "panic", outcome: failed, text: "panic: boom at worker_test.TestOutcomes.func",
 			check: func(r *fermatav1.Result) bool { return strings.Contains(r.Error, "worker_test.go:") }},
 		"nil pointer": {handler: "nil", outcome: failed,
-			text: "nil pointer dereference at worker.(*Task).Decode (task.go:"},
+			text: "nil pointer dereference at worker.(*Task).Decode (json.go:"},
 		"nil error": {handler: "typed nil", outcome: failed,
 			text: "nil pointer dereference at worker_test.(*structError).Error (worker_test.go:"},
 		"bad hint": {handler: "hint", outcome: failed, text: "panic: no hint at worker_test.hintless.RetryAfter"},
@@ -227,15 +225,15 @@ func TestOutcomes(t *testing.T) {
 func TestErrorsAreTransparent(t *testing.T) {
 	for name, err := range map[string]error{
 		"permanent":   worker.Permanent(codeError(7)),
-		"retry after": worker.RetryAfter(time.Second, codeError(7)),
-		"both":        worker.Permanent(worker.RetryAfter(time.Second, codeError(7))),
+		"retry after": worker.RetryAfter(codeError(7), time.Second),
+		"both":        worker.Permanent(worker.RetryAfter(codeError(7), time.Second)),
 	} {
 		var code codeError
 		if !errors.Is(err, codeError(7)) || !errors.As(err, &code) || err.Error() != "code 7" {
 			t.Errorf("%s: %v hides its error", name, err)
 		}
 	}
-	if worker.Permanent(nil) != nil || worker.RetryAfter(time.Second, nil) != nil {
+	if worker.Permanent(nil) != nil || worker.RetryAfter(nil, time.Second) != nil {
 		t.Error("nil became an error")
 	}
 }

@@ -23,8 +23,8 @@ type applyPlanner struct {
 	set    *manifest.Set
 
 	// desiredJobs and changes have one item for each job of the files, in order.
-	desiredJobs []*client.Wish
-	changes     []*client.Change
+	desiredJobs []*client.DesiredJob
+	changes     []*client.JobChange
 	// surplus are jobs of the owner that the files do not have, in order of their ids.
 	surplus []*client.Job
 	queues  []queueChange
@@ -39,10 +39,10 @@ type queueChange struct {
 // planChanges computes the changes. Its error has all faults of the files.
 func (p *applyPlanner) planChanges(ctx context.Context) error {
 	for _, j := range p.set.Jobs {
-		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: j.ID, Job: j.Job, Paused: j.Paused})
+		p.desiredJobs = append(p.desiredJobs, &client.DesiredJob{JobId: j.ID, Job: j.Job, Paused: j.Paused})
 	}
 	var err error
-	p.changes, err = p.client.PlanJobs(ctx, p.desiredJobs, p.flags.force)
+	p.changes, err = p.client.PlanJobs(ctx, p.desiredJobs, client.ApplyOptions{Force: p.flags.force})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (p *applyPlanner) planQueues(ctx context.Context) error {
 	var faults manifest.Faults
 	for i := range p.set.Queues {
 		q := &p.set.Queues[i]
-		before, err := p.client.QueueSettings(ctx, q.Name)
+		before, err := p.client.Admin().QueueSettings(ctx, q.Name)
 		if status.Code(err) == codes.InvalidArgument {
 			for _, v := range client.Violations(err) {
 				faults = append(faults, q.Locate("", v.Description))
@@ -151,7 +151,7 @@ func (p *applyPlanner) hasChanges() bool {
 
 // applyChanges makes the planned changes and prints their number. It prints failures and continues after them.
 func (p *applyPlanner) applyChanges(ctx context.Context) error {
-	var wishes []*client.Wish
+	var wishes []*client.DesiredJob
 	for i, c := range p.changes {
 		switch c.GetAction() {
 		case fermatav1.JobChange_ACTION_CREATE, fermatav1.JobChange_ACTION_UPDATE:
@@ -160,10 +160,10 @@ func (p *applyPlanner) applyChanges(ctx context.Context) error {
 		}
 	}
 	for _, j := range p.surplus {
-		wishes = append(wishes, &client.Wish{JobId: client.JobID(j), Delete: true, Etag: j.GetEtag()})
+		wishes = append(wishes, &client.DesiredJob{JobId: client.JobID(j), Delete: true, Etag: j.GetEtag()})
 	}
 	queues, failed := p.setQueues(ctx)
-	changes, err := p.client.ApplyJobs(ctx, wishes, p.flags.force)
+	changes, err := p.client.ApplyJobs(ctx, wishes, client.ApplyOptions{Force: p.flags.force})
 	sum := p.countChanges()
 	sum.created, sum.updated, sum.deleted, sum.queues = 0, 0, 0, queues
 	for i, c := range changes {
@@ -188,7 +188,7 @@ func (p *applyPlanner) setQueues(ctx context.Context) (set int, failed []error) 
 		if !q.isChanged() {
 			continue
 		}
-		if _, err := p.client.SwapQueueSettings(ctx, q.before, q.after); err != nil {
+		if _, err := p.client.Admin().SetQueueSettings(ctx, q.after, client.SetQueueSettingsOptions{Expected: q.before}); err != nil {
 			failed = append(failed, p.app.failedItem(fmt.Sprintf("queue %s", q.name), i, err))
 			continue
 		}

@@ -62,7 +62,7 @@ func onlyFields(fields []string, diffs []fieldDiff) []fieldDiff {
 }
 
 // diffJob compares the settable fields of two jobs.
-func (p *applyPlanner) diffJob(before, after *client.Job, w *client.Wish) []fieldDiff {
+func (p *applyPlanner) diffJob(before, after *client.Job, w *client.DesiredJob) []fieldDiff {
 	x, y := settable(before), settable(after)
 	payload := diffPayload(before, after, p.flags.hidePayloads)
 	x.Payload, y.Payload = nil, nil

@@ -118,7 +118,7 @@ type auditTail struct {
 // nextRecords returns the records since the last poll; at first, the newest ones.
 func (t *auditTail) nextRecords(ctx context.Context) ([]*client.AuditRecord, error) {
 	end := t.filter.From
-	for r, err := range t.client.AuditRecords(ctx, client.AuditFilter{From: t.filter.From}) {
+	for r, err := range t.client.Admin().AuditRecords(ctx, client.AuditFilter{From: t.filter.From}) {
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (t *auditTail) nextRecords(ctx context.Context) ([]*client.AuditRecord, err
 func newestOf(ctx context.Context, c *client.Client, f client.AuditFilter, last string,
 	limit int) ([]*client.AuditRecord, error) {
 	var records []*client.AuditRecord
-	for r, err := range c.AuditRecords(ctx, f) {
+	for r, err := range c.Admin().AuditRecords(ctx, f) {
 		if err != nil {
 			return nil, err
 		}

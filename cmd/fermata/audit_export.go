@@ -79,7 +79,7 @@ func (a *app) auditExportsCommand() *cobra.Command {
 		Use: "exports", Short: "Show the positions of the exports of audit records", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				exports, err := c.AuditExports(ctx)
+				exports, err := c.Admin().AuditExports(ctx)
 				if err != nil {
 					return err
 				}
@@ -91,7 +91,7 @@ func (a *app) auditExportsCommand() *cobra.Command {
 		Use: "delete NAME", Short: "Delete an export: records are no longer kept for it", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				if err := c.DeleteAuditExport(ctx, args[0]); err != nil {
+				if err := c.Admin().DeleteAuditExport(ctx, args[0]); err != nil {
 					return err
 				}
 				return a.printResult("deleted export "+printableText(args[0]), resultFact{"name", args[0]})
@@ -174,7 +174,7 @@ func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.app.timeout)
 	defer cancel()
-	state, err := c.AcknowledgeAuditRecords(ctx, e.name, nil)
+	state, err := c.Admin().AcknowledgeAuditRecords(ctx, e.name, nil)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (e *auditExport) beginExport(ctx context.Context, c *client.Client) error {
 func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, e.app.timeout)
 	defer cancel()
-	records, _, err := c.ReadAuditRecords(bounded, e.after)
+	records, _, err := c.Admin().ReadAuditRecords(bounded, e.after)
 	if err != nil || len(records) == 0 {
 		return false, err
 	}
@@ -206,7 +206,7 @@ func (e *auditExport) exportBatch(ctx context.Context, c *client.Client) (more b
 	last := records[len(records)-1]
 	e.after = last.GetId()
 	if e.name != "" {
-		if _, err := c.AcknowledgeAuditRecords(safe, e.name, last); err != nil {
+		if _, err := c.Admin().AcknowledgeAuditRecords(safe, e.name, last); err != nil {
 			return false, err
 		}
 	}

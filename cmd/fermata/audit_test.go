@@ -105,7 +105,7 @@ func TestAuditTailReadsNothingTwice(t *testing.T) {
 	}
 	defer api.Close()
 	newest := func() (record *client.AuditRecord) {
-		for record, err = range api.AuditRecords(t.Context(), client.AuditFilter{}) {
+		for record, err = range api.Admin().AuditRecords(t.Context(), client.AuditFilter{}) {
 			break
 		}
 		if err != nil {

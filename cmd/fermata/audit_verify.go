@@ -74,7 +74,7 @@ type chainVerification struct {
 // verifyCluster verifies the records that the cluster keeps.
 func (v *chainVerification) verifyCluster(ctx context.Context, c *client.Client) error {
 	for after := ""; ; {
-		records, head, err := c.ReadAuditRecords(ctx, after)
+		records, head, err := c.Admin().ReadAuditRecords(ctx, after)
 		if err != nil {
 			return err
 		}

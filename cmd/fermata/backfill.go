@@ -68,7 +68,7 @@ func (a *app) cancelBackfillCommand() *cobra.Command {
 		Use: "backfill-cancel ID BACKFILL", Short: "End a backfill; its started runs continue", Args: exactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				j, err := c.CancelBackfill(ctx, args[0], args[1])
+				j, err := c.CancelBackfill(ctx, client.BackfillRef{Job: args[0], ID: args[1]})
 				if err != nil {
 					return err
 				}

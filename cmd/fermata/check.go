@@ -38,14 +38,14 @@ type remainingFaults int
 func (n remainingFaults) Error() string { return countText(int(n), "fault", "faults") + " left" }
 
 func (a *app) checkCluster(ctx context.Context, c *client.Client, repair bool) error {
-	shards, err := c.Shards(ctx)
+	shards, err := c.Admin().Shards(ctx)
 	if err != nil {
 		return err
 	}
 	var findings []*fermatav1.Finding
 	records, more := int64(0), false
 	for _, s := range shards {
-		r, err := c.CheckShard(ctx, int(s.GetShard()), repair)
+		r, err := c.Admin().CheckShard(ctx, int(s.GetShard()), client.CheckShardOptions{Repair: repair})
 		if err != nil {
 			return fmt.Errorf("shard %d: %w", s.GetShard(), err)
 		}

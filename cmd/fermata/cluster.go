@@ -17,14 +17,16 @@ func (a *app) clusterCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cluster.AddCommand(
 		listCommand(a, "nodes", "Show the members of the cluster",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Nodes(ctx) },
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Node, error) { return c.Admin().Nodes(ctx) },
 			a.nodeTable),
 		listCommand(a, "shards", "Show shards with their holders and lag",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Shards(ctx) },
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Shard, error) { return c.Admin().Shards(ctx) },
 			a.shardTable),
 		a.listQueuesCommand("queues"),
 		listCommand(a, "workers", "Show connected workers",
-			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) { return c.Workers(ctx) },
+			func(ctx context.Context, c *client.Client) ([]*fermatav1.Worker, error) {
+				return c.Admin().Workers(ctx)
+			},
 			a.workerTable),
 		a.checkCommand(), a.tryCommand(),
 	)
@@ -42,7 +44,7 @@ func (a *app) listQueuesCommand(use string) *cobra.Command {
 }
 
 func queuesOf(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.Queue, error) {
-	return c.Queues(ctx, all)
+	return c.Admin().Queues(ctx, client.QueuesOptions{AllNamespaces: all})
 }
 
 // listCommand returns a command that lists objects of the cluster.

@@ -113,7 +113,7 @@ func (a *app) redriveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sum, err := c.RedriveWith(ctx, how, names...)
+			sum, err := c.Redrive(ctx, names, how)
 			return a.printRedriven(sum, err)
 		})
 	}
@@ -131,7 +131,7 @@ func (a *app) redriveCommand() *cobra.Command {
 			return names, err
 		},
 		do: func(ctx context.Context, c *client.Client) error {
-			sum, err := c.RedriveSelectedWith(ctx, how, which)
+			sum, err := c.RedriveSelected(ctx, which, how)
 			return a.printRedriven(sum, err)
 		},
 	})

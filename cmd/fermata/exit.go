@@ -231,7 +231,7 @@ var tlsFaultHints = []struct{ says, hint string }{
 	{"x509: certificate is valid for", certificateHostError},
 	{"x509: certificate is not valid for", certificateHostError},
 	{"x509: cannot validate certificate for", certificateHostError},
-	{"tls: certificate required", "the node wants to see a certificate: set --tls-cert and --tls-key"},
+	{"tls: certificate required", "the node requires a certificate: set --tls-cert and --tls-key"},
 	{"first record does not look like a TLS handshake",
 		"{address} speaks without TLS: leave --tls and the other --tls flags out"},
 	{"certificate signed by unknown authority",

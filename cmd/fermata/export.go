@@ -72,7 +72,7 @@ func exportedMessages(ctx context.Context, c *client.Client, which client.Select
 	states bool) iter.Seq2[proto.Message, error] {
 	return func(yield func(proto.Message, error) bool) {
 		if states {
-			for b, err := range c.ExportJobs(ctx, which) {
+			for b, err := range c.Admin().ExportJobs(ctx, which) {
 				if !yield(b, err) {
 					return
 				}

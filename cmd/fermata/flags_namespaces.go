@@ -85,7 +85,7 @@ func collectFromEach[T any](ctx context.Context, c *client.Client, names []strin
 // visibleNamespaces returns the namespaces that have jobs, sorted. If the caller may not list them, it returns
 // those of its roles.
 func (a *app) visibleNamespaces(ctx context.Context, c *client.Client) ([]string, error) {
-	queues, err := c.Queues(ctx, true)
+	queues, err := c.Admin().Queues(ctx, client.QueuesOptions{AllNamespaces: true})
 	if status.Code(err) == codes.PermissionDenied {
 		if names := a.namespacesOfRoles(ctx, c); len(names) > 0 {
 			return names, nil

@@ -68,7 +68,7 @@ func (s *scheduleFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.start, "start", "", "no run before this time; also the phase of --every")
 	f.StringVar(&s.end, "end", "", "no run is planned for this time or later")
 	durationVar(f, &s.jitter, "schedule-jitter", 0,
-		"spread due times over so long after the planned time, the same for each run")
+		"spread due times over this period after the scheduled time, by the same offset for each run")
 	f.Int32Var(&s.maxRuns, "max-runs", 0, "end the schedule after this many runs (default no limit)")
 	f.StringArrayVar(&s.without.cron, "exclude-cron", nil,
 		"leave out times that match a cron expression; may be repeated")

@@ -224,7 +224,7 @@ func TestHintsAboutTLS(t *testing.T) {
 		{secure, nil, "hint: is ADDRESS a node, and one with TLS? Set --tls, or --tls-ca "},
 		{secure, []string{"--tls"}, "hint: name the file with the authority of the nodes' certificates by --tls-ca\n"},
 		{plain, []string{"--tls"}, "hint: ADDRESS speaks without TLS: leave --tls and the other --tls flags out\n"},
-		{wary, []string{"--tls-ca", ca}, "hint: the node wants to see a certificate: set --tls-cert and --tls-key\n"},
+		{wary, []string{"--tls-ca", ca}, "hint: the node requires a certificate: set --tls-cert and --tls-key\n"},
 		{secure, []string{"--tls-ca", ca}, "hint: does ADDRESS belong to a Fermata node of this version?\n"}, // TLS is as it should be
 	} {
 		c := &cluster{t: t, address: tt.address}

@@ -195,7 +195,7 @@ func (a *app) importFiles(files []string, strict bool,
 	fmt.Fprintf(a.err, "%s, %s%s\n", countText(jobs, "job", "jobs"), countText(notes, "note", "notes"),
 		notImportedText(lost))
 	if jobs == 0 {
-		return &codedError{err: errors.New("no job was made of the input"), code: exitFailed}
+		return &codedError{err: errors.New("no job of the input could be imported"), code: exitFailed}
 	}
 	if strict && notes > 0 {
 		return exitStatus(exitFailed)

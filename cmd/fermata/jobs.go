@@ -114,7 +114,7 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 		return err
 	}
 	return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-		results, err := c.CreateJobs(ctx, jobs)
+		results, err := c.CreateJobs(ctx, jobs, client.CreateJobsOptions{})
 		var created []*client.Job
 		var failed []error
 		for i, r := range results {

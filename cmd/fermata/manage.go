@@ -42,7 +42,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use: "delete ID...", Short: "Delete jobs", Aliases: []string{"rm"},
 		Long: "Delete jobs. A live run finishes; until then the id cannot be used again.",
 	}, func(ctx context.Context, c *client.Client, job string) error {
-		err := c.DeleteJob(ctx, job, etag)
+		err := c.DeleteJob(ctx, job, client.DeleteOptions{Etag: etag})
 		if ifExists && client.IsNotFound(err) {
 			return a.printResult("no job "+printableText(job), resultFact{"job", job}, resultFact{"deleted", false})
 		}
@@ -69,7 +69,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		Example: "  fermata jobs pause ping --note \"until the disk is replaced\"\n  fermata jobs pause --all " +
 			"--label team=billing --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
-		j, err := c.PauseJob(ctx, job, note)
+		j, err := c.PauseJob(ctx, job, client.PauseOptions{Note: note})
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (a *app) pauseCommand() *cobra.Command {
 			if why == "" { // to distinguish them from jobs paused for another reason
 				why = "pause --all at " + a.now().UTC().Format(time.RFC3339)
 			}
-			n, err := c.PauseJobs(ctx, which, why)
+			n, err := c.PauseJobs(ctx, which, client.PauseOptions{Note: why})
 			if n > 0 && note == "" {
 				fmt.Fprintf(a.err, "resume just these with: fermata jobs resume --all --note '%s'\n", why)
 			}
@@ -100,7 +100,7 @@ func (a *app) pauseCommand() *cobra.Command {
 func (a *app) resumeCommand() *cobra.Command {
 	var o client.ResumeOptions
 	var anyNote bool
-	var which client.Selection
+	var which client.PausedSelection
 	cmd := a.forEachJob(&cobra.Command{
 		Use: "resume (ID... | --all [--queue Q] [--prefix P] [--label K=V] [--note N])", Short: "Resume paused jobs",
 		Long: "Resume paused jobs. With --all and without --note, all that are selected must have been paused with\n" +
@@ -111,7 +111,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Example: "  fermata jobs resume ping\n  fermata jobs resume --all --label team=billing --catch-up\n  " +
 			"fermata jobs resume --all --note outage-17",
 	}, func(ctx context.Context, c *client.Client, job string) error {
-		j, err := c.ResumeJob(ctx, job, o.CatchUp)
+		j, err := c.ResumeJob(ctx, job, o)
 		if err != nil {
 			return err
 		}
@@ -120,31 +120,31 @@ func (a *app) resumeCommand() *cobra.Command {
 		})
 	})
 	cmd.Flags().BoolVar(&o.CatchUp, "catch-up", false, "run missed times by the job's misfire policy")
-	cmd.Flags().StringVar(&o.Note, "note", "", "of --all, only those that were paused with exactly this note")
-	selectFlags(cmd, &which)
+	cmd.Flags().StringVar(&which.Note, "note", "", "of --all, only those that were paused with exactly this note")
+	selectFlags(cmd, &which.Selection)
 	cmd.Flags().BoolVar(&anyNote, "any-note", false,
 		"with --all: resume jobs regardless of the note they were paused with")
 	cmd.MarkFlagsMutuallyExclusive("note", "any-note")
 	a.addBulkFlags(cmd, &bulkAction{
 		verb: "resume", noun: "job", nouns: "jobs",
 		list: func(ctx context.Context, c *client.Client) ([]string, error) {
-			return collectIDs(ctx, c, which, func(j *client.Job) bool {
-				return isPaused(j) && (o.Note == "" || j.GetStatus().GetPauseNote() == o.Note)
+			return collectIDs(ctx, c, which.Selection, func(j *client.Job) bool {
+				return isPaused(j) && (which.Note == "" || j.GetStatus().GetPauseNote() == which.Note)
 			})
 		},
 		do: func(ctx context.Context, c *client.Client) error {
-			how := o
-			if !anyNote && how.Note == "" {
-				notes, err := pauseNotes(ctx, c, which)
+			paused := which
+			if !anyNote && paused.Note == "" {
+				notes, err := pauseNotes(ctx, c, which.Selection)
 				if err != nil {
 					return err
 				}
-				how.Note, err = commonNote(notes)
+				paused.Note, err = commonNote(notes)
 				if err != nil {
 					return err
 				}
 			}
-			n, err := c.ResumeJobs(ctx, which, how)
+			n, err := c.ResumeJobs(ctx, paused, o)
 			return a.reportCount(n, err, "resumed")
 		},
 	}, "note", "any-note")
@@ -196,7 +196,7 @@ func (a *app) cancelCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				cancelled, err := c.CancelRun(ctx, args[0], run)
+				cancelled, err := c.CancelRun(ctx, c.RunName(args[0], run))
 				if err != nil {
 					return err
 				}

@@ -18,7 +18,7 @@ func (a *app) queuesCommand() *cobra.Command {
 		Use:        "get QUEUE", Short: "Show the limits of a queue, and whether it is paused", Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				s, err := c.QueueSettings(ctx, args[0])
+				s, err := c.Admin().QueueSettings(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -40,7 +40,7 @@ func (a *app) pauseQueueCommand() *cobra.Command {
 			"that workers\n" +
 			"have received by then still run.",
 	}, func(ctx context.Context, c *client.Client, queue string) error {
-		s, err := c.PauseQueue(ctx, queue)
+		s, err := c.Admin().PauseQueue(ctx, queue)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (a *app) resumeQueueCommand() *cobra.Command {
 			"that is\n" +
 			"too fast, set a limit first: fermata queues set QUEUE --rate 10.",
 	}, func(ctx context.Context, c *client.Client, queue string) error {
-		s, err := c.ResumeQueue(ctx, queue)
+		s, err := c.Admin().ResumeQueue(ctx, queue)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 				return usageErrorf("nothing to change: give at least one flag")
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				s, err := c.QueueSettings(ctx, args[0])
+				s, err := c.Admin().QueueSettings(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -95,7 +95,7 @@ func (a *app) setQueueCommand() *cobra.Command {
 					s.Burst = 0 // a limit goes with its burst
 				}
 				s.Name, s.Paused = args[0], nil
-				s, err = c.SetQueueSettings(ctx, s)
+				s, err = c.Admin().SetQueueSettings(ctx, s, client.SetQueueSettingsOptions{})
 				if err != nil {
 					return err
 				}

@@ -31,7 +31,7 @@ func (a *app) aclCommand() *cobra.Command {
 			"yourself.\n" +
 			"Turn the default user off by \"" + redisacl.DefaultUser + "\": \"user default off\" alone takes its " +
 			"rights as well, without\n" +
-			"which Redis loses at its next start what scripts have written. It asks no cluster.",
+			"which Redis loses at its next start what scripts have written. The command calls no cluster.",
 		Example: `  fermata redis acl --keyspace fermata --user fermata --password-file redis-password >> users.acl
   fermata redis acl --functions --keyspace fermata --user fermata --password-file redis-password >> users.acl
   fermata redis acl --sentinel`,

@@ -26,7 +26,7 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 			"--dry-run it only\n" +
 			"shows what would change. Without ids all jobs that the flags select are meant; it asks before it " +
 			"changes more than\n" +
-			"20 of them, or needs --yes where nobody can be asked.\n" +
+			"20 of them, and needs --yes if the input is no terminal.\n" +
 			"A job that is changed concurrently is skipped and reported (exit code 4). Live runs keep their settings.",
 		Example: "  fermata jobs refresh-defaults --dry-run\n  fermata jobs refresh-defaults --queue mail",
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -107,14 +107,14 @@ func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFla
 	jobs []*client.Job) (p *applyPlanner, failed []error, err error) {
 	p = &applyPlanner{app: a, client: c, flags: flags, set: &manifest.Set{}}
 	for _, j := range jobs {
-		p.desiredJobs = append(p.desiredJobs, &client.Wish{JobId: client.JobID(j), Job: settable(j),
+		p.desiredJobs = append(p.desiredJobs, &client.DesiredJob{JobId: client.JobID(j), Job: settable(j),
 			RefreshDefaults: true})
 		if j.GetPayloadSealed() {
 			last := p.desiredJobs[len(p.desiredJobs)-1].Job
 			last.PayloadSealed, last.Payload = true, nil
 		}
 	}
-	changes, err := c.PlanJobs(ctx, p.desiredJobs, false)
+	changes, err := c.PlanJobs(ctx, p.desiredJobs, client.ApplyOptions{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -100,7 +100,7 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 			ends[i] = make(chan end, 1)
 			if r != nil {
 				go func() {
-					ended, err := c.WaitRun(ctx, jobs[i], client.RunID(r))
+					ended, err := c.WaitRun(ctx, r.GetName())
 					ends[i] <- end{ended, err}
 				}()
 			}

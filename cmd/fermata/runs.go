@@ -20,7 +20,7 @@ func (a *app) runsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) == 2 {
-					run, err := c.GetRun(ctx, args[0], args[1])
+					run, err := c.GetRun(ctx, c.RunName(args[0], args[1]))
 					if err != nil {
 						return err
 					}

@@ -100,18 +100,21 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 			}
 		})
 	}
-	part("queues", func() (err error) { p.queues, err = c.Queues(ctx, all); return err })
+	part("queues", func() (err error) {
+		p.queues, err = c.Admin().Queues(ctx, client.QueuesOptions{AllNamespaces: all})
+		return err
+	})
 	part("failing jobs", func() (err error) {
-		p.failing, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_FAILING, all, maxJobsShown)
+		p.failing, err = c.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_FAILING, client.TopOptions{AllNamespaces: all, Limit: maxJobsShown})
 		return err
 	})
 	part("late jobs", func() (err error) {
-		p.late, err = c.Top(ctx, fermatav1.TopJobsRequest_KIND_LATE, all, maxJobsShown)
+		p.late, err = c.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_LATE, client.TopOptions{AllNamespaces: all, Limit: maxJobsShown})
 		return err
 	})
-	part("nodes", func() (err error) { p.nodes, err = c.Nodes(ctx); return err })
-	part("workers", func() (err error) { p.workers, err = c.Workers(ctx); return err })
-	part("shards", func() (err error) { p.shards, err = c.Shards(ctx); return err })
+	part("nodes", func() (err error) { p.nodes, err = c.Admin().Nodes(ctx); return err })
+	part("workers", func() (err error) { p.workers, err = c.Admin().Workers(ctx); return err })
+	part("shards", func() (err error) { p.shards, err = c.Admin().Shards(ctx); return err })
 	group.Wait()
 	slices.Sort(p.denied)
 	p.at = a.now()

@@ -11,7 +11,7 @@ import (
 )
 
 const keyHelp = "q quits; b, o, l, s, f, n sort the queues by backlog, oldest, lag, starts, failures, name; space " +
-	"holds the picture"
+	"freezes the view"
 
 // topView is the state of fermata top.
 type topView struct {

@@ -28,9 +28,9 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import [-f FILE]", Short: "Register jobs written by export, or convert files of other schedulers",
 		Args: noArgs,
-		Long: "Register jobs from JSON lines as fermata export writes them, in the namespace of --namespace, " +
-			"whatever theirs\n" +
-			"was. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
+		Long: "Register jobs from JSON lines as fermata export writes them, into the namespace of --namespace, " +
+			"in place of\n" +
+			"their own. A job that is there already and differs is an error (--existing fail), stays (skip) or is " +
 			"replaced\n" +
 			"(replace); one that is the same is left alone. What can be imported is, also if something else cannot: " +
 			"the lines that were\n" +
@@ -86,7 +86,7 @@ type jobImport struct {
 // inputLine is a line of the input.
 type inputLine struct {
 	number int
-	backup *client.Backup
+	backup *client.JobBackup
 }
 
 // addFailure records that a line was not imported.
@@ -136,13 +136,13 @@ func (t *jobImport) importLines(ctx context.Context, in io.Reader) error {
 }
 
 // readLine reads a line of an export, with states or without.
-func readLine(line []byte) (*client.Backup, error) {
+func readLine(line []byte) (*client.JobBackup, error) {
 	var kind struct{ Job json.RawMessage }
 	if json.Unmarshal(line, &kind) == nil && kind.Job != nil {
-		b := &client.Backup{}
+		b := &client.JobBackup{}
 		return b, protojson.Unmarshal(line, b)
 	}
-	b := &client.Backup{Job: &client.Job{}}
+	b := &client.JobBackup{Job: &client.Job{}}
 	return b, protojson.Unmarshal(line, b.Job)
 }
 
@@ -164,11 +164,11 @@ var existingActions = map[string]client.Existing{
 }
 
 func (t *jobImport) restoreJobs(ctx context.Context, batch []inputLine) error {
-	backups := make([]*client.Backup, len(batch))
+	backups := make([]*client.JobBackup, len(batch))
 	for i, l := range batch {
 		backups[i] = l.backup
 	}
-	results, err := t.client.RestoreJobs(ctx, backups, existingActions[t.existing])
+	results, err := t.client.Admin().RestoreJobs(ctx, backups, client.RestoreOptions{Existing: existingActions[t.existing]})
 	for i, r := range results {
 		switch {
 		case r.Err != nil:
@@ -187,14 +187,14 @@ func (t *jobImport) restoreJobs(ctx context.Context, batch []inputLine) error {
 }
 
 func (t *jobImport) createJobs(ctx context.Context, lines []inputLine, batch []client.NewJob) error {
-	results, err := t.client.CreateJobs(ctx, batch)
+	results, err := t.client.CreateJobs(ctx, batch, client.CreateJobsOptions{})
 	for i, r := range results {
 		switch {
 		case r.Err == nil:
 			t.alreadyPresent++
-		case client.IsExists(r.Err) && t.existing == "skip":
+		case client.IsAlreadyExists(r.Err) && t.existing == "skip":
 			t.skipped++
-		case client.IsExists(r.Err) && t.existing == "replace":
+		case client.IsAlreadyExists(r.Err) && t.existing == "replace":
 			batch[i].Job.Name = batch[i].ID
 			if _, err := t.client.UpdateJob(ctx, batch[i].Job, "*"); err != nil {
 				t.addFailure(lines[i].number, t.app.failedItem(batch[i].ID, i, err))

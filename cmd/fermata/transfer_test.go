@@ -124,7 +124,7 @@ func TestImportOfOthersListsWhatItLeftOut(t *testing.T) {
 	}
 	for _, input := range []string{"<", "<# nothing\n", "<what is this\n"} {
 		code, _, errs := c.run("import", "crontab", "--tz", "UTC", "--user-column", "no", input)
-		if code != exitFailed || !strings.Contains(errs, "no job was made of the input") {
+		if code != exitFailed || !strings.Contains(errs, "no job of the input could be imported") {
 			t.Errorf("%q: exit %d: %s", input, code, errs)
 		}
 	}

@@ -62,7 +62,7 @@ func (a *app) runTrial(ctx context.Context, c *client.Client, queue string, ever
 	defer func() {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryCleanupTimeout)
 		defer cancel()
-		if deleteErr := c.DeleteJob(cleanup, id, ""); deleteErr != nil && !client.IsNotFound(deleteErr) {
+		if deleteErr := c.DeleteJob(cleanup, id, client.DeleteOptions{}); deleteErr != nil && !client.IsNotFound(deleteErr) {
 			err = errors.Join(err, fmt.Errorf("delete %s: %w", id, deleteErr))
 		}
 	}()

@@ -27,7 +27,7 @@ func (a *app) webhooksList() *cobra.Command {
 		Use: "list", Short: "List the webhooks, with the position of their delivery", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				hooks, err := c.Webhooks(ctx)
+				hooks, err := c.Admin().Webhooks(ctx)
 				if err != nil {
 					return err
 				}
@@ -63,7 +63,7 @@ func (a *app) webhooksDead() *cobra.Command {
 				name = args[0]
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				list, err := c.UndeliveredEvents(ctx, name, limit)
+				list, err := c.Admin().UndeliveredEvents(ctx, client.UndeliveredEventsOptions{Webhook: name, Limit: limit})
 				if err != nil {
 					return err
 				}
@@ -71,7 +71,7 @@ func (a *app) webhooksDead() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of events")
 	return cmd
 }
 
@@ -95,11 +95,11 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 		Args: exactArgs(1),
 		Long: "Deliver up to 100 events again whose delivery to a webhook was given up, oldest first, until a " +
 			"temporary failure.\n" +
-			"What the endpoint refuses for good is passed over, and comes last from then on. Repeat it until none " +
+			"Events that the endpoint refuses permanently are skipped and moved to the end. Repeat it until none " +
 			"are left.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				r, err := c.RedeliverEvents(ctx, args[0], o)
+				r, err := c.Admin().RedeliverEvents(ctx, args[0], o)
 				if err != nil {
 					return err
 				}
@@ -117,7 +117,7 @@ func (a *app) webhooksRedeliver() *cobra.Command {
 				case r.Failure != "":
 					return fmt.Errorf("the next one failed again: %s", printableText(r.Failure))
 				case r.Refused > 0 && !o.DropRefused:
-					return fmt.Errorf("%s refused for good (%s), tried last from now on: mend the endpoint, or "+
+					return fmt.Errorf("%s refused permanently (%s) and moved to the end: repair the endpoint, or "+
 						"delete what it refuses with --drop-refused",
 						countText(r.Refused, "event was", "events were"), printableText(r.Refusal))
 				}

@@ -57,7 +57,7 @@ func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.To
 	limit int) ([]*fermatav1.TopJob, error) {
 	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob,
 		error) {
-		return c.Top(ctx, kind, all, limit)
+		return c.TopJobs(ctx, kind, client.TopOptions{AllNamespaces: all, Limit: limit})
 	})
 	return sortWorstFirst(kind, jobs, limit), err
 }

@@ -165,7 +165,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 		"about how long an audit record is kept, 1h to 87600h")
 	flags.Int64Var(&cfg.AuditMaxBytes, "audit-max-bytes", 64<<20,
 		"about how many bytes all audit records may take in Redis, 1048576 (1 MiB) to 68719476736 (64 GiB); it "+
-			"holds whatever exports have acknowledged")
+			"also holds for records that exports have not acknowledged")
 	flags.StringVar(&cfg.AuditKeyFile, "audit-key-file", "",
 		"file with the keys that sign the chain of audit records, a line \"private id base64seed\" each, the "+
 			"signing one first, read again when it changes; 'scheduler audit-key new' makes one (default: the chain is "+

@@ -37,9 +37,8 @@ const rootHelp = `Run a worker with the built-in handlers.
 Jobs with the handler "http" send one HTTP request an attempt. Requests go to public
 addresses at --http-ports only, and to the networks given with --http-allow; no proxy is
 used. Jobs with the handler "exec" run one program an attempt; it is off until
---exec-allow names programs, and these get no variables from payloads but those of
---exec-env. Payloads may name secrets of --secrets-dir, which no
-scheduler and no store ever sees.
+--exec-allow names programs. Payloads set only the variables of --exec-env. Payloads may
+name secrets of --secrets-dir; neither schedulers nor Redis see their values.
 
 Every flag can be set by an environment variable (--drain-timeout is
 FERMATA_DRAIN_TIMEOUT) or in a YAML file named by --config, in this order of

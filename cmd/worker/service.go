@@ -80,7 +80,7 @@ func (s *service) serveUntilDone(drain, halt context.Context) (err error) {
 		s.logger.Info("serving metrics", "address", server.Addr())
 	}
 	defer s.flushSpans()
-	defer context.AfterFunc(halt, s.worker.Stop)()
+	defer context.AfterFunc(halt, s.worker.Abort)()
 	return s.worker.Run(drain)
 }
 

@@ -50,7 +50,7 @@ func TestNodesWithOtherDefaultsAreReported(t *testing.T) {
 	differ(a, "a", 0, 1)
 	c := startWith(t, redis.URL(), "c", with("c", 4), a.GossipAddr())
 	eventually(t, "the third is a member", func() error {
-		nodes, err := dial(t, c).Nodes(t.Context())
+		nodes, err := dial(t, c).Admin().Nodes(t.Context())
 		if err != nil || len(nodes) < 2 {
 			return fmt.Errorf("%d nodes, %v", len(nodes), err)
 		}

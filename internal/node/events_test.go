@@ -159,7 +159,7 @@ func TestALifeInEvents(t *testing.T) {
 		t.Errorf("one run has the correlations %v", correlations)
 	}
 
-	if err := dial(t, a).DeleteJob(t.Context(), "twice", ""); err != nil {
+	if err := dial(t, a).DeleteJob(t.Context(), "twice", client.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	create(t, c, "fails", intervalJob(time.Hour, "broken"))
@@ -313,10 +313,10 @@ func TestEventsAreRefused(t *testing.T) {
 	create(t, c, "a", intervalJob(time.Hour, "x"))
 	calls := dial(t, on)
 	for range 700 { // two events each; of 1400 about 1000 are kept
-		if _, err := calls.PauseJob(t.Context(), "a", ""); err != nil {
+		if _, err := calls.PauseJob(t.Context(), "a", client.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := calls.ResumeJob(t.Context(), "a", false); err != nil {
+		if _, err := calls.ResumeJob(t.Context(), "a", client.ResumeOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -367,7 +367,7 @@ func TestNodesThatKeepDifferentEventsSaySo(t *testing.T) {
 	differ(a, "a", 0, 1, "")
 	c := startWith(t, redis.URL(), "c", func(c *node.Config) { c.EventsKeep, c.Shards = 10_000, 2 }, a.GossipAddr())
 	eventually(t, "the third is a member", func() error {
-		nodes, err := dial(t, c).Nodes(t.Context())
+		nodes, err := dial(t, c).Admin().Nodes(t.Context())
 		if err == nil && len(nodes) != 2 {
 			err = fmt.Errorf("%d nodes", len(nodes))
 		}
@@ -441,7 +441,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 	a := startWith(t, redis.URL(), "a", record)
 	hooks := dial(t, a)
 	eventually(t, "the node holds its shards", func() error {
-		shards, err := hooks.Shards(t.Context())
+		shards, err := hooks.Admin().Shards(t.Context())
 		for _, s := range shards {
 			if s.GetHolder() == "" {
 				return fmt.Errorf("nobody holds shard %d", s.GetShard())
@@ -457,7 +457,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		return nil
 	})
 	create(t, jobs(t, a), "one", intervalJob(time.Hour, "x"))
-	if _, err := hooks.PauseJob(t.Context(), "one", "while its target is mended"); err != nil {
+	if _, err := hooks.PauseJob(t.Context(), "one", client.PauseOptions{Note: "while its target is mended"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"io.fermata.job.created", "io.fermata.job.paused"}
@@ -477,7 +477,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 	if err := a.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial(t, b).ResumeJob(t.Context(), "one", false); err != nil {
+	if _, err := dial(t, b).ResumeJob(t.Context(), "one", client.ResumeOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, "io.fermata.job.resumed")
@@ -488,7 +488,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		return nil
 	})
 	eventually(t, "nothing is left", func() error {
-		list, err := dial(t, b).Webhooks(t.Context())
+		list, err := dial(t, b).Admin().Webhooks(t.Context())
 		if err != nil || len(list) != 1 || list[0].GetBehindShards() != 0 || list[0].GetUndelivered() != 0 {
 			return fmt.Errorf("%v, %v", list, err)
 		}

@@ -71,7 +71,7 @@ func shared(t *testing.T, a *node.Node) map[int]string {
 	t.Helper()
 	holders := map[int]string{}
 	redistest.Eventually(t, time.Minute, "both nodes to hold shards", func(ctx context.Context) error {
-		all, err := dial(t, a).Shards(ctx)
+		all, err := dial(t, a).Admin().Shards(ctx)
 		held := map[string]int{}
 		for i, s := range all {
 			holders[i] = s.GetHolder()

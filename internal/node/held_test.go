@@ -44,8 +44,8 @@ func TestWhatRunsWaitedForIsTold(t *testing.T) {
 			Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-time.Millisecond))}},
 		}
 	}
-	if _, err := calls.SetQueueSettings(t.Context(),
-		&client.QueueSettings{Name: "paced", Rate: 2, Burst: 1}); err != nil {
+	if _, err := calls.Admin().SetQueueSettings(t.Context(),
+		&client.QueueSettings{Name: "paced", Rate: 2, Burst: 1}, client.SetQueueSettingsOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	slow := map[string]func(context.Context, *worker.Task) error{"slow": func(context.Context, *worker.Task) error {
@@ -65,7 +65,7 @@ func TestWhatRunsWaitedForIsTold(t *testing.T) {
 
 	create(t, c, "early", now("late"))
 	redistest.Eventually(t, 20*time.Second, "the job waits", func(ctx context.Context) error {
-		late, err := calls.Top(ctx, fermatav1.TopJobsRequest_KIND_LATE, true, 10)
+		late, err := calls.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_LATE, client.TopOptions{AllNamespaces: true, Limit: 10})
 		if err == nil && (len(late) == 0 || late[0].GetLag().AsDuration() < time.Second) {
 			err = fmt.Errorf("%v", late)
 		}

@@ -83,7 +83,7 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	b := startWith(t, redis.URL(), "b", sharded, a.GossipAddr())
 	c, calls := jobs(t, a), dial(t, a)
 	redistest.Eventually(t, time.Minute, "both nodes to hold shards", func(ctx context.Context) error {
-		all, err := calls.Shards(ctx)
+		all, err := calls.Admin().Shards(ctx)
 		holders := map[string]int{}
 		for _, s := range all {
 			holders[s.GetHolder()]++
@@ -116,11 +116,11 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 
 	create(t, c, "long", at("mail", "long", -time.Second))
 	started.have(t, "long", 1)
-	if _, err := calls.SetQueueSettings(t.Context(),
-		&client.QueueSettings{Name: "mail", RecoveryRate: 1000}); err != nil {
+	if _, err := calls.Admin().SetQueueSettings(t.Context(),
+		&client.QueueSettings{Name: "mail", RecoveryRate: 1000}, client.SetQueueSettingsOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := calls.PauseQueue(t.Context(), "mail"); err != nil || !s.GetPaused() || s.GetRecoveryRate() != 1000 {
+	if s, err := calls.Admin().PauseQueue(t.Context(), "mail"); err != nil || !s.GetPaused() || s.GetRecoveryRate() != 1000 {
 		t.Fatal(s, err)
 	}
 	for i := range 2 * shards { // so that each node has some
@@ -162,7 +162,7 @@ func TestAPausedQueueStartsNothing(t *testing.T) {
 	}
 
 	resumed := time.Now()
-	if s, err := dial(t, b).ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() ||
+	if s, err := dial(t, b).Admin().ResumeQueue(t.Context(), "mail"); err != nil || s.GetPaused() ||
 		s.GetRecoveryRate() != 1000 {
 		t.Fatal(s, err)
 	}

@@ -156,7 +156,7 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 		}
 		failure := fmt.Errorf("%s %s: unexpected status %d %s", request.Method, urlWithoutSecrets(request.URL),
 			response.StatusCode, http.StatusText(response.StatusCode))
-		return worker.RetryAfter(retryafter.Read(response.Header, time.Now()), failure)
+		return worker.RetryAfter(failure, retryafter.Read(response.Header, time.Now()))
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: read the answer: %w", request.Method, urlWithoutSecrets(request.URL),

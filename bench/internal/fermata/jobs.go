@@ -20,11 +20,16 @@ const perCall = 1000
 // Register registers n jobs of a class, over so many clients at once; job tells what
 // the i-th is.
 func (c *Cluster) Register(ctx context.Context, class record.Class, n, clients int, job func(i int) *client.Job) error {
-	return c.RegisterBy(ctx, (*client.Client).CreateJobNames, class, n, clients, job)
+	return c.RegisterBy(ctx, CreateNames, class, n, clients, job)
 }
 
 // Batch registers jobs by one call.
-type Batch func(*client.Client, context.Context, []client.NewJob) ([]client.Created, error)
+type Batch func(*client.Client, context.Context, []client.NewJob) ([]client.CreateResult, error)
+
+// CreateNames registers jobs without reading them.
+func CreateNames(c *client.Client, ctx context.Context, jobs []client.NewJob) ([]client.CreateResult, error) {
+	return c.CreateJobs(ctx, jobs, client.CreateJobsOptions{NamesOnly: true})
+}
 
 // RegisterBy is Register by a certain call.
 func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class, n, clients int, job func(i int) *client.Job) error {

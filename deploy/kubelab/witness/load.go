@@ -78,7 +78,7 @@ func (l *load) register(ctx context.Context, n int) error {
 		}
 		promises = append(promises, p)
 	}
-	created, err := l.c.CreateJobs(ctx, jobs)
+	created, err := l.c.CreateJobs(ctx, jobs, client.CreateJobsOptions{})
 	if err != nil {
 		return err
 	}

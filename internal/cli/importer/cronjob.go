@@ -191,7 +191,7 @@ func (c *cronJob) readAll() {
 	c.fields = newMapping()
 	id := dnsName(name)
 	if id == "" {
-		c.addNote("has no name that an id can be made of; nothing was made of it"+templateHint(name), "metadata",
+		c.addNote("has no name to make an id of; it was skipped"+templateHint(name), "metadata",
 			"name")
 	} else if !c.readSchedule() {
 		id = ""
@@ -251,7 +251,7 @@ func (c *cronJob) readSchedule() bool {
 	expression, zone := c.cronExpression()
 	switch {
 	case expression == "":
-		c.addNote("spec.schedule is missing; nothing was made of it", "spec", "schedule")
+		c.addNote("spec.schedule is missing; it was skipped", "spec", "schedule")
 		return false
 	case strings.HasPrefix(expression, "@every"):
 		return c.readInterval(expression)
@@ -266,7 +266,7 @@ func (c *cronJob) readSchedule() bool {
 		return true
 	}
 	if err != nil || len(expression) > 256 {
-		c.addNote(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; nothing was made of it%s",
+		c.addNote(fmt.Sprintf("schedule %q in time zone %q: not understood: %v; it was skipped%s",
 			clipText(expression, 80), clipText(zone, 80), err, templateHint(expression)), "spec", "schedule")
 		return false
 	}
@@ -299,7 +299,7 @@ func (c *cronJob) cronExpression() (expression, zone string) {
 func (c *cronJob) readInterval(expression string) bool {
 	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(expression, "@every")))
 	if err != nil || d < 5*time.Second || d > 366*24*time.Hour {
-		c.addNote(fmt.Sprintf("schedule %q: an interval is 5 s to a year; nothing was made of it",
+		c.addNote(fmt.Sprintf("schedule %q: an interval is 5 s to a year; it was skipped",
 			clipText(expression, 80)), "spec", "schedule")
 		return false
 	}

@@ -66,7 +66,7 @@ var (
 
 func (t *crontabReader) readLine(n int, line string) {
 	if !utf8.ValidString(line) || strings.ContainsRune(line, 0) {
-		t.dropLine(n, line, "is not UTF-8 text; nothing was made of it")
+		t.dropLine(n, line, "is not UTF-8 text; it was skipped")
 		return
 	}
 	line = strings.TrimLeft(strings.TrimSuffix(line, "\r"), " \t")
@@ -174,18 +174,18 @@ func (t *crontabReader) readEntry(n int, line string) {
 		who, command = splitFields(command, 1)
 		user = who[0]
 		if (!userNamePattern.MatchString(user) || isCommand(user)) && command != "" {
-			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? Nothing was made of it",
+			note(fmt.Sprintf("%q is no user: is this a user's crontab, without that column? It was skipped",
 				clipText(user, 40)))
 			return
 		}
 	}
 	if len(words) < times || command == "" {
-		note("is neither an assignment nor an entry: there is no command; nothing was made of it")
+		note("is neither an assignment nor an entry: there is no command; it was skipped")
 		return
 	}
 	rule, err := t.readRule(words, note)
 	if err != nil {
-		note(err.Error() + "; nothing was made of it")
+		note(err.Error() + "; it was skipped")
 		return
 	}
 	t.buildJob(&e, rule, strings.Join(words, " "), command, user, note)

@@ -16,7 +16,7 @@ func (t *crontabReader) buildJob(e *Entry, rule *yamlMapping, times, command, us
 	e.id = shortHash(times, command, user)
 	command, single, err := entryOptions(command)
 	if err != nil {
-		note(err.Error() + "; nothing was made of it")
+		note(err.Error() + "; it was skipped")
 		return
 	}
 	text, stdin := splitPercent(command)

@@ -50,7 +50,7 @@ func TestUserColumnByText(t *testing.T) {
 func TestCommandsKeepTheirMeaning(t *testing.T) {
 	for _, c := range []struct {
 		text    string
-		payload string // of the job; empty: it is commented out, or nothing was made of it
+		payload string // of the job; empty: it is commented out, or it was skipped
 		notes   []string
 	}{
 		{"PATH=/opt/it's:/bin\n0 0 * * * a | b", `{"argv":["/bin/sh","-c","export PATH='/opt/it'\\''s:/bin'\na | b"]}`, []string{"runs in a shell"}},

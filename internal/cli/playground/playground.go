@@ -173,7 +173,7 @@ func (p *playground) startWorker(ctx context.Context) (err error) {
 	}()
 	p.onStop(func(context.Context) error {
 		p.drainWorker()
-		p.worker.Stop() // has no effect on one that has drained
+		p.worker.Abort() // has no effect on one that has drained
 		<-p.workerEnded
 		return nil
 	})

@@ -69,7 +69,7 @@ func sampleNames() []string {
 
 // registerJobs creates the samples as any client would.
 func registerJobs(ctx context.Context, c *client.Client, jobs []client.NewJob) error {
-	created, err := c.CreateJobs(ctx, jobs)
+	created, err := c.CreateJobs(ctx, jobs, client.CreateJobsOptions{})
 	errs := []error{err}
 	for i, r := range created {
 		if r.Err != nil {

@@ -72,7 +72,7 @@ func (s *session) beginDrain() {
 func (s *session) abortDrain() {
 	s.aborted = true
 	s.beginDrain()
-	s.p.worker.Stop()
+	s.p.worker.Abort()
 }
 
 // endSession returns how the session ended. A worker that was stopped and cut attempts off is not an error.

@@ -142,7 +142,7 @@ func TestEventsOutliveTheirNode(t *testing.T) {
 			t.Errorf("%d events of %d ends", len(watched.ids), n)
 		}
 	}
-	list, err := cl.Webhooks(call(t))
+	list, err := cl.Admin().Webhooks(call(t))
 	if err != nil || len(list) != 1 || list[0].GetUndelivered() != 0 {
 		t.Errorf("%v, %v", list, err)
 	}

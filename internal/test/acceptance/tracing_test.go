@@ -232,7 +232,7 @@ func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, patience, "the run ends", func() error {
-			run, err := b.client.GetRun(t.Context(), "fails", client.RunID(run))
+			run, err := b.client.GetRun(t.Context(), run.GetName())
 			if err == nil && run.GetFinishTime() == nil {
 				err = fmt.Errorf("it is %v", run.GetState())
 			}

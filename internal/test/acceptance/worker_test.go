@@ -193,7 +193,7 @@ func (b behaviour) lasts(ctx context.Context) error {
 // asking adds a wish for the next delay to an error.
 func asking(wait time.Duration, err error) error {
 	if wait > 0 {
-		return worker.RetryAfter(wait, err)
+		return worker.RetryAfter(err, wait)
 	}
 	return err
 }

@@ -154,6 +154,7 @@ var table = []row{
 		why:  "it loads into Redis the functions that the store and the locks call, and reads local times as schedules do"},
 
 	{path: "examples/worker", floor: commands},
+	{path: "examples/python", floor: commands},
 	{path: "deploy/grafana/build", floor: commands},
 
 	{path: keda, floor: beside, foreign: []string{grpc, protobuf}},
@@ -168,6 +169,7 @@ var table = []row{
 	{path: "internal/test/flagtest", floor: support, foreign: []string{"github.com/spf13"}},
 	{path: "internal/test/refdoc", floor: support, foreign: []string{"github.com/spf13"}},
 	{path: "internal/test/stalltest", floor: support},
+	{path: "internal/test/nodetest", floor: support, foreign: []string{"*"}, why: "a node in the process of an example"},
 	{path: "internal/test/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/test/faultproxy", floor: support, foreign: []string{"*"}},
 	{path: "internal/test/storetest", floor: support, foreign: []string{"*"}},

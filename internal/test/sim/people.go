@@ -156,7 +156,7 @@ func (p *simulatedClients) registerJobs() {
 func (p *simulatedClients) createJob(i intervalJob, start time.Time) {
 	if p.retryUntilDone("create", i.id, func(ctx context.Context) error {
 		_, err := p.client.CreateJob(ctx, i.id, i.definition(start))
-		return ignoreDone(client.IsExists, err)
+		return ignoreDone(client.IsAlreadyExists, err)
 	}) {
 		p.addPromise(i, start)
 	} else {
@@ -245,7 +245,7 @@ func (p *simulatedClients) pauseAndResume(i intervalJob) {
 	done, ok := p.lockForEdit(i.id)
 	defer done()
 	if !ok || !p.retryUntilDone("pause", i.id, func(ctx context.Context) error {
-		_, err := p.client.PauseJob(ctx, i.id, "")
+		_, err := p.client.PauseJob(ctx, i.id, client.PauseOptions{})
 		return err
 	}) {
 		return
@@ -253,7 +253,7 @@ func (p *simulatedClients) pauseAndResume(i intervalJob) {
 	p.addSilenceFor(2500*time.Millisecond, i.id)
 	var job *client.Job
 	if p.retryUntilDone("resume", i.id, func(ctx context.Context) (err error) {
-		job, err = p.client.ResumeJob(ctx, i.id, false)
+		job, err = p.client.ResumeJob(ctx, i.id, client.ResumeOptions{})
 		return err
 	}) {
 		i.every = job.GetSchedule().GetInterval().GetEvery().AsDuration()
@@ -285,7 +285,7 @@ func (p *simulatedClients) recreateJob(i intervalJob) {
 	}
 	p.markRunsCancelled(i.id)
 	if !p.retryUntilDone("delete", i.id, func(ctx context.Context) error {
-		return ignoreDone(client.IsNotFound, p.client.DeleteJob(ctx, i.id, ""))
+		return ignoreDone(client.IsNotFound, p.client.DeleteJob(ctx, i.id, client.DeleteOptions{}))
 	}) {
 		p.addSilence(historycheck.Silence{Job: i.id, FromNS: p.world.nowNS() + int64(time.Hour),
 			Deleted: true}) // it is unknown whether it exists
@@ -321,7 +321,7 @@ func (p *simulatedClients) createOnce() {
 	job := &client.Job{Handler: handlerName, Payload: once.does.payload(), Schedule: client.Once(start)}
 	certain := p.retryUntilDone("create", once.id, func(ctx context.Context) error {
 		_, err := p.client.CreateJob(ctx, once.id, job)
-		return ignoreDone(client.IsExists, err)
+		return ignoreDone(client.IsAlreadyExists, err)
 	})
 	once.does.Fail = !certain
 	p.addPromise(once, start)

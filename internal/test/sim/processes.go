@@ -105,7 +105,7 @@ func (p *workerProcess) run(ctx context.Context, h *simnet.Host, crashed func() 
 	p.world.background.Go(func() {
 		select {
 		case <-h.Ended():
-			w.Stop()
+			w.Abort()
 		case <-p.world.ended:
 		}
 	})
