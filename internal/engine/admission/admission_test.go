@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 var errTest = errors.New("refused")
@@ -476,7 +477,7 @@ func BenchmarkPlain(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n += len(leases) {
-				var r Reservation = nullSlots{}
+				var r slots.Reservation = nullSlots{}
 				if gated {
 					r = a.Reserve("ns", "q", len(leases))
 				}
@@ -488,15 +489,15 @@ func BenchmarkPlain(b *testing.B) {
 
 type nullSlots struct{}
 
-func (nullSlots) Reserve(string, string, int) Reservation  { return nullSlots{} }
-func (nullSlots) Prefetch(string, string, int) Reservation { return nullSlots{} }
-func (nullSlots) MayAdvance(string, string) bool           { return false }
-func (nullSlots) Advance() bool                            { return false }
-func (nullSlots) Return([]job.Leased)                      {}
-func (nullSlots) Abandon(job.RecordID, uint64) bool        { return false }
-func (nullSlots) Count() int                               { return 0 }
-func (nullSlots) Split(int) Reservation                    { return nullSlots{} }
-func (nullSlots) Deliver([]job.Leased)                     {}
+func (nullSlots) Reserve(string, string, int) slots.Reservation  { return nullSlots{} }
+func (nullSlots) Prefetch(string, string, int) slots.Reservation { return nullSlots{} }
+func (nullSlots) MayAdvance(string, string) bool                 { return false }
+func (nullSlots) Advance() bool                                  { return false }
+func (nullSlots) Return([]job.Leased)                            {}
+func (nullSlots) Abandon(job.RecordID, uint64) bool              { return false }
+func (nullSlots) Count() int                                     { return 0 }
+func (nullSlots) Split(int) slots.Reservation                    { return nullSlots{} }
+func (nullSlots) Deliver([]job.Leased)                           {}
 
 // Of the slots that were reserved those for which nothing was leased are free at once, while
 // what was leased is at its gates, for as long as the server of a lock is away.

@@ -66,6 +66,8 @@ var table = []row{
 	{path: "internal/lib/protofield", floor: arithmetic, foreign: []string{protobuf}, why: "the varints are the library's"},
 
 	{path: "internal/core/job", floor: model},
+	{path: "internal/core/slots", floor: model, also: []string{"internal/core/job"},
+		why: "the contract between three engines, which must not import each other"},
 
 	// Engines.
 	{path: "internal/engine/ledger", floor: parts, foreign: []string{prometheus}},
