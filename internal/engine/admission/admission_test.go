@@ -472,7 +472,7 @@ func BenchmarkPlain(b *testing.B) {
 			leases := make([]job.Leased, 100)
 			for i := range leases {
 				d := recurring(fmt.Sprint(i))
-				leases[i].Known.Definition = &d
+				leases[i].Known = &job.Record{Definition: &d}
 				leases[i].Record, leases[i].Known.State.Token = leases[i].Known.Definition.Record(), uint64(i)
 			}
 			b.ReportAllocs()
