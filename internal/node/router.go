@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
-	"github.com/fermata-io/fermata/internal/engine/admission"
+	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
 	"github.com/fermata-io/fermata/internal/engine/scheduler"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
@@ -38,31 +38,14 @@ func (n *Node) heldLock(shard int) (string, bool) {
 // redisLatency is the current latency of Redis for this node.
 func (n *Node) redisLatency() time.Duration { return n.latency.currentLatency(time.Now()) }
 
-// slots adapts the dispatcher to the interface of the admission.
-type slots struct{ *dispatch.Dispatcher }
-
-func (s slots) Reserve(namespace, queue string, count int) admission.Reservation {
-	return reservation{s.Dispatcher.Reserve(namespace, queue, count)}
-}
-
-func (s slots) Prefetch(namespace, queue string, count int) admission.Reservation {
-	return reservation{s.Dispatcher.Prefetch(namespace, queue, count)}
-}
-
-type reservation struct{ *dispatch.Reservation }
-
-func (r reservation) Split(count int) admission.Reservation {
-	return reservation{r.Reservation.Split(count)}
-}
-
 // gates adapts the admission to the interfaces of the scheduler and the dispatcher, which are built before it.
 type gates struct{ *Node }
 
-func (g gates) Reserve(namespace, queue string, count int) scheduler.Reservation {
+func (g gates) Reserve(namespace, queue string, count int) slots.Reservation {
 	return g.admission.Reserve(namespace, queue, count)
 }
 
-func (g gates) Prefetch(namespace, queue string, count int) scheduler.Reservation {
+func (g gates) Prefetch(namespace, queue string, count int) slots.Reservation {
 	return g.admission.Prefetch(namespace, queue, count)
 }
 

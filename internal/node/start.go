@@ -270,7 +270,7 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 		return err
 	}
 	admitted := admission.Options{
-		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
+		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: n.dispatcher, Canceller: n,
 		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL,
 		Latency: n.redisLatency, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 var errTest = errors.New("refused")
@@ -471,12 +472,12 @@ func BenchmarkPlain(b *testing.B) {
 			leases := make([]job.Leased, 100)
 			for i := range leases {
 				d := recurring(fmt.Sprint(i))
-				leases[i].Known.Definition = &d
+				leases[i].Known = &job.Record{Definition: &d}
 				leases[i].Record, leases[i].Known.State.Token = leases[i].Known.Definition.Record(), uint64(i)
 			}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n += len(leases) {
-				var r Reservation = nullSlots{}
+				var r slots.Reservation = nullSlots{}
 				if gated {
 					r = a.Reserve("ns", "q", len(leases))
 				}
@@ -488,15 +489,15 @@ func BenchmarkPlain(b *testing.B) {
 
 type nullSlots struct{}
 
-func (nullSlots) Reserve(string, string, int) Reservation  { return nullSlots{} }
-func (nullSlots) Prefetch(string, string, int) Reservation { return nullSlots{} }
-func (nullSlots) MayAdvance(string, string) bool           { return false }
-func (nullSlots) Advance() bool                            { return false }
-func (nullSlots) Return([]job.Leased)                      {}
-func (nullSlots) Abandon(job.RecordID, uint64) bool        { return false }
-func (nullSlots) Count() int                               { return 0 }
-func (nullSlots) Split(int) Reservation                    { return nullSlots{} }
-func (nullSlots) Deliver([]job.Leased)                     {}
+func (nullSlots) Reserve(string, string, int) slots.Reservation  { return nullSlots{} }
+func (nullSlots) Prefetch(string, string, int) slots.Reservation { return nullSlots{} }
+func (nullSlots) MayAdvance(string, string) bool                 { return false }
+func (nullSlots) Advance() bool                                  { return false }
+func (nullSlots) Return([]job.Leased)                            {}
+func (nullSlots) Abandon(job.RecordID, uint64) bool              { return false }
+func (nullSlots) Count() int                                     { return 0 }
+func (nullSlots) Split(int) slots.Reservation                    { return nullSlots{} }
+func (nullSlots) Deliver([]job.Leased)                           {}
 
 // Of the slots that were reserved those for which nothing was leased are free at once, while
 // what was leased is at its gates, for as long as the server of a lock is away.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // errDown is what fakes answer that are switched off.
@@ -432,11 +433,11 @@ type fakeReservation struct {
 	done bool
 }
 
-func (f *fakeSlots) Prefetch(namespace, queue string, n int) Reservation {
+func (f *fakeSlots) Prefetch(namespace, queue string, n int) slots.Reservation {
 	return f.Reserve(namespace, queue, n)
 }
 
-func (f *fakeSlots) Reserve(_, _ string, n int) Reservation {
+func (f *fakeSlots) Reserve(_, _ string, n int) slots.Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open += n
@@ -448,7 +449,7 @@ func (f *fakeSlots) MayAdvance(string, string) bool { return true }
 func (r *fakeReservation) Count() int    { return r.n }
 func (r *fakeReservation) Advance() bool { return true }
 
-func (r *fakeReservation) Split(n int) Reservation {
+func (r *fakeReservation) Split(n int) slots.Reservation {
 	n = min(n, r.n)
 	r.n -= n
 	return &fakeReservation{f: r.f, n: n}

@@ -7,6 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // gateGroup is a group of runs on its way through the gates: items are those that have passed so far, gateErrors
@@ -14,7 +15,7 @@ import (
 type gateGroup struct {
 	queue       job.QueueKey
 	limits      job.QueueSettings
-	reservation Reservation
+	reservation slots.Reservation
 	since       time.Time
 	items       []*gatedRun
 	gateErrors  []*gatedRun

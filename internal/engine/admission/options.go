@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 )
 
@@ -48,8 +49,8 @@ type Ledger interface {
 
 // Slots are the free slots of this node's workers.
 type Slots interface {
-	Reserve(namespace, queue string, n int) Reservation
-	Prefetch(namespace, queue string, n int) Reservation
+	Reserve(namespace, queue string, n int) slots.Reservation
+	Prefetch(namespace, queue string, n int) slots.Reservation
 	// MayAdvance reports whether slots reserved now may take leases that are not due yet.
 	MayAdvance(namespace, queue string) bool
 	// Return gives leases back uncounted. It does not block; returns that cannot be stored at once are stored
@@ -57,17 +58,6 @@ type Slots interface {
 	Return([]job.Leased)
 	// Abandon makes the worker of an attempt at this node stop because the attempt lost something that it needs.
 	Abandon(record job.RecordID, token uint64) bool
-}
-
-// Reservation is a number of slots reserved for one caller.
-type Reservation interface {
-	Count() int
-	// Advance reports whether leases may be delivered that are not due yet.
-	Advance() bool
-	// Split moves up to n of the slots to a reservation of their own.
-	Split(n int) Reservation
-	// Deliver hands leases to the slots and releases the rest; once.
-	Deliver([]job.Leased)
 }
 
 // Canceller asks the node of the worker that runs an attempt to cancel it, on any node. It must not block.

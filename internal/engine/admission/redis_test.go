@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
+	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/engine/admission"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/redis/conn"
@@ -59,7 +60,7 @@ func newRig(t *testing.T) *rig {
 		var a *admission.Admission
 		a, err = admission.New(admission.Options{
 			Store: store, Limits: store, Ledger: r.book, Canceller: r, LeaseTTL: 10 * time.Second,
-			Slots: slots{r, func() *admission.Admission { return a }},
+			Slots: endlessSlots{r, func() *admission.Admission { return a }},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -80,37 +81,37 @@ func (r *rig) Observe([]job.Notice)                        {}
 func (r *rig) Nudge(int, []job.LaneHead, string)           {}
 func (r *rig) CancelAttempt(record job.RecordID, _ uint64) {}
 
-// slots are endless.
-type slots struct {
+// endlessSlots are always free.
+type endlessSlots struct {
 	*rig
 	admission func() *admission.Admission
 }
 
-func (s slots) Reserve(string, string, int) admission.Reservation  { return s }
-func (s slots) Prefetch(string, string, int) admission.Reservation { return s }
-func (s slots) MayAdvance(string, string) bool                     { return false }
-func (s slots) Advance() bool                                      { return false }
-func (s slots) Count() int                                         { return job.MaxLeasesPerCall }
-func (s slots) Split(int) admission.Reservation                    { return s }
-func (s slots) Abandon(record job.RecordID, _ uint64) bool {
+func (s endlessSlots) Reserve(string, string, int) slots.Reservation  { return s }
+func (s endlessSlots) Prefetch(string, string, int) slots.Reservation { return s }
+func (s endlessSlots) MayAdvance(string, string) bool                 { return false }
+func (s endlessSlots) Advance() bool                                  { return false }
+func (s endlessSlots) Count() int                                     { return job.MaxLeasesPerCall }
+func (s endlessSlots) Split(int) slots.Reservation                    { return s }
+func (s endlessSlots) Abandon(record job.RecordID, _ uint64) bool {
 	s.t.Errorf("%s is abandoned", record)
 	return true
 }
 
-func (s slots) Return(leases []job.Leased) {
+func (s endlessSlots) Return(leases []job.Leased) {
 	for _, l := range leases {
 		s.t.Errorf("%s is returned", l.Record)
 	}
 }
 
-func (s slots) Deliver(leases []job.Leased) {
+func (s endlessSlots) Deliver(leases []job.Leased) {
 	for _, l := range leases {
 		s.running.Go(func() { s.work(l) })
 	}
 }
 
 // work is the life of an attempt at its node.
-func (s slots) work(l job.Leased) {
+func (s endlessSlots) work(l job.Leased) {
 	s.mu.Lock()
 	s.live[l.Record] = l
 	s.starts = append(s.starts, l)

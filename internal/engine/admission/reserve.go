@@ -5,22 +5,23 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
-// reservation takes its leases through the gates.
-type reservation struct {
+// gatedReservation takes its leases through the gates.
+type gatedReservation struct {
 	a     *Admission
-	inner Reservation
+	inner slots.Reservation
 	queue job.QueueKey
 }
 
 // Reserve reserves slots as [Slots] does. Leases delivered to the reservation pass the gates first.
-func (a *Admission) Reserve(namespace, queue string, n int) Reservation {
+func (a *Admission) Reserve(namespace, queue string, n int) slots.Reservation {
 	return a.throughGates(a.o.Slots.Reserve(namespace, queue, n), namespace, queue)
 }
 
 // Prefetch reserves places to wait for a slot; otherwise it is like Reserve.
-func (a *Admission) Prefetch(namespace, queue string, n int) Reservation {
+func (a *Admission) Prefetch(namespace, queue string, n int) slots.Reservation {
 	return a.throughGates(a.o.Slots.Prefetch(namespace, queue, n), namespace, queue)
 }
 
@@ -29,23 +30,23 @@ func (a *Admission) MayAdvance(namespace, queue string) bool {
 	return a.o.Slots.MayAdvance(namespace, queue)
 }
 
-func (a *Admission) throughGates(inner Reservation, namespace, queue string) Reservation {
+func (a *Admission) throughGates(inner slots.Reservation, namespace, queue string) slots.Reservation {
 	if inner == nil {
 		return nil
 	}
-	return &reservation{a: a, inner: inner, queue: job.QueueKey{Namespace: namespace, Queue: queue}}
+	return &gatedReservation{a: a, inner: inner, queue: job.QueueKey{Namespace: namespace, Queue: queue}}
 }
 
-func (r *reservation) Count() int { return r.inner.Count() }
+func (r *gatedReservation) Count() int { return r.inner.Count() }
 
-func (r *reservation) Advance() bool { return r.inner.Advance() }
+func (r *gatedReservation) Advance() bool { return r.inner.Advance() }
 
-func (r *reservation) Split(n int) Reservation {
-	return &reservation{a: r.a, inner: r.inner.Split(n), queue: r.queue}
+func (r *gatedReservation) Split(n int) slots.Reservation {
+	return &gatedReservation{a: r.a, inner: r.inner.Split(n), queue: r.queue}
 }
 
 // Deliver delivers runs without gates at once, and the others when they have passed. It does not wait for that.
-func (r *reservation) Deliver(leases []job.Leased) {
+func (r *gatedReservation) Deliver(leases []job.Leased) {
 	limits := r.a.settingsOf(r.queue)
 	gated := 0
 	for i := range leases {
@@ -86,7 +87,7 @@ func (a *Admission) gatesOf(l *job.Leased) job.Gates {
 
 // startGroups starts a group for each instant at which some of the runs are due: gates decide by the state at
 // the time when a run is due, and no group waits for another.
-func (a *Admission) startGroups(slots Reservation, items []*gatedRun, queue job.QueueKey, limits job.QueueSettings) {
+func (a *Admission) startGroups(reserved slots.Reservation, items []*gatedRun, queue job.QueueKey, limits job.QueueSettings) {
 	a.mu.Lock()
 	closed := a.mu.closed
 	var groups []*gateGroup
@@ -94,17 +95,17 @@ func (a *Admission) startGroups(slots Reservation, items []*gatedRun, queue job.
 		for n < len(items) && items[n].StartAt.Equal(items[0].StartAt) {
 			n++
 		}
-		g := &gateGroup{queue: queue, limits: limits, items: items[:n:n], reservation: slots}
+		g := &gateGroup{queue: queue, limits: limits, items: items[:n:n], reservation: reserved}
 		items = items[n:]
 		if len(items) > 0 {
-			g.reservation = slots.Split(n)
+			g.reservation = reserved.Split(n)
 		}
 		groups = append(groups, g)
 	}
 	a.groupsInFlight.Add(len(groups))
 	a.mu.Unlock()
 	if closed {
-		slots.Deliver(nil)
+		reserved.Deliver(nil)
 		a.o.Slots.Return(leasesOf(items))
 	}
 	for _, g := range groups {

@@ -3,7 +3,7 @@
 //
 // A session is one stream of one worker. Its slots are credits: a caller that leases due
 // jobs reserves slots first ([Dispatcher.Reserve]) and then delivers its leases
-// ([Reservation.Deliver]), so that nothing is leased that no worker can start now. The
+// ([slots.Reservation]), so that nothing is leased that no worker can start now. The
 // sessions of a queue are in a heap, the least loaded first, which is updated when it is
 // used. Sessions of the same queues are a [Fleet]: a caller that waits for slots of one
 // of these queues can use any of them.

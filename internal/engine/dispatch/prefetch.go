@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/slots"
+)
 
 // A worker's slots are empty from a result until the next lease arrives. While handlers are short, a session is
 // therefore given attempts that wait at the worker for a slot, which hides the round trip.
@@ -64,6 +68,6 @@ func (s *Session) placesToWait() int {
 // Prefetch reserves up to n places of attempts that wait at workers for a slot. It is meant for when no slot is
 // free: otherwise a waiting attempt could run elsewhere at once. Like Reserve it always returns a reservation to
 // be delivered.
-func (d *Dispatcher) Prefetch(namespace, queue string, n int) *Reservation {
-	return d.reserveSlots(&Reservation{d: d, queue: queueKey{namespace, queue}, toWait: true}, n)
+func (d *Dispatcher) Prefetch(namespace, queue string, n int) slots.Reservation {
+	return d.reserveSlots(&sessionReservation{d: d, queue: queueKey{namespace, queue}, toWait: true}, n)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // connectAhead opens a session that lets attempts wait.
@@ -120,7 +121,7 @@ func TestDemandHasFreeSlotsAndPlaces(t *testing.T) {
 		want(10, 0)
 		b.show(s, 100, time.Millisecond/4)
 		want(10, 30)
-		slots := b.d.Reserve("ns", "q", 9)
+		reserved := b.d.Reserve("ns", "q", 9)
 		want(1, 30)
 		last := b.d.Reserve("ns", "q", 1)
 		want(0, 30)
@@ -128,7 +129,7 @@ func TestDemandHasFreeSlotsAndPlaces(t *testing.T) {
 		want(0, 16)
 		more := b.d.Prefetch("ns", "q", 5)
 		want(0, 0) // until half of them are gone
-		for _, r := range []*Reservation{slots, last, some, more} {
+		for _, r := range []slots.Reservation{reserved, last, some, more} {
 			r.Deliver(nil)
 		}
 		want(10, 30)
@@ -144,7 +145,7 @@ func TestDemandHasFreeSlotsAndPlaces(t *testing.T) {
 func TestPlacesAreJudgedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		var slots []*Reservation
+		var slots []slots.Reservation
 		for _, worker := range []string{"x", "y"} {
 			s, _ := b.connectAhead(worker, 2, 100, 1)
 			b.show(s, 100, time.Millisecond/4)
@@ -178,7 +179,7 @@ func twoRun(t *testing.T) (b *bench, s *Session, out *fakeStream, running []stri
 func TestAttemptsThatWaitAtAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s, out, running := twoRun(t)
-		ahead := func(n int) *Reservation {
+		ahead := func(n int) slots.Reservation {
 			t.Helper()
 			r := b.d.Prefetch("ns", "q", n)
 			if r.Count() != n {

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
-// Reservation is a number of slots of certain sessions, held until Deliver.
-type Reservation struct {
+// sessionReservation is a number of slots of certain sessions, held until Deliver.
+type sessionReservation struct {
 	d         *Dispatcher
 	queue     queueKey
 	toWait    bool // not of slots but of places to wait for one
@@ -30,11 +31,11 @@ type sessionPart struct {
 
 // Reserve reserves up to n free slots of workers that serve the queue, those of the least loaded ones first. It
 // always returns a reservation, which may be empty. Each must be delivered, with the leases taken for it.
-func (d *Dispatcher) Reserve(namespace, queue string, n int) *Reservation {
-	return d.reserveSlots(&Reservation{d: d, queue: queueKey{namespace, queue}}, n)
+func (d *Dispatcher) Reserve(namespace, queue string, n int) slots.Reservation {
+	return d.reserveSlots(&sessionReservation{d: d, queue: queueKey{namespace, queue}}, n)
 }
 
-func (d *Dispatcher) reserveSlots(r *Reservation, n int) *Reservation {
+func (d *Dispatcher) reserveSlots(r *sessionReservation, n int) *sessionReservation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.distributeSlots(r, n)
@@ -46,7 +47,7 @@ func (d *Dispatcher) reserveSlots(r *Reservation, n int) *Reservation {
 }
 
 // countReservation makes a drain wait for the leases of this reservation.
-func (d *Dispatcher) countReservation(r *Reservation) {
+func (d *Dispatcher) countReservation(r *sessionReservation) {
 	if r.count > 0 {
 		r.isOpen = true
 		d.mu.openReservations++
@@ -54,7 +55,7 @@ func (d *Dispatcher) countReservation(r *Reservation) {
 }
 
 // distributeSlots reserves up to n slots, each from the session that is least loaded then.
-func (d *Dispatcher) distributeSlots(r *Reservation, n int) {
+func (d *Dispatcher) distributeSlots(r *sessionReservation, n int) {
 	c := d.sessionsOf(r.queue)
 	if c == nil || d.mu.draining {
 		return
@@ -102,7 +103,7 @@ func (s *Session) hasRoomAhead() bool {
 }
 
 // addReserved adds n to the session's reserved slots, or places; n may be negative.
-func (s *Session) addReserved(r *Reservation, n int) {
+func (s *Session) addReserved(r *sessionReservation, n int) {
 	if r.toWait {
 		s.reservedPlaces += n
 	} else {
@@ -110,7 +111,7 @@ func (s *Session) addReserved(r *Reservation, n int) {
 	}
 }
 
-// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [Reservation.Advance].
+// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [slots.Reservation].
 func (d *Dispatcher) MayAdvance(namespace, queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,7 +120,7 @@ func (d *Dispatcher) MayAdvance(namespace, queue string) bool {
 }
 
 // partOfSession returns the session's part of the reservation; a new one has the session's current room.
-func (r *Reservation) partOfSession(t *heapEntry, room func(*Session) int) *sessionPart {
+func (r *sessionReservation) partOfSession(t *heapEntry, room func(*Session) int) *sessionPart {
 	if t.partIndex >= len(r.parts) || r.parts[t.partIndex].session != t.s {
 		t.partIndex = len(r.parts)
 		r.parts = append(r.parts, sessionPart{session: t.s, left: room(t.s)})
@@ -128,15 +129,15 @@ func (r *Reservation) partOfSession(t *heapEntry, room func(*Session) int) *sess
 }
 
 // Count is the number of slots reserved.
-func (r *Reservation) Count() int { return r.count }
+func (r *sessionReservation) Count() int { return r.count }
 
 // Advance reports whether leases may be delivered that are not due yet. Their workers start them on time, at
 // most half of their slots are taken, and a quarter is free beside what is reserved.
-func (r *Reservation) Advance() bool { return r.advance }
+func (r *sessionReservation) Advance() bool { return r.advance }
 
 // Split moves up to n of the reserved slots to a reservation of their own.
-func (r *Reservation) Split(n int) *Reservation {
-	other := &Reservation{d: r.d, queue: r.queue, toWait: r.toWait, grantedAt: r.grantedAt, advance: r.advance}
+func (r *sessionReservation) Split(n int) slots.Reservation {
+	other := &sessionReservation{d: r.d, queue: r.queue, toWait: r.toWait, grantedAt: r.grantedAt, advance: r.advance}
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	for i := range r.parts {
@@ -156,7 +157,7 @@ func (r *Reservation) Split(n int) *Reservation {
 // no session any more, if it comes too late to be worth starting, or if it is not due and its worker would start
 // it at once. A lease that is here already is left alone. Only the first call has an effect, and it must have
 // all the leases.
-func (r *Reservation) Deliver(leases []job.Leased) {
+func (r *sessionReservation) Deliver(leases []job.Leased) {
 	d := r.d
 	clocks := make(map[int]int64)
 	for i := range leases {
@@ -207,7 +208,7 @@ func (r *Reservation) Deliver(leases []job.Leased) {
 }
 
 // deliverLease makes the attempt of one lease and finds its session. It returns nil if nothing is to be sent.
-func (d *Dispatcher) deliverLease(r *Reservation, l *job.Leased, now time.Time, clocks map[int]int64,
+func (d *Dispatcher) deliverLease(r *sessionReservation, l *job.Leased, now time.Time, clocks map[int]int64,
 	fx *pendingEffects) *attempt {
 	a := newAttempt(l, now)
 	if d.mu.attempts[a.id] != nil {
@@ -256,10 +257,10 @@ func newAttempt(l *job.Leased, now time.Time) *attempt {
 }
 
 // missedByOthers reports whether a short count of slots was returned since these were reserved.
-func (r *Reservation) missedByOthers() bool { return r.grantedAt <= r.d.mu.lastShortGrant }
+func (r *sessionReservation) missedByOthers() bool { return r.grantedAt <= r.d.mu.lastShortGrant }
 
 // slotCount returns how many slots n of the reservation are: a place to wait for one is none.
-func (r *Reservation) slotCount(n int) int {
+func (r *sessionReservation) slotCount(n int) int {
 	if r.toWait {
 		return 0
 	}
@@ -268,7 +269,7 @@ func (r *Reservation) slotCount(n int) int {
 
 // nextSession finds the session of the next lease: the reserved ones in turn, then any other with a free slot.
 // Workers that were sent away get none: they may have closed their side of the stream, and could not return it.
-func (r *Reservation) nextSession(d *Dispatcher) *Session {
+func (r *sessionReservation) nextSession(d *Dispatcher) *Session {
 	if d.mu.draining {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 func TestReserveTakesExactSlotsOfTheLeastLoaded(t *testing.T) {
@@ -51,7 +52,7 @@ func TestUnusedReservedSlotsAreAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.connect("w", 4, 1)
-		giveBack := func(r *Reservation, leases ...job.Leased) int64 {
+		giveBack := func(r slots.Reservation, leases ...job.Leased) int64 {
 			before := b.demands.Load()
 			r.Deliver(leases)
 			return b.demands.Load() - before
@@ -346,15 +347,15 @@ func (syncLedger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 // What was being leased when the drain began is given back, not sent to workers that
 // may have closed their side, and the drain waits until that is stored.
 func TestDrainWaitsForWhatIsBeingLeased(t *testing.T) {
-	for name, deliver := range map[string]func(b *bench, r *Reservation){
-		"leased": func(b *bench, r *Reservation) { r.Deliver([]job.Leased{b.lease("a")}) },
-		"in two parts": func(b *bench, r *Reservation) {
+	for name, deliver := range map[string]func(b *bench, r slots.Reservation){
+		"leased": func(b *bench, r slots.Reservation) { r.Deliver([]job.Leased{b.lease("a")}) },
+		"in two parts": func(b *bench, r slots.Reservation) {
 			other := r.Split(1)
 			r.Deliver(nil)
 			synctest.Wait()
 			other.Deliver([]job.Leased{b.lease("a")})
 		},
-		"nothing": func(_ *bench, r *Reservation) { r.Deliver(nil) },
+		"nothing": func(_ *bench, r slots.Reservation) { r.Deliver(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,10 +12,9 @@ import (
 // MaxBackfillTimes bounds the nominal times of one backfill.
 const MaxBackfillTimes = 10_000
 
-// Backfill runs the nominal times of a past range. A request id that is being
-// worked off, or is among the last [job.MaxRecent] of the job, has no second
-// effect. It answers [job.InvalidError], or [job.PreconditionError] when the job has
-// no nominal times by a clock, or no room for another backfill.
+// Backfill runs the nominal times of a past range. A request id of a backfill that is in progress, or among
+// the last [job.MaxRecent] of the job, has no second effect. Its errors are [job.InvalidError], or
+// [job.PreconditionError] if the schedule has no nominal times, or the job no room for another backfill.
 func (r *Registry) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
 	if q.RequestID == "" {
 		q.RequestID = strings.ToLower(rand.Text())
@@ -24,26 +23,28 @@ func (r *Registry) Backfill(ctx context.Context, key job.Key, q job.BackfillRequ
 	if err != nil {
 		return job.Record{}, err
 	}
-	now, err := r.now(ctx, key)
+	now, err := r.shardNow(ctx, key)
 	if err != nil {
 		return job.Record{}, err
 	}
 	if v := checkBackfill(q, now); len(v) > 0 {
 		return job.Record{}, &job.InvalidError{Violations: v}
 	}
-	if err := countBackfill(record.Definition, q); err != nil {
+	if err := checkBackfillTimes(record.Definition, q); err != nil {
 		return job.Record{}, err
 	}
 	event := job.StartBackfill{Backfill: job.Backfill{
-		ID: q.RequestID, NextMS: q.FromMS - 1, ToMS: q.ToMS - 1, Concurrency: concurrency(record.Definition, q.Overlap),
+		ID: q.RequestID, NextMS: q.FromMS - 1, ToMS: q.ToMS - 1,
+		Concurrency: backfillConcurrency(record.Definition, q.Overlap),
 	}}
-	result, err := r.change(ctx, key, event, &record)
+	result, err := r.changeJob(ctx, key, event, &record)
 	switch {
 	case err != nil:
 		return job.Record{}, err
 	case result.Answer == job.TooMany:
 		return job.Record{}, &job.PreconditionError{
-			Key: key, Reason: job.ReasonTooManyBackfills, Text: "it has no room for another backfill; wait for one to end or cancel one",
+			Key: key, Reason: job.ReasonTooManyBackfills,
+			Text: "it has no room for another backfill; wait for one to end or cancel one",
 		}
 	}
 	return result.Record, nil
@@ -67,11 +68,12 @@ func checkBackfill(q job.BackfillRequest, now int64) []job.Violation {
 	return list
 }
 
-// countBackfill refuses ranges with no nominal time, or with too many.
-func countBackfill(d *job.Definition, q job.BackfillRequest) error {
+// checkBackfillTimes refuses ranges with no nominal time, or with too many.
+func checkBackfillTimes(d *job.Definition, q job.BackfillRequest) error {
 	if !d.Recurring() || d.Schedule.FixedDelay {
 		return &job.PreconditionError{
-			Key: d.Key, Reason: job.ReasonNoNominalTimes, Text: "its schedule has no nominal times that a past range could hold",
+			Key: d.Key, Reason: job.ReasonNoNominalTimes,
+			Text: "its schedule has no nominal times that a past range could hold",
 		}
 	}
 	compiled, err := job.Compile(d)
@@ -84,13 +86,14 @@ func countBackfill(d *job.Definition, q job.BackfillRequest) error {
 	case n == 0:
 		return job.Invalid("end_time", "there is no nominal time in the range")
 	case n > MaxBackfillTimes:
-		return job.Invalid("end_time", "there are more than %d nominal times in the range; ask for a part of it", MaxBackfillTimes)
+		return job.Invalid("end_time", "there are more than %d nominal times in the range; ask for a part of it",
+			MaxBackfillTimes)
 	}
 	return nil
 }
 
-// concurrency is how many runs of a backfill may be live at once.
-func concurrency(d *job.Definition, o job.Overlap) uint8 {
+// backfillConcurrency returns how many runs of a backfill may be live at once.
+func backfillConcurrency(d *job.Definition, o job.Overlap) uint8 {
 	if o != job.OverlapAllowAll {
 		return 1
 	}
@@ -101,12 +104,12 @@ func concurrency(d *job.Definition, o job.Overlap) uint8 {
 	return uint8(min(limit, job.MaxConcurrentRuns))
 }
 
-// CancelBackfill ends a backfill; its runs that have started go on.
+// CancelBackfill ends a backfill; its started runs continue.
 func (r *Registry) CancelBackfill(ctx context.Context, key job.Key, id string) (job.Record, error) {
 	if fault := job.ValidateManualID(id); fault != "" {
 		return job.Record{}, job.Invalid("backfill_id", "%s", fault)
 	}
-	result, err := r.change(ctx, key, job.StopBackfill{ID: id}, nil)
+	result, err := r.changeJob(ctx, key, job.StopBackfill{ID: id}, nil)
 	switch {
 	case err != nil:
 		return job.Record{}, err

@@ -12,9 +12,8 @@ import (
 // MaxBackupPage bounds a page of Backups: dead letters and runs come with each job.
 const MaxBackupPage = 50
 
-// Backups returns up to pageSize jobs (0: MaxBackupPage) with their checkpoints,
-// each as it was at one instant. Pages are as those of List. A job whose definition
-// cannot be compiled comes without a checkpoint.
+// Backups returns up to pageSize jobs (0: MaxBackupPage) with their checkpoints, each job read at one instant.
+// Pages are as those of List. A job whose definition cannot be compiled has no checkpoint.
 func (r *Registry) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
 	if err := validateFilter(f, pageSize); err != nil {
 		return job.BackupPage{}, err
@@ -22,11 +21,12 @@ func (r *Registry) Backups(ctx context.Context, f job.Filter, pageSize int, toke
 	if pageSize == 0 || pageSize > MaxBackupPage {
 		pageSize = MaxBackupPage
 	}
-	l, err := r.jobs(f, pageSize, token, "ExportJobs", func(record job.Record) bool { return matches(f, &record) })
+	l, err := r.listJobs(f, pageSize, token, "ExportJobs",
+		func(record job.Record) bool { return matchesFilter(f, &record) })
 	if err != nil {
 		return job.BackupPage{}, err
 	}
-	if err := l.fill(ctx); err != nil {
+	if err := l.fillPage(ctx); err != nil {
 		return job.BackupPage{}, err
 	}
 	byShard := map[int][]job.Record{}
@@ -51,13 +51,13 @@ func (r *Registry) Backups(ctx context.Context, f job.Filter, pageSize int, toke
 			if err := ctx.Err(); err != nil {
 				return job.BackupPage{}, err
 			}
-			page.Backups = append(page.Backups, backup(*snap, now))
+			page.Backups = append(page.Backups, buildBackup(*snap, now))
 		}
 	}
 	return page, nil
 }
 
-func backup(snap job.Snapshot, now int64) job.Backup {
+func buildBackup(snap job.Snapshot, now int64) job.Backup {
 	b := job.Backup{Definition: *snap.Record.Definition}
 	if c, err := job.Compile(&b.Definition); err == nil {
 		if cp, ok := c.Checkpoint(snap, now); ok {
@@ -67,13 +67,11 @@ func backup(snap job.Snapshot, now int64) job.Backup {
 	return b
 }
 
-// restoreTries bounds how often a job is restored again because it changed
-// meanwhile.
+// restoreTries is the maximum number of attempts to restore a job that changes meanwhile.
 const restoreTries = 8
 
-// Restore registers up to MaxBatch jobs with what was known of them, each in one
-// step; without a checkpoint a job is registered as a new one. Each has an answer of
-// its own. A call may be repeated.
+// Restore registers up to MaxBatch jobs from backups, each in one step; a job without a checkpoint is
+// registered as a new one. Each has its own answer. A call may be repeated.
 func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {
 	answers := make([]job.RestoreAnswer, len(backups))
 	if len(backups) > MaxBatch {
@@ -82,11 +80,12 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 		}
 		return answers
 	}
-	reserved, faults := r.reserve(ctx, r.restored(backups, existing))
-	byShard, limits := map[int][]*restoring{}, forCall(r.o.Limits)
-	items := make([]*restoring, len(backups)) // nil: nothing is tried
+	claim, faults := r.claimQuota(ctx, r.restoreDemands(backups, existing))
+	byShard, limits := map[int][]*restoreItem{}, limitsForCall(r.o.Limits)
+	items := make([]*restoreItem, len(backups)) // nil: nothing is tried
 	for i, b := range backups {
-		if answers[i].Err = faults[i]; faults[i] != nil {
+		answers[i].Err = faults[i]
+		if faults[i] != nil {
 			continue
 		}
 		if v := job.ValidateKey(b.Definition.Key); len(v) > 0 {
@@ -94,79 +93,83 @@ func (r *Registry) Restore(ctx context.Context, backups []job.Backup, existing j
 			continue
 		}
 		shard := r.o.Store.ShardOf(b.Definition.Key)
-		items[i] = &restoring{backup: b, answer: &answers[i], limits: limits}
+		items[i] = &restoreItem{backup: b, answer: &answers[i], limits: limits}
 		byShard[shard] = append(byShard[shard], items[i])
 	}
 	for shard, items := range byShard {
 		for range restoreTries {
-			if items = r.restore(ctx, shard, items, existing); len(items) == 0 {
+			items = r.restoreShard(ctx, shard, items, existing)
+			if len(items) == 0 {
 				break
 			}
 		}
 		for _, item := range items {
 			item.answer.Err = job.ErrConflict
 			if item.present == nil {
-				item.answer.Err = job.ErrCorrupt // or it comes and goes
+				item.answer.Err = job.ErrCorrupt // or others keep creating and deleting it
 			}
 		}
 	}
-	stored := make([]amount, len(backups))
+	stored := make([]quotaAmount, len(backups))
 	for i, item := range items {
 		if item != nil {
-			stored[i] = item.stored(r, reserved.demands[i].amount)
+			stored[i] = item.storedAmount(r, claim.demands[i].quotaAmount)
 		}
 	}
-	reserved.settle(ctx, stored)
+	claim.returnUnused(ctx, stored)
 	return answers
 }
 
-// restored are what backups take at most.
-func (r *Registry) restored(backups []job.Backup, existing job.Existing) []demand {
-	demands := make([]demand, len(backups))
+// restoreDemands returns what backups take of the quotas at most.
+func (r *Registry) restoreDemands(backups []job.Backup, existing job.Existing) []quotaDemand {
+	demands := make([]quotaDemand, len(backups))
 	for i, b := range backups {
 		d := b.Definition
 		if b.Checkpoint != nil {
 			d.CreateRequestID, d.CreatedMS = b.Checkpoint.CreateRequestID, b.Checkpoint.CreatedMS
 		}
-		demands[i] = demand{key: d.Key, amount: amount{1, r.sizeSealed(d)}, replaces: existing == job.ExistingReplace}
+		demands[i] = quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, r.countedBytesSealed(d)},
+			replaces: existing == job.ExistingReplace}
 	}
 	return demands
 }
 
-// stored is what a backup takes now, or all that was demanded for it if that is not known.
-func (i *restoring) stored(r *Registry, demanded amount) amount {
+// storedAmount returns what the restored job takes of the quotas, or all that was demanded for it if that is
+// unknown.
+func (i *restoreItem) storedAmount(r *Registry, demanded quotaAmount) quotaAmount {
 	switch a := i.answer; {
-	case a.Err != nil && !certain(a.Err):
+	case a.Err != nil && !provesNothingStored(a.Err):
 		return demanded
 	case a.Err != nil:
 	case a.Outcome == job.RestoreCreated:
-		return amount{1, r.sizeOf(i.plan.Record.Definition)}
+		return quotaAmount{1, r.countedBytes(i.plan.Record.Definition)}
 	case a.Outcome == job.RestoreReplaced:
-		return amount{0, r.sizeOf(i.plan.Record.Definition) - r.sizeOf(i.present.Definition)}
+		return quotaAmount{0, r.countedBytes(i.plan.Record.Definition) - r.countedBytes(i.present.Definition)}
 	}
-	return amount{}
+	return quotaAmount{}
 }
 
-// certain tells of an error after which nothing was created.
-func certain(err error) bool {
+// provesNothingStored reports whether nothing was created after this error.
+func provesNothingStored(err error) bool {
 	var invalid *job.InvalidError
 	var exists *job.ExistsError
 	var busy *job.BusyError
 	return errors.As(err, &invalid) || errors.As(err, &exists) || errors.As(err, &busy)
 }
 
-// restoring is a backup on its way.
-type restoring struct {
+// restoreItem is the state of one backup of a Restore call.
+type restoreItem struct {
 	backup  job.Backup
-	present *job.Record // what is there and is to be replaced
+	present *job.Record // the stored job, which is to be replaced
 	plan    job.Restoration
 	answer  *job.RestoreAnswer
 	limits  job.Limits // with the work of the call
 }
 
-// restore tries jobs of one shard once and returns those to be tried again.
-func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, existing job.Existing) (again []*restoring) {
-	fail := func(items []*restoring, err error) {
+// restoreShard tries to restore jobs of one shard once, and returns those to be tried again.
+func (r *Registry) restoreShard(ctx context.Context, shard int, items []*restoreItem,
+	existing job.Existing) (again []*restoreItem) {
+	fail := func(items []*restoreItem, err error) {
 		for _, item := range items {
 			item.answer.Err = err
 		}
@@ -176,32 +179,32 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 		fail(items, err)
 		return nil
 	}
-	var good []*restoring
+	var good []*restoreItem
 	var plans []job.Restoration
 	for _, item := range items {
-		if err := ctx.Err(); err != nil { // nobody waits for the rest
+		if err := ctx.Err(); err != nil { // the caller has gone
 			item.answer.Err = err
 			continue
 		}
-		if done := item.prepare(r, now); !done {
+		if done := item.planWrite(r, now); !done {
 			good, plans = append(good, item), append(plans, item.plan)
 		}
 	}
 	if len(good) == 0 {
 		return nil
 	}
-	r.beginWrite(ctx) // the call waits for it
+	r.beginWrite(ctx) // the call waits for the reply
 	reply := r.o.Store.Restore(ctx, shard, plans)
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
 		fail(good, reply.Err)
 		return nil
 	}
-	r.nudge(shard, reply.Earlier, reply.Holder)
+	r.nudgeHolder(shard, reply.Earlier, reply.Holder)
 	for i, item := range good {
-		if item.judge(r, reply.Results[i], existing) {
+		if item.applyResult(r, reply.Results[i], existing) {
 			again = append(again, item)
 		} else if item.answer.Err == nil {
-			r.observe(item.notices(now))
+			r.observeNotices(item.buildNotices(now))
 		}
 	}
 	if reply.Err != nil {
@@ -212,21 +215,23 @@ func (r *Registry) restore(ctx context.Context, shard int, items []*restoring, e
 	return again
 }
 
-// prepare plans the write; done when there is nothing to write.
-func (i *restoring) prepare(r *Registry, now int64) (done bool) {
-	payload, err := r.open(&i.backup.Definition) // a backup is no better than what it was read from
+// planWrite plans the write; done: there is nothing to write.
+func (i *restoreItem) planWrite(r *Registry, now int64) (done bool) {
+	payload, err := r.openPayload(&i.backup.Definition) // a backup grants no access to a payload that may not be delivered
 	if err != nil {
-		i.answer.Err = job.Invalid("job.payload", "cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, labels and max_attempts", err)
+		i.answer.Err = job.Invalid("job.payload",
+			"cannot be restored: %v; a sealed one belongs to its namespace, id, queue, handler, timeout, labels and max_attempts", err)
 		return true
 	}
 	limits := i.limits
 	if v := job.Validate(&i.backup.Definition, limits); len(v) == 0 { // what is too large is refused below
-		i.seal(r, payload)
+		i.sealBackup(r, payload)
 	}
 	d, present := i.backup.Definition, i.present
 	if i.backup.Checkpoint == nil {
-		c := creation{request: &job.CreateRequest{Definition: d}, asIs: true}
-		if i.answer.Err = c.prepare(r, now, limits, nil, new(job.Decision)); i.answer.Err != nil {
+		c := createItem{request: &job.CreateRequest{Definition: d}, skipsPayloadCheck: true}
+		i.answer.Err = c.buildRecord(r, now, limits, nil, new(job.Decision))
+		if i.answer.Err != nil {
 			return true
 		}
 		i.plan = job.Restoration{Record: c.record}
@@ -244,23 +249,24 @@ func (i *restoring) prepare(r *Registry, now int64) (done bool) {
 	return i.answer.Err != nil
 }
 
-// seal seals the payload of the backup, or leaves it as it is stored where that is the same.
-func (i *restoring) seal(r *Registry, payload []byte) {
+// sealBackup seals the payload of the backup, or keeps the stored one if that is the same.
+func (i *restoreItem) sealBackup(r *Registry, payload []byte) {
 	d := &i.backup.Definition
 	if i.present != nil && d.SameBound(i.present.Definition) {
-		r.align(d, i.present.Definition)
+		r.reuseStoredPayload(d, i.present.Definition)
 	}
 	if s := r.o.Sealer; d.PayloadKey == "" || s != nil && d.SealVersion() < s.Version() {
-		r.seal(d, payload)
+		r.sealPayload(d, payload)
 	}
 }
 
-// judge tells what became of the job, and whether it is to be tried again.
-func (i *restoring) judge(r *Registry, result job.CreateResult, existing job.Existing) (again bool) {
+// applyResult sets the answer of the job, and reports whether it is to be tried again.
+func (i *restoreItem) applyResult(r *Registry, result job.CreateResult, existing job.Existing) (again bool) {
 	key, there := i.backup.Definition.Key, result.Existing
 	switch {
 	case result.Code == job.Created:
-		if i.answer.Outcome = job.RestoreCreated; i.present != nil {
+		i.answer.Outcome = job.RestoreCreated
+		if i.present != nil {
 			i.answer.Outcome = job.RestoreReplaced
 		}
 		return false
@@ -271,7 +277,7 @@ func (i *restoring) judge(r *Registry, result job.CreateResult, existing job.Exi
 		i.present = nil
 		return true
 	}
-	same := r.sameAs(&i.backup.Definition, there.Definition)
+	same := r.matchesDefinition(&i.backup.Definition, there.Definition)
 	switch {
 	case existing == job.ExistingReplace && !(same && i.backup.Checkpoint == nil):
 		i.present = there
@@ -286,8 +292,8 @@ func (i *restoring) judge(r *Registry, result job.CreateResult, existing job.Exi
 	return false
 }
 
-// notices are what there is to tell of a job that was written.
-func (i *restoring) notices(now int64) []job.Notice {
+// buildNotices returns the notices of a job that was written.
+func (i *restoreItem) buildNotices(now int64) []job.Notice {
 	kind := job.JobCreated
 	switch i.answer.Outcome {
 	case job.RestoreReplaced:

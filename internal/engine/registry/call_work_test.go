@@ -59,7 +59,7 @@ func TestBulkCallsEndInTime(t *testing.T) {
 			r.o.BulkTime = time.Nanosecond
 		}
 		noted.sizes = nil
-		if calls, done := run(call); calls != 10 || done != 150 || slices.Max(noted.sizes) != firstPart {
+		if calls, done := run(call); calls != 10 || done != 150 || slices.Max(noted.sizes) != firstPartSize {
 			t.Errorf("%s: %d jobs by %d calls in parts of %v", name, done, calls, noted.sizes)
 		}
 		if name == "pause" {
@@ -142,7 +142,7 @@ func TestPreviewsEnd(t *testing.T) {
 	}
 	hardly := schedule.Exclusions{Cron: []string{"* 0-22 * * *", "0-58 23 * * *"}}
 	dear := preview(schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, Exclude: hardly}, nil)
-	if n := len(dear.Times); n < 10 || n > callWork/1440 {
+	if n := len(dear.Times); n < 10 || n > maxCallWork/1440 {
 		t.Errorf("%d times of which 1,439 others stand before each", n)
 	}
 	office := schedule.Exclusions{Windows: []string{"sat,sun", "18:00-08:00"}, Dates: []string{"01-01"}}

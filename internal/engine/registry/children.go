@@ -8,9 +8,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// children reads the runs of a job that are records of their own. One that ended
-// since the job was read is left out.
-func (r *Registry) children(ctx context.Context, record job.Record) ([]job.Child, error) {
+// readChildRuns reads the runs of a job that have records of their own. A run that ended since the job was
+// read is left out.
+func (r *Registry) readChildRuns(ctx context.Context, record job.Record) ([]job.Child, error) {
 	slots := record.State.ChildSlots()
 	if len(slots) == 0 {
 		return nil, nil
@@ -33,20 +33,20 @@ func (r *Registry) children(ctx context.Context, record job.Record) ([]job.Child
 	return children, nil
 }
 
-// owns tells whether the job's own record holds the run, not one of its children.
-func owns(s job.State, runID string) bool {
+// holdsRun reports whether the job's own record has the run, not one of its children.
+func holdsRun(s job.State, runID string) bool {
 	waits := s.Pending != "" && s.Waiting == 0
 	return s.HasRun() && s.RunID() == runID || waits && job.ManualRunID(s.Pending) == runID
 }
 
-func isChild(children []job.Child, runID string) bool {
+func isChildRun(children []job.Child, runID string) bool {
 	return slices.ContainsFunc(children, func(c job.Child) bool { return c.State.HasRun() && c.State.RunID() == runID })
 }
 
-// cancelChild cancels a run that is a record of its own.
+// cancelChild cancels a run that has a record of its own.
 func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.RunView) (job.RunView, error) {
 	key := record.Definition.Key
-	children, err := r.children(ctx, record)
+	children, err := r.readChildRuns(ctx, record)
 	if err != nil {
 		return job.RunView{}, err
 	}
@@ -55,7 +55,7 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 			continue
 		}
 		id := key.Record().Run(child.Slot)
-		result, err := r.submit(ctx, key, job.Change{Record: id, Event: job.CancelRun{RunID: v.ID}})
+		result, err := r.submitChange(ctx, key, job.Change{Record: id, Event: job.CancelRun{RunID: v.ID}})
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
 			return job.RunView{}, err
 		}
@@ -63,7 +63,7 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 			if r.o.Canceller != nil {
 				r.o.Canceller.CancelAttempt(id, result.Record.State.Token)
 			}
-			return r.traced(record.Definition, now)[0], nil
+			return r.addTraceIDs(record.Definition, now)[0], nil
 		}
 	}
 	// It has ended, by this call or before it.
@@ -75,10 +75,10 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 	return ended, err
 }
 
-// dropWaiting cancels the runs of a deleted job that have not begun.
-func (r *Registry) dropWaiting(ctx context.Context, record job.Record) error {
+// cancelUnstartedRuns cancels the runs of a deleted job that have not started.
+func (r *Registry) cancelUnstartedRuns(ctx context.Context, record job.Record) error {
 	record.State.Children &^= record.State.Started
-	children, err := r.children(ctx, record)
+	children, err := r.readChildRuns(ctx, record)
 	if err != nil || len(children) == 0 {
 		return err
 	}
@@ -89,7 +89,7 @@ func (r *Registry) dropWaiting(ctx context.Context, record job.Record) error {
 			Event:  job.CancelRun{RunID: child.State.RunID()},
 		}
 	}
-	for _, result := range r.commit(ctx, changes...) {
+	for _, result := range r.commitChanges(ctx, changes...) {
 		// One that keeps changing is about to begin, and ends with that: its job is gone.
 		if result.Err != nil && !errors.Is(result.Err, job.ErrNotFound) && !errors.Is(result.Err, job.ErrConflict) {
 			err = errors.Join(err, result.Err)

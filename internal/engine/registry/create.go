@@ -20,11 +20,11 @@ import (
 const MaxBatch = 1000
 
 const (
-	// parts is into how many parts a batch is cut, each of some shards: one is decided
-	// and encoded while another is on its way or with Redis.
-	parts = 8
-	// partSize is how many jobs are worth a part of their own.
-	partSize = 64
+	// maxParts is the maximum number of parts of a batch; each has the jobs of some shards. One part is decided
+	// and encoded while another one waits for Redis.
+	maxParts = 8
+	// jobsPerPart is how many jobs justify one more part.
+	jobsPerPart = 64
 )
 
 // Create registers a job. See CreateBatch.
@@ -33,11 +33,10 @@ func (r *Registry) Create(ctx context.Context, d job.Definition, requestID strin
 	return answer.Record, answer.Err
 }
 
-// CreateBatch registers up to MaxBatch jobs with one script a shard. Each has an
-// answer of its own: what is stored, or an [job.InvalidError], an
-// [job.ExistsError], a [job.BusyError], or an error of the store. Definitions
-// must be complete (see [job.WithDefaults]); an empty id is made up. The requests are the
-// registry's from then on: what it answers refers to them.
+// CreateBatch registers up to MaxBatch jobs with one script a shard. Each request has its own answer: the
+// stored job, or an [job.InvalidError], an [job.ExistsError], a [job.BusyError], or an error of the store.
+// Definitions must be complete (see [job.WithDefaults]); an empty id is generated. The registry owns the
+// requests from then on: answers refer to them.
 func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	answers := make([]job.CreateAnswer, len(requests))
 	if len(requests) > MaxBatch {
@@ -46,37 +45,40 @@ func (r *Registry) CreateBatch(ctx context.Context, requests []job.CreateRequest
 		}
 		return answers
 	}
-	b := batch{r: r, answers: answers, shards: map[int][]*creation{}, trace: r.caller(ctx), limits: forCall(r.o.Limits)}
-	b.group(requests)
-	settle := b.reserve(ctx)
-	b.run(ctx)
-	settle()
+	b := createCall{r: r, answers: answers, shards: map[int][]*createItem{}, trace: r.callerTrace(ctx),
+		limits: limitsForCall(r.o.Limits)}
+	b.groupByShard(requests)
+	returnUnused := b.claimQuota(ctx)
+	b.writeParts(ctx)
+	returnUnused()
 	return answers
 }
 
-// creation is one request on its way.
-type creation struct {
-	index   int
-	request *job.CreateRequest
-	record  job.Record
-	notices []job.Notice
-	asIs    bool        // it was a job before: its payload is not checked
-	spare   bool        // it is certain that this created nothing
-	repeats []*creation // later ones of the batch for the same id, which create nothing
+// createItem is the state of one request of a CreateBatch call.
+type createItem struct {
+	index             int
+	request           *job.CreateRequest
+	record            job.Record
+	notices           []job.Notice
+	skipsPayloadCheck bool          // it existed as a job before
+	createdNothing    bool          // certainly
+	repeats           []*createItem // later requests for the same id, which create nothing
 }
 
-// batch groups creations by shard.
-type batch struct {
+// createCall is the state of one CreateBatch call, with its requests grouped by shard.
+type createCall struct {
 	r       *Registry
 	answers []job.CreateAnswer
-	shards  map[int][]*creation
+	shards  map[int][]*createItem
 	trace   *job.Trace // of the call
 	limits  job.Limits // with the work of the call
 }
 
-func (b *batch) group(requests []job.CreateRequest) {
-	first := make(map[job.Key]*creation, len(requests))
-	all := make([]creation, len(requests))
+// groupByShard groups the valid requests by shard. A request for an id that an earlier one has is a repeat of
+// that one.
+func (b *createCall) groupByShard(requests []job.CreateRequest) {
+	first := make(map[job.Key]*createItem, len(requests))
+	all := make([]createItem, len(requests))
 	for i := range requests {
 		c, request := &all[i], &requests[i]
 		c.index, c.request = i, request
@@ -86,7 +88,7 @@ func (b *batch) group(requests []job.CreateRequest) {
 		}
 		d := &request.Definition
 		if d.ID == "" {
-			d.ID = makeID(d.Namespace, request.RequestID)
+			d.ID = generateID(d.Namespace, request.RequestID)
 		}
 		if earlier, ok := first[d.Key]; ok {
 			earlier.repeats = append(earlier.repeats, c)
@@ -98,63 +100,64 @@ func (b *batch) group(requests []job.CreateRequest) {
 	}
 }
 
-// reserve takes out of the batch what is beyond the limit of its namespace. settle is to
-// be called when the rest has its answers.
-func (b *batch) reserve(ctx context.Context) (settle func()) {
-	if len(b.r.measures()) == 0 {
+// claimQuota claims the quota for all requests and fails those that are beyond the limit of their namespace.
+// Call returnUnused when the others have their answers.
+func (b *createCall) claimQuota(ctx context.Context) (returnUnused func()) {
+	if len(b.r.activeQuotas()) == 0 {
 		return func() {}
 	}
-	var all []*creation
-	var demands []demand
+	var all []*createItem
+	var demands []quotaDemand
 	now := time.Now().UnixMilli()
 	for _, items := range b.shards {
 		for _, c := range items {
-			all, demands = append(all, c), append(demands, b.demand(c, now))
+			all, demands = append(all, c), append(demands, b.quotaDemandOf(c, now))
 		}
 	}
-	res, faults := b.r.reserve(ctx, demands)
-	refused := map[*creation]bool{}
+	claim, faults := b.r.claimQuota(ctx, demands)
+	refused := map[*createItem]bool{}
 	for i, err := range faults {
 		if err != nil {
 			refused[all[i]] = true
-			b.fail(all[i:i+1], err)
+			b.failItems(all[i:i+1], err)
 		}
 	}
 	for shard, items := range b.shards {
-		items = slices.DeleteFunc(items, func(c *creation) bool { return refused[c] })
-		if b.shards[shard] = items; len(items) == 0 {
+		items = slices.DeleteFunc(items, func(c *createItem) bool { return refused[c] })
+		b.shards[shard] = items
+		if len(items) == 0 {
 			delete(b.shards, shard)
 		}
 	}
 	return func() {
-		stored := make([]amount, len(all))
+		stored := make([]quotaAmount, len(all))
 		for i, c := range all {
 			switch {
-			case faults[i] != nil || c.spare:
+			case faults[i] != nil || c.createdNothing:
 			case c.record.Definition != nil:
-				stored[i] = amount{1, b.r.sizeOf(c.record.Definition)}
+				stored[i] = quotaAmount{1, b.r.countedBytes(c.record.Definition)}
 			default:
-				stored[i] = demands[i].amount
+				stored[i] = demands[i].quotaAmount
 			}
 		}
-		res.settle(ctx, stored)
+		claim.returnUnused(ctx, stored)
 	}
 }
 
-// demand is what a creation takes at about a time.
-func (b *batch) demand(c *creation, now int64) demand {
+// quotaDemandOf returns what a definition takes of the quotas if it is created at about this time.
+func (b *createCall) quotaDemandOf(c *createItem, now int64) quotaDemand {
 	d := c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
 	d.CreateRequestID, d.Trace = c.request.RequestID, b.trace
-	return demand{key: d.Key, amount: amount{1, b.r.sizeSealed(d)}}
+	return quotaDemand{key: d.Key, quotaAmount: quotaAmount{1, b.r.countedBytesSealed(d)}}
 }
 
-// run writes the creations. Parts have disjoint shards, and so disjoint answers.
-func (b *batch) run(ctx context.Context) {
-	n := min(parts, len(b.shards), 1+len(b.answers)/partSize)
+// writeParts writes all items, in several parts at once. Parts have disjoint shards, and so disjoint answers.
+func (b *createCall) writeParts(ctx context.Context) {
+	n := min(maxParts, len(b.shards), 1+len(b.answers)/jobsPerPart)
 	if n <= 1 {
-		b.part(ctx, slices.Collect(maps.Keys(b.shards)))
+		b.writePart(ctx, slices.Collect(maps.Keys(b.shards)))
 		return
 	}
 	cut := make([][]int, n)
@@ -165,17 +168,17 @@ func (b *batch) run(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for _, shards := range cut {
-		wg.Go(func() { b.part(ctx, shards) })
+		wg.Go(func() { b.writePart(ctx, shards) })
 	}
 	wg.Wait()
 }
 
-// part writes the creations of some shards.
-func (b *batch) part(ctx context.Context, shards []int) {
+// writePart writes the items of some shards, with one call of the store.
+func (b *createCall) writePart(ctx context.Context, shards []int) {
 	writes := make([]job.CreateBatch, 0, len(shards))
-	owners := make([][]*creation, 0, len(shards))
+	owners := make([][]*createItem, 0, len(shards))
 	for _, shard := range shards {
-		if good, records := b.prepare(ctx, shard, b.shards[shard]); len(good) > 0 {
+		if good, records := b.prepareShard(ctx, shard, b.shards[shard]); len(good) > 0 {
 			writes = append(writes, job.CreateBatch{Shard: shard, Records: records})
 			owners = append(owners, good)
 		}
@@ -183,34 +186,34 @@ func (b *batch) part(ctx context.Context, shards []int) {
 	if len(writes) == 0 {
 		return
 	}
-	b.r.beginWrite(ctx) // the call waits for it
+	b.r.beginWrite(ctx) // the call waits for the reply
 	for i, reply := range b.r.o.Store.Create(ctx, writes) {
-		b.settle(writes[i].Shard, owners[i], &reply)
+		b.answerShard(writes[i].Shard, owners[i], &reply)
 	}
 }
 
-// prepare completes what can be created and decides its first state; the rest is
-// answered.
-func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*creation, []job.Record) {
+// prepareShard completes the definitions of a shard's items and decides their first states. Items that cannot
+// be created are answered.
+func (b *createCall) prepareShard(ctx context.Context, shard int, items []*createItem) ([]*createItem, []job.Record) {
 	now, err := b.r.o.Store.Now(ctx, shard)
 	if err != nil {
-		b.fail(items, err)
+		b.failItems(items, err)
 		return nil, nil
 	}
 	good, records := items[:0], make([]job.Record, 0, len(items))
 	var first job.Decision
 	for _, c := range items {
-		if ctx.Err() != nil { // nobody waits for the rest
-			c.spare = true
-			b.fail([]*creation{c}, ctx.Err())
+		if ctx.Err() != nil { // the caller has gone
+			c.createdNothing = true
+			b.failItems([]*createItem{c}, ctx.Err())
 			continue
 		}
-		if !b.prepareOne(c, now, &first) {
+		if !b.prepareItem(c, now, &first) {
 			continue
 		}
 		if b.r.o.Sealer != nil {
 			sealed := *c.record.Definition // the request keeps its own, to be compared
-			b.r.seal(&sealed, sealed.Payload)
+			b.r.sealPayload(&sealed, sealed.Payload)
 			c.record.Definition = &sealed
 		}
 		good = append(good, c)
@@ -219,17 +222,17 @@ func (b *batch) prepare(ctx context.Context, shard int, items []*creation) ([]*c
 	return good, records
 }
 
-// prepareOne completes the first request for an id that has no fault; those before it are
-// answered with theirs. First is room for the decision.
-func (b *batch) prepareOne(c *creation, now int64, first *job.Decision) bool {
+// prepareItem completes the first valid request for an id. The requests before it are answered with their
+// errors. first is memory for the decision.
+func (b *createCall) prepareItem(c *createItem, now int64, first *job.Decision) bool {
 	for {
-		err := c.prepare(b.r, now, b.limits, b.trace, first)
+		err := c.buildRecord(b.r, now, b.limits, b.trace, first)
 		if err == nil {
 			return true
 		}
 		b.answers[c.index].Err = err
 		if len(c.repeats) == 0 {
-			c.spare = true
+			c.createdNothing = true
 			return false
 		}
 		next := c.repeats[0]
@@ -237,64 +240,65 @@ func (b *batch) prepareOne(c *creation, now int64, first *job.Decision) bool {
 	}
 }
 
-func (b *batch) settle(shard int, items []*creation, reply *job.CreateReply) {
+func (b *createCall) answerShard(shard int, items []*createItem, reply *job.CreateReply) {
 	if reply.Err != nil && !errors.Is(reply.Err, job.ErrDurability) {
-		b.fail(items, reply.Err)
+		b.failItems(items, reply.Err)
 		return
 	}
-	b.r.nudge(shard, reply.Earlier, reply.Holder)
+	b.r.nudgeHolder(shard, reply.Earlier, reply.Holder)
 	for i, c := range items {
-		b.answer(c, reply.Results[i])
+		b.answerItem(c, reply.Results[i])
 	}
 	if reply.Err != nil {
-		// The jobs are there and will run; only the caller has to ask again.
-		b.fail(items, reply.Err)
+		// The jobs are stored and will run, but the caller has to repeat the call.
+		b.failItems(items, reply.Err)
 	}
 }
 
-func (b *batch) fail(items []*creation, err error) {
+func (b *createCall) failItems(items []*createItem, err error) {
 	for _, c := range items {
 		b.answers[c.index] = job.CreateAnswer{Err: err}
-		b.fail(c.repeats, err)
+		b.failItems(c.repeats, err)
 	}
 }
 
-func (b *batch) answer(c *creation, result job.CreateResult) {
+func (b *createCall) answerItem(c *createItem, result job.CreateResult) {
 	key := c.record.Definition.Key
-	c.spare = result.Code != job.Created
+	c.createdNothing = result.Code != job.Created
 	switch result.Code {
 	case job.Created:
 		b.answers[c.index].Record = c.record
-		b.r.observe(c.notices)
-		b.judge(&c.record, c.repeats...)
+		b.r.observeNotices(c.notices)
+		b.answerExisting(&c.record, c.repeats...)
 	case job.Tombstone:
-		b.fail([]*creation{c}, &job.BusyError{Key: key})
+		b.failItems([]*createItem{c}, &job.BusyError{Key: key})
 	case job.Exists:
-		if result.Existing == nil { // created and deleted by others again and again
-			b.fail([]*creation{c}, job.ErrConflict)
+		if result.Existing == nil { // others keep creating and deleting it
+			b.failItems([]*createItem{c}, job.ErrConflict)
 			return
 		}
-		b.judge(result.Existing, c)
-		b.judge(result.Existing, c.repeats...)
+		b.answerExisting(result.Existing, c)
+		b.answerExisting(result.Existing, c.repeats...)
 	}
 }
 
-// judge answers requests for a job that exists.
-func (b *batch) judge(existing *job.Record, items ...*creation) {
+// answerExisting answers requests for a job that exists.
+func (b *createCall) answerExisting(existing *job.Record, items ...*createItem) {
 	for _, c := range items {
-		b.answers[c.index] = b.r.judge(existing, c.request)
+		b.answers[c.index] = b.r.answerForExisting(existing, c.request)
 	}
 }
 
-// prepare completes the definition and decides the first state, in the memory given.
-func (c *creation) prepare(r *Registry, now int64, limits job.Limits, trace *job.Trace, first *job.Decision) error {
+// buildRecord completes the definition and decides the first state. first is memory for the decision.
+func (c *createItem) buildRecord(r *Registry, now int64, limits job.Limits, trace *job.Trace,
+	first *job.Decision) error {
 	d := &c.request.Definition
 	d.Generation, d.Revision = 1, 1
 	d.AnchorMS, d.CreatedMS, d.UpdatedMS = now, now, now
 	d.CreateRequestID, d.UpdateRequestIDs, d.Unknown = c.request.RequestID, nil, nil
 	d.Trace = trace
 	v := job.Validate(d, limits)
-	if !c.asIs {
+	if !c.skipsPayloadCheck {
 		v = append(v, r.payloadFaults(d, nil, limits)...)
 	}
 	if len(v) > 0 {
@@ -315,10 +319,11 @@ func (c *creation) prepare(r *Registry, now int64, limits job.Limits, trace *job
 	return nil
 }
 
-// judge tells whether a job that exists is the one that is asked for.
-func (r *Registry) judge(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
+// answerForExisting answers a request for a job that exists: with the job, if it is the requested one, or with
+// an error.
+func (r *Registry) answerForExisting(existing *job.Record, request *job.CreateRequest) job.CreateAnswer {
 	d, asked := existing.Definition, request.Definition
-	r.align(&asked, d)
+	r.reuseStoredPayload(&asked, d)
 	asked.KeepFirstDay(d)
 	sameID := d.CreateRequestID == request.RequestID || d.CreateRequestID == "" || request.RequestID == ""
 	edited := d.Revision > 1 && request.RequestID != "" && d.CreateRequestID == request.RequestID
@@ -333,9 +338,9 @@ func (r *Registry) judge(existing *job.Record, request *job.CreateRequest) job.C
 	return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
 }
 
-// makeID makes an id for a job without one: from its request id, so that a
-// repeated request finds it, or by chance.
-func makeID(namespace, requestID string) string {
+// generateID returns an id for a job without one: derived from the request id, so that a repeated request
+// finds the job, or else random.
+func generateID(namespace, requestID string) string {
 	if requestID == "" {
 		return "job-" + strings.ToLower(rand.Text())
 	}

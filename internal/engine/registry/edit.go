@@ -7,18 +7,18 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// mergeTries bounds how often an edit without an etag is merged again because
-// somebody else edited in between.
+// mergeTries is the maximum number of merges of an edit without an etag. An edit is merged again if another
+// one was stored meanwhile.
 const mergeTries = 8
 
-// Update changes the definition of a job. It answers [job.EtagError] when the
-// etag differs, [job.InvalidError], [job.MissingError], or [job.ErrConflict]
-// when others kept editing, or took so much work that no call may take more.
+// Update changes the definition of a job. Its errors are [job.EtagError] if the etag differs,
+// [job.InvalidError], [job.MissingError], or [job.ErrConflict] if others kept editing, or if the merges took
+// the work that a call may take.
 func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
 	if fault := job.ValidateRequestID(u.RequestID); fault != "" {
 		return job.Record{}, job.Invalid("request_id", "%s", fault)
 	}
-	limits := forCall(r.o.Limits)
+	limits := limitsForCall(r.o.Limits)
 	for range mergeTries {
 		record, done, err := r.tryUpdate(ctx, u, limits)
 		if done || err != nil {
@@ -31,8 +31,9 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 	return job.Record{}, job.ErrConflict
 }
 
-// tryUpdate merges once; done is false when the definition changed meanwhile.
-func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits job.Limits) (_ job.Record, done bool, _ error) {
+// tryUpdate merges once; done is false if the definition changed meanwhile.
+func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits job.Limits) (_ job.Record, done bool,
+	_ error) {
 	record, err := r.Get(ctx, u.Key)
 	if err != nil {
 		return job.Record{}, false, err
@@ -55,43 +56,47 @@ func (r *Registry) tryUpdate(ctx context.Context, u job.UpdateRequest, limits jo
 	}
 	merged = keepBookkeeping(merged, present)
 	if u.Reseal {
-		if done, err := r.reseal(&merged); done || err != nil {
+		if done, err := r.resealPayload(&merged); done || err != nil {
 			return record, true, err
 		}
-	} else if err := r.sealEdit(&merged, present, u.KeepsPayload, limits); err != nil {
+	} else if err := r.prepareEdit(&merged, present, u.KeepsPayload, limits); err != nil {
 		return job.Record{}, false, err
 	}
 	compiled, err := job.Compile(&merged)
 	if err != nil {
 		return job.Record{}, false, job.Invalid("job.schedule", "%v", err)
 	}
-	return r.replace(ctx, u, record, compiled)
+	return r.replaceDefinition(ctx, u, record, compiled)
 }
 
-// replace stores a definition in the place of the one of a record; done is false when that
-// changed meanwhile. A payload that is sealed anew is not refused for its bytes.
-func (r *Registry) replace(ctx context.Context, u job.UpdateRequest, record job.Record, compiled *job.Compiled) (_ job.Record, done bool, _ error) {
-	var edits []edit
+// replaceDefinition stores a definition in place of that of a record; done is false if the stored one changed
+// meanwhile. Sealing a payload again is not refused by the quota of bytes.
+func (r *Registry) replaceDefinition(ctx context.Context, u job.UpdateRequest, record job.Record,
+	compiled *job.Compiled) (_ job.Record, done bool, _ error) {
+	var edits []definitionEdit
 	if !u.Reseal {
-		edits = []edit{{record.Definition, compiled.Definition}}
+		edits = []definitionEdit{{record.Definition, compiled.Definition}}
 	}
-	reserved, faults := r.reserveEdits(ctx, edits)
+	claim, faults := r.claimQuotaForEdits(ctx, edits)
 	var result job.ChangeResult
 	err := errors.Join(faults...)
 	if err == nil {
 		event := job.Update{New: compiled, RequestID: u.RequestID, Base: record.Definition.Etag()}
-		result, err = r.change(ctx, u.Key, event, &record)
+		result, err = r.changeJob(ctx, u.Key, event, &record)
 	}
-	reserved.settleEdits(ctx, func(i int, shrinks bool) bool { return faults[i] == nil && storesEdit(result, err, shrinks) })
+	claim.returnUnusedOfEdits(ctx, func(i int,
+		shrinks bool) bool {
+		return faults[i] == nil && countsAsStored(result, err, shrinks)
+	})
 	if err != nil {
 		return job.Record{}, false, err
 	}
 	return result.Record, result.Answer != job.Stale, nil
 }
 
-// storesEdit reports whether a change was stored or, if that is not known, whether it counts
-// as if it had been: the count may be too high until the next census, not too low.
-func storesEdit(result job.ChangeResult, err error, shrinks bool) bool {
+// countsAsStored reports whether a change was stored. If that is unknown, it errs so that the count may be too
+// high until the next census, but not too low.
+func countsAsStored(result job.ChangeResult, err error, shrinks bool) bool {
 	var missing *job.MissingError
 	switch {
 	case err == nil:
@@ -102,23 +107,23 @@ func storesEdit(result job.ChangeResult, err error, shrinks bool) bool {
 	return !shrinks
 }
 
-// sealEdit validates a definition that is to replace the present one, and readies its
-// payload for being stored, which may be the one that it has.
-func (r *Registry) sealEdit(merged, present *job.Definition, kept bool, limits job.Limits) error {
+// prepareEdit validates a definition that is to replace the present one, and seals its payload or keeps the
+// present one.
+func (r *Registry) prepareEdit(merged, present *job.Definition, kept bool, limits job.Limits) error {
 	if !kept {
-		r.align(merged, present)
+		r.reuseStoredPayload(merged, present)
 	}
 	if v := append(job.Validate(merged, limits), r.payloadFaults(merged, present, limits)...); len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
 	if kept || merged.PayloadKey != "" {
-		return r.keep(merged, present)
+		return r.keepStoredPayload(merged, present)
 	}
-	r.seal(merged, merged.Payload)
+	r.sealPayload(merged, merged.Payload)
 	return nil
 }
 
-// keepBookkeeping leaves alone what clients cannot set.
+// keepBookkeeping keeps the fields that clients cannot set.
 func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	d.Key = present.Key
 	d.Generation, d.AnchorMS, d.Revision = present.Generation, present.AnchorMS, present.Revision
@@ -129,8 +134,8 @@ func keepBookkeeping(d job.Definition, present *job.Definition) job.Definition {
 	return d
 }
 
-// Delete removes a job; live runs are left to finish, those that have not begun are
-// cancelled. An etag refuses the deletion unless the job still has it.
+// Delete deletes a job. Its live runs continue until they finish; those that have not started are cancelled.
+// With an etag, a job that has another one is not deleted.
 func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 	var event job.Delete
 	var known *job.Record
@@ -144,29 +149,29 @@ func (r *Registry) Delete(ctx context.Context, key job.Key, etag string) error {
 		}
 		event.Base, known = etag, &record
 	}
-	result, err := r.change(ctx, key, event, known)
+	result, err := r.changeJob(ctx, key, event, known)
 	switch {
 	case err != nil:
 		return err
 	case result.Answer == job.Stale:
 		return &job.EtagError{Key: key, Have: result.Record.Definition.Etag(), Want: etag}
 	case !result.Deleted:
-		return r.dropWaiting(ctx, result.Record)
+		return r.cancelUnstartedRuns(ctx, result.Record)
 	}
 	deleted := result.Record.Definition
 	if deleted == nil {
-		deleted = &job.Definition{Key: key} // the census does the rest
+		deleted = &job.Definition{Key: key} // the next census corrects the bytes
 	}
-	r.release(ctx, deleted)
+	r.returnDeleted(ctx, deleted)
 	return nil
 }
 
-// Pause holds a job. A note of more than [job.MaxNote] bytes is refused.
+// Pause pauses a job. A note of more than [job.MaxNote] bytes is refused.
 func (r *Registry) Pause(ctx context.Context, key job.Key, note string) (job.Record, error) {
 	if err := validateNote(note); err != nil {
 		return job.Record{}, err
 	}
-	result, err := r.change(ctx, key, job.Pause{Note: note}, nil)
+	result, err := r.changeJob(ctx, key, job.Pause{Note: note}, nil)
 	return result.Record, err
 }
 
@@ -177,15 +182,15 @@ func validateNote(note string) error {
 	return nil
 }
 
-// Resume ends a pause. What passed meanwhile is left out or, with catchUp, handed
-// to the misfire policy.
+// Resume ends a pause. Nominal times that passed meanwhile are left out or, with catchUp, handled by the
+// misfire policy.
 func (r *Registry) Resume(ctx context.Context, key job.Key, catchUp bool) (job.Record, error) {
-	result, err := r.change(ctx, key, job.Resume{CatchUp: catchUp}, nil)
+	result, err := r.changeJob(ctx, key, job.Resume{CatchUp: catchUp}, nil)
 	return result.Record, err
 }
 
-// missingRun turns a missing job or run into an error that names the run.
-func missingRun(err error, key job.Key, runID string) error {
+// missingRunError turns the error of a missing job or run into one that names the run.
+func missingRunError(err error, key job.Key, runID string) error {
 	var missing *job.MissingError
 	if errors.As(err, &missing) {
 		return &job.MissingError{Key: key, RunID: runID}

@@ -8,18 +8,18 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Explain tells why a job does not run right now: from its state, its children, the
-// limits that it shares with others, and who holds its shard and serves its queue.
+// Explain returns why a job does not run right now: by its state, its children, the limits that it shares with
+// others, the holder of its shard, and the workers of its queue.
 func (r *Registry) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
 		return job.Explained{}, err
 	}
-	children, err := r.children(ctx, record)
+	children, err := r.readChildRuns(ctx, record)
 	if err != nil {
 		return job.Explained{}, err
 	}
-	now, err := r.now(ctx, key)
+	now, err := r.shardNow(ctx, key)
 	if err != nil {
 		return job.Explained{}, err
 	}
@@ -27,19 +27,19 @@ func (r *Registry) Explain(ctx context.Context, key job.Key) (job.Explained, err
 	if err != nil {
 		return job.Explained{}, errors.Join(job.ErrCorrupt, err)
 	}
-	facts, err := r.facts(ctx, record)
+	facts, err := r.gatherFacts(ctx, record)
 	if err != nil {
 		return job.Explained{}, err
 	}
 	return job.Explained{
 		Explanation: job.Explain(compiled, record.State, children, facts, now),
 		Record:      record,
-		Runs:        r.traced(record.Definition, unfinished(record.State, children)...),
+		Runs:        r.addTraceIDs(record.Definition, unfinishedRuns(record.State, children)...),
 	}, nil
 }
 
-// facts gathers what an explanation needs beside the job's own records.
-func (r *Registry) facts(ctx context.Context, record job.Record) (job.Facts, error) {
+// gatherFacts gathers what an explanation needs beside the job's own records.
+func (r *Registry) gatherFacts(ctx context.Context, record job.Record) (job.Facts, error) {
 	d, lane := record.Definition, record.State.Lane
 	queue := job.QueueKey{Namespace: lane.Namespace, Queue: lane.Queue}
 	var f job.Facts
@@ -47,7 +47,8 @@ func (r *Registry) facts(ctx context.Context, record job.Record) (job.Facts, err
 		f = r.o.Cluster.Facts(ctx, r.o.Store.ShardOf(d.Key), queue)
 	}
 	var err error
-	if f.Queue, err = r.o.Store.ReadQueueSettings(ctx, queue); err != nil {
+	f.Queue, err = r.o.Store.ReadQueueSettings(ctx, queue)
+	if err != nil {
 		return f, err
 	}
 	if limit := f.Queue.MaxConcurrency; limit > 0 {
@@ -64,7 +65,7 @@ func (r *Registry) facts(ctx context.Context, record job.Record) (job.Facts, err
 	if cell.Err != nil {
 		return f, cell.Err
 	}
-	// A text of a later version is as good as none: the state says what it held up.
+	// A text of a later version is ignored: the state has the hold of the target.
 	f.Target, _ = backoff.ParseCircuit(cell.Text)
 	return f, nil
 }

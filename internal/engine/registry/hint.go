@@ -7,21 +7,20 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// hintGrace is how far in the past the next run of a hint may lie: clocks of those
-// who give hints are not that of the shard.
+// hintGrace is how far in the past the next run of a hint may lie: the clocks of callers differ from that of
+// the shard.
 const hintGrace = time.Minute
 
-// Hint overrides when the job runs next, or how often; a hint without a source
-// clears the one there is. An UntilMS of zero is [job.DefaultHintLife] from now, or
-// the next run if that is later. It answers [job.InvalidError], or
-// [job.PreconditionError] where the schedule has no interval to override.
+// Hint overrides when the job runs next, or how often; a hint without a source clears the present one. An
+// UntilMS of zero is [job.DefaultHintLife] from now, or the next run if that is later. Its errors are
+// [job.InvalidError], or [job.PreconditionError] if the schedule has no interval to override.
 func (r *Registry) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Record, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
 		return job.Record{}, err
 	}
 	if h.Source != job.HintNone {
-		now, err := r.now(ctx, key)
+		now, err := r.shardNow(ctx, key)
 		if err != nil {
 			return job.Record{}, err
 		}
@@ -37,7 +36,7 @@ func (r *Registry) Hint(ctx context.Context, key job.Key, h job.Hint) (job.Recor
 			}
 		}
 	}
-	result, err := r.change(ctx, key, job.SetHint{Hint: h}, &record)
+	result, err := r.changeJob(ctx, key, job.SetHint{Hint: h}, &record)
 	return result.Record, err
 }
 
@@ -50,11 +49,13 @@ func (r *Registry) checkHint(h job.Hint, now int64) []job.Violation {
 	}
 	least, interval := r.o.Limits.MinInterval, time.Duration(h.IntervalMS)*time.Millisecond
 	last := now + job.MaxHint.Milliseconds()
-	refuse(h.Source != job.HintOperator && h.Source != job.HintPlanner, "hint.source", "want SOURCE_OPERATOR or SOURCE_PLANNER")
+	refuse(h.Source != job.HintOperator && h.Source != job.HintPlanner, "hint.source",
+		"want SOURCE_OPERATOR or SOURCE_PLANNER")
 	refuse(h.AtMS == 0 && h.IntervalMS == 0, "hint", "has neither next_run_time nor interval")
 	refuse(h.IntervalMS != 0 && (interval < least || interval > job.MaxHint), "hint.interval",
 		"is "+interval.String()+", want "+least.String()+" to "+job.MaxHint.String())
-	refuse(h.AtMS != 0 && h.AtMS < now-hintGrace.Milliseconds(), "hint.next_run_time", "lies more than a minute in the past")
+	refuse(h.AtMS != 0 && h.AtMS < now-hintGrace.Milliseconds(), "hint.next_run_time",
+		"lies more than a minute in the past")
 	refuse(h.AtMS > last, "hint.next_run_time", "lies more than 30 days ahead")
 	refuse(h.UntilMS <= now && h.AtMS <= now, "hint.expire_time", "has passed")
 	refuse(h.UntilMS < h.AtMS, "hint.expire_time", "lies before next_run_time")

@@ -68,11 +68,11 @@ func (a answering) Do(_ context.Context, changes ...job.Change) []job.ChangeResu
 func TestOneConflictHidesNoOtherChange(t *testing.T) {
 	_, r := newFake(t)
 	r.o.Ledger = answering{{Answer: job.Applied}, {Err: job.ErrConflict}, {Answer: job.Applied}}
-	if got, err := r.bulk(t.Context(), make([]job.Change, 3), nil); err != nil || got.Done != 2 || got.Refused != 1 {
+	if got, err := r.commitInParts(t.Context(), make([]job.Change, 3), nil); err != nil || got.Done != 2 || got.Refused != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	r.o.Ledger = answering{{Answer: job.Applied}, {Err: job.ErrUnavailable}}
-	if _, err := r.bulk(t.Context(), make([]job.Change, 2), nil); !errors.Is(err, job.ErrUnavailable) {
+	if _, err := r.commitInParts(t.Context(), make([]job.Change, 2), nil); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("%v; want the call to be repeated", err)
 	}
 }

@@ -12,15 +12,14 @@ import (
 // Bounds of one call that changes many jobs.
 const (
 	bulkPage = 500
-	// firstPart is how many changes are made before the call looks how long it takes; each
-	// part is twice as large as the one before it.
-	firstPart = 16
-	// defaultBulkTime is after how long no more are begun.
+	// firstPartSize is how many changes are submitted before the elapsed time is checked; each part is twice as
+	// large as the one before it.
+	firstPartSize = 16
+	// defaultBulkTime is the default of Options.BulkTime.
 	defaultBulkTime = 500 * time.Millisecond
 )
 
-// Letters lists the dead runs of a namespace that are kept, those of one-time jobs
-// included. Pages are as those of List.
+// Letters lists the dead letters of a namespace, including those of one-time jobs. Pages are as those of List.
 func (r *Registry) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
 	if err := validateFilter(f, pageSize); err != nil {
 		return job.LetterPage{}, err
@@ -28,29 +27,31 @@ func (r *Registry) Letters(ctx context.Context, f job.Filter, pageSize int, toke
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}
-	l, err := r.letters(f, pageSize, token, "ListDeadLetters")
+	l, err := r.listLetters(f, pageSize, token, "ListDeadLetters")
 	if err != nil {
 		return job.LetterPage{}, err
 	}
-	if err := l.fill(ctx); err != nil {
+	if err := l.fillPage(ctx); err != nil {
 		return job.LetterPage{}, err
 	}
 	return job.LetterPage{Letters: l.items, Next: l.next}, nil
 }
 
-func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing[job.Letter], error) {
+// listLetters returns the builder of a page of dead letters.
+func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pageBuilder[job.Letter], error) {
 	at, err := parseToken(token, call, f)
 	if err != nil {
 		return nil, err
 	}
-	return &listing[job.Letter]{
+	return &pageBuilder[job.Letter]{
 		source: func(ctx context.Context, cursor string, n int) ([]job.Letter, string, error) {
 			return r.o.Store.ListLetters(ctx, f.Namespace, cursor, n)
 		},
 		id: func(l job.Letter) string { return string(l.Record) },
 		want: func(l job.Letter) bool {
 			key := l.Record.Key()
-			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
+			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) &&
+				strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
 		},
 		weight:  func(l job.Letter) int { return len(l.Run.Output) },
 		size:    size,
@@ -60,9 +61,9 @@ func (r *Registry) letters(f job.Filter, size int, token, call string) (*listing
 	}, nil
 }
 
-// Redrive tries dead runs again: those that are named, or a page of those that the
-// filter selects. The recovery budget of their queues paces them. What has gone
-// meanwhile, or finds no room, counts as refused.
+// Redrive runs dead letters again: those that are named, or a page of those that the filter selects. The
+// recovery budget of their queues paces them. Those that do not exist any more, or have no room, count as
+// refused.
 func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	if err := validateFilter(q.Filter, 0); err != nil {
 		return job.Bulk{}, err
@@ -70,11 +71,11 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	if len(q.Records) > 0 {
 		return r.redriveNamed(ctx, q)
 	}
-	l, err := r.letters(q.Filter, bulkPage, q.Token, "RedriveDeadLetters")
+	l, err := r.listLetters(q.Filter, bulkPage, q.Token, "RedriveDeadLetters")
 	if err != nil {
 		return job.Bulk{}, err
 	}
-	if err := l.fill(ctx); err != nil {
+	if err := l.fillPage(ctx); err != nil {
 		return job.Bulk{}, err
 	}
 	if q.DryRun {
@@ -84,7 +85,7 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	for i, letter := range l.items {
 		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
-	return r.bulk(ctx, changes, l.tokenAfter)
+	return r.commitInParts(ctx, changes, l.tokenAfter)
 }
 
 func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
@@ -106,14 +107,14 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 	for i, record := range records {
 		changes[i] = job.Change{Record: record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
-	answer, err := r.bulk(ctx, changes, nil)
+	answer, err := r.commitInParts(ctx, changes, nil)
 	if err == nil {
 		answer.Refused += len(q.Records) - len(records)
 	}
 	return answer, err
 }
 
-// findDead picks the records that are dead runs and that the request covers.
+// findDead returns the records that are dead runs and that the request covers.
 func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []job.RecordID, err error) {
 	byShard := map[int][]job.RecordID{}
 	for _, record := range q.Records {
@@ -127,7 +128,8 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []j
 			return nil, err
 		}
 		for i, record := range found {
-			if record != nil && record.State.Region == job.RegionDead && q.Filter.CoversAll(record.State.Lane.Queue, record.Definition.Queue) {
+			if record != nil && record.State.Region == job.RegionDead &&
+				q.Filter.CoversAll(record.State.Lane.Queue, record.Definition.Queue) {
 				dead = append(dead, ids[i])
 			}
 		}
@@ -135,19 +137,20 @@ func (r *Registry) findDead(ctx context.Context, q job.RedriveRequest) (dead []j
 	return dead, nil
 }
 
-// bulk hands many changes to the ledger, some at a time, until they are done or the call has taken
-// its time: to decide on one may take far longer than on another. Next is then where to go on,
-// and without tokens the error is job.ErrTooMuchWork. An error of the store ends the call: what was
-// changed by then is not changed again when it is repeated.
-func (r *Registry) bulk(ctx context.Context, changes []job.Change, tokenAfter func(n int) string) (answer job.Bulk, err error) {
-	scope := r.reach(ctx)
+// commitInParts submits many changes to the ledger, in parts, until all are done or BulkTime is over: some
+// decisions take far longer than others. Next is then where to continue; without tokens the error is
+// job.ErrTooMuchWork. An error of the store ends the call. A repeated call does not change again what was
+// changed before.
+func (r *Registry) commitInParts(ctx context.Context, changes []job.Change,
+	tokenAfter func(n int) string) (answer job.Bulk, err error) {
+	scope := r.reachableQueues(ctx)
 	for i := range changes {
 		changes[i].Covers = scope
 	}
 	began, done := time.Now(), 0
-	for size := firstPart; done < len(changes); size *= 2 {
+	for size := firstPartSize; done < len(changes); size *= 2 {
 		part := changes[done:min(done+size, len(changes))]
-		if err := addResults(&answer, r.commit(ctx, part...)); err != nil {
+		if err := addResults(&answer, r.commitChanges(ctx, part...)); err != nil {
 			return job.Bulk{}, err
 		}
 		done += len(part)
@@ -164,12 +167,13 @@ func (r *Registry) bulk(ctx context.Context, changes []job.Change, tokenAfter fu
 	return answer, nil
 }
 
-// addResults counts what became of some changes.
+// addResults adds the results of some changes to the counts.
 func addResults(answer *job.Bulk, results []job.ChangeResult) error {
 	for _, result := range results {
 		switch {
-		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err, job.ErrConflict):
-			answer.Refused++ // the others have been changed, and are told of
+		case errors.Is(result.Err, job.ErrNotFound), errors.Is(result.Err, job.ErrCorrupt), errors.Is(result.Err,
+			job.ErrConflict):
+			answer.Refused++ // the others have been changed, and are counted
 		case result.Err != nil:
 			return result.Err
 		case result.Answer == job.Applied:
@@ -181,47 +185,48 @@ func addResults(answer *job.Bulk, results []job.ChangeResult) error {
 	return nil
 }
 
-// PauseAll holds a page of the jobs that the filter selects, with a note of at most
-// job.MaxNote bytes. Those that are held already keep theirs.
+// PauseAll pauses a page of the jobs that the filter selects, with a note of at most job.MaxNote bytes. Jobs
+// that are paused already keep their notes.
 func (r *Registry) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
 	if err := validateNote(note); err != nil {
 		return job.Bulk{}, err
 	}
-	return r.onSelected(ctx, f, token, "PauseJobs", job.Pause{Note: note}, func(s *job.State) bool { return !s.Paused })
+	return r.changeSelected(ctx, f, token, "PauseJobs", job.Pause{Note: note},
+		func(s *job.State) bool { return !s.Paused })
 }
 
-// ResumeAll ends the pause of a page of the jobs that the filter selects: of those
-// that were held with the note, if there is one. The recovery budget of their queues
-// paces the runs that this makes due.
-func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk, error) {
+// ResumeAll ends the pause of a page of the jobs that the filter selects; with a note, of those that were
+// paused with it. The recovery budget of their queues paces the runs that become due.
+func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, note string, catchUp bool, token string) (job.Bulk,
+	error) {
 	if err := validateNote(note); err != nil {
 		return job.Bulk{}, err
 	}
-	return r.onSelected(ctx, f, token, "ResumeJobs", job.Resume{CatchUp: catchUp}, func(s *job.State) bool {
+	return r.changeSelected(ctx, f, token, "ResumeJobs", job.Resume{CatchUp: catchUp}, func(s *job.State) bool {
 		return s.Paused && (note == "" || s.PauseNote == note)
 	})
 }
 
-// onSelected has an event happen to a page of the jobs that the filter selects and
-// whose state is wanted.
-func (r *Registry) onSelected(ctx context.Context, f job.Filter, token, method string, ev job.Event, wanted func(*job.State) bool) (job.Bulk, error) {
+// changeSelected submits an event to a page of the jobs that the filter selects and whose state is wanted.
+func (r *Registry) changeSelected(ctx context.Context, f job.Filter, token, method string, ev job.Event,
+	wanted func(*job.State) bool) (job.Bulk, error) {
 	if err := validateFilter(f, 0); err != nil {
 		return job.Bulk{}, err
 	}
-	l, err := r.jobs(f, bulkPage, token, method, func(record job.Record) bool {
-		return wanted(&record.State) && matches(f, &record)
+	l, err := r.listJobs(f, bulkPage, token, method, func(record job.Record) bool {
+		return wanted(&record.State) && matchesFilter(f, &record)
 	})
 	if err != nil {
 		return job.Bulk{}, err
 	}
-	// Most may not be wanted, and nothing of them is sent.
+	// Most jobs may not be wanted, and no payloads are sent.
 	l.step, l.weight = filterChunk, func(job.Record) int { return 0 }
-	if err := l.fill(ctx); err != nil {
+	if err := l.fillPage(ctx); err != nil {
 		return job.Bulk{}, err
 	}
 	changes := make([]job.Change, len(l.items))
 	for i := range l.items {
 		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: ev, Known: &l.items[i]}
 	}
-	return r.bulk(ctx, changes, l.tokenAfter)
+	return r.commitInParts(ctx, changes, l.tokenAfter)
 }

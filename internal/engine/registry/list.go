@@ -14,7 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Bounds of one page. A page ends early rather than pass one of them.
+// Bounds of one page. A page ends early before it exceeds one of them.
 const (
 	DefaultPageSize = 100
 	MaxPageSize     = 1000
@@ -24,7 +24,7 @@ const (
 	// pageBytes keeps a page of large payloads below the usual limit of a
 	// message, 4 MiB.
 	pageBytes = 2 << 20
-	// filterChunk is what one call of the store scans when most may not match.
+	// filterChunk is how many records one call of the store reads when most may not match.
 	filterChunk = 500
 )
 
@@ -38,23 +38,25 @@ func (r *Registry) List(ctx context.Context, f job.Filter, pageSize int, token s
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}
-	l, err := r.jobs(f, pageSize, token, "ListJobs", func(record job.Record) bool { return matches(f, &record) })
+	l, err := r.listJobs(f, pageSize, token, "ListJobs",
+		func(record job.Record) bool { return matchesFilter(f, &record) })
 	if err != nil {
 		return job.Page{}, err
 	}
-	if err := l.fill(ctx); err != nil {
+	if err := l.fillPage(ctx); err != nil {
 		return job.Page{}, err
 	}
 	return job.Page{Records: l.items, Next: l.next}, nil
 }
 
-// jobs lists the jobs of a namespace that are wanted.
-func (r *Registry) jobs(f job.Filter, size int, token, call string, want func(job.Record) bool) (*listing[job.Record], error) {
+// listJobs returns the builder of a page of the wanted jobs of a namespace.
+func (r *Registry) listJobs(f job.Filter, size int, token, call string,
+	want func(job.Record) bool) (*pageBuilder[job.Record], error) {
 	at, err := parseToken(token, call, f)
 	if err != nil {
 		return nil, err
 	}
-	return &listing[job.Record]{
+	return &pageBuilder[job.Record]{
 		source: func(ctx context.Context, cursor string, n int) ([]job.Record, string, error) {
 			return r.o.Store.List(ctx, f.Namespace, cursor, n)
 		},
@@ -75,7 +77,8 @@ func validateFilter(f job.Filter, pageSize int) error {
 			v = append(v, job.Violation{Field: field, Description: description})
 		}
 	}
-	add(pageSize < 0 || pageSize > MaxPageSize, "page_size", fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", pageSize, MaxPageSize, DefaultPageSize))
+	add(pageSize < 0 || pageSize > MaxPageSize, "page_size",
+		fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", pageSize, MaxPageSize, DefaultPageSize))
 	add(f.Status > job.StatusDone, "state", "is unknown")
 	if len(v) > 0 {
 		return &job.InvalidError{Violations: v}
@@ -83,8 +86,8 @@ func validateFilter(f job.Filter, pageSize int) error {
 	return nil
 }
 
-// listing fills one page.
-type listing[T any] struct {
+// pageBuilder builds one page of a listing.
+type pageBuilder[T any] struct {
 	source   func(ctx context.Context, cursor string, n int) ([]T, string, error)
 	id       func(T) string
 	want     func(T) bool
@@ -93,7 +96,7 @@ type listing[T any] struct {
 	step     int         // of a chunk
 	at       position
 	started  time.Time
-	patience time.Duration // how long a page looks
+	patience time.Duration // time after which the page ends early
 	scanned  int
 	bytes    int
 
@@ -102,30 +105,29 @@ type listing[T any] struct {
 	next   string     // token of the page that follows
 }
 
-// tokenAfter is the token of what follows the first n items.
-func (l *listing[T]) tokenAfter(n int) string {
+// tokenAfter returns the token of what follows the first n items.
+func (l *pageBuilder[T]) tokenAfter(n int) string {
 	if n >= len(l.items) {
 		return l.next
 	}
-	return l.places[n-1].token()
+	return l.places[n-1].encodeToken()
 }
 
-// position is where a listing goes on: at a chunk of the store, after an id in
-// it if that chunk was not used up. Callers can read it: the id is one that they were shown,
-// and a cursor says nothing of a job.
+// position is where a listing continues: at a chunk of the store, or after an id in it if the chunk was not
+// used up. Callers can read it: it has an id that they were shown, and a cursor that has no data of jobs.
 type position struct {
 	Cursor string `json:"c,omitempty"`
 	After  string `json:"a,omitempty"`
-	// ChunkEnd is the cursor that followed the chunk. When it differs the next
-	// time, the chunk is another one, and After says nothing about it.
+	// ChunkEnd is the cursor after the chunk. If the next read has another one, the chunk has changed, and After
+	// is ignored.
 	ChunkEnd string `json:"e,omitempty"`
 	Chunk    int    `json:"n,omitempty"`
 	Filter   string `json:"f"`
 }
 
-func (l *listing[T]) fill(ctx context.Context) error {
+func (l *pageBuilder[T]) fillPage(ctx context.Context) error {
 	for {
-		used, last, err := l.chunk(ctx)
+		used, last, err := l.readChunk(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -133,15 +135,15 @@ func (l *listing[T]) fill(ctx context.Context) error {
 			return nil
 		case !used, len(l.items) >= l.size, l.scanned >= scanRecords,
 			l.bytes >= pageBytes, time.Since(l.started) >= l.patience:
-			l.next = l.at.token()
+			l.next = l.at.encodeToken()
 			return nil
 		}
 	}
 }
 
-// chunk takes what fits from the next piece of the store: used tells whether all
-// of it was looked at, last whether it was the last one.
-func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
+// readChunk reads the next chunk of the store and adds the items that fit. used reports whether all of it was
+// looked at, last whether it was the last chunk.
+func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err error) {
 	size := l.at.Chunk
 	if size == 0 {
 		size = l.step
@@ -178,13 +180,14 @@ func (l *listing[T]) chunk(ctx context.Context) (used, last bool, err error) {
 }
 
 func chunkSize(f job.Filter, size int) int {
-	if f.Covers == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 && f.MinFailures == 0 {
+	if f.Covers == nil && f.Queue == "" && f.Status == 0 && f.IDPrefix == "" && len(f.Labels) == 0 &&
+		f.MinFailures == 0 {
 		return max(10, min(size, filterChunk))
 	}
 	return filterChunk
 }
 
-func matches(f job.Filter, r *job.Record) bool {
+func matchesFilter(f job.Filter, r *job.Record) bool {
 	switch {
 	case r.State.Deleting,
 		!f.CoversAll(r.Definition.Queue),
@@ -206,7 +209,7 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-func (p position) token() string {
+func (p position) encodeToken() string {
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // a struct of strings and numbers
@@ -215,9 +218,9 @@ func (p position) token() string {
 }
 
 // parseToken reads a token and refuses one of another listing. call is the method
-// that gave it.
+// that returned it.
 func parseToken(token, call string, f job.Filter) (position, error) {
-	fingerprint := fingerprint(call, f)
+	fingerprint := fingerprintFilter(call, f)
 	if token == "" {
 		return position{Filter: fingerprint}, nil
 	}
@@ -235,7 +238,7 @@ func parseToken(token, call string, f job.Filter) (position, error) {
 	return p, nil
 }
 
-func fingerprint(call string, f job.Filter) string {
+func fingerprintFilter(call string, f job.Filter) string {
 	// Maps are written in the order of their keys.
 	text, err := json.Marshal(struct {
 		Call   string

@@ -23,7 +23,8 @@ func (r *Registry) payloadFaults(d, stored *job.Definition, limits job.Limits) [
 		return nil // what cannot be read cannot be checked
 	default:
 		var err error
-		if payload, err = r.open(stored); err != nil {
+		payload, err = r.openPayload(stored)
+		if err != nil {
 			return nil
 		}
 	}

@@ -481,7 +481,7 @@ func TestExplainGathersFacts(t *testing.T) {
 	f.settings[queue] = job.QueueSettings{MaxConcurrency: 7}
 	f.facts = job.Facts{Holder: "node-1", Held: true, Workers: 2, FreeSlots: 3, Asked: true}
 	record := f.records[ping]
-	facts, err := r.facts(t.Context(), record)
+	facts, err := r.gatherFacts(t.Context(), record)
 	if err != nil || facts.Holder != "node-1" || facts.FreeSlots != 3 || facts.Queue.MaxConcurrency != 7 || facts.QueueLive != 2 || facts.Target != open {
 		t.Errorf("facts %+v %v", facts, err)
 	}

@@ -17,17 +17,18 @@ const (
 	maxRetryDelays = 50
 )
 
-// Preview returns the next nominal times of a schedule with what jitter and clock
-// changes make of them and, if the schedule has an interval, the intervals of a
-// backoff policy and the runs that it would project. See [job.PreviewRequest].
+// Preview returns the next nominal times of a schedule, with the effects of jitter and clock changes. If the
+// schedule has an interval, it returns the intervals of a backoff policy and the projected runs as well. See
+// [job.PreviewRequest].
 func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
 	if p.Count < 0 || p.Count > MaxPreview {
-		return job.Preview{}, job.Invalid("count", "is %d, want 1 to %d, or 0 for %d", p.Count, MaxPreview, DefaultPreview)
+		return job.Preview{}, job.Invalid("count", "is %d, want 1 to %d, or 0 for %d", p.Count, MaxPreview,
+			DefaultPreview)
 	}
 	if p.Count == 0 {
 		p.Count = DefaultPreview
 	}
-	v, err := r.previewed(ctx, p)
+	v, err := r.resolvePreview(ctx, p)
 	if err != nil {
 		return job.Preview{}, err
 	}
@@ -40,7 +41,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 		after = time.UnixMilli(v.now)
 	}
 	answer := job.Preview{FirstDay: v.d.FirstDay()}
-	for _, t := range schedule.Upcoming(compiled, after, p.Count, budgetOf(v.d.Schedule)) {
+	for _, t := range schedule.Upcoming(compiled, after, p.Count, scheduleBudget(v.d.Schedule)) {
 		answer.Times = append(answer.Times, job.PreviewTime{
 			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),
 		})
@@ -49,14 +50,14 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 		answer.RetryDelays = v.d.Retry.Ladder(maxRetryDelays)
 	}
 	if v.backoff && v.d.Schedule.Kind == schedule.KindInterval {
-		answer.Intervals = intervals(v.d)
-		answer.Projected, err = v.projected(ctx, answer.Times, p.Count)
+		answer.Intervals = backoffIntervals(v.d)
+		answer.Projected, err = v.projectRuns(ctx, answer.Times, p.Count)
 	}
 	return answer, err
 }
 
-// previewed is what a preview is of.
-type previewed struct {
+// previewInput is what a preview is computed from.
+type previewInput struct {
 	d       *job.Definition // as much of one as previews need
 	state   *job.State      // of the job, if its own schedule is shown; else nil
 	seed    uint64
@@ -65,8 +66,8 @@ type previewed struct {
 	retry   bool // there are attempts to show
 }
 
-// previewed puts together what the request says and what the job it names has.
-func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previewed, err error) {
+// resolvePreview combines the request with the job that it names.
+func (r *Registry) resolvePreview(ctx context.Context, p job.PreviewRequest) (v previewInput, err error) {
 	named := p.Job != job.Key{}
 	v.d = &job.Definition{Schedule: p.Schedule, MinInterval: p.MinInterval, MaxInterval: p.MaxInterval}
 	if named {
@@ -74,7 +75,7 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 			return v, &job.InvalidError{Violations: faults}
 		}
 		v.d.Key, v.seed = p.Job, backoff.Seed(string(p.Job.Record()), 0, 0)
-		v.now, err = r.now(ctx, p.Job)
+		v.now, err = r.shardNow(ctx, p.Job)
 	} else {
 		v.now, err = r.o.Store.Now(ctx, 0)
 	}
@@ -99,11 +100,11 @@ func (r *Registry) previewed(ctx context.Context, p job.PreviewRequest) (v previ
 	return v, r.checkPreview(v, p, ownSchedule)
 }
 
-// checkPreview refuses what is wrong with the request's part.
-func (r *Registry) checkPreview(v previewed, p job.PreviewRequest, ownSchedule bool) error {
+// checkPreview validates the request's part.
+func (r *Registry) checkPreview(v previewInput, p job.PreviewRequest, ownSchedule bool) error {
 	var faults []job.Violation
 	if !ownSchedule {
-		faults = job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(v.now), forCall(r.o.Limits))
+		faults = job.ValidateSchedule("schedule", p.Schedule, time.UnixMilli(v.now), limitsForCall(r.o.Limits))
 	}
 	if p.Backoff != nil {
 		for _, e := range p.Backoff.Validate() {
@@ -121,8 +122,8 @@ func (r *Registry) checkPreview(v previewed, p job.PreviewRequest, ownSchedule b
 	return nil
 }
 
-// intervals lists the interval after 0, 1, 2 ... failures until it stops growing.
-func intervals(d *job.Definition) []time.Duration {
+// backoffIntervals lists the interval after 0, 1, 2 ... failures until it stops growing.
+func backoffIntervals(d *job.Definition) []time.Duration {
 	c := job.Compiled{Definition: d}
 	steps := d.Backoff.Ladder(d.Schedule.Every)
 	for failures := range steps {
@@ -134,17 +135,16 @@ func intervals(d *job.Definition) []time.Duration {
 	return steps
 }
 
-// attemptWork is how many steps of [callWork] it takes to decide on one attempt, by each expression
-// of the schedule.
+// attemptWork is how many steps of [maxCallWork] the decision on one attempt takes for each expression of the
+// schedule.
 const attemptWork = 8
 
-// projected are the due times of the next runs if each of them failed at once: the
-// job's planned one, or else the first of the schedule, and those that follow, as far as the work of
-// a call goes.
-func (v previewed) projected(ctx context.Context, times []job.PreviewTime, count int) ([]time.Time, error) {
+// projectRuns returns the due times of the next runs if each of them failed at once: of the job's planned run,
+// or else of the first of the schedule, and of those that follow, within the work of a call.
+func (v previewInput) projectRuns(ctx context.Context, times []job.PreviewTime, count int) ([]time.Time, error) {
 	d := *v.d
 	if v.state == nil {
-		// There is no run whose jitter could be told.
+		// There is no run to compute the jitter of.
 		d.Schedule.Jitter, d.Backoff.Jitter, d.Retry.MaxAttempts = 0, backoff.Jitter{Kind: backoff.JitterNone}, 1
 	}
 	c, err := job.Compile(&d)
@@ -167,7 +167,7 @@ func (v previewed) projected(ctx context.Context, times []job.PreviewTime, count
 		return !work.Spent() && ctx.Err() == nil
 	}
 	var out []time.Time
-	for _, ms := range job.IfAllFail(c.Within(budgetOf(d.Schedule)), *state, v.now, count, more) {
+	for _, ms := range job.IfAllFail(c.Within(scheduleBudget(d.Schedule)), *state, v.now, count, more) {
 		out = append(out, time.UnixMilli(ms))
 	}
 	return out, ctx.Err()

@@ -15,10 +15,9 @@ func (r *Registry) QueueSettings(ctx context.Context, q job.QueueKey) (job.Queue
 	return r.o.Store.ReadQueueSettings(ctx, q)
 }
 
-// SetQueueSettings replaces the settings of a queue, and returns the new ones. Nodes
-// follow within a second or two. Zero settings forget it. Settings that are not the
-// expected ones are not replaced, nor are those that others change all the time
-// while it is to be kept whether the queue is paused: job.ErrSettingsChanged.
+// SetQueueSettings replaces the settings of a queue, and returns the new ones. Nodes apply them within a
+// second or two. Zero settings delete those of the queue. It returns job.ErrSettingsChanged if the present
+// settings are not the expected ones, or if others keep changing them while KeepPaused is set.
 func (r *Registry) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
 	if v := append(job.ValidateQueue(q), job.ValidateQueueSettings(c.Settings)...); len(v) > 0 {
 		return job.QueueSettings{}, &job.InvalidError{Violations: v}
@@ -30,8 +29,7 @@ func (r *Registry) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 	return settings, err
 }
 
-// keepTries bounds how often settings are read again that changed between reading
-// and replacing them.
+// keepTries is the maximum number of tries to replace settings that others change meanwhile.
 const keepTries = 8
 
 func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {

@@ -11,113 +11,112 @@ import (
 type Quota interface {
 	// Limited reports whether any namespace has a limit. It must be cheap.
 	Limited() bool
-	// Limit is how much a namespace may have; 0 is no limit.
+	// Limit returns how much a namespace may have; 0: no limit.
 	Limit(namespace string) int
-	// Take counts up to n more, as many as the limit leaves.
+	// Take adds up to n to the count, as many as the limit leaves.
 	Take(ctx context.Context, namespace string, n, limit int) (granted int, err error)
-	// Give takes n off the count again.
+	// Give subtracts n from the count.
 	Give(ctx context.Context, namespace string, n int)
 }
 
-// measure is one of the quotas.
-type measure struct {
+// quotaMeasure is one of the quotas: the number of jobs, or their bytes.
+type quotaMeasure struct {
 	quota Quota
 	bytes bool
 }
 
-// measures are the quotas by which any namespace has a limit at present.
-func (r *Registry) measures() []measure {
-	var list []measure
+// activeQuotas returns the quotas that limit any namespace at present.
+func (r *Registry) activeQuotas() []quotaMeasure {
+	var list []quotaMeasure
 	if q := r.o.Quota; q != nil && q.Limited() {
-		list = append(list, measure{quota: q})
+		list = append(list, quotaMeasure{quota: q})
 	}
 	if r.limitsBytes() {
-		list = append(list, measure{quota: r.o.ByteQuota, bytes: true})
+		list = append(list, quotaMeasure{quota: r.o.ByteQuota, bytes: true})
 	}
 	return list
 }
 
 func (r *Registry) limitsBytes() bool { return r.o.ByteQuota != nil && r.o.ByteQuota.Limited() }
 
-// someTime takes as many bytes as the time that a definition has once it is stored.
-const someTime = 1 << 40
+// placeholderMS is a time that is encoded in as many bytes as the real one of a stored definition.
+const placeholderMS = 1 << 40
 
-// sizeOf is how many bytes a definition counts for, 0 where these have no limit. What edits leave
-// in it for the registry's own use does not count: who deletes it gives back what was taken, and no more.
-func (r *Registry) sizeOf(d *job.Definition) int {
+// countedBytes returns how many bytes of a definition count for the quota; 0 if its namespace has no limit of
+// bytes. Bookkeeping that edits add does not count: a deletion returns exactly what the creation took.
+func (r *Registry) countedBytes(d *job.Definition) int {
 	if d == nil || !r.limitsBytes() || r.o.ByteQuota.Limit(d.Namespace) == 0 {
 		return 0
 	}
 	plain := *d
 	plain.UpdateRequestIDs, plain.Revision, plain.Generation = nil, 1, 1
-	plain.CreatedMS = cmp.Or(d.CreatedMS, someTime)
+	plain.CreatedMS = cmp.Or(d.CreatedMS, placeholderMS)
 	plain.UpdatedMS, plain.AnchorMS = plain.CreatedMS, plain.CreatedMS
 	return r.o.Store.DefinitionBytes(&plain)
 }
 
-// sizeSealed is sizeOf a definition whose payload is going to be sealed if there are keys.
-func (r *Registry) sizeSealed(d job.Definition) int {
+// countedBytesSealed is countedBytes of a definition whose payload will be sealed if there are keys.
+func (r *Registry) countedBytesSealed(d job.Definition) int {
 	if s := r.o.Sealer; s != nil && d.PayloadKey == "" && r.limitsBytes() {
 		d.Payload = append(d.Payload[:len(d.Payload):len(d.Payload)], make([]byte, job.SealOverhead)...)
 		d.PayloadKey = s.Current()
 	}
-	return r.sizeOf(&d)
+	return r.countedBytes(&d)
 }
 
-// amount is what a definition takes of quotas, or a change of one, which may be less than
-// nothing.
-type amount struct{ jobs, bytes int }
+// quotaAmount is what a definition takes of the quotas. The amount of a change may be negative.
+type quotaAmount struct{ jobs, bytes int }
 
-func (m measure) of(a amount) int {
+func (m quotaMeasure) amountOf(a quotaAmount) int {
 	if m.bytes {
 		return a.bytes
 	}
 	return a.jobs
 }
 
-// demand is what a definition takes that is to be stored.
-type demand struct {
+// quotaDemand is what a definition that is to be stored takes of the quotas.
+type quotaDemand struct {
 	key job.Key
-	amount
-	// edits: it replaces one that is known, and amount is the change. Otherwise replaces:
-	// it is put in the place of a job that may exist, which is left alone without it.
+	quotaAmount
+	// edits: it replaces a known definition, and the amount is the difference. replaces: it replaces a job that may
+	// exist. Without both, a job that exists is not changed.
 	edits, replaces bool
 }
 
-// reservation is what has been counted for one call before it writes. Who dies in between,
-// or hears no answer, leaves the count too high until the next census.
-type reservation struct {
-	demands []demand
-	taken   []taking
+// quotaClaim is what one call has added to the counts of the quotas before it writes. If the process dies
+// before the unused part is returned, or the reply of the write is lost, the counts are too high until the
+// next census.
+type quotaClaim struct {
+	demands []quotaDemand
+	taken   []quotaTaken
 }
 
-// taking is what a reservation has taken for a namespace.
-type taking struct {
-	measure
+// quotaTaken is what a claim has taken of one quota for a namespace.
+type quotaTaken struct {
+	quotaMeasure
 	namespace string
 	n         int
 }
 
-// reserve counts what is to be stored, and returns an error for each definition that is
-// too much. Where there is too much, it looks for jobs that exist: to register a job again
-// takes nothing.
-func (r *Registry) reserve(ctx context.Context, demands []demand) (res reservation, faults []error) {
-	res.demands, faults = demands, make([]error, len(demands))
-	for _, m := range r.measures() {
-		for namespace, places := range byNamespace(demands, faults) {
+// claimQuota adds what is to be stored to the counts, and returns an error for each definition that does not
+// fit. If something does not fit, it looks for jobs that exist: to register a job again takes nothing.
+func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim quotaClaim, faults []error) {
+	claim.demands, faults = demands, make([]error, len(demands))
+	for _, m := range r.activeQuotas() {
+		for namespace, places := range groupByNamespace(demands, faults) {
 			limit := m.quota.Limit(namespace)
 			if limit == 0 {
 				continue
 			}
-			needs, sum := m.needs(demands, places)
-			t := taking{measure: m, namespace: namespace}
+			needs, sum := m.neededAmounts(demands, places)
+			t := quotaTaken{quotaMeasure: m, namespace: namespace}
 			var err error
 			if sum > 0 {
 				t.n, err = m.quota.Take(ctx, namespace, sum, limit)
 			}
-			res.taken = append(res.taken, t)
+			claim.taken = append(claim.taken, t)
 			if err == nil && t.n < sum {
-				err = r.refuse(ctx, t, demands, places, needs, faults, limit)
+				err = r.refuseBeyondLimit(ctx, t, demands, places, needs, faults, limit)
 			}
 			if err != nil {
 				for _, i := range places {
@@ -126,11 +125,11 @@ func (r *Registry) reserve(ctx context.Context, demands []demand) (res reservati
 			}
 		}
 	}
-	return res, faults
+	return claim, faults
 }
 
-// byNamespace are the places of demands that may be stored.
-func byNamespace(demands []demand, faults []error) map[string][]int {
+// groupByNamespace returns the indexes of the demands that may be stored, by namespace.
+func groupByNamespace(demands []quotaDemand, faults []error) map[string][]int {
 	all := map[string][]int{}
 	for i, d := range demands {
 		if faults[i] == nil && len(job.ValidateKey(d.key)) == 0 {
@@ -140,20 +139,21 @@ func byNamespace(demands []demand, faults []error) map[string][]int {
 	return all
 }
 
-// needs are what demands take, if none of their jobs exists.
-func (m measure) needs(demands []demand, places []int) (needs []int, sum int) {
+// neededAmounts returns what demands take if none of their jobs exists.
+func (m quotaMeasure) neededAmounts(demands []quotaDemand, places []int) (needs []int, sum int) {
 	needs = make([]int, len(places))
 	for k, i := range places {
-		needs[k] = max(0, m.of(demands[i].amount))
+		needs[k] = max(0, m.amountOf(demands[i].quotaAmount))
 		sum += needs[k]
 	}
 	return needs, sum
 }
 
-// refuse gives what was granted to the first demands that it is enough for, and an error to
-// the others.
-func (r *Registry) refuse(ctx context.Context, t taking, demands []demand, places, needs []int, faults []error, limit int) error {
-	if err := r.lessPresent(ctx, t.measure, demands, places, needs); err != nil {
+// refuseBeyondLimit distributes what was granted to the first demands that it suffices for, and fails the
+// others.
+func (r *Registry) refuseBeyondLimit(ctx context.Context, t quotaTaken, demands []quotaDemand, places, needs []int,
+	faults []error, limit int) error {
+	if err := r.subtractExisting(ctx, t.quotaMeasure, demands, places, needs); err != nil {
 		return err
 	}
 	left := t.n
@@ -167,8 +167,9 @@ func (r *Registry) refuse(ctx context.Context, t taking, demands []demand, place
 	return nil
 }
 
-// lessPresent lowers needs by what the jobs take that exist.
-func (r *Registry) lessPresent(ctx context.Context, m measure, demands []demand, places, needs []int) error {
+// subtractExisting lowers needs by what existing jobs take.
+func (r *Registry) subtractExisting(ctx context.Context, m quotaMeasure, demands []quotaDemand, places,
+	needs []int) error {
 	var asked []job.Key
 	var at []int
 	for k, i := range places {
@@ -187,7 +188,7 @@ func (r *Registry) lessPresent(ctx context.Context, m measure, demands []demand,
 		switch record := there[n]; {
 		case record == nil:
 		case m.bytes && demands[places[k]].replaces:
-			needs[k] = max(0, needs[k]-r.sizeOf(record.Definition))
+			needs[k] = max(0, needs[k]-r.countedBytes(record.Definition))
 		default:
 			needs[k] = 0
 		}
@@ -195,65 +196,66 @@ func (r *Registry) lessPresent(ctx context.Context, m measure, demands []demand,
 	return nil
 }
 
-// settle gives back what was taken beyond what may have been stored, by demand.
-func (res reservation) settle(ctx context.Context, stored []amount) {
+// returnUnused returns what was taken beyond what was stored, or may have been. stored is by demand.
+func (claim quotaClaim) returnUnused(ctx context.Context, stored []quotaAmount) {
 	ctx = context.WithoutCancel(ctx)
-	sums := map[string]amount{}
+	sums := map[string]quotaAmount{}
 	for i, a := range stored {
-		sum := sums[res.demands[i].key.Namespace]
-		sums[res.demands[i].key.Namespace] = amount{sum.jobs + a.jobs, sum.bytes + a.bytes}
+		sum := sums[claim.demands[i].key.Namespace]
+		sums[claim.demands[i].key.Namespace] = quotaAmount{sum.jobs + a.jobs, sum.bytes + a.bytes}
 	}
-	for _, t := range res.taken {
-		if spare := t.n - t.of(sums[t.namespace]); spare > 0 {
+	for _, t := range claim.taken {
+		if spare := t.n - t.amountOf(sums[t.namespace]); spare > 0 {
 			t.quota.Give(ctx, t.namespace, spare)
 		}
 	}
 }
 
-// release takes jobs that were deleted off the counts of their namespaces.
-func (r *Registry) release(ctx context.Context, deleted ...*job.Definition) {
-	measures := r.measures()
+// returnDeleted subtracts deleted jobs from the counts of their namespaces.
+func (r *Registry) returnDeleted(ctx context.Context, deleted ...*job.Definition) {
+	measures := r.activeQuotas()
 	if len(measures) == 0 {
 		return
 	}
-	sums := map[string]amount{}
+	sums := map[string]quotaAmount{}
 	for _, d := range deleted {
 		sum := sums[d.Namespace]
-		sums[d.Namespace] = amount{sum.jobs + 1, sum.bytes + r.sizeOf(d)}
+		sums[d.Namespace] = quotaAmount{sum.jobs + 1, sum.bytes + r.countedBytes(d)}
 	}
 	for _, m := range measures {
 		for namespace, sum := range sums {
 			if m.quota.Limit(namespace) > 0 {
-				m.quota.Give(context.WithoutCancel(ctx), namespace, m.of(sum))
+				m.quota.Give(context.WithoutCancel(ctx), namespace, m.amountOf(sum))
 			}
 		}
 	}
 }
 
-// edit replaces a definition by another one.
-type edit struct{ before, after *job.Definition }
+// definitionEdit replaces a definition by another one.
+type definitionEdit struct{ before, after *job.Definition }
 
-// reserveEdits counts the bytes by which definitions grow. What is kept with edits for the
-// registry's own use is left to the census: it refuses nobody.
-func (r *Registry) reserveEdits(ctx context.Context, edits []edit) (res reservation, faults []error) {
+// claimQuotaForEdits claims the bytes by which definitions grow. Bookkeeping of edits is counted by the next
+// census only: it causes no refusal.
+func (r *Registry) claimQuotaForEdits(ctx context.Context, edits []definitionEdit) (claim quotaClaim, faults []error) {
 	if !r.limitsBytes() {
-		return reservation{}, make([]error, len(edits))
+		return quotaClaim{}, make([]error, len(edits))
 	}
-	demands := make([]demand, len(edits))
+	demands := make([]quotaDemand, len(edits))
 	for i, e := range edits {
-		demands[i] = demand{key: e.before.Key, amount: amount{bytes: r.sizeOf(e.after) - r.sizeOf(e.before)}, edits: true}
+		demands[i] = quotaDemand{key: e.before.Key,
+			quotaAmount: quotaAmount{bytes: r.countedBytes(e.after) - r.countedBytes(e.before)}, edits: true}
 	}
-	return r.reserve(ctx, demands)
+	return r.claimQuota(ctx, demands)
 }
 
-// settleEdits gives back what edits did not take, and what they made free. stored reports
-// whether an edit was, or may have been, stored.
-func (res reservation) settleEdits(ctx context.Context, stored func(i int, shrinks bool) bool) {
-	amounts := make([]amount, len(res.demands))
-	for i, d := range res.demands {
+// returnUnusedOfEdits returns what edits did not take, and what they freed. stored reports whether an edit was
+// stored, or may have been.
+func (claim quotaClaim) returnUnusedOfEdits(ctx context.Context, stored func(i int, shrinks bool) bool) {
+	amounts := make([]quotaAmount, len(claim.demands))
+	for i, d := range claim.demands {
 		if stored(i, d.bytes < 0) {
-			amounts[i] = d.amount
+			amounts[i] = d.quotaAmount
 		}
 	}
-	res.settle(ctx, amounts)
+	claim.returnUnused(ctx, amounts)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 )
 
-// callWork is after how many steps no more schedules of a call are looked at: a thousand
-// schedules as people have them take a third of it, and the dearest one may take all of it.
-const callWork = 500_000
+// maxCallWork is the number of steps after which a call evaluates no more schedules: a thousand common
+// schedules take a third of it, and the most expensive one may take all of it.
+const maxCallWork = 500_000
 
-// scheduleWork is what the schedules of one call have cost. It is safe for concurrent use.
+// scheduleWork counts the steps that the schedules of one call have taken. It is safe for concurrent use.
 type scheduleWork struct {
 	used    atomic.Int64
 	refused atomic.Pointer[refusedSchedule] // the last one
@@ -24,16 +24,18 @@ type refusedSchedule struct {
 	violations []job.Violation
 }
 
-// forCall returns limits with the work that one call may make.
-func forCall(l job.Limits) job.Limits {
+// limitsForCall returns limits with the work that one call may take.
+func limitsForCall(l job.Limits) job.Limits {
 	l.Work = new(scheduleWork)
 	return l
 }
 
-// budgetOf is for searches of one schedule that take as much work as those of a call may.
-func budgetOf(s schedule.Spec) *schedule.Budget { return schedule.NewBudgetOf(callWork / s.Weight()) }
+// scheduleBudget bounds the search of one schedule by the work of a call.
+func scheduleBudget(s schedule.Spec) *schedule.Budget {
+	return schedule.NewBudgetOf(maxCallWork / s.Weight())
+}
 
-func (w *scheduleWork) Spent() bool        { return w.used.Load() >= callWork }
+func (w *scheduleWork) Spent() bool        { return w.used.Load() >= maxCallWork }
 func (w *scheduleWork) Charge(steps int64) { w.used.Add(steps) }
 
 func (w *scheduleWork) Known(s schedule.Spec, anchor time.Time) []job.Violation {

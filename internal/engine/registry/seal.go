@@ -7,36 +7,35 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Sealer encrypts payloads for the time that they are stored.
+// Sealer encrypts stored payloads.
 type Sealer interface {
 	// Seal seals a payload for a definition, and returns the id of its key.
 	Seal(d *job.Definition, payload []byte) (sealed []byte, id string)
-	// Open answers the payload of a stored definition, if it may be handed out. Its errors
-	// are for callers to see.
+	// Open returns the payload of a stored definition, if it may be delivered. Its errors may be shown to callers.
 	Open(d *job.Definition) ([]byte, error)
-	// Current is the id of the key that seals, and Version the version by which.
+	// Current returns the id of the sealing key, and Version the version of the format.
 	Current() string
 	Version() int
-	// Strict reports whether Open refuses what is not sealed, or not by the latest version.
+	// Strict reports whether Open refuses payloads that are not sealed, or sealed by an older version.
 	Strict() bool
 }
 
 var errNoKeys = errors.New("this node has no payload keys")
 
-// seal gives a definition a payload, sealed if there are keys. By version 1 an empty one is
-// left as it is.
-func (r *Registry) seal(d *job.Definition, payload []byte) {
+// sealPayload sets the payload of a definition, sealed if there are keys. Version 1 leaves an empty payload
+// unsealed.
+func (r *Registry) sealPayload(d *job.Definition, payload []byte) {
 	d.Payload, d.PayloadKey = payload, ""
 	if s := r.o.Sealer; s != nil && (len(payload) > 0 || s.Version() != job.SealOfJob) {
 		d.Payload, d.PayloadKey = s.Seal(d, payload)
 	}
 }
 
-// strict reports whether payloads have to be sealed.
-func (r *Registry) strict() bool { return r.o.Sealer != nil && r.o.Sealer.Strict() }
+// requiresSealing reports whether payloads have to be sealed.
+func (r *Registry) requiresSealing() bool { return r.o.Sealer != nil && r.o.Sealer.Strict() }
 
-// open answers the payload of a stored definition, if it may be handed out.
-func (r *Registry) open(d *job.Definition) ([]byte, error) {
+// openPayload returns the payload of a stored definition, if it may be delivered.
+func (r *Registry) openPayload(d *job.Definition) ([]byte, error) {
 	switch {
 	case r.o.Sealer != nil:
 		return r.o.Sealer.Open(d)
@@ -46,55 +45,57 @@ func (r *Registry) open(d *job.Definition) ([]byte, error) {
 	return d.Payload, nil
 }
 
-// given is the payload of a definition that comes from outside.
-func (r *Registry) given(d *job.Definition) ([]byte, error) {
+// openGivenPayload returns the payload of a definition that a caller sent.
+func (r *Registry) openGivenPayload(d *job.Definition) ([]byte, error) {
 	if d.PayloadKey == "" {
 		return d.Payload, nil
 	}
-	return r.open(d)
+	return r.openPayload(d)
 }
 
-// align gives a definition the payload of the one that is stored, if it is the same:
-// sealed twice it would look like another one. It may be bound to what differs: see keep.
-func (r *Registry) align(d *job.Definition, stored *job.Definition) {
+// reuseStoredPayload gives a definition the sealed payload of the stored one, if both open to the same
+// payload: sealed again, it would look different. The sealed payload may be bound to fields that differ: see
+// keepStoredPayload.
+func (r *Registry) reuseStoredPayload(d *job.Definition, stored *job.Definition) {
 	if d.PayloadKey != "" && d.PayloadKey == stored.PayloadKey && bytes.Equal(d.Payload, stored.Payload) {
 		return
 	}
-	mine, err := r.given(d)
-	theirs, err2 := r.open(stored)
+	mine, err := r.openGivenPayload(d)
+	theirs, err2 := r.openPayload(stored)
 	if err == nil && err2 == nil && bytes.Equal(mine, theirs) {
 		d.Payload, d.PayloadKey = stored.Payload, stored.PayloadKey
 	}
 }
 
-// keep readies a definition for being stored that has the payload of the one that it
-// replaces: it is sealed anew where it has to be. What would not be handed out is not sealed
-// anew by that, and a strict node refuses to store it again.
-func (r *Registry) keep(d, stored *job.Definition) error {
+// keepStoredPayload prepares a definition that keeps the payload of the stored one: it is sealed again if
+// necessary. A payload that may not be delivered is not sealed again, and a strict node refuses to store it
+// again.
+func (r *Registry) keepStoredPayload(d, stored *job.Definition) error {
 	bound := d.SealVersion() != job.SealOfWork || d.SameBound(stored)
 	if r.o.Sealer == nil && bound {
 		return nil
 	}
-	payload, err := r.open(stored)
+	payload, err := r.openPayload(stored)
 	switch {
-	case err != nil && bound && !r.strict():
+	case err != nil && bound && !r.requiresSealing():
 		return nil // it could not be opened before either
 	case err != nil:
 		return job.Invalid("job.payload", "cannot be kept: %v; give the payload itself", err)
 	case !bound || d.SealVersion() < r.o.Sealer.Version():
-		r.seal(d, payload)
+		r.sealPayload(d, payload)
 	}
 	return nil
 }
 
-// reseal seals the payload of a definition with the present key; done when it is already. It
-// fails if the payload would not be handed out.
-func (r *Registry) reseal(d *job.Definition) (done bool, err error) {
+// resealPayload seals the payload of a definition with the current key. done: it is sealed with that key
+// already. It fails if the payload may not be delivered.
+func (r *Registry) resealPayload(d *job.Definition) (done bool, err error) {
 	s := r.o.Sealer
 	if s == nil {
-		return false, job.Invalid("update_mask", "payload_key_id: this node has no payload keys: see --payload-key-file of the scheduler")
+		return false, job.Invalid("update_mask",
+			"payload_key_id: this node has no payload keys: see --payload-key-file of the scheduler")
 	}
-	payload, err := r.open(d)
+	payload, err := r.openPayload(d)
 	if err != nil {
 		return false, job.Invalid("job.payload", "cannot be sealed anew: %v; give the payload itself", err)
 	}
@@ -102,6 +103,6 @@ func (r *Registry) reseal(d *job.Definition) (done bool, err error) {
 		return true, nil
 	}
 	before := len(d.Payload)
-	r.seal(d, payload)
+	r.sealPayload(d, payload)
 	return before == 0 && len(d.Payload) == 0, nil
 }

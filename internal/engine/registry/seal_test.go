@@ -91,7 +91,7 @@ func (s *sealing) wantPayload(t *testing.T, key job.Key, want, after string) {
 	}
 }
 
-func edit(key job.Key, keeps bool, change func(*job.Definition)) job.UpdateRequest {
+func definitionEdit(key job.Key, keeps bool, change func(*job.Definition)) job.UpdateRequest {
 	return job.UpdateRequest{Key: key, KeepsPayload: keeps, Merge: func(d job.Definition) (job.Definition, error) {
 		change(&d)
 		return d, nil
@@ -119,7 +119,7 @@ func TestEditsSealPayloadsAnew(t *testing.T) {
 			id := name + "-" + payload
 			key := put(t, r, id, payload)
 			s.wantPayload(t, key, payload, "creation")
-			if _, err := r.Update(t.Context(), edit(key, true, change)); err != nil {
+			if _, err := r.Update(t.Context(), definitionEdit(key, true, change)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			s.wantPayload(t, key, payload, "an update of "+name)
@@ -180,7 +180,7 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 			}
 		}
 		for field, change := range edits {
-			_, err := s.strict.Update(t.Context(), edit(key, true, change))
+			_, err := s.strict.Update(t.Context(), definitionEdit(key, true, change))
 			refused("an update of "+field, err)
 		}
 		_, err := s.strict.Update(t.Context(), job.UpdateRequest{Key: key, Reseal: true, Merge: func(d job.Definition) (job.Definition, error) { return d, nil }})
@@ -201,7 +201,7 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 		s.wantPayload(t, key, string(wish.Definition.Payload), name+" and a file that has it")
 	}
 	key := put(t, s.plain, "given", "made up")
-	if _, err := s.strict.Update(t.Context(), edit(key, false, func(d *job.Definition) { d.Payload = []byte("new") })); err != nil {
+	if _, err := s.strict.Update(t.Context(), definitionEdit(key, false, func(d *job.Definition) { d.Payload = []byte("new") })); err != nil {
 		t.Error(err)
 	}
 	s.wantPayload(t, key, "new", "an update of the payload")
@@ -213,12 +213,12 @@ func TestNodesWithoutKeysKeepSealedPayloads(t *testing.T) {
 	s := newSealing(t)
 	key, old := put(t, s.bound, "a", "secret"), put(t, s.first, "old", "secret")
 	for name, change := range edits {
-		_, err := s.plain.Update(t.Context(), edit(key, true, change))
+		_, err := s.plain.Update(t.Context(), definitionEdit(key, true, change))
 		if refused := err != nil; refused != (name != "priority") {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.wantPayload(t, key, "secret", "an edit of "+name)
-		if _, err := s.plain.Update(t.Context(), edit(old, true, change)); err != nil {
+		if _, err := s.plain.Update(t.Context(), definitionEdit(old, true, change)); err != nil {
 			t.Errorf("version 1, %s: %v", name, err)
 		}
 		if payload, err := s.ring.Open(s.stored(t, old)); err != nil || string(payload) != "secret" {

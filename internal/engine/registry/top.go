@@ -11,16 +11,14 @@ import (
 )
 
 const (
-	// topSpare is how many more entries of an index are read than are asked for: some
-	// may be out of date.
+	// topSpare is how many more index entries are read than requested: some may be outdated.
 	topSpare = 20
 	// topScan bounds the entries that are read for a caller who may not see all jobs.
 	topScan = 1000
 )
 
-// Top lists the worst jobs of a namespace or of all, the worst first. It costs what the
-// answer costs, and not what there are jobs: the store keeps bounded indexes, whose
-// entries are compared with their jobs.
+// Top lists the worst jobs of a namespace or of all, the worst first. Its cost grows with the answer, not with
+// the number of jobs: the store keeps bounded indexes, whose entries are compared with their jobs.
 func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
 	if err := validateTop(&q); err != nil {
 		return nil, err
@@ -35,7 +33,8 @@ func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error
 	for n := q.Limit + topSpare; ; n = min(4*n, topScan) {
 		var more bool
 		var err error
-		if jobs, more, err = r.findWorst(ctx, q, n); err != nil {
+		jobs, more, err = r.findWorst(ctx, q, n)
+		if err != nil {
 			return nil, err
 		}
 		// Hidden jobs must not take the places of others.
@@ -43,7 +42,7 @@ func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error
 			break
 		}
 	}
-	slices.SortFunc(jobs, func(a, b job.TopJob) int { return worse(q.Which, &a, &b) })
+	slices.SortFunc(jobs, func(a, b job.TopJob) int { return compareByRank(q.Which, &a, &b) })
 	return jobs[:min(q.Limit, len(jobs))], nil
 }
 
@@ -56,18 +55,19 @@ func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs [
 	}
 	var waiting []job.Ranked
 	if q.Which == job.Late {
-		if waiting, err = r.o.Store.Overdue(ctx, q.Shards, q.Namespace, n); err != nil {
+		waiting, err = r.o.Store.Overdue(ctx, q.Shards, q.Namespace, n)
+		if err != nil {
 			return nil, false, err
 		}
 	}
-	jobs, stale, err := r.compare(ctx, &q, entries, waiting)
+	jobs, stale, err := r.compareEntries(ctx, &q, entries, waiting)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(stale) > 0 {
 		// The answer is right without it.
 		if err := r.o.Store.Unrank(ctx, q.Which, stale); err != nil {
-			r.o.Logger.Debug("an index of the worst jobs could not be tidied", "error", err)
+			r.o.Logger.Debug("failed to remove outdated entries of a ranking index", "error", err)
 		}
 	}
 	return jobs, max(len(entries), len(waiting)) >= n, nil
@@ -79,7 +79,8 @@ func validateTop(q *job.TopQuery) error {
 		v = append(v, job.Violation{Field: "kind", Description: "is unknown"})
 	}
 	if q.Limit < 0 || q.Limit > job.MaxTop {
-		v = append(v, job.Violation{Field: "limit", Description: fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", q.Limit, job.MaxTop, job.DefaultTop)})
+		v = append(v, job.Violation{Field: "limit",
+			Description: fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", q.Limit, job.MaxTop, job.DefaultTop)})
 	}
 	if q.Namespace != "" {
 		v = append(v, job.ValidateKey(job.Key{Namespace: q.Namespace, ID: "x"})...) // an id stands in
@@ -91,9 +92,10 @@ func validateTop(q *job.TopQuery) error {
 	return nil
 }
 
-// compare reads the jobs of index entries and of overdue records, each once, and says
-// which entries are out of date.
-func (r *Registry) compare(ctx context.Context, q *job.TopQuery, entries, waiting []job.Ranked) (jobs []job.TopJob, stale []job.Ranked, err error) {
+// compareEntries reads the jobs of index entries and of overdue records, each once, and returns the outdated
+// entries.
+func (r *Registry) compareEntries(ctx context.Context, q *job.TopQuery, entries,
+	waiting []job.Ranked) (jobs []job.TopJob, stale []job.Ranked, err error) {
 	overdue := make(map[job.Key]int64, len(waiting))
 	var keys []job.Key
 	for _, w := range waiting {
@@ -128,7 +130,7 @@ func (r *Registry) compare(ctx context.Context, q *job.TopQuery, entries, waitin
 		}
 		j := job.TopJob{Record: *record}
 		if q.Which == job.Late {
-			r.late(ctx, &j, overdue[keys[i]])
+			r.setLateness(ctx, &j, overdue[keys[i]])
 		}
 		if q.Which == job.Failing && rankOf(record, q.Which) > 0 || q.Which == job.Late && j.Lag > 0 {
 			jobs = append(jobs, j)
@@ -145,13 +147,12 @@ func rankOf(r *job.Record, which job.Worst) int64 {
 	return ranks.Failing
 }
 
-// late finds out how late a job is: its run that waits, or else the last one that broke
-// the objective.
-func (r *Registry) late(ctx context.Context, j *job.TopJob, overdueMS int64) {
+// setLateness sets how late a job is: by its waiting run, or else by the last run that missed the objective.
+func (r *Registry) setLateness(ctx context.Context, j *job.TopJob, overdueMS int64) {
 	waits := overdueMS
 	if s := &j.State; s.Region == job.RegionDue {
 		// What a gate holds back is due later, and late all the same.
-		if now, err := r.now(ctx, j.Definition.Key); err == nil {
+		if now, err := r.shardNow(ctx, j.Definition.Key); err == nil {
 			if lag, ok := s.Lag(now); ok {
 				waits = max(waits, lag)
 			}
@@ -165,8 +166,8 @@ func (r *Registry) late(ctx context.Context, j *job.TopJob, overdueMS int64) {
 	j.Lag = time.Duration(j.State.Ranks().Late) * time.Millisecond
 }
 
-// worse orders the worst first, and equals by name.
-func worse(which job.Worst, a, b *job.TopJob) int {
+// compareByRank orders the worst first, and equals by name.
+func compareByRank(which job.Worst, a, b *job.TopJob) int {
 	byName := cmp.Compare(a.Definition.Record(), b.Definition.Record())
 	if which == job.Late {
 		return cmp.Or(cmp.Compare(b.Lag, a.Lag), byName)

@@ -17,41 +17,43 @@ const (
 	maxRead    = 6 << 20
 )
 
-// PlanWishes tells what Apply would do about up to MaxBatch wishes, and everything
-// that is wrong with them. It changes nothing. Two wishes for one job are refused.
+// PlanWishes returns what Apply would do about up to MaxBatch wishes, with all their errors. It changes
+// nothing. Two wishes for one job are refused.
 func (r *Registry) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	w := r.survey(ctx, wishes, force)
+	w := r.planWishes(ctx, wishes, force)
 	for i := range w.answers {
 		switch a := &w.answers[i]; {
 		case wishes[i].Delete:
 			a.Err = job.Invalid("delete", "is for ApplyJobs only")
-		case a.Err == nil && a.Action == job.WishCreate && w.passed(i):
+		case a.Err == nil && a.Action == job.WishCreate && w.hasEnded(i):
 			a.Action = job.WishPassed
 		}
 	}
 	return w.answers
 }
 
-// wishing is wishes on their way.
-type wishing struct {
-	r       *Registry
-	wishes  []job.Wish
-	answers []job.WishAnswer
-	wished  []*job.Definition // complete, as they would be stored
-	pinned  []bool            // it changes where values come from that stay the same
-	now     int64
-	limits  job.Limits // with the work of the call
+// applyCall is the state of one PlanWishes or Apply call.
+type applyCall struct {
+	r              *Registry
+	wishes         []job.Wish
+	answers        []job.WishAnswer
+	desired        []*job.Definition // complete definitions, as they would be stored
+	changesSources []bool            // the same values would come from other sources
+	now            int64
+	limits         job.Limits // with the work of the call
 }
 
-// survey compares wishes with what there is.
-func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *wishing {
-	w := &wishing{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)), wished: make([]*job.Definition, len(wishes)), pinned: make([]bool, len(wishes)), limits: forCall(r.o.Limits)}
+// planWishes compares wishes with the stored jobs.
+func (r *Registry) planWishes(ctx context.Context, wishes []job.Wish, force bool) *applyCall {
+	w := &applyCall{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)),
+		desired: make([]*job.Definition, len(wishes)), changesSources: make([]bool, len(wishes)),
+		limits: limitsForCall(r.o.Limits)}
 	if len(wishes) > MaxBatch {
-		return w.fail(job.Invalid("wishes", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
+		return w.failAll(job.Invalid("wishes", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
 	}
-	present, err := w.read(ctx)
+	present, err := w.readPresentJobs(ctx)
 	if err != nil {
-		return w.fail(err)
+		return w.failAll(err)
 	}
 	for i := range wishes {
 		a := &w.answers[i]
@@ -59,9 +61,10 @@ func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *w
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return w.fail(err) // nobody waits for the rest
+			return w.failAll(err) // the caller has gone
 		}
-		if a.Err = w.find(i, present[wishes[i].Definition.Key]); a.Err != nil {
+		a.Err = w.setPresentJob(i, present[wishes[i].Definition.Key])
+		if a.Err != nil {
 			continue
 		}
 		if a.Before != nil && a.Before.State.Deleting {
@@ -75,14 +78,13 @@ func (r *Registry) survey(ctx context.Context, wishes []job.Wish, force bool) *w
 			a.Action = job.WishDelete
 			continue
 		}
-		a.Err = w.compare(i, force)
+		a.Err = w.compareDefinition(i, force)
 	}
 	return w
 }
 
-// find notes the job that a wish is about, nil if there is none, unless the wish may not
-// touch it.
-func (w *wishing) find(i int, present *job.Record) error {
+// setPresentJob sets the stored job of a wish, nil if there is none, unless the wish may not change it.
+func (w *applyCall) setPresentJob(i int, present *job.Record) error {
 	if present == nil {
 		return w.wishes[i].Allowed(nil)
 	}
@@ -93,7 +95,7 @@ func (w *wishing) find(i int, present *job.Record) error {
 	return nil
 }
 
-func (w *wishing) fail(err error) *wishing {
+func (w *applyCall) failAll(err error) *applyCall {
 	for i := range w.answers {
 		if w.answers[i].Err == nil {
 			w.answers[i].Err = err
@@ -102,20 +104,19 @@ func (w *wishing) fail(err error) *wishing {
 	return w
 }
 
-// read fetches the jobs that there are, and the time. Shards have one Redis's time
-// each: one of them is near enough to check a definition, which is checked again
-// when it is stored.
-func (w *wishing) read(ctx context.Context) (map[job.Key]*job.Record, error) {
+// readPresentJobs reads the stored jobs, and the time. All shards have nearly the same time: one of them is
+// precise enough to validate a definition, which is validated again when it is stored.
+func (w *applyCall) readPresentJobs(ctx context.Context) (map[job.Key]*job.Record, error) {
 	present := map[job.Key]*job.Record{}
 	var keys []job.Key
 	for i := range w.wishes {
 		key := w.wishes[i].Definition.Key
 		if v := job.ValidateKey(key); len(v) > 0 {
-			w.answers[i].Err = faults(&w.wishes[i], v)
+			w.answers[i].Err = wishError(&w.wishes[i], v)
 			continue
 		}
 		if _, twice := present[key]; twice {
-			w.answers[i].Err = job.Invalid("job_id", "%q is wished for twice", key.ID)
+			w.answers[i].Err = job.Invalid("job_id", "%q is named twice", key.ID)
 			continue
 		}
 		present[key] = nil
@@ -125,7 +126,8 @@ func (w *wishing) read(ctx context.Context) (map[job.Key]*job.Record, error) {
 		return present, nil
 	}
 	var err error
-	if w.now, err = w.r.o.Store.Now(ctx, w.r.o.Store.ShardOf(keys[0])); err != nil {
+	w.now, err = w.r.o.Store.Now(ctx, w.r.o.Store.ShardOf(keys[0]))
+	if err != nil {
 		return nil, err
 	}
 	size := 0
@@ -135,7 +137,8 @@ func (w *wishing) read(ctx context.Context) (map[job.Key]*job.Record, error) {
 			return nil, err
 		}
 		for i, record := range records {
-			if present[part[i]] = record; record != nil {
+			present[part[i]] = record
+			if record != nil {
 				size += len(record.Definition.Payload)
 			}
 		}
@@ -146,8 +149,8 @@ func (w *wishing) read(ctx context.Context) (map[job.Key]*job.Record, error) {
 	return present, nil
 }
 
-// compare completes the definition of a wish and decides what becomes of it.
-func (w *wishing) compare(i int, force bool) error {
+// compareDefinition completes the definition of a wish and decides the action.
+func (w *applyCall) compareDefinition(i int, force bool) error {
 	wish, a := &w.wishes[i], &w.answers[i]
 	if a.Before == nil {
 		wish.Definition.TakeAsOwn(wish.Doubtful)
@@ -157,28 +160,30 @@ func (w *wishing) compare(i int, force bool) error {
 		d.Generation, d.Revision = 1, 1
 		d.AnchorMS, d.CreatedMS, d.UpdatedMS = w.now, w.now, w.now
 		if wish.AsRead {
-			return job.Invalid("job.payload_sealed", "there is no such job whose payload it could keep; give the payload itself")
+			return job.Invalid("job.payload_sealed",
+				"there is no such job whose payload it could keep; give the payload itself")
 		}
 	} else {
 		present := a.Before.Definition
 		d = keepBookkeeping(d, present)
 		if wish.Refresh {
-			w.pinned[i] = d.PolicySources() != present.PolicySources()
+			w.changesSources[i] = d.PolicySources() != present.PolicySources()
 		} else {
-			w.pinned[i] = d.KeepSources(present, wish.Doubtful)
+			w.changesSources[i] = d.KeepSources(present, wish.Doubtful)
 		}
 		if wish.AsRead {
 			d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 		} else {
-			w.r.align(&d, present)
+			w.r.reuseStoredPayload(&d, present)
 		}
 	}
 	var stored *job.Definition
 	if a.Before != nil {
 		stored = a.Before.Definition
 	}
-	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, stored, w.limits)...); len(v) > 0 || wish.Err != nil {
-		return faults(wish, v)
+	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, stored, w.limits)...); len(v) > 0 ||
+		wish.Err != nil {
+		return wishError(wish, v)
 	}
 	if _, err := job.Compile(&d); err != nil {
 		return job.Invalid("job.schedule", "%v", err)
@@ -187,7 +192,7 @@ func (w *wishing) compare(i int, force bool) error {
 	if stored != nil && !d.Schedule.SamePhase(stored.Schedule) {
 		shown.AnchorMS = w.now // as the edit will have it
 	}
-	w.wished[i], a.After = &d, &job.Record{Definition: &shown}
+	w.desired[i], a.After = &d, &job.Record{Definition: &shown}
 	if a.Before == nil {
 		a.Action, a.PauseChanges = job.WishCreate, wish.Pause
 		return nil
@@ -198,15 +203,15 @@ func (w *wishing) compare(i int, force bool) error {
 	a.After.State = a.Before.State
 	paused := a.Before.State.Paused
 	a.PauseChanges = wish.Pause && !paused || wish.Resume && paused
-	if a.Action = job.WishUnchanged; a.PauseChanges || !w.asWished(i) {
+	a.Action = job.WishUnchanged
+	if a.PauseChanges || !w.matchesStored(i) {
 		a.Action = job.WishUpdate
 	}
 	return nil
 }
 
-// faults is everything that is wrong with a wish: what could not be read, and what is
-// out of bounds beside.
-func faults(wish *job.Wish, v []job.Violation) error {
+// wishError returns all errors of a wish: those of reading it, and the violations of bounds.
+func wishError(wish *job.Wish, v []job.Violation) error {
 	var unread *job.InvalidError
 	if errors.As(wish.Err, &unread) {
 		v = append(slices.Clone(unread.Violations), v...)
@@ -216,9 +221,9 @@ func faults(wish *job.Wish, v []job.Violation) error {
 	return &job.InvalidError{Violations: v}
 }
 
-// passed tells whether a schedule that is not there has nothing left to do: the job
-// has run, and is gone since its retention is over.
-func (w *wishing) passed(i int) bool {
+// hasEnded reports whether the schedule of a job that does not exist has no times left: the job has run, and
+// was removed after its retention.
+func (w *applyCall) hasEnded(i int) bool {
 	d := w.answers[i].After.Definition
 	if d.Schedule.Kind == schedule.KindOnce {
 		return !d.Schedule.At.After(time.UnixMilli(w.now))

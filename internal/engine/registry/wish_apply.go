@@ -7,31 +7,30 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// pauseNote tells people who holds a job.
+// pauseNote is the note of jobs that Apply pauses.
 const pauseNote = "paused by its configuration"
 
-// Apply makes jobs what they are wished to be: those that differ are created,
-// replaced, deleted, paused or resumed, each in a step of its own that is refused when
-// the job is no longer the one that the wish names by its etag. One that is as wished
-// is left alone.
+// Apply makes stored jobs equal to the wishes: those that differ are created, replaced, deleted, paused or
+// resumed, each in a step of its own. A step is refused if the job does not have the etag of the wish any
+// more. A job that is equal already is left alone.
 func (r *Registry) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	w := r.survey(ctx, wishes, force)
+	w := r.planWishes(ctx, wishes, force)
 	for i := range w.answers {
 		if a := &w.answers[i]; a.Err == nil {
-			a.Err = w.condition(i)
+			a.Err = w.checkPrecondition(i)
 		}
 	}
-	w.create(ctx)
+	w.createNewJobs(ctx)
 	for _, first := range []bool{true, false} {
-		w.change(ctx, first)
+		w.changeExistingJobs(ctx, first)
 	}
-	w.delete(ctx)
+	w.deleteJobs(ctx)
 	return w.answers
 }
 
-// condition refuses a wish that was made of a job as it is no longer. A repeated wish
-// finds what the first copy of it left.
-func (w *wishing) condition(i int) error {
+// checkPrecondition refuses a wish whose etag is not that of the stored job. A repeated wish finds the job as
+// its first copy left it.
+func (w *applyCall) checkPrecondition(i int) error {
 	wish, a := &w.wishes[i], &w.answers[i]
 	key := wish.Definition.Key
 	switch {
@@ -45,7 +44,7 @@ func (w *wishing) condition(i int) error {
 		return &job.MissingError{Key: key}
 	}
 	have := a.Before.Definition.Etag()
-	onlyPause := !wish.Delete && w.asWished(i)
+	onlyPause := !wish.Delete && w.matchesStored(i)
 	switch {
 	case have == wish.Etag || onlyPause:
 		return nil
@@ -55,8 +54,8 @@ func (w *wishing) condition(i int) error {
 	return &job.EtagError{Key: key, Have: have, Want: wish.Etag}
 }
 
-// create registers what is new.
-func (w *wishing) create(ctx context.Context) {
+// createNewJobs creates the jobs that do not exist.
+func (w *applyCall) createNewJobs(ctx context.Context) {
 	var requests []job.CreateRequest
 	var place []int
 	for i, a := range w.answers {
@@ -74,53 +73,55 @@ func (w *wishing) create(ctx context.Context) {
 	}
 	for n, made := range w.r.CreateBatch(ctx, requests) {
 		a := &w.answers[place[n]]
-		if a.Err = made.Err; a.Err == nil {
+		a.Err = made.Err
+		if a.Err == nil {
 			a.After = new(made.Record)
 		}
 	}
 }
 
-// change is one of two rounds that replace definitions, pause and resume. A job that is to
-// be held is held before it changes, and one that is to go on gets its definition first.
-func (w *wishing) change(ctx context.Context, first bool) {
+// changeExistingJobs is one of two rounds that replace definitions, pause and resume. A job that is to be
+// paused is paused before its definition changes, and a job that is to be resumed gets its definition first.
+func (w *applyCall) changeExistingJobs(ctx context.Context, first bool) {
 	var changes []job.Change
 	var place []int
-	covers := w.r.reach(ctx)
+	covers := w.r.reachableQueues(ctx)
 	for i := range w.answers {
 		a := &w.answers[i]
 		if a.Err != nil || a.Action != job.WishUpdate {
 			continue
 		}
-		for _, ev := range w.events(i, first) {
+		for _, ev := range w.nextEvents(i, first) {
 			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: ev, Covers: covers})
 			place = append(place, i)
 		}
 	}
-	changes, place, settle := w.reserve(ctx, changes, place)
+	changes, place, returnUnused := w.claimQuota(ctx, changes, place)
 	if len(changes) == 0 {
-		settle(nil)
+		returnUnused(nil)
 		return
 	}
-	results := w.r.commit(ctx, changes...)
+	results := w.r.commitChanges(ctx, changes...)
 	for n, result := range results {
-		w.settle(place[n], result)
+		w.applyResult(place[n], result)
 	}
-	settle(results)
+	returnUnused(results)
 }
 
-// reserve takes out of changes, and of their places, those definitions that are too large for
-// the limit of their namespace. settle is to be called with the results of the others.
-func (w *wishing) reserve(ctx context.Context, changes []job.Change, place []int) (_ []job.Change, _ []int, settle func([]job.ChangeResult)) {
-	var edits []edit
+// claimQuota removes from the changes, and from their indexes, the definitions that are too large for the
+// limit of their namespace. Call returnUnused with the results of the others.
+func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place []int) (_ []job.Change, _ []int,
+	returnUnused func([]job.ChangeResult)) {
+	var edits []definitionEdit
 	of := make([]int, len(changes)) // the edit of each change, or -1
 	for n, c := range changes {
 		of[n] = -1
 		if u, ok := c.Event.(job.Update); ok {
 			of[n] = len(edits)
-			edits = append(edits, edit{w.answers[place[n]].Before.Definition, u.New.Definition})
+			edits = append(edits, definitionEdit{w.answers[place[n]].Before.Definition, u.New.Definition})
 		}
 	}
-	reserved, faults := w.r.reserveEdits(ctx, edits)
+	claim, faults := w.r.claimQuotaForEdits(ctx, edits)
 	var good []job.Change
 	var places, editOf []int
 	for n, c := range changes {
@@ -135,15 +136,15 @@ func (w *wishing) reserve(ctx context.Context, changes []job.Change, place []int
 		for n, result := range results {
 			at[editOf[n]] = result
 		}
-		reserved.settleEdits(ctx, func(i int, shrinks bool) bool {
-			return faults[i] == nil && storesEdit(at[i], at[i].Err, shrinks)
+		claim.returnUnusedOfEdits(ctx, func(i int, shrinks bool) bool {
+			return faults[i] == nil && countsAsStored(at[i], at[i].Err, shrinks)
 		})
 	}
 }
 
-// events are what a wish asks in the first round: to pause, or else to replace the
-// definition; and in the second one what is left.
-func (w *wishing) events(i int, first bool) []job.Event {
+// nextEvents returns the events of a wish in a round: in the first one to pause or else to replace the
+// definition, in the second one the rest.
+func (w *applyCall) nextEvents(i int, first bool) []job.Event {
 	wish, a := &w.wishes[i], &w.answers[i]
 	pauses, resumes := a.PauseChanges && wish.Pause, a.PauseChanges && wish.Resume
 	switch {
@@ -151,11 +152,12 @@ func (w *wishing) events(i int, first bool) []job.Event {
 		return []job.Event{job.Pause{Note: pauseNote}}
 	case resumes && !first:
 		return []job.Event{job.Resume{}}
-	case w.asWished(i) || first == pauses:
+	case w.matchesStored(i) || first == pauses:
 		return nil
 	}
-	d := *w.wished[i]
-	if a.Err = w.seal(i, &d); a.Err != nil {
+	d := *w.desired[i]
+	a.Err = w.sealPayload(i, &d)
+	if a.Err != nil {
 		return nil
 	}
 	compiled, err := job.Compile(&d)
@@ -166,25 +168,24 @@ func (w *wishing) events(i int, first bool) []job.Event {
 	return []job.Event{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
 }
 
-// asWished tells whether the stored definition is the one that is wished for. A payload that
-// is not sealed is not, where it has to be; nor are policies whose values
-// the wish has from elsewhere.
-func (w *wishing) asWished(i int) bool {
-	d := w.wished[i]
-	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.strict()
-	return w.answers[i].Before.Definition.Same(d) && !unsealed && !w.pinned[i]
+// matchesStored reports whether the stored definition is equal to the wish. It is not if a payload has to be
+// sealed and is not, or if the wish has values of policies from other sources.
+func (w *applyCall) matchesStored(i int) bool {
+	d := w.desired[i]
+	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.requiresSealing()
+	return w.answers[i].Before.Definition.Same(d) && !unsealed && !w.changesSources[i]
 }
 
-// seal readies the payload of a wished definition for being stored.
-func (w *wishing) seal(i int, d *job.Definition) error {
+// sealPayload seals the payload of a desired definition, or keeps the stored one.
+func (w *applyCall) sealPayload(i int, d *job.Definition) error {
 	if w.wishes[i].AsRead || d.PayloadKey != "" {
-		return w.r.keep(d, w.answers[i].Before.Definition)
+		return w.r.keepStoredPayload(d, w.answers[i].Before.Definition)
 	}
-	w.r.seal(d, d.Payload)
+	w.r.sealPayload(d, d.Payload)
 	return nil
 }
 
-func (w *wishing) settle(i int, result job.ChangeResult) {
+func (w *applyCall) applyResult(i int, result job.ChangeResult) {
 	a := &w.answers[i]
 	key := w.wishes[i].Definition.Key
 	switch {
@@ -193,32 +194,33 @@ func (w *wishing) settle(i int, result job.ChangeResult) {
 	case result.Err != nil:
 		a.Err = result.Err
 	default:
-		a.Err = w.outcome(i, result)
+		a.Err = w.checkOutcome(i, result)
 	}
 }
 
-// outcome answers a change by the job as it is now, which others may have changed since it
-// was read.
-func (w *wishing) outcome(i int, result job.ChangeResult) error {
+// checkOutcome answers a change by the stored job, which others may have changed since it was read.
+func (w *applyCall) checkOutcome(i int, result job.ChangeResult) error {
 	a := &w.answers[i]
 	if err := w.wishes[i].Allowed(result.Record.Definition); err != nil {
 		a.Before, a.After = nil, nil
 		return err
 	}
-	if result.Answer == job.Stale && !w.r.sameAs(w.wished[i], result.Record.Definition) {
-		return &job.EtagError{Key: w.wishes[i].Definition.Key, Have: result.Record.Definition.Etag(), Want: a.Before.Definition.Etag()}
+	if result.Answer == job.Stale && !w.r.matchesDefinition(w.desired[i], result.Record.Definition) {
+		return &job.EtagError{Key: w.wishes[i].Definition.Key, Have: result.Record.Definition.Etag(),
+			Want: a.Before.Definition.Etag()}
 	}
-	a.After = &result.Record // as wished: by this call, a first copy of it, or somebody else
+	a.After = &result.Record // stored by this call, its first copy, or another caller
 	return nil
 }
 
-// delete removes jobs that are to go.
-func (w *wishing) delete(ctx context.Context) {
+// deleteJobs deletes jobs.
+func (w *applyCall) deleteJobs(ctx context.Context) {
 	var changes []job.Change
 	var place []int
 	for i, a := range w.answers {
 		if a.Err == nil && a.Action == job.WishDelete && a.Before != nil {
-			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: job.Delete{Base: w.wishes[i].Etag}, Covers: w.r.reach(ctx)})
+			changes = append(changes, job.Change{Record: a.Before.Definition.Record(),
+				Event: job.Delete{Base: w.wishes[i].Etag}, Covers: w.r.reachableQueues(ctx)})
 			place = append(place, i)
 		}
 	}
@@ -226,31 +228,33 @@ func (w *wishing) delete(ctx context.Context) {
 		return
 	}
 	var deleted []*job.Definition
-	for n, result := range w.r.commit(ctx, changes...) {
+	for n, result := range w.r.commitChanges(ctx, changes...) {
 		a := &w.answers[place[n]]
 		switch {
 		case errors.Is(result.Err, job.ErrNotFound):
 		case result.Err != nil:
 			a.Err = result.Err
 		case result.Answer == job.Stale:
-			if a.Err = w.wishes[place[n]].Allowed(result.Record.Definition); a.Err != nil {
+			a.Err = w.wishes[place[n]].Allowed(result.Record.Definition)
+			if a.Err != nil {
 				a.Before = nil
 				continue
 			}
-			a.Err = &job.EtagError{Key: a.Before.Definition.Key, Have: result.Record.Definition.Etag(), Want: w.wishes[place[n]].Etag}
+			a.Err = &job.EtagError{Key: a.Before.Definition.Key, Have: result.Record.Definition.Etag(),
+				Want: w.wishes[place[n]].Etag}
 		case !result.Deleted:
-			a.Err = w.r.dropWaiting(ctx, result.Record)
+			a.Err = w.r.cancelUnstartedRuns(ctx, result.Record)
 		default:
 			deleted = append(deleted, a.Before.Definition)
 		}
 	}
-	w.r.release(ctx, deleted...)
+	w.r.returnDeleted(ctx, deleted...)
 }
 
-// sameAs tells whether a definition is the one that is stored, sealed or not.
-func (r *Registry) sameAs(d, stored *job.Definition) bool {
+// matchesDefinition reports whether a definition is equal to the stored one, sealed or not.
+func (r *Registry) matchesDefinition(d, stored *job.Definition) bool {
 	aligned := *d
-	r.align(&aligned, stored)
+	r.reuseStoredPayload(&aligned, stored)
 	aligned.KeepFirstDay(stored)
 	return stored.Same(&aligned)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // benchBed is a node that holds 64 shards with 200 lanes each, all due: 20 queues
@@ -42,15 +43,16 @@ func benchHeads(due int64) []job.LaneHead {
 
 type benchSlots struct{ n int }
 
-func (f benchSlots) Prefetch(string, string, int) Reservation { return nil }
+func (f benchSlots) Prefetch(string, string, int) slots.Reservation { return nil }
 
-func (f benchSlots) Reserve(string, string, int) Reservation {
+func (f benchSlots) Reserve(string, string, int) slots.Reservation {
 	if f.n == 0 {
 		return nil
 	}
 	return f
 }
 func (f benchSlots) Count() int                     { return f.n }
+func (f benchSlots) Split(int) slots.Reservation    { return nil }
 func (f benchSlots) Advance() bool                  { return false }
 func (f benchSlots) MayAdvance(string, string) bool { return false }
 func (f benchSlots) Deliver([]job.Leased)           {}

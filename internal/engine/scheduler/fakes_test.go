@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // fakeStore has records in lanes of shards, and leases them as the script does.
@@ -410,16 +411,16 @@ func (f *fakeSlots) set(change func()) {
 	change()
 }
 
-func (f *fakeSlots) Reserve(namespace, name string, n int) Reservation {
+func (f *fakeSlots) Reserve(namespace, name string, n int) slots.Reservation {
 	return f.reserve("", queueKey{namespace, name}, n)
 }
 
 // Prefetch has the free places of a pool of their own.
-func (f *fakeSlots) Prefetch(namespace, name string, n int) Reservation {
+func (f *fakeSlots) Prefetch(namespace, name string, n int) slots.Reservation {
 	return f.reserve("ahead of ", queueKey{namespace, name}, n)
 }
 
-func (f *fakeSlots) reserve(kind string, q queueKey, n int) Reservation {
+func (f *fakeSlots) reserve(kind string, q queueKey, n int) slots.Reservation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pool := kind + f.pool(q)
@@ -447,6 +448,10 @@ func (f *fakeSlots) MayAdvance(string, string) bool {
 }
 
 func (r *fakeReservation) Count() int { return r.n }
+
+func (r *fakeReservation) Split(int) slots.Reservation {
+	panic("the scheduler splits no reservation")
+}
 
 func (r *fakeReservation) Advance() bool {
 	r.f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 const (
@@ -73,7 +74,7 @@ func (s *Scheduler) leaseAll(run context.Context, calls []*call) {
 // deliverLeases delivers each lane's leases to the slots reserved for it and returns their number. It ends every
 // reservation with slots. After a partly lost write, a record may be indexed under a lane that is not its own:
 // then its lease goes to workers of its own queue, or is returned.
-func (s *Scheduler) deliverLeases(quotas []job.LaneQuota, slots []Reservation, leased []job.Leased) []int {
+func (s *Scheduler) deliverLeases(quotas []job.LaneQuota, slots []slots.Reservation, leased []job.Leased) []int {
 	got := make([]int, len(quotas))
 	if len(quotas) == 1 && allInLane(leased, quotas[0].Lane) {
 		got[0] = len(leased)

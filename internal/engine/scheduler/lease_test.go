@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 func TestSleepsUntilDueAndLeasesOnce(t *testing.T) {
@@ -123,7 +124,7 @@ func TestLeasesOfAnotherLane(t *testing.T) {
 			b.slots.free = map[string]int{"q": 4, "other": tt.free}
 			b.slots.handler = func() time.Duration { return -1 }
 			var quotas []job.LaneQuota
-			var slots []Reservation
+			var slots []slots.Reservation
 			for _, l := range tt.asked {
 				quotas, slots = append(quotas, job.LaneQuota{Lane: l, N: 2}), append(slots, b.slots.Reserve(l.Namespace, l.Queue, 2))
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // A queue with limits is asked for twice. Its starts are taken before the lease, so that a backlog stays in
@@ -64,7 +65,7 @@ func (s *Scheduler) applyLimits(ctx context.Context, calls []*call) []*call {
 	for i, g := range grants {
 		left[i] = g.N
 	}
-	var released []Reservation
+	var released []slots.Reservation
 	s.mu.Lock()
 	now := time.Now()
 	kept := calls[:0:0]
@@ -121,7 +122,7 @@ func (s *Scheduler) sumAsks(calls []*call) (asks []job.QueueAsk, places map[queu
 
 // cutQuotas gives a call's lanes what is left for their queues. Lanes that get nothing leave the call; their
 // slots are returned. The caller holds mu.
-func (s *Scheduler) cutQuotas(c *call, places map[queueKey]int, left []int) (released []Reservation) {
+func (s *Scheduler) cutQuotas(c *call, places map[queueKey]int, left []int) (released []slots.Reservation) {
 	if c.limited == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 )
 
@@ -42,26 +43,13 @@ type Slots interface {
 	// Reserve takes up to n slots of workers that serve the queue; it is a
 	// reservation without slots when none is free. It must not call the scheduler
 	// back.
-	Reserve(namespace, queue string, n int) Reservation
+	Reserve(namespace, queue string, n int) slots.Reservation
 	// Prefetch reserves up to n places for attempts that wait at workers for a slot. It is called when no slot
 	// is free, here or with a peer.
-	Prefetch(namespace, queue string, n int) Reservation
-	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [Reservation]. It
+	Prefetch(namespace, queue string, n int) slots.Reservation
+	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [slots.Reservation]. It
 	// must not call the scheduler back.
 	MayAdvance(namespace, queue string) bool
-}
-
-// Reservation is a number of slots reserved for one caller.
-type Reservation interface {
-	Count() int
-	// Advance reports whether leases may be delivered before they are due: workers start them at their StartAt,
-	// and many more slots are free.
-	Advance() bool
-	// Deliver hands leases to the reserved slots and releases the rest. It is
-	// called exactly once, with an empty list when nothing was leased; when Count
-	// is 0 it may be left out. Leases beyond Count are given to other free slots, or
-	// returned.
-	Deliver([]job.Leased)
 }
 
 // Peers carries permits to other nodes and results back. Neither blocks, nor calls

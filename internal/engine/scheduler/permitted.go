@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // Accepted is a holder's permit for which slots of this node's workers are reserved. Either
@@ -14,7 +15,7 @@ type Accepted struct {
 	node   string
 	permit job.Permit
 	until  time.Time
-	slots  Reservation
+	slots  slots.Reservation
 }
 
 // Accept reserves slots for a holder's permit. Permits get slots in the order of the calls; the holder sends
@@ -76,10 +77,10 @@ func (a *Accepted) leaseOnce(ctx context.Context) (request job.LeaseRequest, r j
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
 		permitLife(max(a.permit.ValidFor, job.PermitValidity)))
 	defer cancel()
-	s, p, slots, node := a.s, a.permit, a.slots, a.node
-	n, ok := s.permitLimit(ctx, node, p, a.until, slots.Count())
+	s, p, reserved, node := a.s, a.permit, a.slots, a.node
+	n, ok := s.permitLimit(ctx, node, p, a.until, reserved.Count())
 	if !ok {
-		slots.Deliver(nil)
+		reserved.Deliver(nil)
 		return request, r
 	}
 	started := time.Now()
@@ -88,7 +89,7 @@ func (a *Accepted) leaseOnce(ctx context.Context) (request job.LeaseRequest, r j
 		Quotas: []job.LaneQuota{{Lane: p.Lane, N: n}},
 	}
 	r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
-	s.deliverLeases(request.Quotas, []Reservation{slots}, r.Leased)
+	s.deliverLeases(request.Quotas, []slots.Reservation{reserved}, r.Leased)
 	s.metrics.countLeases(len(r.Leased), r.Err)
 	s.metrics.permitsUsed.Inc()
 	if outcomeUnknown(r) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // call is one leasing call for a shard, with the slots reserved for it.
@@ -11,9 +12,9 @@ type call struct {
 	shard     *shard
 	lockValue string
 	lanes     []*lane
-	quotas    []job.LaneQuota // by lane
-	slots     []Reservation   // by lane
-	limited   []bool          // by lane: the quota was granted by Limits; nil is none
+	quotas    []job.LaneQuota     // by lane
+	slots     []slots.Reservation // by lane
+	limited   []bool              // by lane: the quota was granted by Limits; nil is none
 	total     int
 	// advance: all lanes may be leased from before something is due.
 	advance bool
@@ -185,7 +186,7 @@ func (s *Scheduler) parkLane(l *lane) {
 }
 
 // addToCall puts a lane into the shard's call.
-func (r *pickRound) addToCall(l *lane, slots Reservation, lockValue string) {
+func (r *pickRound) addToCall(l *lane, slots slots.Reservation, lockValue string) {
 	c := l.shard.nextCall
 	if c == nil {
 		c = &call{shard: l.shard, lockValue: lockValue, advance: true, clock: l.shard.clock}

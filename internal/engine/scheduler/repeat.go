@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
 // A call that ends with job.ErrUnavailable may have leased records. No worker has those
@@ -63,12 +64,12 @@ func (s *Scheduler) repeatCall(ctx context.Context, request job.LeaseRequest, r 
 
 // reserveFor reserves slots for leases that have none. If there are too few, the other leases go to slots that
 // are free on delivery, or are returned.
-func (s *Scheduler) reserveFor(quotas []job.LaneQuota, leased []job.Leased) []Reservation {
+func (s *Scheduler) reserveFor(quotas []job.LaneQuota, leased []job.Leased) []slots.Reservation {
 	need := make(map[job.Lane]int, len(quotas))
 	for _, l := range leased {
 		need[l.Known.State.Lane]++
 	}
-	slots := make([]Reservation, len(quotas))
+	slots := make([]slots.Reservation, len(quotas))
 	for i, q := range quotas {
 		slots[i] = s.o.Slots.Reserve(q.Lane.Namespace, q.Lane.Queue, need[q.Lane])
 	}

@@ -68,6 +68,8 @@ var table = []row{
 	{path: "internal/core/job", floor: model},
 	{path: "internal/redis/codec", floor: model, foreign: []string{protobuf}, also: []string{"internal/core/job", storage}, not: []string{goredis},
 		why: "what Redis stores, as bytes: pure, like the jobs that it encodes, and apart from all that talks to a server"},
+	{path: "internal/core/slots", floor: model, also: []string{"internal/core/job"},
+		why: "the contract between three engines, which must not import each other"},
 
 	// Engines.
 	{path: "internal/engine/ledger", floor: parts, foreign: []string{prometheus}},

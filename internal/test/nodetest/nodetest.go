@@ -13,7 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/node"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 )
 
 // Runner is a [testing.M] with a node that starts when it is first needed and stops after the tests.
@@ -57,7 +57,7 @@ func startNode() (addr string, stop func(), err error) {
 	limits.MinInterval = 10 * time.Millisecond
 	n, err := node.New(node.Config{
 		Name: "test", GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
-		Redis: redisstore.ClientOptions{URL: "redis://" + redis.Addr()}, Durability: redisstore.DurabilityMemory,
+		Redis: conn.ClientOptions{URL: "redis://" + redis.Addr()}, Durability: conn.DurabilityMemory,
 		AllowUnsafe: true, Shards: 4, Limits: limits, EventsKeep: 10_000, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
