@@ -27,6 +27,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/quota"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/engine/slotshare"
 	"github.com/fermata-io/fermata/internal/engine/webhook"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
@@ -62,7 +63,6 @@ type Node struct {
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
 	counts      queueCounts
-	shares      slotShares
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota
@@ -75,6 +75,7 @@ type Node struct {
 	dispatcher  *dispatch.Dispatcher
 	admission   *admission.Admission
 	scheduler   *scheduler.Scheduler
+	slotShare   *slotshare.Allocator
 	lookout     *queuestats.Lookout
 	locks       *shardlock.Manager
 	peers       *peer.Peer
@@ -82,9 +83,7 @@ type Node struct {
 	health      *health.Server
 	http        *telemetry.Server
 
-	demand  chan struct{}
-	permits chan permit
-	failed  chan error
+	failed chan error
 
 	ctx      context.Context // cancelled to end the engines
 	cancel   context.CancelFunc
@@ -114,8 +113,7 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel,
 		startedAt: time.Now(),
-		demand:    make(chan struct{}, 1), permits: make(chan permit, maxQueuedPermits),
-		failed: make(chan error, 1), latency: newLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
+		failed:    make(chan error, 1), latency: newLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
 		unheld: newUnheldShards(cfg.Name, cfg.LockTTL),
 	}, nil
 }

@@ -54,7 +54,7 @@ func (n *Node) checkReachLoop(ctx context.Context) {
 		is.withdrawn = is.withdrawn || is.slow
 		// Its workers get runs as soon as Redis answers again; only shards require a stable period.
 		if n.unreachable.Swap(dark) != dark {
-			n.wakeDemand()
+			n.slotShare.NotifyPeers()
 		}
 		if is != published && ctx.Err() == nil {
 			n.logReachChange(published, is, reach.lostPrimaries(), own, p.lastError())

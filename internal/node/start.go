@@ -25,6 +25,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/ledger"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/engine/slotshare"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
@@ -244,7 +245,7 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 	dispatched := dispatch.Options{
 		Node: c.Name, LeaseTTL: c.LeaseTTL, SessionTTL: c.SessionTTL, Store: n.store, Ledger: n.ledger,
 		Observer: observers{n.telemetry, n.feed},
-		Attempts: gates{n}, OnDemand: n.demandChanged, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes,
+		Attempts: gates{n}, OnDemand: n.assignFreed, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes,
 		Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.tracer != nil {
@@ -266,6 +267,9 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.slotShare = slotshare.New(slotshare.Options{
+		Scheduler: n.scheduler, Peers: n.peers, Accept: n.acceptPermit, FreeSlots: n.offeredSlots, Cadence: n.alignment,
+	})
 	admitted := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: slots{n.dispatcher}, Canceller: n,
 		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL,
@@ -412,20 +416,18 @@ func (n *Node) joinGossip(ctx context.Context) error {
 // run starts the engines. Its cleanup is the drain: cleanups that are registered here run first.
 func (n *Node) run(context.Context) error {
 	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run,
-		n.quota.Run, n.byteQuota.Run} {
+		n.quota.Run, n.byteQuota.Run, n.slotShare.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.cfg.Logger.Error("engine failed", "error", err)
 			}
 		})
 	}
-	n.engines.Go(func() { n.permitLoop(n.ctx) })
-	n.engines.Go(func() { n.demandLoop(n.ctx) })
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
 	n.engines.Go(func() { n.checkReachLoop(n.ctx) })
 	n.gossip.Subscribe(func(v sharding.View) {
 		n.peers.SetView(v)
-		n.wakeDemand() // a new link has the offers sent to the others before
+		n.slotShare.NotifyPeers() // a new link has the offers sent to the others before
 		n.locks.SetView(v)
 		n.dispatcher.AddressesChanged()
 		n.compareEventsKeep()
@@ -450,7 +452,7 @@ func (n *Node) handOver(ctx context.Context) error {
 	released := n.locks.Drain(ctx)
 	n.peers.HandOver(released)
 	err := n.dispatcher.Drain(ctx)
-	n.peers.Restate(nil) // demandLoop may not have sent it
+	n.peers.Restate(nil) // the loop of offers may not have sent it
 	n.cancel()
 	n.engines.Wait()
 	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))

@@ -71,6 +71,7 @@ var table = []row{
 	{path: "internal/engine/ledger", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/registry", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/scheduler", floor: parts, foreign: []string{prometheus}},
+	{path: "internal/engine/slotshare", floor: parts},
 	{path: "internal/engine/dispatch", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/engine/admission", floor: parts, foreign: []string{prometheus}},
 	{path: "internal/auth/payloadkeys", floor: parts, also: []string{"internal/lib/secretfile"}},
