@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
@@ -40,6 +42,27 @@ func (n *Node) confirmedAddress(m sharding.Member) string {
 		return n.peers.ClientAddress(m.Name)
 	}
 	return n.locks.ClientAddress(m.Name, m.Process)
+}
+
+// reachOfOthers are the published reports of the other nodes that may own shards, and whether gossip has any other
+// live node.
+func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
+	eligible := n.locks.Eligible()
+	for _, m := range n.gossip.Members() {
+		if m.State != membership.StateAlive || m.Name == n.cfg.Name {
+			continue
+		}
+		anyAlive = true
+		if slices.ContainsFunc(eligible, func(e sharding.Member) bool { return e.Name == m.Name }) {
+			owners = append(owners, reachability.Report{Withdrawn: m.Aside, Unreachable: m.Blind, Latency: m.Latency})
+		}
+	}
+	return anyAlive, owners
+}
+
+// publishReach publishes how this node reaches Redis.
+func (n *Node) publishReach(r reachability.Report, timeout time.Duration) error {
+	return n.gossip.SetStance(membership.Stance{Aside: r.Withdrawn, Blind: r.Unreachable, Latency: r.Latency}, timeout)
 }
 
 func splitHostPort(addr string) (string, int, error) {

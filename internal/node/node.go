@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/cluster/peer"
+	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/engine/admission"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
@@ -45,10 +46,9 @@ type Node struct {
 	draining        atomic.Bool
 	started         atomic.Bool            // Start has returned: its fields may be read concurrently
 	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
-	unreachable     atomic.Bool            // Redis has not answered this node for long
 	report          atomic.Pointer[redisstore.Report]
-	refusedRight    atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
-	latency         *latencyMeter         // of calls on locks and by the engines
+	refusedRight    atomic.Pointer[error]      // the latest command refused for lack of a right, since the last round
+	latency         *reachability.LatencyMeter // of calls on locks and by the engines
 	unheld          *unheldShards
 	defaults        *backoff.Defaults // of policies that jobs do not set
 
@@ -80,6 +80,7 @@ type Node struct {
 	locks       *shardlock.Manager
 	peers       *peer.Peer
 	gossip      *membership.Cluster
+	reach       *reachability.Monitor
 	health      *health.Server
 	http        *telemetry.Server
 
@@ -113,7 +114,7 @@ func New(cfg Config) (*Node, error) {
 	return &Node{
 		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel,
 		startedAt: time.Now(),
-		failed:    make(chan error, 1), latency: newLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
+		failed:    make(chan error, 1), latency: reachability.NewLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
 		unheld: newUnheldShards(cfg.Name, cfg.LockTTL),
 	}, nil
 }

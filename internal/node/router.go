@@ -34,7 +34,7 @@ func (n *Node) heldLock(shard int) (string, bool) {
 }
 
 // redisLatency is the current latency of Redis for this node.
-func (n *Node) redisLatency() time.Duration { return n.latency.currentLatency(time.Now()) }
+func (n *Node) redisLatency() time.Duration { return n.latency.Current(time.Now()) }
 
 // slots adapts the dispatcher to the interface of the admission.
 type slots struct{ *dispatch.Dispatcher }
@@ -162,7 +162,7 @@ func (n *Node) Describe() job.NodeInfo {
 // offeredSlots are the free slots that peers may send permits for. While Redis does not answer, the node offers
 // none: it could not lease.
 func (n *Node) offeredSlots() []job.QueueDemand {
-	if n.unreachable.Load() {
+	if n.reach.Silent() {
 		return nil
 	}
 	return n.dispatcher.Demand()

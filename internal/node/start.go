@@ -17,6 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/cluster/peer"
+	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/engine/admission"
@@ -100,7 +101,7 @@ func (n *Node) connectRedis(pool string) (redis.UniversalClient, error) {
 	}
 	n.addCleanup("redis "+pool, func(context.Context) error { return client.Close() })
 	if pool != clientsPool {
-		n.latency.measureClient(client)
+		n.latency.MeasureClient(client)
 	}
 	return client, n.cfg.Registerer.Register(redisstore.NewPoolStats(pool, client))
 }
@@ -313,9 +314,16 @@ func (n *Node) buildEngines(ctx context.Context) (err error) {
 		}
 	}
 	n.gossip, err = membership.New(o)
-	if err == nil && o.KeyFile != "" {
+	if err != nil {
+		return err
+	}
+	if o.KeyFile != "" {
 		n.reportFile("gossip_keys", n.gossip.KeysFault)
 	}
+	n.reach, err = reachability.New(reachability.Options{
+		LockTTL: c.LockTTL, Client: n.lockConns, Latency: n.latency, Peers: n.reachOfOthers, Publish: n.publishReach,
+		OnChange: n.slotShare.NotifyPeers, Logger: c.Logger, Registerer: c.Registerer,
+	})
 	return err
 }
 
@@ -416,7 +424,7 @@ func (n *Node) joinGossip(ctx context.Context) error {
 // run starts the engines. Its cleanup is the drain: cleanups that are registered here run first.
 func (n *Node) run(context.Context) error {
 	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run,
-		n.quota.Run, n.byteQuota.Run, n.slotShare.Run} {
+		n.quota.Run, n.byteQuota.Run, n.slotShare.Run, n.reach.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.cfg.Logger.Error("engine failed", "error", err)
@@ -424,7 +432,6 @@ func (n *Node) run(context.Context) error {
 		})
 	}
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
-	n.engines.Go(func() { n.checkReachLoop(n.ctx) })
 	n.gossip.Subscribe(func(v sharding.View) {
 		n.peers.SetView(v)
 		n.slotShare.NotifyPeers() // a new link has the offers sent to the others before

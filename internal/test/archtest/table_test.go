@@ -94,6 +94,8 @@ var table = []row{
 	{path: "internal/api/policypb", floor: parts, foreign: []string{protobuf}, also: []string{api},
 		why: "the server and the command line write policies alike"},
 	{path: "internal/auth/authn", floor: parts, foreign: []string{jose, "gopkg.in/yaml.v3"}, also: []string{"internal/lib/secretfile", "internal/lib/yamldoc"}},
+	{path: "internal/cluster/reachability", floor: parts, foreign: []string{prometheus, goredis},
+		why: "it pings Redis, and measures the calls of the node's clients"},
 	{path: "internal/cluster/peer", floor: parts, foreign: []string{prometheus, grpc, protobuf, status}, also: []string{api}},
 	{path: "internal/auth/bearer", floor: parts, foreign: []string{grpc}, also: []string{"internal/lib/secretfile"}},
 	{path: "internal/auth/signin", floor: parts, foreign: []string{"github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "golang.org/x/sys"}, also: []string{"internal/lib/secretfile"},
