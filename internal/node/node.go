@@ -62,7 +62,7 @@ type Node struct {
 	telemetry   *telemetry.Telemetry
 	tracer      *tracing.Tracer // nil: nothing is traced
 	gauges      *gauges
-	counts      queueCounts
+	counts      *queuestats.ShardCounts // only statsLoop uses them
 	ledger      *ledger.Ledger
 	registry    *registry.Registry
 	quota       *quota.Quota

@@ -24,6 +24,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/dispatch"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/queuestats"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/engine/scheduler"
 	"github.com/fermata-io/fermata/internal/engine/slotshare"
@@ -68,7 +69,7 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
 		return n.addRedisAddress(err)
 	}
-	n.cfg.Shards, n.counts = n.store.Shards(), newQueueCounts(n.store)
+	n.cfg.Shards, n.counts = n.store.Shards(), queuestats.NewShardCounts(n.store)
 	n.clientStore, err = n.openStore(ctx, clientsPool, true)
 	if err != nil {
 		return n.addRedisAddress(err)

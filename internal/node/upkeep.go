@@ -183,7 +183,7 @@ func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.Worst
 		}
 	}
 	late, err := n.store.CountWorst(ctx, held, job.Late, []int64{1})
-	if err != nil || late[0] == 0 && !n.counts.hasBacklog() {
+	if err != nil || late[0] == 0 && !n.counts.HasBacklog() {
 		return err
 	}
 	w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held})
