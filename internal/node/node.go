@@ -39,53 +39,79 @@ import (
 
 // Node is one scheduler node. New makes it, Start starts it, Stop drains it.
 type Node struct {
-	cfg             Config
-	security        security
-	startedAt       time.Time
-	alignment       ticks.Cadence // of periodic work
+	cfg       Config
+	security  security
+	startedAt time.Time
+	failed    chan error
+	status
+	addresses
+	connections
+	observability
+	parts
+	lifecycle
+}
+
+// status is what other goroutines read about the node as a whole.
+type status struct {
 	draining        atomic.Bool
-	started         atomic.Bool            // Start has returned: its fields may be read concurrently
+	started         atomic.Bool            // Start has returned: the fields of the node may be read concurrently
 	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
 	report          atomic.Pointer[redisstore.Report]
-	refusedRight    atomic.Pointer[error]      // the latest command refused for lack of a right, since the last round
-	latency         *reachability.LatencyMeter // of calls on locks and by the engines
+	refusedRight    atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
 	unheld          *unheldShards
-	defaults        *backoff.Defaults // of policies that jobs do not set
+}
 
+// addresses are the listeners of the node, and their addresses as advertised.
+type addresses struct {
 	clientListener, peerListener net.Listener
-	grpcAddr, peerAddr           string // as advertised
+	grpcAddr, peerAddr           string
+}
 
+// connections lead to Redis, in three pools.
+type connections struct {
 	lockConns   redis.UniversalClient
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
-	access      *authn.Source     // nil: every caller may do anything
-	telemetry   *telemetry.Telemetry
-	tracer      *tracing.Tracer // nil: nothing is traced
-	gauges      *gauges
-	counts      *queuestats.ShardCounts // only statsLoop uses them
-	ledger      *ledger.Ledger
-	registry    *registry.Registry
-	quota       *quota.Quota
-	byteQuota   *quota.Quota
-	trail       *audittrail.Recorder
-	feed        *events.Feed
-	hooks       *webhook.Courier // nil: there are no webhooks
-	stopHooks   func()
-	keys        *payloadkeys.Ring // nil: payloads are not encrypted
-	dispatcher  *dispatch.Dispatcher
-	admission   *admission.Admission
-	scheduler   *scheduler.Scheduler
-	slotShare   *slotshare.Allocator
-	lookout     *queuestats.Lookout
-	locks       *shardlock.Manager
-	peers       *peer.Peer
-	gossip      *membership.Cluster
-	reach       *reachability.Monitor
-	health      *health.Server
-	http        *telemetry.Server
+	latency     *reachability.LatencyMeter
+}
 
-	failed chan error
+// observability is what operators see of the node.
+type observability struct {
+	telemetry *telemetry.Telemetry
+	tracer    *tracing.Tracer // nil: nothing is traced
+	gauges    *gauges
+	counts    *queuestats.ShardCounts // only statsLoop uses them
+	health    *health.Server
+	http      *telemetry.Server
+}
 
+// parts are the engines and adapters that the node connects. Optional ones may be nil.
+type parts struct {
+	alignment  ticks.Cadence     // of periodic work
+	defaults   *backoff.Defaults // of policies that jobs do not set
+	access     *authn.Source     // nil: every caller may do anything
+	keys       *payloadkeys.Ring // nil: payloads are not encrypted
+	ledger     *ledger.Ledger
+	registry   *registry.Registry
+	quota      *quota.Quota
+	byteQuota  *quota.Quota
+	trail      *audittrail.Recorder
+	feed       *events.Feed
+	hooks      *webhook.Courier // nil: there are no webhooks
+	stopHooks  func()
+	dispatcher *dispatch.Dispatcher
+	admission  *admission.Admission
+	scheduler  *scheduler.Scheduler
+	slotShare  *slotshare.Allocator
+	lookout    *queuestats.Lookout
+	locks      *shardlock.Manager
+	peers      *peer.Peer
+	gossip     *membership.Cluster
+	reach      *reachability.Monitor
+}
+
+// lifecycle ends the node.
+type lifecycle struct {
 	ctx      context.Context // cancelled to end the engines
 	cancel   context.CancelFunc
 	engines  sync.WaitGroup
@@ -110,13 +136,12 @@ func New(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Node{
-		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel,
-		startedAt: time.Now(),
-		failed:    make(chan error, 1), latency: reachability.NewLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
-		unheld: newUnheldShards(cfg.Name, cfg.LockTTL),
-	}, nil
+	n := &Node{cfg: cfg, security: security, startedAt: time.Now(), failed: make(chan error, 1)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.keys, n.defaults = security.payloads, policies
+	n.latency = reachability.NewLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout)
+	n.unheld = newUnheldShards(cfg.Name, cfg.LockTTL)
+	return n, nil
 }
 
 // Start serves health, waits for Redis up to RedisWait, opens it, listens, joins the cluster and starts to
