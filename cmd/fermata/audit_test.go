@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
