@@ -108,7 +108,7 @@ var table = []row{
 	{path: "internal/observe/logs", floor: parts},
 	{path: "internal/lib/gctune", floor: parts},
 	{path: "internal/cli/tui", floor: parts, foreign: []string{"golang.org/x/term"}},
-	{path: "internal/lib/egress", floor: parts},
+	{path: "internal/lib/egress", floor: parts, foreign: []string{"code.dny.dev/ssrf"}, why: "the list of networks is generated from IANA's registries"},
 	{path: "internal/lib/mask", floor: parts},
 	{path: "internal/engine/defaults", floor: parts, foreign: []string{"go.yaml.in/yaml/v3"}, also: []string{"internal/lib/secretfile", "internal/lib/yamldoc"}},
 	{path: "internal/core/payload", floor: parts},
