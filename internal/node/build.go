@@ -27,7 +27,8 @@ func (n *Node) buildEngines(ctx context.Context) error {
 	n.alignment = ticks.Since(time.Now())
 	for _, build := range []func(context.Context) error{
 		n.buildPeers, n.openTracing, n.buildEvents, n.openQuotas, n.buildLedger, n.buildAuditTrail, n.buildRegistry,
-		n.buildDispatcher, n.buildScheduler, n.buildSlotShare, n.buildAdmission, n.buildLocks, n.buildGossip, n.buildReach,
+		n.buildDispatcher, n.buildScheduler, n.buildSlotShare, n.buildAdmission, n.buildLocks, n.buildGossip,
+		n.buildReach,
 	} {
 		if err := build(ctx); err != nil {
 			return err
@@ -192,7 +193,8 @@ func (n *Node) buildGossip(context.Context) (err error) {
 
 func (n *Node) buildReach(context.Context) (err error) {
 	n.reach, err = reachability.New(reachability.Options{
-		LockTTL: n.cfg.LockTTL, Client: n.lockConns, Latency: n.latency, Peers: n.reachOfOthers, Publish: n.publishReach,
+		LockTTL: n.cfg.LockTTL, Client: n.lockConns, Latency: n.latency, Peers: n.reachOfOthers,
+		Publish:  n.publishReach,
 		OnChange: n.slotShare.NotifyPeers, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
 	})
 	return err

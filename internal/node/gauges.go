@@ -58,7 +58,8 @@ func newGauges(n *Node) *gauges {
 			Help: "Live nodes whose defaults of retry and backoff are not those of this node.",
 		}),
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fermata_redis_findings", Help: "Findings about Redis, by code and severity; the log has the details.",
+			Name: "fermata_redis_findings", Help: "Findings about Redis, by code and severity; the log has the " +
+				"details.",
 		}, []string{"code", "severity"}),
 	}
 }

@@ -132,7 +132,8 @@ func New(cfg Config) (*Node, error) {
 	cfg.setDefaults()
 	security, filesErr := openSecurity(cfg)
 	policies, defaultsErr := defaults.Load(cfg.DefaultsFile, cfg.Defaults)
-	err := errors.Join(cfg.validate(), filesErr, defaultsErr, authn.Check(cfg.AccessFile), webhook.Check(cfg.WebhooksFile))
+	err := errors.Join(cfg.validate(), filesErr, defaultsErr, authn.Check(cfg.AccessFile),
+		webhook.Check(cfg.WebhooksFile))
 	if err != nil {
 		return nil, err
 	}

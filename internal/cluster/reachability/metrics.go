@@ -27,7 +27,8 @@ func (m *metrics) registerWith(r prometheus.Registerer, latency *LatencyMeter) e
 	return errors.Join(r.Register(m.withdrawn), r.Register(m.withdrawals),
 		r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_redis_latency_seconds",
-			Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of " +
+			Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third " +
+				"of " +
 				"--lock-ttl; 0 where there were none.",
 		}, func() float64 { return latency.Current(time.Now()).Seconds() })))
 }

@@ -64,7 +64,8 @@ func isPublic(a netip.Addr) bool {
 	if a.Is4() {
 		return !slices.ContainsFunc(ssrf.IPv4DeniedPrefixes, in) && !leadsToMetadata(a)
 	}
-	return ssrf.IPv6GlobalUnicast.Contains(a) && !slices.ContainsFunc(ssrf.IPv6DeniedPrefixes, in) && !leadsToMetadata(a)
+	return ssrf.IPv6GlobalUnicast.Contains(a) && !slices.ContainsFunc(ssrf.IPv6DeniedPrefixes, in) &&
+		!leadsToMetadata(a)
 }
 
 // Guard defines the addresses that may be connected to.

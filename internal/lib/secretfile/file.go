@@ -56,7 +56,8 @@ func checkWriters(f *os.File, path string) error {
 // instance, is not kept on the disk.
 func CheckMode(path string, about fs.FileInfo) error {
 	if mode := about.Mode(); hasModes && mode.IsRegular() && mode.Perm()&writable != 0 {
-		return fmt.Errorf("%s: any user may write it, as its mode is %04o; take that right away: chmod o-w", path, mode.Perm())
+		return fmt.Errorf("%s: any user may write it, as its mode is %04o; take that right away: chmod o-w", path,
+			mode.Perm())
 	}
 	return nil
 }
@@ -71,6 +72,7 @@ func Exposed(path string) bool {
 // WarnIfExposed logs that any user of the host may read a file with a secret.
 func WarnIfExposed(logger *slog.Logger, path string) {
 	if path != "" && Exposed(path) {
-		logger.Warn("any user of this host may read a file with a secret: take that right away by chmod o-r, or mount it with the mode 0440", "path", path)
+		logger.Warn("any user of this host may read a file with a secret: take that right away by chmod o-r, or "+
+			"mount it with the mode 0440", "path", path)
 	}
 }

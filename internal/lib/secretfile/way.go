@@ -80,7 +80,8 @@ func (w *way) step(name string) error {
 	case err != nil:
 		return err
 	case w.sticky != nil && !isTrusted(about, w.sticky):
-		return fmt.Errorf("%s: any user may have put %s there, as the mode of %s is %04o, and it belongs to neither this user nor root", w.path, next, w.at, w.sticky.Mode().Perm())
+		return fmt.Errorf("%s: any user may have put %s there, as the mode of %s is %04o, and it belongs to "+
+			"neither this user nor root", w.path, next, w.at, w.sticky.Mode().Perm())
 	case about.Mode()&fs.ModeSymlink != 0:
 		return w.follow(next)
 	case about.IsDir():
@@ -91,7 +92,8 @@ func (w *way) step(name string) error {
 
 // follow goes on where a link leads.
 func (w *way) follow(link string) error {
-	if w.links++; w.links > maxLinks {
+	w.links++
+	if w.links > maxLinks {
 		return fmt.Errorf("%s: leads over more than %d links", w.path, maxLinks)
 	}
 	target, err := os.Readlink(link)
@@ -120,7 +122,8 @@ func (w *way) enter(dir string) error {
 		w.sticky = about
 	case onReadOnlyMount(dir):
 	default:
-		return fmt.Errorf("%s: any user may replace it, as the mode of %s is %04o; take that right away: chmod o-w", w.path, dir, mode.Perm())
+		return fmt.Errorf("%s: any user may replace it, as the mode of %s is %04o; take that right away: chmod o-w",
+			w.path, dir, mode.Perm())
 	}
 	return nil
 }
