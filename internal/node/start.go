@@ -27,7 +27,8 @@ import (
 // awaitRedis waits until Redis can be opened. When a whole site restarts, nodes start before Redis has loaded
 // its data or elected a primary. Nodes that exited each time would be restarted with growing delays.
 func (n *Node) awaitRedis(ctx context.Context) (err error) {
-	if n.lockConns, err = n.connectRedis("locks"); err != nil || n.cfg.RedisWait == 0 {
+	n.lockConns, err = n.connectRedis("locks")
+	if err != nil || n.cfg.RedisWait == 0 {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, n.cfg.RedisWait)
@@ -54,7 +55,8 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 		n.reportFile("payload_keys", n.keys.Fault)
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
 	}
-	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
+	n.store, err = n.openStore(ctx, "engines", false)
+	if err != nil {
 		return n.addRedisAddress(err)
 	}
 	n.cfg.Shards, n.counts = n.store.Shards(), queuestats.NewShardCounts(n.store)

@@ -234,6 +234,7 @@ func TestUnstableLinkMovesShardsLessOften(t *testing.T) {
 
 // Redis becomes slow for all nodes. Three nodes measure it and publish it at different times.
 func TestNoNodeWithdrawsWhenRedisIsSlowForAll(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		type member struct {

@@ -130,6 +130,7 @@ func TestRedisReach(t *testing.T) {
 // Three nodes ping three primaries, each at times of its own. One primary does not answer for a
 // while: at its end some nodes count it as lost, and some do not. No node may withdraw.
 func TestNoNodeWithdrawsAfterAShortStall(t *testing.T) {
+	t.Parallel()
 	const ttl = 10 * time.Second
 	every, timeout, gossip := ttl/6, ttl*2/3, 100*time.Millisecond
 	base := time.Now()
