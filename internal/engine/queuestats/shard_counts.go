@@ -29,6 +29,8 @@ const (
 // ShardCounts are the latest counts of the shards that this node holds, by lane, for metrics. Large keyspaces are
 // counted in several rounds. It is not safe for concurrent use.
 type ShardCounts struct {
+	listTimeout, countTimeout time.Duration // variable for tests
+
 	store  Store
 	shards map[int]map[job.Lane]LaneStat
 	// Turns among the counted shards, among the others that have a backlog, and among those never counted.
@@ -37,7 +39,10 @@ type ShardCounts struct {
 
 // NewShardCounts returns counts of no shards yet.
 func NewShardCounts(store Store) *ShardCounts {
-	return &ShardCounts{store: store, shards: make(map[int]map[job.Lane]LaneStat)}
+	return &ShardCounts{
+		listTimeout: listTimeout, countTimeout: countTimeout,
+		store: store, shards: make(map[int]map[job.Lane]LaneStat),
+	}
 }
 
 // Update counts some or all of the held shards, and reports whether any count was updated. Shards that were
@@ -59,7 +64,7 @@ func (c *ShardCounts) Update(ctx context.Context, held []int) (updated bool) {
 // countNew counts the held shards that were never counted, in batches. If one round is not enough, the counts of
 // the finished batches stay.
 func (c *ShardCounts) countNew(ctx context.Context, held []int) (updated bool) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.countTimeout)
 	defer cancel()
 	left := slices.DeleteFunc(slices.Clone(held), func(shard int) bool { return c.shards[shard] != nil })
 	for len(left) > 0 && ctx.Err() == nil {
@@ -86,7 +91,7 @@ func (c *ShardCounts) expectedLanes(int) int {
 
 // countShards counts all lanes of shards. Shards that cannot be read keep their counts.
 func (c *ShardCounts) countShards(ctx context.Context, shards []int) (updated bool) {
-	listing, cancel := context.WithTimeout(ctx, listTimeout)
+	listing, cancel := context.WithTimeout(ctx, c.listTimeout)
 	defer cancel()
 	heads, _ := c.store.Lanes(listing, shards) // the store logs errors of Redis
 	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, AnyLane)) {
@@ -105,7 +110,7 @@ func (c *ShardCounts) countBacklog(ctx context.Context, shards []int) (updated b
 	if len(shards) == 0 {
 		return false
 	}
-	listing, cancel := context.WithTimeout(ctx, listTimeout)
+	listing, cancel := context.WithTimeout(ctx, c.listTimeout)
 	defer cancel()
 	heads, _ := c.store.DueLanes(listing, shards, 0)
 	lanes := make(map[int][]job.Lane, len(heads))
@@ -154,7 +159,7 @@ func (c *ShardCounts) backlogLanes(shard int, due []job.LaneHead) []job.Lane {
 
 // updateLanes counts lanes of the shards that can be read.
 func (c *ShardCounts) updateLanes(ctx context.Context, lanes map[int][]job.Lane) map[int][]LaneStat {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.countTimeout)
 	defer cancel()
 	counts, _ := countLanes(ctx, c.store, lanes)
 	return counts
