@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
@@ -74,8 +74,8 @@ func TestAuditAndReseal(t *testing.T) {
 	if err := os.WriteFile(path, []byte("k2 "+key+"\nk1 "+key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ring.Reload(); err != nil {
-		t.Fatal(err)
+	if !ring.Reload(nil) {
+		t.Fatal(ring.Fault())
 	}
 	if got := c.must("payloads", "reseal"); got != "sealed 1 payload again, left 0 unchanged\n" {
 		t.Errorf("after a rotation: %q", got)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"unicode"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/cli/manifest"

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
+	"github.com/fermata-io/fermata/internal/cluster/membership"
+	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/engine/queuestats"
 )
 
 // otherNodes lists the addresses to which workers can move from this node: those that other nodes have
@@ -40,6 +42,27 @@ func (n *Node) confirmedAddress(m sharding.Member) string {
 		return n.peers.ClientAddress(m.Name)
 	}
 	return n.locks.ClientAddress(m.Name, m.Process)
+}
+
+// reachOfOthers are the published reports of the other nodes that may own shards, and whether gossip has any other
+// live node.
+func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
+	eligible := n.locks.Eligible()
+	for _, m := range n.gossip.Members() {
+		if m.State != membership.StateAlive || m.Name == n.cfg.Name {
+			continue
+		}
+		anyAlive = true
+		if slices.ContainsFunc(eligible, func(e sharding.Member) bool { return e.Name == m.Name }) {
+			owners = append(owners, reachability.Report{Withdrawn: m.Aside, Unreachable: m.Blind, Latency: m.Latency})
+		}
+	}
+	return anyAlive, owners
+}
+
+// publishReach publishes how this node reaches Redis.
+func (n *Node) publishReach(r reachability.Report, timeout time.Duration) error {
+	return n.gossip.SetStance(membership.Stance{Aside: r.Withdrawn, Blind: r.Unreachable, Latency: r.Latency}, timeout)
 }
 
 func splitHostPort(addr string) (string, int, error) {
@@ -97,7 +120,7 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", job.ErrUnavailable, err)
 	}
-	stats, err := countShardLanes(ctx, v.clientStore, v.allShards(), anyLane)
+	stats, err := queuestats.CountLanes(ctx, v.clientStore, v.allShards(), queuestats.AnyLane)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +129,7 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 		shards[i].Shard = i
 		for _, s := range stats[i] {
 			shards[i].Jobs += s.Backlog + s.Scheduled + s.Leased + s.Paused + s.Dead + s.Done
-			shards[i].Lag = max(shards[i].Lag, s.overdue)
+			shards[i].Lag = max(shards[i].Lag, s.OldestOverdue)
 		}
 	}
 	for _, h := range holders {
@@ -130,87 +153,97 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 
 // Queues counts only the lanes that are wanted, and takes the settings from the node's own copy, so that
 // the queues of other callers do not add to the cost of the call.
-func (v clusterView) Queues(ctx context.Context, namespace string, covers func(queue string) bool) ([]rpc.Queue, error) {
+func (v clusterView) Queues(ctx context.Context, namespace string,
+	covers func(queue string) bool) ([]rpc.Queue, error) {
 	settings := v.admission.QueueSettings()
 	if settings == nil {
 		return nil, fmt.Errorf("%w: the settings of queues are not known yet", job.ErrUnavailable)
 	}
-	wanted := func(ns, queue string) bool {
-		return (namespace == "" || ns == namespace) && (covers == nil || covers(queue))
+	sums := queueSums{
+		wanted: func(ns, queue string) bool {
+			return (namespace == "" || ns == namespace) && (covers == nil || covers(queue))
+		},
+		queues: map[job.QueueKey]*rpc.Queue{},
 	}
-	stats, err := countShardLanes(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool { return wanted(l.Namespace, l.Queue) })
+	stats, err := queuestats.CountLanes(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool {
+		return sums.wanted(l.Namespace, l.Queue)
+	})
 	if err != nil {
 		return nil, err
 	}
-	type key struct{ namespace, queue string }
-	sums := make(map[key]*rpc.Queue)
-	at := func(ns, queue string) *rpc.Queue {
-		k := key{ns, queue}
-		if sums[k] == nil {
-			sums[k] = &rpc.Queue{Namespace: ns, Queue: queue}
-		}
-		return sums[k]
-	}
 	for _, lanes := range stats {
 		for _, s := range lanes {
-			q := at(s.Lane.Namespace, s.Lane.Queue)
-			q.Backlog += s.Backlog
-			q.Running += s.Leased
-			q.Scheduled += s.Scheduled
-			q.Paused += s.Paused
-			q.Dead += s.Dead
-			q.OldestOverdue = max(q.OldestOverdue, s.overdue)
-			q.OldestDeadLetter = max(q.OldestDeadLetter, s.deadAge)
+			sums.addLane(s)
 		}
 	}
 	for q, s := range settings {
-		if !wanted(q.Namespace, q.Queue) {
-			continue
+		if sums.wanted(q.Namespace, q.Queue) {
+			sums.queue(q.Namespace, q.Queue).QueuePaused = s.Paused // also without jobs: its settings count
 		}
-		at(q.Namespace, q.Queue).QueuePaused = s.Paused // also without jobs: its settings count
 	}
 	for _, m := range v.describeAll(ctx) {
-		for _, r := range m.Queues {
-			// Rates are not shown for a queue without records, nor for one that is included in a sum.
-			if q := sums[key{r.Namespace, r.Queue}]; q != nil {
-				q.Recent.Add(r.RecentRuns)
-			}
+		sums.addNode(m)
+	}
+	return sums.sorted(), nil
+}
+
+// queueSums adds up the queues of the cluster.
+type queueSums struct {
+	wanted func(namespace, queue string) bool
+	queues map[job.QueueKey]*rpc.Queue
+}
+
+func (s queueSums) queue(namespace, queue string) *rpc.Queue {
+	k := job.QueueKey{Namespace: namespace, Queue: queue}
+	if s.queues[k] == nil {
+		s.queues[k] = &rpc.Queue{Namespace: namespace, Queue: queue}
+	}
+	return s.queues[k]
+}
+
+func (s queueSums) addLane(l queuestats.LaneStat) {
+	q := s.queue(l.Lane.Namespace, l.Lane.Queue)
+	q.Backlog += l.Backlog
+	q.Running += l.Leased
+	q.Scheduled += l.Scheduled
+	q.Paused += l.Paused
+	q.Dead += l.Dead
+	q.OldestOverdue = max(q.OldestOverdue, l.OldestOverdue)
+	q.OldestDeadLetter = max(q.OldestDeadLetter, l.OldestDead)
+}
+
+// addNode adds the recent runs and the workers of a node.
+func (s queueSums) addNode(m job.NodeInfo) {
+	for _, r := range m.Queues {
+		// Rates are not shown for a queue without records, nor for one that is included in a sum.
+		if q := s.queues[job.QueueKey{Namespace: r.Namespace, Queue: r.Queue}]; q != nil {
+			q.Recent.Add(r.RecentRuns)
 		}
-		for _, w := range m.Workers {
-			for _, name := range w.Queues {
-				if !wanted(w.Namespace, name) {
-					continue
-				}
-				q := at(w.Namespace, name)
-				q.Workers++
-				if !w.Draining {
-					q.FreeSlots += int64(max(0, w.Slots-w.Running))
-				}
+	}
+	for _, w := range m.Workers {
+		for _, name := range w.Queues {
+			if !s.wanted(w.Namespace, name) {
+				continue
+			}
+			q := s.queue(w.Namespace, name)
+			q.Workers++
+			if !w.Draining {
+				q.FreeSlots += int64(max(0, w.Slots-w.Running))
 			}
 		}
 	}
-	queues := make([]rpc.Queue, 0, len(sums))
-	for _, q := range sums {
+}
+
+func (s queueSums) sorted() []rpc.Queue {
+	queues := make([]rpc.Queue, 0, len(s.queues))
+	for _, q := range s.queues {
 		queues = append(queues, *q)
 	}
 	slices.SortFunc(queues, func(a, b rpc.Queue) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Queue, b.Queue))
 	})
-	return queues, nil
+	return queues
 }
-
-// laneStat is a lane's counts with the derived times.
-type laneStat struct {
-	job.LaneStat
-	overdue   time.Duration // age of its oldest due record
-	deadFor   time.Duration // until its first dead letter is deleted
-	deadAge   time.Duration // since the oldest of its first dead letters died
-	scheduled bool          // nothing is due, and something is scheduled
-	next      time.Duration // time until the next scheduled record
-}
-
-// anyLane selects all lanes.
-func anyLane(job.Lane) bool { return true }
 
 func (n *Node) allShards() []int {
 	shards := make([]int, n.cfg.Shards)
@@ -218,59 +251,4 @@ func (n *Node) allShards() []int {
 		shards[i] = i
 	}
 	return shards
-}
-
-// countShardLanes counts the records of the wanted lanes of some shards, through one of the node's stores.
-func countShardLanes(ctx context.Context, store *redisstore.Store, shards []int,
-	wanted func(job.Lane) bool) (map[int][]laneStat, error) {
-	heads, err := store.Lanes(ctx, shards)
-	if err != nil {
-		return nil, err
-	}
-	return countLanes(ctx, store, selectLanes(heads, wanted))
-}
-
-// selectLanes returns the wanted lanes of every listed shard.
-func selectLanes(heads map[int][]job.LaneHead, wanted func(job.Lane) bool) map[int][]job.Lane {
-	lanes := make(map[int][]job.Lane, len(heads))
-	for shard, list := range heads {
-		lanes[shard] = nil
-		for _, h := range list {
-			if wanted(h.Lane) {
-				lanes[shard] = append(lanes[shard], h.Lane)
-			}
-		}
-	}
-	return lanes
-}
-
-// countLanes counts the records of lanes. With an error it returns the shards that could be counted.
-func countLanes(ctx context.Context, store *redisstore.Store, lanes map[int][]job.Lane) (map[int][]laneStat, error) {
-	counts, failed := store.Stats(ctx, lanes)
-	out := make(map[int][]laneStat, len(counts))
-	for shard, list := range counts {
-		now, err := store.Now(ctx, shard)
-		if err != nil {
-			failed = err
-			continue
-		}
-		out[shard] = make([]laneStat, 0, len(list))
-		for _, c := range list {
-			s := laneStat{LaneStat: c}
-			if c.OldestDueMS > 0 && now > c.OldestDueMS {
-				s.overdue = time.Duration(now-c.OldestDueMS) * time.Millisecond
-			}
-			if c.NextDueMS > 0 {
-				s.scheduled, s.next = true, time.Duration(max(0, c.NextDueMS-now))*time.Millisecond
-			}
-			if c.DeadUntilMS > 0 {
-				s.deadFor = time.Duration(max(0, c.DeadUntilMS-now)) * time.Millisecond
-			}
-			if c.OldestDeadMS > 0 {
-				s.deadAge = time.Duration(max(0, now-c.OldestDeadMS)) * time.Millisecond
-			}
-			out[shard] = append(out[shard], s)
-		}
-	}
-	return out, failed
 }

@@ -1,14 +1,15 @@
 // Package node assembles a scheduler node: it builds the engines and their adapters, connects
 // and starts them, and drains them in order at the end.
 //
-// Policy that only the assembly can apply is here too: when a node withdraws from shard
-// ownership because of Redis (redisReach, latencyComparison), how own shards and peers share
-// scarce slots (slotShare), and how queues are counted for metrics (queueCounts).
+// It only wires. Decisions are made elsewhere: who owns shards in redis/shardlock and
+// cluster/reachability, which jobs start in engine/scheduler, which slots peers get in
+// engine/slotshare, how queues are counted in engine/queuestats. What remains here is what needs
+// the whole node: the order of start and drain, checks of the configuration before anything is
+// opened, periodic checks of Redis and of files, and the view of the cluster that the API shows.
 //
 // Stop drains. The node first leaves the gossip, so that no node sends it work. It then
 // releases its shard locks and notifies the peers, redirects its workers to other nodes, and
 // waits for their results. Last it closes the admission, which returns the units of ended
 // runs, the ledger, the links and Redis. Each step is bounded by the caller's context. A step
 // that is cut short leaves the state of a crash, which the cluster tolerates.
-// what is cut short is what a crash would leave, which the cluster survives.
 package node

@@ -34,7 +34,7 @@ func (s eventStore) Announced() <-chan struct{}            { return s.engines.An
 func (s eventStore) FlushEvents(ctx context.Context) error { return s.engines.FlushEvents(ctx) }
 
 // buildEvents builds the event feed and the webhooks.
-func (n *Node) buildEvents() (err error) {
+func (n *Node) buildEvents(context.Context) (err error) {
 	c := n.cfg
 	n.stopHooks = func() {}
 	n.feed, err = events.New(events.Options{

@@ -18,8 +18,6 @@ const maxClockRoundTrip = 250 * time.Millisecond
 // about Redis.
 type gauges struct {
 	unheld, clockOffset prometheus.Gauge
-	withdrawn           prometheus.Gauge
-	withdrawals         prometheus.Counter // changes of withdrawn
 	findings            *prometheus.GaugeVec
 
 	reportMu             sync.Mutex
@@ -43,20 +41,7 @@ func newGauges(n *Node) *gauges {
 		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a " +
 			"heartbeat in Redis.",
 	}, func() float64 { return float64(n.countOwned()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_redis_latency_seconds",
-		Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third of " +
-			"--lock-ttl; 0 where there were none.",
-	}, func() float64 { return n.redisLatency().Seconds() })
 	return &gauges{
-		withdrawn: f.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does " +
-				"not answer it or answers it much later than them; else 0.",
-		}),
-		withdrawals: f.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_node_stance_changes_total",
-			Help: "Times that this node began or stopped leaving its shards to others.",
-		}),
 		unheld: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_shards_without_holder",
 			Help: "Shards of the cluster without a holder, by their locks in Redis.",
@@ -73,20 +58,9 @@ func newGauges(n *Node) *gauges {
 			Help: "Live nodes whose defaults of retry and backoff are not those of this node.",
 		}),
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fermata_redis_findings", Help: "Findings about Redis, by code and severity; the log has the details.",
+			Name: "fermata_redis_findings", Help: "Findings about Redis, by code and severity; the log has the " +
+				"details.",
 		}, []string{"code", "severity"}),
-	}
-}
-
-// setWithdrawn records whether this node has withdrawn.
-func (g *gauges) setWithdrawn(was, is reachState) {
-	if was.withdrawn == is.withdrawn {
-		return
-	}
-	g.withdrawals.Inc()
-	g.withdrawn.Set(0)
-	if is.withdrawn {
-		g.withdrawn.Set(1)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/auth/payloadkeys"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
 	"github.com/fermata-io/fermata/internal/cluster/peer"
+	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/core/backoff"
 	"github.com/fermata-io/fermata/internal/engine/admission"
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
@@ -27,6 +28,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/quota"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/engine/slotshare"
 	"github.com/fermata-io/fermata/internal/engine/webhook"
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
@@ -38,55 +40,79 @@ import (
 
 // Node is one scheduler node. New makes it, Start starts it, Stop drains it.
 type Node struct {
-	cfg             Config
-	security        security
-	startedAt       time.Time
-	alignment       ticks.Cadence // of periodic work
+	cfg       Config
+	security  security
+	startedAt time.Time
+	failed    chan error
+	status
+	addresses
+	connections
+	observability
+	parts
+	lifecycle
+}
+
+// status is what other goroutines read about the node as a whole.
+type status struct {
 	draining        atomic.Bool
-	started         atomic.Bool            // Start has returned: its fields may be read concurrently
+	started         atomic.Bool            // Start has returned: the fields of the node may be read concurrently
 	redisWaitReason atomic.Pointer[string] // why Start waits for Redis; nil: it does not
-	unreachable     atomic.Bool            // Redis has not answered this node for long
 	report          atomic.Pointer[conn.Report]
 	refusedRight    atomic.Pointer[error] // the latest command refused for lack of a right, since the last round
-	latency         *latencyMeter         // of calls on locks and by the engines
 	unheld          *unheldShards
-	defaults        *backoff.Defaults // of policies that jobs do not set
+}
 
+// addresses are the listeners of the node, and their addresses as advertised.
+type addresses struct {
 	clientListener, peerListener net.Listener
-	grpcAddr, peerAddr           string // as advertised
+	grpcAddr, peerAddr           string
+}
 
+// connections lead to Redis, in three pools.
+type connections struct {
 	lockConns   redis.UniversalClient
 	store       *redisstore.Store // of the engines
 	clientStore *redisstore.Store // of calls by clients
-	access      *authn.Source     // nil: every caller may do anything
-	telemetry   *telemetry.Telemetry
-	tracer      *tracing.Tracer // nil: nothing is traced
-	gauges      *gauges
-	counts      queueCounts
-	shares      slotShares
-	ledger      *ledger.Ledger
-	registry    *registry.Registry
-	quota       *quota.Quota
-	byteQuota   *quota.Quota
-	trail       *audittrail.Recorder
-	feed        *events.Feed
-	hooks       *webhook.Courier // nil: there are no webhooks
-	stopHooks   func()
-	keys        *payloadkeys.Ring // nil: payloads are not encrypted
-	dispatcher  *dispatch.Dispatcher
-	admission   *admission.Admission
-	scheduler   *scheduler.Scheduler
-	lookout     *queuestats.Lookout
-	locks       *shardlock.Manager
-	peers       *peer.Peer
-	gossip      *membership.Cluster
-	health      *health.Server
-	http        *telemetry.Server
+	latency     *reachability.LatencyMeter
+}
 
-	demand  chan struct{}
-	permits chan permit
-	failed  chan error
+// observability is what operators see of the node.
+type observability struct {
+	telemetry *telemetry.Telemetry
+	tracer    *tracing.Tracer // nil: nothing is traced
+	gauges    *gauges
+	counts    *queuestats.ShardCounts // only statsLoop uses them
+	health    *health.Server
+	http      *telemetry.Server
+}
 
+// parts are the engines and adapters that the node connects. Optional ones may be nil.
+type parts struct {
+	alignment  ticks.Cadence     // of periodic work
+	defaults   *backoff.Defaults // of policies that jobs do not set
+	access     *authn.Source     // nil: every caller may do anything
+	keys       *payloadkeys.Ring // nil: payloads are not encrypted
+	ledger     *ledger.Ledger
+	registry   *registry.Registry
+	quota      *quota.Quota
+	byteQuota  *quota.Quota
+	trail      *audittrail.Recorder
+	feed       *events.Feed
+	hooks      *webhook.Courier // nil: there are no webhooks
+	stopHooks  func()
+	dispatcher *dispatch.Dispatcher
+	admission  *admission.Admission
+	scheduler  *scheduler.Scheduler
+	slotShare  *slotshare.Allocator
+	lookout    *queuestats.Lookout
+	locks      *shardlock.Manager
+	peers      *peer.Peer
+	gossip     *membership.Cluster
+	reach      *reachability.Monitor
+}
+
+// lifecycle ends the node.
+type lifecycle struct {
 	ctx      context.Context // cancelled to end the engines
 	cancel   context.CancelFunc
 	engines  sync.WaitGroup
@@ -107,18 +133,17 @@ func New(cfg Config) (*Node, error) {
 	cfg.setDefaults()
 	security, filesErr := openSecurity(cfg)
 	policies, defaultsErr := defaults.Load(cfg.DefaultsFile, cfg.Defaults)
-	err := errors.Join(cfg.validate(), filesErr, defaultsErr, authn.Check(cfg.AccessFile), webhook.Check(cfg.WebhooksFile))
+	err := errors.Join(cfg.validate(), filesErr, defaultsErr, authn.Check(cfg.AccessFile),
+		webhook.Check(cfg.WebhooksFile))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	return &Node{
-		cfg: cfg, security: security, keys: security.payloads, defaults: policies, ctx: ctx, cancel: cancel,
-		startedAt: time.Now(),
-		demand:    make(chan struct{}, 1), permits: make(chan permit, maxQueuedPermits),
-		failed: make(chan error, 1), latency: newLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout),
-		unheld: newUnheldShards(cfg.Name, cfg.LockTTL),
-	}, nil
+	n := &Node{cfg: cfg, security: security, startedAt: time.Now(), failed: make(chan error, 1)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.keys, n.defaults = security.payloads, policies
+	n.latency = reachability.NewLatencyMeter(cfg.LockTTL, cfg.Redis.ReadTimeout)
+	n.unheld = newUnheldShards(cfg.Name, cfg.LockTTL)
+	return n, nil
 }
 
 // Start serves health, waits for Redis up to RedisWait, opens it, listens, joins the cluster and starts to

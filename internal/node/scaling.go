@@ -6,6 +6,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/autoscale"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/engine/queuestats"
+	"github.com/fermata-io/fermata/internal/observe/telemetry"
 )
 
 // watchQueues starts to count queues for autoscalers.
@@ -18,34 +19,24 @@ func (n *Node) watchQueues() (err error) {
 	return err
 }
 
-// queueSizes counts some queues in all shards, of all holders, from Redis. It returns an error rather than a
-// result without a shard, with which an autoscaler would remove workers that are needed.
+// queueSizes counts some queues in the whole cluster.
 func (n *Node) queueSizes(ctx context.Context, queues []job.QueueKey) (map[job.QueueKey]autoscale.Size, error) {
-	sizes := make(map[job.QueueKey]autoscale.Size, len(queues))
-	for _, q := range queues {
-		sizes[q] = autoscale.Size{}
-	}
-	stats, err := countShardLanes(ctx, n.clientStore, n.allShards(), func(l job.Lane) bool {
-		_, wanted := sizes[job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}]
-		return wanted
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, lanes := range stats {
-		for _, s := range lanes {
-			key := job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}
-			sizes[key] = sizes[key].And(n.laneSize(key, s))
-		}
-	}
-	return sizes, nil
+	return queuestats.CountSizes(ctx, n.clientStore, n.allShards(), queues, n.admission.Paused)
 }
 
-// laneSize is the amount of work in a lane of a queue. For a paused queue it is the number of running attempts:
-// workers could not do more.
-func (n *Node) laneSize(q job.QueueKey, s laneStat) autoscale.Size {
-	if n.admission.Paused(q) {
-		return autoscale.Size{Running: s.Leased}
+// countQueues counts the records of the shards that this node holds, for its metrics.
+func (n *Node) countQueues(ctx context.Context) {
+	if !n.counts.Update(ctx, n.heldShards()) {
+		return
 	}
-	return autoscale.Size{Waiting: s.Backlog, Running: s.Leased, Lag: s.overdue, Next: s.next, Ahead: s.scheduled}
+	var queues []telemetry.QueueStat
+	for s := range n.counts.Lanes() {
+		queues = append(queues, telemetry.QueueStat{
+			Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
+			Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
+			Overdue: s.Overdue, OldestOverdue: s.OldestOverdue, DeadFor: s.DeadFor, OldestDead: s.OldestDead,
+			QueuePaused: n.admission.Paused(job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}),
+		})
+	}
+	n.telemetry.SetQueues(queues)
 }

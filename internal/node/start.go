@@ -17,29 +17,21 @@ import (
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/api/workerstream"
-	"github.com/fermata-io/fermata/internal/cluster/membership"
-	"github.com/fermata-io/fermata/internal/cluster/peer"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
-	"github.com/fermata-io/fermata/internal/engine/admission"
-	"github.com/fermata-io/fermata/internal/engine/audittrail"
-	"github.com/fermata-io/fermata/internal/engine/dispatch"
-	"github.com/fermata-io/fermata/internal/engine/ledger"
-	"github.com/fermata-io/fermata/internal/engine/registry"
-	"github.com/fermata-io/fermata/internal/engine/scheduler"
+	"github.com/fermata-io/fermata/internal/engine/queuestats"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
-	"github.com/fermata-io/fermata/internal/lib/ticks"
 	"github.com/fermata-io/fermata/internal/observe/telemetry"
 	"github.com/fermata-io/fermata/internal/observe/tracing"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
-	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
 // awaitRedis waits until Redis can be opened. When a whole site restarts, nodes start before Redis has loaded
 // its data or elected a primary. Nodes that exited each time would be restarted with growing delays.
 func (n *Node) awaitRedis(ctx context.Context) (err error) {
-	if n.lockConns, err = n.connectRedis("locks"); err != nil || n.cfg.RedisWait == 0 {
+	n.lockConns, err = n.connectRedis("locks")
+	if err != nil || n.cfg.RedisWait == 0 {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, n.cfg.RedisWait)
@@ -66,10 +58,11 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 		n.reportFile("payload_keys", n.keys.Fault)
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
 	}
-	if n.store, err = n.openStore(ctx, "engines", false); err != nil {
+	n.store, err = n.openStore(ctx, "engines", false)
+	if err != nil {
 		return n.addRedisAddress(err)
 	}
-	n.cfg.Shards, n.counts = n.store.Shards(), newQueueCounts(n.store)
+	n.cfg.Shards, n.counts = n.store.Shards(), queuestats.NewShardCounts(n.store)
 	n.clientStore, err = n.openStore(ctx, clientsPool, true)
 	if err != nil {
 		return n.addRedisAddress(err)
@@ -102,7 +95,7 @@ func (n *Node) connectRedis(pool string) (redis.UniversalClient, error) {
 	}
 	n.addCleanup("redis "+pool, func(context.Context) error { return client.Close() })
 	if pool != clientsPool {
-		n.latency.measureClient(client)
+		n.latency.MeasureClient(client)
 	}
 	return client, n.cfg.Registerer.Register(conn.NewPoolStats(pool, client))
 }
@@ -188,134 +181,6 @@ func listenError(flag string, err error) error {
 			err)
 	}
 	return fmt.Errorf("--%s: %w", flag, err)
-}
-
-// buildEngines builds the engines and adapters and connects them.
-func (n *Node) buildEngines(ctx context.Context) (err error) {
-	c := n.cfg
-	n.alignment = ticks.Since(time.Now())
-	n.peers, err = peer.New(peer.Options{
-		Self: c.Name, Version: c.Version, Keyspace: n.store.Identity, ClientAddr: n.grpcAddr, Handler: n,
-		Dial: c.Network.Dial, DialOptions: n.security.dialPeers(),
-		Logger: c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
-		return err
-	}
-	if err := n.openTracing(ctx); err != nil {
-		return err
-	}
-	if err := n.buildEvents(); err != nil {
-		return err
-	}
-	if err := n.openQuotas(ctx); err != nil {
-		return err
-	}
-	committed := ledger.Options{
-		Store: n.store, Observer: n.telemetry, Nudger: n, Full: n.byteQuota.Full, Logger: c.Logger,
-		Registerer: c.Registerer,
-	}
-	if n.tracer != nil {
-		committed.Tracer = n.tracer
-	}
-	n.ledger = ledger.New(committed)
-	n.addCleanup("ledger", func(context.Context) error { n.ledger.Stop(); return nil })
-	n.trail, err = audittrail.New(audittrail.Options{
-		Store: n.clientStore, Node: c.Name, Keep: c.AuditKeep, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
-		Key: n.security.auditKey(), Logger: c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
-		return err
-	}
-	if n.security.audit != nil {
-		n.reportFile("audit_keys", n.security.audit.Fault)
-	}
-	n.addCleanup("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
-	managed := registry.Options{
-		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
-		Store: n.clientStore, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
-		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
-		BeginWrite:      rpc.BeginWrite,
-		SettingsChanged: func() { n.admission.SettingsChanged() },
-	}
-	if len(c.ValidatePayloads) > 0 {
-		managed.CheckPayload = payloadValidator(c.ValidatePayloads)
-	}
-	if n.keys != nil {
-		managed.Sealer = n.keys
-	}
-	dispatched := dispatch.Options{
-		Node: c.Name, LeaseTTL: c.LeaseTTL, SessionTTL: c.SessionTTL, Store: n.store, Ledger: n.ledger,
-		Observer: observers{n.telemetry, n.feed},
-		Attempts: gates{n}, OnDemand: n.demandChanged, OnServed: n.telemetry.QueueServed, Addresses: n.otherNodes,
-		Logger: c.Logger, Registerer: c.Registerer,
-	}
-	if n.tracer != nil {
-		managed.Caller, managed.TraceID, dispatched.TraceID = n.tracer.Caller, n.tracer.RunTraceID, n.tracer.TraceID
-	}
-	n.registry, err = registry.New(managed)
-	if err != nil {
-		return err
-	}
-	n.dispatcher, err = dispatch.New(dispatched)
-	if err != nil {
-		return err
-	}
-	n.scheduler, err = scheduler.New(scheduler.Options{
-		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
-		Held: n.heldLock, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) },
-		LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
-		return err
-	}
-	admitted := admission.Options{
-		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: n.dispatcher, Canceller: n,
-		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL,
-		Latency: n.redisLatency, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
-	}
-	if n.keys != nil {
-		admitted.Opener = n.keys
-	}
-	n.admission, err = admission.New(admitted)
-	if err != nil {
-		return err
-	}
-	n.addCleanup("admission", func(context.Context) error { n.admission.Stop(); return nil })
-	n.locks, err = shardlock.New(shardlock.Options{
-		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, LifeKey: n.store.LifeKey,
-		Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
-		ClientAddr: n.grpcAddr, OnAddress: func() { n.dispatcher.AddressesChanged() },
-		TTL:       c.LockTTL,
-		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard); n.shardTaken(shard) },
-		OnLose:    func(shard int, _ string) { n.scheduler.Lost(shard) },
-		OnRelease: func(shard int, _ string) { n.peers.HandOver([]int{shard}) },
-		Logger:    c.Logger, Registerer: c.Registerer,
-	})
-	if err != nil {
-		return err
-	}
-	o := membership.Options{
-		Name: c.Name, Join: c.Join, KeyFile: c.GossipKeyFile, Allow: n.security.gossip, Label: c.Cluster,
-		GRPCAddr: n.grpcAddr, PeerAddr: n.peerAddr, Version: c.Version,
-		Process: n.locks.Process(), EventsKeep: c.EventsKeep, Defaults: n.defaults.Fingerprint(),
-		Transport: c.Network.Gossip, Logger: c.Logger, Registerer: c.Registerer,
-	}
-	o.BindAddr, o.BindPort, err = splitHostPort(c.GossipAddr)
-	if err != nil {
-		return fmt.Errorf("gossip-addr: %w", err)
-	}
-	if c.AdvertiseGossip != "" {
-		o.AdvertiseAddr, o.AdvertisePort, err = splitHostPort(c.AdvertiseGossip)
-		if err != nil {
-			return fmt.Errorf("advertise-gossip: %w", err)
-		}
-	}
-	n.gossip, err = membership.New(o)
-	if err == nil && o.KeyFile != "" {
-		n.reportFile("gossip_keys", n.gossip.KeysFault)
-	}
-	return err
 }
 
 // startServers serves clients, workers and peers.
@@ -415,20 +280,17 @@ func (n *Node) joinGossip(ctx context.Context) error {
 // run starts the engines. Its cleanup is the drain: cleanups that are registered here run first.
 func (n *Node) run(context.Context) error {
 	for _, loop := range []func(context.Context) error{n.dispatcher.Run, n.scheduler.Run, n.locks.Run, n.feed.Run,
-		n.quota.Run, n.byteQuota.Run} {
+		n.quota.Run, n.byteQuota.Run, n.slotShare.Run, n.reach.Run} {
 		n.engines.Go(func() {
 			if err := loop(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.cfg.Logger.Error("engine failed", "error", err)
 			}
 		})
 	}
-	n.engines.Go(func() { n.permitLoop(n.ctx) })
-	n.engines.Go(func() { n.demandLoop(n.ctx) })
 	n.engines.Go(func() { n.statsLoop(n.ctx) })
-	n.engines.Go(func() { n.checkReachLoop(n.ctx) })
 	n.gossip.Subscribe(func(v sharding.View) {
 		n.peers.SetView(v)
-		n.wakeDemand() // a new link has the offers sent to the others before
+		n.slotShare.NotifyPeers() // a new link has the offers sent to the others before
 		n.locks.SetView(v)
 		n.dispatcher.AddressesChanged()
 		n.compareEventsKeep()
@@ -453,7 +315,7 @@ func (n *Node) handOver(ctx context.Context) error {
 	released := n.locks.Drain(ctx)
 	n.peers.HandOver(released)
 	err := n.dispatcher.Drain(ctx)
-	n.peers.Restate(nil) // demandLoop may not have sent it
+	n.peers.Restate(nil) // the loop of offers may not have sent it
 	n.cancel()
 	n.engines.Wait()
 	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))

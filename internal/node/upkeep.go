@@ -44,8 +44,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-stats.C:
-			n.reloadKeys()
-			n.reloadAuditKeys()
+			n.reloadKeyFiles()
 			n.telemetry.Tick()
 			n.countQueues(ctx)
 			n.updateFailingJobs(ctx)
@@ -82,24 +81,15 @@ func (n *Node) hasRefusedRights() bool {
 	return report != nil && report.Finds(redisstore.CodeGrant)
 }
 
-// reloadKeys reloads a changed payload key file.
-func (n *Node) reloadKeys() {
-	if n.keys == nil {
-		return
-	}
-	before := n.keys.Fault()
-	changed, err := n.keys.Reload()
-	if err == nil && before != nil {
-		n.cfg.Logger.Info("payload key file is valid again", "path", n.cfg.PayloadKeyFile)
-	}
-	switch {
-	case err != nil:
-		if before == nil || before.Error() != err.Error() {
-			n.cfg.Logger.Error("payload key file is invalid, keeping the last keys", "error", err)
-		}
-	case changed:
+// reloadKeyFiles reloads changed files of keys for payloads and for the audit trail.
+func (n *Node) reloadKeyFiles() {
+	if n.keys != nil && n.keys.Reload(n.cfg.Logger) {
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
 		n.cfg.Logger.Info("payload keys reloaded", "sealing", n.keys.Current(), "keys", n.keys.Count())
+	}
+	if signer := n.security.audit; signer != nil && signer.Reload(n.cfg.Logger) {
+		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.AuditKeyFile)
+		n.cfg.Logger.Info("audit keys reloaded", "signing", signer.Current().ID)
 	}
 }
 
@@ -115,26 +105,6 @@ func (n *Node) bindPayloads() error {
 			schema, redisstore.SchemaOfBoundPayloads)
 	}
 	return nil
-}
-
-// reloadAuditKeys reloads a changed file of audit keys.
-func (n *Node) reloadAuditKeys() {
-	signer := n.security.audit
-	if signer == nil {
-		return
-	}
-	before := signer.Fault()
-	changed, err := signer.Reload()
-	if err == nil && before != nil {
-		n.cfg.Logger.Info("audit key file is valid again", "path", n.cfg.AuditKeyFile)
-	}
-	switch {
-	case err != nil && before != nil && before.Error() == err.Error():
-	case err != nil:
-		n.cfg.Logger.Error("audit key file is invalid, keeping the last keys", "error", err)
-	case changed:
-		n.cfg.Logger.Info("audit keys reloaded", "signing", signer.Current().ID)
-	}
 }
 
 // heldShards are the shards whose lock this node holds.
@@ -185,7 +155,7 @@ func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.Worst
 		}
 	}
 	late, err := n.store.CountWorst(ctx, held, job.Late, []int64{1})
-	if err != nil || late[0] == 0 && !n.counts.hasBacklog() {
+	if err != nil || late[0] == 0 && !n.counts.HasBacklog() {
 		return err
 	}
 	w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held})

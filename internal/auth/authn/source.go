@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/lib/filewatch"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
@@ -34,7 +35,7 @@ type Source struct {
 	o       Options
 	current atomic.Pointer[snapshot]
 
-	fault atomic.Pointer[error] // last logged error; nil: the files are valid
+	status filewatch.Status
 
 	// Used by Run only.
 	keySets        map[keySource]*keySet
@@ -125,20 +126,15 @@ func (s *Source) refreshIssuerKeys(ctx context.Context) {
 
 func (s *Source) reloadFiles(context.Context) {
 	next, err := s.loadSnapshot()
-	switch {
-	case err != nil:
-		if before := s.fault.Swap(&err); before == nil || (*before).Error() != err.Error() {
-			s.o.Logger.Error("access file is invalid, keeping the last one", "path", s.o.Path, "error", err)
-		}
+	s.status.Update(err, s.o.Logger, "access file", s.o.Path)
+	if err != nil {
 		return
-	case next.digest != s.current.Load().digest:
+	}
+	if next.digest != s.current.Load().digest {
 		s.installSnapshot(next)
 		s.expiryWarnedAt = time.Time{}
 		s.o.Logger.Info("access file reloaded", "path", s.o.Path, "tokens", len(next.tokens), "issuers",
 			len(next.issuers))
-	}
-	if s.fault.Swap(nil) != nil {
-		s.o.Logger.Info("access file is valid again", "path", s.o.Path)
 	}
 	s.warnOfExpiry()
 }
@@ -182,12 +178,7 @@ func (s *Source) TokenEnds() map[string]time.Time {
 
 // Fault is the error of the files while they are invalid and those read before stay in use; nil while they are
 // valid.
-func (s *Source) Fault() error {
-	if fault := s.fault.Load(); fault != nil {
-		return *fault
-	}
-	return nil
-}
+func (s *Source) Fault() error { return s.status.Fault() }
 
 // installSnapshot makes a snapshot the current one. Keys of locations that it still names are kept; those of
 // others are fetched when a token needs them, or by refreshIssuerKeys.

@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/fermata-io/fermata/internal/lib/secretfile"
+	"github.com/fermata-io/fermata/internal/lib/filewatch"
 )
 
 // Token returns the token for one call, or one stream.
@@ -95,18 +95,24 @@ const (
 // File returns the token of a file, and a new one soon after the file has changed. If the file cannot be read
 // any more, the last token stays in use.
 func File(path string) (Token, error) {
-	f := &tokenFile{path: path}
-	if err := f.readToken(); err != nil {
-		return nil, err
+	file, err := filewatch.Open(path, maxTokenSize, func(text []byte) (string, error) {
+		token := strings.TrimSpace(string(text))
+		if err := validateToken(token); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+		return token, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
 	}
+	f := &tokenFile{file: file, readAt: time.Now()}
 	return f.currentToken, nil
 }
 
 type tokenFile struct {
-	path string
+	file *filewatch.File[string]
 
 	mu     sync.Mutex
-	token  string
 	readAt time.Time
 }
 
@@ -114,22 +120,8 @@ func (f *tokenFile) currentToken(context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if time.Since(f.readAt) > rereadInterval {
-		// The node refuses the last token when it expires, and the error then shows.
-		_ = f.readToken()
+		f.readAt = time.Now()
+		f.file.Reload(nil, "token file") // the node refuses the last token when it expires, and the error then shows
 	}
-	return f.token, nil
-}
-
-func (f *tokenFile) readToken() error {
-	f.readAt = time.Now()
-	text, err := secretfile.Read(f.path, maxTokenSize)
-	if err != nil {
-		return fmt.Errorf("token file: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if err := validateToken(token); err != nil {
-		return fmt.Errorf("token file %s: %w", f.path, err)
-	}
-	f.token = token
-	return nil
+	return f.file.Content(), nil
 }

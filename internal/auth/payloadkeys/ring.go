@@ -1,18 +1,18 @@
 package payloadkeys
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/filewatch"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
@@ -27,20 +27,15 @@ var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
 // keyRing is the parsed content of a key file.
 type keyRing struct {
-	text      []byte // of the file
 	sealingID string
 	byID      map[string]cipher.AEAD
 }
 
 // Ring holds the keys of a file. It is safe for concurrent use.
 type Ring struct {
-	path         string
 	strict       bool
-	mu           sync.Mutex // of Reload
-	keys         atomic.Pointer[keyRing]
+	keys         *filewatch.File[*keyRing]
 	usesVersion2 atomic.Bool
-	// lastError is the last error of Reload; nil: the file is valid.
-	lastError atomic.Pointer[error]
 }
 
 // Options are the requirements of a ring for the payloads that it decrypts.
@@ -53,59 +48,36 @@ type Options struct {
 // Load reads a key file: a line "id base64key" for each key of 32 bytes, the encrypting one first. Empty lines
 // and lines that begin with # are ignored.
 func Load(path string, o Options) (*Ring, error) {
-	r := &Ring{path: path, strict: o.Strict}
-	r.usesVersion2.Store(o.Strict)
-	_, err := r.Reload()
+	keys, err := filewatch.Open(path, maxFileSize, func(text []byte) (*keyRing, error) {
+		k, err := parseKeyFile(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return k, nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("payload keys: %w", err)
 	}
+	r := &Ring{keys: keys, strict: o.Strict}
+	r.usesVersion2.Store(o.Strict)
 	return r, nil
 }
 
-// Reload reads the file again and reports whether the keys have changed. An invalid file leaves the keys read
-// before in use.
-func (r *Ring) Reload() (changed bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	changed, err = r.reloadFile()
-	if err != nil {
-		r.lastError.Store(&err)
-		return false, err
-	}
-	r.lastError.Store(nil)
-	return changed, nil
+// Reload reads the file again and reports whether the keys have changed. An invalid file is logged, and leaves the
+// keys read before in use.
+func (r *Ring) Reload(logger *slog.Logger) (changed bool) {
+	return r.keys.Reload(logger, "payload key file")
 }
 
 // Fault is the error of the file while it is invalid and the keys read before stay in use; nil while it is
 // valid.
-func (r *Ring) Fault() error {
-	if fault := r.lastError.Load(); fault != nil {
-		return *fault
-	}
-	return nil
-}
-
-func (r *Ring) reloadFile() (changed bool, err error) {
-	text, err := secretfile.Read(r.path, maxFileSize)
-	switch before := r.keys.Load(); {
-	case err != nil:
-		return false, fmt.Errorf("payload keys: %w", err)
-	case before != nil && bytes.Equal(before.text, text):
-		return false, nil
-	}
-	k, err := parseKeyFile(text)
-	if err != nil {
-		return false, fmt.Errorf("payload keys: %s: %w", r.path, err)
-	}
-	r.keys.Store(k)
-	return true, nil
-}
+func (r *Ring) Fault() error { return r.keys.Fault() }
 
 // Current is the id of the encrypting key.
-func (r *Ring) Current() string { return r.keys.Load().sealingID }
+func (r *Ring) Current() string { return r.keys.Content().sealingID }
 
 // Count is the number of keys in the ring, including the encrypting one.
-func (r *Ring) Count() int { return len(r.keys.Load().byID) }
+func (r *Ring) Count() int { return len(r.keys.Content().byID) }
 
 // Strict reports whether the ring refuses payloads that are not encrypted by version 2.
 func (r *Ring) Strict() bool { return r.strict }
@@ -124,7 +96,7 @@ func (r *Ring) Version() int {
 
 // parseKeyFile parses the lines of a key file. Its errors name lines, never their content.
 func parseKeyFile(text []byte) (*keyRing, error) {
-	k := &keyRing{text: text, byID: map[string]cipher.AEAD{}}
+	k := &keyRing{byID: map[string]cipher.AEAD{}}
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		n++

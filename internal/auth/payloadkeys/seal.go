@@ -30,7 +30,7 @@ var _ [job.SealOverhead]byte = [1 + nonceSize + tagSize]byte{}
 
 // Seal encrypts a payload for a definition with the ring's first key, by the ring's version.
 func (r *Ring) Seal(d *job.Definition, payload []byte) (sealed []byte, id string) {
-	ring, version := r.keys.Load(), byte(r.Version())
+	ring, version := r.keys.Content(), byte(r.Version())
 	id = ring.sealingID
 	out := make([]byte, 1+nonceSize, 1+nonceSize+len(payload)+tagSize)
 	out[0] = version
@@ -47,7 +47,7 @@ func (r *Ring) Open(d *job.Definition) ([]byte, error) {
 		}
 		return d.Payload, nil
 	}
-	aead, version := r.keys.Load().byID[d.PayloadKey], d.SealVersion()
+	aead, version := r.keys.Content().byID[d.PayloadKey], d.SealVersion()
 	switch {
 	case aead == nil:
 		return nil, fmt.Errorf("%w: %.32q", ErrKey, d.PayloadKey)

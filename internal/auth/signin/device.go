@@ -9,10 +9,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// codeLife is how long a code counts of which the issuer does not say it.
+// codeLife is how long a code is valid if the issuer does not set its expiry.
 const codeLife = 15 * time.Minute
 
-// Errors of a sign-in that its user, or nobody, has completed.
+// Errors of a sign-in that its user has denied, or has not completed.
 var (
 	ErrDenied      = errors.New("the sign-in was denied")
 	ErrCodeExpired = errors.New("the code has expired before it was entered")
@@ -21,14 +21,15 @@ var (
 // Prompt is what a user has to do.
 type Prompt struct {
 	URL, Code string
-	// Complete is the URL with the code in it; empty where the issuer gives none.
+	// Complete is the URL with the code in it; empty if the issuer sends none.
 	Complete string
 	Expires  time.Time
 }
 
-// Login signs in by the device flow for servers, and stores the session. It waits until the user
-// has done what show tells, the code has expired, or ctx ends.
-func (s *Store) Login(ctx context.Context, settings Settings, servers []string, show func(Prompt) error) (*Session, error) {
+// Login signs in by the device flow for servers, and stores the session. It calls show with what the user has to
+// do, and waits until that is done, the code has expired, or ctx ends.
+func (s *Store) Login(ctx context.Context, settings Settings, servers []string, show func(Prompt) error) (*Session,
+	error) {
 	settings, err := settings.Complete()
 	if err != nil {
 		return nil, err
@@ -36,10 +37,10 @@ func (s *Store) Login(ctx context.Context, settings Settings, servers []string, 
 	if len(servers) == 0 {
 		return nil, errors.New("no address of a node to sign in for")
 	}
-	if err := s.prepare(); err != nil {
+	if err := s.prepareDir(); err != nil {
 		return nil, err
 	}
-	i, err := discover(ctx, settings, s.now)
+	i, err := discoverIssuer(ctx, settings, s.now)
 	if err != nil {
 		return nil, err
 	}
@@ -47,21 +48,21 @@ func (s *Store) Login(ctx context.Context, settings Settings, servers []string, 
 	if err != nil {
 		return nil, err
 	}
-	t, err := i.check(ctx, given)
+	t, err := i.verifyTokens(ctx, given)
 	if err != nil {
 		return nil, err
 	}
 	session := newSession(settings, servers)
-	session.take(t, s.now())
-	unlock, err := s.lock(ctx, session.path(s.dir))
+	session.setTokens(t, s.now())
+	unlock, err := s.lockSession(ctx, session.filePath(s.dir))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return session, s.write(session)
+	return session, s.writeSession(session)
 }
 
-// askUser gets a code, shows it and waits until it was entered.
+// askUser requests a code, shows it and waits until it was entered.
 func (i *issuer) askUser(ctx context.Context, show func(Prompt) error) (*oauth2.Token, error) {
 	if i.config.Endpoint.DeviceAuthURL == "" {
 		return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, ErrNoDeviceFlow)
@@ -74,32 +75,34 @@ func (i *issuer) askUser(ctx context.Context, show func(Prompt) error) (*oauth2.
 	if i.config.ClientSecret != "" {
 		asked = append(asked, oauth2.SetAuthURLParam("client_secret", i.config.ClientSecret))
 	}
-	device, err := i.config.DeviceAuth(i.bind(ctx), asked...)
+	device, err := i.config.DeviceAuth(i.withClient(ctx), asked...)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explain(err))
+		return nil, fmt.Errorf("issuer %s: %w", i.settings.Issuer, explainError(err))
 	case device.DeviceCode == "" || device.UserCode == "" || device.VerificationURI == "":
 		return nil, fmt.Errorf("issuer %s gave no code", i.settings.Issuer)
 	}
 	if device.Expiry.IsZero() {
 		device.Expiry = time.Now().Add(codeLife)
 	}
-	err = show(Prompt{URL: device.VerificationURI, Code: device.UserCode, Complete: device.VerificationURIComplete, Expires: device.Expiry})
+	err = show(Prompt{URL: device.VerificationURI, Code: device.UserCode, Complete: device.VerificationURIComplete,
+		Expires: device.Expiry})
 	if err != nil {
 		return nil, err
 	}
-	return i.poll(ctx, device, parameters)
+	return i.pollForToken(ctx, device, parameters)
 }
 
-// poll asks for the token until there is an answer. What the issuer fails with in between, or
-// the network, is no answer: RFC 8628 has the client go on, at twice the interval.
-func (i *issuer) poll(ctx context.Context, device *oauth2.DeviceAuthResponse, parameters []oauth2.AuthCodeOption) (*oauth2.Token, error) {
+// pollForToken requests the token until there is an answer. A failure of the issuer or of the network is not an
+// answer: the client polls again, at twice the interval, as RFC 8628 requires.
+func (i *issuer) pollForToken(ctx context.Context, device *oauth2.DeviceAuthResponse,
+	parameters []oauth2.AuthCodeOption) (*oauth2.Token, error) {
 	for {
-		token, err := i.config.DeviceAccessToken(i.bind(ctx), device, parameters...)
+		token, err := i.config.DeviceAccessToken(i.withClient(ctx), device, parameters...)
 		if err == nil {
 			return token, nil
 		}
-		err = explain(err)
+		err = explainError(err)
 		var answer *AnswerError
 		answered := errors.As(err, &answer)
 		switch {

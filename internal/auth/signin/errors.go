@@ -15,25 +15,26 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/visible"
 )
 
-// Errors of an issuer, by what has to be done about them.
+// Errors of an issuer, by the action that they require.
 var (
 	// ErrUnreachable: the issuer does not answer.
 	ErrUnreachable = errors.New("the issuer cannot be reached")
 	// ErrCertificate: the issuer's certificate is not trusted.
 	ErrCertificate = errors.New("the certificate of the issuer is not trusted")
-	// ErrDiscovery: what is at the address does not describe itself as this issuer.
+	// ErrDiscovery: the server at the address does not describe itself as this issuer.
 	ErrDiscovery = errors.New("no OpenID Connect issuer answers by this name")
 	// ErrNoDeviceFlow: the issuer does not offer the device flow.
-	ErrNoDeviceFlow = errors.New("it has no device_authorization_endpoint: the device flow is off, there or for this client")
-	// ErrToken: nodes could not verify the token that the issuer gave.
+	ErrNoDeviceFlow = errors.New("it has no device_authorization_endpoint: the device flow is off, there or for " +
+		"this client")
+	// ErrToken: nodes could not verify the token that the issuer sent.
 	ErrToken = errors.New("the token that the issuer gave cannot be used")
-	// ErrClock: by the clock of this host the token that was just given is not valid.
+	// ErrClock: by the clock of this host a new token is not valid.
 	ErrClock = errors.New("the clocks of this host and of the issuer differ")
 )
 
-// AnswerError is an error that the issuer answered with.
+// AnswerError is an error response of the issuer.
 type AnswerError struct {
-	// Code is that of OAuth 2.0, empty if there is none. Status is of HTTP.
+	// Code is the error code of OAuth 2.0, empty if there is none. Status is the HTTP status.
 	Code   string
 	Status int
 	text   string
@@ -43,7 +44,8 @@ func (e *AnswerError) Error() string { return e.text }
 
 // Transient reports whether the issuer itself fails, so that the same request may succeed later.
 func (e *AnswerError) Transient() bool {
-	return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Code == "server_error" || e.Code == "temporarily_unavailable"
+	return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Code == "server_error" ||
+		e.Code == "temporarily_unavailable"
 }
 
 // deadRefreshToken reports whether the issuer refuses a refresh token for good. RFC 6749 has invalid_grant for
@@ -55,8 +57,8 @@ func (e *AnswerError) deadRefreshToken() bool {
 // maxShown bounds what is shown of an issuer's text.
 const maxShown = 200
 
-// shown is a text of the issuer as a terminal may have it.
-func shown(text string) string {
+// displayText is a text of the issuer as a terminal may have it.
+func displayText(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if runes := []rune(text); len(runes) > maxShown {
 		text = string(runes[:maxShown]) + "…"
@@ -64,9 +66,9 @@ func shown(text string) string {
 	return visible.Line(text)
 }
 
-// explain leaves of a failed exchange with the issuer what may be shown, and says which kind of
+// explainError leaves of a failed exchange with the issuer what may be shown, and says which kind of
 // fault it is: RFC 6749 has an error code and a description; a body may have anything.
-func explain(err error) error {
+func explainError(err error) error {
 	var answer *oauth2.RetrieveError
 	var certificate *tls.CertificateVerificationError
 	var network net.Error
@@ -74,43 +76,43 @@ func explain(err error) error {
 	case errors.As(err, &answer):
 		return explainAnswer(answer)
 	case errors.As(err, &certificate):
-		return fmt.Errorf("%w: %s", ErrCertificate, shown(certificate.Err.Error()))
+		return fmt.Errorf("%w: %s", ErrCertificate, displayText(certificate.Err.Error()))
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &network):
-		return fmt.Errorf("%w: %s", ErrUnreachable, shown(err.Error()))
+		return fmt.Errorf("%w: %s", ErrUnreachable, displayText(err.Error()))
 	}
-	return errors.New(shown(err.Error()))
+	return errors.New(displayText(err.Error()))
 }
 
 func explainAnswer(answer *oauth2.RetrieveError) error {
-	e := &AnswerError{Code: answer.ErrorCode, text: shown(answer.ErrorCode)}
+	e := &AnswerError{Code: answer.ErrorCode, text: displayText(answer.ErrorCode)}
 	if answer.Response != nil {
 		e.Status = answer.Response.StatusCode
 		if e.text == "" {
-			e.text = shown(answer.Response.Status)
+			e.text = displayText(answer.Response.Status)
 		}
 	}
 	if answer.ErrorDescription != "" {
-		e.text += ": " + shown(answer.ErrorDescription)
+		e.text += ": " + displayText(answer.ErrorDescription)
 	}
 	return e
 }
 
 // explainDiscovery is explain for the description of an issuer.
 func explainDiscovery(err error) error {
-	err = explain(err)
+	err = explainError(err)
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCertificate) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrDiscovery, err)
 }
 
-// explainToken says why a token that was just given is not accepted.
+// explainToken describes why a new token is not accepted.
 func explainToken(err error) error {
 	var expired *oidc.TokenExpiredError
 	if errors.As(err, &expired) || strings.Contains(err.Error(), "before the nbf") {
-		return fmt.Errorf("%w: %s", ErrClock, shown(err.Error()))
+		return fmt.Errorf("%w: %s", ErrClock, displayText(err.Error()))
 	}
-	return fmt.Errorf("%w: %s", ErrToken, shown(err.Error()))
+	return fmt.Errorf("%w: %s", ErrToken, displayText(err.Error()))
 }

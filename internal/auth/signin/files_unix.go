@@ -24,7 +24,7 @@ func checkDir(path string) error {
 	if err := unix.Lstat(path, &st); err != nil {
 		return &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	return private(path, info.Mode(), st.Uid, "0700")
+	return checkPrivate(path, info.Mode(), st.Uid, "0700")
 }
 
 // openPrivate opens a file that only its user may read or write, no link.
@@ -55,15 +55,16 @@ func checkFile(path string, file *os.File) error {
 	if !info.Mode().IsRegular() || st.Nlink > 1 {
 		return fmt.Errorf("%w: %s is no file of its own", ErrUnsafe, path)
 	}
-	return private(path, info.Mode(), st.Uid, "0600")
+	return checkPrivate(path, info.Mode(), st.Uid, "0600")
 }
 
-func private(path string, mode fs.FileMode, owner uint32, want string) error {
+func checkPrivate(path string, mode fs.FileMode, owner uint32, want string) error {
 	switch {
 	case int(owner) != os.Geteuid():
 		return fmt.Errorf("%w: %s belongs to another user", ErrUnsafe, path)
 	case mode.Perm()&0o077 != 0:
-		return fmt.Errorf("%w: others may use %s, which has mode %04o: set it to %s, or remove it and sign in again", ErrUnsafe, path, mode.Perm(), want)
+		return fmt.Errorf("%w: others may use %s, which has mode %04o: set it to %s, or remove it and sign in again",
+			ErrUnsafe, path, mode.Perm(), want)
 	}
 	return nil
 }

@@ -35,17 +35,19 @@ type issuer struct {
 	revocation string
 }
 
-// discover asks the issuer for its endpoints.
-func discover(ctx context.Context, s Settings, now func() time.Time) (*issuer, error) {
+// discoverIssuer asks the issuer for its endpoints.
+func discoverIssuer(ctx context.Context, s Settings, now func() time.Time) (*issuer, error) {
 	i := &issuer{settings: s, now: now}
 	secret, err := s.clientSecret()
 	if err != nil {
 		return nil, err
 	}
-	if i.client, err = newHTTPClient(s.CAFile); err != nil {
+	i.client, err = newHTTPClient(s.CAFile)
+	if err != nil {
 		return nil, err
 	}
-	if i.provider, err = oidc.NewProvider(i.bind(ctx), s.Issuer); err != nil {
+	i.provider, err = oidc.NewProvider(i.withClient(ctx), s.Issuer)
+	if err != nil {
 		return nil, fmt.Errorf("issuer %s: %w", s.Issuer, explainDiscovery(err))
 	}
 	var more struct {
@@ -56,7 +58,8 @@ func discover(ctx context.Context, s Settings, now func() time.Time) (*issuer, e
 		return nil, fmt.Errorf("issuer %s: %w", s.Issuer, err)
 	}
 	i.revocation = more.Revocation
-	i.config = oauth2.Config{ClientID: s.ClientID, ClientSecret: secret, Scopes: s.Scopes, Endpoint: i.provider.Endpoint()}
+	i.config = oauth2.Config{ClientID: s.ClientID, ClientSecret: secret, Scopes: s.Scopes,
+		Endpoint: i.provider.Endpoint()}
 	i.config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	for name, endpoint := range map[string]string{
 		"device_authorization_endpoint": i.config.Endpoint.DeviceAuthURL, "token_endpoint": i.config.Endpoint.TokenURL,
@@ -73,10 +76,10 @@ func discover(ctx context.Context, s Settings, now func() time.Time) (*issuer, e
 	return i, nil
 }
 
-// bind is a context whose requests go by the issuer's client and end with it.
-func (i *issuer) bind(ctx context.Context) context.Context {
+// withClient is a context whose requests go by the issuer's client and end with it.
+func (i *issuer) withClient(ctx context.Context) context.Context {
 	client := *i.client
-	client.Transport = boundTransport{ctx, i.client.Transport}
+	client.Transport = boundedTransport{ctx, i.client.Transport}
 	return oidc.ClientContext(ctx, &client)
 }
 
@@ -102,13 +105,13 @@ func newHTTPClient(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// boundTransport ends requests with a context, and bounds answers.
-type boundTransport struct {
+// boundedTransport ends requests with a context, and bounds answers.
+type boundedTransport struct {
 	ctx  context.Context
 	next http.RoundTripper
 }
 
-func (t boundTransport) RoundTrip(q *http.Request) (*http.Response, error) {
+func (t boundedTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(q.Context())
 	stop := context.AfterFunc(t.ctx, cancel)
 	r, err := t.next.RoundTrip(q.WithContext(ctx))
@@ -117,18 +120,18 @@ func (t boundTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	r.Body = boundBody{io.LimitReader(r.Body, maxAnswer), r.Body, func() { stop(); cancel() }}
+	r.Body = boundedBody{io.LimitReader(r.Body, maxAnswer), r.Body, func() { stop(); cancel() }}
 	return r, nil
 }
 
-type boundBody struct {
+type boundedBody struct {
 	io.Reader
-	body io.Closer
-	end  func()
+	body   io.Closer
+	cancel func()
 }
 
-func (b boundBody) Close() error {
-	defer b.end()
+func (b boundedBody) Close() error {
+	defer b.cancel()
 	return b.body.Close()
 }
 
@@ -138,8 +141,8 @@ type tokens struct {
 	issued, expires               time.Time
 }
 
-// check verifies what nodes will verify, so that a wrong setting shows here.
-func (i *issuer) check(ctx context.Context, given *oauth2.Token) (tokens, error) {
+// verifyTokens verifies what nodes will verify, so that a wrong setting shows here.
+func (i *issuer) verifyTokens(ctx context.Context, given *oauth2.Token) (tokens, error) {
 	raw, _ := given.Extra("id_token").(string)
 	config := &oidc.Config{ClientID: i.settings.ClientID, Now: i.now}
 	switch {
@@ -147,17 +150,20 @@ func (i *issuer) check(ctx context.Context, given *oauth2.Token) (tokens, error)
 		raw = given.AccessToken
 		config.ClientID, config.SkipClientIDCheck = "", true
 		if strings.Count(raw, ".") != 2 {
-			return tokens{}, fmt.Errorf("%w: its access token is no JWT, which nodes could verify: use --oidc-token id, or set --oidc-audience", ErrToken)
+			return tokens{}, fmt.Errorf("%w: its access token is no JWT, which nodes could verify: use "+
+				"--oidc-token id, or set --oidc-audience", ErrToken)
 		}
 	case raw == "":
-		return tokens{}, fmt.Errorf("%w: there is no ID token: use --oidc-token access if its access tokens are JWTs", ErrToken)
+		return tokens{}, fmt.Errorf("%w: there is no ID token: use --oidc-token access if its access tokens are JWTs",
+			ErrToken)
 	}
-	verified, err := i.provider.VerifierContext(i.bind(ctx), config).Verify(i.bind(ctx), raw)
+	verified, err := i.provider.VerifierContext(i.withClient(ctx), config).Verify(i.withClient(ctx), raw)
 	if err != nil {
 		return tokens{}, fmt.Errorf("the issuer's %s token: %w", i.settings.Token, explainToken(err))
 	}
 	if a := i.settings.Audience; a != "" && !slices.Contains(verified.Audience, a) {
-		return tokens{}, fmt.Errorf("%w: the %s token is for %q, not for --oidc-audience %s", ErrToken, i.settings.Token, verified.Audience, a)
+		return tokens{}, fmt.Errorf("%w: the %s token is for %q, not for --oidc-audience %s", ErrToken,
+			i.settings.Token, verified.Audience, a)
 	}
 	var claims struct {
 		Email    string `json:"email"`
@@ -170,21 +176,22 @@ func (i *issuer) check(ctx context.Context, given *oauth2.Token) (tokens, error)
 	if name == "" {
 		name = claims.Username
 	}
-	return tokens{token: raw, refresh: given.RefreshToken, subject: verified.Subject, name: name, issued: verified.IssuedAt, expires: verified.Expiry}, nil
+	return tokens{token: raw, refresh: given.RefreshToken, subject: verified.Subject, name: name,
+		issued: verified.IssuedAt, expires: verified.Expiry}, nil
 }
 
-// refresh exchanges a refresh token.
-func (i *issuer) refresh(ctx context.Context, refresh string) (tokens, error) {
-	given, err := i.config.TokenSource(i.bind(ctx), &oauth2.Token{RefreshToken: refresh}).Token()
+// refreshTokens exchanges a refresh token.
+func (i *issuer) refreshTokens(ctx context.Context, refresh string) (tokens, error) {
+	given, err := i.config.TokenSource(i.withClient(ctx), &oauth2.Token{RefreshToken: refresh}).Token()
 	if err != nil {
-		err = explain(err)
+		err = explainError(err)
 		var answer *AnswerError
 		if errors.As(err, &answer) && answer.deadRefreshToken() {
 			return tokens{}, fmt.Errorf("%w: %w", ErrEnded, err)
 		}
 		return tokens{}, fmt.Errorf("issuer %s: %w", i.settings.Issuer, err)
 	}
-	t, err := i.check(ctx, given)
+	t, err := i.verifyTokens(ctx, given)
 	if err != nil {
 		return tokens{}, err
 	}
@@ -194,8 +201,8 @@ func (i *issuer) refresh(ctx context.Context, refresh string) (tokens, error) {
 	return t, nil
 }
 
-// revoke withdraws a refresh token by RFC 7009, and with it what was made of it.
-func (i *issuer) revoke(ctx context.Context, refresh string) error {
+// revokeToken withdraws a refresh token by RFC 7009, and with it what was made of it.
+func (i *issuer) revokeToken(ctx context.Context, refresh string) error {
 	form := url.Values{"token": {refresh}, "token_type_hint": {"refresh_token"}, "client_id": {i.config.ClientID}}
 	if i.config.ClientSecret != "" {
 		form.Set("client_secret", i.config.ClientSecret)

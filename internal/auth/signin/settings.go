@@ -12,27 +12,26 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
-// Kinds of tokens that nodes may be sent.
+// Kinds of tokens that may be sent to nodes.
 const (
 	IDToken     = "id"
 	AccessToken = "access"
 )
 
-// Settings say where to sign in, and as which client.
+// Settings are the issuer and the client of a sign-in.
 type Settings struct {
 	// Issuer is its URL: https, or http on loopback.
 	Issuer   string `json:"issuer"`
 	ClientID string `json:"client_id"`
 	// ClientSecretFile holds the client's secret; empty: the client has none.
 	ClientSecretFile string `json:"client_secret_file,omitempty"`
-	// Scopes are asked for; "openid" always is.
+	// Scopes are requested, beside "openid".
 	Scopes []string `json:"scopes,omitempty"`
-	// Audience is asked for, and has to be in the token. Empty: of an ID token it is the client.
+	// Audience is requested, and has to be in the token. Empty: the audience of an ID token is the client.
 	Audience string `json:"audience,omitempty"`
-	// CAFile has the authorities of the issuer's certificate; empty: those of the system.
+	// CAFile holds the authorities of the issuer's certificate; empty: those of the system.
 	CAFile string `json:"ca_file,omitempty"`
-	// Token is which token nodes are sent: IDToken, the default, or AccessToken, which then
-	// has to be a JWT.
+	// Token is the kind of token that is sent to nodes: IDToken, the default, or AccessToken, which has to be a JWT.
 	Token string `json:"token_kind"`
 }
 
@@ -51,7 +50,8 @@ func (s Settings) Complete() (Settings, error) {
 	if err := CheckURL(s.Issuer); err != nil {
 		return s, fmt.Errorf("--oidc-issuer: %w", err)
 	}
-	s.Scopes = slices.DeleteFunc(slices.Clone(s.Scopes), func(scope string) bool { return scope == "" || scope == "openid" })
+	s.Scopes = slices.DeleteFunc(slices.Clone(s.Scopes),
+		func(scope string) bool { return scope == "" || scope == "openid" })
 	s.Scopes = append([]string{"openid"}, s.Scopes...)
 	for _, path := range []*string{&s.ClientSecretFile, &s.CAFile} {
 		if *path == "" {
@@ -82,19 +82,19 @@ func (s Settings) clientSecret() (string, error) {
 	return secret, nil
 }
 
-// CheckURL refuses addresses to which a secret would go in the clear.
+// CheckURL refuses addresses to which a secret would be sent unencrypted.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
-		return fmt.Errorf("%.200q is no URL of a server", text)
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+		return fmt.Errorf("%.200q is not the URL of a server", text)
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
 		return nil
 	}
 	return fmt.Errorf("%.200q: want https, or http on loopback", text)
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -108,7 +108,7 @@ func TestSessionIsFoundByItsServersAlone(t *testing.T) {
 // TestFilesThatOthersMayUseAreRefused, and none of ours is one.
 func TestFilesThatOthersMayUseAreRefused(t *testing.T) {
 	b := newBed(t)
-	path := b.login(t).path(b.store.dir)
+	path := b.login(t).filePath(b.store.dir)
 	mode := func(path string) fs.FileMode {
 		info, err := os.Lstat(path)
 		if err != nil {

@@ -9,46 +9,46 @@ import (
 	"sync"
 )
 
-// Source gives the token of a session, refreshed in time.
+// Source provides the token of a session, and refreshes it in time.
 type Source struct {
 	store *Store
 	path  string
-	// Warn is told what does not stop the present call, and may stop a later one. nil: nobody is.
+	// Warn is called with errors that do not fail the current call, but may fail a later one. It may be nil.
 	Warn func(error)
 
 	mu      sync.Mutex
 	session *Session
 }
 
-// Source makes the source of a session that Find gave.
+// Source returns the source of a session that Find returned.
 func (s *Store) Source(session *Session) *Source {
-	return &Source{store: s, path: session.path(s.dir), session: session}
+	return &Source{store: s, path: session.filePath(s.dir), session: session}
 }
 
-// Token is the token for one call. A session that cannot be refreshed gives the token that it
-// has, as long as that is valid.
+// Token returns the token for one call. If the session cannot be refreshed, it returns the current token while that is
+// valid.
 func (s *Source) Token(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.session.fresh(s.store.now()) {
+	if s.session.isFresh(s.store.now()) {
 		return s.session.Bearer, nil
 	}
-	err := s.refresh(ctx)
-	if err == nil || !errors.Is(err, ErrEnded) && !errors.Is(err, ErrNone) && s.session.alive(s.store.now()) {
+	err := s.refreshSession(ctx)
+	if err == nil || !errors.Is(err, ErrEnded) && !errors.Is(err, ErrNone) && s.session.isValid(s.store.now()) {
 		return s.session.Bearer, nil
 	}
 	return "", err
 }
 
-// refresh takes what another process has refreshed, or refreshes. The exchange does not end
+// refreshSession takes what another process has refreshed, or refreshes. The exchange does not end
 // with the call that it is for: an answer that nobody stores would leave a refresh token that is used up.
-func (s *Source) refresh(ctx context.Context) error {
-	unlock, err := s.store.lock(ctx, s.path)
+func (s *Source) refreshSession(ctx context.Context) error {
+	unlock, err := s.store.lockSession(ctx, s.path)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	current, err := read(s.path)
+	current, err := readSession(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNone
@@ -56,27 +56,28 @@ func (s *Source) refresh(ctx context.Context) error {
 		return err
 	}
 	s.session = current
-	if current.fresh(s.store.now()) {
+	if current.isFresh(s.store.now()) {
 		return nil
 	}
 	if current.Refresh == "" {
-		if current.alive(s.store.now()) {
+		if current.isValid(s.store.now()) {
 			return nil
 		}
-		return fmt.Errorf("%w: its token has expired, and the issuer gave no refresh token (add the scope offline_access)", ErrEnded)
+		return fmt.Errorf("%w: its token has expired, and the issuer gave no refresh token (add the scope "+
+			"offline_access)", ErrEnded)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*requestTimeout)
 	defer cancel()
-	return s.exchange(ctx, current)
+	return s.exchangeToken(ctx, current)
 }
 
-// exchange refreshes a session under its lock.
-func (s *Source) exchange(ctx context.Context, current *Session) error {
-	i, err := discover(ctx, current.Settings, s.store.now)
+// exchangeToken refreshes a session under its lock.
+func (s *Source) exchangeToken(ctx context.Context, current *Session) error {
+	i, err := discoverIssuer(ctx, current.Settings, s.store.now)
 	if err != nil {
 		return err
 	}
-	t, err := i.refresh(ctx, current.Refresh)
+	t, err := i.refreshTokens(ctx, current.Refresh)
 	if errors.Is(err, ErrEnded) {
 		return errors.Join(err, os.Remove(s.path))
 	}
@@ -87,9 +88,9 @@ func (s *Source) exchange(ctx context.Context, current *Session) error {
 		return fmt.Errorf("%w: the issuer refreshed it for somebody else", ErrEnded)
 	}
 	next := *current
-	next.take(t, s.store.now())
+	next.setTokens(t, s.store.now())
 	s.session = &next
-	if err := s.store.write(&next); err != nil && s.Warn != nil {
+	if err := s.store.writeSession(&next); err != nil && s.Warn != nil {
 		s.Warn(fmt.Errorf("the refreshed session cannot be stored, and ends with this command: %w", err))
 	}
 	return nil

@@ -17,29 +17,30 @@ import (
 
 // Errors of sessions.
 var (
-	// ErrNone: nobody has signed in for these servers.
+	// ErrNone: there is no session for these servers.
 	ErrNone = errors.New("not signed in")
-	// ErrEnded: the issuer does not go on with the session.
+	// ErrEnded: the issuer does not renew the session.
 	ErrEnded = errors.New("the session has ended")
-	// ErrSeveral: more than one session is for these servers.
-	ErrSeveral = errors.New("there are several sessions for this address: choose one by --oidc-issuer and --oidc-client-id")
+	// ErrSeveral: there are several sessions for these servers.
+	ErrSeveral = errors.New("there are several sessions for this address: choose one by --oidc-issuer and " +
+		"--oidc-client-id")
 	// ErrUnsafe: others could read or write a file, or the directory.
 	ErrUnsafe = errors.New("refused")
-	// ErrNotRevoked: the issuer offers no revocation, so that a copy of the session may go on.
+	// ErrNotRevoked: the issuer does not support revocation, so a copy of the session may still be used.
 	ErrNotRevoked = errors.New("the issuer has no revocation endpoint")
 )
 
 const (
 	fileSuffix = ".json"
 	lockSuffix = ".lock"
-	// maxFile bounds the file of a session, maxSessions the files that are looked at.
+	// maxFile bounds the size of a session file, maxSessions the number of files.
 	maxFile     = 128 << 10
 	maxSessions = 256
 	// lockPause is the wait between two tries to get a lock.
 	lockPause = 50 * time.Millisecond
 )
 
-// Store keeps sessions in a directory that only its user may look into.
+// Store keeps sessions in a private directory of its user.
 type Store struct {
 	dir string
 	now func() time.Time
@@ -57,17 +58,18 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "fermata", "sessions"), nil
 }
 
-// Find is the session for servers; issuer and client narrow it down unless they are empty.
-// Without one it is ErrNone.
+// Find returns the session for servers. Issuer and client id restrict the search unless they are empty. It returns
+// ErrNone if there is no such session.
 func (s *Store) Find(issuer, clientID string, servers []string) (*Session, error) {
 	servers = normalizeServers(servers)
-	all, err := s.all()
+	all, err := s.listSessions()
 	if err != nil {
 		return nil, err
 	}
 	var found *Session
 	for _, session := range all {
-		if issuer != "" && session.Issuer != issuer || clientID != "" && session.ClientID != clientID || !session.covers(servers) {
+		if issuer != "" && session.Issuer != issuer || clientID != "" && session.ClientID != clientID ||
+			!session.coversServers(servers) {
 			continue
 		}
 		if found != nil {
@@ -81,8 +83,8 @@ func (s *Store) Find(issuer, clientID string, servers []string) (*Session, error
 	return found, nil
 }
 
-// all reads every session.
-func (s *Store) all() ([]*Session, error) {
+// listSessions reads all sessions.
+func (s *Store) listSessions() ([]*Session, error) {
 	if err := checkDir(s.dir); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -101,7 +103,7 @@ func (s *Store) all() ([]*Session, error) {
 		if len(out) == maxSessions {
 			return nil, fmt.Errorf("%s has more than %d sessions", s.dir, maxSessions)
 		}
-		session, err := read(filepath.Join(s.dir, e.Name()))
+		session, err := readSession(filepath.Join(s.dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // removed since
 			continue
 		}
@@ -113,8 +115,8 @@ func (s *Store) all() ([]*Session, error) {
 	return out, nil
 }
 
-// prepare makes the directory, or refuses the one that is there.
-func (s *Store) prepare() error {
+// prepareDir creates the directory, or checks the existing one.
+func (s *Store) prepareDir() error {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
 		return err
 	}
@@ -124,8 +126,8 @@ func (s *Store) prepare() error {
 	return checkDir(s.dir)
 }
 
-// read reads a session, if nobody else can.
-func read(path string) (*Session, error) {
+// readSession reads a session from a private file.
+func readSession(path string) (*Session, error) {
 	in, err := openPrivate(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -136,19 +138,19 @@ func read(path string) (*Session, error) {
 		return nil, err
 	}
 	session := &Session{}
-	if len(text) > maxFile || json.Unmarshal(text, session) != nil || session.path(filepath.Dir(path)) != path {
-		return nil, fmt.Errorf("%s is no session: remove it", path)
+	if len(text) > maxFile || json.Unmarshal(text, session) != nil || session.filePath(filepath.Dir(path)) != path {
+		return nil, fmt.Errorf("%s is not a session: remove it", path)
 	}
 	return session, nil
 }
 
-// write replaces the file of a session.
-func (s *Store) write(session *Session) error {
+// writeSession replaces the file of a session.
+func (s *Store) writeSession(session *Session) error {
 	text, err := json.MarshalIndent(session, "", "  ")
 	if err != nil {
 		return err
 	}
-	path := session.path(s.dir)
+	path := session.filePath(s.dir)
 	temporary := path + "." + rand.Text()
 	out, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -165,8 +167,8 @@ func (s *Store) write(session *Session) error {
 	return nil
 }
 
-// lock waits until nobody else refreshes, or removes, a session.
-func (s *Store) lock(ctx context.Context, path string) (unlock func(), err error) {
+// lockSession waits until no other process refreshes or removes a session.
+func (s *Store) lockSession(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := openPrivate(strings.TrimSuffix(path, fileSuffix)+lockSuffix, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
@@ -188,35 +190,35 @@ func (s *Store) lock(ctx context.Context, path string) (unlock func(), err error
 	}
 }
 
-// Logout removes a session, after the issuer was asked to revoke it. The file is removed
-// in any case; the error says what the issuer did not do, [ErrNotRevoked] where it cannot.
+// Logout asks the issuer to revoke a session, and removes its file in any case. It returns the error of the
+// revocation; [ErrNotRevoked] if the issuer does not support it.
 func (s *Store) Logout(ctx context.Context, session *Session) error {
-	path := session.path(s.dir)
-	unlock, err := s.lock(ctx, path)
+	path := session.filePath(s.dir)
+	unlock, err := s.lockSession(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if current, err := read(path); err == nil {
+	if current, err := readSession(path); err == nil {
 		session = current // refreshed since
 	}
-	revoked := s.revoke(ctx, session)
+	revoked := s.revokeSession(ctx, session)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, revoked)
 	}
 	return revoked
 }
 
-func (s *Store) revoke(ctx context.Context, session *Session) error {
+func (s *Store) revokeSession(ctx context.Context, session *Session) error {
 	if session.Refresh == "" {
 		return nil
 	}
-	i, err := discover(ctx, session.Settings, s.now)
+	i, err := discoverIssuer(ctx, session.Settings, s.now)
 	switch {
 	case err == nil && i.revocation == "":
 		return ErrNotRevoked
 	case err == nil:
-		err = i.revoke(ctx, session.Refresh)
+		err = i.revokeToken(ctx, session.Refresh)
 	}
 	if err != nil {
 		return fmt.Errorf("the session is removed here, but the issuer has not revoked it: %w", err)

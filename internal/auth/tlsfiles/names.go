@@ -20,7 +20,8 @@ func parseNames(list []string) (peerNames, error) {
 	var out peerNames
 	for _, name := range list {
 		fixed, uri := "", false
-		if _, fixed, uri = strings.Cut(name, "://"); uri {
+		_, fixed, uri = strings.Cut(name, "://")
+		if uri {
 			fixed = strings.TrimSuffix(fixed, "/*")
 		} else {
 			name = strings.ToLower(name)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fermata-io/fermata/internal/lib/visible"
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"

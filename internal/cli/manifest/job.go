@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"gopkg.in/yaml.v3"
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/core/payload"

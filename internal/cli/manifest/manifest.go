@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fermata-io/fermata/internal/lib/yamldoc"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/lib/filewatch"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
@@ -32,8 +33,7 @@ type Cluster struct {
 	left           atomic.Bool
 	withdrawn      bool     // the last published value; guarded by life
 	keys           [][]byte // of the key ring; owned by reloadKeys after Start
-	// keysError is the last error of reloadKeys; nil: the key file is valid.
-	keysError atomic.Pointer[error]
+	keysStatus     filewatch.Status
 
 	// life serialises Start, Leave and Stop.
 	life struct {

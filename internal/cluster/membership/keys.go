@@ -105,12 +105,7 @@ func keyFingerprint(key []byte) string {
 
 // KeysFault is the error of the key file while it is invalid and the keys read before stay in use; nil while it
 // is valid.
-func (c *Cluster) KeysFault() error {
-	if fault := c.keysError.Load(); fault != nil {
-		return *fault
-	}
-	return nil
-}
+func (c *Cluster) KeysFault() error { return c.keysStatus.Fault() }
 
 // reloadKeys reloads the key file periodically until ctx ends. An invalid file leaves the ring unchanged and is
 // logged once for each change.
@@ -124,29 +119,16 @@ func (c *Cluster) reloadKeys(ctx context.Context) {
 		case <-ticker.C:
 		}
 		keys, err := ReadKeys(c.o.KeyFile)
-		if err == nil && slices.EqualFunc(keys, c.keys, bytes.Equal) {
-			c.markKeysValid()
-			continue
-		}
-		if err == nil {
+		changed := err == nil && !slices.EqualFunc(keys, c.keys, bytes.Equal)
+		if changed {
 			err = installKeys(c.o.ring, keys)
 		}
-		if err != nil {
-			if before := c.keysError.Swap(&err); before == nil || (*before).Error() != err.Error() {
-				c.o.Logger.Warn("gossip key file is invalid, keeping the last keys", "error", err)
-			}
+		c.keysStatus.Update(err, c.o.Logger, "gossip key file", c.o.KeyFile)
+		if !changed || err != nil {
 			continue
 		}
 		c.keys = keys
-		c.markKeysValid()
 		secretfile.WarnIfExposed(c.o.Logger, c.o.KeyFile)
 		c.o.Logger.Info("gossip keys changed", "keys", len(keys), "encrypts", keyFingerprint(keys[0]))
-	}
-}
-
-// markKeysValid clears the error of the key file, and logs if there was one.
-func (c *Cluster) markKeysValid() {
-	if c.keysError.Swap(nil) != nil {
-		c.o.Logger.Info("gossip key file is valid again", "path", c.o.KeyFile)
 	}
 }

@@ -372,11 +372,11 @@ func TestSignerReloadsItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(two.PrivateLine() + "\n" + one.PrivateLine())
-	if changed, err := s.Reload(); !changed || err != nil || s.Current().ID != "k2" {
+	if changed, err := s.Reload(nil), s.Fault(); !changed || err != nil || s.Current().ID != "k2" {
 		t.Errorf("%v, %v", changed, err)
 	}
 	put("nothing")
-	if changed, err := s.Reload(); changed || err == nil || s.Current().ID != "k2" {
+	if changed, err := s.Reload(nil), s.Fault(); changed || err == nil || s.Current().ID != "k2" {
 		t.Errorf("%v, %v", changed, err)
 	}
 	public, err := job.ParseChainPublicKeys(one.PublicLine() + "\n" + two.PublicLine())

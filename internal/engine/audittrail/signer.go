@@ -1,77 +1,49 @@
 package audittrail
 
 import (
-	"bytes"
 	"fmt"
-	"sync"
+	"log/slog"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/filewatch"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
 // maxKeyFile bounds a key file.
 const maxKeyFile = 64 << 10
 
-// Signer loads the key that signs the chain from a file, which may change.
-type Signer struct {
-	path string
-
-	mu   sync.Mutex
-	text []byte
-	key  job.ChainKey
-	// lastError is the error of the last Reload; nil: none.
-	lastError error
-}
+// Signer has the key that signs the chain, of a file that may change.
+type Signer struct{ key *filewatch.File[job.ChainKey] }
 
 // LoadSigner reads a key file; see [job.ParseChainKeys].
 func LoadSigner(path string) (*Signer, error) {
-	s := &Signer{path: path}
-	if _, err := s.Reload(); err != nil {
+	key, err := filewatch.Open(path, maxKeyFile, func(text []byte) (job.ChainKey, error) {
+		keys, err := job.ParseChainKeys(string(text))
+		if err != nil {
+			return job.ChainKey{}, fmt.Errorf("%s: %w", path, err)
+		}
+		if err := secretfile.CheckKey(keys[0].Key.Seed()); err != nil {
+			return job.ChainKey{}, fmt.Errorf("%s: key %s: %w", path, keys[0].ID, err)
+		}
+		return keys[0], nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return &Signer{key}, nil
 }
 
-// Reload reads the file again and reports whether it has changed. If the file is invalid, the previous key stays
-// in use.
-func (s *Signer) Reload() (changed bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	changed, err = s.readKeyFile()
-	s.lastError = err
-	return changed, err
+// Reload reads the file again and reports whether it has changed. An invalid file is logged, and leaves the previous
+// key in use.
+func (s *Signer) Reload(logger *slog.Logger) (changed bool) {
+	return s.key.Reload(logger, "audit key file")
 }
 
-// Fault returns why the file cannot be used, so that the key read before signs; nil while it can.
-func (s *Signer) Fault() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastError
-}
-
-func (s *Signer) readKeyFile() (changed bool, err error) {
-	text, err := secretfile.Read(s.path, maxKeyFile)
-	if err != nil {
-		return false, err
-	}
-	if s.key.Key != nil && bytes.Equal(text, s.text) {
-		return false, nil
-	}
-	keys, err := job.ParseChainKeys(string(text))
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", s.path, err)
-	}
-	if err := secretfile.CheckKey(keys[0].Key.Seed()); err != nil {
-		return false, fmt.Errorf("%s: key %s: %w", s.path, keys[0].ID, err)
-	}
-	s.text, s.key = text, keys[0]
-	return true, nil
-}
+// Fault is the error of the file while it is invalid and the key read before signs; nil while it is valid.
+func (s *Signer) Fault() error { return s.key.Fault() }
 
 // Current returns the key that signs.
 func (s *Signer) Current() *job.ChainKey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := s.key
+	key := s.key.Content()
 	return &key
 }

@@ -20,6 +20,9 @@ func (f *Fleet) Serves(namespace, queue string) bool {
 	return serves && f.Namespace == namespace
 }
 
+// ServedQueues returns the queues that the fleet serves, sorted.
+func (f *Fleet) ServedQueues() (namespace string, queues []string) { return f.Namespace, f.Queues }
+
 // Freed are slots that came free.
 type Freed struct {
 	Fleet *Fleet

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/filewatch"
 	"github.com/fermata-io/fermata/internal/lib/secretfile"
 )
 
@@ -70,13 +71,14 @@ type Courier struct {
 	metrics *webhookMetrics
 	wake    chan struct{}
 	wg      sync.WaitGroup
+	// fileStatus is whether the file is valid.
+	fileStatus filewatch.Status
 
 	mu               sync.Mutex
 	senders          map[string]*sender
 	deliveriesByHook map[string]int // deliveries of a webhook under way
 	shards           map[int]*heldShard
 	turnCount        uint64 // that were begun
-	fileError        error  // of the file, as it was last logged
 }
 
 // heldShard is a shard that this node holds, under one value of its lock.
@@ -179,32 +181,14 @@ func (c *Courier) hasWork() bool {
 // reloadFile applies a changed file. An invalid file leaves the previous one in force.
 func (c *Courier) reloadFile() {
 	hooks, err := loadFile(c.options.Path)
-	switch before := c.swapFileError(err); {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		c.options.Logger.Error("webhooks file is invalid, keeping the previous one", "error", err)
-	case err == nil && before != nil:
-		c.options.Logger.Info("webhooks file is valid again", "path", c.options.Path)
-	}
+	c.fileStatus.Update(err, c.options.Logger, "webhooks file", c.options.Path)
 	if err == nil && c.installHooks(hooks) {
 		c.options.Logger.Info("webhooks file reloaded", "path", c.options.Path, "webhooks", len(hooks))
 	}
 }
 
-// swapFileError stores the error of the file, and returns the previous one.
-func (c *Courier) swapFileError(err error) (before error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, c.fileError = c.fileError, err
-	return before
-}
-
-// FileFault returns why the file cannot be used, so that the one read before is in force; nil
-// while it can.
-func (c *Courier) FileFault() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.fileError
-}
+// FileFault is the error of the file while it is invalid and the one read before is in force; nil while it is valid.
+func (c *Courier) FileFault() error { return c.fileStatus.Fault() }
 
 // installHooks puts webhooks in force; those that have not changed go on.
 func (c *Courier) installHooks(hooks []*hookConfig) (changed bool) {

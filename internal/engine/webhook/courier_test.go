@@ -213,7 +213,7 @@ func TestChangedFileIsReloaded(t *testing.T) {
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
 	write(t, b.path, "webhooks: [{name: UPPER}]")
-	wait(t, "the fault is logged", func() bool { b.c.mu.Lock(); defer b.c.mu.Unlock(); return b.c.fileError != nil })
+	wait(t, "the fault is logged", func() bool { return b.c.FileFault() != nil })
 	b.happen(0, job.KindRunDead)
 	wait(t, "both are told as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
 	write(t, b.path, "webhooks:"+hookText(b.dir, "two", two.URL, ""))

@@ -53,6 +53,31 @@ func TestNoTranslatorLeadsToMetadata(t *testing.T) {
 	}
 }
 
+// The networks that are not public come from a library; these addresses must be refused by any version of it.
+func TestAddressesThatAreNotPublic(t *testing.T) {
+	for _, address := range []string{
+		"0.0.0.0", "0.1.2.3", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.9.9.9", "169.254.1.1", "172.16.0.1",
+		"172.31.255.255", "192.0.0.8", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255",
+		"198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "168.63.129.16",
+		"::", "::1", "::ffff:10.0.0.1", "::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "100::1", "2001::1",
+		"2001:db8::1", "2002:808:808::1", "3fff::1", "4000::1", "fc00::1", "fd00::1", "fe80::1", "fec0::1", "ff02::1",
+	} {
+		err := Guard{Ports: []uint16{443}}.Control(t.Context(), "tcp", netip.AddrPortFrom(netip.MustParseAddr(address),
+			443).String(), nil)
+		if !errors.Is(err, errRefused) {
+			t.Errorf("%s: %v, want a refusal", address, err)
+		}
+	}
+	for _, address := range []string{"1.1.1.1", "93.184.216.34", "172.32.0.1", "100.128.0.1", "223.255.255.254",
+		"2606:4700::1111", "2a00:1450:4001:830::1"} {
+		err := Guard{Ports: []uint16{443}}.Control(t.Context(), "tcp", netip.AddrPortFrom(netip.MustParseAddr(address),
+			443).String(), nil)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // translate is RFC 6052.
 func translate(prefix netip.Addr, bits int, target netip.Addr) netip.Addr {
 	b, v4 := prefix.As16(), target.As4()

@@ -15,19 +15,9 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
-)
 
-// specialNetworks are the networks that are not public, by IANA's registries, except those that a method of
-// netip.Addr covers.
-var specialNetworks = parsePrefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-	"203.0.113.0/24", "240.0.0.0/4",
-	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	"code.dny.dev/ssrf"
 )
-
-// publicIPv6 is the part of IPv6 from which public addresses are assigned. Outside of it are mapped, translated
-// (NAT64), local and unassigned ones.
-var publicIPv6 = netip.MustParsePrefix("2000::/3")
 
 // metadataAddrs are the addresses at which clouds serve a machine's credentials. Only an allowed network of that
 // single address allows one.
@@ -67,19 +57,15 @@ func leadsToMetadata(a netip.Addr) bool {
 		netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
 }
 
-func parsePrefixes(texts ...string) []netip.Prefix {
-	out := make([]netip.Prefix, 0, len(texts))
-	for _, s := range texts {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
-// isPublic reports whether an address needs no permission.
+// isPublic reports whether an address needs no permission: it is neither in a network of IANA's registries of special
+// purposes, nor in a part of IPv6 from which no public addresses are assigned, as mapped and translated ones are.
 func isPublic(a netip.Addr) bool {
 	in := func(p netip.Prefix) bool { return p.Contains(a) }
-	return a.IsGlobalUnicast() && !a.IsPrivate() && (a.Is4() || publicIPv6.Contains(a)) &&
-		!slices.ContainsFunc(specialNetworks, in) && !leadsToMetadata(a)
+	if a.Is4() {
+		return !slices.ContainsFunc(ssrf.IPv4DeniedPrefixes, in) && !leadsToMetadata(a)
+	}
+	return ssrf.IPv6GlobalUnicast.Contains(a) && !slices.ContainsFunc(ssrf.IPv6DeniedPrefixes, in) &&
+		!leadsToMetadata(a)
 }
 
 // Guard defines the addresses that may be connected to.

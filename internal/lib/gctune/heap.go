@@ -1,9 +1,10 @@
-// Package gctune gives the garbage collector of a small process room to be lazy.
+// Package gctune sets a ballast for the garbage collector, so that small heaps are collected less often.
 //
-// What a node keeps is little, a few tens of megabytes, and what it throws away is
-// much: with the collector's default it would collect again for each few tens of
-// megabytes of requests, dozens of times a second under load, for a quarter of its
-// processor time. [Reserve] has it wait until so much more has been used.
+// A node has a small live heap, a few tens of megabytes, and allocates much. With the default of the
+// collector it would be collected dozens of times a second under load, for a quarter of its CPU time.
+// [Reserve] adds a constant to the heap size at which the next collection starts. GOGC would
+// multiply that size instead, and let large heaps grow several times as large: see
+// docs/decisions/0018-libraries.md.
 package gctune
 
 import (
@@ -17,16 +18,15 @@ import (
 // computes its next run.
 var ballast []byte
 
-// Reserve has the garbage collector count size bytes, which take no memory, as if
-// they were live: it lets about twice as much be used before its next turn. Where a control
-// group limits the memory of the process to little, it reserves less, and has the collector
-// turn before the limit is reached. Whoever sets GOGC or GOMEMLIMIT knows better, then it
-// does nothing. Call it once, in main.
+// Reserve makes the garbage collector count size bytes, for which no memory is committed, as live. About twice as many
+// bytes are allocated before the next collection. If a control group limits the memory of the process, it reserves
+// less, and sets a memory limit below that of the group. If GOGC or GOMEMLIMIT is set, it does nothing. It is called
+// once, in main.
 func Reserve(size int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	size, most := within(size, groupLimit("/"))
+	size, most := fitLimit(size, cgroupLimit("/"))
 	if most > 0 {
 		debug.SetMemoryLimit(most)
 	}
@@ -34,10 +34,9 @@ func Reserve(size int) {
 	runtime.KeepAlive(ballast)
 }
 
-// within fits a reserve into a limit of memory: it is an eighth of it at most. most is what
-// the collector is to keep to, with the reserve, which takes no memory; a fifth of the limit
-// is left to what is not the heap. It is 0 if there is no limit.
-func within(size int, limit int64) (reserve int, most int64) {
+// fitLimit reduces a reserve to an eighth of a memory limit. most is the memory limit for the collector, which counts the
+// reserve as well; a fifth of the limit is left for memory outside of the heap. It is 0 if there is no limit.
+func fitLimit(size int, limit int64) (reserve int, most int64) {
 	if limit == math.MaxInt64 {
 		return size, 0
 	}
@@ -45,6 +44,6 @@ func within(size int, limit int64) (reserve int, most int64) {
 	return reserve, limit - limit/5 + int64(reserve)
 }
 
-// Node is what processes of Fermata reserve: enough to make collections rare, and
-// little beside what a host grants a pod.
+// Node is the reserve of processes of Fermata: enough to make collections rare, and small compared with the memory of a
+// pod.
 const Node = 48 << 20

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// turn is the size of the heap at which the next collection begins.
-func turn() uint64 {
+// nextCollection is the size of the heap at which the next collection begins.
+func nextCollection() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -17,9 +17,9 @@ func TestReserveDelaysCollections(t *testing.T) {
 	defer func() { ballast = nil }()
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
-	before := turn()
+	before := nextCollection()
 	Reserve(Node)
-	if after := turn(); after < before+2*Node-Node/4 {
+	if after := nextCollection(); after < before+2*Node-Node/4 {
 		t.Errorf("the next collection begins at %d, was at %d", after, before)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// groupLimit is how many bytes the control groups of this process may have, by the files
-// below root; [math.MaxInt64] where nothing says so.
-func groupLimit(root string) int64 {
+// cgroupLimit is the memory limit in bytes of the control groups of this process, read from files below root;
+// [math.MaxInt64] without a limit.
+func cgroupLimit(root string) int64 {
 	text, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return math.MaxInt64
@@ -24,17 +24,17 @@ func groupLimit(root string) int64 {
 		}
 		switch parts[1] {
 		case "": // version 2
-			limit = min(limit, leastOf(path.Join(root, "sys/fs/cgroup"), parts[2], "memory.max"))
+			limit = min(limit, smallestLimit(path.Join(root, "sys/fs/cgroup"), parts[2], "memory.max"))
 		case "memory":
-			limit = min(limit, leastOf(path.Join(root, "sys/fs/cgroup/memory"), parts[2], "memory.limit_in_bytes"))
+			limit = min(limit, smallestLimit(path.Join(root, "sys/fs/cgroup/memory"), parts[2], "memory.limit_in_bytes"))
 		}
 	}
 	return limit
 }
 
-// leastOf is the least limit of a group and of those that it is in. In a container the
-// path may be that of the host, of which only the top is there.
-func leastOf(mount, group, file string) int64 {
+// smallestLimit is the smallest limit of a group and of the groups around it. In a container the path may be the path on
+// the host, of which only the root is visible.
+func smallestLimit(mount, group, file string) int64 {
 	limit := int64(math.MaxInt64)
 	for {
 		if text, err := os.ReadFile(path.Join(mount, group, file)); err == nil {

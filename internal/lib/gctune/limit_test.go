@@ -32,7 +32,7 @@ func TestGroupLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := groupLimit(root); got != c.want {
+		if got := cgroupLimit(root); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
@@ -41,7 +41,7 @@ func TestGroupLimit(t *testing.T) {
 // TestReserveFitsItsLimit: what is left for the heap, beside the reserve, is below the limit.
 func TestReserveFitsItsLimit(t *testing.T) {
 	for limit, want := range map[int64]int{64 << 20: 8 << 20, 128 << 20: 16 << 20, 1 << 30: Node, math.MaxInt64: Node} {
-		reserve, most := within(Node, limit)
+		reserve, most := fitLimit(Node, limit)
 		if reserve != want || (most == 0) != (limit == math.MaxInt64) || most-int64(reserve) >= limit {
 			t.Errorf("limit %d: reserve %d, want %d, heap %d", limit, reserve, want, most-int64(reserve))
 		}

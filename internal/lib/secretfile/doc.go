@@ -1,14 +1,12 @@
-// Package secretfile reads files that hold secrets, or that decide who may do what, and
-// judges keys.
+// Package secretfile reads files that hold secrets or permissions, and rejects weak keys.
 //
 // Invariants:
 //
-//  1. A file that any user of the host may write is not read, and neither is one that
-//     any user may replace, or a directory or link on the way to it: whoever writes it
-//     would choose the secret. Nobody replaces what is in a directory that is mounted
-//     read-only.
-//  2. A file that any user may read is read, and can be reported: Kubernetes mounts
-//     Secrets with the mode that a pod asks for, by default 0644, where no other user
-//     reaches them.
-//  3. No error holds anything of what is in a file.
+//  1. A file that any user of the host may write is refused, and so is a file that any
+//     user may replace, directly or by replacing a directory or link of its path: such a
+//     user would choose the secret. A directory on a read-only mount cannot be changed.
+//  2. A file that any user may read is accepted, and can be reported: Kubernetes mounts
+//     Secrets with the mode that a pod requests, 0644 by default, in places that no other
+//     user can reach.
+//  3. No error contains content of a file.
 package secretfile

@@ -14,11 +14,10 @@ const (
 	readable fs.FileMode = 0o004
 )
 
-// hasModes is whether the operating system has modes that say who may do what.
+// hasModes is whether file modes are permissions on this operating system.
 const hasModes = runtime.GOOS != "windows" && runtime.GOOS != "plan9"
 
-// Read returns what a file of at most so many bytes holds. It refuses a file that any
-// user may write or replace.
+// Read returns the content of a file of at most so many bytes. It refuses a file that any user may write or replace.
 func Read(path string, most int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,20 +48,20 @@ func checkWriters(f *os.File, path string) error {
 	if err := CheckMode(path, about); err != nil {
 		return err
 	}
-	return checkWay(path)
+	return checkPath(path)
 }
 
-// CheckMode refuses a regular file that any user may write. What is none, a pipe for
-// instance, is not kept on the disk.
+// CheckMode refuses a regular file that any user may write. Others, such as pipes, are not stored on a disk.
 func CheckMode(path string, about fs.FileInfo) error {
 	if mode := about.Mode(); hasModes && mode.IsRegular() && mode.Perm()&writable != 0 {
-		return fmt.Errorf("%s: any user may write it, as its mode is %04o; take that right away: chmod o-w", path, mode.Perm())
+		return fmt.Errorf("%s: any user may write it, as its mode is %04o; take that right away: chmod o-w", path,
+			mode.Perm())
 	}
 	return nil
 }
 
-// Exposed reports whether any user of the host may read a file. They may not where a
-// directory keeps them out, which is not looked at.
+// Exposed reports whether the mode of a file lets any user of the host read it. It ignores the modes of directories,
+// which may still prevent that.
 func Exposed(path string) bool {
 	about, err := os.Stat(path)
 	return hasModes && err == nil && about.Mode().IsRegular() && about.Mode().Perm()&readable != 0
@@ -71,6 +70,7 @@ func Exposed(path string) bool {
 // WarnIfExposed logs that any user of the host may read a file with a secret.
 func WarnIfExposed(logger *slog.Logger, path string) {
 	if path != "" && Exposed(path) {
-		logger.Warn("any user of this host may read a file with a secret: take that right away by chmod o-r, or mount it with the mode 0440", "path", path)
+		logger.Warn("any user of this host may read a file with a secret: take that right away by chmod o-r, or "+
+			"mount it with the mode 0440", "path", path)
 	}
 }

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// fewestBytes is how many different bytes a key of 16 or more has at least. One of 16
-	// random bytes has fewer once in 10^12.
+	// fewestBytes is the minimum number of different bytes in a key of 16 bytes or more. A key of 16 random bytes has
+	// fewer with a probability of 10^-12.
 	fewestBytes = 8
-	// fewestBits is how many bits a secret has at least that is a text, by the number of
-	// its characters and how many different ones there are.
+	// fewestBits is the minimum number of bits in a secret text, estimated from its length and its number of different
+	// characters.
 	fewestBits = 64
 )
 
@@ -20,36 +20,36 @@ var (
 	errCounts  = errors.New("its bytes count up or down: take random bytes")
 )
 
-// CheckKey refuses a key of 16 bytes or more that was not made at random: a repeated byte or
-// group of bytes, a count, few different bytes.
+// CheckKey refuses a key of 16 bytes or more that is not random: a repeated byte or group of bytes, a sequence, few
+// different bytes.
 func CheckKey(key []byte) error {
 	switch {
-	case repeats(key):
+	case isRepetition(key):
 		return errRepeats
-	case counts(key):
+	case isSequence(key):
 		return errCounts
-	case distinct(key) < fewestBytes:
+	case countDistinct(key) < fewestBytes:
 		return errFew
 	}
 	return nil
 }
 
-// CheckText refuses a secret that is a text of letters or digits, and could be guessed.
+// CheckText refuses a secret text that could be guessed.
 func CheckText(text string) error {
 	secret := []byte(text)
 	switch {
-	case repeats(secret):
+	case isRepetition(secret):
 		return errRepeats
-	case counts(secret):
+	case isSequence(secret):
 		return errCounts
-	case float64(len(secret))*math.Log2(float64(distinct(secret))) < fewestBits:
+	case float64(len(secret))*math.Log2(float64(countDistinct(secret))) < fewestBits:
 		return errFew
 	}
 	return nil
 }
 
-// repeats reports whether a secret is a shorter one over and over.
-func repeats(secret []byte) bool {
+// isRepetition reports whether a secret repeats a shorter one.
+func isRepetition(secret []byte) bool {
 	for period := 1; period <= len(secret)/2; period++ {
 		same := true
 		for i := period; i < len(secret) && same; i++ {
@@ -62,8 +62,8 @@ func repeats(secret []byte) bool {
 	return false
 }
 
-// counts reports whether each byte is as far from the one before it as the next.
-func counts(secret []byte) bool {
+// isSequence reports whether all bytes have the same difference from the previous byte.
+func isSequence(secret []byte) bool {
 	for i := 2; i < len(secret); i++ {
 		if secret[i]-secret[i-1] != secret[1]-secret[0] {
 			return false
@@ -72,7 +72,7 @@ func counts(secret []byte) bool {
 	return true
 }
 
-func distinct(secret []byte) int {
+func countDistinct(secret []byte) int {
 	var seen [256]bool
 	n := 0
 	for _, b := range secret {

@@ -141,7 +141,7 @@ func TestPipesAndLoops(t *testing.T) {
 		t.Errorf("an open file: %q, %v", text, err)
 	}
 	root := tree(t, "a -> b", "b -> a")
-	if err := checkWay(filepath.Join(root, "a")); err == nil || !strings.Contains(err.Error(), "more than 40 links") {
+	if err := checkPath(filepath.Join(root, "a")); err == nil || !strings.Contains(err.Error(), "more than 40 links") {
 		t.Errorf("a loop: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"io"
 	"reflect"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 const (
@@ -44,7 +44,8 @@ type Budget struct{ spent int }
 
 // Spend takes bytes out of the budget; the error says that there are too few.
 func (b *Budget) Spend(n int) error {
-	if b.spent = min(b.spent+n, MaxTotal+1); b.spent > MaxTotal {
+	b.spent = min(b.spent+n, MaxTotal+1)
+	if b.spent > MaxTotal {
 		return fmt.Errorf("all files together stand for more than %d MiB", MaxTotal>>20)
 	}
 	return nil
@@ -62,7 +63,8 @@ type Reader struct {
 func NewReader(text []byte, b *Budget) *Reader {
 	r := &Reader{budget: b}
 	if marks := bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("\n")); marks > MaxMarks {
-		r.err = fmt.Errorf("more than %d commas and line breaks: split the file, or write each job on a line, as fermata export does", MaxMarks)
+		r.err = fmt.Errorf("more than %d commas and line breaks: split the file, or write each job on a line, as "+
+			"fermata export does", MaxMarks)
 		return r
 	}
 	if isJSON(text) {
@@ -83,10 +85,12 @@ func (r *Reader) Next() (*yaml.Node, error) {
 		return nil, r.err
 	}
 	var node *yaml.Node
-	if node, r.err = r.next(); r.err != nil {
+	node, r.err = r.next()
+	if r.err != nil {
 		return nil, r.err
 	}
-	if r.read++; r.read > MaxDocuments {
+	r.read++
+	if r.read > MaxDocuments {
 		r.err = fmt.Errorf("more than %d documents: split the file", MaxDocuments)
 		return &yaml.Node{Line: node.Line}, r.err
 	}
@@ -95,7 +99,8 @@ func (r *Reader) Next() (*yaml.Node, error) {
 		return &yaml.Node{Line: wide.Line}, r.err
 	}
 	size := (&scale{known: map[*yaml.Node]int{}}).of(node, 0)
-	if r.err = r.budget.Spend(size); size > MaxDocument {
+	r.err = r.budget.Spend(size)
+	if size > MaxDocument {
 		r.err = fmt.Errorf("stands for more than %d MiB, with its aliases", MaxDocument>>20)
 	}
 	if r.err != nil {
@@ -173,7 +178,8 @@ func (s *scale) of(n *yaml.Node, depth int) int {
 		size += s.of(n.Alias, depth+1)
 	}
 	for _, child := range n.Content {
-		if size = min(size+s.of(child, depth+1), tooMuch); size == tooMuch {
+		size = min(size+s.of(child, depth+1), tooMuch)
+		if size == tooMuch {
 			break
 		}
 	}

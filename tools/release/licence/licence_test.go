@@ -64,7 +64,7 @@ func TestLinked(t *testing.T) {
 		Standard:                           "BSD-3-Clause",
 		"google.golang.org/grpc":           "Apache-2.0",
 		"github.com/hashicorp/memberlist":  "MPL-2.0",
-		"gopkg.in/yaml.v3":                 "Apache-2.0 AND MIT",
+		"go.yaml.in/yaml/v3":               "Apache-2.0 AND MIT",
 		"github.com/alicebob/miniredis/v2": "BSL-1.0 AND MIT AND Unlicense", // those of its packages below
 		"go.uber.org/goleak":               "",                              // of tests only
 		"github.com/fermata-io/fermata":    "",                              // our own

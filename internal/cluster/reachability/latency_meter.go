@@ -1,4 +1,4 @@
-package node
+package reachability
 
 import (
 	"cmp"
@@ -21,13 +21,13 @@ const (
 	latencySteps = 64
 )
 
-// latencyMeter measures how long Redis takes to answer this node's own calls: those that obtain and refresh
+// LatencyMeter measures how long Redis takes to answer this node's own calls: those that obtain and refresh
 // locks, write heartbeats, lease, and store results. A failed call counts with its whole timeout. The latency of
 // a server is the median over a window, a third of the lock TTL. Each slice of the window has the same weight,
 // whatever its number of calls: a busy node and an idle one see the same change of Redis at the same time. The
 // result is the median of the servers, because one server that is unavailable to all nodes is no evidence about
 // this node.
-type latencyMeter struct {
+type LatencyMeter struct {
 	sliceLength time.Duration
 	maxAge      time.Duration // without success, after which the latency is twice the timeout
 	timeout     time.Duration // minimum latency of a failed call
@@ -49,17 +49,17 @@ type latencySlice struct {
 	count  [latencySteps]int
 }
 
-func newLatencyMeter(ttl, timeout time.Duration) *latencyMeter {
-	return &latencyMeter{
+func NewLatencyMeter(ttl, timeout time.Duration) *LatencyMeter {
+	return &LatencyMeter{
 		sliceLength: ttl / (3 * latencySlices), maxAge: ttl * 2 / 3, timeout: timeout,
 		servers: map[string]*serverLatency{},
 	}
 }
 
-func (l *latencyMeter) sliceNumber(now time.Time) int64 { return now.UnixNano() / int64(l.sliceLength) }
+func (l *LatencyMeter) sliceNumber(now time.Time) int64 { return now.UnixNano() / int64(l.sliceLength) }
 
 // observeCall records one call to a server.
-func (l *latencyMeter) observeCall(server string, took time.Duration, failed bool, now time.Time) {
+func (l *LatencyMeter) observeCall(server string, took time.Duration, failed bool, now time.Time) {
 	if failed {
 		took = max(took, l.timeout)
 	}
@@ -82,8 +82,8 @@ func (l *latencyMeter) observeCall(server string, took time.Duration, failed boo
 	s.count[latencyStep(took)]++
 }
 
-// currentLatency is 0 if no call has ended within the window.
-func (l *latencyMeter) currentLatency(now time.Time) time.Duration {
+// Current is 0 if no call has ended within the window.
+func (l *LatencyMeter) Current(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []time.Duration
@@ -148,8 +148,8 @@ func stepLatency(step int) time.Duration {
 	return time.Duration(math.Exp2(float64(step)/4) * float64(time.Millisecond))
 }
 
-// measureClient measures the calls of a client; for a Redis Cluster, those to each server.
-func (l *latencyMeter) measureClient(client redis.UniversalClient) {
+// MeasureClient measures the calls of a client; for a Redis Cluster, those to each server.
+func (l *LatencyMeter) MeasureClient(client redis.UniversalClient) {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(c *redis.Client) { c.AddHook(latencyHook{l, c.Options().Addr}) })
 		return
@@ -159,7 +159,7 @@ func (l *latencyMeter) measureClient(client redis.UniversalClient) {
 
 // latencyHook measures calls of a client, including the wait for a connection.
 type latencyHook struct {
-	l      *latencyMeter
+	l      *LatencyMeter
 	server string
 }
 

@@ -1,14 +1,12 @@
-package node
+package slotshare
 
 import (
 	"testing"
 	"time"
-
-	"github.com/fermata-io/fermata/internal/engine/dispatch"
 )
 
-// TestTurns plays slots that come free every millisecond, or seldom, and counts whose they are.
-func TestTurns(t *testing.T) {
+// Slots become free every millisecond, or seldom. The test counts those of peers' turns.
+func TestPeersGetTheirPartOfScarceSlots(t *testing.T) {
 	for name, x := range map[string]struct {
 		gap     time.Duration // between slots
 		wanting int
@@ -18,7 +16,7 @@ func TestTurns(t *testing.T) {
 		least   float64
 		most    float64 // part of the slots that came in turns of peers
 	}{
-		"nobody else":            {gap: time.Millisecond},
+		"no peers":               {gap: time.Millisecond},
 		"one peer":               {gap: time.Millisecond, wanting: 1, comes: true, least: 0.4, most: 0.6},
 		"three peers":            {gap: time.Millisecond, wanting: 3, comes: true, least: 0.65, most: 0.85},
 		"one peer, few slots":    {gap: time.Minute, wanting: 1, comes: true, least: 0.5, most: 0.5},
@@ -29,15 +27,15 @@ func TestTurns(t *testing.T) {
 			least: 0.3, most: 0.6},
 		"a peer with little": {gap: 100 * time.Microsecond, wanting: 1, comes: true, takes: 3 * time.Millisecond,
 			only: 1, least: 0.1, most: 0.15},
-		"in vain":            {gap: time.Millisecond, wanting: 1, least: 0.005, most: 0.05},
-		"in vain, few slots": {gap: time.Minute, wanting: 2, least: 0.5, most: 0.5},
+		"unused turns":            {gap: time.Millisecond, wanting: 1, least: 0.005, most: 0.05},
+		"unused turns, few slots": {gap: time.Minute, wanting: 2, least: 0.5, most: 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s slotShare
+			var s fleetTurns
 			now, theirs := time.Unix(0, 0), 0
 			var began, ends time.Time
 			const slots = 4000
-			idle, taken := 0, 0 // of the turn that is
+			idle, taken := 0, 0 // of the current turn
 			for range slots {
 				now = now.Add(x.gap)
 				if !ends.IsZero() && !now.Before(ends) {
@@ -47,7 +45,7 @@ func TestTurns(t *testing.T) {
 				switch whose, length := s.assignFreed(now, x.wanting, 1); whose {
 				case peersBegin:
 					if !ends.IsZero() {
-						t.Fatal("a turn begins in a turn")
+						t.Fatal("a turn began within a turn")
 					}
 					began, ends, idle, taken = now, now.Add(length), 1, 0
 				case peersContinue:
@@ -67,17 +65,17 @@ func TestTurns(t *testing.T) {
 				}
 			}
 			if part := float64(theirs) / slots; part < x.least || part > x.most {
-				t.Errorf("%.3f of the slots are of peers, want %v to %v", part, x.least, x.most)
+				t.Errorf("%.3f of the slots belong to peers, want %v to %v", part, x.least, x.most)
 			}
 		})
 	}
 }
 
-// TestWhoComesTooLateIsWaitedFor: a peer that comes when its turn is over finds the next one
-// long enough, however many were in vain before.
-func TestWhoComesTooLateIsWaitedFor(t *testing.T) {
+// A peer that comes when its turn is over finds the next turn long enough, however many were
+// unused before.
+func TestTurnAfterALatePeerIsLongEnough(t *testing.T) {
 	const takes = 15 * time.Millisecond
-	var s slotShare
+	var s fleetTurns
 	now := time.Unix(0, 0)
 	turnOf := func(comes bool) time.Duration {
 		for {
@@ -102,36 +100,36 @@ func TestWhoComesTooLateIsWaitedFor(t *testing.T) {
 	}
 	before := now
 	if length := turnOf(true); length >= takes {
-		t.Fatalf("after many turns in vain one lasts for %v", length)
+		t.Fatalf("after many unused turns one lasts for %v", length)
 	}
 	if length := turnOf(true); length != 2*takes {
-		t.Errorf("the turn that follows lasts for %v, not %v", length, 2*takes)
+		t.Errorf("the next turn lasts for %v, want %v", length, 2*takes)
 	}
 	if waited := now.Sub(before); waited > time.Second/2 {
-		t.Errorf("it has waited %v", waited)
+		t.Errorf("the peer has waited for %v", waited)
 	}
 }
 
-// TestSharesAreForgotten whose fleets give nothing.
-func TestSharesAreForgotten(t *testing.T) {
-	var all slotShares
-	f := &dispatch.Fleet{Namespace: "ns", Queues: []string{"p", "q"}}
-	if all.fleetShare(f, false) != nil || all.servingQueue("ns", "q") != nil {
-		t.Error("a share that nobody wanted")
+// Turns are removed when their fleet has had no free slot for long.
+func TestUnusedTurnsAreRemoved(t *testing.T) {
+	var all turnTable
+	f := &fakeFleet{namespace: "ns", queues: []string{"p", "q"}}
+	if all.turnsOf(f, false) != nil || all.turnsForQueue("ns", "q") != nil {
+		t.Error("turns exist that nobody wanted")
 	}
-	s := all.fleetShare(f, true)
+	s := all.turnsOf(f, true)
 	now := time.Now()
 	s.assignFreed(now, 1, 1)
-	all.removeUnused(now.Add(shareRetention))
-	if all.fleetShare(f, false) != s {
-		t.Error("forgotten too early")
+	all.removeUnused(now.Add(turnRetention))
+	if all.turnsOf(f, false) != s {
+		t.Error("turns were removed too early")
 	}
-	if got := all.servingQueue("ns", "q"); len(got) != 1 || got[0] != s || all.servingQueue("ns", "r") != nil ||
-		all.servingQueue("other", "q") != nil {
-		t.Errorf("%v serve the queue", got)
+	if got := all.turnsForQueue("ns", "q"); len(got) != 1 || got[0] != s || all.turnsForQueue("ns", "r") != nil ||
+		all.turnsForQueue("other", "q") != nil {
+		t.Errorf("turns of queues: %v", got)
 	}
-	all.removeUnused(now.Add(shareRetention + 1))
-	if all.fleetShare(f, false) != nil {
-		t.Error("still there")
+	all.removeUnused(now.Add(turnRetention + 1))
+	if all.turnsOf(f, false) != nil {
+		t.Error("unused turns were not removed")
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package reachability
 
 import (
 	"maps"
@@ -34,15 +34,15 @@ func (r *serverReach) recordAnswer(now time.Time) {
 // updateReach reports whether the server counts as lost, and whether it does not answer now. A lost server is
 // reachable again after it has answered for as long as the timeout, so that an unstable link does not move
 // shards repeatedly.
-func (r *serverReach) updateReach(now time.Time) (lost, dark bool) {
-	silent := now.Sub(r.answered)
+func (r *serverReach) updateReach(now time.Time) (lost, silent bool) {
+	pause := now.Sub(r.answered)
 	switch {
-	case silent >= r.timeout:
+	case pause >= r.timeout:
 		r.lost, r.stableSince = true, time.Time{}
-	case silent < r.maxGap() && !r.stableSince.IsZero() && r.answered.Sub(r.stableSince) >= r.timeout:
+	case pause < r.maxGap() && !r.stableSince.IsZero() && r.answered.Sub(r.stableSince) >= r.timeout:
 		r.lost = false
 	}
-	return r.lost, r.lost && silent >= r.maxGap()
+	return r.lost, r.lost && pause >= r.maxGap()
 }
 
 // redisReach decides whether this node withdraws from shard ownership because it cannot reach Redis. A node that
@@ -61,8 +61,8 @@ type redisReach struct {
 	updatedAt  time.Time
 }
 
-func newRedisReach(patience time.Duration, now time.Time) *redisReach {
-	return &redisReach{timeout: patience, anyServer: serverReach{timeout: patience, answered: now},
+func newRedisReach(timeout time.Duration, now time.Time) *redisReach {
+	return &redisReach{timeout: timeout, anyServer: serverReach{timeout: timeout, answered: now},
 		primaries: map[string]*serverReach{}, updatedAt: now}
 }
 
@@ -94,13 +94,13 @@ type reachState struct {
 
 // assessReach returns the state of this node, given the numbers of primaries that the others cannot reach, and
 // whether no server answers now. A number below 0 is of a node that does not publish it.
-func (s *redisReach) assessReach(others []int, now time.Time) (is reachState, dark bool) {
-	is.withdrawn, dark = s.anyServer.updateReach(now)
-	unsure, silent, back := len(s.primaries) == 0, false, true
+func (s *redisReach) assessReach(others []int, now time.Time) (is reachState, silent bool) {
+	is.withdrawn, silent = s.anyServer.updateReach(now)
+	unsure, anySilent, allStable := len(s.primaries) == 0, false, true
 	for _, p := range s.primaries {
-		if lost, dark := p.updateReach(now); lost {
+		if lost, silent := p.updateReach(now); lost {
 			is.unreachable++
-			silent, back = silent || dark, back && p.isStable()
+			anySilent, allStable = anySilent || silent, allStable && p.isStable()
 		} else if p.stableSince.IsZero() {
 			unsure = true // no answer yet, within the timeout
 		}
@@ -109,17 +109,17 @@ func (s *redisReach) assessReach(others []int, now time.Time) (is reachState, da
 		is.unreachable = -1
 	}
 	others = slices.DeleteFunc(slices.Clone(others), func(n int) bool { return n < 0 })
-	stands := !s.worseSince.IsZero() && now.Sub(s.worseSince) >= s.timeout
+	confirmed := !s.worseSince.IsZero() && now.Sub(s.worseSince) >= s.timeout
 	switch {
 	case len(others) == 0 || is.unreachable <= slices.Min(others):
 		s.worseSince = time.Time{}
-	case silent || stands:
+	case anySilent || confirmed:
 		if s.worseSince.IsZero() {
 			s.worseSince = now
 		}
 	// A primary that answers again keeps a withdrawn node withdrawn for a while, but withdraws none: after a
 	// short stall some nodes count the primary as lost, and some do not.
-	case back:
+	case allStable:
 		s.worseSince = time.Time{}
 	// Nor does one answer after a long pause prove that the primary is reachable.
 	case !s.worseSince.IsZero():
@@ -129,7 +129,7 @@ func (s *redisReach) assessReach(others []int, now time.Time) (is reachState, da
 	if !s.worseSince.IsZero() && now.Sub(s.worseSince) >= s.timeout {
 		is.withdrawn = true
 	}
-	return is, dark
+	return is, silent
 }
 
 // lostPrimaries are the primaries that do not answer, sorted.

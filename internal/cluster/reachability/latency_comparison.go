@@ -1,4 +1,4 @@
-package node
+package reachability
 
 import (
 	"cmp"
@@ -22,12 +22,6 @@ const (
 	maxHoldLives = 16
 )
 
-// peerLatency is the published latency of another node's calls to Redis.
-type peerLatency struct {
-	latency   time.Duration // 0: not published
-	withdrawn bool
-}
-
 // latencyComparison decides whether this node is so much slower at Redis than its peers that they should own its
 // shards: a due job waits for several answers of Redis, one after the other. It compares: if Redis is slow for
 // all nodes, none withdraws. The fastest nodes never withdraw, and at least one node that owns shards is much
@@ -41,11 +35,11 @@ type latencyComparison struct {
 }
 
 // compareLatencies compares this node's latency with those of its peers, and reports whether it withdraws.
-func (p *latencyComparison) compareLatencies(own time.Duration, others []peerLatency, now time.Time) bool {
+func (p *latencyComparison) compareLatencies(own time.Duration, others []Report, now time.Time) bool {
 	if own == 0 {
 		return p.withdrawn // no own latency is known
 	}
-	standing := slices.DeleteFunc(slices.Clone(others), func(o peerLatency) bool { return o.withdrawn })
+	standing := slices.DeleteFunc(slices.Clone(others), func(o Report) bool { return o.Withdrawn })
 	best := bestQuarterLatency(standing)
 	if p.withdrawn {
 		p.returnIfFast(max(own, latencyFloor), best, len(standing) == 0, now)
@@ -98,13 +92,13 @@ func isMuchSlower(a, b time.Duration) bool { return a > minSlowLatency && a > sl
 
 // bestQuarterLatency is the latency of the slowest node of the fastest quarter, at least one node; 0 if none
 // publishes its latency.
-func bestQuarterLatency(nodes []peerLatency) time.Duration {
-	published := slices.DeleteFunc(slices.Clone(nodes), func(o peerLatency) bool { return o.latency == 0 })
+func bestQuarterLatency(nodes []Report) time.Duration {
+	published := slices.DeleteFunc(slices.Clone(nodes), func(o Report) bool { return o.Latency == 0 })
 	if len(published) == 0 {
 		return 0
 	}
-	slices.SortFunc(published, func(a, b peerLatency) int { return cmp.Compare(a.latency, b.latency) })
-	return max(published[(len(published)-1)/4].latency, latencyFloor)
+	slices.SortFunc(published, func(a, b Report) int { return cmp.Compare(a.Latency, b.Latency) })
+	return max(published[(len(published)-1)/4].Latency, latencyFloor)
 }
 
 // hasChangedStep reports whether a latency has changed by more than one step since it was published.

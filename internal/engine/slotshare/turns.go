@@ -1,13 +1,11 @@
-package node
+package slotshare
 
 import (
 	"sync"
 	"time"
-
-	"github.com/fermata-io/fermata/internal/engine/dispatch"
 )
 
-// slotShare makes this node's own shards and its peers take turns at the slots of a fleet
+// fleetTurns makes this node's own shards and its peers take turns at the slots of a fleet
 // that become free while there are too few. Own shards learn of a slot at once, peers
 // only by a message. Without turns the peers would get none until no job of the own shards
 // is due.
@@ -21,8 +19,8 @@ import (
 // A turn in which no peer comes is unused. It doubles the next turn of own shards. It may
 // have been too short for peers, or for a busy machine: the next peers' turn is twice as long, a few
 // times, and a peer that comes too late for it counts as well.
-type slotShare struct {
-	fleet *dispatch.Fleet
+type fleetTurns struct {
+	fleet Fleet
 
 	mu          sync.Mutex
 	isPeersTurn bool          // it is the peers' turn
@@ -48,7 +46,7 @@ const (
 
 const (
 	// minPeersTurn is the minimum length of a turn: enough for a message to a peer, which may wait for
-	// minDemandInterval, and for the permit in reply. maxPeersTurn is the maximum.
+	// minOfferInterval, and for the permit in reply. maxPeersTurn is the maximum.
 	minPeersTurn = 5 * time.Millisecond
 	maxPeersTurn = 8 * minPeersTurn
 	// maxUnusedTurns bounds the growth of own turns: to 320 ms.
@@ -62,7 +60,7 @@ const (
 )
 
 // peersTurnLength is the length of a turn of peers.
-func (s *slotShare) peersTurnLength() time.Duration {
+func (s *fleetTurns) peersTurnLength() time.Duration {
 	grows := s.unusedTurns
 	if s.unusedTurns > maxGrowingTurns {
 		grows = 0
@@ -71,13 +69,13 @@ func (s *slotShare) peersTurnLength() time.Duration {
 }
 
 // ownTurnLength is the minimum length of a turn of this node.
-func (s *slotShare) ownTurnLength() time.Duration {
+func (s *fleetTurns) ownTurnLength() time.Duration {
 	return min(s.peersTurnLength()*time.Duration(max(1, s.ownFactor))<<s.unusedTurns, minPeersTurn<<maxUnusedTurns)
 }
 
 // assignFreed returns who gets n slots that became free now, when wanting peers want some. After peersBegin the
 // caller calls endPeersTurn after the returned time.
-func (s *slotShare) assignFreed(now time.Time, wanting, n int) (turnChange, time.Duration) {
+func (s *fleetTurns) assignFreed(now time.Time, wanting, n int) (turnChange, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freedAt = now
@@ -102,7 +100,7 @@ func (s *slotShare) assignFreed(now time.Time, wanting, n int) (turnChange, time
 }
 
 // recordPeerRequest notes that a peer has come for slots, in its turn or too late for it.
-func (s *slotShare) recordPeerRequest(now time.Time) {
+func (s *fleetTurns) recordPeerRequest(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if took := now.Sub(s.peersSince); !s.peerCame && took <= maxPeersTurn {
@@ -111,14 +109,14 @@ func (s *slotShare) recordPeerRequest(now time.Time) {
 }
 
 // recordTaken adds n slots that a peer has taken.
-func (s *slotShare) recordTaken(n int) {
+func (s *fleetTurns) recordTaken(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.takenSlots += n
 }
 
 // endPeersTurn ends the peers' turn.
-func (s *slotShare) endPeersTurn() {
+func (s *fleetTurns) endPeersTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isPeersTurn, s.ownSince = false, time.Time{}
@@ -131,38 +129,38 @@ func (s *slotShare) endPeersTurn() {
 }
 
 // isUnused reports whether no slot has become free for longer than d.
-func (s *slotShare) isUnused(now time.Time, d time.Duration) bool {
+func (s *fleetTurns) isUnused(now time.Time, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.isPeersTurn && now.Sub(s.freedAt) > d
 }
 
-// slotShares are the shares of all fleets whose slots peers have wanted. The zero value is empty.
-type slotShares struct {
+// turnTable has the turns of all fleets whose slots peers have wanted. The zero value is empty.
+type turnTable struct {
 	mu      sync.Mutex
-	byFleet map[*dispatch.Fleet]*slotShare
+	byFleet map[Fleet]*fleetTurns
 }
 
-// shareRetention is how long a share is kept without a free slot of its fleet: the fleet may have ended.
-const shareRetention = time.Minute
+// turnRetention is how long turns are kept without a free slot of its fleet: the fleet may have ended.
+const turnRetention = time.Minute
 
-// fleetShare returns the share of a fleet. If there is none, it creates one if wanted, else it returns nil.
-func (s *slotShares) fleetShare(f *dispatch.Fleet, wanted bool) *slotShare {
+// turnsOf returns the turns of a fleet. If there are none, it creates them if wanted, else it returns nil.
+func (s *turnTable) turnsOf(f Fleet, wanted bool) *fleetTurns {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.byFleet[f]
 	if x == nil && wanted {
 		if s.byFleet == nil {
-			s.byFleet = make(map[*dispatch.Fleet]*slotShare)
+			s.byFleet = make(map[Fleet]*fleetTurns)
 		}
-		x = &slotShare{fleet: f}
+		x = &fleetTurns{fleet: f}
 		s.byFleet[f] = x
 	}
 	return x
 }
 
-// servingQueue are the shares whose fleets serve a queue.
-func (s *slotShares) servingQueue(namespace, queue string) (all []*slotShare) {
+// turnsForQueue are the turns of the fleets that serve a queue.
+func (s *turnTable) turnsForQueue(namespace, queue string) (all []*fleetTurns) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f, x := range s.byFleet {
@@ -173,12 +171,12 @@ func (s *slotShares) servingQueue(namespace, queue string) (all []*slotShare) {
 	return all
 }
 
-// removeUnused removes unused shares.
-func (s *slotShares) removeUnused(now time.Time) {
+// removeUnused removes the turns of fleets without a free slot for long.
+func (s *turnTable) removeUnused(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f, x := range s.byFleet {
-		if x.isUnused(now, shareRetention) {
+		if x.isUnused(now, turnRetention) {
 			delete(s.byFleet, f)
 		}
 	}

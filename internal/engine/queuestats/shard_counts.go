@@ -1,15 +1,14 @@
-package node
+package queuestats
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/roundrobin"
-	"github.com/fermata-io/fermata/internal/observe/telemetry"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
 const (
@@ -23,32 +22,34 @@ const (
 	// listTimeout bounds the listing of lanes, so that after an unreachable server there is time left to count
 	// the lanes of the others.
 	listTimeout = 2 * time.Second
+	// countTimeout bounds the counting of one batch of shards.
+	countTimeout = 5 * time.Second
 )
 
-// queueCounts are the latest counts of the held shards by lane. Only statsLoop uses it.
-type queueCounts struct {
-	store  *redisstore.Store
-	shards map[int]map[job.Lane]laneStat
+// ShardCounts are the latest counts of the shards that this node holds, by lane, for metrics. Large keyspaces are
+// counted in several rounds. It is not safe for concurrent use.
+type ShardCounts struct {
+	listTimeout, countTimeout time.Duration // variable for tests
+
+	store  Store
+	shards map[int]map[job.Lane]LaneStat
 	// Turns among the counted shards, among the others that have a backlog, and among those never counted.
 	countedTurns, backlogTurns, uncountedTurns roundrobin.Turns
 }
 
-func newQueueCounts(store *redisstore.Store) queueCounts {
-	return queueCounts{store: store, shards: make(map[int]map[job.Lane]laneStat)}
-}
-
-// countQueues counts the records of the shards that this node holds.
-func (n *Node) countQueues(ctx context.Context) {
-	if n.counts.countRound(ctx, n.heldShards()) {
-		n.telemetry.SetQueues(n.counts.queueStats(n.admission.Paused))
+// NewShardCounts returns counts of no shards yet.
+func NewShardCounts(store Store) *ShardCounts {
+	return &ShardCounts{
+		listTimeout: listTimeout, countTimeout: countTimeout,
+		store: store, shards: make(map[int]map[job.Lane]LaneStat),
 	}
 }
 
-// countRound counts some or all of the held shards, and reports whether any count was updated. Shards that were
+// Update counts some or all of the held shards, and reports whether any count was updated. Shards that were
 // never counted come first, all of them: until then their queues look too small.
-func (c *queueCounts) countRound(ctx context.Context, held []int) (updated bool) {
+func (c *ShardCounts) Update(ctx context.Context, held []int) (updated bool) {
 	before := len(c.shards)
-	maps.DeleteFunc(c.shards, func(shard int, _ map[job.Lane]laneStat) bool { return !slices.Contains(held, shard) })
+	maps.DeleteFunc(c.shards, func(shard int, _ map[job.Lane]LaneStat) bool { return !slices.Contains(held, shard) })
 	known := slices.Sorted(maps.Keys(c.shards))
 	updated = len(known) < before
 	updated = c.countNew(ctx, held) || updated
@@ -62,8 +63,8 @@ func (c *queueCounts) countRound(ctx context.Context, held []int) (updated bool)
 
 // countNew counts the held shards that were never counted, in batches. If one round is not enough, the counts of
 // the finished batches stay.
-func (c *queueCounts) countNew(ctx context.Context, held []int) (updated bool) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+func (c *ShardCounts) countNew(ctx context.Context, held []int) (updated bool) {
+	ctx, cancel := context.WithTimeout(ctx, c.countTimeout)
 	defer cancel()
 	left := slices.DeleteFunc(slices.Clone(held), func(shard int) bool { return c.shards[shard] != nil })
 	for len(left) > 0 && ctx.Err() == nil {
@@ -77,7 +78,7 @@ func (c *queueCounts) countNew(ctx context.Context, held []int) (updated bool) {
 
 // expectedLanes estimates the number of lanes of a shard that was not counted yet: as many as the others. The
 // first one is counted alone.
-func (c *queueCounts) expectedLanes(int) int {
+func (c *ShardCounts) expectedLanes(int) int {
 	if len(c.shards) == 0 {
 		return maxCountedLanes
 	}
@@ -89,13 +90,13 @@ func (c *queueCounts) expectedLanes(int) int {
 }
 
 // countShards counts all lanes of shards. Shards that cannot be read keep their counts.
-func (c *queueCounts) countShards(ctx context.Context, shards []int) (updated bool) {
-	listing, cancel := context.WithTimeout(ctx, listTimeout)
+func (c *ShardCounts) countShards(ctx context.Context, shards []int) (updated bool) {
+	listing, cancel := context.WithTimeout(ctx, c.listTimeout)
 	defer cancel()
 	heads, _ := c.store.Lanes(listing, shards) // the store logs errors of Redis
-	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, anyLane)) {
+	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, AnyLane)) {
 		updated = true
-		c.shards[shard] = make(map[job.Lane]laneStat, len(stats))
+		c.shards[shard] = make(map[job.Lane]LaneStat, len(stats))
 		for _, s := range stats {
 			c.shards[shard][s.Lane] = s
 		}
@@ -105,11 +106,11 @@ func (c *queueCounts) countShards(ctx context.Context, shards []int) (updated bo
 
 // countBacklog counts the lanes of shards with due records, now or when they were last counted. If there are too
 // many, the shards take turns.
-func (c *queueCounts) countBacklog(ctx context.Context, shards []int) (updated bool) {
+func (c *ShardCounts) countBacklog(ctx context.Context, shards []int) (updated bool) {
 	if len(shards) == 0 {
 		return false
 	}
-	listing, cancel := context.WithTimeout(ctx, listTimeout)
+	listing, cancel := context.WithTimeout(ctx, c.listTimeout)
 	defer cancel()
 	heads, _ := c.store.DueLanes(listing, shards, 0)
 	lanes := make(map[int][]job.Lane, len(heads))
@@ -130,8 +131,8 @@ func (c *queueCounts) countBacklog(ctx context.Context, shards []int) (updated b
 	return updated
 }
 
-// hasBacklog reports whether any lane had a due record when it was last counted.
-func (c *queueCounts) hasBacklog() bool {
+// HasBacklog reports whether any lane had a due record when it was last counted.
+func (c *ShardCounts) HasBacklog() bool {
 	for _, lanes := range c.shards {
 		for _, s := range lanes {
 			if s.Backlog > 0 {
@@ -143,7 +144,7 @@ func (c *queueCounts) hasBacklog() bool {
 }
 
 // backlogLanes are the lanes of a shard that have a backlog now or had one.
-func (c *queueCounts) backlogLanes(shard int, due []job.LaneHead) []job.Lane {
+func (c *ShardCounts) backlogLanes(shard int, due []job.LaneHead) []job.Lane {
 	lanes := make(map[job.Lane]struct{}, len(due))
 	for _, h := range due {
 		lanes[h.Lane] = struct{}{}
@@ -157,26 +158,22 @@ func (c *queueCounts) backlogLanes(shard int, due []job.LaneHead) []job.Lane {
 }
 
 // updateLanes counts lanes of the shards that can be read.
-func (c *queueCounts) updateLanes(ctx context.Context, lanes map[int][]job.Lane) map[int][]laneStat {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+func (c *ShardCounts) updateLanes(ctx context.Context, lanes map[int][]job.Lane) map[int][]LaneStat {
+	ctx, cancel := context.WithTimeout(ctx, c.countTimeout)
 	defer cancel()
 	counts, _ := countLanes(ctx, c.store, lanes)
 	return counts
 }
 
-// queueStats are the counts of all queues.
-func (c *queueCounts) queueStats(paused func(job.QueueKey) bool) []telemetry.QueueStat {
-	var queues []telemetry.QueueStat
-	for _, lanes := range c.shards {
-		for _, s := range lanes {
-			queues = append(queues, telemetry.QueueStat{
-				Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
-				Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead,
-				Done:    s.Done,
-				Overdue: s.Overdue, OldestOverdue: s.overdue, DeadFor: s.deadFor, OldestDead: s.deadAge,
-				QueuePaused: paused(job.QueueKey{Namespace: s.Lane.Namespace, Queue: s.Lane.Queue}),
-			})
+// Lanes are the latest counts of all lanes of the held shards.
+func (c *ShardCounts) Lanes() iter.Seq[LaneStat] {
+	return func(yield func(LaneStat) bool) {
+		for _, lanes := range c.shards {
+			for _, s := range lanes {
+				if !yield(s) {
+					return
+				}
+			}
 		}
 	}
-	return queues
 }

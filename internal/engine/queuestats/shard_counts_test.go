@@ -1,10 +1,12 @@
-package node
+package queuestats
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,14 +16,12 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-func nonePaused(job.QueueKey) bool { return false }
-
-// countBed has lanes in eight shards, and counts them. Each lane of the index is one that
-// is due later, and may have a record.
+// countBed counts lanes in eight shards. Each lane of the index is due later, and may have a record.
 type countBed struct {
 	t      *testing.T
 	client *redis.Client
-	counts queueCounts
+	store  *redisstore.Store
+	counts *ShardCounts
 }
 
 const countShards = 8
@@ -39,7 +39,9 @@ func newCountBed(t *testing.T, lanesPerShard int) *countBed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.counts = newQueueCounts(store)
+	b.store, b.counts = store, NewShardCounts(store)
+	// A machine that is busy for a while is not what is tested.
+	b.counts.listTimeout, b.counts.countTimeout = time.Minute, time.Minute
 	for shard := range countShards {
 		var index []redis.Z
 		for i := range lanesPerShard {
@@ -53,7 +55,7 @@ func newCountBed(t *testing.T, lanesPerShard int) *countBed {
 func countLane(i int) job.Lane { return job.Lane{Namespace: "ns", Queue: fmt.Sprint("q", i)} }
 
 func (b *countBed) key(shard int, name string) string {
-	return strings.TrimSuffix(b.counts.store.LockKey(shard), "lock") + name
+	return strings.TrimSuffix(b.store.LockKey(shard), "lock") + name
 }
 
 func (b *countBed) must(err error) {
@@ -78,16 +80,16 @@ func (b *countBed) round(ctx context.Context, held int) (backlog int64) {
 	for shard := range shards {
 		shards[shard] = shard
 	}
-	b.counts.countRound(ctx, shards)
-	for _, q := range b.counts.queueStats(nonePaused) {
+	b.counts.Update(ctx, shards)
+	for q := range b.counts.Lanes() {
 		backlog += q.Backlog
 	}
 	return backlog
 }
 
-// A node that takes shards over knows their queues in its next round, however many lanes
+// A node that takes shards over counts their queues in its next round, however many lanes
 // it had before.
-func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
+func TestNewShardsAreCountedAtOnce(t *testing.T) {
 	b := newCountBed(t, maxCountedLanes/2)
 	for shard := range countShards {
 		b.put(shard, 1)
@@ -100,15 +102,16 @@ func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
 		t.Errorf("a backlog of %d in %d shards", got, countShards)
 	}
 	if got := b.round(t.Context(), 1); got != 1 {
-		t.Errorf("a backlog of %d in the one shard that is left", got)
+		t.Errorf("a backlog of %d in the one shard that is held", got)
 	}
-	if news := b.counts.countRound(t.Context(), nil); !news || len(b.counts.queueStats(nonePaused)) > 0 {
-		t.Errorf("news %v, %d lanes where no shard is left", news, len(b.counts.queueStats(nonePaused)))
+	updated, lanes := b.counts.Update(t.Context(), nil), slices.Collect(b.counts.Lanes())
+	if !updated || len(lanes) > 0 {
+		t.Errorf("updated %v, %d lanes although no shard is held", updated, len(lanes))
 	}
 }
 
-// Where there are many lanes they are counted in turns, but what waits each time.
-func TestWhatWaitsIsCountedEachTime(t *testing.T) {
+// If there are many lanes, the shards take turns, but lanes with a backlog are counted each time.
+func TestBacklogIsCountedEachTime(t *testing.T) {
 	b := newCountBed(t, maxCountedLanes+1)
 	b.round(t.Context(), countShards)
 	for round, want := range []int64{countShards, countShards, 0, 0} {
@@ -127,7 +130,7 @@ func TestWhatWaitsIsCountedEachTime(t *testing.T) {
 		}
 	}
 	scheduled := func() (n int) {
-		for _, q := range b.counts.queueStats(nonePaused) {
+		for q := range b.counts.Lanes() {
 			n += int(q.Scheduled)
 		}
 		return n
@@ -144,8 +147,8 @@ func TestWhatWaitsIsCountedEachTime(t *testing.T) {
 	}
 }
 
-// A shard that cannot be read hides no other, counted before or not.
-func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
+// A shard that cannot be read does not keep others from being counted, whether it was counted before or not.
+func TestUnreadableShardDoesNotHideOthers(t *testing.T) {
 	b := newCountBed(t, maxCountedLanes+1)
 	unreadable := b.key(2, "lanes")
 	b.must(b.client.Rename(t.Context(), unreadable, "aside").Err())
@@ -161,9 +164,9 @@ func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
 	b.must(b.client.Del(t.Context(), unreadable).Err())
 	b.put(2, 1)
 	if got := b.round(t.Context(), countShards); got != countShards {
-		t.Errorf("a backlog of %d once all can be read, want %d", got, countShards)
+		t.Errorf("a backlog of %d when all can be read, want %d", got, countShards)
 	}
-	// What was counted stays when it can be read no more, and the others' turns go on.
+	// Counts stay when the shard cannot be read any more, and the other shards still take turns.
 	b.must(b.client.Del(t.Context(), unreadable).Err())
 	b.must(b.client.Set(t.Context(), unreadable, "no index", 0).Err())
 	for shard := range countShards {
@@ -178,15 +181,15 @@ func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
 	}
 }
 
-// What could be counted in time stays, and the next round goes on with the others.
-func TestManyLanesAreCountedInPieces(t *testing.T) {
+// What could be counted in time stays, and the next round continues with the others.
+func TestManyLanesAreCountedInSeveralRounds(t *testing.T) {
 	b := newCountBed(t, maxCountedLanes)
 	for shard := range countShards {
 		b.put(shard, 1)
 	}
 	for round, want := range []int64{3, 6, 8} {
 		ctx, cancel := context.WithCancel(t.Context())
-		b.counts.store = b.storeThat(func(listing int) {
+		b.counts.store = b.storeWithHook(func(listing int) {
 			if listing == 4 {
 				cancel()
 			}
@@ -198,8 +201,8 @@ func TestManyLanesAreCountedInPieces(t *testing.T) {
 	}
 }
 
-// storeThat is another store of the same keyspace that tells of each listing before it.
-func (b *countBed) storeThat(tell func(listing int)) *redisstore.Store {
+// storeWithHook returns another store of the same keyspace, which calls f before each listing of lanes.
+func (b *countBed) storeWithHook(f func(listing int)) *redisstore.Store {
 	b.t.Helper()
 	client, err := conn.NewClient(conn.ClientOptions{URL: "redis://" + b.client.Options().Addr,
 		Username: b.client.Options().Username, Password: b.client.Options().Password})
@@ -207,15 +210,15 @@ func (b *countBed) storeThat(tell func(listing int)) *redisstore.Store {
 	b.t.Cleanup(func() { _ = client.Close() })
 	store, err := redisstore.Open(b.t.Context(), redisstore.Options{Client: client, AllowUnsafe: true})
 	b.must(err)
-	client.AddHook(&listings{tell: tell})
+	client.AddHook(&listings{before: f})
 	return store
 }
 
 // listings counts the pipelines that list lanes.
 type listings struct {
 	redis.Hook
-	n    int
-	tell func(int)
+	n      int
+	before func(int)
 }
 
 func (l *listings) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -224,7 +227,7 @@ func (l *listings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if strings.Contains(fmt.Sprint(cmds[0].Args()...), ":lanes") {
 			l.n++
-			l.tell(l.n)
+			l.before(l.n)
 		}
 		return next(ctx, cmds)
 	}

@@ -1,0 +1,33 @@
+// Package reachability decides when a node withdraws from shard ownership, because Redis does
+// not answer it, or answers it much later than it answers other nodes.
+//
+// Model. A node that cannot reach Redis cannot refresh its locks, and cannot run the due jobs of
+// its shards. Gossip still shows it as alive, so that the other nodes would leave its shards to
+// it. Each node therefore observes its own connection to Redis in two ways, and publishes a
+// [Report] to the other nodes:
+//
+//   - Pings. Every sixth of the lock TTL the node pings each Redis primary. A primary that has not
+//     answered for two thirds of the lock TTL counts as unreachable (redisReach).
+//   - Latency. A [LatencyMeter] measures the node's own calls. The node compares the median with
+//     that of its peers (latencyComparison).
+//
+// The node withdraws if no primary answers it, if another node has reached more primaries than it
+// does for two thirds of the lock TTL, or if it has been much slower than the fastest quarter of its
+// peers for a third of the lock TTL. A node that is withdrawn owns no shards; its workers still get
+// runs from other nodes while Redis answers this node.
+//
+// Invariants:
+//
+//  1. A node compares itself. A primary that no node reaches, and a Redis that is slow for all
+//     nodes, withdraw none: no other owner would do better.
+//  2. The fastest node of those that own shards never withdraws because of its latency.
+//  3. A withdrawn node returns only after a stable period, which gets longer when it withdraws
+//     again soon, so that an unstable link does not move shards repeatedly. It returns at once if
+//     no other node would do better.
+//  4. Without other live nodes there are no pings, and the node does not withdraw.
+//  5. The locks in Redis decide who owns a shard. A wrong decision here moves shards or delays
+//     runs; it never makes two nodes own one shard.
+//
+// Failure cases. A lost report leaves the others with the previous one until the next full gossip
+// exchange. Nodes of versions that publish nothing are left out of comparisons.
+package reachability

@@ -1,0 +1,109 @@
+package slotshare
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/lib/ticks"
+)
+
+// Fleet are the workers of this node that serve the same queues. Each fleet is one value, which can be a map key.
+type Fleet interface {
+	Serves(namespace, queue string) bool
+	ServedQueues() (namespace string, queues []string)
+}
+
+// Scheduler runs the jobs of this node's own shards.
+type Scheduler interface {
+	// DemandChanged notes that slots became free that serve these queues.
+	DemandChanged(namespace string, queues []string)
+	// Waits reports whether a due record in own shards waits for a slot of one of these queues.
+	Waits(namespace string, queues []string) bool
+}
+
+// Peers are the links to other nodes.
+type Peers interface {
+	// Linked reports whether there are peers to notify of free slots.
+	Linked() bool
+	// Wanting returns how many peers know of no free slot in one of these queues.
+	Wanting(namespace string, queues []string) int
+	// Offer notifies the peers that need to know of free slots. More reports that it has to be called again.
+	Offer(free []job.QueueDemand) (more bool)
+	// Restate notifies all peers of the free slots.
+	Restate(free []job.QueueDemand)
+	// SendPermitResult sends a peer the result of its permit for a lane.
+	SendPermitResult(peer string, lane job.Lane, result job.PermitResult)
+}
+
+// Options configure an allocator. All are required except Cadence.
+type Options struct {
+	Scheduler Scheduler
+	Peers     Peers
+	// Accept reserves slots for a peer's permit, and returns the function that leases under it. It returns nil if
+	// there is no slot, or if the permit is not to be used; it then sends the result.
+	Accept func(peer string, p job.Permit) (lease func(context.Context) int)
+	// FreeSlots are the slots that peers may send permits for.
+	FreeSlots func() []job.QueueDemand
+	Cadence   ticks.Cadence
+}
+
+// Allocator divides free slots between this node's own shards and its peers.
+type Allocator struct {
+	options Options
+	turns   turnTable
+	changed chan struct{} // signals the offer loop that free slots, or the peers, have changed
+	permits chan queuedPermit
+	stopped atomic.Bool
+}
+
+// New returns an allocator. Its loops start with Run.
+func New(o Options) *Allocator {
+	return &Allocator{options: o, changed: make(chan struct{}, 1), permits: make(chan queuedPermit, maxQueuedPermits)}
+}
+
+// Run offers slots to peers and leases under their permits, until the context ends.
+func (a *Allocator) Run(ctx context.Context) error {
+	defer a.stopped.Store(true)
+	context.AfterFunc(ctx, func() { a.stopped.Store(true) })
+	var loops sync.WaitGroup
+	loops.Go(func() { a.offerLoop(ctx) })
+	loops.Go(func() { a.permitLoop(ctx) })
+	loops.Wait()
+	return nil
+}
+
+// AssignFreed gives n slots of a fleet that became free to own shards or to peers, by turns. Slots that peers leave
+// in their turn go to own shards when it ends. The caller calls NotifyPeers afterwards.
+func (a *Allocator) AssignFreed(f Fleet, n int) {
+	namespace, queues := f.ServedQueues()
+	wanting := a.options.Peers.Wanting(namespace, queues)
+	s := a.turns.turnsOf(f, wanting > 0)
+	if s == nil {
+		a.options.Scheduler.DemandChanged(namespace, queues)
+		return
+	}
+	if wanting > 0 && !a.options.Scheduler.Waits(namespace, queues) {
+		wanting = 0 // no turn: own shards do not compete for these slots
+	}
+	switch whose, length := s.assignFreed(time.Now(), wanting, n); whose {
+	case ownTurn:
+		a.options.Scheduler.DemandChanged(namespace, queues)
+	case peersBegin:
+		time.AfterFunc(length, func() {
+			s.endPeersTurn()
+			a.options.Scheduler.DemandChanged(namespace, queues)
+		})
+	}
+}
+
+// scarceTurns are the turns of the fleets that serve a lane, if own shards wait for their slots. Without such a
+// wait a peer's permit is not evidence about turns.
+func (a *Allocator) scarceTurns(l job.Lane) []*fleetTurns {
+	return slices.DeleteFunc(a.turns.turnsForQueue(l.Namespace, l.Queue), func(s *fleetTurns) bool {
+		return !a.options.Scheduler.Waits(s.fleet.ServedQueues())
+	})
+}
