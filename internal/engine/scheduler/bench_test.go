@@ -25,7 +25,7 @@ func benchBed(b *testing.B, slots Slots) *Scheduler {
 	s.scanCount = 1
 	for id := range 64 {
 		s.shards[id] = newShard(id, 0)
-		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), true, now.UnixMilli(), now)
+		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), now.UnixMilli(), now)
 	}
 	return s
 }
@@ -52,6 +52,7 @@ func (f benchSlots) Reserve(string, string, int) Reservation {
 }
 func (f benchSlots) Count() int                     { return f.n }
 func (f benchSlots) Advance() bool                  { return false }
+func (f benchSlots) Queues() []job.QueueKey         { return nil }
 func (f benchSlots) MayAdvance(string, string) bool { return false }
 func (f benchSlots) Deliver([]job.Leased)           {}
 
@@ -101,6 +102,7 @@ func BenchmarkLearnHeads(b *testing.B) {
 	heads := benchHeads(now.UnixMilli() - 1000)
 	for b.Loop() {
 		s.scanCount++
-		s.learnHeads(s.scanCount, 3, heads, true, now.UnixMilli(), now)
+		s.learnHeads(s.scanCount, 3, heads, now.UnixMilli(), now)
+		s.endPage(s.scanCount, s.shards[3], job.LaneCursor{}, job.LanePage{Heads: heads})
 	}
 }
