@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,4 +175,17 @@ func TestCountsAreReadInParts(t *testing.T) {
 	if n := commandCalls(t, text, "hscan"); n < 4 || n > 10 || commandCalls(t, text, "hgetall") != 0 {
 		t.Errorf("%d parts:\n%s", n, text)
 	}
+}
+
+// commandCalls is how often Redis carried out a command, by its statistics.
+func commandCalls(t *testing.T, stats, command string) (n int) {
+	t.Helper()
+	_, after, found := strings.Cut(stats, "cmdstat_"+command+":calls=")
+	if !found {
+		return 0
+	}
+	if _, err := fmt.Sscanf(after, "%d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
