@@ -50,6 +50,8 @@ func (g gates) MayAdvance(namespace, queue string) bool {
 	return g.admission.MayAdvance(namespace, queue)
 }
 
+func (g gates) Queues() []job.QueueKey { return g.dispatcher.Queues() }
+
 func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }
 
 func (g gates) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {

@@ -51,6 +51,23 @@ type LaneHead struct {
 	DueMS int64
 }
 
+// LanesPerRead bounds the lanes that one read of a shard's index lists: 1,000 queues of ten priorities.
+const LanesPerRead = 10_000
+
+// LaneCursor is a place in the index of a shard's lanes, which is ordered by due time. The zero value is its start.
+type LaneCursor struct {
+	DueMS int64 // due time of the last lane that was listed
+	Ties  int   // how many lanes with this due time were listed
+}
+
+// LanePage is a part of the index of a shard's lanes.
+type LanePage struct {
+	Heads []LaneHead
+	// More reports that the index may have lanes after this page, which begin at Next.
+	More bool
+	Next LaneCursor
+}
+
 // Worst is an index of the worst jobs of a shard.
 type Worst uint8
 

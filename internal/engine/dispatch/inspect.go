@@ -25,6 +25,20 @@ func (d *Dispatcher) Demand() []job.QueueDemand {
 	return demand
 }
 
+// Queues returns the queues that this node's workers serve. A draining node serves none.
+func (d *Dispatcher) Queues() []job.QueueKey {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.draining {
+		return nil
+	}
+	queues := make([]job.QueueKey, 0, len(d.mu.queues))
+	for k := range d.mu.queues {
+		queues = append(queues, job.QueueKey{Namespace: k.namespace, Queue: k.queue})
+	}
+	return queues
+}
+
 // Loads returns the load of each queue that this node's workers serve or have an attempt of, sorted. Running
 // counts attempts; as with free slots, a worker of several queues counts for each of them.
 func (d *Dispatcher) Loads() []job.QueueLoad {

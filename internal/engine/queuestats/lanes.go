@@ -11,9 +11,10 @@ import (
 // Store reads the lanes of shards.
 type Store interface {
 	// Lanes lists all lanes of shards, DueLanes those with a record that is due within some time. With an error
-	// they return the shards that could be read.
+	// they return the shards that could be read. LanePages lists part of the lanes, however many there are.
 	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
 	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
+	LanePages(ctx context.Context, from map[int]job.LaneCursor) (map[int]job.LanePage, error)
 	// Stats counts the records of lanes. With an error it returns the shards that could be counted.
 	Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneStat, error)
 	// Now is the clock of a shard, in Unix milliseconds.

@@ -33,6 +33,7 @@ type ShardCounts struct {
 
 	store  Store
 	shards map[int]map[job.Lane]LaneStat
+	passes map[int]*countPass // of the shards with more lanes than one page lists
 	// Turns among the counted shards, among the others that have a backlog, and among those never counted.
 	countedTurns, backlogTurns, uncountedTurns roundrobin.Turns
 }
@@ -41,7 +42,7 @@ type ShardCounts struct {
 func NewShardCounts(store Store) *ShardCounts {
 	return &ShardCounts{
 		listTimeout: listTimeout, countTimeout: countTimeout,
-		store: store, shards: make(map[int]map[job.Lane]LaneStat),
+		store: store, shards: make(map[int]map[job.Lane]LaneStat), passes: make(map[int]*countPass),
 	}
 }
 
@@ -50,11 +51,13 @@ func NewShardCounts(store Store) *ShardCounts {
 func (c *ShardCounts) Update(ctx context.Context, held []int) (updated bool) {
 	before := len(c.shards)
 	maps.DeleteFunc(c.shards, func(shard int, _ map[job.Lane]LaneStat) bool { return !slices.Contains(held, shard) })
+	maps.DeleteFunc(c.passes, func(shard int, _ *countPass) bool { return c.shards[shard] == nil })
 	known := slices.Sorted(maps.Keys(c.shards))
 	updated = len(known) < before
 	updated = c.countNew(ctx, held) || updated
 	if len(known) > 0 {
-		now, later := c.countedTurns.Take(known, maxCountedLanes, func(shard int) int { return len(c.shards[shard]) })
+		now, later := c.countedTurns.Take(known, maxCountedLanes,
+			func(shard int) int { return min(len(c.shards[shard]), maxCountedLanes) })
 		updated = c.countShards(ctx, now) || updated
 		updated = c.countBacklog(ctx, later) || updated
 	}
@@ -89,19 +92,63 @@ func (c *ShardCounts) expectedLanes(int) int {
 	return max(lanes/len(c.shards), minNewShardLanes)
 }
 
-// countShards counts all lanes of shards. Shards that cannot be read keep their counts.
+// countShards counts all lanes of shards, or the next page of them. Shards that cannot be read keep their counts.
 func (c *ShardCounts) countShards(ctx context.Context, shards []int) (updated bool) {
 	listing, cancel := context.WithTimeout(ctx, c.listTimeout)
 	defer cancel()
-	heads, _ := c.store.Lanes(listing, shards) // the store logs errors of Redis
-	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, AnyLane)) {
-		updated = true
-		c.shards[shard] = make(map[job.Lane]LaneStat, len(stats))
-		for _, s := range stats {
-			c.shards[shard][s.Lane] = s
+	from := make(map[int]job.LaneCursor, len(shards))
+	for _, shard := range shards {
+		from[shard] = job.LaneCursor{}
+		if p := c.passes[shard]; p != nil {
+			from[shard] = p.next
 		}
 	}
+	pages, _ := c.store.LanePages(listing, from) // the store logs errors of Redis
+	heads := make(map[int][]job.LaneHead, len(pages))
+	for shard, page := range pages {
+		heads[shard] = page.Heads
+	}
+	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, AnyLane)) {
+		updated = true
+		c.addPage(shard, pages[shard], stats)
+	}
 	return updated
+}
+
+// countPass is a count of the lanes of a shard, one page in each of its turns.
+type countPass struct {
+	next    job.LaneCursor
+	counted map[job.Lane]struct{}
+}
+
+// addPage adds the counts of a page of a shard's lanes. The last page of a pass removes the lanes that were in none.
+func (c *ShardCounts) addPage(shard int, page job.LanePage, stats []LaneStat) {
+	p := c.passes[shard]
+	if c.shards[shard] == nil || p == nil && !page.More {
+		c.shards[shard] = make(map[job.Lane]LaneStat, len(stats))
+	}
+	for _, s := range stats {
+		c.shards[shard][s.Lane] = s
+	}
+	if p == nil && !page.More {
+		return
+	}
+	if p == nil {
+		p = &countPass{counted: make(map[job.Lane]struct{}, len(stats))}
+		c.passes[shard] = p
+	}
+	for _, s := range stats {
+		p.counted[s.Lane] = struct{}{}
+	}
+	p.next = page.Next
+	if page.More {
+		return
+	}
+	delete(c.passes, shard)
+	maps.DeleteFunc(c.shards[shard], func(l job.Lane, _ LaneStat) bool {
+		_, counted := p.counted[l]
+		return !counted
+	})
 }
 
 // countBacklog counts the lanes of shards with due records, now or when they were last counted. If there are too

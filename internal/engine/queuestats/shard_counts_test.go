@@ -232,3 +232,27 @@ func (l *listings) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		return next(ctx, cmds)
 	}
 }
+
+// All lanes of a shard are counted, also those after the first page, and lanes that do not exist any more are removed.
+func TestAllLanesOfAShardAreCounted(t *testing.T) {
+	b := newCountBed(t, 1)
+	var index []redis.Z
+	for i := range job.LanesPerRead + 100 {
+		index = append(index, redis.Z{Score: float64(job.NeverMS), Member: countLane(i).String()})
+	}
+	b.must(b.client.ZAdd(t.Context(), b.key(0, "lanes"), index...).Err())
+	counted := func(want int) {
+		t.Helper()
+		redistest.Eventually(t, time.Minute, "all lanes are counted", func(ctx context.Context) error {
+			b.counts.Update(ctx, []int{0})
+			if n := len(b.counts.shards[0]); n != want || len(b.counts.passes) > 0 {
+				return fmt.Errorf("%d lanes", n)
+			}
+			return nil
+		})
+	}
+	counted(job.LanesPerRead + 100)
+	b.must(b.client.Del(t.Context(), b.key(0, "lanes")).Err())
+	b.put(0, 1)
+	counted(1)
+}

@@ -26,7 +26,7 @@ func benchBed(b *testing.B, slots Slots) *Scheduler {
 	s.scanCount = 1
 	for id := range 64 {
 		s.shards[id] = newShard(id, 0)
-		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), true, now.UnixMilli(), now)
+		s.learnHeads(1, id, benchHeads(now.UnixMilli()-1000), now.UnixMilli(), now)
 	}
 	return s
 }
@@ -54,6 +54,7 @@ func (f benchSlots) Reserve(string, string, int) slots.Reservation {
 func (f benchSlots) Count() int                     { return f.n }
 func (f benchSlots) Split(int) slots.Reservation    { return nil }
 func (f benchSlots) Advance() bool                  { return false }
+func (f benchSlots) Queues() []job.QueueKey         { return nil }
 func (f benchSlots) MayAdvance(string, string) bool { return false }
 func (f benchSlots) Deliver([]job.Leased)           {}
 
@@ -103,6 +104,7 @@ func BenchmarkLearnHeads(b *testing.B) {
 	heads := benchHeads(now.UnixMilli() - 1000)
 	for b.Loop() {
 		s.scanCount++
-		s.learnHeads(s.scanCount, 3, heads, true, now.UnixMilli(), now)
+		s.learnHeads(s.scanCount, 3, heads, now.UnixMilli(), now)
+		s.endPage(s.scanCount, s.shards[3], job.LaneCursor{}, job.LanePage{Heads: heads})
 	}
 }

@@ -37,7 +37,10 @@
 //  2. A shard has at most one leasing call of this holder in flight, even if the shard is
 //     lost and acquired again meanwhile. A lane has at most one unanswered permit, and no
 //     call while it has one.
-//  3. A lane's first due time is too late for at most one rescan. A due time that is too
+//  3. A lane's first due time is too late for at most one rescan. In a shard with more lanes than
+//     one read lists, this holds for queues that have workers, if these are few enough to look up
+//     all their lanes in one rescan; other lanes are read in turns (lane_pages.go). A known lane is
+//     dropped only after a read of all lanes, or a lookup, that did not find it. A due time that is too
 //     early costs one empty call. An answer, or a rescan's reading, that is older than a
 //     nudge does not undo the nudge.
 //  4. Lanes share scarce slots by weight (priority + 1), over all shards, so that priority 0

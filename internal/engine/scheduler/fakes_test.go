@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -21,6 +22,9 @@ type fakeStore struct {
 	locks   map[int]string
 	calls   []leaseCall
 	scans   int
+	// pageSize is how many lanes a page lists; 0 is all. lookups are the numbers of lanes that were looked up.
+	pageSize int
+	lookups  []int
 	// trip is how long a call takes, half of it before it has its effect.
 	trip func() time.Duration
 	// clock is a shard's clock in microseconds.
@@ -225,8 +229,36 @@ func (st *fakeStore) started(l job.Leased) {
 	st.records[l.Record].begins(st.clock(l.Shard))
 }
 
-func (st *fakeStore) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
-	return st.list(ctx, shards, func(int, job.LaneHead) bool { return true })
+// LanePages lists pageSize lanes of each shard, or all of them.
+func (st *fakeStore) LanePages(ctx context.Context, from map[int]job.LaneCursor) (map[int]job.LanePage, error) {
+	all, err := st.list(ctx, slices.Collect(maps.Keys(from)), func(int, job.LaneHead) bool { return true })
+	pages := make(map[int]job.LanePage, len(all))
+	for id, heads := range all {
+		page := job.LanePage{Heads: heads[min(from[id].Ties, len(heads)):]} // the fake's cursor is a number of lanes
+		if page.More = st.pageSize > 0 && len(page.Heads) >= st.pageSize; page.More {
+			page.Heads = page.Heads[:st.pageSize]
+			page.Next.Ties = from[id].Ties + st.pageSize
+		}
+		pages[id] = page
+	}
+	return pages, err
+}
+
+// FindLanes finds the lanes that have records.
+func (st *fakeStore) FindLanes(_ context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneHead, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	found := make(map[int][]job.LaneHead, len(lanes))
+	for id, names := range lanes {
+		found[id] = nil
+		st.lookups = append(st.lookups, len(names))
+		for _, l := range names {
+			if _, there := st.lanes[id][l]; there {
+				found[id] = append(found[id], job.LaneHead{Lane: l, DueMS: st.head(id, l)})
+			}
+		}
+	}
+	return found, nil
 }
 
 func (st *fakeStore) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
@@ -256,6 +288,9 @@ func (st *fakeStore) list(ctx context.Context, shards []int, wanted func(int, jo
 				all[shard] = append(all[shard], h)
 			}
 		}
+		slices.SortFunc(all[shard], func(a, b job.LaneHead) int {
+			return cmp.Or(cmp.Compare(a.DueMS, b.DueMS), cmp.Compare(a.Lane.String(), b.Lane.String()))
+		})
 	}
 	st.mu.Unlock()
 	st.hook(&st.scanned)()
@@ -384,6 +419,7 @@ type fakeSlots struct {
 	mu       sync.Mutex
 	pool     func(queueKey) string
 	free     map[string]int
+	queues   []job.QueueKey
 	onDemand func()
 	// handler is how long one runs; below zero it runs until done is called.
 	handler func() time.Duration
@@ -439,6 +475,13 @@ type fakeReservation struct {
 	pool string
 	n    int
 	done bool
+}
+
+// Queues are those of the test.
+func (f *fakeSlots) Queues() []job.QueueKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.queues
 }
 
 func (f *fakeSlots) MayAdvance(string, string) bool {

@@ -11,12 +11,16 @@ type metrics struct {
 	permitsSent, permitsUsed      prometheus.Counter
 	permitsUnused, permitsExpired prometheus.Counter
 	reaped, swept                 prometheus.Counter
+	lanes, oversizedShards        prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {
 		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	return &metrics{
 		leases: counter("fermata_leases_total", "Attempts leased by this node."),
@@ -31,6 +35,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		permitsUnused:  counter("fermata_permits_unused_total", "Permits that peers answered without a lease."),
 		reaped:         counter("fermata_leases_ended_total", "Leases found that ended without a result."),
 		swept:          counter("fermata_records_swept_total", "Finished and dead records deleted after their time."),
+		lanes:          gauge("fermata_lanes", "Lanes that this node knows of the shards that it holds: queues by priority and shard."),
+		oversizedShards: gauge("fermata_oversized_shards",
+			"Held shards with more lanes than one read lists. Lanes of queues with workers are looked up, the others are read in turns."),
 	}
 }
 

@@ -16,8 +16,11 @@ import (
 // Store has the methods of the store that the scheduler needs.
 type Store interface {
 	Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply
-	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
-	// DueLanes is Lanes for those in which something is due within some time.
+	// LanePages lists a page of the lanes of each shard.
+	LanePages(ctx context.Context, from map[int]job.LaneCursor) (map[int]job.LanePage, error)
+	// FindLanes looks up lanes by name, and returns those that exist.
+	FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneHead, error)
+	// DueLanes lists the lanes in which something is due within some time, at most job.LanesPerRead of each shard.
 	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
 	Now(ctx context.Context, shard int) (int64, error)
 	// FirstEnds returns the time of the first record in each region of the lanes, for those that have any, and
@@ -50,6 +53,8 @@ type Slots interface {
 	// MayAdvance reports whether slots reserved now may take leases that are not due yet; see [slots.Reservation]. It
 	// must not call the scheduler back.
 	MayAdvance(namespace, queue string) bool
+	// Queues returns the queues that this node's workers serve. It must not call the scheduler back.
+	Queues() []job.QueueKey
 }
 
 // Peers carries permits to other nodes and results back. Neither blocks, nor calls

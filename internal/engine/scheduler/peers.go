@@ -32,6 +32,9 @@ func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &peerSlots{free: make(map[queueKey]int, len(demands)), ahead: make(map[queueKey]int)}
+	if s.peerQueues[node] = demands; len(demands) == 0 {
+		delete(s.peerQueues, node)
+	}
 	for _, d := range demands {
 		if d.Free > 0 {
 			p.free[queueKey{d.Namespace, d.Queue}] = d.Free

@@ -30,31 +30,37 @@ const (
 )
 
 // rescan reads the first due times of all shards, or only of those that were not read before. It also makes up
-// for lost notifications of free slots. Due lanes are read concurrently with the rest: a server that is down may
-// take all of its time.
+// for lost notifications of free slots. Due lanes, and the lanes of oversized shards that have workers, are read
+// concurrently with the rest: a server that is down may take all of its time.
 func (s *Scheduler) rescan(ctx context.Context, all bool) {
 	scan := s.beginScan(all)
-	if len(scan.whole) == 0 {
+	if len(scan.listed) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	var due sync.WaitGroup
+	var others sync.WaitGroup
 	if len(scan.due) > 0 {
-		due.Go(func() {
+		others.Go(func() {
 			heads, err := s.o.Store.DueLanes(ctx, scan.due, dueWithinPeriods*s.o.Rescan)
-			s.learnScan(ctx, scan, heads, err, false)
+			s.learnDue(ctx, scan, heads, err)
 		})
 	}
-	heads, err := s.o.Store.Lanes(ctx, scan.whole)
-	s.learnScan(ctx, scan, heads, err, true)
-	due.Wait()
+	others.Go(func() { s.lookUpLanes(ctx, scan.number, scan.oversized) })
+	pages, err := s.o.Store.LanePages(ctx, scan.from)
+	s.lookUpLanes(ctx, scan.number, s.learnPages(ctx, scan, pages, err))
+	others.Wait()
+	s.updateLaneMetrics()
 }
 
-// scanPlan is one rescan: the shards that are read completely, and those for which only due lanes are read.
+// scanPlan is one rescan.
 type scanPlan struct {
-	number     int64
-	whole, due []int
+	number int64
+	listed []int                  // shards of which a page of all lanes is read
+	from   map[int]job.LaneCursor // where the page begins
+	due    []int                  // shards of which only due lanes are read
+	// oversized are shards with more lanes than one page lists: the lanes of queues that have workers are looked up.
+	oversized []int
 }
 
 // beginScan numbers a rescan and chooses its shards.
@@ -74,51 +80,94 @@ func (s *Scheduler) beginScan(all bool) scanPlan {
 	for id, sh := range s.shards {
 		switch {
 		case !sh.lanesRead:
-			out.whole = append(out.whole, id)
+			out.listed = append(out.listed, id)
 		case all:
 			known = append(known, id)
+			if sh.oversized {
+				out.oversized = append(out.oversized, id)
+			}
 		}
 	}
 	slices.Sort(known)
-	listed, due := s.scanTurns.Take(known, listedLanes, func(id int) int { return len(s.shards[id].lanes) })
-	out.whole, out.due = append(out.whole, listed...), due
+	listed, due := s.scanTurns.Take(known, listedLanes, func(id int) int { return min(len(s.shards[id].lanes), listedLanes) })
+	out.listed = append(out.listed, listed...)
+	out.due = slices.DeleteFunc(due, func(id int) bool { return s.shards[id].oversized })
+	out.from = make(map[int]job.LaneCursor, len(out.listed))
+	for _, id := range out.listed {
+		out.from[id] = s.shards[id].nextPage
+	}
 	return out
 }
 
-// learnScan applies what was read of shards, and wakes a leaser for what is due; whole reports that these are
-// all of their lanes.
-func (s *Scheduler) learnScan(ctx context.Context, scan scanPlan, heads map[int][]job.LaneHead, err error, whole bool) {
+// learnDue applies what was read of the due lanes of shards, and wakes a leaser for what is due.
+func (s *Scheduler) learnDue(ctx context.Context, scan scanPlan, heads map[int][]job.LaneHead, err error) {
+	s.logUnread(ctx, err)
+	for id, lanes := range heads {
+		s.withShard(ctx, id, func(sh *shard, nowMS int64) {
+			if s.learnHeads(scan.number, id, lanes, nowMS, time.Now()) && len(lanes) >= job.LanesPerRead {
+				s.markOversized(sh)
+			}
+		})
+	}
+	s.wakeLeaser()
+}
+
+// learnPages applies the pages that were read of shards, and wakes a leaser for what is due. It returns the shards
+// that proved to be oversized.
+func (s *Scheduler) learnPages(ctx context.Context, scan scanPlan, pages map[int]job.LanePage, err error) (found []int) {
+	s.logUnread(ctx, err)
+	for id, page := range pages {
+		s.withShard(ctx, id, func(sh *shard, nowMS int64) {
+			before := sh.oversized
+			if s.learnHeads(scan.number, id, page.Heads, nowMS, time.Now()) {
+				s.endPage(scan.number, sh, scan.from[id], page)
+			}
+			if sh.oversized && !before {
+				found = append(found, id)
+			}
+		})
+	}
+	s.wakeLeaser()
+	return found
+}
+
+func (s *Scheduler) logUnread(ctx context.Context, err error) {
 	if err != nil && context.Cause(ctx) != context.Canceled {
 		s.o.Logger.Warn("failed to read due times", "error", err)
 	}
-	for id, lanes := range heads {
-		nowMS, err := s.o.Store.Now(ctx, id)
-		if err != nil {
-			continue
-		}
-		s.mu.Lock()
-		s.learnHeads(scan.number, id, lanes, whole, nowMS, time.Now())
-		s.mu.Unlock()
-	}
+}
+
+func (s *Scheduler) wakeLeaser() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wake.Signal()
 }
 
-// learnHeads applies what a rescan read of a shard, of all its lanes or some. Other inputs since its beginning
-// may be newer: then a lane's due time only becomes earlier. A pending lane will learn its due time from its
-// answer.
-func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, whole bool, nowMS int64, at time.Time) {
-	sh, held := s.shards[id]
-	if !held || sh.acquiredInScan >= scan {
+// withShard calls f under the lock with a shard, if it is held and its clock is known.
+func (s *Scheduler) withShard(ctx context.Context, id int, f func(sh *shard, nowMS int64)) {
+	nowMS, err := s.o.Store.Now(ctx, id)
+	if err != nil {
 		return
 	}
-	sh.lanesRead = sh.lanesRead || whole
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sh, held := s.shards[id]; held {
+		f(sh, nowMS)
+	}
+}
+
+// learnHeads applies what a rescan read of lanes of a shard. Other inputs since its beginning may be newer: then
+// a lane's due time only becomes earlier. A pending lane will learn its due time from its answer. It returns false
+// if the shard was acquired later.
+func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, nowMS int64, at time.Time) bool {
+	sh, held := s.shards[id]
+	if !held || sh.acquiredInScan >= scan {
+		return false
+	}
 	sh.noteClock(nowMS*1000, at, false)
-	listed := make(map[job.Lane]struct{}, len(heads))
 	for _, h := range heads {
-		listed[h.Lane] = struct{}{}
 		l := sh.laneOf(h.Lane)
+		l.listedInScan = max(l.listedInScan, scan)
 		due := h.DueMS
 		if l.touchedInScan >= scan {
 			due = min(due, l.due)
@@ -127,13 +176,5 @@ func (s *Scheduler) learnHeads(scan int64, id int, heads []job.LaneHead, whole b
 			s.setDue(l, due)
 		}
 	}
-	if !whole {
-		return
-	}
-	for _, l := range sh.lanes {
-		if _, there := listed[l.key]; !there && l.touchedInScan < scan && !l.isPending() {
-			sh.removeFromHeaps(l, &s.backlog)
-			sh.dropLane(l)
-		}
-	}
+	return true
 }

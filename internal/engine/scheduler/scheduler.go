@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/roundrobin"
 )
 
@@ -40,6 +41,7 @@ type state struct {
 	pacer           pacer
 	outlook         leadTimes
 	peers           map[string]*peerSlots
+	peerQueues      map[string][]job.QueueDemand // the queues that each peer serves, also without free slots
 	permits         permitTable
 	scanCount       int64            // rescans begun
 	scanTurns       roundrobin.Turns // of the shards to be listed by one of them
@@ -59,7 +61,7 @@ func New(o Options) (*Scheduler, error) {
 	s.state = state{
 		shards: make(map[int]*shard), callsInFlight: make(map[int]struct{}), unansweredCalls: make(map[int]int),
 		backlog: newBacklog(), outlook: shortLead,
-		peers: make(map[string]*peerSlots), permits: permitTable{byID: make(map[int64]*openPermit)},
+		peers: make(map[string]*peerSlots), peerQueues: make(map[string][]job.QueueDemand), permits: permitTable{byID: make(map[int64]*openPermit)},
 	}
 	s.batches.Store(time.Now().UnixNano())
 	return s, nil

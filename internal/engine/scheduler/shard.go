@@ -18,7 +18,13 @@ type shard struct {
 	clock          clockReading
 	nextCall       *call // being put together by pick
 	acquiredInScan int64 // the rescan after whose start the shard was acquired
-	lanesRead      bool  // a rescan has read its lanes
+	lanesRead      bool  // a rescan has read its lanes, or the first page of them
+	// State of reading more lanes than one page lists, see lane_pages.go.
+	oversized bool
+	nextPage  job.LaneCursor // where the next page begins
+	passBegan int64          // the rescan that read the first page
+	unlisted  []job.Lane     // known lanes that the last pass did not list, not looked up yet
+	nextQueue job.QueueKey   // where the next lookup of queues with workers begins
 	// maybeLeased has the lanes in which records may be leased: no look since has shown the opposite. See
 	// reapLeases.
 	maybeLeased    map[*lane]struct{}
@@ -47,6 +53,7 @@ type lane struct {
 	permit        *openPermit
 	unusedPermits uint      // permits in a row that found nothing due, see backOffLane
 	touchedInScan int64     // the rescan after whose start the lane was updated last
+	listedInScan  int64     // the last rescan that found the lane
 	leasableUntil time.Time // until then no look shows that nothing is leased
 	// State of sweeping, see lanesToSweep.
 	leasedSinceSweep bool  // something was leased since the last look, so that it may have ended

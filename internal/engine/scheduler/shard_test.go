@@ -161,8 +161,8 @@ func TestShardsWithManyLanesAreListedInTurns(t *testing.T) {
 			t.Helper()
 			scan := b.s.beginScan(true)
 			slices.Sort(scan.due)
-			if got := fmt.Sprint(scan.whole); got != whole || fmt.Sprint(scan.due) != due {
-				t.Errorf("listed %v and read what is due of %v, want %s and %s", scan.whole, scan.due, whole, due)
+			if got := fmt.Sprint(scan.listed); got != whole || fmt.Sprint(scan.due) != due {
+				t.Errorf("listed %v and read what is due of %v, want %s and %s", scan.listed, scan.due, whole, due)
 			}
 		}
 		expect("[0 2 5]", "[]")

@@ -111,11 +111,7 @@ func entryText(at int64) string {
 
 // indexedLanes adds the lanes that only the index of lanes names.
 func (a *audit) indexedLanes() error {
-	heads, err := a.Lanes(a.ctx, []int{a.shard})
-	for _, h := range heads[a.shard] {
-		a.lanes[h.Lane] = true
-	}
-	return err
+	return a.eachLane(a.ctx, a.shard, func(l job.Lane) { a.lanes[l] = true })
 }
 
 // sortedLanes makes reports the same each time.

@@ -8,26 +8,29 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// lanesPerShard bounds the lanes that are listed of one shard: 1,000 queues of
-// ten priorities.
-const lanesPerShard = 10_000
+// lanesPerShard bounds the lanes that one read lists of a shard.
+const lanesPerShard = job.LanesPerRead
 
-// Lanes lists the lanes of shards that hold any record, with the first due time
+// Lanes lists the lanes of shards that hold any record, at most job.LanesPerRead of each shard, those that are
+// due first, with the first due time
 // of each (job.NeverMS if nothing in it is due), and reads the shards' clocks where
 // they have not been heard of for seconds: a plain read costs a tenth of a script. With
 // an error come those shards that could be read: a server that is away must not
 // hide the others'.
 func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error) {
-	return s.readLanes(ctx, shards, func(shard int) *op {
-		k := s.shards[shard]
-		if s.hears(shard) {
-			return command("zrange", k.lanes, "zrange", k.lanes, 0, lanesPerShard-1, "withscores")
-		}
-		return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
-	})
+	return s.readLanes(ctx, shards, s.firstLanes)
 }
 
-// DueLanes is Lanes for those lanes only in which something is due, or will be before
+// firstLanes reads the lanes of a shard that are due first.
+func (s *Store) firstLanes(shard int) *op {
+	k := s.shards[shard]
+	if s.hears(shard) {
+		return command("zrange", k.lanes, "zrange", k.lanes, 0, lanesPerShard-1, "withscores")
+	}
+	return call(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{lanesPerShard})
+}
+
+// DueLanes is Lanes, with the same limit, for those lanes only in which something is due, or will be before
 // some time has passed.
 func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error) {
 	return s.firstDueLanes(ctx, shards, within, lanesPerShard)
@@ -57,21 +60,23 @@ func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int
 	err := s.perform(ctx, ops...)
 	out := make(map[int][]job.LaneHead, len(shards))
 	for i, shard := range shards {
-		if ops[i].err != nil {
-			continue
+		if ops[i].err == nil {
+			out[shard] = s.laneHeads(shard, laneEntries(ops[i]))
 		}
-		answer := ops[i].reply
-		if ops[i].script != nil {
-			answer = answer.list(2)
-		}
-		out[shard] = s.laneHeads(shard, answer)
 	}
 	return out, err
 }
 
+// laneEntries are the names and scores that a read of an index of lanes returned.
+func laneEntries(o *op) reply {
+	if o.script != nil {
+		return flat(o.reply.list(2))
+	}
+	return flat(o.reply)
+}
+
 // laneHeads reads the members of a shard's index of lanes.
-func (s *Store) laneHeads(shard int, answer reply) []job.LaneHead {
-	pairs := flat(answer)
+func (s *Store) laneHeads(shard int, pairs reply) []job.LaneHead {
 	heads := make([]job.LaneHead, 0, len(pairs)/2)
 	for k := 0; k+1 < len(pairs); k += 2 {
 		lane, ok := job.ParseLane(pairs.text(k))
@@ -80,9 +85,6 @@ func (s *Store) laneHeads(shard int, answer reply) []job.LaneHead {
 			continue
 		}
 		heads = append(heads, job.LaneHead{Lane: lane, DueMS: score(pairs.at(k + 1))})
-	}
-	if len(heads) == lanesPerShard {
-		s.log.Warn("shard has more lanes than are listed; those due last wait", "shard", shard, "listed", lanesPerShard)
 	}
 	return heads
 }

@@ -28,6 +28,9 @@ const (
 	// maxCounted is how many namespaces have a count, those with most jobs: the one that
 	// a census leaves out begins at nothing.
 	maxCounted = 10_000
+	// countsPerRead and maxReadCounts bound the counts that one command, and one look, reads.
+	countsPerRead = 1000
+	maxReadCounts = 2 * maxCounted
 )
 
 // NamespaceCounts are counts of all namespaces, in the slot of the keyspace's own hash: of
@@ -86,23 +89,31 @@ func (c *NamespaceCounts) Give(ctx context.Context, namespace string, n int) err
 	return err
 }
 
-// Counts are those of all namespaces, and whether there has been a census yet.
+// Counts are those of all namespaces, and whether there has been a census yet. They are read in parts: while a
+// census ends, some may be missing. Of very many namespaces, only maxReadCounts are read.
 func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, counted bool, err error) {
-	read := command("counts of namespaces", c.key, "hgetall", c.key)
-	if err := c.store.perform(ctx, read); err != nil {
-		return nil, false, err
-	}
 	counts = map[string]int{}
-	for field, text := range readHash(read.reply) {
-		if strings.HasPrefix(field, "#") {
-			counted = counted || field == "#counted"
-			continue
+	for at := "0"; ; {
+		read := command("counts of namespaces", c.key, "hscan", c.key, at, "count", countsPerRead)
+		if err := c.store.perform(ctx, read); err != nil {
+			return nil, false, err
 		}
-		if n, err := strconv.Atoi(text); err == nil {
-			counts[field] = n
+		fields := read.reply.list(1)
+		for i := 0; i+1 < len(fields); i += 2 {
+			field := fields.text(i)
+			if strings.HasPrefix(field, "#") {
+				counted = counted || field == "#counted"
+				continue
+			}
+			if n, err := strconv.Atoi(fields.text(i + 1)); err == nil {
+				counts[field] = n
+			}
+		}
+		at = read.reply.text(0)
+		if at == "0" || at == "" || len(counts) >= maxReadCounts {
+			return counts, counted, nil
 		}
 	}
-	return counts, counted, nil
 }
 
 // Census counts anew for those namespaces that are wanted, and puts their counts
@@ -136,15 +147,18 @@ func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want 
 func (c *NamespaceCounts) countAll(ctx context.Context, want func(string) bool) (map[string]int, error) {
 	counts := map[string]int{}
 	for shard := range c.store.shards {
-		heads, err := c.store.Lanes(ctx, []int{shard})
+		wanted := map[job.Lane]struct{}{}
+		err := c.store.eachLane(ctx, shard, func(l job.Lane) {
+			if want(l.Namespace) {
+				wanted[l] = struct{}{}
+			}
+		})
 		if err != nil {
 			return nil, err
 		}
-		var parts []lanePart
-		for _, h := range heads[shard] {
-			if want(h.Lane.Namespace) {
-				parts = append(parts, lanePart{lane: h.Lane})
-			}
+		parts := make([]lanePart, 0, len(wanted))
+		for l := range wanted {
+			parts = append(parts, lanePart{lane: l})
 		}
 		for len(parts) > 0 {
 			if parts, err = c.countParts(ctx, shard, parts, counts); err != nil {
