@@ -54,7 +54,7 @@ type QueuesOptions struct {
 // Queues returns the queues with their backlog.
 func (a Admin) Queues(ctx context.Context, o QueuesOptions) ([]*Queue, error) {
 	r, err := callWithRetry(ctx, a.c, a.c.cluster.ListQueues,
-		&fermatav1.ListQueuesRequest{Parent: a.c.parent(o.AllNamespaces)})
+		&fermatav1.ListQueuesRequest{Parent: a.c.listParent(o.AllNamespaces)})
 	return r.GetQueues(), err
 }
 

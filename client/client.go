@@ -204,8 +204,8 @@ func (c *Client) QueueName(queue string) string {
 
 func (c *Client) namespaceName() string { return "namespaces/" + c.options.Namespace }
 
-// parent returns the parent of a list: the client's namespace, or "" for all namespaces.
-func (c *Client) parent(allNamespaces bool) string {
+// listParent returns the parent of a list: the client's namespace, or "" for all namespaces.
+func (c *Client) listParent(allNamespaces bool) string {
 	if allNamespaces {
 		return ""
 	}

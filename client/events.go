@@ -39,7 +39,7 @@ type EventBatch struct {
 // the first connection is limited to Options.Attempts attempts.
 func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[EventBatch, error] {
 	q := &fermatav1.WatchEventsRequest{
-		Parent: c.parent(f.AllNamespaces), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels,
+		Parent: c.listParent(f.AllNamespaces), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels,
 		ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
 	}
 	if !f.Since.IsZero() && f.ResumeToken == "" {

@@ -307,7 +307,7 @@ type TopOptions struct {
 // TopJobs returns the worst jobs of a kind, the worst first.
 func (c *Client) TopJobs(ctx context.Context, kind TopKind, o TopOptions) ([]*TopJob, error) {
 	r, err := callWithRetry(ctx, c, c.jobs.TopJobs,
-		&fermatav1.TopJobsRequest{Parent: c.parent(o.AllNamespaces), Kind: kind, Limit: int32(o.Limit)})
+		&fermatav1.TopJobsRequest{Parent: c.listParent(o.AllNamespaces), Kind: kind, Limit: int32(o.Limit)})
 	return r.GetJobs(), err
 }
 

@@ -188,7 +188,8 @@ func (p *applyPlanner) setQueues(ctx context.Context) (set int, failed []error) 
 		if !q.isChanged() {
 			continue
 		}
-		if _, err := p.client.Admin().SetQueueSettings(ctx, q.after, client.SetQueueSettingsOptions{Expected: q.before}); err != nil {
+		_, err := p.client.Admin().SetQueueSettings(ctx, q.after, client.SetQueueSettingsOptions{Expected: q.before})
+		if err != nil {
 			failed = append(failed, p.app.failedItem(fmt.Sprintf("queue %s", q.name), i, err))
 			continue
 		}

@@ -104,12 +104,13 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 		p.queues, err = c.Admin().Queues(ctx, client.QueuesOptions{AllNamespaces: all})
 		return err
 	})
+	worst := client.TopOptions{AllNamespaces: all, Limit: maxJobsShown}
 	part("failing jobs", func() (err error) {
-		p.failing, err = c.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_FAILING, client.TopOptions{AllNamespaces: all, Limit: maxJobsShown})
+		p.failing, err = c.TopJobs(ctx, client.TopFailing, worst)
 		return err
 	})
 	part("late jobs", func() (err error) {
-		p.late, err = c.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_LATE, client.TopOptions{AllNamespaces: all, Limit: maxJobsShown})
+		p.late, err = c.TopJobs(ctx, client.TopLate, worst)
 		return err
 	})
 	part("nodes", func() (err error) { p.nodes, err = c.Admin().Nodes(ctx); return err })

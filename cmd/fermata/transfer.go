@@ -168,7 +168,8 @@ func (t *jobImport) restoreJobs(ctx context.Context, batch []inputLine) error {
 	for i, l := range batch {
 		backups[i] = l.backup
 	}
-	results, err := t.client.Admin().RestoreJobs(ctx, backups, client.RestoreOptions{Existing: existingActions[t.existing]})
+	results, err := t.client.Admin().RestoreJobs(ctx, backups,
+		client.RestoreOptions{Existing: existingActions[t.existing]})
 	for i, r := range results {
 		switch {
 		case r.Err != nil:

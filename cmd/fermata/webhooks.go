@@ -63,7 +63,8 @@ func (a *app) webhooksDead() *cobra.Command {
 				name = args[0]
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				list, err := c.Admin().UndeliveredEvents(ctx, client.UndeliveredEventsOptions{Webhook: name, Limit: limit})
+				list, err := c.Admin().UndeliveredEvents(ctx,
+					client.UndeliveredEventsOptions{Webhook: name, Limit: limit})
 				if err != nil {
 					return err
 				}

@@ -20,16 +20,19 @@ func (p *policyDefaults) registerFlags(flags *pflag.FlagSet) {
 	flags.Float64Var(&r.Multiplier, "retry-multiplier", builtin.Retry.Multiplier,
 		"growth of the delay with each failed attempt, 1 to 100, for jobs whose retry policy does not set it")
 	flags.DurationVar(&r.MaxDelay, "retry-max-delay", builtin.Retry.MaxDelay,
-		"longest delay between the attempts of a run, for jobs whose retry policy does not set it; also RETRY_MAX_DELAY")
+		"longest delay between the attempts of a run, for jobs whose retry policy does not set it; also "+
+			"RETRY_MAX_DELAY")
 	flags.IntVar(&r.MaxAttempts, "max-attempts", 0,
-		"maximum number of attempts of a run, 1 to 1000, for jobs whose retry policy does not set it; also MAX_ATTEMPTS (default 3, and "+
-			"1 for recurring jobs without a retry policy)")
+		"maximum number of attempts of a run, 1 to 1000, for jobs whose retry policy does not set it; also "+
+			"MAX_ATTEMPTS (default 3, and 1 for recurring jobs without a retry policy)")
 	flags.Float64Var(&b.Multiplier, "backoff-multiplier", builtin.Recurring.Multiplier,
 		"growth of a job's interval with each failed run, 1 to 100, for jobs whose backoff policy does not set it")
 	flags.IntVar(&b.MaxExponent, "backoff-max-exponent", builtin.Recurring.MaxExponent,
-		"number of failed runs after which the interval stops growing, 0 to 62, for jobs whose backoff policy does not set it")
+		"number of failed runs after which the interval stops growing, 0 to 62, for jobs whose backoff policy "+
+			"does not set it")
 	flags.DurationVar(&b.MaxDelay, "backoff-max-delay", builtin.Recurring.MaxDelay,
-		"longest interval that backoff makes, for jobs whose backoff policy does not set it; never less than the job's own interval; 0: no limit")
+		"longest interval that backoff makes, for jobs whose backoff policy does not set it; never less than "+
+			"the job's own interval; 0: no limit")
 	config.AlsoCalled(flags, "retry-base-delay", "RETRY_BASE_DELAY")
 	config.AlsoCalled(flags, "retry-max-delay", "RETRY_MAX_DELAY")
 	config.AlsoCalled(flags, "max-attempts", "MAX_ATTEMPTS")
