@@ -16,8 +16,8 @@ type auditRule struct {
 	// readsOnly tells of a request that changes nothing after all. May be nil.
 	readsOnly func(proto.Message) bool
 	// jobName names the job whose digest is taken before the call. Nil takes none.
-	jobName    func(proto.Message) string
-	digest func(*fermatav1.Job) []byte
+	jobName func(proto.Message) string
+	digest  func(*fermatav1.Job) []byte
 	// fill completes a record; the answer is nil where the call failed.
 	fill func(r *job.TrailRecord, q, answer proto.Message)
 }

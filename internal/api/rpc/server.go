@@ -27,9 +27,9 @@ import (
 // Keepalive of connections. Clients may ping as often as minPing; the server
 // itself notices a dead one after pingEvery and pingTimeout.
 const (
-	minClientPing     = 5 * time.Second
-	pingInterval   = 10 * time.Second
-	pingTimeout = 5 * time.Second
+	minClientPing = 5 * time.Second
+	pingInterval  = 10 * time.Second
+	pingTimeout   = 5 * time.Second
 
 	// connectionAge, give or take a tenth, is when clients are asked to connect anew,
 	// so that they spread over new nodes; what they have under way may end within

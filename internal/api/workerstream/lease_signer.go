@@ -59,18 +59,19 @@ func (s *leaseSigner) Verify(sealed string) (id string, ok bool) {
 	return id, hmac.Equal([]byte(sealed[:signatureLength]), []byte(signatureOf(s.verifying, id)))
 }
 
-// signCancel seals what a message names that does not do so itself.
-func (s *leaseSigner) signCancel(m *fermatav1.WorkResponse) {
-	c := m.GetCancel()
-	if c == nil {
-		return
+// signMessage signs the lease ids of a cancellation or of acknowledgements.
+func (s *leaseSigner) signMessage(m *fermatav1.WorkResponse) {
+	for _, a := range m.GetResultAcks().GetAcks() {
+		a.LeaseId = s.Sign(a.GetLeaseId())
 	}
-	// The ids may be shared with whoever sent the message.
-	ids := make([]string, len(c.GetLeaseIds()))
-	for i, id := range c.GetLeaseIds() {
-		ids[i] = s.Sign(id)
+	if c := m.GetCancel(); c != nil {
+		// The caller may share the list of ids.
+		ids := make([]string, len(c.GetLeaseIds()))
+		for i, id := range c.GetLeaseIds() {
+			ids[i] = s.Sign(id)
+		}
+		c.LeaseIds = ids
 	}
-	c.LeaseIds = ids
 }
 
 // splitBySignature tells the ids that this worker was given, open, from those that it was not.

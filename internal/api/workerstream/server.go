@@ -288,11 +288,11 @@ func (s *workerStream) readMessages() error {
 	session := s.session
 	s.mu.Unlock()
 	for {
-		var f requestFrame
-		if err := s.stream.RecvMsg(&f); err != nil {
+		m, err := s.stream.Recv()
+		if err != nil {
 			return err
 		}
-		if err := s.handleMessage(session, &f); err != nil {
+		if err := s.handleMessage(session, m); err != nil {
 			return err
 		}
 	}
@@ -322,34 +322,37 @@ func (s *workerStream) verifyLeases(ids []string) ([]string, error) {
 	return own, s.refuseLeases(foreign, nil)
 }
 
-// verifyResults is own for results, which are answered.
-func (s *workerStream) verifyResults(results []job.Result) ([]job.Result, error) {
-	if s.signer == nil {
-		return results, nil
-	}
+// verifyResults reads the results of leases that the worker was given, and answers the others as stale.
+func (s *workerStream) verifyResults(list []*fermatav1.Result) ([]job.Result, error) {
+	results := make([]job.Result, 0, len(list))
 	var foreign []string
-	own := results[:0]
-	for _, r := range results {
-		id, ok := s.signer.Verify(r.LeaseID)
-		if !ok {
-			foreign = append(foreign, r.LeaseID)
-			continue
+	for _, p := range list {
+		r := resultFromPB(p)
+		if s.signer != nil {
+			id, ok := s.signer.Verify(r.LeaseID)
+			if !ok {
+				foreign = append(foreign, r.LeaseID)
+				continue
+			}
+			r.LeaseID = id
 		}
-		r.LeaseID = id
-		own = append(own, r)
+		results = append(results, r)
 	}
-	return own, s.refuseLeases(foreign, staleAcks)
+	return results, s.refuseLeases(foreign, staleAcks)
 }
 
-func (s *workerStream) handleMessage(session job.WorkerSession, f *requestFrame) error {
-	if len(f.results) > 0 {
-		results, err := s.verifyResults(f.results)
+func (s *workerStream) handleMessage(session job.WorkerSession, m *fermatav1.WorkRequest) error {
+	switch m := m.GetMessage().(type) {
+	case *fermatav1.WorkRequest_Results:
+		list := m.Results.GetResults()
+		if len(list) == 0 {
+			return nil
+		}
+		results, err := s.verifyResults(list)
 		if err != nil {
 			return err
 		}
 		session.Results(results)
-	}
-	switch m := f.other.GetMessage().(type) {
 	case *fermatav1.WorkRequest_Started:
 		ids, err := s.verifyLeases(m.Started.GetLeaseIds())
 		if err != nil {
@@ -398,14 +401,12 @@ func (s *workerStream) frameOf(m job.WorkerMessage) any {
 	switch m := m.(type) {
 	case job.Assignments:
 		return &leaseFrame{leases: m, signer: s.signer, trace: s.trace}
-	case job.ResultAcks:
-		return &ackFrame{acks: m, signer: s.signer}
 	case presignedMessage:
 		return m.pb
 	}
 	pb := messageToPB(m)
 	if s.signer != nil {
-		s.signer.signCancel(pb)
+		s.signer.signMessage(pb)
 	}
 	return pb
 }
