@@ -24,13 +24,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Sessions is who owns the sessions of workers.
+// Sessions opens the sessions of workers.
 type Sessions interface {
 	Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error)
 }
 
 const (
-	// helloTimeout is how long a stream may be silent before it says who it is.
+	// helloTimeout is how long a stream may take to send its Hello.
 	helloTimeout = 10 * time.Second
 	// flushTimeout is how long a node that stops waits for one that takes nothing.
 	flushTimeout = time.Second
@@ -106,7 +106,7 @@ func (w *Server) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fer
 			hello = nil
 			late.Stop()
 		case <-late.C:
-			return s.endStream(status.Error(codes.DeadlineExceeded, "no hello came"))
+			return s.endStream(status.Error(codes.DeadlineExceeded, "no Hello arrived in time"))
 		case <-old.C:
 			s.askToReconnect()
 		case <-recheck.C:
@@ -140,7 +140,7 @@ type workerStream struct {
 	stopped chan struct{}
 	reason  error // set before stopped is closed
 
-	drained atomic.Bool // the worker said so
+	drained atomic.Bool // the worker has sent Draining
 
 	mu        sync.Mutex
 	session   job.WorkerSession
@@ -253,7 +253,7 @@ func (s *workerStream) receiveHello() error {
 		return err
 	}
 	if first.GetHello() == nil {
-		return apierror.WithDetails(codes.InvalidArgument, "the first message of a stream is hello",
+		return apierror.WithDetails(codes.InvalidArgument, "the first message of a stream must be Hello",
 			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "is missing"}})).Err()
 	}
 	hello, violations := helloFromPB(first.GetHello())
@@ -377,8 +377,8 @@ func (s *workerStream) handleMessage(session job.WorkerSession, m *fermatav1.Wor
 	case *fermatav1.WorkRequest_Heartbeat:
 		session.Heartbeat(m.Heartbeat.GetSeq())
 	case *fermatav1.WorkRequest_Hello:
-		return apierror.WithDetails(codes.InvalidArgument, "hello is said once",
-			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
+		return apierror.WithDetails(codes.InvalidArgument, "a stream must not send Hello twice",
+			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "was sent before"}})).Err()
 	}
 	// Messages that this version does not know are passed over.
 	return nil
