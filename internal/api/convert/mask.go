@@ -27,7 +27,7 @@ const maxPaths = 256
 // resealPath, alone in a mask, has the payload sealed with the present key.
 const resealPath = "payload_key_id"
 
-// KeepsPayload tells whether an edit leaves the payload alone: it does not name it, or
+// KeepsPayload reports whether an edit leaves the payload alone: it does not name it, or
 // sends a job back as it was read while its payload was sealed.
 func KeepsPayload(sent *fermatav1.Job, paths []string) bool {
 	asRead := sent.GetPayloadSealed() && len(sent.GetPayload()) == 0
@@ -120,7 +120,8 @@ func resetSource[P interface {
 			all[f.Name()] = source
 		}
 	}
-	if delete(all, name); hasField(src, name) || zeroIsValue.Has(named) {
+	delete(all, name)
+	if hasField(src, name) || zeroIsValue.Has(named) {
 		all[name] = backoff.Source{Kind: backoff.FromJob}.String()
 	}
 	switch p := any(dst).(type) {

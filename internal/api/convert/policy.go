@@ -23,7 +23,7 @@ func (r *Reader) Policies(prefix string, d *job.Definition, retry *fermatav1.Ret
 	if recurring != nil {
 		own.merge(r.backoffPolicy(prefix+"backoff_policy", recurring))
 	}
-	// Recurring jobs have one attempt a run unless they say something of retries.
+	// A recurring job has one attempt a run unless it has a retry policy.
 	paced := d.Recurring() && (retry == nil || r.RefreshDefaults && own.oneAttempt)
 	p, from := backoff.Resolve(backoff.DefaultPolicies(paced), append(layers, own.layers...)...)
 	for _, g := range own.claims {
@@ -63,8 +63,8 @@ func (r *Reader) sourceGivesValue(claim backoff.Group, p *backoff.Policies, d *j
 	return false
 }
 
-// policyReading is what a message says of policies: the preset that it names, if any, and the values
-// that it sets; and what it claims of the sources of these.
+// policyReading is the content of a policy message: its preset, the values that it sets, and the sources that it claims
+// for them.
 type policyReading struct {
 	layers []backoff.Layer
 	claims []backoff.Group
@@ -113,7 +113,7 @@ func (r *Reader) backoffPolicy(field string, p *fermatav1.BackoffPolicy) policyR
 	return r.ownPolicy(field, p, p.GetPreset(), p.GetSources(), values, backoff.BackoffFields)
 }
 
-// ownPolicy puts together what a message says: fields are those that it can say something of.
+// ownPolicy reads the preset, values and sources of one policy message, which has the given fields.
 func (r *Reader) ownPolicy(field string, m proto.Message, preset string, sources map[string]string, values backoff.Policies, fields backoff.FieldSet) policyReading {
 	var o policyReading
 	if l, ok := r.presetLayer(field, preset, fields); ok {
@@ -217,7 +217,8 @@ func sourcesToPB(from *backoff.Sources, fields backoff.FieldSet) map[string]stri
 	var common backoff.Source
 	for f := range backoff.FieldCount {
 		if fields.Has(f) {
-			if counts[from[f]]++; counts[from[f]] > counts[common] {
+			counts[from[f]]++
+			if counts[from[f]] > counts[common] {
 				common = from[f]
 			}
 		}

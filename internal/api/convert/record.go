@@ -8,7 +8,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// RecordToPB writes a job with its state. nowMS is this node's clock: it tells only
+// RecordToPB writes a job with its state. nowMS, the clock of this node, decides only
 // what has expired.
 func RecordToPB(r job.Record, nowMS int64) *fermatav1.Job {
 	d := r.Definition

@@ -34,7 +34,7 @@ func lockToPB(l job.Lock) *fermatav1.Lock {
 	return &fermatav1.Lock{Key: l.Key, Limit: int32(l.Limit)}
 }
 
-// Hint reads a hint. Who gives one is an operator unless told otherwise.
+// Hint reads a hint. Its source defaults to the operator.
 func (r *Reader) Hint(field string, h *fermatav1.Hint) job.Hint {
 	out := job.Hint{
 		Source:     hintSources.FromPB(h.GetSource()),

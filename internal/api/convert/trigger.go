@@ -34,7 +34,7 @@ func ParseTrigger(q any) (autoscale.Trigger, error) {
 	return trigger, nil
 }
 
-// wrongNames tells of a name once, even if it goes with several queues.
+// wrongNames lists invalid names, each once, even if several queues share it.
 func wrongNames(field string, t autoscale.Trigger) (all []job.Violation) {
 	for _, q := range TriggerQueues(t) {
 		for _, v := range job.ValidateQueue(q) {

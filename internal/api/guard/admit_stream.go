@@ -22,10 +22,10 @@ import (
 func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, error) {
 	conn := connectionFrom(ctx)
 	if conn == nil {
-		return ctx, nil // enter refuses it
+		return ctx, nil // admitCall refuses it
 	}
 	if g.authority == nil && conn.proof.Load() == nil {
-		// Nobody is asked who it is: whoever calls is known as well as can be.
+		// Without an authority every caller counts as authenticated.
 		conn.markAuthenticated(anonymousProof)
 	}
 	d, known := methodPermissions[info.FullMethodName]
@@ -43,7 +43,7 @@ func (g *Gate) tapHandle(ctx context.Context, info *tap.Info) (context.Context, 
 		return c.admitOpenCall(ctx, conn, info)
 	case missing && proved:
 		if hasDeadline(ctx) {
-			return withRefusalTimeout(ctx), nil // enter says what is missing
+			return withRefusalTimeout(ctx), nil // admitCall returns the error
 		}
 		return ctx, c.refuseMissingCredential(ctx)
 	case missing && !hasDistantDeadline(ctx):
@@ -106,8 +106,9 @@ func (c *Caller) admitOpenCall(ctx context.Context, conn *connection, info *tap.
 	limit := "headers"
 	if headerSize(info.Header) <= maxUnauthenticatedHeaderBytes {
 		var end func()
-		if end, limit = conn.beginOpenCall(); limit == "" {
-			// A watch of health of an unproved connection has no other end than its time.
+		end, limit = conn.beginOpenCall()
+		if limit == "" {
+			// A watch of health of an unauthenticated connection has no other end than its time.
 			if bounded, ok := conn.unauthenticated.admitStream(ctx, conn, conn.unauthenticated.maxAge); ok {
 				context.AfterFunc(ctx, end)
 				return bounded, nil
@@ -129,7 +130,7 @@ func (c *Caller) admitOpenCall(ctx context.Context, conn *connection, info *tap.
 type refusalKey struct{}
 
 // authenticateWithoutWaiting proves a connection by its credential where that can be checked without
-// asking anybody, and reports whether the connection is known then. All others are left to [gate.admitCall], which may wait and says what is
+// asking anybody, and reports whether the connection is known then. All others are left to [Gate.admitCall], which may wait and says what is
 // wrong with them.
 func (c *Caller) authenticateWithoutWaiting(ctx context.Context, conn *connection) bool {
 	token, err := bearerToken(ctx)
@@ -177,7 +178,7 @@ func headerSize(headers metadata.MD) int {
 // anonymousProof is the proof of who is not asked for one.
 var anonymousProof = &proof{hasRole: true}
 
-// reportClosed counts and tells of a connection that was closed before its caller was known.
+// reportClosed counts and logs a connection that was closed before its caller was authenticated.
 func (g *Gate) reportClosed(host string, why error) {
 	reason := "unproved"
 	switch {
@@ -202,7 +203,7 @@ func (g *Gate) countingCredentials(secure credentials.TransportCredentials) coun
 	return countingCredentials{secure, newUnauthenticatedConns(g.options.MaxUnauthenticated, g.options.UnauthenticatedAge, g.reportClosed)}
 }
 
-// registerGauge shows how many connections are unproved.
+// registerGauge shows how many connections are unauthenticated.
 func (g *Gate) registerGauge(u *unauthenticatedConns, r prometheus.Registerer) error {
 	if r == nil {
 		return nil

@@ -172,7 +172,7 @@ func (c *Caller) Limits() authz.Limits { return c.gate.authority.Limits(c.Identi
 func (c *Caller) LeaseKey() []byte { return c.gate.binding }
 
 // ShareHolder is the caller as one who takes places of a table for a namespace, or for all of
-// them. Where nobody is authenticated nobody is told apart.
+// them. Unauthenticated callers share one holder.
 func (c *Caller) ShareHolder(namespace string) fairshare.Holder {
 	if c == nil {
 		return fairshare.Holder{}
@@ -183,7 +183,7 @@ func (c *Caller) ShareHolder(namespace string) fairshare.Holder {
 	}
 }
 
-// Reauthenticate is the caller of a stream as the credential says now.
+// Reauthenticate checks the credential of a stream's caller again, and returns the caller with its present roles.
 func (c *Caller) Reauthenticate(ctx context.Context) (*Caller, error) {
 	now := &Caller{gate: c.gate, method: c.method}
 	if err := now.authenticate(ctx); err != nil {

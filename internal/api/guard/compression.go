@@ -10,7 +10,7 @@ import (
 // refuseCompressed has a server take requests as they are, and no compressed ones. gRPC
 // makes a whole request of what it has read before anything of ours is asked who sent
 // it, so that 16 KiB from a stranger would cost 16 MiB, on each of 250 streams, and
-// count as 16 KiB (see unproved). Whether it does is otherwise left to chance: one
+// count as 16 KiB (see unauthenticated.go). Whether it does is otherwise left to chance: one
 // package that links a compressor, as the exporter of traces does, has every server of
 // the process use it.
 //

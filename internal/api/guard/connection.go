@@ -29,7 +29,7 @@ type connection struct {
 	unauthenticated *unauthenticatedConns
 
 	// Before the first proof. The first three do not change, the others are guarded by
-	// unproved.
+	// unauthenticated.
 	rawConn      net.Conn
 	admittedAt   time.Time
 	group        string // the addresses that it counts among
@@ -59,7 +59,7 @@ func (c *connection) markAuthenticated(p *proof) {
 func (c *connection) isAuthenticated() bool { return c.hasRole.Load() }
 
 // beginOpenCall counts a call of a method that is open to everybody, for the connection and the
-// identity that called last on it, or says which limit it meets.
+// identity that called last on it, or returns the limit that it exceeds.
 func (c *connection) beginOpenCall() (end func(), limit string) {
 	if c.openMethodCalls.Add(1) > MaxOpenMethodCalls {
 		c.openMethodCalls.Add(-1)
@@ -94,7 +94,7 @@ type proof struct {
 // long a key that its issuer has withdrawn is of use.
 const proofLifetime = time.Minute
 
-// matches tells whether a proof is still one of this credential.
+// matches reports whether a proof is valid for this credential.
 func (p *proof) matches(token string, generation uint64, now time.Time) bool {
 	return p != nil && p.generation == generation && now.Before(p.expires) && equalInConstantTime(p.token, token)
 }

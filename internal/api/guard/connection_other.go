@@ -4,5 +4,5 @@ package guard
 
 import "net"
 
-// readWhenReady is for systems that tell whether there is something to read.
+// readWhenReady returns w unchanged: this system cannot wait for input without a buffer.
 func readWhenReady(w *countingConn) net.Conn { return w }

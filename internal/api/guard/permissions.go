@@ -45,9 +45,8 @@ var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_TopJobs_FullMethodName:          {permission: authz.ReadJobs, namespaceOf: namespaceOfOptionalParent, queueRule: checkedQueues},
 	fermatav1.JobService_GetQueueSettings_FullMethodName: {permission: authz.ReadJobs, namespaceOf: namespaceOfQueue((*fermatav1.GetQueueSettingsRequest).GetName), queueRule: namedQueues, queuesOf: queuesOfGetSettings},
 	fermatav1.JobService_PlanJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},
-	// These two tell nothing that is stored, but for a preview that names a job: its
-	// handler asks for the permission to read it. A preview takes time of a processor, which
-	// is not for those whom no rule gives anything.
+	// These two return nothing that is stored, except for a preview that names a job: its handler requires the
+	// permission to read that job. A preview costs CPU time, so it needs a role.
 	fermatav1.JobService_PreviewSchedule_FullMethodName: {permission: authz.AnyRole, queueRule: checkedQueues},
 	fermatav1.JobService_ListPresets_FullMethodName:     {permission: authz.Anyone, queueRule: allQueues},
 

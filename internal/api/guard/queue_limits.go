@@ -49,8 +49,8 @@ func QueueLimitsFrom(ctx context.Context, namespace string) *QueueLimits {
 }
 
 // ReachableQueues are the queues that the caller of a context may reach with the permission of its
-// call; nil: all. It is for those who read and change jobs for callers: what it says holds for the
-// instant at which the job has that queue.
+// call; nil: all. Engines check it where they read and where they change a job, because the
+// job may move to another queue in between.
 func ReachableQueues(ctx context.Context) job.QueueScope {
 	c := CallerFrom(ctx)
 	if c == nil {

@@ -78,8 +78,7 @@ func (q *quota) beginUnratedCall() bool {
 	return true
 }
 
-// beginCall takes a call in, or says which limit it meets and when to try again. A call
-// that was taken in has to end.
+// beginCall counts a call, or returns the limit that it exceeds and when to retry. Each counted call needs endCall.
 func (q *quota) beginCall() (limit string, retry time.Duration) {
 	if !q.beginUnratedCall() {
 		return "calls", time.Second

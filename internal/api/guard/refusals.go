@@ -17,8 +17,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// deny refuses a caller who is known. It tells what is missing, and neither who has
-// it nor whether what was asked for exists.
+// deny refuses an authenticated caller. The error names the missing permission, and neither who has it nor whether the
+// requested object exists.
 func (c *Caller) deny(ctx context.Context, want authz.Permission, namespace, queue, why string) error {
 	lack := map[string]string{"permission": want.String(), "namespace": job.Clip(namespace, job.MaxID)}
 	text := fmt.Sprintf("the permission to %s in namespace %q is missing", want, lack["namespace"])
@@ -63,7 +63,7 @@ func (c *Caller) permittedQueues(want authz.Permission, namespace string) []stri
 	return queues[:min(len(queues), maxShownQueues)]
 }
 
-// refusalTexts are what callers hear of the causes.
+// refusalTexts are the messages that callers receive.
 var refusalTexts = map[authz.Cause]string{
 	authz.CauseUnknown:     "this node knows neither the token nor its issuer: the access file may not have it any more",
 	authz.CauseSignature:   "none of the keys that this node has of the token's issuer has signed it; where the issuer has just replaced its keys, repeat the call in half a minute",
@@ -119,7 +119,7 @@ func (c *Caller) reportRefusal(ctx context.Context, reason string, why error, mo
 	}
 }
 
-// ReportForeignLeases counts and tells of leases that a worker was not given.
+// ReportForeignLeases counts and logs leases that a worker named but was not given.
 func (c *Caller) ReportForeignLeases(ctx context.Context, ids []string) {
 	c.gate.leases.Add(float64(len(ids)))
 	c.reportRefusal(ctx, "foreign_lease", errors.New("the worker names leases that it was not given"), "leases", len(ids))

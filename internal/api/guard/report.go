@@ -15,8 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/apierror"
 )
 
-// CallObserver hears of each call that has ended: its full method, its code, and
-// how long it took. It must not block.
+// CallObserver is called after each call with its full method, its code and its duration. It must not block.
 type CallObserver func(method string, code codes.Code, took time.Duration)
 
 // CallTracer begins the span of a call to a method, in the context that it returns.
@@ -36,7 +35,7 @@ func (t CallTracer) UnaryInterceptor(ctx context.Context, q any, info *grpc.Unar
 	return answer, err
 }
 
-// Reporter makes statuses of errors and panics, and tells what became of calls.
+// Reporter turns errors and panics into statuses, and logs and counts ended calls.
 type Reporter struct {
 	logger  *slog.Logger
 	observe CallObserver

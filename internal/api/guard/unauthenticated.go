@@ -24,7 +24,7 @@ const (
 
 	// MinUnauthenticatedConnections leaves one connection to each address.
 	MinUnauthenticatedConnections = 4
-	// DefaultUnauthenticatedConnections is how many connections of a node may be unproved at once. A
+	// DefaultUnauthenticatedConnections is how many connections of a node may be unauthenticated at a time. A
 	// quarter of them may be of one address.
 	DefaultUnauthenticatedConnections = 4096
 	// DefaultUnauthenticatedAge is how long one may be that has not called anything.
@@ -60,20 +60,20 @@ const (
 
 // Why a connection is ended before its first credential was accepted.
 var (
-	errTooManyBytes       = errors.New("too much was sent before the caller was known")
-	errNeverAuthenticated = errors.New("nobody was known by it for too long")
-	errTooManyConnections = errors.New("too many connections of which no caller is known")
-	errTooManyRefusals    = errors.New("too many calls were refused before the caller was known")
+	errTooManyBytes       = errors.New("too many bytes before the caller was authenticated")
+	errNeverAuthenticated = errors.New("no caller authenticated in time")
+	errTooManyConnections = errors.New("too many unauthenticated connections")
+	errTooManyRefusals    = errors.New("too many refused calls before the caller was authenticated")
 )
 
-// unauthenticatedConns keeps the connections of which no caller is known yet, few enough of them,
-// and counts what they have sent. Where all are taken, the address that has most makes
-// room: who comes from elsewhere gets in, however many others hold on to.
+// unauthenticatedConns holds the connections without an authenticated caller, bounds their number, and counts the bytes
+// that they send. When all places are taken, a new connection evicts one of the address that has most: a new address
+// always gets a connection, however many another address holds.
 type unauthenticatedConns struct {
 	maxConnections int
 	maxTotalBytes  int // of all together
 	maxAge         time.Duration
-	// onClose hears of each connection that is ended here.
+	// onClose is called for each connection that is closed here.
 	onClose func(host string, why error)
 
 	mu        sync.Mutex
@@ -95,14 +95,14 @@ func newUnauthenticatedConns(most int, age time.Duration, closed func(string, er
 	return u
 }
 
-// unauthenticatedMemory is how many bytes all unproved connections together may have sent, by the
+// unauthenticatedMemory is how many bytes all unauthenticated connections together may have sent, by the
 // memory that the process is to keep to: one largest request at least.
 func unauthenticatedMemory(memory int64) int {
 	return int(min(maxUnauthenticatedBytesTotal, max(MaxUnauthenticatedBytes, memory/8)))
 }
 
-// admit takes a new connection in, or says that it has no room. raw is what is closed
-// when its time is over.
+// admit registers a new connection, or returns errTooManyConnections. raw is closed when the connection exceeds its
+// age.
 func (u *unauthenticatedConns) admit(c *connection, raw net.Conn) error {
 	c.rawConn, c.admittedAt, c.group = raw, time.Now(), addressGroup(c.host)
 	u.mu.Lock()
@@ -175,7 +175,8 @@ func (u *unauthenticatedConns) removeConnection(c *connection) bool {
 		return false
 	}
 	l := u.hosts[c.group]
-	if l.Remove(c.element); l.Len() == 0 {
+	l.Remove(c.element)
+	if l.Len() == 0 {
 		delete(u.hosts, c.group)
 	}
 	c.element = nil
@@ -194,7 +195,7 @@ func (u *unauthenticatedConns) release(c *connection) {
 	u.removeConnection(c)
 }
 
-// closeIfPresent shuts a connection that is still unproved.
+// closeIfPresent shuts a connection that is still unauthenticated.
 func (u *unauthenticatedConns) closeIfPresent(c *connection, why error) {
 	u.mu.Lock()
 	there := u.removeConnection(c)
@@ -204,9 +205,9 @@ func (u *unauthenticatedConns) closeIfPresent(c *connection, why error) {
 	}
 }
 
-// closeRaw closes the connection below TLS, which would say goodbye and could wait for it.
+// closeRaw closes the connection below TLS: a TLS close sends an alert, which could block.
 func (u *unauthenticatedConns) closeRaw(c *connection, why error) {
-	_ = c.rawConn.Close() // whoever reads from it hears of it
+	_ = c.rawConn.Close() // a pending read fails
 	u.onClose(c.host, why)
 }
 
@@ -276,7 +277,7 @@ func (u *unauthenticatedConns) evictLargestSenders(c *connection, n int) (victim
 	return victims
 }
 
-// connectionCount tells how many are unproved now.
+// connectionCount is the number of unauthenticated connections.
 func (u *unauthenticatedConns) connectionCount() float64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// unauthenticatedStreams are the open streams of unproved connections. Their mutex is that of
+// unauthenticatedStreams are the open streams of unauthenticated connections. Their mutex is that of
 // [unauthenticatedConns].
 type unauthenticatedStreams struct {
 	count int
-	hosts map[string]*list.List // of *unprovedStream, the oldest in front
+	hosts map[string]*list.List // of *unauthenticatedStream, the oldest in front
 }
 
 // unauthenticatedStream is a stream that was opened before its connection was proved. It ends
@@ -23,7 +23,7 @@ type unauthenticatedStream struct {
 	timer  *time.Timer
 }
 
-// admitStream finds a place for a stream of an unproved connection and returns the context
+// admitStream finds a place for a stream of an unauthenticated connection and returns the context
 // that ends it; false if the connection has as many streams as it may have.
 //
 // When all places are taken, the address that has most of them loses its oldest stream.
@@ -77,7 +77,8 @@ func (p *unauthenticatedStreams) removeStream(s *unauthenticatedStream) bool {
 		return false
 	}
 	l := p.hosts[s.conn.group]
-	if l.Remove(s.place); l.Len() == 0 {
+	l.Remove(s.place)
+	if l.Len() == 0 {
 		delete(p.hosts, s.conn.group)
 	}
 	s.place = nil

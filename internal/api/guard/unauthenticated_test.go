@@ -100,7 +100,7 @@ type pipeTo struct {
 
 func (p *pipeTo) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
 
-// testConns is an unproved with connections that are not there.
+// testConns is an unauthenticated with connections that are not there.
 type testConns struct{ *unauthenticatedConns }
 
 func newTestConns(most int, age time.Duration) *testConns {

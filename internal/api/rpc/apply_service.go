@@ -34,7 +34,7 @@ func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsReques
 	return &fermatav1.ApplyJobsResponse{Changes: s.changesToPB(answers, false)}, nil
 }
 
-// findTooLargeError finds the error of a call that is too large, of which nothing was done.
+// findTooLargeError returns the error of a call that was too large and changed nothing.
 func findTooLargeError(answers []job.WishAnswer) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, job.ErrTooLarge) {

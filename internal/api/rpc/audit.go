@@ -26,13 +26,13 @@ type Trail interface {
 	List(ctx context.Context, f job.TrailFilter, size int, token string) (job.TrailPage, error)
 	// Read returns up to size records after one, oldest first, and where the chain ends.
 	Read(ctx context.Context, after string, size int) ([]job.TrailRecord, job.TrailHead, error)
-	// Acknowledge makes an export, or says how far it has come.
+	// Acknowledge creates an export, or records its progress.
 	Acknowledge(ctx context.Context, export, id string, seq int64) (job.TrailExport, error)
 	Exports(ctx context.Context) ([]job.TrailExport, error)
 	DeleteExport(ctx context.Context, export string) error
 }
 
-// auditInterceptor tells of each call that changes something, once it has ended.
+// auditInterceptor logs and records each call that changes something, after the call has ended.
 type auditInterceptor struct {
 	trail  Trail
 	jobs   JobDefinitions
@@ -88,7 +88,7 @@ func (a *auditInterceptor) digestBefore(ctx context.Context, row auditRule, q pr
 	defer cancel()
 	record, err := a.jobs.Get(ctx, key)
 	if err != nil {
-		return nil // the call itself will say so
+		return nil // the call itself fails in the same way
 	}
 	return row.digest(convert.RecordToPB(record, 0))
 }
@@ -146,8 +146,8 @@ const (
 	phaseEnded                // answered before anything was written: nothing may be
 )
 
-// BeginWrite notes that something is about to be stored for a call. It is false when the call
-// has ended without: its record says so, or there is none, so nothing may be stored for it.
+// BeginWrite records that a call is about to store something. It returns false if the call has ended already: then
+// nothing may be stored for it, because its audit record is complete.
 func BeginWrite(ctx context.Context) bool {
 	note, ok := ctx.Value(auditKey{}).(*auditNote)
 	return !ok || note.phase.CompareAndSwap(phaseReading, phaseWriting) || note.phase.Load() == phaseWriting

@@ -11,9 +11,9 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// auditRule is what there is to tell of a method that changes something.
+// auditRule describes how calls of a method that changes something are recorded.
 type auditRule struct {
-	// readsOnly tells of a request that changes nothing after all. May be nil.
+	// readsOnly reports whether a request changes nothing after all. May be nil.
 	readsOnly func(proto.Message) bool
 	// jobName names the job whose digest is taken before the call. Nil takes none.
 	jobName func(proto.Message) string
@@ -50,7 +50,8 @@ var auditRules = map[string]auditRule{
 		}
 	})},
 	fermatav1.JobService_CancelRun_FullMethodName: {fill: typedFill(func(r *job.TrailRecord, q *fermatav1.CancelRunRequest, a *fermatav1.Run) {
-		if r.Resource = q.GetName(); a != nil {
+		r.Resource = q.GetName()
+		if a != nil {
 			r.After = convert.MessageDigest(a)
 		}
 	})},
@@ -175,8 +176,8 @@ func recordRestored(r *job.TrailRecord, q *fermatav1.RestoreJobsRequest, a *ferm
 	}
 }
 
-// pauseChange tells whether a call pauses a queue or resumes it, as what it changes. Settings
-// that repeat what the caller has seen do neither.
+// pauseChange is the changed field of a call that pauses or resumes a queue. Settings that repeat the expected ones
+// change nothing.
 func pauseChange(q *fermatav1.UpdateQueueSettingsRequest) []string {
 	settings, seen := q.GetSettings(), q.GetExpected()
 	paused := settings.GetPaused()

@@ -14,8 +14,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Cluster tells what ClusterService shows. It answers for the whole cluster;
-// what a node that cannot be reached would say is missing.
+// Cluster describes the whole cluster. The parts of a node that cannot be reached are missing.
 type Cluster interface {
 	Nodes(ctx context.Context) ([]Node, error)
 	Shards(ctx context.Context) ([]Shard, error)
@@ -44,7 +43,7 @@ type Node struct {
 	Durability string
 }
 
-// Shard is one slice of all jobs. An empty Holder means nobody.
+// Shard is one slice of all jobs. Without a holder, Holder is empty.
 type Shard struct {
 	Shard   int
 	Holder  string
@@ -78,7 +77,7 @@ type Worker struct {
 	Connected time.Time
 	Version   string
 	Labels    map[string]string
-	// Identity that the node found the worker to have; empty where none is asked for.
+	// Identity of the worker as the node authenticated it; empty if callers are not authenticated.
 	Identity string
 }
 

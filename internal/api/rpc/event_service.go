@@ -19,13 +19,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Events tells what happens.
+// Events is the event stream of the cluster.
 type Events interface {
 	// Watch ends with ctx, or when send fails.
 	Watch(ctx context.Context, q job.EventQuery, send func(job.EventBatch) error) error
 }
 
-// Webhooks are who is told besides.
+// Webhooks lists webhooks and their undelivered events.
 type Webhooks interface {
 	Statuses(context.Context) ([]job.HookStatus, error)
 	Letters(ctx context.Context, hook string, n int) ([]job.HookLetter, error)
@@ -118,7 +118,7 @@ func (w *watcher) send(b job.EventBatch) error {
 // nobody may wait: the other side may not read.
 func (w *watcher) stopSending() bool { return w.sending.CompareAndSwap(0, sendingClosed) }
 
-// isStuck tells whether something has been on its way for as long as that may take.
+// isStuck reports whether a message has been waiting to be sent for longer than guard.StuckTimeout.
 func (w *watcher) isStuck() bool {
 	since := w.sending.Load()
 	return since > 0 && time.Since(time.Unix(0, since)) >= guard.StuckTimeout

@@ -30,7 +30,7 @@ type jobService struct {
 	defaults    *backoff.Defaults // nil: the operator has set none
 }
 
-// newJobService serves jobs, all of which one engine manages.
+// newJobService serves the jobs of one engine.
 func newJobService(jobs Jobs, now func() time.Time, defaults *backoff.Defaults) *jobService {
 	return &jobService{
 		definitions: jobs, operations: jobs, queries: jobs, runs: jobs, letters: jobs, queues: jobs,
@@ -84,7 +84,8 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 		r.RejectSealed(item.GetJob())
 		d := r.Definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
 		d.TakeAsOwn(r.DoubtfulFields)
-		if answers[i].Err = r.Err(); answers[i].Err == nil {
+		answers[i].Err = r.Err()
+		if answers[i].Err == nil {
 			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})
 			place = append(place, i)
 		}

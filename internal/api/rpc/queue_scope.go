@@ -46,7 +46,7 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 	return nil
 }
 
-// restrictListing is enter for a listing. Without a queue the caller may go through all jobs, and the
+// restrictListing is requireCoveredQueue for a listing. Without a queue the caller may go through all jobs, and the
 // filter that it returns hides those of other queues: they are hidden where pages are filled,
 // so that neither the length of a page nor its token shows that they are there.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
@@ -74,8 +74,8 @@ func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID
 	return answer.Record, j.explainTaken(ctx, l, d.Key, answer.Err)
 }
 
-// explainTaken says of an id that a job of another queue has, which the caller can neither see
-// nor change, that it is taken.
+// explainTaken replaces the error for an id that belongs to a job of another queue: the caller can neither see nor
+// change that job, and needs to know only that the id is taken.
 func (j queueScopedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key job.Key, err error) error {
 	var exists *job.ExistsError
 	if l == nil || !errors.As(err, &exists) {
@@ -95,7 +95,8 @@ func (j queueScopedJobs) CreateBatch(ctx context.Context, requests []job.CreateR
 	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
 	for i, q := range requests {
 		d := &q.Definition
-		if limits[i] = guard.QueueLimitsFrom(ctx, d.Key.Namespace); limits[i] != nil && !limits[i].Covers(d.Queue) {
+		limits[i] = guard.QueueLimitsFrom(ctx, d.Key.Namespace)
+		if limits[i] != nil && !limits[i].Covers(d.Queue) {
 			answers[i].Err = limits[i].DenyItem(ctx, i, d.Key.ID, d.Queue)
 			continue
 		}

@@ -18,14 +18,13 @@ import (
 	"github.com/fermata-io/fermata/proto/externalscaler"
 )
 
-// Sizes tells how much there is to do in some queues together, in the whole cluster. Errors are those of
-// package job, or mean that too many are asked for.
+// Sizes counts the work in a set of queues of the whole cluster. Its errors are those of package job, or mean that too
+// many queues are requested.
 type Sizes interface {
 	Size(ctx context.Context, who fairshare.Holder, queues []job.QueueKey) (autoscale.Size, error)
-	// Watch calls tell again and again, until ctx ends, tell fails, or with nil, when the
-	// node stops.
+	// Watch calls tell repeatedly until ctx ends or tell fails. It returns nil when the node stops.
 	Watch(ctx context.Context, who fairshare.Holder, queues []job.QueueKey, tell func(autoscale.Size) error) error
-	// Told notes what became of a size: whether workers of the queues are needed.
+	// Told records whether workers of the queues are needed.
 	Told(queues []job.QueueKey, needed bool)
 }
 
@@ -63,7 +62,8 @@ func (c *streamCounter) addStream(connection string) bool {
 func (c *streamCounter) removeStream(connection string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.by[connection]--; c.by[connection] == 0 {
+	c.by[connection]--
+	if c.by[connection] == 0 {
 		delete(c.by, connection)
 	}
 }
@@ -170,7 +170,7 @@ func (w *activity) reportSize(size autoscale.Size) error {
 	switch {
 	case w.active && !was:
 		return w.stream.Send(&externalscaler.IsActiveResponse{Result: true})
-	case first: // whoever is in between sees that the stream stands
+	case first: // shows proxies that the stream is open
 		return w.stream.SendHeader(nil)
 	}
 	return nil

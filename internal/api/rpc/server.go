@@ -70,44 +70,44 @@ type Options struct {
 	MaxRecvMsgSize int
 	// MaxConcurrentStreams bounds the calls at once of one connection. Default 250.
 	MaxConcurrentStreams uint32
-	// Defaults of policies that jobs do not set; nil: there are none but the built-in ones.
+	// Defaults are the operator's values of policies that jobs do not set; nil: only the built-in ones.
 	Defaults *backoff.Defaults
-	// Authority says who calls and what they may do; nil: everybody may do anything.
+	// Authority authenticates and authorizes callers. If it is nil, every caller may do anything.
 	Authority guard.Authority
-	// Binding is a key of MinBinding bytes that all nodes share, and nobody else has,
-	// which binds leases to the workers that got them. Required with an Authority.
+	// Binding is the secret key, common to all nodes, that lease ids are signed with: workerstream.MinKeyBytes or
+	// more. Required with an Authority.
 	Binding []byte
-	// Limits are those of each host that calls, where there is no Authority.
+	// Limits apply to each calling host when there is no Authority.
 	Limits authz.Limits
 	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
 	// has one.
 	JobLimit func(namespace string) int
 	// JobBytesLimit is the same of the bytes of its jobs.
 	JobBytesLimit func(namespace string) int
-	// MaxUnauthenticated is how many connections may be open of which no caller is known yet, a
-	// quarter of them from one address: with an Authority those whose credential was not
-	// accepted so far, else those that have not called. Default [DefaultUnauthenticatedConnections].
+	// MaxUnauthenticated bounds the open connections without an authenticated caller; one address may have a quarter
+	// of them. Without an Authority, a connection counts until its first call. Default
+	// [guard.DefaultUnauthenticatedConnections].
 	MaxUnauthenticated int
-	// UnauthenticatedAge is how long each may be so. Default [DefaultUnauthenticatedAge].
+	// UnauthenticatedAge bounds how long a connection may stay unauthenticated. Default
+	// [guard.DefaultUnauthenticatedAge].
 	UnauthenticatedAge time.Duration
 	// Registerer is for metrics about refused calls; nil registers nothing.
 	Registerer prometheus.Registerer
-	// Reflection describes the services to whoever asks.
+	// Reflection serves the description of the services.
 	Reflection bool
-	// Now tells what of a job's state has expired. Default: the clock of this node.
+	// Now decides which parts of a job's state have expired. Default: the clock of this node.
 	Now func() time.Time
 	// Trace begins the span of a call; nil: calls are not traced.
 	Trace guard.CallTracer
-	// Observe hears of each call.
+	// Observe is called after each call.
 	Observe guard.CallObserver
 	// Node is the name of this node in audit records.
 	Node string
-	// Events are told to watchers, and Webhooks are who is told besides; nil: there are
-	// none.
+	// Events feeds watchers, and Webhooks lists the webhooks. Either may be nil.
 	Events   Events
 	Webhooks Webhooks
-	// KeyspaceFault says why nothing that is stored now would last, and "" while it would.
-	// Calls that change something are refused with it. Default: it would.
+	// KeyspaceFault returns why the keyspace counts as lost, or "". While it does, calls that change something are
+	// refused with that text. Default: never lost.
 	KeyspaceFault func() string
 	// Trail keeps audit records; nil keeps none.
 	Trail  Trail
@@ -115,7 +115,7 @@ type Options struct {
 }
 
 // NewServer returns a server that is ready to serve, and its health service,
-// which says SERVING until told otherwise. Who drains calls Shutdown on it first.
+// which reports SERVING. Call its Shutdown before draining.
 func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Jobs == nil || o.Cluster == nil {
 		return nil, nil, errors.New("rpc: Jobs and Cluster are required")

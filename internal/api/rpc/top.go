@@ -19,7 +19,8 @@ func (s *jobService) TopJobs(ctx context.Context, q *fermatav1.TopJobsRequest) (
 		}
 	}
 	var known bool
-	if query.Which, known = convert.WorstKinds[q.GetKind()]; !known {
+	query.Which, known = convert.WorstKinds[q.GetKind()]
+	if !known {
 		return nil, job.Invalid("kind", "is %s, want KIND_LATE or KIND_FAILING", q.GetKind())
 	}
 	jobs, err := s.queries.Top(ctx, query)

@@ -51,7 +51,7 @@ func (s stuckWorker) RecvMsg(any) error { <-s.ctx.Done(); return s.ctx.Err() }
 // Leases that never left this process come back to the session, also when the stream ends
 // while the session begins.
 func TestLeasesOfAStreamThatEndsAsItBegins(t *testing.T) {
-	r := &recorder{Events: make(chan string, 100), Unsent: make(chan []job.WorkerMessage, 1)}
+	r := &recorder{events: make(chan string, 100), unsent: make(chan []job.WorkerMessage, 1)}
 	q := &quick{recorder: r, put: make(chan struct{}), over: make(chan struct{})}
 	w := NewServer(q, nil)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func TestLeasesOfAStreamThatEndsAsItBegins(t *testing.T) {
 	close(q.over)
 	w.Wait()
 	select {
-	case unsent := <-r.Unsent:
+	case unsent := <-r.unsent:
 		leases := 0
 		for _, m := range unsent {
 			if a, is := m.(job.Assignments); is {

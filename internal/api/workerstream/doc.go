@@ -4,8 +4,11 @@
 // A stream has one goroutine that reads and, while messages are queued, one that writes; the handler itself
 // only waits, so that it can end the stream while both are blocked. An outbox merges the messages that queue up
 // while another message is being written, and holds acknowledgements for up to 5 ms so that they share a
-// message. Leases and results, of which there are many, are encoded and decoded without protobuf structs
-// (frame.go); all other messages are plain protobuf.
+// message.
+//
+// Leases are encoded without protobuf structs (frame.go): 0.36 us and 2 allocations a lease, where protobuf takes
+// 1.23 us and 11 (BenchmarkLeaseFrame, BenchmarkLeaseFrameProtobuf), of about 20 us of CPU for a run. All other messages
+// are plain protobuf; docs/decisions/0019-protobuf-by-hand.md has the figures.
 //
 // Invariants:
 //

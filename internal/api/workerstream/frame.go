@@ -1,21 +1,16 @@
 package workerstream
 
 import (
-	"bytes"
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/fermata-io/fermata/internal/api/convert"
 	"github.com/fermata-io/fermata/internal/api/wirefield"
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/protofield"
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // leaseFrame is a WorkResponse with leases.
@@ -119,103 +114,4 @@ func appendLeaseID(b []byte, n protowire.Number, s *leaseSigner, id string) []by
 		id = s.Sign(id)
 	}
 	return protofield.AppendText(b, n, id)
-}
-
-// ackFrame is a WorkResponse with acknowledgements.
-type ackFrame struct {
-	acks   job.ResultAcks
-	signer *leaseSigner
-}
-
-func (f *ackFrame) FrameSize() int {
-	size := 16
-	for i := range f.acks {
-		size += 16 + signatureLength + len(f.acks[i].LeaseID)
-	}
-	return size
-}
-
-func (f *ackFrame) AppendFrame(b []byte) []byte {
-	b, all := protofield.Open(b, wirefield.WorkResponse_ResultAcks)
-	for i := range f.acks {
-		a := &f.acks[i]
-		var each int
-		b, each = protofield.Open(b, wirefield.ResultAcks_Acks)
-		b = appendLeaseID(b, wirefield.ResultAck_LeaseId, f.signer, a.LeaseID)
-		b = protofield.Close(protofield.AppendInt(b, wirefield.ResultAck_Status, int64(ackStatuses[a.Status])), each)
-	}
-	return protofield.Close(b, all)
-}
-
-// requestFrame is a WorkRequest: results, or any other message.
-type requestFrame struct {
-	results []job.Result
-	other   fermatav1.WorkRequest
-}
-
-func (f *requestFrame) ReadFrame(data []byte) error {
-	return protofield.Fields(data, func(field protofield.Field, raw []byte) error {
-		if field.Number == wirefield.WorkRequest_Results && field.Bytes != nil {
-			return f.readResults(field.Bytes)
-		}
-		return proto.UnmarshalOptions{Merge: true}.Unmarshal(raw, &f.other)
-	})
-}
-
-func (f *requestFrame) readResults(data []byte) error {
-	if f.results == nil {
-		f.results = make([]job.Result, 0, len(data)/minResultSize)
-	}
-	return protofield.Fields(data, func(field protofield.Field, _ []byte) error {
-		if field.Number != wirefield.Results_Results || field.Bytes == nil {
-			return nil
-		}
-		r, err := readResult(field.Bytes)
-		f.results = append(f.results, r)
-		return err
-	})
-}
-
-// minResultSize is about what the result of a success takes.
-const minResultSize = 48
-
-// resultOutcomes are the outcomes of results. One that this version does not know is
-// a failure: the attempt did not succeed as far as can be told.
-var resultOutcomes = map[fermatav1.Result_Outcome]job.Outcome{
-	fermatav1.Result_OUTCOME_SUCCEEDED:          job.OutcomeSucceeded,
-	fermatav1.Result_OUTCOME_FAILED:             job.OutcomeFailed,
-	fermatav1.Result_OUTCOME_FAILED_PERMANENTLY: job.OutcomeFailed,
-	fermatav1.Result_OUTCOME_TIMED_OUT:          job.OutcomeTimedOut,
-	fermatav1.Result_OUTCOME_CANCELLED:          job.OutcomeCancelled,
-}
-
-// readResult reads a result. Text and output are cut here already, for they may
-// have to be kept while Redis is away.
-func readResult(data []byte) (r job.Result, err error) {
-	var outcome fermatav1.Result_Outcome
-	err = protofield.Fields(data, func(f protofield.Field, _ []byte) (err error) {
-		switch f.Number {
-		case wirefield.Result_LeaseId:
-			r.LeaseID, err = f.Text()
-		case wirefield.Result_Outcome:
-			outcome = fermatav1.Result_Outcome(f.Int)
-		case wirefield.Result_Error:
-			r.Error, err = f.Text()
-		case wirefield.Result_Output:
-			r.Output = bytes.Clone(f.Bytes[:min(len(f.Bytes), job.MaxOutput)])
-		case wirefield.Result_RetryAfter:
-			r.RetryAfter, err = f.Duration()
-		case wirefield.Result_Duration:
-			r.Duration, err = f.Duration()
-		}
-		return err
-	})
-	known := false
-	if r.Outcome, known = resultOutcomes[outcome]; !known {
-		r.Outcome, r.Error = job.OutcomeFailed, cmp.Or(r.Error, "worker reported no outcome")
-	}
-	r.Permanent = outcome == fermatav1.Result_OUTCOME_FAILED_PERMANENTLY
-	r.Error = strings.Clone(job.Clip(r.Error, job.MaxError))
-	r.RetryAfter, r.Duration = max(0, r.RetryAfter), max(0, r.Duration)
-	return r, err
 }

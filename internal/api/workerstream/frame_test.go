@@ -99,10 +99,10 @@ func TestFramesAreWhatTheirMessagesAre(t *testing.T) {
 		if have := f.AppendFrame(prefix); !bytes.Equal(have[len(prefix):], want) {
 			t.Errorf("leases are\n%x, want\n%x", have[len(prefix):], want)
 		}
-		g := &ackFrame{acks: acks, signer: own}
 		want = wireOf(t, &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_ResultAcks{ResultAcks: plainAcks}})
-		if have := g.AppendFrame(nil); !bytes.Equal(have, want) || len(have) > g.FrameSize() {
-			t.Errorf("acknowledgements are\n%x, want\n%x, in at most %d bytes", have, want, g.FrameSize())
+		s := &workerStream{signer: own}
+		if have := wireOf(t, s.frameOf(acks).(proto.Message)); !bytes.Equal(have, want) {
+			t.Errorf("acknowledgements are\n%x, want\n%x", have, want)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestFramesKnowTheirSize(t *testing.T) {
 	}
 }
 
-// Results are read as protobuf would have read them, whatever else is in the message.
+// TestResultsAreReadAsWritten: negative durations become zero, unknown outcomes failures, and long texts are cut.
 func TestResultsAreReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		duration := rapid.Custom(func(t *rapid.T) *durationpb.Duration {
@@ -159,22 +159,25 @@ func TestResultsAreReadAsWritten(t *testing.T) {
 				RetryAfter: duration.Draw(t, "retry"), Duration: duration.Draw(t, "took"),
 			}
 			m.Results = append(m.Results, r)
-			want = append(want, plainResult(r))
+			want = append(want, expectedResult(r))
 		}
 		b := wireOf(t, &fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: m}})
 		b = append(b, 0xd2, 0x07, 1, 'x', 0xd8, 0x07, 5) // fields 122 and 123, of a later version
-		var f requestFrame
-		if err := f.ReadFrame(b); err != nil {
+		var read fermatav1.WorkRequest
+		if err := proto.Unmarshal(b, &read); err != nil {
 			t.Fatal(err)
 		}
-		clear(b) // nothing of it is kept
-		if f.other.GetMessage() != nil || !reflect.DeepEqual(f.results, want) {
-			t.Errorf("read %+v and %v, want %+v", f.results, f.other.GetMessage(), want)
+		results := make([]job.Result, len(want))
+		for i, r := range read.GetResults().GetResults() {
+			results[i] = resultFromPB(r)
+		}
+		if !reflect.DeepEqual(results, want) {
+			t.Errorf("read %+v, want %+v", results, want)
 		}
 	})
 }
 
-func plainResult(r *fermatav1.Result) job.Result {
+func expectedResult(r *fermatav1.Result) job.Result {
 	out := job.Result{
 		LeaseID: r.LeaseId, Outcome: resultOutcomes[r.Outcome], Permanent: r.Outcome == fermatav1.Result_OUTCOME_FAILED_PERMANENTLY,
 		Error: job.Clip(r.Error, job.MaxError), RetryAfter: max(0, r.RetryAfter.AsDuration()), Duration: max(0, r.Duration.AsDuration()),
@@ -189,33 +192,6 @@ func plainResult(r *fermatav1.Result) job.Result {
 		}
 	}
 	return out
-}
-
-// FuzzRequestFrame: whatever comes is read or refused; what protobuf reads is not refused.
-func FuzzRequestFrame(f *testing.F) {
-	for _, m := range []*fermatav1.WorkRequest{
-		{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{Results: []*fermatav1.Result{{LeaseId: "1@ns/a", Outcome: 1, Duration: durationpb.New(time.Second)}}}}},
-		{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{"1@ns/a"}}}},
-		{Message: &fermatav1.WorkRequest_Hello{Hello: &fermatav1.Hello{WorkerId: "w"}}},
-	} {
-		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Add([]byte{0x1a, 0x03, 0x0a, 0x01, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var have requestFrame
-		err := have.ReadFrame(b)
-		var m fermatav1.WorkRequest
-		if proto.Unmarshal(b, &m) == nil && err != nil {
-			t.Errorf("%x is refused: %v", b, err)
-		}
-		if results := m.GetResults().GetResults(); err == nil && len(results) != len(have.results) && have.other.GetMessage() == nil && m.GetMessage() != nil {
-			t.Errorf("%x: %d results, want %d", b, len(have.results), len(results))
-		}
-	})
 }
 
 // benchmarkLeases are what one message carries to a busy worker.
@@ -279,20 +255,8 @@ func benchmarkResults(b *testing.B) []byte {
 	return data
 }
 
+// BenchmarkReadResults decodes a message of results into those of package job.
 func BenchmarkReadResults(b *testing.B) {
-	data := benchmarkResults(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		var f requestFrame
-		if err := f.ReadFrame(data); err != nil || len(f.results) != 100 {
-			b.Fatal(err)
-		}
-	}
-	reportPerItem(b, "ns/result")
-}
-
-// BenchmarkReadResultsProtobuf is BenchmarkReadResults with protobuf structs.
-func BenchmarkReadResultsProtobuf(b *testing.B) {
 	data := benchmarkResults(b)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -300,12 +264,9 @@ func BenchmarkReadResultsProtobuf(b *testing.B) {
 		if err := proto.Unmarshal(data, &m); err != nil {
 			b.Fatal(err)
 		}
-		results := make([]job.Result, len(m.GetResults().GetResults()))
-		for i, r := range m.GetResults().GetResults() {
-			results[i] = plainResult(r)
-		}
-		if len(results) != 100 {
-			b.Fatal(len(results))
+		s := workerStream{}
+		if results, err := s.verifyResults(m.GetResults().GetResults()); err != nil || len(results) != 100 {
+			b.Fatal(err)
 		}
 	}
 	reportPerItem(b, "ns/result")

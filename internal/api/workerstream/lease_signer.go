@@ -13,22 +13,21 @@ import (
 // MinKeyBytes is the least length of a binding key in bytes.
 const MinKeyBytes = 32
 
-// leaseSigner binds lease ids to the worker that they are given to: what leaves for it
-// carries a code that only nodes can make, of the lease, the worker's identity and
-// its id. A lease that another worker names, under whatever identity and at whatever
-// node, is not one that it was given. The code needs no memory, so that a worker can
-// take its leases to another node.
+// leaseSigner binds lease ids to the worker that received them. Every lease id that leaves a node carries a signature
+// over the lease id, the worker's identity and the worker's id. Only nodes have the key, so a lease id that another
+// worker copies does not verify, at any node and under any identity. The signature needs no stored state: a worker
+// can take its leases to another node.
 type leaseSigner struct {
 	// One for each goroutine of a stream.
 	verifying, signing hash.Hash
 }
 
-// Every code has the same length.
+// Every signature has the same length.
 const signatureBytes = 16
 
 var signatureLength = base64.RawURLEncoding.EncodedLen(signatureBytes)
 
-// newLeaseSigner makes the seal of one worker.
+// newLeaseSigner returns the signer of one worker's lease ids.
 func newLeaseSigner(key []byte, subject string, h job.Hello) *leaseSigner {
 	own := hmac.New(sha256.New, key)
 	for _, part := range []string{"fermata lease", subject, h.Namespace, h.WorkerID} {
@@ -47,7 +46,7 @@ func signatureOf(h hash.Hash, id string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(sum[:0])[:signatureBytes])
 }
 
-// Sign puts the code before an id.
+// Sign puts the signature before a lease id.
 func (s *leaseSigner) Sign(id string) string { return signatureOf(s.signing, id) + "." + id }
 
 // Verify takes the code off an id that this worker was given.
@@ -59,21 +58,22 @@ func (s *leaseSigner) Verify(sealed string) (id string, ok bool) {
 	return id, hmac.Equal([]byte(sealed[:signatureLength]), []byte(signatureOf(s.verifying, id)))
 }
 
-// signCancel seals what a message names that does not do so itself.
-func (s *leaseSigner) signCancel(m *fermatav1.WorkResponse) {
-	c := m.GetCancel()
-	if c == nil {
-		return
+// signMessage signs the lease ids of a cancellation or of acknowledgements.
+func (s *leaseSigner) signMessage(m *fermatav1.WorkResponse) {
+	for _, a := range m.GetResultAcks().GetAcks() {
+		a.LeaseId = s.Sign(a.GetLeaseId())
 	}
-	// The ids may be shared with whoever sent the message.
-	ids := make([]string, len(c.GetLeaseIds()))
-	for i, id := range c.GetLeaseIds() {
-		ids[i] = s.Sign(id)
+	if c := m.GetCancel(); c != nil {
+		// The caller may share the list of ids.
+		ids := make([]string, len(c.GetLeaseIds()))
+		for i, id := range c.GetLeaseIds() {
+			ids[i] = s.Sign(id)
+		}
+		c.LeaseIds = ids
 	}
-	c.LeaseIds = ids
 }
 
-// splitBySignature tells the ids that this worker was given, open, from those that it was not.
+// splitBySignature separates lease ids that this worker was given, without their signatures, from the others.
 func (s *leaseSigner) splitBySignature(sealed []string) (own, foreign []string) {
 	own = make([]string, 0, len(sealed))
 	for _, id := range sealed {

@@ -17,8 +17,8 @@ const (
 	maxMessageBytes = 31 << 10
 )
 
-// maxAckDelay is how long acknowledgements wait for a message to go along with. Nobody
-// waits for them: a slot is free with the result.
+// maxAckDelay is how long acknowledgements wait for a message to share. Nothing depends on
+// them: the result itself frees the slot.
 const maxAckDelay = 5 * time.Millisecond
 
 var (
@@ -29,8 +29,8 @@ var (
 // outbox queues messages for one worker. It joins neighbours of one kind, so
 // that what waits while a message is being written goes out as the next one.
 type outbox struct {
-	// startWriter is told when there is something to take and nobody who does: it has a writer
-	// take messages until there are none. It must not wait.
+	// startWriter is called when a message is queued and no writer runs. It starts a writer, which sends messages
+	// until none is left. It must not block.
 	startWriter func()
 
 	mu    sync.Mutex
@@ -128,7 +128,8 @@ func (o *outbox) holdAcks(acks job.ResultAcks) {
 func (o *outbox) releaseAcks() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.timerSet = false; len(o.heldAcks) > 0 && !o.closed {
+	o.timerSet = false
+	if len(o.heldAcks) > 0 && !o.closed {
 		o.acksDue = true
 		o.wakeWriter()
 	}
@@ -147,7 +148,8 @@ func (o *outbox) dequeue() job.WorkerMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	m := o.nextMessage()
-	if o.writing = m != nil; o.writing {
+	o.writing = m != nil
+	if o.writing {
 		o.itemCount -= countItems(m)
 		o.sendingSince = time.Now()
 	} else if o.drained != nil {
@@ -182,7 +184,8 @@ func (o *outbox) nextMessage() job.WorkerMessage {
 	case o.acksDue:
 		n := min(len(o.heldAcks), maxMessageItems)
 		m := o.heldAcks[:n:n]
-		if o.heldAcks = o.heldAcks[n:]; len(o.heldAcks) == 0 {
+		o.heldAcks = o.heldAcks[n:]
+		if len(o.heldAcks) == 0 {
 			o.heldAcks, o.acksDue = nil, false
 		}
 		return m
@@ -203,15 +206,15 @@ func (o *outbox) nextMessage() job.WorkerMessage {
 	return m
 }
 
-// markSent says that the message taken last has gone out.
+// markSent records that the last dequeued message has been sent.
 func (o *outbox) markSent() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sendingSince = time.Time{}
 }
 
-// isStuck tells whether a message has been on its way for longer than that: the worker
-// answers pings, or its connection would have ended, and yet does not read.
+// isStuck reports whether sending a message has taken longer than limit: the worker answers pings, or its connection
+// would have ended, but it does not read.
 func (o *outbox) isStuck(limit time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,13 +24,13 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Sessions is who owns the sessions of workers.
+// Sessions opens the sessions of workers.
 type Sessions interface {
 	Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error)
 }
 
 const (
-	// helloTimeout is how long a stream may be silent before it says who it is.
+	// helloTimeout is how long a stream may take to send its Hello.
 	helloTimeout = 10 * time.Second
 	// flushTimeout is how long a node that stops waits for one that takes nothing.
 	flushTimeout = time.Second
@@ -106,7 +106,7 @@ func (w *Server) Work(stream grpc.BidiStreamingServer[fermatav1.WorkRequest, fer
 			hello = nil
 			late.Stop()
 		case <-late.C:
-			return s.endStream(status.Error(codes.DeadlineExceeded, "no hello came"))
+			return s.endStream(status.Error(codes.DeadlineExceeded, "no Hello arrived in time"))
 		case <-old.C:
 			s.askToReconnect()
 		case <-recheck.C:
@@ -140,7 +140,7 @@ type workerStream struct {
 	stopped chan struct{}
 	reason  error // set before stopped is closed
 
-	drained atomic.Bool // the worker said so
+	drained atomic.Bool // the worker has sent Draining
 
 	mu        sync.Mutex
 	session   job.WorkerSession
@@ -253,7 +253,7 @@ func (s *workerStream) receiveHello() error {
 		return err
 	}
 	if first.GetHello() == nil {
-		return apierror.WithDetails(codes.InvalidArgument, "the first message of a stream is hello",
+		return apierror.WithDetails(codes.InvalidArgument, "the first message of a stream must be Hello",
 			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "is missing"}})).Err()
 	}
 	hello, violations := helloFromPB(first.GetHello())
@@ -288,11 +288,11 @@ func (s *workerStream) readMessages() error {
 	session := s.session
 	s.mu.Unlock()
 	for {
-		var f requestFrame
-		if err := s.stream.RecvMsg(&f); err != nil {
+		m, err := s.stream.Recv()
+		if err != nil {
 			return err
 		}
-		if err := s.handleMessage(session, &f); err != nil {
+		if err := s.handleMessage(session, m); err != nil {
 			return err
 		}
 	}
@@ -322,34 +322,37 @@ func (s *workerStream) verifyLeases(ids []string) ([]string, error) {
 	return own, s.refuseLeases(foreign, nil)
 }
 
-// verifyResults is own for results, which are answered.
-func (s *workerStream) verifyResults(results []job.Result) ([]job.Result, error) {
-	if s.signer == nil {
-		return results, nil
-	}
+// verifyResults reads the results of leases that the worker was given, and answers the others as stale.
+func (s *workerStream) verifyResults(list []*fermatav1.Result) ([]job.Result, error) {
+	results := make([]job.Result, 0, len(list))
 	var foreign []string
-	own := results[:0]
-	for _, r := range results {
-		id, ok := s.signer.Verify(r.LeaseID)
-		if !ok {
-			foreign = append(foreign, r.LeaseID)
-			continue
+	for _, p := range list {
+		r := resultFromPB(p)
+		if s.signer != nil {
+			id, ok := s.signer.Verify(r.LeaseID)
+			if !ok {
+				foreign = append(foreign, r.LeaseID)
+				continue
+			}
+			r.LeaseID = id
 		}
-		r.LeaseID = id
-		own = append(own, r)
+		results = append(results, r)
 	}
-	return own, s.refuseLeases(foreign, staleAcks)
+	return results, s.refuseLeases(foreign, staleAcks)
 }
 
-func (s *workerStream) handleMessage(session job.WorkerSession, f *requestFrame) error {
-	if len(f.results) > 0 {
-		results, err := s.verifyResults(f.results)
+func (s *workerStream) handleMessage(session job.WorkerSession, m *fermatav1.WorkRequest) error {
+	switch m := m.GetMessage().(type) {
+	case *fermatav1.WorkRequest_Results:
+		list := m.Results.GetResults()
+		if len(list) == 0 {
+			return nil
+		}
+		results, err := s.verifyResults(list)
 		if err != nil {
 			return err
 		}
 		session.Results(results)
-	}
-	switch m := f.other.GetMessage().(type) {
 	case *fermatav1.WorkRequest_Started:
 		ids, err := s.verifyLeases(m.Started.GetLeaseIds())
 		if err != nil {
@@ -374,8 +377,8 @@ func (s *workerStream) handleMessage(session job.WorkerSession, f *requestFrame)
 	case *fermatav1.WorkRequest_Heartbeat:
 		session.Heartbeat(m.Heartbeat.GetSeq())
 	case *fermatav1.WorkRequest_Hello:
-		return apierror.WithDetails(codes.InvalidArgument, "hello is said once",
-			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "came twice"}})).Err()
+		return apierror.WithDetails(codes.InvalidArgument, "a stream must not send Hello twice",
+			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "was sent before"}})).Err()
 	}
 	// Messages that this version does not know are passed over.
 	return nil
@@ -398,14 +401,12 @@ func (s *workerStream) frameOf(m job.WorkerMessage) any {
 	switch m := m.(type) {
 	case job.Assignments:
 		return &leaseFrame{leases: m, signer: s.signer, trace: s.trace}
-	case job.ResultAcks:
-		return &ackFrame{acks: m, signer: s.signer}
 	case presignedMessage:
 		return m.pb
 	}
 	pb := messageToPB(m)
 	if s.signer != nil {
-		s.signer.signCancel(pb)
+		s.signer.signMessage(pb)
 	}
 	return pb
 }

@@ -34,11 +34,11 @@ const patience = time.Minute
 
 // recorder is a session that writes down what it is told.
 type recorder struct {
-	Hello  job.Hello
-	Out    job.WorkerStream
+	hello  job.Hello
+	out    job.WorkerStream
 	err    error
-	Events chan string
-	Unsent chan []job.WorkerMessage
+	events chan string
+	unsent chan []job.WorkerMessage
 	panics bool
 }
 
@@ -46,7 +46,7 @@ func (r *recorder) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession
 	if r.err != nil {
 		return nil, r.err
 	}
-	r.Hello, r.Out = h, out
+	r.hello, r.out = h, out
 	return r, out.Send(job.Welcome{Node: "n1", LeaseTTL: 30 * time.Second, Addresses: []string{"n2:1"}})
 }
 
@@ -54,27 +54,27 @@ func (r *recorder) Started(ids []string) {
 	if r.panics {
 		panic("boom")
 	}
-	r.Events <- "started " + strings.Join(ids, ",")
+	r.events <- "started " + strings.Join(ids, ",")
 }
 
 func (r *recorder) Results(list []job.Result) {
 	for _, x := range list {
-		r.Events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
+		r.events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
 			x.LeaseID, x.Outcome, x.Permanent, x.Error, len(x.Output), x.RetryAfter, x.Duration)
 	}
 }
-func (r *recorder) Returned(ids []string) { r.Events <- "returned " + strings.Join(ids, ",") }
-func (r *recorder) Lost(ids []string)     { r.Events <- "lost " + strings.Join(ids, ",") }
-func (r *recorder) Draining()             { r.Events <- "draining" }
-func (r *recorder) Heartbeat(seq int64)   { r.Events <- fmt.Sprint("heartbeat ", seq) }
+func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
+func (r *recorder) Lost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
+func (r *recorder) Draining()             { r.events <- "draining" }
+func (r *recorder) Heartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
 func (r *recorder) SendAway() {
-	r.Events <- "sent away"
-	_ = r.Out.Send(job.GoElsewhere{}) // its error is the stream's end
+	r.events <- "sent away"
+	_ = r.out.Send(job.GoElsewhere{}) // its error is the stream's end
 }
-func (r *recorder) Left() { r.Events <- "left" }
+func (r *recorder) Left() { r.events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
-	r.Events <- "close " + reason
-	r.Unsent <- unsent
+	r.events <- "close " + reason
+	r.unsent <- unsent
 }
 
 type workStream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.WorkResponse]
@@ -83,7 +83,7 @@ type workStream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.Work
 func workBench(t *testing.T, r *recorder) workStream {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
-	r.Events, r.Unsent = make(chan string, 100), make(chan []job.WorkerMessage, 1)
+	r.events, r.unsent = make(chan string, 100), make(chan []job.WorkerMessage, 1)
 	listener := bufconn.Listen(1 << 20)
 	worker := NewServer(r, nil)
 	g := guard.NewReporter(worker.logger, nil)
@@ -145,11 +145,11 @@ func finish(t *testing.T, s workStream) error {
 	}
 }
 
-func (r *recorder) Want(t *testing.T, want ...string) {
+func (r *recorder) want(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		select {
-		case got := <-r.Events:
+		case got := <-r.events:
 			if got != w {
 				t.Errorf("session was told %q, want %q", got, w)
 			}
@@ -163,7 +163,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 	r := &recorder{}
 	s := workBench(t, r)
 	welcome(t, s)
-	if h := r.Hello; h.WorkerID != "w-1" || h.Namespace != "default" || h.Slots != 4 || h.Epoch != 1 || len(h.Live) != 1 {
+	if h := r.hello; h.WorkerID != "w-1" || h.Namespace != "default" || h.Slots != 4 || h.Epoch != 1 || len(h.Live) != 1 {
 		t.Errorf("hello is %+v", h)
 	}
 	long := strings.Repeat("x", 10_000)
@@ -187,7 +187,7 @@ func TestWorkerMessagesReachTheSession(t *testing.T) {
 	if err := s.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	r.Want(t,
+	r.want(t,
 		"started a,b",
 		`result a succeeded permanent=false error="" output=4096 retry=0s took=1s`,
 		`result b failed permanent=true error="bad" output=0 retry=0s took=0s`,
@@ -213,7 +213,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		job.Addresses{"n2:1", "n3:1"},
 		job.GoElsewhere{Addresses: []string{"n2:1"}},
 	} {
-		if err := r.Out.Send(m); err != nil {
+		if err := r.out.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -265,14 +265,14 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 	if err := s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Returned{Returned: &fermatav1.Returned{LeaseIds: []string{"d"}}}}); err != nil {
 		t.Fatal(err)
 	}
-	r.Want(t, "returned d")
-	r.Out.Stop(job.ErrDraining)
-	r.Out.Stop(job.ErrSuperseded)
+	r.want(t, "returned d")
+	r.out.Stop(job.ErrDraining)
+	r.out.Stop(job.ErrSuperseded)
 	if err := finish(t, s); status.Code(err) != codes.Unavailable {
 		t.Errorf("stream ended with %v", err)
 	}
-	r.Want(t, "close Unavailable: this node stops; connect to another one")
-	if err := r.Out.Send(job.GoElsewhere{}); err == nil {
+	r.want(t, "close Unavailable: this node stops; connect to another one")
+	if err := r.out.Send(job.GoElsewhere{}); err == nil {
 		t.Error("a stream that has ended takes messages")
 	}
 }
@@ -292,11 +292,11 @@ func testLastWords(t *testing.T) {
 	for _, m := range []job.WorkerMessage{
 		job.ResultAcks{{LeaseID: "x"}}, job.GoElsewhere{Addresses: []string{"n2:1"}}, job.ResultAcks{{LeaseID: "y"}},
 	} {
-		if err := r.Out.Send(m); err != nil {
+		if err := r.out.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.Out.Stop(job.ErrDraining)
+	r.out.Stop(job.ErrDraining)
 	acks, addresses := 0, []string(nil)
 	m, err := s.Recv()
 	for ; err == nil; m, err = s.Recv() {
@@ -309,7 +309,7 @@ func testLastWords(t *testing.T) {
 	if acks != 2 || !slices.Equal(addresses, []string{"n2:1"}) {
 		t.Errorf("the worker heard %d acknowledgements and was sent to %v", acks, addresses)
 	}
-	if unsent := <-r.Unsent; len(unsent) > 0 {
+	if unsent := <-r.unsent; len(unsent) > 0 {
 		t.Errorf("unsent are %v", unsent)
 	}
 }
@@ -365,7 +365,7 @@ func TestStreamsOutOfOrder(t *testing.T) {
 		welcome(t, s)
 		sayHello(t, s, goodHello())
 		wantBadRequest(t, finish(t, s), "hello")
-		r.Want(t, "close InvalidArgument: hello is said once")
+		r.want(t, "close InvalidArgument: a stream must not send Hello twice")
 	})
 	t.Run("silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestStreamsOutOfOrder(t *testing.T) {
 		if err := finish(t, s); status.Code(err) != codes.Internal {
 			t.Errorf("stream ended with %v", err)
 		}
-		r.Want(t, "close Unknown: panic: boom")
+		r.want(t, "close Unknown: panic: boom")
 	})
 }
 
@@ -409,7 +409,7 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	if _, err := s.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Hello.Heartbeats {
+	if !r.hello.Heartbeats {
 		t.Error("the session does not know that there are heartbeats")
 	}
 	if w := messageToPB(job.Welcome{SessionTTL: 8 * time.Second}).GetWelcome(); w.GetSessionTtl().AsDuration() != 8*time.Second {
@@ -418,7 +418,7 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	if w := messageToPB(job.Welcome{}).GetWelcome(); w.GetSessionTtl() != nil {
 		t.Errorf("welcome is %v", w)
 	}
-	if err := r.Out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
+	if err := r.out.Send(job.HeartbeatAck{Seq: 7, Confirmed: true}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := s.Recv(); err != nil || m.GetHeartbeatAck().GetSeq() != 7 || !m.GetHeartbeatAck().GetConfirmed() {
@@ -462,16 +462,16 @@ func testSlowWorker(t *testing.T, reason error, closed string) {
 	sent := 0
 	for ; sent < 1_000_000; sent++ {
 		l := job.Assignment{LeaseID: fmt.Sprint(sent), Record: &job.Record{Definition: &job.Definition{Payload: payload}}}
-		if err := r.Out.Send(job.Assignments{l}); err != nil {
+		if err := r.out.Send(job.Assignments{l}); err != nil {
 			break
 		}
 	}
 	if sent == 1_000_000 {
 		t.Fatal("queue is not bounded")
 	}
-	r.Out.Stop(reason)
-	r.Want(t, closed)
-	unsent := <-r.Unsent
+	r.out.Stop(reason)
+	r.want(t, closed)
+	unsent := <-r.unsent
 	n := 0
 	for _, m := range unsent {
 		n += len(m.(job.Assignments))
