@@ -88,7 +88,7 @@ func drawState(t *rapid.T) job.State {
 func TestStateRoundTrip(t *testing.T) {
 	drawn := drawnFieldSet{}
 	rapid.Check(t, func(t *rapid.T) {
-		f, want := drawForm(t), drawState(t)
+		f, want := drawEncoding(t), drawState(t)
 		drawn.note(want)
 		text, err := f.EncodeState(&want)
 		if err != nil {

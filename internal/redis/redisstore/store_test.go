@@ -39,20 +39,20 @@ func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Minire
 
 func TestBatchSlots(t *testing.T) {
 	var b batchSlots
-	first, second := b.take("a"), b.take("b")
+	first, second := b.acquire("a"), b.acquire("b")
 	if first == second {
 		t.Fatal("two calls in flight share a place")
 	}
-	b.give(first, false)
-	b.give(second, true)
-	if got := b.take("a"); got != first {
+	b.release(first, false)
+	b.release(second, true)
+	if got := b.acquire("a"); got != first {
 		t.Errorf("a failed batch had place %d, its repeat has %d", first, got)
 	}
-	b.give(first, true)
+	b.release(first, true)
 	for i := range 100 {
-		b.give(b.take(fmt.Sprint("lost-", i)), false)
+		b.release(b.acquire(fmt.Sprint("lost-", i)), false)
 	}
-	if len(b.slots) > manySlots {
+	if len(b.slots) > maxRememberedBatches {
 		t.Errorf("%d places", len(b.slots))
 	}
 }
@@ -64,12 +64,12 @@ func TestCreateReplacesOnlyWhatItSaw(t *testing.T) {
 	server.HSet(s.shards[0].state, "ns/job", "changed")
 	r := &newRecord{id: "ns/job", state: "new", def: []byte("new"), replaces: "garbage"}
 	o, _ := s.createOp(0, []*newRecord{r})
-	if err := s.perform(t.Context(), o); err != nil || o.reply.text(2) != "1" {
+	if err := s.runAndWrap(t.Context(), o); err != nil || o.reply.textAt(2) != "1" {
 		t.Errorf("answer %v (%v)", o.reply, err)
 	}
 	r.replaces = "changed"
 	o, _ = s.createOp(0, []*newRecord{r})
-	if err := s.perform(t.Context(), o); err != nil || o.reply.text(2) != "0" {
+	if err := s.runAndWrap(t.Context(), o); err != nil || o.reply.textAt(2) != "0" {
 		t.Errorf("answer %v (%v)", o.reply, err)
 	}
 }
@@ -153,9 +153,9 @@ func TestShed(t *testing.T) {
 		}
 		s := &Store{metrics: m}
 		if shed {
-			s.shedAfter = time.Second
+			s.maxQueueWait = time.Second
 		}
-		left := s.again([]*op{{err: redis.ErrPoolTimeout}, {err: io.EOF}})
+		left := s.opsToRetry([]*op{{err: redis.ErrPoolTimeout}, {err: io.EOF}})
 		if want := map[bool]int{true: 1, false: 2}[shed]; len(left) != want {
 			t.Errorf("shed %v: %d of 2 calls are tried again, want %d", shed, len(left), want)
 		}
