@@ -8,7 +8,7 @@
 //
 // A state is text: a header of fixed width, which the Lua scripts read and change in place, and
 // a tail of fields, which only this package reads. A definition and an ended run are protobuf
-// messages of proto/fermata/storage/v1. The [Encoding] says how much is left out of them. The
+// messages of proto/fermata/storage/v1. The [Encoding] selects which fields are omitted. The
 // schema of the keyspace selects the encoding for writing; every encoding is read at any time.
 //
 // # Invariants

@@ -10,9 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// applyItem is what apply.lua does to one record. Arguments of type job.Lane
-// stand for the lane's place in KEYS, which the call gives them; so do those of type
-// worstPlace for that of the indexes of the worst, and objectivesPlace for that of objectives.
+// applyItem is what apply.lua does to one record. Some arguments stand for places in KEYS, which are
+// known when the call is built: a job.Lane for that of the lane, a rankingsPlaceholder for that of
+// the rankings, an objectivesPlaceholder for that of the index of objectives.
 type applyItem struct {
 	record string
 	spawns string // record that is spawned; "" for none
@@ -32,8 +32,8 @@ type applyItem struct {
 	partnerOffset int
 	size          int // approximate bytes
 
-	// Memory that nearly all items need. Arguments are pointers into the item, which saves three
-	// allocations a record (BenchmarkApplyItems).
+	// Memory that nearly all items need. Arguments are pointers into the item, so that an item makes
+	// no allocation (BenchmarkApplyItems: 10 for a call with 64).
 	someSteps  [2]byte
 	someArgs   [4]any
 	state      codec.Argument

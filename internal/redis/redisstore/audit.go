@@ -23,7 +23,7 @@ const (
 // index of each lane and the index of lanes. It takes no lock and may run beside
 // everything else: a suspicion counts only if nothing of the record changed while
 // it was looked at again. With repair, what can be repaired without a loss is:
-// entries of the indexes are set to what the records say, and histories without
+// entries of the indexes are set by the records, and histories without
 // a record go.
 func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
 	if shard < 0 || shard >= len(s.shards) {
@@ -52,8 +52,8 @@ type consistencyCheck struct {
 
 	lanes    map[job.Lane]bool // that states or the index of lanes name
 	defined  map[string]bool   // records that have a definition, and whether a state was seen of them
-	unusable map[string]bool   // records that are kept out of the schedule, whatever their state says
-	slots    map[string]uint64 // job -> slots that it says are taken
+	unusable map[string]bool   // records that are kept out of the schedule, whatever their state is
+	slots    map[string]uint64 // job -> slots that its state has as taken
 	runs     map[string]uint64 // job -> slots of the runs that are there
 	maxLag   map[string]time.Duration
 }

@@ -39,7 +39,7 @@ func (a *consistencyCheck) scoreOp(lane job.Lane, id string) *op {
 	return newCommand("zscore", key, "zscore", key, id)
 }
 
-// entryMatchesState tells whether an entry is in the region of the state and, where runs are
+// entryMatchesState reports whether an entry is in the region of the state and, where runs are
 // waited for, not after their time.
 func entryMatchesState(s job.State, o *op) bool {
 	at := parseScore(o.reply.valueAt(0))
@@ -100,7 +100,7 @@ func (a *consistencyCheck) reportWrongEntry(id string, s job.State, o *op) error
 	return nil
 }
 
-// entryText says where a score puts a record.
+// entryText describes the place of a record by its score.
 func entryText(at int64) string {
 	region, ms := job.SplitScore(at)
 	if at < 0 || region > job.RegionDone {

@@ -34,7 +34,7 @@ func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[strin
 }
 
 // SaveHook stores how far a webhook is with a shard and, in the same step, the event
-// that it gave up on, if there is one; it tells how many older ones had to go for that,
+// that it gave up on, if there is one; it returns how many older ones were removed for that,
 // unless an earlier answer was lost. It answers job.ErrNotHolder if the shard's lock has
 // another value.
 func (s *Store) SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error) {

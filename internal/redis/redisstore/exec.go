@@ -198,8 +198,8 @@ func (s *Store) masterAt(ctx context.Context, addr string) pipeliner {
 	}
 	var mu sync.Mutex
 	var found *redis.Client
-	// An error here means that some master is not reachable. The op's own error says so
-	// already.
+	// An error here means that some master is not reachable. The op already has this
+	// error.
 	_ = cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
 		if c.Options().Addr == addr || c.NodeAddress() == addr {
 			mu.Lock()

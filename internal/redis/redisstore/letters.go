@@ -76,7 +76,7 @@ func lastRunField(f *scannedRecord) string {
 	return codec.HistoryField(f.id, slot)
 }
 
-// deadRun is what the state alone knows of a dead run. A one-time job's tells less:
+// deadRun is what the state alone has of a dead run. That of a one-time job has less:
 // its run is over.
 func deadRun(s *job.State) job.Run {
 	nominal := s.Nominal

@@ -76,7 +76,7 @@ func loadLimits(l *loader) limitScripts {
 	return s
 }
 
-// homeShard is the shard where a limit lives. It is part of the stored format.
+// homeShard is the shard that has the keys of a limit. It is part of the stored format.
 func (s *Store) homeShard(name string) int { return sharding.ShardOf("", name, len(s.shards)) }
 
 // limitItem is one request about a limit.

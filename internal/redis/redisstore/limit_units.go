@@ -25,7 +25,7 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 // A waiter that is denied gets in line, first the smallest rank (within 2^53), then
 // by name. A release reserves each free unit for the first in line for two seconds,
 // during which only that waiter gets it; the reservation lapses by itself. Apart
-// from that, whoever comes first is served, in line or not. A waiter that has not
+// from that, the first caller is served, in line or not. A waiter that has not
 // asked for a minute is forgotten, and beyond 10,000 in a line nobody is remembered:
 // a waiter has to ask again every few seconds, and being woken only spares it that. The
 // first in line, as many as there are units, hear when one lapses that is not prolonged.

@@ -3,7 +3,7 @@ package redisstore
 import "sync"
 
 // applyMemory is the memory of one call of Apply, for reuse by the next one. It saves the items, their
-// states, guards and arguments: some hundred bytes a record (BenchmarkApplyItems).
+// states, guards and arguments: about 800 bytes a record (BenchmarkApplyItems).
 type applyMemory struct {
 	items      []applyItem
 	list       []*applyItem
@@ -46,9 +46,8 @@ func (r *applyMemory) release() {
 // argumentArenaPool has the memory of pipelines whose replies have been read.
 var argumentArenaPool = sync.Pool{New: func() any { return new(argumentArena) }}
 
-// argumentArena is the memory of the arguments of one pipeline. It saves a slice for each command and
-// script call (BenchmarkApplyItems). It saves a slice for each command and
-// script call (BenchmarkApplyItems).
+// argumentArena is the memory of the arguments of one pipeline. It saves a slice for each
+// command, which the benchmarks of bench/internal/storecycle count.
 type argumentArena struct{ free []any }
 
 // allocate returns an empty slice with room for n arguments, which no other slice overlaps.

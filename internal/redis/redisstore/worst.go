@@ -14,7 +14,7 @@ const maxRanked = 1000
 
 // Worst lists the n worst jobs of some shards, of a namespace ("": of all), the worst
 // first. It costs what n costs, however many jobs there are; with a namespace, what the
-// bounded indexes hold. An entry may be out of date: its job tells.
+// bounded indexes hold. An entry may be out of date: compare it with its job.
 func (s *Store) Worst(ctx context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
 	last := n - 1
 	if namespace != "" {
