@@ -1,6 +1,9 @@
 package codec
 
-import "github.com/fermata-io/fermata/internal/core/job"
+import (
+	"github.com/fermata-io/fermata/internal/core/job"
+	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
+)
 
 // Argument is an argument of a command, in memory that it shares with other arguments. Pass a
 // pointer to the client: a string would be copied to the heap once more.
@@ -21,6 +24,7 @@ type ArgumentBuffer struct {
 	Encoding Encoding
 	// Free is the current chunk: its length is used, its capacity is free.
 	Free []byte
+	run  storagev1.Run // reused for each run
 }
 
 // Reserve makes room for an item, of which so many are still to come. An item that needs more
@@ -54,7 +58,7 @@ func (s *ArgumentBuffer) AppendState(of *job.State, history int) (p Argument, er
 // AppendRun appends an ended run.
 func (s *ArgumentBuffer) AppendRun(r *job.Run) (p Argument, err error) {
 	start := len(s.Free)
-	s.Free, err = AppendRun(s.Free, r)
+	s.Free, err = appendRun(s.Free, &s.run, r)
 	return s.bytesSince(start), err
 }
 

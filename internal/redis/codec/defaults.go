@@ -11,8 +11,8 @@ import (
 	storagev1 "github.com/fermata-io/fermata/proto/fermata/storage/v1"
 )
 
-// Encoding says how compactly records are encoded. The schema of the keyspace selects it for
-// encoding; decoding accepts every encoding, whatever the schema is.
+// Encoding is how compactly records are encoded. The schema of the keyspace selects the encoding of new
+// records. Every encoding is decoded, whatever the schema is.
 type Encoding uint8
 
 const (
@@ -127,7 +127,7 @@ func packInterval(m *storagev1.Definition, s schedule.Spec) {
 	}
 }
 
-// omissions are the fields of a definition's message that say what it omits.
+// omissions are the fields of a definition's message that list what it omits.
 type omissions struct {
 	omitted, present uint32
 	intervalS        int64

@@ -40,7 +40,7 @@ func (r *DefinitionDecoder) decodeFields(key job.Key) *job.Definition {
 	return d
 }
 
-// readField reads a number field that says what is omitted; false for other fields.
+// readField reads a number field that lists omitted or present groups; false for other fields.
 func (l *omissions) readField(n protowire.Number, v uint64) bool {
 	switch n {
 	case fieldDefinitionUsual:

@@ -8,7 +8,7 @@
 //
 // A state is text: a header of fixed width, which the Lua scripts read and change in place, and
 // a tail of fields, which only this package reads. A definition and an ended run are protobuf
-// messages of proto/fermata/storage/v1. The [Encoding] says how much is left out of them. The
+// messages of proto/fermata/storage/v1. The [Encoding] selects which fields are omitted. The
 // schema of the keyspace selects the encoding for writing; every encoding is read at any time.
 //
 // # Invariants
@@ -22,7 +22,18 @@
 //
 // # Hand-written code
 //
-// Two functions read or write protobuf by hand, with the field numbers in field_numbers.go, which
-// is generated from storage.proto. Each has a benchmark, and a test that compares it with protobuf
-// itself. Run `go test -run - -bench 'DecodeDefinition|EncodeRun' ./internal/redis/codec`.
+// One function reads protobuf by hand: [DefinitionDecoder] decodes the definitions that nearly all jobs
+// have field by field. The field numbers are in field_numbers.go, which a test generates from
+// storage.proto. Tests and a fuzzer compare it with protobuf itself. BenchmarkDecodeDefinition has each
+// case twice, by hand and by protobuf (least of 60 runs, on a busy machine):
+//
+//	interval, schema 3     283 ns   4 allocs     by protobuf   550 ns   6 allocs
+//	cron with retries      589 ns   6 allocs     by protobuf   991 ns  12 allocs
+//	with a lock           1722 ns  21 allocs     by protobuf  1137 ns  16 allocs
+//
+// The last case is rare: it is decoded by protobuf after the attempt by hand has failed.
+//
+// Memory reuse, for 64 records: [ArgumentBuffer] 11 us and no allocation instead of 23 us and 128
+// (BenchmarkArguments); [ChunkAllocator] 16 allocations instead of 64, in the same time
+// (BenchmarkChunks).
 package codec

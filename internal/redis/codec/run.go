@@ -16,12 +16,15 @@ const MaxHistory = 100
 func EncodeRun(r *job.Run) ([]byte, error) { return AppendRun(nil, r) }
 
 // AppendRun appends what [EncodeRun] returns to b.
-func AppendRun(b []byte, r *job.Run) ([]byte, error) {
-	encoded, err := deterministic.MarshalAppend(b, &storagev1.Run{
-		Id: r.ID, Trigger: uint32(r.Trigger), NominalMs: r.NominalMS, DueMs: r.DueMS, StartedMs: r.StartedMS, FinishedMs: r.FinishedMS,
-		Attempts: r.Attempts, Losses: r.Losses, Outcome: uint32(r.Outcome), Error: r.Error, Output: r.Output, Worker: r.Worker,
-		CallerTrace: encodeTraceID(r.Caller),
-	})
+func AppendRun(b []byte, r *job.Run) ([]byte, error) { return appendRun(b, new(storagev1.Run), r) }
+
+// appendRun is [AppendRun] by way of a message that may have been used before.
+func appendRun(b []byte, m *storagev1.Run, r *job.Run) ([]byte, error) {
+	m.Id, m.Trigger, m.Outcome = r.ID, uint32(r.Trigger), uint32(r.Outcome)
+	m.NominalMs, m.DueMs, m.StartedMs, m.FinishedMs = r.NominalMS, r.DueMS, r.StartedMS, r.FinishedMS
+	m.Attempts, m.Losses, m.Error, m.Output, m.Worker = r.Attempts, r.Losses, r.Error, r.Output, r.Worker
+	m.CallerTrace = encodeTraceID(r.Caller)
+	encoded, err := deterministic.MarshalAppend(b, m)
 	if err != nil {
 		return b, fmt.Errorf("run %q: %w", r.ID, err)
 	}

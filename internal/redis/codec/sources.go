@@ -11,7 +11,7 @@ import (
 // groupSources is a bit beside groupRetry and groupBackoff for [DefinitionDecoder.firstOccurrence].
 const groupSources = allGroups + 1
 
-// storedSources says where the values of a definition's policies came from, as stored.
+// storedSources are the sources of the values of a definition's policies, as stored.
 type storedSources struct {
 	revision uint32
 	groups   []backoff.Group

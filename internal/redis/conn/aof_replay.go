@@ -10,20 +10,20 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 )
 
-// codeAOFReplay is the code of findings about what a server can load of its append-only file.
+// codeAOFReplay is the code of findings about loading the append-only file.
 const codeAOFReplay = "default_user"
 
-// aofReplay tells whether a server can load what it has written. What a script writes stands in the
-// append-only file as a transaction. A server that starts repeats it as the default user,
-// and most versions leave out, without an error, what that user may not do: Redis before 8.6
-// (issue 14541), Valkey before 2026 (issue 3983). With "user default off" in the configuration,
-// which takes all rights away as well, nothing comes back that a script has written.
+// aofReplay is whether a server can load its append-only file. Writes of a script are a transaction in that
+// file. A server replays it at its start as the default user. Most versions silently skip commands that
+// this user may not run: Redis before 8.6 (issue 14541), Valkey before 2026 (issue 3983). With "user
+// default off" in the configuration, which also removes all permissions, everything that scripts have
+// written is lost.
 type aofReplay struct {
-	refusedCommand string // the first command that the default user may not run; "" is none
-	askError       error  // the server does not say
+	refusedCommand string // the first command that the default user may not run; "" for none
+	askError       error  // why it is unknown
 }
 
-// checkAOFReplay tries the commands on a server, which runs none of them.
+// checkAOFReplay tests the commands by ACL DRYRUN, which runs none of them.
 func checkAOFReplay(ctx context.Context, c redis.UniversalClient, prefix string) (aofReplay, error) {
 	commands := redisacl.Replayed(prefix)
 	replies, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -20,11 +20,11 @@ const (
 	DefaultPoolTimeout = 250 * time.Millisecond
 	DefaultPoolSize    = 16
 
-	// handshakeAnswers is how many longest answers the introduction of a new connection
-	// may take, beside dialling. It waits for one.
+	// handshakeAnswers bounds the handshake of a new connection, in read timeouts. It waits for one
+	// reply.
 	handshakeAnswers = 2
 
-	// MaxPoolSize is ten times what a server takes as it comes (maxclients).
+	// MaxPoolSize is ten times the default maxclients of a server.
 	MaxPoolSize = 100_000
 
 	// stateReload is how stale the map of a cluster may get. go-redis's own
@@ -32,7 +32,7 @@ const (
 	stateReload = time.Second
 )
 
-// ClientOptions say where Redis is and how to talk to it.
+// ClientOptions have the address of Redis and the settings of its connections.
 type ClientOptions struct {
 	// URL is one of
 	//
@@ -45,13 +45,12 @@ type ClientOptions struct {
 	// Username and Password win over those of the URL. Without a username they
 	// are the default user's.
 	Username, Password string
-	// SentinelUsername and SentinelPassword are for the sentinels themselves; what is
-	// for the data is never shown to them. Without a URL of a Sentinel they are refused.
+	// SentinelUsername and SentinelPassword are for the sentinels, which never receive those for the
+	// data. Without a Sentinel URL they are an error.
 	SentinelUsername, SentinelPassword string
-	// TLS is asked for the configuration of each new connection under rediss, so
-	// that certificates can be replaced; without a server name in it, it is for the
-	// host that is dialled. Default: the system's authorities. With redis it is
-	// refused, so that nobody believes to be encrypted who is not.
+	// TLS returns the configuration of each new connection with rediss, so that certificates can be
+	// replaced. If it has no server name, that of the dialled host is used. Default: the system's
+	// authorities. With redis it is an error, so that a connection that should be encrypted is.
 	TLS func() *tls.Config
 	// ClientName shows in CLIENT LIST; see [ClientNameFault].
 	ClientName string
@@ -64,9 +63,8 @@ type ClientOptions struct {
 	DialTimeout, ReadTimeout, PoolTimeout time.Duration
 }
 
-// NewClient makes a client that behaves as the store needs it: it honours
-// deadlines, gives up early, and never repeats a command by itself, because a
-// repeated command must be recognised as one by whoever sends it.
+// NewClient makes a client as the store needs it. It honours deadlines, gives up early, and never retries
+// a command: a retried command must be recognised as one by its sender.
 func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	target, err := o.parseURL()
 	if err := errors.Join(err, o.validate()); err != nil {
@@ -99,7 +97,7 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	case target.cluster:
 		return newClusterClient(u, handshake), nil
 	case target.master != "":
-		// Sentinels have clients of their own, which get no hooks.
+		// The clients of the sentinels get no hooks.
 		return addHooks(redis.NewFailoverClient(u.Failover()), handshake), nil
 	}
 	return addHooks(redis.NewClient(u.Simple()), handshake), nil
@@ -111,21 +109,19 @@ func addHooks(c *redis.Client, handshake handshakeHook) *redis.Client {
 	return c
 }
 
-// CheckURL says what is wrong with the URL, alone or beside the other options. No error
-// shows a password.
+// CheckURL validates the URL, also against the other options. No error shows a password.
 func (o ClientOptions) CheckURL() error {
 	_, err := o.parseURL()
 	return err
 }
 
-// Servers are the addresses that the URL names, those of sentinels where there are any,
-// with commas between; "" for a URL that cannot be read.
+// Servers are the addresses in the URL, separated by commas; "" for an invalid URL.
 func (o ClientOptions) Servers() string {
 	t, _ := parseRedisURL(o.URL)
 	return strings.Join(t.addresses, ",")
 }
 
-// parseURL reads the URL and compares the other options with it.
+// parseURL parses the URL and checks the other options against it.
 func (o ClientOptions) parseURL() (redisURL, error) {
 	t, err := parseRedisURL(o.URL)
 	switch {
@@ -139,7 +135,7 @@ func (o ClientOptions) parseURL() (redisURL, error) {
 	return t, nil
 }
 
-// validate checks what is not about the URL.
+// validate checks the options other than the URL.
 func (o ClientOptions) validate() error {
 	switch {
 	case o.PoolSize < 0 || o.PoolSize > MaxPoolSize:
@@ -153,8 +149,8 @@ func (o ClientOptions) validate() error {
 	return nil
 }
 
-// ClientNameFault says why Redis would refuse a name of a client, with all that is
-// sent along with it; "" for a good one.
+// ClientNameFault is why Redis would reject a client name, and the handshake that has it; "" for a valid
+// one.
 func ClientNameFault(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' }) {
 		return "has a space or another character that is not visible ASCII"
@@ -162,7 +158,7 @@ func ClientNameFault(name string) string {
 	return ""
 }
 
-// AnswerTimeout is how long a client waits for an answer.
+// AnswerTimeout is how long a client waits for a reply.
 func AnswerTimeout(c redis.UniversalClient) time.Duration {
 	timeout := time.Duration(0)
 	switch c := c.(type) {
@@ -177,8 +173,8 @@ func AnswerTimeout(c redis.UniversalClient) time.Duration {
 	return timeout
 }
 
-// newClusterClient adds what the universal options cannot say: a map of the cluster
-// that is at most a second old, and renewed when a server cannot be dialled.
+// newClusterClient sets what the universal options lack: the map of the cluster is at most a second old,
+// and reloaded when a server cannot be dialled.
 func newClusterClient(u *redis.UniversalOptions, handshake handshakeHook) *redis.ClusterClient {
 	o := u.Cluster()
 	o.MaxRetries, o.ClusterStateReloadInterval = -1, stateReload
@@ -190,7 +186,7 @@ func newClusterClient(u *redis.UniversalOptions, handshake handshakeHook) *redis
 	return c
 }
 
-// reloadHook asks for the map of the cluster when a dial fails.
+// reloadHook reloads the map of the cluster when a dial fails.
 type reloadHook struct{ cluster *redis.ClusterClient }
 
 func (h reloadHook) DialHook(next redis.DialHook) redis.DialHook {

@@ -9,12 +9,10 @@ import (
 	"time"
 )
 
-// keepAlive finds a server that is gone without a word within a minute, as the client
-// library's own dialer does.
+// keepAlive detects a server that vanished within a minute, as the client library's own dialer does.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// timeLimitedDialer opens connections within the time to dial, to which the library adds that for
-// their introduction.
+// timeLimitedDialer opens connections within DialTimeout. The library's own limit includes the handshake.
 func (o ClientOptions) timeLimitedDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.Dialer
 	if dial == nil {
@@ -28,8 +26,8 @@ func (o ClientOptions) timeLimitedDialer() func(ctx context.Context, network, ad
 	}
 }
 
-// tlsDialer opens connections and speaks TLS on them. The library's own dialer knows
-// one configuration for ever, and no deadline but its own.
+// tlsDialer opens connections with TLS. The library's own dialer never changes its configuration, and
+// ignores the deadline of the call.
 func (o ClientOptions) tlsDialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.timeLimitedDialer()
 	config := o.TLS
@@ -64,17 +62,17 @@ func (o ClientOptions) tlsDialer() func(ctx context.Context, network, address st
 	}
 }
 
-// alertConn tells why Redis hung up. With TLS 1.3 a client's handshake is over before
-// Redis has judged its certificate, so the refusal meets the first command, and where
-// Redis has closed by then, that command's write knows of a reset alone. The alert
-// that names the reason has arrived before the reset, and can still be read.
+// alertConn reports why Redis closed the connection. With TLS 1.3 a client's handshake ends before Redis
+// has checked its certificate, so that the first command fails. If Redis has already closed the
+// connection, the write of that command only reports a reset. The alert with the reason arrived before
+// the reset, and can still be read.
 type alertConn struct{ *tls.Conn }
 
 func (c alertConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		var alert *net.OpError
-		// It does not wait: who was reset gets what has arrived, and then an error.
+		// Read does not wait: after a reset it returns what has arrived, then an error.
 		if _, why := c.Conn.Read(make([]byte, 1)); errors.As(why, &alert) && alert.Op == "remote error" {
 			err = alert
 		}

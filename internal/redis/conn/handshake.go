@@ -15,17 +15,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A new connection has to introduce itself before it is of use. The client library does
-// that within the deadline of the call that asked for the connection, one command after
-// the other. While Redis takes nearly as long for an answer as a call may take, no call
-// that needs a new connection succeeds then, and each throws its connection away: once
-// the pool is empty it stays empty.
+// A new connection needs a handshake before its first call. The client library makes it within the
+// deadline of the call that needs the connection, one command after the other. While Redis takes nearly
+// as long for a reply as a call may take, every call that needs a new connection fails, and closes its
+// connection: once the pool is empty it stays empty.
 //
-// Here introductions are part of dialling, which the library does beside the calls, and keeps
-// the connections of calls that have not waited. All commands are sent at once. When the
-// library introduces itself afterwards, it gets the answers that have come.
+// Here the handshake is part of dialling. The library dials beside the calls, and keeps connections whose
+// calls have given up. All commands of the handshake are sent at once. When the library makes its own
+// handshake afterwards, it gets the replies that have already arrived.
 
-// handshakeHook introduces each new connection that is dialled.
+// handshakeHook makes the handshake on each new connection.
 type handshakeHook struct {
 	commands [][]byte // those that the library sends on a new connection, in its order
 	timeout  time.Duration
@@ -57,8 +56,8 @@ func encodeCommand(args ...string) []byte {
 	return b
 }
 
-// DialHook introduces connections after they are dialled. A failure is one of the connection,
-// not of the dial: after many failed dials the library stops dialling for a second.
+// DialHook makes the handshake after dialling. A failed handshake fails the connection, not the dial: after
+// many failed dials the library stops dialling for a second.
 func (h handshakeHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
@@ -81,8 +80,8 @@ func (h handshakeHook) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// exchangeHandshake sends all commands and reads their answers, which may be errors: these are for
-// the library to judge. rest is what was read beyond them. An error is for who got no answer.
+// exchangeHandshake sends all commands and reads their replies. Error replies are left to the library. rest
+// is what was read beyond them. An error matters only if there is no reply.
 func (h handshakeHook) exchangeHandshake(conn net.Conn) (answers [][]byte, rest []byte, err error) {
 	if err := conn.SetDeadline(time.Now().Add(h.timeout)); err != nil {
 		return nil, nil, err
@@ -99,7 +98,7 @@ func (h handshakeHook) exchangeHandshake(conn net.Conn) (answers [][]byte, rest 
 		answers = append(answers, answer)
 	}
 	rest = make([]byte, r.Buffered())
-	_, _ = io.ReadFull(r, rest) // it is there
+	_, _ = io.ReadFull(r, rest) // it is buffered
 	return answers, rest, conn.SetDeadline(time.Time{})
 }
 
@@ -109,12 +108,12 @@ func (handshakeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return next
 }
 
-// maxReplyDepth bounds how deep answers to an introduction are nested.
+// maxReplyDepth bounds the nesting of replies to the handshake.
 const maxReplyDepth = 8
 
-var errReply = errors.New("redis: not an answer to an introduction")
+var errReply = errors.New("redis: not a reply to a handshake")
 
-// appendReply reads one answer as it was sent.
+// appendReply reads one reply as it was sent.
 func appendReply(to []byte, r *bufio.Reader) ([]byte, error) {
 	return appendNestedReply(to, r, maxReplyDepth)
 }
@@ -162,15 +161,14 @@ func appendNestedReply(to []byte, r *bufio.Reader, depth int) ([]byte, error) {
 	return to, nil
 }
 
-// exchange is a command that was sent ahead, and its answer.
+// exchange is a command that was sent ahead, and its reply.
 type exchange struct{ command, answer []byte }
 
-// introducedConn is a connection that has been introduced. Commands that were sent ahead are
-// answered with what Redis has said; with the first other one it becomes the
-// connection itself.
+// introducedConn is a connection after its handshake. It replies to commands that were sent ahead with the
+// replies of Redis. After the first other command it passes everything through.
 type introducedConn struct {
 	net.Conn
-	exchanges []exchange // that the library has not repeated yet
+	exchanges []exchange // that the library has not sent yet
 	answers   []byte     // that it has not read yet
 	unread    []byte     // what Redis sent after them
 }
@@ -180,7 +178,7 @@ func (c *introducedConn) Write(b []byte) (int, error) {
 	for len(c.exchanges) > 0 && repeated < len(b) {
 		e := c.exchanges[0]
 		if !bytes.HasPrefix(b[repeated:], e.command) {
-			c.exchanges = nil // the library goes its own way; to send these again does no harm
+			c.exchanges = nil // the library sends something else; sending these again is harmless
 			break
 		}
 		c.answers = append(c.answers, e.answer...)
@@ -208,7 +206,7 @@ func (c *introducedConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// introducedSystemConn lets the library look whether the connection is still there.
+// introducedSystemConn lets the library check that the connection is open.
 type introducedSystemConn struct {
 	*introducedConn
 	system syscall.Conn
@@ -216,8 +214,8 @@ type introducedSystemConn struct {
 
 func (c *introducedSystemConn) SyscallConn() (syscall.RawConn, error) { return c.system.SyscallConn() }
 
-// failedConn is a connection that could not be introduced. The library meets the error when it
-// uses it, and when it looks whether it is still there.
+// failedConn is a connection whose handshake failed. The library gets the error when it uses the
+// connection or checks that it is open.
 type failedConn struct {
 	net.Conn
 	reason error

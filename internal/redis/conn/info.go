@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// serverInfo is what a server says of itself.
+// serverInfo is the reply of INFO.
 type serverInfo struct {
 	addr   string
 	fields map[string]string
@@ -30,7 +30,7 @@ func (i serverInfo) has(name string) bool {
 
 func (i serverInfo) text(name string) string { return i.fields[name] }
 
-// number is 0 for what is missing or no number.
+// number is 0 for a missing or invalid number.
 func (i serverInfo) number(name string) int {
 	n, err := strconv.Atoi(i.fields[name])
 	if err != nil {
@@ -49,7 +49,7 @@ func (i serverInfo) atLeast(major, minor int) bool {
 	return err == nil && err2 == nil && (a > major || a == major && b >= minor)
 }
 
-// replicasOnline counts the replicas that are in step. "slave0" is
+// replicasOnline counts the replicas that are synchronised. "slave0" is
 // "ip=..,port=..,state=online,offset=..,lag=..".
 func (i serverInfo) replicasOnline() int {
 	n := 0

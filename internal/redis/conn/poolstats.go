@@ -5,7 +5,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// poolStats collects what a pool of connections counts anyway.
+// poolStats exports the counters of a pool of connections.
 type poolStats struct {
 	client                       redis.UniversalClient
 	open, reused, dialled, waits *prometheus.Desc

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Severity says what a finding means for the data.
+// Severity is how serious a finding is.
 type Severity uint8
 
 // Severities.
@@ -25,20 +25,20 @@ const (
 
 func (s Severity) String() string { return [...]string{"info", "warning", "fatal"}[min(s, Fatal)] }
 
-// Finding is one thing about a server that somebody should know.
+// Finding is a fact about a server that an operator should know.
 type Finding struct {
 	Severity Severity
 	Code     string // stable, for alerts: "eviction", "no_persistence" ...
-	Server   string // address, empty for one that stands alone
+	Server   string // address; empty for a single server
 	Text     string // what, and what to do about it
 }
 
-// Report is what a look at the servers has found.
+// Report is the result of a check of the servers.
 type Report struct {
 	Version  string
 	Embedded bool // an imitation of Redis, not a server
 	Cluster  bool
-	Servers  int // primaries that were asked
+	Servers  int // number of primaries
 	// Class is the durability that the servers can give now, the weakest of
 	// them; in class replica only together with confirmed writes.
 	Class    Durability
@@ -94,9 +94,9 @@ func Preflight(ctx context.Context, o PreflightOptions) (Report, error) {
 	return r, nil
 }
 
-// compareWithDemand compares what the servers give with what is demanded.
+// compareWithDemand adds a finding if the servers give less than is demanded.
 func (r *Report) compareWithDemand(o PreflightOptions) {
-	// Which refuses the server already, and tells why and what to do.
+	// A finding that makes the server unusable already has the reason.
 	unusable := func(f Finding) bool { return f.Code == codeAOFReplay && f.Severity == Fatal }
 	if r.Class < o.Durability && !slices.ContainsFunc(r.Findings, unusable) {
 		r.Add(Finding{Fatal, "durability", "", fmt.Sprintf(
@@ -111,7 +111,7 @@ func durabilityRemedy(o PreflightOptions) string {
 	return fmt.Sprintf("turn on appendonly, attach at least %d replicas, and set min-replicas-to-write 1 with min-replicas-max-lag 2 on every server", o.Replicas)
 }
 
-// Refusal refuses what must not be opened.
+// Refusal is an error with all fatal findings, unless AllowUnsafe accepts them; nil for none.
 func (r Report) Refusal(o PreflightOptions) error {
 	var all []error
 	for _, f := range r.Findings {
@@ -125,15 +125,15 @@ func (r Report) Refusal(o PreflightOptions) error {
 	return fmt.Errorf("%w: %w", rediserr.ErrUnsafe, errors.Join(all...))
 }
 
-// Forgivable tells whether AllowUnsafe accepts a fatal finding: it may cost data, and
-// everything works until it does.
+// Forgivable reports whether AllowUnsafe accepts a fatal finding: data may be lost, but everything works.
 func (f Finding) Forgivable() bool {
 	return slices.Contains([]string{"eviction", "durability", codeAOFReplay}, f.Code)
 }
 
+// Add adds a finding.
 func (r *Report) Add(f Finding) { r.Findings = append(r.Findings, f) }
 
-// judgeServer adds one server to the report.
+// judgeServer adds the findings about one server.
 func (r *Report) judgeServer(i serverInfo, o PreflightOptions) {
 	if !i.has("redis_version") || o.Embedded {
 		r.Embedded, r.Class, r.Version = true, DurabilityMemory, "embedded"
@@ -181,7 +181,7 @@ func (r *Report) judgeDurability(i serverInfo, o PreflightOptions) Durability {
 			"%d replicas are attached, %d are needed to survive the loss of the server", replicas, o.Replicas)})
 		class = DurabilityLocal
 	}
-	// INFO counts good replicas only where a number of them is demanded.
+	// INFO counts good replicas only if a number of them is demanded.
 	if !i.has("min_slaves_good_slaves") {
 		r.Add(Finding{severity, "min_replicas", i.addr,
 			"min-replicas-to-write is not set: a primary that is cut off goes on granting leases; set it to 1, with min-replicas-max-lag 2"})
@@ -190,7 +190,7 @@ func (r *Report) judgeDurability(i serverInfo, o PreflightOptions) Durability {
 	return class
 }
 
-// inspectServers asks every primary.
+// inspectServers inspects every primary.
 func inspectServers(ctx context.Context, client redis.UniversalClient, prefix string) ([]serverInfo, error) {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
@@ -209,8 +209,7 @@ func inspectServers(ctx context.Context, client redis.UniversalClient, prefix st
 	return all, err
 }
 
-// inspectServer reads INFO, and where that says that there is an append-only file, whether the server can
-// load it.
+// inspectServer reads INFO and, if there is an append-only file, whether the server can load it.
 func inspectServer(ctx context.Context, c redis.UniversalClient, addr, prefix string) (serverInfo, error) {
 	text, err := c.Info(ctx).Result()
 	i := parseInfo(addr, text)
@@ -220,8 +219,8 @@ func inspectServer(ctx context.Context, c redis.UniversalClient, addr, prefix st
 	return i, err
 }
 
-// MayPass tells whether all that is Fatal may become otherwise without anybody's doing: an
-// election makes a primary of a replica, and replicas come when they have synchronised.
+// MayPass reports whether all fatal findings may disappear by themselves: an election makes a replica the
+// primary, and replicas connect after they have synchronised.
 func (r Report) MayPass(o PreflightOptions) bool {
 	lacks := func(code string) bool {
 		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == code })

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replacementHook opens connections in place of those that calls have lost. A call that gets
-// no answer in time costs its connection, and a call that has to dial first has less time for
-// its answer than one that finds a connection. So connections are replaced beside the calls.
+// replacementHook replaces connections that were lost to timeouts. A call that gets no reply in time
+// closes its connection. The next call has to dial first, and has less time for its reply. So
+// connections are replaced beside the calls.
 type replacementHook struct {
 	client  *redis.Client
 	timeout time.Duration // of dialling and a first call
@@ -56,7 +56,7 @@ func (h replacementHook) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 	}
 }
 
-// idleForPipelines is how many connections wait for a pipeline. The library keeps these apart.
+// idleForPipelines is the number of idle connections for pipelines, which have their own pool.
 func (h replacementHook) idleForPipelines() uint32 {
 	s := h.client.PoolStats()
 	if s.PipelineStats != nil {
@@ -65,7 +65,7 @@ func (h replacementHook) idleForPipelines() uint32 {
 	return s.IdleConns
 }
 
-// lostConnection is true for a call that got no answer in time.
+// lostConnection reports whether a call got no reply in time.
 func lostConnection(ctx context.Context, err error) bool {
 	if err == nil || ctx.Value(replacementCall{}) != nil {
 		return false
@@ -74,13 +74,13 @@ func lostConnection(ctx context.Context, err error) bool {
 	return errors.As(err, &failure) && failure.Timeout()
 }
 
-// openConnections opens a connection and leaves it in the pool. The library dials only for a call that
-// finds no idle connection, so one call more than there are idle connections is made at once.
-// Otherwise a pool would keep the size that it had when the server became slow: the few calls
-// that find a connection return it before the others have failed. Errors of these calls are
-// left to the next call of the client.
+// openConnections adds a connection to the pool. The library dials only for a call that finds no idle
+// connection, so it makes one call more than there are idle connections, all at once. Otherwise the
+// pool would keep the size that it had when the server became slow: the few calls that find a
+// connection return it before the others have failed. Errors of these calls are ignored: the next call
+// of the client gets its own.
 func (h replacementHook) openConnections(idle uint32, call func(context.Context)) {
-	if idle >= uint32(h.limit) { // connections are not what calls lack
+	if idle >= uint32(h.limit) { // there are enough connections
 		return
 	}
 	for range idle + 1 {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// redisURL is what a URL says.
+// redisURL is a parsed URL.
 type redisURL struct {
 	addresses          []string
 	username, password string
@@ -19,8 +19,8 @@ type redisURL struct {
 	cluster, tls       bool
 }
 
-// parseRedisURL reads a URL by hand: several hosts are not a URL to package net/url,
-// whose errors would repeat the password besides.
+// parseRedisURL parses a URL by hand: package net/url does not accept several hosts, and its errors would
+// show the password.
 func parseRedisURL(raw string) (redisURL, error) {
 	var t redisURL
 	scheme, rest, ok := strings.Cut(raw, "://")
@@ -93,7 +93,7 @@ func parseHosts(hosts, defaultPort string) ([]string, error) {
 	return addrs, nil
 }
 
-// setPath reads what follows the hosts: the database, or the master's name.
+// setPath parses the path: the database, or the name of the master.
 func (t *redisURL) setPath(mode, path string) error {
 	path = strings.TrimSuffix(path, "/")
 	switch {

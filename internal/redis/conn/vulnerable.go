@@ -6,16 +6,16 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 )
 
-// firstSafeReleases are the first releases of each line of Redis without the known faults of
-// its Lua engine (CVE-2025-49844 is the gravest of them): a user who may call EVAL can
-// take over a server that is older. Lines that are not listed and older have no such
-// release; distributions may have mended theirs without another version.
+// firstSafeReleases are the first releases of each line of Redis without the known vulnerabilities of its
+// Lua engine (CVE-2025-49844 is the most serious): a user with EVAL can take over an older server. Older
+// lines that are not listed have no safe release. Distributions may have patched a version without
+// changing its number.
 var firstSafeReleases = []struct{ major, minor, patch int }{
 	{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2},
 }
 
-// hasVulnerableLua tells whether a version of Redis is below those. Valkey, and what does
-// not say its version in three numbers, is not judged.
+// hasVulnerableLua reports whether a version of Redis is older than those. It is false for Valkey and for
+// versions that are not three numbers.
 func hasVulnerableLua(i serverInfo) bool {
 	if i.has("valkey_version") {
 		return false
@@ -33,7 +33,7 @@ func hasVulnerableLua(i serverInfo) bool {
 	return v.major < last.major || v.major == last.major && v.minor < last.minor
 }
 
-// luaFinding warns of a server whose scripts are a way in.
+// luaFinding warns of a server with a vulnerable Lua engine.
 func luaFinding(i serverInfo) Finding {
 	return Finding{Warning, "lua_cve", i.addr, "Redis " + i.text("redis_version") + " by its version has known faults in its Lua engine (CVE-2025-49844): " +
 		"who may run scripts can take over the server; upgrade to 7.2.11, 7.4.6, 8.0.4, 8.2.2 or later, " +

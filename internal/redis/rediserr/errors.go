@@ -13,35 +13,34 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// Errors that [Open] wraps. A process should stop on them and say what they say.
+// Errors on which a process should stop and print the reason.
 var (
-	// ErrKeyspace: the keyspace was made for something else: another number of
-	// shards, a later schema, or another kind of clock.
+	// ErrKeyspace: the keyspace does not match: it has another number of shards, a later schema, or
+	// another kind of clock.
 	ErrKeyspace = errors.New("keyspace does not fit")
-	// ErrSchema: a later version has raised the schema of the keyspace, so that this
-	// one must not write any more. It is an ErrKeyspace.
+	// ErrSchema: a later version has raised the schema of the keyspace, so that this version must not
+	// write any more. It is an ErrKeyspace.
 	ErrSchema = fmt.Errorf("%w: its schema is a later one", ErrKeyspace)
-	// ErrKeyspaceGone: the keyspace that was opened is not there any more, or another one
-	// has taken its place. It is an ErrKeyspace.
+	// ErrKeyspaceGone: the keyspace was deleted or replaced. It is an ErrKeyspace.
 	ErrKeyspaceGone = fmt.Errorf("%w: it is gone", ErrKeyspace)
-	// ErrUnsafe: the server is set up so that it would lose jobs.
+	// ErrUnsafe: by its configuration the server would lose jobs.
 	ErrUnsafe = errors.New("redis is not safe to use")
 )
 
-// Verdict is what an error means for the command that met it.
+// Verdict is what an error means for its command.
 type Verdict struct {
 	Kind string // label of the errors metric
 	// Retry: the command may succeed if it is sent again.
 	Retry bool
-	// MayHaveRun: the command may have taken effect although there is no answer.
+	// MayHaveRun: the command may have taken effect although there is no reply.
 	MayHaveRun bool
 	// ReloadTopology: the topology of the cluster has to be asked for.
 	ReloadTopology bool
-	// Sentinel is the sentinel that callers see; nil passes the error on as it is.
+	// Sentinel is the error of package job that callers get; nil for none.
 	Sentinel error
 }
 
-// serverErrors classifies what a server says, by the first word.
+// serverErrors classifies error replies by their first word.
 var serverErrors = map[string]Verdict{
 	"READONLY":    {Kind: "readonly", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable},
 	"MOVED":       {Kind: "moved", Retry: true, ReloadTopology: true, Sentinel: job.ErrUnavailable},
@@ -64,23 +63,23 @@ var serverErrors = map[string]Verdict{
 // ErrUnconfirmed: WAIT counted too few replicas.
 var ErrUnconfirmed = errors.New("too few replicas confirmed the write in time")
 
-// ErrNoAnswer: the client library gave neither an answer nor an error.
+// ErrNoAnswer: the client library returned neither a reply nor an error.
 var ErrNoAnswer = errors.New("no answer")
 
-// ErrLate: the script found that nobody would be waiting for its answer, and did
-// nothing. Who reads it does wait: the clock was not what it expected.
+// ErrLate: the script found that its caller had given up, and did nothing. If the caller gets it, it did
+// not give up: the clock differed from what was expected.
 var ErrLate = errors.New("the call came too late")
 
-// KindNoConnection is the kind of errors of calls that got no connection. Nothing was sent.
+// KindNoConnection is the kind of errors of calls without a connection. Nothing was sent.
 const KindNoConnection = "pool"
 
-// KindDenied is the kind of errors of a user that is unknown or lacks a right.
+// KindDenied is the kind of errors of a user that is unknown or lacks a permission.
 const KindDenied = "denied"
 
-// KindNoFunction is the kind of errors of servers that lack a function.
+// KindNoFunction is the kind of errors of servers without a function.
 const KindNoFunction = "nofunction"
 
-// Classify judges an error of one command.
+// Classify classifies the error of a command.
 func Classify(err error) Verdict {
 	var reply redis.Error
 	var op *net.OpError
@@ -100,7 +99,7 @@ func Classify(err error) Verdict {
 	case errors.Is(err, redis.ErrClosed):
 		return Verdict{Kind: "closed", Sentinel: job.ErrUnavailable}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		// Whose deadline it was does not matter here: the loop looks at ctx.
+		// Whose deadline it was does not matter here: the caller checks its ctx.
 		return Verdict{Kind: "timeout", Retry: true, MayHaveRun: true, Sentinel: job.ErrUnavailable}
 	}
 	return Verdict{Kind: "connection", Retry: true, MayHaveRun: true, ReloadTopology: true, Sentinel: job.ErrUnavailable}
@@ -111,11 +110,11 @@ func classifyServerError(text string) Verdict {
 	if strings.HasPrefix(text, "ERR max number of clients") {
 		return Verdict{Kind: "maxclients", Retry: true, Sentinel: job.ErrUnavailable}
 	}
-	// A server that has just come into a cluster, or lost its data, may get it yet.
+	// A server that has just joined a cluster, or lost its data, may still get it.
 	if strings.HasPrefix(text, "ERR Function not found") {
 		return Verdict{Kind: KindNoFunction, Retry: true, Sentinel: job.ErrUnavailable}
 	}
-	// An error of a command inside a script is quoted with the script's own.
+	// The error of a script quotes that of its command.
 	if strings.Contains(text, "can't run this command") || strings.Contains(text, "has no permissions") {
 		return serverErrors["NOPERM"]
 	}
@@ -126,7 +125,7 @@ func classifyServerError(text string) Verdict {
 	return Verdict{Kind: "script"}
 }
 
-// Wrap names the operation and adds the sentinel.
+// Wrap adds the name of the operation and the sentinel.
 func Wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -14,67 +14,66 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// Limits of one call of a writing script, so that it stays within milliseconds.
+// Limits of one call of a writing script, so that it takes no more than milliseconds.
 const (
 	applyItems  = 500
 	createItems = 200
 	callBytes   = 1 << 20
 )
 
-// Apply compares and sets, each write for itself or together with the one before
-// it, in one atomic step for up to 500 of them. A write that the store already
-// holds counts as Written. A run that a decision spawns is written with it, but
-// never in the place of another one: then the write is a Conflict. With
-// memory short, history and dead letters are left out and everything else is
-// stored. A reply whose Err is job.ErrDurability is complete; with any other Err
-// it is empty, and the call may be repeated.
+// Apply writes decisions by compare-and-swap. Each write is made by itself or together with the one
+// before it; up to 500 are one atomic step. A write that is already stored counts as Written. A run
+// that a decision spawns is written with it. If another run has its place, the write is a Conflict.
+// If memory is short, history and dead letters are omitted and everything else is stored. A reply
+// whose Err is job.ErrDurability is complete; with any other Err it is empty, and the call may be
+// repeated.
 func (s *Store) Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply {
 	return s.apply(ctx, shard, writes, true)
 }
 
-// apply is Apply. Only one writer of a shard at a time may take along what was announced.
-func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, takesAlong bool) job.ApplyReply {
-	room := roomFor(len(writes))
-	defer room.done()
-	groups, err := room.plan(s.form(), writes)
+// apply is Apply. carriesAnnouncements may be set by one writer of a shard at a time.
+func (s *Store) apply(ctx context.Context, shard int, writes []job.Write, carriesAnnouncements bool) job.ApplyReply {
+	room := acquireApplyMemory(len(writes))
+	defer room.release()
+	groups, err := room.planGroups(s.form(), writes)
 	if err != nil {
 		return job.ApplyReply{Err: err}
 	}
-	if err := s.addLetters(ctx, shard, writes, groups); err != nil {
+	if err := s.addDeadLetters(ctx, shard, writes, groups); err != nil {
 		return job.ApplyReply{Err: err}
 	}
-	calls := room.calls(shard, groups)
-	if takesAlong && s.events != nil {
+	calls := room.cutCalls(shard, groups)
+	if carriesAnnouncements && s.events != nil {
 		for _, c := range calls {
-			c.news = s.events.take(ctx, shard, c.items)
+			c.announcements = s.events.dequeueFor(ctx, shard, c.items)
 		}
 	}
-	s.runApply(ctx, calls, writes)
-	return s.readApply(writes, calls)
+	s.runApplyCalls(ctx, calls, writes)
+	return s.readApplyReplies(writes, calls)
 }
 
-// plan plans the writes. Those that belong together are one group, in the place of the
-// second.
-func (r *applyRoom) plan(f codec.Encoding, writes []job.Write) ([][]*applyItem, error) {
+// planGroups makes the items of the writes. Two writes that belong together are one group, at the
+// index of the second.
+func (r *applyMemory) planGroups(f codec.Encoding, writes []job.Write) ([][]*applyItem, error) {
 	groups, items, list := r.groups, r.items, r.list
-	texts := codec.ArgumentBuffer{Encoding: f, Free: r.texts}
-	defer func() { r.texts = texts.Free }() // the last that it got
+	texts := codec.ArgumentBuffer{Encoding: f, Free: r.textBuffer}
+	defer func() { r.textBuffer = texts.Free }() // the buffer may have grown
 	for i := range writes {
 		var before *job.Write
 		if writes[i].Together {
 			if i == 0 || writes[i-1].Together {
-				return nil, fmt.Errorf("apply %s: it is together with no other write", writes[i].Record)
+				return nil, fmt.Errorf("apply %s: it has no write to be together with", writes[i].Record)
 			}
 			before = &writes[i-1]
 		}
 		item := &items[i]
-		if err := item.plan(texts.Reserve(len(writes)-i), &writes[i], before, i); err != nil {
+		if err := item.planWrite(texts.Reserve(len(writes)-i), &writes[i], before, i); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", writes[i].Record, err)
 		}
 		list[i] = item
 		groups[i] = list[i : i+1 : i+1]
 		if before != nil {
-			items[i-1].partner, item.partner = 1, -1
+			items[i-1].partnerOffset, item.partnerOffset = 1, -1
 			groups[i], groups[i-1] = list[i-1:i+1:i+1], nil
 		}
 	}
@@ -83,17 +82,17 @@ func (r *applyRoom) plan(f codec.Encoding, writes []job.Write) ([][]*applyItem, 
 
 // applyCall is one run of the script.
 type applyCall struct {
-	shard int
-	room  *applyRoom
-	items []*applyItem
-	lanes *laneKeys
-	op    *op
-	news  []announced // events that go with it, before its own
+	shard         int
+	memory        *applyMemory
+	items         []*applyItem
+	lanes         *laneKeys
+	op            *op
+	announcements []announcement // announced events, which are written before its own
 }
 
-// calls cuts groups into calls. A record is in a call once at most, and a group is not
-// torn apart.
-func (r *applyRoom) calls(shard int, groups [][]*applyItem) []*applyCall {
+// cutCalls distributes groups over calls. A record occurs at most once in a call, and a group is not
+// split.
+func (r *applyMemory) cutCalls(shard int, groups [][]*applyItem) []*applyCall {
 	var calls []*applyCall
 	var current *applyCall
 	seen, size := r.seen, 0
@@ -107,14 +106,14 @@ func (r *applyRoom) calls(shard int, groups [][]*applyItem) []*applyCall {
 			again = again || seen[i.record] || i.spawns != "" && seen[i.spawns]
 		}
 		if current == nil || again || len(current.items)+len(g) > applyItems || size+bytes > callBytes {
-			current = &applyCall{shard: shard, room: r}
+			current = &applyCall{shard: shard, memory: r}
 			calls = append(calls, current)
 			clear(seen)
 			size = 0
 		}
 		size += bytes
 		for _, i := range g {
-			i.alone = len(g) == 1
+			i.unrelated = len(g) == 1
 			seen[i.record] = true
 			if i.spawns != "" {
 				seen[i.spawns] = true
@@ -125,23 +124,22 @@ func (r *applyRoom) calls(shard int, groups [][]*applyItem) []*applyCall {
 	return calls
 }
 
-// build makes the call's op. A lean one leaves out what may be left out. Plain items
-// of like steps in one lane are a group of the script's, any other item is one of its
-// own, of number 0.
-func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
+// buildOp makes the op of the call. A lean one omits history, dead letters and events. Plain items
+// with the same steps and lane form a group; any other item is a group of number 0.
+func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *op {
 	keys := s.shards[c.shard]
 	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
-	argv := c.room.args.take(6*len(c.items) + 3)
+	argv := c.memory.args.allocate(6*len(c.items) + 3)
 	var group *applyItem
 	size, sizeAt := 0, 0
 	for _, i := range c.items {
-		steps, args := i.cut(lean)
-		if group == nil || !group.alike(i, lean) {
-			argv = append(argv, steps, c.lanes.at(i.lane), 0)
+		steps, args := i.stepsFor(lean)
+		if group == nil || !group.inSameGroup(i, lean) {
+			argv = append(argv, steps, c.lanes.placeOf(i.lane), 0)
 			group, size, sizeAt = i, 0, len(argv)-1
 		}
-		if i.plain() {
+		if i.isPlain() {
 			size++
 			argv[sizeAt] = size
 		}
@@ -149,59 +147,58 @@ func (c *applyCall) build(s *Store, writes []job.Write, lean bool) *op {
 		for _, a := range args {
 			switch of := a.(type) {
 			case job.Lane:
-				a = c.lanes.at(of)
-			case worstPlace:
-				a = c.lanes.worstAt()
-			case objectivesPlace:
-				a = c.lanes.objectivesAt()
+				a = c.lanes.placeOf(of)
+			case rankingsPlaceholder:
+				a = c.lanes.rankingsPlace()
+			case objectivesPlaceholder:
+				a = c.lanes.objectivesPlace()
 			}
 			argv = append(argv, a)
 		}
 	}
 	if lean {
-		c.op = call(s.scripts.applyLean, c.shard, c.lanes.appendTo(fixed), argv)
+		c.op = newScriptCall(s.scripts.applyLean, c.shard, c.lanes.appendKeysTo(fixed), argv)
 		return c.op
 	}
-	names := c.lanes.appendTo(fixed)
+	names := c.lanes.appendKeysTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), c.withEvents(s, argv, writes)
+		names, argv = append(names, keys.events), c.appendEvents(s, argv, writes)
 	}
-	c.op = call(s.scripts.apply, c.shard, names, argv)
-	c.op.joins = true
+	c.op = newScriptCall(s.scripts.apply, c.shard, names, argv)
+	c.op.mayShare = true
 	return c.op
 }
 
-// runApply sends the calls, and those that met a full memory again without what
-// may be left out.
-func (s *Store) runApply(ctx context.Context, calls []*applyCall, writes []job.Write) {
+// runApplyCalls sends the calls. It sends those that failed for lack of memory once more as lean calls.
+func (s *Store) runApplyCalls(ctx context.Context, calls []*applyCall, writes []job.Write) {
 	ops := make([]*op, len(calls))
 	for i, c := range calls {
-		if !slices.IsSortedFunc(c.items, compareItems) { // most often all are alike
+		if !slices.IsSortedFunc(c.items, compareItems) { // usually all are of one group
 			slices.SortStableFunc(c.items, compareItems)
 		}
-		ops[i] = c.build(s, writes, false)
+		ops[i] = c.buildOp(s, writes, false)
 	}
-	s.run(ctx, ops)
+	s.runOps(ctx, ops)
 	var lean []*op
 	for _, c := range calls {
 		if redis.IsOOMError(c.op.err) {
-			uncertain := c.op.uncertain
-			s.forgo(c)
-			lean = append(lean, c.build(s, writes, true))
-			c.op.uncertain = uncertain
+			uncertain := c.op.mayHaveRun
+			s.dropEvents(c)
+			lean = append(lean, c.buildOp(s, writes, true))
+			c.op.mayHaveRun = uncertain
 		}
 	}
-	s.run(ctx, lean)
+	s.runOps(ctx, lean)
 	if s.events != nil {
-		s.settleNews(calls)
+		s.requeueAnnouncements(calls)
 	}
 }
 
-// readApply takes over the answers:
+// readApplyReplies reads the replies:
 // {code, clock, codes, states of conflicts, {place, due ...}, lock value}.
-func (s *Store) readApply(writes []job.Write, calls []*applyCall) job.ApplyReply {
+func (s *Store) readApplyReplies(writes []job.Write, calls []*applyCall) job.ApplyReply {
 	out := job.ApplyReply{Results: make([]job.WriteResult, len(writes))}
-	news := laneNews{}
+	news := earlierLanes{}
 	for _, c := range calls {
 		if err := rediserr.Wrap("apply", c.op.err); err != nil {
 			out.Err = err
@@ -209,48 +206,50 @@ func (s *Store) readApply(writes []job.Write, calls []*applyCall) job.ApplyReply
 				return job.ApplyReply{Err: err}
 			}
 		}
-		c.results(s, writes, out.Results)
-		c.addNews(&news)
-		out.NowUS = max(out.NowUS, c.op.reply.int(1))
+		c.readResults(s, writes, out.Results)
+		c.addEarlierLanes(&news)
+		out.NowUS = max(out.NowUS, c.op.reply.intAt(1))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	return out
 }
 
-// addNews adds what the call says of lanes.
-func (c *applyCall) addNews(n *laneNews) { n.add(c.lanes, c.op.reply.list(4), c.op.reply.text(5)) }
+// addEarlierLanes adds the lanes that the call made due earlier.
+func (c *applyCall) addEarlierLanes(n *earlierLanes) {
+	n.addPairs(c.lanes, c.op.reply.listAt(4), c.op.reply.textAt(5))
+}
 
-// repaired tells of the lanes that calls which repair the index made due earlier, and has
-// their errors.
-func (s *Store) repaired(shard int, calls []*applyCall) (failed []error) {
-	news := laneNews{}
+// reportRepairs reports the lanes that repairs of the index made due earlier, and returns the errors
+// of the calls.
+func (s *Store) reportRepairs(shard int, calls []*applyCall) (failed []error) {
+	news := earlierLanes{}
 	for _, c := range calls {
 		failed = append(failed, c.op.err)
-		c.addNews(&news)
+		c.addEarlierLanes(&news)
 	}
-	s.tellEarlier(shard, news)
+	s.reportEarlierLanes(shard, news)
 	return failed
 }
 
-func (c *applyCall) results(s *Store, writes []job.Write, results []job.WriteResult) {
-	codes, conflicts := c.op.reply.text(2), c.op.reply.list(3)
+func (c *applyCall) readResults(s *Store, writes []job.Write, results []job.WriteResult) {
+	codes, conflicts := c.op.reply.textAt(2), c.op.reply.listAt(3)
 	nth := 0
 	for i, item := range c.items {
 		code := codeAt(codes, i)
 		stored := ""
 		if code == '1' {
-			stored = conflicts.text(nth)
+			stored = conflicts.textAt(nth)
 			nth++
 		}
 		if item.write < 0 {
 			continue
 		}
 		w := &writes[item.write]
-		if code == '2' && c.op.uncertain && deletes(w) &&
-			(item.partner == 0 || codeAt(codes, i+item.partner) == '2' && deletes(&writes[c.items[i+item.partner].write])) {
-			code = '5' // by the try whose answer was lost
+		if code == '2' && c.op.mayHaveRun && deletes(w) &&
+			(item.partnerOffset == 0 || codeAt(codes, i+item.partnerOffset) == '2' && deletes(&writes[c.items[i+item.partnerOffset].write])) {
+			code = '5' // by the try whose reply was lost
 		}
-		results[item.write] = s.result(c, w, code, stored)
+		results[item.write] = s.writeResult(c, w, code, stored)
 	}
 }
 
@@ -263,39 +262,39 @@ func codeAt(codes string, i int) byte {
 	return '2'
 }
 
-func (s *Store) result(c *applyCall, w *job.Write, code byte, stored string) job.WriteResult {
+func (s *Store) writeResult(c *applyCall, w *job.Write, code byte, stored string) job.WriteResult {
 	switch code {
 	case '0':
 		return job.WriteResult{Code: job.Written}
 	case '5':
-		s.metrics.replayed("apply", 1)
+		s.metrics.countReplays("apply", 1)
 		return job.WriteResult{Code: job.Written}
 	case '1':
 		state, err := codec.DecodeState(w.Record, stored)
 		if err == nil {
 			return job.WriteResult{Code: job.Conflict, Current: &state}
 		}
-		s.corrupt(c.shard, "apply", err, string(w.Record))
+		s.reportCorrupt(c.shard, "apply", err, string(w.Record))
 	case '3':
 		return job.WriteResult{Code: job.NotExpired}
 	case '4':
-		s.corrupt(c.shard, "apply", nil, string(w.Record))
+		s.reportCorrupt(c.shard, "apply", nil, string(w.Record))
 	}
 	return job.WriteResult{Code: job.NotFound}
 }
 
-// putAside takes a record that cannot be used out of the schedule: its index
-// entry goes to the dead region, for ever, and nothing else changes.
-func (s *Store) putAside(ctx context.Context, shard int, record job.RecordID, state job.State) {
+// setAside removes an unusable record from the schedule: its index entry moves to the dead region
+// for ever, and nothing else changes.
+func (s *Store) setAside(ctx context.Context, shard int, record job.RecordID, state job.State) {
 	item := &applyItem{record: record, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1}
-	item.step(stepSetAside)
-	room := roomFor(0)
-	defer room.done()
-	calls := room.calls(shard, [][]*applyItem{{item.bounded()}})
-	s.runApply(ctx, calls, nil)
-	if err := s.repaired(shard, calls)[0]; err != nil {
-		s.log.Warn("corrupt record could not be put aside", "record", record, "error", err)
-	} else if !strings.HasPrefix(calls[0].op.reply.text(2), "0") {
-		s.log.Warn("corrupt record has changed meanwhile", "record", record)
+	item.addStep(stepSetAside)
+	room := acquireApplyMemory(0)
+	defer room.release()
+	calls := room.cutCalls(shard, [][]*applyItem{{item.endLeanSteps()}})
+	s.runApplyCalls(ctx, calls, nil)
+	if err := s.reportRepairs(shard, calls)[0]; err != nil {
+		s.log.Warn("failed to set a corrupt record aside", "record", record, "error", err)
+	} else if !strings.HasPrefix(calls[0].op.reply.textAt(2), "0") {
+		s.log.Warn("corrupt record was not set aside: it has changed", "record", record)
 	}
 }

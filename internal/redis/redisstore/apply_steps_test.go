@@ -9,7 +9,7 @@ import (
 // TestApplyUsesEveryStep: the table of steps and apply.lua have the same steps, and each letter
 // is used once.
 func TestApplyUsesEveryStep(t *testing.T) {
-	lua := source("apply")
+	lua := readSource("apply")
 	head, code, ok := strings.Cut(lua, "\n\n")
 	if !ok {
 		t.Fatal("apply.lua does not begin with its contract")

@@ -10,30 +10,30 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// applyItem is what apply.lua does to one record. Arguments of type job.Lane
-// stand for the lane's place in KEYS, which the call gives them; so do those of type
-// worstPlace for that of the indexes of the worst, and objectivesPlace for that of objectives.
+// applyItem is what apply.lua does to one record. Some arguments stand for places in KEYS, which are
+// known when the call is built: a job.Lane for that of the lane, a rankingsPlaceholder for that of
+// the rankings, an objectivesPlaceholder for that of the index of objectives.
 type applyItem struct {
 	record job.RecordID
-	spawns job.RecordID // record that is written beside it; "" none
+	spawns job.RecordID // record that is spawned; "" for none
 	guard  codec.Argument
 	lane   job.Lane
 	steps  []byte
 	args   []any
-	// lean and leanArgs are how many steps and arguments are left when memory is
-	// short: history and dead letters come last.
-	lean, leanArgs int
-	bare           bool // the call takes it as a lean one does
-	write          int  // index of the write that is answered; -1 for a by-product
-	// alone: no other item of the call is judged or written with it.
-	alone bool
-	// partner is the place among the items of a call, counted from this one, of
-	// the item that it is together with; 0 is none.
-	partner int
-	size    int // bytes, about
+	// leanSteps and leanArgs are how many steps and arguments remain when memory is short. Those
+	// for history and dead letters come last.
+	leanSteps, leanArgs int
+	alwaysLean          bool // only the lean steps are ever sent
+	write               int  // index of the write that gets the result; -1 for none
+	// unrelated: no other item of the call depends on it.
+	unrelated bool
+	// partnerOffset leads from this item of a call to the item that it is together with; 0 for
+	// none.
+	partnerOffset int
+	size          int // approximate bytes
 
-	// What nearly all items need, without an allocation of its own: arguments are
-	// pointers to what the item has anyway.
+	// Memory that nearly all items need. Arguments are pointers into the item, so that an item makes
+	// no allocation (BenchmarkApplyItems: 10 for a call with 64).
 	someSteps  [2]byte
 	someArgs   [4]any
 	state      codec.Argument
@@ -41,7 +41,7 @@ type applyItem struct {
 	field, run codec.Argument // of the history
 }
 
-func (i *applyItem) step(letter byte, args ...any) {
+func (i *applyItem) addStep(letter byte, args ...any) {
 	i.steps = append(i.steps, letter)
 	i.args = append(i.args, args...)
 	for _, a := range args {
@@ -58,18 +58,17 @@ func (i *applyItem) step(letter byte, args ...any) {
 	}
 }
 
-// cut returns the steps and their arguments, without what a lean call leaves out.
-func (i *applyItem) cut(lean bool) ([]byte, []any) {
-	if lean || i.bare {
-		return i.steps[:i.lean], i.args[:i.leanArgs]
+// stepsFor returns the steps and their arguments; for a lean call only the lean ones.
+func (i *applyItem) stepsFor(lean bool) ([]byte, []any) {
+	if lean || i.alwaysLean {
+		return i.steps[:i.leanSteps], i.args[:i.leanArgs]
 	}
 	return i.steps, i.args
 }
 
-// plain tells whether the script may take the item with others of its kind, on its
-// short way.
-func (i *applyItem) plain() bool {
-	if !i.alone {
+// isPlain reports whether the item may be sent in a plain group.
+func (i *applyItem) isPlain() bool {
+	if !i.unrelated {
 		return false
 	}
 	switch string(i.steps) {
@@ -79,17 +78,17 @@ func (i *applyItem) plain() bool {
 	return false
 }
 
-// alike tells whether two items may be of one group.
-func (i *applyItem) alike(other *applyItem, lean bool) bool {
-	a, _ := i.cut(lean)
-	b, _ := other.cut(lean)
-	return i.plain() && other.plain() && i.lane == other.lane && bytes.Equal(a, b)
+// inSameGroup reports whether two items may be sent in one plain group.
+func (i *applyItem) inSameGroup(other *applyItem, lean bool) bool {
+	a, _ := i.stepsFor(lean)
+	b, _ := other.stepsFor(lean)
+	return i.isPlain() && other.isPlain() && i.lane == other.lane && bytes.Equal(a, b)
 }
 
-// compareItems brings plain items of a kind together. Others stay in their order,
-// which tells what belongs together, after them.
+// compareItems sorts plain items of the same group together. General items follow in their original
+// order, on which their relations depend.
 func compareItems(a, b *applyItem) int {
-	switch pa, pb := a.plain(), b.plain(); {
+	switch pa, pb := a.isPlain(), b.isPlain(); {
 	case !pa && !pb:
 		return 0
 	case pa != pb:
@@ -104,24 +103,24 @@ func compareItems(a, b *applyItem) int {
 	return strings.Compare(a.lane.String(), b.lane.String())
 }
 
-// plan makes it the item of a write. Before is the one it is together with.
-func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index int) error {
+// planWrite makes the item of a write. before is the write that it is together with.
+func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, index int) error {
 	i.record, i.guard, i.lane = w.Record, s.AppendGuard(w), w.From
-	i.write, i.size, i.bare = index, len(w.Record)+64, w.Bare
+	i.write, i.size, i.alwaysLean = index, len(w.Record)+64, w.Bare
 	i.steps, i.args = i.someSteps[:0], i.someArgs[:0]
 	if before != nil {
-		i.step(stepTogether)
+		i.addStep(stepTogether)
 	}
 	if w.IfExpired {
-		i.step(stepIfExpired)
+		i.addStep(stepIfExpired)
 	}
 	d := w.Decision
 	if d.Delete {
-		i.step(stepDelete)
-		i.forget(w)
-		i.rank(d)
-		i.watch(stepWatch, d.WatchMS)
-		i.bounded()
+		i.addStep(stepDelete)
+		i.addHistoryDeletion(w)
+		i.addRanks(d)
+		i.addWatch(stepWatch, d.WatchMS)
+		i.endLeanSteps()
 		return nil
 	}
 	var err error
@@ -129,44 +128,44 @@ func (i *applyItem) plan(s *codec.ArgumentBuffer, w, before *job.Write, index in
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
-		i.step(stepKeepLease, &i.state)
+		i.addStep(stepKeepLease, &i.state)
 	} else {
 		i.score = job.Score(d.State.Region, d.IndexMS)
-		i.step(stepWrite, &i.state, &i.score)
+		i.addStep(stepWrite, &i.state, &i.score)
 	}
 	if d.State.Lane != w.From {
-		i.step(stepMove, d.State.Lane)
+		i.addStep(stepMove, d.State.Lane)
 	}
-	if err := i.spawn(s.Encoding, w); err != nil {
+	if err := i.addSpawn(s.Encoding, w); err != nil {
 		return err
 	}
-	if err := i.define(s.Encoding, w); err != nil {
+	if err := i.addDefinition(s.Encoding, w); err != nil {
 		return err
 	}
-	i.watch(stepWatch, d.WatchMS)
-	i.bounded()
-	i.rank(d)
-	return i.remember(s, w, before)
+	i.addWatch(stepWatch, d.WatchMS)
+	i.endLeanSteps()
+	i.addRanks(d)
+	return i.addHistory(s, w, before)
 }
 
-// objectivesPlace stands for the place of the index of objectives.
-type objectivesPlace struct{}
+// objectivesPlaceholder stands for the place of the index of objectives.
+type objectivesPlaceholder struct{}
 
-// watch brings the index of objectives up to date; most decisions leave it alone.
-func (i *applyItem) watch(letter byte, atMS int64) {
+// addWatch updates the index of objectives. Most decisions do not change it.
+func (i *applyItem) addWatch(letter byte, atMS int64) {
 	switch {
 	case atMS > 0:
-		i.step(letter, objectivesPlace{}, atMS)
+		i.addStep(letter, objectivesPlaceholder{}, atMS)
 	case atMS == job.WatchNever:
-		i.step(letter, objectivesPlace{}, "")
+		i.addStep(letter, objectivesPlaceholder{}, "")
 	}
 }
 
-// worstPlace stands for the place of the first index of the worst jobs.
-type worstPlace struct{}
+// rankingsPlaceholder stands for the place of the first ranking.
+type rankingsPlaceholder struct{}
 
-// rank brings the indexes of the worst jobs up to date; most decisions leave them alone.
-func (i *applyItem) rank(d *job.Decision) {
+// addRanks updates the rankings of jobs. Most decisions do not change them.
+func (i *applyItem) addRanks(d *job.Decision) {
 	if !d.Ranked {
 		return
 	}
@@ -174,10 +173,10 @@ func (i *applyItem) rank(d *job.Decision) {
 	if !d.Delete {
 		r = d.State.Ranks()
 	}
-	i.step(stepRank, worstPlace{}, rankText(r.Failing), rankText(r.Late))
+	i.addStep(stepRank, rankingsPlaceholder{}, rankText(r.Failing), rankText(r.Late))
 }
 
-// rankText leaves out of an index what has no rank.
+// rankText encodes a rank; "" removes a job without one.
 func rankText(rank int64) string {
 	if rank == 0 {
 		return ""
@@ -185,9 +184,9 @@ func rankText(rank int64) string {
 	return strconv.FormatInt(rank, 10)
 }
 
-// spawn writes a run that becomes a record of its own. A live one takes the lease
-// of the record over, with the score that it has by then.
-func (i *applyItem) spawn(f codec.Encoding, w *job.Write) error {
+// addSpawn writes a run that becomes a record of its own. A running one takes over the lease of the
+// record, with the score that the lease has by then.
+func (i *applyItem) addSpawn(f codec.Encoding, w *job.Write) error {
 	run := w.Decision.Spawn
 	if run == nil {
 		return nil
@@ -201,31 +200,30 @@ func (i *applyItem) spawn(f codec.Encoding, w *job.Write) error {
 	if run.State.Region != job.RegionLeased {
 		score = job.Score(run.State.Region, restingMS(run.State))
 	}
-	i.step(stepSpawn, string(i.spawns), run.State.Lane, text, score)
-	i.watch(stepWatchSpawned, run.WatchMS)
+	i.addStep(stepSpawn, string(i.spawns), run.State.Lane, text, score)
+	i.addWatch(stepWatchSpawned, run.WatchMS)
 	return nil
 }
 
-// bounded marks the steps so far as those that are taken in any case.
-func (i *applyItem) bounded() *applyItem {
-	i.lean, i.leanArgs = len(i.steps), len(i.args)
+// endLeanSteps marks the steps so far as those that are always sent.
+func (i *applyItem) endLeanSteps() *applyItem {
+	i.leanSteps, i.leanArgs = len(i.steps), len(i.args)
 	return i
 }
 
-// forget deletes the history of a record that is deleted.
-func (i *applyItem) forget(w *job.Write) {
+// addHistoryDeletion deletes the history of a record that is deleted.
+func (i *applyItem) addHistoryDeletion(w *job.Write) {
 	last := min(historyLimit(w.Current), int(min(w.Decision.State.Runs, codec.MaxHistory))) - 1
 	if isChild(w.Record) {
 		last = 0
 	}
 	if last >= 0 {
-		i.step(stepTrim, 0, last)
+		i.addStep(stepTrim, 0, last)
 	}
 }
 
-// define stores an edited definition and drops the history slots that it has no
-// use for any more.
-func (i *applyItem) define(f codec.Encoding, w *job.Write) error {
+// addDefinition stores an edited definition and deletes history slots beyond its limit.
+func (i *applyItem) addDefinition(f codec.Encoding, w *job.Write) error {
 	d := w.Decision.Definition
 	if d == nil {
 		return nil
@@ -234,16 +232,16 @@ func (i *applyItem) define(f codec.Encoding, w *job.Write) error {
 	if err != nil {
 		return err
 	}
-	i.step(stepDefine, text)
+	i.addStep(stepDefine, text)
 	if limit, before := historyLimit(d), historyLimit(w.Current); limit < before {
-		i.step(stepTrim, limit, before-1)
+		i.addStep(stepTrim, limit, before-1)
 	}
 	return nil
 }
 
-// remember writes the run that has ended into the history, and the dead letter.
-// When the run was a record of its own, before is that record's write.
-func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) error {
+// addHistory writes the ended run into the history, and its dead letter. If the run was a record of
+// its own, before is the write of that record.
+func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) error {
 	d := w.Decision
 	if d.Ended == nil {
 		return nil
@@ -259,7 +257,7 @@ func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) erro
 	}
 	if keeps {
 		i.field = s.AppendHistoryField(w.Record, int((d.State.Runs-1)%uint64(limit)))
-		i.step(stepHistory, &i.field, &i.run)
+		i.addStep(stepHistory, &i.field, &i.run)
 	}
 	if !d.DeadLetter {
 		return nil
@@ -275,12 +273,12 @@ func (i *applyItem) remember(s *codec.ArgumentBuffer, w, before *job.Write) erro
 		return err
 	}
 	expires := d.Ended.FinishedMS + w.Current.DeadLetterTTL.Milliseconds()
-	i.step(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
+	i.addStep(stepLetter, string(child), state, job.Score(job.RegionDead, expires), def, codec.HistoryField(child, 0), &i.run)
 	return nil
 }
 
-// deadLetterState is what a dead letter remembers of its run. Its token is the
-// run's last one, so that it differs from the letter that had the slot before.
+// deadLetterState is the state of a dead letter. Its token is the last one of the run, so that it
+// differs from the dead letter that had the slot before.
 func deadLetterState(w, before *job.Write) job.State {
 	s, run := &w.Decision.State, w.Decision.Ended
 	token := w.Token
@@ -295,8 +293,8 @@ func deadLetterState(w, before *job.Write) job.State {
 	}
 }
 
-// generationOf is the generation of a scheduled run: the state that follows may
-// be of a later one. The run's id tells it.
+// generationOf reads the generation of a scheduled run from its id: the state that follows may
+// have a later one.
 func generationOf(run *job.Run, otherwise uint32) uint32 {
 	if run.Trigger != job.TriggerSchedule {
 		return otherwise
@@ -309,7 +307,7 @@ func generationOf(run *job.Run, otherwise uint32) uint32 {
 	return uint32(n)
 }
 
-// historyAfter is how many runs the job keeps when the write is done.
+// historyAfter is how many runs the job keeps after the write.
 func historyAfter(w *job.Write) int {
 	if d := w.Decision.Definition; d != nil {
 		return historyLimit(d)

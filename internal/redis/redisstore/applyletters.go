@@ -7,14 +7,14 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// addLetters makes the dead letters of deleted jobs go with them, and those that
+// addDeadLetters makes the dead letters of deleted jobs go with them, and those that
 // make room for another one leave the lane that they are in. A job with live runs
 // of its own is kept by the policy until the last of them has ended.
-func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, groups [][]*applyItem) error {
+func (s *Store) addDeadLetters(ctx context.Context, shard int, writes []job.Write, groups [][]*applyItem) error {
 	var owners []int
 	var ids []job.RecordID
 	for i := range writes {
-		for _, slot := range lettersOf(&writes[i]) {
+		for _, slot := range lettersToDelete(&writes[i]) {
 			owners, ids = append(owners, i), append(ids, writes[i].Record.Letter(slot))
 		}
 	}
@@ -22,32 +22,32 @@ func (s *Store) addLetters(ctx context.Context, shard int, writes []job.Write, g
 		return nil
 	}
 	read := readFields(shard, s.shards[shard].state, ids)
-	if err := s.perform(ctx, read); err != nil {
+	if err := s.runAndWrap(ctx, read); err != nil {
 		return err
 	}
 	for i, id := range ids {
-		state, err := codec.DecodeState(id, read.reply.text(i))
+		state, err := codec.DecodeState(id, read.reply.textAt(i))
 		if err != nil {
-			continue // none in this slot
+			continue // the slot is empty
 		}
 		group := &groups[owners[i]]
 		if !deletes(&writes[owners[i]]) {
-			(*group)[len(*group)-1].step(stepLetterFrom, state.Lane)
+			(*group)[len(*group)-1].addStep(stepLetterFrom, state.Lane)
 			continue
 		}
 		item := &applyItem{
 			record: id, guard: codec.AppendGuardPattern(nil, state.Token, state.Revision), lane: state.Lane, write: -1, size: len(id) + 64,
 		}
-		item.step(stepOnlyAfter)
-		item.step(stepDelete)
-		item.step(stepTrim, 0, 0)
-		*group = append(*group, item.bounded())
+		item.addStep(stepOnlyAfter)
+		item.addStep(stepDelete)
+		item.addStep(stepTrim, 0, 0)
+		*group = append(*group, item.endLeanSteps())
 	}
 	return nil
 }
 
-// lettersOf lists the slots of dead letters that a write does away with.
-func lettersOf(w *job.Write) []int {
+// lettersToDelete lists the slots of dead letters that a write deletes or replaces.
+func lettersToDelete(w *job.Write) []int {
 	d := w.Decision
 	switch {
 	case isChild(w.Record):

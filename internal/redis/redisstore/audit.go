@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// auditStep is how many fields one command of an audit looks at. Definitions
+	// stepSize is how many fields one command of an audit looks at. Definitions
 	// carry payloads.
-	auditStep      = 500
-	auditStepLarge = 50
-	// auditLooks is how often a suspicion is looked into. A record that changes
+	stepSize      = 500
+	smallStepSize = 50
+	// maxRechecks is how often a suspicion is looked into. A record that changes
 	// each time is alive, and not at fault.
-	auditLooks = 5
+	maxRechecks = 5
 )
 
 // Audit compares all that is stored in a shard: states, definitions, histories, the
 // index of each lane and the index of lanes. It takes no lock and may run beside
 // everything else: a suspicion counts only if nothing of the record changed while
 // it was looked at again. With repair, what can be repaired without a loss is:
-// entries of the indexes are set to what the records say, and histories without
+// entries of the indexes are set by the records, and histories without
 // a record go.
 func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
 	if shard < 0 || shard >= len(s.shards) {
 		return job.AuditReport{}, fmt.Errorf("audit: there is no shard %d", shard)
 	}
-	a := &audit{
+	a := &consistencyCheck{
 		Store: s, ctx: ctx, shard: shard, keys: s.shards[shard], repair: repair,
 		lanes: map[job.Lane]bool{}, defined: map[job.RecordID]bool{}, unusable: map[job.RecordID]bool{},
 		slots: map[job.RecordID]uint64{}, runs: map[job.RecordID]uint64{}, maxLag: map[job.RecordID]time.Duration{},
 	}
-	for _, pass := range []func() error{a.definitions, a.states, a.families, a.indexedLanes, a.entries, a.laneIndex, a.histories} {
+	for _, pass := range []func() error{a.checkDefinitions, a.checkStates, a.checkFamilies, a.collectIndexedLanes, a.checkLaneEntries, a.checkLaneIndex, a.checkHistories} {
 		if err := pass(); err != nil {
 			return a.report, err
 		}
@@ -42,7 +42,7 @@ func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditRep
 	return a.report, nil
 }
 
-type audit struct {
+type consistencyCheck struct {
 	*Store
 	ctx    context.Context
 	shard  int
@@ -52,13 +52,13 @@ type audit struct {
 
 	lanes    map[job.Lane]bool       // that states or the index of lanes name
 	defined  map[job.RecordID]bool   // records that have a definition, and whether a state was seen of them
-	unusable map[job.RecordID]bool   // records that are kept out of the schedule, whatever their state says
-	slots    map[job.RecordID]uint64 // job -> slots that it says are taken
+	unusable map[job.RecordID]bool   // records that are kept out of the schedule, whatever their state is
+	slots    map[job.RecordID]uint64 // job -> slots that its state has as taken
 	runs     map[job.RecordID]uint64 // job -> slots of the runs that are there
 	maxLag   map[job.RecordID]time.Duration
 }
 
-func (a *audit) find(f job.Finding) {
+func (a *consistencyCheck) addFinding(f job.Finding) {
 	if len(a.report.Findings) == job.MaxFindings {
 		a.report.More = true
 		return
@@ -67,29 +67,29 @@ func (a *audit) find(f job.Finding) {
 }
 
 // scanHash hands the fields of a hash to take, with their values.
-func (a *audit) scanHash(key string, step int, take func(fields, values []string) error) error {
+func (a *consistencyCheck) scanHash(key string, step int, take func(fields, values []string) error) error {
 	for at := "0"; ; {
-		o := command("hscan", key, "hscan", key, at, "count", step)
-		if err := a.perform(a.ctx, o); err != nil {
+		o := newCommand("hscan", key, "hscan", key, at, "count", step)
+		if err := a.runAndWrap(a.ctx, o); err != nil {
 			return err
 		}
-		pairs := o.reply.list(1)
+		pairs := o.reply.listAt(1)
 		var fields, values []string
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fields, values = append(fields, pairs.text(i)), append(values, pairs.text(i+1))
+			fields, values = append(fields, pairs.textAt(i)), append(values, pairs.textAt(i+1))
 		}
 		if err := take(fields, values); err != nil {
 			return err
 		}
-		if at = o.reply.text(0); at == "0" {
+		if at = o.reply.textAt(0); at == "0" {
 			return nil
 		}
 	}
 }
 
-// histories looks for ended runs whose record is gone.
-func (a *audit) histories() error {
-	return a.scanHash(a.keys.hist, auditStep, func(fields, _ []string) error {
+// checkHistories looks for ended runs whose record is gone.
+func (a *consistencyCheck) checkHistories() error {
+	return a.scanHash(a.keys.hist, stepSize, func(fields, _ []string) error {
 		records := make([]job.RecordID, len(fields))
 		for i, field := range fields {
 			records[i] = job.RecordID(field[:max(0, strings.LastIndexByte(field, '.'))])
@@ -98,14 +98,14 @@ func (a *audit) histories() error {
 			return nil
 		}
 		states := readFields(a.shard, a.keys.state, records)
-		if err := a.perform(a.ctx, states); err != nil {
+		if err := a.runAndWrap(a.ctx, states); err != nil {
 			return err
 		}
 		for i, field := range fields {
-			if states.reply.has(i) {
+			if states.reply.hasTextAt(i) {
 				continue
 			}
-			if err := a.orphanedRun(records[i], field); err != nil {
+			if err := a.checkOrphanedRun(records[i], field); err != nil {
 				return err
 			}
 		}
@@ -113,9 +113,9 @@ func (a *audit) histories() error {
 	})
 }
 
-func (a *audit) orphanedRun(record job.RecordID, field string) error {
+func (a *consistencyCheck) checkOrphanedRun(record job.RecordID, field string) error {
 	still := readFields(a.shard, a.keys.hist, []string{field})
-	if err := a.perform(a.ctx, still); err != nil || !still.reply.has(0) {
+	if err := a.runAndWrap(a.ctx, still); err != nil || !still.reply.hasTextAt(0) {
 		return err
 	}
 	if text, err := a.stateText(record); err != nil || text != "" {
@@ -123,11 +123,11 @@ func (a *audit) orphanedRun(record job.RecordID, field string) error {
 	}
 	f := job.Finding{Fault: job.FaultHistory, Record: record, Detail: "an ended run of a record that does not exist: " + field}
 	if a.repair {
-		if err := a.takeOut(record, nil, field); err != nil {
+		if err := a.removeReference(record, nil, field); err != nil {
 			return err
 		}
 		f.Repaired = true
 	}
-	a.find(f)
+	a.addFinding(f)
 	return nil
 }

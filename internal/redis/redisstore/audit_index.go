@@ -11,8 +11,8 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// indexed compares the entries that states should have with those that there are.
-func (a *audit) indexed(ids []job.RecordID, states []job.State) error {
+// checkIndexEntries compares the entries that states should have with those that there are.
+func (a *consistencyCheck) checkIndexEntries(ids []job.RecordID, states []job.State) error {
 	ops := make([]*op, len(ids))
 	for i, id := range ids {
 		ops[i] = a.scoreOp(states[i].Lane, id)
@@ -20,40 +20,40 @@ func (a *audit) indexed(ids []job.RecordID, states []job.State) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	if err := a.perform(a.ctx, ops...); err != nil {
+	if err := a.runAndWrap(a.ctx, ops...); err != nil {
 		return err
 	}
 	for i, id := range ids {
-		if a.unusable[id] || agrees(states[i], ops[i]) {
+		if a.unusable[id] || entryMatchesState(states[i], ops[i]) {
 			continue
 		}
-		if err := a.lookAgain(id); err != nil {
+		if err := a.recheckRecord(id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *audit) scoreOp(lane job.Lane, id job.RecordID) *op {
+func (a *consistencyCheck) scoreOp(lane job.Lane, id job.RecordID) *op {
 	key := a.keys.laneKey(lane)
-	return command("zscore", key, "zscore", key, string(id))
+	return newCommand("zscore", key, "zscore", key, string(id))
 }
 
-// agrees tells whether an entry is in the region of the state and, where runs are
+// entryMatchesState reports whether an entry is in the region of the state and, where runs are
 // waited for, not after their time.
-func agrees(s job.State, o *op) bool {
-	at := score(o.reply.at(0))
+func entryMatchesState(s job.State, o *op) bool {
+	at := parseScore(o.reply.valueAt(0))
 	region, _ := job.SplitScore(at)
-	if o.reply.at(0) == nil || at < 0 || region != s.Region {
+	if o.reply.valueAt(0) == nil || at < 0 || region != s.Region {
 		return false
 	}
 	return s.Region != job.RegionDue || at <= job.Score(job.RegionDue, s.Due)
 }
 
-// lookAgain reads state, entry and state, in this order, until the state stood
+// recheckRecord reads state, entry and state, in this order, until the state stood
 // still: only then was the entry read at an instant of which the state is known.
-func (a *audit) lookAgain(id job.RecordID) error {
-	for range auditLooks {
+func (a *consistencyCheck) recheckRecord(id job.RecordID) error {
+	for range maxRechecks {
 		before, err := a.stateText(id)
 		if err != nil || before == "" {
 			return err
@@ -63,70 +63,70 @@ func (a *audit) lookAgain(id job.RecordID) error {
 			return nil
 		}
 		o := a.scoreOp(s.Lane, id)
-		if err := a.perform(a.ctx, o); err != nil {
+		if err := a.runAndWrap(a.ctx, o); err != nil {
 			return err
 		}
 		after, err := a.stateText(id)
-		if err != nil || agrees(s, o) {
+		if err != nil || entryMatchesState(s, o) {
 			return err
 		}
 		if before == after {
-			return a.wrongEntry(id, s, o)
+			return a.reportWrongEntry(id, s, o)
 		}
 	}
 	return nil
 }
 
-func (a *audit) stateText(id job.RecordID) (string, error) {
+func (a *consistencyCheck) stateText(id job.RecordID) (string, error) {
 	o := readFields(a.shard, a.keys.state, []job.RecordID{id})
-	err := a.perform(a.ctx, o)
-	return o.reply.text(0), err
+	err := a.runAndWrap(a.ctx, o)
+	return o.reply.textAt(0), err
 }
 
-func (a *audit) wrongEntry(id job.RecordID, s job.State, o *op) error {
+func (a *consistencyCheck) reportWrongEntry(id job.RecordID, s job.State, o *op) error {
 	f := job.Finding{Fault: job.FaultIndexRegion, Record: id, Lane: s.Lane.String()}
-	if o.reply.at(0) == nil {
+	if o.reply.valueAt(0) == nil {
 		f.Fault, f.Detail = job.FaultIndexMissing, fmt.Sprintf("its state is %s", s.Region)
 	} else {
-		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(score(o.reply.at(0))))
+		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(parseScore(o.reply.valueAt(0))))
 	}
 	if a.repair {
-		if err := a.mend(a.ctx, a.shard, []overdue{{record: id, state: s, lane: s.Lane}}); err != nil {
+		if err := a.repairIndexEntries(a.ctx, a.shard, []overdue{{record: id, state: s, lane: s.Lane}}); err != nil {
 			return err
 		}
 		f.Repaired = true
 	}
-	a.find(f)
+	a.addFinding(f)
 	return nil
 }
 
-// entryText says where a score puts a record.
+// entryText describes the place of a record by its score.
 func entryText(at int64) string {
 	region, ms := job.SplitScore(at)
 	if at < 0 || region > job.RegionDone {
 		return "nowhere"
 	}
-	return fmt.Sprintf("%s, %s", region, dueText(ms))
+	return fmt.Sprintf("%s, %s", region, formatDue(ms))
 }
 
-// indexedLanes adds the lanes that only the index of lanes names.
-func (a *audit) indexedLanes() error {
+// collectIndexedLanes adds the lanes that only the index of lanes names.
+func (a *consistencyCheck) collectIndexedLanes() error {
 	return a.eachLane(a.ctx, a.shard, func(l job.Lane) { a.lanes[l] = true })
 }
 
 // sortedLanes makes reports the same each time.
-func (a *audit) sortedLanes() []job.Lane {
+func (a *consistencyCheck) sortedLanes() []job.Lane {
 	return slices.SortedFunc(maps.Keys(a.lanes), func(x, y job.Lane) int { return strings.Compare(x.String(), y.String()) })
 }
 
-// entries looks for those that belong to no record, or to one that is elsewhere.
+// checkLaneEntries looks for those that belong to no record, or to one that is elsewhere.
 // Entries that move while their lane is walked are those of living records.
-func (a *audit) entries() error {
+func (a *consistencyCheck) checkLaneEntries() error {
 	for _, lane := range a.sortedLanes() {
 		key := a.keys.laneKey(lane)
-		for at := 0; ; at += auditStep {
-			o := command("zrange", key, "zrange", key, at, at+auditStep-1)
-			if err := a.perform(a.ctx, o); err != nil {
+		for at := 0; ; at += stepSize {
+			o := newCommand("zrange", key, "zrange", key, at, at+stepSize-1)
+			if err := a.runAndWrap(a.ctx, o); err != nil {
 				return err
 			}
 			ids := o.reply.records()
@@ -134,14 +134,14 @@ func (a *audit) entries() error {
 				break
 			}
 			states := readFields(a.shard, a.keys.state, ids)
-			if err := a.perform(a.ctx, states); err != nil {
+			if err := a.runAndWrap(a.ctx, states); err != nil {
 				return err
 			}
 			for i, id := range ids {
-				if s, err := codec.DecodeState(id, states.reply.text(i)); states.reply.has(i) && (err != nil || s.Lane == lane) {
+				if s, err := codec.DecodeState(id, states.reply.textAt(i)); states.reply.hasTextAt(i) && (err != nil || s.Lane == lane) {
 					continue
 				}
-				if err := a.extraEntry(id, lane); err != nil {
+				if err := a.checkExtraEntry(id, lane); err != nil {
 					return err
 				}
 			}
@@ -150,8 +150,8 @@ func (a *audit) entries() error {
 	return nil
 }
 
-func (a *audit) extraEntry(id job.RecordID, lane job.Lane) error {
-	for range auditLooks {
+func (a *consistencyCheck) checkExtraEntry(id job.RecordID, lane job.Lane) error {
+	for range maxRechecks {
 		before, err := a.stateText(id)
 		if err != nil {
 			return err
@@ -161,11 +161,11 @@ func (a *audit) extraEntry(id job.RecordID, lane job.Lane) error {
 			return nil
 		}
 		o := a.scoreOp(lane, id)
-		if err := a.perform(a.ctx, o); err != nil {
+		if err := a.runAndWrap(a.ctx, o); err != nil {
 			return err
 		}
 		after, err := a.stateText(id)
-		if err != nil || o.reply.at(0) == nil {
+		if err != nil || o.reply.valueAt(0) == nil {
 			return err
 		}
 		if before != after {
@@ -177,24 +177,23 @@ func (a *audit) extraEntry(id job.RecordID, lane job.Lane) error {
 		}
 		if a.repair {
 			if before != "" {
-				err = a.mend(a.ctx, a.shard, []overdue{{record: id, state: s, lane: lane}})
+				err = a.repairIndexEntries(a.ctx, a.shard, []overdue{{record: id, state: s, lane: lane}})
 			} else {
-				err = a.takeOut(id, &lane, "")
+				err = a.removeReference(id, &lane, "")
 			}
 			if err != nil {
 				return err
 			}
 			f.Repaired = true
 		}
-		a.find(f)
+		a.addFinding(f)
 		return nil
 	}
 	return nil
 }
 
-// takeOut removes what refers to a record that does not exist: an entry of a
-// lane, or a field of the history.
-func (a *audit) takeOut(id job.RecordID, lane *job.Lane, field string) error {
+// removeReference removes a reference to a missing record: an entry of a lane, or a field of the history.
+func (a *consistencyCheck) removeReference(id job.RecordID, lane *job.Lane, field string) error {
 	if lane == nil {
 		return a.mendLanes(nil, string(id), "", field)
 	}
@@ -204,85 +203,84 @@ func (a *audit) takeOut(id job.RecordID, lane *job.Lane, field string) error {
 // firstMended is the place of the first lane in the KEYS of mend.lua.
 const firstMended = 6
 
-// mendLanes brings the index of lanes in line with lanes, and takes out what the script's
-// other arguments say. The holder hears of what is due earlier than it knows.
-func (a *audit) mendLanes(lanes []job.Lane, argv ...any) error {
+// mendLanes corrects the index of lanes for some lanes, and removes what the script's other arguments
+// name. It reports lanes that became due earlier to the holder.
+func (a *consistencyCheck) mendLanes(lanes []job.Lane, argv ...any) error {
 	fixed := []string{a.keys.meta, a.keys.state, a.keys.hist, a.keys.lanes, a.keys.lock}
 	places := newLaneKeys(a.keys, len(fixed))
 	for _, l := range lanes {
-		places.at(l)
+		places.placeOf(l)
 	}
-	o := call(a.scripts.mend, a.shard, places.appendTo(fixed), argv)
-	if err := a.perform(a.ctx, o); err != nil {
+	o := newScriptCall(a.scripts.mend, a.shard, places.appendKeysTo(fixed), argv)
+	if err := a.runAndWrap(a.ctx, o); err != nil {
 		return err
 	}
-	news := laneNews{}
-	news.add(places, o.reply.list(3), o.reply.text(4))
-	a.tellEarlier(a.shard, news)
+	news := earlierLanes{}
+	news.addPairs(places, o.reply.listAt(3), o.reply.textAt(4))
+	a.reportEarlierLanes(a.shard, news)
 	return nil
 }
 
-// laneIndex compares the first due time of each lane with what the index of lanes
-// says.
-func (a *audit) laneIndex() error {
+// checkLaneIndex compares the first due time of each lane with the index of lanes.
+func (a *consistencyCheck) checkLaneIndex() error {
 	for _, lane := range a.sortedLanes() {
-		if err := a.laneHead(lane); err != nil {
+		if err := a.checkLaneHead(lane); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *audit) laneHead(lane job.Lane) error {
+func (a *consistencyCheck) checkLaneHead(lane job.Lane) error {
 	key, name := a.keys.laneKey(lane), lane.String()
-	for range auditLooks {
-		indexed := func() *op { return command("zscore", a.keys.lanes, "zscore", a.keys.lanes, name) }
-		before, first, after := indexed(), command("zrange", key, "zrange", key, 0, 0, "withscores"), indexed()
+	for range maxRechecks {
+		indexed := func() *op { return newCommand("zscore", a.keys.lanes, "zscore", a.keys.lanes, name) }
+		before, first, after := indexed(), newCommand("zrange", key, "zrange", key, 0, 0, "withscores"), indexed()
 		// One after the other, whatever the client does with a pipeline.
 		for _, o := range []*op{before, first, after} {
-			if err := a.perform(a.ctx, o); err != nil {
+			if err := a.runAndWrap(a.ctx, o); err != nil {
 				return err
 			}
 		}
-		empty, known := len(first.reply) == 0, before.reply.at(0) != nil
-		due, said := min(firstScore(first.reply), job.NeverMS), score(before.reply.at(0))
+		empty, known := len(first.reply) == 0, before.reply.valueAt(0) != nil
+		due, said := min(firstScore(first.reply), job.NeverMS), parseScore(before.reply.valueAt(0))
 		if known == !empty && (empty || due == said) {
 			return nil
 		}
-		if known != (after.reply.at(0) != nil) || said != score(after.reply.at(0)) {
+		if known != (after.reply.valueAt(0) != nil) || said != parseScore(after.reply.valueAt(0)) {
 			continue
 		}
-		again := command("zrange", key, "zrange", key, 0, 0, "withscores")
-		if err := a.perform(a.ctx, again); err != nil {
+		again := newCommand("zrange", key, "zrange", key, 0, 0, "withscores")
+		if err := a.runAndWrap(a.ctx, again); err != nil {
 			return err
 		}
 		if firstScore(again.reply) != firstScore(first.reply) {
 			continue
 		}
-		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: headFault(empty, known, due, said)}
+		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: describeHeadFault(empty, known, due, said)}
 		if a.repair {
 			if err := a.mendLanes([]job.Lane{lane}); err != nil {
 				return err
 			}
 			f.Repaired = true
 		}
-		a.find(f)
+		a.addFinding(f)
 		return nil
 	}
 	return nil
 }
 
-func headFault(empty, known bool, due, said int64) string {
+func describeHeadFault(empty, known bool, due, said int64) string {
 	switch {
 	case empty:
 		return "it is empty, and the index has it"
 	case !known:
 		return "the index does not have it"
 	}
-	return fmt.Sprintf("its first record is due at %s, the index says %s", dueText(due), dueText(said))
+	return fmt.Sprintf("its first record is due at %s, the index says %s", formatDue(due), formatDue(said))
 }
 
-func dueText(ms int64) string {
+func formatDue(ms int64) string {
 	if ms >= job.NeverMS {
 		return "no time"
 	}

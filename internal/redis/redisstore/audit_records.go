@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-func (a *audit) definitions() error {
-	return a.scanHash(a.keys.def, auditStepLarge, func(ids, defs []string) error {
+func (a *consistencyCheck) checkDefinitions() error {
+	return a.scanHash(a.keys.def, smallStepSize, func(ids, defs []string) error {
 		for i, field := range ids {
 			id := job.RecordID(field)
 			a.defined[id] = false
@@ -18,7 +18,7 @@ func (a *audit) definitions() error {
 			switch {
 			case err != nil:
 				a.unusable[id] = true
-				a.find(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "definition: " + err.Error() + "; register the job again"})
+				a.addFinding(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "definition: " + err.Error() + "; register the job again"})
 			case d.MaxLag > 0:
 				a.maxLag[id] = d.MaxLag
 			}
@@ -27,8 +27,8 @@ func (a *audit) definitions() error {
 	})
 }
 
-func (a *audit) states() error {
-	err := a.scanHash(a.keys.state, auditStep, func(ids, texts []string) error {
+func (a *consistencyCheck) checkStates() error {
+	err := a.scanHash(a.keys.state, stepSize, func(ids, texts []string) error {
 		var seen []job.RecordID
 		var states []job.State
 		for i, field := range ids {
@@ -39,27 +39,27 @@ func (a *audit) states() error {
 			state, err := codec.DecodeState(id, texts[i])
 			if err != nil {
 				a.unusable[id] = true
-				a.find(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "state: " + err.Error() + "; register the job again"})
+				a.addFinding(job.Finding{Fault: job.FaultUnreadable, Record: id, Detail: "state: " + err.Error() + "; register the job again"})
 				continue
 			}
 			seen, states = append(seen, id), append(states, state)
-			a.state(id, state)
+			a.checkState(id, state)
 		}
-		if err := a.withoutDefinition(seen); err != nil {
+		if err := a.checkMissingDefinitions(seen); err != nil {
 			return err
 		}
-		if err := a.indexed(seen, states); err != nil {
+		if err := a.checkIndexEntries(seen, states); err != nil {
 			return err
 		}
-		return a.watched(seen, states)
+		return a.checkObjectives(seen, states)
 	})
 	if err != nil {
 		return err
 	}
-	return a.withoutState()
+	return a.checkMissingStates()
 }
 
-func (a *audit) state(id job.RecordID, s job.State) {
+func (a *consistencyCheck) checkState(id job.RecordID, s job.State) {
 	a.report.Records[s.Region]++
 	a.lanes[s.Lane] = true
 	if slot, ok := id.RunSlot(); ok {
@@ -68,16 +68,16 @@ func (a *audit) state(id job.RecordID, s job.State) {
 		a.slots[id] = s.Children
 	}
 	if err := s.Check(); err != nil && !isChild(id) {
-		a.find(job.Finding{Fault: job.FaultState, Record: id, Lane: s.Lane.String(), Detail: err.Error()})
+		a.addFinding(job.Finding{Fault: job.FaultState, Record: id, Lane: s.Lane.String(), Detail: err.Error()})
 	}
 }
 
-// withoutDefinition looks at those of which the scan of definitions, which came
-// before, has seen none: most are newer than it.
-func (a *audit) withoutDefinition(ids []job.RecordID) error {
+// checkMissingDefinitions rereads records whose definition the earlier scan did not see. Most are newer
+// than that scan.
+func (a *consistencyCheck) checkMissingDefinitions(ids []job.RecordID) error {
 	var doubtful []job.RecordID
 	for _, id := range ids {
-		if _, ok := a.defined[definedBy(id)]; !ok && !a.unusable[id] {
+		if _, ok := a.defined[definingRecord(id)]; !ok && !a.unusable[id] {
 			doubtful = append(doubtful, id)
 		}
 	}
@@ -88,15 +88,15 @@ func (a *audit) withoutDefinition(ids []job.RecordID) error {
 	for i, r := range raw {
 		if r.hasState && !r.hasDef {
 			a.unusable[doubtful[i]] = true
-			a.find(job.Finding{Fault: job.FaultNoDefinition, Record: doubtful[i], Detail: "register the job again, or delete it"})
+			a.addFinding(job.Finding{Fault: job.FaultNoDefinition, Record: doubtful[i], Detail: "register the job again, or delete it"})
 		}
 	}
 	return nil
 }
 
-// withoutState looks again at the definitions of which no state was seen. State
-// and definition are read at one instant.
-func (a *audit) withoutState() error {
+// checkMissingStates rereads definitions whose state was not seen. State and definition are read at one
+// instant.
+func (a *consistencyCheck) checkMissingStates() error {
 	var doubtful []job.RecordID
 	for id, seen := range a.defined {
 		if !seen {
@@ -110,15 +110,15 @@ func (a *audit) withoutState() error {
 	}
 	for i, r := range raw {
 		if !r.hasState && r.hasDef {
-			a.find(job.Finding{Fault: job.FaultNoState, Record: doubtful[i], Detail: "register the job again"})
+			a.addFinding(job.Finding{Fault: job.FaultNoState, Record: doubtful[i], Detail: "register the job again"})
 		}
 	}
 	return nil
 }
 
-func (a *audit) rawInSteps(ids []job.RecordID) ([]rawRecord, error) {
+func (a *consistencyCheck) rawInSteps(ids []job.RecordID) ([]rawRecord, error) {
 	var all []rawRecord
-	for step := range slices.Chunk(ids, auditStepLarge) {
+	for step := range slices.Chunk(ids, smallStepSize) {
 		raw, err := a.readRaw(a.ctx, a.shard, step)
 		if err != nil {
 			return nil, err
@@ -128,8 +128,8 @@ func (a *audit) rawInSteps(ids []job.RecordID) ([]rawRecord, error) {
 	return all, nil
 }
 
-// families compares what jobs and their runs say of each other.
-func (a *audit) families() error {
+// checkFamilies compares jobs with their runs that are records of their own.
+func (a *consistencyCheck) checkFamilies() error {
 	doubtful := map[job.RecordID]bool{}
 	for parent, slots := range a.slots {
 		if a.runs[parent] != slots {
@@ -142,38 +142,38 @@ func (a *audit) families() error {
 		}
 	}
 	for _, parent := range slices.Sorted(maps.Keys(doubtful)) {
-		if err := a.family(parent); err != nil {
+		if err := a.recheckFamily(parent); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// family reads a job and all its runs again, with one command: at one instant.
-func (a *audit) family(parent job.RecordID) error {
+// recheckFamily reads a job and all its runs again, by one command: at one instant.
+func (a *consistencyCheck) recheckFamily(parent job.RecordID) error {
 	records := []job.RecordID{parent}
 	for slot := range job.MaxConcurrentRuns {
 		records = append(records, parent.Run(slot))
 	}
 	o := readFields(a.shard, a.keys.state, records)
-	if err := a.perform(a.ctx, o); err != nil {
+	if err := a.runAndWrap(a.ctx, o); err != nil {
 		return err
 	}
 	runs, said := uint64(0), uint64(0)
 	for slot := range job.MaxConcurrentRuns {
-		if o.reply.has(slot + 1) {
+		if o.reply.hasTextAt(slot + 1) {
 			runs |= 1 << slot
 		}
 	}
-	if o.reply.has(0) {
-		s, err := codec.DecodeState(parent, o.reply.text(0))
+	if o.reply.hasTextAt(0) {
+		s, err := codec.DecodeState(parent, o.reply.textAt(0))
 		if err != nil {
-			return nil // found already
+			return nil // already reported
 		}
 		said = s.Children
 	}
 	if said != runs {
-		a.find(job.Finding{Fault: job.FaultRuns, Record: parent, Detail: fmt.Sprintf("it says that slots %b are taken; there are runs in %b", said, runs)})
+		a.addFinding(job.Finding{Fault: job.FaultRuns, Record: parent, Detail: fmt.Sprintf("it says that slots %b are taken; there are runs in %b", said, runs)})
 	}
 	return nil
 }

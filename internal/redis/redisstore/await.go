@@ -11,22 +11,21 @@ import (
 	"time"
 )
 
-// Waits of [Await] between two looks; each is twice as long as the one before.
+// Pauses of [Await] between two tries. Each is twice as long as the one before.
 const (
-	awaitFirst = 100 * time.Millisecond
-	awaitMost  = 3 * time.Second
+	minAwaitPause = 100 * time.Millisecond
+	maxAwaitPause = 3 * time.Second
 )
 
-// Await returns nil when the keyspace has been opened, so that [Open] will succeed, or when
-// what is wrong does not pass by itself: Open says then what that is. Until then it
-// tries again and again, and tells waiting each time what it waits for: a server
-// that cannot be reached, is loading or takes no writes, a primary that is still to be
-// elected, replicas that have not come yet. When ctx ends it returns the last of these
-// reasons. It makes the keyspace where there is none, as Open does.
+// Await waits until [Open] can succeed. It returns nil when the keyspace could be opened, or when an
+// obstacle is permanent: Open then returns it. Until then it retries, and calls waiting with the reason
+// each time: a server is unreachable, loads its data or accepts no writes, no primary is elected, or
+// replicas are missing. When ctx ends it returns the last reason. It creates the keyspace if there is
+// none, as Open does.
 func Await(ctx context.Context, o Options, waiting func(reason error)) error {
-	pause := awaitFirst
+	pause := minAwaitPause
 	for {
-		reason := passing(ctx, o)
+		reason := temporaryObstacle(ctx, o)
 		if reason == nil {
 			return nil
 		}
@@ -38,14 +37,14 @@ func Await(ctx context.Context, o Options, waiting func(reason error)) error {
 			timer.Stop()
 			return reason
 		}
-		pause = min(2*pause, awaitMost)
+		pause = min(2*pause, maxAwaitPause)
 	}
 }
 
-// passing is what keeps the keyspace from being opened now, and may not later. A server
-// answers INFO also while it is loading, has no majority or no replica to write to: only
-// calls as Open makes them tell that it serves.
-func passing(ctx context.Context, o Options) error {
+// temporaryObstacle is why the keyspace cannot be opened now, if that may change. A server also answers
+// INFO while it loads its data, or has no majority or no replica. Only the calls of Open show that it
+// works.
+func temporaryObstacle(ctx context.Context, o Options) error {
 	report, err := preflight(ctx, o)
 	if err == nil {
 		demands := o.preflightOptions()
@@ -58,16 +57,15 @@ func passing(ctx context.Context, o Options) error {
 		o.Registerer, o.Logger = nil, slog.New(slog.DiscardHandler)
 		_, err = Open(ctx, o)
 	}
-	if err == nil || !rediserr.Classify(err).Retry || lasting(err) {
+	if err == nil || !rediserr.Classify(err).Retry || isPermanent(err) {
 		return nil
 	}
 	return err
 }
 
-// lasting tells of errors that are repeated in operation, when they are about one server
-// or one moment, and that a start had better tell somebody: functions that nobody has
-// loaded, a certificate that is not trusted, a server that speaks no TLS.
-func lasting(err error) bool {
+// isPermanent reports whether an error should end the start, although calls retry it in operation:
+// functions that are not loaded, a certificate that is not trusted, a server without TLS.
+func isPermanent(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	var op *net.OpError

@@ -156,11 +156,11 @@ func TestLastingErrors(t *testing.T) {
 		&net.OpError{Op: "remote error", Err: tls.AlertError(42)},
 		ErrFunctions,
 	} {
-		if !lasting(rediserr.Wrap("asking for INFO", err)) {
+		if !isPermanent(rediserr.Wrap("asking for INFO", err)) {
 			t.Errorf("%v is waited for", err)
 		}
 	}
-	if err := (&net.OpError{Op: "read", Err: errors.New("reset")}); lasting(rediserr.Wrap("asking for INFO", err)) {
+	if err := (&net.OpError{Op: "read", Err: errors.New("reset")}); isPermanent(rediserr.Wrap("asking for INFO", err)) {
 		t.Errorf("%v is not", err)
 	}
 }

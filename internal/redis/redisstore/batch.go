@@ -5,27 +5,25 @@ import (
 	"sync"
 )
 
-// batchSlots are the places where a shard remembers this process's last lease
-// batches. Each call in flight needs one of its own, and a repeated batch needs
-// the one it had, so that the script recognises it.
+// batchSlots are the fields in which a shard remembers this process's last lease batches. Each call in
+// flight needs its own slot. A repeated batch needs the slot that it had, so that the script
+// recognises it.
 type batchSlots struct {
 	mu    sync.Mutex
 	slots []batchSlot
 }
 
-// batchSlot holds the batch of the call in flight, or of the last call if that
-// failed: it may be repeated.
+// batchSlot has the batch of the call in flight, or of a failed call, which may be repeated.
 type batchSlot struct {
 	busy  bool
 	batch string
 }
 
-// manySlots is how many failed batches are remembered before the oldest place is
-// used again.
-const manySlots = 8
+// maxRememberedBatches is how many failed batches are remembered before a slot is reused.
+const maxRememberedBatches = 8
 
-// take returns the number of a place for the batch.
-func (b *batchSlots) take(batch string) int {
+// acquire returns the number of a slot for the batch.
+func (b *batchSlots) acquire(batch string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	free, idle := -1, -1
@@ -41,7 +39,7 @@ func (b *batchSlots) take(batch string) int {
 			idle = i
 		}
 	}
-	if free < 0 && len(b.slots) >= manySlots {
+	if free < 0 && len(b.slots) >= maxRememberedBatches {
 		free = idle
 	}
 	if free < 0 {
@@ -52,8 +50,8 @@ func (b *batchSlots) take(batch string) int {
 	return free
 }
 
-// give returns a place. A batch that was answered needs no memory.
-func (b *batchSlots) give(slot int, answered bool) {
+// release frees a slot. A batch that was answered is forgotten.
+func (b *batchSlots) release(slot int, answered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.slots[slot].busy = false

@@ -13,82 +13,80 @@ const (
 	// freshFor is how long an answer's clock is extrapolated before it is asked
 	// for again.
 	freshFor = 10 * time.Second
-	// heardFor is how long reads of lanes do without the clock; less than freshFor by more
-	// than the three seconds that such a read may wait for a server that is away, so that
-	// nobody who reads lanes has to ask for the clock besides.
-	heardFor = 6 * time.Second
-	// jumpAccepted is how long a clock far ahead must have been refused before
-	// it is taken for right.
+	// recentFor is how long lanes are read without the clock. It is less than freshFor by more than
+	// the three seconds for which such a read may wait for an unreachable server, so that callers
+	// that read lanes need no other call for the clock.
+	recentFor = 6 * time.Second
+	// jumpAccepted is how long a clock far ahead is rejected before it is accepted.
 	jumpAccepted = 30 * time.Second
 )
 
 // shardClock is what is known of a shard's clock.
 type shardClock struct {
-	mu     sync.Mutex
-	us     int64     // the last answer
-	at     time.Time // when it arrived, by the monotonic clock
-	apart  bool      // TIME was not what the clock showed then
-	bound  bound
-	handed int64     // greatest ms that ms has handed out
-	jumped time.Time // first of the refusals in a row; zero when there is none
-	token  uint64    // greatest one met
+	mu           sync.Mutex
+	us           int64     // the last answer
+	at           time.Time // when it arrived, by the monotonic clock
+	lagging      bool      // the clock did not equal TIME then
+	bound        clockBound
+	lastReturned int64     // greatest ms that ms has handed out
+	firstJump    time.Time // first of the refusals in a row; zero when there is none
+	token        uint64    // greatest one met
 }
 
-// drift is one over how much slower the clock of this host may count than that of Redis: twice as
-// much as clocks are slewed by.
-const drift = 1000
+// driftDivisor bounds clock drift: the clock of this host may be slower than that of Redis by one in so
+// many, twice as much as clocks are slewed by.
+const driftDivisor = 1000
 
-// bound is an answer that bounds the clock from above: it was read after the request
-// was sent, and goes no further from there than lease.Span.
-type bound struct {
+// clockBound is a reply that bounds the clock from above: the clock was read after the request was sent,
+// and advances from there by no more than lease.Span.
+type clockBound struct {
 	us, lagMS int64
 	sent      time.Time
 }
 
-// latest is the latest that the clock can show now, rounded up to the millisecond.
-func (b bound) latest(now time.Time) lease.Latest {
+// latestAt is the latest time that the clock can show now, rounded up to the millisecond.
+func (b clockBound) latestAt(now time.Time) lease.Latest {
 	passed := max(0, now.Sub(b.sent).Microseconds())
-	passed = (passed + passed/drift + 999) / 1000
+	passed = (passed + passed/driftDivisor + 999) / 1000
 	ahead := min(passed, b.lagMS)
 	return lease.Latest{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
 }
 
-// acceptJump in place of the least that a clock should show takes a TIME far ahead of what was
-// expected for right.
+// acceptJump, in place of the least expected time, accepts a TIME far ahead of what was expected.
 const acceptJump = -1
 
-// arguments returns those of a script that let it distinguish a step of Redis's TIME from time that
-// passed, see [lease.Expectation]: the most and the least that the clock should show.
-func (c *shardClock) arguments(now time.Time) (mostMS, leastMS int64) {
+// scriptArguments returns the greatest and the least time that the clock should show. A script uses them
+// to distinguish a step of Redis's TIME from passing time, see [lease.Expectation].
+func (c *shardClock) scriptArguments(now time.Time) (mostMS, leastMS int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	mostMS = -1
 	if !c.at.IsZero() {
 		mostMS = (c.bound.us+now.Sub(c.bound.sent).Microseconds())/1000 + 1
-		leastMS = min(c.least(now), mostMS)
+		leastMS = min(c.leastExpectedMS(now), mostMS)
 	}
-	if !c.jumped.IsZero() && now.Sub(c.jumped) >= jumpAccepted {
+	if !c.firstJump.IsZero() && now.Sub(c.firstJump) >= jumpAccepted {
 		leastMS = acceptJump
 	}
 	return mostMS, leastMS
 }
 
-// stepMS is the longest step back of TIME that a lower bound of the clock leaves unnoticed.
-const stepMS = 20
+// unnoticedStepMS is the longest step back of TIME that the lower bound does not detect.
+const unnoticedStepMS = 20
 
-// least is the least that the clock should show, in ms. It counts from the arrival of the last answer, which
-// was read before. A clock that is apart from TIME may go at half of the rate of passing time.
-func (c *shardClock) least(now time.Time) int64 {
+// leastExpectedMS is the least time that the clock should show, ms. It counts from the arrival of the last
+// reply. A clock that lags may run at half the rate of passing time.
+func (c *shardClock) leastExpectedMS(now time.Time) int64 {
 	passed := max(0, now.Sub(c.at).Microseconds())
-	passed -= passed / drift
-	if c.apart {
+	passed -= passed / driftDivisor
+	if c.lagging {
 		passed /= 2
 	}
-	return max(0, (c.us+passed)/1000-stepMS)
+	return max(0, (c.us+passed)/1000-unnoticedStepMS)
 }
 
-// expect is what the clock should show, ms, 0 if unknown.
-func (c *shardClock) expect(now time.Time) (ms int64) {
+// expectedMS is the time that the clock should show, ms; 0 if unknown.
+func (c *shardClock) expectedMS(now time.Time) (ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.IsZero() {
@@ -97,70 +95,68 @@ func (c *shardClock) expect(now time.Time) (ms int64) {
 	return (c.us + now.Sub(c.at).Microseconds()) / 1000
 }
 
-// saw takes the clock of an answer to a request that was sent then. Of two answers that of the
-// quicker request bounds the clock more closely, unless the clock has gone past what
-// it allows.
-func (c *shardClock) saw(us, lagMS int64, sent, now time.Time) {
+// observe records the clock in the reply to a request. Of two replies, that to the faster request bounds
+// the clock more closely, unless the clock has passed the bound.
+func (c *shardClock) observe(us, lagMS int64, sent, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := bound{us, lagMS, sent}
-	known := c.bound.latest(now)
-	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 || next.latest(now).MS <= known.MS {
+	next := clockBound{us, lagMS, sent}
+	known := c.bound.latestAt(now)
+	if c.at.IsZero() || now.Sub(c.bound.sent) > freshFor || us > known.MS*1000 || lagMS > 0 || c.bound.lagMS > 0 || next.latestAt(now).MS <= known.MS {
 		c.bound = next
 	}
-	c.us, c.at, c.apart, c.jumped = us, now, lagMS > 0, time.Time{}
+	c.us, c.at, c.lagging, c.firstJump = us, now, lagMS > 0, time.Time{}
 }
 
-// latest is the latest that the clock can show now.
-func (c *shardClock) latest(now time.Time) lease.Latest {
+// upperBound is the latest that the clock can show now.
+func (c *shardClock) upperBound(now time.Time) lease.Latest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.IsZero() {
 		return lease.Latest{}
 	}
-	l := c.bound.latest(now)
-	l.MS = max(l.MS, c.handed)
+	l := c.bound.latestAt(now)
+	l.MS = max(l.MS, c.lastReturned)
 	return l
 }
 
-// heard tells whether the clock has been told lately.
-func (c *shardClock) heard(now time.Time) bool {
+// isRecent reports whether a reply with the clock arrived lately.
+func (c *shardClock) isRecent(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.at.IsZero() && now.Sub(c.at) < heardFor
+	return !c.at.IsZero() && now.Sub(c.at) < recentFor
 }
 
-// refused counts a refusal because of a jump. It reports whether the next try
-// will be accepted.
-func (c *shardClock) refused(now time.Time) bool {
+// countRefusal records that a script rejected the clock because of a jump. It reports whether the next
+// call will accept it.
+func (c *shardClock) countRefusal(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jumped.IsZero() {
-		c.jumped = now
+	if c.firstJump.IsZero() {
+		c.firstJump = now
 	}
-	return now.Sub(c.jumped) >= jumpAccepted
+	return now.Sub(c.firstJump) >= jumpAccepted
 }
 
-// ms extrapolates the last answer. It never goes back; ok is false when there is
-// no answer that is fresh enough.
-func (c *shardClock) ms(now time.Time) (ms int64, ok bool) {
+// extrapolate advances the last reply. It never goes back; ok is false if no reply is fresh enough.
+func (c *shardClock) extrapolate(now time.Time) (ms int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	age := now.Sub(c.at)
 	if c.at.IsZero() || age > freshFor {
 		return 0, false
 	}
-	c.handed = max(c.handed, (c.us+age.Microseconds())/1000)
-	return c.handed, true
+	c.lastReturned = max(c.lastReturned, (c.us+age.Microseconds())/1000)
+	return c.lastReturned, true
 }
 
-// virtual is what a virtual clock makes of the last answer: nothing passes by
-// itself, and a clock that was stepped back stands until it has caught up.
-func (c *shardClock) virtual(ms int64) int64 {
+// advanceVirtual moves a virtual clock. No time passes by itself. A clock that was stepped back stands
+// until it has caught up.
+func (c *shardClock) advanceVirtual(ms int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handed = max(c.handed, c.us/1000, ms)
-	return c.handed
+	c.lastReturned = max(c.lastReturned, c.us/1000, ms)
+	return c.lastReturned
 }
 
 // Now returns the shard's clock in Unix milliseconds. It extrapolates the last
@@ -169,16 +165,16 @@ func (c *shardClock) virtual(ms int64) int64 {
 // never more than a moment behind.
 func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 	if s.virtual != nil {
-		return s.clocks[shard].virtual(s.virtual()), nil
+		return s.clocks[shard].advanceVirtual(s.virtual()), nil
 	}
-	if ms, ok := s.clocks[shard].ms(s.now()); ok {
+	if ms, ok := s.clocks[shard].extrapolate(s.now()); ok {
 		return ms, nil
 	}
 	keys := s.shards[shard]
-	if err := s.perform(ctx, call(s.scripts.clock, shard, []string{keys.meta, keys.lanes}, []any{0})); err != nil {
+	if err := s.runAndWrap(ctx, newScriptCall(s.scripts.clock, shard, []string{keys.meta, keys.lanes}, []any{0})); err != nil {
 		return 0, err
 	}
-	ms, _ := s.clocks[shard].ms(s.now())
+	ms, _ := s.clocks[shard].extrapolate(s.now())
 	return ms, nil
 }
 
@@ -186,48 +182,47 @@ func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 // Now has asked for at least one.
 func (s *Store) Latest(shard int) lease.Latest {
 	if s.virtual != nil {
-		return lease.Latest{MS: s.clocks[shard].virtual(s.virtual())}
+		return lease.Latest{MS: s.clocks[shard].advanceVirtual(s.virtual())}
 	}
-	return s.clocks[shard].latest(s.now())
+	return s.clocks[shard].upperBound(s.now())
 }
 
-// Confirm answers nil when everything that the shard holds by now is confirmed to
-// the durability class in force. It moves the shard's clock: replicas that have
-// that write have all before it.
+// Confirm returns nil when everything that the shard holds now is confirmed to the durability class. It
+// advances the shard's clock: replicas that have that write have all earlier ones.
 func (s *Store) Confirm(ctx context.Context, shard int) error {
 	if s.durability < conn.DurabilityReplica {
 		return nil
 	}
 	keys := s.shards[shard]
-	return s.perform(ctx, call(s.scripts.confirm, shard, []string{keys.meta, keys.lanes}, []any{0}))
+	return s.runAndWrap(ctx, newScriptCall(s.scripts.confirm, shard, []string{keys.meta, keys.lanes}, []any{0}))
 }
 
-// sawToken remembers the greatest token of the shard that this process has met.
-func (c *shardClock) sawToken(token uint64) {
+// observeToken records a token that this process has seen.
+func (c *shardClock) observeToken(token uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = max(c.token, token)
 }
 
-// met is the greatest token that this process has met.
-func (c *shardClock) met() uint64 {
+// greatestToken is the greatest token that this process has seen.
+func (c *shardClock) greatestToken() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.token
 }
 
-// floor is the token floor of a shard. A virtual clock may leap back, so that what
-// was expected of it says nothing.
-func (s *Store) floor(shard int) uint64 {
+// tokenFloor is the floor for new tokens of a shard. A virtual clock may leap back, so that its
+// expected time is no bound.
+func (s *Store) tokenFloor(shard int) uint64 {
 	if s.virtual != nil {
-		return s.clocks[shard].met()
+		return s.clocks[shard].greatestToken()
 	}
-	return s.clocks[shard].floor(s.now())
+	return s.clocks[shard].tokenFloor(s.now())
 }
 
-// floor is what new tokens must exceed, even if a failover has lost the shard's
-// last one and brought a clock that is behind: the greatest token that this process
-// has met, and the time that it expects, because other processes mint as well.
-func (c *shardClock) floor(now time.Time) uint64 {
-	return max(c.met(), uint64(max(0, c.expect(now)-1))*1000)
+// tokenFloor is what new tokens must exceed, even if a failover has lost the shard's last token and
+// brought a slower clock: the greatest token that this process has seen, and the expected time, because
+// other processes make tokens as well.
+func (c *shardClock) tokenFloor(now time.Time) uint64 {
+	return max(c.greatestToken(), uint64(max(0, c.expectedMS(now)-1))*1000)
 }

@@ -50,7 +50,7 @@ func TestScriptClock(t *testing.T) {
 				t.Fatalf("script answers %d, Go %v", code, err)
 			} else if code == 0 {
 				c = next
-				if us, lag := reply(got).clock(); us != c.MS*1000 || lag != c.LagMS(real) {
+				if us, lag := reply(got).readClock(); us != c.MS*1000 || lag != c.LagMS(real) {
 					t.Fatalf("TIME %d, expected %d to %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, least, expect, before, us, lag, c, c.LagMS(real))
 				}
 				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
@@ -67,7 +67,7 @@ func TestVirtualClockIsRefused(t *testing.T) {
 	s, _ := embedded(t)
 	k := s.shards[0]
 	s.virtual = func() int64 { return 1 << 41 }
-	err := s.perform(t.Context(), call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0}))
+	err := s.runAndWrap(t.Context(), newScriptCall(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0}))
 	if !errors.Is(err, rediserr.ErrKeyspace) {
 		t.Errorf("error %v", err)
 	}
@@ -83,9 +83,9 @@ func TestClockJump(t *testing.T) {
 	s.now = func() time.Time { return now }
 	read := func() (int64, error) {
 		k := s.shards[0]
-		o := call(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0})
-		err := s.perform(t.Context(), o)
-		return o.reply.int(1) / 1000, err
+		o := newScriptCall(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0})
+		err := s.runAndWrap(t.Context(), o)
+		return o.reply.intAt(1) / 1000, err
 	}
 	s.clocks[0] = shardClock{} // as after a start
 	if ms, err := read(); err != nil || ms != start.UnixMilli() {
@@ -187,16 +187,16 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 	s.clocks[0], s.clocks[1] = shardClock{}, shardClock{}
 	run := func(o *op) *op {
 		t.Helper()
-		if err := s.perform(t.Context(), o); err != nil {
+		if err := s.runAndWrap(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
 	read := func(shard int) int64 {
-		return run(call(s.scripts.clock, shard, []string{s.shards[shard].meta, s.shards[shard].lanes}, []any{0})).reply.int(1) / 1000
+		return run(newScriptCall(s.scripts.clock, shard, []string{s.shards[shard].meta, s.shards[shard].lanes}, []any{0})).reply.intAt(1) / 1000
 	}
 	name := ""
-	for i := 0; name == "" || s.homeOf(name) != 0; i++ {
+	for i := 0; name == "" || s.homeShard(name) != 0; i++ {
 		name = fmt.Sprint("n", i)
 	}
 	s.client.Set(t.Context(), k.lock, "v", 0)
@@ -210,7 +210,7 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 	if lag := start.Add(now.Sub(begin)).UnixMilli() - read(0); lag < least.Milliseconds() || lag > limit.Milliseconds() {
 		t.Fatalf("the clock lags by %d ms", lag)
 	}
-	deadline := run(call(s.scripts.lease, 0, []string{k.meta, k.state, k.lanes, k.lock, k.def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).reply.int(3)
+	deadline := run(newScriptCall(s.scripts.lease, 0, []string{k.meta, k.state, k.lanes, k.lock, k.def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).reply.intAt(3)
 	if g := s.AcquireUnits(t.Context(), []job.UnitAsk{{Name: name, Limit: 1, Holder: "1@a", TTL: ttl}})[0]; !g.Granted {
 		t.Fatalf("%+v", g)
 	}
@@ -251,28 +251,28 @@ func TestLatestBoundsTheClock(t *testing.T) {
 	start := time.Now()
 	after := func(ms int64) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var c shardClock
-	if l := c.latest(start); l != (lease.Latest{}) {
+	if l := c.upperBound(start); l != (lease.Latest{}) {
 		t.Errorf("unknown: %+v", l)
 	}
 	const us = 1_900_000_000_000_000
-	c.saw(us+100, 0, after(0), after(40))
-	if l := c.latest(after(40)); l.MS != us/1000+42 {
+	c.observe(us+100, 0, after(0), after(40))
+	if l := c.upperBound(after(40)); l.MS != us/1000+42 {
 		t.Errorf("after an answer that took 40 ms: %+v", l.MS-us/1000)
 	}
-	c.saw(us+50_000, 0, after(49), after(51)) // quicker
-	if l := c.latest(after(51)); l.MS != us/1000+53 {
+	c.observe(us+50_000, 0, after(49), after(51)) // quicker
+	if l := c.upperBound(after(51)); l.MS != us/1000+53 {
 		t.Errorf("after one that took 2 ms: %d", l.MS-us/1000)
 	}
-	c.saw(us+60_000, 0, after(59), after(99)) // slower
-	if l := c.latest(after(99)); l.MS < us/1000+99 || l.MS > us/1000+101 {
+	c.observe(us+60_000, 0, after(59), after(99)) // slower
+	if l := c.upperBound(after(99)); l.MS < us/1000+99 || l.MS > us/1000+101 {
 		t.Errorf("after another slow one: %d", l.MS-us/1000)
 	}
-	c.saw(us+5_000_000, 0, after(100), after(101)) // the server's clock was set forward
-	if l := c.latest(after(101)); l.MS < us/1000+5001 || l.MS > us/1000+5003 {
+	c.observe(us+5_000_000, 0, after(100), after(101)) // the server's clock was set forward
+	if l := c.upperBound(after(101)); l.MS < us/1000+5001 || l.MS > us/1000+5003 {
 		t.Errorf("after a step forward: %d", l.MS-us/1000)
 	}
-	c.saw(us+5_000_000, 700, after(102), after(103)) // and back, by which it may run ahead
-	if l := c.latest(after(203)); l.MS < us/1000+5200 || l.MS > us/1000+5204 || l.LagMS < 597 || l.LagMS > 599 {
+	c.observe(us+5_000_000, 700, after(102), after(103)) // and back, by which it may run ahead
+	if l := c.upperBound(after(203)); l.MS < us/1000+5200 || l.MS > us/1000+5204 || l.LagMS < 597 || l.LagMS > 599 {
 		t.Errorf("while it may catch up: %d, %d", l.MS-us/1000, l.LagMS)
 	}
 }

@@ -10,45 +10,44 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// Create stores new records, in atomic steps of up to 200 of one shard, all in one
-// pipeline for each server. What exists is returned as it is stored. A record that
-// exists but cannot be read is overwritten: registering a job again mends it. At
-// maxmemory Err is job.ErrNoMemory and nothing of that step was stored. A reply whose
+// Create stores new records, in atomic steps of up to 200 of one shard, in one pipeline for each server.
+// If a record exists, it is returned as stored. An unreadable record is overwritten: registering a job
+// again repairs it. At maxmemory Err is job.ErrNoMemory and nothing of that step was stored. A reply whose
 // Err is job.ErrDurability is complete; with any other Err it is empty, and the batch
 // may be repeated.
 func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.CreateReply {
-	creations := make([]*creation, len(batches))
+	creations := make([]*createCall, len(batches))
 	for i, b := range batches {
 		creations[i] = s.newCreation(b)
 	}
-	for pass := 0; pass < 3; pass++ { // then they come and go: somebody else is at work on them
+	for pass := 0; pass < 3; pass++ { // after that somebody else keeps creating and deleting them
 		var ops []*op
 		for _, c := range creations {
-			ops = append(ops, c.prepare(s)...)
+			ops = append(ops, c.buildSteps(s)...)
 		}
 		if len(ops) == 0 {
 			break
 		}
-		s.run(ctx, ops)
+		s.runOps(ctx, ops)
 		for _, c := range creations {
-			c.take(ctx, s)
+			c.readReplies(ctx, s)
 		}
 	}
 	replies := make([]job.CreateReply, len(creations))
 	for i, c := range creations {
-		replies[i] = c.reply()
+		replies[i] = c.result()
 	}
 	return replies
 }
 
-// creation is a batch on its way.
-type creation struct {
-	shard  int
-	todo   []*newRecord
-	steps  []createStep // of this pass
-	out    job.CreateReply
-	news   laneNews
-	failed error
+// createCall is a batch in progress.
+type createCall struct {
+	shard   int
+	todo    []*newRecord
+	steps   []createStep // of this pass
+	out     job.CreateReply
+	earlier earlierLanes
+	failed  error
 }
 
 // createStep is one run of the script.
@@ -58,28 +57,28 @@ type createStep struct {
 	records []*newRecord
 }
 
-func (s *Store) newCreation(b job.CreateBatch) *creation {
-	c := &creation{shard: b.Shard, out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
+func (s *Store) newCreation(b job.CreateBatch) *createCall {
+	c := &createCall{shard: b.Shard, out: job.CreateReply{Results: make([]job.CreateResult, len(b.Records))}}
 	all := make([]newRecord, len(b.Records))
 	c.todo = make([]*newRecord, len(b.Records))
 	for i := range b.Records {
 		c.todo[i] = &all[i]
-		if err := all[i].encode(&b.Records[i], i, s.form()); err != nil {
+		if err := all[i].encodeRecord(&b.Records[i], i, s.form()); err != nil {
 			c.failed = err
 		}
 	}
 	return c
 }
 
-// prepare cuts what is to be done into steps.
-func (c *creation) prepare(s *Store) []*op {
+// buildSteps divides the remaining records into steps.
+func (c *createCall) buildSteps(s *Store) []*op {
 	c.steps = nil
 	if c.failed != nil {
 		return nil
 	}
 	var ops []*op
 	for rest := c.todo; len(rest) > 0; {
-		n := chunk(rest)
+		n := recordsPerCall(rest)
 		o, lanes := s.createOp(c.shard, rest[:n])
 		c.steps = append(c.steps, createStep{o, lanes, rest[:n]})
 		ops, rest = append(ops, o), rest[n:]
@@ -87,8 +86,8 @@ func (c *creation) prepare(s *Store) []*op {
 	return ops
 }
 
-// take takes over the answers of a pass. What is to be tried again is left to do.
-func (c *creation) take(ctx context.Context, s *Store) {
+// readReplies reads the replies of a pass. Records to be tried again remain in todo.
+func (c *createCall) readReplies(ctx context.Context, s *Store) {
 	if c.failed != nil {
 		return
 	}
@@ -100,21 +99,21 @@ func (c *creation) take(ctx context.Context, s *Store) {
 			return
 		}
 		c.out.Err = errors.Join(c.out.Err, err)
-		again, err := c.read(s, step)
+		again, err := c.readStep(s, step)
 		if err != nil {
 			c.failed = err
 			return
 		}
 		taken = append(taken, again...)
 	}
-	c.todo, c.failed = s.readTaken(ctx, c.shard, taken, c.out.Results)
+	c.todo, c.failed = s.readExisting(ctx, c.shard, taken, c.out.Results)
 }
 
-// read takes over the script's answer and returns the records whose id is taken:
+// readStep reads the reply of the script and returns the records whose id exists:
 // {code, clock, codes, {place, due ...}, lock value}.
-func (c *creation) read(s *Store, step createStep) (taken []*newRecord, err error) {
+func (c *createCall) readStep(s *Store, step createStep) (taken []*newRecord, err error) {
 	r := step.op.reply
-	codes := r.text(2)
+	codes := r.textAt(2)
 	if len(codes) < len(step.records) {
 		return nil, fmt.Errorf("create: %w: %d answers for %d records", codec.ErrCorrupt, len(codes), len(step.records))
 	}
@@ -123,20 +122,20 @@ func (c *creation) read(s *Store, step createStep) (taken []*newRecord, err erro
 		case '1', '2':
 			taken = append(taken, n)
 		case '3':
-			s.metrics.replayed("create", 1)
+			s.metrics.countReplays("create", 1)
 		}
 		c.out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
 	}
-	c.news.add(step.lanes, r.list(3), r.text(4))
-	c.out.NowUS = max(c.out.NowUS, r.int(1))
+	c.earlier.addPairs(step.lanes, r.listAt(3), r.textAt(4))
+	c.out.NowUS = max(c.out.NowUS, r.intAt(1))
 	return taken, nil
 }
 
-func (c *creation) reply() job.CreateReply {
+func (c *createCall) result() job.CreateReply {
 	if c.failed != nil {
 		return job.CreateReply{Err: c.failed}
 	}
-	c.out.Earlier, c.out.Holder = c.news.heads, c.news.holder
+	c.out.Earlier, c.out.Holder = c.earlier.heads, c.earlier.holder
 	return c.out
 }
 
@@ -149,12 +148,12 @@ type newRecord struct {
 	state    string
 	def      []byte
 	replaces string // unreadable state text that may be overwritten
-	watchMS  int64  // when to look at the objective of its run; 0: there is none
+	watchMS  int64  // when to check the objective of its run; 0: none
 	record   *job.Record
 }
 
-// encode fills in what is to be stored.
-func (n *newRecord) encode(r *job.Record, index int, f codec.Encoding) (err error) {
+// encodeRecord encodes what is to be stored.
+func (n *newRecord) encodeRecord(r *job.Record, index int, f codec.Encoding) (err error) {
 	*n = newRecord{
 		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
 		watchMS: r.Definition.BreaksAt(&r.State),
@@ -178,8 +177,8 @@ func createCode(digit byte) job.CreateCode {
 	return job.Created
 }
 
-// chunk returns how many records fit into one call.
-func chunk(records []*newRecord) int {
+// recordsPerCall returns how many records fit into one call.
+func recordsPerCall(records []*newRecord) int {
 	size := 0
 	for i, r := range records {
 		size += len(r.id) + len(r.state) + len(r.def)
@@ -196,33 +195,33 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 	lanes := newLaneKeys(keys, len(fixed))
 	argv := make([]any, 0, 4*len(records)+4)
 	for rest := records; len(rest) > 0; {
-		group := rest[:alikeFrom(rest)]
+		group := rest[:sameGroupCount(rest)]
 		rest = rest[len(group):]
-		least, width := group[0].score, group[0].width()
+		least, width := group[0].score, group[0].argumentCount()
 		for _, r := range group {
 			least = min(least, r.score)
 		}
-		argv = append(argv, lanes.at(group[0].lane), len(group), least, width)
+		argv = append(argv, lanes.placeOf(group[0].lane), len(group), least, width)
 		for _, r := range group {
-			// Pointers, so that nothing is copied to the heap once more.
+			// Pointers, so that no argument is copied to the heap once more.
 			argv = append(argv, (*string)(&r.id), &r.state, &r.score, r.def)
 			if width > 4 {
 				argv = append(argv, &r.replaces)
 			}
 			if width > 5 {
-				argv = append(argv, lanes.objectivesAt(), r.watchMS)
+				argv = append(argv, lanes.objectivesPlace(), r.watchMS)
 			}
 		}
 	}
-	names := lanes.appendTo(fixed)
+	names := lanes.appendKeysTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), s.events.created(argv, records)
+		names, argv = append(names, keys.events), s.events.appendCreated(argv, records)
 	}
-	return call(s.scripts.create, shard, names, argv), lanes
+	return newScriptCall(s.scripts.create, shard, names, argv), lanes
 }
 
-// width is the number of its arguments in the script's call.
-func (n *newRecord) width() int {
+// argumentCount is how many arguments of the script call it has.
+func (n *newRecord) argumentCount() int {
 	switch {
 	case n.watchMS != 0:
 		return 7
@@ -232,21 +231,20 @@ func (n *newRecord) width() int {
 	return 4
 }
 
-// alikeFrom returns how many of the records, from the first one on, are one group of
-// the script's.
-func alikeFrom(records []*newRecord) int {
+// sameGroupCount returns how many records at the beginning form one group of the script.
+func sameGroupCount(records []*newRecord) int {
 	first := records[0]
 	for i, r := range records {
-		if r.lane != first.lane || r.width() != first.width() {
+		if r.lane != first.lane || r.argumentCount() != first.argumentCount() {
 			return i
 		}
 	}
 	return len(records)
 }
 
-// readTaken reads what holds the ids, and returns those to be tried again: the
-// id is free by now, or holds what nobody can read.
-func (s *Store) readTaken(ctx context.Context, shard int, taken []*newRecord, results []job.CreateResult) ([]*newRecord, error) {
+// readExisting reads the records that have the ids, and returns those to be tried again: the id is free
+// by now, or its record is unreadable.
+func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord, results []job.CreateResult) ([]*newRecord, error) {
 	if len(taken) == 0 {
 		return nil, nil
 	}
@@ -264,7 +262,7 @@ func (s *Store) readTaken(ctx context.Context, shard int, taken []*newRecord, re
 		case err == nil && record != nil:
 			results[r.index].Existing = record
 		case err != nil:
-			s.corrupt(shard, "create", err, string(r.id))
+			s.reportCorrupt(shard, "create", err, string(r.id))
 			r.replaces = stored[i].state
 			again = append(again, r)
 		default:

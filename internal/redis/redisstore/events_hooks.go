@@ -14,9 +14,9 @@ func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[strin
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
 		key := s.shards[shard].hooks
-		ops[i] = command("webhooks", key, "hgetall", key)
+		ops[i] = newCommand("webhooks", key, "hgetall", key)
 	}
-	err := s.perform(ctx, ops...)
+	err := s.runAndWrap(ctx, ops...)
 	out := make(map[int]map[string]job.HookState, len(shards))
 	for i, o := range ops {
 		if o.err != nil {
@@ -34,21 +34,21 @@ func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[strin
 }
 
 // SaveHook stores how far a webhook is with a shard and, in the same step, the event
-// that it gave up on, if there is one; it tells how many older ones had to go for that,
+// that it gave up on, if there is one; it returns how many older ones were removed for that,
 // unless an earlier answer was lost. It answers job.ErrNotHolder if the shard's lock has
 // another value.
 func (s *Store) SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error) {
 	keys := s.shards[shard]
-	names, argv := []string{keys.lock, keys.hooks}, []any{lockValue, hook, hookText(state), keptLetters}
+	names, argv := []string{keys.lock, keys.hooks}, []any{lockValue, hook, hookText(state), maxUndelivered}
 	if letter != nil {
-		names, argv = append(names, keys.lettersKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
+		names, argv = append(names, keys.undeliveredKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
 	}
-	o := call(s.scripts.hook, noShard, names, argv)
-	err = s.perform(ctx, o)
-	if o.reply.int(0) == 2 { // whether replicas confirmed that nothing was stored or not
+	o := newScriptCall(s.scripts.hook, noShard, names, argv)
+	err = s.runAndWrap(ctx, o)
+	if o.reply.intAt(0) == 2 { // whether replicas confirmed that nothing was stored or not
 		return 0, fmt.Errorf("webhook %s: %w", hook, job.ErrNotHolder)
 	}
-	return int(o.reply.int(1)), err
+	return int(o.reply.intAt(1)), err
 }
 
 // ForgetHooks deletes what is stored of webhooks that are no more. What they gave up on
@@ -57,12 +57,12 @@ func (s *Store) ForgetHooks(ctx context.Context, shard int, hooks []string) erro
 	keys := s.shards[shard]
 	letters, states := []any{"del"}, []any{"hdel", keys.hooks}
 	for _, h := range hooks {
-		letters, states = append(letters, keys.lettersKey(h)), append(states, h)
+		letters, states = append(letters, keys.undeliveredKey(h)), append(states, h)
 	}
-	if err := s.perform(ctx, command("webhooks", keys.hooks, letters...)); err != nil {
+	if err := s.runAndWrap(ctx, newCommand("webhooks", keys.hooks, letters...)); err != nil {
 		return err
 	}
-	return s.perform(ctx, command("webhooks", keys.hooks, states...))
+	return s.runAndWrap(ctx, newCommand("webhooks", keys.hooks, states...))
 }
 
 // hookText is a state as it is stored: its numbers, with spaces between them.

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// keptLetters is how many events that a webhook gave up on each shard keeps: the newest.
-	keptLetters = 1000
+	// maxUndelivered is how many events that a webhook gave up on each shard keeps: the newest.
+	maxUndelivered = 1000
 	// lettersPerCall bounds the letters that are read in one pipeline.
-	lettersPerCall = 2 * keptLetters
+	lettersPerCall = 2 * maxUndelivered
 )
 
-// letterSet is what a webhook gave up on in a shard; hook "" is the set in which an older
+// undeliveredSet is what a webhook gave up on in a shard; hook "" is the set in which an older
 // version keeps that of all webhooks. It is written by nodes of that version only, and
 // read for as long as it is there.
-type letterSet struct {
+type undeliveredSet struct {
 	shard int
 	hook  string
 	key   string
@@ -30,25 +30,25 @@ type letterSet struct {
 	read  int // so many of them are to be read
 }
 
-// letterSets finds the sets of webhooks in shards that hold anything. All of each is to
+// undeliveredSets finds the sets of webhooks in shards that hold anything. All of each is to
 // be read.
-func (s *Store) letterSets(ctx context.Context, hooks []string, shards []int) ([]letterSet, error) {
-	var all, found []letterSet
+func (s *Store) undeliveredSets(ctx context.Context, hooks []string, shards []int) ([]undeliveredSet, error) {
+	var all, found []undeliveredSet
 	for _, shard := range shards {
 		for _, hook := range append([]string{""}, hooks...) {
-			all = append(all, letterSet{shard: shard, hook: hook, key: s.shards[shard].lettersKey(hook)})
+			all = append(all, undeliveredSet{shard: shard, hook: hook, key: s.shards[shard].undeliveredKey(hook)})
 		}
 	}
-	for part := range slices.Chunk(all, readsPerCall) {
+	for part := range slices.Chunk(all, maxReadsPerPipeline) {
 		ops := make([]*op, len(part))
 		for i, set := range part {
-			ops[i] = command("webhooks", set.key, "zcard", set.key)
+			ops[i] = newCommand("webhooks", set.key, "zcard", set.key)
 		}
-		if err := s.perform(ctx, ops...); err != nil {
+		if err := s.runAndWrap(ctx, ops...); err != nil {
 			return nil, err
 		}
 		for i, set := range part {
-			if set.size = int(ops[i].reply.int(0)); set.size > 0 {
+			if set.size = int(ops[i].reply.intAt(0)); set.size > 0 {
 				set.read = set.size
 				found = append(found, set)
 			}
@@ -57,9 +57,9 @@ func (s *Store) letterSets(ctx context.Context, hooks []string, shards []int) ([
 	return found, nil
 }
 
-// eachLetter reads what is to be read of sets, a bounded part of it at a time, and hands
+// eachUndelivered reads what is to be read of sets, a bounded part of it at a time, and hands
 // on each part.
-func (s *Store) eachLetter(ctx context.Context, sets []letterSet, oldest bool, take func([]job.HookLetter)) error {
+func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, oldest bool, take func([]job.HookLetter)) error {
 	for len(sets) > 0 {
 		n, letters := 0, 0
 		for ; n < len(sets) && (n == 0 || letters+sets[n].read <= lettersPerCall); n++ {
@@ -71,16 +71,16 @@ func (s *Store) eachLetter(ctx context.Context, sets []letterSet, oldest bool, t
 			if !oldest {
 				args = append(args, "rev")
 			}
-			ops[i] = command("webhooks", set.key, append(args, "withscores")...)
+			ops[i] = newCommand("webhooks", set.key, append(args, "withscores")...)
 		}
-		if err := s.perform(ctx, ops...); err != nil {
+		if err := s.runAndWrap(ctx, ops...); err != nil {
 			return err
 		}
 		part := make([]job.HookLetter, 0, letters)
 		for i, o := range ops {
-			pairs := flat(o.reply)
+			pairs := flattenPairs(o.reply)
 			for k := 0; k+1 < len(pairs); k += 2 {
-				part = append(part, decodeLetter(sets[i].shard, pairs.text(k), score(pairs.at(k+1))))
+				part = append(part, decodeLetter(sets[i].shard, pairs.textAt(k), parseScore(pairs.valueAt(k+1))))
 			}
 		}
 		take(part)
@@ -104,7 +104,7 @@ func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.
 			return nil, err
 		}
 	}
-	sets, err := s.letterSets(ctx, hooks, shards)
+	sets, err := s.undeliveredSets(ctx, hooks, shards)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.
 		}
 	}
 	var out []job.HookLetter
-	err = s.eachLetter(ctx, sets, q.Oldest, func(part []job.HookLetter) {
+	err = s.eachUndelivered(ctx, sets, q.Oldest, func(part []job.HookLetter) {
 		for _, l := range part {
 			if (q.Hook == "" || l.Hook == q.Hook) && (q.Event == "" || l.Happening.ID() == q.Event) {
 				out = append(out, l)
@@ -134,12 +134,12 @@ func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.
 
 // CountHookLetters counts what webhooks gave up on, in all shards.
 func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error) {
-	sets, err := s.letterSets(ctx, hooks, s.allShards())
+	sets, err := s.undeliveredSets(ctx, hooks, s.allShards())
 	if err != nil {
 		return nil, err
 	}
 	counts := make(map[string]int, len(hooks))
-	var old []letterSet
+	var old []undeliveredSet
 	for _, set := range sets {
 		if set.hook == "" {
 			old = append(old, set)
@@ -147,7 +147,7 @@ func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[strin
 		}
 		counts[set.hook] += set.size
 	}
-	return counts, s.eachLetter(ctx, old, true, func(part []job.HookLetter) {
+	return counts, s.eachUndelivered(ctx, old, true, func(part []job.HookLetter) {
 		for _, l := range part {
 			counts[l.Hook]++
 		}
@@ -157,16 +157,16 @@ func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[strin
 // DeferHookLetter makes it, wherever it is, one that was given up on at another time.
 func (s *Store) DeferHookLetter(ctx context.Context, l job.HookLetter, atMS int64) error {
 	keys := s.shards[l.Happening.Shard]
-	key := keys.lettersKey(l.Hook)
-	return s.perform(ctx, command("webhooks", key, "zadd", key, "xx", atMS, l.ID),
-		command("webhooks", keys.oldLetters, "zadd", keys.oldLetters, "xx", atMS, l.ID))
+	key := keys.undeliveredKey(l.Hook)
+	return s.runAndWrap(ctx, newCommand("webhooks", key, "zadd", key, "xx", atMS, l.ID),
+		newCommand("webhooks", keys.legacyUndelivered, "zadd", keys.legacyUndelivered, "xx", atMS, l.ID))
 }
 
 // DropHookLetter deletes one, from wherever it is.
 func (s *Store) DropHookLetter(ctx context.Context, l job.HookLetter) error {
 	keys := s.shards[l.Happening.Shard]
-	key := keys.lettersKey(l.Hook)
-	return s.perform(ctx, command("webhooks", key, "zrem", key, l.ID), command("webhooks", keys.oldLetters, "zrem", keys.oldLetters, l.ID))
+	key := keys.undeliveredKey(l.Hook)
+	return s.runAndWrap(ctx, newCommand("webhooks", key, "zrem", key, l.ID), newCommand("webhooks", keys.legacyUndelivered, "zrem", keys.legacyUndelivered, l.ID))
 }
 
 // hookNames are the webhooks that shards know. One that gave up on anything is known.

@@ -16,9 +16,9 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsP
 	ops := make([]*op, len(asks))
 	for i, a := range asks {
 		key := s.shards[a.Shard].events
-		ops[i] = command("events", key, "xrange", key, "("+placeText(a.After), "+", "count", a.Limit)
+		ops[i] = newCommand("events", key, "xrange", key, "("+placeText(a.After), "+", "count", a.Limit)
 	}
-	err := s.perform(ctx, ops...)
+	err := s.runAndWrap(ctx, ops...)
 	pages := make([]job.EventsPage, len(asks))
 	for i, o := range ops {
 		if pages[i].Err = o.err; o.err != nil {
@@ -35,21 +35,21 @@ func readPage(r reply, ask job.EventsAsk) job.EventsPage {
 	if page.Read == 0 {
 		return page
 	}
-	page.Last, _ = parsePlace(r.list(page.Read - 1).text(0)) // Redis made it
+	page.Last, _ = parsePlace(r.listAt(page.Read - 1).textAt(0)) // Redis made it
 	if ask.After.Exact() {
-		first, _ := parsePlace(r.list(0).text(0))
+		first, _ := parsePlace(r.listAt(0).textAt(0))
 		page.Gap = first.Seq != ask.After.Seq+1
 	}
 	if ask.Filter == nil {
 		page.Happenings = make([]job.Happening, 0, page.Read)
 	}
 	for k := range r {
-		entry := r.list(k)
-		text := entry.list(1).text(1)
+		entry := r.listAt(k)
+		text := entry.listAt(1).textAt(1)
 		if ask.Filter != nil && !mayMatch(ask.Filter, text) {
 			continue
 		}
-		h := decodeHappening(ask.Shard, entry.text(0), text)
+		h := decodeHappening(ask.Shard, entry.textAt(0), text)
 		if ask.Filter == nil || ask.Filter.Matches(&h) {
 			page.Happenings = append(page.Happenings, h)
 		}
@@ -66,16 +66,16 @@ func (s *Store) LastEvents(ctx context.Context) ([]job.Place, error) {
 	}
 	ops := make([]*op, len(s.shards))
 	for i, k := range s.shards {
-		ops[i] = command("events", k.events, "xrevrange", k.events, "+", "-", "count", 1)
+		ops[i] = newCommand("events", k.events, "xrevrange", k.events, "+", "-", "count", 1)
 	}
-	err := s.perform(ctx, ops...)
+	err := s.runAndWrap(ctx, ops...)
 	places := make([]job.Place, len(ops))
 	for i, o := range ops {
 		switch {
 		case o.err != nil:
 			places[i] = job.PlaceBefore(0)
 		case len(o.reply) > 0:
-			places[i], _ = parsePlace(o.reply.list(0).text(0)) // Redis made it
+			places[i], _ = parsePlace(o.reply.listAt(0).textAt(0)) // Redis made it
 		}
 	}
 	return places, err

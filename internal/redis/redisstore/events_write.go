@@ -11,49 +11,49 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// newsPerShard bounds the events of a shard that wait to be written and that no record
-// is written with. What comes beyond them is lost, and counted.
-const newsPerShard = 4096
+// maxAnnouncementsPerShard bounds the announcements of a shard that wait to be written. Further ones are
+// dropped and counted.
+const maxAnnouncementsPerShard = 4096
 
-// eventLine is what writing events needs. A nil one records none.
+// eventQueue has the announcements of each shard: events that belong to no decision and wait to be
+// written. A nil queue records none.
 //
-// An announcement is written no later than a decision that is made after it, of the same
-// job: Apply, of which a shard has one call at a time, carries all announcements of its jobs
-// before their decisions, and waits while FlushEvents is on its way with what the shard had.
-// What writes beside it (Sweep, what mends the index) carries none: an announcement must
-// not be on its way with one call while the next has the decision.
-type eventLine struct {
-	keep string // of each stream, about
+// An announcement is written before any later decision about the same job. A shard has one call of
+// Apply at a time. Apply writes all announcements about its jobs before their decisions, and waits
+// while FlushEvents writes the announcements of the shard. Calls beside Apply (Sweep, repairs of the
+// index) write none: an announcement must not be in one call while the next has the decision.
+type eventQueue struct {
+	keep string // about how many events each stream keeps
 
 	mu       sync.Mutex
-	news     [][]announced // by shard
-	some     map[int]bool
-	flushing map[int]chan struct{} // shards that FlushEvents writes to; closed when it has
-	waits    chan struct{}         // see Announced
+	waiting  [][]announcement // by shard
+	nonEmpty map[int]bool
+	flushing map[int]chan struct{} // shards that FlushEvents is writing; closed at the end
+	wakeUp   chan struct{}         // see Announced
 }
 
-type announced struct {
+type announcement struct {
 	key  job.Key
 	text string
 }
 
-// newEventLine returns nil for no events to keep.
-func newEventLine(keep, shards int) *eventLine {
+// newEventQueue returns nil if no events are kept.
+func newEventQueue(keep, shards int) *eventQueue {
 	if keep == 0 {
 		return nil
 	}
-	return &eventLine{
-		keep: strconv.Itoa(max(100, keep/shards)), news: make([][]announced, shards),
-		some: map[int]bool{}, flushing: map[int]chan struct{}{}, waits: make(chan struct{}, 1),
+	return &eventQueue{
+		keep: strconv.Itoa(max(100, keep/shards)), waiting: make([][]announcement, shards),
+		nonEmpty: map[int]bool{}, flushing: map[int]chan struct{}{}, wakeUp: make(chan struct{}, 1),
 	}
 }
 
-// RecordsEvents tells whether events are recorded.
+// RecordsEvents reports whether events are recorded.
 func (s *Store) RecordsEvents() bool { return s.events != nil }
 
-// Announce puts happenings that are no decisions in line: they are written with what is
-// next written in their shard, or by FlushEvents, and lost with this process before.
-// One without a key goes to the shard that its node's name decides.
+// Announce queues events that belong to no decision. They are written with the next decisions of their
+// shard or by FlushEvents. Until then they are lost if this process ends. An event without a key
+// belongs to the shard that its node's name selects.
 func (s *Store) Announce(happenings ...job.Happening) {
 	l := s.events
 	if l == nil {
@@ -64,28 +64,28 @@ func (s *Store) Announce(happenings ...job.Happening) {
 	for i := range happenings {
 		h := &happenings[i]
 		shard := s.shardOfHappening(h)
-		if len(l.news[shard]) >= newsPerShard {
+		if len(l.waiting[shard]) >= maxAnnouncementsPerShard {
 			s.metrics.eventsLost.Inc()
 			continue
 		}
-		l.news[shard] = append(l.news[shard], announced{h.Key, encodeHappening(h)})
-		l.waitsLocked(shard)
+		l.waiting[shard] = append(l.waiting[shard], announcement{h.Key, encodeHappening(h)})
+		l.wakeUpLocked(shard)
 	}
 }
 
-// Announced has a token after something has come in line that FlushEvents may write.
+// Announced receives after events have been queued that FlushEvents may write.
 func (s *Store) Announced() <-chan struct{} {
 	if s.events == nil {
 		return nil
 	}
-	return s.events.waits
+	return s.events.wakeUp
 }
 
-// waitsLocked notes that something of the shard is in line.
-func (l *eventLine) waitsLocked(shard int) {
-	l.some[shard] = true
+// wakeUpLocked notes that the shard has announcements.
+func (l *eventQueue) wakeUpLocked(shard int) {
+	l.nonEmpty[shard] = true
 	select {
-	case l.waits <- struct{}{}:
+	case l.wakeUp <- struct{}{}:
 	default:
 	}
 }
@@ -100,10 +100,10 @@ func (s *Store) shardOfHappening(h *job.Happening) int {
 	return s.ShardOf(h.Key)
 }
 
-// take hands out what has to be written before decisions on these records: the first in
-// line, as many as one call carries, and all that is of their jobs. It waits while the
-// shard is flushed; when ctx ends meanwhile there is nothing.
-func (l *eventLine) take(ctx context.Context, shard int, items []*applyItem) []announced {
+// dequeueFor removes the announcements to be written before decisions about these records: as many as
+// one call carries, and all that are about the same jobs. It waits while the shard is being flushed,
+// and returns none if ctx ends meanwhile.
+func (l *eventQueue) dequeueFor(ctx context.Context, shard int, items []*applyItem) []announcement {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for flushed := l.flushing[shard]; flushed != nil; flushed = l.flushing[shard] {
@@ -117,15 +117,15 @@ func (l *eventLine) take(ctx context.Context, shard int, items []*applyItem) []a
 			return nil
 		}
 	}
-	n := min(len(l.news[shard]), applyItems)
-	if rest := l.news[shard][n:]; len(rest) > 0 {
-		n += lastOf(rest, items)
+	n := min(len(l.waiting[shard]), applyItems)
+	if rest := l.waiting[shard][n:]; len(rest) > 0 {
+		n += lengthThroughLast(rest, items)
 	}
-	return l.cutLocked(shard, n)
+	return l.dequeueLocked(shard, n)
 }
 
-// lastOf is the length of the part of the line that holds all that is of the items' jobs.
-func lastOf(line []announced, items []*applyItem) int {
+// lengthThroughLast is the length of the prefix that has all announcements about the items' jobs.
+func lengthThroughLast(line []announcement, items []*applyItem) int {
 	jobs := make(map[job.Key]bool, len(items))
 	for _, i := range items {
 		jobs[i.record.Key()] = true
@@ -138,59 +138,59 @@ func lastOf(line []announced, items []*applyItem) int {
 	return 0
 }
 
-func (l *eventLine) cutLocked(shard, n int) []announced {
-	all := l.news[shard]
-	if l.news[shard] = all[n:]; len(all) == n {
-		l.news[shard] = nil
-		delete(l.some, shard)
+func (l *eventQueue) dequeueLocked(shard, n int) []announcement {
+	all := l.waiting[shard]
+	if l.waiting[shard] = all[n:]; len(all) == n {
+		l.waiting[shard] = nil
+		delete(l.nonEmpty, shard)
 	}
 	return all[:n:n]
 }
 
-// flush hands out what waits in each shard, at most what one call carries. Until flushed,
-// nobody else takes anything of these shards.
-func (l *eventLine) flush() map[int][]announced {
+// startFlush removes the announcements of each shard, at most as many as one call carries. Until
+// endFlush, dequeueFor waits for these shards.
+func (l *eventQueue) startFlush() map[int][]announcement {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	taken := make(map[int][]announced, len(l.some))
-	for shard := range l.some {
+	taken := make(map[int][]announcement, len(l.nonEmpty))
+	for shard := range l.nonEmpty {
 		if l.flushing[shard] == nil {
 			l.flushing[shard] = make(chan struct{})
-			taken[shard] = l.cutLocked(shard, min(len(l.news[shard]), applyItems))
+			taken[shard] = l.dequeueLocked(shard, min(len(l.waiting[shard]), applyItems))
 		}
 	}
 	return taken
 }
 
-// flushed lets the shard go on, with what could not be written first in line again.
-func (l *eventLine) flushed(shard int, failed []announced) {
-	l.back(shard, failed)
+// endFlush lets dequeueFor continue, and queues what could not be written again.
+func (l *eventQueue) endFlush(shard int, failed []announcement) {
+	l.requeue(shard, failed)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.flushing[shard])
 	delete(l.flushing, shard)
-	if l.some[shard] { // which came meanwhile, or was more than one call carries
-		l.waitsLocked(shard)
+	if l.nonEmpty[shard] { // queued meanwhile, or more than one call carries
+		l.wakeUpLocked(shard)
 	}
 }
 
-// back undoes take.
-func (l *eventLine) back(shard int, taken []announced) {
+// requeue undoes dequeueFor.
+func (l *eventQueue) requeue(shard int, taken []announcement) {
 	if len(taken) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.news[shard] = append(taken, l.news[shard]...)
-	l.waitsLocked(shard)
+	l.waiting[shard] = append(taken, l.waiting[shard]...)
+	l.wakeUpLocked(shard)
 }
 
-// FlushEvents writes what Announce has put in line.
+// FlushEvents writes the events that Announce has queued.
 func (s *Store) FlushEvents(ctx context.Context) error {
 	if s.events == nil {
 		return nil
 	}
-	taken := s.events.flush()
+	taken := s.events.startFlush()
 	ops := make([]*op, 0, len(taken))
 	for shard, line := range taken {
 		argv := make([]any, 0, 2*len(line)+2)
@@ -198,20 +198,20 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 			argv = append(argv, 0, a.text)
 		}
 		keys := s.shards[shard]
-		ops = append(ops, call(s.scripts.announce, shard, []string{keys.meta, keys.events}, s.events.close(argv, len(line))))
+		ops = append(ops, newScriptCall(s.scripts.announce, shard, []string{keys.meta, keys.events}, s.events.appendEventCount(argv, len(line))))
 	}
 	if len(ops) == 0 {
 		return nil
 	}
-	// What is decided waits for the flush of its shard, and need not for those of servers
-	// that are away.
+	// Decisions wait for the flush of their shard. They must not also wait for unreachable
+	// servers.
 	var flushes sync.WaitGroup
-	for _, group := range s.byServer(ctx, ops) {
+	for _, group := range s.groupByServer(ctx, ops) {
 		flushes.Go(func() {
-			// The error of each op tells what becomes of it.
-			_ = s.perform(ctx, group...)
+			// Each op has its own error.
+			_ = s.runAndWrap(ctx, group...)
 			for _, o := range group {
-				s.flushed(o, taken[o.shard])
+				s.endFlush(o, taken[o.shard])
 			}
 		})
 	}
@@ -219,8 +219,8 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 	return firstError(ops)
 }
 
-// flushed lets a shard go on after its flush.
-func (s *Store) flushed(o *op, line []announced) {
+// endFlush ends the flush of a shard.
+func (s *Store) endFlush(o *op, line []announcement) {
 	switch {
 	case o.err == nil:
 		line = nil
@@ -228,16 +228,18 @@ func (s *Store) flushed(o *op, line []announced) {
 		s.metrics.eventsLost.Add(float64(len(line)))
 		line = nil
 	}
-	s.events.flushed(o.shard, line)
+	s.events.endFlush(o.shard, line)
 }
 
-// close ends the arguments of a script that records events.
-func (l *eventLine) close(argv []any, events int) []any { return append(argv, l.keep, events) }
+// appendEventCount appends the last arguments of a script that records events.
+func (l *eventQueue) appendEventCount(argv []any, events int) []any {
+	return append(argv, l.keep, events)
+}
 
-// withEvents adds the events of the writes, and what goes with them before them.
-func (c *applyCall) withEvents(s *Store, argv []any, writes []job.Write) []any {
+// appendEvents appends the announcements of the call, then the events of its writes.
+func (c *applyCall) appendEvents(s *Store, argv []any, writes []job.Write) []any {
 	n := 0
-	for _, a := range c.news {
+	for _, a := range c.announcements {
 		argv, n = append(argv, 0, a.text), n+1
 	}
 	for i, item := range c.items {
@@ -255,59 +257,59 @@ func (c *applyCall) withEvents(s *Store, argv []any, writes []job.Write) []any {
 			}
 		}
 	}
-	return s.events.close(argv, n)
+	return s.events.appendEventCount(argv, n)
 }
 
-// forgo is for a call that is made again without events, for lack of memory.
-func (s *Store) forgo(c *applyCall) {
+// dropEvents counts the events of a call that is sent again without them, for lack of memory.
+func (s *Store) dropEvents(c *applyCall) {
 	if s.events == nil {
 		return
 	}
 	n, _ := c.op.argv[len(c.op.argv)-1].(int)
 	s.metrics.eventsLost.Add(float64(n))
-	c.news = nil
+	c.announcements = nil
 }
 
-// settleNews puts what calls that failed were to write back in line.
-func (s *Store) settleNews(calls []*applyCall) {
+// requeueAnnouncements queues the announcements of failed calls again.
+func (s *Store) requeueAnnouncements(calls []*applyCall) {
 	for _, c := range calls {
 		if c.op.err != nil && !errors.Is(c.op.err, rediserr.ErrUnconfirmed) {
-			s.events.back(c.shard, c.news)
+			s.events.requeue(c.shard, c.announcements)
 		}
 	}
 }
 
-// created adds the events of new jobs, of which some are paused from the start.
-func (l *eventLine) created(argv []any, records []*newRecord) []any {
+// appendCreated appends the events of new jobs. A job may be created paused.
+func (l *eventQueue) appendCreated(argv []any, records []*newRecord) []any {
 	n := 0
 	for i, r := range records {
-		argv, n = append(argv, i+1, encodeHappening(firstHappening(job.KindJobCreated, r.record))), n+1
+		argv, n = append(argv, i+1, encodeHappening(newHappening(job.KindJobCreated, r.record))), n+1
 		if state := &r.record.State; state.Paused {
-			h := firstHappening(job.KindJobPaused, r.record)
+			h := newHappening(job.KindJobPaused, r.record)
 			h.Reason = state.PauseNote
 			argv, n = append(argv, i+1, encodeHappening(h)), n+1
 		}
 	}
-	return l.close(argv, n)
+	return l.appendEventCount(argv, n)
 }
 
-// restored adds the event of a job that came back. Its instant is that of its entry: the
-// job's own may be long ago.
-func (l *eventLine) restored(argv []any, r *job.Record) []any {
-	h := firstHappening(job.KindJobRestored, r)
+// appendRestored appends the event of a restored job. Its time is that of its entry in the stream: the
+// times of the job may be long ago.
+func (l *eventQueue) appendRestored(argv []any, r *job.Record) []any {
+	h := newHappening(job.KindJobRestored, r)
 	h.AtMS = 0
-	return l.close(append(argv, 1, encodeHappening(h)), 1)
+	return l.appendEventCount(append(argv, 1, encodeHappening(h)), 1)
 }
 
-func firstHappening(kind string, r *job.Record) *job.Happening {
+func newHappening(kind string, r *job.Record) *job.Happening {
 	d := r.Definition
 	return &job.Happening{
 		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due, Failures: r.State.Failures, Labels: d.Labels,
 	}
 }
 
-// swept is what there is to tell of a job that is deleted because its time has come.
-func (s *Store) swept(record job.RecordID, lane job.Lane) []job.Notice {
+// deletionNotices are the notices of a job that is deleted at the end of its retention.
+func (s *Store) deletionNotices(record job.RecordID, lane job.Lane) []job.Notice {
 	key := record.Key()
 	if s.events == nil || key == (job.Key{}) || !record.IsJob() {
 		return nil

@@ -19,19 +19,19 @@ func TestTheLineOfNewsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{shards: make([]shardKeys, 2), events: newEventLine(MinKeepEvents, 2), metrics: m}
-	for range newsPerShard + 3 {
+	s := &Store{shards: make([]shardKeys, 2), events: newEventQueue(MinKeepEvents, 2), metrics: m}
+	for range maxAnnouncementsPerShard + 3 {
 		s.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1})
 	}
 	s.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 0})
-	if lost := testutil.ToFloat64(m.eventsLost); lost != 3 || len(s.events.news[1]) != newsPerShard || len(s.events.some) != 2 {
-		t.Errorf("%v are lost, %d wait", lost, len(s.events.news[1]))
+	if lost := testutil.ToFloat64(m.eventsLost); lost != 3 || len(s.events.waiting[1]) != maxAnnouncementsPerShard || len(s.events.nonEmpty) != 2 {
+		t.Errorf("%v are lost, %d wait", lost, len(s.events.waiting[1]))
 	}
-	s.events.news[1][0].text = "first"
-	taken := s.events.take(t.Context(), 1, nil)
+	s.events.waiting[1][0].text = "first"
+	taken := s.events.dequeueFor(t.Context(), 1, nil)
 	s.Announce(job.Happening{Kind: job.KindNodeJoined, Node: "n"})
-	s.events.back(1, taken)
-	if again := s.events.take(t.Context(), 1, nil); len(taken) == 0 || !slices.Equal(again, taken) || again[0].text != "first" {
+	s.events.requeue(1, taken)
+	if again := s.events.dequeueFor(t.Context(), 1, nil); len(taken) == 0 || !slices.Equal(again, taken) || again[0].text != "first" {
 		t.Errorf("%d are taken, then %d", len(taken), len(again))
 	}
 }
@@ -40,40 +40,40 @@ func TestTheLineOfNewsIsBounded(t *testing.T) {
 // carry them, and while they are on their way by themselves.
 func TestNewsOfAJobGoBeforeItsDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{shards: make([]shardKeys, 1), events: newEventLine(MinKeepEvents, 1)}
+		s := &Store{shards: make([]shardKeys, 1), events: newEventQueue(MinKeepEvents, 1)}
 		announce := func(n int) {
 			for range n {
 				s.Announce(job.Happening{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "other"}})
 			}
 		}
-		last := func(line []announced) string { return line[len(line)-1].key.ID }
+		last := func(line []announcement) string { return line[len(line)-1].key.ID }
 		mine := []*applyItem{{record: "ns/mine"}}
 
 		announce(applyItems + 100)
 		s.Announce(job.Happening{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "mine"}})
 		announce(1)
-		if line := s.events.take(t.Context(), 0, mine); len(line) != applyItems+101 || last(line) != "mine" {
+		if line := s.events.dequeueFor(t.Context(), 0, mine); len(line) != applyItems+101 || last(line) != "mine" {
 			t.Errorf("%d go with the decision", len(line))
 		}
 
-		flushed := s.events.flush()
-		if len(flushed[0]) != 1 || len(s.events.flush()) != 0 {
+		flushed := s.events.startFlush()
+		if len(flushed[0]) != 1 || len(s.events.startFlush()) != 0 {
 			t.Fatalf("%d are flushed", len(flushed[0]))
 		}
 		announce(1)
-		var line []announced
+		var line []announcement
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			line = s.events.take(t.Context(), 0, mine)
+			line = s.events.dequeueFor(t.Context(), 0, mine)
 		}()
 		given, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if early := s.events.take(given, 0, mine); early != nil {
+		if early := s.events.dequeueFor(given, 0, mine); early != nil {
 			t.Errorf("%d are taken before those that came first are written", len(early))
 		}
 		synctest.Wait()
-		s.events.flushed(0, flushed[0])
+		s.events.endFlush(0, flushed[0])
 		<-done
 		if len(line) != 2 {
 			t.Errorf("%d go with the decision after what failed", len(line))

@@ -15,40 +15,39 @@ import (
 )
 
 const (
-	maxTries   = 8
-	firstPause = 5 * time.Millisecond
-	longPause  = 400 * time.Millisecond
+	maxTries      = 8
+	minRetryPause = 5 * time.Millisecond
+	maxRetryPause = 400 * time.Millisecond
 )
 
-// run carries out ops, each to its own end: an answer, a refusal, or an error
-// that cannot be helped while ctx lasts. An op whose answer was lost is sent
-// again; every script recognises its own effects, so that nothing happens twice.
-func (s *Store) run(ctx context.Context, ops []*op) {
+// runOps runs ops until each has a reply or a permanent error, or ctx ends. It sends an op whose reply
+// was lost again. Every script recognises its own effects, so that nothing happens twice.
+func (s *Store) runOps(ctx context.Context, ops []*op) {
 	if len(ops) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
 	defer cancel()
-	pause := firstPause
+	pause := minRetryPause
 	for try := 1; ; try++ {
-		s.send(ctx, ops)
-		ops = s.again(ops)
-		if len(ops) == 0 || try == maxTries || !s.sleep(ctx, try, &pause) {
+		s.sendOnce(ctx, ops)
+		ops = s.opsToRetry(ops)
+		if len(ops) == 0 || try == maxTries || !s.pauseBeforeRetry(ctx, try, &pause) {
 			return
 		}
 		s.metrics.retries.Add(float64(len(ops)))
 	}
 }
 
-// sleep waits before the next try. The first one goes out at once: most often a
-// pooled connection has died, and the next is good.
-func (s *Store) sleep(ctx context.Context, try int, pause *time.Duration) bool {
+// pauseBeforeRetry waits before the next try. The first retry is immediate: usually a pooled
+// connection has died, and the next one is good.
+func (s *Store) pauseBeforeRetry(ctx context.Context, try int, pause *time.Duration) bool {
 	if try == 1 {
 		return ctx.Err() == nil
 	}
 	t := time.NewTimer(*pause)
 	defer t.Stop()
-	*pause = min(*pause*3, longPause)
+	*pause = min(*pause*3, maxRetryPause)
 	select {
 	case <-t.C:
 		return true
@@ -57,8 +56,8 @@ func (s *Store) sleep(ctx context.Context, try int, pause *time.Duration) bool {
 	}
 }
 
-// again returns the ops that are worth another try.
-func (s *Store) again(ops []*op) []*op {
+// opsToRetry returns the ops that may succeed on another try.
+func (s *Store) opsToRetry(ops []*op) []*op {
 	var left []*op
 	reload := false
 	for _, o := range ops {
@@ -68,48 +67,48 @@ func (s *Store) again(ops []*op) []*op {
 		v := rediserr.Classify(o.err)
 		s.metrics.errors.WithLabelValues(v.Kind).Inc()
 		if v.Kind == rediserr.KindDenied {
-			s.refused(o.err)
+			s.rememberDenial(o.err)
 		}
-		o.uncertain = o.uncertain || v.MayHaveRun
+		o.mayHaveRun = o.mayHaveRun || v.MayHaveRun
 		reload = reload || v.ReloadTopology
-		if v.Retry && !(o.once && v.MayHaveRun) && !(s.shedAfter > 0 && v.Kind == rediserr.KindNoConnection) {
+		if v.Retry && !(o.neverRetry && v.MayHaveRun) && !(s.maxQueueWait > 0 && v.Kind == rediserr.KindNoConnection) {
 			left = append(left, o)
 		}
 	}
 	if cluster, ok := s.client.(*redis.ClusterClient); ok && reload {
-		cluster.ReloadState(context.Background()) // starts it; waits for nothing
+		cluster.ReloadState(context.Background()) // does not wait
 	}
 	return left
 }
 
-// node is a server that takes pipelines.
-type node interface {
+// pipeliner is a server that accepts pipelines.
+type pipeliner interface {
 	Pipeline() redis.Pipeliner
 }
 
-// send tries ops once, one pipeline for each server that has some of them.
-func (s *Store) send(ctx context.Context, ops []*op) {
+// sendOnce tries ops once, in one pipeline for each server.
+func (s *Store) sendOnce(ctx context.Context, ops []*op) {
 	if _, ok := s.client.(*redis.ClusterClient); !ok {
-		s.sendTo(ctx, s.client, ops)
+		s.sendToServer(ctx, s.client, ops)
 		return
 	}
-	groups := s.byServer(ctx, ops)
+	groups := s.groupByServer(ctx, ops)
 	delete(groups, nil)
 	var wg sync.WaitGroup
 	for server, group := range groups {
-		wg.Go(func() { s.sendTo(ctx, server, group) })
+		wg.Go(func() { s.sendToServer(ctx, server, group) })
 	}
 	wg.Wait()
 }
 
-// byServer tells which server has each of ops; those of which none is known have an error,
+// groupByServer groups ops by the server that has their keys. Ops without a known server get an error
 // and are under nil.
-func (s *Store) byServer(ctx context.Context, ops []*op) map[node][]*op {
+func (s *Store) groupByServer(ctx context.Context, ops []*op) map[pipeliner][]*op {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
-		return map[node][]*op{s.client: ops}
+		return map[pipeliner][]*op{s.client: ops}
 	}
-	groups := map[node][]*op{}
+	groups := map[pipeliner][]*op{}
 	for _, o := range ops {
 		master, err := cluster.MasterForKey(ctx, o.keys[0])
 		if o.err = err; err != nil {
@@ -121,11 +120,11 @@ func (s *Store) byServer(ctx context.Context, ops []*op) map[node][]*op {
 	return groups
 }
 
-// sendTo sends a pipeline to one server. What its script cache lacks follows in a
-// second one, in which the first call of each script fills the cache, and what is moving to
-// another server goes there.
-func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
-	s.gathered(ctx, to, ops)
+// sendToServer sends a pipeline to one server. Calls of scripts that its cache lacks follow in a second
+// pipeline, whose first call of each script fills the cache. Calls for keys that are moving to
+// another server are sent there.
+func (s *Store) sendToServer(ctx context.Context, to pipeliner, ops []*op) {
+	s.sendCoalesced(ctx, to, ops)
 	var unknown []*op
 	asked := map[string][]*op{}
 	for _, o := range ops {
@@ -139,38 +138,38 @@ func (s *Store) sendTo(ctx context.Context, to node, ops []*op) {
 		}
 	}
 	if len(unknown) > 0 {
-		s.pipeline(ctx, to, unknown, true, "")
+		s.sendPipeline(ctx, to, unknown, true, "")
 	}
 	for addr, group := range asked {
-		if next := s.nodeAt(ctx, addr); next != nil {
-			s.pipeline(ctx, next, group, true, "asking")
+		if next := s.masterAt(ctx, addr); next != nil {
+			s.sendPipeline(ctx, next, group, true, "asking")
 		}
 	}
 }
 
 const (
-	// underWay is how many pipelines a server has at once: one that it works on, and
-	// others that are being written or read meanwhile.
-	underWay = 4
-	// pipelineArgs bounds the arguments of calls of different callers in one pipeline,
+	// maxPipelinesInFlight is how many pipelines a server has at once: it executes one while others
+	// are written or read.
+	maxPipelinesInFlight = 4
+	// maxPipelineArgs bounds the arguments of calls of different callers in one pipeline,
 	// so that a small call does not wait for the answers to very many others.
-	pipelineArgs = 4096
+	maxPipelineArgs = 4096
 )
 
-// gathered sends a pipeline to a server: for a store of clients, or where the ops allow it,
-// together with what other callers send there. The engines' other calls go alone, each for no
-// longer than its own caller waits: what a leasing call gets after that is nobody's until it ends.
-func (s *Store) gathered(ctx context.Context, to node, ops []*op) {
-	if s.shedAfter == 0 && !joins(ops) {
-		s.pipeline(ctx, to, ops, false, "")
+// sendCoalesced sends ops to a server. If the ops allow it, or Options.Shed is set, they share a
+// pipeline with ops of other callers. All other ops are sent alone, for no longer than their own
+// caller waits: records that are leased after that belong to nobody until the lease ends.
+func (s *Store) sendCoalesced(ctx context.Context, to pipeliner, ops []*op) {
+	if s.maxQueueWait == 0 && !allMayShare(ops) {
+		s.sendPipeline(ctx, to, ops, false, "")
 		return
 	}
 	args := 0
 	for _, o := range ops {
-		args += len(o.argv) + len(o.plain)
+		args += len(o.argv) + len(o.command)
 	}
-	err := s.funnelOf(to).Do(ctx, ops, args, s.shedAfter, func(ctx context.Context, loads [][]*op) {
-		s.pipeline(ctx, to, slices.Concat(loads...), false, "")
+	err := s.coalescerOf(to).Do(ctx, ops, args, s.maxQueueWait, func(ctx context.Context, loads [][]*op) {
+		s.sendPipeline(ctx, to, slices.Concat(loads...), false, "")
 	})
 	if errors.Is(err, coalesce.ErrPatience) {
 		err = redis.ErrPoolTimeout
@@ -182,25 +181,25 @@ func (s *Store) gathered(ctx context.Context, to node, ops []*op) {
 	}
 }
 
-// funnelOf is the funnel of a server. There are as many as the store has met servers.
-func (s *Store) funnelOf(to node) *coalesce.Funnel[[]*op] {
-	f, ok := s.funnels.Load(to)
+// coalescerOf returns the coalescer of a server.
+func (s *Store) coalescerOf(to pipeliner) *coalesce.Funnel[[]*op] {
+	f, ok := s.coalescers.Load(to)
 	if !ok {
-		f, _ = s.funnels.LoadOrStore(to, coalesce.New[[]*op](underWay, pipelineArgs))
+		f, _ = s.coalescers.LoadOrStore(to, coalesce.New[[]*op](maxPipelinesInFlight, maxPipelineArgs))
 	}
 	return f.(*coalesce.Funnel[[]*op])
 }
 
-// nodeAt finds a master of the cluster by its address.
-func (s *Store) nodeAt(ctx context.Context, addr string) node {
+// masterAt finds a master of the cluster by its address.
+func (s *Store) masterAt(ctx context.Context, addr string) pipeliner {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
 	var mu sync.Mutex
 	var found *redis.Client
-	// An error here means that some master is not reachable, which the op's own
-	// error tells well enough.
+	// An error here means that some master is not reachable. The op already has this
+	// error.
 	_ = cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
 		if c.Options().Addr == addr || c.NodeAddress() == addr {
 			mu.Lock()
@@ -215,32 +214,32 @@ func (s *Store) nodeAt(ctx context.Context, addr string) node {
 	return found
 }
 
-// pipeline is one round trip: ops in order, whole with the texts of their scripts, and, where
-// the durability class asks for it, one WAIT after them. WAIT counts for the connection it is sent on, so
-// it is worth nothing anywhere else.
-func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, before string) {
+// sendPipeline makes one round trip: the ops in order, followed by one WAIT if the durability class
+// needs it. WAIT is about writes of its own connection, so it must be in the same pipeline. With whole
+// the first call of each script has its text; before is a command to send ahead of each op.
+func (s *Store) sendPipeline(ctx context.Context, to pipeliner, ops []*op, whole bool, before string) {
 	p := to.Pipeline()
-	room := argRooms.Get().(*argRoom)
-	defer room.done() // answered or not, all commands have been written or never will be
+	room := argumentArenaPool.Get().(*argumentArena)
+	defer room.release() // all commands have been written, or never will be
 	cmds := make([]*redis.Cmd, len(ops))
 	mutates := false
-	var told []*script // those that the server knows by now
+	var sent []*script // whose text is in this pipeline
 	for i, o := range ops {
 		if before != "" {
 			p.Do(ctx, before)
 		}
 		var common []any
 		if o.script != nil && o.script.sharded {
-			common = s.commonArgs(o.shard)
+			common = s.clockArgs(o.shard)
 		}
-		if o.latestAt > 0 {
-			o.argv[o.latestAt] = s.latest(o.shard)
+		if o.deadlineArg > 0 {
+			o.argv[o.deadlineArg] = s.answerDeadline(o.shard)
 		}
-		first := whole && o.script != nil && !slices.Contains(told, o.script)
+		first := whole && o.script != nil && !slices.Contains(sent, o.script)
 		if first {
-			told = append(told, o.script)
+			sent = append(sent, o.script)
 		}
-		cmds[i] = p.Do(ctx, o.args(room, common, first)...)
+		cmds[i] = p.Do(ctx, o.commandArgs(room, common, first)...)
 		mutates = mutates || o.mutates()
 	}
 	var wait *redis.Cmd
@@ -251,36 +250,36 @@ func (s *Store) pipeline(ctx context.Context, to node, ops []*op, whole bool, be
 	_, failed := p.Exec(ctx) // each command has its own error, if it was sent
 	arrived := s.now()
 	for i, o := range ops {
-		o.take(cmds[i], failed)
-		s.finish(o, started, arrived)
+		o.readReply(cmds[i], failed)
+		s.readCommonReply(o, started, arrived)
 	}
 	if wait != nil {
-		s.confirm(wait, ops)
+		s.markUnconfirmed(wait, ops)
 	}
 }
 
-// finish reads what all answers have in common.
-func (s *Store) finish(o *op, sent, arrived time.Time) {
+// readCommonReply reads what all replies have in common.
+func (s *Store) readCommonReply(o *op, sent, arrived time.Time) {
 	if o.err != nil || o.script == nil {
 		return
 	}
-	s.metrics.took(o.name, arrived.Sub(sent))
+	s.metrics.observeLatency(o.name, arrived.Sub(sent))
 	if !o.script.sharded {
 		return
 	}
-	switch o.err = o.refusal(); {
-	case o.reply.int(0) == 1:
-		s.clocks[o.shard].refused(arrived)
-	case o.err == nil || o.reply.int(0) == 2 || o.reply.int(0) == 4:
+	switch o.err = o.refusalError(); {
+	case o.reply.intAt(0) == 1:
+		s.clocks[o.shard].countRefusal(arrived)
+	case o.err == nil || o.reply.intAt(0) == 2 || o.reply.intAt(0) == 4:
 		var us int64
-		us, o.lagMS = o.reply.clock()
-		s.clocks[o.shard].saw(us, o.lagMS, sent, arrived)
+		us, o.clockLagMS = o.reply.readClock()
+		s.clocks[o.shard].observe(us, o.clockLagMS, sent, arrived)
 	}
 }
 
-// confirm spoils the good answers of a pipeline that WAIT did not confirm. An
-// answer that was a refusal had no effect to be confirmed.
-func (s *Store) confirm(wait *redis.Cmd, ops []*op) {
+// markUnconfirmed fails the successful ops of a pipeline that WAIT did not confirm. Ops that were
+// rejected had no effect to confirm.
+func (s *Store) markUnconfirmed(wait *redis.Cmd, ops []*op) {
 	n, err := wait.Int()
 	if err == nil && n >= s.replicas {
 		return

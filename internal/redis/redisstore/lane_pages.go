@@ -26,12 +26,12 @@ func (s *Store) LanePages(ctx context.Context, from map[int]job.LaneCursor) (map
 		o := s.firstLanes(shard)
 		if cursor != (job.LaneCursor{}) {
 			key := s.shards[shard].lanes
-			o = command("zrange", key, "zrange", key, cursor.DueMS, "+inf", "byscore",
+			o = newCommand("zrange", key, "zrange", key, cursor.DueMS, "+inf", "byscore",
 				"limit", tiesToSkip(cursor), lanesPerPage+lanesPageOverlap, "withscores")
 		}
 		ops[shard], list = o, append(list, o)
 	}
-	err := s.perform(ctx, list...)
+	err := s.runAndWrap(ctx, list...)
 	pages := make(map[int]job.LanePage, len(from))
 	for shard, cursor := range from {
 		if ops[shard].err == nil {
@@ -48,14 +48,14 @@ func tiesToSkip(cursor job.LaneCursor) int { return max(0, cursor.Ties-lanesPage
 func (s *Store) lanePage(shard int, pairs reply, cursor job.LaneCursor) job.LanePage {
 	n, most := len(pairs)/2, lanesPerPage+lanesPageOverlap
 	if cursor == (job.LaneCursor{}) {
-		most = lanesPerShard
+		most = job.LanesPerRead
 	}
 	page := job.LanePage{Heads: s.laneHeads(shard, pairs), More: n >= most}
 	if !page.More {
 		return page
 	}
-	page.Next.DueMS = score(pairs.at(2*n - 1))
-	for i := n - 1; i >= 0 && score(pairs.at(2*i+1)) == page.Next.DueMS; i-- {
+	page.Next.DueMS = parseScore(pairs.valueAt(2*n - 1))
+	for i := n - 1; i >= 0 && parseScore(pairs.valueAt(2*i+1)) == page.Next.DueMS; i-- {
 		page.Next.Ties++
 	}
 	if page.Next.Ties == n && cursor.Ties > 0 && page.Next.DueMS == cursor.DueMS {
@@ -92,11 +92,11 @@ func (s *Store) FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[in
 			for _, l := range names[first:min(first+namesPerLookup, len(names))] {
 				args = append(args, l.String())
 			}
-			o := command("zmscore", key, args...)
+			o := newCommand("zmscore", key, args...)
 			ops[shard], list = append(ops[shard], o), append(list, o)
 		}
 	}
-	err := s.perform(ctx, list...)
+	err := s.runAndWrap(ctx, list...)
 	found := make(map[int][]job.LaneHead, len(lanes))
 	for shard, names := range lanes {
 		if firstError(ops[shard]) == nil {
@@ -110,8 +110,8 @@ func (s *Store) FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[in
 func foundLanes(names []job.Lane, ops []*op) []job.LaneHead {
 	var heads []job.LaneHead
 	for i, l := range names {
-		if at := ops[i/namesPerLookup].reply.at(i % namesPerLookup); at != nil {
-			heads = append(heads, job.LaneHead{Lane: l, DueMS: score(at)})
+		if at := ops[i/namesPerLookup].reply.valueAt(i % namesPerLookup); at != nil {
+			heads = append(heads, job.LaneHead{Lane: l, DueMS: parseScore(at)})
 		}
 	}
 	return heads

@@ -69,7 +69,7 @@ func TestPagesListAllLanes(t *testing.T) {
 					seen[h.Lane] = true
 				}
 			}
-			if len(seen) != lanes || pages > 1+(lanes-lanesPerShard)/lanesPerPage+1 {
+			if len(seen) != lanes || pages > 1+(lanes-job.LanesPerRead)/lanesPerPage+1 {
 				t.Errorf("%d lanes are in %d pages, want %d", len(seen), pages, lanes)
 			}
 		})

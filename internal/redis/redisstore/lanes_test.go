@@ -66,7 +66,7 @@ func TestAServerThatIsAwayHidesNoLanes(t *testing.T) {
 	dueLanes := func(ctx context.Context) (map[int][]job.LaneHead, error) { return s.DueLanes(ctx, shards, time.Minute) }
 	read("due, by clocks unheard", 1, dueLanes)
 	for shard, away := range away {
-		if s.clocks[shard].heard(s.now()) == away {
+		if s.clocks[shard].isRecent(s.now()) == away {
 			t.Errorf("the clock of shard %d, away %v: heard %v", shard, away, !away)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// Lease hands out due records, or such as are due soon, one script a request, all in one pipeline for each server.
-// Their definitions, those of parents for runs that are records of their own, come along
-// or, where there are many, by plain reads after that. A reply whose Err is
-// job.ErrDurability is complete; with any other Err it is empty, and the request may be
-// repeated with the same batch id. A request for no leases brings those that its batch
-// has got, and sees to it that a copy still on its way gets none.
+// Lease leases records that are due now or soon: one script for each request, in one pipeline for each
+// server. The script also returns their definitions, or the definition of the job for runs that are
+// records of their own. If there are many, plain reads follow. A reply whose Err is job.ErrDurability
+// is complete; with any other Err it is empty, and the request may be repeated with the same batch id.
+// A request with zero quotas returns what its batch id leased before, and makes a delayed duplicate
+// lease nothing.
 func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
 	replies := make([]job.LeaseReply, len(requests))
 	calls := make([]*leaseCall, len(requests))
@@ -31,50 +31,50 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 		calls[i] = c
 		ops = append(ops, c.op)
 	}
-	s.run(ctx, ops)
+	s.runOps(ctx, ops)
 	s.readDefinitions(ctx, calls)
 	for i, c := range calls {
 		if c == nil {
 			continue
 		}
-		replies[i] = c.read(ctx, s)
+		replies[i] = c.readReply(ctx, s)
 		err := replies[i].Err
-		s.batches[c.Shard].give(c.slot, err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump))
+		s.batches[c.Shard].release(c.slot, err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump))
 	}
 	return replies
 }
 
-// leaseCall is a request on its way.
+// leaseCall is a request in progress.
 type leaseCall struct {
 	job.LeaseRequest
 	slot int
 	op   *op
-	defs *op // the definitions, if they did not come along
+	defs *op // reads the definitions, if the script did not return them
 }
 
 func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
-	if err := checkLease(r, len(s.shards)); err != nil {
+	if err := validateLeaseRequest(r, len(s.shards)); err != nil {
 		return nil, err
 	}
 	if r.Batch == "" {
 		r.Batch = randomID()
 	}
 	keys := s.shards[r.Shard]
-	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].take(r.Batch)}
+	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].acquire(r.Batch)}
 	names := []string{keys.meta, keys.state, keys.lanes, keys.lock, keys.def}
-	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.floor(r.Shard), s.batchField(c.slot), r.Batch, 0}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.tokenFloor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
 	argv = append(argv, r.Advance.Milliseconds())
 	for _, q := range r.Quotas {
 		names = append(names, keys.laneKey(q.Lane))
 		argv = append(argv, q.N)
 	}
-	c.op = call(s.scripts.lease, r.Shard, names, argv)
-	c.op.latestAt = latestAt
+	c.op = newScriptCall(s.scripts.lease, r.Shard, names, argv)
+	c.op.deadlineArg = latestAt
 	return c, nil
 }
 
-func checkLease(r job.LeaseRequest, shards int) error {
+func validateLeaseRequest(r job.LeaseRequest, shards int) error {
 	if r.Shard < 0 || r.Shard >= shards {
 		return fmt.Errorf("shard %d of %d", r.Shard, shards)
 	}
@@ -98,81 +98,81 @@ func checkLease(r job.LeaseRequest, shards int) error {
 	return nil
 }
 
-// readDefinitions reads what did not come along.
+// readDefinitions reads the definitions that the scripts did not return.
 func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 	var reads []*op
 	for _, c := range calls {
 		if c == nil || c.op.err != nil && !errors.Is(rediserr.Wrap("lease", c.op.err), job.ErrDurability) {
 			continue
 		}
-		leased := c.op.reply.list(4)
-		if len(leased) == 0 || c.op.reply.list(5) != nil {
+		leased := c.op.reply.listAt(4)
+		if len(leased) == 0 || c.op.reply.listAt(5) != nil {
 			continue
 		}
 		names := make([]job.RecordID, 0, len(leased)/2)
 		for i := 0; i+1 < len(leased); i += 2 {
-			names = append(names, definedBy(job.RecordID(leased.text(i))))
+			names = append(names, definingRecord(job.RecordID(leased.textAt(i))))
 		}
 		c.defs = readFields(c.Shard, s.shards[c.Shard].def, names)
 		reads = append(reads, c.defs)
 	}
-	s.run(ctx, reads)
+	s.runOps(ctx, reads)
 }
 
-// read takes over the script's answer:
+// readReply reads the reply of the script:
 // {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
-func (c *leaseCall) read(ctx context.Context, s *Store) job.LeaseReply {
+func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	err := rediserr.Wrap("lease", c.op.err)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.LeaseReply{Err: err}
 	}
 	r := c.op.reply
-	out := job.LeaseReply{NowUS: r.int(1), Err: err}
-	leased, defs := r.list(4), r.list(5)
+	out := job.LeaseReply{NowUS: r.intAt(1), Err: err}
+	leased, defs := r.listAt(4), r.listAt(5)
 	if c.defs != nil {
 		if c.defs.err != nil {
 			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
 		}
 		defs = c.defs.reply
 	}
-	if r.int(2) == 1 {
-		s.metrics.replayed("lease", len(leased)/2)
+	if r.intAt(2) == 1 {
+		s.metrics.countReplays("lease", len(leased)/2)
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
 	latest := uint64(0)
 	var records codec.ChunkAllocator[job.Record]
 	var definitions codec.DefinitionDecoder
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := job.RecordID(leased.text(i)), records.Next((len(leased)-i)/2)
-		known.IndexMS = r.int(3)
+		record, known := job.RecordID(leased.textAt(i)), records.Next((len(leased)-i)/2)
+		known.IndexMS = r.intAt(3)
 		definitions.Remaining = (len(leased) - i) / 2
-		err := codec.DecodeStateInto(&known.State, record, leased.text(i+1))
+		err := codec.DecodeStateInto(&known.State, record, leased.textAt(i+1))
 		if err == nil {
-			latest = max(latest, known.State.Token) // what cannot be read teaches no token
-			known.Definition, err = definitions.Decode(record, defs.text(i/2))
-			if err == nil && !defs.has(i/2) {
+			latest = max(latest, known.State.Token) // the token of an unreadable state is not known
+			known.Definition, err = definitions.Decode(record, defs.textAt(i/2))
+			if err == nil && !defs.hasTextAt(i/2) {
 				err = fmt.Errorf("%w: it has no definition", codec.ErrCorrupt)
 			}
 			if err != nil {
-				// It would only be leased and lost again and again.
-				s.putAside(ctx, c.Shard, record, known.State)
+				// Otherwise it would be leased and lost again and again.
+				s.setAside(ctx, c.Shard, record, known.State)
 			}
 		}
 		if err != nil {
-			s.corrupt(c.Shard, "lease", err, string(record))
+			s.reportCorrupt(c.Shard, "lease", err, string(record))
 			continue
 		}
 		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, Known: known})
 	}
-	s.clocks[c.Shard].sawToken(latest)
-	if r.int(2) == 1 {
+	s.clocks[c.Shard].observeToken(latest)
+	if r.intAt(2) == 1 {
 		// A replay finds the records by their deadline, in no order.
 		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.Known.State.Token, b.Known.State.Token) })
 	}
 	for i, q := range c.Quotas {
-		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.int(7 + i)})
+		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.intAt(7 + i)})
 	}
-	s.corrupt(c.Shard, "lease", nil, r.list(6).texts()...)
+	s.reportCorrupt(c.Shard, "lease", nil, r.listAt(6).allTexts()...)
 	return out
 }
 
@@ -183,7 +183,7 @@ func readFields[Field ~string](shard int, key string, fields []Field) *op {
 	for _, f := range fields {
 		args = append(args, string(f))
 	}
-	o := command("hmget", key, args...)
+	o := newCommand("hmget", key, args...)
 	o.shard = shard
 	return o
 }

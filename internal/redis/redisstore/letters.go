@@ -13,7 +13,7 @@ import (
 // themselves. Budget, cursor and order are as those of List; every job counts for
 // the budget. A cursor of one of the two walks is good for the other.
 func (s *Store) ListLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.Letter, next string, err error) {
-	next, err = s.walk(ctx, namespace, cursor, budget, func(shard int, found []scanned) (int, error) {
+	next, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		page, err := s.lettersAmong(ctx, shard, found)
 		letters = append(letters, page...)
 		return len(found), err
@@ -26,8 +26,8 @@ func (s *Store) ListLetters(ctx context.Context, namespace, cursor string, budge
 
 // lettersAmong picks the dead runs, and reads when each will be deleted and its
 // place in the history.
-func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([]job.Letter, error) {
-	var dead []scanned
+func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedRecord) ([]job.Letter, error) {
+	var dead []scannedRecord
 	var fields []string
 	var ops []*op
 	for _, f := range found {
@@ -36,28 +36,28 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([
 		}
 		dead, fields = append(dead, f), append(fields, lastRunField(&f))
 		lane := s.shards[shard].laneKey(f.State.Lane)
-		ops = append(ops, command("zscore", lane, "zscore", lane, string(f.id)))
+		ops = append(ops, newCommand("zscore", lane, "zscore", lane, string(f.id)))
 	}
 	if len(dead) == 0 {
 		return nil, nil
 	}
 	runs := readFields(shard, s.shards[shard].hist, fields)
-	if err := s.perform(ctx, append(ops, runs)...); err != nil {
+	if err := s.runAndWrap(ctx, append(ops, runs)...); err != nil {
 		return nil, err
 	}
 	letters := make([]job.Letter, len(dead))
 	for i := range dead {
 		d := &dead[i]
-		_, expires := job.SplitScore(score(ops[i].reply.at(0)))
+		_, expires := job.SplitScore(parseScore(ops[i].reply.valueAt(0)))
 		letters[i] = job.Letter{
 			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
 		}
-		if !runs.reply.has(i) {
+		if !runs.reply.hasTextAt(i) {
 			continue
 		}
-		run, err := codec.DecodeRun(runs.reply.text(i))
+		run, err := codec.DecodeRun(runs.reply.textAt(i))
 		if err != nil {
-			s.corrupt(shard, "list", err, fields[i])
+			s.reportCorrupt(shard, "list", err, fields[i])
 			continue
 		}
 		run.DeadLetter, run.ManualID = true, d.State.ManualID
@@ -68,7 +68,7 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scanned) ([
 
 // lastRunField names the place of a dead run in the history. The history of a job
 // may keep none: then nothing is there.
-func lastRunField(f *scanned) string {
+func lastRunField(f *scannedRecord) string {
 	slot := 0
 	if limit := uint64(historyLimit(f.Definition)); !isChild(f.id) && limit > 0 && f.State.Runs > 0 {
 		slot = int((f.State.Runs - 1) % limit)
@@ -76,7 +76,7 @@ func lastRunField(f *scanned) string {
 	return codec.HistoryField(f.id, slot)
 }
 
-// deadRun is what the state alone knows of a dead run. A one-time job's tells less:
+// deadRun is what the state alone has of a dead run. That of a one-time job has less:
 // its run is over.
 func deadRun(s *job.State) job.Run {
 	nominal := s.Nominal

@@ -12,7 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/redisfunc"
 )
 
-// LoadedLibraries tells what a call of [LoadLibraries] has changed, by server.
+// LoadedLibraries is what a call of [LoadLibraries] has changed on a server.
 type LoadedLibraries struct {
 	Server          string // address
 	Loaded, Deleted []string

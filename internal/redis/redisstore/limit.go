@@ -28,13 +28,12 @@ import (
 //	P:{meta}:bytes     hash        namespace -> bytes of its jobs, where those are limited
 //	P:{meta}:bytes:new hash        namespace -> bytes taken since the last census began
 //
-// What has expired by the shard's clock does not exist. The keys of a name that
-// nobody uses any more are cleared away by Redis: units and waiters after three
-// days, cells after two weeks, rate limits a minute after they are idle.
+// What has expired by the shard's clock counts as missing. Redis deletes the keys of unused names: units
+// and waiters after three days, cells after two weeks, rate limits a minute after they are idle.
 const (
-	// limitItems is how many asks one script call is about: a hundred units of as many
+	// maxAsksPerCall is how many asks one script call is about: a hundred units of as many
 	// limits take a thousand commands, some three milliseconds.
-	limitItems = 100
+	maxAsksPerCall = 100
 	// maxLimitName bounds names, holders and waiters, in bytes.
 	maxLimitName = 1024
 )
@@ -58,7 +57,7 @@ func loadLimits(l *loader) limitScripts {
 	// would be more than there are. Nobody waits for rates and rooms for longer than a moment.
 	joining := func(name string, mutates bool) *script {
 		s := load(name, mutates)
-		s.joins = true
+		s.mayShare = true
 		return s
 	}
 	s := limitScripts{
@@ -77,50 +76,49 @@ func loadLimits(l *loader) limitScripts {
 	return s
 }
 
-// homeOf is the shard where a limit lives. It is part of the stored format.
-func (s *Store) homeOf(name string) int { return sharding.ShardOf("", name, len(s.shards)) }
+// homeShard is the shard that has the keys of a limit. It is part of the stored format.
+func (s *Store) homeShard(name string) int { return sharding.ShardOf("", name, len(s.shards)) }
 
-// limitItem is one of many things to be done about limits.
+// limitItem is one request about a limit.
 type limitItem struct {
 	name string
 	argv []any
-	size int   // asks in it, if there are several
-	err  error // why it is not to be sent
+	size int   // how many asks it has, if several
+	err  error // why it is not sent
 }
 
-// limitAnswer is what became of an item. An answer with job.ErrDurability is
-// complete.
-type limitAnswer struct {
+// limitReply is the reply for an item. A reply with job.ErrDurability is complete.
+type limitReply struct {
 	reply
 	nowMS int64
 	lagMS int64
 	err   error
 }
 
-func (a limitAnswer) good() bool { return a.err == nil || errors.Is(a.err, job.ErrDurability) }
+func (a limitReply) complete() bool { return a.err == nil || errors.Is(a.err, job.ErrDurability) }
 
 // limitCall is a script call about some of the items, all of one home shard.
 type limitCall struct {
 	op     *op
-	places []int // of the items in the caller's list
+	places []int // indexes in the caller's list
 	size   int   // asks
 }
 
-// limits carries out items, up to a hundred asks of a shard in one script call, all calls
-// in one pipeline for each server. suffixes are those of the keys of an item.
-func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffixes ...string) []limitAnswer {
-	answers := make([]limitAnswer, len(items))
+// runLimitItems runs items: up to a hundred asks of a shard in one script call, all calls in one pipeline
+// for each server. prefixes precede the name in the keys of an item.
+func (s *Store) runLimitItems(ctx context.Context, sc *script, items []limitItem, suffixes ...string) []limitReply {
+	answers := make([]limitReply, len(items))
 	byShard := map[int]*limitCall{}
 	var calls []*limitCall
 	for i, item := range items {
 		if answers[i].err = item.err; item.err != nil {
 			continue
 		}
-		shard := s.homeOf(item.name)
+		shard := s.homeShard(item.name)
 		c := byShard[shard]
-		if size := max(item.size, 1); c == nil || c.size+size > limitItems {
-			c = &limitCall{op: call(sc, shard, []string{s.shards[shard].meta}, nil)}
-			c.op.joins = sc.joins
+		if size := max(item.size, 1); c == nil || c.size+size > maxAsksPerCall {
+			c = &limitCall{op: newScriptCall(sc, shard, []string{s.shards[shard].meta}, nil)}
+			c.op.mayShare = sc.mayShare
 			byShard[shard], calls = c, append(calls, c)
 		}
 		for _, suffix := range suffixes {
@@ -134,18 +132,18 @@ func (s *Store) limits(ctx context.Context, sc *script, items []limitItem, suffi
 	for i, c := range calls {
 		ops[i] = c.op
 	}
-	s.run(ctx, ops)
+	s.runOps(ctx, ops)
 	for _, c := range calls {
-		err, list := rediserr.Wrap(sc.name, c.op.err), c.op.reply.list(2)
+		err, list := rediserr.Wrap(sc.name, c.op.err), c.op.reply.listAt(2)
 		for i, place := range c.places {
-			answers[place] = limitAnswer{reply: list.list(i), nowMS: c.op.reply.int(1) / 1000, lagMS: c.op.lagMS, err: err}
+			answers[place] = limitReply{reply: list.listAt(i), nowMS: c.op.reply.intAt(1) / 1000, lagMS: c.op.clockLagMS, err: err}
 		}
 	}
 	return answers
 }
 
-// checkLimitNames refuses what cannot be the name of a limit, a holder or a waiter.
-func checkLimitNames(name string, others ...string) error {
+// validateLimitNames rejects invalid names of limits, holders and waiters.
+func validateLimitNames(name string, others ...string) error {
 	if name == "" {
 		return errors.New("a limit without a name")
 	}

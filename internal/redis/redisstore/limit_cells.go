@@ -14,9 +14,9 @@ const maxCell = 4096
 func (s *Store) ReadCells(ctx context.Context, names []string) []job.CellReply {
 	items := make([]limitItem, len(names))
 	for i, name := range names {
-		items[i] = limitItem{name: name, argv: []any{"r", "", ""}, err: checkLimitNames(name)}
+		items[i] = limitItem{name: name, argv: []any{"r", "", ""}, err: validateLimitNames(name)}
 	}
-	return readCells(s.limits(ctx, s.scripts.limits.read, items, "cell:"))
+	return readCells(s.runLimitItems(ctx, s.scripts.limits.read, items, "cell:"))
 }
 
 // SwapCells replaces texts of cells, up to 4 KiB each, where the old text is as
@@ -25,24 +25,24 @@ func (s *Store) ReadCells(ctx context.Context, names []string) []job.CellReply {
 func (s *Store) SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply {
 	items := make([]limitItem, len(swaps))
 	for i, c := range swaps {
-		items[i] = limitItem{name: c.Name, argv: []any{"s", c.Old, c.New}, err: checkSwap(c)}
+		items[i] = limitItem{name: c.Name, argv: []any{"s", c.Old, c.New}, err: validateSwap(c)}
 	}
-	return readCells(s.limits(ctx, s.scripts.limits.swap, items, "cell:"))
+	return readCells(s.runLimitItems(ctx, s.scripts.limits.swap, items, "cell:"))
 }
 
-func checkSwap(c job.CellSwap) error {
+func validateSwap(c job.CellSwap) error {
 	if n := max(len(c.Old), len(c.New)); n > maxCell {
 		return fmt.Errorf("cell %.64q: a text of %d bytes, at most %d are allowed", c.Name, n, maxCell)
 	}
-	return checkLimitNames(c.Name)
+	return validateLimitNames(c.Name)
 }
 
-func readCells(answers []limitAnswer) []job.CellReply {
+func readCells(answers []limitReply) []job.CellReply {
 	replies := make([]job.CellReply, len(answers))
 	for i, a := range answers {
 		replies[i].Err = a.err
-		if a.good() {
-			replies[i] = job.CellReply{Swapped: a.int(0) == 1, Text: a.text(1), NowMS: a.nowMS, LagMS: a.lagMS, Err: a.err}
+		if a.complete() {
+			replies[i] = job.CellReply{Swapped: a.intAt(0) == 1, Text: a.textAt(1), NowMS: a.nowMS, LagMS: a.lagMS, Err: a.err}
 		}
 	}
 	return replies

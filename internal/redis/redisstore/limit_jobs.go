@@ -71,8 +71,8 @@ func (s *Store) DefinitionBytes(d *job.Definition) int {
 }
 
 func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (reply, error) {
-	o := call(c.store.scripts.limits.jobs, noShard, []string{c.key, c.key + ":new"}, argv)
-	err := c.store.perform(ctx, o)
+	o := newScriptCall(c.store.scripts.limits.jobs, noShard, []string{c.key, c.key + ":new"}, argv)
+	err := c.store.runAndWrap(ctx, o)
 	return o.reply, err
 }
 
@@ -80,7 +80,7 @@ func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (reply, error) 
 // those are, and what the count is then.
 func (c *NamespaceCounts) Take(ctx context.Context, namespace string, n, limit int) (granted, count int, err error) {
 	r, err := c.call(ctx, "take", namespace, n, limit)
-	return int(r.int(0)), int(r.int(1)), err
+	return int(r.intAt(0)), int(r.intAt(1)), err
 }
 
 // Give takes n off the count of a namespace.
@@ -94,41 +94,41 @@ func (c *NamespaceCounts) Give(ctx context.Context, namespace string, n int) err
 func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, counted bool, err error) {
 	counts = map[string]int{}
 	for at := "0"; ; {
-		read := command("counts of namespaces", c.key, "hscan", c.key, at, "count", countsPerRead)
-		if err := c.store.perform(ctx, read); err != nil {
+		read := newCommand("counts of namespaces", c.key, "hscan", c.key, at, "count", countsPerRead)
+		if err := c.store.runAndWrap(ctx, read); err != nil {
 			return nil, false, err
 		}
-		fields := read.reply.list(1)
+		fields := read.reply.listAt(1)
 		for i := 0; i+1 < len(fields); i += 2 {
-			field := fields.text(i)
+			field := fields.textAt(i)
 			if strings.HasPrefix(field, "#") {
 				counted = counted || field == "#counted"
 				continue
 			}
-			if n, err := strconv.Atoi(fields.text(i + 1)); err == nil {
+			if n, err := strconv.Atoi(fields.textAt(i + 1)); err == nil {
 				counts[field] = n
 			}
 		}
-		at = read.reply.text(0)
+		at = read.reply.textAt(0)
 		if at == "0" || at == "" || len(counts) >= maxReadCounts {
 			return counts, counted, nil
 		}
 	}
 }
 
-// Census counts anew for those namespaces that are wanted, and puts their counts
-// right, unless another one begins meanwhile, which does. It does nothing if another one
-// began less than a pause ago; began tells whether this one did. What is created meanwhile
+// Census counts the wanted namespaces again and corrects their counts, unless another census begins
+// meanwhile. It does nothing if another one
+// began less than a pause ago; began reports whether this one did. What is created meanwhile
 // is counted twice at most, until the next one.
 func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
 	id := randomID()
 	r, err := c.call(ctx, "begin", id, every.Milliseconds())
-	if err != nil || r.int(0) != 1 {
+	if err != nil || r.intAt(0) != 1 {
 		return false, err
 	}
 	counts, err := c.countAll(ctx, want)
 	if err != nil {
-		return true, c.store.explainCensus(ctx, err)
+		return true, c.store.explainCensusDenial(ctx, err)
 	}
 	names := make([]string, 0, len(counts))
 	for name := range counts {
@@ -169,7 +169,7 @@ func (c *NamespaceCounts) countAll(ctx context.Context, want func(string) bool) 
 	return counts, nil
 }
 
-// lanePart is what a census has not counted yet of a lane: what lies from a place on.
+// lanePart is the part of a lane that a census has not counted yet.
 type lanePart struct {
 	lane  job.Lane
 	first int
@@ -183,9 +183,9 @@ func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lan
 	for _, p := range asked {
 		keys, argv = append(keys, c.store.shards[shard].laneKey(p.lane)), append(argv, p.first)
 	}
-	o := call(c.census, noShard, keys, argv)
-	o.once = true
-	if err := c.store.perform(ctx, o); err != nil {
+	o := newScriptCall(c.census, noShard, keys, argv)
+	o.neverRetry = true
+	if err := c.store.runAndWrap(ctx, o); err != nil {
 		return nil, err
 	}
 	answered := len(o.reply) / answersPerLane
@@ -194,8 +194,8 @@ func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lan
 	}
 	left = parts[min(answered, len(asked)):]
 	for i, p := range asked[:min(answered, len(asked))] {
-		records, more := int(o.reply.int(i*answersPerLane)), o.reply.int(i*answersPerLane+2) == 1
-		counts[p.lane.Namespace] += int(o.reply.int(i*answersPerLane + 1))
+		records, more := int(o.reply.intAt(i*answersPerLane)), o.reply.intAt(i*answersPerLane+2) == 1
+		counts[p.lane.Namespace] += int(o.reply.intAt(i*answersPerLane + 1))
 		if more {
 			left = append(left, lanePart{p.lane, p.first + records})
 		}

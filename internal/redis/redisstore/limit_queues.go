@@ -23,8 +23,8 @@ func queueCountsKey(prefix string) string { return queuesKey(prefix) + ":counts"
 // is logged, counted and left out.
 func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error) {
 	key := queuesKey(s.prefix)
-	read := command("queue settings", key, "hgetall", key)
-	if err := s.perform(ctx, read); err != nil {
+	read := newCommand("queue settings", key, "hgetall", key)
+	if err := s.runAndWrap(ctx, read); err != nil {
 		return nil, err
 	}
 	out := map[job.QueueKey]job.QueueSettings{}
@@ -35,7 +35,7 @@ func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSe
 			err = fmt.Errorf("%w: name of a queue", codec.ErrCorrupt)
 		}
 		if err != nil {
-			s.corrupt(noShard, "queue settings", err, field)
+			s.reportCorrupt(noShard, "queue settings", err, field)
 			continue
 		}
 		out[job.QueueKey{Namespace: namespace, Queue: queue}] = settings
@@ -48,13 +48,13 @@ func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSe
 // taken for none.
 func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
 	key, field := queuesKey(s.prefix), q.Namespace+"/"+q.Queue
-	read := command("queue settings", key, "hmget", key, field)
-	if err := s.perform(ctx, read); err != nil || !read.reply.has(0) {
+	read := newCommand("queue settings", key, "hmget", key, field)
+	if err := s.runAndWrap(ctx, read); err != nil || !read.reply.hasTextAt(0) {
 		return job.QueueSettings{}, err
 	}
-	settings, err := codec.DecodeQueueSettings(read.reply.text(0))
+	settings, err := codec.DecodeQueueSettings(read.reply.textAt(0))
 	if err != nil {
-		s.corrupt(noShard, "queue settings", err, field)
+		s.reportCorrupt(noShard, "queue settings", err, field)
 		return job.QueueSettings{}, nil
 	}
 	return settings, nil
@@ -64,15 +64,15 @@ func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.Queu
 // other.
 func readHash(r reply) map[string]string {
 	out := map[string]string{}
-	if pairs, ok := r.at(0).(map[any]any); ok {
+	if pairs, ok := r.valueAt(0).(map[any]any); ok {
 		for field, value := range pairs {
 			pair := reply{field, value}
-			out[pair.text(0)] = pair.text(1)
+			out[pair.textAt(0)] = pair.textAt(1)
 		}
 		return out
 	}
 	for i := 0; i+1 < len(r); i += 2 {
-		out[r.text(i)] = r.text(i + 1)
+		out[r.textAt(i)] = r.textAt(i + 1)
 	}
 	return out
 }
@@ -102,12 +102,12 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if err != nil {
 		return err
 	}
-	put := call(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
+	put := newScriptCall(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
 		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
-	if err := s.perform(ctx, put); err != nil {
+	if err := s.runAndWrap(ctx, put); err != nil {
 		return err
 	}
-	switch put.reply.int(0) {
+	switch put.reply.intAt(0) {
 	case 0:
 		return nil
 	case 2:

@@ -38,21 +38,21 @@ func (s *Store) TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGran
 		items[i] = limitItem{
 			name: a.Name,
 			argv: []any{id + codec.FixedWidth(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst), flagText(a.Reserve)},
-			err:  checkRate(a),
+			err:  validateRateAsk(a),
 		}
 	}
 	grants := make([]job.RateGrant, len(asks))
-	for i, a := range s.limits(ctx, s.scripts.limits.rate, items, "rate:") {
+	for i, a := range s.runLimitItems(ctx, s.scripts.limits.rate, items, "rate:") {
 		grants[i].Err = a.err
-		if a.good() {
-			grants[i] = job.RateGrant{N: int(a.int(0)), AtMS: a.int(1), NowMS: a.nowMS}
+		if a.complete() {
+			grants[i] = job.RateGrant{N: int(a.intAt(0)), AtMS: a.intAt(1), NowMS: a.nowMS}
 		}
 	}
 	return grants
 }
 
-func checkRate(a job.RateAsk) error {
-	if err := checkLimitNames(a.Name); err != nil {
+func validateRateAsk(a job.RateAsk) error {
+	if err := validateLimitNames(a.Name); err != nil {
 		return err
 	}
 	if a.N < -maxRateN || a.N > maxRateN || a.Burst > maxRateBurst || a.Interval < 1 || a.Interval > maxRateInterval {

@@ -143,7 +143,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	if g := take(t, s, job.RateAsk{Name: "far", N: 1, Interval: time.Hour, Reserve: true}); g.AtMS != clock.Load()+100*24*3600*1000 {
 		t.Errorf("far ahead: %+v", g)
 	}
-	key := s.shards[s.homeOf("odd")].base + "rate:odd"
+	key := s.shards[s.homeShard("odd")].base + "rate:odd"
 	s.client.Set(t.Context(), key, "odd", 0)
 	if g := take(t, s, job.RateAsk{Name: "odd", N: 1, Interval: time.Hour}); g.N != 1 {
 		t.Errorf("over a text that is none: %+v", g)
@@ -151,13 +151,13 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	// The last calls are known again, older ones are not, and memory is bounded.
 	ids := map[string]int{}
 	again := func(id string) int64 {
-		o := call(s.scripts.limits.rate, s.homeOf("odd"), []string{s.shards[s.homeOf("odd")].meta, key},
+		o := newScriptCall(s.scripts.limits.rate, s.homeShard("odd"), []string{s.shards[s.homeShard("odd")].meta, key},
 			[]any{id, 1, int64(time.Hour), 1_000_000, "0"})
-		if err := s.perform(t.Context(), o); err != nil {
+		if err := s.runAndWrap(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		ids[id]++
-		return o.reply.list(2).list(0).int(1)
+		return o.reply.listAt(2).listAt(0).intAt(1)
 	}
 	id := func(i int) string { return fmt.Sprintf("call%08d", i) }
 	for i := range 20 {
@@ -176,7 +176,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	// In real time an idle limit is cleared away.
 	real := w.store(t)
 	take(t, real, job.RateAsk{Name: "n", N: 10, Interval: time.Second, Burst: 20})
-	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeOf("n")].base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
+	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeShard("n")].base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
 		t.Errorf("cleared away in %v", ttl)
 	}
 	for _, bad := range []job.RateAsk{

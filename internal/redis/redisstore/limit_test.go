@@ -116,7 +116,7 @@ func testManyLimits(t *testing.T, w limitWorld) {
 		asks[i] = job.UnitAsk{Name: names[i], Limit: 1, Holder: fmt.Sprint("holder", i), TTL: time.Minute}
 		rates[i] = job.RateAsk{Name: names[i], N: 1, Interval: time.Hour}
 		swaps[i] = job.CellSwap{Name: names[i], New: fmt.Sprint(i)}
-		shards[s.homeOf(names[i])] = true
+		shards[s.homeShard(names[i])] = true
 	}
 	asks[7].Limit, rates[7].Interval, swaps[7].Name = 0, 0, ""
 	if len(shards) != 8 {

@@ -25,7 +25,7 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 // A waiter that is denied gets in line, first the smallest rank (within 2^53), then
 // by name. A release reserves each free unit for the first in line for two seconds,
 // during which only that waiter gets it; the reservation lapses by itself. Apart
-// from that, whoever comes first is served, in line or not. A waiter that has not
+// from that, the first caller is served, in line or not. A waiter that has not
 // asked for a minute is forgotten, and beyond 10,000 in a line nobody is remembered:
 // a waiter has to ask again every few seconds, and being woken only spares it that. The
 // first in line, as many as there are units, hear when one lapses that is not prolonged.
@@ -34,18 +34,18 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 // any other Err leaves it empty, and the call may be repeated.
 func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant {
 	grants := make([]job.UnitGrant, len(asks))
-	s.units(ctx, "a", asks, func(places []int, a limitAnswer) {
-		digits, by, since, free, held := a.text(0), a.text(1), a.int(2), a.int(3), 4
+	s.units(ctx, "a", asks, func(places []int, a limitReply) {
+		digits, by, since, free, held := a.textAt(0), a.textAt(1), a.intAt(2), a.intAt(3), 4
 		for i, place := range places {
 			g := &grants[place]
-			if g.Err = a.err; !a.good() || i >= len(digits) {
+			if g.Err = a.err; !a.complete() || i >= len(digits) {
 				continue
 			}
 			switch g.NowMS = a.nowMS; digits[i] {
 			case '1':
 				g.Granted, g.SinceMS = true, a.nowMS
 			case '2':
-				g.Granted, g.SinceMS = true, a.int(held)
+				g.Granted, g.SinceMS = true, a.intAt(held)
 				held++
 			case '3':
 				g.By, g.SinceMS, g.FreeMS = by, since, free
@@ -68,11 +68,11 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 		asks[i] = job.UnitAsk{Name: r.Name, Limit: r.Limit, Holder: r.Holder, Waiter: r.Waiter}
 	}
 	out := make([]job.UnitReleased, len(releases))
-	s.units(ctx, "r", asks, func(places []int, a limitAnswer) {
+	s.units(ctx, "r", asks, func(places []int, a limitReply) {
 		for _, place := range places {
 			out[place].Err = a.err
 		}
-		if a.good() {
+		if a.complete() {
 			out[places[0]].Woken = a.records()
 		}
 	})
@@ -89,13 +89,13 @@ func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job
 		asks[i] = job.UnitAsk{Name: k.Name, Limit: 1, Holder: k.Holder, TTL: k.TTL}
 	}
 	kept := make([]bool, len(keeps))
-	s.units(ctx, "k", asks, func(places []int, a limitAnswer) {
+	s.units(ctx, "k", asks, func(places []int, a limitReply) {
 		if err == nil {
 			err = a.err
 		}
-		digits := a.text(0)
+		digits := a.textAt(0)
 		for i, place := range places {
-			kept[place] = !a.good() || i < len(digits) && digits[i] == '1'
+			kept[place] = !a.complete() || i < len(digits) && digits[i] == '1'
 		}
 	})
 	for i, k := range keeps {
@@ -119,14 +119,14 @@ func (s *Store) Room(ctx context.Context, name string, limit int) (int, error) {
 func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
 	items := make([]limitItem, len(asks))
 	for i, a := range asks {
-		items[i] = limitItem{name: a.Name, argv: []any{"n", a.Limit, 0}, err: checkLimitNames(a.Name)}
+		items[i] = limitItem{name: a.Name, argv: []any{"n", a.Limit, 0}, err: validateLimitNames(a.Name)}
 	}
 	rooms := make([]int, len(asks))
 	var failed error
-	for i, a := range s.limits(ctx, s.scripts.limits.count, items, unitKeys...) {
+	for i, a := range s.runLimitItems(ctx, s.scripts.limits.count, items, unitKeys...) {
 		switch {
 		case a.err == nil:
-			rooms[i] = max(0, asks[i].Limit-int(a.int(0)))
+			rooms[i] = max(0, asks[i].Limit-int(a.intAt(0)))
 		case failed == nil:
 			failed = a.err
 		}
@@ -136,7 +136,7 @@ func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
 
 // units does one thing about each unit. Those of one limit go together, in their order, a
 // hundred at most; each is called with the answer to some of the asks.
-func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each func(places []int, a limitAnswer)) {
+func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each func(places []int, a limitReply)) {
 	type limit struct {
 		name string
 		max  int
@@ -145,13 +145,13 @@ func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each
 	var places [][]int
 	latest := make(map[limit]int, len(asks)) // the group of each that still has room
 	for i, ask := range asks {
-		if err := checkUnit(verb, ask); err != nil {
-			each([]int{i}, limitAnswer{err: err})
+		if err := validateUnitAsk(verb, ask); err != nil {
+			each([]int{i}, limitReply{err: err})
 			continue
 		}
 		l := limit{ask.Name, ask.Limit}
 		g, known := latest[l]
-		if !known || len(places[g]) == limitItems {
+		if !known || len(places[g]) == maxAsksPerCall {
 			g = len(items)
 			latest[l] = g
 			items = append(items, limitItem{name: ask.Name, argv: []any{verb, ask.Limit, 0}})
@@ -163,14 +163,14 @@ func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each
 		items[g].size = len(places[g])
 		items[g].argv[2] = len(places[g])
 	}
-	for g, a := range s.limits(ctx, s.scripts.limits.units, items, unitKeys...) {
+	for g, a := range s.runLimitItems(ctx, s.scripts.limits.units, items, unitKeys...) {
 		each(places[g], a)
 	}
 }
 
-// checkUnit refuses what cannot be an ask.
-func checkUnit(verb string, a job.UnitAsk) error {
-	if err := checkLimitNames(a.Name, a.Holder, string(a.Waiter)); err != nil {
+// validateUnitAsk refuses what cannot be an ask.
+func validateUnitAsk(verb string, a job.UnitAsk) error {
+	if err := validateLimitNames(a.Name, a.Holder, string(a.Waiter)); err != nil {
 		return err
 	}
 	if verb != "r" && (a.Holder == "" || a.Limit < 1 || a.TTL < time.Millisecond || a.TTL > maxUnitTTL) {

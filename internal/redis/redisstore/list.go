@@ -21,7 +21,7 @@ const (
 // page may be short or empty before the end; the end is an empty next cursor. A
 // job that exists all the while is listed at least once. Record.IndexMS is zero.
 func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) (jobs []job.Record, next string, err error) {
-	next, err = s.walk(ctx, namespace, cursor, budget, func(shard int, found []scanned) (int, error) {
+	next, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		for _, f := range found {
 			if !isChild(f.id) {
 				jobs = append(jobs, f.Record)
@@ -35,15 +35,15 @@ func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) 
 	return jobs, next, nil
 }
 
-// scanned is a record that has a definition of its own: a job or a dead letter.
-type scanned struct {
+// scannedRecord is a record that has a definition of its own: a job or a dead letter.
+type scannedRecord struct {
 	id job.RecordID
 	job.Record
 }
 
-// walk is one page: it hands the records to take, step by step, which returns how
+// scanShards is one page: it hands the records to take, step by step, which returns how
 // many of them count for the budget.
-func (s *Store) walk(ctx context.Context, namespace, cursor string, budget int, take func(shard int, found []scanned) (int, error)) (next string, err error) {
+func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget int, take func(shard int, found []scannedRecord) (int, error)) (next string, err error) {
 	shard, at, err := s.parseCursor(cursor)
 	if err != nil {
 		return "", err
@@ -88,43 +88,43 @@ func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
 }
 
 // scan reads one step of a shard's definitions, and their states.
-func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step int) ([]scanned, string, error) {
+func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step int) ([]scannedRecord, string, error) {
 	key := s.shards[shard].def
 	args := []any{"hscan", key, at, "count", step}
 	if namespace != "" {
-		args = append(args, "match", globEscape(namespace)+"/*")
+		args = append(args, "match", escapeGlob(namespace)+"/*")
 	}
-	o := command("hscan", key, args...)
-	if err := s.perform(ctx, o); err != nil {
+	o := newCommand("hscan", key, args...)
+	if err := s.runAndWrap(ctx, o); err != nil {
 		return nil, "", err
 	}
 	var ids []job.RecordID
 	var defs []string
-	fields := o.reply.list(1)
+	fields := o.reply.listAt(1)
 	for i := 0; i+1 < len(fields); i += 2 {
-		ids, defs = append(ids, job.RecordID(fields.text(i))), append(defs, fields.text(i+1))
+		ids, defs = append(ids, job.RecordID(fields.textAt(i))), append(defs, fields.textAt(i+1))
 	}
 	if len(ids) == 0 {
-		return nil, o.reply.text(0), nil
+		return nil, o.reply.textAt(0), nil
 	}
 	states := readFields(shard, s.shards[shard].state, ids)
-	if err := s.perform(ctx, states); err != nil {
+	if err := s.runAndWrap(ctx, states); err != nil {
 		return nil, "", err
 	}
-	var out []scanned
+	var out []scannedRecord
 	for i, id := range ids {
-		raw := rawRecord{state: states.reply.text(i), hasState: states.reply.has(i), def: defs[i], hasDef: true}
+		raw := rawRecord{state: states.reply.textAt(i), hasState: states.reply.hasTextAt(i), def: defs[i], hasDef: true}
 		record, err := raw.record(id)
 		if err != nil {
-			s.corrupt(shard, "list", err, string(id))
+			s.reportCorrupt(shard, "list", err, string(id))
 		} else if record != nil {
-			out = append(out, scanned{id, *record})
+			out = append(out, scannedRecord{id, *record})
 		}
 	}
-	return out, o.reply.text(0), nil
+	return out, o.reply.textAt(0), nil
 }
 
-// globEscape makes a pattern that matches just the text.
-func globEscape(text string) string {
+// escapeGlob makes a pattern that matches just the text.
+func escapeGlob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

@@ -64,12 +64,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) replayed(script string, n int) {
+func (m *metrics) countReplays(script string, n int) {
 	if n > 0 {
 		m.replays.WithLabelValues(script).Add(float64(n))
 	}
 }
 
-func (m *metrics) took(name string, d time.Duration) {
+func (m *metrics) observeLatency(name string, d time.Duration) {
 	m.latency.WithLabelValues(name).Observe(d.Seconds())
 }

@@ -10,16 +10,15 @@ import (
 // maxObjectives bounds the entries of one call.
 const maxObjectives = 200
 
-// FirstObjectives tells of shards at which instant the first entry of their index of
-// objectives is; job.NeverMS: there is none. With an error come those shards that could be
-// read.
+// FirstObjectives returns the instant of the first entry of the index of objectives of each shard;
+// job.NeverMS if it has none. With an error it returns the shards that could be read.
 func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error) {
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
 		key := s.shards[shard].objectives
-		ops[i] = command("zrange", key, "zrange", key, 0, 0, "withscores")
+		ops[i] = newCommand("zrange", key, "zrange", key, 0, 0, "withscores")
 	}
-	err := s.perform(ctx, ops...)
+	err := s.runAndWrap(ctx, ops...)
 	first := make(map[int]int64, len(shards))
 	for i, shard := range shards {
 		if ops[i].err != nil {
@@ -36,8 +35,8 @@ func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int6
 // up to an instant of its clock, the first ones first, with their records.
 func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
 	key := s.shards[shard].objectives
-	list := command("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0, min(limit, maxObjectives), "withscores")
-	if err := s.perform(ctx, list); err != nil {
+	list := newCommand("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0, min(limit, maxObjectives), "withscores")
+	if err := s.runAndWrap(ctx, list); err != nil {
 		return nil, err
 	}
 	entries := appendRanked(nil, shard, list.reply, "")
@@ -53,7 +52,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 	for i, e := range entries {
 		record, err := raw[i].record(e.Record)
 		if err != nil {
-			s.corrupt(shard, "objectives", err, string(e.Record))
+			s.reportCorrupt(shard, "objectives", err, string(e.Record))
 		}
 		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: e.Rank}
 	}
@@ -61,8 +60,8 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 }
 
 // MoveObjectives moves entries of the index of objectives of a shard to other instants, up
-// to 200 of them; 0 takes an entry off. Those whose record has been decided on since are
-// left alone.
+// to 200 of them; 0 removes an entry. Entries whose record has been decided on since are
+// not changed.
 func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.ObjectiveMove) error {
 	if len(moves) == 0 {
 		return nil
@@ -82,5 +81,5 @@ func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.Objec
 		argv = append(argv, string(m.Record), guard, m.AtMS, to)
 	}
 	k := s.shards[shard]
-	return s.perform(ctx, call(s.scripts.objectives, shard, []string{k.state, k.objectives}, argv))
+	return s.runAndWrap(ctx, newScriptCall(s.scripts.objectives, shard, []string{k.state, k.objectives}, argv))
 }

@@ -16,48 +16,47 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// op is one command or script call, with what became of it.
+// op is one command or script call, and its result.
 type op struct {
-	shard  int // of the script; the keyspace's own script has noShard
-	name   string
-	script *script
-	keys   []string // all in one slot; the first one routes the op
-	argv   []any    // of the script, after the common ones
-	plain  []any    // the whole command, when there is no script
-	// joins: it may share a pipeline with calls of other callers, which ends when it ends.
-	joins bool
-	// once: it is not repeated after an error that leaves open whether the server works on it.
-	once bool
-	// latestAt is the place in argv of Store.latest, which each try sets; 0 when the
-	// script may be late.
-	latestAt int
+	shard   int // of the script; the keyspace's own script has noShard
+	name    string
+	script  *script
+	keys    []string // all in one slot; the first one routes the op
+	argv    []any    // of the script, after the common ones
+	command []any    // the whole command, if there is no script
+	// mayShare: it may share a pipeline with calls of other callers.
+	mayShare bool
+	// neverRetry: it is not sent again after an error that leaves open whether the server runs it.
+	neverRetry bool
+	// deadlineArg is the index in argv of [Store.answerDeadline], which each try sets; 0 for none.
+	deadlineArg int
 
-	reply reply
-	lagMS int64 // of the shard's clock
-	err   error
-	// uncertain: an earlier try may have taken effect without an answer.
-	uncertain bool
+	reply      reply
+	clockLagMS int64 // of the shard's clock
+	err        error
+	// mayHaveRun: an earlier try may have taken effect although its reply was lost.
+	mayHaveRun bool
 }
 
 const noShard = -1
 
-// command is an op that is no script; key routes it.
-func command(name, key string, args ...any) *op {
-	return &op{shard: noShard, name: name, keys: []string{key}, plain: args}
+// newCommand makes an op without a script; key routes it.
+func newCommand(name, key string, args ...any) *op {
+	return &op{shard: noShard, name: name, keys: []string{key}, command: args}
 }
 
-// call is an op that runs a script of a shard.
-func call(s *script, shard int, keys []string, argv []any) *op {
+// newScriptCall makes an op that runs a script.
+func newScriptCall(s *script, shard int, keys []string, argv []any) *op {
 	return &op{shard: shard, name: s.name, script: s, keys: keys, argv: argv}
 }
 
-// args is the command as sent, in memory of the room. Scripts go by their hash, or whole
-// if the server does not know it; as functions by their name.
-func (o *op) args(room *argRoom, common []any, whole bool) []any {
+// commandArgs is the command as sent, in memory of the arena. A script is sent as its hash, or with
+// its text if whole; a function as its name.
+func (o *op) commandArgs(room *argumentArena, common []any, whole bool) []any {
 	if o.script == nil {
-		return o.plain
+		return o.command
 	}
-	a := room.take(3 + len(o.keys) + len(common) + len(o.argv))
+	a := room.allocate(3 + len(o.keys) + len(common) + len(o.argv))
 	switch {
 	case o.script.function != "":
 		a = append(a, "fcall", o.script.function)
@@ -76,17 +75,16 @@ func (o *op) args(room *argRoom, common []any, whole bool) []any {
 	return append(a, o.argv...)
 }
 
-// joins tells whether all of ops may share a pipeline with others.
-func joins(ops []*op) bool {
-	return !slices.ContainsFunc(ops, func(o *op) bool { return !o.joins })
+// allMayShare reports whether all ops may share a pipeline with ops of other callers.
+func allMayShare(ops []*op) bool {
+	return !slices.ContainsFunc(ops, func(o *op) bool { return !o.mayShare })
 }
 
 func (o *op) mutates() bool { return o.script != nil && o.script.mutates }
 
-// take reads the answer of a command. One that has neither answer nor error was
-// never sent: the server refused the connection itself, which is the error of the
-// whole pipeline.
-func (o *op) take(cmd *redis.Cmd, pipeline error) {
+// readReply reads the reply of a command. A command with neither reply nor error was never sent: the
+// server closed the connection, which is the error of the whole pipeline.
+func (o *op) readReply(cmd *redis.Cmd, pipeline error) {
 	o.reply = nil
 	value, err := cmd.Result()
 	if value == nil && err == nil {
@@ -108,9 +106,9 @@ func (o *op) take(cmd *redis.Cmd, pipeline error) {
 	}
 }
 
-// refusal is the error that the code of a script's answer stands for.
-func (o *op) refusal() error {
-	switch code := o.reply.int(0); code {
+// refusalError is the error for the code in the reply of a script.
+func (o *op) refusalError() error {
+	switch code := o.reply.intAt(0); code {
 	case 0:
 		return nil
 	case 1:
@@ -126,43 +124,43 @@ func (o *op) refusal() error {
 	}
 }
 
-// reply is the answer of a script. Reading what is not there gives zero.
+// reply is the reply of a script or command. Missing values read as zero.
 type reply []any
 
-func (r reply) at(i int) any {
+func (r reply) valueAt(i int) any {
 	if i < len(r) {
 		return r[i]
 	}
 	return nil
 }
 
-func (r reply) int(i int) int64 {
-	n, _ := r.at(i).(int64)
+func (r reply) intAt(i int) int64 {
+	n, _ := r.valueAt(i).(int64)
 	return n
 }
 
-func (r reply) text(i int) string {
-	s, _ := r.at(i).(string)
+func (r reply) textAt(i int) string {
+	s, _ := r.valueAt(i).(string)
 	return s
 }
 
-// has tells whether there is a text; a missing field of a hash is none.
-func (r reply) has(i int) bool {
-	_, ok := r.at(i).(string)
+// hasTextAt reports whether there is a text; a missing field of a hash has none.
+func (r reply) hasTextAt(i int) bool {
+	_, ok := r.valueAt(i).(string)
 	return ok
 }
 
-func (r reply) list(i int) reply {
-	l, _ := r.at(i).([]any)
+func (r reply) listAt(i int) reply {
+	l, _ := r.valueAt(i).([]any)
 	return l
 }
 
-// clock is what the script of a shard says of its clock: what it shows, and by how much it
-// lags. Only the first is left in the answer.
-func (r reply) clock() (us, lagMS int64) {
-	clock, lag, lags := strings.Cut(r.text(1), " ")
+// readClock reads the shard's clock and its lag from the reply of a script. It replaces the text in
+// the reply by the clock.
+func (r reply) readClock() (us, lagMS int64) {
+	clock, lag, lags := strings.Cut(r.textAt(1), " ")
 	if !lags {
-		return r.int(1), 0
+		return r.intAt(1), 0
 	}
 	us, _ = strconv.ParseInt(clock, 10, 64)
 	lagMS, _ = strconv.ParseInt(lag, 10, 64)
@@ -170,11 +168,11 @@ func (r reply) clock() (us, lagMS int64) {
 	return us, lagMS
 }
 
-// texts are all texts of the answer.
-func (r reply) texts() []string {
+// allTexts returns the texts of a list.
+func (r reply) allTexts() []string {
 	out := make([]string, 0, len(r))
 	for i := range r {
-		out = append(out, r.text(i))
+		out = append(out, r.textAt(i))
 	}
 	return out
 }
@@ -183,7 +181,7 @@ func (r reply) texts() []string {
 func (r reply) records() []job.RecordID {
 	out := make([]job.RecordID, 0, len(r))
 	for i := range r {
-		out = append(out, job.RecordID(r.text(i)))
+		out = append(out, job.RecordID(r.textAt(i)))
 	}
 	return out
 }
@@ -198,33 +196,33 @@ func firstError(ops []*op) error {
 	return nil
 }
 
-// commonArgs are the arguments that every script of a shard takes.
-func (s *Store) commonArgs(shard int) []any {
-	most, least := s.clocks[shard].arguments(s.now())
+// clockArgs are the common arguments of all scripts of a shard.
+func (s *Store) clockArgs(shard int) []any {
+	most, least := s.clocks[shard].scriptArguments(s.now())
 	virtual := ""
 	if s.virtual != nil {
-		most, least = 0, min(least, 0) // the caller says what time it is, and may leap
+		most, least = 0, min(least, 0) // the caller sets the time, and it may leap
 		virtual = strconv.FormatInt(max(0, s.virtual()), 10)
 	}
 	return []any{most, least, virtual}
 }
 
-// latest is the instant by the shard's clock after which nobody waits for the answer
-// to a call that is sent now; 0 when nobody knows that clock.
-func (s *Store) latest(shard int) int64 {
-	clock := s.clocks[shard].expect(s.now())
+// answerDeadline is the time by the shard's clock at which the client gives up on a call that is sent
+// now; 0 if that clock is unknown.
+func (s *Store) answerDeadline(shard int) int64 {
+	clock := s.clocks[shard].expectedMS(s.now())
 	if s.virtual != nil {
-		clock = s.clocks[shard].virtual(max(0, s.virtual()))
+		clock = s.clocks[shard].advanceVirtual(max(0, s.virtual()))
 	}
 	if clock == 0 {
 		return 0
 	}
-	return clock + s.patience.Milliseconds()
+	return clock + s.answerTimeout.Milliseconds()
 }
 
-// perform runs ops and wraps their errors.
-func (s *Store) perform(ctx context.Context, ops ...*op) error {
-	s.run(ctx, ops)
+// runAndWrap runs ops, wraps their errors and returns the first one.
+func (s *Store) runAndWrap(ctx context.Context, ops ...*op) error {
+	s.runOps(ctx, ops)
 	for _, o := range ops {
 		o.err = rediserr.Wrap(o.name, o.err)
 	}

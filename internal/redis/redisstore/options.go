@@ -52,8 +52,8 @@ type Options struct {
 	// Virtual, when set, is the clock in Unix milliseconds of a keyspace that has
 	// no real one, for tests. A keyspace has a virtual clock for ever or never.
 	Virtual func() int64
-	// Embedded says that the server is an embedded imitation of Redis, which
-	// knows no script flags. It is detected by INFO without redis_version.
+	// Embedded: the server is an embedded imitation of Redis, which has no script flags. It is also
+	// detected by INFO without redis_version.
 	Embedded bool
 
 	// Functions calls the functions of [Library] in place of sending scripts, so that
@@ -72,10 +72,9 @@ type Options struct {
 	// that cannot give the class demanded.
 	AllowUnsafe bool
 
-	// Shed is for callers that are many, and can come back. It gathers their calls that
-	// wait for one another into one pipeline, and has a call fail that got no turn for
-	// as long as the client waits for an answer, or no connection within its
-	// PoolTimeout, instead of waiting on.
+	// Shed is for many callers that can try again later. Calls that wait share a pipeline. A call
+	// fails instead of waiting on if it was not sent for as long as the client waits for a reply,
+	// or got no connection within PoolTimeout.
 	Shed bool
 
 	// OpTimeout bounds every call that has no earlier deadline, retries
@@ -87,7 +86,7 @@ type Options struct {
 	KeepEvents int
 
 	// OnEarlier is called with lanes that a repair of the index has made due earlier, and with
-	// the lock value of the shard's holder. It must not block; nil: nobody is called.
+	// the lock value of the shard's holder. It must not block; nil: not called.
 	OnEarlier func(shard int, heads []job.LaneHead, holder string)
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.

@@ -21,7 +21,7 @@ func TestScriptsReadBoundedRanges(t *testing.T) {
 	ranges, whole := 0, 0
 	for _, path := range append(files, parts...) {
 		name := strings.TrimSuffix(strings.TrimPrefix(path, "lua/"), ".lua")
-		for line := range strings.Lines(source(name)) {
+		for line := range strings.Lines(readSource(name)) {
 			if strings.Contains(line, "call('zrange'") {
 				ranges++
 				if !bounded.MatchString(line) {

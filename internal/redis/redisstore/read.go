@@ -39,14 +39,14 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 			out[byShard[r.shard][i]] = record
 			found = append(found, record)
 			lane := s.shards[r.shard].laneKey(record.State.Lane)
-			scores = append(scores, command("zscore", lane, "zscore", lane, string(r.ids[i])))
+			scores = append(scores, newCommand("zscore", lane, "zscore", lane, string(r.ids[i])))
 		}
 	}
-	if err := s.perform(ctx, scores...); err != nil {
+	if err := s.runAndWrap(ctx, scores...); err != nil {
 		return nil, err
 	}
 	for i, o := range scores {
-		_, found[i].IndexMS = job.SplitScore(score(o.reply.at(0)))
+		_, found[i].IndexMS = job.SplitScore(parseScore(o.reply.valueAt(0)))
 	}
 	return out, nil
 }
@@ -66,7 +66,7 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []job.RecordID) (
 			continue
 		}
 		if state, err := codec.DecodeState(ids[i], raw.state); raw.hasState && err == nil {
-			s.putAside(ctx, shard, ids[i], state)
+			s.setAside(ctx, shard, ids[i], state)
 		}
 	}
 	return records, nil
@@ -85,10 +85,10 @@ func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
 		argv = append(argv, string(id))
 	}
 	for _, id := range ids {
-		argv = append(argv, string(definedBy(id)))
+		argv = append(argv, string(definingRecord(id)))
 	}
 	k := s.shards[shard]
-	return &rawRead{shard: shard, ids: ids, op: call(s.scripts.read, shard, []string{k.state, k.def}, argv)}
+	return &rawRead{shard: shard, ids: ids, op: newScriptCall(s.scripts.read, shard, []string{k.state, k.def}, argv)}
 }
 
 func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
@@ -98,14 +98,14 @@ func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
 			ops = append(ops, r.op)
 		}
 	}
-	return s.perform(ctx, ops...)
+	return s.runAndWrap(ctx, ops...)
 }
 
 func (r *rawRead) raw() []rawRecord {
-	states, defs := r.op.reply.list(0), r.op.reply.list(1)
+	states, defs := r.op.reply.listAt(0), r.op.reply.listAt(1)
 	out := make([]rawRecord, len(r.ids))
 	for i := range r.ids {
-		out[i] = rawRecord{state: states.text(i), def: defs.text(i), hasState: states.has(i), hasDef: defs.has(i)}
+		out[i] = rawRecord{state: states.textAt(i), def: defs.textAt(i), hasState: states.hasTextAt(i), hasDef: defs.hasTextAt(i)}
 	}
 	return out
 }
@@ -116,7 +116,7 @@ func (r *rawRead) records(s *Store) []*job.Record {
 	for i, raw := range r.raw() {
 		record, err := raw.record(r.ids[i])
 		if err != nil {
-			s.corrupt(r.shard, "read", err, string(r.ids[i]))
+			s.reportCorrupt(r.shard, "read", err, string(r.ids[i]))
 		}
 		out[i] = record
 	}
@@ -156,9 +156,9 @@ func (r rawRecord) record(id job.RecordID) (*job.Record, error) {
 	return &job.Record{Definition: def, State: state}, nil
 }
 
-// score reads the score of a member, which the two protocols send as text and as
+// parseScore reads the score of a member, which the two protocols send as text and as
 // a number.
-func score(v any) int64 {
+func parseScore(v any) int64 {
 	switch v := v.(type) {
 	case float64:
 		return int64(v)

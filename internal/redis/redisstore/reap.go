@@ -56,13 +56,13 @@ func (s *Store) Sweep(ctx context.Context, shard int, lockValue string, lanes []
 		}
 		writes[i] = job.Write{
 			Record: f.record, Token: f.state.Token, Revision: f.state.Revision, From: f.lane, Current: def,
-			Decision: &job.Decision{Delete: true, State: f.state, Notices: s.swept(f.record, f.lane)},
+			Decision: &job.Decision{Delete: true, State: f.state, Notices: s.deletionNotices(f.record, f.lane)},
 		}
 	}
 	// What was announced is not taken along: it is of other jobs, whose decisions the shard's
 	// writer may store meanwhile. Those that end here have long had theirs stored.
 	reply := s.apply(ctx, shard, writes, false)
-	s.tellEarlier(shard, laneNews{reply.Earlier, reply.Holder})
+	s.reportEarlierLanes(shard, earlierLanes{reply.Earlier, reply.Holder})
 	for _, r := range reply.Results {
 		if r.Code == job.Written {
 			deleted++
@@ -96,37 +96,37 @@ func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []j
 		for _, r := range regions {
 			argv = append(argv, int(r))
 		}
-		ops = append(ops, call(s.scripts.reap, shard, names, argv))
+		ops = append(ops, newScriptCall(s.scripts.reap, shard, names, argv))
 		rest = rest[n:]
 	}
-	if err := s.perform(ctx, ops...); err != nil {
+	if err := s.runAndWrap(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var found, wrong []overdue
 	for i, o := range ops {
-		places, records, states := o.reply.list(2), o.reply.list(3), o.reply.list(4)
-		s.corrupt(shard, "reap", nil, o.reply.list(5).texts()...)
+		places, records, states := o.reply.listAt(2), o.reply.listAt(3), o.reply.listAt(4)
+		s.reportCorrupt(shard, "reap", nil, o.reply.listAt(5).allTexts()...)
 		for k := range records {
-			f := overdue{record: job.RecordID(records.text(k)), lane: lanes[i*lanesPerReap+int(places.int(k))-4]}
+			f := overdue{record: job.RecordID(records.textAt(k)), lane: lanes[i*lanesPerReap+int(places.intAt(k))-4]}
 			var err error
-			if f.state, err = codec.DecodeState(f.record, states.text(k)); err != nil {
-				s.corrupt(shard, "reap", err, string(f.record))
+			if f.state, err = codec.DecodeState(f.record, states.textAt(k)); err != nil {
+				s.reportCorrupt(shard, "reap", err, string(f.record))
 				f.state.Lane = f.lane
-				f.state.Token, f.state.Revision = codec.ReadGuard(states.text(k))
-				s.putAside(ctx, shard, f.record, f.state)
+				f.state.Token, f.state.Revision = codec.ReadGuard(states.textAt(k))
+				s.setAside(ctx, shard, f.record, f.state)
 				continue
 			}
-			if f.state.Lane != f.lane || !within(f.state.Region, regions) {
+			if f.state.Lane != f.lane || !containsRegion(f.state.Region, regions) {
 				wrong = append(wrong, f)
 			} else if len(found) < limit {
 				found = append(found, f)
 			}
 		}
 	}
-	return found, s.mend(ctx, shard, wrong)
+	return found, s.repairIndexEntries(ctx, shard, wrong)
 }
 
-func within(r job.Region, regions []job.Region) bool {
+func containsRegion(r job.Region, regions []job.Region) bool {
 	for _, x := range regions {
 		if r == x {
 			return true
@@ -135,36 +135,36 @@ func within(r job.Region, regions []job.Region) bool {
 	return false
 }
 
-// mend brings entries of the index in line with their records: one in the wrong
+// repairIndexEntries brings entries of the index in line with their records: one in the wrong
 // lane goes, one in the wrong region gets the score that its state asks for.
 // A dead letter that took the slot of an older one in another lane leaves such
 // an entry; anything else is a trace of lost writes.
-func (s *Store) mend(ctx context.Context, shard int, wrong []overdue) error {
+func (s *Store) repairIndexEntries(ctx context.Context, shard int, wrong []overdue) error {
 	var groups [][]*applyItem
 	for _, f := range wrong {
 		item := &applyItem{
 			record: f.record, guard: codec.AppendGuardPattern(nil, f.state.Token, f.state.Revision), lane: f.lane, write: -1, size: len(f.record) + 64,
 		}
 		if f.state.Lane != f.lane {
-			item.step(stepLeaveLane)
+			item.addStep(stepLeaveLane)
 		} else {
 			text, err := s.form().ForStates(codec.MaxHistory).EncodeState(&f.state) // its job is not known here
 			if err != nil {
 				return err
 			}
-			item.step(stepWrite, text, job.Score(f.state.Region, restingMS(f.state)))
+			item.addStep(stepWrite, text, job.Score(f.state.Region, restingMS(f.state)))
 			s.log.Warn("index entry did not agree with its record and was mended", "record", f.record, "region", f.state.Region)
 		}
-		groups = append(groups, []*applyItem{item.bounded()})
+		groups = append(groups, []*applyItem{item.endLeanSteps()})
 	}
 	if len(groups) == 0 {
 		return nil
 	}
-	room := roomFor(0)
-	defer room.done()
-	calls := room.calls(shard, groups)
-	s.runApply(ctx, calls, nil)
-	failed := s.repaired(shard, calls)
+	room := acquireApplyMemory(0)
+	defer room.release()
+	calls := room.cutCalls(shard, groups)
+	s.runApplyCalls(ctx, calls, nil)
+	failed := s.reportRepairs(shard, calls)
 	for i := range failed {
 		failed[i] = rediserr.Wrap("mend", failed[i])
 	}

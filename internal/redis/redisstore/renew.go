@@ -18,7 +18,7 @@ func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.Re
 	parts := make([][]*op, len(requests))
 	var ops []*op
 	for i, r := range requests {
-		if replies[i].Err = checkRenew(r, len(s.shards)); replies[i].Err != nil {
+		if replies[i].Err = validateRenewRequest(r, len(s.shards)); replies[i].Err != nil {
 			continue
 		}
 		for rest := r.Renewals; len(rest) > 0; {
@@ -28,7 +28,7 @@ func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.Re
 		}
 		ops = append(ops, parts[i]...)
 	}
-	s.run(ctx, ops)
+	s.runOps(ctx, ops)
 	for i := range requests {
 		if replies[i].Err == nil {
 			replies[i] = readRenew(parts[i])
@@ -37,7 +37,7 @@ func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.Re
 	return replies
 }
 
-func checkRenew(r job.RenewRequest, shards int) error {
+func validateRenewRequest(r job.RenewRequest, shards int) error {
 	if r.Shard < 0 || r.Shard >= shards || r.TTL <= 0 {
 		return fmt.Errorf("renew: shard %d of %d, TTL %v", r.Shard, shards, r.TTL)
 	}
@@ -56,11 +56,11 @@ func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
 	argv := make([]any, 0, 1+6*len(renewals))
 	argv = append(argv, r.TTL.Milliseconds())
 	for _, n := range renewals {
-		s.clocks[r.Shard].sawToken(n.Token)
-		argv = append(argv, string(n.Record), lanes.at(n.Lane), codec.FixedWidth(n.Token, 16), codec.FixedWidth(uint64(n.Epoch), 6),
+		s.clocks[r.Shard].observeToken(n.Token)
+		argv = append(argv, string(n.Record), lanes.placeOf(n.Lane), codec.FixedWidth(n.Token, 16), codec.FixedWidth(uint64(n.Epoch), 6),
 			flagText(n.Acked), max(0, n.HardStopMS))
 	}
-	return call(s.scripts.renew, r.Shard, lanes.appendTo(names), argv)
+	return newScriptCall(s.scripts.renew, r.Shard, lanes.appendKeysTo(names), argv)
 }
 
 // readRenew takes over the answers: {code, clock, codes, revisions}.
@@ -73,11 +73,11 @@ func readRenew(parts []*op) job.RenewReply {
 				return job.RenewReply{Err: err}
 			}
 		}
-		out.NowUS = max(out.NowUS, o.reply.int(1))
-		revisions := o.reply.list(3)
-		for i, code := range []byte(o.reply.text(2)) {
+		out.NowUS = max(out.NowUS, o.reply.intAt(1))
+		revisions := o.reply.listAt(3)
+		for i, code := range []byte(o.reply.textAt(2)) {
 			out.Results = append(out.Results, job.RenewResult{
-				Code: job.RenewCode(code - '0'), Revision: uint32(revisions.int(i)),
+				Code: job.RenewCode(code - '0'), Revision: uint32(revisions.intAt(i)),
 			})
 		}
 	}

@@ -23,24 +23,24 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 			return job.CreateReply{Err: err}
 		}
 	}
-	err := s.perform(ctx, ops...)
+	err := s.runAndWrap(ctx, ops...)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.CreateReply{Err: err}
 	}
 	out.Err = err
-	news := laneNews{}
+	news := earlierLanes{}
 	var taken []int
 	var ids []job.RecordID
 	for i, o := range ops {
-		switch o.reply.text(2) {
+		switch o.reply.textAt(2) {
 		case "1", "2":
 			taken, ids = append(taken, i), append(ids, jobs[i].Record.Definition.Record())
-			out.Results[i].Code = createCode(o.reply.text(2)[0])
+			out.Results[i].Code = createCode(o.reply.textAt(2)[0])
 		case "3":
-			s.metrics.replayed("restore", 1)
+			s.metrics.countReplays("restore", 1)
 		}
-		news.add(lanes[i], o.reply.list(3), o.reply.text(4))
-		out.NowUS = max(out.NowUS, o.reply.int(1))
+		news.addPairs(lanes[i], o.reply.listAt(3), o.reply.textAt(4))
+		out.NowUS = max(out.NowUS, o.reply.intAt(1))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	stored, err := s.readRaw(ctx, shard, ids)
@@ -50,7 +50,7 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 	for k, i := range taken {
 		record, err := stored[k].record(ids[k])
 		if err != nil {
-			s.corrupt(shard, "restore", err, string(ids[k]))
+			s.reportCorrupt(shard, "restore", err, string(ids[k]))
 		}
 		out.Results[i].Existing = record
 	}
@@ -70,7 +70,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	}
 	guard, from := "", 0
 	if was := r.Replaces; was != nil {
-		guard, from = codec.GuardPattern(was.Token, was.Revision), lanes.at(was.Lane)
+		guard, from = codec.GuardPattern(was.Token, was.Revision), lanes.placeOf(was.Lane)
 	}
 	field, ended := "", []byte(nil)
 	if limit := uint64(historyLimit(d)); r.Run != nil && limit > 0 && r.Record.State.Runs > 0 {
@@ -81,7 +81,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	}
 	objectives, watchMS := 0, d.BreaksAt(&r.Record.State)
 	if watchMS != 0 {
-		objectives = lanes.objectivesAt()
+		objectives = lanes.objectivesPlace()
 	}
 	argv := []any{string(id), guard, from, field, ended, def, objectives, watchMS}
 	add := func(id job.RecordID, state job.State, ms int64, run *job.Run) error {
@@ -96,7 +96,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 				return fmt.Errorf("restore %s: %w", id, err)
 			}
 		}
-		argv = append(argv, string(id), lanes.at(state.Lane), text, job.Score(state.Region, ms), field, ended)
+		argv = append(argv, string(id), lanes.placeOf(state.Lane), text, job.Score(state.Region, ms), field, ended)
 		return nil
 	}
 	if err := add(id, r.Record.State, r.Record.IndexMS, nil); err != nil {
@@ -108,9 +108,9 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 			return nil, nil, err
 		}
 	}
-	names := lanes.appendTo(fixed)
+	names := lanes.appendKeysTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), s.events.restored(argv, &r.Record)
+		names, argv = append(names, keys.events), s.events.appendRestored(argv, &r.Record)
 	}
-	return call(s.scripts.restore, shard, names, argv), lanes, nil
+	return newScriptCall(s.scripts.restore, shard, names, argv), lanes, nil
 }

@@ -23,18 +23,18 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 		fields = append(fields, codec.HistoryField(parent.Letter(slot), 0))
 	}
 	read := readFields(shard, s.shards[shard].hist, fields)
-	if err := s.perform(ctx, read); err != nil {
+	if err := s.runAndWrap(ctx, read); err != nil {
 		return nil, err
 	}
 	var history, letters []job.Run
 	for i := range fields {
-		if !read.reply.has(i) {
+		if !read.reply.hasTextAt(i) {
 			continue
 		}
-		run, err := codec.DecodeRun(read.reply.text(i))
+		run, err := codec.DecodeRun(read.reply.textAt(i))
 		switch {
 		case err != nil:
-			s.corrupt(shard, "runs", err, fields[i])
+			s.reportCorrupt(shard, "runs", err, fields[i])
 		case i < inHistory:
 			history = append(history, run)
 		default:

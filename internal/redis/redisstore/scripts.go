@@ -25,24 +25,24 @@ type script struct {
 	// sharded: it works on a shard, takes the common arguments and answers
 	// with code and clock.
 	sharded bool
-	// joins: its calls may share a pipeline with those of other callers.
-	joins bool
+	// mayShare: its calls may share a pipeline with those of other callers.
+	mayShare bool
 }
 
 // scripts are all scripts of the store.
 //
-// A real server refuses at maxmemory what does not say allow-oom. What frees
-// memory in the long run says so: leasing, settling, renewing, reaping, and the
-// clock that they need. Apply comes in two forms: apply, which carries history
-// and dead letters, and applyLean, which does without and always passes.
+// At maxmemory, a real server rejects scripts without the flag allow-oom. Scripts that free memory in the
+// long run have it: leasing, settling, renewing, reaping, and the clock that they need. Apply comes in
+// two forms: apply, which writes history and dead letters, and applyLean, which omits them and always
+// succeeds.
 type scripts struct {
 	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
 	limits                                                                                                                  limitScripts
 	announce, hook, objectives                                                                                              *script
 }
 
-// loadScripts composes the scripts. An embedded server knows no flags; it has no
-// limit of memory either. Only where events are recorded do scripts know of them.
+// loadScripts composes the scripts. An embedded server has no flags and no limit of memory. Scripts write
+// events only if events are recorded.
 func loadScripts(embedded, events bool) scripts {
 	return compose(&loader{embedded: embedded}, events)
 }
@@ -92,8 +92,8 @@ func compose(l *loader, events bool) scripts {
 		objectives: l.load("objectives", "allow-oom"),
 	}
 	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
-	s.trail.mutates = false      // no call waits for its record
-	s.objectives.mutates = false // an entry that comes back is looked at again
+	s.trail.mutates = false      // no caller waits for its record
+	s.objectives.mutates = false // an entry that reappears is checked again
 	return s
 }
 
@@ -110,15 +110,14 @@ type eventful struct {
 
 func (e eventful) load(name, flags string) *script { return e.compile(name, flags, e.events) }
 
-// madeScript is what a script was made of.
+// madeScript is a script with the parts that it was made from.
 type madeScript struct {
 	script *script
 	flags  string
 	events bool
 }
 
-// name of the function: a file that comes with different flags, or with events as well,
-// makes several.
+// name is the name of the function. A file with several flags, or with events, makes several functions.
 func (m madeScript) name() string {
 	name := m.script.name
 	if m.events {
@@ -136,12 +135,12 @@ var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant",
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
 
-// partsOf are what is put before a script.
+// partsOf lists the parts that precede a script.
 func partsOf(name string, events bool) []string {
 	parts := []string{"prelude"}
 	if !slices.Contains(clockless, name) {
 		parts = append(parts, "time")
-		if name != "lease" { // which keeps its batch with the clock
+		if name != "lease" { // it writes its batch together with the clock
 			parts = append(parts, "tick")
 		}
 	}
@@ -154,13 +153,13 @@ func partsOf(name string, events bool) []string {
 	return parts
 }
 
-// textOf is a script without what it says of itself to the server.
+// textOf is the text of a script without its flags.
 func textOf(name string, events bool) string {
 	var text strings.Builder
 	for _, part := range partsOf(name, events) {
-		text.WriteString(source("parts/" + part))
+		text.WriteString(readSource("parts/" + part))
 	}
-	text.WriteString(source(name))
+	text.WriteString(readSource(name))
 	return expandMacros(text.String())
 }
 
@@ -199,8 +198,8 @@ func (l *loader) functions() redisfunc.Library {
 	return redisfunc.New("store", list)
 }
 
-// source reads an embedded file. A missing one is a fault of the build.
-func source(name string) string {
+// readSource reads an embedded file. A missing one is a programming error.
+func readSource(name string) string {
 	text, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic("redisstore: " + err.Error())

@@ -115,8 +115,8 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 		}
 		id, lane := snap.Record.Definition.Record(), s.shards[shard].laneKey(snap.Record.State.Lane)
 		if state := snap.Record.State; state.Region >= job.RegionDead {
-			ask(command("zscore", lane, "zscore", lane, string(id)), func(o *op) {
-				if region, ms := job.SplitScore(score(o.reply.at(0))); region == state.Region {
+			ask(newCommand("zscore", lane, "zscore", lane, string(id)), func(o *op) {
+				if region, ms := job.SplitScore(parseScore(o.reply.valueAt(0))); region == state.Region {
 					snap.Record.IndexMS = ms
 				}
 			})
@@ -126,23 +126,23 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			record := id
 			if l.Slot != job.LetterOfJob {
 				record = id.Letter(l.Slot)
-				ask(command("zscore", lane, "zscore", lane, string(record)), func(o *op) {
-					if region, ms := job.SplitScore(score(o.reply.at(0))); region == job.RegionDead && ms != 0 {
+				ask(newCommand("zscore", lane, "zscore", lane, string(record)), func(o *op) {
+					if region, ms := job.SplitScore(parseScore(o.reply.valueAt(0))); region == job.RegionDead && ms != 0 {
 						l.ExpireMS = ms
 					}
 				})
 			}
-			field := lastRunField(&scanned{record, snap.Record})
+			field := lastRunField(&scannedRecord{record, snap.Record})
 			ask(readFields(shard, s.shards[shard].hist, []string{field}), func(o *op) {
-				run, err := codec.DecodeRun(o.reply.text(0))
-				if o.reply.has(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
+				run, err := codec.DecodeRun(o.reply.textAt(0))
+				if o.reply.hasTextAt(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
 					run.ManualID = l.Run.ManualID
 					l.Run = run
 				}
 			})
 		}
 	}
-	if err := s.perform(ctx, ops...); err != nil {
+	if err := s.runAndWrap(ctx, ops...); err != nil {
 		return err
 	}
 	for i, o := range ops {

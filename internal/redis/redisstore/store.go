@@ -24,31 +24,31 @@ import (
 // safe for concurrent use. Every method is bounded by its context and by
 // [Options.OpTimeout]; errors wrap the sentinels of package job.
 type Store struct {
-	client      redis.UniversalClient
-	prefix      string
-	shards      []shardKeys
-	clocks      []shardClock
-	batches     []batchSlots
-	caller      string
-	schema      atomic.Int32
-	refusal     atomic.Pointer[error]  // the first refusal for want of a right since Refusal was called
-	identity    atomic.Pointer[string] // random id of the keyspace; nil: not known
-	scripts     scripts
-	virtual     func() int64
-	durability  conn.Durability
-	replicas    int
-	waitTimeout time.Duration
-	opTimeout   time.Duration
-	shedAfter   time.Duration // how long a call may wait in line, if Options.Shed; else 0
-	funnels     sync.Map      // of calls, by node
-	patience    time.Duration // how long the client waits for an answer
-	allowUnsafe bool
-	onEarlier   func(shard int, heads []job.LaneHead, holder string)
-	embedded    bool
-	log         *slog.Logger
-	metrics     *metrics
-	now         func() time.Time
-	events      *eventLine // nil: none are recorded
+	client        redis.UniversalClient
+	prefix        string
+	shards        []shardKeys
+	clocks        []shardClock
+	batches       []batchSlots
+	caller        string
+	schema        atomic.Int32
+	firstDenial   atomic.Pointer[error]  // first error about a missing permission since Refusal was called
+	identity      atomic.Pointer[string] // random id of the keyspace; nil: unknown
+	scripts       scripts
+	virtual       func() int64
+	durability    conn.Durability
+	replicas      int
+	waitTimeout   time.Duration
+	opTimeout     time.Duration
+	maxQueueWait  time.Duration // how long a call may wait for others, if Options.Shed; else 0
+	coalescers    sync.Map      // by pipeliner
+	answerTimeout time.Duration // how long the client waits for an answer
+	allowUnsafe   bool
+	onEarlier     func(shard int, heads []job.LaneHead, holder string)
+	embedded      bool
+	log           *slog.Logger
+	metrics       *metrics
+	now           func() time.Time
+	events        *eventQueue // nil: none are recorded
 }
 
 // Open checks the server, creates the keyspace or checks that it fits, and
@@ -63,17 +63,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s, err := open(ctx, o)
-	return s, explainMissing(ExplainDenied(o, err))
+	return s, explainMissingFunction(ExplainDenied(o, err))
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, patience: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, answerTimeout: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	if o.Shed {
-		s.shedAfter = s.patience
+		s.maxQueueWait = s.answerTimeout
 	}
 	report, err := conn.Preflight(ctx, o.preflightOptions())
 	if err != nil {
@@ -104,34 +104,34 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		s.shards = append(s.shards, newShardKeys(s.prefix, tag))
 	}
 	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
-	s.events = newEventLine(o.KeepEvents, shards)
+	s.events = newEventQueue(o.KeepEvents, shards)
 	return s, s.touchShards(ctx)
 }
 
 // Secret returns a secret of this name that all processes of the keyspace share:
-// random bytes, made when it is asked for first. Whoever may read the keyspace's hash
-// has it too.
+// random bytes, made on the first request. Everybody who can read the keyspace's hash can read
+// it.
 func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
-	text, err := s.fixed(ctx, "secret:"+name, secretBytes)
+	text, err := s.randomField(ctx, "secret:"+name, secretBytes)
 	if err != nil {
 		return nil, err
 	}
 	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != secretBytes {
-		return nil, fmt.Errorf("%w: hash %s holds a secret %q that is none", rediserr.ErrKeyspace, keyspaceKey(s.prefix), name)
+		return nil, fmt.Errorf("%w: hash %s holds an invalid secret %q", rediserr.ErrKeyspace, keyspaceKey(s.prefix), name)
 	}
 	return secret, nil
 }
 
-// fixed reads a field of the keyspace's hash that is random and never changes. Who asks first
+// randomField reads a field of the keyspace's hash that is random and never changes. The first caller
 // makes it, in hex.
-func (s *Store) fixed(ctx context.Context, field string, length int) (string, error) {
+func (s *Store) randomField(ctx context.Context, field string, length int) (string, error) {
 	fresh := make([]byte, length)
 	// crypto/rand.Read never fails.
 	_, _ = rand.Read(fresh)
-	o := call(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
-	err := s.perform(ctx, o)
-	return o.reply.text(0), err
+	o := newScriptCall(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
+	err := s.runAndWrap(ctx, o)
+	return o.reply.textAt(0), err
 }
 
 // identityField is the field of the keyspace's hash that has its identity.
@@ -140,9 +140,8 @@ const (
 	identityBytes = 16
 )
 
-// Identity is the random id by which nodes find out that they use one keyspace; empty if it
-// is not known, as when Redis had no room for it. It is no secret. A copy of a keyspace has the
-// same.
+// Identity is the random id by which nodes check that they use the same keyspace; empty if unknown, for
+// example because Redis had no room for it. It is no secret. A copy of a keyspace has the same id.
 func (s *Store) Identity() string {
 	if id := s.identity.Load(); id != nil {
 		return *id
@@ -150,10 +149,10 @@ func (s *Store) Identity() string {
 	return ""
 }
 
-// openIdentity reads the id of the keyspace, and makes it in one of a version that had none. A
-// keyspace that has no room for it works without.
+// openIdentity reads the id of the keyspace, and makes one if it has none. Without room for it, the
+// keyspace works without an id.
 func (s *Store) openIdentity(ctx context.Context) {
-	id, err := s.fixed(ctx, identityField, identityBytes)
+	id, err := s.randomField(ctx, identityField, identityBytes)
 	if err != nil {
 		s.log.Warn("failed to read the id of the keyspace: nodes of another keyspace are not refused", "error", err)
 		return
@@ -173,24 +172,24 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 	if s.virtual != nil {
 		virtual = "1"
 	}
-	o := call(s.scripts.keyspace, noShard, []string{keyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
-	if err := s.perform(ctx, o); err != nil {
+	o := newScriptCall(s.scripts.keyspace, noShard, []string{keyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
+	if err := s.runAndWrap(ctx, o); err != nil {
 		return 0, err
 	}
-	shards, err := strconv.Atoi(o.reply.text(1))
-	schema, err2 := strconv.Atoi(o.reply.text(2))
+	shards, err := strconv.Atoi(o.reply.textAt(1))
+	schema, err2 := strconv.Atoi(o.reply.textAt(2))
 	switch {
 	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
-		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace, keyspaceKey(s.prefix), o.reply.text(1), o.reply.text(2))
+		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace, keyspaceKey(s.prefix), o.reply.textAt(1), o.reply.textAt(2))
 	case schema > SchemaVersion:
-		return 0, laterSchema(o.reply.text(2))
+		return 0, laterSchemaError(o.reply.textAt(2))
 	case want != 0 && want != shards:
 		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
 			rediserr.ErrKeyspace, shards, want, shards)
-	case o.reply.text(3) != virtual:
-		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace, clockName(o.reply.text(3)), clockName(virtual))
+	case o.reply.textAt(3) != virtual:
+		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace, clockName(o.reply.textAt(3)), clockName(virtual))
 	}
-	if o.reply.int(0) == 1 {
+	if o.reply.intAt(0) == 1 {
 		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
 	}
 	s.schema.Store(int32(schema))
@@ -205,14 +204,14 @@ func clockName(virtual string) string {
 	return "real"
 }
 
-// touchShards reads all clocks, so that each shard is known to be within reach
-// and of the right kind.
+// touchShards reads all clocks, which shows that each shard is reachable and has the right kind of
+// clock.
 func (s *Store) touchShards(ctx context.Context) error {
 	ops := make([]*op, len(s.shards))
 	for i, k := range s.shards {
-		ops[i] = call(s.scripts.clock, i, []string{k.meta, k.lanes}, []any{0})
+		ops[i] = newScriptCall(s.scripts.clock, i, []string{k.meta, k.lanes}, []any{0})
 	}
-	return s.perform(ctx, ops...)
+	return s.runAndWrap(ctx, ops...)
 }
 
 // Shards is the number of shards of the keyspace.
@@ -230,16 +229,16 @@ func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.
 // LockKey is the key of the shard's lock.
 func (s *Store) LockKey(shard int) string { return s.shards[shard].lock }
 
-// LifeKey is the key in which a process of a node gives signs of life.
+// LifeKey is the key of the heartbeats of a node's process.
 func (s *Store) LifeKey(process string) string { return lifeKey(s.prefix, process) }
 
-// Virtual tells whether the keyspace has a virtual clock.
+// Virtual reports whether the keyspace has a virtual clock.
 func (s *Store) Virtual() bool { return s.virtual != nil }
 
 func randomID() string { return rand.Text() }
 
-// corrupt reports records that cannot be read.
-func (s *Store) corrupt(shard int, where string, err error, records ...string) {
+// reportCorrupt counts and logs unreadable records.
+func (s *Store) reportCorrupt(shard int, where string, err error, records ...string) {
 	if len(records) == 0 {
 		return
 	}

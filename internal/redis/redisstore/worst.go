@@ -9,30 +9,30 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// maxWorst is how many jobs an index of the worst keeps, as apply.lua has it.
-const maxWorst = 1000
+// maxRanked is how many jobs an index of the worst keeps, as apply.lua has it.
+const maxRanked = 1000
 
 // Worst lists the n worst jobs of some shards, of a namespace ("": of all), the worst
 // first. It costs what n costs, however many jobs there are; with a namespace, what the
-// bounded indexes hold. An entry may be out of date: its job tells.
+// bounded indexes hold. An entry may be out of date: compare it with its job.
 func (s *Store) Worst(ctx context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
 	last := n - 1
 	if namespace != "" {
-		last = maxWorst - 1
+		last = maxRanked - 1
 	}
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
-		key := s.shards[shard].worst[which]
-		ops[i] = command("zrange", key, "zrange", key, 0, last, "rev", "withscores")
+		key := s.shards[shard].rankings[which]
+		ops[i] = newCommand("zrange", key, "zrange", key, 0, last, "rev", "withscores")
 	}
-	if err := s.perform(ctx, ops...); err != nil {
+	if err := s.runAndWrap(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var all []job.Ranked
 	for i, shard := range shards {
 		all = appendRanked(all, shard, ops[i].reply, namespace)
 	}
-	return firstRanked(all, n), nil
+	return topRanked(all, n), nil
 }
 
 // Overdue lists the n records of some shards that have waited longest for a slot, of a
@@ -47,9 +47,9 @@ func (s *Store) Overdue(ctx context.Context, shards []int, namespace string, n i
 	ops := make([]*op, len(heads))
 	for i, h := range heads {
 		key := s.shards[h.shard].laneKey(h.Lane)
-		ops[i] = command("zrange", key, "zrange", key, 0, n-1, "withscores")
+		ops[i] = newCommand("zrange", key, "zrange", key, 0, n-1, "withscores")
 	}
-	if err := s.perform(ctx, ops...); err != nil {
+	if err := s.runAndWrap(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var all []job.Ranked
@@ -61,7 +61,7 @@ func (s *Store) Overdue(ctx context.Context, shards []int, namespace string, n i
 			}
 		}
 	}
-	return firstRanked(all, n), nil
+	return topRanked(all, n), nil
 }
 
 // overdueLane is a lane whose first record is overdue at an instant.
@@ -76,7 +76,7 @@ type overdueLane struct {
 func (s *Store) overdueLanes(ctx context.Context, shards []int, namespace string, n int) ([]overdueLane, error) {
 	most := n
 	if namespace != "" {
-		most = lanesPerShard
+		most = job.LanesPerRead
 	}
 	heads, err := s.firstDueLanes(ctx, shards, 0, most)
 	if err != nil {
@@ -103,10 +103,10 @@ func (s *Store) overdueLanes(ctx context.Context, shards []int, namespace string
 func (s *Store) Unrank(ctx context.Context, which job.Worst, entries []job.Ranked) error {
 	var ops []*op
 	for _, e := range entries {
-		key := s.shards[e.Shard].worst[which]
-		ops = append(ops, command("zrem", key, "zrem", key, string(e.Record)))
+		key := s.shards[e.Shard].rankings[which]
+		ops = append(ops, newCommand("zrem", key, "zrem", key, string(e.Record)))
 	}
-	return s.perform(ctx, ops...)
+	return s.runAndWrap(ctx, ops...)
 }
 
 // CountWorst counts the entries of some shards by rank: how many are at least as bad as
@@ -131,16 +131,16 @@ func (s *Store) CountWorst(ctx context.Context, shards []int, which job.Worst, r
 func (s *Store) countRanked(ctx context.Context, shards []int, which job.Worst, ranks, counts []int64) (some []int, err error) {
 	ops := make([]*op, 0, len(shards)*len(ranks))
 	for _, shard := range shards {
-		key := s.shards[shard].worst[which]
+		key := s.shards[shard].rankings[which]
 		for _, r := range ranks {
-			ops = append(ops, command("zcount", key, "zcount", key, r, "+inf"))
+			ops = append(ops, newCommand("zcount", key, "zcount", key, r, "+inf"))
 		}
 	}
-	if err := s.perform(ctx, ops...); err != nil {
+	if err := s.runAndWrap(ctx, ops...); err != nil {
 		return nil, err
 	}
 	for i, o := range ops {
-		n := o.reply.int(0)
+		n := o.reply.intAt(0)
 		counts[i%len(ranks)] += n
 		if shard := shards[i/len(ranks)]; n > 0 && (len(some) == 0 || some[len(some)-1] != shard) {
 			some = append(some, shard)
@@ -151,18 +151,18 @@ func (s *Store) countRanked(ctx context.Context, shards []int, which job.Worst, 
 
 // appendRanked reads an answer of members with their scores.
 func appendRanked(out []job.Ranked, shard int, answer reply, namespace string) []job.Ranked {
-	pairs := flat(answer)
+	pairs := flattenPairs(answer)
 	for k := 0; k+1 < len(pairs); k += 2 {
-		record := pairs.text(k)
+		record := pairs.textAt(k)
 		if namespace == "" || strings.HasPrefix(record, namespace+"/") {
-			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: score(pairs.at(k + 1))})
+			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: parseScore(pairs.valueAt(k + 1))})
 		}
 	}
 	return out
 }
 
-// firstRanked are the n worst, in one order for all.
-func firstRanked(all []job.Ranked, n int) []job.Ranked {
+// topRanked are the n worst, in one order for all.
+func topRanked(all []job.Ranked, n int) []job.Ranked {
 	slices.SortFunc(all, func(a, b job.Ranked) int {
 		return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.Record, b.Record))
 	})

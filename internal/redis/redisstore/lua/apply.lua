@@ -363,5 +363,5 @@ if watch_updates then
 	wide('zadd', KEYS[objectives_place], watch_updates)
 	wide('zrem', KEYS[objectives_place], watch_removals)
 end
-local changed, holder = news(KEYS[5], KEYS[6], places)
+local changed, holder = update_lanes(KEYS[5], KEYS[6], places)
 return {0, clock_seen, table.concat(codes, '', 1, records), conflicts, changed, holder}

@@ -74,6 +74,6 @@ if #places > 0 then
 	for i, due in ipairs(call('zmscore', KEYS[4], unpack(names))) do
 		if not due or least[places[i]] < tonumber(due) then earlier[#earlier + 1] = places[i] end
 	end
-	list, holder = news(KEYS[4], KEYS[5], earlier)
+	list, holder = update_lanes(KEYS[4], KEYS[5], earlier)
 end
 return {0, clock_seen, table.concat(codes), list, holder}

@@ -1,4 +1,4 @@
--- grant.lua: tell which commands the user may not call from a script. It works on a
+-- grant.lua: list the commands that the user may not call from a script. It works on a
 -- key that nothing else uses, in ways that leave nothing behind.
 -- KEYS  1 a key of the keyspace
 -- ARGV  1 commands

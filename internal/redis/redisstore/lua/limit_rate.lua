@@ -35,7 +35,7 @@ local function answered(calls, id)
 	end
 end
 
--- instant rounds up, so that whoever comes then is let in.
+-- instant rounds up, so that a caller at that instant is admitted.
 local function instant(ahead)
 	if ahead <= 0 then return clock_ms end
 	return math.ceil((clock_us + math.ceil(ahead / 1000)) / 1000)

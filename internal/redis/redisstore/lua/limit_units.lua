@@ -73,7 +73,7 @@ local function column(at, count, which)
 	return list
 end
 
--- prolong tells which of the asks' holders have a unit. It shortens none, but for a holder
+-- prolong returns which of the asks' holders have a unit. It shortens none, but for a holder
 -- that is named twice: its last TTL counts.
 local function prolong(at, count)
 	local names, kept, longer = column(at, count, 0), {}, {}

@@ -20,5 +20,5 @@ for a = 4, #ARGV, 3 do
 end
 local places = {}
 for k = 6, #KEYS do places[#places + 1] = k end
-local earlier, holder = news(KEYS[4], KEYS[5], places)
+local earlier, holder = update_lanes(KEYS[4], KEYS[5], places)
 return {0, clock_seen, table.concat(done), earlier, holder}

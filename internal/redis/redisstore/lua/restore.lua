@@ -10,11 +10,11 @@
 -- Reply {code, clock, digit, {place, due ... of lanes that became earlier}, lock value}
 --       0 written  1 exists, or is another one  2 as 1, deleted but still running
 --       3 written by an earlier copy of this call
--- Guards: the job is as the guard says. A dead letter that is there stays.
+-- Guards: the job matches the guard. An existing dead letter is kept.
 -- May be repeated: a job with the same state and definition is what this call stored.
 
 local function answer(digit, places)
-	local list, holder = news(KEYS[5], KEYS[6], places or {})
+	local list, holder = update_lanes(KEYS[5], KEYS[6], places or {})
 	return {0, clock_seen, digit, list, holder}
 end
 

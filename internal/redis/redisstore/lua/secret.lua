@@ -1,4 +1,4 @@
--- secret.lua: a secret that all processes share, made by whoever asks first. Not
+-- secret.lua: a secret that all processes share, made by the first caller. Not
 -- part of any shard, so it has none of the common arguments.
 -- KEYS  1 the keyspace hash
 -- ARGV  1 field  2 the secret to store if there is none

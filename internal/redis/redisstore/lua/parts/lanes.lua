@@ -1,10 +1,10 @@
 -- lanes.lua: put before the scripts that write records.
 
--- news brings the index of lanes in line with the lanes at these places in KEYS. It
--- returns what a writing script reports: {place, due, place, due ...} of those whose first
--- due time became earlier, and the value of the lock, for whom to tell. A lane's name
--- is what follows "...l:" in its key, whose prefix is two bytes shorter than "...lanes".
-local function news(index, lock, places)
+-- update_lanes corrects the index of lanes for the lanes at these places in KEYS. It
+-- returns what a writing script reports: {place, due, place, due ...} of the lanes whose first
+-- due time became earlier, and the value of the lock, whose holder is to be notified. A lane's
+-- name follows "...l:" in its key, whose prefix is two bytes shorter than "...lanes".
+local function update_lanes(index, lock, places)
 	if #places == 0 then return '', '' end
 	local skip, names, earlier, set, gone = #index - 2, {}, '', nil, nil
 	for i, k in ipairs(places) do names[i] = sub(KEYS[k], skip) end

@@ -1,13 +1,13 @@
--- prelude.lua: put before every script by the loader. What a script does before it
--- comes to its first record takes longer than a record does: a function costs memory,
--- so none is made here, nor in other parts, that most calls do without.
+-- prelude.lua: the loader puts it before every script. The start of a script takes longer
+-- than one record. A function costs memory, so the parts define only functions that most
+-- calls need.
 --
 -- Only string, table, math and redis.call are used. Every key is declared in
 -- KEYS, KEYS[1] is the shard's meta hash. Numbers that are stored are formatted
--- by int(), because tostring() turns great ones into 1.79e+15. Guards come
+-- by int(), because tostring() turns large ones into 1.79e+15. Guards come
 -- before writes: Redis does not undo what a script did before it failed.
 --
--- Common arguments  1 clock that is expected at most, ms; -1 the caller has not seen it yet,
+-- Common arguments  1 greatest clock that is expected, ms; -1 the caller has not seen it yet,
 --                   0 it has nothing to compare with   2 "1" accept a clock jump
 --                   3 virtual clock, ms; "" real time
 -- Common reply      {code, clock in us, and after a space its lag in ms if it has one, ...}; codes other than 0 mean that
@@ -25,7 +25,7 @@ local NEVER = REGION - 1
 
 local function int(n) return fmt('%d', n) end
 
--- wide puts a list of values into as many calls as it takes, with an option
+-- wide passes a list of values to a command, by as many calls as it takes, with an option
 -- after the key if there is one.
 local function wide(command, key, list, option)
 	for i = 1, #list, 1000 do
@@ -38,8 +38,8 @@ local function wide(command, key, list, option)
 	end
 end
 
--- sane tells whether a state's header can be trusted. The tail begins with a
--- letter, so a run of digits of just this length is header and version.
+-- sane reports whether a state has a valid header. The tail begins with a letter, so
+-- exactly this many digits are header and version.
 local function sane(text)
 	if not text then return false end
 	local _, last = find(text, '^%d+')

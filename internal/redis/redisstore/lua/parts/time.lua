@@ -7,7 +7,7 @@
 --
 -- The clock is Redis's TIME until that steps back. While TIME is behind, it goes on at half
 -- of TIME's rate from an anchor; when TIME is put right, the clock catches up at twice TIME's
--- rate. clock_seen is what answers tell of it: us, and where there is one its lag, how far it may
+-- rate. clock_seen is the clock in replies: us, and its lag if it has one, how far it may
 -- still run ahead of passing time, in ms; clock_ahead is that and what roundings may add. What
 -- must not come before d ms have passed is due at clock_ms + d + min(clock_ahead, d + LEAP). Far
 -- ahead of what the caller expects TIME is refused until a caller accepts it.

@@ -2,22 +2,22 @@ package redisstore
 
 import "github.com/fermata-io/fermata/internal/core/job"
 
-// laneNews gathers what calls say of lanes.
-type laneNews struct {
+// earlierLanes collects the lanes that calls made due earlier.
+type earlierLanes struct {
 	heads  []job.LaneHead
 	holder string
 }
 
-func (n *laneNews) add(lanes *laneKeys, pairs reply, holder string) {
+func (n *earlierLanes) addPairs(lanes *laneKeys, pairs reply, holder string) {
 	if holder != "" {
 		n.holder = holder
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		lane, ok := lanes.lane(pairs.int(i))
+		lane, ok := lanes.laneAt(pairs.intAt(i))
 		if !ok {
 			continue
 		}
-		head := job.LaneHead{Lane: lane, DueMS: pairs.int(i + 1)}
+		head := job.LaneHead{Lane: lane, DueMS: pairs.intAt(i + 1)}
 		known := false
 		for k := range n.heads {
 			if n.heads[k].Lane == lane {
@@ -30,8 +30,8 @@ func (n *laneNews) add(lanes *laneKeys, pairs reply, holder string) {
 	}
 }
 
-// tellEarlier has the holder of the shard hear of lanes that a repair made due earlier.
-func (s *Store) tellEarlier(shard int, n laneNews) {
+// reportEarlierLanes notifies the holder of the shard of lanes that a repair made due earlier.
+func (s *Store) reportEarlierLanes(shard int, n earlierLanes) {
 	if s.onEarlier != nil && len(n.heads) > 0 {
 		s.onEarlier(shard, n.heads, n.holder)
 	}
