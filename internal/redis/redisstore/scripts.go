@@ -36,9 +36,9 @@ type script struct {
 // clock that they need. Apply comes in two forms: apply, which carries history
 // and dead letters, and applyLean, which does without and always passes.
 type scripts struct {
-	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
-	limits                                                                                                                  limitScripts
-	announce, hook, objectives                                                                                              *script
+	create, read, walk, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
+	limits                                                                                                                        limitScripts
+	announce, hook, objectives                                                                                                    *script
 }
 
 // loadScripts composes the scripts. An embedded server knows no flags; it has no
@@ -71,6 +71,7 @@ func compose(l *loader, events bool) scripts {
 	s := scripts{
 		create:    e.load("create", ""),
 		read:      l.load("read", "no-writes"),
+		walk:      l.load("walk", "no-writes"),
 		ends:      l.load("ends", "no-writes"),
 		restore:   e.load("restore", ""),
 		lease:     l.load("lease", "allow-oom"),
@@ -91,7 +92,7 @@ func compose(l *loader, events bool) scripts {
 
 		objectives: l.load("objectives", "allow-oom"),
 	}
-	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
+	s.reap.mutates, s.clock.mutates, s.read.mutates, s.walk.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false, false
 	s.trail.mutates = false      // no call waits for its record
 	s.objectives.mutates = false // an entry that comes back is looked at again
 	return s
@@ -131,7 +132,7 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "trail", "read", "walk", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
