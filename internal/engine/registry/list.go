@@ -99,6 +99,7 @@ type pageBuilder[T any] struct {
 	patience time.Duration // time after which the page ends early
 	scanned  int
 	bytes    int
+	read     int // bytes of the items that were read, also of those that did not match
 
 	items  []T
 	places []position // after each of the items
@@ -134,7 +135,7 @@ func (l *pageBuilder[T]) fillPage(ctx context.Context) error {
 		case used && last:
 			return nil
 		case !used, len(l.items) >= l.size, l.scanned >= scanRecords,
-			l.bytes >= pageBytes, time.Since(l.started) >= l.patience:
+			l.bytes >= pageBytes, l.read >= pageBytes, time.Since(l.started) >= l.patience:
 			l.next = l.at.encodeToken()
 			return nil
 		}
@@ -163,6 +164,7 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 		after = ""
 	}
 	for _, item := range items {
+		l.read += l.weight(item)
 		id := l.id(item)
 		if id <= after || !l.want(item) {
 			continue

@@ -116,7 +116,7 @@ func (r *Registry) compareEntries(ctx context.Context, q *job.TopQuery, entries,
 			keys = append(keys, key)
 		}
 	}
-	records, err := r.o.Store.Get(ctx, keys)
+	records, err := r.readWithinBytes(ctx, keys)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,6 +137,28 @@ func (r *Registry) compareEntries(ctx context.Context, q *job.TopQuery, entries,
 		}
 	}
 	return jobs, stale, nil
+}
+
+// readWithinBytes reads jobs in small parts, the worst first, until it has read maxRead bytes of payloads. The answer
+// has the jobs that it read.
+func (r *Registry) readWithinBytes(ctx context.Context, keys []job.Key) ([]*job.Record, error) {
+	records, size := make([]*job.Record, 0, len(keys)), 0
+	for part := range slices.Chunk(keys, readAtOnce) {
+		more, err := r.o.Store.Get(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, more...)
+		for _, record := range more {
+			if record != nil {
+				size += len(record.Definition.Payload)
+			}
+		}
+		if size >= maxRead {
+			break
+		}
+	}
+	return records, nil
 }
 
 func rankOf(r *job.Record, which job.Worst) int64 {

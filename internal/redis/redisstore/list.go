@@ -14,10 +14,13 @@ const (
 	scanStep   = 500                   // fields looked at by one command
 	pageTime   = 50 * time.Millisecond // after which a page is handed out as it is
 	maxScanned = 5000
+	// walkBytes bounds the definitions that one page reads, whether they match or not. The last read may exceed it by
+	// a few definitions.
+	walkBytes = 2 << 20
 )
 
 // List walks the jobs of a namespace (of all, if it is empty) in no particular
-// order. It looks at about budget records (at most 5,000) or for 50 ms, so that a
+// order. It looks at about budget records (at most 5,000) reads 2 MiB of definitions, or takes 50 ms, so that a
 // page may be short or empty before the end; the end is an empty next cursor. A
 // job that exists all the while is listed at least once. Record.IndexMS is zero.
 func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) (jobs []job.Record, next string, err error) {
@@ -49,13 +52,14 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		return "", err
 	}
 	budget = max(1, min(budget, maxScanned))
-	end := s.now().Add(pageTime)
+	end, room := s.now().Add(pageTime), walkBytes
 	for shard < len(s.shards) {
 		step := min(budget, scanStep)
-		found, following, err := s.scan(ctx, shard, at, namespace, step)
+		found, following, read, err := s.scan(ctx, shard, at, namespace, step, room)
 		if err != nil {
 			return "", err
 		}
+		room -= read
 		n, err := take(shard, found)
 		if err != nil {
 			return "", err
@@ -63,7 +67,7 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		if at = following; at == "0" {
 			shard++
 		}
-		if budget -= max(step, n); budget <= 0 || !s.now().Before(end) {
+		if budget -= max(step, n); budget <= 0 || room <= 0 || !s.now().Before(end) {
 			break
 		}
 	}
@@ -87,41 +91,43 @@ func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
 	return shard, at, nil
 }
 
-// scan reads one step of a shard's definitions, and their states.
-func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step int) ([]scannedRecord, string, error) {
-	key := s.shards[shard].def
-	args := []any{"hscan", key, at, "count", step}
+// scan reads one step of a shard's definitions, about room bytes of them, and their states. read is how many bytes it
+// read. A read that timed out is not repeated: Redis may still be working on it.
+func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step, room int) (found []scannedRecord, next string,
+	read int, err error) {
+	pattern := ""
 	if namespace != "" {
-		args = append(args, "match", escapeGlob(namespace)+"/*")
+		pattern = escapeGlob(namespace) + "/*"
 	}
-	o := newCommand("hscan", key, args...)
+	o := newScriptCall(s.scripts.walk, shard, []string{s.shards[shard].def}, []any{at, step, room, pattern})
+	o.neverRetry = true
 	if err := s.runAndWrap(ctx, o); err != nil {
-		return nil, "", err
+		return nil, "", 0, err
 	}
 	var ids []job.RecordID
 	var defs []string
 	fields := o.reply.listAt(1)
 	for i := 0; i+1 < len(fields); i += 2 {
 		ids, defs = append(ids, job.RecordID(fields.textAt(i))), append(defs, fields.textAt(i+1))
+		read += len(fields.textAt(i)) + len(fields.textAt(i+1))
 	}
 	if len(ids) == 0 {
-		return nil, o.reply.textAt(0), nil
+		return nil, o.reply.textAt(0), 0, nil
 	}
 	states := readFields(shard, s.shards[shard].state, ids)
 	if err := s.runAndWrap(ctx, states); err != nil {
-		return nil, "", err
+		return nil, "", 0, err
 	}
-	var out []scannedRecord
 	for i, id := range ids {
 		raw := rawRecord{state: states.reply.textAt(i), hasState: states.reply.hasTextAt(i), def: defs[i], hasDef: true}
 		record, err := raw.record(id)
 		if err != nil {
 			s.reportCorrupt(shard, "list", err, string(id))
 		} else if record != nil {
-			out = append(out, scannedRecord{id, *record})
+			found = append(found, scannedRecord{id, *record})
 		}
 	}
-	return out, o.reply.textAt(0), nil
+	return found, o.reply.textAt(0), read, nil
 }
 
 // escapeGlob makes a pattern that matches just the text.

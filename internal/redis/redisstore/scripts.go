@@ -36,9 +36,9 @@ type script struct {
 // two forms: apply, which writes history and dead letters, and applyLean, which omits them and always
 // succeeds.
 type scripts struct {
-	create, read, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
-	limits                                                                                                                  limitScripts
-	announce, hook, objectives                                                                                              *script
+	create, read, walk, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
+	limits                                                                                                                        limitScripts
+	announce, hook, objectives                                                                                                    *script
 }
 
 // loadScripts composes the scripts. An embedded server has no flags and no limit of memory. Scripts write
@@ -71,6 +71,7 @@ func compose(l *loader, events bool) scripts {
 	s := scripts{
 		create:    e.load("create", ""),
 		read:      l.load("read", "no-writes"),
+		walk:      l.load("walk", "no-writes"),
 		ends:      l.load("ends", "no-writes"),
 		restore:   e.load("restore", ""),
 		lease:     l.load("lease", "allow-oom"),
@@ -91,7 +92,7 @@ func compose(l *loader, events bool) scripts {
 
 		objectives: l.load("objectives", "allow-oom"),
 	}
-	s.reap.mutates, s.clock.mutates, s.read.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false
+	s.reap.mutates, s.clock.mutates, s.read.mutates, s.walk.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false, false
 	s.trail.mutates = false      // no caller waits for its record
 	s.objectives.mutates = false // an entry that reappears is checked again
 	return s
@@ -130,7 +131,7 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "trail", "read", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "trail", "read", "walk", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
