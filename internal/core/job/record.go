@@ -49,10 +49,8 @@ func (r RecordID) Job() RecordID {
 }
 
 // IsJob reports whether the record is that of a job: its own state and definition.
-func (r RecordID) IsJob() bool {
-	_, child := r.split()
-	return child == ""
-}
+// It is called for each leased run and does not parse the id.
+func (r RecordID) IsJob() bool { return strings.IndexByte(string(r), '#') < 0 }
 
 // IsRun reports whether the record is that of a run. It has a state; the definition is the job's.
 func (r RecordID) IsRun() bool {

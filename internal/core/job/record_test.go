@@ -24,7 +24,7 @@ func TestRecordIDParts(t *testing.T) {
 		"ns":                   {isJob: true},
 		"ns/":                  {isJob: true},
 		"/a":                   {isJob: true},
-		"ns/#r1":               {isJob: true},
+		"ns/#r1":               {},
 	} {
 		run, isRun := id.RunSlot()
 		dead, isDead := id.LetterSlot()
