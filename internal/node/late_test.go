@@ -77,7 +77,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	const breaches = `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`
 	told := func(t *testing.T, nodes ...*node.Node) {
 		t.Helper()
-		eventually(t, "each is counted once", func() error {
+		redistest.Eventually(t, time.Minute, "each is counted once", func() error {
 			if n, err := sumOf(t.Context(), breaches, nodes...); err != nil || n != many {
 				return fmt.Errorf("counted %v (%v)", n, err)
 			}
@@ -94,7 +94,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	eventually(t, "runs that wait are overdue", func() error {
+	redistest.Eventually(t, time.Minute, "runs that wait are overdue", func() error {
 		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, a,
 			b); err != nil || n != many+1 {
 			return fmt.Errorf("%v (%v)", n, err)
@@ -120,13 +120,13 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	var ran atomic.Int64
 	work(t, d, many, map[string]func(context.Context,
 		*worker.Task) error{"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil }})
-	eventually(t, "all have run", func() error {
+	redistest.Eventually(t, time.Minute, "all have run", func() error {
 		if n := ran.Load(); n != many+1 {
 			return fmt.Errorf("%d runs", n)
 		}
 		return nil
 	})
-	eventually(t, "none is overdue", func() error {
+	redistest.Eventually(t, time.Minute, "none is overdue", func() error {
 		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, b,
 			d); err != nil || n != 0 {
 			return fmt.Errorf("%v (%v)", n, err)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -273,7 +274,7 @@ func TestAccess(t *testing.T) {
 
 	// Who is taken out of the file is out.
 	g.write("editor", "worker-a", "worker-b", "thief")
-	eventually(t, patience, "a token that was taken out is refused", func() error {
+	redistest.Eventually(t, patience, "a token that was taken out is refused", func() error {
 		if _, err := first.jobs.GetJob(g.as("viewer"), &fermatav1.GetJobRequest{Name: jobName("first")}); status.Code(err) != codes.Unauthenticated {
 			return fmt.Errorf("%v", err)
 		}

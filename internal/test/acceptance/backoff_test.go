@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -61,7 +62,7 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 			t.Fatalf("a millisecond before it is due: %v", s)
 		}
 		set(due)
-		eventually(t, patience, fmt.Sprintf("failure %d is stored", failures+1), func() error {
+		redistest.Eventually(t, patience, fmt.Sprintf("failure %d is stored", failures+1), func() error {
 			return wantStatus(n.get("endpoint"), func(s *fermatav1.JobStatus) bool {
 				return s.GetConsecutiveFailures() == int64(failures+1) && s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED
 			})
@@ -96,7 +97,7 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 	}
 	c.startWorker("w-last", 1, n.grpc)
 	set(due)
-	eventually(t, patience, "success is stored", func() error {
+	redistest.Eventually(t, patience, "success is stored", func() error {
 		return wantStatus(n.get("endpoint"), func(s *fermatav1.JobStatus) bool {
 			return s.GetSucceededTotal() == 1 && s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -186,7 +187,7 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 		if b.cutAll() == 0 {
 			t.Error("there was no stream to cut")
 		}
-		eventually(t, patience, "the worker is back", func() error {
+		redistest.Eventually(t, patience, "the worker is back", func() error {
 			if b.connections() == passed {
 				return fmt.Errorf("not yet")
 			}
@@ -204,7 +205,7 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range promises {
-		eventually(t, patience, p.Job+" is done", func() error {
+		redistest.Eventually(t, patience, p.Job+" is done", func() error {
 			return wantStatus(n.get(p.Job), func(s *fermatav1.JobStatus) bool {
 				return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetLostTotal() == 0
 			})
@@ -241,24 +242,24 @@ func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
 	n.create("long", j)
 	const absences = 4 // three losses in a row quarantine a run
 	for i := range int64(absences) {
-		eventually(t, patience, "the run has started", func() error {
+		redistest.Eventually(t, patience, "the run has started", func() error {
 			return atLeastStarts(c, "long", int(i)+1)
 		})
 		proxy.Refuse(true)
 		proxy.CloseAll()
-		eventually(t, patience, "the run is lost", func() error {
+		redistest.Eventually(t, patience, "the run is lost", func() error {
 			return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool { return s.GetLostTotal() == i+1 })
 		})
 		proxy.Refuse(false)
-		eventually(t, patience, "the loss is forgiven", func() error {
+		redistest.Eventually(t, patience, "the loss is forgiven", func() error {
 			return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool { return s.GetCurrentLosses() == 0 && s.GetDeadTotal() == 0 })
 		})
 	}
-	eventually(t, patience, "the run has started", func() error { return atLeastStarts(c, "long", absences+1) })
+	redistest.Eventually(t, patience, "the run has started", func() error { return atLeastStarts(c, "long", absences+1) })
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "long is done", func() error {
+	redistest.Eventually(t, patience, "long is done", func() error {
 		return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetLostTotal() == absences
 		})

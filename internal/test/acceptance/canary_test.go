@@ -128,7 +128,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	var said bytes.Buffer // everything that is told to anybody
 	add := func(what, text string) { fmt.Fprintf(&said, "\n== %s\n%s\n", what, text) }
 	for id := range payloads {
-		eventually(t, patience, id+" has run", func() error {
+		redistest.Eventually(t, patience, id+" has run", func() error {
 			runs := n.runs(id)
 			if len(runs) == 0 || runs[0].GetState() != fermatav1.Run_STATE_FINISHED {
 				return fmt.Errorf("runs are %v", runs)

@@ -78,7 +78,7 @@ func newBed(t testing.TB, o bedOptions) *bed {
 	}
 	b.load = b.registerLoad()
 	b.served = newService(b.load.promises)
-	eventually(t, patience, "every job has run", func() error { return b.served.everyJobRan(b.events()) })
+	redistest.Eventually(t, patience, "every job has run", func() error { return b.served.everyJobRan(b.events()) })
 	return b
 }
 

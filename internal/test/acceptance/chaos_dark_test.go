@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -51,7 +52,7 @@ func darken(b *bed) {
 	failed := func(id string) bool {
 		return len(b.match(func(e historycheck.Event) bool { return e.Job == id && e.Outcome == historycheck.Failed })) > 0
 	}
-	eventually(b.t, patience, "jobs have run and failed", func() error {
+	redistest.Eventually(b.t, patience, "jobs have run and failed", func() error {
 		for i := range 3 {
 			if !failed(fmt.Sprintf("dark-failed-%d", i)) {
 				return fmt.Errorf("dark-failed-%d has not", i)
@@ -63,7 +64,7 @@ func darken(b *bed) {
 	before := map[string]*fermatav1.Job{}
 	for i := range 3 {
 		id := fmt.Sprintf("dark-failed-%d", i)
-		eventually(b.t, patience, "its failure is stored", func() error {
+		redistest.Eventually(b.t, patience, "its failure is stored", func() error {
 			before[id] = b.node("a").get(id)
 			return wantStatus(before[id], func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 1 })
 		})

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -47,7 +48,7 @@ func hangHandlers(b *bed) {
 		for i := range 2 * hanging {
 			id := fmt.Sprintf("hang-%02d", i)
 			started := b.saw(patience, "it starts", starts(id, ""))
-			eventually(b.t, patience, "it is timed out", func() error {
+			redistest.Eventually(b.t, patience, "it is timed out", func() error {
 				return wantStatus(b.node("b").get(id), func(s *fermatav1.JobStatus) bool {
 					return s.GetTimeoutTotal() == 1 && s.GetConcurrentRuns() == 0 && s.GetLostTotal() == 0
 				})
@@ -104,7 +105,7 @@ func borderHandlers(b *bed) {
 		for _, l := range b.links {
 			l.grpc.LatencyBetween(0, sessionTTL(lease)/8)
 		}
-		eventually(b.t, 4*lease+30*time.Second, "all handlers end", func() error {
+		redistest.Eventually(b.t, 4*lease+30*time.Second, "all handlers end", func() error {
 			done := b.match(func(e historycheck.Event) bool {
 				return e.Kind == historycheck.End && e.Outcome == historycheck.OK && len(e.Job) > 7 && e.Job[:7] == "border-"
 			})
@@ -144,7 +145,7 @@ func poisonWorkers(b *bed) {
 			j.Queue, j.Schedule = "poison", once(time.Now())
 			b.makes(historycheck.Promise{Job: id}, j)
 		}
-		eventually(b.t, 8*workerBound(lock, lease)+30*time.Second, "all have been given up", func() error {
+		redistest.Eventually(b.t, 8*workerBound(lock, lease)+30*time.Second, "all have been given up", func() error {
 			for _, id := range b.workerNames() {
 				if b.workers[id].exited() {
 					deaths++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestChaosLinks: what happens to the links of nodes, to Redis and to each other.
@@ -49,7 +50,7 @@ func starveNode(b *bed, id, name string, dir faultproxy.Direction, bound func(lo
 		link.Blackhole(dir)
 		watch.over(unheardBound(lock, lease))
 		b.lasts(chaosSpan(3*lock) - lock)
-		eventually(b.t, patience, id+" knows that it holds no shards", func() error {
+		redistest.Eventually(b.t, patience, id+" knows that it holds no shards", func() error {
 			if held := b.node(id).metric(b.t, "fermata_shards_held"); held != 0 {
 				return fmt.Errorf("it believes to hold %v", held)
 			}
@@ -103,7 +104,7 @@ func partitionNodes(b *bed) {
 			}
 			if len(cut.severed) == 6 {
 				for _, n := range b.nodes {
-					eventually(b.t, patience, n.name+" is alone", func() error {
+					redistest.Eventually(b.t, patience, n.name+" is alone", func() error {
 						if m := n.metric(b.t, "fermata_members"); m != 1 {
 							return fmt.Errorf("it sees %v members", m)
 						}
@@ -138,7 +139,7 @@ func roughLinks(b *bed) {
 		}
 		b.lasts(chaosSpan(5 * time.Second))
 		// Where the machine is slow there are fewer replies to cut.
-		eventually(b.t, patience, "some connections are cut", func() error {
+		redistest.Eventually(b.t, patience, "some connections are cut", func() error {
 			delayed, cut = 0, 0
 			for _, l := range b.links {
 				for _, p := range l.proxies() {

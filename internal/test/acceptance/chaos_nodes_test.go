@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -58,7 +59,7 @@ func freezeNode(b *bed) {
 	before := link.Counters().Stalled
 	b.fault(faultKind{Name: "node frozen", Within: eitherBound(lock, lease)}, func() {
 		link.Blackhole(faultproxy.ToServer)
-		eventually(b.t, patience, "a call is on its way", func() error {
+		redistest.Eventually(b.t, patience, "a call is on its way", func() error {
 			if link.Counters().Stalled == before {
 				return errors.New("none is")
 			}
@@ -74,7 +75,7 @@ func freezeNode(b *bed) {
 	})
 	b.power("calls that came late", int(link.Counters().Stalled-before), 1)
 	b.power("shards held", len(held), 1)
-	eventually(b.t, patience, "the node knows that it has lost its shards", func() error {
+	redistest.Eventually(b.t, patience, "the node knows that it has lost its shards", func() error {
 		lost := n.metric(b.t, "fermata_shard_lock_losses_total", `reason="expired"`) + n.metric(b.t, "fermata_shard_lock_losses_total", `reason="lost"`)
 		if int(lost) < 1 {
 			return errors.New("it does not say so")
@@ -109,7 +110,7 @@ func rollRoughly(b *bed) {
 func (b *bed) shardsOf(id string) map[int]bool {
 	b.t.Helper()
 	held := map[int]bool{}
-	eventually(b.t, patience, "somebody lists the shards", func() error {
+	redistest.Eventually(b.t, patience, "somebody lists the shards", func() error {
 		for _, n := range b.nodes {
 			list, err := n.cluster.ListShards(call(b.t), &fermatav1.ListShardsRequest{})
 			if err != nil {

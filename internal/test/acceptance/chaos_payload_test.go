@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -46,7 +47,7 @@ func TestChaosPayloads(t *testing.T) {
 	}
 	for id, payload := range fits {
 		got.wait(t, id, payload)
-		eventually(t, patience, id+" is settled", func() error {
+		redistest.Eventually(t, patience, id+" is settled", func() error {
 			return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_DONE })
 		})
 	}
@@ -76,12 +77,12 @@ func TestChaosPayloads(t *testing.T) {
 	got.wait(t, "later", []byte("as ever"))
 	// A payload that its handler cannot take ends as a dead run, and the worker lives.
 	n.create("poison", payloadJob([]byte("poison")))
-	eventually(t, patience, "the poison is dead", func() error {
+	redistest.Eventually(t, patience, "the poison is dead", func() error {
 		return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool { return s.GetDeadTotal() == 1 })
 	})
 	n.create("after", payloadJob([]byte("still here")))
 	got.wait(t, "after", []byte("still here"))
-	eventually(t, patience, "the output is stored", func() error {
+	redistest.Eventually(t, patience, "the output is stored", func() error {
 		for _, r := range n.runs("after") {
 			if len(r.GetOutput()) == worker.MaxOutput {
 				return nil
@@ -185,7 +186,7 @@ func startPayloadWorker(t testing.TB, addr string) *payloadWorker {
 
 func (p *payloadWorker) wait(t testing.TB, id string, payload []byte) {
 	t.Helper()
-	eventually(t, patience, id+" arrives", func() error {
+	redistest.Eventually(t, patience, id+" arrives", func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		sum, ran := p.sums[id]

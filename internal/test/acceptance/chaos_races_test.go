@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -113,7 +114,7 @@ func raceOffset(i, spread int) time.Duration {
 func (c *cluster) follow(began map[string]chan time.Time) {
 	c.t.Helper()
 	seen, waiting := 0, maps.Clone(began)
-	eventually(c.t, 2*patience, "all runs have begun", func() error {
+	redistest.Eventually(c.t, 2*patience, "all runs have begun", func() error {
 		events := c.events()
 		for _, e := range events[seen:] {
 			if told := waiting[e.Job]; e.Kind == historycheck.Start && told != nil {
@@ -171,7 +172,7 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 	racing.Wait()
 	for _, r := range races {
 		for i := range spread {
-			eventually(c.t, patience, id(r, i)+": both have had their effect", func() error {
+			redistest.Eventually(c.t, patience, id(r, i)+": both have had their effect", func() error {
 				j, err := nodes[0].jobs.GetJob(call(c.t), &fermatav1.GetJobRequest{Name: jobName(id(r, i))})
 				return r.stands(j, err)
 			})

@@ -15,6 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -121,7 +122,7 @@ func TestChaosCorruption(t *testing.T) {
 		case about != "":
 			found++
 		default: // it runs, as it should every second
-			eventually(t, patience, d.name+": it heals, as the audit knows nothing of it", func() error {
+			redistest.Eventually(t, patience, d.name+": it heals, as the audit knows nothing of it", func() error {
 				if !c.runs(id, audited) {
 					return errors.New("it does not run: " + id)
 				}
@@ -182,7 +183,7 @@ func readStored(t testing.TB, c *redis.Client, id string) *rawJob {
 		key: func(part string) string { return fmt.Sprintf("fermata:{%s}:%s", strings.Trim(tag, "{}"), part) },
 	}
 	// Between two runs: what is live would be judged by its own rules.
-	eventually(t, patience, id+" waits", func() (err error) {
+	redistest.Eventually(t, patience, id+" waits", func() (err error) {
 		if s.state, err = c.HGet(call(t), s.key("st"), s.record).Result(); err == nil && s.state[16] != '0' {
 			err = errors.New("it runs")
 		}
@@ -242,7 +243,7 @@ func (c *cluster) mend(n *schedulerNode, victims map[string]damage) {
 	}
 	again := time.Now()
 	for id, d := range victims {
-		eventually(c.t, patience, d.name+": it runs again", func() error {
+		redistest.Eventually(c.t, patience, d.name+": it runs again", func() error {
 			if !c.runs(id, again) {
 				return fmt.Errorf("%s has not: %v", id, n.auditNames(c.t)["default/"+id])
 			}

@@ -59,7 +59,7 @@ func TestChaosOneInstant(t *testing.T) {
 	}
 	f := &figures{ID: "T35", Name: "all at one instant", Faults: map[string]int{"jobs due at once": n}, Bound: calmLag}
 	ping := probe(t, "redis://"+beside.Options().Addr, func() {
-		eventually(t, max(0, time.Until(at))+patience+time.Duration(n)*2*time.Millisecond, "all have run", func() error {
+		redistest.Eventually(t, max(0, time.Until(at))+patience+time.Duration(n)*2*time.Millisecond, "all have run", func() error {
 			if ran := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && l.jobs[e.Job] != nil })); ran < n {
 				return errors.New(strconv.Itoa(ran) + " have")
 			}

@@ -59,7 +59,7 @@ func TestChaosSettingsChangeWhileRunning(t *testing.T) {
 	c.settle()
 	says := func(what string) {
 		t.Helper()
-		eventually(t, patience, "the node says: "+what, func() error {
+		redistest.Eventually(t, patience, "the node says: "+what, func() error {
 			err := ready(call(t), n.http)
 			switch {
 			case what == "" || err == nil && what != "":

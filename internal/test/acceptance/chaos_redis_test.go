@@ -65,7 +65,7 @@ func loseReplies(b *bed) {
 			}
 			surplus = naiveSurplus(b.t, b.links["a"].redis.Addr(), int(10/p.probability))
 			b.lasts(chaosSpan(3 * time.Second))
-			eventually(b.t, patience, "replies are cut", func() error {
+			redistest.Eventually(b.t, patience, "replies are cut", func() error {
 				if cut := int(b.cutReplies() - before); cut < p.least {
 					return fmt.Errorf("%d of %d", cut, p.least)
 				}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // slowTrials delay what Redis answers some nodes: by times below and above those after which
@@ -87,7 +89,7 @@ func slowRedis(b *bed, delay time.Duration, nodes int) {
 // quickOnesHoldAll waits until those nodes hold all shards that are not slow.
 func (b *bed) quickOnesHoldAll(slow []string, within time.Duration, from time.Time) {
 	b.t.Helper()
-	eventually(b.t, within+patience, "the quick nodes hold all shards", func() error {
+	redistest.Eventually(b.t, within+patience, "the quick nodes hold all shards", func() error {
 		for _, id := range slow {
 			if held := b.node(id).metric(b.t, "fermata_shards_held"); held != 0 {
 				return fmt.Errorf("%s holds %v", id, held)

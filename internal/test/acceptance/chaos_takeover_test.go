@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // takeOverWatch waits until shards have changed hands, as their locks say: each
@@ -38,7 +39,7 @@ func (b *bed) watchTakeOver(id string) *takeOverWatch {
 // took: within is documented.
 func (w *takeOverWatch) over(within time.Duration) {
 	w.b.t.Helper()
-	eventually(w.b.t, within+patience, "the shards are taken over", func() error {
+	redistest.Eventually(w.b.t, within+patience, "the shards are taken over", func() error {
 		now, err := w.b.locks()
 		if err != nil {
 			return err

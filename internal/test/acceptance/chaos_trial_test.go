@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -199,7 +200,7 @@ func (b *bed) lasts(d time.Duration) {
 func (b *bed) calm(bound time.Duration) {
 	b.t.Helper()
 	b.settle()
-	eventually(b.t, bound+patience, "all jobs are on time", func() error { return b.served.onTime(b.events(), calmLag) })
+	redistest.Eventually(b.t, bound+patience, "all jobs are on time", func() error { return b.served.onTime(b.events(), calmLag) })
 }
 
 // finish ends the bed's history and judges it.

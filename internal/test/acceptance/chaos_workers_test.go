@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestChaosWorkers: what happens to workers and to their links.
@@ -51,7 +52,7 @@ func (b *bed) live(worker string) map[string]historycheck.Event {
 // holding waits until a worker runs something long.
 func (b *bed) holding(worker string) {
 	b.t.Helper()
-	eventually(b.t, patience, worker+" runs something", func() error {
+	redistest.Eventually(b.t, patience, worker+" runs something", func() error {
 		if len(b.live(worker)) < 2 {
 			return errors.New("it does not")
 		}
@@ -64,7 +65,7 @@ func (b *bed) holding(worker string) {
 // in its lease.
 func (b *bed) moved(live map[string]historycheck.Event, limit time.Duration) (moved, deceived int) {
 	b.t.Helper()
-	eventually(b.t, limit, "runs move to other workers", func() error {
+	redistest.Eventually(b.t, limit, "runs move to other workers", func() error {
 		told, again := map[int64]int64{}, map[string]historycheck.Event{}
 		for _, e := range b.events() {
 			old, ours := live[e.Run]
@@ -130,7 +131,7 @@ func killWorkers(b *bed) {
 	kills, lost := 0, 0
 	for end := time.Now().Add(chaosSpan(3 * time.Second)); kills < 3 || time.Now().Before(end); kills++ {
 		id := b.busiest()
-		eventually(b.t, patience, id+" runs something", func() error {
+		redistest.Eventually(b.t, patience, id+" runs something", func() error {
 			if len(b.live(id)) == 0 {
 				return errors.New("it does not")
 			}
@@ -183,7 +184,7 @@ func silenceWorker(b *bed) {
 			l.grpc.Only(id)
 			l.grpc.Blackhole(faultproxy.Both)
 		}
-		eventually(b.t, patience, "packets of the worker are held", func() error {
+		redistest.Eventually(b.t, patience, "packets of the worker are held", func() error {
 			if stalled() == before {
 				return errors.New("none is")
 			}

@@ -248,7 +248,7 @@ func (c *cluster) retire(n *schedulerNode) {
 func (c *cluster) settle() {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.settled(n) })
+		redistest.Eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.settled(n) })
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // spanCollector is an OpenTelemetry collector: what processes send it stays here.
@@ -72,7 +74,7 @@ func (c *spanCollector) Export(_ context.Context, q *collector.ExportTraceServic
 // await returns the span of this name in a trace, when it has come.
 func (c *spanCollector) await(t testing.TB, trace, name string) (found collected) {
 	t.Helper()
-	eventually(t, patience, "span "+name+" of trace "+trace, func() error {
+	redistest.Eventually(t, patience, "span "+name+" of trace "+trace, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		var have []string

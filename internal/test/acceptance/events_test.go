@@ -17,6 +17,7 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // told counts what somebody was told of the ends of runs, by job.
@@ -126,10 +127,10 @@ func TestEventsOutliveTheirNode(t *testing.T) {
 		j.Schedule = once(start.Add(time.Duration(i) * 100 * time.Millisecond))
 		a.create(fmt.Sprintf("e%d", i), j)
 	}
-	eventually(t, patience, "a third is told of", func() error { return errors.Join(watchers[0].all(n/3), watchers[1].all(n/3)) })
+	redistest.Eventually(t, patience, "a third is told of", func() error { return errors.Join(watchers[0].all(n/3), watchers[1].all(n/3)) })
 	c.kill(a)
-	eventually(t, patience, "all are told of", func() error { return errors.Join(watchers[0].all(n), watchers[1].all(n)) })
-	eventually(t, patience, "the webhook is told of all", func() error { return endpoint.all(n) })
+	redistest.Eventually(t, patience, "all are told of", func() error { return errors.Join(watchers[0].all(n), watchers[1].all(n)) })
+	redistest.Eventually(t, patience, "the webhook is told of all", func() error { return endpoint.all(n) })
 	cancel()
 	watching.Wait()
 	for _, watched := range watchers {

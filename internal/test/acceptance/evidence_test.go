@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // evidence is one worker's file, and what was read of it so far.
@@ -69,7 +70,7 @@ func (c *cluster) match(fit func(historycheck.Event) bool) []historycheck.Event 
 func (c *cluster) saw(limit time.Duration, what string, fit func(historycheck.Event) bool) historycheck.Event {
 	c.t.Helper()
 	var found historycheck.Event
-	eventually(c.t, limit, what, func() error {
+	redistest.Eventually(c.t, limit, what, func() error {
 		events := c.match(fit)
 		if len(events) == 0 {
 			return errors.New("nobody recorded it")

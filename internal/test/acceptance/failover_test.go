@@ -41,7 +41,7 @@ func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
 	// With min-replicas-to-write the new master refuses writes until the replica
 	// that is left has found it, which Sentinel may take ten seconds to see to.
 	probe := sentinel.Client()
-	eventually(t, patience, "the new master takes writes", func() error {
+	redistest.Eventually(t, patience, "the new master takes writes", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return probe.Set(ctx, "probe", "1", time.Minute).Err()
@@ -140,7 +140,7 @@ func (c *creators) count() int {
 // wait waits until so many creations were acknowledged.
 func (c *creators) wait(n int) {
 	c.t.Helper()
-	eventually(c.t, patience, "jobs are created", func() error {
+	redistest.Eventually(c.t, patience, "jobs are created", func() error {
 		if got := c.count(); got < n {
 			return fmt.Errorf("%d of %d are acknowledged", got, n)
 		}

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -336,7 +337,7 @@ func TestFlood(t *testing.T) {
 		s.runs = runs.Load() - before
 		return s
 	}
-	eventually(t, patience, "runs", func() error {
+	redistest.Eventually(t, patience, "runs", func() error {
 		if runs.Load() < 20 {
 			return errors.New("too few")
 		}
@@ -344,7 +345,7 @@ func TestFlood(t *testing.T) {
 	})
 	calm := measure()
 	f := newFlood(t, n.grpc, connections)
-	eventually(t, patience, "a flood", func() error {
+	redistest.Eventually(t, patience, "a flood", func() error {
 		if held, gone := f.open.Load(), f.refused.Load(); held+gone < int64(connections) {
 			return fmt.Errorf("%d connections are open, %d were closed", held, gone)
 		}

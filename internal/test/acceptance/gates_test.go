@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -34,7 +35,7 @@ func TestLockIsHeldByOneRunAtATime(t *testing.T) {
 		a.create(fmt.Sprintf("lock-%02d", i), j)
 	}
 	done := func(n int) {
-		eventually(t, patience, fmt.Sprintf("%d runs have ended", n), func() error {
+		redistest.Eventually(t, patience, fmt.Sprintf("%d runs have ended", n), func() error {
 			if ended := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.Outcome == historycheck.OK })); ended < n {
 				return fmt.Errorf("%d runs", ended)
 			}
@@ -54,7 +55,7 @@ func TestLockIsHeldByOneRunAtATime(t *testing.T) {
 	atLeast(t, "workers that ran under the mutex", len(workers), 2)
 	for i := range jobs {
 		id := fmt.Sprintf("lock-%02d", i)
-		eventually(t, patience, id+" is done", func() error {
+		redistest.Eventually(t, patience, id+" is done", func() error {
 			return wantStatus(a.get(id), func(s *fermatav1.JobStatus) bool {
 				return s.GetSucceededTotal() == 1 && s.GetConsecutiveFailures() == 0
 			})
@@ -83,14 +84,14 @@ func TestTargetHoldsBackItsJobs(t *testing.T) {
 	}
 	create("first", time.Now())
 	failed := c.saw(patience, "the first job fails", func(e historycheck.Event) bool { return e.Job == "first" && e.Kind == historycheck.End })
-	eventually(t, patience, "its failure is stored", func() error {
+	redistest.Eventually(t, patience, "its failure is stored", func() error {
 		return wantStatus(a.get("first"), func(s *fermatav1.JobStatus) bool { return s.GetLastOutcome() == fermatav1.Outcome_OUTCOME_FAILED })
 	})
 	const jobs = 20
 	for i := range jobs {
 		create(fmt.Sprintf("other-%02d", i), time.Now())
 	}
-	eventually(t, patience, "the others are held", func() error {
+	redistest.Eventually(t, patience, "the others are held", func() error {
 		for i := range jobs {
 			s := b.get(fmt.Sprintf("other-%02d", i)).GetStatus()
 			if s.GetHold().GetReason() != fermatav1.Hold_REASON_TARGET || s.GetHold().GetKey() != "api.example.com" {
@@ -109,7 +110,7 @@ func TestTargetHoldsBackItsJobs(t *testing.T) {
 	if err := os.Remove(down); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "all have succeeded", func() error {
+	redistest.Eventually(t, patience, "all have succeeded", func() error {
 		if n := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.Outcome == historycheck.OK })); n < jobs+1 {
 			return fmt.Errorf("%d successes", n)
 		}
@@ -159,7 +160,7 @@ func TestQueueLimits(t *testing.T) {
 			b.create(fmt.Sprintf("%s-%02d", queue, i), j)
 		}
 	}
-	eventually(t, patience, "all have run", func() error {
+	redistest.Eventually(t, patience, "all have run", func() error {
 		if n := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End })); n < 2*jobs {
 			return fmt.Errorf("%d ends", n)
 		}

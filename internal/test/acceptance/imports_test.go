@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/cli/manifest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -70,7 +71,7 @@ func TestImportedJobsRun(t *testing.T) {
 	}
 	for _, f := range files {
 		for _, j := range f.jobs {
-			eventually(t, patience, j.ID+" has run", func() error { return hasSucceeded(n, j.ID) })
+			redistest.Eventually(t, patience, j.ID+" has run", func() error { return hasSucceeded(n, j.ID) })
 		}
 	}
 	t.Logf("%d imported jobs were applied and have run", total)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -49,7 +50,7 @@ func noBackoff() *fermatav1.BackoffPolicy { return &fermatav1.BackoffPolicy{Disa
 // that stands still for a moment may have kept Redis from answering in time.
 func insist[T any](t testing.TB, what string, do func(context.Context) (T, error)) (answer T) {
 	t.Helper()
-	eventually(t, patience, what, func() (err error) {
+	redistest.Eventually(t, patience, what, func() (err error) {
 		answer, err = do(call(t))
 		switch status.Code(err) {
 		case codes.OK, codes.Unavailable, codes.Aborted:
@@ -210,7 +211,7 @@ func (n *schedulerNode) quiesce() map[string]*fermatav1.Job {
 		})
 	}
 	var jobs map[string]*fermatav1.Job
-	eventually(n.t, patience, "all jobs are paused", func() error {
+	redistest.Eventually(n.t, patience, "all jobs are paused", func() error {
 		jobs = n.all()
 		for id, j := range jobs {
 			if s := j.GetStatus().GetState(); s != fermatav1.JobStatus_STATE_PAUSED {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -47,7 +48,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 			t.Errorf("attempt %d with token %d after loss %d, want attempt 1 and a token above %d", started.Attempt, started.Token, loss, lastToken)
 		}
 		lastToken = started.Token
-		eventually(t, patience, "the run is shown as running", func() error {
+		redistest.Eventually(t, patience, "the run is shown as running", func() error {
 			return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool {
 				return s.GetState() == fermatav1.JobStatus_STATE_RUNNING && s.GetCurrentAttempt() == 1 && int(s.GetCurrentLosses()) == loss &&
 					int(s.GetLostTotal()) == loss && s.GetConsecutiveFailures() == 0
@@ -63,7 +64,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 		faults = append(faults, killed.done(elsewhere(loss+1)))
 		w = next
 	}
-	eventually(t, patience, "the run is quarantined", func() error {
+	redistest.Eventually(t, patience, "the run is quarantined", func() error {
 		return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DEAD && s.GetLostTotal() == 3
 		})
@@ -235,7 +236,7 @@ func TestLateResultIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.saw(patience, "the run ends", func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.Outcome == historycheck.OK })
-	eventually(t, patience, "its result counts", func() error {
+	redistest.Eventually(t, patience, "its result counts", func() error {
 		return wantStatus(n.get("late"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetRunsTotal() == 1 && s.GetConsecutiveFailures() == 0
 		})

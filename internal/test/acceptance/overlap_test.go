@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -36,7 +37,7 @@ func TestOverlapPolicies(t *testing.T) {
 	create("terminate", fermatav1.OverlapPolicy_OVERLAP_POLICY_TERMINATE_OTHER, 0, time.Minute)
 
 	for _, id := range []string{"skip", "buffer-one", "buffer-all", "allow", "cancel", "terminate"} {
-		eventually(t, patience, id+" starts six times", func() error {
+		redistest.Eventually(t, patience, id+" starts six times", func() error {
 			if n := len(c.match(starts(id, ""))); n < 6 {
 				return fmt.Errorf("%d starts", n)
 			}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // process is a child in a process group of its own. The kernel kills it if the
@@ -111,7 +113,7 @@ func (p *process) kill() {
 func (p *process) freeze() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
-	eventually(p.t, patience, p.name+" stops", func() error {
+	redistest.Eventually(p.t, patience, p.name+" stops", func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		if err != nil {
 			return err
@@ -157,7 +159,7 @@ func (p *process) count(text string) int {
 func (p *process) logged(limit time.Duration, message string) map[string]any {
 	p.t.Helper()
 	var found map[string]any
-	eventually(p.t, limit, fmt.Sprintf("%s logs %q", p.name, message), func() error {
+	redistest.Eventually(p.t, limit, fmt.Sprintf("%s logs %q", p.name, message), func() error {
 		log, err := os.ReadFile(p.log)
 		if err != nil {
 			return err
@@ -180,20 +182,3 @@ func (p *process) logged(limit time.Duration, message string) map[string]any {
 // patience bounds every wait for what has to come. Passing it is a failure, so that it
 // costs nothing to have much of it.
 const patience = 3 * time.Minute
-
-// eventually polls a condition until it holds, and fails the test with its last
-// complaint if that takes longer than limit.
-func eventually(t testing.TB, limit time.Duration, what string, cond func() error) {
-	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(limit); ; <-poll.C {
-		err := cond()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		}
-	}
-}

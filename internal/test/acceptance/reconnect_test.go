@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -63,7 +64,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			for i := range sleeps {
 				id := fmt.Sprintf("cut-%d", i)
 				promises = append(promises, historycheck.Promise{Job: id})
-				eventually(t, 3*longLease, id+" is done", func() error {
+				redistest.Eventually(t, 3*longLease, id+" is done", func() error {
 					return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool {
 						return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetRunsTotal() == 1 && s.GetSucceededTotal() == 1 &&
 							s.GetLostTotal() == 0
@@ -109,7 +110,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		cut := begin("answers lost")
 		heard := len(c.match(ended))
 		proxy.Blackhole(faultproxy.ToClient)
-		eventually(t, patience, "results are sent that nobody answers", func() error {
+		redistest.Eventually(t, patience, "results are sent that nobody answers", func() error {
 			if more := len(c.match(ended)) - heard; more < 4 {
 				return fmt.Errorf("%d results", more)
 			}
@@ -118,7 +119,7 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 		proxy.CloseAll()
 		proxy.Pass()
 		back := len(c.match(starts("load-0000", "")))
-		eventually(t, patience, "the worker is back", func() error {
+		redistest.Eventually(t, patience, "the worker is back", func() error {
 			if len(c.match(starts("load-0000", ""))) == back {
 				return fmt.Errorf("not yet")
 			}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -37,7 +38,7 @@ func TestPeopleTakeOver(t *testing.T) {
 	a.create("report", j)
 	status := func(what string, ok func(*fermatav1.JobStatus) bool) {
 		t.Helper()
-		eventually(t, patience, what, func() error { return wantStatus(b.get("report"), ok) })
+		redistest.Eventually(t, patience, what, func() error { return wantStatus(b.get("report"), ok) })
 	}
 	status("it pauses itself", func(s *fermatav1.JobStatus) bool {
 		return s.GetState() == fermatav1.JobStatus_STATE_PAUSED && s.GetConsecutiveFailures() == 3 && strings.Contains(s.GetPauseNote(), "3 failed runs")
@@ -85,7 +86,7 @@ func TestPeopleTakeOver(t *testing.T) {
 	filled := func(e historycheck.Event) bool {
 		return strings.Contains(e.Run, "/b-fill-") && e.Kind == historycheck.Start
 	}
-	eventually(t, patience, "the backfill runs", func() error {
+	redistest.Eventually(t, patience, "the backfill runs", func() error {
 		if n := len(c.match(filled)); n < 10 {
 			return fmt.Errorf("%d runs", n)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestLostRepliesOfRedisCountNothingTwice: a proxy between the nodes and Redis
@@ -48,7 +49,7 @@ func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
 	fault := lost.done(leaseTTL + 2*time.Second)
 	// What was in doubt when the fault ended is settled one lease later.
 	calm := time.Now().Add(leaseTTL + 2*time.Second)
-	eventually(t, patience, "every job has run after the fault", func() error {
+	redistest.Eventually(t, patience, "every job has run after the fault", func() error {
 		ran := map[string]bool{}
 		for _, e := range c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.AtNS > calm.UnixNano() }) {
 			ran[e.Job] = true

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -109,7 +110,7 @@ func TestRestoreGoesOn(t *testing.T) {
 
 	wait := func(id string, fits func(*fermatav1.JobStatus) bool) {
 		t.Helper()
-		eventually(t, patience, id+" is in its trouble", func() error { return wantStatus(a.get(id), fits) })
+		redistest.Eventually(t, patience, id+" is in its trouble", func() error { return wantStatus(a.get(id), fits) })
 	}
 	wait("backing", func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 1 })
 	wait("retrying", func(s *fermatav1.JobStatus) bool { return s.GetCurrentAttempt() == 2 })
@@ -156,7 +157,7 @@ func TestRestoreGoesOn(t *testing.T) {
 	}
 	status := func(id string, fits func(*fermatav1.JobStatus) bool) {
 		t.Helper()
-		eventually(t, patience, id+" has gone on", func() error { return wantStatus(b.get(id), fits) })
+		redistest.Eventually(t, patience, id+" has gone on", func() error { return wantStatus(b.get(id), fits) })
 	}
 	status("backing", func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 2 && s.GetDeadTotal() == 2 })
 	status("retrying", func(s *fermatav1.JobStatus) bool { return s.GetSucceededTotal() == 1 && s.GetRunsTotal() == 1 })

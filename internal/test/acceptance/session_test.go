@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -75,7 +76,7 @@ func TestAFrozenWorkerBeginsNothingThatItWasLeased(t *testing.T) {
 	delivered := n.metric(t, "fermata_dispatch_leases_delivered_total")
 	frozen := begin("worker frozen", "w1")
 	w.freeze()
-	eventually(t, patience, "leases lie in the socket", func() error {
+	redistest.Eventually(t, patience, "leases lie in the socket", func() error {
 		if more := n.metric(t, "fermata_dispatch_leases_delivered_total") - delivered; more < 3 {
 			return fmt.Errorf("%v", more)
 		}
@@ -87,7 +88,7 @@ func TestAFrozenWorkerBeginsNothingThatItWasLeased(t *testing.T) {
 	w.thaw()
 	n.create("last", scheduled(once(time.Now().Add(time.Second))))
 	c.saw(patience, "the worker may work again, or the other one does", starts("last", ""))
-	eventually(t, patience, "all have run", func() error {
+	redistest.Eventually(t, patience, "all have run", func() error {
 		if ended := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.Outcome == historycheck.OK })); ended < jobs+2 {
 			return fmt.Errorf("%d runs", ended)
 		}

@@ -146,7 +146,7 @@ func (n *schedulerNode) silence(l *load, ids ...string) []historycheck.Silence {
 // waitAllRan waits until every job of the load has ended once.
 func (c *cluster) waitAllRan(l *load, limit time.Duration) {
 	c.t.Helper()
-	eventually(c.t, limit, "every job has run", func() error {
+	redistest.Eventually(c.t, limit, "every job has run", func() error {
 		ran := map[string]bool{}
 		for _, e := range c.match(ended) {
 			ran[e.Job] = true
@@ -167,7 +167,7 @@ func (c *cluster) waitEnds(after time.Time) {
 	for time.Now().Before(after) {
 		<-poll.C
 	}
-	eventually(c.t, patience, "work goes on", func() error {
+	redistest.Eventually(c.t, patience, "work goes on", func() error {
 		if len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.AtNS > after.UnixNano() })) == 0 {
 			return errors.New("nothing has ended since")
 		}

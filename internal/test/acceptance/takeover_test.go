@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -144,7 +145,7 @@ func (c *cluster) takeOverOf(victim *schedulerNode, shardOf map[string]int) []ti
 	from := time.Now()
 	c.kill(victim)
 	seen := len(c.events())
-	eventually(c.t, patience, "runs start in all shards of "+victim.id, func() error {
+	redistest.Eventually(c.t, patience, "runs start in all shards of "+victim.id, func() error {
 		events := c.events()
 		for _, e := range events[seen:] {
 			shard, ours := shardOf[e.Job]
@@ -172,7 +173,7 @@ func (c *cluster) takeOverOf(victim *schedulerNode, shardOf map[string]int) []ti
 // less than its part.
 func (c *cluster) even() {
 	c.t.Helper()
-	eventually(c.t, patience, "the shards are even", func() error {
+	redistest.Eventually(c.t, patience, "the shards are even", func() error {
 		locks, err := c.locks()
 		if err != nil {
 			return err

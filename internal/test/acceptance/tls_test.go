@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
@@ -65,7 +66,7 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	runs := func(what string) {
 		t.Helper()
 		before := hits.Load()
-		eventually(t, patience, what, func() error {
+		redistest.Eventually(t, patience, what, func() error {
 			if n := hits.Load() - before; n < 2 {
 				return fmt.Errorf("%d runs", n)
 			}
@@ -78,7 +79,7 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	nodes.Replace(ours.Issue(role("node")), ours)
 	workers.Replace(ours.Issue(role("worker")), ours)
 	people.Replace(ours.Issue(role("person")), ours)
-	eventually(t, patience, "the new certificate is served", func() error {
+	redistest.Eventually(t, patience, "the new certificate is served", func() error {
 		if serial(t, a.grpc, mine) == served {
 			return errors.New("it is the old one")
 		}

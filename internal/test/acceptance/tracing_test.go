@@ -151,7 +151,7 @@ func TestTraceIsFollowed(t *testing.T) {
 	for what, text := range map[string]string{
 		"exported spans": `fermata_trace_spans_exported_total{result="sent"}`, "an exemplar of a histogram": fmt.Sprintf("trace_id=%q", runTrace),
 	} {
-		eventually(t, patience, what, func() error { // the answer to the exporter is on its way
+		redistest.Eventually(t, patience, what, func() error { // the answer to the exporter is on its way
 			if !strings.Contains(b.scrape(), text) {
 				return fmt.Errorf("there is no %s", text)
 			}
@@ -231,7 +231,7 @@ func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, patience, "the run ends", func() error {
+		redistest.Eventually(t, patience, "the run ends", func() error {
 			run, err := b.client.GetRun(t.Context(), "fails", client.RunID(run))
 			if err == nil && run.GetFinishTime() == nil {
 				err = fmt.Errorf("it is %v", run.GetState())
@@ -309,7 +309,7 @@ func TestTraceSampleLeavesTheRestAlone(t *testing.T) {
 // what the API says.
 func (b *traceBed) tells(job, run, want string) {
 	b.t.Helper()
-	eventually(b.t, 20*time.Second, "the run ends", func() error {
+	redistest.Eventually(b.t, 20*time.Second, "the run ends", func() error {
 		runs, err := b.client.Runs(b.t.Context(), job)
 		for _, r := range runs {
 			if r.GetFinishTime() == nil || run != "" && client.RunID(r) != run {

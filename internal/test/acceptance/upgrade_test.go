@@ -17,6 +17,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -176,7 +177,7 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	})
 	// Every job runs once more, on nodes of the next version alone.
 	c.waitEnds(time.Now().Add(6 * time.Second))
-	eventually(t, patience, "the next version has written every state", func() error {
+	redistest.Eventually(t, patience, "the next version has written every state", func() error {
 		if states, definitions, records := marked("after the upgrade"); states != records || definitions == 0 {
 			return fmt.Errorf("%d of %d states, %d definitions", states, records, definitions)
 		}
