@@ -182,7 +182,7 @@ func (f *fleet) view(self string, names ...string) sharding.View {
 func (f *fleet) converged(names ...string) {
 	f.t.Helper()
 	owners := sharding.Assign(view("", slices.Clone(names)...), f.shards)
-	f.eventually("convergence", func() error {
+	redistest.Eventually(f.t, patience, "convergence", func() error {
 		for _, name := range names {
 			for shard, owner := range owners {
 				if _, held := f.nodes[name].Held(shard); held != (owner == name) {
@@ -192,11 +192,6 @@ func (f *fleet) converged(names ...string) {
 		}
 		return nil
 	})
-}
-
-func (f *fleet) eventually(what string, cond func() error) {
-	f.t.Helper()
-	redistest.Eventually(f.t, patience, what, func(context.Context) error { return cond() })
 }
 
 // settledScene plays a scene in which processes write heartbeats and nothing changes
@@ -232,7 +227,7 @@ func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 // holds waits until the node holds the shard and returns its grip.
 func (f *fleet) holds(n *testNode, shard int) (g Grip) {
 	f.t.Helper()
-	f.eventually(n.name+" holds", func() error {
+	redistest.Eventually(f.t, patience, n.name+" holds", func() error {
 		var ok bool
 		if g, ok = n.Held(shard); !ok {
 			return errors.New("not held")
