@@ -108,6 +108,7 @@ func TestShardsThatAreNewAreCountedAtOnce(t *testing.T) {
 
 // Where there are many lanes they are counted in turns, but what waits each time.
 func TestWhatWaitsIsCountedEachTime(t *testing.T) {
+	t.Parallel()
 	b := newCountBed(t, maxCountedLanes+1)
 	b.round(t.Context(), countShards)
 	for round, want := range []int64{countShards, countShards, 0, 0} {
@@ -145,6 +146,7 @@ func TestWhatWaitsIsCountedEachTime(t *testing.T) {
 
 // A shard that cannot be read hides no other, counted before or not.
 func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
+	t.Parallel()
 	b := newCountBed(t, maxCountedLanes+1)
 	unreadable := b.key(2, "lanes")
 	b.must(b.client.Rename(t.Context(), unreadable, "aside").Err())
@@ -179,6 +181,7 @@ func TestAShardThatCannotBeCountedHidesNoOther(t *testing.T) {
 
 // What could be counted in time stays, and the next round goes on with the others.
 func TestManyLanesAreCountedInPieces(t *testing.T) {
+	t.Parallel()
 	b := newCountBed(t, maxCountedLanes)
 	for shard := range countShards {
 		b.put(shard, 1)

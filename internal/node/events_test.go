@@ -288,6 +288,7 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 // TestEventsAreRefused: where none are recorded, where the token is none, and where what
 // follows it is gone.
 func TestEventsAreRefused(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	off := start(t, redis.URL(), "off")
 	g, _ := watch(t, dial(t, off), client.EventFilter{})

@@ -60,6 +60,7 @@ func sumOf(ctx context.Context, series string, nodes ...*node.Node) (sum float64
 // and reported once, by whichever node holds their shards, though the nodes change; and once
 // there is a worker their starts count nothing more.
 func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
+	t.Parallel()
 	const many = 4
 	redis := redistest.Start(t)
 	record := func(c *node.Config) { c.EventsKeep, c.Shards = 10_000, 8 }
@@ -149,6 +150,7 @@ func once(after time.Duration, handler string) *fermatav1.Job {
 // fail are listed by any node, also by one that took over what it lists, with figures
 // of the node whose worker ran them.
 func TestLateAndFailingJobsAreFound(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
 	b := startWith(t, redis.URL(), "b", func(c *node.Config) { c.WorstJobs = 5 }, a.GossipAddr())

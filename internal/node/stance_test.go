@@ -235,6 +235,7 @@ func TestALinkThatComesAndGoesDoesNotFlap(t *testing.T) {
 // TestSlowRedisPutsNobodyAside: Redis becomes slow for all, which three nodes measure and tell each
 // other at times of their own.
 func TestSlowRedisPutsNobodyAside(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		type member struct {

@@ -31,7 +31,7 @@ type guests struct {
 
 func newGuests(t *testing.T, names ...string) *guests {
 	t.Helper()
-	binary := command(t, "scheduler")
+	binary := commandPath(t, "scheduler")
 	g := &guests{t: t, path: filepath.Join(t.TempDir(), "access.yaml"), tokens: map[string]string{}, hashes: map[string]string{}}
 	for _, name := range names {
 		var entry strings.Builder
@@ -195,7 +195,7 @@ func (g *guests) linked(n *schedulerNode) {
 
 // TestAccess has two nodes with an access file: who may do what, and whose a lease is.
 func TestAccess(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	everybody := []string{"editor", "viewer", "worker-a", "worker-b", "thief"}
 	g := newGuests(t, everybody...)
 	g.write(everybody...)
@@ -287,7 +287,7 @@ func TestAccess(t *testing.T) {
 
 // TestNodeRefusesAFileThatLetsAnybodyIn starts nodes whose access file is at fault.
 func TestNodeRefusesAFileThatLetsAnybodyIn(t *testing.T) {
-	binary := command(t, "scheduler")
+	binary := commandPath(t, "scheduler")
 	for name, text := range map[string]string{
 		"empty":        "",
 		"no rules":     "tokens: [{name: a, sha256: " + strings.Repeat("ab", 32) + "}]\n",

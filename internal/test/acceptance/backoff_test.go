@@ -19,7 +19,7 @@ import (
 // scheduler process was killed and new ones were started, after each step; and
 // success resets.
 func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	client := server.Client()
 	begun := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

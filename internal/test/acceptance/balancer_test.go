@@ -143,7 +143,7 @@ func refusingAddress() string { return hostPort(loopback(), grpcPort) }
 // those with an idle timeout or a longest life of connections do; what the nodes
 // advertise leads nowhere, in three ways. Long runs do not notice.
 func TestLoadBalancerCutsStreams(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	const (
 		lease   = 9 * time.Second
 		cuts    = 4
@@ -223,7 +223,7 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 // TestALongAbsenceOfAWorkerQuarantinesNoRun: a worker that is cut off for longer than its leases
 // live loses them, again and again, and comes back each time. Its runs do not end as dead letters.
 func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.pulse.ask(server.Client())

@@ -56,7 +56,7 @@ func (j *journal) String() string {
 // runs that succeed, fail, panic and make no sense; afterwards none of the marks is
 // in a log, a metric, an error, a stored run, a command line or an environment.
 func TestSecretsStayWhereTheyAre(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	marks := canaries{}
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -97,7 +97,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	write("secrets/token.allow", receiver.URL)
 	write("secrets/key", marks.at("exec-secret")+"\n")
 	write("secrets/key.allow", "/bin/sh")
-	w := spawn(t, "worker", nil, command(t, "worker"), "--scheduler", n.grpc, "--http-allow", "127.0.0.1/32", "--exec-allow", "/bin/sh", "--exec-allow-root", "--exec-env", "KEY,PLAIN",
+	w := spawn(t, "worker", nil, commandPath(t, "worker"), "--scheduler", n.grpc, "--http-allow", "127.0.0.1/32", "--exec-allow", "/bin/sh", "--exec-allow-root", "--exec-env", "KEY,PLAIN",
 		"--secrets-dir", filepath.Join(dir, "secrets"), "--metrics-addr", "127.0.0.1:0", "--log-level", "debug", "--log-format", "json")
 	metrics, _ := w.logged(patience, "serving metrics")["address"].(string)
 
@@ -153,7 +153,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 			add(file+" of "+p.name, string(text))
 		}
 	}
-	for _, binary := range []string{n.cmd.Path, w.cmd.Path, command(t, "fermata")} {
+	for _, binary := range []string{n.cmd.Path, w.cmd.Path, commandPath(t, "fermata")} {
 		help, err := exec.Command(binary, "--help").CombinedOutput()
 		if err != nil {
 			t.Fatal(err)

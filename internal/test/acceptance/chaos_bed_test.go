@@ -66,7 +66,7 @@ func newBed(t testing.TB, o bedOptions) *bed {
 		clients = []*redis.Client{o.Beside}
 	}
 	lock, lease := chaosTTLs()
-	b.cluster = newCluster(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
+	b.cluster = newRacedCluster(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
 	b.pulse.ask(clients...)
 	b.spawned = b.origins.set
 	for i := range o.Nodes {

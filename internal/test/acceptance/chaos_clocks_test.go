@@ -19,7 +19,7 @@ import (
 // compiles that library.
 func TestChaosClocks(t *testing.T) {
 	skipInShortForm(t, "T31")
-	inTurn(t)
+	runBesideOne(t)
 	skews := map[string]string{"a": "5m0s 0", "b": "-5m0s 0", "c": "-5s 0.01"}
 	runTrials(t, bedOptions{Binary: skewedScheduler(t), Env: func(node string) []string { return []string{skewEnv + "=" + skews[node]} }},
 		trial{ID: "T31", Name: "nodes' clocks are wrong", Bound: deathBound, Inject: skewClocks},

@@ -20,7 +20,7 @@ import (
 // of a node than its connections can carry.
 func TestChaosCrowds(t *testing.T) {
 	skipInShortForm(t, "T36", "T39")
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{Flags: []string{"--redis-pool-size", "4"}},
 		trial{ID: "T36", Name: "one queue owns nine tenths of the due work", Bound: calmBound, Inject: crowdQueue, LongOnly: true},
 		trial{ID: "T39", Name: "clients hold all connections to a slow Redis", Bound: calmBound, Inject: crowdClients, LongOnly: true},

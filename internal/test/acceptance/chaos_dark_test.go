@@ -18,7 +18,7 @@ import (
 // misfire policy of each job says, and no failure is forgotten.
 func TestChaosDark(t *testing.T) {
 	skipInShortForm(t, "T02")
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{}, trial{ID: "T02", Name: "all nodes are killed, and come back", Bound: darkBound, Inject: darken, LongOnly: true})
 }
 

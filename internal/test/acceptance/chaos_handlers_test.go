@@ -15,7 +15,7 @@ import (
 // TestChaosHandlers: what handlers do to their workers and to the cluster.
 func TestChaosHandlers(t *testing.T) {
 	skipInShortForm(t, "T06", "T07", "T10")
-	inTurn(t)
+	runBesideOne(t)
 	// A load that its workers can bear although each message takes seconds.
 	runTrials(t, bedOptions{Jobs: 1000},
 		trial{ID: "T07", Name: "handlers of about a lease's life, on slow links", Bound: slowBound, Inject: borderHandlers, LongOnly: true},

@@ -17,7 +17,7 @@ import (
 // and within the life of a lock and two seconds after a freeze, on schedule, exactly
 // fenced.
 func TestChaosNodes(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{},
 		trial{ID: "T01", Name: "nodes are killed, and start again", Bound: deathBound, Inject: killNodes},
 		trial{ID: "T03", Name: "a node with shards freezes, its calls arrive late", Bound: eitherBound, Inject: freezeNode},

@@ -30,9 +30,9 @@ const maxPayload = 256 << 10 // the default of --max-payload
 // Redis; and neither node nor worker falls over any of it.
 func TestChaosPayloads(t *testing.T) {
 	skipUnlessChosen(t, "T37")
-	inTurn(t)
+	runBesideOne(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newRacedCluster(t, server.URL())
 	n := c.start("a")
 	c.settle()
 	got := startPayloadWorker(t, n.grpc)

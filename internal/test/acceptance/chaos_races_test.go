@@ -74,9 +74,9 @@ var races = []race{
 // Both have their effect, in either order, and nothing comes back to life.
 func TestChaosRaces(t *testing.T) {
 	skipUnlessChosen(t, "T09")
-	inTurn(t)
+	runBesideOne(t)
 	begun := time.Now()
-	c := newCluster(t, newRedis(t).URL())
+	c := newRacedCluster(t, newRedis(t).URL())
 	a, b := c.start("a"), c.start("b")
 	c.settle()
 	c.startWorker("w1", 200, a.grpc)

@@ -32,14 +32,14 @@ type clockTrial struct {
 // lives: nothing is leased or stored, and what ran meanwhile is executed again when its lease has ended.
 func TestChaosClockPutRight(t *testing.T) {
 	skipInShortForm(t, "T44")
-	inTurn(t)
+	runBesideOne(t)
 	x := clockTrial{
 		lease: 8 * time.Second, handler: 3 * time.Second, every: 4 * time.Second,
 		back: 30 * time.Second, behind: 15 * time.Second, ahead: 90 * time.Second, wrong: 10 * time.Second,
 	}
 	server := newRedis(t)
 	clock := redistest.NewScriptClock(offsetKey)
-	c := newCluster(t, "redis://"+startScriptProxy(t, server.Addr(), clock)+"/0", "--lease-ttl", x.lease.String())
+	c := newRacedCluster(t, "redis://"+startScriptProxy(t, server.Addr(), clock)+"/0", "--lease-ttl", x.lease.String())
 	for _, id := range []string{"a", "b", "c"} {
 		c.start(id)
 	}

@@ -22,9 +22,9 @@ const clockStep = 10 * time.Minute
 // comes twice. Forward, what was passed over is made up for by one run, not by all.
 func TestChaosClockSteps(t *testing.T) {
 	skipInShortForm(t, "T32")
-	inTurn(t)
+	runBesideOne(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newRacedCluster(t, server.URL())
 	clock := startWalkingClock(t, server.Client(), time.Date(2031, 3, 1, 0, 0, 0, 0, time.UTC))
 	c.startVirtual("a")
 	n := c.startVirtual("b")

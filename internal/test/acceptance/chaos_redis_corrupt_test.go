@@ -81,7 +81,7 @@ var damages = []damage{
 // broken heals by itself or is found by an audit, which repairs it or says how.
 func TestChaosCorruption(t *testing.T) {
 	skipUnlessChosen(t, "T17")
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.pulse.ask(redisBeside(t))

@@ -29,11 +29,11 @@ const (
 // time beside them.
 func TestChaosOneInstant(t *testing.T) {
 	skipUnlessChosen(t, "T35")
-	inTurn(t)
+	runBesideOne(t)
 	server := redistest.Start(t, redistest.WithAOF("no"),
 		redistest.WithConfig("slowlog-log-slower-than", "2000", "slowlog-max-len", "10000"))
 	beside := redisBeside(t)
-	c := newCluster(t, server.URL())
+	c := newRacedCluster(t, server.URL())
 	c.pulse.ask(beside)
 	a, b := c.start("a"), c.start("b")
 	c.settle()

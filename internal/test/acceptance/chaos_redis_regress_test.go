@@ -22,7 +22,7 @@ const lostGrants = 5 * time.Second
 // nowhere.
 func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	skipInShortForm(t, "T30")
-	inTurn(t)
+	runBesideOne(t)
 	var network *faultproxy.Proxy
 	who := newOrigins()
 	sentinel := redistest.StartSentinelBehind(t, func(addr string) string {
@@ -36,7 +36,7 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	}
 	network.CloseAll() // all connect again, by name
 
-	c := newCluster(t, "redis+sentinel://"+strings.Join(sentinel.SentinelAddrs(), ",")+"/"+sentinel.MasterName())
+	c := newRacedCluster(t, "redis+sentinel://"+strings.Join(sentinel.SentinelAddrs(), ",")+"/"+sentinel.MasterName())
 	c.pulse.ask(redisBeside(t))
 	a, b := c.start("a"), c.start("b")
 	c.settle()

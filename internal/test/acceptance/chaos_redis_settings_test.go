@@ -15,7 +15,7 @@ import (
 // says in one line why.
 func TestChaosUnsafeSettings(t *testing.T) {
 	skipUnlessChosen(t, "T16")
-	binary := command(t, "scheduler")
+	binary := commandPath(t, "scheduler")
 	plain, safe := redistest.Start(t), newRedis(t)
 	evicting := redistest.Start(t, redistest.WithAOF("no"), redistest.WithConfig("maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"))
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", strings.Replace(safe.Addr(), ":", " ", 1)))
@@ -52,7 +52,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 // again when it has been put right. A Redis that has lost all is noticed the same way.
 func TestChaosSettingsChangeWhileRunning(t *testing.T) {
 	skipInShortForm(t, "T16")
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n := c.start("a")

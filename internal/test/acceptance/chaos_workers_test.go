@@ -15,7 +15,7 @@ import (
 
 // TestChaosWorkers: what happens to workers and to their links.
 func TestChaosWorkers(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{},
 		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: workerBound, Inject: freezeWorker},
 		trial{ID: "T05", Name: "workers are killed", Bound: apartBound, Inject: killWorkers},

@@ -33,6 +33,7 @@ type cluster struct {
 	t        testing.TB
 	redisURL string
 	virtual  bool // the nodes' clock is the test's
+	raced    bool // nodes are built with the race detector
 	flags    []string
 	nodes    []*schedulerNode                 // those that should be members
 	evidence []evidence                       // of all workers that ever ran
@@ -55,6 +56,25 @@ func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 		}
 	})
 	return c
+}
+
+// newRacedCluster is newCluster whose nodes have the race detector where the test has it.
+// It is for tests that keep a whole load in flight while nodes, workers and Redis fail. What
+// other tests make nodes do goes the same ways, one thing after the other, and tests within
+// one process (internal/node) have the detector too.
+func newRacedCluster(t testing.TB, redisURL string, flags ...string) *cluster {
+	c := newCluster(t, redisURL, flags...)
+	c.raced = raceDetector
+	return c
+}
+
+// schedulerPath returns the path of the command that the nodes run.
+func (c *cluster) schedulerPath() string {
+	c.t.Helper()
+	if c.raced {
+		return commandPath(c.t, "scheduler-race")
+	}
+	return commandPath(c.t, "scheduler")
 }
 
 // audit compares all that is stored.
@@ -162,7 +182,7 @@ func (c *cluster) start(id string, flags ...string) *schedulerNode {
 func (c *cluster) startAs(id, binary string, env []string, flags ...string) *schedulerNode {
 	c.t.Helper()
 	if binary == "" {
-		binary = command(c.t, "scheduler")
+		binary = c.schedulerPath()
 	}
 	args := []string{
 		"--name", id, "--redis-url", c.redisURL,

@@ -14,7 +14,7 @@ import (
 // TestAChangedDefaultLeavesJobsAlone: two nodes, restarted one after the other with another default. The
 // job that is there keeps its values until somebody asks for the defaults of now.
 func TestAChangedDefaultLeavesJobsAlone(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	file := filepath.Join(t.TempDir(), "defaults.yaml")
 	write := func(text string) {
 		t.Helper()

@@ -69,7 +69,7 @@ func (t *told) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // hangs on is killed. The watcher goes on at the other one and is told of the end of
 // each run, none twice; a webhook, whose endpoint fails at first, is told of each too.
 func TestEventsOutliveTheirNode(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	endpoint, watchers := newTold(), []*told{newTold(), newTold()}
 	endpoint.fails = 5
 	server := httptest.NewServer(endpoint)

@@ -18,7 +18,7 @@ import (
 // maintenance window, its preview says when it will start instead, and only a manual run that
 // is asked to ignores the window.
 func TestAFailingJobKeepsOutOfExclusions(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n := c.start("a")

@@ -19,10 +19,10 @@ import (
 // TestSentinelFailoverLosesNothingAcknowledged: under --durability replica, all
 // that was acknowledged while the master died is there afterwards, and runs.
 func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	sentinel := redistest.StartSentinel(t, 2, 3, 2, redistest.WithMinReplicas(1, 2))
 	url := "redis+sentinel://" + strings.Join(sentinel.SentinelAddrs(), ",") + "/" + sentinel.MasterName()
-	c := newCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")
+	c := newRacedCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")
 	c.pulse.ask(sentinel.Nodes()[1].Client(), sentinel.Nodes()[2].Client())
 	a, b := c.start("a"), c.start("b")
 	c.settle()

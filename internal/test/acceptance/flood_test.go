@@ -258,7 +258,7 @@ func limitedScheduler(t *testing.T, limit int64) (program, group string) {
 			continue
 		}
 		program = filepath.Join(t.TempDir(), "scheduler")
-		text := fmt.Sprintf("#!/bin/sh\necho $$ > %s/cgroup.procs || exit 1\nexec %s \"$@\"\n", dir, command(t, "scheduler"))
+		text := fmt.Sprintf("#!/bin/sh\necho $$ > %s/cgroup.procs || exit 1\nexec %s \"$@\"\n", dir, commandPath(t, "scheduler"))
 		if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestFlood(t *testing.T) {
 		t.Log("loopback has one address, and /proc is not there: nothing to see")
 		return
 	}
-	alone(t)
+	runAlone(t)
 	connections, unproved, spell := 600, 200, 2*time.Second
 	if text := os.Getenv("FERMATA_FLOOD"); text != "" {
 		var err error
@@ -291,9 +291,6 @@ func TestFlood(t *testing.T) {
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--access-file", g.path, "--unproved-connections", strconv.Itoa(unproved))
 	memory := int64(floodMemory)
-	if raceDetector {
-		memory *= 8 // the race detector takes five to ten times the memory
-	}
 	program, group := limitedScheduler(t, memory)
 	var env []string
 	if group == "" {

@@ -29,7 +29,7 @@ func setRules(t *testing.T, server *redistest.Server, user, rules string) {
 // after the other, under load: Redis refuses nothing, and nothing is lost or repeated. FERMATA_PREVIOUS may name a
 // scheduler of the version before, with which the nodes begin.
 func TestRollingToFunctions(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	setRules(t, server, "fermata", redisacl.Rules("fermata", false))
 	c := newCluster(t, server.URL())
@@ -47,7 +47,7 @@ func TestRollingToFunctions(t *testing.T) {
 
 	// 1 and 2: another user loads the functions.
 	setRules(t, server, "loader", "reset on #"+redisacl.HashPassword("pw")+" "+redisacl.LoaderRules())
-	load := exec.Command(command(t, "fermata"), "redis", "functions", "--load", "--redis-url", "redis://loader:pw@"+server.Addr())
+	load := exec.Command(commandPath(t, "fermata"), "redis", "functions", "--load", "--redis-url", "redis://loader:pw@"+server.Addr())
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

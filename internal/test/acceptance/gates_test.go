@@ -17,7 +17,7 @@ import (
 // TestLockIsHeldByOneRunAtATime: 40 jobs in all shards share a mutex, on three
 // nodes of which one is killed; every run gets its turn, and no two at once.
 func TestLockIsHeldByOneRunAtATime(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", "8s")
 	a, b, d := c.start("a"), c.start("b"), c.start("c")
@@ -66,7 +66,7 @@ func TestLockIsHeldByOneRunAtATime(t *testing.T) {
 // TestTargetHoldsBackItsJobs: one 503 with a Retry-After quiets all jobs of the
 // target; then one probe goes ahead of the others.
 func TestTargetHoldsBackItsJobs(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	a, b := c.start("a"), c.start("b")
@@ -136,7 +136,7 @@ func TestTargetHoldsBackItsJobs(t *testing.T) {
 
 // TestQueueLimits: the concurrency and the rate of a queue hold over all nodes.
 func TestQueueLimits(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	a, b := c.start("a"), c.start("b")

@@ -96,7 +96,7 @@ func importFiles(t *testing.T, dir string) (all []imported) {
 		default:
 			args = append(args, "--user-column", "no")
 		}
-		out, err := exec.Command(command(t, "fermata"), append(args, path)...).Output()
+		out, err := exec.Command(commandPath(t, "fermata"), append(args, path)...).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
@@ -196,7 +196,7 @@ func runImportedPrograms(t *testing.T, address string, files []imported, dir str
 		}
 	}
 	slices.Sort(variables)
-	spawn(t, "worker", nil, command(t, "worker"), "--scheduler", address, "--queues", "imports", "--exec-allow", stub, "--exec-allow-root", "--exec-dir", dir,
+	spawn(t, "worker", nil, commandPath(t, "worker"), "--scheduler", address, "--queues", "imports", "--exec-allow", stub, "--exec-allow-root", "--exec-dir", dir,
 		"--exec-env", strings.Join(slices.Compact(variables), ","), "--secrets-dir", secrets, "--metrics-addr", "127.0.0.1:0")
 }
 

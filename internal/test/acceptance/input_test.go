@@ -42,7 +42,7 @@ func cron(zone string, expressions ...string) *fermatav1.Schedule {
 }
 
 func TestBadInputIsRefusedByField(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--max-payload", "1000")
 	n := c.start("a")
@@ -206,7 +206,7 @@ func dump(t *testing.T, server *redistest.Server) []string {
 // TestRedisAtMaxmemory: what exists goes on, nothing new is taken in, and that
 // ends with the shortage.
 func TestRedisAtMaxmemory(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.pulse.ask(server.Client())

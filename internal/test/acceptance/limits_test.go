@@ -37,7 +37,7 @@ func many(n int, format string) (list []string) {
 
 // TestEveryLimit: each bound of what clients may send, by one step on either side.
 func TestEveryLimit(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	c := newCluster(t, newRedis(t).URL())
 	n := c.start("a")
 	n.create("there", newJob(behaviour{}))

@@ -21,7 +21,7 @@ import (
 // TestLostWorkersCostNoAttempts: runs of a killed worker start elsewhere within
 // the lease and two seconds; losses count apart; the third in a row quarantines.
 func TestLostWorkersCostNoAttempts(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n := c.start("a")
@@ -181,7 +181,7 @@ func (s *rawStream) ack(lease string) fermatav1.ResultAck_Status {
 // answered STALE, and changes nothing: not while the run is live elsewhere, and
 // not when it is over. The worker's own result, sent twice, is a duplicate.
 func TestLateResultIsRefused(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n, other := c.start("a"), c.start("b")
@@ -254,7 +254,7 @@ func TestLateResultIsRefused(t *testing.T) {
 
 // TestRepeatedResultCountsOnce: the same result over one stream and the next.
 func TestRepeatedResultCountsOnce(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
 	n, other := c.start("a"), c.start("b")

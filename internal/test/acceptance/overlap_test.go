@@ -14,7 +14,7 @@ import (
 // TestOverlapPolicies: jobs of each policy, due every second on a cluster of two,
 // whose handlers take longer than that.
 func TestOverlapPolicies(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
 	a, b := c.start("a"), c.start("b")

@@ -24,7 +24,7 @@ func longBounds() historycheck.Bounds {
 // TestCutStreamKeepsItsRuns: a worker that comes back inside the lease, to the
 // same node or to another, keeps what it runs.
 func TestCutStreamKeepsItsRuns(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	for _, elsewhere := range []bool{false, true} {
 		name := "restored at the same node"
@@ -85,7 +85,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 // TestResultsCountOnceOverCuts cuts the stream of a busy worker again and again,
 // after its node has heard results and before the worker has heard the answers.
 func TestResultsCountOnceOverCuts(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
 	c.pulse.ask(server.Client())

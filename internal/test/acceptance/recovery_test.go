@@ -20,7 +20,7 @@ import (
 // pauses itself, its dead runs are redriven, a range is backfilled, a hint makes
 // it run sooner, a manual run leaves its backoff alone.
 func TestPeopleTakeOver(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	a, b := c.start("a"), c.start("b")

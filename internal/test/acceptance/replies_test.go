@@ -14,7 +14,7 @@ import (
 // drops replies, after the scripts have run, while jobs succeed, fail and are
 // created. Every counter comes out exact.
 func TestLostRepliesOfRedisCountNothingTwice(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	proxy := faultproxy.New(t, server.Addr())
 	c := newCluster(t, "redis://"+proxy.Addr()+"/0")

@@ -21,7 +21,7 @@ import (
 // fermata runs the command line against a node and returns what it prints.
 func (n *schedulerNode) fermata(input []byte, args ...string) []byte {
 	n.t.Helper()
-	cmd := exec.CommandContext(call(n.t), command(n.t, "fermata"), append([]string{"--address", n.grpc}, args...)...)
+	cmd := exec.CommandContext(call(n.t), commandPath(n.t, "fermata"), append([]string{"--address", n.grpc}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -73,7 +73,7 @@ func sameBackups(t *testing.T, got, want map[string]map[string]any) {
 // is at work on them, loses everything, and restores it: what is known of each job
 // is the same, and each goes on at its time.
 func TestRestoreGoesOn(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	first := newCluster(t, newRedis(t).URL())
 	a := first.start("a")
 	first.settle()

@@ -12,9 +12,9 @@ import (
 // new addresses, under load: nothing fails, nothing is lost or repeated, and
 // nobody waits for the end of a lock.
 func TestRollingRestartIsNotNoticed(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newRacedCluster(t, server.URL())
 	c.pulse.ask(server.Client())
 	for _, id := range []string{"a", "b", "c"} {
 		c.start(id)

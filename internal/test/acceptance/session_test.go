@@ -14,7 +14,7 @@ import (
 // killed starts elsewhere within 10 s, and so does one that holds a lock: its unit is free as
 // soon as its lease has ended.
 func TestRunsOfACrashedWorkerStartElsewhereInTime(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	const promised = 10 * time.Second
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", "30s")
@@ -50,7 +50,7 @@ func TestRunsOfACrashedWorkerStartElsewhereInTime(t *testing.T) {
 // still for longer than its session does not begin when it wakes up, least of all beside the
 // next holder of a lock.
 func TestAFrozenWorkerBeginsNothingThatItWasLeased(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n := c.start("a")

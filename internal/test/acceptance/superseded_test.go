@@ -18,7 +18,7 @@ import (
 // somebody asks for a manual run of each. The runs that were lost start again, and the
 // manual runs follow.
 func TestAManualRunLeavesALostRunAlone(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	n := c.start("a")

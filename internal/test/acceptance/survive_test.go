@@ -17,18 +17,18 @@ import (
 // their shard and their worker are, through a crash of one node and a freeze of
 // another for longer than its locks live.
 func TestClusterSurvivesCrashAndFreeze(t *testing.T) {
-	alone(t)
+	runAlone(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newRacedCluster(t, server.URL())
 	c.pulse.ask(server.Client())
 	survive(t, c, sized(1000))
 }
 
 // TestRedisClusterSurvivesCrashAndFreeze is the same on a Redis Cluster.
 func TestRedisClusterSurvivesCrashAndFreeze(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	redis := redistest.StartCluster(t, 3, 0, redistest.WithAOF("no"))
-	c := newCluster(t, "redis+cluster://"+strings.Join(redis.Addrs(), ","))
+	c := newRacedCluster(t, "redis+cluster://"+strings.Join(redis.Addrs(), ","))
 	c.pulse.ask(redis.Master(0).Client(), redis.Master(1).Client(), redis.Master(2).Client())
 	survive(t, c, sized(500))
 }

@@ -34,7 +34,7 @@ func TestTakeOver(t *testing.T) {
 		}
 		kills, measured = n, true
 	}
-	alone(t)
+	runAlone(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.plain = true

@@ -30,7 +30,7 @@ func flagsOf(d *tlstest.Dir) []string {
 // TestEveryProcessOnTLS runs two nodes, a worker and the command line on TLS in all
 // directions, and replaces their certificates on disk meanwhile.
 func TestEveryProcessOnTLS(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	ours := tlstest.New(t, "ours")
 	role := func(name string) tlstest.Identity {
 		return tlstest.Identity{Name: name, URIs: []string{"spiffe://fermata.example/" + name}}
@@ -55,7 +55,7 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	var hits atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	t.Cleanup(target.Close)
-	binary := command(t, "worker")
+	binary := commandPath(t, "worker")
 	work := func(name string, addr string) *process {
 		return spawn(t, name, nil, binary, append(flagsOf(workers), "--scheduler", addr, "--http-allow", "127.0.0.0/8", "--log-format", "json")...)
 	}
@@ -112,7 +112,7 @@ func person(t *testing.T, args ...string) (code int, output string) {
 // personIn is person with more in the environment.
 func personIn(t *testing.T, env []string, args ...string) (code int, output string) {
 	t.Helper()
-	cmd := exec.Command(command(t, "fermata"), args...)
+	cmd := exec.Command(commandPath(t, "fermata"), args...)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {

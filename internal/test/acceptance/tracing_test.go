@@ -43,7 +43,7 @@ func newTraceBed(t *testing.T, server *redistest.Server, endpoint string, flags 
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { b.hits <- q.Header }))
 	t.Cleanup(target.Close)
 	b.target = target.URL
-	spawn(t, "worker", quick, command(t, "worker"), append(work, "--scheduler", b.node.grpc)...)
+	spawn(t, "worker", quick, commandPath(t, "worker"), append(work, "--scheduler", b.node.grpc)...)
 	var err error
 	if b.client, err = client.Dial([]string{b.node.grpc}, client.Options{}); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func (b *traceBed) job(schedule *client.Schedule) *client.Job {
 // of their handlers: across scheduler, Redis and worker, in the spans that a collector
 // has of both processes.
 func TestTraceIsFollowed(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	spans := newCollector(t)
 	b := newTraceBed(t, newRedis(t), spans.endpoint)
 
@@ -199,7 +199,7 @@ func TestTraceIsFollowed(t *testing.T) {
 // TestLogLevelChangesWhileProcessesRun: of a node and a worker, by the command, and back
 // by itself. A job that fails in a loop does not fill the log meanwhile.
 func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	b := newTraceBed(t, newRedis(t), "", "--log-limit", "2")
 	level := func(want string, args ...string) {
 		t.Helper()
@@ -271,7 +271,7 @@ func (b *traceBed) scrape() string {
 // TestTraceSampleLeavesTheRestAlone gives a node a share of 0: runs are traced for
 // those who ask, and no others. One that sends no traces stores and passes on none.
 func TestTraceSampleLeavesTheRestAlone(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	spans := newCollector(t)
 	b := newTraceBed(t, newRedis(t), spans.endpoint, "--trace-sample", "0")
 	if _, err := b.client.CreateJob(t.Context(), "plain", b.job(client.Once(time.Now()))); err != nil {

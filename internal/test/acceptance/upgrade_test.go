@@ -92,7 +92,7 @@ var nextBinary = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return "", err
 	}
-	return built("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.buildVersion="+nextVersion)
+	return buildCommand("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.buildVersion="+nextVersion)
 })
 
 // versions counts the nodes of each version, as one of them sees it.
@@ -116,7 +116,7 @@ func (n *schedulerNode) versions() map[string]int {
 // are mixed, and what the next version has added is still there after the present one
 // has written every record again.
 func TestRollingUpgradeAndBack(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	next, err := nextBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func keysWith(t *testing.T, client *redis.Client, suffix string) (values []strin
 // a later version would: they stop within seconds, none of them starts again, and all
 // of them say why in one line.
 func TestALaterSchemaIsRefused(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	a, b := c.start("a"), c.start("b")
@@ -260,7 +260,7 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 		refusedSchema(t, n.process, why)
 		c.leaves(n)
 	}
-	binary := command(t, "scheduler")
+	binary := commandPath(t, "scheduler")
 	p := spawn(t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards), "--grpc-addr", "127.0.0.1:0",
 		"--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 	select {

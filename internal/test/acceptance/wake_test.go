@@ -15,7 +15,7 @@ import (
 // are created on one node, their shards are held by another, and the only worker
 // is connected to a third.
 func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.pulse.ask(server.Client())

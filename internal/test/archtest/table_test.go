@@ -157,6 +157,7 @@ var table = []row{
 	{path: "internal/test/gossiptest", floor: support},
 	{path: "internal/test/issuertest", floor: support, foreign: []string{jose}},
 	{path: "internal/test/flagtest", floor: support, foreign: []string{"github.com/spf13"}},
+	{path: "internal/test/paralleltest", floor: support},
 	{path: "internal/test/stalltest", floor: support},
 	{path: "internal/test/redistest", floor: support, foreign: []string{"*"}},
 	{path: "internal/test/faultproxy", floor: support, foreign: []string{"*"}},
