@@ -33,7 +33,7 @@ PURE := ./internal/core/backoff ./internal/lib/ticks ./internal/core/job ./inter
 EMBEDDED := Embedded$$
 # Tests of the store that make one call after the other: the suite on further kinds of servers,
 # and the long histories. Nothing races in them that does not in the suite on the first kind.
-SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEachGrantIsUsed|TestEveryInterleaving|TestLostAnswersInRandomHistories)$$
+SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
@@ -139,7 +139,7 @@ chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000)
 
 .PHONY: takeover
 takeover: deps ## kill KILLS (30) nodes of a cluster with default settings, and measure how soon others have their work
-	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestTakeOver$$' ./internal/test/acceptance | grep -v '^=== '
+	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestShardTakeover$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: flood
 flood: deps ## CONNECTIONS (2000) of strangers to a node of 128 MiB that serves a client and a worker meanwhile: a minute

@@ -37,7 +37,7 @@ var races = []race{
 	}},
 	{"update", func(ctx context.Context, n *schedulerNode, id string) error {
 		_, err := n.jobs.UpdateJob(ctx, &fermatav1.UpdateJobRequest{
-			Job:        &fermatav1.Job{Name: jobName(id), Schedule: every(2*time.Hour, time.Now().Add(time.Hour))},
+			Job:        &fermatav1.Job{Name: jobName(id), Schedule: everyInterval(2*time.Hour, time.Now().Add(time.Hour))},
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"schedule"}}, RequestId: "race-" + id,
 		})
 		return err
@@ -77,8 +77,8 @@ func TestChaosRaces(t *testing.T) {
 	runBesideOne(t)
 	begun := time.Now()
 	c := newRacedCluster(t, newRedis(t).URL())
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 200, a.grpc)
 	rounds, spread := 1, 40
 	if chaosLong() {
@@ -109,13 +109,13 @@ func raceOffset(i, spread int) time.Duration {
 	return time.Duration(off) * time.Millisecond
 }
 
-// follow tells of each of these jobs when its first handler began, as soon as that is
+// followStarts tells of each of these jobs when its first handler began, as soon as that is
 // recorded.
-func (c *cluster) follow(began map[string]chan time.Time) {
+func (c *cluster) followStarts(began map[string]chan time.Time) {
 	c.t.Helper()
 	seen, waiting := 0, maps.Clone(began)
 	redistest.Eventually(c.t, 2*patience, "all runs have begun", func() error {
-		events := c.events()
+		events := c.readEvents()
 		for _, e := range events[seen:] {
 			if told := waiting[e.Job]; e.Kind == historycheck.Start && told != nil {
 				told <- time.Unix(0, e.AtNS)
@@ -139,8 +139,8 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 		for i := range spread {
 			j := newJob(behaviour{Sleep: runs})
 			// Each is registered before it is due, however long all of them take.
-			j.Schedule = every(time.Hour, time.Now().Add(ahead).Truncate(time.Millisecond))
-			nodes[i%2].create(id(r, i), j)
+			j.Schedule = everyInterval(time.Hour, time.Now().Add(ahead).Truncate(time.Millisecond))
+			nodes[i%2].createJob(id(r, i), j)
 			started[id(r, i)] = make(chan time.Time, 1)
 		}
 	}
@@ -153,7 +153,7 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 			racing.Go(func() {
 				select {
 				case at := <-began:
-					pause(time.Until(at.Add(runs + raceOffset(i, spread))))
+					sleepFor(time.Until(at.Add(runs + raceOffset(i, spread))))
 				case <-c.t.Context().Done():
 					return
 				}
@@ -168,17 +168,17 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 			})
 		}
 	}
-	c.follow(started)
+	c.followStarts(started)
 	racing.Wait()
 	for _, r := range races {
 		for i := range spread {
 			redistest.Eventually(c.t, patience, id(r, i)+": both have had their effect", func() error {
-				j, err := nodes[0].jobs.GetJob(call(c.t), &fermatav1.GetJobRequest{Name: jobName(id(r, i))})
+				j, err := nodes[0].jobs.GetJob(callContext(c.t), &fermatav1.GetJobRequest{Name: jobName(id(r, i))})
 				return r.stands(j, err)
 			})
 		}
 	}
-	for _, e := range c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End }) {
+	for _, e := range c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.End }) {
 		at, ours := asked[e.Job]
 		switch {
 		case !ours:

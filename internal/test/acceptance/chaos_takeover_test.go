@@ -20,7 +20,7 @@ type takeOverWatch struct {
 // watchTakeOver is called just before a node is lost.
 func (b *bed) watchTakeOver(id string) *takeOverWatch {
 	b.t.Helper()
-	now, err := b.locks()
+	now, err := b.readLocks()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -35,12 +35,12 @@ func (b *bed) watchTakeOver(id string) *takeOverWatch {
 	return &takeOverWatch{b, now, time.Now()}
 }
 
-// over waits until all of the node's shards are held anew, and notes how long that
+// awaitTakeOver waits until all of the node's shards are held anew, and notes how long that
 // took: within is documented.
-func (w *takeOverWatch) over(within time.Duration) {
+func (w *takeOverWatch) awaitTakeOver(within time.Duration) {
 	w.b.t.Helper()
 	redistest.Eventually(w.b.t, within+patience, "the shards are taken over", func() error {
-		now, err := w.b.locks()
+		now, err := w.b.readLocks()
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (w *takeOverWatch) over(within time.Duration) {
 		return nil
 	})
 	took := time.Since(w.from)
-	if most := within + w.b.pulse.Since(w.from) + busy(); took > most {
+	if most := within + w.b.pulse.Since(w.from) + busyAllowance(); took > most {
 		w.b.t.Errorf("%s: the shards were taken over after %v, %v is documented", w.b.current.ID, took, within)
 	}
 	w.b.current.TakeOvers = append(w.b.current.TakeOvers, took)

@@ -52,7 +52,7 @@ func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 	c := &cluster{t: t, redisURL: redisURL, flags: flags, pulse: startPulse(t)}
 	t.Cleanup(func() {
 		if !t.Failed() {
-			c.audit()
+			c.auditStore()
 		}
 	})
 	return c
@@ -77,8 +77,8 @@ func (c *cluster) schedulerPath() string {
 	return commandPath(c.t, "scheduler")
 }
 
-// audit compares all that is stored.
-func (c *cluster) audit() {
+// auditStore compares all that is stored.
+func (c *cluster) auditStore() {
 	c.t.Helper()
 	client, err := redisstore.NewClient(redisstore.ClientOptions{URL: c.redisURL})
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *cluster) audit() {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	options := redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true}
+	options := redisstore.Options{Client: client, Shards: c.shardCount(), AllowUnsafe: true}
 	if c.virtual {
 		options.Virtual = func() int64 { return 0 } // an audit goes by no clock
 	}
@@ -96,7 +96,7 @@ func (c *cluster) audit() {
 		c.t.Fatalf("audit: %v", err)
 	}
 	records := int64(0)
-	for shard := range c.shards() {
+	for shard := range c.shardCount() {
 		report, err := store.Audit(ctx, shard, false)
 		if err != nil {
 			c.t.Fatalf("audit of shard %d: %v", shard, err)
@@ -111,16 +111,16 @@ func (c *cluster) audit() {
 	c.t.Logf("audit: %d records, nothing out of place", records)
 }
 
-// shards is how many the keyspace has.
-func (c *cluster) shards() int {
+// shardCount is how many the keyspace has.
+func (c *cluster) shardCount() int {
 	if c.plain {
 		return 64
 	}
 	return shards
 }
 
-// locks are the values of all shard locks that are held.
-func (c *cluster) locks() (map[int]string, error) {
+// readLocks are the values of all shard locks that are held.
+func (c *cluster) readLocks() (map[int]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if c.looking == nil {
@@ -129,14 +129,14 @@ func (c *cluster) locks() (map[int]string, error) {
 			return nil, err
 		}
 		c.t.Cleanup(func() { _ = client.Close() })
-		store, err := redisstore.Open(ctx, redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true})
+		store, err := redisstore.Open(ctx, redisstore.Options{Client: client, Shards: c.shardCount(), AllowUnsafe: true})
 		if err != nil {
 			return nil, err
 		}
 		c.looking = &looking{client, store}
 	}
 	held := map[int]string{}
-	for shard := range c.shards() {
+	for shard := range c.shardCount() {
 		value, err := c.looking.client.Get(ctx, c.looking.store.LockKey(shard)).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, err
@@ -171,9 +171,9 @@ type schedulerNode struct {
 	workers                  fermatav1.WorkerServiceClient
 }
 
-// start runs a node and waits until it is up. It joins the nodes there are. Its
+// startNode runs a node and waits until it is up. It joins the nodes there are. Its
 // own flags come after those of all nodes.
-func (c *cluster) start(id string, flags ...string) *schedulerNode {
+func (c *cluster) startNode(id string, flags ...string) *schedulerNode {
 	c.t.Helper()
 	return c.startAs(id, "", nil, flags...)
 }
@@ -195,18 +195,18 @@ func (c *cluster) startAs(id, binary string, env []string, flags ...string) *sch
 	for _, n := range c.nodes {
 		args = append(args, "--join", n.gossip)
 	}
-	p := spawn(c.t, "node-"+id, env, binary, slices.Concat(args, c.flags, flags)...)
+	p := startProcess(c.t, "node-"+id, env, binary, slices.Concat(args, c.flags, flags)...)
 	if c.spawned != nil {
 		c.spawned(id, p.cmd.Process.Pid)
 	}
-	return c.adopt(id, p)
+	return c.awaitNodeUp(id, p)
 }
 
-// adopt waits until a node process is up and connects to it.
-func (c *cluster) adopt(id string, p *process) *schedulerNode {
+// awaitNodeUp waits until a node process is up and connects to it.
+func (c *cluster) awaitNodeUp(id string, p *process) *schedulerNode {
 	c.t.Helper()
 	n := &schedulerNode{process: p, id: id, secured: c.secured}
-	up := p.logged(patience, "node is up")
+	up := p.awaitLog(patience, "node is up")
 	for field, addr := range map[string]*string{"grpc": &n.grpc, "peer": &n.peer, "gossip": &n.gossip, "http": &n.http} {
 		text, ok := up[field].(string)
 		if !ok {
@@ -214,23 +214,23 @@ func (c *cluster) adopt(id string, p *process) *schedulerNode {
 		}
 		*addr = text
 	}
-	n.reach(n.grpc)
+	n.connectTo(n.grpc)
 	c.nodes = append(c.nodes, n)
 	return n
 }
 
-// reach makes the node's clients use an address of it.
-func (n *schedulerNode) reach(addr string) {
+// connectTo makes the node's clients use an address of it.
+func (n *schedulerNode) connectTo(addr string) {
 	if n.secured != nil {
 		n.conn = dialSecured(n.t, addr, n.secured)
 	} else {
-		n.conn = dial(n.t, addr)
+		n.conn = dialPlain(n.t, addr)
 	}
 	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
 	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
 }
 
-func dial(t testing.TB, addr string) *grpc.ClientConn {
+func dialPlain(t testing.TB, addr string) *grpc.ClientConn {
 	t.Helper()
 	return dialSecured(t, addr, insecure.NewCredentials())
 }
@@ -245,37 +245,37 @@ func dialSecured(t testing.TB, addr string, c credentials.TransportCredentials) 
 	return conn
 }
 
-// leaves takes a node off the list of expected members.
-func (c *cluster) leaves(n *schedulerNode) {
+// forgetNode takes a node off the list of expected members.
+func (c *cluster) forgetNode(n *schedulerNode) {
 	c.nodes = slices.DeleteFunc(c.nodes, func(o *schedulerNode) bool { return o == n })
 }
 
-// kill crashes a node.
-func (c *cluster) kill(n *schedulerNode) {
-	n.kill()
-	c.leaves(n)
+// killNode crashes a node.
+func (c *cluster) killNode(n *schedulerNode) {
+	n.killProcess()
+	c.forgetNode(n)
 }
 
-// retire ends a node in good order.
-func (c *cluster) retire(n *schedulerNode) {
+// stopNode ends a node in good order.
+func (c *cluster) stopNode(n *schedulerNode) {
 	c.t.Helper()
-	n.term(25 * time.Second)
-	c.leaves(n)
+	n.terminate(25 * time.Second)
+	c.forgetNode(n)
 }
 
-// settle waits until all nodes are ready, know each other and nobody else, and
+// awaitSettled waits until all nodes are ready, know each other and nobody else, and
 // every shard is held, by all of them.
-func (c *cluster) settle() {
+func (c *cluster) awaitSettled() {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		redistest.Eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.settled(n) })
+		redistest.Eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.checkSettled(n) })
 	}
 }
 
-func (c *cluster) settled(n *schedulerNode) error {
+func (c *cluster) checkSettled(n *schedulerNode) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := ready(ctx, n.http); err != nil {
+	if err := checkReady(ctx, n.http); err != nil {
 		return err
 	}
 	var want, have []string
@@ -315,7 +315,7 @@ func (c *cluster) settled(n *schedulerNode) error {
 	return nil
 }
 
-func ready(ctx context.Context, addr string) error {
+func checkReady(ctx context.Context, addr string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {
 		return err

@@ -71,8 +71,8 @@ func (c *spanCollector) Export(_ context.Context, q *collector.ExportTraceServic
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// await returns the span of this name in a trace, when it has come.
-func (c *spanCollector) await(t testing.TB, trace, name string) (found collected) {
+// awaitSpan returns the span of this name in a trace, when it has come.
+func (c *spanCollector) awaitSpan(t testing.TB, trace, name string) (found collected) {
 	t.Helper()
 	redistest.Eventually(t, patience, "span "+name+" of trace "+trace, func() error {
 		c.mu.Lock()
@@ -93,11 +93,11 @@ func (c *spanCollector) await(t testing.TB, trace, name string) (found collected
 	return found
 }
 
-func (s collected) id() string     { return hex.EncodeToString(s.GetSpanId()) }
-func (s collected) parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
+func (s collected) spanID() string   { return hex.EncodeToString(s.GetSpanId()) }
+func (s collected) parentID() string { return hex.EncodeToString(s.GetParentSpanId()) }
 
-// text is an attribute.
-func (s collected) text(name string) string {
+// attributeText is an attribute.
+func (s collected) attributeText(name string) string {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() == name {
 			return strings.TrimPrefix(strings.TrimPrefix(a.GetValue().String(), "string_value:"), "int_value:")

@@ -48,7 +48,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	if err := report.publish(os.Stdout); err != nil {
+	if err := report.writeReport(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -124,9 +124,9 @@ func takeMachine(t *testing.T, parts int) {
 	})
 }
 
-// sized is a number of jobs, fewer under the race detector, which leaves a fifth
+// scaleJobs is a number of jobs, fewer under the race detector, which leaves a fifth
 // of the machine.
-func sized(n int) int {
+func scaleJobs(n int) int {
 	if raceDetector {
 		return n * 2 / 5
 	}

@@ -26,9 +26,9 @@ type process struct {
 	done chan struct{} // closed once it is gone and reaped
 }
 
-// spawn starts a program whose output goes to a log, the end of which is shown
+// startProcess starts a program whose output goes to a log, the end of which is shown
 // when the test fails. It is killed when the test ends.
-func spawn(t testing.TB, name string, env []string, path string, args ...string) *process {
+func startProcess(t testing.TB, name string, env []string, path string, args ...string) *process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
 	if err != nil {
@@ -56,15 +56,15 @@ func spawn(t testing.TB, name string, env []string, path string, args ...string)
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		p.kill()
-		p.report()
+		p.killProcess()
+		p.reportLog()
 	})
 	return p
 }
 
-// report shows the end of the log of a failed test, and fails a test whose
+// reportLog shows the end of the log of a failed test, and fails a test whose
 // process found a data race or panicked.
-func (p *process) report() {
+func (p *process) reportLog() {
 	log, err := os.ReadFile(p.log)
 	if err != nil {
 		p.t.Error(err)
@@ -82,7 +82,7 @@ func (p *process) report() {
 	}
 }
 
-func (p *process) exited() bool {
+func (p *process) hasExited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -91,9 +91,9 @@ func (p *process) exited() bool {
 	}
 }
 
-func (p *process) signal(sig syscall.Signal) {
+func (p *process) sendSignal(sig syscall.Signal) {
 	p.t.Helper()
-	if p.exited() {
+	if p.hasExited() {
 		p.t.Fatalf("%s has ended by itself: %v", p.name, p.cmd.ProcessState)
 	}
 	if err := syscall.Kill(-p.cmd.Process.Pid, sig); err != nil {
@@ -101,18 +101,18 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// kill ends the process as a crash would.
-func (p *process) kill() {
-	if !p.exited() {
+// killProcess ends the process as a crash would.
+func (p *process) killProcess() {
+	if !p.hasExited() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only if it is already gone
 	}
 	<-p.done
 }
 
-// freeze stops the process between two instructions; thaw lets it go on.
-func (p *process) freeze() {
+// freezeProcess stops the process between two instructions; thaw lets it go on.
+func (p *process) freezeProcess() {
 	p.t.Helper()
-	p.signal(syscall.SIGSTOP)
+	p.sendSignal(syscall.SIGSTOP)
 	redistest.Eventually(p.t, patience, p.name+" stops", func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		if err != nil {
@@ -125,16 +125,16 @@ func (p *process) freeze() {
 	})
 }
 
-func (p *process) thaw() {
+func (p *process) thawProcess() {
 	p.t.Helper()
-	p.signal(syscall.SIGCONT)
+	p.sendSignal(syscall.SIGCONT)
 }
 
-// term asks the process to end and fails the test unless it does so in time,
+// terminate asks the process to end and fails the test unless it does so in time,
 // with exit code 0.
-func (p *process) term(limit time.Duration) {
+func (p *process) terminate(limit time.Duration) {
 	p.t.Helper()
-	p.signal(syscall.SIGTERM)
+	p.sendSignal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 	case <-time.After(limit):
@@ -145,8 +145,8 @@ func (p *process) term(limit time.Duration) {
 	}
 }
 
-// count is how often a text stands in the log.
-func (p *process) count(text string) int {
+// countLogged is how often a text stands in the log.
+func (p *process) countLogged(text string) int {
 	p.t.Helper()
 	log, err := os.ReadFile(p.log)
 	if err != nil {
@@ -155,8 +155,8 @@ func (p *process) count(text string) int {
 	return bytes.Count(log, []byte(text))
 }
 
-// logged waits for a line of the JSON log with this message and returns it.
-func (p *process) logged(limit time.Duration, message string) map[string]any {
+// awaitLog waits for a line of the JSON log with this message and returns it.
+func (p *process) awaitLog(limit time.Duration, message string) map[string]any {
 	p.t.Helper()
 	var found map[string]any
 	redistest.Eventually(p.t, limit, fmt.Sprintf("%s logs %q", p.name, message), func() error {
@@ -171,7 +171,7 @@ func (p *process) logged(limit time.Duration, message string) map[string]any {
 				return nil
 			}
 		}
-		if p.exited() {
+		if p.hasExited() {
 			p.t.Fatalf("%s has ended: %v\n%s", p.name, p.cmd.ProcessState, log)
 		}
 		return fmt.Errorf("not yet")

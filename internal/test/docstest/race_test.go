@@ -14,7 +14,7 @@ import (
 // makeList returns the words of a variable in the Makefile, which may go over several lines.
 func makeList(t *testing.T, name string) []string {
 	t.Helper()
-	text := strings.ReplaceAll(read(t, root+"/Makefile"), "\\\n", " ")
+	text := strings.ReplaceAll(readFile(t, root+"/Makefile"), "\\\n", " ")
 	found := regexp.MustCompile(`(?m)^` + name + ` := (.+)$`).FindStringSubmatch(text)
 	if found == nil {
 		t.Fatalf("the Makefile does not set %s", name)

@@ -13,7 +13,7 @@ import (
 
 // An answer of the proxy's own keeps its place among those of the server, and its
 // command has no effect.
-func TestAnswererAnswersOnlyWhatItWasTold(t *testing.T) {
+func TestAnswererAnswersOnlyConfiguredCommands(t *testing.T) {
 	s := redistest.Start(t)
 	a := faultproxy.NewAnswerer(t, s.Addr())
 	for _, protocol := range []int{2, 3} {
@@ -55,14 +55,14 @@ func TestAnswererAnswersOnlyWhatItWasTold(t *testing.T) {
 func TestAnswererEndsWithItsServer(t *testing.T) {
 	s := redistest.Start(t)
 	a := faultproxy.NewAnswerer(t, s.Addr())
-	conn := dial(t, a.Addr())
-	write(t, conn, "*1\r\n$4\r\nPING\r\n")
-	expect(t, conn, "+PONG\r\n")
+	conn := dialTCP(t, a.Addr())
+	writeText(t, conn, "*1\r\n$4\r\nPING\r\n")
+	expectText(t, conn, "+PONG\r\n")
 	s.Kill()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection outlived its server")
 	}
-	if _, err := dial(t, a.Addr()).Read(make([]byte, 1)); err == nil {
+	if _, err := dialTCP(t, a.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Error("connected to nothing")
 	}
 }

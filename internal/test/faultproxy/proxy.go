@@ -84,7 +84,7 @@ func (p *Proxy) CloseAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if p.faults.includesClient(l.name) && l.close() {
+		if p.faults.includesClient(l.name) && l.closeBoth() {
 			p.faults.addCounters(func(c *Counters) { c.Closed++ })
 		}
 	}
@@ -101,7 +101,7 @@ func (p *Proxy) closeLinks() {
 	p.mu.Lock()
 	p.closed = true
 	for l := range p.links {
-		l.close()
+		l.closeBoth()
 	}
 	_ = p.listener.Close()
 	p.mu.Unlock()
@@ -200,7 +200,7 @@ func (p *Proxy) addLink(name string, client, server net.Conn) bool {
 	p.links[l] = struct{}{}
 	p.faults.addCounters(func(c *Counters) { c.Connections++ })
 	p.wg.Go(func() {
-		l.run()
+		l.copyBothWays()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.links, l)

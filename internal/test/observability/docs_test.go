@@ -26,11 +26,11 @@ var notHere = map[string]string{
 
 var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
 
-// documented reads the tables of docs/metrics.md.
-func documented(t *testing.T) map[string]*family {
+// readDocumented reads the tables of docs/metrics.md.
+func readDocumented(t *testing.T) map[string]*family {
 	t.Helper()
 	all := make(map[string]*family)
-	for _, line := range lines(t, root+"/docs/metrics.md") {
+	for _, line := range readLines(t, root+"/docs/metrics.md") {
 		m := metricRow.FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -52,7 +52,7 @@ func documented(t *testing.T) map[string]*family {
 
 // compareDocs compares docs/metrics.md with what was scraped.
 func compareDocs(t *testing.T, scraped map[string]*family) {
-	docs := documented(t)
+	docs := readDocumented(t)
 	for _, name := range slices.Sorted(maps.Keys(scraped)) {
 		f := scraped[name]
 		if !strings.HasPrefix(name, "fermata_") {

@@ -9,9 +9,9 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// calls takes two jobs of shard 0 through every kind of script, and limits through
+// answerCalls takes two jobs of shard 0 through every kind of script, and limits through
 // theirs. Each call builds on those before it.
-func (b *answerBed) calls() []answerCall {
+func (b *answerBed) answerCalls() []answerCall {
 	return append(b.jobCalls(), b.limitCalls()...)
 }
 

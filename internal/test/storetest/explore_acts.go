@@ -40,7 +40,7 @@ func (e *explorer) listActs() []exploreAct {
 		)
 	}
 	// An operator's request reaches node 0, which decides on what it has read.
-	edited := e.definition()
+	edited := e.newDefinition()
 	edited.Queue = "bulk"
 	edited.Revision++
 	for name, ev := range map[string]job.Event{
@@ -53,7 +53,7 @@ func (e *explorer) listActs() []exploreAct {
 }
 
 func (e *explorer) createJob(s *scene) bool {
-	fresh := e.Record(e.definition())
+	fresh := e.Record(e.newDefinition())
 	reply := Create(e.T.Context(), e.Store, 0, []job.Record{fresh})
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)

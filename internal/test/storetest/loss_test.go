@@ -17,11 +17,11 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestKeyspaceLost empties Redis under an open store: looking at it says so, and
+// TestLostKeyspace empties Redis under an open store: looking at it says so, and
 // does not make the loss invisible.
-func TestKeyspaceLost(t *testing.T) {
+func TestLostKeyspace(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	w.Damaged()
 	ctx, hash := t.Context(), w.Prefix+":{meta}"
 	finding := func() string {
@@ -70,7 +70,7 @@ func TestKeyspaceLost(t *testing.T) {
 // other masters' shards are answered beside the error.
 func TestLanesOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	w.Damaged()
 	for shard := range 3 {
 		w.Add(storetest.Once(w.InShard(shard, 1)[0], time.Minute))
@@ -96,7 +96,7 @@ func TestLanesOfHealthyServers(t *testing.T) {
 // the shards of the others does not wait for it.
 func TestEventsOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) {
 		o.Shards, o.KeepEvents = 3, redisstore.MinKeepEvents
 	})
 	w.Damaged()
@@ -133,7 +133,7 @@ func TestEventsOfHealthyServers(t *testing.T) {
 // of the others is read beside the error, and where they end.
 func TestEventsOfHealthyServersAreRead(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) {
 		o.Shards, o.KeepEvents = 3, redisstore.MinKeepEvents
 	})
 	w.Damaged()
@@ -172,11 +172,11 @@ func TestTokenAfterLostGrant(t *testing.T) {
 	at := func(d time.Duration) { server.SetTime(time.UnixMilli(storetest.Start).Add(d)) }
 	at(0)
 	realTime := func(o *redisstore.Options) { o.Virtual = nil }
-	w := storetest.NewWorld(t, dial(t, "redis://"+server.Addr()), realTime)
+	w := storetest.NewWorld(t, dialRedis(t, "redis://"+server.Addr()), realTime)
 	other := w.Open(realTime)
 	id := w.InShard(0, 1)[0]
 	w.Add(storetest.Once(id, 0))
-	restore := remember(t, w, "ns/"+id)
+	restore := rememberRecord(t, w, "ns/"+id)
 
 	at(30 * time.Second)
 	lost := other.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(0, 1, "")})[0]
@@ -200,8 +200,8 @@ func TestTokenAfterLostGrant(t *testing.T) {
 	}
 }
 
-// remember returns what brings shard 0 with one record back to how it is now.
-func remember(t *testing.T, w *storetest.World, record string) (restore func()) {
+// rememberRecord returns what brings shard 0 with one record back to how it is now.
+func rememberRecord(t *testing.T, w *storetest.World, record string) (restore func()) {
 	t.Helper()
 	ctx, lane := t.Context(), w.Key(0, "l:"+storetest.Lane().String())
 	clock := w.Client.HGet(ctx, w.Key(0, "meta"), "c").Val()
