@@ -11,7 +11,7 @@ import (
 // testsAtOnce is how many parallel tests run at once. Each of them waits most of its time, for
 // locks and leases to end or for numbers to be counted again: one after the other, they use
 // less than half of one processor.
-const testsAtOnce = 4
+const testsAtOnce = 3
 
 func TestMain(m *testing.M) {
 	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {

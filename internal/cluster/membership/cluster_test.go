@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/paralleltest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -27,7 +28,14 @@ const patience = 60 * time.Second
 
 // TestMain looks for leaks for longer than goleak's default: a goroutine of memberlist may end only a stream
 // timeout after Shutdown.
+// testsAtOnce is how many parallel tests run at once. They wait for gossip and its timeouts.
+const testsAtOnce = 6
+
 func TestMain(m *testing.M) {
+	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	var leak error
 	for deadline := time.Now().Add(3 * streamTimeout); time.Now().Before(deadline); {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/test/paralleltest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
@@ -29,7 +31,17 @@ const (
 	longTTL = 2 * testTTL
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// testsAtOnce is how many parallel tests run at once. They wait for locks and heartbeats to
+// expire: one after the other, they use a tenth of one processor.
+const testsAtOnce = 6
+
+func TestMain(m *testing.M) {
+	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func testKey(shard int) string { return "fermata:{" + strconv.Itoa(shard) + "}:lock" }
 
