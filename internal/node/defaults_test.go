@@ -27,7 +27,7 @@ func TestNodesWithOtherDefaultsAreReported(t *testing.T) {
 	}
 	differ := func(n *node.Node, name string, others, warnings int) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "what "+name+" says of others", func() error {
+		redistest.Eventually(t, time.Minute, "what "+name+" knows of others", func() error {
 			text, err := metricsOf(t.Context(), n)
 			if err != nil || !strings.Contains(text, fmt.Sprintf("fermata_policy_default_mismatches %d\n", others)) {
 				return fmt.Errorf("not %d, %v", others, err)

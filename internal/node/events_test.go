@@ -130,7 +130,7 @@ func TestALifeInEvents(t *testing.T) {
 	}
 	want := []string{job.KindJobCreated, job.KindRunTriggered, job.KindRunStarted, job.KindRunFailed,
 		job.KindRunStarted, job.KindRunSucceeded}
-	redistest.Eventually(t, time.Minute, "the watcher hears of the run", func() error {
+	redistest.Eventually(t, time.Minute, "the watcher receives the run", func() error {
 		if got := kinds(first.all(), "twice"); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
 		}
@@ -163,7 +163,7 @@ func TestALifeInEvents(t *testing.T) {
 	}
 	second, _ := watch(t, dial(t, b), client.EventFilter{ResumeToken: first.token})
 	third, _ := watch(t, dial(t, b), client.EventFilter{Kinds: []string{"run.dead"}, Since: time.Now().Add(-time.Hour)})
-	redistest.Eventually(t, time.Minute, "the second watcher hears the rest", func() error {
+	redistest.Eventually(t, time.Minute, "the second watcher receives the rest", func() error {
 		got := kinds(second.all(), "fails")
 		if len(got) == 0 || !slices.Contains(got, job.KindRunDead) || !slices.Contains(got, job.KindJobBackoff) {
 			return fmt.Errorf("%v", got)
@@ -262,7 +262,7 @@ func TestAWatcherOutlivesTheRolesOfItsNode(t *testing.T) {
 	goesOn()
 	finish()
 	second, _ := watch(t, dial(t, b), client.EventFilter{ResumeToken: first.token})
-	redistest.Eventually(t, time.Minute, "all is told", func() error {
+	redistest.Eventually(t, time.Minute, "all events are received", func() error {
 		events := append(first.all(), second.all()...)
 		for i := range int(created.Load()) {
 			got := kinds(events, fmt.Sprint("j", i))
@@ -317,7 +317,7 @@ func TestEventsAreRefused(t *testing.T) {
 		}
 	}
 	late, _ := watch(t, dial(t, on), client.EventFilter{ResumeToken: g.token})
-	redistest.Eventually(t, time.Minute, "the watcher hears that what follows is gone", func() error {
+	redistest.Eventually(t, time.Minute, "the watcher receives that what follows is gone", func() error {
 		late.mu.Lock()
 		defer late.mu.Unlock()
 		if !client.IsEventsGone(late.err) {
@@ -339,7 +339,7 @@ func TestNodesThatKeepDifferentEventsSaySo(t *testing.T) {
 	}
 	differ := func(n *node.Node, name string, others, warnings int, names string) {
 		t.Helper()
-		redistest.Eventually(t, time.Minute, "what "+name+" says of others", func() error {
+		redistest.Eventually(t, time.Minute, "what "+name+" knows of others", func() error {
 			text, err := metricsOf(t.Context(), n)
 			if err != nil || !strings.Contains(text, fmt.Sprintf("fermata_events_keep_mismatches %d\n", others)) {
 				return fmt.Errorf("not %d, %v", others, err)
@@ -457,7 +457,7 @@ func TestAWebhookGoesOnAtAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"io.fermata.job.created", "io.fermata.job.paused"}
-	redistest.Eventually(t, time.Minute, "the endpoint is told", func() error {
+	redistest.Eventually(t, time.Minute, "the endpoint is called", func() error {
 		if got := r.types(); !slices.Equal(got, want) {
 			return fmt.Errorf("%v", got)
 		}

@@ -477,7 +477,7 @@ func TestWithdrawalIsPublished(t *testing.T) {
 		}
 		for _, n := range []*Cluster{a, b, c} {
 			awaitMembers(t, n, step.want)
-			redistest.Eventually(t, patience, "how much b sees is heard",
+			redistest.Eventually(t, patience, "a knows how much b sees",
 				func() bool { m, _ := n.View().Member("b"); return m.Blind == step.blind })
 			if m, ok := n.View().Member("b"); !ok || m.GRPCAddr != "b:9000" {
 				t.Errorf("%s lost the addresses: %+v", n.o.Name, m)

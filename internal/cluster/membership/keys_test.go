@@ -163,7 +163,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, other := range nodes {
-				redistest.Eventually(t, patience, "the others hear of it",
+				redistest.Eventually(t, patience, "the others receive it",
 					func() bool { m, _ := other.View().Member(n.o.Name); return m.Aside == aside })
 			}
 		}

@@ -210,7 +210,7 @@ func TestAccess(t *testing.T) {
 		return err
 	}
 	if _, err := first.jobs.ListJobs(callContext(t), &fermatav1.ListJobsRequest{Parent: namespace}); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("a caller without a token: %v", err)
 	}
 	for _, denied := range []error{create("viewer", namespace, "x"), create("worker-a", namespace, "x"), create("editor", "namespaces/other", "x")} {
 		if status.Code(denied) != codes.PermissionDenied {
@@ -230,8 +230,8 @@ func TestAccess(t *testing.T) {
 	}
 	lease := own.receiveLease()
 	own.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease.GetLeaseId()}}}})
-	// A worker of the same queue, with an identity of its own, says that the lease is
-	// its, at the node that gave it and at one that has never heard of it.
+	// A worker of the same queue, with an identity of its own, claims that the lease is
+	// its, at the node that gave it and at one that does not know it.
 	for i, n := range []*schedulerNode{first, second} {
 		thief, err := g.openWorkerStream(n, "thief", fmt.Sprint("t-", i), 1, []string{"a"}, lease.GetLeaseId())
 		if err != nil {
@@ -285,7 +285,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestNodeRefusesInvalidAccessFile starts nodes whose access file is at fault.
+// TestNodeRefusesInvalidAccessFile starts nodes whose access file is invalid.
 func TestNodeRefusesInvalidAccessFile(t *testing.T) {
 	binary := commandPath(t, "scheduler")
 	for name, text := range map[string]string{

@@ -77,7 +77,7 @@ func (b *balancer) acceptConnections() {
 	}
 }
 
-// cutAll cuts all connections, and tells how many were open.
+// cutAll cuts all connections, and returns how many were open.
 func (b *balancer) cutAll() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *balancer) countConnections() int {
 	return b.passed
 }
 
-// silentAddress accepts connections and never says anything.
+// silentAddress accepts connections and never sends anything.
 func silentAddress(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -136,7 +136,7 @@ func droppingAddress(t testing.TB) string {
 	return ""
 }
 
-// refusingAddress is where nobody listens.
+// refusingAddress is where nothing listens.
 func refusingAddress() string { return hostPort(newLoopbackAddress(), grpcPort) }
 
 // TestLoadBalancerClosesStreams: three nodes behind a load balancer that cuts streams by a timer, as

@@ -70,7 +70,7 @@ func TestSecretsAreNotExposed(t *testing.T) {
 		}
 		return path
 	}
-	// The receiver says back the secret that it was sent, in every way it has.
+	// The receiver returns the secret that it was sent, in every way it has.
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("Authorization")
 		switch {
@@ -121,11 +121,11 @@ func TestSecretsAreNotExposed(t *testing.T) {
 	for id, p := range payloads {
 		n.createJob(id, &fermatav1.Job{Handler: p[0], Payload: []byte(p[1]), Schedule: onceAt(time.Now()), RetryPolicy: &fermatav1.RetryPolicy{MaxAttempts: 1}, Queue: queueOf(p[0])})
 	}
-	// What is refused is not told either.
+	// A refusal does not contain it either.
 	_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "no/job", Job: &fermatav1.Job{Payload: []byte(marks.canaryAt("payload"))}})
 	violatedFields(t, err)
 
-	var said bytes.Buffer // everything that is told to anybody
+	var said bytes.Buffer // everything that anyone can read
 	add := func(what, text string) { fmt.Fprintf(&said, "\n== %s\n%s\n", what, text) }
 	for id := range payloads {
 		redistest.Eventually(t, patience, id+" has run", func() error {
@@ -176,12 +176,12 @@ func TestSecretsAreNotExposed(t *testing.T) {
 		if at := strings.Index(said.String(), mark); at >= 0 {
 			section := said.String()[:at]
 			section = section[strings.LastIndex(section, "\n== "):]
-			t.Errorf("the secret of %s is told:%s... %s", place, firstLine(section[1:]), said.String()[max(0, at-200):min(said.Len(), at+100)])
+			t.Errorf("the secret of %s is exposed:%s... %s", place, firstLine(section[1:]), said.String()[max(0, at-200):min(said.Len(), at+100)])
 		}
 	}
 	for _, form := range []string{base64.StdEncoding.EncodeToString(gossip), base64.StdEncoding.EncodeToString([]byte(marks.canaryAt("http-secret")))[:16]} {
 		if strings.Contains(said.String(), form) {
-			t.Errorf("%s is told", form)
+			t.Errorf("%s is exposed", form)
 		}
 	}
 	for _, place := range []string{"redis", "gossip", "http-secret", "exec-secret"} {
@@ -189,13 +189,13 @@ func TestSecretsAreNotExposed(t *testing.T) {
 			t.Errorf("the secret of %s is stored in Redis", place)
 		}
 	}
-	// The control: the search finds what is there, and what should have been said was.
+	// The control: the search finds what is there, and what should have been logged was.
 	if !strings.Contains(stored, marks["header"]) {
 		t.Error("the payload is not found where it is stored")
 	}
 	for _, text := range []string{"unexpected status 500", "you said Bearer [secret]", "more than 3 redirects", "exit status 3", "told to panic", "does not allow it to go to http://127.0.0.1:1", "connection refused"} {
 		if !strings.Contains(said.String(), text) {
-			t.Errorf("%q was not said", text)
+			t.Errorf("%q was not logged", text)
 		}
 	}
 }

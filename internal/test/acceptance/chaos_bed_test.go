@@ -20,7 +20,7 @@ type bedOptions struct {
 	// nodes then reach Redis without a proxy.
 	RedisURL string
 	Redis    []*redis.Client
-	Beside   *redis.Client // of a server that no trial touches: tells the machine's troubles; default: those above
+	Beside   *redis.Client // of a server that no trial touches: shows the machine's stalls; default: those above
 	Nodes    int
 	Flags    []string // of each node, after the bed's
 	Binary   string   // runs the nodes; default: the one under test
@@ -116,7 +116,7 @@ func (b *bed) nodeByID(id string) *schedulerNode {
 	return nil
 }
 
-// addWorker starts a worker that knows all nodes, under a name nobody had.
+// addWorker starts a worker that knows all nodes, under a new name.
 func (b *bed) addWorker() string {
 	b.t.Helper()
 	return b.addWorkerAt(b.nodes...)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestChaosClocks: the nodes' clocks are minutes apart, and one of them drifts. The
-// scheduler is built with a standard library whose time.Now says what a test wants,
+// scheduler is built with a standard library whose time.Now returns what a test wants,
 // so that everything in the process goes by it. Only the long form does: it
 // compiles that library.
 func TestChaosClocks(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestChaosDark: all nodes are gone for a while. What was due meanwhile runs as the
-// misfire policy of each job says, and no failure is forgotten.
+// misfire policy of each job demands, and no failure is forgotten.
 func TestChaosDark(t *testing.T) {
 	skipInShortForm(t, "T02")
 	runBesideOne(t)

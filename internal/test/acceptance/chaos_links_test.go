@@ -38,7 +38,7 @@ func newLinks(t testing.TB, server *redistest.Server, o *origins, node string) *
 	l.packets = faultproxy.NewPackets(t, hostPort(front, gossipPort), l.realAddress(gossipPort))
 	for _, p := range []*faultproxy.Proxy{l.grpc, l.peer, l.gossip} {
 		p.Name(o.byProcess(p.Addr()))
-		p.MirrorRefusals() // by which nodes tell a dead process from a slow one
+		p.MirrorRefusals() // by which nodes distinguish a dead process from a slow one
 	}
 	o.noteListener(node, l.ip)
 	l.packets.Name(o.byAddress)
@@ -57,7 +57,7 @@ func newLoopbackAddress() string {
 // realAddress is where the node itself listens.
 func (l *links) realAddress(port int) string { return hostPort(l.ip, port) }
 
-// nodeFlags make a node listen behind the proxies and tell their addresses.
+// nodeFlags make a node listen behind the proxies and announce the proxies' addresses.
 func (l *links) nodeFlags() []string {
 	flags := []string{
 		"--grpc-addr", l.realAddress(grpcPort), "--advertise-grpc", l.grpc.Addr(),

@@ -106,11 +106,11 @@ func rollRoughly(b *bed) {
 	b.awaitSettled()
 }
 
-// shardsOf are the shards that a node holds, as any node says that answers.
+// shardsOf are the shards that a node holds, by the list of any node that answers.
 func (b *bed) shardsOf(id string) map[int]bool {
 	b.t.Helper()
 	held := map[int]bool{}
-	redistest.Eventually(b.t, patience, "somebody lists the shards", func() error {
+	redistest.Eventually(b.t, patience, "a node lists the shards", func() error {
 		for _, n := range b.nodes {
 			list, err := n.cluster.ListShards(callContext(b.t), &fermatav1.ListShardsRequest{})
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// origins tells which process a connection comes from: all of them dial from the
+// origins finds which process a connection comes from: all of them dial from the
 // same address, so the kernel is asked who owns the port.
 type origins struct {
 	mu   sync.Mutex

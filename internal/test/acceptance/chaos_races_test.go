@@ -17,11 +17,11 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// race is what somebody does to a job at about the moment at which its run ends.
+// race is what a client does to a job at about the moment at which its run ends.
 type race struct {
 	name string
 	do   func(ctx context.Context, n *schedulerNode, id string) error
-	// stands tells whether both have had their effect.
+	// stands reports whether both have had their effect.
 	stands func(j *fermatav1.Job, err error) error
 }
 
@@ -69,7 +69,7 @@ var races = []race{
 	}},
 }
 
-// TestChaosRaces: a run ends while somebody deletes, updates, pauses or runs its
+// TestChaosRaces: a run ends while a client deletes, updates, pauses or runs its
 // job, from 15 ms before to 15 ms after, in steps of a millisecond, and some further off.
 // Both have their effect, in either order, and nothing comes back to life.
 func TestChaosRaces(t *testing.T) {
@@ -109,7 +109,7 @@ func raceOffset(i, spread int) time.Duration {
 	return time.Duration(off) * time.Millisecond
 }
 
-// followStarts tells of each of these jobs when its first handler began, as soon as that is
+// followStarts reports of each of these jobs when its first handler began, as soon as that is
 // recorded.
 func (c *cluster) followStarts(began map[string]chan time.Time) {
 	c.t.Helper()
@@ -129,7 +129,7 @@ func (c *cluster) followStarts(began map[string]chan time.Time) {
 	})
 }
 
-// raceAll tells how many operations began before their run had ended, and after it.
+// raceAll returns how many operations began before their run had ended, and after it.
 func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, after int) {
 	c.t.Helper()
 	const runs, ahead = 100 * time.Millisecond, 4 * time.Second

@@ -78,7 +78,7 @@ var damages = []damage{
 
 // TestChaosCorruption breaks what is stored, in every way there is, under nodes that
 // are at work. No node falls, no shard stalls: what is whole goes on in time. What is
-// broken heals by itself or is found by an audit, which repairs it or says how.
+// broken heals by itself or is found by an audit, which repairs it or names the repair.
 func TestChaosCorruption(t *testing.T) {
 	skipUnlessChosen(t, "T17")
 	runBesideOthers(t)
@@ -116,7 +116,7 @@ func TestChaosCorruption(t *testing.T) {
 	named := a.auditNames(t)
 	healed, found := 0, 0
 	for id, d := range victims {
-		// What is said of a lane is said of the jobs in it.
+		// A finding about a lane is one about the jobs in it.
 		about := named["default/"+id] + named[fmt.Sprintf("lane of shard %d", sharding.ShardOf("default", id, shards))]
 		switch {
 		case about != "":
@@ -192,7 +192,7 @@ func readStored(t testing.TB, c *redis.Client, id string) *rawJob {
 	return s
 }
 
-// auditNames asks a node to check all shards, and returns what it says of each record
+// auditNames asks a node to check all shards, and returns its findings by record
 // and of lanes.
 func (n *schedulerNode) auditNames(t testing.TB) map[string]string {
 	t.Helper()
@@ -218,7 +218,7 @@ func (n *schedulerNode) checkAll(t testing.TB, repair bool) map[string]string {
 	return named
 }
 
-// hasRunSince tells whether a job has run since.
+// hasRunSince reports whether a job has run since.
 func (c *cluster) hasRunSince(id string, since time.Time) bool {
 	return len(c.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.AtNS > since.UnixNano() })) > 0
 }

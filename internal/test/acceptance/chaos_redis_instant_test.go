@@ -108,7 +108,7 @@ func instantJobs(t testing.TB) int {
 	return scaleJobs(5000)
 }
 
-// slowestScript is the longest that Redis says a script has taken.
+// slowestScript is the longest that a script has taken by Redis's own figures.
 func slowestScript(t testing.TB, c *redis.Client) (longest time.Duration) {
 	t.Helper()
 	log, err := c.SlowLogGet(callContext(t), -1).Result()

@@ -16,7 +16,7 @@ import (
 // lostGrants is how much of its primary's work a replica misses.
 const lostGrants = 5 * time.Second
 
-// TestChaosPromotedReplicaMissesGrants: replicas hear nothing of their primary for
+// TestChaosPromotedReplicaMissesGrants: replicas receive nothing from their primary for
 // five seconds of work, then it dies and Sentinel promotes one of them. In class local
 // that work runs again; tokens grow all the same, and what was granted before counts
 // nowhere.

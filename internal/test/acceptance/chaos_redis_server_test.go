@@ -43,7 +43,7 @@ func forgetScripts(b *bed) {
 	b.requireEffect("connections cut", int(killed), 5)
 }
 
-// busyFor is how long somebody's script runs.
+// busyFor is how long the script of another client runs.
 func busyFor() time.Duration {
 	if chaosLong() {
 		return 6 * time.Second

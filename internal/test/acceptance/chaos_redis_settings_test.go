@@ -12,7 +12,7 @@ import (
 )
 
 // TestChaosUnsafeSettings: a node does not start on a Redis that would lose jobs, and
-// says in one line why.
+// names the reason in one line.
 func TestChaosUnsafeSettings(t *testing.T) {
 	skipUnlessChosen(t, "T16")
 	binary := commandPath(t, "scheduler")
@@ -40,7 +40,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 			if p.cmd.ProcessState.Success() || !strings.Contains(lines[len(lines)-1], tt.says) {
-				t.Errorf("it ended with %v and says %q, want %q in its last line", p.cmd.ProcessState, log, tt.says)
+				t.Errorf("it ended with %v and logged %q, want %q in its last line", p.cmd.ProcessState, log, tt.says)
 			}
 		})
 	}
@@ -48,7 +48,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 }
 
 // TestChaosSettingsChangeWhileRunning makes Redis unsafe under a running node: within
-// the half minute between two looks the node is not ready and says why, and ready
+// the half minute between two looks the node is not ready and logs why, and ready
 // again when it has been put right. A Redis that has lost all is noticed the same way.
 func TestChaosSettingsChangeWhileRunning(t *testing.T) {
 	skipInShortForm(t, "T16")
@@ -59,7 +59,7 @@ func TestChaosSettingsChangeWhileRunning(t *testing.T) {
 	c.awaitSettled()
 	says := func(what string) {
 		t.Helper()
-		redistest.Eventually(t, patience, "the node says: "+what, func() error {
+		redistest.Eventually(t, patience, "the node reports: "+what, func() error {
 			err := checkReady(callContext(t), n.http)
 			switch {
 			case what == "" || err == nil && what != "":
@@ -68,7 +68,7 @@ func TestChaosSettingsChangeWhileRunning(t *testing.T) {
 				}
 				return err
 			case !strings.Contains(fetchText(t, "http://"+n.http+"/readyz"), what):
-				return fmt.Errorf("it says %v", err)
+				return fmt.Errorf("it answers %v", err)
 			}
 			return nil
 		})

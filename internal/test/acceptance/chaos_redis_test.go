@@ -39,7 +39,7 @@ const (
 )
 
 // awayFor is the bound where Redis is away for that long. What was just being leased
-// may have to wait for the end of a lease that nobody has heard of.
+// may have to wait for the end of a lease that no worker received.
 func awayFor(d time.Duration) func(lock, lease time.Duration) time.Duration {
 	return func(_, lease time.Duration) time.Duration { return max(d, lease) + redisBack }
 }
@@ -203,5 +203,5 @@ func setConfig(t testing.TB, s *redistest.Server, name, value string) {
 }
 
 // redisBeside is a client of a server that nothing else uses. How quickly it answers
-// tells the machine's troubles from those that a test makes.
+// distinguishes the machine's stalls from those that a test makes.
 func redisBeside(t testing.TB) *redis.Client { return redistest.Start(t).Client() }

@@ -9,7 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// takeOverWatch waits until shards have changed hands, as their locks say: each
+// takeOverWatch waits until shards have changed hands by their locks: each
 // time that a lock is obtained it has another value.
 type takeOverWatch struct {
 	b      *bed
@@ -24,7 +24,7 @@ func (b *bed) watchTakeOver(id string) *takeOverWatch {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	// What nodes say of each other may be old: the locks themselves tell whose they are.
+	// What nodes list of each other may be old: the locks themselves name their holders.
 	maps.DeleteFunc(now, func(_ int, value string) bool {
 		holder, _, _ := shardlock.ParseHolder(value)
 		return holder != id

@@ -13,7 +13,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// chaosLong tells the long form, which `make chaos` runs, from the short one.
+// chaosLong reports whether this is the long form, which `make chaos` runs.
 func chaosLong() bool { return os.Getenv("FERMATA_CHAOS") == "long" }
 
 // chaosTTLs are the lives of locks and leases: the default lock and a lease as long
@@ -37,7 +37,7 @@ func chaosSpan(short time.Duration) time.Duration {
 	return 30 * time.Second
 }
 
-// isChosen tells whether FERMATA_CHAOS_RUN, a regular expression, names a trial.
+// isChosen reports whether FERMATA_CHAOS_RUN, a regular expression, names a trial.
 func isChosen(t testing.TB, id string) bool {
 	t.Helper()
 	filter, err := regexp.Compile(os.Getenv("FERMATA_CHAOS_RUN"))
@@ -83,11 +83,11 @@ func sessionTTL(lease time.Duration) time.Duration { return min(8*time.Second, 2
 func nodeBound(lock, _ time.Duration) time.Duration    { return lock + 2*time.Second }
 func workerBound(_, lease time.Duration) time.Duration { return sessionTTL(lease) + 2*time.Second }
 
-// leaseBound is for runs whose loss nobody can know before their lease ends.
+// leaseBound is for runs whose loss cannot be known before their lease ends.
 func leaseBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
 
 // deathBound is for nodes whose process ends: what they had leased that no worker
-// heard of waits for the end of its lease.
+// received waits for the end of its lease.
 func deathBound(lock, lease time.Duration) time.Duration {
 	return max(takeOverPromise, leaseBound(lock, lease))
 }
@@ -152,7 +152,7 @@ func (b *bed) runTrial(x trial) {
 	b.current = nil
 }
 
-// faultKind says what a fault may do to work, for the checker.
+// faultKind describes for the checker what a fault may do to work.
 type faultKind struct {
 	Name string
 	// Within is the documented time until work goes on after its end; 0 is the lag

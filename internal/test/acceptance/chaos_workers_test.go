@@ -60,7 +60,7 @@ func (b *bed) awaitOpenRuns(worker string) {
 	})
 }
 
-// awaitMovedRuns waits until some of these executions have started anew elsewhere, and says
+// awaitMovedRuns waits until some of these executions have started again elsewhere, and returns
 // how many had by then, and how many of them while the old handler still believed
 // in its lease.
 func (b *bed) awaitMovedRuns(live map[string]historycheck.Event, limit time.Duration) (moved, deceived int) {
@@ -166,7 +166,7 @@ func (b *bed) failingJob(id string) (historycheck.Backoff, bool) {
 	return b.load.backoffs[i], true
 }
 
-// silenceWorker loses all packets between a worker and all nodes. The handlers learn of it
+// silenceWorker loses all packets between a worker and all nodes. The handlers are cancelled
 // before anybody else may run what they run.
 func silenceWorker(b *bed) {
 	lock, lease := chaosTTLs()
@@ -194,7 +194,7 @@ func silenceWorker(b *bed) {
 		moved, deceived := b.awaitMovedRuns(live, workerBound(lock, lease)+2*busyAllowance())
 		b.requireEffect("runs that moved", moved, 1)
 		if deceived > 0 {
-			b.t.Errorf("%d of %d runs started elsewhere before their old handler was told", deceived, moved)
+			b.t.Errorf("%d of %d runs started elsewhere before their old handler was cancelled", deceived, moved)
 		}
 		b.waitFor(chaosSpan(4 * time.Second))
 		for _, l := range b.links {
@@ -242,7 +242,7 @@ func stormStreams(b *bed) {
 	b.requireEffect("streams broken", int(closed), 6)
 	for id, w := range b.workers {
 		if calm := w.countLogged("ENHANCE_YOUR_CALM") + w.countLogged("too_many_pings"); calm > 0 {
-			b.t.Errorf("%s was told %d times to ping less often", id, calm)
+			b.t.Errorf("%s was asked %d times to ping less often", id, calm)
 		}
 	}
 }

@@ -40,9 +40,9 @@ type cluster struct {
 	recorded []historycheck.Event             // what was read of it
 	pulse    *pulse                           // of the machine
 	plain    bool                             // nodes have default settings, as far as that can be
-	looking  *looking                         // nil until somebody does
+	looking  *looking                         // nil until the first look
 	secured  credentials.TransportCredentials // of the tests' own calls; nil: plain text
-	// spawned, if set, hears of each process before it can have connected anywhere.
+	// spawned, if set, is called for each process before it can have connected anywhere.
 	spawned func(id string, pid int)
 }
 
@@ -263,7 +263,7 @@ func (c *cluster) stopNode(n *schedulerNode) {
 	c.forgetNode(n)
 }
 
-// awaitSettled waits until all nodes are ready, know each other and nobody else, and
+// awaitSettled waits until all nodes are ready, know each other and no other node, and
 // every shard is held, by all of them.
 func (c *cluster) awaitSettled() {
 	c.t.Helper()
@@ -326,7 +326,7 @@ func checkReady(ctx context.Context, addr string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("readyz says %s", res.Status)
+		return fmt.Errorf("readyz answers %s", res.Status)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestChangedDefaultKeepsExistingJobs: two nodes, restarted one after the other with another default. The
-// job that is there keeps its values until somebody asks for the defaults of now.
+// job that is there keeps its values until a client asks for the present defaults.
 func TestChangedDefaultKeepsExistingJobs(t *testing.T) {
 	runBesideOthers(t)
 	file := filepath.Join(t.TempDir(), "defaults.yaml")

@@ -20,7 +20,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// told counts what somebody was told of the ends of runs, by job.
+// told counts the ends of runs that a watcher received, by job.
 type told struct {
 	mu    sync.Mutex
 	times map[string]int // by job
@@ -38,13 +38,13 @@ func (t *told) noteEvent(job, event string) {
 	t.ids[event]++
 }
 
-// checkJobsSeen fails unless each of n jobs was told of.
+// checkJobsSeen fails unless each of n jobs was received.
 func (t *told) checkJobsSeen(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range n {
 		if name := jobName(fmt.Sprintf("e%d", i)); t.times[name] == 0 {
-			return fmt.Errorf("%d of %d were told of, %s was not (%v)", len(t.times), n, name, t.err)
+			return fmt.Errorf("%d of %d were received, %s was not (%v)", len(t.times), n, name, t.err)
 		}
 	}
 	return nil
@@ -66,8 +66,8 @@ func (t *told) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestEventsSurviveNodeCrash: while runs end all over a cluster, the node that a watcher
-// hangs on is killed. The watcher goes on at the other one and is told of the end of
-// each run, none twice; a webhook, whose endpoint fails at first, is told of each too.
+// hangs on is killed. The watcher goes on at the other one and receives the end of
+// each run, none twice; a webhook, whose endpoint fails at first, receives each too.
 func TestEventsSurviveNodeCrash(t *testing.T) {
 	runBesideOthers(t)
 	endpoint, watchers := newTold(), []*told{newTold(), newTold()}
@@ -127,16 +127,16 @@ func TestEventsSurviveNodeCrash(t *testing.T) {
 		j.Schedule = onceAt(start.Add(time.Duration(i) * 100 * time.Millisecond))
 		a.createJob(fmt.Sprintf("e%d", i), j)
 	}
-	redistest.Eventually(t, patience, "a third is told of", func() error { return errors.Join(watchers[0].checkJobsSeen(n/3), watchers[1].checkJobsSeen(n/3)) })
+	redistest.Eventually(t, patience, "a third of the events", func() error { return errors.Join(watchers[0].checkJobsSeen(n/3), watchers[1].checkJobsSeen(n/3)) })
 	c.killNode(a)
-	redistest.Eventually(t, patience, "all are told of", func() error { return errors.Join(watchers[0].checkJobsSeen(n), watchers[1].checkJobsSeen(n)) })
-	redistest.Eventually(t, patience, "the webhook is told of all", func() error { return endpoint.checkJobsSeen(n) })
+	redistest.Eventually(t, patience, "all events", func() error { return errors.Join(watchers[0].checkJobsSeen(n), watchers[1].checkJobsSeen(n)) })
+	redistest.Eventually(t, patience, "all events at the webhook", func() error { return endpoint.checkJobsSeen(n) })
 	cancel()
 	watching.Wait()
 	for _, watched := range watchers {
 		for event, times := range watched.ids {
 			if times > 1 {
-				t.Errorf("event %s was told %d times", event, times)
+				t.Errorf("event %s was received %d times", event, times)
 			}
 		}
 		if len(watched.ids) != n {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRetriesSkipExclusions: a job whose runs and attempts fail starts nothing in a
-// maintenance window, its preview says when it will start instead, and only a manual run that
+// maintenance window, its preview shows when it will start instead, and only a manual run that
 // is asked to ignores the window.
 func TestRetriesSkipExclusions(t *testing.T) {
 	runBesideOthers(t)

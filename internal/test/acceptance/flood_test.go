@@ -41,7 +41,7 @@ type flood struct {
 	all           sync.WaitGroup
 }
 
-// floodKind is what a connection does: most say nothing, as that costs least.
+// floodKind is what a connection does: most send nothing, as that costs least.
 func floodKind(i int) func(ctx context.Context, conn net.Conn) error {
 	switch {
 	case i%20 == 1:
@@ -98,7 +98,7 @@ func holdSilent(_ context.Context, conn net.Conn) error {
 	return err
 }
 
-// holdAfterGreeting says what every client of HTTP/2 says first, and no more.
+// holdAfterGreeting sends what every client of HTTP/2 sends first, and no more.
 func holdAfterGreeting(ctx context.Context, conn net.Conn) error {
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
@@ -115,7 +115,7 @@ func holdAfterGreeting(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// writePreface begins HTTP/2 and reads what the node says, away.
+// writePreface begins HTTP/2, and reads and discards what the node sends.
 func writePreface(conn net.Conn) (*http2.Framer, error) {
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func awaitTick(ctx context.Context, pace *time.Ticker) {
 	}
 }
 
-// strangersBytes has the node read requests that nobody sends in the end.
+// strangersBytes makes the node read requests that never end.
 func strangersBytes(ctx context.Context, conn net.Conn) error {
 	f, err := writePreface(conn)
 	if err == nil {
@@ -205,7 +205,7 @@ func strangersBytes(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// served is what somebody honest got in a while.
+// served is what an honest client got in a while.
 type served struct {
 	calls, fresh []time.Duration // of calls, and of calls on connections of their own
 	runs         int64
@@ -308,7 +308,7 @@ func TestFlood(t *testing.T) {
 		}
 	}
 	measure := func() (s served) {
-		// For a while, and until something has been seen: nobody knows how slow this
+		// For a while, and until something has been seen: it is unknown how slow this
 		// machine is.
 		before, began := runs.Load(), time.Now()
 		pace := time.NewTicker(2 * time.Millisecond)
@@ -364,7 +364,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// measureCalls makes a call that has to succeed, and tells how long it took.
+// measureCalls makes a call that has to succeed, and returns how long it took.
 func (g *guests) measureCalls(conn *grpc.ClientConn) time.Duration {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
@@ -372,7 +372,7 @@ func (g *guests) measureCalls(conn *grpc.ClientConn) time.Duration {
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+g.tokens["editor"])
 	began := time.Now()
 	if _, err := fermatav1.NewJobServiceClient(conn).GetJob(ctx, &fermatav1.GetJobRequest{Name: jobName("j0")}); err != nil {
-		g.t.Fatalf("somebody honest: %v", err)
+		g.t.Fatalf("an honest client: %v", err)
 	}
 	return time.Since(began)
 }

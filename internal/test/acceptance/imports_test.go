@@ -34,7 +34,7 @@ type imported struct {
 }
 
 // TestImportedJobsRun: all jobs of the crontabs and CronJobs that are kept for tests are applied by a node that
-// checks payloads, and each runs with a worker that is set up as the notes say. Programs are a stub.
+// checks payloads, and each runs with a worker that is set up by the notes. Programs are a stub.
 func TestImportedJobsRun(t *testing.T) {
 	c := newCluster(t, newRedis(t).URL())
 	n := c.startNode("a")
@@ -176,7 +176,7 @@ func runImportedHandlers(t *testing.T, address string, handlers map[string]bool)
 	})
 }
 
-// runImportedPrograms runs the worker command as the notes of imports say.
+// runImportedPrograms runs the worker command by the notes of imports.
 func runImportedPrograms(t *testing.T, address string, files []imported, dir string) {
 	t.Helper()
 	secrets := t.TempDir()

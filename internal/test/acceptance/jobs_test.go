@@ -46,7 +46,7 @@ func onceAt(at time.Time) *fermatav1.Schedule {
 // noBackoff keeps the interval of failing jobs.
 func noBackoff() *fermatav1.BackoffPolicy { return &fermatav1.BackoffPolicy{Disabled: true} }
 
-// callUntilAnswered makes a call again as long as it is told to come back, as clients do: a machine
+// callUntilAnswered makes a call again as long as it is answered UNAVAILABLE, as clients do: a machine
 // that stands still for a moment may have kept Redis from answering in time.
 func callUntilAnswered[T any](t testing.TB, what string, do func(context.Context) (T, error)) (answer T) {
 	t.Helper()

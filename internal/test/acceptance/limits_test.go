@@ -257,7 +257,7 @@ func hostileNames(t *testing.T, n *schedulerNode) {
 				t.Errorf("%.40q: it names %q, want %q", name, fields, field)
 			}
 			if s := err.Error(); len(s) > 500 || strings.ContainsAny(s, "\x00\x1b\n\u202e") {
-				t.Errorf("%.40q is said back: %.500q", name, s)
+				t.Errorf("%.40q is repeated in the answer: %.500q", name, s)
 			}
 		}
 	}

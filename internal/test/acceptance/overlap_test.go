@@ -75,7 +75,7 @@ func TestOverlapPolicies(t *testing.T) {
 	if all := nominals("skip"); all[1]-all[0] < 3000 {
 		t.Errorf("skip ran a nominal time that passed while a run was live: %v", all)
 	}
-	// Cancelled and terminated handlers were told.
+	// The contexts of cancelled and terminated handlers ended.
 	for _, id := range []string{"cancel", "terminate"} {
 		told := c.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.Kind == historycheck.Told })
 		atLeast(t, id+": handlers told to stop", len(told), 4)

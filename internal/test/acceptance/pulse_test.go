@@ -15,7 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
-// pulse tells the machine's troubles from the cluster's: it watches the processor, the
+// pulse distinguishes the machine's stalls from the cluster's: it watches the processor, the
 // disk and what Redis servers take to answer nothing in particular.
 type pulse struct{ *stalltest.Watch }
 

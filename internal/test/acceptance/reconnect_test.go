@@ -83,7 +83,7 @@ func TestRunsSurviveBrokenStream(t *testing.T) {
 }
 
 // TestResultsCountOnceOverBrokenStreams cuts the stream of a busy worker again and again,
-// after its node has heard results and before the worker has heard the answers.
+// after its node has received results and before the worker has received the acks.
 func TestResultsCountOnceOverBrokenStreams(t *testing.T) {
 	runBesideOthers(t)
 	server := newRedis(t)
@@ -110,7 +110,7 @@ func TestResultsCountOnceOverBrokenStreams(t *testing.T) {
 		cut := beginFault("answers lost")
 		heard := len(c.matchingEvents(isEnd))
 		proxy.Blackhole(faultproxy.ToClient)
-		redistest.Eventually(t, patience, "results are sent that nobody answers", func() error {
+		redistest.Eventually(t, patience, "results are sent and not answered", func() error {
 			if more := len(c.matchingEvents(isEnd)) - heard; more < 4 {
 				return fmt.Errorf("%d results", more)
 			}

@@ -101,7 +101,7 @@ func TestOperatorsSteerFailingJobs(t *testing.T) {
 		seen[e.NominalMS] = true
 	}
 
-	// Resumed and hinted, it runs when the hint says, and goes back to its pace.
+	// Resumed and hinted, it runs at the time of the hint, and goes back to its pace.
 	if _, err := b.jobs.ResumeJob(callContext(t), &fermatav1.ResumeJobRequest{Name: jobName("report")}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestOperatorsSteerFailingJobs(t *testing.T) {
 	})
 	why, err := b.jobs.ExplainJob(callContext(t), &fermatav1.ExplainJobRequest{Name: jobName("report")})
 	if err != nil || !strings.Contains(why.GetSummary(), "hint") || !strings.Contains(why.GetSummary(), "the database is being moved") {
-		t.Errorf("explain says %q, %v", why.GetSummary(), err)
+		t.Errorf("explain answers %q, %v", why.GetSummary(), err)
 	}
 	if _, err := b.jobs.HintJob(callContext(t), &fermatav1.HintJobRequest{Name: jobName("report")}); err != nil {
 		t.Fatal(err)

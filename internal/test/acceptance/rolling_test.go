@@ -10,7 +10,7 @@ import (
 
 // TestRollingRestartLosesNothing restarts all nodes one after the other, with
 // new addresses, under load: nothing fails, nothing is lost or repeated, and
-// nobody waits for the end of a lock.
+// no job waits for the end of a lock.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	runBesideOne(t)
 	server := newRedis(t)

@@ -15,7 +15,7 @@ import (
 
 // TestManualRunKeepsLostRun: a worker is killed that has the runs of a one-time job,
 // of a job that buffers each nominal time, and of a manual run; before their leases end,
-// somebody asks for a manual run of each. The runs that were lost start again, and the
+// a client asks for a manual run of each. The runs that were lost start again, and the
 // manual runs follow.
 func TestManualRunKeepsLostRun(t *testing.T) {
 	runBesideOthers(t)

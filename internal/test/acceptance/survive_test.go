@@ -55,7 +55,7 @@ func surviveCrashAndFreeze(t *testing.T, c *cluster, n int) {
 		l.promises = append(l.promises, historycheck.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: 3 * time.Second, FromMS: start.UnixMilli()})
 	}
 	var backoffs []historycheck.Backoff
-	for i := range 12 { // whose failures nobody may forget
+	for i := range 12 { // whose failures must be kept
 		id := fmt.Sprintf("failing-%02d", i)
 		l.jobs[id] = newJob(behaviour{Fail: true})
 		l.jobs[id].Queue, l.jobs[id].Schedule = queues[i%3], everyInterval(time.Second, first)

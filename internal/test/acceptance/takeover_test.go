@@ -107,7 +107,7 @@ func (c *cluster) causeHiccups(d time.Duration) {
 }
 
 // everyShard are jobs due every second, so many in each shard, spread evenly over
-// the second. It also tells the shard of each.
+// the second. It also returns the shard of each.
 func everyShard(shards, each int) (*load, map[string]int) {
 	l, shardOf := &load{jobs: map[string]*fermatav1.Job{}}, map[string]int{}
 	count := make([]int, shards)

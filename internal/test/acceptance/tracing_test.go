@@ -145,7 +145,7 @@ func TestTracePropagation(t *testing.T) {
 		steps = append(steps, e.GetName())
 	}
 	if have := strings.Join(steps, " "); have != "leased started settled" {
-		t.Errorf("the attempt tells %q", have)
+		t.Errorf("the attempt's span has %q", have)
 	}
 	b.checkRunTrace("once", "", runTrace)
 	for what, text := range map[string]string{
@@ -171,7 +171,7 @@ func TestTracePropagation(t *testing.T) {
 			t.Fatal(err)
 		}
 		if asked.GetTraceId() != callerTrace {
-			t.Errorf("the caller is told of trace %q, which is its own %s", asked.GetTraceId(), callerTrace)
+			t.Errorf("the caller gets trace %q, which is its own %s", asked.GetTraceId(), callerTrace)
 		}
 		if runTrace, _, state := b.awaitHit(); runTrace != callerTrace || state != "vendor=x" {
 			t.Errorf("manual run: its request is in trace %s (%s), that of its caller is %s", runTrace, state, callerTrace)
@@ -248,7 +248,7 @@ func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
 	}
 }
 
-// scrapeMetrics is what the node tells Prometheus, in the format that has exemplars.
+// scrapeMetrics is what the node serves to Prometheus, in the format that has exemplars.
 func (b *traceBed) scrapeMetrics() string {
 	b.t.Helper()
 	q, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.node.http+"/metrics", nil)
@@ -278,7 +278,7 @@ func TestUnsampledTraceIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if runTrace, _, _ := b.awaitHit(); runTrace != "" {
-		t.Errorf("a run that nobody asked to be traced is in trace %s", runTrace)
+		t.Errorf("a run without a traced request is in trace %s", runTrace)
 	}
 	ctx, _, _ := tracedContext(t, "00-11111111111111111111111111111111-2222222222222222-01")
 	if _, err := b.client.CreateJob(ctx, "asked", b.newTracedJob(client.Once(time.Now()))); err != nil {
@@ -306,7 +306,7 @@ func TestUnsampledTraceIsKept(t *testing.T) {
 }
 
 // checkRunTrace compares the trace of a run of a job that has ended, any ("") or that of an id, with
-// what the API says.
+// what the API returns.
 func (b *traceBed) checkRunTrace(job, run, want string) {
 	b.t.Helper()
 	redistest.Eventually(b.t, 20*time.Second, "the run ends", func() error {
@@ -316,7 +316,7 @@ func (b *traceBed) checkRunTrace(job, run, want string) {
 				continue
 			}
 			if r.GetTraceId() != want || r.GetCorrelationId() == "" {
-				b.t.Errorf("run %s of %s is said to be of trace %q, want %q", client.RunID(r), job, r.GetTraceId(), want)
+				b.t.Errorf("run %s of %s has trace %q, want %q", client.RunID(r), job, r.GetTraceId(), want)
 			}
 			return nil
 		}

@@ -31,7 +31,7 @@ const (
 )
 
 // nextSources are edits that make of the present source a next minor version: it
-// writes more into states, definitions, ended runs and gossip, and says more on the
+// writes more into states, definitions, ended runs and gossip, and sends more on the
 // links between nodes.
 var nextSources = map[string][][2]string{
 	"internal/redis/redisstore/state.go": {
@@ -232,7 +232,7 @@ func keysWith(t *testing.T, client *redis.Client, suffix string) (values []strin
 
 // TestNewerSchemaIsRefused raises the schema of the keyspace under running nodes, as
 // a later version would: they stop within seconds, none of them starts again, and all
-// of them say why in one line.
+// of them log the reason in one line.
 func TestNewerSchemaIsRefused(t *testing.T) {
 	runBesideOthers(t)
 	server := newRedis(t)
@@ -274,7 +274,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// refusedSchema wants exit code 3, and one last line that says why.
+// refusedSchema wants exit code 3, and one last line with the reason.
 func refusedSchema(t *testing.T, p *process, why string) {
 	t.Helper()
 	if code := p.cmd.ProcessState.ExitCode(); code != 3 {

@@ -22,7 +22,7 @@ import (
 // clockKey is where tests keep the virtual time, Unix milliseconds.
 const clockKey = "test:{clock}"
 
-// virtualConfig configures a node whose clock is what a test says.
+// virtualConfig configures a node whose clock a test sets.
 type virtualConfig struct {
 	Name     string   `json:"name"`
 	RedisURL string   `json:"redis_url"`

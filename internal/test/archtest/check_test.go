@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// pkg is what `go list -json` says of a package.
+// pkg is what `go list -json` prints of a package.
 type pkg struct {
 	ImportPath string
 	Dir        string
@@ -119,7 +119,7 @@ func (h *house) checkIndirect(from row, dep string) {
 	}
 }
 
-// isUnder tells whether path is root or lies below it.
+// isUnder reports whether path is root or lies below it.
 func isUnder(path, root string) bool {
 	return path == root || strings.HasPrefix(path, root+"/")
 }

@@ -11,11 +11,11 @@ import (
 func TestDocumentsStateTheSimulatedLives(t *testing.T) {
 	found := regexp.MustCompile(`(?m)^LIVES \?= (\d+)$`).FindStringSubmatch(readFile(t, root+"/Makefile"))
 	if found == nil {
-		t.Fatal("the Makefile says no LIVES")
+		t.Fatal("the Makefile does not set LIVES")
 	}
 	for _, file := range []string{"CONTRIBUTING.md", "docs/guarantees.md", "docs/faults.md"} {
 		if told := livesTold(readFile(t, root+"/"+file)); !slices.Equal(told, found[1:]) {
-			t.Errorf("%s tells of %q lives in make test, the Makefile of %s", file, told, found[1])
+			t.Errorf("%s states %q lives in make test, the Makefile %s", file, told, found[1])
 		}
 	}
 }

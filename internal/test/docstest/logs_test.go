@@ -50,7 +50,7 @@ func TestLogsHaveOneSchema(t *testing.T) {
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("docs/logs.md tells of the attribute %s, which no line has", name)
+		t.Errorf("docs/logs.md describes the attribute %s, which no line has", name)
 	}
 	if len(used) < 30 {
 		t.Errorf("only %d attributes were found", len(used))

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// makeList returns the words of a variable in the Makefile, which may go over several lines.
+// makeList returns the items of a variable in the Makefile, which may go over several lines.
 func makeList(t *testing.T, name string) []string {
 	t.Helper()
 	text := strings.ReplaceAll(readFile(t, root+"/Makefile"), "\\\n", " ")

@@ -44,7 +44,7 @@ func TestAnswererAnswersOnlyConfiguredCommands(t *testing.T) {
 			}
 		}
 		if got := a.Said() - said; got != 2 {
-			t.Errorf("said %d times, want 2", got)
+			t.Errorf("answered %d times, want 2", got)
 		}
 		if list, err := c.Do(ctx, "command", "list").StringSlice(); err != nil || !slices.Contains(list, "get") {
 			t.Errorf("a long list: %d names (%v)", len(list), err)

@@ -36,7 +36,7 @@ func udpEcho(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// isAnswered tells whether a packet comes back.
+// isAnswered reports whether a packet comes back.
 func isAnswered(t *testing.T, conn net.Conn, text string, within time.Duration) bool {
 	t.Helper()
 	writeText(t, conn, text)

@@ -20,7 +20,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	listener net.Listener
 	mirror   bool
-	name     func(net.Addr) string // nil names nobody
+	name     func(net.Addr) string // nil: clients have no names
 	closed   bool
 	links    map[*link]struct{}
 }
@@ -60,7 +60,7 @@ func (p *Proxy) MirrorRefusals() {
 	p.mirror = true
 }
 
-// Name tells how to name clients that connect from now on, by the address they
+// Name sets how clients are named that connect from now on, by the address they
 // connect from. It is called once for each connection.
 func (p *Proxy) Name(name func(net.Addr) string) {
 	p.mu.Lock()

@@ -320,7 +320,7 @@ func expectText(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// isReadable reads one line, and tells whether any came in a while.
+// isReadable reads one line, and reports whether any came in a while.
 func isReadable(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(silence))

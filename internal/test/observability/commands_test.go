@@ -9,7 +9,7 @@ import (
 
 var fermataCommand = regexp.MustCompile("fermata ((?:jobs|dead|cluster|queues|export)(?: [a-z]+(?:-[a-z]+)*)?)((?: [A-Z.]+| --?[a-z-]+| [0-9a-z]+)*)")
 
-// People type what runbooks and panels tell them while something burns: it has to exist.
+// Operators type the commands of runbooks and panels during an incident: each has to exist.
 func TestAdvisedCommandsExist(t *testing.T) {
 	t.Parallel()
 	fermata := buildCommand(t, t.TempDir(), "fermata")

@@ -211,7 +211,7 @@ func TestEmptyPanelsShowNone(t *testing.T) {
 			name := file + ": " + p.Title
 			found[name] = true
 			if says, normal := p.FieldConfig.Defaults.NoValue, normallyEmpty[name] != ""; strings.HasPrefix(says, "none") != normal {
-				t.Errorf("%s says %q when it is empty, which is normal: %v", name, says, normal)
+				t.Errorf("%s shows %q when it is empty; an empty panel is normal: %v", name, says, normal)
 			}
 			// A table says "No data" whatever is set: it has a row instead.
 			if p.Type == "table" && p.Title != "Versions" && !strings.Contains(p.Targets[0].Expr, "or on () label_replace(vector(0), ") {

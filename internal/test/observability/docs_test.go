@@ -43,7 +43,7 @@ func readDocumented(t *testing.T) map[string]*family {
 			t.Errorf("docs/metrics.md has %s twice", f.name)
 		}
 		if m[4] == "" || m[5] == "" {
-			t.Errorf("docs/metrics.md says too little of %s", f.name)
+			t.Errorf("docs/metrics.md describes %s too briefly", f.name)
 		}
 		all[f.name] = f
 	}
@@ -63,7 +63,7 @@ func compareDocs(t *testing.T, scraped map[string]*family) {
 		case d == nil:
 			t.Errorf("docs/metrics.md does not know %s (%s, labels %v): %s", name, f.kind, f.labels, f.help)
 		case d.kind != f.kind || !slices.Equal(d.labels, f.labels):
-			t.Errorf("%s is a %s with labels %v, docs/metrics.md says %s, %v", name, f.kind, f.labels, d.kind, d.labels)
+			t.Errorf("%s is a %s with labels %v, docs/metrics.md has %s, %v", name, f.kind, f.labels, d.kind, d.labels)
 		case f.help == "":
 			t.Errorf("%s has no help", name)
 		}
@@ -71,7 +71,7 @@ func compareDocs(t *testing.T, scraped map[string]*family) {
 	}
 	for name := range docs {
 		if notHere[name] == "" {
-			t.Errorf("docs/metrics.md tells of %s, which no process has", name)
+			t.Errorf("docs/metrics.md describes %s, which no process has", name)
 		}
 	}
 }

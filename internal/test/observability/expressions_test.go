@@ -45,7 +45,7 @@ var emptyAnswers = map[string]string{
 	`how="break"}[1m])) > 0`:     "the take-over may be longer ago",
 }
 
-// isExcused tells why nothing may be found.
+// isExcused reports whether an empty result has a reason.
 func isExcused(reasons map[string]string, text string) bool {
 	for part := range reasons {
 		if strings.Contains(text, part) {
@@ -78,7 +78,7 @@ func inQuotes(text string, at int) bool {
 	return false
 }
 
-// question is an expression that somebody asks, and whether it must find something.
+// question is an expression of a panel or a rule, and whether it must find something.
 type question struct {
 	what, expr string
 	answered   bool

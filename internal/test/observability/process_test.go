@@ -29,7 +29,7 @@ func buildCommand(t *testing.T, dir, name string, flags ...string) string {
 	return path
 }
 
-// versionFlag is the flag that has a command say which one it is.
+// versionFlag is the flag that sets the version of a command.
 func versionFlag(v string) string { return "-ldflags=-X main.buildVersion=" + v }
 
 // process is a child that dies with the test.

@@ -119,7 +119,7 @@ func asText(t *testing.T, targets []target) []target {
 	return out
 }
 
-// ownAddress is one of the host's sixteen million for itself: nobody else gets its port.
+// ownAddress is one of the host's sixteen million for itself: no other process gets its port.
 func ownAddress() string {
 	return net.JoinHostPort(net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250))).String(), "9090")
 }

@@ -238,7 +238,7 @@ func (s *Server) clientOptions() *redis.Options {
 }
 
 // waitReady returns once our own process has loaded its data and answers; the
-// process id tells it from a stranger that took the port first.
+// process id distinguishes it from a process that took the port first.
 func (s *Server) waitReady() error {
 	want := fmt.Sprintf("process_id:%d\r\n", s.proc.processID())
 	exited := false
@@ -279,7 +279,7 @@ func (s *Server) checkReady(ctx context.Context) error {
 }
 
 // portTaken reports whether the last launch failed because the port, or the
-// bus port, had gone to somebody else.
+// bus port, was in use by another process.
 func (s *Server) portTaken() bool {
 	return strings.Contains(s.logTail(), "Address already in use") || !isBindable(s.lease.port)
 }

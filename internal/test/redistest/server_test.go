@@ -92,7 +92,7 @@ func TestStopAndKillEndTheProcess(t *testing.T) {
 			end(s)
 			end(s) // again: does nothing
 			if s.Running() {
-				t.Error("still said to be running")
+				t.Error("still reported as running")
 			}
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				t.Errorf("process %d: %v, want it gone", pid, err)
@@ -197,7 +197,7 @@ func TestPortLeaseIsExclusiveAndAvoidsTakenPorts(t *testing.T) {
 }
 
 // A stranger takes the port between the check and the bind: the server that
-// answers is not ours, and the launch must say so.
+// answers is not ours, and the launch must report that.
 func TestLaunchDetectsTakenPort(t *testing.T) {
 	first := Start(t)
 	second := &Server{t: t, opts: newOptions(nil), path: first.path, dir: t.TempDir(), lease: first.lease}
@@ -290,7 +290,7 @@ func TestServersDieWithKilledTestBinary(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // reports the kill
 	if scanErr != nil {
-		t.Fatalf("the child told no address: %v", scanErr)
+		t.Fatalf("the child printed no address: %v", scanErr)
 	}
 	Eventually(t, startDeadline, "death of "+addr, func(ctx context.Context) error {
 		var d net.Dialer

@@ -61,7 +61,7 @@ func (b *answerBed) jobCalls() []answerCall {
 			renewal := job.Renewal{Record: leased[0].Record, Lane: storetest.Lane(), Token: leased[0].Known.State.Token, Epoch: 1}
 			reply := s.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: time.Minute, Renewals: []job.Renewal{renewal}}})[0]
 			if reply.Err == nil && reply.Results[0].Code != job.Renewed {
-				return errors.New("it says that the lease is lost")
+				return errors.New("it claims that the lease is lost")
 			}
 			return reply.Err
 		}, check: func() error {

@@ -74,7 +74,7 @@ func TestErrorsOfServers(t *testing.T) {
 	}
 }
 
-// answerBed is a keyspace behind a server that says what it is told to.
+// answerBed is a keyspace behind a server that answers what the test sets.
 type answerBed struct {
 	t        *testing.T
 	w        *storetest.World
@@ -91,7 +91,7 @@ func newAnswerBed(t *testing.T, server *redistest.Server) *answerBed {
 	return b
 }
 
-// answerCall is one call of the store. check says what is wrong about its effect.
+// answerCall is one call of the store. check returns what is wrong about its effect.
 type answerCall struct {
 	name  string
 	call  func(context.Context) error

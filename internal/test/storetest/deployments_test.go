@@ -118,7 +118,7 @@ func inStep(ctx context.Context, n *redistest.Server) error {
 }
 
 // TestSlotMigration moves the slot of a shard to another master while the shard
-// is at work: calls succeed or say that they may be repeated, and nothing is lost.
+// is at work: calls succeed or fail with an error that allows a repeat, and nothing is lost.
 func TestSlotMigration(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2, 0)
 	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })

@@ -52,7 +52,7 @@ func TestReplicaClass(t *testing.T) {
 	}
 }
 
-// TestPreflight says what is wrong with a server, and refuses the worst.
+// TestPreflight reports what is wrong with a server, and refuses the worst.
 func TestPreflight(t *testing.T) {
 	open := func(server *redistest.Server, adjust func(*redisstore.Options)) error {
 		o := redisstore.Options{Client: dialRedis(t, server.URL()), Prefix: "preflight", Shards: 1}
@@ -95,7 +95,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestScriptWritesSurviveRestart, with the users that operators are told to have. A server whose default user
+// TestScriptWritesSurviveRestart, with the users that the documents recommend. A server whose default user
 // may not do what it has written is refused: it would come back without it.
 func TestScriptWritesSurviveRestart(t *testing.T) {
 	off := strings.TrimPrefix(redisacl.DefaultUser, "user ")
@@ -125,7 +125,7 @@ func TestScriptWritesSurviveRestart(t *testing.T) {
 		t.Errorf("before the restart %+v, after it %+v", before, after)
 	}
 
-	// What the configuration says of the default user begins without any rights.
+	// The default user's rules in the configuration begin without any rights.
 	lacking := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL("default off"))
 	o := redisstore.Options{Client: dialRedis(t, lacking.URL()), Shards: 1, Durability: redisstore.DurabilityLocal}
 	_, err := redisstore.Open(t.Context(), o)

@@ -210,12 +210,12 @@ func TestRestoreEventHasTimeOfRestore(t *testing.T) {
 		got := eventsAfter(t, w, 0, job.Place{})
 		wantKinds(t, "a restore", got, job.KindJobRestored)
 		if len(got) == 1 && got[0].AtMS != w.Clock.Load() {
-			t.Errorf("it is told as of %v", time.UnixMilli(got[0].AtMS).UTC())
+			t.Errorf("its event has the time %v", time.UnixMilli(got[0].AtMS).UTC())
 		}
 	})
 }
 
-// TestRepeatedStartIsRecognized: after a lost answer it is told twice, with all but its id
+// TestRepeatedStartIsRecognized: after a lost reply it is reported twice, with all but its id
 // the same.
 func TestRepeatedStartIsRecognized(t *testing.T) {
 	server := redistest.Start(t)
@@ -244,7 +244,7 @@ func TestRepeatedStartIsRecognized(t *testing.T) {
 }
 
 // TestStreamsOfEventsAreBounded: what is trimmed is a gap for those who come too late,
-// and nobody else.
+// and by no one else.
 func TestStreamsOfEventsAreBounded(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		for range 2000 {
@@ -344,7 +344,7 @@ func TestAnnouncementsSurviveOutage(t *testing.T) {
 	}
 	w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 3, Node: "n"})
 	if !waits() {
-		t.Error("nobody hears that something is in line")
+		t.Error("no signal that something is queued")
 	}
 	away, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -352,7 +352,7 @@ func TestAnnouncementsSurviveOutage(t *testing.T) {
 		t.Error("no error")
 	}
 	if !waits() {
-		t.Error("nobody hears that something is in line again")
+		t.Error("no signal that something is queued again")
 	}
 	if err := w.Store.FlushEvents(t.Context()); err != nil {
 		t.Error(err)

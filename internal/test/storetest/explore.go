@@ -65,7 +65,7 @@ type scene struct {
 	clock    int64
 	texts    map[string]map[string]string // hashes
 	scores   map[string][]redis.Z         // sorted sets
-	stored   string                       // both in words, but for the memory of lease batches
+	stored   string                       // both as text, but for the memory of lease batches
 	memory   string                       // which is this
 	lock     string
 	record   *job.Record // as stored; nil: none
@@ -81,7 +81,7 @@ type explorer struct {
 	seen    map[string]bool
 	done    map[string]int             // how often an act changed what is stored
 	held    *scene                     // what the server has, once it is known
-	audited map[[sha256.Size]byte]bool // what is stored, in words
+	audited map[[sha256.Size]byte]bool // what is stored, as text
 }
 
 func (e *explorer) newDefinition() job.Definition {

@@ -116,7 +116,7 @@ func TestOneLostReply(t *testing.T) {
 }
 
 // settleThrough takes jobs of a shard through many runs over the faulty store
-// and compares what is stored with what it was told.
+// and compares what is stored with the answers it got.
 func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard int) {
 	const jobs, rounds = 20, 60
 	rng := rand.New(rand.NewPCG(uint64(shard), 7))
@@ -168,7 +168,7 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 	for record, state := range want {
 		stored := callUntilAvailable(t, func() ([]*job.Record, error) { return s.GetRecords(ctx, shard, []string{record}) })[0]
 		if got := fmt.Sprintf("%+v", stored.State); got != fmt.Sprintf("%+v", *state) {
-			t.Errorf("%s: stored\n%s, told\n%+v", record, got, *state)
+			t.Errorf("%s: stored\n%s, answered\n%+v", record, got, *state)
 		}
 		if state.Runs < rounds/4 {
 			t.Errorf("%s: only %d runs", record, state.Runs)
@@ -270,7 +270,7 @@ func flushAll(t *testing.T, c *redis.Client) {
 }
 
 // TestLateLeaseIsRefused: a leasing call that the network delivers when its caller
-// has given up leases nothing, since nobody would run it.
+// has given up leases nothing, since no worker would run it.
 func TestLateLeaseIsRefused(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())

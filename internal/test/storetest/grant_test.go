@@ -24,7 +24,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// setUser makes a user by the line that operators are told to use.
+// setUser makes a user by the line that the documents give operators.
 func setUser(t *testing.T, server *redistest.Server, name, keyspace string) (url string) {
 	t.Helper()
 	line := redisacl.User(name, redisacl.HashPassword("secret"), redisacl.Rules(keyspace, false))
@@ -47,7 +47,7 @@ func TestSharedGrantShowsNoUsers(t *testing.T) {
 		return fmt.Sprint(dialRedis(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Err(), dialRedis(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Val())
 	}
 	if asks("a") == asks("nobody") {
-		t.Error("ACL DRYRUN does not tell users apart: it could be granted to all")
+		t.Error("ACL DRYRUN does not distinguish users: it could be granted to all")
 	}
 	args := []any{"acl", "setuser", "a", "-acl|dryrun"}
 	if rules := strings.Fields(redisacl.SharedRules("fermata", false)); !slices.Contains(rules, "+hget") || slices.Contains(rules, "+acl|dryrun") {
@@ -210,7 +210,7 @@ func TestEveryGrantedCommandIsUsed(t *testing.T) {
 	}
 }
 
-// TestSentinelGrant: nodes need no more of the sentinels than operators are told to
+// TestSentinelGrant: nodes need no more of the sentinels than the documents tell operators to
 // grant, and what an intruder would try is not in it. Sentinels that let in who has a
 // password get the one that is for them.
 func TestSentinelGrant(t *testing.T) {

@@ -107,7 +107,7 @@ func gaveUp(t *testing.T, w *storetest.World, hook string, n int) (evicted int) 
 }
 
 // TestNewestDeadLettersAreKept: what a webhook gave up on is bounded in each shard, and what
-// had to go is told; what others gave up on stays. No more is read than was asked for.
+// had to go is returned; what others gave up on stays. No more is read than was asked for.
 func TestNewestDeadLettersAreKept(t *testing.T) {
 	server := redistest.Start(t)
 	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), recordPolicy)
@@ -119,7 +119,7 @@ func TestNewestDeadLettersAreKept(t *testing.T) {
 		evicted += gaveUp(t, w, "noisy", 2+i)
 	}
 	if evicted != more {
-		t.Errorf("%d are told of", evicted)
+		t.Errorf("%d are reported", evicted)
 	}
 	letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "noisy", Limit: 2 * kept})
 	if err != nil || len(letters) != kept || letters[0].AtMS != kept+more+1 || letters[kept-1].AtMS != more+2 {

@@ -37,7 +37,7 @@ func TestIsolatedPrimary(t *testing.T) {
 	})
 	t.Run("local, as the control", func(t *testing.T) {
 		t.Parallel()
-		// What the client outside was told just before the cut may be lost as well.
+		// What the client outside was answered just before the cut may be lost as well.
 		inside, _, _ := isolatePrimary(t, redisstore.DurabilityLocal)
 		if len(inside.lost) == 0 {
 			t.Errorf("none of %d is lost: the layout had no power", len(inside.acked))
@@ -101,7 +101,7 @@ func missingJobs(t *testing.T, w *storetest.World, ids []string) (lost []string)
 	return lost
 }
 
-// isolatedWriter creates jobs one after the other and notes what it is told.
+// isolatedWriter creates jobs one after the other and notes the answers.
 type isolatedWriter struct {
 	t       *testing.T
 	name    string

@@ -14,7 +14,7 @@ import (
 )
 
 // TestWritesShareRoundTrips: where many write at a time, the server reads less often than
-// they write, and each hears of its own write.
+// they write, and each gets the result of its own write.
 func TestWritesShareRoundTrips(t *testing.T) {
 	const writers = 60
 	server := redistest.Start(t)
@@ -45,7 +45,7 @@ func TestWritesShareRoundTrips(t *testing.T) {
 }
 
 // TestLostReplyOfManyWrites: where the answers to several writes that went out together
-// are lost, each of the writers is told of its own, which took place once.
+// are lost, each of the writers gets the result of its own, which took place once.
 func TestLostReplyOfManyWrites(t *testing.T) {
 	const writers = 60
 	w, proxy, faulty, registry := behindProxy(t, redistest.Start(t))

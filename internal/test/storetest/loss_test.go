@@ -17,7 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestLostKeyspace empties Redis under an open store: looking at it says so, and
+// TestLostKeyspace empties Redis under an open store: the next check reports it, and
 // does not make the loss invisible.
 func TestLostKeyspace(t *testing.T) {
 	server := redistest.Start(t)
@@ -62,7 +62,7 @@ func TestLostKeyspace(t *testing.T) {
 		t.Errorf("another process has created it as it was: %q", text)
 	}
 	if err := w.Store.CheckSchema(ctx); !errors.Is(err, redisstore.ErrKeyspaceGone) {
-		t.Errorf("the small look says %v", err)
+		t.Errorf("the short check returns %v", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestLanesOfHealthyServers(t *testing.T) {
 		}
 	}
 	if heads, ok := lanes[1]; ok {
-		t.Errorf("the shard that nobody serves has %+v", heads)
+		t.Errorf("the shard without a server has %+v", heads)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestEventsOfHealthyServers(t *testing.T) {
 	}
 	cancel()
 	if err := <-flushed; err == nil {
-		t.Error("the event of the shard that nobody serves is written")
+		t.Error("the event of the shard without a server is written")
 	}
 	cluster.Master(1).Resume()
 }
@@ -161,7 +161,7 @@ func TestEventsOfHealthyServersAreRead(t *testing.T) {
 		}
 	}
 	if !errors.Is(pages[1].Err, job.ErrUnavailable) || len(pages[1].Happenings) != 0 || last[1].Exact() {
-		t.Errorf("the shard that nobody serves: %+v, its last is %v", pages[1], last[1])
+		t.Errorf("the shard without a server: %+v, its last is %v", pages[1], last[1])
 	}
 }
 

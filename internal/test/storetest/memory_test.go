@@ -16,7 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// BenchmarkMemory tells what a scheduled job takes of Redis, by part: recurring, all
+// BenchmarkMemory measures what a scheduled job takes of Redis, by part: recurring, all
 // policies as usual, a payload of 200 bytes and an id of 24, no history. Run it with
 // -benchtime 1x.
 func BenchmarkMemory(b *testing.B) {

@@ -17,7 +17,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestUnavailable takes the server away in all ways: calls end in time, say so,
+// TestUnavailable takes the server away in all ways: calls end in time, with an error,
 // and work again afterwards.
 func TestUnavailable(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("always"))

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOneLostReplyOfTwoWrites loses the first answer to each write of a run that is
-// a record of its own: it is told that both of its records were written.
+// a record of its own: it gets the result that both of its records were written.
 func TestOneLostReplyOfTwoWrites(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())

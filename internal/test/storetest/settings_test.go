@@ -10,7 +10,7 @@ import (
 )
 
 // TestSettingsChangeOfOpenStore makes a server unsafe after it was opened, in ways
-// that lose jobs: the next look says so, and says nothing when all is right again.
+// that lose jobs: the next check reports it, and reports nothing when all is right again.
 func TestSettingsChangeOfOpenStore(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("no"))
 	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), func(o *redisstore.Options) { o.Durability = redisstore.DurabilityLocal })
