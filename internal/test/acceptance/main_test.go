@@ -83,14 +83,15 @@ func buildCommand(command, name string, flags ...string) (string, error) {
 	return path, nil
 }
 
-// machine is what tests that run at once share. Each of them is a cluster: three of them
-// fit, or two whose nodes have the race detector (see [newRacedCluster]).
-var machine = make(chan struct{}, 6)
+// machine is what tests that run at once share. Each of them is a cluster: four of them fit,
+// which wait for leases and schedules most of the time, or two whose nodes have the race
+// detector and a load (see [newRacedCluster]).
+var machine = make(chan struct{}, testsAtOnce*partOfPlain)
 
 const (
-	partOfPlain = 2
-	partOfRaced = 3
-	testsAtOnce = 3
+	testsAtOnce = 4
+	partOfPlain = 1
+	partOfRaced = 2
 )
 
 // machineQueue makes those that wait for parts of the machine wait one at a time.
