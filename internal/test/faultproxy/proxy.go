@@ -187,7 +187,9 @@ func (p *Proxy) listenAgain() bool {
 	return true
 }
 
-// addLink starts the two pumps of a connection. It fails once the proxy closes.
+// addLink starts the two pumps of a connection. It fails once the proxy closes. The proxy
+// may have begun to refuse while it dialed the target: after Refuse and CloseAll no
+// connection is left, also none that was accepted before.
 func (p *Proxy) addLink(name string, client, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,6 +197,11 @@ func (p *Proxy) addLink(name string, client, server net.Conn) bool {
 		_ = client.Close()
 		_ = server.Close()
 		return false
+	}
+	if p.faults.refusesClient(name) {
+		_ = client.Close()
+		_ = server.Close()
+		return true
 	}
 	l := newLink(name, client, server, p.faults)
 	p.links[l] = struct{}{}
