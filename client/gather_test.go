@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -68,18 +69,6 @@ func (r *registrar) singly(id string) int {
 	return r.calls[id]
 }
 
-// waitUntil polls a condition of other goroutines.
-func waitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(time.Minute); !ok(); <-poll.C {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain until ", what)
-		}
-	}
-}
-
 // busy returns a client with as many registrations under way as go alone, and a
 // function that lets them end and waits for them.
 func busy(t *testing.T) (r *registrar, c *Client, release func()) {
@@ -106,7 +95,7 @@ func busy(t *testing.T) (r *registrar, c *Client, release func()) {
 			}
 		})
 	}
-	waitUntil(t, "the first are under way", func() bool {
+	redistest.Eventually(t, time.Minute, "the first are under way", func() bool {
 		n := 0
 		for i := range maxBatchesInFlight {
 			n += r.singly(fmt.Sprint("first-", i))
@@ -137,7 +126,7 @@ func create(t *testing.T, c *Client, n int) (done func() []error) {
 			errs[i] = err
 		})
 	}
-	waitUntil(t, "all are in line", func() bool { return c.createBatcher.line() == n })
+	redistest.Eventually(t, time.Minute, "all are in line", func() bool { return c.createBatcher.line() == n })
 	return func() []error { all.Wait(); return errs }
 }
 
@@ -170,7 +159,7 @@ func TestConcurrentCreateJobsShareCalls(t *testing.T) {
 	if total != n || len(r.batches) < 3 || len(r.batches) > 8 {
 		t.Errorf("batches of %v, want %d jobs in few", r.batches, n)
 	}
-	waitUntil(t, "nothing is under way", func() bool {
+	redistest.Eventually(t, time.Minute, "nothing is under way", func() bool {
 		c.createBatcher.mu.Lock()
 		defer c.createBatcher.mu.Unlock()
 		return c.createBatcher.freeBatches == 0 && c.createBatcher.callsInFlight == 0
@@ -207,7 +196,7 @@ func TestCreateJobGivesUp(t *testing.T) {
 		_, err := c.CreateJob(ctx, "gone", &Job{})
 		gone <- err
 	}()
-	waitUntil(t, "it is in line", func() bool { return c.createBatcher.line() == 1 })
+	redistest.Eventually(t, time.Minute, "it is in line", func() bool { return c.createBatcher.line() == 1 })
 	cancel()
 	if err := <-gone; status.Code(err) != codes.Canceled {
 		t.Errorf("it left with %v", err)
@@ -217,7 +206,7 @@ func TestCreateJobGivesUp(t *testing.T) {
 		_, err := c.CreateJob(metadata.AppendToOutgoingContext(t.Context(), "trace", "1"), "own", &Job{})
 		own <- err
 	}()
-	waitUntil(t, "the call with metadata has come", func() bool { return r.singly("own") == 1 })
+	redistest.Eventually(t, time.Minute, "the call with metadata has come", func() bool { return r.singly("own") == 1 })
 	traced := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
 	if isBatched(trace.ContextWithSpanContext(t.Context(), traced), 1) || !isBatched(t.Context(), maxSingleCalls) || isBatched(t.Context(), maxSingleCalls+1) {
 		t.Error("a traced call is not by itself, or sizes are not bounded")

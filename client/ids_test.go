@@ -4,8 +4,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -62,7 +64,7 @@ func TestIDIsKeptOverRetries(t *testing.T) {
 		}
 		names <- j.GetName()
 	}()
-	waitUntil(t, "the job is in line", func() bool { return c.createBatcher.line() == 1 })
+	redistest.Eventually(t, time.Minute, "the job is in line", func() bool { return c.createBatcher.line() == 1 })
 	release()
 	name := <-names
 	r.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -78,7 +79,7 @@ func TestDrainTimeoutCutsOff(t *testing.T) {
 
 func TestDrainWithoutANode(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"127.0.0.1:1"}}, newGates().handlers())
-	eventually(t, "a refused connection", func() bool {
+	redistest.Eventually(t, dialTimeout, "a refused connection", func() bool {
 		err := w.Ready()
 		return err != nil && err.Error() != "not connected yet"
 	})
@@ -100,7 +101,7 @@ func TestStoppingWorkerReturnsLeasesToANode(t *testing.T) {
 	s.returned("marker") // so it has the lease
 	proxy.Blackhole(faultproxy.ToServer)
 	w.stop()
-	eventually(t, "the last words of the worker", func() bool { return proxy.Counters().Stalled > 0 })
+	redistest.Eventually(t, dialTimeout, "the last words of the worker", func() bool { return proxy.Counters().Stalled > 0 })
 	proxy.Refuse(true)
 	proxy.CloseAll()
 	s = b.accept(ttl)

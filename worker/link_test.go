@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
@@ -159,7 +160,7 @@ func TestWaitingLeasesOfADeadNodeAreReturnedToAnother(t *testing.T) {
 // TestMetricsOfUnregisteredHandlers, which gRPC does not do.
 func TestMetricsOfUnregisteredHandlers(t *testing.T) {
 	w := run(t, worker.Options{Addresses: []string{"no..host:7070"}}, newGates().handlers())
-	eventually(t, "the reason", func() bool {
+	redistest.Eventually(t, dialTimeout, "the reason", func() bool {
 		return strings.HasSuffix(w.Ready().Error(), "no..host: no such host")
 	})
 }
@@ -412,7 +413,7 @@ func TestCancelsCountAfterARefusedHandOver(t *testing.T) {
 	refusing := b.greeted()
 	refusing.end <- status.Error(codes.Unavailable, "draining, too")
 	// Until it is told that the other one has refused, the worker does not believe it.
-	eventually(t, "the end of the handler", func() bool {
+	redistest.Eventually(t, dialTimeout, "the end of the handler", func() bool {
 		old.cancel(leaseLost, "j")
 		select {
 		case cause := <-g.causes:
@@ -441,7 +442,7 @@ func TestFirstMessageMustBeWelcome(t *testing.T) {
 		t.Error("ready without a Welcome")
 	}
 	s.welcome(ttl)
-	eventually(t, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
 }
 
 // A node has a run that a Hello does not name started again at once (dispatch.replace): so a

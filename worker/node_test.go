@@ -257,17 +257,6 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 	panic("unreachable")
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(dialTimeout); !holds(); <-poll.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", dialTimeout, what)
-		}
-	}
-}
-
 var tokens = struct {
 	sync.Mutex
 	last int64

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
@@ -145,7 +146,7 @@ func TestDeadHostDoesNotDelayReconnect(t *testing.T) {
 	a, b, s := newNode(t), newNode(t), &silent{}
 	w := run(t, worker.Options{Addresses: []string{a.addr}, Dialer: s.dial}, newGates().handlers())
 	a.accept(ttl, b.addr)
-	eventually(t, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
 	machine := stalltest.Start(t)
 	died := time.Now()
 	s.add(a.addr)
@@ -232,5 +233,5 @@ func TestAddressesOfNewNodesAreLearnt(t *testing.T) {
 	s.returned("marker") // so it has read the addresses
 	a.kill()
 	joined.accept(ttl)
-	eventually(t, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
 }

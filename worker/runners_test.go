@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -47,7 +48,7 @@ func TestAllSlotsRunAtOnce(t *testing.T) {
 				ended++
 			}
 		}
-		eventually(t, "runners are at most as many as slots",
+		redistest.Eventually(t, dialTimeout, "runners are at most as many as slots",
 			func() bool { return runtime.NumGoroutine() <= before+slots })
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -62,7 +63,7 @@ func TestOneAttempt(t *testing.T) {
 		len(h.Live) != 0 || h.Version != "v1" || h.Labels["zone"] != "a" {
 		t.Errorf("hello is %v", h)
 	}
-	eventually(t, "ready", func() bool { return w.Ready() == nil })
+	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })
 
 	s.lease(leaseOf("a", "send", func(l *fermatav1.Lease) {
 		l.Run, l.Payload, l.Labels = "namespaces/shop/jobs/j/runs/r", []byte(`{"to":"ann"}`), map[string]string{"k": "v"}

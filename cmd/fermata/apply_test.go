@@ -145,6 +145,7 @@ func TestApplyIsIdempotent(t *testing.T) {
 
 // TestApplyHundreds: many jobs take few calls, and a plan of them is right.
 func TestApplyHundreds(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	var b strings.Builder
 	for i := range 600 {
@@ -243,6 +244,7 @@ jobs:
 
 // TestApplyLargePayloads: what is too much for one call is done by several.
 func TestApplyLargePayloads(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	edition := func(payload string) string {
 		var b strings.Builder

@@ -196,6 +196,7 @@ func TestAuditExportAcknowledges(t *testing.T) {
 
 // TestAuditExportFollows through failures of the endpoint, until it is interrupted.
 func TestAuditExportFollows(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	c.changes(1)
 	endpoint := &ingest{fail: 2}

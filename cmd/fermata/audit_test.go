@@ -25,6 +25,7 @@ import (
 // TestAuditAndReseal changes jobs by the command line and reads who did it, and seals
 // payloads that were stored before there was a key.
 func TestAuditAndReseal(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys")
 	key := base64.StdEncoding.EncodeToString(keytest.Key("payload"))
 	if err := os.WriteFile(path, []byte("k1 "+key), 0o600); err != nil {

@@ -90,6 +90,7 @@ func TestPreviewOfAPastTime(t *testing.T) {
 
 // TestIdsOfJobsThatStillRun: the hint names the commands that show, and end, what is in the way.
 func TestIdsOfJobsThatStillRun(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	c.must("jobs", "create", "busy", "--every", "1m", "--handler", "h")
 	c.attempt("busy", job.OutcomeNone, "")
@@ -103,6 +104,7 @@ func TestIdsOfJobsThatStillRun(t *testing.T) {
 
 // TestResumeAllKeepsOtherPauses: what was paused on purpose stays paused.
 func TestResumeAllKeepsOtherPauses(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	for _, id := range []string{"a", "b", "purpose"} {
 		c.must("jobs", "create", id, "--every", "1m", "--handler", "h")

@@ -56,6 +56,7 @@ func denies(t *testing.T, code codes.Code) (address string) {
 
 // TestExitCodesOfProcesses: one process for each class of the documented table.
 func TestExitCodesOfProcesses(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
 	file := filepath.Join(t.TempDir(), "jobs.yaml")

@@ -213,6 +213,7 @@ func tlsNode(t *testing.T, ours *tlstest.Authority, auth tls.ClientAuthType) str
 
 // TestHintsAboutTLS: who and the node disagree on TLS is told which flag is about it.
 func TestHintsAboutTLS(t *testing.T) {
+	t.Parallel()
 	ours := tlstest.New(t, "ours")
 	ca := tlstest.NewDir(t, ours.Issue(tlstest.Identity{}), ours).CA
 	plain, secure, wary := tlsNode(t, nil, 0), tlsNode(t, ours, tls.NoClientCert), tlsNode(t, ours, tls.RequireAndVerifyClientCert)

@@ -10,6 +10,7 @@ import (
 // TestImportedFilesApply: what importers write is applied as it is, and the second time
 // there is nothing to do.
 func TestImportedFilesApply(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	for file, args := range map[string][]string{
 		"user.crontab":   {"import", "crontab", "--tz", "Europe/Berlin", "--prefix", "u."},

@@ -115,6 +115,7 @@ func TestNonRegularFilesAreRefused(t *testing.T) {
 
 // TestStandardInputWithoutEndTimesOut: --request-timeout bounds it.
 func TestStandardInputWithoutEndTimesOut(t *testing.T) {
+	t.Parallel()
 	in, out := io.Pipe()
 	defer out.Close()
 	for _, args := range [][]string{{"diff", "-f", "-"}, {"import", "cronjob"}, {"import", "crontab", "-"}} {

@@ -15,6 +15,7 @@ import (
 
 // TestListsForPipes: names are whole, whatever their length, and can be had alone.
 func TestListsForPipes(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	long := strings.Repeat("a", 90)
 	c.must("jobs", "create", long, "--every", "1m", "--handler", "h", "--queue", "mail")
@@ -152,6 +153,7 @@ func TestChosenColumns(t *testing.T) {
 
 // TestListsOfAllNamespaces name the namespace of what they list.
 func TestListsOfAllNamespaces(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h")
 	c.must("--namespace", "other", "jobs", "create", "pong", "--every", "1m", "--handler", "h")

@@ -57,6 +57,7 @@ func TestRedisACL(t *testing.T) {
 // TestRedisFunctions: the libraries come to a server once, under the rights that are
 // printed for it, and those of other versions go when asked for.
 func TestRedisFunctions(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.WithACL("loader reset on >pw "+redisacl.LoaderRules()))
 	if err := server.Client().FunctionLoad(t.Context(), "#!lua name=fermata_store_old\nredis.register_function('fermata_store_old_f', function() end)").Err(); err != nil {
 		t.Fatal(err)

@@ -34,6 +34,7 @@ func (c *cluster) startManual(args ...string) (ended func() (code int, out, errs
 }
 
 func TestRunWaitsForItsEnd(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--retry-attempts", "2", "--retry-base", "10s")
 	for _, x := range []struct {
@@ -70,6 +71,7 @@ func TestRunWaitsForItsEnd(t *testing.T) {
 
 // TestRunsAreAwaitedTogether: one that takes long leaves the others their time.
 func TestRunsAreAwaitedTogether(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	for _, id := range []string{"slow", "ping"} {
 		c.must("jobs", "create", id, "--every", "1h", "--handler", "h", "--jitter", "none")
@@ -152,6 +154,7 @@ func TestRunThatIsNotKept(t *testing.T) {
 // TestResultsAreObjects: commands whose calls answer nothing tell programs what they
 // have done all the same.
 func TestResultsAreObjects(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		c.must("jobs", "create", id, "--every", "1h", "--handler", "h")

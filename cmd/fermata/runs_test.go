@@ -10,6 +10,7 @@ import (
 )
 
 func TestPeopleSteerJobs(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h", "--jitter", "none", "--schedule-jitter", "20s", "--exclude-window", "Sat",
 		"--overlap", "buffer-all", "--misfire", "run-all", "--catch-up-window", "1h", "--lock", "ledger", "--lock", "api=5", "--target", "api.example.com",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,20 +12,31 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/test/paralleltest"
 )
 
 // asCommand makes the test's own program the command.
 const asCommand = "FERMATA_TEST_AS_COMMAND"
 
+// testsAtOnce is how many parallel tests run at once: they wait for nodes, runs and polls, and
+// use a quarter of one processor one after the other.
+const testsAtOnce = 4
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
+	}
+	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
 // TestSignalEndsAReadOfStandardInput that nothing comes from.
 func TestSignalEndsAReadOfStandardInput(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"import", "crontab"}, {"import", "-f", "-"}, {"apply", "-f", "-"}, {"jobs", "create", "-f", "-"}} {
 		cmd := exec.Command(os.Args[0], args...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")

@@ -47,6 +47,7 @@ func (c *cluster) busy() {
 // A restore into an empty cluster is the same to the last field, and a backup of it
 // the same backup.
 func TestExportAndImportOfStates(t *testing.T) {
+	t.Parallel()
 	from, to := startCluster(t), startCluster(t)
 	from.busy()
 	to.clock.Store(from.clock.Load())

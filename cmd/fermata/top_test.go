@@ -135,6 +135,7 @@ func TestTopFrames(t *testing.T) {
 
 // Whatever the terminal's size, a frame fits, and says how many rows it leaves out.
 func TestTopFits(t *testing.T) {
+	t.Parallel()
 	p := crowd()
 	for i := range 50 {
 		p.queues = append(p.queues, &fermatav1.Queue{Namespace: "many", Queue: fmt.Sprint("q", i)})

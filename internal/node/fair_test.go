@@ -19,6 +19,7 @@ import (
 // TestShardsOfANodeWithoutWorkersGetTheirPart: one of two nodes has the only worker, and both
 // have more that is due than it has slots. Neither waits until the other has nothing left.
 func TestShardsOfANodeWithoutWorkersGetTheirPart(t *testing.T) {
+	t.Parallel()
 	const shards, due = 8, 400
 	redis := redistest.Start(t)
 	sharded := func(c *node.Config) { c.Shards = shards }

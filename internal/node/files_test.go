@@ -22,6 +22,7 @@ import (
 // TestInvalidFilesShow breaks each file that a running node reads again. A token that is
 // taken out of an access file with a fault is still good, which has to show at once.
 func TestInvalidFilesShow(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

@@ -110,6 +110,7 @@ func mailJob(payload string) *fermatav1.Job {
 // TestWhoWritesToRedisMakesUpNoPayload: on nodes that require sealed payloads, whoever writes to
 // Redis gets no payload to a worker that nobody gave to that job, queue and handler.
 func TestWhoWritesToRedisMakesUpNoPayload(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	w := redisWriter{t, redis}
 	n := startWith(t, redis.URL(), "strict", func(c *node.Config) {
@@ -273,6 +274,7 @@ func TestWhoWritesToRedisRepeatsPayloads(t *testing.T) {
 // TestKeyspaceDecidesHowPayloadsAreSealed: as long as older nodes may be there, payloads are
 // sealed as those have it, and by version 2 once the schema is raised.
 func TestKeyspaceDecidesHowPayloadsAreSealed(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	w := redisWriter{t, redis}
 	schema := func(version int) {

@@ -27,6 +27,7 @@ import (
 // as long as a lock lives, that the other has left. Each then sees itself alone; the
 // shards stay where they are, and every run runs once.
 func TestForgedDeparturesMoveNothing(t *testing.T) {
+	t.Parallel()
 	redis, key := redistest.Start(t), keytest.Key("gossip")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(base64.StdEncoding.EncodeToString(key)), 0o600); err != nil {

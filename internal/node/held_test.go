@@ -34,6 +34,7 @@ func heldSeconds(ctx context.Context, n *node.Node, queue, reason string) (float
 // TestWhatRunsWaitedForIsTold: for a worker, for a slot, for a limit of their queue; the
 // worker of another node counts as one.
 func TestWhatRunsWaitedForIsTold(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
 	b := start(t, redis.URL(), "b", a.GossipAddr())

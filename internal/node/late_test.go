@@ -60,6 +60,7 @@ func sumOf(ctx context.Context, series string, nodes ...*node.Node) (sum float64
 // and reported once, by whichever node holds their shards, though the nodes change; and once
 // there is a worker their starts count nothing more.
 func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
+	t.Parallel()
 	const many = 4
 	redis := redistest.Start(t)
 	record := func(c *node.Config) { c.EventsKeep, c.Shards = 10_000, 8 }
@@ -77,7 +78,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	const breaches = `fermata_lag_breaches_total{namespace="default",queue="default",reason="late"}`
 	told := func(t *testing.T, nodes ...*node.Node) {
 		t.Helper()
-		eventually(t, "each is counted once", func() error {
+		redistest.Eventually(t, time.Minute, "each is counted once", func() error {
 			if n, err := sumOf(t.Context(), breaches, nodes...); err != nil || n != many {
 				return fmt.Errorf("counted %v (%v)", n, err)
 			}
@@ -94,7 +95,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	}
-	eventually(t, "runs that wait are overdue", func() error {
+	redistest.Eventually(t, time.Minute, "runs that wait are overdue", func() error {
 		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, a,
 			b); err != nil || n != many+1 {
 			return fmt.Errorf("%v (%v)", n, err)
@@ -120,13 +121,13 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 	var ran atomic.Int64
 	work(t, d, many, map[string]func(context.Context,
 		*worker.Task) error{"ok": func(context.Context, *worker.Task) error { ran.Add(1); return nil }})
-	eventually(t, "all have run", func() error {
+	redistest.Eventually(t, time.Minute, "all have run", func() error {
 		if n := ran.Load(); n != many+1 {
 			return fmt.Errorf("%d runs", n)
 		}
 		return nil
 	})
-	eventually(t, "none is overdue", func() error {
+	redistest.Eventually(t, time.Minute, "none is overdue", func() error {
 		if n, err := sumOf(t.Context(), `fermata_runs_overdue{namespace="default",queue="default"}`, b,
 			d); err != nil || n != 0 {
 			return fmt.Errorf("%v (%v)", n, err)
@@ -149,6 +150,7 @@ func once(after time.Duration, handler string) *fermatav1.Job {
 // fail are listed by any node, also by one that took over what it lists, with figures
 // of the node whose worker ran them.
 func TestLateAndFailingJobsAreFound(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
 	b := startWith(t, redis.URL(), "b", func(c *node.Config) { c.WorstJobs = 5 }, a.GossipAddr())

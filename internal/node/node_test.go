@@ -187,6 +187,7 @@ func TestAHealthyJobRunsOnTimeWhileAFailingOneBacksOff(t *testing.T) {
 }
 
 func TestWorkReachesWorkersThroughPeers(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
 	b := start(t, redis.URL(), "b", a.GossipAddr())

@@ -76,6 +76,7 @@ func seesPause(t *testing.T, n *node.Node, queue string, paused bool) {
 // runs wait like the rest, autoscalers hear of what runs only; and when the queue is resumed,
 // all of it starts in order.
 func TestAPausedQueueStartsNothing(t *testing.T) {
+	t.Parallel()
 	const shards, due = 8, 24
 	redis := redistest.Start(t)
 	sharded := func(c *node.Config) { c.Shards = shards }

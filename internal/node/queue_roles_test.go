@@ -72,6 +72,7 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 // TestAnOperatorOfOneQueueReachesNoJobThatMoves: while an editor of all queues moves a job to and fro, what
 // is done by an operator of one of them is done to the job in that queue, or refused.
 func TestAnOperatorOfOneQueueReachesNoJobThatMoves(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t, "  - {subjects: [\"token:scaler-a\"], role: operator, namespaces: [a], queues: [mail]}\n")
 	c := fermatav1.NewJobServiceClient(x.conn)
 	const name = "namespaces/a/jobs/mover"

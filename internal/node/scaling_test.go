@@ -87,6 +87,7 @@ func hearsOfWork(t *testing.T, s grpc.ServerStreamingClient[externalscaler.IsAct
 // TestKEDAScalesByAnyNode: two nodes share the shards, each tells of all of them, by the certificate of
 // an autoscaler that may see nothing else. Streams tell when work comes, and nothing else; a node that stops ends them in order.
 func TestKEDAScalesByAnyNode(t *testing.T) {
+	t.Parallel()
 	authority := tlstest.New(t, "ours")
 	nodes, clients, workers, scaler := newActor(t, "node", authority), newActor(t, "client", authority), newActor(t,
 		"worker", authority), newActor(t, "scaler", authority)

@@ -63,6 +63,7 @@ func name(id string) string { return "namespaces/default/jobs/" + id }
 // TestSealedPayloads follows payloads through Redis: nothing there shows them, workers
 // get them, edits keep them, and what cannot be opened waits without using up attempts.
 func TestSealedPayloads(t *testing.T) {
+	t.Parallel()
 	const canary = "canary-of-the-payload"
 	redis := redistest.Start(t)
 	path := filepath.Join(t.TempDir(), "keys")
@@ -412,6 +413,7 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 // TestRefusalsAreLookedInto: a command that Redis refuses makes the node look at its rights with the next tick, and
 // not only twice a minute.
 func TestRefusalsAreLookedInto(t *testing.T) {
+	t.Parallel()
 	u := newLackingUser(t)
 	n := start(t, u.url(), "n")
 	says := func(what string, code int, text string) {
@@ -443,6 +445,7 @@ func TestRefusalsAreLookedInto(t *testing.T) {
 // TestLimitOfBytesByAnEarlierGrant: a node that may not run the command of a census starts, and says
 // which rule gives it the right. With it the count comes.
 func TestLimitOfBytesByAnEarlierGrant(t *testing.T) {
+	t.Parallel()
 	u := newLackingUser(t)
 	u.change("-hstrlen")
 	if _, err := jobs(t, start(t, u.url(), "before")).CreateJob(t.Context(), &fermatav1.CreateJobRequest{

@@ -113,6 +113,7 @@ func isAskedLater(err error) bool {
 // worker and a client, and then their authority, while jobs run and calls are made,
 // some over a connection that stays and some over new ones.
 func TestAClusterLivesThroughNewCertificates(t *testing.T) {
+	t.Parallel()
 	first, second, ofRedis := tlstest.New(t, "first"), tlstest.New(t, "second"), tlstest.New(t, "redis")
 	redisDir := tlstest.NewDir(t, ofRedis.Issue(tlstest.Identity{Name: "redis"}), ofRedis)
 	redis := redistest.Start(t, redistest.WithTLS(redistest.TLS{

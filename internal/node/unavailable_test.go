@@ -31,6 +31,7 @@ var needRedis = strings.Fields(`GetJob ListJobs CreateJob DeleteJob PauseJob Res
 // TestCallsAreUnavailableWithoutRedis: while Redis does not answer, every call that needs it
 // says so with a code that clients repeat, and none is INTERNAL.
 func TestCallsAreUnavailableWithoutRedis(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	proxy := faultproxy.New(t, redis.Addr())
 	n := startWith(t, strings.Replace(redis.URL(), redis.Addr(), proxy.Addr(), 1), "solo", func(c *node.Config) {
@@ -123,6 +124,7 @@ func requestOf(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 // TestALostKeyspaceTakesNoChanges: what would be stored in a keyspace that is gone is refused
 // as soon as the node knows, with what its operator has to do, and taken again when the keyspace is back.
 func TestALostKeyspaceTakesNoChanges(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	n := start(t, redis.URL(), "solo")
 	jobs := fermatav1.NewJobServiceClient(connect(t, n))

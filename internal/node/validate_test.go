@@ -68,6 +68,7 @@ func TestARedisThatIsNotThereIsNamed(t *testing.T) {
 // TestTheLargestPayloadGetsThrough to its handler and back to clients, in a job whose
 // other parts are large too.
 func TestTheLargestPayloadGetsThrough(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	n, err := tryStart(t, redis.URL(), "n", func(c *node.Config) { c.Limits.MaxPayload = rpc.MaxPayload })
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/secrets"
 )
@@ -203,7 +204,7 @@ func TestForkBomb(t *testing.T) {
 	done := make(chan error, 1)
 	bomb := task(payload.Exec{Argv: []string{"/bin/sh", "-c", `trap '' TERM; (while :; do sleep 600 & done); sleep 600`}})
 	go func() { done <- h(ctx, bomb) }()
-	eventually(t, "the bomb meets its bound", func() bool {
+	redistest.Eventually(t, patience, "the bomb meets its bound", func() bool {
 		n := len(threadsOf(t, uid))
 		if n > processes {
 			t.Fatalf("%d processes", n)

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
@@ -326,7 +327,7 @@ func processesOf(program string) (pids []int) {
 }
 
 func endProcesses(t *testing.T, program string) {
-	eventually(t, "they end", func() bool {
+	redistest.Eventually(t, patience, "they end", func() bool {
 		left := processesOf(program)
 		for _, pid := range left {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -354,7 +355,7 @@ func TestKilledWorkerLeavesNothing(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 		for _, pid := range processes {
-			eventually(t, fmt.Sprintf("%s: process %d is gone", by, pid), func() bool { return !alive(pid) })
+			redistest.Eventually(t, patience, fmt.Sprintf("%s: process %d is gone", by, pid), func() bool { return !alive(pid) })
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 )
@@ -178,22 +179,11 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(patience); !holds(); <-poll.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // pids waits until the script has written this many process ids to the file.
 func pids(t *testing.T, file string, n int) []int {
 	t.Helper()
 	var out []int
-	eventually(t, "the program wrote its process ids", func() bool {
+	redistest.Eventually(t, patience, "the program wrote its process ids", func() bool {
 		out = out[:0]
 		b, _ := os.ReadFile(file)
 		for _, f := range strings.Fields(string(b)) {
@@ -239,7 +229,7 @@ func TestTheWholeGroupEnds(t *testing.T) {
 				t.Fatal("the handler does not return")
 			}
 			for _, pid := range family {
-				eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+				redistest.Eventually(t, patience, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
 			}
 		})
 	}
@@ -256,7 +246,7 @@ func TestDaemonEnds(t *testing.T) {
 		t.Error(err)
 	}
 	for _, pid := range pids(t, file, 2) {
-		eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+		redistest.Eventually(t, patience, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -316,7 +306,7 @@ func TestOtherChildrenAreNotReaped(t *testing.T) {
 	if err := strange.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has ended", func() bool { return !alive(strange.Process.Pid) })
+	redistest.Eventually(t, patience, "it has ended", func() bool { return !alive(strange.Process.Pid) })
 	if err := newHandler(t, Options{})(t.Context(), task(payload.Exec{Argv: []string{"/bin/sh", "-c", orphan}})); err == nil || err.Error() != "exit status 3" {
 		t.Errorf("got %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/fermata-io/fermata/worker/exechandler/internal/launch"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestManyProgramsOfTheWorkersUser: 120 programs of four processes each run at once below a worker without rights, with the
@@ -59,7 +60,7 @@ func TestManyProgramsOfTheWorkersUser(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all programs run at once", func() bool {
+	redistest.Eventually(t, patience, "all programs run at once", func() bool {
 		running, err := filepath.Glob(filepath.Join(dir, "[0-9]*"))
 		return err == nil && len(running) == attempts
 	})

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermata-io/fermata/internal/core/payload"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/worker"
 )
 
@@ -78,7 +79,7 @@ func TestProgramStoppedAtItsExitEnds(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- h(ctx, task(payload.Exec{Argv: []string{program, tracedExitMode}})) }()
-		eventually(t, "the daemon has stopped the program at its exit", func() bool {
+		redistest.Eventually(t, patience, "the daemon has stopped the program at its exit", func() bool {
 			return slices.ContainsFunc(processesOf(program), func(pid int) bool {
 				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 				return err == nil && bytes.Contains(stat, []byte(") t "))

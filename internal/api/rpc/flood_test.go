@@ -28,6 +28,7 @@ import (
 	"github.com/fermata-io/fermata/internal/api/workerstream"
 	"github.com/fermata-io/fermata/internal/core/authz"
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -155,21 +156,10 @@ func (f *flooded) others(t *testing.T) (stop func()) {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(patience); !is(); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not come about that %s", what)
-		}
-	}
-}
-
 // settled waits until there are no more goroutines than before the flood.
 func settled(t *testing.T, before int) {
 	t.Helper()
-	eventually(t, "the goroutines of the flood end", func() bool { return runtime.NumGoroutine() <= before })
+	redistest.Eventually(t, patience, "the goroutines of the flood end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // heap is what is in use.
@@ -323,7 +313,7 @@ func (w *rude) begin(t *testing.T, length int, body []byte) uint32 {
 // answer waits for the status of a stream.
 func (w *rude) answer(t *testing.T, id uint32) codes.Code {
 	t.Helper()
-	eventually(t, "a call has a status", w.holds(func() bool { _, ok := w.status[id]; return ok || w.closed }))
+	redistest.Eventually(t, patience, "a call has a status", w.holds(func() bool { _, ok := w.status[id]; return ok || w.closed }))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	code, ok := w.status[id]
@@ -404,7 +394,7 @@ func TestFloodOfIdleConnections(t *testing.T) {
 				_ = w.conn.Close()
 			}
 			for _, w := range out {
-				eventually(t, "a place is free", func() bool { return w.call(t, "many", method, nil) == codes.OK })
+				redistest.Eventually(t, patience, "a place is free", func() bool { return w.call(t, "many", method, nil) == codes.OK })
 				_ = w.conn.Close()
 			}
 			for _, w := range silent {
@@ -430,7 +420,7 @@ func TestFloodOfResets(t *testing.T) {
 	for range streams {
 		w.start(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body)
 	}
-	eventually(t, "every place has a handler", func() bool { return jobs.inside.Load() == streams })
+	redistest.Eventually(t, patience, "every place has a handler", func() bool { return jobs.inside.Load() == streams })
 	for id := uint32(1); id < w.last; id += 2 {
 		w.must(t, w.framer.WriteRSTStream(id, http2.ErrCodeCancel))
 	}
@@ -466,7 +456,7 @@ func TestFloodOfResets(t *testing.T) {
 	}
 	_ = w.conn.Close()
 	stop()
-	eventually(t, "no handler is left", func() bool { return jobs.inside.Load() == 0 })
+	redistest.Eventually(t, patience, "no handler is left", func() bool { return jobs.inside.Load() == 0 })
 	settled(t, before)
 }
 
@@ -482,7 +472,7 @@ func TestFloodOfPings(t *testing.T) {
 			break // closed by then
 		}
 	}
-	eventually(t, "the connection is closed", w.holds(func() bool { return w.closed }))
+	redistest.Eventually(t, patience, "the connection is closed", w.holds(func() bool { return w.closed }))
 	if !slices.Contains(w.away, http2.ErrCodeEnhanceYourCalm) {
 		t.Errorf("told %v, want ENHANCE_YOUR_CALM", w.away)
 	}
@@ -502,15 +492,15 @@ func TestFloodOfStreams(t *testing.T) {
 	for range flood {
 		w.start(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body)
 	}
-	eventually(t, "what is beyond the limit is refused", w.holds(func() bool { return len(w.resets) == flood-streams }))
+	redistest.Eventually(t, patience, "what is beyond the limit is refused", w.holds(func() bool { return len(w.resets) == flood-streams }))
 	for id, code := range w.resets {
 		if code != http2.ErrCodeRefusedStream {
 			t.Errorf("stream %d: %s", id, code)
 		}
 	}
-	eventually(t, "every place has a handler", func() bool { return jobs.inside.Load() == streams })
+	redistest.Eventually(t, patience, "every place has a handler", func() bool { return jobs.inside.Load() == streams })
 	release()
-	eventually(t, "those within the limit are answered", w.holds(func() bool { return len(w.status) == streams }))
+	redistest.Eventually(t, patience, "those within the limit are answered", w.holds(func() bool { return len(w.status) == streams }))
 	if n := jobs.calls.Load(); n != streams {
 		t.Errorf("%d calls were served, want %d", n, streams)
 	}
@@ -531,7 +521,7 @@ func TestFloodOfHeaders(t *testing.T) {
 	if n := w.block.Len(); n > guard.MaxHeaderBytes {
 		t.Fatalf("%d bytes on the wire: a bomb is smaller", n)
 	}
-	eventually(t, "too long a list is refused", w.holds(func() bool { return w.resets[id] == http2.ErrCodeFrameSize }))
+	redistest.Eventually(t, patience, "too long a list is refused", w.holds(func() bool { return w.resets[id] == http2.ErrCodeFrameSize }))
 	if code := w.call(t, "flood", fermatav1.JobService_CreateJob_FullMethodName, body); code != codes.OK {
 		t.Errorf("a call with headers as they should be, after that: %s", code)
 	}
@@ -546,7 +536,7 @@ func TestFloodOfHeaders(t *testing.T) {
 			break // closed by then
 		}
 	}
-	eventually(t, "headers without an end close the connection", w.holds(func() bool { return w.closed }))
+	redistest.Eventually(t, patience, "headers without an end close the connection", w.holds(func() bool { return w.closed }))
 	if n := jobs.calls.Load(); n != 1 {
 		t.Errorf("%d calls reached the handler, want 1", n)
 	}
@@ -627,8 +617,8 @@ func TestFloodOfUnreadAnswers(t *testing.T) {
 		}
 	}
 	ask()
-	eventually(t, "what is beyond the limit is refused", w.holds(func() bool { return len(w.resets) == flood-streams }))
-	eventually(t, "every place has an answer", func() bool { return jobs.calls.Load() == streams && jobs.inside.Load() == 0 })
+	redistest.Eventually(t, patience, "what is beyond the limit is refused", w.holds(func() bool { return len(w.resets) == flood-streams }))
+	redistest.Eventually(t, patience, "every place has an answer", func() bool { return jobs.calls.Load() == streams && jobs.inside.Load() == 0 })
 	const bound = 2*streams*size + 16<<20
 	if more := heap() - before; more > bound {
 		t.Errorf("%d bytes are kept for %d answers of %d", more, streams, size)
@@ -641,8 +631,8 @@ func TestFloodOfUnreadAnswers(t *testing.T) {
 		ask()
 	}
 	w.must(t, w.framer.WritePing(false, [8]byte{1}))
-	eventually(t, "the server has read all that", w.holds(func() bool { return w.pongs > 0 || w.closed }))
-	eventually(t, "the handlers end", func() bool { return jobs.inside.Load() == 0 })
+	redistest.Eventually(t, patience, "the server has read all that", w.holds(func() bool { return w.pongs > 0 || w.closed }))
+	redistest.Eventually(t, patience, "the handlers end", func() bool { return jobs.inside.Load() == 0 })
 	if more := heap() - before; more > bound {
 		t.Errorf("%d bytes are kept after resets", more)
 	}
@@ -653,7 +643,7 @@ func TestFloodOfUnreadAnswers(t *testing.T) {
 	stop()
 	settled(t, goroutines)
 	// Buffers come back to their pools as the last goroutines go.
-	eventually(t, "little is kept after the connection", func() bool { return heap()-before <= 16<<20 })
+	redistest.Eventually(t, patience, "little is kept after the connection", func() bool { return heap()-before <= 16<<20 })
 }
 
 // hasty notes for how long the server lets a connection take to shake hands, and
@@ -749,7 +739,7 @@ func TestFloodOfHandshakes(t *testing.T) {
 			}
 			held.Wait()
 			// The healthy connection is older than a moment, and is served.
-			eventually(t, "nothing is left of them", func() bool { return runtime.NumGoroutine() <= before+20 })
+			redistest.Eventually(t, patience, "nothing is left of them", func() bool { return runtime.NumGoroutine() <= before+20 })
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			for _, d := range h.given {
@@ -805,7 +795,7 @@ flood:
 	if sent > 2*guard.MaxUnauthenticatedBytes { // what the network holds is less
 		t.Errorf("%d MiB were taken", sent>>20)
 	}
-	eventually(t, "the connection is closed", w.holds(func() bool { return w.closed }))
+	redistest.Eventually(t, patience, "the connection is closed", w.holds(func() bool { return w.closed }))
 }
 
 // TestFloodBeyondConnections: a connection that its identity has no place for may send no

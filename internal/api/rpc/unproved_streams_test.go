@@ -16,6 +16,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -62,7 +63,7 @@ func TestFloodOfUnprovedStreams(t *testing.T) {
 				}
 			}
 			for _, w := range flood {
-				eventually(t, "a connection that goes on is closed", w.holds(func() bool { return w.closed }))
+				redistest.Eventually(t, patience, "a connection that goes on is closed", w.holds(func() bool { return w.closed }))
 			}
 			if n := deniedFor(t, counted, "refused"); n != connections {
 				t.Errorf("%d connections were closed for what was refused on them, want %d", n, connections)
@@ -124,7 +125,7 @@ func TestFloodOfOpenStreams(t *testing.T) {
 					ids = append(ids, id)
 				}
 				// What is refused is refused in the order of the headers, or within its time.
-				eventually(t, "calls beyond the bound end", w.holds(func() bool { return len(w.status)-1 >= len(ids)-min(perConnection, c.most-open) }))
+				redistest.Eventually(t, patience, "calls beyond the bound end", w.holds(func() bool { return len(w.status)-1 >= len(ids)-min(perConnection, c.most-open) }))
 				w.mu.Lock()
 				for _, id := range ids {
 					switch code, over := w.status[id]; {
@@ -281,7 +282,7 @@ func TestUnprovedStreamsEnd(t *testing.T) {
 	known := f.rude(t, window)
 	watch = known.start(t, "flood", watchMethod, nil)
 	stranger := f.rude(t, window)
-	eventually(t, "the time of strangers is over", stranger.holds(func() bool { return stranger.closed }))
+	redistest.Eventually(t, patience, "the time of strangers is over", stranger.holds(func() bool { return stranger.closed }))
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	if _, over := known.status[watch]; over || known.closed {
@@ -303,7 +304,7 @@ func TestManyCallsAtOnceOnANewConnection(t *testing.T) {
 	for range calls {
 		ids = append(ids, w.start(t, "many", fermatav1.JobService_CreateJob_FullMethodName, body))
 	}
-	eventually(t, "all calls reach a handler", func() bool { return jobs.inside.Load() == calls })
+	redistest.Eventually(t, patience, "all calls reach a handler", func() bool { return jobs.inside.Load() == calls })
 	close(hold)
 	for _, id := range ids {
 		if code := w.answer(t, id); code != codes.OK {
@@ -351,7 +352,7 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 		}
 	}
 	_, _ = w.open("", method, soon)
-	eventually(t, "one refusal more closes the connection", w.holds(func() bool { return w.closed }))
+	redistest.Eventually(t, patience, "one refusal more closes the connection", w.holds(func() bool { return w.closed }))
 
 	many := f.rude(t, window)
 	for range guard.MaxUnauthenticatedStreams + 1 {
@@ -359,7 +360,7 @@ func TestCallsThatAreRefusedByTheirHeaders(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "a far deadline beyond the bound closes the connection", many.holds(func() bool { return many.closed }))
+	redistest.Eventually(t, patience, "a far deadline beyond the bound closes the connection", many.holds(func() bool { return many.closed }))
 }
 
 // TestPeersHaveBoundsOfStreams: the port for nodes says what it takes at once.

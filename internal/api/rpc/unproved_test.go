@@ -19,6 +19,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/api/guard"
 	"github.com/fermata-io/fermata/internal/core/authz"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -46,12 +47,12 @@ func TestConnectionsThatCallNothing(t *testing.T) {
 		t.Fatal(code)
 	}
 	for _, w := range append(silent, stranger) {
-		eventually(t, "a connection that calls nothing is closed", w.holds(func() bool { return w.closed }))
+		redistest.Eventually(t, patience, "a connection that calls nothing is closed", w.holds(func() bool { return w.closed }))
 	}
 	if code := healthy.call(t, "", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK {
 		t.Errorf("health, later: %s", code)
 	}
-	eventually(t, "health alone does not keep it", healthy.holds(func() bool { return healthy.closed }))
+	redistest.Eventually(t, patience, "health alone does not keep it", healthy.holds(func() bool { return healthy.closed }))
 	if code := known.call(t, "flood", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Errorf("who was known, later: %s", code)
 	}
@@ -69,7 +70,7 @@ fermata_connections_unproved 0
 	if code := calls.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Fatal(code)
 	}
-	eventually(t, "without an authority too", mute.holds(func() bool { return mute.closed }))
+	redistest.Eventually(t, patience, "without an authority too", mute.holds(func() bool { return mute.closed }))
 	if code := calls.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Errorf("who has called: %s", code)
 	}
@@ -86,7 +87,7 @@ fermata_connections_unproved 0
 	go func() { _ = peers.Serve(listener) }()
 	t.Cleanup(peers.Stop)
 	nobody := (&flooded{address: listener.Addr().String()}).rude(t, window)
-	eventually(t, "where peers link too", nobody.holds(func() bool { return nobody.closed }))
+	redistest.Eventually(t, patience, "where peers link too", nobody.holds(func() bool { return nobody.closed }))
 }
 
 // TestFloodOfConnections: a host that opens connections as fast as it can and calls
@@ -121,7 +122,7 @@ func TestFloodOfConnections(t *testing.T) {
 		_ = conn.Close()
 		cancel()
 	}
-	eventually(t, "what is beyond a quarter of the places is closed", func() bool {
+	redistest.Eventually(t, patience, "what is beyond a quarter of the places is closed", func() bool {
 		all = slices.DeleteFunc(all, func(conn net.Conn) bool {
 			_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 			_, err := conn.Read(make([]byte, 1))

@@ -3,6 +3,7 @@ package tlsfiles
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
@@ -151,11 +153,12 @@ func (l *lines) wants(t *testing.T, err error, text string) {
 		wants(t, err, text)
 		return
 	}
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(patience); l.count(text) == 0; <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("refused, but the server does not say %q:\n%s", text, l.buf.String())
+	redistest.Eventually(t, patience, "a reason in the log of the server that refused", func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !strings.Contains(l.buf.String(), text) {
+			return fmt.Errorf("no %q in:\n%s", text, l.buf.String())
 		}
-	}
+		return nil
+	})
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
@@ -186,13 +187,7 @@ func TestRotationFailsNoCall(t *testing.T) {
 		dir.Replace(step.pair, step.cas...)
 		now.pass(minReloadPause)
 		before := calls.Load()
-		poll := time.NewTicker(time.Millisecond)
-		defer poll.Stop()
-		for deadline := time.Now().Add(patience); calls.Load() < before+6 && !t.Failed(); <-poll.C {
-			if time.Now().After(deadline) {
-				t.Fatal("no calls")
-			}
-		}
+		redistest.Eventually(t, patience, "six calls", func() bool { return calls.Load() >= before+6 || t.Failed() })
 	}
 	ended := make(chan error, 1)
 	go func() { _, err := stream.Recv(); ended <- err }()

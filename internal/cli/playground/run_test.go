@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -39,22 +40,6 @@ func (t *transcript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.all.String()
-}
-
-// eventually asks until the answer is yes.
-func eventually(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	often := time.NewTicker(10 * time.Millisecond)
-	defer often.Stop()
-	for !yes() {
-		select {
-		case <-often.C:
-		case <-deadline.C:
-			t.Fatalf("in vain waited for: %s", what)
-		}
-	}
 }
 
 // playing is a run under test.
@@ -88,7 +73,7 @@ func play(t *testing.T, o Options) *playing {
 		}
 	})
 	where := regexp.MustCompile(`gRPC +(\S+)[^=]*?target +(\S+)`)
-	eventually(t, "addresses", func() bool { return where.MatchString(p.out.String()) || len(p.ended) > 0 })
+	redistest.Eventually(t, time.Minute, "addresses", func() bool { return where.MatchString(p.out.String()) || len(p.ended) > 0 })
 	found := where.FindStringSubmatch(p.out.String())
 	if found == nil {
 		t.Fatalf("it ended at once: %v", <-p.ended)
@@ -153,28 +138,28 @@ func (p *playing) command(t *testing.T, command string) {
 // one backs off, and recovers when its target does.
 func TestHealthyRunsOnTimeWhileFailingBacksOff(t *testing.T) {
 	p := play(t, Options{})
-	eventually(t, "two failures in a row", func() bool { return p.status(t, "failing").GetConsecutiveFailures() >= 2 })
+	redistest.Eventually(t, time.Minute, "two failures in a row", func() bool { return p.status(t, "failing").GetConsecutiveFailures() >= 2 })
 	if s := p.status(t, "failing"); s.GetConsecutiveFailures() != 2 || s.GetEffectiveInterval().AsDuration() != 8*time.Second ||
 		s.GetDelaySource() != fermatav1.DelaySource_DELAY_SOURCE_BACKOFF || s.GetNextDueTime().AsTime().Sub(s.GetLastFinishTime().AsTime()) < 3*time.Second {
 		t.Errorf("after two failures: %v", s)
 	}
-	eventually(t, "a typo that fails", func() bool { return p.status(t, "typo").GetConsecutiveFailures() >= 2 })
-	eventually(t, "a Retry-After that is heeded", func() bool {
+	redistest.Eventually(t, time.Minute, "a typo that fails", func() bool { return p.status(t, "typo").GetConsecutiveFailures() >= 2 })
+	redistest.Eventually(t, time.Minute, "a Retry-After that is heeded", func() bool {
 		return p.status(t, "rate-limited").GetDelaySource() == fermatav1.DelaySource_DELAY_SOURCE_HINT
 	})
 	p.command(t, "/heal")
 	if _, _, err := p.client.RunJob(t.Context(), "failing", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "recovery", func() bool {
+	redistest.Eventually(t, time.Minute, "recovery", func() bool {
 		s := p.status(t, "failing")
 		return s.GetConsecutiveFailures() == 0 && s.GetSucceededTotal() > 0
 	})
 	if _, _, err := p.client.RunJob(t.Context(), "on-demand", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a manual run", func() bool { return p.status(t, "on-demand").GetSucceededTotal() == 1 })
-	eventually(t, "three healthy runs", func() bool { return p.status(t, "healthy").GetSucceededTotal() >= 3 })
+	redistest.Eventually(t, time.Minute, "a manual run", func() bool { return p.status(t, "on-demand").GetSucceededTotal() == 1 })
+	redistest.Eventually(t, time.Minute, "three healthy runs", func() bool { return p.status(t, "healthy").GetSucceededTotal() >= 3 })
 	runs, err := p.client.Runs(t.Context(), "healthy")
 	if err != nil {
 		t.Fatal(err)
@@ -256,11 +241,11 @@ func TestDrainAndAbort(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A leased run may not have reached its handler yet; such a one is given back.
-		eventually(t, "a slow run", func() bool {
+		redistest.Eventually(t, time.Minute, "a slow run", func() bool {
 			return p.status(t, "slow").GetState() == fermatav1.JobStatus_STATE_RUNNING && p.started(t)
 		})
 		p.cancel()
-		eventually(t, "word of the drain", func() bool { return strings.Contains(p.out.String(), "Draining: waiting for slow.") })
+		redistest.Eventually(t, time.Minute, "word of the drain", func() bool { return strings.Contains(p.out.String(), "Draining: waiting for slow.") })
 		want := "slow          ok"
 		if abort {
 			close(p.abort)

@@ -20,13 +20,22 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/paralleltest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 const patience = 60 * time.Second
 
 // TestMain looks for leaks for longer than goleak's default: a goroutine of memberlist may end only a stream
 // timeout after Shutdown.
+// testsAtOnce is how many parallel tests run at once. They wait for gossip and its timeouts.
+const testsAtOnce = 6
+
 func TestMain(m *testing.M) {
+	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	var leak error
 	for deadline := time.Now().Add(3 * streamTimeout); time.Now().Before(deadline); {
@@ -91,14 +100,12 @@ func memberNames(v sharding.View) string {
 func awaitMembers(t *testing.T, c *Cluster, want string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for memberNames(c.View()) != want {
-		if time.Since(start) > patience {
-			t.Fatalf("%s sees %q, want %q", c.o.Name, memberNames(c.View()), want)
+	redistest.Eventually(t, patience, c.o.Name+" sees "+want, func() error {
+		if got := memberNames(c.View()); got != want {
+			return fmt.Errorf("it sees %q", got)
 		}
-		<-tick.C
-	}
+		return nil
+	})
 	return time.Since(start)
 }
 
@@ -470,7 +477,7 @@ func TestWithdrawalIsPublished(t *testing.T) {
 		}
 		for _, n := range []*Cluster{a, b, c} {
 			awaitMembers(t, n, step.want)
-			awaitCondition(t, "how much b sees is heard",
+			redistest.Eventually(t, patience, "a knows how much b sees",
 				func() bool { m, _ := n.View().Member("b"); return m.Blind == step.blind })
 			if m, ok := n.View().Member("b"); !ok || m.GRPCAddr != "b:9000" {
 				t.Errorf("%s lost the addresses: %+v", n.o.Name, m)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // isGossiping reports whether memberlist runs.
@@ -48,7 +49,7 @@ func TestAPacketBeginsGossip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	awaitCondition(t, "gossip has begun", func() bool {
+	redistest.Eventually(t, patience, "gossip has begun", func() bool {
 		if _, err := conn.Write(gossiptest.Labelled(a.o.Label, []byte("ping"))); err != nil {
 			t.Fatal(err)
 		}

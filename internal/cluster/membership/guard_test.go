@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // refusals counts the refused streams and packets: by kind, by reason, and by both.
@@ -128,7 +129,7 @@ func TestUnauthenticatedStreamsAreDropped(t *testing.T) {
 			if got := awaitClose(t, conn); len(got) > 0 {
 				t.Errorf("a stranger is answered %q", got)
 			}
-			awaitCondition(t, "it is counted",
+			redistest.Eventually(t, patience, "it is counted",
 				func() bool { return refusals(t, x.reg)["stream "+string(c.want)] == before+1 })
 		})
 	}
@@ -149,7 +150,7 @@ func TestSilentStreamsEnd(t *testing.T) {
 	sendRaw(slow, ours, binary.BigEndian.AppendUint32([]byte{encryptedType}, 1000), make([]byte, 100))
 	awaitClose(t, silent)
 	awaitClose(t, slow)
-	awaitCondition(t, "both are counted", func() bool { return refusals(t, x.reg)["stream cut"] == 2 })
+	redistest.Eventually(t, patience, "both are counted", func() bool { return refusals(t, x.reg)["stream cut"] == 2 })
 }
 
 // TestStreamsOfOtherNetworksAreDropped: the key is valid, the network is not allowed.
@@ -170,7 +171,7 @@ func TestStreamsOfOtherNetworksAreDropped(t *testing.T) {
 	defer packets.Close()
 	sendRaw(packets, gossiptest.Labelled(x.o.Label,
 		gossiptest.Sealed(t, x.key, x.o.Label, gossiptest.Departure("a", 1))))
-	awaitCondition(t, "both are counted", func() bool {
+	redistest.Eventually(t, patience, "both are counted", func() bool {
 		counts := refusals(t, x.reg)
 		return counts["stream network"] == 1 && counts["packet network"] == 1
 	})
@@ -188,7 +189,7 @@ func TestStreamsOfOneAddressAreFew(t *testing.T) {
 	for range 2 * maxStreamsOfAddress {
 		x.openStream(t, "127.0.0.2")
 	}
-	awaitCondition(t, "half of them are refused",
+	redistest.Eventually(t, patience, "half of them are refused",
 		func() bool { return refusals(t, x.reg)["stream bounds"] == maxStreamsOfAddress })
 	b := startNode(t, "b", joining(x.LocalAddr()), func(o *Options) { o.KeyFile = keyFile(t, x.key) })
 	awaitMembers(t, b, "a b")
@@ -210,7 +211,7 @@ func TestSlotsOfStreamsAreReleased(t *testing.T) {
 		}
 	}
 	listener := x.gossip.transport.(*hostTransport)
-	awaitCondition(t, "nothing is counted", func() bool {
+	redistest.Eventually(t, patience, "nothing is counted", func() bool {
 		g := listener.guard
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -339,7 +340,7 @@ func TestHoldersOfTheKeyCannotEndANode(t *testing.T) {
 			t.Fatal(err)
 		}
 		sendRaw(conn, says)
-		awaitCondition(t, name+" is refused", func() bool { return refusals(t, x.reg)[kind] == before[kind]+1 })
+		redistest.Eventually(t, patience, name+" is refused", func() bool { return refusals(t, x.reg)[kind] == before[kind]+1 })
 		conn.Close()
 	}
 	if err := b.SetStance(Stance{Aside: true, Blind: -1}, patience); err != nil {

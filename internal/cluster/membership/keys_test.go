@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
@@ -72,17 +73,6 @@ func (s *logBuffer) count(text string) int {
 
 func (s *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-func awaitCondition(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(patience); !cond(); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 func TestKeysAreRead(t *testing.T) {
@@ -165,7 +155,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 		aside := i%2 == 0 // something to tell
 		for j, n := range nodes {
 			writeKeys(t, files[j], step...)
-			awaitCondition(t, "the node has the keys", func() bool {
+			redistest.Eventually(t, patience, "the node has the keys", func() bool {
 				got := n.o.ring.GetKeys()
 				return len(got) == len(step) && bytes.Equal(got[0], step[0])
 			})
@@ -173,7 +163,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, other := range nodes {
-				awaitCondition(t, "the others hear of it",
+				redistest.Eventually(t, patience, "the others receive it",
 					func() bool { m, _ := other.View().Member(n.o.Name); return m.Aside == aside })
 			}
 		}
@@ -213,14 +203,14 @@ func TestInvalidKeyFileChangesNothing(t *testing.T) {
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
-		awaitCondition(t, "a log record of the invalid file", func() bool { return logs.count("key file is invalid") > logged })
+		redistest.Eventually(t, patience, "a log record of the invalid file", func() bool { return logs.count("key file is invalid") > logged })
 	}
 	if got := a.o.ring.GetKeys(); len(got) != 1 || !bytes.Equal(got[0], before) {
 		t.Error("the ring has changed")
 	}
 	fresh := newKey()
 	writeKeys(t, path, fresh)
-	awaitCondition(t, "the repaired file is taken", func() bool { return bytes.Equal(a.o.ring.GetPrimaryKey(), fresh) })
+	redistest.Eventually(t, patience, "the repaired file is taken", func() bool { return bytes.Equal(a.o.ring.GetPrimaryKey(), fresh) })
 	if n := logs.count("key file is invalid"); n != 2 {
 		t.Errorf("told %d times of two broken files", n)
 	}
@@ -258,7 +248,7 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 		if _, err := conn.Write(forged); err != nil {
 			t.Fatal(err)
 		}
-		awaitCondition(t, "the packet is refused", func() bool { return refusals(t, reg)["packet"] > told })
+		redistest.Eventually(t, patience, "the packet is refused", func() bool { return refusals(t, reg)["packet"] > told })
 	}
 	if v := a.View().Version; v != before {
 		t.Errorf("the view changed: %d, was %d", v, before)
@@ -267,7 +257,7 @@ func TestForgedPacketsChangeNothing(t *testing.T) {
 		gossiptest.Sealed(t, key, label, gossiptest.Departure("b", 1000)))); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(t, "a holder of the key is believed", func() bool { return a.View().Version > before })
+	redistest.Eventually(t, patience, "a holder of the key is believed", func() bool { return a.View().Version > before })
 	awaitMembers(t, a, "a b c") // b refutes
 }
 
@@ -300,7 +290,7 @@ func TestForgedStateCanBeRefuted(t *testing.T) {
 		for _, message := range [][]byte{gossiptest.Claim("b", most, at, meta), gossiptest.Departure("b", most)} {
 			before := refusals(t, reg)["packet content"]
 			send(message)
-			awaitCondition(t, "it is refused", func() bool { return refusals(t, reg)["packet content"] == before+1 })
+			redistest.Eventually(t, patience, "it is refused", func() bool { return refusals(t, reg)["packet content"] == before+1 })
 		}
 	}
 	if memberNames(a.View()) != "a b c" {
@@ -311,13 +301,13 @@ func TestForgedStateCanBeRefuted(t *testing.T) {
 	}
 	version := a.View().Version
 	send(gossiptest.Claim("b", maxIncarnation(time.Now()), at, meta))
-	awaitCondition(t, "a has believed it", func() bool { return a.View().Version > version })
-	awaitCondition(t, "b has refuted it", is("b:9000"))
+	redistest.Eventually(t, patience, "a has believed it", func() bool { return a.View().Version > version })
+	redistest.Eventually(t, patience, "b has refuted it", is("b:9000"))
 	version = a.View().Version
 	send(gossiptest.Departure("b", maxIncarnation(time.Now())))
-	awaitCondition(t, "a has believed it", func() bool { return a.View().Version > version })
+	redistest.Eventually(t, patience, "a has believed it", func() bool { return a.View().Version > version })
 	awaitMembers(t, a, "a b c")
-	awaitCondition(t, "b is where it was", is("b:9000"))
+	redistest.Eventually(t, patience, "b is where it was", is("b:9000"))
 }
 
 // TestNodesOfOtherNetworksStayOut: the stranger has the key, and is on this host.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/gossiptest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 func acquireFor(p *streamSlots, now time.Time, address string, n int) (streams []*stream) {
@@ -146,7 +147,7 @@ func TestStrangersLeaveSlotsForNodes(t *testing.T) {
 			}
 		}
 	}()
-	awaitCondition(t, "all places are taken", func() bool {
+	redistest.Eventually(t, patience, "all places are taken", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.mu.streams >= maxStreams

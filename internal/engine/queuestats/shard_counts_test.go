@@ -112,6 +112,7 @@ func TestNewShardsAreCountedAtOnce(t *testing.T) {
 
 // If there are many lanes, the shards take turns, but lanes with a backlog are counted each time.
 func TestBacklogIsCountedEachTime(t *testing.T) {
+	t.Parallel()
 	b := newCountBed(t, maxCountedLanes+1)
 	b.round(t.Context(), countShards)
 	for round, want := range []int64{countShards, countShards, 0, 0} {
@@ -149,6 +150,7 @@ func TestBacklogIsCountedEachTime(t *testing.T) {
 
 // A shard that cannot be read does not keep others from being counted, whether it was counted before or not.
 func TestUnreadableShardDoesNotHideOthers(t *testing.T) {
+	t.Parallel()
 	b := newCountBed(t, maxCountedLanes+1)
 	unreadable := b.key(2, "lanes")
 	b.must(b.client.Rename(t.Context(), unreadable, "aside").Err())
@@ -183,6 +185,7 @@ func TestUnreadableShardDoesNotHideOthers(t *testing.T) {
 
 // What could be counted in time stays, and the next round continues with the others.
 func TestManyLanesAreCountedInSeveralRounds(t *testing.T) {
+	t.Parallel()
 	b := newCountBed(t, maxCountedLanes)
 	for shard := range countShards {
 		b.put(shard, 1)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -394,7 +395,7 @@ func (b *bed) start(t *testing.T) {
 // begun waits until webhooks have their place in both shards.
 func (b *bed) begun(t *testing.T, hooks ...string) {
 	t.Helper()
-	wait(t, "the webhooks have begun", func() bool {
+	redistest.Eventually(t, time.Minute, "the webhooks have begun", func() bool {
 		for _, h := range hooks {
 			for shard := range 2 {
 				if _, ok := b.state(shard, h); !ok {
@@ -416,17 +417,6 @@ func (l *locked) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
-}
-
-func wait(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(time.Minute); !cond(); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in time", what)
-		}
-	}
 }
 
 // ids are those of a shard's events by their numbers.

@@ -41,7 +41,7 @@ func TestHeartbeatsCarryClientAddresses(t *testing.T) {
 	a := f.start("a", func(o *Options) { o.ClientAddr = "a.example:7070" })
 	b := f.start("b")
 	f.see("a", "b")
-	f.eventually("b knows where a is", func() error {
+	redistest.Eventually(f.t, patience, "b knows where a is", func() error {
 		if got := b.ClientAddress("a", a.Process()); got != "a.example:7070" {
 			return fmt.Errorf("%q", got)
 		}

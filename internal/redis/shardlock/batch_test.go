@@ -34,7 +34,7 @@ func TestRefreshesGoTogether(t *testing.T) {
 	}
 	f.see("a")
 	f.converged("a")
-	f.eventually("twelve refreshes at once, twice", func() error {
+	redistest.Eventually(f.t, patience, "twelve refreshes at once, twice", func() error {
 		if n := pipes.count(12); n < 2 {
 			return errors.New("not yet")
 		}

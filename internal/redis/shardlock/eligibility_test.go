@@ -231,7 +231,7 @@ func TestMembersByGossipAloneOwnNoShard(t *testing.T) {
 	a, b := f.start("a"), f.start("b")
 	f.see("a", "b")
 	f.converged("a", "b")
-	f.eventually("heartbeats", func() error {
+	redistest.Eventually(f.t, patience, "heartbeats", func() error {
 		for _, n := range []*testNode{a, b} {
 			if got := len(n.Eligible()); n.owners.Load() == nil || got != 2 {
 				return fmt.Errorf("%s sees %d", n.name, got)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermata-io/fermata/internal/core/sharding"
+	"github.com/fermata-io/fermata/internal/test/paralleltest"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
@@ -29,7 +31,17 @@ const (
 	longTTL = 2 * testTTL
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// testsAtOnce is how many parallel tests run at once. They wait for locks and heartbeats to
+// expire: one after the other, they use a tenth of one processor.
+const testsAtOnce = 6
+
+func TestMain(m *testing.M) {
+	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func testKey(shard int) string { return "fermata:{" + strconv.Itoa(shard) + "}:lock" }
 
@@ -182,7 +194,7 @@ func (f *fleet) view(self string, names ...string) sharding.View {
 func (f *fleet) converged(names ...string) {
 	f.t.Helper()
 	owners := sharding.Assign(view("", slices.Clone(names)...), f.shards)
-	f.eventually("convergence", func() error {
+	redistest.Eventually(f.t, patience, "convergence", func() error {
 		for _, name := range names {
 			for shard, owner := range owners {
 				if _, held := f.nodes[name].Held(shard); held != (owner == name) {
@@ -192,11 +204,6 @@ func (f *fleet) converged(names ...string) {
 		}
 		return nil
 	})
-}
-
-func (f *fleet) eventually(what string, cond func() error) {
-	f.t.Helper()
-	redistest.Eventually(f.t, patience, what, func(context.Context) error { return cond() })
 }
 
 // settledScene plays a scene in which processes write heartbeats and nothing changes
@@ -232,7 +239,7 @@ func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 // holds waits until the node holds the shard and returns its grip.
 func (f *fleet) holds(n *testNode, shard int) (g Grip) {
 	f.t.Helper()
-	f.eventually(n.name+" holds", func() error {
+	redistest.Eventually(f.t, patience, n.name+" holds", func() error {
 		var ok bool
 		if g, ok = n.Held(shard); !ok {
 			return errors.New("not held")

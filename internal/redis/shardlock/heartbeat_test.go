@@ -74,7 +74,7 @@ func TestProcessWithHeartbeatsKeepsItsLocks(t *testing.T) {
 		lost := f.lossCount()
 		b.Gone("a")
 		b.SetView(view("b", "b"))
-		f.eventually("two lives of a lock", func() error {
+		redistest.Eventually(f.t, patience, "two lives of a lock", func() error {
 			if g, ok := a.Held(grips[0].Shard); f.lossCount() == lost && (!ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL))) {
 				return errors.New("not yet")
 			}
@@ -103,7 +103,7 @@ func TestSilentProcessOfThisName(t *testing.T) {
 	old := f.start("a", slow)
 	old.SetView(v)
 	f.holds(old, 0)
-	f.eventually("a heartbeat", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
+	redistest.Eventually(f.t, patience, "a heartbeat", func() error { return f.observer.Get(t.Context(), testLifeKey(old.calls.process)).Err() })
 	old.crash()
 	again := f.start("a", slow)
 	again.SetView(v)
@@ -124,7 +124,7 @@ func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 		g := f.holds(first, 0)
 		second := f.start("a")
 		second.SetView(v)
-		f.eventually("two lives of a lock", func() error {
+		redistest.Eventually(f.t, patience, "two lives of a lock", func() error {
 			if now, ok := first.Held(0); f.lossCount() == 0 && (!ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL))) {
 				return errors.New("not yet")
 			}
@@ -366,7 +366,7 @@ func TestHeartbeatsAreWrittenWhileNotAlone(t *testing.T) {
 	}
 	v, _ := ownedBy(t, true)
 	a.SetView(v)
-	f.eventually("a heartbeat", func() error { return f.observer.Get(t.Context(), key).Err() })
+	redistest.Eventually(f.t, patience, "a heartbeat", func() error { return f.observer.Get(t.Context(), key).Err() })
 	if got, want := f.observer.Get(t.Context(), key).Val(), fmt.Sprintf("%d %d a", beatEvery.Milliseconds(), ttl.Milliseconds()); got != want {
 		t.Errorf("heartbeat %q, want %q", got, want)
 	}
@@ -386,7 +386,7 @@ func TestHeartbeatsAreWrittenWhileNotAlone(t *testing.T) {
 	if err := a.calls.deleteHeartbeat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("another one", func() error { return f.observer.Get(t.Context(), key).Err() })
+	redistest.Eventually(f.t, patience, "another one", func() error { return f.observer.Get(t.Context(), key).Err() })
 }
 
 // TestLastHeartbeatIsDeleted: a process that has been alone for long takes its last sign

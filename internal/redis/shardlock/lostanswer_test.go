@@ -83,7 +83,7 @@ func TestOrphanOfAnUnwantedShardIsTakenBack(t *testing.T) {
 	f.observer = server.Client()
 	a := f.start("a", func(o *Options) { o.TTL = time.Minute })
 	f.see("a")
-	f.eventually("an orphan", func() error {
+	redistest.Eventually(f.t, patience, "an orphan", func() error {
 		if f.value(0) == "" {
 			return errors.New("no key")
 		}
@@ -93,14 +93,14 @@ func TestOrphanOfAnUnwantedShardIsTakenBack(t *testing.T) {
 	// A call that was under way may still be one to obtain, and would be granted:
 	// the one after it knows the view.
 	seen := cut.seen.Load()
-	f.eventually("a call made under the new view", func() error {
+	redistest.Eventually(f.t, patience, "a call made under the new view", func() error {
 		if cut.seen.Load() < seen+2 {
 			return errors.New("none yet")
 		}
 		return nil
 	})
 	cut.left.Store(0)
-	f.eventually("the orphan's end", func() error {
+	redistest.Eventually(f.t, patience, "the orphan's end", func() error {
 		if v := f.value(0); v != "" {
 			return errors.New("still there: " + v)
 		}
@@ -119,7 +119,7 @@ func TestDrainTakesOrphansBack(t *testing.T) {
 	f.observer = server.Client()
 	a := f.start("a", func(o *Options) { o.TTL = time.Minute })
 	f.see("a")
-	f.eventually("an orphan", func() error {
+	redistest.Eventually(f.t, patience, "an orphan", func() error {
 		if f.value(0) == "" {
 			return errors.New("no key")
 		}

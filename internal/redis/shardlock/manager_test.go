@@ -85,7 +85,7 @@ func TestLockOfDeadNodeIsBrokenBeforeItExpires(t *testing.T) {
 	}
 	// What was broken is a lock like any other: it is refreshed and released.
 	first, _ := b.Held(0)
-	f.eventually("refresh", func() error {
+	redistest.Eventually(f.t, patience, "refresh", func() error {
 		if g, ok := b.Held(0); !ok || !g.ValidUntil.After(first.ValidUntil) {
 			return errors.New("not refreshed")
 		}
@@ -107,7 +107,7 @@ func TestHealthyLockIsNotBrokenThoughGossipSaysDead(t *testing.T) {
 	}
 	b := f.start("b")
 	f.see("b") // each believes that it is alone
-	f.eventually("two TTLs", func() error {
+	redistest.Eventually(f.t, patience, "two TTLs", func() error {
 		if g, ok := a.Held(3); !ok || g.ValidUntil.Before(first.ValidUntil.Add(2*testTTL)) {
 			return errors.New("not yet")
 		}
@@ -173,7 +173,7 @@ func TestValidityEndsWhileRedisStalls(t *testing.T) {
 	f.converged("a")
 	server.Pause()
 	var last [3]Grip
-	f.eventually("end of validity", func() error {
+	redistest.Eventually(f.t, patience, "end of validity", func() error {
 		for shard := range last {
 			if g, ok := a.Held(shard); ok {
 				last[shard] = g
@@ -187,7 +187,7 @@ func TestValidityEndsWhileRedisStalls(t *testing.T) {
 			t.Errorf("shard %d not held %v before its end", shard, time.Until(g.ValidUntil))
 		}
 	}
-	f.eventually("reports", func() error {
+	redistest.Eventually(f.t, patience, "reports", func() error {
 		if n := f.lossesOf(LossExpired); n < 3 {
 			return fmt.Errorf("%d of 3", n)
 		}
@@ -214,7 +214,7 @@ func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	f.eventually("a new value", func() error {
+	redistest.Eventually(f.t, patience, "a new value", func() error {
 		if g, ok := n.Held(0); !ok || g.Value == before.Value {
 			return errors.New("old value or not held")
 		}

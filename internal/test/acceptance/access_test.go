@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -30,7 +31,7 @@ type guests struct {
 
 func newGuests(t *testing.T, names ...string) *guests {
 	t.Helper()
-	binary := command(t, "scheduler")
+	binary := commandPath(t, "scheduler")
 	g := &guests{t: t, path: filepath.Join(t.TempDir(), "access.yaml"), tokens: map[string]string{}, hashes: map[string]string{}}
 	for _, name := range names {
 		var entry strings.Builder
@@ -49,8 +50,8 @@ func newGuests(t *testing.T, names ...string) *guests {
 	return g
 }
 
-// write makes an access file for these guests.
-func (g *guests) write(names ...string) {
+// writeAccessFile makes an access file for these guests.
+func (g *guests) writeAccessFile(names ...string) {
 	g.t.Helper()
 	text := "tokens:\n"
 	for _, n := range names {
@@ -71,9 +72,9 @@ func (g *guests) write(names ...string) {
 	}
 }
 
-// as is a call by a guest.
-func (g *guests) as(name string) context.Context {
-	return metadata.AppendToOutgoingContext(call(g.t), "authorization", "Bearer "+g.tokens[name])
+// contextOf is a call by a guest.
+func (g *guests) contextOf(name string) context.Context {
+	return metadata.AppendToOutgoingContext(callContext(g.t), "authorization", "Bearer "+g.tokens[name])
 }
 
 // rawWorker is a worker's stream, driven by hand.
@@ -82,15 +83,15 @@ type rawWorker struct {
 	stream fermatav1.WorkerService_WorkClient
 }
 
-// work opens a stream; the error is how it ends instead of a welcome.
-func (g *guests) work(n *schedulerNode, who, id string, epoch int32, queues []string, live ...string) (*rawWorker, error) {
+// openWorkerStream opens a stream; the error is how it ends instead of a welcome.
+func (g *guests) openWorkerStream(n *schedulerNode, who, id string, epoch int32, queues []string, live ...string) (*rawWorker, error) {
 	g.t.Helper()
-	stream, err := n.workers.Work(g.as(who))
+	stream, err := n.workers.Work(g.contextOf(who))
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	w := &rawWorker{g.t, stream}
-	w.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: &fermatav1.Hello{
+	w.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: &fermatav1.Hello{
 		WorkerId: id, Queues: queues, Slots: 1, SessionEpoch: epoch, Live: live,
 	}}})
 	m, err := stream.Recv()
@@ -100,15 +101,15 @@ func (g *guests) work(n *schedulerNode, who, id string, epoch int32, queues []st
 	return w, err
 }
 
-func (w *rawWorker) send(m *fermatav1.WorkRequest) {
+func (w *rawWorker) sendRequest(m *fermatav1.WorkRequest) {
 	w.t.Helper()
 	if err := w.stream.Send(m); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// lease waits for a lease.
-func (w *rawWorker) lease() *fermatav1.Lease {
+// receiveLease waits for a lease.
+func (w *rawWorker) receiveLease() *fermatav1.Lease {
 	w.t.Helper()
 	for {
 		m, err := w.stream.Recv()
@@ -121,10 +122,10 @@ func (w *rawWorker) lease() *fermatav1.Lease {
 	}
 }
 
-// report sends a result and waits for its acknowledgement.
-func (w *rawWorker) report(id string) fermatav1.ResultAck_Status {
+// reportSuccess sends a result and waits for its acknowledgement.
+func (w *rawWorker) reportSuccess(id string) fermatav1.ResultAck_Status {
 	w.t.Helper()
-	w.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{
+	w.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{
 		Results: []*fermatav1.Result{{LeaseId: id, Outcome: fermatav1.Result_OUTCOME_SUCCEEDED}},
 	}}})
 	for {
@@ -138,8 +139,8 @@ func (w *rawWorker) report(id string) fermatav1.ResultAck_Status {
 	}
 }
 
-// file holds the token of a guest.
-func (g *guests) file(name string) string {
+// tokenFile holds the token of a guest.
+func (g *guests) tokenFile(name string) string {
 	g.t.Helper()
 	path := filepath.Join(g.t.TempDir(), name+".token")
 	if err := os.WriteFile(path, []byte(g.tokens[name]+"\n"), 0o600); err != nil {
@@ -148,10 +149,10 @@ func (g *guests) file(name string) string {
 	return path
 }
 
-// linked uses the packages that users link, with tokens from files.
-func (g *guests) linked(n *schedulerNode) {
+// checkPublicPackages uses the packages that users link, with tokens from files.
+func (g *guests) checkPublicPackages(n *schedulerNode) {
 	g.t.Helper()
-	editor, err := client.TokenFile(g.file("editor"))
+	editor, err := client.TokenFile(g.tokenFile("editor"))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func (g *guests) linked(n *schedulerNode) {
 	}
 	defer c.Close()
 	o := worker.Options{Addresses: []string{n.grpc}, Queues: []string{"b"}}
-	if o.Token, err = worker.TokenFile(g.file("worker-b")); err != nil {
+	if o.Token, err = worker.TokenFile(g.tokenFile("worker-b")); err != nil {
 		g.t.Fatal(err)
 	}
 	w, err := worker.New(o)
@@ -177,8 +178,8 @@ func (g *guests) linked(n *schedulerNode) {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	j := newJob(behaviour{})
-	j.Queue, j.Schedule = "b", once(time.Now())
-	if _, err := c.CreateJob(call(g.t), "library", j); err != nil {
+	j.Queue, j.Schedule = "b", onceAt(time.Now())
+	if _, err := c.CreateJob(callContext(g.t), "library", j); err != nil {
 		g.t.Error(err)
 	}
 	select {
@@ -194,45 +195,45 @@ func (g *guests) linked(n *schedulerNode) {
 
 // TestAccess has two nodes with an access file: who may do what, and whose a lease is.
 func TestAccess(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	everybody := []string{"editor", "viewer", "worker-a", "worker-b", "thief"}
 	g := newGuests(t, everybody...)
-	g.write(everybody...)
+	g.writeAccessFile(everybody...)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--access-file", g.path, "--lease-ttl", "30s")
-	first, second := c.start("a"), c.start("b")
+	first, second := c.startNode("a"), c.startNode("b")
 
 	create := func(who, parent, id string) error {
 		j := newJob(behaviour{})
-		j.Queue, j.Schedule = "a", once(time.Now())
-		_, err := first.jobs.CreateJob(g.as(who), &fermatav1.CreateJobRequest{Parent: parent, JobId: id, Job: j})
+		j.Queue, j.Schedule = "a", onceAt(time.Now())
+		_, err := first.jobs.CreateJob(g.contextOf(who), &fermatav1.CreateJobRequest{Parent: parent, JobId: id, Job: j})
 		return err
 	}
-	if _, err := first.jobs.ListJobs(call(t), &fermatav1.ListJobsRequest{Parent: namespace}); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("nobody: %v", err)
+	if _, err := first.jobs.ListJobs(callContext(t), &fermatav1.ListJobsRequest{Parent: namespace}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a caller without a token: %v", err)
 	}
 	for _, denied := range []error{create("viewer", namespace, "x"), create("worker-a", namespace, "x"), create("editor", "namespaces/other", "x")} {
 		if status.Code(denied) != codes.PermissionDenied {
 			t.Errorf("create: %v", denied)
 		}
 	}
-	if _, err := g.work(first, "worker-b", "b-1", 1, []string{"a"}); status.Code(err) != codes.PermissionDenied {
+	if _, err := g.openWorkerStream(first, "worker-b", "b-1", 1, []string{"a"}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("the worker of queue b on queue a: %v", err)
 	}
 
 	if err := create("editor", namespace, "first"); err != nil {
 		t.Fatal(err)
 	}
-	own, err := g.work(first, "worker-a", "a-1", 1, []string{"a"})
+	own, err := g.openWorkerStream(first, "worker-a", "a-1", 1, []string{"a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease := own.lease()
-	own.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease.GetLeaseId()}}}})
-	// A worker of the same queue, with an identity of its own, says that the lease is
-	// its, at the node that gave it and at one that has never heard of it.
+	lease := own.receiveLease()
+	own.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease.GetLeaseId()}}}})
+	// A worker of the same queue, with an identity of its own, claims that the lease is
+	// its, at the node that gave it and at one that does not know it.
 	for i, n := range []*schedulerNode{first, second} {
-		thief, err := g.work(n, "thief", fmt.Sprint("t-", i), 1, []string{"a"}, lease.GetLeaseId())
+		thief, err := g.openWorkerStream(n, "thief", fmt.Sprint("t-", i), 1, []string{"a"}, lease.GetLeaseId())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,52 +242,52 @@ func TestAccess(t *testing.T) {
 		}
 		plain := lease.GetLeaseId()[strings.Index(lease.GetLeaseId(), ".")+1:]
 		for _, id := range []string{lease.GetLeaseId(), plain} {
-			if got := thief.report(id); got != fermatav1.ResultAck_STATUS_STALE {
+			if got := thief.reportSuccess(id); got != fermatav1.ResultAck_STATUS_STALE {
 				t.Errorf("a stolen lease at %s: %s", n.id, got)
 			}
 		}
 		_ = thief.stream.CloseSend()
 	}
-	same, err := g.work(first, "thief", "a-1", 2, []string{"a"}) // beside the worker of the other identity
+	same, err := g.openWorkerStream(first, "thief", "a-1", 2, []string{"a"}) // beside the worker of the other identity
 	if err != nil {
 		t.Fatalf("the id of another's worker: %v", err)
 	}
-	if got := same.report(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
+	if got := same.reportSuccess(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
 		t.Errorf("a stolen lease under its worker's id: %s", got)
 	}
 	_ = same.stream.CloseSend()
-	list, err := first.jobs.ListRuns(g.as("viewer"), &fermatav1.ListRunsRequest{Parent: jobName("first")})
+	list, err := first.jobs.ListRuns(g.contextOf("viewer"), &fermatav1.ListRunsRequest{Parent: jobName("first")})
 	if err != nil || list.GetRuns()[0].GetState() == fermatav1.Run_STATE_FINISHED {
 		t.Fatalf("after the theft: %v %v", list, err)
 	}
 	// Whose it is takes it to the other node after a cut.
 	_ = own.stream.CloseSend()
-	moved, err := g.work(second, "worker-a", "a-1", 2, []string{"a"}, lease.GetLeaseId())
+	moved, err := g.openWorkerStream(second, "worker-a", "a-1", 2, []string{"a"}, lease.GetLeaseId())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := moved.report(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_ACCEPTED {
+	if got := moved.reportSuccess(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_ACCEPTED {
 		t.Errorf("the own lease: %s", got)
 	}
 
-	g.linked(first)
+	g.checkPublicPackages(first)
 
 	// Who is taken out of the file is out.
-	g.write("editor", "worker-a", "worker-b", "thief")
-	eventually(t, patience, "a token that was taken out is refused", func() error {
-		if _, err := first.jobs.GetJob(g.as("viewer"), &fermatav1.GetJobRequest{Name: jobName("first")}); status.Code(err) != codes.Unauthenticated {
+	g.writeAccessFile("editor", "worker-a", "worker-b", "thief")
+	redistest.Eventually(t, patience, "a token that was taken out is refused", func() error {
+		if _, err := first.jobs.GetJob(g.contextOf("viewer"), &fermatav1.GetJobRequest{Name: jobName("first")}); status.Code(err) != codes.Unauthenticated {
 			return fmt.Errorf("%v", err)
 		}
 		return nil
 	})
-	if _, err := first.jobs.GetJob(g.as("editor"), &fermatav1.GetJobRequest{Name: jobName("first")}); err != nil {
+	if _, err := first.jobs.GetJob(g.contextOf("editor"), &fermatav1.GetJobRequest{Name: jobName("first")}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNodeRefusesAFileThatLetsAnybodyIn starts nodes whose access file is at fault.
-func TestNodeRefusesAFileThatLetsAnybodyIn(t *testing.T) {
-	binary := command(t, "scheduler")
+// TestNodeRefusesInvalidAccessFile starts nodes whose access file is invalid.
+func TestNodeRefusesInvalidAccessFile(t *testing.T) {
+	binary := commandPath(t, "scheduler")
 	for name, text := range map[string]string{
 		"empty":        "",
 		"no rules":     "tokens: [{name: a, sha256: " + strings.Repeat("ab", 32) + "}]\n",

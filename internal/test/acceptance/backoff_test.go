@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -18,14 +19,14 @@ import (
 // scheduler process was killed and new ones were started, after each step; and
 // success resets.
 func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	client := server.Client()
 	begun := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := begun
 	set := func(at time.Time) {
 		now = at
-		if err := client.Set(call(t), clockKey, at.UnixMilli(), 0).Err(); err != nil {
+		if err := client.Set(callContext(t), clockKey, at.UnixMilli(), 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +37,7 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 		generation++
 		c.startVirtual(fmt.Sprintf("n%d-a", generation))
 		n := c.startVirtual(fmt.Sprintf("n%d-b", generation))
-		c.settle()
+		c.awaitSettled()
 		return n
 	}
 	n := fresh()
@@ -45,9 +46,9 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := newJob(behaviour{FailWhile: control})
-	j.Schedule = every(time.Minute, begun)
+	j.Schedule = everyInterval(time.Minute, begun)
 	j.BackoffPolicy = &fermatav1.BackoffPolicy{Jitter: &fermatav1.Jitter{Kind: fermatav1.Jitter_KIND_NONE}}
-	created := n.create("endpoint", j)
+	created := n.createJob("endpoint", j)
 	due := created.GetStatus().GetNextDueTime().AsTime()
 	if want := begun.Add(time.Minute); due != begun && due != want {
 		t.Fatalf("first due at %v, want %v", due, want)
@@ -57,16 +58,16 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 		w := c.startWorker(fmt.Sprintf("w%d", failures), 1, n.grpc)
 		// Nothing happens before it is due.
 		set(due.Add(-time.Millisecond))
-		if s := n.get("endpoint").GetStatus(); s.GetState() != fermatav1.JobStatus_STATE_SCHEDULED || !s.GetNextDueTime().AsTime().Equal(due) {
+		if s := n.getJob("endpoint").GetStatus(); s.GetState() != fermatav1.JobStatus_STATE_SCHEDULED || !s.GetNextDueTime().AsTime().Equal(due) {
 			t.Fatalf("a millisecond before it is due: %v", s)
 		}
 		set(due)
-		eventually(t, patience, fmt.Sprintf("failure %d is stored", failures+1), func() error {
-			return wantStatus(n.get("endpoint"), func(s *fermatav1.JobStatus) bool {
+		redistest.Eventually(t, patience, fmt.Sprintf("failure %d is stored", failures+1), func() error {
+			return wantStatus(n.getJob("endpoint"), func(s *fermatav1.JobStatus) bool {
 				return s.GetConsecutiveFailures() == int64(failures+1) && s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED
 			})
 		})
-		stored := n.get("endpoint")
+		stored := n.getJob("endpoint")
 		s := stored.GetStatus()
 		wait := time.Duration(seconds) * time.Second
 		if got := s.GetNextDueTime().AsTime().Sub(now); got != wait || s.GetEffectiveInterval().AsDuration() != wait {
@@ -77,16 +78,16 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 		}
 		due = s.GetNextDueTime().AsTime()
 
-		bytesBefore := dump(t, server)
-		w.kill()
+		bytesBefore := dumpKeyspace(t, server)
+		w.killProcess()
 		for _, node := range slices.Clone(c.nodes) {
-			c.kill(node)
+			c.killNode(node)
 		}
 		n = fresh()
-		if after := n.get("endpoint"); !proto.Equal(after, stored) {
+		if after := n.getJob("endpoint"); !proto.Equal(after, stored) {
 			t.Fatalf("after all nodes were killed:\nbefore %v\nafter  %v", stored, after)
 		}
-		if after := dump(t, server); !slices.Equal(bytesBefore, after) {
+		if after := dumpKeyspace(t, server); !slices.Equal(bytesBefore, after) {
 			t.Fatalf("after all nodes were killed Redis has\n%q\nand had\n%q", after, bytesBefore)
 		}
 	}
@@ -96,12 +97,12 @@ func TestBackoffSurvivesTheLossOfAllNodes(t *testing.T) {
 	}
 	c.startWorker("w-last", 1, n.grpc)
 	set(due)
-	eventually(t, patience, "success is stored", func() error {
-		return wantStatus(n.get("endpoint"), func(s *fermatav1.JobStatus) bool {
+	redistest.Eventually(t, patience, "success is stored", func() error {
+		return wantStatus(n.getJob("endpoint"), func(s *fermatav1.JobStatus) bool {
 			return s.GetSucceededTotal() == 1 && s.GetState() == fermatav1.JobStatus_STATE_SCHEDULED
 		})
 	})
-	s := n.get("endpoint").GetStatus()
+	s := n.getJob("endpoint").GetStatus()
 	if s.GetConsecutiveFailures() != 0 || s.GetEffectiveInterval().AsDuration() != time.Minute || s.GetDelaySource() != fermatav1.DelaySource_DELAY_SOURCE_SCHEDULE {
 		t.Errorf("success did not reset: %v", s)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
@@ -38,7 +39,7 @@ func newBalancer(t testing.TB, targets ...string) *balancer {
 		t.Fatal(err)
 	}
 	b := &balancer{listener: l, targets: targets, conns: map[net.Conn]bool{}}
-	b.running.Go(b.accept)
+	b.running.Go(b.acceptConnections)
 	t.Cleanup(func() {
 		l.Close()
 		b.cutAll()
@@ -47,7 +48,7 @@ func newBalancer(t testing.TB, targets ...string) *balancer {
 	return b
 }
 
-func (b *balancer) accept() {
+func (b *balancer) acceptConnections() {
 	for {
 		client, err := b.listener.Accept()
 		if err != nil {
@@ -76,7 +77,7 @@ func (b *balancer) accept() {
 	}
 }
 
-// cutAll cuts all connections, and tells how many were open.
+// cutAll cuts all connections, and returns how many were open.
 func (b *balancer) cutAll() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,14 +90,14 @@ func (b *balancer) cutAll() int {
 	return open
 }
 
-// connections are those that were passed on so far.
-func (b *balancer) connections() int {
+// countConnections are those that were passed on so far.
+func (b *balancer) countConnections() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.passed
 }
 
-// silentAddress accepts connections and never says anything.
+// silentAddress accepts connections and never sends anything.
 func silentAddress(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -135,14 +136,14 @@ func droppingAddress(t testing.TB) string {
 	return ""
 }
 
-// refusingAddress is where nobody listens.
-func refusingAddress() string { return hostPort(loopback(), grpcPort) }
+// refusingAddress is where nothing listens.
+func refusingAddress() string { return hostPort(newLoopbackAddress(), grpcPort) }
 
-// TestLoadBalancerCutsStreams: three nodes behind a load balancer that cuts streams by a timer, as
+// TestLoadBalancerClosesStreams: three nodes behind a load balancer that cuts streams by a timer, as
 // those with an idle timeout or a longest life of connections do; what the nodes
 // advertise leads nowhere, in three ways. Long runs do not notice.
-func TestLoadBalancerCutsStreams(t *testing.T) {
-	inTurn(t)
+func TestLoadBalancerClosesStreams(t *testing.T) {
+	runBesideOthers(t)
 	const (
 		lease   = 9 * time.Second
 		cuts    = 4
@@ -150,14 +151,14 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 	)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", lease.String())
-	c.pulse.ask(server.Client())
+	c.pulse.pingServers(server.Client())
 	var fronts []string
 	for i, nowhere := range []string{droppingAddress(t), refusingAddress(), silentAddress(t)} {
-		front := hostPort(loopback(), grpcPort)
-		c.start(string(rune('a'+i)), "--grpc-addr", front, "--advertise-grpc", nowhere).reach(front)
+		front := hostPort(newLoopbackAddress(), grpcPort)
+		c.startNode(string(rune('a'+i)), "--grpc-addr", front, "--advertise-grpc", nowhere).connectTo(front)
 		fronts = append(fronts, front)
 	}
-	c.settle()
+	c.awaitSettled()
 	b := newBalancer(t, fronts...)
 	c.startWorker("w1", 8, b.listener.Addr().String())
 
@@ -170,24 +171,24 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 	for i := range 4 {
 		id := fmt.Sprintf("long-%d", i)
 		j := newJob(behaviour{While: flag})
-		j.Schedule = once(time.Now())
-		n.create(id, j)
+		j.Schedule = onceAt(time.Now())
+		n.createJob(id, j)
 		promises = append(promises, historycheck.Promise{Job: id})
 	}
 	for _, p := range promises {
-		c.saw(patience, "the runs start", starts(p.Job, "w1"))
+		c.awaitEvent(patience, "the runs start", isStartOf(p.Job, "w1"))
 	}
 	machine := stalltest.Start(t)
-	fault := begin("streams cut")
+	fault := beginFault("streams cut")
 	fault.Harmless = true
 	for range cuts {
 		time.Sleep(between) // the timer of the balancer
-		passed, cut := b.connections(), time.Now()
+		passed, cut := b.countConnections(), time.Now()
 		if b.cutAll() == 0 {
 			t.Error("there was no stream to cut")
 		}
-		eventually(t, patience, "the worker is back", func() error {
-			if b.connections() == passed {
+		redistest.Eventually(t, patience, "the worker is back", func() error {
+			if b.countConnections() == passed {
 				return fmt.Errorf("not yet")
 			}
 			return nil
@@ -198,14 +199,14 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 			t.Errorf("the worker is back after %v, want at most %v", took, most)
 		}
 	}
-	faults := []historycheck.Fault{fault.done(0)}
+	faults := []historycheck.Fault{fault.endFault(0)}
 	time.Sleep(lease) // which what was not taken over would not outlive
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range promises {
-		eventually(t, patience, p.Job+" is done", func() error {
-			return wantStatus(n.get(p.Job), func(s *fermatav1.JobStatus) bool {
+		redistest.Eventually(t, patience, p.Job+" is done", func() error {
+			return wantStatus(n.getJob(p.Job), func(s *fermatav1.JobStatus) bool {
 				return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetLostTotal() == 0
 			})
 		})
@@ -213,23 +214,23 @@ func TestLoadBalancerCutsStreams(t *testing.T) {
 	if b.cut < cuts {
 		t.Errorf("%d streams were cut, want %d", b.cut, cuts)
 	}
-	r := c.judge(historycheck.History{Promises: promises, Bounds: longBounds(), Faults: faults})
+	r := c.judgeHistory(historycheck.History{Promises: promises, Bounds: longBounds(), Faults: faults})
 	if r.Executions != len(promises) {
 		t.Errorf("%d executions of %d runs", r.Executions, len(promises))
 	}
 }
 
-// TestALongAbsenceOfAWorkerQuarantinesNoRun: a worker that is cut off for longer than its leases
+// TestAbsentWorkerQuarantinesNoRun: a worker that is cut off for longer than its leases
 // live loses them, again and again, and comes back each time. Its runs do not end as dead letters.
-func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
-	inTurn(t)
+func TestAbsentWorkerQuarantinesNoRun(t *testing.T) {
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse.ask(server.Client())
-	n := c.start("a")
-	front := hostPort(loopback(), grpcPort)
-	c.start("b", "--grpc-addr", front, "--advertise-grpc", refusingAddress()).reach(front)
-	c.settle()
+	c.pulse.pingServers(server.Client())
+	n := c.startNode("a")
+	front := hostPort(newLoopbackAddress(), grpcPort)
+	c.startNode("b", "--grpc-addr", front, "--advertise-grpc", refusingAddress()).connectTo(front)
+	c.awaitSettled()
 	proxy := faultproxy.New(t, n.grpc)
 	flag := filepath.Join(t.TempDir(), "runs")
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
@@ -237,29 +238,29 @@ func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
 	}
 	c.startWorker("w1", 4, proxy.Addr())
 	j := newJob(behaviour{While: flag})
-	j.Schedule = once(time.Now())
-	n.create("long", j)
+	j.Schedule = onceAt(time.Now())
+	n.createJob("long", j)
 	const absences = 4 // three losses in a row quarantine a run
 	for i := range int64(absences) {
-		eventually(t, patience, "the run has started", func() error {
+		redistest.Eventually(t, patience, "the run has started", func() error {
 			return atLeastStarts(c, "long", int(i)+1)
 		})
 		proxy.Refuse(true)
 		proxy.CloseAll()
-		eventually(t, patience, "the run is lost", func() error {
-			return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool { return s.GetLostTotal() == i+1 })
+		redistest.Eventually(t, patience, "the run is lost", func() error {
+			return wantStatus(n.getJob("long"), func(s *fermatav1.JobStatus) bool { return s.GetLostTotal() == i+1 })
 		})
 		proxy.Refuse(false)
-		eventually(t, patience, "the loss is forgiven", func() error {
-			return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool { return s.GetCurrentLosses() == 0 && s.GetDeadTotal() == 0 })
+		redistest.Eventually(t, patience, "the loss is forgiven", func() error {
+			return wantStatus(n.getJob("long"), func(s *fermatav1.JobStatus) bool { return s.GetCurrentLosses() == 0 && s.GetDeadTotal() == 0 })
 		})
 	}
-	eventually(t, patience, "the run has started", func() error { return atLeastStarts(c, "long", absences+1) })
+	redistest.Eventually(t, patience, "the run has started", func() error { return atLeastStarts(c, "long", absences+1) })
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "long is done", func() error {
-		return wantStatus(n.get("long"), func(s *fermatav1.JobStatus) bool {
+	redistest.Eventually(t, patience, "long is done", func() error {
+		return wantStatus(n.getJob("long"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetLostTotal() == absences
 		})
 	})
@@ -269,7 +270,7 @@ func TestALongAbsenceOfAWorkerQuarantinesNoRun(t *testing.T) {
 }
 
 func atLeastStarts(c *cluster, job string, want int) error {
-	if got := len(c.match(starts(job, ""))); got < want {
+	if got := len(c.matchingEvents(isStartOf(job, ""))); got < want {
 		return fmt.Errorf("%d starts of %s, want %d", got, job, want)
 	}
 	return nil

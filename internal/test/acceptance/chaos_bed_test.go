@@ -20,7 +20,7 @@ type bedOptions struct {
 	// nodes then reach Redis without a proxy.
 	RedisURL string
 	Redis    []*redis.Client
-	Beside   *redis.Client // of a server that no trial touches: tells the machine's troubles; default: those above
+	Beside   *redis.Client // of a server that no trial touches: shows the machine's stalls; default: those above
 	Nodes    int
 	Flags    []string // of each node, after the bed's
 	Binary   string   // runs the nodes; default: the one under test
@@ -66,19 +66,19 @@ func newBed(t testing.TB, o bedOptions) *bed {
 		clients = []*redis.Client{o.Beside}
 	}
 	lock, lease := chaosTTLs()
-	b.cluster = newCluster(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
-	b.pulse.ask(clients...)
-	b.spawned = b.origins.set
+	b.cluster = newRacedCluster(t, url, append([]string{"--lock-ttl", lock.String(), "--lease-ttl", lease.String()}, o.Flags...)...)
+	b.pulse.pingServers(clients...)
+	b.spawned = b.origins.noteProcess
 	for i := range o.Nodes {
 		b.startNode(string(rune('a' + i)))
 	}
-	b.settle()
+	b.awaitSettled()
 	for range 3 {
 		b.addWorker()
 	}
 	b.load = b.registerLoad()
 	b.served = newService(b.load.promises)
-	eventually(t, patience, "every job has run", func() error { return b.served.everyJobRan(b.events()) })
+	redistest.Eventually(t, patience, "every job has run", func() error { return b.served.everyJobRan(b.readEvents()) })
 	return b
 }
 
@@ -91,7 +91,7 @@ func (b *bed) startNode(id string) *schedulerNode {
 		l = newLinks(b.t, b.server, b.origins, id)
 		b.links[id] = l
 	}
-	flags := l.flags()
+	flags := l.nodeFlags()
 	if b.server == nil {
 		flags = slices.Concat(flags, []string{"--redis-url", b.redisURL})
 	}
@@ -100,12 +100,12 @@ func (b *bed) startNode(id string) *schedulerNode {
 		env = b.o.Env(id)
 	}
 	n := b.startAs(id, b.o.Binary, env, flags...)
-	n.reach(l.real(grpcPort))
+	n.connectTo(l.realAddress(grpcPort))
 	return n
 }
 
-// node is a running node; its id is the letter it was started under.
-func (b *bed) node(id string) *schedulerNode {
+// nodeByID is a running node; its id is the letter it was started under.
+func (b *bed) nodeByID(id string) *schedulerNode {
 	b.t.Helper()
 	for _, n := range b.nodes {
 		if n.id == id {
@@ -116,7 +116,7 @@ func (b *bed) node(id string) *schedulerNode {
 	return nil
 }
 
-// addWorker starts a worker that knows all nodes, under a name nobody had.
+// addWorker starts a worker that knows all nodes, under a new name.
 func (b *bed) addWorker() string {
 	b.t.Helper()
 	return b.addWorkerAt(b.nodes...)
@@ -138,7 +138,7 @@ func (b *bed) addWorkerAt(nodes ...*schedulerNode) string {
 // killWorker crashes a worker.
 func (b *bed) killWorker(id string) {
 	b.t.Helper()
-	b.workers[id].kill()
+	b.workers[id].killProcess()
 	delete(b.workers, id)
 }
 
@@ -152,14 +152,14 @@ func (b *bed) workerNames() []string {
 	return names
 }
 
-// busiest is the worker with the most runs that have started and not ended.
-func (b *bed) busiest() string {
+// busiestWorker is the worker with the most runs that have started and not ended.
+func (b *bed) busiestWorker() string {
 	b.t.Helper()
 	live := map[string]int{}
 	for _, id := range b.workerNames() {
 		live[id] = 0
 	}
-	for _, e := range b.events() {
+	for _, e := range b.readEvents() {
 		if _, runs := live[e.Worker]; !runs {
 			continue
 		}
@@ -174,8 +174,8 @@ func (b *bed) busiest() string {
 	return slices.MaxFunc(names, func(x, y string) int { return live[x] - live[y] })
 }
 
-// bounds of the load in calm times.
-func (b *bed) bounds() historycheck.Bounds {
+// judgedBounds of the load in calm times.
+func (b *bed) judgedBounds() historycheck.Bounds {
 	bounds := calmBounds()
 	_, bounds.LeaseTTL = chaosTTLs()
 	bounds.Early = b.early

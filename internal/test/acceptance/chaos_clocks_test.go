@@ -14,12 +14,12 @@ import (
 )
 
 // TestChaosClocks: the nodes' clocks are minutes apart, and one of them drifts. The
-// scheduler is built with a standard library whose time.Now says what a test wants,
+// scheduler is built with a standard library whose time.Now returns what a test wants,
 // so that everything in the process goes by it. Only the long form does: it
 // compiles that library.
 func TestChaosClocks(t *testing.T) {
 	skipInShortForm(t, "T31")
-	inTurn(t)
+	runBesideOne(t)
 	skews := map[string]string{"a": "5m0s 0", "b": "-5m0s 0", "c": "-5s 0.01"}
 	runTrials(t, bedOptions{Binary: skewedScheduler(t), Env: func(node string) []string { return []string{skewEnv + "=" + skews[node]} }},
 		trial{ID: "T31", Name: "nodes' clocks are wrong", Bound: deathBound, Inject: skewClocks},
@@ -35,27 +35,27 @@ func skewClocks(b *bed) {
 	// A span that a node counts is wrong by a hundredth, far more than any clock of a computer.
 	b.early, b.load.waits = time.Millisecond, nil
 	for id, least := range map[string]time.Duration{"a": 4 * time.Minute, "b": 4 * time.Minute, "c": 3 * time.Second} {
-		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(b.node(id).logged(patience, "node is up")["time"]))
+		at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(b.nodeByID(id).awaitLog(patience, "node is up")["time"]))
 		if err != nil {
 			b.t.Fatal(err)
 		}
 		off := time.Until(at)
-		b.power("seconds that the clock of "+id+" is off", int(max(off, -off).Seconds()), int(least.Seconds()))
+		b.requireEffect("seconds that the clock of "+id+" is off", int(max(off, -off).Seconds()), int(least.Seconds()))
 	}
 	from := time.Now().UnixNano()
-	b.fault(faultKind{Name: "clocks wrong", Harmless: true}, func() { b.lasts(chaosSpan(10 * time.Second)) })
-	lags := b.lags(from, time.Now().UnixNano())
-	b.t.Logf("lag with wrong clocks: p50 %v p99 %v max %v", quantile(lags, 0.5), quantile(lags, 0.99), quantile(lags, 1))
-	if p99 := quantile(lags, 0.99); p99 > time.Second || len(lags) == 0 || lags[0] < -time.Millisecond {
-		b.t.Errorf("with wrong clocks the lag is %v at least and %v (p99)", quantile(lags, 0), p99)
+	b.injectFault(faultKind{Name: "clocks wrong", Harmless: true}, func() { b.waitFor(chaosSpan(10 * time.Second)) })
+	lags := b.startLags(from, time.Now().UnixNano())
+	b.t.Logf("lag with wrong clocks: p50 %v p99 %v max %v", quantileOfSorted(lags, 0.5), quantileOfSorted(lags, 0.99), quantileOfSorted(lags, 1))
+	if p99 := quantileOfSorted(lags, 0.99); p99 > time.Second || len(lags) == 0 || lags[0] < -time.Millisecond {
+		b.t.Errorf("with wrong clocks the lag is %v at least and %v (p99)", quantileOfSorted(lags, 0), p99)
 	}
-	b.fault(faultKind{Name: "node killed", Within: deathBound(chaosTTLs())}, func() {
+	b.injectFault(faultKind{Name: "node killed", Within: deathBound(chaosTTLs())}, func() {
 		watch := b.watchTakeOver("b")
-		b.kill(b.node("b"))
-		watch.over(takeOverPromise)
+		b.killNode(b.nodeByID("b"))
+		watch.awaitTakeOver(takeOverPromise)
 		b.startNode("b")
 	})
-	if late := b.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < e.DueMS*1e6-1e6 }); len(late) > 0 {
+	if late := b.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < e.DueMS*1e6-1e6 }); len(late) > 0 {
 		b.t.Errorf("%d runs began before they were due", len(late))
 	}
 }

@@ -10,15 +10,16 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // TestChaosDark: all nodes are gone for a while. What was due meanwhile runs as the
-// misfire policy of each job says, and no failure is forgotten.
+// misfire policy of each job demands, and no failure is forgotten.
 func TestChaosDark(t *testing.T) {
 	skipInShortForm(t, "T02")
-	inTurn(t)
-	runTrials(t, bedOptions{}, trial{ID: "T02", Name: "all nodes are killed, and come back", Bound: darkBound, Inject: darken, LongOnly: true})
+	runBesideOne(t)
+	runTrials(t, bedOptions{}, trial{ID: "T02", Name: "all nodes are killed, and come back", Bound: darkBound, Inject: killAllNodes, LongOnly: true})
 }
 
 // darkTime is how long no node is there.
@@ -30,7 +31,7 @@ func darkBound(lock, lease time.Duration) time.Duration {
 	return darkTime() + deathBound(lock, lease) + 5*time.Second
 }
 
-func darken(b *bed) {
+func killAllNodes(b *bed) {
 	lock, lease := chaosTTLs()
 	first := time.Now().Add(time.Second).Truncate(time.Millisecond)
 	for id, policy := range map[string]*fermatav1.MisfirePolicy{
@@ -39,19 +40,19 @@ func darken(b *bed) {
 		"dark-skip": {Policy: fermatav1.MisfirePolicy_POLICY_SKIP, CatchUpWindow: durationpb.New(time.Second)},
 	} {
 		j := newJob(behaviour{})
-		j.Schedule, j.MisfirePolicy = every(time.Second, first), policy
-		b.makes(historycheck.Promise{Job: id}, j)
+		j.Schedule, j.MisfirePolicy = everyInterval(time.Second, first), policy
+		b.createTrialJob(historycheck.Promise{Job: id}, j)
 	}
 	for i := range 3 { // jobs that wait out a backoff of an hour
 		id := fmt.Sprintf("dark-failed-%d", i)
 		j := newJob(behaviour{Fail: true})
-		j.Schedule = every(time.Hour, first)
-		b.makes(historycheck.Promise{Job: id}, j)
+		j.Schedule = everyInterval(time.Hour, first)
+		b.createTrialJob(historycheck.Promise{Job: id}, j)
 	}
 	failed := func(id string) bool {
-		return len(b.match(func(e historycheck.Event) bool { return e.Job == id && e.Outcome == historycheck.Failed })) > 0
+		return len(b.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.Outcome == historycheck.Failed })) > 0
 	}
-	eventually(b.t, patience, "jobs have run and failed", func() error {
+	redistest.Eventually(b.t, patience, "jobs have run and failed", func() error {
 		for i := range 3 {
 			if !failed(fmt.Sprintf("dark-failed-%d", i)) {
 				return fmt.Errorf("dark-failed-%d has not", i)
@@ -59,33 +60,33 @@ func darken(b *bed) {
 		}
 		return nil
 	})
-	b.saw(patience, "the others run", starts("dark-all", ""))
+	b.awaitEvent(patience, "the others run", isStartOf("dark-all", ""))
 	before := map[string]*fermatav1.Job{}
 	for i := range 3 {
 		id := fmt.Sprintf("dark-failed-%d", i)
-		eventually(b.t, patience, "its failure is stored", func() error {
-			before[id] = b.node("a").get(id)
+		redistest.Eventually(b.t, patience, "its failure is stored", func() error {
+			before[id] = b.nodeByID("a").getJob(id)
 			return wantStatus(before[id], func(s *fermatav1.JobStatus) bool { return s.GetConsecutiveFailures() == 1 })
 		})
 	}
 
 	var dark, light time.Time
-	b.fault(faultKind{Name: "all nodes killed", Within: darkBound(lock, lease) - darkTime()}, func() {
+	b.injectFault(faultKind{Name: "all nodes killed", Within: darkBound(lock, lease) - darkTime()}, func() {
 		ids := []string{}
 		for _, n := range slices.Clone(b.nodes) {
 			ids = append(ids, n.id)
-			b.kill(n)
+			b.killNode(n)
 		}
 		dark = time.Now()
-		b.lasts(darkTime())
+		b.waitFor(darkTime())
 		light = time.Now()
 		for _, id := range ids {
 			b.startNode(id)
 		}
 	})
-	b.calm(darkBound(lock, lease))
+	b.awaitCalm(darkBound(lock, lease))
 	for id, was := range before {
-		if is := b.node("c").get(id); !proto.Equal(was, is) {
+		if is := b.nodeByID("c").getJob(id); !proto.Equal(was, is) {
 			b.t.Errorf("the loss of all nodes changed\n%v\nto\n%v", was, is)
 		}
 	}
@@ -93,10 +94,10 @@ func darken(b *bed) {
 	// for all; of the one that skips, those are left out.
 	from, until := dark.Add(time.Second), light.Add(-2*time.Second)
 	missed := int(until.Sub(from) / time.Second)
-	b.power("nominal times of each job in the dark", missed, 2)
+	b.requireEffect("nominal times of each job in the dark", missed, 2)
 	for id, want := range map[string][2]int{"dark-once": {0, 1}, "dark-skip": {0, 0}, "dark-all": {missed, missed + 1}} {
 		nominal := map[int64]bool{}
-		for _, e := range b.match(starts(id, "")) {
+		for _, e := range b.matchingEvents(isStartOf(id, "")) {
 			if e.NominalMS >= from.UnixMilli() && e.NominalMS < until.UnixMilli() {
 				nominal[e.NominalMS] = true
 			}

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// fetch reads a page.
-func fetch(t testing.TB, url string) string {
+// fetchText reads a page.
+func fetchText(t testing.TB, url string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(call(t), http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(callContext(t), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,17 +30,17 @@ type links struct {
 
 func newLinks(t testing.TB, server *redistest.Server, o *origins, node string) *links {
 	t.Helper()
-	l := &links{ip: loopback()}
-	front := loopback()
-	l.grpc = faultproxy.NewAt(t, hostPort(front, grpcPort), l.real(grpcPort))
-	l.peer = faultproxy.NewAt(t, hostPort(front, peerPort), l.real(peerPort))
-	l.gossip = faultproxy.NewAt(t, hostPort(front, gossipPort), l.real(gossipPort))
-	l.packets = faultproxy.NewPackets(t, hostPort(front, gossipPort), l.real(gossipPort))
+	l := &links{ip: newLoopbackAddress()}
+	front := newLoopbackAddress()
+	l.grpc = faultproxy.NewAt(t, hostPort(front, grpcPort), l.realAddress(grpcPort))
+	l.peer = faultproxy.NewAt(t, hostPort(front, peerPort), l.realAddress(peerPort))
+	l.gossip = faultproxy.NewAt(t, hostPort(front, gossipPort), l.realAddress(gossipPort))
+	l.packets = faultproxy.NewPackets(t, hostPort(front, gossipPort), l.realAddress(gossipPort))
 	for _, p := range []*faultproxy.Proxy{l.grpc, l.peer, l.gossip} {
 		p.Name(o.byProcess(p.Addr()))
-		p.MirrorRefusals() // by which nodes tell a dead process from a slow one
+		p.MirrorRefusals() // by which nodes distinguish a dead process from a slow one
 	}
-	o.listens(node, l.ip)
+	o.noteListener(node, l.ip)
 	l.packets.Name(o.byAddress)
 	if server != nil {
 		l.redis = faultproxy.New(t, server.Addr())
@@ -48,21 +48,21 @@ func newLinks(t testing.TB, server *redistest.Server, o *origins, node string) *
 	return l
 }
 
-// loopback is one of the host's sixteen million addresses for itself: ports of
+// newLoopbackAddress is one of the host's sixteen million addresses for itself: ports of
 // different nodes and tests do not meet.
-func loopback() string {
+func newLoopbackAddress() string {
 	return net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250))).String()
 }
 
-// real is where the node itself listens.
-func (l *links) real(port int) string { return hostPort(l.ip, port) }
+// realAddress is where the node itself listens.
+func (l *links) realAddress(port int) string { return hostPort(l.ip, port) }
 
-// flags make a node listen behind the proxies and tell their addresses.
-func (l *links) flags() []string {
+// nodeFlags make a node listen behind the proxies and announce the proxies' addresses.
+func (l *links) nodeFlags() []string {
 	flags := []string{
-		"--grpc-addr", l.real(grpcPort), "--advertise-grpc", l.grpc.Addr(),
-		"--peer-addr", l.real(peerPort), "--advertise-peer", l.peer.Addr(),
-		"--gossip-addr", l.real(gossipPort), "--advertise-gossip", l.gossip.Addr(),
+		"--grpc-addr", l.realAddress(grpcPort), "--advertise-grpc", l.grpc.Addr(),
+		"--peer-addr", l.realAddress(peerPort), "--advertise-peer", l.peer.Addr(),
+		"--gossip-addr", l.realAddress(gossipPort), "--advertise-gossip", l.gossip.Addr(),
 	}
 	if l.redis != nil {
 		flags = append(flags, "--redis-url", fmt.Sprintf("redis://%s/0", l.redis.Addr()))
@@ -70,8 +70,8 @@ func (l *links) flags() []string {
 	return flags
 }
 
-// proxies are all for streams.
-func (l *links) proxies() []*faultproxy.Proxy {
+// allProxies are all for streams.
+func (l *links) allProxies() []*faultproxy.Proxy {
 	all := []*faultproxy.Proxy{l.grpc, l.peer, l.gossip}
 	if l.redis != nil {
 		all = append(all, l.redis)
@@ -79,18 +79,18 @@ func (l *links) proxies() []*faultproxy.Proxy {
 	return all
 }
 
-// pass ends all faults.
-func (l *links) pass() {
-	for _, p := range l.proxies() {
+// removeFaults ends all faults.
+func (l *links) removeFaults() {
+	for _, p := range l.allProxies() {
 		p.Pass()
 	}
 	l.packets.Pass()
 }
 
-// sever cuts a node off from others as if the network between them were gone:
+// cutOff cuts a node off from others as if the network between them were gone:
 // what they send to it is lost, and open streams starve. It is one direction of a
 // partition.
-func (l *links) sever(from ...string) {
+func (l *links) cutOff(from ...string) {
 	l.packets.Only(from...)
 	l.packets.Lose(1)
 	for _, p := range []*faultproxy.Proxy{l.gossip, l.peer} {
@@ -99,9 +99,9 @@ func (l *links) sever(from ...string) {
 	}
 }
 
-// rough makes every link slow, and now and then cuts one.
-func (l *links) rough(low, high time.Duration, cut float64) {
-	for _, p := range l.proxies() {
+// makeRough makes every link slow, and now and then cuts one.
+func (l *links) makeRough(low, high time.Duration, cut float64) {
+	for _, p := range l.allProxies() {
 		p.LatencyBetween(low, high)
 		p.CutReplies(cut)
 	}

@@ -39,7 +39,7 @@ func (b *bed) loadSize() int {
 	if chaosLong() {
 		return 10_000
 	}
-	return sized(300)
+	return scaleJobs(300)
 }
 
 func (b *bed) registerLoad() *bedLoad {
@@ -54,7 +54,7 @@ func (b *bed) registerLoad() *bedLoad {
 	add := func(id string, interval time.Duration, phase float64, does behaviour) {
 		start := first.Add(time.Duration(phase * float64(interval)))
 		j := newJob(does)
-		j.Schedule = every(interval, start)
+		j.Schedule = everyInterval(interval, start)
 		l.jobs[id] = j
 		p := historycheck.Promised(id, start, interval)
 		if does.Fail { // a backoff makes its own times
@@ -66,7 +66,7 @@ func (b *bed) registerLoad() *bedLoad {
 	}
 	for i := range n {
 		interval := time.Duration(1+i%longest) * time.Second
-		phase := fraction(float64(i) * 0.6180339887)
+		phase := fractionalPart(float64(i) * 0.6180339887)
 		switch {
 		case i%20 == 7:
 			add(fmt.Sprintf("failing-%05d", i), interval, phase, behaviour{Fail: true})
@@ -76,7 +76,7 @@ func (b *bed) registerLoad() *bedLoad {
 			add(fmt.Sprintf("load-%05d", i), interval, phase, behaviour{Sleep: time.Duration(i%9*5) * time.Millisecond})
 		}
 	}
-	b.node("a").register(l.load)
+	b.nodeByID("a").registerLoad(l.load)
 	l.editor = b.startEditor(first)
 	return l
 }
@@ -101,34 +101,34 @@ func (b *bed) startEditor(first time.Time) *editor {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &editor{b: b, cancel: cancel, last: map[string]int{}}
 	for _, l := range b.links {
-		e.calls = append(e.calls, fermatav1.NewJobServiceClient(dial(b.t, l.real(grpcPort))))
+		e.calls = append(e.calls, fermatav1.NewJobServiceClient(dialPlain(b.t, l.realAddress(grpcPort))))
 	}
 	for i := range edited {
 		id := fmt.Sprintf("edit-%d", i)
 		j := newJob(behaviour{})
-		j.Schedule = every(time.Second, first)
-		b.node("a").create(id, j)
-		e.promise(id, first, time.Second, time.Now())
+		j.Schedule = everyInterval(time.Second, first)
+		b.nodeByID("a").createJob(id, j)
+		e.notePromise(id, first, time.Second, time.Now())
 	}
-	e.working.Go(func() { e.work(ctx) })
-	b.t.Cleanup(e.stop)
+	e.working.Go(func() { e.editUntilDone(ctx) })
+	b.t.Cleanup(e.stopEditing)
 	return e
 }
 
-func (e *editor) stop() {
+func (e *editor) stopEditing() {
 	e.cancel()
 	e.working.Wait()
 }
 
-// promise begins a promise of a job from the moment it was acknowledged.
-func (e *editor) promise(id string, start time.Time, interval time.Duration, acknowledged time.Time) {
+// notePromise begins a promise of a job from the moment it was acknowledged.
+func (e *editor) notePromise(id string, start time.Time, interval time.Duration, acknowledged time.Time) {
 	e.last[id] = len(e.promises)
 	p := historycheck.Promised(id, start, interval)
 	p.FromMS = max(p.FromMS, acknowledged.UnixMilli())
 	e.promises = append(e.promises, p)
 }
 
-func (e *editor) work(ctx context.Context) {
+func (e *editor) editUntilDone(ctx context.Context) {
 	for k := 0; ctx.Err() == nil; k++ {
 		id := fmt.Sprintf("edit-%d", k%edited)
 		before := e.promises[e.last[id]]
@@ -139,17 +139,17 @@ func (e *editor) work(ctx context.Context) {
 		case 0:
 			interval := time.Duration(1+k%3) * time.Second
 			start := time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond)
-			j := &fermatav1.Job{Name: jobName(id), Schedule: every(interval, start)}
-			if e.repeat(ctx, func(c context.Context, call fermatav1.JobServiceClient) error {
+			j := &fermatav1.Job{Name: jobName(id), Schedule: everyInterval(interval, start)}
+			if e.repeatUntilAnswered(ctx, func(c context.Context, call fermatav1.JobServiceClient) error {
 				_, err := call.UpdateJob(c, &fermatav1.UpdateJobRequest{
 					Job: j, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"schedule"}}, RequestId: fmt.Sprintf("edit-%d", k),
 				})
 				return err
 			}) {
-				e.promise(id, start, interval, time.Now())
+				e.notePromise(id, start, interval, time.Now())
 			}
 		case 1:
-			if e.repeat(ctx, func(c context.Context, call fermatav1.JobServiceClient) error {
+			if e.repeatUntilAnswered(ctx, func(c context.Context, call fermatav1.JobServiceClient) error {
 				_, err := call.PauseJob(c, &fermatav1.PauseJobRequest{Name: jobName(id)})
 				return err
 			}) {
@@ -161,22 +161,22 @@ func (e *editor) work(ctx context.Context) {
 					e.silences[i].ToNS = time.Now().UnixNano()
 				}
 			}
-			if e.repeat(ctx, func(c context.Context, call fermatav1.JobServiceClient) error {
+			if e.repeatUntilAnswered(ctx, func(c context.Context, call fermatav1.JobServiceClient) error {
 				_, err := call.ResumeJob(c, &fermatav1.ResumeJobRequest{Name: jobName(id)})
 				return err
 			}) {
-				e.promise(id, time.UnixMilli(before.AnchorMS), before.Every, time.Now())
+				e.notePromise(id, time.UnixMilli(before.AnchorMS), before.Every, time.Now())
 			}
 		}
-		pause(100 * time.Millisecond)
+		sleepFor(100 * time.Millisecond)
 	}
 }
 
-// repeat makes a call at one node after the other until one acknowledges it. What
+// repeatUntilAnswered makes a call at one node after the other until one acknowledges it. What
 // was begun is finished, for half a minute after the end.
-func (e *editor) repeat(ctx context.Context, call func(context.Context, fermatav1.JobServiceClient) error) bool {
+func (e *editor) repeatUntilAnswered(ctx context.Context, call func(context.Context, fermatav1.JobServiceClient) error) bool {
 	give := time.Now().Add(5 * time.Minute)
-	for ; time.Now().Before(give); pause(50 * time.Millisecond) {
+	for ; time.Now().Before(give); sleepFor(50 * time.Millisecond) {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		err := call(attempt, e.calls[e.tries%len(e.calls)])
 		cancel()

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestChaosLinks: what happens to the links of nodes, to Redis and to each other.
 func TestChaosLinks(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{}, append(slowTrials(),
 		trial{ID: "T18", Name: "a node's packets to and from Redis are lost", Bound: cutOffBound, Inject: blackholeRedis},
 		trial{ID: "T19", Name: "a node's calls reach Redis, the replies are lost", Bound: unheardBound, Inject: loseRepliesOfOne},
@@ -44,20 +45,20 @@ func starveNode(b *bed, id, name string, dir faultproxy.Direction, bound func(lo
 	lock, lease := chaosTTLs()
 	link := b.links[id].redis
 	before := link.Counters().Stalled
-	b.fault(faultKind{Name: name, Within: bound(lock, lease)}, func() {
+	b.injectFault(faultKind{Name: name, Within: bound(lock, lease)}, func() {
 		watch := b.watchTakeOver(id)
 		link.Blackhole(dir)
-		watch.over(unheardBound(lock, lease))
-		b.lasts(chaosSpan(3*lock) - lock)
-		eventually(b.t, patience, id+" knows that it holds no shards", func() error {
-			if held := b.node(id).metric(b.t, "fermata_shards_held"); held != 0 {
+		watch.awaitTakeOver(unheardBound(lock, lease))
+		b.waitFor(chaosSpan(3*lock) - lock)
+		redistest.Eventually(b.t, patience, id+" knows that it holds no shards", func() error {
+			if held := b.nodeByID(id).readMetric(b.t, "fermata_shards_held"); held != 0 {
 				return fmt.Errorf("it believes to hold %v", held)
 			}
 			return nil
 		})
 		link.Pass()
 	})
-	b.power("calls or replies held back", int(link.Counters().Stalled-before), 3)
+	b.requireEffect("calls or replies held back", int(link.Counters().Stalled-before), 3)
 }
 
 // partitionNodes cuts nodes off from each other: one pair, one from all, all from
@@ -65,7 +66,7 @@ func starveNode(b *bed, id, name string, dir faultproxy.Direction, bound func(lo
 func partitionNodes(b *bed) {
 	ids := []string{"a", "b", "c"}
 	for _, n := range b.nodes { // alone, a node can use the workers that it has
-		if n.metric(b.t, "fermata_dispatch_sessions", `queue="default"`) == 0 {
+		if n.readMetric(b.t, "fermata_dispatch_sessions", `queue="default"`) == 0 {
 			b.addWorkerAt(n)
 		}
 	}
@@ -89,7 +90,7 @@ func partitionNodes(b *bed) {
 			return n
 		}
 		before := lost()
-		b.fault(faultKind{Name: cut.name, Within: eitherBound(chaosTTLs())}, func() {
+		b.injectFault(faultKind{Name: cut.name, Within: eitherBound(chaosTTLs())}, func() {
 			for _, to := range ids {
 				var from []string
 				for _, s := range cut.severed {
@@ -98,28 +99,28 @@ func partitionNodes(b *bed) {
 					}
 				}
 				if len(from) > 0 {
-					b.links[to].sever(from...)
+					b.links[to].cutOff(from...)
 				}
 			}
 			if len(cut.severed) == 6 {
 				for _, n := range b.nodes {
-					eventually(b.t, patience, n.name+" is alone", func() error {
-						if m := n.metric(b.t, "fermata_members"); m != 1 {
+					redistest.Eventually(b.t, patience, n.name+" is alone", func() error {
+						if m := n.readMetric(b.t, "fermata_members"); m != 1 {
 							return fmt.Errorf("it sees %v members", m)
 						}
 						return nil
 					})
 				}
 			}
-			b.lasts(chaosSpan(3 * time.Second))
+			b.waitFor(chaosSpan(3 * time.Second))
 			for _, l := range b.links {
-				l.pass()
+				l.removeFaults()
 			}
 		})
-		b.power(cut.name+": packets lost", int(lost()-before), 5)
+		b.requireEffect(cut.name+": packets lost", int(lost()-before), 5)
 		healed := time.Now()
-		b.settle()
-		if took := time.Since(healed); took > 20*time.Second+b.pulse.Since(healed)+busy() {
+		b.awaitSettled()
+		if took := time.Since(healed); took > 20*time.Second+b.pulse.Since(healed)+busyAllowance() {
 			b.t.Errorf("%s: the nodes took %v to find each other again", cut.name, took)
 		}
 	}
@@ -131,17 +132,17 @@ func roughLinks(b *bed) {
 	lock, lease := chaosTTLs()
 	var delayed, cut int64
 	from := time.Now().UnixNano()
-	b.fault(faultKind{Name: "all links rough", Within: unheardBound(lock, lease)}, func() {
+	b.injectFault(faultKind{Name: "all links rough", Within: unheardBound(lock, lease)}, func() {
 		for _, l := range b.links {
-			l.rough(50*time.Millisecond, 150*time.Millisecond, 0.002)
+			l.makeRough(50*time.Millisecond, 150*time.Millisecond, 0.002)
 			l.redis.CutReplies(0.01)
 		}
-		b.lasts(chaosSpan(5 * time.Second))
+		b.waitFor(chaosSpan(5 * time.Second))
 		// Where the machine is slow there are fewer replies to cut.
-		eventually(b.t, patience, "some connections are cut", func() error {
+		redistest.Eventually(b.t, patience, "some connections are cut", func() error {
 			delayed, cut = 0, 0
 			for _, l := range b.links {
-				for _, p := range l.proxies() {
+				for _, p := range l.allProxies() {
 					delayed += p.Counters().Delayed
 					cut += p.Counters().Cut
 				}
@@ -152,21 +153,21 @@ func roughLinks(b *bed) {
 			return nil
 		})
 		for _, l := range b.links {
-			l.pass()
+			l.removeFaults()
 		}
 	})
-	b.power("chunks delayed", int(delayed), 100)
-	b.power("connections cut", int(cut), 3)
-	lags := b.lags(from, time.Now().UnixNano())
-	b.power("runs on rough links", len(lags), 50)
-	b.t.Logf("lag on rough links: p50 %v p99 %v max %v", quantile(lags, 0.5), quantile(lags, 0.99), quantile(lags, 1))
+	b.requireEffect("chunks delayed", int(delayed), 100)
+	b.requireEffect("connections cut", int(cut), 3)
+	lags := b.startLags(from, time.Now().UnixNano())
+	b.requireEffect("runs on rough links", len(lags), 50)
+	b.t.Logf("lag on rough links: p50 %v p99 %v max %v", quantileOfSorted(lags, 0.5), quantileOfSorted(lags, 0.99), quantileOfSorted(lags, 1))
 }
 
-// lags are how late the runs of an interval began, in order.
-func (b *bed) lags(fromNS, toNS int64) []time.Duration {
+// startLags are how late the runs of an interval began, in order.
+func (b *bed) startLags(fromNS, toNS int64) []time.Duration {
 	b.t.Helper()
 	first := map[string]time.Duration{}
-	for _, e := range b.events() {
+	for _, e := range b.readEvents() {
 		if e.Kind == "start" && e.AtNS >= fromNS && e.AtNS < toNS {
 			lag := time.Duration(e.AtNS - e.DueMS*1e6)
 			if old, seen := first[e.Run]; !seen || lag < old {

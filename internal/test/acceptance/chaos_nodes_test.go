@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -16,7 +17,7 @@ import (
 // and within the life of a lock and two seconds after a freeze, on schedule, exactly
 // fenced.
 func TestChaosNodes(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{},
 		trial{ID: "T01", Name: "nodes are killed, and start again", Bound: deathBound, Inject: killNodes},
 		trial{ID: "T03", Name: "a node with shards freezes, its calls arrive late", Bound: eitherBound, Inject: freezeNode},
@@ -31,51 +32,51 @@ func killNodes(b *bed) {
 	kind := faultKind{Name: "node killed", Within: deathBound(chaosTTLs())}
 	for end := time.Now().Add(chaosSpan(7 * time.Second)); deaths < 2 || time.Now().Before(end); deaths++ {
 		id := string(rune('a' + deaths%len(b.links)))
-		b.fault(kind, func() {
+		b.injectFault(kind, func() {
 			watch := b.watchTakeOver(id)
-			b.kill(b.node(id))
+			b.killNode(b.nodeByID(id))
 			if deaths%2 == 0 {
-				watch.over(takeOverPromise)
+				watch.awaitTakeOver(takeOverPromise)
 				b.startNode(id)
 				return
 			}
 			again := time.Now()
 			b.startNode(id)
-			watch.over(takeOverPromise + time.Since(again))
+			watch.awaitTakeOver(takeOverPromise + time.Since(again))
 		})
-		b.lasts(500 * time.Millisecond)
+		b.waitFor(500 * time.Millisecond)
 	}
-	b.power("nodes killed", deaths, 2)
+	b.requireEffect("nodes killed", deaths, 2)
 }
 
 // freezeNode stops a node while its calls to Redis are on their way. They arrive
 // when others have its shards.
 func freezeNode(b *bed) {
 	lock, lease := chaosTTLs()
-	n := b.node("b")
+	n := b.nodeByID("b")
 	link := b.links["b"].redis
 	held := b.shardsOf("b")
 	before := link.Counters().Stalled
-	b.fault(faultKind{Name: "node frozen", Within: eitherBound(lock, lease)}, func() {
+	b.injectFault(faultKind{Name: "node frozen", Within: eitherBound(lock, lease)}, func() {
 		link.Blackhole(faultproxy.ToServer)
-		eventually(b.t, patience, "a call is on its way", func() error {
+		redistest.Eventually(b.t, patience, "a call is on its way", func() error {
 			if link.Counters().Stalled == before {
 				return errors.New("none is")
 			}
 			return nil
 		})
 		watch := b.watchTakeOver("b")
-		n.freeze()
-		watch.over(nodeBound(lock, lease))
-		b.lasts(chaosSpan(2*lock) - lock)
+		n.freezeProcess()
+		watch.awaitTakeOver(nodeBound(lock, lease))
+		b.waitFor(chaosSpan(2*lock) - lock)
 		link.Pass() // late calls of a node that has lost its locks
-		b.lasts(100 * time.Millisecond)
-		n.thaw()
+		b.waitFor(100 * time.Millisecond)
+		n.thawProcess()
 	})
-	b.power("calls that came late", int(link.Counters().Stalled-before), 1)
-	b.power("shards held", len(held), 1)
-	eventually(b.t, patience, "the node knows that it has lost its shards", func() error {
-		lost := n.metric(b.t, "fermata_shard_lock_losses_total", `reason="expired"`) + n.metric(b.t, "fermata_shard_lock_losses_total", `reason="lost"`)
+	b.requireEffect("calls that came late", int(link.Counters().Stalled-before), 1)
+	b.requireEffect("shards held", len(held), 1)
+	redistest.Eventually(b.t, patience, "the node knows that it has lost its shards", func() error {
+		lost := n.readMetric(b.t, "fermata_shard_lock_losses_total", `reason="expired"`) + n.readMetric(b.t, "fermata_shard_lock_losses_total", `reason="lost"`)
 		if int(lost) < 1 {
 			return errors.New("it does not say so")
 		}
@@ -88,30 +89,30 @@ func freezeNode(b *bed) {
 func rollRoughly(b *bed) {
 	lock, lease := chaosTTLs()
 	cut := int64(0)
-	b.fault(faultKind{Name: "node restarted on bad links", Within: unheardBound(lock, lease)}, func() {
+	b.injectFault(faultKind{Name: "node restarted on bad links", Within: unheardBound(lock, lease)}, func() {
 		for _, l := range b.links {
-			l.rough(5*time.Millisecond, 20*time.Millisecond, 0.005)
+			l.makeRough(5*time.Millisecond, 20*time.Millisecond, 0.005)
 		}
 		for _, n := range slices.Clone(b.nodes) {
-			b.retire(n)
+			b.stopNode(n)
 			b.startNode(n.id)
 		}
 		for _, l := range b.links {
 			cut += l.redis.Counters().Cut
-			l.pass()
+			l.removeFaults()
 		}
 	})
-	b.power("replies of redis cut", int(cut), 1)
-	b.settle()
+	b.requireEffect("replies of redis cut", int(cut), 1)
+	b.awaitSettled()
 }
 
-// shardsOf are the shards that a node holds, as any node says that answers.
+// shardsOf are the shards that a node holds, by the list of any node that answers.
 func (b *bed) shardsOf(id string) map[int]bool {
 	b.t.Helper()
 	held := map[int]bool{}
-	eventually(b.t, patience, "somebody lists the shards", func() error {
+	redistest.Eventually(b.t, patience, "a node lists the shards", func() error {
 		for _, n := range b.nodes {
-			list, err := n.cluster.ListShards(call(b.t), &fermatav1.ListShardsRequest{})
+			list, err := n.cluster.ListShards(callContext(b.t), &fermatav1.ListShardsRequest{})
 			if err != nil {
 				continue
 			}
@@ -129,11 +130,11 @@ func (b *bed) shardsOf(id string) map[int]bool {
 	return held
 }
 
-// metric is the sum of a node's series of this name that have these labels.
-func (n *schedulerNode) metric(t testing.TB, name string, labels ...string) float64 {
+// readMetric is the sum of a node's series of this name that have these labels.
+func (n *schedulerNode) readMetric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	sum := 0.0
-	for line := range strings.Lines(fetch(t, "http://"+n.http+"/metrics")) {
+	for line := range strings.Lines(fetchText(t, "http://"+n.http+"/metrics")) {
 		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok || series != name && !strings.HasPrefix(series, name+"{") {
 			continue

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// origins tells which process a connection comes from: all of them dial from the
+// origins finds which process a connection comes from: all of them dial from the
 // same address, so the kernel is asked who owns the port.
 type origins struct {
 	mu   sync.Mutex
@@ -23,13 +23,13 @@ func newOrigins() *origins {
 	return &origins{pids: map[string]int{}, ips: map[string]string{}}
 }
 
-func (o *origins) set(name string, pid int) {
+func (o *origins) noteProcess(name string, pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pids[name] = pid
 }
 
-func (o *origins) listens(node, ip string) {
+func (o *origins) noteListener(node, ip string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ips[ip] = node
@@ -57,7 +57,7 @@ func (o *origins) byProcess(proxy string) func(net.Addr) string {
 		}
 		// The kernel's table is read in parts, and may miss a line that moves meanwhile.
 		for range 5 {
-			if name := o.owner(inodeOf(from, to)); name != "" {
+			if name := o.ownerOfSocket(inodeOf(from, to)); name != "" {
 				return name
 			}
 		}
@@ -65,8 +65,8 @@ func (o *origins) byProcess(proxy string) func(net.Addr) string {
 	}
 }
 
-// owner is the process that has a socket.
-func (o *origins) owner(inode string) string {
+// ownerOfSocket is the process that has a socket.
+func (o *origins) ownerOfSocket(inode string) string {
 	if inode == "" {
 		return ""
 	}

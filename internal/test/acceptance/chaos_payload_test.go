@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -29,11 +30,11 @@ const maxPayload = 256 << 10 // the default of --max-payload
 // Redis; and neither node nor worker falls over any of it.
 func TestChaosPayloads(t *testing.T) {
 	skipUnlessChosen(t, "T37")
-	inTurn(t)
+	runBesideOne(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
-	n := c.start("a")
-	c.settle()
+	c := newRacedCluster(t, server.URL())
+	n := c.startNode("a")
+	c.awaitSettled()
 	got := startPayloadWorker(t, n.grpc)
 
 	fits := map[string][]byte{
@@ -42,23 +43,23 @@ func TestChaosPayloads(t *testing.T) {
 		"no-utf-8": {0xff, 0xfe, 0x80, 0xc0},
 	}
 	for id, payload := range fits {
-		n.create(id, payloadJob(payload))
+		n.createJob(id, payloadJob(payload))
 	}
 	for id, payload := range fits {
-		got.wait(t, id, payload)
-		eventually(t, patience, id+" is settled", func() error {
-			return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_DONE })
+		got.awaitPayload(t, id, payload)
+		redistest.Eventually(t, patience, id+" is settled", func() error {
+			return wantStatus(n.getJob(id), func(s *fermatav1.JobStatus) bool { return s.GetState() == fermatav1.JobStatus_STATE_DONE })
 		})
 	}
-	before := dump(t, server)
+	before := dumpKeyspace(t, server)
 	refused := map[string]struct {
 		code codes.Code
 		err  error
 	}{
-		"one byte too many": {codes.InvalidArgument, n.send("x", payloadJob(make([]byte, maxPayload+1)))},
-		"5 MiB":             {codes.InvalidArgument, n.send("x", payloadJob(make([]byte, 5<<20)))},
-		"20 MiB":            {codes.ResourceExhausted, n.send("x", payloadJob(make([]byte, 20<<20)))},
-		"10,000 labels":     {codes.InvalidArgument, n.send("x", manyLabels(10_000))},
+		"one byte too many": {codes.InvalidArgument, n.tryCreateJob("x", payloadJob(make([]byte, maxPayload+1)))},
+		"5 MiB":             {codes.InvalidArgument, n.tryCreateJob("x", payloadJob(make([]byte, 5<<20)))},
+		"20 MiB":            {codes.ResourceExhausted, n.tryCreateJob("x", payloadJob(make([]byte, 20<<20)))},
+		"10,000 labels":     {codes.InvalidArgument, n.tryCreateJob("x", manyLabels(10_000))},
 		"handler no UTF-8":  {codes.Internal, n.sendRaw("x", []byte("payloads"), []byte("payl\xff\xfes"))},
 	}
 	for name, r := range refused {
@@ -66,23 +67,23 @@ func TestChaosPayloads(t *testing.T) {
 			t.Errorf("%s: %.200v, want %v", name, r.err, r.code)
 		}
 	}
-	if after := dump(t, server); !slices.Equal(before, after) {
+	if after := dumpKeyspace(t, server); !slices.Equal(before, after) {
 		t.Errorf("something of it was stored: %d records before, %d after", len(before), len(after))
 	}
 	// Fields that this version does not know are passed over.
 	if err := n.sendRaw("later", nil, nil); err != nil {
 		t.Errorf("fields of a later version: %v", err)
 	}
-	got.wait(t, "later", []byte("as ever"))
+	got.awaitPayload(t, "later", []byte("as ever"))
 	// A payload that its handler cannot take ends as a dead run, and the worker lives.
-	n.create("poison", payloadJob([]byte("poison")))
-	eventually(t, patience, "the poison is dead", func() error {
-		return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool { return s.GetDeadTotal() == 1 })
+	n.createJob("poison", payloadJob([]byte("poison")))
+	redistest.Eventually(t, patience, "the poison is dead", func() error {
+		return wantStatus(n.getJob("poison"), func(s *fermatav1.JobStatus) bool { return s.GetDeadTotal() == 1 })
 	})
-	n.create("after", payloadJob([]byte("still here")))
-	got.wait(t, "after", []byte("still here"))
-	eventually(t, patience, "the output is stored", func() error {
-		for _, r := range n.runs("after") {
+	n.createJob("after", payloadJob([]byte("still here")))
+	got.awaitPayload(t, "after", []byte("still here"))
+	redistest.Eventually(t, patience, "the output is stored", func() error {
+		for _, r := range n.listRuns("after") {
 			if len(r.GetOutput()) == worker.MaxOutput {
 				return nil
 			}
@@ -95,7 +96,7 @@ func TestChaosPayloads(t *testing.T) {
 
 func payloadJob(payload []byte) *fermatav1.Job {
 	j := newJob(behaviour{})
-	j.Handler, j.Payload, j.Schedule = "payloads", payload, once(time.Now())
+	j.Handler, j.Payload, j.Schedule = "payloads", payload, onceAt(time.Now())
 	j.RetryPolicy = &fermatav1.RetryPolicy{MaxAttempts: 1}
 	return j
 }
@@ -109,9 +110,9 @@ func manyLabels(n int) *fermatav1.Job {
 	return j
 }
 
-// send creates a job and returns the error.
-func (n *schedulerNode) send(id string, j *fermatav1.Job) error {
-	_, err := n.jobs.CreateJob(call(n.t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j})
+// tryCreateJob creates a job and returns the error.
+func (n *schedulerNode) tryCreateJob(id string, j *fermatav1.Job) error {
+	_, err := n.jobs.CreateJob(callContext(n.t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j})
 	return err
 }
 
@@ -133,7 +134,7 @@ func (n *schedulerNode) sendRaw(id string, old, by []byte) error {
 		text = bytes.ReplaceAll(text, old, by)
 	}
 	var reply []byte
-	return n.conn.Invoke(call(n.t), fermatav1.JobService_CreateJob_FullMethodName, &text, &reply, grpc.ForceCodec(rawCodec{}))
+	return n.conn.Invoke(callContext(n.t), fermatav1.JobService_CreateJob_FullMethodName, &text, &reply, grpc.ForceCodec(rawCodec{}))
 }
 
 // rawCodec sends bytes as they are.
@@ -183,9 +184,9 @@ func startPayloadWorker(t testing.TB, addr string) *payloadWorker {
 	return p
 }
 
-func (p *payloadWorker) wait(t testing.TB, id string, payload []byte) {
+func (p *payloadWorker) awaitPayload(t testing.TB, id string, payload []byte) {
 	t.Helper()
-	eventually(t, patience, id+" arrives", func() error {
+	redistest.Eventually(t, patience, id+" arrives", func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		sum, ran := p.sums[id]

@@ -13,14 +13,15 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// race is what somebody does to a job at about the moment at which its run ends.
+// race is what a client does to a job at about the moment at which its run ends.
 type race struct {
 	name string
 	do   func(ctx context.Context, n *schedulerNode, id string) error
-	// stands tells whether both have had their effect.
+	// stands reports whether both have had their effect.
 	stands func(j *fermatav1.Job, err error) error
 }
 
@@ -36,7 +37,7 @@ var races = []race{
 	}},
 	{"update", func(ctx context.Context, n *schedulerNode, id string) error {
 		_, err := n.jobs.UpdateJob(ctx, &fermatav1.UpdateJobRequest{
-			Job:        &fermatav1.Job{Name: jobName(id), Schedule: every(2*time.Hour, time.Now().Add(time.Hour))},
+			Job:        &fermatav1.Job{Name: jobName(id), Schedule: everyInterval(2*time.Hour, time.Now().Add(time.Hour))},
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"schedule"}}, RequestId: "race-" + id,
 		})
 		return err
@@ -68,16 +69,16 @@ var races = []race{
 	}},
 }
 
-// TestChaosRaces: a run ends while somebody deletes, updates, pauses or runs its
+// TestChaosRaces: a run ends while a client deletes, updates, pauses or runs its
 // job, from 15 ms before to 15 ms after, in steps of a millisecond, and some further off.
 // Both have their effect, in either order, and nothing comes back to life.
 func TestChaosRaces(t *testing.T) {
 	skipUnlessChosen(t, "T09")
-	inTurn(t)
+	runBesideOne(t)
 	begun := time.Now()
-	c := newCluster(t, newRedis(t).URL())
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	c := newRacedCluster(t, newRedis(t).URL())
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 200, a.grpc)
 	rounds, spread := 1, 40
 	if chaosLong() {
@@ -108,13 +109,13 @@ func raceOffset(i, spread int) time.Duration {
 	return time.Duration(off) * time.Millisecond
 }
 
-// follow tells of each of these jobs when its first handler began, as soon as that is
+// followStarts reports of each of these jobs when its first handler began, as soon as that is
 // recorded.
-func (c *cluster) follow(began map[string]chan time.Time) {
+func (c *cluster) followStarts(began map[string]chan time.Time) {
 	c.t.Helper()
 	seen, waiting := 0, maps.Clone(began)
-	eventually(c.t, 2*patience, "all runs have begun", func() error {
-		events := c.events()
+	redistest.Eventually(c.t, 2*patience, "all runs have begun", func() error {
+		events := c.readEvents()
 		for _, e := range events[seen:] {
 			if told := waiting[e.Job]; e.Kind == historycheck.Start && told != nil {
 				told <- time.Unix(0, e.AtNS)
@@ -128,7 +129,7 @@ func (c *cluster) follow(began map[string]chan time.Time) {
 	})
 }
 
-// raceAll tells how many operations began before their run had ended, and after it.
+// raceAll returns how many operations began before their run had ended, and after it.
 func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, after int) {
 	c.t.Helper()
 	const runs, ahead = 100 * time.Millisecond, 4 * time.Second
@@ -138,8 +139,8 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 		for i := range spread {
 			j := newJob(behaviour{Sleep: runs})
 			// Each is registered before it is due, however long all of them take.
-			j.Schedule = every(time.Hour, time.Now().Add(ahead).Truncate(time.Millisecond))
-			nodes[i%2].create(id(r, i), j)
+			j.Schedule = everyInterval(time.Hour, time.Now().Add(ahead).Truncate(time.Millisecond))
+			nodes[i%2].createJob(id(r, i), j)
 			started[id(r, i)] = make(chan time.Time, 1)
 		}
 	}
@@ -152,7 +153,7 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 			racing.Go(func() {
 				select {
 				case at := <-began:
-					pause(time.Until(at.Add(runs + raceOffset(i, spread))))
+					sleepFor(time.Until(at.Add(runs + raceOffset(i, spread))))
 				case <-c.t.Context().Done():
 					return
 				}
@@ -167,17 +168,17 @@ func (c *cluster) raceAll(round, spread int, nodes []*schedulerNode) (before, af
 			})
 		}
 	}
-	c.follow(started)
+	c.followStarts(started)
 	racing.Wait()
 	for _, r := range races {
 		for i := range spread {
-			eventually(c.t, patience, id(r, i)+": both have had their effect", func() error {
-				j, err := nodes[0].jobs.GetJob(call(c.t), &fermatav1.GetJobRequest{Name: jobName(id(r, i))})
+			redistest.Eventually(c.t, patience, id(r, i)+": both have had their effect", func() error {
+				j, err := nodes[0].jobs.GetJob(callContext(c.t), &fermatav1.GetJobRequest{Name: jobName(id(r, i))})
 				return r.stands(j, err)
 			})
 		}
 	}
-	for _, e := range c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End }) {
+	for _, e := range c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.End }) {
 		at, ours := asked[e.Job]
 		switch {
 		case !ours:

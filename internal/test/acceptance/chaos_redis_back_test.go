@@ -26,36 +26,36 @@ type clockTrial struct {
 	ahead, wrong          time.Duration // afterwards
 }
 
-// TestChaosClockPutRight steps the TIME of a Redis back under real nodes and workers, and puts it
+// TestChaosClockCorrection steps the TIME of a Redis back under real nodes and workers, and puts it
 // right. No run is executed twice, and no handler loses its lease, although the
 // clock has lost nearly as much as a lease lives. Then TIME is far ahead for longer than a lease
 // lives: nothing is leased or stored, and what ran meanwhile is executed again when its lease has ended.
-func TestChaosClockPutRight(t *testing.T) {
+func TestChaosClockCorrection(t *testing.T) {
 	skipInShortForm(t, "T44")
-	inTurn(t)
+	runBesideOne(t)
 	x := clockTrial{
 		lease: 8 * time.Second, handler: 3 * time.Second, every: 4 * time.Second,
 		back: 30 * time.Second, behind: 15 * time.Second, ahead: 90 * time.Second, wrong: 10 * time.Second,
 	}
 	server := newRedis(t)
 	clock := redistest.NewScriptClock(offsetKey)
-	c := newCluster(t, "redis://"+startScriptProxy(t, server.Addr(), clock)+"/0", "--lease-ttl", x.lease.String())
+	c := newRacedCluster(t, "redis://"+startScriptProxy(t, server.Addr(), clock)+"/0", "--lease-ttl", x.lease.String())
 	for _, id := range []string{"a", "b", "c"} {
-		c.start(id)
+		c.startNode(id)
 	}
-	c.settle()
+	c.awaitSettled()
 	c.startWorker("w1", 60, c.nodes[0].grpc, c.nodes[1].grpc)
 	c.startWorker("w2", 60, c.nodes[1].grpc, c.nodes[2].grpc)
 	const jobs = 40
 	begin := time.Now()
 	for i := range jobs {
 		j := newJob(behaviour{Sleep: x.handler})
-		j.Schedule = every(x.every, begin.Add(time.Second+time.Duration(i)*x.every/jobs))
-		c.nodes[i%3].create(fmt.Sprintf("right-%02d", i), j)
+		j.Schedule = everyInterval(x.every, begin.Add(time.Second+time.Duration(i)*x.every/jobs))
+		c.nodes[i%3].createJob(fmt.Sprintf("right-%02d", i), j)
 	}
 	f := &figures{ID: "T44", Name: "Redis's clock is put right", Faults: map[string]int{}, Bound: 2 * x.behind}
 	set := func(off time.Duration) {
-		if err := server.Client().Set(call(t), offsetKey, int(off.Seconds()), 0).Err(); err != nil {
+		if err := server.Client().Set(callContext(t), offsetKey, int(off.Seconds()), 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		f.Faults[fmt.Sprintf("clock off by %v", off)]++
@@ -64,14 +64,14 @@ func TestChaosClockPutRight(t *testing.T) {
 	from := time.Now()
 	set(-x.back)
 	c.waitEnds(from.Add(x.behind))
-	live := c.live()
+	live := c.countOpenRuns()
 	set(0)
 	right := time.Now()
-	slow := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS > from.UnixNano() }))
+	slow := len(c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS > from.UnixNano() }))
 	c.waitEnds(right.Add(x.behind/2 + calmLag + 2*x.every))
 	c.isOnTime(right.Add(x.behind/2+calmLag), calmLag)
-	f.Gap, f.Job = startGap(c.events(), from.UnixNano(), time.Now().UnixNano())
-	if most := f.Bound + busy(); f.Gap > most {
+	f.Gap, f.Job = startGap(c.readEvents(), from.UnixNano(), time.Now().UnixNano())
+	if most := f.Bound + busyAllowance(); f.Gap > most {
 		t.Errorf("T44: %s waited %v, want at most %v", f.Job, f.Gap, most)
 	}
 	if most := int(float64(jobs) * (float64(x.behind)/float64(x.every)*2/3 + 1)); slow > most {
@@ -87,10 +87,10 @@ func TestChaosClockPutRight(t *testing.T) {
 	c.isOnTime(again, calmLag)
 	f.Took = time.Since(begin)
 	c.noRepeats(wrong.Add(-x.handler-time.Second), x.lease)
-	if told := c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Told }); len(told) > 0 {
-		t.Errorf("%d handlers were told that their lease is lost: %+v", len(told), told[0])
+	if told := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Told }); len(told) > 0 {
+		t.Errorf("%d handlers lost their lease: %+v", len(told), told[0])
 	}
-	if early := c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < e.DueMS*1e6 }); len(early) > 0 {
+	if early := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < e.DueMS*1e6 }); len(early) > 0 {
 		t.Errorf("%d runs began before they were due: %+v", len(early), early[0])
 	}
 	f.Power = []shown{{"runs when it was put right", live, jobs / 8}, {"calls that asked for the time", clock.Asked(), 10 * jobs}}
@@ -106,7 +106,7 @@ func TestChaosClockPutRight(t *testing.T) {
 func (c *cluster) noRepeats(before time.Time, lease time.Duration) {
 	c.t.Helper()
 	begun := map[string]int64{}
-	all := c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start })
+	all := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start })
 	slices.SortFunc(all, func(a, b historycheck.Event) int { return cmp.Compare(a.AtNS, b.AtNS) })
 	for _, e := range all {
 		if at, ok := begun[e.Run]; ok && (at < before.UnixNano() || time.Duration(e.AtNS-at) < lease) {
@@ -116,10 +116,10 @@ func (c *cluster) noRepeats(before time.Time, lease time.Duration) {
 	}
 }
 
-// live counts the handlers that run.
-func (c *cluster) live() (n int) {
+// countOpenRuns counts the handlers that run.
+func (c *cluster) countOpenRuns() (n int) {
 	c.t.Helper()
-	for _, e := range c.events() {
+	for _, e := range c.readEvents() {
 		switch e.Kind {
 		case historycheck.Start:
 			n++
@@ -133,10 +133,10 @@ func (c *cluster) live() (n int) {
 // isOnTime wants starts after an instant, and none of them late.
 func (c *cluster) isOnTime(from time.Time, lag time.Duration) {
 	c.t.Helper()
-	starts := c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS > from.UnixNano() })
+	starts := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS > from.UnixNano() })
 	atLeast(c.t, "starts after the clock was put right", len(starts), 1)
 	for _, e := range starts {
-		if late := time.Duration(e.AtNS - e.DueMS*1e6); late > lag+busy() {
+		if late := time.Duration(e.AtNS - e.DueMS*1e6); late > lag+busyAllowance() {
 			c.t.Errorf("%s is late by %v after the clock was put right", e.Job, late)
 		}
 	}

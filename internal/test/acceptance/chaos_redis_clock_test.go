@@ -22,19 +22,19 @@ const clockStep = 10 * time.Minute
 // comes twice. Forward, what was passed over is made up for by one run, not by all.
 func TestChaosClockSteps(t *testing.T) {
 	skipInShortForm(t, "T32")
-	inTurn(t)
+	runBesideOne(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
+	c := newRacedCluster(t, server.URL())
 	clock := startWalkingClock(t, server.Client(), time.Date(2031, 3, 1, 0, 0, 0, 0, time.UTC))
 	c.startVirtual("a")
 	n := c.startVirtual("b")
-	c.settle()
+	c.awaitSettled()
 	c.startWorker("w1", 60, n.grpc)
 	const jobs = 20
 	for i := range jobs {
 		j := newJob(behaviour{})
-		j.Schedule = every(time.Second, time.UnixMilli(clock.ms.Load()+500+int64(i)*45))
-		n.create(fmt.Sprintf("clock-%02d", i), j)
+		j.Schedule = everyInterval(time.Second, time.UnixMilli(clock.ms.Load()+500+int64(i)*45))
+		n.createJob(fmt.Sprintf("clock-%02d", i), j)
 	}
 	f := &figures{ID: "T32", Name: "Redis's clock steps", Faults: map[string]int{}, Bound: 2 * calmLag}
 	began := time.Now()
@@ -46,12 +46,12 @@ func TestChaosClockSteps(t *testing.T) {
 		t.Helper()
 		from := time.Now()
 		c.waitEnds(from.Add(span))
-		got := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS > from.UnixNano() }))
+		got := len(c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS > from.UnixNano() }))
 		t.Logf("%s: %d starts in %v", what, got, span)
 		if got < least || got > most {
 			t.Errorf("%s: %d starts, want %d to %d", what, got, least, most)
 		}
-		if gap, job := startGap(c.events(), from.UnixNano(), time.Now().UnixNano()); gap > f.Gap {
+		if gap, job := startGap(c.readEvents(), from.UnixNano(), time.Now().UnixNano()); gap > f.Gap {
 			f.Gap, f.Job = gap, job
 		}
 	}
@@ -95,7 +95,7 @@ func startGap(events []historycheck.Event, fromNS, toNS int64) (longest time.Dur
 func (c *cluster) onceEach() {
 	c.t.Helper()
 	nominal, last := map[string]int64{}, map[string]int64{}
-	for _, e := range c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start }) {
+	for _, e := range c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start }) {
 		if e.NominalMS <= nominal[e.Job] {
 			c.t.Errorf("%s: nominal time %d after %d", e.Job, e.NominalMS, nominal[e.Job])
 		}
@@ -116,7 +116,7 @@ func startWalkingClock(t testing.TB, client *redis.Client, from time.Time) *walk
 	t.Helper()
 	w := &walkingClock{}
 	w.ms.Store(from.UnixMilli())
-	if err := client.Set(call(t), clockKey, w.ms.Load(), 0).Err(); err != nil {
+	if err := client.Set(callContext(t), clockKey, w.ms.Load(), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

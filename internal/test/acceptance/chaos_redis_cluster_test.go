@@ -14,7 +14,7 @@ import (
 // TestChaosRedisCluster: what happens to a Redis Cluster of three primaries with a
 // replica each.
 func TestChaosRedisCluster(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	var redis *redistest.Cluster
 	trials := []trial{
 		{ID: "T28", Name: "slots of busy shards move to and fro", Bound: calmBound, Inject: func(b *bed) { moveSlots(b, redis) }},
@@ -26,7 +26,7 @@ func TestChaosRedisCluster(t *testing.T) {
 		each = 1
 	}
 	for some := range slices.Chunk(trials, each) {
-		if !slices.ContainsFunc(some, func(x trial) bool { return chosen(t, x.ID) }) {
+		if !slices.ContainsFunc(some, func(x trial) bool { return isChosen(t, x.ID) }) {
 			continue
 		}
 		redis = redistest.StartCluster(t, 3, 1, redistest.WithAOF("no"))
@@ -43,19 +43,19 @@ const clusterFailover = 6 * time.Second
 // moveSlots moves three shards that are at work to another primary and back, one key
 // at a time.
 func moveSlots(b *bed, redis *redistest.Cluster) {
-	asked, moves := redirections(b.t, redis), 0
+	asked, moves := countRedirections(b.t, redis), 0
 	kind := faultKind{Name: "slot moved", Harmless: true}
 	for end := time.Now().Add(chaosSpan(4 * time.Second)); moves < 6 || time.Now().Before(end); {
 		slot := int(sharding.Slot(sharding.Tags(shards)[moves/2%shards]))
 		home := redis.Owner(slot)
-		b.fault(kind, func() {
+		b.injectFault(kind, func() {
 			for _, to := range []*redistest.Server{otherPrimary(redis, home), home} {
-				redis.MoveSlot(slot, to, func() { pause(10 * time.Millisecond) })
+				redis.MoveSlot(slot, to, func() { sleepFor(10 * time.Millisecond) })
 				moves++
 			}
 		})
 	}
-	b.power("calls that were sent elsewhere", redirections(b.t, redis)-asked, 10)
+	b.requireEffect("calls that were sent elsewhere", countRedirections(b.t, redis)-asked, 10)
 }
 
 func otherPrimary(redis *redistest.Cluster, not *redistest.Server) *redistest.Server {
@@ -67,11 +67,11 @@ func otherPrimary(redis *redistest.Cluster, not *redistest.Server) *redistest.Se
 	return redis.Master(2)
 }
 
-// redirections counts the answers by which servers send clients elsewhere.
-func redirections(t testing.TB, redis *redistest.Cluster) (n int) {
+// countRedirections counts the answers by which servers send clients elsewhere.
+func countRedirections(t testing.TB, redis *redistest.Cluster) (n int) {
 	for _, s := range redis.Nodes() {
 		for _, code := range []string{"ASK", "MOVED", "TRYAGAIN"} {
-			n += answered(t, s, code)
+			n += countErrorReplies(t, s, code)
 		}
 	}
 	return n
@@ -88,21 +88,21 @@ func killPrimary(b *bed, redis *redistest.Cluster) {
 			others = append(others, p)
 		}
 	}
-	b.power("jobs of other primaries", len(others), len(b.load.promises)/2)
-	b.power("jobs of the one to be killed", len(b.load.promises)-len(others), 10)
+	b.requireEffect("jobs of other primaries", len(others), len(b.load.promises)/2)
+	b.requireEffect("jobs of the one to be killed", len(b.load.promises)-len(others), 10)
 	from := time.Now()
-	b.fault(faultKind{Name: "primary killed", Within: backFrom(clusterFailover)}, func() {
+	b.injectFault(faultKind{Name: "primary killed", Within: backFrom(clusterFailover)}, func() {
 		redis.WaitFailover(redis.KillMaster(1))
 	})
 	took := time.Since(from)
 	if took > clusterFailover {
 		b.t.Logf("the failover alone took %v", took)
 	}
-	b.power("failover, ms", int(took.Milliseconds()), 500)
-	b.lasts(time.Second)
-	gap, job := newService(others).gap(b.events(), from.UnixNano(), time.Now().UnixNano())
+	b.requireEffect("failover, ms", int(took.Milliseconds()), 500)
+	b.waitFor(time.Second)
+	gap, job := newService(others).longestGap(b.readEvents(), from.UnixNano(), time.Now().UnixNano())
 	b.t.Logf("T27: jobs of other primaries waited %v at most", gap)
-	if most := calmLag + b.pulse.Since(from) + busy(); gap > most {
+	if most := calmLag + b.pulse.Since(from) + busyAllowance(); gap > most {
 		b.t.Errorf("T27: %s, a job of another primary, waited %v, want at most %v", job, gap, most)
 	}
 	victim.Restart()

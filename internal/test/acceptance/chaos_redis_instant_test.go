@@ -29,38 +29,38 @@ const (
 // time beside them.
 func TestChaosOneInstant(t *testing.T) {
 	skipUnlessChosen(t, "T35")
-	inTurn(t)
+	runBesideOne(t)
 	server := redistest.Start(t, redistest.WithAOF("no"),
 		redistest.WithConfig("slowlog-log-slower-than", "2000", "slowlog-max-len", "10000"))
 	beside := redisBeside(t)
-	c := newCluster(t, server.URL())
-	c.pulse.ask(beside)
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	c := newRacedCluster(t, server.URL())
+	c.pulse.pingServers(beside)
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	n := instantJobs(t)
 	at := time.Now().Add(3*time.Second + time.Duration(n)*300*time.Microsecond)
 	l := &load{jobs: map[string]*fermatav1.Job{}}
 	for i := range n {
 		j := newJob(behaviour{})
-		j.Queue, j.Schedule = instantQueue, once(at)
+		j.Queue, j.Schedule = instantQueue, onceAt(at)
 		l.jobs[fmt.Sprintf("instant-%07d", i)] = j
 	}
 	steady := newLoad(30, time.Now().Add(time.Second), "default")
-	a.register(steady)
-	a.register(l)
+	a.registerLoad(steady)
+	a.registerLoad(l)
 	// Nobody takes them before: on a slow machine they are due together all the same.
 	t.Logf("the jobs were registered %v before they were due", time.Until(at))
 	for i, node := range []*schedulerNode{a, b} {
 		c.startWorkerOf(fmt.Sprintf("steady-%d", i), 20, []string{"default"}, node.grpc)
 		c.startWorkerOf(fmt.Sprintf("instant-%d", i), 500, []string{instantQueue}, node.grpc)
 	}
-	if err := server.Client().Do(call(t), "slowlog", "reset").Err(); err != nil {
+	if err := server.Client().Do(callContext(t), "slowlog", "reset").Err(); err != nil {
 		t.Fatal(err)
 	}
 	f := &figures{ID: "T35", Name: "all at one instant", Faults: map[string]int{"jobs due at once": n}, Bound: calmLag}
-	ping := probe(t, "redis://"+beside.Options().Addr, func() {
-		eventually(t, max(0, time.Until(at))+patience+time.Duration(n)*2*time.Millisecond, "all have run", func() error {
-			if ran := len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && l.jobs[e.Job] != nil })); ran < n {
+	ping := longestAnswer(t, "redis://"+beside.Options().Addr, func() {
+		redistest.Eventually(t, max(0, time.Until(at))+patience+time.Duration(n)*2*time.Millisecond, "all have run", func() error {
+			if ran := len(c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.End && l.jobs[e.Job] != nil })); ran < n {
 				return errors.New(strconv.Itoa(ran) + " have")
 			}
 			return nil
@@ -77,12 +77,12 @@ func TestChaosOneInstant(t *testing.T) {
 	if longest > most {
 		t.Errorf("T35: a script took %v, want at most %v (the slowest PING beside it took %v)", longest, most, ping)
 	}
-	f.Gap, f.Job = newService(steady.promises).gap(c.events(), at.UnixNano(), time.Now().UnixNano())
+	f.Gap, f.Job = newService(steady.promises).longestGap(c.readEvents(), at.UnixNano(), time.Now().UnixNano())
 	promises := steady.promises
 	for id := range l.jobs {
 		promises = append(promises, historycheck.Promise{Job: id})
 	}
-	r := c.judge(historycheck.History{Promises: promises, Bounds: calmBounds()})
+	r := c.judgeHistory(historycheck.History{Promises: promises, Bounds: calmBounds()})
 	addHistory(r)
 	f.Power = []shown{{"executions", r.Executions, n}, {"repeats, none of which is allowed", 1 - min(1, r.Repeats), 1}}
 	for _, p := range f.Power {
@@ -105,13 +105,13 @@ func instantJobs(t testing.TB) int {
 	if chaosLong() {
 		return 50_000
 	}
-	return sized(5000)
+	return scaleJobs(5000)
 }
 
-// slowestScript is the longest that Redis says a script has taken.
+// slowestScript is the longest that a script has taken by Redis's own figures.
 func slowestScript(t testing.TB, c *redis.Client) (longest time.Duration) {
 	t.Helper()
-	log, err := c.SlowLogGet(call(t), -1).Result()
+	log, err := c.SlowLogGet(callContext(t), -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,13 @@ import (
 // lostGrants is how much of its primary's work a replica misses.
 const lostGrants = 5 * time.Second
 
-// TestChaosPromotedReplicaMissesGrants: replicas hear nothing of their primary for
+// TestChaosPromotedReplicaMissesGrants: replicas receive nothing from their primary for
 // five seconds of work, then it dies and Sentinel promotes one of them. In class local
 // that work runs again; tokens grow all the same, and what was granted before counts
 // nowhere.
 func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	skipInShortForm(t, "T30")
-	inTurn(t)
+	runBesideOne(t)
 	var network *faultproxy.Proxy
 	who := newOrigins()
 	sentinel := redistest.StartSentinelBehind(t, func(addr string) string {
@@ -32,23 +32,23 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	}, 2, 3, 2)
 	replicas := []string{"replica-1", "replica-2"}
 	for i, name := range replicas {
-		who.set(name, pidOf(t, sentinel.Nodes()[i+1]))
+		who.noteProcess(name, pidOf(t, sentinel.Nodes()[i+1]))
 	}
 	network.CloseAll() // all connect again, by name
 
-	c := newCluster(t, "redis+sentinel://"+strings.Join(sentinel.SentinelAddrs(), ",")+"/"+sentinel.MasterName())
-	c.pulse.ask(redisBeside(t))
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	c := newRacedCluster(t, "redis+sentinel://"+strings.Join(sentinel.SentinelAddrs(), ",")+"/"+sentinel.MasterName())
+	c.pulse.pingServers(redisBeside(t))
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 60, a.grpc)
 	c.startWorker("w2", 60, b.grpc)
 	l := newLoad(150, time.Now().Add(time.Second), "default")
-	a.register(l)
+	a.registerLoad(l)
 	c.waitAllRan(l, patience)
 
 	f := &figures{ID: "T30", Name: "a promoted replica misses the last grants", Faults: map[string]int{"grants lost": 1}, Bound: lostGrants + clusterFailover}
 	began := time.Now()
-	lost := begin("grants lost")
+	lost := beginFault("grants lost")
 	network.Only(replicas...)
 	network.Blackhole(faultproxy.ToClient)
 	c.waitEnds(time.Now().Add(lostGrants))
@@ -59,16 +59,16 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	network.CloseAll() // what was held back is lost
 	network.Pass()
 	sentinel.WaitFailover(old)
-	fault := lost.done(redisBack + leaseTTL)
-	c.settle()
+	fault := lost.endFault(redisBack + leaseTTL)
+	c.awaitSettled()
 	c.waitEnds(time.Now().Add(redisBack + leaseTTL))
 	c.waitEnds(time.Now().Add(5 * time.Second)) // every job's interval, in calm
 
 	f.Took = time.Since(began)
-	r := c.judge(historycheck.History{Promises: l.promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: stored(a.all())})
+	r := c.judgeHistory(historycheck.History{Promises: l.promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(a.listAllJobs())})
 	addHistory(r)
-	f.Gap, f.Job = newService(l.promises).gap(c.events(), fault.FromNS, fault.ToNS+int64(10*time.Second))
-	granted := len(c.match(func(e historycheck.Event) bool {
+	f.Gap, f.Job = newService(l.promises).longestGap(c.readEvents(), fault.FromNS, fault.ToNS+int64(10*time.Second))
+	granted := len(c.matchingEvents(func(e historycheck.Event) bool {
 		return e.Kind == historycheck.Start && e.AtNS > fault.FromNS && e.AtNS < killed
 	}))
 	for _, p := range []shown{{"bytes that the replicas missed", behind, 1000}, {"runs granted meanwhile", granted, 100}, {"runs repeated", r.Repeats, 50}} {
@@ -88,11 +88,11 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 func (c *cluster) tokensGrowOver(ns int64) {
 	c.t.Helper()
 	before := map[string]int64{}
-	for _, e := range c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < ns }) {
+	for _, e := range c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < ns }) {
 		before[e.Job] = max(before[e.Job], e.Token)
 	}
 	later := 0
-	for _, e := range c.match(func(e historycheck.Event) bool {
+	for _, e := range c.matchingEvents(func(e historycheck.Event) bool {
 		return e.Kind == historycheck.Start && e.AtNS >= ns && e.DueMS*1e6 >= ns
 	}) {
 		later++
@@ -116,7 +116,7 @@ func replicationLag(t testing.TB, s *redistest.Server) int {
 
 func infoNumber(t testing.TB, s *redistest.Server, section, pattern string) int {
 	t.Helper()
-	text, err := s.Client().Info(call(t), section).Result()
+	text, err := s.Client().Info(callContext(t), section).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // TestChaosRedis: what happens to one Redis server, and to the way there.
 func TestChaosRedis(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{Beside: redisBeside(t)},
 		trial{ID: "T11", Name: "replies of Redis are lost", Bound: eitherBound, Inject: loseReplies},
 		trial{ID: "T12", Name: "Redis stalls for longer than locks live", Bound: awayFor(redisStall), Inject: stallRedis},
@@ -39,7 +39,7 @@ const (
 )
 
 // awayFor is the bound where Redis is away for that long. What was just being leased
-// may have to wait for the end of a lease that nobody has heard of.
+// may have to wait for the end of a lease that no worker received.
 func awayFor(d time.Duration) func(lock, lease time.Duration) time.Duration {
 	return func(_, lease time.Duration) time.Duration { return max(d, lease) + redisBack }
 }
@@ -59,13 +59,13 @@ func loseReplies(b *bed) {
 		before := b.cutReplies()
 		kind := faultKind{Name: fmt.Sprintf("%v of replies lost", p.probability), Within: eitherBound(lock, lease)}
 		surplus := 0
-		b.fault(kind, func() {
+		b.injectFault(kind, func() {
 			for _, l := range b.links {
 				l.redis.CutReplies(p.probability)
 			}
 			surplus = naiveSurplus(b.t, b.links["a"].redis.Addr(), int(10/p.probability))
-			b.lasts(chaosSpan(3 * time.Second))
-			eventually(b.t, patience, "replies are cut", func() error {
+			b.waitFor(chaosSpan(3 * time.Second))
+			redistest.Eventually(b.t, patience, "replies are cut", func() error {
 				if cut := int(b.cutReplies() - before); cut < p.least {
 					return fmt.Errorf("%d of %d", cut, p.least)
 				}
@@ -75,9 +75,9 @@ func loseReplies(b *bed) {
 		for _, l := range b.links {
 			l.redis.Pass()
 		}
-		b.power("replies cut at "+fmt.Sprint(p.probability), int(b.cutReplies()-before), p.least)
-		b.power("what a naive script counts too much", surplus, 1)
-		b.calm(kind.Within)
+		b.requireEffect("replies cut at "+fmt.Sprint(p.probability), int(b.cutReplies()-before), p.least)
+		b.requireEffect("what a naive script counts too much", surplus, 1)
+		b.awaitCalm(kind.Within)
 	}
 }
 
@@ -94,7 +94,7 @@ func naiveSurplus(t testing.TB, addr string, n int) int {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DisableIdentity: true, Protocol: 2})
 	defer c.Close()
-	ctx := call(t)
+	ctx := callContext(t)
 	key := fmt.Sprintf("test:{naive}:%d", n)
 	for range n {
 		for c.Eval(ctx, "return redis.call('set', KEYS[1], (redis.call('get', KEYS[1]) or 0) + 1)", []string{key}).Err() != nil && ctx.Err() == nil {
@@ -118,19 +118,19 @@ func stallRedis(b *bed) {
 	}{
 		{"Redis frozen", func() {
 			b.server.Pause()
-			b.lasts(redisStall)
+			b.waitFor(redisStall)
 			b.server.Resume()
 		}},
 		{"Redis clients paused", func() {
 			// Between this and the commands that are not paused there is none that
 			// the nodes use.
-			if err := admin.Do(call(b.t), "client", "pause", redisStall.Milliseconds(), "all").Err(); err != nil {
+			if err := admin.Do(callContext(b.t), "client", "pause", redisStall.Milliseconds(), "all").Err(); err != nil {
 				b.t.Fatal(err)
 			}
-			b.lasts(redisStall)
+			b.waitFor(redisStall)
 		}},
 		{"Redis asleep", func() {
-			if err := admin.WithTimeout(2*redisStall).Do(call(b.t), "debug", "sleep", redisStall.Seconds()).Err(); err != nil {
+			if err := admin.WithTimeout(2*redisStall).Do(callContext(b.t), "debug", "sleep", redisStall.Seconds()).Err(); err != nil {
 				b.t.Fatal(err)
 			}
 		}},
@@ -141,17 +141,17 @@ func stallRedis(b *bed) {
 	stalls := 0
 	for end := time.Now().Add(chaosSpan(0)); stalls < len(ways) || time.Now().Before(end); stalls++ {
 		way := ways[stalls%len(ways)]
-		took := probe(b.t, b.server.URL(), func() {
-			b.fault(faultKind{Name: way.name, Within: backFrom(redisStall)}, way.stall)
+		took := longestAnswer(b.t, b.server.URL(), func() {
+			b.injectFault(faultKind{Name: way.name, Within: backFrom(redisStall)}, way.stall)
 		})
-		b.power(way.name+", ms", int(took.Milliseconds()), int(redisStall.Milliseconds())*9/10)
-		b.calm(awayFor(redisStall)(chaosTTLs()))
-		b.lasts(time.Second) // what waited has started
+		b.requireEffect(way.name+", ms", int(took.Milliseconds()), int(redisStall.Milliseconds())*9/10)
+		b.awaitCalm(awayFor(redisStall)(chaosTTLs()))
+		b.waitFor(time.Second) // what waited has started
 	}
 }
 
-// probe measures the longest that a server gives no answer while do runs.
-func probe(t testing.TB, url string, do func()) (longest time.Duration) {
+// longestAnswer measures the longest that a server gives no answer while do runs.
+func longestAnswer(t testing.TB, url string, do func()) (longest time.Duration) {
 	t.Helper()
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -163,7 +163,7 @@ func probe(t testing.TB, url string, do func()) (longest time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var pinging sync.WaitGroup
 	pinging.Go(func() {
-		for ; ctx.Err() == nil; pause(10 * time.Millisecond) {
+		for ; ctx.Err() == nil; sleepFor(10 * time.Millisecond) {
 			began := time.Now()
 			if c.Ping(context.WithoutCancel(ctx)).Err() == nil {
 				longest = max(longest, time.Since(began))
@@ -176,10 +176,10 @@ func probe(t testing.TB, url string, do func()) (longest time.Duration) {
 	return longest
 }
 
-// answered counts the errors of a kind that a server has given to anybody.
-func answered(t testing.TB, s *redistest.Server, code string) int {
+// countErrorReplies counts the errors of a kind that a server has given to anybody.
+func countErrorReplies(t testing.TB, s *redistest.Server, code string) int {
 	t.Helper()
-	text, err := s.Client().Info(call(t), "errorstats").Result()
+	text, err := s.Client().Info(callContext(t), "errorstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,14 +194,14 @@ func answered(t testing.TB, s *redistest.Server, code string) int {
 	return n
 }
 
-// set changes a setting of a server.
-func set(t testing.TB, s *redistest.Server, name, value string) {
+// setConfig changes a setting of a server.
+func setConfig(t testing.TB, s *redistest.Server, name, value string) {
 	t.Helper()
-	if err := s.Client().ConfigSet(call(t), name, value).Err(); err != nil {
+	if err := s.Client().ConfigSet(callContext(t), name, value).Err(); err != nil {
 		t.Fatalf("config set %s %s: %v", strings.ToLower(name), value, err)
 	}
 }
 
 // redisBeside is a client of a server that nothing else uses. How quickly it answers
-// tells the machine's troubles from those that a test makes.
+// distinguishes the machine's stalls from those that a test makes.
 func redisBeside(t testing.TB) *redis.Client { return redistest.Start(t).Client() }

@@ -37,7 +37,7 @@ type figures struct {
 }
 
 func (f *figures) String() string {
-	text := fmt.Sprintf("%s; longest wait %v of %v", f.faults(), f.Gap.Round(time.Millisecond), f.Bound)
+	text := fmt.Sprintf("%s; longest wait %v of %v", f.faultSummary(), f.Gap.Round(time.Millisecond), f.Bound)
 	if len(f.TakeOvers) > 0 {
 		text += fmt.Sprintf("; taken over after %v", f.takeOvers())
 	}
@@ -47,7 +47,7 @@ func (f *figures) String() string {
 	return text
 }
 
-func (f *figures) faults() string {
+func (f *figures) faultSummary() string {
 	var all []string
 	for _, kind := range slices.Sorted(maps.Keys(f.Faults)) {
 		all = append(all, fmt.Sprintf("%d x %s", f.Faults[kind], kind))
@@ -60,7 +60,7 @@ func (f *figures) takeOvers() string {
 		return "-"
 	}
 	all := slices.Sorted(slices.Values(f.TakeOvers))
-	return fmt.Sprintf("p50 %v, p99 %v of %d", quantile(all, 0.5).Round(10*time.Millisecond), quantile(all, 0.99).Round(10*time.Millisecond), len(all))
+	return fmt.Sprintf("p50 %v, p99 %v of %d", quantileOfSorted(all, 0.5).Round(10*time.Millisecond), quantileOfSorted(all, 0.99).Round(10*time.Millisecond), len(all))
 }
 
 // chaosReport collects the figures of all trials of a run of the tests.
@@ -94,9 +94,9 @@ func addHistory(r historycheck.Report) {
 	}
 }
 
-// publish shows the figures of all trials, if there were any, and writes them to
+// writeReport shows the figures of all trials, if there were any, and writes them to
 // the file that FERMATA_CHAOS_REPORT names.
-func (r *chaosReport) publish(out io.Writer) error {
+func (r *chaosReport) writeReport(out io.Writer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.Trials) == 0 {
@@ -106,7 +106,7 @@ func (r *chaosReport) publish(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "trial\tfaults\tlongest wait\tdocumented\ttaken over\tback to normal\t")
 	for _, f := range r.Trials {
-		fmt.Fprintf(table, "%s\t%s\t%v\t%v\t%s\t%v\t\n", f.ID, f.faults(), f.Gap.Round(10*time.Millisecond), f.Bound,
+		fmt.Fprintf(table, "%s\t%s\t%v\t%v\t%s\t%v\t\n", f.ID, f.faultSummary(), f.Gap.Round(10*time.Millisecond), f.Bound,
 			f.takeOvers(), f.Calm.Round(10*time.Millisecond))
 	}
 	if err := table.Flush(); err != nil {
@@ -114,7 +114,7 @@ func (r *chaosReport) publish(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%d histories, %d executions, %d nominal times, %d repeats; lost %d, missed %d, overlapping %d, early %d, findings in all %d\n",
 		r.Histories, r.Executions, r.Targets, r.Repeats, r.Findings[historycheck.Lost], r.Findings[historycheck.Missed],
-		r.Findings[historycheck.Overlap], r.Findings[historycheck.Early], r.total())
+		r.Findings[historycheck.Overlap], r.Findings[historycheck.Early], r.countFaults())
 	path := os.Getenv("FERMATA_CHAOS_REPORT")
 	if path == "" {
 		return nil
@@ -126,7 +126,7 @@ func (r *chaosReport) publish(out io.Writer) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-func (r *chaosReport) total() (n int) {
+func (r *chaosReport) countFaults() (n int) {
 	for _, k := range r.Findings {
 		n += k
 	}

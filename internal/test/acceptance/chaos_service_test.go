@@ -28,7 +28,7 @@ func newService(promises []historycheck.Promise) *service {
 	return s
 }
 
-func (s *service) follow(events []historycheck.Event) {
+func (s *service) addEvents(events []historycheck.Event) {
 	for _, e := range events[s.read:] {
 		if _, known := s.every[e.Job]; !known {
 			continue
@@ -44,7 +44,7 @@ func (s *service) follow(events []historycheck.Event) {
 }
 
 func (s *service) everyJobRan(events []historycheck.Event) error {
-	s.follow(events)
+	s.addEvents(events)
 	if len(s.ran) < len(s.every) {
 		return fmt.Errorf("%d of %d have", len(s.ran), len(s.every))
 	}
@@ -55,7 +55,7 @@ func (s *service) everyJobRan(events []historycheck.Event) error {
 // lag of calm times.
 func (s *service) onTime(events []historycheck.Event, lag time.Duration) error {
 	now := time.Now().UnixNano()
-	s.follow(events)
+	s.addEvents(events)
 	late, worst := 0, ""
 	for job, every := range s.every {
 		if every == 0 {
@@ -75,12 +75,12 @@ func (s *service) onTime(events []historycheck.Event, lag time.Duration) error {
 	return nil
 }
 
-// gap is the longest that any job waited for a start, beyond its interval, from an
+// longestGap is the longest that any job waited for a start, beyond its interval, from an
 // instant in a stretch of time on, with that job. A run that starts again counts like another one:
 // it is not over before it has. One that was due later still, as its job backs off after a run
 // that was given up, is waited for from then on.
-func (s *service) gap(events []historycheck.Event, fromNS, toNS int64) (longest time.Duration, of string) {
-	s.follow(events)
+func (s *service) longestGap(events []historycheck.Event, fromNS, toNS int64) (longest time.Duration, of string) {
+	s.addEvents(events)
 	for job, every := range s.every {
 		if every == 0 {
 			continue

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // slowTrials delay what Redis answers some nodes: by times below and above those after which
@@ -61,17 +63,17 @@ func slowRedis(b *bed, delay time.Duration, nodes int) {
 		}
 		return n
 	}
-	before, moves, stances := delayed(), b.obtained(), b.stances()
+	before, moves, stances := delayed(), b.countLocksObtained(), b.countOwnershipChanges()
 	from := time.Now()
-	b.fault(faultKind{Name: "redis answers late", Within: lateBound(delay, nodes)(lock, lease)}, func() {
+	b.injectFault(faultKind{Name: "redis answers late", Within: lateBound(delay, nodes)(lock, lease)}, func() {
 		for _, id := range slow {
 			b.links[id].redis.Latency(delay / 2)
 		}
 		if nodes < 3 && delay > 100*time.Millisecond {
 			b.quickOnesHoldAll(slow, lock+2*time.Second, from)
 		}
-		b.lasts(chaosSpan(3*lock) - time.Since(from))
-		moved, changed := b.obtained()-moves, b.stances()-stances
+		b.waitFor(chaosSpan(3*lock) - time.Since(from))
+		moved, changed := b.countLocksObtained()-moves, b.countOwnershipChanges()-stances
 		b.t.Logf("T41: %v late to %d of 3: %d locks obtained, %d changes of stance in %v",
 			delay, nodes, moved, changed, time.Since(from).Round(time.Second))
 		if nodes < 3 && changed > nodes {
@@ -81,19 +83,19 @@ func slowRedis(b *bed, delay time.Duration, nodes int) {
 			b.links[id].redis.Pass()
 		}
 	})
-	b.power("chunks delayed", int(delayed()-before), 10)
+	b.requireEffect("chunks delayed", int(delayed()-before), 10)
 }
 
 // quickOnesHoldAll waits until those nodes hold all shards that are not slow.
 func (b *bed) quickOnesHoldAll(slow []string, within time.Duration, from time.Time) {
 	b.t.Helper()
-	eventually(b.t, within+patience, "the quick nodes hold all shards", func() error {
+	redistest.Eventually(b.t, within+patience, "the quick nodes hold all shards", func() error {
 		for _, id := range slow {
-			if held := b.node(id).metric(b.t, "fermata_shards_held"); held != 0 {
+			if held := b.nodeByID(id).readMetric(b.t, "fermata_shards_held"); held != 0 {
 				return fmt.Errorf("%s holds %v", id, held)
 			}
 		}
-		now, err := b.locks()
+		now, err := b.readLocks()
 		if err != nil {
 			return err
 		}
@@ -105,26 +107,26 @@ func (b *bed) quickOnesHoldAll(slow []string, within time.Duration, from time.Ti
 		return nil
 	})
 	took := time.Since(from)
-	if most := within + b.pulse.Since(from) + busy(); took > most {
+	if most := within + b.pulse.Since(from) + busyAllowance(); took > most {
 		b.t.Errorf("T41: the quick nodes held all shards after %v, %v is documented", took, within)
 	}
 	b.current.TakeOvers = append(b.current.TakeOvers, took)
 }
 
-// obtained counts the locks that nodes have obtained.
-func (b *bed) obtained() (n int) {
+// countLocksObtained counts the locks that nodes have obtained.
+func (b *bed) countLocksObtained() (n int) {
 	for _, x := range b.nodes {
 		for _, how := range []string{"free", "break"} {
-			n += int(x.metric(b.t, "fermata_shard_takeovers_total", "how="+strconv.Quote(how)))
+			n += int(x.readMetric(b.t, "fermata_shard_takeovers_total", "how="+strconv.Quote(how)))
 		}
 	}
 	return n
 }
 
-// stances counts how often nodes have begun or ceased to leave their shards to others.
-func (b *bed) stances() (n int) {
+// countOwnershipChanges counts how often nodes have begun or ceased to leave their shards to others.
+func (b *bed) countOwnershipChanges() (n int) {
 	for _, x := range b.nodes {
-		n += x.count(`"msg":"node withdrawn from shard ownership`) + x.count(`"msg":"node returned to shard ownership`)
+		n += x.countLogged(`"msg":"node withdrawn from shard ownership`) + x.countLogged(`"msg":"node returned to shard ownership`)
 	}
 	return n
 }

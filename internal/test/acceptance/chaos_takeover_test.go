@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// takeOverWatch waits until shards have changed hands, as their locks say: each
+// takeOverWatch waits until shards have changed hands by their locks: each
 // time that a lock is obtained it has another value.
 type takeOverWatch struct {
 	b      *bed
@@ -19,11 +20,11 @@ type takeOverWatch struct {
 // watchTakeOver is called just before a node is lost.
 func (b *bed) watchTakeOver(id string) *takeOverWatch {
 	b.t.Helper()
-	now, err := b.locks()
+	now, err := b.readLocks()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	// What nodes say of each other may be old: the locks themselves tell whose they are.
+	// What nodes list of each other may be old: the locks themselves name their holders.
 	maps.DeleteFunc(now, func(_ int, value string) bool {
 		holder, _, _ := shardlock.ParseHolder(value)
 		return holder != id
@@ -34,12 +35,12 @@ func (b *bed) watchTakeOver(id string) *takeOverWatch {
 	return &takeOverWatch{b, now, time.Now()}
 }
 
-// over waits until all of the node's shards are held anew, and notes how long that
+// awaitTakeOver waits until all of the node's shards are held anew, and notes how long that
 // took: within is documented.
-func (w *takeOverWatch) over(within time.Duration) {
+func (w *takeOverWatch) awaitTakeOver(within time.Duration) {
 	w.b.t.Helper()
-	eventually(w.b.t, within+patience, "the shards are taken over", func() error {
-		now, err := w.b.locks()
+	redistest.Eventually(w.b.t, within+patience, "the shards are taken over", func() error {
+		now, err := w.b.readLocks()
 		if err != nil {
 			return err
 		}
@@ -55,7 +56,7 @@ func (w *takeOverWatch) over(within time.Duration) {
 		return nil
 	})
 	took := time.Since(w.from)
-	if most := within + w.b.pulse.Since(w.from) + busy(); took > most {
+	if most := within + w.b.pulse.Since(w.from) + busyAllowance(); took > most {
 		w.b.t.Errorf("%s: the shards were taken over after %v, %v is documented", w.b.current.ID, took, within)
 	}
 	w.b.current.TakeOvers = append(w.b.current.TakeOvers, took)

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// chaosLong tells the long form, which `make chaos` runs, from the short one.
+// chaosLong reports whether this is the long form, which `make chaos` runs.
 func chaosLong() bool { return os.Getenv("FERMATA_CHAOS") == "long" }
 
 // chaosTTLs are the lives of locks and leases: the default lock and a lease as long
@@ -36,8 +37,8 @@ func chaosSpan(short time.Duration) time.Duration {
 	return 30 * time.Second
 }
 
-// chosen tells whether FERMATA_CHAOS_RUN, a regular expression, names a trial.
-func chosen(t testing.TB, id string) bool {
+// isChosen reports whether FERMATA_CHAOS_RUN, a regular expression, names a trial.
+func isChosen(t testing.TB, id string) bool {
 	t.Helper()
 	filter, err := regexp.Compile(os.Getenv("FERMATA_CHAOS_RUN"))
 	if err != nil {
@@ -49,7 +50,7 @@ func chosen(t testing.TB, id string) bool {
 // skipUnlessChosen skips a test where FERMATA_CHAOS_RUN names none of its trials.
 func skipUnlessChosen(t *testing.T, ids ...string) {
 	t.Helper()
-	if !slices.ContainsFunc(ids, func(id string) bool { return chosen(t, id) }) {
+	if !slices.ContainsFunc(ids, func(id string) bool { return isChosen(t, id) }) {
 		t.Skip("not chosen by FERMATA_CHAOS_RUN")
 	}
 }
@@ -68,7 +69,7 @@ type trial struct {
 	ID, Name string
 	// Bound is the documented longest wait of a due job, by the bed's times to live.
 	Bound func(lock, lease time.Duration) time.Duration
-	// Inject begins and ends the fault, and proves by [bed.power] that it took place.
+	// Inject begins and ends the fault, and proves by [bed.requireEffect] that it took place.
 	Inject func(b *bed)
 	// LongOnly trials are left out of the short form.
 	LongOnly bool
@@ -82,11 +83,11 @@ func sessionTTL(lease time.Duration) time.Duration { return min(8*time.Second, 2
 func nodeBound(lock, _ time.Duration) time.Duration    { return lock + 2*time.Second }
 func workerBound(_, lease time.Duration) time.Duration { return sessionTTL(lease) + 2*time.Second }
 
-// leaseBound is for runs whose loss nobody can know before their lease ends.
+// leaseBound is for runs whose loss cannot be known before their lease ends.
 func leaseBound(_, lease time.Duration) time.Duration { return lease + 2*time.Second }
 
 // deathBound is for nodes whose process ends: what they had leased that no worker
-// heard of waits for the end of its lease.
+// received waits for the end of its lease.
 func deathBound(lock, lease time.Duration) time.Duration {
 	return max(takeOverPromise, leaseBound(lock, lease))
 }
@@ -98,33 +99,41 @@ func eitherBound(lock, lease time.Duration) time.Duration {
 // calmBound is for faults that hold nothing up.
 func calmBound(_, _ time.Duration) time.Duration { return calmLag }
 
-// runTrials gives the trials their turns: all on one bed in the short form, each on
-// a bed of its own in the long one. A trial that fails ends the bed.
+// runTrials runs trials one after the other: all on one bed in the short form, each on
+// a bed of its own in the long one. A trial that fails ends the bed. In the short form
+// a test whose chosen trials are all of the long one is skipped; a test that prepares
+// something first calls [skipInShortForm].
 func runTrials(t *testing.T, o bedOptions, trials ...trial) {
 	t.Helper()
-	trials = slices.DeleteFunc(trials, func(x trial) bool { return !chosen(t, x.ID) || x.LongOnly && !chaosLong() })
+	trials = slices.DeleteFunc(trials, func(x trial) bool { return !isChosen(t, x.ID) })
 	if len(trials) == 0 {
 		return
 	}
 	if !chaosLong() {
+		trials = slices.DeleteFunc(trials, func(x trial) bool { return x.LongOnly })
+		if len(trials) == 0 {
+			t.Skip("long form only")
+		}
+	}
+	if !chaosLong() {
 		b := newBed(t, o)
 		for _, x := range trials {
-			b.run(x)
+			b.runTrial(x)
 		}
-		b.finish()
+		b.judgeBed()
 		return
 	}
 	for _, x := range trials {
 		t.Run(x.ID, func(t *testing.T) {
 			b := newBed(t, o)
-			b.run(x)
-			b.finish()
+			b.runTrial(x)
+			b.judgeBed()
 		})
 	}
 }
 
-// run lets one trial act and waits until everything is as before.
-func (b *bed) run(x trial) {
+// runTrial lets one trial act and waits until everything is as before.
+func (b *bed) runTrial(x trial) {
 	b.t.Helper()
 	lock, lease := chaosTTLs()
 	f := &figures{ID: x.ID, Name: x.Name, Faults: map[string]int{}, Bound: x.Bound(lock, lease)}
@@ -132,15 +141,15 @@ func (b *bed) run(x trial) {
 	from := time.Now()
 	x.Inject(b)
 	for _, l := range b.links {
-		l.pass()
+		l.removeFaults()
 	}
 	injected := time.Now()
-	b.calm(f.Bound)
+	b.awaitCalm(f.Bound)
 	until := time.Now()
 	f.Took, f.Calm = until.Sub(from), until.Sub(injected)
-	f.Gap, f.Job = b.served.gap(b.events(), from.UnixNano(), until.UnixNano())
+	f.Gap, f.Job = b.served.longestGap(b.readEvents(), from.UnixNano(), until.UnixNano())
 	stalls := b.pulse.Since(from)
-	if most := f.Bound + stalls + busy(); f.Gap > most {
+	if most := f.Bound + stalls + busyAllowance(); f.Gap > most {
 		b.t.Errorf("%s: %s waited %v beyond its interval; %v is documented (the machine stalled for %v)", f.ID, f.Job, f.Gap, f.Bound, stalls)
 	}
 	if len(f.Faults) == 0 {
@@ -151,7 +160,7 @@ func (b *bed) run(x trial) {
 	b.current = nil
 }
 
-// faultKind says what a fault may do to work, for the checker.
+// faultKind describes for the checker what a fault may do to work.
 type faultKind struct {
 	Name string
 	// Within is the documented time until work goes on after its end; 0 is the lag
@@ -163,56 +172,56 @@ type faultKind struct {
 	Harmless bool
 }
 
-// fault keeps a fault up as long as do takes, and notes it.
-func (b *bed) fault(kind faultKind, do func()) {
+// injectFault keeps a fault up as long as do takes, and notes it.
+func (b *bed) injectFault(kind faultKind, do func()) {
 	b.t.Helper()
-	m := begin(kind.Name, kind.Workers...)
+	m := beginFault(kind.Name, kind.Workers...)
 	m.Harmless = kind.Harmless
 	do()
-	b.faults = append(b.faults, m.done(max(0, kind.Within-calmLag)))
+	b.faults = append(b.faults, m.endFault(max(0, kind.Within-calmLag)))
 	b.current.Faults[kind.Name]++
 }
 
-// power fails a trial whose fault did not show.
-func (b *bed) power(what string, got, want int) {
+// requireEffect fails a trial whose fault did not show.
+func (b *bed) requireEffect(what string, got, want int) {
 	b.t.Helper()
 	atLeast(b.t, b.current.ID+", "+what, got, want)
 	b.current.Power = append(b.current.Power, shown{what, got, want})
 }
 
-// makes creates a job of a trial; the checker knows it by this promise.
-func (b *bed) makes(p historycheck.Promise, j *fermatav1.Job) {
+// createTrialJob creates a job of a trial; the checker knows it by this promise.
+func (b *bed) createTrialJob(p historycheck.Promise, j *fermatav1.Job) {
 	b.t.Helper()
-	b.node("b").create(p.Job, j)
+	b.nodeByID("b").createJob(p.Job, j)
 	b.more = append(b.more, p)
 }
 
-// lasts keeps a fault up for its time.
-func (b *bed) lasts(d time.Duration) {
+// waitFor keeps a fault up for its time.
+func (b *bed) waitFor(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// calm waits until the nodes know each other and hold all shards, and no job is
+// awaitCalm waits until the nodes know each other and hold all shards, and no job is
 // late.
-func (b *bed) calm(bound time.Duration) {
+func (b *bed) awaitCalm(bound time.Duration) {
 	b.t.Helper()
-	b.settle()
-	eventually(b.t, bound+patience, "all jobs are on time", func() error { return b.served.onTime(b.events(), calmLag) })
+	b.awaitSettled()
+	redistest.Eventually(b.t, bound+patience, "all jobs are on time", func() error { return b.served.onTime(b.readEvents(), calmLag) })
 }
 
-// finish ends the bed's history and judges it.
-func (b *bed) finish() {
+// judgeBed ends the bed's history and judges it.
+func (b *bed) judgeBed() {
 	b.t.Helper()
 	for _, f := range b.faults { // until then, what was due in it need not have begun
-		b.lasts(time.Until(time.Unix(0, f.ToNS).Add(f.Hold + calmLag + time.Second)))
+		b.waitFor(time.Until(time.Unix(0, f.ToNS).Add(f.Hold + calmLag + time.Second)))
 	}
-	b.load.editor.stop()
-	jobs := b.nodes[0].all()
+	b.load.editor.stopEditing()
+	jobs := b.nodes[0].listAllJobs()
 	h := historycheck.History{
 		Promises: slices.Concat(b.load.promises, b.load.editor.promises, b.more), Silences: b.load.editor.silences,
-		Backoffs: b.load.backoffs, Waits: b.load.waits, Faults: b.faults, Bounds: b.bounds(), Stored: stored(jobs),
+		Backoffs: b.load.backoffs, Waits: b.load.waits, Faults: b.faults, Bounds: b.judgedBounds(), Stored: storedJobs(jobs),
 	}
 	if b.deadly {
 		h.GivenUp = map[string]bool{}
@@ -220,7 +229,7 @@ func (b *bed) finish() {
 			h.GivenUp[id] = j.GetStatus().GetDeadTotal() > 0
 		}
 	}
-	r := b.judge(h)
+	r := b.judgeHistory(h)
 	atLeast(b.t, "nominal times", r.Targets, len(b.load.jobs))
 	atLeast(b.t, "edits", b.load.editor.done, 3*edited)
 	waits := len(b.load.backoffs)

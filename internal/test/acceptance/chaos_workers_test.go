@@ -10,11 +10,12 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // TestChaosWorkers: what happens to workers and to their links.
 func TestChaosWorkers(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	runTrials(t, bedOptions{},
 		trial{ID: "T04", Name: "a worker freezes for two leases", Bound: workerBound, Inject: freezeWorker},
 		trial{ID: "T05", Name: "workers are killed", Bound: apartBound, Inject: killWorkers},
@@ -32,11 +33,11 @@ func apartBound(lock, lease time.Duration) time.Duration {
 	return max(2*workerBound(lock, lease), workerBound(lock, lease)+standsApart)
 }
 
-// live are the executions of a worker that have started and not ended, by run.
-func (b *bed) live(worker string) map[string]historycheck.Event {
+// openRunsOf are the executions of a worker that have started and not ended, by run.
+func (b *bed) openRunsOf(worker string) map[string]historycheck.Event {
 	b.t.Helper()
 	live := map[string]historycheck.Event{}
-	for _, e := range b.events() {
+	for _, e := range b.readEvents() {
 		switch {
 		case e.Worker != worker:
 		case e.Kind == historycheck.Start:
@@ -48,25 +49,25 @@ func (b *bed) live(worker string) map[string]historycheck.Event {
 	return live
 }
 
-// holding waits until a worker runs something long.
-func (b *bed) holding(worker string) {
+// awaitOpenRuns waits until a worker runs something long.
+func (b *bed) awaitOpenRuns(worker string) {
 	b.t.Helper()
-	eventually(b.t, patience, worker+" runs something", func() error {
-		if len(b.live(worker)) < 2 {
+	redistest.Eventually(b.t, patience, worker+" runs something", func() error {
+		if len(b.openRunsOf(worker)) < 2 {
 			return errors.New("it does not")
 		}
 		return nil
 	})
 }
 
-// moved waits until some of these executions have started anew elsewhere, and says
+// awaitMovedRuns waits until some of these executions have started again elsewhere, and returns
 // how many had by then, and how many of them while the old handler still believed
 // in its lease.
-func (b *bed) moved(live map[string]historycheck.Event, limit time.Duration) (moved, deceived int) {
+func (b *bed) awaitMovedRuns(live map[string]historycheck.Event, limit time.Duration) (moved, deceived int) {
 	b.t.Helper()
-	eventually(b.t, limit, "runs move to other workers", func() error {
+	redistest.Eventually(b.t, limit, "runs move to other workers", func() error {
 		told, again := map[int64]int64{}, map[string]historycheck.Event{}
-		for _, e := range b.events() {
+		for _, e := range b.readEvents() {
 			old, ours := live[e.Run]
 			switch {
 			case !ours:
@@ -96,29 +97,29 @@ func (b *bed) moved(live map[string]historycheck.Event, limit time.Duration) (mo
 // when it wakes up nothing begins on what it was leased before.
 func freezeWorker(b *bed) {
 	lock, lease := chaosTTLs()
-	id := b.busiest()
-	b.holding(id)
+	id := b.busiestWorker()
+	b.awaitOpenRuns(id)
 	w := b.workers[id]
-	ended := b.sum("fermata_leases_ended_total")
-	b.fault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
-		w.freeze()
-		moved, _ := b.moved(b.live(id), workerBound(lock, lease)+2*busy())
-		b.power("started runs that moved", moved, 1)
-		b.lasts(2 * lease)
-		w.thaw()
+	ended := b.sumMetric("fermata_leases_ended_total")
+	b.injectFault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+		w.freezeProcess()
+		moved, _ := b.awaitMovedRuns(b.openRunsOf(id), workerBound(lock, lease)+2*busyAllowance())
+		b.requireEffect("started runs that moved", moved, 1)
+		b.waitFor(2 * lease)
+		w.thawProcess()
 	})
-	b.power("leases that ended", int(b.sum("fermata_leases_ended_total")-ended), 1)
+	b.requireEffect("leases that ended", int(b.sumMetric("fermata_leases_ended_total")-ended), 1)
 	back := time.Now().UnixNano()
-	b.saw(patience, "the worker works again", func(e historycheck.Event) bool {
+	b.awaitEvent(patience, "the worker works again", func(e historycheck.Event) bool {
 		return e.Worker == id && e.Kind == historycheck.Start && e.AtNS > back
 	})
 }
 
-// sum is a metric over all nodes.
-func (b *bed) sum(name string, labels ...string) (sum float64) {
+// sumMetric is a metric over all nodes.
+func (b *bed) sumMetric(name string, labels ...string) (sum float64) {
 	b.t.Helper()
 	for _, n := range b.nodes {
-		sum += n.metric(b.t, name, labels...)
+		sum += n.readMetric(b.t, name, labels...)
 	}
 	return sum
 }
@@ -129,35 +130,35 @@ func killWorkers(b *bed) {
 	lock, lease := chaosTTLs()
 	kills, lost := 0, 0
 	for end := time.Now().Add(chaosSpan(3 * time.Second)); kills < 3 || time.Now().Before(end); kills++ {
-		id := b.busiest()
-		eventually(b.t, patience, id+" runs something", func() error {
-			if len(b.live(id)) == 0 {
+		id := b.busiestWorker()
+		redistest.Eventually(b.t, patience, id+" runs something", func() error {
+			if len(b.openRunsOf(id)) == 0 {
 				return errors.New("it does not")
 			}
 			return nil
 		})
-		b.fault(faultKind{Name: "worker killed", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+		b.injectFault(faultKind{Name: "worker killed", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
 			b.killWorker(id)
-			lost += len(b.live(id))
+			lost += len(b.openRunsOf(id))
 		})
 		b.addWorker()
-		b.lasts(time.Second)
+		b.waitFor(time.Second)
 	}
-	b.power("executions lost with their worker", lost, 1)
-	b.calm(workerBound(lock, lease))
+	b.requireEffect("executions lost with their worker", lost, 1)
+	b.awaitCalm(workerBound(lock, lease))
 	total := int64(0)
-	for id, j := range b.nodes[0].all() {
+	for id, j := range b.nodes[0].listAllJobs() {
 		s := j.GetStatus()
 		total += s.GetLostTotal()
-		if _, fails := b.failing(id); !fails && (s.GetTimeoutTotal() != 0 || s.GetDeadTotal()*3 > s.GetLostTotal()) {
+		if _, fails := b.failingJob(id); !fails && (s.GetTimeoutTotal() != 0 || s.GetDeadTotal()*3 > s.GetLostTotal()) {
 			b.t.Errorf("%s never failed and lost %d workers; %d dead and %d timed out runs are stored", id, s.GetLostTotal(), s.GetDeadTotal(), s.GetTimeoutTotal())
 		}
 	}
-	b.power("losses stored", int(total), 1)
+	b.requireEffect("losses stored", int(total), 1)
 }
 
-// failing finds a job among those that fail.
-func (b *bed) failing(id string) (historycheck.Backoff, bool) {
+// failingJob finds a job among those that fail.
+func (b *bed) failingJob(id string) (historycheck.Backoff, bool) {
 	i := slices.IndexFunc(b.load.backoffs, func(x historycheck.Backoff) bool { return x.Job == id })
 	if i < 0 {
 		return historycheck.Backoff{}, false
@@ -165,12 +166,12 @@ func (b *bed) failing(id string) (historycheck.Backoff, bool) {
 	return b.load.backoffs[i], true
 }
 
-// silenceWorker loses all packets between a worker and all nodes. The handlers learn of it
+// silenceWorker loses all packets between a worker and all nodes. The handlers are cancelled
 // before anybody else may run what they run.
 func silenceWorker(b *bed) {
 	lock, lease := chaosTTLs()
-	id := b.busiest()
-	b.holding(id)
+	id := b.busiestWorker()
+	b.awaitOpenRuns(id)
 	stalled := func() (n int64) {
 		for _, l := range b.links {
 			n += l.grpc.Counters().Stalled
@@ -178,32 +179,32 @@ func silenceWorker(b *bed) {
 		return n
 	}
 	before := stalled()
-	b.fault(faultKind{Name: "worker's packets lost", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
+	b.injectFault(faultKind{Name: "worker's packets lost", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
 		for _, l := range b.links {
 			l.grpc.Only(id)
 			l.grpc.Blackhole(faultproxy.Both)
 		}
-		eventually(b.t, patience, "packets of the worker are held", func() error {
+		redistest.Eventually(b.t, patience, "packets of the worker are held", func() error {
 			if stalled() == before {
 				return errors.New("none is")
 			}
 			return nil
 		})
-		live := b.live(id)
-		moved, deceived := b.moved(live, workerBound(lock, lease)+2*busy())
-		b.power("runs that moved", moved, 1)
+		live := b.openRunsOf(id)
+		moved, deceived := b.awaitMovedRuns(live, workerBound(lock, lease)+2*busyAllowance())
+		b.requireEffect("runs that moved", moved, 1)
 		if deceived > 0 {
-			b.t.Errorf("%d of %d runs started elsewhere before their old handler was told", deceived, moved)
+			b.t.Errorf("%d of %d runs started elsewhere before their old handler was cancelled", deceived, moved)
 		}
-		b.lasts(chaosSpan(4 * time.Second))
+		b.waitFor(chaosSpan(4 * time.Second))
 		for _, l := range b.links {
 			l.grpc.CloseAll()
 			l.grpc.Pass()
 		}
 	})
-	b.power("packets held", int(stalled()-before), 1)
+	b.requireEffect("packets held", int(stalled()-before), 1)
 	back := time.Now().UnixNano()
-	b.saw(patience, "the worker works again", func(e historycheck.Event) bool {
+	b.awaitEvent(patience, "the worker works again", func(e historycheck.Event) bool {
 		return e.Worker == id && e.Kind == historycheck.Start && e.AtNS > back
 	})
 }
@@ -216,11 +217,11 @@ func stormStreams(b *bed) {
 	drained := faultKind{Name: "node drained", Within: leaseBound(lock, lease)}
 	storms, closed := 0, int64(0)
 	for end := time.Now().Add(chaosSpan(4 * time.Second)); storms < 3 || time.Now().Before(end); storms++ {
-		b.fault(kind, func() {
+		b.injectFault(kind, func() {
 			for _, l := range b.links {
 				l.grpc.Blackhole(faultproxy.ToClient)
 			}
-			b.lasts(200 * time.Millisecond)
+			b.waitFor(200 * time.Millisecond)
 			for _, l := range b.links {
 				l.grpc.CloseAll()
 				l.grpc.Pass()
@@ -228,20 +229,20 @@ func stormStreams(b *bed) {
 		})
 		if storms%3 == 1 {
 			n := b.nodes[0]
-			b.fault(drained, func() {
-				b.retire(n)
+			b.injectFault(drained, func() {
+				b.stopNode(n)
 				b.startNode(n.id)
 			})
 		}
-		b.lasts(700 * time.Millisecond)
+		b.waitFor(700 * time.Millisecond)
 	}
 	for _, l := range b.links {
 		closed += l.grpc.Counters().Closed
 	}
-	b.power("streams broken", int(closed), 6)
+	b.requireEffect("streams broken", int(closed), 6)
 	for id, w := range b.workers {
-		if calm := w.count("ENHANCE_YOUR_CALM") + w.count("too_many_pings"); calm > 0 {
-			b.t.Errorf("%s was told %d times to ping less often", id, calm)
+		if calm := w.countLogged("ENHANCE_YOUR_CALM") + w.countLogged("too_many_pings"); calm > 0 {
+			b.t.Errorf("%s was asked %d times to ping less often", id, calm)
 		}
 	}
 }

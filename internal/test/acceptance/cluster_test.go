@@ -34,15 +34,16 @@ type cluster struct {
 	t        testing.TB
 	redisURL string
 	virtual  bool // the nodes' clock is the test's
+	raced    bool // nodes are built with the race detector
 	flags    []string
 	nodes    []*schedulerNode                 // those that should be members
 	evidence []evidence                       // of all workers that ever ran
 	recorded []historycheck.Event             // what was read of it
 	pulse    *pulse                           // of the machine
 	plain    bool                             // nodes have default settings, as far as that can be
-	looking  *looking                         // nil until somebody does
+	looking  *looking                         // nil until the first look
 	secured  credentials.TransportCredentials // of the tests' own calls; nil: plain text
-	// spawned, if set, hears of each process before it can have connected anywhere.
+	// spawned, if set, is called for each process before it can have connected anywhere.
 	spawned func(id string, pid int)
 }
 
@@ -52,14 +53,33 @@ func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
 	c := &cluster{t: t, redisURL: redisURL, flags: flags, pulse: startPulse(t)}
 	t.Cleanup(func() {
 		if !t.Failed() {
-			c.audit()
+			c.auditStore()
 		}
 	})
 	return c
 }
 
-// audit compares all that is stored.
-func (c *cluster) audit() {
+// newRacedCluster is newCluster whose nodes have the race detector where the test has it.
+// It is for tests that keep a whole load in flight while nodes, workers and Redis fail. What
+// other tests make nodes do goes the same ways, one thing after the other, and tests within
+// one process (internal/node) have the detector too.
+func newRacedCluster(t testing.TB, redisURL string, flags ...string) *cluster {
+	c := newCluster(t, redisURL, flags...)
+	c.raced = raceDetector
+	return c
+}
+
+// schedulerPath returns the path of the command that the nodes run.
+func (c *cluster) schedulerPath() string {
+	c.t.Helper()
+	if c.raced {
+		return commandPath(c.t, "scheduler-race")
+	}
+	return commandPath(c.t, "scheduler")
+}
+
+// auditStore compares all that is stored.
+func (c *cluster) auditStore() {
 	c.t.Helper()
 	client, err := conn.NewClient(conn.ClientOptions{URL: c.redisURL})
 	if err != nil {
@@ -68,7 +88,7 @@ func (c *cluster) audit() {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	options := redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true}
+	options := redisstore.Options{Client: client, Shards: c.shardCount(), AllowUnsafe: true}
 	if c.virtual {
 		options.Virtual = func() int64 { return 0 } // an audit goes by no clock
 	}
@@ -77,7 +97,7 @@ func (c *cluster) audit() {
 		c.t.Fatalf("audit: %v", err)
 	}
 	records := int64(0)
-	for shard := range c.shards() {
+	for shard := range c.shardCount() {
 		report, err := store.Audit(ctx, shard, false)
 		if err != nil {
 			c.t.Fatalf("audit of shard %d: %v", shard, err)
@@ -92,16 +112,16 @@ func (c *cluster) audit() {
 	c.t.Logf("audit: %d records, nothing out of place", records)
 }
 
-// shards is how many the keyspace has.
-func (c *cluster) shards() int {
+// shardCount is how many the keyspace has.
+func (c *cluster) shardCount() int {
 	if c.plain {
 		return 64
 	}
 	return shards
 }
 
-// locks are the values of all shard locks that are held.
-func (c *cluster) locks() (map[int]string, error) {
+// readLocks are the values of all shard locks that are held.
+func (c *cluster) readLocks() (map[int]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if c.looking == nil {
@@ -110,14 +130,14 @@ func (c *cluster) locks() (map[int]string, error) {
 			return nil, err
 		}
 		c.t.Cleanup(func() { _ = client.Close() })
-		store, err := redisstore.Open(ctx, redisstore.Options{Client: client, Shards: c.shards(), AllowUnsafe: true})
+		store, err := redisstore.Open(ctx, redisstore.Options{Client: client, Shards: c.shardCount(), AllowUnsafe: true})
 		if err != nil {
 			return nil, err
 		}
 		c.looking = &looking{client, store}
 	}
 	held := map[int]string{}
-	for shard := range c.shards() {
+	for shard := range c.shardCount() {
 		value, err := c.looking.client.Get(ctx, c.looking.store.LockKey(shard)).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, err
@@ -152,9 +172,9 @@ type schedulerNode struct {
 	workers                  fermatav1.WorkerServiceClient
 }
 
-// start runs a node and waits until it is up. It joins the nodes there are. Its
+// startNode runs a node and waits until it is up. It joins the nodes there are. Its
 // own flags come after those of all nodes.
-func (c *cluster) start(id string, flags ...string) *schedulerNode {
+func (c *cluster) startNode(id string, flags ...string) *schedulerNode {
 	c.t.Helper()
 	return c.startAs(id, "", nil, flags...)
 }
@@ -163,7 +183,7 @@ func (c *cluster) start(id string, flags ...string) *schedulerNode {
 func (c *cluster) startAs(id, binary string, env []string, flags ...string) *schedulerNode {
 	c.t.Helper()
 	if binary == "" {
-		binary = command(c.t, "scheduler")
+		binary = c.schedulerPath()
 	}
 	args := []string{
 		"--name", id, "--redis-url", c.redisURL,
@@ -176,18 +196,18 @@ func (c *cluster) startAs(id, binary string, env []string, flags ...string) *sch
 	for _, n := range c.nodes {
 		args = append(args, "--join", n.gossip)
 	}
-	p := spawn(c.t, "node-"+id, env, binary, slices.Concat(args, c.flags, flags)...)
+	p := startProcess(c.t, "node-"+id, env, binary, slices.Concat(args, c.flags, flags)...)
 	if c.spawned != nil {
 		c.spawned(id, p.cmd.Process.Pid)
 	}
-	return c.adopt(id, p)
+	return c.awaitNodeUp(id, p)
 }
 
-// adopt waits until a node process is up and connects to it.
-func (c *cluster) adopt(id string, p *process) *schedulerNode {
+// awaitNodeUp waits until a node process is up and connects to it.
+func (c *cluster) awaitNodeUp(id string, p *process) *schedulerNode {
 	c.t.Helper()
 	n := &schedulerNode{process: p, id: id, secured: c.secured}
-	up := p.logged(patience, "node is up")
+	up := p.awaitLog(patience, "node is up")
 	for field, addr := range map[string]*string{"grpc": &n.grpc, "peer": &n.peer, "gossip": &n.gossip, "http": &n.http} {
 		text, ok := up[field].(string)
 		if !ok {
@@ -195,23 +215,23 @@ func (c *cluster) adopt(id string, p *process) *schedulerNode {
 		}
 		*addr = text
 	}
-	n.reach(n.grpc)
+	n.connectTo(n.grpc)
 	c.nodes = append(c.nodes, n)
 	return n
 }
 
-// reach makes the node's clients use an address of it.
-func (n *schedulerNode) reach(addr string) {
+// connectTo makes the node's clients use an address of it.
+func (n *schedulerNode) connectTo(addr string) {
 	if n.secured != nil {
 		n.conn = dialSecured(n.t, addr, n.secured)
 	} else {
-		n.conn = dial(n.t, addr)
+		n.conn = dialPlain(n.t, addr)
 	}
 	n.jobs, n.cluster = fermatav1.NewJobServiceClient(n.conn), fermatav1.NewClusterServiceClient(n.conn)
 	n.workers = fermatav1.NewWorkerServiceClient(n.conn)
 }
 
-func dial(t testing.TB, addr string) *grpc.ClientConn {
+func dialPlain(t testing.TB, addr string) *grpc.ClientConn {
 	t.Helper()
 	return dialSecured(t, addr, insecure.NewCredentials())
 }
@@ -226,37 +246,37 @@ func dialSecured(t testing.TB, addr string, c credentials.TransportCredentials) 
 	return conn
 }
 
-// leaves takes a node off the list of expected members.
-func (c *cluster) leaves(n *schedulerNode) {
+// forgetNode takes a node off the list of expected members.
+func (c *cluster) forgetNode(n *schedulerNode) {
 	c.nodes = slices.DeleteFunc(c.nodes, func(o *schedulerNode) bool { return o == n })
 }
 
-// kill crashes a node.
-func (c *cluster) kill(n *schedulerNode) {
-	n.kill()
-	c.leaves(n)
+// killNode crashes a node.
+func (c *cluster) killNode(n *schedulerNode) {
+	n.killProcess()
+	c.forgetNode(n)
 }
 
-// retire ends a node in good order.
-func (c *cluster) retire(n *schedulerNode) {
+// stopNode ends a node in good order.
+func (c *cluster) stopNode(n *schedulerNode) {
 	c.t.Helper()
-	n.term(25 * time.Second)
-	c.leaves(n)
+	n.terminate(25 * time.Second)
+	c.forgetNode(n)
 }
 
-// settle waits until all nodes are ready, know each other and nobody else, and
+// awaitSettled waits until all nodes are ready, know each other and no other node, and
 // every shard is held, by all of them.
-func (c *cluster) settle() {
+func (c *cluster) awaitSettled() {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.settled(n) })
+		redistest.Eventually(c.t, patience, n.name+" sees a settled cluster", func() error { return c.checkSettled(n) })
 	}
 }
 
-func (c *cluster) settled(n *schedulerNode) error {
+func (c *cluster) checkSettled(n *schedulerNode) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := ready(ctx, n.http); err != nil {
+	if err := checkReady(ctx, n.http); err != nil {
 		return err
 	}
 	var want, have []string
@@ -296,7 +316,7 @@ func (c *cluster) settled(n *schedulerNode) error {
 	return nil
 }
 
-func ready(ctx context.Context, addr string) error {
+func checkReady(ctx context.Context, addr string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {
 		return err
@@ -307,7 +327,7 @@ func ready(ctx context.Context, addr string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("readyz says %s", res.Status)
+		return fmt.Errorf("readyz answers %s", res.Status)
 	}
 	return nil
 }

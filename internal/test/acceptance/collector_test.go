@@ -12,6 +12,8 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // spanCollector is an OpenTelemetry collector: what processes send it stays here.
@@ -69,10 +71,10 @@ func (c *spanCollector) Export(_ context.Context, q *collector.ExportTraceServic
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// await returns the span of this name in a trace, when it has come.
-func (c *spanCollector) await(t testing.TB, trace, name string) (found collected) {
+// awaitSpan returns the span of this name in a trace, when it has come.
+func (c *spanCollector) awaitSpan(t testing.TB, trace, name string) (found collected) {
 	t.Helper()
-	eventually(t, patience, "span "+name+" of trace "+trace, func() error {
+	redistest.Eventually(t, patience, "span "+name+" of trace "+trace, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		var have []string
@@ -91,11 +93,11 @@ func (c *spanCollector) await(t testing.TB, trace, name string) (found collected
 	return found
 }
 
-func (s collected) id() string     { return hex.EncodeToString(s.GetSpanId()) }
-func (s collected) parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
+func (s collected) spanID() string   { return hex.EncodeToString(s.GetSpanId()) }
+func (s collected) parentID() string { return hex.EncodeToString(s.GetParentSpanId()) }
 
-// text is an attribute.
-func (s collected) text(name string) string {
+// attributeText is an attribute.
+func (s collected) attributeText(name string) string {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() == name {
 			return strings.TrimPrefix(strings.TrimPrefix(a.GetValue().String(), "string_value:"), "int_value:")

@@ -11,10 +11,10 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestAChangedDefaultLeavesJobsAlone: two nodes, restarted one after the other with another default. The
-// job that is there keeps its values until somebody asks for the defaults of now.
-func TestAChangedDefaultLeavesJobsAlone(t *testing.T) {
-	inTurn(t)
+// TestChangedDefaultKeepsExistingJobs: two nodes, restarted one after the other with another default. The
+// job that is there keeps its values until a client asks for the present defaults.
+func TestChangedDefaultKeepsExistingJobs(t *testing.T) {
+	runBesideOthers(t)
 	file := filepath.Join(t.TempDir(), "defaults.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -52,9 +52,9 @@ func TestAChangedDefaultLeavesJobsAlone(t *testing.T) {
 	holds(create(a, "plain", &fermatav1.Job{}), 4, 5*time.Second, "cluster")
 	holds(create(b, "mail", &fermatav1.Job{Queue: "mail"}), 4, 7*time.Second, "cluster")
 	holds(create(b, "partner", &fermatav1.Job{RetryPolicy: &fermatav1.RetryPolicy{Preset: "partner"}}), 6, 5*time.Second, "preset partner")
-	c.retire(a)
+	c.stopNode(a)
 	a = start("a2", "9")
-	c.retire(b)
+	c.stopNode(b)
 	b = start("b2", "9")
 	for _, n := range []*schedulerNode{a, b} {
 		stored, err := n.jobs.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/mail"})

@@ -17,9 +17,10 @@ import (
 
 	"github.com/fermata-io/fermata/client"
 	"github.com/fermata-io/fermata/internal/test/keytest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// told counts what somebody was told of the ends of runs, by job.
+// told counts the ends of runs that a watcher received, by job.
 type told struct {
 	mu    sync.Mutex
 	times map[string]int // by job
@@ -30,20 +31,20 @@ type told struct {
 
 func newTold() *told { return &told{times: map[string]int{}, ids: map[string]int{}} }
 
-func (t *told) hear(job, event string) {
+func (t *told) noteEvent(job, event string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.times[job]++
 	t.ids[event]++
 }
 
-// all fails unless each of n jobs was told of.
-func (t *told) all(n int) error {
+// checkJobsSeen fails unless each of n jobs was received.
+func (t *told) checkJobsSeen(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range n {
 		if name := jobName(fmt.Sprintf("e%d", i)); t.times[name] == 0 {
-			return fmt.Errorf("%d of %d were told of, %s was not (%v)", len(t.times), n, name, t.err)
+			return fmt.Errorf("%d of %d were received, %s was not (%v)", len(t.times), n, name, t.err)
 		}
 	}
 	return nil
@@ -61,14 +62,14 @@ func (t *told) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	t.hear(e.Subject, e.ID)
+	t.noteEvent(e.Subject, e.ID)
 }
 
-// TestEventsOutliveTheirNode: while runs end all over a cluster, the node that a watcher
-// hangs on is killed. The watcher goes on at the other one and is told of the end of
-// each run, none twice; a webhook, whose endpoint fails at first, is told of each too.
-func TestEventsOutliveTheirNode(t *testing.T) {
-	inTurn(t)
+// TestEventsSurviveNodeCrash: while runs end all over a cluster, the node that a watcher
+// hangs on is killed. The watcher goes on at the other one and receives the end of
+// each run, none twice; a webhook, whose endpoint fails at first, receives each too.
+func TestEventsSurviveNodeCrash(t *testing.T) {
+	runBesideOthers(t)
 	endpoint, watchers := newTold(), []*told{newTold(), newTold()}
 	endpoint.fails = 5
 	server := httptest.NewServer(endpoint)
@@ -84,9 +85,9 @@ func TestEventsOutliveTheirNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCluster(t, newRedis(t).URL(), "--events-keep", "100000", "--webhooks-file", file)
-	a := c.start("a")
-	b := c.start("b")
-	c.settle()
+	a := c.startNode("a")
+	b := c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 20, a.grpc, b.grpc)
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,7 +114,7 @@ func TestEventsOutliveTheirNode(t *testing.T) {
 					return
 				}
 				for _, e := range batch.Events {
-					watched.hear(e.GetJob(), e.GetId())
+					watched.noteEvent(e.GetJob(), e.GetId())
 				}
 			}
 		})
@@ -123,26 +124,26 @@ func TestEventsOutliveTheirNode(t *testing.T) {
 	start := time.Now().Add(500 * time.Millisecond)
 	for i := range n {
 		j := newJob(behaviour{})
-		j.Schedule = once(start.Add(time.Duration(i) * 100 * time.Millisecond))
-		a.create(fmt.Sprintf("e%d", i), j)
+		j.Schedule = onceAt(start.Add(time.Duration(i) * 100 * time.Millisecond))
+		a.createJob(fmt.Sprintf("e%d", i), j)
 	}
-	eventually(t, patience, "a third is told of", func() error { return errors.Join(watchers[0].all(n/3), watchers[1].all(n/3)) })
-	c.kill(a)
-	eventually(t, patience, "all are told of", func() error { return errors.Join(watchers[0].all(n), watchers[1].all(n)) })
-	eventually(t, patience, "the webhook is told of all", func() error { return endpoint.all(n) })
+	redistest.Eventually(t, patience, "a third of the events", func() error { return errors.Join(watchers[0].checkJobsSeen(n/3), watchers[1].checkJobsSeen(n/3)) })
+	c.killNode(a)
+	redistest.Eventually(t, patience, "all events", func() error { return errors.Join(watchers[0].checkJobsSeen(n), watchers[1].checkJobsSeen(n)) })
+	redistest.Eventually(t, patience, "all events at the webhook", func() error { return endpoint.checkJobsSeen(n) })
 	cancel()
 	watching.Wait()
 	for _, watched := range watchers {
 		for event, times := range watched.ids {
 			if times > 1 {
-				t.Errorf("event %s was told %d times", event, times)
+				t.Errorf("event %s was received %d times", event, times)
 			}
 		}
 		if len(watched.ids) != n {
 			t.Errorf("%d events of %d ends", len(watched.ids), n)
 		}
 	}
-	list, err := cl.Admin().Webhooks(call(t))
+	list, err := cl.Admin().Webhooks(callContext(t))
 	if err != nil || len(list) != 1 || list[0].GetUndelivered() != 0 {
 		t.Errorf("%v, %v", list, err)
 	}

@@ -19,46 +19,46 @@ import (
 // TestSentinelFailoverLosesNothingAcknowledged: under --durability replica, all
 // that was acknowledged while the master died is there afterwards, and runs.
 func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	sentinel := redistest.StartSentinel(t, 2, 3, 2, redistest.WithMinReplicas(1, 2))
 	url := "redis+sentinel://" + strings.Join(sentinel.SentinelAddrs(), ",") + "/" + sentinel.MasterName()
-	c := newCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")
-	c.pulse.ask(sentinel.Nodes()[1].Client(), sentinel.Nodes()[2].Client())
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	c := newRacedCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")
+	c.pulse.pingServers(sentinel.Nodes()[1].Client(), sentinel.Nodes()[2].Client())
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 60, a.grpc)
 	c.startWorker("w2", 60, b.grpc)
 	first := time.Now().Add(time.Second)
 	l := newLoad(100, first, "default")
-	a.register(l)
+	a.registerLoad(l)
 	c.waitAllRan(l, patience)
 
 	creators := startCreators(t, a, b)
-	creators.wait(20)
-	lost := begin("redis master killed")
+	creators.awaitCreated(20)
+	lost := beginFault("redis master killed")
 	old := sentinel.KillMaster()
 	sentinel.WaitFailover(old)
 	// With min-replicas-to-write the new master refuses writes until the replica
 	// that is left has found it, which Sentinel may take ten seconds to see to.
 	probe := sentinel.Client()
-	eventually(t, patience, "the new master takes writes", func() error {
+	redistest.Eventually(t, patience, "the new master takes writes", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return probe.Set(ctx, "probe", "1", time.Minute).Err()
 	})
-	fault := lost.done(2 * time.Second)
-	before := creators.count()
-	creators.wait(before + 20)
+	fault := lost.endFault(2 * time.Second)
+	before := creators.countCreated()
+	creators.awaitCreated(before + 20)
 	c.waitEnds(time.Now().Add(4 * time.Second))
-	creators.stop()
+	creators.stopCreating()
 	c.waitEnds(time.Now().Add(3 * time.Second))
-	c.settle()
+	c.awaitSettled()
 
-	jobs := b.all()
+	jobs := b.listAllJobs()
 	t.Logf("no writes for %v; %d jobs acknowledged, %d refused or unanswered on the way", time.Duration(fault.ToNS-fault.FromNS),
-		creators.count(), creators.refused)
-	r := c.judge(historycheck.History{
-		Promises: append(l.promises, creators.promises...), Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: stored(jobs),
+		creators.countCreated(), creators.refused)
+	r := c.judgeHistory(historycheck.History{
+		Promises: append(l.promises, creators.promises...), Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs),
 	})
 	atLeast(t, "nominal times", r.Targets, 300)
 	atLeast(t, "creations that the failover hit", creators.refused, 1)
@@ -87,21 +87,21 @@ func startCreatorsOf(t testing.TB, prefix string, nodes ...*schedulerNode) *crea
 	for i, n := range nodes {
 		c.working.Go(func() {
 			for k := 0; ctx.Err() == nil; k++ {
-				c.create(ctx, n, fmt.Sprintf("%s-%d-%04d", prefix, i, k))
+				c.createJob(ctx, n, fmt.Sprintf("%s-%d-%04d", prefix, i, k))
 			}
 		})
 	}
-	t.Cleanup(c.stop)
+	t.Cleanup(c.stopCreating)
 	return c
 }
 
-// create repeats until it is acknowledged. The creator paces itself so that the
+// createJob repeats until it is acknowledged. The creator paces itself so that the
 // workers keep up.
-func (c *creators) create(ctx context.Context, n *schedulerNode, id string) {
+func (c *creators) createJob(ctx context.Context, n *schedulerNode, id string) {
 	const interval = 3 * time.Second
 	start := time.Now().Add(time.Second)
 	j := newJob(behaviour{})
-	j.Schedule = every(interval, start)
+	j.Schedule = everyInterval(interval, start)
 	for {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		_, err := n.jobs.CreateJob(attempt, &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j, RequestId: "create-" + id})
@@ -117,7 +117,7 @@ func (c *creators) create(ctx context.Context, n *schedulerNode, id string) {
 		c.mu.Lock()
 		c.refused++
 		c.mu.Unlock()
-		pause(100 * time.Millisecond)
+		sleepFor(100 * time.Millisecond)
 	}
 	c.mu.Lock()
 	// Times that passed before the acknowledgement were not promised.
@@ -125,31 +125,31 @@ func (c *creators) create(ctx context.Context, n *schedulerNode, id string) {
 	p.FromMS = max(p.FromMS, time.Now().UnixMilli())
 	c.promises = append(c.promises, p)
 	c.mu.Unlock()
-	pause(50 * time.Millisecond)
+	sleepFor(50 * time.Millisecond)
 }
 
-// pause spaces calls out; nothing waits for it to be long enough.
-func pause(d time.Duration) { <-time.After(d) }
+// sleepFor spaces calls out; nothing waits for it to be long enough.
+func sleepFor(d time.Duration) { <-time.After(d) }
 
-func (c *creators) count() int {
+func (c *creators) countCreated() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.promises)
 }
 
-// wait waits until so many creations were acknowledged.
-func (c *creators) wait(n int) {
+// awaitCreated waits until so many creations were acknowledged.
+func (c *creators) awaitCreated(n int) {
 	c.t.Helper()
-	eventually(c.t, patience, "jobs are created", func() error {
-		if got := c.count(); got < n {
+	redistest.Eventually(c.t, patience, "jobs are created", func() error {
+		if got := c.countCreated(); got < n {
 			return fmt.Errorf("%d of %d are acknowledged", got, n)
 		}
 		return nil
 	})
 }
 
-// stop ends the creators; what they work on is finished.
-func (c *creators) stop() {
+// stopCreating ends the creators; what they work on is finished.
+func (c *creators) stopCreating() {
 	c.cancel()
 	c.working.Wait()
 }

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -40,7 +41,7 @@ type flood struct {
 	all           sync.WaitGroup
 }
 
-// floodKind is what a connection does: most say nothing, as that costs least.
+// floodKind is what a connection does: most send nothing, as that costs least.
 func floodKind(i int) func(ctx context.Context, conn net.Conn) error {
 	switch {
 	case i%20 == 1:
@@ -50,9 +51,9 @@ func floodKind(i int) func(ctx context.Context, conn net.Conn) error {
 	case i%50 == 4:
 		return strangersStreams
 	case i%2 == 0:
-		return greeting
+		return holdAfterGreeting
 	}
-	return silent
+	return holdSilent
 }
 
 // newFlood opens connections until it is stopped, from addresses other than 127.0.0.1.
@@ -62,18 +63,18 @@ func newFlood(t *testing.T, addr string, connections int) *flood {
 	f.ctx, f.stop = context.WithCancel(t.Context())
 	for i := range connections {
 		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%20))}}
-		f.all.Go(func() { f.keep(from, floodKind(i)) })
+		f.all.Go(func() { f.keepConnections(from, floodKind(i)) })
 	}
-	t.Cleanup(f.end)
+	t.Cleanup(f.endFlood)
 	return f
 }
 
-func (f *flood) end() {
+func (f *flood) endFlood() {
 	f.stop()
 	f.all.Wait()
 }
 
-func (f *flood) keep(from *net.Dialer, kind func(context.Context, net.Conn) error) {
+func (f *flood) keepConnections(from *net.Dialer, kind func(context.Context, net.Conn) error) {
 	for f.ctx.Err() == nil {
 		conn, err := from.DialContext(f.ctx, "tcp", f.addr)
 		if err == nil {
@@ -92,13 +93,13 @@ func (f *flood) keep(from *net.Dialer, kind func(context.Context, net.Conn) erro
 	}
 }
 
-func silent(_ context.Context, conn net.Conn) error {
+func holdSilent(_ context.Context, conn net.Conn) error {
 	_, err := conn.Read(make([]byte, 1))
 	return err
 }
 
-// greeting says what every client of HTTP/2 says first, and no more.
-func greeting(ctx context.Context, conn net.Conn) error {
+// holdAfterGreeting sends what every client of HTTP/2 sends first, and no more.
+func holdAfterGreeting(ctx context.Context, conn net.Conn) error {
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
 	}
@@ -114,8 +115,8 @@ func greeting(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// preface begins HTTP/2 and reads what the node says, away.
-func preface(conn net.Conn) (*http2.Framer, error) {
+// writePreface begins HTTP/2, and reads and discards what the node sends.
+func writePreface(conn net.Conn) (*http2.Framer, error) {
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return nil, err
 	}
@@ -145,21 +146,21 @@ func strangersHeaders() []byte {
 
 // strangersCalls guesses tokens.
 func strangersCalls(ctx context.Context, conn net.Conn) error {
-	f, err := preface(conn)
+	f, err := writePreface(conn)
 	pace := time.NewTicker(time.Second)
 	defer pace.Stop()
 	for id := uint32(1); err == nil && ctx.Err() == nil; id += 2 {
 		err = errors.Join(
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: strangersHeaders(), EndHeaders: true}),
 			f.WriteData(id, true, binary.BigEndian.AppendUint32([]byte{0}, 0)))
-		next(ctx, pace)
+		awaitTick(ctx, pace)
 	}
 	return err
 }
 
 // strangersStreams opens as many streams as HTTP/2 lets it, with long headers.
 func strangersStreams(ctx context.Context, conn net.Conn) error {
-	f, err := preface(conn)
+	f, err := writePreface(conn)
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	pace := time.NewTicker(10 * time.Millisecond)
@@ -175,22 +176,22 @@ func strangersStreams(ctx context.Context, conn net.Conn) error {
 		err = errors.Join(
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}),
 			f.WriteData(id, true, binary.BigEndian.AppendUint32([]byte{0}, 0)))
-		next(ctx, pace)
+		awaitTick(ctx, pace)
 	}
 	return err
 }
 
-// next waits for the next tick, or for the end.
-func next(ctx context.Context, pace *time.Ticker) {
+// awaitTick waits for the next tick, or for the end.
+func awaitTick(ctx context.Context, pace *time.Ticker) {
 	select {
 	case <-pace.C:
 	case <-ctx.Done():
 	}
 }
 
-// strangersBytes has the node read requests that nobody sends in the end.
+// strangersBytes makes the node read requests that never end.
 func strangersBytes(ctx context.Context, conn net.Conn) error {
-	f, err := preface(conn)
+	f, err := writePreface(conn)
 	if err == nil {
 		err = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: strangersHeaders(), EndHeaders: true})
 	}
@@ -199,12 +200,12 @@ func strangersBytes(ctx context.Context, conn net.Conn) error {
 	defer pace.Stop()
 	for part := append(first, make([]byte, 16<<10-len(first))...); err == nil && ctx.Err() == nil; part = make([]byte, 16<<10) {
 		err = f.WriteData(1, false, part)
-		next(ctx, pace)
+		awaitTick(ctx, pace)
 	}
 	return err
 }
 
-// served is what somebody honest got in a while.
+// served is what an honest client got in a while.
 type served struct {
 	calls, fresh []time.Duration // of calls, and of calls on connections of their own
 	runs         int64
@@ -217,11 +218,11 @@ func (s served) String() string {
 }
 
 func quantileOf(d []time.Duration, q float64) time.Duration {
-	return quantile(slices.Sorted(slices.Values(d)), q).Round(10 * time.Microsecond)
+	return quantileOfSorted(slices.Sorted(slices.Values(d)), q).Round(10 * time.Microsecond)
 }
 
-// resident is how much memory a process has, in bytes.
-func (p *process) resident() int64 {
+// residentMemory is how much memory a process has, in bytes.
+func (p *process) residentMemory() int64 {
 	p.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -257,7 +258,7 @@ func limitedScheduler(t *testing.T, limit int64) (program, group string) {
 			continue
 		}
 		program = filepath.Join(t.TempDir(), "scheduler")
-		text := fmt.Sprintf("#!/bin/sh\necho $$ > %s/cgroup.procs || exit 1\nexec %s \"$@\"\n", dir, command(t, "scheduler"))
+		text := fmt.Sprintf("#!/bin/sh\necho $$ > %s/cgroup.procs || exit 1\nexec %s \"$@\"\n", dir, commandPath(t, "scheduler"))
 		if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +276,7 @@ func TestFlood(t *testing.T) {
 		t.Log("loopback has one address, and /proc is not there: nothing to see")
 		return
 	}
-	alone(t)
+	runAlone(t)
 	connections, unproved, spell := 600, 200, 2*time.Second
 	if text := os.Getenv("FERMATA_FLOOD"); text != "" {
 		var err error
@@ -286,13 +287,10 @@ func TestFlood(t *testing.T) {
 	}
 	names := []string{"editor", "viewer", "worker-a", "worker-b", "thief"}
 	g := newGuests(t, names...)
-	g.write(names...)
+	g.writeAccessFile(names...)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--access-file", g.path, "--unproved-connections", strconv.Itoa(unproved))
 	memory := int64(floodMemory)
-	if raceDetector {
-		memory *= 8 // the race detector takes five to ten times the memory
-	}
 	program, group := limitedScheduler(t, memory)
 	var env []string
 	if group == "" {
@@ -304,13 +302,13 @@ func TestFlood(t *testing.T) {
 	g.worksOn(n, &runs)
 	for i := range 20 {
 		j := newJob(behaviour{})
-		j.Queue, j.Schedule = "b", every(time.Second, time.Now())
-		if _, err := n.jobs.CreateJob(g.as("editor"), &fermatav1.CreateJobRequest{Parent: namespace, JobId: fmt.Sprint("j", i), Job: j}); err != nil {
+		j.Queue, j.Schedule = "b", everyInterval(time.Second, time.Now())
+		if _, err := n.jobs.CreateJob(g.contextOf("editor"), &fermatav1.CreateJobRequest{Parent: namespace, JobId: fmt.Sprint("j", i), Job: j}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	measure := func() (s served) {
-		// For a while, and until something has been seen: nobody knows how slow this
+		// For a while, and until something has been seen: it is unknown how slow this
 		// machine is.
 		before, began := runs.Load(), time.Now()
 		pace := time.NewTicker(2 * time.Millisecond)
@@ -319,24 +317,24 @@ func TestFlood(t *testing.T) {
 			if time.Since(began) > spell+2*time.Minute {
 				t.Fatalf("too little in two minutes: %v", s)
 			}
-			s.calls = append(s.calls, g.look(n.conn))
+			s.calls = append(s.calls, g.measureCalls(n.conn))
 			if i%10 == 0 {
 				began := time.Now()
 				conn, err := grpc.NewClient("passthrough:///"+n.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 				if err != nil {
 					t.Fatal(err)
 				}
-				g.look(conn)
+				g.measureCalls(conn)
 				s.fresh = append(s.fresh, time.Since(began))
 				_ = conn.Close()
-				s.most = max(s.most, n.resident())
+				s.most = max(s.most, n.residentMemory())
 			}
-			next(t.Context(), pace)
+			awaitTick(t.Context(), pace)
 		}
 		s.runs = runs.Load() - before
 		return s
 	}
-	eventually(t, patience, "runs", func() error {
+	redistest.Eventually(t, patience, "runs", func() error {
 		if runs.Load() < 20 {
 			return errors.New("too few")
 		}
@@ -344,7 +342,7 @@ func TestFlood(t *testing.T) {
 	})
 	calm := measure()
 	f := newFlood(t, n.grpc, connections)
-	eventually(t, patience, "a flood", func() error {
+	redistest.Eventually(t, patience, "a flood", func() error {
 		if held, gone := f.open.Load(), f.refused.Load(); held+gone < int64(connections) {
 			return fmt.Errorf("%d connections are open, %d were closed", held, gone)
 		}
@@ -352,7 +350,7 @@ func TestFlood(t *testing.T) {
 	})
 	under := measure()
 	held, gone := f.open.Load(), f.refused.Load()
-	f.end()
+	f.endFlood()
 	t.Logf("calm:  %v", calm)
 	t.Logf("flood: %v; %d connections held, %d closed by the node", under, held, gone)
 	t.Logf("p99 under the flood: %.1f times as long, on new connections %.1f times",
@@ -366,15 +364,15 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// look makes a call that has to succeed, and tells how long it took.
-func (g *guests) look(conn *grpc.ClientConn) time.Duration {
+// measureCalls makes a call that has to succeed, and returns how long it took.
+func (g *guests) measureCalls(conn *grpc.ClientConn) time.Duration {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+g.tokens["editor"])
 	began := time.Now()
 	if _, err := fermatav1.NewJobServiceClient(conn).GetJob(ctx, &fermatav1.GetJobRequest{Name: jobName("j0")}); err != nil {
-		g.t.Fatalf("somebody honest: %v", err)
+		g.t.Fatalf("an honest client: %v", err)
 	}
 	return time.Since(began)
 }
@@ -382,7 +380,7 @@ func (g *guests) look(conn *grpc.ClientConn) time.Duration {
 // worksOn runs a worker with a token until the test ends.
 func (g *guests) worksOn(n *schedulerNode, runs *atomic.Int64) {
 	g.t.Helper()
-	token, err := worker.TokenFile(g.file("worker-b"))
+	token, err := worker.TokenFile(g.tokenFile("worker-b"))
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fermata-io/fermata/internal/cli/manifest"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 	"github.com/fermata-io/fermata/worker"
 )
@@ -33,14 +34,14 @@ type imported struct {
 }
 
 // TestImportedJobsRun: all jobs of the crontabs and CronJobs that are kept for tests are applied by a node that
-// checks payloads, and each runs with a worker that is set up as the notes say. Programs are a stub.
+// checks payloads, and each runs with a worker that is set up by the notes. Programs are a stub.
 func TestImportedJobsRun(t *testing.T) {
 	c := newCluster(t, newRedis(t).URL())
-	n := c.start("a")
+	n := c.startNode("a")
 	files := importFiles(t, filepath.Join("..", "..", "cli", "importer", "testdata"))
 	total := 0
 	for _, f := range files {
-		apply(t, n, f.file, f.text)
+		applyFile(t, n, f.file, f.text)
 		total += len(f.jobs)
 	}
 	if total < 80 {
@@ -56,21 +57,21 @@ func TestImportedJobsRun(t *testing.T) {
 				handlers[handler] = true
 			}
 		}
-		wishes = append(wishes, stubbed(t, f, dir))
+		wishes = append(wishes, writeStubbedFile(t, f, dir))
 	}
 	runImportedHandlers(t, n.grpc, handlers)
 	runImportedPrograms(t, n.grpc, files, dir)
 	for i, f := range files {
-		apply(t, n, f.file, wishes[i])
+		applyFile(t, n, f.file, wishes[i])
 		for _, j := range f.jobs {
-			insist(t, "run "+j.ID, func(ctx context.Context) (*fermatav1.RunJobResponse, error) {
+			callUntilAnswered(t, "run "+j.ID, func(ctx context.Context) (*fermatav1.RunJobResponse, error) {
 				return n.jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: jobName(j.ID)})
 			})
 		}
 	}
 	for _, f := range files {
 		for _, j := range f.jobs {
-			eventually(t, patience, j.ID+" has run", func() error { return hasSucceeded(n, j.ID) })
+			redistest.Eventually(t, patience, j.ID+" has run", func() error { return hasSucceeded(n, j.ID) })
 		}
 	}
 	t.Logf("%d imported jobs were applied and have run", total)
@@ -95,7 +96,7 @@ func importFiles(t *testing.T, dir string) (all []imported) {
 		default:
 			args = append(args, "--user-column", "no")
 		}
-		out, err := exec.Command(command(t, "fermata"), append(args, path)...).Output()
+		out, err := exec.Command(commandPath(t, "fermata"), append(args, path)...).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
@@ -108,23 +109,23 @@ func importFiles(t *testing.T, dir string) (all []imported) {
 	return all
 }
 
-// apply applies a file, with a look at the plan before.
-func apply(t *testing.T, n *schedulerNode, owner, text string) {
+// applyFile applies a file, with a look at the plan before.
+func applyFile(t *testing.T, n *schedulerNode, owner, text string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"diff", "apply"} {
-		if code, out := person(t, "--address", n.grpc, verb, "-f", path, "--owner", owner); code != 0 {
+		if code, out := runAsPerson(t, "--address", n.grpc, verb, "-f", path, "--owner", owner); code != 0 {
 			t.Fatalf("%s of %s: exit code %d\n%s", verb, owner, code, out)
 		}
 	}
 }
 
-// stubbed is a file of jobs whose programs are the stub and whose directories exist; the rest of their payloads is as it was
+// writeStubbedFile is a file of jobs whose programs are the stub and whose directories exist; the rest of their payloads is as it was
 // imported. Jobs of other handlers have a queue of their own.
-func stubbed(t *testing.T, f imported, dir string) string {
+func writeStubbedFile(t *testing.T, f imported, dir string) string {
 	t.Helper()
 	var lines []string
 	for _, j := range f.jobs {
@@ -175,7 +176,7 @@ func runImportedHandlers(t *testing.T, address string, handlers map[string]bool)
 	})
 }
 
-// runImportedPrograms runs the worker command as the notes of imports say.
+// runImportedPrograms runs the worker command by the notes of imports.
 func runImportedPrograms(t *testing.T, address string, files []imported, dir string) {
 	t.Helper()
 	secrets := t.TempDir()
@@ -195,12 +196,12 @@ func runImportedPrograms(t *testing.T, address string, files []imported, dir str
 		}
 	}
 	slices.Sort(variables)
-	spawn(t, "worker", nil, command(t, "worker"), "--scheduler", address, "--queues", "imports", "--exec-allow", stub, "--exec-allow-root", "--exec-dir", dir,
+	startProcess(t, "worker", nil, commandPath(t, "worker"), "--scheduler", address, "--queues", "imports", "--exec-allow", stub, "--exec-allow-root", "--exec-dir", dir,
 		"--exec-env", strings.Join(slices.Compact(variables), ","), "--secrets-dir", secrets, "--metrics-addr", "127.0.0.1:0")
 }
 
 func hasSucceeded(n *schedulerNode, id string) error {
-	runs := n.runs(id)
+	runs := n.listRuns(id)
 	for _, r := range runs {
 		if r.GetState() == fermatav1.Run_STATE_FINISHED && r.GetOutcome() == fermatav1.Outcome_OUTCOME_SUCCEEDED {
 			return nil

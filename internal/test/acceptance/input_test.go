@@ -17,8 +17,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// violated lists the fields that an INVALID_ARGUMENT names.
-func violated(t *testing.T, err error) []string {
+// violatedFields lists the fields that an INVALID_ARGUMENT names.
+func violatedFields(t *testing.T, err error) []string {
 	t.Helper()
 	if status.Code(err) != codes.InvalidArgument {
 		t.Fatalf("got %v, want INVALID_ARGUMENT", err)
@@ -37,22 +37,22 @@ func violated(t *testing.T, err error) []string {
 	return fields
 }
 
-func cron(zone string, expressions ...string) *fermatav1.Schedule {
+func cronSchedule(zone string, expressions ...string) *fermatav1.Schedule {
 	return &fermatav1.Schedule{Rule: &fermatav1.Schedule_Cron{Cron: &fermatav1.CronSchedule{Expressions: expressions, TimeZone: zone}}}
 }
 
 func TestBadInputIsRefusedByField(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--max-payload", "1000")
-	n := c.start("a")
-	n.create("good", newJob(behaviour{}))
+	n := c.startNode("a")
+	n.createJob("good", newJob(behaviour{}))
 
 	create := func(id string, change func(*fermatav1.Job)) func() error {
 		return func() error {
 			j := newJob(behaviour{})
 			change(j)
-			_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j})
+			_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j})
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 			j := newJob(behaviour{})
 			j.Name = jobName("good")
 			change(j)
-			_, err := n.jobs.UpdateJob(call(t), &fermatav1.UpdateJobRequest{Job: j, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+			_, err := n.jobs.UpdateJob(callContext(t), &fermatav1.UpdateJobRequest{Job: j, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
 			return err
 		}
 	}
@@ -75,29 +75,29 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 		{"id with a slash", create("a/b", keep), "job_id"},
 		{"id of spaces", create("  ", keep), "job_id"},
 		{"no parent", func() error {
-			_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{JobId: "x", Job: newJob(behaviour{})})
+			_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{JobId: "x", Job: newJob(behaviour{})})
 			return err
 		}, "parent"},
 		{"no job", func() error {
-			_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "x"})
+			_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "x"})
 			return err
 		}, "job.handler"},
 		{"no handler", create("x", func(j *fermatav1.Job) { j.Handler = "" }), "job.handler"},
-		{"unknown time zone", create("x", func(j *fermatav1.Job) { j.Schedule = cron("Europe/Atlantis", "0 5 * * *") }),
+		{"unknown time zone", create("x", func(j *fermatav1.Job) { j.Schedule = cronSchedule("Europe/Atlantis", "0 5 * * *") }),
 			"job.schedule.cron.time_zone"},
-		{"cron that never comes", create("x", func(j *fermatav1.Job) { j.Schedule = cron("", "0 0 30 2 *") }),
+		{"cron that never comes", create("x", func(j *fermatav1.Job) { j.Schedule = cronSchedule("", "0 0 30 2 *") }),
 			"job.schedule.cron.expressions[0]"},
-		{"cron that is none", create("x", func(j *fermatav1.Job) { j.Schedule = cron("", "0 5 * * *", "every morning") }),
+		{"cron that is none", create("x", func(j *fermatav1.Job) { j.Schedule = cronSchedule("", "0 5 * * *", "every morning") }),
 			"job.schedule.cron.expressions[1]"},
-		{"cron with step zero", create("x", func(j *fermatav1.Job) { j.Schedule = cron("", "*/0 * * * *") }),
+		{"cron with step zero", create("x", func(j *fermatav1.Job) { j.Schedule = cronSchedule("", "*/0 * * * *") }),
 			"job.schedule.cron.expressions[0]"},
-		{"cron with a zone inside", create("x", func(j *fermatav1.Job) { j.Schedule = cron("", "CRON_TZ=2025") }),
+		{"cron with a zone inside", create("x", func(j *fermatav1.Job) { j.Schedule = cronSchedule("", "CRON_TZ=2025") }),
 			"job.schedule.cron.expressions[0]"},
-		{"cron of no expression", create("x", func(j *fermatav1.Job) { j.Schedule = cron("UTC") }),
+		{"cron of no expression", create("x", func(j *fermatav1.Job) { j.Schedule = cronSchedule("UTC") }),
 			"job.schedule.cron.expressions"},
-		{"interval too short", create("x", func(j *fermatav1.Job) { j.Schedule = every(999*time.Millisecond, time.Now()) }),
+		{"interval too short", create("x", func(j *fermatav1.Job) { j.Schedule = everyInterval(999*time.Millisecond, time.Now()) }),
 			"job.schedule.interval.every"},
-		{"negative interval", create("x", func(j *fermatav1.Job) { j.Schedule = every(-time.Minute, time.Now()) }),
+		{"negative interval", create("x", func(j *fermatav1.Job) { j.Schedule = everyInterval(-time.Minute, time.Now()) }),
 			"job.schedule.interval.every"},
 		{"negative retry delay", create("x", func(j *fermatav1.Job) {
 			j.RetryPolicy = &fermatav1.RetryPolicy{BaseDelay: durationpb.New(-time.Second)}
@@ -114,11 +114,11 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 			for range 1001 {
 				request.Requests = append(request.Requests, &fermatav1.CreateJobRequest{JobId: "x", Job: newJob(behaviour{})})
 			}
-			_, err := n.jobs.BatchCreateJobs(call(t), request)
+			_, err := n.jobs.BatchCreateJobs(callContext(t), request)
 			return err
 		}, "requests"},
 		{"get without an id", func() error {
-			_, err := n.jobs.GetJob(call(t), &fermatav1.GetJobRequest{Name: jobName("")})
+			_, err := n.jobs.GetJob(callContext(t), &fermatav1.GetJobRequest{Name: jobName("")})
 			return err
 		}, "name"},
 		{"unknown field mask", update(keep, "colour"), "update_mask"},
@@ -126,22 +126,22 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 		{"empty field mask", update(keep), "update_mask"},
 		{"update to a bad value", update(func(j *fermatav1.Job) { j.Queue = "?" }, "queue"), "job.queue"},
 		{"page size", func() error {
-			_, err := n.jobs.ListJobs(call(t), &fermatav1.ListJobsRequest{Parent: namespace, PageSize: -1})
+			_, err := n.jobs.ListJobs(callContext(t), &fermatav1.ListJobsRequest{Parent: namespace, PageSize: -1})
 			return err
 		}, "page_size"},
 		{"page token", func() error {
-			_, err := n.jobs.ListJobs(call(t), &fermatav1.ListJobsRequest{Parent: namespace, PageToken: "nonsense"})
+			_, err := n.jobs.ListJobs(callContext(t), &fermatav1.ListJobsRequest{Parent: namespace, PageToken: "nonsense"})
 			return err
 		}, "page_token"},
 		{"preview of nothing to come", func() error {
-			_, err := n.jobs.PreviewSchedule(call(t), &fermatav1.PreviewScheduleRequest{Schedule: cron("", "0 0 31 4 *")})
+			_, err := n.jobs.PreviewSchedule(callContext(t), &fermatav1.PreviewScheduleRequest{Schedule: cronSchedule("", "0 0 31 4 *")})
 			return err
 		}, "schedule.cron.expressions[0]"},
 	}
-	before := dump(t, server)
+	before := dumpKeyspace(t, server)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if fields := violated(t, tt.call()); !slices.Contains(fields, tt.field) {
+			if fields := violatedFields(t, tt.call()); !slices.Contains(fields, tt.field) {
 				t.Errorf("it names %q, want %q", fields, tt.field)
 			}
 		})
@@ -149,7 +149,7 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 	t.Run("one bad job in a batch", func(t *testing.T) {
 		bad := newJob(behaviour{})
 		bad.Handler = ""
-		response, err := n.jobs.BatchCreateJobs(call(t), &fermatav1.BatchCreateJobsRequest{Parent: namespace, Requests: []*fermatav1.CreateJobRequest{
+		response, err := n.jobs.BatchCreateJobs(callContext(t), &fermatav1.BatchCreateJobsRequest{Parent: namespace, Requests: []*fermatav1.CreateJobRequest{
 			{JobId: "bad", Job: bad}, {JobId: "good", Job: newJob(behaviour{Fail: true})},
 		}})
 		if err != nil {
@@ -162,16 +162,16 @@ func TestBadInputIsRefusedByField(t *testing.T) {
 			t.Errorf("the one whose id is taken: %v", got)
 		}
 	})
-	if after := dump(t, server); !slices.Equal(before, after) {
+	if after := dumpKeyspace(t, server); !slices.Equal(before, after) {
 		t.Errorf("something was stored:\nbefore %q\nafter  %q", before, after)
 	}
 }
 
-// dump lists everything that is stored of jobs: fields of states, definitions
+// dumpKeyspace lists everything that is stored of jobs: fields of states, definitions
 // and history, and members of lanes.
-func dump(t *testing.T, server *redistest.Server) []string {
+func dumpKeyspace(t *testing.T, server *redistest.Server) []string {
 	t.Helper()
-	ctx := call(t)
+	ctx := callContext(t)
 	client := server.Client()
 	keys, err := client.Keys(ctx, "fermata:{*").Result()
 	if err != nil {
@@ -206,30 +206,30 @@ func dump(t *testing.T, server *redistest.Server) []string {
 // TestRedisAtMaxmemory: what exists goes on, nothing new is taken in, and that
 // ends with the shortage.
 func TestRedisAtMaxmemory(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse.ask(server.Client())
-	n := c.start("a")
-	c.settle()
+	c.pulse.pingServers(server.Client())
+	n := c.startNode("a")
+	c.awaitSettled()
 	c.startWorker("w1", 50, n.grpc)
 	l := newLoad(50, time.Now().Add(500*time.Millisecond), "default")
-	n.register(l)
-	c.saw(patience, "the first run", starts("load-0000", ""))
+	n.registerLoad(l)
+	c.awaitEvent(patience, "the first run", isStartOf("load-0000", ""))
 
 	// One byte more than nothing: whatever a write needs is not there.
 	limit := func(bytes string) {
-		if err := server.Client().ConfigSet(call(t), "maxmemory", bytes).Err(); err != nil {
+		if err := server.Client().ConfigSet(callContext(t), "maxmemory", bytes).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	limit("1")
 	full := time.Now()
-	_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "new", Job: newJob(behaviour{})})
+	_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "new", Job: newJob(behaviour{})})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("create at maxmemory: %v, want RESOURCE_EXHAUSTED", err)
 	}
-	response, err := n.jobs.BatchCreateJobs(call(t), &fermatav1.BatchCreateJobsRequest{Parent: namespace, Requests: []*fermatav1.CreateJobRequest{
+	response, err := n.jobs.BatchCreateJobs(callContext(t), &fermatav1.BatchCreateJobsRequest{Parent: namespace, Requests: []*fermatav1.CreateJobRequest{
 		{JobId: "new-1", Job: newJob(behaviour{})}, {JobId: "new-2", Job: newJob(behaviour{})},
 	}})
 	switch {
@@ -244,23 +244,23 @@ func TestRedisAtMaxmemory(t *testing.T) {
 	}
 	// Jobs of every interval go on, through more than one life of lock and lease.
 	for _, id := range []string{"load-0000", "load-0011", "load-0022", "load-0033", "load-0044"} {
-		c.saw(patience, id+" runs long after", func(e historycheck.Event) bool {
-			return starts(id, "")(e) && e.AtNS > full.Add(2*leaseTTL).UnixNano()
+		c.awaitEvent(patience, id+" runs long after", func(e historycheck.Event) bool {
+			return isStartOf(id, "")(e) && e.AtNS > full.Add(2*leaseTTL).UnixNano()
 		})
 	}
-	if _, err := n.jobs.PauseJob(call(t), &fermatav1.PauseJobRequest{Name: jobName("load-0000")}); err != nil {
+	if _, err := n.jobs.PauseJob(callContext(t), &fermatav1.PauseJobRequest{Name: jobName("load-0000")}); err != nil {
 		t.Errorf("pause at maxmemory: %v", err)
 	}
-	if _, err := n.jobs.ResumeJob(call(t), &fermatav1.ResumeJobRequest{Name: jobName("load-0000")}); err != nil {
+	if _, err := n.jobs.ResumeJob(callContext(t), &fermatav1.ResumeJobRequest{Name: jobName("load-0000")}); err != nil {
 		t.Errorf("resume at maxmemory: %v", err)
 	}
 	limit("0")
-	if jobs := n.all(); len(jobs) != 50 {
+	if jobs := n.listAllJobs(); len(jobs) != 50 {
 		t.Errorf("%d jobs are stored, want the 50 from before", len(jobs))
 	}
-	n.create("new", newJob(behaviour{}))
+	n.createJob("new", newJob(behaviour{}))
 	l.promises = slices.DeleteFunc(l.promises, func(p historycheck.Promise) bool { return p.Job == "load-0000" })
 	l.promises = append(l.promises, historycheck.Promise{Job: "load-0000"})
-	r := c.judge(historycheck.History{Promises: l.promises, Bounds: calmBounds(), Stored: stored(n.all())})
+	r := c.judgeHistory(historycheck.History{Promises: l.promises, Bounds: calmBounds(), Stored: storedJobs(n.listAllJobs())})
 	atLeast(t, "nominal times", r.Targets, 60)
 }

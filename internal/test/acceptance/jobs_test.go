@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -19,8 +20,8 @@ const namespace = "namespaces/default"
 
 func jobName(id string) string { return namespace + "/jobs/" + id }
 
-// call bounds one call.
-func call(t testing.TB) context.Context {
+// callContext bounds one call.
+func callContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -28,29 +29,29 @@ func call(t testing.TB) context.Context {
 
 // newJob is a job of the tests' handler; callers add a schedule.
 func newJob(b behaviour) *fermatav1.Job {
-	return &fermatav1.Job{Handler: handlerName, Payload: b.payload(), Timeout: durationpb.New(5 * time.Minute)}
+	return &fermatav1.Job{Handler: handlerName, Payload: b.encodePayload(), Timeout: durationpb.New(5 * time.Minute)}
 }
 
-func every(d time.Duration, first time.Time) *fermatav1.Schedule {
+func everyInterval(d time.Duration, first time.Time) *fermatav1.Schedule {
 	return &fermatav1.Schedule{
 		Rule:      &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(d)}},
 		StartTime: timestamppb.New(first),
 	}
 }
 
-func once(at time.Time) *fermatav1.Schedule {
+func onceAt(at time.Time) *fermatav1.Schedule {
 	return &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(at)}}
 }
 
 // noBackoff keeps the interval of failing jobs.
 func noBackoff() *fermatav1.BackoffPolicy { return &fermatav1.BackoffPolicy{Disabled: true} }
 
-// insist makes a call again as long as it is told to come back, as clients do: a machine
+// callUntilAnswered makes a call again as long as it is answered UNAVAILABLE, as clients do: a machine
 // that stands still for a moment may have kept Redis from answering in time.
-func insist[T any](t testing.TB, what string, do func(context.Context) (T, error)) (answer T) {
+func callUntilAnswered[T any](t testing.TB, what string, do func(context.Context) (T, error)) (answer T) {
 	t.Helper()
-	eventually(t, patience, what, func() (err error) {
-		answer, err = do(call(t))
+	redistest.Eventually(t, patience, what, func() (err error) {
+		answer, err = do(callContext(t))
 		switch status.Code(err) {
 		case codes.OK, codes.Unavailable, codes.Aborted:
 			return err
@@ -61,33 +62,33 @@ func insist[T any](t testing.TB, what string, do func(context.Context) (T, error
 	return answer
 }
 
-func (n *schedulerNode) create(id string, j *fermatav1.Job) *fermatav1.Job {
+func (n *schedulerNode) createJob(id string, j *fermatav1.Job) *fermatav1.Job {
 	n.t.Helper()
-	return insist(n.t, "create "+id, func(ctx context.Context) (*fermatav1.Job, error) {
+	return callUntilAnswered(n.t, "create "+id, func(ctx context.Context) (*fermatav1.Job, error) {
 		return n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: namespace, JobId: id, Job: j})
 	})
 }
 
-func (n *schedulerNode) get(id string) *fermatav1.Job {
+func (n *schedulerNode) getJob(id string) *fermatav1.Job {
 	n.t.Helper()
-	return insist(n.t, "get "+id, func(ctx context.Context) (*fermatav1.Job, error) {
+	return callUntilAnswered(n.t, "get "+id, func(ctx context.Context) (*fermatav1.Job, error) {
 		return n.jobs.GetJob(ctx, &fermatav1.GetJobRequest{Name: jobName(id)})
 	})
 }
 
-func (n *schedulerNode) runs(id string) []*fermatav1.Run {
+func (n *schedulerNode) listRuns(id string) []*fermatav1.Run {
 	n.t.Helper()
-	return insist(n.t, "runs of "+id, func(ctx context.Context) (*fermatav1.ListRunsResponse, error) {
+	return callUntilAnswered(n.t, "runs of "+id, func(ctx context.Context) (*fermatav1.ListRunsResponse, error) {
 		return n.jobs.ListRuns(ctx, &fermatav1.ListRunsRequest{Parent: jobName(id)})
 	}).GetRuns()
 }
 
-// all lists every job of the namespace by its id.
-func (n *schedulerNode) all() map[string]*fermatav1.Job {
+// listAllJobs lists every job of the namespace by its id.
+func (n *schedulerNode) listAllJobs() map[string]*fermatav1.Job {
 	n.t.Helper()
 	jobs := map[string]*fermatav1.Job{}
 	for token := ""; ; {
-		page := insist(n.t, "list jobs", func(ctx context.Context) (*fermatav1.ListJobsResponse, error) {
+		page := callUntilAnswered(n.t, "list jobs", func(ctx context.Context) (*fermatav1.ListJobsResponse, error) {
 			return n.jobs.ListJobs(ctx, &fermatav1.ListJobsRequest{Parent: namespace, PageSize: 1000, PageToken: token})
 		})
 		for _, j := range page.GetJobs() {
@@ -99,11 +100,11 @@ func (n *schedulerNode) all() map[string]*fermatav1.Job {
 	}
 }
 
-// letters lists all dead letters of the namespace.
-func (n *schedulerNode) letters() (letters []*fermatav1.DeadLetter) {
+// listDeadLetters lists all dead letters of the namespace.
+func (n *schedulerNode) listDeadLetters() (letters []*fermatav1.DeadLetter) {
 	n.t.Helper()
 	for token := ""; ; {
-		page := insist(n.t, "list dead letters", func(ctx context.Context) (*fermatav1.ListDeadLettersResponse, error) {
+		page := callUntilAnswered(n.t, "list dead letters", func(ctx context.Context) (*fermatav1.ListDeadLettersResponse, error) {
 			return n.jobs.ListDeadLetters(ctx, &fermatav1.ListDeadLettersRequest{Parent: namespace, PageToken: token})
 		})
 		letters = append(letters, page.GetDeadLetters()...)
@@ -113,11 +114,11 @@ func (n *schedulerNode) letters() (letters []*fermatav1.DeadLetter) {
 	}
 }
 
-// redrive redrives the dead letters of jobs whose ids begin so, and counts them.
-func (n *schedulerNode) redrive(idPrefix string) (redriven int) {
+// redriveLetters redrives the dead letters of jobs whose ids begin so, and counts them.
+func (n *schedulerNode) redriveLetters(idPrefix string) (redriven int) {
 	n.t.Helper()
 	for token := ""; ; {
-		page, err := n.jobs.RedriveDeadLetters(call(n.t), &fermatav1.RedriveDeadLettersRequest{Parent: namespace, IdPrefix: idPrefix, PageToken: token})
+		page, err := n.jobs.RedriveDeadLetters(callContext(n.t), &fermatav1.RedriveDeadLettersRequest{Parent: namespace, IdPrefix: idPrefix, PageToken: token})
 		if err != nil {
 			n.t.Fatalf("redrive %s: %v", idPrefix, err)
 		}
@@ -142,10 +143,10 @@ func newLoad(n int, first time.Time, queues ...string) *load {
 	for i := range n {
 		interval := time.Duration(1+i%5) * time.Second
 		// Stepping by the golden ratio spreads any number of phases evenly.
-		phase := time.Duration(float64(interval) * fraction(float64(i)*0.6180339887)).Truncate(time.Millisecond)
+		phase := time.Duration(float64(interval) * fractionalPart(float64(i)*0.6180339887)).Truncate(time.Millisecond)
 		start := first.Add(phase).Truncate(time.Millisecond)
 		j := newJob(behaviour{Sleep: time.Duration(i%9*5) * time.Millisecond})
-		j.Queue, j.Schedule = queues[i%len(queues)], every(interval, start)
+		j.Queue, j.Schedule = queues[i%len(queues)], everyInterval(interval, start)
 		id := fmt.Sprintf("load-%04d", i)
 		l.jobs[id] = j
 		l.promises = append(l.promises, historycheck.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: start.UnixMilli()})
@@ -153,15 +154,15 @@ func newLoad(n int, first time.Time, queues ...string) *load {
 	return l
 }
 
-func fraction(x float64) float64 { return x - float64(int(x)) }
+func fractionalPart(x float64) float64 { return x - float64(int(x)) }
 
-// register creates the jobs in batches of at most 1,000.
-func (n *schedulerNode) register(l *load) {
+// registerLoad creates the jobs in batches of at most 1,000.
+func (n *schedulerNode) registerLoad(l *load) {
 	n.t.Helper()
 	request := &fermatav1.BatchCreateJobsRequest{Parent: namespace}
 	send := func() {
 		for len(request.Requests) > 0 {
-			response := insist(n.t, "batch", func(ctx context.Context) (*fermatav1.BatchCreateJobsResponse, error) {
+			response := callUntilAnswered(n.t, "batch", func(ctx context.Context) (*fermatav1.BatchCreateJobsResponse, error) {
 				return n.jobs.BatchCreateJobs(ctx, request)
 			})
 			var again []*fermatav1.CreateJobRequest
@@ -191,8 +192,8 @@ func (n *schedulerNode) register(l *load) {
 	}
 }
 
-// stored is the set of ids that a listing gave.
-func stored(jobs map[string]*fermatav1.Job) map[string]bool {
+// storedJobs is the set of ids that a listing gave.
+func storedJobs(jobs map[string]*fermatav1.Job) map[string]bool {
 	ids := map[string]bool{}
 	for id := range jobs {
 		ids[id] = true
@@ -200,18 +201,18 @@ func stored(jobs map[string]*fermatav1.Job) map[string]bool {
 	return ids
 }
 
-// quiesce pauses all jobs and waits until none of them runs, so that counters
+// pauseAllJobs pauses all jobs and waits until none of them runs, so that counters
 // stand still.
-func (n *schedulerNode) quiesce() map[string]*fermatav1.Job {
+func (n *schedulerNode) pauseAllJobs() map[string]*fermatav1.Job {
 	n.t.Helper()
-	for id := range n.all() {
-		insist(n.t, "pause "+id, func(ctx context.Context) (*fermatav1.Job, error) {
+	for id := range n.listAllJobs() {
+		callUntilAnswered(n.t, "pause "+id, func(ctx context.Context) (*fermatav1.Job, error) {
 			return n.jobs.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: jobName(id)})
 		})
 	}
 	var jobs map[string]*fermatav1.Job
-	eventually(n.t, patience, "all jobs are paused", func() error {
-		jobs = n.all()
+	redistest.Eventually(n.t, patience, "all jobs are paused", func() error {
+		jobs = n.listAllJobs()
 		for id, j := range jobs {
 			if s := j.GetStatus().GetState(); s != fermatav1.JobStatus_STATE_PAUSED {
 				return fmt.Errorf("%s is %v", id, s)

@@ -25,22 +25,22 @@ type limit struct {
 	call  func(ctx context.Context, n int) error
 }
 
-func text(n int) string { return strings.Repeat("x", n) }
+func textOfLength(n int) string { return strings.Repeat("x", n) }
 
-// many makes n different short texts.
-func many(n int, format string) (list []string) {
+// formatEach makes n different short texts.
+func formatEach(n int, format string) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf(format, i))
 	}
 	return list
 }
 
-// TestEveryLimit: each bound of what clients may send, by one step on either side.
-func TestEveryLimit(t *testing.T) {
-	inTurn(t)
+// TestRequestLimits: each bound of what clients may send, by one step on either side.
+func TestRequestLimits(t *testing.T) {
+	runBesideOthers(t)
 	c := newCluster(t, newRedis(t).URL())
-	n := c.start("a")
-	n.create("there", newJob(behaviour{}))
+	n := c.startNode("a")
+	n.createJob("there", newJob(behaviour{}))
 	ids := 0
 	create := func(change func(*fermatav1.Job, int)) func(context.Context, int) error {
 		return func(ctx context.Context, size int) error {
@@ -55,35 +55,35 @@ func TestEveryLimit(t *testing.T) {
 	millis := func(n int) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Millisecond) }
 	day, year := 24*60*60, 366*24*60*60
 	exclude := func(e *fermatav1.Exclusions) *fermatav1.Schedule {
-		s := every(time.Hour, time.Now())
+		s := everyInterval(time.Hour, time.Now())
 		s.Exclusions = e
 		return s
 	}
 	limits := []limit{
 		{"id", 128, "job_id", func(ctx context.Context, size int) error {
-			_, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: namespace, JobId: text(size), Job: newJob(behaviour{})})
+			_, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: namespace, JobId: textOfLength(size), Job: newJob(behaviour{})})
 			return err
 		}},
 		{"namespace", 64, "parent", func(ctx context.Context, size int) error {
-			_, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: "namespaces/" + text(size), JobId: "x", Job: newJob(behaviour{})})
+			_, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: "namespaces/" + textOfLength(size), JobId: "x", Job: newJob(behaviour{})})
 			return err
 		}},
 		{"request id", 64, "request_id", func(ctx context.Context, size int) error {
-			_, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: namespace, JobId: "by-request", RequestId: text(size), Job: newJob(behaviour{})})
+			_, err := n.jobs.CreateJob(ctx, &fermatav1.CreateJobRequest{Parent: namespace, JobId: "by-request", RequestId: textOfLength(size), Job: newJob(behaviour{})})
 			return err
 		}},
-		{"queue", 64, "job.queue", create(func(j *fermatav1.Job, n int) { j.Queue = text(n) })},
+		{"queue", 64, "job.queue", create(func(j *fermatav1.Job, n int) { j.Queue = textOfLength(n) })},
 		{"handler", 128, "job.handler", create(func(j *fermatav1.Job, n int) { j.Handler = strings.Repeat("é", n) })},
 		{"payload", 256 << 10, "job.payload", create(func(j *fermatav1.Job, n int) { j.Payload = make([]byte, n) })},
 		{"priority", 9, "job.priority", create(func(j *fermatav1.Job, n int) { p := int32(n); j.Priority = &p })},
 		{"labels", 32, "job.labels", create(func(j *fermatav1.Job, n int) {
 			j.Labels = map[string]string{}
-			for _, k := range many(n, "k%d") {
+			for _, k := range formatEach(n, "k%d") {
 				j.Labels[k] = ""
 			}
 		})},
-		{"key of a label", 128, "job.labels", create(func(j *fermatav1.Job, n int) { j.Labels = map[string]string{text(n): "v"} })},
-		{"label", 128, `job.labels["k"]`, create(func(j *fermatav1.Job, n int) { j.Labels = map[string]string{"k": text(n)} })},
+		{"key of a label", 128, "job.labels", create(func(j *fermatav1.Job, n int) { j.Labels = map[string]string{textOfLength(n): "v"} })},
+		{"label", 128, `job.labels["k"]`, create(func(j *fermatav1.Job, n int) { j.Labels = map[string]string{"k": textOfLength(n)} })},
 		{"history", 100, "job.history_limit", create(func(j *fermatav1.Job, n int) { h := int32(n); j.HistoryLimit = &h })},
 		{"timeout", day, "job.timeout", create(func(j *fermatav1.Job, n int) { j.Timeout = seconds(n) })},
 		{"grace", 300, "job.timeout_grace", create(func(j *fermatav1.Job, n int) { j.TimeoutGrace = seconds(n) })},
@@ -93,17 +93,17 @@ func TestEveryLimit(t *testing.T) {
 			j.RetryPolicy = &fermatav1.RetryPolicy{MaxAttempts: int32(n)}
 		})},
 		{"locks", 4, "job.locks", create(func(j *fermatav1.Job, n int) {
-			for _, k := range many(n, "lock-%d") {
+			for _, k := range formatEach(n, "lock-%d") {
 				j.Locks = append(j.Locks, &fermatav1.Lock{Key: k, Limit: 1})
 			}
 		})},
-		{"key of a lock", 128, "job.locks[0].key", create(func(j *fermatav1.Job, n int) { j.Locks = []*fermatav1.Lock{{Key: text(n), Limit: 1}} })},
+		{"key of a lock", 128, "job.locks[0].key", create(func(j *fermatav1.Job, n int) { j.Locks = []*fermatav1.Lock{{Key: textOfLength(n), Limit: 1}} })},
 		{"limit of a lock", 1000, "job.locks[0].limit", create(func(j *fermatav1.Job, n int) { j.Locks = []*fermatav1.Lock{{Key: "k", Limit: int32(n)}} })},
-		{"target", 128, "job.target", create(func(j *fermatav1.Job, n int) { j.Target = text(n) })},
+		{"target", 128, "job.target", create(func(j *fermatav1.Job, n int) { j.Target = textOfLength(n) })},
 		{"failures before a pause", 1_000_000, "job.pause_after_failures", create(func(j *fermatav1.Job, n int) { j.PauseAfterFailures = int32(n) })},
-		{"cron expressions", 16, "job.schedule.cron.expressions", create(func(j *fermatav1.Job, n int) { j.Schedule = cron("", many(n, "%d 0 * * *")...) })},
+		{"cron expressions", 16, "job.schedule.cron.expressions", create(func(j *fermatav1.Job, n int) { j.Schedule = cronSchedule("", formatEach(n, "%d 0 * * *")...) })},
 		{"cron expression", 256, "job.schedule.cron.expressions[0]", create(func(j *fermatav1.Job, n int) {
-			j.Schedule = cron("", "0 0 * * 1"+strings.Repeat(",1", (n-9)/2)+strings.Repeat(" ", (n-9)%2))
+			j.Schedule = cronSchedule("", "0 0 * * 1"+strings.Repeat(",1", (n-9)/2)+strings.Repeat(" ", (n-9)%2))
 		})},
 		{"excluded dates", 400, "job.schedule.exclusions.dates", create(func(j *fermatav1.Job, n int) {
 			var dates []string
@@ -113,11 +113,11 @@ func TestEveryLimit(t *testing.T) {
 			j.Schedule = exclude(&fermatav1.Exclusions{Dates: dates})
 		})},
 		{"excluded windows", 32, "job.schedule.exclusions.windows", create(func(j *fermatav1.Job, n int) {
-			j.Schedule = exclude(&fermatav1.Exclusions{Windows: many(n, "01:%02d-02:00")})
+			j.Schedule = exclude(&fermatav1.Exclusions{Windows: formatEach(n, "01:%02d-02:00")})
 		})},
 		{"batch", 1000, "requests", func(ctx context.Context, size int) error {
 			request := &fermatav1.BatchCreateJobsRequest{Parent: namespace}
-			for _, id := range many(size, "batch-%d") {
+			for _, id := range formatEach(size, "batch-%d") {
 				request.Requests = append(request.Requests, &fermatav1.CreateJobRequest{JobId: id, Job: newJob(behaviour{})})
 			}
 			_, err := n.jobs.BatchCreateJobs(ctx, request)
@@ -128,28 +128,28 @@ func TestEveryLimit(t *testing.T) {
 			return err
 		}},
 		{"prefix of ids", 128, "id_prefix", func(ctx context.Context, size int) error {
-			_, err := n.jobs.ListJobs(ctx, &fermatav1.ListJobsRequest{Parent: namespace, IdPrefix: text(size)})
+			_, err := n.jobs.ListJobs(ctx, &fermatav1.ListJobsRequest{Parent: namespace, IdPrefix: textOfLength(size)})
 			return err
 		}},
 		{"labels of a filter", 64, "labels", func(ctx context.Context, size int) error {
 			labels := map[string]string{}
-			for _, k := range many(size, "k%d") {
+			for _, k := range formatEach(size, "k%d") {
 				labels[k] = ""
 			}
 			_, err := n.jobs.ListJobs(ctx, &fermatav1.ListJobsRequest{Parent: namespace, Labels: labels})
 			return err
 		}},
 		{"note", 256, "note", func(ctx context.Context, size int) error {
-			_, err := n.jobs.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: jobName("there"), Note: text(size)})
+			_, err := n.jobs.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: jobName("there"), Note: textOfLength(size)})
 			return err
 		}},
 		{"request id of a run", 64, "request_id", func(ctx context.Context, size int) error {
-			_, err := n.jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: jobName("there"), RequestId: text(size)})
+			_, err := n.jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: jobName("there"), RequestId: textOfLength(size)})
 			return err
 		}},
 		{"names of dead letters", 1000, "names", func(ctx context.Context, size int) error {
-			_, err := n.jobs.RedriveDeadLetters(ctx, &fermatav1.RedriveDeadLettersRequest{Parent: namespace, Names: many(size, jobName("there")+"/deadLetters/%d")})
-			if size == 1000 && status.Code(err) == codes.InvalidArgument && !slices.Contains(violated(t, err), "names") {
+			_, err := n.jobs.RedriveDeadLetters(ctx, &fermatav1.RedriveDeadLettersRequest{Parent: namespace, Names: formatEach(size, jobName("there")+"/deadLetters/%d")})
+			if size == 1000 && status.Code(err) == codes.InvalidArgument && !slices.Contains(violatedFields(t, err), "names") {
 				return err
 			}
 			if size == 1000 {
@@ -166,10 +166,10 @@ func TestEveryLimit(t *testing.T) {
 	}
 	for _, l := range limits {
 		t.Run(l.name, func(t *testing.T) {
-			if err := l.call(call(t), l.most); err != nil {
+			if err := l.call(callContext(t), l.most); err != nil {
 				t.Errorf("%d is refused: %v", l.most, err)
 			}
-			if fields := violated(t, l.call(call(t), l.most+1)); !slices.Contains(fields, l.field) {
+			if fields := violatedFields(t, l.call(callContext(t), l.most+1)); !slices.Contains(fields, l.field) {
 				t.Errorf("%d: it names %q, want %q", l.most+1, fields, l.field)
 			}
 		})
@@ -188,15 +188,15 @@ func TestEveryLimit(t *testing.T) {
 		{"history", 0, "job.history_limit", create(func(j *fermatav1.Job, n int) { h := int32(n); j.HistoryLimit = &h })},
 		{"priority", 0, "job.priority", create(func(j *fermatav1.Job, n int) { p := int32(n); j.Priority = &p })},
 		{"start", 1, "job.schedule.start_time", create(func(j *fermatav1.Job, n int) {
-			j.Schedule = every(time.Hour, time.Now())
+			j.Schedule = everyInterval(time.Hour, time.Now())
 			j.Schedule.StartTime = &timestamppb.Timestamp{Nanos: int32(n) * 1_000_000}
 		})},
 	} {
 		t.Run("least "+l.name, func(t *testing.T) {
-			if err := l.call(call(t), l.most); err != nil {
+			if err := l.call(callContext(t), l.most); err != nil {
 				t.Errorf("%d is refused: %v", l.most, err)
 			}
-			if fields := violated(t, l.call(call(t), l.most-1)); !slices.Contains(fields, l.field) {
+			if fields := violatedFields(t, l.call(callContext(t), l.most-1)); !slices.Contains(fields, l.field) {
 				t.Errorf("%d: it names %q, want %q", l.most-1, fields, l.field)
 			}
 		})
@@ -208,8 +208,8 @@ func TestEveryLimit(t *testing.T) {
 		for i := range 100_000 {
 			j.Labels[fmt.Sprint(i)] = ""
 		}
-		_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "labelled", Job: j})
-		if fields := violated(t, err); !slices.Equal(fields, []string{"job.labels"}) || len(err.Error()) > 200 {
+		_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "labelled", Job: j})
+		if fields := violatedFields(t, err); !slices.Equal(fields, []string{"job.labels"}) || len(err.Error()) > 200 {
 			t.Errorf("it names %q: %.300s", fields, err)
 		}
 	})
@@ -218,7 +218,7 @@ func TestEveryLimit(t *testing.T) {
 // hostileNames tries names that mean something to Redis, to Lua, to a terminal or to
 // the eye, wherever the API takes a name.
 func hostileNames(t *testing.T, n *schedulerNode) {
-	before := len(n.all())
+	before := len(n.listAllJobs())
 	for _, name := range []string{
 		"*", "a*", "?", "[a-z]", "{x}", "}x{", "{", "a}b", "a\nb", "a\r\nSET x y", "a\x00b", "a\tb", "\x1b[31m", "a b", " a", "a/b", "a//b", "../a", "a#d0", "a#",
 		"%s", "%d+", "^a", "$", "a'b", `a"b`, `a\b`, "a;b", "a,b", "a|b", "a=b", "ä", "раypal", "ａ", "a\u200bb", "a\u202eb", "e\u0301", "😀", "-a", ".", "..", ".a", "_a", "~", ":",
@@ -226,42 +226,42 @@ func hostileNames(t *testing.T, n *schedulerNode) {
 	} {
 		for field, try := range map[string]func() error{
 			"job_id": func() error {
-				_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: name, Job: newJob(behaviour{})})
+				_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: name, Job: newJob(behaviour{})})
 				return err
 			},
 			"parent": func() error {
-				_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: "namespaces/" + name, JobId: "x", Job: newJob(behaviour{})})
+				_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: "namespaces/" + name, JobId: "x", Job: newJob(behaviour{})})
 				return err
 			},
 			"job.queue": func() error {
 				j := newJob(behaviour{})
 				j.Queue = name
-				_, err := n.jobs.CreateJob(call(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "x", Job: j})
+				_, err := n.jobs.CreateJob(callContext(t), &fermatav1.CreateJobRequest{Parent: namespace, JobId: "x", Job: j})
 				return err
 			},
 			"name": func() error {
-				_, err := n.jobs.DeleteJob(call(t), &fermatav1.DeleteJobRequest{Name: jobName(name), AllowMissing: true})
+				_, err := n.jobs.DeleteJob(callContext(t), &fermatav1.DeleteJobRequest{Name: jobName(name), AllowMissing: true})
 				return err
 			},
 			"parent ": func() error {
-				_, err := n.jobs.ListJobs(call(t), &fermatav1.ListJobsRequest{Parent: "namespaces/" + name})
+				_, err := n.jobs.ListJobs(callContext(t), &fermatav1.ListJobsRequest{Parent: "namespaces/" + name})
 				return err
 			},
 			"settings.name": func() error {
-				_, err := n.jobs.UpdateQueueSettings(call(t), &fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: namespace + "/queues/" + name}})
+				_, err := n.jobs.UpdateQueueSettings(callContext(t), &fermatav1.UpdateQueueSettingsRequest{Settings: &fermatav1.QueueSettings{Name: namespace + "/queues/" + name}})
 				return err
 			},
 		} {
 			err := try()
-			if fields := violated(t, err); !slices.Contains(fields, strings.TrimSpace(field)) {
+			if fields := violatedFields(t, err); !slices.Contains(fields, strings.TrimSpace(field)) {
 				t.Errorf("%.40q: it names %q, want %q", name, fields, field)
 			}
 			if s := err.Error(); len(s) > 500 || strings.ContainsAny(s, "\x00\x1b\n\u202e") {
-				t.Errorf("%.40q is said back: %.500q", name, s)
+				t.Errorf("%.40q is repeated in the answer: %.500q", name, s)
 			}
 		}
 	}
-	if after := len(n.all()); after != before {
+	if after := len(n.listAllJobs()); after != before {
 		t.Errorf("%d jobs are stored, there were %d", after, before)
 	}
 }

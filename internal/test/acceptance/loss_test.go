@@ -14,32 +14,33 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // TestLostWorkersCostNoAttempts: runs of a killed worker start elsewhere within
 // the lease and two seconds; losses count apart; the third in a row quarantines.
 func TestLostWorkersCostNoAttempts(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	n := c.start("a")
-	other := c.start("b")
-	c.settle()
+	n := c.startNode("a")
+	other := c.startNode("b")
+	c.awaitSettled()
 	var faults []historycheck.Fault
 
 	j := newJob(behaviour{Sleep: time.Minute})
-	j.Schedule = once(time.Now())
-	n.create("poison", j)
+	j.Schedule = onceAt(time.Now())
+	n.createJob("poison", j)
 	var lastToken int64
 	w := c.startWorker("w0", 1, n.grpc)
 	var killedAt time.Time
 	for loss := range 3 {
 		id := fmt.Sprintf("w%d", loss)
-		started := c.saw(patience, "the run starts on "+id, starts("poison", id))
+		started := c.awaitEvent(patience, "the run starts on "+id, isStartOf("poison", id))
 		if loss > 0 {
-			bound := elsewhere(loss)
-			if after := time.Unix(0, started.AtNS).Sub(killedAt); after > bound+c.pulse.Since(killedAt)+busy() {
+			bound := lossBound(loss)
+			if after := time.Unix(0, started.AtNS).Sub(killedAt); after > bound+c.pulse.Since(killedAt)+busyAllowance() {
 				t.Errorf("started elsewhere %v after loss %d, want at most %v", after, loss, bound)
 			}
 		}
@@ -47,8 +48,8 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 			t.Errorf("attempt %d with token %d after loss %d, want attempt 1 and a token above %d", started.Attempt, started.Token, loss, lastToken)
 		}
 		lastToken = started.Token
-		eventually(t, patience, "the run is shown as running", func() error {
-			return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool {
+		redistest.Eventually(t, patience, "the run is shown as running", func() error {
+			return wantStatus(n.getJob("poison"), func(s *fermatav1.JobStatus) bool {
 				return s.GetState() == fermatav1.JobStatus_STATE_RUNNING && s.GetCurrentAttempt() == 1 && int(s.GetCurrentLosses()) == loss &&
 					int(s.GetLostTotal()) == loss && s.GetConsecutiveFailures() == 0
 			})
@@ -57,31 +58,31 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 		if loss < 2 {
 			next = c.startWorker(fmt.Sprintf("w%d", loss+1), 1, []string{n.grpc, other.grpc}[(loss+1)%2])
 		}
-		killed := begin("worker killed", id)
+		killed := beginFault("worker killed", id)
 		killedAt = time.Now()
-		w.kill()
-		faults = append(faults, killed.done(elsewhere(loss+1)))
+		w.killProcess()
+		faults = append(faults, killed.endFault(lossBound(loss+1)))
 		w = next
 	}
-	eventually(t, patience, "the run is quarantined", func() error {
-		return wantStatus(n.get("poison"), func(s *fermatav1.JobStatus) bool {
+	redistest.Eventually(t, patience, "the run is quarantined", func() error {
+		return wantStatus(n.getJob("poison"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DEAD && s.GetLostTotal() == 3
 		})
 	})
-	runs := n.runs("poison")
+	runs := n.listRuns("poison")
 	if len(runs) != 1 || runs[0].GetOutcome() != fermatav1.Outcome_OUTCOME_QUARANTINED || runs[0].GetLosses() != 3 || runs[0].GetAttempts() != 0 {
 		t.Errorf("runs: %v, want one, quarantined after three losses and no attempt", runs)
 	}
-	if s := n.get("poison").GetStatus(); s.GetLastOutcome() != fermatav1.Outcome_OUTCOME_LOST && s.GetLastOutcome() != fermatav1.Outcome_OUTCOME_QUARANTINED || s.GetTimeoutTotal() != 0 {
+	if s := n.getJob("poison").GetStatus(); s.GetLastOutcome() != fermatav1.Outcome_OUTCOME_LOST && s.GetLastOutcome() != fermatav1.Outcome_OUTCOME_QUARANTINED || s.GetTimeoutTotal() != 0 {
 		t.Errorf("status: %v", s)
 	}
 	// The workers that follow get other jobs, and leave this one alone.
 	c.startWorker("w9", 1, n.grpc)
-	n.create("after", scheduled(once(time.Now())))
-	c.saw(patience, "other jobs run", starts("after", "w9"))
+	n.createJob("after", scheduledJob(onceAt(time.Now())))
+	c.awaitEvent(patience, "other jobs run", isStartOf("after", "w9"))
 	bounds := calmBounds()
 	bounds.Longest = 2 * time.Minute
-	r := c.judge(historycheck.History{Promises: []historycheck.Promise{{Job: "poison"}, {Job: "after"}}, Faults: faults, Bounds: bounds})
+	r := c.judgeHistory(historycheck.History{Promises: []historycheck.Promise{{Job: "poison"}, {Job: "after"}}, Faults: faults, Bounds: bounds})
 	if r.Repeats != 2 {
 		t.Errorf("%d repeats, want 2", r.Repeats)
 	}
@@ -90,9 +91,9 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 // standsApart is the most that the last start of a run waits that loses its workers.
 const standsApart = lease.Apart
 
-// elsewhere is how long a run may take to start on another worker after so many of its
+// lossBound is how long a run may take to start on another worker after so many of its
 // workers were killed: its last start stands apart.
-func elsewhere(losses int) time.Duration {
+func lossBound(losses int) time.Duration {
 	bound := sessionTTL(leaseTTL) + 2*time.Second
 	if losses == lease.PoisonLosses-1 {
 		bound += standsApart
@@ -123,21 +124,21 @@ func openRaw(t *testing.T, n *schedulerNode, hello *fermatav1.Hello) *rawStream 
 		t.Fatal(err)
 	}
 	s := &rawStream{t, stream, cancel}
-	s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
-	if ttl := s.receive().GetWelcome().GetLeaseTtl().AsDuration(); ttl != leaseTTL && ttl != longLease {
+	s.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: hello}})
+	if ttl := s.receiveResponse().GetWelcome().GetLeaseTtl().AsDuration(); ttl != leaseTTL && ttl != longLease {
 		t.Fatal("no welcome with the lease's life")
 	}
 	return s
 }
 
-func (s *rawStream) send(r *fermatav1.WorkRequest) {
+func (s *rawStream) sendRequest(r *fermatav1.WorkRequest) {
 	s.t.Helper()
 	if err := s.stream.Send(r); err != nil && !errors.Is(err, io.EOF) {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *rawStream) receive() *fermatav1.WorkResponse {
+func (s *rawStream) receiveResponse() *fermatav1.WorkResponse {
 	s.t.Helper()
 	r, err := s.stream.Recv()
 	if err != nil {
@@ -146,27 +147,27 @@ func (s *rawStream) receive() *fermatav1.WorkResponse {
 	return r
 }
 
-// until receives messages up to the first that fits.
-func (s *rawStream) until(fits func(*fermatav1.WorkResponse) bool) *fermatav1.WorkResponse {
+// receiveUntil receives messages up to the first that fits.
+func (s *rawStream) receiveUntil(fits func(*fermatav1.WorkResponse) bool) *fermatav1.WorkResponse {
 	s.t.Helper()
 	for {
-		if r := s.receive(); fits(r) {
+		if r := s.receiveResponse(); fits(r) {
 			return r
 		}
 	}
 }
 
-func (s *rawStream) result(lease string, outcome fermatav1.Result_Outcome) {
+func (s *rawStream) sendResult(lease string, outcome fermatav1.Result_Outcome) {
 	s.t.Helper()
-	s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{
+	s.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Results{Results: &fermatav1.Results{
 		Results: []*fermatav1.Result{{LeaseId: lease, Outcome: outcome, Error: "too late"}},
 	}}})
 }
 
-// ack waits for the answer to a result.
-func (s *rawStream) ack(lease string) fermatav1.ResultAck_Status {
+// receiveAck waits for the answer to a result.
+func (s *rawStream) receiveAck(lease string) fermatav1.ResultAck_Status {
 	s.t.Helper()
-	r := s.until(func(r *fermatav1.WorkResponse) bool { return r.GetResultAcks() != nil })
+	r := s.receiveUntil(func(r *fermatav1.WorkResponse) bool { return r.GetResultAcks() != nil })
 	for _, a := range r.GetResultAcks().GetAcks() {
 		if a.GetLeaseId() == lease {
 			return a.GetStatus()
@@ -180,32 +181,32 @@ func (s *rawStream) ack(lease string) fermatav1.ResultAck_Status {
 // answered STALE, and changes nothing: not while the run is live elsewhere, and
 // not when it is over. The worker's own result, sent twice, is a duplicate.
 func TestLateResultIsRefused(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	n, other := c.start("a"), c.start("b")
-	c.settle()
+	n, other := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	held := filepath.Join(t.TempDir(), "held")
 	if err := os.WriteFile(held, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	j := newJob(behaviour{While: held})
-	j.Schedule = once(time.Now())
-	n.create("late", j)
+	j.Schedule = onceAt(time.Now())
+	n.createJob("late", j)
 
 	hello := &fermatav1.Hello{WorkerId: "raw", Queues: []string{"default"}, Slots: 1, SessionEpoch: 1}
 	first := openRaw(t, n, hello)
-	lease := first.until(func(r *fermatav1.WorkResponse) bool { return r.GetLeases() != nil }).GetLeases().GetLeases()[0]
-	first.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease.GetLeaseId()}}}})
-	if lease.GetAttempt() != 1 || lease.GetToken() == 0 || lease.GetHandler() != handlerName || lease.GetRun() != n.get("late").GetStatus().GetCurrentRun() {
+	lease := first.receiveUntil(func(r *fermatav1.WorkResponse) bool { return r.GetLeases() != nil }).GetLeases().GetLeases()[0]
+	first.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease.GetLeaseId()}}}})
+	if lease.GetAttempt() != 1 || lease.GetToken() == 0 || lease.GetHandler() != handlerName || lease.GetRun() != n.getJob("late").GetStatus().GetCurrentRun() {
 		t.Errorf("lease: %v", lease)
 	}
 	first.cancel()
 
 	c.startWorker("w1", 1, other.grpc)
 	cut := time.Now()
-	started := c.saw(patience, "the run starts elsewhere", starts("late", "w1"))
-	if after := time.Unix(0, started.AtNS).Sub(cut); after > leaseTTL+2*time.Second+c.pulse.Since(cut)+busy() {
+	started := c.awaitEvent(patience, "the run starts elsewhere", isStartOf("late", "w1"))
+	if after := time.Unix(0, started.AtNS).Sub(cut); after > leaseTTL+2*time.Second+c.pulse.Since(cut)+busyAllowance() {
 		t.Errorf("started elsewhere after %v", after)
 	}
 	if started.Token <= lease.GetToken() || started.Attempt != 1 {
@@ -214,15 +215,15 @@ func TestLateResultIsRefused(t *testing.T) {
 
 	// The first worker comes back, to the same node and to the other.
 	for i, node := range []*schedulerNode{n, other} {
-		before := n.get("late")
+		before := n.getJob("late")
 		hello = proto.CloneOf(hello)
 		hello.SessionEpoch, hello.Live = int32(2+i), []string{lease.GetLeaseId()}
 		again := openRaw(t, node, hello)
-		again.result(lease.GetLeaseId(), fermatav1.Result_OUTCOME_FAILED_PERMANENTLY)
-		if got := again.ack(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
+		again.sendResult(lease.GetLeaseId(), fermatav1.Result_OUTCOME_FAILED_PERMANENTLY)
+		if got := again.receiveAck(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
 			t.Errorf("late result: %v, want STALE", got)
 		}
-		after := n.get("late")
+		after := n.getJob("late")
 		if !proto.Equal(before, after) {
 			t.Errorf("a refused result changed the job:\nbefore %v\nafter  %v", before, after)
 		}
@@ -234,53 +235,53 @@ func TestLateResultIsRefused(t *testing.T) {
 	if err := os.Remove(held); err != nil {
 		t.Fatal(err)
 	}
-	c.saw(patience, "the run ends", func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.Outcome == historycheck.OK })
-	eventually(t, patience, "its result counts", func() error {
-		return wantStatus(n.get("late"), func(s *fermatav1.JobStatus) bool {
+	c.awaitEvent(patience, "the run ends", func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.Outcome == historycheck.OK })
+	redistest.Eventually(t, patience, "its result counts", func() error {
+		return wantStatus(n.getJob("late"), func(s *fermatav1.JobStatus) bool {
 			return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetSucceededTotal() == 1 && s.GetRunsTotal() == 1 && s.GetConsecutiveFailures() == 0
 		})
 	})
 	hello.SessionEpoch = 9
 	last := openRaw(t, n, hello)
-	last.result(lease.GetLeaseId(), fermatav1.Result_OUTCOME_FAILED)
-	if got := last.ack(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
+	last.sendResult(lease.GetLeaseId(), fermatav1.Result_OUTCOME_FAILED)
+	if got := last.receiveAck(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
 		t.Errorf("result after the end: %v, want STALE", got)
 	}
-	if s := n.get("late").GetStatus(); s.GetSucceededTotal() != 1 || s.GetConsecutiveFailures() != 0 || s.GetDeadTotal() != 0 {
+	if s := n.getJob("late").GetStatus(); s.GetSucceededTotal() != 1 || s.GetConsecutiveFailures() != 0 || s.GetDeadTotal() != 0 {
 		t.Errorf("status: %v", s)
 	}
 }
 
 // TestRepeatedResultCountsOnce: the same result over one stream and the next.
 func TestRepeatedResultCountsOnce(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
-	n, other := c.start("a"), c.start("b")
-	c.settle()
+	n, other := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	j := newJob(behaviour{})
-	j.Schedule, j.BackoffPolicy = every(2*time.Second, time.Now().Add(time.Second)), noBackoff()
-	n.create("again", j)
+	j.Schedule, j.BackoffPolicy = everyInterval(2*time.Second, time.Now().Add(time.Second)), noBackoff()
+	n.createJob("again", j)
 	hello := &fermatav1.Hello{WorkerId: "raw", Queues: []string{"default"}, Slots: 1, SessionEpoch: 1}
 	s := openRaw(t, n, hello)
-	lease := s.until(func(r *fermatav1.WorkResponse) bool { return r.GetLeases() != nil }).GetLeases().GetLeases()[0].GetLeaseId()
-	s.send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease}}}})
-	s.result(lease, fermatav1.Result_OUTCOME_FAILED)
-	if got := s.ack(lease); got != fermatav1.ResultAck_STATUS_ACCEPTED {
+	lease := s.receiveUntil(func(r *fermatav1.WorkResponse) bool { return r.GetLeases() != nil }).GetLeases().GetLeases()[0].GetLeaseId()
+	s.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Started{Started: &fermatav1.Started{LeaseIds: []string{lease}}}})
+	s.sendResult(lease, fermatav1.Result_OUTCOME_FAILED)
+	if got := s.receiveAck(lease); got != fermatav1.ResultAck_STATUS_ACCEPTED {
 		t.Errorf("result: %v, want ACCEPTED", got)
 	}
-	s.result(lease, fermatav1.Result_OUTCOME_FAILED)
-	if got := s.ack(lease); got != fermatav1.ResultAck_STATUS_DUPLICATE {
+	s.sendResult(lease, fermatav1.Result_OUTCOME_FAILED)
+	if got := s.receiveAck(lease); got != fermatav1.ResultAck_STATUS_DUPLICATE {
 		t.Errorf("repeated result: %v, want DUPLICATE", got)
 	}
 	s.cancel()
 	hello.SessionEpoch, hello.Live, hello.Queues = 2, []string{lease}, []string{"elsewhere"}
 	s = openRaw(t, other, hello)
-	s.result(lease, fermatav1.Result_OUTCOME_FAILED)
-	if got := s.ack(lease); got != fermatav1.ResultAck_STATUS_DUPLICATE {
+	s.sendResult(lease, fermatav1.Result_OUTCOME_FAILED)
+	if got := s.receiveAck(lease); got != fermatav1.ResultAck_STATUS_DUPLICATE {
 		t.Errorf("repeated result at another node: %v, want DUPLICATE", got)
 	}
-	if s := n.get("again").GetStatus(); s.GetConsecutiveFailures() != 1 || s.GetRunsTotal() != 1 || s.GetDeadTotal() != 1 {
+	if s := n.getJob("again").GetStatus(); s.GetConsecutiveFailures() != 1 || s.GetRunsTotal() != 1 || s.GetDeadTotal() != 1 {
 		t.Errorf("one failure was counted as %v", s)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/fermata-io/fermata/internal/test/paralleltest"
 )
 
 // roleEnv makes the test binary play another part than that of the tests.
@@ -41,23 +43,28 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	buildDir = dir
+	if err := paralleltest.RunAtOnce(testsAtOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
-	if err := report.publish(os.Stdout); err != nil {
+	if err := report.writeReport(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
 }
 
-// commands are those of cmd, built as the tests themselves are, once a run.
+// commands are those of cmd, each built once a run.
 var commands = map[string]func() (string, error){
-	"scheduler": sync.OnceValues(func() (string, error) { return built("scheduler", "scheduler") }),
-	"worker":    sync.OnceValues(func() (string, error) { return built("worker", "worker") }),
-	"fermata":   sync.OnceValues(func() (string, error) { return built("fermata", "fermata") }),
+	"scheduler":      sync.OnceValues(func() (string, error) { return buildCommand("scheduler", "scheduler") }),
+	"scheduler-race": sync.OnceValues(func() (string, error) { return buildCommand("scheduler", "scheduler-race", "-race") }),
+	"worker":         sync.OnceValues(func() (string, error) { return buildCommand("worker", "worker") }),
+	"fermata":        sync.OnceValues(func() (string, error) { return buildCommand("fermata", "fermata") }),
 }
 
-// command returns the path of a command.
-func command(t testing.TB, name string) string {
+// commandPath returns the path of a command.
+func commandPath(t testing.TB, name string) string {
 	t.Helper()
 	path, err := commands[name]()
 	if err != nil {
@@ -66,55 +73,61 @@ func command(t testing.TB, name string) string {
 	return path
 }
 
-// built compiles a command into buildDir under another name, with more flags.
-func built(command, name string, flags ...string) (string, error) {
+// buildCommand compiles a command into buildDir under another name, with more flags.
+func buildCommand(command, name string, flags ...string) (string, error) {
 	path := filepath.Join(buildDir, name)
 	args := append([]string{"build", "-o", path}, flags...)
-	if raceDetector {
-		args = append(args, "-race")
-	}
 	if out, err := exec.Command("go", append(args, "github.com/fermata-io/fermata/cmd/"+command)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build of %s: %w\n%s", name, err, out)
 	}
 	return path, nil
 }
 
-// turns bounds how many tests run at once: each of them is a cluster.
-var turns = make(chan struct{}, 2)
+// machine is what tests that run at once share. Each of them is a cluster: four of them fit,
+// which wait for leases and schedules most of the time, or two whose nodes have the race
+// detector and a load (see [newRacedCluster]).
+var machine = make(chan struct{}, testsAtOnce*partOfPlain)
 
-// queue makes takers of several turns wait one at a time.
-var queue sync.Mutex
+const (
+	testsAtOnce = 4
+	partOfPlain = 1
+	partOfRaced = 2
+)
 
-// inTurn lets the test run beside one other, alone lets it run by itself.
-func inTurn(t *testing.T) {
+// machineQueue makes those that wait for parts of the machine wait one at a time.
+var machineQueue sync.Mutex
+
+// runBesideOthers lets the test run beside others whose nodes, like its own, are built
+// without the race detector.
+func runBesideOthers(t *testing.T) { t.Helper(); takeMachine(t, partOfPlain) }
+
+// runBesideOne lets a test whose nodes have the race detector run beside one other.
+func runBesideOne(t *testing.T) { t.Helper(); takeMachine(t, partOfRaced) }
+
+// runAlone lets the test run by itself.
+func runAlone(t *testing.T) { t.Helper(); takeMachine(t, cap(machine)) }
+
+func takeMachine(t *testing.T, parts int) {
 	t.Helper()
 	if chaosLong() { // whose load is enough for one machine
-		alone(t)
-		return
+		parts = cap(machine)
 	}
-	takeTurns(t, 1)
-}
-
-func alone(t *testing.T) { t.Helper(); takeTurns(t, cap(turns)) }
-
-func takeTurns(t *testing.T, n int) {
-	t.Helper()
 	t.Parallel()
-	queue.Lock()
-	defer queue.Unlock()
-	for range n {
-		turns <- struct{}{}
+	machineQueue.Lock()
+	defer machineQueue.Unlock()
+	for range parts {
+		machine <- struct{}{}
 	}
 	t.Cleanup(func() {
-		for range n {
-			<-turns
+		for range parts {
+			<-machine
 		}
 	})
 }
 
-// sized is a number of jobs, fewer under the race detector, which leaves a fifth
+// scaleJobs is a number of jobs, fewer under the race detector, which leaves a fifth
 // of the machine.
-func sized(n int) int {
+func scaleJobs(n int) int {
 	if raceDetector {
 		return n * 2 / 5
 	}

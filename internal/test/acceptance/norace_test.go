@@ -2,5 +2,6 @@
 
 package acceptance
 
-// raceDetector tells that scheduler processes are to be built with it too.
+// raceDetector is set if the tests have the race detector, and so have the nodes of
+// [newRacedCluster].
 const raceDetector = false

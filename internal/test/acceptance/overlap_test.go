@@ -7,26 +7,27 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // TestOverlapPolicies: jobs of each policy, due every second on a cluster of two,
 // whose handlers take longer than that.
 func TestOverlapPolicies(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 40, a.grpc)
 	c.startWorker("w2", 40, b.grpc)
 
 	begun := time.Now()
 	create := func(id string, policy fermatav1.OverlapPolicy, limit int32, takes time.Duration) {
 		j := newJob(behaviour{Sleep: takes})
-		j.Schedule = every(time.Second, time.Now())
+		j.Schedule = everyInterval(time.Second, time.Now())
 		j.OverlapPolicy, j.OverlapLimit = policy, limit
-		a.create(id, j)
+		a.createJob(id, j)
 	}
 	create("skip", fermatav1.OverlapPolicy_OVERLAP_POLICY_SKIP, 0, 2500*time.Millisecond)
 	create("buffer-one", fermatav1.OverlapPolicy_OVERLAP_POLICY_BUFFER_ONE, 0, 2500*time.Millisecond)
@@ -36,8 +37,8 @@ func TestOverlapPolicies(t *testing.T) {
 	create("terminate", fermatav1.OverlapPolicy_OVERLAP_POLICY_TERMINATE_OTHER, 0, time.Minute)
 
 	for _, id := range []string{"skip", "buffer-one", "buffer-all", "allow", "cancel", "terminate"} {
-		eventually(t, patience, id+" starts six times", func() error {
-			if n := len(c.match(starts(id, ""))); n < 6 {
+		redistest.Eventually(t, patience, id+" starts six times", func() error {
+			if n := len(c.matchingEvents(isStartOf(id, ""))); n < 6 {
 				return fmt.Errorf("%d starts", n)
 			}
 			return nil
@@ -51,7 +52,7 @@ func TestOverlapPolicies(t *testing.T) {
 		}
 	}
 	nominals := func(id string) (list []int64) {
-		for _, e := range c.match(starts(id, "")) {
+		for _, e := range c.matchingEvents(isStartOf(id, "")) {
 			list = append(list, e.NominalMS)
 		}
 		slices.Sort(list)
@@ -74,23 +75,23 @@ func TestOverlapPolicies(t *testing.T) {
 	if all := nominals("skip"); all[1]-all[0] < 3000 {
 		t.Errorf("skip ran a nominal time that passed while a run was live: %v", all)
 	}
-	// Cancelled and terminated handlers were told.
+	// The contexts of cancelled and terminated handlers ended.
 	for _, id := range []string{"cancel", "terminate"} {
-		told := c.match(func(e historycheck.Event) bool { return e.Job == id && e.Kind == historycheck.Told })
+		told := c.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.Kind == historycheck.Told })
 		atLeast(t, id+": handlers told to stop", len(told), 4)
 	}
 	for _, id := range []string{"skip", "allow", "cancel"} {
-		if s := a.get(id).GetStatus(); s.GetConsecutiveFailures() != 0 {
+		if s := a.getJob(id).GetStatus(); s.GetConsecutiveFailures() != 0 {
 			t.Errorf("%s: %d failures", id, s.GetConsecutiveFailures())
 		}
 	}
-	if s := a.get("allow").GetStatus(); s.GetSkippedTotal() == 0 {
+	if s := a.getJob("allow").GetStatus(); s.GetSkippedTotal() == 0 {
 		t.Error("allow_all: nothing was left out although the limit was reached")
 	}
 
 	// Jobs can be deleted while runs of them are live beside the schedule.
-	for id := range a.all() {
-		if _, err := b.jobs.DeleteJob(call(t), &fermatav1.DeleteJobRequest{Name: jobName(id)}); err != nil {
+	for id := range a.listAllJobs() {
+		if _, err := b.jobs.DeleteJob(callContext(t), &fermatav1.DeleteJobRequest{Name: jobName(id)}); err != nil {
 			t.Errorf("delete %s: %v", id, err)
 		}
 	}
@@ -104,7 +105,7 @@ func (c *cluster) mostAtOnce(prefix string) int {
 		by int
 	}
 	var changes []change
-	for _, e := range c.events() {
+	for _, e := range c.readEvents() {
 		if len(e.Job) < len(prefix) || e.Job[:len(prefix)] != prefix {
 			continue
 		}

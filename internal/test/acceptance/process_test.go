@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // process is a child in a process group of its own. The kernel kills it if the
@@ -24,9 +26,9 @@ type process struct {
 	done chan struct{} // closed once it is gone and reaped
 }
 
-// spawn starts a program whose output goes to a log, the end of which is shown
+// startProcess starts a program whose output goes to a log, the end of which is shown
 // when the test fails. It is killed when the test ends.
-func spawn(t testing.TB, name string, env []string, path string, args ...string) *process {
+func startProcess(t testing.TB, name string, env []string, path string, args ...string) *process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
 	if err != nil {
@@ -54,15 +56,15 @@ func spawn(t testing.TB, name string, env []string, path string, args ...string)
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		p.kill()
-		p.report()
+		p.killProcess()
+		p.reportLog()
 	})
 	return p
 }
 
-// report shows the end of the log of a failed test, and fails a test whose
+// reportLog shows the end of the log of a failed test, and fails a test whose
 // process found a data race or panicked.
-func (p *process) report() {
+func (p *process) reportLog() {
 	log, err := os.ReadFile(p.log)
 	if err != nil {
 		p.t.Error(err)
@@ -80,7 +82,7 @@ func (p *process) report() {
 	}
 }
 
-func (p *process) exited() bool {
+func (p *process) hasExited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -89,9 +91,9 @@ func (p *process) exited() bool {
 	}
 }
 
-func (p *process) signal(sig syscall.Signal) {
+func (p *process) sendSignal(sig syscall.Signal) {
 	p.t.Helper()
-	if p.exited() {
+	if p.hasExited() {
 		p.t.Fatalf("%s has ended by itself: %v", p.name, p.cmd.ProcessState)
 	}
 	if err := syscall.Kill(-p.cmd.Process.Pid, sig); err != nil {
@@ -99,19 +101,19 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// kill ends the process as a crash would.
-func (p *process) kill() {
-	if !p.exited() {
+// killProcess ends the process as a crash would.
+func (p *process) killProcess() {
+	if !p.hasExited() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only if it is already gone
 	}
 	<-p.done
 }
 
-// freeze stops the process between two instructions; thaw lets it go on.
-func (p *process) freeze() {
+// freezeProcess stops the process between two instructions; thaw lets it go on.
+func (p *process) freezeProcess() {
 	p.t.Helper()
-	p.signal(syscall.SIGSTOP)
-	eventually(p.t, patience, p.name+" stops", func() error {
+	p.sendSignal(syscall.SIGSTOP)
+	redistest.Eventually(p.t, patience, p.name+" stops", func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		if err != nil {
 			return err
@@ -123,16 +125,16 @@ func (p *process) freeze() {
 	})
 }
 
-func (p *process) thaw() {
+func (p *process) thawProcess() {
 	p.t.Helper()
-	p.signal(syscall.SIGCONT)
+	p.sendSignal(syscall.SIGCONT)
 }
 
-// term asks the process to end and fails the test unless it does so in time,
+// terminate asks the process to end and fails the test unless it does so in time,
 // with exit code 0.
-func (p *process) term(limit time.Duration) {
+func (p *process) terminate(limit time.Duration) {
 	p.t.Helper()
-	p.signal(syscall.SIGTERM)
+	p.sendSignal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 	case <-time.After(limit):
@@ -143,8 +145,8 @@ func (p *process) term(limit time.Duration) {
 	}
 }
 
-// count is how often a text stands in the log.
-func (p *process) count(text string) int {
+// countLogged is how often a text stands in the log.
+func (p *process) countLogged(text string) int {
 	p.t.Helper()
 	log, err := os.ReadFile(p.log)
 	if err != nil {
@@ -153,11 +155,11 @@ func (p *process) count(text string) int {
 	return bytes.Count(log, []byte(text))
 }
 
-// logged waits for a line of the JSON log with this message and returns it.
-func (p *process) logged(limit time.Duration, message string) map[string]any {
+// awaitLog waits for a line of the JSON log with this message and returns it.
+func (p *process) awaitLog(limit time.Duration, message string) map[string]any {
 	p.t.Helper()
 	var found map[string]any
-	eventually(p.t, limit, fmt.Sprintf("%s logs %q", p.name, message), func() error {
+	redistest.Eventually(p.t, limit, fmt.Sprintf("%s logs %q", p.name, message), func() error {
 		log, err := os.ReadFile(p.log)
 		if err != nil {
 			return err
@@ -169,7 +171,7 @@ func (p *process) logged(limit time.Duration, message string) map[string]any {
 				return nil
 			}
 		}
-		if p.exited() {
+		if p.hasExited() {
 			p.t.Fatalf("%s has ended: %v\n%s", p.name, p.cmd.ProcessState, log)
 		}
 		return fmt.Errorf("not yet")
@@ -180,20 +182,3 @@ func (p *process) logged(limit time.Duration, message string) map[string]any {
 // patience bounds every wait for what has to come. Passing it is a failure, so that it
 // costs nothing to have much of it.
 const patience = 3 * time.Minute
-
-// eventually polls a condition until it holds, and fails the test with its last
-// complaint if that takes longer than limit.
-func eventually(t testing.TB, limit time.Duration, what string, cond func() error) {
-	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(limit); ; <-poll.C {
-		err := cond()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		}
-	}
-}

@@ -15,7 +15,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/stalltest"
 )
 
-// pulse tells the machine's troubles from the cluster's: it watches the processor, the
+// pulse distinguishes the machine's stalls from the cluster's: it watches the processor, the
 // disk and what Redis servers take to answer nothing in particular.
 type pulse struct{ *stalltest.Watch }
 
@@ -38,15 +38,15 @@ func startPulse(t testing.TB) *pulse {
 	return p
 }
 
-// ask has it look at these servers too.
-func (p *pulse) ask(clients ...*redis.Client) {
+// pingServers has it look at these servers too.
+func (p *pulse) pingServers(clients ...*redis.Client) {
 	for _, client := range clients {
 		p.Ask(stalltest.Beat, func(ctx context.Context) error { return client.Ping(ctx).Err() })
 	}
 }
 
-// faults are the stalls so far.
-func (p *pulse) faults() (all []historycheck.Fault) {
+// stallFaults are the stalls so far.
+func (p *pulse) stallFaults() (all []historycheck.Fault) {
 	for _, s := range p.Seen() {
 		if s.Length() >= stalled {
 			all = append(all, historycheck.Fault{
@@ -57,9 +57,9 @@ func (p *pulse) faults() (all []historycheck.Fault) {
 	return all
 }
 
-// undisturbed leaves out what stalls of the machine delayed.
-func (p *pulse) undisturbed(lags []historycheck.Lag) []historycheck.Lag {
-	stalls := p.faults()
+// lagsWithoutStalls leaves out what stalls of the machine delayed.
+func (p *pulse) lagsWithoutStalls(lags []historycheck.Lag) []historycheck.Lag {
+	stalls := p.stallFaults()
 	return slices.DeleteFunc(slices.Clone(lags), func(l historycheck.Lag) bool {
 		return slices.ContainsFunc(stalls, func(f historycheck.Fault) bool {
 			return f.FromNS <= l.AtNS && l.AtNS-int64(l.Lag) <= f.ToNS+int64(time.Second)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fermata-io/fermata/client"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 const pythonExample = "../../../examples/python"
@@ -31,7 +32,7 @@ func startPython(t *testing.T, script, address string) *pythonWorker {
 		t.Fatal(err)
 	}
 	w := &pythonWorker{t: t, dir: t.TempDir()}
-	w.process = spawn(t, "python-worker", []string{
+	w.process = startProcess(t, "python-worker", []string{
 		"FERMATA_ADDRESS=" + address, "PYTHON_WORKER_DIR=" + w.dir, "PYTHONPATH=" + modules, "PYTHONDONTWRITEBYTECODE=1",
 	}, pythonCommand(t), "-X", "dev", "-W", "ignore::ResourceWarning", script)
 	return w
@@ -59,7 +60,7 @@ func (w *pythonWorker) release(id string) {
 // await waits for the lines that a handler has written about an event, one for each call.
 func (w *pythonWorker) await(id, event, want string) {
 	w.t.Helper()
-	eventually(w.t, patience, id+" "+event, func() error {
+	redistest.Eventually(w.t, patience, id+" "+event, func() error {
 		have, err := os.ReadFile(filepath.Join(w.dir, id+"."+event))
 		if err == nil && string(have) != want {
 			err = fmt.Errorf("got %q, want %q", have, want)
@@ -76,14 +77,14 @@ type pythonRuns struct {
 
 func (p pythonRuns) run(id, handler string) *client.Run {
 	p.t.Helper()
-	_, err := p.c.CreateJob(call(p.t), id, &client.Job{
+	_, err := p.c.CreateJob(callContext(p.t), id, &client.Job{
 		Queue: "python", Handler: handler, Payload: []byte(id), Timeout: durationpb.New(10 * time.Minute),
 		RetryPolicy: &client.RetryPolicy{MaxAttempts: 2},
 	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	run, _, err := p.c.RunJob(call(p.t), id, client.RunOptions{})
+	run, _, err := p.c.RunJob(callContext(p.t), id, client.RunOptions{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func (p pythonRuns) run(id, handler string) *client.Run {
 // want waits for the end of a run.
 func (p pythonRuns) want(run *client.Run, outcome client.Outcome, attempts int32, output string) {
 	p.t.Helper()
-	end, err := p.c.WaitRun(call(p.t), run.GetName())
+	end, err := p.c.WaitRun(callContext(p.t), run.GetName())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -106,10 +107,10 @@ func (p pythonRuns) want(run *client.Run, outcome client.Outcome, attempts int32
 // worker go on. It keeps the result of the one that ends meanwhile until the new process has acknowledged it. Then
 // runs are cancelled and retried, and SIGTERM lets the last one finish.
 func TestPythonWorkerSurvivesItsNode(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	c := newCluster(t, newRedis(t).URL(), "--lease-ttl", "2m", "--session-ttl", "1m")
-	n := c.start("a")
-	c.settle()
+	n := c.startNode("a")
+	c.awaitSettled()
 	calls, err := client.Dial([]string{n.grpc}, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -121,10 +122,10 @@ func TestPythonWorkerSurvivesItsNode(t *testing.T) {
 	meanwhile, across := p.run("meanwhile", "hold"), p.run("across", "hold")
 	w.await("meanwhile", "begun", "1 None\n")
 	w.await("across", "begun", "1 None\n")
-	c.kill(n)
+	c.killNode(n)
 	w.release("meanwhile")
 	w.await("meanwhile", "ended", "1 None\n")
-	n = c.start("a", "--grpc-addr", n.grpc)
+	n = c.startNode("a", "--grpc-addr", n.grpc)
 	p.want(meanwhile, client.OutcomeSucceeded, 1, "released")
 	w.release("across")
 	p.want(across, client.OutcomeSucceeded, 1, "released")
@@ -134,7 +135,7 @@ func TestPythonWorkerSurvivesItsNode(t *testing.T) {
 	p.want(p.run("fails", "fail-once"), client.OutcomeSucceeded, 2, "")
 	cancelled := p.run("cancelled", "hold")
 	w.await("cancelled", "begun", "1 None\n")
-	if _, err := calls.CancelRun(call(t), cancelled.GetName()); err != nil {
+	if _, err := calls.CancelRun(callContext(t), cancelled.GetName()); err != nil {
 		t.Fatal(err)
 	}
 	p.want(cancelled, client.OutcomeCancelled, 1, "")
@@ -142,30 +143,30 @@ func TestPythonWorkerSurvivesItsNode(t *testing.T) {
 
 	last := p.run("last", "hold")
 	w.await("last", "begun", "1 None\n")
-	w.signal(syscall.SIGTERM)
-	eventually(t, patience, "the worker drains", func() error {
-		if w.count("draining") == 0 {
+	w.sendSignal(syscall.SIGTERM)
+	redistest.Eventually(t, patience, "the worker drains", func() error {
+		if w.countLogged("draining") == 0 {
 			return fmt.Errorf("not logged")
 		}
 		return nil
 	})
 	late := p.run("late", "hold")
 	w.release("last")
-	w.term(patience)
+	w.terminate(patience)
 	p.want(last, client.OutcomeSucceeded, 1, "released")
-	if run, err := calls.GetRun(call(t), late.GetName()); err != nil || run.GetState() != client.RunWaiting {
+	if run, err := calls.GetRun(callContext(t), late.GetName()); err != nil || run.GetState() != client.RunWaiting {
 		t.Errorf("a worker that drains has started %v, %v", run, err)
 	}
-	c.retire(n)
+	c.stopNode(n)
 }
 
 // TestPythonWorkerGivesItsLeasesUp: without a node the Python worker ends its handlers before other workers could have
 // their leases. The attempt is not counted, and starts again when there is a node.
 func TestPythonWorkerGivesItsLeasesUp(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	c := newCluster(t, newRedis(t).URL())
-	n := c.start("a")
-	c.settle()
+	n := c.startNode("a")
+	c.awaitSettled()
 	calls, err := client.Dial([]string{n.grpc}, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -175,22 +176,22 @@ func TestPythonWorkerGivesItsLeasesUp(t *testing.T) {
 	w := startPython(t, "testdata/python_worker.py", n.grpc)
 	run := p.run("lost", "hold")
 	w.await("lost", "begun", "1 None\n")
-	c.kill(n)
+	c.killNode(n)
 	w.await("lost", "ended", "1 lease lost\n")
-	n = c.start("a", "--grpc-addr", n.grpc)
+	n = c.startNode("a", "--grpc-addr", n.grpc)
 	w.await("lost", "begun", "1 None\n1 None\n")
 	w.release("lost")
 	p.want(run, client.OutcomeSucceeded, 1, "released")
-	w.term(patience)
-	c.retire(n)
+	w.terminate(patience)
+	c.stopNode(n)
 }
 
 // TestPythonExample runs the program that people copy, on a node that stops for good while another one is there.
 func TestPythonExample(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	c := newCluster(t, newRedis(t).URL())
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	calls, err := client.Dial([]string{b.grpc}, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -199,11 +200,11 @@ func TestPythonExample(t *testing.T) {
 	w := startPython(t, filepath.Join(pythonExample, "worker.py"), a.grpc)
 	digest := func(id, account string) *client.Run {
 		t.Helper()
-		_, err := calls.CreateJob(call(t), id, &client.Job{Queue: "mail", Handler: "send-digest", Payload: []byte(account)})
+		_, err := calls.CreateJob(callContext(t), id, &client.Job{Queue: "mail", Handler: "send-digest", Payload: []byte(account)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, _, err := calls.RunJob(call(t), id, client.RunOptions{})
+		run, _, err := calls.RunJob(callContext(t), id, client.RunOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func TestPythonExample(t *testing.T) {
 	p := pythonRuns{t, calls}
 	p.want(digest("ada", "ada@example.com"), client.OutcomeSucceeded, 1, "sent to ada@example.com")
 	p.want(digest("empty", ""), client.OutcomeDead, 1, "")
-	c.retire(a)
+	c.stopNode(a)
 	p.want(digest("bob", "bob@example.com"), client.OutcomeSucceeded, 1, "sent to bob@example.com")
-	w.term(patience)
+	w.terminate(patience)
 }

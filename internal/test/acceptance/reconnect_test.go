@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -20,10 +21,10 @@ func longBounds() historycheck.Bounds {
 	return b
 }
 
-// TestCutStreamKeepsItsRuns: a worker that comes back inside the lease, to the
+// TestRunsSurviveBrokenStream: a worker that comes back inside the lease, to the
 // same node or to another, keeps what it runs.
-func TestCutStreamKeepsItsRuns(t *testing.T) {
-	inTurn(t)
+func TestRunsSurviveBrokenStream(t *testing.T) {
+	runBesideOthers(t)
 	server := newRedis(t)
 	for _, elsewhere := range []bool{false, true} {
 		name := "restored at the same node"
@@ -32,39 +33,39 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, server.URL(), "--keyspace", fmt.Sprint("cut-", elsewhere), "--lease-ttl", longLease.String())
-			n := c.start("a")
+			n := c.startNode("a")
 			proxy := faultproxy.New(t, n.grpc)
 			if elsewhere {
-				c.start("b")
+				c.startNode("b")
 			}
-			c.settle()
+			c.awaitSettled()
 			c.startWorker("w1", 4, proxy.Addr())
 			// Runs that end while the stream is away, soon after, and after the
 			// lease they began with would have ended.
 			sleeps := []time.Duration{1200 * time.Millisecond, 2 * time.Second, longLease + time.Second}
 			for i, sleep := range sleeps {
 				j := newJob(behaviour{Sleep: sleep})
-				j.Schedule = once(time.Now())
-				n.create(fmt.Sprintf("cut-%d", i), j)
+				j.Schedule = onceAt(time.Now())
+				n.createJob(fmt.Sprintf("cut-%d", i), j)
 			}
 			for i := range sleeps {
-				c.saw(patience, "the runs start", starts(fmt.Sprintf("cut-%d", i), "w1"))
+				c.awaitEvent(patience, "the runs start", isStartOf(fmt.Sprintf("cut-%d", i), "w1"))
 			}
-			away := begin("stream cut")
+			away := beginFault("stream cut")
 			away.Harmless = true
 			proxy.Refuse(true)
 			proxy.CloseAll()
 			if !elsewhere {
 				// Back again inside the lease, after one run has ended without a stream.
-				c.saw(patience, "a run ends without a stream", func(e historycheck.Event) bool { return e.Kind == historycheck.End })
+				c.awaitEvent(patience, "a run ends without a stream", func(e historycheck.Event) bool { return e.Kind == historycheck.End })
 				proxy.Refuse(false)
 			}
 			promises := []historycheck.Promise{}
 			for i := range sleeps {
 				id := fmt.Sprintf("cut-%d", i)
 				promises = append(promises, historycheck.Promise{Job: id})
-				eventually(t, 3*longLease, id+" is done", func() error {
-					return wantStatus(n.get(id), func(s *fermatav1.JobStatus) bool {
+				redistest.Eventually(t, 3*longLease, id+" is done", func() error {
+					return wantStatus(n.getJob(id), func(s *fermatav1.JobStatus) bool {
 						return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetRunsTotal() == 1 && s.GetSucceededTotal() == 1 &&
 							s.GetLostTotal() == 0
 					})
@@ -73,7 +74,7 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 			if got := proxy.Counters(); got.Closed == 0 || !elsewhere && got.Connections < 2 {
 				t.Errorf("the stream was not cut and restored: %+v", got)
 			}
-			r := c.judge(historycheck.History{Promises: promises, Bounds: longBounds(), Faults: []historycheck.Fault{away.done(0)}})
+			r := c.judgeHistory(historycheck.History{Promises: promises, Bounds: longBounds(), Faults: []historycheck.Fault{away.endFault(0)}})
 			if r.Executions != len(sleeps) {
 				t.Errorf("%d executions, want %d", r.Executions, len(sleeps))
 			}
@@ -81,53 +82,53 @@ func TestCutStreamKeepsItsRuns(t *testing.T) {
 	}
 }
 
-// TestResultsCountOnceOverCuts cuts the stream of a busy worker again and again,
-// after its node has heard results and before the worker has heard the answers.
-func TestResultsCountOnceOverCuts(t *testing.T) {
-	inTurn(t)
+// TestResultsCountOnceOverBrokenStreams cuts the stream of a busy worker again and again,
+// after its node has received results and before the worker has received the acks.
+func TestResultsCountOnceOverBrokenStreams(t *testing.T) {
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL(), "--lease-ttl", longLease.String())
-	c.pulse.ask(server.Client())
-	n := c.start("a")
-	c.settle()
+	c.pulse.pingServers(server.Client())
+	n := c.startNode("a")
+	c.awaitSettled()
 	proxy := faultproxy.New(t, n.grpc)
 	c.startWorker("w1", 40, proxy.Addr())
 	first := time.Now().Add(500 * time.Millisecond)
 	l := newLoad(40, first, "default")
 	for i := range 40 {
 		j := l.jobs[fmt.Sprintf("load-%04d", i)]
-		j.Schedule = every(time.Second, first.Add(time.Duration(i)*25*time.Millisecond))
+		j.Schedule = everyInterval(time.Second, first.Add(time.Duration(i)*25*time.Millisecond))
 		j.BackoffPolicy = noBackoff()
-		j.Payload = behaviour{Sleep: 300 * time.Millisecond, Fail: i%2 == 0}.payload()
+		j.Payload = behaviour{Sleep: 300 * time.Millisecond, Fail: i%2 == 0}.encodePayload()
 		l.promises[i].Every, l.promises[i].AnchorMS = time.Second, j.Schedule.GetStartTime().AsTime().UnixMilli()
 		l.promises[i].FromMS = l.promises[i].AnchorMS
 	}
-	n.register(l)
+	n.registerLoad(l)
 	c.waitAllRan(l, patience)
 	var faults []historycheck.Fault
 	for range 4 { // a worker whose stream breaks more often waits longer
-		cut := begin("answers lost")
-		heard := len(c.match(ended))
+		cut := beginFault("answers lost")
+		heard := len(c.matchingEvents(isEnd))
 		proxy.Blackhole(faultproxy.ToClient)
-		eventually(t, patience, "results are sent that nobody answers", func() error {
-			if more := len(c.match(ended)) - heard; more < 4 {
+		redistest.Eventually(t, patience, "results are sent and not answered", func() error {
+			if more := len(c.matchingEvents(isEnd)) - heard; more < 4 {
 				return fmt.Errorf("%d results", more)
 			}
 			return nil
 		})
 		proxy.CloseAll()
 		proxy.Pass()
-		back := len(c.match(starts("load-0000", "")))
-		eventually(t, patience, "the worker is back", func() error {
-			if len(c.match(starts("load-0000", ""))) == back {
+		back := len(c.matchingEvents(isStartOf("load-0000", "")))
+		redistest.Eventually(t, patience, "the worker is back", func() error {
+			if len(c.matchingEvents(isStartOf("load-0000", ""))) == back {
 				return fmt.Errorf("not yet")
 			}
 			return nil
 		})
-		faults = append(faults, cut.done(time.Second))
+		faults = append(faults, cut.endFault(time.Second))
 	}
 	c.waitEnds(time.Now().Add(5 * time.Second))
-	jobs := n.quiesce()
+	jobs := n.pauseAllJobs()
 	c.countersMatch(jobs, true)
 	if got := proxy.Counters(); got.Closed < 4 || got.Stalled < 4 {
 		t.Errorf("the faults did not hit: %+v", got)
@@ -136,11 +137,11 @@ func TestResultsCountOnceOverCuts(t *testing.T) {
 	for i := range l.promises {
 		l.promises[i].UntilMS = now - 2000
 	}
-	r := c.judge(historycheck.History{Promises: l.promises, Faults: faults, Bounds: longBounds(), Stored: stored(jobs)})
+	r := c.judgeHistory(historycheck.History{Promises: l.promises, Faults: faults, Bounds: longBounds(), Stored: storedJobs(jobs)})
 	atLeast(t, "executions", r.Executions, 200)
 }
 
-func ended(e historycheck.Event) bool { return e.Kind == historycheck.End }
+func isEnd(e historycheck.Event) bool { return e.Kind == historycheck.End }
 
 // countersMatch compares the totals that are stored with the runs that handlers
 // recorded. Exact: no run was executed twice, and no lease was lost.
@@ -152,7 +153,7 @@ func (c *cluster) countersMatch(jobs jobTable, exact bool) {
 		last                   map[string]int64  // its token
 	}
 	tallies := map[string]*tally{}
-	for _, e := range c.match(ended) {
+	for _, e := range c.matchingEvents(isEnd) {
 		y := tallies[e.Job]
 		if y == nil {
 			y = &tally{runs: map[string]string{}, last: map[string]int64{}}

@@ -13,16 +13,16 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestAManualRunLeavesALostRunAlone: a worker is killed that has the runs of a one-time job,
+// TestManualRunKeepsLostRun: a worker is killed that has the runs of a one-time job,
 // of a job that buffers each nominal time, and of a manual run; before their leases end,
-// somebody asks for a manual run of each. The runs that were lost start again, and the
+// a client asks for a manual run of each. The runs that were lost start again, and the
 // manual runs follow.
-func TestAManualRunLeavesALostRunAlone(t *testing.T) {
-	inTurn(t)
+func TestManualRunKeepsLostRun(t *testing.T) {
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	n := c.start("a")
-	c.settle()
+	n := c.startNode("a")
+	c.awaitSettled()
 	first := c.startWorker("w0", 8, n.grpc)
 
 	held := filepath.Join(t.TempDir(), "held")
@@ -32,23 +32,23 @@ func TestAManualRunLeavesALostRunAlone(t *testing.T) {
 	var promises []historycheck.Promise
 	for _, mode := range []fermatav1.RunJobRequest_Backoff{fermatav1.RunJobRequest_BACKOFF_RESET, fermatav1.RunJobRequest_BACKOFF_KEEP} {
 		one := newJob(behaviour{While: held})
-		one.Schedule = once(time.Now())
-		n.create(fmt.Sprintf("once-%d", mode), one)
+		one.Schedule = onceAt(time.Now())
+		n.createJob(fmt.Sprintf("once-%d", mode), one)
 		buffers := newJob(behaviour{While: held})
-		buffers.Schedule = every(time.Minute, time.Now().Add(time.Second))
+		buffers.Schedule = everyInterval(time.Minute, time.Now().Add(time.Second))
 		buffers.OverlapPolicy = fermatav1.OverlapPolicy_OVERLAP_POLICY_BUFFER_ALL
 		buffers.MisfirePolicy = &fermatav1.MisfirePolicy{Policy: fermatav1.MisfirePolicy_POLICY_RUN_ALL}
-		n.create(fmt.Sprintf("buffers-%d", mode), buffers)
+		n.createJob(fmt.Sprintf("buffers-%d", mode), buffers)
 		manual := newJob(behaviour{While: held})
 		manual.Schedule = &fermatav1.Schedule{}
-		n.create(fmt.Sprintf("manual-%d", mode), manual)
+		n.createJob(fmt.Sprintf("manual-%d", mode), manual)
 		for _, kind := range []string{"once", "buffers", "manual"} {
 			promises = append(promises, historycheck.Promise{Job: fmt.Sprintf("%s-%d", kind, mode)})
 		}
 	}
 	var asked []historycheck.Asked
 	ask := func(job, request string, mode fermatav1.RunJobRequest_Backoff) {
-		answer, err := n.jobs.RunJob(call(t), &fermatav1.RunJobRequest{Name: jobName(job), RequestId: request, Backoff: mode})
+		answer, err := n.jobs.RunJob(callContext(t), &fermatav1.RunJobRequest{Name: jobName(job), RequestId: request, Backoff: mode})
 		if err != nil || answer.GetJoined() {
 			t.Fatalf("run %s of %s: %v, %v", request, job, answer, err)
 		}
@@ -64,11 +64,11 @@ func TestAManualRunLeavesALostRunAlone(t *testing.T) {
 		}
 	}
 	for _, p := range promises {
-		lost[p.Job] = c.saw(patience, p.Job+" starts", starts(p.Job, "w0"))
+		lost[p.Job] = c.awaitEvent(patience, p.Job+" starts", isStartOf(p.Job, "w0"))
 	}
-	killed := begin("worker killed", "w0")
-	first.kill()
-	fault := killed.done(elsewhere(1))
+	killed := beginFault("worker killed", "w0")
+	first.killProcess()
+	fault := killed.endFault(lossBound(1))
 	for _, p := range promises {
 		ask(p.Job, "second", modeOf(p.Job))
 	}
@@ -83,20 +83,20 @@ func TestAManualRunLeavesALostRunAlone(t *testing.T) {
 	}
 	for _, p := range promises {
 		job, run := p.Job, path.Base(lost[p.Job].Run)
-		again := c.saw(patience, run+" of "+job+" starts again", func(e historycheck.Event) bool { return starts(job, "w1")(e) && path.Base(e.Run) == run })
+		again := c.awaitEvent(patience, run+" of "+job+" starts again", func(e historycheck.Event) bool { return isStartOf(job, "w1")(e) && path.Base(e.Run) == run })
 		if again.Attempt != lost[job].Attempt {
 			t.Errorf("%s of %s starts again as attempt %d, after %d", run, job, again.Attempt, lost[job].Attempt)
 		}
-		c.saw(patience, run+" of "+job+" succeeds", ends(job, run))
-		c.saw(patience, "the manual run of "+job+" succeeds", ends(job, "m-second"))
-		if i := slices.IndexFunc(n.runs(job), func(r *fermatav1.Run) bool { return r.GetOutcome() == fermatav1.Outcome_OUTCOME_CANCELLED }); i >= 0 {
-			t.Errorf("a run of %s was cancelled: %v", job, n.runs(job)[i])
+		c.awaitEvent(patience, run+" of "+job+" succeeds", ends(job, run))
+		c.awaitEvent(patience, "the manual run of "+job+" succeeds", ends(job, "m-second"))
+		if i := slices.IndexFunc(n.listRuns(job), func(r *fermatav1.Run) bool { return r.GetOutcome() == fermatav1.Outcome_OUTCOME_CANCELLED }); i >= 0 {
+			t.Errorf("a run of %s was cancelled: %v", job, n.listRuns(job)[i])
 		}
 	}
 	bounds := calmBounds()
 	bounds.Longest = 3 * time.Second
 	h := historycheck.History{Promises: promises, Asked: asked, Faults: []historycheck.Fault{fault}, Bounds: bounds}
-	if r := c.judge(h); r.Repeats < len(promises) {
+	if r := c.judgeHistory(h); r.Repeats < len(promises) {
 		t.Errorf("%d repeats, want %d", r.Repeats, len(promises))
 	}
 }

@@ -17,29 +17,29 @@ import (
 // their shard and their worker are, through a crash of one node and a freeze of
 // another for longer than its locks live.
 func TestClusterSurvivesCrashAndFreeze(t *testing.T) {
-	alone(t)
+	runAlone(t)
 	server := newRedis(t)
-	c := newCluster(t, server.URL())
-	c.pulse.ask(server.Client())
-	survive(t, c, sized(1000))
+	c := newRacedCluster(t, server.URL())
+	c.pulse.pingServers(server.Client())
+	surviveCrashAndFreeze(t, c, scaleJobs(1000))
 }
 
 // TestRedisClusterSurvivesCrashAndFreeze is the same on a Redis Cluster.
 func TestRedisClusterSurvivesCrashAndFreeze(t *testing.T) {
-	inTurn(t)
+	runBesideOne(t)
 	redis := redistest.StartCluster(t, 3, 0, redistest.WithAOF("no"))
-	c := newCluster(t, "redis+cluster://"+strings.Join(redis.Addrs(), ","))
-	c.pulse.ask(redis.Master(0).Client(), redis.Master(1).Client(), redis.Master(2).Client())
-	survive(t, c, sized(500))
+	c := newRacedCluster(t, "redis+cluster://"+strings.Join(redis.Addrs(), ","))
+	c.pulse.pingServers(redis.Master(0).Client(), redis.Master(1).Client(), redis.Master(2).Client())
+	surviveCrashAndFreeze(t, c, scaleJobs(500))
 }
 
-// survive runs n jobs, and some long ones, on three nodes and two workers that
+// surviveCrashAndFreeze runs n jobs, and some long ones, on three nodes and two workers that
 // know one node each; then crashes the node without a worker and freezes one
 // that has one.
-func survive(t *testing.T, c *cluster, n int) {
+func surviveCrashAndFreeze(t *testing.T, c *cluster, n int) {
 	t.Helper()
-	a, b, third := c.start("a"), c.start("b"), c.start("c")
-	c.settle()
+	a, b, third := c.startNode("a"), c.startNode("b"), c.startNode("c")
+	c.awaitSettled()
 	queues := []string{"red", "green", "blue"}
 	c.startWorkerOf("w1", 60, queues, a.grpc)
 	ofFrozen := c.startWorkerOf("w2", 60, queues, b.grpc)
@@ -50,56 +50,56 @@ func survive(t *testing.T, c *cluster, n int) {
 		id := fmt.Sprintf("long-%02d", i)
 		start := first.Add(time.Duration(i) * 100 * time.Millisecond).Truncate(time.Millisecond)
 		j := newJob(behaviour{Sleep: 1500 * time.Millisecond})
-		j.Queue, j.Schedule = queues[i%3], every(3*time.Second, start)
+		j.Queue, j.Schedule = queues[i%3], everyInterval(3*time.Second, start)
 		l.jobs[id] = j
 		l.promises = append(l.promises, historycheck.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: 3 * time.Second, FromMS: start.UnixMilli()})
 	}
 	var backoffs []historycheck.Backoff
-	for i := range 12 { // whose failures nobody may forget
+	for i := range 12 { // whose failures must be kept
 		id := fmt.Sprintf("failing-%02d", i)
 		l.jobs[id] = newJob(behaviour{Fail: true})
-		l.jobs[id].Queue, l.jobs[id].Schedule = queues[i%3], every(time.Second, first)
+		l.jobs[id].Queue, l.jobs[id].Schedule = queues[i%3], everyInterval(time.Second, first)
 		l.promises = append(l.promises, historycheck.Promise{Job: id})
 		backoffs = append(backoffs, historycheck.Backoff{Job: id, Every: time.Second, Jitter: 0.1})
 	}
-	third.register(l)
+	third.registerLoad(l)
 	calmFrom := first
 	c.waitAllRan(l, patience)
 	c.waitEnds(calmFrom.Add(8 * time.Second))
 	calmUntil := time.Now()
-	silences := a.silence(l, "load-0003", "load-0008", "load-0013")
+	silences := a.silenceJobs(l, "load-0003", "load-0008", "load-0013")
 
 	bounds := calmBounds()
 	// Late by no more than the documented times, all in all, and a second for a busy
 	// machine where that is less than a lock's life.
 	hold := takeOver - bounds.Lag
-	crash := begin("node c killed")
+	crash := beginFault("node c killed")
 	crash.Harmless = true // it had no worker
-	c.kill(third)
-	faults := []historycheck.Fault{crash.done(takeOverPromise + time.Second - bounds.Lag)}
+	c.killNode(third)
+	faults := []historycheck.Fault{crash.endFault(takeOverPromise + time.Second - bounds.Lag)}
 	c.waitEnds(time.Now().Add(takeOver + 2*time.Second))
-	c.settle()
+	c.awaitSettled()
 
-	freeze := begin("node b frozen", "w2")
-	b.freeze()
+	freeze := beginFault("node b frozen", "w2")
+	b.freezeProcess()
 	c.waitEnds(time.Now().Add(2*lockTTL + time.Second))
-	b.thaw()
-	faults = append(faults, freeze.done(hold))
+	b.thawProcess()
+	faults = append(faults, freeze.endFault(hold))
 	c.waitEnds(time.Now().Add(takeOver + 2*time.Second))
-	c.settle()
+	c.awaitSettled()
 	back := time.Now()
 	c.waitEnds(back.Add(4 * time.Second))
 
-	jobs := a.all()
-	r := c.judge(historycheck.History{Promises: l.promises, Silences: silences, Backoffs: backoffs, Faults: faults, Bounds: bounds, Stored: stored(jobs)})
-	calm := between(c.pulse.undisturbed(r.Lags), calmFrom.UnixNano(), calmUntil.UnixNano())
-	t.Logf("calm: %d runs, lag p50 %v p99 %v", len(calm), quantile(calm, 0.5), quantile(calm, 0.99))
-	if p50 := quantile(calm, 0.5); p50 > time.Second {
+	jobs := a.listAllJobs()
+	r := c.judgeHistory(historycheck.History{Promises: l.promises, Silences: silences, Backoffs: backoffs, Faults: faults, Bounds: bounds, Stored: storedJobs(jobs)})
+	calm := lagsBetween(c.pulse.lagsWithoutStalls(r.Lags), calmFrom.UnixNano(), calmUntil.UnixNano())
+	t.Logf("calm: %d runs, lag p50 %v p99 %v", len(calm), quantileOfSorted(calm, 0.5), quantileOfSorted(calm, 0.99))
+	if p50 := quantileOfSorted(calm, 0.5); p50 > time.Second {
 		t.Errorf("in calm times the median of lag is %v", p50)
 	}
 	atLeast(t, "nominal times", r.Targets, n*6)
 	atLeast(t, "waits of failing jobs", r.Waits, 24)
-	atLeast(t, "moves of the frozen node's worker to another one", ofFrozen.count("node does not acknowledge heartbeats"), 1)
+	atLeast(t, "moves of the frozen node's worker to another one", ofFrozen.countLogged("node does not acknowledge heartbeats"), 1)
 	var failures int64
 	for id, j := range jobs {
 		if strings.HasPrefix(id, "failing-") {
@@ -112,7 +112,7 @@ func survive(t *testing.T, c *cluster, n int) {
 	}
 	for _, w := range []string{"w1", "w2"} {
 		for phase, from := range map[string]time.Time{"before": calmFrom, "after": back} {
-			some := c.match(func(e historycheck.Event) bool {
+			some := c.matchingEvents(func(e historycheck.Event) bool {
 				return e.Kind == historycheck.Start && e.Worker == w && e.AtNS > from.UnixNano() && e.AtNS < from.Add(5*time.Second).UnixNano()
 			})
 			atLeast(t, "executions of "+w+" "+phase, len(some), 10)
@@ -120,14 +120,14 @@ func survive(t *testing.T, c *cluster, n int) {
 	}
 }
 
-// silence pauses jobs of the load for good, and deletes the last one, and ends what
+// silenceJobs pauses jobs of the load for good, and deletes the last one, and ends what
 // was promised of them.
-func (n *schedulerNode) silence(l *load, ids ...string) []historycheck.Silence {
+func (n *schedulerNode) silenceJobs(l *load, ids ...string) []historycheck.Silence {
 	n.t.Helper()
 	var all []historycheck.Silence
 	for i, id := range ids {
 		asked := time.Now()
-		insist(n.t, "silence "+id, func(ctx context.Context) (_ any, err error) {
+		callUntilAnswered(n.t, "silence "+id, func(ctx context.Context) (_ any, err error) {
 			if i == len(ids)-1 {
 				return n.jobs.DeleteJob(ctx, &fermatav1.DeleteJobRequest{Name: jobName(id), AllowMissing: true})
 			}
@@ -146,9 +146,9 @@ func (n *schedulerNode) silence(l *load, ids ...string) []historycheck.Silence {
 // waitAllRan waits until every job of the load has ended once.
 func (c *cluster) waitAllRan(l *load, limit time.Duration) {
 	c.t.Helper()
-	eventually(c.t, limit, "every job has run", func() error {
+	redistest.Eventually(c.t, limit, "every job has run", func() error {
 		ran := map[string]bool{}
-		for _, e := range c.match(ended) {
+		for _, e := range c.matchingEvents(isEnd) {
 			ran[e.Job] = true
 		}
 		if len(ran) < len(l.jobs) {
@@ -167,8 +167,8 @@ func (c *cluster) waitEnds(after time.Time) {
 	for time.Now().Before(after) {
 		<-poll.C
 	}
-	eventually(c.t, patience, "work goes on", func() error {
-		if len(c.match(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.AtNS > after.UnixNano() })) == 0 {
+	redistest.Eventually(c.t, patience, "work goes on", func() error {
+		if len(c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.End && e.AtNS > after.UnixNano() })) == 0 {
 			return errors.New("nothing has ended since")
 		}
 		return nil

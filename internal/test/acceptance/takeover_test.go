@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -19,12 +20,12 @@ import (
 // others start what is due in its shards, with default settings.
 const takeOverPromise = 2 * time.Second
 
-// TestTakeOver kills nodes of a cluster with default settings, under work in every
+// TestShardTakeover kills nodes of a cluster with default settings, under work in every
 // shard, and looks when the first run starts in each of their shards that fell due
 // after the kill. A node that only stands still for a second loses nothing.
 // FERMATA_TAKEOVERS makes it a measurement of so many kills, which the promise is
 // held against.
-func TestTakeOver(t *testing.T) {
+func TestShardTakeover(t *testing.T) {
 	kills, measured := 2, false
 	if text := os.Getenv("FERMATA_TAKEOVERS"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -33,15 +34,15 @@ func TestTakeOver(t *testing.T) {
 		}
 		kills, measured = n, true
 	}
-	alone(t)
+	runAlone(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
 	c.plain = true
-	c.pulse.ask(server.Client())
+	c.pulse.pingServers(server.Client())
 	for _, id := range []string{"a", "b", "c"} {
-		c.start(id)
+		c.startNode(id)
 	}
-	c.settle()
+	c.awaitSettled()
 	for i := range 3 {
 		var addresses []string
 		for k := range c.nodes {
@@ -49,52 +50,52 @@ func TestTakeOver(t *testing.T) {
 		}
 		c.startWorker(fmt.Sprintf("w%d", i), 100, addresses...)
 	}
-	l, shardOf := everyShard(c.shards(), max(1, sized(6)))
-	c.nodes[0].register(l)
+	l, shardOf := everyShard(c.shardCount(), max(1, scaleJobs(6)))
+	c.nodes[0].registerLoad(l)
 	c.waitAllRan(l, patience)
 
-	c.even()
-	c.hiccups(time.Second)
+	c.awaitEvenShards()
+	c.causeHiccups(time.Second)
 	var waits, longest []time.Duration
 	for i := range kills {
-		c.even()
+		c.awaitEvenShards()
 		before := time.Now()
 		victim := c.nodes[0]
 		waited := c.takeOverOf(victim, shardOf)
-		c.even()
-		c.start(victim.id, "--grpc-addr", victim.grpc, "--peer-addr", victim.peer, "--gossip-addr", victim.gossip, "--http-addr", victim.http)
-		c.settle()
+		c.awaitEvenShards()
+		c.startNode(victim.id, "--grpc-addr", victim.grpc, "--peer-addr", victim.peer, "--gossip-addr", victim.gossip, "--http-addr", victim.http)
+		c.awaitSettled()
 		waits, longest = append(waits, waited...), append(longest, slices.Max(waited))
-		t.Logf("kill %d of %s: %d shards, p50 %v, last %v", i+1, victim.id, len(waited), quantile(sorted(waited), 0.5), slices.Max(waited))
+		t.Logf("kill %d of %s: %d shards, p50 %v, last %v", i+1, victim.id, len(waited), quantileOfSorted(sortedDurations(waited), 0.5), slices.Max(waited))
 		// Without proof of death it would be four seconds and more. A second and a half
 		// are for processors that others use as well.
-		if most := takeOverPromise + c.pulse.Since(before) + 1500*time.Millisecond; !measured && quantile(sorted(waited), 0.5) > most {
-			t.Errorf("half of the shards of %s had no run for %v or longer, want %v at most", victim.id, quantile(sorted(waited), 0.5), most)
+		if most := takeOverPromise + c.pulse.Since(before) + 1500*time.Millisecond; !measured && quantileOfSorted(sortedDurations(waited), 0.5) > most {
+			t.Errorf("half of the shards of %s had no run for %v or longer, want %v at most", victim.id, quantileOfSorted(sortedDurations(waited), 0.5), most)
 		}
 	}
-	waits, longest = sorted(waits), sorted(longest)
+	waits, longest = sortedDurations(waits), sortedDurations(longest)
 	t.Logf("%d kills, %d shards: first start p50 %v p99 %v max %v; last shard of a node p50 %v p99 %v", kills, len(waits),
-		quantile(waits, 0.5), quantile(waits, 0.99), quantile(waits, 1), quantile(longest, 0.5), quantile(longest, 0.99))
-	if p99 := quantile(waits, 0.99); measured && p99 > takeOverPromise {
+		quantileOfSorted(waits, 0.5), quantileOfSorted(waits, 0.99), quantileOfSorted(waits, 1), quantileOfSorted(longest, 0.5), quantileOfSorted(longest, 0.99))
+	if p99 := quantileOfSorted(waits, 0.99); measured && p99 > takeOverPromise {
 		t.Errorf("first start of a run in a dead node's shards: p99 %v, want %v", p99, takeOverPromise)
 	}
 }
 
-// hiccups stops one node after the other for so long, as a machine or a collection of
+// causeHiccups stops one node after the other for so long, as a machine or a collection of
 // garbage might, and checks that no lock has changed hands.
-func (c *cluster) hiccups(d time.Duration) {
+func (c *cluster) causeHiccups(d time.Duration) {
 	c.t.Helper()
-	before, err := c.locks()
+	before, err := c.readLocks()
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, n := range c.nodes {
-		n.freeze()
-		pause(d)
-		n.thaw()
-		pause(d)
+		n.freezeProcess()
+		sleepFor(d)
+		n.thawProcess()
+		sleepFor(d)
 	}
-	after, err := c.locks()
+	after, err := c.readLocks()
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func (c *cluster) hiccups(d time.Duration) {
 }
 
 // everyShard are jobs due every second, so many in each shard, spread evenly over
-// the second. It also tells the shard of each.
+// the second. It also returns the shard of each.
 func everyShard(shards, each int) (*load, map[string]int) {
 	l, shardOf := &load{jobs: map[string]*fermatav1.Job{}}, map[string]int{}
 	count := make([]int, shards)
@@ -120,7 +121,7 @@ func everyShard(shards, each int) (*load, map[string]int) {
 		at := first.Add(time.Second * time.Duration(count[shard]) / time.Duration(each))
 		count[shard]++
 		j := newJob(behaviour{})
-		j.Schedule = every(time.Second, at)
+		j.Schedule = everyInterval(time.Second, at)
 		l.jobs[id], shardOf[id] = j, shard
 	}
 	return l, shardOf
@@ -130,7 +131,7 @@ func everyShard(shards, each int) (*load, map[string]int) {
 // until a run started there that the node cannot have leased.
 func (c *cluster) takeOverOf(victim *schedulerNode, shardOf map[string]int) []time.Duration {
 	c.t.Helper()
-	locks, err := c.locks()
+	locks, err := c.readLocks()
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -140,12 +141,12 @@ func (c *cluster) takeOverOf(victim *schedulerNode, shardOf map[string]int) []ti
 			started[shard] = 0
 		}
 	}
-	atLeast(c.t, "shards of "+victim.id, len(started), c.shards()/len(c.nodes)*4/5) // as even
+	atLeast(c.t, "shards of "+victim.id, len(started), c.shardCount()/len(c.nodes)*4/5) // as even
 	from := time.Now()
-	c.kill(victim)
-	seen := len(c.events())
-	eventually(c.t, patience, "runs start in all shards of "+victim.id, func() error {
-		events := c.events()
+	c.killNode(victim)
+	seen := len(c.readEvents())
+	redistest.Eventually(c.t, patience, "runs start in all shards of "+victim.id, func() error {
+		events := c.readEvents()
 		for _, e := range events[seen:] {
 			shard, ours := shardOf[e.Job]
 			took, lost := started[shard]
@@ -168,12 +169,12 @@ func (c *cluster) takeOverOf(victim *schedulerNode, shardOf map[string]int) []ti
 	return waits
 }
 
-// even waits until all shards are held and none of the nodes has a fifth more or
+// awaitEvenShards waits until all shards are held and none of the nodes has a fifth more or
 // less than its part.
-func (c *cluster) even() {
+func (c *cluster) awaitEvenShards() {
 	c.t.Helper()
-	eventually(c.t, patience, "the shards are even", func() error {
-		locks, err := c.locks()
+	redistest.Eventually(c.t, patience, "the shards are even", func() error {
+		locks, err := c.readLocks()
 		if err != nil {
 			return err
 		}
@@ -185,7 +186,7 @@ func (c *cluster) even() {
 		if len(held) != len(c.nodes) {
 			return fmt.Errorf("holders are %v", held)
 		}
-		part := float64(c.shards()) / float64(len(c.nodes))
+		part := float64(c.shardCount()) / float64(len(c.nodes))
 		for _, n := range held {
 			if float64(n) > 1.2*part || float64(n) < 0.8*part {
 				return errors.New(fmt.Sprint("unevenly held: ", held))
@@ -195,7 +196,7 @@ func (c *cluster) even() {
 	})
 }
 
-func sorted(d []time.Duration) []time.Duration {
+func sortedDurations(d []time.Duration) []time.Duration {
 	d = slices.Clone(d)
 	slices.Sort(d)
 	return d

@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	"github.com/fermata-io/fermata/internal/test/tlstest"
 )
 
@@ -26,10 +27,10 @@ func flagsOf(d *tlstest.Dir) []string {
 	return []string{"--tls-ca", d.CA, "--tls-cert", d.Cert, "--tls-key", d.Key}
 }
 
-// TestEveryProcessOnTLS runs two nodes, a worker and the command line on TLS in all
+// TestTLSBetweenAllProcesses runs two nodes, a worker and the command line on TLS in all
 // directions, and replaces their certificates on disk meanwhile.
-func TestEveryProcessOnTLS(t *testing.T) {
-	inTurn(t)
+func TestTLSBetweenAllProcesses(t *testing.T) {
+	runBesideOthers(t)
 	ours := tlstest.New(t, "ours")
 	role := func(name string) tlstest.Identity {
 		return tlstest.Identity{Name: name, URIs: []string{"spiffe://fermata.example/" + name}}
@@ -48,24 +49,24 @@ func TestEveryProcessOnTLS(t *testing.T) {
 		"--peer-tls-cert", nodes.Cert, "--peer-tls-key", nodes.Key, "--peer-tls-ca", nodes.CA)
 	mine := ours.Client(ours.Issue(role("test")))
 	c.secured = credentials.NewTLS(mine)
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 
 	var hits atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	t.Cleanup(target.Close)
-	binary := command(t, "worker")
+	binary := commandPath(t, "worker")
 	work := func(name string, addr string) *process {
-		return spawn(t, name, nil, binary, append(flagsOf(workers), "--scheduler", addr, "--http-allow", "127.0.0.0/8", "--log-format", "json")...)
+		return startProcess(t, name, nil, binary, append(flagsOf(workers), "--scheduler", addr, "--http-allow", "127.0.0.0/8", "--log-format", "json")...)
 	}
 	w := work("worker-1", b.grpc)
-	if code, out := person(t, append(flagsOf(people), "--address", a.grpc+","+b.grpc, "jobs", "create", "j", "--every", "1s", "--http", target.URL)...); code != 0 {
+	if code, out := runAsPerson(t, append(flagsOf(people), "--address", a.grpc+","+b.grpc, "jobs", "create", "j", "--every", "1s", "--http", target.URL)...); code != 0 {
 		t.Fatal(out)
 	}
 	runs := func(what string) {
 		t.Helper()
 		before := hits.Load()
-		eventually(t, patience, what, func() error {
+		redistest.Eventually(t, patience, what, func() error {
 			if n := hits.Load() - before; n < 2 {
 				return fmt.Errorf("%d runs", n)
 			}
@@ -74,21 +75,21 @@ func TestEveryProcessOnTLS(t *testing.T) {
 	}
 	runs("the job runs")
 
-	served := serial(t, a.grpc, mine)
+	served := certificateSerial(t, a.grpc, mine)
 	nodes.Replace(ours.Issue(role("node")), ours)
 	workers.Replace(ours.Issue(role("worker")), ours)
 	people.Replace(ours.Issue(role("person")), ours)
-	eventually(t, patience, "the new certificate is served", func() error {
-		if serial(t, a.grpc, mine) == served {
+	redistest.Eventually(t, patience, "the new certificate is served", func() error {
+		if certificateSerial(t, a.grpc, mine) == served {
 			return errors.New("it is the old one")
 		}
 		return nil
 	})
 	runs("the job goes on")
-	w.term(20 * time.Second)
+	w.terminate(20 * time.Second)
 	work("worker-2", a.grpc)
 	runs("a worker that came later runs it")
-	if code, out := person(t, append(flagsOf(people), "--address", b.grpc, "cluster", "nodes", "-o", "json")...); code != 0 || strings.Contains(out, `"unreachable": true`) {
+	if code, out := runAsPerson(t, append(flagsOf(people), "--address", b.grpc, "cluster", "nodes", "-o", "json")...); code != 0 || strings.Contains(out, `"unreachable": true`) {
 		t.Errorf("%d: %s", code, out)
 	}
 	for what, args := range map[string][]string{
@@ -96,14 +97,14 @@ func TestEveryProcessOnTLS(t *testing.T) {
 		"no certificate":  {"--tls-ca", people.CA},
 		"wrong authority": {"--tls-cert", people.Cert, "--tls-key", people.Key, "--tls-ca", tlstest.NewDir(t, tlstest.Pair{}, tlstest.New(t, "theirs")).CA},
 	} {
-		if code, out := person(t, append(args, "--address", a.grpc, "--request-timeout", "1s", "jobs", "list")...); code != 5 {
+		if code, out := runAsPerson(t, append(args, "--address", a.grpc, "--request-timeout", "1s", "jobs", "list")...); code != 5 {
 			t.Errorf("%s: exit code %d, %s", what, code, out)
 		}
 	}
 }
 
-// person runs one command line.
-func person(t *testing.T, args ...string) (code int, output string) {
+// runAsPerson runs one command line.
+func runAsPerson(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	return personIn(t, nil, args...)
 }
@@ -111,7 +112,7 @@ func person(t *testing.T, args ...string) (code int, output string) {
 // personIn is person with more in the environment.
 func personIn(t *testing.T, env []string, args ...string) (code int, output string) {
 	t.Helper()
-	cmd := exec.Command(command(t, "fermata"), args...)
+	cmd := exec.Command(commandPath(t, "fermata"), args...)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -120,8 +121,8 @@ func personIn(t *testing.T, env []string, args ...string) (code int, output stri
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// serial is that of the certificate that is served at an address.
-func serial(t *testing.T, addr string, c *tls.Config) string {
+// certificateSerial is that of the certificate that is served at an address.
+func certificateSerial(t *testing.T, addr string, c *tls.Config) string {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, c)
 	if err != nil {

@@ -39,11 +39,11 @@ func newTraceBed(t *testing.T, server *redistest.Server, endpoint string, flags 
 	b := &traceBed{cluster: newCluster(t, server.URL()), t: t, hits: make(chan http.Header, 100)}
 	quick := []string{"OTEL_BSP_SCHEDULE_DELAY=50"}
 	b.node = b.startAs("a", "", quick, flags...)
-	b.settle()
+	b.awaitSettled()
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { b.hits <- q.Header }))
 	t.Cleanup(target.Close)
 	b.target = target.URL
-	spawn(t, "worker", quick, command(t, "worker"), append(work, "--scheduler", b.node.grpc)...)
+	startProcess(t, "worker", quick, commandPath(t, "worker"), append(work, "--scheduler", b.node.grpc)...)
 	var err error
 	if b.client, err = client.Dial([]string{b.node.grpc}, client.Options{}); err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func newTraceBed(t *testing.T, server *redistest.Server, endpoint string, flags 
 	return b
 }
 
-// called is a context in the span that this header names.
-func called(t *testing.T, traceparent string) (ctx context.Context, traceID, spanID string) {
+// tracedContext is a context in the span that this header names.
+func tracedContext(t *testing.T, traceparent string) (ctx context.Context, traceID, spanID string) {
 	t.Helper()
 	parts := strings.Split(traceparent, "-")
 	id, err1 := trace.TraceIDFromHex(parts[1])
@@ -67,8 +67,8 @@ func called(t *testing.T, traceparent string) (ctx context.Context, traceID, spa
 	})), parts[1], parts[2]
 }
 
-// hit is what the target was asked next: the trace, the span, and the tracestate.
-func (b *traceBed) hit() (traceID, spanID, state string) {
+// awaitHit is what the target was asked next: the trace, the span, and the tracestate.
+func (b *traceBed) awaitHit() (traceID, spanID, state string) {
 	b.t.Helper()
 	select {
 	case h := <-b.hits:
@@ -83,39 +83,39 @@ func (b *traceBed) hit() (traceID, spanID, state string) {
 	}
 }
 
-func (b *traceBed) job(schedule *client.Schedule) *client.Job {
+func (b *traceBed) newTracedJob(schedule *client.Schedule) *client.Job {
 	return &client.Job{Handler: "http", Payload: client.HTTPRequest{URL: b.target}.Payload(), Schedule: schedule}
 }
 
-// TestTraceIsFollowed follows runs from the calls that asked for them to the requests
+// TestTracePropagation follows runs from the calls that asked for them to the requests
 // of their handlers: across scheduler, Redis and worker, in the spans that a collector
 // has of both processes.
-func TestTraceIsFollowed(t *testing.T) {
-	inTurn(t)
+func TestTracePropagation(t *testing.T) {
+	runBesideOthers(t)
 	spans := newCollector(t)
 	b := newTraceBed(t, newRedis(t), spans.endpoint)
 
 	// A run by the schedule is a trace of its own, linked to its registration.
-	ctx, callerTrace, callerSpan := called(t, "00-11111111111111111111111111111111-2222222222222222-01")
-	if _, err := b.client.CreateJob(ctx, "once", b.job(client.Once(time.Now()))); err != nil {
+	ctx, callerTrace, callerSpan := tracedContext(t, "00-11111111111111111111111111111111-2222222222222222-01")
+	if _, err := b.client.CreateJob(ctx, "once", b.newTracedJob(client.Once(time.Now()))); err != nil {
 		t.Fatal(err)
 	}
-	runTrace, requestSpan, _ := b.hit()
+	runTrace, requestSpan, _ := b.awaitHit()
 	if runTrace == "" || runTrace == callerTrace {
 		t.Fatalf("the request of the run is in trace %q, its registration in %s", runTrace, callerTrace)
 	}
-	create := spans.await(t, callerTrace, "fermata.v1.JobService/CreateJob")
-	run := spans.await(t, runTrace, "run http")
-	attempt := spans.await(t, runTrace, "attempt http")
-	handle := spans.await(t, runTrace, "handle http")
-	request := spans.await(t, runTrace, "GET")
+	create := spans.awaitSpan(t, callerTrace, "fermata.v1.JobService/CreateJob")
+	run := spans.awaitSpan(t, runTrace, "run http")
+	attempt := spans.awaitSpan(t, runTrace, "attempt http")
+	handle := spans.awaitSpan(t, runTrace, "handle http")
+	request := spans.awaitSpan(t, runTrace, "GET")
 	for _, c := range []struct{ what, have, want string }{
-		{"parent of the call", create.parent(), callerSpan},
-		{"parent of the run", run.parent(), ""},
-		{"parent of the attempt", attempt.parent(), run.id()},
-		{"parent of the handler", handle.parent(), attempt.id()},
-		{"parent of the request", request.parent(), handle.id()},
-		{"span that the target was told", requestSpan, request.id()},
+		{"parent of the call", create.parentID(), callerSpan},
+		{"parent of the run", run.parentID(), ""},
+		{"parent of the attempt", attempt.parentID(), run.spanID()},
+		{"parent of the handler", handle.parentID(), attempt.spanID()},
+		{"parent of the request", request.parentID(), handle.spanID()},
+		{"span that the target was told", requestSpan, request.spanID()},
 		{"service of the run", run.service, "fermata-scheduler"},
 		{"service of the handler", handle.service, "fermata-worker"},
 	} {
@@ -124,19 +124,19 @@ func TestTraceIsFollowed(t *testing.T) {
 		}
 	}
 	if links := run.GetLinks(); len(links) != 1 || hex.EncodeToString(links[0].GetTraceId()) != callerTrace ||
-		hex.EncodeToString(links[0].GetSpanId()) != create.id() {
+		hex.EncodeToString(links[0].GetSpanId()) != create.spanID() {
 		t.Errorf("the run is linked to %v, want its registration", links)
 	}
 	for name, want := range map[string]string{
 		"fermata.namespace": `"default"`, "fermata.queue": `"default"`, "fermata.job": `"once"`, "fermata.handler": `"http"`,
 		"fermata.trigger": `"schedule"`, "fermata.outcome": `"succeeded"`, "fermata.attempts": "1",
 	} {
-		if have := run.text(name); have != want {
+		if have := run.attributeText(name); have != want {
 			t.Errorf("%s of the run is %s, want %s", name, have, want)
 		}
 	}
 	for _, name := range []string{"fermata.run", "fermata.correlation_id", "fermata.lag_seconds", "fermata.due_time"} {
-		if run.text(name) == "" {
+		if run.attributeText(name) == "" {
 			t.Errorf("the run has no %s", name)
 		}
 	}
@@ -145,14 +145,14 @@ func TestTraceIsFollowed(t *testing.T) {
 		steps = append(steps, e.GetName())
 	}
 	if have := strings.Join(steps, " "); have != "leased started settled" {
-		t.Errorf("the attempt tells %q", have)
+		t.Errorf("the attempt's span has %q", have)
 	}
-	b.tells("once", "", runTrace)
+	b.checkRunTrace("once", "", runTrace)
 	for what, text := range map[string]string{
 		"exported spans": `fermata_trace_spans_exported_total{result="sent"}`, "an exemplar of a histogram": fmt.Sprintf("trace_id=%q", runTrace),
 	} {
-		eventually(t, patience, what, func() error { // the answer to the exporter is on its way
-			if !strings.Contains(b.scrape(), text) {
+		redistest.Eventually(t, patience, what, func() error { // the answer to the exporter is on its way
+			if !strings.Contains(b.scrapeMetrics(), text) {
 				return fmt.Errorf("there is no %s", text)
 			}
 			return nil
@@ -161,37 +161,37 @@ func TestTraceIsFollowed(t *testing.T) {
 
 	// A manual run is a child of its caller, whether it takes the job's place or is a
 	// record of its own, and whoever calls.
-	if _, err := b.client.CreateJob(t.Context(), "hourly", b.job(client.Every(time.Hour))); err != nil {
+	if _, err := b.client.CreateJob(t.Context(), "hourly", b.newTracedJob(client.Every(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	for i, mode := range []client.RunOptions{{}, {Backoff: client.KeepBackoff}} {
-		ctx, callerTrace, _ := called(t, fmt.Sprintf("00-3333333333333333333333333333333%d-4444444444444444-01", i))
+		ctx, callerTrace, _ := tracedContext(t, fmt.Sprintf("00-3333333333333333333333333333333%d-4444444444444444-01", i))
 		asked, _, err := b.client.RunJob(ctx, "hourly", mode)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if asked.GetTraceId() != callerTrace {
-			t.Errorf("the caller is told of trace %q, which is its own %s", asked.GetTraceId(), callerTrace)
+			t.Errorf("the caller gets trace %q, which is its own %s", asked.GetTraceId(), callerTrace)
 		}
-		if runTrace, _, state := b.hit(); runTrace != callerTrace || state != "vendor=x" {
+		if runTrace, _, state := b.awaitHit(); runTrace != callerTrace || state != "vendor=x" {
 			t.Errorf("manual run: its request is in trace %s (%s), that of its caller is %s", runTrace, state, callerTrace)
 		}
-		call := spans.await(t, callerTrace, "fermata.v1.JobService/RunJob")
-		run := spans.await(t, callerTrace, "run http")
-		if run.parent() != call.id() || run.text("fermata.trigger") != `"manual"` {
+		call := spans.awaitSpan(t, callerTrace, "fermata.v1.JobService/RunJob")
+		run := spans.awaitSpan(t, callerTrace, "run http")
+		if run.parentID() != call.spanID() || run.attributeText("fermata.trigger") != `"manual"` {
 			t.Errorf("manual run: %v is not a child of the call", run)
 		}
-		b.tells("hourly", client.RunID(asked), callerTrace)
+		b.checkRunTrace("hourly", client.RunID(asked), callerTrace)
 	}
 	env := []string{"TRACEPARENT=00-55555555555555555555555555555555-6666666666666666-01"}
 	if code, out := personIn(t, env, "--address", b.node.grpc, "--trace-endpoint", spans.endpoint, "jobs", "run", "hourly"); code != 0 {
 		t.Fatal(out)
 	}
-	if runTrace, _, _ := b.hit(); runTrace != "55555555555555555555555555555555" {
+	if runTrace, _, _ := b.awaitHit(); runTrace != "55555555555555555555555555555555" {
 		t.Errorf("the command's run is in trace %s", runTrace)
 	}
-	command := spans.await(t, "55555555555555555555555555555555", "fermata jobs run")
-	if call := spans.await(t, "55555555555555555555555555555555", "fermata.v1.JobService/RunJob"); call.parent() != command.id() || command.parent() != "6666666666666666" {
+	command := spans.awaitSpan(t, "55555555555555555555555555555555", "fermata jobs run")
+	if call := spans.awaitSpan(t, "55555555555555555555555555555555", "fermata.v1.JobService/RunJob"); call.parentID() != command.spanID() || command.parentID() != "6666666666666666" {
 		t.Errorf("the command's span is %v, the call's %v", command, call)
 	}
 }
@@ -199,25 +199,25 @@ func TestTraceIsFollowed(t *testing.T) {
 // TestLogLevelChangesWhileProcessesRun: of a node and a worker, by the command, and back
 // by itself. A job that fails in a loop does not fill the log meanwhile.
 func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	b := newTraceBed(t, newRedis(t), "", "--log-limit", "2")
 	level := func(want string, args ...string) {
 		t.Helper()
-		code, out := person(t, append([]string{"log-level", "--http-address", b.node.http}, args...)...)
+		code, out := runAsPerson(t, append([]string{"log-level", "--http-address", b.node.http}, args...)...)
 		if code != 0 || !strings.HasPrefix(out, want) {
 			t.Fatalf("exit code %d: %s", code, out)
 		}
 	}
 	level("info\n")
 	level("debug until ", "debug", "--for", "1h")
-	if _, err := b.client.CreateJob(t.Context(), "noted", b.job(client.Once(time.Now()))); err != nil {
+	if _, err := b.client.CreateJob(t.Context(), "noted", b.newTracedJob(client.Once(time.Now()))); err != nil {
 		t.Fatal(err)
 	}
-	b.node.logged(patience, "run_succeeded")
+	b.node.awaitLog(patience, "run_succeeded")
 	level("error\n", "error")
 	level("warn\n", "warn")
 	level("warn\n")
-	if code, out := person(t, "log-level", "--http-address", b.node.http, "loud"); code != 2 || !strings.Contains(out, "want debug, info, warn or error") {
+	if code, out := runAsPerson(t, "log-level", "--http-address", b.node.http, "loud"); code != 2 || !strings.Contains(out, "want debug, info, warn or error") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 
@@ -231,7 +231,7 @@ func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, patience, "the run ends", func() error {
+		redistest.Eventually(t, patience, "the run ends", func() error {
 			run, err := b.client.GetRun(t.Context(), run.GetName())
 			if err == nil && run.GetFinishTime() == nil {
 				err = fmt.Errorf("it is %v", run.GetState())
@@ -239,17 +239,17 @@ func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
 			return err
 		})
 	}
-	left := b.node.logged(patience, "log lines left out")
+	left := b.node.awaitLog(patience, "log lines left out")
 	if left["message"] != "run_dead" {
 		t.Errorf("left out: %v", left)
 	}
-	if n := b.node.count(`"msg":"run_dead"`); n < 2 || n >= runs {
+	if n := b.node.countLogged(`"msg":"run_dead"`); n < 2 || n >= runs {
 		t.Errorf("%d of %d runs that failed are logged", n, runs)
 	}
 }
 
-// scrape is what the node tells Prometheus, in the format that has exemplars.
-func (b *traceBed) scrape() string {
+// scrapeMetrics is what the node serves to Prometheus, in the format that has exemplars.
+func (b *traceBed) scrapeMetrics() string {
 	b.t.Helper()
 	q, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.node.http+"/metrics", nil)
 	if err != nil {
@@ -268,55 +268,55 @@ func (b *traceBed) scrape() string {
 	return string(text)
 }
 
-// TestTraceSampleLeavesTheRestAlone gives a node a share of 0: runs are traced for
+// TestUnsampledTraceIsKept gives a node a share of 0: runs are traced for
 // those who ask, and no others. One that sends no traces stores and passes on none.
-func TestTraceSampleLeavesTheRestAlone(t *testing.T) {
-	inTurn(t)
+func TestUnsampledTraceIsKept(t *testing.T) {
+	runBesideOthers(t)
 	spans := newCollector(t)
 	b := newTraceBed(t, newRedis(t), spans.endpoint, "--trace-sample", "0")
-	if _, err := b.client.CreateJob(t.Context(), "plain", b.job(client.Once(time.Now()))); err != nil {
+	if _, err := b.client.CreateJob(t.Context(), "plain", b.newTracedJob(client.Once(time.Now()))); err != nil {
 		t.Fatal(err)
 	}
-	if runTrace, _, _ := b.hit(); runTrace != "" {
-		t.Errorf("a run that nobody asked to be traced is in trace %s", runTrace)
+	if runTrace, _, _ := b.awaitHit(); runTrace != "" {
+		t.Errorf("a run without a traced request is in trace %s", runTrace)
 	}
-	ctx, _, _ := called(t, "00-11111111111111111111111111111111-2222222222222222-01")
-	if _, err := b.client.CreateJob(ctx, "asked", b.job(client.Once(time.Now()))); err != nil {
+	ctx, _, _ := tracedContext(t, "00-11111111111111111111111111111111-2222222222222222-01")
+	if _, err := b.client.CreateJob(ctx, "asked", b.newTracedJob(client.Once(time.Now()))); err != nil {
 		t.Fatal(err)
 	}
-	runTrace, _, _ := b.hit()
-	spans.await(t, runTrace, "run http")
+	runTrace, _, _ := b.awaitHit()
+	spans.awaitSpan(t, runTrace, "run http")
 
 	server := newRedis(t)
 	b = newTraceBed(t, server, "")
-	if _, err := b.client.CreateJob(ctx, "untraced", b.job(client.Every(time.Hour))); err != nil {
+	if _, err := b.client.CreateJob(ctx, "untraced", b.newTracedJob(client.Every(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := b.client.RunJob(ctx, "untraced", client.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if runTrace, _, _ := b.hit(); runTrace != "" {
+	if runTrace, _, _ := b.awaitHit(); runTrace != "" {
 		t.Errorf("a cluster that does not trace passes trace %s on", runTrace)
 	}
-	b.tells("untraced", "", "")
-	if strings.Contains(b.scrape(), "fermata_trace_spans_total") {
+	b.checkRunTrace("untraced", "", "")
+	if strings.Contains(b.scrapeMetrics(), "fermata_trace_spans_total") {
 		t.Error("a cluster that does not trace counts spans")
 	}
 	b.storesNothing(server.Client(), strings.Repeat("\x11", 16), strings.Repeat("1", 32))
 }
 
-// tells compares the trace of a run of a job that has ended, any ("") or that of an id, with
-// what the API says.
-func (b *traceBed) tells(job, run, want string) {
+// checkRunTrace compares the trace of a run of a job that has ended, any ("") or that of an id, with
+// what the API returns.
+func (b *traceBed) checkRunTrace(job, run, want string) {
 	b.t.Helper()
-	eventually(b.t, 20*time.Second, "the run ends", func() error {
+	redistest.Eventually(b.t, 20*time.Second, "the run ends", func() error {
 		runs, err := b.client.Runs(b.t.Context(), job)
 		for _, r := range runs {
 			if r.GetFinishTime() == nil || run != "" && client.RunID(r) != run {
 				continue
 			}
 			if r.GetTraceId() != want || r.GetCorrelationId() == "" {
-				b.t.Errorf("run %s of %s is said to be of trace %q, want %q", client.RunID(r), job, r.GetTraceId(), want)
+				b.t.Errorf("run %s of %s has trace %q, want %q", client.RunID(r), job, r.GetTraceId(), want)
 			}
 			return nil
 		}

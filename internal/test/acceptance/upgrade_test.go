@@ -17,6 +17,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
+	"github.com/fermata-io/fermata/internal/test/redistest"
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 // nextSources are edits that make of the present source a next minor version: it
-// writes more into states, definitions, ended runs and gossip, and says more on the
+// writes more into states, definitions, ended runs and gossip, and sends more on the
 // links between nodes.
 var nextSources = map[string][][2]string{
 	"internal/redis/codec/state.go": {
@@ -91,13 +92,13 @@ var nextBinary = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return "", err
 	}
-	return built("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.buildVersion="+nextVersion)
+	return buildCommand("scheduler", "scheduler-next", "-overlay", file, "-ldflags", "-X main.buildVersion="+nextVersion)
 })
 
-// versions counts the nodes of each version, as one of them sees it.
-func (n *schedulerNode) versions() map[string]int {
+// countVersions counts the nodes of each version, as one of them sees it.
+func (n *schedulerNode) countVersions() map[string]int {
 	n.t.Helper()
-	list, err := n.cluster.ListNodes(call(n.t), &fermatav1.ListNodesRequest{})
+	list, err := n.cluster.ListNodes(callContext(n.t), &fermatav1.ListNodesRequest{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -115,36 +116,36 @@ func (n *schedulerNode) versions() map[string]int {
 // are mixed, and what the next version has added is still there after the present one
 // has written every record again.
 func TestRollingUpgradeAndBack(t *testing.T) {
-	inTurn(t)
+	runBesideOthers(t)
 	next, err := nextBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse.ask(server.Client())
+	c.pulse.pingServers(server.Client())
 	for _, id := range []string{"a", "b", "c"} {
-		c.start(id)
+		c.startNode(id)
 	}
-	c.settle()
+	c.awaitSettled()
 	c.startWorker("w1", 40, c.nodes[0].grpc, c.nodes[1].grpc)
 	c.startWorker("w2", 40, c.nodes[1].grpc, c.nodes[2].grpc)
 	first := time.Now().Add(time.Second)
-	l := newLoad(sized(200), first, "default")
+	l := newLoad(scaleJobs(200), first, "default")
 	for id, j := range l.jobs {
 		j.HistoryLimit = new(int32(3))
 		l.jobs[id] = j
 	}
-	c.nodes[0].register(l)
+	c.nodes[0].registerLoad(l)
 	c.waitAllRan(l, patience)
 
 	roll := func(binary string) {
 		t.Helper()
 		for i, old := range slices.Clone(c.nodes) {
-			c.retire(old)
+			c.stopNode(old)
 			n := c.startAs(old.id, binary, nil)
-			c.settle()
-			if got := n.versions(); binary != "" && got[nextVersion] != i+1 || len(got) > 2 {
+			c.awaitSettled()
+			if got := n.countVersions(); binary != "" && got[nextVersion] != i+1 || len(got) > 2 {
 				t.Errorf("versions of nodes: %v", got)
 			}
 			// Versions are mixed for a while.
@@ -169,14 +170,14 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 		return states, definitions, len(all)
 	}
 	edited, start := newJob(behaviour{}), time.Now().Add(time.Second).Truncate(time.Millisecond)
-	edited.Schedule = every(time.Second, start)
-	c.nodes[0].create("edited", edited)
+	edited.Schedule = everyInterval(time.Second, start)
+	c.nodes[0].createJob("edited", edited)
 	l.promises = append(l.promises, historycheck.Promise{
 		Job: "edited", AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: max(start.UnixMilli(), time.Now().UnixMilli()),
 	})
 	// Every job runs once more, on nodes of the next version alone.
 	c.waitEnds(time.Now().Add(6 * time.Second))
-	eventually(t, patience, "the next version has written every state", func() error {
+	redistest.Eventually(t, patience, "the next version has written every state", func() error {
 		if states, definitions, records := marked("after the upgrade"); states != records || definitions == 0 {
 			return fmt.Errorf("%d of %d states, %d definitions", states, records, definitions)
 		}
@@ -184,7 +185,7 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	})
 	roll("")
 	edited.Name, edited.Labels = jobName("edited"), map[string]string{"by": "the present version"}
-	if _, err := c.nodes[0].jobs.UpdateJob(call(t), &fermatav1.UpdateJobRequest{
+	if _, err := c.nodes[0].jobs.UpdateJob(callContext(t), &fermatav1.UpdateJobRequest{
 		Job: edited, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
 	}); err != nil {
 		t.Fatal(err)
@@ -193,15 +194,15 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	if states, definitions, records := marked("after the way back"); states != records || definitions == 0 {
 		t.Errorf("%d of %d states and %d definitions still have what the next version added", states, records, definitions)
 	}
-	if got := c.nodes[0].versions(); len(got) != 1 {
+	if got := c.nodes[0].countVersions(); len(got) != 1 {
 		t.Errorf("versions of nodes: %v", got)
 	}
 
-	jobs := c.nodes[0].all()
+	jobs := c.nodes[0].listAllJobs()
 	bounds := calmBounds()
 	bounds.Lag = 2500 * time.Millisecond
-	ids := stored(jobs)
-	r := c.judge(historycheck.History{Promises: l.promises, Bounds: bounds, Stored: ids})
+	ids := storedJobs(jobs)
+	r := c.judgeHistory(historycheck.History{Promises: l.promises, Bounds: bounds, Stored: ids})
 	if r.Repeats != 0 {
 		t.Errorf("%d executions were repeated", r.Repeats)
 	}
@@ -215,12 +216,12 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 // keysWith reads the values of all hashes whose keys end like this.
 func keysWith(t *testing.T, client *redis.Client, suffix string) (values []string) {
 	t.Helper()
-	keys, err := client.Keys(call(t), "fermata:*"+suffix).Result()
+	keys, err := client.Keys(callContext(t), "fermata:*"+suffix).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range keys {
-		texts, err := client.HVals(call(t), key).Result()
+		texts, err := client.HVals(callContext(t), key).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,22 +230,22 @@ func keysWith(t *testing.T, client *redis.Client, suffix string) (values []strin
 	return values
 }
 
-// TestALaterSchemaIsRefused raises the schema of the keyspace under running nodes, as
+// TestNewerSchemaIsRefused raises the schema of the keyspace under running nodes, as
 // a later version would: they stop within seconds, none of them starts again, and all
-// of them say why in one line.
-func TestALaterSchemaIsRefused(t *testing.T) {
-	inTurn(t)
+// of them log the reason in one line.
+func TestNewerSchemaIsRefused(t *testing.T) {
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	a, b := c.start("a"), c.start("b")
-	c.settle()
+	a, b := c.startNode("a"), c.startNode("b")
+	c.awaitSettled()
 	c.startWorker("w1", 10, a.grpc, b.grpc)
 	j := newJob(behaviour{})
-	j.Schedule = every(time.Second, time.Now())
-	a.create("ping", j)
-	c.saw(patience, "work goes on", func(e historycheck.Event) bool { return e.Kind == historycheck.End })
+	j.Schedule = everyInterval(time.Second, time.Now())
+	a.createJob("ping", j)
+	c.awaitEvent(patience, "work goes on", func(e historycheck.Event) bool { return e.Kind == historycheck.End })
 
-	ctx := call(t)
+	ctx := callContext(t)
 	if err := server.Client().HSet(ctx, "fermata:{meta}", "schema", redisstore.SchemaVersion+1).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,10 +258,10 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 			t.Fatalf("%s goes on", n.name)
 		}
 		refusedSchema(t, n.process, why)
-		c.leaves(n)
+		c.forgetNode(n)
 	}
-	binary := command(t, "scheduler")
-	p := spawn(t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards), "--grpc-addr", "127.0.0.1:0",
+	binary := commandPath(t, "scheduler")
+	p := startProcess(t, "late", nil, binary, "--redis-url", c.redisURL, "--shards", fmt.Sprint(shards), "--grpc-addr", "127.0.0.1:0",
 		"--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 	select {
 	case <-p.done:
@@ -273,7 +274,7 @@ func TestALaterSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// refusedSchema wants exit code 3, and one last line that says why.
+// refusedSchema wants exit code 3, and one last line with the reason.
 func refusedSchema(t *testing.T, p *process, why string) {
 	t.Helper()
 	if code := p.cmd.ProcessState.ExitCode(); code != 3 {

@@ -22,7 +22,7 @@ import (
 // clockKey is where tests keep the virtual time, Unix milliseconds.
 const clockKey = "test:{clock}"
 
-// virtualConfig configures a node whose clock is what a test says.
+// virtualConfig configures a node whose clock a test sets.
 type virtualConfig struct {
 	Name     string   `json:"name"`
 	RedisURL string   `json:"redis_url"`
@@ -40,7 +40,7 @@ func spawnRole(t testing.TB, role, name string, config any) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spawn(t, name, []string{roleEnv + "=" + role, configEnv + "=" + string(text)}, self)
+	return startProcess(t, name, []string{roleEnv + "=" + role, configEnv + "=" + string(text)}, self)
 }
 
 // startVirtual runs a node with a virtual clock.
@@ -51,7 +51,7 @@ func (c *cluster) startVirtual(id string) *schedulerNode {
 	for _, n := range c.nodes {
 		config.Join = append(config.Join, n.gossip)
 	}
-	return c.adopt(id, spawnRole(c.t, "virtual-node", "node-"+id, config))
+	return c.awaitNodeUp(id, spawnRole(c.t, "virtual-node", "node-"+id, config))
 }
 
 // runVirtualNode is the node process. It reads the clock every few milliseconds

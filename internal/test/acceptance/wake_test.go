@@ -11,32 +11,32 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// TestJobDueSoonStartsOnTimeWhereverItsShardIs: nothing waits for a poll. Jobs
+// TestJobDueSoonStartsOnTimeOnAnyShard: nothing waits for a poll. Jobs
 // are created on one node, their shards are held by another, and the only worker
 // is connected to a third.
-func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
-	inTurn(t)
+func TestJobDueSoonStartsOnTimeOnAnyShard(t *testing.T) {
+	runBesideOthers(t)
 	server := newRedis(t)
 	c := newCluster(t, server.URL())
-	c.pulse.ask(server.Client())
-	a, b, d := c.start("a"), c.start("b"), c.start("c")
-	c.settle()
+	c.pulse.pingServers(server.Client())
+	a, b, d := c.startNode("a"), c.startNode("b"), c.startNode("c")
+	c.awaitSettled()
 	c.startWorker("w1", 10, d.grpc)
 	warm := "warm"
-	a.create(warm, scheduled(once(time.Now())))
-	c.saw(patience, "the worker works", starts(warm, ""))
+	a.createJob(warm, scheduledJob(onceAt(time.Now())))
+	c.awaitEvent(patience, "the worker works", isStartOf(warm, ""))
 
 	const samples = 30
 	ids := heldBy(b, "b", "due", samples)
 	due := map[string]time.Time{}
 	for _, id := range ids {
 		due[id] = time.Now().Add(200 * time.Millisecond).Truncate(time.Millisecond)
-		a.create(id, scheduled(once(due[id])))
-		c.saw(patience, id+" starts", starts(id, ""))
+		a.createJob(id, scheduledJob(onceAt(due[id])))
+		c.awaitEvent(patience, id+" starts", isStartOf(id, ""))
 	}
 	var lags []time.Duration
 	for id, at := range due {
-		started := c.match(starts(id, ""))
+		started := c.matchingEvents(isStartOf(id, ""))
 		lags = append(lags, time.Unix(0, started[0].AtNS).Sub(at))
 	}
 	slices.Sort(lags)
@@ -52,11 +52,11 @@ func TestJobDueSoonStartsOnTimeWhereverItsShardIs(t *testing.T) {
 	for _, id := range ids {
 		promises = append(promises, historycheck.Promise{Job: id})
 	}
-	c.judge(historycheck.History{Promises: promises, Bounds: calmBounds()})
+	c.judgeHistory(historycheck.History{Promises: promises, Bounds: calmBounds()})
 }
 
-// scheduled is a job that does nothing, at a time.
-func scheduled(s *fermatav1.Schedule) *fermatav1.Job {
+// scheduledJob is a job that does nothing, at a time.
+func scheduledJob(s *fermatav1.Schedule) *fermatav1.Job {
 	j := newJob(behaviour{})
 	j.Schedule = s
 	return j
@@ -65,7 +65,7 @@ func scheduled(s *fermatav1.Schedule) *fermatav1.Job {
 // heldBy finds n ids of jobs whose shards this node holds.
 func heldBy(n *schedulerNode, id, prefix string, count int) []string {
 	n.t.Helper()
-	list, err := n.cluster.ListShards(call(n.t), &fermatav1.ListShardsRequest{})
+	list, err := n.cluster.ListShards(callContext(n.t), &fermatav1.ListShardsRequest{})
 	if err != nil {
 		n.t.Fatal(err)
 	}

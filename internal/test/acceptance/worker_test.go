@@ -37,7 +37,7 @@ type behaviour struct {
 	Poison bool `json:"poison,omitempty"`
 }
 
-func (b behaviour) payload() []byte {
+func (b behaviour) encodePayload() []byte {
 	text, err := json.Marshal(b)
 	if err != nil {
 		panic(err)
@@ -71,7 +71,7 @@ func (c *cluster) startWorkerOf(id string, slots int, queues []string, addresses
 	if c.spawned != nil {
 		c.spawned(id, p.cmd.Process.Pid)
 	}
-	p.logged(patience, "acceptance worker is up")
+	p.awaitLog(patience, "acceptance worker is up")
 	return p
 }
 
@@ -95,7 +95,7 @@ func runWorker(text []byte) error {
 		return err
 	}
 	r := &recorder{worker: config.ID, file: file}
-	w.Handle(handlerName, r.handle)
+	w.Handle(handlerName, r.handleTask)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	logger.Info("acceptance worker is up")
@@ -109,7 +109,7 @@ type recorder struct {
 	file   *os.File
 }
 
-func (r *recorder) write(kind historycheck.EventKind, t *worker.Task, outcome string) {
+func (r *recorder) writeEvent(kind historycheck.EventKind, t *worker.Task, outcome string) {
 	line, err := json.Marshal(historycheck.Event{
 		AtNS: time.Now().UnixNano(), Kind: kind, Worker: r.worker, Job: t.Job, Run: t.Run, Attempt: t.Attempt,
 		Token: t.Token, NominalMS: t.NominalTime.UnixMilli(), DueMS: t.DueTime.UnixMilli(), Outcome: outcome,
@@ -122,23 +122,23 @@ func (r *recorder) write(kind historycheck.EventKind, t *worker.Task, outcome st
 	}
 }
 
-func (r *recorder) handle(ctx context.Context, t *worker.Task) error {
-	r.write(historycheck.Start, t, "")
-	untell := context.AfterFunc(ctx, func() { r.write(historycheck.Told, t, "") })
-	err := behave(ctx, t)
+func (r *recorder) handleTask(ctx context.Context, t *worker.Task) error {
+	r.writeEvent(historycheck.Start, t, "")
+	untell := context.AfterFunc(ctx, func() { r.writeEvent(historycheck.Told, t, "") })
+	err := runBehaviour(ctx, t)
 	untell()
 	switch {
 	case err == nil:
-		r.write(historycheck.End, t, historycheck.OK)
+		r.writeEvent(historycheck.End, t, historycheck.OK)
 	case ctx.Err() != nil:
-		r.write(historycheck.End, t, historycheck.Cancelled)
+		r.writeEvent(historycheck.End, t, historycheck.Cancelled)
 	default:
-		r.write(historycheck.End, t, historycheck.Failed)
+		r.writeEvent(historycheck.End, t, historycheck.Failed)
 	}
 	return err
 }
 
-func behave(ctx context.Context, t *worker.Task) error {
+func runBehaviour(ctx context.Context, t *worker.Task) error {
 	var b behaviour
 	if err := t.Decode(&b); err != nil {
 		return err
@@ -154,7 +154,7 @@ func behave(ctx context.Context, t *worker.Task) error {
 			return ctx.Err()
 		}
 	}
-	if err := b.lasts(ctx); err != nil {
+	if err := b.waitDuration(ctx); err != nil {
 		return err
 	}
 	if b.Poison {
@@ -162,17 +162,17 @@ func behave(ctx context.Context, t *worker.Task) error {
 	}
 	if b.FailWhile != "" {
 		if _, err := os.Stat(b.FailWhile); err == nil {
-			return asking(b.RetryAfter, errors.New("told to fail for a while"))
+			return withRetryAfter(b.RetryAfter, errors.New("told to fail for a while"))
 		}
 	}
 	if b.Fail || t.Attempt <= b.FailAttempts {
-		return asking(b.RetryAfter, errors.New("told to fail"))
+		return withRetryAfter(b.RetryAfter, errors.New("told to fail"))
 	}
 	return nil
 }
 
-// lasts returns when the file is gone.
-func (b behaviour) lasts(ctx context.Context) error {
+// waitDuration returns when the file is gone.
+func (b behaviour) waitDuration(ctx context.Context) error {
 	if b.While == "" {
 		return nil
 	}
@@ -190,8 +190,8 @@ func (b behaviour) lasts(ctx context.Context) error {
 	}
 }
 
-// asking adds a wish for the next delay to an error.
-func asking(wait time.Duration, err error) error {
+// withRetryAfter adds a wish for the next delay to an error.
+func withRetryAfter(wait time.Duration, err error) error {
 	if wait > 0 {
 		return worker.RetryAfter(err, wait)
 	}

@@ -68,7 +68,7 @@ func TestGroups(t *testing.T) {
 	if slices.Sort(want); !slices.Equal(found, want) {
 		t.Errorf("internal has %q, the table of groups %q", found, want)
 	}
-	for _, p := range list(t, module+"/internal/...") {
+	for _, p := range listPackages(t, module+"/internal/...") {
 		for _, problem := range checkGroup(rules, p) {
 			t.Error(problem)
 		}
@@ -152,15 +152,15 @@ func tableOfPackages(t *testing.T) string {
 	b.WriteString("| package | what it does |\n| --- | --- |\n")
 	for _, g := range groups {
 		fmt.Fprintf(&b, "| **`internal/%s`** | **%s** |\n", g.name, g.rule)
-		for _, p := range list(t, module+"/internal/"+g.name+"/...") {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimPrefix(p.ImportPath, module+"/internal/"), synopsis(t, p))
+		for _, p := range listPackages(t, module+"/internal/"+g.name+"/...") {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimPrefix(p.ImportPath, module+"/internal/"), packageSynopsis(t, p))
 		}
 	}
 	return b.String()
 }
 
-// synopsis is the first sentence of a package's comment.
-func synopsis(t *testing.T, p pkg) string {
+// packageSynopsis is the first sentence of a package's comment.
+func packageSynopsis(t *testing.T, p pkg) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
 	if err != nil {

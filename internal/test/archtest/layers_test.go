@@ -21,7 +21,7 @@ const (
 
 // TestFloors holds every package of the module against the table.
 func TestFloors(t *testing.T) {
-	all := list(t, "-deps", module+"/...")
+	all := listPackages(t, "-deps", module+"/...")
 	standard := map[string]bool{"C": true}
 	for _, p := range all {
 		standard[p.ImportPath] = p.Standard
@@ -33,8 +33,8 @@ func TestFloors(t *testing.T) {
 			continue
 		}
 		ours++
-		h.check(p)
-		if path, _ := h.local(p.ImportPath); h.rows[path].floor <= model {
+		h.checkImports(p)
+		if path, _ := h.localPath(p.ImportPath); h.rows[path].floor <= model {
 			h.checkSource(t, p)
 		}
 	}
@@ -55,19 +55,19 @@ func (h *house) checkSource(t *testing.T, p pkg) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.inspect(fset, file)
+		h.inspectFile(fset, file)
 	}
 }
 
-func (h *house) inspect(fset *token.FileSet, file *ast.File) {
+func (h *house) inspectFile(fset *token.FileSet, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			h.complain("%s: a goroutine in the pure floors", fset.Position(n.Pos()))
+			h.addProblem("%s: a goroutine in the pure floors", fset.Position(n.Pos()))
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" {
 				if why, banned := pureCalls[n.Sel.Name]; banned {
-					h.complain("%s: time.%s: %s", fset.Position(n.Pos()), n.Sel.Name, why)
+					h.addProblem("%s: time.%s: %s", fset.Position(n.Pos()), n.Sel.Name, why)
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func (h *house) inspect(fset *token.FileSet, file *ast.File) {
 	})
 }
 
-func list(t *testing.T, args ...string) []pkg {
+func listPackages(t *testing.T, args ...string) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Standard,GoFiles,Imports,Deps"}, args...)...)
 	var stderr bytes.Buffer
@@ -97,8 +97,8 @@ func list(t *testing.T, args ...string) []pkg {
 	}
 }
 
-// TestCheckFindsEachViolation proves that the checks can fail.
-func TestCheckFindsEachViolation(t *testing.T) {
+// TestImportViolationsAreFound proves that the checks can fail.
+func TestImportViolationsAreFound(t *testing.T) {
 	standard := map[string]bool{"sync": true, "sync/atomic": true, "time": true, "log/slog": true, "strings": true}
 	tests := []struct {
 		name     string
@@ -137,7 +137,7 @@ func TestCheckFindsEachViolation(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHouse(module, table, standard)
-			h.check(pkg{ImportPath: module + "/" + tt.from, Imports: tt.imports, Deps: tt.deps})
+			h.checkImports(pkg{ImportPath: module + "/" + tt.from, Imports: tt.imports, Deps: tt.deps})
 			if len(h.problems) != len(tt.problems) {
 				t.Fatalf("problems %q, want %q", h.problems, tt.problems)
 			}
@@ -150,7 +150,7 @@ func TestCheckFindsEachViolation(t *testing.T) {
 	}
 }
 
-func TestInspectFindsClockAndGoroutine(t *testing.T) {
+func TestClockAndGoroutineAreFound(t *testing.T) {
 	const src = `package p
 import "time"
 func f() time.Duration { go f(); return time.Since(time.Now()) }
@@ -162,13 +162,13 @@ func g(t time.Time) time.Time { return t.Add(time.Second) }
 		t.Fatal(err)
 	}
 	h := newHouse(module, nil, nil)
-	h.inspect(fset, file)
+	h.inspectFile(fset, file)
 	if len(h.problems) != 3 {
 		t.Fatalf("problems %q, want three", h.problems)
 	}
 }
 
-func TestTwoRowsForOnePackage(t *testing.T) {
+func TestDuplicateRowIsFound(t *testing.T) {
 	if h := newHouse(module, []row{{path: "a"}, {path: "a"}}, nil); len(h.problems) != 1 {
 		t.Fatalf("problems %q, want one", h.problems)
 	}

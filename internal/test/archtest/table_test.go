@@ -174,6 +174,7 @@ var table = []row{
 	{path: "internal/test/issuertest", floor: support, foreign: []string{jose}},
 	{path: "internal/test/flagtest", floor: support, foreign: []string{"github.com/spf13"}},
 	{path: "internal/test/refdoc", floor: support, foreign: []string{"github.com/spf13"}},
+	{path: "internal/test/paralleltest", floor: support},
 	{path: "internal/test/stalltest", floor: support},
 	{path: "internal/test/nodetest", floor: support, foreign: []string{"*"}, why: "a node in the process of an example"},
 	{path: "internal/test/redistest", floor: support, foreign: []string{"*"}},

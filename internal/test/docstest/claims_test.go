@@ -17,7 +17,7 @@ const root = "../../.."
 // controls is the section of SECURITY.md with one row for each control.
 const controls = "## Controls"
 
-func TestDocumentsNameTestsThatExist(t *testing.T) {
+func TestDocumentedTestsExist(t *testing.T) {
 	have := testsOf(t)
 	documents, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil {
@@ -28,14 +28,14 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range slices.Concat([]string{root + "/SECURITY.md"}, documents, parts) {
-		for _, fault := range broken(read(t, file), have) {
+		for _, fault := range brokenClaims(readFile(t, file), have) {
 			t.Errorf("%s: %s", strings.TrimPrefix(file, root+"/"), fault)
 		}
 	}
 }
 
-func TestEveryControlIsProven(t *testing.T) {
-	rows, faults := unproven(read(t, root+"/SECURITY.md"), controls)
+func TestEveryControlNamesATest(t *testing.T) {
+	rows, faults := unprovenRows(readFile(t, root+"/SECURITY.md"), controls)
 	for _, fault := range faults {
 		t.Errorf("SECURITY.md: %s", fault)
 	}
@@ -44,7 +44,7 @@ func TestEveryControlIsProven(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, file string) string {
+func readFile(t *testing.T, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -74,7 +74,7 @@ func testsOf(t *testing.T) tests {
 		if err != nil {
 			return err
 		}
-		have[filepath.ToSlash(dir)] = append(have[filepath.ToSlash(dir)], names(file)...)
+		have[filepath.ToSlash(dir)] = append(have[filepath.ToSlash(dir)], testNames(file)...)
 		return nil
 	})
 	if err != nil {
@@ -83,7 +83,7 @@ func testsOf(t *testing.T) tests {
 	return have
 }
 
-func names(file *ast.File) []string {
+func testNames(file *ast.File) []string {
 	var all []string
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && name.MatchString(f.Name.Name) {
@@ -93,8 +93,8 @@ func names(file *ast.File) []string {
 	return all
 }
 
-// TestWhatIsFound proves that the checks can fail.
-func TestWhatIsFound(t *testing.T) {
+// TestClaimParsing proves that the checks can fail.
+func TestClaimParsing(t *testing.T) {
 	have := tests{"internal/a": {"TestOne", "FuzzTwo"}, "worker/b": {"TestThree"}}
 	for _, tt := range []struct {
 		text   string
@@ -107,15 +107,15 @@ func TestWhatIsFound(t *testing.T) {
 		{"`go test -run TestFo ./internal/a`", nil},
 		{"Testing a Test of `TestData`", []string{"no package has TestData"}},
 	} {
-		if got := broken(tt.text, have); !slices.Equal(got, tt.faults) {
+		if got := brokenClaims(tt.text, have); !slices.Equal(got, tt.faults) {
 			t.Errorf("%q: faults %q, want %q", tt.text, got, tt.faults)
 		}
 	}
-	rows, faults := unproven("# S\n\n## Controls\n\n| topic | test |\n| --- | --- |\n| a | `internal/a`: TestOne |\n| b | by hand |\n\n## Next\n\n| c | d |\n", controls)
+	rows, faults := unprovenRows("# S\n\n## Controls\n\n| topic | test |\n| --- | --- |\n| a | `internal/a`: TestOne |\n| b | by hand |\n\n## Next\n\n| c | d |\n", controls)
 	if rows != 2 || !slices.Equal(faults, []string{"no test for b "}) {
 		t.Errorf("%d rows, faults %q", rows, faults)
 	}
-	if _, faults := unproven("# S\n", controls); len(faults) != 1 {
+	if _, faults := unprovenRows("# S\n", controls); len(faults) != 1 {
 		t.Errorf("faults %q of a document without the section", faults)
 	}
 }

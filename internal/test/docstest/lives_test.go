@@ -9,18 +9,18 @@ import (
 // TestDocumentsStateTheSimulatedLives: the number of simulated lives in `make test` is set in the Makefile, and
 // stated in three documents.
 func TestDocumentsStateTheSimulatedLives(t *testing.T) {
-	found := regexp.MustCompile(`(?m)^LIVES \?= (\d+)$`).FindStringSubmatch(read(t, root+"/Makefile"))
+	found := regexp.MustCompile(`(?m)^LIVES \?= (\d+)$`).FindStringSubmatch(readFile(t, root+"/Makefile"))
 	if found == nil {
-		t.Fatal("the Makefile says no LIVES")
+		t.Fatal("the Makefile does not set LIVES")
 	}
 	for _, file := range []string{"CONTRIBUTING.md", "docs/guarantees.md", "docs/faults.md"} {
-		if told := livesTold(read(t, root+"/"+file)); !slices.Equal(told, found[1:]) {
-			t.Errorf("%s tells of %q lives in make test, the Makefile of %s", file, told, found[1])
+		if told := livesTold(readFile(t, root+"/"+file)); !slices.Equal(told, found[1:]) {
+			t.Errorf("%s states %q lives in make test, the Makefile %s", file, told, found[1])
 		}
 	}
 }
 
-func TestLivesAreFound(t *testing.T) {
+func TestLivesParsing(t *testing.T) {
 	for text, want := range map[string][]string{
 		"| `make sim` | lives; 300 are part of `make test` |":             {"300"},
 		"1,000 simulated lives; 1,300 of them are part of `make test`":    {"1300"},

@@ -25,7 +25,7 @@ var otherNames = map[string]string{
 // TestLogsHaveOneSchema: what docs/logs.md lists is what the programs' code gives to
 // loggers, under these names and no others.
 func TestLogsHaveOneSchema(t *testing.T) {
-	_, names, found := strings.Cut(read(t, root+"/docs/logs.md"), "\n## Names\n")
+	_, names, found := strings.Cut(readFile(t, root+"/docs/logs.md"), "\n## Names\n")
 	if !found {
 		t.Fatal("docs/logs.md has no section Names")
 	}
@@ -39,7 +39,7 @@ func TestLogsHaveOneSchema(t *testing.T) {
 			documented[m[1]] = true
 		}
 	}
-	used := attributes(t)
+	used := usedAttributes(t)
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		if right := otherNames[name]; right != "" {
 			t.Errorf("%s calls an attribute %s: docs/logs.md calls it %s", used[name], name, right)
@@ -50,15 +50,15 @@ func TestLogsHaveOneSchema(t *testing.T) {
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("docs/logs.md tells of the attribute %s, which no line has", name)
+		t.Errorf("docs/logs.md describes the attribute %s, which no line has", name)
 	}
 	if len(used) < 30 {
 		t.Errorf("only %d attributes were found", len(used))
 	}
 }
 
-// attributes are the names of attributes, with a place where each is used.
-func attributes(t *testing.T) map[string]string {
+// usedAttributes are the names of attributes, with a place where each is used.
+func usedAttributes(t *testing.T) map[string]string {
 	t.Helper()
 	used := map[string]string{}
 	for _, dir := range []string{"internal", "worker", "cmd", "client"} {
@@ -73,7 +73,7 @@ func attributes(t *testing.T) map[string]string {
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok {
-					for _, name := range named(call) {
+					for _, name := range attributeNames(call) {
 						used[name] = strings.TrimPrefix(path, root+"/")
 					}
 				}
@@ -106,8 +106,8 @@ var (
 	attrFuncs = []string{"String", "Int", "Int64", "Uint64", "Float64", "Bool", "Duration", "Time", "Any"}
 )
 
-// named are the attributes that a call names.
-func named(call *ast.CallExpr) (names []string) {
+// attributeNames are the attributes that a call names.
+func attributeNames(call *ast.CallExpr) (names []string) {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
 		return nil
@@ -116,9 +116,9 @@ func named(call *ast.CallExpr) (names []string) {
 	from, logs := logMethods[f.Sel.Name]
 	switch {
 	case of == "slog" && slices.Contains(attrFuncs, f.Sel.Name):
-		return literals(call.Args[:1], 0)
+		return stringLiterals(call.Args[:1], 0)
 	case logs && strings.HasSuffix(strings.ToLower(of), "log") || logs && strings.HasSuffix(strings.ToLower(of), "logger"):
-		return literals(call.Args, from)
+		return stringLiterals(call.Args, from)
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
-// literals are every other argument from one on.
-func literals(args []ast.Expr, from int) (names []string) {
+// stringLiterals are every other argument from one on.
+func stringLiterals(args []ast.Expr, from int) (names []string) {
 	for i := from; i < len(args); i += 2 {
 		if l, ok := args[i].(*ast.BasicLit); ok && l.Kind == token.STRING {
 			name, _ := strconv.Unquote(l.Value)

@@ -10,7 +10,7 @@ import (
 // tests are the names of test functions by directory, relative to the root.
 type tests map[string][]string
 
-func (ts tests) anywhere(name string) bool {
+func (ts tests) existsAnywhere(name string) bool {
 	for _, names := range ts {
 		if slices.Contains(names, name) {
 			return true
@@ -27,8 +27,8 @@ var (
 	name    = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*`)
 )
 
-// broken lists what a document claims and what is not so.
-func broken(text string, have tests) []string {
+// brokenClaims lists what a document claims and what is not so.
+func brokenClaims(text string, have tests) []string {
 	var faults []string
 	for _, claim := range placed.FindAllStringSubmatch(text, -1) {
 		dir, known := claim[1], have[claim[1]]
@@ -43,7 +43,7 @@ func broken(text string, have tests) []string {
 		}
 	}
 	for _, n := range name.FindAllString(pattern.ReplaceAllString(placed.ReplaceAllString(text, ""), ""), -1) {
-		if !have.anywhere(n) {
+		if !have.existsAnywhere(n) {
 			faults = append(faults, fmt.Sprintf("no package has %s", n))
 		}
 	}
@@ -61,8 +61,8 @@ func livesTold(text string) (told []string) {
 	return told
 }
 
-// unproven lists the rows of the table under a heading that name no test.
-func unproven(text, heading string) (rows int, faults []string) {
+// unprovenRows lists the rows of the table under a heading that name no test.
+func unprovenRows(text, heading string) (rows int, faults []string) {
 	_, section, found := strings.Cut(text, "\n"+heading+"\n")
 	if !found {
 		return 0, []string{"there is no section " + heading}

@@ -13,7 +13,7 @@ import (
 
 // An answer of the proxy's own keeps its place among those of the server, and its
 // command has no effect.
-func TestAnswererAnswersOnlyWhatItWasTold(t *testing.T) {
+func TestAnswererAnswersOnlyConfiguredCommands(t *testing.T) {
 	s := redistest.Start(t)
 	a := faultproxy.NewAnswerer(t, s.Addr())
 	for _, protocol := range []int{2, 3} {
@@ -44,7 +44,7 @@ func TestAnswererAnswersOnlyWhatItWasTold(t *testing.T) {
 			}
 		}
 		if got := a.Said() - said; got != 2 {
-			t.Errorf("said %d times, want 2", got)
+			t.Errorf("answered %d times, want 2", got)
 		}
 		if list, err := c.Do(ctx, "command", "list").StringSlice(); err != nil || !slices.Contains(list, "get") {
 			t.Errorf("a long list: %d names (%v)", len(list), err)
@@ -55,14 +55,14 @@ func TestAnswererAnswersOnlyWhatItWasTold(t *testing.T) {
 func TestAnswererEndsWithItsServer(t *testing.T) {
 	s := redistest.Start(t)
 	a := faultproxy.NewAnswerer(t, s.Addr())
-	conn := dial(t, a.Addr())
-	write(t, conn, "*1\r\n$4\r\nPING\r\n")
-	expect(t, conn, "+PONG\r\n")
+	conn := dialTCP(t, a.Addr())
+	writeText(t, conn, "*1\r\n$4\r\nPING\r\n")
+	expectText(t, conn, "+PONG\r\n")
 	s.Kill()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection outlived its server")
 	}
-	if _, err := dial(t, a.Addr()).Read(make([]byte, 1)); err == nil {
+	if _, err := dialTCP(t, a.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Error("connected to nothing")
 	}
 }

@@ -93,7 +93,7 @@ func (p *Proxy) LatencyBetween(low, high time.Duration) {
 	p.faults.applyChange(func(f *faults) { f.latency, f.jitter = low, max(0, high-low) })
 }
 
-// Only limits all faults to the clients of these names, as the proxy was told to
+// Only limits all faults to the clients of these names, as the proxy was configured to
 // name them ([Proxy.Name]); none lifts the limit.
 func (p *Proxy) Only(names ...string) {
 	p.faults.applyChange(func(f *faults) { f.only = names })

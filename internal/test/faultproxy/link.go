@@ -34,8 +34,8 @@ func newLink(name string, client, server net.Conn, f *faults) *link {
 	return &link{name: name, client: client, server: server, faults: f, ended: make(chan struct{})}
 }
 
-// run carries bytes until both directions have ended.
-func (l *link) run() {
+// copyBothWays carries bytes until both directions have ended.
+func (l *link) copyBothWays() {
 	var wg sync.WaitGroup
 	carry := func(dir Direction, from, to net.Conn) {
 		queue := make(chan chunk, queueDepth)
@@ -45,11 +45,11 @@ func (l *link) run() {
 	carry(ToServer, l.client, l.server)
 	carry(ToClient, l.server, l.client)
 	wg.Wait()
-	l.close()
+	l.closeBoth()
 }
 
-// close closes both sides and reports whether this call did it.
-func (l *link) close() (first bool) {
+// closeBoth closes both sides and reports whether this call did it.
+func (l *link) closeBoth() (first bool) {
 	l.closeOnce.Do(func() {
 		first = true
 		close(l.ended)
@@ -104,7 +104,7 @@ func (l *link) writeChunks(dir Direction, to net.Conn, queue <-chan chunk) {
 		}
 		break
 	}
-	l.close()
+	l.closeBoth()
 }
 
 func closeWrite(c net.Conn) error {

@@ -149,7 +149,7 @@ func (p *Packets) findFlow(sender *net.UDPAddr) *flow {
 }
 
 // returnPackets carries answers to their sender. An error of one packet, such as that
-// nobody listens at the target, ends nothing.
+// nothing listens at the target, ends nothing.
 func (p *Packets) returnPackets(f *flow) {
 	buf := make([]byte, maxPacket)
 	for {

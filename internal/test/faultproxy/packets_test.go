@@ -36,10 +36,10 @@ func udpEcho(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// answered tells whether a packet comes back.
-func answered(t *testing.T, conn net.Conn, text string, within time.Duration) bool {
+// isAnswered reports whether a packet comes back.
+func isAnswered(t *testing.T, conn net.Conn, text string, within time.Duration) bool {
 	t.Helper()
-	write(t, conn, text)
+	writeText(t, conn, text)
 	_ = conn.SetReadDeadline(time.Now().Add(within))
 	buf := make([]byte, 2000)
 	n, err := conn.Read(buf)
@@ -70,20 +70,20 @@ func TestPacketsOfOneSenderAreLost(t *testing.T) {
 		return "other"
 	})
 	for i, s := range senders {
-		if !answered(t, s, "a", 10*time.Second) {
+		if !isAnswered(t, s, "a", 10*time.Second) {
 			t.Fatalf("sender %d gets no answer", i)
 		}
 	}
 	p.Only("first")
 	p.Lose(1)
-	if answered(t, senders[0], "b", silence) {
+	if isAnswered(t, senders[0], "b", silence) {
 		t.Error("a packet that was to be lost was answered")
 	}
-	if !answered(t, senders[1], "c", 10*time.Second) {
+	if !isAnswered(t, senders[1], "c", 10*time.Second) {
 		t.Error("another sender's packet was lost")
 	}
 	p.Pass()
-	if !answered(t, senders[0], "d", 10*time.Second) {
+	if !isAnswered(t, senders[0], "d", 10*time.Second) {
 		t.Error("a packet was lost after the fault")
 	}
 	if c := p.Counters(); c.Lost != 1 || c.Passed != 8 {
@@ -91,7 +91,7 @@ func TestPacketsOfOneSenderAreLost(t *testing.T) {
 	}
 }
 
-func TestPacketsAreLate(t *testing.T) {
+func TestDelayedPackets(t *testing.T) {
 	p := faultproxy.NewPackets(t, "127.0.0.1:0", udpEcho(t))
 	conn, err := net.Dial("udp", p.Addr())
 	if err != nil {
@@ -100,7 +100,7 @@ func TestPacketsAreLate(t *testing.T) {
 	defer conn.Close()
 	p.Late(20*time.Millisecond, 40*time.Millisecond)
 	begun := time.Now()
-	if !answered(t, conn, "late", 10*time.Second) {
+	if !isAnswered(t, conn, "late", 10*time.Second) {
 		t.Fatal("no answer")
 	}
 	if took := time.Since(begun); took < 40*time.Millisecond {

@@ -20,7 +20,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	listener net.Listener
 	mirror   bool
-	name     func(net.Addr) string // nil names nobody
+	name     func(net.Addr) string // nil: clients have no names
 	closed   bool
 	links    map[*link]struct{}
 }
@@ -60,7 +60,7 @@ func (p *Proxy) MirrorRefusals() {
 	p.mirror = true
 }
 
-// Name tells how to name clients that connect from now on, by the address they
+// Name sets how clients are named that connect from now on, by the address they
 // connect from. It is called once for each connection.
 func (p *Proxy) Name(name func(net.Addr) string) {
 	p.mu.Lock()
@@ -84,7 +84,7 @@ func (p *Proxy) CloseAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if p.faults.includesClient(l.name) && l.close() {
+		if p.faults.includesClient(l.name) && l.closeBoth() {
 			p.faults.addCounters(func(c *Counters) { c.Closed++ })
 		}
 	}
@@ -101,7 +101,7 @@ func (p *Proxy) closeLinks() {
 	p.mu.Lock()
 	p.closed = true
 	for l := range p.links {
-		l.close()
+		l.closeBoth()
 	}
 	_ = p.listener.Close()
 	p.mu.Unlock()
@@ -187,7 +187,9 @@ func (p *Proxy) listenAgain() bool {
 	return true
 }
 
-// addLink starts the two pumps of a connection. It fails once the proxy closes.
+// addLink starts the two pumps of a connection. It fails once the proxy closes. The proxy
+// may have begun to refuse while it dialed the target: after Refuse and CloseAll no
+// connection is left, also none that was accepted before.
 func (p *Proxy) addLink(name string, client, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,11 +198,16 @@ func (p *Proxy) addLink(name string, client, server net.Conn) bool {
 		_ = server.Close()
 		return false
 	}
+	if p.faults.refusesClient(name) {
+		_ = client.Close()
+		_ = server.Close()
+		return true
+	}
 	l := newLink(name, client, server, p.faults)
 	p.links[l] = struct{}{}
 	p.faults.addCounters(func(c *Counters) { c.Connections++ })
 	p.wg.Go(func() {
-		l.run()
+		l.copyBothWays()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.links, l)

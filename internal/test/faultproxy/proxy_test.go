@@ -26,9 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // risk is to miss a fault, not to report one that is none.
 const silence = 50 * time.Millisecond
 
-func TestBytesPassUnchangedAndEndsAreHandedOn(t *testing.T) {
+func TestBytesAndClosesPassUnchanged(t *testing.T) {
 	p := faultproxy.New(t, echoServer(t))
-	conn := dial(t, p.Addr())
+	conn := dialTCP(t, p.Addr())
 	sent := make([]byte, 1<<20)
 	_, _ = rand.Read(sent) // never fails
 	go func() {
@@ -97,14 +97,14 @@ func TestCutRepliesAgainstRedis(t *testing.T) {
 func TestCutNextRepliesStopsByItself(t *testing.T) {
 	p := faultproxy.New(t, echoServer(t))
 	p.CutNextReplies(1)
-	first := dial(t, p.Addr())
-	write(t, first, "a")
+	first := dialTCP(t, p.Addr())
+	writeText(t, first, "a")
 	if _, err := first.Read(make([]byte, 1)); err == nil {
 		t.Fatal("the reply was not cut")
 	}
-	second := dial(t, p.Addr())
-	write(t, second, "b")
-	expect(t, second, "b")
+	second := dialTCP(t, p.Addr())
+	writeText(t, second, "b")
+	expectText(t, second, "b")
 	if c := p.Counters(); c.Cut != 1 || c.Connections != 2 {
 		t.Errorf("counters %+v", c)
 	}
@@ -125,37 +125,41 @@ func TestBlackholeHoldsItsDirectionsAndLosesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			target := newPipeServer(t)
 			p := faultproxy.New(t, target.addr)
-			conn := dial(t, p.Addr())
-			server := target.accept(t)
+			conn := dialTCP(t, p.Addr())
+			server := target.acceptConn(t)
 			p.Blackhole(tt.dir)
-			write(t, conn, "ask\n")
-			write(t, server, "tell\n")
-			if got := arrives(t, server); got != tt.reaches {
-				t.Errorf("reaches the server: %v, want %v", got, tt.reaches)
+			writeText(t, conn, "ask\n")
+			writeText(t, server, "tell\n")
+			if tt.reaches {
+				expectText(t, server, "ask\n")
+			} else if isReadable(t, server) {
+				t.Error("a blackhole passed bytes to the server")
 			}
-			if got := arrives(t, conn); got != tt.answers {
-				t.Errorf("reaches the client: %v, want %v", got, tt.answers)
+			if tt.answers {
+				expectText(t, conn, "tell\n")
+			} else if isReadable(t, conn) {
+				t.Error("a blackhole passed bytes to the client")
 			}
 			if got := p.Counters().Stalled > 0; got == (tt.dir == 0) {
 				t.Errorf("counters %+v", p.Counters())
 			}
 			p.Pass()
 			if !tt.reaches {
-				expect(t, server, "ask\n")
+				expectText(t, server, "ask\n")
 			}
 			if !tt.answers {
-				expect(t, conn, "tell\n")
+				expectText(t, conn, "tell\n")
 			}
 		})
 	}
 }
 
 // A peer behind a network that loses everything does not learn of a close.
-func TestBlackholeHidesAClose(t *testing.T) {
+func TestBlackholeHidesClose(t *testing.T) {
 	target := newPipeServer(t)
 	p := faultproxy.New(t, target.addr)
-	conn := dial(t, p.Addr())
-	server := target.accept(t)
+	conn := dialTCP(t, p.Addr())
+	server := target.acceptConn(t)
 	p.Blackhole(faultproxy.Both)
 	_ = conn.Close()
 	_ = server.SetReadDeadline(time.Now().Add(silence))
@@ -173,10 +177,10 @@ func TestLatencyDelaysBothWays(t *testing.T) {
 	const d = 30 * time.Millisecond
 	p := faultproxy.New(t, echoServer(t))
 	p.Latency(d)
-	conn := dial(t, p.Addr())
+	conn := dialTCP(t, p.Addr())
 	begin := time.Now()
-	write(t, conn, "x")
-	expect(t, conn, "x")
+	writeText(t, conn, "x")
+	expectText(t, conn, "x")
 	if took := time.Since(begin); took < 2*d {
 		t.Errorf("round trip in %v, want at least %v", took, 2*d)
 	}
@@ -184,7 +188,7 @@ func TestLatencyDelaysBothWays(t *testing.T) {
 		t.Errorf("%d chunks delayed, want 2", got)
 	}
 	p.Latency(time.Hour)
-	write(t, conn, "y")
+	writeText(t, conn, "y")
 	redistest.Eventually(t, time.Minute, "delay", func(context.Context) error {
 		if p.Counters().Delayed < 3 {
 			return errors.New("not held yet")
@@ -192,12 +196,12 @@ func TestLatencyDelaysBothWays(t *testing.T) {
 		return nil
 	})
 	p.Pass() // what is held goes on at once
-	expect(t, conn, "y")
+	expectText(t, conn, "y")
 }
 
 func TestCloseAllAndRefuse(t *testing.T) {
 	p := faultproxy.New(t, echoServer(t))
-	old := []net.Conn{dial(t, p.Addr()), dial(t, p.Addr())}
+	old := []net.Conn{dialTCP(t, p.Addr()), dialTCP(t, p.Addr())}
 	waitOpen(t, p, 2)
 	p.CloseAll()
 	for _, c := range old {
@@ -207,31 +211,31 @@ func TestCloseAllAndRefuse(t *testing.T) {
 	}
 	waitOpen(t, p, 0)
 	p.Refuse(true)
-	refused := dial(t, p.Addr())
+	refused := dialTCP(t, p.Addr())
 	if _, err := refused.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection was not refused")
 	}
 	p.Pass()
-	fresh := dial(t, p.Addr())
-	write(t, fresh, "x")
-	expect(t, fresh, "x")
+	fresh := dialTCP(t, p.Addr())
+	writeText(t, fresh, "x")
+	expectText(t, fresh, "x")
 	if got, want := p.Counters(), (faultproxy.Counters{Connections: 3, Refused: 1, Closed: 2}); got != want {
 		t.Errorf("counters %+v, want %+v", got, want)
 	}
 }
 
-func TestADeadTargetClosesTheClient(t *testing.T) {
+func TestDeadTargetClosesClient(t *testing.T) {
 	s := redistest.Start(t)
 	p := faultproxy.New(t, s.Addr())
 	s.Kill()
-	if _, err := dial(t, p.Addr()).Read(make([]byte, 1)); err == nil {
+	if _, err := dialTCP(t, p.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Fatal("connected to nothing")
 	}
 }
 
-// TestRefusalsAreMirrored: who dials a proxy before a dead target is refused, until
+// TestDeadTargetRefusesNewClients: who dials a proxy before a dead target is refused, until
 // the target listens again.
-func TestRefusalsAreMirrored(t *testing.T) {
+func TestDeadTargetRefusesNewClients(t *testing.T) {
 	target, err := net.Listen("tcp", "127.81.67.2:0") // an address that no other test uses
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +246,7 @@ func TestRefusalsAreMirrored(t *testing.T) {
 	if err := target.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial(t, p.Addr()).Read(make([]byte, 1)); err == nil {
+	if _, err := dialTCP(t, p.Addr()).Read(make([]byte, 1)); err == nil {
 		t.Fatal("connected to nothing")
 	}
 	redistest.Eventually(t, time.Minute, "a refusal", func(context.Context) error {
@@ -269,7 +273,7 @@ func TestRefusalsAreMirrored(t *testing.T) {
 	})
 }
 
-func TestCutRepliesRefusesNonsense(t *testing.T) {
+func TestCutRepliesRefusesInvalidValues(t *testing.T) {
 	p := faultproxy.New(t, "127.0.0.1:1")
 	defer func() {
 		if recover() == nil {
@@ -289,7 +293,7 @@ func waitOpen(t *testing.T, p *faultproxy.Proxy, want int) {
 	})
 }
 
-func dial(t *testing.T, addr string) net.Conn {
+func dialTCP(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -300,14 +304,14 @@ func dial(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-func write(t *testing.T, c net.Conn, s string) {
+func writeText(t *testing.T, c net.Conn, s string) {
 	t.Helper()
 	if _, err := io.WriteString(c, s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func expect(t *testing.T, c net.Conn, want string) {
+func expectText(t *testing.T, c net.Conn, want string) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	got := make([]byte, len(want))
@@ -316,8 +320,8 @@ func expect(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// arrives reads one line, and tells whether any came in a while.
-func arrives(t *testing.T, c net.Conn) bool {
+// isReadable reads one line, and reports whether any came in a while.
+func isReadable(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(silence))
 	_, err := bufio.NewReader(c).ReadString('\n')

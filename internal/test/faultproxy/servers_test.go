@@ -11,7 +11,7 @@ import (
 // echoServer answers every byte with itself, until the test ends.
 func echoServer(t *testing.T) string {
 	t.Helper()
-	l := listen(t)
+	l := listenTCP(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -40,12 +40,12 @@ type pipeServer struct {
 
 func newPipeServer(t *testing.T) *pipeServer {
 	t.Helper()
-	l := listen(t)
+	l := listenTCP(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return &pipeServer{addr: l.Addr().String(), listener: l}
 }
 
-func (s *pipeServer) accept(t *testing.T) net.Conn {
+func (s *pipeServer) acceptConn(t *testing.T) net.Conn {
 	t.Helper()
 	_ = s.listener.SetDeadline(time.Now().Add(30 * time.Second))
 	c, err := s.listener.Accept()
@@ -56,7 +56,7 @@ func (s *pipeServer) accept(t *testing.T) net.Conn {
 	return c
 }
 
-func listen(t *testing.T) *net.TCPListener {
+func listenTCP(t *testing.T) *net.TCPListener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -36,7 +36,7 @@ var namesFile = regexp.MustCompile(`(?i)\b(files?|PEM|director(y|ies)|paths?)\b|
 // FilesAreGuarded finds each flag of a command, or of those below it, that names a file, by
 // its help and its name. Each has to be in one of two tables, by "command --flag": guarded
 // has the arguments with which a run refuses the file PATH that any user may write, and other
-// has the reason why it matters to nobody who writes it. run returns what a run says.
+// has the reason why its author need not care. run returns what a run says.
 func FilesAreGuarded(t *testing.T, c *cobra.Command, guarded map[string]string, other map[string]string, run func(args ...string) string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")

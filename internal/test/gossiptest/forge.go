@@ -51,8 +51,8 @@ func Labelled(label string, packet []byte) []byte {
 	return append(append([]byte{hasLabelMsg, byte(len(label))}, label...), packet...)
 }
 
-// Claim is what a node says of itself: that it lives, where its gossip is, and its metadata. It is
-// believed if the incarnation is above the node's, and refuted when the node hears of it.
+// Claim is what a node gossips about itself: that it is alive, where its gossip is, and its metadata. It is
+// believed if the incarnation is above the node's, and refuted when the node receives it.
 func Claim(node string, incarnation uint32, addr netip.AddrPort, meta []byte) []byte {
 	text := func(s string) []byte { return append([]byte{0xa0 | byte(len(s))}, s...) } // msgpack, up to 31 bytes
 	raw := func(b []byte) []byte {

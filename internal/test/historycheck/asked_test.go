@@ -10,7 +10,7 @@ func TestAcknowledgedManualRunsBegin(t *testing.T) {
 	asked := func(s *script, run string, ms int64) *script {
 		s.h.Promises[0].Every = 0
 		s.h.Bounds.Longest = 200 * time.Millisecond
-		s.h.Asked = append(s.h.Asked, Asked{Job: "a", Run: run, AtNS: at(ms)})
+		s.h.Asked = append(s.h.Asked, Asked{Job: "a", Run: run, AtNS: atMS(ms)})
 		return s
 	}
 	// by hand renames the last run.
@@ -23,7 +23,7 @@ func TestAcknowledgedManualRunsBegin(t *testing.T) {
 		return s
 	}
 	cancelled := func(s *script, ms int64) *script {
-		s.h.Asked[0].CancelledNS = at(ms)
+		s.h.Asked[0].CancelledNS = atMS(ms)
 		return s
 	}
 	for _, tt := range []struct {
@@ -32,14 +32,14 @@ func TestAcknowledgedManualRunsBegin(t *testing.T) {
 		want    []Kind
 		judged  int
 	}{
-		{"it began", asked(byHand(newScript().calm(0, 2000).add(call{nominal: 2500}), "m-x"), "m-x", 2100), nil, 1},
-		{"it failed", asked(byHand(newScript().calm(0, 2000).add(call{nominal: 2500, outcome: Failed}), "m-x"), "m-x", 2100), nil, 1},
-		{"it never began", asked(newScript().calm(0, 2000), "m-x", 2100), []Kind{Dropped}, 1},
-		{"another one began", asked(byHand(newScript().calm(0, 2000).add(call{nominal: 2500}), "m-y"), "m-x", 2100), []Kind{Dropped}, 1},
+		{"it began", asked(byHand(newScript().addCalm(0, 2000).addCall(call{nominal: 2500}), "m-x"), "m-x", 2100), nil, 1},
+		{"it failed", asked(byHand(newScript().addCalm(0, 2000).addCall(call{nominal: 2500, outcome: Failed}), "m-x"), "m-x", 2100), nil, 1},
+		{"it never began", asked(newScript().addCalm(0, 2000), "m-x", 2100), []Kind{Dropped}, 1},
+		{"another one began", asked(byHand(newScript().addCalm(0, 2000).addCall(call{nominal: 2500}), "m-y"), "m-x", 2100), []Kind{Dropped}, 1},
 		{"of a job that never ran", asked(newScript(), "m-x", 2100), []Kind{Dropped}, 1},
-		{"it was cancelled in time", cancelled(asked(newScript().calm(0, 2000), "m-x", 2100), 2200), nil, 0},
-		{"it was cancelled when it ought to have begun", cancelled(asked(newScript().calm(0, 2000), "m-x", 2100), 9000), []Kind{Dropped}, 1},
-		{"asked for just before the end", asked(newScript().calm(0, 2000), "m-x", 9900), nil, 0},
+		{"it was cancelled in time", cancelled(asked(newScript().addCalm(0, 2000), "m-x", 2100), 2200), nil, 0},
+		{"it was cancelled when it ought to have begun", cancelled(asked(newScript().addCalm(0, 2000), "m-x", 2100), 9000), []Kind{Dropped}, 1},
+		{"asked for just before the end", asked(newScript().addCalm(0, 2000), "m-x", 9900), nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := Check(tt.history.h)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// failing adds failed runs with these waits in seconds between them.
-func failing(s *script, waits ...int64) *script {
+// failingScript adds failed runs with these waits in seconds between them.
+func failingScript(s *script, waits ...int64) *script {
 	now := int64(0)
-	s.add(call{nominal: now, outcome: Failed})
+	s.addCall(call{nominal: now, outcome: Failed})
 	for _, w := range waits {
 		now += w*1000 + 70
-		s.add(call{nominal: now, outcome: Failed})
+		s.addCall(call{nominal: now, outcome: Failed})
 	}
 	return s
 }
@@ -22,7 +22,7 @@ func TestSilencesAndBackoffs(t *testing.T) {
 	unscheduled := func() *script {
 		s := newScript()
 		s.h.Promises[0].Every = 0
-		s.h.EndNS = at(200_000)
+		s.h.EndNS = atMS(200_000)
 		return s
 	}
 	backedOff := func(s *script) *script {
@@ -34,9 +34,9 @@ func TestSilencesAndBackoffs(t *testing.T) {
 		return s
 	}
 	silent := func(s *script, from, to int64) *script {
-		silence := Silence{Job: "a", FromNS: at(from)}
+		silence := Silence{Job: "a", FromNS: atMS(from)}
 		if to != 0 {
-			silence.ToNS = at(to)
+			silence.ToNS = atMS(to)
 		}
 		s.h.Silences = []Silence{silence}
 		return s
@@ -46,26 +46,26 @@ func TestSilencesAndBackoffs(t *testing.T) {
 		history *script
 		want    []Kind
 	}{
-		{"waits grow", backedOff(failing(unscheduled(), 2, 4, 8, 16)), nil},
-		{"waits grow, with jitter and phase", backedOff(failing(unscheduled(), 3, 4, 8, 15, 15)), nil},
-		{"a count was forgotten", backedOff(failing(unscheduled(), 2, 4, 8, 2, 4)), []Kind{Shrunk}},
-		{"a count was halved", backedOff(failing(unscheduled(), 2, 4, 8, 4)), []Kind{Shrunk}},
-		{"success resets it", backedOff(failing(unscheduled(), 2, 4, 8).
-			add(call{nominal: 30_000}).add(call{nominal: 31_000, outcome: Failed}).add(call{nominal: 33_100, outcome: Failed})), nil},
+		{"waits grow", backedOff(failingScript(unscheduled(), 2, 4, 8, 16)), nil},
+		{"waits grow, with jitter and phase", backedOff(failingScript(unscheduled(), 3, 4, 8, 15, 15)), nil},
+		{"a count was forgotten", backedOff(failingScript(unscheduled(), 2, 4, 8, 2, 4)), []Kind{Shrunk}},
+		{"a count was halved", backedOff(failingScript(unscheduled(), 2, 4, 8, 4)), []Kind{Shrunk}},
+		{"success resets it", backedOff(failingScript(unscheduled(), 2, 4, 8).
+			addCall(call{nominal: 30_000}).addCall(call{nominal: 31_000, outcome: Failed}).addCall(call{nominal: 33_100, outcome: Failed})), nil},
 		{"a job that never ran", backedOff(newScript()), []Kind{Lost}},
 
-		{"waits are kept", waits(failing(unscheduled(), 2, 2, 2), 2000*time.Millisecond), nil},
-		{"a wait is a nanosecond short", waits(failing(unscheduled(), 2, 2, 2), 2020*time.Millisecond+1), []Kind{Hasty, Hasty, Hasty}},
-		{"attempts of one run wait", waits(unscheduled().add(call{nominal: 1000, outcome: Failed}).
-			add(call{nominal: 1000, start: 1570, attempt: 2, outcome: Failed}).
-			add(call{nominal: 1000, start: 2119, attempt: 3}), 500*time.Millisecond), []Kind{Hasty}},
-		{"a result that a fault held begins no wait", waits(failing(unscheduled(), 2, 2), 3*time.Second).fault(stopped(0, 2500)), nil},
-		{"who was asked for by hand need not wait", waits(failing(unscheduled(), 2), time.Hour).byHand(), nil},
+		{"waits are kept", waits(failingScript(unscheduled(), 2, 2, 2), 2000*time.Millisecond), nil},
+		{"a wait is a nanosecond short", waits(failingScript(unscheduled(), 2, 2, 2), 2020*time.Millisecond+1), []Kind{Hasty, Hasty, Hasty}},
+		{"attempts of one run wait", waits(unscheduled().addCall(call{nominal: 1000, outcome: Failed}).
+			addCall(call{nominal: 1000, start: 1570, attempt: 2, outcome: Failed}).
+			addCall(call{nominal: 1000, start: 2119, attempt: 3}), 500*time.Millisecond), []Kind{Hasty}},
+		{"a result that a fault held begins no wait", waits(failingScript(unscheduled(), 2, 2), 3*time.Second).addFault(stoppedWorkers(0, 2500)), nil},
+		{"who was asked for by hand need not wait", waits(failingScript(unscheduled(), 2), time.Hour).byHand(), nil},
 
-		{"nothing while it is paused", silent(unscheduled().calm(0, 3000).calm(8000, 9000), 3500, 8000), nil},
-		{"a run on its way when it was paused", silent(unscheduled().calm(0, 3000).add(call{nominal: 4000}), 3900, 0), nil},
-		{"a run while it is paused", silent(unscheduled().calm(0, 3000).add(call{nominal: 5000}), 3500, 8000), []Kind{Uncalled}},
-		{"runs after it was deleted", silent(unscheduled().calm(0, 6000), 4500, 0), []Kind{Uncalled, Uncalled}},
+		{"nothing while it is paused", silent(unscheduled().addCalm(0, 3000).addCalm(8000, 9000), 3500, 8000), nil},
+		{"a run on its way when it was paused", silent(unscheduled().addCalm(0, 3000).addCall(call{nominal: 4000}), 3900, 0), nil},
+		{"a run while it is paused", silent(unscheduled().addCalm(0, 3000).addCall(call{nominal: 5000}), 3500, 8000), []Kind{Uncalled}},
+		{"runs after it was deleted", silent(unscheduled().addCalm(0, 6000), 4500, 0), []Kind{Uncalled, Uncalled}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []Kind
@@ -82,7 +82,7 @@ func TestSilencesAndBackoffs(t *testing.T) {
 			}
 		})
 	}
-	manual := silent(unscheduled().calm(0, 3000).add(call{nominal: 6000}), 3500, 0)
+	manual := silent(unscheduled().addCalm(0, 3000).addCall(call{nominal: 6000}), 3500, 0)
 	for i := range manual.h.Events {
 		if manual.h.Events[i].NominalMS == second*1000+6000 {
 			manual.h.Events[i].Run = "a/runs/m-x"
@@ -95,8 +95,8 @@ func TestSilencesAndBackoffs(t *testing.T) {
 
 func TestSharedLocks(t *testing.T) {
 	shared := func(limit int, faults ...Fault) []Finding {
-		s := newScript().add(call{nominal: 1000, length: 600}).add(call{nominal: 3000, length: 600})
-		other := newScript().add(call{nominal: 1000, start: 1700, length: 600}).add(call{nominal: 3000, start: 3300, length: 600, worker: "w2"})
+		s := newScript().addCall(call{nominal: 1000, length: 600}).addCall(call{nominal: 3000, length: 600})
+		other := newScript().addCall(call{nominal: 1000, start: 1700, length: 600}).addCall(call{nominal: 3000, start: 3300, length: 600, worker: "w2"})
 		for i, e := range other.h.Events {
 			e.Job, e.Run = "b", fmt.Sprintf("b/%d", i/2)
 			s.h.Events = append(s.h.Events, e)
@@ -111,20 +111,20 @@ func TestSharedLocks(t *testing.T) {
 	if got := shared(2); len(got) != 0 {
 		t.Errorf("two at once of two units: %v", got)
 	}
-	if got := shared(1, stopped(3200, 3250, "w2")); len(got) != 0 {
+	if got := shared(1, stoppedWorkers(3200, 3250, "w2")); len(got) != 0 {
 		t.Errorf("a handler that a fault held back: %v", got)
 	}
 }
 
 // A result that a fault held back counts from when it came: the wait after it looks
 // longer than it was.
-func TestBackoffAfterAHeldResult(t *testing.T) {
+func TestBackoffAfterDelayedResult(t *testing.T) {
 	for _, held := range []bool{true, false} {
-		s := failing(newScript(), 1, 4, 3)
+		s := failingScript(newScript(), 1, 4, 3)
 		s.h.Promises = []Promise{{Job: "a"}}
 		s.h.Backoffs = []Backoff{{Job: "a", Every: 500 * time.Millisecond}}
 		if held {
-			s.fault(stopped(1000, 1500))
+			s.addFault(stoppedWorkers(1000, 1500))
 		}
 		findings := Check(s.h).Findings
 		if got := slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Shrunk }); got == held {
@@ -134,9 +134,9 @@ func TestBackoffAfterAHeldResult(t *testing.T) {
 }
 
 // By a slow clock a run is due before its wait has passed, and starts when it has.
-func TestBackoffByASlowClock(t *testing.T) {
+func TestBackoffBySlowClock(t *testing.T) {
 	for _, slow := range []bool{true, false} {
-		s := failing(newScript(), 1, 2, 4)
+		s := failingScript(newScript(), 1, 2, 4)
 		last := &s.h.Events[len(s.h.Events)-2]
 		if last.Kind != Start {
 			t.Fatalf("%+v is no start", last)

@@ -67,7 +67,7 @@ func (h *History) checkFences(line *timeline, r *Report) {
 		}
 		seen[e.Token] = true
 		late := h.Bounds.SessionTTL == 0 &&
-			slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affects(e.Worker, e.AtNS, e.AtNS) })
+			slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affectsWorker(e.Worker, e.AtNS, e.AtNS) })
 		if e.Token < highest && !late {
 			r.addFinding(TokenOrder, line.job, "%s started on %s with token %d after token %d",
 				e.Run, e.Worker, e.Token, highest)

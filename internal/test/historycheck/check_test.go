@@ -11,7 +11,7 @@ import (
 // second is where every test's time begins; a whole second makes times readable.
 const second = int64(1_800_000_000)
 
-func at(ms int64) int64 { return (second*1000 + ms) * 1e6 }
+func atMS(ms int64) int64 { return (second*1000 + ms) * 1e6 }
 
 // script builds a history of one job that runs every second from 0 to 10 s.
 type script struct{ h History }
@@ -21,7 +21,7 @@ func newScript() *script {
 		Promises: []Promise{{Job: "a", AnchorMS: second * 1000, Every: time.Second}},
 		Bounds: Bounds{Lag: 300 * time.Millisecond, Settle: 100 * time.Millisecond,
 			LeaseTTL: 3 * time.Second, Longest: 5 * time.Second},
-		EndNS: at(10_000) - 1,
+		EndNS: atMS(10_000) - 1,
 	}}
 }
 
@@ -37,7 +37,7 @@ type call struct {
 	ahead         int64 // ns that it starts before start
 }
 
-func (s *script) add(c call) *script {
+func (s *script) addCall(c call) *script {
 	if c.due == 0 {
 		c.due = c.nominal
 	}
@@ -60,36 +60,36 @@ func (s *script) add(c call) *script {
 		c.outcome = OK
 	}
 	e := Event{
-		AtNS: at(c.start) - c.ahead, Kind: Start, Worker: c.worker, Job: "a", Run: fmt.Sprintf("a/%d", c.nominal),
+		AtNS: atMS(c.start) - c.ahead, Kind: Start, Worker: c.worker, Job: "a", Run: fmt.Sprintf("a/%d", c.nominal),
 		Attempt: c.attempt, Token: c.token, NominalMS: second*1000 + c.nominal, DueMS: second*1000 + c.due,
 	}
 	s.h.Events = append(s.h.Events, e)
 	if c.told != 0 {
-		e.Kind, e.AtNS = Told, at(c.told)
+		e.Kind, e.AtNS = Told, atMS(c.told)
 		s.h.Events = append(s.h.Events, e)
 	}
 	if c.length > 0 {
-		e.Kind, e.AtNS, e.Outcome = End, at(c.start+c.length), c.outcome
+		e.Kind, e.AtNS, e.Outcome = End, atMS(c.start+c.length), c.outcome
 		s.h.Events = append(s.h.Events, e)
 	}
 	return s
 }
 
-// calm adds the runs of these nominal times (both included) as they should be.
-func (s *script) calm(from, to int64) *script {
+// addCalm adds the runs of these nominal times (both included) as they should be.
+func (s *script) addCalm(from, to int64) *script {
 	for ms := from; ms <= to; ms += 1000 {
-		s.add(call{nominal: ms})
+		s.addCall(call{nominal: ms})
 	}
 	return s
 }
 
-// given has the times of the job given so many ns from the millisecond that they are rounded to.
-func (s *script) given(ns int64) *script {
-	s.h.Promises[0].GivenNS = at(0) + ns
+// givenLate has the times of the job given so many ns from the millisecond that they are rounded to.
+func (s *script) givenLate(ns int64) *script {
+	s.h.Promises[0].GivenNS = atMS(0) + ns
 	return s
 }
 
-func (s *script) fault(f Fault) *script {
+func (s *script) addFault(f Fault) *script {
 	s.h.Faults = append(s.h.Faults, f)
 	return s
 }
@@ -97,11 +97,11 @@ func (s *script) fault(f Fault) *script {
 // gaveUp has workers die for a while, and a run be given up.
 func (s *script) gaveUp() *script {
 	s.h.GivenUp, s.h.Bounds.LeaseTTL = map[string]bool{"a": true}, 100*time.Millisecond
-	return s.fault(Fault{Name: "deaths", FromNS: at(3900), ToNS: at(4300)})
+	return s.addFault(Fault{Name: "deaths", FromNS: atMS(3900), ToNS: atMS(4300)})
 }
 
-func stopped(from, to int64, workers ...string) Fault {
-	return Fault{Name: "stopped", FromNS: at(from), ToNS: at(to), Hold: time.Second, Workers: workers}
+func stoppedWorkers(from, to int64, workers ...string) Fault {
+	return Fault{Name: "stopped", FromNS: atMS(from), ToNS: atMS(to), Hold: time.Second, Workers: workers}
 }
 
 func TestFindings(t *testing.T) {
@@ -110,130 +110,130 @@ func TestFindings(t *testing.T) {
 		history *script
 		want    []Kind
 	}{
-		{"calm", newScript().calm(0, 9000), nil},
-		{"a nominal time without a run", newScript().calm(0, 3000).calm(5000, 9000), []Kind{Missed}},
-		{"the last one", newScript().calm(0, 8000), []Kind{Missed}},
+		{"calm", newScript().addCalm(0, 9000), nil},
+		{"a nominal time without a run", newScript().addCalm(0, 3000).addCalm(5000, 9000), []Kind{Missed}},
+		{"the last one", newScript().addCalm(0, 8000), []Kind{Missed}},
 		{"never at all", newScript(), []Kind{Lost}},
-		{"late", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4400}).calm(5000, 9000), []Kind{Late}},
+		{"late", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 4400}).addCalm(5000, 9000), []Kind{Late}},
 		{"late, and the next time passed meanwhile",
-			newScript().calm(0, 3000).add(call{nominal: 4000, start: 5100}).calm(6000, 9000), []Kind{Late}},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 5100}).addCalm(6000, 9000), []Kind{Late}},
 		{"a long run skips the times it covers",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: 2500}).calm(7000, 9000), nil},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 2500}).addCalm(7000, 9000), nil},
 		{"a long run does not excuse what comes after it",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: 2500}).calm(8000, 9000), []Kind{Missed}},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 2500}).addCalm(8000, 9000), []Kind{Missed}},
 		{"a take-over holds work back, within its bound",
-			newScript().calm(0, 3000).add(call{nominal: 4000, start: 6100}).calm(7000, 9000).fault(stopped(3900, 5500)), nil},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 6100}).addCalm(7000, 9000).addFault(stoppedWorkers(3900, 5500)), nil},
 		{"a take-over takes too long",
-			newScript().calm(0, 3000).add(call{nominal: 4000, start: 8000}).calm(9000, 9000).fault(stopped(3900, 5500)), []Kind{Late}},
-		{"backs off after a run whose workers died", newScript().calm(0, 3000).
-			add(call{nominal: 4000, length: -1}).add(call{nominal: 4000, start: 4200, length: -1, worker: "w2"}).
-			add(call{nominal: 6000, due: 6700}).calm(7000, 9000).gaveUp(), nil},
-		{"starts late after such a backoff", newScript().calm(0, 3000).
-			add(call{nominal: 4000, length: -1}).add(call{nominal: 4000, start: 4200, length: -1, worker: "w2"}).
-			add(call{nominal: 6000, due: 6100, start: 6950}).calm(7000, 9000).gaveUp(), []Kind{Late}},
-		{"backs off though the run ended", newScript().calm(0, 3000).
-			add(call{nominal: 4000, length: -1}).add(call{nominal: 4000, start: 4200, worker: "w2"}).
-			add(call{nominal: 6000, due: 6700}).calm(7000, 9000).gaveUp(), []Kind{Late, Missed}},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 8000}).addCalm(9000, 9000).addFault(stoppedWorkers(3900, 5500)), []Kind{Late}},
+		{"backs off after a run whose workers died", newScript().addCalm(0, 3000).
+			addCall(call{nominal: 4000, length: -1}).addCall(call{nominal: 4000, start: 4200, length: -1, worker: "w2"}).
+			addCall(call{nominal: 6000, due: 6700}).addCalm(7000, 9000).gaveUp(), nil},
+		{"starts late after such a backoff", newScript().addCalm(0, 3000).
+			addCall(call{nominal: 4000, length: -1}).addCall(call{nominal: 4000, start: 4200, length: -1, worker: "w2"}).
+			addCall(call{nominal: 6000, due: 6100, start: 6950}).addCalm(7000, 9000).gaveUp(), []Kind{Late}},
+		{"backs off though the run ended", newScript().addCalm(0, 3000).
+			addCall(call{nominal: 4000, length: -1}).addCall(call{nominal: 4000, start: 4200, worker: "w2"}).
+			addCall(call{nominal: 6000, due: 6700}).addCalm(7000, 9000).gaveUp(), []Kind{Late, Missed}},
 		{"nothing after a take-over",
-			newScript().calm(0, 3000).fault(stopped(3900, 5500)),
+			newScript().addCalm(0, 3000).addFault(stoppedWorkers(3900, 5500)),
 			[]Kind{Missed, Missed, Missed, Missed, Missed, Missed}},
 		{"one start labelled as two runs",
-			newScript().calm(0, 3000).add(call{nominal: 4000, start: 5030}).add(call{nominal: 5000, start: 5090}).calm(6000, 9000),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 5030}).addCall(call{nominal: 5000, start: 5090}).addCalm(6000, 9000),
 			[]Kind{Late}},
-		{"starts before it is due", newScript().calm(0, 3000).add(call{nominal: 4000, start: 3990}).calm(5000, 9000),
+		{"starts before it is due", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 3990}).addCalm(5000, 9000),
 			[]Kind{Early, Missed}},
-		{"starts a nanosecond before it is due", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4000, ahead: 1}).calm(5000, 9000),
+		{"starts a nanosecond before it is due", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 4000, ahead: 1}).addCalm(5000, 9000),
 			[]Kind{Early, Missed}},
-		{"starts the nanosecond it is due", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4000}).calm(5000, 9000), nil},
-		{"times given between two milliseconds", newScript().given(-999_999).calm(0, 9000), nil},
-		{"starts as soon as its time was given, which is before it is due", newScript().given(-400_000).calm(0, 3000).
-			add(call{nominal: 4000, start: 4000, ahead: 400_000}).calm(5000, 9000), []Kind{Early}},
-		{"starts a nanosecond before the time given", newScript().given(-400_000).calm(0, 3000).
-			add(call{nominal: 4000, start: 4000, ahead: 400_001}).calm(5000, 9000), []Kind{Early, Missed}},
-		{"nominal times cut off to the millisecond before the time given", newScript().given(-400_000).calm(0, 3000).
-			add(call{nominal: 3999, due: 3999, start: 4020}).calm(5000, 9000), []Kind{Early}},
-		{"due before its nominal time", newScript().calm(0, 3000).add(call{nominal: 4000, due: 3990, start: 4001}).calm(5000, 9000),
+		{"starts the nanosecond it is due", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 4000}).addCalm(5000, 9000), nil},
+		{"times given between two milliseconds", newScript().givenLate(-999_999).addCalm(0, 9000), nil},
+		{"starts as soon as its time was given, which is before it is due", newScript().givenLate(-400_000).addCalm(0, 3000).
+			addCall(call{nominal: 4000, start: 4000, ahead: 400_000}).addCalm(5000, 9000), []Kind{Early}},
+		{"starts a nanosecond before the time given", newScript().givenLate(-400_000).addCalm(0, 3000).
+			addCall(call{nominal: 4000, start: 4000, ahead: 400_001}).addCalm(5000, 9000), []Kind{Early, Missed}},
+		{"nominal times cut off to the millisecond before the time given", newScript().givenLate(-400_000).addCalm(0, 3000).
+			addCall(call{nominal: 3999, due: 3999, start: 4020}).addCalm(5000, 9000), []Kind{Early}},
+		{"due before its nominal time", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, due: 3990, start: 4001}).addCalm(5000, 9000),
 			[]Kind{Early}},
 
 		{"two executions of one run at once",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: 400}).
-				add(call{nominal: 4000, start: 4200, worker: "w2"}).calm(5000, 9000), []Kind{Overlap, Repeat}},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 400}).
+				addCall(call{nominal: 4000, start: 4200, worker: "w2"}).addCalm(5000, 9000), []Kind{Overlap, Repeat}},
 		{"two runs of one job at once",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: 1500}).add(call{nominal: 5000, worker: "w2"}).calm(6000, 9000),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 1500}).addCall(call{nominal: 5000, worker: "w2"}).addCalm(6000, 9000),
 			[]Kind{Overlap}},
 		{"repeated while the lease of a cut off worker is still live",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: -1}).
-				add(call{nominal: 4000, start: 5000, worker: "w2"}).calm(6000, 9000).fault(stopped(4100, 5500, "w1")), []Kind{Overlap}},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).
+				addCall(call{nominal: 4000, start: 5000, worker: "w2"}).addCalm(6000, 9000).addFault(stoppedWorkers(4100, 5500, "w1")), []Kind{Overlap}},
 		{"repeated after the lease of a cut off worker has lapsed",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: -1}).
-				add(call{nominal: 4000, start: 7200, worker: "w2"}).calm(8000, 9000).fault(stopped(4100, 6500, "w1")), nil},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).
+				addCall(call{nominal: 4000, start: 7200, worker: "w2"}).addCalm(8000, 9000).addFault(stoppedWorkers(4100, 6500, "w1")), nil},
 		{"the fault concerned another worker",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: 3300}).
-				add(call{nominal: 4000, start: 7200, worker: "w2"}).calm(8000, 9000).fault(stopped(4100, 6500, "w3")),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 3300}).
+				addCall(call{nominal: 4000, start: 7200, worker: "w2"}).addCalm(8000, 9000).addFault(stoppedWorkers(4100, 6500, "w3")),
 			[]Kind{Overlap, Repeat}},
 		{"a handler that was told to stop does not overlap",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: 2000, told: 4900}).
-				add(call{nominal: 4000, start: 5000, worker: "w2"}).calm(7000, 9000).fault(stopped(3900, 6500, "w1")), nil},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 2000, told: 4900}).
+				addCall(call{nominal: 4000, start: 5000, worker: "w2"}).addCalm(7000, 9000).addFault(stoppedWorkers(3900, 6500, "w1")), nil},
 
 		{"repeated without a reason",
-			newScript().calm(0, 3000).add(call{nominal: 4000}).add(call{nominal: 4000, start: 4200, worker: "w2"}).calm(5000, 9000),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000}).addCall(call{nominal: 4000, start: 4200, worker: "w2"}).addCalm(5000, 9000),
 			[]Kind{Repeat}},
 		{"repeated because it failed",
-			newScript().calm(0, 3000).add(call{nominal: 4000, outcome: Failed}).add(call{nominal: 4000, start: 4200, attempt: 2}).calm(5000, 9000),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, outcome: Failed}).addCall(call{nominal: 4000, start: 4200, attempt: 2}).addCalm(5000, 9000),
 			nil},
 		{"a harmless fault explains no repetition",
-			newScript().calm(0, 3000).add(call{nominal: 4000}).add(call{nominal: 4000, start: 4200, worker: "w2"}).calm(5000, 9000).
-				fault(Fault{FromNS: at(3900), ToNS: at(4500), Harmless: true}), []Kind{Repeat}},
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000}).addCall(call{nominal: 4000, start: 4200, worker: "w2"}).addCalm(5000, 9000).
+				addFault(Fault{FromNS: atMS(3900), ToNS: atMS(4500), Harmless: true}), []Kind{Repeat}},
 		{"an attempt that was not counted",
-			newScript().calm(0, 3000).add(call{nominal: 4000, outcome: Failed}).add(call{nominal: 4000, start: 4200}).calm(5000, 9000),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, outcome: Failed}).addCall(call{nominal: 4000, start: 4200}).addCalm(5000, 9000),
 			[]Kind{Attempt}},
 		{"a lost worker used up an attempt",
-			newScript().calm(0, 3000).add(call{nominal: 4000, length: -1}).
-				add(call{nominal: 4000, start: 7200, worker: "w2", attempt: 2}).calm(8000, 9000).fault(stopped(4100, 6500, "w1")),
+			newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).
+				addCall(call{nominal: 4000, start: 7200, worker: "w2", attempt: 2}).addCalm(8000, 9000).addFault(stoppedWorkers(4100, 6500, "w1")),
 			[]Kind{Attempt}},
-		{"never ended", newScript().calm(0, 3000).add(call{nominal: 4000, length: -1}).calm(5000, 9000),
+		{"never ended", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).addCalm(5000, 9000),
 			[]Kind{Overlap, Overlap, Overlap, Overlap, Overlap, Unfinished}},
 
 		{"a token went back",
-			newScript().calm(0, 4000).add(call{nominal: 5000, token: 3000 - 1}).calm(6000, 9000), []Kind{TokenOrder}},
+			newScript().addCalm(0, 4000).addCall(call{nominal: 5000, token: 3000 - 1}).addCalm(6000, 9000), []Kind{TokenOrder}},
 		{"an edit before the window has ended that a fault made wider", func() *script {
-			s := newScript().calm(0, 4000).fault(stopped(4900, 6000))
+			s := newScript().addCalm(0, 4000).addFault(stoppedWorkers(4900, 6000))
 			s.h.Promises[0].UntilMS = second*1000 + 5500
 			return s
 		}(), nil},
 		{"edits before any run, all of whose windows a fault made wider", func() *script {
-			s := newScript().fault(stopped(0, 6000))
+			s := newScript().addFault(stoppedWorkers(0, 6000))
 			s.h.Promises[0].UntilMS = second*1000 + 5500
 			return s
 		}(), nil},
 		{"an edit before any run, after a window has ended", func() *script {
-			s := newScript().fault(stopped(2000, 6000))
+			s := newScript().addFault(stoppedWorkers(2000, 6000))
 			s.h.Promises[0].UntilMS = second*1000 + 5500
 			return s
 		}(), []Kind{Lost}},
 		{"an edit after the window has ended", func() *script {
-			s := newScript().calm(0, 3000)
+			s := newScript().addCalm(0, 3000)
 			s.h.Promises[0].UntilMS = second*1000 + 4500
 			return s
 		}(), []Kind{Missed}},
 		{"an edit while a fault holds a run back", func() *script {
-			s := newScript().calm(4000, 9000).fault(stopped(500, 2500))
+			s := newScript().addCalm(4000, 9000).addFault(stoppedWorkers(500, 2500))
 			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000
 			return s
 		}(), nil},
 		{"an edit in calm times", func() *script {
-			s := newScript().calm(4000, 9000)
+			s := newScript().addCalm(4000, 9000)
 			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000
 			return s
 		}(), []Kind{Missed, Missed, Missed}},
 		{"a fault held a lease back until another had begun",
-			newScript().calm(0, 4000).add(call{nominal: 5000, start: 5600, length: 1000}).
-				add(call{nominal: 5000, start: 5800, length: 10, token: 5001, worker: "w2", outcome: Cancelled}).
-				calm(7000, 9000).fault(stopped(4900, 5700, "w2")).fault(stopped(4900, 5500)), nil},
+			newScript().addCalm(0, 4000).addCall(call{nominal: 5000, start: 5600, length: 1000}).
+				addCall(call{nominal: 5000, start: 5800, length: 10, token: 5001, worker: "w2", outcome: Cancelled}).
+				addCalm(7000, 9000).addFault(stoppedWorkers(4900, 5700, "w2")).addFault(stoppedWorkers(4900, 5500)), nil},
 		{"a token was given twice",
-			newScript().calm(0, 4000).add(call{nominal: 5000, token: 4020, worker: "w2"}).calm(6000, 9000), []Kind{TokenOrder}},
+			newScript().addCalm(0, 4000).addCall(call{nominal: 5000, token: 4020, worker: "w2"}).addCalm(6000, 9000), []Kind{TokenOrder}},
 		{"a token started twice on one worker",
-			newScript().calm(0, 4000).add(call{nominal: 5000, token: 4020}).calm(6000, 9000), []Kind{TokenOrder}},
+			newScript().addCalm(0, 4000).addCall(call{nominal: 5000, token: 4020}).addCalm(6000, 9000), []Kind{TokenOrder}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -249,30 +249,30 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestNeverEndedIsFound(t *testing.T) {
-	s := newScript().calm(0, 3000).add(call{nominal: 4000, length: -1}).fault(stopped(4100, 4200, "w1"))
-	s.h.EndNS = at(60_000)
+func TestUnendedRunIsFound(t *testing.T) {
+	s := newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).addFault(stoppedWorkers(4100, 4200, "w1"))
+	s.h.EndNS = atMS(60_000)
 	s.h.Promises[0].UntilMS = second*1000 + 5000
 	if got := Check(s.h).Findings; len(got) != 1 || got[0].Kind != Unfinished {
 		t.Errorf("found %v, want one unfinished", got)
 	}
 }
 
-// TestTheLastStartStandsApart: a run that has lost two workers has longer to start again,
+// TestLastAllowedStartHasLongerBound: a run that has lost two workers has longer to start again,
 // but not for ever.
-func TestTheLastStartStandsApart(t *testing.T) {
+func TestLastAllowedStartHasLongerBound(t *testing.T) {
 	for _, tt := range []struct {
 		losses int
 		end    time.Duration // after the last one
 		want   int
 	}{{1, 10 * time.Second, 1}, {2, 10 * time.Second, 0}, {2, 20 * time.Second, 1}} {
-		s := newScript().calm(0, 3000)
+		s := newScript().addCalm(0, 3000)
 		last := int64(4000)
 		for n := range tt.losses {
 			last = int64(4000 + 4000*n)
-			s.add(call{nominal: 4000, start: last, length: -1, worker: fmt.Sprint("w", n)}).fault(stopped(last+100, last+200, fmt.Sprint("w", n)))
+			s.addCall(call{nominal: 4000, start: last, length: -1, worker: fmt.Sprint("w", n)}).addFault(stoppedWorkers(last+100, last+200, fmt.Sprint("w", n)))
 		}
-		s.h.EndNS = at(last) + int64(tt.end)
+		s.h.EndNS = atMS(last) + int64(tt.end)
 		s.h.Promises[0].UntilMS = second*1000 + 5000
 		if got := Check(s.h).Findings; len(got) != tt.want {
 			t.Errorf("%d losses, %v ago: found %v, want %d", tt.losses, tt.end, got, tt.want)
@@ -281,7 +281,7 @@ func TestTheLastStartStandsApart(t *testing.T) {
 }
 
 func TestJobsOutsideOfPromises(t *testing.T) {
-	s := newScript().calm(0, 9000)
+	s := newScript().addCalm(0, 9000)
 	s.h.Promises = append(s.h.Promises, Promise{Job: "gone"})
 	s.h.Stored = map[string]bool{"a": true}
 	stray := s.h.Events[0]
@@ -297,9 +297,9 @@ func TestJobsOutsideOfPromises(t *testing.T) {
 	}
 }
 
-// TestEditMovesThePromise: the old times end with the edit, the new ones begin.
-func TestEditMovesThePromise(t *testing.T) {
-	s := newScript().calm(0, 4000).add(call{nominal: 5500}).add(call{nominal: 7500}).add(call{nominal: 9500})
+// TestEditMovesPromise: the old times end with the edit, the new ones begin.
+func TestEditMovesPromise(t *testing.T) {
+	s := newScript().addCalm(0, 4000).addCall(call{nominal: 5500}).addCall(call{nominal: 7500}).addCall(call{nominal: 9500})
 	s.h.Promises = []Promise{
 		{Job: "a", AnchorMS: second * 1000, Every: time.Second, UntilMS: second*1000 + 5000},
 		{Job: "a", AnchorMS: second*1000 - 500, Every: 2 * time.Second, FromMS: second*1000 + 5000},
@@ -310,9 +310,9 @@ func TestEditMovesThePromise(t *testing.T) {
 	}
 }
 
-// TestCrossCheckDistrustsLabels: runs that are labelled well but started
+// TestLabelsDoNotHideMissedRuns: runs that are labelled well but started
 // elsewhere cannot cover windows without a start.
-func TestCrossCheckDistrustsLabels(t *testing.T) {
+func TestLabelsDoNotHideMissedRuns(t *testing.T) {
 	const s = int64(time.Second)
 	windows := []window{{0, 10 * s, 0}, {5 * s, 30 * s, 5 * s}, {6 * s, 9 * s, 6 * s}, {40 * s, 50 * s, 40*s - 5}}
 	for _, tt := range []struct {
@@ -350,15 +350,15 @@ func TestGrace(t *testing.T) {
 		history *script
 		want    []Kind
 	}{
-		{"within", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4900}).calm(5000, 9000), nil},
-		{"after", newScript().calm(0, 3000).add(call{nominal: 4000, start: 4910}).calm(5000, 9000), []Kind{Late}},
-		{"may yet come", newScript().calm(0, 8000), nil},
-		{"does not come", newScript().calm(0, 7000).add(call{nominal: 9000}), []Kind{Missed}},
+		{"within", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 4900}).addCalm(5000, 9000), nil},
+		{"after", newScript().addCalm(0, 3000).addCall(call{nominal: 4000, start: 4910}).addCalm(5000, 9000), []Kind{Late}},
+		{"may yet come", newScript().addCalm(0, 8000), nil},
+		{"does not come", newScript().addCalm(0, 7000).addCall(call{nominal: 9000}), []Kind{Missed}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.history.h.Bounds.Grace = 600 * time.Millisecond
 			if tt.name == "may yet come" {
-				tt.history.h.EndNS = at(9500)
+				tt.history.h.EndNS = atMS(9500)
 			}
 			r := Check(tt.history.h)
 			var got []Kind
@@ -372,9 +372,9 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-func TestCountsShowPower(t *testing.T) {
-	r := Check(newScript().calm(0, 3000).add(call{nominal: 4000, length: 2500}).calm(7000, 8000).
-		add(call{nominal: 9000, outcome: Failed}).add(call{nominal: 9000, start: 9500, attempt: 2}).h)
+func TestReportCounts(t *testing.T) {
+	r := Check(newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: 2500}).addCalm(7000, 8000).
+		addCall(call{nominal: 9000, outcome: Failed}).addCall(call{nominal: 9000, start: 9500, attempt: 2}).h)
 	if r.Executions != 9 || r.Targets != 8 || r.Excused != 2 || r.Repeats != 1 || len(r.Lags) != 8 || r.Lags[0].Lag != 20*time.Millisecond {
 		t.Errorf("%+v", r)
 	}
@@ -397,9 +397,9 @@ func TestParseEvents(t *testing.T) {
 // TestStored: what was acknowledged has to be there in the end, or to have been
 // deleted; what was not may be there, run, or neither.
 func TestStored(t *testing.T) {
-	h := newScript().calm(0, 9000).h
+	h := newScript().addCalm(0, 9000).h
 	h.Promises = append(h.Promises, Promise{Job: "unsure", Unsure: true}, Promise{Job: "deleted"})
-	h.Silences = []Silence{{Job: "deleted", FromNS: at(1000), Deleted: true}}
+	h.Silences = []Silence{{Job: "deleted", FromNS: atMS(1000), Deleted: true}}
 	for _, test := range []struct {
 		name   string
 		stored []string

@@ -70,8 +70,8 @@ func buildTimelines(events []Event, r *Report) map[string]*timeline {
 	return jobs
 }
 
-// affects reports whether the fault may have cost this worker a lease or a result between from and to.
-func (f Fault) affects(worker string, from, to int64) bool {
+// affectsWorker reports whether the fault may have cost this worker a lease or a result between from and to.
+func (f Fault) affectsWorker(worker string, from, to int64) bool {
 	if f.Harmless || f.Workers != nil && !slices.Contains(f.Workers, worker) {
 		return false
 	}
@@ -84,7 +84,7 @@ func (h *History) isExplained(e *execution) bool {
 	if to != math.MaxInt64 {
 		to += int64(h.Bounds.Settle)
 	}
-	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affects(e.Worker, e.AtNS, to) })
+	return slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affectsWorker(e.Worker, e.AtNS, to) })
 }
 
 // latestBy returns until when faults may delay something that takes at most calm: past the end of every fault on
@@ -121,7 +121,7 @@ func (h *History) liveUntil(e *execution) int64 {
 	// before it was due, though.
 	granted := min(e.AtNS, e.DueMS*1e6)
 	for _, f := range h.Faults {
-		if f.affects(e.Worker, e.AtNS, until) {
+		if f.affectsWorker(e.Worker, e.AtNS, until) {
 			until = min(until, max(granted, f.FromNS)+kept)
 		}
 	}

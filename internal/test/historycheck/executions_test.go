@@ -8,7 +8,7 @@ import (
 
 // A worker that was frozen with leases on their way to it starts handlers whose leases have ended. For a run
 // that was due just then it cannot be known.
-func TestLeaseOfALateStarter(t *testing.T) {
+func TestLeaseOfLateStart(t *testing.T) {
 	const second = int64(time.Second)
 	freeze := Fault{FromNS: 10 * second, ToNS: 20 * second, Workers: []string{"w"}}
 	tests := []struct {

@@ -26,7 +26,7 @@ func (h *History) checkShared(s Shared, jobs map[string]*timeline, r *Report) {
 	slices.SortStableFunc(all, func(a, b *execution) int { return cmp.Compare(a.AtNS, b.AtNS) })
 	var live []*execution
 	for _, e := range all {
-		if slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affects(e.Worker, e.AtNS, e.AtNS) }) {
+		if slices.ContainsFunc(h.Faults, func(f Fault) bool { return f.affectsWorker(e.Worker, e.AtNS, e.AtNS) }) {
 			continue
 		}
 		live = slices.DeleteFunc(live, func(o *execution) bool { return h.liveUntil(o) <= e.AtNS })

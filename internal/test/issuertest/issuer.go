@@ -113,16 +113,16 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if i.Change != nil {
 			i.Change(about)
 		}
-		answer(w, http.StatusOK, about)
+		writeJSON(w, http.StatusOK, about)
 	case "/keys":
-		answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
+		writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}})
 	case "/device":
-		answer(w, http.StatusOK, map[string]any{
+		writeJSON(w, http.StatusOK, map[string]any{
 			"device_code": "device-secret", "user_code": "ABCD-EFGH", "verification_uri": i.URL + "/go", "verification_uri_complete": i.URL + "/go?code=ABCD-EFGH",
 			"expires_in": int(i.CodeTTL.Seconds()), "interval": i.Interval,
 		})
 	case "/token":
-		i.token(w, r)
+		i.serveToken(w, r)
 	case "/revoke":
 		i.revoked = append(i.revoked, r.PostForm.Get("token"))
 		delete(i.valid, r.PostForm.Get("token"))
@@ -132,7 +132,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
+func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	switch r.PostForm.Get("grant_type") {
 	case "refresh_token":
 		old := r.PostForm.Get("refresh_token")
@@ -140,7 +140,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 			if !i.ended {
 				i.reused++
 			}
-			answer(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "the refresh token is used up"})
+			writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "the refresh token is used up"})
 			return
 		}
 		delete(i.valid, old)
@@ -152,7 +152,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(http.StatusInternalServerError)
 				return
 			}
-			answer(w, http.StatusBadRequest, map[string]string{"error": code})
+			writeJSON(w, http.StatusBadRequest, map[string]string{"error": code})
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		i.valid[refresh] = true
 		out["refresh_token"] = refresh
 	}
-	answer(w, http.StatusOK, out)
+	writeJSON(w, http.StatusOK, out)
 }
 
 // Sign makes a token of the issuer, with more claims, or others. It may be used in Set.
@@ -194,7 +194,7 @@ func (i *Issuer) Sign(more map[string]any) string {
 	return text
 }
 
-func answer(w http.ResponseWriter, code int, v any) {
+func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone

@@ -42,7 +42,7 @@ type member struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	dir := t.TempDir()
-	scheduler, worker := build(t, dir, "scheduler", version("v1.0.0")), build(t, dir, "worker")
+	scheduler, worker := buildCommand(t, dir, "scheduler", versionFlag("v1.0.0")), buildCommand(t, dir, "worker")
 	redis := redistest.Start(t, redistest.WithAOF("no"))
 	if err := redis.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil { // which is unsafe
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{t: t}
-	hooks := webhooks(t)
+	hooks := writeWebhooksFile(t)
 	for i := range 3 {
 		args := []string{
 			"--name", fmt.Sprintf("n%d", i), "--redis-url", redis.URL(), "--shards", "16", "--min-interval", "1s",
@@ -67,8 +67,8 @@ func newBed(t *testing.T) *bed {
 		if i > 0 {
 			args = append(args, "--join", b.nodes[0].gossip)
 		}
-		n := &member{process: spawn(t, fmt.Sprintf("n%d", i), scheduler, args...)}
-		up := n.logged("node is up")
+		n := &member{process: startProcess(t, fmt.Sprintf("n%d", i), scheduler, args...)}
+		up := n.awaitLog("node is up")
 		n.grpc, n.gossip, n.http = up["grpc"], up["gossip"], up["http"]
 		b.nodes = append(b.nodes, n)
 	}
@@ -81,8 +81,8 @@ func newBed(t *testing.T) *bed {
 		if os.Geteuid() == 0 {
 			args = append(args, "--exec-allow-root")
 		}
-		w := &member{process: spawn(t, fmt.Sprintf("w%d", i), worker, args...)}
-		w.http = w.logged("serving metrics")["address"]
+		w := &member{process: startProcess(t, fmt.Sprintf("w%d", i), worker, args...)}
+		w.http = w.awaitLog("serving metrics")["address"]
 		b.workers = append(b.workers, w)
 	}
 	conn, err := grpc.NewClient(b.nodes[1].grpc, grpc.WithTransportCredentials(credentials.NewTLS(authority.Client(tlstest.Pair{}))))
@@ -92,14 +92,14 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(func() { _ = conn.Close() })
 	b.jobs, b.scaler = fermatav1.NewJobServiceClient(conn), externalscaler.NewExternalScalerClient(conn)
 	for _, m := range modes {
-		b.all = append(b.all, startPrometheus(t, m, b.targets()))
+		b.all = append(b.all, startPrometheus(t, m, b.scrapeTargets()))
 	}
 	b.prometheus = b.all[0]
 	return b
 }
 
-// webhooks is a file with one whose endpoint takes everything.
-func webhooks(t *testing.T) string {
+// writeWebhooksFile is a file with one whose endpoint takes everything.
+func writeWebhooksFile(t *testing.T) string {
 	t.Helper()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(endpoint.Close)
@@ -114,8 +114,8 @@ func webhooks(t *testing.T) string {
 	return file
 }
 
-// targets are what is scraped.
-func (b *bed) targets() []target {
+// scrapeTargets are what is scraped.
+func (b *bed) scrapeTargets() []target {
 	var all []target
 	for _, n := range b.nodes {
 		all = append(all, target{"fermata", n.name, n.http})
@@ -134,7 +134,7 @@ func logLine(p *process, message string, found *map[string]string) func(context.
 			return err
 		}
 		for line := range strings.Lines(string(text)) {
-			if f := fields(line); f["msg"] == message {
+			if f := logFields(line); f["msg"] == message {
 				*found = f
 				return nil
 			}

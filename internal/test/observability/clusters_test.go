@@ -34,8 +34,8 @@ type alertTest struct {
 	} `yaml:"exp_alerts"`
 }
 
-// of is the case with all that is in it scraped as jobs of a cluster.
-func (c ruleTest) of(cluster string) ruleTest {
+// ofCluster is the case with all that is in it scraped as jobs of a cluster.
+func (c ruleTest) ofCluster(cluster string) ruleTest {
 	series := make([]inputSeries, len(c.InputSeries))
 	for i, s := range c.InputSeries {
 		series[i] = inputSeries{ofCluster(s.Series, cluster), s.Values}
@@ -64,8 +64,8 @@ func ofCluster(series, cluster string) string {
 	return name + strings.ReplaceAll(`{job="`+cluster+`",`+labels+"}", "}}", "}")
 }
 
-// and has both cases at once.
-func (c ruleTest) and(o ruleTest) ruleTest {
+// combinedWith has both cases at once.
+func (c ruleTest) combinedWith(o ruleTest) ruleTest {
 	out := ruleTest{Name: c.Name + ", and " + o.Name, Interval: c.Interval, InputSeries: append(c.InputSeries[:len(c.InputSeries):len(c.InputSeries)], o.InputSeries...)}
 	for i, a := range c.Alerts {
 		if i < len(o.Alerts) {
@@ -76,12 +76,12 @@ func (c ruleTest) and(o ruleTest) ruleTest {
 	return out
 }
 
-// TestClustersDoNotMix: in one Prometheus, each of two clusters alerts as it would alone. Two with the same trouble give two
+// TestRulesKeepClustersApart: in one Prometheus, each of two clusters alerts as it would alone. Two with the same trouble give two
 // alerts, with numbers of their own; trouble shows beside a cluster that is well, and only there.
-func TestClustersDoNotMix(t *testing.T) {
+func TestRulesKeepClustersApart(t *testing.T) {
 	t.Parallel()
 	var file struct{ Tests []ruleTest }
-	decode(t, testsFile, &file)
+	decodeFile(t, testsFile, &file)
 	firing, silent := map[string]ruleTest{}, map[string]ruleTest{}
 	var cases []ruleTest
 	for _, c := range file.Tests {
@@ -89,7 +89,7 @@ func TestClustersDoNotMix(t *testing.T) {
 		case alert == "FermataNoNodes": // what never was has no job; there is a case with two clusters
 		case c.Name == alert+" fires":
 			firing[alert] = c
-			cases = append(cases, c.of("a").and(c.of("b")))
+			cases = append(cases, c.ofCluster("a").combinedWith(c.ofCluster("b")))
 		case c.Name == alert+" is silent":
 			silent[alert] = c
 		}
@@ -101,7 +101,7 @@ func TestClustersDoNotMix(t *testing.T) {
 			continue
 		}
 		well.Alerts = nil
-		cases = append(cases, ill.of("ill").and(well.of("well")))
+		cases = append(cases, ill.ofCluster("ill").combinedWith(well.ofCluster("well")))
 	}
 	if len(cases) < 60 {
 		t.Errorf("%d cases", len(cases))

@@ -9,12 +9,12 @@ import (
 
 var fermataCommand = regexp.MustCompile("fermata ((?:jobs|dead|cluster|queues|export)(?: [a-z]+(?:-[a-z]+)*)?)((?: [A-Z.]+| --?[a-z-]+| [0-9a-z]+)*)")
 
-// People type what runbooks and panels tell them while something burns: it has to exist.
-func TestCommandsThatAreAdvisedExist(t *testing.T) {
+// Operators type the commands of runbooks and panels during an incident: each has to exist.
+func TestAdvisedCommandsExist(t *testing.T) {
 	t.Parallel()
-	fermata := build(t, t.TempDir(), "fermata")
-	text := strings.Join(lines(t, root+"/docs/runbooks.md"), " ") + strings.Join(lines(t, root+"/docs/metrics.md"), " ")
-	for _, d := range dashboards(t) {
+	fermata := buildCommand(t, t.TempDir(), "fermata")
+	text := strings.Join(readLines(t, root+"/docs/runbooks.md"), " ") + strings.Join(readLines(t, root+"/docs/metrics.md"), " ")
+	for _, d := range readDashboards(t) {
 		for _, p := range d.Panels {
 			text += p.Description + "\n"
 		}

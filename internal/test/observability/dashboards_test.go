@@ -54,18 +54,18 @@ type panel struct {
 	}
 }
 
-// exprs are the panel's expressions.
-func (p *panel) exprs() (all []string) {
+// expressions are the panel's expressions.
+func (p *panel) expressions() (all []string) {
 	for _, t := range p.Targets {
 		all = append(all, t.Expr)
 	}
 	return all
 }
 
-// questions are all that a dashboard asks. A heatmap has ways to the same answer.
-func (d *dashboard) questions() (all []question) {
+// allQuestions are all that a dashboard asks. A heatmap has ways to the same answer.
+func (d *dashboard) allQuestions() (all []question) {
 	for _, p := range d.Panels {
-		exprs := p.exprs()
+		exprs := p.expressions()
 		if p.Type == "heatmap" {
 			exprs = []string{"(" + strings.Join(exprs, ") or (") + ")"}
 		}
@@ -79,8 +79,8 @@ func (d *dashboard) questions() (all []question) {
 	return all
 }
 
-// dashboards reads the shipped ones, by file.
-func dashboards(t *testing.T) map[string]*dashboard {
+// readDashboards reads the shipped ones, by file.
+func readDashboards(t *testing.T) map[string]*dashboard {
 	t.Helper()
 	paths, err := filepath.Glob(root + "/deploy/grafana/*.json")
 	if err != nil || len(paths) < 6 {
@@ -108,8 +108,8 @@ func TestDashboardsAreCurrent(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	made, err := filepath.Glob(dir + "/*.json")
-	if err != nil || len(made) != len(dashboards(t)) {
-		t.Errorf("%d dashboards are made, %d shipped (%v)", len(made), len(dashboards(t)), err)
+	if err != nil || len(made) != len(readDashboards(t)) {
+		t.Errorf("%d dashboards are made, %d shipped (%v)", len(made), len(readDashboards(t)), err)
 	}
 	for _, path := range made {
 		want, err := os.ReadFile(path)
@@ -124,10 +124,10 @@ func TestDashboardsAreCurrent(t *testing.T) {
 }
 
 // What docs/dashboards.md shows is there, and small enough for a page.
-func TestDashboardsArePictured(t *testing.T) {
+func TestDashboardsHaveScreenshots(t *testing.T) {
 	t.Parallel()
-	page := strings.Join(lines(t, root+"/docs/dashboards.md"), "\n")
-	for file := range dashboards(t) {
+	page := strings.Join(readLines(t, root+"/docs/dashboards.md"), "\n")
+	for file := range readDashboards(t) {
 		picture := "images/" + strings.TrimSuffix(file, ".json") + ".png"
 		info, err := os.Stat(filepath.Join(root, "docs", picture))
 		if err != nil || info.Size() > 250_000 || !strings.Contains(page, "]("+picture+")") {
@@ -139,7 +139,7 @@ func TestDashboardsArePictured(t *testing.T) {
 func TestDashboardsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	uids := make(map[string]bool)
-	for file, d := range dashboards(t) {
+	for file, d := range readDashboards(t) {
 		if d.SchemaVersion > maxSchema || uids[d.UID] || len(d.Links) == 0 || !slices.Contains(d.Tags, d.Links[0].Tags[0]) {
 			t.Errorf("%s: schema %d, uid %q, links %v, tags %v", file, d.SchemaVersion, d.UID, d.Links, d.Tags)
 		}
@@ -203,15 +203,15 @@ var normallyEmpty = map[string]string{
 	"fermata-queues.json: Changes of jobs":                  "nobody changed a job since the nodes started",
 }
 
-func TestNormallyEmptyPanelsSayNone(t *testing.T) {
+func TestEmptyPanelsShowNone(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)
-	for file, d := range dashboards(t) {
+	for file, d := range readDashboards(t) {
 		for _, p := range d.Panels {
 			name := file + ": " + p.Title
 			found[name] = true
 			if says, normal := p.FieldConfig.Defaults.NoValue, normallyEmpty[name] != ""; strings.HasPrefix(says, "none") != normal {
-				t.Errorf("%s says %q when it is empty, which is normal: %v", name, says, normal)
+				t.Errorf("%s shows %q when it is empty; an empty panel is normal: %v", name, says, normal)
 			}
 			// A table says "No data" whatever is set: it has a row instead.
 			if p.Type == "table" && p.Title != "Versions" && !strings.Contains(p.Targets[0].Expr, "or on () label_replace(vector(0), ") {

@@ -26,11 +26,11 @@ var notHere = map[string]string{
 
 var metricRow = regexp.MustCompile("^\\| `(fermata_[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\| (.*?) \\|$")
 
-// documented reads the tables of docs/metrics.md.
-func documented(t *testing.T) map[string]*family {
+// readDocumented reads the tables of docs/metrics.md.
+func readDocumented(t *testing.T) map[string]*family {
 	t.Helper()
 	all := make(map[string]*family)
-	for _, line := range lines(t, root+"/docs/metrics.md") {
+	for _, line := range readLines(t, root+"/docs/metrics.md") {
 		m := metricRow.FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -43,7 +43,7 @@ func documented(t *testing.T) map[string]*family {
 			t.Errorf("docs/metrics.md has %s twice", f.name)
 		}
 		if m[4] == "" || m[5] == "" {
-			t.Errorf("docs/metrics.md says too little of %s", f.name)
+			t.Errorf("docs/metrics.md describes %s too briefly", f.name)
 		}
 		all[f.name] = f
 	}
@@ -52,7 +52,7 @@ func documented(t *testing.T) map[string]*family {
 
 // compareDocs compares docs/metrics.md with what was scraped.
 func compareDocs(t *testing.T, scraped map[string]*family) {
-	docs := documented(t)
+	docs := readDocumented(t)
 	for _, name := range slices.Sorted(maps.Keys(scraped)) {
 		f := scraped[name]
 		if !strings.HasPrefix(name, "fermata_") {
@@ -63,7 +63,7 @@ func compareDocs(t *testing.T, scraped map[string]*family) {
 		case d == nil:
 			t.Errorf("docs/metrics.md does not know %s (%s, labels %v): %s", name, f.kind, f.labels, f.help)
 		case d.kind != f.kind || !slices.Equal(d.labels, f.labels):
-			t.Errorf("%s is a %s with labels %v, docs/metrics.md says %s, %v", name, f.kind, f.labels, d.kind, d.labels)
+			t.Errorf("%s is a %s with labels %v, docs/metrics.md has %s, %v", name, f.kind, f.labels, d.kind, d.labels)
 		case f.help == "":
 			t.Errorf("%s has no help", name)
 		}
@@ -71,7 +71,7 @@ func compareDocs(t *testing.T, scraped map[string]*family) {
 	}
 	for name := range docs {
 		if notHere[name] == "" {
-			t.Errorf("docs/metrics.md tells of %s, which no process has", name)
+			t.Errorf("docs/metrics.md describes %s, which no process has", name)
 		}
 	}
 }

@@ -17,8 +17,8 @@ var (
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 )
 
-// filled is an expression as Grafana asks it when everything is chosen.
-func filled(expr string) string {
+// fillVariables is an expression as Grafana asks it when everything is chosen.
+func fillVariables(expr string) string {
 	return variable.ReplaceAllStringFunc(expr, func(v string) string {
 		switch strings.Trim(v, "${}") {
 		case "__rate_interval", "__range":
@@ -45,8 +45,8 @@ var emptyAnswers = map[string]string{
 	`how="break"}[1m])) > 0`:     "the take-over may be longer ago",
 }
 
-// excused tells why nothing may be found.
-func excused(reasons map[string]string, text string) bool {
+// isExcused reports whether an empty result has a reason.
+func isExcused(reasons map[string]string, text string) bool {
 	for part := range reasons {
 		if strings.Contains(text, part) {
 			return true
@@ -78,7 +78,7 @@ func inQuotes(text string, at int) bool {
 	return false
 }
 
-// question is an expression that somebody asks, and whether it must find something.
+// question is an expression of a panel or a rule, and whether it must find something.
 type question struct {
 	what, expr string
 	answered   bool
@@ -87,9 +87,9 @@ type question struct {
 // patience is how long new series may take until rates of them are there.
 const patience = 2 * time.Minute
 
-// ask evaluates expressions, and each selector in them, until all are as they should
+// awaitAnswers evaluates expressions, and each selector in them, until all are as they should
 // be or patience is over.
-func (p *prometheus) ask(t *testing.T, questions ...question) {
+func (p *prometheus) awaitAnswers(t *testing.T, questions ...question) {
 	t.Helper()
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -97,7 +97,7 @@ func (p *prometheus) ask(t *testing.T, questions ...question) {
 		last := time.Now().After(deadline)
 		var open []question
 		for _, q := range questions {
-			if fault := p.fault(q); fault != "" {
+			if fault := p.faultOf(q); fault != "" {
 				open = append(open, q)
 				if last {
 					t.Errorf("%s: %s", q.what, fault)
@@ -116,14 +116,14 @@ func hasNumber(answer []sample) bool {
 	return slices.ContainsFunc(answer, func(s sample) bool { return s.Value[1] != "NaN" })
 }
 
-// fault is what is wrong with an expression now.
-func (p *prometheus) fault(q question) string {
-	expr := filled(q.expr)
-	answer, err := p.query(expr)
+// faultOf is what is wrong with an expression now.
+func (p *prometheus) faultOf(q question) string {
+	expr := fillVariables(q.expr)
+	answer, err := p.queryNow(expr)
 	switch {
 	case err != nil:
 		return expr + ": " + err.Error()
-	case q.answered && !hasNumber(answer) && !excused(emptyAnswers, expr) && !excused(mayBeEmpty, expr):
+	case q.answered && !hasNumber(answer) && !isExcused(emptyAnswers, expr) && !isExcused(mayBeEmpty, expr):
 		return expr + " finds nothing"
 	}
 	selectors := selectorsOf(expr)
@@ -131,11 +131,11 @@ func (p *prometheus) fault(q question) string {
 		return expr + " asks for no metric"
 	}
 	for _, s := range selectors {
-		if excused(mayBeEmpty, s) || p.mode.absent != nil && p.mode.absent.MatchString(s) {
+		if isExcused(mayBeEmpty, s) || p.mode.absent != nil && p.mode.absent.MatchString(s) {
 			continue
 		}
 		// What was there lately counts: a gauge of a moment may be gone again.
-		if found, err := p.query("last_over_time(" + s + "[1m])"); err != nil || len(found) == 0 {
+		if found, err := p.queryNow("last_over_time(" + s + "[1m])"); err != nil || len(found) == 0 {
 			return fmt.Sprintf("there is no %s (%v)", s, err)
 		}
 	}

@@ -18,65 +18,65 @@ import (
 
 const home = "namespaces/default"
 
-// every is a job that runs a program.
-func every(d time.Duration, argv string) *fermatav1.Job {
+// everyInterval is a job that runs a program.
+func everyInterval(d time.Duration, argv string) *fermatav1.Job {
 	return &fermatav1.Job{
 		Handler: "exec", Payload: []byte(`{"argv": [` + argv + `]}`),
 		Schedule: &fermatav1.Schedule{Rule: &fermatav1.Schedule_Interval{Interval: &fermatav1.IntervalSchedule{Every: durationpb.New(d)}}},
 	}
 }
 
-// fast are retries that do not take long.
-func fast(attempts int32) *fermatav1.RetryPolicy {
+// fastRetries are retries that do not take long.
+func fastRetries(attempts int32) *fermatav1.RetryPolicy {
 	return &fermatav1.RetryPolicy{Strategy: fermatav1.RetryPolicy_STRATEGY_FIXED, BaseDelay: durationpb.New(300 * time.Millisecond), MaxAttempts: attempts}
 }
 
-func (b *bed) create(id string, j *fermatav1.Job) {
+func (b *bed) createJob(id string, j *fermatav1.Job) {
 	b.t.Helper()
 	if _, err := b.jobs.CreateJob(b.t.Context(), &fermatav1.CreateJobRequest{Parent: home, JobId: id, Job: j}); err != nil {
 		b.t.Fatalf("create %s: %v", id, err)
 	}
 }
 
-// load gives the cluster work of every kind that has a figure of its own.
-func (b *bed) load() {
+// createLoad gives the cluster work of every kind that has a figure of its own.
+func (b *bed) createLoad() {
 	b.t.Helper()
 	for i := range 12 {
-		b.create(fmt.Sprintf("ok-%d", i), every(time.Second, `"/bin/true"`))
+		b.createJob(fmt.Sprintf("ok-%d", i), everyInterval(time.Second, `"/bin/true"`))
 	}
 	for i := range 3 {
-		j := every(time.Second, `"/bin/false"`)
-		j.RetryPolicy = fast(2)
-		b.create(fmt.Sprintf("fails-%d", i), j)
+		j := everyInterval(time.Second, `"/bin/false"`)
+		j.RetryPolicy = fastRetries(2)
+		b.createJob(fmt.Sprintf("fails-%d", i), j)
 	}
 	for i := range 2 { // what fails for one holds the other back too
-		j := every(time.Second, `"/bin/false"`)
-		j.RetryPolicy, j.Target, j.BackoffPolicy = fast(1), "broken-host", &fermatav1.BackoffPolicy{Disabled: true}
-		b.create(fmt.Sprintf("target-%d", i), j)
+		j := everyInterval(time.Second, `"/bin/false"`)
+		j.RetryPolicy, j.Target, j.BackoffPolicy = fastRetries(1), "broken-host", &fermatav1.BackoffPolicy{Disabled: true}
+		b.createJob(fmt.Sprintf("target-%d", i), j)
 	}
 	for i := range 2 {
-		j := every(time.Second, `"/bin/sleep", "0.8"`)
+		j := everyInterval(time.Second, `"/bin/sleep", "0.8"`)
 		j.Locks = []*fermatav1.Lock{{Key: "one-at-a-time"}}
-		b.create(fmt.Sprintf("mutex-%d", i), j)
+		b.createJob(fmt.Sprintf("mutex-%d", i), j)
 	}
-	long := every(time.Second, `"/bin/sleep", "2.5"`)
+	long := everyInterval(time.Second, `"/bin/sleep", "2.5"`)
 	long.Queue = "slow"
-	b.create("overlap", long)
-	timeout := every(2*time.Second, `"/bin/sleep", "30"`)
-	timeout.Timeout, timeout.TimeoutGrace, timeout.RetryPolicy = durationpb.New(300*time.Millisecond), durationpb.New(100*time.Millisecond), fast(1)
-	b.create("timeout", timeout)
-	nobody := every(time.Second, `"/bin/true"`)
+	b.createJob("overlap", long)
+	timeout := everyInterval(2*time.Second, `"/bin/sleep", "30"`)
+	timeout.Timeout, timeout.TimeoutGrace, timeout.RetryPolicy = durationpb.New(300*time.Millisecond), durationpb.New(100*time.Millisecond), fastRetries(1)
+	b.createJob("timeout", timeout)
+	nobody := everyInterval(time.Second, `"/bin/true"`)
 	nobody.Queue = "nobody"
-	late := every(time.Second, `"/bin/sleep", "0.3"`) // which waits for those with the lock
+	late := everyInterval(time.Second, `"/bin/sleep", "0.3"`) // which waits for those with the lock
 	late.Locks, late.MaxLag = []*fermatav1.Lock{{Key: "one-at-a-time"}}, durationpb.New(100*time.Millisecond)
-	b.create("late", late)
-	b.create("nobody", nobody)
-	halted := every(time.Second, `"/bin/true"`)
+	b.createJob("late", late)
+	b.createJob("nobody", nobody)
+	halted := everyInterval(time.Second, `"/bin/true"`)
 	halted.Queue = "halted"
-	b.create("halted", halted)
-	b.create("paused", every(time.Second, `"/bin/true"`))
-	b.create("manual", &fermatav1.Job{Handler: "exec", Payload: []byte(`{"argv": ["/bin/true"]}`)})
-	b.create("deleted", every(time.Hour, `"/bin/true"`))
+	b.createJob("halted", halted)
+	b.createJob("paused", everyInterval(time.Second, `"/bin/true"`))
+	b.createJob("manual", &fermatav1.Job{Handler: "exec", Payload: []byte(`{"argv": ["/bin/true"]}`)})
+	b.createJob("deleted", everyInterval(time.Hour, `"/bin/true"`))
 	ctx := b.t.Context()
 	_, paused := b.jobs.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: home + "/jobs/paused", Note: "for the metrics"})
 	_, queue := b.jobs.UpdateQueueSettings(ctx, &fermatav1.UpdateQueueSettingsRequest{
@@ -97,14 +97,14 @@ func (b *bed) load() {
 func (b *bed) startLate() {
 	b.t.Helper()
 	for i := range 300 {
-		j := every(time.Hour, `"/bin/true"`)
+		j := everyInterval(time.Hour, `"/bin/true"`)
 		j.Queue, j.Schedule = "tardy", &fermatav1.Schedule{Rule: &fermatav1.Schedule_Once{Once: timestamppb.New(time.Now().Add(-10 * time.Second))}}
-		b.create(fmt.Sprintf("tardy-%d", i), j)
+		b.createJob(fmt.Sprintf("tardy-%d", i), j)
 	}
 }
 
-// resume ends the pause.
-func (b *bed) resume() {
+// resumeLoad ends the pause.
+func (b *bed) resumeLoad() {
 	b.t.Helper()
 	if _, err := b.jobs.ResumeJob(b.t.Context(), &fermatav1.ResumeJobRequest{Name: home + "/jobs/paused"}); err != nil {
 		b.t.Fatal(err)
@@ -114,9 +114,9 @@ func (b *bed) resume() {
 // takenOver kills the first node and waits until the others have its shards.
 func (b *bed) takenOver() {
 	b.t.Helper()
-	b.nodes[0].kill()
+	b.nodes[0].killProcess()
 	redistest.Eventually(b.t, time.Minute, "take-over", func(context.Context) error {
-		found, err := b.prometheus.query(`sum(fermata_shard_takeovers_total{how="break"}) > 0 and max(fermata_shards_without_holder) == 0`)
+		found, err := b.prometheus.queryNow(`sum(fermata_shard_takeovers_total{how="break"}) > 0 and max(fermata_shards_without_holder) == 0`)
 		if err == nil && len(found) == 0 {
 			err = errors.New("none yet")
 		}

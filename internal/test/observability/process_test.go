@@ -18,8 +18,8 @@ import (
 // root is where the repository begins.
 const root = "../../.."
 
-// build makes a command once for a test and returns its path.
-func build(t *testing.T, dir, name string, flags ...string) string {
+// buildCommand makes a command once for a test and returns its path.
+func buildCommand(t *testing.T, dir, name string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	out, err := exec.Command("go", slices.Concat([]string{"build", "-o", path}, flags, []string{"github.com/fermata-io/fermata/cmd/" + name})...).CombinedOutput()
@@ -29,8 +29,8 @@ func build(t *testing.T, dir, name string, flags ...string) string {
 	return path
 }
 
-// version is the flag that has a command say which one it is.
-func version(v string) string { return "-ldflags=-X main.buildVersion=" + v }
+// versionFlag is the flag that sets the version of a command.
+func versionFlag(v string) string { return "-ldflags=-X main.buildVersion=" + v }
 
 // process is a child that dies with the test.
 type process struct {
@@ -41,8 +41,8 @@ type process struct {
 	done chan struct{}
 }
 
-// spawn starts a program. Its output is shown when the test fails.
-func spawn(t *testing.T, name, path string, args ...string) *process {
+// startProcess starts a program. Its output is shown when the test fails.
+func startProcess(t *testing.T, name, path string, args ...string) *process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
 	if err != nil {
@@ -68,7 +68,7 @@ func spawn(t *testing.T, name, path string, args ...string) *process {
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		p.kill()
+		p.killProcess()
 		if text, err := os.ReadFile(p.log); t.Failed() && err == nil {
 			t.Logf("end of the log of %s:\n%s", name, text[max(0, len(text)-1500):])
 		}
@@ -76,21 +76,21 @@ func spawn(t *testing.T, name, path string, args ...string) *process {
 	return p
 }
 
-// kill ends the process as a crash would.
-func (p *process) kill() {
+// killProcess ends the process as a crash would.
+func (p *process) killProcess() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // fails only if it is gone
 	<-p.done
 }
 
-// logged waits for a line of the JSON log and returns its fields.
-func (p *process) logged(message string) (found map[string]string) {
+// awaitLog waits for a line of the JSON log and returns its fields.
+func (p *process) awaitLog(message string) (found map[string]string) {
 	p.t.Helper()
 	redistest.Eventually(p.t, time.Minute, p.name+" logs "+message, logLine(p, message, &found))
 	return found
 }
 
-// fields are the texts of a line of JSON; nil when it is none.
-func fields(line string) map[string]string {
+// logFields are the texts of a line of JSON; nil when it is none.
+func logFields(line string) map[string]string {
 	var all map[string]any
 	if json.Unmarshal([]byte(line), &all) != nil {
 		return nil
@@ -104,8 +104,8 @@ func fields(line string) map[string]string {
 	return texts
 }
 
-// lines are those of a file.
-func lines(t *testing.T, path string) []string {
+// readLines are those of a file.
+func readLines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

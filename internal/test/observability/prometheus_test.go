@@ -80,10 +80,10 @@ func startPrometheus(t *testing.T, m mode, targets []target) *prometheus {
 	}
 	address := ownAddress()
 	p := &prometheus{t: t, base: "http://" + address, mode: m}
-	spawn(t, "prometheus-"+m.name, "prometheus", append(flags, "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+	startProcess(t, "prometheus-"+m.name, "prometheus", append(flags, "--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", address)...)
 	redistest.Eventually(t, time.Minute, "prometheus is ready", func(ctx context.Context) error {
-		_, err := p.get(ctx, "/-/ready", nil)
+		_, err := p.getJSON(ctx, "/-/ready", nil)
 		return err
 	})
 	return p
@@ -119,12 +119,12 @@ func asText(t *testing.T, targets []target) []target {
 	return out
 }
 
-// ownAddress is one of the host's sixteen million for itself: nobody else gets its port.
+// ownAddress is one of the host's sixteen million for itself: no other process gets its port.
 func ownAddress() string {
 	return net.JoinHostPort(net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(256)), byte(1+rand.IntN(250))).String(), "9090")
 }
 
-func (p *prometheus) get(ctx context.Context, path string, values url.Values) (json.RawMessage, error) {
+func (p *prometheus) getJSON(ctx context.Context, path string, values url.Values) (json.RawMessage, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path+"?"+values.Encode(), nil)
 	if err != nil {
 		return nil, err
@@ -159,11 +159,11 @@ type sample struct {
 	Value  [2]any
 }
 
-// query asks for the present value of an expression.
-func (p *prometheus) query(expr string) ([]sample, error) {
+// queryNow asks for the present value of an expression.
+func (p *prometheus) queryNow(expr string) ([]sample, error) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
-	data, err := p.get(ctx, "/api/v1/query", url.Values{"query": {expr}})
+	data, err := p.getJSON(ctx, "/api/v1/query", url.Values{"query": {expr}})
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +181,11 @@ func (p *prometheus) query(expr string) ([]sample, error) {
 	return samples, json.Unmarshal(answer.Result, &samples)
 }
 
-// has waits until an expression finds something.
-func (p *prometheus) has(expr string) {
+// awaitResult waits until an expression finds something.
+func (p *prometheus) awaitResult(expr string) {
 	p.t.Helper()
 	redistest.Eventually(p.t, time.Minute, expr, func(context.Context) error {
-		found, err := p.query(expr)
+		found, err := p.queryNow(expr)
 		if err == nil && len(found) == 0 {
 			err = errors.New("nothing")
 		}

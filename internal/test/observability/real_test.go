@@ -6,37 +6,37 @@ import (
 	"testing"
 )
 
-// TestOnRealParts watches a cluster with work and trouble through a real Prometheus.
-func TestOnRealParts(t *testing.T) {
+// TestRealClusterAndPrometheus watches a cluster with work and trouble through a real Prometheus.
+func TestRealClusterAndPrometheus(t *testing.T) {
 	b := newBed(t)
-	b.load()
+	b.createLoad()
 	scraped := make(map[string]*family)
-	b.prometheus.has(`sum by (queue) (fermata_queue_records{region="paused"}) > 0`)
-	b.prometheus.has(`sum(fermata_admission_circuits_opened_total) > 0 and sum(fermata_retries_total) > 0 and sum(fermata_runs_total{outcome="dead"}) > 0`)
-	b.resume()
+	b.prometheus.awaitResult(`sum by (queue) (fermata_queue_records{region="paused"}) > 0`)
+	b.prometheus.awaitResult(`sum(fermata_admission_circuits_opened_total) > 0 and sum(fermata_retries_total) > 0 and sum(fermata_runs_total{outcome="dead"}) > 0`)
+	b.resumeLoad()
 	b.startLate()
 	for _, p := range b.all { // at once: with each start that is on time the share falls
 		t.Run(p.mode.name+" late starts", func(t *testing.T) {
-			p.ask(t, question{"late starts alert", `ALERTS{alertname="FermataScheduleLateFast"} and on () fermata_shards`, true})
+			p.awaitAnswers(t, question{"late starts alert", `ALERTS{alertname="FermataScheduleLateFast"} and on () fermata_shards`, true})
 		})
 	}
-	b.prometheus.has(`fermata_held_seconds_total{reason="paused"} > 0`)
-	scrape(t, b.nodes[0].http, scraped)
+	b.prometheus.awaitResult(`fermata_held_seconds_total{reason="paused"} > 0`)
+	scrapeMetrics(t, b.nodes[0].http, scraped)
 	b.takenOver()
 	for _, n := range b.nodes[1:] {
-		scrape(t, n.http, scraped)
+		scrapeMetrics(t, n.http, scraped)
 	}
 	for _, w := range b.workers {
-		scrape(t, w.http, scraped)
+		scrapeMetrics(t, w.http, scraped)
 	}
 	t.Run("documentation", func(t *testing.T) { compareDocs(t, scraped) })
 	t.Run("held", func(t *testing.T) {
 		for _, reason := range []string{"slot", "backoff", "retry", "paused", "lock", "target"} {
-			b.prometheus.ask(t, question{"time held", `sum(fermata_held_seconds_total{reason="` + reason + `"}) > 0`, true})
+			b.prometheus.awaitAnswers(t, question{"time held", `sum(fermata_held_seconds_total{reason="` + reason + `"}) > 0`, true})
 		}
 	})
 	t.Run("shards", func(t *testing.T) {
-		b.prometheus.ask(t,
+		b.prometheus.awaitAnswers(t,
 			question{"shards held", `sum(fermata_shards_held) == max(fermata_shards)`, true},
 			question{"shards owned", `sum(fermata_shards_owned{instance!="` + b.nodes[0].name + `"}) == max(fermata_shards)`, true},
 			question{"queue without a worker", `fermata:queue_unserved:backlog{queue="nobody"} > 0`, true},
@@ -53,24 +53,24 @@ func TestOnRealParts(t *testing.T) {
 
 // askAll asks all that dashboards and rules ask.
 func askAll(t *testing.T, p *prometheus) {
-	boards := dashboards(t)
+	boards := readDashboards(t)
 	for _, file := range slices.Sorted(maps.Keys(boards)) {
-		t.Run(file, func(t *testing.T) { p.ask(t, boards[file].questions()...) })
+		t.Run(file, func(t *testing.T) { p.awaitAnswers(t, boards[file].allQuestions()...) })
 	}
 	t.Run("rules", func(t *testing.T) {
 		var all []question
-		for _, r := range rules(t) {
+		for _, r := range readRules(t) {
 			// An alert that does not fire finds nothing; what it asks for has to be there.
 			all = append(all, question{r.Alert + r.Record, r.Expr, r.Record != ""})
 		}
-		p.ask(t, all...)
+		p.awaitAnswers(t, all...)
 	})
 	// Buckets of both forms would be drawn on top of one another.
 	t.Run("one form of buckets", func(t *testing.T) {
 		for file, d := range boards {
 			for _, panel := range d.Panels {
 				if panel.Type == "heatmap" {
-					p.answersOnce(t, file+", "+panel.Title, panel.exprs())
+					p.answersOnce(t, file+", "+panel.Title, panel.expressions())
 				}
 			}
 		}
@@ -82,7 +82,7 @@ func (p *prometheus) answersOnce(t *testing.T, what string, exprs []string) {
 	t.Helper()
 	answered := 0
 	for _, expr := range exprs {
-		found, err := p.query(filled(expr))
+		found, err := p.queryNow(fillVariables(expr))
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -21,12 +21,12 @@ type rule struct {
 	Labels, Annotations map[string]string
 }
 
-func rules(t *testing.T) []rule {
+func readRules(t *testing.T) []rule {
 	t.Helper()
 	var file struct {
 		Groups []struct{ Rules []rule }
 	}
-	decode(t, rulesFile, &file)
+	decodeFile(t, rulesFile, &file)
 	var all []rule
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
@@ -37,7 +37,7 @@ func rules(t *testing.T) []rule {
 	return all
 }
 
-func decode(t *testing.T, path string, into any) {
+func decodeFile(t *testing.T, path string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -58,7 +58,7 @@ func TestRulesPassPromtool(t *testing.T) {
 }
 
 // Each alert fires in one case, is silent in another, and is explained.
-func TestEveryAlertIsTriedAndExplained(t *testing.T) {
+func TestEveryAlertHasTestAndRunbook(t *testing.T) {
 	t.Parallel()
 	var file struct {
 		Tests []struct {
@@ -68,7 +68,7 @@ func TestEveryAlertIsTriedAndExplained(t *testing.T) {
 			} `yaml:"alert_rule_test"`
 		}
 	}
-	decode(t, testsFile, &file)
+	decodeFile(t, testsFile, &file)
 	fires, silent := make(map[string]bool), make(map[string]bool)
 	for _, test := range file.Tests {
 		for _, c := range test.AlertRuleTest {
@@ -81,7 +81,7 @@ func TestEveryAlertIsTriedAndExplained(t *testing.T) {
 	}
 	sections := make(map[string]string)
 	name := ""
-	for _, line := range lines(t, root+"/docs/runbooks.md") {
+	for _, line := range readLines(t, root+"/docs/runbooks.md") {
 		if title, ok := strings.CutPrefix(line, "## "); ok {
 			name = title
 			continue
@@ -89,7 +89,7 @@ func TestEveryAlertIsTriedAndExplained(t *testing.T) {
 		sections[name] += line + "\n"
 	}
 	alerts := 0
-	for _, r := range rules(t) {
+	for _, r := range readRules(t) {
 		if r.Alert == "" {
 			continue
 		}

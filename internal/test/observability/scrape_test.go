@@ -18,8 +18,8 @@ type family struct {
 var sampleLine = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? `)
 var labelName = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"`)
 
-// scrape reads /metrics and adds what is new to the families.
-func scrape(t *testing.T, address string, all map[string]*family) {
+// scrapeMetrics reads /metrics and adds what is new to the families.
+func scrapeMetrics(t *testing.T, address string, all map[string]*family) {
 	t.Helper()
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {

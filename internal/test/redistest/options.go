@@ -39,7 +39,7 @@ func WithAOF(fsync string) Option {
 }
 
 // WithConfig adds redis.conf directives, given as name, value, name, value.
-// A value is written as it is, so it may hold several words; an empty value
+// A value is written as it is, so it may hold several arguments; an empty value
 // becomes "". It panics if a value is missing.
 func WithConfig(pairs ...string) Option {
 	if len(pairs)%2 != 0 {
@@ -81,7 +81,7 @@ func WithACL(users ...string) Option {
 func WithFunctions() Option { return func(o *options) { o.functions = true } }
 
 // WithMinReplicas makes a master refuse writes while fewer than n replicas have reported within maxLag seconds.
-// have been heard from within maxLag seconds.
+// have answered within maxLag seconds.
 func WithMinReplicas(n, maxLag int) Option {
 	return WithConfig("min-replicas-to-write", fmt.Sprint(n), "min-replicas-max-lag", fmt.Sprint(maxLag))
 }
@@ -101,7 +101,7 @@ func (o *options) listenLines(port int) string {
 		port, o.tls.Cert, o.tls.Key, o.tls.CA)
 }
 
-// productUser is whom Server.URL names. It may do what redisacl grants and no more,
+// productUser is the user in Server.URL. It may do what redisacl grants and no more,
 // with the keys of any keyspace. So may the default user, for clients that come by
 // another address than Server.URL, and what a server that starts runs as this user.
 const productUser = "fermata"

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// tiesChildren tells whether promise 3 of the package holds for a binary that
+// tiesChildren reports whether promise 3 of the package holds for a binary that
 // is killed.
 const tiesChildren = runtime.GOOS == "linux"
 
 // startOrphan plays a test binary that is killed in the middle: it starts a
-// server, tells its address and never comes to its cleanup.
+// server, prints its address and never comes to its cleanup.
 func startOrphan() {
 	fmt.Println(Start(&orphanTB{dir: os.Getenv(orphanEnv)}).Addr())
 	select {}

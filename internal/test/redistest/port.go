@@ -50,8 +50,8 @@ func leasePort() (*portLease, error) {
 	return nil, errors.New("found no free port in 500 tries")
 }
 
-// release lets others have the port.
-func (l *portLease) release() { _ = l.lock.Close() }
+// releasePort lets others have the port.
+func (l *portLease) releasePort() { _ = l.lock.Close() }
 
 // lockFile opens path and locks it; nil: another process has locked it.
 func lockFile(path string) (*os.File, error) {

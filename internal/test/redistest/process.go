@@ -44,7 +44,7 @@ func startProcess(logPath, path string, args ...string) (*process, error) {
 	return p, nil
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+func (p *process) processID() int { return p.cmd.Process.Pid }
 
 func (p *process) hasExited() bool {
 	select {
@@ -62,8 +62,8 @@ func (p *process) sendSignal(sig syscall.Signal) error {
 	return signalGroup(p.cmd.Process, sig)
 }
 
-// kill ends the process, however it stands, and waits for its end.
-func (p *process) kill() {
+// killProcess ends the process, however it stands, and waits for its end.
+func (p *process) killProcess() {
 	_ = p.sendSignal(syscall.SIGKILL) // fails only if it is already gone
 	<-p.done
 }

@@ -13,5 +13,5 @@ func childAttr() *syscall.SysProcAttr { return nil }
 
 func signalGroup(p *os.Process, sig syscall.Signal) error { return p.Signal(sig) }
 
-// stopped trusts that the signal takes effect as it is sent.
-func stopped(int) bool { return true }
+// isStopped trusts that the signal takes effect as it is sent.
+func isStopped(int) bool { return true }

@@ -41,7 +41,7 @@ const unknownHash = "0000000000000000000000000000000000000000"
 
 // Rewrite returns a command with its script, or the hash of its script, replaced. A hash that it
 // has not met becomes one that the server does not know: so the client sends the script, even if
-// the server has it from somebody with another clock.
+// another client with another clock may have loaded it.
 func (c *ScriptClock) Rewrite(args [][]byte) [][]byte {
 	at := 1
 	if len(args) > 2 && bytes.EqualFold(args[0], []byte("script")) && bytes.EqualFold(args[1], []byte("load")) {

@@ -25,7 +25,7 @@ func TestScriptClocks(t *testing.T) {
 	}
 	moved, stored := NewScriptClock("off"), NewStoredClock("now")
 	if unknown := moved.Rewrite([][]byte{[]byte("evalsha"), []byte(sha1Hex(script)), []byte("0")}); string(unknown[1]) != unknownHash {
-		t.Errorf("a script that the server has from somebody else is called as %s", unknown[1])
+		t.Errorf("a script that another client loaded is called as %s", unknown[1])
 	}
 	for _, off := range []time.Duration{0, -30 * time.Second, 90 * time.Second} {
 		if off != 0 {

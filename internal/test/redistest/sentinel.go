@@ -170,8 +170,8 @@ func (s *Sentinel) agreedMaster(ctx context.Context) (string, error) {
 	return agreed, nil
 }
 
-// checkDiscovered is nil when every sentinel has heard of all the others and of all
-// replicas: before that a failover may have no majority and nobody to promote.
+// checkDiscovered is nil when every sentinel knows all the others and of all
+// replicas: before that a failover may have no majority and no replica to promote.
 func (s *Sentinel) checkDiscovered(ctx context.Context, replicas int) error {
 	for _, sentinel := range s.sentinels {
 		m, err := sentinel.Client().Do(ctx, "sentinel", "master", masterName).Result()
@@ -223,7 +223,7 @@ func hasInfo(ctx context.Context, s *Server, section, want string) error {
 		return fmt.Errorf("%s: %w", s.Addr(), err)
 	}
 	if !strings.Contains(info, want+"\r\n") {
-		return fmt.Errorf("%s does not say %s", s.Addr(), want)
+		return fmt.Errorf("%s does not report %s", s.Addr(), want)
 	}
 	return nil
 }

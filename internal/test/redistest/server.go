@@ -56,7 +56,7 @@ func startServer(t testing.TB, o *options) *Server {
 	}
 	s := &Server{t: t, opts: o, path: path}
 	s.dir = t.TempDir() // before Cleanup: files go after the process that writes them
-	t.Cleanup(s.close)
+	t.Cleanup(s.closeServer)
 	for try := 1; ; try++ {
 		if s.lease, err = leasePort(); err != nil {
 			t.Fatalf("redistest: %v", err)
@@ -67,7 +67,7 @@ func startServer(t testing.TB, o *options) *Server {
 		if !s.portTaken() || try == portTries {
 			t.Fatalf("redistest: start: %v\n%s", err, s.logTail())
 		}
-		s.release()
+		s.undoLaunch()
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *Server) Stop() {
 	select {
 	case <-s.proc.done:
 	case <-time.After(startDeadline):
-		s.proc.kill()
+		s.proc.killProcess()
 		s.t.Fatalf("redistest: %s did not stop within %v\n%s", s.Addr(), startDeadline, s.logTail())
 	}
 }
@@ -143,7 +143,7 @@ func (s *Server) Stop() {
 // Kill ends the process as a crash would: nothing is flushed.
 func (s *Server) Kill() {
 	if s.proc != nil {
-		s.proc.kill()
+		s.proc.killProcess()
 	}
 }
 
@@ -162,7 +162,7 @@ func (s *Server) Pause() {
 	s.t.Helper()
 	s.mustSignal(syscall.SIGSTOP)
 	Eventually(s.t, startDeadline, "pause", func(context.Context) error {
-		if !isStopped(s.proc.pid()) {
+		if !isStopped(s.proc.processID()) {
 			return errors.New("still running")
 		}
 		return nil
@@ -211,11 +211,11 @@ func (s *Server) launchProcess() error {
 		s.client = redis.NewClient(o)
 	}
 	if err := s.waitReady(); err != nil {
-		proc.kill()
+		proc.killProcess()
 		return err
 	}
 	if loaded := s.Log()[before:]; strings.Contains(loaded, "AOF-loading-client") {
-		proc.kill()
+		proc.killProcess()
 		return errors.New("it left out something of its append-only file")
 	}
 	return nil
@@ -238,9 +238,9 @@ func (s *Server) clientOptions() *redis.Options {
 }
 
 // waitReady returns once our own process has loaded its data and answers; the
-// process id tells it from a stranger that took the port first.
+// process id distinguishes it from a process that took the port first.
 func (s *Server) waitReady() error {
-	want := fmt.Sprintf("process_id:%d\r\n", s.proc.pid())
+	want := fmt.Sprintf("process_id:%d\r\n", s.proc.processID())
 	exited := false
 	err := pollUntil(startDeadline, func(ctx context.Context) error {
 		if exited = s.proc.hasExited(); exited {
@@ -279,29 +279,29 @@ func (s *Server) checkReady(ctx context.Context) error {
 }
 
 // portTaken reports whether the last launch failed because the port, or the
-// bus port, had gone to somebody else.
+// bus port, was in use by another process.
 func (s *Server) portTaken() bool {
 	return strings.Contains(s.logTail(), "Address already in use") || !isBindable(s.lease.port)
 }
 
-// release undoes a launch that failed, so that another port can be tried.
-func (s *Server) release() {
+// undoLaunch undoes a launch that failed, so that another port can be tried.
+func (s *Server) undoLaunch() {
 	if s.client != nil {
 		_ = s.client.Close()
 		s.client = nil
 	}
-	s.lease.release()
+	s.lease.releasePort()
 	_ = os.Remove(filepath.Join(s.dir, "redis.conf"))
 	_ = os.Remove(s.logPath())
 }
 
-func (s *Server) close() {
+func (s *Server) closeServer() {
 	s.Kill()
 	if s.client != nil {
 		_ = s.client.Close()
 	}
 	if s.lease != nil {
-		s.lease.release()
+		s.lease.releasePort()
 	}
 	if s.t.Failed() {
 		s.t.Logf("redistest: log of the server in %s:\n%s", s.dir, s.logTail())

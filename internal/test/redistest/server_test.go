@@ -45,7 +45,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-func TestRestartKeepsWhatTheAOFPromises(t *testing.T) {
+func TestRestartKeepsAOFContent(t *testing.T) {
 	tests := []struct {
 		name string
 		opts []Option
@@ -88,11 +88,11 @@ func TestStopAndKillEndTheProcess(t *testing.T) {
 	for name, end := range map[string]func(*Server){"Stop": (*Server).Stop, "Kill": (*Server).Kill} {
 		t.Run(name, func(t *testing.T) {
 			s := Start(t)
-			pid := s.proc.pid()
+			pid := s.proc.processID()
 			end(s)
 			end(s) // again: does nothing
 			if s.Running() {
-				t.Error("still said to be running")
+				t.Error("still reported as running")
 			}
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				t.Errorf("process %d: %v, want it gone", pid, err)
@@ -101,7 +101,7 @@ func TestStopAndKillEndTheProcess(t *testing.T) {
 	}
 }
 
-func TestPauseHoldsAnswersUntilResume(t *testing.T) {
+func TestPauseHoldsRepliesUntilResume(t *testing.T) {
 	s := Start(t)
 	s.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -176,7 +176,7 @@ func TestPortLeaseIsExclusiveAndAvoidsTakenPorts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(l.release)
+		t.Cleanup(l.releasePort)
 		if held[l.port] {
 			t.Fatalf("port %d leased twice", l.port)
 		}
@@ -197,8 +197,8 @@ func TestPortLeaseIsExclusiveAndAvoidsTakenPorts(t *testing.T) {
 }
 
 // A stranger takes the port between the check and the bind: the server that
-// answers is not ours, and the launch must say so.
-func TestLaunchNoticesAPortTakenMeanwhile(t *testing.T) {
+// answers is not ours, and the launch must report that.
+func TestLaunchDetectsTakenPort(t *testing.T) {
 	first := Start(t)
 	second := &Server{t: t, opts: newOptions(nil), path: first.path, dir: t.TempDir(), lease: first.lease}
 	t.Cleanup(func() { second.Kill(); _ = second.client.Close() })
@@ -271,7 +271,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 const orphanEnv = "FERMATA_REDISTEST_ORPHAN"
 
 // A test binary that dies without cleanup takes its servers with it.
-func TestServersDieWithAKilledTestBinary(t *testing.T) {
+func TestServersDieWithKilledTestBinary(t *testing.T) {
 	if !tiesChildren {
 		t.Log("this system cannot tie a child's life to its parent's")
 		return
@@ -290,7 +290,7 @@ func TestServersDieWithAKilledTestBinary(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // reports the kill
 	if scanErr != nil {
-		t.Fatalf("the child told no address: %v", scanErr)
+		t.Fatalf("the child printed no address: %v", scanErr)
 	}
 	Eventually(t, startDeadline, "death of "+addr, func(ctx context.Context) error {
 		var d net.Dialer

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,13 +16,40 @@ const (
 	checkDeadline    = 20 * time.Second  // one command of the harness
 )
 
-// Eventually polls cond until it returns nil, and fails the test with its last
-// error if that takes longer than limit.
-func Eventually(t testing.TB, limit time.Duration, what string, cond func(ctx context.Context) error) {
+// Condition is what [Eventually] polls. It holds when it returns true, or no error. A
+// context given to it ends a few seconds after the call.
+type Condition interface {
+	func() bool | func() error | func(context.Context) error
+}
+
+// errNotYet is the error of a condition that returned false.
+var errNotYet = errors.New("the condition does not hold")
+
+// Eventually polls a condition until it holds, and fails the test with its last error
+// if that takes longer than limit. It is the only such helper of the repository.
+func Eventually[C Condition](t testing.TB, limit time.Duration, what string, cond C) {
 	t.Helper()
-	if err := pollUntil(limit, cond); err != nil {
-		t.Fatalf("redistest: %s: %v", what, err)
+	if err := pollUntil(limit, asCheck(cond)); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
+}
+
+// asCheck returns a condition in its most general form.
+func asCheck[C Condition](cond C) func(ctx context.Context) error {
+	switch cond := any(cond).(type) {
+	case func() bool:
+		return func(context.Context) error {
+			if !cond() {
+				return errNotYet
+			}
+			return nil
+		}
+	case func() error:
+		return func(context.Context) error { return cond() }
+	case func(context.Context) error:
+		return cond
+	}
+	panic("unreachable: Condition lists the forms")
 }
 
 // pollUntil calls cond until it returns nil or the limit has passed. Each call has a

@@ -114,11 +114,11 @@ func intervalJobs() []intervalJob {
 	return list
 }
 
-func (i intervalJob) definition(start time.Time) *client.Job {
+func (i intervalJob) newJob(start time.Time) *client.Job {
 	s := client.Every(i.every)
 	s.StartTime = timestamppb.New(start)
 	job := &client.Job{
-		Handler: handlerName, Payload: i.does.payload(), Schedule: s, RetryPolicy: i.retry,
+		Handler: handlerName, Payload: i.does.encodePayload(), Schedule: s, RetryPolicy: i.retry,
 		Timeout: durationpb.New(30 * time.Second),
 	}
 	if i.lock != "" {
@@ -155,7 +155,7 @@ func (p *simulatedClients) registerJobs() {
 // createJob registers a job and adds its promises.
 func (p *simulatedClients) createJob(i intervalJob, start time.Time) {
 	if p.retryUntilDone("create", i.id, func(ctx context.Context) error {
-		_, err := p.client.CreateJob(ctx, i.id, i.definition(start))
+		_, err := p.client.CreateJob(ctx, i.id, i.newJob(start))
 		return ignoreDone(client.IsAlreadyExists, err)
 	}) {
 		p.addPromise(i, start)
@@ -267,7 +267,7 @@ func (p *simulatedClients) editSchedule(i intervalJob, at time.Duration) {
 	i.every = 1100*time.Millisecond + at.Truncate(time.Second)/10
 	start := p.firstDueTime()
 	if ok && p.retryUntilDone("edit", i.id, func(ctx context.Context) error {
-		j := i.definition(start)
+		j := i.newJob(start)
 		j.Name = p.client.JobName(i.id)
 		_, err := p.client.UpdateJob(ctx, j, "schedule")
 		return err
@@ -318,7 +318,7 @@ func (p *simulatedClients) createOnce() {
 		does: behaviour{Sleep: 300 * time.Millisecond}}
 	p.mu.Unlock()
 	start := p.firstDueTime()
-	job := &client.Job{Handler: handlerName, Payload: once.does.payload(), Schedule: client.Once(start)}
+	job := &client.Job{Handler: handlerName, Payload: once.does.encodePayload(), Schedule: client.Once(start)}
 	certain := p.retryUntilDone("create", once.id, func(ctx context.Context) error {
 		_, err := p.client.CreateJob(ctx, once.id, job)
 		return ignoreDone(client.IsAlreadyExists, err)

@@ -32,7 +32,7 @@ type nodeProcess struct {
 }
 
 func (p *nodeProcess) run(ctx context.Context, h *simnet.Host, crashed func() bool) {
-	logger := p.world.story.logger(p.name)
+	logger := p.world.story.newLogger(p.name)
 	for ctx.Err() == nil {
 		n, err := p.startNode(ctx, h)
 		if err != nil {
@@ -72,7 +72,7 @@ func (p *nodeProcess) startNode(ctx context.Context, h *simnet.Host) (*node.Node
 		},
 		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafe: true, Virtual: !p.world.steady, Now: p.world.redisNow,
 		LockTTL: lockTTL, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Limits: limits,
-		Logger: p.world.story.logger(p.name),
+		Logger: p.world.story.newLogger(p.name),
 	})
 	if err == nil {
 		err = n.Start(ctx)
@@ -93,7 +93,7 @@ type workerProcess struct {
 
 func (p *workerProcess) run(ctx context.Context, h *simnet.Host, crashed func() bool) {
 	p.boots++
-	logger := p.world.story.logger(p.name)
+	logger := p.world.story.newLogger(p.name)
 	w, err := worker.New(worker.Options{
 		Addresses: p.nodes, ID: fmt.Sprintf("%s-%d", p.name, p.boots), Slots: slots, DrainTimeout: 4 * time.Second,
 		Dialer: h.Dial, Logger: logger,
@@ -124,7 +124,7 @@ type behaviour struct {
 	FailAttempts int           `json:"fail_attempts,omitempty"`
 }
 
-func (b behaviour) payload() []byte {
+func (b behaviour) encodePayload() []byte {
 	text, err := json.Marshal(b)
 	if err != nil {
 		panic(err) // it is a struct of plain fields

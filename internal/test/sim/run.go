@@ -178,7 +178,7 @@ func (w *world) auditStore() ([]job.Finding, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	o := redisstore.Options{Client: client, Prefix: w.keyspace, Shards: shards, AllowUnsafe: true,
-		Logger: w.story.logger("audit")}
+		Logger: w.story.newLogger("audit")}
 	if !w.steady {
 		o.Virtual = w.redisNow
 	}
@@ -202,8 +202,8 @@ func (r simulationResult) isClean() bool {
 	return r.setupErr == nil && len(r.report.Findings) == 0 && len(r.findings) == 0
 }
 
-// describe is the story of a run that is not clean.
-func (r simulationResult) describe() string {
+// describeResult is the story of a run that is not clean.
+func (r simulationResult) describeResult() string {
 	text := fmt.Sprintf("seed %d: %v", r.seed, r.plan)
 	var words []string
 	if r.setupErr != nil {

@@ -48,7 +48,7 @@ func dialServer(addr string) (*redisServer, error) {
 	return &redisServer{conn: conn, read: bufio.NewReaderSize(conn, 64<<10), locks: map[string]time.Time{}}, nil
 }
 
-func (s *redisServer) close() error { return s.conn.Close() }
+func (s *redisServer) closeServer() error { return s.conn.Close() }
 
 // executeAll runs commands in one go and returns the bytes of their replies.
 func (s *redisServer) executeAll(list [][][]byte) ([]byte, error) {

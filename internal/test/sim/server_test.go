@@ -13,7 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-func TestCommandsAreTakenWhole(t *testing.T) {
+func TestCommandsAreReadWhole(t *testing.T) {
 	var b bytes.Buffer
 	writeCommand(&b, toCommand("SET", "k", "a\r\nb")...)
 	writeCommand(&b, toCommand("GET", "k")...)
@@ -37,7 +37,7 @@ func TestCommandsAreTakenWhole(t *testing.T) {
 	}
 }
 
-func TestRepliesAreTakenWhole(t *testing.T) {
+func TestRepliesAreReadWhole(t *testing.T) {
 	replies := []string{
 		"+OK\r\n", "-ERR no\r\n", ":12\r\n", "$-1\r\n", "$4\r\na\r\nb\r\n", "*-1\r\n", "*0\r\n", "_\r\n",
 		"*3\r\n:1\r\n*2\r\n$1\r\nx\r\n$0\r\n\r\n+y\r\n", "%1\r\n+k\r\n~2\r\n:1\r\n#t\r\n",
@@ -59,12 +59,12 @@ func inBubble(t *testing.T, test func(t *testing.T, s *redisServer)) {
 	}
 	s.now = func() int64 { return time.Now().UnixMilli() }
 	synctest.Test(t, func(t *testing.T) { test(t, s) })
-	if err := s.close(); err != nil {
+	if err := s.closeServer(); err != nil {
 		t.Error(err)
 	}
 }
 
-func (s *redisServer) must(t *testing.T, args ...string) string {
+func (s *redisServer) callOrFail(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := s.executeAll([][][]byte{toCommand(args...)})
 	if err != nil {
@@ -73,12 +73,12 @@ func (s *redisServer) must(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestLocksLiveByTheBubblesClock(t *testing.T) {
+func TestLocksExpireByBubbleClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redisServer) {
 		const lock = "p:{s}:lock"
-		s.must(t, "SET", lock, "a", "PX", "3000")
+		s.callOrFail(t, "SET", lock, "a", "PX", "3000")
 		time.Sleep(time.Second)
-		if ttl := s.must(t, "PTTL", lock); ttl != ":2000" && ttl != ":1999" {
+		if ttl := s.callOrFail(t, "PTTL", lock); ttl != ":2000" && ttl != ":1999" {
 			t.Errorf("PTTL after a second of three: %s", ttl)
 		}
 		// Looking at it twice at once changes nothing.
@@ -86,31 +86,31 @@ func TestLocksLiveByTheBubblesClock(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(out), "$1\r\na\r\n:") {
 			t.Errorf("GET and PTTL: %q, %v", out, err)
 		}
-		s.must(t, "PEXPIRE", lock, "5000")
+		s.callOrFail(t, "PEXPIRE", lock, "5000")
 		time.Sleep(4900 * time.Millisecond)
-		if got := s.must(t, "PTTL", lock); got == ":-2" {
+		if got := s.callOrFail(t, "PTTL", lock); got == ":-2" {
 			t.Errorf("PTTL before the end: %s", got)
 		}
 		time.Sleep(200 * time.Millisecond)
-		if got := s.must(t, "PTTL", lock); got != ":-2" {
+		if got := s.callOrFail(t, "PTTL", lock); got != ":-2" {
 			t.Errorf("PTTL after the end: %s", got)
 		}
-		s.must(t, "SET", lock, "b", "PX", "1000")
-		s.must(t, "DEL", lock)
-		s.must(t, "SET", lock, "c")
+		s.callOrFail(t, "SET", lock, "b", "PX", "1000")
+		s.callOrFail(t, "DEL", lock)
+		s.callOrFail(t, "SET", lock, "c")
 		time.Sleep(time.Hour)
-		if got := s.must(t, "PTTL", lock); got != ":-1" {
+		if got := s.callOrFail(t, "PTTL", lock); got != ":-1" {
 			t.Errorf("PTTL of a lock without an end: %s", got)
 		}
 	})
 }
 
-func TestScriptsGetTheTimeOfTheirArrival(t *testing.T) {
+func TestScriptsGetArrivalTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redisServer) {
 		time.Sleep(time.Hour)
 		now := strconv.FormatInt(s.now(), 10)
 		for key, want := range map[string]string{"p:{s}:meta": now, "p:{s}:other": "stale"} {
-			if got := s.must(t, "EVAL", "return ARGV[3]", "2", key, "p:{s}:x", "0", "0", "stale"); !strings.HasSuffix(got, want) {
+			if got := s.callOrFail(t, "EVAL", "return ARGV[3]", "2", key, "p:{s}:x", "0", "0", "stale"); !strings.HasSuffix(got, want) {
 				t.Errorf("the third argument of a script on %s is %q, want %q", key, got, want)
 			}
 		}
@@ -146,7 +146,7 @@ func TestPlans(t *testing.T) {
 
 // The clock by which handlers date what they saw never goes back, whatever Redis's
 // clock does.
-func TestTheClockOfTheShards(t *testing.T) {
+func TestHandlerClockNeverGoesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redisServer) {
 		w := newWorld(1, s, false)
 		last := w.nowNS()

@@ -29,7 +29,7 @@ const (
 // quickSeeds is the default number of seeds.
 const quickSeeds = 12
 
-func setting(t *testing.T, env string, byDefault uint64) uint64 {
+func envNumber(t *testing.T, env string, byDefault uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(env)
 	if text == "" {
@@ -45,7 +45,7 @@ func setting(t *testing.T, env string, byDefault uint64) uint64 {
 // TestSimulation plays seeds, several at a time, each side with a Redis of its own.
 // The story of a seed that fails is printed.
 func TestSimulation(t *testing.T) {
-	first, n := setting(t, seedEnv, 1), setting(t, seedsEnv, quickSeeds)
+	first, n := envNumber(t, seedEnv, 1), envNumber(t, seedsEnv, quickSeeds)
 	var (
 		mu    sync.Mutex
 		next  = first
@@ -63,13 +63,13 @@ func TestSimulation(t *testing.T) {
 				t.Parallel()
 				redis := redistest.Start(t)
 				for seed, ok := take(); ok; seed, ok = take() {
-					r := play(t, redis, seed)
+					r := runSeed(t, redis, seed)
 					mu.Lock()
-					tally.add(r)
+					tally.addResult(r)
 					mu.Unlock()
 					if !r.isClean() {
 						t.Errorf("this run is not clean, nor are %d of %d repetitions; to see it again: make sim SEED=%d N=1\n%s",
-							replay(t, redis, seed), replays, seed, r.describe())
+							countUnclean(t, redis, seed), replays, seed, r.describeResult())
 					}
 				}
 			})
@@ -77,7 +77,7 @@ func TestSimulation(t *testing.T) {
 	})
 	t.Log(tally)
 	if n >= quickSeeds && first == 1 {
-		tally.power(t)
+		tally.requireEffects(t)
 	}
 }
 
@@ -85,11 +85,11 @@ func TestSimulation(t *testing.T) {
 // happens, but not the order of what happens in one instant.
 const replays = 10
 
-// replay counts how many repetitions of a seed are not clean.
-func replay(t *testing.T, redis *redistest.Server, seed uint64) (unclean int) {
+// countUnclean counts how many repetitions of a seed are not clean.
+func countUnclean(t *testing.T, redis *redistest.Server, seed uint64) (unclean int) {
 	t.Helper()
 	for range replays {
-		if !play(t, redis, seed).isClean() {
+		if !runSeed(t, redis, seed).isClean() {
 			unclean++
 		}
 	}
@@ -100,8 +100,8 @@ func replay(t *testing.T, redis *redistest.Server, seed uint64) (unclean int) {
 // race detector on a busy machine.
 const standsStill = 3 * time.Minute
 
-// play runs one seed in a bubble.
-func play(t *testing.T, redis *redistest.Server, seed uint64) (r simulationResult) {
+// runSeed runs one seed in a bubble.
+func runSeed(t *testing.T, redis *redistest.Server, seed uint64) (r simulationResult) {
 	t.Helper()
 	server, err := dialServer(redis.Addr())
 	if err != nil {
@@ -114,7 +114,7 @@ func play(t *testing.T, redis *redistest.Server, seed uint64) (r simulationResul
 	t.Run(fmt.Sprint(seed), func(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { r = simulateSeed(seed, server) })
 	})
-	if err := server.close(); err != nil {
+	if err := server.closeServer(); err != nil {
 		t.Fatal(err)
 	}
 	if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
@@ -133,7 +133,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{hits: map[string]int{}, gaps: map[faultKind]time.Duration{}} }
 
-func (y *tally) add(r simulationResult) {
+func (y *tally) addResult(r simulationResult) {
 	y.seeds++
 	if !r.isClean() {
 		y.unclean = append(y.unclean, r.seed)
@@ -168,8 +168,8 @@ func (y *tally) String() string {
 	return b.String()
 }
 
-// power fails a test that was too tame to show anything.
-func (y *tally) power(t *testing.T) {
+// requireEffects fails a test that was too tame to show anything.
+func (y *tally) requireEffects(t *testing.T) {
 	t.Helper()
 	for what, least := range map[string]int{"redis reply lost": 1, "redis request twice": 1, "redis slow": 1} {
 		if y.hits[what] < least {

@@ -54,8 +54,10 @@ func containsAny(text string, words []string) bool {
 	return false
 }
 
-// logger returns a logger of a process that writes to the story.
-func (s *story) logger(who string) *slog.Logger { return slog.New(&storyHandler{story: s, who: who}) }
+// newLogger returns a logger of a process that writes to the story.
+func (s *story) newLogger(who string) *slog.Logger {
+	return slog.New(&storyHandler{story: s, who: who})
+}
 
 // storyHandler is a slog handler that writes to a story.
 type storyHandler struct {

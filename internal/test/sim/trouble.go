@@ -23,7 +23,7 @@ func holdTime(k faultKind) time.Duration {
 	case killWorker, powerOffWork, freezeWorker, cutWorker:
 		return sessionTTL + 2*time.Second
 	case killNode, powerOffNode:
-		// For runs that it had leased and not delivered. Later runs are not held up as long: TestTakeOver.
+		// For runs that it had leased and not delivered. Later runs are not held up as long: TestShardTakeover.
 		return max(lockTTL, leaseTTL) + 2*time.Second
 	case clockStep:
 		return lockTTL + 2*time.Second

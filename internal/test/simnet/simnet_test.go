@@ -23,7 +23,7 @@ type bed struct {
 	l    net.Listener
 }
 
-func run(t *testing.T, test func(*bed)) {
+func runBubble(t *testing.T, test func(*bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := New(1)
@@ -38,8 +38,8 @@ func run(t *testing.T, test func(*bed)) {
 	})
 }
 
-// connect opens a stream from a to b.
-func (b *bed) connect() (near, far net.Conn) {
+// connectHosts opens a stream from a to b.
+func (b *bed) connectHosts() (near, far net.Conn) {
 	b.t.Helper()
 	near, err := b.a.Dial(context.Background(), "10.0.0.2:1")
 	if err != nil {
@@ -51,8 +51,8 @@ func (b *bed) connect() (near, far net.Conn) {
 	return near, far
 }
 
-// sent writes a text and returns how long it takes to the other end.
-func (b *bed) sent(from, to net.Conn, text string) time.Duration {
+// sendText writes a text and returns how long it takes to the other end.
+func (b *bed) sendText(from, to net.Conn, text string) time.Duration {
 	b.t.Helper()
 	begun := time.Now()
 	if _, err := from.Write([]byte(text)); err != nil {
@@ -66,12 +66,12 @@ func (b *bed) sent(from, to net.Conn, text string) time.Duration {
 }
 
 func TestStreamsDeliverInOrderAfterALatency(t *testing.T) {
-	run(t, func(b *bed) {
-		near, far := b.connect()
-		if took := b.sent(near, far, "there"); took < minLatency || took > maxLatency {
+	runBubble(t, func(b *bed) {
+		near, far := b.connectHosts()
+		if took := b.sendText(near, far, "there"); took < minLatency || took > maxLatency {
 			t.Errorf("took %v", took)
 		}
-		b.sent(far, near, "and back")
+		b.sendText(far, near, "and back")
 		for i := range 100 {
 			if _, err := near.Write([]byte{byte(i)}); err != nil {
 				t.Fatal(err)
@@ -96,8 +96,8 @@ func TestStreamsDeliverInOrderAfterALatency(t *testing.T) {
 }
 
 func TestReadsEndAtTheirDeadline(t *testing.T) {
-	run(t, func(b *bed) {
-		near, _ := b.connect()
+	runBubble(t, func(b *bed) {
+		near, _ := b.connectHosts()
 		begun := time.Now()
 		if err := near.SetReadDeadline(begun.Add(time.Second)); err != nil {
 			t.Fatal(err)
@@ -108,29 +108,29 @@ func TestReadsEndAtTheirDeadline(t *testing.T) {
 	})
 }
 
-func TestACutWayHoldsOneDirection(t *testing.T) {
-	run(t, func(b *bed) {
-		near, far := b.connect()
+func TestPartitionHoldsOneDirection(t *testing.T) {
+	runBubble(t, func(b *bed) {
+		near, far := b.connectHosts()
 		b.n.Cut("10.0.0.1", "10.0.0.2")
 		time.AfterFunc(time.Minute, func() { b.n.Heal("10.0.0.1", "10.0.0.2") })
-		b.sent(far, near, "the other way is open")
-		if took := b.sent(near, far, "held"); took < 59*time.Second || took > time.Minute {
+		b.sendText(far, near, "the other way is open")
+		if took := b.sendText(near, far, "held"); took < 59*time.Second || took > time.Minute {
 			t.Errorf("took %v", took)
 		}
 	})
 }
 
-func TestAFrozenHostNeitherSendsNorReceives(t *testing.T) {
-	run(t, func(b *bed) {
-		near, far := b.connect()
+func TestFrozenHostNeitherSendsNorReceives(t *testing.T) {
+	runBubble(t, func(b *bed) {
+		near, far := b.connectHosts()
 		b.b.Freeze()
 		time.AfterFunc(time.Minute, b.b.Thaw)
-		if took := b.sent(near, far, "held"); took < 59*time.Second {
+		if took := b.sendText(near, far, "held"); took < 59*time.Second {
 			t.Errorf("took %v", took)
 		}
 		b.b.Freeze()
 		time.AfterFunc(time.Minute, b.b.Thaw)
-		if took := b.sent(far, near, "held"); took < 59*time.Second {
+		if took := b.sendText(far, near, "held"); took < 59*time.Second {
 			t.Errorf("took %v", took)
 		}
 		if err := b.b.Running(); err != nil {
@@ -139,9 +139,9 @@ func TestAFrozenHostNeitherSendsNorReceives(t *testing.T) {
 	})
 }
 
-func TestACrashResetsStreamsAndRefusesNewOnes(t *testing.T) {
-	run(t, func(b *bed) {
-		near, far := b.connect()
+func TestCrashResetsStreamsAndRefusesNewOnes(t *testing.T) {
+	runBubble(t, func(b *bed) {
+		near, far := b.connectHosts()
 		b.b.Crash()
 		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("read from a crashed host: %v", err)
@@ -161,9 +161,9 @@ func TestACrashResetsStreamsAndRefusesNewOnes(t *testing.T) {
 	})
 }
 
-func TestAHostWithoutPowerIsSilentUntilItsSuccessorAnswers(t *testing.T) {
-	run(t, func(b *bed) {
-		near, _ := b.connect()
+func TestPowerLossIsSilentUntilRestart(t *testing.T) {
+	runBubble(t, func(b *bed) {
+		near, _ := b.connectHosts()
 		b.b.PowerOff()
 		if err := near.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
@@ -186,8 +186,8 @@ func TestAHostWithoutPowerIsSilentUntilItsSuccessorAnswers(t *testing.T) {
 	})
 }
 
-func TestPacketsAreLostWhereStreamsWait(t *testing.T) {
-	run(t, func(b *bed) {
+func TestPartitionDropsPackets(t *testing.T) {
+	runBubble(t, func(b *bed) {
 		ga, err := b.a.Gossip(7)
 		if err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestPacketsAreLostWhereStreamsWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.sent(conn, <-gb.StreamCh(), "push, pull")
+		b.sendText(conn, <-gb.StreamCh(), "push, pull")
 		for _, g := range []memberlist.Transport{ga, gb} {
 			if err := g.Shutdown(); err != nil {
 				t.Error(err)
@@ -242,12 +242,12 @@ func TestPacketsAreLostWhereStreamsWait(t *testing.T) {
 	})
 }
 
-func TestTheSeedDecidesLatencies(t *testing.T) {
+func TestSeedDeterminesLatencies(t *testing.T) {
 	once := func() (all []time.Duration) {
-		run(t, func(b *bed) {
-			near, far := b.connect()
+		runBubble(t, func(b *bed) {
+			near, far := b.connectHosts()
 			for range 20 {
-				all = append(all, b.sent(near, far, "x"))
+				all = append(all, b.sendText(near, far, "x"))
 			}
 		})
 		return all

@@ -50,7 +50,7 @@ func Start(t testing.TB) *Watch {
 }
 
 // Ask has the watch do something too, with pauses of every in between. While that fails
-// it tells nothing; the gap shows at its next success.
+// it records nothing; the gap shows at its next success.
 func (w *Watch) Ask(every time.Duration, do func(context.Context) error) {
 	w.looks.Go(func() {
 		ticker := time.NewTicker(every)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestSpansAreThoseOfSlowTurns: two that are asked stand still, one of them inside of the
+// TestSlowTurnsAreSpans: two that are asked stand still, one of them inside of the
 // other's time, and one is out of reach for a while. The watch's own beat goes on.
-func TestSpansAreThoseOfSlowTurns(t *testing.T) {
+func TestSlowTurnsAreSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, began := Start(t), time.Now()
 		at := func(after, length time.Duration) func(context.Context) error {

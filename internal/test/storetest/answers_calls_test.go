@@ -9,9 +9,9 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// calls takes two jobs of shard 0 through every kind of script, and limits through
+// answerCalls takes two jobs of shard 0 through every kind of script, and limits through
 // theirs. Each call builds on those before it.
-func (b *answerBed) calls() []answerCall {
+func (b *answerBed) answerCalls() []answerCall {
 	return append(b.jobCalls(), b.limitCalls()...)
 }
 
@@ -61,7 +61,7 @@ func (b *answerBed) jobCalls() []answerCall {
 			renewal := job.Renewal{Record: leased[0].Record, Lane: storetest.Lane(), Token: leased[0].Known.State.Token, Epoch: 1}
 			reply := s.Renew(ctx, []job.RenewRequest{{Shard: 0, TTL: time.Minute, Renewals: []job.Renewal{renewal}}})[0]
 			if reply.Err == nil && reply.Results[0].Code != job.Renewed {
-				return errors.New("it says that the lease is lost")
+				return errors.New("it claims that the lease is lost")
 			}
 			return reply.Err
 		}, check: func() error {

@@ -52,13 +52,13 @@ func TestErrorsOfServers(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			b := newAnswerBed(t, server)
-			for _, c := range b.calls() {
-				b.refused(c, text, job.ErrUnavailable)
-				b.delayed(c, text)
+			for _, c := range b.answerCalls() {
+				b.checkRefused(c, text, job.ErrUnavailable)
+				b.checkDelayed(c, text)
 			}
 			b = newAnswerBed(t, server)
-			for _, c := range b.calls() {
-				b.doubted(c, text)
+			for _, c := range b.answerCalls() {
+				b.checkDoubted(c, text)
 			}
 		})
 	}
@@ -66,15 +66,15 @@ func TestErrorsOfServers(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			b := newAnswerBed(t, server)
-			for _, c := range b.calls() {
-				b.refused(c, text, as)
-				b.pass(c)
+			for _, c := range b.answerCalls() {
+				b.checkRefused(c, text, as)
+				b.checkPasses(c)
 			}
 		})
 	}
 }
 
-// answerBed is a keyspace behind a server that says what it is told to.
+// answerBed is a keyspace behind a server that answers what the test sets.
 type answerBed struct {
 	t        *testing.T
 	w        *storetest.World
@@ -84,24 +84,24 @@ type answerBed struct {
 }
 
 func newAnswerBed(t *testing.T, server *redistest.Server) *answerBed {
-	b := &answerBed{t: t, w: storetest.NewWorld(t, server.Client(), as(t, server.URL())), cuts: faultproxy.New(t, server.Addr())}
+	b := &answerBed{t: t, w: storetest.NewWorld(t, server.Client(), asOptions(t, server.URL())), cuts: faultproxy.New(t, server.Addr())}
 	b.answerer = faultproxy.NewAnswerer(t, b.cuts.Addr())
-	client := dial(t, "redis://"+b.answerer.Addr())
+	client := dialRedis(t, "redis://"+b.answerer.Addr())
 	b.s = b.w.Open(func(o *redisstore.Options) { o.Client = client })
 	return b
 }
 
-// answerCall is one call of the store. check says what is wrong about its effect.
+// answerCall is one call of the store. check returns what is wrong about its effect.
 type answerCall struct {
 	name  string
 	call  func(context.Context) error
 	check func() error
 }
 
-// refused: the error does not go away.
-func (b *answerBed) refused(c answerCall, text string, as error) {
+// checkRefused: the error does not go away.
+func (b *answerBed) checkRefused(c answerCall, text string, as error) {
 	b.t.Helper()
-	before, said := b.stored(), b.answerer.Said()
+	before, said := b.listStored(), b.answerer.Said()
 	b.answerer.Say(0, math.MaxInt, text, storeCommands...)
 	var err error
 	wanted := func() bool {
@@ -125,24 +125,24 @@ func (b *answerBed) refused(c answerCall, text string, as error) {
 	if b.answerer.Said() == said {
 		b.t.Errorf("%s: nothing was answered", c.name)
 	}
-	if after := b.stored(); !slices.Equal(before, after) {
+	if after := b.listStored(); !slices.Equal(before, after) {
 		b.t.Errorf("%s: refused, but something changed", c.name)
 	}
 }
 
-// delayed: the error goes away, and the call goes through.
-func (b *answerBed) delayed(c answerCall, text string) {
+// checkDelayed: the error goes away, and the call goes through.
+func (b *answerBed) checkDelayed(c answerCall, text string) {
 	b.t.Helper()
 	said := b.answerer.Said()
 	b.answerer.Say(0, 2, text, storeCommands...)
-	b.pass(c)
+	b.checkPasses(c)
 	if got := b.answerer.Said() - said; got != 2 {
 		b.t.Errorf("%s: %d commands were answered, want 2", c.name, got)
 	}
 }
 
-// doubted: the first answer is lost after the effect, the second is the error.
-func (b *answerBed) doubted(c answerCall, text string) {
+// checkDoubted: the first answer is lost after the effect, the second is the error.
+func (b *answerBed) checkDoubted(c answerCall, text string) {
 	b.t.Helper()
 	if _, err := b.s.Now(b.t.Context(), 0); err != nil { // a connection is open
 		b.t.Fatal(err)
@@ -150,14 +150,14 @@ func (b *answerBed) doubted(c answerCall, text string) {
 	said, cut := b.answerer.Said(), b.cuts.Counters().Cut
 	b.answerer.Say(1, 1, text, storeCommands...)
 	b.cuts.CutNextReplies(1)
-	b.pass(c)
+	b.checkPasses(c)
 	if b.answerer.Said()-said != 1 || b.cuts.Counters().Cut-cut != 1 {
 		b.t.Errorf("%s: not hit as it should be", c.name)
 	}
 }
 
-// pass makes the call and wants its effect.
-func (b *answerBed) pass(c answerCall) {
+// checkPasses makes the call and wants its effect.
+func (b *answerBed) checkPasses(c answerCall) {
 	b.t.Helper()
 	if err := c.call(b.t.Context()); err != nil {
 		b.t.Fatalf("%s: %v", c.name, err)
@@ -170,8 +170,8 @@ func (b *answerBed) pass(c answerCall) {
 	}
 }
 
-// stored is everything in the keyspace, byte for byte.
-func (b *answerBed) stored() []string {
+// listStored is everything in the keyspace, byte for byte.
+func (b *answerBed) listStored() []string {
 	b.t.Helper()
 	ctx := b.t.Context()
 	keys, err := b.w.Client.Keys(ctx, b.w.Prefix+":*").Result()

@@ -50,10 +50,10 @@ func testApplyRepeated(w *World) {
 	}
 	w.MustWrite(0, remove)
 	if r := w.Apply(0, remove); r.Results[0].Code != job.NotFound {
-		w.T.Errorf("a deletion that nobody lost the answer of: %+v", r)
+		w.T.Errorf("a deletion whose reply was not lost: %+v", r)
 	}
 	// Once the record has moved on, a late repeat is a conflict, and the state
-	// tells that its token was settled.
+	// shows that its token was settled.
 	w.Advance(time.Minute)
 	w.Lease(0, 1)
 	r := w.Apply(0, settle).Results[0]

@@ -18,7 +18,7 @@ func (w *World) Audit() {
 	for shard := range w.Store.Shards() {
 		w.auditShard(shard)
 		for _, f := range w.MustAudit(shard, false).Findings {
-			w.T.Errorf("audit: the store's own says %+v", f)
+			w.T.Errorf("audit: the store's own audit finds %+v", f)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func (w *World) auditShard(shard int) {
 			first = min(first, score)
 		}
 		if due, ok := index[lane]; !ok || due != first {
-			w.T.Errorf("audit: lane %s has first due %d, the index of lanes says %d (%v)", lane, first, due, ok)
+			w.T.Errorf("audit: lane %s has first due %d, the index of lanes has %d (%v)", lane, first, due, ok)
 		}
 		delete(index, lane)
 	}
@@ -111,7 +111,7 @@ func (w *World) auditLanes(shard int, states map[string]string) {
 	w.auditRuns(ids, records)
 }
 
-// auditRuns compares the slots that jobs say are taken with the runs that are
+// auditRuns compares the slots that jobs count as taken with the runs that are
 // records of their own.
 func (w *World) auditRuns(ids []job.RecordID, records []*job.Record) {
 	w.T.Helper()
@@ -133,7 +133,7 @@ func (w *World) auditRuns(ids []job.RecordID, records []*job.Record) {
 		}
 		delete(expected, id)
 		if r := records[i]; r != nil && id.Job().Run(slices.Max(append(r.State.ChildSlots(), -1))) != id {
-			w.T.Errorf("audit: run %s says it is in slots %b", id, r.State.Children)
+			w.T.Errorf("audit: run %s records slots %b", id, r.State.Children)
 		}
 	}
 	for id := range expected {

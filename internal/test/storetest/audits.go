@@ -239,7 +239,7 @@ func testRepairsAreReported(w *World) {
 		}
 		want := fmt.Sprint(0, []job.LaneHead{{Lane: Lane(), DueMS: due}}, lockValue)
 		if !slices.Contains(told, want) {
-			w.T.Errorf("%s: told %q of %s, want %q", name, told, record, want)
+			w.T.Errorf("%s: reported %q of %s, want %q", name, told, record, want)
 		}
 	}
 }

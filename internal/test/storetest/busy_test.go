@@ -13,8 +13,8 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestBusyServer keeps a server busy with somebody's script while connections have to
-// be made anew: calls end in time and say so, and nothing is taken for an answer that
+// TestBusyServer keeps a server busy with the script of another client while connections have to
+// be made anew: calls end in time with an error, and nothing is taken for an answer that
 // was none.
 func TestBusyServer(t *testing.T) {
 	server := redistest.Start(t, redistest.WithConfig("busy-reply-threshold", "50"))

@@ -27,10 +27,10 @@ func clusterURL(c *redistest.Cluster) string {
 func TestSuiteOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	storetest.Run(t, func(testing.TB) redis.UniversalClient { return cluster.Client() }, as(t, clusterURL(cluster)))
+	storetest.Run(t, func(testing.TB) redis.UniversalClient { return cluster.Client() }, asOptions(t, clusterURL(cluster)))
 	t.Run("slots", func(t *testing.T) {
 		client := cluster.Client()
-		w := storetest.NewWorld(t, client, as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 64 })
+		w := storetest.NewWorld(t, client, asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 64 })
 		tags := sharding.Tags(64)
 		for shard := range 64 {
 			for _, id := range w.InShard(shard, 2) {
@@ -63,7 +63,7 @@ func TestSuiteOnCluster(t *testing.T) {
 func TestClusterFailover(t *testing.T) {
 	// What the other masters serve does not depend on how soon this one is replaced.
 	cluster := redistest.StartCluster(t, 3, 1, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	last := map[job.RecordID]uint64{}
 	cycle := func(shard int) error {
 		w.Clock.Add(70_000)
@@ -118,10 +118,10 @@ func inStep(ctx context.Context, n *redistest.Server) error {
 }
 
 // TestSlotMigration moves the slot of a shard to another master while the shard
-// is at work: calls succeed or say that they may be repeated, and nothing is lost.
+// is at work: calls succeed or fail with an error that allows a repeat, and nothing is lost.
 func TestSlotMigration(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2, 0)
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 2 })
 	ids := w.InShard(0, 20)
 	for _, id := range ids {
 		w.Add(storetest.Once(id, 0))

@@ -3,7 +3,7 @@
 //
 // [Run] opens a store for each of its tests through the caller, drives it through
 // the calls that engines make, and reads what is in Redis directly to see whether
-// it is right. The keyspaces have virtual clocks, so that tests say what time it
+// it is right. The keyspaces have virtual clocks, so that tests set what time it
 // is and nothing waits.
 //
 // After each test the keyspace is audited:

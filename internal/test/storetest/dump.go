@@ -135,8 +135,8 @@ func fromLatin1(s string) string {
 	return string(out)
 }
 
-// Meaning tells what this version reads in a keyspace, in words that stay the same
-// when fields are added: only what is not zero is told.
+// Meaning describes what this version reads in a keyspace, in text that stay the same
+// when fields are added: only what is not zero is listed.
 func Meaning(w *World, jobs []job.Key) string {
 	w.T.Helper()
 	ctx := w.T.Context()

@@ -28,10 +28,10 @@ func TestReplicaClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = patient.Close() })
-	w := storetest.NewWorld(t, observe(t, s.Nodes()[0], url), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, newObserver(t, s.Nodes()[0], url), func(o *redisstore.Options) {
 		o.Client, o.Durability, o.WaitTimeout = patient, conn.DurabilityReplica, 20*time.Second
 	})
-	hasty := w.Open(as(t, url), func(o *redisstore.Options) {
+	hasty := w.Open(asOptions(t, url), func(o *redisstore.Options) {
 		o.Durability, o.WaitTimeout = conn.DurabilityReplica, 200*time.Millisecond
 	})
 	id := w.InShard(0, 1)[0]
@@ -54,10 +54,10 @@ func TestReplicaClass(t *testing.T) {
 	}
 }
 
-// TestPreflight says what is wrong with a server, and refuses the worst.
+// TestPreflight reports what is wrong with a server, and refuses the worst.
 func TestPreflight(t *testing.T) {
 	open := func(server *redistest.Server, adjust func(*redisstore.Options)) error {
-		o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "preflight", Shards: 1}
+		o := redisstore.Options{Client: dialRedis(t, server.URL()), Prefix: "preflight", Shards: 1}
 		adjust(&o)
 		_, err := redisstore.Open(t.Context(), o)
 		return err
@@ -97,13 +97,13 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestARestartKeepsWhatScriptsWrote, with the users that operators are told to have. A server whose default user
+// TestScriptWritesSurviveRestart, with the users that the documents recommend. A server whose default user
 // may not do what it has written is refused: it would come back without it.
-func TestARestartKeepsWhatScriptsWrote(t *testing.T) {
+func TestScriptWritesSurviveRestart(t *testing.T) {
 	off := strings.TrimPrefix(redisacl.DefaultUser, "user ")
 	server := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL(off))
 	w := storetest.NewWorld(t, server.Client(), func(o *redisstore.Options) {
-		o.Client, o.Durability = dial(t, server.URL()), conn.DurabilityLocal
+		o.Client, o.Durability = dialRedis(t, server.URL()), conn.DurabilityLocal
 	})
 	ids := w.InShard(0, 3)
 	for _, id := range ids {
@@ -127,9 +127,9 @@ func TestARestartKeepsWhatScriptsWrote(t *testing.T) {
 		t.Errorf("before the restart %+v, after it %+v", before, after)
 	}
 
-	// What the configuration says of the default user begins without any rights.
+	// The default user's rules in the configuration begin without any rights.
 	lacking := redistest.Start(t, redistest.WithAOF("always"), redistest.WithACL("default off"))
-	o := redisstore.Options{Client: dial(t, lacking.URL()), Shards: 1, Durability: conn.DurabilityLocal}
+	o := redisstore.Options{Client: dialRedis(t, lacking.URL()), Shards: 1, Durability: conn.DurabilityLocal}
 	_, err := redisstore.Open(t.Context(), o)
 	if !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "default user may not run set") || strings.Contains(err.Error(), "class") {
 		t.Errorf("a default user without rights: %v", err)
@@ -182,7 +182,7 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 		}
 		return nil
 	})
-	o := redisstore.Options{Client: dial(t, server.URL()), Prefix: "minimum", Shards: 1, Durability: conn.DurabilityReplica}
+	o := redisstore.Options{Client: dialRedis(t, server.URL()), Prefix: "minimum", Shards: 1, Durability: conn.DurabilityReplica}
 	if _, err := redisstore.Open(t.Context(), o); !errors.Is(err, rediserr.ErrUnsafe) || !strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Errorf("without a minimum: %v", err)
 	}
@@ -197,7 +197,7 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 		// The replica may take its time to confirm.
 		redistest.Eventually(t, time.Minute, "the class that is kept", func(context.Context) error {
 			report, err := s.Check(t.Context())
-			if got := severity(report, "durability"); err != nil || got != want || report.Class != class {
+			if got := severityOf(report, "durability"); err != nil || got != want || report.Class != class {
 				return fmt.Errorf("durability is %s, want %s; report %+v (%w)", got, want, report, err)
 			}
 			return nil
@@ -214,8 +214,8 @@ func TestReplicaClassNeedsMinReplicas(t *testing.T) {
 	})
 }
 
-// severity is that of the finding with a code, Info without one.
-func severity(r conn.Report, code string) conn.Severity {
+// severityOf is that of the finding with a code, Info without one.
+func severityOf(r conn.Report, code string) conn.Severity {
 	for _, f := range r.Findings {
 		if f.Code == code {
 			return f.Severity

@@ -22,18 +22,18 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-func recording(o *redisstore.Options) { o.KeepEvents = 1000 }
+func recordPolicy(o *redisstore.Options) { o.KeepEvents = 1000 }
 
 // onServers runs a test on a server of its own, under the user of the keyspace, and on
 // the embedded one.
 func onServers(t *testing.T, test func(t *testing.T, w *storetest.World)) {
 	t.Run("redis", func(t *testing.T) {
 		server := redistest.Start(t)
-		test(t, storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording))
+		test(t, storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), recordPolicy))
 	})
 	t.Run("embedded", func(t *testing.T) {
 		url := "redis://" + miniredis.RunT(t).Addr()
-		test(t, storetest.NewWorld(t, dial(t, url), recording))
+		test(t, storetest.NewWorld(t, dialRedis(t, url), recordPolicy))
 	})
 }
 
@@ -64,9 +64,9 @@ func wantKinds(t *testing.T, what string, list []job.Happening, want ...string) 
 	}
 }
 
-// TestEventsAreThoseOfWhatWasWritten: an event is in the stream if and only if its
+// TestEventsMatchStoredChanges: an event is in the stream if and only if its
 // decision is stored, once, after what was announced before; its place grows by one.
-func TestEventsAreThoseOfWhatWasWritten(t *testing.T) {
+func TestEventsMatchStoredChanges(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		ids := w.InShard(0, 3)
 		for _, id := range ids {
@@ -136,7 +136,7 @@ func (h *heldPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { 
 
 func (h *heldPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.ContainsFunc(cmds, h.carries) {
+		if slices.ContainsFunc(cmds, h.holdsCommand) {
 			h.once.Do(func() {
 				close(h.held)
 				<-h.release
@@ -146,21 +146,21 @@ func (h *heldPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 	}
 }
 
-func (h *heldPipelines) carries(cmd redis.Cmder) bool {
+func (h *heldPipelines) holdsCommand(cmd redis.Cmder) bool {
 	return slices.ContainsFunc(cmd.Args(), func(a any) bool {
 		text, ok := a.(string)
 		return ok && strings.Contains(text, h.text)
 	})
 }
 
-// TestASweepTakesNoNewsAlong: it is under way beside the decisions of the shard, and what it
+// TestSweepSendsNoEvents: it is under way beside the decisions of the shard, and what it
 // held up would come after the end of its run.
-func TestASweepTakesNoNewsAlong(t *testing.T) {
+func TestSweepSendsNoEvents(t *testing.T) {
 	server := redistest.Start(t)
-	client := dial(t, server.URL())
+	client := dialRedis(t, server.URL())
 	hook := &heldPipelines{text: job.KindJobDeleted, held: make(chan struct{}), release: make(chan struct{})}
 	client.AddHook(hook)
-	w := storetest.NewWorld(t, server.Client(), recording, func(o *redisstore.Options) { o.Client = client })
+	w := storetest.NewWorld(t, server.Client(), recordPolicy, func(o *redisstore.Options) { o.Client = client })
 	ids := w.InShard(0, 2)
 	w.Add(storetest.Once(ids[0], 0))
 	w.MustWrite(0, w.Settle(w.Lease(0, 1)[0], job.OutcomeSucceeded))
@@ -197,8 +197,8 @@ func TestASweepTakesNoNewsAlong(t *testing.T) {
 	wantKinds(t, "beside a sweep", eventsAfter(t, w, 0, before[0]), job.KindRunStarted, job.KindRunSucceeded, job.KindJobDeleted)
 }
 
-// TestARestoreHappensWhenItIsMade, not when the job was last edited.
-func TestARestoreHappensWhenItIsMade(t *testing.T) {
+// TestRestoreEventHasTimeOfRestore, not when the job was last edited.
+func TestRestoreEventHasTimeOfRestore(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		d := storetest.Definition(w.InShard(0, 1)[0])
 		d.UpdatedMS = storetest.Start - (90 * 24 * time.Hour).Milliseconds()
@@ -210,18 +210,18 @@ func TestARestoreHappensWhenItIsMade(t *testing.T) {
 		got := eventsAfter(t, w, 0, job.Place{})
 		wantKinds(t, "a restore", got, job.KindJobRestored)
 		if len(got) == 1 && got[0].AtMS != w.Clock.Load() {
-			t.Errorf("it is told as of %v", time.UnixMilli(got[0].AtMS).UTC())
+			t.Errorf("its event has the time %v", time.UnixMilli(got[0].AtMS).UTC())
 		}
 	})
 }
 
-// TestAStartThatComesAgainIsKnown: after a lost answer it is told twice, with all but its id
+// TestRepeatedStartIsRecognized: after a lost reply it is reported twice, with all but its id
 // the same.
-func TestAStartThatComesAgainIsKnown(t *testing.T) {
+func TestRepeatedStartIsRecognized(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
-	w := storetest.NewWorld(t, server.Client(), recording)
-	faulty := w.Open(recording, func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
+	w := storetest.NewWorld(t, server.Client(), recordPolicy)
+	faulty := w.Open(recordPolicy, func(o *redisstore.Options) { o.Client = dialRedis(t, "redis://"+proxy.Addr()) })
 	key := job.Key{Namespace: "ns", ID: w.InShard(0, 1)[0]}
 	faulty.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
 	if err := faulty.FlushEvents(t.Context()); err != nil { // the server has the script by now
@@ -244,7 +244,7 @@ func TestAStartThatComesAgainIsKnown(t *testing.T) {
 }
 
 // TestStreamsOfEventsAreBounded: what is trimmed is a gap for those who come too late,
-// and nobody else.
+// and by no one else.
 func TestStreamsOfEventsAreBounded(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		for range 2000 {
@@ -278,10 +278,10 @@ func TestStreamsOfEventsAreBounded(t *testing.T) {
 	})
 }
 
-// TestNothingIsKnownOfEventsWhereTheyAreOff: no key, and no argument more.
-func TestNothingIsKnownOfEventsWhereTheyAreOff(t *testing.T) {
+// TestDisabledEventsLeaveNoTrace: no key, and no argument more.
+func TestDisabledEventsLeaveNoTrace(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	w.Add(storetest.Definition(w.InShard(0, 1)[0]))
 	w.Store.Announce(job.Happening{Kind: job.KindNodeJoined, Node: "n"})
 	if err := w.Store.FlushEvents(t.Context()); err != nil {
@@ -295,12 +295,12 @@ func TestNothingIsKnownOfEventsWhereTheyAreOff(t *testing.T) {
 	}
 }
 
-// TestEventsMakeRoomForDecisions: at maxmemory decisions are stored without their events,
+// TestDecisionsWinOverEventsAtMaxmemory: at maxmemory decisions are stored without their events,
 // which are counted; those that follow leave no gap.
-func TestEventsMakeRoomForDecisions(t *testing.T) {
+func TestDecisionsWinOverEventsAtMaxmemory(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording, func(o *redisstore.Options) { o.Registerer = registry })
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), recordPolicy, func(o *redisstore.Options) { o.Registerer = registry })
 	for _, id := range w.InShard(0, 2) {
 		w.Add(storetest.Definition(id))
 	}
@@ -311,9 +311,9 @@ func TestEventsMakeRoomForDecisions(t *testing.T) {
 		t.Fatal(leased, err)
 	}
 	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
-	fill(t, server.Client(), "1")
+	fillMemory(t, server.Client(), "1")
 	w.MustWrite(0, w.Settle(leased[0], job.OutcomeSucceeded))
-	fill(t, server.Client(), "0")
+	fillMemory(t, server.Client(), "0")
 	w.MustWrite(0, w.Settle(leased[1], job.OutcomeSucceeded))
 	got := eventsAfter(t, w, 0, before[0])
 	wantKinds(t, "after memory was short", got, job.KindRunSucceeded)
@@ -330,10 +330,10 @@ fermata_events_lost_total 2
 	}
 }
 
-// TestAnnouncementsOutliveAServerThatIsAway: they wait in line.
-func TestAnnouncementsOutliveAServerThatIsAway(t *testing.T) {
+// TestAnnouncementsSurviveOutage: they wait in line.
+func TestAnnouncementsSurviveOutage(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording)
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), recordPolicy)
 	waits := func() bool {
 		select {
 		case <-w.Store.Announced():
@@ -344,7 +344,7 @@ func TestAnnouncementsOutliveAServerThatIsAway(t *testing.T) {
 	}
 	w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 3, Node: "n"})
 	if !waits() {
-		t.Error("nobody hears that something is in line")
+		t.Error("no signal that something is queued")
 	}
 	away, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -352,7 +352,7 @@ func TestAnnouncementsOutliveAServerThatIsAway(t *testing.T) {
 		t.Error("no error")
 	}
 	if !waits() {
-		t.Error("nobody hears that something is in line again")
+		t.Error("no signal that something is queued again")
 	}
 	if err := w.Store.FlushEvents(t.Context()); err != nil {
 		t.Error(err)

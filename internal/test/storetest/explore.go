@@ -41,7 +41,7 @@ func Explore(w *World, depth int) (states, steps int) {
 				if w.T.Failed() {
 					w.T.Fatalf("after: %s", strings.Join(after.story, ", "))
 				}
-				if key := e.key(after); !e.seen[key] {
+				if key := e.stateKey(after); !e.seen[key] {
 					e.seen[key] = true
 					next = append(next, after)
 				}
@@ -65,7 +65,7 @@ type scene struct {
 	clock    int64
 	texts    map[string]map[string]string // hashes
 	scores   map[string][]redis.Z         // sorted sets
-	stored   string                       // both in words, but for the memory of lease batches
+	stored   string                       // both as text, but for the memory of lease batches
 	memory   string                       // which is this
 	lock     string
 	record   *job.Record // as stored; nil: none
@@ -81,23 +81,23 @@ type explorer struct {
 	seen    map[string]bool
 	done    map[string]int             // how often an act changed what is stored
 	held    *scene                     // what the server has, once it is known
-	audited map[[sha256.Size]byte]bool // what is stored, in words
+	audited map[[sha256.Size]byte]bool // what is stored, as text
 }
 
-func (e *explorer) definition() job.Definition {
+func (e *explorer) newDefinition() job.Definition {
 	d := Definition(e.id)
 	d.HistoryLimit = 1
 	return d
 }
 
-func (e *explorer) recordID() string { return string(e.definition().Record()) }
+func (e *explorer) recordID() string { return string(e.newDefinition().Record()) }
 
-func (e *explorer) hashes() []string {
+func (e *explorer) hashNames() []string {
 	return []string{e.Key(0, "meta"), e.Key(0, "st"), e.Key(0, "def"), e.Key(0, "hist")}
 }
 
-// sets are the index of lanes and the lanes that the job can be in.
-func (e *explorer) sets() []string {
+// setNames are the index of lanes and the lanes that the job can be in.
+func (e *explorer) setNames() []string {
 	bulk := strings.Replace(Lane().String(), "mail", "bulk", 1)
 	return []string{e.Key(0, "lanes"), e.Key(0, "l:") + Lane().String(), e.Key(0, "l:") + bulk}
 }
@@ -113,7 +113,7 @@ func (e *explorer) emptyScene() *scene {
 
 // dueScene is a shard in which the job waits to be leased.
 func (e *explorer) dueScene() *scene {
-	e.Add(e.definition())
+	e.Add(e.newDefinition())
 	e.Advance(time.Minute)
 	s := e.emptyScene()
 	s.story = []string{"it is due"}
@@ -145,11 +145,11 @@ func (e *explorer) updateScene(s *scene) {
 	ctx := e.T.Context()
 	pipe := e.Client.Pipeline()
 	var texts []*redis.MapStringStringCmd
-	for _, key := range e.hashes() {
+	for _, key := range e.hashNames() {
 		texts = append(texts, pipe.HGetAll(ctx, key))
 	}
 	var scores []*redis.ZSliceCmd
-	for _, key := range e.sets() {
+	for _, key := range e.setNames() {
 		scores = append(scores, pipe.ZRangeWithScores(ctx, key, 0, -1))
 	}
 	lock := pipe.Get(ctx, e.Key(0, "lock"))
@@ -157,10 +157,10 @@ func (e *explorer) updateScene(s *scene) {
 		e.T.Fatal(err)
 	}
 	s.texts, s.scores = map[string]map[string]string{}, map[string][]redis.Z{}
-	for i, key := range e.hashes() {
+	for i, key := range e.hashNames() {
 		s.texts[key] = texts[i].Val()
 	}
-	for i, key := range e.sets() {
+	for i, key := range e.setNames() {
 		s.scores[key] = scores[i].Val()
 	}
 	if got := lock.Val(); got != s.lock {
@@ -182,11 +182,11 @@ func (e *explorer) describeScene(s *scene) {
 			b.WriteByte('|')
 		}
 	}
-	hashes(e.hashes()[:1]...)
+	hashes(e.hashNames()[:1]...)
 	s.memory = b.String()
 	b.Reset()
-	hashes(e.hashes()[1:]...)
-	for _, key := range e.sets() {
+	hashes(e.hashNames()[1:]...)
+	for _, key := range e.setNames() {
 		for _, z := range s.scores[key] {
 			member := z.Member.(string)
 			b.WriteString(strconv.Itoa(len(member)) + " " + member + "=" + strconv.FormatFloat(z.Score, 'f', -1, 64) + ",")
@@ -200,7 +200,7 @@ func (e *explorer) describeScene(s *scene) {
 func (e *explorer) readScene(s *scene) {
 	e.T.Helper()
 	s.deadline = 0
-	for _, key := range e.sets() {
+	for _, key := range e.setNames() {
 		for _, z := range s.scores[key] {
 			if region, at := job.SplitScore(int64(z.Score)); z.Member == e.recordID() && region == job.RegionLeased {
 				s.deadline = at
@@ -219,7 +219,7 @@ func (e *explorer) restoreScene(s *scene) {
 	}
 	ctx := context.WithoutCancel(e.T.Context())
 	pipe := e.Client.TxPipeline()
-	pipe.Del(ctx, append(e.hashes(), e.sets()...)...)
+	pipe.Del(ctx, append(e.hashNames(), e.setNames()...)...)
 	for key, fields := range s.texts {
 		if len(fields) > 0 {
 			pipe.HSet(ctx, key, fields)
@@ -284,8 +284,8 @@ func (s *scene) isSame(other *scene) bool {
 	return s.stored == other.stored && s.memory == other.memory
 }
 
-// key names a scene by what matters for all that can follow.
-func (e *explorer) key(s *scene) string {
+// stateKey names a scene by what matters for all that can follow.
+func (e *explorer) stateKey(s *scene) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %d|", s.clock-Start, s.lock, s.deadline)
 	if s.record == nil {

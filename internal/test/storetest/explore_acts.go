@@ -12,9 +12,9 @@ import (
 // exploreAct is one thing that can happen.
 type exploreAct struct {
 	name string
-	// apply does it, and tells whether by the contract it may have an effect.
+	// apply does it, and reports whether by the contract it may have an effect.
 	apply func(*scene) bool
-	// judge tells what is wrong with the effect of an act that may have one.
+	// judge returns what is wrong with the effect of an act that may have one.
 	judge func(before, after *scene) error
 }
 
@@ -40,7 +40,7 @@ func (e *explorer) listActs() []exploreAct {
 		)
 	}
 	// An operator's request reaches node 0, which decides on what it has read.
-	edited := e.definition()
+	edited := e.newDefinition()
 	edited.Queue = "bulk"
 	edited.Revision++
 	for name, ev := range map[string]job.Event{
@@ -53,7 +53,7 @@ func (e *explorer) listActs() []exploreAct {
 }
 
 func (e *explorer) createJob(s *scene) bool {
-	fresh := e.Record(e.definition())
+	fresh := e.Record(e.newDefinition())
 	reply := Create(e.T.Context(), e.Store, 0, []job.Record{fresh})
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
@@ -179,7 +179,7 @@ func (e *explorer) renewAs(s *scene, n int) bool {
 	if reply.Err != nil {
 		e.T.Fatal(reply.Err)
 	}
-	// A lease is over when its end is stored: until then nobody else can have it.
+	// A lease is over when its end is stored: until then no one else can have it.
 	good := s.record != nil && s.record.State.Live() && s.record.State.Token == l.Known.State.Token
 	if (reply.Results[0].Code == job.Renewed) != good {
 		e.T.Errorf("renewal: code %d of a lease until %d at %d", reply.Results[0].Code, s.deadline, e.Clock.Load())
@@ -259,14 +259,14 @@ func (e *explorer) decideEvent(s *scene, ev job.Event) bool {
 	return fits
 }
 
-// sameWrite tells whether a write has been made before. Renewals in between change
+// sameWrite reports whether a write has been made before. Renewals in between change
 // nothing that it is about.
 func sameWrite(stored, written job.State) bool {
 	stored.Acked, stored.Epoch = written.Acked, written.Epoch
 	return reflect.DeepEqual(stored, written)
 }
 
-// judgeDecision: nobody but the lease's holder ends a lease, and nothing starts
+// judgeDecision: only the lease's holder ends a lease, and nothing starts
 // while a job is paused but what people ask for.
 func judgeDecision(before, after *scene) error {
 	b := before.record.State

@@ -29,15 +29,15 @@ func behindProxy(t *testing.T, server *redistest.Server) (*storetest.World, *fau
 	proxy, registry := faultproxy.New(t, server.Addr()), prometheus.NewRegistry()
 	w := storetest.NewWorld(t, server.Client())
 	return w, proxy, w.Open(func(o *redisstore.Options) {
-		o.Client, o.Registerer = dial(t, "redis://"+proxy.Addr()), registry
+		o.Client, o.Registerer = dialRedis(t, "redis://"+proxy.Addr()), registry
 	}), registry
 }
 
-// TestLostAnswers cuts one answer in five while jobs are created, leased,
+// TestLostReplies cuts one answer in five while jobs are created, leased,
 // renewed and settled by several goroutines, and then counts: every effect took
 // place once. A naive script on the same connections shows that the cuts were
 // real.
-func TestLostAnswers(t *testing.T) {
+func TestLostReplies(t *testing.T) {
 	server := redistest.Start(t)
 	w, proxy, faulty, registry := behindProxy(t, server)
 	proxy.CutReplies(0.2)
@@ -56,19 +56,19 @@ func TestLostAnswers(t *testing.T) {
 		t.Errorf("only %d answers were cut", cut)
 	}
 	for _, script := range []string{"lease", "apply", "create"} {
-		if n := replays(t, registry, script); n == 0 {
+		if n := countReplays(t, registry, script); n == 0 {
 			t.Errorf("no replay of %s was met", script)
 		}
 	}
 }
 
-// TestOneLostAnswer loses the first answer to each kind of call: the store finds
+// TestOneLostReply loses the first answer to each kind of call: the store finds
 // out by itself what became of it.
-func TestOneLostAnswer(t *testing.T) {
+func TestOneLostReply(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
 	w := storetest.NewWorld(t, server.Client())
-	s := w.Open(func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
+	s := w.Open(func(o *redisstore.Options) { o.Client = dialRedis(t, "redis://"+proxy.Addr()) })
 	ctx := t.Context()
 	lost := int64(0)
 	lose := func() {
@@ -117,7 +117,7 @@ func TestOneLostAnswer(t *testing.T) {
 }
 
 // settleThrough takes jobs of a shard through many runs over the faulty store
-// and compares what is stored with what it was told.
+// and compares what is stored with the answers it got.
 func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard int) {
 	const jobs, rounds = 20, 60
 	rng := rand.New(rand.NewPCG(uint64(shard), 7))
@@ -127,7 +127,7 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 		d := storetest.Definition(id)
 		d.Retry.MaxAttempts = 3
 		r := w.Record(d)
-		created := repeat(t, func() (job.CreateReply, error) {
+		created := callUntilAvailable(t, func() (job.CreateReply, error) {
 			reply := storetest.Create(ctx, s, shard, []job.Record{r})
 			return reply, reply.Err
 		})
@@ -140,7 +140,7 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 	for round := range rounds {
 		w.Clock.Add(90_000)
 		request := storetest.LeaseRequest(shard, jobs, fmt.Sprintf("batch-%d-%d", shard, round))
-		leased := repeat(t, func() (job.LeaseReply, error) {
+		leased := callUntilAvailable(t, func() (job.LeaseReply, error) {
 			r := s.Lease(ctx, []job.LeaseRequest{request})[0]
 			return r, r.Err
 		}).Leased
@@ -155,7 +155,7 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 		if len(writes) == 0 {
 			continue
 		}
-		reply := repeat(t, func() (job.ApplyReply, error) {
+		reply := callUntilAvailable(t, func() (job.ApplyReply, error) {
 			r := s.Apply(ctx, shard, writes)
 			return r, r.Err
 		})
@@ -167,11 +167,9 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 		}
 	}
 	for record, state := range want {
-		stored := repeat(t, func() ([]*job.Record, error) {
-			return s.GetRecords(ctx, shard, []job.RecordID{record})
-		})[0]
+		stored := callUntilAvailable(t, func() ([]*job.Record, error) { return s.GetRecords(ctx, shard, []job.RecordID{record}) })[0]
 		if got := fmt.Sprintf("%+v", stored.State); got != fmt.Sprintf("%+v", *state) {
-			t.Errorf("%s: stored\n%s, told\n%+v", record, got, *state)
+			t.Errorf("%s: stored\n%s, answered\n%+v", record, got, *state)
 		}
 		if state.Runs < rounds/4 {
 			t.Errorf("%s: only %d runs", record, state.Runs)
@@ -179,8 +177,8 @@ func settleThrough(t *testing.T, w *storetest.World, s *redisstore.Store, shard 
 	}
 }
 
-// repeat calls until Redis could be asked.
-func repeat[T any](t *testing.T, call func() (T, error)) T {
+// callUntilAvailable calls until Redis could be asked.
+func callUntilAvailable[T any](t *testing.T, call func() (T, error)) T {
 	for range 100 {
 		v, err := call()
 		if err == nil {
@@ -215,7 +213,7 @@ func naiveControl(t *testing.T, server *redistest.Server, proxy *faultproxy.Prox
 	}
 }
 
-func replays(t *testing.T, r *prometheus.Registry, script string) float64 {
+func countReplays(t *testing.T, r *prometheus.Registry, script string) float64 {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -237,7 +235,7 @@ func replays(t *testing.T, r *prometheus.Registry, script string) float64 {
 // TestScriptsForgotten empties the script cache between and under pipelines.
 func TestScriptsForgotten(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	for shard := range w.Store.Shards() {
 		for _, id := range w.InShard(shard, 30) {
 			w.Add(storetest.Once(id, 0))
@@ -248,16 +246,16 @@ func TestScriptsForgotten(t *testing.T) {
 		for shard := range w.Store.Shards() {
 			requests = append(requests, storetest.LeaseRequest(shard, 3, ""))
 		}
-		flush(t, server.Client())
-		texts := calls(t, server, "eval")
+		flushAll(t, server.Client())
+		texts := countCalls(t, server, "eval")
 		for shard, reply := range w.Store.Lease(t.Context(), requests) {
 			if reply.Err != nil || len(reply.Leased) != 3 {
 				t.Fatalf("shard %d: %+v", shard, reply)
 			}
-			if n := calls(t, server, "eval") - texts; shard == 0 && n != 1 {
+			if n := countCalls(t, server, "eval") - texts; shard == 0 && n != 1 {
 				t.Fatalf("the text of the script was sent %d times", n)
 			}
-			flush(t, server.Client())
+			flushAll(t, server.Client())
 			for _, l := range reply.Leased {
 				w.MustWrite(shard, w.Settle(l, job.OutcomeSucceeded))
 			}
@@ -265,7 +263,7 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-func flush(t *testing.T, c *redis.Client) {
+func flushAll(t *testing.T, c *redis.Client) {
 	t.Helper()
 	if err := c.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -273,7 +271,7 @@ func flush(t *testing.T, c *redis.Client) {
 }
 
 // TestLateLeaseIsRefused: a leasing call that the network delivers when its caller
-// has given up leases nothing, since nobody would run it.
+// has given up leases nothing, since no worker would run it.
 func TestLateLeaseIsRefused(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
@@ -281,7 +279,7 @@ func TestLateLeaseIsRefused(t *testing.T) {
 		return func(o *redisstore.Options) { o.Client, o.Virtual, o.Prefix = client, nil, "late" }
 	}
 	w := storetest.NewWorldAt(t, server.Client(), "late", time.Now().UnixMilli(), realTime(server.Client()))
-	far := w.Open(realTime(dial(t, "redis://"+proxy.Addr())))
+	far := w.Open(realTime(dialRedis(t, "redis://"+proxy.Addr())))
 	w.Lease(0, 1) // the server knows the script from now on
 	d := storetest.Definition(w.InShard(0, 1)[0])
 	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(-time.Minute)}
@@ -322,11 +320,11 @@ func TestLateLeaseIsRefused(t *testing.T) {
 // scriptCalls counts the scripts that a server has run.
 func scriptCalls(t *testing.T, server *redistest.Server) int {
 	t.Helper()
-	return calls(t, server, "evalsha")
+	return countCalls(t, server, "evalsha")
 }
 
-// calls counts the calls of a command so far.
-func calls(t *testing.T, server *redistest.Server, command string) int {
+// countCalls counts the calls of a command so far.
+func countCalls(t *testing.T, server *redistest.Server, command string) int {
 	t.Helper()
 	info, err := server.Client().Info(t.Context(), "commandstats").Result()
 	if err != nil {

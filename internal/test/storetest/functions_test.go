@@ -30,7 +30,7 @@ func loadFunctions(t *testing.T, servers ...*redistest.Server) {
 			t.Fatal(err)
 		}
 		u := url.URL{Scheme: "redis", Host: server.Addr(), User: url.UserPassword("loader", "secret")}
-		loader := dial(t, u.String())
+		loader := dialRedis(t, u.String())
 		for _, library := range []string{redisstore.Library().Code, shardlock.Library().Code} {
 			if err := loader.FunctionLoad(t.Context(), library).Err(); err != nil {
 				t.Fatal(err)
@@ -41,7 +41,7 @@ func loadFunctions(t *testing.T, servers ...*redistest.Server) {
 
 // functionsAs has the store call functions, by a client of its own.
 func functionsAs(t *testing.T, url string) func(*redisstore.Options) {
-	client := dial(t, url)
+	client := dialRedis(t, url)
 	return func(o *redisstore.Options) { o.Client, o.Functions = client, true }
 }
 
@@ -65,7 +65,7 @@ func TestSuiteByFunctions(t *testing.T) {
 	loadFunctions(t, server)
 	adjust := functionsAs(t, server.URL())
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() }, adjust)
-	w := storetest.NewWorld(t, server.Client(), adjust, recording)
+	w := storetest.NewWorld(t, server.Client(), adjust, recordPolicy)
 	w.Add(storetest.Definition("told"))
 	if told := eventsAfter(t, w, w.Store.ShardOf(job.Key{Namespace: "ns", ID: "told"}), job.Place{}); len(told) != 1 || told[0].Kind != job.KindJobCreated {
 		t.Errorf("events %+v", told)
@@ -88,7 +88,7 @@ func TestSuiteByFunctions(t *testing.T) {
 	locksOn(t, o.Client, w, func(o *shardlock.Options) { o.Functions = true })
 	used := commandsOf(t, server)
 	for _, name := range redisacl.Commands(true) {
-		elsewhere := []string{"select", "client|setname", "wait", "cluster|slots", "command", "asking", "acl|dryrun"} // see TestEachGrantIsUsed
+		elsewhere := []string{"select", "client|setname", "wait", "cluster|slots", "command", "asking", "acl|dryrun"} // see TestEveryGrantedCommandIsUsed
 		if !used[name] && !slices.Contains(elsewhere, name) {
 			t.Errorf("%s is granted, and nothing calls it", name)
 		}
@@ -103,7 +103,7 @@ func TestSuiteByFunctions(t *testing.T) {
 func TestFunctionsOfACluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithFunctions())
 	loadFunctions(t, cluster.Nodes()[:2]...)
-	client := dial(t, clusterURL(cluster))
+	client := dialRedis(t, clusterURL(cluster))
 	open := func() error {
 		_, err := redisstore.Open(t.Context(), redisstore.Options{Client: client, Functions: true, AllowUnsafe: true, OpTimeout: 60e9})
 		return err
@@ -115,7 +115,7 @@ func TestFunctionsOfACluster(t *testing.T) {
 	if err := open(); err != nil {
 		t.Fatal(err)
 	}
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), functionsAs(t, clusterURL(cluster)))
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), functionsAs(t, clusterURL(cluster)))
 	for shard := range w.Store.Shards() {
 		w.Add(storetest.Once(w.InShard(shard, 1)[0], 0))
 		if reply := w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(shard, 1, "")})[0]; reply.Err != nil || len(reply.Leased) != 1 {
@@ -132,7 +132,7 @@ func TestFunctionsRefuseCode(t *testing.T) {
 	if err := server.Client().Set(t.Context(), "fermata2:{meta}", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	client := dial(t, "redis://intruder:pw@"+server.Addr())
+	client := dialRedis(t, "redis://intruder:pw@"+server.Addr())
 	store := redisstore.Library()
 	for _, command := range [][]any{
 		{"eval", "return 1", 0}, {"eval_ro", "return 1", 0}, {"evalsha", strings.Repeat("a", 40), 0}, {"evalsha_ro", strings.Repeat("a", 40), 0},

@@ -25,7 +25,7 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// setUser makes a user by the line that operators are told to use.
+// setUser makes a user by the line that the documents give operators.
 func setUser(t *testing.T, server *redistest.Server, name, keyspace string) (url string) {
 	t.Helper()
 	line := redisacl.User(name, redisacl.HashPassword("secret"), redisacl.Rules(keyspace, false))
@@ -45,10 +45,10 @@ func TestSharedGrantShowsNoUsers(t *testing.T) {
 	server := redistest.Start(t, redistest.WithACL("default off"), redistest.WithAOF("always"))
 	url := setUser(t, server, "a", "fermata")
 	asks := func(user string) string {
-		return fmt.Sprint(dial(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Err(), dial(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Val())
+		return fmt.Sprint(dialRedis(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Err(), dialRedis(t, url).Do(t.Context(), "acl", "dryrun", user, "get", "x").Val())
 	}
 	if asks("a") == asks("nobody") {
-		t.Error("ACL DRYRUN does not tell users apart: it could be granted to all")
+		t.Error("ACL DRYRUN does not distinguish users: it could be granted to all")
 	}
 	args := []any{"acl", "setuser", "a", "-acl|dryrun"}
 	if rules := strings.Fields(redisacl.SharedRules("fermata", false)); !slices.Contains(rules, "+hget") || slices.Contains(rules, "+acl|dryrun") {
@@ -66,7 +66,7 @@ func TestSharedGrantShowsNoUsers(t *testing.T) {
 			t.Errorf("of %s a user learns %s", user, answer)
 		}
 	}
-	w := storetest.NewWorldAt(t, server.Client(), "fermata", storetest.Start, func(o *redisstore.Options) { o.Client = dial(t, url) })
+	w := storetest.NewWorldAt(t, server.Client(), "fermata", storetest.Start, func(o *redisstore.Options) { o.Client = dialRedis(t, url) })
 	w.Add(storetest.Once("a", 0))
 	report, err := w.Store.Check(t.Context())
 	if err != nil || slices.ContainsFunc(report.Findings, func(f conn.Finding) bool { return f.Severity == conn.Fatal }) {
@@ -82,7 +82,7 @@ func TestClustersShareARedis(t *testing.T) {
 	names := []string{"fermata", "fermata2", "fermata:b", "ferm"}
 	worlds := make([]*storetest.World, len(names))
 	for i, keyspace := range names {
-		client := dial(t, setUser(t, server, fmt.Sprint("user", i), keyspace))
+		client := dialRedis(t, setUser(t, server, fmt.Sprint("user", i), keyspace))
 		worlds[i] = storetest.NewWorldAt(t, server.Client(), keyspace, storetest.Start, func(o *redisstore.Options) { o.Client = client })
 	}
 	var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func TestClustersShareARedis(t *testing.T) {
 		t.Errorf("refused: %v", refused)
 	}
 	for i := range names {
-		client := dial(t, "redis://user"+fmt.Sprint(i)+":secret@"+server.Addr())
+		client := dialRedis(t, "redis://user"+fmt.Sprint(i)+":secret@"+server.Addr())
 		for j, w := range worlds {
 			for _, key := range []string{w.Key(0, "st"), w.Key(0, "lock"), w.Prefix + ":{meta}"} {
 				err := client.HGet(t.Context(), key, "shards").Err()
@@ -126,13 +126,13 @@ func TestClustersShareARedis(t *testing.T) {
 	}
 }
 
-// TestTheGrantRefuses what an intruder with the product's password would try.
-func TestTheGrantRefuses(t *testing.T) {
+// TestGrantRefusesOtherCommands what an intruder with the product's password would try.
+func TestGrantRefusesOtherCommands(t *testing.T) {
 	server := redistest.Start(t)
 	if err := server.Client().Set(t.Context(), "secret", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	client := dial(t, setUser(t, server, "intruder", "fermata"))
+	client := dialRedis(t, setUser(t, server, "intruder", "fermata"))
 	for _, command := range []string{
 		"keys *", "scan 0", "flushall", "flushdb", "config get *", "config set maxmemory 1", "script flush", "script kill", "get secret",
 		"eval return(redis.call('get','secret')) 0", "acl list", "acl whoami", "monitor", "debug sleep 0", "shutdown", "replicaof no one",
@@ -150,9 +150,9 @@ func TestTheGrantRefuses(t *testing.T) {
 	}
 }
 
-// TestEachGrantIsUsed: the store, the locks, the audit trail and events call every command of
+// TestEveryGrantedCommandIsUsed: the store, the locks, the audit trail and events call every command of
 // the grant that concerns one server, and those of a cluster the rest.
-func TestEachGrantIsUsed(t *testing.T) {
+func TestEveryGrantedCommandIsUsed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithAOF("no"))
 	u, err := url.Parse(server.URL())
@@ -166,7 +166,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return harnessAt(t, server, 3) }, func(o *redisstore.Options) { o.Client = client })
-	w := storetest.NewWorld(t, harnessAt(t, server, 3), recording, func(o *redisstore.Options) { o.Client = client })
+	w := storetest.NewWorld(t, harnessAt(t, server, 3), recordPolicy, func(o *redisstore.Options) { o.Client = client })
 	if _, err := w.Store.Events(t.Context(), []job.EventsAsk{{Limit: 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 	}
 	locksOn(t, client, w)
 	cluster := redistest.StartCluster(t, 3, 0)
-	cw := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)))
+	cw := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)))
 	cw.Add(storetest.Once(cw.InShard(0, 1)[0], 0))
 
 	used := commandsOf(t, server)
@@ -211,7 +211,7 @@ func TestEachGrantIsUsed(t *testing.T) {
 	}
 }
 
-// TestSentinelGrant: nodes need no more of the sentinels than operators are told to
+// TestSentinelGrant: nodes need no more of the sentinels than the documents tell operators to
 // grant, and what an intruder would try is not in it. Sentinels that let in who has a
 // password get the one that is for them.
 func TestSentinelGrant(t *testing.T) {
@@ -230,7 +230,7 @@ func TestSentinelGrant(t *testing.T) {
 			t.Errorf("refused: %v", refused)
 		}
 	}
-	intruder := dial(t, "redis://"+s.SentinelAddrs()[0])
+	intruder := dialRedis(t, "redis://"+s.SentinelAddrs()[0])
 	for _, command := range [][]any{{"sentinel", "remove", s.MasterName()}, {"sentinel", "failover", s.MasterName()}, {"sentinel", "set", s.MasterName(), "quorum", "9"}, {"shutdown"}, {"publish", "c", "m"}} {
 		if err := intruder.Do(t.Context(), command...).Err(); !redis.HasErrorPrefix(err, "NOPERM") {
 			t.Errorf("%v: %v", command, err)
@@ -327,8 +327,8 @@ func commandsOf(t *testing.T, server *redistest.Server) map[string]bool {
 	return used
 }
 
-// TestTheDocumentHasTheGrant: what operators read is what the tests run under.
-func TestTheDocumentHasTheGrant(t *testing.T) {
+// TestDocumentedGrantIsTheTestedOne: what operators read is what the tests run under.
+func TestDocumentedGrantIsTheTestedOne(t *testing.T) {
 	text, err := os.ReadFile("../../../" + redisacl.Doc)
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestAWebhooksPlaceIsTheHolders: only the holder of the lock moves it, and what it gave
+// TestOnlyLockHolderMovesWebhookPosition: only the holder of the lock moves it, and what it gave
 // up on is stored with that, once.
-func TestAWebhooksPlaceIsTheHolders(t *testing.T) {
+func TestOnlyLockHolderMovesWebhookPosition(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		ctx := t.Context()
 		holder, err := w.Client.Get(ctx, w.Store.LockKey(2)).Result()
@@ -71,11 +71,11 @@ func TestAWebhooksPlaceIsTheHolders(t *testing.T) {
 	})
 }
 
-// TestHookStatesOfHealthyServers loses a master without a replica: how far webhooks are
+// TestWebhookStatesOfHealthyServers loses a master without a replica: how far webhooks are
 // with the shards of the others is answered beside the error.
-func TestHookStatesOfHealthyServers(t *testing.T) {
+func TestWebhookStatesOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	w.Damaged()
 	state := job.HookState{After: job.Place{MS: 7, Seq: 3}}
 	holder := w.Client.Get(t.Context(), w.Store.LockKey(2)).Val()
@@ -106,11 +106,11 @@ func gaveUp(t *testing.T, w *storetest.World, hook string, n int) (evicted int) 
 	return evicted
 }
 
-// TestTheNewestLettersAreKept: what a webhook gave up on is bounded in each shard, and what
-// had to go is told; what others gave up on stays. No more is read than was asked for.
-func TestTheNewestLettersAreKept(t *testing.T) {
+// TestNewestDeadLettersAreKept: what a webhook gave up on is bounded in each shard, and what
+// had to go is returned; what others gave up on stays. No more is read than was asked for.
+func TestNewestDeadLettersAreKept(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), recording)
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), recordPolicy)
 	ctx := t.Context()
 	gaveUp(t, w, "quiet", 1)
 	const kept, more = 1000, 5
@@ -119,7 +119,7 @@ func TestTheNewestLettersAreKept(t *testing.T) {
 		evicted += gaveUp(t, w, "noisy", 2+i)
 	}
 	if evicted != more {
-		t.Errorf("%d are told of", evicted)
+		t.Errorf("%d are reported", evicted)
 	}
 	letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "noisy", Limit: 2 * kept})
 	if err != nil || len(letters) != kept || letters[0].AtMS != kept+more+1 || letters[kept-1].AtMS != more+2 {
@@ -166,9 +166,9 @@ func TestTheNewestLettersAreKept(t *testing.T) {
 	}
 }
 
-// TestLettersOfAnOlderVersion, which keeps those of all webhooks together: they are listed,
+// TestDeadLettersOfOlderVersion, which keeps those of all webhooks together: they are listed,
 // counted, and deleted when they were delivered, beside those of this version.
-func TestLettersOfAnOlderVersion(t *testing.T) {
+func TestDeadLettersOfOlderVersion(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		ctx, old := t.Context(), w.Key(2, "hookdead")
 		for i, hook := range []string{"ops", "other", "ops"} {

@@ -38,7 +38,7 @@ func TestIsolatedPrimary(t *testing.T) {
 	})
 	t.Run("local, as the control", func(t *testing.T) {
 		t.Parallel()
-		// What the client outside was told just before the cut may be lost as well.
+		// What the client outside was answered just before the cut may be lost as well.
 		inside, _, _ := isolatePrimary(t, conn.DurabilityLocal)
 		if len(inside.lost) == 0 {
 			t.Errorf("none of %d is lost: the layout had no power", len(inside.acked))
@@ -56,25 +56,25 @@ func isolatePrimary(t *testing.T, class conn.Durability, opts ...redistest.Optio
 	old := s.Nodes()[0]
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(s.SentinelAddrs(), ","), s.MasterName())
 	options := func(o *redisstore.Options) { o.Durability, o.WaitTimeout = class, 300*time.Millisecond }
-	w := storetest.NewWorld(t, observe(t, old, url), as(t, url), options)
-	inside = startIsolatedWriter(t, "inside", w, w.Open(options, func(o *redisstore.Options) { o.Client = dial(t, old.URL()) }))
+	w := storetest.NewWorld(t, newObserver(t, old, url), asOptions(t, url), options)
+	inside = startIsolatedWriter(t, "inside", w, w.Open(options, func(o *redisstore.Options) { o.Client = dialRedis(t, old.URL()) }))
 	outside = startIsolatedWriter(t, "outside", w, w.Store)
-	inside.reach(30)
-	outside.reach(30)
+	inside.awaitAcknowledged(30)
+	outside.awaitAcknowledged(30)
 
 	network.Blackhole(faultproxy.Both)
 	cut = time.Now()
 	s.WaitFailover(old.Addr())
-	outside.reach(outside.count() + 30)
+	outside.awaitAcknowledged(outside.countAcknowledged() + 30)
 	if class == conn.DurabilityReplica {
 		redistest.Eventually(t, time.Minute, "refusals of the old primary", func(context.Context) error {
-			return inside.refusals()
+			return inside.refusalError()
 		})
 	} else {
-		inside.reach(inside.count() + 30)
+		inside.awaitAcknowledged(inside.countAcknowledged() + 30)
 	}
-	inside.stop()
-	outside.stop()
+	inside.stopWriting()
+	outside.stopWriting()
 	network.Pass()
 	redistest.Eventually(t, time.Minute, "the old primary is a replica", func(ctx context.Context) error {
 		text, err := old.Client().Info(ctx, "replication").Result()
@@ -84,15 +84,15 @@ func isolatePrimary(t *testing.T, class conn.Durability, opts ...redistest.Optio
 		return err
 	})
 	for _, writer := range []*isolatedWriter{inside, outside} {
-		writer.lost = missing(t, w, writer.acked)
+		writer.lost = missingJobs(t, w, writer.acked)
 	}
 	t.Logf("inside: %d acknowledged, %d lost; outside: %d acknowledged, %d lost", len(inside.acked), len(inside.lost),
 		len(outside.acked), len(outside.lost))
 	return inside, outside, cut
 }
 
-// missing are the jobs that are not stored.
-func missing(t *testing.T, w *storetest.World, ids []string) (lost []string) {
+// missingJobs are the jobs that are not stored.
+func missingJobs(t *testing.T, w *storetest.World, ids []string) (lost []string) {
 	t.Helper()
 	for _, id := range ids {
 		if w.Get(id) == nil {
@@ -102,7 +102,7 @@ func missing(t *testing.T, w *storetest.World, ids []string) (lost []string) {
 	return lost
 }
 
-// isolatedWriter creates jobs one after the other and notes what it is told.
+// isolatedWriter creates jobs one after the other and notes the answers.
 type isolatedWriter struct {
 	t       *testing.T
 	name    string
@@ -127,16 +127,16 @@ func startIsolatedWriter(t *testing.T, name string, w *storetest.World, s *redis
 			d := storetest.Once(fmt.Sprintf("%s-%d", name, i), time.Hour)
 			call, stop := context.WithTimeout(context.Background(), time.Second)
 			asked := time.Now()
-			x.note(d.ID, asked, storetest.Create(call, s, s.ShardOf(d.Key), []job.Record{w.Record(d)}).Err)
+			x.noteWrite(d.ID, asked, storetest.Create(call, s, s.ShardOf(d.Key), []job.Record{w.Record(d)}).Err)
 			stop()
 			<-pace.C
 		}
 	})
-	t.Cleanup(x.stop)
+	t.Cleanup(x.stopWriting)
 	return x
 }
 
-func (x *isolatedWriter) note(id string, asked time.Time, err error) {
+func (x *isolatedWriter) noteWrite(id string, asked time.Time, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -155,19 +155,19 @@ func (x *isolatedWriter) note(id string, asked time.Time, err error) {
 	}
 }
 
-func (x *isolatedWriter) stop() {
+func (x *isolatedWriter) stopWriting() {
 	x.cancel()
 	x.working.Wait()
 }
 
-func (x *isolatedWriter) count() int {
+func (x *isolatedWriter) countAcknowledged() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.acked)
 }
 
-// refusals answers nil once both kinds of refusal were met.
-func (x *isolatedWriter) refusals() error {
+// refusalError answers nil once both kinds of refusal were met.
+func (x *isolatedWriter) refusalError() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.unconfirmed.IsZero() || x.noReplicas.IsZero() {
@@ -176,11 +176,11 @@ func (x *isolatedWriter) refusals() error {
 	return nil
 }
 
-// reach waits until so many creations were acknowledged.
-func (x *isolatedWriter) reach(n int) {
+// awaitAcknowledged waits until so many creations were acknowledged.
+func (x *isolatedWriter) awaitAcknowledged(n int) {
 	x.t.Helper()
 	redistest.Eventually(x.t, time.Minute, x.name+" creates jobs", func(context.Context) error {
-		if got := x.count(); got < n {
+		if got := x.countAcknowledged(); got < n {
 			return fmt.Errorf("%d of %d are acknowledged", got, n)
 		}
 		return nil

@@ -14,7 +14,7 @@ import (
 )
 
 // TestWritesShareRoundTrips: where many write at a time, the server reads less often than
-// they write, and each hears of its own write.
+// they write, and each gets the result of its own write.
 func TestWritesShareRoundTrips(t *testing.T) {
 	const writers = 60
 	server := redistest.Start(t)
@@ -26,7 +26,7 @@ func TestWritesShareRoundTrips(t *testing.T) {
 		}
 		round++
 		leased := w.Lease(0, writers)
-		before := reads(t, server)
+		before := countReads(t, server)
 		var writing sync.WaitGroup
 		for _, l := range leased {
 			writing.Go(func() {
@@ -37,16 +37,16 @@ func TestWritesShareRoundTrips(t *testing.T) {
 			})
 		}
 		writing.Wait()
-		if n := reads(t, server) - before; n >= len(leased) {
+		if n := countReads(t, server) - before; n >= len(leased) {
 			return fmt.Errorf("%d reads of %d writes", n, len(leased))
 		}
 		return nil
 	})
 }
 
-// TestLostAnswerOfManyWrites: where the answers to several writes that went out together
-// are lost, each of the writers is told of its own, which took place once.
-func TestLostAnswerOfManyWrites(t *testing.T) {
+// TestLostReplyOfManyWrites: where the answers to several writes that went out together
+// are lost, each of the writers gets the result of its own, which took place once.
+func TestLostReplyOfManyWrites(t *testing.T) {
 	const writers = 60
 	w, proxy, faulty, registry := behindProxy(t, redistest.Start(t))
 	for _, id := range w.InShard(0, writers) {
@@ -55,7 +55,7 @@ func TestLostAnswerOfManyWrites(t *testing.T) {
 	redistest.Eventually(t, time.Minute, "more writes repeated than answers lost", func(context.Context) error {
 		w.Clock.Add(90_000)
 		leased := w.Lease(0, writers)
-		lost, repeated := proxy.Counters().Cut, replays(t, registry, "apply")
+		lost, repeated := proxy.Counters().Cut, countReplays(t, registry, "apply")
 		var writing sync.WaitGroup
 		for i, l := range leased {
 			write := w.Settle(l, job.OutcomeSucceeded)
@@ -63,7 +63,7 @@ func TestLostAnswerOfManyWrites(t *testing.T) {
 				if i == writers/2 { // by then writes wait for each other
 					proxy.CutNextReplies(2)
 				}
-				reply := repeat(t, func() (job.ApplyReply, error) {
+				reply := callUntilAvailable(t, func() (job.ApplyReply, error) {
 					r := faulty.Apply(t.Context(), 0, []job.Write{write})
 					return r, r.Err
 				})
@@ -78,7 +78,7 @@ func TestLostAnswerOfManyWrites(t *testing.T) {
 				t.Errorf("%s: %d runs, had %d before", l.Record, r.State.Runs, l.Known.State.Runs)
 			}
 		}
-		lost, repeated = proxy.Counters().Cut-lost, replays(t, registry, "apply")-repeated
+		lost, repeated = proxy.Counters().Cut-lost, countReplays(t, registry, "apply")-repeated
 		if len(leased) != writers || repeated <= float64(lost) {
 			return fmt.Errorf("%d of %d leased; %v writes repeated for %d answers lost", len(leased), writers, repeated, lost)
 		}
@@ -86,8 +86,8 @@ func TestLostAnswerOfManyWrites(t *testing.T) {
 	})
 }
 
-// reads is how often the server has read from connections.
-func reads(t *testing.T, server *redistest.Server) int {
+// countReads is how often the server has read from connections.
+func countReads(t *testing.T, server *redistest.Server) int {
 	t.Helper()
 	info, err := server.Client().Info(t.Context(), "stats").Result()
 	if err != nil {

@@ -235,7 +235,7 @@ func testTokens(w *World) {
 	lease(100) // many in one millisecond
 	lease(1)
 	if last < uint64(Start)*1000+100 {
-		w.T.Errorf("token %d does not tell the time", last)
+		w.T.Errorf("token %d does not contain the time", last)
 	}
 	w.Advance(-time.Hour)
 	lease(1)

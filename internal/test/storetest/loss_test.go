@@ -19,11 +19,11 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestKeyspaceLost empties Redis under an open store: looking at it says so, and
+// TestLostKeyspace empties Redis under an open store: the next check reports it, and
 // does not make the loss invisible.
-func TestKeyspaceLost(t *testing.T) {
+func TestLostKeyspace(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	w.Damaged()
 	ctx, hash := t.Context(), w.Prefix+":{meta}"
 	finding := func() string {
@@ -64,7 +64,7 @@ func TestKeyspaceLost(t *testing.T) {
 		t.Errorf("another process has created it as it was: %q", text)
 	}
 	if err := w.Store.CheckSchema(ctx); !errors.Is(err, rediserr.ErrKeyspaceGone) {
-		t.Errorf("the small look says %v", err)
+		t.Errorf("the short check returns %v", err)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestKeyspaceLost(t *testing.T) {
 // other masters' shards are answered beside the error.
 func TestLanesOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	w.Damaged()
 	for shard := range 3 {
 		w.Add(storetest.Once(w.InShard(shard, 1)[0], time.Minute))
@@ -90,7 +90,7 @@ func TestLanesOfHealthyServers(t *testing.T) {
 		}
 	}
 	if heads, ok := lanes[1]; ok {
-		t.Errorf("the shard that nobody serves has %+v", heads)
+		t.Errorf("the shard without a server has %+v", heads)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestLanesOfHealthyServers(t *testing.T) {
 // the shards of the others does not wait for it.
 func TestEventsOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) {
 		o.Shards, o.KeepEvents = 3, redisstore.MinKeepEvents
 	})
 	w.Damaged()
@@ -126,7 +126,7 @@ func TestEventsOfHealthyServers(t *testing.T) {
 	}
 	cancel()
 	if err := <-flushed; err == nil {
-		t.Error("the event of the shard that nobody serves is written")
+		t.Error("the event of the shard without a server is written")
 	}
 	cluster.Master(1).Resume()
 }
@@ -135,7 +135,7 @@ func TestEventsOfHealthyServers(t *testing.T) {
 // of the others is read beside the error, and where they end.
 func TestEventsOfHealthyServersAreRead(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
-	w := storetest.NewWorld(t, observe(t, cluster.Nodes()[0], clusterURL(cluster)), as(t, clusterURL(cluster)), func(o *redisstore.Options) {
+	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) {
 		o.Shards, o.KeepEvents = 3, redisstore.MinKeepEvents
 	})
 	w.Damaged()
@@ -163,7 +163,7 @@ func TestEventsOfHealthyServersAreRead(t *testing.T) {
 		}
 	}
 	if !errors.Is(pages[1].Err, job.ErrUnavailable) || len(pages[1].Happenings) != 0 || last[1].Exact() {
-		t.Errorf("the shard that nobody serves: %+v, its last is %v", pages[1], last[1])
+		t.Errorf("the shard without a server: %+v, its last is %v", pages[1], last[1])
 	}
 }
 
@@ -174,11 +174,11 @@ func TestTokenAfterLostGrant(t *testing.T) {
 	at := func(d time.Duration) { server.SetTime(time.UnixMilli(storetest.Start).Add(d)) }
 	at(0)
 	realTime := func(o *redisstore.Options) { o.Virtual = nil }
-	w := storetest.NewWorld(t, dial(t, "redis://"+server.Addr()), realTime)
+	w := storetest.NewWorld(t, dialRedis(t, "redis://"+server.Addr()), realTime)
 	other := w.Open(realTime)
 	id := w.InShard(0, 1)[0]
 	w.Add(storetest.Once(id, 0))
-	restore := remember(t, w, job.RecordID("ns/"+id))
+	restore := rememberRecord(t, w, job.RecordID("ns/"+id))
 
 	at(30 * time.Second)
 	lost := other.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(0, 1, "")})[0]
@@ -202,8 +202,8 @@ func TestTokenAfterLostGrant(t *testing.T) {
 	}
 }
 
-// remember returns what brings shard 0 with one record back to how it is now.
-func remember(t *testing.T, w *storetest.World, record job.RecordID) (restore func()) {
+// rememberRecord returns what brings shard 0 with one record back to how it is now.
+func rememberRecord(t *testing.T, w *storetest.World, record job.RecordID) (restore func()) {
 	t.Helper()
 	ctx, lane := t.Context(), w.Key(0, "l:"+storetest.Lane().String())
 	clock := w.Client.HGet(ctx, w.Key(0, "meta"), "c").Val()

@@ -16,22 +16,22 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// BenchmarkMemory tells what a scheduled job takes of Redis, by part: recurring, all
+// BenchmarkMemory measures what a scheduled job takes of Redis, by part: recurring, all
 // policies as usual, a payload of 200 bytes and an id of 24, no history. Run it with
 // -benchtime 1x.
 func BenchmarkMemory(b *testing.B) {
 	for _, namespace := range []string{"default", "mail"} {
 		b.Run("namespace="+namespace, func(b *testing.B) {
 			for b.Loop() {
-				memory(b, namespace)
+				benchmarkMemory(b, namespace)
 			}
 		})
 	}
 }
 
-func memory(b *testing.B, namespace string) {
+func benchmarkMemory(b *testing.B, namespace string) {
 	const jobs, batch = 100_000, 200
-	client := dial(b, redistest.Start(b).URL())
+	client := dialRedis(b, redistest.Start(b).URL())
 	w := storetest.NewWorld(b, client, func(o *redisstore.Options) { o.Shards = 8 })
 	w.Damaged() // an audit would take long
 	before := usedMemory(b, client)
@@ -108,9 +108,9 @@ func TestPlainJobsStaySmall(t *testing.T) {
 	}
 }
 
-// TestLanesAreReadPlainly: while the clock is known, due times are read without a
+// TestLanesAreReadWithoutScript: while the clock is known, due times are read without a
 // script, and what another process has changed is seen all the same.
-func TestLanesAreReadPlainly(t *testing.T) {
+func TestLanesAreReadWithoutScript(t *testing.T) {
 	client := redistest.Start(t).Client()
 	realTime := func(o *redisstore.Options) { o.Virtual = nil }
 	w := storetest.NewWorld(t, client, realTime)

@@ -17,7 +17,7 @@ func (w *World) readObjectives(shard int, upToMS int64) []job.Objective {
 	return list
 }
 
-// moveObjectives moves entries to where their records say, as a holder does. Each has to be looked at
+// moveObjectives moves entries to where their records place them, as a holder does. Each has to be looked at
 // by now.
 func (w *World) moveObjectives(shard int, list []job.Objective, to func(job.Objective) int64) {
 	w.T.Helper()

@@ -17,13 +17,13 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestUnavailable takes the server away in all ways: calls end in time, say so,
+// TestUnavailable takes the server away in all ways: calls end in time, with an error,
 // and work again afterwards.
 func TestUnavailable(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("always"))
 	proxy := faultproxy.New(t, server.Addr())
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
-	s := w.Open(func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
+	s := w.Open(func(o *redisstore.Options) { o.Client = dialRedis(t, "redis://"+proxy.Addr()) })
 	id := w.InShard(0, 1)[0]
 	w.Add(storetest.Definition(id))
 	w.Clock.Add(60_000)
@@ -69,7 +69,7 @@ func TestUnavailable(t *testing.T) {
 // lets work go on passes, and history is what is left out.
 func TestMemoryFull(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	ids := w.InShard(0, 12)
 	for _, id := range ids[:10] {
 		d := storetest.Definition(id)
@@ -78,7 +78,7 @@ func TestMemoryFull(t *testing.T) {
 	}
 	w.Clock.Add(60_000)
 	leased := w.Lease(0, 5)
-	fill(t, server.Client(), "1")
+	fillMemory(t, server.Client(), "1")
 
 	reply := storetest.Create(t.Context(), w.Store, 0, []job.Record{w.Record(storetest.Definition(ids[10])), w.Record(storetest.Definition(ids[11]))})
 	if !errors.Is(reply.Err, job.ErrNoMemory) || errors.Is(reply.Err, job.ErrUnavailable) {
@@ -116,7 +116,7 @@ func TestMemoryFull(t *testing.T) {
 	}
 	r := w.Get(leased[0].Known.Definition.ID)
 	w.MustWrite(0, w.Decide(leased[0].Record, r.Definition, r.State, job.Delete{}))
-	fill(t, server.Client(), "0")
+	fillMemory(t, server.Client(), "0")
 	w.Add(storetest.Definition(ids[10]))
 }
 
@@ -126,14 +126,14 @@ var leaseLock = storetest.LeaseRequest(0, 1, "").LockValue
 // dead one again while Redis is full: only history and dead letters are left out.
 func TestMemoryFullForRuns(t *testing.T) {
 	server := redistest.Start(t)
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()))
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	d := storetest.Overlapping(w.InShard(0, 1)[0])
 	w.Add(d)
 	fail := func(l job.Leased) []job.Write {
 		return w.Family(l.Record, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
 	}
 	w.MustWrite(0, fail(w.Spawn(d, 1)[0])...) // its dead letter is kept
-	fill(t, server.Client(), "1")
+	fillMemory(t, server.Client(), "1")
 	live := w.Spawn(d, 2)
 	w.MustWrite(0, fail(live[0])...)
 	settle := fail(live[1])
@@ -153,10 +153,10 @@ func TestMemoryFullForRuns(t *testing.T) {
 	if err != nil || len(letters) != 0 {
 		t.Errorf("dead letters %+v (%v)", letters, err)
 	}
-	fill(t, server.Client(), "0")
+	fillMemory(t, server.Client(), "0")
 }
 
-func fill(t *testing.T, c *redis.Client, maxmemory string) {
+func fillMemory(t *testing.T, c *redis.Client, maxmemory string) {
 	t.Helper()
 	if err := c.ConfigSet(t.Context(), "maxmemory", maxmemory).Err(); err != nil {
 		t.Fatal(err)
@@ -167,8 +167,8 @@ func fill(t *testing.T, c *redis.Client, maxmemory string) {
 func TestErrorsAreCounted(t *testing.T) {
 	server := redistest.Start(t)
 	registry := prometheus.NewRegistry()
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Registerer = registry })
-	fill(t, server.Client(), "1")
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), func(o *redisstore.Options) { o.Registerer = registry })
+	fillMemory(t, server.Client(), "1")
 	storetest.Create(t.Context(), w.Store, 0, []job.Record{w.Record(storetest.Definition(w.InShard(0, 1)[0]))})
 	families, err := registry.Gather()
 	if err != nil {

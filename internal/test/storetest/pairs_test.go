@@ -11,13 +11,13 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestOneLostAnswerOfTwoWrites loses the first answer to each write of a run that is
-// a record of its own: it is told that both of its records were written.
-func TestOneLostAnswerOfTwoWrites(t *testing.T) {
+// TestOneLostReplyOfTwoWrites loses the first answer to each write of a run that is
+// a record of its own: it gets the result that both of its records were written.
+func TestOneLostReplyOfTwoWrites(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
 	w := storetest.NewWorld(t, server.Client())
-	s := w.Open(func(o *redisstore.Options) { o.Client = dial(t, "redis://"+proxy.Addr()) })
+	s := w.Open(func(o *redisstore.Options) { o.Client = dialRedis(t, "redis://"+proxy.Addr()) })
 	lost := int64(0)
 	apply := func(writes ...job.Write) {
 		t.Helper()
@@ -56,16 +56,16 @@ func TestOneLostAnswerOfTwoWrites(t *testing.T) {
 	}
 }
 
-// TestLostAnswersInRandomHistories cuts one answer in ten through a whole random
+// TestLostRepliesInRandomHistories cuts one answer in ten through a whole random
 // history, in which every call has one right answer.
-func TestLostAnswersInRandomHistories(t *testing.T) {
+func TestLostRepliesInRandomHistories(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
 	w := storetest.NewWorld(t, server.Client())
 	direct := w.Store
 	w.Store = w.Open(func(o *redisstore.Options) {
-		o.Client, o.OpTimeout = dial(t, "redis://"+proxy.Addr()), time.Minute
+		o.Client, o.OpTimeout = dialRedis(t, "redis://"+proxy.Addr()), time.Minute
 	})
 	proxy.CutReplies(0.1)
 	storetest.Random(w)

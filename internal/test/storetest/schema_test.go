@@ -26,8 +26,8 @@ const goldenPrefix = "golden"
 
 func asGolden(o *redisstore.Options) { o.Caller = "golden-node" }
 
-// TestWhatIsStored: this version stores, to the byte, what its golden dump holds.
-func TestWhatIsStored(t *testing.T) {
+// TestStoredBytesMatchGoldenDump: this version stores, to the byte, what its golden dump holds.
+func TestStoredBytesMatchGoldenDump(t *testing.T) {
 	client := redistest.Start(t).Client()
 	w := storetest.NewWorldAt(t, client, goldenPrefix, storetest.Start, asGolden)
 	ids := storetest.Specimen(w)
@@ -71,10 +71,10 @@ func keysOf(ids []string) []job.Key {
 	return keys
 }
 
-// TestWhatWasStored reads the golden dumps of this schema and of all before it, and
+// TestGoldenDumpsOfAllSchemas reads the golden dumps of this schema and of all before it, and
 // goes on with the work: in keyspaces that keep their schema, and in those that are
 // raised to the present one while the store is open.
-func TestWhatWasStored(t *testing.T) {
+func TestGoldenDumpsOfAllSchemas(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join("testdata", "schema-*"))
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("no golden dumps: %v", err)
@@ -112,8 +112,8 @@ func whatWasStored(t *testing.T, dir string, raised bool) {
 	}
 	w.Audit()
 	keys := storedJobs(t, string(want))
-	if got, want := ordered(storetest.Meaning(w, keys)), ordered(string(want)); got != want {
-		t.Errorf("the meaning has changed:\n%s", difference(got, want))
+	if got, want := sortFields(storetest.Meaning(w, keys)), sortFields(string(want)); got != want {
+		t.Errorf("the meaning has changed:\n%s", firstDifference(got, want))
 	}
 	plain := storetest.Definition("without-history") // of which the latest schema has states of its own
 	plain.HistoryLimit = 0
@@ -127,9 +127,9 @@ func whatWasStored(t *testing.T, dir string, raised bool) {
 	}
 }
 
-// ordered is a meaning with the fields of each record sorted: where a field stands in
+// sortFields is a meaning with the fields of each record sorted: where a field stands in
 // its type means nothing.
-func ordered(meaning string) string {
+func sortFields(meaning string) string {
 	lines := slices.Collect(strings.Lines(meaning))
 	for i := 0; i < len(lines); {
 		from := i
@@ -172,7 +172,7 @@ func storedJobs(t *testing.T, meaning string) (keys []job.Key) {
 	return keys
 }
 
-func difference(got, want string) string {
+func firstDifference(got, want string) string {
 	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -188,7 +188,7 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 	t.Helper()
 	change := func(key job.Key, ev job.Event) {
 		t.Helper()
-		r := get(t, w, key)
+		r := getRecord(t, w, key)
 		if r == nil {
 			return
 		}
@@ -205,10 +205,10 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 	for range 10 {
 		w.Advance(time.Hour)
 		for _, key := range keys {
-			if r := get(t, w, key); r != nil && r.State.Live() {
+			if r := getRecord(t, w, key); r != nil && r.State.Live() {
 				change(key, job.Lose{Token: r.State.Token})
 			}
-			r := get(t, w, key)
+			r := getRecord(t, w, key)
 			if r == nil || r.State.Region != job.RegionDue || r.State.Due > w.Clock.Load() {
 				continue
 			}
@@ -234,7 +234,7 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 	}
 }
 
-func get(t *testing.T, w *storetest.World, key job.Key) *job.Record {
+func getRecord(t *testing.T, w *storetest.World, key job.Key) *job.Record {
 	t.Helper()
 	records, err := w.Store.Get(t.Context(), []job.Key{key})
 	if err != nil {
@@ -263,7 +263,7 @@ func TestSpecimenIsComplete(t *testing.T) {
 	for what, of := range map[string]reflect.Type{
 		"state": reflect.TypeFor[job.State](), "definition": reflect.TypeFor[job.Definition](), "run": reflect.TypeFor[job.Run](),
 	} {
-		for _, path := range leaves("  "+what, of) {
+		for _, path := range leafFields("  "+what, of) {
 			known := strings.HasSuffix(path, ".Unknown") || path == "  run.ManualID"
 			if !known && !strings.Contains(told, path+" = ") {
 				t.Errorf("%s is not set anywhere", path)
@@ -272,16 +272,16 @@ func TestSpecimenIsComplete(t *testing.T) {
 	}
 }
 
-func leaves(path string, of reflect.Type) []string {
+func leafFields(path string, of reflect.Type) []string {
 	switch {
 	case of.Kind() == reflect.Struct && of.PkgPath() != "time":
 		var all []string
 		for i := range of.NumField() {
-			all = append(all, leaves(path+"."+of.Field(i).Name, of.Field(i).Type)...)
+			all = append(all, leafFields(path+"."+of.Field(i).Name, of.Field(i).Type)...)
 		}
 		return all
 	case of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct:
-		return leaves(path, of.Elem())
+		return leafFields(path, of.Elem())
 	}
 	return []string{path}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// TestSettingsChangeUnderAStore makes a server unsafe after it was opened, in ways
-// that lose jobs: the next look says so, and says nothing when all is right again.
-func TestSettingsChangeUnderAStore(t *testing.T) {
+// TestSettingsChangeOfOpenStore makes a server unsafe after it was opened, in ways
+// that lose jobs: the next check reports it, and reports nothing when all is right again.
+func TestSettingsChangeOfOpenStore(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("no"))
-	w := storetest.NewWorld(t, server.Client(), as(t, server.URL()), func(o *redisstore.Options) { o.Durability = conn.DurabilityLocal })
+	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), func(o *redisstore.Options) { o.Durability = conn.DurabilityLocal })
 	set := func(name, value string) {
 		t.Helper()
 		if err := server.Client().ConfigSet(t.Context(), name, value).Err(); err != nil {
@@ -34,7 +34,7 @@ func TestSettingsChangeUnderAStore(t *testing.T) {
 		{"appendonly", "no", "yes", "durability"},
 	} {
 		set(tt.name, tt.bad)
-		if r := look(); severity(r, tt.code) != conn.Fatal {
+		if r := look(); severityOf(r, tt.code) != conn.Fatal {
 			t.Errorf("%s %s: %+v", tt.name, tt.bad, r.Findings)
 		}
 		set(tt.name, tt.good)

@@ -16,8 +16,8 @@ import (
 func Specimen(w *World) []string {
 	s := &specimen{World: w}
 	for _, step := range []func(){
-		s.due, s.backingOff, s.retrying, s.live, s.paused, s.dead, s.letters, s.done, s.manual, s.held, s.children, s.backfill,
-		s.hinted, s.deleting, s.everything, s.limits, s.usual, s.sealed, s.traced, s.late, s.sourced,
+		s.addDueJob, s.backingOff, s.addRetryingJob, s.addRunningJob, s.addPausedJob, s.addDeadJob, s.addDeadLetters, s.addDoneJob, s.addManualRuns, s.addHeldJob, s.addChildren, s.addBackfill,
+		s.addHintedJob, s.addDeletingJob, s.addFullJob, s.addLimits, s.addPlainJob, s.addSealedJob, s.addTracedJob, s.addLateJob, s.addSourcedJob,
 	} {
 		step()
 		w.Advance(time.Second)
@@ -31,7 +31,7 @@ type specimen struct {
 	batch int
 }
 
-func (s *specimen) add(d job.Definition) job.Definition {
+func (s *specimen) addJob(d job.Definition) job.Definition {
 	s.T.Helper()
 	d.Queue, d.CreatedMS, d.UpdatedMS, d.AnchorMS = d.ID, s.Clock.Load(), s.Clock.Load(), s.Clock.Load()
 	s.Add(d)
@@ -39,8 +39,8 @@ func (s *specimen) add(d job.Definition) job.Definition {
 	return d
 }
 
-// lease leases the job's next run when it is due.
-func (s *specimen) lease(d job.Definition) job.Leased {
+// leaseJob leases the job's next run when it is due.
+func (s *specimen) leaseJob(d job.Definition) job.Leased {
 	s.T.Helper()
 	r := s.Get(d.ID)
 	if r.IndexMS > s.Clock.Load() {
@@ -55,7 +55,7 @@ func (s *specimen) lease(d job.Definition) job.Leased {
 	return reply.Leased[0]
 }
 
-func (s *specimen) event(d job.Definition, ev job.Event) job.State {
+func (s *specimen) applyEvent(d job.Definition, ev job.Event) job.State {
 	s.T.Helper()
 	r := s.Get(d.ID)
 	write := s.Decide(d.Record(), r.Definition, r.State, ev)
@@ -63,30 +63,30 @@ func (s *specimen) event(d job.Definition, ev job.Event) job.State {
 	return write.Decision.State
 }
 
-// run lets the next run of the job end.
-func (s *specimen) run(d job.Definition, outcomes ...job.Outcome) {
+// runJob lets the next run of the job end.
+func (s *specimen) runJob(d job.Definition, outcomes ...job.Outcome) {
 	s.T.Helper()
 	for _, outcome := range outcomes {
-		l := s.lease(d)
+		l := s.leaseJob(d)
 		started := s.Clock.Load()
 		s.Advance(1500 * time.Millisecond)
 		ev := job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
 		if outcome != job.OutcomeSucceeded {
 			ev.Error = "no route to host"
 		}
-		s.event(d, ev)
+		s.applyEvent(d, ev)
 	}
 }
 
-// reap ends the lease of the job's run as lost.
-func (s *specimen) reap(d job.Definition, l job.Leased, acked bool) {
+// reapRun ends the lease of the job's run as lost.
+func (s *specimen) reapRun(d job.Definition, l job.Leased, acked bool) {
 	s.T.Helper()
-	s.renew(l, 1, acked)
+	s.renewLease(l, 1, acked)
 	s.Advance(2 * lockTTL)
-	s.event(d, job.Lose{Token: l.Known.State.Token})
+	s.applyEvent(d, job.Lose{Token: l.Known.State.Token})
 }
 
-func (s *specimen) renew(l job.Leased, epoch uint32, acked bool) {
+func (s *specimen) renewLease(l job.Leased, epoch uint32, acked bool) {
 	s.T.Helper()
 	reply := s.Store.Renew(s.T.Context(), []job.RenewRequest{{Shard: l.Shard, TTL: lockTTL, Renewals: []job.Renewal{
 		{Record: l.Record, Lane: l.Known.State.Lane, Token: l.Known.State.Token, Epoch: epoch, Acked: acked},
@@ -96,8 +96,8 @@ func (s *specimen) renew(l job.Leased, epoch uint32, acked bool) {
 	}
 }
 
-// usual is a job that names nothing but what it has to: most of it is left out.
-func (s *specimen) usual() {
+// addPlainJob is a job that names nothing but what it has to: most of it is left out.
+func (s *specimen) addPlainJob() {
 	now, down := s.Clock.Load(), backoff.Jitter{Kind: backoff.JitterDown, Fraction: 0.1}
 	d := job.Definition{
 		Key: job.Key{Namespace: "ns", ID: "usual"}, Queue: "default", Priority: 5, Handler: "send", Payload: []byte("payload of usual"),
@@ -110,204 +110,204 @@ func (s *specimen) usual() {
 	}
 	s.Add(d)
 	s.ids = append(s.ids, d.ID)
-	s.run(d, job.OutcomeSucceeded)
+	s.runJob(d, job.OutcomeSucceeded)
 }
 
-// sealed is a job whose payload is stored under a key.
-func (s *specimen) sealed() {
+// addSealedJob is a job whose payload is stored under a key.
+func (s *specimen) addSealedJob() {
 	d := Definition("sealed")
 	d.Payload, d.PayloadKey = []byte("\x01 not to be read \xff"), "key-1"
-	s.add(d)
+	s.addJob(d)
 }
 
-// traced is a job that was registered, and is run by hand, in a trace.
-func (s *specimen) traced() {
+// addTracedJob is a job that was registered, and is run by hand, in a trace.
+func (s *specimen) addTracedJob() {
 	trace := &job.Trace{
 		TraceID: job.TraceID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255}, SpanID: job.SpanID{8, 7, 6, 5, 4, 3, 2, 1}, State: "vendor=x, other=y",
 	}
 	d := Definition("traced")
 	d.Trace = trace
-	d = s.add(d)
-	s.event(d, job.RunNow{RequestID: "done-by-hand", Trace: trace})
-	s.run(d, job.OutcomeSucceeded)
-	s.event(d, job.RunNow{RequestID: "by-hand", Trace: trace})
+	d = s.addJob(d)
+	s.applyEvent(d, job.RunNow{RequestID: "done-by-hand", Trace: trace})
+	s.runJob(d, job.OutcomeSucceeded)
+	s.applyEvent(d, job.RunNow{RequestID: "by-hand", Trace: trace})
 }
 
-// late is a job that broke its lateness objective, and is held back by a gate.
-func (s *specimen) late() {
+// addLateJob is a job that broke its lateness objective, and is held back by a gate.
+func (s *specimen) addLateJob() {
 	d := Definition("late")
 	d.MaxLag = time.Second
-	d = s.add(d)
+	d = s.addJob(d)
 	s.Clock.Store(s.Get(d.ID).IndexMS + 5000)
-	s.run(d, job.OutcomeSucceeded)
-	l := s.lease(d)
+	s.runJob(d, job.OutcomeSucceeded)
+	l := s.leaseJob(d)
 	s.Advance(2 * time.Second)
-	s.event(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
+	s.applyEvent(d, job.HoldBack{Token: l.Known.State.Token, Reason: job.HeldLock, Key: "lock", By: "ns/other", UntilMS: s.Clock.Load() + 5000})
 }
 
-// sourced has policies with values from defaults of the operator.
-func (s *specimen) sourced() {
+// addSourcedJob has policies with values from defaults of the operator.
+func (s *specimen) addSourcedJob() {
 	d := Definition("sourced")
 	from := d.PolicySources()
 	from[backoff.RetryBase] = backoff.Source{Kind: backoff.FromQueue, Name: "mail"}
 	from[backoff.RetryMaxAttempts] = backoff.Source{Kind: backoff.FromPreset, Name: "partner-api"}
 	d.SetSources(from)
-	s.add(d)
+	s.addJob(d)
 }
 
-func (s *specimen) due() { s.add(Definition("due")) }
+func (s *specimen) addDueJob() { s.addJob(Definition("due")) }
 
 func (s *specimen) backingOff() {
-	d := s.add(Definition("backing-off"))
+	d := s.addJob(Definition("backing-off"))
 	for range 3 {
-		s.run(d, job.OutcomeFailed, job.OutcomeFailed)
+		s.runJob(d, job.OutcomeFailed, job.OutcomeFailed)
 	}
 }
 
-func (s *specimen) retrying() {
+func (s *specimen) addRetryingJob() {
 	d := Once("retrying", time.Duration(s.Clock.Load()-Start+5000)*time.Millisecond)
 	d.Retry.MaxAttempts = 5
-	d = s.add(d)
-	s.run(d, job.OutcomeFailed, job.OutcomeTimedOut)
-	s.reap(d, s.lease(d), true)
-	s.reap(d, s.lease(d), false)
-	s.reap(d, s.lease(d), false)
+	d = s.addJob(d)
+	s.runJob(d, job.OutcomeFailed, job.OutcomeTimedOut)
+	s.reapRun(d, s.leaseJob(d), true)
+	s.reapRun(d, s.leaseJob(d), false)
+	s.reapRun(d, s.leaseJob(d), false)
 }
 
-func (s *specimen) live() {
-	s.renew(s.lease(s.add(Definition("live"))), 7, true)
-	s.lease(s.add(Definition("live-and-not-acknowledged")))
-	d := s.add(Definition("live-with-all-that-may-come"))
-	l := s.lease(d)
-	s.event(d, job.RunNow{RequestID: "waits", Mode: job.ManualResetOnSuccess})
-	s.event(d, job.Pause{Note: "after this run"})
-	s.event(d, job.CancelRun{RunID: l.Known.State.RunID()})
+func (s *specimen) addRunningJob() {
+	s.renewLease(s.leaseJob(s.addJob(Definition("live"))), 7, true)
+	s.leaseJob(s.addJob(Definition("live-and-not-acknowledged")))
+	d := s.addJob(Definition("live-with-all-that-may-come"))
+	l := s.leaseJob(d)
+	s.applyEvent(d, job.RunNow{RequestID: "waits", Mode: job.ManualResetOnSuccess})
+	s.applyEvent(d, job.Pause{Note: "after this run"})
+	s.applyEvent(d, job.CancelRun{RunID: l.Known.State.RunID()})
 }
 
-func (s *specimen) paused() {
-	d := s.add(Definition("paused"))
-	s.run(d, job.OutcomeSucceeded)
-	s.event(d, job.Pause{Note: "until the audit is over"})
+func (s *specimen) addPausedJob() {
+	d := s.addJob(Definition("paused"))
+	s.runJob(d, job.OutcomeSucceeded)
+	s.applyEvent(d, job.Pause{Note: "until the audit is over"})
 	itself := Definition("paused-itself")
 	itself.PauseAfter = 1
-	s.run(s.add(itself), job.OutcomeFailed, job.OutcomeFailed)
+	s.runJob(s.addJob(itself), job.OutcomeFailed, job.OutcomeFailed)
 }
 
-func (s *specimen) dead() {
+func (s *specimen) addDeadJob() {
 	d := Once("dead", 0)
 	d.Retry.MaxAttempts = 1
-	s.run(s.add(d), job.OutcomeFailed)
+	s.runJob(s.addJob(d), job.OutcomeFailed)
 	d.ID = "quarantined"
-	d = s.add(d)
+	d = s.addJob(d)
 	for range 3 {
-		s.reap(d, s.lease(d), true)
+		s.reapRun(d, s.leaseJob(d), true)
 	}
 }
 
-// letters have every slot used, one of them twice.
-func (s *specimen) letters() {
+// addDeadLetters have every slot used, one of them twice.
+func (s *specimen) addDeadLetters() {
 	d := Definition("letters")
 	d.Retry.MaxAttempts = 1
-	d = s.add(d)
+	d = s.addJob(d)
 	for range job.DeadLettersPerJob + 1 {
-		s.run(d, job.OutcomeFailed)
+		s.runJob(d, job.OutcomeFailed)
 	}
 }
 
-func (s *specimen) done() {
-	s.run(s.add(Once("done", 0)), job.OutcomeSucceeded)
+func (s *specimen) addDoneJob() {
+	s.runJob(s.addJob(Once("done", 0)), job.OutcomeSucceeded)
 	d := Definition("schedule-has-ended")
 	d.Schedule.MaxRuns = 1
-	s.run(s.add(d), job.OutcomeSucceeded)
+	s.runJob(s.addJob(d), job.OutcomeSucceeded)
 	d = Definition("button")
 	d.Schedule = schedule.Spec{}
-	d = s.add(d)
-	s.event(d, job.RunNow{RequestID: "pushed"})
-	s.run(d, job.OutcomeSucceeded)
+	d = s.addJob(d)
+	s.applyEvent(d, job.RunNow{RequestID: "pushed"})
+	s.runJob(d, job.OutcomeSucceeded)
 }
 
-func (s *specimen) manual() {
-	s.event(s.add(Definition("manual")), job.RunNow{RequestID: "now"})
-	s.event(s.add(Definition("manual-beside")), job.RunNow{RequestID: "beside", Mode: job.ManualKeep})
-	s.event(s.add(Definition("manual-at-any-time")), job.RunNow{RequestID: "any-time", IgnoreExclusions: true})
+func (s *specimen) addManualRuns() {
+	s.applyEvent(s.addJob(Definition("manual")), job.RunNow{RequestID: "now"})
+	s.applyEvent(s.addJob(Definition("manual-beside")), job.RunNow{RequestID: "beside", Mode: job.ManualKeep})
+	s.applyEvent(s.addJob(Definition("manual-at-any-time")), job.RunNow{RequestID: "any-time", IgnoreExclusions: true})
 }
 
-func (s *specimen) held() {
+func (s *specimen) addHeldJob() {
 	for _, h := range []struct {
 		reason job.HoldReason
 		name   string
 	}{{job.HeldLock, "lock"}, {job.HeldTarget, "target"}, {job.HeldPace, "pace"}, {job.HeldQueue, "queue"}} {
-		d := s.add(Definition("held-by-" + h.name))
-		l := s.lease(d)
-		s.event(d, job.HoldBack{
+		d := s.addJob(Definition("held-by-" + h.name))
+		l := s.leaseJob(d)
+		s.applyEvent(d, job.HoldBack{
 			Token: l.Known.State.Token, Reason: h.reason, Key: h.name, By: "ns/other", UntilMS: s.Clock.Load() + 5000, Paced: h.reason == job.HeldPace,
 		})
 	}
 	d := Definition("catching-up")
 	d.Misfire = job.Misfire{Policy: job.MisfireRunAll, Window: time.Hour, MaxCatchUp: 7}
-	d = s.add(d)
-	s.event(d, job.Pause{})
+	d = s.addJob(d)
+	s.applyEvent(d, job.Pause{})
 	s.Advance(5 * time.Minute)
-	s.event(d, job.Resume{CatchUp: true})
+	s.applyEvent(d, job.Resume{CatchUp: true})
 }
 
-// arrive moves a leased run into a record of its own.
-func (s *specimen) arrive(d job.Definition, l job.Leased) {
+// arriveHeld moves a leased run into a record of its own.
+func (s *specimen) arriveHeld(d job.Definition, l job.Leased) {
 	s.T.Helper()
-	if s.event(d, job.Arrive{Token: l.Known.State.Token}).Children == 0 {
+	if s.applyEvent(d, job.Arrive{Token: l.Known.State.Token}).Children == 0 {
 		s.T.Fatalf("%s has no run of its own", d.ID)
 	}
 }
 
-func (s *specimen) children() {
+func (s *specimen) addChildren() {
 	d := Overlapping("children")
 	d.OverlapLimit = 3
-	d = s.add(d)
+	d = s.addJob(d)
 	for range 2 {
-		s.arrive(d, s.lease(d))
+		s.arriveHeld(d, s.leaseJob(d))
 	}
 	d = Overlapping("held-by-a-run")
 	d.Overlap = job.OverlapCancelOther
-	d = s.add(d)
-	s.arrive(d, s.lease(d))
-	s.event(d, job.Arrive{Token: s.lease(d).Known.State.Token})
+	d = s.addJob(d)
+	s.arriveHeld(d, s.leaseJob(d))
+	s.applyEvent(d, job.Arrive{Token: s.leaseJob(d).Known.State.Token})
 }
 
-func (s *specimen) backfill() {
-	d := s.add(Definition("backfill"))
-	s.event(d, job.StartBackfill{Backfill: job.Backfill{
+func (s *specimen) addBackfill() {
+	d := s.addJob(Definition("backfill"))
+	s.applyEvent(d, job.StartBackfill{Backfill: job.Backfill{
 		ID: "march", NextMS: s.Clock.Load() - 600_000, ToMS: s.Clock.Load() - 60_000, Concurrency: 2,
 	}})
-	l := s.lease(d)
-	s.event(d, job.Return{Token: l.Known.State.Token})
+	l := s.leaseJob(d)
+	s.applyEvent(d, job.Return{Token: l.Known.State.Token})
 	d = Definition("buffered")
 	d.Overlap, d.OverlapLimit = job.OverlapBufferAll, 5
-	d = s.add(d)
-	l = s.lease(d)
-	s.renew(l, 1, true)
+	d = s.addJob(d)
+	l = s.leaseJob(d)
+	s.renewLease(l, 1, true)
 	started := s.Clock.Load()
 	s.Advance(4 * time.Minute)
-	s.event(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
+	s.applyEvent(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
 }
 
-func (s *specimen) hinted() {
+func (s *specimen) addHintedJob() {
 	now := s.Clock.Load()
-	s.event(s.add(Definition("hinted")), job.SetHint{Hint: job.Hint{
+	s.applyEvent(s.addJob(Definition("hinted")), job.SetHint{Hint: job.Hint{
 		Source: job.HintOperator, AtMS: now + 30_000, IntervalMS: 90_000, UntilMS: now + 3_600_000, Reason: "the database\nis being moved",
 	}})
-	d := s.add(Definition("hinted-by-its-worker"))
-	l := s.lease(d)
-	s.event(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
+	d := s.addJob(Definition("hinted-by-its-worker"))
+	l := s.leaseJob(d)
+	s.applyEvent(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
 }
 
-func (s *specimen) deleting() {
-	d := s.add(Definition("deleted-and-live"))
-	s.lease(d)
-	s.event(d, job.Delete{})
+func (s *specimen) addDeletingJob() {
+	d := s.addJob(Definition("deleted-and-live"))
+	s.leaseJob(d)
+	s.applyEvent(d, job.Delete{})
 }
 
-// everything has every field of a definition set.
-func (s *specimen) everything() {
+// addFullJob has every field of a definition set.
+func (s *specimen) addFullJob() {
 	cron := schedule.Spec{
 		Kind: schedule.KindCron, Cron: []string{"H 2 * * *", "30 4 * * MON"}, TimeZone: "Europe/Berlin",
 		Gap: schedule.GapSkip, Repeat: schedule.RepeatBoth, StartAt: time.UnixMilli(Start).UTC(), EndAt: time.UnixMilli(Start).Add(1000 * time.Hour).UTC(),
@@ -331,13 +331,13 @@ func (s *specimen) everything() {
 	d.Overlap, d.OverlapLimit = job.OverlapBufferOne, 4
 	d.Misfire = job.Misfire{Policy: job.MisfireSkip, Window: 90 * time.Second, MaxCatchUp: 11}
 	d.Locks, d.PauseAfter = []job.Lock{{Key: "db", Limit: 2}, {Key: "disk", Limit: 1}}, 3
-	d = s.add(d)
+	d = s.addJob(d)
 	fixed := Definition("fixed-delay")
 	fixed.Schedule.FixedDelay, fixed.Backoff.Disabled = true, true
-	s.run(s.add(fixed), job.OutcomeSucceeded)
+	s.runJob(s.addJob(fixed), job.OutcomeSucceeded)
 	seconds := Definition("seconds")
 	seconds.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"*/10 * * * * *"}, Seconds: true}
-	s.add(seconds)
+	s.addJob(seconds)
 	calendar := Definition("calendar")
 	calendar.Schedule = schedule.Spec{
 		Kind: schedule.KindCalendar, TimeZone: "Europe/Berlin", Calendar: schedule.Calendar{
@@ -345,18 +345,18 @@ func (s *specimen) everything() {
 			ShortMonth: schedule.ShortMonthSkip, From: "2026-01-31",
 		},
 	}
-	s.add(calendar)
+	s.addJob(calendar)
 	weekly := Definition("weekly")
 	weekly.Schedule = schedule.Spec{
 		Kind: schedule.KindCalendar, Calendar: schedule.Calendar{Unit: schedule.CalendarWeek, Times: []string{"09:00"}, Weekdays: []time.Weekday{time.Sunday, time.Friday}},
 	}
-	s.add(weekly)
+	s.addJob(weekly)
 	edited := *s.Get(d.ID).Definition
 	edited.Handler = "edited"
-	s.event(d, job.Update{New: s.compileDefinition(&edited), RequestID: "edit-1"})
+	s.applyEvent(d, job.Update{New: s.compileDefinition(&edited), RequestID: "edit-1"})
 }
 
-func (s *specimen) limits() {
+func (s *specimen) addLimits() {
 	ctx := s.T.Context()
 	name := job.LockName("ns", "db")
 	for i, holder := range []job.RecordID{"ns/a:1", "ns/b:2", "ns/c:3"} {

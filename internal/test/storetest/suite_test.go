@@ -14,8 +14,8 @@ import (
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
-// dial makes a client as the product does.
-func dial(t testing.TB, url string) redis.UniversalClient {
+// dialRedis makes a client as the product does.
+func dialRedis(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
 	c, err := conn.NewClient(conn.ClientOptions{URL: url})
 	if err != nil {
@@ -25,15 +25,15 @@ func dial(t testing.TB, url string) redis.UniversalClient {
 	return c
 }
 
-// as has the store use a client of its own. What a test looks at beside the store goes
+// asOptions has the store use a client of its own. What a test looks at beside the store goes
 // by the client of its world, which may do more.
-func as(t testing.TB, url string) func(*redisstore.Options) {
-	client := dial(t, url)
+func asOptions(t testing.TB, url string) func(*redisstore.Options) {
+	client := dialRedis(t, url)
 	return func(o *redisstore.Options) { o.Client = client }
 }
 
-// observe makes a client as the product does that may do what the harness may.
-func observe(t testing.TB, server *redistest.Server, url string) redis.UniversalClient {
+// newObserver makes a client as the product does that may do what the harness may.
+func newObserver(t testing.TB, server *redistest.Server, url string) redis.UniversalClient {
 	t.Helper()
 	admin := server.Client().Options()
 	c, err := conn.NewClient(conn.ClientOptions{URL: url, Username: admin.Username, Password: admin.Password})
@@ -48,7 +48,7 @@ func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return server.Client() },
-		as(t, server.URL()))
+		asOptions(t, server.URL()))
 	if refused := server.Refused(); len(refused) > 0 {
 		t.Errorf("refused: %v", refused)
 	}
@@ -57,7 +57,7 @@ func TestRedis(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
-	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dial(t, "redis://"+server.Addr()) })
+	storetest.Run(t, func(t testing.TB) redis.UniversalClient { return dialRedis(t, "redis://"+server.Addr()) })
 }
 
 // TestEveryInterleaving explores what two nodes and an operator can do to one job,
@@ -72,6 +72,6 @@ func TestEveryInterleaving(t *testing.T) {
 		}
 	}
 	server := redistest.Start(t)
-	states, steps := storetest.Explore(storetest.NewWorld(t, server.Client(), as(t, server.URL())), depth)
+	states, steps := storetest.Explore(storetest.NewWorld(t, server.Client(), asOptions(t, server.URL())), depth)
 	t.Logf("depth %d: %d states, %d steps", depth, states, steps)
 }

@@ -178,7 +178,7 @@ func testClock(w *World) {
 		}
 		reply := w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{{Record: "ns/x", Lane: Lane()}}}})[0]
 		if reply.Err != nil || reply.NowUS != c.MS*1000 {
-			w.T.Fatalf("step %d: script says %d (%v), Go says %d", i, reply.NowUS, reply.Err, c.MS*1000)
+			w.T.Fatalf("step %d: the script returns %d (%v), Go %d", i, reply.NowUS, reply.Err, c.MS*1000)
 		}
 		stored := w.Client.HGet(w.T.Context(), w.Key(0, "meta"), "c").Val()
 		if want := fmt.Sprintf("%016d%016d%016d", c.MS, c.AnchorReal, c.AnchorClock); !strings.HasPrefix(stored, want) {

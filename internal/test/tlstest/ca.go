@@ -29,7 +29,7 @@ func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name + " authority"},
+		SerialNumber: newSerial(t), Subject: pkix.Name{CommonName: name + " authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
@@ -72,7 +72,7 @@ func (a *Authority) Issue(id Identity) Pair {
 	a.t.Helper()
 	key := newKey(a.t)
 	template := &x509.Certificate{
-		SerialNumber: serial(a.t), Subject: pkix.Name{CommonName: id.Name},
+		SerialNumber: newSerial(a.t), Subject: pkix.Name{CommonName: id.Name},
 		NotBefore: id.NotBefore, NotAfter: id.NotAfter, DNSNames: id.DNS,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: id.Usage,
@@ -135,7 +135,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func serial(t testing.TB) *big.Int {
+func newSerial(t testing.TB) *big.Int {
 	t.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
