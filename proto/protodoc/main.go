@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/compiler/protogen"
@@ -23,7 +24,7 @@ func main() {
 		if job == nil {
 			return nil // the request is for other protos
 		}
-		p.NewGeneratedFile("job.md", "").P(strings.TrimSuffix(r.renderJob(job), "\n"))
+		p.NewGeneratedFile("job.md", "").P(strings.TrimSuffix(r.renderJob(), "\n"))
 		p.NewGeneratedFile("api.md", "").P(strings.TrimSuffix(r.renderServices(), "\n"))
 		return nil
 	})
@@ -53,13 +54,24 @@ most flags of ` + "`fermata jobs create`" + ` have the same names with dashes. D
 
 `
 
-func (r *reference) renderJob(job *protogen.Message) string {
+func (r *reference) renderJob() string {
 	r.page.Reset()
 	r.page.WriteString(jobIntro)
-	for _, m := range reachableFrom(job) {
+	for _, m := range r.jobMessages() {
 		r.writeMessage("## ", m)
 	}
 	return r.page.String()
+}
+
+// jobMessages are the messages of the page of jobs and runs, each once.
+func (r *reference) jobMessages() []*protogen.Message {
+	found := reachableFrom(r.messages["fermata.v1.Job"])
+	for _, m := range reachableFrom(r.messages["fermata.v1.Run"]) {
+		if !slices.Contains(found, m) {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 const servicesIntro = `# API
@@ -74,7 +86,7 @@ func (r *reference) renderServices() string {
 	r.page.WriteString(servicesIntro)
 	written := map[protoreflect.FullName]bool{}
 	job := r.messages["fermata.v1.Job"]
-	for _, m := range append(reachableFrom(job), reachableFrom(r.messages["fermata.v1.Run"])...) {
+	for _, m := range r.jobMessages() {
 		written[m.Desc.FullName()] = m.Desc.ParentFile() == job.Desc.ParentFile()
 	}
 	for _, f := range r.files {
