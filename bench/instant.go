@@ -270,7 +270,7 @@ func crowdFermata(ctx context.Context, r *runner, n, slots int, begin beginFunc)
 func losses(m fermata.Metrics) float64 {
 	total := 0.0
 	for _, name := range []string{
-		"fermata_shard_lock_losses_total", "fermata_leases_ended_total", "fermata_dispatch_leases_lost_total",
+		"fermata_shard_lock_losses_total", "fermata_leases_expired_total", "fermata_dispatch_leases_lost_total",
 		"fermata_dispatch_store_failures_total",
 	} {
 		total += m.Sum(name)

@@ -12,7 +12,7 @@ import (
 )
 
 // DesiredJob is the desired state of a job; see [Client.ApplyJobs].
-type DesiredJob = fermatav1.JobWish
+type DesiredJob = fermatav1.DesiredJob
 
 // JobChange is the change that a [DesiredJob] needs, or an error: [ChangeError] returns it.
 type JobChange = fermatav1.JobChange
@@ -27,7 +27,7 @@ const (
 	ActionUpdate    = fermatav1.JobChange_ACTION_UPDATE
 	ActionUnchanged = fermatav1.JobChange_ACTION_UNCHANGED
 	ActionDelete    = fermatav1.JobChange_ACTION_DELETE
-	ActionPassed    = fermatav1.JobChange_ACTION_PASSED
+	ActionPassed    = fermatav1.JobChange_ACTION_EXPIRED
 )
 
 // ApplyOptions configure [Client.PlanJobs] and [Client.ApplyJobs].
@@ -50,7 +50,7 @@ const (
 func (c *Client) PlanJobs(ctx context.Context, desired []*DesiredJob, o ApplyOptions) ([]*JobChange, error) {
 	return inBatches(desired, func(batch []*DesiredJob) ([]*JobChange, error) {
 		a, err := callWithRetry(ctx, c, c.jobs.PlanJobs,
-			&fermatav1.PlanJobsRequest{Parent: c.namespaceName(), Wishes: batch, Force: o.Force})
+			&fermatav1.PlanJobsRequest{Parent: c.namespaceName(), DesiredJobs: batch, Force: o.Force})
 		return a.GetChanges(), err
 	})
 }
@@ -76,7 +76,7 @@ func (c *Client) applyBatch(ctx context.Context, batch []*DesiredJob, o ApplyOpt
 	for attempt := 1; ; attempt++ {
 		q := &fermatav1.ApplyJobsRequest{Parent: c.namespaceName(), Force: o.Force}
 		for _, i := range left {
-			q.Wishes = append(q.Wishes, batch[i])
+			q.DesiredJobs = append(q.DesiredJobs, batch[i])
 		}
 		a, err := callWithRetry(ctx, c, c.jobs.ApplyJobs, q)
 		if err == nil && len(a.GetChanges()) != len(left) {

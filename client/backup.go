@@ -9,10 +9,10 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Existing is what [Admin.RestoreJobs] does with a job that exists already.
-type Existing = fermatav1.RestoreJobsRequest_Existing
+// ExistingAction is what [Admin.RestoreJobs] does with a job that exists already.
+type ExistingAction = fermatav1.RestoreJobsRequest_Existing
 
-// Values of [Existing].
+// Values of [ExistingAction].
 const (
 	ExistingFail    = fermatav1.RestoreJobsRequest_EXISTING_FAIL
 	ExistingSkip    = fermatav1.RestoreJobsRequest_EXISTING_SKIP
@@ -22,7 +22,7 @@ const (
 // RestoreOptions configure [Admin.RestoreJobs].
 type RestoreOptions struct {
 	// Existing is what happens to a job that exists already. Default [ExistingFail].
-	Existing Existing
+	Existing ExistingAction
 }
 
 // RestoreOutcome is what happened to a job.

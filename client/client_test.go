@@ -71,7 +71,7 @@ func (n *node) GetJob(_ context.Context, q *fermatav1.GetJobRequest) (*fermatav1
 }
 
 func (n *node) RunJob(_ context.Context, q *fermatav1.RunJobRequest) (*fermatav1.RunJobResponse, error) {
-	return &fermatav1.RunJobResponse{Joined: true}, n.next(q.GetRequestId())
+	return &fermatav1.RunJobResponse{Coalesced: true}, n.next(q.GetRequestId())
 }
 
 func (n *node) UpdateJob(_ context.Context, q *fermatav1.UpdateJobRequest) (*fermatav1.Job, error) {

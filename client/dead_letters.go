@@ -45,7 +45,7 @@ type RedriveResult struct {
 // maxLetterNames is the maximum number of names in one RedriveDeadLetters call.
 const maxLetterNames = 1000
 
-// RedriveOptions configure [Client.Redrive] and [Client.RedriveSelected].
+// RedriveOptions configure [Client.RedriveDeadLetters] and [Client.RedriveSelected].
 type RedriveOptions struct {
 	// DryRun counts the runs without starting them.
 	DryRun bool
@@ -54,9 +54,9 @@ type RedriveOptions struct {
 	IgnoreExclusions bool
 }
 
-// Redrive starts dead runs again, by their full names. If the call is repeated after an error, the runs that
+// RedriveDeadLetters starts dead runs again, by their full names. If the call is repeated after an error, the runs that
 // were started before count as refused.
-func (c *Client) Redrive(ctx context.Context, names []string, o RedriveOptions) (sum RedriveResult, err error) {
+func (c *Client) RedriveDeadLetters(ctx context.Context, names []string, o RedriveOptions) (sum RedriveResult, err error) {
 	for len(names) > 0 && err == nil {
 		n := min(maxLetterNames, len(names))
 		err = c.redriveBatch(ctx, &fermatav1.RedriveDeadLettersRequest{

@@ -24,8 +24,8 @@ type EventFilter struct {
 	// start with new events.
 	ResumeToken string
 	Since       time.Time
-	// UntilNow ends the watch after the events that were stored when it began.
-	UntilNow bool
+	// StopAtEnd ends the watch after the events that were stored when it began.
+	StopAtEnd bool
 }
 
 // EventBatch is a batch of events, which may be empty. ResumeToken resumes after it.
@@ -40,7 +40,7 @@ type EventBatch struct {
 func (c *Client) WatchEvents(ctx context.Context, f EventFilter) iter.Seq2[EventBatch, error] {
 	q := &fermatav1.WatchEventsRequest{
 		Parent: c.listParent(f.AllNamespaces), Queues: f.Queues, JobIds: f.Jobs, Kinds: f.Kinds, Labels: f.Labels,
-		ResumeToken: f.ResumeToken, UntilNow: f.UntilNow,
+		ResumeToken: f.ResumeToken, StopAtEnd: f.StopAtEnd,
 	}
 	if !f.Since.IsZero() && f.ResumeToken == "" {
 		q.StartTime = timestamppb.New(f.Since)

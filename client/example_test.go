@@ -349,7 +349,7 @@ func ExampleClient_RedriveSelected() {
 	// redriven 1 <nil>
 }
 
-// Read what happened to the jobs of a namespace. Without UntilNow, the loop goes on with new events. A program that
+// Read what happened to the jobs of a namespace. Without StopAtEnd, the loop goes on with new events. A program that
 // stores the resume token with its own data misses no event and sees none twice.
 func ExampleClient_WatchEvents() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -364,7 +364,7 @@ func ExampleClient_WatchEvents() {
 		log.Fatal(err)
 	}
 	for batch, err := range c.WatchEvents(ctx, client.EventFilter{
-		Kinds: []string{"job.*"}, Since: begin.Add(-time.Minute), UntilNow: true,
+		Kinds: []string{"job.*"}, Since: begin.Add(-time.Minute), StopAtEnd: true,
 	}) {
 		switch {
 		case errors.Is(err, client.ErrEventsGone):

@@ -40,7 +40,7 @@ func assignGroupedIDs(namespace string, requests []*fermatav1.CreateJobRequest) 
 func makeID(namespace string, section int) string {
 	for {
 		beginning := "job-" + strings.ToLower(rand.Text()[:23]) // 115 random bits
-		if id, ok := sharding.Complete(namespace, beginning, section, idSections); ok {
+		if id, ok := sharding.IDInShard(namespace, beginning, section, idSections); ok {
 			return id
 		}
 	}

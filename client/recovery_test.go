@@ -98,7 +98,7 @@ func TestRedriveInBatchesAndPages(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint(i)
 	}
-	if sum, err := c.Redrive(t.Context(), names, client.RedriveOptions{}); err != nil || sum != (client.RedriveResult{Redriven: 2100, Refused: 3}) || n.count() != 3 {
+	if sum, err := c.RedriveDeadLetters(t.Context(), names, client.RedriveOptions{}); err != nil || sum != (client.RedriveResult{Redriven: 2100, Refused: 3}) || n.count() != 3 {
 		t.Errorf("%+v %v in %d calls", sum, err, n.count())
 	}
 	if sum, err := c.RedriveSelected(t.Context(), client.Selection{Queue: "mail"}, client.RedriveOptions{}); err != nil || sum != (client.RedriveResult{Redriven: 7, Refused: 2}) {
@@ -106,7 +106,7 @@ func TestRedriveInBatchesAndPages(t *testing.T) {
 	}
 	// What was done before an error is told.
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}
-	if sum, err := c.Redrive(t.Context(), names, client.RedriveOptions{}); err == nil || sum.Redriven != 1000 {
+	if sum, err := c.RedriveDeadLetters(t.Context(), names, client.RedriveOptions{}); err == nil || sum.Redriven != 1000 {
 		t.Errorf("%+v %v", sum, err)
 	}
 	n.fail = []error{nil, failure(codes.ResourceExhausted)}

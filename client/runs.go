@@ -44,7 +44,7 @@ func (c *Client) RunJob(ctx context.Context, job string, o RunOptions) (run *Run
 	r, err := callWithRetry(ctx, c, c.jobs.RunJob, &fermatav1.RunJobRequest{
 		Name: c.JobName(job), RequestId: o.RequestID, Backoff: o.Backoff, IgnoreExclusions: o.IgnoreExclusions,
 	})
-	return r.GetRun(), r.GetJoined(), err
+	return r.GetRun(), r.GetCoalesced(), err
 }
 
 // Runs returns the current run first, then finished ones, newest first, then dead letters.

@@ -63,14 +63,14 @@
 // fermata.v1.WorkerService/Work:
 //
 //  1. Send Hello: a worker_id unique to the process, queues, slots, and session_epoch 1.
-//     Receive Welcome: lease_ttl and the addresses of other nodes. With Hello.heartbeats and
+//     Receive Welcome: lease_ttl and the addresses of other nodes. With Hello.supports_heartbeats and
 //     Welcome.session_ttl, send a Heartbeat at once and then every quarter of session_ttl.
 //     The leases can be trusted for session_ttl, less the time that handlers need to stop,
 //     from when the latest acknowledged heartbeat was sent. After that, make all handlers end,
 //     close the stream, and start no handler before the next Welcome. The leases named in
-//     Hello.live can be trusted so from the first HeartbeatAck with confirmed set.
+//     Hello.live_lease_ids can be trusted so from the first HeartbeatAck with confirmed set.
 //  2. Receive Leases: at most slots at once, and up to Hello.prefetch more, which wait for a
-//     slot and are Returned after 50 ms without one. With Hello.starts_after some leases come
+//     slot and are Returned after 50 ms without one. With Hello.supports_start_after some leases come
 //     before they are due: they take a slot at once and start lease.start_after later, also
 //     if the stream has broken by then. For each lease: send Started, run the handler named
 //     by lease.handler for at most lease.timeout, send a Result. Started may be left out if
@@ -81,10 +81,10 @@
 //     answer TIMED_OUT. REASON_LEASE_LOST: if the handler failed, or the lease is unknown,
 //     send Returned, which frees the slot; otherwise send the Result.
 //  5. When the stream breaks, dial the known addresses, several at once, and open a stream on
-//     the first connection that is ready. Send session_epoch + 1, and in Hello.live every
+//     the first connection that is ready. Send session_epoch + 1, and in Hello.live_lease_ids every
 //     lease that runs or whose Result is not acknowledged, also a lost lease whose handler
 //     still runs, because it takes a slot. Then send those Results again. Send Returned for
-//     leases that had not started, which Hello.live leaves out, and again for those returned
+//     leases that had not started, which Hello.live_lease_ids leaves out, and again for those returned
 //     in the last 15 s. Report leases that were given up as Lost, after their handlers have
 //     ended, until a ResultAck names them. Without a stream, make the handlers end within two
 //     thirds of lease_ttl (the last renewal may be a third of it old), or when the session can

@@ -105,8 +105,8 @@ func TestStoppingWorkerReturnsLeasesToANode(t *testing.T) {
 	proxy.Refuse(true)
 	proxy.CloseAll()
 	s = b.accept(ttl)
-	if len(s.hello.Live) > 0 {
-		t.Errorf("live are %v", s.hello.Live)
+	if len(s.hello.LiveLeaseIds) > 0 {
+		t.Errorf("live are %v", s.hello.LiveLeaseIds)
 	}
 	if s.next().GetDraining() == nil {
 		t.Error("no Draining")

@@ -25,7 +25,7 @@ func TestEarlyLeasesStartWhenTheyAreDue(t *testing.T) {
 		"note": func(_ context.Context, task *worker.Task) error { starts <- task.Job; return nil },
 	})
 	s := n.accept(time.Minute)
-	if !s.hello.StartsAfter {
+	if !s.hello.SupportsStartAfter {
 		t.Error("the worker does not say that it waits")
 	}
 	sent := time.Now()
@@ -111,9 +111,9 @@ func TestEarlyLeasesStartWithoutAStream(t *testing.T) {
 	s.started("third")
 	s.end <- nil
 	next := n.accept(time.Minute)
-	slices.Sort(next.hello.Live)
-	if !slices.Equal(next.hello.Live, []string{"early", "third"}) {
-		t.Errorf("live are %v", next.hello.Live)
+	slices.Sort(next.hello.LiveLeaseIds)
+	if !slices.Equal(next.hello.LiveLeaseIds, []string{"early", "third"}) {
+		t.Errorf("live are %v", next.hello.LiveLeaseIds)
 	}
 	next.started("early")
 }
@@ -135,7 +135,7 @@ func TestDrainStartsEarlyLeasesNamedInAHello(t *testing.T) {
 			if welcomed {
 				next.welcome(time.Minute)
 			}
-			if live := next.hello.Live; !slices.Contains(live, "early") {
+			if live := next.hello.LiveLeaseIds; !slices.Contains(live, "early") {
 				t.Fatalf("live are %v", live)
 			}
 			w.stop()
@@ -174,7 +174,7 @@ func TestEarlyLeasesAreLostWhenTrustEnds(t *testing.T) {
 	}
 	n.listen(n.addr)
 	next := n.accept(time.Minute)
-	if live := next.hello.Live; len(live) > 0 {
+	if live := next.hello.LiveLeaseIds; len(live) > 0 {
 		t.Errorf("live are %v", live)
 	}
 	next.returned("early")

@@ -195,11 +195,11 @@ func (f *resultFrame) FrameSize() int {
 }
 
 func (f *resultFrame) AppendFrame(b []byte) []byte {
-	b, all := protofield.Open(b, workResults)
+	b, all := protofield.StartMessage(b, workResults)
 	for _, a := range f.attempts {
 		r := &a.result
 		var each int
-		b, each = protofield.Open(b, listItem)
+		b, each = protofield.StartMessage(b, listItem)
 		b = protofield.AppendText(b, resultLease, a.id)
 		b = protofield.AppendInt(b, resultOutcome, int64(r.outcome))
 		b = protofield.AppendText(b, resultError, r.text)
@@ -210,7 +210,7 @@ func (f *resultFrame) AppendFrame(b []byte) []byte {
 		if r.took > 0 {
 			b = protofield.AppendDuration(b, resultTook, r.took)
 		}
-		b = protofield.Close(b, each)
+		b = protofield.EndMessage(b, each)
 	}
-	return protofield.Close(b, all)
+	return protofield.EndMessage(b, all)
 }

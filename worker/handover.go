@@ -70,9 +70,9 @@ func (w *Worker) buildHello(s *session) *fermatav1.Hello {
 		func(id string) bool { return t.attempts[id].reliesOnLease() })
 	return &fermatav1.Hello{
 		WorkerId: w.options.ID, Namespace: w.options.Namespace, Queues: w.options.Queues, Slots: int32(w.options.Slots),
-		SessionEpoch: s.epoch, Live: live, Version: w.options.Version, Labels: w.options.Labels,
-		Prefetch: int32(min(max(0, w.options.Prefetch), math.MaxInt32)), StartsAfter: true,
-		Heartbeats: true,
+		SessionEpoch: s.epoch, LiveLeaseIds: live, Version: w.options.Version, Labels: w.options.Labels,
+		Prefetch: int32(min(max(0, w.options.Prefetch), math.MaxInt32)), SupportsStartAfter: true,
+		SupportsHeartbeats: true,
 	}
 }
 

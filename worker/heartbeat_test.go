@@ -85,7 +85,7 @@ func (n *node) greet() *stream {
 
 func (s *stream) greet() {
 	s.t.Helper()
-	if !s.hello.GetHeartbeats() {
+	if !s.hello.GetSupportsHeartbeats() {
 		s.t.Error("the worker promises no heartbeats")
 	}
 	s.send(&fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Welcome{Welcome: &fermatav1.Welcome{
@@ -216,8 +216,8 @@ func TestUnresponsiveNodeIsReplaced(t *testing.T) {
 		first := s.alives(1)
 		next := silent.greeted() // there is no other
 		if took := time.Since(first); took > every+sessionTTL/3+every/2 ||
-			!slices.Equal(next.hello.Live, []string{"a"}) {
-			t.Errorf("it left after %v with %v", took, next.hello.Live)
+			!slices.Equal(next.hello.LiveLeaseIds, []string{"a"}) {
+			t.Errorf("it left after %v with %v", took, next.hello.LiveLeaseIds)
 		}
 		next.greet()
 		s.drained()
@@ -242,7 +242,7 @@ func TestUnconfirmedLeasesAreLost(t *testing.T) {
 		n.greeted()          // which gets no Welcome in time
 		again := n.greeted() // nor does the next one
 		if !slices.Equal(live(again), []string{"a", "early"}) {
-			t.Errorf("live are %v", again.hello.Live)
+			t.Errorf("live are %v", again.hello.LiveLeaseIds)
 		}
 		cause := receive(t, g.causes, "the end of the handler")
 		if took := time.Since(sent); !errors.Is(cause, worker.ErrLeaseLost) || took > sessionTTL-margin ||
@@ -395,8 +395,8 @@ func TestUnresponsiveNodeBehindALoadBalancerIsReplaced(t *testing.T) {
 		acked := s.alives(3)
 		leads.Store(next.addr)
 		n := next.greeted()
-		if took := time.Since(acked); took > sessionTTL-margin || !slices.Equal(n.hello.Live, []string{"a"}) {
-			t.Errorf("it came after %v with %v, while it trusts its leases for %v", took, n.hello.Live,
+		if took := time.Since(acked); took > sessionTTL-margin || !slices.Equal(n.hello.LiveLeaseIds, []string{"a"}) {
+			t.Errorf("it came after %v with %v, while it trusts its leases for %v", took, n.hello.LiveLeaseIds,
 				sessionTTL-margin)
 		}
 		n.greet()

@@ -19,7 +19,7 @@ func TestLearntAddressesNeedACertificateForAConfiguredHost(t *testing.T) {
 	ours := tlstest.New(t, "everybody's")
 	serving := func(id tlstest.Identity) grpc.ServerOption {
 		dir := tlstest.NewDir(t, ours.Issue(id), ours)
-		source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}})
+		source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, Authorities: dir.CA}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestLearntAddressesNeedACertificateForAConfiguredHost(t *testing.T) {
 		}
 		return grpc.Creds(server)
 	}
-	client, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{CA: tlstest.NewDir(t, tlstest.Pair{},
+	client, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Authorities: tlstest.NewDir(t, tlstest.Pair{},
 		ours).CA}})
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func (g *gates) handlers() map[string]worker.Handler {
 	return map[string]worker.Handler{"gate": g.handle, "outlast": g.outlast}
 }
 
-func live(s *stream) []string { return slices.Sorted(slices.Values(s.hello.Live)) }
+func live(s *stream) []string { return slices.Sorted(slices.Values(s.hello.LiveLeaseIds)) }
 
 func TestReconnectKeepsRunningAttempts(t *testing.T) {
 	a, b := newNode(t), newNode(t)
@@ -244,8 +244,8 @@ func TestHelloNamesAHungHandler(t *testing.T) {
 		s.returned("marker")
 		s.end <- nil
 		s = n.accept(ttl)
-		if !slices.Equal(s.hello.Live, []string{"outlasts"}) {
-			t.Fatalf("live are %v", s.hello.Live)
+		if !slices.Equal(s.hello.LiveLeaseIds, []string{"outlasts"}) {
+			t.Fatalf("live are %v", s.hello.LiveLeaseIds)
 		}
 	}
 	s.cancel(leaseLost, "outlasts")
@@ -255,8 +255,8 @@ func TestHelloNamesAHungHandler(t *testing.T) {
 	s.returned("outlasts") // the slot is free
 	s.end <- nil
 	s = n.accept(ttl)
-	if len(s.hello.Live) != 0 {
-		t.Errorf("live are %v", s.hello.Live)
+	if len(s.hello.LiveLeaseIds) != 0 {
+		t.Errorf("live are %v", s.hello.LiveLeaseIds)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestHelloNamesAHungHandlerAfterALoss(t *testing.T) {
 	named := false
 	for end := time.Now().Add(dialTimeout); !named && time.Now().Before(end); {
 		s = n.accept(life)
-		named = slices.Equal(s.hello.Live, []string{"outlasts"})
+		named = slices.Equal(s.hello.LiveLeaseIds, []string{"outlasts"})
 		s.end <- nil
 	}
 	if !named {
@@ -390,7 +390,7 @@ func TestRefusedHandOverKeepsTheSession(t *testing.T) {
 		// Trying goes on; acknowledgements count between two tries.
 		old.ack(accepted, "j")
 		s := b.greeted()
-		if len(s.hello.Live) == 0 {
+		if len(s.hello.LiveLeaseIds) == 0 {
 			s.welcome(ttl)
 			break
 		}
@@ -462,7 +462,7 @@ func TestHelloWaitsForCancelledHandlers(t *testing.T) {
 	told := time.Now()
 	n.listen(addr)
 	s = n.accept(life)
-	if since := time.Since(told); len(s.hello.Live) == 0 && since < life/6 {
+	if since := time.Since(told); len(s.hello.LiveLeaseIds) == 0 && since < life/6 {
 		t.Errorf("%v after the handler was told to stop, and while it runs, a Hello says that it has ended", since)
 	}
 	s.end <- nil

@@ -116,7 +116,7 @@ func (o Options) validate() error {
 	}
 	if o.Token != nil && o.TLS == nil && len(o.DialOptions) == 0 {
 		for _, a := range o.Addresses {
-			if !bearer.Local(a) {
+			if !bearer.IsLocal(a) {
 				faults = append(faults, fmt.Errorf("a token for %s, which is beyond this host, without TLS", a))
 			}
 		}

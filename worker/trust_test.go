@@ -126,8 +126,8 @@ func TestNoStartOnLeasesThatMayHaveEnded(t *testing.T) {
 					}
 					f.detachSession(f.s)
 					hello := f.buildHello(&session{w: f.Worker, ctx: context.Background()})
-					if slices.Contains(hello.GetLive(), "x") || !slices.Contains(f.table.pendingReturns, "x") {
-						t.Errorf("live are %q, to be returned %q; want x among these", hello.GetLive(),
+					if slices.Contains(hello.GetLiveLeaseIds(), "x") || !slices.Contains(f.table.pendingReturns, "x") {
+						t.Errorf("live are %q, to be returned %q; want x among these", hello.GetLiveLeaseIds(),
 							f.table.pendingReturns)
 					}
 					f.s = f.welcomed(2, c.sessionTTL)

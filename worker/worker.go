@@ -46,7 +46,7 @@ type Worker struct {
 	lateTimer  *time.Timer
 	// flushTimer calls flushNow.
 	flushTimer     *time.Timer
-	startTimer     *precisetimer.Alarm // calls startDue; exists during Run
+	startTimer     *precisetimer.Timer // calls startDue; exists during Run
 	heartbeatTimer *time.Timer         // calls handleHeartbeatTimer
 	trustTimer     *time.Timer         // calls checkTrust
 

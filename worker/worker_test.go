@@ -60,7 +60,7 @@ func TestOneAttempt(t *testing.T) {
 	s := n.accept(ttl)
 	h := s.hello
 	if h.WorkerId != w.ID() || h.Namespace != "shop" || len(h.Queues) != 2 || h.Slots != 7 || h.SessionEpoch != 1 ||
-		len(h.Live) != 0 || h.Version != "v1" || h.Labels["zone"] != "a" {
+		len(h.LiveLeaseIds) != 0 || h.Version != "v1" || h.Labels["zone"] != "a" {
 		t.Errorf("hello is %v", h)
 	}
 	redistest.Eventually(t, dialTimeout, "ready", func() bool { return w.Ready() == nil })

@@ -78,7 +78,7 @@ func (a *app) rootCommand() *cobra.Command {
 	durationVar(f, &a.timeout, "request-timeout", 15*time.Second,
 		"longest time for the whole command, including retries")
 	f.BoolVar(&a.tls, "tls", false, "use TLS; implied by the other --tls flags")
-	f.StringVar(&a.tlsFiles.CA, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
+	f.StringVar(&a.tlsFiles.Authorities, "tls-ca", "", "PEM file with the certificate authority (default: the system's)")
 	f.StringVar(&a.tlsFiles.Cert, "tls-cert", "", "PEM file with this client's certificate")
 	f.StringVar(&a.tlsFiles.Key, "tls-key", "", "PEM file with this client's key")
 	f.StringVar(&a.tlsFiles.ServerName, "tls-server-name", "", "name in the server's certificate (default: the host)")
@@ -107,7 +107,7 @@ func (a *app) rootCommand() *cobra.Command {
 // completeFlags fills the global flags from the environment and the file, and checks them.
 func (a *app) completeFlags(cmd *cobra.Command) error {
 	flags := cmd.Root().PersistentFlags()
-	if err := config.Fill(flags, "FERMATA"); err != nil {
+	if err := config.LoadFlags(flags, "FERMATA"); err != nil {
 		return newUsageError(err)
 	}
 	for _, variable := range config.UnreadVariables(flags, "FERMATA") {
@@ -210,7 +210,7 @@ func (a *app) tlsConfig() (*tls.Config, error) {
 		return nil, nil
 	}
 	source, err := tlsfiles.Open(tlsfiles.Options{
-		Files: a.tlsFiles, Called: tlsfiles.Files{Cert: "--tls-cert", Key: "--tls-key", CA: "--tls-ca"},
+		Files: a.tlsFiles, Called: tlsfiles.Files{Cert: "--tls-cert", Key: "--tls-key", Authorities: "--tls-ca"},
 	})
 	if err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func (a *app) applyFiles(cmd *cobra.Command, flags *applyFlags, dry bool) (pendi
 }
 
 // readFiles reads all files, and puts the owner's label on their jobs.
-func (a *app) readFiles(flags *applyFlags) (*manifest.Set, error) {
+func (a *app) readFiles(flags *applyFlags) (*manifest.Content, error) {
 	set, faults, err := a.readSet(flags.files)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (a *app) readFiles(flags *applyFlags) (*manifest.Set, error) {
 }
 
 // assignOwner sets a job's owner and removes fields that are not part of a definition.
-func assignOwner(j *manifest.Job, owner string) (faults manifest.Faults) {
+func assignOwner(j *manifest.Job, owner string) (faults manifest.FileErrors) {
 	if j.ID == "" {
 		faults = append(faults, j.Locate("id", "is missing: a job that is applied again and again needs one"))
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // readSet reads files, directories and standard input.
-func (a *app) readSet(names []string) (*manifest.Set, manifest.Faults, error) {
-	all, budget := &manifest.Set{}, &manifest.Budget{}
-	var faults manifest.Faults
+func (a *app) readSet(names []string) (*manifest.Content, manifest.FileErrors, error) {
+	all, budget := &manifest.Content{}, &manifest.Budget{}
+	var faults manifest.FileErrors
 	for i, name := range names {
 		inputs := []inputFile{a.newInput(name)}
 		if name != "-" {

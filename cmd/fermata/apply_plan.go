@@ -20,7 +20,7 @@ type applyPlanner struct {
 	app    *app
 	client *client.Client
 	flags  *applyFlags
-	set    *manifest.Set
+	set    *manifest.Content
 
 	// desiredJobs and changes have one item for each job of the files, in order.
 	desiredJobs []*client.DesiredJob
@@ -60,7 +60,7 @@ func (p *applyPlanner) planChanges(ctx context.Context) error {
 
 // findFaults returns the cluster's validation errors with their lines in the files.
 func (p *applyPlanner) findFaults() error {
-	var faults manifest.Faults
+	var faults manifest.FileErrors
 	var denied error
 	passing := true // each of them may be over when the command is repeated
 	for i, c := range p.changes {
@@ -119,7 +119,7 @@ func (p *applyPlanner) findSurplus(ctx context.Context) error {
 }
 
 func (p *applyPlanner) planQueues(ctx context.Context) error {
-	var faults manifest.Faults
+	var faults manifest.FileErrors
 	for i := range p.set.Queues {
 		q := &p.set.Queues[i]
 		before, err := p.client.Admin().QueueSettings(ctx, q.Name)

@@ -23,7 +23,7 @@ type changeRow struct {
 var actionNames = map[fermatav1.JobChange_Action]string{
 	fermatav1.JobChange_ACTION_CREATE: "create", fermatav1.JobChange_ACTION_UPDATE: "update",
 	fermatav1.JobChange_ACTION_UNCHANGED: "unchanged", fermatav1.JobChange_ACTION_DELETE: "delete",
-	fermatav1.JobChange_ACTION_PASSED: "passed",
+	fermatav1.JobChange_ACTION_EXPIRED: "passed",
 }
 
 // changeRows are all changes, in the order of the files.
@@ -177,7 +177,7 @@ func (s *changeCounts) countAction(a fermatav1.JobChange_Action) {
 		s.updated++
 	case fermatav1.JobChange_ACTION_DELETE:
 		s.deleted++
-	case fermatav1.JobChange_ACTION_PASSED:
+	case fermatav1.JobChange_ACTION_EXPIRED:
 		s.skipped++
 	default:
 		s.unchanged++

@@ -26,7 +26,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use: "audit", Short: "Show who changed what", Args: noArgs,
 		Long: "Show the calls that changed something, oldest first: who made them, from where, about what, and how " +
 			"they\n" +
-			"ended. How many the cluster keeps, and for how long, is up to --audit-keep, --audit-retention and " +
+			"ended. How many the cluster keeps, and for how long, is up to --audit-max-records, --audit-retention and " +
 			"--audit-max-bytes of\n" +
 			"the scheduler. For a copy elsewhere: fermata audit export.",
 		Example: `  fermata audit --since 24h

@@ -76,7 +76,7 @@ func TestAuditAndReseal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !ring.Reload(nil) {
-		t.Fatal(ring.Fault())
+		t.Fatal(ring.LoadError())
 	}
 	if got := c.must("payloads", "reseal"); got != "sealed 1 payload again, left 0 unchanged\n" {
 		t.Errorf("after a rotation: %q", got)

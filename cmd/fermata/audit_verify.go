@@ -88,7 +88,7 @@ func (v *chainVerification) verifyCluster(ctx context.Context, c *client.Client)
 			continue
 		}
 		if v.check.Last.Seq < head {
-			err = v.printBreak(job.Break{Seq: head,
+			err = v.printBreak(job.ChainBreak{Seq: head,
 				Detail: fmt.Sprintf("the chain goes on to sequence %d: the records after %d are missing", head,
 					v.check.Last.Seq)})
 		}
@@ -127,7 +127,7 @@ func (v *chainVerification) verifyFile(path string) error {
 func (v *chainVerification) verifyLine(n int, text []byte) error {
 	r := &client.AuditRecord{}
 	if err := (protojson.UnmarshalOptions{}).Unmarshal(text, r); err != nil || r.GetId() == "" {
-		return v.printBreak(job.Break{Detail: fmt.Sprintf("line %d is no audit record", n)})
+		return v.printBreak(job.ChainBreak{Detail: fmt.Sprintf("line %d is no audit record", n)})
 	}
 	return v.verifyRecord(r)
 }
@@ -139,7 +139,7 @@ func (v *chainVerification) verifyRecord(r *client.AuditRecord) error {
 	return nil
 }
 
-func (v *chainVerification) printBreak(b job.Break) error {
+func (v *chainVerification) printBreak(b job.ChainBreak) error {
 	v.breaks++
 	if v.breaks > maxShownBreaks {
 		return nil

@@ -50,7 +50,7 @@ func TestRefreshOfManyAsksFirst(t *testing.T) {
 		t.Errorf("a refresh that changes nothing: %s", out)
 	}
 	c.defaults.Cluster = backoff.Layer{
-		Source: backoff.Source{Kind: backoff.FromCluster}, Set: backoff.FieldSet(0).And(backoff.RetryMaxAttempts),
+		Source: backoff.Source{Kind: backoff.FromCluster}, Set: backoff.FieldSet(0).With(backoff.RetryMaxAttempts),
 	}
 	c.defaults.Cluster.Values.Retry.MaxAttempts = 9
 	code, _, errs := c.run("jobs", "refresh-defaults")

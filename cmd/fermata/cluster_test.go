@@ -85,7 +85,7 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 		t.Fatal(err)
 	}
 	api, _, err := rpc.NewServer(rpc.Options{
-		Jobs: jobs, Defaults: &c.defaults, Cluster: view{c.store}, Trail: records, Events: feed, Webhooks: &c.hooks,
+		Jobs: jobs, Defaults: &c.defaults, Cluster: view{c.store}, AuditTrail: records, Events: feed, Webhooks: &c.hooks,
 		Now: func() time.Time { return time.UnixMilli(c.clock.Load()) },
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 	}
 	started := c.clock.Load()
 	c.pass(1500 * time.Millisecond)
-	result := c.ledger.Do(c.t.Context(), job.Change{Record: key.Record(), Event: job.Settle{
+	result := c.ledger.SubmitAndWait(c.t.Context(), job.Change{Record: key.Record(), Input: job.FinishAttempt{
 		Token: reply.Leased[0].Known.State.Token, Outcome: outcome, Error: text, Output: []byte("status 503"), StartedMS: started, Worker: "w1",
 	}})[0]
 	if result.Err != nil || result.Answer != job.Applied {
@@ -174,8 +174,8 @@ func (c *cluster) attempt(id string, outcome job.Outcome, text string) {
 // view is a cluster of two nodes that never changes.
 type view struct{ store *redisstore.Store }
 
-func (v view) CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
-	return v.store.Audit(ctx, shard, repair)
+func (v view) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
+	return v.store.CheckConsistency(ctx, shard, repair)
 }
 
 func (view) Nodes(context.Context) ([]rpc.Node, error) {

@@ -14,10 +14,10 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	dead := &cobra.Command{Use: "dead", Short: "Show dead runs, and start them again", Args: noArgs,
+	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, and start them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
-	suggest.Answer(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
+	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
 		"delete", "discard", "rm", "remove", "drop", "purge", "clear")
 	return dead
 }
@@ -27,7 +27,7 @@ func (a *app) deadListCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the dead runs that are kept", Aliases: []string{"ls"}, Args: noArgs,
-		Example: "  fermata dead list --queue mail\n  fermata dead list --all-namespaces --columns " +
+		Example: "  fermata dead-letters list --queue mail\n  fermata dead-letters list --all-namespaces --columns " +
 			"namespace,letter,error",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -101,11 +101,11 @@ func (a *app) redriveCommand() *cobra.Command {
 		Long: "Start dead runs again, with the job's present definition and as many attempts as a new run has, " +
 			"paced by\n" +
 			"the recovery rate of the queue. JOB means all dead runs of that job, JOB/SLOT the one that fermata " +
-			"dead list\n" +
+			"dead-letters list\n" +
 			"shows by that name. A run waits for the end of a time that the schedule excludes. With " +
 			"--ignore-exclusions\n" +
 			"it starts anyway.",
-		Example: "  fermata dead redrive report\n  fermata dead redrive --all --queue mail --dry-run",
+		Example: "  fermata dead-letters redrive report\n  fermata dead-letters redrive --all --queue mail --dry-run",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
@@ -113,7 +113,7 @@ func (a *app) redriveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sum, err := c.Redrive(ctx, names, how)
+			sum, err := c.RedriveDeadLetters(ctx, names, how)
 			return a.printRedriven(sum, err)
 		})
 	}
@@ -164,7 +164,7 @@ func resolveLetterNames(ctx context.Context, c *client.Client, args []string) ([
 		if len(names) == before {
 			return nil, &codedError{
 				err:  fmt.Errorf("job %s has no dead runs", printableText(job)),
-				code: exitNotFound, hint: "list dead runs with: fermata dead list",
+				code: exitNotFound, hint: "list dead runs with: fermata dead-letters list",
 			}
 		}
 	}

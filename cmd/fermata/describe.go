@@ -55,7 +55,7 @@ func (a *app) describeJob(j *client.Job) error {
 		}
 		line("Nominally", formatTime(s.GetNextNominalTime()))
 		line("Run", fmt.Sprintf("%s, attempt %d, %d workers lost", client.RunID(&client.Run{Name: s.GetCurrentRun()}),
-			s.GetCurrentAttempt(), s.GetCurrentLosses()))
+			s.GetCurrentAttempt(), s.GetCurrentLostAttempts()))
 	}
 	line("Held", a.holdText(s.GetHold()))
 	line("Hint", a.hintText(s.GetHint()))
@@ -198,7 +198,7 @@ func lockText(locks []*fermatav1.Lock) string {
 // lagText describes the objective for late starts, and the lag of the last run.
 func lagText(j *client.Job) string {
 	text := durationPBText(j.GetMaxLag())
-	if d := j.GetStatus().GetBrokenLag().AsDuration(); d > 0 {
+	if d := j.GetStatus().GetBreachedLag().AsDuration(); d > 0 {
 		text += ", the last run was late by " + durationText(d)
 	}
 	return text
@@ -213,8 +213,8 @@ func (a *app) holdText(h *fermatav1.Hold) string {
 	if h.GetKey() != "" {
 		text += " " + printableText(h.GetKey())
 	}
-	if h.GetBy() != "" {
-		text += ", which " + printableText(h.GetBy()) + " has"
+	if h.GetBlockedBy() != "" {
+		text += ", which " + printableText(h.GetBlockedBy()) + " has"
 	}
 	if h.GetSinceTime() != nil {
 		text += ", since " + a.agoText(h.GetSinceTime())

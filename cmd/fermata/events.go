@@ -78,7 +78,7 @@ func (f *eventFlags) completeFlags(a *app) error {
 		}
 		f.filter.ResumeToken = strings.TrimSpace(string(text))
 	}
-	f.filter.UntilNow = !f.follow
+	f.filter.StopAtEnd = !f.follow
 	if f.since == 0 && !f.follow {
 		f.since = time.Hour
 	}

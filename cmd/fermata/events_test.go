@@ -14,13 +14,13 @@ import (
 )
 
 // hooks are webhooks that are not there.
-type hooks struct{ letters []job.HookLetter }
+type hooks struct{ letters []job.UndeliveredEvent }
 
-func (h *hooks) Statuses(context.Context) ([]job.HookStatus, error) {
-	return []job.HookStatus{{Name: "ops", URL: "https://hooks.example.com", Behind: 2, Failing: 1, Lag: 90 * time.Second, Letters: len(h.letters)}}, nil
+func (h *hooks) Statuses(context.Context) ([]job.WebhookStatus, error) {
+	return []job.WebhookStatus{{Name: "ops", URL: "https://hooks.example.com", Behind: 2, Failing: 1, Lag: 90 * time.Second, Undelivered: len(h.letters)}}, nil
 }
 
-func (h *hooks) Letters(context.Context, string, int) ([]job.HookLetter, error) {
+func (h *hooks) UndeliveredEvents(context.Context, string, int) ([]job.UndeliveredEvent, error) {
 	return h.letters, nil
 }
 
@@ -42,18 +42,18 @@ func (h *hooks) Redeliver(_ context.Context, hook, event string, drop bool) (job
 func TestEvents(t *testing.T) {
 	c := startCluster(t)
 	text := c.script("events")
-	c.must("jobs", "create", "nightly", "--every", "1m", "--handler", "h", "--label", "team=ops", "--jitter", "none", "--retry-attempts", "2", "--retry-base", "10s")
+	c.must("jobs", "create", "nightly", "--every", "1m", "--handler", "h", "--label", "team=ops", "--jitter", "none", "--max-attempts", "2", "--retry-base", "10s")
 	c.pass(time.Second)
 	c.attempt("nightly", job.OutcomeFailed, "no luck")
 	c.attempt("nightly", job.OutcomeFailed, "no luck again")
 	c.must("jobs", "pause", "nightly", "--note", "until Monday")
 	text += c.script("events", "events --kind run.dead,job.paused --job nightly", "events --label team=dev", "events --since 1s -A --kind run.*",
 		"events --kind run.dade", "events -o yaml", "events --resume nonsense")
-	c.hooks.letters = []job.HookLetter{{
-		Hook: "ops", Tries: 12, AtMS: epoch.UnixMilli(), Reason: "status 503",
-		Happening: job.Happening{Shard: 3, Place: job.Place{MS: epoch.UnixMilli(), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "nightly"}},
+	c.hooks.letters = []job.UndeliveredEvent{{
+		Webhook: "ops", Attempts: 12, AtMS: epoch.UnixMilli(), Reason: "status 503",
+		Event: job.Event{Shard: 3, Place: job.Place{MS: epoch.UnixMilli(), Seq: 7}, Kind: job.KindRunDead, Key: job.Key{Namespace: "default", ID: "nightly"}},
 	}}
-	text += c.script("webhooks list", "webhooks dead", "webhooks redeliver ops --event 3-1772366400000-7", "webhooks redeliver ops --event 3-1772366400000-8",
+	text += c.script("webhooks list", "webhooks undelivered", "webhooks redeliver ops --event 3-1772366400000-7", "webhooks redeliver ops --event 3-1772366400000-8",
 		"webhooks redeliver ops", "webhooks redeliver ops --drop-refused", "webhooks redeliver other")
 	golden(t, "events", text)
 }

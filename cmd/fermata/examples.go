@@ -19,8 +19,8 @@ var examples = map[string]string{
 	"fermata late":                 "  fermata late --all-namespaces --limit 50",
 	"fermata failing": "  fermata failing --all-namespaces\n  fermata failing -o name | xargs -n1 " +
 		"fermata jobs explain",
-	"fermata dead":   "  fermata dead list\n  fermata dead redrive report",
-	"fermata queues": "  fermata queues list --all-namespaces\n  fermata queues set mail --rate 100",
+	"fermata dead-letters": "  fermata dead-letters list\n  fermata dead-letters redrive report",
+	"fermata queues":       "  fermata queues list --all-namespaces\n  fermata queues set mail --rate 100",
 	"fermata queues list": "  fermata queues list --all-namespaces\n  fermata queues list --columns " +
 		"queue,backlog,free-slots",
 	"fermata queues get":    "  fermata queues get mail",
@@ -36,10 +36,10 @@ var examples = map[string]string{
 	"fermata cluster queues":       "  fermata cluster queues --all-namespaces",
 	"fermata cluster workers":      "  fermata cluster workers --columns worker,queues,running",
 	"fermata cluster check":        "  fermata cluster check\n  fermata cluster check --repair",
-	"fermata cluster try":          "  fermata cluster try",
+	"fermata cluster self-test":    "  fermata cluster self-test",
 	"fermata webhooks":             "  fermata webhooks list",
 	"fermata webhooks list":        "  fermata webhooks list",
-	"fermata webhooks dead":        "  fermata webhooks dead pager --limit 20",
+	"fermata webhooks undelivered": "  fermata webhooks undelivered pager --limit 20",
 	"fermata webhooks redeliver":   "  fermata webhooks redeliver pager",
 	"fermata audit exports":        "  fermata audit exports",
 	"fermata audit exports delete": "  fermata audit exports delete siem",

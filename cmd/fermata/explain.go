@@ -35,7 +35,7 @@ func (a *app) explainText(e *fermatav1.ExplainJobResponse) error {
 			leadingColumns: []string{"SINCE", "BY", "UNTIL"}}
 		for _, r := range e.GetReasons() {
 			t.addRow(enumName(r.GetKind()), a.agoText(r.GetSinceTime()), a.untilText(r.GetUntilTime()),
-				nameText(r.GetBy()), printableText(r.GetMessage()))
+				nameText(r.GetBlockedBy()), printableText(r.GetMessage()))
 		}
 		if err := a.printNext(t); err != nil {
 			return err

@@ -44,7 +44,7 @@ type policyFlags struct {
 
 func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	p.registerBackoff(f)
-	f.Int32Var(&p.attempts, "retry-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
+	f.Int32Var(&p.attempts, "max-attempts", 0, "attempts of one run in all (default 1 for recurring jobs, else 3)")
 	f.StringVar(&p.strategy, "retry-strategy", "", "fixed, linear, exponential or decorrelated (default exponential)")
 	durationVar(f, &p.base, "retry-base", time.Second, "first delay between attempts")
 	f.Float64Var(&p.multiplier, "retry-multiplier", 2, "growth of the delay")
@@ -71,7 +71,7 @@ func (p *policyFlags) registerBackoff(f *pflag.FlagSet) {
 	durationVar(f, &p.staleAfter, "stale-after", 0,
 		"discard a failure count whose run is late by this much (default never)")
 	f.BoolVar(&p.staleHalve, "stale-halve", false, "halve such a count for each --stale-after instead of discarding it")
-	f.BoolVar(&p.withinSlot, "within-slot", false,
+	f.BoolVar(&p.withinSlot, "within-period", false,
 		"with --cron: the delays between attempts grow with failed runs too, but never reach the next slot")
 	f.StringVar(&p.jitter, "jitter", "", "spread of delays: none, down, proportional, spread, full or equal, with "+
 		"a fraction as in down:0.1")
@@ -120,7 +120,7 @@ func (p *policyFlags) fillJob(changed func(string) bool, j *client.Job) ([]strin
 		flag, path string
 		set        func()
 	}{
-		{"retry-attempts", "retry_policy.max_attempts", func() { retry.MaxAttempts = p.attempts }},
+		{"max-attempts", "retry_policy.max_attempts", func() { retry.MaxAttempts = p.attempts }},
 		{"retry-strategy", "retry_policy.strategy",
 			func() { retry.Strategy = fermatav1.RetryPolicy_Strategy(strategy) }},
 		{"retry-base", "retry_policy.base_delay", func() { retry.BaseDelay = durationpb.New(p.base) }},
@@ -139,7 +139,7 @@ func (p *policyFlags) fillJob(changed func(string) bool, j *client.Job) ([]strin
 		{"max-interval", "backoff_policy.max_interval", func() { backoff.MaxInterval = durationpb.New(p.maxInterval) }},
 		{"stale-after", "backoff_policy.stale_after", func() { backoff.StaleAfter = durationpb.New(p.staleAfter) }},
 		{"stale-halve", "backoff_policy.stale_halve", func() { backoff.StaleHalve = p.staleHalve }},
-		{"within-slot", "backoff_policy.within_slot", func() { backoff.WithinSlot = p.withinSlot }},
+		{"within-period", "backoff_policy.within_period", func() { backoff.WithinPeriod = p.withinSlot }},
 		{"jitter", "backoff_policy.jitter", func() { backoff.Jitter = jitter }},
 	}
 	for _, field := range fields {

@@ -63,7 +63,7 @@ func TestFlagsDescribeAJob(t *testing.T) {
 			paths: "schedule.cron schedule.end_time"},
 		{args: "--at 2030-07-01T12:00 --tz Europe/Berlin", want: "{schedule:{once:2030-07-01T10:00:00Z}}", paths: "schedule"},
 		{args: "--in 90s", want: "{schedule:{once:2026-03-01T12:01:30Z}}", paths: "schedule"},
-		{args: "--retry-attempts 5 --retry-base 10s --retry-strategy linear --jitter full",
+		{args: "--max-attempts 5 --retry-base 10s --retry-strategy linear --jitter full",
 			want:  "{retry_policy:{strategy:STRATEGY_LINEAR,base_delay:10s,max_attempts:5,jitter:{kind:KIND_FULL}},backoff_policy:{jitter:{kind:KIND_FULL}}}",
 			paths: "retry_policy.max_attempts retry_policy.strategy retry_policy.base_delay backoff_policy.jitter retry_policy.jitter"},
 		{args: "--no-backoff", want: "{backoff_policy:{disabled:true}}", paths: "backoff_policy.disabled"},
@@ -86,9 +86,9 @@ func TestFlagsDescribeAJob(t *testing.T) {
 				"locks:[{key:a},{key:b=c,limit:2}],target:api,pause_after_failures:4,max_lag:90s}",
 			paths: "overlap_policy overlap_limit misfire_policy.policy misfire_policy.catch_up_window misfire_policy.max_catch_up locks target pause_after_failures max_lag"},
 		{args: "--lock= --target=", want: "{}", paths: "locks target"},
-		{args: "--within-slot --stale-after 1h --stale-halve --retry-exponent-offset 1 --retry-max-doublings 3",
-			want:  "{retry_policy:{exponent_offset:1,max_doublings:3},backoff_policy:{stale_after:3600s,stale_halve:true,within_slot:true}}",
-			paths: "retry_policy.exponent_offset retry_policy.max_doublings backoff_policy.stale_after backoff_policy.stale_halve backoff_policy.within_slot"},
+		{args: "--within-period --stale-after 1h --stale-halve --retry-exponent-offset 1 --retry-max-doublings 3",
+			want:  "{retry_policy:{exponent_offset:1,max_doublings:3},backoff_policy:{stale_after:3600s,stale_halve:true,within_period:true}}",
+			paths: "retry_policy.exponent_offset retry_policy.max_doublings backoff_policy.stale_after backoff_policy.stale_halve backoff_policy.within_period"},
 		{args: "", want: "{}"},
 	}
 	for _, tt := range tests {

@@ -109,7 +109,7 @@ func hasUserColumn(flag, file string, text []byte) (bool, error) {
 	if isSystemCrontab(file) {
 		return true, nil
 	}
-	column, line, word := importer.FindUserColumn(text)
+	column, line, word := importer.DetectUserColumn(text)
 	if column == importer.UnclearUserColumn {
 		return false, usageErrorf("%s:%d: %s may be a user, or begin the command: set --user-column yes or no", file,
 			line, printableText(word))
@@ -175,7 +175,7 @@ func (a *app) importFiles(files []string, strict bool,
 	jobs, notes := 0, 0
 	var lost []string
 	for i := range all {
-		if all[i].Job() {
+		if all[i].HasJob() {
 			jobs++
 		} else if n := len(all[i].Notes); n > 0 {
 			lost = append(lost, fmt.Sprintf("%s:%d", all[i].Notes[n-1].File, all[i].Notes[n-1].Line))

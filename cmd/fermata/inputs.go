@@ -174,7 +174,7 @@ func (t *timedReader) Read(to []byte) (int, error) {
 }
 
 // withoutContent removes file content from the faults of a linked file: they give positions only.
-func withoutContent(i inputFile, faults manifest.Faults) manifest.Faults {
+func withoutContent(i inputFile, faults manifest.FileErrors) manifest.FileErrors {
 	if !i.linked {
 		return faults
 	}

@@ -23,7 +23,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		withNames(a.runsCommand()), withNames(a.cancelCommand()),
 		a.refreshDefaultsCommand(), a.hintCommand(), a.explainCommand(), a.backfillCommand(), a.cancelBackfillCommand(),
 	)
-	suggest.Answer(jobs, renameRecipe, "rename", "move", "mv")
+	suggest.AnswerUnknownCommand(jobs, renameRecipe, "rename", "move", "mv")
 	return jobs
 }
 
@@ -44,8 +44,8 @@ func (a *app) createCommand() *cobra.Command {
 			"Registering the same job twice is no error; another job under the same id is.\n\n" + fileHelp,
 		Example: `  fermata jobs create ping --every 30s --http https://example.com/health
   fermata jobs create report --cron '30 2 * * *' --tz Europe/Berlin --exec '["/usr/bin/report","--all"]' --timeout 10m
-  fermata jobs create later --in 10m --handler mail --payload '{"to":"you"}' --retry-attempts 5 --retry-base 10s
-  fermata jobs create hook --handler deliver --preset webhook --retry-attempts 8
+  fermata jobs create later --in 10m --handler mail --payload '{"to":"you"}' --max-attempts 5 --retry-base 10s
+  fermata jobs create hook --handler deliver --preset webhook --max-attempts 8
   fermata jobs create close --cron 'H 1 * * *' --exclude-window Sat,Sun --lock ledger --misfire run-all --handler close
   fermata jobs create review --calendar '2 weeks' --on MON --time 09:00 --tz Europe/Berlin --handler review
   fermata jobs create -f jobs.yaml`,

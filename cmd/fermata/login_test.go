@@ -59,7 +59,7 @@ rules:
 	dir := tlstest.NewDir(t, authority.Issue(tlstest.Identity{Name: "node"}), authority)
 	n, err := node.New(node.Config{
 		Name: "a", GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
-		AllowUnsafe: true, AccessFile: access, TLS: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key}, Shards: 4,
+		AllowUnsafeRedis: true, AccessFile: access, TLS: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key}, Shards: 4,
 		Redis: conn.ClientOptions{URL: redistest.Start(t).URL(), ReadTimeout: 10 * time.Second},
 	})
 	if err == nil {

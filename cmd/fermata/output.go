@@ -310,7 +310,7 @@ func isText(s string) bool {
 // quoteControlText puts texts that have such characters into double quotes, where these can be
 // escaped.
 func quoteControlText(node *yaml.Node) {
-	steers := func(r rune) bool { return r != '\n' && r != '\t' && visible.Steers(r) }
+	steers := func(r rune) bool { return r != '\n' && r != '\t' && visible.MustEscape(r) }
 	if node.Kind == yaml.ScalarNode && strings.ContainsFunc(node.Value, steers) {
 		node.Style = yaml.DoubleQuotedStyle
 	}

@@ -165,7 +165,7 @@ func TestListsOfAllNamespaces(t *testing.T) {
 		"jobs list -A --limit 1 -o name":                                          "ping\n",
 		"--namespace other jobs list -A -o name":                                  "namespaces/default/jobs/ping\npong\n",
 		"--namespace other jobs list -o name":                                     "pong\n",
-		"dead list -A --columns namespace,letter,error":                           "NAMESPACE   LETTER   ERROR\ndefault     ping/0   boom\n",
+		"dead-letters list -A --columns namespace,letter,error":                   "NAMESPACE   LETTER   ERROR\ndefault     ping/0   boom\n",
 		"--namespace other dead list --all-namespaces --columns namespace,letter": "NAMESPACE   LETTER\ndefault     ping/0\n",
 		"--namespace other dead list":                                             "no dead runs\n",
 	} {

@@ -81,7 +81,7 @@ func TestResealReportsSkippedJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, address: identityNode(t, rpc.Options{Authority: source, Binding: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes), Jobs: twoQueues{}})}
+	c := &cluster{t: t, address: identityNode(t, rpc.Options{Authority: source, LeaseSigningKey: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes), Jobs: twoQueues{}})}
 	c.clock.Store(epoch.UnixMilli())
 	for _, x := range []struct {
 		who, args string

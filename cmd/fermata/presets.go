@@ -32,7 +32,7 @@ func (a *app) presetsCommand() *cobra.Command {
 			"each shows the policy in the form that a job file takes.",
 		Example: `  fermata presets
   fermata jobs create ping --every 1m --http https://example.com/health --preset monitor
-  fermata jobs update hook --preset webhook --retry-attempts 8`,
+  fermata jobs update hook --preset webhook --max-attempts 8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if custom {
 				return a.withSession(cmd, a.customPresets)

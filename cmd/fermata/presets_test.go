@@ -69,7 +69,7 @@ func TestPresetsAreStoredUnchanged(t *testing.T) {
 
 func TestPresetInAnUpdate(t *testing.T) {
 	c := startCluster(t)
-	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h", "--max-interval", "2h", "--retry-attempts", "4")
+	c.must("jobs", "create", "ping", "--every", "1m", "--handler", "h", "--max-interval", "2h", "--max-attempts", "4")
 	c.must("jobs", "update", "ping", "--preset", "monitor", "--backoff-max-exponent", "3", "--jitter", "none")
 	j := c.stored("ping")
 	from := j.GetBackoffPolicy().GetSources()
@@ -94,9 +94,9 @@ func TestPresetFlags(t *testing.T) {
 	plain := strings.NewReplacer("%", "5", "@", "").Replace(webhook)
 	for _, tt := range []struct{ args, want, paths string }{
 		{"--preset webhook", "{" + plain + "}", "retry_policy"},
-		{"--preset webhook --retry-attempts 8", "{" + strings.NewReplacer("%", "8", "@", ",max_attempts:job").Replace(webhook) + "}", "retry_policy"},
+		{"--preset webhook --max-attempts 8", "{" + strings.NewReplacer("%", "8", "@", ",max_attempts:job").Replace(webhook) + "}", "retry_policy"},
 		{"--preset webhook --no-backoff", "{" + plain + ",backoff_policy:{disabled:true}}", "retry_policy backoff_policy.disabled"},
-		{"--preset endpoint --backoff-max-delay 10m --retry-attempts 2",
+		{"--preset endpoint --backoff-max-delay 10m --max-attempts 2",
 			"{retry_policy:{max_attempts:2},backoff_policy:{multiplier:2,max_exponent:5,max_delay:600s,jitter:{kind:KIND_NONE,fraction:0},sources:{*:presetendpoint,max_delay:job}}}",
 			"backoff_policy retry_policy.max_attempts"},
 	} {

@@ -153,7 +153,7 @@ func (a *app) timeTable(times []*fermatav1.ScheduledTime, location *time.Locatio
 	jitter, remarks := false, false
 	for _, at := range times {
 		jitter = jitter || at.GetLatestDueTime().AsTime().After(at.GetNominalTime().AsTime())
-		remarks = remarks || at.GetRemark() != ""
+		remarks = remarks || at.GetDstNote() != ""
 	}
 	t := outputTable{heading: []string{"DUE", "IN"}, empty: "never due"}
 	if jitter {
@@ -170,7 +170,7 @@ func (a *app) timeTable(times []*fermatav1.ScheduledTime, location *time.Locatio
 				"+"+durationText(at.GetLatestDueTime().AsTime().Sub(nominal)))
 		}
 		if remarks {
-			cells = append(cells, printableText(at.GetRemark()))
+			cells = append(cells, printableText(at.GetDstNote()))
 		}
 		t.addRow(cells...)
 	}

@@ -50,7 +50,7 @@ func (a *app) aclCommand() *cobra.Command {
 				}
 				hash = redisacl.HashPassword(password)
 			}
-			rules := redisacl.Rules(keyspace, functions)
+			rules := redisacl.UserRules(keyspace, functions)
 			switch {
 			case shared:
 				rules = redisacl.SharedRules(keyspace, functions)

@@ -44,7 +44,7 @@ func (a *app) functionsCommand() *cobra.Command {
 			list := []redisfunc.Library{libraries["store"], libraries["locks"]}
 			switch {
 			case load || prune:
-				if err := config.Fill(cmd.LocalNonPersistentFlags(), "FERMATA"); err != nil {
+				if err := config.LoadFlags(cmd.LocalNonPersistentFlags(), "FERMATA"); err != nil {
 					return newUsageError(err)
 				}
 				return a.loadFunctions(cmd.Context(), &to, list, prune)
@@ -80,7 +80,7 @@ func (a *app) loadFunctions(ctx context.Context, to *redisTarget, list []redisfu
 	if to.tls != (tlsfiles.Files{}) {
 		source, err := tlsfiles.Open(tlsfiles.Options{
 			Files: to.tls, Called: tlsfiles.Files{Cert: "--redis-tls-cert", Key: "--redis-tls-key",
-				CA: "--redis-tls-ca"},
+				Authorities: "--redis-tls-ca"},
 		})
 		if err != nil {
 			return newUsageError(err)

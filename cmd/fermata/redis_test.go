@@ -35,7 +35,7 @@ func TestRedisACL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := redisacl.User("team-a", redisacl.HashPassword("s3cret"), redisacl.Rules("team:a", false)) + "\n"; text != want || strings.Contains(text, "s3cret") {
+	if want := redisacl.User("team-a", redisacl.HashPassword("s3cret"), redisacl.UserRules("team:a", false)) + "\n"; text != want || strings.Contains(text, "s3cret") {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
 	for _, functions := range []bool{false, true} {

@@ -105,7 +105,7 @@ func jobsToRefresh(ctx context.Context, c *client.Client, ids []string, selected
 // is an error and left out of the plan.
 func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFlags,
 	jobs []*client.Job) (p *applyPlanner, failed []error, err error) {
-	p = &applyPlanner{app: a, client: c, flags: flags, set: &manifest.Set{}}
+	p = &applyPlanner{app: a, client: c, flags: flags, set: &manifest.Content{}}
 	for _, j := range jobs {
 		p.desiredJobs = append(p.desiredJobs, &client.DesiredJob{JobId: client.JobID(j), Job: settable(j),
 			RefreshDefaults: true})

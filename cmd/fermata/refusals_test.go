@@ -64,7 +64,7 @@ func startTrialNode(t *testing.T) *trialNode {
 	ended := make(chan struct{})
 	go func() { defer close(ended); source.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	n.address = identityNode(t, rpc.Options{Authority: source, Binding: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)})
+	n.address = identityNode(t, rpc.Options{Authority: source, LeaseSigningKey: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)})
 	n.flags = []string{"--address", n.address, "--request-timeout", "20s"}
 	t.Setenv("FERMATA_OIDC_CA", filepath.Join(n.dir, "issuer.pem"))
 	return n

@@ -36,7 +36,7 @@ func (c *cluster) startManual(args ...string) (ended func() (code int, out, errs
 func TestRunWaitsForItsEnd(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--retry-attempts", "2", "--retry-base", "10s")
+	c.must("jobs", "create", "ping", "--every", "1h", "--handler", "h", "--jitter", "none", "--max-attempts", "2", "--retry-base", "10s")
 	for _, x := range []struct {
 		outcomes []job.Outcome
 		code     int
@@ -174,8 +174,8 @@ func TestResultsAreObjects(t *testing.T) {
 	is(c.must("jobs", "resume", "--all", "-o", "json"), `{"resumed": 4}`)
 	is(c.must("jobs", "delete", "a", "-o", "json"), `{"job": "a", "deleted": true}`)
 	is(c.must("jobs", "delete", "--if-exists", "a", "b", "-o", "json"), `[{"job": "a", "deleted": false}, {"job": "b", "deleted": true}]`)
-	is(c.must("dead", "redrive", "--all", "--dry-run", "-o", "json"), `{"would_redrive": 0, "first": []}`)
-	is(c.must("dead", "redrive", "--all", "-o", "json"), `{"redriven": 0, "refused": 0}`)
+	is(c.must("dead-letters", "redrive", "--all", "--dry-run", "-o", "json"), `{"would_redrive": 0, "first": []}`)
+	is(c.must("dead-letters", "redrive", "--all", "-o", "json"), `{"redriven": 0, "refused": 0}`)
 	if got := c.must("jobs", "delete", "c", "-o", "yaml"); got != "job: c\ndeleted: true\n" {
 		t.Errorf("yaml: %q", got)
 	}

@@ -84,7 +84,7 @@ func (a *app) describeRun(r *client.Run) error {
 	line("Started", formatTime(r.GetStartTime()))
 	line("Finished", formatTime(r.GetFinishTime()))
 	line("Took", runDuration(r))
-	line("Attempts", fmt.Sprintf("%d, %d workers lost", r.GetAttempts(), r.GetLosses()))
+	line("Attempts", fmt.Sprintf("%d, %d workers lost", r.GetAttempts(), r.GetLostAttempts()))
 	line("Outcome", enumName(r.GetOutcome()))
 	line("Worker", a.fitText(r.GetWorker(), 128))
 	line("Correlation", fullText(r.GetCorrelationId()))

@@ -70,31 +70,31 @@ func TestBackfillsAsTables(t *testing.T) {
 func TestDeadLettersAsTables(t *testing.T) {
 	c := startCluster(t)
 	c.must("jobs", "create", "report", "--every", "1m", "--handler", "h", "--queue", "mail", "--jitter", "none")
-	c.must("jobs", "create", "once", "--in", "1m", "--handler", "h", "--retry-attempts", "1")
+	c.must("jobs", "create", "once", "--in", "1m", "--handler", "h", "--max-attempts", "1")
 	c.must("jobs", "create", "later", "--in", "1h", "--handler", "h")
 	for range 3 {
 		c.attempt("report", job.OutcomeFailed, "status 500")
 	}
 	c.attempt("once", job.OutcomeFailed, "status 503")
 	c.pass(10 * time.Second)
-	_, slots, _ := c.run("dead", "list", "--queue", "mail")
+	_, slots, _ := c.run("dead-letters", "list", "--queue", "mail")
 	slot := regexp.MustCompile(`report/\S+`).FindString(slots)
 	golden(t, "dead", c.script(
-		"dead list",
-		"dead list --queue mail",
-		"dead list --prefix later",
-		"dead redrive --all --dry-run",
-		"dead redrive "+slot,
-		"dead redrive "+slot,
-		"dead redrive report",
-		"dead redrive once later",
-		"dead redrive --all --queue mail",
-		"dead redrive --all --prefix once",
-		"dead redrive --queue mail",
-		"dead redrive --dry-run report",
+		"dead-letters list",
+		"dead-letters list --queue mail",
+		"dead-letters list --prefix later",
+		"dead-letters redrive --all --dry-run",
+		"dead-letters redrive "+slot,
+		"dead-letters redrive "+slot,
+		"dead-letters redrive report",
+		"dead-letters redrive once later",
+		"dead-letters redrive --all --queue mail",
+		"dead-letters redrive --all --prefix once",
+		"dead-letters redrive --queue mail",
+		"dead-letters redrive --dry-run report",
 		"jobs runs report",
 		"jobs get once",
-		"dead list",
+		"dead-letters list",
 	))
 }
 

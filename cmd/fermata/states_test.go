@@ -18,7 +18,7 @@ func (c *cluster) busy() {
 	for range 3 {
 		c.attempt("backing-off", job.OutcomeFailed, "no route\nto \x1b[31mhost")
 	}
-	create("retrying", "--every", "1h", "--retry-attempts", "5", "--retry-base", "90s")
+	create("retrying", "--every", "1h", "--max-attempts", "5", "--retry-base", "90s")
 	c.attempt("retrying", job.OutcomeSucceeded, "")
 	c.attempt("retrying", job.OutcomeFailed, "try again")
 	c.attempt("retrying", job.OutcomeTimedOut, "too slow")
@@ -28,7 +28,7 @@ func (c *cluster) busy() {
 	for range 5 {
 		c.attempt("failing-five-times", job.OutcomeFailed, "again")
 	}
-	create("dead", "--at", "2026-03-01T12:00:01Z", "--retry-attempts", "1")
+	create("dead", "--at", "2026-03-01T12:00:01Z", "--max-attempts", "1")
 	c.attempt("dead", job.OutcomeFailed, "boom")
 	create("over", "--at", "2026-03-01T12:00:01Z", "--retention", "100h")
 	c.attempt("over", job.OutcomeSucceeded, "")
@@ -57,7 +57,7 @@ func TestExportAndImportOfStates(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	for _, line := range []string{
-		"dead list", "dead list -o json", "jobs list", "jobs get retrying -o json", "jobs get paused -o json", "jobs get dead -o json",
+		"dead-letters list", "dead-letters list -o json", "jobs list", "jobs get retrying -o json", "jobs get paused -o json", "jobs get dead -o json",
 		"jobs get backing-off -o json", "jobs explain backing-off", "jobs explain paused",
 	} {
 		if a, b := from.script(line), to.script(line); a != b {
@@ -108,7 +108,7 @@ func TestExportAndImportOfStates(t *testing.T) {
 	if got := to.stored("backing-off").GetStatus(); got.GetConsecutiveFailures() != 4 || got.GetNextDueTime().AsTime().Sub(due) < 8*time.Minute {
 		t.Errorf("%v", got)
 	}
-	to.must("dead", "redrive", "--all")
+	to.must("dead-letters", "redrive", "--all")
 }
 
 // unpaced leaves out that an overdue run is paced.
@@ -146,7 +146,7 @@ func TestImportOfStatesWithoutStates(t *testing.T) {
 // A live run is due again in what is restored, at no cost.
 func TestLiveRunsAreRestoredAsDue(t *testing.T) {
 	from, to := startCluster(t), startCluster(t)
-	from.must("jobs", "create", "live", "--at", "2026-03-01T12:00:05Z", "--handler", "h", "--retry-attempts", "3", "--jitter", "none")
+	from.must("jobs", "create", "live", "--at", "2026-03-01T12:00:05Z", "--handler", "h", "--max-attempts", "3", "--jitter", "none")
 	from.attempt("live", job.OutcomeFailed, "once")
 	from.attempt("live", job.OutcomeNone, "")
 	to.clock.Store(from.clock.Load())

@@ -89,11 +89,11 @@ func (a *app) watchTop(ctx context.Context, c *client.Client, f topFlags, order 
 		}
 		return printLines(a.out, v.renderLines(width, 0), live && terminal.Colours)
 	}
-	terminal.Enter()
+	terminal.EnterFullScreen()
 	resized, stop := tui.Resized()
 	defer func() {
 		stop()
-		terminal.Leave()
+		terminal.LeaveFullScreen()
 		restore()
 	}()
 	return v.runLoop(ctx, ask, keys, resized, func(lines []tui.Line) { terminal.Draw(lines) }, terminal.Size)

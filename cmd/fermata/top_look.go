@@ -133,9 +133,9 @@ type queueOrder struct {
 var queueOrders = map[string]queueOrder{
 	"backlog":  {"backlog", 'b', func(q *fermatav1.Queue) float64 { return float64(q.GetBacklog()) }},
 	"oldest":   {"oldest", 'o', func(q *fermatav1.Queue) float64 { return q.GetOldestOverdue().AsDuration().Seconds() }},
-	"lag":      {"lag", 'l', func(q *fermatav1.Queue) float64 { return q.GetRecent().GetMaxLag().AsDuration().Seconds() }},
-	"starts":   {"starts", 's', func(q *fermatav1.Queue) float64 { return float64(q.GetRecent().GetStarted()) }},
-	"failures": {"failures", 'f', func(q *fermatav1.Queue) float64 { return float64(q.GetRecent().GetFailed()) }},
+	"lag":      {"lag", 'l', func(q *fermatav1.Queue) float64 { return q.GetRecentRuns().GetMaxLag().AsDuration().Seconds() }},
+	"starts":   {"starts", 's', func(q *fermatav1.Queue) float64 { return float64(q.GetRecentRuns().GetStarted()) }},
+	"failures": {"failures", 'f', func(q *fermatav1.Queue) float64 { return float64(q.GetRecentRuns().GetFailed()) }},
 	"name":     {"name", 'n', func(*fermatav1.Queue) float64 { return 0 }},
 }
 

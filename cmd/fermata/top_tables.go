@@ -148,21 +148,21 @@ func (v *topView) queueGrid() textGrid {
 		{title: "PAUSED", width: 6, rank: 2},
 	}}
 	for _, q := range v.order.sortQueues(v.last.queues) {
-		r := q.GetRecent()
+		r := q.GetRecentRuns()
 		starved := q.GetBacklog() > 0 && q.GetFreeSlots() == 0
 		g.addRow(
-			gridCell{tui.Plain, tui.Clean(q.GetNamespace() + "/" + q.GetQueue())},
-			gridCell{alarmStyle(q.GetBacklog() > 0, tui.Yellow), tui.Compact(q.GetBacklog())},
+			gridCell{tui.Plain, tui.StripControls(q.GetNamespace() + "/" + q.GetQueue())},
+			gridCell{alarmStyle(q.GetBacklog() > 0, tui.Yellow), tui.FormatCount(q.GetBacklog())},
 			gridCell{alarmStyle(q.GetOldestOverdue().AsDuration() >= time.Minute, tui.Red),
 				waitText(q.GetOldestOverdue().AsDuration())},
-			gridCell{tui.Plain, tui.Compact(q.GetRunning())},
-			gridCell{alarmStyle(starved, tui.Red), tui.Compact(q.GetFreeSlots())},
+			gridCell{tui.Plain, tui.FormatCount(q.GetRunning())},
+			gridCell{alarmStyle(starved, tui.Red), tui.FormatCount(q.GetFreeSlots())},
 			gridCell{tui.Plain, perSecond(r.GetStarted(), r)},
 			gridCell{alarmStyle(r.GetFailed() > 0, tui.Red), perSecond(r.GetFailed(), r)},
 			gridCell{alarmStyle(r.GetMaxLag().AsDuration() >= time.Second, tui.Yellow),
 				waitText(r.GetMaxLag().AsDuration())},
-			gridCell{alarmStyle(r.GetBreaches() > 0, tui.Red), tui.Compact(r.GetBreaches())},
-			gridCell{alarmStyle(q.GetDead() > 0, tui.Red), tui.Compact(q.GetDead())},
+			gridCell{alarmStyle(r.GetBreaches() > 0, tui.Red), tui.FormatCount(r.GetBreaches())},
+			gridCell{alarmStyle(q.GetDead() > 0, tui.Red), tui.FormatCount(q.GetDead())},
 			gridCell{alarmStyle(q.GetPaused() > 0 || q.GetQueuePaused(), tui.Magenta), pausedOf(q)},
 		)
 	}
@@ -174,7 +174,7 @@ func pausedOf(q *fermatav1.Queue) string {
 	if q.GetQueuePaused() {
 		return "all"
 	}
-	return tui.Compact(q.GetPaused())
+	return tui.FormatCount(q.GetPaused())
 }
 
 // perSecond is a rate of the last minute.
@@ -185,7 +185,7 @@ func perSecond(n int64, r *fermatav1.RecentRuns) string {
 	}
 	rate := float64(n) / span
 	if rate >= 100 {
-		return tui.Compact(int64(rate))
+		return tui.FormatCount(int64(rate))
 	}
 	return strconv.FormatFloat(rate, 'f', 1, 64)
 }
@@ -198,12 +198,12 @@ func waitText(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	}
-	return tui.Tidy(d)
+	return tui.FormatDuration(d)
 }
 
 func jobName(j *fermatav1.Job) string {
 	namespace, id := splitJobName(j)
-	return tui.Clean(namespace + "/" + id)
+	return tui.StripControls(namespace + "/" + id)
 }
 
 func (v *topView) failingGrid() textGrid {
@@ -218,7 +218,7 @@ func (v *topView) failingGrid() textGrid {
 			failures = fmt.Sprintf("try %d", st.GetCurrentAttempt())
 		}
 		g.addRow(gridCell{tui.Plain, jobName(t.GetJob())}, gridCell{tui.Red, failures},
-			gridCell{tui.Plain, v.app.nextRun(t.GetJob())}, gridCell{tui.Dim, tui.Clean(st.GetLastError())})
+			gridCell{tui.Plain, v.app.nextRun(t.GetJob())}, gridCell{tui.Dim, tui.StripControls(st.GetLastError())})
 	}
 	return g
 }
@@ -236,7 +236,7 @@ func (v *topView) lateGrid() textGrid {
 		}
 		g.addRow(gridCell{tui.Plain, jobName(t.GetJob())}, gridCell{tui.Yellow, waitText(t.GetLag().AsDuration())},
 			gridCell{tui.Plain, waitText(t.GetJob().GetMaxLag().AsDuration())}, gridCell{tui.Plain, run},
-			gridCell{tui.Dim, tui.Clean(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
+			gridCell{tui.Dim, tui.StripControls(v.app.holdText(t.GetJob().GetStatus().GetHold()))})
 	}
 	return g
 }
@@ -259,12 +259,12 @@ func (v *topView) nodeGrid() textGrid {
 		running, slots := v.last.slotsOfNode(n.GetName())
 		up := noValue
 		if n.GetStartTime() != nil {
-			up = tui.Tidy(v.last.at.Sub(n.GetStartTime().AsTime()))
+			up = tui.FormatDuration(v.last.at.Sub(n.GetStartTime().AsTime()))
 		}
-		g.addRow(gridCell{tui.Plain, tui.Clean(n.GetName())}, gridCell{style, state},
+		g.addRow(gridCell{tui.Plain, tui.StripControls(n.GetName())}, gridCell{style, state},
 			gridCell{tui.Plain, fmt.Sprint(n.GetShardsHeld())}, gridCell{tui.Plain, fmt.Sprint(n.GetWorkers())},
 			gridCell{tui.Plain, fmt.Sprintf("%d/%d", running, slots)}, gridCell{tui.Plain, up},
-			gridCell{tui.Dim, tui.Clean(n.GetVersion())})
+			gridCell{tui.Dim, tui.StripControls(n.GetVersion())})
 	}
 	return g
 }

@@ -37,8 +37,8 @@ func crowd() clusterSnapshot {
 	p := clusterSnapshot{
 		at: epoch,
 		queues: []*fermatav1.Queue{
-			{Namespace: "shop", Queue: "mail", Backlog: 1234567, Running: 40, OldestOverdue: durationpb.New(3 * time.Minute), Dead: 7, Paused: 2, Recent: recent(9600, 32, 12, 2*time.Minute)},
-			{Namespace: "default", Queue: "default", FreeSlots: 12, Running: 3, Recent: recent(90, 0, 0, 12*time.Millisecond)},
+			{Namespace: "shop", Queue: "mail", Backlog: 1234567, Running: 40, OldestOverdue: durationpb.New(3 * time.Minute), Dead: 7, Paused: 2, RecentRuns: recent(9600, 32, 12, 2*time.Minute)},
+			{Namespace: "default", Queue: "default", FreeSlots: 12, Running: 3, RecentRuns: recent(90, 0, 0, 12*time.Millisecond)},
 			{Namespace: "shop", Queue: "quiet", FreeSlots: 12, QueuePaused: true},
 		},
 		failing: []*fermatav1.TopJob{
@@ -47,7 +47,7 @@ func crowd() clusterSnapshot {
 		},
 		late: []*fermatav1.TopJob{
 			{Job: &fermatav1.Job{Name: "namespaces/shop/jobs/report", MaxLag: durationpb.New(30 * time.Second), Status: &fermatav1.JobStatus{
-				Hold: &fermatav1.Hold{Reason: fermatav1.Hold_REASON_LOCK, Key: "db", By: "import"},
+				Hold: &fermatav1.Hold{Reason: fermatav1.Hold_REASON_LOCK, Key: "db", BlockedBy: "import"},
 			}}, Lag: durationpb.New(3 * time.Minute), Waiting: true},
 			{Job: &fermatav1.Job{Name: "namespaces/shop/jobs/nightly", MaxLag: durationpb.New(time.Second)}, Lag: durationpb.New(4 * time.Second)},
 		},

@@ -166,7 +166,7 @@ func (s viewSection) renderLines(n, width int) []tui.Line {
 
 func (v *topView) titleLine(width int) tui.Line {
 	l := tui.Line{tui.Bold.Of("Fermata top")}
-	state := fmt.Sprintf("every %s", tui.Tidy(v.interval))
+	state := fmt.Sprintf("every %s", tui.FormatDuration(v.interval))
 	if v.paused {
 		state = "held: space goes on"
 	}
@@ -215,8 +215,8 @@ func (v *topView) summarySpans() (parts []tui.Span) {
 	var backlog, started, failed int64
 	for _, q := range p.queues {
 		backlog += q.GetBacklog()
-		started += q.GetRecent().GetStarted()
-		failed += q.GetRecent().GetFailed()
+		started += q.GetRecentRuns().GetStarted()
+		failed += q.GetRecentRuns().GetFailed()
 	}
 	add(tui.Plain, "backlog %d", backlog)
 	add(tui.Plain, "%d starts, %d failures in the last minute", started, failed)
@@ -240,14 +240,14 @@ func (p clusterSnapshot) slotsOfNode(node string) (running, slots int32) {
 func (v *topView) footerLines(width int, printed bool) []tui.Line {
 	var out []tui.Line
 	if v.trouble != nil {
-		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of("The cluster does not answer: " + tui.Clean(errorLine(v.trouble)))})
+		out = append(out, tui.Line{}, tui.Line{tui.Yellow.Of("The cluster does not answer: " + tui.StripControls(errorLine(v.trouble)))})
 	}
 	var notes []tui.Span
 	if len(v.last.denied) > 0 {
 		notes = append(notes, tui.Yellow.Of("Not allowed to see "+strings.Join(v.last.denied, ", ")+"."))
 	}
 	if len(v.last.namespaces) > 0 {
-		notes = append(notes, tui.Dim.Of("Shown: "+tui.Clean(strings.Join(v.last.namespaces, ", "))+"."))
+		notes = append(notes, tui.Dim.Of("Shown: "+tui.StripControls(strings.Join(v.last.namespaces, ", "))+"."))
 	}
 	if len(notes) > 0 {
 		out = append(append(out, tui.Line{}), wrapSpans(notes, " ", width)...)

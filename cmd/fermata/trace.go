@@ -18,7 +18,7 @@ const spanFlushTimeout = 2 * time.Second
 // startTrace continues the trace of the environment, as CI systems set it, and starts a span if there is an
 // endpoint.
 func (a *app) startTrace(ctx context.Context, name string) (_ context.Context, ended func(error), err error) {
-	settings, err := tracing.Settle(a.traceTo, "", os.Getenv)
+	settings, err := tracing.CompleteSettings(a.traceTo, "", os.Getenv)
 	if err != nil {
 		return ctx, nil, err
 	}

@@ -159,7 +159,7 @@ func (t *jobImport) importBatch(ctx context.Context, batch []inputLine) error {
 	return t.createJobs(ctx, batch, jobs)
 }
 
-var existingActions = map[string]client.Existing{
+var existingActions = map[string]client.ExistingAction{
 	"fail": client.ExistingFail, "skip": client.ExistingSkip, "replace": client.ExistingReplace,
 }
 

@@ -27,7 +27,7 @@ func (a *app) tryCommand() *cobra.Command {
 	var queue string
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "try", Short: "Check that jobs run and back off, with a temporary job",
+		Use: "self-test", Short: "Check that jobs run and back off, with a temporary job",
 		Long: "Register a job that fails, wait until a worker has run it and the cluster waits longer than its " +
 			"interval\n" +
 			"before the next run, and delete it. Its handler is http, and its address one that workers refuse, so " +

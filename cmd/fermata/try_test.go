@@ -35,7 +35,7 @@ func TestTrySeesAJobBackOff(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		code, out, errs := c.run("cluster", "try", "--request-timeout", "30s")
+		code, out, errs := c.run("cluster", "self-test", "--request-timeout", "30s")
 		done <- result{code, out, errs}
 	}()
 	var id string
@@ -80,7 +80,7 @@ func TestTryDeletesItsJob(t *testing.T) {
 
 func TestTryGivesUpWithoutWorkers(t *testing.T) {
 	c := startCluster(t)
-	code, out, errs := c.run("cluster", "try", "--request-timeout", "700ms")
+	code, out, errs := c.run("cluster", "self-test", "--request-timeout", "700ms")
 	if code != 1 || !strings.Contains(errs, "no worker has run the job in time") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}

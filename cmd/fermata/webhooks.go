@@ -52,7 +52,7 @@ func (a *app) webhookTable(hooks []*client.Webhook) error {
 func (a *app) webhooksDead() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "dead [NAME]", Short: "List events whose delivery to a webhook was given up, newest first",
+		Use: "undelivered [NAME]", Short: "List events whose delivery to a webhook was given up, newest first",
 		Args: rangeArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 || limit > 1000 {
@@ -84,7 +84,7 @@ func (a *app) undeliveredTable(list []*client.UndeliveredEvent) error {
 		e := u.GetEvent()
 		t.addRow(u.GetTime().AsTime().UTC().Format(time.RFC3339), nameText(u.GetWebhook()), nameText(e.GetId()),
 			fullText(e.GetKind()),
-			nameText(e.GetJob()), strconv.Itoa(int(u.GetTries())), fullText(u.GetReason()))
+			nameText(e.GetJob()), strconv.Itoa(int(u.GetAttempts())), fullText(u.GetReason()))
 	}
 	return a.printTable(t)
 }

@@ -70,7 +70,7 @@ func TestWhoAmI(t *testing.T) {
 		t.Fatal(err)
 	}
 	guarded := identityNode(t, rpc.Options{
-		Authority: source, Binding: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes), JobLimit: func(string) int { return 5000 },
+		Authority: source, LeaseSigningKey: bytes.Repeat([]byte("k"), workerstream.MinKeyBytes), JobLimit: func(string) int { return 5000 },
 		JobBytesLimit: func(string) int { return 64 << 20 },
 	})
 	c := &cluster{t: t, address: guarded}

@@ -24,7 +24,7 @@ func (a *app) failingCommand() *cobra.Command {
 	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing",
 		"Show the jobs with the most failed runs in a row",
 		`Show the jobs with the most failed runs in a row, the worst first. Jobs that have
-ended are not among them: fermata dead list.`, a.failingTable)
+ended are not among them: fermata dead-letters list.`, a.failingTable)
 }
 
 // worstCommand lists jobs by one of the orders that TopJobs knows.

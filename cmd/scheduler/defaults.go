@@ -33,9 +33,9 @@ func (p *policyDefaults) registerFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&b.MaxDelay, "backoff-max-delay", builtin.Recurring.MaxDelay,
 		"longest interval that backoff makes, for jobs whose backoff policy does not set it; never less than "+
 			"the job's own interval; 0: no limit")
-	config.AlsoCalled(flags, "retry-base-delay", "RETRY_BASE_DELAY")
-	config.AlsoCalled(flags, "retry-max-delay", "RETRY_MAX_DELAY")
-	config.AlsoCalled(flags, "max-attempts", "MAX_ATTEMPTS")
+	config.AddAliases(flags, "retry-base-delay", "RETRY_BASE_DELAY")
+	config.AddAliases(flags, "retry-max-delay", "RETRY_MAX_DELAY")
+	config.AddAliases(flags, "max-attempts", "MAX_ATTEMPTS")
 }
 
 // setLayer is what was set of the defaults.
@@ -43,7 +43,7 @@ func (p *policyDefaults) setLayer(changed func(flag string) bool) backoff.Layer 
 	l := backoff.Layer{Source: backoff.Source{Kind: backoff.FromCluster}, Values: p.values}
 	for field, flag := range node.DefaultFlags() {
 		if changed(flag) {
-			l.Set = l.Set.And(field)
+			l.Set = l.Set.With(field)
 		}
 	}
 	return l

@@ -47,7 +47,7 @@ func TestWrongDefaultsAreRefused(t *testing.T) {
 				t.Setenv(key, value)
 			}
 			cmd := rootCommand(nil)
-			cmd.SetArgs(append([]string{"--redis-url", "redis://127.0.0.1:1", "--redis-wait", "0"}, c.args...))
+			cmd.SetArgs(append([]string{"--redis-url", "redis://127.0.0.1:1", "--redis-startup-timeout", "0"}, c.args...))
 			cmd.SetOut(&bytes.Buffer{})
 			cmd.SetErr(&bytes.Buffer{})
 			err := cmd.ExecuteContext(t.Context())

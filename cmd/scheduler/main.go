@@ -25,7 +25,7 @@ func main() { os.Exit(runCommand()) }
 
 // runCommand returns the exit code: see nodeHelp.
 func runCommand() int {
-	gctune.Reserve(gctune.Node)
+	gctune.ReserveBallast(gctune.BallastSize)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	abort := make(chan struct{})

@@ -35,7 +35,7 @@ type nodeFlags struct {
 
 // nonZeroFlags are flags whose default would silently replace 0.
 var nonZeroFlags = []string{
-	"lock-ttl", "lease-ttl", "session-ttl", "min-interval", "max-payload", "audit-keep", "audit-retention",
+	"lock-ttl", "lease-ttl", "session-ttl", "min-interval", "max-payload", "audit-max-records", "audit-retention",
 	"audit-max-bytes", "redis-pool-size", "redis-timeout", "shards",
 	"durability-replicas", "durability-timeout",
 }
@@ -72,7 +72,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			if s := cmd.Flags().Lookup("trace-sample"); s.Changed {
 				share = s.Value.String()
 			}
-			faults := errors.Join(f.completeConfig(&cfg, share), config.Positive(cmd.Flags(), nonZeroFlags...))
+			faults := errors.Join(f.completeConfig(&cfg, share), config.RequirePositive(cmd.Flags(), nonZeroFlags...))
 			n, err := node.New(cfg)
 			if err := errors.Join(faults, err); err != nil {
 				return usageError{err}
@@ -111,7 +111,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.Float64Var(&cfg.ClientLimits.Rate, "client-rate", 0,
 		"calls a second from each host, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Burst, "client-burst", 0, "calls from each host at once beyond --client-rate")
-	flags.IntVar(&cfg.ClientLimits.Calls, "client-calls", 0,
+	flags.IntVar(&cfg.ClientLimits.MaxOpenCalls, "client-calls", 0,
 		"calls and streams that each host may have open, without --access-file; 0: no limit")
 	flags.IntVar(&cfg.ClientLimits.Connections, "client-connections", 0,
 		"connections of each host, without --access-file; 0: no limit")
@@ -120,7 +120,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.IntVar(&cfg.NamespaceJobBytes, "namespace-job-bytes", 0,
 		"most bytes of the jobs, with their ids, stored definitions, histories and dead letters, in a namespace "+
 			"for which the access file sets no limit; 0: no limit")
-	flags.IntVar(&cfg.UnprovedConnections, "unproved-connections", 0,
+	flags.IntVar(&cfg.MaxUnauthenticatedConnections, "max-unauthenticated-connections", 0,
 		"most open connections whose caller is not authenticated yet; at most a quarter of them from one address, "+
 			"each for a minute (default: 4096, or a quarter of the files that the process may open)")
 	tlsFlags(cmd, &cfg)
@@ -151,7 +151,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringSliceVar(&cfg.ValidatePayloads, "validate-payloads", node.CheckedHandlers(),
 		"ready-made handlers whose payloads are checked when a job is created or changed; leave out http or exec "+
 			"where workers of your own have a handler of that name, and give \"\" to check none; see docs/workers.md")
-	flags.IntVar(&cfg.WorstJobs, "worst-jobs", 10,
+	flags.IntVar(&cfg.MetricsTopJobs, "metrics-top-jobs", 10,
 		"number of the latest and of the longest failing jobs of this node that /metrics shows by name, 1 to 50; "+
 			"0: no name of a job is shown; see docs/metrics.md")
 	flags.IntVar(&cfg.EventsKeep, "events-keep", 0,
@@ -159,7 +159,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 			"nodes; see docs/events.md (default: none are recorded)")
 	flags.StringVar(&cfg.WebhooksFile, "webhooks-file", "",
 		"YAML file with the webhooks that receive events, reloaded when it changes; needs --events-keep")
-	flags.IntVar(&cfg.AuditKeep, "audit-keep", 100_000,
+	flags.IntVar(&cfg.AuditMaxRecords, "audit-max-records", 100_000,
 		"about how many audit records are kept in Redis, 100 to 10,000,000; see docs/security/audit.md")
 	flags.DurationVar(&cfg.AuditRetention, "audit-retention", 90*24*time.Hour,
 		"about how long an audit record is kept, 1h to 87600h")
@@ -179,7 +179,7 @@ func nodeCommand(abort <-chan struct{}) *cobra.Command {
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
 	flags.StringVar(&f.logs.Level, "log-level", "info",
 		"debug, info, warn or error; fermata log-level changes it while the node runs")
-	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit,
+	flags.IntVar(&f.logs.Limit, "log-repeat-limit", logs.DefaultLimit,
 		"most log lines in ten seconds with the same message about the same job; ten times as many with the same "+
 			"message about all jobs; further lines are counted; 0: no limit")
 	return cmd
@@ -191,7 +191,7 @@ func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
 		"PEM file with the certificate for clients and workers; without it they speak plain text. All TLS files "+
 			"are read again when they change")
 	flags.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file with its key")
-	flags.StringVar(&cfg.TLS.CA, "tls-client-ca", "",
+	flags.StringVar(&cfg.TLS.Authorities, "tls-client-ca", "",
 		"PEM file with the authority of clients' and workers' certificates; without it they need none")
 	flags.StringVar(&cfg.ClientAuth, "tls-client-auth", "",
 		"none, optional or required: whether clients and workers need a certificate (default: required with "+
@@ -199,7 +199,7 @@ func tlsFlags(cmd *cobra.Command, cfg *node.Config) {
 	flags.StringVar(&cfg.PeerTLS.Cert, "peer-tls-cert", "",
 		"PEM file with this node's certificate for other nodes; without it they speak plain text")
 	flags.StringVar(&cfg.PeerTLS.Key, "peer-tls-key", "", "PEM file with its key")
-	flags.StringVar(&cfg.PeerTLS.CA, "peer-tls-ca", "", "PEM file with the authority of the nodes' certificates")
+	flags.StringVar(&cfg.PeerTLS.Authorities, "peer-tls-ca", "", "PEM file with the authority of the nodes' certificates")
 	flags.StringSliceVar(&cfg.PeerNames, "peer-tls-names", nil,
 		"DNS names (also *.example.org) and URIs (also spiffe://example.org/path/*) of nodes; a peer is accepted "+
 			"only if its certificate has at least one of them (default: the URIs of this node's own certificate, or "+
@@ -216,7 +216,7 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	flags.IntVar(&cfg.Redis.PoolSize, "redis-pool-size", 16,
 		"connections to each Redis server, for each of three pools, 1 to 100000")
 	flags.DurationVar(&cfg.Redis.ReadTimeout, "redis-timeout", time.Second, "longest wait for one answer of Redis")
-	flags.DurationVar(&cfg.RedisWait, "redis-wait", time.Minute,
+	flags.DurationVar(&cfg.RedisStartupTimeout, "redis-startup-timeout", time.Minute,
 		"how long a start waits for a Redis that cannot be reached, is loading, or has too few replicas yet; 0: it "+
 			"fails at once")
 	flags.StringVar(&cfg.Keyspace, "keyspace", "fermata",
@@ -232,7 +232,7 @@ func redisFlags(cmd *cobra.Command, cfg *node.Config, f *nodeFlags) {
 	flags.BoolVar(&cfg.RedisFunctions, "redis-functions", false,
 		"call functions that 'fermata redis functions --load' has brought to Redis, so that the user of the nodes "+
 			"needs no EVAL; see docs/security/redis.md")
-	flags.BoolVar(&cfg.AllowUnsafe, "allow-unsafe-redis", false, "run on a Redis that may evict keys or lose writes")
+	flags.BoolVar(&cfg.AllowUnsafeRedis, "allow-unsafe-redis", false, "run on a Redis that may evict keys or lose writes")
 }
 
 // redisPasswordHelp is a URL of Redis that has a password.
@@ -260,7 +260,7 @@ func (f nodeFlags) completeConfig(cfg *node.Config, traceShare string) (err erro
 	for _, path := range f.redis.Files() {
 		secretfile.WarnIfExposed(logger, path)
 	}
-	cfg.Tracing, err = tracing.Settle(f.traceEndpoint, traceShare, os.Getenv)
+	cfg.Tracing, err = tracing.CompleteSettings(f.traceEndpoint, traceShare, os.Getenv)
 	errs = append(errs, err)
 	if f.drainTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--drain-timeout %v: must be positive", f.drainTimeout))

@@ -62,7 +62,7 @@ func rootCommand(halt context.Context) *cobra.Command {
 				return usageError{err}
 			}
 			s, err := f.buildService(o, cmd.ErrOrStderr())
-			if err := errors.Join(config.Positive(cmd.Flags(), "slots"), needsQueue(o.Queues), err); err != nil {
+			if err := errors.Join(config.RequirePositive(cmd.Flags(), "slots"), needsQueue(o.Queues), err); err != nil {
 				return usageError{err}
 			}
 			f.handlers.warnOfUnread(cmd.Flags(), s.logger)
@@ -99,7 +99,7 @@ func rootCommand(halt context.Context) *cobra.Command {
 	flags.StringVar(&f.logs.Format, "log-format", "text", "text or json")
 	flags.StringVar(&f.logs.Level, "log-level", "info",
 		"debug, info, warn or error; with --metrics-addr, fermata log-level changes it while the worker runs")
-	flags.IntVar(&f.logs.Limit, "log-limit", logs.DefaultLimit,
+	flags.IntVar(&f.logs.Limit, "log-repeat-limit", logs.DefaultLimit,
 		"most log lines in ten seconds with the same message about the same job; ten times as many with the same "+
 			"message about all jobs; further lines are counted; 0: no limit")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -149,7 +149,7 @@ func (f workerFlags) buildService(o worker.Options, lines io.Writer) (*service, 
 	if o.DrainTimeout <= 0 {
 		drainErr = fmt.Errorf("--drain-timeout %v: must be positive", o.DrainTimeout)
 	}
-	traced, traceErr := tracing.Settle(f.traceTo, "", os.Getenv)
+	traced, traceErr := tracing.CompleteSettings(f.traceTo, "", os.Getenv)
 	if err := errors.Join(logErr, tlsErr, tokenErr, handlerErr, drainErr, prefetchErr, traceErr); err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (f *handlerFlags) httpOptions() (httphandler.Options, error) {
 func (f *handlerFlags) execOptions() (exechandler.Options, error) {
 	o := exechandler.Options{
 		Allow: f.execAllow, Env: f.execEnv, Dir: f.execDir, Home: f.execHome, AllowRoot: f.execAllowRoot,
-		Limits: &f.execLimits, Init: true,
+		Limits: &f.execLimits, ReapOrphans: true,
 	}
 	if f.execContainment != containmentAuto {
 		o.Containment = exechandler.Containment(f.execContainment)

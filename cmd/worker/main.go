@@ -24,7 +24,7 @@ var buildVersion = "dev"
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	gctune.Reserve(gctune.Node)
+	gctune.ReserveBallast(gctune.BallastSize)
 	// The HTTP client logs unsolicited responses of servers there, with any content.
 	stdlog.SetOutput(io.Discard)
 	os.Exit(runCommand(os.Args[1:], signals, os.Stdout, os.Stderr))

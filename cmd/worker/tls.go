@@ -19,7 +19,7 @@ type tlsFlags struct {
 func (f *tlsFlags) registerFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.on, "tls", false, "use TLS; implied by the other --tls flags. Files are read again when they "+
 		"change")
-	flags.StringVar(&f.files.CA, "tls-ca", "",
+	flags.StringVar(&f.files.Authorities, "tls-ca", "",
 		"PEM file with the authority of the nodes' certificates (default: the system's)")
 	flags.StringVar(&f.files.Cert, "tls-cert", "", "PEM file with this worker's certificate")
 	flags.StringVar(&f.files.Key, "tls-key", "", "PEM file with this worker's key")
@@ -34,7 +34,7 @@ func (f tlsFlags) dialOptions(logger *slog.Logger, registerer prometheus.Registe
 	}
 	source, err := tlsfiles.Open(tlsfiles.Options{
 		Files: f.files, Use: "nodes", Logger: logger, Registerer: registerer,
-		Called: tlsfiles.Files{Cert: "--tls-cert", Key: "--tls-key", CA: "--tls-ca"},
+		Called: tlsfiles.Files{Cert: "--tls-cert", Key: "--tls-key", Authorities: "--tls-ca"},
 	})
 	if err != nil {
 		return nil, err

@@ -277,7 +277,7 @@ class Worker:
         session.hello_at = time.monotonic()
         session.send(hello=pb.Hello(
             worker_id=self.id, namespace=self.namespace, queues=self.queues, slots=self.slots,
-            session_epoch=session.epoch, live=[a.id for a in live], heartbeats=True, labels=self.labels))
+            session_epoch=session.epoch, live_lease_ids=[a.id for a in live], supports_heartbeats=True, labels=self.labels))
         metadata = None
         if self.token and (self.credentials or is_loopback(address)):
             metadata = [("authorization", "Bearer " + self.token())]

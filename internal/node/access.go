@@ -25,7 +25,7 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.reportFile("access", n.access.Fault)
+	n.reportFile("access", n.access.LoadError)
 	n.cfg.Registerer.MustRegister(tokenExpiries{n.access})
 	n.engines.Go(func() { n.access.Run(n.ctx) })
 	return nil
@@ -34,7 +34,7 @@ func (n *Node) openAccess(ctx context.Context) (err error) {
 // jobLimit is the maximum number of jobs of a namespace; 0: no limit.
 func (n *Node) jobLimit(namespace string) int {
 	if n.access != nil {
-		if limit, ok := n.access.Jobs(namespace); ok {
+		if limit, ok := n.access.JobsLimit(namespace); ok {
 			return limit
 		}
 	}
@@ -49,7 +49,7 @@ func (n *Node) limitsJobs() bool {
 // jobBytesLimit is the maximum number of bytes of a namespace's jobs; 0: no limit.
 func (n *Node) jobBytesLimit(namespace string) int {
 	if n.access != nil {
-		if limit, ok := n.access.JobBytes(namespace); ok {
+		if limit, ok := n.access.JobBytesLimit(namespace); ok {
 			return limit
 		}
 	}
@@ -78,7 +78,7 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 		return err
 	}
 	for _, q := range []*quota.Quota{n.quota, n.byteQuota} {
-		if err := q.Look(ctx); err != nil {
+		if err := q.Refresh(ctx); err != nil {
 			n.cfg.Logger.Warn("failed to count what namespaces have: limits go by the last count", "error", err)
 		}
 	}
@@ -87,14 +87,14 @@ func (n *Node) openQuotas(ctx context.Context) (err error) {
 
 // addAuthentication adds authentication, roles and limits to the options of the server.
 func (n *Node) addAuthentication(ctx context.Context, o rpc.Options) (rpc.Options, error) {
-	o.Registerer, o.Limits, o.MaxUnauthenticated = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.UnprovedConnections
+	o.Registerer, o.Limits, o.MaxUnauthenticated = n.cfg.Registerer, n.cfg.ClientLimits, n.cfg.MaxUnauthenticatedConnections
 	o.JobLimit, o.JobBytesLimit = n.jobLimit, n.jobBytesLimit
 	if n.access == nil {
 		return o, nil
 	}
 	var err error
 	o.Authority = n.access
-	o.Binding, err = n.store.Secret(ctx, "leases")
+	o.LeaseSigningKey, err = n.store.Secret(ctx, "leases")
 	return o, err
 }
 
@@ -110,7 +110,7 @@ func (n *Node) peerServerOptions() ([]grpc.ServerOption, error) {
 // NewAuditKey makes a key that signs the chain of audit records. It returns the line for --audit-key-file, and
 // the public line for verification.
 func NewAuditKey(id string) (private, public string, err error) {
-	if fault := authn.NameFault(id); fault != "" {
+	if fault := authn.ValidateName(id); fault != "" {
 		return "", "", fmt.Errorf("the id %q %s", id, fault)
 	}
 	_, key, err := ed25519.GenerateKey(nil)
@@ -123,7 +123,7 @@ func NewAuditKey(id string) (private, public string, err error) {
 
 // NewToken makes a token with this name, and its entry for the access file. The zero time means no expiry.
 func NewToken(name string, expires time.Time) (token, entry string, err error) {
-	if fault := authn.NameFault(name); fault != "" {
+	if fault := authn.ValidateName(name); fault != "" {
 		return "", "", fmt.Errorf("the name %q %s", name, fault)
 	}
 	token, hash := authn.NewToken()

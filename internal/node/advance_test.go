@@ -21,7 +21,7 @@ func TestLeasesComeInAdvance(t *testing.T) {
 	streams := map[string]fermatav1.WorkerService_WorkClient{}
 	for _, queue := range []string{"waits", "plain"} {
 		hello := &fermatav1.Hello{WorkerId: queue, Queues: []string{queue}, Slots: 4 * each, SessionEpoch: 1,
-			StartsAfter: queue == "waits"}
+			SupportsStartAfter: queue == "waits"}
 		streams[queue] = welcomed(t.Context(), t, n, hello)
 	}
 	c := jobs(t, n)

@@ -26,7 +26,7 @@ func TestANodeWaitsForRedis(t *testing.T) {
 	started := make(chan error, 1)
 	go func() {
 		_, err := tryStart(t, redis.URL(), "n", func(c *node.Config) {
-			c.RedisWait = time.Minute
+			c.RedisStartupTimeout = time.Minute
 			c.Network.Listen = func(address string) (net.Listener, error) {
 				l, err := net.Listen("tcp", address)
 				if err == nil {
@@ -79,7 +79,7 @@ func TestANodeThatWaitsForRedisCanBeStopped(t *testing.T) {
 	waits := &lines{}
 	n, err := node.New(node.Config{
 		Name: "n", GRPCAddr: "127.0.0.1:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
-		Redis: conn.ClientOptions{URL: redis.URL()}, RedisWait: time.Hour, Logger: waits.logger(),
+		Redis: conn.ClientOptions{URL: redis.URL()}, RedisStartupTimeout: time.Hour, Logger: waits.logger(),
 	})
 	if err != nil {
 		t.Fatal(err)

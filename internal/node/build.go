@@ -64,14 +64,14 @@ func (n *Node) buildLedger(context.Context) error {
 func (n *Node) buildAuditTrail(context.Context) (err error) {
 	c := n.cfg
 	n.trail, err = audittrail.New(audittrail.Options{
-		Store: n.clientStore, Node: c.Name, Keep: c.AuditKeep, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
+		Store: n.clientStore, Node: c.Name, MaxRecords: c.AuditMaxRecords, Age: c.AuditRetention, MaxBytes: c.AuditMaxBytes,
 		Key: n.security.auditKey(), Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err != nil {
 		return err
 	}
 	if n.security.audit != nil {
-		n.reportFile("audit_keys", n.security.audit.Fault)
+		n.reportFile("audit_keys", n.security.audit.LoadError)
 	}
 	n.addCleanup("audit trail", func(ctx context.Context) error { n.trail.Stop(ctx); return nil })
 	return nil
@@ -119,7 +119,7 @@ func (n *Node) buildScheduler(context.Context) (err error) {
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
 		Held: n.heldLock, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) },
-		LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
+		LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Alignment: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err
 }
@@ -136,7 +136,7 @@ func (n *Node) buildAdmission(context.Context) (err error) {
 	o := admission.Options{
 		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: n.dispatcher, Canceller: n,
 		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL,
-		Latency: n.redisLatency, Cadence: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
+		Latency: n.redisLatency, Alignment: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	}
 	if n.keys != nil {
 		o.Opener = n.keys
@@ -152,13 +152,13 @@ func (n *Node) buildAdmission(context.Context) (err error) {
 func (n *Node) buildLocks(context.Context) (err error) {
 	c := n.cfg
 	n.locks, err = shardlock.New(shardlock.Options{
-		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, LifeKey: n.store.LifeKey,
+		Client: n.lockConns, Functions: c.RedisFunctions, Key: n.store.LockKey, HeartbeatKey: n.store.HeartbeatKey,
 		Shards: c.Shards, Node: c.Name, PeerAddr: n.peerAddr,
 		ClientAddr: n.grpcAddr, OnAddress: func() { n.dispatcher.AddressesChanged() },
 		TTL:       c.LockTTL,
-		OnAcquire: func(shard int, _ string) { n.scheduler.Acquired(shard); n.shardTaken(shard) },
-		OnLose:    func(shard int, _ string) { n.scheduler.Lost(shard) },
-		OnRelease: func(shard int, _ string) { n.peers.HandOver([]int{shard}) },
+		OnAcquire: func(shard int, _ string) { n.scheduler.ShardAcquired(shard); n.shardTaken(shard) },
+		OnLose:    func(shard int, _ string) { n.scheduler.ShardLost(shard) },
+		OnRelease: func(shard int, _ string) { n.peers.BroadcastHandOver([]int{shard}) },
 		Logger:    c.Logger, Registerer: c.Registerer,
 	})
 	return err
@@ -187,7 +187,7 @@ func (n *Node) buildGossip(context.Context) (err error) {
 		return err
 	}
 	if o.KeyFile != "" {
-		n.reportFile("gossip_keys", n.gossip.KeysFault)
+		n.reportFile("gossip_keys", n.gossip.KeysError)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 func (n *Node) otherNodes() []string {
 	var addresses []string
 	for _, m := range n.gossip.View().Members {
-		if m.Name == n.cfg.Name || n.peers.Gone(m.Name) {
+		if m.Name == n.cfg.Name || n.peers.HasEnded(m.Name) {
 			continue
 		}
 		if address := n.confirmedAddress(m); address != "" && address != n.grpcAddr {
@@ -47,14 +47,14 @@ func (n *Node) confirmedAddress(m sharding.Member) string {
 // reachOfOthers are the published reports of the other nodes that may own shards, and whether gossip has any other
 // live node.
 func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
-	eligible := n.locks.Eligible()
+	eligible := n.locks.EligibleMembers()
 	for _, m := range n.gossip.Members() {
 		if m.State != membership.StateAlive || m.Name == n.cfg.Name {
 			continue
 		}
 		anyAlive = true
 		if slices.ContainsFunc(eligible, func(e sharding.Member) bool { return e.Name == m.Name }) {
-			owners = append(owners, reachability.Report{Withdrawn: m.Aside, Unreachable: m.Blind, Latency: m.Latency})
+			owners = append(owners, reachability.Report{Withdrawn: m.Withdrawn, Unreachable: m.UnreachablePrimaries, Latency: m.Latency})
 		}
 	}
 	return anyAlive, owners
@@ -62,7 +62,7 @@ func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
 
 // publishReach publishes how this node reaches Redis.
 func (n *Node) publishReach(r reachability.Report, timeout time.Duration) error {
-	return n.gossip.SetStance(membership.Stance{Aside: r.Withdrawn, Blind: r.Unreachable, Latency: r.Latency}, timeout)
+	return n.gossip.PublishRedisState(membership.RedisState{Aside: r.Withdrawn, Blind: r.Unreachable, Latency: r.Latency}, timeout)
 }
 
 func splitHostPort(addr string) (string, int, error) {
@@ -138,11 +138,11 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	return shards, nil
 }
 
-func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
+func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
 	if shard < 0 || shard >= v.cfg.Shards {
-		return job.AuditReport{}, job.Invalid("shard", "is %d, want 0 to %d", shard, v.cfg.Shards-1)
+		return job.ConsistencyReport{}, job.Invalid("shard", "is %d, want 0 to %d", shard, v.cfg.Shards-1)
 	}
-	report, err := v.clientStore.Audit(ctx, shard, repair)
+	report, err := v.clientStore.CheckConsistency(ctx, shard, repair)
 	for _, f := range report.Findings {
 		v.cfg.Logger.Warn("stored data is inconsistent", "shard", shard, "fault", f.Fault.String(), "record",
 			f.Record, "lane", f.Lane,

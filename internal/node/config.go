@@ -71,9 +71,9 @@ type Config struct {
 	Redis    conn.ClientOptions
 	Keyspace string // prefix of all keys; default "fermata"
 	Shards   int    // 1 to 4096, fixed when the keyspace is created; default 64
-	// RedisWait is how long Start waits while Redis cannot be reached, is loading, or has too few replicas;
+	// RedisStartupTimeout is how long Start waits while Redis cannot be reached, is loading, or has too few replicas;
 	// default 0: no wait.
-	RedisWait time.Duration
+	RedisStartupTimeout time.Duration
 	// Durability is the class that Redis must meet; see docs/guarantees.md. In class
 	// replica a write is confirmed by DurabilityReplicas, 1 or more, default 1, within
 	// DurabilityTimeout, 1 ms or more and less than Redis.ReadTimeout, default 500 ms.
@@ -83,8 +83,8 @@ type Config struct {
 	// RedisFunctions calls functions that an operator has loaded into Redis, instead of sending scripts; see
 	// docs/security/redis.md.
 	RedisFunctions bool
-	// AllowUnsafe accepts a Redis that may lose or evict keys.
-	AllowUnsafe bool
+	// AllowUnsafeRedis accepts a Redis that may lose or evict keys.
+	AllowUnsafeRedis bool
 	// Virtual creates a keyspace whose clock is Now. Only for tests: a keyspace that is not virtual refuses it.
 	Virtual bool
 	Now     func() int64
@@ -96,10 +96,10 @@ type Config struct {
 	// Zero: no limits.
 	ClientLimits authz.Limits
 
-	// UnprovedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many to
+	// MaxUnauthenticatedConnections is the maximum number of open unauthenticated connections to GRPCAddr, and as many to
 	// PeerAddr; a quarter of them from one address. 4 or more. Default:
 	// guard.DefaultUnauthenticatedConnections, or a quarter of the process's limit of open files if that is less.
-	UnprovedConnections int
+	MaxUnauthenticatedConnections int
 
 	// NamespaceJobs is the maximum number of jobs of a namespace for which AccessFile sets no limit, at most
 	// authz.MaxNamespaceJobs; 0: no limit.
@@ -137,18 +137,18 @@ type Config struct {
 	EventsKeep int
 	// WebhooksFile lists the receivers of events. Empty: none.
 	WebhooksFile string
-	// AuditKeep is the approximate number of audit records to keep, 100 to 10,000,000; default 100,000.
+	// AuditMaxRecords is the approximate number of audit records to keep, 100 to 10,000,000; default 100,000.
 	// AuditRetention is their approximate age, an hour to ten years; default 90 days. AuditMaxBytes bounds their
 	// size in Redis, 1 MiB to 64 GiB; default 64 MiB.
-	AuditKeep      int
-	AuditRetention time.Duration
-	AuditMaxBytes  int64
+	AuditMaxRecords int
+	AuditRetention  time.Duration
+	AuditMaxBytes   int64
 	// AuditKeyFile holds the keys that sign the chain of audit records; see job.ParseChainKeys. Empty:
 	// it is not signed.
 	AuditKeyFile string
-	// WorstJobs is the number of late and of failing jobs that /metrics names, 0 to 50. No other metric contains
+	// MetricsTopJobs is the number of late and of failing jobs that /metrics names, 0 to 50. No other metric contains
 	// the id of a job.
-	WorstJobs int
+	MetricsTopJobs int
 
 	// Tracing configures the export of spans; without an endpoint there are none.
 	Tracing tracing.Settings
@@ -193,11 +193,11 @@ func (c *Config) setDefaults() {
 	orDefault(&c.Redis.ReadTimeout, conn.DefaultReadTimeout)
 	orDefault(&c.DurabilityReplicas, 1)
 	orDefault(&c.DurabilityTimeout, redisstore.DefaultWaitTimeout)
-	orDefault(&c.UnprovedConnections, defaultUnproved())
+	orDefault(&c.MaxUnauthenticatedConnections, defaultUnproved())
 	orDefault(&c.LockTTL, shardlock.DefaultTTL)
 	orDefault(&c.LeaseTTL, dispatch.DefaultLeaseTTL)
 	orDefault(&c.SessionTTL, dispatch.DefaultSessionTTL)
-	orDefault(&c.AuditKeep, audittrail.DefaultKeep)
+	orDefault(&c.AuditMaxRecords, audittrail.DefaultMaxRecords)
 	orDefault(&c.AuditRetention, audittrail.DefaultAge)
 	orDefault(&c.AuditMaxBytes, audittrail.DefaultBytes)
 	orDefault(&c.Logger, slog.New(slog.DiscardHandler))

@@ -29,8 +29,8 @@ type eventStore struct {
 	engines *redisstore.Store
 }
 
-func (s eventStore) Announce(h ...job.Happening)           { s.engines.Announce(h...) }
-func (s eventStore) Announced() <-chan struct{}            { return s.engines.Announced() }
+func (s eventStore) Announce(h ...job.Event)               { s.engines.Announce(h...) }
+func (s eventStore) AnnouncedSignal() <-chan struct{}      { return s.engines.AnnouncedSignal() }
 func (s eventStore) FlushEvents(ctx context.Context) error { return s.engines.FlushEvents(ctx) }
 
 // buildEvents builds the event feed and the webhooks.
@@ -49,7 +49,7 @@ func (n *Node) buildEvents(context.Context) (err error) {
 		Version: c.Version, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	if err == nil {
-		n.reportFile("webhooks", n.hooks.FileFault)
+		n.reportFile("webhooks", n.hooks.LoadError)
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (n *Node) runHooks() {
 func (n *Node) heldLocks() map[int]string {
 	held := map[int]string{}
 	for _, shard := range n.allShards() {
-		if grip, ok := n.locks.Held(shard); ok {
+		if grip, ok := n.locks.HeldLock(shard); ok {
 			held[shard] = grip.Value
 		}
 	}
@@ -117,9 +117,9 @@ func (n *Node) compareEventsKeep() {
 
 // recordNodeEvent records an event about this node.
 func (n *Node) recordNodeEvent(kind string) {
-	n.store.Announce(job.Happening{Kind: kind, Node: n.cfg.Name})
+	n.store.Announce(job.Event{Kind: kind, Node: n.cfg.Name})
 }
 
 func (n *Node) shardTaken(shard int) {
-	n.store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: shard, Node: n.cfg.Name})
+	n.store.Announce(job.Event{Kind: job.KindShardTaken, Shard: shard, Node: n.cfg.Name})
 }

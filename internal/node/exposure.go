@@ -42,7 +42,7 @@ func (c *Config) checkExposure() error {
 
 // guardsClients reports whether clients and workers are authenticated, under TLS.
 func (c *Config) guardsClients() bool {
-	byCertificate := c.TLS.CA != "" && (c.ClientAuth == "" || c.ClientAuth == "required")
+	byCertificate := c.TLS.Authorities != "" && (c.ClientAuth == "" || c.ClientAuth == "required")
 	return c.TLS.Cert != "" && (c.Authenticates() || byCertificate)
 }
 

@@ -21,7 +21,7 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 	if err := os.WriteFile(access, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files := tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}
+	files := tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, Authorities: dir.CA}
 	for name, c := range map[string]struct {
 		change func(*node.Config)
 		want   []string // flags that are named; none: accepted
@@ -81,7 +81,7 @@ func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
 	cfg := node.Config{
 		Name: "n", GRPCAddr: "0.0.0.0:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 		Insecure: true,
-		Redis:    conn.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafe: true, Logger: log.logger(),
+		Redis:    conn.ClientOptions{URL: redistest.Start(t).URL()}, AllowUnsafeRedis: true, Logger: log.logger(),
 	}
 	n, err := node.New(cfg)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/shardlock"
 )
 
-// Facts returns the holder of a shard and the workers of the whole cluster that serve a queue, for the
+// JobFacts returns the holder of a shard and the workers of the whole cluster that serve a queue, for the
 // explanation of a job. Asked is false if Redis or a node did not answer: missing facts then prove nothing.
-func (n *Node) Facts(ctx context.Context, shard int, q job.QueueKey) job.Facts {
-	f := job.Facts{Asked: true, Shard: shard}
+func (n *Node) JobFacts(ctx context.Context, shard int, q job.QueueKey) job.Facts {
+	f := job.Facts{ClusterKnown: true, Shard: shard}
 	value, err := n.lockConns.Get(ctx, n.store.LockKey(shard)).Result()
 	switch {
 	case err == nil:
 		f.Holder, _, f.Held = shardlock.ParseHolder(value)
 	case !errors.Is(err, redis.Nil):
-		f.Asked = false
+		f.ClusterKnown = false
 	}
 	for _, m := range (clusterView{n}).describeAll(ctx) {
 		if m.Unreachable {
-			f.Asked = false
+			f.ClusterKnown = false
 		}
 		for _, w := range m.Workers {
 			if w.Namespace != q.Namespace || !slices.Contains(w.Queues, q.Queue) {

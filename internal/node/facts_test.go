@@ -20,7 +20,7 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 	expect := func(what string, good func(job.Facts) bool) {
 		t.Helper()
 		redistest.Eventually(t, time.Minute, what, func(ctx context.Context) error {
-			if f := a.Facts(ctx, 0, queue); !f.Asked || !good(f) {
+			if f := a.JobFacts(ctx, 0, queue); !f.ClusterKnown || !good(f) {
 				return fmt.Errorf("facts %+v", f)
 			}
 			return nil
@@ -46,7 +46,7 @@ func TestFactsAreThoseOfTheWholeCluster(t *testing.T) {
 	work(t, b, 3, map[string]func(context.Context,
 		*worker.Task) error{"ok": func(context.Context, *worker.Task) error { return nil }})
 	expect("a worker of the other node", func(f job.Facts) bool { return f.Workers == 1 && f.FreeSlots == 3 })
-	if f := a.Facts(t.Context(), 0, job.QueueKey{Namespace: "default", Queue: "other"}); f.Workers != 0 ||
+	if f := a.JobFacts(t.Context(), 0, job.QueueKey{Namespace: "default", Queue: "other"}); f.Workers != 0 ||
 		f.FreeSlots != 0 {
 		t.Errorf("another queue: %+v", f)
 	}

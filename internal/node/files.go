@@ -38,7 +38,7 @@ type tokenExpiries struct{ access *authn.Source }
 func (tokenExpiries) Describe(out chan<- *prometheus.Desc) { out <- tokenExpiryDesc }
 
 func (c tokenExpiries) Collect(out chan<- prometheus.Metric) {
-	ends := c.access.TokenEnds()
+	ends := c.access.TokenExpiries()
 	names := slices.SortedFunc(maps.Keys(ends),
 		func(a, b string) int { return cmp.Or(ends[a].Compare(ends[b]), cmp.Compare(a, b)) })
 	for _, name := range names[:min(len(names), maxTokenSeries)] {

@@ -127,7 +127,7 @@ func TestFilesThatOthersMayWriteStopTheStart(t *testing.T) {
 // startFails returns why a node does not start, by its configuration or later.
 func startFails(t *testing.T, redis string, change func(*node.Config)) error {
 	t.Helper()
-	cfg := node.Config{Name: "a", AllowUnsafe: true}
+	cfg := node.Config{Name: "a", AllowUnsafeRedis: true}
 	cfg.Redis.URL = redis
 	cfg.GRPCAddr, cfg.PeerAddr, cfg.GossipAddr, cfg.HTTPAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	change(&cfg)

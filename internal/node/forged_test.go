@@ -233,7 +233,7 @@ func heldBack(t *testing.T, metrics *prometheus.Registry, reason string) (n floa
 	return n
 }
 
-// TestWhoWritesToRedisRepeatsPayloads states what sealing does not keep from happening: a
+// TestWhoWritesToRedisRepeatsPayloads states what sealing does not keep from event: a
 // payload that the same job had before runs again, with the queue and handler that it had.
 func TestWhoWritesToRedisRepeatsPayloads(t *testing.T) {
 	redis := redistest.Start(t)

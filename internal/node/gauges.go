@@ -70,7 +70,7 @@ func (n *Node) countOwned() int {
 		return 0
 	}
 	owned := 0
-	for _, owner := range n.locks.Owners() {
+	for _, owner := range n.locks.ShardOwners() {
 		if owner == n.cfg.Name {
 			owned++
 		}
@@ -91,7 +91,7 @@ func (g *gauges) refresh(ctx context.Context, n *Node) {
 			}
 		}
 		g.unheld.Set(float64(unheld))
-		n.unheld.updateHolders(n.locks.Owners(), holders, time.Now())
+		n.unheld.updateHolders(n.locks.ShardOwners(), holders, time.Now())
 	}
 	if n.cfg.Virtual {
 		return // Redis's clock is not used

@@ -103,7 +103,7 @@ func TestRunsThatNeverStartBreakTheirObjectives(t *testing.T) {
 		return nil
 	})
 	shown, err := c.GetJob(t.Context(), &fermatav1.GetJobRequest{Name: "namespaces/default/jobs/waits-0"})
-	if err != nil || shown.GetStatus().GetBrokenLag().AsDuration() <= time.Second {
+	if err != nil || shown.GetStatus().GetBreachedLag().AsDuration() <= time.Second {
 		t.Errorf("%v (%v)", shown.GetStatus(), err)
 	}
 	before, err := sumOf(t.Context(), breaches, b)
@@ -153,7 +153,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
-	b := startWith(t, redis.URL(), "b", func(c *node.Config) { c.WorstJobs = 5 }, a.GossipAddr())
+	b := startWith(t, redis.URL(), "b", func(c *node.Config) { c.MetricsTopJobs = 5 }, a.GossipAddr())
 	c := jobs(t, b)
 	late := &fermatav1.Job{
 		Handler: "ok", MaxLag: durationpb.New(time.Millisecond),
@@ -206,7 +206,7 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 			return err
 		}
 		for _, q := range r.GetQueues() {
-			recent := q.GetRecent()
+			recent := q.GetRecentRuns()
 			if recent.GetStarted() > 1 && recent.GetFailed() > 0 && recent.GetBreaches() == 1 &&
 				recent.GetSpan().AsDuration() > 0 &&
 				recent.GetMaxLag().AsDuration() > time.Second && q.GetDead() > 0 {
@@ -235,9 +235,9 @@ func TestLateAndFailingJobsAreFound(t *testing.T) {
 			return err
 		}
 		for _, want := range []string{
-			`fermata_worst_job_failures{job_id="failing",namespace="default",queue="default"}`,
+			`fermata_top_job_failures{job_id="failing",namespace="default",queue="default"}`,
 			`fermata_failing_jobs{failures="2"} 1`,
-			`fermata_worst_job_lag_seconds{job_id="waits",namespace="default",queue="nobody"}`,
+			`fermata_top_job_lag_seconds{job_id="waits",namespace="default",queue="nobody"}`,
 			`fermata_queue_oldest_dead_letter_seconds{namespace="default",queue="default"}`,
 		} {
 			if !strings.Contains(text, want) {

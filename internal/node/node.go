@@ -88,7 +88,7 @@ type observability struct {
 
 // parts are the engines and adapters that the node connects. Optional ones may be nil.
 type parts struct {
-	alignment  ticks.Cadence     // of periodic work
+	alignment  ticks.Alignment   // of periodic work
 	defaults   *backoff.Defaults // of policies that jobs do not set
 	access     *authn.Source     // nil: every caller may do anything
 	keys       *payloadkeys.Ring // nil: payloads are not encrypted
@@ -98,13 +98,13 @@ type parts struct {
 	byteQuota  *quota.Quota
 	trail      *audittrail.Recorder
 	feed       *events.Feed
-	hooks      *webhook.Courier // nil: there are no webhooks
+	hooks      *webhook.Deliverer // nil: there are no webhooks
 	stopHooks  func()
 	dispatcher *dispatch.Dispatcher
 	admission  *admission.Admission
 	scheduler  *scheduler.Scheduler
 	slotShare  *slotshare.Allocator
-	lookout    *queuestats.Lookout
+	lookout    *queuestats.Sampler
 	locks      *shardlock.Manager
 	peers      *peer.Peer
 	gossip     *membership.Cluster
@@ -146,7 +146,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Start serves health, waits for Redis up to RedisWait, opens it, listens, joins the cluster and starts to
+// Start serves health, waits for Redis up to RedisStartupTimeout, opens it, listens, joins the cluster and starts to
 // schedule. If it fails, it closes everything that it opened.
 func (n *Node) Start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{

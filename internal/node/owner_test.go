@@ -126,7 +126,7 @@ func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 	way := faultproxy.NewAnswerer(t, redis.Addr())
 	b := start(t, "redis://"+way.Addr()+"/0", "b", a.GossipAddr())
 	sharedByTwo(t, a, b)
-	way.Say(0, 1<<30, "ERR broken", "evalsha", "eval")
+	way.FailNext(0, 1<<30, "ERR broken", "evalsha", "eval")
 	redistest.Eventually(t, time.Minute, "b is not ready", func(context.Context) error {
 		missing := b.UnreadyReasons() // a look at Redis fails as well
 		if len(missing) != 1 || !strings.HasPrefix(missing[0], "shards: 32 that this node should hold") {
@@ -135,7 +135,7 @@ func TestNodeThatHoldsNoneOfItsShardsIsNotReady(t *testing.T) {
 		return nil
 	})
 	isReady(t, a)
-	way.Say(0, 0, "")
+	way.FailNext(0, 0, "")
 	redistest.Eventually(t, time.Minute, "b is ready", func(ctx context.Context) error {
 		if missing := b.Missing(ctx); len(missing) > 0 {
 			return fmt.Errorf("%q", missing)
@@ -152,13 +152,13 @@ func TestNodeThatRedisRefusesStandsAside(t *testing.T) {
 	way := faultproxy.NewAnswerer(t, redis.Addr())
 	b := start(t, "redis://"+way.Addr()+"/0", "b", a.GossipAddr())
 	sharedByTwo(t, a, b)
-	way.Say(0, 1<<30, "NOPERM this user has no permissions", "evalsha", "eval")
+	way.FailNext(0, 1<<30, "NOPERM this user has no permissions", "evalsha", "eval")
 	redistest.Eventually(t, time.Minute, "all shards on a", func(context.Context) error {
 		if n := a.Describe().ShardsHeld; n != 64 {
 			return fmt.Errorf("%d", n)
 		}
 		return nil
 	})
-	way.Say(0, 0, "")
+	way.FailNext(0, 0, "")
 	sharedByTwo(t, a, b)
 }

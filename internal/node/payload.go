@@ -11,7 +11,7 @@ func CheckedHandlers() []string { return payload.Handlers() }
 
 // payloadValidator validates the payloads of some of the ready-made handlers.
 func payloadValidator(handlers []string) func(handler string, text []byte) []job.Violation {
-	check := payload.Checker(handlers)
+	check := payload.ValidatorFor(handlers)
 	return func(handler string, text []byte) []job.Violation {
 		var v []job.Violation
 		for _, f := range check(handler, text) {

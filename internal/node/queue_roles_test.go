@@ -33,12 +33,12 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 	taken := intervalJob(time.Hour, "h")
 	taken.Queue, taken.PayloadSealed = "mail", true
 	for _, etag := range []string{"", "x", victim.GetEtag()} {
-		take := &fermatav1.JobWish{JobId: "victim", Etag: etag, Job: taken}
-		remove := &fermatav1.JobWish{JobId: "victim", Etag: etag, Delete: true}
-		for _, wishes := range [][]*fermatav1.JobWish{{take}, {take, take}, {remove}, {remove, remove},
+		take := &fermatav1.DesiredJob{JobId: "victim", Etag: etag, Job: taken}
+		remove := &fermatav1.DesiredJob{JobId: "victim", Etag: etag, Delete: true}
+		for _, wishes := range [][]*fermatav1.DesiredJob{{take}, {take, take}, {remove}, {remove, remove},
 			{take, remove}, {remove, take}} {
 			applied, err := c.ApplyJobs(x.as("scaler-a"),
-				&fermatav1.ApplyJobsRequest{Parent: "namespaces/a", Force: true, Wishes: wishes})
+				&fermatav1.ApplyJobsRequest{Parent: "namespaces/a", Force: true, DesiredJobs: wishes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 				}
 			}
 			planned, err := c.PlanJobs(x.as("scaler-a"),
-				&fermatav1.PlanJobsRequest{Parent: "namespaces/a", Force: true, Wishes: wishes})
+				&fermatav1.PlanJobsRequest{Parent: "namespaces/a", Force: true, DesiredJobs: wishes})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestTokensOfSomeQueues(t *testing.T) {
 	}
 	watch := func(ids ...string) (batches int) {
 		s, err := fermatav1.NewEventServiceClient(x.conn).WatchEvents(x.as("scaler-a"), &fermatav1.WatchEventsRequest{
-			Parent: "namespaces/a", JobIds: ids, StartTime: timestamppb.New(time.Unix(1, 0)), UntilNow: true,
+			Parent: "namespaces/a", JobIds: ids, StartTime: timestamppb.New(time.Unix(1, 0)), StopAtEnd: true,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 // Nudge notifies the holder of a shard that lanes became due earlier: this node's own loop, or the peer whose
 // lock value the script returned.
 func (n *Node) Nudge(shard int, heads []job.LaneHead, holder string) {
-	if _, held := n.locks.Held(shard); held {
-		n.scheduler.Nudge(shard, heads)
+	if _, held := n.locks.HeldLock(shard); held {
+		n.scheduler.LanesDueEarlier(shard, heads)
 		return
 	}
 	peer, _, ok := shardlock.ParseHolder(holder)
@@ -22,13 +22,13 @@ func (n *Node) Nudge(shard int, heads []job.LaneHead, holder string) {
 		return // the shard has no holder: the next one reads its lanes
 	}
 	for _, h := range heads {
-		n.peers.Nudge(peer, shard, h)
+		n.peers.SendNudge(peer, shard, h)
 	}
 }
 
 // heldLock is the lock value of a shard while this node may rely on it.
 func (n *Node) heldLock(shard int) (string, bool) {
-	grip, ok := n.locks.Held(shard)
+	grip, ok := n.locks.HeldLock(shard)
 	return grip.Value, ok
 }
 
@@ -54,8 +54,8 @@ func (g gates) Queues() []job.QueueKey { return g.dispatcher.Queues() }
 
 func (g gates) Limited(namespace, queue string) bool { return g.admission.Limited(namespace, queue) }
 
-func (g gates) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
-	grants := g.admission.Take(ctx, asks)
+func (g gates) TakeStarts(ctx context.Context, asks []job.QueueRequest) []job.QueueGrant {
+	grants := g.admission.TakeStarts(ctx, asks)
 	for i, grant := range grants {
 		if grant.Limit != job.NoLimit {
 			g.telemetry.QueueLimited(asks[i].Queue, grant.Limit, grant.Again)
@@ -64,7 +64,7 @@ func (g gates) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
 	return grants
 }
 
-func (g gates) GiveBack(unused []job.QueueAsk) { g.admission.GiveBack(unused) }
+func (g gates) ReturnStarts(unused []job.QueueRequest) { g.admission.ReturnStarts(unused) }
 
 func (g gates) Adopted(l job.Leased) { g.admission.Adopted(l) }
 
@@ -82,21 +82,21 @@ func (n *Node) CancelAttempt(record job.RecordID, token uint64) {
 // OnDemand stores a peer's free slots.
 func (n *Node) OnDemand(peer string, demand []job.QueueDemand) {
 	n.telemetry.PeerServes(peer, demand)
-	n.scheduler.PeerDemand(peer, demand)
+	n.scheduler.SetPeerDemand(peer, demand)
 }
 
 // OnLinkDown removes a peer's free slots.
 func (n *Node) OnLinkDown(peer string) { n.OnDemand(peer, nil) }
 
-// OnGone moves the shards of a node whose process has ended.
-func (n *Node) OnGone(peer string) {
-	n.locks.Gone(peer)
+// OnProcessEnded moves the shards of a node whose process has ended.
+func (n *Node) OnProcessEnded(peer string) {
+	n.locks.ProcessEnded(peer)
 	n.dispatcher.AddressesChanged()
 }
 
-// OnBack reverts OnGone.
-func (n *Node) OnBack(peer string) {
-	n.locks.Back(peer)
+// OnLinkUp reverts OnProcessEnded.
+func (n *Node) OnLinkUp(peer string) {
+	n.locks.ProcessAnswers(peer)
 	n.dispatcher.AddressesChanged()
 }
 
@@ -105,7 +105,7 @@ func (n *Node) OnAddress(string) { n.dispatcher.AddressesChanged() }
 
 // OnNudge handles a peer's notice that a lane became due earlier.
 func (n *Node) OnNudge(shard int, head job.LaneHead) {
-	n.scheduler.Nudge(shard, []job.LaneHead{head})
+	n.scheduler.LanesDueEarlier(shard, []job.LaneHead{head})
 }
 
 // OnPermit queues a peer's permit.
@@ -120,10 +120,12 @@ func (n *Node) acceptPermit(peer string, p job.Permit) func(context.Context) int
 }
 
 // OnPermitResult handles a peer's result of a permit.
-func (n *Node) OnPermitResult(peer string, r job.PermitResult) { n.scheduler.PermitResult(peer, r) }
+func (n *Node) OnPermitResult(peer string, r job.PermitResult) {
+	n.scheduler.HandlePermitResult(peer, r)
+}
 
 // OnHandOver handles a peer's notice that it released shards.
-func (n *Node) OnHandOver(shards []int) { n.locks.Wake(shards...) }
+func (n *Node) OnHandOver(shards []int) { n.locks.ShardsReleased(shards...) }
 
 // OnCancel cancels an attempt of a worker of this node.
 func (n *Node) OnCancel(record job.RecordID, token uint64) { n.dispatcher.CancelAttempt(record, token) }
@@ -132,14 +134,14 @@ func (n *Node) OnCancel(record job.RecordID, token uint64) { n.dispatcher.Cancel
 func (n *Node) Describe() job.NodeInfo {
 	held := 0
 	for shard := range n.cfg.Shards {
-		if _, ok := n.locks.Held(shard); ok {
+		if _, ok := n.locks.HeldLock(shard); ok {
 			held++
 		}
 	}
 	return job.NodeInfo{
 		Name: n.cfg.Name, GRPCAddress: n.grpcAddr, PeerAddress: n.peerAddr, ShardsHeld: held,
 		Draining: n.draining.Load(), Version: n.cfg.Version, StartedAt: n.startedAt,
-		Durability: n.durabilityClass(), Workers: n.dispatcher.Workers(), Queues: n.telemetry.Recent(),
+		Durability: n.durabilityClass(), Workers: n.dispatcher.Workers(), Queues: n.telemetry.RecentRuns(),
 	}
 }
 
@@ -153,9 +155,9 @@ func (n *Node) offeredSlots() []job.QueueDemand {
 }
 
 // assignFreed gives slots that became free to this node's shards or to peers.
-func (n *Node) assignFreed(freed []dispatch.Freed) {
+func (n *Node) assignFreed(freed []dispatch.FreedSlots) {
 	for _, x := range freed {
-		n.slotShare.AssignFreed(x.Fleet, x.N)
+		n.slotShare.AssignFreed(x.Group, x.N)
 	}
 	n.slotShare.NotifyPeers()
 }

@@ -20,7 +20,7 @@ func (n *Node) watchQueues() (err error) {
 }
 
 // queueSizes counts some queues in the whole cluster.
-func (n *Node) queueSizes(ctx context.Context, queues []job.QueueKey) (map[job.QueueKey]autoscale.Size, error) {
+func (n *Node) queueSizes(ctx context.Context, queues []job.QueueKey) (map[job.QueueKey]autoscale.Demand, error) {
 	return queuestats.CountSizes(ctx, n.clientStore, n.allShards(), queues, n.admission.Paused)
 }
 
@@ -29,9 +29,9 @@ func (n *Node) countQueues(ctx context.Context) {
 	if !n.counts.Update(ctx, n.heldShards()) {
 		return
 	}
-	var queues []telemetry.QueueStat
+	var queues []telemetry.QueueSize
 	for s := range n.counts.Lanes() {
-		queues = append(queues, telemetry.QueueStat{
+		queues = append(queues, telemetry.QueueSize{
 			Namespace: s.Lane.Namespace, Queue: s.Lane.Queue,
 			Backlog: s.Backlog, Scheduled: s.Scheduled, Leased: s.Leased, Paused: s.Paused, Dead: s.Dead, Done: s.Done,
 			Overdue: s.Overdue, OldestOverdue: s.OldestOverdue, DeadFor: s.DeadFor, OldestDead: s.OldestDead,

@@ -334,10 +334,10 @@ func TestAuditOfANode(t *testing.T) {
 // says which it lacks and where to read about it.
 func TestEachRightIsNeeded(t *testing.T) {
 	redis := redistest.Start(t, redistest.WithACL("default off"))
-	for _, command := range append(redisacl.Scripted(), "info", "evalsha", "fcall", "eval", "hscan") {
+	for _, command := range append(redisacl.ScriptCommands(), "info", "evalsha", "fcall", "eval", "hscan") {
 		functions := command == "fcall"
 		rules := redisacl.User("lacking", redisacl.HashPassword("pw"),
-			redisacl.Rules("fermata", functions)+" -"+command)
+			redisacl.UserRules("fermata", functions)+" -"+command)
 		var args []any
 		for _, word := range append([]string{"acl", "setuser"}, strings.Fields(rules)[1:]...) {
 			args = append(args, word)
@@ -363,7 +363,7 @@ type lackingUser struct {
 func newLackingUser(t *testing.T) lackingUser {
 	t.Helper()
 	u := lackingUser{t, redistest.Start(t, redistest.WithACL("default off"))}
-	u.change("reset on #" + redisacl.HashPassword("pw") + " " + redisacl.Rules("fermata", false))
+	u.change("reset on #" + redisacl.HashPassword("pw") + " " + redisacl.UserRules("fermata", false))
 	return u
 }
 

@@ -52,7 +52,7 @@ func openSecurity(c Config) (security, error) {
 func (s *security) openTLSFiles(c Config, use, prefix, ca string, files tlsfiles.Files) (*tlsfiles.Source, error) {
 	source, err := tlsfiles.Open(tlsfiles.Options{
 		Files: files, Use: use, Logger: c.Logger, Registerer: c.Registerer,
-		Called: tlsfiles.Files{Cert: prefix + "cert", Key: prefix + "key", CA: prefix + ca},
+		Called: tlsfiles.Files{Cert: prefix + "cert", Key: prefix + "key", Authorities: prefix + ca},
 	})
 	if err == nil {
 		s.sources = append(s.sources, source)
@@ -68,7 +68,7 @@ func (s *security) openClients(c Config) error {
 		return errors.New("--tls-client-ca and --tls-client-auth need --tls-cert and --tls-key")
 	}
 	byDefault := "none"
-	if c.TLS.CA != "" {
+	if c.TLS.Authorities != "" {
 		byDefault = "required"
 	}
 	auth, err := tlsfiles.ParseClientAuth(cmp.Or(c.ClientAuth, byDefault))
@@ -89,7 +89,7 @@ func (s *security) openPeers(c Config) error {
 		}
 		return nil
 	}
-	if c.PeerTLS.Cert == "" || c.PeerTLS.CA == "" {
+	if c.PeerTLS.Cert == "" || c.PeerTLS.Authorities == "" {
 		return errors.New("--peer-tls-cert, --peer-tls-key and --peer-tls-ca go together")
 	}
 	source, err := s.openTLSFiles(c, "peers", "--peer-tls-", "ca", c.PeerTLS)
@@ -134,7 +134,7 @@ func (s *security) openPayloadKeys(c Config) (err error) {
 		return nil
 	}
 	if s.payloads, err = payloadkeys.Load(c.PayloadKeyFile,
-		payloadkeys.Options{Strict: c.PayloadRequireSealed}); err != nil {
+		payloadkeys.Options{RequireVersion2: c.PayloadRequireSealed}); err != nil {
 		return fmt.Errorf("--payload-key-file: %w", err)
 	}
 	return nil
@@ -157,7 +157,7 @@ func (s *security) auditKey() func() *job.ChainKey {
 	if s.audit == nil {
 		return nil
 	}
-	return s.audit.Current
+	return s.audit.SigningKeyID
 }
 
 // dialPeers are the options of connections to other nodes.
@@ -171,6 +171,6 @@ func (s *security) dialPeers() []grpc.DialOption {
 // checkFiles reloads changed files also while no connection is opened.
 func (s *security) checkFiles() {
 	for _, source := range s.sources {
-		source.Look()
+		source.ReloadIfDue()
 	}
 }

@@ -31,15 +31,15 @@ import (
 // its data or elected a primary. Nodes that exited each time would be restarted with growing delays.
 func (n *Node) awaitRedis(ctx context.Context) (err error) {
 	n.lockConns, err = n.connectRedis("locks")
-	if err != nil || n.cfg.RedisWait == 0 {
+	if err != nil || n.cfg.RedisStartupTimeout == 0 {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, n.cfg.RedisWait)
+	within, cancel := context.WithTimeout(ctx, n.cfg.RedisStartupTimeout)
 	defer cancel()
-	err = redisstore.Await(within, n.storeOptions(n.lockConns), func(reason error) {
+	err = redisstore.WaitForRedis(within, n.storeOptions(n.lockConns), func(reason error) {
 		text := n.addRedisAddress(reason).Error()
 		if last := n.redisWaitReason.Swap(&text); last == nil || *last != text {
-			n.cfg.Logger.Warn("waiting for redis", "error", text, "at_most", n.cfg.RedisWait)
+			n.cfg.Logger.Warn("waiting for redis", "error", text, "at_most", n.cfg.RedisStartupTimeout)
 		}
 	})
 	n.redisWaitReason.Store(nil)
@@ -55,7 +55,7 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	n.telemetry = telemetry.New(n.cfg.Logger, n.cfg.Registerer, n.cfg.Version)
 	n.gauges = newGauges(n)
 	if n.keys != nil {
-		n.reportFile("payload_keys", n.keys.Fault)
+		n.reportFile("payload_keys", n.keys.LoadError)
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
 	}
 	n.store, err = n.openStore(ctx, "engines", false)
@@ -70,7 +70,7 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if err := n.bindPayloads(); err != nil {
 		return err
 	}
-	if n.keys != nil && !n.keys.Strict() {
+	if n.keys != nil && !n.keys.RequiresVersion2() {
 		n.cfg.Logger.Warn("unencrypted payloads in Redis are handed out without authentication; see " +
 			"--payload-require-sealed")
 	}
@@ -117,8 +117,8 @@ func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 	o := redisstore.Options{
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
-		AllowUnsafe: n.cfg.AllowUnsafe, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep,
-		OnEarlier: n.Nudge, Logger: n.cfg.Logger,
+		AllowUnsafe: n.cfg.AllowUnsafeRedis, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep,
+		OnReplayedCreate: n.Nudge, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Virtual {
 		o.Virtual = n.cfg.Now
@@ -198,11 +198,11 @@ func (n *Node) startServers(ctx context.Context) error {
 		Trace: calls,
 		Jobs:  n.registry, Defaults: n.defaults, Cluster: clusterView{n}, Worker: workers, Events: n.feed,
 		Webhooks: n.webhookService(), Sizes: n.lookout,
-		Observe: func(method string, code codes.Code, took time.Duration) {
+		ObserveCall: func(method string, code codes.Code, took time.Duration) {
 			n.telemetry.ObserveCall(method, code.String(), took)
 		},
 		Credentials: n.security.clients, Reflection: n.cfg.Reflection,
-		Node: n.cfg.Name, Trail: n.trail, KeyspaceFault: n.keyspaceError, Now: n.currentTime, Logger: n.cfg.Logger,
+		Node: n.cfg.Name, AuditTrail: n.trail, KeyspaceFault: n.keyspaceError, Now: n.currentTime, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (n *Node) startServers(ctx context.Context) error {
 		return err
 	}
 	connectionOptions, err := guard.PeerConnectionOptions(n.security.peers, guard.Options{
-		MaxUnauthenticated: n.cfg.UnprovedConnections, Registerer: n.cfg.Registerer, Logger: n.cfg.Logger,
+		MaxUnauthenticated: n.cfg.MaxUnauthenticatedConnections, Registerer: n.cfg.Registerer, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -313,9 +313,9 @@ func (n *Node) handOver(ctx context.Context) error {
 	n.recordNodeEvent(job.KindNodeLeft)
 	n.stopHooks() // while the locks are held: the delivery positions are stored under them
 	released := n.locks.Drain(ctx)
-	n.peers.HandOver(released)
+	n.peers.BroadcastHandOver(released)
 	err := n.dispatcher.Drain(ctx)
-	n.peers.Restate(nil) // the loop of offers may not have sent it
+	n.peers.ResendDemand(nil) // the loop of offers may not have sent it
 	n.cancel()
 	n.engines.Wait()
 	n.cfg.Logger.Info("node drained", "node", n.cfg.Name, "shards_released", len(released))

@@ -46,7 +46,7 @@ func newActor(t *testing.T, role string, a *tlstest.Authority) *actor {
 }
 
 func (x *actor) files() tlsfiles.Files {
-	return tlsfiles.Files{Cert: x.dir.Cert, Key: x.dir.Key, CA: x.dir.CA}
+	return tlsfiles.Files{Cert: x.dir.Cert, Key: x.dir.Key, Authorities: x.dir.CA}
 }
 
 // renew puts another certificate in place, that ends at a time of its own.
@@ -120,7 +120,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 		Cert: redisDir.Cert, Key: redisDir.Key, CA: redisDir.CA,
 		Client: ofRedis.Client(ofRedis.Issue(tlstest.Identity{})),
 	}))
-	redisFiles := tlsfiles.Files{Cert: redisDir.Cert, Key: redisDir.Key, CA: redisDir.CA}
+	redisFiles := tlsfiles.Files{Cert: redisDir.Cert, Key: redisDir.Key, Authorities: redisDir.CA}
 	nodes, workers, clients := newActor(t, "node", first), newActor(t, "worker", first), newActor(t, "client", first)
 	regs := []*prometheus.Registry{prometheus.NewRegistry(), prometheus.NewRegistry()}
 	a := startWith(t, redis.URL(), "a", secured(redisFiles, nodes, regs[0]))
@@ -178,7 +178,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 		}
 		for _, x := range []*actor{workers, clients} {
 			redistest.Eventually(t, time.Minute, x.role+"'s new files", func(context.Context) error {
-				if got := x.source.Look(); !got.Equal(end) {
+				if got := x.source.ReloadIfDue(); !got.Equal(end) {
 					return fmt.Errorf("until %v", got)
 				}
 				return nil
@@ -201,7 +201,7 @@ func TestAClusterLivesThroughNewCertificates(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	old, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: stranger.Cert, Key: stranger.Key,
-		CA: stranger.CA}})
+		Authorities: stranger.CA}})
 	if err != nil {
 		t.Fatal(err)
 	}

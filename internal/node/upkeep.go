@@ -30,7 +30,7 @@ const (
 
 // untilNextRound is the time until the next round of periodic work.
 func (n *Node) untilNextRound(period time.Duration) time.Duration {
-	return n.alignment.Until(time.Now(), period)
+	return n.alignment.UntilNext(time.Now(), period)
 }
 
 // statsLoop updates the gauges of queues and the report on Redis.
@@ -45,7 +45,7 @@ func (n *Node) statsLoop(ctx context.Context) {
 			return
 		case <-stats.C:
 			n.reloadKeyFiles()
-			n.telemetry.Tick()
+			n.telemetry.EndInterval()
 			n.countQueues(ctx)
 			n.updateFailingJobs(ctx)
 			n.gauges.refresh(ctx, n)
@@ -85,11 +85,11 @@ func (n *Node) hasRefusedRights() bool {
 func (n *Node) reloadKeyFiles() {
 	if n.keys != nil && n.keys.Reload(n.cfg.Logger) {
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.PayloadKeyFile)
-		n.cfg.Logger.Info("payload keys reloaded", "sealing", n.keys.Current(), "keys", n.keys.Count())
+		n.cfg.Logger.Info("payload keys reloaded", "sealing", n.keys.EncryptingKeyID(), "keys", n.keys.Count())
 	}
 	if signer := n.security.audit; signer != nil && signer.Reload(n.cfg.Logger) {
 		secretfile.WarnIfExposed(n.cfg.Logger, n.cfg.AuditKeyFile)
-		n.cfg.Logger.Info("audit keys reloaded", "signing", signer.Current().ID)
+		n.cfg.Logger.Info("audit keys reloaded", "signing", signer.SigningKeyID().ID)
 	}
 }
 
@@ -98,8 +98,8 @@ func (n *Node) bindPayloads() error {
 	switch schema := n.store.Schema(); {
 	case n.keys == nil:
 	case schema >= redisstore.SchemaOfBoundPayloads:
-		n.keys.Bind()
-	case n.keys.Strict():
+		n.keys.UseVersion2()
+	case n.keys.RequiresVersion2():
 		return fmt.Errorf("--payload-require-sealed: the schema of the keyspace is %d, and has to be %d first: see "+
 			"docs/upgrades.md",
 			schema, redisstore.SchemaOfBoundPayloads)
@@ -111,7 +111,7 @@ func (n *Node) bindPayloads() error {
 func (n *Node) heldShards() []int {
 	var held []int
 	for _, shard := range n.allShards() {
-		if _, ok := n.locks.Held(shard); ok {
+		if _, ok := n.locks.HeldLock(shard); ok {
 			held = append(held, shard)
 		}
 	}
@@ -128,9 +128,9 @@ func (n *Node) updateFailingJobs(ctx context.Context) {
 	for i, failures := range telemetry.FailureDepths {
 		ranks[i] = job.RankOfFailures(failures)
 	}
-	var w telemetry.WorstJobs
+	var w telemetry.TopJobs
 	var err error
-	w.Failing, err = n.store.CountWorst(ctx, held, job.Failing, ranks)
+	w.Failing, err = n.store.CountRanked(ctx, held, job.RankingFailing, ranks)
 	if err != nil {
 		return // the store logs errors of Redis
 	}
@@ -138,27 +138,27 @@ func (n *Node) updateFailingJobs(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	n.telemetry.SetWorst(w)
+	n.telemetry.SetTopJobs(w)
 }
 
 // listWorstJobs lists the worst jobs by name, up to the configured number. While no job fails and none is late,
 // it costs one command per shard.
-func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.WorstJobs) (err error) {
-	limit := n.cfg.WorstJobs
+func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.TopJobs) (err error) {
+	limit := n.cfg.MetricsTopJobs
 	if limit == 0 || len(held) == 0 {
 		return nil
 	}
 	if w.Failing[0] > 0 {
-		if w.MostFailing, err = n.registry.Top(ctx,
-			job.TopQuery{Which: job.Failing, Limit: limit, Shards: held}); err != nil {
+		if w.MostFailing, err = n.registry.TopJobs(ctx,
+			job.TopQuery{Ranking: job.RankingFailing, Limit: limit, Shards: held}); err != nil {
 			return err
 		}
 	}
-	late, err := n.store.CountWorst(ctx, held, job.Late, []int64{1})
+	late, err := n.store.CountRanked(ctx, held, job.RankingLate, []int64{1})
 	if err != nil || late[0] == 0 && !n.counts.HasBacklog() {
 		return err
 	}
-	w.Latest, err = n.registry.Top(ctx, job.TopQuery{Which: job.Late, Limit: limit, Shards: held})
+	w.Latest, err = n.registry.TopJobs(ctx, job.TopQuery{Ranking: job.RankingLate, Limit: limit, Shards: held})
 	return err
 }
 
@@ -269,7 +269,7 @@ func (n *Node) unreadyReasons() []string {
 	}
 	if r := n.report.Load(); r != nil {
 		for _, f := range r.Findings {
-			if f.Severity == conn.Fatal && !(n.cfg.AllowUnsafe && f.Forgivable()) {
+			if f.Severity == conn.Fatal && !(n.cfg.AllowUnsafeRedis && f.Forgivable()) {
 				return []string{"redis: " + f.Text}
 			}
 		}

@@ -64,7 +64,7 @@ func (c *Config) checkName(f *configErrors) {
 	if c.Name == "" {
 		*f = append(*f, errors.New("--name: a node needs one"))
 	}
-	unfit := conn.ClientNameFault(c.Name) != "" || strings.Contains(c.Name, shardlock.Separator)
+	unfit := conn.ValidateClientName(c.Name) != "" || strings.Contains(c.Name, shardlock.Separator)
 	f.require(!unfit, "name", strconv.Quote(c.Name), "visible ASCII characters, without spaces and %s",
 		shardlock.Separator)
 	f.require(len(c.Cluster) <= membership.MaxLabel, "cluster", strconv.Quote(c.Cluster), "%d bytes or fewer",
@@ -103,7 +103,7 @@ func splitNumericPort(addr string) (host string, port int, ok bool) {
 func (c *Config) checkRedis(f *configErrors) {
 	f.requireBetween("redis-pool-size", c.Redis.PoolSize, 1, conn.MaxPoolSize)
 	f.requireDuration("redis-timeout", c.Redis.ReadTimeout, time.Millisecond)
-	f.require(c.RedisWait >= 0, "redis-wait", c.RedisWait, "0 or more")
+	f.require(c.RedisStartupTimeout >= 0, "redis-startup-timeout", c.RedisStartupTimeout, "0 or more")
 	f.requireBetween("shards", c.Shards, 1, redisstore.MaxShards)
 	if err := redisacl.CheckKeyspace(c.Keyspace); err != nil {
 		*f = append(*f, fmt.Errorf("--keyspace: %w", err))
@@ -139,18 +139,18 @@ func (c *Config) checkCallers(f *configErrors) {
 	f.require(l.Rate >= 0 && l.Rate <= authz.MaxRate, "client-rate", l.Rate, "0 (no limit) to %d", authz.MaxRate)
 	f.require(l.Burst >= 0, "client-burst", l.Burst, "0 or more")
 	f.require(l.Burst <= 0 || l.Rate != 0, "client-burst", l.Burst, "--client-rate with it")
-	f.require(l.Calls >= 0, "client-calls", l.Calls, "0 (no limit) or more")
+	f.require(l.MaxOpenCalls >= 0, "client-calls", l.MaxOpenCalls, "0 (no limit) or more")
 	f.require(l.Connections >= 0, "client-connections", l.Connections, "0 (no limit) or more")
 	if c.Authenticates() && l != (authz.Limits{}) {
 		*f = append(*f, errors.New("--client-rate, --client-burst, --client-calls and --client-connections are for "+
 			"nodes without --access-file; set limits there"))
 	}
-	f.requireAtLeast("unproved-connections", c.UnprovedConnections, guard.MinUnauthenticatedConnections)
+	f.requireAtLeast("max-unauthenticated-connections", c.MaxUnauthenticatedConnections, guard.MinUnauthenticatedConnections)
 }
 
 // checkRecords validates the settings of records beside jobs and of their display.
 func (c *Config) checkRecords(f *configErrors) {
-	f.requireBetween("audit-keep", c.AuditKeep, audittrail.MinKeep, audittrail.MaxKeep)
+	f.requireBetween("audit-max-records", c.AuditMaxRecords, audittrail.MinKeep, audittrail.MaxKeep)
 	f.require(c.AuditRetention >= audittrail.MinAge && c.AuditRetention <= audittrail.MaxAge, "audit-retention",
 		c.AuditRetention, "%v to %v", audittrail.MinAge, audittrail.MaxAge)
 	f.require(c.AuditMaxBytes >= audittrail.MinBytes && c.AuditMaxBytes <= audittrail.MaxBytes, "audit-max-bytes",
@@ -160,7 +160,7 @@ func (c *Config) checkRecords(f *configErrors) {
 	if c.WebhooksFile != "" && c.EventsKeep == 0 {
 		*f = append(*f, errors.New("--webhooks-file needs --events-keep: without it no events are recorded"))
 	}
-	f.requireBetween("worst-jobs", c.WorstJobs, 0, maxWorstJobs)
+	f.requireBetween("metrics-top-jobs", c.MetricsTopJobs, 0, maxWorstJobs)
 }
 
 // maxWorstJobs bounds the series that contain the id of a job.

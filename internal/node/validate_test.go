@@ -28,12 +28,12 @@ func TestTheOutermostSettingsAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*node.Config){
 		"smallest": func(c *node.Config) {
 			c.Redis.PoolSize, c.Redis.ReadTimeout, c.Shards, c.DurabilityReplicas, c.DurabilityTimeout = 1, time.Millisecond, 1, 1, time.Millisecond
-			c.LockTTL, c.LeaseTTL, c.AuditKeep, c.EventsKeep, c.UnprovedConnections = shardlock.MinTTL, time.Second, audittrail.MinKeep, 1000, guard.MinUnauthenticatedConnections
+			c.LockTTL, c.LeaseTTL, c.AuditMaxRecords, c.EventsKeep, c.MaxUnauthenticatedConnections = shardlock.MinTTL, time.Second, audittrail.MinKeep, 1000, guard.MinUnauthenticatedConnections
 			c.SessionTTL, c.Limits.MaxPayload, c.Limits.MinInterval = time.Second, 1, time.Millisecond
 		},
 		"largest": func(c *node.Config) {
-			c.Redis.PoolSize, c.Shards, c.AuditKeep, c.EventsKeep = conn.MaxPoolSize, redisstore.MaxShards, audittrail.MaxKeep, 10_000_000
-			c.WorstJobs, c.NamespaceJobs, c.Limits.MaxPayload = 50, authz.MaxNamespaceJobs, rpc.MaxPayload
+			c.Redis.PoolSize, c.Shards, c.AuditMaxRecords, c.EventsKeep = conn.MaxPoolSize, redisstore.MaxShards, audittrail.MaxKeep, 10_000_000
+			c.MetricsTopJobs, c.NamespaceJobs, c.Limits.MaxPayload = 50, authz.MaxNamespaceJobs, rpc.MaxPayload
 			c.ClientLimits.Rate, c.ClientLimits.Burst = authz.MaxRate, 1_000_000
 		},
 		"addresses": func(c *node.Config) {

@@ -80,7 +80,7 @@ func (c containment) probe() (err error) {
 		return err
 	}
 	defer group.Close()
-	path, args := launch.Probe()
+	path, args := launch.ProbeCommand()
 	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{},
 		SysProcAttr: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}}
 	input, err := cmd.StdinPipe()

@@ -277,7 +277,7 @@ func TestDaemonsEndWithTheirAttempt(t *testing.T) {
 			"that cannot be read": {[]string{program, undumpableMode}, nil, 3},
 		} {
 			t.Run(string(by)+"/"+name, func(t *testing.T) {
-				o := Options{Allow: []string{"/bin/sh", program}, User: test.user, Containment: by, Init: true}
+				o := Options{Allow: []string{"/bin/sh", program}, User: test.user, Containment: by, ReapOrphans: true}
 				for range test.times {
 					r := runWorker(t, attemptOrder{Options: o, Payload: payload.Exec{Argv: test.argv}})
 					pid, err := strconv.Atoi(strings.TrimSpace(r.Output))
@@ -302,7 +302,7 @@ func TestProcessesThatForkForEverEnd(t *testing.T) {
 	program := testProgram(t)
 	for _, by := range mechanisms(t) {
 		for range 6 {
-			o := Options{Allow: []string{program}, User: another(61_012), Containment: by, Init: true}
+			o := Options{Allow: []string{program}, User: another(61_012), Containment: by, ReapOrphans: true}
 			if r := runWorker(t, attemptOrder{Options: o, Payload: payload.Exec{Argv: []string{program, forkingMode}}}); r.Refused+r.Err != "" {
 				t.Fatalf("%s: %+v", by, r)
 			}
@@ -366,7 +366,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	for _, by := range mechanisms(t) {
 		file := filepath.Join(t.TempDir(), "pids")
 		script := `setsid sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; kill -9 $PPID; sleep 600`
-		o := Options{Allow: []string{"/bin/sh"}, Containment: by, Init: by == ContainBySubreaper}
+		o := Options{Allow: []string{"/bin/sh"}, Containment: by, ReapOrphans: by == ContainBySubreaper}
 		r := runWorker(t, attemptOrder{Options: o, Payload: payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", file}}})
 		if !strings.Contains(r.Err, errNoReport.Error()) {
 			t.Errorf("%s: %+v", by, r)

@@ -46,7 +46,7 @@
 //     their own session and environment, because they become children of the supervisor. If
 //     this process may create control groups, each attempt has one, which is killed as well. If
 //     the supervisor is killed, the kernel kills the program; its descendants are killed by this
-//     process with a control group or with Options.Init, and survive without both. Children that
+//     process with a control group or with Options.ReapOrphans, and survive without both. Children that
 //     this process had before the first handler was made are spared.
 //  5. The handler returns when no process of the attempt is left. Processes that cannot be
 //     killed within ten seconds fail the attempt, and the supervisor continues.

@@ -49,7 +49,7 @@ func New(o Options) (worker.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Init {
+	if o.ReapOrphans {
 		ownChildren.noteInherited()
 	}
 	h.containment, err = o.chooseContainment()
@@ -59,7 +59,7 @@ func New(o Options) (worker.Handler, error) {
 	if err := o.checkSignals(); err != nil {
 		return nil, err
 	}
-	if o.Init {
+	if o.ReapOrphans {
 		// The children of a killed supervisor become children of this process.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return nil, fmt.Errorf("exec handler: become the reaper of orphans: %w", err)
@@ -126,10 +126,10 @@ func (h handler) handle(ctx context.Context, t *worker.Task) error {
 		return worker.Permanent(err) // the same at each attempt
 	}
 	use := h.Secrets.For(p.Argv[0])
-	return use.HideError(h.runProgram(ctx, t, p, use))
+	return use.MaskError(h.runProgram(ctx, t, p, use))
 }
 
-func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Use) error {
+func (h handler) runProgram(ctx context.Context, t *worker.Task, p *payload.Exec, use *secrets.Resolver) error {
 	if err := h.variables.checkNames(p.Env); err != nil {
 		return worker.Permanent(fmt.Errorf("payload: env: %w", err))
 	}
@@ -180,7 +180,7 @@ func (h handler) startProgram(file, dir string, p *payload.Exec, t *worker.Task,
 		// Only root may set groups, and only root has a reason to.
 		program.User = &launch.User{UID: h.User.UID, GID: h.User.GID, SetGroups: os.Geteuid() == 0}
 	}
-	path, args := launch.Supervisor(program)
+	path, args := launch.SupervisorCommand(program)
 	s, err := startSupervisor(&exec.Cmd{
 		Path: path, Args: args, Dir: "/", Env: launch.Environment(h.programEnvironment(p, t, traced)),
 		Stdin: strings.NewReader(p.Stdin), Stdout: written, Stderr: written,
@@ -201,10 +201,10 @@ func (h handler) awaitProgram(ctx context.Context, s *supervisor) (launch.Report
 		r.Status = unknownStatus
 	}
 	err := s.awaitEmpty()
-	if h.Init && err != nil && !ownChildren.killOrphans() {
+	if h.ReapOrphans && err != nil && !ownChildren.killOrphans() {
 		err = errors.Join(err, errProcessesLeft)
 	}
-	if h.Init {
+	if h.ReapOrphans {
 		ownChildren.reapOrphans()
 	}
 	return r, attemptError(ctx, r, reported, err)
@@ -265,9 +265,9 @@ func (h handler) programEnvironment(p *payload.Exec, t *worker.Task, traced []st
 	return env
 }
 
-func encodeReport(end launch.Report, written *tailBuffer, use *secrets.Use, took time.Duration) []byte {
+func encodeReport(end launch.Report, written *tailBuffer, use *secrets.Resolver, took time.Duration) []byte {
 	last, total := written.lastBytes()
-	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Hide(last), MaxExcerpt),
+	r := report{DurationMS: took.Milliseconds(), Bytes: total, Output: worker.Excerpt(use.Mask(last), MaxExcerpt),
 		ExitCode: end.Status.ExitStatus()}
 	if end.Status.Signaled() {
 		r.Signal = unix.SignalName(end.Status.Signal())

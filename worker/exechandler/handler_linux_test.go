@@ -254,7 +254,7 @@ func TestDaemonEnds(t *testing.T) {
 // which all come whose parent has ended.
 func TestAllChildrenAreReaped(t *testing.T) {
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	h := newHandler(t, Options{Init: true})
+	h := newHandler(t, Options{ReapOrphans: true})
 	for name, script := range map[string]string{
 		"a child":       `sleep 600 <&- >&- 2>&- & echo $! >> "$1"`,
 		"a grandchild":  `sh -c 'sleep 600 <&- >&- 2>&- & echo $! >> "$0"' "$1"`,
@@ -283,11 +283,11 @@ func TestAllChildrenAreReaped(t *testing.T) {
 }
 
 // TestOtherChildrenAreNotReaped: attempts side by side, each of which reaps what has ended, leave each other's programs
-// alone, and without Options.Init also the processes that somebody else started.
+// alone, and without Options.ReapOrphans also the processes that somebody else started.
 func TestOtherChildrenAreNotReaped(t *testing.T) {
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	orphan := `setsid true & exit 3`
-	h := newHandler(t, Options{Init: true})
+	h := newHandler(t, Options{ReapOrphans: true})
 	var attempts sync.WaitGroup
 	for i := range 4 {
 		attempts.Go(func() {

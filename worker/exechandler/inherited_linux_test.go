@@ -53,7 +53,7 @@ func TestInheritedChildrenAreSpared(t *testing.T) {
 	inherited, left := filepath.Join(dir, "inherited"), filepath.Join(dir, "left")
 	script := `setsid sh -c 'echo $$ >> "$0"; exec sleep 600 <&- >&- 2>&-' "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; kill -9 $PPID; sleep 600`
 	r := runWorkerAfter(t, `sleep 600 <&- >&- 2>&- & echo $! > '`+inherited+`'`, attemptOrder{
-		Options: Options{Allow: []string{"/bin/sh"}, Containment: ContainBySubreaper, Init: true},
+		Options: Options{Allow: []string{"/bin/sh"}, Containment: ContainBySubreaper, ReapOrphans: true},
 		Payload: payload.Exec{Argv: []string{"/bin/sh", "-c", script, "sh", left}},
 	})
 	sidecar := pids(t, inherited, 1)[0]

@@ -51,12 +51,12 @@ type Options struct {
 	User *User
 	// AllowRoot allows programs to run as root. Default false: New returns an error.
 	AllowRoot bool
-	// Init declares that all child processes of this process belong to this package's handlers, as in a
+	// ReapOrphans declares that all child processes of this process belong to this package's handlers, as in a
 	// container of its own. Then orphans are adopted and reaped, all of them are killed if the supervisor of an
 	// attempt is killed, and control groups can be used. Children that exist when the first handler is made are
 	// spared. Without Init, processes of a program survive if their supervisor is killed, which a program of the
 	// same user can do. Default false.
-	Init bool
+	ReapOrphans bool
 	// Containment is how the processes of an attempt are kept together: a control group in addition to the
 	// supervisor, or the supervisor only. Default: a control group if this process may create one.
 	Containment Containment

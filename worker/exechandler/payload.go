@@ -10,7 +10,7 @@ import (
 
 // expandSecrets replaces references by secrets. Arguments have none, because every user of the machine can read
 // them.
-func expandSecrets(p *payload.Exec, use *secrets.Use) error {
+func expandSecrets(p *payload.Exec, use *secrets.Resolver) error {
 	var err error
 	p.Stdin, err = use.Expand(p.Stdin)
 	if err != nil {

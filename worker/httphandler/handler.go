@@ -119,12 +119,12 @@ func (h *handler) handle(ctx context.Context, t *worker.Task) error {
 	use := h.secrets.For(secrets.Origin(p.URL))
 	err = h.sendRequest(ctx, t, p, use)
 	if told := (*egress.PlainError)(nil); errors.As(err, &told) {
-		h.logger.Debug("request failed", "run", t.Run, "error", use.HideError(told.Err))
+		h.logger.Debug("request failed", "run", t.Run, "error", use.MaskError(told.Err))
 	}
-	return use.HideError(err)
+	return use.MaskError(err)
 }
 
-func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Use) error {
+func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HTTP, use *secrets.Resolver) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if p.Timeout > 0 {
@@ -165,7 +165,7 @@ func (h *handler) sendRequest(ctx context.Context, t *worker.Task, p *payload.HT
 	return nil
 }
 
-func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Use) (*http.Request,
+func (h *handler) buildRequest(ctx context.Context, p *payload.HTTP, t *worker.Task, use *secrets.Resolver) (*http.Request,
 	error) {
 	request, err := http.NewRequestWithContext(ctx, p.Method, p.URL.String(), bytes.NewReader(p.Body))
 	if err != nil {
@@ -246,9 +246,9 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // bodyExcerpt returns the start of a response without the secrets that were sent.
-func bodyExcerpt(body []byte, use *secrets.Use) string {
+func bodyExcerpt(body []byte, use *secrets.Resolver) string {
 	const enough = MaxExcerpt + 4*secrets.MaxSecret // a masked secret takes less room, and one in a URL's escapes three times its own
-	return worker.Excerpt(use.Hide(body[:min(len(body), enough)]), MaxExcerpt)
+	return worker.Excerpt(use.Mask(body[:min(len(body), enough)]), MaxExcerpt)
 }
 
 func encodeReport(r report) []byte {
@@ -275,7 +275,7 @@ func contextError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	err = egress.Plain(err)
+	err = egress.DescribeWithoutAddresses(err)
 	if told := (*egress.PlainError)(nil); errors.As(err, &told) && told.Refused {
 		told.Text += " (--http-allow and --http-ports of the worker)"
 	}

@@ -59,7 +59,7 @@ func Paths(dir string) []string {
 }
 
 // For returns a Use of the secrets for one destination: a result of [Origin], or the absolute path of a program.
-func (d *Dir) For(destination string) *Use { return &Use{dir: d, destination: destination} }
+func (d *Dir) For(destination string) *Resolver { return &Resolver{dir: d, destination: destination} }
 
 // Origin returns the destination of a request to u: scheme, host and port, without the scheme's default port. It
 // is empty if the host is not plain ASCII, because such a host may resolve to another one.

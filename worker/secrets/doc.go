@@ -24,6 +24,6 @@
 //     of it. Only regular files are read.
 //  2. A secret is given only to a destination that its file .allow names exactly.
 //  3. Errors contain the names of secrets, never their values.
-//  4. [Use.Hide] masks the secrets that were given, and their usual encodings, which package
+//  4. [Resolver.Mask] masks the secrets that were given, and their usual encodings, which package
 //     internal/lib/mask lists, also if an excerpt ends within one.
 package secrets

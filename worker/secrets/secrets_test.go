@@ -218,11 +218,11 @@ func TestOrigin(t *testing.T) {
 func TestHide(t *testing.T) {
 	d, _ := open(t, map[string]string{"token": `s3cr"t/+one two`, "token.allow": site})
 	use := d.For(site)
-	if got := use.Hide([]byte("nothing given")); string(got) != "nothing given" {
+	if got := use.Mask([]byte("nothing given")); string(got) != "nothing given" {
 		t.Errorf("got %q", got)
 	}
 	plain := errors.New("x")
-	if got := use.HideError(plain); got != plain {
+	if got := use.MaskError(plain); got != plain {
 		t.Errorf("got %v", got)
 	}
 	secret, err := use.Expand("${secret:token}")
@@ -235,12 +235,12 @@ func TestHide(t *testing.T) {
 		"cut at the end: " + secret[:9], secret[4:] + " cut at the beginning", secret[3:8],
 	} {
 		for _, piece := range []string{"s3cr", "one", "6f6e65", url.QueryEscape("/+one"), base64.RawStdEncoding.EncodeToString([]byte(secret))[:8]} {
-			if got := string(use.Hide([]byte(text))); strings.Contains(got, piece) {
+			if got := string(use.Mask([]byte(text))); strings.Contains(got, piece) {
 				t.Errorf("%q became %q", text, got)
 			}
 		}
 	}
-	wrapped := use.HideError(fmt.Errorf("%w: says %s", fs.ErrClosed, secret))
+	wrapped := use.MaskError(fmt.Errorf("%w: says %s", fs.ErrClosed, secret))
 	if strings.Contains(wrapped.Error(), "s3cr") || !errors.Is(wrapped, fs.ErrClosed) {
 		t.Errorf("got %v", wrapped)
 	}
@@ -251,7 +251,7 @@ func TestHide(t *testing.T) {
 func TestExcerptsNeverShowPartOfASecret(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[A-Z0-9]{8,40}`).Draw(t, "secret")
-		use := &Use{}
+		use := &Resolver{}
 		use.masker.Add(secret)
 		var text strings.Builder
 		for _, filler := range rapid.SliceOfN(rapid.StringMatching(`[a-z ]{0,20}`), 1, 5).Draw(t, "filler") {
@@ -263,7 +263,7 @@ func TestExcerptsNeverShowPartOfASecret(t *testing.T) {
 		if to-from < mask.Shortest { // nothing tells it from other text
 			return
 		}
-		if got := string(use.Hide([]byte(whole[from:to]))); strings.ContainsAny(got, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {
+		if got := string(use.Mask([]byte(whole[from:to]))); strings.ContainsAny(got, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {
 			t.Fatalf("%q of %q became %q", whole[from:to], whole, got)
 		}
 	})
@@ -293,7 +293,7 @@ func FuzzReferences(f *testing.F) {
 		if use.Given() != Refers(text) {
 			t.Fatalf("%q: given %v", text, use.Given())
 		}
-		if strings.Contains(string(use.Hide([]byte(got))), "CANARY-1") && use.Given() && strings.Contains(text, "${secret:token}") {
+		if strings.Contains(string(use.Mask([]byte(got))), "CANARY-1") && use.Given() && strings.Contains(text, "${secret:token}") {
 			t.Fatalf("%q is shown", got)
 		}
 	})

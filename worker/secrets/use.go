@@ -17,9 +17,9 @@ const MaxReferences = payload.MaxReferences
 
 const referenceStart = payload.ReferenceBegin
 
-// Use resolves references for one destination and remembers the secrets that it gave. It is not safe for
+// Resolver resolves references for one destination and remembers the secrets that it gave. It is not safe for
 // concurrent use.
-type Use struct {
+type Resolver struct {
 	dir         *Dir
 	destination string
 	masker      mask.Masker
@@ -29,7 +29,7 @@ type Use struct {
 func Refers(text string) bool { return payload.HasReference(text) }
 
 // Expand replaces the references in a text by their secrets.
-func (u *Use) Expand(text string) (string, error) {
+func (u *Resolver) Expand(text string) (string, error) {
 	var out strings.Builder
 	for n := 0; ; n++ {
 		before, rest, found := strings.Cut(text, referenceStart)
@@ -55,21 +55,21 @@ func (u *Use) Expand(text string) (string, error) {
 }
 
 // Given reports whether a secret was given.
-func (u *Use) Given() bool { return !u.masker.Empty() }
+func (u *Resolver) Given() bool { return !u.masker.Empty() }
 
-// Hide masks what was given in a text, in the encodings that package
+// Mask masks what was given in a text, in the encodings that package
 // internal/lib/mask lists. The text may be the middle of a longer one:
 // an end of it that is the beginning of a secret is masked too, a beginning that is
 // the end of one, and a text that is nothing but a piece of one. It returns text
 // itself if there is nothing to mask.
-func (u *Use) Hide(text []byte) []byte { return u.masker.Piece(text) }
+func (u *Resolver) Mask(text []byte) []byte { return u.masker.MaskPart(text) }
 
-// HideError masks the given secrets in the text of an error. [errors.Is] and [errors.As] see the original error.
-func (u *Use) HideError(err error) error {
+// MaskError masks the given secrets in the text of an error. [errors.Is] and [errors.As] see the original error.
+func (u *Resolver) MaskError(err error) error {
 	if err == nil || !u.Given() {
 		return err
 	}
-	return &hiddenError{err, string(u.masker.Whole([]byte(err.Error())))}
+	return &hiddenError{err, string(u.masker.MaskText([]byte(err.Error())))}
 }
 
 type hiddenError struct {

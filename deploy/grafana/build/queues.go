@@ -40,7 +40,7 @@ func queues() dashboard {
 			stacked("Results", "ops", "By what became of them. `duplicate` is a repeated answer, `stale` one that came too late.", series{"{{status}}", rate("fermata_dispatch_result_acks_total", onNode, "status")}),
 			graph("Running on workers", "short", "Handlers that run now, and streams opened anew a second. Reconnects in waves: nodes restart, or a proxy cuts long streams.",
 				series{"{{instance}} running", sum("fermata_worker_running", inCluster, "instance")}, series{"{{instance}} reconnects", rate("fermata_worker_reconnects_total", inCluster, "instance")}),
-			graph("Time until a result is stored", "s", "By node, 99th percentile. A slot is not free before. High: Redis, or a replica that confirms slowly.", series{"{{instance}}", quantile(.99, "fermata_dispatch_settle_seconds", onNode, "instance")}).to("redis", "Redis"),
+			graph("Time until a result is stored", "s", "By node, 99th percentile. A slot is not free before. High: Redis, or a replica that confirms slowly.", series{"{{instance}}", quantile(.99, "fermata_dispatch_result_commit_seconds", onNode, "instance")}).to("redis", "Redis"),
 			stacked("Changes of jobs", "ops", "By clients and operators, by kind. A deploy that recreates all jobs shows as a spike of updates.", series{"{{change}}", rate("fermata_job_changes_total", `namespace=~"$namespace",`+onNode, "change")}).orNone(),
 		),
 	)

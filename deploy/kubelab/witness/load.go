@@ -33,7 +33,7 @@ type load struct {
 	target string
 
 	mu       sync.Mutex
-	promises []historycheck.Promise
+	promises []historycheck.ExpectedSchedule
 	backoffs []historycheck.Backoff
 	calls    []clientCall
 }
@@ -54,7 +54,7 @@ func (l *load) job(queue, query string) *client.Job {
 func (l *load) register(ctx context.Context, n int) error {
 	first := time.Now().Add(wait)
 	var jobs []client.NewJob
-	var promises []historycheck.Promise
+	var promises []historycheck.ExpectedSchedule
 	var backoffs []historycheck.Backoff
 	for i := range n {
 		every := time.Duration(1+i%5) * time.Second
@@ -73,7 +73,7 @@ func (l *load) register(ctx context.Context, n int) error {
 		jobs = append(jobs, client.NewJob{ID: id, Job: j})
 		p := historycheck.Promised(id, start, every)
 		if query == "fail" { // a backoff makes its own times
-			p = historycheck.Promise{Job: id}
+			p = historycheck.ExpectedSchedule{Job: id}
 			backoffs = append(backoffs, historycheck.Backoff{Job: id, Every: every, Jitter: 0.1})
 		}
 		promises = append(promises, p)
@@ -116,7 +116,7 @@ func (l *load) addOne(ctx context.Context, id, queue string) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	_, err := l.c.CreateJob(call, id, j)
 	cancel()
-	p := historycheck.Promise{Job: id, Unsure: true}
+	p := historycheck.ExpectedSchedule{Job: id, Unsure: true}
 	if err == nil { // once: a second time is beyond any history
 		p = historycheck.Promised(id, at, 1000*time.Hour)
 	}

@@ -62,7 +62,7 @@ func serve(args []string) error {
 	target := flags.String("target", "", "URL under which workers reach the evidence listener")
 	lease := flags.Duration("lease-ttl", 30*time.Second, "what the nodes have")
 	var files tlsfiles.Files
-	flags.StringVar(&files.CA, "tls-ca", "", "PEM file with the authority")
+	flags.StringVar(&files.Authorities, "tls-ca", "", "PEM file with the authority")
 	flags.StringVar(&files.Cert, "tls-cert", "", "PEM file with the certificate")
 	flags.StringVar(&files.Key, "tls-key", "", "PEM file with the key")
 	flags.StringVar(&files.ServerName, "tls-server-name", "", "name in the nodes' certificate")

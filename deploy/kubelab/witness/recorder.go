@@ -51,7 +51,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	select {
 	case <-done.C:
 	case <-q.Context().Done():
-		e.Kind = historycheck.Told
+		e.Kind = historycheck.ContextCancelled
 		r.add(e)
 		e.Kind, e.Outcome = historycheck.End, historycheck.Cancelled
 		r.add(e)

@@ -256,8 +256,8 @@ func (w *witness) gap(fromNS, toNS int64) (longest time.Duration, of string) {
 	return longest, of
 }
 
-func (l *load) promised() []historycheck.Promise {
+func (l *load) promised() []historycheck.ExpectedSchedule {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]historycheck.Promise{}, l.promises...)
+	return append([]historycheck.ExpectedSchedule{}, l.promises...)
 }

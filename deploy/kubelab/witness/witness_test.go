@@ -68,7 +68,7 @@ func TestRecorderTellsWhatHappened(t *testing.T) {
 // history has a job of one second that ran at each of these seconds, leased when it was due.
 func history(w *witness, begun time.Time, starts ...int) {
 	ms := begun.UnixMilli()
-	w.load.promises = []historycheck.Promise{{Job: "j", AnchorMS: ms, Every: time.Second, FromMS: ms}}
+	w.load.promises = []historycheck.ExpectedSchedule{{Job: "j", AnchorMS: ms, Every: time.Second, FromMS: ms}}
 	for _, second := range starts {
 		at := begun.Add(time.Duration(second) * time.Second)
 		e := historycheck.Event{

@@ -41,7 +41,7 @@ var sentinelStatuses = []struct {
 	{job.ErrClockJump, codes.Unavailable, "REDIS_CLOCK_JUMPED", "the clock of Redis jumped ahead; nothing was stored", 5 * time.Second},
 	{job.ErrNotHolder, codes.Unavailable, "SHARD_MOVED", "the shard changed its holder; repeat the call", 100 * time.Millisecond},
 	{job.ErrConflict, codes.Aborted, "CONFLICT", "the job kept changing; repeat the call", 50 * time.Millisecond},
-	{job.ErrEventsOff, codes.FailedPrecondition, "EVENTS_OFF", "this cluster records no events: see --events-keep of the scheduler", 0},
+	{job.ErrEventsOff, codes.FailedPrecondition, "EVENTS_DISABLED", "this cluster records no events: see --events-keep of the scheduler", 0},
 	{job.ErrEventsGone, codes.OutOfRange, "EVENTS_GONE", "events after the resume token are no longer kept; begin anew without it", 0},
 	{job.ErrTooManyWatchers, codes.ResourceExhausted, "TOO_MANY_WATCHERS", "this node has as many watchers as it takes, or as many of this caller or its namespace as their share is; try another one", time.Second},
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one", 0},
@@ -170,7 +170,7 @@ func WithDetails(code codes.Code, text string, details ...protoadapt.MessageV1) 
 }
 
 // ErrStreamAged ends a stream in good order: nothing has failed.
-var ErrStreamAged = Resumable("STREAM_AGED", "the stream has been open for long; go on from its last token")
+var ErrStreamAged = Resumable("STREAM_EXPIRED", "the stream has been open for long; go on from its last token")
 
 func Resumable(reason, text string) error {
 	return WithDetails(codes.Unavailable, text, &errdetails.ErrorInfo{Reason: reason, Domain: Domain}).Err()

@@ -38,13 +38,13 @@ func checkpointToPB(k job.Key, cp *job.Checkpoint) *fermatav1.Checkpoint {
 		run.Slot, run.Started = int32(child.Slot), child.State.Started != 0
 		p.ConcurrentRuns = append(p.ConcurrentRuns, run)
 	}
-	for _, l := range cp.Letters {
+	for _, l := range cp.DeadLetters {
 		record := k.Record()
 		if l.Slot != job.LetterOfJob {
 			record = record.Letter(l.Slot)
 		}
 		l.Run.DeadLetter = true
-		p.DeadLetters = append(p.DeadLetters, DeadLetterToPB(job.Letter{Record: record, Run: l.Run, ExpireMS: l.ExpireMS}))
+		p.DeadLetters = append(p.DeadLetters, DeadLetterToPB(job.DeadLetter{Record: record, Run: l.Run, ExpireMS: l.ExpireMS}))
 	}
 	return p
 }
@@ -54,7 +54,7 @@ func keptRunToPB(s *job.State) *fermatav1.CheckpointRun {
 		Trigger: triggers.ToPB(s.Trigger), RequestId: s.ManualID, Backoff: BackoffModes.ToPB(s.Mode), Generation: int64(s.Generation),
 		NominalTime: MillisToPB(s.Nominal), DueTime: MillisToPB(s.Due), DelaySource: delaySources.ToPB(s.Source),
 		Attempts: int32(min(s.Attempt, math.MaxInt32)), FirstStartTime: MillisToPB(s.FirstMS), Hold: holdToPB(s.Held),
-		Recovery: s.Recovery, Paced: s.Paced, Losses: int32(s.Losses), Undelivered: int32(s.Unacked),
+		Recovery: s.Recovery, Paced: s.Paced, LostAttempts: int32(s.Losses), Undelivered: int32(s.Unacked),
 		IgnoreExclusions: s.IgnoresExclusions(),
 	}
 }
@@ -91,7 +91,7 @@ func (r *Reader) readCheckpoint(field string, p *fermatav1.Checkpoint) *job.Chec
 	}
 	r.keptState(field, cp, p)
 	for i, l := range p.GetDeadLetters() {
-		cp.Letters = append(cp.Letters, r.keptLetter(field+".dead_letters["+strconv.Itoa(i)+"]", l))
+		cp.DeadLetters = append(cp.DeadLetters, r.keptLetter(field+".dead_letters["+strconv.Itoa(i)+"]", l))
 	}
 	return cp
 }
@@ -160,12 +160,12 @@ func (r *Reader) keptRun(field string, s *job.State, p *fermatav1.CheckpointRun)
 	s.FirstMS = r.Millis(field+".first_start_time", p.GetFirstStartTime())
 	if h := p.GetHold(); h != nil {
 		s.Held = job.Hold{
-			Reason: holdReasons.FromPB(h.GetReason()), Key: h.GetKey(), By: h.GetBy(), SinceMS: r.Millis(field+".hold.since_time", h.GetSinceTime()),
+			Reason: holdReasons.FromPB(h.GetReason()), Key: h.GetKey(), By: h.GetBlockedBy(), SinceMS: r.Millis(field+".hold.since_time", h.GetSinceTime()),
 			DueMS: r.Millis(field+".hold.due_time", h.GetDueTime()),
 		}
 	}
 	s.Recovery, s.Paced = p.GetRecovery(), p.GetPaced()
-	s.Losses, s.Unacked = r.uint32Counter(field+".losses", int64(p.GetLosses())), r.uint32Counter(field+".undelivered", int64(p.GetUndelivered()))
+	s.Losses, s.Unacked = r.uint32Counter(field+".losses", int64(p.GetLostAttempts())), r.uint32Counter(field+".undelivered", int64(p.GetUndelivered()))
 	if p.GetIgnoreExclusions() {
 		s.Exempt = []string{s.RunID()}
 	}
@@ -188,15 +188,15 @@ func (r *Reader) keptBackfill(field string, p *fermatav1.CheckpointBackfill) job
 
 // keptLetter reads a dead letter. Of the names only the last parts count: the job
 // may have come from another namespace.
-func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.KeptLetter {
+func (r *Reader) keptLetter(field string, p *fermatav1.DeadLetter) job.CheckpointDeadLetter {
 	run := p.GetRun()
-	l := job.KeptLetter{
+	l := job.CheckpointDeadLetter{
 		Slot: job.LetterOfJob, ExpireMS: job.NeverMS,
 		Run: job.Run{
 			ID: LastSegment(run.GetName()), Trigger: triggers.FromPB(run.GetTrigger()),
 			NominalMS: r.Millis(field+".run.nominal_time", run.GetNominalTime()), DueMS: r.Millis(field+".run.due_time", run.GetDueTime()),
 			StartedMS: r.Millis(field+".run.start_time", run.GetStartTime()), FinishedMS: r.Millis(field+".run.finish_time", run.GetFinishTime()),
-			Attempts: r.uint32Counter(field+".run.attempts", int64(run.GetAttempts())), Losses: r.uint32Counter(field+".run.losses", int64(run.GetLosses())),
+			Attempts: r.uint32Counter(field+".run.attempts", int64(run.GetAttempts())), Losses: r.uint32Counter(field+".run.losses", int64(run.GetLostAttempts())),
 			Outcome: outcomes.FromPB(run.GetOutcome()), Error: run.GetError(), Output: run.GetOutput(), Worker: run.GetWorker(),
 		},
 	}

@@ -37,7 +37,7 @@ func fullCheckpoint() *job.Checkpoint {
 		Generation: 3, Revision: 9, AnchorMS: at - 50, CreatedMS: at - 100, UpdatedMS: at - 60,
 		CreateRequestID: "c", UpdateRequestIDs: job.RequestIDs{"t", "u"}, State: state, ExpireMS: job.NeverMS,
 		Children: []job.Child{{Slot: 4, State: manual}, {Slot: 6, State: backfill}},
-		Letters: []job.KeptLetter{
+		DeadLetters: []job.CheckpointDeadLetter{
 			{Slot: 1, ExpireMS: at + 1000, Run: job.Run{
 				ID: fmt.Sprint("2-", at-500), Trigger: job.TriggerSchedule, NominalMS: at - 500, DueMS: at - 400, StartedMS: at - 300,
 				FinishedMS: at - 200, Attempts: 3, Losses: 1, Outcome: job.OutcomeQuarantined, Error: "poison", Output: []byte{0, 255}, Worker: "w",
@@ -52,7 +52,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	key := job.Key{Namespace: "ns", ID: "j"}
 	checkpoints := map[string]*job.Checkpoint{
 		"full": fullCheckpoint(),
-		"dead": {Generation: 1, Revision: 1, State: job.State{Region: job.RegionDead, Dead: 1, Runs: 1}, ExpireMS: at, Letters: []job.KeptLetter{
+		"dead": {Generation: 1, Revision: 1, State: job.State{Region: job.RegionDead, Dead: 1, Runs: 1}, ExpireMS: at, DeadLetters: []job.CheckpointDeadLetter{
 			{Slot: job.LetterOfJob, ExpireMS: job.NeverMS, Run: job.Run{ID: fmt.Sprint("1-", at), NominalMS: at, DueMS: at, Outcome: job.OutcomeDead}},
 		}},
 		"done":            {Generation: 1, Revision: 1, State: job.State{Region: job.RegionDone}, ExpireMS: job.NeverMS},

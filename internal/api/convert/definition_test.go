@@ -181,7 +181,7 @@ func TestDefinitionsComeBackTheSame(t *testing.T) {
 		}
 		for _, p := range []*fermatav1.Job{&fromWire, &fromJSON} {
 			var r Reader
-			if got := r.Definition(d.Key, p); r.Err() != nil || !got.Same(&d) {
+			if got := r.Definition(d.Key, p); r.Err() != nil || !got.Equal(&d) {
 				t.Fatalf("%v\ngot  %+v\nwant %+v", r.Err(), got, d)
 			}
 		}
@@ -194,7 +194,7 @@ func TestUnsetFieldsGetDefaults(t *testing.T) {
 	d := r.Definition(key, &fermatav1.Job{Handler: "http", Schedule: every})
 	want := job.WithDefaults(job.Definition{Key: key, Handler: "http", Schedule: d.Schedule})
 	want.Priority, want.HistoryLimit = 5, 10
-	if !d.Same(&want) || d.Retry.MaxAttempts != 1 || d.TimeoutGrace != 5*time.Second {
+	if !d.Equal(&want) || d.Retry.MaxAttempts != 1 || d.TimeoutGrace != 5*time.Second {
 		t.Errorf("got %+v", d)
 	}
 	d = r.Definition(key, &fermatav1.Job{Handler: "http"})
@@ -351,7 +351,7 @@ func TestStatusOfAFailingJob(t *testing.T) {
 		"effective": s.GetEffectiveInterval().AsDuration() == 4*time.Minute,
 		"source":    s.GetDelaySource() == fermatav1.DelaySource_DELAY_SOURCE_BACKOFF,
 		"due":       s.GetNextDueTime().AsTime().UnixMilli() == 61_500 && s.GetNextNominalTime().AsTime().UnixMilli() == 60_000,
-		"run":       s.GetCurrentRun() == "namespaces/default/jobs/ping/runs/2-60000" && s.GetCurrentAttempt() == 2 && s.GetCurrentLosses() == 1,
+		"run":       s.GetCurrentRun() == "namespaces/default/jobs/ping/runs/2-60000" && s.GetCurrentAttempt() == 2 && s.GetCurrentLostAttempts() == 1,
 		"failures":  s.GetConsecutiveFailures() == 2 && s.GetLastError() == "503" && s.GetLastOutcome() == fermatav1.Outcome_OUTCOME_FAILED,
 		"totals":    s.GetRunsTotal() == 9 && s.GetDeadTotal() == 2 && s.GetTimeoutTotal() == 1,
 		"etag":      got.GetEtag() == d.Etag() && got.GetGeneration() == 2,

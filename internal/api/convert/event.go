@@ -15,10 +15,10 @@ func EventQueryFromPB(q *fermatav1.WatchEventsRequest) (job.EventQuery, string, 
 	}
 	var r Reader
 	query := job.EventQuery{
-		Filter: job.HappeningFilter{Queues: q.GetQueues(), Jobs: q.GetJobIds(), Kinds: q.GetKinds(), Labels: q.GetLabels()},
-		Token:  q.GetResumeToken(), FromMS: r.Millis("start_time", q.GetStartTime()), ToNow: q.GetUntilNow(),
+		Filter: job.EventFilter{Queues: q.GetQueues(), Jobs: q.GetJobIds(), Kinds: q.GetKinds(), Labels: q.GetLabels()},
+		Token:  q.GetResumeToken(), FromMS: r.Millis("start_time", q.GetStartTime()), StopAtEnd: q.GetStopAtEnd(),
 	}
-	if namespace != authz.Everywhere {
+	if namespace != authz.AllNamespaces {
 		query.Filter.Namespaces = []string{namespace}
 	}
 	if err := r.Err(); err != nil {
@@ -36,7 +36,7 @@ func EventQueryFromPB(q *fermatav1.WatchEventsRequest) (job.EventQuery, string, 
 	return query, namespace, nil
 }
 
-func EventToPB(h job.Happening) *fermatav1.Event {
+func EventToPB(h job.Event) *fermatav1.Event {
 	e := &fermatav1.Event{
 		Id: h.ID(), Kind: h.Kind, Time: MillisToPB(h.AtMS), Queue: h.Queue, Labels: h.Labels, RunId: h.RunID,
 		CorrelationId: h.Correlation(), Attempt: int32(h.Attempt), DueTime: MillisToPB(h.DueMS), StartTime: MillisToPB(h.StartMS),

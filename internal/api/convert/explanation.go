@@ -8,7 +8,7 @@ import (
 func ReasonToPB(r job.Reason) *fermatav1.Reason {
 	return &fermatav1.Reason{
 		Kind: reasonKinds.ToPB(r.Kind), Message: r.Message, SinceTime: MillisToPB(r.SinceMS), UntilTime: MillisToPB(r.UntilMS),
-		Key: r.Key, By: r.By,
+		Key: r.Key, BlockedBy: r.By,
 	}
 }
 
@@ -36,7 +36,7 @@ var reasonKinds = Enum[fermatav1.Reason_Kind, job.ReasonKind]{
 	{fermatav1.Reason_KIND_EXCLUSION, job.ReasonExclusion},
 }
 
-var WorstKinds = map[fermatav1.TopJobsRequest_Kind]job.Worst{
-	fermatav1.TopJobsRequest_KIND_LATE:    job.Late,
-	fermatav1.TopJobsRequest_KIND_FAILING: job.Failing,
+var WorstKinds = map[fermatav1.TopJobsRequest_Kind]job.Ranking{
+	fermatav1.TopJobsRequest_KIND_LATE:    job.RankingLate,
+	fermatav1.TopJobsRequest_KIND_FAILING: job.RankingFailing,
 }

@@ -51,7 +51,7 @@ func FuzzJob(f *testing.F) {
 			t.Fatalf("passed as valid: %v\n%+v", err, d)
 		}
 		var again Reader
-		if got := again.Definition(key, DefinitionToPB(&d)); again.Err() != nil || !got.Same(&d) {
+		if got := again.Definition(key, DefinitionToPB(&d)); again.Err() != nil || !got.Equal(&d) {
 			t.Fatalf("%v\nkept     %+v\nanswered %+v", again.Err(), d, got)
 		}
 	})

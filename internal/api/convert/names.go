@@ -54,7 +54,7 @@ func ParseNamespace(field, name string) (string, error) {
 // ParseNamespaceOrAll is parseNamespace, where no name means all namespaces.
 func ParseNamespaceOrAll(field, name string) (string, error) {
 	if name == "" {
-		return authz.Everywhere, nil
+		return authz.AllNamespaces, nil
 	}
 	return ParseNamespace(field, name)
 }

@@ -105,7 +105,7 @@ func (r *Reader) backoffPolicy(field string, p *fermatav1.BackoffPolicy) policyR
 			Jitter:      jitterFromPB(p.GetJitter()),
 			StaleAfter:  r.readDuration(field, ".stale_after", p.GetStaleAfter(), 0),
 			StaleHalve:  p.GetStaleHalve(),
-			WithinSlot:  p.GetWithinSlot(),
+			WithinSlot:  p.GetWithinPeriod(),
 		},
 		MinInterval: r.readDuration(field, ".min_interval", p.GetMinInterval(), 0),
 		MaxInterval: r.readDuration(field, ".max_interval", p.GetMaxInterval(), 0),
@@ -133,9 +133,9 @@ func (r *Reader) ownPolicy(field string, m proto.Message, preset string, sources
 		if !given && (!named || alwaysWritten.Has(f)) || named && r.RefreshDefaults && r.renewFromSource(&o, claim, f, values) {
 			continue
 		}
-		set.Set = set.Set.And(f)
+		set.Set = set.Set.With(f)
 		if named {
-			o.claims = append(o.claims, backoff.Group{Source: claim, Fields: backoff.FieldSet(0).And(f)})
+			o.claims = append(o.claims, backoff.Group{Source: claim, Fields: backoff.FieldSet(0).With(f)})
 		}
 	}
 	o.layers = append(o.layers, set)
@@ -153,7 +153,7 @@ func (r *Reader) renewFromSource(o *policyReading, claim backoff.Source, f backo
 		if !ok || !l.Set.Has(f) {
 			return false
 		}
-		l.Set = backoff.FieldSet(0).And(f)
+		l.Set = backoff.FieldSet(0).With(f)
 		o.layers = append(o.layers, l)
 	case backoff.FromBuiltin:
 		o.oneAttempt = o.oneAttempt || f == backoff.RetryMaxAttempts && values.Retry.MaxAttempts == 1

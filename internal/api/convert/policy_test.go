@@ -42,7 +42,7 @@ func TestPresetsExpand(t *testing.T) {
 		// What is read back carries the fields, and gives the same again.
 		var again Reader
 		written := DefinitionToPB(&d)
-		if back := again.Definition(key, written); written.GetRetryPolicy().GetPreset() != "" || !back.Same(&d) {
+		if back := again.Definition(key, written); written.GetRetryPolicy().GetPreset() != "" || !back.Equal(&d) {
 			t.Errorf("%s comes back as %v", p.Name, written)
 		}
 	}
@@ -129,7 +129,7 @@ func TestStatusOfAHeldJob(t *testing.T) {
 	s := RecordToPB(job.Record{Definition: &d, State: state}, 70_000).GetStatus()
 	for name, ok := range map[string]bool{
 		"hold": proto.Equal(s.GetHold(), &fermatav1.Hold{
-			Reason: fermatav1.Hold_REASON_LOCK, Key: "db", By: "default/other", SinceTime: MillisToPB(60_100),
+			Reason: fermatav1.Hold_REASON_LOCK, Key: "db", BlockedBy: "default/other", SinceTime: MillisToPB(60_100),
 		}),
 		"source": s.GetDelaySource() == fermatav1.DelaySource_DELAY_SOURCE_HELD,
 		"hint": proto.Equal(s.GetHint(), &fermatav1.Hint{

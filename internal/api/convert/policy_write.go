@@ -28,17 +28,17 @@ func RetryPolicyToPB(r backoff.Retry) *fermatav1.RetryPolicy {
 // interval, which the model keeps beside it; 0 is none.
 func BackoffPolicyToPB(b backoff.Recurring, shortest, longest time.Duration) *fermatav1.BackoffPolicy {
 	return &fermatav1.BackoffPolicy{
-		Disabled:    b.Disabled,
-		Multiplier:  b.Multiplier,
-		MaxExponent: new(int32(b.MaxExponent)),
-		MaxDelay:    durationpb.New(b.MaxDelay),
-		MaxRatio:    b.MaxRatio,
-		Jitter:      jitterToPB(b.Jitter),
-		StaleAfter:  nonZeroDurationToPB(b.StaleAfter),
-		StaleHalve:  b.StaleHalve,
-		WithinSlot:  b.WithinSlot,
-		MinInterval: nonZeroDurationToPB(shortest),
-		MaxInterval: nonZeroDurationToPB(longest),
+		Disabled:     b.Disabled,
+		Multiplier:   b.Multiplier,
+		MaxExponent:  new(int32(b.MaxExponent)),
+		MaxDelay:     durationpb.New(b.MaxDelay),
+		MaxRatio:     b.MaxRatio,
+		Jitter:       jitterToPB(b.Jitter),
+		StaleAfter:   nonZeroDurationToPB(b.StaleAfter),
+		StaleHalve:   b.StaleHalve,
+		WithinPeriod: b.WithinSlot,
+		MinInterval:  nonZeroDurationToPB(shortest),
+		MaxInterval:  nonZeroDurationToPB(longest),
 	}
 }
 

@@ -46,7 +46,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 		ManualRunWaiting:    s.Pending != "",
 		ConcurrentRuns:      int32(bits.OnesCount64(s.Children)),
 		Backfills:           Map(s.Backfills, backfillToPB),
-		BrokenLag:           nonZeroDurationToPB(msToDuration(s.LateMS)),
+		BreachedLag:         nonZeroDurationToPB(msToDuration(s.LateMS)),
 	}
 	if s.Hint.UntilMS > nowMS {
 		p.Hint = hintToPB(s.Hint)
@@ -58,7 +58,7 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 		p.NextNominalTime, p.NextDueTime = MillisToPB(s.Nominal), MillisToPB(s.Due)
 		p.CurrentRun = RunName(d.Key, s.RunID())
 		p.CurrentAttempt = int32(s.Attempt) + 1
-		p.CurrentLosses = int32(s.Losses)
+		p.CurrentLostAttempts = int32(s.Losses)
 		p.DelaySource = delaySources.ToPB(s.Source)
 		p.Probe = c.Probing(s, nowMS)
 		if !s.Live() {
@@ -70,21 +70,21 @@ func statusToPB(d *job.Definition, s job.State, nowMS int64) *fermatav1.JobStatu
 
 func RunToPB(k job.Key, v job.RunView) *fermatav1.Run {
 	p := &fermatav1.Run{
-		Name:        RunName(k, v.ID),
-		State:       runStates.ToPB(v.Phase),
-		Trigger:     triggers.ToPB(v.Trigger),
-		NominalTime: MillisToPB(v.NominalMS),
-		DueTime:     MillisToPB(v.DueMS),
-		StartTime:   MillisToPB(v.StartedMS),
-		FinishTime:  MillisToPB(v.FinishedMS),
-		Attempts:    int32(v.Attempts),
-		Losses:      int32(v.Losses),
-		Outcome:     outcomes.ToPB(v.Outcome),
-		Error:       v.Error,
-		Output:      v.Output,
-		Worker:      v.Worker,
-		DeadLetter:  v.DeadLetter,
-		Hold:        holdToPB(v.Hold),
+		Name:         RunName(k, v.ID),
+		State:        runStates.ToPB(v.Phase),
+		Trigger:      triggers.ToPB(v.Trigger),
+		NominalTime:  MillisToPB(v.NominalMS),
+		DueTime:      MillisToPB(v.DueMS),
+		StartTime:    MillisToPB(v.StartedMS),
+		FinishTime:   MillisToPB(v.FinishedMS),
+		Attempts:     int32(v.Attempts),
+		LostAttempts: int32(v.Losses),
+		Outcome:      outcomes.ToPB(v.Outcome),
+		Error:        v.Error,
+		Output:       v.Output,
+		Worker:       v.Worker,
+		DeadLetter:   v.DeadLetter,
+		Hold:         holdToPB(v.Hold),
 
 		CorrelationId: job.Correlation(k, v.ID),
 	}
@@ -139,7 +139,7 @@ var triggers = Enum[fermatav1.Run_Trigger, job.Trigger]{
 	{fermatav1.Run_TRIGGER_BACKFILL, job.TriggerBackfill},
 }
 
-func DeadLetterToPB(l job.Letter) *fermatav1.DeadLetter {
+func DeadLetterToPB(l job.DeadLetter) *fermatav1.DeadLetter {
 	key := l.Record.Key()
 	return &fermatav1.DeadLetter{
 		Name:       DeadLetterName(l.Record),

@@ -64,7 +64,7 @@ func holdToPB(h job.Hold) *fermatav1.Hold {
 	if h.Reason == job.HeldNone {
 		return nil
 	}
-	return &fermatav1.Hold{Reason: holdReasons.ToPB(h.Reason), Key: h.Key, By: h.By, SinceTime: MillisToPB(h.SinceMS), DueTime: MillisToPB(h.DueMS)}
+	return &fermatav1.Hold{Reason: holdReasons.ToPB(h.Reason), Key: h.Key, BlockedBy: h.By, SinceTime: MillisToPB(h.SinceMS), DueTime: MillisToPB(h.DueMS)}
 }
 
 // backfillToPB writes the end as the request had it: not included.

@@ -181,6 +181,6 @@ var repeatPolicies = Enum[fermatav1.DstRepeat, schedule.RepeatPolicy]{
 
 func PreviewTimeToPB(t job.PreviewTime) *fermatav1.ScheduledTime {
 	return &fermatav1.ScheduledTime{
-		NominalTime: TimeToPB(t.Nominal), DueTime: TimeToPB(t.Due), LatestDueTime: TimeToPB(t.Latest), Remark: t.Remark,
+		NominalTime: TimeToPB(t.Nominal), DueTime: TimeToPB(t.Due), LatestDueTime: TimeToPB(t.Latest), DstNote: t.Remark,
 	}
 }

@@ -101,7 +101,7 @@ func TestWhatWasReadComesBack(t *testing.T) {
 	for name, defaults := range map[string]*backoff.Defaults{"same": r.Defaults, "changed": changed, "none": nil} {
 		again := Reader{Defaults: defaults}
 		back := again.Definition(of, DefinitionToPB(&d))
-		if again.Err() != nil || !back.Same(&d) || back.PolicySources() != d.PolicySources() {
+		if again.Err() != nil || !back.Equal(&d) || back.PolicySources() != d.PolicySources() {
 			t.Errorf("%s defaults: %v\nis   %v\nwant %v", name, again.Err(), back.PolicySources(), d.PolicySources())
 		}
 		if back.SettleSources(&d, again.DoubtfulFields); back.PolicySources() != d.PolicySources() {

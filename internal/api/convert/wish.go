@@ -7,8 +7,8 @@ import (
 )
 
 // WishFromPB reads a wish. Its Err has what cannot be read. defaults may be nil.
-func WishFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.JobWish) job.Wish {
-	w := job.Wish{Etag: p.GetEtag(), Delete: p.GetDelete()}
+func WishFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.DesiredJob) job.DesiredJob {
+	w := job.DesiredJob{Etag: p.GetEtag(), Delete: p.GetDelete()}
 	key := job.Key{Namespace: namespace, ID: p.GetJobId()}
 	if w.Delete {
 		w.Definition.Key = key
@@ -28,10 +28,10 @@ func WishFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.JobWi
 	return w
 }
 
-var WishActions = Enum[fermatav1.JobChange_Action, job.WishAction]{
-	{fermatav1.JobChange_ACTION_CREATE, job.WishCreate},
-	{fermatav1.JobChange_ACTION_UPDATE, job.WishUpdate},
-	{fermatav1.JobChange_ACTION_UNCHANGED, job.WishUnchanged},
-	{fermatav1.JobChange_ACTION_DELETE, job.WishDelete},
-	{fermatav1.JobChange_ACTION_PASSED, job.WishPassed},
+var WishActions = Enum[fermatav1.JobChange_Action, job.ApplyAction]{
+	{fermatav1.JobChange_ACTION_CREATE, job.ApplyCreate},
+	{fermatav1.JobChange_ACTION_UPDATE, job.ApplyUpdate},
+	{fermatav1.JobChange_ACTION_UNCHANGED, job.ApplyUnchanged},
+	{fermatav1.JobChange_ACTION_DELETE, job.ApplyDelete},
+	{fermatav1.JobChange_ACTION_EXPIRED, job.ApplyPassed},
 }

@@ -180,7 +180,7 @@ var anonymousProof = &proof{hasRole: true}
 
 // reportClosed counts and logs a connection that was closed before its caller was authenticated.
 func (g *Gate) reportClosed(host string, why error) {
-	reason := "unproved"
+	reason := "unauthenticated"
 	switch {
 	case errors.Is(why, errNeverAuthenticated):
 		reason = "idle"
@@ -209,7 +209,7 @@ func (g *Gate) registerGauge(u *unauthenticatedConns, r prometheus.Registerer) e
 		return nil
 	}
 	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_connections_unproved", Help: "Connections of clients and workers of which no caller is known yet.",
+		Name: "fermata_connections_unauthenticated", Help: "Connections of clients and workers of which no caller is known yet.",
 	}, u.connectionCount))
 }
 

@@ -16,8 +16,8 @@ type Authority interface {
 	Token(ctx context.Context, token string) (authz.Identity, error)
 	Certificate(*x509.Certificate) (authz.Identity, error)
 	Allows(id authz.Identity, want authz.Permission, namespace, queue string) authz.Decision
-	// AllowsSome decides for any of the queues of a namespace.
-	AllowsSome(id authz.Identity, want authz.Permission, namespace string) authz.Decision
+	// AllowsAnyQueue decides for any of the queues of a namespace.
+	AllowsAnyQueue(id authz.Identity, want authz.Permission, namespace string) authz.Decision
 	Limits(authz.Identity) authz.Limits
 	Grants(authz.Identity) []authz.Grant
 }

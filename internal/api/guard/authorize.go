@@ -11,7 +11,7 @@ func (c *Caller) authorizeMethod(ctx context.Context, d methodPermission, q any)
 	if c.gate.authority == nil || d.decidedByHandler {
 		return nil
 	}
-	namespace := authz.Everywhere
+	namespace := authz.AllNamespaces
 	if d.namespaceOf != nil {
 		var err error
 		if namespace, err = d.namespaceOf(q); err != nil {
@@ -33,7 +33,7 @@ func (c *Caller) authorizeMethod(ctx context.Context, d methodPermission, q any)
 
 // AuthorizeAnyQueue asks for one permission in any of the queues of a namespace.
 func (c *Caller) AuthorizeAnyQueue(ctx context.Context, want authz.Permission, namespace string) error {
-	if d := c.gate.authority.AllowsSome(c.Identity, want, namespace); !d.Allowed {
+	if d := c.gate.authority.AllowsAnyQueue(c.Identity, want, namespace); !d.Allowed {
 		return c.deny(ctx, want, namespace, "", d.Reason)
 	}
 	return nil

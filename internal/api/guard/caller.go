@@ -179,7 +179,7 @@ func (c *Caller) ShareHolder(namespace string) fairshare.Holder {
 	}
 	return fairshare.Holder{
 		Namespace: namespace, Identity: c.Identity.Subject,
-		Admin: c.gate.authority.Allows(c.Identity, authz.AdministerCluster, authz.Everywhere, "").Allowed,
+		Admin: c.gate.authority.Allows(c.Identity, authz.AdministerCluster, authz.AllNamespaces, "").Allowed,
 	}
 }
 

@@ -99,7 +99,7 @@ func (g *Gate) admitCall(ctx context.Context, method string, q any) (*Caller, er
 	c := &Caller{gate: g, method: method}
 	d, ok := methodPermissions[method]
 	if !ok {
-		return nil, c.deny(ctx, authz.AdministerCluster, authz.Everywhere, "", "no permission is decided for the method")
+		return nil, c.deny(ctx, authz.AdministerCluster, authz.AllNamespaces, "", "no permission is decided for the method")
 	}
 	if d.open {
 		if refusal, ok := ctx.Value(refusalKey{}).(error); ok {

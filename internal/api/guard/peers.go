@@ -14,7 +14,7 @@ import (
 // PeerAuthority is an [Authority] that knows whether nodes have a role.
 type PeerAuthority interface {
 	Authority
-	Gives(authz.Role) bool
+	GrantsRole(authz.Role) bool
 }
 
 // PeerInterceptors are options for the server that other nodes connect to, over TLS that
@@ -35,7 +35,7 @@ func PeerInterceptors(authority PeerAuthority, o Options) ([]grpc.ServerOption, 
 		switch {
 		case certificate == nil:
 			return c.refuseCredential(ctx, "missing", errors.New("there is no verified certificate"))
-		case !authority.Gives(authz.Node):
+		case !authority.GrantsRole(authz.Node):
 			return nil
 		}
 		id, err := authority.Certificate(certificate)
@@ -43,7 +43,7 @@ func PeerInterceptors(authority PeerAuthority, o Options) ([]grpc.ServerOption, 
 			return c.refuseCredential(ctx, "invalid", err)
 		}
 		c.Identity = id
-		return c.Authorize(ctx, authz.Relay, authz.Everywhere, "")
+		return c.Authorize(ctx, authz.Relay, authz.AllNamespaces, "")
 	}
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

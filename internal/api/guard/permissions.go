@@ -153,7 +153,7 @@ func namespaceOfAudit(q any) (string, error) {
 	namespace := parts[0]
 	odd := slices.ContainsFunc(parts, func(p string) bool { return p == "" || p == "." || p == ".." })
 	if !ok || odd || job.ValidateKey(job.Key{Namespace: namespace, ID: "x"}) != nil {
-		return authz.Everywhere, nil
+		return authz.AllNamespaces, nil
 	}
 	return namespace, nil
 }

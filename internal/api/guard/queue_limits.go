@@ -69,7 +69,7 @@ func (l *QueueLimits) Covers(queue string) bool {
 
 // CoversAny reports whether the caller has a permission for any queue of the namespace.
 func (l *QueueLimits) CoversAny(want authz.Permission) bool {
-	return l.caller.gate.authority.AllowsSome(l.caller.Identity, want, l.namespace).Allowed
+	return l.caller.gate.authority.AllowsAnyQueue(l.caller.Identity, want, l.namespace).Allowed
 }
 
 // Filter is covers for those who are to leave out what the caller may not see; nil where that

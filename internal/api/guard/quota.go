@@ -63,7 +63,7 @@ func (q *quota) setLimits(l authz.Limits) {
 		q.bucket.SetBurst(max(1, l.Burst))
 	}
 	q.limited.Store(l.Rate > 0)
-	q.maxCalls.Store(int64(l.Calls))
+	q.maxCalls.Store(int64(l.MaxOpenCalls))
 	q.maxConns.Store(int64(l.Connections))
 }
 

@@ -22,7 +22,7 @@ import (
 func (c *Caller) deny(ctx context.Context, want authz.Permission, namespace, queue, why string) error {
 	lack := map[string]string{"permission": want.String(), "namespace": job.Clip(namespace, job.MaxID)}
 	text := fmt.Sprintf("the permission to %s in namespace %q is missing", want, lack["namespace"])
-	if namespace == authz.Everywhere {
+	if namespace == authz.AllNamespaces {
 		text = fmt.Sprintf("the permission to %s in all namespaces is missing", want)
 	}
 	if want == authz.AnyRole {
@@ -47,7 +47,7 @@ const maxShownQueues = 10
 // permittedQueues lists the queues for which the caller has a permission in a namespace; none if it has
 // it for all of them, or for none.
 func (c *Caller) permittedQueues(want authz.Permission, namespace string) []string {
-	if namespace == authz.Everywhere || !c.gate.authority.AllowsSome(c.Identity, want, namespace).Allowed {
+	if namespace == authz.AllNamespaces || !c.gate.authority.AllowsAnyQueue(c.Identity, want, namespace).Allowed {
 		return nil
 	}
 	var queues []string

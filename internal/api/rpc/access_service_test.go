@@ -28,7 +28,7 @@ func TestWhoAmI(t *testing.T) {
 	end := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	worker := allow(authz.Worker, "team-a", "ann", "bob")
 	worker.Queues = []string{"mail", "bulk-*"}
-	worker.Limits = authz.Limits{Rate: 5, Burst: 7, Calls: 30, Connections: 9}
+	worker.Limits = authz.Limits{Rate: 5, Burst: 7, MaxOpenCalls: 30, Connections: 9}
 	authority := newAuthority(t, authz.Limits{}, worker, allow(authz.Viewer, "*", "bob"), allow(authz.Editor, "team-b*", "ann"))
 	authority.expires = end
 	b := serveGated(t, Options{Authority: authority, Node: "n1", JobLimit: func(namespace string) int { return len(namespace) },

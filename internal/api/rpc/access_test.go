@@ -121,8 +121,8 @@ func (f *fakeAuthority) Token(ctx context.Context, token string) (authz.Identity
 	return authz.Identity{Subject: "token:" + cmp.Or(f.renamed[token], token), Expires: f.expires}, nil
 }
 
-func (f *fakeAuthority) AllowsSome(id authz.Identity, want authz.Permission, namespace string) authz.Decision {
-	return f.rules().AllowsSome(id, want, namespace)
+func (f *fakeAuthority) AllowsAnyQueue(id authz.Identity, want authz.Permission, namespace string) authz.Decision {
+	return f.rules().AllowsAnyQueue(id, want, namespace)
 }
 
 func (f *fakeAuthority) Grants(id authz.Identity) []authz.Grant { return f.rules().Grants(id) }
@@ -135,7 +135,7 @@ func (f *fakeAuthority) Allows(id authz.Identity, want authz.Permission, namespa
 	return f.rules().Allows(id, want, namespace, queue)
 }
 func (f *fakeAuthority) Limits(id authz.Identity) authz.Limits { return f.rules().LimitsOf(id) }
-func (f *fakeAuthority) Gives(r authz.Role) bool               { return f.rules().Gives(r) }
+func (f *fakeAuthority) GrantsRole(r authz.Role) bool          { return f.rules().GrantsRole(r) }
 
 // gated is a server with a gate. Each dial is a connection of its own.
 type gated struct {
@@ -165,7 +165,7 @@ func serveGated(t testing.TB, o Options) *gated {
 	o.Reflection = true
 	o.Logger = slog.New(slog.NewTextHandler(b.logs, nil))
 	if o.Authority != nil {
-		o.Binding = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
+		o.LeaseSigningKey = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
 	}
 	server, _, err := NewServer(o)
 	if err != nil {
@@ -337,7 +337,7 @@ func (k *keptPreview) Preview(_ context.Context, p job.PreviewRequest) (job.Prev
 // may read some of it.
 func TestPreviewsShowDefaultsThatTheCallerMayRead(t *testing.T) {
 	layer := func(source backoff.Source, attempts int) backoff.Layer {
-		l := backoff.Layer{Source: source, Set: backoff.FieldSet(0).And(backoff.RetryMaxAttempts)}
+		l := backoff.Layer{Source: source, Set: backoff.FieldSet(0).With(backoff.RetryMaxAttempts)}
 		l.Values.Retry.MaxAttempts = attempts
 		return l
 	}
@@ -545,7 +545,7 @@ func TestLimits(t *testing.T) {
 
 func TestCallsAtOnceAreLimited(t *testing.T) {
 	rule := allow(authz.Worker, "*", "w")
-	rule.Limits.Calls = 1
+	rule.Limits.MaxOpenCalls = 1
 	b := serveGated(t, Options{Authority: newAuthority(t, authz.Limits{}, rule)})
 	conn := b.dial(t)
 	ctx, cancel := context.WithCancel(as(t.Context(), "w"))

@@ -11,11 +11,11 @@ import (
 )
 
 func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest) (*fermatav1.PlanJobsResponse, error) {
-	wishes, err := s.readWishes(q.GetParent(), q.GetWishes())
+	wishes, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
 	if err != nil {
 		return nil, err
 	}
-	answers := s.definitions.PlanWishes(ctx, wishes, q.GetForce())
+	answers := s.definitions.PlanJobs(ctx, wishes, q.GetForce())
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
@@ -23,11 +23,11 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 }
 
 func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
-	wishes, err := s.readWishes(q.GetParent(), q.GetWishes())
+	wishes, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
 	if err != nil {
 		return nil, err
 	}
-	answers := s.definitions.Apply(ctx, wishes, q.GetForce())
+	answers := s.definitions.ApplyJobs(ctx, wishes, q.GetForce())
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsReques
 }
 
 // findTooLargeError returns the error of a call that was too large and changed nothing.
-func findTooLargeError(answers []job.WishAnswer) error {
+func findTooLargeError(answers []job.ApplyResult) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, job.ErrTooLarge) {
 			return a.Err
@@ -44,22 +44,22 @@ func findTooLargeError(answers []job.WishAnswer) error {
 	return nil
 }
 
-func (s *jobService) readWishes(parent string, list []*fermatav1.JobWish) ([]job.Wish, error) {
+func (s *jobService) readDesiredJobs(parent string, list []*fermatav1.DesiredJob) ([]job.DesiredJob, error) {
 	if n := len(list); n > maxBatch {
-		return nil, job.Invalid("wishes", "has %d entries, at most %d are allowed", n, maxBatch)
+		return nil, job.Invalid("desired_jobs", "has %d entries, at most %d are allowed", n, maxBatch)
 	}
 	namespace, err := convert.ParseNamespace("parent", parent)
 	if err != nil {
 		return nil, err
 	}
-	return convert.Map(list, func(p *fermatav1.JobWish) job.Wish { return convert.WishFromPB(s.defaults, namespace, p) }), nil
+	return convert.Map(list, func(p *fermatav1.DesiredJob) job.DesiredJob { return convert.WishFromPB(s.defaults, namespace, p) }), nil
 }
 
-func (s *jobService) changesToPB(answers []job.WishAnswer, planned bool) []*fermatav1.JobChange {
-	return convert.Map(answers, func(a job.WishAnswer) *fermatav1.JobChange { return s.changeToPB(a, planned) })
+func (s *jobService) changesToPB(answers []job.ApplyResult, planned bool) []*fermatav1.JobChange {
+	return convert.Map(answers, func(a job.ApplyResult) *fermatav1.JobChange { return s.changeToPB(a, planned) })
 }
 
-func (s *jobService) changeToPB(a job.WishAnswer, planned bool) *fermatav1.JobChange {
+func (s *jobService) changeToPB(a job.ApplyResult, planned bool) *fermatav1.JobChange {
 	p := &fermatav1.JobChange{}
 	var before *fermatav1.Job
 	if a.Before != nil {
@@ -85,7 +85,7 @@ func (s *jobService) changeToPB(a job.WishAnswer, planned bool) *fermatav1.JobCh
 			p.After = s.jobToPB(*a.After)
 		}
 	}
-	if a.Action == job.WishUpdate {
+	if a.Action == job.ApplyUpdate {
 		p.Fields = convert.ChangedFields(before, p.After)
 		if a.PauseChanges {
 			p.Fields = append(p.Fields, "paused")
@@ -104,7 +104,7 @@ func recordApplied(r *job.TrailRecord, q *fermatav1.ApplyJobsRequest, a *fermata
 		case c.GetAction() != fermatav1.JobChange_ACTION_UNCHANGED:
 			r.Changed++
 			if len(r.Names) < job.MaxTrailNames {
-				r.Names = append(r.Names, q.GetParent()+"/jobs/"+q.GetWishes()[i].GetJobId())
+				r.Names = append(r.Names, q.GetParent()+"/jobs/"+q.GetDesiredJobs()[i].GetJobId())
 			}
 		}
 	}

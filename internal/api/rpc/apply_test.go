@@ -20,22 +20,22 @@ func TestWishesAreTranslated(t *testing.T) {
 	after := before
 	after.Timeout, after.Payload, after.PayloadKey = time.Minute, []byte("sealed"), "k1"
 	record := func(d job.Definition) *job.Record { return &job.Record{Definition: &d} }
-	b.jobs.wished = []job.WishAnswer{
-		{Action: job.WishUpdate, Before: record(before), After: record(after), PauseChanges: true},
+	b.jobs.wished = []job.ApplyResult{
+		{Action: job.ApplyUpdate, Before: record(before), After: record(after), PauseChanges: true},
 		{Before: record(before), Err: &job.PreconditionError{Key: key, Reason: job.ReasonOtherOwner, Text: "it belongs to them"}},
-		{Action: job.WishDelete, Before: record(before)},
+		{Action: job.ApplyDelete, Before: record(before)},
 	}
-	wishes := []*fermatav1.JobWish{
+	wishes := []*fermatav1.DesiredJob{
 		{JobId: "a", Etag: "e", Paused: new(true), Job: &fermatav1.Job{Name: "namespaces/elsewhere/jobs/x", Handler: "h", PayloadSealed: true}},
 		{JobId: "b", Job: &fermatav1.Job{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}, Paused: new(false)},
 		{JobId: "c", Delete: true, Etag: "f"},
 	}
 	jobs := fermatav1.NewJobServiceClient(b.conn)
-	planned, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", Wishes: wishes, Force: true})
+	planned, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", Wishes: wishes, Force: true})
+	applied, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func TestWishesAreTranslated(t *testing.T) {
 			t.Errorf("%s: %v", what, changes[2])
 		}
 	}
-	b.jobs.wished = []job.WishAnswer{{Err: job.ErrTooLarge}}
-	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", Wishes: wishes[:1]}); status.Code(err) != codes.ResourceExhausted {
+	b.jobs.wished = []job.ApplyResult{{Err: job.ErrTooLarge}}
+	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes[:1]}); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	if _, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", Wishes: wishes[:1]}); status.Code(err) != codes.ResourceExhausted {
+	if _, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes[:1]}); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", Wishes: make([]*fermatav1.JobWish, maxBatch+1)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: make([]*fermatav1.DesiredJob, maxBatch+1)}); status.Code(err) != codes.InvalidArgument {
 		t.Error(err)
 	}
 	if _, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "x"}); status.Code(err) != codes.InvalidArgument {

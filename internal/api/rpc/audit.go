@@ -17,9 +17,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Trail keeps records of the calls that change something. A server without one
+// AuditTrail keeps records of the calls that change something. A server without one
 // writes log lines only.
-type Trail interface {
+type AuditTrail interface {
 	// Record takes a record. It must not block.
 	Record(job.TrailRecord)
 	// List returns up to size records, newest first.
@@ -34,7 +34,7 @@ type Trail interface {
 
 // auditInterceptor logs and records each call that changes something, after the call has ended.
 type auditInterceptor struct {
-	trail  Trail
+	trail  AuditTrail
 	jobs   JobDefinitions
 	node   string
 	logger *slog.Logger

@@ -47,8 +47,8 @@ func TestEveryMethodIsJudged(t *testing.T) {
 
 // trailOf gathers records.
 type trailOf struct {
-	Trail   // whose other methods are not called
-	records []job.TrailRecord
+	AuditTrail // whose other methods are not called
+	records    []job.TrailRecord
 }
 
 func (t *trailOf) Record(r job.TrailRecord) { t.records = append(t.records, r) }
@@ -63,7 +63,7 @@ var sampleCalls = map[string]struct {
 	resource string
 }{
 	"CreateJob": {&fermatav1.CreateJobRequest{Parent: "namespaces/n", RequestId: "r"}, sampleJob(), "namespaces/n/jobs/j"},
-	"ApplyJobs": {&fermatav1.ApplyJobsRequest{Parent: "namespaces/n", Wishes: []*fermatav1.JobWish{{JobId: "j"}, {JobId: "k"}}, Force: true},
+	"ApplyJobs": {&fermatav1.ApplyJobsRequest{Parent: "namespaces/n", DesiredJobs: []*fermatav1.DesiredJob{{JobId: "j"}, {JobId: "k"}}, Force: true},
 		&fermatav1.ApplyJobsResponse{Changes: []*fermatav1.JobChange{{Action: fermatav1.JobChange_ACTION_UPDATE, After: sampleJob()}, {Code: 6}}}, "namespaces/n"},
 	"BatchCreateJobs":     {&fermatav1.BatchCreateJobsRequest{Parent: "namespaces/n"}, &fermatav1.BatchCreateJobsResponse{Results: []*fermatav1.BatchCreateJobsResponse_Result{{Job: sampleJob()}, {Code: 6}}}, "namespaces/n"},
 	"UpdateJob":           {&fermatav1.UpdateJobRequest{Job: sampleJob(), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"queue"}}}, sampleJob(), "namespaces/n/jobs/j"},

@@ -22,7 +22,7 @@ func (s *backupService) ExportJobs(ctx context.Context, q *fermatav1.ExportJobsR
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.jobs.Backups(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	page, err := s.jobs.ExportJobs(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}

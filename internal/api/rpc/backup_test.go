@@ -12,7 +12,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func (f *fakeJobs) Backups(_ context.Context, filter job.Filter, _ int, _ string) (job.BackupPage, error) {
+func (f *fakeJobs) ExportJobs(_ context.Context, filter job.Filter, _ int, _ string) (job.BackupPage, error) {
 	f.filter = filter
 	return job.BackupPage{Backups: []job.Backup{{Definition: f.present, Checkpoint: &job.Checkpoint{Generation: 1, Revision: 1, State: job.State{Region: job.RegionDone}, ExpireMS: job.NeverMS}}}, Next: "more"}, f.err
 }

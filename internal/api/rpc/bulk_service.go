@@ -26,11 +26,11 @@ func (s *jobService) ListDeadLetters(ctx context.Context, q *fermatav1.ListDeadL
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.letters.Letters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
+	page, err := s.letters.ListDeadLetters(ctx, filter, int(q.GetPageSize()), q.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListDeadLettersResponse{DeadLetters: convert.Map(page.Letters, convert.DeadLetterToPB), NextPageToken: page.Next}, nil
+	return &fermatav1.ListDeadLettersResponse{DeadLetters: convert.Map(page.DeadLetters, convert.DeadLetterToPB), NextPageToken: page.Next}, nil
 }
 
 func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.RedriveDeadLettersRequest) (*fermatav1.RedriveDeadLettersResponse, error) {
@@ -49,7 +49,7 @@ func (s *jobService) RedriveDeadLetters(ctx context.Context, q *fermatav1.Redriv
 		}
 		request.Records = append(request.Records, record)
 	}
-	done, err := s.letters.Redrive(ctx, request)
+	done, err := s.letters.RedriveDeadLetters(ctx, request)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type Cluster interface {
 	Workers(ctx context.Context) ([]Worker, error)
 	// CheckShard audits what is stored in a shard; job.InvalidError if there is none
 	// of this number.
-	CheckShard(ctx context.Context, shard int, repair bool) (job.AuditReport, error)
+	CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error)
 }
 
 // Node is one member of the cluster.
@@ -84,7 +84,7 @@ type Worker struct {
 type clusterService struct {
 	fermatav1.UnimplementedClusterServiceServer
 	cluster Cluster
-	trail   Trail // nil: none is kept
+	trail   AuditTrail // nil: none is kept
 }
 
 func (s *clusterService) ListNodes(ctx context.Context, _ *fermatav1.ListNodesRequest) (*fermatav1.ListNodesResponse, error) {
@@ -108,7 +108,7 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 			return nil, err
 		}
 	}
-	queues, err := s.cluster.Queues(ctx, namespace, guard.QueueLimitsFrom(ctx, cmp.Or(namespace, authz.Everywhere)).Filter())
+	queues, err := s.cluster.Queues(ctx, namespace, guard.QueueLimitsFrom(ctx, cmp.Or(namespace, authz.AllNamespaces)).Filter())
 	return &fermatav1.ListQueuesResponse{Queues: convert.Map(queues, queueToPB)}, err
 }
 
@@ -148,7 +148,7 @@ func queueToPB(q Queue) *fermatav1.Queue {
 	return &fermatav1.Queue{
 		Namespace: q.Namespace, Queue: q.Queue, Backlog: q.Backlog, Running: q.Running, Scheduled: q.Scheduled,
 		Paused: q.Paused, Dead: q.Dead, FreeSlots: q.FreeSlots, Workers: q.Workers,
-		OldestOverdue: durationpb.New(q.OldestOverdue), Recent: recentToPB(q.Recent),
+		OldestOverdue: durationpb.New(q.OldestOverdue), RecentRuns: recentToPB(q.Recent),
 		OldestDeadLetter: durationpb.New(q.OldestDeadLetter), QueuePaused: q.QueuePaused,
 	}
 }

@@ -27,8 +27,8 @@ type Events interface {
 
 // Webhooks lists webhooks and their undelivered events.
 type Webhooks interface {
-	Statuses(context.Context) ([]job.HookStatus, error)
-	Letters(ctx context.Context, hook string, n int) ([]job.HookLetter, error)
+	Statuses(context.Context) ([]job.WebhookStatus, error)
+	UndeliveredEvents(ctx context.Context, hook string, n int) ([]job.UndeliveredEvent, error)
 	// Redeliver tries the letters of a webhook, or the one of an event, once more. With
 	// drop those that the endpoint refuses are deleted.
 	Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error)
@@ -111,7 +111,7 @@ func (w *watcher) send(b job.EventBatch) error {
 		return context.Canceled
 	}
 	defer w.sending.Store(0)
-	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Happenings, convert.EventToPB), ResumeToken: b.Token})
+	return w.stream.Send(&fermatav1.WatchEventsResponse{Events: convert.Map(b.Events, convert.EventToPB), ResumeToken: b.Token})
 }
 
 // stopSending has nothing more be sent. It is false when something is on its way, for which
@@ -138,7 +138,7 @@ func (w *watcher) waitForEnd() error {
 			return apierror.ErrStreamAged
 		case <-recheck.C:
 			if w.isStuck() {
-				return apierror.Resumable("WATCHER_SLOW", "the watcher does not read; go on from its last token")
+				return apierror.Resumable("WATCHER_TOO_SLOW", "the watcher does not read; go on from its last token")
 			}
 			if err := w.reauthorize(); err != nil {
 				return err
@@ -186,10 +186,10 @@ func (s *eventService) ListWebhooks(ctx context.Context, _ *fermatav1.ListWebhoo
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListWebhooksResponse{Webhooks: convert.Map(statuses, func(w job.HookStatus) *fermatav1.Webhook {
+	return &fermatav1.ListWebhooksResponse{Webhooks: convert.Map(statuses, func(w job.WebhookStatus) *fermatav1.Webhook {
 		return &fermatav1.Webhook{
 			Name: w.Name, Url: w.URL, BehindShards: int32(w.Behind), Lag: durationpb.New(w.Lag), FailingShards: int32(w.Failing),
-			Undelivered: int32(w.Letters),
+			Undelivered: int32(w.Undelivered),
 		}
 	})}, nil
 }
@@ -207,13 +207,13 @@ func (s *eventService) ListUndeliveredEvents(ctx context.Context, q *fermatav1.L
 	case size == 0:
 		size = 100
 	}
-	letters, err := s.hooks.Letters(ctx, q.GetWebhook(), size)
+	letters, err := s.hooks.UndeliveredEvents(ctx, q.GetWebhook(), size)
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.ListUndeliveredEventsResponse{Events: convert.Map(letters, func(l job.HookLetter) *fermatav1.UndeliveredEvent {
+	return &fermatav1.ListUndeliveredEventsResponse{Events: convert.Map(letters, func(l job.UndeliveredEvent) *fermatav1.UndeliveredEvent {
 		return &fermatav1.UndeliveredEvent{
-			Webhook: l.Hook, Event: convert.EventToPB(l.Happening), Tries: int32(l.Tries), Time: convert.MillisToPB(l.AtMS), Reason: l.Reason,
+			Webhook: l.Webhook, Event: convert.EventToPB(l.Event), Attempts: int32(l.Attempts), Time: convert.MillisToPB(l.AtMS), Reason: l.Reason,
 		}
 	})}, nil
 }

@@ -96,10 +96,10 @@ func TestWatchGoesOnWhenItsRoleComesBack(t *testing.T) {
 func TestOldWatchesComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(chan codes.Code, 10)
-		b := serveGated(t, Options{Events: newFakeEvents(), Observe: func(_ string, c codes.Code, _ time.Duration) { seen <- c }})
+		b := serveGated(t, Options{Events: newFakeEvents(), ObserveCall: func(_ string, c codes.Code, _ time.Duration) { seen <- c }})
 		began := time.Now()
 		_, err := b.watchAs(t, "ann", "").Recv()
-		if status.Code(err) != codes.Unavailable || reasonOf(err) != "STREAM_AGED" || time.Since(began) != guard.StreamAge {
+		if status.Code(err) != codes.Unavailable || reasonOf(err) != "STREAM_EXPIRED" || time.Since(began) != guard.StreamAge {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		if code := <-seen; code != codes.OK {
@@ -116,14 +116,14 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := newFakeEvents()
 		ended := make(chan time.Time, 1)
-		b := serveGated(t, Options{Events: events, Observe: func(string, codes.Code, time.Duration) { ended <- time.Now() }})
+		b := serveGated(t, Options{Events: events, ObserveCall: func(string, codes.Code, time.Duration) { ended <- time.Now() }})
 		s := b.watchAs(t, "ann", "")
 		began := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			for {
 				select {
-				case events.tell <- job.EventBatch{Happenings: []job.Happening{{Kind: job.KindRunDead, Error: strings.Repeat("x", 1<<20)}}}:
+				case events.tell <- job.EventBatch{Events: []job.Event{{Kind: job.KindRunDead, Error: strings.Repeat("x", 1<<20)}}}:
 				case <-ctx.Done():
 					return
 				}
@@ -138,7 +138,7 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 		for err == nil {
 			_, err = s.Recv()
 		}
-		if reasonOf(err) != "WATCHER_SLOW" {
+		if reasonOf(err) != "WATCHER_TOO_SLOW" {
 			t.Errorf("it is told %v", err)
 		}
 	})

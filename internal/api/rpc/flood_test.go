@@ -87,7 +87,7 @@ func serveFlooded(t *testing.T, o Options, jobs *floodJobs, wrap func(net.Listen
 		o.Authority = newAuthority(t, authz.Limits{}, allow(authz.Admin, "*", "*"))
 	}
 	if o.Authority != nil {
-		o.Binding = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
+		o.LeaseSigningKey = bytes.Repeat([]byte("k"), workerstream.MinKeyBytes)
 	}
 	server, _, err := NewServer(o)
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *jobService) CreateJob(ctx context.Context, q *fermatav1.CreateJobReques
 	r := s.newReader()
 	r.RejectSealed(q.GetJob())
 	d := r.Definition(job.Key{Namespace: namespace, ID: q.GetJobId()}, q.GetJob())
-	d.TakeAsOwn(r.DoubtfulFields)
+	d.MarkAsOwn(r.DoubtfulFields)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (s *jobService) BatchCreateJobs(ctx context.Context, q *fermatav1.BatchCrea
 		r := s.newReader()
 		r.RejectSealed(item.GetJob())
 		d := r.Definition(job.Key{Namespace: namespace, ID: item.GetJobId()}, item.GetJob())
-		d.TakeAsOwn(r.DoubtfulFields)
+		d.MarkAsOwn(r.DoubtfulFields)
 		answers[i].Err = r.Err()
 		if answers[i].Err == nil {
 			good = append(good, job.CreateRequest{Definition: d, RequestID: item.GetRequestId()})

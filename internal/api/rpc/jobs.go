@@ -26,9 +26,9 @@ type JobDefinitions interface {
 	Update(ctx context.Context, u job.UpdateRequest) (job.Record, error)
 	Delete(ctx context.Context, key job.Key, etag string) error
 
-	// PlanWishes computes what Apply would do, and stores nothing.
-	PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
-	Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer
+	// PlanJobs computes what Apply would do, and stores nothing.
+	PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult
+	ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult
 }
 
 // JobOperations change when jobs run, without changing their definitions.
@@ -46,24 +46,24 @@ type JobOperations interface {
 
 // JobQueries answer questions about jobs and schedules.
 type JobQueries interface {
-	Explain(ctx context.Context, key job.Key) (job.Explained, error)
+	Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error)
 	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
-	// Top lists the latest or most often failing jobs, the worst first.
-	Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
+	// TopJobs lists the latest or most often failing jobs, the worst first.
+	TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
 }
 
 // JobRuns starts, reads and cancels runs.
 type JobRuns interface {
-	RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error)
-	Runs(ctx context.Context, key job.Key) ([]job.RunView, error)
-	Run(ctx context.Context, key job.Key, runID string) (job.RunView, error)
-	Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error)
+	RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error)
+	ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error)
+	GetRun(ctx context.Context, key job.Key, runID string) (job.RunView, error)
+	CancelRun(ctx context.Context, key job.Key, runID string) (job.RunView, error)
 }
 
 // DeadLetters lists and redrives dead letters.
 type DeadLetters interface {
-	Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error)
-	Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
+	ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error)
+	RedriveDeadLetters(ctx context.Context, q job.RedriveRequest) (job.Bulk, error)
 }
 
 // QueueSettings reads and changes the settings of queues.
@@ -75,6 +75,6 @@ type QueueSettings interface {
 
 // JobBackups exports jobs with their checkpoints and restores them.
 type JobBackups interface {
-	Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
+	ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error)
 	Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer
 }

@@ -207,7 +207,7 @@ func TestMatrix(t *testing.T) {
 func TestAuditOfANamespace(t *testing.T) {
 	some := allow(authz.Admin, "team-a", "some")
 	some.Queues = []string{"mail"}
-	b := serveGated(t, Options{Trail: &trailOf{}, Authority: newAuthority(t, authz.Limits{},
+	b := serveGated(t, Options{AuditTrail: &trailOf{}, Authority: newAuthority(t, authz.Limits{},
 		allow(authz.Admin, "team-a", "admin"), allow(authz.Editor, "team-a", "editor"), allow(authz.Admin, "*", "root"), some)})
 	c := fermatav1.NewClusterServiceClient(b.dial(t))
 	for _, row := range []struct {
@@ -293,7 +293,7 @@ func knockWork(t *testing.T, conn *grpc.ClientConn, token, namespace string, que
 		t.Fatal(err)
 	}
 	h := goodHello()
-	h.Namespace, h.Queues, h.Live = namespace, queues, nil
+	h.Namespace, h.Queues, h.LiveLeaseIds = namespace, queues, nil
 	_ = s.Send(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: h}})
 	m, err := s.Recv()
 	_ = s.CloseSend()

@@ -184,32 +184,32 @@ func (j queueScopedJobs) Resume(ctx context.Context, key job.Key, catchUp bool) 
 	return j.inner.Resume(ctx, key, catchUp)
 }
 
-func (j queueScopedJobs) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
+func (j queueScopedJobs) RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, false, err
 	}
-	return j.inner.RunNow(ctx, key, q)
+	return j.inner.RunJob(ctx, key, q)
 }
 
-func (j queueScopedJobs) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
+func (j queueScopedJobs) ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return nil, err
 	}
-	return j.inner.Runs(ctx, key)
+	return j.inner.ListRuns(ctx, key)
 }
 
-func (j queueScopedJobs) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+func (j queueScopedJobs) GetRun(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
-	return j.inner.Run(ctx, key, runID)
+	return j.inner.GetRun(ctx, key, runID)
 }
 
-func (j queueScopedJobs) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+func (j queueScopedJobs) CancelRun(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
 		return job.RunView{}, err
 	}
-	return j.inner.Cancel(ctx, key, runID)
+	return j.inner.CancelRun(ctx, key, runID)
 }
 
 func (j queueScopedJobs) Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error) {
@@ -228,16 +228,16 @@ func (j queueScopedJobs) Hint(ctx context.Context, key job.Key, h job.Hint) (job
 	return j.inner.Hint(ctx, key, h)
 }
 
-func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
+func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error) {
 	if err := j.checkVisible(ctx, key); err != nil {
-		return job.Explained{}, err
+		return job.ExplainedJob{}, err
 	}
 	return j.inner.Explain(ctx, key)
 }
 
-func (j queueScopedJobs) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
-	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.Everywhere)).Filter()
-	return j.inner.Top(ctx, q)
+func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.AllNamespaces)).Filter()
+	return j.inner.TopJobs(ctx, q)
 }
 
 func (j queueScopedJobs) Backfill(ctx context.Context, key job.Key, q job.BackfillRequest) (job.Record, error) {
@@ -254,17 +254,17 @@ func (j queueScopedJobs) CancelBackfill(ctx context.Context, key job.Key, id str
 	return j.inner.CancelBackfill(ctx, key, id)
 }
 
-func (j queueScopedJobs) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+func (j queueScopedJobs) ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error) {
 	f, err := restrictListing(ctx, f)
 	if err != nil {
-		return job.LetterPage{}, err
+		return job.DeadLetterPage{}, err
 	}
-	return j.inner.Letters(ctx, f, pageSize, token)
+	return j.inner.ListDeadLetters(ctx, f, pageSize, token)
 }
 
-// Redrive takes a queue, or dead letters by their names, of jobs that the caller may see. A
+// RedriveDeadLetters takes a queue, or dead letters by their names, of jobs that the caller may see. A
 // dead letter stays in the queue that its run had: both queues have to be the caller's.
-func (j queueScopedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+func (j queueScopedJobs) RedriveDeadLetters(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	if len(q.Records) == 0 {
 		if err := requireCoveredQueue(ctx, q.Filter); err != nil {
 			return job.Bulk{}, err
@@ -277,7 +277,7 @@ func (j queueScopedJobs) Redrive(ctx context.Context, q job.RedriveRequest) (job
 		}
 	}
 	q.Filter.Covers = guard.QueueLimitsFrom(ctx, q.Filter.Namespace).Filter()
-	return j.inner.Redrive(ctx, q)
+	return j.inner.RedriveDeadLetters(ctx, q)
 }
 
 func (j queueScopedJobs) PauseAll(ctx context.Context, f job.Filter, note, token string) (job.Bulk, error) {
@@ -312,17 +312,17 @@ func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c
 	return j.inner.SetQueueSettings(ctx, q, c)
 }
 
-func (j queueScopedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	return j.inner.PlanWishes(ctx, limitWishes(ctx, wishes), force)
+func (j queueScopedJobs) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+	return j.inner.PlanJobs(ctx, limitDesiredJobs(ctx, wishes), force)
 }
 
-func (j queueScopedJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	return j.inner.Apply(ctx, limitWishes(ctx, wishes), force)
+func (j queueScopedJobs) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+	return j.inner.ApplyJobs(ctx, limitDesiredJobs(ctx, wishes), force)
 }
 
-// limitWishes has each wish checked where its job is read. No wish is left out before that,
+// limitDesiredJobs has each wish checked where its job is read. No wish is left out before that,
 // so that what is decided over all of them, such as a job that is named twice, holds.
-func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
+func limitDesiredJobs(ctx context.Context, wishes []job.DesiredJob) []job.DesiredJob {
 	limits := map[string]*guard.QueueLimits{}
 	limited := slices.Clone(wishes)
 	for i := range limited {
@@ -342,7 +342,7 @@ func limitWishes(ctx context.Context, wishes []job.Wish) []job.Wish {
 
 // checkWish asks for the queue that a job has, which the answer does not name, and for the
 // one that it is to have.
-func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.Wish, present *job.Definition) error {
+func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.DesiredJob, present *job.Definition) error {
 	switch {
 	case present != nil && !l.Covers(present.Queue):
 		return l.DenyItem(ctx, i, w.Definition.Key.ID, "")
@@ -354,8 +354,8 @@ func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.Wish, pr
 
 // Backups and Restore are for roles of all queues, see demands.
 
-func (j queueScopedJobs) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
-	return j.inner.Backups(ctx, f, pageSize, token)
+func (j queueScopedJobs) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+	return j.inner.ExportJobs(ctx, f, pageSize, token)
 }
 
 func (j queueScopedJobs) Restore(ctx context.Context, backups []job.Backup, existing job.Existing) []job.RestoreAnswer {

@@ -100,19 +100,19 @@ func (f *twoQueues) Pause(_ context.Context, key job.Key, _ string) (job.Record,
 func (f *twoQueues) Resume(_ context.Context, key job.Key, _ bool) (job.Record, error) {
 	return f.reached(key)
 }
-func (f *twoQueues) RunNow(_ context.Context, key job.Key, _ job.RunNow) (job.RunView, bool, error) {
+func (f *twoQueues) RunJob(_ context.Context, key job.Key, _ job.RequestManualRun) (job.RunView, bool, error) {
 	_, err := f.reached(key)
 	return job.RunView{}, false, err
 }
-func (f *twoQueues) Runs(_ context.Context, key job.Key) ([]job.RunView, error) {
+func (f *twoQueues) ListRuns(_ context.Context, key job.Key) ([]job.RunView, error) {
 	_, err := f.reached(key)
 	return nil, err
 }
-func (f *twoQueues) Run(_ context.Context, key job.Key, _ string) (job.RunView, error) {
+func (f *twoQueues) GetRun(_ context.Context, key job.Key, _ string) (job.RunView, error) {
 	_, err := f.reached(key)
 	return job.RunView{}, err
 }
-func (f *twoQueues) Cancel(_ context.Context, key job.Key, _ string) (job.RunView, error) {
+func (f *twoQueues) CancelRun(_ context.Context, key job.Key, _ string) (job.RunView, error) {
 	_, err := f.reached(key)
 	return job.RunView{}, err
 }
@@ -123,11 +123,11 @@ func (f *twoQueues) Preview(_ context.Context, p job.PreviewRequest) (job.Previe
 func (f *twoQueues) Hint(_ context.Context, key job.Key, _ job.Hint) (job.Record, error) {
 	return f.reached(key)
 }
-func (f *twoQueues) Explain(_ context.Context, key job.Key) (job.Explained, error) {
+func (f *twoQueues) Explain(_ context.Context, key job.Key) (job.ExplainedJob, error) {
 	r, err := f.reached(key)
-	return job.Explained{Record: r}, err
+	return job.ExplainedJob{Record: r}, err
 }
-func (f *twoQueues) Top(_ context.Context, q job.TopQuery) ([]job.TopJob, error) {
+func (f *twoQueues) TopJobs(_ context.Context, q job.TopQuery) ([]job.TopJob, error) {
 	jobs := []job.TopJob{{Record: theirs}, {Record: mine}}
 	return slices.DeleteFunc(jobs, func(j job.TopJob) bool { return q.Covers != nil && !q.Covers(j.Definition.Queue) }), nil
 }
@@ -138,16 +138,16 @@ func (f *twoQueues) CancelBackfill(_ context.Context, key job.Key, _ string) (jo
 	return f.reached(key)
 }
 
-func (f *twoQueues) Letters(_ context.Context, filter job.Filter, _ int, _ string) (job.LetterPage, error) {
-	letter := func(r job.Record, queue string) job.Letter {
-		return job.Letter{Record: r.Definition.Key.Record() + "#1-1", Queue: queue, JobQueue: r.Definition.Queue}
+func (f *twoQueues) ListDeadLetters(_ context.Context, filter job.Filter, _ int, _ string) (job.DeadLetterPage, error) {
+	letter := func(r job.Record, queue string) job.DeadLetter {
+		return job.DeadLetter{Record: r.Definition.Key.Record() + "#1-1", Queue: queue, JobQueue: r.Definition.Queue}
 	}
 	before := inQueue("theirs-before", "mail") // in another queue when its run died
-	letters := []job.Letter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}
-	return job.LetterPage{Letters: slices.DeleteFunc(letters, func(l job.Letter) bool { return !filter.CoversAll(l.Queue, l.JobQueue) })}, nil
+	letters := []job.DeadLetter{letter(mine, "mail"), letter(theirs, "web"), letter(theirs, "mail"), letter(before, "web")}
+	return job.DeadLetterPage{DeadLetters: slices.DeleteFunc(letters, func(l job.DeadLetter) bool { return !filter.CoversAll(l.Queue, l.JobQueue) })}, nil
 }
 
-func (f *twoQueues) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
+func (f *twoQueues) RedriveDeadLetters(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	for _, r := range q.Records {
 		key := r.Key()
 		_, _ = f.reached(key)
@@ -181,32 +181,32 @@ func (f *twoQueues) SetQueueSettings(_ context.Context, q job.QueueKey, _ job.Qu
 	return job.QueueSettings{}, nil
 }
 
-// PlanWishes reads each job once and asks for the wish's check, as the registry does.
-func (f *twoQueues) PlanWishes(ctx context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
+// PlanJobs reads each job once and asks for the wish's check, as the registry does.
+func (f *twoQueues) PlanJobs(ctx context.Context, wishes []job.DesiredJob, _ bool) []job.ApplyResult {
 	seen := map[job.Key]bool{}
-	return convert.Map(wishes, func(w job.Wish) job.WishAnswer {
+	return convert.Map(wishes, func(w job.DesiredJob) job.ApplyResult {
 		key := w.Definition.Key
 		if seen[key] {
-			return job.WishAnswer{Err: job.Invalid("job_id", "%q is wished for twice", key.ID)}
+			return job.ApplyResult{Err: job.Invalid("job_id", "%q is wished for twice", key.ID)}
 		}
 		seen[key] = true
 		r, err := f.Get(ctx, key)
 		if err := w.Allowed(r.Definition); err != nil {
-			return job.WishAnswer{Err: err}
+			return job.ApplyResult{Err: err}
 		}
 		if !w.Delete {
 			f.selects(job.Filter{Queue: w.Definition.Queue})
 		}
 		if err != nil {
-			return job.WishAnswer{Action: job.WishCreate, After: &mine}
+			return job.ApplyResult{Action: job.ApplyCreate, After: &mine}
 		}
 		_, _ = f.reached(key)
-		return job.WishAnswer{Action: job.WishUpdate, Before: &r, After: &r}
+		return job.ApplyResult{Action: job.ApplyUpdate, Before: &r, After: &r}
 	})
 }
 
-func (f *twoQueues) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	return f.PlanWishes(ctx, wishes, force)
+func (f *twoQueues) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+	return f.PlanJobs(ctx, wishes, force)
 }
 
 // queueCase is what a caller may ask who is limited to queue mail, and what not.
@@ -230,11 +230,11 @@ func everyMinute(queue string) *fermatav1.Job {
 	return p
 }
 
-func wish(id, queue string) *fermatav1.JobWish {
+func wish(id, queue string) *fermatav1.DesiredJob {
 	if queue == "" {
-		return &fermatav1.JobWish{JobId: id, Delete: true, Etag: "e"}
+		return &fermatav1.DesiredJob{JobId: id, Delete: true, Etag: "e"}
 	}
-	return &fermatav1.JobWish{JobId: id, Job: everyMinute(queue)}
+	return &fermatav1.DesiredJob{JobId: id, Job: everyMinute(queue)}
 }
 
 func metadataOf(queue string) *externalscaler.ScaledObjectRef {
@@ -292,11 +292,11 @@ var queueCases = map[string]queueCase{
 		holds: "for queue",
 	},
 	"JobService/PlanJobs": {
-		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, DesiredJobs: []*fermatav1.DesiredJob{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ApplyJobs": {
-		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, Wishes: []*fermatav1.JobWish{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, DesiredJobs: []*fermatav1.DesiredJob{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ListJobs": {
@@ -429,7 +429,7 @@ func TestItemsOfOtherQueues(t *testing.T) {
 	b := serveGated(t, Options{Jobs: moved, Authority: newAuthority(t, authz.Limits{}, rule)})
 	c, ctx := fermatav1.NewJobServiceClient(b.dial(t)), as(t.Context(), "some")
 	w := wish("theirs", "mail")
-	applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, Wishes: []*fermatav1.JobWish{w, w, wish("fresh", "web"), wish("gone", "")}})
+	applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, DesiredJobs: []*fermatav1.DesiredJob{w, w, wish("fresh", "web"), wish("gone", "")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,8 +445,8 @@ func TestItemsOfOtherQueues(t *testing.T) {
 	}
 	// A plan that fails does not open the way for the wishes.
 	for _, moved.planErr = range []error{job.ErrUnavailable, job.ErrTooLarge} {
-		for _, w := range []*fermatav1.JobWish{wish("theirs", "mail"), wish("theirs", "")} {
-			applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, Wishes: []*fermatav1.JobWish{w}})
+		for _, w := range []*fermatav1.DesiredJob{wish("theirs", "mail"), wish("theirs", "")} {
+			applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, DesiredJobs: []*fermatav1.DesiredJob{w}})
 			if code := codes.Code(applied.GetChanges()[0].GetCode()); err != nil || code != codes.PermissionDenied {
 				t.Errorf("without a plan (%v): %v, %v", moved.planErr, applied, err)
 			}
@@ -476,11 +476,11 @@ type movedJobs struct {
 	planErr error
 }
 
-func (m *movedJobs) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+func (m *movedJobs) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
 	if m.planErr == nil {
-		return m.twoQueues.PlanWishes(ctx, wishes, force)
+		return m.twoQueues.PlanJobs(ctx, wishes, force)
 	}
-	return convert.Map(wishes, func(job.Wish) job.WishAnswer { return job.WishAnswer{Err: m.planErr} })
+	return convert.Map(wishes, func(job.DesiredJob) job.ApplyResult { return job.ApplyResult{Err: m.planErr} })
 }
 
 func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record, error) {
@@ -495,7 +495,7 @@ func (m *movedJobs) CreateBatch(_ context.Context, list []job.CreateRequest) []j
 func TestStreamsOfSomeQueues(t *testing.T) {
 	rule := allow(authz.Viewer, "team-a", "some")
 	rule.Queues = []string{"mail"}
-	events := &listEvents{happenings: []job.Happening{
+	events := &listEvents{happenings: []job.Event{
 		{Kind: job.KindRunDead, Key: theirs.Definition.Key, Queue: "web"}, {Kind: job.KindRunDead, Key: mine.Definition.Key, Queue: "mail"},
 		{Kind: job.KindShardTaken},
 	}}
@@ -535,11 +535,11 @@ func TestStreamsOfSomeQueues(t *testing.T) {
 }
 
 // listEvents has some events, once.
-type listEvents struct{ happenings []job.Happening }
+type listEvents struct{ happenings []job.Event }
 
 func (l *listEvents) Watch(_ context.Context, q job.EventQuery, send func(job.EventBatch) error) error {
-	limits := job.HappeningFilter{Covers: q.Filter.Covers}
-	return send(job.EventBatch{Happenings: slices.DeleteFunc(slices.Clone(l.happenings), func(h job.Happening) bool { return !limits.Matches(&h) })})
+	limits := job.EventFilter{Covers: q.Filter.Covers}
+	return send(job.EventBatch{Events: slices.DeleteFunc(slices.Clone(l.happenings), func(h job.Event) bool { return !limits.Matches(&h) })})
 }
 
 // TestRefusalsOfRolesOfSomeQueues: they say for which queues the role is, and of an id that

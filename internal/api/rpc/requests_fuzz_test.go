@@ -45,7 +45,7 @@ func (a anyJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) 
 	}
 	return answers
 }
-func (a anyJobs) Top(context.Context, job.TopQuery) ([]job.TopJob, error) {
+func (a anyJobs) TopJobs(context.Context, job.TopQuery) ([]job.TopJob, error) {
 	return []job.TopJob{{Record: a.record(key), Lag: time.Minute, Waiting: true}}, nil
 }
 func (a anyJobs) Get(_ context.Context, key job.Key) (job.Record, error) { return a.record(key), nil }
@@ -66,16 +66,16 @@ func (a anyJobs) Pause(_ context.Context, key job.Key, _ string) (job.Record, er
 func (a anyJobs) Resume(_ context.Context, key job.Key, _ bool) (job.Record, error) {
 	return a.record(key), nil
 }
-func (a anyJobs) RunNow(_ context.Context, _ job.Key, q job.RunNow) (job.RunView, bool, error) {
+func (a anyJobs) RunJob(_ context.Context, _ job.Key, q job.RequestManualRun) (job.RunView, bool, error) {
 	return a.view(q.RequestID), true, nil
 }
-func (a anyJobs) Runs(context.Context, job.Key) ([]job.RunView, error) {
+func (a anyJobs) ListRuns(context.Context, job.Key) ([]job.RunView, error) {
 	return []job.RunView{a.view("r")}, nil
 }
-func (a anyJobs) Run(_ context.Context, _ job.Key, id string) (job.RunView, error) {
+func (a anyJobs) GetRun(_ context.Context, _ job.Key, id string) (job.RunView, error) {
 	return a.view(id), nil
 }
-func (a anyJobs) Cancel(_ context.Context, _ job.Key, id string) (job.RunView, error) {
+func (a anyJobs) CancelRun(_ context.Context, _ job.Key, id string) (job.RunView, error) {
 	return a.view(id), nil
 }
 
@@ -88,8 +88,8 @@ func (a anyJobs) Preview(_ context.Context, p job.PreviewRequest) (job.Preview, 
 func (a anyJobs) Hint(_ context.Context, key job.Key, _ job.Hint) (job.Record, error) {
 	return a.record(key), nil
 }
-func (a anyJobs) Explain(_ context.Context, key job.Key) (job.Explained, error) {
-	return job.Explained{Record: a.record(key), Runs: []job.RunView{a.view("r")}}, nil
+func (a anyJobs) Explain(_ context.Context, key job.Key) (job.ExplainedJob, error) {
+	return job.ExplainedJob{Record: a.record(key), Runs: []job.RunView{a.view("r")}}, nil
 }
 func (a anyJobs) Backfill(_ context.Context, key job.Key, _ job.BackfillRequest) (job.Record, error) {
 	return a.record(key), nil
@@ -97,10 +97,10 @@ func (a anyJobs) Backfill(_ context.Context, key job.Key, _ job.BackfillRequest)
 func (a anyJobs) CancelBackfill(_ context.Context, key job.Key, _ string) (job.Record, error) {
 	return a.record(key), nil
 }
-func (a anyJobs) Letters(context.Context, job.Filter, int, string) (job.LetterPage, error) {
-	return job.LetterPage{Letters: []job.Letter{{Record: "ns/a#0"}, {Record: "ns/a"}}}, nil
+func (a anyJobs) ListDeadLetters(context.Context, job.Filter, int, string) (job.DeadLetterPage, error) {
+	return job.DeadLetterPage{DeadLetters: []job.DeadLetter{{Record: "ns/a#0"}, {Record: "ns/a"}}}, nil
 }
-func (a anyJobs) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
+func (a anyJobs) RedriveDeadLetters(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	return job.Bulk{Done: len(q.Records)}, nil
 }
 func (a anyJobs) PauseAll(context.Context, job.Filter, string, string) (job.Bulk, error) {
@@ -119,15 +119,15 @@ func (a anyJobs) SetQueueSettings(_ context.Context, _ job.QueueKey, c job.Queue
 	}
 	return c.Settings, nil
 }
-func (a anyJobs) Backups(context.Context, job.Filter, int, string) (job.BackupPage, error) {
+func (a anyJobs) ExportJobs(context.Context, job.Filter, int, string) (job.BackupPage, error) {
 	return job.BackupPage{Backups: []job.Backup{{Definition: a.present}}}, nil
 }
 
-func (a anyJobs) PlanWishes(_ context.Context, wishes []job.Wish, _ bool) []job.WishAnswer {
-	answers := make([]job.WishAnswer, len(wishes))
+func (a anyJobs) PlanJobs(_ context.Context, wishes []job.DesiredJob, _ bool) []job.ApplyResult {
+	answers := make([]job.ApplyResult, len(wishes))
 	for i, w := range wishes {
 		before, d := a.record(w.Definition.Key), w.Definition
-		answers[i] = job.WishAnswer{Action: job.WishUpdate, Before: &before, After: &job.Record{Definition: &d}, PauseChanges: true, Err: w.Err}
+		answers[i] = job.ApplyResult{Action: job.ApplyUpdate, Before: &before, After: &job.Record{Definition: &d}, PauseChanges: true, Err: w.Err}
 		d.AnchorMS = 1_800_000_000_000
 		if v := job.Validate(&d, job.DefaultLimits()); len(v) > 0 {
 			answers[i].Err = &job.InvalidError{Violations: v}
@@ -136,8 +136,8 @@ func (a anyJobs) PlanWishes(_ context.Context, wishes []job.Wish, _ bool) []job.
 	return answers
 }
 
-func (a anyJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	return a.PlanWishes(ctx, wishes, force)
+func (a anyJobs) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+	return a.PlanJobs(ctx, wishes, force)
 }
 
 func (a anyJobs) Restore(_ context.Context, backups []job.Backup, _ job.Existing) []job.RestoreAnswer {
@@ -160,8 +160,8 @@ func (anyCluster) Queues(context.Context, string, func(string) bool) ([]Queue, e
 	return nil, nil
 }
 func (anyCluster) Workers(context.Context) ([]Worker, error) { return nil, nil }
-func (anyCluster) CheckShard(context.Context, int, bool) (job.AuditReport, error) {
-	return job.AuditReport{}, nil
+func (anyCluster) CheckShard(context.Context, int, bool) (job.ConsistencyReport, error) {
+	return job.ConsistencyReport{}, nil
 }
 
 // unary is a method as gRPC calls it.

@@ -14,13 +14,13 @@ func (s *jobService) RunJob(ctx context.Context, q *fermatav1.RunJobRequest) (*f
 	if err != nil {
 		return nil, err
 	}
-	v, joined, err := s.runs.RunNow(ctx, key, job.RunNow{
+	v, joined, err := s.runs.RunJob(ctx, key, job.RequestManualRun{
 		RequestID: q.GetRequestId(), Mode: convert.BackoffModes.FromPB(q.GetBackoff()), IgnoreExclusions: q.GetIgnoreExclusions(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &fermatav1.RunJobResponse{Run: convert.RunToPB(key, v), Joined: joined}, nil
+	return &fermatav1.RunJobResponse{Run: convert.RunToPB(key, v), Coalesced: joined}, nil
 }
 
 func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest) (*fermatav1.ListRunsResponse, error) {
@@ -28,7 +28,7 @@ func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest)
 	if err != nil {
 		return nil, err
 	}
-	views, err := s.runs.Runs(ctx, key)
+	views, err := s.runs.ListRuns(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +40,11 @@ func (s *jobService) ListRuns(ctx context.Context, q *fermatav1.ListRunsRequest)
 }
 
 func (s *jobService) GetRun(ctx context.Context, q *fermatav1.GetRunRequest) (*fermatav1.Run, error) {
-	return s.oneRun(ctx, q.GetName(), s.runs.Run)
+	return s.oneRun(ctx, q.GetName(), s.runs.GetRun)
 }
 
 func (s *jobService) CancelRun(ctx context.Context, q *fermatav1.CancelRunRequest) (*fermatav1.Run, error) {
-	return s.oneRun(ctx, q.GetName(), s.runs.Cancel)
+	return s.oneRun(ctx, q.GetName(), s.runs.CancelRun)
 }
 
 func (s *jobService) oneRun(ctx context.Context, name string,

@@ -21,11 +21,11 @@ import (
 // Sizes counts the work in a set of queues of the whole cluster. Its errors are those of package job, or mean that too
 // many queues are requested.
 type Sizes interface {
-	Size(ctx context.Context, who fairshare.Holder, queues []job.QueueKey) (autoscale.Size, error)
+	Size(ctx context.Context, who fairshare.Holder, queues []job.QueueKey) (autoscale.Demand, error)
 	// Watch calls tell repeatedly until ctx ends or tell fails. It returns nil when the node stops.
-	Watch(ctx context.Context, who fairshare.Holder, queues []job.QueueKey, tell func(autoscale.Size) error) error
-	// Told records whether workers of the queues are needed.
-	Told(queues []job.QueueKey, needed bool)
+	Watch(ctx context.Context, who fairshare.Holder, queues []job.QueueKey, tell func(autoscale.Demand) error) error
+	// RecordAdvice records whether workers of the queues are needed.
+	RecordAdvice(queues []job.QueueKey, needed bool)
 }
 
 // scalerService is the interface by which KEDA asks. What KEDA calls the metadata of a
@@ -78,14 +78,14 @@ func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.Scaled
 		return nil, err
 	}
 	active := trigger.Active(size)
-	s.sizes.Told(convert.TriggerQueues(trigger), active)
+	s.sizes.RecordAdvice(convert.TriggerQueues(trigger), active)
 	return &externalscaler.IsActiveResponse{Result: active}, nil
 }
 
 // GetMetricSpec asks nobody, so that an autoscaler can be set up while Redis is away.
 func (s *scalerService) GetMetricSpec(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
 	trigger, err := convert.ParseTrigger(ref)
-	return &externalscaler.GetMetricSpecResponse{MetricSpecs: convert.Map(trigger.Metrics(autoscale.Size{}), convert.MetricSpecToPB)}, err
+	return &externalscaler.GetMetricSpecResponse{MetricSpecs: convert.Map(trigger.Metrics(autoscale.Demand{}), convert.MetricSpecToPB)}, err
 }
 
 func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMetricsRequest) (*externalscaler.GetMetricsResponse, error) {
@@ -97,7 +97,7 @@ func (s *scalerService) GetMetrics(ctx context.Context, q *externalscaler.GetMet
 	if err != nil {
 		return nil, err
 	}
-	s.sizes.Told(convert.TriggerQueues(trigger), trigger.Active(size))
+	s.sizes.RecordAdvice(convert.TriggerQueues(trigger), trigger.Active(size))
 	p := &externalscaler.GetMetricsResponse{}
 	for _, m := range trigger.Metrics(size) {
 		if name := q.GetMetricName(); name == "" || name == m.Name {
@@ -153,7 +153,7 @@ type activity struct {
 	answered, active bool
 }
 
-func (w *activity) reportSize(size autoscale.Size) error {
+func (w *activity) reportSize(size autoscale.Demand) error {
 	now := time.Now()
 	if now.Sub(w.began) > w.age {
 		return errStreamAged
@@ -166,7 +166,7 @@ func (w *activity) reportSize(size autoscale.Size) error {
 	}
 	was, first := w.active, !w.answered
 	w.active, w.answered = w.trigger.Active(size), true
-	w.sizes.Told(w.queues, w.active)
+	w.sizes.RecordAdvice(w.queues, w.active)
 	switch {
 	case w.active && !was:
 		return w.stream.Send(&externalscaler.IsActiveResponse{Result: true})

@@ -31,18 +31,18 @@ import (
 // fakeSizes has one size for all queues; watchers hear of changes.
 type fakeSizes struct {
 	mu       sync.Mutex
-	size     autoscale.Size
+	size     autoscale.Demand
 	err      error
 	asked    []job.QueueKey
 	told     map[job.QueueKey]bool
-	watchers map[chan autoscale.Size]struct{}
+	watchers map[chan autoscale.Demand]struct{}
 }
 
 func newFakeSizes() *fakeSizes {
-	return &fakeSizes{told: map[job.QueueKey]bool{}, watchers: map[chan autoscale.Size]struct{}{}}
+	return &fakeSizes{told: map[job.QueueKey]bool{}, watchers: map[chan autoscale.Demand]struct{}{}}
 }
 
-func (f *fakeSizes) Told(queues []job.QueueKey, needed bool) {
+func (f *fakeSizes) RecordAdvice(queues []job.QueueKey, needed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, q := range queues {
@@ -58,7 +58,7 @@ func (f *fakeSizes) last(q job.QueueKey) (needed, told bool) {
 	return needed, told
 }
 
-func (f *fakeSizes) set(s autoscale.Size) {
+func (f *fakeSizes) set(s autoscale.Demand) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.size = s
@@ -67,15 +67,15 @@ func (f *fakeSizes) set(s autoscale.Size) {
 	}
 }
 
-func (f *fakeSizes) Size(_ context.Context, _ fairshare.Holder, q []job.QueueKey) (autoscale.Size, error) {
+func (f *fakeSizes) Size(_ context.Context, _ fairshare.Holder, q []job.QueueKey) (autoscale.Demand, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, q...)
 	return f.size, f.err
 }
 
-func (f *fakeSizes) Watch(ctx context.Context, _ fairshare.Holder, q []job.QueueKey, tell func(autoscale.Size) error) error {
-	news := make(chan autoscale.Size, 100)
+func (f *fakeSizes) Watch(ctx context.Context, _ fairshare.Holder, q []job.QueueKey, tell func(autoscale.Demand) error) error {
+	news := make(chan autoscale.Demand, 100)
 	f.mu.Lock()
 	f.asked, f.watchers[news] = append(f.asked, q...), struct{}{}
 	news <- f.size
@@ -124,7 +124,7 @@ func TestScalerAnswers(t *testing.T) {
 	if err != nil || active.GetResult() {
 		t.Errorf("an empty queue: %v (%v)", active, err)
 	}
-	b.sizes.set(autoscale.Size{Waiting: 20, Running: 3, Lag: 2500 * time.Millisecond})
+	b.sizes.set(autoscale.Demand{Waiting: 20, Running: 3, Lag: 2500 * time.Millisecond})
 	if active, err = c.IsActive(ctx, trigger()); err != nil || !active.GetResult() {
 		t.Errorf("a queue with a backlog: %v (%v)", active, err)
 	}
@@ -150,7 +150,7 @@ func TestScalerAnswers(t *testing.T) {
 func TestWhatIsToldIsNoted(t *testing.T) {
 	b := serveGated(t, Options{})
 	c := externalscaler.NewExternalScalerClient(b.dial(t))
-	b.sizes.set(autoscale.Size{Waiting: 20})
+	b.sizes.set(autoscale.Demand{Waiting: 20})
 	key := func(queue string) job.QueueKey { return job.QueueKey{Namespace: "team-a", Queue: queue} }
 	noted := func(queue string, want bool) {
 		t.Helper()
@@ -263,7 +263,7 @@ func TestStreamTellsOfWorkAndEndsInOrder(t *testing.T) {
 		s := &activityStream{ctx: t.Context()}
 		done := make(chan error, 1)
 		go func() { done <- (&scalerService{sizes: sizes}).StreamIsActive(trigger("horizon", "1m"), s) }()
-		for _, size := range []autoscale.Size{
+		for _, size := range []autoscale.Demand{
 			{}, {Ahead: true, Next: 2 * time.Minute}, {Ahead: true, Next: time.Minute}, {Waiting: 1}, {Waiting: 5}, {Running: 1}, {}, {}, {Waiting: 1},
 		} {
 			synctest.Wait()
@@ -274,7 +274,7 @@ func TestStreamTellsOfWorkAndEndsInOrder(t *testing.T) {
 			t.Errorf("sent %v after %d headers, want %v after one", s.sent, s.headers, want)
 		}
 		time.Sleep(guard.StreamAge)
-		sizes.set(autoscale.Size{})
+		sizes.set(autoscale.Demand{})
 		if err := <-done; err != nil {
 			t.Errorf("an old stream: %v, want an end in order", err)
 		}
@@ -294,13 +294,13 @@ func TestStreamEndsWithItsRole(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(guard.RecheckInterval)
-		b.sizes.set(autoscale.Size{Waiting: 1})
+		b.sizes.set(autoscale.Demand{Waiting: 1})
 		if m, err := s.Recv(); err != nil || !m.GetResult() {
 			t.Fatalf("%v (%v)", m, err)
 		}
 		authority.revoke("keda")
 		time.Sleep(guard.RecheckInterval)
-		b.sizes.set(autoscale.Size{})
+		b.sizes.set(autoscale.Demand{})
 		if m, err := s.Recv(); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("told %v (%v) to somebody who may not hear it any more", m, err)
 		}

@@ -74,9 +74,9 @@ type Options struct {
 	Defaults *backoff.Defaults
 	// Authority authenticates and authorizes callers. If it is nil, every caller may do anything.
 	Authority guard.Authority
-	// Binding is the secret key, common to all nodes, that lease ids are signed with: workerstream.MinKeyBytes or
+	// LeaseSigningKey is the secret key, common to all nodes, that lease ids are signed with: workerstream.MinKeyBytes or
 	// more. Required with an Authority.
-	Binding []byte
+	LeaseSigningKey []byte
 	// Limits apply to each calling host when there is no Authority.
 	Limits authz.Limits
 	// JobLimit is how many jobs a namespace may have, 0 if there is no limit; nil: none
@@ -99,8 +99,8 @@ type Options struct {
 	Now func() time.Time
 	// Trace begins the span of a call; nil: calls are not traced.
 	Trace guard.CallTracer
-	// Observe is called after each call.
-	Observe guard.CallObserver
+	// ObserveCall is called after each call.
+	ObserveCall guard.CallObserver
 	// Node is the name of this node in audit records.
 	Node string
 	// Events feeds watchers, and Webhooks lists the webhooks. Either may be nil.
@@ -109,9 +109,9 @@ type Options struct {
 	// KeyspaceFault returns why the keyspace counts as lost, or "". While it does, calls that change something are
 	// refused with that text. Default: never lost.
 	KeyspaceFault func() string
-	// Trail keeps audit records; nil keeps none.
-	Trail  Trail
-	Logger *slog.Logger
+	// AuditTrail keeps audit records; nil keeps none.
+	AuditTrail AuditTrail
+	Logger     *slog.Logger
 }
 
 // NewServer returns a server that is ready to serve, and its health service,
@@ -126,8 +126,8 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Authority != nil && len(o.Binding) < workerstream.MinKeyBytes {
-		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.Binding), workerstream.MinKeyBytes)
+	if o.Authority != nil && len(o.LeaseSigningKey) < workerstream.MinKeyBytes {
+		return nil, nil, fmt.Errorf("rpc: a binding key of %d bytes, want %d", len(o.LeaseSigningKey), workerstream.MinKeyBytes)
 	}
 	options, err := serverOptions(o)
 	if err != nil {
@@ -137,7 +137,7 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 	fermatav1.RegisterJobServiceServer(server, newJobService(queueScopedJobs{o.Jobs}, o.Now, o.Defaults))
 	fermatav1.RegisterBackupServiceServer(server, &backupService{jobs: queueScopedJobs{o.Jobs}, defaults: o.Defaults})
 	fermatav1.RegisterAccessServiceServer(server, &accessService{limits: o.Limits, jobLimit: o.JobLimit, bytesLimit: o.JobBytesLimit, node: o.Node})
-	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.Trail})
+	fermatav1.RegisterClusterServiceServer(server, &clusterService{cluster: o.Cluster, trail: o.AuditTrail})
 	if o.Events == nil {
 		o.Events = noEvents{}
 	}
@@ -160,11 +160,11 @@ func NewServer(o Options) (*grpc.Server, *health.Server, error) {
 }
 
 func serverOptions(o Options) ([]grpc.ServerOption, error) {
-	g := guard.NewReporter(o.Logger, o.Observe)
-	a := &auditInterceptor{trail: o.Trail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
+	g := guard.NewReporter(o.Logger, o.ObserveCall)
+	a := &auditInterceptor{trail: o.AuditTrail, jobs: o.Jobs, node: o.Node, logger: o.Logger, subject: callerSubject}
 	unary, stream := []grpc.UnaryServerInterceptor{g.UnaryInterceptor}, []grpc.StreamServerInterceptor{g.StreamInterceptor}
 	gate, err := guard.New(guard.Options{
-		Authority: o.Authority, Binding: o.Binding, Limits: o.Limits,
+		Authority: o.Authority, Binding: o.LeaseSigningKey, Limits: o.Limits,
 		MaxUnauthenticated: o.MaxUnauthenticated, UnauthenticatedAge: o.UnauthenticatedAge, Registerer: o.Registerer, Logger: o.Logger,
 	})
 	if err != nil {

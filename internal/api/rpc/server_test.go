@@ -52,8 +52,8 @@ type fakeJobs struct {
 
 	change job.QueueChange
 
-	wishes []job.Wish
-	wished []job.WishAnswer
+	wishes []job.DesiredJob
+	wished []job.ApplyResult
 	force  bool
 }
 
@@ -116,7 +116,7 @@ func serve(t *testing.T, change ...func(*Options)) *bench {
 	options := Options{
 		Jobs: b.jobs, Cluster: fakeCluster{}, MaxRecvMsgSize: 1 << 20,
 		Logger: slog.New(slog.NewTextHandler(&b.log, nil)),
-		Observe: func(method string, code codes.Code, _ time.Duration) {
+		ObserveCall: func(method string, code codes.Code, _ time.Duration) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.calls = append(b.calls, method[strings.LastIndexByte(method, '/')+1:]+" "+code.String())
@@ -198,7 +198,7 @@ func TestUpdateMask(t *testing.T) {
 		want := stored()
 		tt.want(&want)
 		var r convert.Reader
-		if d := r.Definition(key, got); !d.Same(&want) {
+		if d := r.Definition(key, got); !d.Equal(&want) {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", tt.paths, d, want)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func (f *fakeJobs) RunNow(_ context.Context, _ job.Key, q job.RunNow) (job.RunView, bool, error) {
+func (f *fakeJobs) RunJob(_ context.Context, _ job.Key, q job.RequestManualRun) (job.RunView, bool, error) {
 	f.mode = q.Mode
 	return job.RunView{Run: job.Run{ID: "m-" + q.RequestID}}, false, f.err
 }
@@ -41,8 +41,8 @@ func (f *fakeJobs) CancelBackfill(_ context.Context, _ job.Key, id string) (job.
 	return job.Record{}, &job.MissingPartError{Key: key, Collection: "backfills", ID: id}
 }
 
-func (f *fakeJobs) Explain(context.Context, job.Key) (job.Explained, error) {
-	return job.Explained{
+func (f *fakeJobs) Explain(context.Context, job.Key) (job.ExplainedJob, error) {
+	return job.ExplainedJob{
 		Explanation: job.Explanation{Summary: "held", Reasons: []job.Reason{
 			{Kind: job.ReasonLock, Message: "mutex db", SinceMS: 1000, UntilMS: 2000, Key: "db", By: "a/b"},
 		}},
@@ -51,15 +51,15 @@ func (f *fakeJobs) Explain(context.Context, job.Key) (job.Explained, error) {
 	}, f.err
 }
 
-func (f *fakeJobs) Letters(_ context.Context, filter job.Filter, _ int, _ string) (job.LetterPage, error) {
+func (f *fakeJobs) ListDeadLetters(_ context.Context, filter job.Filter, _ int, _ string) (job.DeadLetterPage, error) {
 	f.filter = filter
-	return job.LetterPage{Next: "more", Letters: []job.Letter{
+	return job.DeadLetterPage{Next: "more", DeadLetters: []job.DeadLetter{
 		{Record: "default/ping#d1", Queue: "mail", Run: job.Run{ID: "1-5", Outcome: job.OutcomeDead, Error: "503"}, ExpireMS: 9000},
 		{Record: "default/once", Queue: "mail", Run: job.Run{ID: "1-6"}, ExpireMS: job.NeverMS},
 	}}, f.err
 }
 
-func (f *fakeJobs) Redrive(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
+func (f *fakeJobs) RedriveDeadLetters(_ context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	f.redrive = q
 	return job.Bulk{Done: 3, Refused: 1, Next: "n"}, f.err
 }
@@ -84,13 +84,13 @@ func (f *fakeJobs) SetQueueSettings(_ context.Context, q job.QueueKey, c job.Que
 	return f.settings, f.err
 }
 
-func (f *fakeJobs) PlanWishes(_ context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+func (f *fakeJobs) PlanJobs(_ context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
 	f.wishes, f.force = wishes, force
 	return f.wished
 }
 
-func (f *fakeJobs) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
-	return f.PlanWishes(ctx, wishes, force)
+func (f *fakeJobs) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+	return f.PlanJobs(ctx, wishes, force)
 }
 
 func (f *fakeJobs) Preview(_ context.Context, p job.PreviewRequest) (job.Preview, error) {
@@ -134,7 +134,7 @@ func TestPolicyCallsAreTranslated(t *testing.T) {
 		t.Errorf("cancel: %v", err)
 	}
 	e, err := jobs.ExplainJob(ctx, &fermatav1.ExplainJobRequest{Name: name})
-	if err != nil || e.GetSummary() != "held" || e.GetReasons()[0].GetKind() != fermatav1.Reason_KIND_LOCK || e.GetReasons()[0].GetBy() != "a/b" ||
+	if err != nil || e.GetSummary() != "held" || e.GetReasons()[0].GetKind() != fermatav1.Reason_KIND_LOCK || e.GetReasons()[0].GetBlockedBy() != "a/b" ||
 		e.GetReasons()[0].GetUntilTime().AsTime().UnixMilli() != 2000 || e.GetRuns()[0].GetHold().GetKey() != "db" || e.GetJob().GetName() != name {
 		t.Errorf("explain: %v %v", e, err)
 	}
@@ -227,7 +227,7 @@ func TestPreviewAndPresets(t *testing.T) {
 		Job: convert.JobName(key), BackoffPolicy: &fermatav1.BackoffPolicy{Preset: "monitor"},
 	})
 	if err != nil || len(got.GetDueTimes()) != 1 || len(got.GetProjectedDueTimes()) != 1 || got.GetBackoffIntervals()[0].AsDuration() != time.Minute ||
-		got.GetTimes()[0].GetRemark() != "moved" || got.GetTimes()[0].GetLatestDueTime().AsTime().Unix() != 160 || got.GetTimes()[0].GetDueTime().AsTime().Unix() != 101 {
+		got.GetTimes()[0].GetDstNote() != "moved" || got.GetTimes()[0].GetLatestDueTime().AsTime().Unix() != 160 || got.GetTimes()[0].GetDueTime().AsTime().Unix() != 101 {
 		t.Errorf("preview: %v %v", got, err)
 	}
 	p := b.jobs.preview

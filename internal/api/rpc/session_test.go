@@ -30,28 +30,28 @@ func (r *recorder) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession
 	return r, out.Send(job.Welcome{Node: "n1", LeaseTTL: 30 * time.Second, Addresses: []string{"n2:1"}})
 }
 
-func (r *recorder) Started(ids []string) {
+func (r *recorder) HandleStarted(ids []string) {
 	if r.panics {
 		panic("boom")
 	}
 	r.events <- "started " + strings.Join(ids, ",")
 }
 
-func (r *recorder) Results(list []job.Result) {
+func (r *recorder) HandleResults(list []job.Result) {
 	for _, x := range list {
 		r.events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
 			x.LeaseID, x.Outcome, x.Permanent, x.Error, len(x.Output), x.RetryAfter, x.Duration)
 	}
 }
-func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
-func (r *recorder) Lost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
-func (r *recorder) Draining()             { r.events <- "draining" }
-func (r *recorder) Heartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
-func (r *recorder) SendAway() {
+func (r *recorder) HandleReturned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
+func (r *recorder) HandleLost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
+func (r *recorder) HandleDraining()             { r.events <- "draining" }
+func (r *recorder) HandleHeartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
+func (r *recorder) RequestReconnect() {
 	r.events <- "sent away"
-	_ = r.out.Send(job.GoElsewhere{}) // its error is the stream's end
+	_ = r.out.Send(job.Redirect{}) // its error is the stream's end
 }
-func (r *recorder) Left() { r.events <- "left" }
+func (r *recorder) MarkDrained() { r.events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
 	r.events <- "close " + reason
 	r.unsent <- unsent
@@ -60,7 +60,7 @@ func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
 type workStream = grpc.BidiStreamingClient[fermatav1.WorkRequest, fermatav1.WorkResponse]
 
 func goodHello() *fermatav1.Hello {
-	return &fermatav1.Hello{WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0", Live: []string{"1@ns/a"}}
+	return &fermatav1.Hello{WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0", LiveLeaseIds: []string{"1@ns/a"}}
 }
 
 func sayHello(t *testing.T, s workStream, h *fermatav1.Hello) {

@@ -19,11 +19,11 @@ func (s *jobService) TopJobs(ctx context.Context, q *fermatav1.TopJobsRequest) (
 		}
 	}
 	var known bool
-	query.Which, known = convert.WorstKinds[q.GetKind()]
+	query.Ranking, known = convert.WorstKinds[q.GetKind()]
 	if !known {
 		return nil, job.Invalid("kind", "is %s, want KIND_LATE or KIND_FAILING", q.GetKind())
 	}
-	jobs, err := s.queries.Top(ctx, query)
+	jobs, err := s.queries.TopJobs(ctx, query)
 	return &fermatav1.TopJobsResponse{Jobs: convert.Map(jobs, s.topJob)}, err
 }
 

@@ -83,7 +83,7 @@ func TestFloodOfUnprovedStreams(t *testing.T) {
 // everybody, with few headers. Other calls go on beside them where the identity has places left.
 func TestFloodOfOpenStreams(t *testing.T) {
 	rule := allow(authz.Worker, "*", "few")
-	rule.Limits.Calls = 5
+	rule.Limits.MaxOpenCalls = 5
 	const perConnection, streams = 8, 100
 	for name, c := range map[string]struct {
 		options     Options

@@ -58,14 +58,14 @@ func TestConnectionsThatCallNothing(t *testing.T) {
 	}
 	stop()
 	if err := testutil.GatherAndCompare(counted, strings.NewReader(`
-# HELP fermata_connections_unproved Connections of clients and workers of which no caller is known yet.
-# TYPE fermata_connections_unproved gauge
-fermata_connections_unproved 0
-`), "fermata_connections_unproved"); err != nil {
+# HELP fermata_connections_unauthenticated Connections of clients and workers of which no caller is known yet.
+# TYPE fermata_connections_unauthenticated gauge
+fermata_connections_unauthenticated 0
+`), "fermata_connections_unauthenticated"); err != nil {
 		t.Error(err)
 	}
 
-	open := serveFlooded(t, Options{Limits: authz.Limits{Calls: 100}, UnauthenticatedAge: age}, &floodJobs{}, nil)
+	open := serveFlooded(t, Options{Limits: authz.Limits{MaxOpenCalls: 100}, UnauthenticatedAge: age}, &floodJobs{}, nil)
 	mute, calls := open.rude(t, window), open.rude(t, window)
 	if code := calls.call(t, "", fermatav1.ClusterService_ListNodes_FullMethodName, nil); code != codes.OK {
 		t.Fatal(code)

@@ -42,7 +42,7 @@ func (b *gated) workAs(t *testing.T, token, worker string, live ...string) workS
 		t.Fatal(err)
 	}
 	h := goodHello()
-	h.WorkerId, h.Live = worker, live
+	h.WorkerId, h.LiveLeaseIds = worker, live
 	sayHello(t, s, h)
 	if m, err := s.Recv(); err != nil || m.GetWelcome() == nil {
 		t.Fatalf("%v %v", m, err)
@@ -129,7 +129,7 @@ func TestStolenLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := goodHello()
-	h.Live = []string{sealed}
+	h.LiveLeaseIds = []string{sealed}
 	sayHello(t, eve, h)
 	if _, err := eve.Recv(); err != nil {
 		t.Fatal(err)

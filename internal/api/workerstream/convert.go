@@ -15,9 +15,9 @@ import (
 func helloFromPB(h *fermatav1.Hello) (job.Hello, []job.Violation) {
 	hello := job.Hello{
 		WorkerID: h.GetWorkerId(), Namespace: cmp.Or(h.GetNamespace(), job.DefaultNamespace), Queues: h.GetQueues(),
-		Slots: int(h.GetSlots()), Epoch: uint32(max(0, h.GetSessionEpoch())), Live: h.GetLive(),
-		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())), StartsAfter: h.GetStartsAfter(),
-		Heartbeats: h.GetHeartbeats(),
+		Slots: int(h.GetSlots()), Epoch: uint32(max(0, h.GetSessionEpoch())), Live: h.GetLiveLeaseIds(),
+		Version: h.GetVersion(), Labels: h.GetLabels(), Prefetch: int(max(0, h.GetPrefetch())), StartsAfter: h.GetSupportsStartAfter(),
+		Heartbeats: h.GetSupportsHeartbeats(),
 	}
 	return hello, hello.Validate()
 }
@@ -47,7 +47,7 @@ func messageToPB(m job.WorkerMessage) *fermatav1.WorkResponse {
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_HeartbeatAck{HeartbeatAck: &fermatav1.HeartbeatAck{
 			Seq: m.Seq, Confirmed: m.Confirmed,
 		}}}
-	case job.GoElsewhere:
+	case job.Redirect:
 		return &fermatav1.WorkResponse{Message: &fermatav1.WorkResponse_Drain{Drain: &fermatav1.Drain{Addresses: m.Addresses}}}
 	}
 	return &fermatav1.WorkResponse{}

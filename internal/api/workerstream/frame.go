@@ -37,21 +37,21 @@ func (f *leaseFrame) FrameSize() int {
 }
 
 func (f *leaseFrame) AppendFrame(b []byte) []byte {
-	b, all := protofield.Open(b, wirefield.WorkResponse_Leases)
+	b, all := protofield.StartMessage(b, wirefield.WorkResponse_Leases)
 	for i := range f.leases {
 		var each int
-		b, each = protofield.Open(b, wirefield.Leases_Leases)
-		b = protofield.Close(f.appendLease(b, &f.leases[i]), each)
+		b, each = protofield.StartMessage(b, wirefield.Leases_Leases)
+		b = protofield.EndMessage(f.appendLease(b, &f.leases[i]), each)
 	}
-	return protofield.Close(b, all)
+	return protofield.EndMessage(b, all)
 }
 
 func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 	d, s := l.Definition, &l.State
 	run := s.RunID()
 	b = appendLeaseID(b, wirefield.Lease_LeaseId, f.signer, l.LeaseID)
-	b, at := protofield.Open(b, wirefield.Lease_Run)
-	b = protofield.Close(convert.AppendRunName(b, d.Key, run), at)
+	b, at := protofield.StartMessage(b, wirefield.Lease_Run)
+	b = protofield.EndMessage(convert.AppendRunName(b, d.Key, run), at)
 	b = protofield.AppendText(b, wirefield.Lease_Queue, s.Lane.Queue)
 	b = protofield.AppendText(b, wirefield.Lease_Handler, d.Handler)
 	b = protofield.AppendText(b, wirefield.Lease_Payload, l.Payload())
@@ -77,10 +77,10 @@ func (f *leaseFrame) appendLease(b []byte, l *job.Assignment) []byte {
 func appendLabels(b []byte, labels map[string]string) []byte {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		var at int
-		b, at = protofield.Open(b, wirefield.Lease_Labels)
+		b, at = protofield.StartMessage(b, wirefield.Lease_Labels)
 		b = protowire.AppendString(protowire.AppendTag(b, wirefield.Lease_LabelsEntry_Key, protowire.BytesType), k)
 		b = protowire.AppendString(protowire.AppendTag(b, wirefield.Lease_LabelsEntry_Value, protowire.BytesType), labels[k])
-		b = protofield.Close(b, at)
+		b = protofield.EndMessage(b, at)
 	}
 	return b
 }
@@ -94,10 +94,10 @@ func (f *leaseFrame) appendTrace(b []byte, r *job.Record) []byte {
 	if parent == "" {
 		return b
 	}
-	b, at := protofield.Open(b, wirefield.Lease_TraceContext)
+	b, at := protofield.StartMessage(b, wirefield.Lease_TraceContext)
 	b = protofield.AppendText(b, wirefield.TraceContext_Traceparent, parent)
 	b = protofield.AppendText(b, wirefield.TraceContext_Tracestate, state)
-	return protofield.Close(b, at)
+	return protofield.EndMessage(b, at)
 }
 
 // appendMillis appends an instant, if it is one.

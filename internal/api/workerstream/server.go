@@ -164,7 +164,7 @@ func (s *workerStream) askToReconnect() {
 	session := s.session
 	s.mu.Unlock()
 	if session != nil {
-		session.SendAway()
+		session.RequestReconnect()
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *workerStream) askToReconnect() {
 // taken back, a role, or time.
 func (s *workerStream) reauthorize() error {
 	if s.out.isStuck(guard.StuckTimeout) {
-		return stopStatus(job.ErrSlowWorker)
+		return stopStatus(job.ErrWorkerTooSlow)
 	}
 	s.mu.Lock()
 	begun, hello := s.session != nil, s.sentHello
@@ -227,7 +227,7 @@ func (s *workerStream) endStream(err error) error {
 	s.mu.Unlock()
 	if session != nil {
 		if left && s.drained.Load() {
-			session.Left()
+			session.MarkDrained()
 		}
 		session.Close(closeReason(err), unsent)
 	}
@@ -308,7 +308,7 @@ func (s *workerStream) refuseLeases(ids []string, answer func([]string) presigne
 		return nil
 	}
 	if err := s.out.enqueue(answer(ids)); err != nil {
-		return stopStatus(errors.Join(job.ErrSlowWorker, err))
+		return stopStatus(errors.Join(job.ErrWorkerTooSlow, err))
 	}
 	return nil
 }
@@ -352,30 +352,30 @@ func (s *workerStream) handleMessage(session job.WorkerSession, m *fermatav1.Wor
 		if err != nil {
 			return err
 		}
-		session.Results(results)
+		session.HandleResults(results)
 	case *fermatav1.WorkRequest_Started:
 		ids, err := s.verifyLeases(m.Started.GetLeaseIds())
 		if err != nil {
 			return err
 		}
-		session.Started(ids)
+		session.HandleStarted(ids)
 	case *fermatav1.WorkRequest_Returned:
 		ids, err := s.verifyLeases(m.Returned.GetLeaseIds())
 		if err != nil {
 			return err
 		}
-		session.Returned(ids)
+		session.HandleReturned(ids)
 	case *fermatav1.WorkRequest_Lost:
 		ids, err := s.verifyLeases(m.Lost.GetLeaseIds())
 		if err != nil {
 			return err
 		}
-		session.Lost(ids)
+		session.HandleLost(ids)
 	case *fermatav1.WorkRequest_Draining:
 		s.drained.Store(true)
-		session.Draining()
+		session.HandleDraining()
 	case *fermatav1.WorkRequest_Heartbeat:
-		session.Heartbeat(m.Heartbeat.GetSeq())
+		session.HandleHeartbeat(m.Heartbeat.GetSeq())
 	case *fermatav1.WorkRequest_Hello:
 		return apierror.WithDetails(codes.InvalidArgument, "a stream must not send Hello twice",
 			apierror.BadRequest([]job.Violation{{Field: "hello", Description: "was sent before"}})).Err()
@@ -430,8 +430,8 @@ var stopStatuses = []struct {
 }{
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
-	{job.ErrSlowWorker, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
-	{job.ErrSilentWorker, codes.DeadlineExceeded, "WORKER_SILENT", "no heartbeat came in time"},
+	{job.ErrWorkerTooSlow, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
+	{job.ErrHeartbeatTimeout, codes.DeadlineExceeded, "WORKER_HEARTBEAT_TIMEOUT", "no heartbeat came in time"},
 }
 
 func stopStatus(err error) error {

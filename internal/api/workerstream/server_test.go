@@ -50,28 +50,28 @@ func (r *recorder) Connect(h job.Hello, out job.WorkerStream) (job.WorkerSession
 	return r, out.Send(job.Welcome{Node: "n1", LeaseTTL: 30 * time.Second, Addresses: []string{"n2:1"}})
 }
 
-func (r *recorder) Started(ids []string) {
+func (r *recorder) HandleStarted(ids []string) {
 	if r.panics {
 		panic("boom")
 	}
 	r.events <- "started " + strings.Join(ids, ",")
 }
 
-func (r *recorder) Results(list []job.Result) {
+func (r *recorder) HandleResults(list []job.Result) {
 	for _, x := range list {
 		r.events <- fmt.Sprintf("result %s %s permanent=%v error=%q output=%d retry=%v took=%v",
 			x.LeaseID, x.Outcome, x.Permanent, x.Error, len(x.Output), x.RetryAfter, x.Duration)
 	}
 }
-func (r *recorder) Returned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
-func (r *recorder) Lost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
-func (r *recorder) Draining()             { r.events <- "draining" }
-func (r *recorder) Heartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
-func (r *recorder) SendAway() {
+func (r *recorder) HandleReturned(ids []string) { r.events <- "returned " + strings.Join(ids, ",") }
+func (r *recorder) HandleLost(ids []string)     { r.events <- "lost " + strings.Join(ids, ",") }
+func (r *recorder) HandleDraining()             { r.events <- "draining" }
+func (r *recorder) HandleHeartbeat(seq int64)   { r.events <- fmt.Sprint("heartbeat ", seq) }
+func (r *recorder) RequestReconnect() {
 	r.events <- "sent away"
-	_ = r.out.Send(job.GoElsewhere{}) // its error is the stream's end
+	_ = r.out.Send(job.Redirect{}) // its error is the stream's end
 }
-func (r *recorder) Left() { r.events <- "left" }
+func (r *recorder) MarkDrained() { r.events <- "left" }
 func (r *recorder) Close(reason string, unsent []job.WorkerMessage) {
 	r.events <- "close " + reason
 	r.unsent <- unsent
@@ -113,7 +113,7 @@ func workBench(t *testing.T, r *recorder) workStream {
 }
 
 func goodHello() *fermatav1.Hello {
-	return &fermatav1.Hello{WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0", Live: []string{"1@ns/a"}}
+	return &fermatav1.Hello{WorkerId: "w-1", Queues: []string{"mail"}, Slots: 4, SessionEpoch: 1, Version: "1.0", LiveLeaseIds: []string{"1@ns/a"}}
 }
 
 func sayHello(t *testing.T, s workStream, h *fermatav1.Hello) {
@@ -211,7 +211,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		job.ResultAcks{{LeaseID: "x", Status: job.AckStale}},
 		job.Cancellation{LeaseIDs: []string{"y"}, Reason: job.CancelTimedOut},
 		job.Addresses{"n2:1", "n3:1"},
-		job.GoElsewhere{Addresses: []string{"n2:1"}},
+		job.Redirect{Addresses: []string{"n2:1"}},
 	} {
 		if err := r.out.Send(m); err != nil {
 			t.Fatal(err)
@@ -272,7 +272,7 @@ func TestSessionMessagesReachTheWorker(t *testing.T) {
 		t.Errorf("stream ended with %v", err)
 	}
 	r.want(t, "close Unavailable: this node stops; connect to another one")
-	if err := r.out.Send(job.GoElsewhere{}); err == nil {
+	if err := r.out.Send(job.Redirect{}); err == nil {
 		t.Error("a stream that has ended takes messages")
 	}
 }
@@ -290,7 +290,7 @@ func testLastWords(t *testing.T) {
 	s := workBench(t, r)
 	welcome(t, s)
 	for _, m := range []job.WorkerMessage{
-		job.ResultAcks{{LeaseID: "x"}}, job.GoElsewhere{Addresses: []string{"n2:1"}}, job.ResultAcks{{LeaseID: "y"}},
+		job.ResultAcks{{LeaseID: "x"}}, job.Redirect{Addresses: []string{"n2:1"}}, job.ResultAcks{{LeaseID: "y"}},
 	} {
 		if err := r.out.Send(m); err != nil {
 			t.Fatal(err)
@@ -319,16 +319,16 @@ func TestHelloIsChecked(t *testing.T) {
 		spoil func(*fermatav1.Hello)
 		field string
 	}{
-		"worker":    {func(h *fermatav1.Hello) { h.WorkerId = "no spaces" }, "hello.worker_id"},
-		"namespace": {func(h *fermatav1.Hello) { h.Namespace = "a/b" }, "hello.namespace"},
-		"queues":    {func(h *fermatav1.Hello) { h.Queues = nil }, "hello.queues"},
-		"queue":     {func(h *fermatav1.Hello) { h.Queues = []string{"a", ""} }, "hello.queues[1]"},
-		"twice":     {func(h *fermatav1.Hello) { h.Queues = []string{"a", "a"} }, "hello.queues[1]"},
-		"slots":     {func(h *fermatav1.Hello) { h.Slots = 0 }, "hello.slots"},
-		"many":      {func(h *fermatav1.Hello) { h.Slots = job.MaxSlots + 1 }, "hello.slots"},
-		"epoch":     {func(h *fermatav1.Hello) { h.SessionEpoch = -1 }, "hello.session_epoch"},
-		"live":      {func(h *fermatav1.Hello) { h.Live = make([]string, 1033) }, "hello.live"},
-		"version":   {func(h *fermatav1.Hello) { h.Version = strings.Repeat("v", 129) }, "hello.version"},
+		"worker":         {func(h *fermatav1.Hello) { h.WorkerId = "no spaces" }, "hello.worker_id"},
+		"namespace":      {func(h *fermatav1.Hello) { h.Namespace = "a/b" }, "hello.namespace"},
+		"queues":         {func(h *fermatav1.Hello) { h.Queues = nil }, "hello.queues"},
+		"queue":          {func(h *fermatav1.Hello) { h.Queues = []string{"a", ""} }, "hello.queues[1]"},
+		"twice":          {func(h *fermatav1.Hello) { h.Queues = []string{"a", "a"} }, "hello.queues[1]"},
+		"slots":          {func(h *fermatav1.Hello) { h.Slots = 0 }, "hello.slots"},
+		"many":           {func(h *fermatav1.Hello) { h.Slots = job.MaxSlots + 1 }, "hello.slots"},
+		"epoch":          {func(h *fermatav1.Hello) { h.SessionEpoch = -1 }, "hello.session_epoch"},
+		"live_lease_ids": {func(h *fermatav1.Hello) { h.LiveLeaseIds = make([]string, 1033) }, "hello.live_lease_ids"},
+		"version":        {func(h *fermatav1.Hello) { h.Version = strings.Repeat("v", 129) }, "hello.version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := workBench(t, &recorder{})
@@ -404,7 +404,7 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 	r := &recorder{}
 	s := workBench(t, r)
 	hello := goodHello()
-	hello.Heartbeats = true
+	hello.SupportsHeartbeats = true
 	sayHello(t, s, hello)
 	if _, err := s.Recv(); err != nil {
 		t.Fatal(err)
@@ -447,8 +447,8 @@ func TestHeartbeatsAreAcknowledgedAheadOfLeases(t *testing.T) {
 
 func TestSlowWorkerDoesNotHoldTheSession(t *testing.T) {
 	for reason, closed := range map[error]string{
-		job.ErrSlowWorker: "close ResourceExhausted: the worker does not keep up with its stream",
-		job.ErrDraining:   "close Unavailable: this node stops; connect to another one",
+		job.ErrWorkerTooSlow: "close ResourceExhausted: the worker does not keep up with its stream",
+		job.ErrDraining:      "close Unavailable: this node stops; connect to another one",
 	} {
 		t.Run(reason.Error(), func(t *testing.T) { testSlowWorker(t, reason, closed) })
 	}
@@ -511,15 +511,15 @@ func TestOutboxJoinsAndSplits(t *testing.T) {
 	put(job.Cancellation{LeaseIDs: []string{"a"}})
 	put(job.Cancellation{LeaseIDs: []string{"b"}})
 	put(job.Cancellation{LeaseIDs: []string{"c"}, Reason: job.CancelTimedOut})
-	put(job.GoElsewhere{})
-	put(job.GoElsewhere{})
+	put(job.Redirect{})
+	put(job.Redirect{})
 	var got []string
 	for m := o.dequeue(); m != nil; m = o.dequeue() {
 		got = append(got, fmt.Sprintf("%T:%d", m, countItems(m))[4:])
 	}
 	want := []string{
 		"ResultAcks:300", "ResultAcks:300", "ResultAcks:100", "Assignments:2", "Assignments:2", "Assignments:1",
-		"Cancellation:2", "Cancellation:1", "GoElsewhere:1", "GoElsewhere:1",
+		"Cancellation:2", "Cancellation:1", "Redirect:1", "Redirect:1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("took %v, want %v", got, want)
@@ -573,8 +573,8 @@ func TestAcknowledgementsWaitForCompany(t *testing.T) {
 		}
 		put(job.ResultAcks{{}}, lease())
 		took("Assignments:1", "ResultAcks:1")
-		put(lease(), job.GoElsewhere{}, job.ResultAcks{{}}, job.ResultAcks{{}})
-		took("Assignments:1", "ResultAcks:2", "GoElsewhere:1")
+		put(lease(), job.Redirect{}, job.ResultAcks{{}}, job.ResultAcks{{}})
+		took("Assignments:1", "ResultAcks:2", "Redirect:1")
 		woken()
 		put(make(job.ResultAcks, maxMessageItems))
 		if !woken() {

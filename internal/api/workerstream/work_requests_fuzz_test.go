@@ -108,14 +108,14 @@ func (a anySession) ids(ids []string) {
 		}
 	}
 }
-func (a anySession) Started(ids []string)  { a.ids(ids) }
-func (a anySession) Returned(ids []string) { a.ids(ids) }
-func (a anySession) Lost([]string)         {}
-func (a anySession) Draining()             {}
-func (a anySession) Left()                 {}
-func (a anySession) Heartbeat(int64)       {}
-func (a anySession) SendAway()             {}
-func (a anySession) Results(list []job.Result) {
+func (a anySession) HandleStarted(ids []string)  { a.ids(ids) }
+func (a anySession) HandleReturned(ids []string) { a.ids(ids) }
+func (a anySession) HandleLost([]string)         {}
+func (a anySession) HandleDraining()             {}
+func (a anySession) MarkDrained()                {}
+func (a anySession) HandleHeartbeat(int64)       {}
+func (a anySession) RequestReconnect()           {}
+func (a anySession) HandleResults(list []job.Result) {
 	for _, r := range list {
 		a.ids([]string{r.LeaseID})
 		if len(r.Output) > job.MaxOutput || len(r.Error) > job.MaxError || r.RetryAfter < 0 || r.Duration < 0 {

@@ -16,12 +16,12 @@ func TestLimitsOfBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]int{"a": 64 << 20, "b": 7, "c": 0, "d": -1, "e": 1 << 10} {
-		n, ok := p.JobBytes(namespace)
+		n, ok := p.JobBytesLimit(namespace)
 		if ok != (want >= 0) || ok && n != want {
 			t.Errorf("%s: %d, %t", namespace, n, ok)
 		}
 	}
-	if _, ok := p.Jobs("a"); ok || !p.LimitsJobBytes() || !p.LimitsJobs() {
+	if _, ok := p.JobsLimit("a"); ok || !p.LimitsJobBytes() || !p.LimitsJobs() {
 		t.Error("an entry of bytes says something of the number of jobs, or the limits are not known")
 	}
 }

@@ -49,7 +49,7 @@ func newIssuer(e issuerEntry) (*issuer, error) {
 		source: keySource{location: e.JWKS, ca: e.JWKSCA, token: e.JWKSToken, refetchPause: e.Refetch},
 	}
 	var faults []error
-	if fault := NameFault(e.Name); fault != "" {
+	if fault := ValidateName(e.Name); fault != "" {
 		faults = append(faults, fmt.Errorf("name: %q %s", e.Name, fault))
 	}
 	if e.Issuer == "" || e.Audience == "" {

@@ -58,10 +58,10 @@ func TestCallsAndConnectionsByRole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.LimitsOf(authz.Identity{Subject: "token:ann"}); got.Calls != want[0] || got.Connections != want[1] {
+		if got := p.LimitsOf(authz.Identity{Subject: "token:ann"}); got.MaxOpenCalls != want[0] || got.Connections != want[1] {
 			t.Errorf("%q: %+v, want %v", text, got, want)
 		}
-		if got := p.LimitsOf(authz.Identity{Subject: "token:bob"}); strings.Contains(text, "\nlimits") == (got.Calls == 32) {
+		if got := p.LimitsOf(authz.Identity{Subject: "token:bob"}); strings.Contains(text, "\nlimits") == (got.MaxOpenCalls == 32) {
 			t.Errorf("%q: %+v for an identity without a role", text, got)
 		}
 	}

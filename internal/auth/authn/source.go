@@ -165,8 +165,8 @@ func (s *Source) warnOfExpiry() {
 	}
 }
 
-// TokenEnds are the expiry times of the tokens in the file, by name; tokens without one are left out.
-func (s *Source) TokenEnds() map[string]time.Time {
+// TokenExpiries are the expiry times of the tokens in the file, by name; tokens without one are left out.
+func (s *Source) TokenExpiries() map[string]time.Time {
 	ends := map[string]time.Time{}
 	for _, t := range s.current.Load().tokens {
 		if !t.expires.IsZero() {
@@ -176,9 +176,9 @@ func (s *Source) TokenEnds() map[string]time.Time {
 	return ends
 }
 
-// Fault is the error of the files while they are invalid and those read before stay in use; nil while they are
+// LoadError is the error of the files while they are invalid and those read before stay in use; nil while they are
 // valid.
-func (s *Source) Fault() error { return s.status.Fault() }
+func (s *Source) LoadError() error { return s.status.Fault() }
 
 // installSnapshot makes a snapshot the current one. Keys of locations that it still names are kept; those of
 // others are fetched when a token needs them, or by refreshIssuerKeys.
@@ -286,9 +286,9 @@ func (s *Source) Allows(id authz.Identity, want authz.Permission, namespace, que
 	return s.current.Load().policy.Allows(id, want, namespace, queue)
 }
 
-// AllowsSome decides with the rules for any of the queues of a namespace.
-func (s *Source) AllowsSome(id authz.Identity, want authz.Permission, namespace string) authz.Decision {
-	return s.current.Load().policy.AllowsSome(id, want, namespace)
+// AllowsAnyQueue decides with the rules for any of the queues of a namespace.
+func (s *Source) AllowsAnyQueue(id authz.Identity, want authz.Permission, namespace string) authz.Decision {
+	return s.current.Load().policy.AllowsAnyQueue(id, want, namespace)
 }
 
 // Limits of an identity.
@@ -301,22 +301,22 @@ func (s *Source) Grants(id authz.Identity) []authz.Grant {
 	return s.current.Load().policy.Grants(id)
 }
 
-// Jobs is the maximum number of jobs of a namespace, 0 for no limit; false if the file does not set it.
-func (s *Source) Jobs(namespace string) (limit int, ok bool) {
-	return s.current.Load().policy.Jobs(namespace)
+// JobsLimit is the maximum number of jobs of a namespace, 0 for no limit; false if the file does not set it.
+func (s *Source) JobsLimit(namespace string) (limit int, ok bool) {
+	return s.current.Load().policy.JobsLimit(namespace)
 }
 
 // LimitsJobs reports whether the file limits the jobs of any namespace.
 func (s *Source) LimitsJobs() bool { return s.current.Load().policy.LimitsJobs() }
 
-// JobBytes is the maximum number of bytes of a namespace's jobs, 0 for no limit; false if the file does not set
+// JobBytesLimit is the maximum number of bytes of a namespace's jobs, 0 for no limit; false if the file does not set
 // it.
-func (s *Source) JobBytes(namespace string) (limit int, ok bool) {
-	return s.current.Load().policy.JobBytes(namespace)
+func (s *Source) JobBytesLimit(namespace string) (limit int, ok bool) {
+	return s.current.Load().policy.JobBytesLimit(namespace)
 }
 
 // LimitsJobBytes reports whether the file limits the bytes of the jobs of any namespace.
 func (s *Source) LimitsJobBytes() bool { return s.current.Load().policy.LimitsJobBytes() }
 
-// Gives reports whether any rule gives a role.
-func (s *Source) Gives(role authz.Role) bool { return s.current.Load().policy.Gives(role) }
+// GrantsRole reports whether any rule gives a role.
+func (s *Source) GrantsRole(role authz.Role) bool { return s.current.Load().policy.GrantsRole(role) }

@@ -353,7 +353,7 @@ func TestEndsOfTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ends := s.TokenEnds(); len(ends) != 1 || !ends["ci"].Equal(end) {
+	if ends := s.TokenExpiries(); len(ends) != 1 || !ends["ci"].Equal(end) {
 		t.Errorf("ends %v", ends)
 	}
 	after := func(d time.Duration, soon, over int) {

@@ -46,7 +46,7 @@ type staticToken struct {
 // newStaticToken reads an entry; read returns the text of a file.
 func newStaticToken(e tokenEntry, read func(path string) ([]byte, error)) (staticToken, error) {
 	t := staticToken{name: e.Name, expires: e.Expires.Time}
-	if fault := NameFault(e.Name); fault != "" {
+	if fault := ValidateName(e.Name); fault != "" {
 		return t, fmt.Errorf("name: %q %s", e.Name, fault)
 	}
 	switch {
@@ -80,8 +80,8 @@ func newStaticToken(e tokenEntry, read func(path string) ([]byte, error)) (stati
 	return t, nil
 }
 
-// NameFault is what is wrong with a name in the file; empty: it is valid.
-func NameFault(name string) string {
+// ValidateName is what is wrong with a name in the file; empty: it is valid.
+func ValidateName(name string) string {
 	if name == "" || len(name) > 128 {
 		return "is not 1 to 128 characters"
 	}

@@ -31,7 +31,7 @@ type perCall struct {
 func Credentials(token Token, addresses ...string) credentials.PerRPCCredentials {
 	c := perCall{token: token}
 	for _, a := range addresses {
-		c.secure = c.secure || !Local(a)
+		c.secure = c.secure || !IsLocal(a)
 	}
 	return c
 }
@@ -62,10 +62,10 @@ func validateToken(token string) error {
 	return nil
 }
 
-// Local reports whether an address is on this host: host:port, a gRPC target of one with an empty authority
+// IsLocal reports whether an address is on this host: host:port, a gRPC target of one with an empty authority
 // (dns:///host:port, passthrough:///host:port), or a socket (unix:path). It is false if another party chooses
 // the destination: a name server (dns://server/host:port), for example, or another scheme.
-func Local(address string) bool {
+func IsLocal(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
 	}

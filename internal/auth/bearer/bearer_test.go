@@ -36,7 +36,7 @@ func TestTokensStayOffOpenNetworks(t *testing.T) {
 		"[::1%eth0]:1":     false, "127.0.0.1:99999": false, "user@localhost:1": false, "//localhost:1": false,
 		"/localhost:1": false, "dns:////localhost:1": false,
 	} {
-		if Local(address) != local {
+		if IsLocal(address) != local {
 			t.Errorf("%q: local is %v", address, !local)
 		}
 		conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -40,9 +40,9 @@ type Ring struct {
 
 // Options are the requirements of a ring for the payloads that it decrypts.
 type Options struct {
-	// Strict refuses payloads that are unencrypted, or encrypted by version 1. A strict ring encrypts by version
+	// RequireVersion2 refuses payloads that are unencrypted, or encrypted by version 1. A strict ring encrypts by version
 	// 2 from the start.
-	Strict bool
+	RequireVersion2 bool
 }
 
 // Load reads a key file: a line "id base64key" for each key of 32 bytes, the encrypting one first. Empty lines
@@ -58,8 +58,8 @@ func Load(path string, o Options) (*Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("payload keys: %w", err)
 	}
-	r := &Ring{keys: keys, strict: o.Strict}
-	r.usesVersion2.Store(o.Strict)
+	r := &Ring{keys: keys, strict: o.RequireVersion2}
+	r.usesVersion2.Store(o.RequireVersion2)
 	return r, nil
 }
 
@@ -69,22 +69,22 @@ func (r *Ring) Reload(logger *slog.Logger) (changed bool) {
 	return r.keys.Reload(logger, "payload key file")
 }
 
-// Fault is the error of the file while it is invalid and the keys read before stay in use; nil while it is
+// LoadError is the error of the file while it is invalid and the keys read before stay in use; nil while it is
 // valid.
-func (r *Ring) Fault() error { return r.keys.Fault() }
+func (r *Ring) LoadError() error { return r.keys.Fault() }
 
-// Current is the id of the encrypting key.
-func (r *Ring) Current() string { return r.keys.Content().sealingID }
+// EncryptingKeyID is the id of the encrypting key.
+func (r *Ring) EncryptingKeyID() string { return r.keys.Content().sealingID }
 
 // Count is the number of keys in the ring, including the encrypting one.
 func (r *Ring) Count() int { return len(r.keys.Content().byID) }
 
-// Strict reports whether the ring refuses payloads that are not encrypted by version 2.
-func (r *Ring) Strict() bool { return r.strict }
+// RequiresVersion2 reports whether the ring refuses payloads that are not encrypted by version 2.
+func (r *Ring) RequiresVersion2() bool { return r.strict }
 
-// Bind makes the ring encrypt by version 2 from now on. It cannot be reverted, so that a writer to Redis cannot
+// UseVersion2 makes the ring encrypt by version 2 from now on. It cannot be reverted, so that a writer to Redis cannot
 // make a running node encrypt by version 1 again.
-func (r *Ring) Bind() { r.usesVersion2.Store(true) }
+func (r *Ring) UseVersion2() { r.usesVersion2.Store(true) }
 
 // Version is the version by which the ring encrypts.
 func (r *Ring) Version() int {

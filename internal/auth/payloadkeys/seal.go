@@ -17,8 +17,8 @@ var ErrTampered = errors.New("sealed payload, or what it is bound to, was change
 // ErrUnsealed means that a payload is unencrypted where encryption is required.
 var ErrUnsealed = errors.New("payload is not sealed")
 
-// ErrOldVersion means that a payload is encrypted by version 1 where version 2 is required.
-var ErrOldVersion = errors.New("payload is sealed by version 1, which binds neither queue nor handler")
+// ErrVersion1 means that a payload is encrypted by version 1 where version 2 is required.
+var ErrVersion1 = errors.New("payload is sealed by version 1, which binds neither queue nor handler")
 
 const (
 	nonceSize = 12
@@ -28,8 +28,8 @@ const (
 // Package job counts the size of a payload without this overhead.
 var _ [job.SealOverhead]byte = [1 + nonceSize + tagSize]byte{}
 
-// Seal encrypts a payload for a definition with the ring's first key, by the ring's version.
-func (r *Ring) Seal(d *job.Definition, payload []byte) (sealed []byte, id string) {
+// Encrypt encrypts a payload for a definition with the ring's first key, by the ring's version.
+func (r *Ring) Encrypt(d *job.Definition, payload []byte) (sealed []byte, id string) {
 	ring, version := r.keys.Content(), byte(r.Version())
 	id = ring.sealingID
 	out := make([]byte, 1+nonceSize, 1+nonceSize+len(payload)+tagSize)
@@ -38,9 +38,9 @@ func (r *Ring) Seal(d *job.Definition, payload []byte) (sealed []byte, id string
 	return ring.byID[id].Seal(out, out[1:], payload, additionalData(version, id, d)), id
 }
 
-// Open decrypts the payload of a stored definition. It fails with ErrKey, ErrTampered or, if the ring is strict,
-// ErrUnsealed or ErrOldVersion.
-func (r *Ring) Open(d *job.Definition) ([]byte, error) {
+// Decrypt decrypts the payload of a stored definition. It fails with ErrKey, ErrTampered or, if the ring is strict,
+// ErrUnsealed or ErrVersion1.
+func (r *Ring) Decrypt(d *job.Definition) ([]byte, error) {
 	if d.PayloadKey == "" {
 		if r.strict {
 			return nil, ErrUnsealed
@@ -54,7 +54,7 @@ func (r *Ring) Open(d *job.Definition) ([]byte, error) {
 	case len(d.Payload) < job.SealOverhead || version != job.SealOfJob && version != job.SealOfWork:
 		return nil, ErrTampered
 	case r.strict && version == job.SealOfJob:
-		return nil, ErrOldVersion
+		return nil, ErrVersion1
 	}
 	plain, err := aead.Open(nil, d.Payload[1:1+nonceSize], d.Payload[1+nonceSize:],
 		additionalData(byte(version), d.PayloadKey, d))

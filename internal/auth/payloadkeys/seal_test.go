@@ -46,7 +46,7 @@ func definition() job.Definition {
 // sealed is the definition with a payload that the ring has sealed for it.
 func sealed(r *Ring, payload string) job.Definition {
 	d := definition()
-	d.Payload, d.PayloadKey = r.Seal(&d, []byte(payload))
+	d.Payload, d.PayloadKey = r.Encrypt(&d, []byte(payload))
 	return d
 }
 
@@ -60,7 +60,7 @@ func write(t testing.TB, path, text string) {
 // opens fails unless the ring opens the definition, or refuses it for the reason.
 func opens(t *testing.T, r *Ring, d job.Definition, want error, what string) {
 	t.Helper()
-	plain, err := r.Open(&d)
+	plain, err := r.Decrypt(&d)
 	if !errors.Is(err, want) || (err == nil) != (string(plain) == "secret") || err != nil && plain != nil {
 		t.Errorf("%s: %q, %v; want %v", what, plain, err, want)
 	}
@@ -70,7 +70,7 @@ func TestOnlyTheJobItWasSealedForOpensIt(t *testing.T) {
 	for version := job.SealOfJob; version <= job.SealOfWork; version++ {
 		r, _ := ring(t, "k1 "+one+"\nk2 "+two+"\n")
 		if version == job.SealOfWork {
-			r.Bind()
+			r.UseVersion2()
 		}
 		d := sealed(r, "secret")
 		if bytes.Contains(d.Payload, []byte("secret")) || d.PayloadKey != "k1" || d.PayloadSize() != len("secret") ||
@@ -116,7 +116,7 @@ func TestOnlyTheJobItWasSealedForOpensIt(t *testing.T) {
 func TestWhatAWorkerIsGivenIsBound(t *testing.T) {
 	r, _ := ring(t, "k1 "+one)
 	old := sealed(r, "secret")
-	r.Bind()
+	r.UseVersion2()
 	d := sealed(r, "secret")
 	for name, change := range map[string]func(*job.Definition){
 		"queue":             func(d *job.Definition) { d.Queue = "bulk" },
@@ -135,7 +135,7 @@ func TestWhatAWorkerIsGivenIsBound(t *testing.T) {
 		bad := d
 		change(&bad)
 		opens(t, r, bad, ErrTampered, name)
-		if bad.SameBound(&d) || bytes.Equal(bad.AppendBound(nil), d.AppendBound(nil)) {
+		if bad.EqualBoundData(&d) || bytes.Equal(bad.AppendBound(nil), d.AppendBound(nil)) {
 			t.Errorf("%s: counts as the same", name)
 		}
 	}
@@ -155,7 +155,7 @@ func TestWhatAWorkerIsGivenIsBound(t *testing.T) {
 // TestVersionOneStaysReadable opens a payload that the build before version 2 has sealed.
 func TestVersionOneStaysReadable(t *testing.T) {
 	r, _ := ring(t, "k1 "+one)
-	r.Bind()
+	r.UseVersion2()
 	d := definition()
 	d.PayloadKey = "k1"
 	var err error
@@ -169,11 +169,11 @@ func TestVersionOneStaysReadable(t *testing.T) {
 func TestStrictRing(t *testing.T) {
 	r, path := ring(t, "k1 "+one)
 	old := sealed(r, "secret")
-	strict, err := Load(path, Options{Strict: true})
+	strict, err := Load(path, Options{RequireVersion2: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strict.Version() != job.SealOfWork || !strict.Strict() || r.Strict() {
+	if strict.Version() != job.SealOfWork || !strict.RequiresVersion2() || r.RequiresVersion2() {
 		t.Error("a strict ring seals by version 1")
 	}
 	plain := definition()
@@ -181,15 +181,15 @@ func TestStrictRing(t *testing.T) {
 	opens(t, r, plain, nil, "plain")
 	opens(t, strict, plain, ErrUnsealed, "plain, strict")
 	opens(t, r, old, nil, "version 1")
-	opens(t, strict, old, ErrOldVersion, "version 1, strict")
+	opens(t, strict, old, ErrVersion1, "version 1, strict")
 	empty := definition()
-	if _, err := strict.Open(&empty); !errors.Is(err, ErrUnsealed) {
+	if _, err := strict.Decrypt(&empty); !errors.Is(err, ErrUnsealed) {
 		t.Errorf("an empty payload in the place of a sealed one: %v", err)
 	}
 	opens(t, strict, sealed(strict, "secret"), nil, "version 2, strict")
 	opens(t, r, sealed(strict, "secret"), nil, "version 2")
 	empty = sealed(strict, "")
-	if plain, err := strict.Open(&empty); err != nil || len(plain) > 0 || empty.PayloadSize() != 0 {
+	if plain, err := strict.Decrypt(&empty); err != nil || len(plain) > 0 || empty.PayloadSize() != 0 {
 		t.Errorf("an empty payload that is sealed: %q, %v", plain, err)
 	}
 }
@@ -198,23 +198,23 @@ func TestRotation(t *testing.T) {
 	r, path := ring(t, "k1 "+one)
 	old := sealed(r, "secret")
 	write(t, path, "# rotated\nk2 "+two+"\n\nk1 "+one+"\n")
-	if changed := r.Reload(nil); !changed || r.Fault() != nil || r.Current() != "k2" {
-		t.Fatalf("%v, %v, %s", changed, r.Fault(), r.Current())
+	if changed := r.Reload(nil); !changed || r.LoadError() != nil || r.EncryptingKeyID() != "k2" {
+		t.Fatalf("%v, %v, %s", changed, r.LoadError(), r.EncryptingKeyID())
 	}
 	opens(t, r, old, nil, "with the old key")
 	for _, bad := range []string{"", "k2\n", "k2 " + two + "\nk2 " + one, "k2 c2hvcnQ=", "k/2 " + two,
 		"k2 " + two + " more", "k2 " + base64.StdEncoding.EncodeToString(make([]byte, 32))} {
 		write(t, path, bad)
-		if changed, err := r.Reload(nil), r.Fault(); changed || err == nil || strings.Contains(err.Error(), two) {
+		if changed, err := r.Reload(nil), r.LoadError(); changed || err == nil || strings.Contains(err.Error(), two) {
 			t.Errorf("%q: %v, %v", bad, changed, err)
 		}
-		if r.Current() != "k2" {
+		if r.EncryptingKeyID() != "k2" {
 			t.Errorf("%q has taken the keys away", bad)
 		}
 	}
 	write(t, path, "k2 "+two)
-	if changed := r.Reload(nil); !changed || r.Fault() != nil {
-		t.Fatal(r.Fault())
+	if changed := r.Reload(nil); !changed || r.LoadError() != nil {
+		t.Fatal(r.LoadError())
 	}
 	opens(t, r, old, ErrKey, "with a key that is gone")
 }
@@ -222,12 +222,12 @@ func TestRotation(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	r, _ := ring(f, "k1 "+one)
 	f.Add(sealed(r, "x").Payload)
-	r.Bind()
+	r.UseVersion2()
 	f.Add(sealed(r, "x").Payload)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := definition()
 		d.Payload, d.PayloadKey = b, "k1"
-		if plain, err := r.Open(&d); err == nil && string(plain) != "x" {
+		if plain, err := r.Decrypt(&d); err == nil && string(plain) != "x" {
 			t.Errorf("%q opens as %q", b, plain)
 		}
 	})
@@ -237,21 +237,21 @@ func BenchmarkSeal(b *testing.B) {
 	for version := job.SealOfJob; version <= job.SealOfWork; version++ {
 		r, _ := ring(b, "k1 "+one)
 		if version == job.SealOfWork {
-			r.Bind()
+			r.UseVersion2()
 		}
 		payload := string(make([]byte, 1024))
 		b.Run(fmt.Sprint("seal version ", version), func(b *testing.B) {
 			b.ReportAllocs()
 			d := definition()
 			for b.Loop() {
-				r.Seal(&d, []byte(payload))
+				r.Encrypt(&d, []byte(payload))
 			}
 		})
 		d := sealed(r, payload)
 		b.Run(fmt.Sprint("open version ", version), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := r.Open(&d); err != nil {
+				if _, err := r.Decrypt(&d); err != nil {
 					b.Fatal(err)
 				}
 			}

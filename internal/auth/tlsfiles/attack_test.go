@@ -88,7 +88,7 @@ func TestClientTrustsOnlyTheServerItShould(t *testing.T) {
 		"plain text":  {serve(t), "", "first record does not look like a TLS handshake"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := open(t, Options{Files: Files{CA: ca, ServerName: c.name}})
+			source := open(t, Options{Files: Files{Authorities: ca, ServerName: c.name}})
 			wants(t, try(t, c.addr, source.Client()), c.want)
 		})
 	}
@@ -104,7 +104,7 @@ func TestNameHoldsForAListOfAddresses(t *testing.T) {
 	for name, want := range map[string]string{"fermata.example": "", "": "127.0.0.1"} {
 		list := manual.NewBuilderWithScheme("list")
 		list.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: addr, ServerName: "127.0.0.1"}}})
-		client := open(t, Options{Files: Files{CA: source.o.CA, ServerName: name}})
+		client := open(t, Options{Files: Files{Authorities: source.o.Authorities, ServerName: name}})
 		conn, err := grpc.NewClient("list:///x", grpc.WithResolvers(list),
 			grpc.WithTransportCredentials(client.Client()))
 		if err != nil {

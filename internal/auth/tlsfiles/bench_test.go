@@ -62,7 +62,7 @@ func (l *lines) count(text string) int {
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func all(d *tlstest.Dir) Files { return Files{Cert: d.Cert, Key: d.Key, CA: d.CA} }
+func all(d *tlstest.Dir) Files { return Files{Cert: d.Cert, Key: d.Key, Authorities: d.CA} }
 
 func open(t *testing.T, o Options) *Source {
 	t.Helper()

@@ -16,8 +16,8 @@ var errServerOnly = errors.New("these credentials are not for this side of a con
 // Server are the credentials of a gRPC server: TLS 1.2 or later. With anything but
 // NoClientCert the files need a CA.
 func (s *Source) Server(auth ClientAuth) (credentials.TransportCredentials, error) {
-	if auth != NoClientCert && s.o.CA == "" {
-		return nil, errors.New("clients' certificates cannot be verified without " + s.o.Called.CA)
+	if auth != NoClientCert && s.o.Authorities == "" {
+		return nil, errors.New("clients' certificates cannot be verified without " + s.o.Called.Authorities)
 	}
 	if s.o.Cert == "" {
 		return nil, errNoCertificate
@@ -42,8 +42,8 @@ func (s *Source) Peers(list []string) (credentials.TransportCredentials, error) 
 	if err != nil {
 		return nil, err
 	}
-	if s.o.Cert == "" || s.o.CA == "" {
-		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key + " and " + s.o.Called.CA)
+	if s.o.Cert == "" || s.o.Authorities == "" {
+		return nil, errors.New("peers need all of " + s.o.Called.Cert + ", " + s.o.Called.Key + " and " + s.o.Called.Authorities)
 	}
 	own := s.currentMaterial().pair.Leaf
 	if err := checkURIs(own); err != nil {

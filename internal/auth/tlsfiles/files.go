@@ -21,9 +21,9 @@ type Files struct {
 	// Cert and Key are this side's certificate, followed by its intermediates, and
 	// its key; both or none.
 	Cert, Key string
-	// CA holds the authorities that the other side's certificate must come from. A client without one trusts
+	// Authorities holds the authorities that the other side's certificate must come from. A client without one trusts
 	// those of the system.
-	CA string
+	Authorities string
 	// ServerName is the name that a server's certificate must carry. Default: the
 	// host that is dialled.
 	ServerName string
@@ -54,7 +54,7 @@ func (f Files) readFiles(called Files) fileContents {
 	var errs [3]error
 	c.cert, errs[0] = readFile(called.Cert, f.Cert)
 	c.key, errs[1] = readFile(called.Key, f.Key)
-	c.ca, errs[2] = readFile(called.CA, f.CA)
+	c.ca, errs[2] = readFile(called.Authorities, f.Authorities)
 	c.err = errors.Join(errs[:]...)
 	return c
 }
@@ -101,10 +101,10 @@ func (f Files) parseFiles(called Files, c fileContents) (*keyMaterial, error) {
 			}
 		}
 	}
-	if f.CA != "" {
+	if f.Authorities != "" {
 		pool, err := parsePool(c.ca)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", called.CA, f.CA, err)
+			return nil, fmt.Errorf("%s %s: %w", called.Authorities, f.Authorities, err)
 		}
 		m.ca = pool
 	}

@@ -41,10 +41,10 @@ func TestFilesThatCannotBe(t *testing.T) {
 		"key: open /none":                 {Cert: cert, Key: "/none"},
 		"does not match":                  {Cert: cert, Key: file(other.Key)},
 		"failed to find any PEM data":     {Cert: file(), Key: key},
-		"holds no certificate":            {CA: file([]byte("junk"))},
-		"only 1 of 2":                     {CA: file(ours.PEM, ours.PEM[:len(ours.PEM)/2])},
-		"longer than":                     {CA: file(make([]byte, maxFileSize+1))},
-		"authority " + key + ": holds no": {CA: key},
+		"holds no certificate":            {Authorities: file([]byte("junk"))},
+		"only 1 of 2":                     {Authorities: file(ours.PEM, ours.PEM[:len(ours.PEM)/2])},
+		"longer than":                     {Authorities: file(make([]byte, maxFileSize+1))},
+		"authority " + key + ": holds no": {Authorities: key},
 	} {
 		if _, err := Open(Options{Files: f}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", f, err, want)
@@ -52,7 +52,7 @@ func TestFilesThatCannotBe(t *testing.T) {
 			t.Errorf("%v shows a key", err)
 		}
 	}
-	s := open(t, Options{Files: Files{CA: ca}})
+	s := open(t, Options{Files: Files{Authorities: ca}})
 	if _, err := s.Server(NoClientCert); err == nil {
 		t.Error("a server without a certificate")
 	}
@@ -90,12 +90,12 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 		if err := try(t, addr, fresh); (err == nil) != fresh2 {
 			t.Errorf("%s: the new client gets %v", when, err)
 		}
-		want := fmt.Sprintf("# HELP fermata_certificate_files_broken 1 while the TLS files on disk are invalid and "+
+		want := fmt.Sprintf("# HELP fermata_certificate_files_invalid 1 while the TLS files on disk are invalid and "+
 			"older ones are active.\n"+
-			"# TYPE fermata_certificate_files_broken gauge\nfermata_certificate_files_broken{use=\"clients\"} %d\n",
+			"# TYPE fermata_certificate_files_invalid gauge\nfermata_certificate_files_invalid{use=\"clients\"} %d\n",
 			broken)
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
-			"fermata_certificate_files_broken"); err != nil {
+			"fermata_certificate_files_invalid"); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestEndOfACertificateIsToldInTime(t *testing.T) {
 	s := open(t, Options{Files: all(dir), Use: "clients", Now: now.Now, Logger: log.logger(), Registerer: reg})
 	told := func(want int, text string) {
 		t.Helper()
-		s.Look()
+		s.ReloadIfDue()
 		if n := log.count(text); n != want {
 			t.Errorf("told %d times that it %s, want %d", n, text, want)
 		}
@@ -245,12 +245,12 @@ func TestShortLivesAreNotAlwaysAboutToEnd(t *testing.T) {
 		NotAfter: now.Now().Add(24 * time.Hour)}), ours)
 	s := open(t, Options{Files: all(dir), Use: "clients", Now: now.Now, Logger: log.logger()})
 	now.pass(17 * time.Hour)
-	s.Look()
+	s.ReloadIfDue()
 	if n := log.count("about to end"); n != 0 {
 		t.Errorf("told %d times with seven of 24 hours left", n)
 	}
 	now.pass(2 * time.Hour)
-	s.Look()
+	s.ReloadIfDue()
 	if n := log.count("about to end"); n != 1 {
 		t.Errorf("told %d times with five of 24 hours left", n)
 	}

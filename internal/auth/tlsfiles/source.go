@@ -67,7 +67,7 @@ type Source struct {
 func Open(o Options) (*Source, error) {
 	o.Called.Cert = cmp.Or(o.Called.Cert, "certificate")
 	o.Called.Key = cmp.Or(o.Called.Key, "key")
-	o.Called.CA = cmp.Or(o.Called.CA, "authority")
+	o.Called.Authorities = cmp.Or(o.Called.Authorities, "authority")
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -97,17 +97,17 @@ func (s *Source) registerMetrics(reg prometheus.Registerer) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_certificate_expiry_timestamp_seconds", ConstLabels: use,
 			Help: "When the certificate in force ends, in Unix seconds.",
-		}, func() float64 { return float64(s.Look().Unix()) })
+		}, func() float64 { return float64(s.ReloadIfDue().Unix()) })
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_certificate_lifetime_seconds", ConstLabels: use,
 			Help: "How long the certificate in force is good in all, from its beginning to its end.",
 		}, func() float64 { return s.currentMaterial().lifetime.Seconds() })
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_certificate_files_broken", ConstLabels: use,
+		Name: "fermata_certificate_files_invalid", ConstLabels: use,
 		Help: "1 while the TLS files on disk are invalid and older ones are active.",
 	}, func() float64 {
-		s.Look()
+		s.ReloadIfDue()
 		if s.filesInvalid.Load() {
 			return 1
 		}
@@ -125,10 +125,10 @@ func (s *Source) registerRefusals() {
 	})
 }
 
-// Look reloads the files if the last read is more than a second ago, and logs if the own certificate expires
+// ReloadIfDue reloads the files if the last read is more than a second ago, and logs if the own certificate expires
 // soon. It returns the expiry time; zero without a certificate. Handshakes do this by themselves; a process that
 // may have none for days should call it from time to time.
-func (s *Source) Look() time.Time { return s.currentMaterial().notAfter }
+func (s *Source) ReloadIfDue() time.Time { return s.currentMaterial().notAfter }
 
 // currentMaterial reloads the files if necessary and returns the active material.
 func (s *Source) currentMaterial() *keyMaterial {

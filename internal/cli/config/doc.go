@@ -9,7 +9,7 @@
 //  4. its default
 //
 // A flag may have further names, those of other applications for the same setting
-// ([AlsoCalled]). They are used unchanged as variable names and as keys of the file.
+// ([AddAliases]). They are used unchanged as variable names and as keys of the file.
 //
 // An empty variable counts as unset. Lists are separated by commas in the
 // environment (by lines for flags that take one value each) and are sequences

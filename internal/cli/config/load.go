@@ -20,11 +20,11 @@ const fileFlag = "config"
 //
 // The error is a join of all faults; each names its key.
 func Load(cmd *cobra.Command, envPrefix string) error {
-	return Fill(cmd.Flags(), envPrefix)
+	return LoadFlags(cmd.Flags(), envPrefix)
 }
 
-// Fill is [Load] for one set of flags, if a command has other flags that are not settings.
-func Fill(flags *pflag.FlagSet, envPrefix string) error {
+// LoadFlags is [Load] for one set of flags, if a command has other flags that are not settings.
+func LoadFlags(flags *pflag.FlagSet, envPrefix string) error {
 	given := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { given[f.Name] = f.Changed })
 	var faults []error
@@ -50,9 +50,9 @@ func EnvName(prefix, flag string) string {
 // otherNames is the annotation of a flag with more names.
 const otherNames = "fermata_other_names"
 
-// AlsoCalled gives a flag further names, which are used unchanged as environment variables and as keys of the
+// AddAliases gives a flag further names, which are used unchanged as environment variables and as keys of the
 // file: the names that applications use for the same setting. The names of [Load] take precedence.
-func AlsoCalled(flags *pflag.FlagSet, name string, others ...string) {
+func AddAliases(flags *pflag.FlagSet, name string, others ...string) {
 	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
 }
 

@@ -213,7 +213,7 @@ func TestPositive(t *testing.T) {
 	} {
 		s := newSettings(t, strings.Fields(args)...)
 		got := ""
-		if err := Positive(s.cmd.Flags(), "slots", "op-timeout"); err != nil {
+		if err := RequirePositive(s.cmd.Flags(), "slots", "op-timeout"); err != nil {
 			got = err.Error()
 		}
 		if got != want {

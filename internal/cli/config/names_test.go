@@ -10,7 +10,7 @@ import (
 func TestOtherNames(t *testing.T) {
 	load := func(t *testing.T, args ...string) (time.Duration, error) {
 		s := newSettings(t, args...)
-		AlsoCalled(s.cmd.Flags(), "op-timeout", "OTHER_TIMEOUT")
+		AddAliases(s.cmd.Flags(), "op-timeout", "OTHER_TIMEOUT")
 		err := Load(s.cmd, "FT")
 		return *s.timeout, err
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Positive rejects 0 as the value of these flags, because 0 would mean their default. Each flag is a number or a
+// RequirePositive rejects 0 as the value of these flags, because 0 would mean their default. Each flag is a number or a
 // duration.
-func Positive(flags *pflag.FlagSet, names ...string) error {
+func RequirePositive(flags *pflag.FlagSet, names ...string) error {
 	var faults []error
 	for _, name := range names {
 		f := flags.Lookup(name)

@@ -41,10 +41,10 @@ func TestValuesOfAnotherType(t *testing.T) {
 		if err := f.Set("config", writeFile(t, name+": "+value)); err != nil {
 			t.Fatal(err)
 		}
-		check("file", Fill(f, "FT"))
+		check("file", LoadFlags(f, "FT"))
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(EnvName("FT", name), value)
-			check("environment", Fill(flags(), "FT"))
+			check("environment", LoadFlags(flags(), "FT"))
 		})
 	}
 	other := errors.New("no flag")

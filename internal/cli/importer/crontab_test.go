@@ -35,7 +35,7 @@ func TestUserColumnByText(t *testing.T) {
 		"0 1 * * * root /a\n0 2 * * * php /b":                                     unclear,
 		"0 1 * * * app python3 x.py\n0 2 * * * app ./x":                           unclear,
 	} {
-		column, line, word := importer.FindUserColumn([]byte(text))
+		column, line, word := importer.DetectUserColumn([]byte(text))
 		if column != want {
 			t.Errorf("%q: %d, want %d", text, column, want)
 		}

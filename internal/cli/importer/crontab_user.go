@@ -53,9 +53,9 @@ func setOf(words string) map[string]bool {
 	return set
 }
 
-// FindUserColumn finds out from the text of a crontab whether its entries name a user. line and word are those
+// DetectUserColumn finds out from the text of a crontab whether its entries name a user. line and word are those
 // of the first ambiguous entry.
-func FindUserColumn(text []byte) (column UserColumn, line int, word string) {
+func DetectUserColumn(text []byte) (column UserColumn, line int, word string) {
 	var users, others, header bool
 	for i, text := range strings.Split(string(text), "\n") {
 		if i == maxCrontab {

@@ -35,8 +35,8 @@ type Entry struct {
 	disabled bool
 }
 
-// Job reports whether the entry became a job that is not commented out.
-func (e *Entry) Job() bool { return e.fields != nil && !e.disabled }
+// HasJob reports whether the entry became a job that is not commented out.
+func (e *Entry) HasJob() bool { return e.fields != nil && !e.disabled }
 
 // turnOff writes the job as a comment, with a reason.
 func (e *Entry) turnOff(reason string, note func(string)) {
@@ -81,7 +81,7 @@ func (m *yamlMapping) isEmpty() bool { return len(m.node.Content) == 0 }
 // textNode returns a string node. It is quoted if YAML would read it as another type or change it.
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.Steers(r)) })
+	odd := strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || visible.MustEscape(r)) })
 	if lines := strings.Contains(s, "\n"); odd || lines &&
 		(strings.TrimSpace(s) == "" || s[0] == ' ' || s[0] == '\n' || strings.HasSuffix(s, "\n\n")) {
 		n.Style = yaml.DoubleQuotedStyle
@@ -133,7 +133,7 @@ func printableText(s string) string {
 		if r == '\t' {
 			return ' '
 		}
-		if !unicode.IsPrint(r) || visible.Steers(r) {
+		if !unicode.IsPrint(r) || visible.MustEscape(r) {
 			return utf8.RuneError
 		}
 		return r

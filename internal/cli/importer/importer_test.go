@@ -28,7 +28,7 @@ func show(t testing.TB, entries []importer.Entry) (string, []manifest.Job) {
 	}
 	jobs := 0
 	for i := range entries {
-		if entries[i].Job() {
+		if entries[i].HasJob() {
 			jobs++
 		}
 	}
@@ -158,7 +158,7 @@ func TestHostileCrontabs(t *testing.T) {
 		if !strings.Contains(flat(text), flat(c.want)) && !strings.Contains(payload, c.want) {
 			t.Errorf("%q: no %s in\n%s", c.line, c.want, text)
 		}
-		if !entries[0].Job() && len(entries[0].Notes) == 0 {
+		if !entries[0].HasJob() && len(entries[0].Notes) == 0 {
 			t.Errorf("%q went in silence", c.line)
 		}
 	}
@@ -230,7 +230,7 @@ func TestYAMLBombsAreRefused(t *testing.T) {
 		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
 	entries := importer.CronJobs("f", []byte(text), importer.CronJobOptions{Zone: "UTC"})
-	if len(entries) != 1 || entries[0].Job() || !strings.Contains(entries[0].Notes[0].Text, "stands for more than 32 MiB") {
+	if len(entries) != 1 || entries[0].HasJob() || !strings.Contains(entries[0].Notes[0].Text, "stands for more than 32 MiB") {
 		t.Errorf("%+v", entries)
 	}
 }

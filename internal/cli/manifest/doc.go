@@ -14,7 +14,7 @@
 //
 // Invariants:
 //
-//  1. All faults of a file are reported together, up to [MaxFaults], each with the line of its
+//  1. All faults of a file are reported together, up to [MaxErrors], each with the line of its
 //     field. Nothing is returned of a job with a field that was not understood.
 //  2. The faults that a node reports for fields of the API are located in the file
 //     ([Job.Locate]).

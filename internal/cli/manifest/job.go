@@ -166,7 +166,7 @@ func encodeHandlerPayload(handler string, value any, wrong func(path, text strin
 		wrong(handler, "has a key that is no text: quote it")
 		return nil, false
 	}
-	faults := payload.Check(handler, text)
+	faults := payload.Validate(handler, text)
 	for _, f := range faults {
 		path := handler + "." + f.Field
 		if f.Field == "" || f.Field[0] == '[' {

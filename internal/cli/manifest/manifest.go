@@ -17,8 +17,8 @@ const (
 	MaxFile = 64 << 20
 	// MaxJobs bounds the jobs of a file of lines.
 	MaxJobs = 250_000
-	// MaxFaults is the maximum number of reported faults of a file.
-	MaxFaults = 1000
+	// MaxErrors is the maximum number of reported faults of a file.
+	MaxErrors = 1000
 )
 
 // Job is one job of a file.
@@ -41,14 +41,14 @@ type Queue struct {
 	at nodePlace
 }
 
-// Set is the content of one or more files.
-type Set struct {
+// Content is the content of one or more files.
+type Content struct {
 	Jobs   []Job
 	Queues []Queue
 }
 
-// Fault is one thing that is wrong with a file.
-type Fault struct {
+// FileError is one thing that is wrong with a file.
+type FileError struct {
 	File string
 	Line int // from 1
 	// Column is the column of the field's name, from 1, in bytes; 0 if unknown.
@@ -58,7 +58,7 @@ type Fault struct {
 	Text  string
 }
 
-func (f Fault) String() string {
+func (f FileError) String() string {
 	text := f.Text
 	if f.Field != "" {
 		text = f.Field + ": " + text
@@ -69,10 +69,10 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, text)
 }
 
-// Faults are all that is wrong with files.
-type Faults []Fault
+// FileErrors are all that is wrong with files.
+type FileErrors []FileError
 
-func (f Faults) Error() string {
+func (f FileErrors) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
 		lines[i] = fault.String()
@@ -81,8 +81,8 @@ func (f Faults) Error() string {
 }
 
 // Sorted orders faults by file and line.
-func (f Faults) Sorted() Faults {
-	slices.SortStableFunc(f, func(a, b Fault) int {
+func (f FileErrors) Sorted() FileErrors {
+	slices.SortStableFunc(f, func(a, b FileError) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Field, b.Field))
 	})
@@ -91,7 +91,7 @@ func (f Faults) Sorted() Faults {
 
 // Locate returns a fault at the position of a field, given by its path in the API: "job.timeout",
 // "job.labels[\"team\"]", "job_id".
-func (j *Job) Locate(path, text string) Fault {
+func (j *Job) Locate(path, text string) FileError {
 	path = strings.TrimPrefix(path, "job.")
 	if path == "job_id" || path == "parent" {
 		path = "id"
@@ -100,17 +100,17 @@ func (j *Job) Locate(path, text string) Fault {
 }
 
 // Locate is as that of a job, for paths such as "settings.rate".
-func (q *Queue) Locate(path, text string) Fault {
+func (q *Queue) Locate(path, text string) FileError {
 	return q.at.faultAt(strings.TrimPrefix(path, "settings."), text)
 }
 
 // Add appends the content of another file.
-func (s *Set) Add(o Set) {
+func (s *Content) Add(o Content) {
 	s.Jobs, s.Queues = append(s.Jobs, o.Jobs...), append(s.Queues, o.Queues...)
 }
 
 // Check returns contradictions between files: jobs with the same id, or several limits of one queue.
-func (s *Set) Check() (faults Faults) {
+func (s *Content) Check() (faults FileErrors) {
 	ids, queues := map[string]*nodePlace{}, map[string]*nodePlace{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -140,12 +140,12 @@ func (s *Set) Check() (faults Faults) {
 type reader struct {
 	file, namespace string
 	budget          *Budget
-	set             Set
-	faults          Faults
+	set             Content
+	faults          FileErrors
 }
 
 // Read reads the text of a file for a namespace.
-func Read(file string, text []byte, namespace string) (Set, Faults) {
+func Read(file string, text []byte, namespace string) (Content, FileErrors) {
 	return ReadWithin(&Budget{}, file, text, namespace)
 }
 
@@ -153,19 +153,19 @@ func Read(file string, text []byte, namespace string) (Set, Faults) {
 type Budget = yamldoc.Budget
 
 // ReadWithin is Read for one of several files, which share a budget.
-func ReadWithin(b *Budget, file string, text []byte, namespace string) (Set, Faults) {
+func ReadWithin(b *Budget, file string, text []byte, namespace string) (Content, FileErrors) {
 	r := &reader{file: file, namespace: namespace, budget: b}
 	if len(text) > MaxFile {
-		r.faults = append(r.faults, Fault{File: file, Line: 1,
+		r.faults = append(r.faults, FileError{File: file, Line: 1,
 			Text: fmt.Sprintf("has %d bytes, at most %d are allowed", len(text), MaxFile)})
-		return Set{}, r.faults
+		return Content{}, r.faults
 	}
 	for _, root := range r.readDocuments(text) {
 		r.readDocument(root)
 	}
-	if more := len(r.faults) - MaxFaults; more > 0 {
-		r.faults = r.faults[:MaxFaults]
-		r.addFault(position{line: r.faults[MaxFaults-1].Line}, "", fmt.Sprintf("%d more faults are not shown", more))
+	if more := len(r.faults) - MaxErrors; more > 0 {
+		r.faults = r.faults[:MaxErrors]
+		r.addFault(position{line: r.faults[MaxErrors-1].Line}, "", fmt.Sprintf("%d more faults are not shown", more))
 	}
 	return r.set, r.faults
 }
@@ -199,7 +199,7 @@ func (r *reader) readDocument(root *yaml.Node) {
 }
 
 func (r *reader) addFault(at position, field, text string) {
-	r.faults = append(r.faults, Fault{File: r.file, Line: max(1, at.line), Column: at.column,
+	r.faults = append(r.faults, FileError{File: r.file, Line: max(1, at.line), Column: at.column,
 		Field: printableText(field), Text: printableText(text)})
 }
 

@@ -14,9 +14,9 @@ type nodePlace struct {
 	node *yaml.Node
 }
 
-func (p nodePlace) faultAt(path, text string) Fault {
+func (p nodePlace) faultAt(path, text string) FileError {
 	at := p.positionAt(path)
-	return Fault{File: p.file, Line: at.line, Column: at.column, Field: printableText(path), Text: printableText(text)}
+	return FileError{File: p.file, Line: at.line, Column: at.column, Field: printableText(path), Text: printableText(text)}
 }
 
 // position is a line and a column in a file, both from 1; column 0 is unknown.

@@ -52,7 +52,7 @@ func (o Options) Check() error {
 			faults = append(faults, fmt.Errorf("--%s %q: want host:port", a.flag, a.addr))
 		}
 	}
-	if len(faults) == 0 && !bearer.Local(o.GRPCAddr) {
+	if len(faults) == 0 && !bearer.IsLocal(o.GRPCAddr) {
 		faults = append(faults, fmt.Errorf("--grpc-addr %s: other hosts can reach it, and the playground has "+
 			"nothing to keep them out: want an address of this host alone, such as 127.0.0.1:7070", o.GRPCAddr))
 	}

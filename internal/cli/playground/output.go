@@ -28,14 +28,14 @@ func outputFor(o Options) display {
 type liveDisplay struct{ tui.Screen }
 
 func (l liveDisplay) showFirst(f frame) {
-	l.Enter()
+	l.EnterFullScreen()
 	l.drawFrame(f)
 }
 
 func (l liveDisplay) showUpdate(f frame, _ []jobEvent) { l.drawFrame(f) }
 
 func (l liveDisplay) showLast(f frame) {
-	l.Leave()
+	l.LeaveFullScreen()
 	l.printKept(f)
 	if f.notice != "" {
 		fmt.Fprintln(l.Out, f.notice)

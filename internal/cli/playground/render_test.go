@@ -201,7 +201,7 @@ func TestTidy(t *testing.T) {
 		9960 * time.Millisecond: "10s", 64 * time.Second: "64s", 99600 * time.Millisecond: "1m40s", 128 * time.Second: "2m08s",
 		62 * time.Minute: "1h02m", 76 * time.Hour: "3d04h",
 	} {
-		if got := tui.Tidy(d); got != want {
+		if got := tui.FormatDuration(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}

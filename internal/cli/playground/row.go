@@ -74,14 +74,14 @@ type runMark struct {
 func rowOf(j *fermatav1.Job) jobRow {
 	s := j.GetStatus()
 	r := jobRow{
-		name:      tui.Clean(path.Base(j.GetName())),
+		name:      tui.StripControls(path.Base(j.GetName())),
 		failures:  s.GetConsecutiveFailures(),
 		effective: s.GetEffectiveInterval().AsDuration(),
 		attempt:   s.GetCurrentAttempt(),
 		attempts:  j.GetRetryPolicy().GetMaxAttempts(),
 		finished:  timeOf(s.GetLastFinishTime()),
 		last:      resultOf(s.GetLastOutcome()),
-		lastError: tui.Clean(s.GetLastError()),
+		lastError: tui.StripControls(s.GetLastError()),
 		runs:      s.GetRunsTotal(),
 		lost:      s.GetLostTotal(),
 	}
@@ -147,7 +147,7 @@ func phaseOf(s *fermatav1.JobStatus, manual bool) jobPhase {
 // gateOf names a gate as "lock ledger".
 func gateOf(h *fermatav1.Hold) string {
 	reason := strings.ToLower(strings.TrimPrefix(h.GetReason().String(), "REASON_"))
-	return strings.TrimSpace(reason + " " + tui.Clean(h.GetKey()))
+	return strings.TrimSpace(reason + " " + tui.StripControls(h.GetKey()))
 }
 
 func resultOf(o fermatav1.Outcome) runResult {

@@ -86,7 +86,7 @@ func (s *session) endSession(err error) error {
 	case err != nil:
 		s.bye = "Stopped before everything had ended; nothing is kept."
 	default:
-		s.bye = fmt.Sprintf("Drained in %s; nothing is kept.", tui.Tidy(time.Since(s.draining)))
+		s.bye = fmt.Sprintf("Drained in %s; nothing is kept.", tui.FormatDuration(time.Since(s.draining)))
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (s *session) currentNotice() string {
 		}
 		return "Draining: waiting for " + strings.Join(waits, ", ") + ". Ctrl-C again stops at once."
 	case s.trouble != nil:
-		return "The node does not answer: " + tui.Clean(s.trouble.Error())
+		return "The node does not answer: " + tui.StripControls(s.trouble.Error())
 	}
 	return ""
 }

@@ -48,7 +48,7 @@ func (c columnWidths) headLine() tui.Line {
 		tui.Right("FAIL", failsWidth) + " " + tui.Left("INTERVAL", c.interval) + " " + tui.Left("WAIT",
 		barWidth) + " " + tui.Right("RUNS", runsWidth) + "  ")}
 	if c.timeline > 0 {
-		title := "LAST " + tui.Tidy(time.Duration(c.timeline)*cellTime(c.timeline))
+		title := "LAST " + tui.FormatDuration(time.Duration(c.timeline)*cellTime(c.timeline))
 		l = append(l, tui.Ruled.Of(tui.Left(title, c.timeline)+"  "))
 	}
 	return append(l, tui.Ruled.Of(tui.Left("LAST RESULT", c.last)))
@@ -57,7 +57,7 @@ func (c columnWidths) headLine() tui.Line {
 func (c columnWidths) rowLine(now time.Time, r jobRow) tui.Line {
 	fails := tui.Dim.Of(tui.Right("0", failsWidth) + " ")
 	if r.failures > 0 {
-		fails = tui.Red.Of(tui.Right(tui.Compact(r.failures), failsWidth) + " ")
+		fails = tui.Red.Of(tui.Right(tui.FormatCount(r.failures), failsWidth) + " ")
 	}
 	hue := r.lineStyle()
 	l := tui.Line{
@@ -68,7 +68,7 @@ func (c columnWidths) rowLine(now time.Time, r jobRow) tui.Line {
 		r.intervalStyle().Of(tui.Left(r.intervalText(c.interval >= 13), c.interval) + " "),
 	}
 	l = append(l, progressBar(now, r.since, r.due, barWidth, hue)...)
-	l = append(l, tui.Plain.Of(" "+tui.Right(tui.Compact(r.runs), runsWidth)+"  "))
+	l = append(l, tui.Plain.Of(" "+tui.Right(tui.FormatCount(r.runs), runsWidth)+"  "))
 	if c.timeline > 0 {
 		l = append(l, timelineLine(now, r.marks, c.timeline)...)
 		l = append(l, tui.Plain.Of("  "))
@@ -120,15 +120,15 @@ func (r jobRow) intervalText(wide bool) string {
 	text := ""
 	switch {
 	case r.phase == hinted:
-		text = tui.Tidy(r.due.Sub(r.since)) + " ask"
+		text = tui.FormatDuration(r.due.Sub(r.since)) + " ask"
 	case r.effective > r.every:
 		factor := fmt.Sprintf("×%.1f", float64(r.effective)/float64(r.every))
-		text = tui.Tidy(r.effective) + " " + strings.TrimSuffix(factor, ".0")
+		text = tui.FormatDuration(r.effective) + " " + strings.TrimSuffix(factor, ".0")
 	default:
-		return tui.Tidy(r.every)
+		return tui.FormatDuration(r.every)
 	}
 	if wide {
-		text = tui.Tidy(r.every) + "→" + text
+		text = tui.FormatDuration(r.every) + "→" + text
 	}
 	return text
 }

@@ -142,10 +142,10 @@ func nextText(from time.Time, r jobRow) string {
 	if r.due.IsZero() {
 		return ""
 	}
-	wait := tui.Tidy(r.due.Sub(from))
+	wait := tui.FormatDuration(r.due.Sub(from))
 	switch r.phase {
 	case backoff:
-		return fmt.Sprintf("; next in %s instead of %s", wait, tui.Tidy(r.every))
+		return fmt.Sprintf("; next in %s instead of %s", wait, tui.FormatDuration(r.every))
 	case retrying:
 		return fmt.Sprintf("; attempt %d in %s", r.attempt, wait)
 	case hinted:

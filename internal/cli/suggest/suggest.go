@@ -70,8 +70,8 @@ func flagNames(cmd *cobra.Command) (names []string) {
 // answerKey begins the annotations of a command with the answers to words that are no commands of it.
 const answerKey = "answer to "
 
-// Answer makes text the hint to words that people try as commands of cmd, and for which there is none.
-func Answer(cmd *cobra.Command, text string, words ...string) {
+// AnswerUnknownCommand makes text the hint to words that people try as commands of cmd, and for which there is none.
+func AnswerUnknownCommand(cmd *cobra.Command, text string, words ...string) {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
 	}

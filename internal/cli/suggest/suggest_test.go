@@ -28,7 +28,7 @@ func tree() (root, jobs *cobra.Command) {
 	run.SuggestFor = []string{"trigger"}
 	jobs.AddCommand(list, leaf("create"), leaf("pause"), leaf("resume"), leaf("delete", "rm"), run, secret)
 	queues.AddCommand(leaf("list"), leaf("pause"))
-	suggest.Answer(queues, "queues go with their last job", "delete", "rm")
+	suggest.AnswerUnknownCommand(queues, "queues go with their last job", "delete", "rm")
 	root.AddCommand(jobs, queues, leaf("preview"))
 	return root, jobs
 }

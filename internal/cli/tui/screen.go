@@ -47,11 +47,11 @@ func On(out io.Writer) (Screen, bool) {
 	}}, true
 }
 
-// Enter takes the terminal over.
-func (s Screen) Enter() { fmt.Fprint(s.Out, ctlEnter) }
+// EnterFullScreen takes the terminal over.
+func (s Screen) EnterFullScreen() { fmt.Fprint(s.Out, ctlEnter) }
 
-// Leave gives it back.
-func (s Screen) Leave() { fmt.Fprint(s.Out, ctlLeave) }
+// LeaveFullScreen gives it back.
+func (s Screen) LeaveFullScreen() { fmt.Fprint(s.Out, ctlLeave) }
 
 // Draw shows a frame in one write, over the last one. The lines fit the screen.
 func (s Screen) Draw(lines []Line) {

@@ -13,7 +13,7 @@ func TestCleanForeignText(t *testing.T) {
 	for in, want := range map[string]string{
 		" two\nlines\t": "two lines", "\x1b[2Jgone": "?[2Jgone", "日本": "??", "e\u0301": "e", "Zoë …": "Zoë …",
 	} {
-		if got := Clean(in); got != want {
+		if got := StripControls(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -28,8 +28,8 @@ func TestLines(t *testing.T) {
 		{l.Clip(0).Text(true), ""},
 		{Left("abc", 5) + "|" + Right("abc", 5) + "|" + Left("abcdef", 4), "abc  |  abc|abc…"},
 		{Plural(1, "job") + " " + Plural(2, "job"), "1 job 2 jobs"},
-		{Compact(9999) + " " + Compact(12_345) + " " + Compact(3_456_789), "9999 12k 3M"},
-		{Tidy(4800*time.Millisecond) + " " + Tidy(62*time.Minute), "4.8s 1h02m"},
+		{FormatCount(9999) + " " + FormatCount(12_345) + " " + FormatCount(3_456_789), "9999 12k 3M"},
+		{FormatDuration(4800*time.Millisecond) + " " + FormatDuration(62*time.Minute), "4.8s 1h02m"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%q, want %q", tt.got, tt.want)

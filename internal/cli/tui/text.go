@@ -100,8 +100,8 @@ func fitText(s string, width int, toLeft bool) string {
 	return blank + s
 }
 
-// Tidy formats a duration for people: 4.8s, 64s, 2m08s, 1h02m, 3d04h.
-func Tidy(d time.Duration) string {
+// FormatDuration formats a duration for people: 4.8s, 64s, 2m08s, 1h02m, 3d04h.
+func FormatDuration(d time.Duration) string {
 	d = max(d, 0)
 	switch {
 	case d < 9950*time.Millisecond:
@@ -123,11 +123,11 @@ func Countdown(d time.Duration) string {
 	if d < 9950*time.Millisecond {
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}
-	return Tidy(d)
+	return FormatDuration(d)
 }
 
-// Compact formats a count in at most four columns: 9999, 12k, 3M.
-func Compact(n int64) string {
+// FormatCount formats a count in at most four columns: 9999, 12k, 3M.
+func FormatCount(n int64) string {
 	switch {
 	case n < 10_000:
 		return fmt.Sprint(n)
@@ -145,9 +145,9 @@ func Plural(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Clean makes a text of others fit for a terminal: one line, no control codes,
+// StripControls makes a text of others fit for a terminal: one line, no control codes,
 // and no characters of more or less than one column.
-func Clean(s string) string {
+func StripControls(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

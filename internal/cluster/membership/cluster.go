@@ -77,7 +77,7 @@ func New(o Options) (*Cluster, error) {
 	c.running, c.cancelRunning = context.WithCancel(context.Background())
 	c.nodes = newDelegate(o, c.signalChange)
 	c.addr.Store("")
-	self := sharding.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process, Blind: -1}
+	self := sharding.Member{Name: o.Name, GRPCAddr: o.GRPCAddr, PeerAddr: o.PeerAddr, Process: o.Process, UnreachablePrimaries: -1}
 	c.setView(1, []sharding.Member{self})
 	c.registerMetrics(o.Registerer)
 	return c, nil
@@ -158,20 +158,20 @@ func (c *Cluster) Subscribe(f func(sharding.View)) {
 func (c *Cluster) LocalAddr() string { return c.addr.Load().(string) }
 
 // Members lists the live members and those that departed recently, by name.
-func (c *Cluster) Members() []MemberInfo { return c.nodes.listNodes(time.Now()) }
+func (c *Cluster) Members() []MemberState { return c.nodes.listNodes(time.Now()) }
 
-// Stance is the state of a node's connection to Redis, as published to the other nodes.
-type Stance struct {
+// RedisState is the state of a node's connection to Redis, as published to the other nodes.
+type RedisState struct {
 	Aside   bool          // it should own no shards
 	Blind   int           // number of Redis primaries that it cannot reach; -1: unknown
 	Latency time.Duration // of its calls to Redis; 0: unknown
 }
 
-// SetStance publishes this node's connection to Redis to the other nodes and to its own view. It waits up to
+// PublishRedisState publishes this node's connection to Redis to the other nodes and to its own view. It waits up to
 // timeout until the message is sent. A node that misses the message gets the state with the next full exchange.
 // When a node stops being withdrawn, it looks for lost nodes at once: the fault that separated it from Redis may
 // have separated it from them.
-func (c *Cluster) SetStance(s Stance, timeout time.Duration) error {
+func (c *Cluster) PublishRedisState(s RedisState, timeout time.Duration) error {
 	if c.left.Load() {
 		return nil // Leave holds the lock until its message is sent
 	}

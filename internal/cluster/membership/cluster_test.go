@@ -88,7 +88,7 @@ func memberNames(v sharding.View) string {
 	var list []string
 	for _, m := range v.Members {
 		name := m.Name
-		if m.Aside {
+		if m.Withdrawn {
 			name += "-"
 		}
 		list = append(list, name)
@@ -125,7 +125,7 @@ func TestAlone(t *testing.T) {
 	t.Parallel()
 	c := newNode(t, "a")
 	want := sharding.View{Version: 1, Self: "a",
-		Members: []sharding.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a", Blind: -1}}}
+		Members: []sharding.Member{{Name: "a", GRPCAddr: "a:9000", PeerAddr: "a:7000", Process: "first-a", UnreachablePrimaries: -1}}}
 	check := func(when string) {
 		t.Helper()
 		v := c.View()
@@ -188,7 +188,7 @@ func TestCrashIsDetectedAndNameComesBack(t *testing.T) {
 	}
 	took := max(awaitMembers(t, a, "a b"), awaitMembers(t, b, "a b"))
 	t.Logf("crash detected in %v", took)
-	if i := slices.IndexFunc(a.Members(), func(m MemberInfo) bool {
+	if i := slices.IndexFunc(a.Members(), func(m MemberState) bool {
 		return m.Name == "c" &&
 			m.State == StateDeparted
 	}); i < 0 {
@@ -344,10 +344,10 @@ func TestReturnedNodeRejoinsAtOnce(t *testing.T) {
 	port := freePort(t)
 	a := startNode(t, "a", joining(fmt.Sprintf("127.0.0.1:%d", port)), func(o *Options) { o.RejoinEvery = time.Hour })
 	startNode(t, "b", func(o *Options) { o.BindPort = port })
-	if err := a.SetStance(Stance{Aside: true, Blind: -1}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Aside: true, Blind: -1}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.SetStance(Stance{Blind: -1}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Blind: -1}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, a, "a b")
@@ -472,13 +472,13 @@ func TestWithdrawalIsPublished(t *testing.T) {
 		blind int
 		want  string
 	}{{true, 1, "a b- c"}, {false, 0, "a b c"}, {false, -1, "a b c"}} {
-		if err := b.SetStance(Stance{Aside: step.aside, Blind: step.blind}, patience); err != nil {
+		if err := b.PublishRedisState(RedisState{Aside: step.aside, Blind: step.blind}, patience); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range []*Cluster{a, b, c} {
 			awaitMembers(t, n, step.want)
 			redistest.Eventually(t, patience, "a knows how much b sees",
-				func() bool { m, _ := n.View().Member("b"); return m.Blind == step.blind })
+				func() bool { m, _ := n.View().Member("b"); return m.UnreachablePrimaries == step.blind })
 			if m, ok := n.View().Member("b"); !ok || m.GRPCAddr != "b:9000" {
 				t.Errorf("%s lost the addresses: %+v", n.o.Name, m)
 			}

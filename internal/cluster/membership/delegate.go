@@ -30,8 +30,8 @@ const (
 	StateDeparted State = "departed"
 )
 
-// MemberInfo is a member with the details that only gossip has.
-type MemberInfo struct {
+// MemberState is a member with the details that only gossip has.
+type MemberState struct {
 	sharding.Member
 	// Addr is its gossip address, host:port.
 	Addr  string
@@ -48,7 +48,7 @@ type MemberInfo struct {
 }
 
 type nodeEntry struct {
-	info  MemberInfo
+	info  MemberState
 	since time.Time
 }
 
@@ -121,9 +121,9 @@ func (d *delegate) storeNode(n *memberlist.Node, state State) {
 	if err != nil {
 		d.log("failed to decode metadata of node", "name", n.Name, "error", err)
 	}
-	e := nodeEntry{since: time.Now(), info: MemberInfo{
+	e := nodeEntry{since: time.Now(), info: MemberState{
 		Member: sharding.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process,
-			Aside: about.Aside, Blind: max(-1, about.Blind-1)},
+			Withdrawn: about.Aside, UnreachablePrimaries: max(-1, about.Blind-1)},
 		Addr:  n.Address(),
 		State: state, Version: about.Version, EventsKeep: max(-1, about.Events-1), Defaults: about.Defaults,
 		Latency: time.Duration(max(0, about.Latency)) * time.Millisecond,
@@ -153,15 +153,15 @@ func (d *delegate) pruneDeparted(now time.Time) {
 }
 
 // listNodes returns all known nodes, by name.
-func (d *delegate) listNodes(now time.Time) []MemberInfo {
+func (d *delegate) listNodes(now time.Time) []MemberState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pruneDeparted(now)
-	infos := make([]MemberInfo, 0, len(d.mu.nodes))
+	infos := make([]MemberState, 0, len(d.mu.nodes))
 	for e := range maps.Values(d.mu.nodes) {
 		infos = append(infos, e.info)
 	}
-	slices.SortFunc(infos, func(a, b MemberInfo) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(infos, func(a, b MemberState) int { return strings.Compare(a.Name, b.Name) })
 	return infos
 }
 

@@ -60,16 +60,16 @@ func TestAPacketBeginsGossip(t *testing.T) {
 func TestWithdrawalIsInTheOwnView(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
-	if err := a.SetStance(Stance{Aside: true, Blind: 2}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Aside: true, Blind: 2}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, a, "a-")
-	if m, _ := a.View().Member("a"); m.Blind != 2 || m.GRPCAddr != "a:9000" {
+	if m, _ := a.View().Member("a"); m.UnreachablePrimaries != 2 || m.GRPCAddr != "a:9000" {
 		t.Errorf("a says %+v of itself", m)
 	}
 	b := startNode(t, "b", joining(a.LocalAddr()))
 	awaitMembers(t, b, "a- b")
-	if err := a.SetStance(Stance{}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, b, "a b")
@@ -82,7 +82,7 @@ func TestNodeThatLeftAloneCannotBeJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitMembers(t, a, "")
-	if err := a.SetStance(Stance{Aside: true}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Aside: true}, time.Second); err != nil {
 		t.Error(err)
 	}
 	conn, err := net.Dial("tcp", a.LocalAddr())

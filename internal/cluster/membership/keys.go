@@ -103,9 +103,9 @@ func keyFingerprint(key []byte) string {
 	return fmt.Sprintf("%x", sum[:4])
 }
 
-// KeysFault is the error of the key file while it is invalid and the keys read before stay in use; nil while it
+// KeysError is the error of the key file while it is invalid and the keys read before stay in use; nil while it
 // is valid.
-func (c *Cluster) KeysFault() error { return c.keysStatus.Fault() }
+func (c *Cluster) KeysError() error { return c.keysStatus.Fault() }
 
 // reloadKeys reloads the key file periodically until ctx ends. An invalid file leaves the ring unchanged and is
 // logged once for each change.

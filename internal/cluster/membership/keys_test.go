@@ -159,12 +159,12 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 				got := n.o.ring.GetKeys()
 				return len(got) == len(step) && bytes.Equal(got[0], step[0])
 			})
-			if err := n.SetStance(Stance{Aside: aside, Blind: -1}, patience); err != nil {
+			if err := n.PublishRedisState(RedisState{Aside: aside, Blind: -1}, patience); err != nil {
 				t.Fatal(err)
 			}
 			for _, other := range nodes {
 				redistest.Eventually(t, patience, "the others receive it",
-					func() bool { m, _ := other.View().Member(n.o.Name); return m.Aside == aside })
+					func() bool { m, _ := other.View().Member(n.o.Name); return m.Withdrawn == aside })
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func demandToPB(demand []job.QueueDemand) *fermatav1.LinkRequest {
 	queues := make([]*fermatav1.QueueDemand, len(demand))
 	for i, d := range demand {
 		queues[i] = &fermatav1.QueueDemand{Namespace: d.Namespace, Queue: d.Queue, FreeSlots: int32(d.Free),
-			Ahead: int32(d.Ahead)}
+			Prefetch: int32(d.Ahead)}
 	}
 	return &fermatav1.LinkRequest{Message: &fermatav1.LinkRequest_Demand{Demand: &fermatav1.Demand{Queues: queues}}}
 }
@@ -34,7 +34,7 @@ func demandFromPB(d *fermatav1.Demand) []job.QueueDemand {
 	for i, q := range d.GetQueues() {
 		demand[i] = job.QueueDemand{
 			Namespace: q.GetNamespace(), Queue: q.GetQueue(), Free: max(0, int(q.GetFreeSlots())),
-			Ahead: max(0, int(q.GetAhead())),
+			Ahead: max(0, int(q.GetPrefetch())),
 		}
 	}
 	return demand
@@ -75,7 +75,7 @@ func permitFromPB(p *fermatav1.Permit) (job.Permit, bool) {
 		ID: p.GetPermitId(), Shard: int(p.GetShard()), Lane: lane, N: int(p.GetCount()),
 		LockValue: p.GetLockValue(),
 		// The holder has given the jobs to another node by then.
-		ValidFor: min(p.GetValidFor().AsDuration(), job.MostPermitValidity),
+		ValidFor: min(p.GetValidFor().AsDuration(), job.MaxPermitValidity),
 	}
 	return permit, ok && permit.Shard >= 0 && permit.N > 0 && permit.LockValue != "" && permit.ValidFor > 0
 }
@@ -111,7 +111,7 @@ func infoToPB(n job.NodeInfo) *fermatav1.DescribeNodeResponse {
 	}
 	queues := make([]*fermatav1.Queue, len(n.Queues))
 	for i, q := range n.Queues {
-		queues[i] = &fermatav1.Queue{Namespace: q.Namespace, Queue: q.Queue, Recent: &fermatav1.RecentRuns{
+		queues[i] = &fermatav1.Queue{Namespace: q.Namespace, Queue: q.Queue, RecentRuns: &fermatav1.RecentRuns{
 			Started: q.Started, Succeeded: q.Succeeded, Failed: q.Failed, Breaches: q.Breaches,
 			MaxLag: durationpb.New(q.MaxLag), Span: durationpb.New(q.Span),
 		}}
@@ -139,7 +139,7 @@ func infoFromPB(r *fermatav1.DescribeNodeResponse) job.NodeInfo {
 		})
 	}
 	for _, q := range r.GetQueues() {
-		p := q.GetRecent()
+		p := q.GetRecentRuns()
 		info.Queues = append(info.Queues, job.QueueRuns{Namespace: q.GetNamespace(), Queue: q.GetQueue(),
 			RecentRuns: job.RecentRuns{
 				Started: p.GetStarted(), Succeeded: p.GetSucceeded(), Failed: p.GetFailed(), Breaches: p.GetBreaches(),

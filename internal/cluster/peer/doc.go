@@ -14,7 +14,7 @@
 //     each nudged lane.
 //  3. A peer is notified of free slots when it has used up those that it knows of. Peers
 //     in that state are notified one after the other; if there are many, a few at once.
-//     See [Peer.Offer].
+//     See [Peer.OfferSlots].
 //  4. A link that reconnects starts with the latest demand. When a link goes down, the
 //     demand received on it is void.
 //  5. Messages of a peer are validated before they are passed on.

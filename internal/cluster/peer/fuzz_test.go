@@ -31,7 +31,7 @@ func (c boundsChecker) OnNudge(shard int, h job.LaneHead) {
 	c.bad(shard >= 0 && ok, "nudge %d %+v", shard, h)
 }
 func (c boundsChecker) OnPermit(_ string, p job.Permit) {
-	c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= job.MostPermitValidity, "permit %+v", p)
+	c.bad(p.Shard >= 0 && p.N > 0 && p.LockValue != "" && p.ValidFor > 0 && p.ValidFor <= job.MaxPermitValidity, "permit %+v", p)
 }
 func (c boundsChecker) OnPermitResult(_ string, r job.PermitResult) {
 	c.bad(r.Leased >= 0, "result %+v", r)
@@ -43,8 +43,8 @@ func (c boundsChecker) OnHandOver(shards []int) {
 }
 func (c boundsChecker) OnCancel(job.RecordID, uint64) {}
 func (c boundsChecker) OnLinkDown(string)             {}
-func (c boundsChecker) OnGone(string)                 {}
-func (c boundsChecker) OnBack(string)                 {}
+func (c boundsChecker) OnProcessEnded(string)         {}
+func (c boundsChecker) OnLinkUp(string)               {}
 func (c boundsChecker) OnAddress(string)              {}
 func (c boundsChecker) Describe() job.NodeInfo        { return job.NodeInfo{} }
 

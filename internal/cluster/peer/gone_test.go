@@ -17,19 +17,19 @@ func TestEndedProcessIsNoticed(t *testing.T) {
 	for _, n := range []*node{a, c} {
 		n.waitFor("back b")
 	}
-	if a.peer.Gone("b") || a.peer.Gone("nobody") {
+	if a.peer.HasEnded("b") || a.peer.HasEnded("nobody") {
 		t.Error("gone before its time")
 	}
 	b.stop()
 	a.waitFor("gone b")
 	c.waitFor("gone b")
-	if !a.peer.Gone("b") || a.peer.Gone("c") {
+	if !a.peer.HasEnded("b") || a.peer.HasEnded("c") {
 		t.Error("b is gone, c is not")
 	}
 	again := start(t, "b", b.addr, nil)
 	a.waitFor("back b")
 	again.waitFor(fmt.Sprintf("demand a %v", demandOf(0)))
-	if a.peer.Gone("b") {
+	if a.peer.HasEnded("b") {
 		t.Error("still gone")
 	}
 }
@@ -75,7 +75,7 @@ func TestUnreachableAddressDoesNotMeanEndedProcess(t *testing.T) {
 			<-failed
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if p.Gone("b") || slices.Contains(a.heard, "gone b") {
+			if p.HasEnded("b") || slices.Contains(a.heard, "gone b") {
 				t.Errorf("taken for gone after: %v", c.fail)
 			}
 		})

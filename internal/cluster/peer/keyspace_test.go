@@ -55,7 +55,7 @@ func TestNodesOfTwoKeyspacesHaveNoLink(t *testing.T) {
 	one, two, logA, logB := "one", "two", &syncLog{}, &syncLog{}
 	a := startSecured(t, "a", "127.0.0.1:0", nil, insecure.NewCredentials(), withKeyspace(&one, &mu, logA))
 	b := startSecured(t, "b", "127.0.0.1:0", nil, insecure.NewCredentials(), withKeyspace(&two, &mu, logB))
-	a.peer.Offer([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
+	a.peer.OfferSlots([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
 	for _, n := range []*node{a, b} {
 		n.peer.SetView(sharding.NewView(1, n.name, members(a, b)))
 	}

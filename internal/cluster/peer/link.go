@@ -59,7 +59,7 @@ func (l *link) openConnection(ctx context.Context, address string) (net.Conn, er
 	conn, err := l.p.o.Dial(ctx, address)
 	if errors.Is(err, syscall.ECONNREFUSED) && l.wasOpen.Load() && !l.processEnded.Swap(true) {
 		l.p.o.Logger.Warn("node process has ended", "node", l.member.Name, "address", l.member.PeerAddr)
-		l.p.o.Handler.OnGone(l.member.Name)
+		l.p.o.Handler.OnProcessEnded(l.member.Name)
 	}
 	return conn, err
 }
@@ -127,7 +127,7 @@ func (l *link) serveStream() (opened bool, err error) {
 	l.streamOpen.Store(true)
 	l.wasOpen.Store(true)
 	l.processEnded.Store(false)
-	l.p.o.Handler.OnBack(l.member.Name)
+	l.p.o.Handler.OnLinkUp(l.member.Name)
 	l.p.metrics.links.WithLabelValues("dialled").Inc()
 	l.p.o.Logger.Info("peer link up", "node", l.member.Name, "address", l.member.PeerAddr, "version", other.version)
 	ended := make(chan error, 1)

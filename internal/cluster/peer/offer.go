@@ -23,7 +23,7 @@ const (
 // offersPerRound is the number of offers within which every exhausted peer is notified of free slots.
 const offersPerRound = 8
 
-// Offer sets the free slots of this node's workers, and notifies the peers that need
+// OfferSlots sets the free slots of this node's workers, and notifies the peers that need
 // to know of them. A peer that has not used up the slots that it knows of is not notified.
 // Of the exhausted peers the one that was notified longest ago is notified; more reports
 // that there are others, which are notified when Offer is called again. Where slots are
@@ -34,7 +34,7 @@ const offersPerRound = 8
 // All peers are notified at once when the set of served queues changes. Links that come up
 // later start with the latest offer. Demand is sorted by namespace and queue, without
 // duplicates.
-func (p *Peer) Offer(demand []job.QueueDemand) (more bool) {
+func (p *Peer) OfferSlots(demand []job.QueueDemand) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var waiting []exhaustedPeer
@@ -74,9 +74,9 @@ func (p *Peer) applyOffer(demand []job.QueueDemand, each func(*link, demandState
 	}
 }
 
-// Wanting returns how many peers knew of no free slot in one of these queues at the last [Peer.Offer], whether
+// PeersWithoutSlots returns how many peers knew of no free slot in one of these queues at the last [Peer.OfferSlots], whether
 // there was one or not. It is the maximum over the queues.
-func (p *Peer) Wanting(namespace string, queues []string) (most int) {
+func (p *Peer) PeersWithoutSlots(namespace string, queues []string) (most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range queues {
@@ -93,8 +93,8 @@ type exhaustedPeer struct {
 	notifiedAt time.Time
 }
 
-// Restate notifies all peers of this node's free slots, as given to Offer.
-func (p *Peer) Restate(demand []job.QueueDemand) {
+// ResendDemand notifies all peers of this node's free slots, as given to Offer.
+func (p *Peer) ResendDemand(demand []job.QueueDemand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.applyOffer(demand, func(l *link, _ demandState, _ time.Time) { l.queue.scheduleOffer() })

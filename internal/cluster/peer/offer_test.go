@@ -30,11 +30,11 @@ func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
 		t.Fatalf("nobody heard %s", want)
 		return ""
 	}
-	if !a.peer.Offer(demandOf(7)) {
+	if !a.peer.OfferSlots(demandOf(7)) {
 		t.Error("two peers wait, and no other one is left")
 	}
 	first := told(7)
-	if a.peer.Offer(demandOf(8)) {
+	if a.peer.OfferSlots(demandOf(8)) {
 		t.Error("one peer waited, and another one is left")
 	}
 	second := told(8)
@@ -46,14 +46,14 @@ func TestFreeSlotsAreOfferedInTurn(t *testing.T) {
 	a.requireNotOffered(demandOf(9))
 	a.permitAndWait(first, 1)
 	a.requireNotOffered(demandOf(0))
-	a.peer.Offer(demandOf(4))
+	a.peer.OfferSlots(demandOf(4))
 	if now := told(4); now != first {
 		t.Errorf("%s was told, want %s, which has used up its slots", now, first)
 	}
 	// A peer whose permit found no free slots waits to be notified of some.
 	a.peer.SendPermitResult(second, lane, job.PermitResult{ID: 1})
 	peers[second].waitFor(fmt.Sprintf("result a %+v", job.PermitResult{ID: 1}))
-	a.peer.Offer(demandOf(5))
+	a.peer.OfferSlots(demandOf(5))
 	if now := told(5); now != second {
 		t.Errorf("%s was told, want %s, which had none", now, second)
 	}
@@ -64,14 +64,14 @@ func TestQueueChangesAreSentToAllPeersAtOnce(t *testing.T) {
 	a, b, c := cluster(t)
 	two := append(demandOf(3), job.QueueDemand{Namespace: "ns", Queue: "other"})
 	for _, demand := range [][]job.QueueDemand{two, demandOf(3), nil} {
-		if a.peer.Offer(demand) {
+		if a.peer.OfferSlots(demand) {
 			t.Error("somebody is left to be told")
 		}
 		b.waitFor(fmt.Sprintf("demand a %v", nonNilDemand(demand)))
 		c.waitFor(fmt.Sprintf("demand a %v", nonNilDemand(demand)))
 	}
 	for range 2 {
-		a.peer.Restate(demandOf(6))
+		a.peer.ResendDemand(demandOf(6))
 		b.waitFor(fmt.Sprintf("demand a %v", demandOf(6)))
 		c.waitFor(fmt.Sprintf("demand a %v", demandOf(6)))
 	}
@@ -82,15 +82,15 @@ func TestFreeSlotsAreCountedByQueue(t *testing.T) {
 	p, links := newWithUnusedLinks(t, 1)
 	q := links[0].queue
 	three := []job.QueueDemand{{Namespace: "ns", Queue: "p", Free: 1}, demandOf(2)[0], {Namespace: "other", Queue: "q", Free: 1}}
-	p.Restate(three)
+	p.ResendDemand(three)
 	q.nextMessage(time.Now())
 	q.deductPermit(job.Permit{Lane: job.Lane{Namespace: "ns", Queue: "of old"}, N: 9})
 	q.deductPermit(job.Permit{Lane: lane, N: 1})
-	if p.Offer(three); q.offerPending {
+	if p.OfferSlots(three); q.offerPending {
 		t.Error("told, though it knows of slots in every queue")
 	}
 	q.deductPermit(job.Permit{Lane: lane, N: 1})
-	if p.Offer(three); !q.offerPending {
+	if p.OfferSlots(three); !q.offerPending {
 		t.Error("not told, though it has used up those of a queue")
 	}
 }
@@ -99,22 +99,22 @@ func TestFreeSlotsAreCountedByQueue(t *testing.T) {
 func TestPlacesAheadOfSlotsAreOffered(t *testing.T) {
 	a, b, _ := cluster(t)
 	ahead := []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1, Ahead: 2}}
-	a.peer.Restate(ahead)
+	a.peer.ResendDemand(ahead)
 	b.waitFor(fmt.Sprintf("demand a %v", ahead))
 
 	p, links := newWithUnusedLinks(t, 1)
 	q := links[0].queue
-	p.Restate(ahead)
+	p.ResendDemand(ahead)
 	q.nextMessage(time.Now())
 	q.deductPermit(job.Permit{Lane: lane, N: 2})
-	if p.Offer(ahead); q.offerPending || p.Wanting("ns", []string{"q"}) != 0 {
+	if p.OfferSlots(ahead); q.offerPending || p.PeersWithoutSlots("ns", []string{"q"}) != 0 {
 		t.Error("told, though it knows of a place")
 	}
 	q.deductPermit(job.Permit{Lane: lane, N: 1})
-	if p.Offer(demandOf(0)); q.offerPending {
+	if p.OfferSlots(demandOf(0)); q.offerPending {
 		t.Error("told that there is nothing")
 	}
-	if p.Offer(ahead); !q.offerPending {
+	if p.OfferSlots(ahead); !q.offerPending {
 		t.Error("not told, though it has used up all places")
 	}
 }
@@ -126,13 +126,13 @@ func TestUnusedPermitAffectsOnlyItsQueue(t *testing.T) {
 	demand := func(free int) []job.QueueDemand {
 		return append(demandOf(free), job.QueueDemand{Namespace: "ns", Queue: "r", Free: 3})
 	}
-	p.Restate(demand(1))
+	p.ResendDemand(demand(1))
 	q.nextMessage(time.Now())
 	p.SendPermitResult(links[0].member.Name, lane, job.PermitResult{ID: 1})
-	if p.Offer(demand(0)); q.offerPending {
+	if p.OfferSlots(demand(0)); q.offerPending {
 		t.Error("told, though nothing has come free")
 	}
-	if p.Offer(demand(1)); !q.offerPending {
+	if p.OfferSlots(demand(1)); !q.offerPending {
 		t.Error("not told of what has come free where it had none")
 	}
 }
@@ -147,7 +147,7 @@ func TestWantingCountsPeersWithoutKnownSlots(t *testing.T) {
 			l.queue.nextMessage(now)
 		}
 	}
-	p.Restate(demandOf(2))
+	p.ResendDemand(demandOf(2))
 	hear()
 	for _, step := range []struct {
 		name        string
@@ -161,22 +161,22 @@ func TestWantingCountsPeersWithoutKnownSlots(t *testing.T) {
 		{"it knows of that one", 0, 1, 0},
 	} {
 		links[0].queue.deductPermit(job.Permit{Lane: lane, N: step.spent})
-		p.Offer(demandOf(step.free))
-		if got := p.Wanting("ns", []string{"q"}); got != step.want {
+		p.OfferSlots(demandOf(step.free))
+		if got := p.PeersWithoutSlots("ns", []string{"q"}); got != step.want {
 			t.Errorf("%s: %d want slots, not %d", step.name, got, step.want)
 		}
 		hear()
 	}
 	links[0].queue.deductPermit(job.Permit{Lane: lane, N: 1})
-	if p.Offer(demandOf(0)); p.Wanting("ns", []string{"p", "q"}) != 1 {
-		t.Errorf("%d want slots before the peers are gone", p.Wanting("ns", []string{"q"}))
+	if p.OfferSlots(demandOf(0)); p.PeersWithoutSlots("ns", []string{"p", "q"}) != 1 {
+		t.Errorf("%d want slots before the peers are gone", p.PeersWithoutSlots("ns", []string{"q"}))
 	}
-	if n := p.Wanting("ns", []string{"p"}) + p.Wanting("other", []string{"q"}); n != 0 {
+	if n := p.PeersWithoutSlots("ns", []string{"p"}) + p.PeersWithoutSlots("other", []string{"q"}); n != 0 {
 		t.Errorf("%d want slots of other queues", n)
 	}
 	clear(p.links)
-	if p.Wanting("ns", []string{"q"}) != 0 {
-		t.Errorf("%d want slots when there is no peer", p.Wanting("ns", []string{"q"}))
+	if p.PeersWithoutSlots("ns", []string{"q"}) != 0 {
+		t.Errorf("%d want slots when there is no peer", p.PeersWithoutSlots("ns", []string{"q"}))
 	}
 }
 
@@ -195,11 +195,11 @@ func TestEachPeerIsOfferedWithinEightOffers(t *testing.T) {
 			}
 			return told
 		}
-		p.Restate(demandOf(0))
+		p.ResendDemand(demandOf(0))
 		hear()
 		had := map[*link]bool{}
 		for range offersPerRound {
-			p.Offer(demandOf(1))
+			p.OfferSlots(demandOf(1))
 			told := hear()
 			if most := (peers + offersPerRound - 1) / offersPerRound; len(told) > most {
 				t.Errorf("%d of %d peers were told at once, want %d at most", len(told), peers, most)
@@ -214,7 +214,7 @@ func TestEachPeerIsOfferedWithinEightOffers(t *testing.T) {
 		if len(had) != peers {
 			t.Errorf("%d of %d peers had a turn among %d", len(had), peers, offersPerRound)
 		}
-		for p.Offer(demandOf(1)) {
+		for p.OfferSlots(demandOf(1)) {
 			hear()
 		}
 		if p.notifiedAtOnce != 0 {
@@ -230,7 +230,7 @@ func TestPeersWithoutLinkAreNotOffered(t *testing.T) {
 	for len(a.sentDemands()) > 1 {
 		runtime.Gosched()
 	}
-	a.peer.Offer(demandOf(1))
+	a.peer.OfferSlots(demandOf(1))
 	b.waitFor(fmt.Sprintf("demand a %v", demandOf(1)))
 	a.requireNotOffered(demandOf(2))
 }
@@ -244,13 +244,13 @@ func BenchmarkOffer(b *testing.B) {
 			for i := range demand {
 				demand[i] = job.QueueDemand{Namespace: "ns", Queue: fmt.Sprintf("q-%05d", i), Free: 10}
 			}
-			p.Restate(demand)
+			p.ResendDemand(demand)
 			for _, l := range links {
 				l.queue.nextMessage(time.Now())
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				p.Offer(demand)
+				p.OfferSlots(demand)
 			}
 		})
 	}
@@ -304,7 +304,7 @@ func (n *node) permitAndWait(by string, count int) {
 func (n *node) requireNotOffered(demand []job.QueueDemand) {
 	n.t.Helper()
 	before := n.sentDemands()
-	if n.peer.Offer(demand) {
+	if n.peer.OfferSlots(demand) {
 		n.t.Errorf("%v: somebody is left to be told", demand)
 	}
 	if after := n.sentDemands(); !maps.Equal(before, after) {

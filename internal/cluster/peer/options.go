@@ -22,11 +22,11 @@ type Handler interface {
 	OnDemand(node string, demand []job.QueueDemand)
 	// OnLinkDown is called when a peer's demand is void.
 	OnLinkDown(node string)
-	// OnGone is called when a peer's process has ended: its link broke, and then its address refused
+	// OnProcessEnded is called when a peer's process has ended: its link broke, and then its address refused
 	// connections. The address of a slow or frozen process does not refuse them.
-	OnGone(node string)
-	// OnBack is called when a link to a peer is up.
-	OnBack(node string)
+	OnProcessEnded(node string)
+	// OnLinkUp is called when a link to a peer is up.
+	OnLinkUp(node string)
 	// OnNudge takes that a lane became due earlier.
 	OnNudge(shard int, head job.LaneHead)
 	// OnPermit takes a peer's permit to lease.

@@ -120,8 +120,8 @@ func (p *Peer) countForeignMembers() float64 {
 	return float64(len(p.foreignMembers))
 }
 
-// Linked reports whether there are peers to notify of free slots.
-func (p *Peer) Linked() bool {
+// HasPeers reports whether there are peers to notify of free slots.
+func (p *Peer) HasPeers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links) > 0
@@ -170,8 +170,8 @@ func (p *Peer) SendPermitResult(node string, lane job.Lane, r job.PermitResult) 
 	p.countDropped("permit_result", l != nil && l.isUp() && l.queue.addMessage(permitResultToPB(r)))
 }
 
-// Nudge notifies the holder of a shard that a lane became due earlier.
-func (p *Peer) Nudge(node string, shard int, head job.LaneHead) {
+// SendNudge notifies the holder of a shard that a lane became due earlier.
+func (p *Peer) SendNudge(node string, shard int, head job.LaneHead) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]
@@ -187,8 +187,8 @@ func (p *Peer) BroadcastCancel(record job.RecordID, token uint64) {
 	}
 }
 
-// HandOver notifies all peers that this node released shards.
-func (p *Peer) HandOver(shards []int) {
+// BroadcastHandOver notifies all peers that this node released shards.
+func (p *Peer) BroadcastHandOver(shards []int) {
 	if len(shards) == 0 {
 		return
 	}
@@ -199,8 +199,8 @@ func (p *Peer) HandOver(shards []int) {
 	}
 }
 
-// Gone reports whether the process of a member has ended, as far as this node's link to it has shown.
-func (p *Peer) Gone(node string) bool {
+// HasEnded reports whether the process of a member has ended, as far as this node's link to it has shown.
+func (p *Peer) HasEnded(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.links[node]

@@ -51,8 +51,8 @@ func (n *node) record(format string, args ...any) {
 
 func (n *node) OnDemand(from string, d []job.QueueDemand)      { n.record("demand %s %v", from, d) }
 func (n *node) OnLinkDown(from string)                         { n.record("down %s", from) }
-func (n *node) OnGone(peer string)                             { n.record("gone %s", peer) }
-func (n *node) OnBack(peer string)                             { n.record("back %s", peer) }
+func (n *node) OnProcessEnded(peer string)                     { n.record("gone %s", peer) }
+func (n *node) OnLinkUp(peer string)                           { n.record("back %s", peer) }
 func (n *node) OnAddress(peer string)                          { n.record("address %s", peer) }
 func (n *node) OnNudge(shard int, h job.LaneHead)              { n.record("nudge %d %s %d", shard, h.Lane, h.DueMS) }
 func (n *node) OnPermit(from string, p job.Permit)             { n.record("permit %s %+v", from, p) }
@@ -145,7 +145,7 @@ func cluster(t *testing.T) (a, b, c *node) {
 	a, b, c = start(t, "a", "127.0.0.1:0", nil), start(t, "b", "127.0.0.1:0", nil), start(t, "c", "127.0.0.1:0", nil)
 	all := []*node{a, b, c}
 	for i, n := range all {
-		n.peer.Offer(demandOf(i))
+		n.peer.OfferSlots(demandOf(i))
 		n.peer.SetView(sharding.NewView(1, n.name, members(all...)))
 	}
 	for i, n := range all {
@@ -175,22 +175,22 @@ func TestAllMessagesAreDelivered(t *testing.T) {
 	b.peer.SendPermitResult("a", lane, result)
 	a.waitFor(fmt.Sprintf("result b %+v", result))
 
-	a.peer.Nudge("c", 5, job.LaneHead{Lane: lane, DueMS: 123})
+	a.peer.SendNudge("c", 5, job.LaneHead{Lane: lane, DueMS: 123})
 	c.waitFor("nudge 5 ns/q/5 123")
 	a.peer.BroadcastCancel("ns/j", 42)
 	b.waitFor("cancel ns/j 42")
 	c.waitFor("cancel ns/j 42")
-	c.peer.HandOver([]int{1, 2})
+	c.peer.BroadcastHandOver([]int{1, 2})
 	a.waitFor("handover [1 2]")
 	b.waitFor("handover [1 2]")
-	c.peer.HandOver(nil)
-	b.peer.Offer(nil)
+	c.peer.BroadcastHandOver(nil)
+	b.peer.OfferSlots(nil)
 	a.waitFor("demand b []")
 
 	if a.peer.SendPermit("nobody", permit) {
 		t.Error("sent a permit to nobody")
 	}
-	a.peer.Nudge("nobody", 1, job.LaneHead{})
+	a.peer.SendNudge("nobody", 1, job.LaneHead{})
 	a.peer.SendPermitResult("nobody", lane, result)
 }
 
@@ -200,7 +200,7 @@ func TestQueuedMessagesAreSentBeforeStop(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			a, b, c := cluster(t)
 			for shard := range i {
-				c.peer.HandOver([]int{shard})
+				c.peer.BroadcastHandOver([]int{shard})
 			}
 			c.peer.Stop()
 			for shard := range i {
@@ -219,7 +219,7 @@ func TestReconnectToRestartedNode(t *testing.T) {
 	if a.peer.SendPermit("b", job.Permit{ID: 1}) {
 		t.Error("sent a permit over a dead link")
 	}
-	a.peer.Offer(demandOf(11))
+	a.peer.OfferSlots(demandOf(11))
 
 	// The same name and address again: known demand is sent without being asked for.
 	again := start(t, "b", b.addr, nil)
@@ -228,17 +228,17 @@ func TestReconnectToRestartedNode(t *testing.T) {
 	if !again.peer.SendPermit("a", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: time.Hour}) {
 		t.Error("no link to a")
 	}
-	a.waitFor(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: job.MostPermitValidity}))
+	a.waitFor(fmt.Sprintf("permit b %+v", job.Permit{ID: 1, Lane: lane, N: 1, LockValue: "v", ValidFor: job.MaxPermitValidity}))
 }
 
 func TestLinksFollowTheView(t *testing.T) {
 	a, b, c := cluster(t)
-	if alone := start(t, "alone", "127.0.0.1:0", nil); !a.peer.Linked() || alone.peer.Linked() {
+	if alone := start(t, "alone", "127.0.0.1:0", nil); !a.peer.HasPeers() || alone.peer.HasPeers() {
 		t.Error("a node has links that needs none, or none where it has peers")
 	}
 	// A node that has left the view still sends which shards it released, as long as its stream is open.
 	a.peer.SetView(sharding.NewView(2, "a", members(a, c)))
-	b.peer.HandOver([]int{1, 2})
+	b.peer.BroadcastHandOver([]int{1, 2})
 	a.waitFor("handover [1 2]")
 	c.waitFor("handover [1 2]")
 	// b comes back under another address.
@@ -441,7 +441,7 @@ func TestQueueKeepsLatestDemandAndEarliestNudge(t *testing.T) {
 func TestDropsAreCounted(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	n := start(t, "n", "127.0.0.1:0", r)
-	n.peer.Nudge("gone", 1, job.LaneHead{})
+	n.peer.SendNudge("gone", 1, job.LaneHead{})
 	n.peer.SendPermit("gone", job.Permit{})
 	n.peer.SendPermitResult("gone", lane, job.PermitResult{})
 	for _, kind := range []string{"nudge", "permit", "permit_result"} {

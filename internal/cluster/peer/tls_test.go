@@ -22,7 +22,7 @@ import (
 func credentialsOf(t *testing.T, a *tlstest.Authority, uri string) credentials.TransportCredentials {
 	t.Helper()
 	dir := tlstest.NewDir(t, a.Issue(tlstest.Identity{URIs: []string{uri}}), a)
-	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}})
+	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, Authorities: dir.CA}})
 	if err != nil {
 		t.Fatal(err)
 	}

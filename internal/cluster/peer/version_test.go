@@ -112,7 +112,7 @@ func TestDialledLinkToIncompatibleProtocolIsNotUsed(t *testing.T) {
 		<-served
 	}()
 	n := start(t, "n", "127.0.0.1:0", nil)
-	n.peer.Offer([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
+	n.peer.OfferSlots([]job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
 	l, err := n.peer.newLink(sharding.Member{Name: "later", PeerAddr: listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,11 @@ type metrics struct {
 
 func (m *metrics) registerWith(r prometheus.Registerer, latency *LatencyMeter) error {
 	m.withdrawn = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fermata_node_aside", Help: "1 while this node leaves its shards to others, because Redis does " +
+		Name: "fermata_node_withdrawn", Help: "1 while this node leaves its shards to others, because Redis does " +
 			"not answer it or answers it much later than them; else 0.",
 	})
 	m.withdrawals = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_node_stance_changes_total",
+		Name: "fermata_node_withdrawal_changes_total",
 		Help: "Times that this node began or stopped leaving its shards to others.",
 	})
 	if r == nil {

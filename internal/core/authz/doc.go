@@ -13,7 +13,7 @@
 // Invariants:
 //
 //  1. What no rule allows is denied; an empty policy denies everything.
-//  2. A request for all namespaces ([Everywhere]) is allowed only by a rule for
+//  2. A request for all namespaces ([AllNamespaces]) is allowed only by a rule for
 //     all of them.
 //  3. An additional rule never removes a permission.
 //  4. A pattern that ends in * matches by prefix. Every other pattern matches exactly.

@@ -65,8 +65,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Is reports whether a pattern matches the subject or a group of this identity.
-func (i Identity) Is(pattern string) bool {
+// Matches reports whether a pattern matches the subject or a group of this identity.
+func (i Identity) Matches(pattern string) bool {
 	if i.Subject == "" {
 		return false
 	}

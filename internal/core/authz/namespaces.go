@@ -61,15 +61,15 @@ func (p *Policy) namespaceLimits(namespace string) NamespaceLimits {
 	return NamespaceLimits{}
 }
 
-// Jobs returns how many jobs a namespace may have, 0 if there is no limit. ok is false if no entry sets the
+// JobsLimit returns how many jobs a namespace may have, 0 if there is no limit. ok is false if no entry sets the
 // limit.
-func (p *Policy) Jobs(namespace string) (limit int, ok bool) {
+func (p *Policy) JobsLimit(namespace string) (limit int, ok bool) {
 	return dereferenceLimit(p.namespaceLimits(namespace).Jobs)
 }
 
-// JobBytes returns how many bytes the jobs of a namespace may have, 0 if there is no limit. ok is false if no
+// JobBytesLimit returns how many bytes the jobs of a namespace may have, 0 if there is no limit. ok is false if no
 // entry sets the limit.
-func (p *Policy) JobBytes(namespace string) (limit int, ok bool) {
+func (p *Policy) JobBytesLimit(namespace string) (limit int, ok bool) {
 	return dereferenceLimit(p.namespaceLimits(namespace).JobBytes)
 }
 

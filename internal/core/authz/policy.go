@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Everywhere takes the place of a namespace in requests that concern all namespaces.
-const Everywhere = "*"
+// AllNamespaces takes the place of a namespace in requests that concern all namespaces.
+const AllNamespaces = "*"
 
 // Rule gives a role to subjects.
 type Rule struct {
@@ -24,10 +24,10 @@ type Rule struct {
 
 // Limits limit one identity on one node. Zero fields are no limit, or leave the limit to [Policy.WithRoleLimits].
 type Limits struct {
-	Rate        float64 // calls a second
-	Burst       int     // calls at once beyond the rate; at least 1 with a rate
-	Calls       int     // calls and streams that are open at once
-	Connections int     // connections at once
+	Rate         float64 // calls a second
+	Burst        int     // calls at once beyond the rate; at least 1 with a rate
+	MaxOpenCalls int     // calls and streams that are open at once
+	Connections  int     // connections at once
 }
 
 // Policy decides. The zero value denies everything.
@@ -82,7 +82,7 @@ func (r Rule) validateAt(at string) error {
 	for _, q := range r.Queues {
 		faults = append(faults, checkPattern(at+".queues", q))
 	}
-	if r.Role == Node && !slices.Equal(r.Namespaces, []string{Everywhere}) {
+	if r.Role == Node && !slices.Equal(r.Namespaces, []string{AllNamespaces}) {
 		fault(".namespaces: the role node needs \"*\", all namespaces")
 	}
 	return errors.Join(append(faults, r.Limits.Check(at+".limits"))...)
@@ -116,13 +116,13 @@ const Unlimited = math.MaxInt32
 func roleLimits(r Role) Limits {
 	switch r {
 	case Worker:
-		return Limits{Calls: 20_000, Connections: 10_000}
+		return Limits{MaxOpenCalls: 20_000, Connections: 10_000}
 	case Node:
-		return Limits{Calls: Unlimited, Connections: Unlimited}
+		return Limits{MaxOpenCalls: Unlimited, Connections: Unlimited}
 	case "":
-		return Limits{Calls: 32, Connections: 32}
+		return Limits{MaxOpenCalls: 32, Connections: 32}
 	}
-	return Limits{Calls: 2_000, Connections: 1_000}
+	return Limits{MaxOpenCalls: 2_000, Connections: 1_000}
 }
 
 // WithRoleLimits returns a policy that limits calls and connections by role where neither a rule nor the default
@@ -139,7 +139,7 @@ func (p *Policy) roleLimitsOf(id Identity) Limits {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.matchesIdentity(id) {
 			l := roleLimits(r.Role)
-			most.Calls, most.Connections = max(most.Calls, l.Calls), max(most.Connections, l.Connections)
+			most.MaxOpenCalls, most.Connections = max(most.MaxOpenCalls, l.MaxOpenCalls), max(most.Connections, l.Connections)
 		}
 	}
 	return most
@@ -147,7 +147,7 @@ func (p *Policy) roleLimitsOf(id Identity) Limits {
 
 // Check validates limits. at is their path in the file, for the error.
 func (l Limits) Check(at string) error {
-	if !(l.Rate >= 0 && l.Rate <= MaxRate) || l.Burst < 0 || l.Calls < 0 || l.Connections < 0 {
+	if !(l.Rate >= 0 && l.Rate <= MaxRate) || l.Burst < 0 || l.MaxOpenCalls < 0 || l.Connections < 0 {
 		return fmt.Errorf("%s: want rate from 0 to %d and nothing negative", at, MaxRate)
 	}
 	if l.Burst > 0 && l.Rate == 0 {
@@ -170,9 +170,9 @@ func (p *Policy) Allows(id Identity, want Permission, namespace, queue string) D
 	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversQueue(namespace, queue) })
 }
 
-// AllowsSome decides whether an identity has a permission for any of the queues of a
+// AllowsAnyQueue decides whether an identity has a permission for any of the queues of a
 // namespace, whichever they are.
-func (p *Policy) AllowsSome(id Identity, want Permission, namespace string) Decision {
+func (p *Policy) AllowsAnyQueue(id Identity, want Permission, namespace string) Decision {
 	return p.decideByRules(id, want, func(r *Rule) bool { return r.coversNamespace(namespace) })
 }
 
@@ -208,7 +208,7 @@ func (p *Policy) decideByRules(id Identity, want Permission, covers func(*Rule) 
 }
 
 func (r *Rule) matchesIdentity(id Identity) bool {
-	return slices.ContainsFunc(r.Subjects, id.Is)
+	return slices.ContainsFunc(r.Subjects, id.Matches)
 }
 
 // coversQueue reports whether the rule applies to a queue of a namespace. The namespace "*" requests all
@@ -247,8 +247,8 @@ func (p *Policy) LimitsOf(id Identity) Limits {
 
 // withoutUnlimited replaces Unlimited by zero, which is no limit.
 func (l Limits) withoutUnlimited() Limits {
-	if l.Calls >= Unlimited {
-		l.Calls = 0
+	if l.MaxOpenCalls >= Unlimited {
+		l.MaxOpenCalls = 0
 	}
 	if l.Connections >= Unlimited {
 		l.Connections = 0
@@ -260,8 +260,8 @@ func (l Limits) mergeMissing(o Limits) Limits {
 	if l.Rate == 0 {
 		l.Rate, l.Burst = o.Rate, o.Burst
 	}
-	if l.Calls == 0 {
-		l.Calls = o.Calls
+	if l.MaxOpenCalls == 0 {
+		l.MaxOpenCalls = o.MaxOpenCalls
 	}
 	if l.Connections == 0 {
 		l.Connections = o.Connections
@@ -288,7 +288,7 @@ func (p *Policy) Grants(id Identity) []Grant {
 	return grants
 }
 
-// Gives reports whether any rule grants a role.
-func (p *Policy) Gives(role Role) bool {
+// GrantsRole reports whether any rule grants a role.
+func (p *Policy) GrantsRole(role Role) bool {
 	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.Role == role })
 }

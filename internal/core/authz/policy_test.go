@@ -27,7 +27,7 @@ func anyRule(t *rapid.T) Rule {
 		r.Queues = []string{pattern(t, "queue")}
 	}
 	if r.Role == Node {
-		r.Namespaces = []string{Everywhere}
+		r.Namespaces = []string{AllNamespaces}
 	}
 	return r
 }
@@ -42,7 +42,7 @@ func anyQuestion(t *rapid.T) question {
 	return question{
 		id:        Identity{Subject: Subject(KindToken, word(t, "who"))},
 		want:      Permission(rapid.IntRange(int(ReadJobs), int(permissionCount)-1).Draw(t, "want")),
-		namespace: rapid.SampledFrom([]string{word(t, "where"), Everywhere}).Draw(t, "where-form"),
+		namespace: rapid.SampledFrom([]string{word(t, "where"), AllNamespaces}).Draw(t, "where-form"),
 		queue:     rapid.SampledFrom([]string{word(t, "what"), ""}).Draw(t, "what-form"),
 	}
 }
@@ -117,7 +117,7 @@ func TestDecisions(t *testing.T) {
 			t.Fatal("the order of rules matters")
 		}
 		// Some queue is one of those that a rule has, or any.
-		some := p.AllowsSome(q.id, q.want, q.namespace)
+		some := p.AllowsAnyQueue(q.id, q.want, q.namespace)
 		if some.Allowed != plainSome(rules, q) || d.Allowed && !some.Allowed || some.Reason == "" {
 			t.Fatalf("%+v in some queue: %+v", q, some)
 		}
@@ -125,7 +125,7 @@ func TestDecisions(t *testing.T) {
 			return // wherever it is
 		}
 		// What is allowed everywhere is allowed in each namespace.
-		if q.namespace == Everywhere && d.Allowed {
+		if q.namespace == AllNamespaces && d.Allowed {
 			q.namespace = word(t, "elsewhere")
 			if !q.ask(p) {
 				t.Fatal("allowed everywhere but not in one namespace")
@@ -144,7 +144,7 @@ func TestEverywhereNeedsARuleForEverywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Allows(Identity{Subject: "token:x"}, ReadCluster, Everywhere, "").Allowed {
+		if p.Allows(Identity{Subject: "token:x"}, ReadCluster, AllNamespaces, "").Allowed {
 			t.Errorf("%v is everywhere", namespaces)
 		}
 	}
@@ -178,7 +178,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"queues of a node":  func(r *Rule) { r.Role, r.Namespaces, r.Queues = Node, []string{"*"}, []string{"q"} },
 		"empty queue":       func(r *Rule) { r.Queues = []string{""} },
 		"node in one":       func(r *Rule) { r.Role = Node },
-		"negative limit":    func(r *Rule) { r.Limits.Calls = -1 },
+		"negative limit":    func(r *Rule) { r.Limits.MaxOpenCalls = -1 },
 		"burst alone":       func(r *Rule) { r.Limits.Burst = 3 },
 	} {
 		r := good
@@ -198,15 +198,15 @@ func TestInvalidPolicies(t *testing.T) {
 func TestLimitsComeFromTheFirstRuleThatSetsThem(t *testing.T) {
 	p, err := NewPolicy([]Rule{
 		{Subjects: []string{"token:a"}, Role: Viewer, Namespaces: []string{"n"}, Limits: Limits{Rate: 5, Burst: 2}},
-		{Subjects: []string{"token:*"}, Role: Viewer, Namespaces: []string{"n"}, Limits: Limits{Rate: 9, Burst: 9, Calls: 3}},
-	}, Limits{Connections: 7, Calls: 8})
+		{Subjects: []string{"token:*"}, Role: Viewer, Namespaces: []string{"n"}, Limits: Limits{Rate: 9, Burst: 9, MaxOpenCalls: 3}},
+	}, Limits{Connections: 7, MaxOpenCalls: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for subject, want := range map[string]Limits{
-		"token:a": {Rate: 5, Burst: 2, Calls: 3, Connections: 7},
-		"token:b": {Rate: 9, Burst: 9, Calls: 3, Connections: 7},
-		"cn:a":    {Calls: 8, Connections: 7},
+		"token:a": {Rate: 5, Burst: 2, MaxOpenCalls: 3, Connections: 7},
+		"token:b": {Rate: 9, Burst: 9, MaxOpenCalls: 3, Connections: 7},
+		"cn:a":    {MaxOpenCalls: 8, Connections: 7},
 	} {
 		if got := p.LimitsOf(Identity{Subject: subject}); got != want {
 			t.Errorf("%s: %+v, want %+v", subject, got, want)

@@ -20,11 +20,11 @@ const (
 	// AdministerJobs: set limits of queues, export and restore jobs with their
 	// states.
 	AdministerJobs
-	// ReadCluster: see nodes, shards and workers; checked for [Everywhere].
+	// ReadCluster: see nodes, shards and workers; checked for [AllNamespaces].
 	ReadCluster
-	// AdministerCluster: audit and repair shards; checked for [Everywhere].
+	// AdministerCluster: audit and repair shards; checked for [AllNamespaces].
 	AdministerCluster
-	// Relay: act as a node towards other nodes; checked for [Everywhere].
+	// Relay: act as a node towards other nodes; checked for [AllNamespaces].
 	Relay
 	// AnyRole: whoever has a role, in whichever namespace.
 	AnyRole

@@ -42,7 +42,7 @@ func TestTriggersOfTheChartAreAccepted(t *testing.T) {
 					continue
 				}
 				seen++
-				if got, faults := Parse(trigger.Metadata); len(faults) > 0 || len(got.Metrics(Size{})) != 1 {
+				if got, faults := Parse(trigger.Metadata); len(faults) > 0 || len(got.Metrics(Demand{})) != 1 {
 					t.Errorf("%s: %v: %+v %v", path, trigger.Metadata, got, faults)
 				}
 			}

@@ -3,7 +3,7 @@
 //
 // Model. A [Trigger] is the configuration of a pool of workers: its queues, the backlog that
 // one worker may have ([Trigger.Backlog]), how late runs may start ([Trigger.Lag]), and the
-// thresholds from which the pool is needed. A [Size] is the amount of work in the queues. The
+// thresholds from which the pool is needed. A [Demand] is the amount of work in the queues. The
 // results depend on nothing else.
 //
 // Invariants:

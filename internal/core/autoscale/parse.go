@@ -23,8 +23,8 @@ const (
 	MaxQueues = 50
 )
 
-// Fault describes an invalid key of a trigger.
-type Fault struct{ Key, Text string }
+// FieldError describes an invalid key of a trigger.
+type FieldError struct{ Key, Text string }
 
 // kedaKeys are keys of a KEDA trigger that are KEDA's own; secret ones it reads from a
 // TriggerAuthentication only.
@@ -49,7 +49,7 @@ const fromEnvSuffix = "FromEnv"
 //	horizon             duration from 0, at most 24h; default 1m, and 0 with activationBacklog
 //
 // Parse requires names but does not validate them. It returns the invalid keys with their errors.
-func Parse(texts map[string]string) (Trigger, []Fault) {
+func Parse(texts map[string]string) (Trigger, []FieldError) {
 	r := newReader(texts)
 	t := Trigger{
 		Namespace: r.readText("namespace", DefaultNamespace), Queues: r.readNames("queue"),
@@ -83,7 +83,7 @@ func Parse(texts map[string]string) (Trigger, []Fault) {
 type metadataReader struct {
 	values   map[string]string
 	readKeys []string
-	faults   []Fault
+	faults   []FieldError
 }
 
 func newReader(texts map[string]string) *metadataReader {
@@ -102,7 +102,7 @@ func (r *metadataReader) addFault(key, format string, args ...any) {
 			return // the first error is enough
 		}
 	}
-	r.faults = append(r.faults, Fault{key, fmt.Sprintf(format, args...)})
+	r.faults = append(r.faults, FieldError{key, fmt.Sprintf(format, args...)})
 }
 
 func (r *metadataReader) addFaultUnless(good bool, key, text string) {

@@ -30,8 +30,8 @@ type Trigger struct {
 	Horizon time.Duration
 }
 
-// Size is how much there is to do in a queue, or in several.
-type Size struct {
+// Demand is how much there is to do in a queue, or in several.
+type Demand struct {
 	// Waiting runs are due, Running ones are with a worker. Of a queue that is paused
 	// nothing waits: a worker could not have it.
 	Waiting, Running int64
@@ -43,7 +43,7 @@ type Size struct {
 }
 
 // And returns the size of both together.
-func (s Size) And(o Size) Size {
+func (s Demand) And(o Demand) Demand {
 	if !s.Ahead || o.Ahead && o.Next < s.Next {
 		s.Next, s.Ahead = o.Next, o.Ahead
 	}
@@ -60,7 +60,7 @@ type Metric struct {
 }
 
 // Active reports whether any worker is needed.
-func (t Trigger) Active(s Size) bool {
+func (t Trigger) Active(s Demand) bool {
 	switch {
 	case s.Running > 0, s.Waiting > t.ActivationBacklog:
 		return true
@@ -71,7 +71,7 @@ func (t Trigger) Active(s Size) bool {
 }
 
 // Metrics returns the numbers for which the trigger has targets.
-func (t Trigger) Metrics(s Size) []Metric {
+func (t Trigger) Metrics(s Demand) []Metric {
 	var all []Metric
 	if t.Backlog > 0 {
 		runs := s.Waiting

@@ -97,20 +97,20 @@ func TestActive(t *testing.T) {
 	patient := Trigger{Backlog: 10, ActivationBacklog: 5, ActivationLag: time.Minute}
 	for _, c := range []struct {
 		trigger Trigger
-		size    Size
+		size    Demand
 		want    bool
 	}{
-		{plain, Size{}, false},
-		{plain, Size{Waiting: 1}, true},
-		{plain, Size{Running: 1}, true},
-		{plain, Size{Next: 2 * time.Minute, Ahead: true}, false},
-		{plain, Size{Next: time.Minute, Ahead: true}, true},
-		{plain, Size{Next: 0, Ahead: false}, false},
-		{Trigger{Backlog: 10}, Size{Next: 0, Ahead: true}, false},
-		{patient, Size{Waiting: 5, Lag: 59 * time.Second}, false},
-		{patient, Size{Waiting: 6}, true},
-		{patient, Size{Waiting: 1, Lag: time.Minute}, true},
-		{patient, Size{Running: 1}, true},
+		{plain, Demand{}, false},
+		{plain, Demand{Waiting: 1}, true},
+		{plain, Demand{Running: 1}, true},
+		{plain, Demand{Next: 2 * time.Minute, Ahead: true}, false},
+		{plain, Demand{Next: time.Minute, Ahead: true}, true},
+		{plain, Demand{Next: 0, Ahead: false}, false},
+		{Trigger{Backlog: 10}, Demand{Next: 0, Ahead: true}, false},
+		{patient, Demand{Waiting: 5, Lag: 59 * time.Second}, false},
+		{patient, Demand{Waiting: 6}, true},
+		{patient, Demand{Waiting: 1, Lag: time.Minute}, true},
+		{patient, Demand{Running: 1}, true},
 	} {
 		if got := c.trigger.Active(c.size); got != c.want {
 			t.Errorf("%+v with %+v: %v", c.trigger, c.size, got)
@@ -119,7 +119,7 @@ func TestActive(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	size := Size{Waiting: 7, Running: 4, Lag: 1500 * time.Millisecond}
+	size := Demand{Waiting: 7, Running: 4, Lag: 1500 * time.Millisecond}
 	for _, c := range []struct {
 		trigger Trigger
 		want    []Metric
@@ -136,9 +136,9 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestSizesAddUp(t *testing.T) {
-	soon, later := Size{Next: time.Second, Ahead: true, Running: 1}, Size{Next: time.Minute, Ahead: true, Waiting: 2, Lag: time.Hour}
-	want := Size{Waiting: 2, Running: 1, Lag: time.Hour, Next: time.Second, Ahead: true}
-	if soon.And(later) != want || later.And(soon) != want || want.And(Size{}) != want || (Size{}).And(want) != want {
+	soon, later := Demand{Next: time.Second, Ahead: true, Running: 1}, Demand{Next: time.Minute, Ahead: true, Waiting: 2, Lag: time.Hour}
+	want := Demand{Waiting: 2, Running: 1, Lag: time.Hour, Next: time.Second, Ahead: true}
+	if soon.And(later) != want || later.And(soon) != want || want.And(Demand{}) != want || (Demand{}).And(want) != want {
 		t.Errorf("%+v %+v", soon.And(later), later.And(soon))
 	}
 }
@@ -158,10 +158,10 @@ func TestQueuesWithRunsHaveWorkers(t *testing.T) {
 		if len(faults) > 0 {
 			return
 		}
-		if !trigger.Active(Size{Running: rapid.Int64Range(1, 100).Draw(t, "running")}) {
+		if !trigger.Active(Demand{Running: rapid.Int64Range(1, 100).Draw(t, "running")}) {
 			t.Errorf("%v scales a run away", texts)
 		}
-		if !trigger.Active(Size{Waiting: rapid.Int64Range(1, 100).Draw(t, "waiting"), Lag: MaxSpan}) {
+		if !trigger.Active(Demand{Waiting: rapid.Int64Range(1, 100).Draw(t, "waiting"), Lag: MaxSpan}) {
 			t.Errorf("%v leaves a job for ever", texts)
 		}
 	})
@@ -174,7 +174,7 @@ func FuzzParse(f *testing.F) {
 		if len(faults) > 0 {
 			return
 		}
-		metrics := trigger.Metrics(Size{Waiting: 1, Lag: time.Second})
+		metrics := trigger.Metrics(Demand{Waiting: 1, Lag: time.Second})
 		if len(metrics) == 0 || trigger.Horizon < 0 || trigger.Horizon > MaxSpan {
 			t.Errorf("%+v", trigger)
 		}

@@ -31,9 +31,9 @@ type Circuit struct {
 	// Probe is the holder that probes the target. Its result is awaited until ProbeUntilMS.
 	Probe        string `json:"p,omitempty"`
 	ProbeUntilMS int64  `json:"q,omitempty"`
-	// By is the job whose failure set the wait, Error the text of that failure; at most 128 and 256 bytes.
-	By    string `json:"b,omitempty"`
-	Error string `json:"e,omitempty"`
+	// FailedJob is the job whose failure set the wait, Error the text of that failure; at most 128 and 256 bytes.
+	FailedJob string `json:"b,omitempty"`
+	Error     string `json:"e,omitempty"`
 }
 
 // CircuitVerdict is the answer to a run that wants to start.
@@ -46,8 +46,8 @@ type CircuitVerdict struct {
 }
 
 const (
-	// LongestRetryAfter bounds the wait that a failure may ask for.
-	LongestRetryAfter = 24 * time.Hour
+	// MaxRetryAfter bounds the wait that a failure may ask for.
+	MaxRetryAfter = 24 * time.Hour
 
 	// maxInstant keeps instants exact in every encoding.
 	maxInstant = int64(1) << 52
@@ -81,8 +81,8 @@ func (c Circuit) Admit(nowMS int64, holder string, probeTTL time.Duration) (next
 	return c, CircuitVerdict{OK: true, Probe: true}
 }
 
-// Kept extends the wait for a probe that is alive, unless another one has replaced it.
-func (c Circuit) Kept(holder string, nowMS int64, probeTTL time.Duration) Circuit {
+// RenewProbe extends the wait for a probe that is alive, unless another one has replaced it.
+func (c Circuit) RenewProbe(holder string, nowMS int64, probeTTL time.Duration) Circuit {
 	if c.isProbedBy(holder) {
 		c.ProbeUntilMS = max(c.ProbeUntilMS, addDelay(nowMS, probeTTL))
 	}
@@ -99,14 +99,14 @@ func (c Circuit) Succeeded(_ int64, holder string) Circuit {
 }
 
 // Failed applies the failure of a run of the job by. The wait is that of the policy after as many
-// failures or, if retryAfter is above zero, retryAfter, at most [LongestRetryAfter]. It never
+// failures or, if retryAfter is above zero, retryAfter, at most [MaxRetryAfter]. It never
 // shortens a wait in force.
 //
 // While the circuit is open, the failure of a run that is not the probe is that of a run which
 // began before it opened: it counts only if it requests a wait that ends later.
 func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.Duration, policy Retry,
 	seed uint64) Circuit {
-	asked := addDelay(nowMS, min(retryAfter, LongestRetryAfter))
+	asked := addDelay(nowMS, min(retryAfter, MaxRetryAfter))
 	if c.Open() && !c.isProbedBy(holder) {
 		if retryAfter <= 0 || asked <= c.OpenUntilMS {
 			return c
@@ -127,9 +127,9 @@ func (c Circuit) Failed(nowMS int64, holder, by, reason string, retryAfter time.
 	return c.withFailure(by, reason)
 }
 
-// Dropped takes the end of a run without a verdict (returned, cancelled, lost): if
+// ReleaseProbe takes the end of a run without a verdict (returned, cancelled, lost): if
 // it was the probe, the next run that asks is.
-func (c Circuit) Dropped(holder string) Circuit {
+func (c Circuit) ReleaseProbe(holder string) Circuit {
 	if c.isProbedBy(holder) {
 		c.Probe, c.ProbeUntilMS = "", 0
 	}
@@ -139,7 +139,7 @@ func (c Circuit) Dropped(holder string) Circuit {
 func (c Circuit) isProbedBy(holder string) bool { return holder != "" && c.Probe == holder }
 
 func (c Circuit) withFailure(by, reason string) Circuit {
-	c.By, c.Error = clipText(by, maxCircuitBy), clipText(reason, maxCircuitError)
+	c.FailedJob, c.Error = clipText(by, maxCircuitBy), clipText(reason, maxCircuitError)
 	return c
 }
 

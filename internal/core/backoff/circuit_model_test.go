@@ -138,13 +138,13 @@ func TestCircuitAgainstModel(t *testing.T) {
 				remove(i)
 			case "vanish":
 				i := pick()
-				c = c.Dropped(runs[i])
+				c = c.ReleaseProbe(runs[i])
 				m.vanish(runs[i])
 				delete(aliveUntil, runs[i])
 				remove(i)
 			case "keep":
 				run := runs[pick()]
-				if c = c.Kept(run, now, probeTTL); m.phase == probing && run == m.probe {
+				if c = c.RenewProbe(run, now, probeTTL); m.phase == probing && run == m.probe {
 					m.lives = max(m.lives, now+probeTTL.Milliseconds())
 					aliveUntil[run] = c.ProbeUntilMS
 				}

@@ -66,7 +66,7 @@ func TestCircuitAndRetryAfter(t *testing.T) {
 	if got := c.Failed(10, "b", "ns/b", "429", time.Second, policy, 0); got.OpenUntilMS != 120_000 || got.Failures != 1 {
 		t.Errorf("a shorter wish: %+v", got)
 	}
-	if got := c.Failed(0, "b", "ns/b", "429", 48*time.Hour, policy, 0); got.OpenUntilMS != LongestRetryAfter.Milliseconds() || got.Failures != 1 {
+	if got := c.Failed(0, "b", "ns/b", "429", 48*time.Hour, policy, 0); got.OpenUntilMS != MaxRetryAfter.Milliseconds() || got.Failures != 1 {
 		t.Errorf("a long wish: %+v", got)
 	}
 }
@@ -74,17 +74,17 @@ func TestCircuitAndRetryAfter(t *testing.T) {
 func TestCircuitReplacesALostProbe(t *testing.T) {
 	c := Circuit{}.Failed(0, "a", "ns/a", "boom", 0, plainCircuit(), 0)
 	c, _ = c.Admit(1000, "p", 10*time.Second)
-	c = c.Kept("p", 5000, 10*time.Second)
+	c = c.RenewProbe("p", 5000, 10*time.Second)
 	if _, v := c.Admit(14_999, "q", time.Second); v.OK {
 		t.Error("a second probe beside one that is alive")
 	}
 	if _, v := c.Admit(15_000, "q", time.Second); !v.Probe {
 		t.Error("a lost probe is not replaced")
 	}
-	if _, v := c.Dropped("p").Admit(6000, "q", time.Second); !v.Probe {
+	if _, v := c.ReleaseProbe("p").Admit(6000, "q", time.Second); !v.Probe {
 		t.Error("a probe that ended without a verdict is not replaced")
 	}
-	if got := c.Dropped("q"); got != c {
+	if got := c.ReleaseProbe("q"); got != c {
 		t.Error("somebody else dropped the probe")
 	}
 }
@@ -96,31 +96,31 @@ func TestCircuitSteps(t *testing.T) {
 	open := Circuit{}.Failed(0, "a", "job", "boom", 0, policy, 0)
 	probed, _ := open.Admit(1000, "p", ttl)
 	for name, c := range map[string]struct{ got, want Circuit }{
-		"opened": {open, Circuit{Failures: 1, OpenUntilMS: 1000, By: "job", Error: "boom"}},
-		"probed": {probed, Circuit{Failures: 1, OpenUntilMS: 1000, Probe: "p", ProbeUntilMS: 11_000, By: "job", Error: "boom"}},
+		"opened": {open, Circuit{Failures: 1, OpenUntilMS: 1000, FailedJob: "job", Error: "boom"}},
+		"probed": {probed, Circuit{Failures: 1, OpenUntilMS: 1000, Probe: "p", ProbeUntilMS: 11_000, FailedJob: "job", Error: "boom"}},
 		"the probe fails": {probed.Failed(2000, "p", "other", "bang", 0, policy, 0),
-			Circuit{Failures: 2, OpenUntilMS: 4000, By: "other", Error: "bang"}},
+			Circuit{Failures: 2, OpenUntilMS: 4000, FailedJob: "other", Error: "bang"}},
 		"the probe fails and asks": {probed.Failed(2000, "p", "other", "bang", 500*time.Millisecond, policy, 0),
-			Circuit{Failures: 2, OpenUntilMS: 2500, By: "other", Error: "bang"}},
+			Circuit{Failures: 2, OpenUntilMS: 2500, FailedJob: "other", Error: "bang"}},
 		"a late probe fails": {probed.Failed(60_000, "p", "other", "bang", 0, policy, 0),
-			Circuit{Failures: 2, OpenUntilMS: 62_000, By: "other", Error: "bang"}},
+			Circuit{Failures: 2, OpenUntilMS: 62_000, FailedJob: "other", Error: "bang"}},
 		"a late probe succeeds": {probed.Succeeded(60_000, "p"), Circuit{}},
 		"another one asks beside the probe": {probed.Failed(2000, "q", "other", "429", 3*time.Second, policy, 0),
-			Circuit{Failures: 1, OpenUntilMS: 5000, Probe: "p", ProbeUntilMS: 11_000, By: "other", Error: "429"}},
+			Circuit{Failures: 1, OpenUntilMS: 5000, Probe: "p", ProbeUntilMS: 11_000, FailedJob: "other", Error: "429"}},
 		"another one asks for less":     {open.Failed(10, "q", "other", "429", 900*time.Millisecond, policy, 0), open},
 		"another one fails":             {probed.Failed(2000, "q", "other", "bang", 0, policy, 0), probed},
 		"another one succeeds":          {probed.Succeeded(2000, "q"), probed},
-		"no wait at all":                {Circuit{}.Failed(7, "a", "job", "boom", 0, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 7, By: "job", Error: "boom"}},
+		"no wait at all":                {Circuit{}.Failed(7, "a", "job", "boom", 0, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 7, FailedJob: "job", Error: "boom"}},
 		"part of a millisecond":         {Circuit{}.Failed(7, "a", "", "", 1, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 8}},
 		"a wish below zero is none":     {Circuit{}.Failed(0, "a", "job", "boom", -time.Hour, policy, 0), open},
 		"a closed one forgets the past": {Circuit{OpenUntilMS: 99_000, Probe: "z"}.Failed(0, "a", "job", "boom", 0, policy, 0), open},
 		"a success at a closed one":     {Circuit{}.Succeeded(5, "a"), Circuit{}},
-		"kept by nobody":                {open.Kept("", 5, ttl), open},
-		"kept by another":               {probed.Kept("q", 9000, ttl), probed},
-		"kept for less":                 {probed.Kept("p", 1001, time.Millisecond), probed},
-		"kept at a closed one":          {Circuit{}.Kept("p", 5, ttl), Circuit{}},
-		"dropped":                       {probed.Dropped("p"), open},
-		"dropped by another":            {probed.Dropped("q"), probed},
+		"kept by nobody":                {open.RenewProbe("", 5, ttl), open},
+		"kept by another":               {probed.RenewProbe("q", 9000, ttl), probed},
+		"kept for less":                 {probed.RenewProbe("p", 1001, time.Millisecond), probed},
+		"kept at a closed one":          {Circuit{}.RenewProbe("p", 5, ttl), Circuit{}},
+		"dropped":                       {probed.ReleaseProbe("p"), open},
+		"dropped by another":            {probed.ReleaseProbe("q"), probed},
 		"a nameless success":            {open.Succeeded(5, ""), open},
 	} {
 		if c.got != c.want {
@@ -146,7 +146,7 @@ func TestCircuitSaturates(t *testing.T) {
 		for _, d := range []time.Duration{math.MinInt64, 0, 1, math.MaxInt64} {
 			c := Circuit{Failures: maxInstant}
 			c, _ = c.Admit(now, "p", d)
-			c = c.Kept("p", now, d).Failed(now, "p", "job", "boom", d, Retry{Base: max(d, 0)}, 1)
+			c = c.RenewProbe("p", now, d).Failed(now, "p", "job", "boom", d, Retry{Base: max(d, 0)}, 1)
 			c, _ = c.Admit(now, "p", d)
 			if back, err := ParseCircuit(c.Encode()); err != nil || back != c {
 				t.Errorf("now %d, %v: %+v came back as %+v, %v", now, d, c, back, err)
@@ -168,8 +168,8 @@ func TestCircuitTextIsBounded(t *testing.T) {
 		"no text":      {"\xff\xfe", "e\xff", "\uFFFD", "e\uFFFD"},
 	} {
 		got := Circuit{}.Failed(1, "h", c.by, c.reason, 0, DefaultCircuit(), 1)
-		if got.By != c.wantBy || got.Error != c.wantReason {
-			t.Errorf("%s: kept %q %q", name, got.By, got.Error)
+		if got.FailedJob != c.wantBy || got.Error != c.wantReason {
+			t.Errorf("%s: kept %q %q", name, got.FailedJob, got.Error)
 		}
 	}
 	worst := Circuit{
@@ -190,7 +190,7 @@ func TestParseCircuit(t *testing.T) {
 		`{"n":1,"u":5,"q":9}`:     {Failures: 1, OpenUntilMS: 5},
 		`{"n":1,"u":5,"new":{}}`:  {Failures: 1, OpenUntilMS: 5},
 		`{"n":2,"s":3,"u":5,"p":"x","q":9,"b":"job","e":"HTTP 503"}`: {
-			Failures: 2, SinceMS: 3, OpenUntilMS: 5, Probe: "x", ProbeUntilMS: 9, By: "job", Error: "HTTP 503"},
+			Failures: 2, SinceMS: 3, OpenUntilMS: 5, Probe: "x", ProbeUntilMS: 9, FailedJob: "job", Error: "HTTP 503"},
 	} {
 		if got, err := ParseCircuit(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
@@ -218,7 +218,7 @@ func FuzzParseCircuit(f *testing.F) {
 		if back, err := ParseCircuit(c.Encode()); err != nil || back != c {
 			t.Fatalf("%+v came back as %+v, %v", c, back, err)
 		}
-		if len(c.By) > maxCircuitBy || len(c.Error) > maxCircuitError {
+		if len(c.FailedJob) > maxCircuitBy || len(c.Error) > maxCircuitError {
 			t.Fatalf("%+v is too long", c)
 		}
 		next, v := c.Admit(1<<52, "h", time.Hour)

@@ -50,7 +50,7 @@ func ParseCircuit(text string) (Circuit, error) {
 	if c.Probe == "" {
 		c.ProbeUntilMS = 0
 	}
-	return c.withFailure(c.By, c.Error), nil
+	return c.withFailure(c.FailedJob, c.Error), nil
 }
 
 // clipText makes text valid and at most n bytes long.

@@ -15,7 +15,7 @@ func FuzzRetry(f *testing.F) {
 	f.Add(uint8(2), int64(time.Second), 2.0, 1, 3, int64(time.Hour), 5, int64(time.Hour), uint8(0), 0.1, 5, int64(0), uint64(1))
 	f.Add(uint8(3), int64(math.MaxInt64), math.Inf(1), -7, -1, int64(-1), -1, int64(-1), uint8(9), math.NaN(), math.MaxInt, int64(math.MaxInt64), uint64(0))
 	f.Add(uint8(3), int64(1), 1.0, 0, 0, int64(0), 0, int64(0), uint8(5), 1.0, 1<<31-1, int64(1<<31), uint64(7))
-	f.Add(uint8(1), int64(backoff.Longest), 0.0, 0, 0, int64(0), 1000, int64(1), uint8(2), 1.0, 999, int64(-1), uint64(9))
+	f.Add(uint8(1), int64(backoff.MaxDelay), 0.0, 0, 0, int64(0), 1000, int64(1), uint8(2), 1.0, 999, int64(-1), uint64(9))
 	f.Fuzz(func(t *testing.T, strategy uint8, base int64, multiplier float64, offset, doublings int, maxDelay int64, attempts int,
 		maxElapsed int64, kind uint8, fraction float64, failed int, before int64, seed uint64) {
 		r := backoff.Retry{
@@ -69,7 +69,7 @@ func FuzzRecurring(f *testing.F) {
 	f.Add(false, 2.0, 5, int64(time.Hour), 0.0, uint8(0), 0.1, int64(0), false, int64(time.Minute), int64(3), int64(0), int64(0), uint64(1))
 	f.Add(true, math.NaN(), -1, int64(-1), math.Inf(1), uint8(77), math.NaN(), int64(-1), true, int64(-1), int64(-1), int64(-1), int64(-1), uint64(0))
 	f.Add(false, 100.0, 62, int64(0), 1e9, uint8(3), 1.0, int64(1), true, int64(math.MaxInt64), int64(math.MaxInt64), int64(5), int64(math.MaxInt64), uint64(3))
-	f.Add(false, 1.5, 62, int64(time.Hour), 2.5, uint8(2), 1.0, int64(time.Hour), true, int64(backoff.Longest), int64(1<<31), int64(9), int64(7), uint64(3))
+	f.Add(false, 1.5, 62, int64(time.Hour), 2.5, uint8(2), 1.0, int64(time.Hour), true, int64(backoff.MaxDelay), int64(1<<31), int64(9), int64(7), uint64(3))
 	f.Fuzz(func(t *testing.T, disabled bool, multiplier float64, exponent int, maxDelay int64, ratio float64, kind uint8, fraction float64,
 		stale int64, halve bool, every, failures, low, high int64, seed uint64) {
 		r := backoff.Recurring{

@@ -72,7 +72,7 @@ func (p *Policies) reconcileFields(from *Sources) {
 		switch {
 		case weaker(RetryMaxDelay, RetryBase):
 			// A long base delay alone does not contradict a cap from another source.
-			r.MaxDelay = max(r.MaxDelay, min(r.Base, Longest))
+			r.MaxDelay = max(r.MaxDelay, min(r.Base, MaxDelay))
 		case weaker(RetryBase, RetryMaxDelay):
 			r.Base = r.MaxDelay
 		}
@@ -80,7 +80,7 @@ func (p *Policies) reconcileFields(from *Sources) {
 	if p.MaxInterval > 0 && p.MinInterval > p.MaxInterval {
 		switch {
 		case weaker(MaxInterval, MinInterval):
-			p.MaxInterval = min(p.MinInterval, Longest)
+			p.MaxInterval = min(p.MinInterval, MaxDelay)
 		case weaker(MinInterval, MaxInterval):
 			p.MinInterval = p.MaxInterval
 		}

@@ -8,7 +8,7 @@ import (
 // Retry is the policy for the attempts of one run.
 type Retry struct {
 	Strategy Strategy
-	// Base is the unit of the curve, 0 to [Longest]. Zero, with Fixed only,
+	// Base is the unit of the curve, 0 to [MaxDelay]. Zero, with Fixed only,
 	// retries at once.
 	Base time.Duration
 	// Multiplier of Exponential, 1 to [MaxMultiplier].

@@ -91,7 +91,7 @@ func TestSeed000IsTheDefaultLadder(t *testing.T) {
 func TestSeed000Formula(t *testing.T) {
 	r := endpoint(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		base := time.Duration(rapid.Int64Range(0, int64(backoff.Longest)).Draw(rt, "base"))
+		base := time.Duration(rapid.Int64Range(0, int64(backoff.MaxDelay)).Draw(rt, "base"))
 		failures := drawFailures().Draw(rt, "failures")
 		want := base << min(failures, 5)
 		if got := r.Delay(base, failures, 0, 0, rapid.Uint64().Draw(rt, "seed")); got != want {

@@ -79,7 +79,7 @@ var fieldTable = [FieldCount]struct {
 		func(p *Policies) *time.Duration { return &p.MinInterval }),
 	MaxInterval: newField("backoff_policy", "max_interval",
 		func(p *Policies) *time.Duration { return &p.MaxInterval }),
-	BackoffWithinSlot: newField("backoff_policy", "within_slot",
+	BackoffWithinSlot: newField("backoff_policy", "within_period",
 		func(p *Policies) *bool { return &p.Recurring.WithinSlot }),
 }
 
@@ -140,8 +140,8 @@ const (
 // Has reports whether the set has the field.
 func (s FieldSet) Has(f Field) bool { return s&(1<<f) != 0 }
 
-// And returns the set with one more field.
-func (s FieldSet) And(f Field) FieldSet { return s | 1<<f }
+// With returns the set with one more field.
+func (s FieldSet) With(f Field) FieldSet { return s | 1<<f }
 
 // SourceKind is where the value of a field comes from. The order is that of precedence, the
 // weakest first.
@@ -234,11 +234,11 @@ next:
 		}
 		for i := range list {
 			if list[i].Source == s[f] {
-				list[i].Fields = list[i].Fields.And(f)
+				list[i].Fields = list[i].Fields.With(f)
 				continue next
 			}
 		}
-		list = append(list, Group{s[f], FieldSet(0).And(f)})
+		list = append(list, Group{s[f], FieldSet(0).With(f)})
 	}
 	return list
 }
@@ -257,11 +257,11 @@ func (s *Sources) Apply(g Group) bool {
 	return true
 }
 
-// Of returns the fields that have the kind of source.
-func (s *Sources) Of(kind SourceKind) (set FieldSet) {
+// FieldsOfKind returns the fields that have the kind of source.
+func (s *Sources) FieldsOfKind(kind SourceKind) (set FieldSet) {
 	for f := range FieldCount {
 		if s[f].Kind == kind {
-			set = set.And(f)
+			set = set.With(f)
 		}
 	}
 	return set

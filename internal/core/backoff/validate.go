@@ -7,8 +7,8 @@ import (
 
 // Limits of policies.
 const (
-	// Longest is the upper bound of every duration in a policy.
-	Longest = 366 * 24 * time.Hour
+	// MaxDelay is the upper bound of every duration in a policy.
+	MaxDelay = 366 * 24 * time.Hour
 	// MaxMultiplier is the upper bound of multipliers.
 	MaxMultiplier = 100
 	// MaxExponent is the upper bound of Recurring.MaxExponent. 2^62 times any interval exceeds every cap, so
@@ -75,8 +75,8 @@ func (c *checker) addError(field, format string, args ...any) {
 }
 
 func (c *checker) checkDuration(field string, d time.Duration) {
-	if d < 0 || d > Longest { // not require: its arguments would be allocated for each good policy
-		c.addError(field, "is %v, want 0 to %v", d, Longest)
+	if d < 0 || d > MaxDelay { // not require: its arguments would be allocated for each good policy
+		c.addError(field, "is %v, want 0 to %v", d, MaxDelay)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestValidateRetry(t *testing.T) {
 		"strategy":             {func(r *backoff.Retry) { r.Strategy = 4 }, []string{"strategy"}},
 		"no base":              {func(r *backoff.Retry) { r.Base = 0 }, []string{"base_delay"}},
 		"negative base":        {func(r *backoff.Retry) { r.Base = -1 }, []string{"base_delay"}},
-		"long base":            {func(r *backoff.Retry) { r.Base, r.MaxDelay = backoff.Longest+1, 0 }, []string{"base_delay"}},
+		"long base":            {func(r *backoff.Retry) { r.Base, r.MaxDelay = backoff.MaxDelay+1, 0 }, []string{"base_delay"}},
 		"multiplier":           {func(r *backoff.Retry) { r.Multiplier = 0.5 }, []string{"multiplier"}},
 		"NaN":                  {func(r *backoff.Retry) { r.Multiplier = math.NaN() }, []string{"multiplier"}},
 		"Inf":                  {func(r *backoff.Retry) { r.Multiplier = math.Inf(1) }, []string{"multiplier"}},

@@ -8,7 +8,7 @@ import (
 
 // decideStart decides whether a leased run starts: in its place, as a child record, later, or not at all. The
 // caller delivers it only if it starts.
-func (t *transition) decideStart(ev Arrive) Answer {
+func (t *transition) decideStart(ev RunLeased) Answer {
 	before := t.stateBefore()
 	if answer := t.checkFence(ev.Token); answer != Applied {
 		return t.answerUnchanged(answer, before)
@@ -110,7 +110,7 @@ func (t *transition) holdLeasedRun(ev HoldBack) Answer {
 // endOvertakenRun ends a leased run that was to be held back, if another request replaced it meanwhile. It
 // reports whether it did.
 func (t *transition) endOvertakenRun(token uint64) bool {
-	run := t.buildRun(Settle{Token: token}, t.Attempt)
+	run := t.buildRun(FinishAttempt{Token: token}, t.Attempt)
 	switch {
 	case t.Cancel || t.Deleting:
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)

@@ -12,7 +12,7 @@ import (
 )
 
 // settleAttempt takes the result of an attempt.
-func (t *transition) settleAttempt(ev Settle) Answer {
+func (t *transition) settleAttempt(ev FinishAttempt) Answer {
 	if answer := t.checkFence(ev.Token); answer != Applied {
 		return t.answerUnchanged(answer, t.stateBefore())
 	}
@@ -53,7 +53,7 @@ func (t *transition) countsForSchedule() bool {
 }
 
 // handleFailedAttempt decides between another attempt and the end of the run.
-func (t *transition) handleFailedAttempt(ev Settle, run Run, attempt uint32) {
+func (t *transition) handleFailedAttempt(ev FinishAttempt, run Run, attempt uint32) {
 	kind := AttemptFailed
 	if ev.Outcome == OutcomeTimedOut {
 		kind = AttemptTimedOut
@@ -170,7 +170,7 @@ func (t *transition) removeDeletedJob() {
 }
 
 // handleLeaseLoss takes the end of a lease without a result. Losses use up no attempts.
-func (t *transition) handleLeaseLoss(ev Lose) Answer {
+func (t *transition) handleLeaseLoss(ev LoseLease) Answer {
 	if answer := t.checkFence(ev.Token); answer != Applied {
 		return t.answerUnchanged(answer, t.stateBefore())
 	}
@@ -183,7 +183,7 @@ func (t *transition) handleLeaseLoss(ev Lose) Answer {
 		t.Unacked++
 	}
 	t.addNotice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
-	run := t.buildRun(Settle{Token: ev.Token}, t.Attempt)
+	run := t.buildRun(FinishAttempt{Token: ev.Token}, t.Attempt)
 	switch {
 	case t.Cancel || t.Deleting:
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
@@ -214,22 +214,22 @@ func (t *transition) spreadRestarts() {
 		return
 	}
 	draw := backoff.SeedOf(int64(t.Losses), int64(t.Unacked), t.c.Namespace, "/", t.c.ID, "@", t.RunID())
-	wait := int64(draw % uint64(lease.Apart.Milliseconds()))
+	wait := int64(draw % uint64(lease.RestartSpread.Milliseconds()))
 	t.putRunOnHold(HoldBack{Reason: HeldPace, UntilMS: t.latest.After(wait)})
 }
 
 // returnAttempt returns an attempt that never started. If the state records that it did start, it is lost:
 // returned without a cost, it could be leased again without end.
-func (t *transition) returnAttempt(ev Return) Answer {
+func (t *transition) returnAttempt(ev ReturnLease) Answer {
 	if answer := t.checkFence(ev.Token); answer != Applied {
 		return t.answerUnchanged(answer, t.stateBefore())
 	}
 	if t.Acked {
-		return t.handleLeaseLoss(Lose(ev))
+		return t.handleLeaseLoss(LoseLease(ev))
 	}
 	t.addNotice(Notice{Kind: AttemptReturned, Attempt: t.Attempt + 1})
 	if t.Cancel || t.Deleting {
-		run := t.buildRun(Settle{Token: ev.Token}, t.Attempt)
+		run := t.buildRun(FinishAttempt{Token: ev.Token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
 		t.uncountManualStart()
@@ -301,7 +301,7 @@ func (t *transition) stateBefore() State {
 	return s
 }
 
-func (t *transition) buildRun(ev Settle, attempts uint32) Run {
+func (t *transition) buildRun(ev FinishAttempt, attempts uint32) Run {
 	return Run{
 		ID: t.RunID(), Trigger: t.Trigger, ManualID: t.ManualID, NominalMS: t.Nominal, DueMS: t.Due,
 		StartedMS: ev.StartedMS, FinishedMS: t.latest.MS, Attempts: attempts, Losses: t.Losses,

@@ -58,8 +58,8 @@ type Finding struct {
 // MaxFindings bounds those of one audit.
 const MaxFindings = 1000
 
-// AuditReport is the result of an audit of a shard.
-type AuditReport struct {
+// ConsistencyReport is the result of an audit of a shard.
+type ConsistencyReport struct {
 	// Records that were looked at, by region.
 	Records [RegionDone + 1]int64
 	// Findings, at most MaxFindings.

@@ -74,8 +74,8 @@ const (
 	ChainUnsigned
 )
 
-// Break is a place where a chain does not hold.
-type Break struct {
+// ChainBreak is a place where a chain does not hold.
+type ChainBreak struct {
 	Fault  ChainFault
 	ID     string // of the record at which it shows
 	Seq    int64
@@ -94,10 +94,10 @@ type ChainCheck struct {
 
 // Next checks the next record and returns its break, if there is one. It continues from there, so that each
 // break is reported once.
-func (c *ChainCheck) Next(r TrailRecord) *Break {
+func (c *ChainCheck) Next(r TrailRecord) *ChainBreak {
 	c.Records++
-	at := func(fault ChainFault, format string, args ...any) *Break {
-		return &Break{Fault: fault, ID: r.ID, Seq: r.Seq, Detail: fmt.Sprintf(format, args...)}
+	at := func(fault ChainFault, format string, args ...any) *ChainBreak {
+		return &ChainBreak{Fault: fault, ID: r.ID, Seq: r.Seq, Detail: fmt.Sprintf(format, args...)}
 	}
 	if r.Seq == 0 {
 		c.Unchained++
@@ -128,7 +128,7 @@ func (c *ChainCheck) Next(r TrailRecord) *Break {
 	return c.checkSignature(r, at)
 }
 
-func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, ...any) *Break) *Break {
+func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, ...any) *ChainBreak) *ChainBreak {
 	if len(r.Signature) == 0 || c.Keys == nil {
 		return nil
 	}
@@ -145,11 +145,11 @@ func (c *ChainCheck) checkSignature(r TrailRecord, at func(ChainFault, string, .
 }
 
 // End returns a break at the end of the chain, if there is one.
-func (c *ChainCheck) End() *Break {
+func (c *ChainCheck) End() *ChainBreak {
 	if c.Keys == nil || c.Last.Seq <= c.signedUpTo {
 		return nil
 	}
-	return &Break{Fault: ChainUnsigned, ID: c.Last.ID, Seq: c.Last.Seq,
+	return &ChainBreak{Fault: ChainUnsigned, ID: c.Last.ID, Seq: c.Last.Seq,
 		Detail: fmt.Sprintf("no signature covers the last %d records (sequences %d to %d)", c.Last.Seq-c.signedUpTo,
 			c.signedUpTo+1, c.Last.Seq)}
 }

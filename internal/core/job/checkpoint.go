@@ -16,17 +16,17 @@ type Checkpoint struct {
 	CreateRequestID                string
 	UpdateRequestIDs               RequestIDs
 
-	// State is at rest: see AtRest. Its lane, token and revision do not count.
+	// State is at rest: see WithoutLeases. Its lane, token and revision do not count.
 	State State
 	// ExpireMS is when a dead or done job is deleted; NeverMS keeps it.
 	ExpireMS int64
 	// Children are the runs that are records of their own.
-	Children []Child
-	Letters  []KeptLetter
+	Children    []Child
+	DeadLetters []CheckpointDeadLetter
 }
 
-// KeptLetter is a dead run in a checkpoint.
-type KeptLetter struct {
+// CheckpointDeadLetter is a dead run in a checkpoint.
+type CheckpointDeadLetter struct {
 	// Slot is that of the dead letter, or LetterOfJob.
 	Slot     int
 	Run      Run
@@ -51,15 +51,15 @@ type BackupPage struct {
 
 // Snapshot is the complete stored state of a job at one instant.
 type Snapshot struct {
-	Record   Record
-	Children []Child
-	Letters  []KeptLetter
+	Record      Record
+	Children    []Child
+	DeadLetters []CheckpointDeadLetter
 }
 
 // Checkpoint returns what a backup keeps of a snapshot; ok is false for a job that is
 // deleted.
 func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
-	state, children, ok := AtRest(c, s.Record.State, s.Children, now)
+	state, children, ok := WithoutLeases(c, s.Record.State, s.Children, now)
 	if !ok {
 		return Checkpoint{}, false
 	}
@@ -67,7 +67,7 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 		Generation: c.Generation, Revision: c.Revision, AnchorMS: c.AnchorMS, CreatedMS: c.CreatedMS,
 		UpdatedMS:       c.UpdatedMS,
 		CreateRequestID: c.CreateRequestID, UpdateRequestIDs: c.UpdateRequestIDs,
-		State: state, Children: children, Letters: s.Letters, ExpireMS: NeverMS,
+		State: state, Children: children, DeadLetters: s.DeadLetters, ExpireMS: NeverMS,
 	}
 	switch {
 	case state.Region < RegionDead:
@@ -79,10 +79,10 @@ func (c *Compiled) Checkpoint(s Snapshot, now int64) (cp Checkpoint, ok bool) {
 	return cp, true
 }
 
-// AtRest returns the job without live runs: a live run is due again, as if no worker had started it, which uses
+// WithoutLeases returns the job without live runs: a live run is due again, as if no worker had started it, which uses
 // no attempt and counts as no loss. A run that was requested to end has ended. ok is false for a job that is
 // deleted.
-func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, bool) {
+func WithoutLeases(c *Compiled, s State, children []Child, now int64) (State, []Child, bool) {
 	if s.Deleting {
 		return State{}, nil, false
 	}
@@ -99,7 +99,7 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 			continue
 		}
 		child.State.Acked = false
-		pair := DecideChild(c, s, child.State, Return{Token: child.State.Token}, now)
+		pair := DecideChild(c, s, child.State, ReturnLease{Token: child.State.Token}, now)
 		kept[child.Slot] = pair.Child.State
 		if pair.Child.Delete {
 			delete(kept, child.Slot)
@@ -110,7 +110,7 @@ func AtRest(c *Compiled, s State, children []Child, now int64) (State, []Child, 
 	}
 	if s.Live() {
 		s.Acked = false
-		take(Decide(c, s, Return{Token: s.Token}, now))
+		take(Decide(c, s, ReturnLease{Token: s.Token}, now))
 	}
 	if s.Pending != "" && s.Waiting == 0 {
 		take(splitOffManual(c, s, now))

@@ -18,9 +18,9 @@ type Spawned struct {
 	WatchMS int64
 }
 
-// Pair is a decision on a child and its parent. Both are stored, or neither; a
+// ParentChildPair is a decision on a child and its parent. Both are stored, or neither; a
 // parent that is not Changed is not written.
-type Pair struct {
+type ParentChildPair struct {
 	Child, Parent Decision
 }
 
@@ -106,12 +106,12 @@ func replaceRun(s, run State) State {
 
 // DecideChild moves a child record and its parent. Redrive is decided on a dead
 // letter, every other event on the record of a run.
-func DecideChild(c *Compiled, parent, child State, ev Event, now int64) Pair {
+func DecideChild(c *Compiled, parent, child State, ev Input, now int64) ParentChildPair {
 	return DecideChildBy(c, parent, child, ev, At(now))
 }
 
 // DecideChildBy is [DecideChild] by a clock that is not known exactly.
-func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pair {
+func DecideChildBy(c *Compiled, parent, child State, ev Input, clock Reading) ParentChildPair {
 	now := clock.NowMS
 	if ev, ok := ev.(Redrive); ok {
 		return redriveLetter(c, parent, child, ev, now)
@@ -121,20 +121,20 @@ func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pa
 	t.child, t.selfBit = true, child.Children
 	failures := t.Failures
 	switch ev := ev.(type) {
-	case Arrive:
+	case RunLeased:
 		t.decideChildStart(ev, parent.Live())
-	case Settle, Lose, Return, ForgiveLoss, HoldBack, Wake, FindLate, CancelRun, Terminate:
+	case FinishAttempt, LoseLease, ReturnLease, ForgiveLoss, HoldBack, Wake, CheckLateness, CancelRun, Terminate:
 		t.applyEvent(ev)
 	default: // requests to a job as a whole
 		t.answerUnchanged(NoSuchRun, t.stateBefore())
 	}
 	if !d.Changed {
-		return Pair{
+		return ParentChildPair{
 			Child:  Decision{Answer: d.Answer, State: child, Arrival: d.Arrival, Notices: d.Notices},
 			Parent: Decision{Answer: d.Answer, State: parent},
 		}
 	}
-	pair := Pair{Child: d, Parent: Decision{State: replaceRun(d.State, parent)}}
+	pair := ParentChildPair{Child: d, Parent: Decision{State: replaceRun(d.State, parent)}}
 	run := extractRun(t.State)
 	pair.Child.IndexMS = c.IndexMS(&run, now)
 	run.Children, run.Started, run.Unknown = child.Children, t.Started&child.Children, child.Unknown
@@ -145,7 +145,7 @@ func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pa
 	p.ranksBefore = parent.Ranks()
 	p.ended, p.dead, p.slot, p.notices = d.Ended, d.DeadLetter, d.DeadSlot, d.Notices
 	var hint time.Duration
-	if s, ok := ev.(Settle); ok && d.Delete {
+	if s, ok := ev.(FinishAttempt); ok && d.Delete {
 		hint = s.RetryAfter
 	}
 	p.applyChildOutcome(child.Children, d.Delete, t.Failures != failures, hint)
@@ -157,7 +157,7 @@ func DecideChildBy(c *Compiled, parent, child State, ev Event, clock Reading) Pa
 }
 
 // decideChildStart decides whether the leased run of a child record starts.
-func (t *transition) decideChildStart(ev Arrive, parentLive bool) Answer {
+func (t *transition) decideChildStart(ev RunLeased, parentLive bool) Answer {
 	before := t.stateBefore()
 	if answer := t.checkFence(ev.Token); answer != Applied {
 		return t.answerUnchanged(answer, before)
@@ -176,7 +176,7 @@ func (t *transition) decideChildStart(ev Arrive, parentLive bool) Answer {
 	switch {
 	case t.Deleting, t.Cancel, t.Trigger == TriggerBackfill && b == nil && t.Mode != ManualKeep: // which is redriven
 		t.arrival = ArrivalSkipped
-		t.endRun(t.buildRun(Settle{Token: ev.Token}, 0), OutcomeCancelled,
+		t.endRun(t.buildRun(FinishAttempt{Token: ev.Token}, 0), OutcomeCancelled,
 			Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	case !beside && (parentLive || t.Started != 0):
 		return t.waitForOtherRuns()
@@ -206,7 +206,7 @@ func (t *transition) terminateRun() Answer {
 		return t.answerUnchanged(NoSuchRun, t.stateBefore())
 	}
 	t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-	run := t.buildRun(Settle{Token: t.Token}, t.Attempt)
+	run := t.buildRun(FinishAttempt{Token: t.Token}, t.Attempt)
 	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "terminated"}, 0)
 	return t.finishDecision(Applied)
 }
@@ -251,11 +251,11 @@ func (t *transition) dropChild(bit uint64) {
 }
 
 // redriveLetter makes a dead letter a run again.
-func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) Pair {
-	refuse := func(a Answer) Pair {
-		return Pair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
+func redriveLetter(c *Compiled, parent, letter State, ev Redrive, now int64) ParentChildPair {
+	refuse := func(a Answer) ParentChildPair {
+		return ParentChildPair{Child: Decision{Answer: a, State: letter}, Parent: Decision{Answer: a, State: parent}}
 	}
-	pair := Pair{Parent: Decision{State: parent}}
+	pair := ParentChildPair{Parent: Decision{State: parent}}
 	t := pair.Parent.beginTransition(c, At(now))
 	switch {
 	case letter.Region != RegionDead || letter.Children != 0: // a run that is no letter

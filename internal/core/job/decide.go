@@ -17,7 +17,7 @@ func New(c *Compiled, now int64) Decision {
 // NewInto is [New] in memory of the caller's, see [DecideInto]. The notices are new.
 func NewInto(d *Decision, c *Compiled, now int64) {
 	*d = Decision{State: State{Revision: firstRevision(c.Definition), Lane: c.Lane(), Generation: c.Generation}}
-	t := transition{State: &d.State, result: d, c: c, now: now, latest: lease.Latest{MS: now}}
+	t := transition{State: &d.State, result: d, c: c, now: now, latest: lease.ClockBound{MS: now}}
 	t.planNextRun(planInput{}, "")
 	t.addNotice(Notice{Kind: JobCreated, DueMS: t.Due})
 	t.finishDecision(Applied)
@@ -34,7 +34,7 @@ func firstRevision(d *Definition) uint32 {
 // Decide moves a record. It is the only way a stored state changes, except for
 // [State.Leased]. The state is a parent's; [DecideChild] is for the records of
 // single runs.
-func Decide(c *Compiled, s State, ev Event, now int64) Decision {
+func Decide(c *Compiled, s State, ev Input, now int64) Decision {
 	var d Decision
 	DecideInto(&d, c, &s, ev, now)
 	return d
@@ -42,12 +42,12 @@ func Decide(c *Compiled, s State, ev Event, now int64) Decision {
 
 // DecideInto is [Decide] into memory of the caller, which includes the slice of earlier notices: a decision is
 // large, and callers on the hot path reuse it.
-func DecideInto(d *Decision, c *Compiled, s *State, ev Event, now int64) {
+func DecideInto(d *Decision, c *Compiled, s *State, ev Input, now int64) {
 	DecideBy(d, c, s, ev, At(now))
 }
 
 // DecideBy is [DecideInto] by a clock that is not known exactly.
-func DecideBy(d *Decision, c *Compiled, s *State, ev Event, clock Reading) {
+func DecideBy(d *Decision, c *Compiled, s *State, ev Input, clock Reading) {
 	*d = Decision{State: *s, Notices: d.Notices[:0]}
 	t := d.beginTransition(c, clock)
 	t.applyEvent(ev)
@@ -56,12 +56,12 @@ func DecideBy(d *Decision, c *Compiled, s *State, ev Event, clock Reading) {
 // Reading is a bound on the shard's clock: the clock shows an instant between the two. Due runs are judged by
 // the earlier one, and waits count from the later one, so that no wait is shorter than it should be.
 type Reading struct {
-	NowMS  int64        // it shows this at least
-	Latest lease.Latest // it shows this at most
+	NowMS  int64            // it shows this at least
+	Latest lease.ClockBound // it shows this at most
 }
 
 // At returns the reading of a clock that is known exactly.
-func At(nowMS int64) Reading { return Reading{NowMS: nowMS, Latest: lease.Latest{MS: nowMS}} }
+func At(nowMS int64) Reading { return Reading{NowMS: nowMS, Latest: lease.ClockBound{MS: nowMS}} }
 
 // beginTransition makes the transition of the decision's state.
 func (d *Decision) beginTransition(c *Compiled, clock Reading) transition {
@@ -76,23 +76,23 @@ func (d *Decision) beginTransition(c *Compiled, clock Reading) transition {
 }
 
 // applyEvent dispatches an event.
-func (t *transition) applyEvent(ev Event) Answer {
+func (t *transition) applyEvent(ev Input) Answer {
 	switch ev := ev.(type) {
-	case Settle:
+	case FinishAttempt:
 		return t.settleAttempt(ev)
-	case Lose:
+	case LoseLease:
 		return t.handleLeaseLoss(ev)
-	case Return:
+	case ReturnLease:
 		return t.returnAttempt(ev)
 	case ForgiveLoss:
 		return t.forgiveLoss(ev)
-	case Arrive:
+	case RunLeased:
 		return t.decideStart(ev)
 	case HoldBack:
 		return t.holdLeasedRun(ev)
 	case Wake:
 		return t.releaseHeldRun(ev)
-	case FindLate:
+	case CheckLateness:
 		return t.countLateRun(ev)
 	case Pause:
 		return t.pauseJob(ev)
@@ -108,7 +108,7 @@ func (t *transition) applyEvent(ev Event) Answer {
 		return t.redriveRun()
 	case Terminate:
 		return t.terminateRun()
-	case RunNow:
+	case RequestManualRun:
 		return t.requestManualRun(ev)
 	case CancelRun:
 		return t.cancelRun(ev)
@@ -128,8 +128,8 @@ type transition struct {
 	result      *Decision
 	c           *Compiled
 	now         int64
-	latest      lease.Latest // waits count from it
-	ranksBefore Ranks        // before the decision
+	latest      lease.ClockBound // waits count from it
+	ranksBefore Ranks            // before the decision
 	lagBefore   lagSnapshot
 	deleted     bool
 	ended       *Run

@@ -19,7 +19,7 @@ func BenchmarkDecide(b *testing.B) {
 	s := State{Region: RegionLeased, Token: 77, Revision: 1, Trigger: TriggerSchedule, Nominal: 1_800_000_000_000, Due: 1_800_000_000_000}
 	for _, outcome := range []Outcome{OutcomeSucceeded, OutcomeFailed} {
 		b.Run(outcome.String(), func(b *testing.B) {
-			ev := Settle{Token: 77, StartedMS: 1_800_000_000_100, Outcome: outcome}
+			ev := FinishAttempt{Token: 77, StartedMS: 1_800_000_000_100, Outcome: outcome}
 			decision := Decision{}
 			b.ReportAllocs()
 			for b.Loop() {

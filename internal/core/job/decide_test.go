@@ -80,7 +80,7 @@ func (w *walker) ack() *walker { w.s.Acked = true; return w }
 
 func (w *walker) after(d time.Duration) *walker { w.now += d.Milliseconds(); return w }
 
-func (w *walker) on(ev Event) Decision {
+func (w *walker) on(ev Input) Decision {
 	w.t.Helper()
 	before := w.s
 	d := Decide(w.c, w.s, ev, w.now)
@@ -106,11 +106,11 @@ func (w *walker) on(ev Event) Decision {
 }
 
 func (w *walker) succeed() Decision {
-	return w.on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: w.now})
+	return w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: w.now})
 }
 
 func (w *walker) fail() Decision {
-	return w.on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: w.now})
+	return w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: w.now})
 }
 
 func (w *walker) wait() time.Duration { return time.Duration(w.s.Due-w.now) * time.Millisecond }
@@ -162,7 +162,7 @@ func TestRetriesOfOneRun(t *testing.T) {
 	if last.IndexMS != w.now+d.DeadLetterTTL.Milliseconds() {
 		t.Errorf("kept until %d", last.IndexMS)
 	}
-	if w.on(RunNow{RequestID: "again"}); w.s.Region != RegionDue || w.s.RunID() != "m-again" {
+	if w.on(RequestManualRun{RequestID: "again"}); w.s.Region != RegionDue || w.s.RunID() != "m-again" {
 		t.Errorf("a manual run revives a dead job: %+v", w.s)
 	}
 }
@@ -171,7 +171,7 @@ func TestPermanentFailureStopsAtOnce(t *testing.T) {
 	d := def()
 	d.Retry.MaxAttempts = 5
 	w := walk(t, d)
-	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Permanent: true, Error: "no such account"})
+	w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, Permanent: true, Error: "no such account"})
 	if !w.last.DeadLetter || w.last.Ended.Attempts != 1 || w.s.Failures != 1 {
 		t.Errorf("decision %+v", w.last)
 	}
@@ -196,7 +196,7 @@ func TestRetryAfterOverridesTheDelay(t *testing.T) {
 	d.MaxInterval = 10 * time.Minute
 	w := walk(t, d)
 	settle := func(after time.Duration) {
-		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Error: "429", RetryAfter: after})
+		w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, Error: "429", RetryAfter: after})
 	}
 	settle(7 * time.Minute)
 	if w.wait() != 7*time.Minute || w.s.Source != DelayHint {
@@ -214,12 +214,12 @@ func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
 	w := walk(t, d)
 	due := w.s.Due
 	for i := range 2 {
-		w.lease().ack().after(30 * time.Second).on(Lose{Token: w.s.Token})
+		w.lease().ack().after(30 * time.Second).on(LoseLease{Token: w.s.Token})
 		if w.s.Region != RegionDue || w.s.Attempt != 0 || w.s.Failures != 0 || w.s.Losses != uint32(i+1) || w.s.expectedStartMS() != due {
 			t.Fatalf("loss %d: %+v", i+1, w.s)
 		}
 	}
-	w.lease().ack().on(Return{Token: w.s.Token}) // no attempt that began comes back for nothing
+	w.lease().ack().on(ReturnLease{Token: w.s.Token}) // no attempt that began comes back for nothing
 	if w.last.Ended == nil || w.last.Ended.Outcome != OutcomeQuarantined || !w.last.DeadLetter || w.s.Failures != 1 {
 		t.Errorf("third loss: %+v", w.last)
 	}
@@ -231,12 +231,12 @@ func TestLossesUseUpNoAttemptAndTheThirdQuarantines(t *testing.T) {
 func TestUndeliveredLeasesDoNotQuarantine(t *testing.T) {
 	w := walk(t, def())
 	for range 5 {
-		w.lease().on(Lose{Token: w.s.Token})
+		w.lease().on(LoseLease{Token: w.s.Token})
 		if w.s.Losses != 0 || w.s.Region != RegionDue {
 			t.Fatalf("%+v", w.s)
 		}
 	}
-	w.lease().on(Lose{Token: w.s.Token})
+	w.lease().on(LoseLease{Token: w.s.Token})
 	if w.last.Ended == nil || w.last.Ended.Outcome != OutcomeQuarantined {
 		t.Errorf("the sixth time is the bound: %+v", w.last)
 	}
@@ -253,7 +253,7 @@ func TestSixLossesQuarantineWhicheverWereAcknowledged(t *testing.T) {
 				w.ack()
 				begun++
 			}
-			w.on(Lose{Token: w.s.Token})
+			w.on(LoseLease{Token: w.s.Token})
 			losses++
 			if w.last.Ended != nil {
 				break
@@ -269,20 +269,20 @@ func TestStaleTokensAreRefused(t *testing.T) {
 	w := walk(t, def())
 	w.lease()
 	old := w.s.Token
-	w.ack().on(Lose{Token: old})
+	w.ack().on(LoseLease{Token: old})
 	w.lease()
-	for _, ev := range []Event{Settle{Token: old, Outcome: OutcomeSucceeded}, Lose{Token: old}, Return{Token: old}} {
+	for _, ev := range []Input{FinishAttempt{Token: old, Outcome: OutcomeSucceeded}, LoseLease{Token: old}, ReturnLease{Token: old}} {
 		if d := w.on(ev); d.Answer != Stale || d.Changed {
 			t.Errorf("%T under an old token: %+v", ev, d)
 		}
 	}
 	token := w.s.Token
 	w.succeed()
-	if d := w.on(Settle{Token: token, Outcome: OutcomeSucceeded}); d.Answer != Duplicate || d.Changed {
+	if d := w.on(FinishAttempt{Token: token, Outcome: OutcomeSucceeded}); d.Answer != Duplicate || d.Changed {
 		t.Errorf("repeated result: %+v", d)
 	}
 	w.lease()
-	if d := w.on(Settle{Token: token, Outcome: OutcomeFailed}); d.Answer != Duplicate || d.Changed {
+	if d := w.on(FinishAttempt{Token: token, Outcome: OutcomeFailed}); d.Answer != Duplicate || d.Changed {
 		t.Errorf("repeated result after the next lease: %+v", d)
 	}
 }
@@ -290,25 +290,25 @@ func TestStaleTokensAreRefused(t *testing.T) {
 func TestManualRuns(t *testing.T) {
 	w := walk(t, def())
 	w.lease().fail()
-	w.after(time.Second).on(RunNow{RequestID: "m1"})
+	w.after(time.Second).on(RequestManualRun{RequestID: "m1"})
 	if w.s.Due != w.now || w.s.Failures != 0 || w.s.RunID() != "m-m1" {
 		t.Fatalf("idle: runs now, backoff reset: %+v", w.s)
 	}
-	if d := w.on(RunNow{RequestID: "m2"}); d.Answer != Joined {
+	if d := w.on(RequestManualRun{RequestID: "m2"}); d.Answer != Joined {
 		t.Errorf("a second request joins the waiting run: %+v", d)
 	}
 	w.lease()
-	if d := w.on(RunNow{RequestID: "m2"}); d.Answer != Duplicate || w.s.Pending != "" {
+	if d := w.on(RequestManualRun{RequestID: "m2"}); d.Answer != Duplicate || w.s.Pending != "" {
 		t.Errorf("a repetition has the run that it joined, and no other: %+v", d)
 	}
-	if run, joined, known := w.s.AskedRun("m2"); run != "m-m1" || !joined || !known {
+	if run, joined, known := w.s.RequestedRun("m2"); run != "m-m1" || !joined || !known {
 		t.Errorf("m2 joined %s (%v, %v)", run, joined, known)
 	}
-	w.on(RunNow{RequestID: "m3"})
-	if d := w.on(RunNow{RequestID: "m4"}); d.Answer != Joined || w.s.Pending != "m3" {
+	w.on(RequestManualRun{RequestID: "m3"})
+	if d := w.on(RequestManualRun{RequestID: "m4"}); d.Answer != Joined || w.s.Pending != "m3" {
 		t.Errorf("exactly one waits: %+v", d)
 	}
-	if run, joined, _ := w.s.AskedRun("m4"); run != "m-m3" || !joined {
+	if run, joined, _ := w.s.RequestedRun("m4"); run != "m-m3" || !joined {
 		t.Errorf("m4 joined %s (%v)", run, joined)
 	}
 	w.succeed()
@@ -319,7 +319,7 @@ func TestManualRuns(t *testing.T) {
 	if w.s.Trigger != TriggerSchedule || w.s.Due <= w.now || (w.s.Due-t0)%60_000 != 0 {
 		t.Errorf("then the schedule goes on: %+v", w.s)
 	}
-	if d := w.on(RunNow{RequestID: "m3"}); d.Answer != Duplicate {
+	if d := w.on(RequestManualRun{RequestID: "m3"}); d.Answer != Duplicate {
 		t.Errorf("a known request id never runs twice: %+v", d)
 	}
 }
@@ -327,10 +327,10 @@ func TestManualRuns(t *testing.T) {
 // TestACancelledRunThatNeverBegan is given back, and has no start.
 func TestACancelledRunThatNeverBegan(t *testing.T) {
 	w := walk(t, def())
-	w.on(RunNow{RequestID: "m"})
+	w.on(RequestManualRun{RequestID: "m"})
 	w.lease()
 	w.on(CancelRun{RunID: "m-m"})
-	d := w.on(Return{Token: w.s.Token})
+	d := w.on(ReturnLease{Token: w.s.Token})
 	if d.Ended == nil || d.Ended.Outcome != OutcomeCancelled || d.Ended.StartedMS != 0 || d.Ended.Attempts != 0 || w.s.LastStarted != 0 {
 		t.Errorf("ended as %+v, %+v", d.Ended, w.s)
 	}
@@ -348,20 +348,20 @@ func TestRetryingManualRunIsSuperseded(t *testing.T) {
 			d.Schedule = schedule.Spec{}
 		}
 		w := walk(t, d)
-		w.on(RunNow{RequestID: "a"})
+		w.on(RequestManualRun{RequestID: "a"})
 		w.lease().fail()
 		if w.s.RunID() != "m-a" || w.s.Attempt != 1 {
 			t.Fatalf("%s: waits for a retry: %+v", name, w.s)
 		}
 		runs := w.s.Runs
-		d2 := w.on(RunNow{RequestID: "b"})
+		d2 := w.on(RequestManualRun{RequestID: "b"})
 		if d2.Ended == nil || d2.Ended.ID != "m-a" || d2.Ended.Outcome != OutcomeCancelled || d2.Ended.Attempts != 1 || w.s.Runs != runs+1 {
 			t.Errorf("%s: the first ended as %+v", name, d2.Ended)
 		}
 		if w.s.RunID() != "m-b" || w.s.Due != w.now || w.s.Failures != 0 || w.s.Attempt != 0 {
 			t.Errorf("%s: the second runs now: %+v", name, w.s)
 		}
-		if d := w.on(RunNow{RequestID: "a"}); d.Answer != Duplicate {
+		if d := w.on(RequestManualRun{RequestID: "a"}); d.Answer != Duplicate {
 			t.Errorf("%s: the first again: %+v", name, d)
 		}
 		w.lease().succeed()
@@ -380,7 +380,7 @@ func TestManualRunReplacesADueRun(t *testing.T) {
 	if w.s.Region != RegionDue || w.s.Attempt != 1 {
 		t.Fatalf("waits for a retry: %+v", w.s)
 	}
-	if d := w.on(RunNow{RequestID: "m"}); d.Ended == nil || d.Ended.Outcome != OutcomeCancelled || d.Ended.Attempts != 1 {
+	if d := w.on(RequestManualRun{RequestID: "m"}); d.Ended == nil || d.Ended.Outcome != OutcomeCancelled || d.Ended.Attempts != 1 {
 		t.Errorf("the run that had begun ended as %+v", d.Ended)
 	}
 	w.lease().succeed()
@@ -389,7 +389,7 @@ func TestManualRunReplacesADueRun(t *testing.T) {
 	}
 
 	w = walk(t, once)
-	w.on(RunNow{RequestID: "m"})
+	w.on(RequestManualRun{RequestID: "m"})
 	w.lease().succeed()
 	if w.s.Region != RegionDue || w.s.Trigger != TriggerSchedule || w.s.Skipped != 0 {
 		t.Errorf("a run still to come stays: %+v", w.s)
@@ -397,7 +397,7 @@ func TestManualRunReplacesADueRun(t *testing.T) {
 
 	w = walk(t, def())
 	w.now = w.s.Due + 1 // the first nominal time, which nothing has run before
-	w.on(RunNow{RequestID: "m"})
+	w.on(RequestManualRun{RequestID: "m"})
 	w.lease().succeed()
 	if w.s.Skipped != 1 || w.s.LastNominal == 0 {
 		t.Errorf("a nominal time ended without a word: %+v", w.s)
@@ -423,7 +423,7 @@ func TestPauseAndResume(t *testing.T) {
 	if w.s.Region != RegionPaused {
 		t.Errorf("and what follows waits: %+v", w.s)
 	}
-	w.on(RunNow{RequestID: "m"})
+	w.on(RequestManualRun{RequestID: "m"})
 	if w.s.Region != RegionDue {
 		t.Fatal("a manual run of a paused job runs")
 	}
@@ -518,7 +518,7 @@ func TestCronIsExemptFromBackoff(t *testing.T) {
 			t.Fatalf("wait %v after %d failures, want the next slot", w.wait(), w.s.Failures)
 		}
 	}
-	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, RetryAfter: 7 * time.Minute})
+	w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, RetryAfter: 7 * time.Minute})
 	if w.wait() != 10*time.Minute {
 		t.Errorf("a hint skips slots that come too early: wait %v", w.wait())
 	}
@@ -609,7 +609,7 @@ func TestRecreatedJobHasOtherRevisionsAndEtags(t *testing.T) {
 	if before := New(old, t0).State; before.Token == s.Token && before.Revision == s.Revision {
 		t.Errorf("token %d and revision %d are those of the job before", s.Token, s.Revision)
 	}
-	for _, ev := range []Event{Update{New: old, Base: first.Etag()}, Delete{Base: first.Etag()}} {
+	for _, ev := range []Input{Update{New: old, Base: first.Etag()}, Delete{Base: first.Etag()}} {
 		if d := Decide(c, s, ev, t0+2); d.Answer != Stale || d.Changed {
 			t.Errorf("%T: %+v", ev, d)
 		}
@@ -622,7 +622,7 @@ func TestRetryAfterIsBoundedByThePolicy(t *testing.T) {
 	const asked = 9_000_000_000 * time.Second
 	ask := func(d Definition) time.Duration {
 		w := walk(t, d)
-		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, Error: "429", StartedMS: w.now, RetryAfter: asked})
+		w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, Error: "429", StartedMS: w.now, RetryAfter: asked})
 		return w.wait()
 	}
 	recurring := func(change func(*Definition)) Definition {

@@ -88,9 +88,9 @@ func (d *Definition) KeepFirstDay(stored *Definition) {
 	}
 }
 
-// Same reports whether two definitions are equal in everything that a user can set. Fields that Fermata keeps
+// Equal reports whether two definitions are equal in everything that a user can set. Fields that Fermata keeps
 // are ignored.
-func (d *Definition) Same(o *Definition) bool {
+func (d *Definition) Equal(o *Definition) bool {
 	return d.Key == o.Key &&
 		d.Queue == o.Queue && d.Priority == o.Priority && d.Handler == o.Handler &&
 		bytes.Equal(d.Payload, o.Payload) && d.PayloadKey == o.PayloadKey && maps.Equal(d.Labels, o.Labels) &&

@@ -173,7 +173,7 @@ func mend(d *Definition, field string) {
 		d.Schedule.Cron = []string{"*/2 * * * *"}
 	case "job.schedule.once":
 		d.Schedule.At = time.UnixMilli(t0 + 1000)
-	case "job.backoff_policy.within_slot":
+	case "job.backoff_policy.within_period":
 		d.Backoff.WithinSlot = false
 	case "job.backoff_policy.stale_halve":
 		d.Backoff.StaleHalve = false

@@ -58,7 +58,7 @@ func (f *family) explained(t *rapid.T) {
 	for _, slot := range f.parent.ChildSlots() {
 		children = append(children, Child{slot, f.children[slot]})
 	}
-	facts := Facts{Asked: rapid.Bool().Draw(t, "asked"), Held: true, Workers: 1, FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots")}
+	facts := Facts{ClusterKnown: rapid.Bool().Draw(t, "asked"), Held: true, Workers: 1, FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots")}
 	if rapid.Bool().Draw(t, "limits") {
 		facts.Queue, facts.QueueLive = QueueSettings{MaxConcurrency: 2, Rate: 1, Paused: rapid.Bool().Draw(t, "queue paused")}, rapid.IntRange(0, 2).Draw(t, "live")
 		facts.Target = backoff.Circuit{Failures: 1, OpenUntilMS: f.now + 1}

@@ -2,7 +2,7 @@
 // one pure function that moves a record from state to state.
 //
 // A [Definition] has the work, the schedule, and the policies for failures. A [State] is the
-// current state of a record. [Decide] takes both with an [Event] and the shard's clock and
+// current state of a record. [Decide] takes both with an [Input] and the shard's clock and
 // returns a [Decision]: the new state, and what to write and to report. It does no IO, reads no
 // clock and draws no random number, so that any node, any replay and any explanation computes
 // the same decision.
@@ -15,7 +15,7 @@
 // that a user may redrive or delete.
 //
 // A leased run may have to pass gates before it is delivered ([GatesOf]): overlap and misfire
-// policy ([Arrive]), the recovery budget, locks, its target. A gate that is shut puts the run
+// policy ([RunLeased]), the recovery budget, locks, its target. A gate that is shut puts the run
 // back with a reason ([HoldBack]), which is not a failure.
 //
 // Files of further rules: missed.go has nominal times that passed without a run; plan.go, when

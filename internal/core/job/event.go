@@ -1,286 +1,214 @@
 package job
 
-import "time"
-
-// Event is an input of the state machine.
-type Event interface{ isEvent() }
-
-// Settle is the result of the attempt with this token.
-type Settle struct {
-	Token   uint64
-	Outcome Outcome // Succeeded, Failed, TimedOut or Cancelled
-	// Permanent failures are not retried.
-	Permanent  bool
-	Error      string
-	Output     []byte
-	RetryAfter time.Duration // wish for the next delay; 0 is none
-	StartedMS  int64         // shard clock, as the worker's node saw it
-	Worker     string
-}
-
-// Lose reports that the lease of this token ended without a result.
-type Lose struct{ Token uint64 }
-
-// Return reports that the attempt of this token never started and never will.
-type Return struct{ Token uint64 }
-
-// Pause holds the job until Resume.
-type Pause struct{ Note string }
-
-// Resume ends a pause.
-type Resume struct {
-	// CatchUp applies the misfire policy to the nominal times that passed, instead of skipping them.
-	CatchUp bool
-}
-
-// RunNow asks for a manual run.
-type RunNow struct {
-	RequestID string
-	Mode      ManualMode
-	// IgnoreExclusions: the schedule's exclusions do not hold the run back.
-	IgnoreExclusions bool
-	// Trace is the context of the call; nil: not sampled.
-	Trace *Trace
-}
-
-// Arrive reports that the run of this token was leased. The answer is the decision of the overlap and misfire policies: see
-// [Arrival].
-type Arrive struct{ Token uint64 }
-
-// HoldBack returns a leased run that a gate holds back, until an instant of the
-// shard's clock or until it is woken.
-type HoldBack struct {
-	Token   uint64
-	Reason  HoldReason
-	Key, By string
-	UntilMS int64
-	// Paced: the hold is the run's turn in the recovery budget.
-	Paced bool
-}
-
-// FindLate asks whether the current run has broken its lateness objective. Without a token
-// it is about a run that waits; with one about a leased run that started at StartedMS of the
-// shard's clock (0: it has not started).
-type FindLate struct {
-	Token     uint64
-	StartedMS int64
-}
-
-// Wake makes a run due that this gate holds back.
-type Wake struct {
-	Reason HoldReason
-	Key    string
-}
-
-// SetHint takes a hint; one without a source clears it.
-type SetHint struct{ Hint Hint }
-
-// StartBackfill runs the nominal times of a range: after FromMS, up to ToMS.
-type StartBackfill struct{ Backfill Backfill }
-
-// StopBackfill ends a backfill; runs of it that have started go on.
-type StopBackfill struct{ ID string }
-
-// Terminate ends the run of a child record at once, live or not.
-type Terminate struct{}
-
-// Redrive tries a dead run again: that of a one-time job, or, decided on a dead
-// letter, the letter's.
-type Redrive struct {
-	// IgnoreExclusions: the schedule's exclusions do not hold the run back.
-	IgnoreExclusions bool
-}
-
-// CancelRun ends the run of this id.
-type CancelRun struct{ RunID string }
-
-// Update replaces the definition. The decision carries the definition to store.
-type Update struct {
-	New       *Compiled
-	RequestID string
-	// Base is the etag of the definition that New was made from; when the job was
-	// edited since, or deleted and created again, the answer is Stale. "" is any.
-	Base string
-}
-
-// Delete removes the job. Base is as in Update.
-type Delete struct{ Base string }
-
-func (Settle) isEvent()    {}
-func (Lose) isEvent()      {}
-func (Return) isEvent()    {}
-func (Pause) isEvent()     {}
-func (Resume) isEvent()    {}
-func (RunNow) isEvent()    {}
-func (CancelRun) isEvent() {}
-func (Update) isEvent()    {}
-func (Delete) isEvent()    {}
-
-func (Arrive) isEvent()        {}
-func (HoldBack) isEvent()      {}
-func (Wake) isEvent()          {}
-func (FindLate) isEvent()      {}
-func (SetHint) isEvent()       {}
-func (StartBackfill) isEvent() {}
-func (StopBackfill) isEvent()  {}
-func (Redrive) isEvent()       {}
-func (Terminate) isEvent()     {}
-
-// Arrival is the decision on a leased run.
-type Arrival uint8
-
-// Arrivals.
-const (
-	ArrivalStart    Arrival = iota // it starts in its place
-	ArrivalSpawn                   // it starts as the child record in Decision.Spawn
-	ArrivalSkipped                 // it does not start
-	ArrivalHeld                    // it waits for others
-	ArrivalExcluded                // it waits for the end of an exclusion
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 )
 
-// Answer is the outcome of an event for the caller.
-type Answer uint8
-
-// Answers.
+// Kinds of events, as subscribers name them. Later versions may add some; none
+// changes its meaning.
 const (
-	// Applied: the decision holds a new state, or there was nothing to change.
-	Applied Answer = iota
-	// Duplicate: this event was taken before; nothing changes.
-	Duplicate
-	// Stale: the token is not that of the live lease, or the definition was
-	// edited since the caller read it; nothing changes.
-	Stale
-	// Joined: another manual run already waits; the request is one with it.
-	Joined
-	// NoSuchRun: the run is not the current one.
-	NoSuchRun
-	// TooMany: the job has no room for another backfill, or for another parallel run.
-	TooMany
-	// NotDead: there is no dead run to try again.
-	NotDead
-	// Excluded: the schedule excludes this instant.
-	Excluded
+	KindJobCreated     = "job.created"
+	KindJobUpdated     = "job.updated"
+	KindJobDeleted     = "job.deleted"
+	KindJobPaused      = "job.paused"
+	KindJobResumed     = "job.resumed"
+	KindJobRestored    = "job.restored"
+	KindJobRescheduled = "job.rescheduled"
+	KindJobBackoff     = "job.backoff"
+	KindJobHint        = "job.hint"
+
+	KindRunTriggered   = "run.triggered"
+	KindRunStarted     = "run.started"
+	KindRunFailed      = "run.failed"
+	KindRunTimedOut    = "run.timed_out"
+	KindRunLost        = "run.lost"
+	KindRunHeld        = "run.held"
+	KindRunSucceeded   = "run.succeeded"
+	KindRunDead        = "run.dead"
+	KindRunQuarantined = "run.quarantined"
+	KindRunCancelled   = "run.cancelled"
+	KindRunMissed      = "run.missed"
+	KindRunLate        = "run.late"
+	KindRunRedriven    = "run.redriven"
+
+	KindBackfillStarted = "backfill.started"
+	KindBackfillDone    = "backfill.done"
+
+	KindNodeJoined = "node.joined"
+	KindNodeLeft   = "node.left"
+	KindShardTaken = "shard.taken"
 )
 
-// Decision is the result of Decide: what to write and to report.
-type Decision struct {
-	Answer Answer
-	// Changed: State differs from the input state and must be written.
-	Changed bool
-	State   State
-	// IndexMS is the instant that the record's score carries in its new region.
-	IndexMS int64
-	// Delete: the record, its definition and its history go instead.
-	Delete bool
-	// Ended is the run that ended, for the history.
-	Ended *Run
-	// DeadLetter: Ended is kept for people as a child record, in this slot.
-	DeadLetter bool
-	DeadSlot   int
-	// Arrival answers Arrive.
-	Arrival Arrival
-	// Spawn is a child record to write with the state. In region leased it takes over the parent's score.
-	Spawn *Spawned
-	// CancelChildren are slots of live runs that are to be cancelled next.
-	CancelChildren []int
-	// TerminateChildren are slots of runs that are to end at once next.
-	TerminateChildren []int
-	// Definition must be written with the state.
-	Definition *Definition
-	// Ranked: the ranks of State are other ones than before; of a job that is deleted,
-	// it had some.
-	Ranked bool
-	// WatchMS is when the objective of the record's run is broken if the run has not started
-	// by then: the index of objectives must have the record at that instant, or earlier. 0:
-	// it does; WatchNever: the record goes, and its entry with it.
-	WatchMS int64
-	// Notices are the events of the decision, in order; the one source of metrics, logs and history.
-	Notices []Notice
+// subscriberKinds maps the notices that subscribers receive to event kinds.
+var subscriberKinds = map[NoticeKind]string{
+	JobCreated: KindJobCreated, JobUpdated: KindJobUpdated, JobDeleted: KindJobDeleted,
+	JobPaused: KindJobPaused, JobResumed: KindJobResumed, ScheduleUpdated: KindJobRescheduled,
+	BackoffApplied: KindJobBackoff, HintSet: KindJobHint,
+	ManualRunStarted: KindRunTriggered, AttemptStarted: KindRunStarted, AttemptFailed: KindRunFailed,
+	AttemptTimedOut: KindRunTimedOut, AttemptLost: KindRunLost, RunHeld: KindRunHeld,
+	RunSucceeded: KindRunSucceeded, RunDead: KindRunDead, RunQuarantined: KindRunQuarantined,
+	RunCancelled: KindRunCancelled, NominalSkipped: KindRunMissed, LagBreached: KindRunLate,
+	RunRedriven:     KindRunRedriven,
+	BackfillStarted: KindBackfillStarted, BackfillDone: KindBackfillDone,
 }
 
-// Reasons of RunDead and RunQuarantined.
-const (
-	DeadOutOfAttempts = "out of attempts"
-	DeadPermanent     = "permanent"   // its handler reported a permanent failure
-	DeadPoison        = "poison"      // several workers in a row were lost with it
-	DeadUndelivered   = "undelivered" // it was leased several times in a row without reaching a worker
-	DeadCorrupt       = "corrupt"     // its state could not be read
-)
-
-// DeadReasons returns all of them.
-func DeadReasons() []string {
-	return []string{DeadOutOfAttempts, DeadPermanent, DeadPoison, DeadUndelivered, DeadCorrupt}
-}
-
-// NoticeKind names a lifecycle event.
-type NoticeKind uint8
-
-// Lifecycle events.
-const (
-	JobCreated NoticeKind = iota
-	JobUpdated
-	JobDeleted
-	JobPaused
-	JobResumed
-	ScheduleUpdated  // the next due time changed without a run
-	ManualRunStarted // a manual run became due
-	AttemptStarted
-	AttemptFailed
-	AttemptTimedOut
-	AttemptLost
-	AttemptReturned
-	RunSucceeded
-	RunDead
-	RunQuarantined
-	RunCancelled
-	BackoffApplied // a failed run made the interval longer
-	NominalSkipped // nominal times passed without a run
-	StaleRefused
-	RunHeld         // a gate holds a run back
-	HintSet         // a hint was given or cleared
-	BackfillStarted // a range of past nominal times is to be run
-	BackfillDone
-	RunRedriven // a dead run is tried again
-	LagBreached // a run did not start in the time that its job allows
-)
-
-func (k NoticeKind) String() string {
-	names := [...]string{
-		"job_created", "job_updated", "job_deleted", "job_paused", "job_resumed", "schedule_updated",
-		"manual_run_started", "attempt_started", "attempt_failed", "attempt_timed_out", "attempt_lost",
-		"attempt_returned", "run_succeeded", "run_dead", "run_quarantined", "run_cancelled",
-		"backoff_applied", "nominal_skipped", "stale_refused", "run_held", "hint_set", "backfill_started",
-		"backfill_done", "run_redriven", "lag_breached",
+// Kinds returns all kinds, sorted.
+func Kinds() []string {
+	all := []string{KindJobRestored, KindNodeJoined, KindNodeLeft, KindShardTaken}
+	for _, kind := range subscriberKinds {
+		all = append(all, kind)
 	}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return "unknown"
+	slices.Sort(all)
+	return all
 }
 
-// Notice is one lifecycle event.
-type Notice struct {
-	Kind    NoticeKind
-	Key     Key
-	Queue   string
-	RunID   string
-	Attempt uint32
-	Trigger Trigger
-	DueMS   int64 // next due time, or the ended run's
-	AtMS    int64
-	// StartedMS is the start of the attempt that ended, FirstMS that of its run's first
-	// attempt; 0 where none has ended, or none had begun.
-	StartedMS, FirstMS int64
-	// HeldMS is how long a gate (Held) had held the run that starts, or a pause the job
-	// that resumes.
-	HeldMS   int64
-	Held     HoldReason
+// Place is the position of an event in the stream of its shard: an instant by the shard's clock, which never
+// steps back, and a number that grows by one.
+type Place struct {
+	MS  int64
+	Seq uint64
+}
+
+// Before reports whether p is earlier in the stream.
+func (p Place) Before(o Place) bool { return p.MS < o.MS || p.MS == o.MS && p.Seq < o.Seq }
+
+// PlaceBefore returns the place before all that is of an instant or later.
+func PlaceBefore(ms int64) Place { return Place{MS: max(0, ms-1), Seq: math.MaxUint64} }
+
+// Exact reports whether p is the place of an event, or the beginning of the stream, so that the number of the
+// next event is known.
+func (p Place) Exact() bool { return p.Seq != math.MaxUint64 }
+
+// Event is an event that subscribers receive: a stored notice, or an event of the cluster, which has no Key.
+// Fields that do not apply are zero.
+type Event struct {
+	Shard int
+	Place Place
+
+	Kind     string
+	AtMS     int64
+	Key      Key
+	Queue    string
+	RunID    string
+	Attempt  uint32
+	Trigger  Trigger
+	DueMS    int64 // when the run was due, or the next one, or the next attempt, is
+	StartMS  int64 // of the attempt that ended
 	Failures uint32
-	Count    int64  // of skipped nominal times, and of broken promises
-	Reason   string // why, for skipped, dead and cancelled; LagLate or LagMissed
+	Count    int64
+	Reason   string
 	Error    string
 	Worker   string
-	Labels   map[string]string // the job's, of AttemptStarted; read-only
-	// TraceID is the trace of a run that is traced; nil: it is not.
-	TraceID *TraceID
+	Node     string
+	Labels   map[string]string // the job's; read-only
+}
+
+// NewEvent converts a notice to an event; false if subscribers do not receive it.
+func NewEvent(n *Notice, labels map[string]string) (Event, bool) {
+	kind, ok := subscriberKinds[n.Kind]
+	if !ok {
+		return Event{}, false
+	}
+	return Event{
+		Kind: kind, AtMS: n.AtMS, Key: n.Key, Queue: n.Queue, RunID: n.RunID, Attempt: n.Attempt, Trigger: n.Trigger,
+		DueMS: n.DueMS, StartMS: n.StartedMS, Failures: n.Failures, Count: n.Count, Reason: n.Reason, Error: n.Error,
+		Worker: n.Worker, Labels: labels,
+	}, true
+}
+
+// ID is unique in the cluster.
+func (h *Event) ID() string {
+	return strconv.Itoa(h.Shard) + "-" + strconv.FormatInt(h.Place.MS, 10) + "-" + strconv.FormatUint(h.Place.Seq, 10)
+}
+
+// Correlation returns that of the run that the event is about; "" if it is about none.
+func (h *Event) Correlation() string {
+	if h.RunID == "" {
+		return ""
+	}
+	return Correlation(h.Key, h.RunID)
+}
+
+// EventFilter selects events; an empty field selects all.
+type EventFilter struct {
+	Namespaces, Queues, Jobs []string
+	// Kinds are kinds, or a part of one before its dot and ".*".
+	Kinds  []string
+	Labels map[string]string
+	// Covers, when set, hides events of queues that it does not cover, and those of no queue.
+	Covers func(queue string) bool
+}
+
+// Limits of a EventFilter.
+const maxFilterTerms = 64
+
+// Matches reports whether the filter selects an event. Events of the cluster have no namespace, queue or job.
+func (f *EventFilter) Matches(h *Event) bool {
+	for name, value := range f.Labels {
+		if has, ok := h.Labels[name]; !ok || has != value {
+			return false
+		}
+	}
+	return f.WantsNamespace(h.Key.Namespace) && matchesAny(f.Queues, h.Queue) && f.WantsJob(h.Key.ID) &&
+		f.WantsKind(h.Kind) && (f.Covers == nil || h.Queue != "" && f.Covers(h.Queue))
+}
+
+// WantsNamespace reports whether anything of a namespace may be selected.
+func (f *EventFilter) WantsNamespace(namespace string) bool {
+	return matchesAny(f.Namespaces, namespace)
+}
+
+// WantsJob reports whether anything of jobs with an id may be selected.
+func (f *EventFilter) WantsJob(id string) bool { return matchesAny(f.Jobs, id) }
+
+func matchesAny(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+
+// WantsKind reports whether anything of a kind may be selected.
+func (f *EventFilter) WantsKind(kind string) bool {
+	if len(f.Kinds) == 0 {
+		return true
+	}
+	family, _, _ := strings.Cut(kind, ".")
+	for _, k := range f.Kinds {
+		if before, all := strings.CutSuffix(k, ".*"); k == kind || all && before == family {
+			return true
+		}
+	}
+	return false
+}
+
+// Validate lists invalid fields of a filter. Their paths begin with this prefix.
+func (f *EventFilter) Validate(prefix string) []Violation {
+	v := violations{prefix: prefix}
+	for _, list := range []struct {
+		field string
+		terms []string
+		fault func(string) string
+	}{
+		{"namespaces", f.Namespaces, validateName}, {"queues", f.Queues, validateName},
+		{"job_ids", f.Jobs, func(id string) string { return validateID(id, MaxID) }},
+		{"kinds", f.Kinds, validateKind},
+	} {
+		v.addUnless(len(list.terms) <= maxFilterTerms, list.field, "has %d entries, at most %d are allowed",
+			len(list.terms), maxFilterTerms)
+		for _, term := range list.terms[:min(len(list.terms), maxFilterTerms)] {
+			v.add(list.field, list.fault(term))
+		}
+	}
+	v.checkLabels(f.Labels, maxFilterLabels)
+	return v.list
+}
+
+func validateKind(kind string) string {
+	for _, known := range Kinds() {
+		family, _, _ := strings.Cut(known, ".")
+		if kind == known || kind == family+".*" {
+			return ""
+		}
+	}
+	return "has " + Clip(kind, 40) + ", which is no kind of event; want one of " + strings.Join(Kinds(),
+		", ") + ", or job.*, run.* ..."
 }

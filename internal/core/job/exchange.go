@@ -68,14 +68,14 @@ type LanePage struct {
 	Next LaneCursor
 }
 
-// Worst is an index of the worst jobs of a shard.
-type Worst uint8
+// Ranking is an index of the worst jobs of a shard.
+type Ranking uint8
 
 // Rankings of the worst jobs, by criterion: see Ranks.
 const (
-	Failing Worst = iota
-	Late
-	Worsts = 2
+	RankingFailing Ranking = iota
+	RankingLate
+	RankingCount = 2
 )
 
 // Ranked is an entry of a ranking, or a record whose run is overdue.
@@ -288,7 +288,7 @@ type Overdue struct {
 // has returned: it is read-only from then on.
 type Change struct {
 	Record RecordID
-	Event  Event
+	Input  Input
 	Known  *Record
 	// IfExpired: see Write.
 	IfExpired bool
@@ -320,9 +320,9 @@ type ChangeResult struct {
 	Err                               error
 }
 
-// Answered is the part of a [ChangeResult] that callers of many changes get for each: a ChangeResult is large
+// ChangeSummary is the part of a [ChangeResult] that callers of many changes get for each: a ChangeResult is large
 // and has more than they need.
-type Answered struct {
+type ChangeSummary struct {
 	Nth    int // among the changes
 	Answer Answer
 	// Definition is the job's, where the change found one.
@@ -350,11 +350,11 @@ type Permit struct {
 	ValidFor  time.Duration
 }
 
-// PermitValidity is how long a permit is valid from its arrival, and MostPermitValidity the same for a node with
+// PermitValidity is how long a permit is valid from its arrival, and MaxPermitValidity the same for a node with
 // slow replies of Redis.
 const (
-	PermitValidity     = 250 * time.Millisecond
-	MostPermitValidity = time.Second
+	PermitValidity    = 250 * time.Millisecond
+	MaxPermitValidity = time.Second
 )
 
 // PermitResult is the outcome of a permit, for the holder. DueMS is the lane's first due time after it.

@@ -9,7 +9,7 @@ import (
 //
 // A due time within an exclusion moves to the exclusion's end. That holds for the due times of
 // a backoff, a hint, a retry, a backfill, a run that is caught up with or redriven, a run that a
-// gate held back, and a waiting manual run ([Compiled.Clear], [Compiled.excludesRun]). A run that
+// gate held back, and a waiting manual run ([Compiled.NextAllowed], [Compiled.excludesRun]). A run that
 // is due before an exclusion and leased within it is postponed ([transition.postponeRun]). Its
 // scheduled time stays, so that misfire policies and lateness count the wait. Only a new due time
 // sets a new scheduled time.
@@ -21,10 +21,10 @@ import (
 // until that end, and is then checked against the exclusions in force. A scheduled run is
 // replaced by one of the new schedule, as at any edit of the schedule.
 
-// Clear returns the first instant from ms on that the schedule does not exclude. It is false if
+// NextAllowed returns the first instant from ms on that the schedule does not exclude. It is false if
 // there is none that a job can wait for.
-func (c *Compiled) Clear(ms int64) (int64, bool) {
-	at, ok := c.schedule.Clear(time.UnixMilli(ms))
+func (c *Compiled) NextAllowed(ms int64) (int64, bool) {
+	at, ok := c.schedule.NextAllowed(time.UnixMilli(ms))
 	clear := at.UnixMilli()
 	return clear, ok && clear < NeverMS
 }
@@ -35,7 +35,7 @@ func (c *Compiled) excludesRun(s *State, ms int64) (until int64, excluded bool) 
 	if s.IgnoresExclusions() {
 		return 0, false
 	}
-	until, ok := c.Clear(ms)
+	until, ok := c.NextAllowed(ms)
 	if !ok {
 		until = NeverMS
 	}
@@ -73,15 +73,15 @@ const HeldExclusion = "exclusion"
 
 // refusesManual reports whether a manual run is refused now, because the schedule excludes this instant. A
 // waiting run in a child record cannot be exempted.
-func (t *transition) refusesManual(ev RunNow) bool {
-	if clear, ok := t.c.Clear(t.now); ok && clear == t.now {
+func (t *transition) refusesManual(ev RequestManualRun) bool {
+	if clear, ok := t.c.NextAllowed(t.now); ok && clear == t.now {
 		return false
 	}
 	return !ev.IgnoreExclusions || t.Waiting != 0 && !t.isExempt(ManualRunID(t.Pending))
 }
 
 // exemptManual marks the requested run as exempt from exclusions, if the request says so.
-func (t *transition) exemptManual(ev RunNow) {
+func (t *transition) exemptManual(ev RequestManualRun) {
 	if ev.IgnoreExclusions {
 		t.Exempt = append(t.Exempt[:len(t.Exempt):len(t.Exempt)], ManualRunID(ev.RequestID))
 	}
@@ -89,7 +89,7 @@ func (t *transition) exemptManual(ev RunNow) {
 
 // exemptJoinedRun exempts the run that a request has joined, unless it is a child record. It reports whether the
 // run has become exempt.
-func (t *transition) exemptJoinedRun(ev RunNow, run string) bool {
+func (t *transition) exemptJoinedRun(ev RequestManualRun, run string) bool {
 	if !ev.IgnoreExclusions || t.Waiting != 0 || t.isExempt(run) {
 		return false
 	}

@@ -31,7 +31,7 @@ func (w *walker) until(what string, minutes int64) {
 	}
 }
 
-func (w *walker) arrive() Arrival { return w.lease().on(Arrive{Token: w.s.Token}).Arrival }
+func (w *walker) arrive() Arrival { return w.lease().on(RunLeased{Token: w.s.Token}).Arrival }
 
 // A due time that would lie in an exclusion is its end, whatever sets it.
 func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
@@ -59,10 +59,10 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 		t.Errorf("%+v", w.s)
 	}
 	w = walk(t, retried)
-	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: 10 * time.Minute})
+	w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: 10 * time.Minute})
 	w.until("retry_after within the run", 30)
 	w = walk(t, closed(2, 30))
-	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: 10 * time.Minute})
+	w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: 10 * time.Minute})
 	w.until("retry_after", 30)
 
 	for name, h := range map[string]Hint{
@@ -97,10 +97,10 @@ func TestDueTimesMoveToTheEndOfExclusions(t *testing.T) {
 	w.until("a wake", 30)
 
 	w = walk(t, closed(2, 30))
-	w.lease().after(90 * time.Second).ack().on(Lose{Token: w.s.Token})
+	w.lease().after(90 * time.Second).ack().on(LoseLease{Token: w.s.Token})
 	w.until("lost", 30)
 	w = walk(t, closed(2, 30))
-	w.lease().after(90 * time.Second).on(Return{Token: w.s.Token})
+	w.lease().after(90 * time.Second).on(ReturnLease{Token: w.s.Token})
 	w.until("given back", 30)
 
 	w = walk(t, closed(2, 30))
@@ -128,7 +128,7 @@ func TestLateRunIsPostponedByAnExclusion(t *testing.T) {
 	if GatesOf(w.c.Definition, &w.s, "", w.now)&GateArrival == 0 {
 		t.Fatal("no gate asks for the exclusion")
 	}
-	got := w.on(Arrive{Token: w.s.Token})
+	got := w.on(RunLeased{Token: w.s.Token})
 	if got.Arrival != ArrivalExcluded {
 		t.Fatalf("it answers %v", got.Arrival)
 	}
@@ -151,7 +151,7 @@ func TestLateRunIsPostponedByAnExclusion(t *testing.T) {
 	d.Misfire.Policy = MisfireSkip
 	w = walk(t, d)
 	w.lease().after(time.Minute)
-	w.on(Arrive{Token: w.s.Token})
+	w.on(RunLeased{Token: w.s.Token})
 	if got := w.arrive(); got != ArrivalSkipped || w.s.Skipped == 0 {
 		t.Errorf("past its window it answers %v", got)
 	}
@@ -162,14 +162,14 @@ func TestLateRunIsPostponedByAnExclusion(t *testing.T) {
 	w.token++
 	w.s = w.s.Leased(w.token)
 	w.now = w.s.Due - 5
-	if got := w.on(Arrive{Token: w.token}); got.Arrival != ArrivalStart {
+	if got := w.on(RunLeased{Token: w.token}); got.Arrival != ArrivalStart {
 		t.Errorf("in advance it answers %v", got.Arrival)
 	}
 
 	// Cancelled meanwhile.
 	w = walk(t, closed(2, 30))
 	w.lease().after(5 * time.Minute).on(CancelRun{RunID: w.s.RunID()})
-	if got := w.on(Arrive{Token: w.s.Token}); got.Arrival != ArrivalSkipped || got.Ended == nil {
+	if got := w.on(RunLeased{Token: w.s.Token}); got.Arrival != ArrivalSkipped || got.Ended == nil {
 		t.Errorf("cancelled, it answers %v", got.Arrival)
 	}
 }
@@ -219,14 +219,14 @@ func TestManualRunsAreRefusedInExclusions(t *testing.T) {
 	for _, mode := range modes {
 		w := at(closed(2, 30))
 		before := w.s
-		if got := w.on(RunNow{RequestID: "m", Mode: mode}); got.Answer != Excluded || got.Changed || w.s.Revision != before.Revision {
+		if got := w.on(RequestManualRun{RequestID: "m", Mode: mode}); got.Answer != Excluded || got.Changed || w.s.Revision != before.Revision {
 			t.Errorf("%s: it answers %v", mode, got.Answer)
 		}
-		got := w.on(RunNow{RequestID: "m", Mode: mode, IgnoreExclusions: true})
+		got := w.on(RequestManualRun{RequestID: "m", Mode: mode, IgnoreExclusions: true})
 		if got.Answer != Applied {
 			t.Fatalf("%s, ignoring: it answers %v", mode, got.Answer)
 		}
-		if again := w.on(RunNow{RequestID: "m", Mode: mode}); again.Answer != Duplicate {
+		if again := w.on(RequestManualRun{RequestID: "m", Mode: mode}); again.Answer != Duplicate {
 			t.Errorf("%s: the request repeated answers %v", mode, again.Answer)
 		}
 		if mode != ManualReset {
@@ -234,7 +234,7 @@ func TestManualRunsAreRefusedInExclusions(t *testing.T) {
 			if run.Due != w.now || !run.IgnoresExclusions() {
 				t.Errorf("%s, ignoring: %+v", mode, run)
 			}
-			if pair := DecideChild(w.c, w.s, run.Leased(5), Arrive{Token: 5}, w.now); pair.Child.Arrival != ArrivalStart {
+			if pair := DecideChild(w.c, w.s, run.Leased(5), RunLeased{Token: 5}, w.now); pair.Child.Arrival != ArrivalStart {
 				t.Errorf("%s, ignoring: it answers %v", mode, pair.Child.Arrival)
 			}
 			continue
@@ -255,7 +255,7 @@ func TestRetriesOfAnExemptRun(t *testing.T) {
 	d := closed(2, 30)
 	d.Schedule.Every, d.Retry.MaxAttempts, d.Retry.Base = time.Hour, 3, 90*time.Second
 	w := walk(t, d).after(5 * time.Minute)
-	w.on(RunNow{RequestID: "m", IgnoreExclusions: true})
+	w.on(RequestManualRun{RequestID: "m", IgnoreExclusions: true})
 	w.lease().fail()
 	if w.wait() != 90*time.Second {
 		t.Fatalf("its retry waits %v", w.wait())
@@ -263,7 +263,7 @@ func TestRetriesOfAnExemptRun(t *testing.T) {
 	if got := w.arrive(); got != ArrivalStart {
 		t.Errorf("its retry answers %v", got)
 	}
-	w.ack().on(Lose{Token: w.s.Token})
+	w.ack().on(LoseLease{Token: w.s.Token})
 	if w.s.Due > w.now {
 		t.Errorf("lost, it is due %v later", w.wait())
 	}
@@ -275,7 +275,7 @@ func TestWaitingManualRunMeetsAnExclusion(t *testing.T) {
 	for _, mode := range []ManualMode{ManualReset, ManualKeep} {
 		asked := func() *walker {
 			w := walk(t, closed(2, 30))
-			w.lease().on(RunNow{RequestID: "m", Mode: mode})
+			w.lease().on(RequestManualRun{RequestID: "m", Mode: mode})
 			w.after(5 * time.Minute)
 			return w
 		}
@@ -292,7 +292,7 @@ func TestWaitingManualRunMeetsAnExclusion(t *testing.T) {
 		}
 
 		w = asked()
-		if got := w.on(RunNow{RequestID: "n", IgnoreExclusions: true}); got.Answer != Joined {
+		if got := w.on(RequestManualRun{RequestID: "n", IgnoreExclusions: true}); got.Answer != Joined {
 			t.Fatalf("%s: to join it answers %v", mode, got.Answer)
 		}
 		w.succeed()
@@ -302,7 +302,7 @@ func TestWaitingManualRunMeetsAnExclusion(t *testing.T) {
 
 		w = asked()
 		w.succeed()
-		got := w.on(RunNow{RequestID: "n", IgnoreExclusions: true})
+		got := w.on(RequestManualRun{RequestID: "n", IgnoreExclusions: true})
 		switch mode {
 		case ManualReset:
 			if got.Answer != Joined || w.s.Due != w.now || w.arrive() != ArrivalStart {
@@ -343,7 +343,7 @@ func TestEditOfExclusions(t *testing.T) {
 	// A manual one does not. Nor is it brought forward: it may be cancelled and asked for anew.
 	manual := func() *walker {
 		w := walk(t, closed(2, 30))
-		w.lease().on(RunNow{RequestID: "m"})
+		w.lease().on(RequestManualRun{RequestID: "m"})
 		w.after(5 * time.Minute).succeed()
 		return w
 	}
@@ -386,7 +386,7 @@ func TestBackfilledAndRedrivenRunsWaitForTheEndOfAnExclusion(t *testing.T) {
 	for _, ignore := range []bool{false, true} {
 		f := newFamily(t, closed(2, 30))
 		f.lease()
-		f.on(Settle{Token: f.parent.Token, Outcome: OutcomeFailed, StartedMS: f.now})
+		f.on(FinishAttempt{Token: f.parent.Token, Outcome: OutcomeFailed, StartedMS: f.now})
 		f.now = t0 + 5*minuteMS
 		p := DecideChild(f.c, f.parent, f.letters[0], Redrive{IgnoreExclusions: ignore}, f.now)
 		f.store(p.Parent, 0)
@@ -406,7 +406,7 @@ func TestBackfilledAndRedrivenRunsWaitForTheEndOfAnExclusion(t *testing.T) {
 	d.Overlap, d.Retry.MaxAttempts, d.Retry.Base = OverlapAllowAll, 3, 90*time.Second
 	f = newFamily(t, d)
 	f.lease()
-	f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeFailed, StartedMS: f.now})
+	f.onChild(0, FinishAttempt{Token: f.children[0].Token, Outcome: OutcomeFailed, StartedMS: f.now})
 	if s := f.children[0]; s.Due != t0+30*minuteMS {
 		t.Errorf("a retry: due %d", s.Due-t0)
 	}
@@ -415,7 +415,7 @@ func TestBackfilledAndRedrivenRunsWaitForTheEndOfAnExclusion(t *testing.T) {
 	f = newFamily(t, d)
 	f.lease()
 	f.now += 2 * minuteMS
-	f.onChild(0, Return{Token: f.children[0].Token})
+	f.onChild(0, ReturnLease{Token: f.children[0].Token})
 	if s := f.children[0]; s.Due != t0+30*minuteMS {
 		t.Errorf("given back: due %d", s.Due-t0)
 	}
@@ -442,7 +442,7 @@ func TestNoRunStartsAtAnExcludedTime(t *testing.T) {
 			}},
 			act{"wait long", func(*family) bool { return true }, func(f *family) { f.now += 5_400_000 }},
 			act{"run, ignoring", func(*family) bool { return true }, func(f *family) {
-				f.ask(RunNow{RequestID: f.parent.RunID() + "i", IgnoreExclusions: true})
+				f.ask(RequestManualRun{RequestID: f.parent.RunID() + "i", IgnoreExclusions: true})
 			}},
 			act{"lease late", func(f *family) bool { return due(f.parent) }, func(f *family) {
 				f.now = max(f.now, f.parent.Due) + 1_800_000
@@ -457,7 +457,7 @@ func TestNoRunStartsAtAnExcludedTime(t *testing.T) {
 				return
 			}
 			if s := &f.parent; due(*s) && !s.IgnoresExclusions() {
-				if until, ok := f.c.Clear(s.Due); s.Due > f.now && (!ok || until != s.Due) {
+				if until, ok := f.c.NextAllowed(s.Due); s.Due > f.now && (!ok || until != s.Due) {
 					r.Fatalf("due at %d, which is excluded until %d, after %v: %+v", s.Due, until, f.story, s)
 				}
 			}

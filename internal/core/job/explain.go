@@ -60,8 +60,8 @@ type Explanation struct {
 	Reasons []Reason
 }
 
-// Explained is an explanation with its job.
-type Explained struct {
+// ExplainedJob is an explanation with its job.
+type ExplainedJob struct {
 	Explanation Explanation
 	Record      Record
 	// Runs are those that are planned, waiting or live.
@@ -76,9 +76,9 @@ type Child struct {
 
 // Facts are the inputs of an explanation beside the job's own state.
 type Facts struct {
-	// Asked: holder, workers and slots are known; otherwise nothing follows from
+	// ClusterKnown: holder, workers and slots are known; otherwise nothing follows from
 	// them.
-	Asked              bool
+	ClusterKnown       bool
 	Shard              int
 	Holder             string
 	Held               bool

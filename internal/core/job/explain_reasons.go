@@ -164,11 +164,11 @@ func (e *explainer) describeTarget(h Hold) (text string, until int64) {
 	text = fmt.Sprintf("target %s backs off", h.Key)
 	if circuit.Failures > 0 {
 		text += formatCount(int(circuit.Failures), " after a failure", " after %d failures")
-		if circuit.By != "" && circuit.Failures > 1 {
+		if circuit.FailedJob != "" && circuit.Failures > 1 {
 			text += ", the last one"
 		}
-		if circuit.By != "" {
-			text += " of job " + circuit.By
+		if circuit.FailedJob != "" {
+			text += " of job " + circuit.FailedJob
 		}
 		if circuit.Error != "" {
 			text += ": `" + Clip(circuit.Error, 120) + "`"
@@ -211,7 +211,7 @@ func (e *explainer) explainOverdue() {
 		}
 		e.addReason(r)
 	}
-	if !e.facts.Asked {
+	if !e.facts.ClusterKnown {
 		e.explainHeld()
 		e.addReason(Reason{
 			Kind: ReasonNotDue, Message: "due since " + e.formatInstant(since) + "; who holds its shard and serves " +

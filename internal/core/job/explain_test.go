@@ -10,7 +10,7 @@ import (
 )
 
 // served are facts in which nothing of the cluster stands in the way.
-var served = Facts{Asked: true, Shard: 7, Held: true, Holder: "node1", Workers: 2, FreeSlots: 3}
+var served = Facts{ClusterKnown: true, Shard: 7, Held: true, Holder: "node1", Workers: 2, FreeSlots: 3}
 
 func TestExplainNamesEachReason(t *testing.T) {
 	const minute = int64(60_000)
@@ -124,7 +124,7 @@ func TestExplainNamesEachReason(t *testing.T) {
 				s.Source, s.Due, s.Held = DelayHeld, nominal+5000, Hold{Reason: HeldTarget, Key: "api.example.com", SinceMS: nominal}
 			},
 			facts: func(f *Facts) {
-				f.Target = backoff.Circuit{Failures: 2, SinceMS: t0, OpenUntilMS: nominal + 9000, By: "ns/other", Error: "HTTP 503"}
+				f.Target = backoff.Circuit{Failures: 2, SinceMS: t0, OpenUntilMS: nominal + 9000, FailedJob: "ns/other", Error: "HTTP 503"}
 			},
 			kind: ReasonTarget, since: minute, until: minute + 9000,
 			summary: "run 1-1800000060000 of 08:01:00 is held: target api.example.com backs off after 2 failures, the last one of job ns/other: `HTTP 503`, until 08:01:09"},
@@ -132,7 +132,7 @@ func TestExplainNamesEachReason(t *testing.T) {
 			state: func(s *State) {
 				s.Source, s.Due, s.Held = DelayHeld, nominal+5000, Hold{Reason: HeldTarget, Key: "x", SinceMS: nominal}
 			},
-			facts: func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: nominal, By: "ns/other"} },
+			facts: func(f *Facts) { f.Target = backoff.Circuit{Failures: 1, OpenUntilMS: nominal, FailedJob: "ns/other"} },
 			kind:  ReasonTarget, since: minute, until: minute + 5000,
 			summary: "run 1-1800000060000 of 08:01:00 is held: target x backs off after a failure of job ns/other, until 08:01:05"},
 		{name: "target probed", at: minute, edit: func(d *Definition) { d.Target = "x" },
@@ -313,7 +313,7 @@ func TestExplainShowsTheJitterThatWasDrawn(t *testing.T) {
 			s := New(c, t0).State
 			s.Failures = tt.failures
 			now := s.Due
-			s = Decide(c, s.Leased(1), Settle{Token: 1, Outcome: OutcomeFailed, StartedMS: now, Error: "boom"}, now).State
+			s = Decide(c, s.Leased(1), FinishAttempt{Token: 1, Outcome: OutcomeFailed, StartedMS: now, Error: "boom"}, now).State
 			e := Explain(c, s, nil, served, now)
 			if got := e.Reasons[len(e.Reasons)-1].Message; got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)

@@ -22,18 +22,18 @@ func leased(s State) bool { return s.Region == RegionLeased }
 
 func steps(edit *Compiled) []step {
 	settle := func(o Outcome) func(*walker) {
-		return func(w *walker) { w.on(Settle{Token: w.s.Token, Outcome: o, StartedMS: w.now}) }
+		return func(w *walker) { w.on(FinishAttempt{Token: w.s.Token, Outcome: o, StartedMS: w.now}) }
 	}
 	return []step{
 		{"lease", due, func(w *walker) { w.lease() }},
 		{"succeed", leased, settle(OutcomeSucceeded)},
 		{"fail", leased, settle(OutcomeFailed)},
 		{"time out", leased, settle(OutcomeTimedOut)},
-		{"lose", leased, func(w *walker) { w.ack().on(Lose{Token: w.s.Token}) }},
-		{"return", leased, func(w *walker) { w.on(Return{Token: w.s.Token}) }},
+		{"lose", leased, func(w *walker) { w.ack().on(LoseLease{Token: w.s.Token}) }},
+		{"return", leased, func(w *walker) { w.on(ReturnLease{Token: w.s.Token}) }},
 		{"pause", always, func(w *walker) { w.on(Pause{Note: "n"}) }},
 		{"resume", always, func(w *walker) { w.on(Resume{}) }},
-		{"run", always, func(w *walker) { w.on(RunNow{RequestID: fmt.Sprint(w.s.Revision)}) }},
+		{"run", always, func(w *walker) { w.on(RequestManualRun{RequestID: fmt.Sprint(w.s.Revision)}) }},
 		{"cancel the waiting", func(s State) bool { return s.Pending != "" }, func(w *walker) { w.on(CancelRun{RunID: ManualRunID(w.s.Pending)}) }},
 		{"cancel", func(s State) bool { return s.HasRun() }, func(w *walker) { w.on(CancelRun{RunID: w.s.RunID()}) }},
 		{"edit", always, func(w *walker) { w.on(Update{New: edit}) }},

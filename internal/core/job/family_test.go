@@ -44,7 +44,7 @@ func (f *family) clone() *family {
 }
 
 // on decides an event of the parent and stores it.
-func (f *family) on(ev Event) Decision {
+func (f *family) on(ev Input) Decision {
 	d := Decide(f.c, f.parent, ev, f.now)
 	f.store(d, f.parent.Token)
 	return d
@@ -77,7 +77,7 @@ func (f *family) store(d Decision, token uint64) {
 }
 
 // onChild decides an event of a child and stores it.
-func (f *family) onChild(slot int, ev Event) Pair {
+func (f *family) onChild(slot int, ev Input) ParentChildPair {
 	child := f.children[slot]
 	p := DecideChild(f.c, f.parent, child, ev, f.now)
 	if p.Child.Changed {
@@ -100,7 +100,7 @@ func (f *family) lease() {
 	f.token++
 	f.parent = f.parent.Leased(f.token)
 	leased := f.parent
-	d := f.on(Arrive{Token: f.token})
+	d := f.on(RunLeased{Token: f.token})
 	if d.Arrival == ArrivalStart || d.Arrival == ArrivalSpawn {
 		f.live[f.token] = true
 		f.begins(&leased)
@@ -119,7 +119,7 @@ func (f *family) leaseChild(slot int) {
 	f.now = max(f.now, child.Due)
 	f.token++
 	f.children[slot] = child.Leased(f.token)
-	if f.onChild(slot, Arrive{Token: f.token}).Child.Arrival == ArrivalStart {
+	if f.onChild(slot, RunLeased{Token: f.token}).Child.Arrival == ArrivalStart {
 		f.live[f.token] = true
 		f.begins(&child)
 	}
@@ -128,13 +128,13 @@ func (f *family) leaseChild(slot int) {
 // begins notes that a run has begun, which no run does at an excluded time.
 func (f *family) begins(s *State) {
 	f.asked = slices.DeleteFunc(f.asked, func(id string) bool { return id == s.RunID() })
-	if until, ok := f.c.Clear(f.now); (!ok || until != f.now) && !s.IgnoresExclusions() {
+	if until, ok := f.c.NextAllowed(f.now); (!ok || until != f.now) && !s.IgnoresExclusions() {
 		f.fail("%s, due %d, begins at %d, which is excluded until %d", s.RunID(), s.Due, f.now, until)
 	}
 }
 
 // ask asks for a manual run.
-func (f *family) ask(ev RunNow) {
+func (f *family) ask(ev RequestManualRun) {
 	if f.on(ev).Answer == Applied {
 		f.asked = append(f.asked, ManualRunID(ev.RequestID))
 	}
@@ -185,7 +185,7 @@ func familyActs(edit *Compiled) []act {
 	settle := func(o Outcome) func(*family) {
 		return func(f *family) {
 			delete(f.live, f.parent.Token)
-			f.on(Settle{Token: f.parent.Token, Outcome: o, StartedMS: f.now})
+			f.on(FinishAttempt{Token: f.parent.Token, Outcome: o, StartedMS: f.now})
 		}
 	}
 	settleChild := func(o Outcome) func(*family) {
@@ -193,7 +193,7 @@ func familyActs(edit *Compiled) []act {
 			slot := f.first(leased)
 			token := f.children[slot].Token
 			delete(f.live, token)
-			f.onChild(slot, Settle{Token: token, Outcome: o, StartedMS: f.now})
+			f.onChild(slot, FinishAttempt{Token: token, Outcome: o, StartedMS: f.now})
 		}
 	}
 	return []act{
@@ -206,7 +206,7 @@ func familyActs(edit *Compiled) []act {
 		{"child is lost", liveChild, func(f *family) {
 			slot := f.first(leased)
 			delete(f.live, f.children[slot].Token)
-			f.onChild(slot, Lose{Token: f.children[slot].Token})
+			f.onChild(slot, LoseLease{Token: f.children[slot].Token})
 		}},
 		{"child's loss is forgiven", liveChild, func(f *family) {
 			slot := f.first(leased)
@@ -219,9 +219,9 @@ func familyActs(edit *Compiled) []act {
 		{"stop backfill", func(f *family) bool { return len(f.parent.Backfills) > 0 }, func(f *family) {
 			f.on(StopBackfill{ID: f.parent.Backfills[0].ID})
 		}},
-		{"run", anytime, func(f *family) { f.ask(RunNow{RequestID: fmt.Sprint("r", f.parent.Revision)}) }},
+		{"run", anytime, func(f *family) { f.ask(RequestManualRun{RequestID: fmt.Sprint("r", f.parent.Revision)}) }},
 		{"run, keep", anytime, func(f *family) {
-			f.ask(RunNow{RequestID: fmt.Sprint("k", f.parent.Revision), Mode: ManualKeep})
+			f.ask(RequestManualRun{RequestID: fmt.Sprint("k", f.parent.Revision), Mode: ManualKeep})
 		}},
 		{"redrive", func(f *family) bool { return len(f.letters) > 0 }, func(f *family) {
 			p := DecideChild(f.c, f.parent, f.letters[0], Redrive{}, f.now)
@@ -233,11 +233,11 @@ func familyActs(edit *Compiled) []act {
 		{"lose", liveParent, func(f *family) {
 			delete(f.live, f.parent.Token)
 			f.parent.Acked = true
-			f.on(Lose{Token: f.parent.Token})
+			f.on(LoseLease{Token: f.parent.Token})
 		}},
 		{"return", liveParent, func(f *family) {
 			delete(f.live, f.parent.Token)
-			f.on(Return{Token: f.parent.Token})
+			f.on(ReturnLease{Token: f.parent.Token})
 		}},
 		{"hold", liveParent, func(f *family) {
 			delete(f.live, f.parent.Token)

@@ -55,7 +55,7 @@ func (t *transition) endLeaseUncounted(token uint64) Answer {
 	t.LastOutcome, t.LastFinished = OutcomeLost, t.latest.MS
 	t.addNotice(Notice{Kind: AttemptLost, Attempt: t.Attempt + 1, Count: int64(t.Losses)})
 	if t.Cancel || t.Deleting {
-		run := t.buildRun(Settle{Token: token}, t.Attempt)
+		run := t.buildRun(FinishAttempt{Token: token}, t.Attempt)
 		t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	} else {
 		t.repeatAttempt()

@@ -5,7 +5,7 @@ import "testing"
 // lost makes the run lose another lease whose start a worker had acknowledged.
 func (w *walker) lost() uint64 {
 	token := w.lease().ack().s.Token
-	w.on(Lose{Token: token})
+	w.on(LoseLease{Token: token})
 	return token
 }
 
@@ -17,7 +17,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 		for i := range uint64(10) {
 			token := w.lease().ack().s.Token
 			if !early {
-				w.on(Lose{Token: token})
+				w.on(LoseLease{Token: token})
 			}
 			if d := w.on(ForgiveLoss{Token: token}); d.Answer != Applied || !d.Changed || d.Ended != nil {
 				t.Fatalf("forgiven before it was lost %v, time %d: %+v", early, i, d)
@@ -25,7 +25,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 			if w.s.Losses != 0 || w.s.Unacked != 0 || w.s.Region != RegionDue || w.s.RunID() != run || w.s.expectedStartMS() != due || w.s.Lost != i+1 {
 				t.Fatalf("forgiven before it was lost %v, time %d: %+v", early, i, w.s)
 			}
-			for _, ev := range []Event{ForgiveLoss{Token: token}, Lose{Token: token}} {
+			for _, ev := range []Input{ForgiveLoss{Token: token}, LoseLease{Token: token}} {
 				if d := w.on(ev); d.Changed {
 					t.Fatalf("%T comes again: %+v", ev, d)
 				}
@@ -34,7 +34,7 @@ func TestForgivenLossesQuarantineNoRun(t *testing.T) {
 		if tr := (&transition{State: &w.s}); !tr.hasBegun() {
 			t.Error("the run counts as one that has not begun")
 		}
-		w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded})
+		w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded})
 		if w.s.LastLoss != (Loss{}) || w.s.Runs != 1 || w.s.Succeeded != 1 {
 			t.Errorf("after the run: %+v", w.s)
 		}
@@ -72,12 +72,12 @@ func TestLossIsForgivenOnce(t *testing.T) {
 		"the next attempt is leased":  {func(w *walker, _ uint64) { w.lease() }, 0},
 		"the next attempt has begun":  {func(w *walker, _ uint64) { w.lease().ack() }, 0},
 		"the next attempt is lost":    {func(w *walker, _ uint64) { w.lost() }, 2},
-		"the next attempt has failed": {func(w *walker, _ uint64) { w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed}) }, 0},
+		"the next attempt has failed": {func(w *walker, _ uint64) { w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed}) }, 0},
 		"the next attempt has failed and the one after it is lost": {func(w *walker, _ uint64) {
-			w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed})
+			w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed})
 			w.lost()
 		}, 1},
-		"the next attempt was given back": {func(w *walker, _ uint64) { w.lease().on(Return{Token: w.s.Token}) }, 0},
+		"the next attempt was given back": {func(w *walker, _ uint64) { w.lease().on(ReturnLease{Token: w.s.Token}) }, 0},
 		"it was forgiven, and the next attempt is lost": {func(w *walker, first uint64) {
 			w.on(ForgiveLoss{Token: first})
 			w.lost()
@@ -155,7 +155,7 @@ func TestLossOfAnEarlierVersionIsNotForgiven(t *testing.T) {
 		t.Errorf("another loss was forgiven: %+v", d.State)
 	}
 	left := w.s.LastLoss
-	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded})
+	w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded})
 	w.s.LastLoss = left
 	if tr := (&transition{State: &w.s}); tr.hasBegun() {
 		t.Error("the next run counts as begun")
@@ -173,7 +173,7 @@ func TestLossesOfChildrenAreForgiven(t *testing.T) {
 		child.Acked = true
 		f.children[slot] = child
 		if !early {
-			f.onChild(slot, Lose{Token: child.Token})
+			f.onChild(slot, LoseLease{Token: child.Token})
 		}
 		f.onChild(slot, ForgiveLoss{Token: child.Token})
 		if s := f.children[slot]; f.fault != nil || s.Losses != 0 || s.Region != RegionDue || s.LastLoss.Token != child.Token {

@@ -58,11 +58,11 @@ func isLate(d *Definition, s *State, nowMS int64) bool {
 	return due != 0 && nowMS-due > window.Milliseconds()
 }
 
-// Arrives returns what Decide would answer to Arrive for the parent record, or for a
+// Arrives returns what Decide would answer to RunLeased for the parent record, or for a
 // child whose parent is given.
 func Arrives(c *Compiled, s State, parent *State, now int64) Arrival {
 	if parent == nil {
-		return Decide(c, s, Arrive{Token: s.Token}, now).Arrival
+		return Decide(c, s, RunLeased{Token: s.Token}, now).Arrival
 	}
-	return DecideChild(c, *parent, s, Arrive{Token: s.Token}, now).Child.Arrival
+	return DecideChild(c, *parent, s, RunLeased{Token: s.Token}, now).Child.Arrival
 }

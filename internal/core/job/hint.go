@@ -34,9 +34,9 @@ func (c *Compiled) clampWorkerHint(wish, maxDelay time.Duration) time.Duration {
 	return c.clampHint(wish, longest)
 }
 
-// LongestWish returns the longest wait that a worker may ask for, for a run of the job or for
+// MaxRequestedDelay returns the longest wait that a worker may ask for, for a run of the job or for
 // its target.
-func (d *Definition) LongestWish() time.Duration {
+func (d *Definition) MaxRequestedDelay() time.Duration {
 	if d.MaxInterval > 0 {
 		return d.MaxInterval
 	}

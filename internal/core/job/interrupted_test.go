@@ -9,10 +9,10 @@ import (
 
 // interruptions are the ways in which an attempt ends without a result.
 var interruptions = map[string]func(*walker){
-	"lost":          func(w *walker) { w.ack().on(Lose{Token: w.s.Token}) },
-	"undelivered":   func(w *walker) { w.on(Lose{Token: w.s.Token}) },
-	"returned":      func(w *walker) { w.on(Return{Token: w.s.Token}) },
-	"acked, return": func(w *walker) { w.ack().on(Return{Token: w.s.Token}) },
+	"lost":          func(w *walker) { w.ack().on(LoseLease{Token: w.s.Token}) },
+	"undelivered":   func(w *walker) { w.on(LoseLease{Token: w.s.Token}) },
+	"returned":      func(w *walker) { w.on(ReturnLease{Token: w.s.Token}) },
+	"acked, return": func(w *walker) { w.ack().on(ReturnLease{Token: w.s.Token}) },
 }
 
 func onceJob() Definition {
@@ -36,12 +36,12 @@ func TestAnInterruptedRunStartsAgainBeforeTheManualRun(t *testing.T) {
 				w := walk(t, d)
 				w.lease()
 				run := w.s.RunID()
-				w.on(RunNow{RequestID: "m", Mode: mode})
+				w.on(RequestManualRun{RequestID: "m", Mode: mode})
 				interrupt(w)
 				if w.last.Ended != nil || w.s.Region != RegionDue || w.s.RunID() != run || w.s.Pending != "m" {
 					t.Fatalf("%s, %s, %s: ended %+v, %+v", name, how, mode, w.last.Ended, w.s)
 				}
-				if got := w.on(RunNow{RequestID: "n", Mode: mode}); got.Answer != Joined {
+				if got := w.on(RequestManualRun{RequestID: "n", Mode: mode}); got.Answer != Joined {
 					t.Errorf("%s, %s, %s: a second request answers %v", name, how, mode, got.Answer)
 				}
 				w.lease().succeed()
@@ -64,8 +64,8 @@ func TestAnInterruptedRunStartsAgainBeforeTheManualRun(t *testing.T) {
 func TestAnInterruptedManualRunStartsAgain(t *testing.T) {
 	for how, interrupt := range interruptions {
 		w := walk(t, def())
-		w.on(RunNow{RequestID: "a"})
-		w.lease().on(RunNow{RequestID: "b"})
+		w.on(RequestManualRun{RequestID: "a"})
+		w.lease().on(RequestManualRun{RequestID: "b"})
 		interrupt(w)
 		if w.s.ManualID != "a" || w.s.Region != RegionDue || w.s.Pending != "b" {
 			t.Errorf("%s: %+v", how, w.s)
@@ -83,9 +83,9 @@ func TestAManualRunWaitsForALostRun(t *testing.T) {
 	for name, d := range map[string]Definition{"once": onceJob(), "buffering": bufferingJob()} {
 		d.Retry.MaxAttempts = 3
 		w := walk(t, d)
-		w.lease().ack().on(Lose{Token: w.s.Token})
+		w.lease().ack().on(LoseLease{Token: w.s.Token})
 		run := w.s.RunID()
-		w.on(RunNow{RequestID: "m"})
+		w.on(RequestManualRun{RequestID: "m"})
 		if w.last.Ended != nil || w.s.RunID() != run || w.s.Pending != "m" {
 			t.Fatalf("%s: ended %+v, %+v", name, w.last.Ended, w.s)
 		}
@@ -98,12 +98,12 @@ func TestAManualRunWaitsForALostRun(t *testing.T) {
 
 // A pause holds a lost run, but not the manual run that waits for it.
 func TestAPauseDoesNotHoldAManualRunBehindALostOne(t *testing.T) {
-	lose := func(w *walker) { w.ack().on(Lose{Token: w.s.Token}) }
+	lose := func(w *walker) { w.ack().on(LoseLease{Token: w.s.Token}) }
 	for name, d := range map[string]Definition{"once": onceJob(), "interval": def()} {
 		for order, steps := range map[string][]func(*walker){
-			"asked, paused, lost": {func(w *walker) { w.on(RunNow{RequestID: "m"}) }, func(w *walker) { w.on(Pause{}) }, lose},
-			"asked, lost, paused": {func(w *walker) { w.on(RunNow{RequestID: "m"}) }, lose, func(w *walker) { w.on(Pause{}) }},
-			"paused, lost, asked": {func(w *walker) { w.on(Pause{}) }, lose, func(w *walker) { w.on(RunNow{RequestID: "m"}) }},
+			"asked, paused, lost": {func(w *walker) { w.on(RequestManualRun{RequestID: "m"}) }, func(w *walker) { w.on(Pause{}) }, lose},
+			"asked, lost, paused": {func(w *walker) { w.on(RequestManualRun{RequestID: "m"}) }, lose, func(w *walker) { w.on(Pause{}) }},
+			"paused, lost, asked": {func(w *walker) { w.on(Pause{}) }, lose, func(w *walker) { w.on(RequestManualRun{RequestID: "m"}) }},
 		} {
 			w := walk(t, d)
 			w.lease()
@@ -135,7 +135,7 @@ func TestAnEditLeavesAnInterruptedRunToFinish(t *testing.T) {
 		if w.last.Ended != nil || w.s.RunID() != run || w.s.Region != RegionDue {
 			t.Fatalf("%s: ended %+v, %+v", how, w.last.Ended, w.s)
 		}
-		w.on(RunNow{RequestID: "m"})
+		w.on(RequestManualRun{RequestID: "m"})
 		if w.s.RunID() != run || w.s.Pending != "m" {
 			t.Errorf("%s, then asked for another: %+v", how, w.s)
 		}
@@ -161,8 +161,8 @@ func TestACheckpointKeepsAWaitingManualRun(t *testing.T) {
 	w := walk(t, onceJob())
 	w.lease()
 	run := w.s.RunID()
-	w.on(RunNow{RequestID: "m"})
-	s, children, ok := AtRest(w.c, w.s, nil, w.now)
+	w.on(RequestManualRun{RequestID: "m"})
+	s, children, ok := WithoutLeases(w.c, w.s, nil, w.now)
 	if !ok || s.RunID() != run || len(children) != 1 || children[0].State.ManualID != "m" {
 		t.Errorf("%+v, beside it %+v", s, children)
 	}
@@ -174,9 +174,9 @@ func TestAManualRunThatWasGivenBackIsNotStopped(t *testing.T) {
 		d := def()
 		d.Overlap = o
 		f := newFamily(t, d)
-		f.ask(RunNow{RequestID: "m", Mode: ManualKeep})
+		f.ask(RequestManualRun{RequestID: "m", Mode: ManualKeep})
 		f.leaseChild(0)
-		f.onChild(0, Return{Token: f.children[0].Token})
+		f.onChild(0, ReturnLease{Token: f.children[0].Token})
 		delete(f.live, f.token)
 		f.lease()
 		manual := f.children[0]

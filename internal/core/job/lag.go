@@ -13,7 +13,7 @@ import "cmp"
 // The objective is broken when its time has passed, whether the run starts later or never. Each
 // run is counted once ([State.LateNominal]), in the first decision on the run after that time:
 // by the node whose worker starts it, by the gate that holds it back, or, while it waits, by the
-// holder of the shard. The holder sends [FindLate] for the records that the index of objectives
+// holder of the shard. The holder sends [CheckLateness] for the records that the index of objectives
 // lists ([Decision.WatchMS]). Nominal times that are skipped because no node or worker was
 // available are counted as missed ([transition.countLeftOut]). The state keeps the lag of the last
 // run that broke its objective ([State.LateMS]) until a run meets it.
@@ -62,10 +62,10 @@ func (d *Definition) objectiveExcess(s *State, atMS int64) (ms int64, ok bool) {
 // isCountedLate reports whether the current run was counted as late.
 func (s *State) isCountedLate() bool { return s.LateNominal != 0 && s.LateNominal == s.Nominal }
 
-// BreaksAt returns the first instant at which the current run has broken the objective unless it
+// BreachAtMS returns the first instant at which the current run has broken the objective unless it
 // has started. 0: it never will, or was counted, or there is nothing to judge, as while the
 // job is paused.
-func (d *Definition) BreaksAt(s *State) int64 {
+func (d *Definition) BreachAtMS(s *State) int64 {
 	if d.MaxLag <= 0 || s.Region != RegionDue && s.Region != RegionLeased || s.isCountedLate() {
 		return 0
 	}
@@ -78,7 +78,7 @@ func (d *Definition) BreaksAt(s *State) int64 {
 
 // lagSnapshot is the lateness of the state before a decision.
 type lagSnapshot struct {
-	breachAtMS int64 // see BreaksAt
+	breachAtMS int64 // see BreachAtMS
 	watched    bool  // the index of objectives has the record, as far as the rule of watch goes
 	live       bool
 	nominal    int64   // of the run
@@ -91,7 +91,7 @@ func (t *transition) detectBreach() {
 	if t.c.MaxLag <= 0 {
 		return
 	}
-	t.lagBefore = lagSnapshot{breachAtMS: t.c.BreaksAt(t.State), watched: t.Watched(), live: t.Live(),
+	t.lagBefore = lagSnapshot{breachAtMS: t.c.BreachAtMS(t.State), watched: t.Watched(), live: t.Live(),
 		nominal: t.Nominal}
 	if at := t.lagBefore.breachAtMS; at != 0 && at <= t.now && t.Region == RegionDue {
 		n := t.newBreachNotice(t.now)
@@ -138,7 +138,7 @@ func (t *transition) recordLag(atMS int64, worker string) {
 }
 
 // countLateRun counts the current run if it has broken its objective.
-func (t *transition) countLateRun(ev FindLate) Answer {
+func (t *transition) countLateRun(ev CheckLateness) Answer {
 	before := t.stateBefore()
 	if ev.Token != 0 {
 		if answer := t.checkFence(ev.Token); answer != Applied {
@@ -188,7 +188,7 @@ func (t *transition) nextWatchMS() int64 {
 		return 0
 	}
 	t.WatchedBy = watchMark(t.Revision)
-	at, was := t.c.BreaksAt(t.State), t.lagBefore.breachAtMS
+	at, was := t.c.BreachAtMS(t.State), t.lagBefore.breachAtMS
 	passed := t.lagBefore.live && t.now+watchSlackMS >= was
 	if at != 0 && (!t.lagBefore.watched || was == 0 || at < was || passed) {
 		return at
@@ -203,7 +203,7 @@ func (t *transition) watchChild(run *Spawned) {
 	if s.Region != RegionDue {
 		return
 	}
-	run.WatchMS = t.c.BreaksAt(s)
+	run.WatchMS = t.c.BreachAtMS(s)
 	if run.WatchMS != 0 {
 		s.WatchedBy = watchMark(s.Revision)
 	}

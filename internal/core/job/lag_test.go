@@ -20,7 +20,7 @@ func punctual() Definition {
 func (w *walker) late(by time.Duration, outcome Outcome) (n Notice, told bool) {
 	w.t.Helper()
 	w.lease().after(by)
-	return breachOf(w.on(Settle{Token: w.s.Token, Outcome: outcome, StartedMS: w.now, Worker: "w1"}))
+	return breachOf(w.on(FinishAttempt{Token: w.s.Token, Outcome: outcome, StartedMS: w.now, Worker: "w1"}))
 }
 
 // breachOf returns the first broken objective that a decision reports.
@@ -109,7 +109,7 @@ func TestMissedTimesBreakTheObjective(t *testing.T) {
 	d.Misfire = Misfire{Policy: MisfireSkip, Window: 10 * time.Second}
 	w := walk(t, d).lease()
 	w.after(15 * time.Second)
-	decision := w.on(Arrive{Token: w.s.Token})
+	decision := w.on(RunLeased{Token: w.s.Token})
 	missed := int64(0)
 	for _, n := range decision.Notices {
 		if n.Kind == LagBreached && n.Reason == LagMissed {
@@ -132,7 +132,7 @@ func TestMissedTimesBreakTheObjective(t *testing.T) {
 	w = walk(t, punctual()).lease()
 	started := w.now
 	w.after(5 * time.Minute)
-	for _, n := range w.on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: started}).Notices {
+	for _, n := range w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: started}).Notices {
 		if n.Kind == LagBreached {
 			t.Errorf("%+v", n)
 		}
@@ -207,43 +207,43 @@ func TestRanks(t *testing.T) {
 func TestARunThatNeverStartsBreaksItsObjective(t *testing.T) {
 	w := walk(t, punctual())
 	w.now = w.s.Due + 1000
-	if d := w.on(FindLate{}); d.Changed || breaches(d) != 0 {
+	if d := w.on(CheckLateness{}); d.Changed || breaches(d) != 0 {
 		t.Fatalf("a second late is within it: %+v", d)
 	}
 	w.after(time.Millisecond)
-	if at := w.c.BreaksAt(&w.s); at != w.now {
+	if at := w.c.BreachAtMS(&w.s); at != w.now {
 		t.Fatalf("broken at %d, by the index at %d", w.now, at)
 	}
 	due, run := w.s.Due, w.s.RunID()
-	n, told := breachOf(w.on(FindLate{}))
+	n, told := breachOf(w.on(CheckLateness{}))
 	if !told || n.RunID != run || n.DueMS != due || n.AtMS != w.now || n.Count != 1 || n.Reason != LagLate || n.Queue != "q" {
 		t.Fatalf("notice %+v", n)
 	}
-	if w.s.LateMS != 1001 || !w.last.Ranked || w.s.Due != due || w.s.Region != RegionDue || w.c.BreaksAt(&w.s) != 0 {
+	if w.s.LateMS != 1001 || !w.last.Ranked || w.s.Due != due || w.s.Region != RegionDue || w.c.BreachAtMS(&w.s) != 0 {
 		t.Errorf("state %+v", w.s)
 	}
 	for name, happens := range map[string]func(*walker) int64{
-		"it is found again": func(w *walker) int64 { return breaches(w.on(FindLate{})) },
+		"it is found again": func(w *walker) int64 { return breaches(w.on(CheckLateness{})) },
 		"it starts": func(w *walker) int64 {
 			w.lease()
-			return breaches(w.on(FindLate{Token: w.s.Token, StartedMS: w.now})) + breaches(w.succeed())
+			return breaches(w.on(CheckLateness{Token: w.s.Token, StartedMS: w.now})) + breaches(w.succeed())
 		},
 		"its worker is lost twice": func(w *walker) (n int64) {
 			for range 2 {
 				w.lease().ack()
-				n += breaches(w.on(Lose{Token: w.s.Token}))
-				n += breaches(w.after(time.Minute).on(FindLate{}))
+				n += breaches(w.on(LoseLease{Token: w.s.Token}))
+				n += breaches(w.after(time.Minute).on(CheckLateness{}))
 			}
 			return n
 		},
 		"it comes back unstarted": func(w *walker) int64 {
 			w.lease()
-			return breaches(w.on(Return{Token: w.s.Token})) + breaches(w.after(time.Minute).on(FindLate{}))
+			return breaches(w.on(ReturnLease{Token: w.s.Token})) + breaches(w.after(time.Minute).on(CheckLateness{}))
 		},
 		"a gate holds it": func(w *walker) int64 {
 			w.lease()
 			n := breaches(w.on(HoldBack{Token: w.s.Token, Reason: HeldLock, UntilMS: w.now + 5000}))
-			return n + breaches(w.after(time.Minute).on(FindLate{}))
+			return n + breaches(w.after(time.Minute).on(CheckLateness{}))
 		},
 		"it fails and is tried again": func(w *walker) int64 {
 			w.lease()
@@ -252,7 +252,7 @@ func TestARunThatNeverStartsBreaksItsObjective(t *testing.T) {
 		"the objective is tightened": func(w *walker) int64 {
 			d := punctual()
 			d.MaxLag = time.Millisecond
-			return breaches(w.on(Update{New: compile(t, d)})) + breaches(w.on(FindLate{}))
+			return breaches(w.on(Update{New: compile(t, d)})) + breaches(w.on(CheckLateness{}))
 		},
 		"it is cancelled": func(w *walker) int64 { return breaches(w.on(CancelRun{RunID: w.s.RunID()})) },
 	} {
@@ -268,7 +268,7 @@ func TestARunThatNeverStartsBreaksItsObjective(t *testing.T) {
 	}
 	// The next one is judged for itself.
 	w.now = w.s.Due + 1001
-	if d := w.on(FindLate{}); breaches(d) != 1 {
+	if d := w.on(CheckLateness{}); breaches(d) != 1 {
 		t.Errorf("the next run: %+v", d)
 	}
 }
@@ -276,13 +276,13 @@ func TestARunThatNeverStartsBreaksItsObjective(t *testing.T) {
 // TestAnyDecisionCountsALateRun: between the moment at which the objective is broken
 // and the look that finds it something else may be decided.
 func TestAnyDecisionCountsALateRun(t *testing.T) {
-	for name, ev := range map[string]func(*walker) Event{
-		"cancelled":    func(w *walker) Event { return CancelRun{RunID: w.s.RunID()} },
-		"deleted":      func(*walker) Event { return Delete{} },
-		"paused":       func(*walker) Event { return Pause{} },
-		"run by hand":  func(*walker) Event { return RunNow{RequestID: "r"} },
-		"rescheduled":  func(w *walker) Event { return Update{New: compile(t, everyHour())} },
-		"without goal": func(w *walker) Event { return Update{New: compile(t, def())} },
+	for name, ev := range map[string]func(*walker) Input{
+		"cancelled":    func(w *walker) Input { return CancelRun{RunID: w.s.RunID()} },
+		"deleted":      func(*walker) Input { return Delete{} },
+		"paused":       func(*walker) Input { return Pause{} },
+		"run by hand":  func(*walker) Input { return RequestManualRun{RequestID: "r"} },
+		"rescheduled":  func(w *walker) Input { return Update{New: compile(t, everyHour())} },
+		"without goal": func(w *walker) Input { return Update{New: compile(t, def())} },
 	} {
 		w := walk(t, punctual())
 		w.now = w.s.Due + 5000
@@ -314,16 +314,16 @@ func TestSkippedLateRunIsCountedOnce(t *testing.T) {
 	d.Misfire = Misfire{Policy: MisfireSkip, Window: 10 * time.Second}
 	w := walk(t, d)
 	w.now = w.s.Due + 15_000
-	n := breaches(w.on(FindLate{}))
+	n := breaches(w.on(CheckLateness{}))
 	w.lease()
-	if n += breaches(w.on(Arrive{Token: w.s.Token})); n != 1 || w.s.Skipped != 1 || w.s.LateMS != 15_000 {
+	if n += breaches(w.on(RunLeased{Token: w.s.Token})); n != 1 || w.s.Skipped != 1 || w.s.LateMS != 15_000 {
 		t.Errorf("counted %d times; %d left out, lag %d", n, w.s.Skipped, w.s.LateMS)
 	}
 	// Resumed with a catch-up, the policy has the last one run: the one that was counted is
 	// among those left out.
 	w = walk(t, punctual())
 	w.now = w.s.Due + 1500
-	n = breaches(w.on(FindLate{}))
+	n = breaches(w.on(CheckLateness{}))
 	w.on(Pause{})
 	w.after(5 * time.Minute)
 	n += breaches(w.on(Resume{CatchUp: true}))
@@ -336,20 +336,20 @@ func TestDispatcherCountsALeasedRun(t *testing.T) {
 	w := walk(t, punctual()).lease()
 	due := w.s.Due
 	w.after(10 * time.Second)
-	if d := w.on(FindLate{}); d.Changed {
+	if d := w.on(CheckLateness{}); d.Changed {
 		t.Errorf("a look at what waits judges what is leased: %+v", d)
 	}
-	if d := w.on(FindLate{Token: w.s.Token + 1}); d.Answer != Stale {
+	if d := w.on(CheckLateness{Token: w.s.Token + 1}); d.Answer != Stale {
 		t.Errorf("another attempt's: %+v", d)
 	}
-	if d := w.on(FindLate{Token: w.s.Token, StartedMS: due + 1000}); d.Changed || breaches(d) != 0 {
+	if d := w.on(CheckLateness{Token: w.s.Token, StartedMS: due + 1000}); d.Changed || breaches(d) != 0 {
 		t.Errorf("it started in time: %+v", d)
 	}
-	d := w.on(FindLate{Token: w.s.Token})
+	d := w.on(CheckLateness{Token: w.s.Token})
 	if n, told := breachOf(d); !told || n.AtMS != w.now || !w.s.Live() {
 		t.Errorf("it has not started: %+v", d)
 	}
-	if d := w.on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: w.now + 500}); breaches(d) != 0 || w.s.LateMS != 10_500 {
+	if d := w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: w.now + 500}); breaches(d) != 0 || w.s.LateMS != 10_500 {
 		t.Errorf("it is counted again: lag %d, %+v", w.s.LateMS, d.Notices)
 	}
 }
@@ -358,25 +358,25 @@ func TestAPausedRunIsNotLate(t *testing.T) {
 	w := walk(t, punctual())
 	w.on(Pause{})
 	w.now = w.s.Due + 60_000
-	if d := w.on(FindLate{}); d.Changed || w.c.BreaksAt(&w.s) != 0 {
+	if d := w.on(CheckLateness{}); d.Changed || w.c.BreachAtMS(&w.s) != 0 {
 		t.Errorf("%+v", d)
 	}
 	// But a manual run of a paused job is.
-	w.on(RunNow{RequestID: "r"})
+	w.on(RequestManualRun{RequestID: "r"})
 	w.after(1001 * time.Millisecond)
-	if d := w.on(FindLate{}); breaches(d) != 1 {
+	if d := w.on(CheckLateness{}); breaches(d) != 1 {
 		t.Errorf("%+v", d.Notices)
 	}
 }
 
 func TestARunBesideTheScheduleBreaksItsObjective(t *testing.T) {
 	w := walk(t, punctual())
-	d := w.on(RunNow{RequestID: "r", Mode: ManualKeep})
+	d := w.on(RequestManualRun{RequestID: "r", Mode: ManualKeep})
 	if d.Spawn == nil || d.Spawn.WatchMS != w.now+1001 {
 		t.Fatalf("it is not watched: %+v", d.Spawn)
 	}
 	child := d.Spawn.State
-	pair := DecideChild(w.c, w.s, child, FindLate{}, w.now+1001)
+	pair := DecideChild(w.c, w.s, child, CheckLateness{}, w.now+1001)
 	n, told := breachOf(pair.Parent)
 	if !told || n.RunID != "m-r" || breaches(pair.Parent) != 1 || breaches(pair.Child) != 0 {
 		t.Errorf("%+v %+v", pair.Parent.Notices, pair.Child.Notices)
@@ -384,7 +384,7 @@ func TestARunBesideTheScheduleBreaksItsObjective(t *testing.T) {
 	if pair.Parent.State.LateMS != 1001 || pair.Parent.State.LateNominal != 0 || pair.Child.State.LateNominal != child.Nominal {
 		t.Errorf("parent %+v, child %+v", pair.Parent.State, pair.Child.State)
 	}
-	if again := DecideChild(w.c, pair.Parent.State, pair.Child.State, FindLate{}, w.now+5000); again.Child.Changed {
+	if again := DecideChild(w.c, pair.Parent.State, pair.Child.State, CheckLateness{}, w.now+5000); again.Child.Changed {
 		t.Errorf("it is counted again: %+v", again.Parent.Notices)
 	}
 }
@@ -396,7 +396,7 @@ type watched struct {
 	left  int64 // decisions that an older version makes
 }
 
-func (w *watched) step(ev Event) {
+func (w *watched) step(ev Input) {
 	mark, unknown := w.s.WatchedBy, w.s
 	d := w.on(ev)
 	if w.left > 0 { // it writes no entry, and leaves the mark as it was
@@ -417,10 +417,10 @@ func (w *watched) look() {
 	if w.entry == 0 || w.entry > w.now {
 		return
 	}
-	if at := w.c.BreaksAt(&w.s); at != 0 && at <= w.now && !w.s.Live() {
-		w.step(FindLate{})
+	if at := w.c.BreachAtMS(&w.s); at != 0 && at <= w.now && !w.s.Live() {
+		w.step(CheckLateness{})
 	}
-	switch at := w.c.BreaksAt(&w.s); {
+	switch at := w.c.BreachAtMS(&w.s); {
 	case at == 0, at <= w.now && w.s.Live():
 		w.entry = 0
 	default:
@@ -452,7 +452,7 @@ func TestIndexOfObjectivesIsComplete(t *testing.T) {
 				w.look()
 			}
 			w.left = 0
-			at := w.c.BreaksAt(&w.s)
+			at := w.c.BreachAtMS(&w.s)
 			if !old && w.s.WatchedBy == watchMark(w.s.Revision) && at != 0 && w.s.Region == RegionDue && (w.entry == 0 || w.entry > at) {
 				t.Fatalf("seed %d: the run breaks its objective at %d, its entry is at %d: %+v", seed, at, w.entry, w.s)
 			}
@@ -466,12 +466,12 @@ func (w *watched) random(r *rand.Rand, d Definition) {
 		return
 	}
 	token := w.s.Token
-	events := []Event{Pause{}, Resume{CatchUp: r.IntN(2) == 0}, RunNow{RequestID: strconv.Itoa(int(w.now))}, SetHint{}, Arrive{Token: token}}
+	events := []Input{Pause{}, Resume{CatchUp: r.IntN(2) == 0}, RequestManualRun{RequestID: strconv.Itoa(int(w.now))}, SetHint{}, RunLeased{Token: token}}
 	if w.s.Live() {
-		events = []Event{
-			Settle{Token: token, Outcome: OutcomeSucceeded, StartedMS: w.now}, Settle{Token: token, Outcome: OutcomeFailed, StartedMS: w.now},
-			Return{Token: token}, Lose{Token: token}, HoldBack{Token: token, Reason: HeldLock, Key: "k", UntilMS: w.now + r.Int64N(10_000)},
-			FindLate{Token: token, StartedMS: w.now}, Pause{}, Resume{},
+		events = []Input{
+			FinishAttempt{Token: token, Outcome: OutcomeSucceeded, StartedMS: w.now}, FinishAttempt{Token: token, Outcome: OutcomeFailed, StartedMS: w.now},
+			ReturnLease{Token: token}, LoseLease{Token: token}, HoldBack{Token: token, Reason: HeldLock, Key: "k", UntilMS: w.now + r.Int64N(10_000)},
+			CheckLateness{Token: token, StartedMS: w.now}, Pause{}, Resume{},
 		}
 	}
 	if r.IntN(6) == 0 {
@@ -480,7 +480,7 @@ func (w *watched) random(r *rand.Rand, d Definition) {
 		if r.IntN(2) == 0 {
 			edited.Schedule.Every = time.Duration(1+r.IntN(10)) * time.Minute
 		}
-		events = []Event{Update{New: compile(w.t, edited)}}
+		events = []Input{Update{New: compile(w.t, edited)}}
 	}
 	w.step(events[r.IntN(len(events))])
 }

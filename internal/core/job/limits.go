@@ -81,8 +81,8 @@ func (e *QuotaError) Error() string {
 // DefaultRecoveryRate paces the recovery of a queue that sets no rate.
 const DefaultRecoveryRate = 50.0
 
-// UnitAsk asks for one unit of a limit: a lock, or a queue's concurrency.
-type UnitAsk struct {
+// UnitRequest asks for one unit of a limit: a lock, or a queue's concurrency.
+type UnitRequest struct {
 	Name   string // of the limit, unique in the cluster
 	Limit  int
 	Holder string   // lease id: asking again for the same holder prolongs
@@ -91,7 +91,7 @@ type UnitAsk struct {
 	TTL    time.Duration
 }
 
-// UnitGrant answers a UnitAsk.
+// UnitGrant answers a UnitRequest.
 type UnitGrant struct {
 	Granted bool
 	// By is a holder that blocks the request and SinceMS when it got its unit; or, if no holder does, a waiter
@@ -122,15 +122,15 @@ type UnitReleased struct {
 	Err   error
 }
 
-// UnitKeep renews a unit.
-type UnitKeep struct {
+// UnitRenewal renews a unit.
+type UnitRenewal struct {
 	Name   string
 	Holder string
 	TTL    time.Duration
 }
 
-// RateAsk asks a rate limit for N starts; a negative N gives some back.
-type RateAsk struct {
+// RateRequest asks a rate limit for N starts; a negative N gives some back.
+type RateRequest struct {
 	Name string
 	N    int
 	// Interval is the time between two starts and Burst how many may come at
@@ -142,7 +142,7 @@ type RateAsk struct {
 	Reserve bool
 }
 
-// RateGrant answers a RateAsk.
+// RateGrant answers a RateRequest.
 type RateGrant struct {
 	N int
 	// AtMS is when the first reserved start, or the next one that was not
@@ -171,7 +171,7 @@ type CellReply struct {
 	Text    string
 	Swapped bool
 	NowMS   int64
-	LagMS   int64 // see [lease.Latest]
+	LagMS   int64 // see [lease.ClockBound]
 	Err     error
 }
 

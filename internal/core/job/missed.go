@@ -41,7 +41,7 @@ func (c *Compiled) planMissed(s *State, from, now int64, p planInput) (plannedRu
 		from = max(from, now-w.Milliseconds()-1)
 	}
 	spans := c.splitMissed(s, from, now, p)
-	due, ok := c.Clear(now)
+	due, ok := c.NextAllowed(now)
 	if !ok {
 		return plannedRun{}, false
 	}

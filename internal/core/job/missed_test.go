@@ -118,7 +118,7 @@ func TestPassedTimesMatchTheReference(t *testing.T) {
 			w.lease().after(time.Duration(rapid.Int64Range(0, patience).Draw(r, "late")) * time.Second)
 			begun := w.now
 			w.after(time.Duration(rapid.Int64Range(0, 900).Draw(r, "takes")) * time.Second)
-			w.on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+			w.on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
 			nominal, due := m.ended(begun, w.now)
 			if w.s.Nominal != nominal || w.s.Due != due || int64(w.s.Skipped) != m.left {
 				r.Fatalf("run of +%d s due +%d s, %d left out; want +%d s, +%d s, %d",

@@ -75,9 +75,9 @@ func (t *transition) resumeOverdueRun(ev Resume) {
 
 // requestManualRun plans a manual run: now if the job is idle, otherwise after the live run. A manual run that
 // leaves the plan unchanged is a child record.
-func (t *transition) requestManualRun(ev RunNow) Answer {
+func (t *transition) requestManualRun(ev RequestManualRun) Answer {
 	before := t.stateBefore()
-	_, _, known := t.AskedRun(ev.RequestID)
+	_, _, known := t.RequestedRun(ev.RequestID)
 	waits := !t.Live() && t.Region == RegionDue && t.Trigger == TriggerManual && t.Attempt == 0
 	switch {
 	case t.Deleting:
@@ -122,7 +122,7 @@ func (t *transition) requestManualRun(ev RunNow) Answer {
 		t.recordCaller(ev.RequestID, ev.Trace)
 		t.exemptManual(ev)
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-		t.supersedeRun(t.buildRun(Settle{}, t.Attempt))
+		t.supersedeRun(t.buildRun(FinishAttempt{}, t.Attempt))
 	default:
 		t.replaceByManual()
 		t.clearRun()
@@ -140,9 +140,9 @@ func (t *transition) requestManualRun(ev RunNow) Answer {
 // id has a space.
 const joinSeparator = " "
 
-// AskedRun returns the id of the manual run that an earlier request led to, and whether that
+// RequestedRun returns the id of the manual run that an earlier request led to, and whether that
 // request joined it, as far as the request is still known.
-func (s State) AskedRun(requestID string) (runID string, joined, known bool) {
+func (s State) RequestedRun(requestID string) (runID string, joined, known bool) {
 	for _, r := range s.Recent {
 		if id, other, also := strings.Cut(r, joinSeparator); id == requestID {
 			if also {
@@ -187,7 +187,7 @@ func (t *transition) cancelRun(ev CancelRun) Answer {
 		return t.finishDecision(Applied)
 	}
 	t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-	run := t.buildRun(Settle{}, t.Attempt)
+	run := t.buildRun(FinishAttempt{}, t.Attempt)
 	t.endRun(run, OutcomeCancelled, Notice{Kind: RunCancelled, Reason: "requested"}, 0)
 	return t.finishDecision(Applied)
 }
@@ -243,7 +243,7 @@ func (t *transition) updateDefinition(ev Update) Answer {
 		t.redrawJitter()
 	case rescheduled && t.Trigger == TriggerSchedule && (t.hasBegun() || older):
 		t.LastOutcome, t.LastFinished = OutcomeCancelled, t.now
-		t.supersedeRun(t.buildRun(Settle{}, t.Attempt))
+		t.supersedeRun(t.buildRun(FinishAttempt{}, t.Attempt))
 		t.addNotice(Notice{Kind: ScheduleUpdated, DueMS: t.Due})
 	case rescheduled && t.Trigger == TriggerSchedule:
 		t.planNextRun(planInput{dropMissed: true}, "superseded")

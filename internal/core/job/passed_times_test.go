@@ -39,8 +39,8 @@ func TestEachNominalTimeHasItsVerdict(t *testing.T) {
 func (f *family) stir(r *rapid.T) {
 	told := func(s string) { f.story = append(f.story, s) }
 	pause := func() { f.now += int64(rapid.IntRange(0, 400).Draw(r, "seconds")) * 1000 }
-	result := func() Settle {
-		s := Settle{StartedMS: f.now, Outcome: OutcomeSucceeded}
+	result := func() FinishAttempt {
+		s := FinishAttempt{StartedMS: f.now, Outcome: OutcomeSucceeded}
 		if rapid.Bool().Draw(r, "fails") {
 			s.Outcome, s.RetryAfter = OutcomeFailed, time.Duration(rapid.IntRange(0, 300).Draw(r, "retry after"))*time.Second
 		}
@@ -70,7 +70,7 @@ func (f *family) stir(r *rapid.T) {
 	case k == 5 && f.parent.Live():
 		told("lose")
 		f.parent.Acked = true
-		f.on(Lose{Token: f.parent.Token})
+		f.on(LoseLease{Token: f.parent.Token})
 	case k == 6 && f.parent.Paused:
 		told("resume")
 		f.on(Resume{CatchUp: rapid.Bool().Draw(r, "catch up")})
@@ -79,7 +79,7 @@ func (f *family) stir(r *rapid.T) {
 		f.on(Pause{})
 	case k == 7:
 		told("run now")
-		f.on(RunNow{RequestID: string(rune('a' + len(f.story))), Mode: ManualMode(rapid.IntRange(0, 2).Draw(r, "mode"))})
+		f.on(RequestManualRun{RequestID: string(rune('a' + len(f.story))), Mode: ManualMode(rapid.IntRange(0, 2).Draw(r, "mode"))})
 	case k == 8 && f.parent.HasRun():
 		told("cancel")
 		f.on(CancelRun{RunID: f.parent.RunID()})
@@ -97,7 +97,7 @@ func TestAnIntervalHintCountsFromTheStartOfRunsOfTheirOwn(t *testing.T) {
 		f := newFamily(t, d)
 		f.lease()
 		f.now += 1000
-		f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeSucceeded, StartedMS: f.now - 1000})
+		f.onChild(0, FinishAttempt{Token: f.children[0].Token, Outcome: OutcomeSucceeded, StartedMS: f.now - 1000})
 		hint := SetHint{Hint{Source: HintPlanner, IntervalMS: 10_000, UntilMS: f.now + 3600_000}}
 		f.on(hint)
 		f.lease()
@@ -180,16 +180,16 @@ func TestPassedOverTimesAreNotMisfires(t *testing.T) {
 		d := def()
 		d.Misfire.Policy, d.MaxLag = policy, time.Minute
 		for name, do := range map[string]func(w *walker){
-			"a manual run in a backoff": func(w *walker) { w.on(RunNow{RequestID: "m"}); w.lease().succeed() },
+			"a manual run in a backoff": func(w *walker) { w.on(RequestManualRun{RequestID: "m"}); w.lease().succeed() },
 			"a manual run in a pause": func(w *walker) {
 				w.on(Pause{})
-				w.after(20 * time.Minute).on(RunNow{RequestID: "m"})
+				w.after(20 * time.Minute).on(RequestManualRun{RequestID: "m"})
 				w.lease().succeed()
 				w.on(Resume{})
 			},
 			"a manual run that outlasts the pause": func(w *walker) {
 				w.on(Pause{})
-				w.after(20 * time.Minute).on(RunNow{RequestID: "m"})
+				w.after(20 * time.Minute).on(RequestManualRun{RequestID: "m"})
 				w.lease().on(Resume{})
 				w.succeed()
 			},
@@ -218,7 +218,7 @@ func TestPassedOverTimesAreNotMisfires(t *testing.T) {
 func (w *walker) succeedAfter(d time.Duration) *walker {
 	w.t.Helper()
 	begun := w.now
-	w.after(d).on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+	w.after(d).on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
 	return w
 }
 
@@ -241,7 +241,7 @@ func TestAManualRunInAPauseLeavesTheCatchUp(t *testing.T) {
 	w := walk(t, d)
 	w.lease().succeed()
 	w.on(Pause{})
-	w.after(5*time.Minute + time.Second).on(RunNow{RequestID: "m"})
+	w.after(5*time.Minute + time.Second).on(RequestManualRun{RequestID: "m"})
 	w.lease().succeed()
 	if w.s.Skipped != 0 || w.s.Region != RegionPaused {
 		t.Fatalf("after the manual run: %+v", w.s)
@@ -260,7 +260,7 @@ func TestAManualRunInAPauseLeavesTheCatchUp(t *testing.T) {
 // runs that overlap are skipped; and what overlapped before is no misfire.
 func TestAManualRunDoesNotCostTheScheduleItsRun(t *testing.T) {
 	w := walk(t, def())
-	w.after(30 * time.Second).on(RunNow{RequestID: "m"})
+	w.after(30 * time.Second).on(RequestManualRun{RequestID: "m"})
 	w.lease().succeedAfter(40 * time.Second)
 	if w.s.Skipped != 0 || w.s.Due != w.now || w.s.Nominal != t0+60_000 {
 		t.Errorf("after the manual run: %+v", w.s)
@@ -268,7 +268,7 @@ func TestAManualRunDoesNotCostTheScheduleItsRun(t *testing.T) {
 	d := def()
 	d.Misfire.Policy = MisfireRunAll
 	w = walk(t, d)
-	w.lease().on(RunNow{RequestID: "m"})
+	w.lease().on(RequestManualRun{RequestID: "m"})
 	w.succeedAfter(5 * time.Minute)
 	w.lease().succeed()
 	if w.s.Source == DelayCatchUp || w.s.Skipped != 5 {
@@ -283,7 +283,7 @@ func TestManualRunIgnoresTheOverlapLimit(t *testing.T) {
 	f := newFamily(t, d)
 	f.lease()
 	f.now += 5000
-	f.on(RunNow{RequestID: "m"})
+	f.on(RequestManualRun{RequestID: "m"})
 	f.lease()
 	if len(f.children) != 2 || f.parent.Held.Reason != HeldNone {
 		t.Errorf("%d runs are live, %+v", len(f.children), f.parent)
@@ -302,7 +302,7 @@ func TestRetryAfterOfARunOfItsOwn(t *testing.T) {
 		wish := 10 * time.Minute
 		asked := f.now + wish.Milliseconds()
 		for slot, after := range []time.Duration{wish, 0} {
-			f.onChild(slot, Settle{Token: f.children[slot].Token, Outcome: OutcomeFailed, Error: "503", StartedMS: f.now, RetryAfter: after})
+			f.onChild(slot, FinishAttempt{Token: f.children[slot].Token, Outcome: OutcomeFailed, Error: "503", StartedMS: f.now, RetryAfter: after})
 			if f.parent.Due < asked || f.parent.Due > asked+60_000 || f.parent.Source != DelayHint {
 				t.Errorf("%v, run %d: due in %d ms by %v", spec.Kind, slot, f.parent.Due-f.now, f.parent.Source)
 			}
@@ -316,7 +316,7 @@ func TestRetryAfterOfARunOfItsOwn(t *testing.T) {
 	d.Overlap, d.Retry.MaxAttempts = OverlapAllowAll, 2
 	f := newFamily(t, d)
 	f.lease()
-	f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeFailed, StartedMS: f.now, RetryAfter: time.Minute})
+	f.onChild(0, FinishAttempt{Token: f.children[0].Token, Outcome: OutcomeFailed, StartedMS: f.now, RetryAfter: time.Minute})
 	if f.parent.Hint.Source != HintNone || f.children[0].Due != f.now+60_000 {
 		t.Errorf("a retry in a minute: %+v, the job's hint %+v", f.children[0], f.parent.Hint)
 	}
@@ -376,7 +376,7 @@ func TestRunLostDuringAPauseIsKept(t *testing.T) {
 	w := walk(t, def())
 	w.lease().ack().on(Pause{})
 	run := w.s.RunID()
-	w.on(Lose{Token: w.s.Token})
+	w.on(LoseLease{Token: w.s.Token})
 	w.after(time.Minute).on(Resume{})
 	if w.s.RunID() != run || w.s.Due > w.now || w.s.Skipped != 0 {
 		t.Errorf("after the pause: %+v", w.s)
@@ -391,7 +391,7 @@ func TestLongRunIsNotStale(t *testing.T) {
 	for range 4 {
 		w.lease()
 		begun := w.now
-		w.after(11 * time.Minute).on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: begun})
+		w.after(11 * time.Minute).on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: begun})
 	}
 	if w.s.Failures != 4 {
 		t.Errorf("runs that began in time: %d failures of 4", w.s.Failures)

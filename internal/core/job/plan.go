@@ -137,7 +137,7 @@ func (c *Compiled) planHeldBack(s *State, now int64, p planInput, delay time.Dur
 		}
 		return o
 	}
-	o.due, o.found = c.Clear(max(until, nominal))
+	o.due, o.found = c.NextAllowed(max(until, nominal))
 	if !o.found {
 		return plannedRun{}
 	}
@@ -153,7 +153,7 @@ func (c *Compiled) planAfterDelay(now int64, p planInput, delay time.Duration, s
 	if source == DelaySchedule {
 		delay = c.Schedule.Every
 	}
-	due, ok := c.Clear(max(now, p.waitEnd(delay)))
+	due, ok := c.NextAllowed(max(now, p.waitEnd(delay)))
 	if end := c.Schedule.EndAt; !ok || !end.IsZero() && due >= end.UnixMilli() {
 		return plannedRun{nothingMissed: true}
 	}
@@ -163,7 +163,7 @@ func (c *Compiled) planAfterDelay(now int64, p planInput, delay time.Duration, s
 // planDueAt plans a run for an instant, independent of the schedule. It takes the last nominal time up to then
 // or, if none is left, the instant itself.
 func (c *Compiled) planDueAt(s *State, due int64) plannedRun {
-	due, ok := c.Clear(due)
+	due, ok := c.NextAllowed(due)
 	if !ok {
 		return plannedRun{}
 	}
@@ -195,7 +195,7 @@ func (c *Compiled) nextDelay(s *State, hint time.Duration) (time.Duration, Delay
 
 // planRetry plans the next attempt of the run after its k-th attempt has failed. A retry of a recurring job
 // never reaches the next nominal time, unless the run is parallel to the next ones.
-func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev Settle, beside bool) (due int64,
+func (c *Compiled) planRetry(s *State, k uint32, clock Reading, ev FinishAttempt, beside bool) (due int64,
 	source DelaySource, ok bool) {
 	now, first := clock.NowMS, s.FirstMS
 	if first == 0 {
@@ -320,7 +320,7 @@ func (c *Compiled) PastTimes(fromMS, toMS int64, limit int) (n int, ok bool) {
 	for at := fromMS - 1; n <= limit; n++ {
 		next, found := past.nextAfter(at, b)
 		if !found || next >= toMS {
-			return n, found || !b.Spent()
+			return n, found || !b.Exhausted()
 		}
 		at = next
 	}
@@ -355,11 +355,11 @@ func (c *Compiled) Probing(s State, now int64) bool {
 
 // waitEnd returns when a wait that begins now is over.
 func (p planInput) waitEnd(d time.Duration) int64 {
-	return addWait(lease.Latest{MS: p.sinceMS, LagMS: p.clockLagMS}, d)
+	return addWait(lease.ClockBound{MS: p.sinceMS, LagMS: p.clockLagMS}, d)
 }
 
 // addWait returns when a wait is over, saturating at the last instant of a region.
-func addWait(now lease.Latest, d time.Duration) int64 {
+func addWait(now lease.ClockBound, d time.Duration) int64 {
 	return min(now.After(max(0, RoundUpMS(d))), NeverMS)
 }
 

@@ -130,7 +130,7 @@ const (
 	HeldOverlap            // an earlier run of the job has not ended
 	HeldLock               // Key: the lock; By: a job that holds it
 	HeldTarget             // Key: the target, which is backing off or being probed
-	HeldPace               // paced by the recovery budget of the queue Key; without Key: spread by lease.Apart
+	HeldPace               // paced by the recovery budget of the queue Key; without Key: spread by lease.RestartSpread
 	HeldQueue              // the queue is at its concurrency limit
 	HeldPayload            // Key: the key of the payload, which cannot be opened
 )

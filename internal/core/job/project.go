@@ -1,11 +1,11 @@
 package job
 
-// IfAllFail returns the due times of at most n next runs of a job, the planned or live one first, under the
+// ProjectFailures returns the due times of at most n next runs of a job, the planned or live one first, under the
 // assumption that each attempt fails as soon as it is due. [Decide] decides on each attempt, so the result is
 // what would happen. Manual runs that leave the plan unchanged are left out, and a paused job is treated as if
 // it were not paused. The projection continues while more returns true: schedules that exclude nearly everything
 // are expensive.
-func IfAllFail(c *Compiled, s State, now int64, n int, more func() bool) []int64 {
+func ProjectFailures(c *Compiled, s State, now int64, n int, more func() bool) []int64 {
 	p := projection{c: c, parent: s, children: map[int]State{}, now: now}
 	p.parent.Children, p.parent.Started, p.parent.Backfills = 0, 0, nil
 	p.parent.Pending, p.parent.Waiting, p.parent.Paused, p.parent.Cancel = "", 0, false, false
@@ -47,7 +47,7 @@ func (p *projection) simulateAttempt() bool {
 	p.token = max(p.token, p.parent.Token) + 1
 	if slot >= 0 {
 		p.children[slot] = p.children[slot].Leased(p.token)
-		p.decideChild(slot, Arrive{Token: p.token})
+		p.decideChild(slot, RunLeased{Token: p.token})
 		p.failChild(slot)
 		return true
 	}
@@ -61,7 +61,7 @@ func (p *projection) startPlannedRun() {
 	var d Decision // of a live run, that it has started
 	if !p.parent.Live() {
 		p.parent = p.parent.Leased(p.token)
-		d = Decide(p.c, p.parent, Arrive{Token: p.token}, p.now)
+		d = Decide(p.c, p.parent, RunLeased{Token: p.token}, p.now)
 		p.applyDecision(&d)
 	}
 	for _, slot := range d.CancelChildren {
@@ -85,8 +85,8 @@ func (p *projection) startPlannedRun() {
 	p.applyDecision(&failed)
 }
 
-func (p *projection) newFailure(token uint64) Settle {
-	return Settle{Token: token, Outcome: OutcomeFailed, StartedMS: p.now}
+func (p *projection) newFailure(token uint64) FinishAttempt {
+	return FinishAttempt{Token: token, Outcome: OutcomeFailed, StartedMS: p.now}
 }
 
 func (p *projection) failChild(slot int) {
@@ -95,7 +95,7 @@ func (p *projection) failChild(slot int) {
 	}
 }
 
-func (p *projection) decideChild(slot int, ev Event) {
+func (p *projection) decideChild(slot int, ev Input) {
 	child, there := p.children[slot]
 	if !there {
 		return

@@ -101,11 +101,11 @@ func (f *family) failing(n int) (dues []int64) {
 func (f *family) failLive() {
 	for slot, s := range f.children {
 		if s.Live() && f.live[s.Token] {
-			f.onChild(slot, Settle{Token: s.Token, Outcome: OutcomeFailed, StartedMS: f.now})
+			f.onChild(slot, FinishAttempt{Token: s.Token, Outcome: OutcomeFailed, StartedMS: f.now})
 		}
 	}
 	if f.parent.Live() {
-		f.on(Settle{Token: f.parent.Token, Outcome: OutcomeFailed, StartedMS: f.now})
+		f.on(FinishAttempt{Token: f.parent.Token, Outcome: OutcomeFailed, StartedMS: f.now})
 	}
 }
 
@@ -118,13 +118,13 @@ func TestPreviewOfFailuresMatchesDecisions(t *testing.T) {
 			return // runs beside it are not part of the preview
 		}
 		f.now += rapid.Int64Range(0, 100_000).Draw(t, "waits")
-		got := IfAllFail(f.c, f.parent, f.now, 12, func() bool { return true })
+		got := ProjectFailures(f.c, f.parent, f.now, 12, func() bool { return true })
 		want := f.failing(12)
 		if !slices.Equal(got, want) {
 			t.Fatalf("preview %v\nhappened %v\n%+v", got, want, f.c.Schedule)
 		}
 		for _, ms := range got {
-			if clear, ok := f.c.Clear(ms); !ok || clear != ms {
+			if clear, ok := f.c.NextAllowed(ms); !ok || clear != ms {
 				t.Fatalf("due at %v, which is excluded until %v: %+v", time.UnixMilli(ms).UTC(), time.UnixMilli(clear).UTC(), f.c.Schedule)
 			}
 		}
@@ -135,14 +135,14 @@ func TestPreviewOfFailuresMatchesDecisions(t *testing.T) {
 func TestThePreviewBeginsWithTheCurrentRun(t *testing.T) {
 	all := func() bool { return true }
 	w := walk(t, def())
-	planned := IfAllFail(w.c, w.s, w.now, 4, all)
+	planned := ProjectFailures(w.c, w.s, w.now, 4, all)
 	w.on(Pause{})
-	if got := IfAllFail(w.c, w.s, w.now, 4, all); !slices.Equal(got, planned) {
+	if got := ProjectFailures(w.c, w.s, w.now, 4, all); !slices.Equal(got, planned) {
 		t.Errorf("paused: %v, want %v", got, planned)
 	}
 	w.on(Resume{})
 	w.lease()
-	if got := IfAllFail(w.c, w.s, w.now, 4, all); !slices.Equal(got, planned) {
+	if got := ProjectFailures(w.c, w.s, w.now, 4, all); !slices.Equal(got, planned) {
 		t.Errorf("live: %v, want %v", got, planned)
 	}
 	for i := 1; i < len(planned); i++ {
@@ -150,12 +150,12 @@ func TestThePreviewBeginsWithTheCurrentRun(t *testing.T) {
 			t.Errorf("after %d failures it waits %d ms", i, wait)
 		}
 	}
-	if got := IfAllFail(w.c, w.s, w.now, 4, func() bool { return false }); len(got) != 1 {
+	if got := ProjectFailures(w.c, w.s, w.now, 4, func() bool { return false }); len(got) != 1 {
 		t.Errorf("without patience: %v", got)
 	}
 	d := def()
 	d.PauseAfter = 2
-	if w := walk(t, d); len(IfAllFail(w.c, w.s, w.now, 4, all)) != 2 {
+	if w := walk(t, d); len(ProjectFailures(w.c, w.s, w.now, 4, all)) != 2 {
 		t.Error("a job that pauses itself goes on")
 	}
 }
@@ -167,7 +167,7 @@ func TestThePreviewOfAMaintenanceWindow(t *testing.T) {
 	at := func(s int64) int64 { return t0 + s*1000 }
 	d.Schedule.Exclude.Periods = []schedule.Period{{From: time.UnixMilli(at(5)), To: time.UnixMilli(at(37))}}
 	w := walk(t, d)
-	got := IfAllFail(w.c, w.s, w.now, 3, func() bool { return true })
+	got := ProjectFailures(w.c, w.s, w.now, 3, func() bool { return true })
 	if want := []int64{at(2), at(37), at(37 + 8)}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

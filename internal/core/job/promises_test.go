@@ -17,7 +17,7 @@ import (
 func TestPostponedRunsAreNotMisfires(t *testing.T) {
 	start := func(w *walker) {
 		t.Helper()
-		if got := w.lease().on(Arrive{Token: w.s.Token}); got.Arrival != ArrivalStart {
+		if got := w.lease().on(RunLeased{Token: w.s.Token}); got.Arrival != ArrivalStart {
 			t.Errorf("%s of %d at %d answers %v, want a start", w.s.Source, w.s.Nominal, w.now, got.Arrival)
 		}
 	}
@@ -51,7 +51,7 @@ func TestPostponedRunsAreNotMisfires(t *testing.T) {
 	d.Schedule.Jitter = 0
 	w = walk(t, d)
 	w.lease().after(2 * time.Minute)
-	if got := w.on(Arrive{Token: w.s.Token}); got.Arrival != ArrivalSkipped {
+	if got := w.on(RunLeased{Token: w.s.Token}); got.Arrival != ArrivalSkipped {
 		t.Errorf("two minutes late it answers %v", got.Arrival)
 	}
 }
@@ -107,7 +107,7 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 
 	w = hold(hinted())
 	for range 3 {
-		w.lease().ack().on(Lose{Token: w.s.Token})
+		w.lease().ack().on(LoseLease{Token: w.s.Token})
 	}
 	if once("held and quarantined", w); w.s.Dead != 1 {
 		t.Errorf("%d dead runs", w.s.Dead)
@@ -115,7 +115,7 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 
 	d.Misfire.Policy = MisfireSkip
 	w = hold(hinted())
-	if w.lease().after(20*time.Minute).on(Arrive{Token: w.s.Token}).Arrival != ArrivalSkipped {
+	if w.lease().after(20*time.Minute).on(RunLeased{Token: w.s.Token}).Arrival != ArrivalSkipped {
 		t.Error("it came in time")
 	}
 	once("held and left out", w)
@@ -147,12 +147,12 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 	w = hinted()
 	begun := w.now
 	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 600_000, UntilMS: w.now + 24*3600_000}})
-	w.after(time.Second).on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+	w.after(time.Second).on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
 	if w.wait() > 10*time.Minute {
 		t.Errorf("a second hint during the first one's run: due in %v", w.wait())
 	}
 	w = walk(t, d)
-	w.lease().on(Settle{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: time.Minute})
+	w.lease().on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeFailed, StartedMS: w.now, RetryAfter: time.Minute})
 	w.lease().on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 600_000, UntilMS: w.now + 24*3600_000}})
 	w.after(time.Second).succeed()
 	if w.wait() > 10*time.Minute {
@@ -160,9 +160,9 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 	}
 	d.Overlap = OverlapAllowAll
 	w = hinted()
-	child := w.on(Arrive{Token: w.s.Token}).Spawn.State
+	child := w.on(RunLeased{Token: w.s.Token}).Spawn.State
 	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 600_000, UntilMS: w.now + 24*3600_000}})
-	after := DecideChild(w.c, w.s, child, Settle{Token: child.Token, Outcome: OutcomeSucceeded, StartedMS: w.now}, w.now+1000)
+	after := DecideChild(w.c, w.s, child, FinishAttempt{Token: child.Token, Outcome: OutcomeSucceeded, StartedMS: w.now}, w.now+1000)
 	if p := after.Parent.State; p.Hint.AtMS != w.s.Hint.AtMS || p.Due != w.s.Hint.AtMS {
 		t.Errorf("a hint beside the first one's run: %+v, due %d", p.Hint, p.Due)
 	}
@@ -173,7 +173,7 @@ func TestAHintForAnInstantIsForOneRun(t *testing.T) {
 	w.lease()
 	w.on(SetHint{Hint{Source: HintOperator, AtMS: w.now + 60_000, UntilMS: w.now + 24*3600_000}})
 	begun = w.now
-	w.after(time.Second).on(Settle{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
+	w.after(time.Second).on(FinishAttempt{Token: w.s.Token, Outcome: OutcomeSucceeded, StartedMS: begun})
 	if w.s.Hint.AtMS == 0 || w.wait() > time.Minute {
 		t.Errorf("the hint was set while a run was live: due in %v, %+v", w.wait(), w.s.Hint)
 	}
@@ -208,8 +208,8 @@ func TestPauseNoticeHasTheNextDueTime(t *testing.T) {
 	}
 	d.Overlap = OverlapAllowAll
 	w = walk(t, d)
-	child := w.lease().on(Arrive{Token: w.s.Token}).Spawn.State
-	after := DecideChild(w.c, w.s, child, Settle{Token: child.Token, Outcome: OutcomeFailed, StartedMS: w.now}, w.now+5000).Parent
+	child := w.lease().on(RunLeased{Token: w.s.Token}).Spawn.State
+	after := DecideChild(w.c, w.s, child, FinishAttempt{Token: child.Token, Outcome: OutcomeFailed, StartedMS: w.now}, w.now+5000).Parent
 	if w.last = after; told(w) != after.State.Due || after.State.Due <= w.now {
 		t.Errorf("paused by a run beside others: told %d, due %d", told(w), after.State.Due)
 	}
@@ -219,36 +219,36 @@ func TestPauseNoticeHasTheNextDueTime(t *testing.T) {
 // make another of the same id.
 func TestJoinedRequestsAreForgottenFirst(t *testing.T) {
 	w := walk(t, def())
-	w.lease().on(RunNow{RequestID: "a"})
+	w.lease().on(RequestManualRun{RequestID: "a"})
 	for i := range MaxRecent + 1 {
-		w.on(RunNow{RequestID: string(rune('j' + i))})
+		w.on(RequestManualRun{RequestID: string(rune('j' + i))})
 	}
-	if d := w.on(RunNow{RequestID: "r"}); d.Answer != Duplicate {
+	if d := w.on(RequestManualRun{RequestID: "r"}); d.Answer != Duplicate {
 		t.Errorf("the last that joined, repeated: %v", d.Answer)
 	}
 	w.succeed()
 	w.lease()
-	if d := w.on(RunNow{RequestID: "a"}); d.Answer != Duplicate || w.s.Pending != "" {
+	if d := w.on(RequestManualRun{RequestID: "a"}); d.Answer != Duplicate || w.s.Pending != "" {
 		t.Errorf("the one that they joined, repeated: %v, pending %q", d.Answer, w.s.Pending)
 	}
 	for i := range MaxRecent {
 		w.succeed()
-		w.on(RunNow{RequestID: string(rune('A' + i))})
+		w.on(RequestManualRun{RequestID: string(rune('A' + i))})
 		w.lease()
 	}
-	w.on(RunNow{RequestID: "next"})
+	w.on(RequestManualRun{RequestID: "next"})
 	for _, id := range []string{"joins", "joins-too"} {
-		w.on(RunNow{RequestID: id})
-		if d := w.on(RunNow{RequestID: id}); d.Answer != Duplicate {
+		w.on(RequestManualRun{RequestID: id})
+		if d := w.on(RequestManualRun{RequestID: id}); d.Answer != Duplicate {
 			t.Errorf("the newest has joined, repeated: %v of %q", d.Answer, w.s.Recent)
 		}
 	}
-	if d := w.on(RunNow{RequestID: "C"}); d.Answer != Duplicate {
+	if d := w.on(RequestManualRun{RequestID: "C"}); d.Answer != Duplicate {
 		t.Errorf("after two that joined: %v of %q", d.Answer, w.s.Recent)
 	}
 	w.succeed()
 	w.lease().succeed()
-	if d := w.on(RunNow{RequestID: "joins-too"}); d.Answer != Duplicate || w.s.Due <= w.now {
+	if d := w.on(RequestManualRun{RequestID: "joins-too"}); d.Answer != Duplicate || w.s.Due <= w.now {
 		t.Errorf("the newest has joined a run that is over, repeated: %v", d.Answer)
 	}
 }
@@ -275,7 +275,7 @@ func TestEditDuringARunCountsFromTheEdit(t *testing.T) {
 	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 1000)}
 	w = walk(t, once)
 	w.lease().succeed()
-	w.on(RunNow{RequestID: "m"})
+	w.on(RequestManualRun{RequestID: "m"})
 	edit = at(w)
 	w.on(edit)
 	w.lease().succeed()
@@ -304,7 +304,7 @@ func TestFailedManualRunKeepsTheScheduledTime(t *testing.T) {
 	once := def()
 	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.UnixMilli(t0 + 3600_000)}
 	w := walk(t, once)
-	w.on(RunNow{RequestID: "m"})
+	w.on(RequestManualRun{RequestID: "m"})
 	w.lease().fail()
 	if w.s.Region != RegionDue || w.s.Trigger != TriggerSchedule || w.s.Due != t0+3600_000 {
 		t.Fatalf("after the trial: %+v", w.s)
@@ -321,8 +321,8 @@ func TestAChildsSuccessLeavesTheWaitingRun(t *testing.T) {
 	d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"0 * * * *"}}
 	f := newFamily(t, d)
 	f.lease()
-	f.on(Settle{Token: f.parent.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: f.now})
-	f.on(RunNow{RequestID: "m", Mode: ManualResetOnSuccess})
+	f.on(FinishAttempt{Token: f.parent.Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: f.now})
+	f.on(RequestManualRun{RequestID: "m", Mode: ManualResetOnSuccess})
 	f.leaseChild(0)
 	f.lease()
 	nominal, skipped := f.parent.Nominal, f.parent.Skipped
@@ -330,7 +330,7 @@ func TestAChildsSuccessLeavesTheWaitingRun(t *testing.T) {
 		t.Fatalf("the scheduled run: %+v", f.parent)
 	}
 	f.now += 180_000
-	f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeSucceeded, StartedMS: f.now})
+	f.onChild(0, FinishAttempt{Token: f.children[0].Token, Outcome: OutcomeSucceeded, StartedMS: f.now})
 	if f.parent.Nominal != nominal || f.parent.Skipped != skipped || f.parent.Failures != 0 || f.parent.Due > f.now {
 		t.Errorf("nominal %d, want %d; %d skipped, want %d; %+v", f.parent.Nominal, nominal, f.parent.Skipped, skipped, f.parent)
 	}
@@ -358,7 +358,7 @@ func TestALetterOfAFinishedBackfillIsRun(t *testing.T) {
 			t.Fatalf("%d runs: %v", len(f.children), f.story)
 		}
 		f.leaseChild(0)
-		f.onChild(0, Settle{Token: f.children[0].Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: f.now})
+		f.onChild(0, FinishAttempt{Token: f.children[0].Token, Outcome: OutcomeFailed, Error: "boom", StartedMS: f.now})
 	}
 	if len(f.parent.Backfills) != 0 {
 		t.Fatalf("the backfill goes on: %+v", f.parent.Backfills)
@@ -368,7 +368,7 @@ func TestALetterOfAFinishedBackfillIsRun(t *testing.T) {
 	child := f.children[0]
 	f.now = max(f.now, child.Due)
 	child = child.Leased(99)
-	if got := DecideChild(f.c, f.parent, child, Arrive{Token: 99}, f.now).Child.Arrival; got != ArrivalStart {
+	if got := DecideChild(f.c, f.parent, child, RunLeased{Token: 99}, f.now).Child.Arrival; got != ArrivalStart {
 		t.Errorf("it answers %v, want a start", got)
 	}
 }
@@ -382,8 +382,8 @@ func TestAManualRunThatFindsNoRecordTakesTheNextPlace(t *testing.T) {
 		f := newFamily(t, d)
 		f.now = f.parent.Due
 		f.parent = f.parent.Leased(1)
-		f.on(RunNow{RequestID: "k", Mode: ManualKeep})
-		f.on(Arrive{Token: 1})
+		f.on(RequestManualRun{RequestID: "k", Mode: ManualKeep})
+		f.on(RunLeased{Token: 1})
 		if err := f.check(); err != nil {
 			t.Errorf("%v: %v", o, err)
 		}
@@ -394,7 +394,7 @@ func TestAManualRunThatFindsNoRecordTakesTheNextPlace(t *testing.T) {
 	w := walk(t, def())
 	w.lease()
 	w.s.Children = ^uint64(0)
-	w.on(RunNow{RequestID: "k", Mode: ManualKeep})
+	w.on(RequestManualRun{RequestID: "k", Mode: ManualKeep})
 	w.succeed()
 	if w.s.Trigger != TriggerManual || w.s.Mode != ManualKeep {
 		t.Errorf("with all records taken: %+v", w.s)
@@ -415,17 +415,17 @@ func TestARunThatIsHeldBackAndCancelledEnds(t *testing.T) {
 	}
 	f := waiting()
 	f.on(CancelRun{RunID: f.parent.RunID()})
-	if got := f.on(Arrive{Token: 77}); got.Arrival != ArrivalSkipped || len(got.CancelChildren) > 0 {
+	if got := f.on(RunLeased{Token: 77}); got.Arrival != ArrivalSkipped || len(got.CancelChildren) > 0 {
 		t.Errorf("cancelled: it answers %v", got.Arrival)
 	}
 	if err := f.parent.Check(); err != nil || f.parent.Cancel {
 		t.Errorf("cancelled: %v, %+v", err, f.parent)
 	}
 
-	for name, ev := range map[string]Event{"others": Arrive{Token: 77}, "a gate": HoldBack{Token: 77, Reason: HeldLock, Key: "k", UntilMS: t0 + 3600_000}} {
+	for name, ev := range map[string]Input{"others": RunLeased{Token: 77}, "a gate": HoldBack{Token: 77, Reason: HeldLock, Key: "k", UntilMS: t0 + 3600_000}} {
 		f := waiting()
 		nominal := f.parent.Nominal
-		f.on(RunNow{RequestID: "k"})
+		f.on(RequestManualRun{RequestID: "k"})
 		got := f.on(ev)
 		if err := f.check(); err != nil || got.Ended != nil || f.parent.Pending != "k" || f.parent.Nominal != nominal || f.parent.Region != RegionDue {
 			t.Errorf("held by %s: %v, ended %+v, %+v", name, err, got.Ended, f.parent)
@@ -463,11 +463,11 @@ func TestThirdStartIsSpread(t *testing.T) {
 		d.ID = strconv.Itoa(i)
 		w := walk(t, d)
 		due := w.s.Due
-		w.lease().ack().on(Lose{Token: w.s.Token})
+		w.lease().ack().on(LoseLease{Token: w.s.Token})
 		if w.s.Due != due || w.s.Held.Reason != HeldNone {
 			t.Fatalf("after one loss: %+v", w.s)
 		}
-		w.lease().ack().on(Lose{Token: w.s.Token})
+		w.lease().ack().on(LoseLease{Token: w.s.Token})
 		if w.s.Held.Reason != HeldPace || w.s.Due < w.now || w.s.expectedStartMS() != due {
 			t.Fatalf("after two losses: %+v", w.s)
 		}
@@ -478,13 +478,13 @@ func TestThirdStartIsSpread(t *testing.T) {
 		}
 	}
 	slices.Sort(waits)
-	apart := lease.Apart.Milliseconds()
+	apart := lease.RestartSpread.Milliseconds()
 	if waits[jobs-1] >= apart || waits[0] > apart/20 || waits[jobs/2] < apart/3 || waits[jobs/2] > 2*apart/3 {
 		t.Errorf("they wait for %d to %d ms, half of them less than %d", waits[0], waits[jobs-1], waits[jobs/2])
 	}
 	w := walk(t, def())
 	for range 2 {
-		w.lease().ack().on(Lose{Token: w.s.Token})
+		w.lease().ack().on(LoseLease{Token: w.s.Token})
 	}
 	r := Explain(w.c, w.s, nil, Facts{}, w.now).Reasons[0]
 	if r.Kind != ReasonPace || r.UntilMS != w.s.Due || !strings.Contains(r.Message, "2 workers in a row were lost with it") {
@@ -510,9 +510,9 @@ func TestDelaysAreRoundedUp(t *testing.T) {
 // What is due already is judged by the earliest.
 func TestWaitsCountFromTheLatestThatTheClockCanShow(t *testing.T) {
 	const now, late, lag = 1_000_000, 40, 3000
-	clock := Reading{NowMS: now, Latest: lease.Latest{MS: now + late, LagMS: lag}}
-	settle := Settle{Token: 9, Outcome: OutcomeFailed, Error: "e", StartedMS: now - 100}
-	decide := func(d Definition, ev Event, edit func(*State)) Decision {
+	clock := Reading{NowMS: now, Latest: lease.ClockBound{MS: now + late, LagMS: lag}}
+	settle := FinishAttempt{Token: 9, Outcome: OutcomeFailed, Error: "e", StartedMS: now - 100}
+	decide := func(d Definition, ev Input, edit func(*State)) Decision {
 		c := compile(t, d)
 		s := New(c, 0).State
 		s.Due, s.Nominal = now-500, now-500
@@ -556,9 +556,9 @@ func TestWaitsCountFromTheLatestThatTheClockCanShow(t *testing.T) {
 	apart := func(s *State) { s.Losses = lease.PoisonLosses - 2 }
 	one, other := clock, At(now)
 	clock = other
-	held := decide(retried, Lose{Token: 9}, apart).State.Due - now
+	held := decide(retried, LoseLease{Token: 9}, apart).State.Due - now
 	clock = one
-	if got, want := decide(retried, Lose{Token: 9}, apart).State.Due, clock.Latest.After(held); got != want {
+	if got, want := decide(retried, LoseLease{Token: 9}, apart).State.Due, clock.Latest.After(held); got != want {
 		t.Errorf("lost twice: due %d, want %d", got, want)
 	}
 	// A nominal time between the two has not passed yet.

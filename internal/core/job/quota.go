@@ -4,13 +4,13 @@ import "time"
 
 // Types that the engines exchange about queues with limits and about attempts that hold units.
 
-// QueueAsk asks for N starts in a queue that has limits.
-type QueueAsk struct {
+// QueueRequest asks for N starts in a queue that has limits.
+type QueueRequest struct {
 	Queue QueueKey
 	N     int
 }
 
-// QueueGrant answers a QueueAsk: how many may start now and, when that is fewer
+// QueueGrant answers a QueueRequest: how many may start now and, when that is fewer
 // than were requested, after how long to ask again, and which limit it is.
 type QueueGrant struct {
 	N     int
@@ -23,9 +23,9 @@ type QueueLimit uint8
 
 // Limits of a queue.
 const (
-	NoLimit   QueueLimit = iota // or it is paused, or the limit is unknown
-	LimitRoom                   // runs at once
-	LimitRate                   // starts in a time
+	NoLimit          QueueLimit = iota // or it is paused, or the limit is unknown
+	LimitConcurrency                   // runs at once
+	LimitRate                          // starts in a time
 )
 
 // Ending means that an attempt has left a node.
@@ -34,8 +34,8 @@ type Ending struct {
 	Token  uint64
 	// Definition is nil when the node never knew it.
 	Definition *Definition
-	// Settle is the result, a [Settle], if this node had it stored; nil otherwise.
-	Settle Event
+	// Settle is the result, a [FinishAttempt], if this node had it stored; nil otherwise.
+	Settle Input
 	// Over: the lease has ended. Otherwise it may live on under another node.
 	Over bool
 }

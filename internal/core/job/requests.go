@@ -18,8 +18,8 @@ type BackfillRequest struct {
 	RequestID string
 }
 
-// Letter is a stored dead run, with the known part of its job.
-type Letter struct {
+// DeadLetter is a stored dead run, with the known part of its job.
+type DeadLetter struct {
 	// Record is the dead letter's own, or, of a one-time job, the job's.
 	Record RecordID
 	// Queue is where the run was, JobQueue is where its job is now.
@@ -31,17 +31,17 @@ type Letter struct {
 	ExpireMS int64
 }
 
-// LetterPage is one page of a listing. An empty Next marks the last.
-type LetterPage struct {
-	Letters []Letter
-	Next    string
+// DeadLetterPage is one page of a listing. An empty Next marks the last.
+type DeadLetterPage struct {
+	DeadLetters []DeadLetter
+	Next        string
 }
 
 // TopQuery asks for the worst jobs.
 type TopQuery struct {
-	Which     Worst
+	Ranking   Ranking
 	Namespace string // "": of all
-	Limit     int    // 1 to MaxTop; 0: DefaultTop
+	Limit     int    // 1 to MaxTopJobs; 0: DefaultTopJobs
 	// Shards are the shards to search; nil: all.
 	Shards []int
 	// Covers, when set, hides jobs whose queue it does not cover.
@@ -50,8 +50,8 @@ type TopQuery struct {
 
 // Bounds of TopQuery.Limit.
 const (
-	DefaultTop = 20
-	MaxTop     = 100
+	DefaultTopJobs = 20
+	MaxTopJobs     = 100
 )
 
 // TopJob is one of the worst jobs.

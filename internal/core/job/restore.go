@@ -35,16 +35,16 @@ type RestoreAnswer struct {
 type Restoration struct {
 	Record Record
 	// Run is that of a dead one-time job, for its history; nil is none.
-	Run   *Run
-	Parts []Part
+	Run      *Run
+	Children []RestoredChild
 	// Replaces is the state that is stored now; nil when the id must be free.
 	Replaces *State
 	// Unchanged: the stored job is equal already; there is nothing to write.
 	Unchanged bool
 }
 
-// Part is a child record of a job: a run or a dead letter. A dead letter that exists already stays.
-type Part struct {
+// RestoredChild is a child record of a job: a run or a dead letter. A dead letter that exists already stays.
+type RestoredChild struct {
 	Record  RecordID
 	State   State
 	IndexMS int64
@@ -76,7 +76,7 @@ func Restore(d Definition, cp Checkpoint, present *Record, now int64, l Limits) 
 		return r, nil
 	}
 	r.Replaces = &present.State
-	r.Unchanged = present.Definition.Same(&d) && sameState(present.State, s)
+	r.Unchanged = present.Definition.Equal(&d) && sameState(present.State, s)
 	if !r.Unchanged && (present.State.Live() || present.State.Children != 0) {
 		return Restoration{}, &PreconditionError{Key: d.Key, Reason: ReasonJobRuns,
 			Text: "it has runs that are live, or wait beside it: pause it, let them end or cancel them, and " +
@@ -96,7 +96,7 @@ func (cp *Checkpoint) completeDefinition(d Definition, present *Record, now int6
 	}
 	if present != nil && present.Definition.CreatedMS == d.CreatedMS {
 		d.Revision = max(d.Revision, present.Definition.Revision)
-		if !present.Definition.Same(&d) {
+		if !present.Definition.Equal(&d) {
 			d.Revision = max(d.Revision, present.Definition.Revision+1)
 		}
 	}
@@ -121,7 +121,7 @@ func (c *Compiled) restoredState(cp Checkpoint, present *Record, now int64) Stat
 	}
 	if !s.HasRun() {
 		s.Generation = c.Generation
-		for _, l := range cp.Letters {
+		for _, l := range cp.DeadLetters {
 			if generation, _, ok := parseRunID(l.Run); ok && l.Slot == LetterOfJob && generation != 0 {
 				s.Generation = generation
 			}
@@ -156,10 +156,10 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
 		run.Children, run.Started = 1<<child.Slot, child.State.Started&(1<<child.Slot)
 		run.Cancel = false
 		run.paceOverdueRun(now)
-		r.Parts = append(r.Parts, Part{Record: c.Record().Run(child.Slot), State: run, IndexMS: run.Due})
+		r.Children = append(r.Children, RestoredChild{Record: c.Record().Run(child.Slot), State: run, IndexMS: run.Due})
 	}
-	for i := range cp.Letters {
-		l := cp.Letters[i]
+	for i := range cp.DeadLetters {
+		l := cp.DeadLetters[i]
 		run := l.Run
 		if l.Slot == LetterOfJob {
 			r.Run = &run
@@ -169,7 +169,7 @@ func (c *Compiled) addChildRecords(r *Restoration, cp Checkpoint, now int64) {
 		if generation == 0 {
 			generation = c.Generation
 		}
-		r.Parts = append(r.Parts, Part{
+		r.Children = append(r.Children, RestoredChild{
 			Record: c.Record().Letter(l.Slot), IndexMS: l.ExpireMS, Run: &run,
 			State: State{
 				Region: RegionDead, Revision: s.Revision, Lane: s.Lane, Generation: generation,

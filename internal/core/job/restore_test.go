@@ -30,7 +30,7 @@ func TestAtRest(t *testing.T) {
 	due.Attempt, due.Losses, due.Failures = 1, 1, 2
 	live := due.Leased(77)
 	live.Acked = true
-	s, _, ok := AtRest(c, live, nil, 1_100_000)
+	s, _, ok := WithoutLeases(c, live, nil, 1_100_000)
 	want := due
 	want.Revision = 0
 	if !ok || !sameState(s, want) || s.Token != 0 || s.Region != RegionDue {
@@ -41,18 +41,18 @@ func TestAtRest(t *testing.T) {
 	}
 	cancelled := live
 	cancelled.Cancel = true
-	if s, _, ok := AtRest(c, cancelled, nil, 1_100_000); !ok || s.Attempt != 0 || s.Nominal <= due.Nominal || s.Runs != due.Runs+1 {
+	if s, _, ok := WithoutLeases(c, cancelled, nil, 1_100_000); !ok || s.Attempt != 0 || s.Nominal <= due.Nominal || s.Runs != due.Runs+1 {
 		t.Errorf("cancelled: %+v", s)
 	}
 	waiting := live
 	waiting.Pending, waiting.PendingMode = "now", ManualKeep
-	s, children, ok := AtRest(c, waiting, nil, 1_100_000)
+	s, children, ok := WithoutLeases(c, waiting, nil, 1_100_000)
 	if !ok || len(children) != 1 || children[0].State.ManualID != "now" || s.Children != 1 {
 		t.Errorf("a manual run waits: %+v %+v", s, children)
 	}
 	deleted := live
 	deleted.Deleting = true
-	if _, _, ok := AtRest(c, deleted, nil, 1_100_000); ok {
+	if _, _, ok := WithoutLeases(c, deleted, nil, 1_100_000); ok {
 		t.Error("a deleted job has a checkpoint")
 	}
 }
@@ -60,7 +60,7 @@ func TestAtRest(t *testing.T) {
 func TestAtRestOfChildren(t *testing.T) {
 	c := backupJob(OverlapAllowAll)
 	parent := New(c, 1_000_000).State.Leased(5)
-	d := Decide(c, parent, Arrive{Token: 5}, 1_060_000)
+	d := Decide(c, parent, RunLeased{Token: 5}, 1_060_000)
 	if d.Spawn == nil {
 		t.Fatalf("%+v", d)
 	}
@@ -70,7 +70,7 @@ func TestAtRestOfChildren(t *testing.T) {
 		child State
 		left  int
 	}{"live": {d.Spawn.State, 1}, "cancelled": {ended, 0}} {
-		s, children, ok := AtRest(c, d.State, []Child{{Slot: d.Spawn.Slot, State: tt.child}}, 1_100_000)
+		s, children, ok := WithoutLeases(c, d.State, []Child{{Slot: d.Spawn.Slot, State: tt.child}}, 1_100_000)
 		if !ok || len(children) != tt.left || len(s.ChildSlots()) != tt.left {
 			t.Errorf("%s: %+v %+v", name, s, children)
 		}
@@ -84,16 +84,16 @@ func TestRestore(t *testing.T) {
 	c := backupJob(OverlapSkip)
 	state := New(c, 1_000_000).State
 	state.Failures, state.Dead = 4, 1
-	letter := KeptLetter{Slot: 0, ExpireMS: 9_000_000, Run: Run{ID: "1-900000", NominalMS: 900_000, DueMS: 900_000, Outcome: OutcomeDead}}
+	letter := CheckpointDeadLetter{Slot: 0, ExpireMS: 9_000_000, Run: Run{ID: "1-900000", NominalMS: 900_000, DueMS: 900_000, Outcome: OutcomeDead}}
 	cp := Checkpoint{
 		Generation: 2, Revision: 3, AnchorMS: 1_000_000, CreatedMS: 1_000_000, UpdatedMS: 1_000_000,
-		State: withoutClusterState(state), ExpireMS: NeverMS, Letters: []KeptLetter{letter},
+		State: withoutClusterState(state), ExpireMS: NeverMS, DeadLetters: []CheckpointDeadLetter{letter},
 	}
 	early, err := Restore(*c.Definition, cp, nil, 1_000_500, DefaultLimits())
-	if err != nil || early.Record.State.Recovery || early.Record.IndexMS != state.Due || early.Replaces != nil || len(early.Parts) != 1 {
+	if err != nil || early.Record.State.Recovery || early.Record.IndexMS != state.Due || early.Replaces != nil || len(early.Children) != 1 {
 		t.Fatalf("%+v %v", early, err)
 	}
-	if p := early.Parts[0]; p.Record != "ns/j#d0" || p.IndexMS != 9_000_000 || p.State.Generation != 1 || p.State.Region != RegionDead {
+	if p := early.Children[0]; p.Record != "ns/j#d0" || p.IndexMS != 9_000_000 || p.State.Generation != 1 || p.State.Region != RegionDead {
 		t.Errorf("dead letter %+v", p)
 	}
 	late, err := Restore(*c.Definition, cp, nil, 5_000_000, DefaultLimits())
@@ -127,7 +127,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("live: %v", err)
 	}
 	twice := cp
-	twice.Letters = []KeptLetter{letter, letter}
+	twice.DeadLetters = []CheckpointDeadLetter{letter, letter}
 	bad := *c.Definition
 	bad.Handler = ""
 	for what, try := range map[string]func() (Restoration, error){

@@ -153,9 +153,9 @@ func (p *player) play(line string) []string {
 }
 
 // ending is the end of an attempt.
-func (p *player) ending(verb, rest string, token uint64) Event {
+func (p *player) ending(verb, rest string, token uint64) Input {
 	w := split(rest)
-	s := Settle{Token: token, StartedMS: p.begun[token], Worker: "w1"}
+	s := FinishAttempt{Token: token, StartedMS: p.begun[token], Worker: "w1"}
 	switch verb {
 	case "succeed":
 		s.Outcome = OutcomeSucceeded
@@ -168,9 +168,9 @@ func (p *player) ending(verb, rest string, token uint64) Event {
 	case "time-out":
 		s.Outcome = OutcomeTimedOut
 	case "lose":
-		return Lose{Token: token}
+		return LoseLease{Token: token}
 	case "return":
-		return Return{Token: token}
+		return ReturnLease{Token: token}
 	case "terminate":
 		return Terminate{}
 	default:
@@ -179,7 +179,7 @@ func (p *player) ending(verb, rest string, token uint64) Event {
 	return s
 }
 
-func (p *player) event(verb, rest string, w words) Event {
+func (p *player) event(verb, rest string, w words) Input {
 	f := p.f
 	switch verb {
 	case "acknowledge":
@@ -195,7 +195,7 @@ func (p *player) event(verb, rest string, w words) Event {
 		if len(w.plain) > 1 {
 			mode = w.plain[1]
 		}
-		return RunNow{RequestID: w.plain[0], Mode: modes[mode]}
+		return RequestManualRun{RequestID: w.plain[0], Mode: modes[mode]}
 	case "cancel":
 		return CancelRun{RunID: f.parent.RunID()}
 	case "hint":
@@ -337,7 +337,7 @@ func (p *player) show() []string {
 }
 
 func (p *player) explain(w words) []string {
-	facts := Facts{Asked: true, Shard: 7, Held: true, Holder: "n1", Workers: 1, FreeSlots: 1}
+	facts := Facts{ClusterKnown: true, Shard: 7, Held: true, Holder: "n1", Workers: 1, FreeSlots: 1}
 	for _, word := range w.plain {
 		switch word {
 		case "no-worker":
@@ -381,7 +381,7 @@ func (p *player) define(rest string) Definition {
 		switch word {
 		case "fixed-delay":
 			d.Schedule.FixedDelay = true
-		case "within-slot":
+		case "within-period":
 			d.Backoff.WithinSlot = true
 		case "stale-halve":
 			d.Backoff.StaleHalve = true

@@ -12,8 +12,8 @@ const compileSteps = 20
 // ScheduleWork bounds the total cost of the schedules of one call. A step is about the check of one nominal time
 // by one expression.
 type ScheduleWork interface {
-	// Spent reports whether the budget is used up: further schedules are refused unchecked.
-	Spent() bool
+	// Exhausted reports whether the budget is used up: further schedules are refused unchecked.
+	Exhausted() bool
 	Charge(steps int64)
 	// Known returns the remembered result for an equal schedule, so that a call that repeats an invalid schedule
 	// does not cost the same again.
@@ -24,7 +24,7 @@ type ScheduleWork interface {
 // unboundedWork is used where the caller sets no bound.
 type unbounded struct{}
 
-func (unbounded) Spent() bool                                { return false }
+func (unbounded) Exhausted() bool                            { return false }
 func (unbounded) Charge(int64)                               {}
 func (unbounded) Known(schedule.Spec, time.Time) []Violation { return nil }
 func (unbounded) Note(schedule.Spec, time.Time, []Violation) {}

@@ -52,8 +52,8 @@ func (d *Definition) AppendBound(b []byte) []byte {
 	return b
 }
 
-// SameBound reports whether [Definition.AppendBound] is the same for both.
-func (d *Definition) SameBound(o *Definition) bool {
+// EqualBoundData reports whether [Definition.AppendBound] is the same for both.
+func (d *Definition) EqualBoundData(o *Definition) bool {
 	return d.Key == o.Key && d.Queue == o.Queue && d.Handler == o.Handler &&
 		d.Timeout.Milliseconds() == o.Timeout.Milliseconds() &&
 		d.Retry.MaxAttempts == o.Retry.MaxAttempts && maps.Equal(d.Labels, o.Labels)

@@ -18,10 +18,10 @@ var (
 	// ErrSuperseded: a session of this worker with the same or a higher epoch is
 	// open.
 	ErrSuperseded = errors.New("a later session of this worker is open")
-	// ErrSlowWorker: the worker does not read its messages, or sends results faster than they can be stored.
-	ErrSlowWorker = errors.New("worker does not keep up with its stream")
-	// ErrSilentWorker: no heartbeat came for as long as a session lives.
-	ErrSilentWorker = errors.New("worker sent no heartbeat in time")
+	// ErrWorkerTooSlow: the worker does not read its messages, or sends results faster than they can be stored.
+	ErrWorkerTooSlow = errors.New("worker does not keep up with its stream")
+	// ErrHeartbeatTimeout: no heartbeat came for as long as a session lives.
+	ErrHeartbeatTimeout = errors.New("worker sent no heartbeat in time")
 )
 
 // Limits of a worker's session.
@@ -94,7 +94,7 @@ func (h Hello) Validate() []Violation {
 	}
 	v.addUnless(h.Slots >= 1 && h.Slots <= MaxSlots, "slots", "is %d, want 1 to %d", h.Slots, MaxSlots)
 	v.addUnless(h.Epoch >= 1 && h.Epoch <= MaxEpoch, "session_epoch", "is %d, want 1 to %d", h.Epoch, MaxEpoch)
-	v.addUnless(len(h.Live) <= h.MaxLive(), "live", "has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
+	v.addUnless(len(h.Live) <= h.MaxLive(), "live_lease_ids", "has %d entries, at most %d are allowed", len(h.Live), h.MaxLive())
 	v.checkText("version", h.Version, 0, MaxVersion)
 	v.checkLabels(h.Labels, MaxWorkerLabels)
 	return v.list
@@ -191,14 +191,14 @@ type Cancellation struct {
 	Reason   CancelReason
 }
 
-// GoElsewhere asks the worker to reconnect to one of these nodes.
-type GoElsewhere struct{ Addresses []string }
+// Redirect asks the worker to reconnect to one of these nodes.
+type Redirect struct{ Addresses []string }
 
 func (Welcome) isWorkerMessage()      {}
 func (Assignments) isWorkerMessage()  {}
 func (ResultAcks) isWorkerMessage()   {}
 func (Cancellation) isWorkerMessage() {}
-func (GoElsewhere) isWorkerMessage()  {}
+func (Redirect) isWorkerMessage()     {}
 func (Addresses) isWorkerMessage()    {}
 
 // Addresses are those of the other nodes that there are now.
@@ -218,20 +218,20 @@ type WorkerStream interface {
 
 // WorkerSession receives the messages of one worker. Calls are sequential.
 type WorkerSession interface {
-	Started(leaseIDs []string)
-	Results([]Result)
-	Returned(leaseIDs []string)
-	// Lost: the worker has given these leases up, because it had no node or they had ended, and their handlers
+	HandleStarted(leaseIDs []string)
+	HandleResults([]Result)
+	HandleReturned(leaseIDs []string)
+	// HandleLost: the worker has given these leases up, because it had no node or they had ended, and their handlers
 	// have ended. Each is acknowledged like a result.
-	Lost(leaseIDs []string)
-	Draining()
-	// Heartbeat takes the worker's proof that it lives; the latest is acknowledged.
-	Heartbeat(seq int64)
-	// SendAway asks the worker to reconnect. Until then it gets no leases.
-	SendAway()
-	// Left: the worker has drained and ended the stream: it runs no attempt any more, and starts none that may
+	HandleLost(leaseIDs []string)
+	HandleDraining()
+	// HandleHeartbeat takes the worker's proof that it lives; the latest is acknowledged.
+	HandleHeartbeat(seq int64)
+	// RequestReconnect asks the worker to reconnect. Until then it gets no leases.
+	RequestReconnect()
+	// MarkDrained: the worker has drained and ended the stream: it runs no attempt any more, and starts none that may
 	// still be on its way to it. Close follows.
-	Left()
+	MarkDrained()
 	// Close ends the session: no call follows. Unsent are messages that were
 	// queued and provably never left this process.
 	Close(reason string, unsent []WorkerMessage)

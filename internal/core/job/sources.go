@@ -72,8 +72,8 @@ func (d *Definition) KeepSources(earlier *Definition, doubtful backoff.FieldSet)
 	return pinned
 }
 
-// TakeAsOwn makes some fields of the policies the job's own.
-func (d *Definition) TakeAsOwn(set backoff.FieldSet) {
+// MarkAsOwn makes some fields of the policies the job's own.
+func (d *Definition) MarkAsOwn(set backoff.FieldSet) {
 	if set == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (d *Definition) TakeAsOwn(set backoff.FieldSet) {
 // SameRequest reports whether a registered job is the one that a request describes. Fields that neither of them
 // sets are ignored: defaults may have changed in between.
 func (d *Definition) SameRequest(asked *Definition) bool {
-	if d.Same(asked) {
+	if d.Equal(asked) {
 		return true
 	}
 	have, want := d.Policies(), asked.Policies()
@@ -93,12 +93,12 @@ func (d *Definition) SameRequest(asked *Definition) bool {
 	var byDefault backoff.FieldSet
 	for f := range backoff.FieldCount {
 		if !isFromRequest(is[f]) && !isFromRequest(was[f]) || is[f] == was[f] && is[f].Kind == backoff.FromPreset {
-			byDefault = byDefault.And(f)
+			byDefault = byDefault.With(f)
 		}
 	}
 	other := *asked
 	other.SetPolicies(backoff.Overlay(want, have, byDefault), is)
-	return d.Same(&other)
+	return d.Equal(&other)
 }
 
 // isFromRequest reports whether the caller that registers a job has chosen a value: directly, or by the name of

@@ -171,7 +171,7 @@ type State struct {
 	Lost         uint64     // attempts
 	TimedOut     uint64     // attempts
 	Skipped      uint64     // nominal times
-	Recent       RequestIDs // requests for the last manual runs, newest last; see AskedRun
+	Recent       RequestIDs // requests for the last manual runs, newest last; see RequestedRun
 	// Callers are the trace contexts of the requests for the manual runs that are current or waiting. The list
 	// is shared with other states: it is read-only.
 	Callers []Caller

@@ -101,15 +101,15 @@ func TestCallersStayWithTheirRuns(t *testing.T) {
 		return strings.Join(list, " ")
 	}
 	idle := New(c, 1000).State
-	live := Decide(c, idle, RunNow{RequestID: "a", Trace: trace}, 2000).State.Leased(2_000_000)
+	live := Decide(c, idle, RequestManualRun{RequestID: "a", Trace: trace}, 2000).State.Leased(2_000_000)
 	if ids(live) != "a" {
 		t.Fatalf("of the run there is %q", ids(live))
 	}
-	waits := Decide(c, live, RunNow{RequestID: "b", Trace: trace}, 2100).State
+	waits := Decide(c, live, RequestManualRun{RequestID: "b", Trace: trace}, 2100).State
 	if ids(waits) != "a b" || ids(live) != "a" {
 		t.Errorf("of the run and the one that waits there is %q, and was %q", ids(waits), ids(live))
 	}
-	done := Settle{Token: 2_000_000, Outcome: OutcomeSucceeded, StartedMS: 2050}
+	done := FinishAttempt{Token: 2_000_000, Outcome: OutcomeSucceeded, StartedMS: 2050}
 	second := Decide(c, waits, done, 2200).State
 	if ids(second) != "b" || second.ManualID != "b" {
 		t.Errorf("of the second run there is %q", ids(second))
@@ -119,7 +119,7 @@ func TestCallersStayWithTheirRuns(t *testing.T) {
 	if after := Decide(c, second, done, 2300).State; ids(after) != "" {
 		t.Errorf("what has ended leaves %q", ids(after))
 	}
-	beside := Decide(c, live, RunNow{RequestID: "k", Mode: ManualKeep, Trace: trace}, 2100).State
+	beside := Decide(c, live, RequestManualRun{RequestID: "k", Mode: ManualKeep, Trace: trace}, 2100).State
 	if ids(beside) != "a k" {
 		t.Errorf("of the run and the one beside it there is %q", ids(beside))
 	}
@@ -128,7 +128,7 @@ func TestCallersStayWithTheirRuns(t *testing.T) {
 	if spawned.Spawn == nil || ids(spawned.Spawn.State) != "k" || ids(spawned.State) != "" {
 		t.Errorf("the child has %+v, its parent %q", spawned.Spawn, ids(spawned.State))
 	}
-	if untraced := Decide(c, idle, RunNow{RequestID: "u"}, 2000).State; untraced.Callers != nil {
+	if untraced := Decide(c, idle, RequestManualRun{RequestID: "u"}, 2000).State; untraced.Callers != nil {
 		t.Errorf("nobody is %+v", untraced.Callers)
 	}
 }
@@ -145,13 +145,13 @@ func TestEndedRunsKeepTheirTrace(t *testing.T) {
 	idle := New(c, 1000).State
 	for what, state := range map[string]State{
 		"of the schedule": idle.Leased(2_000_000),
-		"manual":          Decide(c, idle, RunNow{RequestID: "a"}, 2000).State.Leased(2_000_000),
-		"manual, traced":  Decide(c, idle, RunNow{RequestID: "a", Trace: caller}, 2000).State.Leased(2_000_000),
+		"manual":          Decide(c, idle, RequestManualRun{RequestID: "a"}, 2000).State.Leased(2_000_000),
+		"manual, traced":  Decide(c, idle, RequestManualRun{RequestID: "a", Trace: caller}, 2000).State.Leased(2_000_000),
 	} {
 		for _, share := range []float64{0, 1} {
 			s := NewSampling(share)
 			want, traced := s.Of(d, &state)
-			ended := Decide(c, state, Settle{Token: 2_000_000, Outcome: OutcomeSucceeded, StartedMS: 2050}, 2200).Ended
+			ended := Decide(c, state, FinishAttempt{Token: 2_000_000, Outcome: OutcomeSucceeded, StartedMS: 2050}, 2200).Ended
 			if view, _ := state.CurrentRun(); ended == nil || view.ID != ended.ID {
 				t.Fatalf("%s: %+v has not ended as %+v", what, view, ended)
 			} else if have, ok := s.OfRun(d, &view.Run); ok != traced || ok && have != want.TraceID {
@@ -162,7 +162,7 @@ func TestEndedRunsKeepTheirTrace(t *testing.T) {
 			}
 		}
 	}
-	waits, ok := Decide(c, idle.Leased(2_000_000), RunNow{RequestID: "b", Trace: caller}, 2100).State.PendingRun()
+	waits, ok := Decide(c, idle.Leased(2_000_000), RequestManualRun{RequestID: "b", Trace: caller}, 2100).State.PendingRun()
 	if have, traced := NewSampling(0).OfRun(d, &waits.Run); !ok || !traced || have != caller.TraceID {
 		t.Errorf("waiting: %v %v", have, traced)
 	}

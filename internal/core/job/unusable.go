@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// DecideUnusable replaces [Decide] where the stored definition does not compile; fault is the error. Update and
+// DecideCorrupt replaces [Decide] where the stored definition does not compile; fault is the error. Update and
 // Delete work as usual, so that users can repair the job. The end of a lease, of any kind, makes the record dead
 // permanently, so that it is neither leased nor reaped again.
 // Every other change answers [ErrCorrupt]; a decision that comes with it must be stored nevertheless.
-func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (Decision, error) {
+func DecideCorrupt(d *Definition, s State, fault error, ev Input, now int64) (Decision, error) {
 	s.Recent = slices.Clone(s.Recent)
 	made := Decision{State: s}
 	t := transition{State: &made.State, result: &made, c: &Compiled{Definition: d}, now: now}
@@ -22,11 +22,11 @@ func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (D
 	case Delete:
 		t.deleteJob(ev)
 		corrupt = nil
-	case Settle:
+	case FinishAttempt:
 		corrupt = t.endCorruptRun(ev.Token, corrupt)
-	case Lose:
+	case LoseLease:
 		corrupt = t.endCorruptRun(ev.Token, corrupt)
-	case Return:
+	case ReturnLease:
 		corrupt = t.endCorruptRun(ev.Token, corrupt)
 	case ForgiveLoss:
 		corrupt = t.endCorruptRun(ev.Token, corrupt)
@@ -36,25 +36,25 @@ func DecideUnusable(d *Definition, s State, fault error, ev Event, now int64) (D
 	return made, corrupt
 }
 
-// DecideUnusableChild replaces [DecideChild] in the same case. The end of a lease, of any kind, ends the run:
+// DecideCorruptChild replaces [DecideChild] in the same case. The end of a lease, of any kind, ends the run:
 // its record is deleted, and the parent, which stays as it is, counts a dead run. Terminate and CancelRun do the
 // same.
-func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Event, now int64) (Pair, error) {
+func DecideCorruptChild(d *Definition, parent, child State, fault error, ev Input, now int64) (ParentChildPair, error) {
 	corrupt := fmt.Errorf("%w: %w", ErrCorrupt, fault)
-	refuse := func(a Answer, err error) (Pair, error) {
-		return Pair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err
+	refuse := func(a Answer, err error) (ParentChildPair, error) {
+		return ParentChildPair{Child: Decision{Answer: a, State: child}, Parent: Decision{Answer: a, State: parent}}, err
 	}
 	c := &Compiled{Definition: d}
-	pair := Pair{Child: Decision{State: replaceRun(parent, child)}}
+	pair := ParentChildPair{Child: Decision{State: replaceRun(parent, child)}}
 	t := pair.Child.beginTransition(c, At(now))
 	t.child, t.selfBit = true, child.Children
 	answer := Applied
 	switch ev := ev.(type) {
-	case Settle:
+	case FinishAttempt:
 		answer = t.checkFence(ev.Token)
-	case Lose:
+	case LoseLease:
 		answer = t.checkFence(ev.Token)
-	case Return:
+	case ReturnLease:
 		answer = t.checkFence(ev.Token)
 	case ForgiveLoss:
 		answer = t.checkFence(ev.Token)
@@ -66,7 +66,7 @@ func DecideUnusableChild(d *Definition, parent, child State, fault error, ev Eve
 		return refuse(answer, nil)
 	}
 	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, now, Clip(corrupt.Error(), MaxError)
-	run := t.buildRun(Settle{Token: child.Token}, t.Attempt)
+	run := t.buildRun(FinishAttempt{Token: child.Token}, t.Attempt)
 	t.Dead++
 	t.endRun(run, OutcomeDead, Notice{Kind: RunDead, Reason: DeadCorrupt, Error: t.LastError}, 0)
 	t.finishDecision(Applied)
@@ -94,7 +94,7 @@ func (t *transition) endCorruptRun(token uint64, corrupt error) error {
 	}
 	t.SettledToken = token
 	t.LastOutcome, t.LastFinished, t.LastError = OutcomeDead, t.now, Clip(corrupt.Error(), MaxError)
-	run := t.buildRun(Settle{Token: token}, t.Attempt)
+	run := t.buildRun(FinishAttempt{Token: token}, t.Attempt)
 	run.Outcome, run.Error = OutcomeDead, t.LastError
 	t.ended = &run
 	t.Runs++

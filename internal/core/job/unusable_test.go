@@ -25,10 +25,10 @@ func unusable(t *testing.T) (Definition, State) {
 
 func TestLeaseEndMakesAnUnusableRecordDead(t *testing.T) {
 	d, live := unusable(t)
-	for _, ev := range []Event{
-		Settle{Token: live.Token, Outcome: OutcomeSucceeded}, Lose{Token: live.Token}, Return{Token: live.Token}, ForgiveLoss{Token: live.Token},
+	for _, ev := range []Input{
+		FinishAttempt{Token: live.Token, Outcome: OutcomeSucceeded}, LoseLease{Token: live.Token}, ReturnLease{Token: live.Token}, ForgiveLoss{Token: live.Token},
 	} {
-		got, err := DecideUnusable(&d, live, errZone, ev, t0)
+		got, err := DecideCorrupt(&d, live, errZone, ev, t0)
 		if !errors.Is(err, ErrCorrupt) || !errors.Is(err, errZone) {
 			t.Errorf("%T: %v", ev, err)
 		}
@@ -38,11 +38,11 @@ func TestLeaseEndMakesAnUnusableRecordDead(t *testing.T) {
 		if err := got.State.Check(); err != nil {
 			t.Errorf("%T: %v", ev, err)
 		}
-		again, err := DecideUnusable(&d, got.State, errZone, ev, t0)
+		again, err := DecideCorrupt(&d, got.State, errZone, ev, t0)
 		if err != nil || again.Changed || again.Answer != Duplicate {
 			t.Errorf("%T repeated: %+v, %v", ev, again, err)
 		}
-		if other, err := DecideUnusable(&d, live, errZone, Settle{Token: live.Token + 1}, t0); err != nil || other.Answer != Stale || other.Changed {
+		if other, err := DecideCorrupt(&d, live, errZone, FinishAttempt{Token: live.Token + 1}, t0); err != nil || other.Answer != Stale || other.Changed {
 			t.Errorf("another token: %+v, %v", other, err)
 		}
 	}
@@ -50,23 +50,23 @@ func TestLeaseEndMakesAnUnusableRecordDead(t *testing.T) {
 
 func TestUnusableRecordCanBeRepaired(t *testing.T) {
 	d, live := unusable(t)
-	aside, _ := DecideUnusable(&d, live, errZone, Lose{Token: live.Token}, t0)
+	aside, _ := DecideCorrupt(&d, live, errZone, LoseLease{Token: live.Token}, t0)
 	good := def()
 	good.Schedule.Every = time.Hour
-	got, err := DecideUnusable(&d, aside.State, errZone, Update{New: compile(t, good)}, t0)
+	got, err := DecideCorrupt(&d, aside.State, errZone, Update{New: compile(t, good)}, t0)
 	if err != nil || got.State.Region != RegionDue || got.Definition == nil || got.Definition.Schedule.Every != time.Hour {
 		t.Errorf("edited: %+v, %v", got, err)
 	}
-	if got, err := DecideUnusable(&d, aside.State, errZone, Delete{}, t0); err != nil || !got.Delete {
+	if got, err := DecideCorrupt(&d, aside.State, errZone, Delete{}, t0); err != nil || !got.Delete {
 		t.Errorf("deleted: %+v, %v", got, err)
 	}
-	if got, err := DecideUnusable(&d, live, errZone, Delete{}, t0); err != nil || !got.State.Deleting {
+	if got, err := DecideCorrupt(&d, live, errZone, Delete{}, t0); err != nil || !got.State.Deleting {
 		t.Errorf("deleted while live: %+v, %v", got, err)
-	} else if got, err = DecideUnusable(&d, got.State, errZone, Lose{Token: live.Token}, t0); !got.Delete || !errors.Is(err, ErrCorrupt) {
+	} else if got, err = DecideCorrupt(&d, got.State, errZone, LoseLease{Token: live.Token}, t0); !got.Delete || !errors.Is(err, ErrCorrupt) {
 		t.Errorf("and its lease ended: %+v, %v", got, err)
 	}
-	for _, ev := range []Event{Pause{}, Resume{}, RunNow{RequestID: "m"}, CancelRun{RunID: "r"}} {
-		if got, err := DecideUnusable(&d, aside.State, errZone, ev, t0); got.Changed || !errors.Is(err, ErrCorrupt) {
+	for _, ev := range []Input{Pause{}, Resume{}, RequestManualRun{RequestID: "m"}, CancelRun{RunID: "r"}} {
+		if got, err := DecideCorrupt(&d, aside.State, errZone, ev, t0); got.Changed || !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%T: %+v, %v", ev, got, err)
 		}
 	}
@@ -80,8 +80,8 @@ func TestUnusableChildIsDeleted(t *testing.T) {
 	f.lease()
 	f.lease()
 	fault := errors.New("bad")
-	for _, ev := range []Event{Lose{Token: f.children[0].Token}, Terminate{}, CancelRun{}} {
-		p, err := DecideUnusableChild(&d, f.parent, f.children[0], fault, ev, f.now)
+	for _, ev := range []Input{LoseLease{Token: f.children[0].Token}, Terminate{}, CancelRun{}} {
+		p, err := DecideCorruptChild(&d, f.parent, f.children[0], fault, ev, f.now)
 		if !errors.Is(err, ErrCorrupt) || !p.Child.Delete || !p.Parent.Changed {
 			t.Fatalf("%T: %+v, %v", ev, p, err)
 		}
@@ -89,12 +89,12 @@ func TestUnusableChildIsDeleted(t *testing.T) {
 			t.Errorf("%T: parent %+v", ev, s)
 		}
 	}
-	if p, err := DecideUnusableChild(&d, f.parent, f.children[0], fault, Lose{Token: 99}, f.now); err != nil || p.Child.Changed || p.Child.Answer != Stale {
+	if p, err := DecideCorruptChild(&d, f.parent, f.children[0], fault, LoseLease{Token: 99}, f.now); err != nil || p.Child.Changed || p.Child.Answer != Stale {
 		t.Errorf("a foreign token: %+v, %v", p, err)
 	}
 	f.on(Delete{})
 	f.onChild(1, Terminate{})
-	p, _ := DecideUnusableChild(&d, f.parent, f.children[0], fault, Terminate{}, f.now)
+	p, _ := DecideCorruptChild(&d, f.parent, f.children[0], fault, Terminate{}, f.now)
 	if !p.Parent.Delete {
 		t.Errorf("the deleted job stays: %+v", p.Parent)
 	}

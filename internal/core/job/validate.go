@@ -59,7 +59,7 @@ const (
 	// maxFilterLabels is more than clusters have a reason to allow of one job.
 	maxFilterLabels = 64
 	// MaxKept bounds retention and the life of dead letters.
-	MaxKept = backoff.Longest
+	MaxKept = backoff.MaxDelay
 )
 
 // Validate lists everything that is wrong with a definition, nothing for a good
@@ -202,8 +202,8 @@ func (v *violations) checkPolicies(d *Definition) {
 	v.checkWholeMS("retry_policy.max_elapsed", d.Retry.MaxElapsed)
 	v.checkWholeMS("backoff_policy.max_delay", d.Backoff.MaxDelay)
 	v.checkWholeMS("backoff_policy.stale_after", d.Backoff.StaleAfter)
-	v.checkDuration("backoff_policy.min_interval", d.MinInterval, 0, backoff.Longest)
-	v.checkDuration("backoff_policy.max_interval", d.MaxInterval, 0, backoff.Longest)
+	v.checkDuration("backoff_policy.min_interval", d.MinInterval, 0, backoff.MaxDelay)
+	v.checkDuration("backoff_policy.max_interval", d.MaxInterval, 0, backoff.MaxDelay)
 	v.addUnless(d.MaxInterval <= 0 || d.MaxInterval >= d.MinInterval, "backoff_policy.max_interval",
 		"%v is shorter than min_interval %v", d.MaxInterval, d.MinInterval)
 }
@@ -222,7 +222,7 @@ func (v *violations) checkRunPolicies(d *Definition) {
 	v.addUnless(d.OverlapLimit >= 0 && d.OverlapLimit <= most, "overlap_limit", "is %d, want 0 (%d) to %d",
 		d.OverlapLimit, DefaultOverlapLimit, most)
 	v.addUnless(d.Misfire.Policy <= MisfireRunAll, "misfire_policy.policy", "is unknown")
-	v.checkDuration("misfire_policy.catch_up_window", d.Misfire.Window, 0, backoff.Longest)
+	v.checkDuration("misfire_policy.catch_up_window", d.Misfire.Window, 0, backoff.MaxDelay)
 	v.addUnless(d.Misfire.MaxCatchUp >= 0 && d.Misfire.MaxCatchUp <= MaxCatchUpRuns, "misfire_policy.max_catch_up",
 		"is %d, want 0 (%d) to %d", d.Misfire.MaxCatchUp, DefaultCatchUp, MaxCatchUpRuns)
 	v.addUnless(d.Misfire.MaxCatchUp == 0 || d.Misfire.Policy == MisfireRunAll, "misfire_policy.max_catch_up",
@@ -234,9 +234,9 @@ func (v *violations) checkRunPolicies(d *Definition) {
 	v.addUnless(d.PauseAfter >= 0 && d.PauseAfter <= MaxPauseAfter, "pause_after_failures",
 		"is %d, want 0 (never) to %d", d.PauseAfter, MaxPauseAfter)
 	v.checkDuration("max_lag", d.MaxLag, 0, MaxMaxLag)
-	v.addUnless(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_slot",
+	v.addUnless(!d.Backoff.WithinSlot || d.Schedule.Kind.Local(), "backoff_policy.within_period",
 		"is for cron and calendar schedules only")
-	v.addUnless(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_slot",
+	v.addUnless(!d.Backoff.WithinSlot || !d.Backoff.Disabled, "backoff_policy.within_period",
 		"contradicts disabled: there is no backoff to keep within the slot")
 }
 

@@ -132,8 +132,8 @@ func (v *violations) checkBackfills(cp *Checkpoint) {
 
 func (v *violations) checkLetters(cp *Checkpoint, d *Definition) {
 	seen := map[int]bool{}
-	for i := range cp.Letters {
-		l := &cp.Letters[i]
+	for i := range cp.DeadLetters {
+		l := &cp.DeadLetters[i]
 		field := fmt.Sprintf("dead_letters[%d]", i)
 		ofJob := l.Slot == LetterOfJob && cp.State.Region == RegionDead && d.Schedule.Kind == schedule.KindOnce
 		inSlot := l.Slot >= 0 && l.Slot < DeadLettersPerJob && uint64(l.Slot) < cp.State.Dead

@@ -50,7 +50,7 @@ func ValidateSchedule(prefix string, s schedule.Spec, anchor time.Time, l Limits
 	if list := l.Work.Known(s, anchor); list != nil {
 		return list
 	}
-	if l.Work.Spent() {
+	if l.Work.Exhausted() {
 		return []Violation{{Field: prefix, Description: "was not looked at: the schedules before it in this call " +
 			"took as much work as those of one call may; send it in another call, and exclude times by windows, " +
 			"dates and periods rather than expressions"}}

@@ -99,8 +99,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"within slot, disabled", func(d *job.Definition) {
 			d.Schedule = cron("0 0 * * *")
 			d.Backoff.Disabled, d.Backoff.WithinSlot = true, true
-		}, "job.backoff_policy.within_slot", "contradicts disabled"},
-		{"within slot of an interval", func(d *job.Definition) { d.Backoff.WithinSlot = true }, "job.backoff_policy.within_slot", "cron"},
+		}, "job.backoff_policy.within_period", "contradicts disabled"},
+		{"within slot of an interval", func(d *job.Definition) { d.Backoff.WithinSlot = true }, "job.backoff_policy.within_period", "cron"},
 		{"catch-up of one run", func(d *job.Definition) { d.Misfire.MaxCatchUp = 5 }, "job.misfire_policy.max_catch_up", "POLICY_RUN_ALL"},
 		{"lock named twice", func(d *job.Definition) { d.Locks = []job.Lock{{Key: "a", Limit: 1}, {Key: "a", Limit: 1}} }, "job.locks[1].key", "twice"},
 		{"window", func(d *job.Definition) { d.Schedule.StartAt, d.Schedule.EndAt = anchor, anchor }, "job.schedule.end_time", ""},
@@ -191,7 +191,7 @@ func TestSameIgnoresInternalFields(t *testing.T) {
 	a.Labels, b.Payload = map[string]string{}, []byte{}
 	b.Generation, b.AnchorMS, b.Revision, b.CreatedMS, b.UpdatedMS = 1, 2, 3, 4, 5
 	b.CreateRequestID, b.UpdateRequestIDs, b.Unknown = "r", job.RequestIDs{"u"}, []byte{1}
-	if !a.Same(&b) {
+	if !a.Equal(&b) {
 		t.Error("bookkeeping must not count")
 	}
 	for name, edit := range map[string]func(*job.Definition){
@@ -205,7 +205,7 @@ func TestSameIgnoresInternalFields(t *testing.T) {
 	} {
 		c := good()
 		edit(&c)
-		if a.Same(&c) {
+		if a.Equal(&c) {
 			t.Errorf("%s must count", name)
 		}
 	}

@@ -65,18 +65,18 @@ const LeapMS = 2000
 // slackMS bounds what rounding may add to a lag when anchors are replaced repeatedly.
 const slackMS = 20
 
-// Span returns how far the clock advances at most while that much time passes. A deadline that must not come early is
+// MaxAdvance returns how far the clock advances at most while that much time passes. A deadline that must not come early is
 // the clock plus Span. The clock runs at twice the rate of passing time at most, except for a leap, and that
 // only until it has made up for its lag.
-func Span(ms, lagMS int64) int64 {
+func MaxAdvance(ms, lagMS int64) int64 {
 	if lagMS <= 0 {
 		return ms
 	}
 	return addSaturating(ms, min(addSaturating(max(ms, 0), LeapMS), addSaturating(lagMS, min(lagMS, slackMS))))
 }
 
-// Latest is the greatest instant that a shard clock may show now, as far as its reader knows.
-type Latest struct {
+// ClockBound is the greatest instant that a shard clock may show now, as far as its reader knows.
+type ClockBound struct {
 	MS int64
 	// LagMS is how far the clock may run ahead of passing time from then on.
 	LagMS int64
@@ -84,7 +84,7 @@ type Latest struct {
 
 // After returns an instant that the clock does not show before so many milliseconds have
 // passed from now.
-func (l Latest) After(ms int64) int64 { return addSaturating(l.MS, Span(ms, l.LagMS)) }
+func (l ClockBound) After(ms int64) int64 { return addSaturating(l.MS, MaxAdvance(ms, l.LagMS)) }
 
 // Expectation bounds what the clock should show: the answer that a caller got last, and the time that
 // has passed since by its monotonic clock.

@@ -194,7 +194,7 @@ func TestDeadlinesAreNeverEarly(t *testing.T) {
 				}
 			}
 			if n := rapid.Int64Range(0, 60_000).Draw(t, "span"); n > 0 && expect.MostMS > 0 {
-				written = append(written, struct{ at, due, span int64 }{now, lease.Latest{MS: c.MS, LagMS: c.LagMS(now + off)}.After(n), n})
+				written = append(written, struct{ at, due, span int64 }{now, lease.ClockBound{MS: c.MS, LagMS: c.LagMS(now + off)}.After(n), n})
 			}
 		}
 		for i := range callers {
@@ -243,14 +243,14 @@ func TestDeadlinesAreNeverEarly(t *testing.T) {
 // granted while TIME is 30 s behind, and runs when it is put right.
 func TestLeaseSurvivesAClockCorrection(t *testing.T) {
 	c, now := advance(t, lease.Clock{}, 1_000_000), int64(1_000_000)
-	seen := lease.Latest{MS: c.MS}
+	seen := lease.ClockBound{MS: c.MS}
 	off := int64(-30_000)
 	call := func() {
 		next, err := c.Advance(now+off, lease.Expectation{MostMS: seen.After(1000)}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, seen = next, lease.Latest{MS: next.MS, LagMS: next.LagMS(now + off)}
+		c, seen = next, lease.ClockBound{MS: next.MS, LagMS: next.LagMS(now + off)}
 	}
 	for range 15 {
 		now += 1000
@@ -290,7 +290,7 @@ func TestClockStepIsDetectedWithoutCalls(t *testing.T) {
 	if want := (lease.Clock{MS: now - 30, AnchorReal: now - 8134 - 2*33, AnchorClock: now - 30 - 33}); err != nil || next != want {
 		t.Fatalf("%+v, %v, want %+v", next, err, want)
 	}
-	due := lease.Latest{MS: next.MS, LagMS: next.LagMS(now - 8134)}.After(1800)
+	due := lease.ClockBound{MS: next.MS, LagMS: next.LagMS(now - 8134)}.After(1800)
 	if next, err = next.Advance(now+1000, lease.Expectation{LeastMS: now + 400, MostMS: now + 1003}, false); err != nil || next.MS >= due {
 		t.Errorf("after a second: %+v, %v; what is due in 1800 ms is due at %d", next, err, due)
 	}

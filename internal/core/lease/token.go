@@ -13,10 +13,10 @@ const (
 	// UndeliveredBound is how many lost leases in a row quarantine a run, whether or not a
 	// worker had acknowledged any of its attempts.
 	UndeliveredBound = 6
-	// Apart is the time over which runs are spread that one more lost worker would quarantine. A payload that
+	// RestartSpread is the time over which runs are spread that one more lost worker would quarantine. A payload that
 	// crashes its worker also ends the other runs of that worker, which are then leased again together with it.
 	// Spread out, it runs beside few of them the last time.
-	Apart = 10 * time.Second
+	RestartSpread = 10 * time.Second
 )
 
 // MaxToken is the largest integer up to which doubles, and so Lua's numbers, are

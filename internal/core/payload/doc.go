@@ -8,7 +8,7 @@
 //
 // Invariants:
 //
-//  1. [Check] lists every fault of a payload at once, up to a bound, each with the path of its
+//  1. [Validate] lists every fault of a payload at once, up to a bound, each with the path of its
 //     field ("headers[\"X-A\"]", "argv[0]"); "" is the payload as a whole.
 //  2. A fault never quotes the value of a field that may hold a secret: URLs, headers, bodies, arguments and
 //     variables.

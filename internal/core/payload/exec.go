@@ -56,7 +56,7 @@ func ParseExec(text []byte) (*Exec, error) {
 }
 
 // checkExec also refuses what every worker refuses, whatever its settings.
-func checkExec(text []byte) Faults {
+func checkExec(text []byte) FieldErrors {
 	e, faults := parseExec(text)
 	if e == nil {
 		return faults
@@ -84,7 +84,7 @@ func checkExec(text []byte) Faults {
 	return o.faults
 }
 
-func parseExec(text []byte) (*Exec, Faults) {
+func parseExec(text []byte) (*Exec, FieldErrors) {
 	const like = `["/usr/bin/printf", "hello"]`
 	o := readObject(text, `{"argv": `+like+`}`)
 	if !o.isReadable() {
@@ -102,7 +102,7 @@ func parseExec(text []byte) (*Exec, Faults) {
 }
 
 func (e *Exec) checkArguments(o *objectReader) {
-	if len(e.Argv) == 0 && !slices.ContainsFunc(o.faults, func(f Fault) bool { return f.Field == "argv" }) {
+	if len(e.Argv) == 0 && !slices.ContainsFunc(o.faults, func(f FieldError) bool { return f.Field == "argv" }) {
 		o.addFault("argv", "is empty")
 	}
 	for i, a := range e.Argv {

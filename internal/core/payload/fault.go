@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Fault describes an invalid field of a payload, or the whole payload if Field is "". Text begins with a verb:
+// FieldError describes an invalid field of a payload, or the whole payload if Field is "". Text begins with a verb:
 // "is missing".
-type Fault struct{ Field, Text string }
+type FieldError struct{ Field, Text string }
 
-// Faults are an error.
-type Faults []Fault
+// FieldErrors are an error.
+type FieldErrors []FieldError
 
 // maxFaults bounds the faults that are listed of one payload.
 const maxFaults = 32
 
-func (f Faults) Error() string {
+func (f FieldErrors) Error() string {
 	parts := make([]string, len(f))
 	for i, fault := range f {
 		parts[i] = strings.TrimPrefix(fault.Field+" "+fault.Text, " ")
@@ -24,21 +24,21 @@ func (f Faults) Error() string {
 }
 
 // orNil returns an error that is nil where there are no faults.
-func (f Faults) orNil() error {
+func (f FieldErrors) orNil() error {
 	if len(f) == 0 {
 		return nil
 	}
 	return f
 }
 
-var checksByKind = map[string]func(text []byte) Faults{"http": checkHTTP, "exec": checkExec}
+var checksByKind = map[string]func(text []byte) FieldErrors{"http": checkHTTP, "exec": checkExec}
 
 // Handlers returns the names of the ready-made handlers.
 func Handlers() []string { return []string{"exec", "http"} }
 
-// Check returns the faults of a payload of a handler. It accepts any payload of a handler that is not
+// Validate returns the faults of a payload of a handler. It accepts any payload of a handler that is not
 // ready-made.
-func Check(handler string, text []byte) Faults {
+func Validate(handler string, text []byte) FieldErrors {
 	check := checksByKind[handler]
 	if check == nil {
 		return nil
@@ -46,12 +46,12 @@ func Check(handler string, text []byte) Faults {
 	return check(text)
 }
 
-// Checker returns [Check] for some of the ready-made handlers.
-func Checker(handlers []string) func(handler string, text []byte) Faults {
-	return func(handler string, text []byte) Faults {
+// ValidatorFor returns [Validate] for some of the ready-made handlers.
+func ValidatorFor(handlers []string) func(handler string, text []byte) FieldErrors {
+	return func(handler string, text []byte) FieldErrors {
 		if !slices.Contains(handlers, handler) {
 			return nil
 		}
-		return Check(handler, text)
+		return Validate(handler, text)
 	}
 }

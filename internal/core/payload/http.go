@@ -79,7 +79,7 @@ func ParseHTTP(text []byte) (*HTTP, error) {
 	return q, faults.orNil()
 }
 
-func checkHTTP(text []byte) Faults {
+func checkHTTP(text []byte) FieldErrors {
 	q, faults := parseHTTP(text)
 	if len(faults) > 0 {
 		return faults
@@ -100,7 +100,7 @@ func checkHTTP(text []byte) Faults {
 	return o.faults
 }
 
-func parseHTTP(text []byte) (*HTTP, Faults) {
+func parseHTTP(text []byte) (*HTTP, FieldErrors) {
 	o := readObject(text, `{"url": "https://example.com/hook"}`)
 	if !o.isReadable() {
 		return nil, o.faults
@@ -232,7 +232,7 @@ func (q *HTTP) readBody(o *objectReader) {
 
 func (q *HTTP) readExpected(o *objectReader) {
 	for i, text := range o.readList("expected_status", `["200-299", "404"]`) {
-		if slices.ContainsFunc(o.faults, func(f Fault) bool { return f.Field == elementPath("expected_status", i) }) {
+		if slices.ContainsFunc(o.faults, func(f FieldError) bool { return f.Field == elementPath("expected_status", i) }) {
 			continue
 		}
 		low, high, isRange := strings.Cut(text, "-")

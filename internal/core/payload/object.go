@@ -18,7 +18,7 @@ import (
 type objectReader struct {
 	fields    map[string]json.RawMessage
 	readNames []string
-	faults    Faults
+	faults    FieldErrors
 }
 
 // readObject begins to read a payload. like is an example of a good one.
@@ -48,7 +48,7 @@ func readObject(text []byte, like string) *objectReader {
 
 func (o *objectReader) addFault(field, text string) {
 	if len(o.faults) < maxFaults {
-		o.faults = append(o.faults, Fault{Field: field, Text: text})
+		o.faults = append(o.faults, FieldError{Field: field, Text: text})
 	}
 }
 

@@ -79,7 +79,7 @@ func TestCheck(t *testing.T) {
 		{"exec", `{"argv":["/bin/ls"],"environ":{}}`, `environ: is unknown`},
 		{"exec", `{"argv":["/bin/ls"],"envs":{}}`, `envs: is unknown; did you mean env?`},
 	} {
-		faults := Check(test.handler, []byte(test.text))
+		faults := Validate(test.handler, []byte(test.text))
 		want := strings.Split(test.want, "|")
 		if test.want == "" {
 			want = nil
@@ -101,7 +101,7 @@ func TestNumberOfFaultsIsBounded(t *testing.T) {
 	for i := range 10_000 {
 		fmt.Fprintf(&text, `,"%s%d":1`, strings.Repeat("x", 100), i)
 	}
-	faults := Check("http", []byte(`{"url":""`+text.String()+`}`))
+	faults := Validate("http", []byte(`{"url":""`+text.String()+`}`))
 	if len(faults) != maxFaults || len(faults.Error()) > maxFaults*200 {
 		t.Errorf("%d faults, %d bytes", len(faults), len(faults.Error()))
 	}
@@ -113,7 +113,7 @@ func TestChecker(t *testing.T) {
 		handlers []string
 		http     bool
 	}{{Handlers(), true}, {[]string{"http"}, true}, {[]string{"exec"}, false}, {nil, false}} {
-		if got := Checker(test.handlers)("http", nil) != nil; got != test.http {
+		if got := ValidatorFor(test.handlers)("http", nil) != nil; got != test.http {
 			t.Errorf("%v: http is checked: %v", test.handlers, got)
 		}
 	}
@@ -125,10 +125,10 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := ParseHTTP(text); err != nil && len(Check("http", text)) == 0 {
+		if _, err := ParseHTTP(text); err != nil && len(Validate("http", text)) == 0 {
 			t.Error("http:", err)
 		}
-		if _, err := ParseExec(text); err != nil && len(Check("exec", text)) == 0 {
+		if _, err := ParseExec(text); err != nil && len(Validate("exec", text)) == 0 {
 			t.Error("exec:", err)
 		}
 	})

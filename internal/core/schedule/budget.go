@@ -10,8 +10,8 @@ func NewBudget(searches int) *Budget { return &Budget{remaining: searches * maxS
 // NewBudgetOf returns a budget that is enough to pass over so many times together, and for one search at least.
 func NewBudgetOf(passed int) *Budget { return &Budget{remaining: max(passed, maxSkippedTimes)} }
 
-// Spent reports whether the budget is used up: a search that found nothing may have ended early.
-func (b *Budget) Spent() bool { return b.remaining == 0 }
+// Exhausted reports whether the budget is used up: a search that found nothing may have ended early.
+func (b *Budget) Exhausted() bool { return b.remaining == 0 }
 
 // Used returns how many times a budget for so many searches has passed over.
 func (b *Budget) Used(searches int) int { return searches*maxSkippedTimes - b.remaining }

@@ -25,7 +25,7 @@
 //
 // [Exclusions] take nominal times out of an interval, a cron or a calendar, as if it did not
 // have them. A fixed delay that ends in one is due when it is over, and so is whatever
-// else would start in one ([Schedule.Clear]). A local time that a gap shifts is excluded
+// else would start in one ([Schedule.NextAllowed]). A local time that a gap shifts is excluded
 // if it would be without the gap, or if the instant is that it is shifted to. A search that
 // passes over 20,000 excluded times in a row counts the schedule as ended; days,
 // windows and periods are passed over in one step each, expressions minute by

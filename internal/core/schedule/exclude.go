@@ -260,10 +260,10 @@ func (e *exclusions) localExcludedUntil(c int64) (until int64) {
 	return until
 }
 
-// Clear returns the first instant from t on, by the millisecond, that is not excluded. It returns false if there
+// NextAllowed returns the first instant from t on, by the millisecond, that is not excluded. It returns false if there
 // is none: the exclusion does not end within the supported years, or its end is more than 20,000 steps away and
 // no nominal time follows.
-func (s *Schedule) Clear(t time.Time) (time.Time, bool) {
+func (s *Schedule) NextAllowed(t time.Time) (time.Time, bool) {
 	if s == nil || s.exclude == nil {
 		return t, true
 	}

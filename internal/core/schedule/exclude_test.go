@@ -209,10 +209,10 @@ func TestFixedDelayWaitsForTheEndOfAnExclusion(t *testing.T) {
 	if next, ok := s.Next(utc("2026-06-01T19:45:00Z")); !ok || !next.Equal(utc("2026-06-02T04:00:00Z")) {
 		t.Errorf("next %v, want 06:00 in Berlin", next)
 	}
-	if clear, ok := s.Clear(utc("2026-06-01T21:00:00Z")); !ok || !clear.Equal(utc("2026-06-02T04:00:00Z")) {
+	if clear, ok := s.NextAllowed(utc("2026-06-01T21:00:00Z")); !ok || !clear.Equal(utc("2026-06-02T04:00:00Z")) {
 		t.Errorf("from 23:00 on, clear at %v, %v", clear, ok)
 	}
-	if clear, ok := s.Clear(utc("2026-06-01T12:00:00Z")); !ok || !clear.Equal(utc("2026-06-01T12:00:00Z")) {
+	if clear, ok := s.NextAllowed(utc("2026-06-01T12:00:00Z")); !ok || !clear.Equal(utc("2026-06-01T12:00:00Z")) {
 		t.Errorf("from noon on, clear at %v, %v", clear, ok)
 	}
 }
@@ -289,7 +289,7 @@ func TestClearAfterWindowsAtAChangeOfTheClock(t *testing.T) {
 			"2026-06-01T20:00:00Z", "2026-06-02T22:00:00.007Z"},
 	} {
 		s := compile(t, excluding(tt.e), created)
-		if got, ok := s.Clear(utc(tt.at)); !ok || !got.Equal(utc(tt.want)) {
+		if got, ok := s.NextAllowed(utc(tt.at)); !ok || !got.Equal(utc(tt.want)) {
 			t.Errorf("%+v: Clear(%s) = %v, %v, want %s", tt.e, tt.at, got, ok, tt.want)
 		}
 	}
@@ -300,12 +300,12 @@ func TestClearIsBounded(t *testing.T) {
 	december := cronIn("Europe/Berlin", vixie, "0 0 1 * *")
 	december.Exclude = Exclusions{Cron: []string{"* * * 12 *"}}
 	s := compile(t, december, created)
-	if got, ok := s.Clear(utc("2026-12-01T12:00:00Z")); !ok || !got.Equal(utc("2026-12-31T23:00:00Z")) {
+	if got, ok := s.NextAllowed(utc("2026-12-01T12:00:00Z")); !ok || !got.Equal(utc("2026-12-31T23:00:00Z")) {
 		t.Errorf("%v, %v: want the first of January in Berlin", got, ok)
 	}
 	for name, until := range map[string]string{"the last year": "9999-12-31T23:59:59.999Z", "a year": "2027-06-01T00:00:00Z"} {
 		spec := excluding(Exclusions{Periods: []Period{{utc("2026-06-01T00:00:00Z"), utc(until)}}})
-		got, ok := compile(t, spec, created).Clear(utc("2026-06-02T00:00:00Z"))
+		got, ok := compile(t, spec, created).NextAllowed(utc("2026-06-02T00:00:00Z"))
 		if !ok || !got.Equal(utc(until)) {
 			t.Errorf("%s: %v, %v", name, got, ok)
 		}
@@ -315,7 +315,7 @@ func TestClearIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := s.Clear(utc("2023-01-02T00:00:00Z")); ok {
+	if got, ok := s.NextAllowed(utc("2023-01-02T00:00:00Z")); ok {
 		t.Errorf("%v: want no end", got)
 	}
 }
@@ -329,7 +329,7 @@ func TestJitterAvoidsExclusions(t *testing.T) {
 		s := must(Compile(spec, created, rapid.Uint64().Draw(t, "seed")))
 		for _, n := range Upcoming(s, created, 50, NewBudget(5)) {
 			due := s.Jittered(n)
-			if clear, ok := s.Clear(due); !ok || !clear.Equal(due) {
+			if clear, ok := s.NextAllowed(due); !ok || !clear.Equal(due) {
 				t.Fatalf("%v is due at %v, which is excluded", n, due)
 			}
 			if next, ok := s.Next(n); due.Before(n) || ok && !due.Before(next) && due.After(n) {
@@ -356,7 +356,7 @@ func FuzzExclusions(f *testing.F) {
 			if !ok {
 				break
 			}
-			if clear, ok := s.Clear(n); !ok || !clear.Equal(n) || !n.After(last) {
+			if clear, ok := s.NextAllowed(n); !ok || !clear.Equal(n) || !n.After(last) {
 				t.Fatalf("Next(%v) = %v, which is excluded until %v", last, n, clear)
 			}
 			last = n

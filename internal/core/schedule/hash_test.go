@@ -131,12 +131,12 @@ func TestRemarks(t *testing.T) {
 	} {
 		s := compile(t, cronIn("Europe/Berlin", c.p, c.expr), created)
 		for i, at := range Upcoming(s, utc(c.after), len(c.want), NewBudget(5)) {
-			if got := s.Remark(at); got != c.want[i] {
+			if got := s.DescribeShift(at); got != c.want[i] {
 				t.Errorf("%s %v at %v: %q, want %q", c.expr, c.p, at, got, c.want[i])
 			}
 		}
 	}
-	if s := compile(t, Spec{Kind: KindInterval, Every: time.Hour}, created); s.Remark(created) != "" {
+	if s := compile(t, Spec{Kind: KindInterval, Every: time.Hour}, created); s.DescribeShift(created) != "" {
 		t.Error("an interval has a remark")
 	}
 }

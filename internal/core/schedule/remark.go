@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Remark describes, for people, how a clock change shifted a nominal time; "" if none did.
-func (s *Schedule) Remark(nominal time.Time) string {
+// DescribeShift describes, for people, how a clock change shifted a nominal time; "" if none did.
+func (s *Schedule) DescribeShift(nominal time.Time) string {
 	ms := floorMillis(nominal)
 	if ms%1000 != 0 {
 		return ""

@@ -55,7 +55,7 @@ func (p RepeatPolicy) String() string { return indexedName(int(p), "first", "las
 // Period is a time from From (inclusive) to To (exclusive).
 type Period struct{ From, To time.Time }
 
-// Exclusions remove nominal times from a schedule of any recurring kind, and forbid starts ([Schedule.Clear]).
+// Exclusions remove nominal times from a schedule of any recurring kind, and forbid starts ([Schedule.NextAllowed]).
 // Local times are those of Spec.TimeZone.
 type Exclusions struct {
 	// Cron takes out the instants that match any of these expressions, which
@@ -144,14 +144,14 @@ type Spec struct {
 	MaxRuns int
 }
 
-// Parsed reports whether compiling s requires parsing texts, which is expensive.
-func (s *Spec) Parsed() bool {
+// NeedsParsing reports whether compiling s requires parsing texts, which is expensive.
+func (s *Spec) NeedsParsing() bool {
 	return s.Kind.Local() || len(s.Exclude.Cron) > 0 || len(s.Exclude.Dates) > 0 ||
 		len(s.Exclude.Windows) > 0 || len(s.Exclude.Periods) > 0
 }
 
 // Seeded reports whether the nominal or due times of the spec depend on the seed.
-func (s *Spec) Seeded() bool { return s.Jitter > 0 || s.Parsed() }
+func (s *Spec) Seeded() bool { return s.Jitter > 0 || s.NeedsParsing() }
 
 // EqualButJitter reports whether s and o have the same nominal times as written.
 func (s Spec) EqualButJitter(o Spec) bool {

@@ -41,10 +41,10 @@ func ShardOf(namespace, id string, shards int) int {
 // idLetters are the letters of generated ids: base 32 as in crypto/rand.Text, in lower case.
 const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
-// Complete appends three letters to the beginning of an id, so that its job falls into the shard. It tries as
+// IDInShard appends three letters to the beginning of an id, so that its job falls into the shard. It tries as
 // many endings as there are shards, on average, at about 5 ns each. It is false if none of the 32,768 endings
 // fits, which with 256 shards never happens; then another beginning helps.
-func Complete(namespace, beginning string, shard, shards int) (id string, ok bool) {
+func IDInShard(namespace, beginning string, shard, shards int) (id string, ok bool) {
 	id = beginning + "aaa"
 	if shards < 2 {
 		return id, true

@@ -69,7 +69,7 @@ func TestCompletedIDIsInTheShard(t *testing.T) {
 		namespace, beginning := rapid.String().Draw(t, "namespace"), rapid.String().Draw(t, "beginning")
 		shards := rapid.IntRange(1, 512).Draw(t, "shards")
 		shard := rapid.IntRange(0, shards-1).Draw(t, "shard")
-		id, ok := sharding.Complete(namespace, beginning, shard, shards)
+		id, ok := sharding.IDInShard(namespace, beginning, shard, shards)
 		if !ok || len(id) != len(beginning)+3 || id[:len(beginning)] != beginning {
 			t.Fatalf("%q, %v", id, ok)
 		}
@@ -81,7 +81,7 @@ func TestCompletedIDIsInTheShard(t *testing.T) {
 
 func TestCompleteFailsForImpossibleShards(t *testing.T) {
 	for shard := range 64 {
-		if id, ok := sharding.Complete("default", "job-", shard, 1<<40); ok && sharding.ShardOf("default", id, 1<<40) != shard {
+		if id, ok := sharding.IDInShard("default", "job-", shard, 1<<40); ok && sharding.ShardOf("default", id, 1<<40) != shard {
 			t.Fatalf("%q is not in shard %d", id, shard)
 		} else if !ok {
 			return

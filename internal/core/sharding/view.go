@@ -14,11 +14,11 @@ type Member struct {
 	// Process is the name of its current process in locks and heartbeats; empty from a node that does not send
 	// it.
 	Process string
-	// Aside: the member is alive, but should hold no shards, because it could not keep their locks. If all
+	// Withdrawn: the member is alive, but should hold no shards, because it could not keep their locks. If all
 	// members are, none is left out.
-	Aside bool
-	// Blind is how many primaries of Redis have not answered it for long; -1 from a node that does not send it.
-	Blind int
+	Withdrawn bool
+	// UnreachablePrimaries is how many primaries of Redis have not answered it for long; -1 from a node that does not send it.
+	UnreachablePrimaries int
 }
 
 // View is the live members as one node sees them. It is not changed once made.
@@ -49,7 +49,7 @@ func (v View) Member(name string) (Member, bool) {
 
 // activeMembers returns the members that shards are given to.
 func (v View) activeMembers() []Member {
-	aside := func(m Member) bool { return m.Aside }
+	aside := func(m Member) bool { return m.Withdrawn }
 	if !slices.ContainsFunc(v.Members, aside) {
 		return v.Members
 	}

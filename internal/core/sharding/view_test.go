@@ -185,12 +185,12 @@ func TestWithdrawnMembersOwnNothing(t *testing.T) {
 	all := []sharding.Member{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	whole := sharding.NewView(1, "a", all)
 	without := sharding.NewView(1, "a", []sharding.Member{{Name: "a"}, {Name: "c"}})
-	all[1].Aside = true
+	all[1].Withdrawn = true
 	one := sharding.NewView(1, "a", all)
 	if got, want := sharding.Assign(one, 64), sharding.Assign(without, 64); !slices.Equal(got, want) {
 		t.Errorf("b stands aside:\n%v, want as without it\n%v", got, want)
 	}
-	all[0].Aside, all[2].Aside = true, true
+	all[0].Withdrawn, all[2].Withdrawn = true, true
 	if got, want := sharding.Assign(sharding.NewView(1, "a", all), 64), sharding.Assign(whole, 64); !slices.Equal(got, want) {
 		t.Errorf("all stand aside:\n%v, want as if none did\n%v", got, want)
 	}

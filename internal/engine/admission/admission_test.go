@@ -131,7 +131,7 @@ func TestWakes(t *testing.T) {
 		b.deliver("ns/a")
 		b.store.set(func() {
 			b.store.delay = func(c job.Change) time.Duration {
-				switch c.Event.(type) {
+				switch c.Input.(type) {
 				case job.HoldBack:
 					return 10 * time.Millisecond
 				case job.Wake:
@@ -204,13 +204,13 @@ func TestQueueConcurrency(t *testing.T) {
 	run(t, func(b *bed) {
 		b.settings(job.QueueSettings{MaxConcurrency: 2})
 		b.put(recurring("a"), recurring("b"), recurring("c"))
-		if g := b.take(5); g.N != 2 || g.Again <= 0 || g.Limit != job.LimitRoom {
+		if g := b.take(5); g.N != 2 || g.Again <= 0 || g.Limit != job.LimitConcurrency {
 			t.Errorf("grant %+v, want room for 2", g)
 		}
-		if g := b.take(5); g.N != 0 || g.Limit != job.LimitRoom {
+		if g := b.take(5); g.N != 0 || g.Limit != job.LimitConcurrency {
 			t.Errorf("grant %+v of room that is promised", g)
 		}
-		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 1}})
+		b.a.ReturnStarts([]job.QueueRequest{{Queue: queueQ, N: 1}})
 		after(roomPause)
 		if g := b.take(5); g.N != 1 {
 			t.Errorf("grant %+v, want what was given back", g)
@@ -222,7 +222,7 @@ func TestQueueConcurrency(t *testing.T) {
 			t.Errorf("grant %+v of a full queue", g)
 		}
 		calls := b.limits.count("rooms")
-		if g := b.take(1); g.Limit != job.LimitRoom || b.limits.count("rooms") != calls {
+		if g := b.take(1); g.Limit != job.LimitConcurrency || b.limits.count("rooms") != calls {
 			t.Errorf("a queue that rests is asked for again, or forgets why: %+v", g)
 		}
 		b.rooms = nil
@@ -248,7 +248,7 @@ func TestQueueRate(t *testing.T) {
 		if g := b.take(5); g.N != 3 || g.Again != 100*time.Millisecond || g.Limit != job.LimitRate {
 			t.Errorf("grant %+v, want the burst", g)
 		}
-		b.a.GiveBack([]job.QueueAsk{{Queue: queueQ, N: 2}})
+		b.a.ReturnStarts([]job.QueueRequest{{Queue: queueQ, N: 2}})
 		synctest.Wait()
 		if g := b.take(5); g.N != 2 {
 			t.Errorf("grant %+v, want what was given back", g)
@@ -370,8 +370,8 @@ func TestPausedQueue(t *testing.T) {
 		if rates, rooms := b.limits.count("rate"), b.limits.count("rooms"); rates+rooms != 0 {
 			t.Errorf("Redis is asked %d times what a paused queue may start", rates+rooms)
 		}
-		other := job.QueueAsk{Queue: job.QueueKey{Namespace: "ns", Queue: "other"}, N: 2}
-		grants := b.a.Take(t.Context(), []job.QueueAsk{{Queue: queueQ, N: 1}, other})
+		other := job.QueueRequest{Queue: job.QueueKey{Namespace: "ns", Queue: "other"}, N: 2}
+		grants := b.a.TakeStarts(t.Context(), []job.QueueRequest{{Queue: queueQ, N: 1}, other})
 		if grants[0].N != 0 || grants[1].N != 2 {
 			t.Errorf("grants %+v: one is paused, the other is not", grants)
 		}
@@ -452,7 +452,7 @@ func (b *bed) settings(s job.QueueSettings) {
 }
 
 func (b *bed) take(n int) job.QueueGrant {
-	return b.a.Take(b.t.Context(), []job.QueueAsk{{Queue: queueQ, N: n}})[0]
+	return b.a.TakeStarts(b.t.Context(), []job.QueueRequest{{Queue: queueQ, N: n}})[0]
 }
 
 // BenchmarkPlain delivers batches of 100 runs without gates.
@@ -489,15 +489,15 @@ func BenchmarkPlain(b *testing.B) {
 
 type nullSlots struct{}
 
-func (nullSlots) Reserve(string, string, int) slots.Reservation  { return nullSlots{} }
-func (nullSlots) Prefetch(string, string, int) slots.Reservation { return nullSlots{} }
-func (nullSlots) MayAdvance(string, string) bool                 { return false }
-func (nullSlots) Advance() bool                                  { return false }
-func (nullSlots) Return([]job.Leased)                            {}
-func (nullSlots) Abandon(job.RecordID, uint64) bool              { return false }
-func (nullSlots) Count() int                                     { return 0 }
-func (nullSlots) Split(int) slots.Reservation                    { return nullSlots{} }
-func (nullSlots) Deliver([]job.Leased)                           {}
+func (nullSlots) Reserve(string, string, int) slots.Reservation        { return nullSlots{} }
+func (nullSlots) ReserveWaiting(string, string, int) slots.Reservation { return nullSlots{} }
+func (nullSlots) MayAdvance(string, string) bool                       { return false }
+func (nullSlots) Advance() bool                                        { return false }
+func (nullSlots) ReturnLeases([]job.Leased)                            {}
+func (nullSlots) AbandonAttempt(job.RecordID, uint64) bool             { return false }
+func (nullSlots) Count() int                                           { return 0 }
+func (nullSlots) Split(int) slots.Reservation                          { return nullSlots{} }
+func (nullSlots) Deliver([]job.Leased)                                 {}
 
 // Of the slots that were reserved those for which nothing was leased are free at once, while
 // what was leased is at its gates, for as long as the server of a lock is away.
@@ -525,7 +525,7 @@ func TestRoomThatComesWithTheAnswerIsNotMissed(t *testing.T) {
 		b.deliver("ns/a")
 		b.wantGot("ns/a")
 		b.limits.set(func() { b.limits.counted = func() { b.a.reportRoom(queueQ) } })
-		if g := b.take(1); g.N != 0 || g.Limit != job.LimitRoom {
+		if g := b.take(1); g.N != 0 || g.Limit != job.LimitConcurrency {
 			t.Fatalf("grant %+v of a full queue", g)
 		}
 		b.limits.set(func() { b.limits.counted = nil })

@@ -19,7 +19,7 @@ func (a *Admission) decideArrivals(ctx context.Context, g *gateGroup) {
 		if it.gates&job.GateArrival == 0 {
 			return true
 		}
-		compiled, err := a.o.Ledger.Compiled(it.key.Record(), it.Known.Definition)
+		compiled, err := a.o.Ledger.CompiledDefinition(it.key.Record(), it.Known.Definition)
 		if err != nil {
 			a.removeFailed(g, it, "policy", err)
 			return false
@@ -32,7 +32,7 @@ func (a *Admission) decideArrivals(ctx context.Context, g *gateGroup) {
 			it.storesStart = true
 			return true
 		}
-		changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token},
+		changes = append(changes, job.Change{Record: it.Record, Input: job.RunLeased{Token: it.Known.State.Token},
 			Known: it.Known})
 		asked = append(asked, it)
 		return false
@@ -48,7 +48,7 @@ func (a *Admission) storeStarts(ctx context.Context, g *gateGroup) {
 	var asked []*gatedRun
 	g.keepPassed(func(it *gatedRun) bool {
 		if it.storesStart {
-			changes = append(changes, job.Change{Record: it.Record, Event: job.Arrive{Token: it.Known.State.Token},
+			changes = append(changes, job.Change{Record: it.Record, Input: job.RunLeased{Token: it.Known.State.Token},
 				Known: it.Known})
 			asked = append(asked, it)
 		}
@@ -169,11 +169,11 @@ func (a *Admission) stopRuns(ctx context.Context, stops []runStop) {
 			if rec == nil {
 				continue // it has ended meanwhile
 			}
-			var event job.Event = job.CancelRun{RunID: rec.State.RunID()}
+			var event job.Input = job.CancelRun{RunID: rec.State.RunID()}
 			if list[i].terminate {
 				event = job.Terminate{}
 			}
-			changes = append(changes, job.Change{Record: list[i].record, Event: event})
+			changes = append(changes, job.Change{Record: list[i].record, Input: event})
 			running = append(running, rec.State)
 		}
 	}

@@ -143,7 +143,7 @@ func (b *bed) deliver(records ...job.RecordID) []job.Leased {
 }
 
 // end settles a delivered run and notifies the admission.
-func (b *bed) end(record job.RecordID, settle job.Settle) {
+func (b *bed) end(record job.RecordID, settle job.FinishAttempt) {
 	b.t.Helper()
 	state := b.store.state(record)
 	if !state.Live() {
@@ -151,7 +151,7 @@ func (b *bed) end(record job.RecordID, settle job.Settle) {
 	}
 	settle.Token = state.Token
 	d := b.definition(record)
-	b.a.submitAndWait(b.t.Context(), []job.Change{{Record: record, Event: settle}})
+	b.a.submitAndWait(b.t.Context(), []job.Change{{Record: record, Input: settle}})
 	b.a.Ended(job.Ending{Record: record, Token: state.Token, Definition: &d, Settle: settle, Over: true})
 	synctest.Wait()
 }
@@ -163,8 +163,8 @@ func (b *bed) definition(record job.RecordID) job.Definition {
 }
 
 var (
-	success = job.Settle{Outcome: job.OutcomeSucceeded}
-	failure = job.Settle{Outcome: job.OutcomeFailed, Error: "HTTP 503"}
+	success = job.FinishAttempt{Outcome: job.OutcomeSucceeded}
+	failure = job.FinishAttempt{Outcome: job.OutcomeFailed, Error: "HTTP 503"}
 )
 
 func (b *bed) wantGot(want ...job.RecordID) {

@@ -14,7 +14,7 @@ type deferredCalls struct {
 	releases []unitRelease
 	wakes    []waiterWake
 	reports  []targetReport
-	unused   []job.QueueAsk // starts to give back to the rates of queues
+	unused   []job.QueueRequest // starts to give back to the rates of queues
 }
 
 // unitRelease gives a unit back, or, with a waiter, its place in line.
@@ -178,7 +178,7 @@ type waiterWake struct {
 // line.
 func (a *Admission) wakeWaiter(w waiterWake) {
 	event := job.Wake{Reason: w.reason, Key: w.key}
-	a.o.Ledger.Submit(job.Change{Record: w.record, Event: event}, func(r job.ChangeResult) {
+	a.o.Ledger.Submit(job.Change{Record: w.record, Input: event}, func(r job.ChangeResult) {
 		switch {
 		case r.Err == nil && r.Answer == job.Applied:
 			a.metrics.woken.Inc()
@@ -203,8 +203,8 @@ func (a *Admission) reportRoom(q job.QueueKey) {
 
 // returnStarts returns unused starts of rates. If it fails they are lost, which makes the queue slower for a
 // moment.
-func (a *Admission) returnStarts(ctx context.Context, unused []job.QueueAsk) {
-	var asks []job.RateAsk
+func (a *Admission) returnStarts(ctx context.Context, unused []job.QueueRequest) {
+	var asks []job.RateRequest
 	for _, u := range unused {
 		if limits := a.settingsOf(u.Queue); limits.Rate > 0 && u.N > 0 {
 			asks = append(asks, rateAsk(u.Queue, limits, -u.N))

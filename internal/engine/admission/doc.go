@@ -14,7 +14,7 @@
 // A unit's holder is the lease id of the job's record and the token. So it stays the same when
 // the run gets a record of its own, or another node adopts the attempt.
 //
-// Before the lease, [Admission.Take] returns how many runs of a queue with limits may start, so
+// Before the lease, [Admission.TakeStarts] returns how many runs of a queue with limits may start, so
 // that a backlog stays in Redis. For a paused queue that is none; runs that are leased by then
 // pass.
 //

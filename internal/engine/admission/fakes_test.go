@@ -104,7 +104,7 @@ func (f *fakeLimits) purge(name string) {
 	maps.DeleteFunc(f.units[name], func(_ string, expiry time.Time) bool { return !expiry.After(time.Now()) })
 }
 
-func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant {
+func (f *fakeLimits) AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.UnitGrant {
 	err := f.enter(ctx, "acquire")
 	defer f.mu.Unlock()
 	grants := make([]job.UnitGrant, len(asks))
@@ -186,7 +186,7 @@ func (f *fakeLimits) ReleaseUnits(ctx context.Context, releases []job.UnitReleas
 	return out
 }
 
-func (f *fakeLimits) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error) {
+func (f *fakeLimits) RenewUnits(ctx context.Context, keeps []job.UnitRenewal) (lost []job.UnitRenewal, err error) {
 	err = f.enter(ctx, "keep")
 	defer f.mu.Unlock()
 	if err != nil {
@@ -203,7 +203,7 @@ func (f *fakeLimits) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost 
 	return lost, nil
 }
 
-func (f *fakeLimits) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
+func (f *fakeLimits) FreeUnitsOf(ctx context.Context, asks []job.UnitRequest) ([]int, error) {
 	err := f.enter(ctx, "rooms")
 	defer f.mu.Unlock()
 	rooms := make([]int, len(asks))
@@ -219,7 +219,7 @@ func (f *fakeLimits) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, erro
 	return rooms, err
 }
 
-func (f *fakeLimits) TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGrant {
+func (f *fakeLimits) TakeRate(ctx context.Context, asks []job.RateRequest) []job.RateGrant {
 	err := f.enter(ctx, "rate")
 	defer f.mu.Unlock()
 	grants := make([]job.RateGrant, len(asks))
@@ -320,7 +320,7 @@ func (s *fakeStore) Now(context.Context, int) (int64, error) {
 	return time.Now().UnixMilli(), nil
 }
 
-func (s *fakeStore) Latest(int) lease.Latest { return lease.Latest{MS: time.Now().UnixMilli()} }
+func (s *fakeStore) Latest(int) lease.ClockBound { return lease.ClockBound{MS: time.Now().UnixMilli()} }
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID) ([]*job.Record, error) {
 	s.mu.Lock()
@@ -338,7 +338,7 @@ func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID)
 	return out, nil
 }
 
-func (s *fakeStore) Compiled(_ job.RecordID, d *job.Definition) (*job.Compiled, error) {
+func (s *fakeStore) CompiledDefinition(_ job.RecordID, d *job.Definition) (*job.Compiled, error) {
 	return job.Compile(d)
 }
 
@@ -377,10 +377,10 @@ func (s *fakeStore) apply(c job.Change) job.ChangeResult {
 	var d job.Decision
 	var owner *job.Decision
 	if parentID == c.Record {
-		d = job.Decide(compiled, rec.State, c.Event, now)
+		d = job.Decide(compiled, rec.State, c.Input, now)
 		owner = &d
 	} else {
-		pair := job.DecideChild(compiled, s.records[parentID].State, rec.State, c.Event, now)
+		pair := job.DecideChild(compiled, s.records[parentID].State, rec.State, c.Input, now)
 		d, owner = pair.Child, &pair.Parent
 		if owner.Changed {
 			s.records[parentID].State = owner.State
@@ -408,7 +408,7 @@ func (s *fakeStore) events(record job.RecordID) []string {
 	var out []string
 	for _, c := range s.changes {
 		if c.Record == record {
-			out = append(out, strings.TrimPrefix(typeName(c.Event), "job."))
+			out = append(out, strings.TrimPrefix(typeName(c.Input), "job."))
 		}
 	}
 	return out
@@ -433,7 +433,7 @@ type fakeReservation struct {
 	done bool
 }
 
-func (f *fakeSlots) Prefetch(namespace, queue string, n int) slots.Reservation {
+func (f *fakeSlots) ReserveWaiting(namespace, queue string, n int) slots.Reservation {
 	return f.Reserve(namespace, queue, n)
 }
 
@@ -472,16 +472,16 @@ func (r *fakeReservation) Deliver(leases []job.Leased) {
 	r.f.batches = append(r.f.batches, names)
 }
 
-func (f *fakeSlots) Return(leases []job.Leased) {
+func (f *fakeSlots) ReturnLeases(leases []job.Leased) {
 	for _, l := range leases {
 		f.mu.Lock()
 		f.returned = append(f.returned, string(l.Record))
 		f.mu.Unlock()
-		f.ledger.Submit(job.Change{Record: l.Record, Event: job.Return{Token: l.Known.State.Token}}, func(job.ChangeResult) {})
+		f.ledger.Submit(job.Change{Record: l.Record, Input: job.ReturnLease{Token: l.Known.State.Token}}, func(job.ChangeResult) {})
 	}
 }
 
-func (f *fakeSlots) Abandon(record job.RecordID, _ uint64) bool {
+func (f *fakeSlots) AbandonAttempt(record job.RecordID, _ uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.abandoned = append(f.abandoned, string(record))

@@ -31,7 +31,7 @@ type gatedRun struct {
 	holder string
 	parent *job.State // of a child
 	nowMS  int64      // shard clock
-	latest lease.Latest
+	latest lease.ClockBound
 	// storesStart: the start has to be stored before delivery.
 	storesStart bool
 	paced       bool // it had its turn in the recovery budget
@@ -114,9 +114,9 @@ func (a *Admission) holdBack(g *gateGroup, it *gatedRun, h job.HoldBack) {
 	a.releaseHeld(g, it)
 	h.Token, h.Paced = it.Known.State.Token, h.Paced || it.paced
 	lease := it.Leased
-	a.o.Ledger.Submit(job.Change{Record: it.Record, Event: h, Known: it.Known}, func(r job.ChangeResult) {
+	a.o.Ledger.Submit(job.Change{Record: it.Record, Input: h, Known: it.Known}, func(r job.ChangeResult) {
 		if r.Err != nil {
-			a.o.Slots.Return([]job.Leased{lease})
+			a.o.Slots.ReturnLeases([]job.Leased{lease})
 		}
 	})
 }
@@ -131,7 +131,7 @@ func (a *Admission) releaseHeld(g *gateGroup, it *gatedRun) {
 		e.reports = append(e.reports, targetReport{target: it.target, holder: it.holder, noVerdict: true})
 	}
 	if g.limits.Rate > 0 {
-		e.unused = append(e.unused, job.QueueAsk{Queue: g.queue, N: 1})
+		e.unused = append(e.unused, job.QueueRequest{Queue: g.queue, N: 1})
 	}
 	a.settlePromise(g.queue, g.limits, 1)
 	it.heldUnits, it.mayProbe = nil, false

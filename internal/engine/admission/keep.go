@@ -66,13 +66,13 @@ func (a *Admission) renewUnits(which func(heldUnit) bool) bool {
 func (a *Admission) renewBatch(list []keptUnit) bool {
 	ctx, cancel := context.WithTimeout(a.ctx, a.o.callTimeout())
 	defer cancel()
-	keeps := make([]job.UnitKeep, len(list))
-	places := make(map[job.UnitKeep]keptUnit, len(list))
+	keeps := make([]job.UnitRenewal, len(list))
+	places := make(map[job.UnitRenewal]keptUnit, len(list))
 	for i, k := range list {
-		keeps[i] = job.UnitKeep{Name: k.u.name, Holder: k.l.holder, TTL: a.o.LeaseTTL}
+		keeps[i] = job.UnitRenewal{Name: k.u.name, Holder: k.l.holder, TTL: a.o.LeaseTTL}
 		places[keeps[i]] = k
 	}
-	gone, err := a.o.Limits.KeepUnits(ctx, keeps)
+	gone, err := a.o.Limits.RenewUnits(ctx, keeps)
 	lost := make([]keptUnit, len(gone))
 	for i, k := range gone {
 		lost[i] = places[k]
@@ -88,7 +88,7 @@ func (a *Admission) renewBatch(list []keptUnit) bool {
 }
 
 // confirmUnits notes that units were held when they were renewed.
-func (a *Admission) confirmUnits(units map[job.UnitKeep]keptUnit) {
+func (a *Admission) confirmUnits(units map[job.UnitRenewal]keptUnit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, k := range units {
@@ -105,7 +105,7 @@ func (a *Admission) confirmUnits(units map[job.UnitKeep]keptUnit) {
 
 // retakeLapsed handles units that have expired under live attempts: they are taken again if they are still free.
 func (a *Admission) retakeLapsed(ctx context.Context, list []keptUnit) bool {
-	var asks []job.UnitAsk
+	var asks []job.UnitRequest
 	var live []keptUnit
 	a.mu.Lock()
 	for _, k := range list {
@@ -116,7 +116,7 @@ func (a *Admission) retakeLapsed(ctx context.Context, list []keptUnit) bool {
 			k.l.removeUnit(k.u.name)
 		default:
 			live = append(live, k)
-			asks = append(asks, job.UnitAsk{Name: k.u.name, Limit: k.u.limit, Holder: k.l.holder, TTL: a.o.LeaseTTL})
+			asks = append(asks, job.UnitRequest{Name: k.u.name, Limit: k.u.limit, Holder: k.l.holder, TTL: a.o.LeaseTTL})
 		}
 	}
 	a.mu.Unlock()
@@ -164,7 +164,7 @@ func (a *Admission) loseUnit(k keptUnit, grant job.UnitGrant) {
 	a.o.Logger.Warn("live attempt lost its unit", "record", k.key.record, "reason", k.u.reason.String(),
 		"key", k.u.key, "held_by", grant.By, "abandoned", k.u.reason == job.HeldLock)
 	if k.u.reason == job.HeldLock {
-		a.o.Slots.Abandon(k.key.record, k.key.token)
+		a.o.Slots.AbandonAttempt(k.key.record, k.key.token)
 	}
 }
 

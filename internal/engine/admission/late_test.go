@@ -149,11 +149,11 @@ func TestLimitsOfQueuesAreTakenTogether(t *testing.T) {
 		after(2 * time.Second)
 		b.late(answer)
 		began := time.Now()
-		grants := b.a.Take(t.Context(), []job.QueueAsk{{Queue: narrow, N: 5}, {Queue: slow, N: 5}})
+		grants := b.a.TakeStarts(t.Context(), []job.QueueRequest{{Queue: narrow, N: 5}, {Queue: slow, N: 5}})
 		if took := time.Since(began); took != answer {
 			t.Errorf("it took %v", took)
 		}
-		if grants[0].N != 3 || grants[1].N != 2 || grants[0].Limit != job.LimitRoom || grants[1].Limit != job.LimitRate {
+		if grants[0].N != 3 || grants[1].N != 2 || grants[0].Limit != job.LimitConcurrency || grants[1].Limit != job.LimitRate {
 			t.Errorf("grants %+v", grants)
 		}
 		synctest.Wait()

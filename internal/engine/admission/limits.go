@@ -95,9 +95,9 @@ func (a *Admission) Limited(namespace, queue string) bool {
 // Paused reports whether a queue is paused, as far as this node knows.
 func (a *Admission) Paused(q job.QueueKey) bool { return a.settingsOf(q).Paused }
 
-// Take grants starts of queues. Granted starts of a rate are taken; granted starts of a concurrency limit are
+// TakeStarts grants starts of queues. Granted starts of a rate are taken; granted starts of a concurrency limit are
 // estimates: what counts is the unit that the run takes at its gate.
-func (a *Admission) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
+func (a *Admission) TakeStarts(ctx context.Context, asks []job.QueueRequest) []job.QueueGrant {
 	grants := make([]job.QueueGrant, len(asks))
 	now := time.Now()
 	read := a.settings.Load()
@@ -154,7 +154,7 @@ func (a *Admission) restQueue(q job.QueueKey, g *job.QueueGrant, now time.Time) 
 
 // takeAll cuts grants to what limits allow, and takes as many starts of rates as there is room for. If no queue
 // has both limits, neither kind waits for the answer about the other.
-func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []job.QueueGrant) {
+func (a *Admission) takeAll(ctx context.Context, asks []job.QueueRequest, grants []job.QueueGrant) {
 	limits := make([]job.QueueSettings, len(asks)) // as they are now: they may change meanwhile
 	both := false
 	for i, ask := range asks {
@@ -173,20 +173,20 @@ func (a *Admission) takeAll(ctx context.Context, asks []job.QueueAsk, grants []j
 }
 
 // takeRoom cuts grants to the free room of concurrency limits.
-func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings,
+func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueRequest, limits []job.QueueSettings,
 	grants []job.QueueGrant) {
-	var rooms []job.UnitAsk
+	var rooms []job.UnitRequest
 	var places []int
 	for i, ask := range asks {
 		if n := limits[i].MaxConcurrency; n > 0 && grants[i].N > 0 {
-			rooms = append(rooms, job.UnitAsk{Name: job.QueueLimitName(ask.Queue), Limit: n})
+			rooms = append(rooms, job.UnitRequest{Name: job.QueueLimitName(ask.Queue), Limit: n})
 			places = append(places, i)
 		}
 	}
 	if len(rooms) == 0 {
 		return
 	}
-	free, err := a.o.Limits.Rooms(ctx, rooms)
+	free, err := a.o.Limits.FreeUnitsOf(ctx, rooms)
 	if err != nil {
 		a.logFailure("room of queues", err)
 	} else {
@@ -198,16 +198,16 @@ func (a *Admission) takeRoom(ctx context.Context, asks []job.QueueAsk, limits []
 		switch {
 		case err != nil && n == 0: // see restQueue
 		case n < g.N:
-			g.Again, g.Limit = roomPause, job.LimitRoom
+			g.Again, g.Limit = roomPause, job.LimitConcurrency
 		}
 		g.N = n
 	}
 }
 
 // takeRates takes starts of rates for the grants so far.
-func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits []job.QueueSettings,
+func (a *Admission) takeRates(ctx context.Context, asks []job.QueueRequest, limits []job.QueueSettings,
 	grants []job.QueueGrant) {
-	var rates []job.RateAsk
+	var rates []job.RateRequest
 	var places []int
 	for i, ask := range asks {
 		if limits[i].Rate > 0 && grants[i].N > 0 {
@@ -234,8 +234,8 @@ func (a *Admission) takeRates(ctx context.Context, asks []job.QueueAsk, limits [
 	}
 }
 
-// GiveBack returns starts that were granted and not used.
-func (a *Admission) GiveBack(unused []job.QueueAsk) {
+// ReturnStarts returns starts that were granted and not used.
+func (a *Admission) ReturnStarts(unused []job.QueueRequest) {
 	for _, u := range unused {
 		a.settlePromise(u.Queue, a.settingsOf(u.Queue), u.N)
 	}
@@ -243,10 +243,10 @@ func (a *Admission) GiveBack(unused []job.QueueAsk) {
 }
 
 // rateAsk asks for n starts of a queue's rate.
-func rateAsk(q job.QueueKey, limits job.QueueSettings, n int) job.RateAsk {
+func rateAsk(q job.QueueKey, limits job.QueueSettings, n int) job.RateRequest {
 	burst := limits.Burst
 	if burst == 0 {
 		burst = max(1, int(limits.Rate))
 	}
-	return job.RateAsk{Name: job.QueueRateName(q), N: n, Interval: intervalOf(limits.Rate), Burst: burst}
+	return job.RateRequest{Name: job.QueueRateName(q), N: n, Interval: intervalOf(limits.Rate), Burst: burst}
 }

@@ -232,7 +232,7 @@ func TestCancelAndTerminateOthers(t *testing.T) {
 				}
 				if tt.policy == job.OverlapCancelOther {
 					b.wantHeld("ns/a", job.HeldOverlap, "", "")
-					b.end("ns/a#r0", job.Settle{Outcome: job.OutcomeCancelled})
+					b.end("ns/a#r0", job.FinishAttempt{Outcome: job.OutcomeCancelled})
 					b.deliver("ns/a")
 					b.wantGot("ns/a#r0", "ns/a#r0")
 				}
@@ -247,7 +247,7 @@ func TestMisfireLeavesOut(t *testing.T) {
 		after(10 * time.Minute)
 		b.deliver("ns/a")
 		b.wantGot()
-		b.wantEvents("ns/a", "Arrive")
+		b.wantEvents("ns/a", "RunLeased")
 		if s := b.store.state("ns/a"); s.Region != job.RegionDue || s.Skipped != 1 || dueIn(s) <= 0 {
 			t.Errorf("state %+v", s)
 		}

@@ -15,7 +15,7 @@ const pollPayload = 15 * time.Second
 var errNoKeys = errors.New("this node has no payload keys")
 
 // refusesUnsealed reports whether payloads that are not sealed are refused.
-func (a *Admission) refusesUnsealed() bool { return a.o.Opener != nil && a.o.Opener.Strict() }
+func (a *Admission) refusesUnsealed() bool { return a.o.Opener != nil && a.o.Opener.RequiresVersion2() }
 
 // openPayloads opens sealed payloads in the definitions with which the runs are delivered. A run whose payload
 // cannot be opened is held back: that is an operator's mistake or an attack, and no failure of the run.
@@ -26,7 +26,7 @@ func (a *Admission) openPayloads(_ context.Context, g *gateGroup) {
 		case d.PayloadKey == "" && !a.refusesUnsealed():
 			return true
 		case a.o.Opener != nil:
-			it.Opened, err = a.o.Opener.Open(d)
+			it.Opened, err = a.o.Opener.Decrypt(d)
 		}
 		switch {
 		case err != nil:
@@ -58,5 +58,5 @@ func (a *Admission) putBack(g *gateGroup, it *gatedRun) {
 		"leased_from", g.queue.Namespace+"/"+g.queue.Queue, "namespace", d.Namespace, "queue", d.Queue)
 	a.metrics.held.WithLabelValues(job.HeldPayload.String()).Inc()
 	a.releaseHeld(g, it)
-	a.o.Slots.Return([]job.Leased{it.Leased})
+	a.o.Slots.ReturnLeases([]job.Leased{it.Leased})
 }

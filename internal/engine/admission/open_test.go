@@ -28,7 +28,7 @@ func keyRing(t *testing.T, o payloadkeys.Options) *payloadkeys.Ring {
 }
 
 func sealedBy(r *payloadkeys.Ring) func(*job.Definition) {
-	return func(d *job.Definition) { d.Payload, d.PayloadKey = r.Seal(d, []byte("secret")) }
+	return func(d *job.Definition) { d.Payload, d.PayloadKey = r.Encrypt(d, []byte("secret")) }
 }
 
 func given(payload string) func(*job.Definition) {
@@ -50,7 +50,7 @@ func (b *bed) wantPayloads(payload string, records ...job.RecordID) {
 // TestNodesThatRequireSealedPayloads hold back what is not sealed, is empty, or is sealed by
 // version 1, as they do what cannot be opened; other nodes hand it out.
 func TestNodesThatRequireSealedPayloads(t *testing.T) {
-	loose, strict := keyRing(t, payloadkeys.Options{}), keyRing(t, payloadkeys.Options{Strict: true})
+	loose, strict := keyRing(t, payloadkeys.Options{}), keyRing(t, payloadkeys.Options{RequireVersion2: true})
 	run(t, func(b *bed) {
 		b.a.o.Opener = strict
 		b.put(recurring("bound", sealedBy(strict)), recurring("plain", given("made up")), recurring("empty"), recurring("first", sealedBy(loose)))
@@ -74,7 +74,7 @@ func TestNodesThatRequireSealedPayloads(t *testing.T) {
 // TestPayloadsGoToWorkersOfTheirQueueOnly: a record in the lane of another queue, or of another
 // namespace, goes back to the queue of its job.
 func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
-	strict := keyRing(t, payloadkeys.Options{Strict: true})
+	strict := keyRing(t, payloadkeys.Options{RequireVersion2: true})
 	mail := func(d *job.Definition) { d.Queue = "mail" }
 	elsewhere := recurring("c")
 	elsewhere.Namespace = "victim"
@@ -86,7 +86,7 @@ func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
 		b.deliver("ns/a", "ns/b", "victim/c")
 		b.wantPayloads("secret", "ns/b")
 		for _, record := range []job.RecordID{"ns/a", "victim/c"} {
-			b.wantEvents(record, "Return")
+			b.wantEvents(record, "ReturnLease")
 		}
 		if s := b.store.state("ns/a"); s.Lane.Queue != "mail" || s.Region != job.RegionDue || dueIn(s) > time.Second {
 			t.Errorf("put back into %s, due in %v", s.Lane, dueIn(s))
@@ -100,7 +100,7 @@ func TestPayloadsGoToWorkersOfTheirQueueOnly(t *testing.T) {
 // TestPayloadsAreOpenedWithTheDeliveredDefinition: what is read of the job at the gates is what
 // the payload is opened with, so that nothing can be exchanged in between.
 func TestPayloadsAreOpenedWithTheDeliveredDefinition(t *testing.T) {
-	strict := keyRing(t, payloadkeys.Options{Strict: true})
+	strict := keyRing(t, payloadkeys.Options{RequireVersion2: true})
 	child := job.RecordID("ns/a").Run(0)
 	for name, change := range map[string]func(*job.Definition){
 		"another handler": func(d *job.Definition) { d.Handler = "exec" },

@@ -19,21 +19,21 @@ type Store interface {
 	// Now is the clock of a shard, Unix milliseconds.
 	Now(ctx context.Context, shard int) (int64, error)
 	// Latest is an upper bound of that clock.
-	Latest(shard int) lease.Latest
+	Latest(shard int) lease.ClockBound
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 }
 
 // Limits are the values that runs of all shards share. Answers come in the order of the asks.
 type Limits interface {
-	AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant
+	AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.UnitGrant
 	// ReleaseUnits releases units, or places in line, and returns the waiters to be woken.
 	ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased
-	// KeepUnits renews units and returns those that are no longer held. With an error, other units may not have
+	// RenewUnits renews units and returns those that are no longer held. With an error, other units may not have
 	// been reached.
-	KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error)
-	// Rooms returns how many units of limits are free, by Name and Limit.
-	Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error)
-	TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGrant
+	RenewUnits(ctx context.Context, keeps []job.UnitRenewal) (lost []job.UnitRenewal, err error)
+	// FreeUnitsOf returns how many units of limits are free, by Name and Limit.
+	FreeUnitsOf(ctx context.Context, asks []job.UnitRequest) ([]int, error)
+	TakeRate(ctx context.Context, asks []job.RateRequest) []job.RateGrant
 	ReadCells(ctx context.Context, names []string) []job.CellReply
 	SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellReply
 	QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error)
@@ -43,34 +43,34 @@ type Limits interface {
 // goroutine or before Submit returns.
 type Ledger interface {
 	Submit(change job.Change, done func(job.ChangeResult))
-	// Compiled compiles the definition of a job, or returns it from a cache.
-	Compiled(record job.RecordID, d *job.Definition) (*job.Compiled, error)
+	// CompiledDefinition compiles the definition of a job, or returns it from a cache.
+	CompiledDefinition(record job.RecordID, d *job.Definition) (*job.Compiled, error)
 }
 
 // Slots are the free slots of this node's workers.
 type Slots interface {
 	Reserve(namespace, queue string, n int) slots.Reservation
-	Prefetch(namespace, queue string, n int) slots.Reservation
+	ReserveWaiting(namespace, queue string, n int) slots.Reservation
 	// MayAdvance reports whether slots reserved now may take leases that are not due yet.
 	MayAdvance(namespace, queue string) bool
-	// Return gives leases back uncounted. It does not block; returns that cannot be stored at once are stored
+	// ReturnLeases gives leases back uncounted. It does not block; returns that cannot be stored at once are stored
 	// later.
-	Return([]job.Leased)
-	// Abandon makes the worker of an attempt at this node stop because the attempt lost something that it needs.
-	Abandon(record job.RecordID, token uint64) bool
+	ReturnLeases([]job.Leased)
+	// AbandonAttempt makes the worker of an attempt at this node stop because the attempt lost something that it needs.
+	AbandonAttempt(record job.RecordID, token uint64) bool
 }
 
-// Canceller asks the node of the worker that runs an attempt to cancel it, on any node. It must not block.
-type Canceller interface {
+// RunCanceller asks the node of the worker that runs an attempt to cancel it, on any node. It must not block.
+type RunCanceller interface {
 	CancelAttempt(record job.RecordID, token uint64)
 }
 
 // Opener opens sealed payloads.
 type Opener interface {
-	// Open returns the payload of a definition, if it may be delivered.
-	Open(d *job.Definition) ([]byte, error)
-	// Strict reports whether Open refuses payloads that are not sealed.
-	Strict() bool
+	// Decrypt returns the payload of a definition, if it may be delivered.
+	Decrypt(d *job.Definition) ([]byte, error)
+	// RequiresVersion2 reports whether Open refuses payloads that are not sealed.
+	RequiresVersion2() bool
 }
 
 // Options configure an Admission. Store, Limits, Ledger, Slots and Canceller are
@@ -80,7 +80,7 @@ type Options struct {
 	Limits    Limits
 	Ledger    Ledger
 	Slots     Slots
-	Canceller Canceller
+	Canceller RunCanceller
 	// Opener may be nil: runs whose payload is sealed are then held back.
 	Opener Opener
 	// OnRoom is called when a queue with limits may have room again. It must not block for long, nor call back.
@@ -96,8 +96,8 @@ type Options struct {
 	LeaseTTL time.Duration
 	// Refresh is the period in which the settings of queues are read. Default 1 s.
 	Refresh time.Duration
-	// Cadence is when that period begins. Default: by itself.
-	Cadence ticks.Cadence
+	// Alignment is when that period begins. Default: by itself.
+	Alignment ticks.Alignment
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger

@@ -26,7 +26,7 @@ func (a *Admission) applyPace(ctx context.Context, g *gateGroup) {
 		rate = job.DefaultRecoveryRate
 	}
 	interval := intervalOf(rate)
-	turns := a.o.Limits.TakeRate(ctx, []job.RateAsk{{
+	turns := a.o.Limits.TakeRate(ctx, []job.RateRequest{{
 		Name: job.RecoveryName(g.queue), N: n, Interval: interval, Burst: 1, Reserve: true,
 	}})[0]
 	turn := int64(0)

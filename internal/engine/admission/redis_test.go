@@ -38,7 +38,7 @@ type rig struct {
 	live   map[job.RecordID]job.Leased // by record
 	starts []job.Leased
 	// handler runs one attempt; nil ends it at once with success.
-	handler func(job.Leased) job.Settle
+	handler func(job.Leased) job.FinishAttempt
 	running sync.WaitGroup
 }
 
@@ -87,18 +87,18 @@ type endlessSlots struct {
 	admission func() *admission.Admission
 }
 
-func (s endlessSlots) Reserve(string, string, int) slots.Reservation  { return s }
-func (s endlessSlots) Prefetch(string, string, int) slots.Reservation { return s }
-func (s endlessSlots) MayAdvance(string, string) bool                 { return false }
-func (s endlessSlots) Advance() bool                                  { return false }
-func (s endlessSlots) Count() int                                     { return job.MaxLeasesPerCall }
-func (s endlessSlots) Split(int) slots.Reservation                    { return s }
-func (s endlessSlots) Abandon(record job.RecordID, _ uint64) bool {
+func (s endlessSlots) Reserve(string, string, int) slots.Reservation        { return s }
+func (s endlessSlots) ReserveWaiting(string, string, int) slots.Reservation { return s }
+func (s endlessSlots) MayAdvance(string, string) bool                       { return false }
+func (s endlessSlots) Advance() bool                                        { return false }
+func (s endlessSlots) Count() int                                           { return job.MaxLeasesPerCall }
+func (s endlessSlots) Split(int) slots.Reservation                          { return s }
+func (s endlessSlots) AbandonAttempt(record job.RecordID, _ uint64) bool {
 	s.t.Errorf("%s is abandoned", record)
 	return true
 }
 
-func (s endlessSlots) Return(leases []job.Leased) {
+func (s endlessSlots) ReturnLeases(leases []job.Leased) {
 	for _, l := range leases {
 		s.t.Errorf("%s is returned", l.Record)
 	}
@@ -117,7 +117,7 @@ func (s endlessSlots) work(l job.Leased) {
 	s.starts = append(s.starts, l)
 	handler := s.handler
 	s.mu.Unlock()
-	settle := job.Settle{Outcome: job.OutcomeSucceeded}
+	settle := job.FinishAttempt{Outcome: job.OutcomeSucceeded}
 	if handler != nil {
 		settle = handler(l)
 	}
@@ -125,7 +125,7 @@ func (s endlessSlots) work(l job.Leased) {
 	s.mu.Lock()
 	delete(s.live, l.Record)
 	s.mu.Unlock()
-	r := s.book.Do(context.Background(), job.Change{Record: l.Record, Event: settle})[0]
+	r := s.book.SubmitAndWait(context.Background(), job.Change{Record: l.Record, Input: settle})[0]
 	if r.Err != nil || r.Answer != job.Applied {
 		s.t.Errorf("settle %s: %v, %v", l.Record, r.Answer, r.Err)
 	}
@@ -171,7 +171,7 @@ func (r *rig) drive(done func() bool) {
 			n := 5
 			node := r.nodes[r.batch%len(r.nodes)]
 			if node.Limited("ns", "q") {
-				n = node.Take(r.t.Context(), []job.QueueAsk{{Queue: job.QueueKey{Namespace: "ns", Queue: "q"}, N: n}})[0].N
+				n = node.TakeStarts(r.t.Context(), []job.QueueRequest{{Queue: job.QueueKey{Namespace: "ns", Queue: "q"}, N: n}})[0].N
 			}
 			if n == 0 {
 				continue
@@ -184,7 +184,7 @@ func (r *rig) drive(done func() bool) {
 				r.t.Fatal(reply.Err)
 			}
 			if unused := n - len(reply.Leased); unused > 0 {
-				node.GiveBack([]job.QueueAsk{{Queue: job.QueueKey{Namespace: "ns", Queue: "q"}, N: unused}})
+				node.ReturnStarts([]job.QueueRequest{{Queue: job.QueueKey{Namespace: "ns", Queue: "q"}, N: unused}})
 			}
 			node.Reserve("ns", "q", n).Deliver(reply.Leased)
 		}
@@ -207,7 +207,7 @@ func TestLocksOnRedis(t *testing.T) {
 	r := newRig(t)
 	const jobs = 24
 	used := map[string]int{}
-	r.handler = func(l job.Leased) job.Settle {
+	r.handler = func(l job.Leased) job.FinishAttempt {
 		for _, lock := range l.Known.Definition.Locks {
 			r.mu.Lock()
 			if used[lock.Key]++; used[lock.Key] > lock.Limit {
@@ -221,7 +221,7 @@ func TestLocksOnRedis(t *testing.T) {
 		for _, lock := range l.Known.Definition.Locks {
 			used[lock.Key]--
 		}
-		return job.Settle{Outcome: job.OutcomeSucceeded}
+		return job.FinishAttempt{Outcome: job.OutcomeSucceeded}
 	}
 	for i := range jobs {
 		d := definition(fmt.Sprint("j", i))
@@ -238,9 +238,9 @@ func TestLocksOnRedis(t *testing.T) {
 func TestOverlapOnRedis(t *testing.T) {
 	r := newRig(t)
 	finish := make(chan struct{})
-	r.handler = func(job.Leased) job.Settle {
+	r.handler = func(job.Leased) job.FinishAttempt {
 		<-finish
-		return job.Settle{Outcome: job.OutcomeSucceeded}
+		return job.FinishAttempt{Outcome: job.OutcomeSucceeded}
 	}
 	d := definition("a")
 	d.Overlap, d.OverlapLimit = job.OverlapAllowAll, 3
@@ -262,17 +262,17 @@ func TestOverlapOnRedis(t *testing.T) {
 
 func TestTargetOnRedis(t *testing.T) {
 	r := newRig(t)
-	first := sync.OnceValue(func() job.Settle { return job.Settle{Outcome: job.OutcomeFailed, Error: "HTTP 503"} })
+	first := sync.OnceValue(func() job.FinishAttempt { return job.FinishAttempt{Outcome: job.OutcomeFailed, Error: "HTTP 503"} })
 	failed := false
 	var opened time.Time // or a little before
-	r.handler = func(job.Leased) job.Settle {
+	r.handler = func(job.Leased) job.FinishAttempt {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !failed {
 			failed, opened = true, time.Now()
 			return first()
 		}
-		return job.Settle{Outcome: job.OutcomeSucceeded}
+		return job.FinishAttempt{Outcome: job.OutcomeSucceeded}
 	}
 	bad := definition("bad")
 	bad.Target = "host"
@@ -309,7 +309,7 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 		redistest.Eventually(t, time.Minute, "the limit", isSo(func() bool { return n.Limited("ns", "q") && !n.Limited("ns", "other") }))
 	}
 	running := 0
-	r.handler = func(job.Leased) job.Settle {
+	r.handler = func(job.Leased) job.FinishAttempt {
 		r.mu.Lock()
 		if running++; running > 2 {
 			t.Errorf("%d runs at once", running)
@@ -319,7 +319,7 @@ func TestConcurrencyLimitOnRedis(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		running--
-		return job.Settle{Outcome: job.OutcomeSucceeded}
+		return job.FinishAttempt{Outcome: job.OutcomeSucceeded}
 	}
 	for i := range 20 {
 		r.create(time.Hour, definition(fmt.Sprint("j", i)))

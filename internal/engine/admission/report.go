@@ -30,7 +30,7 @@ func (a *Admission) newTargetReport(e job.Ending, l *heldByAttempt) (targetRepor
 	}
 	key := e.Record.Key()
 	r := targetReport{target: l.target, holder: l.holder, by: key.ID}
-	settle, settled := e.Settle.(job.Settle)
+	settle, settled := e.Settle.(job.FinishAttempt)
 	switch {
 	case !settled || settle.Outcome == job.OutcomeCancelled:
 		r.noVerdict = true
@@ -50,7 +50,7 @@ func maxRetryAfter(d *job.Definition) time.Duration {
 	if d == nil {
 		return backoff.DefaultCircuit().MaxDelay
 	}
-	return d.LongestWish()
+	return d.MaxRequestedDelay()
 }
 
 // reportToCircuits applies results to circuits, all results of one target in one change. It returns those to be
@@ -96,7 +96,7 @@ func (a *Admission) reportToCircuits(ctx context.Context, list []targetReport) (
 func (r targetReport) applyTo(c backoff.Circuit, nowMS int64) backoff.Circuit {
 	switch {
 	case r.noVerdict:
-		return c.Dropped(r.holder)
+		return c.ReleaseProbe(r.holder)
 	case r.failed:
 		seed := backoff.Seed(r.target, nowMS, 0)
 		// The clock was read after the handler had returned, and is rounded down.
@@ -110,7 +110,7 @@ func (a *Admission) logCircuit(name string, before, after backoff.Circuit, nowMS
 	switch {
 	case after.OpenUntilMS > before.OpenUntilMS:
 		a.metrics.opened.Inc()
-		a.o.Logger.Warn("target circuit open", "target", name, "failures", after.Failures, "by", after.By,
+		a.o.Logger.Warn("target circuit open", "target", name, "failures", after.Failures, "by", after.FailedJob,
 			"error", after.Error, "for", time.Duration(after.OpenUntilMS-nowMS)*time.Millisecond)
 	case before.Failures > 0 && after.Failures == 0:
 		a.o.Logger.Info("target recovered", "target", name, "failures", before.Failures)
@@ -137,7 +137,7 @@ func (a *Admission) keepProbes() bool {
 		list := probes[changes[i].name]
 		changes[i].next = func(c backoff.Circuit, nowMS int64) backoff.Circuit {
 			for _, l := range list {
-				c = c.Kept(l.holder, nowMS, a.o.LeaseTTL)
+				c = c.RenewProbe(l.holder, nowMS, a.o.LeaseTTL)
 			}
 			return c
 		}

@@ -22,7 +22,7 @@ func (a *Admission) Reserve(namespace, queue string, n int) slots.Reservation {
 
 // Prefetch reserves places to wait for a slot; otherwise it is like Reserve.
 func (a *Admission) Prefetch(namespace, queue string, n int) slots.Reservation {
-	return a.throughGates(a.o.Slots.Prefetch(namespace, queue, n), namespace, queue)
+	return a.throughGates(a.o.Slots.ReserveWaiting(namespace, queue, n), namespace, queue)
 }
 
 // MayAdvance reports whether slots reserved now may take leases that are not due yet.
@@ -106,7 +106,7 @@ func (a *Admission) startGroups(reserved slots.Reservation, items []*gatedRun, q
 	a.mu.Unlock()
 	if closed {
 		reserved.Deliver(nil)
-		a.o.Slots.Return(leasesOf(items))
+		a.o.Slots.ReturnLeases(leasesOf(items))
 	}
 	for _, g := range groups {
 		go func() {
@@ -146,6 +146,6 @@ func (a *Admission) passGates(g *gateGroup) {
 		rest := time.NewTimer(a.o.retryPause())
 		defer rest.Stop()
 		<-rest.C
-		a.o.Slots.Return(leasesOf(g.gateErrors))
+		a.o.Slots.ReturnLeases(leasesOf(g.gateErrors))
 	}
 }

@@ -54,7 +54,7 @@ func (a *Admission) settingsLoop() {
 			a.o.Logger.Info("reading queue settings succeeds again")
 		}
 		failing = err != nil
-		timer.Reset(a.o.Cadence.Until(time.Now(), a.o.Refresh))
+		timer.Reset(a.o.Alignment.UntilNext(time.Now(), a.o.Refresh))
 		select {
 		case <-a.ctx.Done():
 			return

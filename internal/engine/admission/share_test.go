@@ -70,7 +70,7 @@ func share(b *bed, chance *rand.Rand) {
 			s := b.store.state(r)
 			settle := success
 			settle.Token = s.Token
-			b.store.Submit(job.Change{Record: r, Event: settle}, func(job.ChangeResult) {
+			b.store.Submit(job.Change{Record: r, Input: settle}, func(job.ChangeResult) {
 				b.a.Ended(job.Ending{Record: r, Token: s.Token, Definition: &d, Settle: settle, Over: true})
 			})
 		}

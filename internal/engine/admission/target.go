@@ -245,7 +245,7 @@ func (a *Admission) askTargets(ctx context.Context, g *gateGroup) {
 				pollTarget)) // the probe may be done long before
 		}
 		a.holdBack(g, it, job.HoldBack{
-			Reason: job.HeldTarget, Key: it.Known.Definition.Target, By: answer.circuit.By, UntilMS: until,
+			Reason: job.HeldTarget, Key: it.Known.Definition.Target, By: answer.circuit.FailedJob, UntilMS: until,
 		})
 		return false
 	})
@@ -256,7 +256,7 @@ func (a *Admission) askTargets(ctx context.Context, g *gateGroup) {
 func delayForFastClock(before, after backoff.Circuit, r job.CellReply) backoff.Circuit {
 	stretch := func(old int64, new *int64) {
 		if *new > max(old, r.NowMS) {
-			*new = lease.Latest{MS: r.NowMS, LagMS: r.LagMS}.After(*new - r.NowMS)
+			*new = lease.ClockBound{MS: r.NowMS, LagMS: r.LagMS}.After(*new - r.NowMS)
 		}
 	}
 	stretch(before.OpenUntilMS, &after.OpenUntilMS)

@@ -96,7 +96,7 @@ func TestRetryAfterIsTheTargets(t *testing.T) {
 	run(t, func(b *bed) {
 		b.put(recurring("a", target("host")))
 		b.deliver("ns/a")
-		b.end("ns/a", job.Settle{Outcome: job.OutcomeFailed, Error: "HTTP 429", RetryAfter: 7 * time.Minute})
+		b.end("ns/a", job.FinishAttempt{Outcome: job.OutcomeFailed, Error: "HTTP 429", RetryAfter: 7 * time.Minute})
 		if open := b.openFor(); open < 7*time.Minute || open > 7*time.Minute+time.Millisecond {
 			t.Errorf("open for %v", open)
 		}
@@ -113,7 +113,7 @@ func TestRetryAfterForATargetIsBounded(t *testing.T) {
 			d.Retry = backoff.DefaultRetry()
 			b.put(d)
 			b.deliver("ns/a")
-			b.end("ns/a", job.Settle{Outcome: job.OutcomeFailed, Error: "HTTP 429", RetryAfter: 9_000_000_000 * time.Second})
+			b.end("ns/a", job.FinishAttempt{Outcome: job.OutcomeFailed, Error: "HTTP 429", RetryAfter: 9_000_000_000 * time.Second})
 			if open := b.openFor(); open < want || open > want+time.Millisecond {
 				t.Errorf("with a max_interval of %v: open for %v, want %v", most, open, want)
 			}

@@ -48,7 +48,7 @@ func (a *Admission) takeUnits(ctx context.Context, g *gateGroup) {
 		need[it] = unitsOf(it.Known.Definition, g.queue, g.limits)
 	}
 	for round := 0; ; round++ {
-		var asks []job.UnitAsk
+		var asks []job.UnitRequest
 		for _, it := range g.items {
 			if round < len(need[it]) {
 				asks = append(asks, it.unitAsk(need[it][round], a.o.LeaseTTL))
@@ -105,8 +105,8 @@ func (it *gatedRun) deniedUntil(u heldUnit, grant job.UnitGrant) int64 {
 const lapseSlack = 20 * time.Millisecond
 
 // unitAsk is the ask for a unit. The run that has waited longest for a lock is woken first.
-func (it *gatedRun) unitAsk(u heldUnit, ttl time.Duration) job.UnitAsk {
-	ask := job.UnitAsk{Name: u.name, Limit: u.limit, Holder: it.holder, TTL: ttl}
+func (it *gatedRun) unitAsk(u heldUnit, ttl time.Duration) job.UnitRequest {
+	ask := job.UnitRequest{Name: u.name, Limit: u.limit, Holder: it.holder, TTL: ttl}
 	if u.reason == job.HeldLock {
 		ask.Waiter, ask.Rank = it.Record, it.heldSince(u.reason, u.key)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // check runs a chain through a check.
-func check(records []job.TrailRecord, keys map[string]ed25519.PublicKey) (breaks []job.Break) {
+func check(records []job.TrailRecord, keys map[string]ed25519.PublicKey) (breaks []job.ChainBreak) {
 	c := job.ChainCheck{Keys: keys}
 	for _, r := range records {
 		if b := c.Next(r); b != nil {
@@ -35,7 +35,7 @@ func check(records []job.TrailRecord, keys map[string]ed25519.PublicKey) (breaks
 	return breaks
 }
 
-func faults(breaks []job.Break) (out []job.ChainFault) {
+func faults(breaks []job.ChainBreak) (out []job.ChainFault) {
 	for _, b := range breaks {
 		out = append(out, b.Fault)
 	}
@@ -368,15 +368,15 @@ func TestSignerReloadsItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := LoadSigner(path)
-	if err != nil || s.Current().ID != "k1" {
+	if err != nil || s.SigningKeyID().ID != "k1" {
 		t.Fatal(err)
 	}
 	put(two.PrivateLine() + "\n" + one.PrivateLine())
-	if changed, err := s.Reload(nil), s.Fault(); !changed || err != nil || s.Current().ID != "k2" {
+	if changed, err := s.Reload(nil), s.LoadError(); !changed || err != nil || s.SigningKeyID().ID != "k2" {
 		t.Errorf("%v, %v", changed, err)
 	}
 	put("nothing")
-	if changed, err := s.Reload(nil), s.Fault(); changed || err == nil || s.Current().ID != "k2" {
+	if changed, err := s.Reload(nil), s.LoadError(); changed || err == nil || s.SigningKeyID().ID != "k2" {
 		t.Errorf("%v, %v", changed, err)
 	}
 	public, err := job.ParseChainPublicKeys(one.PublicLine() + "\n" + two.PublicLine())

@@ -5,8 +5,8 @@
 //
 //  1. No call waits for its record, and none fails because of it. Record queues the record
 //     and returns. One goroutine writes the queued records, one batch in a round trip.
-//  2. A record that cannot be written within [Options.Patience], or that finds a queue of
-//     [Options.Backlog] records, is counted as lost, and the loss is logged. The caller writes
+//  2. A record that cannot be written within [Options.WriteTimeout], or that finds a queue of
+//     [Options.QueueSize] records, is counted as lost, and the loss is logged. The caller writes
 //     the log line of the call itself in any case.
 //  3. The records of all nodes form one chain: a write succeeds only at the end of the chain that
 //     it was linked to, and is not repeated once it has taken effect. If the stored end is before

@@ -19,7 +19,7 @@ func newGauges() trailGauges {
 	}
 	return trailGauges{
 		setBacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_audit_set_back_total", Help: "Times that the audit chain in Redis ended before what " +
+			Name: "fermata_audit_rollbacks_total", Help: "Times that the audit chain in Redis ended before what " +
 				"this node had seen of it."}),
 		records: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_audit_stored_records", Help: "Audit records in Redis."}),

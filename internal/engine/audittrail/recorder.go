@@ -17,17 +17,17 @@ import (
 
 // Defaults and limits of [Options].
 const (
-	DefaultKeep     = 100_000
-	MinKeep         = 100
-	MaxKeep         = 10_000_000
-	DefaultAge      = 90 * 24 * time.Hour
-	MinAge          = time.Hour
-	MaxAge          = 10 * 365 * 24 * time.Hour
-	DefaultBytes    = 64 << 20
-	MinBytes        = 1 << 20
-	MaxBytes        = 64 << 30
-	DefaultBacklog  = 4096
-	DefaultPatience = 30 * time.Second
+	DefaultMaxRecords   = 100_000
+	MinKeep             = 100
+	MaxKeep             = 10_000_000
+	DefaultAge          = 90 * 24 * time.Hour
+	MinAge              = time.Hour
+	MaxAge              = 10 * 365 * 24 * time.Hour
+	DefaultBytes        = 64 << 20
+	MinBytes            = 1 << 20
+	MaxBytes            = 64 << 30
+	DefaultQueueSize    = 4096
+	DefaultWriteTimeout = 30 * time.Second
 
 	// maxBatch is how many records are written with one call.
 	maxBatch = 100
@@ -60,8 +60,8 @@ type Options struct {
 	Store Store
 	// Node is the name of this one, in the records of the trail's own doings.
 	Node string
-	// Keep is about how many records are kept, 100 to 10,000,000. Default 100,000.
-	Keep int
+	// MaxRecords is about how many records are kept, 100 to 10,000,000. Default 100,000.
+	MaxRecords int
 	// Age is about how long a record is kept, an hour to ten years. Default 90 days.
 	Age time.Duration
 	// MaxBytes bounds the approximate size of all records in the store, 1 MiB to 64 GiB. Default 64 MiB. It
@@ -69,10 +69,10 @@ type Options struct {
 	MaxBytes int64
 	// Key returns the current signing key; nil: records are not signed. It is called for each write.
 	Key func() *job.ChainKey
-	// Backlog is how many records may be in line. Default 4096.
-	Backlog int
-	// Patience is how long one is tried to be written. Default 30 s.
-	Patience time.Duration
+	// QueueSize is how many records may be in line. Default 4096.
+	QueueSize int
+	// WriteTimeout is how long one is tried to be written. Default 30 s.
+	WriteTimeout time.Duration
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -96,28 +96,28 @@ type Recorder struct {
 
 // New starts a recorder. The caller must call Stop.
 func New(o Options) (*Recorder, error) {
-	o.Keep, o.Backlog, o.Patience = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.Backlog, DefaultBacklog), cmp.Or(o.Patience,
-		DefaultPatience)
+	o.MaxRecords, o.QueueSize, o.WriteTimeout = cmp.Or(o.MaxRecords, DefaultMaxRecords), cmp.Or(o.QueueSize, DefaultQueueSize), cmp.Or(o.WriteTimeout,
+		DefaultWriteTimeout)
 	o.Age, o.MaxBytes = cmp.Or(o.Age, DefaultAge), cmp.Or(o.MaxBytes, DefaultBytes)
 	switch {
 	case o.Store == nil:
 		return nil, errors.New("trail: Store is required")
-	case o.Keep < MinKeep || o.Keep > MaxKeep:
+	case o.MaxRecords < MinKeep || o.MaxRecords > MaxKeep:
 		return nil, errors.New("trail: Keep must be 100 to 10,000,000")
 	case o.Age < MinAge || o.Age > MaxAge:
 		return nil, errors.New("trail: Age must be an hour to ten years")
 	case o.MaxBytes < MinBytes || o.MaxBytes > MaxBytes:
 		return nil, errors.New("trail: MaxBytes must be 1 MiB to 64 GiB")
-	case o.Backlog < 1 || o.Patience < 0:
+	case o.QueueSize < 1 || o.WriteTimeout < 0:
 		return nil, errors.New("trail: Backlog and Patience must be positive")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Recorder{
-		retention: retention{maxRecords: int64(o.Keep), maxAgeMS: o.Age.Milliseconds(), maxBytes: o.MaxBytes},
+		retention: retention{maxRecords: int64(o.MaxRecords), maxAgeMS: o.Age.Milliseconds(), maxBytes: o.MaxBytes},
 		gauges:    newGauges(),
-		options:   o, queue: make(chan job.TrailRecord, o.Backlog),
+		options:   o, queue: make(chan job.TrailRecord, o.QueueSize),
 		stop: make(chan struct{}), done: make(chan struct{}),
 		lostRecords: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_audit_lost_total", Help: "Audit records that could not be stored; their log lines were " +
@@ -189,7 +189,7 @@ func (r *Recorder) collectBatch(first job.TrailRecord) []job.TrailRecord {
 
 // appendRecords writes records, again and again for a while.
 func (r *Recorder) appendRecords(records []job.TrailRecord) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.options.Patience)
+	ctx, cancel := context.WithTimeout(r.ctx, r.options.WriteTimeout)
 	defer cancel()
 	var tried appendAttempt
 	for {

@@ -135,7 +135,7 @@ func recorder(t *testing.T, o Options) *Recorder {
 func TestRecordsAreBoundedDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{err: errors.New("away")}
-		r := recorder(t, Options{Store: store, Backlog: 150, Patience: 30 * time.Second})
+		r := recorder(t, Options{Store: store, QueueSize: 150, WriteTimeout: 30 * time.Second})
 		started := time.Now()
 		r.Record(job.TrailRecord{})
 		synctest.Wait() // it is being written
@@ -162,7 +162,7 @@ func TestRecordsAreBoundedDuringAnOutage(t *testing.T) {
 // TestStopIsBounded: without Redis it ends with its context, and logs what is lost.
 func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := recorder(t, Options{Store: &memory{err: errors.New("away")}, Patience: time.Hour})
+		r := recorder(t, Options{Store: &memory{err: errors.New("away")}, WriteTimeout: time.Hour})
 		for range 3 {
 			r.Record(job.TrailRecord{})
 		}

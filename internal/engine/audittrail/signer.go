@@ -39,11 +39,11 @@ func (s *Signer) Reload(logger *slog.Logger) (changed bool) {
 	return s.key.Reload(logger, "audit key file")
 }
 
-// Fault is the error of the file while it is invalid and the key read before signs; nil while it is valid.
-func (s *Signer) Fault() error { return s.key.Fault() }
+// LoadError is the error of the file while it is invalid and the key read before signs; nil while it is valid.
+func (s *Signer) LoadError() error { return s.key.Fault() }
 
-// Current returns the key that signs.
-func (s *Signer) Current() *job.ChainKey {
+// SigningKeyID returns the key that signs.
+func (s *Signer) SigningKeyID() *job.ChainKey {
 	key := s.key.Content()
 	return &key
 }

@@ -177,7 +177,7 @@ func (r *fileReader) readPolicy(policy, path string, n *yaml.Node, own bool) (ba
 			r.addFault(value, path+"."+key, "%v", err)
 			return
 		}
-		set.Set = set.Set.And(f)
+		set.Set = set.Set.With(f)
 	})
 	return base, set
 }

@@ -74,7 +74,7 @@ func TestInvalidFilesAreRefused(t *testing.T) {
 		"cluster: {retry_policy: {base_delay: 1.5ms}}":                                    {"cluster.retry_policy.base_delay: is 1.5ms, want whole milliseconds"},
 		"cluster: {retry_policy: {jitter: {kind: wild}}}":                                 {"cluster.retry_policy.jitter: kind is wild"},
 		"cluster: {retry_policy: {multiplier: .nan}}":                                     {"cluster.retry_policy.multiplier: is .nan, want a number"},
-		"cluster: {backoff_policy: {within_slot: true}}":                                  {"cluster.backoff_policy.within_slot: depends on the schedule"},
+		"cluster: {backoff_policy: {within_period: true}}":                                {"cluster.backoff_policy.within_period: depends on the schedule"},
 		"cluster: {backoff_policy: {preset: webhook}}":                                    {"cluster.backoff_policy.preset: unknown preset webhook"},
 		"cluster: {retry_policy: {preset: none}}":                                         {"cluster.retry_policy.preset: unknown preset none"},
 		"namespaces: {'a b': {retry_policy: {max_attempts: 2}}}":                          {"namespaces.a b: namespace"},

@@ -110,11 +110,11 @@ func (d *Dispatcher) endPreviousSession(s, prev *Session, fx *pendingEffects) {
 
 // newLossEvent is the event that a started attempt has ended without a result. It carries that the attempt was
 // acknowledged, which may not be stored yet.
-func (d *Dispatcher) newLossEvent(a *attempt) job.Event {
+func (d *Dispatcher) newLossEvent(a *attempt) job.Input {
 	if a.known != nil {
 		rec := *a.known
 		rec.State.Acked = true
 		a.known = &rec
 	}
-	return job.Lose{Token: a.token}
+	return job.LoseLease{Token: a.token}
 }

@@ -20,11 +20,11 @@ func TestCutStreamLeavesItsLeases(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 3, 1)
 		ids := b.deliver("started", "delivered", "unsent")
-		s.Started(ids[:1])
+		s.HandleStarted(ids[:1])
 		unsent := job.Assignments{{LeaseID: ids[2]}}
 		s.Close("cut", []job.WorkerMessage{job.ResultAcks{}, unsent})
 		s.Close("again", nil)
-		b.wantEvents("Return unsent")
+		b.wantEvents("ReturnLease unsent")
 		got := b.store.took()
 		if len(got) != 1 || got[0].Record != "ns/started" || !got[0].Acked || got[0].Epoch != 1 {
 			t.Errorf("renewed %+v", got)
@@ -46,11 +46,11 @@ func TestLeaseForADrainedWorkerIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 3, 1)
-		s.Started(b.deliver("started", "late")[:1])
-		s.Draining()
-		s.Left()
+		s.HandleStarted(b.deliver("started", "late")[:1])
+		s.HandleDraining()
+		s.MarkDrained()
 		s.Close("worker left", nil)
-		b.wantEvents("Return late")
+		b.wantEvents("ReturnLease late")
 		if got := b.store.took(); len(got) != 1 || got[0].Record != "ns/started" {
 			t.Errorf("renewed %+v", got)
 		}
@@ -61,7 +61,7 @@ func TestFinalRenewalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 3, 1)
-		s.Started(b.deliver("a"))
+		s.HandleStarted(b.deliver("a"))
 		b.store.setFail(job.ErrUnavailable)
 		s.Close("cut", nil)
 		time.Sleep(5 * time.Second)
@@ -80,7 +80,7 @@ func TestReconnectToTheSameNode(t *testing.T) {
 			b := newBench(t)
 			s, old := b.connect("w", 4, 1)
 			ids := b.deliver("kept", "crashed", "missed")
-			s.Started(ids[:2])
+			s.HandleStarted(ids[:2])
 			time.Sleep(10 * time.Second)
 			if cut {
 				s.Close("cut", nil)
@@ -98,12 +98,12 @@ func TestReconnectToTheSameNode(t *testing.T) {
 				t.Fatalf("events: %+v", changes)
 			}
 			for _, c := range changes {
-				switch ev := c.Event.(type) {
-				case job.Lose: // it had started, so it counts towards poison
+				switch ev := c.Input.(type) {
+				case job.LoseLease: // it had started, so it counts towards poison
 					if c.Record != "ns/crashed" || !c.Known.State.Acked {
 						t.Errorf("lost %s, acknowledged %v", c.Record, c.Known.State.Acked)
 					}
-				case job.Return:
+				case job.ReturnLease:
 					if c.Record != "ns/missed" {
 						t.Errorf("returned %s", c.Record)
 					}
@@ -116,7 +116,7 @@ func TestReconnectToTheSameNode(t *testing.T) {
 				t.Errorf("taken over by %+v", got)
 			}
 			s.Close("late", nil)
-			s2.Results(ok(ids[0]))
+			s2.HandleResults(ok(ids[0]))
 			b.wantSent(out, "ack kept accepted")
 			b.wantFree(4)
 		})
@@ -153,7 +153,7 @@ func TestReconnectDuringARenewal(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 4, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.store.mu.Lock()
 		b.store.during = func() { b.connect("w", 4, 2, ids[0]) }
 		b.store.mu.Unlock()
@@ -171,16 +171,16 @@ func TestIdentitiesDoNotLockEachOtherOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		eve, toEve := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: job.MaxEpoch, Identity: "token:eve"})
-		eve.Draining() // takes nothing
+		eve.HandleDraining() // takes nothing
 		ann, _ := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: 1, Identity: "token:ann"})
 		id := b.deliver("a")[0]
-		ann.Started([]string{id})
+		ann.HandleStarted([]string{id})
 		b.wantSent(toEve)
 
 		// A report of one session about a lease of the other changes nothing.
-		eve.Lost([]string{id})
-		eve.Returned([]string{id})
-		eve.Results(ok(id))
+		eve.HandleLost([]string{id})
+		eve.HandleReturned([]string{id})
+		eve.HandleResults(ok(id))
 		b.wantSent(toEve, "ack a stale")
 		b.wantEvents()
 		_, toEve2 := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: job.MaxEpoch, Identity: "token:eve2", Live: []string{id}})
@@ -192,9 +192,9 @@ func TestIdentitiesDoNotLockEachOtherOut(t *testing.T) {
 		_, toEve = b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: job.MaxEpoch, Identity: "token:eve", Live: []string{id}})
 		b.wantSent(toEve, "cancel a lease_lost")
 		again, toAnn := b.greet(job.Hello{WorkerID: "w", Slots: 1, Epoch: 2, Identity: "token:ann", Live: []string{id}})
-		again.Results(ok(id))
+		again.HandleResults(ok(id))
 		b.wantSent(toAnn, "ack a accepted")
-		b.wantEvents("Settle a succeeded")
+		b.wantEvents("FinishAttempt a succeeded")
 	})
 }
 
@@ -212,7 +212,7 @@ func TestWorkersOfOneIDAreListedByIdentity(t *testing.T) {
 		if want := []string{"w token:ann", "w token:eve"}; !slices.Equal(listed, want) {
 			t.Errorf("listed %q, want %q", listed, want)
 		}
-		if loads := b.d.Loads(); len(loads) != 1 || loads[0].Workers != 2 || loads[0].Free != 2 {
+		if loads := b.d.QueueLoads(); len(loads) != 1 || loads[0].Workers != 2 || loads[0].Free != 2 {
 			t.Errorf("loads %+v", loads)
 		}
 	})
@@ -228,7 +228,7 @@ func TestOlderSessionIsRefused(t *testing.T) {
 		}
 		// A process that counts from the start again is another one: what the
 		// one before it had is left to expire, for it may still run.
-		s.Started(b.deliver("a"))
+		s.HandleStarted(b.deliver("a"))
 		s.Close("crash", nil)
 		b.connect("w", 1, 1)
 		b.wantEvents()
@@ -254,7 +254,7 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 		other.d.o.Store = b.store
 		s1, _ := other.connect("w", 4, 1)
 		ids := other.deliver("a", "b", "c")
-		s1.Started(ids)
+		s1.HandleStarted(ids)
 		time.Sleep(9 * time.Second)
 		b.store.update("ns/b", func(l *fakeLease) { l.rec.State.Token++ })
 		b.store.update("ns/c", func(l *fakeLease) { l.rec.State.Cancel = true })
@@ -281,10 +281,10 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 		// The old node learns it from its next renewal and ends its stream.
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		s2.Results(ok(ids[0]))
+		s2.HandleResults(ok(ids[0]))
 		b.wantSent(out, "ack a accepted")
-		settle := b.wantEvents("Settle a succeeded")[0]
-		if ev := settle.Event.(job.Settle); time.Now().UnixMilli()-ev.StartedMS < 21_000 || settle.Known == nil {
+		settle := b.wantEvents("FinishAttempt a succeeded")[0]
+		if ev := settle.Input.(job.FinishAttempt); time.Now().UnixMilli()-ev.StartedMS < 21_000 || settle.Known == nil {
 			t.Errorf("settled with start %d, known %v", ev.StartedMS, settle.Known)
 		}
 		if n := len(other.ledger.took()); n != 0 {
@@ -293,7 +293,7 @@ func TestAdoptionFromAnotherNode(t *testing.T) {
 		// c's handler does not listen; it ends with timeout, grace and one TTL
 		// from its lease at the latest.
 		time.Sleep(job.DefaultTimeout + job.DefaultTimeoutGrace + 10*time.Second)
-		b.wantEvents("Settle c timed_out")
+		b.wantEvents("FinishAttempt c timed_out")
 	})
 }
 
@@ -305,15 +305,15 @@ func TestLeaseOfAnotherNodeIsReturnedHere(t *testing.T) {
 		s, out := b.connect("w", 1, 2)
 		mine := b.deliver("mine")
 		other, _ := b.connect("other", 1, 1)
-		s.Returned([]string{job.LeaseID("theirs/a", 70), "nonsense", job.LeaseID("ns/a", 71), job.LeaseID("ns/b", 72)})
-		b.wantEvents("Return a", "Return b")
-		other.Returned(mine) // whose lease it is not
+		s.HandleReturned([]string{job.LeaseID("theirs/a", 70), "nonsense", job.LeaseID("ns/a", 71), job.LeaseID("ns/b", 72)})
+		b.wantEvents("ReturnLease a", "ReturnLease b")
+		other.HandleReturned(mine) // whose lease it is not
 		b.wantEvents()
 		b.wantSent(out, "lease mine")
 
 		// What is not so, a node need not believe for long.
 		for n := range uint64(s.hello.MaxLive() + 10) {
-			s.Returned([]string{job.LeaseID("ns/a", 100+n)})
+			s.HandleReturned([]string{job.LeaseID("ns/a", 100+n)})
 		}
 		synctest.Wait()
 		if n := len(b.ledger.took()); n != s.hello.MaxLive()-2 {
@@ -331,8 +331,8 @@ func TestDrain(t *testing.T) {
 		leaver, lout := b.connect("leaver", 1, 1)
 		stayer, sout := b.connect("stayer", 1, 1)
 		ids := b.deliver("a", "b")
-		leaver.Started(ids)
-		stayer.Started(ids)
+		leaver.HandleStarted(ids)
+		stayer.HandleStarted(ids)
 		lout.took()
 		sout.took()
 		words := b.demands.Load()
@@ -358,7 +358,7 @@ func TestDrain(t *testing.T) {
 		default:
 		}
 		for _, id := range ids {
-			stayer.Results(ok(id)) // the other's is refused
+			stayer.HandleResults(ok(id)) // the other's is refused
 		}
 		if err := <-done; err != nil {
 			t.Errorf("drain: %v", err)
@@ -374,7 +374,7 @@ func TestDrainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 1)
-		s.Started(b.deliver("a"))
+		s.HandleStarted(b.deliver("a"))
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		if err := b.d.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -399,8 +399,8 @@ func TestInspection(t *testing.T) {
 		b.connect("w2", 4, 1)
 		s, _ := b.connect("w1", 4, 1)
 		b.deliver("a", "b", "c")
-		s.Draining()
-		loads := d.Loads()
+		s.HandleDraining()
+		loads := d.QueueLoads()
 		if len(loads) != 1 || loads[0].Running != 3 || loads[0].Workers != 2 || loads[0].Free < 2 {
 			t.Errorf("loads: %+v", loads)
 		}
@@ -472,7 +472,7 @@ func TestACancelThatWasLostWithTheStreamIsRepeated(t *testing.T) {
 		l.Known.Definition.Timeout = time.Hour
 		id := job.LeaseID(l.Record, l.Known.State.Token)
 		b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{l})
-		s.Started([]string{id})
+		s.HandleStarted([]string{id})
 		time.Sleep(time.Second)
 		b.store.update("ns/a", func(f *fakeLease) { // the run is cancelled
 			f.rec.State.Cancel = true

@@ -36,7 +36,7 @@ type attempt struct {
 	wantRead     bool
 	adopting     bool // taken over from another session, not confirmed yet
 
-	pendingEvent  job.Event // on its way to the ledger
+	pendingEvent  job.Input // on its way to the ledger
 	ownEvent      bool      // pending is not the worker's result: nothing to acknowledge
 	resultArrived bool      // the worker's result came while ownEvent was true
 	lossReported  bool      // the worker reported that it lost the lease, which is not yet submitted
@@ -101,7 +101,7 @@ func (a *attempt) nextDeadline() time.Time {
 }
 
 // markStarted notes that the handler started at nowMS by the shard's clock, which shows latest at most.
-func (a *attempt) markStarted(now time.Time, nowMS int64, latest lease.Latest, margin time.Duration) {
+func (a *attempt) markStarted(now time.Time, nowMS int64, latest lease.ClockBound, margin time.Duration) {
 	a.started, a.startedMS = true, nowMS
 	if a.known == nil {
 		return
@@ -134,7 +134,7 @@ func (a *attempt) estimateStart(now time.Time, nowMS int64, margin time.Duration
 // appendStart adds the notice that the attempt started. If it started in time, its objective is not judged any
 // more.
 func (d *Dispatcher) appendStart(notices []job.Notice, a *attempt) []job.Notice {
-	if !a.lateAt.IsZero() && a.startedMS < a.known.Definition.BreaksAt(&a.known.State) {
+	if !a.lateAt.IsZero() && a.startedMS < a.known.Definition.BreachAtMS(&a.known.State) {
 		a.lateAt = time.Time{}
 	}
 	return append(notices, d.startNotice(a))
@@ -161,7 +161,7 @@ func (d *Dispatcher) startNotice(a *attempt) job.Notice {
 // pendingChange is the pending event as a change for the ledger. After a failed try it has no known record: the
 // store has to be read again.
 func (a *attempt) pendingChange() job.Change {
-	c := job.Change{Record: a.record, Event: a.pendingEvent}
+	c := job.Change{Record: a.record, Input: a.pendingEvent}
 	if a.tries == 0 {
 		c.Known = a.known
 	}

@@ -48,12 +48,12 @@ func BenchmarkAttempts(b *testing.B) {
 		}
 		d.Reserve("ns", "q", batch).Deliver(leases)
 		for i, s := range sessions {
-			s.Started(outs[i].ids)
+			s.HandleStarted(outs[i].ids)
 			results = results[:0]
 			for _, id := range outs[i].ids {
 				results = append(results, job.Result{LeaseID: id, Outcome: job.OutcomeSucceeded})
 			}
-			s.Results(results)
+			s.HandleResults(results)
 			outs[i].ids = outs[i].ids[:0]
 		}
 	}
@@ -119,8 +119,8 @@ func oneByOne(b *testing.B, workers, queues int) {
 		d.Reserve("ns", def.Queue, 1).Deliver(leases)
 		results[0].LeaseID = out.ids[0]
 		s := d.mu.attempts[out.ids[0]].session
-		s.Started(out.ids)
-		s.Results(results)
+		s.HandleStarted(out.ids)
+		s.HandleResults(results)
 	}
 }
 

@@ -25,7 +25,7 @@ type Dispatcher struct {
 		workers       map[workerKey]*Session      // latest sessions, closed ones while they have attempts
 		queues        map[queueKey]*queueSessions // of the queues that workers serve
 		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
-		fleets        map[string]*Fleet           // by their queues
+		fleets        map[string]*WorkerGroup     // by their queues
 		grants        uint64                      // grants of slots so far
 		attempts      map[string]*attempt         // by lease id
 		timers        minheap.Heap[*attempt]
@@ -69,7 +69,7 @@ func New(o Options) (*Dispatcher, error) {
 	}
 	d.mu.workers = make(map[workerKey]*Session)
 	d.mu.queues = make(map[queueKey]*queueSessions)
-	d.mu.fleets = make(map[string]*Fleet)
+	d.mu.fleets = make(map[string]*WorkerGroup)
 	d.mu.attempts = make(map[string]*attempt)
 	d.metrics, err = newMetrics(o.Registerer, d)
 	if err != nil {
@@ -112,7 +112,7 @@ type pendingEffects struct {
 	judgements     []job.Change
 	notices        []job.Notice
 	noticeBuffer   *[]job.Notice // memory of notices to be reused; nil: their own
-	slots          []Freed
+	slots          []FreedSlots
 	demandChanged  bool // the demand has changed in another way
 	hasReports     bool // there are reports for Attempts
 
@@ -154,10 +154,10 @@ func (d *Dispatcher) runEffects(fx *pendingEffects) {
 		noticeBuffers.Put(fx.noticeBuffer)
 	}
 	if attempts := fx.submitted; len(attempts) > 0 {
-		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.Answered) { d.applyAnswers(attempts, answers) })
+		d.o.Ledger.SubmitAll(fx.changes, func(answers []job.ChangeSummary) { d.applyAnswers(attempts, answers) })
 	}
 	if attempts := fx.judgedAttempts; len(attempts) > 0 {
-		d.o.Ledger.SubmitAll(fx.judgements, func(answers []job.Answered) { d.applyJudgements(attempts, answers) })
+		d.o.Ledger.SubmitAll(fx.judgements, func(answers []job.ChangeSummary) { d.applyJudgements(attempts, answers) })
 	}
 	if fx.hasReports {
 		d.deliverReports()

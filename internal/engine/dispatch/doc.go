@@ -5,7 +5,7 @@
 // jobs reserves slots first ([Dispatcher.Reserve]) and then delivers its leases
 // ([slots.Reservation]), so that nothing is leased that no worker can start now. The
 // sessions of a queue are in a heap, the least loaded first, which is updated when it is
-// used. Sessions of the same queues are a [Fleet]: a caller that waits for slots of one
+// used. Sessions of the same queues are a [WorkerGroup]: a caller that waits for slots of one
 // of these queues can use any of them.
 //
 // For each lease there is one attempt, with the states
@@ -20,7 +20,7 @@
 // Invariants:
 //
 //  1. A session never has more attempts than slots, except for those that wait for a slot
-//     at the worker ([Dispatcher.Prefetch]) while handlers are short. A slot is taken by a
+//     at the worker ([Dispatcher.ReserveWaiting]) while handlers are short. A slot is taken by a
 //     reservation, by an attempt on its way, waiting or running, and by one whose lease has
 //     ended until the worker reports it or its stream ends.
 //  2. A result that arrived is kept until the ledger has given a final answer. Only that

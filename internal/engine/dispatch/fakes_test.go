@@ -46,10 +46,10 @@ func (s *fakeStore) Now(context.Context, int) (int64, error) {
 	return time.Now().Add(s.clockSkew).UnixMilli(), s.fail
 }
 
-func (s *fakeStore) Latest(int) lease.Latest {
+func (s *fakeStore) Latest(int) lease.ClockBound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return lease.Latest{MS: time.Now().Add(s.clockSkew).UnixMilli()}
+	return lease.ClockBound{MS: time.Now().Add(s.clockSkew).UnixMilli()}
 }
 
 func (s *fakeStore) GetRecords(_ context.Context, _ int, records []job.RecordID) ([]*job.Record, error) {
@@ -162,7 +162,7 @@ type fakeLedger struct {
 	changes []job.Change
 }
 
-func (l *fakeLedger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
+func (l *fakeLedger) SubmitAll(changes []job.Change, done func([]job.ChangeSummary)) {
 	l.mu.Lock()
 	l.changes = append(l.changes, changes...)
 	answer := l.answer
@@ -173,11 +173,11 @@ func (l *fakeLedger) SubmitAll(changes []job.Change, done func([]job.Answered)) 
 	for i, c := range changes {
 		go func() {
 			r := answer(c)
-			a := job.Answered{Nth: i, Answer: r.Answer, Definition: r.Record.Definition, Err: r.Err}
+			a := job.ChangeSummary{Nth: i, Answer: r.Answer, Definition: r.Record.Definition, Err: r.Err}
 			if a.Definition == nil && r.Parent != nil {
 				a.Definition = r.Parent.Definition
 			}
-			done([]job.Answered{a})
+			done([]job.ChangeSummary{a})
 		}()
 	}
 }
@@ -265,7 +265,7 @@ func (s *fakeStream) took() []string {
 			for _, id := range m.LeaseIDs {
 				out = append(out, fmt.Sprintf("cancel %s %s", jobOf(id), [...]string{"requested", "lease_lost", "timed_out"}[m.Reason]))
 			}
-		case job.GoElsewhere:
+		case job.Redirect:
 			out = append(out, "elsewhere")
 		case job.Addresses:
 			out = append(out, "addresses "+strings.Join(m, " "))
@@ -321,7 +321,7 @@ func (h *heard) Ended(e job.Ending) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	what := "gone "
-	if s, ok := e.Settle.(job.Settle); ok {
+	if s, ok := e.Settle.(job.FinishAttempt); ok {
 		what = s.Outcome.String() + " "
 	} else if e.Over {
 		what = "over "
@@ -368,8 +368,8 @@ type bench struct {
 	seen    *notices
 	heard   *heard
 	demands atomic.Int64
-	freed   atomic.Pointer[func([]Freed)]   // is called for freed slots; nil: none
-	others  atomic.Pointer[func() []string] // addresses of other nodes
+	freed   atomic.Pointer[func([]FreedSlots)] // is called for freed slots; nil: none
+	others  atomic.Pointer[func() []string]    // addresses of other nodes
 	tokens  uint64
 	maxLag  time.Duration // of the jobs
 }
@@ -414,7 +414,7 @@ func (b *bench) areOthers(addresses ...string) {
 	b.others.Store(&f)
 }
 
-func (b *bench) onDemand(slots []Freed) {
+func (b *bench) onDemand(slots []FreedSlots) {
 	b.demands.Add(1)
 	if hear := b.freed.Load(); hear != nil {
 		(*hear)(slots)
@@ -525,8 +525,8 @@ func (b *bench) wantEvents(want ...string) []job.Change {
 	var got []string
 	for _, c := range changes {
 		key := c.Record.Key()
-		name := fmt.Sprintf("%T %s", c.Event, key.ID)[len("job."):]
-		if s, ok := c.Event.(job.Settle); ok {
+		name := fmt.Sprintf("%T %s", c.Input, key.ID)[len("job."):]
+		if s, ok := c.Input.(job.FinishAttempt); ok {
 			name += " " + s.Outcome.String()
 		}
 		got = append(got, name)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Fleet are the workers of this node that serve the same queues: a slot of one is as good as
+// WorkerGroup are the workers of this node that serve the same queues: a slot of one is as good as
 // one of another. There is one value for each set of queues, for as long as it has workers.
-type Fleet struct {
+type WorkerGroup struct {
 	Namespace string
 	Queues    []string // sorted
 	key       string
@@ -15,17 +15,19 @@ type Fleet struct {
 }
 
 // Serves reports whether the fleet serves a queue.
-func (f *Fleet) Serves(namespace, queue string) bool {
+func (f *WorkerGroup) Serves(namespace, queue string) bool {
 	_, serves := slices.BinarySearch(f.Queues, queue)
 	return serves && f.Namespace == namespace
 }
 
 // ServedQueues returns the queues that the fleet serves, sorted.
-func (f *Fleet) ServedQueues() (namespace string, queues []string) { return f.Namespace, f.Queues }
+func (f *WorkerGroup) ServedQueues() (namespace string, queues []string) {
+	return f.Namespace, f.Queues
+}
 
-// Freed are slots that came free.
-type Freed struct {
-	Fleet *Fleet
+// FreedSlots are slots that came free.
+type FreedSlots struct {
+	Group *WorkerGroup
 	N     int
 }
 
@@ -35,7 +37,7 @@ func (d *Dispatcher) joinFleet(s *Session) {
 	key := s.hello.Namespace + "/" + strings.Join(queues, "/") // no name has a slash
 	f := d.mu.fleets[key]
 	if f == nil {
-		f = &Fleet{Namespace: s.hello.Namespace, Queues: queues, key: key}
+		f = &WorkerGroup{Namespace: s.hello.Namespace, Queues: queues, key: key}
 		d.mu.fleets[key] = f
 	}
 	f.sessions++
@@ -52,9 +54,9 @@ func (d *Dispatcher) leaveFleet(s *Session) {
 
 // addFreed notes that slots of a session came free.
 func (fx *pendingEffects) addFreed(s *Session, n int) {
-	i := slices.IndexFunc(fx.slots, func(x Freed) bool { return x.Fleet == s.fleet })
+	i := slices.IndexFunc(fx.slots, func(x FreedSlots) bool { return x.Group == s.fleet })
 	if i < 0 {
-		i, fx.slots = len(fx.slots), append(fx.slots, Freed{Fleet: s.fleet})
+		i, fx.slots = len(fx.slots), append(fx.slots, FreedSlots{Group: s.fleet})
 	}
 	fx.slots[i].N += n
 }

@@ -12,14 +12,14 @@ import (
 func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		var last []Freed
-		hear := func(slots []Freed) {
+		var last []FreedSlots
+		hear := func(slots []FreedSlots) {
 			if len(slots) > 0 {
-				last = append([]Freed(nil), slots...)
+				last = append([]FreedSlots(nil), slots...)
 			}
 		}
 		b.freed.Store(&hear)
-		connect := func(name, namespace string, slots int, queues ...string) (*Session, *Fleet) {
+		connect := func(name, namespace string, slots int, queues ...string) (*Session, *WorkerGroup) {
 			t.Helper()
 			s, err := b.d.Connect(job.Hello{WorkerID: name, Namespace: namespace, Queues: queues, Slots: slots, Epoch: 1}, &fakeStream{})
 			if err != nil {
@@ -28,7 +28,7 @@ func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
 			if len(last) != 1 || last[0].N != slots {
 				t.Fatalf("%s with %d slots has come: %+v", name, slots, last)
 			}
-			return s.(*Session), last[0].Fleet
+			return s.(*Session), last[0].Group
 		}
 		first, both := connect("first", "ns", 2, "q", "p")
 		second, same := connect("second", "ns", 3, "p", "q")
@@ -42,16 +42,16 @@ func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
 		}
 
 		ids := b.deliver("a1", "a2", "a3", "a4", "a5", "a6")
-		byFleet := map[*Fleet]int{}
-		count := func(slots []Freed) {
+		byFleet := map[*WorkerGroup]int{}
+		count := func(slots []FreedSlots) {
 			for _, x := range slots {
-				byFleet[x.Fleet] += x.N
+				byFleet[x.Group] += x.N
 			}
 		}
 		b.freed.Store(&count)
 		for _, id := range ids {
 			for _, s := range b.d.mu.workers {
-				s.Results(ok(id))
+				s.HandleResults(ok(id))
 				synctest.Wait()
 			}
 		}

@@ -49,9 +49,9 @@ func (d *Dispatcher) stopHeartbeats(s *Session) {
 	}
 }
 
-// Heartbeat extends the session and acknowledges the heartbeat. A heartbeat of a session that is being stopped
+// HandleHeartbeat extends the session and acknowledges the heartbeat. A heartbeat of a session that is being stopped
 // has no effect.
-func (s *Session) Heartbeat(seq int64) {
+func (s *Session) HandleHeartbeat(seq int64) {
 	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +103,7 @@ func (d *Dispatcher) endSilent(now time.Time) time.Time {
 			return s.heartbeatState.endsAt
 		}
 		d.stopHeartbeats(s)
-		s.stopStream(job.ErrSilentWorker)
+		s.stopStream(job.ErrHeartbeatTimeout)
 	}
 	return time.Time{}
 }

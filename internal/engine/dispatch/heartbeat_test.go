@@ -32,10 +32,10 @@ func TestHeartbeatsAreAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.beats("w", 2, 1)
-		s.Heartbeat(1)
+		s.HandleHeartbeat(1)
 		b.wantSent(out, "heartbeat 1 confirmed true")
 		time.Sleep(sessionTTL - time.Millisecond)
-		s.Heartbeat(7)
+		s.HandleHeartbeat(7)
 		b.wantSent(out, "heartbeat 7 confirmed true")
 		time.Sleep(sessionTTL - time.Millisecond)
 		synctest.Wait()
@@ -53,20 +53,20 @@ func TestASilentSessionEnds(t *testing.T) {
 		s, out := b.beats("w", 2, 1)
 		_, old := b.connect("old", 2, 1) // which sends none
 		time.Sleep(sessionTTL / 2)
-		others.Heartbeat(1)
+		others.HandleHeartbeat(1)
 		time.Sleep(sessionTTL/2 + time.Millisecond)
 		synctest.Wait()
-		if !errors.Is(out.reason(), job.ErrSilentWorker) {
+		if !errors.Is(out.reason(), job.ErrHeartbeatTimeout) {
 			t.Errorf("the session ended with %v", out.reason())
 		}
 		if other.reason() != nil || old.reason() != nil {
 			t.Errorf("other sessions ended: %v, %v", other.reason(), old.reason())
 		}
-		s.Heartbeat(1)
+		s.HandleHeartbeat(1)
 		b.wantSent(out)
 		time.Sleep(sessionTTL)
 		synctest.Wait()
-		if !errors.Is(other.reason(), job.ErrSilentWorker) || old.reason() != nil {
+		if !errors.Is(other.reason(), job.ErrHeartbeatTimeout) || old.reason() != nil {
 			t.Errorf("the others ended with %v, %v", other.reason(), old.reason())
 		}
 		s.Close("silent", nil)
@@ -80,10 +80,10 @@ func TestLeasesEndWithTheSession(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.beats("w", 3, 1)
 		ids := b.deliver("runs", "waits")
-		s.Heartbeat(1)
-		s.Started(ids[:1])
+		s.HandleHeartbeat(1)
+		s.HandleStarted(ids[:1])
 		time.Sleep(2 * time.Second) // it has been renewed once
-		s.Heartbeat(2)
+		s.HandleHeartbeat(2)
 		time.Sleep(time.Second)
 		s.Close("cut", nil)
 		b.wantLeft("ns/runs", sessionTTL-time.Second)
@@ -103,8 +103,8 @@ func TestLeasesOfASilentSessionEndAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.beats("w", 3, 1)
-		s.Heartbeat(1)
-		s.Started(b.deliver("runs"))
+		s.HandleHeartbeat(1)
+		s.HandleStarted(b.deliver("runs"))
 		time.Sleep(sessionTTL)
 		synctest.Wait()
 		if out.reason() == nil {
@@ -129,11 +129,11 @@ func TestLeasesThatOutliveTheSession(t *testing.T) {
 			begin: func(b *bench) *Session { s, _ := b.beats("w", 1, 1); return s },
 		},
 		"of a worker that was sent away": {
-			begin: func(b *bench) *Session { s, _ := b.beats("w", 1, 1); s.Heartbeat(1); return s },
-			then:  func(_ *bench, s *Session) { s.SendAway() },
+			begin: func(b *bench) *Session { s, _ := b.beats("w", 1, 1); s.HandleHeartbeat(1); return s },
+			then:  func(_ *bench, s *Session) { s.RequestReconnect() },
 		},
 		"of a node that drains": {
-			begin: func(b *bench) *Session { s, _ := b.beats("w", 1, 1); s.Heartbeat(1); return s },
+			begin: func(b *bench) *Session { s, _ := b.beats("w", 1, 1); s.HandleHeartbeat(1); return s },
 			then: func(b *bench, _ *Session) {
 				ctx, cancel := context.WithCancel(context.Background())
 				b.t.Cleanup(cancel)
@@ -145,7 +145,7 @@ func TestLeasesThatOutliveTheSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				s := c.begin(b)
-				s.Started(b.deliver("runs"))
+				s.HandleStarted(b.deliver("runs"))
 				time.Sleep(time.Second)
 				if c.then != nil {
 					c.then(b, s)
@@ -164,8 +164,8 @@ func TestCutDuringARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.beats("w", 1, 1)
-		s.Heartbeat(1)
-		s.Started(b.deliver("runs"))
+		s.HandleHeartbeat(1)
+		s.HandleStarted(b.deliver("runs"))
 		b.store.mu.Lock()
 		b.store.during = func() { s.Close("cut", nil) }
 		b.store.mu.Unlock()
@@ -179,8 +179,8 @@ func TestShorteningIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.beats("w", 1, 1)
-		s.Heartbeat(1)
-		s.Started(b.deliver("runs"))
+		s.HandleHeartbeat(1)
+		s.HandleStarted(b.deliver("runs"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		b.store.setFail(errors.New("away"))
@@ -199,14 +199,14 @@ func TestTheNextSessionHasItsLeasesInFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		first, _ := b.beats("w", 1, 1)
-		first.Heartbeat(1)
+		first.HandleHeartbeat(1)
 		ids := b.deliver("runs")
-		first.Started(ids)
+		first.HandleStarted(ids)
 		time.Sleep(time.Second)
 		first.Close("cut", nil)
 		time.Sleep(time.Second)
 		second, out := b.beats("w", 1, 2, ids...)
-		second.Heartbeat(1)
+		second.HandleHeartbeat(1)
 		b.wantLeft("ns/runs", ttl)
 		if got := out.took(); len(got) == 0 || got[len(got)-1] != "heartbeat 1 confirmed true" {
 			t.Errorf("it was told %q", got)
@@ -226,15 +226,15 @@ func TestHeartbeatsConfirmAdoptedLeases(t *testing.T) {
 		l := b.lease("runs")
 		b.store.setFail(errors.New("away"))
 		s, out := b.beats("w", 1, 2, job.LeaseID(l.Record, l.Known.State.Token))
-		s.Heartbeat(1)
+		s.HandleHeartbeat(1)
 		b.wantSent(out, "heartbeat 1 confirmed false")
 		time.Sleep(2 * time.Second)
-		s.Heartbeat(2)
+		s.HandleHeartbeat(2)
 		b.wantSent(out, "heartbeat 2 confirmed false")
 		b.store.setFail(nil)
 		time.Sleep(1500 * time.Millisecond)
 		b.wantSent(out, "heartbeat 2 confirmed true")
-		s.Heartbeat(3)
+		s.HandleHeartbeat(3)
 		b.wantSent(out, "heartbeat 3 confirmed true")
 	})
 }
@@ -246,7 +246,7 @@ func TestHeartbeatsConfirmRefusedLeases(t *testing.T) {
 		l := b.lease("runs")
 		b.store.update("ns/runs", func(f *fakeLease) { f.rec.State.Token++ })
 		s, out := b.beats("w", 1, 2, job.LeaseID(l.Record, l.Known.State.Token))
-		s.Heartbeat(1)
+		s.HandleHeartbeat(1)
 		b.wantSent(out, "heartbeat 1 confirmed false", "cancel runs lease_lost", "heartbeat 1 confirmed true")
 	})
 }
@@ -260,8 +260,8 @@ func TestReturnedAdoptedLeaseIsLost(t *testing.T) {
 		id := job.LeaseID(l.Record, l.Known.State.Token)
 		s, _ := b.beats("w", 1, 2, id)
 		synctest.Wait()
-		s.Returned([]string{id})
-		b.wantEvents("Lose runs")
+		s.HandleReturned([]string{id})
+		b.wantEvents("LoseLease runs")
 		b.wantFree(1)
 	})
 }

@@ -39,9 +39,9 @@ func (d *Dispatcher) Queues() []job.QueueKey {
 	return queues
 }
 
-// Loads returns the load of each queue that this node's workers serve or have an attempt of, sorted. Running
+// QueueLoads returns the load of each queue that this node's workers serve or have an attempt of, sorted. Running
 // counts attempts; as with free slots, a worker of several queues counts for each of them.
-func (d *Dispatcher) Loads() []job.QueueLoad {
+func (d *Dispatcher) QueueLoads() []job.QueueLoad {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	running := make(map[queueKey]int, len(d.mu.queues))
@@ -99,10 +99,10 @@ func (d *Dispatcher) Workers() []job.WorkerInfo {
 	return workers
 }
 
-// Abandon ends the trust in an attempt that is at this node, as if its lease were lost: the worker is asked to
+// AbandonAttempt ends the trust in an attempt that is at this node, as if its lease were lost: the worker is asked to
 // stop. A later result counts if the lease is still valid; without one the lease expires. It returns false if
 // the attempt is not at this node.
-func (d *Dispatcher) Abandon(record job.RecordID, token uint64) bool {
+func (d *Dispatcher) AbandonAttempt(record job.RecordID, token uint64) bool {
 	var fx pendingEffects
 	d.mu.Lock()
 	a := d.mu.attempts[job.LeaseID(record, token)]

@@ -18,7 +18,7 @@ const (
 // watchObjective schedules the judgement of the run's lateness objective, for a run that starts late or not at
 // all; nowMS is the shard's clock. Runs that wait in the store are judged by the scheduler.
 func (a *attempt) watchObjective(now time.Time, nowMS int64) {
-	if at := a.known.Definition.BreaksAt(&a.known.State); at != 0 {
+	if at := a.known.Definition.BreachAtMS(&a.known.State); at != 0 {
 		a.lateAt = now.Add(time.Duration(max(0, at-nowMS))*time.Millisecond + lateGrace)
 	}
 }
@@ -28,13 +28,13 @@ func (fx *pendingEffects) submitJudgement(a *attempt) {
 	a.lateAt = time.Time{}
 	fx.judgedAttempts = append(fx.judgedAttempts, a)
 	fx.judgements = append(fx.judgements, job.Change{
-		Record: a.record, Event: job.FindLate{Token: a.token, StartedMS: a.startedMS}, Known: a.known,
+		Record: a.record, Input: job.CheckLateness{Token: a.token, StartedMS: a.startedMS}, Known: a.known,
 	})
 }
 
 // applyJudgements applies the ledger's answers. A run that it could not decide is submitted again; a result that
 // comes meanwhile counts the run as well.
-func (d *Dispatcher) applyJudgements(attempts []*attempt, answers []job.Answered) {
+func (d *Dispatcher) applyJudgements(attempts []*attempt, answers []job.ChangeSummary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range answers {

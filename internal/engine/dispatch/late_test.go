@@ -15,19 +15,19 @@ func TestARunThatAWorkerDoesNotStartIsJudged(t *testing.T) {
 		b.maxLag = 2 * time.Second
 		s, _ := b.connect("w", 4, 1)
 		ids := b.deliver("idle", "prompt", "brief")
-		s.Started(ids[1:])
+		s.HandleStarted(ids[1:])
 		time.Sleep(2 * time.Second)
 		b.wantEvents()
 		time.Sleep(lateGrace + 2*time.Millisecond)
-		c := b.wantEvents("FindLate idle")[0]
-		if ev := c.Event.(job.FindLate); ev.StartedMS != 0 || c.Known == nil || c.Known.State.Token != ev.Token {
+		c := b.wantEvents("CheckLateness idle")[0]
+		if ev := c.Input.(job.CheckLateness); ev.StartedMS != 0 || c.Known == nil || c.Known.State.Token != ev.Token {
 			t.Errorf("%+v", c)
 		}
 		time.Sleep(5 * time.Second)
-		s.Started(ids[:1])
-		s.Results(ok(ids[1]))
+		s.HandleStarted(ids[:1])
+		s.HandleResults(ok(ids[1]))
 		time.Sleep(5 * time.Second)
-		b.wantEvents("Settle prompt succeeded")
+		b.wantEvents("FinishAttempt prompt succeeded")
 	})
 }
 
@@ -39,24 +39,24 @@ func TestALateStartIsCountedWithItsResultOrAlone(t *testing.T) {
 		s, _ := b.connect("w", 4, 1)
 		ids := b.deliver("brief", "long")
 		time.Sleep(200 * time.Millisecond)
-		s.Started(ids[:2])
+		s.HandleStarted(ids[:2])
 		started := time.Now().UnixMilli()
 		time.Sleep(500 * time.Millisecond)
-		s.Results(ok(ids[0]))
-		b.wantEvents("Settle brief succeeded")
+		s.HandleResults(ok(ids[0]))
+		b.wantEvents("FinishAttempt brief succeeded")
 		b.ledger.set(answering(0, job.ErrUnavailable))
 		time.Sleep(lateGrace)
-		for _, c := range b.wantEvents("FindLate long") {
-			if ev := c.Event.(job.FindLate); ev.StartedMS != started {
+		for _, c := range b.wantEvents("CheckLateness long") {
+			if ev := c.Input.(job.CheckLateness); ev.StartedMS != started {
 				t.Errorf("%+v", ev)
 			}
 		}
 		b.ledger.set(answering(job.Applied, nil))
 		time.Sleep(lateRetry)
-		b.wantEvents("FindLate long")
+		b.wantEvents("CheckLateness long")
 		time.Sleep(time.Minute)
 		for _, c := range b.ledger.took() {
-			if _, again := c.Event.(job.FindLate); again {
+			if _, again := c.Input.(job.CheckLateness); again {
 				t.Errorf("%+v", c)
 			}
 		}

@@ -2,10 +2,10 @@ package dispatch
 
 import "github.com/fermata-io/fermata/internal/core/job"
 
-// Lost handles a worker's report that it has given up leases while its process kept running: see
+// HandleLost handles a worker's report that it has given up leases while its process kept running: see
 // [job.ForgiveLoss]. Most are of other nodes, or of earlier streams. Events that this node still has to submit
 // for one, such as a loss, go first.
-func (s *Session) Lost(leaseIDs []string) {
+func (s *Session) HandleLost(leaseIDs []string) {
 	d := s.d
 	var fx pendingEffects
 	d.mu.Lock()

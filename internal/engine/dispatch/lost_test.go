@@ -12,12 +12,12 @@ func TestLostLeasesAreForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 2, 3)
-		s.Lost([]string{job.LeaseID("ns/a", 7), job.LeaseID("other/b", 7), "nonsense"})
+		s.HandleLost([]string{job.LeaseID("ns/a", 7), job.LeaseID("other/b", 7), "nonsense"})
 		b.wantEvents("ForgiveLoss a")
 		b.wantSent(out, "ack a accepted")
 		// The store cannot be reached: it is tried again.
 		b.ledger.set(answering(job.Applied, job.ErrUnavailable))
-		s.Lost([]string{job.LeaseID("ns/c", 8)})
+		s.HandleLost([]string{job.LeaseID("ns/c", 8)})
 		synctest.Wait()
 		b.ledger.set(answering(job.Stale, nil))
 		time.Sleep(time.Second)
@@ -36,21 +36,21 @@ func TestALeaseThatAHelloLeavesOutIsForgiven(t *testing.T) {
 			b := newBench(t)
 			s, _ := b.connect("w", 2, 1)
 			ids := b.deliver("runs")
-			s.Started(ids)
+			s.HandleStarted(ids)
 			s.Close("cut", nil)
 			time.Sleep(20 * time.Second)
 			if fails {
 				b.ledger.set(answering(job.Applied, job.ErrUnavailable))
 			}
 			s, out := b.connect("w", 2, 2)
-			s.Lost(ids)
+			s.HandleLost(ids)
 			synctest.Wait()
 			if fails {
 				b.ledger.set(answering(job.Applied, nil))
 				time.Sleep(time.Second)
-				b.wantEvents("Lose runs", "Lose runs", "ForgiveLoss runs")
+				b.wantEvents("LoseLease runs", "LoseLease runs", "ForgiveLoss runs")
 			} else {
-				b.wantEvents("Lose runs", "ForgiveLoss runs")
+				b.wantEvents("LoseLease runs", "ForgiveLoss runs")
 			}
 			b.wantSent(out, "ack runs accepted")
 			b.wantFree(2)
@@ -68,12 +68,12 @@ func TestALeaseThatItsWorkerGivesUpIsOver(t *testing.T) {
 		s, out := b.connect("w", 2, 1)
 		other, _ := b.connect("other", 1, 1)
 		ids := b.deliver("runs")
-		s.Started(ids)
-		other.Lost(ids) // which is not its own
+		s.HandleStarted(ids)
+		other.HandleLost(ids) // which is not its own
 		b.wantEvents()
 		b.ledger.set(nil) // which does not answer
-		s.Lost(ids)
-		s.Lost(ids)
+		s.HandleLost(ids)
+		s.HandleLost(ids)
 		b.wantEvents("ForgiveLoss runs")
 		b.wantSent(out, "lease runs")
 		b.wantFree(3)

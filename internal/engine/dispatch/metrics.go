@@ -46,7 +46,7 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		resubmitted:   counter("resubmitted_total", "Results and returns that had to be submitted again."),
 		storeFailures: counter("store_failures_total", "Failed calls to renew leases or read records."),
 		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fermata_dispatch_settle_seconds", Help: "Time from the arrival of a result until it is stored.",
+			Name: "fermata_dispatch_result_commit_seconds", Help: "Time from the arrival of a result until it is stored.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
 		}),
 	}
@@ -95,7 +95,7 @@ func (s slotCollector) Describe(out chan<- *prometheus.Desc) {
 const maxQueues = 200
 
 func (s slotCollector) Collect(out chan<- prometheus.Metric) {
-	for _, l := range limitQueues(s.d.Loads()) {
+	for _, l := range limitQueues(s.d.QueueLoads()) {
 		gauge := func(desc *prometheus.Desc, v int, labels ...string) {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v),
 				append([]string{l.Namespace, l.Queue}, labels...)...)

@@ -28,14 +28,14 @@ type Store interface {
 	// Now is the shard's clock in Unix milliseconds; it calls Redis only if the last answer is too old.
 	Now(ctx context.Context, shard int) (int64, error)
 	// Latest is an upper bound of that clock.
-	Latest(shard int) lease.Latest
+	Latest(shard int) lease.ClockBound
 	ShardOf(job.Key) int
 }
 
 // Ledger decides and stores changes of records. SubmitAll must not block; done is called with answers, several
 // at a time and each of them once, on any goroutine and maybe before SubmitAll returns.
 type Ledger interface {
-	SubmitAll(changes []job.Change, done func([]job.Answered))
+	SubmitAll(changes []job.Change, done func([]job.ChangeSummary))
 }
 
 // Observer receives notices of what happened. It must not block, and must not keep the slice, whose memory is
@@ -80,7 +80,7 @@ type Options struct {
 	TraceID func(*job.Record) *job.TraceID
 	// OnDemand is called when slots became free, when a queue has lost its last worker, and when the node
 	// drains. It must neither block nor keep its argument. May be nil.
-	OnDemand func([]Freed)
+	OnDemand func([]FreedSlots)
 	// OnServed is called when the first worker of a queue has come, and when the last one
 	// has gone. It must neither block nor call back. May be nil.
 	OnServed func(namespace, queue string, served bool)
@@ -104,7 +104,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.AckAfter = DefaultAckAfter
 	}
 	if o.OnDemand == nil {
-		o.OnDemand = func([]Freed) {}
+		o.OnDemand = func([]FreedSlots) {}
 	}
 	if o.OnServed == nil {
 		o.OnServed = func(string, string, bool) {}

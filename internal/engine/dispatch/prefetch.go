@@ -65,9 +65,9 @@ func (s *Session) placesToWait() int {
 	return 0
 }
 
-// Prefetch reserves up to n places of attempts that wait at workers for a slot. It is meant for when no slot is
+// ReserveWaiting reserves up to n places of attempts that wait at workers for a slot. It is meant for when no slot is
 // free: otherwise a waiting attempt could run elsewhere at once. Like Reserve it always returns a reservation to
 // be delivered.
-func (d *Dispatcher) Prefetch(namespace, queue string, n int) slots.Reservation {
+func (d *Dispatcher) ReserveWaiting(namespace, queue string, n int) slots.Reservation {
 	return d.reserveSlots(&sessionReservation{d: d, queue: queueKey{namespace, queue}, toWait: true}, n)
 }

@@ -31,7 +31,7 @@ func (b *bench) show(s *Session, results int, every time.Duration) {
 		time.Sleep(every)
 		b.tokens++
 		id := b.deliver(fmt.Sprintf("shown-%d", b.tokens))[0]
-		s.Results(ok(id))
+		s.HandleResults(ok(id))
 		synctest.Wait()
 	}
 	b.ledger.took()
@@ -67,7 +67,7 @@ func TestPrefetchFollowsThePaceOfResults(t *testing.T) {
 				if n := b.d.Demand()[0]; n.Free != 0 || n.Ahead != test.want {
 					t.Errorf("peers hear of %d slots and %d places ahead; want 0 and %d", n.Free, n.Ahead, test.want)
 				}
-				r := b.d.Prefetch("ns", "q", 1000)
+				r := b.d.ReserveWaiting("ns", "q", 1000)
 				if full.Count() != 10 || r.Count() != test.want {
 					t.Errorf("%d slots, and %d may wait; want 10 and %d", full.Count(), r.Count(), test.want)
 				}
@@ -125,9 +125,9 @@ func TestDemandHasFreeSlotsAndPlaces(t *testing.T) {
 		want(1, 30)
 		last := b.d.Reserve("ns", "q", 1)
 		want(0, 30)
-		some := b.d.Prefetch("ns", "q", 14)
+		some := b.d.ReserveWaiting("ns", "q", 14)
 		want(0, 16)
-		more := b.d.Prefetch("ns", "q", 5)
+		more := b.d.ReserveWaiting("ns", "q", 5)
 		want(0, 0) // until half of them are gone
 		for _, r := range []slots.Reservation{reserved, last, some, more} {
 			r.Deliver(nil)
@@ -155,7 +155,7 @@ func TestPlacesAreJudgedAnew(t *testing.T) {
 			t.Fatalf("peers hear of %+v, want 38 places at y and some at x", n)
 		}
 		time.Sleep(time.Second)
-		if r := b.d.Prefetch("ns", "q", 1000); r.Count() != 0 {
+		if r := b.d.ReserveWaiting("ns", "q", 1000); r.Count() != 0 {
 			t.Errorf("%d may wait behind handlers that do not end", r.Count())
 		}
 		for _, r := range slots {
@@ -172,7 +172,7 @@ func twoRun(t *testing.T) (b *bench, s *Session, out *fakeStream, running []stri
 	b.show(session, 60, time.Millisecond/2)
 	out.took()
 	running = b.deliver("a", "b")
-	session.Started(running)
+	session.HandleStarted(running)
 	return b, session, out, running
 }
 
@@ -181,7 +181,7 @@ func TestAttemptsThatWaitAtAWorker(t *testing.T) {
 		b, s, out, running := twoRun(t)
 		ahead := func(n int) slots.Reservation {
 			t.Helper()
-			r := b.d.Prefetch("ns", "q", n)
+			r := b.d.ReserveWaiting("ns", "q", n)
 			if r.Count() != n {
 				t.Fatalf("%d may wait, want %d", r.Count(), n)
 			}
@@ -192,7 +192,7 @@ func TestAttemptsThatWaitAtAWorker(t *testing.T) {
 		b.wantSent(out, "lease a", "lease b", "lease c", "lease d", "lease e")
 		b.wantFree(0)
 		ahead(5).Deliver([]job.Leased{b.lease("f"), b.lease("g")})
-		if n := b.d.Prefetch("ns", "q", 100).Count(); n != 0 {
+		if n := b.d.ReserveWaiting("ns", "q", 100).Count(); n != 0 {
 			t.Errorf("%d may wait before half of them have gone", n)
 		}
 		if w := b.d.Workers()[0]; w.Running != 2 {
@@ -201,7 +201,7 @@ func TestAttemptsThatWaitAtAWorker(t *testing.T) {
 
 		// Their deadlines begin with their start; what is returned is not counted
 		// and makes the handlers slow.
-		s.Results(ok(running[0]))
+		s.HandleResults(ok(running[0]))
 		synctest.Wait()
 		out.took()
 		var waiting []string
@@ -219,21 +219,21 @@ func TestAttemptsThatWaitAtAWorker(t *testing.T) {
 			t.Fatalf("%d wait, want 5", len(waiting))
 		}
 		b.ledger.took()
-		s.Returned(waiting[:1])
+		s.HandleReturned(waiting[:1])
 		synctest.Wait()
-		if c := b.ledger.took(); len(c) != 1 || c[0].Event != (job.Return{Token: c[0].Event.(job.Return).Token}) {
+		if c := b.ledger.took(); len(c) != 1 || c[0].Input != (job.ReturnLease{Token: c[0].Input.(job.ReturnLease).Token}) {
 			t.Errorf("got %v, want one return", c)
 		}
-		s.Returned(waiting[1:])
+		s.HandleReturned(waiting[1:])
 		synctest.Wait()
 		b.ledger.took()
 		b.wantFree(1)
 		full := b.d.Reserve("ns", "q", 2)
-		if n := b.d.Prefetch("ns", "q", 100).Count(); n != 0 {
+		if n := b.d.ReserveWaiting("ns", "q", 100).Count(); n != 0 {
 			t.Errorf("%d may wait behind slow handlers", n)
 		}
 		full.Deliver(nil)
-		s.Results(ok(running[1]))
+		s.HandleResults(ok(running[1]))
 		b.wantFree(2)
 	})
 }
@@ -247,7 +247,7 @@ func TestPrefetchDoesNotTakeReservedSlots(t *testing.T) {
 		b.show(s, 60, time.Millisecond/2)
 		out.took()
 		slots := b.d.Reserve("ns", "q", 2)
-		ahead := b.d.Prefetch("ns", "q", 8)
+		ahead := b.d.ReserveWaiting("ns", "q", 8)
 		leases := make([]job.Leased, 10)
 		for i := range leases {
 			leases[i] = b.lease(fmt.Sprint(i))
@@ -267,14 +267,14 @@ func TestPrefetchDoesNotTakeReservedSlots(t *testing.T) {
 func TestSlotsThatComeFreeAreNotPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s, out, running := twoRun(t)
-		away := b.d.Prefetch("ns", "q", 8)
+		away := b.d.ReserveWaiting("ns", "q", 8)
 		if away.Count() != 8 {
 			t.Fatalf("%d may wait, want 8", away.Count())
 		}
-		if n := b.d.Prefetch("ns", "q", 8).Count(); n != 0 {
+		if n := b.d.ReserveWaiting("ns", "q", 8).Count(); n != 0 {
 			t.Errorf("%d places are promised twice", n)
 		}
-		s.Results([]job.Result{ok(running[0])[0], ok(running[1])[0]})
+		s.HandleResults([]job.Result{ok(running[0])[0], ok(running[1])[0]})
 		b.wantFree(2)
 		if got := out.took(); len(got) != 4 { // the acknowledgements in either order
 			t.Errorf("worker was sent %q, want two leases and two acknowledgements", got)
@@ -304,13 +304,13 @@ func TestPlacesToWaitAreNotFreeSlots(t *testing.T) {
 		s.resultPace = resultPace{lastRate: 10_000}
 		s.markOutdated()
 		b.d.mu.Unlock()
-		r := b.d.Prefetch("ns", "q", 5)
+		r := b.d.ReserveWaiting("ns", "q", 5)
 		if r.Count() != 5 {
 			t.Fatalf("%d places", r.Count())
 		}
 		b.d.Reserve("ns", "q", 1) // now a caller waits
 		freed := 0
-		hear := func(slots []Freed) {
+		hear := func(slots []FreedSlots) {
 			for _, x := range slots {
 				freed += x.N
 			}

@@ -26,7 +26,7 @@ func TestIdleWorkersTakeTurns(t *testing.T) {
 			for name, out := range streams {
 				if len(out.took()) > 0 {
 					got[name]++
-					sessions[name].Results(ok(id))
+					sessions[name].HandleResults(ok(id))
 					synctest.Wait()
 					out.took() // the acknowledgement
 				}
@@ -75,7 +75,7 @@ func TestQueuesShareTheSlotsOfAWorker(t *testing.T) {
 		free(2, 2)
 		q.Deliver(nil)
 		free(3, 3)
-		both.Draining()
+		both.HandleDraining()
 		free(0, 0)
 		both.Close("done", nil)
 		if got := b.d.Demand(); len(got) != 0 {

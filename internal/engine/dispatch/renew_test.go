@@ -17,9 +17,9 @@ func TestShortAttemptsAreNotRenewed(t *testing.T) {
 		s, _ := b.connect("w", 10, 1)
 		for i := range 50 {
 			ids := b.deliver(fmt.Sprint("j", i))
-			s.Started(ids)
+			s.HandleStarted(ids)
 			time.Sleep(300 * time.Millisecond)
-			s.Results(ok(ids[0]))
+			s.HandleResults(ok(ids[0]))
 		}
 		synctest.Wait()
 		if n := b.store.callCount(); n != 0 {
@@ -38,7 +38,7 @@ func TestRenewals(t *testing.T) {
 		}
 		ids := b.deliver(names...)
 		for _, id := range ids {
-			s.Started([]string{id})
+			s.HandleStarted([]string{id})
 			time.Sleep(50 * time.Microsecond)
 		}
 		// What runs longer is marked as acknowledged, in few calls.
@@ -79,7 +79,7 @@ func TestUnstartedLeaseEnds(t *testing.T) {
 		b.wantSent(out, "cancel a lease_lost")
 		b.wantEvents()
 		b.wantFree(0)
-		s.Returned(ids)
+		s.HandleReturned(ids)
 		b.wantFree(1)
 		b.wantEvents()
 	})
@@ -90,14 +90,14 @@ func TestLeaseRefusedByTheStore(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.store.update("ns/a", func(l *fakeLease) { l.rec.State.Token++ })
 		time.Sleep(time.Second)
 		b.wantSent(out, "lease a", "cancel a lease_lost")
 		b.wantFree(0)
 		// A late result is for the ledger to judge.
 		b.ledger.set(answering(job.Stale, nil))
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "ack a stale")
 		b.wantFree(1)
 	})
@@ -111,7 +111,7 @@ func TestLeaseExpiresByOurOwnClock(t *testing.T) {
 		s, out := b.connect("w", 1, 1)
 		ids := b.deliver("a")
 		granted := time.Now()
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.store.setFail(job.ErrUnavailable)
 		time.Sleep(ttl - ttl/10 - time.Millisecond)
 		b.wantSent(out, "lease a")
@@ -121,7 +121,7 @@ func TestLeaseExpiresByOurOwnClock(t *testing.T) {
 			t.Error("too late")
 		}
 		b.store.setFail(nil)
-		s.Results([]job.Result{{LeaseID: ids[0], Outcome: job.OutcomeCancelled}})
+		s.HandleResults([]job.Result{{LeaseID: ids[0], Outcome: job.OutcomeCancelled}})
 		b.wantSent(out, "ack a accepted")
 	})
 }
@@ -130,7 +130,7 @@ func TestRenewalIsRepeatedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 1)
-		s.Started(b.deliver("a"))
+		s.HandleStarted(b.deliver("a"))
 		b.store.setFail(errors.New("reply lost"))
 		time.Sleep(15 * time.Second)
 		b.store.setFail(nil)
@@ -148,7 +148,7 @@ func TestSlowReadsDoNotHoldUpRenewals(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 8, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.wantSent(out, "lease a")
 		b.store.mu.Lock()
 		b.store.stall = 8 * time.Second
@@ -168,7 +168,7 @@ func TestMovedLeaseEndsTheOldSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 2, 1)
-		s.Started(b.deliver("a"))
+		s.HandleStarted(b.deliver("a"))
 		b.store.update("ns/a", func(l *fakeLease) { l.rec.State.Epoch = 2 })
 		time.Sleep(time.Second)
 		b.wantSent(out, "lease a")
@@ -186,15 +186,15 @@ func TestEditedRecordIsReadAgain(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 2, 1)
 		ids := b.deliver("a", "b")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.store.update("ns/a", func(l *fakeLease) { l.rec.State.Revision++; l.rec.State.Cancel = true })
 		b.store.update("ns/b", func(l *fakeLease) { l.rec.State.Revision++; l.rec.Definition.Handler = "new" })
 		time.Sleep(time.Second)
 		b.wantSent(out, "lease a", "lease b", "cancel a requested")
 		time.Sleep(ttl)
 		b.wantSent(out)
-		s.Results(ok(ids[1]))
-		if known := b.wantEvents("Settle b succeeded")[0].Known; known.Definition.Handler != "new" || known.State.Revision != 4 {
+		s.HandleResults(ok(ids[1]))
+		if known := b.wantEvents("FinishAttempt b succeeded")[0].Known; known.Definition.Handler != "new" || known.State.Revision != 4 {
 			t.Errorf("settled on %+v", known)
 		}
 	})
@@ -205,7 +205,7 @@ func TestCancelAttempt(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		record, token, _ := job.ParseLeaseID(ids[0])
 		if b.d.CancelAttempt(record, token+1) || b.d.CancelAttempt("ns/b", token) {
 			t.Error("cancelled what is not here")
@@ -216,8 +216,8 @@ func TestCancelAttempt(t *testing.T) {
 			}
 		}
 		b.wantSent(out, "lease a", "cancel a requested")
-		s.Results([]job.Result{{LeaseID: ids[0], Outcome: job.OutcomeCancelled}})
-		b.wantEvents("Settle a cancelled")
+		s.HandleResults([]job.Result{{LeaseID: ids[0], Outcome: job.OutcomeCancelled}})
+		b.wantEvents("FinishAttempt a cancelled")
 		if b.d.CancelAttempt(record, token) {
 			t.Error("cancelled what has ended")
 		}
@@ -279,7 +279,7 @@ func TestADeadShardCostsNoOtherLeases(t *testing.T) {
 			healthy[ids[i]] = l.Shard != 0
 		}
 		r.Deliver(leases)
-		s.Started(ids)
+		s.HandleStarted(ids)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		lost := 0

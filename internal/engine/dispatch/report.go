@@ -7,8 +7,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Started handles the worker's report that handlers started.
-func (s *Session) Started(leaseIDs []string) {
+// HandleStarted handles the worker's report that handlers started.
+func (s *Session) HandleStarted(leaseIDs []string) {
 	d := s.d
 	clocks := d.clocksOfUnstarted(leaseIDs)
 	var fx pendingEffects
@@ -54,12 +54,12 @@ func (d *Dispatcher) clocksOfUnstarted(leaseIDs []string) map[int]int64 {
 func (d *Dispatcher) returnLease(a *attempt, why string, fx *pendingEffects) {
 	d.metrics.returned.WithLabelValues(why).Inc()
 	d.freeSlot(a, fx)
-	d.submitOwnEvent(a, job.Return{Token: a.token}, fx)
+	d.submitOwnEvent(a, job.ReturnLease{Token: a.token}, fx)
 }
 
-// Returned handles leases that the worker will not start. Those of another node could not be returned there,
+// HandleReturned handles leases that the worker will not start. Those of another node could not be returned there,
 // because the stream was cut.
-func (s *Session) Returned(leaseIDs []string) {
+func (s *Session) HandleReturned(leaseIDs []string) {
 	d := s.d
 	var fx pendingEffects
 	d.mu.Lock()
@@ -90,7 +90,7 @@ func (s *Session) Returned(leaseIDs []string) {
 		case a.started:
 			// Returning a started attempt uncounted could repeat for ever.
 			d.freeSlot(a, &fx)
-			d.submitOwnEvent(a, job.Settle{
+			d.submitOwnEvent(a, job.FinishAttempt{
 				Token: a.token, Outcome: job.OutcomeFailed, Error: "worker gave the attempt back after its start",
 				StartedMS: a.startedMS, Worker: s.hello.WorkerID,
 			}, &fx)
@@ -112,7 +112,7 @@ func (d *Dispatcher) settleTimedOut(a *attempt, fx *pendingEffects) {
 		timeout, grace = a.known.Definition.Timeout, a.known.Definition.TimeoutGrace
 	}
 	a.session.cancelAttempt(a, job.CancelTimedOut)
-	d.submitOwnEvent(a, job.Settle{
+	d.submitOwnEvent(a, job.FinishAttempt{
 		Token: a.token, Outcome: job.OutcomeTimedOut,
 		Error:     fmt.Sprintf("no answer within the timeout of %v and %v of grace", timeout, grace),
 		StartedMS: a.startedMS, Worker: a.session.hello.WorkerID,

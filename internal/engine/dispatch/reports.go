@@ -24,7 +24,7 @@ func (d *Dispatcher) reportAdopted(a *attempt, fx *pendingEffects) {
 }
 
 // reportEnded reports that this node has given up an attempt; only the first report counts.
-func (d *Dispatcher) reportEnded(a *attempt, settle job.Event, over bool, fx *pendingEffects) {
+func (d *Dispatcher) reportEnded(a *attempt, settle job.Input, over bool, fx *pendingEffects) {
 	if d.o.Attempts == nil || a.endReported {
 		return
 	}
@@ -60,9 +60,9 @@ func (d *Dispatcher) deliverReports() {
 	d.spareReports = list
 }
 
-// Return gives leases back that reached this node and are not to be delivered. It does not block; a return that
+// ReturnLeases gives leases back that reached this node and are not to be delivered. It does not block; a return that
 // cannot be stored at once is submitted again until it is.
-func (d *Dispatcher) Return(leases []job.Leased) {
+func (d *Dispatcher) ReturnLeases(leases []job.Leased) {
 	if len(leases) == 0 {
 		return
 	}

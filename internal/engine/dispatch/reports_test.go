@@ -23,34 +23,34 @@ func TestEndsAreReported(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 9, 1)
 		ids := b.deliver("done", "failed", "returned", "slow", "lost", "doubt", "stale")
-		s.Started(slices.Delete(slices.Clone(ids), 2, 3))
+		s.HandleStarted(slices.Delete(slices.Clone(ids), 2, 3))
 		b.wantHeard()
 
-		s.Results(ok(ids[0]))
-		s.Results([]job.Result{{LeaseID: ids[1], Outcome: job.OutcomeFailed, Error: "HTTP 503", RetryAfter: time.Minute}})
-		s.Returned(ids[2:3])
+		s.HandleResults(ok(ids[0]))
+		s.HandleResults([]job.Result{{LeaseID: ids[1], Outcome: job.OutcomeFailed, Error: "HTTP 503", RetryAfter: time.Minute}})
+		s.HandleReturned(ids[2:3])
 		b.wantHeard("failed ns/failed", "over ns/returned", "succeeded ns/done")
 		for _, e := range b.heard.endings {
 			if e.Definition == nil || !e.Over || e.Token == 0 {
 				t.Errorf("ending %+v", e)
 			}
-			if s, _ := e.Settle.(job.Settle); e.Record == "ns/failed" && s.RetryAfter != time.Minute {
+			if s, _ := e.Settle.(job.FinishAttempt); e.Record == "ns/failed" && s.RetryAfter != time.Minute {
 				t.Errorf("settled as %+v", s)
 			}
 		}
 
 		b.ledger.set(answering(job.Stale, nil))
-		s.Results(ok(ids[6]))
+		s.HandleResults(ok(ids[6]))
 		b.wantHeard("over ns/stale")
 		b.ledger.set(answering(job.Applied, nil))
 
 		b.store.update("ns/lost", func(l *fakeLease) { l.rec.State.Token++ })
 		time.Sleep(ttl / 2)
 		b.wantHeard("over ns/lost") // though its handler has not stopped
-		s.Results(ok(ids[4]))
+		s.HandleResults(ok(ids[4]))
 		b.wantHeard()
 
-		if !b.d.Abandon("ns/doubt", tokenOf(t, ids[5])) || b.d.Abandon("ns/doubt", 1) {
+		if !b.d.AbandonAttempt("ns/doubt", tokenOf(t, ids[5])) || b.d.AbandonAttempt("ns/doubt", 1) {
 			t.Error("abandoned the wrong one")
 		}
 		b.wantHeard("gone ns/doubt")
@@ -79,9 +79,9 @@ func TestRepeatedResultIsReportedOnce(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 1, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.ledger.set(answering(0, job.ErrUnavailable))
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantHeard()
 		b.ledger.set(answering(job.Duplicate, nil))
 		time.Sleep(time.Second)
@@ -101,7 +101,7 @@ func TestAdoptionIsReported(t *testing.T) {
 		if !b.d.CancelAttempt(child.Record, child.Known.State.Token) {
 			t.Error("the attempt of a child record cannot be cancelled")
 		}
-		s.Results(ok(id(child)))
+		s.HandleResults(ok(id(child)))
 		b.wantHeard("succeeded ns/job#r3")
 
 		// The stream is cut: the worker comes back, or goes to another node.
@@ -126,9 +126,9 @@ func TestForeignReturnIsReported(t *testing.T) {
 		b.ledger.set(func(job.Change) job.ChangeResult {
 			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Known.Definition}}
 		})
-		s.Returned([]string{job.LeaseID(l.Record, l.Known.State.Token)})
+		s.HandleReturned([]string{job.LeaseID(l.Record, l.Known.State.Token)})
 		b.wantHeard("over ns/a")
-		s.Started(b.deliver("b"))
+		s.HandleStarted(b.deliver("b"))
 		s.Close("cut", nil)
 		b.wantHeard("gone ns/b")
 		b.connect("w", 9, 3)
@@ -144,13 +144,13 @@ func TestForeignResultIsReported(t *testing.T) {
 		b.ledger.set(func(job.Change) job.ChangeResult {
 			return job.ChangeResult{Answer: job.Applied, Record: job.Record{Definition: l.Known.Definition}}
 		})
-		s.Results(ok(job.LeaseID(l.Record, l.Known.State.Token)))
+		s.HandleResults(ok(job.LeaseID(l.Record, l.Known.State.Token)))
 		b.wantHeard("succeeded ns/a")
 		if e := b.heard.endings[0]; e.Definition == nil || e.Definition.ID != "a" {
 			t.Errorf("ending %+v", e)
 		}
 		b.ledger.set(answering(job.Stale, nil))
-		s.Results(ok("77@ns/a"))
+		s.HandleResults(ok("77@ns/a"))
 		b.wantHeard()
 	})
 }
@@ -161,7 +161,7 @@ func TestChildRecords(t *testing.T) {
 		s, out := b.connect("w", 2, 1)
 		ids := b.deliver("job#r0", "job#r1")
 		b.wantSent(out, "lease job", "lease job")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		time.Sleep(ttl)
 		for _, r := range b.store.took() {
 			if r.Record != "ns/job#r0" && r.Record != "ns/job#r1" {
@@ -169,8 +169,8 @@ func TestChildRecords(t *testing.T) {
 			}
 		}
 		b.wantHeard()
-		s.Results(ok(ids[1]))
-		if c := b.wantEvents("Settle job succeeded")[0]; c.Record != "ns/job#r1" || c.Known.State.Token != tokenOf(t, ids[1]) {
+		s.HandleResults(ok(ids[1]))
+		if c := b.wantEvents("FinishAttempt job succeeded")[0]; c.Record != "ns/job#r1" || c.Known.State.Token != tokenOf(t, ids[1]) {
 			t.Errorf("settled %+v", c)
 		}
 		b.wantHeard("succeeded ns/job#r1")
@@ -207,7 +207,7 @@ func TestReturnIsRepeatedUntilItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.ledger.set(answering(0, job.ErrUnavailable))
-		b.d.Return([]job.Leased{b.lease("a"), b.lease("b")})
+		b.d.ReturnLeases([]job.Leased{b.lease("a"), b.lease("b")})
 		time.Sleep(time.Second)
 		b.ledger.set(answering(job.Applied, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -229,12 +229,12 @@ func TestAResultAfterTheTrustEndedIsReported(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 1, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.store.setFail(errors.New("away"))
 		time.Sleep(ttl)
 		b.wantHeard("gone ns/a")
 		b.store.setFail(nil)
-		s.Results(ok(ids[0])) // it was not reaped yet, so it counts
+		s.HandleResults(ok(ids[0])) // it was not reaped yet, so it counts
 		b.wantHeard("succeeded ns/a")
 	})
 }

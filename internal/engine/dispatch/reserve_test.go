@@ -84,7 +84,7 @@ func TestLeasesInAdvance(t *testing.T) {
 		early := b.lease("early")
 		early.StartAt = time.Now().Add(10 * time.Millisecond)
 		b.d.Reserve("ns", "q", 1).Deliver([]job.Leased{early})
-		b.wantEvents("Return early") // never sent
+		b.wantEvents("ReturnLease early") // never sent
 		s.Close("gone", nil)
 
 		s, out := b.connect("x", 4, 1)
@@ -126,8 +126,8 @@ func TestStartsAreNotBeforeRunsAreDue(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 4, 1)
 		for _, report := range []func(id string){
-			func(id string) { s.Started([]string{id}); s.Results(ok(id)) },
-			func(id string) { s.Results(ok(id)) },
+			func(id string) { s.HandleStarted([]string{id}); s.HandleResults(ok(id)) },
+			func(id string) { s.HandleResults(ok(id)) },
 		} {
 			l := b.lease("a")
 			l.Known.State.Due += 8
@@ -135,7 +135,7 @@ func TestStartsAreNotBeforeRunsAreDue(t *testing.T) {
 			report(job.LeaseID(l.Record, l.Known.State.Token))
 			synctest.Wait()
 			changes := b.ledger.took()
-			if got := changes[len(changes)-1].Event.(job.Settle).StartedMS; got != l.Known.State.Due {
+			if got := changes[len(changes)-1].Input.(job.FinishAttempt).StartedMS; got != l.Known.State.Due {
 				t.Errorf("it started %d ms after it was due", got-l.Known.State.Due)
 			}
 		}
@@ -149,7 +149,7 @@ func TestDeliverReturnsLeasesThatCannotStart(t *testing.T) {
 		r := b.d.Reserve("ns", "q", 2)
 		s.Close("cut", nil)
 		r.Deliver([]job.Leased{b.lease("closed")})
-		b.wantEvents("Return closed")
+		b.wantEvents("ReturnLease closed")
 
 		s, out := b.connect("w", 4, 2)
 		r = b.d.Reserve("ns", "q", 2)
@@ -165,7 +165,7 @@ func TestDeliverReturnsLeasesThatCannotStart(t *testing.T) {
 			r = b.d.Reserve("ns", "q", 1)
 			b.store.setClockSkew(slept)
 			r.Deliver([]job.Leased{late})
-			b.wantEvents("Return late")
+			b.wantEvents("ReturnLease late")
 			b.store.setClockSkew(0)
 		}
 		near := b.lease("near")
@@ -180,7 +180,7 @@ func TestDeliverReturnsLeasesThatCannotStart(t *testing.T) {
 		other.mu.Unlock()
 		r = b.d.Reserve("ns", "q", 1)
 		r.Deliver([]job.Leased{b.lease("unsent")})
-		b.wantEvents("Return unsent")
+		b.wantEvents("ReturnLease unsent")
 		if other.reason() == nil {
 			t.Error("a stream that takes nothing goes on")
 		}
@@ -208,10 +208,10 @@ func TestDrainingWorkerGetsNoLeases(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 4, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
-		s.Draining()
+		s.HandleStarted(ids)
+		s.HandleDraining()
 		b.wantFree(0)
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "lease a", "ack a accepted")
 		b.ledger.took()
 		s.Close("done", nil)
@@ -276,7 +276,7 @@ func TestSlotsProperty(t *testing.T) {
 			"start": func(rt *rapid.T) {
 				if len(sessions) > 0 {
 					i := pick()
-					sessions[i].Started(take(i))
+					sessions[i].HandleStarted(take(i))
 				}
 			},
 			"report": func(rt *rapid.T) {
@@ -287,7 +287,7 @@ func TestSlotsProperty(t *testing.T) {
 				ids := take(i)
 				live[i] = live[i][len(ids):]
 				for _, id := range ids {
-					sessions[i].Results(ok(id))
+					sessions[i].HandleResults(ok(id))
 				}
 			},
 			"return": func(rt *rapid.T) {
@@ -297,7 +297,7 @@ func TestSlotsProperty(t *testing.T) {
 				i := pick()
 				ids := take(i)
 				live[i] = live[i][len(ids):]
-				sessions[i].Returned(ids)
+				sessions[i].HandleReturned(ids)
 			},
 			"reconnect": func(rt *rapid.T) {
 				if len(sessions) == 0 {
@@ -323,7 +323,7 @@ func TestSlotsProperty(t *testing.T) {
 		total := 0
 		for i, s := range sessions {
 			for _, id := range live[i] {
-				s.Results(ok(id))
+				s.HandleResults(ok(id))
 			}
 			total += s.hello.Slots
 		}
@@ -336,8 +336,8 @@ func TestSlotsProperty(t *testing.T) {
 // syncLedger accepts everything before SubmitAll returns.
 type syncLedger struct{}
 
-func (syncLedger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
-	answers := make([]job.Answered, len(changes))
+func (syncLedger) SubmitAll(changes []job.Change, done func([]job.ChangeSummary)) {
+	answers := make([]job.ChangeSummary, len(changes))
 	for i := range answers {
 		answers[i].Nth = i
 	}
@@ -379,7 +379,7 @@ func TestDrainWaitsForWhatIsBeingLeased(t *testing.T) {
 				if name == "nothing" {
 					b.wantEvents()
 				} else {
-					b.wantEvents("Return a")
+					b.wantEvents("ReturnLease a")
 				}
 				b.wantSent(out, "elsewhere")
 			})
@@ -397,7 +397,7 @@ func TestSlotOfALateLeaseIsAnnounced(t *testing.T) {
 			t.Fatal("no slot was left")
 		}
 		freed := 0
-		hear := func(slots []Freed) {
+		hear := func(slots []FreedSlots) {
 			for _, x := range slots {
 				freed += x.N
 			}
@@ -406,7 +406,7 @@ func TestSlotOfALateLeaseIsAnnounced(t *testing.T) {
 		l := b.lease("late")
 		l.Known.IndexMS = time.Now().UnixMilli() + 1
 		r.Deliver([]job.Leased{l})
-		b.wantEvents("Return late")
+		b.wantEvents("ReturnLease late")
 		b.wantFree(1)
 		if freed != 1 {
 			t.Errorf("a slot is free again, and %d were told of", freed)
@@ -424,7 +424,7 @@ func TestEachUnusedReservationIsAnnounced(t *testing.T) {
 			t.Fatal("a slot was left")
 		}
 		freed := 0
-		hear := func(slots []Freed) {
+		hear := func(slots []FreedSlots) {
 			for _, x := range slots {
 				freed += x.N
 			}

@@ -13,7 +13,7 @@ import (
 type Session struct {
 	d           *Dispatcher
 	key         workerKey
-	fleet       *Fleet
+	fleet       *WorkerGroup
 	hello       job.Hello
 	stream      job.WorkerStream
 	connectedAt time.Time
@@ -145,7 +145,7 @@ func (s *Session) sendMessage(m job.WorkerMessage) bool {
 		return false
 	}
 	if err := s.stream.Send(m); err != nil {
-		s.stopStream(errors.Join(job.ErrSlowWorker, err))
+		s.stopStream(errors.Join(job.ErrWorkerTooSlow, err))
 		return false
 	}
 	return true
@@ -167,16 +167,16 @@ func (s *Session) stopStream(reason error) {
 	s.stream.Stop(reason)
 }
 
-// Draining notes that the worker takes no further leases.
-func (s *Session) Draining() {
+// HandleDraining notes that the worker takes no further leases.
+func (s *Session) HandleDraining() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.draining = true
 	s.markOutdated()
 }
 
-// SendAway asks the worker to reconnect, and gives it no further leases.
-func (s *Session) SendAway() {
+// RequestReconnect asks the worker to reconnect, and gives it no further leases.
+func (s *Session) RequestReconnect() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.draining = true
@@ -186,11 +186,11 @@ func (s *Session) SendAway() {
 
 // sendAway sends the addresses that the worker is to connect to; none: any other.
 func (s *Session) sendAway(addresses []string) {
-	s.sentAway = s.sendMessage(job.GoElsewhere{Addresses: addresses}) || s.sentAway
+	s.sentAway = s.sendMessage(job.Redirect{Addresses: addresses}) || s.sentAway
 }
 
-// Left notes that the worker drained and has ended the stream.
-func (s *Session) Left() {
+// MarkDrained notes that the worker drained and has ended the stream.
+func (s *Session) MarkDrained() {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.drained = true

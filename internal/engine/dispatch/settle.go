@@ -7,9 +7,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Results handles the ends of attempts. Each is acknowledged when the ledger has given a final answer, on the
+// HandleResults handles the ends of attempts. Each is acknowledged when the ledger has given a final answer, on the
 // session that the worker has then.
-func (s *Session) Results(results []job.Result) {
+func (s *Session) HandleResults(results []job.Result) {
 	d := s.d
 	ids := make([]string, len(results))
 	for i, r := range results {
@@ -25,7 +25,7 @@ func (s *Session) Results(results []job.Result) {
 	}
 	d.sendAcks(&fx)
 	if s.pendingResults > s.maxPending() {
-		s.stopStream(job.ErrSlowWorker)
+		s.stopStream(job.ErrWorkerTooSlow)
 	}
 	d.mu.Unlock()
 	d.runEffects(&fx)
@@ -63,7 +63,7 @@ func (d *Dispatcher) applyResult(s *Session, r job.Result, clocks map[int]int64,
 		d.applyMissedStart(a, r, clocks, fx)
 		a.over = false
 		a.trustedUntil = time.Time{}
-		d.submitResult(a, job.Settle{
+		d.submitResult(a, job.FinishAttempt{
 			Token: a.token, Outcome: r.Outcome, Permanent: r.Permanent, Error: r.Error, Output: r.Output,
 			RetryAfter: r.RetryAfter, StartedMS: a.startedMS, Worker: s.hello.WorkerID,
 		}, fx)
@@ -97,19 +97,19 @@ func (d *Dispatcher) applyMissedStart(a *attempt, r job.Result, clocks map[int]i
 }
 
 // submitResult sends the worker's result to the ledger.
-func (d *Dispatcher) submitResult(a *attempt, ev job.Event, fx *pendingEffects) {
+func (d *Dispatcher) submitResult(a *attempt, ev job.Input, fx *pendingEffects) {
 	a.session.pendingResults++
 	a.session.markOutdated()
 	d.submitEvent(a, ev, false, fx)
 }
 
 // submitOwnEvent sends an event of this node to the ledger.
-func (d *Dispatcher) submitOwnEvent(a *attempt, ev job.Event, fx *pendingEffects) {
+func (d *Dispatcher) submitOwnEvent(a *attempt, ev job.Input, fx *pendingEffects) {
 	a.renewAt = time.Time{}
 	d.submitEvent(a, ev, true, fx)
 }
 
-func (d *Dispatcher) submitEvent(a *attempt, ev job.Event, byNode bool, fx *pendingEffects) {
+func (d *Dispatcher) submitEvent(a *attempt, ev job.Input, byNode bool, fx *pendingEffects) {
 	a.pendingEvent, a.ownEvent, a.pendingSince, a.tries, a.retryAt = ev, byNode, fx.currentTime(), 0, time.Time{}
 	d.mu.pendingEvents++
 	fx.submitChange(a)
@@ -118,7 +118,7 @@ func (d *Dispatcher) submitEvent(a *attempt, ev job.Event, byNode bool, fx *pend
 
 // applyAnswers applies the ledger's answers. After an answer that is not final the event waits and is sent
 // again; it is never dropped before.
-func (d *Dispatcher) applyAnswers(attempts []*attempt, answers []job.Answered) {
+func (d *Dispatcher) applyAnswers(attempts []*attempt, answers []job.ChangeSummary) {
 	var fx pendingEffects
 	d.mu.Lock()
 	for i := range answers {
@@ -143,7 +143,7 @@ func (d *Dispatcher) applyAnswers(attempts []*attempt, answers []job.Answered) {
 // endPendingEvent ends a pending event.
 func (d *Dispatcher) endPendingEvent(a *attempt, status job.AckStatus, fx *pendingEffects) {
 	d.mu.pendingEvents--
-	_, timedOut := a.pendingEvent.(job.Settle)
+	_, timedOut := a.pendingEvent.(job.FinishAttempt)
 	if timedOut && (status == job.AckAccepted || status == job.AckDuplicate && a.tries > 0) {
 		d.reportEnded(a, a.pendingEvent, true, fx)
 	} else {
@@ -200,7 +200,7 @@ func (d *Dispatcher) sendAcks(fx *pendingEffects) {
 	}
 }
 
-func ackStatus(r *job.Answered) job.AckStatus {
+func ackStatus(r *job.ChangeSummary) job.AckStatus {
 	switch {
 	case r.Err != nil: // there is no such job, or none that could take a result
 		return job.AckNotFound

@@ -24,13 +24,13 @@ func TestResultIsAcknowledgedByTheLedgersAnswer(t *testing.T) {
 			b := newBench(t)
 			s, out := b.connect("w", 1, 1)
 			ids := b.deliver("a")
-			s.Started(ids)
+			s.HandleStarted(ids)
 			time.Sleep(20 * time.Millisecond)
 			b.ledger.set(answering(c.answer, c.err))
-			s.Results(ok(ids[0]))
+			s.HandleResults(ok(ids[0]))
 			b.wantSent(out, "lease a", "ack a "+c.want)
-			settle := b.wantEvents("Settle a succeeded")[0]
-			ev := settle.Event.(job.Settle)
+			settle := b.wantEvents("FinishAttempt a succeeded")[0]
+			ev := settle.Input.(job.FinishAttempt)
 			if settle.Known == nil || settle.Known.State.Token != ev.Token || ev.Worker != "w" {
 				t.Errorf("settled as %+v, known %v", ev, settle.Known)
 			}
@@ -48,11 +48,11 @@ func TestACorruptJobTakesNoResult(t *testing.T) {
 		b.ledger.set(answering(0, fmt.Errorf("%w: no such zone", job.ErrCorrupt)))
 		s, out := b.connect("w", 4, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
-		s.Results(ok(ids[0]))
+		s.HandleStarted(ids)
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "lease a", "ack a not_found")
 		time.Sleep(time.Minute)
-		b.wantEvents("Settle a succeeded")
+		b.wantEvents("FinishAttempt a succeeded")
 		if n := b.remembered(); n != 0 {
 			t.Errorf("%d attempts are still known", n)
 		}
@@ -65,10 +65,10 @@ func TestResultIsKeptUntilItIsStored(t *testing.T) {
 			b := newBench(t)
 			s, out := b.connect("w", 1, 1)
 			ids := b.deliver("a")
-			s.Started(ids)
+			s.HandleStarted(ids)
 			b.ledger.set(answering(job.Applied, err))
-			s.Results(ok(ids[0]))
-			s.Results(ok(ids[0])) // the worker repeats what is not acknowledged
+			s.HandleResults(ok(ids[0]))
+			s.HandleResults(ok(ids[0])) // the worker repeats what is not acknowledged
 			b.wantSent(out, "lease a")
 			b.wantFree(1)
 			time.Sleep(time.Minute)
@@ -93,9 +93,9 @@ func TestResultSurvivesItsStream(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.ledger.set(answering(job.Applied, job.ErrUnavailable))
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "lease a")
 		s.Close("cut", nil)
 		time.Sleep(2 * ttl)
@@ -116,21 +116,21 @@ func TestResultOfAnUnknownLease(t *testing.T) {
 		s, out := b.connect("w", 1, 1)
 		b.ledger.set(answering(job.Duplicate, nil))
 		id := job.LeaseID("ns/elsewhere", 1_700_000_000_000_000)
-		s.Results(ok(id))
+		s.HandleResults(ok(id))
 		b.wantSent(out, "ack elsewhere duplicate")
-		if c := b.wantEvents("Settle elsewhere succeeded"); c[0].Known != nil {
+		if c := b.wantEvents("FinishAttempt elsewhere succeeded"); c[0].Known != nil {
 			t.Error("what is stored is not known here")
 		}
-		s.Results(ok(job.LeaseID("other/job", 5)))
-		s.Results(ok("nonsense"))
+		s.HandleResults(ok(job.LeaseID("other/job", 5)))
+		s.HandleResults(ok("nonsense"))
 		b.wantSent(out, "ack job stale", "ack  stale")
 		b.wantEvents()
 
 		// Nor may a worker end what another one runs.
 		_, other := b.connect("v", 1, 1)
-		s.Draining()
+		s.HandleDraining()
 		ids := b.deliver("theirs")
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "ack theirs stale")
 		b.wantSent(other, "lease theirs")
 		b.wantEvents()
@@ -143,10 +143,10 @@ func TestStartIsObservedWithItsLag(t *testing.T) {
 		s, _ := b.connect("w", 2, 1)
 		ids := b.deliver("a", "b")
 		time.Sleep(7 * time.Millisecond)
-		s.Started(ids[:1])
-		s.Started(ids[:1])
+		s.HandleStarted(ids[:1])
+		s.HandleStarted(ids[:1])
 		time.Sleep(10 * time.Millisecond)
-		s.Results(ok(ids[1])) // quick ones may come without a start; it ran 5 ms
+		s.HandleResults(ok(ids[1])) // quick ones may come without a start; it ran 5 ms
 		if len(b.seen.all()) != 2 {
 			t.Fatalf("observed %v", b.seen.all())
 		}
@@ -164,10 +164,10 @@ func TestReturnedByTheWorker(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 2, 1)
 		ids := b.deliver("a", "b")
-		s.Started(ids[1:])
-		s.Returned(append(ids, "nonsense"))
+		s.HandleStarted(ids[1:])
+		s.HandleReturned(append(ids, "nonsense"))
 		// One that had started is not free of charge.
-		b.wantEvents("Return a", "Settle b failed")
+		b.wantEvents("ReturnLease a", "FinishAttempt b failed")
 		b.wantFree(2)
 		b.wantSent(out, "lease a", "lease b")
 	})
@@ -180,7 +180,7 @@ func TestTimeout(t *testing.T) {
 		ids := b.deliver("a")
 		time.Sleep(time.Second)
 		started := time.Now()
-		s.Started(ids)
+		s.HandleStarted(ids)
 		bound := started.Add(job.DefaultTimeout + job.DefaultTimeoutGrace)
 		time.Sleep(time.Until(bound) - time.Millisecond)
 		b.wantSent(out, "lease a")
@@ -193,7 +193,7 @@ func TestTimeout(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		b.wantSent(out, "cancel a timed_out")
-		settle := b.wantEvents("Settle a timed_out")[0].Event.(job.Settle)
+		settle := b.wantEvents("FinishAttempt a timed_out")[0].Input.(job.FinishAttempt)
 		if settle.StartedMS != started.UnixMilli() {
 			t.Errorf("started at %d, want %d", settle.StartedMS, started.UnixMilli())
 		}
@@ -203,7 +203,7 @@ func TestTimeout(t *testing.T) {
 		if r := b.store.took(); len(r) != 0 {
 			t.Errorf("renewed %v after the end", r)
 		}
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "ack a stale")
 		b.wantEvents()
 		b.wantFree(1)
@@ -216,10 +216,10 @@ func TestTimeoutMeetsResult(t *testing.T) {
 		b := newBench(t)
 		s, out := b.connect("w", 1, 1)
 		ids := b.deliver("a")
-		s.Started(ids)
+		s.HandleStarted(ids)
 		b.ledger.set(answering(job.Applied, job.ErrUnavailable))
 		time.Sleep(36 * time.Second)
-		s.Results(ok(ids[0]))
+		s.HandleResults(ok(ids[0]))
 		b.wantSent(out, "lease a", "cancel a timed_out")
 		b.wantFree(1)
 		b.ledger.set(answering(job.Applied, nil))
@@ -233,9 +233,9 @@ func TestSlotOfATimedOutAttemptIsFreeWhenTheStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.connect("w", 1, 1)
-		s.Started(b.deliver("a"))
+		s.HandleStarted(b.deliver("a"))
 		time.Sleep(36 * time.Second)
-		b.wantEvents("Settle a timed_out")
+		b.wantEvents("FinishAttempt a timed_out")
 		s.Close("cut", nil)
 		b.connect("w", 1, 2)
 		b.wantFree(1)
@@ -250,7 +250,7 @@ func TestAnswersGiveSlotsBack(t *testing.T) {
 		s, _ := b.connect("w", 2, 1)
 		b.ledger.set(answering(job.Applied, job.ErrUnavailable))
 		for i := range 2 + pendingSlack {
-			s.Results(ok(job.LeaseID("ns/j", uint64(i+1))))
+			s.HandleResults(ok(job.LeaseID("ns/j", uint64(i+1))))
 		}
 		b.wantFree(0)
 		before := b.demands.Load()
@@ -269,7 +269,7 @@ func TestAWorkerThatFloodsIsCutOff(t *testing.T) {
 		s, out := b.connect("w", 1, 1)
 		b.ledger.set(answering(job.Applied, job.ErrUnavailable))
 		for i := range s.maxPending() + 1 {
-			s.Results(ok(job.LeaseID("ns/j", uint64(i+1))))
+			s.HandleResults(ok(job.LeaseID("ns/j", uint64(i+1))))
 		}
 		if out.reason() == nil {
 			t.Error("session goes on")

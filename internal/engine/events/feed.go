@@ -17,8 +17,8 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultPoll     = 200 * time.Millisecond
-	DefaultWatchers = 100
+	DefaultPoll        = 200 * time.Millisecond
+	DefaultMaxWatchers = 100
 
 	// windowSize is how many entries of a shard are kept at hand.
 	windowSize = 256
@@ -38,11 +38,11 @@ type Store interface {
 	RecordsEvents() bool
 	// With an error, Events and LastEvents still return the shards that could be read; the page of any other has
 	// an Err, and its place is not Exact.
-	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
+	Events(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error)
 	LastEvents(ctx context.Context) ([]job.Place, error)
-	Announce(...job.Happening)
-	// Announced has a token when there is something to flush.
-	Announced() <-chan struct{}
+	Announce(...job.Event)
+	// AnnouncedSignal has a token when there is something to flush.
+	AnnouncedSignal() <-chan struct{}
 	FlushEvents(ctx context.Context) error
 }
 
@@ -51,10 +51,10 @@ type Options struct {
 	Store Store
 	// Poll is the pause between two polls while there is a watcher. Default 200 ms.
 	Poll time.Duration
-	// Watchers is how many there may be at once. Default 100. One in ten is for
+	// MaxWatchers is how many there may be at once. Default 100. One in ten is for
 	// administrators of the cluster only; of the others a namespace may have half, and an
 	// identity a quarter.
-	Watchers int
+	MaxWatchers int
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -74,11 +74,11 @@ type Feed struct {
 	lastPlaces []job.Place
 	// awayShards are the shards that could not be read when they were last asked for.
 	awayShards []bool
-	windows    [][]job.Happening // newest last, without gaps
-	changed    chan struct{}     // closed when there are new entries
-	runWake    chan struct{}     // wakes Run for a new user
-	retryWake  chan struct{}     // wakes retryAwayLoop for a new user
-	done       chan struct{}     // closed when Run has ended
+	windows    [][]job.Event // newest last, without gaps
+	changed    chan struct{} // closed when there are new entries
+	runWake    chan struct{} // wakes Run for a new user
+	retryWake  chan struct{} // wakes retryAwayLoop for a new user
+	done       chan struct{} // closed when Run has ended
 	ended      bool
 }
 
@@ -87,15 +87,15 @@ func New(o Options) (*Feed, error) {
 	if o.Store == nil {
 		return nil, errors.New("events: Store is required")
 	}
-	o.Poll, o.Watchers = cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.Watchers, DefaultWatchers)
+	o.Poll, o.MaxWatchers = cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.MaxWatchers, DefaultMaxWatchers)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	f := &Feed{
-		o: o, metrics: newMetrics(), windows: make([][]job.Happening, o.Store.Shards()),
+		o: o, metrics: newMetrics(), windows: make([][]job.Event, o.Store.Shards()),
 		awayShards: make([]bool, o.Store.Shards()),
 		watcherShares: fairshare.New(fairshare.Limits{
-			Places: o.Watchers, Kept: o.Watchers / adminShare, Namespace: 1, Identity: 3,
+			Places: o.MaxWatchers, Kept: o.MaxWatchers / adminShare, Namespace: 1, Identity: 3,
 		}),
 		namedScans: scanTable{},
 		changed:    make(chan struct{}), runWake: make(chan struct{}, 1), retryWake: make(chan struct{}, 1),
@@ -111,7 +111,7 @@ func (f *Feed) Observe(notices []job.Notice) {
 	}
 	for i := range notices {
 		if n := &notices[i]; isAttemptStart(n) {
-			if h, ok := job.Happened(n, n.Labels); ok {
+			if h, ok := job.NewEvent(n, n.Labels); ok {
 				f.o.Store.Announce(h)
 			}
 		}
@@ -194,7 +194,7 @@ func (f *Feed) flushLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.o.Store.Announced():
+		case <-f.o.Store.AnnouncedSignal():
 		}
 		select {
 		case <-ctx.Done():
@@ -228,8 +228,8 @@ func (f *Feed) markEnded() {
 	close(f.done)
 }
 
-// Use keeps the feed looking until the returned function is called.
-func (f *Feed) Use() (release func()) {
+// Acquire keeps the feed looking until the returned function is called.
+func (f *Feed) Acquire() (release func()) {
 	f.mu.Lock()
 	f.userCount++
 	first := f.userCount == 1
@@ -280,7 +280,7 @@ func (f *Feed) pollStreams(ctx context.Context, away bool) (more bool, err error
 }
 
 // collectAsks are those of a look. unknown: where some shards end is to be found first.
-func (f *Feed) collectAsks(away bool) (asks []job.EventsAsk, unknown bool) {
+func (f *Feed) collectAsks(away bool) (asks []job.EventsRequest, unknown bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lastPlaces == nil {
@@ -290,7 +290,7 @@ func (f *Feed) collectAsks(away bool) (asks []job.EventsAsk, unknown bool) {
 		switch {
 		case f.awayShards[shard] != away:
 		case place.Exact():
-			asks = append(asks, job.EventsAsk{Shard: shard, After: place, Limit: pageSize})
+			asks = append(asks, job.EventsRequest{Shard: shard, After: place, Limit: pageSize})
 		default:
 			unknown = true
 		}
@@ -327,12 +327,12 @@ func (f *Feed) findLast(ctx context.Context) error {
 }
 
 // storePages stores the pages of a poll.
-func (f *Feed) storePages(asks []job.EventsAsk, pages []job.EventsPage) (more bool) {
+func (f *Feed) storePages(asks []job.EventsRequest, pages []job.EventsPage) (more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last, hasNews := slices.Clone(f.lastPlaces), false
 	for i, page := range pages {
-		shard, n := asks[i].Shard, len(page.Happenings)
+		shard, n := asks[i].Shard, len(page.Events)
 		if last == nil || last[shard] != asks[i].After {
 			continue // the feed has begun anew meanwhile, or another look was first
 		}
@@ -343,14 +343,14 @@ func (f *Feed) storePages(asks []job.EventsAsk, pages []job.EventsPage) (more bo
 			continue
 		}
 		more = more || n == pageSize
-		last[shard] = page.Happenings[n-1].Place
+		last[shard] = page.Events[n-1].Place
 		w := f.windows[shard]
 		if page.Gap {
 			w = nil
 		}
-		w = append(w, page.Happenings...)
+		w = append(w, page.Events...)
 		if len(w) > 2*windowSize {
-			w = append([]job.Happening(nil), w[len(w)-windowSize:]...)
+			w = append([]job.Event(nil), w[len(w)-windowSize:]...)
 		}
 		f.windows[shard] = w
 	}
@@ -366,10 +366,10 @@ func (f *Feed) notifyWatchersLocked() {
 	f.changed = make(chan struct{})
 }
 
-// News returns the place of the newest entry of each shard, nil until some are known, and a channel that is
+// LastPlaces returns the place of the newest entry of each shard, nil until some are known, and a channel that is
 // closed when there is a newer one. The place of a shard that has been unreachable ever since is not Exact.
 // Callers must not modify the places.
-func (f *Feed) News() (last []job.Place, changed <-chan struct{}) {
+func (f *Feed) LastPlaces() (last []job.Place, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lastPlaces, f.changed
@@ -389,7 +389,7 @@ func (f *Feed) shardsBehind(places []job.Place) (shards []int) {
 
 // Read reads the asked entries, from memory where possible. With an error it still returns the pages of the
 // shards that could be read.
-func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+func (f *Feed) Read(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error) {
 	pages, fromStore := f.readFromWindows(asks)
 	if len(fromStore) == 0 {
 		return pages, nil
@@ -399,7 +399,7 @@ func (f *Feed) Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage
 
 // readFromWindows answers asks from memory; missing are the indices of the others. Filters are evaluated
 // without the lock, because they may look up what a watcher may see.
-func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, missing []int) {
+func (f *Feed) readFromWindows(asks []job.EventsRequest) (pages []job.EventsPage, missing []int) {
 	windows := f.windowsAfter(asks)
 	pages = make([]job.EventsPage, len(asks))
 	for i, list := range windows {
@@ -407,7 +407,7 @@ func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, mi
 			missing = append(missing, i)
 			continue
 		}
-		pages[i] = job.EventsPage{Happenings: filterEvents(list, asks[i].Filter), Read: len(list),
+		pages[i] = job.EventsPage{Events: filterEvents(list, asks[i].Filter), Read: len(list),
 			Last: list[len(list)-1].Place}
 	}
 	return pages, missing
@@ -415,8 +415,8 @@ func (f *Feed) readFromWindows(asks []job.EventsAsk) (pages []job.EventsPage, mi
 
 // windowsAfter returns the parts of the windows that answer asks, and nil for the others. The entries of a
 // window are never modified.
-func (f *Feed) windowsAfter(asks []job.EventsAsk) [][]job.Happening {
-	windows := make([][]job.Happening, len(asks))
+func (f *Feed) windowsAfter(asks []job.EventsRequest) [][]job.Event {
+	windows := make([][]job.Event, len(asks))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, a := range asks {
@@ -429,11 +429,11 @@ func (f *Feed) windowsAfter(asks []job.EventsAsk) [][]job.Happening {
 }
 
 // filterEvents returns the events that a filter selects. It does not modify the list.
-func filterEvents(list []job.Happening, filter *job.HappeningFilter) []job.Happening {
+func filterEvents(list []job.Event, filter *job.EventFilter) []job.Event {
 	if filter == nil {
 		return list
 	}
-	var out []job.Happening
+	var out []job.Event
 	for i := range list {
 		if filter.Matches(&list[i]) {
 			out = append(out, list[i])
@@ -443,8 +443,8 @@ func filterEvents(list []job.Happening, filter *job.HappeningFilter) []job.Happe
 }
 
 // readFromStore reads the rest of asks from the store.
-func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsAsk, missing []int, pages []job.EventsPage) error {
-	rest := make([]job.EventsAsk, len(missing))
+func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsRequest, missing []int, pages []job.EventsPage) error {
+	rest := make([]job.EventsRequest, len(missing))
 	for k, i := range missing {
 		rest[k] = asks[i]
 	}
@@ -459,7 +459,7 @@ func (f *Feed) readFromStore(ctx context.Context, asks []job.EventsAsk, missing 
 }
 
 // markAway notes which shards could not be read: the next one need not wait for them.
-func (f *Feed) markAway(asks []job.EventsAsk, pages []job.EventsPage) {
+func (f *Feed) markAway(asks []job.EventsRequest, pages []job.EventsPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, page := range pages {
@@ -469,7 +469,7 @@ func (f *Feed) markAway(asks []job.EventsAsk, pages []job.EventsPage) {
 	}
 }
 
-func (f *Feed) windowAfterLocked(a job.EventsAsk) ([]job.Happening, bool) {
+func (f *Feed) windowAfterLocked(a job.EventsRequest) ([]job.Event, bool) {
 	w := f.windows[a.Shard]
 	if f.lastPlaces == nil || !a.After.Exact() || len(w) == 0 || a.After.Seq+1 < w[0].Place.Seq {
 		return nil, false

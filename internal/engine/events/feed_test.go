@@ -23,11 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type memory struct {
 	mu      sync.Mutex
 	off     bool
-	streams [3][]job.Happening
+	streams [3][]job.Event
 	trimmed [3]int
 	reads   int
 	flushes int
-	news    []job.Happening
+	news    []job.Event
 	calm    bool // nothing is in line; else there is always something
 	away    [3]bool
 	takes   time.Duration // of each read
@@ -43,7 +43,7 @@ func (m *memory) happen(shard int, ms int64, kind, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seq := uint64(len(m.streams[shard]) + 1)
-	m.streams[shard] = append(m.streams[shard], job.Happening{
+	m.streams[shard] = append(m.streams[shard], job.Event{
 		Shard: shard, Place: job.Place{MS: ms, Seq: seq}, Kind: kind, AtMS: ms, Key: job.Key{Namespace: "ns", ID: id},
 	})
 }
@@ -69,7 +69,7 @@ func (m *memory) awayLocked(shards ...int) error {
 	return job.ErrUnavailable
 }
 
-func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+func (m *memory) Events(_ context.Context, asks []job.EventsRequest) ([]job.EventsPage, error) {
 	time.Sleep(m.takes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *memory) Events(_ context.Context, asks []job.EventsAsk) ([]job.EventsPa
 			}
 			pages[i].Read, pages[i].Last = pages[i].Read+1, h.Place
 			if a.Filter == nil || a.Filter.Matches(&h) {
-				pages[i].Happenings = append(pages[i].Happenings, h)
+				pages[i].Events = append(pages[i].Events, h)
 			}
 		}
 	}
@@ -122,13 +122,13 @@ func (m *memory) LastEvents(context.Context) ([]job.Place, error) {
 	return places, err
 }
 
-func (m *memory) Announce(h ...job.Happening) {
+func (m *memory) Announce(h ...job.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.news = append(m.news, h...)
 }
 
-func (m *memory) Announced() <-chan struct{} {
+func (m *memory) AnnouncedSignal() <-chan struct{} {
 	always := make(chan struct{})
 	if m.calm {
 		return always
@@ -153,7 +153,7 @@ func (m *memory) readsSoFar() int {
 // feed runs one until the test ends, in the bubble of the test.
 func feed(t *testing.T, m *memory, watchers int) (*Feed, func()) {
 	t.Helper()
-	f, err := New(Options{Store: m, Watchers: watchers})
+	f, err := New(Options{Store: m, MaxWatchers: watchers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +177,11 @@ type watcher struct {
 }
 
 func (w *watcher) take(b job.EventBatch) error {
-	for _, h := range b.Happenings {
+	for _, h := range b.Events {
 		w.told = append(w.told, h.Kind+" "+h.Key.ID)
 	}
 	w.token = b.Token
-	if len(b.Happenings) == 0 {
+	if len(b.Events) == 0 {
 		w.marks.Add(1)
 	}
 	return nil
@@ -256,13 +256,13 @@ func TestPlacesAreDroppedWithTheLastUser(t *testing.T) {
 		m.meanwhile = func() { (<-asked)() }
 		f, stop := feed(t, m, 0)
 		defer stop()
-		asked <- f.Use()
+		asked <- f.Acquire()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if m.readsSoFar() != 1 {
 			t.Fatalf("%d reads", m.readsSoFar())
 		}
-		if last, _ := f.News(); last != nil {
+		if last, _ := f.LastPlaces(); last != nil {
 			t.Errorf("for nobody the feed knows %v", last)
 		}
 	})
@@ -279,7 +279,7 @@ func TestOrderAndResume(t *testing.T) {
 		f, stop := feed(t, m, 0)
 		defer stop()
 		w := &watcher{}
-		if err := f.Watch(t.Context(), job.EventQuery{FromMS: 101, ToNow: true}, w.take); err != nil {
+		if err := f.Watch(t.Context(), job.EventQuery{FromMS: 101, StopAtEnd: true}, w.take); err != nil {
 			t.Fatal(err)
 		}
 		var want []string
@@ -289,7 +289,7 @@ func TestOrderAndResume(t *testing.T) {
 		wantTold(t, "from an instant to now", w, want...)
 		m.happen(1, 2000, job.KindRunSucceeded, "x")
 		m.happen(2, 2000, job.KindRunDead, "y")
-		next := follow(f, job.EventQuery{Token: w.token, Filter: job.HappeningFilter{Kinds: []string{"run.*"}, Jobs: []string{"y", "z"}}})
+		next := follow(f, job.EventQuery{Token: w.token, Filter: job.EventFilter{Kinds: []string{"run.*"}, Jobs: []string{"y", "z"}}})
 		time.Sleep(time.Second)
 		m.happen(0, 3000, job.KindRunDead, "z")
 		m.happen(0, 3000, job.KindJobPaused, "z")
@@ -305,7 +305,7 @@ func TestAWatcherWithoutEventsReceivesTokens(t *testing.T) {
 		m := &memory{}
 		f, stop := feed(t, m, 0)
 		defer stop()
-		w := follow(f, job.EventQuery{Filter: job.HappeningFilter{Jobs: []string{"other"}}})
+		w := follow(f, job.EventQuery{Filter: job.EventFilter{Jobs: []string{"other"}}})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		first := w.token
@@ -385,7 +385,7 @@ func TestAWatchToNowSendsAllEvents(t *testing.T) {
 		m.happen(1, 3, job.KindRunDead, "c")
 		for token, want := range map[string][]string{there.token: {"run.dead b", "run.dead c"}, begin: {"run.dead a", "run.dead b", "run.dead c"}} {
 			w := &watcher{}
-			if err := f.Watch(t.Context(), job.EventQuery{Token: token, ToNow: true}, w.take); err != nil {
+			if err := f.Watch(t.Context(), job.EventQuery{Token: token, StopAtEnd: true}, w.take); err != nil {
 				t.Error(err)
 			}
 			wantTold(t, "to now", w, want...)
@@ -431,7 +431,7 @@ func TestTheFirstTokenOfAnInstantKnowsWhatFollows(t *testing.T) {
 			m.trimmed[0] = c.trimmed
 			m.mu.Unlock()
 			w := &watcher{}
-			err := f.Watch(t.Context(), job.EventQuery{Token: c.token, ToNow: true}, w.take)
+			err := f.Watch(t.Context(), job.EventQuery{Token: c.token, StopAtEnd: true}, w.take)
 			if errors.Is(err, job.ErrEventsGone) != c.gone || !c.gone && err != nil || len(w.told) != c.told {
 				t.Errorf("%+v: told %v, %v", c, w.told, err)
 			}
@@ -450,7 +450,7 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 		f, stop := feed(t, m, 0)
 		defer stop()
 		w, first := &watcher{}, true
-		err := f.Watch(t.Context(), job.EventQuery{FromMS: 1, ToNow: true}, func(b job.EventBatch) error {
+		err := f.Watch(t.Context(), job.EventQuery{FromMS: 1, StopAtEnd: true}, func(b job.EventBatch) error {
 			if first {
 				first = false
 				m.mu.Lock()
@@ -464,7 +464,7 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 		}
 		w = &watcher{}
 		err = f.Watch(t.Context(), job.EventQuery{FromMS: 1}, func(b job.EventBatch) error {
-			if len(b.Happenings) > 0 {
+			if len(b.Events) > 0 {
 				m.happen(0, 20, job.KindRunDead, "missed")
 				m.happen(0, 21, job.KindRunDead, "late")
 				m.mu.Lock()
@@ -483,7 +483,7 @@ func TestTrimmedBeforeTheFirstRead(t *testing.T) {
 		defer cancel()
 		w = &watcher{}
 		err = f.Watch(ctx, job.EventQuery{FromMS: 1}, func(b job.EventBatch) error {
-			if len(b.Happenings) > 0 && len(m.streams[1]) == 0 { // meanwhile a shard that had none has more than it keeps
+			if len(b.Events) > 0 && len(m.streams[1]) == 0 { // meanwhile a shard that had none has more than it keeps
 				m.happen(1, 30, job.KindRunDead, "missed")
 				m.happen(1, 31, job.KindRunDead, "late")
 				m.mu.Lock()
@@ -517,7 +517,7 @@ func TestUnreachableShardDoesNotDelayOthers(t *testing.T) {
 		time.Sleep(2 * opTimeout)
 		begun, from, resumed := follow(f, job.EventQuery{}), follow(f, job.EventQuery{FromMS: 11}), follow(f, job.EventQuery{Token: token})
 		time.Sleep(2 * opTimeout)
-		if err := f.Watch(t.Context(), job.EventQuery{ToNow: true}, (&watcher{}).take); !errors.Is(err, job.ErrUnavailable) {
+		if err := f.Watch(t.Context(), job.EventQuery{StopAtEnd: true}, (&watcher{}).take); !errors.Is(err, job.ErrUnavailable) {
 			t.Errorf("what there is now: %v", err)
 		}
 		all := []*watcher{there, begun, from, resumed}
@@ -562,14 +562,14 @@ func TestAFeedBeginsWithAnUnreachableShard(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantTold(t, "meanwhile", w, "run.dead new")
-		if last, _ := f.News(); last == nil || last[1].Exact() || last[0].Seq != 2 {
+		if last, _ := f.LastPlaces(); last == nil || last[1].Exact() || last[0].Seq != 2 {
 			t.Errorf("the feed knows %v", last)
 		}
 		m.setAway(1, false)
 		time.Sleep(2 * opTimeout)
 		m.happen(1, 8, job.KindRunDead, "later")
 		time.Sleep(time.Second)
-		if last, _ := f.News(); last == nil || last[1].Seq != 2 {
+		if last, _ := f.LastPlaces(); last == nil || last[1].Seq != 2 {
 			t.Errorf("the feed knows %v", last)
 		}
 		w.stop()
@@ -629,7 +629,7 @@ func TestIdleFeedDoesNotCallTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{calm: true}
 		f, stop := feed(t, m, 0)
-		f.Use()()
+		f.Acquire()()
 		time.Sleep(time.Second)
 		reads := m.readsSoFar()
 		time.Sleep(time.Minute)
@@ -717,7 +717,7 @@ func TestAChargedScanDelaysNoOthers(t *testing.T) {
 		release := make(chan struct{})
 		query := func(identity string, charge func(int) error) job.EventQuery {
 			return job.EventQuery{
-				FromMS: 1, ToNow: true, Filter: job.HappeningFilter{Namespaces: []string{"a"}},
+				FromMS: 1, StopAtEnd: true, Filter: job.EventFilter{Namespaces: []string{"a"}},
 				Watcher: fairshare.Holder{Namespace: "a", Identity: identity}, Charge: charge,
 			}
 		}
@@ -747,7 +747,7 @@ func TestScansTakeTurns(t *testing.T) {
 		defer stop()
 		scan := func(namespace, identity string, pages *atomic.Int64) *watcher {
 			return follow(f, job.EventQuery{
-				FromMS: 1, ToNow: true, Filter: job.HappeningFilter{Namespaces: []string{namespace}},
+				FromMS: 1, StopAtEnd: true, Filter: job.EventFilter{Namespaces: []string{namespace}},
 				Watcher: fairshare.Holder{Namespace: namespace, Identity: identity},
 				Charge:  func(n int) error { pages.Add(int64(n)); return nil },
 			})
@@ -801,7 +801,7 @@ func TestNothingIsReadTwice(t *testing.T) {
 		f, stop := feed(t, m, 0)
 		defer stop()
 		pages := 0
-		w := follow(f, job.EventQuery{FromMS: 1, ToNow: true, Charge: func(n int) error { pages += n; return nil }})
+		w := follow(f, job.EventQuery{FromMS: 1, StopAtEnd: true, Charge: func(n int) error { pages += n; return nil }})
 		<-w.done
 		w.stop()
 		if w.err != nil || len(w.told) != 30*pageSize || pages > 33 {

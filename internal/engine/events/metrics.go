@@ -16,7 +16,7 @@ func newMetrics() metrics {
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_events_sent_total", Help: "Events that this node sent to watchers."}),
 		goneTotal: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_events_gone_total",
+			Name: "fermata_event_watches_expired_total",
 			Help: "Watches that ended because the events to be sent next were no longer kept."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_event_watchers_refused_total",

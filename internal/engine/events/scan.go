@@ -54,7 +54,7 @@ func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err er
 
 // readPages reads the asked entries. Entries that are not in memory are read in the turn of the watcher, and
 // charged for.
-func (w *watchStream) readPages(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+func (w *watchStream) readPages(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error) {
 	pages, fromStore := w.feed.readFromWindows(asks)
 	if len(fromStore) == 0 {
 		return pages, nil
@@ -87,7 +87,7 @@ func (w *watchStream) scanName() string {
 }
 
 // hasMore reports whether there is more to read of any shard.
-func hasMore(asks []job.EventsAsk, pages []job.EventsPage) bool {
+func hasMore(asks []job.EventsRequest, pages []job.EventsPage) bool {
 	for i := range pages {
 		if pages[i].Read == asks[i].Limit {
 			return true

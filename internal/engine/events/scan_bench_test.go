@@ -23,7 +23,7 @@ func BenchmarkScan(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range kept {
-		store.Announce(job.Happening{
+		store.Announce(job.Event{
 			Kind: job.KindRunSucceeded, AtMS: time.Now().UnixMilli(), Key: job.Key{Namespace: "team-b", ID: fmt.Sprint("report-", i)},
 			Queue: "default", RunID: "1", Attempt: 1, DueMS: time.Now().UnixMilli(), StartMS: time.Now().UnixMilli(), Worker: "worker-1",
 			Labels: map[string]string{"team": "b", "tier": "gold"},
@@ -44,7 +44,7 @@ func BenchmarkScan(b *testing.B) {
 	ended := make(chan error, 1)
 	go func() { ended <- feed.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	query := job.EventQuery{FromMS: 1, ToNow: true, Filter: job.HappeningFilter{Namespaces: []string{"team-a"}, Jobs: []string{"none"}}}
+	query := job.EventQuery{FromMS: 1, StopAtEnd: true, Filter: job.EventFilter{Namespaces: []string{"team-a"}, Jobs: []string{"none"}}}
 	before := processorTime(b)
 	for b.Loop() {
 		if err := feed.Watch(b.Context(), query, func(job.EventBatch) error { return nil }); err != nil {

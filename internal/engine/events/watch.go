@@ -33,7 +33,7 @@ func (f *Feed) Watch(ctx context.Context, q job.EventQuery, send func(job.EventB
 		return err
 	}
 	defer f.returnWatcherPlace(q.Watcher)
-	release := f.Use()
+	release := f.Acquire()
 	defer release()
 	w := &watchStream{feed: f, query: q, send: send, pendingParts: map[int]*shardPart{}}
 	err := w.run(ctx)
@@ -49,7 +49,7 @@ func (f *Feed) takeWatcherPlace(h fairshare.Holder) error {
 	switch {
 	case f.ended:
 		return job.ErrDraining
-	case !f.watcherShares.Take(h):
+	case !f.watcherShares.Acquire(h):
 		f.metrics.refused.Inc()
 		return job.ErrTooManyWatchers
 	}
@@ -60,7 +60,7 @@ func (f *Feed) takeWatcherPlace(h fairshare.Holder) error {
 func (f *Feed) returnWatcherPlace(h fairshare.Holder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.watcherShares.Give(h)
+	f.watcherShares.Release(h)
 	f.metrics.watchers.Dec()
 }
 
@@ -83,9 +83,9 @@ type watchStream struct {
 
 // shardPart is what was read of a shard in one go and is not yet sent completely.
 type shardPart struct {
-	selected []job.Happening // selected ones
-	last     job.Place       // of all that was read
-	more     bool            // there may be more after it
+	selected []job.Event // selected ones
+	last     job.Place   // of all that was read
+	more     bool        // there may be more after it
 }
 
 func (w *watchStream) run(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (w *watchStream) run(ctx context.Context) error {
 	mark := time.NewTicker(tokenPeriod)
 	defer mark.Stop()
 	for {
-		_, changed := w.feed.News()
+		_, changed := w.feed.LastPlaces()
 		more, err := w.readAndSend(ctx)
 		switch {
 		case err != nil:
@@ -109,7 +109,7 @@ func (w *watchStream) run(ctx context.Context) error {
 				return err
 			}
 			continue
-		case w.query.ToNow:
+		case w.query.StopAtEnd:
 			return w.sendToken()
 		}
 		select {
@@ -134,11 +134,11 @@ func (w *watchStream) run(ctx context.Context) error {
 func (w *watchStream) findStart(ctx context.Context) error {
 	shards := w.feed.o.Store.Shards()
 	last, err := w.feed.o.Store.LastEvents(ctx)
-	if err != nil && (w.query.ToNow || !slices.ContainsFunc(last, job.Place.Exact)) {
+	if err != nil && (w.query.StopAtEnd || !slices.ContainsFunc(last, job.Place.Exact)) {
 		return err
 	}
 	w.places, w.startedShards = slices.Clone(last), make([]bool, shards)
-	if w.query.ToNow {
+	if w.query.StopAtEnd {
 		w.endPlaces = slices.Clone(last)
 	}
 	switch {
@@ -185,7 +185,7 @@ func (w *watchStream) startAwayShards(last []job.Place) {
 // makeStartsExact replaces places made of instants by exact ones, where their shards can be read: a gap after a
 // token is detected by its number.
 func (w *watchStream) makeStartsExact(ctx context.Context, last []job.Place) error {
-	var next, first []job.EventsAsk
+	var next, first []job.EventsRequest
 	for shard, p := range w.places {
 		switch {
 		case !last[shard].Exact():
@@ -194,8 +194,8 @@ func (w *watchStream) makeStartsExact(ctx context.Context, last []job.Place) err
 		case last[shard].Before(p):
 			w.places[shard], w.startedShards[shard] = last[shard], true
 		default:
-			next = append(next, job.EventsAsk{Shard: shard, After: p, Limit: 1})
-			first = append(first, job.EventsAsk{Shard: shard, After: job.PlaceBefore(0), Limit: 1})
+			next = append(next, job.EventsRequest{Shard: shard, After: p, Limit: 1})
+			first = append(first, job.EventsRequest{Shard: shard, After: job.PlaceBefore(0), Limit: 1})
 		}
 	}
 	if len(next) == 0 {
@@ -204,7 +204,7 @@ func (w *watchStream) makeStartsExact(ctx context.Context, last []job.Place) err
 	// Shards that have just become unreachable keep their places.
 	pages, _ := w.feed.o.Store.Events(ctx, append(next, first...))
 	for i := range next {
-		after, kept := pages[i].Happenings, pages[len(next)+i].Happenings
+		after, kept := pages[i].Events, pages[len(next)+i].Events
 		if len(after) == 0 || len(kept) == 0 {
 			continue
 		}
@@ -237,7 +237,7 @@ func (w *watchStream) readAndSend(ctx context.Context) (more bool, err error) {
 }
 
 // storePage stores a page of a shard.
-func (w *watchStream) storePage(ask job.EventsAsk, page *job.EventsPage) error {
+func (w *watchStream) storePage(ask job.EventsRequest, page *job.EventsPage) error {
 	begun := &w.startedShards[ask.Shard]
 	if page.Gap && (w.query.FromMS == 0 || w.query.Token != "" || *begun) {
 		return job.ErrEventsGone
@@ -250,7 +250,7 @@ func (w *watchStream) storePage(ask job.EventsAsk, page *job.EventsPage) error {
 		return nil
 	}
 	w.pendingParts[ask.Shard] = &shardPart{
-		selected: page.Happenings, last: page.Last,
+		selected: page.Events, last: page.Last,
 		more: page.Read == ask.Limit || w.endPlaces != nil && page.Last.Before(w.endPlaces[ask.Shard]),
 	}
 	return nil
@@ -265,7 +265,7 @@ func (w *watchStream) sendOrdered() (more bool, err error) {
 			more, bound = true, min(bound, p.last.MS)
 		}
 	}
-	var all []*job.Happening
+	var all []*job.Event
 	var ended []int
 	for shard, p := range w.pendingParts {
 		n := 0
@@ -278,7 +278,7 @@ func (w *watchStream) sendOrdered() (more bool, err error) {
 			ended = append(ended, shard)
 		}
 	}
-	slices.SortFunc(all, func(a, b *job.Happening) int {
+	slices.SortFunc(all, func(a, b *job.Event) int {
 		return cmp.Or(cmp.Compare(a.Place.MS, b.Place.MS), cmp.Compare(a.Shard, b.Shard),
 			cmp.Compare(a.Place.Seq, b.Place.Seq))
 	})
@@ -301,11 +301,11 @@ func (w *watchStream) advanceTo(shard int, to job.Place) {
 }
 
 // collectAsks are those for shards that may have something.
-func (w *watchStream) collectAsks() []job.EventsAsk {
-	var asks []job.EventsAsk
+func (w *watchStream) collectAsks() []job.EventsRequest {
+	var asks []job.EventsRequest
 	for _, shard := range w.shardsBehind() {
 		if w.pendingParts[shard] == nil {
-			asks = append(asks, job.EventsAsk{Shard: shard, After: w.places[shard], Limit: pageSize,
+			asks = append(asks, job.EventsRequest{Shard: shard, After: w.places[shard], Limit: pageSize,
 				Filter: &w.query.Filter})
 		}
 	}
@@ -325,8 +325,8 @@ func (w *watchStream) shardsBehind() (shards []int) {
 }
 
 // sendInBatches sends the events in order.
-func (w *watchStream) sendInBatches(all []*job.Happening) error {
-	var batch []job.Happening
+func (w *watchStream) sendInBatches(all []*job.Event) error {
+	var batch []job.Event
 	for _, h := range all {
 		if w.endPlaces != nil && w.endPlaces[h.Shard].Before(h.Place) {
 			continue
@@ -349,7 +349,7 @@ func (w *watchStream) sendInBatches(all []*job.Happening) error {
 	return w.sendBatch(batch)
 }
 
-func (w *watchStream) sendBatch(batch []job.Happening) error {
+func (w *watchStream) sendBatch(batch []job.Event) error {
 	w.feed.metrics.sent.Add(float64(len(batch)))
 	return w.sendWithToken(batch)
 }
@@ -366,7 +366,7 @@ func (w *watchStream) sendTokenIfDue() error {
 	return w.sendToken()
 }
 
-func (w *watchStream) sendWithToken(batch []job.Happening) error {
+func (w *watchStream) sendWithToken(batch []job.Event) error {
 	w.movedSinceToken, w.lastSentAt = false, time.Now()
-	return w.send(job.EventBatch{Happenings: batch, Token: job.EncodePlaces(w.places)})
+	return w.send(job.EventBatch{Events: batch, Token: job.EncodePlaces(w.places)})
 }

@@ -22,7 +22,7 @@ func newCompiledCache(limit int) *compiledCache {
 }
 
 func (c *compiledCache) compiledFor(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
-	if !d.Schedule.Parsed() {
+	if !d.Schedule.NeedsParsing() {
 		return job.Compile(d)
 	}
 	c.mu.Lock()

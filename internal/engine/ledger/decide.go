@@ -6,7 +6,7 @@ import (
 
 // needsParent reports whether a change is decided on a record and its parent: a change of a run with a record of
 // its own, and the redrive of a dead letter.
-func needsParent(record job.RecordID, ev job.Event) bool {
+func needsParent(record job.RecordID, ev job.Input) bool {
 	if record.IsRun() {
 		return true
 	}
@@ -26,7 +26,7 @@ func (e *changeEntry) isCovered() bool {
 	if !e.Covers.Holds(definition) {
 		return false
 	}
-	_, redrive := e.Event.(job.Redrive)
+	_, redrive := e.Input.(job.Redrive)
 	return !redrive || e.Covers(job.QueueKey{Namespace: definition.Namespace, Queue: e.Known.State.Lane.Queue})
 }
 
@@ -40,9 +40,9 @@ type decidedChange struct {
 	corruptErr error
 }
 
-// Compiled returns the compiled definition of a job's record from the cache, or compiles it: parsing a schedule
+// CompiledDefinition returns the compiled definition of a job's record from the cache, or compiles it: parsing a schedule
 // costs far more than evaluating it.
-func (l *Ledger) Compiled(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
+func (l *Ledger) CompiledDefinition(record job.RecordID, d *job.Definition) (*job.Compiled, error) {
 	return l.cache.compiledFor(record, d)
 }
 
@@ -58,10 +58,10 @@ func (l *Ledger) decideChange(it *decidedChange, clock job.Reading) {
 	case fault != nil:
 		l.decideUnusable(it, definition, fault, clock.NowMS)
 	case e.needsParent:
-		pair := job.DecideChildBy(compiled, e.parent.State, e.Known.State, e.Event, clock)
+		pair := job.DecideChildBy(compiled, e.parent.State, e.Known.State, e.Input, clock)
 		it.applyPair(&pair)
 	default:
-		job.DecideBy(&it.ownDecision, compiled, &e.Known.State, e.Event, clock)
+		job.DecideBy(&it.ownDecision, compiled, &e.Known.State, e.Input, clock)
 	}
 }
 
@@ -69,11 +69,11 @@ func (l *Ledger) decideChange(it *decidedChange, clock job.Reading) {
 func (l *Ledger) decideUnusable(it *decidedChange, d *job.Definition, fault error, now int64) {
 	e := it.changeEntry
 	if e.needsParent {
-		var pair job.Pair
-		pair, it.corruptErr = job.DecideUnusableChild(d, e.parent.State, e.Known.State, fault, e.Event, now)
+		var pair job.ParentChildPair
+		pair, it.corruptErr = job.DecideCorruptChild(d, e.parent.State, e.Known.State, fault, e.Input, now)
 		it.applyPair(&pair)
 	} else {
-		it.ownDecision, it.corruptErr = job.DecideUnusable(d, e.Known.State, fault, e.Event, now)
+		it.ownDecision, it.corruptErr = job.DecideCorrupt(d, e.Known.State, fault, e.Input, now)
 	}
 	if it.corruptErr != nil {
 		l.o.Logger.Error("unusable record, edit or delete the job", "record", e.Record,
@@ -81,7 +81,7 @@ func (l *Ledger) decideUnusable(it *decidedChange, d *job.Definition, fault erro
 	}
 }
 
-func (it *decidedChange) applyPair(pair *job.Pair) {
+func (it *decidedChange) applyPair(pair *job.ParentChildPair) {
 	it.ownDecision = pair.Child
 	if pair.Parent.Changed {
 		it.parentDecision = &pair.Parent
@@ -208,5 +208,5 @@ func (it *decidedChange) traceDecision(t Tracer) {
 	if it.parentDecision != nil {
 		decision = it.parentDecision // which has the child's run and notices
 	}
-	t.Decided(definition, &it.Known.State, it.Event, decision.Ended, decision.Notices)
+	t.RecordDecision(definition, &it.Known.State, it.Input, decision.Ended, decision.Notices)
 }

@@ -16,7 +16,7 @@ import (
 func TestUnconfirmedChangesAreReported(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
 	store.unconfirmed = true
-	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "n"}})[0]
+	r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{Note: "n"}})[0]
 	if !errors.Is(r.Err, job.ErrDurability) {
 		t.Fatalf("%+v", r)
 	}
@@ -24,13 +24,13 @@ func TestUnconfirmedChangesAreReported(t *testing.T) {
 		t.Errorf("a stored change was told %d times, nudged %d times", len(rec.notices), rec.nudges)
 	}
 	// Asking again finds it done, which is no confirmation.
-	if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "n"}})[0]; !errors.Is(r.Err, job.ErrDurability) {
+	if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{Note: "n"}})[0]; !errors.Is(r.Err, job.ErrDurability) {
 		t.Errorf("%+v", r)
 	}
 	store.mu.Lock()
 	store.unconfirmed = false
 	store.mu.Unlock()
-	if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "n"}})[0]; r.Err != nil {
+	if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{Note: "n"}})[0]; r.Err != nil {
 		t.Errorf("%+v", r)
 	}
 }
@@ -53,7 +53,7 @@ func TestAPoisonedChangeFailsAlone(t *testing.T) {
 		errs := map[string]error{}
 		submit := func(id string) {
 			wg.Add(1)
-			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Event: job.Pause{}}, func(r job.ChangeResult) {
+			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Input: job.Pause{}}, func(r job.ChangeResult) {
 				errs[id] = r.Err
 				wg.Done()
 			})
@@ -102,7 +102,7 @@ func TestAServerThatIsAwayDoesNotHoldUpOtherShards(t *testing.T) {
 		for _, odd := range []int{0, 1} { // the dead server's shards first
 			for shard := odd; shard < 16; shard += 2 {
 				wg.Add(1)
-				l.Submit(job.Change{Record: job.RecordID("ns/" + string(rune('a'+shard))), Event: job.Pause{}}, func(r job.ChangeResult) {
+				l.Submit(job.Change{Record: job.RecordID("ns/" + string(rune('a'+shard))), Input: job.Pause{}}, func(r job.ChangeResult) {
 					took := time.Since(started)
 					if odd == 1 && (r.Err != nil || took > time.Second) {
 						t.Errorf("shard %d: %v after %v", shard, r.Err, took)
@@ -126,21 +126,21 @@ func TestARecordThatCannotBeUsedIsPutAsideAndMended(t *testing.T) {
 	r.Definition = edited(r.Definition)
 	r.Definition.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Mars/Olympus"}
 
-	settle := job.Change{Record: "ns/a", Event: job.Settle{Token: 7, Outcome: job.OutcomeSucceeded}}
-	if got := l.Do(t.Context(), settle)[0]; !errors.Is(got.Err, job.ErrCorrupt) {
+	settle := job.Change{Record: "ns/a", Input: job.FinishAttempt{Token: 7, Outcome: job.OutcomeSucceeded}}
+	if got := l.SubmitAndWait(t.Context(), settle)[0]; !errors.Is(got.Err, job.ErrCorrupt) {
 		t.Errorf("%+v", got)
 	}
 	if s := store.records["ns/a"].State; s.Region != job.RegionDead || s.LastError == "" || len(rec.notices) != 1 {
 		t.Errorf("not put aside: %+v, notices %+v", s, rec.notices)
 	}
-	if got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.RunNow{RequestID: "m"}})[0]; !errors.Is(got.Err, job.ErrCorrupt) {
+	if got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.RequestManualRun{RequestID: "m"}})[0]; !errors.Is(got.Err, job.ErrCorrupt) {
 		t.Errorf("%+v", got)
 	}
 	good, err := job.Compile(record("a").Definition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Update{New: good}})[0]; got.Err != nil || got.Record.State.Region != job.RegionDue {
+	if got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Update{New: good}})[0]; got.Err != nil || got.Record.State.Region != job.RegionDue {
 		t.Errorf("%+v", got)
 	}
 }

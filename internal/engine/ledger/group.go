@@ -8,22 +8,22 @@ import "github.com/fermata-io/fermata/internal/core/job"
 //
 // A shard has one batch in flight, so only one goroutine at a time uses a group.
 type changeGroup struct {
-	done       func([]job.Answered)
-	answers    []job.Answered
+	done       func([]job.ChangeSummary)
+	answers    []job.ChangeSummary
 	unanswered int // not answered yet
 }
 
 // SubmitAll queues changes, like Submit. done is called with the answers, several at a
 // time, each of them once; it may run on several goroutines at once.
-func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
+func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.ChangeSummary)) {
 	entries, shards := make([]changeEntry, len(changes)), make([]int, len(changes))
 	groups := make(map[int]*changeGroup)
-	var refused []job.Answered
+	var refused []job.ChangeSummary
 	for i := range changes {
 		record := changes[i].Record
 		key := record.Key()
 		if key == (job.Key{}) {
-			refused = append(refused, job.Answered{Nth: i, Err: job.ErrNotFound})
+			refused = append(refused, job.ChangeSummary{Nth: i, Err: job.ErrNotFound})
 			continue
 		}
 		shard := l.o.Store.ShardOf(key)
@@ -36,7 +36,7 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 		shards[i] = shard
 		entries[i] = changeEntry{
 			Change: changes[i], jobRecord: record.Job(), group: g, index: i,
-			needsParent: needsParent(record, changes[i].Event),
+			needsParent: needsParent(record, changes[i].Input),
 		}
 	}
 	l.mu.Lock()
@@ -44,7 +44,7 @@ func (l *Ledger) SubmitAll(changes []job.Change, done func([]job.Answered)) {
 		switch e := &entries[i]; {
 		case e.group == nil:
 		case l.mu.closed:
-			refused = append(refused, job.Answered{Nth: i, Err: ErrClosed})
+			refused = append(refused, job.ChangeSummary{Nth: i, Err: ErrClosed})
 		default:
 			l.enqueue(shards[i], e)
 		}
@@ -66,10 +66,10 @@ func (e *changeEntry) answerWith(r job.ChangeResult) {
 
 func (g *changeGroup) addAnswer(e *changeEntry, answer job.Answer, err error) {
 	if g.answers == nil {
-		g.answers = make([]job.Answered, 0, g.unanswered)
+		g.answers = make([]job.ChangeSummary, 0, g.unanswered)
 	}
 	g.unanswered--
-	a := job.Answered{Nth: e.index, Answer: answer, Err: err}
+	a := job.ChangeSummary{Nth: e.index, Answer: answer, Err: err}
 	switch {
 	case e.Known != nil:
 		a.Definition = e.Known.Definition

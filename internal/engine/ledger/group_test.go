@@ -14,12 +14,12 @@ import (
 // asked are the answers to one SubmitAll, by place, and how many came at a time.
 type asked struct {
 	mu      sync.Mutex
-	answers map[int]job.Answered
+	answers map[int]job.ChangeSummary
 	sizes   []int
 	twice   []int
 }
 
-func (a *asked) take(answers []job.Answered) {
+func (a *asked) take(answers []job.ChangeSummary) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sizes = append(a.sizes, len(answers))
@@ -32,7 +32,7 @@ func (a *asked) take(answers []job.Answered) {
 }
 
 func submitAll(l *Ledger, changes ...job.Change) *asked {
-	a := &asked{answers: map[int]job.Answered{}}
+	a := &asked{answers: map[int]job.ChangeSummary{}}
 	l.SubmitAll(changes, a.take)
 	return a
 }
@@ -47,16 +47,16 @@ func TestManyAreAnsweredTogether(t *testing.T) {
 			}
 			return nil
 		}
-		l.Submit(job.Change{Record: "ns/first", Event: job.Pause{}}, func(job.ChangeResult) {})
+		l.Submit(job.Change{Record: "ns/first", Input: job.Pause{}}, func(job.ChangeResult) {})
 		synctest.Wait() // on its way: what follows makes one batch
 		got := submitAll(l,
-			job.Change{Record: "ns/a", Event: job.Pause{}},
-			job.Change{Record: "no record", Event: job.Pause{}},
-			job.Change{Record: "ns/missing", Event: job.Pause{}},
-			job.Change{Record: "ns/b", Event: job.Pause{}},
-			job.Change{Record: "ns/a", Event: job.Pause{}}, // a job has one change in a round
-			job.Change{Record: "ns/c", Event: job.Pause{}},
-			job.Change{Record: "ns/b", Event: job.Settle{Token: 5}},
+			job.Change{Record: "ns/a", Input: job.Pause{}},
+			job.Change{Record: "no record", Input: job.Pause{}},
+			job.Change{Record: "ns/missing", Input: job.Pause{}},
+			job.Change{Record: "ns/b", Input: job.Pause{}},
+			job.Change{Record: "ns/a", Input: job.Pause{}}, // a job has one change in a round
+			job.Change{Record: "ns/c", Input: job.Pause{}},
+			job.Change{Record: "ns/b", Input: job.FinishAttempt{Token: 5}},
 		)
 		time.Sleep(time.Second)
 		l.Stop()
@@ -83,7 +83,7 @@ func TestManyAreAnsweredTogether(t *testing.T) {
 		if len(rec.notices) != 3 {
 			t.Errorf("notices: %+v", rec.notices)
 		}
-		late := submitAll(l, job.Change{Record: "ns/a", Event: job.Pause{}})
+		late := submitAll(l, job.Change{Record: "ns/a", Input: job.Pause{}})
 		if !errors.Is(late.answers[0].Err, ErrClosed) {
 			t.Errorf("a closed ledger answered %+v", late.answers)
 		}
@@ -102,11 +102,11 @@ func TestARoundIsAnsweredInOneCall(t *testing.T) {
 			<-hold
 		}
 	}
-	l.Submit(job.Change{Record: "ns/a", Event: job.Pause{}}, func(job.ChangeResult) {})
+	l.Submit(job.Change{Record: "ns/a", Input: job.Pause{}}, func(job.ChangeResult) {})
 	<-entered
 	changes := make([]job.Change, 0, len(ids))
 	for _, id := range ids[1:] {
-		changes = append(changes, job.Change{Record: job.RecordID("ns/" + id), Event: job.Pause{}})
+		changes = append(changes, job.Change{Record: job.RecordID("ns/" + id), Input: job.Pause{}})
 	}
 	got := submitAll(l, changes...)
 	got.mu.Lock()

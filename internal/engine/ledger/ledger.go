@@ -20,7 +20,7 @@ type Store interface {
 	ShardOf(job.Key) int
 	Now(ctx context.Context, shard int) (int64, error)
 	// Latest is an upper bound of a shard's clock, for which Now was called.
-	Latest(shard int) lease.Latest
+	Latest(shard int) lease.ClockBound
 	GetRecords(ctx context.Context, shard int, records []job.RecordID) ([]*job.Record, error)
 	// Apply keeps nothing of the writes: their memory is used again.
 	Apply(ctx context.Context, shard int, writes []job.Write) job.ApplyReply
@@ -35,11 +35,11 @@ type Observer interface{ Observe([]job.Notice) }
 
 // Tracer makes the spans of ended attempts and runs, and notes the trace in the notices. It must not block.
 type Tracer interface {
-	Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice)
+	RecordDecision(d *job.Definition, before *job.State, ev job.Input, ended *job.Run, notices []job.Notice)
 }
 
-// Nudger notifies the holder of a shard that lanes became due earlier. It must not block.
-type Nudger interface {
+// LaneNotifier notifies the holder of a shard that lanes became due earlier. It must not block.
+type LaneNotifier interface {
 	Nudge(shard int, heads []job.LaneHead, holder string)
 }
 
@@ -47,7 +47,7 @@ type Nudger interface {
 type Options struct {
 	Store    Store
 	Observer Observer
-	Nudger   Nudger
+	Nudger   LaneNotifier
 	// Tracer receives decisions before Observer does; nil: no run is traced.
 	Tracer Tracer
 	// Full reports whether a namespace has used up its bytes: the runs of its jobs are then
@@ -148,7 +148,7 @@ func (l *Ledger) Submit(c job.Change, done func(job.ChangeResult)) {
 		return
 	}
 	l.enqueue(shard, &changeEntry{Change: c, jobRecord: c.Record.Job(), answer: done,
-		needsParent: needsParent(c.Record, c.Event)})
+		needsParent: needsParent(c.Record, c.Input)})
 	l.mu.Unlock()
 }
 
@@ -162,10 +162,10 @@ func (l *Ledger) enqueue(shard int, e *changeEntry) {
 	}
 }
 
-// Do submits changes and waits for their results, which come in the order of the
+// SubmitAndWait submits changes and waits for their results, which come in the order of the
 // changes. When ctx ends first, the changes still on their way answer its error;
 // they may take effect all the same, unless their Begin refuses.
-func (l *Ledger) Do(ctx context.Context, changes ...job.Change) []job.ChangeResult {
+func (l *Ledger) SubmitAndWait(ctx context.Context, changes ...job.Change) []job.ChangeResult {
 	type indexed struct {
 		i int
 		r job.ChangeResult

@@ -35,7 +35,7 @@ func (f *fakeStore) Shards() int         { return 4 }
 func (f *fakeStore) ShardOf(job.Key) int { return 3 }
 
 func (f *fakeStore) Now(context.Context, int) (int64, error) { return now, nil }
-func (f *fakeStore) Latest(int) lease.Latest                 { return lease.Latest{MS: now} }
+func (f *fakeStore) Latest(int) lease.ClockBound             { return lease.ClockBound{MS: now} }
 
 func (f *fakeStore) GetRecords(_ context.Context, _ int, names []job.RecordID) ([]*job.Record, error) {
 	f.mu.Lock()
@@ -179,14 +179,14 @@ func setup(t *testing.T, o Options, ids ...string) (*Ledger, *fakeStore, *record
 
 func TestAChangeIsDecidedStoredAndAnswered(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
-	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "why"}})[0]
+	r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{Note: "why"}})[0]
 	if r.Err != nil || r.Record.State.Region != job.RegionPaused || store.records["ns/a"].State.PauseNote != "why" {
 		t.Fatalf("%+v", r)
 	}
 	if len(rec.notices) != 1 || rec.notices[0].Kind != job.JobPaused || rec.nudges != 1 {
 		t.Errorf("notices %+v, nudges %d", rec.notices, rec.nudges)
 	}
-	again := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{Note: "why"}})[0]
+	again := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{Note: "why"}})[0]
 	if again.Err != nil || len(store.batches) != 1 {
 		t.Errorf("a change without effect was written: %+v", again)
 	}
@@ -200,9 +200,9 @@ func TestNothingIsWrittenForAnEndedCall(t *testing.T) {
 	ask := func(answer bool) func() bool {
 		return func() bool { asked++; return answer }
 	}
-	results := l.Do(t.Context(),
-		job.Change{Record: "ns/a", Event: job.Pause{}, Begin: ask(false)}, job.Change{Record: "ns/b", Event: job.Pause{}, Begin: ask(true)},
-		job.Change{Record: "ns/none", Event: job.Pause{}, Begin: ask(true)}, job.Change{Record: "ns/a", Event: job.Resume{}, Begin: ask(true)})
+	results := l.SubmitAndWait(t.Context(),
+		job.Change{Record: "ns/a", Input: job.Pause{}, Begin: ask(false)}, job.Change{Record: "ns/b", Input: job.Pause{}, Begin: ask(true)},
+		job.Change{Record: "ns/none", Input: job.Pause{}, Begin: ask(true)}, job.Change{Record: "ns/a", Input: job.Resume{}, Begin: ask(true)})
 	if results[0].Err == nil || results[1].Err != nil || !errors.Is(results[2].Err, job.ErrNotFound) || results[3].Err != nil {
 		t.Errorf("%+v", results)
 	}
@@ -221,8 +221,8 @@ func TestConflictsAreDecidedAgainOnWhatIsStored(t *testing.T) {
 		}
 	}
 	first := store.records["ns/a"].State.Revision
-	results := l.Do(t.Context(),
-		job.Change{Record: "ns/a", Event: job.Pause{}}, job.Change{Record: "ns/b", Event: job.Pause{}})
+	results := l.SubmitAndWait(t.Context(),
+		job.Change{Record: "ns/a", Input: job.Pause{}}, job.Change{Record: "ns/b", Input: job.Pause{}})
 	for _, r := range results {
 		if r.Err != nil {
 			t.Error(r.Err)
@@ -236,7 +236,7 @@ func TestConflictsAreDecidedAgainOnWhatIsStored(t *testing.T) {
 func TestAnEverChangingRecordIsGivenUp(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	store.before = func([]job.Write) { store.records["ns/a"].State.Revision++ }
-	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{}})[0]
+	r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{}})[0]
 	if !errors.Is(r.Err, job.ErrConflict) {
 		t.Errorf("%+v", r)
 	}
@@ -247,7 +247,7 @@ func TestKnownRecordDoesNotProveARefusal(t *testing.T) {
 	known := *store.records["ns/a"]
 	leased := known.State.Leased(7)
 	store.records["ns/a"].State = leased
-	r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Settle{Token: 7, Outcome: job.OutcomeSucceeded}, Known: &known})[0]
+	r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.FinishAttempt{Token: 7, Outcome: job.OutcomeSucceeded}, Known: &known})[0]
 	if r.Err != nil || r.Answer != job.Applied || store.records["ns/a"].State.Succeeded != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -255,14 +255,14 @@ func TestKnownRecordDoesNotProveARefusal(t *testing.T) {
 
 func TestErrorsReachTheirCallers(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
-	if r := l.Do(t.Context(), job.Change{Record: "ns/none", Event: job.Delete{}})[0]; !errors.Is(r.Err, job.ErrNotFound) {
+	if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/none", Input: job.Delete{}})[0]; !errors.Is(r.Err, job.ErrNotFound) {
 		t.Errorf("missing: %+v", r)
 	}
-	if r := l.Do(t.Context(), job.Change{Record: "garbage", Event: job.Delete{}})[0]; !errors.Is(r.Err, job.ErrNotFound) {
+	if r := l.SubmitAndWait(t.Context(), job.Change{Record: "garbage", Input: job.Delete{}})[0]; !errors.Is(r.Err, job.ErrNotFound) {
 		t.Errorf("unparsable: %+v", r)
 	}
 	store.err = job.ErrUnavailable
-	if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Delete{}})[0]; !errors.Is(r.Err, job.ErrUnavailable) {
+	if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Delete{}})[0]; !errors.Is(r.Err, job.ErrUnavailable) {
 		t.Errorf("unavailable: %+v", r)
 	}
 	if len(rec.notices) != 0 {
@@ -274,9 +274,9 @@ func TestChangesOfARecordKeepTheirOrder(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	changes := []job.Change{}
 	for i := range 50 {
-		changes = append(changes, job.Change{Record: "ns/a", Event: job.Pause{Note: fmt.Sprint(i)}})
+		changes = append(changes, job.Change{Record: "ns/a", Input: job.Pause{Note: fmt.Sprint(i)}})
 	}
-	for _, r := range l.Do(t.Context(), changes...) {
+	for _, r := range l.SubmitAndWait(t.Context(), changes...) {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -297,7 +297,7 @@ func TestChangesDuringABatchFormTheNextBatch(t *testing.T) {
 		var wg sync.WaitGroup
 		submit := func(id string) {
 			wg.Add(1)
-			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Event: job.Delete{}}, func(job.ChangeResult) { wg.Done() })
+			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Input: job.Delete{}}, func(job.ChangeResult) { wg.Done() })
 		}
 		submit(ids[0])
 		synctest.Wait() // the first batch is on its way
@@ -320,11 +320,11 @@ func TestAChangeWaitsForOneRoundOfOthers(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 5 {
 			all.Add(1)
-			l.Submit(job.Change{Record: "ns/a", Event: job.RunNow{RequestID: fmt.Sprint(i)}}, func(job.ChangeResult) { all.Done() })
+			l.Submit(job.Change{Record: "ns/a", Input: job.RequestManualRun{RequestID: fmt.Sprint(i)}}, func(job.ChangeResult) { all.Done() })
 		}
 		time.Sleep(store.delay * 3 / 2) // the first is stored, the others have a batch
 		began := time.Now()
-		if r := l.Do(t.Context(), job.Change{Record: "ns/b", Event: job.Pause{}})[0]; r.Err != nil {
+		if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/b", Input: job.Pause{}})[0]; r.Err != nil {
 			t.Error(r.Err)
 		}
 		if took := time.Since(began); took > 2*store.delay {
@@ -341,10 +341,10 @@ func TestRoundsOfAChangeEndWithItsTime(t *testing.T) {
 		store.delay = 600 * time.Millisecond
 		changes := make([]job.Change, 9)
 		for i := range changes {
-			changes[i] = job.Change{Record: "ns/a", Event: job.RunNow{RequestID: fmt.Sprint(i)}}
+			changes[i] = job.Change{Record: "ns/a", Input: job.RequestManualRun{RequestID: fmt.Sprint(i)}}
 		}
 		began, stored := time.Now(), 0
-		for _, r := range l.Do(t.Context(), changes...) {
+		for _, r := range l.SubmitAndWait(t.Context(), changes...) {
 			switch {
 			case r.Err == nil:
 				stored++
@@ -364,7 +364,7 @@ func TestStopCommitsWhatWaitsAndRefusesMore(t *testing.T) {
 		store.delay = time.Second
 		answered := 0
 		for _, id := range []string{"a", "b"} {
-			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Event: job.Delete{}}, func(r job.ChangeResult) {
+			l.Submit(job.Change{Record: job.RecordID("ns/" + id), Input: job.Delete{}}, func(r job.ChangeResult) {
 				if r.Err == nil && r.Deleted {
 					answered++
 				}
@@ -374,7 +374,7 @@ func TestStopCommitsWhatWaitsAndRefusesMore(t *testing.T) {
 		if answered != 2 || len(store.records) != 0 {
 			t.Errorf("answered %d, left %d", answered, len(store.records))
 		}
-		if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Delete{}})[0]; !errors.Is(r.Err, ErrClosed) {
+		if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Delete{}})[0]; !errors.Is(r.Err, ErrClosed) {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -386,7 +386,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 		store.delay = time.Minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r := l.Do(ctx, job.Change{Record: "ns/a", Event: job.Pause{}})[0]
+		r := l.SubmitAndWait(ctx, job.Change{Record: "ns/a", Input: job.Pause{}})[0]
 		if !errors.Is(r.Err, context.DeadlineExceeded) {
 			t.Errorf("%+v", r)
 		}

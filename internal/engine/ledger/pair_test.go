@@ -18,7 +18,7 @@ func withRuns(t *testing.T, store *fakeStore, l *Ledger, n int) {
 	for i := range n {
 		token := uint64(101 + i)
 		r.State = r.State.Leased(token)
-		got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Arrive{Token: token}})[0]
+		got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.RunLeased{Token: token}})[0]
 		if got.Err != nil || got.Arrival != job.ArrivalSpawn || got.Spawn == nil || got.Spawn.Slot != i || got.Record.State.Live() {
 			t.Fatalf("run %d does not become a record: %+v", i, got)
 		}
@@ -29,7 +29,7 @@ func TestARunOfItsOwnChangesItsJobToo(t *testing.T) {
 	l, store, rec := setup(t, Options{}, "a")
 	withRuns(t, store, l, 2)
 	notices := len(rec.notices)
-	r := l.Do(t.Context(), job.Change{Record: "ns/a#r1", Event: job.Settle{Token: 102, Outcome: job.OutcomeSucceeded}})[0]
+	r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#r1", Input: job.FinishAttempt{Token: 102, Outcome: job.OutcomeSucceeded}})[0]
 	if r.Err != nil || r.Answer != job.Applied || !r.Deleted || r.Record.State.Lane != (job.Lane{}) {
 		t.Errorf("%+v", r)
 	}
@@ -41,12 +41,12 @@ func TestARunOfItsOwnChangesItsJobToo(t *testing.T) {
 		t.Errorf("%d notices: %+v", n, rec.notices)
 	}
 	// The run has gone: a repeat finds nothing.
-	r = l.Do(t.Context(), job.Change{Record: "ns/a#r1", Event: job.Settle{Token: 102, Outcome: job.OutcomeSucceeded}})[0]
+	r = l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#r1", Input: job.FinishAttempt{Token: 102, Outcome: job.OutcomeSucceeded}})[0]
 	if !errors.Is(r.Err, job.ErrNotFound) {
 		t.Errorf("a repeat: %+v", r)
 	}
 	// One that is not the run's changes neither, and answers both.
-	r = l.Do(t.Context(), job.Change{Record: "ns/a#r0", Event: job.Settle{Token: 7, Outcome: job.OutcomeSucceeded}})[0]
+	r = l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#r0", Input: job.FinishAttempt{Token: 7, Outcome: job.OutcomeSucceeded}})[0]
 	if r.Err != nil || r.Answer != job.Stale || r.Record.State.Token != 101 || r.Parent.State.Children != 1 {
 		t.Errorf("a stale result: %+v", r)
 	}
@@ -64,7 +64,7 @@ func TestAConflictOfEitherIsDecidedAgainOnBoth(t *testing.T) {
 			}
 		}
 		known := *store.records["ns/a#r0"]
-		r := l.Do(t.Context(), job.Change{Record: "ns/a#r0", Event: job.Settle{Token: 101, Outcome: job.OutcomeSucceeded}, Known: &known})[0]
+		r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#r0", Input: job.FinishAttempt{Token: 101, Outcome: job.OutcomeSucceeded}, Known: &known})[0]
 		if r.Err != nil || store.records["ns/a"].State.Succeeded != 1 || store.records["ns/a#r0"] != nil || races != 0 {
 			t.Errorf("%s moves: %+v, races left %d", moving, r, races)
 		}
@@ -76,13 +76,13 @@ func TestChangesOfOneJobNeverShareARound(t *testing.T) {
 	withRuns(t, store, l, 3)
 	store.batches = nil
 	changes := []job.Change{
-		{Record: "ns/a#r0", Event: job.Settle{Token: 101, Outcome: job.OutcomeSucceeded}},
-		{Record: "ns/a#r1", Event: job.Settle{Token: 102, Outcome: job.OutcomeSucceeded}},
-		{Record: "ns/a", Event: job.Pause{Note: "n"}},
-		{Record: "ns/b", Event: job.Pause{Note: "n"}},
-		{Record: "ns/a#r2", Event: job.Settle{Token: 103, Outcome: job.OutcomeSucceeded}},
+		{Record: "ns/a#r0", Input: job.FinishAttempt{Token: 101, Outcome: job.OutcomeSucceeded}},
+		{Record: "ns/a#r1", Input: job.FinishAttempt{Token: 102, Outcome: job.OutcomeSucceeded}},
+		{Record: "ns/a", Input: job.Pause{Note: "n"}},
+		{Record: "ns/b", Input: job.Pause{Note: "n"}},
+		{Record: "ns/a#r2", Input: job.FinishAttempt{Token: 103, Outcome: job.OutcomeSucceeded}},
 	}
-	for i, r := range l.Do(t.Context(), changes...) {
+	for i, r := range l.SubmitAndWait(t.Context(), changes...) {
 		if r.Err != nil {
 			t.Errorf("change %d: %v", i, r.Err)
 		}
@@ -105,7 +105,7 @@ func TestADeadLetterIsRedrivenIntoItsJob(t *testing.T) {
 	l, store, _ := setup(t, Options{}, "a")
 	letter := job.State{Region: job.RegionDead, Token: 5, Revision: 1, Lane: store.records["ns/a"].State.Lane, Generation: 1, Nominal: now - 1000}
 	store.records["ns/a#d0"] = &job.Record{Definition: store.records["ns/a"].Definition, State: letter}
-	r := l.Do(t.Context(), job.Change{Record: "ns/a#d0", Event: job.Redrive{}})[0]
+	r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#d0", Input: job.Redrive{}})[0]
 	if r.Err != nil || r.Answer != job.Applied || !r.Deleted || r.Spawn == nil || r.Parent.State.Children != 1 {
 		t.Fatalf("%+v", r)
 	}
@@ -114,11 +114,11 @@ func TestADeadLetterIsRedrivenIntoItsJob(t *testing.T) {
 		t.Errorf("run %+v", run)
 	}
 	for record, want := range map[job.RecordID]error{"ns/a#d0": job.ErrNotFound, "ns/none#d0": job.ErrNotFound} {
-		if r := l.Do(t.Context(), job.Change{Record: record, Event: job.Redrive{}})[0]; !errors.Is(r.Err, want) {
+		if r := l.SubmitAndWait(t.Context(), job.Change{Record: record, Input: job.Redrive{}})[0]; !errors.Is(r.Err, want) {
 			t.Errorf("%s: %+v", record, r)
 		}
 	}
-	if r := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Redrive{}})[0]; r.Err != nil || r.Answer != job.NotDead {
+	if r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Redrive{}})[0]; r.Err != nil || r.Answer != job.NotDead {
 		t.Errorf("a job that is not dead: %+v", r)
 	}
 }
@@ -138,7 +138,7 @@ func TestOverlapStopsTheReplacedRun(t *testing.T) {
 		r.Definition = edited(r.Definition)
 		r.Definition.Overlap, r.Definition.Revision = overlap, 10+uint32(overlap)
 		r.State = r.State.Leased(201)
-		got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Arrive{Token: 201}})[0]
+		got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.RunLeased{Token: 201}})[0]
 		if text := fmt.Sprint(got.CancelChildren, " ", got.TerminateChildren); got.Err != nil || text != want {
 			t.Errorf("%v: %s, %+v", overlap, text, got)
 		}
@@ -156,10 +156,10 @@ func TestARunThatCannotBeUsedEnds(t *testing.T) {
 	r.Definition = edited(r.Definition)
 	r.Definition.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"* * * * *"}, TimeZone: "Mars/Olympus"}
 	r.Definition.Revision++
-	if got := l.Do(t.Context(), job.Change{Record: "ns/a#r0", Event: job.Delete{}})[0]; !errors.Is(got.Err, job.ErrCorrupt) || store.records["ns/a#r0"] == nil {
+	if got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#r0", Input: job.Delete{}})[0]; !errors.Is(got.Err, job.ErrCorrupt) || store.records["ns/a#r0"] == nil {
 		t.Errorf("a run is not deleted by request: %+v", got)
 	}
-	got := l.Do(t.Context(), job.Change{Record: "ns/a#r0", Event: job.Lose{Token: 101}})[0]
+	got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#r0", Input: job.LoseLease{Token: 101}})[0]
 	if !errors.Is(got.Err, job.ErrCorrupt) || store.records["ns/a#r0"] != nil {
 		t.Errorf("%+v, stored %+v", got, store.records["ns/a#r0"])
 	}

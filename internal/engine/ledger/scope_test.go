@@ -19,12 +19,12 @@ func TestAChangeKeepsToItsQueues(t *testing.T) {
 			store.records["ns/a"].Definition = &moved
 			store.records["ns/a"].State.Revision++
 		}
-		change := job.Change{Record: "ns/a", Event: job.Pause{}, Covers: func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "ns", Queue: "q"} }}
+		change := job.Change{Record: "ns/a", Input: job.Pause{}, Covers: func(q job.QueueKey) bool { return q == job.QueueKey{Namespace: "ns", Queue: "q"} }}
 		if knows {
 			known := *store.records["ns/a"]
 			change.Known = &known
 		}
-		if r := l.Do(t.Context(), change)[0]; !errors.Is(r.Err, job.ErrNotFound) {
+		if r := l.SubmitAndWait(t.Context(), change)[0]; !errors.Is(r.Err, job.ErrNotFound) {
 			t.Errorf("known %v: %+v", knows, r)
 		}
 		if store.records["ns/a"].State.Paused {
@@ -32,7 +32,7 @@ func TestAChangeKeepsToItsQueues(t *testing.T) {
 		}
 		// What a caller remembers of another queue does not refuse what is there now.
 		change.Covers = func(q job.QueueKey) bool { return q.Queue == "web" }
-		if r := l.Do(t.Context(), change)[0]; r.Err != nil || !store.records["ns/a"].State.Paused {
+		if r := l.SubmitAndWait(t.Context(), change)[0]; r.Err != nil || !store.records["ns/a"].State.Paused {
 			t.Errorf("known %v: in its queue: %+v", knows, r)
 		}
 	}
@@ -44,7 +44,7 @@ func TestALetterIsRedrivenByBothQueues(t *testing.T) {
 		l, store, _ := setup(t, Options{}, "a")
 		letter := job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: "ns", Queue: own}, Trigger: job.TriggerManual, ManualID: "x"}
 		store.records["ns/a#d0"] = &job.Record{Definition: store.records["ns/a"].Definition, State: letter}
-		r := l.Do(t.Context(), job.Change{Record: "ns/a#d0", Event: job.Redrive{}, Covers: func(q job.QueueKey) bool { return q.Queue == "q" }})[0]
+		r := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a#d0", Input: job.Redrive{}, Covers: func(q job.QueueKey) bool { return q.Queue == "q" }})[0]
 		if done := r.Err == nil && r.Answer == job.Applied; done != want || !want && !errors.Is(r.Err, job.ErrNotFound) {
 			t.Errorf("a letter of %s: %+v", own, r)
 		}
@@ -60,7 +60,7 @@ func TestRunsOfAFullNamespaceAreNotKept(t *testing.T) {
 		r := store.records["ns/a"]
 		token := r.State.Token + 1
 		r.State = r.State.Leased(token)
-		if got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Settle{Token: token, Outcome: job.OutcomeSucceeded}})[0]; got.Err != nil {
+		if got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.FinishAttempt{Token: token, Outcome: job.OutcomeSucceeded}})[0]; got.Err != nil {
 			t.Fatal(got.Err)
 		}
 		last := store.batches[len(store.batches)-1]
@@ -68,7 +68,7 @@ func TestRunsOfAFullNamespaceAreNotKept(t *testing.T) {
 			t.Errorf("full %v: %+v", full, last)
 		}
 	}
-	if got := l.Do(t.Context(), job.Change{Record: "ns/a", Event: job.Pause{}})[0]; got.Err != nil {
+	if got := l.SubmitAndWait(t.Context(), job.Change{Record: "ns/a", Input: job.Pause{}})[0]; got.Err != nil {
 		t.Fatal(got.Err)
 	}
 	if store.records["ns/a"].State.Succeeded != 2 {

@@ -1,6 +1,6 @@
 // Package queuestats counts the records of queues: all queues of the shards that a node holds for
 // its metrics ([ShardCounts]), and the sizes of single queues of the whole cluster, sampled once for
-// all autoscalers that ask for them ([Lookout]).
+// all autoscalers that ask for them ([Sampler]).
 //
 // Counts for metrics. Each round counts the shards that this node holds. A round has a budget of
 // lanes; if there are more, the shards take turns. Shards that were never counted come first, all of
@@ -18,7 +18,7 @@
 //
 //  1. At most one sample is in progress, and none without a watch or a caller.
 //  2. All sizes in an answer come from one sample that reached the whole cluster. A failed
-//     sample sends nothing to watches, and its error to callers of [Lookout.Size]. An
+//     sample sends nothing to watches, and its error to callers of [Sampler.Size]. An
 //     autoscaler that receives nothing changes nothing; one that receives an empty queue
 //     would remove its workers.
 //  3. Watches and queues are bounded, for the node and, by shares, for each namespace and

@@ -102,10 +102,10 @@ func sinceMS(from, to int64) time.Duration {
 // CountSizes counts some queues in all given shards, of all holders, for autoscalers. It returns an error rather than
 // a result without a shard, with which an autoscaler would remove workers that are needed.
 func CountSizes(ctx context.Context, store Store, shards []int, queues []job.QueueKey,
-	paused func(job.QueueKey) bool) (map[job.QueueKey]autoscale.Size, error) {
-	sizes := make(map[job.QueueKey]autoscale.Size, len(queues))
+	paused func(job.QueueKey) bool) (map[job.QueueKey]autoscale.Demand, error) {
+	sizes := make(map[job.QueueKey]autoscale.Demand, len(queues))
 	for _, q := range queues {
-		sizes[q] = autoscale.Size{}
+		sizes[q] = autoscale.Demand{}
 	}
 	stats, err := CountLanes(ctx, store, shards, func(l job.Lane) bool {
 		_, wanted := sizes[job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}]
@@ -125,9 +125,9 @@ func CountSizes(ctx context.Context, store Store, shards []int, queues []job.Que
 
 // size is the amount of work in a lane. For a paused queue it is the number of running attempts: workers could not do
 // more.
-func (s LaneStat) size(paused bool) autoscale.Size {
+func (s LaneStat) size(paused bool) autoscale.Demand {
 	if paused {
-		return autoscale.Size{Running: s.Leased}
+		return autoscale.Demand{Running: s.Leased}
 	}
-	return autoscale.Size{Waiting: s.Backlog, Running: s.Leased, Lag: s.OldestOverdue, Next: s.Next, Ahead: s.HasNext}
+	return autoscale.Demand{Waiting: s.Backlog, Running: s.Leased, Lag: s.OldestOverdue, Next: s.Next, Ahead: s.HasNext}
 }

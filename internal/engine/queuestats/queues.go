@@ -15,7 +15,7 @@ import (
 
 // sampledQueue is a queue that was asked for.
 type sampledQueue struct {
-	size        autoscale.Size
+	size        autoscale.Demand
 	sampledAt   time.Time // of the look that found it; zero: none has
 	lastAskedAt time.Time
 	watchCount  int
@@ -29,11 +29,11 @@ type sampledQueue struct {
 type queueWatch struct {
 	queues  []*sampledQueue
 	holder  fairshare.Holder
-	updates chan autoscale.Size
+	updates chan autoscale.Demand
 }
 
 // trackQueuesLocked returns the queues, and keeps sampling them. New queues take places of the holder.
-func (l *Lookout) trackQueuesLocked(who fairshare.Holder, keys []job.QueueKey) ([]*sampledQueue, error) {
+func (l *Sampler) trackQueuesLocked(who fairshare.Holder, keys []job.QueueKey) ([]*sampledQueue, error) {
 	now := time.Now()
 	queues := make([]*sampledQueue, len(keys))
 	for i, key := range keys {
@@ -52,12 +52,12 @@ func (l *Lookout) trackQueuesLocked(who fairshare.Holder, keys []job.QueueKey) (
 
 // takePlaceLocked takes a place for a queue, if need be one of a queue that is not asked for
 // any more.
-func (l *Lookout) takePlaceLocked(who fairshare.Holder, now time.Time) bool {
-	if l.queueShares.Take(who) {
+func (l *Sampler) takePlaceLocked(who fairshare.Holder, now time.Time) bool {
+	if l.queueShares.Acquire(who) {
 		return true
 	}
 	l.dropUnusedLocked(now)
-	if l.queueShares.Take(who) {
+	if l.queueShares.Acquire(who) {
 		return true
 	}
 	l.metrics.refused.Inc()
@@ -66,10 +66,10 @@ func (l *Lookout) takePlaceLocked(who fairshare.Holder, now time.Time) bool {
 
 // sumSizesLocked adds queues up; false if one of them was not counted within a pause before
 // a time.
-func (l *Lookout) sumSizesLocked(queues []*sampledQueue, before time.Time) (all autoscale.Size, ok bool) {
+func (l *Sampler) sumSizesLocked(queues []*sampledQueue, before time.Time) (all autoscale.Demand, ok bool) {
 	for _, q := range queues {
 		if q.sampledAt.IsZero() || before.Sub(q.sampledAt) >= l.pause {
-			return autoscale.Size{}, false
+			return autoscale.Demand{}, false
 		}
 		all = all.And(q.size)
 	}
@@ -78,26 +78,26 @@ func (l *Lookout) sumSizesLocked(queues []*sampledQueue, before time.Time) (all 
 
 // dropUnusedLocked drops queues that were not asked for recently. Empty queues are dropped at once: most of them
 // do not exist.
-func (l *Lookout) dropUnusedLocked(now time.Time) {
+func (l *Sampler) dropUnusedLocked(now time.Time) {
 	for key, q := range l.queues {
 		if q.watchCount == 0 && now.Sub(q.lastAskedAt) > l.retentionOf(q) {
 			delete(l.queues, key)
-			l.queueShares.Give(q.holder)
+			l.queueShares.Release(q.holder)
 		}
 	}
 }
 
 // retentionOf is how long a queue is sampled after it was last asked for. An empty queue is kept for one pause,
 // for the callers that wait for its sample.
-func (l *Lookout) retentionOf(q *sampledQueue) time.Duration {
-	if !q.sampledAt.IsZero() && q.size == (autoscale.Size{}) {
+func (l *Sampler) retentionOf(q *sampledQueue) time.Duration {
+	if !q.sampledAt.IsZero() && q.size == (autoscale.Demand{}) {
 		return l.pause
 	}
 	return queueRetention
 }
 
-// Told records whether the caller that asked for queues was advised that workers are needed.
-func (l *Lookout) Told(keys []job.QueueKey, needed bool) {
+// RecordAdvice records whether the caller that asked for queues was advised that workers are needed.
+func (l *Sampler) RecordAdvice(keys []job.QueueKey, needed bool) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ var adviceDesc = prometheus.NewDesc("fermata_scaler_wants_workers",
 
 // adviceCollector exports the advice given to autoscalers for queues with due runs. Queues that do not exist
 // leave no series.
-type adviceCollector struct{ l *Lookout }
+type adviceCollector struct{ l *Sampler }
 
 func (adviceCollector) Describe(out chan<- *prometheus.Desc) { out <- adviceDesc }
 
@@ -135,7 +135,7 @@ func (w adviceCollector) Collect(out chan<- prometheus.Metric) {
 
 // lastAdvice returns the recent advice for queues with due runs: equally many of each namespace, the first ones
 // by name.
-func (l *Lookout) lastAdvice(now time.Time) map[job.QueueKey]float64 {
+func (l *Sampler) lastAdvice(now time.Time) map[job.QueueKey]float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make(map[job.QueueKey]float64)

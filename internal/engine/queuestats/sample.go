@@ -15,7 +15,7 @@ import (
 )
 
 // run takes samples as often as a watch or a caller needs one.
-func (l *Lookout) run() {
+func (l *Sampler) run() {
 	defer close(l.done)
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -44,7 +44,7 @@ func (l *Lookout) run() {
 }
 
 // pauseBeforeSample returns the time until the next sample may start.
-func (l *Lookout) pauseBeforeSample() time.Duration {
+func (l *Sampler) pauseBeforeSample() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(0, l.pause-time.Since(l.lastFinished))
@@ -52,7 +52,7 @@ func (l *Lookout) pauseBeforeSample() time.Duration {
 
 // sampleQueues counts all tracked queues and notifies watches and callers. It reports whether another sample is
 // due.
-func (l *Lookout) sampleQueues() bool {
+func (l *Sampler) sampleQueues() bool {
 	keys := l.collectKeys()
 	began := time.Now()
 	sizes, err := l.countWithTimeout(keys)
@@ -84,7 +84,7 @@ func (l *Lookout) sampleQueues() bool {
 }
 
 // countWithTimeout counts, within bounds of time.
-func (l *Lookout) countWithTimeout(keys []job.QueueKey) (map[job.QueueKey]autoscale.Size, error) {
+func (l *Sampler) countWithTimeout(keys []job.QueueKey) (map[job.QueueKey]autoscale.Demand, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, sampleTimeout)
 	defer cancel()
 	sizes, err := l.count(ctx, keys)
@@ -98,7 +98,7 @@ func (l *Lookout) countWithTimeout(keys []job.QueueKey) (map[job.QueueKey]autosc
 }
 
 // collectKeys are the queues to count.
-func (l *Lookout) collectKeys() []job.QueueKey {
+func (l *Sampler) collectKeys() []job.QueueKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropUnusedLocked(time.Now())
@@ -106,7 +106,7 @@ func (l *Lookout) collectKeys() []job.QueueKey {
 }
 
 // notifyLocked leaves a watch the newest size of its queues, if all were counted.
-func (l *Lookout) notifyLocked(w *queueWatch, at time.Time) {
+func (l *Sampler) notifyLocked(w *queueWatch, at time.Time) {
 	size, ok := l.sumSizesLocked(w.queues, at)
 	if !ok {
 		return // it came after the look had begun
@@ -119,7 +119,7 @@ func (l *Lookout) notifyLocked(w *queueWatch, at time.Time) {
 }
 
 // logTransition logs when looks begin to fail, and when they succeed again.
-func (l *Lookout) logTransition(err error) {
+func (l *Sampler) logTransition(err error) {
 	l.mu.Lock()
 	succeededBefore := l.lastSucceeded
 	l.mu.Unlock()
@@ -146,11 +146,11 @@ func (m *metrics) registerWith(r prometheus.Registerer, more prometheus.Collecto
 		Name: "fermata_scaler_watches", Help: "Streams by which autoscalers watch queues at this node.",
 	})
 	m.sampleTime = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "fermata_scaler_look_seconds", Help: "Time that it took to count the queues that autoscalers ask for.",
+		Name: "fermata_scaler_count_seconds", Help: "Time that it took to count the queues that autoscalers ask for.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
 	m.failures = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_scaler_look_failures_total",
+		Name: "fermata_scaler_count_failures_total",
 		Help: "Times that the queues that autoscalers ask for could not be counted.",
 	})
 	m.refused = prometheus.NewCounter(prometheus.CounterOpts{

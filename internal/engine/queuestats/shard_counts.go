@@ -35,7 +35,7 @@ type ShardCounts struct {
 	shards map[int]map[job.Lane]LaneStat
 	passes map[int]*countPass // of the shards with more lanes than one page lists
 	// Turns among the counted shards, among the others that have a backlog, and among those never counted.
-	countedTurns, backlogTurns, uncountedTurns roundrobin.Turns
+	countedTurns, backlogTurns, uncountedTurns roundrobin.Picker
 }
 
 // NewShardCounts returns counts of no shards yet.
@@ -56,7 +56,7 @@ func (c *ShardCounts) Update(ctx context.Context, held []int) (updated bool) {
 	updated = len(known) < before
 	updated = c.countNew(ctx, held) || updated
 	if len(known) > 0 {
-		now, later := c.countedTurns.Take(known, maxCountedLanes,
+		now, later := c.countedTurns.Pick(known, maxCountedLanes,
 			func(shard int) int { return min(len(c.shards[shard]), maxCountedLanes) })
 		updated = c.countShards(ctx, now) || updated
 		updated = c.countBacklog(ctx, later) || updated
@@ -72,7 +72,7 @@ func (c *ShardCounts) countNew(ctx context.Context, held []int) (updated bool) {
 	left := slices.DeleteFunc(slices.Clone(held), func(shard int) bool { return c.shards[shard] != nil })
 	for len(left) > 0 && ctx.Err() == nil {
 		var now []int
-		now, left = c.uncountedTurns.Take(left, maxCountedLanes, c.expectedLanes)
+		now, left = c.uncountedTurns.Pick(left, maxCountedLanes, c.expectedLanes)
 		slices.Sort(left)
 		updated = c.countShards(ctx, now) || updated
 	}
@@ -164,7 +164,7 @@ func (c *ShardCounts) countBacklog(ctx context.Context, shards []int) (updated b
 	for shard, due := range heads {
 		lanes[shard] = c.backlogLanes(shard, due)
 	}
-	_, later := c.backlogTurns.Take(slices.Sorted(maps.Keys(lanes)), maxCountedBacklogs,
+	_, later := c.backlogTurns.Pick(slices.Sorted(maps.Keys(lanes)), maxCountedBacklogs,
 		func(shard int) int { return len(lanes[shard]) })
 	for _, shard := range later {
 		delete(lanes, shard)

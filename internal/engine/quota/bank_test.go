@@ -31,7 +31,7 @@ func (b *bank) enter() error {
 	return b.err
 }
 
-func (b *bank) Take(_ context.Context, namespace string, n, limit int) (granted, jobs int, err error) {
+func (b *bank) Reserve(_ context.Context, namespace string, n, limit int) (granted, jobs int, err error) {
 	defer b.mu.Unlock()
 	if err := b.enter(); err != nil {
 		return 0, 0, err
@@ -42,7 +42,7 @@ func (b *bank) Take(_ context.Context, namespace string, n, limit int) (granted,
 	return granted, b.counts[namespace], nil
 }
 
-func (b *bank) Give(_ context.Context, namespace string, n int) error {
+func (b *bank) Return(_ context.Context, namespace string, n int) error {
 	defer b.mu.Unlock()
 	if err := b.enter(); err != nil {
 		return err

@@ -28,9 +28,9 @@ const (
 
 // Store keeps the counts of a measure.
 type Store interface {
-	// Take counts up to n more, as many as the limit leaves.
-	Take(ctx context.Context, namespace string, n, limit int) (granted, count int, err error)
-	Give(ctx context.Context, namespace string, n int) error
+	// Reserve counts up to n more, as many as the limit leaves.
+	Reserve(ctx context.Context, namespace string, n, limit int) (granted, count int, err error)
+	Return(ctx context.Context, namespace string, n int) error
 	// Counts are all counts, and whether there has been a census.
 	Counts(ctx context.Context) (counts map[string]int, counted bool, err error)
 	// Census corrects the counts of namespaces, unless another census began less than a pause ago, or begins
@@ -121,15 +121,15 @@ func (q *Quota) Full(namespace string) bool {
 	return full != nil && (*full)[namespace]
 }
 
-// Take counts up to n more, as many as the limit leaves.
-func (q *Quota) Take(ctx context.Context, namespace string, n, limit int) (granted int, err error) {
-	granted, _, err = q.options.Store.Take(ctx, namespace, n, limit)
+// Reserve counts up to n more, as many as the limit leaves.
+func (q *Quota) Reserve(ctx context.Context, namespace string, n, limit int) (granted int, err error) {
+	granted, _, err = q.options.Store.Reserve(ctx, namespace, n, limit)
 	return granted, err
 }
 
-// Give takes n off the count. If that fails the next census does it.
-func (q *Quota) Give(ctx context.Context, namespace string, n int) {
-	if err := q.options.Store.Give(ctx, namespace, n); err != nil {
+// Return takes n off the count. If that fails the next census does it.
+func (q *Quota) Return(ctx context.Context, namespace string, n int) {
+	if err := q.options.Store.Return(ctx, namespace, n); err != nil {
 		q.options.Logger.Debug("failed to return a reservation, count too high until the next census",
 			"measure", q.options.Measure.name, "namespace", namespace, "by", n, "error", err)
 	}
@@ -162,8 +162,8 @@ func (q *Quota) Run(ctx context.Context) error {
 	}
 }
 
-// Look takes a census if one is due, and reads the counts.
-func (q *Quota) Look(ctx context.Context) error {
+// Refresh takes a census if one is due, and reads the counts.
+func (q *Quota) Refresh(ctx context.Context) error {
 	_, err := q.look(ctx)
 	return err
 }

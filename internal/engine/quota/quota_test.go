@@ -52,7 +52,7 @@ func run(t *testing.T, q *Quota) (die func()) {
 // take reserves jobs and returns how many are granted.
 func take(t *testing.T, q *Quota, n, limit int) int {
 	t.Helper()
-	granted, err := q.Take(t.Context(), "a", n, limit)
+	granted, err := q.Reserve(t.Context(), "a", n, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,12 +67,12 @@ func TestNothingIsGrantedWithoutRedis(t *testing.T) {
 		t.Fatalf("%d are granted", n)
 	}
 	b.err = errAway
-	if n, err := q.Take(t.Context(), "a", 1, 5); n != 0 || !errors.Is(err, errAway) {
+	if n, err := q.Reserve(t.Context(), "a", 1, 5); n != 0 || !errors.Is(err, errAway) {
 		t.Errorf("%d are granted, %v", n, err)
 	}
-	q.Give(t.Context(), "a", 1)
+	q.Return(t.Context(), "a", 1)
 	b.err = nil
-	q.Give(t.Context(), "a", 1)
+	q.Return(t.Context(), "a", 1)
 	if n := take(t, q, 5, 5); n != 4 {
 		t.Errorf("%d are granted, want 4: one was given back", n)
 	}
@@ -193,7 +193,7 @@ func TestNoStoreCallsWithoutLimits(t *testing.T) {
 	for _, step := range []struct{ limit, metrics int }{{0, 0}, {2, 2}, {0, 0}} {
 		before := b.calls
 		limit = step.limit
-		if err := q.Look(t.Context()); err != nil {
+		if err := q.Refresh(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if n := testutil.CollectAndCount(q); n != step.metrics || b.calls > before != (step.limit > 0) {
@@ -240,7 +240,7 @@ func TestMetricsShowTheFullestNamespaces(t *testing.T) {
 			return 1000
 		}
 	})
-	if err := q.Look(t.Context()); err != nil {
+	if err := q.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()
@@ -294,7 +294,7 @@ func TestFullNamespaces(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		if err := q.Look(t.Context()); err != nil {
+		if err := q.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 // MaxBackupPage bounds a page of Backups: dead letters and runs come with each job.
 const MaxBackupPage = 50
 
-// Backups returns up to pageSize jobs (0: MaxBackupPage) with their checkpoints, each job read at one instant.
+// ExportJobs returns up to pageSize jobs (0: MaxBackupPage) with their checkpoints, each job read at one instant.
 // Pages are as those of List. A job whose definition cannot be compiled has no checkpoint.
-func (r *Registry) Backups(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
+func (r *Registry) ExportJobs(ctx context.Context, f job.Filter, pageSize int, token string) (job.BackupPage, error) {
 	if err := validateFilter(f, pageSize); err != nil {
 		return job.BackupPage{}, err
 	}
@@ -252,7 +252,7 @@ func (i *restoreItem) planWrite(r *Registry, now int64) (done bool) {
 // sealBackup seals the payload of the backup, or keeps the stored one if that is the same.
 func (i *restoreItem) sealBackup(r *Registry, payload []byte) {
 	d := &i.backup.Definition
-	if i.present != nil && d.SameBound(i.present.Definition) {
+	if i.present != nil && d.EqualBoundData(i.present.Definition) {
 		r.reuseStoredPayload(d, i.present.Definition)
 	}
 	if s := r.o.Sealer; d.PayloadKey == "" || s != nil && d.SealVersion() < s.Version() {

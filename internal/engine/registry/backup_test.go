@@ -51,7 +51,7 @@ func (f *fake) Restore(_ context.Context, _ int, jobs []job.Restoration) job.Cre
 			continue
 		}
 		f.records[r.Record.Definition.Key] = r.Record
-		for _, p := range r.Parts {
+		for _, p := range r.Children {
 			f.children[p.Record] = p.State
 		}
 		reply.Results = append(reply.Results, job.CreateResult{Code: job.Created})
@@ -61,7 +61,7 @@ func (f *fake) Restore(_ context.Context, _ int, jobs []job.Restoration) job.Cre
 
 func (f *fake) backup(t *testing.T, r *Registry) []job.Backup {
 	t.Helper()
-	page, err := r.Backups(t.Context(), job.Filter{Namespace: "default"}, 0, "")
+	page, err := r.ExportJobs(t.Context(), job.Filter{Namespace: "default"}, 0, "")
 	if err != nil || page.Next != "" {
 		t.Fatal(page, err)
 	}
@@ -166,10 +166,10 @@ func TestRestoreRefusals(t *testing.T) {
 	if a := r.Restore(t.Context(), []job.Backup{{Definition: good}}, job.ExistingFail)[0]; !errors.Is(a.Err, job.ErrUnavailable) {
 		t.Errorf("%+v", a)
 	}
-	if _, err := r.Backups(t.Context(), job.Filter{Namespace: "default"}, 0, ""); !errors.Is(err, job.ErrUnavailable) {
+	if _, err := r.ExportJobs(t.Context(), job.Filter{Namespace: "default"}, 0, ""); !errors.Is(err, job.ErrUnavailable) {
 		t.Error(err)
 	}
-	if _, err := r.Backups(t.Context(), job.Filter{Namespace: "?"}, 0, ""); !errors.As(err, &invalid) {
+	if _, err := r.ExportJobs(t.Context(), job.Filter{Namespace: "?"}, 0, ""); !errors.As(err, &invalid) {
 		t.Error(err)
 	}
 }

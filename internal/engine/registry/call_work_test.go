@@ -19,9 +19,9 @@ type partsOf struct {
 	sizes []int
 }
 
-func (p *partsOf) Do(ctx context.Context, changes ...job.Change) []job.ChangeResult {
+func (p *partsOf) SubmitAndWait(ctx context.Context, changes ...job.Change) []job.ChangeResult {
 	p.sizes = append(p.sizes, len(changes))
-	return p.Ledger.Do(ctx, changes...)
+	return p.Ledger.SubmitAndWait(ctx, changes...)
 }
 
 // TestBulkCallsEndInTime: a call that changes many jobs ends when it has taken its time, with the
@@ -78,10 +78,10 @@ func TestBulkCallsEndInTime(t *testing.T) {
 	for i := range 17 {
 		records = append(records, job.RecordID(fmt.Sprintf("%s/job-%03d", all.Namespace, i)))
 	}
-	if _, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: all, Records: records}); !errors.Is(err, job.ErrTooMuchWork) {
+	if _, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: all, Records: records}); !errors.Is(err, job.ErrTooMuchWork) {
 		t.Errorf("by names: %v", err)
 	}
-	if b, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: all, Records: records[:16]}); err != nil || b.Refused != 16 {
+	if b, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: all, Records: records[:16]}); err != nil || b.Refused != 16 {
 		t.Errorf("by few names: %+v, %v", b, err)
 	}
 }

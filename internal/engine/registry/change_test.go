@@ -175,10 +175,10 @@ func TestMissingJobs(t *testing.T) {
 	_, errUpdate := r.Update(ctx, job.UpdateRequest{Key: ping, Merge: merge(func(*job.Definition) {})})
 	_, errPause := r.Pause(ctx, ping, "")
 	_, errResume := r.Resume(ctx, ping, false)
-	_, _, errRun := r.RunNow(ctx, ping, job.RunNow{RequestID: ""})
-	_, errRuns := r.Runs(ctx, ping)
-	_, errOne := r.Run(ctx, ping, "1-1")
-	_, errCancel := r.Cancel(ctx, ping, "1-1")
+	_, _, errRun := r.RunJob(ctx, ping, job.RequestManualRun{RequestID: ""})
+	_, errRuns := r.ListRuns(ctx, ping)
+	_, errOne := r.GetRun(ctx, ping, "1-1")
+	_, errCancel := r.CancelRun(ctx, ping, "1-1")
 	errDelete := r.Delete(ctx, ping, "")
 	_, errHint := r.Hint(ctx, ping, job.Hint{})
 	_, errExplain := r.Explain(ctx, ping)
@@ -201,25 +201,25 @@ func TestMissingJobs(t *testing.T) {
 func TestRunNow(t *testing.T) {
 	f, r := newFake(t)
 	mustCreate(t, r, "ping", "")
-	v, joined, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"})
+	v, joined, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m1"})
 	if err != nil || joined || v.ID != "m-m1" || v.Phase != job.RunWaiting || v.DueMS != f.now {
 		t.Fatalf("idle: %+v %v %v", v, joined, err)
 	}
 	f.lease(ping, 5)
-	if v, joined, err = r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m2"}); err != nil || joined || v.ID != "m-m2" {
+	if v, joined, err = r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m2"}); err != nil || joined || v.ID != "m-m2" {
 		t.Fatalf("live: %+v %v %v", v, joined, err)
 	}
-	if v, joined, err = r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m3"}); err != nil || !joined || v.ID != "m-m2" {
+	if v, joined, err = r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m3"}); err != nil || !joined || v.ID != "m-m2" {
 		t.Fatalf("joining: %+v %v %v", v, joined, err)
 	}
-	if v, _, err = r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"}); err != nil || v.ID != "m-m1" || v.Phase != job.RunRunning {
+	if v, _, err = r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m1"}); err != nil || v.ID != "m-m1" || v.Phase != job.RunRunning {
 		t.Fatalf("replay: %+v %v", v, err)
 	}
-	runs, err := r.Runs(t.Context(), ping)
+	runs, err := r.ListRuns(t.Context(), ping)
 	if err != nil || len(runs) != 2 || runs[0].ID != "m-m1" || runs[1].ID != "m-m2" {
 		t.Errorf("runs %+v %v", runs, err)
 	}
-	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "a/b"}); violated(err) != "request_id" {
+	if _, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "a/b"}); violated(err) != "request_id" {
 		t.Errorf("bad id: %v", err)
 	}
 }
@@ -228,11 +228,11 @@ func TestCancel(t *testing.T) {
 	f, r := newFake(t)
 	created := mustCreate(t, r, "ping", "")
 	waiting := created.State.RunID()
-	v, err := r.Cancel(t.Context(), ping, waiting)
+	v, err := r.CancelRun(t.Context(), ping, waiting)
 	if err != nil || v.Outcome != job.OutcomeCancelled || v.Phase != job.RunFinished {
 		t.Fatalf("waiting: %+v %v", v, err)
 	}
-	if v, err = r.Cancel(t.Context(), ping, waiting); err != nil || v.Outcome != job.OutcomeCancelled {
+	if v, err = r.CancelRun(t.Context(), ping, waiting); err != nil || v.Outcome != job.OutcomeCancelled {
 		t.Fatalf("replay: %+v %v", v, err)
 	}
 	live, err := r.Get(t.Context(), ping)
@@ -240,22 +240,22 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.lease(ping, 9)
-	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
-	if v, err = r.Cancel(t.Context(), ping, live.State.RunID()); err != nil || v.Phase != job.RunRunning {
+	if v, err = r.CancelRun(t.Context(), ping, live.State.RunID()); err != nil || v.Phase != job.RunRunning {
 		t.Fatalf("live: %+v %v", v, err)
 	}
 	if !slices.Equal(f.cancelled, []uint64{9}) {
 		t.Errorf("the worker was told %v", f.cancelled)
 	}
-	if v, err = r.Cancel(t.Context(), ping, "m-m1"); err != nil || v.Outcome != job.OutcomeCancelled {
+	if v, err = r.CancelRun(t.Context(), ping, "m-m1"); err != nil || v.Outcome != job.OutcomeCancelled {
 		t.Fatalf("manual run that waits: %+v %v", v, err)
 	}
 	if s := f.records[ping].State; s.Pending != "" || !s.Live() || !s.Cancel {
 		t.Errorf("state %+v", s)
 	}
-	if _, err := r.Cancel(t.Context(), ping, "1-1"); !errors.Is(err, job.ErrNotFound) {
+	if _, err := r.CancelRun(t.Context(), ping, "1-1"); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("unknown run: %v", err)
 	}
 }
@@ -401,7 +401,7 @@ func TestManualRunAtAnExcludedTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unfit *job.PreconditionError
-	_, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m"})
+	_, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m"})
 	if !errors.As(err, &unfit) || unfit.Reason != job.ReasonExcludedTime {
 		t.Fatalf("got %v", err)
 	}
@@ -410,11 +410,11 @@ func TestManualRunAtAnExcludedTime(t *testing.T) {
 			t.Errorf("%q says nothing of %q", unfit.Text, part)
 		}
 	}
-	if v, joined, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m", IgnoreExclusions: true}); err != nil || joined || v.DueMS != f.now {
+	if v, joined, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m", IgnoreExclusions: true}); err != nil || joined || v.DueMS != f.now {
 		t.Errorf("%+v %v %v", v, joined, err)
 	}
 	f.now += 2 * time.Hour.Milliseconds()
-	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "n"}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "n"}); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
@@ -438,13 +438,13 @@ func TestEveryWriteIsBegun(t *testing.T) {
 			}})
 			return err
 		}},
-		{"run", func() error { _, _, err := r.RunNow(ctx, key, job.RunNow{RequestID: "r"}); return err }},
+		{"run", func() error { _, _, err := r.RunJob(ctx, key, job.RequestManualRun{RequestID: "r"}); return err }},
 		{"pause", func() error { _, err := r.Pause(ctx, key, ""); return err }},
 		{"resume all", func() error { _, err := r.ResumeAll(ctx, filter, "", false, ""); return err }},
 		{"pause all", func() error { _, err := r.PauseAll(ctx, filter, "", ""); return err }},
 		{"resume", func() error { _, err := r.Resume(ctx, key, false); return err }},
 		{"redrive", func() error {
-			_, err := r.Redrive(ctx, job.RedriveRequest{Filter: filter, Records: []job.RecordID{job.RecordID(f.bury(key, 0, "q"))}})
+			_, err := r.RedriveDeadLetters(ctx, job.RedriveRequest{Filter: filter, Records: []job.RecordID{job.RecordID(f.bury(key, 0, "q"))}})
 			return err
 		}},
 		{"settings", func() error {
@@ -463,11 +463,11 @@ func TestEveryWriteIsBegun(t *testing.T) {
 			return r.Restore(ctx, []job.Backup{{Definition: definition("restored")}}, job.ExistingSkip)[0].Err
 		}},
 		{"apply", func() error {
-			return r.Apply(ctx, []job.Wish{{Definition: definition("applied")}}, true)[0].Err
+			return r.ApplyJobs(ctx, []job.DesiredJob{{Definition: definition("applied")}}, true)[0].Err
 		}},
 		{"apply a deletion", func() error {
 			etag := f.records[job.Key{Namespace: "default", ID: "applied"}].Definition.Etag()
-			return r.Apply(ctx, []job.Wish{{Definition: definition("applied"), Delete: true, Etag: etag}}, true)[0].Err
+			return r.ApplyJobs(ctx, []job.DesiredJob{{Definition: definition("applied"), Delete: true, Etag: etag}}, true)[0].Err
 		}},
 		{"delete", func() error { return r.Delete(ctx, key, "") }},
 	} {

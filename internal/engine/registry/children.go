@@ -55,7 +55,7 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 			continue
 		}
 		id := key.Record().Run(child.Slot)
-		result, err := r.submitChange(ctx, key, job.Change{Record: id, Event: job.CancelRun{RunID: v.ID}})
+		result, err := r.submitChange(ctx, key, job.Change{Record: id, Input: job.CancelRun{RunID: v.ID}})
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
 			return job.RunView{}, err
 		}
@@ -67,7 +67,7 @@ func (r *Registry) cancelChild(ctx context.Context, record job.Record, v job.Run
 		}
 	}
 	// It has ended, by this call or before it.
-	ended, err := r.Run(ctx, key, v.ID)
+	ended, err := r.GetRun(ctx, key, v.ID)
 	if errors.Is(err, job.ErrNotFound) { // its history is not kept
 		v.Phase, v.Outcome = job.RunFinished, job.OutcomeCancelled
 		return v, nil
@@ -86,7 +86,7 @@ func (r *Registry) cancelUnstartedRuns(ctx context.Context, record job.Record) e
 	for i, child := range children {
 		changes[i] = job.Change{
 			Record: record.Definition.Record().Run(child.Slot),
-			Event:  job.CancelRun{RunID: child.State.RunID()},
+			Input:  job.CancelRun{RunID: child.State.RunID()},
 		}
 	}
 	for _, result := range r.commitChanges(ctx, changes...) {

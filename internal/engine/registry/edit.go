@@ -24,7 +24,7 @@ func (r *Registry) Update(ctx context.Context, u job.UpdateRequest) (job.Record,
 		if done || err != nil {
 			return record, err
 		}
-		if limits.Work.Spent() {
+		if limits.Work.Exhausted() {
 			break
 		}
 	}

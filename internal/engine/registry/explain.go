@@ -10,28 +10,28 @@ import (
 
 // Explain returns why a job does not run right now: by its state, its children, the limits that it shares with
 // others, the holder of its shard, and the workers of its queue.
-func (r *Registry) Explain(ctx context.Context, key job.Key) (job.Explained, error) {
+func (r *Registry) Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
-		return job.Explained{}, err
+		return job.ExplainedJob{}, err
 	}
 	children, err := r.readChildRuns(ctx, record)
 	if err != nil {
-		return job.Explained{}, err
+		return job.ExplainedJob{}, err
 	}
 	now, err := r.shardNow(ctx, key)
 	if err != nil {
-		return job.Explained{}, err
+		return job.ExplainedJob{}, err
 	}
 	compiled, err := job.Compile(record.Definition)
 	if err != nil {
-		return job.Explained{}, errors.Join(job.ErrCorrupt, err)
+		return job.ExplainedJob{}, errors.Join(job.ErrCorrupt, err)
 	}
 	facts, err := r.gatherFacts(ctx, record)
 	if err != nil {
-		return job.Explained{}, err
+		return job.ExplainedJob{}, err
 	}
-	return job.Explained{
+	return job.ExplainedJob{
 		Explanation: job.Explain(compiled, record.State, children, facts, now),
 		Record:      record,
 		Runs:        r.addTraceIDs(record.Definition, unfinishedRuns(record.State, children)...),
@@ -44,7 +44,7 @@ func (r *Registry) gatherFacts(ctx context.Context, record job.Record) (job.Fact
 	queue := job.QueueKey{Namespace: lane.Namespace, Queue: lane.Queue}
 	var f job.Facts
 	if r.o.Cluster != nil {
-		f = r.o.Cluster.Facts(ctx, r.o.Store.ShardOf(d.Key), queue)
+		f = r.o.Cluster.JobFacts(ctx, r.o.Store.ShardOf(d.Key), queue)
 	}
 	var err error
 	f.Queue, err = r.o.Store.ReadQueueSettings(ctx, queue)
@@ -52,7 +52,7 @@ func (r *Registry) gatherFacts(ctx context.Context, record job.Record) (job.Fact
 		return f, err
 	}
 	if limit := f.Queue.MaxConcurrency; limit > 0 {
-		room, err := r.o.Store.Room(ctx, job.QueueLimitName(queue), limit)
+		room, err := r.o.Store.FreeUnits(ctx, job.QueueLimitName(queue), limit)
 		if err != nil {
 			return f, err
 		}

@@ -35,14 +35,14 @@ type fake struct {
 	// children are the states of runs and dead letters that are records of their
 	// own.
 	children map[job.RecordID]job.State
-	letters  map[job.RecordID]job.Letter
+	letters  map[job.RecordID]job.DeadLetter
 	settings map[job.QueueKey]job.QueueSettings
 	// beforeSwap is what somebody else does just before settings are replaced.
 	beforeSwap func()
 	cells      map[string]string
 	facts      job.Facts
 
-	worst    [job.Worsts][]job.Ranked
+	worst    [job.RankingCount][]job.Ranked
 	overdue  []job.Ranked
 	unranked []string
 
@@ -57,7 +57,7 @@ func newFake(t testing.TB) (*fake, *Registry) {
 	t.Helper()
 	f := &fake{
 		now: start.UnixMilli(), records: map[job.Key]job.Record{}, history: map[job.Key][]job.Run{},
-		children: map[job.RecordID]job.State{}, letters: map[job.RecordID]job.Letter{},
+		children: map[job.RecordID]job.State{}, letters: map[job.RecordID]job.DeadLetter{},
 		settings: map[job.QueueKey]job.QueueSettings{}, cells: map[string]string{},
 	}
 	r, err := New(Options{Store: f, Ledger: f, Observer: f, Nudger: f, Canceller: f, Cluster: f, ScanTime: time.Minute})
@@ -132,12 +132,12 @@ func (f *fake) Shards() int { return fakeShards }
 
 func (f *fake) DefinitionBytes(d *job.Definition) int { return len(d.Record()) + len(d.Payload) }
 
-// Worst gives what the test has put in, whether it is true or not.
-func (f *fake) Worst(_ context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
+// ListRanked gives what the test has put in, whether it is true or not.
+func (f *fake) ListRanked(_ context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error) {
 	return f.ranked(shards, f.worst[which], namespace, n), f.err
 }
 
-func (f *fake) Overdue(_ context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
+func (f *fake) ListOverdue(_ context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
 	return f.ranked(shards, f.overdue, namespace, n), f.err
 }
 
@@ -152,7 +152,7 @@ func (f *fake) ranked(shards []int, list []job.Ranked, namespace string, n int) 
 	return out
 }
 
-func (f *fake) Unrank(_ context.Context, which job.Worst, entries []job.Ranked) error {
+func (f *fake) RemoveRanked(_ context.Context, which job.Ranking, entries []job.Ranked) error {
 	for _, e := range entries {
 		f.unranked = append(f.unranked, string(e.Record))
 	}
@@ -193,7 +193,7 @@ func (f *fake) Runs(_ context.Context, key job.Key, limit int) ([]job.Run, error
 	return h[:min(len(h), limit)], f.err
 }
 
-func (f *fake) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
+func (f *fake) SubmitAndWait(_ context.Context, changes ...job.Change) []job.ChangeResult {
 	var out []job.ChangeResult
 	for _, c := range changes {
 		if m := f.meddle; m != nil {
@@ -220,7 +220,7 @@ func (f *fake) do(c job.Change) job.ChangeResult {
 	if !c.Record.IsJob() {
 		return f.doChild(compiled, r, c)
 	}
-	d := job.Decide(compiled, r.State, c.Event, f.now)
+	d := job.Decide(compiled, r.State, c.Input, f.now)
 	if d.Changed && !c.MayBegin() {
 		return job.ChangeResult{Err: context.Canceled}
 	}
@@ -247,7 +247,7 @@ func (f *fake) doChild(c *job.Compiled, parent job.Record, change job.Change) jo
 	if !ok {
 		return job.ChangeResult{Err: job.ErrNotFound}
 	}
-	pair := job.DecideChild(c, parent.State, state, change.Event, f.now)
+	pair := job.DecideChild(c, parent.State, state, change.Input, f.now)
 	if (pair.Child.Changed || pair.Child.Delete) && !change.MayBegin() {
 		return job.ChangeResult{Err: context.Canceled}
 	}
@@ -301,16 +301,16 @@ func (f *fake) GetRecords(_ context.Context, shard int, ids []job.RecordID) ([]*
 	return out, f.err
 }
 
-func (f *fake) ListLetters(_ context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error) {
+func (f *fake) ListDeadLetters(_ context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []job.Letter
+	var all []job.DeadLetter
 	for _, l := range f.letters {
 		if strings.HasPrefix(string(l.Record), namespace+"/") {
 			all = append(all, l)
 		}
 	}
-	slices.SortFunc(all, func(a, b job.Letter) int { return strings.Compare(string(a.Record), string(b.Record)) })
+	slices.SortFunc(all, func(a, b job.DeadLetter) int { return strings.Compare(string(a.Record), string(b.Record)) })
 	from, _ := strconv.Atoi(cursor)
 	to := min(from+budget, len(all))
 	next := ""
@@ -328,7 +328,9 @@ func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {
 	return out
 }
 
-func (f *fake) Room(_ context.Context, _ string, limit int) (int, error) { return limit - 2, f.err }
+func (f *fake) FreeUnits(_ context.Context, _ string, limit int) (int, error) {
+	return limit - 2, f.err
+}
 
 func (f *fake) ReadQueueSettings(_ context.Context, q job.QueueKey) (job.QueueSettings, error) {
 	return f.settings[q], f.err
@@ -349,7 +351,7 @@ func (f *fake) SwapQueueSettings(ctx context.Context, q job.QueueKey, old, s job
 	return f.PutQueueSettings(ctx, q, s)
 }
 
-func (f *fake) Facts(context.Context, int, job.QueueKey) job.Facts { return f.facts }
+func (f *fake) JobFacts(context.Context, int, job.QueueKey) job.Facts { return f.facts }
 
 func firstOf(errs ...error) error {
 	for _, err := range errs {

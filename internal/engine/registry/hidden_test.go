@@ -22,7 +22,7 @@ func newHidden(t *testing.T) (*fake, *Registry) {
 		letter := f.letters[job.RecordID(record)]
 		letter.Labels = map[string]string{"customer": "acme"}
 		f.letters[job.RecordID(record)] = letter
-		f.worst[job.Failing] = append(f.worst[job.Failing], job.Ranked{Record: key.Record(), Rank: 1})
+		f.worst[job.RankingFailing] = append(f.worst[job.RankingFailing], job.Ranked{Record: key.Record(), Rank: 1})
 		stored := f.records[key]
 		stored.State.Failures = 3
 		f.records[key] = stored
@@ -47,11 +47,11 @@ func TestPagesShowNothingOfHiddenJobs(t *testing.T) {
 		return names(page.Records, func(r job.Record) string { return r.Definition.ID }), page.Next, err
 	}
 	letters := func(f job.Filter, token string) ([]string, string, error) {
-		page, err := r.Letters(t.Context(), f, 1, token)
-		return names(page.Letters, func(l job.Letter) string { return string(l.Record) }), page.Next, err
+		page, err := r.ListDeadLetters(t.Context(), f, 1, token)
+		return names(page.DeadLetters, func(l job.DeadLetter) string { return string(l.Record) }), page.Next, err
 	}
 	redrive := func(f job.Filter, token string) ([]string, string, error) {
-		got, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: f, Token: token, DryRun: true})
+		got, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: f, Token: token, DryRun: true})
 		return slices.Repeat([]string{"open"}, got.Done), got.Next, err
 	}
 	for name, call := range map[string]func(job.Filter, string) ([]string, string, error){"jobs": list, "letters": letters, "redrive": redrive} {
@@ -88,7 +88,7 @@ func TestPagesShowNothingOfHiddenJobs(t *testing.T) {
 // TestHiddenJobsTakeNoPlacesOfTheWorst.
 func TestHiddenJobsTakeNoPlacesOfTheWorst(t *testing.T) {
 	_, r := newHidden(t)
-	got, err := r.Top(t.Context(), job.TopQuery{Which: job.Failing, Namespace: "default", Limit: 3, Covers: coversMail})
+	got, err := r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingFailing, Namespace: "default", Limit: 3, Covers: coversMail})
 	if names := topNames(got); err != nil || len(names) != 3 || slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "open") }) {
 		t.Errorf("%v (%v)", names, err)
 	}

@@ -13,7 +13,7 @@ import (
 // leaving is a ledger whose callers leave while it still works on their changes.
 type leaving struct{ kept []*job.Record }
 
-func (l *leaving) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
+func (l *leaving) SubmitAndWait(_ context.Context, changes ...job.Change) []job.ChangeResult {
 	results := make([]job.ChangeResult, len(changes))
 	for i, c := range changes {
 		l.kept = append(l.kept, c.Known)
@@ -59,7 +59,7 @@ func TestChangesStayWhatTheyWereWhenCallersLeave(t *testing.T) {
 // answering is a ledger with the answers that a test wants, in turn.
 type answering []job.ChangeResult
 
-func (a answering) Do(_ context.Context, changes ...job.Change) []job.ChangeResult {
+func (a answering) SubmitAndWait(_ context.Context, changes ...job.Change) []job.ChangeResult {
 	return a[:len(changes)]
 }
 

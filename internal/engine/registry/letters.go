@@ -19,41 +19,41 @@ const (
 	defaultBulkTime = 500 * time.Millisecond
 )
 
-// Letters lists the dead letters of a namespace, including those of one-time jobs. Pages are as those of List.
-func (r *Registry) Letters(ctx context.Context, f job.Filter, pageSize int, token string) (job.LetterPage, error) {
+// ListDeadLetters lists the dead letters of a namespace, including those of one-time jobs. Pages are as those of List.
+func (r *Registry) ListDeadLetters(ctx context.Context, f job.Filter, pageSize int, token string) (job.DeadLetterPage, error) {
 	if err := validateFilter(f, pageSize); err != nil {
-		return job.LetterPage{}, err
+		return job.DeadLetterPage{}, err
 	}
 	if pageSize == 0 {
 		pageSize = DefaultPageSize
 	}
 	l, err := r.listLetters(f, pageSize, token, "ListDeadLetters")
 	if err != nil {
-		return job.LetterPage{}, err
+		return job.DeadLetterPage{}, err
 	}
 	if err := l.fillPage(ctx); err != nil {
-		return job.LetterPage{}, err
+		return job.DeadLetterPage{}, err
 	}
-	return job.LetterPage{Letters: l.items, Next: l.next}, nil
+	return job.DeadLetterPage{DeadLetters: l.items, Next: l.next}, nil
 }
 
 // listLetters returns the builder of a page of dead letters.
-func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pageBuilder[job.Letter], error) {
+func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pageBuilder[job.DeadLetter], error) {
 	at, err := parseToken(token, call, f)
 	if err != nil {
 		return nil, err
 	}
-	return &pageBuilder[job.Letter]{
-		source: func(ctx context.Context, cursor string, n int) ([]job.Letter, string, error) {
-			return r.o.Store.ListLetters(ctx, f.Namespace, cursor, n)
+	return &pageBuilder[job.DeadLetter]{
+		source: func(ctx context.Context, cursor string, n int) ([]job.DeadLetter, string, error) {
+			return r.o.Store.ListDeadLetters(ctx, f.Namespace, cursor, n)
 		},
-		id: func(l job.Letter) string { return string(l.Record) },
-		want: func(l job.Letter) bool {
+		id: func(l job.DeadLetter) string { return string(l.Record) },
+		want: func(l job.DeadLetter) bool {
 			key := l.Record.Key()
 			return f.CoversAll(l.Queue, l.JobQueue) && (f.Queue == "" || l.Queue == f.Queue) &&
 				strings.HasPrefix(key.ID, f.IDPrefix) && hasLabels(l.Labels, f.Labels)
 		},
-		weight:  func(l job.Letter) int { return len(l.Run.Output) },
+		weight:  func(l job.DeadLetter) int { return len(l.Run.Output) },
 		size:    size,
 		step:    filterChunk,
 		at:      at,
@@ -61,10 +61,10 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 	}, nil
 }
 
-// Redrive runs dead letters again: those that are named, or a page of those that the filter selects. The
+// RedriveDeadLetters runs dead letters again: those that are named, or a page of those that the filter selects. The
 // recovery budget of their queues paces them. Those that do not exist any more, or have no room, count as
 // refused.
-func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
+func (r *Registry) RedriveDeadLetters(ctx context.Context, q job.RedriveRequest) (job.Bulk, error) {
 	if err := validateFilter(q.Filter, 0); err != nil {
 		return job.Bulk{}, err
 	}
@@ -83,7 +83,7 @@ func (r *Registry) Redrive(ctx context.Context, q job.RedriveRequest) (job.Bulk,
 	}
 	changes := make([]job.Change, len(l.items))
 	for i, letter := range l.items {
-		changes[i] = job.Change{Record: letter.Record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
+		changes[i] = job.Change{Record: letter.Record, Input: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
 	return r.commitInParts(ctx, changes, l.tokenAfter)
 }
@@ -105,7 +105,7 @@ func (r *Registry) redriveNamed(ctx context.Context, q job.RedriveRequest) (job.
 	}
 	changes := make([]job.Change, len(records))
 	for i, record := range records {
-		changes[i] = job.Change{Record: record, Event: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
+		changes[i] = job.Change{Record: record, Input: job.Redrive{IgnoreExclusions: q.IgnoreExclusions}}
 	}
 	answer, err := r.commitInParts(ctx, changes, nil)
 	if err == nil {
@@ -208,7 +208,7 @@ func (r *Registry) ResumeAll(ctx context.Context, f job.Filter, note string, cat
 }
 
 // changeSelected submits an event to a page of the jobs that the filter selects and whose state is wanted.
-func (r *Registry) changeSelected(ctx context.Context, f job.Filter, token, method string, ev job.Event,
+func (r *Registry) changeSelected(ctx context.Context, f job.Filter, token, method string, ev job.Input,
 	wanted func(*job.State) bool) (job.Bulk, error) {
 	if err := validateFilter(f, 0); err != nil {
 		return job.Bulk{}, err
@@ -226,7 +226,7 @@ func (r *Registry) changeSelected(ctx context.Context, f job.Filter, token, meth
 	}
 	changes := make([]job.Change, len(l.items))
 	for i := range l.items {
-		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Event: ev, Known: &l.items[i]}
+		changes[i] = job.Change{Record: l.items[i].Definition.Record(), Input: ev, Known: &l.items[i]}
 	}
 	return r.commitInParts(ctx, changes, l.tokenAfter)
 }

@@ -90,9 +90,9 @@ func TestPayloadsAreChecked(t *testing.T) {
 				id, payload string
 				bad         bool
 			}{{"w1", "bad", true}, {"w2", "good", false}, {"old", "bad old", false}, {"old", "bad new", true}} {
-				wishes := []job.Wish{{Definition: define(wish.id, "h", wish.payload)}}
+				wishes := []job.DesiredJob{{Definition: define(wish.id, "h", wish.payload)}}
 				wantBad(t, "plan "+wish.id, r.seen(t, wishes, true)[0].Err, wish.bad)
-				wantBad(t, "apply "+wish.id, r.Apply(t.Context(), wishes, true)[0].Err, wish.bad)
+				wantBad(t, "apply "+wish.id, r.ApplyJobs(t.Context(), wishes, true)[0].Err, wish.bad)
 			}
 		})
 	}

@@ -157,7 +157,7 @@ func TestBackfillRunsARangeOnce(t *testing.T) {
 	if err != nil || len(again.State.Backfills) != 1 || again.State.Revision != got.State.Revision {
 		t.Errorf("replay: %+v, %v", again.State, err)
 	}
-	runs, err := r.Runs(t.Context(), key)
+	runs, err := r.ListRuns(t.Context(), key)
 	if err != nil || len(runs) < 2 || runs[1].ID != fmt.Sprint("b-b1-", q.FromMS) || runs[1].Trigger != job.TriggerBackfill {
 		t.Fatalf("runs %+v, %v", runs, err)
 	}
@@ -195,12 +195,12 @@ func TestRunsBesideTheCurrentOne(t *testing.T) {
 	}
 	id := fmt.Sprint("b-b-", f.now-5*hour)
 	child := key.Record().Run(f.records[key].State.ChildSlots()[0])
-	v, err := r.Run(t.Context(), key, id)
+	v, err := r.GetRun(t.Context(), key, id)
 	if err != nil || v.Phase != job.RunWaiting {
 		t.Fatalf("waiting: %+v %v", v, err)
 	}
 	f.children[child] = f.children[child].Leased(77)
-	if v, err = r.Cancel(t.Context(), key, id); err != nil || v.Phase != job.RunRunning || !f.children[child].Cancel || !slices.Equal(f.cancelled, []uint64{77}) {
+	if v, err = r.CancelRun(t.Context(), key, id); err != nil || v.Phase != job.RunRunning || !f.children[child].Cancel || !slices.Equal(f.cancelled, []uint64{77}) {
 		t.Fatalf("live: %+v %v, told %v", v, err, f.cancelled)
 	}
 	if f.records[key].State.Cancel {
@@ -211,24 +211,24 @@ func TestRunsBesideTheCurrentOne(t *testing.T) {
 func TestCancelEndsAWaitingChild(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
-	v, joined, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m1", Mode: job.ManualKeep})
+	v, joined, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "m1", Mode: job.ManualKeep})
 	if err != nil || joined || v.ID != "m-m1" || v.DueMS != f.now {
 		t.Fatalf("%+v %v %v", v, joined, err)
 	}
-	runs, err := r.Runs(t.Context(), key)
+	runs, err := r.ListRuns(t.Context(), key)
 	if err != nil || len(runs) != 2 || runs[0].Trigger != job.TriggerSchedule || runs[1].ID != "m-m1" {
 		t.Fatalf("runs %+v %v", runs, err)
 	}
-	if v, err = r.Cancel(t.Context(), key, "m-m1"); err != nil || v.Phase != job.RunFinished || v.Outcome != job.OutcomeCancelled {
+	if v, err = r.CancelRun(t.Context(), key, "m-m1"); err != nil || v.Phase != job.RunFinished || v.Outcome != job.OutcomeCancelled {
 		t.Fatalf("%+v %v", v, err)
 	}
 	if s := f.records[key].State; len(f.children) != 0 || s.Children != 0 || s.Pending != "" {
 		t.Errorf("children %v, state %+v", f.children, s)
 	}
-	if v, err = r.Cancel(t.Context(), key, "m-m1"); err != nil || v.Outcome != job.OutcomeCancelled {
+	if v, err = r.CancelRun(t.Context(), key, "m-m1"); err != nil || v.Outcome != job.OutcomeCancelled {
 		t.Errorf("replay: %+v %v", v, err)
 	}
-	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m2", Mode: 9}); violated(err) != "backoff" {
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "m2", Mode: 9}); violated(err) != "backoff" {
 		t.Errorf("unknown mode: %v", err)
 	}
 }
@@ -236,7 +236,7 @@ func TestCancelEndsAWaitingChild(t *testing.T) {
 func TestDeleteDropsChildrenThatHaveNotBegun(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
-	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m1", Mode: job.ManualKeep}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "m1", Mode: job.ManualKeep}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Delete(t.Context(), key, ""); err != nil {
@@ -250,7 +250,7 @@ func TestDeleteDropsChildrenThatHaveNotBegun(t *testing.T) {
 func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 	f, r := newFake(t)
 	key := hourly(t, r, "hourly", nil)
-	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m1", Mode: job.ManualKeep}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "m1", Mode: job.ManualKeep}); err != nil {
 		t.Fatal(err)
 	}
 	record := f.records[key]
@@ -278,7 +278,7 @@ func TestDeleteLeavesLiveChildrenToFinish(t *testing.T) {
 func (f *fake) bury(key job.Key, slot int, queue string) string {
 	id := key.Record().Letter(slot)
 	f.children[id] = job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: key.Namespace, Queue: queue}, Nominal: int64(slot + 1), Generation: 1, Revision: 1}
-	f.letters[id] = job.Letter{Record: id, Queue: queue, JobQueue: f.records[key].Definition.Queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
+	f.letters[id] = job.DeadLetter{Record: id, Queue: queue, JobQueue: f.records[key].Definition.Queue, Labels: map[string]string{"team": queue}, Run: job.Run{ID: "1-" + fmt.Sprint(slot+1)}}
 	return string(id)
 }
 
@@ -293,11 +293,11 @@ func TestDeadLettersAreListedAndRedriven(t *testing.T) {
 	}
 	var seen []string
 	for token, first := "", true; first || token != ""; first = false {
-		page, err := r.Letters(t.Context(), job.Filter{Namespace: "default"}, 7, token)
-		if err != nil || len(page.Letters) > 7 {
-			t.Fatalf("page of %d, %v", len(page.Letters), err)
+		page, err := r.ListDeadLetters(t.Context(), job.Filter{Namespace: "default"}, 7, token)
+		if err != nil || len(page.DeadLetters) > 7 {
+			t.Fatalf("page of %d, %v", len(page.DeadLetters), err)
 		}
-		for _, l := range page.Letters {
+		for _, l := range page.DeadLetters {
 			seen = append(seen, string(l.Record))
 		}
 		token = page.Next
@@ -307,11 +307,11 @@ func TestDeadLettersAreListedAndRedriven(t *testing.T) {
 		t.Errorf("%d of %d letters: %v", len(seen), len(ids), seen)
 	}
 	half := job.Filter{Namespace: "default", Labels: map[string]string{"team": "b"}, Queue: "b"}
-	count, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: half, DryRun: true})
+	count, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: half, DryRun: true})
 	if err != nil || count.Done != len(ids)/2 || len(f.letters) != len(ids) {
 		t.Errorf("dry run: %+v %v", count, err)
 	}
-	done, err := r.Redrive(t.Context(), job.RedriveRequest{Filter: half})
+	done, err := r.RedriveDeadLetters(t.Context(), job.RedriveRequest{Filter: half})
 	if err != nil || done.Done != len(ids)/2 || done.Refused != 0 || len(f.letters) != len(ids)/2 {
 		t.Errorf("redrive: %+v %v, %d letters left", done, err, len(f.letters))
 	}
@@ -325,23 +325,23 @@ func TestRedriveByName(t *testing.T) {
 	key := hourly(t, r, "hourly", nil)
 	id := f.bury(key, 1, "a")
 	q := job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []job.RecordID{job.RecordID(id), key.Record().Letter(2), key.Record(), "default/none"}, DryRun: true}
-	if got, err := r.Redrive(t.Context(), q); err != nil || got.Done != 1 || got.Refused != 3 {
+	if got, err := r.RedriveDeadLetters(t.Context(), q); err != nil || got.Done != 1 || got.Refused != 3 {
 		t.Errorf("dry run: %+v %v", got, err)
 	}
 	q.DryRun = false
-	if got, err := r.Redrive(t.Context(), q); err != nil || got.Done != 1 || got.Refused != 3 {
+	if got, err := r.RedriveDeadLetters(t.Context(), q); err != nil || got.Done != 1 || got.Refused != 3 {
 		t.Errorf("redrive: %+v %v", got, err)
 	}
-	if got, err := r.Redrive(t.Context(), q); err != nil || got.Done != 0 || got.Refused != 4 {
+	if got, err := r.RedriveDeadLetters(t.Context(), q); err != nil || got.Done != 0 || got.Refused != 4 {
 		t.Errorf("replay: %+v %v", got, err)
 	}
 	q.Filter.Queue = "a"
-	if _, err := r.Redrive(t.Context(), q); violated(err) != "names" {
+	if _, err := r.RedriveDeadLetters(t.Context(), q); violated(err) != "names" {
 		t.Errorf("names and filter: %v", err)
 	}
 	f.err = job.ErrUnavailable
 	q.Filter.Queue = ""
-	if _, err := r.Redrive(t.Context(), q); !errors.Is(err, job.ErrUnavailable) {
+	if _, err := r.RedriveDeadLetters(t.Context(), q); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("no Redis: %v", err)
 	}
 }
@@ -360,7 +360,7 @@ func TestRedriveCoversBothQueues(t *testing.T) {
 		}
 		refused := 3 * len(request.Records) / 4
 		for _, request.DryRun = range []bool{true, false} {
-			if got, err := r.Redrive(t.Context(), request); err != nil || got.Done != 1 || got.Refused != refused {
+			if got, err := r.RedriveDeadLetters(t.Context(), request); err != nil || got.Done != 1 || got.Refused != refused {
 				t.Errorf("named %v, dry run %v: %+v %v", named, request.DryRun, got, err)
 			}
 		}
@@ -475,11 +475,11 @@ func TestExplainGathersFacts(t *testing.T) {
 	if _, err := r.Create(t.Context(), d, ""); err != nil {
 		t.Fatal(err)
 	}
-	open := backoff.Circuit{Failures: 2, OpenUntilMS: f.now + 5000, By: "default/other", Error: "503"}
+	open := backoff.Circuit{Failures: 2, OpenUntilMS: f.now + 5000, FailedJob: "default/other", Error: "503"}
 	f.cells[job.TargetName("default", "api")] = open.Encode()
 	queue := job.QueueKey{Namespace: "default", Queue: "default"}
 	f.settings[queue] = job.QueueSettings{MaxConcurrency: 7}
-	f.facts = job.Facts{Holder: "node-1", Held: true, Workers: 2, FreeSlots: 3, Asked: true}
+	f.facts = job.Facts{Holder: "node-1", Held: true, Workers: 2, FreeSlots: 3, ClusterKnown: true}
 	record := f.records[ping]
 	facts, err := r.gatherFacts(t.Context(), record)
 	if err != nil || facts.Holder != "node-1" || facts.FreeSlots != 3 || facts.Queue.MaxConcurrency != 7 || facts.QueueLive != 2 || facts.Target != open {

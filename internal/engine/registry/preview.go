@@ -43,7 +43,7 @@ func (r *Registry) Preview(ctx context.Context, p job.PreviewRequest) (job.Previ
 	answer := job.Preview{FirstDay: v.d.FirstDay()}
 	for _, t := range schedule.Upcoming(compiled, after, p.Count, scheduleBudget(v.d.Schedule)) {
 		answer.Times = append(answer.Times, job.PreviewTime{
-			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.Remark(t),
+			Nominal: t, Due: compiled.Jittered(t), Latest: t.Add(compiled.JitterWindow(t)), Remark: compiled.DescribeShift(t),
 		})
 	}
 	if v.retry {
@@ -164,10 +164,10 @@ func (v previewInput) projectRuns(ctx context.Context, times []job.PreviewTime, 
 	var work scheduleWork
 	more := func() bool {
 		work.Charge(int64(attemptWork * d.Schedule.Weight()))
-		return !work.Spent() && ctx.Err() == nil
+		return !work.Exhausted() && ctx.Err() == nil
 	}
 	var out []time.Time
-	for _, ms := range job.IfAllFail(c.Within(scheduleBudget(d.Schedule)), *state, v.now, count, more) {
+	for _, ms := range job.ProjectFailures(c.Within(scheduleBudget(d.Schedule)), *state, v.now, count, more) {
 		out = append(out, time.UnixMilli(ms))
 	}
 	return out, ctx.Err()

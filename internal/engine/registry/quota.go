@@ -13,10 +13,10 @@ type Quota interface {
 	Limited() bool
 	// Limit returns how much a namespace may have; 0: no limit.
 	Limit(namespace string) int
-	// Take adds up to n to the count, as many as the limit leaves.
-	Take(ctx context.Context, namespace string, n, limit int) (granted int, err error)
-	// Give subtracts n from the count.
-	Give(ctx context.Context, namespace string, n int)
+	// Reserve adds up to n to the count, as many as the limit leaves.
+	Reserve(ctx context.Context, namespace string, n, limit int) (granted int, err error)
+	// Return subtracts n from the count.
+	Return(ctx context.Context, namespace string, n int)
 }
 
 // quotaMeasure is one of the quotas: the number of jobs, or their bytes.
@@ -59,7 +59,7 @@ func (r *Registry) countedBytes(d *job.Definition) int {
 func (r *Registry) countedBytesSealed(d job.Definition) int {
 	if s := r.o.Sealer; s != nil && d.PayloadKey == "" && r.limitsBytes() {
 		d.Payload = append(d.Payload[:len(d.Payload):len(d.Payload)], make([]byte, job.SealOverhead)...)
-		d.PayloadKey = s.Current()
+		d.PayloadKey = s.EncryptingKeyID()
 	}
 	return r.countedBytes(&d)
 }
@@ -112,7 +112,7 @@ func (r *Registry) claimQuota(ctx context.Context, demands []quotaDemand) (claim
 			t := quotaTaken{quotaMeasure: m, namespace: namespace}
 			var err error
 			if sum > 0 {
-				t.n, err = m.quota.Take(ctx, namespace, sum, limit)
+				t.n, err = m.quota.Reserve(ctx, namespace, sum, limit)
 			}
 			claim.taken = append(claim.taken, t)
 			if err == nil && t.n < sum {
@@ -206,7 +206,7 @@ func (claim quotaClaim) returnUnused(ctx context.Context, stored []quotaAmount) 
 	}
 	for _, t := range claim.taken {
 		if spare := t.n - t.amountOf(sums[t.namespace]); spare > 0 {
-			t.quota.Give(ctx, t.namespace, spare)
+			t.quota.Return(ctx, t.namespace, spare)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (r *Registry) returnDeleted(ctx context.Context, deleted ...*job.Definition
 	for _, m := range measures {
 		for namespace, sum := range sums {
 			if m.quota.Limit(namespace) > 0 {
-				m.quota.Give(context.WithoutCancel(ctx), namespace, m.amountOf(sum))
+				m.quota.Return(context.WithoutCancel(ctx), namespace, m.amountOf(sum))
 			}
 		}
 	}

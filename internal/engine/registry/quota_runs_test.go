@@ -14,7 +14,7 @@ import (
 // runOnce has a job run by hand, with an output of n bytes, and end as told by a ledger.
 func (r *rig) runOnce(t *testing.T, book *ledger.Ledger, key job.Key, id string, n int, permanent bool) {
 	t.Helper()
-	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: id}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: id}); err != nil {
 		t.Fatal(err)
 	}
 	leased := r.lease(t, key)
@@ -22,7 +22,7 @@ func (r *rig) runOnce(t *testing.T, book *ledger.Ledger, key job.Key, id string,
 	if permanent {
 		outcome = job.OutcomeFailed
 	}
-	settled := book.Do(t.Context(), job.Change{Record: leased.Record, Event: job.Settle{
+	settled := book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
 		Token: leased.Known.State.Token, Outcome: outcome, Permanent: permanent, Output: bytes.Repeat([]byte("o"), n), Error: "e",
 	}})[0]
 	if settled.Err != nil || settled.Answer != job.Applied {
@@ -74,7 +74,7 @@ func TestWhatRunsLeaveBehindCounts(t *testing.T) {
 		if _, err := r.store.ByteCounts().Census(t.Context(), 0, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
-		if err := q.Look(t.Context()); err != nil {
+		if err := q.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		counts, _, err := r.store.ByteCounts().Counts(t.Context())
@@ -146,7 +146,7 @@ func TestWhatRunsLeaveBehindCounts(t *testing.T) {
 	if _, err := limited.Create(t.Context(), sized("more", 10), ""); !overBytes(err) {
 		t.Errorf("one more job: %v", err)
 	}
-	if _, err := r.Runs(t.Context(), d.Key); err != nil {
+	if _, err := r.ListRuns(t.Context(), d.Key); err != nil {
 		t.Errorf("its runs: %v", err)
 	}
 

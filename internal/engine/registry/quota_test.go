@@ -114,8 +114,8 @@ func TestNamespaceHasSoManyJobs(t *testing.T) {
 		t.Errorf("one in the place of a deleted one, after one that was not created: %v", err)
 	}
 	gone := page.Records[2].Definition
-	wish := job.Wish{Definition: job.Definition{Key: gone.Key}, Delete: true, Etag: gone.Etag()}
-	if answers := b.Apply(ctx, []job.Wish{wish}, false); answers[0].Err != nil || answers[0].Action != job.WishDelete {
+	wish := job.DesiredJob{Definition: job.Definition{Key: gone.Key}, Delete: true, Etag: gone.Etag()}
+	if answers := b.ApplyJobs(ctx, []job.DesiredJob{wish}, false); answers[0].Err != nil || answers[0].Action != job.ApplyDelete {
 		t.Fatalf("%+v", answers)
 	}
 	if _, err := a.Create(ctx, jobOf("wished"), ""); err != nil {
@@ -128,7 +128,7 @@ func TestNamespaceHasSoManyJobs(t *testing.T) {
 	if _, err := a.Create(ctx, jobOf("later"), ""); !full(err) {
 		t.Errorf("before a census: %v", err)
 	}
-	if err := count.Look(ctx); err != nil {
+	if err := count.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Create(ctx, jobOf("later"), ""); err != nil {
@@ -138,7 +138,7 @@ func TestNamespaceHasSoManyJobs(t *testing.T) {
 	if _, err := a.Create(ctx, jobOf("last"), ""); !full(err) {
 		t.Errorf("under a lower limit: %v", err)
 	}
-	if err := count.Look(ctx); err != nil {
+	if err := count.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	now.Store(0)
@@ -155,7 +155,7 @@ func TestQuotaOfALostNode(t *testing.T) {
 	server := redistest.Start(t, redistest.WithAOF("always"))
 	r := rigOn(t, server)
 	limited, q := withQuota(t, r, &limit)
-	if _, err := q.Take(t.Context(), "default", 3, 3); err != nil { // and dies
+	if _, err := q.Reserve(t.Context(), "default", 3, 3); err != nil { // and dies
 		t.Fatal(err)
 	}
 	if _, err := limited.Create(t.Context(), jobOf("a"), ""); err == nil {
@@ -166,7 +166,7 @@ func TestQuotaOfALostNode(t *testing.T) {
 		t.Errorf("while nobody can be asked: %v", err)
 	}
 	server.Restart()
-	redistest.Eventually(t, time.Minute, "a census", q.Look)
+	redistest.Eventually(t, time.Minute, "a census", q.Refresh)
 	for _, id := range []string{"a", "b", "c"} {
 		if _, err := limited.Create(t.Context(), jobOf(id), ""); err != nil {
 			t.Errorf("%s: %v", id, err)
@@ -286,8 +286,8 @@ func TestNamespaceHasSoManyBytes(t *testing.T) {
 		t.Errorf("an update of the same size: %v", err)
 	}
 	other := page.Records[1].Definition
-	wish := job.Wish{Definition: sized(other.ID, 5000), Etag: other.Etag()}
-	if answers := a.Apply(ctx, []job.Wish{wish}, false); !overBytes(answers[0].Err) {
+	wish := job.DesiredJob{Definition: sized(other.ID, 5000), Etag: other.Etag()}
+	if answers := a.ApplyJobs(ctx, []job.DesiredJob{wish}, false); !overBytes(answers[0].Err) {
 		t.Errorf("a wish that grows: %+v", answers[0].Err)
 	}
 	backups := []job.Backup{{Definition: sized(other.ID, 5000)}, {Definition: sized("late", 1300)}}
@@ -308,7 +308,7 @@ func TestNamespaceHasSoManyBytes(t *testing.T) {
 	if _, err := a.Create(ctx, sized("in-its-place", 1500), ""); err != nil {
 		t.Errorf("in the place of what was deleted and made smaller: %v", err)
 	}
-	if err := count.Look(ctx); err != nil {
+	if err := count.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	counts, _, err := first.store.ByteCounts().Counts(ctx)
@@ -323,13 +323,13 @@ func TestBytesOfALostNode(t *testing.T) {
 	limit.Store(3000)
 	first, _ := newRigs(t)
 	r, q := withByteQuota(t, first, &limit)
-	if _, err := q.Take(t.Context(), "default", 2500, 3000); err != nil { // and dies
+	if _, err := q.Reserve(t.Context(), "default", 2500, 3000); err != nil { // and dies
 		t.Fatal(err)
 	}
 	if _, err := r.Create(t.Context(), sized("a", 1500), ""); !overBytes(err) {
 		t.Fatalf("the bytes are taken: %v", err)
 	}
-	if err := q.Look(t.Context()); err != nil {
+	if err := q.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Create(t.Context(), sized("a", 1500), ""); err != nil {
@@ -374,7 +374,7 @@ func TestEditsGiveNoBytesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		page, err := r.Backups(ctx, job.Filter{Namespace: "default", IDPrefix: "edited"}, 0, "")
+		page, err := r.ExportJobs(ctx, job.Filter{Namespace: "default", IDPrefix: "edited"}, 0, "")
 		if err != nil || len(page.Backups) != 1 {
 			t.Fatal(page, err)
 		}

@@ -17,7 +17,7 @@ import (
 func (r *rig) die(t *testing.T, key job.Key) {
 	t.Helper()
 	leased := r.lease(t, key)
-	result := r.book.Do(t.Context(), job.Change{Record: leased.Record, Event: job.Settle{
+	result := r.book.SubmitAndWait(t.Context(), job.Change{Record: leased.Record, Input: job.FinishAttempt{
 		Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Permanent: true, Error: "503",
 	}})[0]
 	if result.Err != nil || result.Answer != job.Applied {
@@ -75,15 +75,15 @@ func TestBackfillOnRedis(t *testing.T) {
 			t.Fatalf("backfill: %+v, %v", got.State, err)
 		}
 	}
-	runs, err := r.Runs(ctx, d.Key)
+	runs, err := r.ListRuns(ctx, d.Key)
 	if err != nil || len(runs) != 2 || runs[1].ID != fmt.Sprint("b-b1-", from) || runs[1].Phase != job.RunWaiting {
 		t.Fatalf("runs: %+v, %v", runs, err)
 	}
 	// One run of it makes room for the next.
-	if v, err := r.Cancel(ctx, d.Key, runs[1].ID); err != nil || v.Outcome != job.OutcomeCancelled || v.Phase != job.RunFinished {
+	if v, err := r.CancelRun(ctx, d.Key, runs[1].ID); err != nil || v.Outcome != job.OutcomeCancelled || v.Phase != job.RunFinished {
 		t.Errorf("cancel: %+v, %v", v, err)
 	}
-	runs, err = r.Runs(ctx, d.Key)
+	runs, err = r.ListRuns(ctx, d.Key)
 	if err != nil || !slices.ContainsFunc(runs, func(v job.RunView) bool { return v.ID == fmt.Sprint("b-b1-", from+hour) && v.Phase == job.RunWaiting }) {
 		t.Errorf("the second: %+v, %v", runs, err)
 	}
@@ -111,7 +111,7 @@ func TestDeadLettersOnRedis(t *testing.T) {
 		if _, err := r.Create(ctx, d, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := r.RunNow(ctx, d.Key, job.RunNow{RequestID: "m"}); err != nil {
+		if _, _, err := r.RunJob(ctx, d.Key, job.RequestManualRun{RequestID: "m"}); err != nil {
 			t.Fatal(err)
 		}
 		r.die(t, d.Key)
@@ -120,11 +120,11 @@ func TestDeadLettersOnRedis(t *testing.T) {
 	records := func() []job.RecordID {
 		var ids []job.RecordID
 		for token, first := "", true; first || token != ""; first = false {
-			page, err := r.Letters(ctx, all, 2, token)
-			if err != nil || len(page.Letters) > 2 {
-				t.Fatalf("%d letters, %v", len(page.Letters), err)
+			page, err := r.ListDeadLetters(ctx, all, 2, token)
+			if err != nil || len(page.DeadLetters) > 2 {
+				t.Fatalf("%d letters, %v", len(page.DeadLetters), err)
 			}
-			for _, l := range page.Letters {
+			for _, l := range page.DeadLetters {
 				ids = append(ids, l.Record)
 				if l.Run.Error != "503" || l.Run.ID != "m-m" || l.Labels["team"] != "ops" || l.Queue != "default" || l.ExpireMS == 0 {
 					t.Errorf("letter %+v", l)
@@ -141,7 +141,7 @@ func TestDeadLettersOnRedis(t *testing.T) {
 	}
 	named := job.RedriveRequest{Filter: all, Records: []job.RecordID{want[0], want[5], "default/j1#d2"}, DryRun: true}
 	for range 2 {
-		if got, err := r.Redrive(ctx, named); err != nil || got.Done != 2 || got.Refused != 1 {
+		if got, err := r.RedriveDeadLetters(ctx, named); err != nil || got.Done != 2 || got.Refused != 1 {
 			t.Errorf("by name: %+v, %v", got, err)
 		}
 		named.DryRun = false
@@ -149,16 +149,16 @@ func TestDeadLettersOnRedis(t *testing.T) {
 	if got := records(); !slices.Equal(got, want[1:5]) {
 		t.Errorf("left: %v", got)
 	}
-	if got, err := r.Redrive(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default", IDPrefix: "j1"}}); err != nil || got.Done != 1 {
+	if got, err := r.RedriveDeadLetters(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default", IDPrefix: "j1"}}); err != nil || got.Done != 1 {
 		t.Errorf("by filter: %+v, %v", got, err)
 	}
-	if got, err := r.Redrive(ctx, job.RedriveRequest{Filter: all}); err != nil || got.Done != 3 || got.Next != "" {
+	if got, err := r.RedriveDeadLetters(ctx, job.RedriveRequest{Filter: all}); err != nil || got.Done != 3 || got.Next != "" {
 		t.Errorf("the rest: %+v, %v", got, err)
 	}
 	if got := records(); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	runs, err := r.Runs(ctx, keys[0])
+	runs, err := r.ListRuns(ctx, keys[0])
 	if err != nil || !slices.ContainsFunc(runs, func(v job.RunView) bool { return v.ID == "m-m" && v.Phase == job.RunWaiting }) {
 		t.Errorf("the run that is tried again: %+v, %v", runs, err)
 	}

@@ -122,7 +122,7 @@ func TestLifeOfAJobOnRedis(t *testing.T) {
 	}
 	got, err := r.Get(ctx, key)
 	want := jobOf("ping")
-	if err != nil || !got.Definition.Same(&want) || got.Definition.Etag() != created.Definition.Etag() || got.State.Due != created.State.Due {
+	if err != nil || !got.Definition.Equal(&want) || got.Definition.Etag() != created.Definition.Etag() || got.State.Due != created.State.Due {
 		t.Fatalf("read back %+v, %v", got, err)
 	}
 	if again, err := r.Create(ctx, jobOf("ping"), "r1"); err != nil || again.Definition.Etag() != created.Definition.Etag() {
@@ -145,13 +145,13 @@ func TestLifeOfAJobOnRedis(t *testing.T) {
 	if resumed, err := r.Resume(ctx, key, false); err != nil || resumed.State.Status() != job.StatusScheduled {
 		t.Errorf("resume: %+v, %v", resumed.State, err)
 	}
-	if run, _, err := r.RunNow(ctx, key, job.RunNow{RequestID: "m1"}); err != nil || run.ID != "m-m1" {
+	if run, _, err := r.RunJob(ctx, key, job.RequestManualRun{RequestID: "m1"}); err != nil || run.ID != "m-m1" {
 		t.Errorf("run: %+v, %v", run, err)
 	}
-	if run, err := r.Cancel(ctx, key, "m-m1"); err != nil || run.Outcome != job.OutcomeCancelled {
+	if run, err := r.CancelRun(ctx, key, "m-m1"); err != nil || run.Outcome != job.OutcomeCancelled {
 		t.Errorf("cancel: %+v, %v", run, err)
 	}
-	runs, err := r.Runs(ctx, key)
+	runs, err := r.ListRuns(ctx, key)
 	if err != nil || len(runs) != 2 || runs[1].ID != "m-m1" || runs[1].Outcome != job.OutcomeCancelled {
 		t.Errorf("runs: %+v, %v", runs, err)
 	}
@@ -170,7 +170,7 @@ func TestDeletedLiveJobOnRedis(t *testing.T) {
 	if _, err := r.Create(ctx, jobOf("ping"), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.RunNow(ctx, key, job.RunNow{RequestID: "m1"}); err != nil {
+	if _, _, err := r.RunJob(ctx, key, job.RequestManualRun{RequestID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	r.lease(t, key)
@@ -265,12 +265,12 @@ func TestAJobCreatedPausedSaysSo(t *testing.T) {
 			}
 		}
 	}
-	pages, err := r.store.Events(t.Context(), []job.EventsAsk{{Limit: 10}})
+	pages, err := r.store.Events(t.Context(), []job.EventsRequest{{Limit: 10}})
 	if err != nil || pages[0].Gap {
 		t.Fatalf("%+v, %v", pages, err)
 	}
 	var told []string
-	for _, h := range pages[0].Happenings {
+	for _, h := range pages[0].Events {
 		told = append(told, h.Kind+" "+h.Key.ID+" "+h.Reason)
 	}
 	if want := []string{"job.created a ", "job.paused a not yet", "job.created b "}; !slices.Equal(told, want) {

@@ -25,13 +25,13 @@ type Store interface {
 	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
 	// Restore writes jobs of one shard with their runs and dead letters.
 	Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply
-	// ListLetters lists the dead letters of a namespace as List does its jobs.
-	ListLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.Letter, string, error)
-	// Worst and Overdue list the worst jobs of some shards by their indexes, which may be outdated; Unrank removes
+	// ListDeadLetters lists the dead letters of a namespace as List does its jobs.
+	ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, error)
+	// ListRanked and Overdue list the worst jobs of some shards by their indexes, which may be outdated; Unrank removes
 	// outdated entries.
-	Worst(ctx context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error)
-	Overdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
-	Unrank(ctx context.Context, which job.Worst, entries []job.Ranked) error
+	ListRanked(ctx context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error)
+	ListOverdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
+	RemoveRanked(ctx context.Context, which job.Ranking, entries []job.Ranked) error
 	Shards() int
 	// DefinitionBytes is how many bytes a definition takes when it is stored.
 	DefinitionBytes(d *job.Definition) int
@@ -41,8 +41,8 @@ type Store interface {
 // Limits is the state that shards share: settings of queues, circuits of targets, and units of limits.
 type Limits interface {
 	ReadCells(ctx context.Context, names []string) []job.CellReply
-	// Room returns how many units of a limit are free.
-	Room(ctx context.Context, name string, limit int) (int, error)
+	// FreeUnits returns how many units of a limit are free.
+	FreeUnits(ctx context.Context, name string, limit int) (int, error)
 	// ReadQueueSettings reads the settings of one queue; zero where it has none.
 	ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error)
 	PutQueueSettings(ctx context.Context, q job.QueueKey, s job.QueueSettings) error
@@ -53,25 +53,25 @@ type Limits interface {
 // Cluster returns the facts for an explanation that are not in the job's records: the holder of a shard, and
 // the workers that serve a queue.
 type Cluster interface {
-	Facts(ctx context.Context, shard int, q job.QueueKey) job.Facts
+	JobFacts(ctx context.Context, shard int, q job.QueueKey) job.Facts
 }
 
 // Ledger stores changes of jobs. Do returns when they are stored.
 type Ledger interface {
-	Do(ctx context.Context, changes ...job.Change) []job.ChangeResult
+	SubmitAndWait(ctx context.Context, changes ...job.Change) []job.ChangeResult
 }
 
 // Observer receives notices of what happened. It must not block.
 type Observer interface{ Observe([]job.Notice) }
 
-// Nudger notifies the holder of a shard that lanes became due earlier. It must not block.
-type Nudger interface {
+// LaneNotifier notifies the holder of a shard that lanes became due earlier. It must not block.
+type LaneNotifier interface {
 	Nudge(shard int, heads []job.LaneHead, holder string)
 }
 
-// Canceller notifies the node of the worker that runs an attempt to cancel it. It must not block. It may
+// AttemptCanceller notifies the node of the worker that runs an attempt to cancel it. It must not block. It may
 // notify the wrong node: the cancellation is in the stored state as well.
-type Canceller interface {
+type AttemptCanceller interface {
 	CancelAttempt(record job.RecordID, token uint64)
 }
 
@@ -82,8 +82,8 @@ type Options struct {
 	// Limits that are not set are those of [job.DefaultLimits].
 	Limits    job.Limits
 	Observer  Observer
-	Nudger    Nudger
-	Canceller Canceller
+	Nudger    LaneNotifier
+	Canceller AttemptCanceller
 	// Cluster may be nil: explanations then have no holders and workers.
 	Cluster Cluster
 	// Quota limits the jobs of namespaces, and ByteQuota their bytes; nil: no limit.
@@ -185,12 +185,12 @@ func (r *Registry) Get(ctx context.Context, key job.Key) (job.Record, error) {
 }
 
 // changeJob submits one event of a job to the ledger. known, if set, saves a read.
-func (r *Registry) changeJob(ctx context.Context, key job.Key, ev job.Event, known *job.Record) (job.ChangeResult,
+func (r *Registry) changeJob(ctx context.Context, key job.Key, ev job.Input, known *job.Record) (job.ChangeResult,
 	error) {
 	if v := job.ValidateKey(key); len(v) > 0 {
 		return job.ChangeResult{}, &job.InvalidError{Violations: v}
 	}
-	return r.submitChange(ctx, key, job.Change{Record: key.Record(), Event: ev, Known: known})
+	return r.submitChange(ctx, key, job.Change{Record: key.Record(), Input: ev, Known: known})
 }
 
 // submitChange submits a change of the job, or of one of its runs, to the ledger. A job that the caller may
@@ -203,7 +203,7 @@ func (r *Registry) submitChange(ctx context.Context, key job.Key, c job.Change) 
 		return result, &job.MissingError{Key: key}
 	case result.Err != nil:
 		return result, result.Err
-	case !result.Deleted && result.Record.State.Deleting && !isDelete(c.Event):
+	case !result.Deleted && result.Record.State.Deleting && !isDelete(c.Input):
 		return result, &job.MissingError{Key: key}
 	}
 	return result, nil
@@ -215,7 +215,7 @@ func (r *Registry) commitChanges(ctx context.Context, changes ...job.Change) []j
 	for i := range changes {
 		changes[i].Begin = begin
 	}
-	return r.o.Ledger.Do(ctx, changes...)
+	return r.o.Ledger.SubmitAndWait(ctx, changes...)
 }
 
 // beginWrite reports whether something may be stored for a call, and marks that it will be.
@@ -228,7 +228,7 @@ func (r *Registry) shardNow(ctx context.Context, key job.Key) (int64, error) {
 	return r.o.Store.Now(ctx, r.o.Store.ShardOf(key))
 }
 
-func isDelete(ev job.Event) bool {
+func isDelete(ev job.Input) bool {
 	_, ok := ev.(job.Delete)
 	return ok
 }

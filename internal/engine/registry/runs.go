@@ -10,9 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// RunNow requests a manual run and returns the run of the request. An empty request id is generated, and the
+// RunJob requests a manual run and returns the run of the request. An empty request id is generated, and the
 // trace is that of the call. joined: another manual run waited already, and the request joined it.
-func (r *Registry) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job.RunView, joined bool, err error) {
+func (r *Registry) RunJob(ctx context.Context, key job.Key, q job.RequestManualRun) (v job.RunView, joined bool, err error) {
 	if q.RequestID == "" {
 		q.RequestID = strings.ToLower(rand.Text())
 	}
@@ -38,7 +38,7 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job
 	case job.Excluded:
 		return job.RunView{}, false, r.excludedTimeError(ctx, result.Record, q)
 	case job.Duplicate:
-		runID, joined, _ := state.AskedRun(q.RequestID)
+		runID, joined, _ := state.RequestedRun(q.RequestID)
 		v, err = r.findEarlierRun(ctx, result.Record, runID)
 		return v, joined, err
 	}
@@ -51,7 +51,7 @@ func (r *Registry) RunNow(ctx context.Context, key job.Key, q job.RunNow) (v job
 }
 
 // excludedTimeError explains why the schedule excludes a manual run now, and what to do.
-func (r *Registry) excludedTimeError(ctx context.Context, record job.Record, q job.RunNow) error {
+func (r *Registry) excludedTimeError(ctx context.Context, record job.Record, q job.RequestManualRun) error {
 	refusal := &job.PreconditionError{Key: record.Definition.Key, Reason: job.ReasonExcludedTime}
 	if q.IgnoreExclusions {
 		refusal.Text = "its schedule excludes this time, and a manual run that was requested before waits until then; cancel run " +
@@ -61,7 +61,7 @@ func (r *Registry) excludedTimeError(ctx context.Context, record job.Record, q j
 	refusal.Text = "its schedule excludes this time"
 	if now, err := r.shardNow(ctx, record.Definition.Key); err == nil {
 		if compiled, err := job.Compile(record.Definition); err == nil {
-			if until, ok := compiled.Clear(now); ok && until > now {
+			if until, ok := compiled.NextAllowed(now); ok && until > now {
 				refusal.Text += ", until " + time.UnixMilli(until).UTC().Format(time.RFC3339)
 			}
 		}
@@ -97,9 +97,9 @@ func (r *Registry) findEarlierRun(ctx context.Context, record job.Record, runID 
 	return v, err
 }
 
-// Runs lists the current run first, then the waiting manual run, then the runs beside it, then finished runs,
+// ListRuns lists the current run first, then the waiting manual run, then the runs beside it, then finished runs,
 // newest first, then dead letters.
-func (r *Registry) Runs(ctx context.Context, key job.Key) ([]job.RunView, error) {
+func (r *Registry) ListRuns(ctx context.Context, key job.Key) ([]job.RunView, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func unfinishedRuns(s job.State, children []job.Child) []job.RunView {
 	return views
 }
 
-// Run returns one run of a job, or a [job.MissingError].
-func (r *Registry) Run(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+// GetRun returns one run of a job, or a [job.MissingError].
+func (r *Registry) GetRun(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
 		return job.RunView{}, missingRunError(err, key, runID)
@@ -162,9 +162,9 @@ func (r *Registry) findRun(ctx context.Context, record job.Record, runID string)
 	return job.RunView{}, &job.MissingError{Key: record.Definition.Key, RunID: runID}
 }
 
-// Cancel ends the run with this id: a waiting run at once, a live run when its handler has returned. A
+// CancelRun ends the run with this id: a waiting run at once, a live run when its handler has returned. A
 // finished run is returned as it is.
-func (r *Registry) Cancel(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
+func (r *Registry) CancelRun(ctx context.Context, key job.Key, runID string) (job.RunView, error) {
 	record, err := r.Get(ctx, key)
 	if err != nil {
 		return job.RunView{}, missingRunError(err, key, runID)
@@ -186,7 +186,7 @@ func (r *Registry) Cancel(ctx context.Context, key job.Key, runID string) (job.R
 	state := result.Record.State
 	if result.Answer == job.NoSuchRun {
 		// It ended since it was read.
-		return r.Run(ctx, key, runID)
+		return r.GetRun(ctx, key, runID)
 	}
 	if now, ok := state.CurrentRun(); ok && now.ID == runID && state.Live() {
 		if r.o.Canceller != nil {

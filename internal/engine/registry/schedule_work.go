@@ -35,7 +35,7 @@ func scheduleBudget(s schedule.Spec) *schedule.Budget {
 	return schedule.NewBudgetOf(maxCallWork / s.Weight())
 }
 
-func (w *scheduleWork) Spent() bool        { return w.used.Load() >= maxCallWork }
+func (w *scheduleWork) Exhausted() bool    { return w.used.Load() >= maxCallWork }
 func (w *scheduleWork) Charge(steps int64) { w.used.Add(steps) }
 
 func (w *scheduleWork) Known(s schedule.Spec, anchor time.Time) []job.Violation {

@@ -78,15 +78,15 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 			call:   func(ctx context.Context, key job.Key) error { _, err := limited.Resume(ctx, key, false); return err },
 		},
 		"run": {call: func(ctx context.Context, key job.Key) error {
-			_, _, err := limited.RunNow(ctx, key, job.RunNow{RequestID: "r"})
+			_, _, err := limited.RunJob(ctx, key, job.RequestManualRun{RequestID: "r"})
 			return err
 		}},
 		"cancel": {
 			before: func(ctx context.Context, key job.Key) error {
-				_, _, err := second.RunNow(ctx, key, job.RunNow{RequestID: "r"})
+				_, _, err := second.RunJob(ctx, key, job.RequestManualRun{RequestID: "r"})
 				return err
 			},
-			call: func(ctx context.Context, key job.Key) error { _, err := limited.Cancel(ctx, key, "m-r"); return err },
+			call: func(ctx context.Context, key job.Key) error { _, err := limited.CancelRun(ctx, key, "m-r"); return err },
 		},
 		"hint": {call: func(ctx context.Context, key job.Key) error {
 			_, err := limited.Hint(ctx, key, job.Hint{Source: job.HintOperator, IntervalMS: time.Hour.Milliseconds()})
@@ -124,10 +124,10 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 		"redrive": {
 			before: func(ctx context.Context, key job.Key) error {
 				leased := first.lease(t, key)
-				return first.book.Do(ctx, job.Change{Record: key.Record(), Event: job.Settle{Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Permanent: true}})[0].Err
+				return first.book.SubmitAndWait(ctx, job.Change{Record: key.Record(), Input: job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeFailed, Permanent: true}})[0].Err
 			},
 			call: func(ctx context.Context, key job.Key) error {
-				return none(limited.Redrive(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []job.RecordID{key.Record()}}))
+				return none(limited.RedriveDeadLetters(ctx, job.RedriveRequest{Filter: job.Filter{Namespace: "default"}, Records: []job.RecordID{key.Record()}}))
 			},
 		},
 		"apply": {call: func(ctx context.Context, key job.Key) error {
@@ -135,7 +135,7 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return limited.Apply(ctx, []job.Wish{{Definition: *record.Definition, Etag: record.Definition.Etag(), Pause: true}}, false)[0].Err
+			return limited.ApplyJobs(ctx, []job.DesiredJob{{Definition: *record.Definition, Etag: record.Definition.Etag(), Pause: true}}, false)[0].Err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 
 // Sealer encrypts stored payloads.
 type Sealer interface {
-	// Seal seals a payload for a definition, and returns the id of its key.
-	Seal(d *job.Definition, payload []byte) (sealed []byte, id string)
-	// Open returns the payload of a stored definition, if it may be delivered. Its errors may be shown to callers.
-	Open(d *job.Definition) ([]byte, error)
-	// Current returns the id of the sealing key, and Version the version of the format.
-	Current() string
+	// Encrypt seals a payload for a definition, and returns the id of its key.
+	Encrypt(d *job.Definition, payload []byte) (sealed []byte, id string)
+	// Decrypt returns the payload of a stored definition, if it may be delivered. Its errors may be shown to callers.
+	Decrypt(d *job.Definition) ([]byte, error)
+	// EncryptingKeyID returns the id of the sealing key, and Version the version of the format.
+	EncryptingKeyID() string
 	Version() int
-	// Strict reports whether Open refuses payloads that are not sealed, or sealed by an older version.
-	Strict() bool
+	// RequiresVersion2 reports whether Open refuses payloads that are not sealed, or sealed by an older version.
+	RequiresVersion2() bool
 }
 
 var errNoKeys = errors.New("this node has no payload keys")
@@ -27,18 +27,18 @@ var errNoKeys = errors.New("this node has no payload keys")
 func (r *Registry) sealPayload(d *job.Definition, payload []byte) {
 	d.Payload, d.PayloadKey = payload, ""
 	if s := r.o.Sealer; s != nil && (len(payload) > 0 || s.Version() != job.SealOfJob) {
-		d.Payload, d.PayloadKey = s.Seal(d, payload)
+		d.Payload, d.PayloadKey = s.Encrypt(d, payload)
 	}
 }
 
 // requiresSealing reports whether payloads have to be sealed.
-func (r *Registry) requiresSealing() bool { return r.o.Sealer != nil && r.o.Sealer.Strict() }
+func (r *Registry) requiresSealing() bool { return r.o.Sealer != nil && r.o.Sealer.RequiresVersion2() }
 
 // openPayload returns the payload of a stored definition, if it may be delivered.
 func (r *Registry) openPayload(d *job.Definition) ([]byte, error) {
 	switch {
 	case r.o.Sealer != nil:
-		return r.o.Sealer.Open(d)
+		return r.o.Sealer.Decrypt(d)
 	case d.PayloadKey != "":
 		return nil, errNoKeys
 	}
@@ -71,7 +71,7 @@ func (r *Registry) reuseStoredPayload(d *job.Definition, stored *job.Definition)
 // necessary. A payload that may not be delivered is not sealed again, and a strict node refuses to store it
 // again.
 func (r *Registry) keepStoredPayload(d, stored *job.Definition) error {
-	bound := d.SealVersion() != job.SealOfWork || d.SameBound(stored)
+	bound := d.SealVersion() != job.SealOfWork || d.EqualBoundData(stored)
 	if r.o.Sealer == nil && bound {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (r *Registry) resealPayload(d *job.Definition) (done bool, err error) {
 	if err != nil {
 		return false, job.Invalid("job.payload", "cannot be sealed anew: %v; give the payload itself", err)
 	}
-	if d.PayloadKey == s.Current() && d.SealVersion() >= s.Version() {
+	if d.PayloadKey == s.EncryptingKeyID() && d.SealVersion() >= s.Version() {
 		return true, nil
 	}
 	before := len(d.Payload)

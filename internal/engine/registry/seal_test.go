@@ -34,7 +34,7 @@ func newSealing(t *testing.T) *sealing {
 		}
 		return ring
 	}
-	s := &sealing{plain: newRig(t), ring: load(payloadkeys.Options{}), strictRing: load(payloadkeys.Options{Strict: true})}
+	s := &sealing{plain: newRig(t), ring: load(payloadkeys.Options{}), strictRing: load(payloadkeys.Options{RequireVersion2: true})}
 	with := func(ring *payloadkeys.Ring) *rig {
 		r, err := registry.New(registry.Options{Store: s.plain.store, Ledger: s.plain.book, Sealer: ring})
 		if err != nil {
@@ -43,7 +43,7 @@ func newSealing(t *testing.T) *sealing {
 		return &rig{Registry: r, store: s.plain.store, book: s.plain.book, redis: s.plain.redis, admin: s.plain.admin}
 	}
 	s.first, s.bound, s.strict = with(load(payloadkeys.Options{})), with(s.ring), with(s.strictRing)
-	s.ring.Bind()
+	s.ring.UseVersion2()
 	return s
 }
 
@@ -69,7 +69,7 @@ func (s *sealing) forge(t *testing.T, key job.Key, change func(*job.Definition))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := s.plain.book.Do(t.Context(), job.Change{Record: key.Record(), Event: job.Update{New: compiled, Base: s.stored(t, key).Etag()}})[0]; r.Err != nil || r.Answer != job.Applied {
+	if r := s.plain.book.SubmitAndWait(t.Context(), job.Change{Record: key.Record(), Input: job.Update{New: compiled, Base: s.stored(t, key).Etag()}})[0]; r.Err != nil || r.Answer != job.Applied {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -86,7 +86,7 @@ func (s *sealing) stored(t *testing.T, key job.Key) *job.Definition {
 // wantPayload fails unless strict nodes would hand out what is stored.
 func (s *sealing) wantPayload(t *testing.T, key job.Key, want, after string) {
 	t.Helper()
-	if payload, err := s.strictRing.Open(s.stored(t, key)); err != nil || string(payload) != want {
+	if payload, err := s.strictRing.Decrypt(s.stored(t, key)); err != nil || string(payload) != want {
 		t.Errorf("after %s strict nodes find %q, %v; want %q", after, payload, err, want)
 	}
 }
@@ -123,19 +123,19 @@ func TestEditsSealPayloadsAnew(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			s.wantPayload(t, key, payload, "an update of "+name)
-			wish := job.Wish{Definition: owned(id, "x")}
+			wish := job.DesiredJob{Definition: owned(id, "x")}
 			wish.Definition.Payload = []byte(payload)
-			if _, a := r.one(t, wish); a.Err != nil || a.Action != job.WishUpdate { // and back
+			if _, a := r.one(t, wish); a.Err != nil || a.Action != job.ApplyUpdate { // and back
 				t.Errorf("%s: %v %v", name, a.Action, a.Err)
 			}
 			s.wantPayload(t, key, payload, "an applied file")
-			if again, _ := r.one(t, wish); again.Action != job.WishUnchanged {
+			if again, _ := r.one(t, wish); again.Action != job.ApplyUnchanged {
 				t.Errorf("%s: once more it is %v", name, again.Action)
 			}
 			change(&wish.Definition)
 			wish.AsRead, wish.Definition.Payload = true, nil
 			planned, a := r.one(t, wish)
-			if a.Err != nil || a.Action != job.WishUpdate {
+			if a.Err != nil || a.Action != job.ApplyUpdate {
 				t.Errorf("%s as read: %v %v", name, a.Action, a.Err)
 			}
 			if p := planned.After.Definition; p.PayloadKey == "" || string(p.Payload) == payload {
@@ -185,17 +185,17 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 		}
 		_, err := s.strict.Update(t.Context(), job.UpdateRequest{Key: key, Reseal: true, Merge: func(d job.Definition) (job.Definition, error) { return d, nil }})
 		refused("to reseal", err)
-		wish := job.Wish{Definition: *before, AsRead: true}
+		wish := job.DesiredJob{Definition: *before, AsRead: true}
 		wish.Definition.Priority++
 		_, a := s.strict.one(t, wish)
 		refused("an applied export", a.Err)
 
-		wish = job.Wish{Definition: *before}
+		wish = job.DesiredJob{Definition: *before}
 		wish.Definition.Payload, wish.Definition.PayloadKey = []byte("from its file"), ""
 		if name == "plain" || name == "empty" { // the very same, which has to be sealed all the same
 			wish.Definition.Payload = before.Payload
 		}
-		if planned, a := s.strict.one(t, wish); a.Err != nil || a.Action != job.WishUpdate || planned.Action != job.WishUpdate {
+		if planned, a := s.strict.one(t, wish); a.Err != nil || a.Action != job.ApplyUpdate || planned.Action != job.ApplyUpdate {
 			t.Errorf("%s: a payload that is given: %v %v", name, a.Action, a.Err)
 		}
 		s.wantPayload(t, key, string(wish.Definition.Payload), name+" and a file that has it")
@@ -221,7 +221,7 @@ func TestNodesWithoutKeysKeepSealedPayloads(t *testing.T) {
 		if _, err := s.plain.Update(t.Context(), definitionEdit(old, true, change)); err != nil {
 			t.Errorf("version 1, %s: %v", name, err)
 		}
-		if payload, err := s.ring.Open(s.stored(t, old)); err != nil || string(payload) != "secret" {
+		if payload, err := s.ring.Decrypt(s.stored(t, old)); err != nil || string(payload) != "secret" {
 			t.Errorf("version 1 after an edit of %s: %q, %v", name, payload, err)
 		}
 	}

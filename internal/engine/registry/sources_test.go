@@ -35,7 +35,7 @@ func TestAChangedDefaultChangesNoJobByItself(t *testing.T) {
 	if err != nil || again.Definition.Retry.MaxAttempts != 4 {
 		t.Fatalf("%+v, %v", again.Definition, err)
 	}
-	step := func(w job.Wish, want job.WishAction, attempts int, from backoff.SourceKind) {
+	step := func(w job.DesiredJob, want job.ApplyAction, attempts int, from backoff.SourceKind) {
 		t.Helper()
 		planned, applied := r.one(t, w)
 		if planned.Err != nil || applied.Err != nil || planned.Action != want || applied.Action != want {
@@ -46,13 +46,13 @@ func TestAChangedDefaultChangesNoJobByItself(t *testing.T) {
 			t.Fatalf("%+v, %v", stored.Definition, err)
 		}
 	}
-	step(job.Wish{Definition: attemptsFrom("a", 4, backoff.FromCluster)}, job.WishUnchanged, 4, backoff.FromCluster)
-	step(job.Wish{Definition: attemptsFrom("a", 5, backoff.FromCluster)}, job.WishUpdate, 5, backoff.FromCluster)
-	step(job.Wish{Definition: attemptsFrom("a", 5, backoff.FromNamespace)}, job.WishUnchanged, 5, backoff.FromCluster)
-	step(job.Wish{Definition: attemptsFrom("a", 5, backoff.FromNamespace), Refresh: true}, job.WishUpdate, 5, backoff.FromNamespace)
-	step(job.Wish{Definition: attemptsFrom("a", 5, backoff.FromNamespace), Refresh: true}, job.WishUnchanged, 5, backoff.FromNamespace)
-	step(job.Wish{Definition: attemptsFrom("a", 5, backoff.FromJob)}, job.WishUpdate, 5, backoff.FromJob)
-	step(job.Wish{Definition: attemptsFrom("a", 5, backoff.FromCluster)}, job.WishUnchanged, 5, backoff.FromJob)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 4, backoff.FromCluster)}, job.ApplyUnchanged, 4, backoff.FromCluster)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 5, backoff.FromCluster)}, job.ApplyUpdate, 5, backoff.FromCluster)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 5, backoff.FromNamespace)}, job.ApplyUnchanged, 5, backoff.FromCluster)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 5, backoff.FromNamespace), Refresh: true}, job.ApplyUpdate, 5, backoff.FromNamespace)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 5, backoff.FromNamespace), Refresh: true}, job.ApplyUnchanged, 5, backoff.FromNamespace)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 5, backoff.FromJob)}, job.ApplyUpdate, 5, backoff.FromJob)
+	step(job.DesiredJob{Definition: attemptsFrom("a", 5, backoff.FromCluster)}, job.ApplyUnchanged, 5, backoff.FromJob)
 }
 
 // TestThePreviewShowsRetryDelays of a policy of the request, and of a job whose own schedule is shown.

@@ -17,9 +17,9 @@ const (
 	topScan = 1000
 )
 
-// Top lists the worst jobs of a namespace or of all, the worst first. Its cost grows with the answer, not with
+// TopJobs lists the worst jobs of a namespace or of all, the worst first. Its cost grows with the answer, not with
 // the number of jobs: the store keeps bounded indexes, whose entries are compared with their jobs.
-func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+func (r *Registry) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
 	if err := validateTop(&q); err != nil {
 		return nil, err
 	}
@@ -42,20 +42,20 @@ func (r *Registry) Top(ctx context.Context, q job.TopQuery) ([]job.TopJob, error
 			break
 		}
 	}
-	slices.SortFunc(jobs, func(a, b job.TopJob) int { return compareByRank(q.Which, &a, &b) })
+	slices.SortFunc(jobs, func(a, b job.TopJob) int { return compareByRank(q.Ranking, &a, &b) })
 	return jobs[:min(q.Limit, len(jobs))], nil
 }
 
 // findWorst finds the wanted jobs among the first n entries of the indexes; more: there may be
 // more entries.
 func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs []job.TopJob, more bool, err error) {
-	entries, err := r.o.Store.Worst(ctx, q.Shards, q.Which, q.Namespace, n)
+	entries, err := r.o.Store.ListRanked(ctx, q.Shards, q.Ranking, q.Namespace, n)
 	if err != nil {
 		return nil, false, err
 	}
 	var waiting []job.Ranked
-	if q.Which == job.Late {
-		waiting, err = r.o.Store.Overdue(ctx, q.Shards, q.Namespace, n)
+	if q.Ranking == job.RankingLate {
+		waiting, err = r.o.Store.ListOverdue(ctx, q.Shards, q.Namespace, n)
 		if err != nil {
 			return nil, false, err
 		}
@@ -66,7 +66,7 @@ func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs [
 	}
 	if len(stale) > 0 {
 		// The answer is right without it.
-		if err := r.o.Store.Unrank(ctx, q.Which, stale); err != nil {
+		if err := r.o.Store.RemoveRanked(ctx, q.Ranking, stale); err != nil {
 			r.o.Logger.Debug("failed to remove outdated entries of a ranking index", "error", err)
 		}
 	}
@@ -75,12 +75,12 @@ func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs [
 
 func validateTop(q *job.TopQuery) error {
 	var v []job.Violation
-	if q.Which >= job.Worsts {
+	if q.Ranking >= job.RankingCount {
 		v = append(v, job.Violation{Field: "kind", Description: "is unknown"})
 	}
-	if q.Limit < 0 || q.Limit > job.MaxTop {
+	if q.Limit < 0 || q.Limit > job.MaxTopJobs {
 		v = append(v, job.Violation{Field: "limit",
-			Description: fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", q.Limit, job.MaxTop, job.DefaultTop)})
+			Description: fmt.Sprintf("is %d, want 1 to %d, or 0 for %d", q.Limit, job.MaxTopJobs, job.DefaultTopJobs)})
 	}
 	if q.Namespace != "" {
 		v = append(v, job.ValidateKey(job.Key{Namespace: q.Namespace, ID: "x"})...) // an id stands in
@@ -88,7 +88,7 @@ func validateTop(q *job.TopQuery) error {
 	if len(v) > 0 {
 		return &job.InvalidError{Violations: v}
 	}
-	q.Limit = cmp.Or(q.Limit, job.DefaultTop)
+	q.Limit = cmp.Or(q.Limit, job.DefaultTopJobs)
 	return nil
 }
 
@@ -122,17 +122,17 @@ func (r *Registry) compareEntries(ctx context.Context, q *job.TopQuery, entries,
 	}
 	for i, record := range records {
 		entry, isIndexed := indexed[keys[i]]
-		if isIndexed && (record == nil || rankOf(record, q.Which) == 0) {
+		if isIndexed && (record == nil || rankOf(record, q.Ranking) == 0) {
 			stale = append(stale, entry)
 		}
 		if record == nil || record.State.Deleting || q.Covers != nil && !q.Covers(record.Definition.Queue) {
 			continue
 		}
 		j := job.TopJob{Record: *record}
-		if q.Which == job.Late {
+		if q.Ranking == job.RankingLate {
 			r.setLateness(ctx, &j, overdue[keys[i]])
 		}
-		if q.Which == job.Failing && rankOf(record, q.Which) > 0 || q.Which == job.Late && j.Lag > 0 {
+		if q.Ranking == job.RankingFailing && rankOf(record, q.Ranking) > 0 || q.Ranking == job.RankingLate && j.Lag > 0 {
 			jobs = append(jobs, j)
 		}
 	}
@@ -161,9 +161,9 @@ func (r *Registry) readWithinBytes(ctx context.Context, keys []job.Key) ([]*job.
 	return records, nil
 }
 
-func rankOf(r *job.Record, which job.Worst) int64 {
+func rankOf(r *job.Record, which job.Ranking) int64 {
 	ranks := r.State.Ranks()
-	if which == job.Late {
+	if which == job.RankingLate {
 		return ranks.Late
 	}
 	return ranks.Failing
@@ -189,9 +189,9 @@ func (r *Registry) setLateness(ctx context.Context, j *job.TopJob, overdueMS int
 }
 
 // compareByRank orders the worst first, and equals by name.
-func compareByRank(which job.Worst, a, b *job.TopJob) int {
+func compareByRank(which job.Ranking, a, b *job.TopJob) int {
 	byName := cmp.Compare(a.Definition.Record(), b.Definition.Record())
-	if which == job.Late {
+	if which == job.RankingLate {
 		return cmp.Or(cmp.Compare(b.Lag, a.Lag), byName)
 	}
 	return cmp.Or(cmp.Compare(rankOf(&b.Record, which), rankOf(&a.Record, which)), byName)

@@ -40,7 +40,7 @@ func TestTheLongestFailingComeFirst(t *testing.T) {
 	f.put("b", "five", 0, job.State{Failures: 5})
 	f.put("a", "mended", 0, job.State{})
 	f.put("a", "going", 0, job.State{Failures: 9, Deleting: true})
-	f.worst[job.Failing] = []job.Ranked{
+	f.worst[job.RankingFailing] = []job.Ranked{
 		// Out of date, and in another order than the jobs are by now.
 		{Record: "a/mended", Rank: 9000}, {Record: "a/gone", Rank: 9000}, {Record: "a/going", Rank: 9000},
 		{Record: "a/three", Rank: 6000}, {Record: "b/five", Rank: 5000}, {Record: "a/seven", Rank: 1000},
@@ -49,14 +49,14 @@ func TestTheLongestFailingComeFirst(t *testing.T) {
 		q    job.TopQuery
 		want []string
 	}{
-		{job.TopQuery{Which: job.Failing}, []string{"a/seven", "b/five", "a/three"}},
-		{job.TopQuery{Which: job.Failing, Limit: 1}, []string{"a/seven"}},
-		{job.TopQuery{Which: job.Failing, Namespace: "b"}, []string{"b/five"}},
-		{job.TopQuery{Which: job.Failing, Shards: []int{f.ShardOf(job.Key{Namespace: "b", ID: "five"})}, Namespace: "b"}, []string{"b/five"}},
-		{job.TopQuery{Which: job.Failing, Shards: []int{}}, nil},
-		{job.TopQuery{Which: job.Late}, nil},
+		{job.TopQuery{Ranking: job.RankingFailing}, []string{"a/seven", "b/five", "a/three"}},
+		{job.TopQuery{Ranking: job.RankingFailing, Limit: 1}, []string{"a/seven"}},
+		{job.TopQuery{Ranking: job.RankingFailing, Namespace: "b"}, []string{"b/five"}},
+		{job.TopQuery{Ranking: job.RankingFailing, Shards: []int{f.ShardOf(job.Key{Namespace: "b", ID: "five"})}, Namespace: "b"}, []string{"b/five"}},
+		{job.TopQuery{Ranking: job.RankingFailing, Shards: []int{}}, nil},
+		{job.TopQuery{Ranking: job.RankingLate}, nil},
 	} {
-		got, err := r.Top(t.Context(), tt.q)
+		got, err := r.TopJobs(t.Context(), tt.q)
 		if err != nil || !slices.Equal(topNames(got), tt.want) {
 			t.Errorf("%+v: %v (%v), want %v", tt.q, topNames(got), err, tt.want)
 		}
@@ -88,18 +88,18 @@ func TestTheLatestComeFirst(t *testing.T) {
 		Held: job.Hold{Reason: job.HeldLock, Key: "db", DueMS: f.now - 90_000},
 	}
 	f.put("b", "held", time.Second, held)
-	f.worst[job.Late] = []job.Ranked{{Record: "b/held", Rank: 80_000}, {Record: "a/broke", Rank: 20_000}}
+	f.worst[job.RankingLate] = []job.Ranked{{Record: "b/held", Rank: 80_000}, {Record: "a/broke", Rank: 20_000}}
 	f.overdue = []job.Ranked{
 		{Record: "a/waits", Rank: 60_000}, {Record: "a/soon", Rank: 60_000}, {Record: "a/hardly", Rank: 300},
 		{Record: "a/broke#r3", Rank: 5000}, {Record: "a/deleted", Rank: 5},
 	}
-	got, err := r.Top(t.Context(), job.TopQuery{Which: job.Late})
+	got, err := r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingLate})
 	want := []string{"b/held 1m30s waiting", "a/waits 1m0s waiting", "a/broke 5s waiting"}
 	if err != nil || !slices.Equal(topNames(got), want) {
 		t.Errorf("%v (%v), want %v", topNames(got), err, want)
 	}
 	f.overdue = nil
-	if got, err = r.Top(t.Context(), job.TopQuery{Which: job.Late, Namespace: "a"}); err != nil || !slices.Equal(topNames(got), []string{"a/broke 20s"}) {
+	if got, err = r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingLate, Namespace: "a"}); err != nil || !slices.Equal(topNames(got), []string{"a/broke 20s"}) {
 		t.Errorf("%v (%v)", topNames(got), err)
 	}
 	if len(f.unranked) > 0 {
@@ -110,16 +110,16 @@ func TestTheLatestComeFirst(t *testing.T) {
 func TestTopRefuses(t *testing.T) {
 	f, r := newFake(t)
 	for field, q := range map[string]job.TopQuery{
-		"limit": {Limit: job.MaxTop + 1}, "kind": {Which: job.Worsts}, "parent": {Namespace: "a b"},
+		"limit": {Limit: job.MaxTopJobs + 1}, "kind": {Ranking: job.RankingCount}, "parent": {Namespace: "a b"},
 	} {
-		_, err := r.Top(t.Context(), q)
+		_, err := r.TopJobs(t.Context(), q)
 		var invalid *job.InvalidError
 		if !errors.As(err, &invalid) || len(invalid.Violations) != 1 || invalid.Violations[0].Field != field {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
 	f.err = job.ErrUnavailable
-	if _, err := r.Top(t.Context(), job.TopQuery{}); !errors.Is(err, job.ErrUnavailable) {
+	if _, err := r.TopJobs(t.Context(), job.TopQuery{}); !errors.Is(err, job.ErrUnavailable) {
 		t.Errorf("without Redis: %v", err)
 	}
 }

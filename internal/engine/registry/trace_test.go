@@ -24,7 +24,7 @@ func TestJobsRememberWhoRegisteredThem(t *testing.T) {
 	if again.Trace != first || edited.Trace != first {
 		t.Errorf("created again: %+v, edited: %+v", again.Trace, edited.Trace)
 	}
-	if _, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m1"}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	record, err := r.Get(t.Context(), ping)
@@ -40,7 +40,7 @@ func TestJobsRememberWhoRegisteredThem(t *testing.T) {
 func TestRunsTellTheirTraces(t *testing.T) {
 	f, r := newFake(t)
 	mustCreate(t, r, "ping", "")
-	if list, err := r.Runs(t.Context(), ping); err != nil || len(list) != 1 || list[0].TraceID != nil {
+	if list, err := r.ListRuns(t.Context(), ping); err != nil || len(list) != 1 || list[0].TraceID != nil {
 		t.Fatalf("without tracing: %+v, %v", list, err)
 	}
 	sampling := job.NewSampling(1)
@@ -51,11 +51,11 @@ func TestRunsTellTheirTraces(t *testing.T) {
 	caller := &job.Trace{TraceID: job.TraceID{7}}
 	r.o.Caller = func(context.Context) *job.Trace { return caller }
 	f.history[ping] = []job.Run{{ID: "g1-1", FinishedMS: 1}, {ID: "m-1", Trigger: job.TriggerManual, FinishedMS: 1, Caller: &job.TraceID{8}}}
-	asked, _, err := r.RunNow(t.Context(), ping, job.RunNow{RequestID: "m2"})
+	asked, _, err := r.RunJob(t.Context(), ping, job.RequestManualRun{RequestID: "m2"})
 	if err != nil || asked.TraceID == nil || *asked.TraceID != caller.TraceID {
 		t.Errorf("asked for: %+v, %v", asked, err)
 	}
-	runs, err := r.Runs(t.Context(), ping)
+	runs, err := r.ListRuns(t.Context(), ping)
 	if err != nil || len(runs) != 3 {
 		t.Fatalf("%+v, %v", runs, err)
 	}
@@ -64,7 +64,7 @@ func TestRunsTellTheirTraces(t *testing.T) {
 			t.Errorf("run %s: %v, want %v", runs[i].ID, have, want)
 		}
 	}
-	if one, err := r.Run(t.Context(), ping, "m-1"); err != nil || one.TraceID == nil || *one.TraceID != (job.TraceID{8}) {
+	if one, err := r.GetRun(t.Context(), ping, "m-1"); err != nil || one.TraceID == nil || *one.TraceID != (job.TraceID{8}) {
 		t.Errorf("by its id: %+v, %v", one, err)
 	}
 	if e, err := r.Explain(t.Context(), ping); err != nil || len(e.Runs) != 1 || e.Runs[0].TraceID == nil {

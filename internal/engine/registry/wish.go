@@ -17,26 +17,26 @@ const (
 	maxRead    = 6 << 20
 )
 
-// PlanWishes returns what Apply would do about up to MaxBatch wishes, with all their errors. It changes
+// PlanJobs returns what Apply would do about up to MaxBatch wishes, with all their errors. It changes
 // nothing. Two wishes for one job are refused.
-func (r *Registry) PlanWishes(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+func (r *Registry) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
 	w := r.planWishes(ctx, wishes, force)
 	for i := range w.answers {
 		switch a := &w.answers[i]; {
 		case wishes[i].Delete:
 			a.Err = job.Invalid("delete", "is for ApplyJobs only")
-		case a.Err == nil && a.Action == job.WishCreate && w.hasEnded(i):
-			a.Action = job.WishPassed
+		case a.Err == nil && a.Action == job.ApplyCreate && w.hasEnded(i):
+			a.Action = job.ApplyPassed
 		}
 	}
 	return w.answers
 }
 
-// applyCall is the state of one PlanWishes or Apply call.
+// applyCall is the state of one PlanJobs or Apply call.
 type applyCall struct {
 	r              *Registry
-	wishes         []job.Wish
-	answers        []job.WishAnswer
+	wishes         []job.DesiredJob
+	answers        []job.ApplyResult
 	desired        []*job.Definition // complete definitions, as they would be stored
 	changesSources []bool            // the same values would come from other sources
 	now            int64
@@ -44,12 +44,12 @@ type applyCall struct {
 }
 
 // planWishes compares wishes with the stored jobs.
-func (r *Registry) planWishes(ctx context.Context, wishes []job.Wish, force bool) *applyCall {
-	w := &applyCall{r: r, wishes: wishes, answers: make([]job.WishAnswer, len(wishes)),
+func (r *Registry) planWishes(ctx context.Context, wishes []job.DesiredJob, force bool) *applyCall {
+	w := &applyCall{r: r, wishes: wishes, answers: make([]job.ApplyResult, len(wishes)),
 		desired: make([]*job.Definition, len(wishes)), changesSources: make([]bool, len(wishes)),
 		limits: limitsForCall(r.o.Limits)}
 	if len(wishes) > MaxBatch {
-		return w.failAll(job.Invalid("wishes", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
+		return w.failAll(job.Invalid("desired_jobs", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
 	}
 	present, err := w.readPresentJobs(ctx)
 	if err != nil {
@@ -70,12 +70,12 @@ func (r *Registry) planWishes(ctx context.Context, wishes []job.Wish, force bool
 		if a.Before != nil && a.Before.State.Deleting {
 			a.Before, a.Err = nil, &job.BusyError{Key: wishes[i].Definition.Key}
 			if wishes[i].Delete {
-				a.Action, a.Err = job.WishDelete, nil
+				a.Action, a.Err = job.ApplyDelete, nil
 			}
 			continue
 		}
 		if wishes[i].Delete {
-			a.Action = job.WishDelete
+			a.Action = job.ApplyDelete
 			continue
 		}
 		a.Err = w.compareDefinition(i, force)
@@ -153,7 +153,7 @@ func (w *applyCall) readPresentJobs(ctx context.Context) (map[job.Key]*job.Recor
 func (w *applyCall) compareDefinition(i int, force bool) error {
 	wish, a := &w.wishes[i], &w.answers[i]
 	if a.Before == nil {
-		wish.Definition.TakeAsOwn(wish.Doubtful)
+		wish.Definition.MarkAsOwn(wish.Doubtful)
 	}
 	d := wish.Definition
 	if a.Before == nil {
@@ -194,24 +194,24 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 	}
 	w.desired[i], a.After = &d, &job.Record{Definition: &shown}
 	if a.Before == nil {
-		a.Action, a.PauseChanges = job.WishCreate, wish.Pause
+		a.Action, a.PauseChanges = job.ApplyCreate, wish.Pause
 		return nil
 	}
-	if err := job.MayTake(a.Before.Definition, &d); err != nil && !force {
+	if err := job.MayTakeOwnership(a.Before.Definition, &d); err != nil && !force {
 		return err
 	}
 	a.After.State = a.Before.State
 	paused := a.Before.State.Paused
 	a.PauseChanges = wish.Pause && !paused || wish.Resume && paused
-	a.Action = job.WishUnchanged
+	a.Action = job.ApplyUnchanged
 	if a.PauseChanges || !w.matchesStored(i) {
-		a.Action = job.WishUpdate
+		a.Action = job.ApplyUpdate
 	}
 	return nil
 }
 
 // wishError returns all errors of a wish: those of reading it, and the violations of bounds.
-func wishError(wish *job.Wish, v []job.Violation) error {
+func wishError(wish *job.DesiredJob, v []job.Violation) error {
 	var unread *job.InvalidError
 	if errors.As(wish.Err, &unread) {
 		v = append(slices.Clone(unread.Violations), v...)

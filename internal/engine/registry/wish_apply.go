@@ -10,10 +10,10 @@ import (
 // pauseNote is the note of jobs that Apply pauses.
 const pauseNote = "paused by its configuration"
 
-// Apply makes stored jobs equal to the wishes: those that differ are created, replaced, deleted, paused or
+// ApplyJobs makes stored jobs equal to the wishes: those that differ are created, replaced, deleted, paused or
 // resumed, each in a step of its own. A step is refused if the job does not have the etag of the wish any
 // more. A job that is equal already is left alone.
-func (r *Registry) Apply(ctx context.Context, wishes []job.Wish, force bool) []job.WishAnswer {
+func (r *Registry) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
 	w := r.planWishes(ctx, wishes, force)
 	for i := range w.answers {
 		if a := &w.answers[i]; a.Err == nil {
@@ -34,7 +34,7 @@ func (w *applyCall) checkPrecondition(i int) error {
 	wish, a := &w.wishes[i], &w.answers[i]
 	key := wish.Definition.Key
 	switch {
-	case a.Action == job.WishUnchanged:
+	case a.Action == job.ApplyUnchanged:
 		return nil
 	case wish.Delete && wish.Etag == "":
 		return job.Invalid("etag", "is missing: name the job that is to be deleted")
@@ -59,7 +59,7 @@ func (w *applyCall) createNewJobs(ctx context.Context) {
 	var requests []job.CreateRequest
 	var place []int
 	for i, a := range w.answers {
-		if a.Err == nil && a.Action == job.WishCreate {
+		if a.Err == nil && a.Action == job.ApplyCreate {
 			request := job.CreateRequest{Definition: w.wishes[i].Definition}
 			if w.wishes[i].Pause {
 				request.PauseNote = pauseNote
@@ -88,11 +88,11 @@ func (w *applyCall) changeExistingJobs(ctx context.Context, first bool) {
 	covers := w.r.reachableQueues(ctx)
 	for i := range w.answers {
 		a := &w.answers[i]
-		if a.Err != nil || a.Action != job.WishUpdate {
+		if a.Err != nil || a.Action != job.ApplyUpdate {
 			continue
 		}
 		for _, ev := range w.nextEvents(i, first) {
-			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Event: ev, Covers: covers})
+			changes = append(changes, job.Change{Record: a.Before.Definition.Record(), Input: ev, Covers: covers})
 			place = append(place, i)
 		}
 	}
@@ -116,7 +116,7 @@ func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place 
 	of := make([]int, len(changes)) // the edit of each change, or -1
 	for n, c := range changes {
 		of[n] = -1
-		if u, ok := c.Event.(job.Update); ok {
+		if u, ok := c.Input.(job.Update); ok {
 			of[n] = len(edits)
 			edits = append(edits, definitionEdit{w.answers[place[n]].Before.Definition, u.New.Definition})
 		}
@@ -144,14 +144,14 @@ func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place 
 
 // nextEvents returns the events of a wish in a round: in the first one to pause or else to replace the
 // definition, in the second one the rest.
-func (w *applyCall) nextEvents(i int, first bool) []job.Event {
+func (w *applyCall) nextEvents(i int, first bool) []job.Input {
 	wish, a := &w.wishes[i], &w.answers[i]
 	pauses, resumes := a.PauseChanges && wish.Pause, a.PauseChanges && wish.Resume
 	switch {
 	case pauses && first:
-		return []job.Event{job.Pause{Note: pauseNote}}
+		return []job.Input{job.Pause{Note: pauseNote}}
 	case resumes && !first:
-		return []job.Event{job.Resume{}}
+		return []job.Input{job.Resume{}}
 	case w.matchesStored(i) || first == pauses:
 		return nil
 	}
@@ -165,7 +165,7 @@ func (w *applyCall) nextEvents(i int, first bool) []job.Event {
 		a.Err = job.Invalid("job.schedule", "%v", err)
 		return nil
 	}
-	return []job.Event{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
+	return []job.Input{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
 }
 
 // matchesStored reports whether the stored definition is equal to the wish. It is not if a payload has to be
@@ -173,7 +173,7 @@ func (w *applyCall) nextEvents(i int, first bool) []job.Event {
 func (w *applyCall) matchesStored(i int) bool {
 	d := w.desired[i]
 	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.requiresSealing()
-	return w.answers[i].Before.Definition.Same(d) && !unsealed && !w.changesSources[i]
+	return w.answers[i].Before.Definition.Equal(d) && !unsealed && !w.changesSources[i]
 }
 
 // sealPayload seals the payload of a desired definition, or keeps the stored one.
@@ -218,9 +218,9 @@ func (w *applyCall) deleteJobs(ctx context.Context) {
 	var changes []job.Change
 	var place []int
 	for i, a := range w.answers {
-		if a.Err == nil && a.Action == job.WishDelete && a.Before != nil {
+		if a.Err == nil && a.Action == job.ApplyDelete && a.Before != nil {
 			changes = append(changes, job.Change{Record: a.Before.Definition.Record(),
-				Event: job.Delete{Base: w.wishes[i].Etag}, Covers: w.r.reachableQueues(ctx)})
+				Input: job.Delete{Base: w.wishes[i].Etag}, Covers: w.r.reachableQueues(ctx)})
 			place = append(place, i)
 		}
 	}
@@ -256,5 +256,5 @@ func (r *Registry) matchesDefinition(d, stored *job.Definition) bool {
 	aligned := *d
 	r.reuseStoredPayload(&aligned, stored)
 	aligned.KeepFirstDay(stored)
-	return stored.Same(&aligned)
+	return stored.Equal(&aligned)
 }

@@ -21,7 +21,7 @@ func refuseOutside(queue string) func(*job.Definition) error {
 
 // victim stores a job of queue web, and makes the wishes of a caller of queue mail for it: to
 // take it with its payload, and to delete it.
-func victim(t *testing.T) (f *fake, r *Registry, take, remove job.Wish) {
+func victim(t *testing.T) (f *fake, r *Registry, take, remove job.DesiredJob) {
 	t.Helper()
 	f, r = newFake(t)
 	mustCreate(t, r, "ping", "")
@@ -33,8 +33,8 @@ func victim(t *testing.T) (f *fake, r *Registry, take, remove job.Wish) {
 	d := *stored.Definition
 	d.Queue, d.Payload = "mail", nil
 	etag := stored.Definition.Etag()
-	take = job.Wish{Definition: d, AsRead: true, Etag: etag, Check: refuseOutside("mail")}
-	remove = job.Wish{Definition: job.Definition{Key: ping}, Delete: true, Etag: etag, Check: refuseOutside("mail")}
+	take = job.DesiredJob{Definition: d, AsRead: true, Etag: etag, Check: refuseOutside("mail")}
+	remove = job.DesiredJob{Definition: job.Definition{Key: ping}, Delete: true, Etag: etag, Check: refuseOutside("mail")}
 	return f, r, take, remove
 }
 
@@ -47,12 +47,12 @@ func TestWishesOutsideTheirQueueChangeNothing(t *testing.T) {
 	fresh := take
 	fresh.Etag = ""
 	before := f.records[ping]
-	for name, wishes := range map[string][]job.Wish{
+	for name, wishes := range map[string][]job.DesiredJob{
 		"take": {take}, "take twice": {take, take}, "take, wrong etag": {wrong, wrong}, "create twice": {fresh, fresh},
 		"delete": {remove}, "delete twice": {remove, remove}, "take and delete": {take, remove}, "delete and take": {remove, take},
 	} {
-		planned := r.PlanWishes(t.Context(), wishes, true)
-		applied := r.Apply(t.Context(), wishes, true)
+		planned := r.PlanJobs(t.Context(), wishes, true)
+		applied := r.ApplyJobs(t.Context(), wishes, true)
 		for i := range wishes {
 			if a := planned[i]; a.Err == nil || a.Before != nil || a.After != nil {
 				t.Errorf("%s: wish %d is planned as %+v", name, i, a)
@@ -76,15 +76,15 @@ func TestWishesOutsideTheirQueueChangeNothing(t *testing.T) {
 func TestWishesThatCannotBeCheckedAreRefused(t *testing.T) {
 	f, r, take, remove := victim(t)
 	large := storeCopy(f, ping, "large", maxRead+1)
-	for _, wish := range []job.Wish{take, remove} {
-		answers := r.Apply(t.Context(), []job.Wish{wish, {Definition: large, Check: refuseOutside("mail")}}, true)
+	for _, wish := range []job.DesiredJob{take, remove} {
+		answers := r.ApplyJobs(t.Context(), []job.DesiredJob{wish, {Definition: large, Check: refuseOutside("mail")}}, true)
 		for i, a := range answers {
 			if !errors.Is(a.Err, job.ErrTooLarge) || a.Before != nil {
 				t.Errorf("too large: wish %d is answered by %+v", i, a)
 			}
 		}
 		f.err = job.ErrUnavailable
-		if a := r.Apply(t.Context(), []job.Wish{wish}, true)[0]; !errors.Is(a.Err, job.ErrUnavailable) || a.Before != nil {
+		if a := r.ApplyJobs(t.Context(), []job.DesiredJob{wish}, true)[0]; !errors.Is(a.Err, job.ErrUnavailable) || a.Before != nil {
 			t.Errorf("without a store: %+v", a)
 		}
 		f.err = nil
@@ -107,11 +107,11 @@ func storeCopy(f *fake, key job.Key, id string, size int) job.Definition {
 // TestWishesMeetAMoveToAnotherQueue between reading the job and writing it: they neither
 // change the job nor show it.
 func TestWishesMeetAMoveToAnotherQueue(t *testing.T) {
-	for name, choose := range map[string]func(take, remove job.Wish) job.Wish{
-		"update":            func(take, _ job.Wish) job.Wish { return take },
-		"pause":             func(take, _ job.Wish) job.Wish { take.Pause = true; return take },
-		"update and resume": func(take, _ job.Wish) job.Wish { take.Resume = true; return take },
-		"delete":            func(_, remove job.Wish) job.Wish { return remove },
+	for name, choose := range map[string]func(take, remove job.DesiredJob) job.DesiredJob{
+		"update":            func(take, _ job.DesiredJob) job.DesiredJob { return take },
+		"pause":             func(take, _ job.DesiredJob) job.DesiredJob { take.Pause = true; return take },
+		"update and resume": func(take, _ job.DesiredJob) job.DesiredJob { take.Resume = true; return take },
+		"delete":            func(_, remove job.DesiredJob) job.DesiredJob { return remove },
 	} {
 		f, r, take, remove := victim(t)
 		mustUpdate(t, r, func(d *job.Definition) { d.Queue = "mail" })
@@ -119,7 +119,7 @@ func TestWishesMeetAMoveToAnotherQueue(t *testing.T) {
 		wish.Etag = f.records[ping].Definition.Etag()
 		wish.Definition.Handler = "other"
 		f.meddle = func() { mustUpdate(t, r, func(d *job.Definition) { d.Queue = "web" }) }
-		a := r.Apply(t.Context(), []job.Wish{wish}, true)[0]
+		a := r.ApplyJobs(t.Context(), []job.DesiredJob{wish}, true)[0]
 		if !errors.Is(a.Err, errOtherQueue) || a.Before != nil || a.After != nil {
 			t.Errorf("%s: answered by %+v", name, a)
 		}

@@ -28,9 +28,9 @@ func owned(id, owner string) job.Definition {
 }
 
 // seen gives wishes the etags that a plan saw, and tells what it would do.
-func (r *rig) seen(t *testing.T, wishes []job.Wish, force bool) []job.WishAnswer {
+func (r *rig) seen(t *testing.T, wishes []job.DesiredJob, force bool) []job.ApplyResult {
 	t.Helper()
-	plan := r.PlanWishes(t.Context(), wishes, force)
+	plan := r.PlanJobs(t.Context(), wishes, force)
 	for i, a := range plan {
 		wishes[i].Etag = ""
 		if a.Before != nil {
@@ -40,50 +40,50 @@ func (r *rig) seen(t *testing.T, wishes []job.Wish, force bool) []job.WishAnswer
 	return plan
 }
 
-func (r *rig) one(t *testing.T, w job.Wish) (planned, applied job.WishAnswer) {
+func (r *rig) one(t *testing.T, w job.DesiredJob) (planned, applied job.ApplyResult) {
 	t.Helper()
-	wishes := []job.Wish{w}
+	wishes := []job.DesiredJob{w}
 	planned = r.seen(t, wishes, false)[0]
-	return planned, r.Apply(t.Context(), wishes, false)[0]
+	return planned, r.ApplyJobs(t.Context(), wishes, false)[0]
 }
 
 func TestLifeOfAWish(t *testing.T) {
 	r := newRig(t)
 	ctx, key := t.Context(), job.Key{Namespace: "default", ID: "a"}
-	step := func(w job.Wish, want job.WishAction) job.WishAnswer {
+	step := func(w job.DesiredJob, want job.ApplyAction) job.ApplyResult {
 		t.Helper()
 		planned, applied := r.one(t, w)
 		if planned.Err != nil || applied.Err != nil || planned.Action != want || applied.Action != want {
 			t.Fatalf("planned %v %v, applied %v %v, want %v", planned.Action, planned.Err, applied.Action, applied.Err, want)
 		}
-		if again, _ := r.one(t, w); again.Err != nil || again.Action != job.WishUnchanged {
+		if again, _ := r.one(t, w); again.Err != nil || again.Action != job.ApplyUnchanged {
 			t.Fatalf("once more it is %v %v", again.Action, again.Err)
 		}
 		return applied
 	}
-	made := step(job.Wish{Definition: owned("a", "x"), Pause: true}, job.WishCreate)
+	made := step(job.DesiredJob{Definition: owned("a", "x"), Pause: true}, job.ApplyCreate)
 	if s := made.After.State; s.Status() != job.StatusPaused || s.PauseNote == "" {
 		t.Errorf("created as %v, note %q", s.Status(), s.PauseNote)
 	}
-	if same := step(job.Wish{Definition: owned("a", "x")}, job.WishUnchanged); same.Before.State.Status() != job.StatusPaused {
+	if same := step(job.DesiredJob{Definition: owned("a", "x")}, job.ApplyUnchanged); same.Before.State.Status() != job.StatusPaused {
 		t.Error("a wish that says nothing of a pause ended it")
 	}
-	if on := step(job.Wish{Definition: owned("a", "x"), Resume: true}, job.WishUpdate); on.After.State.Status() != job.StatusScheduled {
+	if on := step(job.DesiredJob{Definition: owned("a", "x"), Resume: true}, job.ApplyUpdate); on.After.State.Status() != job.StatusScheduled {
 		t.Errorf("resumed as %v", on.After.State.Status())
 	}
 	d := owned("a", "x")
 	d.Timeout = time.Minute
-	held := step(job.Wish{Definition: d, Pause: true}, job.WishUpdate)
+	held := step(job.DesiredJob{Definition: d, Pause: true}, job.ApplyUpdate)
 	if stored, err := r.Get(ctx, key); err != nil || stored.State.Status() != job.StatusPaused || stored.Definition.Timeout != time.Minute {
 		t.Errorf("%+v, %v", stored, err)
 	}
 	// Deleting is for the plan's reader; the plan of a deletion is the absence of a wish.
-	if a := r.PlanWishes(ctx, []job.Wish{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
+	if a := r.PlanJobs(ctx, []job.DesiredJob{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
 		t.Error("a plan took a deletion")
 	}
-	gone := job.Wish{Definition: job.Definition{Key: key}, Delete: true, Etag: held.After.Definition.Etag()}
+	gone := job.DesiredJob{Definition: job.Definition{Key: key}, Delete: true, Etag: held.After.Definition.Etag()}
 	for range 2 { // a repetition finds nothing, which is what was wished
-		if a := r.Apply(ctx, []job.Wish{gone}, false)[0]; a.Err != nil || a.Action != job.WishDelete {
+		if a := r.ApplyJobs(ctx, []job.DesiredJob{gone}, false)[0]; a.Err != nil || a.Action != job.ApplyDelete {
 			t.Fatalf("deleted: %v %v", a.Action, a.Err)
 		}
 	}
@@ -94,19 +94,19 @@ func TestLifeOfAWish(t *testing.T) {
 
 func TestUnchangedJobsAreLeftAlone(t *testing.T) {
 	r := newRig(t)
-	wish := job.Wish{Definition: owned("a", "x")}
+	wish := job.DesiredJob{Definition: owned("a", "x")}
 	r.one(t, wish)
 	key := wish.Definition.Key
-	if _, _, err := r.RunNow(t.Context(), key, job.RunNow{RequestID: "m"}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	live := r.lease(t, key)
-	r.book.Do(t.Context(), job.Change{Record: key.Record(), Event: job.Settle{Token: live.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no"}})
+	r.book.SubmitAndWait(t.Context(), job.Change{Record: key.Record(), Input: job.FinishAttempt{Token: live.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no"}})
 	before, err := r.Get(t.Context(), key)
 	if err != nil || before.State.Failures != 1 {
 		t.Fatal(before.State.Failures, err)
 	}
-	if _, a := r.one(t, wish); a.Action != job.WishUnchanged || a.Err != nil {
+	if _, a := r.one(t, wish); a.Action != job.ApplyUnchanged || a.Err != nil {
 		t.Fatal(a.Action, a.Err)
 	}
 	after, err := r.Get(t.Context(), key)
@@ -123,13 +123,13 @@ func TestEditsInBetweenRefuseAWish(t *testing.T) {
 	changed.Timeout = time.Minute
 
 	// Created in between: another job, and the same one.
-	wishes := []job.Wish{{Definition: changed}}
+	wishes := []job.DesiredJob{{Definition: changed}}
 	r.seen(t, wishes, false)
 	if _, err := r.Create(ctx, jobOf("a"), ""); err != nil {
 		t.Fatal(err)
 	}
 	var exists *job.ExistsError
-	if a := r.Apply(ctx, wishes, false)[0]; !errors.As(a.Err, &exists) {
+	if a := r.ApplyJobs(ctx, wishes, false)[0]; !errors.As(a.Err, &exists) {
 		t.Errorf("created in between: %v", a.Err)
 	}
 	// Edited in between.
@@ -145,10 +145,10 @@ func TestEditsInBetweenRefuseAWish(t *testing.T) {
 	}
 	edit(9)
 	stale := wishes[0]
-	gone := job.Wish{Definition: job.Definition{Key: key}, Delete: true, Etag: stale.Etag}
+	gone := job.DesiredJob{Definition: job.Definition{Key: key}, Delete: true, Etag: stale.Etag}
 	var etag *job.EtagError
-	for _, w := range []job.Wish{stale, gone} {
-		if a := r.Apply(ctx, []job.Wish{w}, false)[0]; !errors.As(a.Err, &etag) {
+	for _, w := range []job.DesiredJob{stale, gone} {
+		if a := r.ApplyJobs(ctx, []job.DesiredJob{w}, false)[0]; !errors.As(a.Err, &etag) {
 			t.Errorf("edited in between: %v", a.Err)
 		}
 	}
@@ -160,10 +160,10 @@ func TestEditsInBetweenRefuseAWish(t *testing.T) {
 	if err := r.Delete(ctx, key, ""); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.Apply(ctx, wishes, false)[0]; !errors.Is(a.Err, job.ErrNotFound) {
+	if a := r.ApplyJobs(ctx, wishes, false)[0]; !errors.Is(a.Err, job.ErrNotFound) {
 		t.Errorf("deleted in between: %v", a.Err)
 	}
-	if a := r.Apply(ctx, []job.Wish{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
+	if a := r.ApplyJobs(ctx, []job.DesiredJob{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
 		t.Error("a deletion of whatever is there")
 	}
 }
@@ -172,7 +172,7 @@ func TestEditsInBetweenRefuseAWish(t *testing.T) {
 // saw, so that none is lost.
 func TestConcurrentApplies(t *testing.T) {
 	first, second := newRigs(t)
-	if _, a := first.one(t, job.Wish{Definition: owned("a", "x")}); a.Err != nil {
+	if _, a := first.one(t, job.DesiredJob{Definition: owned("a", "x")}); a.Err != nil {
 		t.Fatal(a.Err)
 	}
 	key := job.Key{Namespace: "default", ID: "a"}
@@ -190,10 +190,10 @@ func TestConcurrentApplies(t *testing.T) {
 				d := owned("a", "x")
 				n, _ := strconv.Atoi(record.Definition.Labels["n"])
 				d.Labels["n"] = strconv.Itoa(n + 1)
-				a := r.Apply(t.Context(), []job.Wish{{Definition: d, Etag: record.Definition.Etag()}}, false)[0]
+				a := r.ApplyJobs(t.Context(), []job.DesiredJob{{Definition: d, Etag: record.Definition.Etag()}}, false)[0]
 				var etag *job.EtagError
 				switch {
-				case a.Err == nil && a.Action == job.WishUpdate:
+				case a.Err == nil && a.Action == job.ApplyUpdate:
 					done[i]++
 				case a.Err == nil: // the other one made it the same
 				case !errors.As(a.Err, &etag):
@@ -218,24 +218,24 @@ func TestConcurrentApplies(t *testing.T) {
 
 func TestOwnersAreKept(t *testing.T) {
 	r := newRig(t)
-	r.one(t, job.Wish{Definition: owned("theirs", "them")})
-	r.one(t, job.Wish{Definition: jobOf("nobodys")})
+	r.one(t, job.DesiredJob{Definition: owned("theirs", "them")})
+	r.one(t, job.DesiredJob{Definition: jobOf("nobodys")})
 	var unfit *job.PreconditionError
 	for _, owner := range []string{"us", ""} {
-		wish := job.Wish{Definition: owned("theirs", owner)}
+		wish := job.DesiredJob{Definition: owned("theirs", owner)}
 		planned, applied := r.one(t, wish)
-		for _, a := range []job.WishAnswer{planned, applied} {
+		for _, a := range []job.ApplyResult{planned, applied} {
 			if !errors.As(a.Err, &unfit) || unfit.Reason != job.ReasonOtherOwner {
 				t.Errorf("%q: %v", owner, a.Err)
 			}
 		}
 	}
-	if _, a := r.one(t, job.Wish{Definition: owned("nobodys", "us")}); a.Err != nil || a.Action != job.WishUpdate {
+	if _, a := r.one(t, job.DesiredJob{Definition: owned("nobodys", "us")}); a.Err != nil || a.Action != job.ApplyUpdate {
 		t.Error(a.Action, a.Err)
 	}
-	wishes := []job.Wish{{Definition: owned("theirs", "us")}}
+	wishes := []job.DesiredJob{{Definition: owned("theirs", "us")}}
 	r.seen(t, wishes, true)
-	if a := r.Apply(t.Context(), wishes, true)[0]; a.Err != nil || a.After.Definition.Labels[job.OwnerLabel] != "us" {
+	if a := r.ApplyJobs(t.Context(), wishes, true)[0]; a.Err != nil || a.After.Definition.Labels[job.OwnerLabel] != "us" {
 		t.Error(a.Err)
 	}
 }
@@ -245,10 +245,10 @@ func TestEverythingWrongIsTold(t *testing.T) {
 	bad := owned("bad", "x")
 	bad.Timeout, bad.Handler = -time.Second, ""
 	bad.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"@daily", "x"}, TimeZone: "Mars/Base"}
-	unread := job.Wish{Definition: bad, Err: job.Invalid("job.retention", "is not a valid duration")}
-	nameless := job.Wish{Definition: jobOf("not an id")}
-	wishes := []job.Wish{unread, nameless, {Definition: jobOf("a")}, {Definition: jobOf("a")}}
-	for what, answers := range map[string][]job.WishAnswer{"plan": r.PlanWishes(t.Context(), wishes, false), "apply": r.Apply(t.Context(), wishes, false)} {
+	unread := job.DesiredJob{Definition: bad, Err: job.Invalid("job.retention", "is not a valid duration")}
+	nameless := job.DesiredJob{Definition: jobOf("not an id")}
+	wishes := []job.DesiredJob{unread, nameless, {Definition: jobOf("a")}, {Definition: jobOf("a")}}
+	for what, answers := range map[string][]job.ApplyResult{"plan": r.PlanJobs(t.Context(), wishes, false), "apply": r.ApplyJobs(t.Context(), wishes, false)} {
 		var invalid *job.InvalidError
 		if !errors.As(answers[0].Err, &invalid) || len(invalid.Violations) < 5 {
 			t.Errorf("%s: %v", what, answers[0].Err)
@@ -269,8 +269,8 @@ func TestWhatHasPassedIsNotPlannedAnew(t *testing.T) {
 	once.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(-time.Hour).Truncate(time.Millisecond)}
 	ended.Schedule.EndAt = once.Schedule.At
 	to.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(time.Hour).Truncate(time.Millisecond)}
-	want := []job.WishAction{job.WishPassed, job.WishPassed, job.WishCreate}
-	for i, a := range r.PlanWishes(t.Context(), []job.Wish{{Definition: once}, {Definition: ended}, {Definition: to}}, false) {
+	want := []job.ApplyAction{job.ApplyPassed, job.ApplyPassed, job.ApplyCreate}
+	for i, a := range r.PlanJobs(t.Context(), []job.DesiredJob{{Definition: once}, {Definition: ended}, {Definition: to}}, false) {
 		if a.Err != nil || a.Action != want[i] {
 			t.Errorf("%s: %v %v", a.After.Definition.ID, a.Action, a.Err)
 		}
@@ -292,20 +292,20 @@ func TestSealedPayloadsAreCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &rig{Registry: sealing, store: plain.store, book: plain.book, redis: plain.redis, admin: plain.admin}
-	wish := job.Wish{Definition: owned("a", "x")}
+	wish := job.DesiredJob{Definition: owned("a", "x")}
 	if _, a := r.one(t, wish); a.Err != nil || a.After.Definition.PayloadKey != "k1" {
 		t.Fatal(a.Err)
 	}
-	if _, a := r.one(t, wish); a.Action != job.WishUnchanged || a.Err != nil {
+	if _, a := r.one(t, wish); a.Action != job.ApplyUnchanged || a.Err != nil {
 		t.Errorf("the same payload: %v %v", a.Action, a.Err)
 	}
 	asRead := wish
 	asRead.AsRead, asRead.Definition.Payload = true, nil
-	if _, a := r.one(t, asRead); a.Action != job.WishUnchanged || a.Err != nil {
+	if _, a := r.one(t, asRead); a.Action != job.ApplyUnchanged || a.Err != nil {
 		t.Errorf("sent back as read: %v %v", a.Action, a.Err)
 	}
 	wish.Definition.Payload = []byte("other")
-	if _, a := r.one(t, wish); a.Action != job.WishUpdate || a.Err != nil || a.After.Definition.PayloadKey != "k1" {
+	if _, a := r.one(t, wish); a.Action != job.ApplyUpdate || a.Err != nil || a.After.Definition.PayloadKey != "k1" {
 		t.Errorf("another payload: %v %v", a.Action, a.Err)
 	}
 	asRead.Definition.Key.ID = "new"
@@ -321,8 +321,8 @@ func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
 		round++
-		wishesOf := func(label string) []job.Wish {
-			wishes := map[string]job.Wish{}
+		wishesOf := func(label string) []job.DesiredJob {
+			wishes := map[string]job.DesiredJob{}
 			for range rapid.IntRange(1, 12).Draw(t, label) {
 				d := owned(fmt.Sprintf("p%d-%d", round, rapid.IntRange(0, 8).Draw(t, "id")), "x")
 				d.Priority = uint8(rapid.IntRange(0, 9).Draw(t, "priority"))
@@ -331,7 +331,7 @@ func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
 				if rapid.Bool().Draw(t, "cron") {
 					d.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"H * * * *"}, TimeZone: "Europe/Berlin"}
 				}
-				w := job.Wish{Definition: d}
+				w := job.DesiredJob{Definition: d}
 				switch rapid.IntRange(0, 2).Draw(t, "pause") {
 				case 1:
 					w.Pause = true
@@ -340,19 +340,19 @@ func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
 				}
 				wishes[d.ID] = w
 			}
-			var list []job.Wish
+			var list []job.DesiredJob
 			for w := range maps.Values(wishes) {
 				list = append(list, w)
 			}
 			return list
 		}
-		apply := func(wishes []job.Wish) []job.WishAnswer {
-			for i, a := range r.PlanWishes(ctx, wishes, false) {
+		apply := func(wishes []job.DesiredJob) []job.ApplyResult {
+			for i, a := range r.PlanJobs(ctx, wishes, false) {
 				if wishes[i].Etag = ""; a.Before != nil {
 					wishes[i].Etag = a.Before.Definition.Etag()
 				}
 			}
-			return r.Apply(ctx, wishes, false)
+			return r.ApplyJobs(ctx, wishes, false)
 		}
 		for _, label := range []string{"before", "after"} {
 			wishes := wishesOf(label)
@@ -361,13 +361,13 @@ func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
 					t.Fatal(a.Err)
 				}
 			}
-			for _, a := range r.PlanWishes(ctx, wishes, false) {
-				if a.Err != nil || a.Action != job.WishUnchanged {
+			for _, a := range r.PlanJobs(ctx, wishes, false) {
+				if a.Err != nil || a.Action != job.ApplyUnchanged {
 					t.Fatalf("%s: %v %v", a.Before.Definition.ID, a.Action, a.Err)
 				}
 			}
-			for _, a := range r.Apply(ctx, wishes, false) {
-				if a.Err != nil || a.Action != job.WishUnchanged {
+			for _, a := range r.ApplyJobs(ctx, wishes, false) {
+				if a.Err != nil || a.Action != job.ApplyUnchanged {
 					t.Fatalf("%s: applied as %v %v", a.Before.Definition.ID, a.Action, a.Err)
 				}
 			}

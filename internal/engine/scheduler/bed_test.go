@@ -106,7 +106,7 @@ func (b *bed) acquire(shards ...int) {
 		b.mu.Lock()
 		b.held[shard] = value
 		b.mu.Unlock()
-		b.s.Acquired(shard)
+		b.s.ShardAcquired(shard)
 	}
 }
 
@@ -115,14 +115,14 @@ func (b *bed) lose(shard int) {
 	b.mu.Lock()
 	delete(b.held, shard)
 	b.mu.Unlock()
-	b.s.Lost(shard)
+	b.s.ShardLost(shard)
 }
 
 // create adds records that are due after some time and nudges the node.
 func (b *bed) create(shard int, lane job.Lane, after time.Duration, n int) {
 	for range n {
 		if heads := b.store.put(shard, lane, time.Now().Add(after).UnixMilli()); heads != nil {
-			b.s.Nudge(shard, heads)
+			b.s.LanesDueEarlier(shard, heads)
 		}
 	}
 }

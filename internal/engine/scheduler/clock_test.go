@@ -67,9 +67,9 @@ func TestSlowShardClockIsNoBusyLoop(t *testing.T) {
 func TestSlowShardClockIsNoBusyLoopOfPermits(t *testing.T) {
 	run(t, func(b *bed) {
 		due := time.Now().Add(2 * time.Second).UnixMilli()
-		b.s.PeerDemand("b", demand(9))
+		b.s.SetPeerDemand("b", demand(9))
 		b.peers.onPermit = func(node string, p job.Permit) {
-			time.AfterFunc(200*time.Microsecond, func() { b.s.PermitResult(node, job.PermitResult{ID: p.ID, DueMS: due}) })
+			time.AfterFunc(200*time.Microsecond, func() { b.s.HandlePermitResult(node, job.PermitResult{ID: p.ID, DueMS: due}) })
 		}
 		b.store.put(0, laneOf(1), due)
 		after(4 * time.Second)
@@ -112,7 +112,7 @@ func TestShardClocksDiffer(t *testing.T) {
 		for shard := range 2 {
 			now, _ := b.store.Now(t.Context(), shard)
 			due := now + 700
-			b.s.Nudge(shard, b.store.put(shard, laneOf(1), due))
+			b.s.LanesDueEarlier(shard, b.store.put(shard, laneOf(1), due))
 		}
 		after(699 * time.Millisecond)
 		b.wantCalls(0)
@@ -127,7 +127,7 @@ func TestAScoreBeforeAllStallsNothing(t *testing.T) {
 		b.slots.set(func() { b.slots.advance = true })
 		b.slots.done("q", 2)
 		b.store.put(0, laneOf(1), time.Now().UnixMilli())
-		b.s.Nudge(0, b.store.put(0, laneOf(1), math.MinInt64))
+		b.s.LanesDueEarlier(0, b.store.put(0, laneOf(1), math.MinInt64))
 		after(2 * time.Second)
 		b.wantServed(2)
 	})

@@ -136,7 +136,7 @@ func TestUnusedSlotsAreNotCharged(t *testing.T) {
 		if start := b.startOf(laneOf(1)); start != 50 {
 			t.Errorf("100 leases at weight 2 moved the flow to %v", start)
 		}
-		b.s.PeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "far", Free: 9}})
+		b.s.SetPeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "far", Free: 9}})
 		far := laneOf(0, "far")
 		b.create(0, far, 0, 1)
 		synctest.Wait()

@@ -6,8 +6,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Acquired is called when this node has acquired a shard's lock. The shard's lanes are read at once.
-func (s *Scheduler) Acquired(id int) {
+// ShardAcquired is called when this node has acquired a shard's lock. The shard's lanes are read at once.
+func (s *Scheduler) ShardAcquired(id int) {
 	s.mu.Lock()
 	if _, held := s.shards[id]; !held {
 		s.shards[id] = newShard(id, s.scanCount)
@@ -19,9 +19,9 @@ func (s *Scheduler) Acquired(id int) {
 	}
 }
 
-// Lost is called when this node no longer holds a shard. A call in flight for it runs to its end; until then no
+// ShardLost is called when this node no longer holds a shard. A call in flight for it runs to its end; until then no
 // other call is made for the shard, even if it is acquired again.
-func (s *Scheduler) Lost(id int) {
+func (s *Scheduler) ShardLost(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sh, held := s.shards[id]
@@ -34,8 +34,8 @@ func (s *Scheduler) Lost(id int) {
 	delete(s.shards, id)
 }
 
-// Nudge notes that lanes of a shard may have become due earlier.
-func (s *Scheduler) Nudge(id int, heads []job.LaneHead) {
+// LanesDueEarlier notes that lanes of a shard may have become due earlier.
+func (s *Scheduler) LanesDueEarlier(id int, heads []job.LaneHead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sh, held := s.shards[id]
@@ -72,8 +72,8 @@ func (s *Scheduler) DemandChanged(namespace string, names []string) {
 	}
 }
 
-// Waits reports whether a due record in this node's shards waits for a slot of one of these queues.
-func (s *Scheduler) Waits(namespace string, names []string) bool {
+// HasWaitingLanes reports whether a due record in this node's shards waits for a slot of one of these queues.
+func (s *Scheduler) HasWaitingLanes(namespace string, names []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(names, func(name string) bool { return s.backlog.isStarved(queueKey{namespace, name}) })

@@ -55,14 +55,14 @@ func TestLanesWithWorkersOfPeersAreFoundInOversizedShards(t *testing.T) {
 	run(t, func(b *bed) {
 		b.fillShard(3, 95)
 		b.store.put(3, laneOf(9), time.Now().UnixMilli())
-		b.s.PeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "q"}})
+		b.s.SetPeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "q"}})
 		b.acquire(3)
 		after(time.Millisecond)
 		b.wantPermits(0)
-		b.s.PeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
+		b.s.SetPeerDemand("b", []job.QueueDemand{{Namespace: "ns", Queue: "q", Free: 1}})
 		after(time.Millisecond)
 		b.wantPermits(1)
-		b.s.PeerDemand("b", nil)
+		b.s.SetPeerDemand("b", nil)
 		b.look(func() {
 			if n := len(b.s.peerQueues); n != 0 {
 				t.Errorf("%d peers are left that serve queues", n)

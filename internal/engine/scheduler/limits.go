@@ -59,7 +59,7 @@ func (s *Scheduler) applyLimits(ctx context.Context, calls []*call) []*call {
 	s.mu.Lock()
 	rooms := s.limitChanges
 	s.mu.Unlock()
-	grants := s.o.Limits.Take(asking, asks)
+	grants := s.o.Limits.TakeStarts(asking, asks)
 	cancel()
 	left := make([]int, len(grants))
 	for i, g := range grants {
@@ -95,7 +95,7 @@ func (s *Scheduler) applyLimits(ctx context.Context, calls []*call) []*call {
 }
 
 // sumAsks adds up what the calls need of limited queues; places has the index of each queue's ask.
-func (s *Scheduler) sumAsks(calls []*call) (asks []job.QueueAsk, places map[queueKey]int) {
+func (s *Scheduler) sumAsks(calls []*call) (asks []job.QueueRequest, places map[queueKey]int) {
 	for _, c := range calls {
 		for i, q := range c.quotas {
 			if !s.hasLimits(q.Lane) {
@@ -112,7 +112,7 @@ func (s *Scheduler) sumAsks(calls []*call) (asks []job.QueueAsk, places map[queu
 				}
 				at = len(asks)
 				places[queueKeyOf(q.Lane)] = at
-				asks = append(asks, job.QueueAsk{Queue: job.QueueKey{Namespace: q.Lane.Namespace, Queue: q.Lane.Queue}})
+				asks = append(asks, job.QueueRequest{Queue: job.QueueKey{Namespace: q.Lane.Namespace, Queue: q.Lane.Queue}})
 			}
 			asks[at].N += q.N
 		}
@@ -169,7 +169,7 @@ func (s *Scheduler) hasLimits(l job.Lane) bool {
 // returnStarts returns starts of a queue, if it has limits.
 func (s *Scheduler) returnStarts(l job.Lane, n int) {
 	if n > 0 && s.hasLimits(l) {
-		s.o.Limits.GiveBack([]job.QueueAsk{{Queue: job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}, N: n}})
+		s.o.Limits.ReturnStarts([]job.QueueRequest{{Queue: job.QueueKey{Namespace: l.Namespace, Queue: l.Queue}, N: n}})
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *Scheduler) permitLimit(ctx context.Context, node string, p job.Permit, 
 	}
 	valid, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	grant := s.o.Limits.Take(valid, []job.QueueAsk{{
+	grant := s.o.Limits.TakeStarts(valid, []job.QueueRequest{{
 		Queue: job.QueueKey{Namespace: p.Lane.Namespace, Queue: p.Lane.Queue}, N: n,
 	}})[0]
 	if grant.N == 0 {

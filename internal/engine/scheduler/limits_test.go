@@ -28,7 +28,7 @@ func (f *fakeLimits) Limited(_, queue string) bool {
 	return limited
 }
 
-func (f *fakeLimits) Take(_ context.Context, asks []job.QueueAsk) []job.QueueGrant {
+func (f *fakeLimits) TakeStarts(_ context.Context, asks []job.QueueRequest) []job.QueueGrant {
 	time.Sleep(f.trip)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +44,7 @@ func (f *fakeLimits) Take(_ context.Context, asks []job.QueueAsk) []job.QueueGra
 	return grants
 }
 
-func (f *fakeLimits) GiveBack(unused []job.QueueAsk) {
+func (f *fakeLimits) ReturnStarts(unused []job.QueueRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, u := range unused {
@@ -239,7 +239,7 @@ func TestPermitOfALimitedQueue(t *testing.T) {
 
 func TestHolderKeepsToThePeersWord(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(9))
+		b.s.SetPeerDemand("b", demand(9))
 		b.create(0, laneOf(1), 0, 3)
 		synctest.Wait()
 		b.answer(b.wantPermits(1)[0], 0, time.Now().Add(300*time.Millisecond).UnixMilli())
@@ -273,8 +273,8 @@ func TestLimitsAreNotWaitedForLongerThanThePermitIsValid(t *testing.T) {
 // slowLimits answers as it was when it was asked.
 type slowLimits struct{ *fakeLimits }
 
-func (s slowLimits) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
-	grants := s.fakeLimits.Take(ctx, asks)
+func (s slowLimits) TakeStarts(ctx context.Context, asks []job.QueueRequest) []job.QueueGrant {
+	grants := s.fakeLimits.TakeStarts(ctx, asks)
 	time.Sleep(200 * time.Millisecond) // for another queue, whose server is slow
 	return grants
 }
@@ -348,8 +348,8 @@ func TestShardsWithoutLimitsDoNotWaitForGrants(t *testing.T) {
 		now := time.Now().Add(100 * time.Millisecond).UnixMilli()
 		b.store.put(0, laneOf(1), now)
 		b.store.put(1, laneOf(1, "other"), now)
-		b.s.Nudge(0, []job.LaneHead{{Lane: laneOf(1), DueMS: now}})
-		b.s.Nudge(1, []job.LaneHead{{Lane: laneOf(1, "other"), DueMS: now}})
+		b.s.LanesDueEarlier(0, []job.LaneHead{{Lane: laneOf(1), DueMS: now}})
+		b.s.LanesDueEarlier(1, []job.LaneHead{{Lane: laneOf(1, "other"), DueMS: now}})
 		after(150 * time.Millisecond)
 		b.wantServed(1)
 		after(late)
@@ -377,8 +377,8 @@ func TestTimesGrowWithLatency(t *testing.T) {
 // lateLimits grants nothing to who does not wait for the answer.
 type lateLimits struct{ *fakeLimits }
 
-func (l lateLimits) Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant {
-	grants := l.fakeLimits.Take(ctx, asks)
+func (l lateLimits) TakeStarts(ctx context.Context, asks []job.QueueRequest) []job.QueueGrant {
+	grants := l.fakeLimits.TakeStarts(ctx, asks)
 	if ctx.Err() != nil {
 		return make([]job.QueueGrant, len(asks))
 	}

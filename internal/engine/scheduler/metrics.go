@@ -33,7 +33,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		permitsSent:    counter("fermata_permits_sent_total", "Permits given to peers."),
 		permitsUsed:    counter("fermata_permits_used_total", "Permits of peers that this node leased with."),
 		permitsUnused:  counter("fermata_permits_unused_total", "Permits that peers answered without a lease."),
-		reaped:         counter("fermata_leases_ended_total", "Leases found that ended without a result."),
+		reaped:         counter("fermata_leases_expired_total", "Leases found that ended without a result."),
 		swept:          counter("fermata_records_swept_total", "Finished and dead records deleted after their time."),
 		lanes:          gauge("fermata_lanes", "Lanes that this node knows of the shards that it holds: queues by priority and shard."),
 		oversizedShards: gauge("fermata_oversized_shards",

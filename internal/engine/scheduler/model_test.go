@@ -40,7 +40,7 @@ func newCluster(t *testing.T, rnd *rand.Rand, shards int, names ...string) *clus
 			})
 		}
 		b.peers.onResult = func(node string, r job.PermitResult) {
-			c.carry(name, node, func() { c.nodes[node].s.PermitResult(name, r) })
+			c.carry(name, node, func() { c.nodes[node].s.HandlePermitResult(name, r) })
 		}
 		b.slots.onDemand = func() {
 			b.demandChanged()
@@ -110,7 +110,7 @@ func (c *cluster) tellDemand(from *bed) {
 	from.slots.mu.Unlock()
 	for _, to := range c.nodes {
 		if to != from {
-			c.carry(from.name, to.name, func() { to.s.PeerDemand(from.name, d) })
+			c.carry(from.name, to.name, func() { to.s.SetPeerDemand(from.name, d) })
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (c *cluster) create(shard int, lane job.Lane, in time.Duration) {
 	c.mu.Lock()
 	holder := c.nodes[c.owner[shard]]
 	c.mu.Unlock()
-	holder.s.Nudge(shard, heads)
+	holder.s.LanesDueEarlier(shard, heads)
 }
 
 // end stops all and checks that each record was leased and delivered once, none

@@ -135,7 +135,7 @@ func objectivePlace(r *job.Record, nowMS int64) (toMS int64, late bool) {
 	if r == nil {
 		return 0, false
 	}
-	at := r.Definition.BreaksAt(&r.State)
+	at := r.Definition.BreachAtMS(&r.State)
 	switch {
 	case at == 0 || at <= nowMS && r.State.Live():
 		return 0, false
@@ -155,7 +155,7 @@ func (s *Scheduler) countLate(ctx context.Context, late []job.Objective, nowMS i
 	}
 	answers := make(chan answer, len(late))
 	for i, e := range late {
-		change := job.Change{Record: e.Record, Event: job.FindLate{}, Known: e.Known}
+		change := job.Change{Record: e.Record, Input: job.CheckLateness{}, Known: e.Known}
 		s.o.Ledger.Submit(change, func(r job.ChangeResult) { answers <- answer{i, r} })
 	}
 	for range late {

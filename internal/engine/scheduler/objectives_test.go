@@ -42,7 +42,7 @@ func (b *bed) found() map[job.RecordID]int {
 	defer b.ledger.mu.Unlock()
 	asked := make(map[job.RecordID]int)
 	for _, c := range b.ledger.changes {
-		if c.Event == (job.FindLate{}) && c.Known != nil {
+		if c.Input == (job.CheckLateness{}) && c.Known != nil {
 			asked[c.Record]++
 		}
 	}

@@ -70,11 +70,11 @@ type Limits interface {
 	// Limited reports whether the queue is paused, or has limits to be asked for before a lease. It is called
 	// often.
 	Limited(namespace, queue string) bool
-	// Take asks for starts and takes the granted ones. It may block for a call to Redis. Answers come in the
+	// TakeStarts asks for starts and takes the granted ones. It may block for a call to Redis. Answers come in the
 	// order of the asks.
-	Take(ctx context.Context, asks []job.QueueAsk) []job.QueueGrant
-	// GiveBack returns starts that were granted and not used. It does not block.
-	GiveBack(unused []job.QueueAsk)
+	TakeStarts(ctx context.Context, asks []job.QueueRequest) []job.QueueGrant
+	// ReturnStarts returns starts that were granted and not used. It does not block.
+	ReturnStarts(unused []job.QueueRequest)
 }
 
 // Options configure a Scheduler. Node, Store, Ledger, Slots, Peers and Held are
@@ -107,12 +107,12 @@ type Options struct {
 	// Sweep is the period in which finished and dead records past their time are
 	// deleted. Default 15 s.
 	Sweep time.Duration
-	// Cadence is when those periods begin. Default: each by itself.
-	Cadence ticks.Cadence
-	// Leasers is the number of leasing calls in flight at once. Default 4.
-	Leasers    int
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	// Alignment is when those periods begin. Default: each by itself.
+	Alignment ticks.Alignment
+	// MaxLeasingCalls is the number of leasing calls in flight at once. Default 4.
+	MaxLeasingCalls int
+	Logger          *slog.Logger
+	Registerer      prometheus.Registerer
 }
 
 func (o *Options) setDefaults() error {
@@ -129,8 +129,8 @@ func (o *Options) setDefaults() error {
 	if o.Latency == nil {
 		o.Latency = func() time.Duration { return 0 }
 	}
-	if o.Leasers <= 0 {
-		o.Leasers = 4
+	if o.MaxLeasingCalls <= 0 {
+		o.MaxLeasingCalls = 4
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

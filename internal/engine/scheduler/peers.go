@@ -27,8 +27,8 @@ func (p *peerSlots) freePlaces(ahead bool) map[queueKey]int {
 	return p.free
 }
 
-// PeerDemand replaces a peer's demand. An empty list removes the peer.
-func (s *Scheduler) PeerDemand(node string, demands []job.QueueDemand) {
+// SetPeerDemand replaces a peer's demand. An empty list removes the peer.
+func (s *Scheduler) SetPeerDemand(node string, demands []job.QueueDemand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &peerSlots{free: make(map[queueKey]int, len(demands)), ahead: make(map[queueKey]int)}

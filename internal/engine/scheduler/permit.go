@@ -13,7 +13,7 @@ func permitLife(validity time.Duration) time.Duration { return 2 * validity }
 // permitValidity is how long the next permit is valid. Limits of its queue are asked for
 // within that, and the lease within as much again: two answers each.
 func (s *Scheduler) permitValidity() time.Duration {
-	return max(job.PermitValidity, min(2*s.o.Latency(), job.MostPermitValidity))
+	return max(job.PermitValidity, min(2*s.o.Latency(), job.MaxPermitValidity))
 }
 
 // openPermit is a permit without an answer.
@@ -116,9 +116,9 @@ func (s *Scheduler) dropExpired(now time.Time) {
 	}
 }
 
-// PermitResult applies a peer's answer to a permit. An answer without leases and without a due time means that
+// HandlePermitResult applies a peer's answer to a permit. An answer without leases and without a due time means that
 // the peer had no slots.
-func (s *Scheduler) PermitResult(node string, r job.PermitResult) {
+func (s *Scheduler) HandlePermitResult(node string, r job.PermitResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.permits.removePermit(r.ID, node)

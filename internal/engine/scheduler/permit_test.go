@@ -14,14 +14,14 @@ func demand(free int) []job.QueueDemand {
 }
 
 func (b *bed) answer(p sentPermit, leased int, due int64) {
-	b.s.PermitResult(p.node, job.PermitResult{ID: p.ID, Leased: leased, DueMS: due})
+	b.s.HandlePermitResult(p.node, job.PermitResult{ID: p.ID, Leased: leased, DueMS: due})
 	synctest.Wait()
 }
 
 func TestPermitGoesToThePeerWithTheMostSlots(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(3))
-		b.s.PeerDemand("c", demand(7))
+		b.s.SetPeerDemand("b", demand(3))
+		b.s.SetPeerDemand("c", demand(7))
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		p := b.wantPermits(1)[0]
@@ -50,7 +50,7 @@ func TestPermitGoesToThePeerWithTheMostSlots(t *testing.T) {
 
 func TestLocalSlotsComeFirst(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(9))
+		b.s.SetPeerDemand("b", demand(9))
 		b.slots.done("q", 1)
 		b.create(0, laneOf(4), 0, 1)
 		b.create(0, laneOf(4), 5*time.Millisecond, 1)
@@ -64,7 +64,7 @@ func TestLocalSlotsComeFirst(t *testing.T) {
 
 func TestPrefetchComesLast(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(1))
+		b.s.SetPeerDemand("b", demand(1))
 		b.slots.done("q", 1)
 		b.slots.done("ahead of q", 1)
 		for i := range 3 {
@@ -94,8 +94,8 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 	}
 	run(t, func(b *bed) {
 		b.slots.done("ahead of q", 1)
-		b.s.PeerDemand("b", ahead(0, 9))
-		b.s.PeerDemand("c", ahead(1, 0))
+		b.s.SetPeerDemand("b", ahead(0, 9))
+		b.s.SetPeerDemand("c", ahead(1, 0))
 		for i, want := range []string{"c", "here", "b", "b"} {
 			b.create(0, laneOf(uint8(i)), 0, 1)
 			synctest.Wait()
@@ -115,13 +115,13 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 		})
 	})
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", ahead(0, 9))
+		b.s.SetPeerDemand("b", ahead(0, 9))
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		b.answer(b.wantPermits(1)[0], 0, 0) // it has no place after all
 		after(3 * time.Second)
 		b.wantPermits(1)
-		b.s.PeerDemand("b", ahead(0, 1))
+		b.s.SetPeerDemand("b", ahead(0, 1))
 		synctest.Wait()
 		b.answer(b.wantPermits(2)[1], 0, time.Now().UnixMilli()) // its place is still there
 		after(2 * time.Millisecond)
@@ -131,8 +131,8 @@ func TestPermitsForPlacesAheadComeLast(t *testing.T) {
 
 func TestUnansweredPermitExpires(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(9))
-		b.s.PeerDemand("c", demand(2))
+		b.s.SetPeerDemand("b", demand(9))
+		b.s.SetPeerDemand("c", demand(2))
 		b.create(0, laneOf(4), 0, 1)
 		after(permitLife(job.PermitValidity) - time.Millisecond)
 		lost := b.wantPermits(1)[0]
@@ -158,13 +158,13 @@ func TestUnansweredPermitExpires(t *testing.T) {
 
 func TestPeerWithoutSlotsIsNotAskedAgain(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(9))
+		b.s.SetPeerDemand("b", demand(9))
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		b.answer(b.wantPermits(1)[0], 0, 0)
 		after(3 * time.Second)
 		b.wantPermits(1)
-		b.s.PeerDemand("b", demand(1))
+		b.s.SetPeerDemand("b", demand(1))
 		synctest.Wait()
 		b.wantPermits(2)
 	})
@@ -184,11 +184,11 @@ func TestDemandStatedBeforeTheAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bed) {
-				b.s.PeerDemand("b", demand(9))
+				b.s.SetPeerDemand("b", demand(9))
 				b.create(0, laneOf(4), 0, 1)
 				synctest.Wait()
 				p := b.wantPermits(1)[0]
-				b.s.PeerDemand("b", demand(c.stated))
+				b.s.SetPeerDemand("b", demand(c.stated))
 				if free := b.freeOf("b"); free != c.stated-p.N {
 					t.Errorf("%d free while the permit is out, want %d", free, c.stated-p.N)
 				}
@@ -208,7 +208,7 @@ func TestFreeSlotsOfAPeerAreCounted(t *testing.T) {
 			b.create(0, laneOf(i), 0, 1)
 		}
 		synctest.Wait()
-		b.s.PeerDemand("b", demand(3))
+		b.s.SetPeerDemand("b", demand(3))
 		synctest.Wait()
 		sent := b.wantPermits(3)
 		for i, p := range sent { // one each, highest priority first
@@ -220,7 +220,7 @@ func TestFreeSlotsOfAPeerAreCounted(t *testing.T) {
 		b.wantPermits(3)
 		b.answer(sent[1], 0, job.NeverMS) // its slot is still free
 		b.wantPermits(4)
-		b.s.PeerDemand("b", nil)
+		b.s.SetPeerDemand("b", nil)
 		b.answer(sent[2], 0, job.NeverMS)
 		b.wantPermits(4)
 	})
@@ -229,8 +229,8 @@ func TestFreeSlotsOfAPeerAreCounted(t *testing.T) {
 func TestPeerWithoutLinkIsPassedOver(t *testing.T) {
 	run(t, func(b *bed) {
 		b.peers.down["c"] = true
-		b.s.PeerDemand("b", demand(1))
-		b.s.PeerDemand("c", demand(9))
+		b.s.SetPeerDemand("b", demand(1))
+		b.s.SetPeerDemand("c", demand(9))
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		p := b.wantPermits(1)[0]
@@ -254,11 +254,11 @@ func TestPeerWithoutLinkIsPassedOver(t *testing.T) {
 
 func TestNudgeDuringAPermitIsKept(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(9))
+		b.s.SetPeerDemand("b", demand(9))
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		p := b.wantPermits(1)[0]
-		b.s.Nudge(0, []job.LaneHead{{Lane: laneOf(4), DueMS: time.Now().UnixMilli()}})
+		b.s.LanesDueEarlier(0, []job.LaneHead{{Lane: laneOf(4), DueMS: time.Now().UnixMilli()}})
 		synctest.Wait()
 		b.wantPermits(1)
 		b.answer(p, 1, job.NeverMS)
@@ -268,7 +268,7 @@ func TestNudgeDuringAPermitIsKept(t *testing.T) {
 
 func TestShardLostWithAPermitOut(t *testing.T) {
 	run(t, func(b *bed) {
-		b.s.PeerDemand("b", demand(9))
+		b.s.SetPeerDemand("b", demand(9))
 		b.create(0, laneOf(4), 0, 1)
 		synctest.Wait()
 		p := b.wantPermits(1)[0]
@@ -356,7 +356,7 @@ func TestWaitsReportsQueuesWithoutSlots(t *testing.T) {
 		wants := func(what string, want bool) {
 			t.Helper()
 			synctest.Wait()
-			if got := b.s.Waits("ns", []string{"other", "q"}); got != want {
+			if got := b.s.HasWaitingLanes("ns", []string{"other", "q"}); got != want {
 				t.Errorf("%s: %v", what, got)
 			}
 		}
@@ -366,7 +366,7 @@ func TestWaitsReportsQueuesWithoutSlots(t *testing.T) {
 		wants("there was a slot", false)
 		b.create(0, laneOf(4), 0, 1)
 		wants("there is none", true)
-		if b.s.Waits("ns", []string{"other"}) || b.s.Waits("other", []string{"q"}) {
+		if b.s.HasWaitingLanes("ns", []string{"other"}) || b.s.HasWaitingLanes("other", []string{"q"}) {
 			t.Error("nobody waits for another queue")
 		}
 		b.slots.done("q", 2)

@@ -8,9 +8,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/slots"
 )
 
-// Accepted is a holder's permit for which slots of this node's workers are reserved. Either
+// AcceptedPermit is a holder's permit for which slots of this node's workers are reserved. Either
 // Lease or Release has to be called, once.
-type Accepted struct {
+type AcceptedPermit struct {
 	s      *Scheduler
 	node   string
 	permit job.Permit
@@ -22,7 +22,7 @@ type Accepted struct {
 // them in its own order of preference. Accept returns nil if the permit is not to be used: it has expired, or a
 // call under an earlier permit for the shard is unanswered, or there is no slot, which is reported to the
 // holder.
-func (s *Scheduler) Accept(node string, p job.Permit) *Accepted {
+func (s *Scheduler) Accept(node string, p job.Permit) *AcceptedPermit {
 	if p.ValidFor <= 0 || s.hasUnansweredCall(p.Shard) {
 		return nil
 	}
@@ -35,18 +35,18 @@ func (s *Scheduler) Accept(node string, p job.Permit) *Accepted {
 		s.o.Peers.SendPermitResult(node, p.Lane, job.PermitResult{ID: p.ID})
 		return nil
 	}
-	return &Accepted{s: s, node: node, permit: p, until: time.Now().Add(p.ValidFor), slots: slots}
+	return &AcceptedPermit{s: s, node: node, permit: p, until: time.Now().Add(p.ValidFor), slots: slots}
 }
 
 // Release gives the slots back without an answer: the permit expires.
-func (a *Accepted) Release() { a.slots.Deliver(nil) }
+func (a *AcceptedPermit) Release() { a.slots.Deliver(nil) }
 
 // Lease leases under the permit and answers it. It blocks for one call to the store, which must begin while the
 // permit is valid, and for no longer than the holder waits for an answer. A failed call is not answered: the
 // shard rests until the permit expires. If the call may have leased, it is repeated in the background, and until
 // that ends no other permit for the shard is used, so that a server that is down blocks no permits for the
 // shards of others. Lease returns the number of leases.
-func (a *Accepted) Lease(ctx context.Context) int {
+func (a *AcceptedPermit) Lease(ctx context.Context) int {
 	s := a.s
 	if !time.Now().Before(a.until) || s.hasUnansweredCall(a.permit.Shard) {
 		a.Release()
@@ -73,7 +73,7 @@ func (s *Scheduler) hasUnansweredCall(shard int) bool {
 }
 
 // leaseOnce makes the call and delivers the leases. If no call was needed the reply is empty.
-func (a *Accepted) leaseOnce(ctx context.Context) (request job.LeaseRequest, r job.LeaseReply) {
+func (a *AcceptedPermit) leaseOnce(ctx context.Context) (request job.LeaseRequest, r job.LeaseReply) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx),
 		permitLife(max(a.permit.ValidFor, job.PermitValidity)))
 	defer cancel()

@@ -89,7 +89,7 @@ func (s *Scheduler) beginScan(all bool) scanPlan {
 		}
 	}
 	slices.Sort(known)
-	listed, due := s.scanTurns.Take(known, listedLanes, func(id int) int { return min(len(s.shards[id].lanes), listedLanes) })
+	listed, due := s.scanTurns.Pick(known, listedLanes, func(id int) int { return min(len(s.shards[id].lanes), listedLanes) })
 	out.listed = append(out.listed, listed...)
 	out.due = slices.DeleteFunc(due, func(id int) bool { return s.shards[id].oversized })
 	out.from = make(map[int]job.LaneCursor, len(out.listed))

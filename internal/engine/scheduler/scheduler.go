@@ -11,7 +11,7 @@ import (
 )
 
 // Scheduler leases the due records of the shards that this node holds. Call New, then Run, once. Apart from Run
-// only [Accepted.Lease] blocks.
+// only [AcceptedPermit.Lease] blocks.
 type Scheduler struct {
 	o       Options
 	metrics *metrics
@@ -43,10 +43,10 @@ type state struct {
 	peers           map[string]*peerSlots
 	peerQueues      map[string][]job.QueueDemand // the queues that each peer serves, also without free slots
 	permits         permitTable
-	scanCount       int64            // rescans begun
-	scanTurns       roundrobin.Turns // of the shards to be listed by one of them
-	reapCount       uint64           // periods of reaping
-	sweepCount      uint64           // and of sweeping
+	scanCount       int64             // rescans begun
+	scanTurns       roundrobin.Picker // of the shards to be listed by one of them
+	reapCount       uint64            // periods of reaping
+	sweepCount      uint64            // and of sweeping
 }
 
 type queueKey struct{ namespace, name string }
@@ -74,7 +74,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.timer = time.AfterFunc(time.Hour, s.onTimer)
 	s.mu.Unlock()
 	var wg sync.WaitGroup
-	for range s.o.Leasers {
+	for range s.o.MaxLeasingCalls {
 		wg.Go(func() { s.leaseLoop(ctx) })
 	}
 	wg.Go(func() { s.callEvery(ctx, s.o.Rescan, func(ctx context.Context) { s.rescan(ctx, true) }) })
@@ -95,7 +95,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // callEvery calls f once a period until ctx ends.
 func (s *Scheduler) callEvery(ctx context.Context, period time.Duration, f func(context.Context)) {
-	until := func() time.Duration { return s.o.Cadence.Until(time.Now(), period) }
+	until := func() time.Duration { return s.o.Alignment.UntilNext(time.Now(), period) }
 	t := time.NewTimer(until())
 	defer t.Stop()
 	for {

@@ -139,8 +139,8 @@ func TestLostShardIsLeftAlone(t *testing.T) {
 func TestEmptyLanesAreForgotten(t *testing.T) {
 	run(t, func(b *bed) {
 		b.slots.done("q", 1)
-		b.s.Nudge(0, []job.LaneHead{{Lane: laneOf(1), DueMS: 1}, {Lane: laneOf(2), DueMS: job.NeverMS - 1}})
-		b.s.Nudge(7, []job.LaneHead{{Lane: laneOf(1), DueMS: 1}}) // of a shard that is not held
+		b.s.LanesDueEarlier(0, []job.LaneHead{{Lane: laneOf(1), DueMS: 1}, {Lane: laneOf(2), DueMS: job.NeverMS - 1}})
+		b.s.LanesDueEarlier(7, []job.LaneHead{{Lane: laneOf(1), DueMS: 1}}) // of a shard that is not held
 		after(1100 * time.Millisecond)
 		b.wantCalls(1)
 		after(time.Second)

@@ -217,7 +217,7 @@ func (s *Scheduler) reapLeases(ctx context.Context) {
 func (s *Scheduler) submitLosses(ctx context.Context, ended []job.Overdue) bool {
 	results := make(chan job.ChangeResult, len(ended))
 	for _, o := range ended {
-		change := job.Change{Record: o.Record, Event: job.Lose{Token: o.State.Token}, IfExpired: true}
+		change := job.Change{Record: o.Record, Input: job.LoseLease{Token: o.State.Token}, IfExpired: true}
 		s.o.Ledger.Submit(change, func(r job.ChangeResult) {
 			s.reportLost(o, &r)
 			results <- r

@@ -30,7 +30,7 @@ func TestReapSubmitsTheLossOfEndedLeases(t *testing.T) {
 			t.Fatalf("%d changes", len(b.ledger.changes))
 		}
 		for i, c := range b.ledger.changes {
-			if c.Record != job.RecordID(fmt.Sprintf("ns/r%d", i)) || c.Event != (job.Lose{Token: uint64(i + 1)}) || !c.IfExpired || c.Known != nil {
+			if c.Record != job.RecordID(fmt.Sprintf("ns/r%d", i)) || c.Input != (job.LoseLease{Token: uint64(i + 1)}) || !c.IfExpired || c.Known != nil {
 				t.Errorf("change %+v", c)
 			}
 		}
@@ -124,15 +124,15 @@ func TestLookAtALostShardIsIgnored(t *testing.T) {
 	run(t, func(b *bed) {
 		heads := []job.LaneHead{{Lane: laneOf(1), DueMS: time.Now().Add(time.Hour).UnixMilli()}}
 		for _, lost := range []bool{false, true} {
-			b.s.Nudge(0, heads)
+			b.s.LanesDueEarlier(0, heads)
 			b.s.mu.Lock()
 			b.s.shards[0].markMaybeLeased(b.s.shards[0].laneOf(laneOf(1)))
 			b.s.mu.Unlock()
 			looked := b.s.lanesToReap()
 			if lost {
-				b.s.Lost(0)
-				b.s.Acquired(0)
-				b.s.Nudge(0, heads)
+				b.s.ShardLost(0)
+				b.s.ShardAcquired(0)
+				b.s.LanesDueEarlier(0, heads)
 			}
 			b.s.noteLeased(looked, map[int][]job.LaneHead{0: nil}, time.Now())
 			b.s.mu.Lock()
@@ -279,7 +279,7 @@ func TestRunEndsWhileReapingWaits(t *testing.T) {
 func TestPeriodsCountFromTheCadence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, "a", newFakeStore())
-		b.s.o.Cadence = ticks.Since(time.Now())
+		b.s.o.Alignment = ticks.Since(time.Now())
 		after(700 * time.Millisecond)
 		b.acquire(0)
 		b.start()

@@ -21,20 +21,20 @@ type Fleet interface {
 type Scheduler interface {
 	// DemandChanged notes that slots became free that serve these queues.
 	DemandChanged(namespace string, queues []string)
-	// Waits reports whether a due record in own shards waits for a slot of one of these queues.
-	Waits(namespace string, queues []string) bool
+	// HasWaitingLanes reports whether a due record in own shards waits for a slot of one of these queues.
+	HasWaitingLanes(namespace string, queues []string) bool
 }
 
 // Peers are the links to other nodes.
 type Peers interface {
-	// Linked reports whether there are peers to notify of free slots.
-	Linked() bool
-	// Wanting returns how many peers know of no free slot in one of these queues.
-	Wanting(namespace string, queues []string) int
-	// Offer notifies the peers that need to know of free slots. More reports that it has to be called again.
-	Offer(free []job.QueueDemand) (more bool)
-	// Restate notifies all peers of the free slots.
-	Restate(free []job.QueueDemand)
+	// HasPeers reports whether there are peers to notify of free slots.
+	HasPeers() bool
+	// PeersWithoutSlots returns how many peers know of no free slot in one of these queues.
+	PeersWithoutSlots(namespace string, queues []string) int
+	// OfferSlots notifies the peers that need to know of free slots. More reports that it has to be called again.
+	OfferSlots(free []job.QueueDemand) (more bool)
+	// ResendDemand notifies all peers of the free slots.
+	ResendDemand(free []job.QueueDemand)
 	// SendPermitResult sends a peer the result of its permit for a lane.
 	SendPermitResult(peer string, lane job.Lane, result job.PermitResult)
 }
@@ -48,7 +48,7 @@ type Options struct {
 	Accept func(peer string, p job.Permit) (lease func(context.Context) int)
 	// FreeSlots are the slots that peers may send permits for.
 	FreeSlots func() []job.QueueDemand
-	Cadence   ticks.Cadence
+	Cadence   ticks.Alignment
 }
 
 // Allocator divides free slots between this node's own shards and its peers.
@@ -80,13 +80,13 @@ func (a *Allocator) Run(ctx context.Context) error {
 // in their turn go to own shards when it ends. The caller calls NotifyPeers afterwards.
 func (a *Allocator) AssignFreed(f Fleet, n int) {
 	namespace, queues := f.ServedQueues()
-	wanting := a.options.Peers.Wanting(namespace, queues)
+	wanting := a.options.Peers.PeersWithoutSlots(namespace, queues)
 	s := a.turns.turnsOf(f, wanting > 0)
 	if s == nil {
 		a.options.Scheduler.DemandChanged(namespace, queues)
 		return
 	}
-	if wanting > 0 && !a.options.Scheduler.Waits(namespace, queues) {
+	if wanting > 0 && !a.options.Scheduler.HasWaitingLanes(namespace, queues) {
 		wanting = 0 // no turn: own shards do not compete for these slots
 	}
 	switch whose, length := s.assignFreed(time.Now(), wanting, n); whose {
@@ -104,6 +104,6 @@ func (a *Allocator) AssignFreed(f Fleet, n int) {
 // wait a peer's permit is not evidence about turns.
 func (a *Allocator) scarceTurns(l job.Lane) []*fleetTurns {
 	return slices.DeleteFunc(a.turns.turnsForQueue(l.Namespace, l.Queue), func(s *fleetTurns) bool {
-		return !a.options.Scheduler.Waits(s.fleet.ServedQueues())
+		return !a.options.Scheduler.HasWaitingLanes(s.fleet.ServedQueues())
 	})
 }

@@ -34,13 +34,13 @@ type fakeNode struct {
 	results  []int64 // ids of permits
 }
 
-func (n *fakeNode) DemandChanged(string, []string) { n.mu.Lock(); n.own++; n.mu.Unlock() }
-func (n *fakeNode) Waits(string, []string) bool    { return n.starved }
-func (n *fakeNode) Linked() bool                   { return n.linked }
-func (n *fakeNode) Wanting(string, []string) int   { return n.wanting }
-func (n *fakeNode) Restate([]job.QueueDemand)      { n.mu.Lock(); n.restated++; n.mu.Unlock() }
+func (n *fakeNode) DemandChanged(string, []string)         { n.mu.Lock(); n.own++; n.mu.Unlock() }
+func (n *fakeNode) HasWaitingLanes(string, []string) bool  { return n.starved }
+func (n *fakeNode) HasPeers() bool                         { return n.linked }
+func (n *fakeNode) PeersWithoutSlots(string, []string) int { return n.wanting }
+func (n *fakeNode) ResendDemand([]job.QueueDemand)         { n.mu.Lock(); n.restated++; n.mu.Unlock() }
 
-func (n *fakeNode) Offer([]job.QueueDemand) bool {
+func (n *fakeNode) OfferSlots([]job.QueueDemand) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.offers++

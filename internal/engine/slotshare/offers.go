@@ -32,16 +32,16 @@ func (a *Allocator) offerLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.changed:
-			if a.options.Peers.Linked() && a.options.Peers.Offer(a.options.FreeSlots()) {
+			if a.options.Peers.HasPeers() && a.options.Peers.OfferSlots(a.options.FreeSlots()) {
 				a.NotifyPeers()
 			}
 		case <-restate.C:
 			restate.Reset(a.untilRestate())
 			a.turns.removeUnused(time.Now())
-			if !a.options.Peers.Linked() {
+			if !a.options.Peers.HasPeers() {
 				continue
 			}
-			a.options.Peers.Restate(a.options.FreeSlots())
+			a.options.Peers.ResendDemand(a.options.FreeSlots())
 		}
 		pause.Reset(minOfferInterval)
 		select {
@@ -53,5 +53,5 @@ func (a *Allocator) offerLoop(ctx context.Context) {
 }
 
 func (a *Allocator) untilRestate() time.Duration {
-	return a.options.Cadence.Until(time.Now(), maxOfferInterval)
+	return a.options.Cadence.UntilNext(time.Now(), maxOfferInterval)
 }

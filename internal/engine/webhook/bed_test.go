@@ -30,11 +30,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memory is a store and a feed of two shards.
 type memory struct {
 	mu      sync.Mutex
-	streams [2][]job.Happening
+	streams [2][]job.Event
 	trimmed [2]int // so many of the first are no longer kept
 	locks   [2]string
-	states  [2]map[string]job.HookState
-	letters []job.HookLetter
+	states  [2]map[string]job.WebhookProgress
+	letters []job.UndeliveredEvent
 	kept    int     // of the letters
 	dark    [2]bool // shards whose server is away
 	unknown [2]bool // shards whose end is not known yet
@@ -49,7 +49,7 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		locks: [2]string{"mine", "mine"}, states: [2]map[string]job.HookState{{}, {}}, changed: make(chan struct{}), began: time.Now(),
+		locks: [2]string{"mine", "mine"}, states: [2]map[string]job.WebhookProgress{{}, {}}, changed: make(chan struct{}), began: time.Now(),
 		kept: 1000,
 	}
 }
@@ -60,7 +60,7 @@ func (m *memory) happen(shard int, kinds ...string) {
 	defer m.mu.Unlock()
 	for _, kind := range kinds {
 		seq := len(m.streams[shard]) + 1
-		m.streams[shard] = append(m.streams[shard], job.Happening{
+		m.streams[shard] = append(m.streams[shard], job.Event{
 			Shard: shard, Place: job.Place{MS: int64(1000 + seq), Seq: uint64(seq)}, Kind: kind, AtMS: int64(1000 + seq),
 			Key: job.Key{Namespace: "ns", ID: "job"}, RunID: "1-1000", Error: "no luck", Labels: map[string]string{"team": "ops"},
 		})
@@ -69,7 +69,7 @@ func (m *memory) happen(shard int, kinds ...string) {
 	m.changed = make(chan struct{})
 }
 
-func (m *memory) Use() func() { return func() {} }
+func (m *memory) Acquire() func() { return func() {} }
 
 func (m *memory) lastLocked() []job.Place {
 	out := make([]job.Place, 2)
@@ -87,7 +87,7 @@ func (m *memory) lastLocked() []job.Place {
 	return out
 }
 
-func (m *memory) News() ([]job.Place, <-chan struct{}) {
+func (m *memory) LastPlaces() ([]job.Place, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lastLocked(), m.changed
@@ -99,22 +99,22 @@ func (m *memory) LastEvents(context.Context) ([]job.Place, error) {
 	return m.lastLocked(), nil
 }
 
-func (m *memory) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+func (m *memory) Events(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error) {
 	return m.Read(ctx, asks)
 }
 
-func (m *memory) Read(_ context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+func (m *memory) Read(_ context.Context, asks []job.EventsRequest) ([]job.EventsPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
 	pages := make([]job.EventsPage, len(asks))
 	for i, a := range asks {
 		for _, h := range m.streams[a.Shard][m.trimmed[a.Shard]:] {
-			if a.After.Before(h.Place) && len(pages[i].Happenings) < a.Limit {
-				pages[i].Happenings = append(pages[i].Happenings, h)
+			if a.After.Before(h.Place) && len(pages[i].Events) < a.Limit {
+				pages[i].Events = append(pages[i].Events, h)
 			}
 		}
-		if list := pages[i].Happenings; len(list) > 0 {
+		if list := pages[i].Events; len(list) > 0 {
 			pages[i].Gap = list[0].Place.Seq != a.After.Seq+1
 		}
 	}
@@ -125,10 +125,10 @@ func (m *memory) Now(context.Context, int) (int64, error) {
 	return 5000 + time.Since(m.began).Milliseconds(), nil
 }
 
-func (m *memory) HookStates(_ context.Context, shards []int) (map[int]map[string]job.HookState, error) {
+func (m *memory) WebhookProgress(_ context.Context, shards []int) (map[int]map[string]job.WebhookProgress, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[int]map[string]job.HookState{}
+	out := map[int]map[string]job.WebhookProgress{}
 	var err error
 	for _, shard := range shards {
 		if m.dark[shard] {
@@ -140,7 +140,7 @@ func (m *memory) HookStates(_ context.Context, shards []int) (map[int]map[string
 	return out, err
 }
 
-func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job.HookState, l *job.HookLetter) (evicted int, err error) {
+func (m *memory) SaveWebhookProgress(_ context.Context, shard int, lock, hook string, s job.WebhookProgress, l *job.UndeliveredEvent) (evicted int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.locks[shard] != lock || m.moved {
@@ -161,7 +161,7 @@ func (m *memory) SaveHook(_ context.Context, shard int, lock, hook string, s job
 	return evicted, m.away
 }
 
-func (m *memory) ForgetHooks(_ context.Context, shard int, hooks []string) error {
+func (m *memory) DeleteWebhooks(_ context.Context, shard int, hooks []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range hooks {
@@ -170,12 +170,12 @@ func (m *memory) ForgetHooks(_ context.Context, shard int, hooks []string) error
 	return nil
 }
 
-func (m *memory) HookLetters(_ context.Context, q job.HookLettersQuery) ([]job.HookLetter, error) {
+func (m *memory) UndeliveredEvents(_ context.Context, q job.UndeliveredQuery) ([]job.UndeliveredEvent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []job.HookLetter
+	var out []job.UndeliveredEvent
 	for _, l := range m.letters {
-		if (q.Hook == "" || l.Hook == q.Hook) && (q.Event == "" || l.Happening.ID() == q.Event) {
+		if (q.Webhook == "" || l.Webhook == q.Webhook) && (q.Event == "" || l.Event.ID() == q.Event) {
 			out = append(out, l)
 		}
 	}
@@ -185,20 +185,20 @@ func (m *memory) HookLetters(_ context.Context, q job.HookLettersQuery) ([]job.H
 	return out[:min(q.Limit, len(out))], nil
 }
 
-func (m *memory) CountHookLetters(context.Context, []string) (map[string]int, error) {
+func (m *memory) CountUndeliveredEvents(context.Context, []string) (map[string]int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := map[string]int{}
 	for _, l := range m.letters {
-		counts[l.Hook]++
+		counts[l.Webhook]++
 	}
 	return counts, nil
 }
 
-func (m *memory) DeferHookLetter(_ context.Context, l job.HookLetter, atMS int64) error {
+func (m *memory) DeferUndeliveredEvent(_ context.Context, l job.UndeliveredEvent, atMS int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.letters, func(k job.HookLetter) bool { return k.ID == l.ID })
+	i := slices.IndexFunc(m.letters, func(k job.UndeliveredEvent) bool { return k.ID == l.ID })
 	if l = m.letters[i]; l.AtMS > atMS {
 		return fmt.Errorf("it goes back from %d to %d", l.AtMS, atMS)
 	}
@@ -207,10 +207,10 @@ func (m *memory) DeferHookLetter(_ context.Context, l job.HookLetter, atMS int64
 	return nil
 }
 
-func (m *memory) DropHookLetter(_ context.Context, l job.HookLetter) error {
+func (m *memory) DeleteUndeliveredEvent(_ context.Context, l job.UndeliveredEvent) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.letters = slices.DeleteFunc(m.letters, func(k job.HookLetter) bool { return k.ID == l.ID })
+	m.letters = slices.DeleteFunc(m.letters, func(k job.UndeliveredEvent) bool { return k.ID == l.ID })
 	return nil
 }
 
@@ -226,7 +226,7 @@ func (m *memory) held() map[int]string {
 	return out
 }
 
-func (m *memory) state(shard int, hook string) (job.HookState, bool) {
+func (m *memory) state(shard int, hook string) (job.WebhookProgress, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, ok := m.states[shard][hook]
@@ -341,7 +341,7 @@ func hookText(dir, name, url, more string) string {
 // bed is a courier at work.
 type bed struct {
 	*memory
-	c    *Courier
+	c    *Deliverer
 	dir  string
 	path string
 	log  *bytes.Buffer

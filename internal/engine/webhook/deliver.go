@@ -20,7 +20,7 @@ const (
 
 // delivery is one goroutine's work on a lane: its turn.
 type delivery struct {
-	c         *Courier
+	c         *Deliverer
 	l         *hookLane
 	s         *sender
 	startedAt time.Time
@@ -29,7 +29,7 @@ type delivery struct {
 
 // deliverLane goes on along a lane until it is at its end, an event fails, or its turn is
 // over.
-func (c *Courier) deliverLane(l *hookLane, s *sender) {
+func (c *Deliverer) deliverLane(l *hookLane, s *sender) {
 	d := &delivery{c: c, l: l, s: s, startedAt: time.Now()}
 	if s != nil {
 		for d.deliverPage() {
@@ -59,13 +59,13 @@ func (d *delivery) saveUnsaved() {
 // deliverPage delivers a page; false: nothing more has happened yet, or the lane has to stop.
 func (d *delivery) deliverPage() bool {
 	l := d.l
-	pages, err := d.c.options.Feed.Read(l.ctx, []job.EventsAsk{{Shard: l.shard, After: l.state.After, Limit: pageSize}})
+	pages, err := d.c.options.Feed.Read(l.ctx, []job.EventsRequest{{Shard: l.shard, After: l.state.After, Limit: pageSize}})
 	if err != nil {
 		d.postponeLane(time.Second)
 		return false
 	}
 	page := pages[0]
-	if len(page.Happenings) == 0 {
+	if len(page.Events) == 0 {
 		if !d.hasRead {
 			d.postponeLane(passInterval) // the feed knows more than the stream has, which may have lost its end
 		}
@@ -73,14 +73,14 @@ func (d *delivery) deliverPage() bool {
 	}
 	d.hasRead = true
 	if page.Gap {
-		d.reportSkipped(page.Happenings[0].Place)
+		d.reportSkipped(page.Events[0].Place)
 	}
-	for i := range page.Happenings {
-		if h := &page.Happenings[i]; !d.deliverEvent(h) {
+	for i := range page.Events {
+		if h := &page.Events[i]; !d.deliverEvent(h) {
 			return false
 		}
 	}
-	return len(page.Happenings) == pageSize
+	return len(page.Events) == pageSize
 }
 
 // reportSkipped counts and logs events that were trimmed before delivery.
@@ -99,7 +99,7 @@ func (d *delivery) reportSkipped(next job.Place) {
 
 // deliverEvent delivers one event, or skips it if the filter does not select it; false: the lane has to stop. It uses
 // the settings in force: if the webhook has changed, the next delivery continues from here.
-func (d *delivery) deliverEvent(h *job.Happening) bool {
+func (d *delivery) deliverEvent(h *job.Event) bool {
 	l := d.l
 	if !d.isHookUnchanged() {
 		return false
@@ -162,11 +162,11 @@ func (d *delivery) advanceTo(place job.Place) bool {
 func (d *delivery) moveTo(place job.Place) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	d.l.state, d.l.waitingSince = job.HookState{After: place}, time.Time{}
+	d.l.state, d.l.waitingSince = job.WebhookProgress{After: place}, time.Time{}
 }
 
 // handleFailure plans the next try, or gives up.
-func (d *delivery) handleFailure(h *job.Happening, f *deliveryFailure) bool {
+func (d *delivery) handleFailure(h *job.Event, f *deliveryFailure) bool {
 	l := d.l
 	now, err := d.c.options.Store.Now(l.ctx, l.shard)
 	if err != nil {
@@ -174,17 +174,17 @@ func (d *delivery) handleFailure(h *job.Happening, f *deliveryFailure) bool {
 		return false
 	}
 	before := l.state
-	if l.state.Tries == 0 {
+	if l.state.Attempts == 0 {
 		l.state.FirstMS = now
 	}
-	l.state.Tries++
+	l.state.Attempts++
 	elapsed := time.Duration(now-l.state.FirstMS) * time.Millisecond
-	delay, again := d.s.hook.retry.Next(int(l.state.Tries), elapsed,
-		backoff.Seed(l.hook+" "+h.ID(), int64(l.state.Tries), 0))
-	log := d.c.options.Logger.With("webhook", l.hook, "event", h.ID(), "kind", h.Kind, "tries", l.state.Tries,
+	delay, again := d.s.hook.retry.Next(int(l.state.Attempts), elapsed,
+		backoff.Seed(l.hook+" "+h.ID(), int64(l.state.Attempts), 0))
+	log := d.c.options.Logger.With("webhook", l.hook, "event", h.ID(), "kind", h.Kind, "tries", l.state.Attempts,
 		"reason", f.reason)
 	if !again || f.refused {
-		letter := &job.HookLetter{Hook: l.hook, Happening: *h, Tries: l.state.Tries, AtMS: now, Reason: f.reason}
+		letter := &job.UndeliveredEvent{Webhook: l.hook, Event: *h, Attempts: l.state.Attempts, AtMS: now, Reason: f.reason}
 		d.moveTo(h.Place)
 		if !d.saveState(l.ctx, letter) {
 			d.restoreState(before)
@@ -215,13 +215,13 @@ func (d *delivery) postponeLane(delay time.Duration) {
 
 // saveState stores the position of the lane; false: it cannot continue. A lost shard belongs to another node,
 // which continues from the stored position.
-func (d *delivery) saveState(ctx context.Context, letter *job.HookLetter) bool {
+func (d *delivery) saveState(ctx context.Context, letter *job.UndeliveredEvent) bool {
 	l := d.l
 	now, err := d.c.options.Store.Now(ctx, l.shard)
 	if err == nil {
 		state, evicted := l.state, 0
 		state.UpdatedMS = now
-		evicted, err = d.c.options.Store.SaveHook(ctx, l.shard, l.lock, l.hook, state, letter)
+		evicted, err = d.c.options.Store.SaveWebhookProgress(ctx, l.shard, l.lock, l.hook, state, letter)
 		d.c.metrics.evicted.WithLabelValues(l.hook).Add(float64(evicted))
 	}
 	switch {
@@ -238,7 +238,7 @@ func (d *delivery) saveState(ctx context.Context, letter *job.HookLetter) bool {
 
 // restoreState puts the lane back before an event that could not be stored as undelivered: it is
 // tried once more, and given up on if that fails.
-func (d *delivery) restoreState(before job.HookState) {
+func (d *delivery) restoreState(before job.WebhookProgress) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	d.l.state = before

@@ -47,7 +47,7 @@ type eventData struct {
 }
 
 // encodeEvent writes an event. The same event is always the same text.
-func encodeEvent(source string, h *job.Happening) ([]byte, error) {
+func encodeEvent(source string, h *job.Event) ([]byte, error) {
 	e := cloudEvent{
 		SpecVersion: "1.0", ID: h.ID(), Source: source, Type: TypePrefix + h.Kind, Time: formatTime(h.AtMS),
 		DataContentType: "application/json", CorrelationID: h.Correlation(),

@@ -73,7 +73,7 @@ type hookConfig struct {
 	keyFile     string
 	url         *url.URL
 	keys        [][]byte
-	filter      job.HappeningFilter
+	filter      job.EventFilter
 	retry       backoff.Retry
 	timeout     time.Duration
 	concurrency int
@@ -133,7 +133,7 @@ func loadFile(path string) ([]*hookConfig, error) {
 func (e *hookEntry) compileHook() (*hookConfig, error) {
 	h := &hookConfig{
 		name: e.Name, keyFile: e.KeyFile, timeout: e.Timeout, concurrency: e.Concurrency, ports: e.Ports,
-		filter: job.HappeningFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds,
+		filter: job.EventFilter{Namespaces: e.Namespaces, Queues: e.Queues, Jobs: e.Jobs, Kinds: e.Kinds,
 			Labels: e.Labels},
 	}
 	var faults []error

@@ -71,7 +71,7 @@ func TestLagOfFailingEventsSurvivesTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory() // whose clock shows 5 s
 		m.happen(0, job.KindRunDead)
-		m.states[0]["ops"] = job.HookState{After: job.Place{}, Tries: 2, FirstMS: 2000, RetryMS: 3_600_000}
+		m.states[0]["ops"] = job.WebhookProgress{After: job.Place{}, Attempts: 2, FirstMS: 2000, RetryMS: 3_600_000}
 		b := run(t, m, nowhere)
 		b.through("ops", func(*http.Request) (*http.Response, error) { return answer(http.StatusServiceUnavailable), nil })
 		lag := func(want float64) {
@@ -83,7 +83,7 @@ func TestLagOfFailingEventsSurvivesTakeover(t *testing.T) {
 			}
 		}
 		lag(3.5) // since its first failure, and a pass
-		if s, _ := m.state(0, "ops"); s.Tries != 2 {
+		if s, _ := m.state(0, "ops"); s.Attempts != 2 {
 			t.Errorf("it was tried before its time: %+v", s)
 		}
 		m.happen(1, job.KindRunDead) // one of 1.001 s

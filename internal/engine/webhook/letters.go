@@ -14,24 +14,24 @@ import (
 // redeliverLimit bounds one Redeliver.
 const redeliverLimit = 100
 
-// Letters lists events that a webhook ("": any) gave up on, newest first.
-func (c *Courier) Letters(ctx context.Context, hook string, n int) ([]job.HookLetter, error) {
+// UndeliveredEvents lists events that a webhook ("": any) gave up on, newest first.
+func (c *Deliverer) UndeliveredEvents(ctx context.Context, hook string, n int) ([]job.UndeliveredEvent, error) {
 	if hook != "" && !hookName.MatchString(hook) {
 		return nil, nil // or keys would be made of it
 	}
-	return c.options.Store.HookLetters(ctx, job.HookLettersQuery{Hook: hook, Limit: n})
+	return c.options.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: hook, Limit: n})
 }
 
 // Redeliver sends up to 100 dead letters of a webhook once more, or the one with an id, oldest first, until one
 // fails with a temporary error. A letter that is refused permanently is dropped or moves to the end of the
 // queue, so that the next call continues behind it.
-func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error) {
+func (c *Deliverer) Redeliver(ctx context.Context, hook, event string, drop bool) (job.Redelivery, error) {
 	var r job.Redelivery
 	if c.findSender(hook) == nil {
 		return r, job.Invalid("webhook", "there is no webhook %q", job.Clip(hook, 64))
 	}
-	letters, err := c.options.Store.HookLetters(ctx,
-		job.HookLettersQuery{Hook: hook, Event: event, Oldest: true, Limit: redeliverLimit})
+	letters, err := c.options.Store.UndeliveredEvents(ctx,
+		job.UndeliveredQuery{Webhook: hook, Event: event, Oldest: true, Limit: redeliverLimit})
 	if err != nil {
 		return r, err
 	}
@@ -43,42 +43,42 @@ func (c *Courier) Redeliver(ctx context.Context, hook, event string, drop bool) 
 			return r, err
 		}
 	}
-	counts, err := c.options.Store.CountHookLetters(ctx, []string{hook})
+	counts, err := c.options.Store.CountUndeliveredEvents(ctx, []string{hook})
 	r.Remaining = counts[hook]
 	return r, err
 }
 
 // redeliverLetter sends one letter, with the settings in force.
-func (c *Courier) redeliverLetter(ctx context.Context, l job.HookLetter, drop bool, r *job.Redelivery) error {
-	s := c.findSender(l.Hook)
+func (c *Deliverer) redeliverLetter(ctx context.Context, l job.UndeliveredEvent, drop bool, r *job.Redelivery) error {
+	s := c.findSender(l.Webhook)
 	if s == nil {
 		r.Failure = "the webhook is no longer there"
 		return nil
 	}
-	f := s.postEvent(ctx, &l.Happening)
+	f := s.postEvent(ctx, &l.Event)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case f == nil:
 		r.Delivered++
-		return c.options.Store.DropHookLetter(ctx, l)
+		return c.options.Store.DeleteUndeliveredEvent(ctx, l)
 	case !f.refused:
 		r.Failure = f.reason
 		return nil
 	}
 	r.Refused, r.Refusal = r.Refused+1, cmp.Or(r.Refusal, f.reason)
 	if drop {
-		return c.options.Store.DropHookLetter(ctx, l)
+		return c.options.Store.DeleteUndeliveredEvent(ctx, l)
 	}
-	now, err := c.options.Store.Now(ctx, l.Happening.Shard)
+	now, err := c.options.Store.Now(ctx, l.Event.Shard)
 	if err != nil {
 		return err
 	}
-	return c.options.Store.DeferHookLetter(ctx, l, now)
+	return c.options.Store.DeferUndeliveredEvent(ctx, l, now)
 }
 
 // Statuses returns, for each webhook of this node's file, its progress in the cluster.
-func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
+func (c *Deliverer) Statuses(ctx context.Context) ([]job.WebhookStatus, error) {
 	last, err := c.options.Store.LastEvents(ctx)
 	if err != nil {
 		return nil, err
@@ -87,44 +87,44 @@ func (c *Courier) Statuses(ctx context.Context) ([]job.HookStatus, error) {
 	for i := range shards {
 		shards[i] = i
 	}
-	states, err := c.options.Store.HookStates(ctx, shards)
+	states, err := c.options.Store.WebhookProgress(ctx, shards)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	var out []job.HookStatus
+	var out []job.WebhookStatus
 	var names []string
 	for name, s := range c.senders {
-		out, names = append(out, job.HookStatus{Name: name, URL: plainURL(s.hook.url)}), append(names, name)
+		out, names = append(out, job.WebhookStatus{Name: name, URL: plainURL(s.hook.url)}), append(names, name)
 	}
 	c.mu.Unlock()
-	letters, err := c.options.Store.CountHookLetters(ctx, names)
+	letters, err := c.options.Store.CountUndeliveredEvents(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b job.HookStatus) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b job.WebhookStatus) int { return strings.Compare(a.Name, b.Name) })
 	for i := range out {
 		if err := c.measureBacklog(ctx, &out[i], states, last); err != nil {
 			return nil, err
 		}
-		out[i].Letters = letters[out[i].Name]
+		out[i].Undelivered = letters[out[i].Name]
 	}
 	return out, nil
 }
 
 // measureBacklog measures what is undelivered by the first event after each position.
-func (c *Courier) measureBacklog(ctx context.Context, h *job.HookStatus, states map[int]map[string]job.HookState,
+func (c *Deliverer) measureBacklog(ctx context.Context, h *job.WebhookStatus, states map[int]map[string]job.WebhookProgress,
 	last []job.Place) error {
-	var asks []job.EventsAsk
+	var asks []job.EventsRequest
 	for shard := range last {
 		state, known := states[shard][h.Name]
 		if !known || !state.After.Before(last[shard]) {
 			continue
 		}
-		if state.Tries > 0 {
+		if state.Attempts > 0 {
 			h.Failing++
 		}
-		asks = append(asks, job.EventsAsk{Shard: shard, After: state.After, Limit: 1})
+		asks = append(asks, job.EventsRequest{Shard: shard, After: state.After, Limit: 1})
 	}
 	h.Behind = len(asks)
 	if h.Behind == 0 {
@@ -139,8 +139,8 @@ func (c *Courier) measureBacklog(ctx context.Context, h *job.HookStatus, states 
 		if err != nil {
 			return err
 		}
-		if len(page.Happenings) > 0 {
-			h.Lag = max(h.Lag, time.Duration(now-page.Happenings[0].AtMS)*time.Millisecond)
+		if len(page.Events) > 0 {
+			h.Lag = max(h.Lag, time.Duration(now-page.Events[0].AtMS)*time.Millisecond)
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 const (
 	delivered = "delivered"
 	retried   = "retried"
-	dead      = "dead_lettered"
+	dead      = "given_up"
 )
 
 type webhookMetrics struct {
@@ -23,7 +23,7 @@ func newMetrics(r prometheus.Registerer) (*webhookMetrics, error) {
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_deliveries_total",
 			Help: "Events that webhooks took (delivered), did not take and get again (retried), or that were given " +
-				"up on (dead_lettered).",
+				"up on (given_up).",
 		}, []string{"webhook", "outcome"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_lost_total",

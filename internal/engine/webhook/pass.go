@@ -11,7 +11,7 @@ import (
 
 // runPass takes over new shards, releases lost ones, and starts deliveries where events wait: of each webhook up
 // to its concurrency, the lanes whose last turn is longest ago first.
-func (c *Courier) runPass(ctx context.Context, last []job.Place) {
+func (c *Deliverer) runPass(ctx context.Context, last []job.Place) {
 	held := c.options.Held()
 	c.releaseShards(held)
 	c.takeOverShards(ctx, held, last)
@@ -49,21 +49,21 @@ func (c *Courier) runPass(ctx context.Context, last []job.Place) {
 }
 
 // startTurn gives a lane its turn.
-func (c *Courier) startTurn(l *hookLane) {
+func (c *Deliverer) startTurn(l *hookLane) {
 	c.turnCount++
 	l.busy, l.lastTurn = true, c.turnCount
 	c.deliveriesByHook[l.hook]++
 	c.wg.Go(func() { c.deliverLane(l, c.findSender(l.hook)) })
 }
 
-func (c *Courier) findSender(name string) *sender {
+func (c *Deliverer) findSender(name string) *sender {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.senders[name]
 }
 
 // releaseShards drops shards that this node no longer holds, or holds under a new lock.
-func (c *Courier) releaseShards(held map[int]string) {
+func (c *Deliverer) releaseShards(held map[int]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, s := range c.shards {
@@ -79,7 +79,7 @@ func (c *Courier) releaseShards(held map[int]string) {
 
 // takeOverShards reads the positions of the webhooks in shards that are new to this node. A webhook without a
 // position in a shard begins with the next event.
-func (c *Courier) takeOverShards(ctx context.Context, held map[int]string, last []job.Place) {
+func (c *Deliverer) takeOverShards(ctx context.Context, held map[int]string, last []job.Place) {
 	var shards []int
 	c.mu.Lock()
 	names := make([]string, 0, len(c.senders))
@@ -100,7 +100,7 @@ func (c *Courier) takeOverShards(ctx context.Context, held map[int]string, last 
 	}
 	// Shards of unreachable servers are not among the answers: the next pass tries again, and the store logs
 	// errors of Redis.
-	states, _ := c.options.Store.HookStates(ctx, shards)
+	states, _ := c.options.Store.WebhookProgress(ctx, shards)
 	for id, known := range states {
 		for _, name := range names {
 			c.createLane(ctx, id, held[id], name, known, last[id])
@@ -110,7 +110,7 @@ func (c *Courier) takeOverShards(ctx context.Context, held map[int]string, last 
 }
 
 // createLane makes a lane.
-func (c *Courier) createLane(ctx context.Context, id int, lock, name string, states map[string]job.HookState,
+func (c *Deliverer) createLane(ctx context.Context, id int, lock, name string, states map[string]job.WebhookProgress,
 	last job.Place) {
 	c.mu.Lock()
 	s := c.shards[id]
@@ -130,13 +130,13 @@ func (c *Courier) createLane(ctx context.Context, id int, lock, name string, sta
 	state, known := states[name]
 	if !known {
 		// Stored at once, so that events before its first delivery are not lost if this node dies.
-		state = job.HookState{After: last, UpdatedMS: now}
-		if _, err := c.options.Store.SaveHook(ctx, id, lock, name, state, nil); err != nil {
+		state = job.WebhookProgress{After: last, UpdatedMS: now}
+		if _, err := c.options.Store.SaveWebhookProgress(ctx, id, lock, name, state, nil); err != nil {
 			return
 		}
 	}
 	l := &hookLane{hook: name, lock: lock, shard: id, state: state}
-	if state.Tries > 0 {
+	if state.Attempts > 0 {
 		l.waitingSince = localTime(state.FirstMS, now) // the next event is at least this old
 	}
 	if state.RetryMS > now {
@@ -153,7 +153,7 @@ func (c *Courier) createLane(ctx context.Context, id int, lock, name string, sta
 }
 
 // deleteOldStates deletes states of webhooks that were removed long ago.
-func (c *Courier) deleteOldStates(ctx context.Context, id int, names []string, states map[string]job.HookState) {
+func (c *Deliverer) deleteOldStates(ctx context.Context, id int, names []string, states map[string]job.WebhookProgress) {
 	now, err := c.options.Store.Now(ctx, id)
 	if err != nil {
 		return
@@ -169,7 +169,7 @@ func (c *Courier) deleteOldStates(ctx context.Context, id int, names []string, s
 		}
 	}
 	if len(gone) > 0 {
-		if err := c.options.Store.ForgetHooks(ctx, id, gone); err != nil {
+		if err := c.options.Store.DeleteWebhooks(ctx, id, gone); err != nil {
 			c.options.Logger.Warn("failed to delete states of removed webhooks", "shard", id, "error", err)
 		}
 	}

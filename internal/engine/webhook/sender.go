@@ -88,7 +88,7 @@ func secretsOf(u *url.URL) (list []string) {
 	return list
 }
 
-func (s *sender) hide(text string) string { return string(s.mask.Whole([]byte(text))) }
+func (s *sender) hide(text string) string { return string(s.mask.MaskText([]byte(text))) }
 
 func (s *sender) close() { s.client.CloseIdleConnections() }
 
@@ -101,7 +101,7 @@ type deliveryFailure struct {
 }
 
 // postEvent posts an event; nil: the endpoint has it.
-func (s *sender) postEvent(ctx context.Context, h *job.Happening) *deliveryFailure {
+func (s *sender) postEvent(ctx context.Context, h *job.Event) *deliveryFailure {
 	body, err := encodeEvent(s.source, h)
 	if err != nil {
 		return &deliveryFailure{reason: "cannot be written: " + err.Error(), refused: true}
@@ -119,7 +119,7 @@ func (s *sender) postEvent(ctx context.Context, h *job.Happening) *deliveryFailu
 	response, err := s.client.Do(request)
 	if err != nil {
 		s.logger.Debug("webhook request failed", "webhook", s.hook.name, "error", plainError(err))
-		return &deliveryFailure{reason: job.Clip(s.hide(egress.Plain(plainError(err)).Error()), job.MaxError)}
+		return &deliveryFailure{reason: job.Clip(s.hide(egress.DescribeWithoutAddresses(plainError(err)).Error()), job.MaxError)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
@@ -129,7 +129,7 @@ func (s *sender) postEvent(ctx context.Context, h *job.Happening) *deliveryFailu
 	}
 	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt))
 	reason := fmt.Sprintf("status %d", response.StatusCode)
-	if text := strings.TrimSpace(string(s.mask.Piece(excerpt))); text != "" {
+	if text := strings.TrimSpace(string(s.mask.MaskPart(excerpt))); text != "" {
 		reason += ": " + text
 	}
 	return &deliveryFailure{

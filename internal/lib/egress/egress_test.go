@@ -102,7 +102,7 @@ func TestPlainSaysNoAddress(t *testing.T) {
 	for _, err := range []error{refused, port, unknown,
 		&net.OpError{Op: "dial", Net: "tcp", Addr: inside, Err: refused}, &net.OpError{Op: "dial", Net: "tcp",
 			Err: unknown}} {
-		if got, want := Plain(err).Error(), Plain(unknown).Error(); got != want || !errors.Is(Plain(err), err) {
+		if got, want := DescribeWithoutAddresses(err).Error(), DescribeWithoutAddresses(unknown).Error(); got != want || !errors.Is(DescribeWithoutAddresses(err), err) {
 			t.Errorf("%v is told as %q", err, got)
 		}
 	}
@@ -124,12 +124,12 @@ func TestPlainSaysNoAddress(t *testing.T) {
 			Host: "x.example"}, "the certificate is not valid for x.example"},
 		{io.ErrUnexpectedEOF, "unexpected EOF"},
 	} {
-		got := Plain(c.err)
+		got := DescribeWithoutAddresses(c.err)
 		if got.Error() != c.want || !errors.Is(got, c.err) && !strings.Contains(c.want, "certificate") {
 			t.Errorf("%v is told as %q, want %q", c.err, got, c.want)
 		}
 	}
-	if Plain(nil) != nil {
+	if DescribeWithoutAddresses(nil) != nil {
 		t.Error("nothing is an error")
 	}
 }

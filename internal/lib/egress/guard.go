@@ -6,7 +6,7 @@
 //  1. An address is checked when it is connected to, after names have been resolved: neither a
 //     name whose address changes nor a redirect bypasses the check.
 //  2. Addresses that are not public are refused unless they were allowed.
-//  3. [Plain] reveals no internal names or addresses to the author of a URL.
+//  3. [DescribeWithoutAddresses] reveals no internal names or addresses to the author of a URL.
 package egress
 
 import (
@@ -78,7 +78,7 @@ type Guard struct {
 }
 
 // Control refuses connections by their resolved address, so that neither a name nor a redirect bypasses it. Its
-// errors contain that address: see [Plain].
+// errors contain that address: see [DescribeWithoutAddresses].
 func (g Guard) Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {

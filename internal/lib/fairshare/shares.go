@@ -7,9 +7,9 @@
 // no list of possible holders, and never takes slots away.
 package fairshare
 
-// Fits reports whether a holder of held slots may take one more. With factor f one holder alone gets 1/(f+1) of
+// MayTake reports whether a holder of held slots may take one more. With factor f one holder alone gets 1/(f+1) of
 // the table.
-func Fits(held, free, factor int) bool { return free > 0 && held*factor < free }
+func MayTake(held, free, factor int) bool { return free > 0 && held*factor < free }
 
 // Holder identifies the holder of a slot. An empty name has no limit, because it does not distinguish holders.
 type Holder struct {
@@ -19,7 +19,7 @@ type Holder struct {
 	Admin bool
 }
 
-// Limits of a [Table]. Factors are those of [Fits]; 0: only the number of slots limits.
+// Limits of a [Table]. Factors are those of [MayTake]; 0: only the number of slots limits.
 type Limits struct {
 	Places              int
 	Kept                int // reserved for cluster administrators
@@ -39,27 +39,27 @@ func New(l Limits) *Table {
 	return &Table{limits: l, byNamespace: map[string]int{}, byIdentity: map[string]int{}}
 }
 
-// Used is the number of taken slots.
-func (t *Table) Used() int { return t.used }
+// TakenSlots is the number of taken slots.
+func (t *Table) TakenSlots() int { return t.used }
 
-// Take takes a slot if the shares of the holder allow it. The holder returns it with Give.
-func (t *Table) Take(h Holder) bool {
+// Acquire takes a slot if the shares of the holder allow it. The holder returns it with Give.
+func (t *Table) Acquire(h Holder) bool {
 	free := t.limits.Places - t.used
 	if !h.Admin {
 		free -= t.limits.Kept
-		if !Fits(countOf(t.byNamespace, h.Namespace), free, t.limits.Namespace) {
+		if !MayTake(countOf(t.byNamespace, h.Namespace), free, t.limits.Namespace) {
 			return false
 		}
 	}
-	if !Fits(countOf(t.byIdentity, h.Identity), free, t.limits.Identity) {
+	if !MayTake(countOf(t.byIdentity, h.Identity), free, t.limits.Identity) {
 		return false
 	}
 	t.addPlaces(h, 1)
 	return true
 }
 
-// Give returns a slot that the holder took.
-func (t *Table) Give(h Holder) { t.addPlaces(h, -1) }
+// Release returns a slot that the holder took.
+func (t *Table) Release(h Holder) { t.addPlaces(h, -1) }
 
 func (t *Table) addPlaces(h Holder, n int) {
 	t.used += n

@@ -9,7 +9,7 @@ import (
 
 // fill takes places until there is none for this holder.
 func fill(t *Table, h Holder) (n int) {
-	for t.Take(h) {
+	for t.Acquire(h) {
 		n++
 	}
 	return n
@@ -27,15 +27,15 @@ func TestOneHolderGetsItsShareOnly(t *testing.T) {
 	for i := range 50 {
 		fill(table, Holder{Namespace: "a", Identity: fmt.Sprint("viewer", i)})
 	}
-	if table.Used() != 45 {
-		t.Errorf("one namespace got %d places of 90, want half of them", table.Used())
+	if table.TakenSlots() != 45 {
+		t.Errorf("one namespace got %d places of 90, want half of them", table.TakenSlots())
 	}
-	if !table.Take(Holder{Namespace: "b", Identity: "another"}) {
+	if !table.Acquire(Holder{Namespace: "b", Identity: "another"}) {
 		t.Error("another namespace got none")
 	}
-	table.Give(viewer)
-	table.Give(viewer)
-	if !table.Take(Holder{Namespace: "a", Identity: "someone"}) {
+	table.Release(viewer)
+	table.Release(viewer)
+	if !table.Acquire(Holder{Namespace: "a", Identity: "someone"}) {
 		t.Error("what was given back cannot be taken")
 	}
 }
@@ -45,10 +45,10 @@ func TestPlacesOfAdministratorsAreKept(t *testing.T) {
 	for i := range 100 {
 		fill(table, Holder{Namespace: fmt.Sprint("n", i), Identity: fmt.Sprint("i", i)})
 	}
-	if table.Used() != 18 {
-		t.Fatalf("%d places are taken, want all but 2", table.Used())
+	if table.TakenSlots() != 18 {
+		t.Fatalf("%d places are taken, want all but 2", table.TakenSlots())
 	}
-	if !table.Take(Holder{Identity: "root", Admin: true}) {
+	if !table.Acquire(Holder{Identity: "root", Admin: true}) {
 		t.Error("an administrator got none of the places that are kept")
 	}
 }
@@ -73,7 +73,7 @@ func TestTables(t *testing.T) {
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			if len(holders) > 0 && rapid.IntRange(0, 3).Draw(t, "step") == 0 {
 				i := rapid.IntRange(0, len(holders)-1).Draw(t, "who")
-				table.Give(holders[i])
+				table.Release(holders[i])
 				holders = append(holders[:i], holders[i+1:]...)
 				continue
 			}
@@ -81,14 +81,14 @@ func TestTables(t *testing.T) {
 				Namespace: fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "n")),
 				Identity:  fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "i")),
 			}
-			if table.Take(h) {
+			if table.Acquire(h) {
 				holders = append(holders, h)
 			}
 		}
-		if table.Used() != len(holders) || table.Used() > limits.Places {
-			t.Fatalf("%d places are used of %d, %d were taken", table.Used(), limits.Places, len(holders))
+		if table.TakenSlots() != len(holders) || table.TakenSlots() > limits.Places {
+			t.Fatalf("%d places are used of %d, %d were taken", table.TakenSlots(), limits.Places, len(holders))
 		}
-		if got := table.Take(Holder{Namespace: "new", Identity: "new"}); got != (len(holders) < limits.Places) {
+		if got := table.Acquire(Holder{Namespace: "new", Identity: "new"}); got != (len(holders) < limits.Places) {
 			t.Fatalf("a newcomer to %d of %d places: %v", len(holders), limits.Places, got)
 		}
 	})

@@ -2,7 +2,7 @@
 //
 // A node has a small live heap, a few tens of megabytes, and allocates much. With the default of the
 // collector it would be collected dozens of times a second under load, for a quarter of its CPU time.
-// [Reserve] adds a constant to the heap size at which the next collection starts. GOGC would
+// [ReserveBallast] adds a constant to the heap size at which the next collection starts. GOGC would
 // multiply that size instead, and let large heaps grow several times as large: see
 // docs/decisions/0018-libraries.md.
 package gctune
@@ -18,11 +18,11 @@ import (
 // computes its next run.
 var ballast []byte
 
-// Reserve makes the garbage collector count size bytes, for which no memory is committed, as live. About twice as many
+// ReserveBallast makes the garbage collector count size bytes, for which no memory is committed, as live. About twice as many
 // bytes are allocated before the next collection. If a control group limits the memory of the process, it reserves
 // less, and sets a memory limit below that of the group. If GOGC or GOMEMLIMIT is set, it does nothing. It is called
 // once, in main.
-func Reserve(size int) {
+func ReserveBallast(size int) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
@@ -44,6 +44,6 @@ func fitLimit(size int, limit int64) (reserve int, most int64) {
 	return reserve, limit - limit/5 + int64(reserve)
 }
 
-// Node is the reserve of processes of Fermata: enough to make collections rare, and small compared with the memory of a
+// BallastSize is the reserve of processes of Fermata: enough to make collections rare, and small compared with the memory of a
 // pod.
-const Node = 48 << 20
+const BallastSize = 48 << 20

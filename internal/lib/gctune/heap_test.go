@@ -18,8 +18,8 @@ func TestReserveDelaysCollections(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	before := nextCollection()
-	Reserve(Node)
-	if after := nextCollection(); after < before+2*Node-Node/4 {
+	ReserveBallast(BallastSize)
+	if after := nextCollection(); after < before+2*BallastSize-BallastSize/4 {
 		t.Errorf("the next collection begins at %d, was at %d", after, before)
 	}
 }
@@ -28,7 +28,7 @@ func TestReserveLeavesTheChoiceToPeople(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Setenv("GOGC", "")
 		t.Setenv(name, "100")
-		Reserve(Node)
+		ReserveBallast(BallastSize)
 		if ballast != nil {
 			t.Errorf("%s is set, and ignored", name)
 		}

@@ -40,8 +40,8 @@ func TestGroupLimit(t *testing.T) {
 
 // TestReserveFitsItsLimit: what is left for the heap, beside the reserve, is below the limit.
 func TestReserveFitsItsLimit(t *testing.T) {
-	for limit, want := range map[int64]int{64 << 20: 8 << 20, 128 << 20: 16 << 20, 1 << 30: Node, math.MaxInt64: Node} {
-		reserve, most := fitLimit(Node, limit)
+	for limit, want := range map[int64]int{64 << 20: 8 << 20, 128 << 20: 16 << 20, 1 << 30: BallastSize, math.MaxInt64: BallastSize} {
+		reserve, most := fitLimit(BallastSize, limit)
 		if reserve != want || (most == 0) != (limit == math.MaxInt64) || most-int64(reserve) >= limit {
 			t.Errorf("limit %d: reserve %d, want %d, heap %d", limit, reserve, want, most-int64(reserve))
 		}

@@ -22,7 +22,7 @@ func TestExamplesOfTheComment(t *testing.T) {
 		if !strings.Contains(string(comment), form) {
 			t.Errorf("the comment does not have the example %s", form)
 		}
-		got := string(m.Whole([]byte("<" + form + ">")))
+		got := string(m.MaskText([]byte("<" + form + ">")))
 		// The padding of base64 and the first 0x may stay.
 		if got != "<"+Mark+">" && got != "<"+Mark+"=>" && got != "<0x"+Mark+">" {
 			t.Errorf("%s became %s", form, got)

@@ -57,11 +57,11 @@ func (m *Masker) Add(secret string) {
 // Empty reports whether there is nothing to mask.
 func (m *Masker) Empty() bool { return len(m.patterns) == 0 }
 
-// Piece masks secrets in a text that may be a part of a longer one. It returns text itself if there are none.
-func (m *Masker) Piece(text []byte) []byte { return m.maskText(text, true) }
+// MaskPart masks secrets in a text that may be a part of a longer one. It returns text itself if there are none.
+func (m *Masker) MaskPart(text []byte) []byte { return m.maskText(text, true) }
 
-// Whole masks secrets in a complete text.
-func (m *Masker) Whole(text []byte) []byte { return m.maskText(text, false) }
+// MaskText masks secrets in a complete text.
+func (m *Masker) MaskText(text []byte) []byte { return m.maskText(text, false) }
 
 func (m *Masker) maskText(text []byte, cut bool) []byte {
 	if m.Empty() || len(text) == 0 {

@@ -161,7 +161,7 @@ func TestEncodingsAreMasked(t *testing.T) {
 					rapid.SampledFrom([]string{"%", `\`, "&", "&#", "=", "%2", `\u00`, `"`, "'", `\\`, "%25"}))
 				before, after := around.Draw(t, "before"), around.Draw(t, "after")
 				m := masker(secret)
-				got := string(m.Whole([]byte(before + text + after)))
+				got := string(m.MaskText([]byte(before + text + after)))
 				if !strings.Contains(got, mask.Mark) || len(got) >= len(before+text+after)+len(mask.Mark) {
 					t.Fatalf("%q in %q became %q", secret, before+text+after, got)
 				}
@@ -202,7 +202,7 @@ func TestWhatIsMasked(t *testing.T) {
 		"reversed 2retnuh2retnuh":              "reversed 2retnuh2retnuh",
 		"HUNTER2HUNTER2":                       "HUNTER2HUNTER2",
 	} {
-		if got := string(m.Whole([]byte(text))); got != want {
+		if got := string(m.MaskText([]byte(text))); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
@@ -215,11 +215,11 @@ func TestShortSecrets(t *testing.T) {
 		"x a/b y": "x [secret] y", `"a\/b"`: `"[secret]"`, "a%2fb": "[secret]",
 		std("a/b") + " 612f62": std("a/b") + " 612f62",
 	} {
-		if got := string(m.Whole([]byte(text))); got != want {
+		if got := string(m.MaskText([]byte(text))); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
-	if got := string(masker("").Piece([]byte("text"))); got != "text" {
+	if got := string(masker("").MaskPart([]byte("text"))); got != "text" {
 		t.Errorf("the empty secret: %q", got)
 	}
 }
@@ -258,8 +258,8 @@ func TestLinesOfSecretsAreMasked(t *testing.T) {
 		"one line": "key: " + lines[3] + "!",
 		"entities": strings.ReplaceAll(strings.Join(lines, "&#10;"), "+", "&#43;"),
 	} {
-		for form, got := range map[string]string{"whole": string(masker(key).Whole([]byte(text))),
-			"piece": string(masker(key).Piece([]byte("~ " + text + " ~")))} {
+		for form, got := range map[string]string{"whole": string(masker(key).MaskText([]byte(text))),
+			"piece": string(masker(key).MaskPart([]byte("~ " + text + " ~")))} {
 			if piece := longestOf(key, got); len(piece) >= mask.Shortest || !strings.Contains(got, mask.Mark) {
 				t.Errorf("%s, %s: %q is left in %q", name, form, piece, got)
 			}
@@ -267,11 +267,11 @@ func TestLinesOfSecretsAreMasked(t *testing.T) {
 	}
 	// Less than four characters of a line are not taken for it.
 	for _, text := range []string{"started", "a b c d", "done: Mi"} {
-		if got := string(masker(key).Piece([]byte(text))); got != text {
+		if got := string(masker(key).MaskPart([]byte(text))); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
-	if got := string(masker("one\ntwo").Whole([]byte("one two onetwo"))); got != "one two onetwo" {
+	if got := string(masker("one\ntwo").MaskText([]byte("one two onetwo"))); got != "one two onetwo" {
 		t.Errorf("short lines: %q", got)
 	}
 }
@@ -294,7 +294,7 @@ func TestCutEncodings(t *testing.T) {
 				if to-from < 6 {
 					continue
 				}
-				got := string(m.Piece([]byte(text[from:to])))
+				got := string(m.MaskPart([]byte(text[from:to])))
 				if piece := longestOf(form, got); len(strings.Trim(piece, "= \n")) > 10 {
 					t.Fatalf("%s: %q became %q, which has %q", name, text[from:to], got, piece)
 				}
@@ -312,7 +312,7 @@ func TestWorkIsBounded(t *testing.T) {
 		"percent signs": strings.Repeat("%25", 24<<10),
 		"ampersands":    strings.Repeat("&amp;", 14<<10), "base64": strings.Repeat("YWFh", 18<<10),
 	} {
-		got := string(masker(long).Piece([]byte(text)))
+		got := string(masker(long).MaskPart([]byte(text)))
 		if strings.Contains(got, long) || strings.Contains(got, "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh") {
 			t.Errorf("%s: %d bytes are left", name, len(got))
 		}
@@ -323,7 +323,7 @@ func TestWorkIsBounded(t *testing.T) {
 func TestCutEscapes(t *testing.T) {
 	for text, want := range map[string]string{"amp;1amp;34;one.": "[secret].", "acramp;5amp;one=": "[secret]=",
 		"abcdamp;5quot;one=": "abcdamp;5quot;one="} {
-		if got := string(masker("s3cr-t/+one").Piece([]byte(text))); got != want {
+		if got := string(masker("s3cr-t/+one").MaskPart([]byte(text))); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
@@ -345,7 +345,7 @@ func TestStepsAreCounted(t *testing.T) {
 		if n := m.Steps(text); n <= mask.MaxSteps || n > mask.MaxSteps+overshoot {
 			t.Errorf("%q took %d steps, want about %d", piece, n, mask.MaxSteps)
 		}
-		if got := string(m.Piece(text)); got != mask.Mark {
+		if got := string(m.MaskPart(text)); got != mask.Mark {
 			t.Errorf("%q: %d bytes are left", piece, len(got))
 		}
 	}
@@ -375,7 +375,7 @@ func TestOrdinaryTextsAreShown(t *testing.T) {
 			"level=info msg=\"started\" time=2030-01-01T00:00:00+02:00\n",
 		} {
 			for _, before := range []string{"", "\n\n", strings.Repeat(" ", 40)} {
-				if got := m.Piece([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
+				if got := m.MaskPart([]byte(before + string(repeated(piece)))); len(got) < 70<<10 {
 					t.Errorf("%s secret: of %q behind %q, %d bytes are left, %d steps", name, piece, before, len(got),
 						m.Steps([]byte(before+string(repeated(piece)))))
 				}
@@ -393,7 +393,7 @@ func FuzzMask(f *testing.F) {
 			return
 		}
 		m := masker(secret)
-		for _, got := range [][]byte{m.Whole([]byte(text)), m.Piece([]byte(text))} {
+		for _, got := range [][]byte{m.MaskText([]byte(text)), m.MaskPart([]byte(text))} {
 			// What is around a mark may make the secret anew: a mark has to be in it then.
 			for _, part := range strings.Split(string(got), mask.Mark) {
 				if strings.Contains(part, secret) {
@@ -409,6 +409,6 @@ func BenchmarkMask(b *testing.B) {
 	text := []byte(strings.Repeat(`{"id":"16C7e42F","ok":true,"note":"nothing \"to\" see\/here"}`, 1200))
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		m.Piece(text)
+		m.MaskPart(text)
 	}
 }

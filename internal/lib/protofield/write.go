@@ -23,14 +23,14 @@ func AppendInt(b []byte, n protowire.Number, v int64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), uint64(v))
 }
 
-// Open starts a field whose value is appended next. Close ends it and needs the returned position.
-func Open(b []byte, n protowire.Number) (opened []byte, at int) {
+// StartMessage starts a field whose value is appended next. Close ends it and needs the returned position.
+func StartMessage(b []byte, n protowire.Number) (opened []byte, at int) {
 	b = protowire.AppendTag(b, n, protowire.BytesType)
 	return b, len(b)
 }
 
-// Close inserts the length before the value that starts at this position.
-func Close(b []byte, at int) []byte {
+// EndMessage inserts the length before the value that starts at this position.
+func EndMessage(b []byte, at int) []byte {
 	n := len(b) - at
 	size := protowire.SizeVarint(uint64(n))
 	for range size {
@@ -52,6 +52,6 @@ func AppendDuration(b []byte, n protowire.Number, d time.Duration) []byte {
 }
 
 func appendSeconds(b []byte, n protowire.Number, seconds, nanos int64) []byte {
-	b, at := Open(b, n)
-	return Close(AppendInt(AppendInt(b, 1, seconds), 2, nanos), at)
+	b, at := StartMessage(b, n)
+	return EndMessage(AppendInt(AppendInt(b, 1, seconds), 2, nanos), at)
 }

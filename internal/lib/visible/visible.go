@@ -10,17 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// Steers reports whether a character must be escaped: controls (C0, C1, DEL), format characters (bidirectional
+// MustEscape reports whether a character must be escaped: controls (C0, C1, DEL), format characters (bidirectional
 // marks, zero width, tags), separators of lines and paragraphs, variation selectors, and others that are
 // invisible by default.
-func Steers(r rune) bool {
+func MustEscape(r rune) bool {
 	return r < ' ' || r >= 0x7f && (r < 0xa0 ||
 		unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector,
 			unicode.Other_Default_Ignorable_Code_Point))
 }
 
 // steersBeyondASCII excludes ASCII, and so line ends of the text itself.
-func steersBeyondASCII(r rune) bool { return r >= 0x7f && Steers(r) }
+func steersBeyondASCII(r rune) bool { return r >= 0x7f && MustEscape(r) }
 
 // JSON escapes these characters in JSON; the value stays the same.
 func JSON(text string) string {
@@ -68,7 +68,7 @@ func Line(text string) string {
 		switch {
 		case r == '\t' || r == '\n' || r == '\r':
 			return ' '
-		case Steers(r):
+		case MustEscape(r):
 			return utf8.RuneError
 		}
 		return r

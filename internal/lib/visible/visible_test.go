@@ -13,16 +13,16 @@ const steering = "\x7f\u0080\u009b\u00ad\u034f\u061c\u115f\u180e\u200b\u200d\u20
 
 func TestNothingSteers(t *testing.T) {
 	for _, r := range steering + "\x00\x1b\b\n" {
-		if !Steers(r) {
+		if !MustEscape(r) {
 			t.Errorf("%U does not steer", r)
 		}
 	}
 	for _, r := range "aZ ~äß日本עברית😀€\u00a0\u0301" {
-		if Steers(r) {
+		if MustEscape(r) {
 			t.Errorf("%U steers", r)
 		}
 	}
-	if got := Line("a\tb\n\x1b[2J" + steering + "\xff"); strings.ContainsFunc(got, Steers) ||
+	if got := Line("a\tb\n\x1b[2J" + steering + "\xff"); strings.ContainsFunc(got, MustEscape) ||
 		!strings.HasPrefix(got, "a b \ufffd[2J") {
 		t.Errorf("%q", got)
 	}
@@ -41,7 +41,7 @@ func TestJSONStaysTheSame(t *testing.T) {
 		shown := JSON(string(encoded))
 		var back string
 		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != text ||
-			strings.ContainsFunc(shown, Steers) {
+			strings.ContainsFunc(shown, MustEscape) {
 			t.Fatalf("%q became %q: %v", text, shown, err)
 		}
 	})

@@ -19,8 +19,8 @@ const (
 // unlimited are messages that are never omitted.
 var unlimited = map[string]bool{"audit": true}
 
-// Limit bounds the records that reach next: see the package comment. n is at least 1.
-func Limit(next slog.Handler, n int) slog.Handler {
+// LimitRepeats bounds the records that reach next: see the package comment. n is at least 1.
+func LimitRepeats(next slog.Handler, n int) slog.Handler {
 	return &limited{next: next, window: &window{out: next, limit: n}}
 }
 

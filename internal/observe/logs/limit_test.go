@@ -33,7 +33,7 @@ func linesOf(t *testing.T, out *bytes.Buffer) (count map[string]int, left map[st
 func TestLoopThatFailsDoesNotDrownTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		logger := slog.New(Limit(slog.NewJSONHandler(&out, nil), 5))
+		logger := slog.New(LimitRepeats(slog.NewJSONHandler(&out, nil), 5))
 		for i := range 3000 {
 			logger.Info("run_dead", "job", "ns/loop", "error", fmt.Sprint(i))
 			if i%1000 == 0 {
@@ -61,7 +61,7 @@ func TestLoopThatFailsDoesNotDrownTheRest(t *testing.T) {
 func TestMessageIsBoundedOverAllJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		w := Limit(slog.NewJSONHandler(&out, nil), 2)
+		w := LimitRepeats(slog.NewJSONHandler(&out, nil), 2)
 		logger := slog.New(w)
 		for i := range 2 * maxSubjects {
 			logger.Warn("run_dead", "job", fmt.Sprintf("ns/%d", i))
@@ -90,7 +90,7 @@ func TestMessageIsBoundedOverAllJobs(t *testing.T) {
 // TestGroupsMeanSomethingElse: an attribute inside of a group is not the line's job.
 func TestGroupsMeanSomethingElse(t *testing.T) {
 	var out bytes.Buffer
-	logger := slog.New(Limit(slog.NewJSONHandler(&out, nil), 1)).WithGroup("g")
+	logger := slog.New(LimitRepeats(slog.NewJSONHandler(&out, nil), 1)).WithGroup("g")
 	for i := range 3 {
 		logger.Info("m", "job", i)
 	}

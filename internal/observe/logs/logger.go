@@ -38,13 +38,13 @@ func New(w io.Writer, o Options) (*slog.Logger, *Level, error) {
 		err = errors.Join(err, fmt.Errorf("--log-format %q: want json or text", o.Format))
 	}
 	if o.Limit < 0 {
-		err = errors.Join(err, fmt.Errorf("--log-limit %d: want 0 (no limit) or more", o.Limit))
+		err = errors.Join(err, fmt.Errorf("--log-repeat-limit %d: want 0 (no limit) or more", o.Limit))
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if o.Limit > 0 {
-		h = Limit(h, o.Limit)
+		h = LimitRepeats(h, o.Limit)
 	}
 	logger := slog.New(h)
 	level.logger = logger

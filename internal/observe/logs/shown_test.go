@@ -22,7 +22,7 @@ func TestLinesDoNotSteer(t *testing.T) {
 		}
 		logger.Info("job "+hostile, "job", hostile, "error", errors.New(hostile), hostile, "x")
 		line := strings.TrimSuffix(out.String(), "\n")
-		if strings.ContainsFunc(line, visible.Steers) {
+		if strings.ContainsFunc(line, visible.MustEscape) {
 			t.Errorf("%s: %q", format, line)
 		}
 		var fields map[string]string

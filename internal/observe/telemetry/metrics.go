@@ -74,7 +74,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			"queue (limits of the queue), backoff, retry, paused, or a gate. "+
 			"Backoffs and retries count when they are decided, the others when they end.",
 			"namespace", "queue", "reason"),
-		skipped: counter("fermata_nominal_skipped_total", "Nominal times that passed without a run, by reason.",
+		skipped: counter("fermata_nominal_times_skipped_total", "Nominal times that passed without a run, by reason.",
 			"namespace", "queue", "reason"),
 		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace",
 			"queue", "reason"),

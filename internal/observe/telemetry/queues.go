@@ -9,8 +9,8 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// QueueStat is the size of one queue in the shards that a node holds.
-type QueueStat struct {
+// QueueSize is the size of one queue in the shards that a node holds.
+type QueueSize struct {
 	Namespace, Queue                               string
 	Backlog, Scheduled, Leased, Paused, Dead, Done int64
 	Overdue                                        int64 // part of the backlog
@@ -27,7 +27,7 @@ type QueueStat struct {
 }
 
 // addStat puts another queue's numbers to these.
-func (q *QueueStat) addStat(o QueueStat) {
+func (q *QueueSize) addStat(o QueueSize) {
 	if q.Dead == 0 || o.Dead > 0 && o.DeadFor < q.DeadFor {
 		q.DeadFor = o.DeadFor
 	}
@@ -47,8 +47,8 @@ func (q *QueueStat) addStat(o QueueStat) {
 }
 
 // SetQueues replaces the sizes of all queues.
-func (t *Telemetry) SetQueues(stats []QueueStat) {
-	sums := make(map[queueKey]*QueueStat, len(stats))
+func (t *Telemetry) SetQueues(stats []QueueSize) {
+	sums := make(map[queueKey]*QueueSize, len(stats))
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
 	for _, o := range stats {
@@ -61,7 +61,7 @@ func (t *Telemetry) SetQueues(stats []QueueStat) {
 			o.QueuePaused = false // the others that are summed up with it are not
 		}
 		if sums[k] == nil {
-			sums[k] = &QueueStat{Namespace: k.namespace, Queue: k.queue}
+			sums[k] = &QueueSize{Namespace: k.namespace, Queue: k.queue}
 		}
 		sums[k].addStat(o)
 	}
@@ -95,7 +95,7 @@ var (
 // sizeCollector collects the sizes that were counted last. They are counted by a loop, so
 // that a scrape costs Redis nothing, however many jobs there are.
 type sizeCollector struct {
-	now atomic.Pointer[map[queueKey]*QueueStat]
+	now atomic.Pointer[map[queueKey]*QueueSize]
 }
 
 func (*sizeCollector) Describe(out chan<- *prometheus.Desc) {

@@ -9,7 +9,7 @@ import (
 )
 
 // The last minute of a queue is kept in parts, each as long as the time between two
-// calls of [Telemetry.Tick]; the newest one is being filled.
+// calls of [Telemetry.EndInterval]; the newest one is being filled.
 const recentParts = 12
 
 // recentCounts counts the recent events of a queue.
@@ -58,9 +58,9 @@ func (r *recentCounts) sumParts() (all job.RecentRuns) {
 	return all
 }
 
-// Tick ends a part of the last minute, for all queues, and forgets those that are gone. It
+// EndInterval ends a part of the last minute, for all queues, and forgets those that are gone. It
 // is to be called every few seconds.
-func (t *Telemetry) Tick() {
+func (t *Telemetry) EndInterval() {
 	now := t.now().UnixNano()
 	took := time.Duration(now - t.ticks.Swap(now))
 	t.queues.ticks.Add(1)
@@ -72,8 +72,8 @@ func (t *Telemetry) Tick() {
 	}
 }
 
-// Recent returns what this node's workers did within about the last minute, by queue.
-func (t *Telemetry) Recent() []job.QueueRuns {
+// RecentRuns returns what this node's workers did within about the last minute, by queue.
+func (t *Telemetry) RecentRuns() []job.QueueRuns {
 	t.queues.mu.RLock()
 	defer t.queues.mu.RUnlock()
 	out := make([]job.QueueRuns, 0, len(t.queues.known))

@@ -40,7 +40,7 @@ func TestTheLastMinuteOfAQueue(t *testing.T) {
 	})
 	recent := func() job.RecentRuns {
 		t.Helper()
-		list := tel.Recent()
+		list := tel.RecentRuns()
 		if len(list) != 1 || list[0].Queue != "q" || list[0].Namespace != "ns" {
 			t.Fatalf("%+v", list)
 		}
@@ -50,17 +50,17 @@ func TestTheLastMinuteOfAQueue(t *testing.T) {
 		t.Errorf("before the first part has ended: %+v", got)
 	}
 	pass(5 * time.Second)
-	tel.Tick()
+	tel.EndInterval()
 	tel.Observe([]job.Notice{started(100)})
 	pass(5 * time.Second)
-	tel.Tick()
+	tel.EndInterval()
 	want := job.RecentRuns{Started: 4, Succeeded: 1, Failed: 2, Breaches: 7, MaxLag: 900 * time.Millisecond, Span: 10 * time.Second}
 	if got := recent(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for range recentParts - 1 { // the first part is forgotten
 		pass(5 * time.Second)
-		tel.Tick()
+		tel.EndInterval()
 	}
 	want = job.RecentRuns{Started: 1, MaxLag: 100 * time.Millisecond, Span: time.Minute}
 	if got := recent(); got != want {
@@ -117,21 +117,21 @@ func TestTheWorstAreNamedOnlyWhenTheyAreGiven(t *testing.T) {
 		}
 		return n
 	}
-	tel.SetWorst(WorstJobs{Failing: []int64{9, 4, 3, 2, 1, 0}})
-	if count("fermata_failing_jobs") != len(FailureDepths) || count("fermata_worst_job_failures") != 0 {
+	tel.SetTopJobs(TopJobs{Failing: []int64{9, 4, 3, 2, 1, 0}})
+	if count("fermata_failing_jobs") != len(FailureDepths) || count("fermata_top_job_failures") != 0 {
 		t.Error("jobs are named")
 	}
 	named := job.TopJob{Record: job.Record{Definition: &job.Definition{Key: someJob, Queue: "q"}, State: job.State{Failures: 12}}, Lag: 90 * time.Second}
-	tel.SetWorst(WorstJobs{MostFailing: []job.TopJob{named}, Latest: []job.TopJob{named}})
+	tel.SetTopJobs(TopJobs{MostFailing: []job.TopJob{named}, Latest: []job.TopJob{named}})
 	const want = `
-# HELP fermata_worst_job_failures Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how many.
-# TYPE fermata_worst_job_failures gauge
-fermata_worst_job_failures{job_id="j",namespace="ns",queue="q"} 12
-# HELP fermata_worst_job_lag_seconds How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.
-# TYPE fermata_worst_job_lag_seconds gauge
-fermata_worst_job_lag_seconds{job_id="j",namespace="ns",queue="q"} 90
+# HELP fermata_top_job_failures Failed runs in a row of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs says how many.
+# TYPE fermata_top_job_failures gauge
+fermata_top_job_failures{job_id="j",namespace="ns",queue="q"} 12
+# HELP fermata_top_job_lag_seconds How late the latest jobs are, in the shards this node holds; --metrics-top-jobs says how many.
+# TYPE fermata_top_job_lag_seconds gauge
+fermata_top_job_lag_seconds{job_id="j",namespace="ns",queue="q"} 90
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_worst_job_failures", "fermata_worst_job_lag_seconds"); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_top_job_failures", "fermata_top_job_lag_seconds"); err != nil {
 		t.Error(err)
 	}
 }

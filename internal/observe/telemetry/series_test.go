@@ -49,11 +49,11 @@ func TestSeriesStayBoundedHoweverManyQueuesThereAre(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	tel := New(slog.New(slog.DiscardHandler), reg, "v1")
 	const beyond = 50
-	var stats []QueueStat
+	var stats []QueueSize
 	for i := range MaxQueues + beyond {
 		ns := fmt.Sprintf("ns-%d", i)
 		tel.Observe([]job.Notice{{Kind: job.RunSucceeded, Key: job.Key{Namespace: ns, ID: "j"}, Queue: "q"}})
-		stats = append(stats, QueueStat{Namespace: ns, Queue: "q", Backlog: 2, Overdue: 1, Dead: 1, DeadFor: time.Duration(i) * time.Second, OldestOverdue: time.Duration(i) * time.Second})
+		stats = append(stats, QueueSize{Namespace: ns, Queue: "q", Backlog: 2, Overdue: 1, Dead: 1, DeadFor: time.Duration(i) * time.Second, OldestOverdue: time.Duration(i) * time.Second})
 	}
 	tel.SetQueues(stats)
 	for name, want := range map[string]int{
@@ -179,16 +179,16 @@ func TestSeriesOfQueuesThatAreGoneAreDeleted(t *testing.T) {
 		})
 	}
 	for range 2 * idleParts {
-		tel.Tick()
+		tel.EndInterval()
 		tel.Observe([]job.Notice{{Kind: job.RunSucceeded, Key: job.Key{Namespace: "n", ID: "j"}, Queue: "busy"}})
-		tel.SetQueues([]QueueStat{{Namespace: "n", Queue: "quiet", Scheduled: 1}})
+		tel.SetQueues([]QueueSize{{Namespace: "n", Queue: "quiet", Scheduled: 1}})
 	}
 	if got := fmt.Sprint(shown(t, reg, "n")); got != "[busy quiet served]" {
 		t.Errorf("series of %s, want those of queues with records, runs or workers", got)
 	}
 	tel.QueueServed("n", "served", false)
 	for range idleParts + 1 {
-		tel.Tick()
+		tel.EndInterval()
 	}
 	families, err := reg.Gather()
 	if err != nil {

@@ -45,9 +45,9 @@ fermata_dead_letters_total{namespace="ns",queue="q",reason="undelivered"} 0
 # HELP fermata_early_starts_total Attempts that started before their due time; any is an error.
 # TYPE fermata_early_starts_total counter
 fermata_early_starts_total{namespace="ns",queue="q"} 1
-# HELP fermata_nominal_skipped_total Nominal times that passed without a run, by reason.
-# TYPE fermata_nominal_skipped_total counter
-fermata_nominal_skipped_total{namespace="ns",queue="q",reason="overlap"} 7
+# HELP fermata_nominal_times_skipped_total Nominal times that passed without a run, by reason.
+# TYPE fermata_nominal_times_skipped_total counter
+fermata_nominal_times_skipped_total{namespace="ns",queue="q",reason="overlap"} 7
 # HELP fermata_runs_total Runs that ended, by outcome and trigger.
 # TYPE fermata_runs_total counter
 fermata_runs_total{namespace="ns",outcome="cancelled",queue="q",trigger="schedule"} 0
@@ -59,7 +59,7 @@ fermata_runs_total{namespace="ns",outcome="quarantined",queue="q",trigger="sched
 fermata_runs_total{namespace="ns",outcome="succeeded",queue="q",trigger="schedule"} 1
 `
 	err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fermata_attempts_total", "fermata_dead_letters_total",
-		"fermata_early_starts_total", "fermata_nominal_skipped_total", "fermata_runs_total")
+		"fermata_early_starts_total", "fermata_nominal_times_skipped_total", "fermata_runs_total")
 	if err != nil {
 		t.Error(err)
 	}

@@ -94,7 +94,7 @@ func TestLimitsAndSlotsAreDistinguished(t *testing.T) {
 	w.starts(2*time.Second, map[string]float64{"rate": 1.75, "slot": 0.25})
 	w.starts(8*time.Second, map[string]float64{"rate": 3.75, "slot": 4.25})
 	w.pass(8 * time.Second)
-	w.tel.QueueLimited(q, job.LimitRoom, 250*time.Millisecond)
+	w.tel.QueueLimited(q, job.LimitConcurrency, 250*time.Millisecond)
 	w.pass(250 * time.Millisecond)
 	w.starts(time.Second, map[string]float64{"queue": 0.25, "slot": 0.75})
 }
@@ -123,11 +123,11 @@ func TestAPauseIsDistinguishedFromOtherCauses(t *testing.T) {
 // TestPausedQueuesAreShown: those that are summed up are not, as one of them is not all.
 func TestPausedQueuesAreShown(t *testing.T) {
 	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
-	var stats []QueueStat
+	var stats []QueueSize
 	for i := range MaxQueues + 10 {
-		stats = append(stats, QueueStat{Namespace: "ns", Queue: fmt.Sprintf("q%03d", i), Backlog: 1, QueuePaused: i == 7 || i > MaxQueues})
+		stats = append(stats, QueueSize{Namespace: "ns", Queue: fmt.Sprintf("q%03d", i), Backlog: 1, QueuePaused: i == 7 || i > MaxQueues})
 	}
-	stats = append(stats, QueueStat{Namespace: "ns", Queue: "q007", Backlog: 2}) // of another shard, counted before
+	stats = append(stats, QueueSize{Namespace: "ns", Queue: "q007", Backlog: 2}) // of another shard, counted before
 	tel.SetQueues(stats)
 	const want = `
 # HELP fermata_queue_paused 1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for others.
@@ -142,7 +142,7 @@ fermata_queue_paused{namespace="ns",queue="q007"} 1
 // TestRunsOfPausedQueuesAreNotOverdue: their wait is intended.
 func TestRunsOfPausedQueuesAreNotOverdue(t *testing.T) {
 	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
-	tel.SetQueues([]QueueStat{
+	tel.SetQueues([]QueueSize{
 		{Namespace: "ns", Queue: "paused", Backlog: 3, Overdue: 3, QueuePaused: true},
 		{Namespace: "ns", Queue: "short of slots", Backlog: 3, Overdue: 2},
 	})
@@ -175,11 +175,11 @@ func TestWaitsAreBounded(t *testing.T) {
 // are summed up have workers for is not among it.
 func TestABacklogWithoutWorkersIsUnserved(t *testing.T) {
 	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
-	var stats []QueueStat
+	var stats []QueueSize
 	var ofPeer []job.QueueDemand
 	for i := range MaxQueues + 10 {
 		q := fmt.Sprintf("q%03d", i)
-		stats = append(stats, QueueStat{Namespace: "ns", Queue: q, Backlog: 3})
+		stats = append(stats, QueueSize{Namespace: "ns", Queue: q, Backlog: 3})
 		switch {
 		case i%10 == 0: // no worker
 		case i%2 == 0:

@@ -13,31 +13,31 @@ import (
 // failed runs in a row.
 var FailureDepths = []int64{1, 2, 3, 5, 10, 20}
 
-// WorstJobs are the worst jobs of the shards that a node holds.
-type WorstJobs struct {
+// TopJobs are the worst jobs of the shards that a node holds.
+type TopJobs struct {
 	// Failing counts jobs by FailureDepths: at least so many failed runs in a row.
 	Failing []int64
 	// MostFailing and Latest are shown by name, where that was asked for.
 	MostFailing, Latest []job.TopJob
 }
 
-// SetWorst replaces the exported worst jobs.
-func (t *Telemetry) SetWorst(w WorstJobs) { t.worst.now.Store(&w) }
+// SetTopJobs replaces the exported worst jobs.
+func (t *Telemetry) SetTopJobs(w TopJobs) { t.worst.now.Store(&w) }
 
 var (
 	byJob       = []string{"namespace", "queue", "job_id"} // not "job", which is Prometheus's own
 	failingDesc = prometheus.NewDesc("fermata_failing_jobs",
 		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 "+
 			"are known.", []string{"failures"}, nil)
-	worstFailuresDesc = prometheus.NewDesc("fermata_worst_job_failures",
-		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --worst-jobs says how "+
+	worstFailuresDesc = prometheus.NewDesc("fermata_top_job_failures",
+		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs says how "+
 			"many.", byJob, nil)
-	worstLagDesc = prometheus.NewDesc("fermata_worst_job_lag_seconds",
-		"How late the latest jobs are, in the shards this node holds; --worst-jobs says how many.", byJob, nil)
+	worstLagDesc = prometheus.NewDesc("fermata_top_job_lag_seconds",
+		"How late the latest jobs are, in the shards this node holds; --metrics-top-jobs says how many.", byJob, nil)
 )
 
 // worstCollector exports the last result.
-type worstCollector struct{ now atomic.Pointer[WorstJobs] }
+type worstCollector struct{ now atomic.Pointer[TopJobs] }
 
 func (*worstCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{failingDesc, worstFailuresDesc, worstLagDesc} {

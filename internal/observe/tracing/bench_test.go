@@ -24,8 +24,8 @@ func BenchmarkRun(b *testing.B) {
 			for b.Loop() {
 				tracer.Lease(record)
 				tracer.TraceID(record)
-				tracer.Decided(definition, &s,
-					job.Settle{Token: s.Token, Outcome: job.OutcomeSucceeded, StartedMS: 2100}, ended, notices)
+				tracer.RecordDecision(definition, &s,
+					job.FinishAttempt{Token: s.Token, Outcome: job.OutcomeSucceeded, StartedMS: 2100}, ended, notices)
 			}
 		})
 	}

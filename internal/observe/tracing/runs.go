@@ -10,10 +10,10 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Decided makes the spans that end with a stored decision, and adds the trace to the notices about the run. It
+// RecordDecision makes the spans that end with a stored decision, and adds the trace to the notices about the run. It
 // receives the definition and the state before the decision, the event, the run that ended by it, if any, and
 // the notices.
-func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, ended *job.Run, notices []job.Notice) {
+func (t *Tracer) RecordDecision(d *job.Definition, before *job.State, ev job.Input, ended *job.Run, notices []job.Notice) {
 	if !before.HasRun() {
 		return
 	}
@@ -34,10 +34,10 @@ func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, end
 	}
 	f := spanFacts{definition: d, state: before, id: id, now: now}
 	switch ev := ev.(type) {
-	case job.Settle:
+	case job.FinishAttempt:
 		f.outcome, f.startedMS, f.worker, f.err = ev.Outcome.String(), ev.StartedMS, ev.Worker, ev.Error
 		t.recordAttempt(&run, &f)
-	case job.Lose:
+	case job.LoseLease:
 		f.outcome, f.err = "lost", "the worker was lost"
 		t.recordAttempt(&run, &f)
 	case job.ForgiveLoss:
@@ -46,7 +46,7 @@ func (t *Tracer) Decided(d *job.Definition, before *job.State, ev job.Event, end
 		}
 		f.outcome, f.err = "lost", "the worker lost its node"
 		t.recordAttempt(&run, &f)
-	case job.Return:
+	case job.ReturnLease:
 		f.outcome = "returned"
 		t.recordAttempt(&run, &f)
 	}

@@ -19,7 +19,7 @@ type Settings struct {
 // DefaultShare traces every run.
 const DefaultShare = 1.0
 
-// Settle completes what flags say, endpoint and share ("" where not given), by the
+// CompleteSettings completes what flags say, endpoint and share ("" where not given), by the
 // standard variables of the environment:
 //
 //   - OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none turn tracing off, the
@@ -31,7 +31,7 @@ const DefaultShare = 1.0
 //
 // Those about headers, certificates, timeouts, compression, the queue of spans, and
 // the resource are the library's to read.
-func Settle(endpoint, share string, getenv func(string) string) (Settings, error) {
+func CompleteSettings(endpoint, share string, getenv func(string) string) (Settings, error) {
 	s := Settings{Endpoint: endpoint, Share: DefaultShare}
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {
 		return Settings{}, nil

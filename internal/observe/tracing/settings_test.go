@@ -43,7 +43,7 @@ func TestSettings(t *testing.T) {
 		{what: "a share beyond all", endpoint: collector, share: "1.1", fault: "--trace-sample"},
 		{what: "a share that is none", share: "NaN", fault: "--trace-sample"},
 	} {
-		have, err := Settle(c.endpoint, c.share, func(name string) string { return c.env[name] })
+		have, err := CompleteSettings(c.endpoint, c.share, func(name string) string { return c.env[name] })
 		switch {
 		case c.fault != "":
 			if err == nil || !strings.HasPrefix(err.Error(), c.fault) {

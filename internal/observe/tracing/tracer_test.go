@@ -40,12 +40,12 @@ func TestRunsBecomeSpans(t *testing.T) {
 	tracer, spans := recorded(1)
 	s := live(0)
 	failed := []job.Notice{{Kind: job.AttemptFailed, RunID: s.RunID(), AtMS: 2500}, {Kind: job.JobPaused, AtMS: 2500}}
-	tracer.Decided(definition, &s, job.Settle{Token: s.Token, Outcome: job.OutcomeFailed, Error: "boom",
+	tracer.RecordDecision(definition, &s, job.FinishAttempt{Token: s.Token, Outcome: job.OutcomeFailed, Error: "boom",
 		StartedMS: 2100, Worker: "w"}, nil, failed)
 	again := live(1)
 	again.Token, again.Due = 3_000_000, 2900
 	ended := job.Run{ID: s.RunID(), Attempts: 2, Outcome: job.OutcomeSucceeded, DueMS: 2900, NominalMS: 1000}
-	tracer.Decided(definition, &again, job.Settle{Token: again.Token, Outcome: job.OutcomeSucceeded, StartedMS: 3100,
+	tracer.RecordDecision(definition, &again, job.FinishAttempt{Token: again.Token, Outcome: job.OutcomeSucceeded, StartedMS: 3100,
 		Worker: "w"}, &ended,
 		[]job.Notice{{Kind: job.RunSucceeded, RunID: s.RunID(), AtMS: 4000}})
 	list := spans.Ended()
@@ -88,19 +88,19 @@ func TestRunsBecomeSpans(t *testing.T) {
 // TestWhatEndsWithoutAResultIsSeen: lost and returned attempts, runs that never began.
 func TestWhatEndsWithoutAResultIsSeen(t *testing.T) {
 	for _, c := range []struct {
-		ev    job.Event
+		ev    job.Input
 		ended *job.Run
 		want  string
 	}{
-		{job.Lose{Token: 2_000_000}, nil, "attempt h: lost"},
-		{job.Return{Token: 2_000_000}, nil, "attempt h: returned"},
-		{job.Lose{Token: 2_000_000}, &job.Run{Outcome: job.OutcomeQuarantined}, "attempt h: lost, run h: quarantined"},
+		{job.LoseLease{Token: 2_000_000}, nil, "attempt h: lost"},
+		{job.ReturnLease{Token: 2_000_000}, nil, "attempt h: returned"},
+		{job.LoseLease{Token: 2_000_000}, &job.Run{Outcome: job.OutcomeQuarantined}, "attempt h: lost, run h: quarantined"},
 		{job.CancelRun{}, &job.Run{Outcome: job.OutcomeCancelled}, "run h: cancelled"},
 		{job.Pause{}, nil, ""},
 	} {
 		tracer, spans := recorded(1)
 		s := live(0)
-		tracer.Decided(definition, &s, c.ev, c.ended, []job.Notice{{RunID: s.RunID(), AtMS: 4000}})
+		tracer.RecordDecision(definition, &s, c.ev, c.ended, []job.Notice{{RunID: s.RunID(), AtMS: 4000}})
 		var have []string
 		for _, s := range spans.Ended() {
 			for _, a := range s.Attributes() {
@@ -115,7 +115,7 @@ func TestWhatEndsWithoutAResultIsSeen(t *testing.T) {
 	}
 	tracer, spans := recorded(0)
 	s := live(0)
-	tracer.Decided(definition, &s, job.Lose{}, nil, []job.Notice{{RunID: s.RunID(), AtMS: 4000}})
+	tracer.RecordDecision(definition, &s, job.LoseLease{}, nil, []job.Notice{{RunID: s.RunID(), AtMS: 4000}})
 	if parent, _ := tracer.Lease(&job.Record{Definition: definition, State: s}); len(spans.Ended()) > 0 ||
 		parent != "" {
 		t.Error("a run is traced that is not in the share")

@@ -25,7 +25,7 @@ type aofReplay struct {
 
 // checkAOFReplay tests the commands by ACL DRYRUN, which runs none of them.
 func checkAOFReplay(ctx context.Context, c redis.UniversalClient, prefix string) (aofReplay, error) {
-	commands := redisacl.Replayed(prefix)
+	commands := redisacl.ReplayCommands(prefix)
 	replies, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, command := range commands {
 			p.Do(ctx, append([]any{"acl", "dryrun", "default"}, command...)...)

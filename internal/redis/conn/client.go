@@ -52,7 +52,7 @@ type ClientOptions struct {
 	// replaced. If it has no server name, that of the dialled host is used. Default: the system's
 	// authorities. With redis it is an error, so that a connection that should be encrypted is.
 	TLS func() *tls.Config
-	// ClientName shows in CLIENT LIST; see [ClientNameFault].
+	// ClientName shows in CLIENT LIST; see [ValidateClientName].
 	ClientName string
 	// PoolSize is the number of connections to each server, 1 to 100,000. Default 16.
 	PoolSize int
@@ -143,15 +143,15 @@ func (o ClientOptions) validate() error {
 	case o.DialTimeout < 0 || o.ReadTimeout < 0 || o.PoolTimeout < 0:
 		return fmt.Errorf("timeouts %v, %v and %v: none may be negative", o.DialTimeout, o.ReadTimeout, o.PoolTimeout)
 	}
-	if fault := ClientNameFault(o.ClientName); fault != "" {
+	if fault := ValidateClientName(o.ClientName); fault != "" {
 		return fmt.Errorf("client name %q %s", o.ClientName, fault)
 	}
 	return nil
 }
 
-// ClientNameFault is why Redis would reject a client name, and the handshake that has it; "" for a valid
+// ValidateClientName is why Redis would reject a client name, and the handshake that has it; "" for a valid
 // one.
-func ClientNameFault(name string) string {
+func ValidateClientName(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' }) {
 		return "has a space or another character that is not visible ASCII"
 	}

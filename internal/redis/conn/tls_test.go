@@ -31,7 +31,7 @@ func TestRedisOverTLS(t *testing.T) {
 	mine := ours.Issue(tlstest.Identity{Name: "fermata"})
 	files := func(p tlstest.Pair, a *tlstest.Authority) tlsfiles.Files {
 		d := tlstest.NewDir(t, p, a)
-		return tlsfiles.Files{Cert: d.Cert, Key: d.Key, CA: d.CA}
+		return tlsfiles.Files{Cert: d.Cert, Key: d.Key, Authorities: d.CA}
 	}
 	good := files(mine, ours)
 	named, misnamed, anonymous := good, good, good
@@ -73,7 +73,7 @@ func TestRedisOverTLS(t *testing.T) {
 func TestARefusalIsReadAfterAReset(t *testing.T) {
 	ours, theirs := tlstest.New(t, "ours"), tlstest.New(t, "theirs")
 	forged := tlstest.NewDir(t, theirs.Issue(tlstest.Identity{Name: "fermata"}), ours)
-	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: forged.Cert, Key: forged.Key, CA: forged.CA}})
+	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: forged.Cert, Key: forged.Key, Authorities: forged.CA}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRedisAuthorityIsReplaced(t *testing.T) {
 		}
 		return time.Now()
 	}
-	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, CA: dir.CA}, Now: now})
+	source, err := tlsfiles.Open(tlsfiles.Options{Files: tlsfiles.Files{Cert: dir.Cert, Key: dir.Key, Authorities: dir.CA}, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ var directCommands = []string{
 	"ping", "client|setname", "info", "wait", "hscan",
 	"select",                             // only with a database other than 0
 	"cluster|slots", "command", "asking", // only in a Redis Cluster
-	"acl|dryrun", // for [Replayed], as the default user, if there is an append-only file
+	"acl|dryrun", // for [ReplayCommands], as the default user, if there is an append-only file
 }
 
 // DefaultUser is the rule for the built-in user, as which nobody should log in. It keeps its permissions
@@ -36,9 +36,9 @@ var directCommands = []string{
 // this user, and drops commands without permission.
 const DefaultUser = "user default reset off +@all ~*"
 
-// Replayed are the commands of scripts that an append-only file may contain, with arguments that match a key of
+// ReplayCommands are the commands of scripts that an append-only file may contain, with arguments that match a key of
 // a keyspace: write commands, PEXPIREAT for PEXPIRE, and UNLINK for expired keys.
-func Replayed(keyspace string) [][]any {
+func ReplayCommands(keyspace string) [][]any {
 	var all [][]any
 	for _, c := range [][]any{
 		{"set", "", ""}, {"del", ""}, {"mset", "", ""}, {"msetnx", "", ""}, {"pexpireat", "", "1"},
@@ -79,15 +79,15 @@ func Commands(functions bool) []string {
 	return slices.Concat(callCommands(functions), directCommands, scriptedCommands, eventCommands, sizeCommands)
 }
 
-// Scripted are the commands of the grant that scripts call.
-func Scripted() []string { return append([]string{}, scriptedCommands...) }
+// ScriptCommands are the commands of the grant that scripts call.
+func ScriptCommands() []string { return append([]string{}, scriptedCommands...) }
 
-// Measures are the commands of the grant that scripts call only where bytes are limited.
-func Measures() []string { return slices.Clone(sizeCommands) }
+// ByteLimitCommands are the commands of the grant that scripts call only where bytes are limited.
+func ByteLimitCommands() []string { return slices.Clone(sizeCommands) }
 
-// Rules are the rules of a keyspace's user, without name and password, for nodes that call functions or send
+// UserRules are the rules of a keyspace's user, without name and password, for nodes that call functions or send
 // scripts.
-func Rules(keyspace string, functions bool) string {
+func UserRules(keyspace string, functions bool) string {
 	return "resetkeys ~" + keyspace + ":{* resetchannels -@all +" + strings.Join(Commands(functions), " +")
 }
 
@@ -95,7 +95,7 @@ func Rules(keyspace string, functions bool) string {
 // server and their permissions. The nodes then cannot check whether Redis can load its append-only file, and log
 // that.
 func SharedRules(keyspace string, functions bool) string {
-	return strings.Replace(Rules(keyspace, functions), " +acl|dryrun", "", 1)
+	return strings.Replace(UserRules(keyspace, functions), " +acl|dryrun", "", 1)
 }
 
 // loaderCommands are the commands of the user that loads the functions: once for each version, and never as the

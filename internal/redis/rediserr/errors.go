@@ -60,13 +60,13 @@ var serverErrors = map[string]Verdict{
 	"WRONGTYPE":   {Kind: "script"},
 }
 
-// ErrUnconfirmed: WAIT counted too few replicas.
+// ErrUnconfirmed means that WAIT counted too few replicas.
 var ErrUnconfirmed = errors.New("too few replicas confirmed the write in time")
 
-// ErrNoAnswer: the client library returned neither a reply nor an error.
+// ErrNoAnswer means that the client library returned neither a reply nor an error.
 var ErrNoAnswer = errors.New("no answer")
 
-// ErrLate: the script found that its caller had given up, and did nothing. If the caller gets it, it did
+// ErrLate means that the script found that its caller had given up, and did nothing. If the caller gets it, it did
 // not give up: the clock differed from what was expected.
 var ErrLate = errors.New("the call came too late")
 

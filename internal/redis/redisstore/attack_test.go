@@ -226,7 +226,7 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 		if parsed, ok := job.ParseLane(lane.String()); !ok || parsed != lane {
 			t.Fatalf("%v became %v", lane, parsed)
 		}
-		fixed := []string{keys.meta, keys.def, keys.state, keys.hist, keys.lanes, keys.lock, keys.rankings[job.Failing], keys.rankings[job.Late]}
+		fixed := []string{keys.meta, keys.def, keys.state, keys.hist, keys.lanes, keys.lock, keys.rankings[job.RankingFailing], keys.rankings[job.RankingLate]}
 		others := []string{keys.laneKey(lane)}
 		for _, suffix := range append([]string{"cell:", "rate:"}, unitKeys...) {
 			others = append(others, keys.base+suffix+job.LockName(a.Namespace, x))

@@ -19,15 +19,15 @@ const (
 	maxRechecks = 5
 )
 
-// Audit compares all that is stored in a shard: states, definitions, histories, the
+// CheckConsistency compares all that is stored in a shard: states, definitions, histories, the
 // index of each lane and the index of lanes. It takes no lock and may run beside
 // everything else: a suspicion counts only if nothing of the record changed while
 // it was looked at again. With repair, what can be repaired without a loss is:
 // entries of the indexes are set by the records, and histories without
 // a record go.
-func (s *Store) Audit(ctx context.Context, shard int, repair bool) (job.AuditReport, error) {
+func (s *Store) CheckConsistency(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
 	if shard < 0 || shard >= len(s.shards) {
-		return job.AuditReport{}, fmt.Errorf("audit: there is no shard %d", shard)
+		return job.ConsistencyReport{}, fmt.Errorf("audit: there is no shard %d", shard)
 	}
 	a := &consistencyCheck{
 		Store: s, ctx: ctx, shard: shard, keys: s.shards[shard], repair: repair,
@@ -48,7 +48,7 @@ type consistencyCheck struct {
 	shard  int
 	keys   shardKeys
 	repair bool
-	report job.AuditReport
+	report job.ConsistencyReport
 
 	lanes    map[job.Lane]bool       // that states or the index of lanes name
 	defined  map[job.RecordID]bool   // records that have a definition, and whether a state was seen of them

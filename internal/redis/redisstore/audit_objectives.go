@@ -38,7 +38,7 @@ func (a *consistencyCheck) objectiveBreaksAt(id job.RecordID, s *job.State) int6
 		return 0
 	}
 	d := job.Definition{MaxLag: a.maxLag[definingRecord(id)]}
-	return d.BreaksAt(s)
+	return d.BreachAtMS(s)
 }
 
 func (a *consistencyCheck) objectiveOp(id job.RecordID) *op {

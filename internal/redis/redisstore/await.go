@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Pauses of [Await] between two tries. Each is twice as long as the one before.
+// Pauses of [WaitForRedis] between two tries. Each is twice as long as the one before.
 const (
 	minAwaitPause = 100 * time.Millisecond
 	maxAwaitPause = 3 * time.Second
 )
 
-// Await waits until [Open] can succeed. It returns nil when the keyspace could be opened, or when an
+// WaitForRedis waits until [Open] can succeed. It returns nil when the keyspace could be opened, or when an
 // obstacle is permanent: Open then returns it. Until then it retries, and calls waiting with the reason
 // each time: a server is unreachable, loads its data or accepts no writes, no primary is elected, or
 // replicas are missing. When ctx ends it returns the last reason. It creates the keyspace if there is
 // none, as Open does.
-func Await(ctx context.Context, o Options, waiting func(reason error)) error {
+func WaitForRedis(ctx context.Context, o Options, waiting func(reason error)) error {
 	pause := minAwaitPause
 	for {
 		reason := temporaryObstacle(ctx, o)

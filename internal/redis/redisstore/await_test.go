@@ -32,7 +32,7 @@ func TestAwait(t *testing.T) {
 	await := func(t *testing.T, ctx context.Context, o Options, first func()) (string, error) {
 		t.Helper()
 		said := ""
-		err := Await(ctx, o, func(reason error) {
+		err := WaitForRedis(ctx, o, func(reason error) {
 			if said == "" {
 				said = reason.Error()
 				first()
@@ -63,8 +63,8 @@ func TestAwait(t *testing.T) {
 	t.Run("is loading", func(t *testing.T) {
 		s := redistest.Start(t)
 		proxy := faultproxy.NewAnswerer(t, s.Addr())
-		proxy.Say(0, 1000, "LOADING Redis is loading the dataset in memory", "evalsha")
-		said, err := await(t, t.Context(), open(t, strings.Replace(s.URL(), s.Addr(), proxy.Addr(), 1)), func() { proxy.Say(0, 0, "", "evalsha") })
+		proxy.FailNext(0, 1000, "LOADING Redis is loading the dataset in memory", "evalsha")
+		said, err := await(t, t.Context(), open(t, strings.Replace(s.URL(), s.Addr(), proxy.Addr(), 1)), func() { proxy.FailNext(0, 0, "", "evalsha") })
 		if !strings.Contains(said, "LOADING") || err != nil {
 			t.Errorf("%q, %v", said, err)
 		}

@@ -38,18 +38,18 @@ type shardClock struct {
 const driftDivisor = 1000
 
 // clockBound is a reply that bounds the clock from above: the clock was read after the request was sent,
-// and advances from there by no more than lease.Span.
+// and advances from there by no more than lease.MaxAdvance.
 type clockBound struct {
 	us, lagMS int64
 	sent      time.Time
 }
 
 // latestAt is the latest time that the clock can show now, rounded up to the millisecond.
-func (b clockBound) latestAt(now time.Time) lease.Latest {
+func (b clockBound) latestAt(now time.Time) lease.ClockBound {
 	passed := max(0, now.Sub(b.sent).Microseconds())
 	passed = (passed + passed/driftDivisor + 999) / 1000
 	ahead := min(passed, b.lagMS)
-	return lease.Latest{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
+	return lease.ClockBound{MS: (b.us+999)/1000 + passed + ahead, LagMS: b.lagMS - ahead}
 }
 
 // acceptJump, in place of the least expected time, accepts a TIME far ahead of what was expected.
@@ -109,11 +109,11 @@ func (c *shardClock) observe(us, lagMS int64, sent, now time.Time) {
 }
 
 // upperBound is the latest that the clock can show now.
-func (c *shardClock) upperBound(now time.Time) lease.Latest {
+func (c *shardClock) upperBound(now time.Time) lease.ClockBound {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.IsZero() {
-		return lease.Latest{}
+		return lease.ClockBound{}
 	}
 	l := c.bound.latestAt(now)
 	l.MS = max(l.MS, c.lastReturned)
@@ -180,9 +180,9 @@ func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
 
 // Latest bounds from above what the shard's clock can show now, by the answers of scripts.
 // Now has asked for at least one.
-func (s *Store) Latest(shard int) lease.Latest {
+func (s *Store) Latest(shard int) lease.ClockBound {
 	if s.virtual != nil {
-		return lease.Latest{MS: s.clocks[shard].advanceVirtual(s.virtual())}
+		return lease.ClockBound{MS: s.clocks[shard].advanceVirtual(s.virtual())}
 	}
 	return s.clocks[shard].upperBound(s.now())
 }

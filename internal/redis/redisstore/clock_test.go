@@ -211,12 +211,12 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 		t.Fatalf("the clock lags by %d ms", lag)
 	}
 	deadline := run(newScriptCall(s.scripts.lease, 0, []string{k.meta, k.state, k.lanes, k.lock, k.def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).reply.intAt(3)
-	if g := s.AcquireUnits(t.Context(), []job.UnitAsk{{Name: name, Limit: 1, Holder: "1@a", TTL: ttl}})[0]; !g.Granted {
+	if g := s.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@a", TTL: ttl}})[0]; !g.Granted {
 		t.Fatalf("%+v", g)
 	}
 	due := s.Latest(0).After(ttl.Milliseconds())
 	began := now
-	started := s.TakeRate(t.Context(), []job.RateAsk{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
+	started := s.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
 	off = 0
 	ended := map[string]time.Duration{}
 	note := func(what string, over bool) {
@@ -229,8 +229,8 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 		clock := read(0)
 		note("lease", clock >= deadline)
 		note("wait", clock >= due)
-		note("unit", s.AcquireUnits(t.Context(), []job.UnitAsk{{Name: name, Limit: 1, Holder: "1@b", TTL: ttl}})[0].Granted)
-		started += s.TakeRate(t.Context(), []job.RateAsk{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
+		note("unit", s.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@b", TTL: ttl}})[0].Granted)
+		started += s.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
 		if most := 1 + int(now.Sub(began)/time.Second); started > most {
 			t.Fatalf("%d starts in %v, one a second is the rate", started, now.Sub(began))
 		}
@@ -251,7 +251,7 @@ func TestLatestBoundsTheClock(t *testing.T) {
 	start := time.Now()
 	after := func(ms int64) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var c shardClock
-	if l := c.upperBound(start); l != (lease.Latest{}) {
+	if l := c.upperBound(start); l != (lease.ClockBound{}) {
 		t.Errorf("unknown: %+v", l)
 	}
 	const us = 1_900_000_000_000_000

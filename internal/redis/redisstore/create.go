@@ -156,7 +156,7 @@ type newRecord struct {
 func (n *newRecord) encodeRecord(r *job.Record, index int, f codec.Encoding) (err error) {
 	*n = newRecord{
 		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
-		watchMS: r.Definition.BreaksAt(&r.State),
+		watchMS: r.Definition.BreachAtMS(&r.State),
 	}
 	if n.state, err = f.ForStates(historyLimit(r.Definition)).EncodeState(&r.State); err != nil {
 		return fmt.Errorf("create %s: %w", n.id, err)

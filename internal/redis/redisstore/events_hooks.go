@@ -8,21 +8,21 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// HookStates reads how far webhooks are with shards, by shard and name. With an error come
+// WebhookProgress reads how far webhooks are with shards, by shard and name. With an error come
 // those shards that could be read.
-func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[string]job.HookState, error) {
+func (s *Store) WebhookProgress(ctx context.Context, shards []int) (map[int]map[string]job.WebhookProgress, error) {
 	ops := make([]*op, len(shards))
 	for i, shard := range shards {
 		key := s.shards[shard].hooks
 		ops[i] = newCommand("webhooks", key, "hgetall", key)
 	}
 	err := s.runAndWrap(ctx, ops...)
-	out := make(map[int]map[string]job.HookState, len(shards))
+	out := make(map[int]map[string]job.WebhookProgress, len(shards))
 	for i, o := range ops {
 		if o.err != nil {
 			continue
 		}
-		states := map[string]job.HookState{}
+		states := map[string]job.WebhookProgress{}
 		for name, text := range readHash(o.reply) {
 			if state, ok := parseHook(text); ok {
 				states[name] = state
@@ -33,11 +33,11 @@ func (s *Store) HookStates(ctx context.Context, shards []int) (map[int]map[strin
 	return out, err
 }
 
-// SaveHook stores how far a webhook is with a shard and, in the same step, the event
+// SaveWebhookProgress stores how far a webhook is with a shard and, in the same step, the event
 // that it gave up on, if there is one; it returns how many older ones were removed for that,
 // unless an earlier answer was lost. It answers job.ErrNotHolder if the shard's lock has
 // another value.
-func (s *Store) SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState, letter *job.HookLetter) (evicted int, err error) {
+func (s *Store) SaveWebhookProgress(ctx context.Context, shard int, lockValue, hook string, state job.WebhookProgress, letter *job.UndeliveredEvent) (evicted int, err error) {
 	keys := s.shards[shard]
 	names, argv := []string{keys.lock, keys.hooks}, []any{lockValue, hook, hookText(state), maxUndelivered}
 	if letter != nil {
@@ -51,9 +51,9 @@ func (s *Store) SaveHook(ctx context.Context, shard int, lockValue, hook string,
 	return int(o.reply.intAt(1)), err
 }
 
-// ForgetHooks deletes what is stored of webhooks that are no more. What they gave up on
+// DeleteWebhooks deletes what is stored of webhooks that are no more. What they gave up on
 // goes first: it is found by their states.
-func (s *Store) ForgetHooks(ctx context.Context, shard int, hooks []string) error {
+func (s *Store) DeleteWebhooks(ctx context.Context, shard int, hooks []string) error {
 	keys := s.shards[shard]
 	letters, states := []any{"del"}, []any{"hdel", keys.hooks}
 	for _, h := range hooks {
@@ -66,15 +66,15 @@ func (s *Store) ForgetHooks(ctx context.Context, shard int, hooks []string) erro
 }
 
 // hookText is a state as it is stored: its numbers, with spaces between them.
-func hookText(h job.HookState) string {
-	return fmt.Sprintf("%s %d %d %d %d", placeText(h.After), h.Tries, h.FirstMS, h.RetryMS, h.UpdatedMS)
+func hookText(h job.WebhookProgress) string {
+	return fmt.Sprintf("%s %d %d %d %d", placeText(h.After), h.Attempts, h.FirstMS, h.RetryMS, h.UpdatedMS)
 }
 
-func parseHook(text string) (h job.HookState, ok bool) {
+func parseHook(text string) (h job.WebhookProgress, ok bool) {
 	place, rest, _ := strings.Cut(text, " ")
 	if h.After, ok = parsePlace(place); !ok {
 		return h, false
 	}
-	n, err := fmt.Sscanf(rest, "%d %d %d %d", &h.Tries, &h.FirstMS, &h.RetryMS, &h.UpdatedMS)
+	n, err := fmt.Sscanf(rest, "%d %d %d %d", &h.Attempts, &h.FirstMS, &h.RetryMS, &h.UpdatedMS)
 	return h, err == nil && n == 4
 }

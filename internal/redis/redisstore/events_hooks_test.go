@@ -19,14 +19,14 @@ func TestHooksUnconfirmed(t *testing.T) {
 	if err := s.client.Set(ctx, s.LockKey(0), "holder", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	state := job.HookState{After: job.Place{MS: 7, Seq: 3}}
-	if _, err := s.SaveHook(ctx, 0, "somebody else", "ops", state, nil); !errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrDurability) {
+	state := job.WebhookProgress{After: job.Place{MS: 7, Seq: 3}}
+	if _, err := s.SaveWebhookProgress(ctx, 0, "somebody else", "ops", state, nil); !errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrDurability) {
 		t.Errorf("another one: %v", err)
 	}
-	if _, err := s.SaveHook(ctx, 0, "holder", "ops", state, nil); !errors.Is(err, job.ErrDurability) {
+	if _, err := s.SaveWebhookProgress(ctx, 0, "holder", "ops", state, nil); !errors.Is(err, job.ErrDurability) {
 		t.Errorf("the holder: %v", err)
 	}
-	if states, err := s.HookStates(ctx, []int{0}); err != nil || states[0]["ops"] != state {
+	if states, err := s.WebhookProgress(ctx, []int{0}); err != nil || states[0]["ops"] != state {
 		t.Errorf("%v, %v", states, err)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Store) undeliveredSets(ctx context.Context, hooks []string, shards []in
 
 // eachUndelivered reads what is to be read of sets, a bounded part of it at a time, and hands
 // on each part.
-func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, oldest bool, take func([]job.HookLetter)) error {
+func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, oldest bool, take func([]job.UndeliveredEvent)) error {
 	for len(sets) > 0 {
 		n, letters := 0, 0
 		for ; n < len(sets) && (n == 0 || letters+sets[n].read <= lettersPerCall); n++ {
@@ -76,7 +76,7 @@ func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, olde
 		if err := s.runAndWrap(ctx, ops...); err != nil {
 			return err
 		}
-		part := make([]job.HookLetter, 0, letters)
+		part := make([]job.UndeliveredEvent, 0, letters)
 		for i, o := range ops {
 			pairs := flattenPairs(o.reply)
 			for k := 0; k+1 < len(pairs); k += 2 {
@@ -89,16 +89,16 @@ func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, olde
 	return nil
 }
 
-// HookLetters lists events that webhooks gave up on: no more of them are read than it
+// UndeliveredEvents lists events that webhooks gave up on: no more of them are read than it
 // takes to know which come first, and few at a time.
-func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error) {
-	hooks, shards := []string{q.Hook}, s.allShards()
+func (s *Store) UndeliveredEvents(ctx context.Context, q job.UndeliveredQuery) ([]job.UndeliveredEvent, error) {
+	hooks, shards := []string{q.Webhook}, s.allShards()
 	if q.Event != "" {
 		if shards = s.shardsOfEvent(q.Event); shards == nil {
 			return nil, nil
 		}
 	}
-	if q.Hook == "" {
+	if q.Webhook == "" {
 		var err error
 		if hooks, err = s.hookNames(ctx, shards); err != nil {
 			return nil, err
@@ -110,18 +110,18 @@ func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.
 	}
 	for i := range sets {
 		set := &sets[i]
-		if sifted := q.Event != "" || set.hook == "" && q.Hook != ""; !sifted {
+		if sifted := q.Event != "" || set.hook == "" && q.Webhook != ""; !sifted {
 			set.read = min(set.read, q.Limit)
 		}
 	}
-	var out []job.HookLetter
-	err = s.eachUndelivered(ctx, sets, q.Oldest, func(part []job.HookLetter) {
+	var out []job.UndeliveredEvent
+	err = s.eachUndelivered(ctx, sets, q.Oldest, func(part []job.UndeliveredEvent) {
 		for _, l := range part {
-			if (q.Hook == "" || l.Hook == q.Hook) && (q.Event == "" || l.Happening.ID() == q.Event) {
+			if (q.Webhook == "" || l.Webhook == q.Webhook) && (q.Event == "" || l.Event.ID() == q.Event) {
 				out = append(out, l)
 			}
 		}
-		slices.SortStableFunc(out, func(a, b job.HookLetter) int {
+		slices.SortStableFunc(out, func(a, b job.UndeliveredEvent) int {
 			if q.Oldest {
 				return cmp.Compare(a.AtMS, b.AtMS)
 			}
@@ -132,8 +132,8 @@ func (s *Store) HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.
 	return out, err
 }
 
-// CountHookLetters counts what webhooks gave up on, in all shards.
-func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error) {
+// CountUndeliveredEvents counts what webhooks gave up on, in all shards.
+func (s *Store) CountUndeliveredEvents(ctx context.Context, hooks []string) (map[string]int, error) {
 	sets, err := s.undeliveredSets(ctx, hooks, s.allShards())
 	if err != nil {
 		return nil, err
@@ -147,31 +147,31 @@ func (s *Store) CountHookLetters(ctx context.Context, hooks []string) (map[strin
 		}
 		counts[set.hook] += set.size
 	}
-	return counts, s.eachUndelivered(ctx, old, true, func(part []job.HookLetter) {
+	return counts, s.eachUndelivered(ctx, old, true, func(part []job.UndeliveredEvent) {
 		for _, l := range part {
-			counts[l.Hook]++
+			counts[l.Webhook]++
 		}
 	})
 }
 
-// DeferHookLetter makes it, wherever it is, one that was given up on at another time.
-func (s *Store) DeferHookLetter(ctx context.Context, l job.HookLetter, atMS int64) error {
-	keys := s.shards[l.Happening.Shard]
-	key := keys.undeliveredKey(l.Hook)
+// DeferUndeliveredEvent makes it, wherever it is, one that was given up on at another time.
+func (s *Store) DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS int64) error {
+	keys := s.shards[l.Event.Shard]
+	key := keys.undeliveredKey(l.Webhook)
 	return s.runAndWrap(ctx, newCommand("webhooks", key, "zadd", key, "xx", atMS, l.ID),
 		newCommand("webhooks", keys.legacyUndelivered, "zadd", keys.legacyUndelivered, "xx", atMS, l.ID))
 }
 
-// DropHookLetter deletes one, from wherever it is.
-func (s *Store) DropHookLetter(ctx context.Context, l job.HookLetter) error {
-	keys := s.shards[l.Happening.Shard]
-	key := keys.undeliveredKey(l.Hook)
+// DeleteUndeliveredEvent deletes one, from wherever it is.
+func (s *Store) DeleteUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent) error {
+	keys := s.shards[l.Event.Shard]
+	key := keys.undeliveredKey(l.Webhook)
 	return s.runAndWrap(ctx, newCommand("webhooks", key, "zrem", key, l.ID), newCommand("webhooks", keys.legacyUndelivered, "zrem", keys.legacyUndelivered, l.ID))
 }
 
 // hookNames are the webhooks that shards know. One that gave up on anything is known.
 func (s *Store) hookNames(ctx context.Context, shards []int) ([]string, error) {
-	states, err := s.HookStates(ctx, shards)
+	states, err := s.WebhookProgress(ctx, shards)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +213,9 @@ type letterText struct {
 	Reason string `json:"r"`
 }
 
-func encodeLetter(l *job.HookLetter) string {
+func encodeLetter(l *job.UndeliveredEvent) string {
 	text, err := json.Marshal(letterText{
-		Hook: l.Hook, Event: encodeHappening(&l.Happening), Place: placeText(l.Happening.Place), Tries: l.Tries, AtMS: l.AtMS, Reason: l.Reason,
+		Hook: l.Webhook, Event: encodeEvent(&l.Event), Place: placeText(l.Event.Place), Tries: l.Attempts, AtMS: l.AtMS, Reason: l.Reason,
 	})
 	if err != nil {
 		panic("redisstore: " + err.Error()) // texts and numbers can be written
@@ -223,12 +223,12 @@ func encodeLetter(l *job.HookLetter) string {
 	return string(text)
 }
 
-func decodeLetter(shard int, text string, atMS int64) job.HookLetter {
+func decodeLetter(shard int, text string, atMS int64) job.UndeliveredEvent {
 	var t letterText
 	if json.Unmarshal([]byte(text), &t) != nil {
 		t = letterText{} // somebody else put it there
 	}
-	return job.HookLetter{
-		ID: text, Hook: t.Hook, Happening: decodeHappening(shard, t.Place, t.Event), Tries: t.Tries, AtMS: atMS, Reason: t.Reason,
+	return job.UndeliveredEvent{
+		ID: text, Webhook: t.Hook, Event: decodeEvent(shard, t.Place, t.Event), Attempts: t.Tries, AtMS: atMS, Reason: t.Reason,
 	}
 }

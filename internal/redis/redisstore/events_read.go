@@ -9,7 +9,7 @@ import (
 // Events reads what was asked for, all of it in one round trip to each server. With an
 // error come the pages of those shards that could be read: a server that is away must not
 // hide the others'.
-func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error) {
+func (s *Store) Events(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error) {
 	if s.events == nil {
 		return nil, job.ErrEventsOff
 	}
@@ -30,7 +30,7 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsP
 }
 
 // readPage decodes those entries of an answer that were asked for.
-func readPage(r reply, ask job.EventsAsk) job.EventsPage {
+func readPage(r reply, ask job.EventsRequest) job.EventsPage {
 	page := job.EventsPage{Read: len(r)}
 	if page.Read == 0 {
 		return page
@@ -41,7 +41,7 @@ func readPage(r reply, ask job.EventsAsk) job.EventsPage {
 		page.Gap = first.Seq != ask.After.Seq+1
 	}
 	if ask.Filter == nil {
-		page.Happenings = make([]job.Happening, 0, page.Read)
+		page.Events = make([]job.Event, 0, page.Read)
 	}
 	for k := range r {
 		entry := r.listAt(k)
@@ -49,9 +49,9 @@ func readPage(r reply, ask job.EventsAsk) job.EventsPage {
 		if ask.Filter != nil && !mayMatch(ask.Filter, text) {
 			continue
 		}
-		h := decodeHappening(ask.Shard, entry.textAt(0), text)
+		h := decodeEvent(ask.Shard, entry.textAt(0), text)
 		if ask.Filter == nil || ask.Filter.Matches(&h) {
-			page.Happenings = append(page.Happenings, h)
+			page.Events = append(page.Events, h)
 		}
 	}
 	return page

@@ -9,7 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// eventText is a happening as its stream has it. A later version may add fields, behind Job:
+// eventText is an event as its stream has it. A later version may add fields, behind Job:
 // mayMatch looks at those up to there. What is zero is left out.
 type eventText struct {
 	Kind     string            `json:"k"`
@@ -31,7 +31,7 @@ type eventText struct {
 	Labels   map[string]string `json:"l,omitempty"`
 }
 
-func encodeHappening(h *job.Happening) string {
+func encodeEvent(h *job.Event) string {
 	text, err := json.Marshal(eventText{
 		Kind: h.Kind, AtMS: h.AtMS, NS: h.Key.Namespace, Job: h.Key.ID, Queue: h.Queue, Run: h.RunID, Attempt: h.Attempt,
 		Trigger: uint8(h.Trigger), DueMS: h.DueMS, StartMS: h.StartMS, Failures: h.Failures, Count: h.Count,
@@ -43,15 +43,15 @@ func encodeHappening(h *job.Happening) string {
 	return string(text)
 }
 
-// decodeHappening reads what it can: an entry that somebody else put there is of no
+// decodeEvent reads what it can: an entry that somebody else put there is of no
 // kind.
-func decodeHappening(shard int, id, text string) job.Happening {
+func decodeEvent(shard int, id, text string) job.Event {
 	var t eventText
 	if json.Unmarshal([]byte(text), &t) != nil {
 		t = eventText{}
 	}
 	place, _ := parsePlace(id) // Redis checked it
-	h := job.Happening{
+	h := job.Event{
 		Shard: shard, Place: place, Kind: t.Kind, AtMS: t.AtMS, Key: job.Key{Namespace: t.NS, ID: t.Job}, Queue: t.Queue,
 		RunID: t.Run, Attempt: t.Attempt, Trigger: job.Trigger(t.Trigger), DueMS: t.DueMS, StartMS: t.StartMS,
 		Failures: t.Failures, Count: t.Count, Reason: t.Reason, Error: t.Error, Worker: t.Worker, Node: t.Node, Labels: t.Labels,
@@ -62,11 +62,11 @@ func decodeHappening(shard int, id, text string) job.Happening {
 	return h
 }
 
-// mayMatch looks at what an entry begins with, as encodeHappening writes it: kind,
+// mayMatch looks at what an entry begins with, as encodeEvent writes it: kind,
 // namespace and job. False: a filter does not select the entry, whatever follows. It decodes
 // nothing, since most entries are of no interest to most of those who read them. What it does
 // not find there it leaves to who decodes the entry.
-func mayMatch(f *job.HappeningFilter, text string) bool {
+func mayMatch(f *job.EventFilter, text string) bool {
 	kind, rest, ok := cutField(text, `{"k":"`)
 	if !ok {
 		return true

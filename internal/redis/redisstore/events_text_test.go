@@ -14,11 +14,11 @@ func TestMayMatchLosesNothing(t *testing.T) {
 	names := rapid.SampledFrom([]string{"", "a", "team-b", "é<&>", `quo"te`, `back\slash`, "\x01", "\xff"})
 	kinds := rapid.SampledFrom(append(job.Kinds(), "", "some.later"))
 	rapid.Check(t, func(t *rapid.T) {
-		h := job.Happening{
+		h := job.Event{
 			Kind: kinds.Draw(t, "kind"), AtMS: rapid.Int64().Draw(t, "at"), Key: job.Key{Namespace: names.Draw(t, "ns"), ID: names.Draw(t, "id")},
 			Queue: names.Draw(t, "queue"), Reason: names.Draw(t, "reason"),
 		}
-		var f job.HappeningFilter
+		var f job.EventFilter
 		for _, list := range []*[]string{&f.Namespaces, &f.Jobs, &f.Queues} {
 			if rapid.Bool().Draw(t, "some") {
 				*list = []string{names.Draw(t, "one"), names.Draw(t, "two")}
@@ -27,20 +27,20 @@ func TestMayMatchLosesNothing(t *testing.T) {
 		if rapid.Bool().Draw(t, "some kinds") {
 			f.Kinds = []string{kinds.Draw(t, "one"), "run.*"}
 		}
-		text := encodeHappening(&h)
-		decoded := decodeHappening(0, "1-1", text)
+		text := encodeEvent(&h)
+		decoded := decodeEvent(0, "1-1", text)
 		if f.Matches(&decoded) && !mayMatch(&f, text) {
 			t.Fatalf("%+v selects %s, which is left out", f, text)
 		}
 	})
-	text := encodeHappening(&job.Happening{Kind: job.KindRunSucceeded, AtMS: 1, Key: job.Key{Namespace: "team-b", ID: "x"}})
-	for _, f := range []job.HappeningFilter{{Namespaces: []string{"team-a"}}, {Kinds: []string{"job.*"}}, {Jobs: []string{"y"}}} {
+	text := encodeEvent(&job.Event{Kind: job.KindRunSucceeded, AtMS: 1, Key: job.Key{Namespace: "team-b", ID: "x"}})
+	for _, f := range []job.EventFilter{{Namespaces: []string{"team-a"}}, {Kinds: []string{"job.*"}}, {Jobs: []string{"y"}}} {
 		if mayMatch(&f, text) {
 			t.Errorf("%+v has %s decoded", f, text)
 		}
 	}
 	// A later version may have other fields in between: what is not found is decoded.
-	if !mayMatch(&job.HappeningFilter{Namespaces: []string{"team-b"}}, `{"k":"run.succeeded","v":2,"t":1,"ns":"team-b"}`) {
+	if !mayMatch(&job.EventFilter{Namespaces: []string{"team-b"}}, `{"k":"run.succeeded","v":2,"t":1,"ns":"team-b"}`) {
 		t.Error("an entry in another order is left out")
 	}
 }

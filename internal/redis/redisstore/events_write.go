@@ -54,7 +54,7 @@ func (s *Store) RecordsEvents() bool { return s.events != nil }
 // Announce queues events that belong to no decision. They are written with the next decisions of their
 // shard or by FlushEvents. Until then they are lost if this process ends. An event without a key
 // belongs to the shard that its node's name selects.
-func (s *Store) Announce(happenings ...job.Happening) {
+func (s *Store) Announce(happenings ...job.Event) {
 	l := s.events
 	if l == nil {
 		return
@@ -63,18 +63,18 @@ func (s *Store) Announce(happenings ...job.Happening) {
 	defer l.mu.Unlock()
 	for i := range happenings {
 		h := &happenings[i]
-		shard := s.shardOfHappening(h)
+		shard := s.shardOfEvent(h)
 		if len(l.waiting[shard]) >= maxAnnouncementsPerShard {
 			s.metrics.eventsLost.Inc()
 			continue
 		}
-		l.waiting[shard] = append(l.waiting[shard], announcement{h.Key, encodeHappening(h)})
+		l.waiting[shard] = append(l.waiting[shard], announcement{h.Key, encodeEvent(h)})
 		l.wakeUpLocked(shard)
 	}
 }
 
-// Announced receives after events have been queued that FlushEvents may write.
-func (s *Store) Announced() <-chan struct{} {
+// AnnouncedSignal receives after events have been queued that FlushEvents may write.
+func (s *Store) AnnouncedSignal() <-chan struct{} {
 	if s.events == nil {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (l *eventQueue) wakeUpLocked(shard int) {
 	}
 }
 
-func (s *Store) shardOfHappening(h *job.Happening) int {
+func (s *Store) shardOfEvent(h *job.Event) int {
 	switch {
 	case h.Kind == job.KindShardTaken:
 		return h.Shard
@@ -252,8 +252,8 @@ func (c *applyCall) appendEvents(s *Store, argv []any, writes []job.Write) []any
 			labels = d.Labels
 		}
 		for k := range w.Decision.Notices {
-			if h, ok := job.Happened(&w.Decision.Notices[k], labels); ok {
-				argv, n = append(argv, i+1, encodeHappening(&h)), n+1
+			if h, ok := job.NewEvent(&w.Decision.Notices[k], labels); ok {
+				argv, n = append(argv, i+1, encodeEvent(&h)), n+1
 			}
 		}
 	}
@@ -283,11 +283,11 @@ func (s *Store) requeueAnnouncements(calls []*applyCall) {
 func (l *eventQueue) appendCreated(argv []any, records []*newRecord) []any {
 	n := 0
 	for i, r := range records {
-		argv, n = append(argv, i+1, encodeHappening(newHappening(job.KindJobCreated, r.record))), n+1
+		argv, n = append(argv, i+1, encodeEvent(newHappening(job.KindJobCreated, r.record))), n+1
 		if state := &r.record.State; state.Paused {
 			h := newHappening(job.KindJobPaused, r.record)
 			h.Reason = state.PauseNote
-			argv, n = append(argv, i+1, encodeHappening(h)), n+1
+			argv, n = append(argv, i+1, encodeEvent(h)), n+1
 		}
 	}
 	return l.appendEventCount(argv, n)
@@ -298,12 +298,12 @@ func (l *eventQueue) appendCreated(argv []any, records []*newRecord) []any {
 func (l *eventQueue) appendRestored(argv []any, r *job.Record) []any {
 	h := newHappening(job.KindJobRestored, r)
 	h.AtMS = 0
-	return l.appendEventCount(append(argv, 1, encodeHappening(h)), 1)
+	return l.appendEventCount(append(argv, 1, encodeEvent(h)), 1)
 }
 
-func newHappening(kind string, r *job.Record) *job.Happening {
+func newHappening(kind string, r *job.Record) *job.Event {
 	d := r.Definition
-	return &job.Happening{
+	return &job.Event{
 		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due, Failures: r.State.Failures, Labels: d.Labels,
 	}
 }

@@ -21,15 +21,15 @@ func TestTheLineOfNewsIsBounded(t *testing.T) {
 	}
 	s := &Store{shards: make([]shardKeys, 2), events: newEventQueue(MinKeepEvents, 2), metrics: m}
 	for range maxAnnouncementsPerShard + 3 {
-		s.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1})
+		s.Announce(job.Event{Kind: job.KindShardTaken, Shard: 1})
 	}
-	s.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 0})
+	s.Announce(job.Event{Kind: job.KindShardTaken, Shard: 0})
 	if lost := testutil.ToFloat64(m.eventsLost); lost != 3 || len(s.events.waiting[1]) != maxAnnouncementsPerShard || len(s.events.nonEmpty) != 2 {
 		t.Errorf("%v are lost, %d wait", lost, len(s.events.waiting[1]))
 	}
 	s.events.waiting[1][0].text = "first"
 	taken := s.events.dequeueFor(t.Context(), 1, nil)
-	s.Announce(job.Happening{Kind: job.KindNodeJoined, Node: "n"})
+	s.Announce(job.Event{Kind: job.KindNodeJoined, Node: "n"})
 	s.events.requeue(1, taken)
 	if again := s.events.dequeueFor(t.Context(), 1, nil); len(taken) == 0 || !slices.Equal(again, taken) || again[0].text != "first" {
 		t.Errorf("%d are taken, then %d", len(taken), len(again))
@@ -43,14 +43,14 @@ func TestNewsOfAJobGoBeforeItsDecisions(t *testing.T) {
 		s := &Store{shards: make([]shardKeys, 1), events: newEventQueue(MinKeepEvents, 1)}
 		announce := func(n int) {
 			for range n {
-				s.Announce(job.Happening{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "other"}})
+				s.Announce(job.Event{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "other"}})
 			}
 		}
 		last := func(line []announcement) string { return line[len(line)-1].key.ID }
 		mine := []*applyItem{{record: "ns/mine"}}
 
 		announce(applyItems + 100)
-		s.Announce(job.Happening{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "mine"}})
+		s.Announce(job.Event{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "mine"}})
 		announce(1)
 		if line := s.events.dequeueFor(t.Context(), 0, mine); len(line) != applyItems+101 || last(line) != "mine" {
 			t.Errorf("%d go with the decision", len(line))

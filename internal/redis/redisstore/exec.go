@@ -171,7 +171,7 @@ func (s *Store) sendCoalesced(ctx context.Context, to pipeliner, ops []*op) {
 	err := s.coalescerOf(to).Do(ctx, ops, args, s.maxQueueWait, func(ctx context.Context, loads [][]*op) {
 		s.sendPipeline(ctx, to, slices.Concat(loads...), false, "")
 	})
-	if errors.Is(err, coalesce.ErrPatience) {
+	if errors.Is(err, coalesce.ErrTurnTimeout) {
 		err = redis.ErrPoolTimeout
 	}
 	if err != nil {
@@ -182,12 +182,12 @@ func (s *Store) sendCoalesced(ctx context.Context, to pipeliner, ops []*op) {
 }
 
 // coalescerOf returns the coalescer of a server.
-func (s *Store) coalescerOf(to pipeliner) *coalesce.Funnel[[]*op] {
+func (s *Store) coalescerOf(to pipeliner) *coalesce.Coalescer[[]*op] {
 	f, ok := s.coalescers.Load(to)
 	if !ok {
 		f, _ = s.coalescers.LoadOrStore(to, coalesce.New[[]*op](maxPipelinesInFlight, maxPipelineArgs))
 	}
-	return f.(*coalesce.Funnel[[]*op])
+	return f.(*coalesce.Coalescer[[]*op])
 }
 
 // masterAt finds a master of the cluster by its address.

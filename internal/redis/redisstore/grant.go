@@ -16,7 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
-// ErrDenied: the Redis user lacks a permission that is needed.
+// ErrDenied means that the Redis user lacks a permission that is needed.
 var ErrDenied = errors.New("the Redis user lacks a right")
 
 // CodeGrant is the code of findings about missing permissions.
@@ -32,7 +32,7 @@ func (s *Store) checkGrant(ctx context.Context) error {
 	if s.embedded {
 		return nil
 	}
-	refused, err := s.deniedInScripts(ctx, redisacl.Scripted())
+	refused, err := s.deniedInScripts(ctx, redisacl.ScriptCommands())
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *Store) explainCensusDenial(ctx context.Context, err error) error {
 	if s.embedded || !isDenied(err) {
 		return err
 	}
-	refused, failed := s.deniedInScripts(ctx, redisacl.Measures())
+	refused, failed := s.deniedInScripts(ctx, redisacl.ByteLimitCommands())
 	if failed == nil && len(refused) > 0 {
 		err = fmt.Errorf("%w to run %s", ErrDenied, strings.Join(refused, ", "))
 		s.firstDenial.Store(&err) // replaces an error that does not name the command
@@ -207,7 +207,7 @@ func (s *Store) grantOptions() Options {
 	return Options{Client: s.client, Prefix: s.prefix, Functions: s.scripts.grant.function != ""}
 }
 
-// ErrFunctions: a server lacks the functions of this version.
+// ErrFunctions means that a server lacks the functions of this version.
 var ErrFunctions = errors.New("the functions of this version are not loaded")
 
 // explainMissingFunction adds to an error about a missing function how to load it.

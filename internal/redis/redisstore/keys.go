@@ -13,8 +13,8 @@ type shardKeys struct {
 	hist  string // hash: record.slot -> ended run
 	lanes string // sorted set: lane -> first due time
 	lock  string // the shard's redislock key
-	// rankings are sorted sets: job -> its rank, by job.Worst. They are bounded.
-	rankings [job.Worsts]string
+	// rankings are sorted sets: job -> its rank, by job.Ranking. They are bounded.
+	rankings [job.RankingCount]string
 	// objectives is a sorted set: record -> when to check the lateness objective of its run.
 	objectives string
 
@@ -32,7 +32,7 @@ func newShardKeys(prefix, tag string) shardKeys {
 	return shardKeys{
 		meta: p + "meta", def: p + "def", state: p + "st", hist: p + "hist",
 		lanes: p + "lanes", lock: p + "lock", lane: p + "l:", base: p, objectives: p + "objectives",
-		rankings: [job.Worsts]string{job.Failing: p + "failing", job.Late: p + "late"},
+		rankings: [job.RankingCount]string{job.RankingFailing: p + "failing", job.RankingLate: p + "late"},
 		events:   p + "events", hooks: p + "hooks", undelivered: p + "hookdead:", legacyUndelivered: p + "hookdead",
 	}
 }

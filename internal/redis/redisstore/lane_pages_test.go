@@ -149,7 +149,7 @@ func TestACensusCountsAllLanes(t *testing.T) {
 	if _, err := counts.Census(t.Context(), 0, func(namespace string) bool { return namespace == "z" }); err != nil {
 		t.Fatal(err)
 	}
-	if granted, n, err := counts.Take(t.Context(), "z", 1, 50); err != nil || granted != 0 || n != 50 {
+	if granted, n, err := counts.Reserve(t.Context(), "z", 1, 50); err != nil || granted != 0 || n != 50 {
 		t.Errorf("granted %d beyond 50 jobs, counted %d (%v)", granted, n, err)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// ListLetters walks the dead runs of a namespace (of all, if it is empty) that are
+// ListDeadLetters walks the dead runs of a namespace (of all, if it is empty) that are
 // kept: the dead letters of jobs that go on, and one-time jobs that are dead
 // themselves. Budget, cursor and order are as those of List; every job counts for
 // the budget. A cursor of one of the two walks is good for the other.
-func (s *Store) ListLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.Letter, next string, err error) {
+func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.DeadLetter, next string, err error) {
 	next, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		page, err := s.lettersAmong(ctx, shard, found)
 		letters = append(letters, page...)
@@ -26,7 +26,7 @@ func (s *Store) ListLetters(ctx context.Context, namespace, cursor string, budge
 
 // lettersAmong picks the dead runs, and reads when each will be deleted and its
 // place in the history.
-func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedRecord) ([]job.Letter, error) {
+func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedRecord) ([]job.DeadLetter, error) {
 	var dead []scannedRecord
 	var fields []string
 	var ops []*op
@@ -45,11 +45,11 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedReco
 	if err := s.runAndWrap(ctx, append(ops, runs)...); err != nil {
 		return nil, err
 	}
-	letters := make([]job.Letter, len(dead))
+	letters := make([]job.DeadLetter, len(dead))
 	for i := range dead {
 		d := &dead[i]
 		_, expires := job.SplitScore(parseScore(ops[i].reply.valueAt(0)))
-		letters[i] = job.Letter{
+		letters[i] = job.DeadLetter{
 			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
 		}
 		if !runs.reply.hasTextAt(i) {

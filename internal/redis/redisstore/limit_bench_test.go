@@ -15,10 +15,10 @@ func BenchmarkUnits(b *testing.B) {
 	for _, names := range []int{1, 100} {
 		b.Run(fmt.Sprint("names=", names), func(b *testing.B) {
 			s := w.store(b)
-			asks, releases := make([]job.UnitAsk, names), make([]job.UnitRelease, names)
+			asks, releases := make([]job.UnitRequest, names), make([]job.UnitRelease, names)
 			for i := range names {
 				name := fmt.Sprint("lock/ns/", i)
-				asks[i] = job.UnitAsk{Name: name, Limit: 1, Holder: "1@ns/job", Waiter: "ns/job", TTL: time.Minute}
+				asks[i] = job.UnitRequest{Name: name, Limit: 1, Holder: "1@ns/job", Waiter: "ns/job", TTL: time.Minute}
 				releases[i] = job.UnitRelease{Name: name, Limit: 1, Holder: "1@ns/job"}
 			}
 			for b.Loop() {
@@ -37,9 +37,9 @@ func BenchmarkUnits(b *testing.B) {
 // BenchmarkRate takes a start of each of some queues.
 func BenchmarkRate(b *testing.B) {
 	s := limitWorld{redistest.Start(b).URL()}.store(b)
-	asks := make([]job.RateAsk, 100)
+	asks := make([]job.RateRequest, 100)
 	for i := range asks {
-		asks[i] = job.RateAsk{Name: fmt.Sprint("rate/ns/", i), N: 1, Interval: time.Microsecond, Burst: 100}
+		asks[i] = job.RateRequest{Name: fmt.Sprint("rate/ns/", i), N: 1, Interval: time.Microsecond, Burst: 100}
 	}
 	for b.Loop() {
 		if g := s.TakeRate(b.Context(), asks)[0]; g.Err != nil {

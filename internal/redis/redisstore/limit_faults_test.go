@@ -23,8 +23,8 @@ func TestLimitsLoseAnswers(t *testing.T) {
 		proxy.CutNextReplies(1)
 		lost++
 	}
-	ask := func(holder string) job.UnitAsk {
-		return job.UnitAsk{Name: "n", Limit: 1, Holder: holder, Waiter: job.RecordID("record-" + holder), TTL: time.Minute}
+	ask := func(holder string) job.UnitRequest {
+		return job.UnitRequest{Name: "n", Limit: 1, Holder: holder, Waiter: job.RecordID("record-" + holder), TTL: time.Minute}
 	}
 	lose()
 	if g := acquire(t, s, ask("a")); !g.Granted {
@@ -35,23 +35,23 @@ func TestLimitsLoseAnswers(t *testing.T) {
 		t.Errorf("second: %+v", g)
 	}
 	lose()
-	if lost, err := s.KeepUnits(t.Context(), []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}}); err != nil || len(lost) > 0 {
+	if lost, err := s.RenewUnits(t.Context(), []job.UnitRenewal{{Name: "n", Holder: "a", TTL: time.Minute}}); err != nil || len(lost) > 0 {
 		t.Errorf("keep: %v", err)
 	}
 	lose()
 	if woken := release(t, s, "n", 1, "a"); len(woken) != 1 || woken[0] != "record-b" {
 		t.Errorf("release wakes %v", woken)
 	}
-	rate := job.RateAsk{Name: "n", N: 3, Interval: time.Hour, Burst: 10}
+	rate := job.RateRequest{Name: "n", N: 3, Interval: time.Hour, Burst: 10}
 	for _, n := range []int{3, -1} {
 		rate.N = n
 		lose()
-		if g := s.TakeRate(t.Context(), []job.RateAsk{rate})[0]; g.Err != nil || g.N != n {
+		if g := s.TakeRate(t.Context(), []job.RateRequest{rate})[0]; g.Err != nil || g.N != n {
 			t.Errorf("take %d: %+v", n, g)
 		}
 	}
 	rate.N = 100
-	if g := s.TakeRate(t.Context(), []job.RateAsk{rate})[0]; g.N != 8 {
+	if g := s.TakeRate(t.Context(), []job.RateRequest{rate})[0]; g.N != 8 {
 		t.Errorf("after 3 taken and 1 given back %d of 10 are left", g.N)
 	}
 	for _, swap := range []job.CellSwap{{Name: "c", New: "1"}, {Name: "c", Old: "1", New: "2"}, {Name: "c", Old: "2"}} {
@@ -74,7 +74,7 @@ func TestLimitsLoseAnswers(t *testing.T) {
 func TestLimitsAtMaxMemory(t *testing.T) {
 	server := redistest.Start(t)
 	s := limitWorld{server.URL()}.store(t)
-	if g := acquire(t, s, job.UnitAsk{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}); !g.Granted {
+	if g := acquire(t, s, job.UnitRequest{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}); !g.Granted {
 		t.Fatalf("%+v", g)
 	}
 	if err := server.Client().ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
@@ -84,10 +84,10 @@ func TestLimitsAtMaxMemory(t *testing.T) {
 		t.Fatalf("memory is not full: %v", err)
 	}
 	release(t, s, "n", 1, "a")
-	if g := acquire(t, s, job.UnitAsk{Name: "n", Limit: 1, Holder: "b", TTL: time.Minute}); !g.Granted {
+	if g := acquire(t, s, job.UnitRequest{Name: "n", Limit: 1, Holder: "b", TTL: time.Minute}); !g.Granted {
 		t.Errorf("acquire: %+v", g)
 	}
-	if g := s.TakeRate(t.Context(), []job.RateAsk{{Name: "n", N: 1, Interval: time.Second}})[0]; g.Err != nil || g.N != 1 {
+	if g := s.TakeRate(t.Context(), []job.RateRequest{{Name: "n", N: 1, Interval: time.Second}})[0]; g.Err != nil || g.N != 1 {
 		t.Errorf("rate: %+v", g)
 	}
 	if r := s.SwapCells(t.Context(), []job.CellSwap{{Name: "n", New: "x"}})[0]; r.Err != nil || !r.Swapped {
@@ -104,11 +104,11 @@ func TestLimitsUnconfirmed(t *testing.T) {
 	s := limitWorld{redistest.Start(t).URL()}.store(t)
 	s.durability, s.replicas, s.waitTimeout = conn.DurabilityReplica, 1, time.Millisecond
 	ctx := t.Context()
-	grant := s.AcquireUnits(ctx, []job.UnitAsk{{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}})[0]
+	grant := s.AcquireUnits(ctx, []job.UnitRequest{{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}})[0]
 	if !errors.Is(grant.Err, job.ErrDurability) || !grant.Granted || grant.NowMS == 0 {
 		t.Errorf("acquire: %+v", grant)
 	}
-	if _, err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}}); !errors.Is(err, job.ErrDurability) {
+	if _, err := s.RenewUnits(ctx, []job.UnitRenewal{{Name: "n", Holder: "a", TTL: time.Minute}}); !errors.Is(err, job.ErrDurability) {
 		t.Errorf("keep: %v", err)
 	}
 	if r := s.SwapCells(ctx, []job.CellSwap{{Name: "n", New: "x"}})[0]; !errors.Is(r.Err, job.ErrDurability) || !r.Swapped {
@@ -117,13 +117,13 @@ func TestLimitsUnconfirmed(t *testing.T) {
 	if err := s.PutQueueSettings(ctx, job.QueueKey{Namespace: "n", Queue: "q"}, job.QueueSettings{}); !errors.Is(err, job.ErrDurability) {
 		t.Errorf("settings: %v", err)
 	}
-	if r := s.TakeRate(ctx, []job.RateAsk{{Name: "n", N: 1, Interval: 1}})[0]; r.Err != nil || r.N != 1 {
+	if r := s.TakeRate(ctx, []job.RateRequest{{Name: "n", N: 1, Interval: 1}})[0]; r.Err != nil || r.N != 1 {
 		t.Errorf("rate: %+v", r)
 	}
 	if r := s.ReadCells(ctx, []string{"n"})[0]; r.Err != nil || r.Text != "x" {
 		t.Errorf("read: %+v", r)
 	}
-	if n, err := s.Room(ctx, "n", 3); err != nil || n != 2 {
+	if n, err := s.FreeUnits(ctx, "n", 3); err != nil || n != 2 {
 		t.Errorf("room %d (%v)", n, err)
 	}
 }

@@ -76,15 +76,15 @@ func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (reply, error) 
 	return o.reply, err
 }
 
-// Take counts up to n more for a namespace, as many as a limit leaves, and returns how many
+// Reserve counts up to n more for a namespace, as many as a limit leaves, and returns how many
 // those are, and what the count is then.
-func (c *NamespaceCounts) Take(ctx context.Context, namespace string, n, limit int) (granted, count int, err error) {
+func (c *NamespaceCounts) Reserve(ctx context.Context, namespace string, n, limit int) (granted, count int, err error) {
 	r, err := c.call(ctx, "take", namespace, n, limit)
 	return int(r.intAt(0)), int(r.intAt(1)), err
 }
 
-// Give takes n off the count of a namespace.
-func (c *NamespaceCounts) Give(ctx context.Context, namespace string, n int) error {
+// Return takes n off the count of a namespace.
+func (c *NamespaceCounts) Return(ctx context.Context, namespace string, n int) error {
 	_, err := c.call(ctx, "give", namespace, n)
 	return err
 }

@@ -57,7 +57,7 @@ func TestJobsAreCounted(t *testing.T) {
 	s, admin := jobsBed(t)
 	ctx := t.Context()
 	for _, step := range []struct{ n, limit, granted, jobs int }{{3, 5, 3, 3}, {3, 5, 2, 5}, {1, 5, 0, 5}, {1, 4, 0, 5}, {1, 6, 1, 6}} {
-		granted, jobs, err := s.JobCounts().Take(ctx, "a", step.n, step.limit)
+		granted, jobs, err := s.JobCounts().Reserve(ctx, "a", step.n, step.limit)
 		if err != nil || granted != step.granted || jobs != step.jobs {
 			t.Errorf("%+v: granted %d, jobs %d, %v", step, granted, jobs, err)
 		}
@@ -69,11 +69,11 @@ func TestJobsAreCounted(t *testing.T) {
 			t.Errorf("counts %v, counted %t (%v), want %v", jobs, counted, err, want)
 		}
 	}
-	if err := s.JobCounts().Give(ctx, "a", 4); err != nil {
+	if err := s.JobCounts().Return(ctx, "a", 4); err != nil {
 		t.Fatal(err)
 	}
 	counts(map[string]int{"a": 2}, false)
-	if err := s.JobCounts().Give(ctx, "a", 40); err != nil {
+	if err := s.JobCounts().Return(ctx, "a", 40); err != nil {
 		t.Fatal(err)
 	}
 	counts(map[string]int{"a": 0}, false)
@@ -84,7 +84,7 @@ func TestJobsAreCounted(t *testing.T) {
 	lanesOf(t, s, admin, 1, "b", 2)
 	lanesOf(t, s, admin, 1, "free", 1)
 	wanted := func(namespace string) bool { return namespace != "free" }
-	if _, _, err := s.JobCounts().Take(ctx, "gone", 3, 9); err != nil { // whose node dies now
+	if _, _, err := s.JobCounts().Reserve(ctx, "gone", 3, 9); err != nil { // whose node dies now
 		t.Fatal(err)
 	}
 	census := func(every time.Duration, want func(string) bool) bool {
@@ -107,14 +107,14 @@ func TestJobsAreCounted(t *testing.T) {
 		if !asked {
 			asked = true
 			for range 2 { // the second time nobody has heard the answer
-				if _, _, err := s.JobCounts().Take(ctx, "b", 1, 9); err != nil {
+				if _, _, err := s.JobCounts().Reserve(ctx, "b", 1, 9); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, _, err := s.JobCounts().Take(ctx, "c", 1, 9); err != nil {
+			if _, _, err := s.JobCounts().Reserve(ctx, "c", 1, 9); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.JobCounts().Give(ctx, "c", 1); err != nil { // which may be an older one
+			if err := s.JobCounts().Return(ctx, "c", 1); err != nil { // which may be an older one
 				t.Fatal(err)
 			}
 		}

@@ -62,9 +62,9 @@ func testUnitsFair(t *testing.T, w limitWorld) {
 // however many they are.
 func testUnitsForgetWaiters(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
-	hold := job.UnitAsk{Name: "n", Limit: 1, Holder: "holder", TTL: time.Hour}
+	hold := job.UnitRequest{Name: "n", Limit: 1, Holder: "holder", TTL: time.Hour}
 	acquire(t, s, hold)
-	var asks []job.UnitAsk
+	var asks []job.UnitRequest
 	for i := range 150 {
 		asks = append(asks, waiting("n", 1, job.RecordID(fmt.Sprint("gone", i)), int64(i)))
 	}
@@ -78,7 +78,7 @@ func testUnitsForgetWaiters(t *testing.T, w limitWorld) {
 // testUnitsBoundLine: the line has an end, and those in it keep their places.
 func testUnitsBoundLine(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
-	acquire(t, s, job.UnitAsk{Name: "n", Limit: 1, Holder: "holder", TTL: time.Hour})
+	acquire(t, s, job.UnitRequest{Name: "n", Limit: 1, Holder: "holder", TTL: time.Hour})
 	base := s.shards[s.homeShard("n")].base
 	ranks, times := make([]redis.Z, 9999), make([]redis.Z, 9999)
 	for i := range ranks {

@@ -41,11 +41,11 @@ func testUnitsNeverTooMany(t *testing.T, w limitWorld) {
 			ctx := context.Background()
 			for round := range rounds {
 				ttl := time.Duration(5+rng.IntN(40)) * time.Millisecond
-				ask := job.UnitAsk{
+				ask := job.UnitRequest{
 					Name: "n", Limit: limit, Holder: fmt.Sprintf("%d@%d", round, worker), TTL: ttl,
 					Waiter: job.RecordID(fmt.Sprint("w", worker)), Rank: int64(rng.IntN(5)),
 				}
-				g := s.AcquireUnits(ctx, []job.UnitAsk{ask})[0]
+				g := s.AcquireUnits(ctx, []job.UnitRequest{ask})[0]
 				clock.Add(int64(rng.IntN(4)))
 				if g.Err != nil {
 					t.Errorf("acquire: %v", g.Err)
@@ -59,7 +59,7 @@ func testUnitsNeverTooMany(t *testing.T, w limitWorld) {
 				for range rng.IntN(3) {
 					clock.Add(int64(rng.IntN(10)))
 					sent := seen()
-					if lost, err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: ask.Holder, TTL: ttl}}); err != nil || len(lost) > 0 {
+					if lost, err := s.RenewUnits(ctx, []job.UnitRenewal{{Name: "n", Holder: ask.Holder, TTL: ttl}}); err != nil || len(lost) > 0 {
 						break
 					}
 					held.to = max(held.to, sent+ttl.Milliseconds())

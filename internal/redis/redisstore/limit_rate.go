@@ -9,7 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/codec"
 )
 
-// Bounds of a RateAsk.
+// Bounds of a RateRequest.
 const (
 	maxRateN        = 1_000_000
 	maxRateBurst    = 1_000_000
@@ -31,7 +31,7 @@ const (
 // An idle limit takes no memory. Rate limits are not confirmed to the durability
 // class: a failover may forget some starts. A repeat of a call whose answer was lost
 // is recognised unless eight others came in between; it then counts twice.
-func (s *Store) TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGrant {
+func (s *Store) TakeRate(ctx context.Context, asks []job.RateRequest) []job.RateGrant {
 	items := make([]limitItem, len(asks))
 	id := randomID()[:8]
 	for i, a := range asks {
@@ -51,7 +51,7 @@ func (s *Store) TakeRate(ctx context.Context, asks []job.RateAsk) []job.RateGran
 	return grants
 }
 
-func validateRateAsk(a job.RateAsk) error {
+func validateRateAsk(a job.RateRequest) error {
 	if err := validateLimitNames(a.Name); err != nil {
 		return err
 	}

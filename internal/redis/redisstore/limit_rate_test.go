@@ -12,9 +12,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func take(t testing.TB, s *Store, ask job.RateAsk) job.RateGrant {
+func take(t testing.TB, s *Store, ask job.RateRequest) job.RateGrant {
 	t.Helper()
-	g := s.TakeRate(t.Context(), []job.RateAsk{ask})[0]
+	g := s.TakeRate(t.Context(), []job.RateRequest{ask})[0]
 	if g.Err != nil {
 		t.Fatalf("%+v: %v", ask, g.Err)
 	}
@@ -24,7 +24,7 @@ func take(t testing.TB, s *Store, ask job.RateAsk) job.RateGrant {
 func testRate(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
 	start := clock.Load()
-	ask := job.RateAsk{Name: "n", Interval: 100 * time.Millisecond, Burst: 5}
+	ask := job.RateRequest{Name: "n", Interval: 100 * time.Millisecond, Burst: 5}
 	step := func(n, granted int, at int64) {
 		t.Helper()
 		ask.N = n
@@ -48,7 +48,7 @@ func testRate(t *testing.T, w limitWorld) {
 	clock.pass(time.Hour)
 	step(6, 5, 3_600_200)
 	// Reservations follow one another.
-	pace := job.RateAsk{Name: "pace", N: 3, Interval: time.Second, Reserve: true}
+	pace := job.RateRequest{Name: "pace", N: 3, Interval: time.Second, Reserve: true}
 	now := clock.Load()
 	for i := range 4 {
 		if g := take(t, s, pace); g.N != 3 || g.AtMS != now+int64(i)*3000 {
@@ -61,7 +61,7 @@ func testRate(t *testing.T, w limitWorld) {
 	}
 	// A burst of one start and one of none are the same.
 	for i, want := range []int{1, 0} {
-		if g := take(t, s, job.RateAsk{Name: "one", N: 9, Interval: time.Minute}); g.N != want {
+		if g := take(t, s, job.RateRequest{Name: "one", N: 9, Interval: time.Minute}); g.N != want {
 			t.Errorf("take %d grants %d", i, g.N)
 		}
 	}
@@ -70,7 +70,7 @@ func testRate(t *testing.T, w limitWorld) {
 // rateModel is a rate limit in plain arithmetic: all in ns since the start.
 type rateModel struct{ taken int64 }
 
-func (m *rateModel) take(now int64, a job.RateAsk) (n int, at int64) {
+func (m *rateModel) take(now int64, a job.RateRequest) (n int, at int64) {
 	interval, n := a.Interval.Nanoseconds(), a.N
 	slack := int64(max(1, a.Burst)-1) * interval
 	m.taken = max(m.taken, now)
@@ -100,7 +100,7 @@ func testRateModel(t *testing.T, w limitWorld) {
 	next := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		next++
-		ask := job.RateAsk{
+		ask := job.RateRequest{
 			Name:     fmt.Sprint("rate/", next),
 			Interval: time.Duration(rapid.OneOf(rapid.Int64Range(1, 10_000_000), rapid.Int64Range(1, int64(time.Hour))).Draw(rt, "interval")),
 			Burst:    rapid.IntRange(0, 50).Draw(rt, "burst"),
@@ -128,24 +128,24 @@ func testRateModel(t *testing.T, w limitWorld) {
 func testRateOthers(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
 	// Ten starts ahead stay ten when the queue is sped up, and slowed down.
-	take(t, s, job.RateAsk{Name: "n", N: 10, Interval: 1000 * time.Second, Reserve: true})
+	take(t, s, job.RateRequest{Name: "n", N: 10, Interval: 1000 * time.Second, Reserve: true})
 	for _, interval := range []time.Duration{time.Second, time.Minute, 70 * time.Microsecond} {
-		g := take(t, s, job.RateAsk{Name: "n", N: 1, Interval: interval, Reserve: true})
+		g := take(t, s, job.RateRequest{Name: "n", N: 1, Interval: interval, Reserve: true})
 		if want := clock.Load() + int64(math.Ceil(10*interval.Seconds()*1000)); g.AtMS != want {
 			t.Errorf("one in %v: %+v, want %d", interval, g, want)
 		}
-		take(t, s, job.RateAsk{Name: "n", N: -1, Interval: interval})
+		take(t, s, job.RateRequest{Name: "n", N: -1, Interval: interval})
 	}
 	// Reservations end at 100 days.
 	for range 3 {
-		take(t, s, job.RateAsk{Name: "far", N: 1_000_000, Interval: time.Hour, Reserve: true})
+		take(t, s, job.RateRequest{Name: "far", N: 1_000_000, Interval: time.Hour, Reserve: true})
 	}
-	if g := take(t, s, job.RateAsk{Name: "far", N: 1, Interval: time.Hour, Reserve: true}); g.AtMS != clock.Load()+100*24*3600*1000 {
+	if g := take(t, s, job.RateRequest{Name: "far", N: 1, Interval: time.Hour, Reserve: true}); g.AtMS != clock.Load()+100*24*3600*1000 {
 		t.Errorf("far ahead: %+v", g)
 	}
 	key := s.shards[s.homeShard("odd")].base + "rate:odd"
 	s.client.Set(t.Context(), key, "odd", 0)
-	if g := take(t, s, job.RateAsk{Name: "odd", N: 1, Interval: time.Hour}); g.N != 1 {
+	if g := take(t, s, job.RateRequest{Name: "odd", N: 1, Interval: time.Hour}); g.N != 1 {
 		t.Errorf("over a text that is none: %+v", g)
 	}
 	// The last calls are known again, older ones are not, and memory is bounded.
@@ -175,15 +175,15 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	}
 	// In real time an idle limit is cleared away.
 	real := w.store(t)
-	take(t, real, job.RateAsk{Name: "n", N: 10, Interval: time.Second, Burst: 20})
+	take(t, real, job.RateRequest{Name: "n", N: 10, Interval: time.Second, Burst: 20})
 	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeShard("n")].base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
 		t.Errorf("cleared away in %v", ttl)
 	}
-	for _, bad := range []job.RateAsk{
+	for _, bad := range []job.RateRequest{
 		{N: 1, Interval: 1}, {Name: "n", N: 1}, {Name: "n", N: maxRateN + 1, Interval: 1}, {Name: "n", N: -maxRateN - 1, Interval: 1},
 		{Name: "n", Interval: 25 * time.Hour}, {Name: "n", Interval: 1, Burst: maxRateBurst + 1}, {Name: strings.Repeat("n", 1025), Interval: 1},
 	} {
-		if g := s.TakeRate(t.Context(), []job.RateAsk{bad})[0]; g.Err == nil {
+		if g := s.TakeRate(t.Context(), []job.RateRequest{bad})[0]; g.Err == nil {
 			t.Errorf("%.80v is accepted", bad)
 		}
 	}

@@ -108,13 +108,13 @@ func TestLimitsCluster(t *testing.T) {
 func testManyLimits(t *testing.T, w limitWorld) {
 	s, _ := w.virtual(t)
 	const many = 1000 // more than a hundred of each shard
-	asks, names := make([]job.UnitAsk, many), make([]string, many)
-	rates, swaps := make([]job.RateAsk, many), make([]job.CellSwap, many)
+	asks, names := make([]job.UnitRequest, many), make([]string, many)
+	rates, swaps := make([]job.RateRequest, many), make([]job.CellSwap, many)
 	shards := map[int]bool{}
 	for i := range many {
 		names[i] = fmt.Sprint("lock/ns/{key}", i/2)
-		asks[i] = job.UnitAsk{Name: names[i], Limit: 1, Holder: fmt.Sprint("holder", i), TTL: time.Minute}
-		rates[i] = job.RateAsk{Name: names[i], N: 1, Interval: time.Hour}
+		asks[i] = job.UnitRequest{Name: names[i], Limit: 1, Holder: fmt.Sprint("holder", i), TTL: time.Minute}
+		rates[i] = job.RateRequest{Name: names[i], N: 1, Interval: time.Hour}
 		swaps[i] = job.CellSwap{Name: names[i], New: fmt.Sprint(i)}
 		shards[s.homeShard(names[i])] = true
 	}

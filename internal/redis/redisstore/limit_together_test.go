@@ -29,7 +29,7 @@ func testUnitsTogether(t *testing.T, w limitWorld) {
 			} else {
 				sameReleases(t, s, what, together, single, limit, chosen)
 			}
-			rooms, err := s.Rooms(t.Context(), []job.UnitAsk{{Name: together, Limit: limit}, {Name: single, Limit: limit}})
+			rooms, err := s.FreeUnitsOf(t.Context(), []job.UnitRequest{{Name: together, Limit: limit}, {Name: single, Limit: limit}})
 			if err != nil || rooms[0] != rooms[1] {
 				t.Fatalf("%s: rooms %v (%v)", what, rooms, err)
 			}
@@ -38,13 +38,13 @@ func testUnitsTogether(t *testing.T, w limitWorld) {
 	}
 }
 
-func askOf(name string, limit, record int) job.UnitAsk {
+func askOf(name string, limit, record int) job.UnitRequest {
 	return waiting(name, limit, job.RecordID(fmt.Sprintf("w%02d", record)), int64(record%5))
 }
 
 func sameGrants(t *testing.T, s *Store, what, together, single string, limit int, records []int) {
 	t.Helper()
-	var asks []job.UnitAsk
+	var asks []job.UnitRequest
 	for _, r := range records {
 		asks = append(asks, askOf(together, limit, r))
 	}

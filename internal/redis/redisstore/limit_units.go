@@ -32,7 +32,7 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 //
 // A grant whose Err is job.ErrDurability is complete, but a failover may lose it;
 // any other Err leaves it empty, and the call may be repeated.
-func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.UnitGrant {
+func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.UnitGrant {
 	grants := make([]job.UnitGrant, len(asks))
 	s.units(ctx, "a", asks, func(places []int, a limitReply) {
 		digits, by, since, free, held := a.textAt(0), a.textAt(1), a.intAt(2), a.intAt(3), 4
@@ -63,9 +63,9 @@ func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitAsk) []job.Unit
 // lists those again for which units are still reserved, because the answer to the first
 // release may have been lost.
 func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []job.UnitReleased {
-	asks := make([]job.UnitAsk, len(releases))
+	asks := make([]job.UnitRequest, len(releases))
 	for i, r := range releases {
-		asks[i] = job.UnitAsk{Name: r.Name, Limit: r.Limit, Holder: r.Holder, Waiter: r.Waiter}
+		asks[i] = job.UnitRequest{Name: r.Name, Limit: r.Limit, Holder: r.Holder, Waiter: r.Waiter}
 	}
 	out := make([]job.UnitReleased, len(releases))
 	s.units(ctx, "r", asks, func(places []int, a limitReply) {
@@ -79,14 +79,14 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 	return out
 }
 
-// KeepUnits prolongs units to a TTL from now; it never shortens, as long as no holder
+// RenewUnits prolongs units to a TTL from now; it never shortens, as long as no holder
 // is named twice for a unit. It answers those that are held no more: they lapsed, and
 // somebody else may have them by now. Units of a call that failed are neither kept nor
 // known to be lost.
-func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job.UnitKeep, err error) {
-	asks := make([]job.UnitAsk, len(keeps))
+func (s *Store) RenewUnits(ctx context.Context, keeps []job.UnitRenewal) (lost []job.UnitRenewal, err error) {
+	asks := make([]job.UnitRequest, len(keeps))
 	for i, k := range keeps {
-		asks[i] = job.UnitAsk{Name: k.Name, Limit: 1, Holder: k.Holder, TTL: k.TTL}
+		asks[i] = job.UnitRequest{Name: k.Name, Limit: 1, Holder: k.Holder, TTL: k.TTL}
 	}
 	kept := make([]bool, len(keeps))
 	s.units(ctx, "k", asks, func(places []int, a limitReply) {
@@ -106,17 +106,17 @@ func (s *Store) KeepUnits(ctx context.Context, keeps []job.UnitKeep) (lost []job
 	return lost, err
 }
 
-// Room is how many units of a limit are not held, at least 0. Units that are
+// FreeUnits is how many units of a limit are not held, at least 0. Units that are
 // reserved for waiters count as free. By the time of the answer it may be another
 // number.
-func (s *Store) Room(ctx context.Context, name string, limit int) (int, error) {
-	rooms, err := s.Rooms(ctx, []job.UnitAsk{{Name: name, Limit: limit}})
+func (s *Store) FreeUnits(ctx context.Context, name string, limit int) (int, error) {
+	rooms, err := s.FreeUnitsOf(ctx, []job.UnitRequest{{Name: name, Limit: limit}})
 	return rooms[0], err
 }
 
-// Rooms is Room for many limits in one round trip; it reads Name and Limit of the
+// FreeUnitsOf is Room for many limits in one round trip; it reads Name and Limit of the
 // asks. With an error, limits that could not be asked have no room.
-func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
+func (s *Store) FreeUnitsOf(ctx context.Context, asks []job.UnitRequest) ([]int, error) {
 	items := make([]limitItem, len(asks))
 	for i, a := range asks {
 		items[i] = limitItem{name: a.Name, argv: []any{"n", a.Limit, 0}, err: validateLimitNames(a.Name)}
@@ -136,7 +136,7 @@ func (s *Store) Rooms(ctx context.Context, asks []job.UnitAsk) ([]int, error) {
 
 // units does one thing about each unit. Those of one limit go together, in their order, a
 // hundred at most; each is called with the answer to some of the asks.
-func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each func(places []int, a limitReply)) {
+func (s *Store) units(ctx context.Context, verb string, asks []job.UnitRequest, each func(places []int, a limitReply)) {
 	type limit struct {
 		name string
 		max  int
@@ -169,7 +169,7 @@ func (s *Store) units(ctx context.Context, verb string, asks []job.UnitAsk, each
 }
 
 // validateUnitAsk refuses what cannot be an ask.
-func validateUnitAsk(verb string, a job.UnitAsk) error {
+func validateUnitAsk(verb string, a job.UnitRequest) error {
 	if err := validateLimitNames(a.Name, a.Holder, string(a.Waiter)); err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func acquire(t testing.TB, s *Store, ask job.UnitAsk) job.UnitGrant {
+func acquire(t testing.TB, s *Store, ask job.UnitRequest) job.UnitGrant {
 	t.Helper()
-	g := s.AcquireUnits(t.Context(), []job.UnitAsk{ask})[0]
+	g := s.AcquireUnits(t.Context(), []job.UnitRequest{ask})[0]
 	if g.Err != nil {
 		t.Fatalf("%+v: %v", ask, g.Err)
 	}
@@ -29,8 +29,8 @@ func release(t testing.TB, s *Store, name string, limit int, holder string) []jo
 }
 
 // waiting is an ask of a record that waits.
-func waiting(name string, limit int, record job.RecordID, rank int64) job.UnitAsk {
-	return job.UnitAsk{Name: name, Limit: limit, Holder: string("1@" + record), Waiter: record, Rank: rank, TTL: 10 * time.Second}
+func waiting(name string, limit int, record job.RecordID, rank int64) job.UnitRequest {
+	return job.UnitRequest{Name: name, Limit: limit, Holder: string("1@" + record), Waiter: record, Rank: rank, TTL: 10 * time.Second}
 }
 
 func expectWoken(t testing.TB, got []job.RecordID, want ...job.RecordID) {
@@ -42,7 +42,7 @@ func expectWoken(t testing.TB, got []job.RecordID, want ...job.RecordID) {
 
 func room(t testing.TB, s *Store, name string, limit, want int) {
 	t.Helper()
-	if got, err := s.Room(t.Context(), name, limit); err != nil || got != want {
+	if got, err := s.FreeUnits(t.Context(), name, limit); err != nil || got != want {
 		t.Fatalf("room %d (%v), want %d", got, err, want)
 	}
 }
@@ -84,13 +84,13 @@ func testUnits(t *testing.T, w limitWorld) {
 	expectWoken(t, release(t, s, "n", 2, "1@b"))
 	expectWoken(t, release(t, s, "n", 2, "1@c"))
 	room(t, s, "n", 2, 2)
-	rooms, err := s.Rooms(t.Context(), []job.UnitAsk{{Name: "other", Limit: 3}, {Name: "n", Limit: 5}, {Name: "other", Limit: 0}})
+	rooms, err := s.FreeUnitsOf(t.Context(), []job.UnitRequest{{Name: "other", Limit: 3}, {Name: "n", Limit: 5}, {Name: "other", Limit: 0}})
 	if err != nil || !slices.Equal(rooms, []int{2, 5, 0}) {
 		t.Errorf("rooms %v (%v)", rooms, err)
 	}
 	// A lower limit takes nothing away, but grants nothing either.
 	for _, h := range []string{"x", "y", "z"} {
-		acquire(t, s, job.UnitAsk{Name: "shrinks", Limit: 3, Holder: h, TTL: time.Minute})
+		acquire(t, s, job.UnitRequest{Name: "shrinks", Limit: 3, Holder: h, TTL: time.Minute})
 	}
 	if g := acquire(t, s, waiting("shrinks", 2, "w", 0)); g.Granted {
 		t.Errorf("granted over the limit: %+v", g)
@@ -105,11 +105,11 @@ func testUnitsLapse(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
 	keep := func(holders ...string) []string {
 		t.Helper()
-		var keeps []job.UnitKeep
+		var keeps []job.UnitRenewal
 		for _, h := range holders {
-			keeps = append(keeps, job.UnitKeep{Name: "n", Holder: h, TTL: 10 * time.Second})
+			keeps = append(keeps, job.UnitRenewal{Name: "n", Holder: h, TTL: 10 * time.Second})
 		}
-		lost, err := s.KeepUnits(t.Context(), keeps)
+		lost, err := s.RenewUnits(t.Context(), keeps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,8 +140,8 @@ func testUnitsLapse(t *testing.T, w limitWorld) {
 		t.Fatalf("the one that lost it: %+v", g)
 	}
 	// Keeping never shortens.
-	short := job.UnitKeep{Name: "n", Holder: "1@c", TTL: time.Millisecond}
-	if lost, err := s.KeepUnits(t.Context(), []job.UnitKeep{short}); err != nil || len(lost) > 0 {
+	short := job.UnitRenewal{Name: "n", Holder: "1@c", TTL: time.Millisecond}
+	if lost, err := s.RenewUnits(t.Context(), []job.UnitRenewal{short}); err != nil || len(lost) > 0 {
 		t.Fatal(lost, err)
 	}
 	clock.pass(time.Second)
@@ -181,31 +181,31 @@ func testUnitFaults(t *testing.T, w limitWorld) {
 	s, _ := w.virtual(t)
 	long := string(make([]byte, maxLimitName+1))
 	good := waiting("n", 1, "a", 1)
-	for _, spoil := range []func(*job.UnitAsk){
-		func(a *job.UnitAsk) { a.Name = "" },
-		func(a *job.UnitAsk) { a.Name = long },
-		func(a *job.UnitAsk) { a.Holder = "" },
-		func(a *job.UnitAsk) { a.Holder = long },
-		func(a *job.UnitAsk) { a.Waiter = job.RecordID(long) },
-		func(a *job.UnitAsk) { a.Limit = 0 },
-		func(a *job.UnitAsk) { a.TTL = 0 },
-		func(a *job.UnitAsk) { a.TTL = 25 * time.Hour },
+	for _, spoil := range []func(*job.UnitRequest){
+		func(a *job.UnitRequest) { a.Name = "" },
+		func(a *job.UnitRequest) { a.Name = long },
+		func(a *job.UnitRequest) { a.Holder = "" },
+		func(a *job.UnitRequest) { a.Holder = long },
+		func(a *job.UnitRequest) { a.Waiter = job.RecordID(long) },
+		func(a *job.UnitRequest) { a.Limit = 0 },
+		func(a *job.UnitRequest) { a.TTL = 0 },
+		func(a *job.UnitRequest) { a.TTL = 25 * time.Hour },
 	} {
 		bad := good
 		spoil(&bad)
-		if g := s.AcquireUnits(t.Context(), []job.UnitAsk{bad})[0]; g.Err == nil {
+		if g := s.AcquireUnits(t.Context(), []job.UnitRequest{bad})[0]; g.Err == nil {
 			t.Errorf("%.80v is accepted", bad)
 		}
 	}
-	if lost, err := s.KeepUnits(t.Context(), []job.UnitKeep{{Name: "n", Holder: "a"}}); err == nil || len(lost) > 0 {
+	if lost, err := s.RenewUnits(t.Context(), []job.UnitRenewal{{Name: "n", Holder: "a"}}); err == nil || len(lost) > 0 {
 		t.Errorf("keep without TTL: %v, %v", lost, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if g := s.AcquireUnits(ctx, []job.UnitAsk{good})[0]; !errors.Is(g.Err, job.ErrUnavailable) || g.Granted {
+	if g := s.AcquireUnits(ctx, []job.UnitRequest{good})[0]; !errors.Is(g.Err, job.ErrUnavailable) || g.Granted {
 		t.Errorf("without time: %+v", g)
 	}
-	if n, err := s.Room(ctx, "n", 5); !errors.Is(err, job.ErrUnavailable) || n != 0 {
+	if n, err := s.FreeUnits(ctx, "n", 5); !errors.Is(err, job.ErrUnavailable) || n != 0 {
 		t.Errorf("room without time: %d (%v)", n, err)
 	}
 	if r := s.ReleaseUnits(ctx, []job.UnitRelease{{Name: "n", Holder: "a", Limit: 1}})[0]; !errors.Is(r.Err, job.ErrUnavailable) {
@@ -224,13 +224,13 @@ func testUnitsTellWhenTheyLapse(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
 	start := clock.Load()
 	for i, h := range []string{"x", "y"} {
-		acquire(t, s, job.UnitAsk{Name: "n", Limit: 2, Holder: h, TTL: time.Duration(10+i) * time.Second})
+		acquire(t, s, job.UnitRequest{Name: "n", Limit: 2, Holder: h, TTL: time.Duration(10+i) * time.Second})
 	}
-	var asks []job.UnitAsk
+	var asks []job.UnitRequest
 	for i, record := range []job.RecordID{"a", "b", "c"} {
 		asks = append(asks, waiting("n", 2, record, int64(i)))
 	}
-	asks = append(asks, job.UnitAsk{Name: "n", Limit: 2, Holder: "1@nobody", TTL: time.Second})
+	asks = append(asks, job.UnitRequest{Name: "n", Limit: 2, Holder: "1@nobody", TTL: time.Second})
 	free := func(want ...int64) {
 		t.Helper()
 		var got []int64
@@ -246,7 +246,7 @@ func testUnitsTellWhenTheyLapse(t *testing.T, w limitWorld) {
 	}
 	free(start+10_000, start+10_000, 0, 0)
 	clock.pass(5 * time.Second)
-	if _, err := s.KeepUnits(t.Context(), []job.UnitKeep{{Name: "n", Holder: "x", TTL: 10 * time.Second}}); err != nil {
+	if _, err := s.RenewUnits(t.Context(), []job.UnitRenewal{{Name: "n", Holder: "x", TTL: 10 * time.Second}}); err != nil {
 		t.Fatal(err)
 	}
 	free(start+11_000, start+11_000, 0, 0)

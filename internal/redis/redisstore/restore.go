@@ -79,7 +79,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 			return nil, nil, fmt.Errorf("restore: %w", err)
 		}
 	}
-	objectives, watchMS := 0, d.BreaksAt(&r.Record.State)
+	objectives, watchMS := 0, d.BreachAtMS(&r.Record.State)
 	if watchMS != 0 {
 		objectives = lanes.objectivesPlace()
 	}
@@ -102,8 +102,8 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	if err := add(id, r.Record.State, r.Record.IndexMS, nil); err != nil {
 		return nil, nil, err
 	}
-	for i := range r.Parts {
-		p := &r.Parts[i]
+	for i := range r.Children {
+		p := &r.Children[i]
 		if err := add(p.Record, p.State, p.IndexMS, p.Run); err != nil {
 			return nil, nil, err
 		}

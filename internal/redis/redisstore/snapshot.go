@@ -77,7 +77,7 @@ func (p *partsRead) snapshot() *job.Snapshot {
 	letters, rest := p.records[1:1+job.DeadLettersPerJob], p.records[1+job.DeadLettersPerJob:]
 	for slot, letter := range letters {
 		if letter != nil {
-			snap.Letters = append(snap.Letters, job.KeptLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: expiry(letter)})
+			snap.DeadLetters = append(snap.DeadLetters, job.CheckpointDeadLetter{Slot: slot, Run: letterRun(&letter.State), ExpireMS: expiry(letter)})
 		}
 	}
 	for i, slot := range (job.State{Children: p.children}).ChildSlots() {
@@ -86,7 +86,7 @@ func (p *partsRead) snapshot() *job.Snapshot {
 		}
 	}
 	if record.State.Region == job.RegionDead && record.State.Dead > 0 && record.State.Runs > 0 {
-		snap.Letters = append(snap.Letters, job.KeptLetter{Slot: job.LetterOfJob, Run: letterRun(&record.State)})
+		snap.DeadLetters = append(snap.DeadLetters, job.CheckpointDeadLetter{Slot: job.LetterOfJob, Run: letterRun(&record.State)})
 	}
 	return snap
 }
@@ -121,8 +121,8 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 				}
 			})
 		}
-		for i := range snap.Letters {
-			l := &snap.Letters[i]
+		for i := range snap.DeadLetters {
+			l := &snap.DeadLetters[i]
 			record := id
 			if l.Slot != job.LetterOfJob {
 				record = id.Letter(l.Slot)
@@ -151,7 +151,7 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 	for _, snap := range snaps {
 		if snap != nil {
 			// A run that is no dead one stands in a place that has been used again.
-			snap.Letters = slices.DeleteFunc(snap.Letters, func(l job.KeptLetter) bool {
+			snap.DeadLetters = slices.DeleteFunc(snap.DeadLetters, func(l job.CheckpointDeadLetter) bool {
 				return l.Run.NominalMS == 0 || l.Run.Outcome != job.OutcomeDead && l.Run.Outcome != job.OutcomeQuarantined
 			})
 		}

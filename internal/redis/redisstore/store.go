@@ -70,7 +70,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		onEarlier: o.OnEarlier, opTimeout: o.OpTimeout, answerTimeout: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		onEarlier: o.OnReplayedCreate, opTimeout: o.OpTimeout, answerTimeout: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	if o.Shed {
 		s.maxQueueWait = s.answerTimeout
@@ -229,8 +229,8 @@ func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.
 // LockKey is the key of the shard's lock.
 func (s *Store) LockKey(shard int) string { return s.shards[shard].lock }
 
-// LifeKey is the key of the heartbeats of a node's process.
-func (s *Store) LifeKey(process string) string { return lifeKey(s.prefix, process) }
+// HeartbeatKey is the key of the heartbeats of a node's process.
+func (s *Store) HeartbeatKey(process string) string { return lifeKey(s.prefix, process) }
 
 // Virtual reports whether the keyspace has a virtual clock.
 func (s *Store) Virtual() bool { return s.virtual != nil }

@@ -12,10 +12,10 @@ import (
 // maxRanked is how many jobs an index of the worst keeps, as apply.lua has it.
 const maxRanked = 1000
 
-// Worst lists the n worst jobs of some shards, of a namespace ("": of all), the worst
+// ListRanked lists the n worst jobs of some shards, of a namespace ("": of all), the worst
 // first. It costs what n costs, however many jobs there are; with a namespace, what the
 // bounded indexes hold. An entry may be out of date: compare it with its job.
-func (s *Store) Worst(ctx context.Context, shards []int, which job.Worst, namespace string, n int) ([]job.Ranked, error) {
+func (s *Store) ListRanked(ctx context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error) {
 	last := n - 1
 	if namespace != "" {
 		last = maxRanked - 1
@@ -35,11 +35,11 @@ func (s *Store) Worst(ctx context.Context, shards []int, which job.Worst, namesp
 	return topRanked(all, n), nil
 }
 
-// Overdue lists the n records of some shards that have waited longest for a slot, of a
+// ListOverdue lists the n records of some shards that have waited longest for a slot, of a
 // namespace ("": of all); their rank is for how long, in milliseconds. It reads at most n
 // lanes of each shard from its index, with a namespace all that have something due, and
 // the heads of at most n lanes.
-func (s *Store) Overdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
+func (s *Store) ListOverdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
 	heads, err := s.overdueLanes(ctx, shards, namespace, n)
 	if err != nil {
 		return nil, err
@@ -98,9 +98,9 @@ func (s *Store) overdueLanes(ctx context.Context, shards []int, namespace string
 	return late[:min(n, len(late))], nil
 }
 
-// Unrank takes entries that proved to be out of date off an index. One whose rank has
+// RemoveRanked takes entries that proved to be out of date off an index. One whose rank has
 // changed since it was read comes back with its job's next decision.
-func (s *Store) Unrank(ctx context.Context, which job.Worst, entries []job.Ranked) error {
+func (s *Store) RemoveRanked(ctx context.Context, which job.Ranking, entries []job.Ranked) error {
 	var ops []*op
 	for _, e := range entries {
 		key := s.shards[e.Shard].rankings[which]
@@ -109,10 +109,10 @@ func (s *Store) Unrank(ctx context.Context, which job.Worst, entries []job.Ranke
 	return s.runAndWrap(ctx, ops...)
 }
 
-// CountWorst counts the entries of some shards by rank: how many are at least as bad as
+// CountRanked counts the entries of some shards by rank: how many are at least as bad as
 // each of these, which ascend. Most shards have none that is as bad as the first, and are
 // asked for no more.
-func (s *Store) CountWorst(ctx context.Context, shards []int, which job.Worst, ranks []int64) ([]int64, error) {
+func (s *Store) CountRanked(ctx context.Context, shards []int, which job.Ranking, ranks []int64) ([]int64, error) {
 	counts := make([]int64, len(ranks))
 	if len(ranks) == 0 {
 		return counts, nil
@@ -128,7 +128,7 @@ func (s *Store) CountWorst(ctx context.Context, shards []int, which job.Worst, r
 }
 
 // countRanked adds to the counts of the ranks, and lists the shards that had any.
-func (s *Store) countRanked(ctx context.Context, shards []int, which job.Worst, ranks, counts []int64) (some []int, err error) {
+func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking, ranks, counts []int64) (some []int, err error) {
 	ops := make([]*op, 0, len(shards)*len(ranks))
 	for _, shard := range shards {
 		key := s.shards[shard].rankings[which]

@@ -27,7 +27,7 @@ func (l *managerLoop) applyOutcome(out callOutcome, now time.Time) {
 	case out.kind == obtainCall || out.kind == seizeCall:
 		l.applyObtained(s, out, now)
 	case out.kind == refreshCall:
-		l.publishGrip(s, out.start, now)
+		l.publishHeldLock(s, out.start, now)
 	case out.kind == releaseCall:
 		l.applyReleased(s, now)
 	default: // discard
@@ -51,12 +51,12 @@ func (l *managerLoop) applyObtained(s *shardState, out callOutcome, now time.Tim
 	} else {
 		l.m.metrics.free.Inc()
 	}
-	l.publishGrip(s, out.start, now)
+	l.publishHeldLock(s, out.start, now)
 }
 
-// publishGrip publishes a lock that was confirmed by a call begun at start. If the answer took too long, the
+// publishHeldLock publishes a lock that was confirmed by a call begun at start. If the answer took too long, the
 // lock is doubtful and refreshed at once.
-func (l *managerLoop) publishGrip(s *shardState, start, now time.Time) {
+func (l *managerLoop) publishHeldLock(s *shardState, start, now time.Time) {
 	s.start, s.nextAt = start, now
 	until := start.Add(l.o.TTL - l.o.Margin)
 	if s.dropReason != "" || !now.Before(until) {
@@ -64,7 +64,7 @@ func (l *managerLoop) publishGrip(s *shardState, start, now time.Time) {
 	}
 	every := l.o.refreshEvery()
 	s.nextAt = start.Add(every - jitter(every/10))
-	before := l.m.grips[s.shard].Swap(&Grip{Shard: s.shard, Value: s.lockValue(), ValidUntil: until})
+	before := l.m.grips[s.shard].Swap(&HeldLock{Shard: s.shard, Value: s.lockValue(), ValidUntil: until})
 	if before == nil {
 		l.m.metrics.held.Inc()
 		l.o.Logger.Debug("shard acquired", "shard", s.shard)
@@ -119,7 +119,7 @@ func holderName(value string) string {
 
 // applyLost handles a refresh that found another value, or none.
 func (l *managerLoop) applyLost(s *shardState, now time.Time) {
-	l.withdrawGrip(s, LossTaken)
+	l.withdrawHeldLock(s, LossTaken)
 	s.lock, s.nextAt, s.lostAt = nil, now, now
 	l.settleDrop(s, false)
 }
@@ -152,8 +152,8 @@ func (l *managerLoop) applyReleased(s *shardState, now time.Time) {
 	l.o.OnRelease(s.shard, owner)
 }
 
-// withdrawGrip withdraws the grip, if there is one.
-func (l *managerLoop) withdrawGrip(s *shardState, reason string) {
+// withdrawHeldLock withdraws the grip, if there is one.
+func (l *managerLoop) withdrawHeldLock(s *shardState, reason string) {
 	if l.m.grips[s.shard].Swap(nil) == nil {
 		return
 	}

@@ -39,7 +39,7 @@
 // # Invariants
 //
 //  1. Validity is counted by the monotonic clock from the *start* of the last
-//     successful call: start + TTL - Margin. [Manager.Held] is false from that
+//     successful call: start + TTL - Margin. [Manager.HeldLock] is false from that
 //     instant on, whether or not Redis has answered since. (If the monotonic
 //     clock of a machine stops with it, as in a suspended VM, only the comparison
 //     of values in Redis protects.)
@@ -66,7 +66,7 @@
 //     node it waits TTL before it competes for it again, unless it is the only
 //     member. A lock that turned out to be free is taken at once: there is no
 //     competition.
-//  7. A member that has withdrawn ([sharding.Member.Aside]) owns no shard, once that
+//  7. A member that has withdrawn ([sharding.Member.Withdrawn]) owns no shard, once that
 //     has been unchanged for TTL/5. Its lock is not broken, because it is alive. It
 //     releases its locks when it can reach Redis; otherwise they expire.
 //  8. Every call has a deadline, and no command touches more than one key.

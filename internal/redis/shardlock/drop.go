@@ -83,7 +83,7 @@ func (l *managerLoop) openRequests() map[int]string {
 
 // startDrop withdraws the grip at once and makes release the shard's next call.
 func (l *managerLoop) startDrop(s *shardState, reason string, now time.Time) {
-	l.withdrawGrip(s, reason)
+	l.withdrawHeldLock(s, reason)
 	s.dropReason, s.nextAt = reason, now
 }
 

@@ -233,7 +233,7 @@ func TestMembersByGossipAloneOwnNoShard(t *testing.T) {
 	f.converged("a", "b")
 	redistest.Eventually(f.t, patience, "heartbeats", func() error {
 		for _, n := range []*testNode{a, b} {
-			if got := len(n.Eligible()); n.owners.Load() == nil || got != 2 {
+			if got := len(n.EligibleMembers()); n.owners.Load() == nil || got != 2 {
 				return fmt.Errorf("%s sees %d", n.name, got)
 			}
 		}

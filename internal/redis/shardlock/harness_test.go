@@ -75,8 +75,8 @@ func newFleet(t *testing.T, client redis.UniversalClient, shards int) *fleet {
 func (f *fleet) start(name string, change ...func(*Options)) *testNode {
 	f.t.Helper()
 	o := Options{
-		Client: f.client, Key: testKey, LifeKey: testLifeKey, Shards: f.shards, Node: name, PeerAddr: name + ":7000",
-		TTL: testTTL, Settle: 100 * time.Millisecond, Registerer: prometheus.NewRegistry(),
+		Client: f.client, Key: testKey, HeartbeatKey: testLifeKey, Shards: f.shards, Node: name, PeerAddr: name + ":7000",
+		TTL: testTTL, HandoverDelay: 100 * time.Millisecond, Registerer: prometheus.NewRegistry(),
 		OnAcquire: func(shard int, value string) { f.acquired(name, shard, value) },
 		OnLose:    func(shard int, reason string) { f.lost(name, shard, reason) },
 		OnRelease: f.released,
@@ -128,7 +128,7 @@ func (f *fleet) released(shard int, owner string) {
 	n := f.nodes[owner]
 	f.mu.Unlock()
 	if n != nil {
-		n.Wake(shard)
+		n.ShardsReleased(shard)
 	}
 }
 
@@ -197,7 +197,7 @@ func (f *fleet) converged(names ...string) {
 	redistest.Eventually(f.t, patience, "convergence", func() error {
 		for _, name := range names {
 			for shard, owner := range owners {
-				if _, held := f.nodes[name].Held(shard); held != (owner == name) {
+				if _, held := f.nodes[name].HeldLock(shard); held != (owner == name) {
 					return fmt.Errorf("shard %d of %s: held by %s = %t", shard, owner, name, held)
 				}
 			}
@@ -237,11 +237,11 @@ func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 }
 
 // holds waits until the node holds the shard and returns its grip.
-func (f *fleet) holds(n *testNode, shard int) (g Grip) {
+func (f *fleet) holds(n *testNode, shard int) (g HeldLock) {
 	f.t.Helper()
 	redistest.Eventually(f.t, patience, n.name+" holds", func() error {
 		var ok bool
-		if g, ok = n.Held(shard); !ok {
+		if g, ok = n.HeldLock(shard); !ok {
 			return errors.New("not held")
 		}
 		return nil

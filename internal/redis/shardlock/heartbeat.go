@@ -15,7 +15,7 @@ import (
 )
 
 // aloneAfter is how long a process writes heartbeats after it has seen the last of the others. A member that
-// cannot be seen may still read them, for as long as [Manager.Gone] counts.
+// cannot be seen may still read them, for as long as [Manager.ProcessEnded] counts.
 const aloneAfter = 2 * goneRetention
 
 // missedBeats is the number of missed heartbeats after which a process counts as silent.
@@ -128,14 +128,14 @@ func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 // the node's name, so that no other node can claim it. The same round trip reads the heartbeats of other
 // processes.
 func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (map[string]heartbeat, error) {
-	key, read := c.o.LifeKey(c.process), map[string]heartbeat{}
+	key, read := c.o.HeartbeatKey(c.process), map[string]heartbeat{}
 	return read, c.withTimeout(ctx, func(ctx context.Context) error {
 		var prolonged *redis.BoolCmd
 		texts, left := make([]*redis.StringCmd, len(others)), make([]*redis.DurationCmd, len(others))
 		_, _ = c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 			prolonged = p.PExpire(ctx, key, c.o.TTL)
 			for i, process := range others {
-				texts[i], left[i] = p.Get(ctx, c.o.LifeKey(process)), p.PTTL(ctx, c.o.LifeKey(process))
+				texts[i], left[i] = p.Get(ctx, c.o.HeartbeatKey(process)), p.PTTL(ctx, c.o.HeartbeatKey(process))
 			}
 			return nil
 		})
@@ -167,7 +167,7 @@ func firstReadError(errs ...error) error {
 func (c *redisCalls) deleteHeartbeat(ctx context.Context) error {
 	return c.withTimeout(ctx, func(ctx context.Context) error {
 		return c.o.Client.Del(ctx,
-			c.o.LifeKey(c.process)).Err()
+			c.o.HeartbeatKey(c.process)).Err()
 	})
 }
 
@@ -180,7 +180,7 @@ func (c *redisCalls) readHeartbeat(ctx context.Context, process string) (l heart
 		var text *redis.StringCmd
 		var left *redis.DurationCmd
 		_, err := c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			text, left = p.Get(ctx, c.o.LifeKey(process)), p.PTTL(ctx, c.o.LifeKey(process))
+			text, left = p.Get(ctx, c.o.HeartbeatKey(process)), p.PTTL(ctx, c.o.HeartbeatKey(process))
 			return nil
 		})
 		if err == nil {

@@ -29,7 +29,7 @@ func TestLockOfEndedProcess(t *testing.T) {
 	f.converged("a", "b")
 	var ofA []int
 	for shard := range 8 {
-		if _, held := a.Held(shard); held {
+		if _, held := a.HeldLock(shard); held {
 			ofA = append(ofA, shard)
 		}
 	}
@@ -44,7 +44,7 @@ func TestLockOfEndedProcess(t *testing.T) {
 	last := time.Now()
 	left := f.observer.PTTL(t.Context(), testLifeKey(a.calls.process)).Val()
 	last = last.Add(left - 2*patience) // when its last heartbeat was read
-	b.Gone("a")
+	b.ProcessEnded("a")
 	for _, shard := range ofA {
 		f.holds(b, shard)
 		if since := time.Since(last); since < missedBeats*beatEvery {
@@ -64,18 +64,18 @@ func TestProcessWithHeartbeatsKeepsItsLocks(t *testing.T) {
 		a, b := f.start("a"), f.start("b")
 		f.see("a", "b")
 		f.converged("a", "b")
-		var grips []Grip
+		var grips []HeldLock
 		for shard := range 8 {
-			if g, held := a.Held(shard); held {
+			if g, held := a.HeldLock(shard); held {
 				grips = append(grips, g)
 			}
 		}
 		before, _ := b.taken()
 		lost := f.lossCount()
-		b.Gone("a")
+		b.ProcessEnded("a")
 		b.SetView(view("b", "b"))
 		redistest.Eventually(f.t, patience, "two lives of a lock", func() error {
-			if g, ok := a.Held(grips[0].Shard); f.lossCount() == lost && (!ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL))) {
+			if g, ok := a.HeldLock(grips[0].Shard); f.lossCount() == lost && (!ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL))) {
 				return errors.New("not yet")
 			}
 			return nil
@@ -125,7 +125,7 @@ func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 		second := f.start("a")
 		second.SetView(v)
 		redistest.Eventually(f.t, patience, "two lives of a lock", func() error {
-			if now, ok := first.Held(0); f.lossCount() == 0 && (!ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL))) {
+			if now, ok := first.HeldLock(0); f.lossCount() == 0 && (!ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL))) {
 				return errors.New("not yet")
 			}
 			return nil

@@ -73,7 +73,7 @@ func (l *managerLoop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			for _, s := range l.shards {
-				l.withdrawGrip(s, LossStopped)
+				l.withdrawHeldLock(s, LossStopped)
 			}
 			return
 		case outs := <-l.outcomes:
@@ -153,14 +153,14 @@ func (l *managerLoop) advanceShards(now time.Time) time.Time {
 	if next := l.expireStatuses(now); !next.IsZero() {
 		sooner(next)
 	}
-	settled := l.ownersChangedAt.Add(l.o.Settle)
+	settled := l.ownersChangedAt.Add(l.o.HandoverDelay)
 	refreshDue := false
 	for _, s := range l.shards {
 		if g := l.m.grips[s.shard].Load(); g != nil {
 			if now.Before(g.ValidUntil) {
 				sooner(g.ValidUntil)
 			} else {
-				l.withdrawGrip(s, LossExpired)
+				l.withdrawHeldLock(s, LossExpired)
 			}
 		}
 		if l.isMisplaced(s) {

@@ -15,7 +15,7 @@ import (
 )
 
 func validOptions(t *testing.T) Options {
-	return Options{Client: clientThat(t, true), Key: testKey, LifeKey: testLifeKey, Shards: 1, Node: "a", PeerAddr: "a:7000"}
+	return Options{Client: clientThat(t, true), Key: testKey, HeartbeatKey: testLifeKey, Shards: 1, Node: "a", PeerAddr: "a:7000"}
 }
 
 // clientThat never dials.
@@ -86,7 +86,7 @@ func TestHandOverWaitsUntilTheViewHasSettled(t *testing.T) {
 	l := heldLoop(t, now)
 	v, _ := ownedBy(t, false)
 	l.applyView(v, now)
-	if at := l.advanceShards(now.Add(DefaultSettle - 1)); !at.Equal(now.Add(DefaultSettle)) {
+	if at := l.advanceShards(now.Add(DefaultHandoverDelay - 1)); !at.Equal(now.Add(DefaultHandoverDelay)) {
 		t.Errorf("wakes %v after the change", at.Sub(now))
 	}
 	if c := issued(l); c.kind != noCall {
@@ -94,11 +94,11 @@ func TestHandOverWaitsUntilTheViewHasSettled(t *testing.T) {
 	}
 	l.applyView(view("a", "a"), now.Add(time.Second)) // flaps: back, and away again
 	l.applyView(v, now.Add(time.Second))
-	l.advanceShards(now.Add(DefaultSettle))
+	l.advanceShards(now.Add(DefaultHandoverDelay))
 	if c := issued(l); c.kind != noCall {
 		t.Fatalf("the pause did not begin anew: %+v", c)
 	}
-	l.advanceShards(now.Add(time.Second + DefaultSettle))
+	l.advanceShards(now.Add(time.Second + DefaultHandoverDelay))
 	if c := issued(l); c.kind != releaseCall {
 		t.Fatalf("call %+v, want a release", c)
 	}
@@ -255,7 +255,7 @@ func TestWakeDuringACallLeadsToAnother(t *testing.T) {
 	l := idleLoop(t)
 	l.applyView(v, now)
 	l.advanceShards(now)
-	l.m.Wake(0, 99, -1)
+	l.m.ShardsReleased(0, 99, -1)
 	l.drainInbox(now)
 	l.applyOutcome(callOutcome{call: issued(l), holderValue: newToken() + other + "|x:1", pttl: DefaultTTL}, now)
 	if wait := l.shards[0].nextAt.Sub(now); wait > 20*time.Millisecond {
@@ -286,7 +286,7 @@ func TestLimiterBoundsEverySecond(t *testing.T) {
 func TestOptions(t *testing.T) {
 	good := validOptions(t)
 	o, err := good.withDefaults()
-	if err != nil || o.TTL != DefaultTTL || o.Margin != time.Second || o.Settle != DefaultSettle {
+	if err != nil || o.TTL != DefaultTTL || o.Margin != time.Second || o.HandoverDelay != DefaultHandoverDelay {
 		t.Fatalf("defaults: %+v, %v", o, err)
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
@@ -296,7 +296,7 @@ func TestOptions(t *testing.T) {
 		"ignores timeout": func(o *Options) { o.Client = clientThat(t, false) },
 		"cluster too":     func(o *Options) { o.Client = cluster },
 		"no key":          func(o *Options) { o.Key = nil },
-		"no life key":     func(o *Options) { o.LifeKey = nil },
+		"no life key":     func(o *Options) { o.HeartbeatKey = nil },
 		"no shards":       func(o *Options) { o.Shards = 0 },
 		"no name":         func(o *Options) { o.Node = "" },
 		"name with bar":   func(o *Options) { o.Node = "a|b" },
@@ -304,7 +304,7 @@ func TestOptions(t *testing.T) {
 		"odd TTL":         func(o *Options) { o.TTL = time.Second + time.Microsecond },
 		"wide margin":     func(o *Options) { o.Margin = DefaultTTL/3 + 1 },
 		"negative margin": func(o *Options) { o.Margin = -1 },
-		"negative settle": func(o *Options) { o.Settle = -1 },
+		"negative settle": func(o *Options) { o.HandoverDelay = -1 },
 	}
 	for name, change := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestParseHolder(t *testing.T) {
 
 // viewAside is a view of a and another member; one of the two has withdrawn.
 func viewAside(other, aside string) sharding.View {
-	return sharding.NewView(1, "a", []sharding.Member{{Name: "a", Aside: aside == "a"}, {Name: other, Aside: aside == other}})
+	return sharding.NewView(1, "a", []sharding.Member{{Name: "a", Withdrawn: aside == "a"}, {Name: other, Withdrawn: aside == other}})
 }
 
 func TestShardsOfAWithdrawnMemberMove(t *testing.T) {
@@ -389,7 +389,7 @@ func TestNoShardMovesWhenAllWithdraw(t *testing.T) {
 	v, other := ownedBy(t, true)
 	l.applyView(v, now)
 	l.applyView(viewAside(other, "a"), now)
-	all := sharding.NewView(1, "a", []sharding.Member{{Name: "a", Aside: true}, {Name: other, Aside: true}})
+	all := sharding.NewView(1, "a", []sharding.Member{{Name: "a", Withdrawn: true}, {Name: other, Withdrawn: true}})
 	l.applyView(all, now.Add(l.o.withdrawalDelay()/2))
 	l.advanceShards(now.Add(2 * l.o.withdrawalDelay()))
 	if c := issued(l); c.kind == releaseCall || l.m.grips[0].Load() == nil {

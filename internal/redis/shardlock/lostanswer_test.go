@@ -106,7 +106,7 @@ func TestOrphanOfAnUnwantedShardIsTakenBack(t *testing.T) {
 		}
 		return nil
 	})
-	if _, held := a.Held(0); held || f.lossCount() != 0 {
+	if _, held := a.HeldLock(0); held || f.lossCount() != 0 {
 		t.Errorf("held %t, losses %v: it was never held", held, f.losses)
 	}
 }
@@ -184,7 +184,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	if got := a.Drain(ctx); len(got) != 0 {
 		t.Errorf("Drain returned %v though Redis does not answer", got)
 	}
-	if _, held := a.Held(0); held {
+	if _, held := a.HeldLock(0); held {
 		t.Error("held while draining")
 	}
 	server.Resume()

@@ -19,7 +19,7 @@ type Manager struct {
 	o       Options
 	metrics *metrics
 	calls   *redisCalls
-	grips   []atomic.Pointer[Grip]
+	grips   []atomic.Pointer[HeldLock]
 
 	hasPeers    atomic.Bool   // there are, or may be, other members in the cluster
 	peersJoined chan struct{} // has a token when other members have joined
@@ -62,7 +62,7 @@ func New(o Options) (*Manager, error) {
 		metrics:     newMetrics(o.Registerer),
 		calls:       calls,
 		eligibility: newEligibility(o, calls.process),
-		grips:       make([]atomic.Pointer[Grip], o.Shards),
+		grips:       make([]atomic.Pointer[HeldLock], o.Shards),
 		peersJoined: make(chan struct{}, 1),
 		stopped:     make(chan struct{}),
 		inboxWake:   make(chan struct{}, 1),
@@ -98,9 +98,9 @@ func (m *Manager) SetView(v sharding.View) {
 	m.wakeLoop()
 }
 
-// Wake reports that a peer has just released the locks of these shards: the wanted ones among them are tried at
+// ShardsReleased reports that a peer has just released the locks of these shards: the wanted ones among them are tried at
 // once. It never blocks.
-func (m *Manager) Wake(shards ...int) {
+func (m *Manager) ShardsReleased(shards ...int) {
 	m.mu.Lock()
 	for _, s := range shards {
 		if s >= 0 && s < m.o.Shards && len(m.mu.woken) < m.o.Shards {
@@ -111,15 +111,15 @@ func (m *Manager) Wake(shards ...int) {
 	m.wakeLoop()
 }
 
-// Held returns the grip on a shard. It is false if the shard is not held, and
+// HeldLock returns the grip on a shard. It is false if the shard is not held, and
 // from the instant at which its validity ends by the monotonic clock.
-func (m *Manager) Held(shard int) (Grip, bool) {
+func (m *Manager) HeldLock(shard int) (HeldLock, bool) {
 	if shard < 0 || shard >= len(m.grips) {
-		return Grip{}, false
+		return HeldLock{}, false
 	}
 	g := m.grips[shard].Load()
 	if g == nil || !time.Now().Before(g.ValidUntil) {
-		return Grip{}, false
+		return HeldLock{}, false
 	}
 	return *g, true
 }
@@ -130,17 +130,17 @@ type shardPlacement struct {
 	view   sharding.View
 }
 
-// Owners returns the members that should hold the shards, by shard; empty before there was a view.
-func (m *Manager) Owners() []string {
+// ShardOwners returns the members that should hold the shards, by shard; empty before there was a view.
+func (m *Manager) ShardOwners() []string {
 	if p := m.placement.Load(); p != nil {
 		return p.owners
 	}
 	return nil
 }
 
-// Eligible returns the members that may own shards: this node, and those whose heartbeat is in this keyspace,
+// EligibleMembers returns the members that may own shards: this node, and those whose heartbeat is in this keyspace,
 // including those that have withdrawn.
-func (m *Manager) Eligible() []sharding.Member {
+func (m *Manager) EligibleMembers() []sharding.Member {
 	if p := m.placement.Load(); p != nil {
 		return p.view.Members
 	}

@@ -17,13 +17,13 @@ type nodeStatus struct {
 	gone bool
 }
 
-// Gone reports that the process of a node is known to have ended, which gossip takes seconds to detect. Its
+// ProcessEnded reports that the process of a node is known to have ended, which gossip takes seconds to detect. Its
 // shards go to the others at once, and its locks may be broken as soon as its heartbeats have stopped. The
 // report counts for half a minute, or until Back. Gone never blocks.
-func (m *Manager) Gone(node string) { m.queueStatus(nodeStatus{node, true}) }
+func (m *Manager) ProcessEnded(node string) { m.queueStatus(nodeStatus{node, true}) }
 
-// Back withdraws Gone: the node answers. It never blocks.
-func (m *Manager) Back(node string) { m.queueStatus(nodeStatus{node, false}) }
+// ProcessAnswers withdraws Gone: the node answers. It never blocks.
+func (m *Manager) ProcessAnswers(node string) { m.queueStatus(nodeStatus{node, false}) }
 
 func (m *Manager) queueStatus(f nodeStatus) {
 	m.mu.Lock()

@@ -13,9 +13,9 @@ import (
 
 // Defaults and limits of [Options].
 const (
-	DefaultTTL    = 10 * time.Second
-	DefaultSettle = 2 * time.Second
-	MinTTL        = time.Second
+	DefaultTTL           = 10 * time.Second
+	DefaultHandoverDelay = 2 * time.Second
+	MinTTL               = time.Second
 
 	// pollEvery is the mean pause between two looks at a shard that another process holds.
 	pollEvery = time.Second
@@ -29,7 +29,7 @@ const (
 	maxWorkers      = 64
 )
 
-// Options of a [Manager]. Client, Key, LifeKey, Shards, Node and PeerAddr are
+// Options of a [Manager]. Client, Key, HeartbeatKey, Shards, Node and PeerAddr are
 // required.
 type Options struct {
 	// Client talks to the keyspace. It must honour deadlines
@@ -41,8 +41,8 @@ type Options struct {
 	Functions bool
 	// Key names the lock key of a shard. It carries the shard's hash tag.
 	Key func(shard int) string
-	// LifeKey names the heartbeat key of a process, which is named by 22 random characters.
-	LifeKey func(process string) string
+	// HeartbeatKey names the heartbeat key of a process, which is named by 22 random characters.
+	HeartbeatKey func(process string) string
 	// Shards is the number of shards of the keyspace, 1 or more.
 	Shards int
 	// Node is this node's unique name, the one that the ring uses. It is not
@@ -58,9 +58,9 @@ type Options struct {
 	// Margin is how long before the expiry of its lock a holder stops by its
 	// own clock. More than zero, at most TTL/3. Default TTL/10.
 	Margin time.Duration
-	// Settle is how long the view must be unchanged before a held shard is
+	// HandoverDelay is how long the view must be unchanged before a held shard is
 	// handed to the member that the ring names. Default 2 s.
-	Settle time.Duration
+	HandoverDelay time.Duration
 
 	// OnAcquire and OnLose report changes in what is held. OnRelease reports that the key of a lock that was
 	// given up is gone, with the ring's owner of the shard, so that the owner can be notified ("" if there is
@@ -86,8 +86,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Margin == 0 {
 		o.Margin = o.TTL / 10
 	}
-	if o.Settle == 0 {
-		o.Settle = DefaultSettle
+	if o.HandoverDelay == 0 {
+		o.HandoverDelay = DefaultHandoverDelay
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -118,7 +118,7 @@ func (o Options) validate() error {
 		return errors.New("the client ignores deadlines: set ContextTimeoutEnabled")
 	case o.Key == nil:
 		return errors.New("no key function")
-	case o.LifeKey == nil:
+	case o.HeartbeatKey == nil:
 		return errors.New("no function for heartbeat keys")
 	case o.Shards < 1:
 		return fmt.Errorf("%d shards", o.Shards)
@@ -128,8 +128,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("TTL %v is below %v or not in whole milliseconds", o.TTL, MinTTL)
 	case o.Margin < 0 || o.Margin > o.TTL/3:
 		return fmt.Errorf("margin %v is negative or above a third of the TTL", o.Margin)
-	case o.Settle < 0:
-		return fmt.Errorf("settle time %v is negative", o.Settle)
+	case o.HandoverDelay < 0:
+		return fmt.Errorf("settle time %v is negative", o.HandoverDelay)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// Grip is the valid possession of a shard.
-type Grip struct {
+// HeldLock is the valid possession of a shard.
+type HeldLock struct {
 	Shard int
 	// Value is the whole string stored in the lock's key, for the scripts that
 	// lease.

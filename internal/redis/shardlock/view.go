@@ -73,7 +73,7 @@ func (l *managerLoop) filterEligible(v sharding.View) sharding.View {
 func withdrawnOf(v sharding.View) map[string]bool {
 	withdrawn := map[string]bool{}
 	for _, m := range v.Members {
-		if m.Aside {
+		if m.Withdrawn {
 			withdrawn[m.Name] = true
 		}
 	}
@@ -85,7 +85,7 @@ func (l *managerLoop) assignOwners(now time.Time) {
 	v := l.view
 	v.Members = slices.Clone(v.Members)
 	for i := range v.Members {
-		v.Members[i].Aside = l.withdrawn[v.Members[i].Name]
+		v.Members[i].Withdrawn = l.withdrawn[v.Members[i].Name]
 	}
 	owners := sharding.Assign(v, l.o.Shards)
 	l.m.placement.Store(&shardPlacement{owners: owners, view: v})

@@ -92,7 +92,7 @@ func (g *guests) openWorkerStream(n *schedulerNode, who, id string, epoch int32,
 	}
 	w := &rawWorker{g.t, stream}
 	w.sendRequest(&fermatav1.WorkRequest{Message: &fermatav1.WorkRequest_Hello{Hello: &fermatav1.Hello{
-		WorkerId: id, Queues: queues, Slots: 1, SessionEpoch: epoch, Live: live,
+		WorkerId: id, Queues: queues, Slots: 1, SessionEpoch: epoch, LiveLeaseIds: live,
 	}}})
 	m, err := stream.Recv()
 	if err == nil && m.GetWelcome() == nil {

@@ -167,13 +167,13 @@ func TestLoadBalancerClosesStreams(t *testing.T) {
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var promises []historycheck.Promise
+	var promises []historycheck.ExpectedSchedule
 	for i := range 4 {
 		id := fmt.Sprintf("long-%d", i)
 		j := newJob(behaviour{While: flag})
 		j.Schedule = onceAt(time.Now())
 		n.createJob(id, j)
-		promises = append(promises, historycheck.Promise{Job: id})
+		promises = append(promises, historycheck.ExpectedSchedule{Job: id})
 	}
 	for _, p := range promises {
 		c.awaitEvent(patience, "the runs start", isStartOf(p.Job, "w1"))
@@ -214,7 +214,7 @@ func TestLoadBalancerClosesStreams(t *testing.T) {
 	if b.cut < cuts {
 		t.Errorf("%d streams were cut, want %d", b.cut, cuts)
 	}
-	r := c.judgeHistory(historycheck.History{Promises: promises, Bounds: longBounds(), Faults: faults})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: promises, Bounds: longBounds(), Faults: faults})
 	if r.Executions != len(promises) {
 		t.Errorf("%d executions of %d runs", r.Executions, len(promises))
 	}
@@ -252,7 +252,7 @@ func TestAbsentWorkerQuarantinesNoRun(t *testing.T) {
 		})
 		proxy.Refuse(false)
 		redistest.Eventually(t, patience, "the loss is forgiven", func() error {
-			return wantStatus(n.getJob("long"), func(s *fermatav1.JobStatus) bool { return s.GetCurrentLosses() == 0 && s.GetDeadTotal() == 0 })
+			return wantStatus(n.getJob("long"), func(s *fermatav1.JobStatus) bool { return s.GetCurrentLostAttempts() == 0 && s.GetDeadTotal() == 0 })
 		})
 	}
 	redistest.Eventually(t, patience, "the run has started", func() error { return atLeastStarts(c, "long", absences+1) })

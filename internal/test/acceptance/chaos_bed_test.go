@@ -43,11 +43,11 @@ type bed struct {
 
 	begun   time.Time
 	faults  []historycheck.Fault
-	more    []historycheck.Promise // of jobs that trials make
-	early   time.Duration          // see historycheck.Bounds
-	deadly  bool                   // runs are given up as workers die with them
-	current *figures               // of the trial under way
-	served  *service               // of the load's jobs
+	more    []historycheck.ExpectedSchedule // of jobs that trials make
+	early   time.Duration                   // see historycheck.Bounds
+	deadly  bool                            // runs are given up as workers die with them
+	current *figures                        // of the trial under way
+	served  *service                        // of the load's jobs
 }
 
 // newBed starts everything and waits until every job has run once.

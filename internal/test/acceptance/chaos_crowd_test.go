@@ -44,7 +44,7 @@ func crowdQueue(b *bed) {
 			j := newJob(does)
 			j.Queue, j.Schedule = queue, everyInterval(time.Second, start)
 			l.jobs[id] = j
-			l.promises = append(l.promises, historycheck.Promise{Job: id})
+			l.promises = append(l.promises, historycheck.ExpectedSchedule{Job: id})
 		}
 		for i := range crowd {
 			add(fmt.Sprintf("hot-%03d", i), "hot", behaviour{Sleep: each}, fractionalPart(float64(i)*0.618))
@@ -90,7 +90,7 @@ func crowdClients(b *bed) {
 	var done, shed, other atomic.Int64
 	var slowest atomic.Int64
 	lost := func() float64 {
-		return b.sumMetric("fermata_shard_lock_losses_total", `reason="expired"`) + b.sumMetric("fermata_leases_ended_total")
+		return b.sumMetric("fermata_shard_lock_losses_total", `reason="expired"`) + b.sumMetric("fermata_leases_expired_total")
 	}
 	before := lost()
 	b.injectFault(faultKind{Name: "crowd of clients", Harmless: true}, func() {

@@ -41,13 +41,13 @@ func killAllNodes(b *bed) {
 	} {
 		j := newJob(behaviour{})
 		j.Schedule, j.MisfirePolicy = everyInterval(time.Second, first), policy
-		b.createTrialJob(historycheck.Promise{Job: id}, j)
+		b.createTrialJob(historycheck.ExpectedSchedule{Job: id}, j)
 	}
 	for i := range 3 { // jobs that wait out a backoff of an hour
 		id := fmt.Sprintf("dark-failed-%d", i)
 		j := newJob(behaviour{Fail: true})
 		j.Schedule = everyInterval(time.Hour, first)
-		b.createTrialJob(historycheck.Promise{Job: id}, j)
+		b.createTrialJob(historycheck.ExpectedSchedule{Job: id}, j)
 	}
 	failed := func(id string) bool {
 		return len(b.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.Outcome == historycheck.Failed })) > 0

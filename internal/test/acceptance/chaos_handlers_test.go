@@ -43,7 +43,7 @@ func hangHandlers(b *bed) {
 			j.Queue, j.Schedule = "hang", onceAt(at)
 			j.Timeout, j.TimeoutGrace = durationpb.New(timeout), durationpb.New(grace)
 			j.RetryPolicy = &fermatav1.RetryPolicy{MaxAttempts: 1}
-			b.createTrialJob(historycheck.Promise{Job: id}, j)
+			b.createTrialJob(historycheck.ExpectedSchedule{Job: id}, j)
 		}
 		for i := range 2 * hanging {
 			id := fmt.Sprintf("hang-%02d", i)
@@ -65,10 +65,10 @@ func hangHandlers(b *bed) {
 		id := fmt.Sprintf("hang-after-%02d", i)
 		j := newJob(behaviour{})
 		j.Queue, j.Schedule = "hang", onceAt(time.Now())
-		b.createTrialJob(historycheck.Promise{Job: id}, j)
+		b.createTrialJob(historycheck.ExpectedSchedule{Job: id}, j)
 		b.awaitEvent(patience, "a slot is free", isStartOf(id, "hang"))
 	}
-	told := b.matchingEvents(func(e historycheck.Event) bool { return e.Worker == "hang" && e.Kind == historycheck.Told })
+	told := b.matchingEvents(func(e historycheck.Event) bool { return e.Worker == "hang" && e.Kind == historycheck.ContextCancelled })
 	b.requireEffect("handlers that were told", len(told), hanging)
 }
 
@@ -86,7 +86,7 @@ func borderHandlers(b *bed) {
 	for i, node := range b.nodes {
 		b.startWorkerOf(fmt.Sprint("border-", node.id), n/len(b.nodes)+1, []string{"border"}, b.nodes[i].grpc)
 	}
-	ended := b.sumMetric("fermata_leases_ended_total")
+	ended := b.sumMetric("fermata_leases_expired_total")
 	delayed := func() (n int64) {
 		for _, l := range b.links {
 			n += l.grpc.Counters().Delayed
@@ -100,7 +100,7 @@ func borderHandlers(b *bed) {
 			id := fmt.Sprintf("border-%04d", i)
 			j := newJob(behaviour{Sleep: lease*8/10 + time.Duration(fractionalPart(float64(i)*0.6180339887)*0.4*float64(lease))})
 			j.Queue, j.Schedule = "border", onceAt(at.Add(time.Duration(i)*time.Second/time.Duration(n)))
-			b.createTrialJob(historycheck.Promise{Job: id}, j)
+			b.createTrialJob(historycheck.ExpectedSchedule{Job: id}, j)
 		}
 		for _, l := range b.links {
 			l.grpc.LatencyBetween(0, sessionTTL(lease)/8)
@@ -116,7 +116,7 @@ func borderHandlers(b *bed) {
 		})
 	})
 	b.requireEffect("messages delayed", int(delayed()-before), min(n, 200))
-	if lost := b.sumMetric("fermata_leases_ended_total") - ended; lost > 0 {
+	if lost := b.sumMetric("fermata_leases_expired_total") - ended; lost > 0 {
 		b.t.Errorf("%v leases ended though they were renewed", lost)
 	}
 }
@@ -143,7 +143,7 @@ func poisonWorkers(b *bed) {
 				j = newJob(behaviour{Poison: true})
 			}
 			j.Queue, j.Schedule = "poison", onceAt(time.Now())
-			b.createTrialJob(historycheck.Promise{Job: id}, j)
+			b.createTrialJob(historycheck.ExpectedSchedule{Job: id}, j)
 		}
 		redistest.Eventually(b.t, 8*workerBound(lock, lease)+30*time.Second, "all have been given up", func() error {
 			for _, id := range b.workerNames() {

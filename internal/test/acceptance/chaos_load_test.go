@@ -58,7 +58,7 @@ func (b *bed) registerLoad() *bedLoad {
 		l.jobs[id] = j
 		p := historycheck.Promised(id, start, interval)
 		if does.Fail { // a backoff makes its own times
-			p = historycheck.Promise{Job: id}
+			p = historycheck.ExpectedSchedule{Job: id}
 			l.backoffs = append(l.backoffs, historycheck.Backoff{Job: id, Every: interval, Jitter: 0.1})
 			l.waits = append(l.waits, historycheck.Wait{Job: id, Least: 2 * interval * 9 / 10})
 		}
@@ -90,9 +90,9 @@ type editor struct {
 	working sync.WaitGroup
 
 	// Of the goroutine, until stop has returned.
-	promises    []historycheck.Promise
+	promises    []historycheck.ExpectedSchedule
 	last        map[string]int // the promise of a job that counts now
-	silences    []historycheck.Silence
+	silences    []historycheck.NoRunPeriod
 	done, tries int
 }
 
@@ -153,7 +153,7 @@ func (e *editor) editUntilDone(ctx context.Context) {
 				_, err := call.PauseJob(c, &fermatav1.PauseJobRequest{Name: jobName(id)})
 				return err
 			}) {
-				e.silences = append(e.silences, historycheck.Silence{Job: id, FromNS: time.Now().UnixNano()})
+				e.silences = append(e.silences, historycheck.NoRunPeriod{Job: id, FromNS: time.Now().UnixNano()})
 			}
 		case 2:
 			for i := range e.silences {

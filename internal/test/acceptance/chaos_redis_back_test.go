@@ -87,7 +87,7 @@ func TestChaosClockCorrection(t *testing.T) {
 	c.isOnTime(again, calmLag)
 	f.Took = time.Since(begin)
 	c.noRepeats(wrong.Add(-x.handler-time.Second), x.lease)
-	if told := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Told }); len(told) > 0 {
+	if told := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.ContextCancelled }); len(told) > 0 {
 		t.Errorf("%d handlers lost their lease: %+v", len(told), told[0])
 	}
 	if early := c.matchingEvents(func(e historycheck.Event) bool { return e.Kind == historycheck.Start && e.AtNS < e.DueMS*1e6 }); len(early) > 0 {

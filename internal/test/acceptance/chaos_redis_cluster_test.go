@@ -81,7 +81,7 @@ func countRedirections(t testing.TB, redis *redistest.Cluster) (n int) {
 // had happened.
 func killPrimary(b *bed, redis *redistest.Cluster) {
 	victim := redis.Master(1)
-	var others []historycheck.Promise
+	var others []historycheck.ExpectedSchedule
 	for _, p := range b.load.promises {
 		slot := sharding.Slot(sharding.Tags(shards)[sharding.ShardOf("default", p.Job, shards)])
 		if redis.Owner(int(slot)) != victim {

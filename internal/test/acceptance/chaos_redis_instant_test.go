@@ -80,9 +80,9 @@ func TestChaosOneInstant(t *testing.T) {
 	f.Gap, f.Job = newService(steady.promises).longestGap(c.readEvents(), at.UnixNano(), time.Now().UnixNano())
 	promises := steady.promises
 	for id := range l.jobs {
-		promises = append(promises, historycheck.Promise{Job: id})
+		promises = append(promises, historycheck.ExpectedSchedule{Job: id})
 	}
-	r := c.judgeHistory(historycheck.History{Promises: promises, Bounds: calmBounds()})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: promises, Bounds: calmBounds()})
 	addHistory(r)
 	f.Power = []shown{{"executions", r.Executions, n}, {"repeats, none of which is allowed", 1 - min(1, r.Repeats), 1}}
 	for _, p := range f.Power {

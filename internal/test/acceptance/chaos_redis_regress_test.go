@@ -65,7 +65,7 @@ func TestChaosPromotedReplicaMissesGrants(t *testing.T) {
 	c.waitEnds(time.Now().Add(5 * time.Second)) // every job's interval, in calm
 
 	f.Took = time.Since(began)
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(a.listAllJobs())})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(a.listAllJobs())})
 	addHistory(r)
 	f.Gap, f.Job = newService(l.promises).longestGap(c.readEvents(), fault.FromNS, fault.ToNS+int64(10*time.Second))
 	granted := len(c.matchingEvents(func(e historycheck.Event) bool {

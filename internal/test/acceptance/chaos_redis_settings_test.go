@@ -27,7 +27,7 @@ func TestChaosUnsafeSettings(t *testing.T) {
 		{"a database in a cluster", "redis+cluster://" + safe.Addr() + "/3", "local", "database"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := startProcess(t, "node", nil, binary, "--name", "x", "--redis-url", tt.url, "--durability", tt.durability, "--redis-wait", "1s",
+			p := startProcess(t, "node", nil, binary, "--name", "x", "--redis-url", tt.url, "--durability", tt.durability, "--redis-startup-timeout", "1s",
 				"--grpc-addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0", "--gossip-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
 			select {
 			case <-p.done:

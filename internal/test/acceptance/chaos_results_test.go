@@ -46,7 +46,7 @@ func TestChaosResults(t *testing.T) {
 	first.repeatResults(leases, outcomes, 5, tally)
 	first.cancel()
 	hello = proto.CloneOf(hello)
-	hello.SessionEpoch, hello.Live, hello.Queues = 2, leases, []string{"elsewhere"}
+	hello.SessionEpoch, hello.LiveLeaseIds, hello.Queues = 2, leases, []string{"elsewhere"}
 	openRaw(t, b, hello).repeatResults(leases, outcomes, 5, tally)
 
 	accepted, duplicate := tally[fermatav1.ResultAck_STATUS_ACCEPTED], tally[fermatav1.ResultAck_STATUS_DUPLICATE]

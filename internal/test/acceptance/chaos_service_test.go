@@ -20,7 +20,7 @@ type service struct {
 // start is that of a handler, and when it was due.
 type start struct{ at, due int64 }
 
-func newService(promises []historycheck.Promise) *service {
+func newService(promises []historycheck.ExpectedSchedule) *service {
 	s := &service{every: map[string]time.Duration{}, starts: map[string][]start{}, ran: map[string]bool{}}
 	for _, p := range promises {
 		s.every[p.Job] = p.Every

@@ -190,7 +190,7 @@ func (b *bed) requireEffect(what string, got, want int) {
 }
 
 // createTrialJob creates a job of a trial; the checker knows it by this promise.
-func (b *bed) createTrialJob(p historycheck.Promise, j *fermatav1.Job) {
+func (b *bed) createTrialJob(p historycheck.ExpectedSchedule, j *fermatav1.Job) {
 	b.t.Helper()
 	b.nodeByID("b").createJob(p.Job, j)
 	b.more = append(b.more, p)
@@ -220,7 +220,7 @@ func (b *bed) judgeBed() {
 	b.load.editor.stopEditing()
 	jobs := b.nodes[0].listAllJobs()
 	h := historycheck.History{
-		Promises: slices.Concat(b.load.promises, b.load.editor.promises, b.more), Silences: b.load.editor.silences,
+		ExpectedSchedules: slices.Concat(b.load.promises, b.load.editor.promises, b.more), NoRunPeriods: b.load.editor.silences,
 		Backoffs: b.load.backoffs, Waits: b.load.waits, Faults: b.faults, Bounds: b.judgedBounds(), Stored: storedJobs(jobs),
 	}
 	if b.deadly {

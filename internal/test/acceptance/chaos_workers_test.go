@@ -100,7 +100,7 @@ func freezeWorker(b *bed) {
 	id := b.busiestWorker()
 	b.awaitOpenRuns(id)
 	w := b.workers[id]
-	ended := b.sumMetric("fermata_leases_ended_total")
+	ended := b.sumMetric("fermata_leases_expired_total")
 	b.injectFault(faultKind{Name: "worker frozen", Within: workerBound(lock, lease), Workers: []string{id}}, func() {
 		w.freezeProcess()
 		moved, _ := b.awaitMovedRuns(b.openRunsOf(id), workerBound(lock, lease)+2*busyAllowance())
@@ -108,7 +108,7 @@ func freezeWorker(b *bed) {
 		b.waitFor(2 * lease)
 		w.thawProcess()
 	})
-	b.requireEffect("leases that ended", int(b.sumMetric("fermata_leases_ended_total")-ended), 1)
+	b.requireEffect("leases that ended", int(b.sumMetric("fermata_leases_expired_total")-ended), 1)
 	back := time.Now().UnixNano()
 	b.awaitEvent(patience, "the worker works again", func(e historycheck.Event) bool {
 		return e.Worker == id && e.Kind == historycheck.Start && e.AtNS > back

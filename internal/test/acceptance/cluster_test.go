@@ -98,7 +98,7 @@ func (c *cluster) auditStore() {
 	}
 	records := int64(0)
 	for shard := range c.shardCount() {
-		report, err := store.Audit(ctx, shard, false)
+		report, err := store.CheckConsistency(ctx, shard, false)
 		if err != nil {
 			c.t.Fatalf("audit of shard %d: %v", shard, err)
 		}

@@ -69,7 +69,7 @@ func TestChangedDefaultKeepsExistingJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := b.jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", Wishes: []*fermatav1.JobWish{
+	answer, err := b.jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: []*fermatav1.DesiredJob{
 		{JobId: "plain", Job: stored, Etag: stored.GetEtag(), RefreshDefaults: true},
 	}})
 	if err != nil || answer.GetChanges()[0].GetAction() != fermatav1.JobChange_ACTION_UPDATE {

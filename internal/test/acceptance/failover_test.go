@@ -58,7 +58,7 @@ func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
 	t.Logf("no writes for %v; %d jobs acknowledged, %d refused or unanswered on the way", time.Duration(fault.ToNS-fault.FromNS),
 		creators.countCreated(), creators.refused)
 	r := c.judgeHistory(historycheck.History{
-		Promises: append(l.promises, creators.promises...), Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs),
+		ExpectedSchedules: append(l.promises, creators.promises...), Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs),
 	})
 	atLeast(t, "nominal times", r.Targets, 300)
 	atLeast(t, "creations that the failover hit", creators.refused, 1)
@@ -72,7 +72,7 @@ type creators struct {
 	working sync.WaitGroup
 
 	mu       sync.Mutex
-	promises []historycheck.Promise
+	promises []historycheck.ExpectedSchedule
 	refused  int
 }
 

@@ -289,7 +289,7 @@ func TestFlood(t *testing.T) {
 	g := newGuests(t, names...)
 	g.writeAccessFile(names...)
 	server := newRedis(t)
-	c := newCluster(t, server.URL(), "--access-file", g.path, "--unproved-connections", strconv.Itoa(unproved))
+	c := newCluster(t, server.URL(), "--access-file", g.path, "--max-unauthenticated-connections", strconv.Itoa(unproved))
 	memory := int64(floodMemory)
 	program, group := limitedScheduler(t, memory)
 	var env []string

@@ -31,7 +31,7 @@ func setRules(t *testing.T, server *redistest.Server, user, rules string) {
 func TestRollingSwitchToFunctions(t *testing.T) {
 	runBesideOthers(t)
 	server := newRedis(t)
-	setRules(t, server, "fermata", redisacl.Rules("fermata", false))
+	setRules(t, server, "fermata", redisacl.UserRules("fermata", false))
 	c := newCluster(t, server.URL())
 	c.pulse.pingServers(server.Client())
 	for _, id := range []string{"a", "b", "c"} {
@@ -62,7 +62,7 @@ func TestRollingSwitchToFunctions(t *testing.T) {
 		c.waitEnds(time.Now().Add(time.Second))
 	}
 	// 5: without EVAL.
-	setRules(t, server, "fermata", redisacl.Rules("fermata", true))
+	setRules(t, server, "fermata", redisacl.UserRules("fermata", true))
 	c.waitEnds(time.Now().Add(5 * time.Second))
 	for _, refused := range server.Refused() {
 		t.Errorf("refused: %s", refused)
@@ -74,7 +74,7 @@ func TestRollingSwitchToFunctions(t *testing.T) {
 	jobs := c.nodes[0].listAllJobs()
 	bounds := calmBounds()
 	bounds.Lag = 2500 * time.Millisecond
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Bounds: bounds, Stored: storedJobs(jobs)})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, Bounds: bounds, Stored: storedJobs(jobs)})
 	if r.Repeats != 0 {
 		t.Errorf("%d executions were repeated", r.Repeats)
 	}

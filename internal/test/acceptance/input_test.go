@@ -259,8 +259,8 @@ func TestRedisAtMaxmemory(t *testing.T) {
 		t.Errorf("%d jobs are stored, want the 50 from before", len(jobs))
 	}
 	n.createJob("new", newJob(behaviour{}))
-	l.promises = slices.DeleteFunc(l.promises, func(p historycheck.Promise) bool { return p.Job == "load-0000" })
-	l.promises = append(l.promises, historycheck.Promise{Job: "load-0000"})
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Bounds: calmBounds(), Stored: storedJobs(n.listAllJobs())})
+	l.promises = slices.DeleteFunc(l.promises, func(p historycheck.ExpectedSchedule) bool { return p.Job == "load-0000" })
+	l.promises = append(l.promises, historycheck.ExpectedSchedule{Job: "load-0000"})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, Bounds: calmBounds(), Stored: storedJobs(n.listAllJobs())})
 	atLeast(t, "nominal times", r.Targets, 60)
 }

@@ -132,7 +132,7 @@ func (n *schedulerNode) redriveLetters(idPrefix string) (redriven int) {
 // load is a set of interval jobs with what was promised of them.
 type load struct {
 	jobs     map[string]*fermatav1.Job
-	promises []historycheck.Promise
+	promises []historycheck.ExpectedSchedule
 }
 
 // newLoad makes n jobs that run every 1 to 5 s (each interval as often), spread
@@ -149,7 +149,7 @@ func newLoad(n int, first time.Time, queues ...string) *load {
 		j.Queue, j.Schedule = queues[i%len(queues)], everyInterval(interval, start)
 		id := fmt.Sprintf("load-%04d", i)
 		l.jobs[id] = j
-		l.promises = append(l.promises, historycheck.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: start.UnixMilli()})
+		l.promises = append(l.promises, historycheck.ExpectedSchedule{Job: id, AnchorMS: start.UnixMilli(), Every: interval, FromMS: start.UnixMilli()})
 	}
 	return l
 }

@@ -50,7 +50,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 		lastToken = started.Token
 		redistest.Eventually(t, patience, "the run is shown as running", func() error {
 			return wantStatus(n.getJob("poison"), func(s *fermatav1.JobStatus) bool {
-				return s.GetState() == fermatav1.JobStatus_STATE_RUNNING && s.GetCurrentAttempt() == 1 && int(s.GetCurrentLosses()) == loss &&
+				return s.GetState() == fermatav1.JobStatus_STATE_RUNNING && s.GetCurrentAttempt() == 1 && int(s.GetCurrentLostAttempts()) == loss &&
 					int(s.GetLostTotal()) == loss && s.GetConsecutiveFailures() == 0
 			})
 		})
@@ -70,7 +70,7 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 		})
 	})
 	runs := n.listRuns("poison")
-	if len(runs) != 1 || runs[0].GetOutcome() != fermatav1.Outcome_OUTCOME_QUARANTINED || runs[0].GetLosses() != 3 || runs[0].GetAttempts() != 0 {
+	if len(runs) != 1 || runs[0].GetOutcome() != fermatav1.Outcome_OUTCOME_QUARANTINED || runs[0].GetLostAttempts() != 3 || runs[0].GetAttempts() != 0 {
 		t.Errorf("runs: %v, want one, quarantined after three losses and no attempt", runs)
 	}
 	if s := n.getJob("poison").GetStatus(); s.GetLastOutcome() != fermatav1.Outcome_OUTCOME_LOST && s.GetLastOutcome() != fermatav1.Outcome_OUTCOME_QUARANTINED || s.GetTimeoutTotal() != 0 {
@@ -82,14 +82,14 @@ func TestLostWorkersCostNoAttempts(t *testing.T) {
 	c.awaitEvent(patience, "other jobs run", isStartOf("after", "w9"))
 	bounds := calmBounds()
 	bounds.Longest = 2 * time.Minute
-	r := c.judgeHistory(historycheck.History{Promises: []historycheck.Promise{{Job: "poison"}, {Job: "after"}}, Faults: faults, Bounds: bounds})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: []historycheck.ExpectedSchedule{{Job: "poison"}, {Job: "after"}}, Faults: faults, Bounds: bounds})
 	if r.Repeats != 2 {
 		t.Errorf("%d repeats, want 2", r.Repeats)
 	}
 }
 
 // standsApart is the most that the last start of a run waits that loses its workers.
-const standsApart = lease.Apart
+const standsApart = lease.RestartSpread
 
 // lossBound is how long a run may take to start on another worker after so many of its
 // workers were killed: its last start stands apart.
@@ -217,7 +217,7 @@ func TestLateResultIsRefused(t *testing.T) {
 	for i, node := range []*schedulerNode{n, other} {
 		before := n.getJob("late")
 		hello = proto.CloneOf(hello)
-		hello.SessionEpoch, hello.Live = int32(2+i), []string{lease.GetLeaseId()}
+		hello.SessionEpoch, hello.LiveLeaseIds = int32(2+i), []string{lease.GetLeaseId()}
 		again := openRaw(t, node, hello)
 		again.sendResult(lease.GetLeaseId(), fermatav1.Result_OUTCOME_FAILED_PERMANENTLY)
 		if got := again.receiveAck(lease.GetLeaseId()); got != fermatav1.ResultAck_STATUS_STALE {
@@ -275,7 +275,7 @@ func TestRepeatedResultCountsOnce(t *testing.T) {
 		t.Errorf("repeated result: %v, want DUPLICATE", got)
 	}
 	s.cancel()
-	hello.SessionEpoch, hello.Live, hello.Queues = 2, []string{lease}, []string{"elsewhere"}
+	hello.SessionEpoch, hello.LiveLeaseIds, hello.Queues = 2, []string{lease}, []string{"elsewhere"}
 	s = openRaw(t, other, hello)
 	s.sendResult(lease, fermatav1.Result_OUTCOME_FAILED)
 	if got := s.receiveAck(lease); got != fermatav1.ResultAck_STATUS_DUPLICATE {

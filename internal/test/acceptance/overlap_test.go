@@ -77,7 +77,7 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 	// The contexts of cancelled and terminated handlers ended.
 	for _, id := range []string{"cancel", "terminate"} {
-		told := c.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.Kind == historycheck.Told })
+		told := c.matchingEvents(func(e historycheck.Event) bool { return e.Job == id && e.Kind == historycheck.ContextCancelled })
 		atLeast(t, id+": handlers told to stop", len(told), 4)
 	}
 	for _, id := range []string{"skip", "allow", "cancel"} {

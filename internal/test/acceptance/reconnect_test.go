@@ -60,10 +60,10 @@ func TestRunsSurviveBrokenStream(t *testing.T) {
 				c.awaitEvent(patience, "a run ends without a stream", func(e historycheck.Event) bool { return e.Kind == historycheck.End })
 				proxy.Refuse(false)
 			}
-			promises := []historycheck.Promise{}
+			promises := []historycheck.ExpectedSchedule{}
 			for i := range sleeps {
 				id := fmt.Sprintf("cut-%d", i)
-				promises = append(promises, historycheck.Promise{Job: id})
+				promises = append(promises, historycheck.ExpectedSchedule{Job: id})
 				redistest.Eventually(t, 3*longLease, id+" is done", func() error {
 					return wantStatus(n.getJob(id), func(s *fermatav1.JobStatus) bool {
 						return s.GetState() == fermatav1.JobStatus_STATE_DONE && s.GetRunsTotal() == 1 && s.GetSucceededTotal() == 1 &&
@@ -74,7 +74,7 @@ func TestRunsSurviveBrokenStream(t *testing.T) {
 			if got := proxy.Counters(); got.Closed == 0 || !elsewhere && got.Connections < 2 {
 				t.Errorf("the stream was not cut and restored: %+v", got)
 			}
-			r := c.judgeHistory(historycheck.History{Promises: promises, Bounds: longBounds(), Faults: []historycheck.Fault{away.endFault(0)}})
+			r := c.judgeHistory(historycheck.History{ExpectedSchedules: promises, Bounds: longBounds(), Faults: []historycheck.Fault{away.endFault(0)}})
 			if r.Executions != len(sleeps) {
 				t.Errorf("%d executions, want %d", r.Executions, len(sleeps))
 			}
@@ -137,7 +137,7 @@ func TestResultsCountOnceOverBrokenStreams(t *testing.T) {
 	for i := range l.promises {
 		l.promises[i].UntilMS = now - 2000
 	}
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Faults: faults, Bounds: longBounds(), Stored: storedJobs(jobs)})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, Faults: faults, Bounds: longBounds(), Stored: storedJobs(jobs)})
 	atLeast(t, "executions", r.Executions, 200)
 }
 

@@ -31,7 +31,7 @@ func TestLostRedisRepliesCountOnce(t *testing.T) {
 		start := first.Add(time.Duration(i) * 16 * time.Millisecond).Truncate(time.Millisecond)
 		j.Schedule, j.BackoffPolicy = everyInterval(time.Second, start), noBackoff()
 		j.Payload = behaviour{Sleep: 10 * time.Millisecond, Fail: i%2 == 0}.encodePayload()
-		*p = historycheck.Promise{Job: p.Job, AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: start.UnixMilli()}
+		*p = historycheck.ExpectedSchedule{Job: p.Job, AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: start.UnixMilli()}
 	}
 	a.registerLoad(l)
 	c.waitAllRan(l, patience)
@@ -65,7 +65,7 @@ func TestLostRedisRepliesCountOnce(t *testing.T) {
 	for i := range promises {
 		promises[i].UntilMS = until
 	}
-	r := c.judgeHistory(historycheck.History{Promises: promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs)})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: promises, Faults: []historycheck.Fault{fault}, Bounds: calmBounds(), Stored: storedJobs(jobs)})
 	atLeast(t, "nominal times", r.Targets, 500)
 	c.countersMatch(jobs, false)
 	if len(jobs) != len(promises) {

@@ -45,7 +45,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	jobs := c.nodes[0].listAllJobs()
 	bounds := calmBounds()
 	bounds.Lag = 1500 * time.Millisecond
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Bounds: bounds, Stored: storedJobs(jobs)})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, Bounds: bounds, Stored: storedJobs(jobs)})
 	lags := c.pulse.lagsWithoutStalls(r.Lags)
 	before := lagsBetween(lags, first.UnixNano(), calmUntil.UnixNano())
 	during := lagsBetween(lags, calmUntil.UnixNano(), end.UnixNano())

@@ -60,7 +60,7 @@ func TestFrozenWorkerStartsNoExpiredLease(t *testing.T) {
 	c.awaitEvent(patience, "the worker works", isStartOf("first", "w1"))
 	const jobs = 30
 	at := time.Now().Add(time.Second)
-	promises := []historycheck.Promise{{Job: "first"}, {Job: "last"}}
+	promises := []historycheck.ExpectedSchedule{{Job: "first"}, {Job: "last"}}
 	var locked []string
 	for i := range jobs {
 		j := newJob(behaviour{Sleep: 20 * time.Millisecond})
@@ -71,7 +71,7 @@ func TestFrozenWorkerStartsNoExpiredLease(t *testing.T) {
 			locked = append(locked, id)
 		}
 		n.createJob(id, j)
-		promises = append(promises, historycheck.Promise{Job: id})
+		promises = append(promises, historycheck.ExpectedSchedule{Job: id})
 	}
 	delivered := n.readMetric(t, "fermata_dispatch_leases_delivered_total")
 	frozen := beginFault("worker frozen", "w1")
@@ -102,7 +102,7 @@ func TestFrozenWorkerStartsNoExpiredLease(t *testing.T) {
 		}
 	}
 	c.judgeHistory(historycheck.History{
-		Promises: promises, Shared: []historycheck.Shared{{Lock: "ledger", Jobs: locked, Limit: 1}},
+		ExpectedSchedules: promises, Shared: []historycheck.Shared{{Lock: "ledger", Jobs: locked, Limit: 1}},
 		Bounds: calmBounds(), Faults: []historycheck.Fault{frozen.endFault(sessionTTL(leaseTTL))},
 	})
 }

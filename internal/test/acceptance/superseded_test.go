@@ -29,7 +29,7 @@ func TestManualRunKeepsLostRun(t *testing.T) {
 	if err := os.WriteFile(held, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var promises []historycheck.Promise
+	var promises []historycheck.ExpectedSchedule
 	for _, mode := range []fermatav1.RunJobRequest_Backoff{fermatav1.RunJobRequest_BACKOFF_RESET, fermatav1.RunJobRequest_BACKOFF_KEEP} {
 		one := newJob(behaviour{While: held})
 		one.Schedule = onceAt(time.Now())
@@ -43,16 +43,16 @@ func TestManualRunKeepsLostRun(t *testing.T) {
 		manual.Schedule = &fermatav1.Schedule{}
 		n.createJob(fmt.Sprintf("manual-%d", mode), manual)
 		for _, kind := range []string{"once", "buffers", "manual"} {
-			promises = append(promises, historycheck.Promise{Job: fmt.Sprintf("%s-%d", kind, mode)})
+			promises = append(promises, historycheck.ExpectedSchedule{Job: fmt.Sprintf("%s-%d", kind, mode)})
 		}
 	}
-	var asked []historycheck.Asked
+	var asked []historycheck.ManualRun
 	ask := func(job, request string, mode fermatav1.RunJobRequest_Backoff) {
 		answer, err := n.jobs.RunJob(callContext(t), &fermatav1.RunJobRequest{Name: jobName(job), RequestId: request, Backoff: mode})
-		if err != nil || answer.GetJoined() {
+		if err != nil || answer.GetCoalesced() {
 			t.Fatalf("run %s of %s: %v, %v", request, job, answer, err)
 		}
-		asked = append(asked, historycheck.Asked{Job: job, Run: path.Base(answer.GetRun().GetName()), AtNS: time.Now().UnixNano()})
+		asked = append(asked, historycheck.ManualRun{Job: job, Run: path.Base(answer.GetRun().GetName()), AtNS: time.Now().UnixNano()})
 	}
 	modeOf := func(job string) fermatav1.RunJobRequest_Backoff {
 		return fermatav1.RunJobRequest_Backoff(job[len(job)-1] - '0')
@@ -95,7 +95,7 @@ func TestManualRunKeepsLostRun(t *testing.T) {
 	}
 	bounds := calmBounds()
 	bounds.Longest = 3 * time.Second
-	h := historycheck.History{Promises: promises, Asked: asked, Faults: []historycheck.Fault{fault}, Bounds: bounds}
+	h := historycheck.History{ExpectedSchedules: promises, ManualRuns: asked, Faults: []historycheck.Fault{fault}, Bounds: bounds}
 	if r := c.judgeHistory(h); r.Repeats < len(promises) {
 		t.Errorf("%d repeats, want %d", r.Repeats, len(promises))
 	}

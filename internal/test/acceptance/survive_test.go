@@ -52,14 +52,14 @@ func surviveCrashAndFreeze(t *testing.T, c *cluster, n int) {
 		j := newJob(behaviour{Sleep: 1500 * time.Millisecond})
 		j.Queue, j.Schedule = queues[i%3], everyInterval(3*time.Second, start)
 		l.jobs[id] = j
-		l.promises = append(l.promises, historycheck.Promise{Job: id, AnchorMS: start.UnixMilli(), Every: 3 * time.Second, FromMS: start.UnixMilli()})
+		l.promises = append(l.promises, historycheck.ExpectedSchedule{Job: id, AnchorMS: start.UnixMilli(), Every: 3 * time.Second, FromMS: start.UnixMilli()})
 	}
 	var backoffs []historycheck.Backoff
 	for i := range 12 { // whose failures must be kept
 		id := fmt.Sprintf("failing-%02d", i)
 		l.jobs[id] = newJob(behaviour{Fail: true})
 		l.jobs[id].Queue, l.jobs[id].Schedule = queues[i%3], everyInterval(time.Second, first)
-		l.promises = append(l.promises, historycheck.Promise{Job: id})
+		l.promises = append(l.promises, historycheck.ExpectedSchedule{Job: id})
 		backoffs = append(backoffs, historycheck.Backoff{Job: id, Every: time.Second, Jitter: 0.1})
 	}
 	third.registerLoad(l)
@@ -91,7 +91,7 @@ func surviveCrashAndFreeze(t *testing.T, c *cluster, n int) {
 	c.waitEnds(back.Add(4 * time.Second))
 
 	jobs := a.listAllJobs()
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Silences: silences, Backoffs: backoffs, Faults: faults, Bounds: bounds, Stored: storedJobs(jobs)})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, NoRunPeriods: silences, Backoffs: backoffs, Faults: faults, Bounds: bounds, Stored: storedJobs(jobs)})
 	calm := lagsBetween(c.pulse.lagsWithoutStalls(r.Lags), calmFrom.UnixNano(), calmUntil.UnixNano())
 	t.Logf("calm: %d runs, lag p50 %v p99 %v", len(calm), quantileOfSorted(calm, 0.5), quantileOfSorted(calm, 0.99))
 	if p50 := quantileOfSorted(calm, 0.5); p50 > time.Second {
@@ -122,9 +122,9 @@ func surviveCrashAndFreeze(t *testing.T, c *cluster, n int) {
 
 // silenceJobs pauses jobs of the load for good, and deletes the last one, and ends what
 // was promised of them.
-func (n *schedulerNode) silenceJobs(l *load, ids ...string) []historycheck.Silence {
+func (n *schedulerNode) silenceJobs(l *load, ids ...string) []historycheck.NoRunPeriod {
 	n.t.Helper()
-	var all []historycheck.Silence
+	var all []historycheck.NoRunPeriod
 	for i, id := range ids {
 		asked := time.Now()
 		callUntilAnswered(n.t, "silence "+id, func(ctx context.Context) (_ any, err error) {
@@ -133,7 +133,7 @@ func (n *schedulerNode) silenceJobs(l *load, ids ...string) []historycheck.Silen
 			}
 			return n.jobs.PauseJob(ctx, &fermatav1.PauseJobRequest{Name: jobName(id)})
 		})
-		all = append(all, historycheck.Silence{Job: id, FromNS: time.Now().UnixNano(), Deleted: i == len(ids)-1})
+		all = append(all, historycheck.NoRunPeriod{Job: id, FromNS: time.Now().UnixNano(), Deleted: i == len(ids)-1})
 		for p := range l.promises {
 			if l.promises[p].Job == id {
 				l.promises[p].UntilMS = asked.UnixMilli()

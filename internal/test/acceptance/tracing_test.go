@@ -200,7 +200,7 @@ func TestTracePropagation(t *testing.T) {
 // by itself. A job that fails in a loop does not fill the log meanwhile.
 func TestLogLevelChangesWhileProcessesRun(t *testing.T) {
 	runBesideOthers(t)
-	b := newTraceBed(t, newRedis(t), "", "--log-limit", "2")
+	b := newTraceBed(t, newRedis(t), "", "--log-repeat-limit", "2")
 	level := func(want string, args ...string) {
 		t.Helper()
 		code, out := runAsPerson(t, append([]string{"log-level", "--http-address", b.node.http}, args...)...)

@@ -172,7 +172,7 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	edited, start := newJob(behaviour{}), time.Now().Add(time.Second).Truncate(time.Millisecond)
 	edited.Schedule = everyInterval(time.Second, start)
 	c.nodes[0].createJob("edited", edited)
-	l.promises = append(l.promises, historycheck.Promise{
+	l.promises = append(l.promises, historycheck.ExpectedSchedule{
 		Job: "edited", AnchorMS: start.UnixMilli(), Every: time.Second, FromMS: max(start.UnixMilli(), time.Now().UnixMilli()),
 	})
 	// Every job runs once more, on nodes of the next version alone.
@@ -202,7 +202,7 @@ func TestRollingUpgradeAndBack(t *testing.T) {
 	bounds := calmBounds()
 	bounds.Lag = 2500 * time.Millisecond
 	ids := storedJobs(jobs)
-	r := c.judgeHistory(historycheck.History{Promises: l.promises, Bounds: bounds, Stored: ids})
+	r := c.judgeHistory(historycheck.History{ExpectedSchedules: l.promises, Bounds: bounds, Stored: ids})
 	if r.Repeats != 0 {
 		t.Errorf("%d executions were repeated", r.Repeats)
 	}

@@ -48,11 +48,11 @@ func TestJobDueSoonStartsOnTimeOnAnyShard(t *testing.T) {
 	if median := lags[samples/2]; median > 250*time.Millisecond {
 		t.Errorf("median start is %v after due, want at most 250ms", median)
 	}
-	promises := []historycheck.Promise{{Job: warm}}
+	promises := []historycheck.ExpectedSchedule{{Job: warm}}
 	for _, id := range ids {
-		promises = append(promises, historycheck.Promise{Job: id})
+		promises = append(promises, historycheck.ExpectedSchedule{Job: id})
 	}
-	c.judgeHistory(historycheck.History{Promises: promises, Bounds: calmBounds()})
+	c.judgeHistory(historycheck.History{ExpectedSchedules: promises, Bounds: calmBounds()})
 }
 
 // scheduledJob is a job that does nothing, at a time.

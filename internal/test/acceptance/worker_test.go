@@ -124,7 +124,7 @@ func (r *recorder) writeEvent(kind historycheck.EventKind, t *worker.Task, outco
 
 func (r *recorder) handleTask(ctx context.Context, t *worker.Task) error {
 	r.writeEvent(historycheck.Start, t, "")
-	untell := context.AfterFunc(ctx, func() { r.writeEvent(historycheck.Told, t, "") })
+	untell := context.AfterFunc(ctx, func() { r.writeEvent(historycheck.ContextCancelled, t, "") })
 	err := runBehaviour(ctx, t)
 	untell()
 	switch {

@@ -49,17 +49,17 @@ func NewAnswerer(t testing.TB, target string) *Answerer {
 // Addr is the host:port that clients dial.
 func (a *Answerer) Addr() string { return a.listener.Addr().String() }
 
-// Say lets the next skip commands of these names (lower case) pass, and answers the
+// FailNext lets the next skip commands of these names (lower case) pass, and answers the
 // n after them with an error, whose first word is its code: "LOADING Redis is
 // loading". No n is too great; 0 ends it.
-func (a *Answerer) Say(skip, n int, text string, commands ...string) {
+func (a *Answerer) FailNext(skip, n int, text string, commands ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.skip, a.remaining, a.text, a.commands = skip, n, text, commands
 }
 
-// Said is the number of commands answered with an error since NewAnswerer.
-func (a *Answerer) Said() int {
+// FailedCount is the number of commands answered with an error since NewAnswerer.
+func (a *Answerer) FailedCount() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.answered

@@ -25,8 +25,8 @@ func TestAnswererAnswersOnlyConfiguredCommands(t *testing.T) {
 		if err := s.Client().FlushAll(ctx).Err(); err != nil {
 			t.Fatal(err)
 		}
-		said := a.Said()
-		a.Say(0, 2, "LOADING not yet", "incr", "eval")
+		said := a.FailedCount()
+		a.FailNext(0, 2, "LOADING not yet", "incr", "eval")
 		p := c.Pipeline()
 		get := p.Get(ctx, "n")
 		incr := p.Incr(ctx, "n")
@@ -43,7 +43,7 @@ func TestAnswererAnswersOnlyConfiguredCommands(t *testing.T) {
 				t.Errorf("protocol %d: answered %v", protocol, err)
 			}
 		}
-		if got := a.Said() - said; got != 2 {
+		if got := a.FailedCount() - said; got != 2 {
 			t.Errorf("answered %d times, want 2", got)
 		}
 		if list, err := c.Do(ctx, "command", "list").StringSlice(); err != nil || !slices.Contains(list, "get") {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Asked is a manual run that was acknowledged to a client: the run that the answer names,
+// ManualRun is a manual run that was acknowledged to a client: the run that the answer names,
 // which may be one that the request joined.
-type Asked struct {
+type ManualRun struct {
 	Job, Run string // "m-..."
 	// AtNS is when the client was answered.
 	AtNS int64
@@ -18,7 +18,7 @@ type Asked struct {
 // checkAsked looks for acknowledged manual runs that never began although there was time to:
 // behind a run that was live, which may have to start once more, and those that were asked
 // for before.
-func (h *History) checkAsked(a Asked, line *timeline, r *Report) {
+func (h *History) checkAsked(a ManualRun, line *timeline, r *Report) {
 	limit := h.latestBy(a.AtNS, h.Bounds.Lag+h.Bounds.Grace+askedRuns*(h.Bounds.Longest+h.Bounds.Settle))
 	if h.EndNS <= limit || a.CancelledNS != 0 && a.CancelledNS <= limit {
 		return

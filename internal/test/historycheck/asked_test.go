@@ -8,9 +8,9 @@ import (
 
 func TestAcknowledgedManualRunsBegin(t *testing.T) {
 	asked := func(s *script, run string, ms int64) *script {
-		s.h.Promises[0].Every = 0
+		s.h.ExpectedSchedules[0].Every = 0
 		s.h.Bounds.Longest = 200 * time.Millisecond
-		s.h.Asked = append(s.h.Asked, Asked{Job: "a", Run: run, AtNS: atMS(ms)})
+		s.h.ManualRuns = append(s.h.ManualRuns, ManualRun{Job: "a", Run: run, AtNS: atMS(ms)})
 		return s
 	}
 	// by hand renames the last run.
@@ -23,7 +23,7 @@ func TestAcknowledgedManualRunsBegin(t *testing.T) {
 		return s
 	}
 	cancelled := func(s *script, ms int64) *script {
-		s.h.Asked[0].CancelledNS = atMS(ms)
+		s.h.ManualRuns[0].CancelledNS = atMS(ms)
 		return s
 	}
 	for _, tt := range []struct {

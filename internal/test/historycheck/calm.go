@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Silence is a time in which no run of a job may start, because a client was answered at its beginning that the
+// NoRunPeriod is a time in which no run of a job may start, because a client was answered at its beginning that the
 // job is paused, or deleted.
-type Silence struct {
+type NoRunPeriod struct {
 	Job string
 	// FromNS is when the client was answered, ToNS when a client asked for the opposite; 0 is the end of the
 	// history.
@@ -62,7 +62,7 @@ func (h *History) checkWait(w Wait, line *timeline, r *Report) {
 
 // checkSilence looks for runs that no client asked for. A run that was leased just before may still be on its
 // way to its handler, for as long as faults hold it there.
-func (h *History) checkSilence(s Silence, line *timeline, r *Report) {
+func (h *History) checkSilence(s NoRunPeriod, line *timeline, r *Report) {
 	if line == nil {
 		return
 	}

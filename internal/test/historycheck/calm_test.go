@@ -21,7 +21,7 @@ func failingScript(s *script, waits ...int64) *script {
 func TestSilencesAndBackoffs(t *testing.T) {
 	unscheduled := func() *script {
 		s := newScript()
-		s.h.Promises[0].Every = 0
+		s.h.ExpectedSchedules[0].Every = 0
 		s.h.EndNS = atMS(200_000)
 		return s
 	}
@@ -34,11 +34,11 @@ func TestSilencesAndBackoffs(t *testing.T) {
 		return s
 	}
 	silent := func(s *script, from, to int64) *script {
-		silence := Silence{Job: "a", FromNS: atMS(from)}
+		silence := NoRunPeriod{Job: "a", FromNS: atMS(from)}
 		if to != 0 {
 			silence.ToNS = atMS(to)
 		}
-		s.h.Silences = []Silence{silence}
+		s.h.NoRunPeriods = []NoRunPeriod{silence}
 		return s
 	}
 	for _, tt := range []struct {
@@ -101,7 +101,7 @@ func TestSharedLocks(t *testing.T) {
 			e.Job, e.Run = "b", fmt.Sprintf("b/%d", i/2)
 			s.h.Events = append(s.h.Events, e)
 		}
-		s.h.Promises = []Promise{{Job: "a"}, {Job: "b"}}
+		s.h.ExpectedSchedules = []ExpectedSchedule{{Job: "a"}, {Job: "b"}}
 		s.h.Shared, s.h.Faults = []Shared{{Lock: "l", Jobs: []string{"a", "b"}, Limit: limit}}, faults
 		return Check(s.h).Findings
 	}
@@ -121,7 +121,7 @@ func TestSharedLocks(t *testing.T) {
 func TestBackoffAfterDelayedResult(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		s := failingScript(newScript(), 1, 4, 3)
-		s.h.Promises = []Promise{{Job: "a"}}
+		s.h.ExpectedSchedules = []ExpectedSchedule{{Job: "a"}}
 		s.h.Backoffs = []Backoff{{Job: "a", Every: 500 * time.Millisecond}}
 		if held {
 			s.addFault(stoppedWorkers(1000, 1500))
@@ -142,7 +142,7 @@ func TestBackoffBySlowClock(t *testing.T) {
 			t.Fatalf("%+v is no start", last)
 		}
 		last.DueMS -= 3000
-		s.h.Promises = []Promise{{Job: "a"}}
+		s.h.ExpectedSchedules = []ExpectedSchedule{{Job: "a"}}
 		s.h.Backoffs = []Backoff{{Job: "a", SlowClock: slow}}
 		findings := Check(s.h).Findings
 		if got := slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Shrunk }); got == slow {

@@ -13,14 +13,14 @@ func Check(h History) Report {
 	var r Report
 	jobs := buildTimelines(h.Events, &r)
 	acknowledged := map[string]bool{} // of all that a client tried to register
-	for _, p := range h.Promises {
+	for _, p := range h.ExpectedSchedules {
 		acknowledged[p.Job] = acknowledged[p.Job] || !p.Unsure
 		h.checkPromise(p, jobs[p.Job], &r)
 	}
-	for _, s := range h.Silences {
+	for _, s := range h.NoRunPeriods {
 		h.checkSilence(s, jobs[s.Job], &r)
 	}
-	for _, a := range h.Asked {
+	for _, a := range h.ManualRuns {
 		h.checkAsked(a, jobs[a.Job], &r)
 	}
 	for _, b := range h.Backoffs {
@@ -41,7 +41,7 @@ func Check(h History) Report {
 	}
 	if h.Stored != nil {
 		for job, sure := range acknowledged {
-			deleted := slices.ContainsFunc(h.Silences, func(s Silence) bool { return s.Job == job && s.Deleted })
+			deleted := slices.ContainsFunc(h.NoRunPeriods, func(s NoRunPeriod) bool { return s.Job == job && s.Deleted })
 			if sure && !h.Stored[job] && !deleted {
 				r.addFinding(Lost, job, "acknowledged, but no longer stored")
 			}
@@ -149,7 +149,7 @@ func (h *History) checkFinished(run string, all []*execution, r *Report) {
 	if h.isExplained(last) {
 		again := h.Bounds.LeaseTTL + h.Bounds.Lag + h.Bounds.Grace
 		if len(all) >= lease.PoisonLosses-1 {
-			again += lease.Apart
+			again += lease.RestartSpread
 		}
 		limit = h.latestBy(limit, again)
 	}

@@ -18,7 +18,7 @@ type script struct{ h History }
 
 func newScript() *script {
 	return &script{History{
-		Promises: []Promise{{Job: "a", AnchorMS: second * 1000, Every: time.Second}},
+		ExpectedSchedules: []ExpectedSchedule{{Job: "a", AnchorMS: second * 1000, Every: time.Second}},
 		Bounds: Bounds{Lag: 300 * time.Millisecond, Settle: 100 * time.Millisecond,
 			LeaseTTL: 3 * time.Second, Longest: 5 * time.Second},
 		EndNS: atMS(10_000) - 1,
@@ -65,7 +65,7 @@ func (s *script) addCall(c call) *script {
 	}
 	s.h.Events = append(s.h.Events, e)
 	if c.told != 0 {
-		e.Kind, e.AtNS = Told, atMS(c.told)
+		e.Kind, e.AtNS = ContextCancelled, atMS(c.told)
 		s.h.Events = append(s.h.Events, e)
 	}
 	if c.length > 0 {
@@ -85,7 +85,7 @@ func (s *script) addCalm(from, to int64) *script {
 
 // givenLate has the times of the job given so many ns from the millisecond that they are rounded to.
 func (s *script) givenLate(ns int64) *script {
-	s.h.Promises[0].GivenNS = atMS(0) + ns
+	s.h.ExpectedSchedules[0].GivenNS = atMS(0) + ns
 	return s
 }
 
@@ -198,32 +198,32 @@ func TestFindings(t *testing.T) {
 			newScript().addCalm(0, 4000).addCall(call{nominal: 5000, token: 3000 - 1}).addCalm(6000, 9000), []Kind{TokenOrder}},
 		{"an edit before the window has ended that a fault made wider", func() *script {
 			s := newScript().addCalm(0, 4000).addFault(stoppedWorkers(4900, 6000))
-			s.h.Promises[0].UntilMS = second*1000 + 5500
+			s.h.ExpectedSchedules[0].UntilMS = second*1000 + 5500
 			return s
 		}(), nil},
 		{"edits before any run, all of whose windows a fault made wider", func() *script {
 			s := newScript().addFault(stoppedWorkers(0, 6000))
-			s.h.Promises[0].UntilMS = second*1000 + 5500
+			s.h.ExpectedSchedules[0].UntilMS = second*1000 + 5500
 			return s
 		}(), nil},
 		{"an edit before any run, after a window has ended", func() *script {
 			s := newScript().addFault(stoppedWorkers(2000, 6000))
-			s.h.Promises[0].UntilMS = second*1000 + 5500
+			s.h.ExpectedSchedules[0].UntilMS = second*1000 + 5500
 			return s
 		}(), []Kind{Lost}},
 		{"an edit after the window has ended", func() *script {
 			s := newScript().addCalm(0, 3000)
-			s.h.Promises[0].UntilMS = second*1000 + 4500
+			s.h.ExpectedSchedules[0].UntilMS = second*1000 + 4500
 			return s
 		}(), []Kind{Missed}},
 		{"an edit while a fault holds a run back", func() *script {
 			s := newScript().addCalm(4000, 9000).addFault(stoppedWorkers(500, 2500))
-			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000
+			s.h.ExpectedSchedules[0].Edited, s.h.ExpectedSchedules[0].FromMS = true, second*1000+1000
 			return s
 		}(), nil},
 		{"an edit in calm times", func() *script {
 			s := newScript().addCalm(4000, 9000)
-			s.h.Promises[0].Edited, s.h.Promises[0].FromMS = true, second*1000+1000
+			s.h.ExpectedSchedules[0].Edited, s.h.ExpectedSchedules[0].FromMS = true, second*1000+1000
 			return s
 		}(), []Kind{Missed, Missed, Missed}},
 		{"a fault held a lease back until another had begun",
@@ -252,7 +252,7 @@ func TestFindings(t *testing.T) {
 func TestUnendedRunIsFound(t *testing.T) {
 	s := newScript().addCalm(0, 3000).addCall(call{nominal: 4000, length: -1}).addFault(stoppedWorkers(4100, 4200, "w1"))
 	s.h.EndNS = atMS(60_000)
-	s.h.Promises[0].UntilMS = second*1000 + 5000
+	s.h.ExpectedSchedules[0].UntilMS = second*1000 + 5000
 	if got := Check(s.h).Findings; len(got) != 1 || got[0].Kind != Unfinished {
 		t.Errorf("found %v, want one unfinished", got)
 	}
@@ -273,7 +273,7 @@ func TestLastAllowedStartHasLongerBound(t *testing.T) {
 			s.addCall(call{nominal: 4000, start: last, length: -1, worker: fmt.Sprint("w", n)}).addFault(stoppedWorkers(last+100, last+200, fmt.Sprint("w", n)))
 		}
 		s.h.EndNS = atMS(last) + int64(tt.end)
-		s.h.Promises[0].UntilMS = second*1000 + 5000
+		s.h.ExpectedSchedules[0].UntilMS = second*1000 + 5000
 		if got := Check(s.h).Findings; len(got) != tt.want {
 			t.Errorf("%d losses, %v ago: found %v, want %d", tt.losses, tt.end, got, tt.want)
 		}
@@ -282,7 +282,7 @@ func TestLastAllowedStartHasLongerBound(t *testing.T) {
 
 func TestJobsOutsideOfPromises(t *testing.T) {
 	s := newScript().addCalm(0, 9000)
-	s.h.Promises = append(s.h.Promises, Promise{Job: "gone"})
+	s.h.ExpectedSchedules = append(s.h.ExpectedSchedules, ExpectedSchedule{Job: "gone"})
 	s.h.Stored = map[string]bool{"a": true}
 	stray := s.h.Events[0]
 	stray.Job, stray.Run = "stray", "stray/0"
@@ -300,7 +300,7 @@ func TestJobsOutsideOfPromises(t *testing.T) {
 // TestEditMovesPromise: the old times end with the edit, the new ones begin.
 func TestEditMovesPromise(t *testing.T) {
 	s := newScript().addCalm(0, 4000).addCall(call{nominal: 5500}).addCall(call{nominal: 7500}).addCall(call{nominal: 9500})
-	s.h.Promises = []Promise{
+	s.h.ExpectedSchedules = []ExpectedSchedule{
 		{Job: "a", AnchorMS: second * 1000, Every: time.Second, UntilMS: second*1000 + 5000},
 		{Job: "a", AnchorMS: second*1000 - 500, Every: 2 * time.Second, FromMS: second*1000 + 5000},
 	}
@@ -398,8 +398,8 @@ func TestParseEvents(t *testing.T) {
 // deleted; what was not may be there, run, or neither.
 func TestStored(t *testing.T) {
 	h := newScript().addCalm(0, 9000).h
-	h.Promises = append(h.Promises, Promise{Job: "unsure", Unsure: true}, Promise{Job: "deleted"})
-	h.Silences = []Silence{{Job: "deleted", FromNS: atMS(1000), Deleted: true}}
+	h.ExpectedSchedules = append(h.ExpectedSchedules, ExpectedSchedule{Job: "unsure", Unsure: true}, ExpectedSchedule{Job: "deleted"})
+	h.NoRunPeriods = []NoRunPeriod{{Job: "deleted", FromNS: atMS(1000), Deleted: true}}
 	for _, test := range []struct {
 		name   string
 		stored []string

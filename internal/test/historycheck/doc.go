@@ -2,7 +2,7 @@
 // scheduler believes.
 //
 // A [History] holds the events that worker processes wrote to files of their own ([Event]),
-// what was acknowledged to clients ([Promise]), and the faults that a test injected, with
+// what was acknowledged to clients ([ExpectedSchedule]), and the faults that a test injected, with
 // their times ([Fault]). [Check] pairs the events into executions and reports every one of
 // these as a [Finding]:
 //
@@ -37,7 +37,7 @@
 //  11. Hasty: an attempt started sooner after the return of a failed one of its job than that
 //     has to wait ([Wait]).
 //  12. Dropped: a manual run that was acknowledged to a client never began, although no client
-//     asked for its end ([Asked]).
+//     asked for its end ([ManualRun]).
 //
 // All times are Unix nanoseconds of one host's clock, which Redis shares with the workers in
 // tests.

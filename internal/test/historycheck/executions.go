@@ -61,7 +61,7 @@ func buildTimelines(events []Event, r *Report) map[string]*timeline {
 			r.Executions++
 		case x == nil:
 			r.addFinding(Stray, e.Job, "%s of %s on %s without a start", e.Kind, e.Run, e.Worker)
-		case e.Kind == Told:
+		case e.Kind == ContextCancelled:
 			x.told = e.AtNS
 		case e.Kind == End:
 			x.end, x.outcome = e.AtNS, e.Outcome

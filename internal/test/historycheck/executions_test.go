@@ -28,7 +28,7 @@ func TestLeaseOfLateStart(t *testing.T) {
 				return Event{AtNS: at, Kind: kind, Worker: "w", Job: "j", Run: "r", Attempt: 1, Token: token, DueMS: tt.due / 1e6, NominalMS: tt.due / 1e6, Outcome: OK}
 			}
 			r := Check(History{
-				Promises: []Promise{{Job: "j"}}, Faults: tt.faults, Bounds: Bounds{Lag: time.Second, LeaseTTL: 3 * time.Second},
+				ExpectedSchedules: []ExpectedSchedule{{Job: "j"}}, Faults: tt.faults, Bounds: Bounds{Lag: time.Second, LeaseTTL: 3 * time.Second},
 				Events: []Event{
 					event(20*second, 1, Start), event(tt.second, 2, Start), event(21*second, 1, End), event(21*second, 2, End),
 				},
@@ -82,7 +82,7 @@ func TestStartsOnLeasesThatHaveEnded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := Check(History{
-				Promises: []Promise{{Job: "j"}}, Faults: tt.faults, Events: tt.events, EndNS: 30 * second,
+				ExpectedSchedules: []ExpectedSchedule{{Job: "j"}}, Faults: tt.faults, Events: tt.events, EndNS: 30 * second,
 				Bounds: Bounds{Lag: time.Second, LeaseTTL: 3 * time.Second, SessionTTL: tt.session},
 			})
 			got := map[Kind]int{}

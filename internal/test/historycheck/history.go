@@ -12,9 +12,9 @@ type EventKind string
 
 // Kinds of events.
 const (
-	Start EventKind = "start" // the handler begins
-	Told  EventKind = "told"  // its context was cancelled while it ran
-	End   EventKind = "end"   // it returns; Outcome is set
+	Start            EventKind = "start" // the handler begins
+	ContextCancelled EventKind = "told"  // its context was cancelled while it ran
+	End              EventKind = "end"   // it returns; Outcome is set
 )
 
 // Outcomes of an End.
@@ -57,10 +57,10 @@ func ParseEvents(lines []byte) ([]Event, error) {
 	}
 }
 
-// Promise is what a client was promised: the job runs at AnchorMS + k*Every for each such time from FromMS
+// ExpectedSchedule is what a client was promised: the job runs at AnchorMS + k*Every for each such time from FromMS
 // (inclusive) to UntilMS (exclusive, 0 for the end of the history). Every 0 promises no times, only that the job
 // is known. An edit of a schedule ends one promise and begins another.
-type Promise struct {
+type ExpectedSchedule struct {
 	Job      string
 	AnchorMS int64
 	// GivenNS is the time that was given for AnchorMS, which is that rounded up to the
@@ -76,13 +76,13 @@ type Promise struct {
 }
 
 // Promised is the promise for a job with this start, to the nanosecond.
-func Promised(job string, start time.Time, every time.Duration) Promise {
+func Promised(job string, start time.Time, every time.Duration) ExpectedSchedule {
 	ms := (start.UnixNano() + int64(time.Millisecond) - 1) / int64(time.Millisecond)
-	return Promise{Job: job, AnchorMS: ms, GivenNS: start.UnixNano(), Every: every, FromMS: ms}
+	return ExpectedSchedule{Job: job, AnchorMS: ms, GivenNS: start.UnixNano(), Every: every, FromMS: ms}
 }
 
 // leadNS is by how much its times were given before the millisecond that they are rounded to.
-func (p *Promise) leadNS() int64 {
+func (p *ExpectedSchedule) leadNS() int64 {
 	if p.GivenNS == 0 {
 		return 0
 	}
@@ -126,15 +126,15 @@ type Bounds struct {
 
 // History is everything that [Check] judges.
 type History struct {
-	Promises []Promise
-	Silences []Silence
-	Asked    []Asked
-	Backoffs []Backoff
-	Waits    []Wait
-	Shared   []Shared
-	Events   []Event
-	Faults   []Fault
-	Bounds   Bounds
+	ExpectedSchedules []ExpectedSchedule
+	NoRunPeriods      []NoRunPeriod
+	ManualRuns        []ManualRun
+	Backoffs          []Backoff
+	Waits             []Wait
+	Shared            []Shared
+	Events            []Event
+	Faults            []Fault
+	Bounds            Bounds
 	// EndNS is when evidence was collected.
 	EndNS int64
 	// Stored are the jobs found stored at the end; nil if they were not read.

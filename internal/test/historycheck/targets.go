@@ -12,7 +12,7 @@ import (
 type window struct{ from, until, given int64 }
 
 // checkPromise looks for the run of each scheduled time of one schedule.
-func (h *History) checkPromise(p Promise, line *timeline, r *Report) {
+func (h *History) checkPromise(p ExpectedSchedule, line *timeline, r *Report) {
 	targets := h.windowsOf(p)
 	if line == nil {
 		owed := slices.DeleteFunc(targets, func(w window) bool { return h.isExcusedByEdit(p, w) || w.until > h.EndNS })
@@ -87,7 +87,7 @@ func (h *History) checkTooEarly(targets []window, covered []coverage, job string
 // isExcusedByEdit reports whether an edit excuses a scheduled time without a run: the edit that ended the
 // promise came before the window did, or the one that began it found a run of the previous schedule that a fault
 // held.
-func (h *History) isExcusedByEdit(p Promise, w window) bool {
+func (h *History) isExcusedByEdit(p ExpectedSchedule, w window) bool {
 	if p.UntilMS != 0 && w.until > p.UntilMS*1e6 {
 		return true
 	}
@@ -96,7 +96,7 @@ func (h *History) isExcusedByEdit(p Promise, w window) bool {
 }
 
 // windowsOf returns the scheduled times whose window has ended, without the grace.
-func (h *History) windowsOf(p Promise) []window {
+func (h *History) windowsOf(p ExpectedSchedule) []window {
 	if p.Every <= 0 {
 		return nil
 	}

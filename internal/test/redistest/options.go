@@ -108,7 +108,7 @@ const productUser = "fermata"
 
 // allUsers are the users of a server, the harness's own included.
 func (o *options) allUsers(adminPassword string) []string {
-	rules := redisacl.Rules("*", o.functions)
+	rules := redisacl.UserRules("*", o.functions)
 	if o.sentinel {
 		rules = redisacl.SentinelRules()
 	}
@@ -124,7 +124,7 @@ func (o *options) allUsers(adminPassword string) []string {
 		}
 		users = append(users, fmt.Sprintf("%s reset on %s %s", name, secret, rules))
 		if name == "default" && !o.sentinel {
-			for _, command := range redisacl.Replayed("") {
+			for _, command := range redisacl.ReplayCommands("") {
 				users[len(users)-1] += fmt.Sprintf(" +%s", command[0])
 			}
 		}

@@ -24,11 +24,11 @@ type simulatedClients struct {
 	client *client.Client
 
 	mu            sync.Mutex
-	promises      []historycheck.Promise
-	silences      []historycheck.Silence
+	promises      []historycheck.ExpectedSchedule
+	silences      []historycheck.NoRunPeriod
 	backoffs      []historycheck.Backoff
 	waits         []historycheck.Wait
-	asked         []historycheck.Asked
+	asked         []historycheck.ManualRun
 	onces         int
 	manual        int
 	editTurns     map[string]chan struct{} // edits of one job are one after the other
@@ -178,7 +178,7 @@ func (p *simulatedClients) addPromise(i intervalJob, start time.Time) {
 	promise := historycheck.Promised(i.id, start, i.every)
 	promise.FromMS, promise.Edited = max(promise.FromMS, p.world.nowNS()/1e6+1), i.edited
 	if i.does.Fail || i.does.FailAttempts > 0 || i.lock != "" {
-		promise = historycheck.Promise{Job: i.id}
+		promise = historycheck.ExpectedSchedule{Job: i.id}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,7 +287,7 @@ func (p *simulatedClients) recreateJob(i intervalJob) {
 	if !p.retryUntilDone("delete", i.id, func(ctx context.Context) error {
 		return ignoreDone(client.IsNotFound, p.client.DeleteJob(ctx, i.id, client.DeleteOptions{}))
 	}) {
-		p.addSilence(historycheck.Silence{Job: i.id, FromNS: p.world.nowNS() + int64(time.Hour),
+		p.addSilence(historycheck.NoRunPeriod{Job: i.id, FromNS: p.world.nowNS() + int64(time.Hour),
 			Deleted: true}) // it is unknown whether it exists
 		return
 	}
@@ -300,10 +300,10 @@ func (p *simulatedClients) recreateJob(i intervalJob) {
 func (p *simulatedClients) addSilenceFor(d time.Duration, id string) {
 	from := p.world.nowNS()
 	time.Sleep(d)
-	p.addSilence(historycheck.Silence{Job: id, FromNS: from, ToNS: p.world.nowNS()})
+	p.addSilence(historycheck.NoRunPeriod{Job: id, FromNS: from, ToNS: p.world.nowNS()})
 }
 
-func (p *simulatedClients) addSilence(s historycheck.Silence) {
+func (p *simulatedClients) addSilence(s historycheck.NoRunPeriod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silences = append(p.silences, s)
@@ -343,7 +343,7 @@ func (p *simulatedClients) runByHand(id string) {
 	if strings.HasPrefix(run, "m-") { // else the simulation has ended
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.asked = append(p.asked, historycheck.Asked{Job: id, Run: run, AtNS: p.world.nowNS()})
+		p.asked = append(p.asked, historycheck.ManualRun{Job: id, Run: run, AtNS: p.world.nowNS()})
 	}
 }
 

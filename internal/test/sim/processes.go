@@ -70,7 +70,7 @@ func (p *nodeProcess) startNode(ctx context.Context, h *simnet.Host) (*node.Node
 			URL: "redis://" + redisIP + ":6379", Dialer: p.world.dialRedis(h), PoolSize: redisPool,
 			ReadTimeout: redisTimeout,
 		},
-		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafe: true, Virtual: !p.world.steady, Now: p.world.redisNow,
+		Keyspace: p.world.keyspace, Shards: shards, AllowUnsafeRedis: true, Virtual: !p.world.steady, Now: p.world.redisNow,
 		LockTTL: lockTTL, LeaseTTL: leaseTTL, SessionTTL: sessionTTL, Limits: limits,
 		Logger: p.world.story.newLogger(p.name),
 	})
@@ -144,7 +144,7 @@ func (p *workerProcess) runTask(ctx context.Context, h *simnet.Host, t *worker.T
 	if h.Running() == nil {
 		p.recordAt(began, historycheck.Start, t, "")
 	}
-	told := context.AfterFunc(ctx, func() { p.recordIfRunning(h, historycheck.Told, t, "") })
+	told := context.AfterFunc(ctx, func() { p.recordIfRunning(h, historycheck.ContextCancelled, t, "") })
 	err := h.Pause(ctx, b.Sleep)
 	if up := h.Running(); up != nil {
 		err = up

@@ -69,7 +69,7 @@ func simulateSeed(seed uint64, redis *redisServer) simulationResult {
 	time.Sleep(judgedAt - time.Since(w.story.began))
 
 	history := historycheck.History{
-		Promises: people.promises, Silences: people.silences, Asked: people.asked, Backoffs: people.backoffs,
+		ExpectedSchedules: people.promises, NoRunPeriods: people.silences, ManualRuns: people.asked, Backoffs: people.backoffs,
 		Waits: people.waits, Faults: tr.done,
 		Shared: []historycheck.Shared{{Lock: "shared", Jobs: []string{"locked-0", "locked-1", "locked-2"}, Limit: 1}},
 		Bounds: historycheck.Bounds{Lag: time.Second, Settle: time.Second, LeaseTTL: leaseTTL, SessionTTL: sessionTTL,
@@ -188,7 +188,7 @@ func (w *world) auditStore() ([]job.Finding, error) {
 	}
 	var findings []job.Finding
 	for shard := range shards {
-		report, err := store.Audit(ctx, shard, false)
+		report, err := store.CheckConsistency(ctx, shard, false)
 		if err != nil {
 			return nil, err
 		}

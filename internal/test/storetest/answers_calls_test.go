@@ -94,7 +94,7 @@ func (b *answerBed) jobCalls() []answerCall {
 			return err
 		}},
 		{name: "audit", call: func(ctx context.Context) error {
-			report, err := s.Audit(ctx, 0, true)
+			report, err := s.CheckConsistency(ctx, 0, true)
 			if len(report.Findings) > 0 {
 				return errors.New("it found faults")
 			}
@@ -105,43 +105,43 @@ func (b *answerBed) jobCalls() []answerCall {
 
 func (b *answerBed) limitCalls() []answerCall {
 	s := b.s
-	ask := func(holder string) job.UnitAsk {
-		return job.UnitAsk{Name: "n", Limit: 1, Holder: holder, Waiter: job.RecordID("record-" + holder), TTL: time.Minute}
+	ask := func(holder string) job.UnitRequest {
+		return job.UnitRequest{Name: "n", Limit: 1, Holder: holder, Waiter: job.RecordID("record-" + holder), TTL: time.Minute}
 	}
 	acquire := func(holder string, want bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			grant := s.AcquireUnits(ctx, []job.UnitAsk{ask(holder)})[0]
+			grant := s.AcquireUnits(ctx, []job.UnitRequest{ask(holder)})[0]
 			if grant.Err == nil && grant.Granted != want {
 				return errors.New("granted or not: the other")
 			}
 			return grant.Err
 		}
 	}
-	rate := job.RateAsk{Name: "n", N: 3, Interval: time.Hour, Burst: 10}
+	rate := job.RateRequest{Name: "n", N: 3, Interval: time.Hour, Burst: 10}
 	queue := job.QueueKey{Namespace: "ns", Queue: "q"}
 	return []answerCall{
 		{name: "acquire", call: acquire("a", true)},
 		{name: "wait in line", call: acquire("b", false)},
 		{name: "keep", call: func(ctx context.Context) error {
-			_, err := s.KeepUnits(ctx, []job.UnitKeep{{Name: "n", Holder: "a", TTL: time.Minute}})
+			_, err := s.RenewUnits(ctx, []job.UnitRenewal{{Name: "n", Holder: "a", TTL: time.Minute}})
 			return err
 		}},
 		{name: "release", call: func(ctx context.Context) error {
 			return s.ReleaseUnits(ctx, []job.UnitRelease{{Name: "n", Limit: 1, Holder: "a"}})[0].Err
 		}, check: func() error {
-			room, err := s.Room(b.t.Context(), "n", 1)
+			room, err := s.FreeUnits(b.t.Context(), "n", 1)
 			return errors.Join(err, wantEqual("room", room, 1))
 		}},
 		{name: "room", call: func(ctx context.Context) error {
-			_, err := s.Room(ctx, "n", 1)
+			_, err := s.FreeUnits(ctx, "n", 1)
 			return err
 		}},
 		{name: "rate", call: func(ctx context.Context) error {
-			return s.TakeRate(ctx, []job.RateAsk{rate})[0].Err
+			return s.TakeRate(ctx, []job.RateRequest{rate})[0].Err
 		}, check: func() error {
 			rest := rate
 			rest.N = 100
-			left := s.TakeRate(b.t.Context(), []job.RateAsk{rest})[0]
+			left := s.TakeRate(b.t.Context(), []job.RateRequest{rest})[0]
 			return errors.Join(left.Err, wantEqual("what is left of 10 after 3", left.N, 7))
 		}},
 		{name: "swap", call: func(ctx context.Context) error {

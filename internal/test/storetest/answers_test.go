@@ -101,8 +101,8 @@ type answerCall struct {
 // checkRefused: the error does not go away.
 func (b *answerBed) checkRefused(c answerCall, text string, as error) {
 	b.t.Helper()
-	before, said := b.listStored(), b.answerer.Said()
-	b.answerer.Say(0, math.MaxInt, text, storeCommands...)
+	before, said := b.listStored(), b.answerer.FailedCount()
+	b.answerer.FailNext(0, math.MaxInt, text, storeCommands...)
 	var err error
 	wanted := func() bool {
 		if as == nil {
@@ -112,17 +112,17 @@ func (b *answerBed) checkRefused(c answerCall, text string, as error) {
 	}
 	// A machine that stands still for a moment may leave no time for an answer to
 	// be given, or to be read.
-	for limit := 25 * time.Millisecond; (b.answerer.Said() == said || !wanted()) && limit < 10*time.Second; limit *= 4 {
+	for limit := 25 * time.Millisecond; (b.answerer.FailedCount() == said || !wanted()) && limit < 10*time.Second; limit *= 4 {
 		ctx, cancel := context.WithTimeout(b.t.Context(), limit)
 		err = c.call(ctx)
 		cancel()
 	}
 	b.answerer.Cut() // or a try whose time ran out may arrive when errors have ended
-	b.answerer.Say(0, 0, "")
+	b.answerer.FailNext(0, 0, "")
 	if !wanted() {
 		b.t.Errorf("%s: refused with %v, want %v", c.name, err, as)
 	}
-	if b.answerer.Said() == said {
+	if b.answerer.FailedCount() == said {
 		b.t.Errorf("%s: nothing was answered", c.name)
 	}
 	if after := b.listStored(); !slices.Equal(before, after) {
@@ -133,10 +133,10 @@ func (b *answerBed) checkRefused(c answerCall, text string, as error) {
 // checkDelayed: the error goes away, and the call goes through.
 func (b *answerBed) checkDelayed(c answerCall, text string) {
 	b.t.Helper()
-	said := b.answerer.Said()
-	b.answerer.Say(0, 2, text, storeCommands...)
+	said := b.answerer.FailedCount()
+	b.answerer.FailNext(0, 2, text, storeCommands...)
 	b.checkPasses(c)
-	if got := b.answerer.Said() - said; got != 2 {
+	if got := b.answerer.FailedCount() - said; got != 2 {
 		b.t.Errorf("%s: %d commands were answered, want 2", c.name, got)
 	}
 }
@@ -147,11 +147,11 @@ func (b *answerBed) checkDoubted(c answerCall, text string) {
 	if _, err := b.s.Now(b.t.Context(), 0); err != nil { // a connection is open
 		b.t.Fatal(err)
 	}
-	said, cut := b.answerer.Said(), b.cuts.Counters().Cut
-	b.answerer.Say(1, 1, text, storeCommands...)
+	said, cut := b.answerer.FailedCount(), b.cuts.Counters().Cut
+	b.answerer.FailNext(1, 1, text, storeCommands...)
 	b.cuts.CutNextReplies(1)
 	b.checkPasses(c)
-	if b.answerer.Said()-said != 1 || b.cuts.Counters().Cut-cut != 1 {
+	if b.answerer.FailedCount()-said != 1 || b.cuts.Counters().Cut-cut != 1 {
 		b.t.Errorf("%s: not hit as it should be", c.name)
 	}
 }

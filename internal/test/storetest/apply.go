@@ -65,7 +65,7 @@ func testApplyRepeated(w *World) {
 // MustReturn gives a lease back and returns the state after it.
 func (w *World) MustReturn(l job.Leased) job.State {
 	w.T.Helper()
-	write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Return{Token: l.Known.State.Token})
+	write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.ReturnLease{Token: l.Known.State.Token})
 	w.MustWrite(w.Store.ShardOf(l.Known.Definition.Key), write)
 	return write.Decision.State
 }
@@ -135,7 +135,7 @@ func testApplyExpired(w *World) {
 	w.Add(Definition(ids[0]))
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
-	lose := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Lose{Token: l.Known.State.Token})
+	lose := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.LoseLease{Token: l.Known.State.Token})
 	lose.IfExpired = true
 	if r := w.Apply(0, lose).Results[0]; r.Code != job.NotExpired {
 		w.T.Errorf("a live lease: %+v", r)

@@ -11,22 +11,22 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// Audit reads everything that the keyspace holds and fails the test for what
+// CheckConsistency reads everything that the keyspace holds and fails the test for what
 // does not fit together.
-func (w *World) Audit() {
+func (w *World) CheckConsistency() {
 	w.T.Helper()
 	for shard := range w.Store.Shards() {
 		w.auditShard(shard)
-		for _, f := range w.MustAudit(shard, false).Findings {
+		for _, f := range w.MustBeConsistent(shard, false).Findings {
 			w.T.Errorf("audit: the store's own audit finds %+v", f)
 		}
 	}
 }
 
-// MustAudit is the store's own audit of a shard.
-func (w *World) MustAudit(shard int, repair bool) job.AuditReport {
+// MustBeConsistent is the store's own audit of a shard.
+func (w *World) MustBeConsistent(shard int, repair bool) job.ConsistencyReport {
 	w.T.Helper()
-	report, err := w.Store.Audit(contextOf(w.T), shard, repair)
+	report, err := w.Store.CheckConsistency(contextOf(w.T), shard, repair)
 	if err != nil {
 		w.T.Fatalf("audit: %v", err)
 	}

@@ -119,22 +119,22 @@ func testAudit(w *World) {
 		}},
 	} {
 		undo := tt.broken()
-		found := w.MustAudit(0, false).Findings
+		found := w.MustBeConsistent(0, false).Findings
 		if len(found) != 1 || found[0].Fault != tt.fault || found[0].Record != tt.record || found[0].Repaired {
 			w.T.Errorf("%s of %q: found %+v", tt.fault, tt.record, found)
 		}
-		found = w.MustAudit(0, true).Findings
+		found = w.MustBeConsistent(0, true).Findings
 		if len(found) != 1 || found[0].Repaired != tt.fault.Repairable() {
 			w.T.Errorf("%s: repaired %+v", tt.fault, found)
 		}
 		if undo != nil {
 			undo()
 		}
-		if left := w.MustAudit(0, false).Findings; len(left) > 0 {
+		if left := w.MustBeConsistent(0, false).Findings; len(left) > 0 {
 			w.T.Fatalf("%s: left %+v", tt.fault, left)
 		}
 	}
-	if n := w.MustAudit(0, false).Records[job.RegionDue]; n != int64(len(ids)) {
+	if n := w.MustBeConsistent(0, false).Records[job.RegionDue]; n != int64(len(ids)) {
 		w.T.Errorf("%d records counted", n)
 	}
 }
@@ -149,7 +149,7 @@ func testAuditOfWork(w *World) {
 	var findings []job.Finding
 	auditor.Go(func() {
 		for {
-			r, err := w.Store.Audit(w.T.Context(), 0, true)
+			r, err := w.Store.CheckConsistency(w.T.Context(), 0, true)
 			if err != nil {
 				w.T.Errorf("audit: %v", err)
 				return
@@ -199,12 +199,12 @@ func testRepairsAreReported(w *World) {
 	ctx, index, lane, record := w.T.Context(), w.Key(0, "lanes"), w.Key(0, "l:")+Lane().String(), Definition(ids[0]).Record()
 	var told []string
 	s := w.Open(func(o *redisstore.Options) {
-		o.OnEarlier = func(shard int, heads []job.LaneHead, holder string) {
+		o.OnReplayedCreate = func(shard int, heads []job.LaneHead, holder string) {
 			told = append(told, fmt.Sprint(shard, heads, holder))
 		}
 	})
 	audit := func() error {
-		_, err := s.Audit(ctx, 0, true)
+		_, err := s.CheckConsistency(ctx, 0, true)
 		return err
 	}
 	for name, c := range map[string]struct {

@@ -95,11 +95,11 @@ func testBackups(w *World) {
 		var plans []job.Restoration
 		for _, b := range kept {
 			plans = append(plans, to.planRestore(b, nil))
-			children, letters, at = children+len(b.Checkpoint.Children), letters+len(b.Checkpoint.Letters), at+1
+			children, letters, at = children+len(b.Checkpoint.Children), letters+len(b.Checkpoint.DeadLetters), at+1
 		}
 		to.mustRestore(plans...)
 		to.mustRestore(plans...) // an answer was lost
-		to.Audit()
+		to.CheckConsistency()
 		again := to.readBackups(h.ids)
 		for id, b := range kept {
 			if got, ok := again[id]; !ok || backupMeaning(got) != backupMeaning(b) {
@@ -108,7 +108,7 @@ func testBackups(w *World) {
 		}
 		to.Advance(time.Hour)
 		for _, l := range to.Lease(0, 20) {
-			to.MustWrite(0, changedWrites(to.Decide(l.Record, l.Known.Definition, l.Known.State, job.Return{Token: l.Known.State.Token}))...)
+			to.MustWrite(0, changedWrites(to.Decide(l.Record, l.Known.Definition, l.Known.State, job.ReturnLease{Token: l.Known.State.Token}))...)
 			break // runs of their own need their parent for a decision
 		}
 	}
@@ -150,7 +150,7 @@ func testRestore(w *World) {
 	if letters := w.readLetters("ns", 1000); len(letters) != 2 {
 		w.T.Errorf("%d dead letters: %+v", len(letters), letters)
 	}
-	w.Audit()
+	w.CheckConsistency()
 	w.runTo(id, job.OutcomeSucceeded)
 	w.MustWrite(0, w.Decide(d.Record(), w.Get(id).Definition, w.Get(id).State, job.Delete{}))
 	if n := len(w.readLetters("ns", 1000)); n != 0 {

@@ -135,9 +135,9 @@ func fromLatin1(s string) string {
 	return string(out)
 }
 
-// Meaning describes what this version reads in a keyspace, in text that stay the same
+// DescribeKeyspace describes what this version reads in a keyspace, in text that stay the same
 // when fields are added: only what is not zero is listed.
-func Meaning(w *World, jobs []job.Key) string {
+func DescribeKeyspace(w *World, jobs []job.Key) string {
 	w.T.Helper()
 	ctx := w.T.Context()
 	var b strings.Builder
@@ -200,7 +200,7 @@ func (w *World) limitsMeaning(b *strings.Builder) {
 		fmt.Fprintf(b, "queue %s/%s\n", q.Namespace, q.Queue)
 		writeFields(b, "  settings", reflect.ValueOf(settings[q]))
 	}
-	room, err := w.Store.Room(ctx, job.LockName("ns", "db"), 2)
+	room, err := w.Store.FreeUnits(ctx, job.LockName("ns", "db"), 2)
 	if err != nil {
 		w.T.Fatal(err)
 	}

@@ -38,26 +38,26 @@ func onServers(t *testing.T, test func(t *testing.T, w *storetest.World)) {
 }
 
 // eventsAfter are all that follow a place.
-func eventsAfter(t *testing.T, w *storetest.World, shard int, p job.Place) (list []job.Happening) {
+func eventsAfter(t *testing.T, w *storetest.World, shard int, p job.Place) (list []job.Event) {
 	t.Helper()
-	pages, err := w.Store.Events(t.Context(), []job.EventsAsk{{Shard: shard, After: p, Limit: 10_000}})
+	pages, err := w.Store.Events(t.Context(), []job.EventsRequest{{Shard: shard, After: p, Limit: 10_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if pages[0].Gap {
 		t.Errorf("a gap after %v", p)
 	}
-	return pages[0].Happenings
+	return pages[0].Events
 }
 
-func kindsOf(list []job.Happening) (kinds []string) {
+func kindsOf(list []job.Event) (kinds []string) {
 	for _, h := range list {
 		kinds = append(kinds, h.Kind)
 	}
 	return kinds
 }
 
-func wantKinds(t *testing.T, what string, list []job.Happening, want ...string) {
+func wantKinds(t *testing.T, what string, list []job.Event, want ...string) {
 	t.Helper()
 	if got := kindsOf(list); !slices.Equal(got, want) {
 		t.Errorf("%s: %v, want %v", what, got, want)
@@ -92,7 +92,7 @@ func TestEventsMatchStoredChanges(t *testing.T) {
 		}
 
 		before := place()
-		w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key, AtMS: w.Clock.Load()})
+		w.Store.Announce(job.Event{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key, AtMS: w.Clock.Load()})
 		settle := w.Settle(leased[0], job.OutcomeFailed)
 		w.MustWrite(0, settle)
 		got := eventsAfter(t, w, 0, before)
@@ -174,7 +174,7 @@ func TestSweepSendsNoEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
+	w.Store.Announce(job.Event{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
 	swept := make(chan error, 1)
 	go func() {
 		holder := w.Client.Get(t.Context(), w.Store.LockKey(0)).Val()
@@ -223,11 +223,11 @@ func TestRepeatedStartIsRecognized(t *testing.T) {
 	w := storetest.NewWorld(t, server.Client(), recordPolicy)
 	faulty := w.Open(recordPolicy, func(o *redisstore.Options) { o.Client = dialRedis(t, "redis://"+proxy.Addr()) })
 	key := job.Key{Namespace: "ns", ID: w.InShard(0, 1)[0]}
-	faulty.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
+	faulty.Announce(job.Event{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
 	if err := faulty.FlushEvents(t.Context()); err != nil { // the server has the script by now
 		t.Fatal(err)
 	}
-	faulty.Announce(job.Happening{Kind: job.KindRunStarted, AtMS: storetest.Start - 7, Key: key, RunID: "1-1", Attempt: 2})
+	faulty.Announce(job.Event{Kind: job.KindRunStarted, AtMS: storetest.Start - 7, Key: key, RunID: "1-1", Attempt: 2})
 	proxy.CutNextReplies(1)
 	if err := faulty.FlushEvents(t.Context()); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestRepeatedStartIsRecognized(t *testing.T) {
 func TestStreamsOfEventsAreBounded(t *testing.T) {
 	onServers(t, func(t *testing.T, w *storetest.World) {
 		for range 2000 {
-			w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
+			w.Store.Announce(job.Event{Kind: job.KindShardTaken, Shard: 1, Node: "n"})
 		}
 		for range 5 {
 			if err := w.Store.FlushEvents(t.Context()); err != nil {
@@ -270,7 +270,7 @@ func TestStreamsOfEventsAreBounded(t *testing.T) {
 			{job.Place{}, true}, {job.Place{MS: last[1].MS, Seq: 1000}, true}, {job.PlaceBefore(1), false},
 			{job.Place{MS: last[1].MS, Seq: 1900}, false}, {last[1], false},
 		} {
-			pages, err := w.Store.Events(t.Context(), []job.EventsAsk{{Shard: 1, After: c.after, Limit: 10}})
+			pages, err := w.Store.Events(t.Context(), []job.EventsRequest{{Shard: 1, After: c.after, Limit: 10}})
 			if err != nil || pages[0].Gap != c.gap {
 				t.Errorf("after %v: gap %v, %v", c.after, pages[0].Gap, err)
 			}
@@ -283,7 +283,7 @@ func TestDisabledEventsLeaveNoTrace(t *testing.T) {
 	server := redistest.Start(t)
 	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()))
 	w.Add(storetest.Definition(w.InShard(0, 1)[0]))
-	w.Store.Announce(job.Happening{Kind: job.KindNodeJoined, Node: "n"})
+	w.Store.Announce(job.Event{Kind: job.KindNodeJoined, Node: "n"})
 	if err := w.Store.FlushEvents(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -310,7 +310,7 @@ func TestDecisionsWinOverEventsAtMaxmemory(t *testing.T) {
 	if err != nil || len(leased) != 2 {
 		t.Fatal(leased, err)
 	}
-	w.Store.Announce(job.Happening{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
+	w.Store.Announce(job.Event{Kind: job.KindRunStarted, Key: leased[0].Known.Definition.Key})
 	fillMemory(t, server.Client(), "1")
 	w.MustWrite(0, w.Settle(leased[0], job.OutcomeSucceeded))
 	fillMemory(t, server.Client(), "0")
@@ -336,13 +336,13 @@ func TestAnnouncementsSurviveOutage(t *testing.T) {
 	w := storetest.NewWorld(t, server.Client(), asOptions(t, server.URL()), recordPolicy)
 	waits := func() bool {
 		select {
-		case <-w.Store.Announced():
+		case <-w.Store.AnnouncedSignal():
 			return true
 		default:
 			return false
 		}
 	}
-	w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: 3, Node: "n"})
+	w.Store.Announce(job.Event{Kind: job.KindShardTaken, Shard: 3, Node: "n"})
 	if !waits() {
 		t.Error("no signal that something is queued")
 	}

@@ -43,9 +43,9 @@ func (e *explorer) listActs() []exploreAct {
 	edited := e.newDefinition()
 	edited.Queue = "bulk"
 	edited.Revision++
-	for name, ev := range map[string]job.Event{
+	for name, ev := range map[string]job.Input{
 		"pauses": job.Pause{Note: "x"}, "resumes": job.Resume{}, "edits": job.Update{New: e.compileDefinition(&edited)},
-		"deletes": job.Delete{}, "runs": job.RunNow{RequestID: "r"},
+		"deletes": job.Delete{}, "runs": job.RequestManualRun{RequestID: "r"},
 	} {
 		acts = append(acts, exploreAct{"node 0 " + name, func(s *scene) bool { return e.decideEvent(s, ev) }, judgeDecision})
 	}
@@ -62,7 +62,7 @@ func (e *explorer) createJob(s *scene) bool {
 	switch {
 	case s.record != nil && s.record.State.Deleting:
 		want = job.Tombstone
-	case s.record != nil && reflect.DeepEqual(s.record.State, fresh.State) && s.record.Definition.Same(fresh.Definition):
+	case s.record != nil && reflect.DeepEqual(s.record.State, fresh.State) && s.record.Definition.Equal(fresh.Definition):
 		// The same creation once more.
 	case s.record != nil:
 		want = job.Exists
@@ -119,9 +119,9 @@ func (e *explorer) reportResult(s *scene, n int, outcome job.Outcome) bool {
 	}
 	known := l.Known.State
 	for range 3 {
-		write := e.Decide(l.Record, l.Known.Definition, known, job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
+		write := e.Decide(l.Record, l.Known.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
 		if s.record != nil {
-			write = e.Decide(l.Record, s.record.Definition, known, job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
+			write = e.Decide(l.Record, s.record.Definition, known, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: e.Clock.Load()})
 		}
 		if !write.Decision.Changed {
 			break
@@ -212,7 +212,7 @@ func (e *explorer) reapAs(s *scene, n int) bool {
 		e.T.Errorf("%d expired, want %v (until %d at %d)", len(found), expired, s.deadline, e.Clock.Load())
 	}
 	for _, o := range found {
-		write := e.Decide(o.Record, s.record.Definition, o.State, job.Lose{Token: o.State.Token})
+		write := e.Decide(o.Record, s.record.Definition, o.State, job.LoseLease{Token: o.State.Token})
 		write.IfExpired = true
 		e.MustWrite(0, write)
 	}
@@ -235,7 +235,7 @@ func judgeLoss(before, after *scene) error {
 
 // decideEvent is one try of a request on what node 0 has read, whether or not that still
 // is so.
-func (e *explorer) decideEvent(s *scene, ev job.Event) bool {
+func (e *explorer) decideEvent(s *scene, ev job.Input) bool {
 	seen := s.seen[0]
 	if seen == nil {
 		return false

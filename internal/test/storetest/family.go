@@ -28,7 +28,7 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 			w.T.Fatalf("leased %v, want %s", leasedRecords(leased), d.ID)
 		}
 		l := leased[0]
-		write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.Arrive{Token: l.Known.State.Token})
+		write := w.Decide(l.Record, l.Known.Definition, l.Known.State, job.RunLeased{Token: l.Known.State.Token})
 		run := write.Decision.Spawn
 		if run == nil {
 			w.T.Fatalf("arrival of %s: %+v", d.ID, write.Decision)
@@ -41,7 +41,7 @@ func (w *World) Spawn(d job.Definition, n int) []job.Leased {
 }
 
 // Family are the writes for an event on a run of its own as it is stored now.
-func (w *World) Family(record job.RecordID, ev job.Event) []job.Write {
+func (w *World) Family(record job.RecordID, ev job.Input) []job.Write {
 	w.T.Helper()
 	found := w.Records(record.Job(), record)
 	return w.DecideChild(record, found[0].Definition, found[0].State, found[1].State, ev)
@@ -61,7 +61,7 @@ func testSpawn(w *World) {
 	w.Add(d)
 	w.Advance(time.Minute)
 	l := w.Lease(0, 1)[0]
-	arrive := w.Decide(l.Record, &d, l.Known.State, job.Arrive{Token: l.Known.State.Token})
+	arrive := w.Decide(l.Record, &d, l.Known.State, job.RunLeased{Token: l.Known.State.Token})
 	// The lease is prolonged between the decision and its write.
 	w.Advance(10 * time.Second)
 	w.Store.Renew(w.T.Context(), []job.RenewRequest{{Shard: 0, TTL: lockTTL, Renewals: []job.Renewal{
@@ -101,7 +101,7 @@ func (w *World) loseSpawned(d job.Definition, child job.RecordID) {
 	if err != nil || len(overdue) != 1 || overdue[0].Record != child {
 		w.T.Fatalf("overdue %+v (%v)", overdue, err)
 	}
-	lose := w.Family(child, job.Lose{Token: overdue[0].State.Token})
+	lose := w.Family(child, job.LoseLease{Token: overdue[0].State.Token})
 	lose[0].IfExpired = true
 	w.MustWrite(0, lose...)
 	w.MustWrite(0, lose...)
@@ -125,7 +125,7 @@ func testSpawnTaken(w *World) {
 	child, ctx := d.Record().Run(0), w.T.Context()
 	stray := w.Client.HGet(ctx, w.Key(0, "st"), string(l.Record)).Val()
 	w.Client.HSet(ctx, w.Key(0, "st"), string(child), stray)
-	r := w.Apply(0, w.Decide(l.Record, &d, l.Known.State, job.Arrive{Token: l.Known.State.Token})).Results[0]
+	r := w.Apply(0, w.Decide(l.Record, &d, l.Known.State, job.RunLeased{Token: l.Known.State.Token})).Results[0]
 	if r.Code != job.Conflict || !reflect.DeepEqual(*r.Current, l.Known.State) {
 		w.T.Errorf("a run in the slot was overwritten: %+v", r)
 	}
@@ -140,7 +140,7 @@ func testSpawnOfAnother(w *World) {
 	d := Definition(w.InShard(0, 1)[0])
 	w.Add(d)
 	before := w.Get(d.ID).State
-	ask := job.RunNow{RequestID: "m", Mode: job.ManualKeep}
+	ask := job.RequestManualRun{RequestID: "m", Mode: job.ManualKeep}
 	first := w.Decide(d.Record(), &d, before, ask)
 	w.Advance(time.Second)
 	second := w.Decide(d.Record(), &d, before, ask)
@@ -163,7 +163,7 @@ func testTogether(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 2)
 	child := live[1].Record // its lease has not ended
-	settle := w.Family(child, job.Settle{Token: live[1].Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
+	settle := w.Family(child, job.FinishAttempt{Token: live[1].Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
 	before := w.Records(d.Record(), child)
 	adjusted := func(adjust func(run, parent *job.Write)) []job.Write {
 		writes := append([]job.Write(nil), settle...)
@@ -201,7 +201,7 @@ func testTogether(w *World) {
 	if runs, err := w.Store.Runs(w.T.Context(), d.Key, 3); err != nil || len(runs) != 1 || runs[0].ID != settle[1].Decision.Ended.ID {
 		w.T.Errorf("history %+v (%v)", runs, err)
 	}
-	back := w.Family(live[0].Record, job.Return{Token: live[0].Known.State.Token})
+	back := w.Family(live[0].Record, job.ReturnLease{Token: live[0].Known.State.Token})
 	w.MustWrite(0, back...)
 	w.MustWrite(0, back...)
 	for name, writes := range map[string][]job.Write{"nothing before": settle[1:], "three": append(settle[:2:2], settle[1])} {
@@ -227,7 +227,7 @@ func testSlotReused(w *World) {
 		if l.Record != child || l.Known.State.Trigger != job.TriggerBackfill {
 			w.T.Fatalf("leased %+v", l)
 		}
-		w.MustWrite(0, w.Family(child, job.Arrive{Token: l.Known.State.Token})...)
+		w.MustWrite(0, w.Family(child, job.RunLeased{Token: l.Known.State.Token})...)
 		lane := Lane()
 		if id == w.InShard(0, 2)[1] { // the next one is in another lane
 			edited := d
@@ -235,7 +235,7 @@ func testSlotReused(w *World) {
 			lane = edited.Lane()
 			w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(id).State, job.Update{New: w.compileDefinition(&edited)}))
 		}
-		settle := w.Family(child, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
+		settle := w.Family(child, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})
 		if s := settle[1].Decision.Spawn; s == nil || s.Slot != 0 {
 			w.T.Fatalf("the slot is not used again: %+v", s)
 		}
@@ -246,7 +246,7 @@ func testSlotReused(w *World) {
 		if run.State.Nominal <= l.Known.State.Nominal || run.State.Lane != lane || w.recordScore(child, lane) != run.State.Due {
 			w.T.Errorf("the next run %+v, score %d", run.State, w.recordScore(child, lane))
 		}
-		w.Audit()
+		w.CheckConsistency()
 		leased := w.Store.Lease(w.T.Context(), []job.LeaseRequest{LeaseRequest(0, 1, "", lane)})[0].Leased
 		if len(leased) != 1 || leased[0].Record != child {
 			w.T.Fatalf("leased %v", leasedRecords(leased))

@@ -127,7 +127,7 @@ func TestFunctionsOfACluster(t *testing.T) {
 // TestFunctionsRefuseCode: who has stolen the password of the nodes brings no code of
 // his own to the server, and reaches no more by the functions than by commands.
 func TestFunctionsRefuseCode(t *testing.T) {
-	server := redistest.Start(t, redistest.WithFunctions(), redistest.WithACL("intruder reset on >pw "+redisacl.Rules("fermata", true)))
+	server := redistest.Start(t, redistest.WithFunctions(), redistest.WithACL("intruder reset on >pw "+redisacl.UserRules("fermata", true)))
 	loadFunctions(t, server)
 	if err := server.Client().Set(t.Context(), "fermata2:{meta}", "x", 0).Err(); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 // setUser makes a user by the line that the documents give operators.
 func setUser(t *testing.T, server *redistest.Server, name, keyspace string) (url string) {
 	t.Helper()
-	line := redisacl.User(name, redisacl.HashPassword("secret"), redisacl.Rules(keyspace, false))
+	line := redisacl.User(name, redisacl.HashPassword("secret"), redisacl.UserRules(keyspace, false))
 	args := []any{"acl", "setuser"}
 	for _, word := range strings.Fields(line)[1:] {
 		args = append(args, word)
@@ -167,7 +167,7 @@ func TestEveryGrantedCommandIsUsed(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	storetest.Run(t, func(testing.TB) redis.UniversalClient { return harnessAt(t, server, 3) }, func(o *redisstore.Options) { o.Client = client })
 	w := storetest.NewWorld(t, harnessAt(t, server, 3), recordPolicy, func(o *redisstore.Options) { o.Client = client })
-	if _, err := w.Store.Events(t.Context(), []job.EventsAsk{{Limit: 1}}); err != nil {
+	if _, err := w.Store.Events(t.Context(), []job.EventsRequest{{Limit: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := w.Store.AppendTrail(t.Context(), job.TrailHead{}, []job.TrailRecord{{ID: "1-1", Seq: 1, Method: "m"}}, job.TrailTrim{Keep: 100}); err != nil || !done {
@@ -281,7 +281,7 @@ func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World, adj
 		client.Del(t.Context(), w.Store.LockKey(shard))
 	}
 	o := shardlock.Options{
-		Client: client, Key: w.Store.LockKey, LifeKey: w.Store.LifeKey, Shards: w.Store.Shards(), Node: "a", PeerAddr: "a:1", TTL: 2 * time.Second,
+		Client: client, Key: w.Store.LockKey, HeartbeatKey: w.Store.HeartbeatKey, Shards: w.Store.Shards(), Node: "a", PeerAddr: "a:1", TTL: 2 * time.Second,
 		OnAcquire: func(int, string) {}, OnLose: func(int, string) {}, OnRelease: func(int, string) {},
 	}
 	for _, f := range adjust {
@@ -297,7 +297,7 @@ func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World, adj
 	m.SetView(viewOf("a"))
 	redistest.Eventually(t, time.Minute, "locks", func(context.Context) error {
 		for shard := range w.Store.Shards() {
-			if _, held := m.Held(shard); !held {
+			if _, held := m.HeldLock(shard); !held {
 				return errors.New("not all are held")
 			}
 		}
@@ -333,7 +333,7 @@ func TestDocumentedGrantIsTheTestedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", false)), redisacl.User("fermata", "<sha256>", redisacl.Rules("fermata", true)), redisacl.User("fermata", "<sha256>", redisacl.SentinelRules()), redisacl.DefaultUser} {
+	for _, line := range []string{redisacl.User("fermata", "<sha256>", redisacl.UserRules("fermata", false)), redisacl.User("fermata", "<sha256>", redisacl.UserRules("fermata", true)), redisacl.User("fermata", "<sha256>", redisacl.SentinelRules()), redisacl.DefaultUser} {
 		if !strings.Contains(string(text), line+"\n") {
 			t.Errorf("%s does not have the line\n%s", redisacl.Doc, line)
 		}

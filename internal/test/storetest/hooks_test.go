@@ -26,45 +26,45 @@ func TestOnlyLockHolderMovesWebhookPosition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state := job.HookState{After: job.Place{MS: 7, Seq: 3}, Tries: 2, FirstMS: 5, RetryMS: 9, UpdatedMS: 6}
-		letter := &job.HookLetter{
-			Hook: "ops", Tries: 12, AtMS: 6, Reason: "status 500",
-			Happening: job.Happening{Shard: 2, Place: job.Place{MS: 7, Seq: 3}, Kind: job.KindRunDead, AtMS: 7, Key: job.Key{Namespace: "ns", ID: "a"}},
+		state := job.WebhookProgress{After: job.Place{MS: 7, Seq: 3}, Attempts: 2, FirstMS: 5, RetryMS: 9, UpdatedMS: 6}
+		letter := &job.UndeliveredEvent{
+			Webhook: "ops", Attempts: 12, AtMS: 6, Reason: "status 500",
+			Event: job.Event{Shard: 2, Place: job.Place{MS: 7, Seq: 3}, Kind: job.KindRunDead, AtMS: 7, Key: job.Key{Namespace: "ns", ID: "a"}},
 		}
-		if _, err := w.Store.SaveHook(ctx, 2, "somebody else", "ops", state, letter); !errors.Is(err, job.ErrNotHolder) {
+		if _, err := w.Store.SaveWebhookProgress(ctx, 2, "somebody else", "ops", state, letter); !errors.Is(err, job.ErrNotHolder) {
 			t.Errorf("%v", err)
 		}
 		for range 2 { // the second is a copy of the first
-			if evicted, err := w.Store.SaveHook(ctx, 2, holder, "ops", state, letter); err != nil || evicted != 0 {
+			if evicted, err := w.Store.SaveWebhookProgress(ctx, 2, holder, "ops", state, letter); err != nil || evicted != 0 {
 				t.Error(evicted, err)
 			}
 		}
-		states, err := w.Store.HookStates(ctx, []int{1, 2})
+		states, err := w.Store.WebhookProgress(ctx, []int{1, 2})
 		if err != nil || len(states[1]) != 0 || states[2]["ops"] != state {
 			t.Errorf("%v, %v", states, err)
 		}
-		letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Limit: 10})
-		if err != nil || len(letters) != 1 || letters[0].Happening.ID() != "2-7-3" || letters[0].Reason != "status 500" || letters[0].Tries != 12 {
+		letters, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "ops", Limit: 10})
+		if err != nil || len(letters) != 1 || letters[0].Event.ID() != "2-7-3" || letters[0].Reason != "status 500" || letters[0].Attempts != 12 {
 			t.Fatalf("%+v, %v", letters, err)
 		}
-		if other, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "other", Limit: 10}); err != nil || len(other) != 0 {
+		if other, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "other", Limit: 10}); err != nil || len(other) != 0 {
 			t.Errorf("%v, %v", other, err)
 		}
-		if all, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Limit: 10}); err != nil || !reflect.DeepEqual(all, letters) {
+		if all, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Limit: 10}); err != nil || !reflect.DeepEqual(all, letters) {
 			t.Errorf("%v, %v", all, err)
 		}
-		if err := w.Store.DropHookLetter(ctx, letters[0]); err != nil {
+		if err := w.Store.DeleteUndeliveredEvent(ctx, letters[0]); err != nil {
 			t.Error(err)
 		}
-		if counts, err := w.Store.CountHookLetters(ctx, []string{"ops"}); err != nil || counts["ops"] != 0 {
+		if counts, err := w.Store.CountUndeliveredEvents(ctx, []string{"ops"}); err != nil || counts["ops"] != 0 {
 			t.Errorf("%v, %v", counts, err)
 		}
-		if _, err := w.Store.SaveHook(ctx, 2, holder, "ops", state, letter); err != nil {
+		if _, err := w.Store.SaveWebhookProgress(ctx, 2, holder, "ops", state, letter); err != nil {
 			t.Error(err)
 		}
-		err = w.Store.ForgetHooks(ctx, 2, []string{"ops"})
-		counts, err2 := w.Store.CountHookLetters(ctx, []string{"ops"})
-		states, err3 := w.Store.HookStates(ctx, []int{2})
+		err = w.Store.DeleteWebhooks(ctx, 2, []string{"ops"})
+		counts, err2 := w.Store.CountUndeliveredEvents(ctx, []string{"ops"})
+		states, err3 := w.Store.WebhookProgress(ctx, []int{2})
 		if err := errors.Join(err, err2, err3); err != nil || counts["ops"]+len(states[2]) != 0 {
 			t.Errorf("%v, %v, %v", counts, states, err)
 		}
@@ -77,13 +77,13 @@ func TestWebhookStatesOfHealthyServers(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, redistest.WithConfig("cluster-require-full-coverage", "no"))
 	w := storetest.NewWorld(t, newObserver(t, cluster.Nodes()[0], clusterURL(cluster)), asOptions(t, clusterURL(cluster)), func(o *redisstore.Options) { o.Shards = 3 })
 	w.Damaged()
-	state := job.HookState{After: job.Place{MS: 7, Seq: 3}}
+	state := job.WebhookProgress{After: job.Place{MS: 7, Seq: 3}}
 	holder := w.Client.Get(t.Context(), w.Store.LockKey(2)).Val()
-	if _, err := w.Store.SaveHook(t.Context(), 2, holder, "ops", state, nil); err != nil {
+	if _, err := w.Store.SaveWebhookProgress(t.Context(), 2, holder, "ops", state, nil); err != nil {
 		t.Fatal(err)
 	}
 	cluster.KillMaster(1)
-	states, err := w.Store.HookStates(t.Context(), []int{2, 1, 0})
+	states, err := w.Store.WebhookProgress(t.Context(), []int{2, 1, 0})
 	if !errors.Is(err, job.ErrUnavailable) || len(states) != 2 || states[0] == nil || states[2]["ops"] != state {
 		t.Errorf("%v, %v", states, err)
 	}
@@ -97,8 +97,8 @@ func gaveUp(t *testing.T, w *storetest.World, hook string, n int) (evicted int) 
 		t.Fatal(err)
 	}
 	place := job.Place{MS: 7, Seq: uint64(n)}
-	evicted, err = w.Store.SaveHook(t.Context(), 2, holder, hook, job.HookState{After: place}, &job.HookLetter{
-		Hook: hook, AtMS: int64(n), Reason: strings.Repeat("x", 500), Happening: job.Happening{Shard: 2, Place: place},
+	evicted, err = w.Store.SaveWebhookProgress(t.Context(), 2, holder, hook, job.WebhookProgress{After: place}, &job.UndeliveredEvent{
+		Webhook: hook, AtMS: int64(n), Reason: strings.Repeat("x", 500), Event: job.Event{Shard: 2, Place: place},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestNewestDeadLettersAreKept(t *testing.T) {
 	if evicted != more {
 		t.Errorf("%d are reported", evicted)
 	}
-	letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "noisy", Limit: 2 * kept})
+	letters, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "noisy", Limit: 2 * kept})
 	if err != nil || len(letters) != kept || letters[0].AtMS != kept+more+1 || letters[kept-1].AtMS != more+2 {
 		t.Errorf("%d are kept, %v", len(letters), err)
 	}
@@ -138,20 +138,20 @@ func TestNewestDeadLettersAreKept(t *testing.T) {
 		return n
 	}
 	before := sent()
-	counts, err := w.Store.CountHookLetters(ctx, []string{"noisy", "quiet", "other"})
+	counts, err := w.Store.CountUndeliveredEvents(ctx, []string{"noisy", "quiet", "other"})
 	if err != nil || counts["noisy"] != kept || counts["quiet"] != 1 || counts["other"] != 0 {
 		t.Errorf("%v, %v", counts, err)
 	}
 	for _, c := range []struct {
-		q    job.HookLettersQuery
+		q    job.UndeliveredQuery
 		want int64
 	}{
-		{job.HookLettersQuery{Limit: 1}, kept + more + 1},
-		{job.HookLettersQuery{Limit: 1, Oldest: true}, 1},
-		{job.HookLettersQuery{Hook: "noisy", Limit: 1, Oldest: true}, more + 2},
-		{job.HookLettersQuery{Hook: "quiet", Limit: 5}, 1},
+		{job.UndeliveredQuery{Limit: 1}, kept + more + 1},
+		{job.UndeliveredQuery{Limit: 1, Oldest: true}, 1},
+		{job.UndeliveredQuery{Webhook: "noisy", Limit: 1, Oldest: true}, more + 2},
+		{job.UndeliveredQuery{Webhook: "quiet", Limit: 5}, 1},
 	} {
-		if letters, err := w.Store.HookLetters(ctx, c.q); err != nil || len(letters) != 1 || letters[0].AtMS != c.want {
+		if letters, err := w.Store.UndeliveredEvents(ctx, c.q); err != nil || len(letters) != 1 || letters[0].AtMS != c.want {
 			t.Errorf("%+v: %+v, %v", c.q, letters, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestNewestDeadLettersAreKept(t *testing.T) {
 		t.Errorf("%d bytes were read of some letters", n)
 	}
 	for id, want := range map[string]int{"2-7-500": 1, "2-7-5000": 0, "3-7-500": 0, "9-7-500": 0, "x": 0} {
-		letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "noisy", Event: id, Limit: 10})
+		letters, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "noisy", Event: id, Limit: 10})
 		if err != nil || len(letters) != want {
 			t.Errorf("%s: %+v, %v", id, letters, err)
 		}
@@ -178,44 +178,44 @@ func TestDeadLettersOfOlderVersion(t *testing.T) {
 			}
 		}
 		gaveUp(t, w, "ops", 15)
-		letters, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Limit: 10})
+		letters, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "ops", Limit: 10})
 		var got []string
 		for _, l := range letters {
-			got = append(got, l.Happening.ID())
+			got = append(got, l.Event.ID())
 		}
-		if err != nil || !slices.Equal(got, []string{"2-7-3", "2-7-15", "2-7-1"}) || letters[0].Tries != 12 || letters[0].Happening.Key.ID != "a" {
+		if err != nil || !slices.Equal(got, []string{"2-7-3", "2-7-15", "2-7-1"}) || letters[0].Attempts != 12 || letters[0].Event.Key.ID != "a" {
 			t.Errorf("%v, %v", got, err)
 		}
-		if all, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Limit: 10}); err != nil || len(all) != 4 {
+		if all, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Limit: 10}); err != nil || len(all) != 4 {
 			t.Errorf("%+v, %v", all, err)
 		}
 		// One of each that is put off comes last.
 		for i, l := range letters[1:] {
-			if err := w.Store.DeferHookLetter(ctx, l, int64(100+i)); err != nil {
+			if err := w.Store.DeferUndeliveredEvent(ctx, l, int64(100+i)); err != nil {
 				t.Error(err)
 			}
 		}
 		gone := letters[0]
 		gone.ID = "gone"
-		if err := w.Store.DeferHookLetter(ctx, gone, 100); err != nil {
+		if err := w.Store.DeferUndeliveredEvent(ctx, gone, 100); err != nil {
 			t.Error(err)
 		}
 		got = nil
-		letters, err = w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Oldest: true, Limit: 10})
+		letters, err = w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "ops", Oldest: true, Limit: 10})
 		for _, l := range letters {
-			got = append(got, fmt.Sprintf("%s at %d", l.Happening.ID(), l.AtMS))
+			got = append(got, fmt.Sprintf("%s at %d", l.Event.ID(), l.AtMS))
 		}
 		if err != nil || !slices.Equal(got, []string{"2-7-3 at 20", "2-7-15 at 100", "2-7-1 at 101"}) {
 			t.Errorf("%v, %v", got, err)
 		}
-		one, err := w.Store.HookLetters(ctx, job.HookLettersQuery{Hook: "ops", Event: "2-7-1", Limit: 10})
+		one, err := w.Store.UndeliveredEvents(ctx, job.UndeliveredQuery{Webhook: "ops", Event: "2-7-1", Limit: 10})
 		if err != nil || len(one) != 1 {
 			t.Fatalf("%+v, %v", one, err)
 		}
-		if err := w.Store.DropHookLetter(ctx, one[0]); err != nil {
+		if err := w.Store.DeleteUndeliveredEvent(ctx, one[0]); err != nil {
 			t.Error(err)
 		}
-		if counts, err := w.Store.CountHookLetters(ctx, []string{"ops", "other"}); err != nil || counts["ops"] != 2 || counts["other"] != 1 {
+		if counts, err := w.Store.CountUndeliveredEvents(ctx, []string{"ops", "other"}); err != nil || counts["ops"] != 2 || counts["other"] != 1 {
 			t.Errorf("%v, %v", counts, err)
 		}
 	})

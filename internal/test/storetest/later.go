@@ -37,7 +37,7 @@ func testLaterFields(w *World) {
 	for range 1500 {
 		h.applyRandomStep()
 	}
-	w.Audit()
+	w.CheckConsistency()
 	h.compareRecords()
 	states, defs := w.Client.HGetAll(ctx, w.Key(0, "st")).Val(), w.Client.HGetAll(ctx, w.Key(0, "def")).Val()
 	rewritten := 0

@@ -8,11 +8,11 @@ import (
 )
 
 // readLetters lists the dead runs of a namespace, by record.
-func (w *World) readLetters(namespace string, budget int) map[job.RecordID]job.Letter {
+func (w *World) readLetters(namespace string, budget int) map[job.RecordID]job.DeadLetter {
 	w.T.Helper()
-	seen, cursor := map[job.RecordID]job.Letter{}, ""
+	seen, cursor := map[job.RecordID]job.DeadLetter{}, ""
 	for range 1000 {
-		page, next, err := w.Store.ListLetters(w.T.Context(), namespace, cursor, budget)
+		page, next, err := w.Store.ListDeadLetters(w.T.Context(), namespace, cursor, budget)
 		if err != nil {
 			w.T.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func testLettersOfRuns(w *World) {
 	edited.Schedule.Every = time.Hour // a later generation, which is not that of the runs
 	w.MustWrite(0, w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Update{New: w.compileDefinition(&edited)}))
 	for _, l := range live {
-		w.MustWrite(0, w.Family(l.Record, job.Settle{
+		w.MustWrite(0, w.Family(l.Record, job.FinishAttempt{
 			Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "no luck", StartedMS: w.Clock.Load(),
 		})...)
 	}
@@ -180,7 +180,7 @@ func testDeleteWithRuns(w *World) {
 	w.Add(d)
 	live := w.Spawn(d, 3)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
 	}
 	w.MustWrite(0, fail(live[0])...) // leaves a dead letter
 	remove := w.Decide(d.Record(), &d, w.Get(d.ID).State, job.Delete{})

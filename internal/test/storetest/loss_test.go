@@ -105,7 +105,7 @@ func TestEventsOfHealthyServers(t *testing.T) {
 	w.Add(storetest.Once(w.InShard(0, 1)[0], 0))
 	leased := w.Lease(0, 1)
 	for _, shard := range []int{0, 1} {
-		w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: shard, Node: "n"})
+		w.Store.Announce(job.Event{Kind: job.KindShardTaken, Shard: shard, Node: "n"})
 	}
 	stream := w.Key(0, "events")
 	before := w.Client.XLen(t.Context(), stream).Val()
@@ -140,7 +140,7 @@ func TestEventsOfHealthyServersAreRead(t *testing.T) {
 	})
 	w.Damaged()
 	for shard := range 3 {
-		w.Store.Announce(job.Happening{Kind: job.KindShardTaken, Shard: shard, Node: "n"})
+		w.Store.Announce(job.Event{Kind: job.KindShardTaken, Shard: shard, Node: "n"})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -152,17 +152,17 @@ func TestEventsOfHealthyServersAreRead(t *testing.T) {
 	if !errors.Is(err, job.ErrUnavailable) || len(last) != 3 {
 		t.Fatalf("%v, %v", last, err)
 	}
-	pages, err := w.Store.Events(ctx, []job.EventsAsk{{Shard: 2, Limit: 10}, {Shard: 1, Limit: 10}, {Shard: 0, Limit: 10}})
+	pages, err := w.Store.Events(ctx, []job.EventsRequest{{Shard: 2, Limit: 10}, {Shard: 1, Limit: 10}, {Shard: 0, Limit: 10}})
 	if !errors.Is(err, job.ErrUnavailable) || len(pages) != 3 {
 		t.Fatalf("%+v, %v", pages, err)
 	}
 	for _, shard := range []int{0, 2} {
 		page := pages[2-shard]
-		if page.Err != nil || len(page.Happenings) != 1 || page.Happenings[0].Place != last[shard] || last[shard].Seq != 1 {
+		if page.Err != nil || len(page.Events) != 1 || page.Events[0].Place != last[shard] || last[shard].Seq != 1 {
 			t.Errorf("shard %d: %+v, its last is %v", shard, page, last[shard])
 		}
 	}
-	if !errors.Is(pages[1].Err, job.ErrUnavailable) || len(pages[1].Happenings) != 0 || last[1].Exact() {
+	if !errors.Is(pages[1].Err, job.ErrUnavailable) || len(pages[1].Events) != 0 || last[1].Exact() {
 		t.Errorf("the shard without a server: %+v, its last is %v", pages[1], last[1])
 	}
 }

@@ -35,7 +35,7 @@ func (w *World) expectedObjective(r *job.Record) int64 {
 	if r == nil {
 		return 0
 	}
-	at := r.Definition.BreaksAt(&r.State)
+	at := r.Definition.BreachAtMS(&r.State)
 	if at <= w.Clock.Load() && r.State.Live() {
 		return 0
 	}
@@ -47,7 +47,7 @@ func (h *history) findLate() {
 	list := h.readObjectives(0, h.Clock.Load())
 	for _, o := range list {
 		if at := h.expectedObjective(o.Known); at != 0 && at <= h.Clock.Load() {
-			h.applyEvent(o.Record, job.FindLate{})
+			h.applyEvent(o.Record, job.CheckLateness{})
 			h.late++
 		}
 	}
@@ -67,7 +67,7 @@ func (h *history) compareObjectives() {
 		if r == nil || parent == nil || r.State.Region != job.RegionDue {
 			continue
 		}
-		at := parent.Definition.BreaksAt(&r.State)
+		at := parent.Definition.BreachAtMS(&r.State)
 		if entry, there := entries[string(record)]; at != 0 && (!there || entry > at) {
 			h.T.Fatalf("%s breaks its objective at %d, its entry is at %d: %+v", record, at, entry, r.State)
 		}
@@ -103,7 +103,7 @@ func testObjectives(w *World) {
 	}
 	// The run waits until it is late; a decision that comes between look and move counts.
 	w.Clock.Store(at)
-	late := w.Decide(d.Record(), &d, record.State, job.FindLate{})
+	late := w.Decide(d.Record(), &d, record.State, job.CheckLateness{})
 	if len(late.Decision.Notices) != 1 || late.Decision.Notices[0].Kind != job.LagBreached {
 		w.T.Fatalf("%+v", late.Decision.Notices)
 	}
@@ -143,7 +143,7 @@ func testObjectives(w *World) {
 	list[0].Known = nil
 	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })
 	back := w.Get(ids[3])
-	if got, want := first(), again.BreaksAt(&back.State); got != want || want == 0 {
+	if got, want := first(), again.BreachAtMS(&back.State); got != want || want == 0 {
 		w.T.Errorf("a job that was created again: %d, want %d", got, want)
 	}
 	// What cannot be read is not looked at again and again.

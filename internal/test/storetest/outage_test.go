@@ -130,7 +130,7 @@ func TestMemoryFullForRuns(t *testing.T) {
 	d := storetest.Overlapping(w.InShard(0, 1)[0])
 	w.Add(d)
 	fail := func(l job.Leased) []job.Write {
-		return w.Family(l.Record, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
+		return w.Family(l.Record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})
 	}
 	w.MustWrite(0, fail(w.Spawn(d, 1)[0])...) // its dead letter is kept
 	fillMemory(t, server.Client(), "1")
@@ -149,7 +149,7 @@ func TestMemoryFullForRuns(t *testing.T) {
 	if s := w.Get(d.ID).State; s.Children != 1 {
 		t.Errorf("state %+v", s)
 	}
-	letters, _, err := w.Store.ListLetters(t.Context(), "ns", "", 100)
+	letters, _, err := w.Store.ListDeadLetters(t.Context(), "ns", "", 100)
 	if err != nil || len(letters) != 0 {
 		t.Errorf("dead letters %+v (%v)", letters, err)
 	}

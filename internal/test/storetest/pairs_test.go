@@ -41,16 +41,16 @@ func TestOneLostReplyOfTwoWrites(t *testing.T) {
 	live := w.Spawn(d, 1) // slot 0
 	w.Clock.Store(w.Get(d.ID).IndexMS)
 	leased := w.Lease(0, 1)[0]
-	apply(w.Decide(leased.Record, &d, leased.Known.State, job.Arrive{Token: leased.Known.State.Token})) // slot 1
-	apply(w.Family(live[0].Record, job.Return{Token: live[0].Known.State.Token})...)
+	apply(w.Decide(leased.Record, &d, leased.Known.State, job.RunLeased{Token: leased.Known.State.Token})) // slot 1
+	apply(w.Family(live[0].Record, job.ReturnLease{Token: live[0].Known.State.Token})...)
 	run := w.Lease(0, 1)[0]
-	apply(w.Family(run.Record, job.Settle{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})...)
+	apply(w.Family(run.Record, job.FinishAttempt{Token: run.Known.State.Token, Outcome: job.OutcomeFailed, StartedMS: w.Clock.Load()})...)
 	apply(w.Family(d.Record().Letter(0), job.Redrive{})...) // into slot 0
 	parent := w.Get(d.ID)
 	apply(w.Decide(d.Record(), &d, parent.State, job.Delete{}))
 	apply(w.Family(d.Record().Run(0), job.CancelRun{RunID: w.Records(d.Record().Run(0))[0].State.RunID()})...)
 	// The last one takes its job with it: neither is left to be compared.
-	apply(w.Family(d.Record().Run(1), job.Settle{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})...)
+	apply(w.Family(d.Record().Run(1), job.FinishAttempt{Token: leased.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()})...)
 	if left := w.Get(d.ID); left != nil {
 		t.Errorf("left %+v", left)
 	}

@@ -17,11 +17,11 @@ func Random(w *World) {
 	for step := range 2500 {
 		h.applyRandomStep()
 		if step%250 == 249 {
-			w.Audit()
+			w.CheckConsistency()
 			h.compareRecords()
 		}
 	}
-	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.Failing], "late": h.ranked[job.Late], "counted while they waited": h.late} {
+	for what, n := range map[string]int{"spawned": h.spawned, "ended": h.ended, "redriven": h.redriven, "in the same slot": h.reused, "failing": h.ranked[job.RankingFailing], "late": h.ranked[job.RankingLate], "counted while they waited": h.late} {
 		if n < 3 {
 			w.T.Errorf("runs of their own: %d %s", n, what)
 		}
@@ -46,7 +46,7 @@ type history struct {
 	created func(*job.Record)
 
 	spawned, ended, redriven, reused, late int
-	ranked                                 [job.Worsts]int
+	ranked                                 [job.RankingCount]int
 }
 
 func (h *history) applyRandomStep() {
@@ -144,13 +144,13 @@ func (h *history) leaseDue() {
 	}
 	for _, l := range reply.Leased {
 		if h.rng.IntN(8) > 0 {
-			h.applyEvent(l.Record, job.Arrive{Token: l.Known.State.Token})
+			h.applyEvent(l.Record, job.RunLeased{Token: l.Known.State.Token})
 		}
 	}
 }
 
 // planWrites are what an event asks for: one write, or two that go together.
-func (h *history) planWrites(record job.RecordID, ev job.Event) []job.Write {
+func (h *history) planWrites(record job.RecordID, ev job.Input) []job.Write {
 	parent, known := h.known[record.Job()], h.known[record]
 	if parent == nil || known == nil {
 		return nil
@@ -163,7 +163,7 @@ func (h *history) planWrites(record job.RecordID, ev job.Event) []job.Write {
 
 // applyEvent applies a decision, or a stale copy of it, and follows it if it has to
 // be written.
-func (h *history) applyEvent(record job.RecordID, ev job.Event) {
+func (h *history) applyEvent(record job.RecordID, ev job.Input) {
 	h.applyWrites(h.planWrites(record, ev))
 }
 
@@ -253,7 +253,7 @@ func (h *history) compareRecords() {
 // compareRanks: the indexes of the worst have the jobs with a rank, and no others.
 func (h *history) compareRanks() {
 	h.T.Helper()
-	for _, which := range []job.Worst{job.Failing, job.Late} {
+	for _, which := range []job.Ranking{job.RankingFailing, job.RankingLate} {
 		indexed := map[job.RecordID]int64{}
 		for _, e := range h.readWorst(which, "", 100) {
 			indexed[e.Record] = e.Rank
@@ -263,7 +263,7 @@ func (h *history) compareRanks() {
 				continue
 			}
 			rank := r.State.Ranks().Failing
-			if which == job.Late {
+			if which == job.RankingLate {
 				rank = r.State.Ranks().Late
 			}
 			if indexed[record] != rank {

@@ -13,7 +13,7 @@ func (h *history) settleRecord(record job.RecordID) {
 		return
 	}
 	outcomes := []job.Outcome{job.OutcomeSucceeded, job.OutcomeFailed, job.OutcomeFailed}
-	writes := h.planWrites(record, job.Settle{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
+	writes := h.planWrites(record, job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcomes[h.rng.IntN(3)], StartedMS: h.Clock.Load()})
 	if len(writes) == 2 && writes[1].Decision.Spawn != nil && writes[1].Record.Run(writes[1].Decision.Spawn.Slot) == record {
 		h.reused++
 	}
@@ -27,8 +27,8 @@ func (h *history) operateJob(record job.RecordID) {
 		return
 	}
 	token, now := known.State.Token, h.Clock.Load()
-	events := []job.Event{
-		job.CancelRun{RunID: known.State.RunID()}, job.Return{Token: token}, job.Terminate{},
+	events := []job.Input{
+		job.CancelRun{RunID: known.State.RunID()}, job.ReturnLease{Token: token}, job.Terminate{},
 		job.ForgiveLoss{Token: token}, job.ForgiveLoss{Token: known.State.LastLoss.Token},
 		job.HoldBack{Token: token, Reason: job.HeldLock, Key: "k", UntilMS: now + 1000},
 		job.Wake{Reason: job.HeldLock, Key: "k"},
@@ -40,7 +40,7 @@ func (h *history) operateJob(record job.RecordID) {
 		id := fmt.Sprint(h.seq)
 		events = append(events,
 			job.Pause{Note: id}, job.Resume{}, job.Update{New: h.compileDefinition(&edited)}, job.Delete{},
-			job.RunNow{RequestID: id}, job.RunNow{RequestID: id, Mode: job.ManualKeep},
+			job.RequestManualRun{RequestID: id}, job.RequestManualRun{RequestID: id, Mode: job.ManualKeep},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: uint8(1 + h.rng.IntN(2))}},
 			job.StartBackfill{Backfill: job.Backfill{ID: id, NextMS: now - 400_000, ToMS: now, Concurrency: 1}},
 		)
@@ -76,7 +76,7 @@ func (h *history) reapExpired() {
 		h.T.Fatal(err)
 	}
 	for _, o := range overdue {
-		writes := h.planWrites(o.Record, job.Lose{Token: o.State.Token})
+		writes := h.planWrites(o.Record, job.LoseLease{Token: o.State.Token})
 		if len(writes) > 0 {
 			writes[0].IfExpired = true
 		}

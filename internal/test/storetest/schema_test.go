@@ -33,7 +33,7 @@ func TestStoredBytesMatchGoldenDump(t *testing.T) {
 	ids := storetest.Specimen(w)
 	dump := storetest.Dump(w)
 	dir := filepath.Join("testdata", fmt.Sprint("schema-", redisstore.SchemaVersion))
-	meaning := storetest.Meaning(w, keysOf(ids))
+	meaning := storetest.DescribeKeyspace(w, keysOf(ids))
 	if *update {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -110,16 +110,16 @@ func whatWasStored(t *testing.T, dir string, raised bool) {
 			t.Fatal(err)
 		}
 	}
-	w.Audit()
+	w.CheckConsistency()
 	keys := storedJobs(t, string(want))
-	if got, want := sortFields(storetest.Meaning(w, keys)), sortFields(string(want)); got != want {
+	if got, want := sortFields(storetest.DescribeKeyspace(w, keys)), sortFields(string(want)); got != want {
 		t.Errorf("the meaning has changed:\n%s", firstDifference(got, want))
 	}
 	plain := storetest.Definition("without-history") // of which the latest schema has states of its own
 	plain.HistoryLimit = 0
 	w.Add(plain)
 	goOn(t, w, append(keys, plain.Key))
-	w.Audit()
+	w.CheckConsistency()
 	// A node that knows a lower schema reads no state whose tail is of a later version.
 	// Schema 4 is about payloads: its states are those of schema 3.
 	if latest := latestTail(t, w); latest != min(schema, 3) {
@@ -186,7 +186,7 @@ func firstDifference(got, want string) string {
 // goOn pauses and resumes every job, and runs what comes due within a day.
 func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 	t.Helper()
-	change := func(key job.Key, ev job.Event) {
+	change := func(key job.Key, ev job.Input) {
 		t.Helper()
 		r := getRecord(t, w, key)
 		if r == nil {
@@ -200,13 +200,13 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 		change(key, job.Pause{Note: "for the upgrade"})
 		change(key, job.Resume{CatchUp: true})
 	}
-	w.Audit()
+	w.CheckConsistency()
 	ran := map[string]bool{}
 	for range 10 {
 		w.Advance(time.Hour)
 		for _, key := range keys {
 			if r := getRecord(t, w, key); r != nil && r.State.Live() {
-				change(key, job.Lose{Token: r.State.Token})
+				change(key, job.LoseLease{Token: r.State.Token})
 			}
 			r := getRecord(t, w, key)
 			if r == nil || r.State.Region != job.RegionDue || r.State.Due > w.Clock.Load() {
@@ -214,7 +214,7 @@ func goOn(t *testing.T, w *storetest.World, keys []job.Key) {
 			}
 			shard := w.Store.ShardOf(key)
 			for _, l := range w.Store.Lease(t.Context(), []job.LeaseRequest{storetest.LeaseRequest(shard, 3, "", r.State.Lane)})[0].Leased {
-				ev := job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()}
+				ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: w.Clock.Load()}
 				if l.Record.Job() == l.Record {
 					change(key, ev)
 				} else {
@@ -243,7 +243,7 @@ func getRecord(t *testing.T, w *storetest.World, key job.Key) *job.Record {
 	return records[0]
 }
 
-func familyOf(t *testing.T, w *storetest.World, shard int, record job.RecordID, ev job.Event) []job.Write {
+func familyOf(t *testing.T, w *storetest.World, shard int, record job.RecordID, ev job.Input) []job.Write {
 	t.Helper()
 	found, err := w.Store.GetRecords(t.Context(), shard, []job.RecordID{record.Job(), record})
 	if err != nil || found[0] == nil || found[1] == nil {

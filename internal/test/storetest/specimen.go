@@ -55,7 +55,7 @@ func (s *specimen) leaseJob(d job.Definition) job.Leased {
 	return reply.Leased[0]
 }
 
-func (s *specimen) applyEvent(d job.Definition, ev job.Event) job.State {
+func (s *specimen) applyEvent(d job.Definition, ev job.Input) job.State {
 	s.T.Helper()
 	r := s.Get(d.ID)
 	write := s.Decide(d.Record(), r.Definition, r.State, ev)
@@ -70,7 +70,7 @@ func (s *specimen) runJob(d job.Definition, outcomes ...job.Outcome) {
 		l := s.leaseJob(d)
 		started := s.Clock.Load()
 		s.Advance(1500 * time.Millisecond)
-		ev := job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
+		ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: started, Worker: "worker-1", Output: []byte("status \x00\xff")}
 		if outcome != job.OutcomeSucceeded {
 			ev.Error = "no route to host"
 		}
@@ -83,7 +83,7 @@ func (s *specimen) reapRun(d job.Definition, l job.Leased, acked bool) {
 	s.T.Helper()
 	s.renewLease(l, 1, acked)
 	s.Advance(2 * lockTTL)
-	s.applyEvent(d, job.Lose{Token: l.Known.State.Token})
+	s.applyEvent(d, job.LoseLease{Token: l.Known.State.Token})
 }
 
 func (s *specimen) renewLease(l job.Leased, epoch uint32, acked bool) {
@@ -128,9 +128,9 @@ func (s *specimen) addTracedJob() {
 	d := Definition("traced")
 	d.Trace = trace
 	d = s.addJob(d)
-	s.applyEvent(d, job.RunNow{RequestID: "done-by-hand", Trace: trace})
+	s.applyEvent(d, job.RequestManualRun{RequestID: "done-by-hand", Trace: trace})
 	s.runJob(d, job.OutcomeSucceeded)
-	s.applyEvent(d, job.RunNow{RequestID: "by-hand", Trace: trace})
+	s.applyEvent(d, job.RequestManualRun{RequestID: "by-hand", Trace: trace})
 }
 
 // addLateJob is a job that broke its lateness objective, and is held back by a gate.
@@ -179,7 +179,7 @@ func (s *specimen) addRunningJob() {
 	s.leaseJob(s.addJob(Definition("live-and-not-acknowledged")))
 	d := s.addJob(Definition("live-with-all-that-may-come"))
 	l := s.leaseJob(d)
-	s.applyEvent(d, job.RunNow{RequestID: "waits", Mode: job.ManualResetOnSuccess})
+	s.applyEvent(d, job.RequestManualRun{RequestID: "waits", Mode: job.ManualResetOnSuccess})
 	s.applyEvent(d, job.Pause{Note: "after this run"})
 	s.applyEvent(d, job.CancelRun{RunID: l.Known.State.RunID()})
 }
@@ -222,14 +222,14 @@ func (s *specimen) addDoneJob() {
 	d = Definition("button")
 	d.Schedule = schedule.Spec{}
 	d = s.addJob(d)
-	s.applyEvent(d, job.RunNow{RequestID: "pushed"})
+	s.applyEvent(d, job.RequestManualRun{RequestID: "pushed"})
 	s.runJob(d, job.OutcomeSucceeded)
 }
 
 func (s *specimen) addManualRuns() {
-	s.applyEvent(s.addJob(Definition("manual")), job.RunNow{RequestID: "now"})
-	s.applyEvent(s.addJob(Definition("manual-beside")), job.RunNow{RequestID: "beside", Mode: job.ManualKeep})
-	s.applyEvent(s.addJob(Definition("manual-at-any-time")), job.RunNow{RequestID: "any-time", IgnoreExclusions: true})
+	s.applyEvent(s.addJob(Definition("manual")), job.RequestManualRun{RequestID: "now"})
+	s.applyEvent(s.addJob(Definition("manual-beside")), job.RequestManualRun{RequestID: "beside", Mode: job.ManualKeep})
+	s.applyEvent(s.addJob(Definition("manual-at-any-time")), job.RequestManualRun{RequestID: "any-time", IgnoreExclusions: true})
 }
 
 func (s *specimen) addHeldJob() {
@@ -254,7 +254,7 @@ func (s *specimen) addHeldJob() {
 // arriveHeld moves a leased run into a record of its own.
 func (s *specimen) arriveHeld(d job.Definition, l job.Leased) {
 	s.T.Helper()
-	if s.applyEvent(d, job.Arrive{Token: l.Known.State.Token}).Children == 0 {
+	if s.applyEvent(d, job.RunLeased{Token: l.Known.State.Token}).Children == 0 {
 		s.T.Fatalf("%s has no run of its own", d.ID)
 	}
 }
@@ -270,7 +270,7 @@ func (s *specimen) addChildren() {
 	d.Overlap = job.OverlapCancelOther
 	d = s.addJob(d)
 	s.arriveHeld(d, s.leaseJob(d))
-	s.applyEvent(d, job.Arrive{Token: s.leaseJob(d).Known.State.Token})
+	s.applyEvent(d, job.RunLeased{Token: s.leaseJob(d).Known.State.Token})
 }
 
 func (s *specimen) addBackfill() {
@@ -279,7 +279,7 @@ func (s *specimen) addBackfill() {
 		ID: "march", NextMS: s.Clock.Load() - 600_000, ToMS: s.Clock.Load() - 60_000, Concurrency: 2,
 	}})
 	l := s.leaseJob(d)
-	s.applyEvent(d, job.Return{Token: l.Known.State.Token})
+	s.applyEvent(d, job.ReturnLease{Token: l.Known.State.Token})
 	d = Definition("buffered")
 	d.Overlap, d.OverlapLimit = job.OverlapBufferAll, 5
 	d = s.addJob(d)
@@ -287,7 +287,7 @@ func (s *specimen) addBackfill() {
 	s.renewLease(l, 1, true)
 	started := s.Clock.Load()
 	s.Advance(4 * time.Minute)
-	s.applyEvent(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
+	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeSucceeded, StartedMS: started})
 }
 
 func (s *specimen) addHintedJob() {
@@ -297,7 +297,7 @@ func (s *specimen) addHintedJob() {
 	}})
 	d := s.addJob(Definition("hinted-by-its-worker"))
 	l := s.leaseJob(d)
-	s.applyEvent(d, job.Settle{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
+	s.applyEvent(d, job.FinishAttempt{Token: l.Known.State.Token, Outcome: job.OutcomeFailed, Error: "slow down", RetryAfter: 10 * time.Second, StartedMS: s.Clock.Load()})
 }
 
 func (s *specimen) addDeletingJob() {
@@ -360,13 +360,13 @@ func (s *specimen) addLimits() {
 	ctx := s.T.Context()
 	name := job.LockName("ns", "db")
 	for i, holder := range []job.RecordID{"ns/a:1", "ns/b:2", "ns/c:3"} {
-		g := s.Store.AcquireUnits(ctx, []job.UnitAsk{{Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
+		g := s.Store.AcquireUnits(ctx, []job.UnitRequest{{Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
 		if g.Err != nil || g.Granted != (i < 2) {
 			s.T.Fatalf("unit of %s: %+v", holder, g)
 		}
 	}
 	q := job.QueueKey{Namespace: "ns", Queue: "mail"}
-	if g := s.Store.TakeRate(ctx, []job.RateAsk{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
+	if g := s.Store.TakeRate(ctx, []job.RateRequest{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
 		s.T.Fatalf("rate: %+v", g)
 	}
 	circuit := backoff.Circuit{}.Failed(s.Clock.Load(), "ns/a:1", "ns/a", "status 503", time.Minute, backoff.DefaultCircuit(), 1)

@@ -54,7 +54,7 @@ func NewWorldAt(t testing.TB, client redis.UniversalClient, prefix string, atMS 
 	}
 	t.Cleanup(func() {
 		if w.audits && !t.Failed() {
-			w.Audit()
+			w.CheckConsistency()
 		}
 	})
 	return w
@@ -195,7 +195,7 @@ func (w *World) Lease(shard, n int) []job.Leased {
 }
 
 // Decide is the write that an event on a record asks for.
-func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev job.Event) job.Write {
+func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev job.Input) job.Write {
 	w.T.Helper()
 	decision := job.Decide(w.compileDefinition(d), s, ev, w.Clock.Load())
 	return job.Write{
@@ -205,7 +205,7 @@ func (w *World) Decide(record job.RecordID, d *job.Definition, s job.State, ev j
 
 // DecideChild are the writes that an event on a run of its own, or on a dead letter,
 // asks for: of the record and of its parent, which go together.
-func (w *World) DecideChild(record job.RecordID, d *job.Definition, parent, child job.State, ev job.Event) []job.Write {
+func (w *World) DecideChild(record job.RecordID, d *job.Definition, parent, child job.State, ev job.Input) []job.Write {
 	w.T.Helper()
 	pair := job.DecideChild(w.compileDefinition(d), parent, child, ev, w.Clock.Load())
 	return []job.Write{
@@ -231,7 +231,7 @@ func changedWrites(writes ...job.Write) []job.Write {
 // Settle is the write for the result of a lease.
 func (w *World) Settle(l job.Leased, outcome job.Outcome) job.Write {
 	w.T.Helper()
-	ev := job.Settle{Token: l.Known.State.Token, Outcome: outcome, StartedMS: w.Clock.Load(), Worker: "w1"}
+	ev := job.FinishAttempt{Token: l.Known.State.Token, Outcome: outcome, StartedMS: w.Clock.Load(), Worker: "w1"}
 	if outcome == job.OutcomeFailed {
 		ev.Error = "no luck"
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func (w *World) readWorst(which job.Worst, namespace string, n int) []job.Ranked {
+func (w *World) readWorst(which job.Ranking, namespace string, n int) []job.Ranked {
 	w.T.Helper()
-	found, err := w.Store.Worst(w.T.Context(), []int{0, 1}, which, namespace, n)
+	found, err := w.Store.ListRanked(w.T.Context(), []int{0, 1}, which, namespace, n)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -41,18 +41,18 @@ func testWorst(w *World) {
 			w.MustWrite(0, w.Decide(job.RecordID("ns/"+id), record.Definition, record.State, job.Pause{}))
 		}
 	}
-	expect := func(which job.Worst, namespace string, n int, want ...string) {
+	expect := func(which job.Ranking, namespace string, n int, want ...string) {
 		w.T.Helper()
 		if got := rankedNames(w.readWorst(which, namespace, n)); !slices.Equal(got, want) {
 			w.T.Errorf("index %d of %q: %v, want %v", which, namespace, got, want)
 		}
 	}
 	a, b, c := "ns/"+ids[0], "ns/"+ids[1], "ns/"+ids[2]
-	expect(job.Failing, "", 2, c+"=3000", b+"=2000")
-	expect(job.Failing, "ns", 9, c+"=3000", b+"=2000", a+"=1000")
-	expect(job.Failing, "other", 9)
-	expect(job.Late, "", 9)
-	counts, err := w.Store.CountWorst(w.T.Context(), []int{0, 1}, job.Failing, []int64{1, job.RankOfFailures(2), job.RankOfFailures(4)})
+	expect(job.RankingFailing, "", 2, c+"=3000", b+"=2000")
+	expect(job.RankingFailing, "ns", 9, c+"=3000", b+"=2000", a+"=1000")
+	expect(job.RankingFailing, "other", 9)
+	expect(job.RankingLate, "", 9)
+	counts, err := w.Store.CountRanked(w.T.Context(), []int{0, 1}, job.RankingFailing, []int64{1, job.RankOfFailures(2), job.RankOfFailures(4)})
 	if err != nil || !slices.Equal(counts, []int64{3, 2, 0}) {
 		w.T.Errorf("counts %v (%v)", counts, err)
 	}
@@ -60,11 +60,11 @@ func testWorst(w *World) {
 	w.runTo(ids[2], job.OutcomeSucceeded)
 	record := w.Get(ids[1])
 	w.MustWrite(0, w.Decide(job.RecordID(b), record.Definition, record.State, job.Delete{}))
-	expect(job.Failing, "", 9, a+"=1000")
-	if err := w.Store.Unrank(w.T.Context(), job.Failing, w.readWorst(job.Failing, "", 9)); err != nil {
+	expect(job.RankingFailing, "", 9, a+"=1000")
+	if err := w.Store.RemoveRanked(w.T.Context(), job.RankingFailing, w.readWorst(job.RankingFailing, "", 9)); err != nil {
 		w.T.Error(err)
 	}
-	expect(job.Failing, "", 9)
+	expect(job.RankingFailing, "", 9)
 
 	// Of more than it holds, the index loses those with the least rank.
 	const most = 1000
@@ -76,7 +76,7 @@ func testWorst(w *World) {
 	}
 	w.runTo(ids[2], job.OutcomeFailed)
 	w.runTo(ids[2], job.OutcomeFailed)
-	found := w.readWorst(job.Failing, "", 2*most)
+	found := w.readWorst(job.RankingFailing, "", 2*most)
 	if len(found) != most || !slices.Contains(rankedNames(found), c+"=2000") || found[most-1].Rank != 1002 {
 		w.T.Errorf("%d entries, the last %+v", len(found), found[len(found)-1])
 	}
@@ -95,12 +95,12 @@ func testOverdue(w *World) {
 		"":      {"ns/" + ids[0] + "=4500", "ns/" + ids[1] + "=3500", "ns/" + ids[2] + "=2500"},
 		"other": nil,
 	} {
-		found, err := w.Store.Overdue(w.T.Context(), []int{0, 1}, namespace, 3)
+		found, err := w.Store.ListOverdue(w.T.Context(), []int{0, 1}, namespace, 3)
 		if got := rankedNames(found); err != nil || !slices.Equal(got, want) {
 			w.T.Errorf("overdue in %q: %v (%v), want %v", namespace, got, err, want)
 		}
 	}
-	if all, err := w.Store.Overdue(w.T.Context(), []int{0}, "ns", 9); err != nil || len(all) != 5 {
+	if all, err := w.Store.ListOverdue(w.T.Context(), []int{0}, "ns", 9); err != nil || len(all) != 5 {
 		w.T.Errorf("overdue: %v (%v)", all, err)
 	}
 }

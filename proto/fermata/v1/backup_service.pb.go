@@ -806,7 +806,7 @@ type CheckpointRun struct {
 	// True if the recovery rate has admitted it.
 	Paced bool `protobuf:"varint,12,opt,name=paced,proto3" json:"paced,omitempty"`
 	// Workers lost in a row.
-	Losses int32 `protobuf:"varint,13,opt,name=losses,proto3" json:"losses,omitempty"`
+	LostAttempts int32 `protobuf:"varint,13,opt,name=lost_attempts,json=lostAttempts,proto3" json:"lost_attempts,omitempty"`
 	// Leases in a row that reached no worker.
 	Undelivered int32 `protobuf:"varint,14,opt,name=undelivered,proto3" json:"undelivered,omitempty"`
 	// For concurrent runs: 0 to 63.
@@ -933,9 +933,9 @@ func (x *CheckpointRun) GetPaced() bool {
 	return false
 }
 
-func (x *CheckpointRun) GetLosses() int32 {
+func (x *CheckpointRun) GetLostAttempts() int32 {
 	if x != nil {
-		return x.Losses
+		return x.LostAttempts
 	}
 	return 0
 }
@@ -1216,7 +1216,7 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\rskipped_total\x18\x1e \x01(\x03R\fskippedTotal\x12,\n" +
 	"\x12recent_request_ids\x18\x1f \x03(\tR\x10recentRequestIds\x129\n" +
 	"\fdead_letters\x18  \x03(\v2\x16.fermata.v1.DeadLetterR\vdeadLetters\x12;\n" +
-	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\xbf\x05\n" +
+	"\x1aearlier_update_request_ids\x18! \x03(\tR\x17earlierUpdateRequestIds\"\xcc\x05\n" +
 	"\rCheckpointRun\x121\n" +
 	"\atrigger\x18\x01 \x01(\x0e2\x17.fermata.v1.Run.TriggerR\atrigger\x12\x1d\n" +
 	"\n" +
@@ -1233,8 +1233,8 @@ const file_fermata_v1_backup_service_proto_rawDesc = "" +
 	"\x04hold\x18\n" +
 	" \x01(\v2\x10.fermata.v1.HoldR\x04hold\x12\x1a\n" +
 	"\brecovery\x18\v \x01(\bR\brecovery\x12\x14\n" +
-	"\x05paced\x18\f \x01(\bR\x05paced\x12\x16\n" +
-	"\x06losses\x18\r \x01(\x05R\x06losses\x12 \n" +
+	"\x05paced\x18\f \x01(\bR\x05paced\x12#\n" +
+	"\rlost_attempts\x18\r \x01(\x05R\flostAttempts\x12 \n" +
 	"\vundelivered\x18\x0e \x01(\x05R\vundelivered\x12\x12\n" +
 	"\x04slot\x18\x0f \x01(\x05R\x04slot\x12\x18\n" +
 	"\astarted\x18\x10 \x01(\bR\astarted\x12+\n" +

@@ -1403,7 +1403,7 @@ type Queue struct {
 	// How long the longest waiting run has been due.
 	OldestOverdue *durationpb.Duration `protobuf:"bytes,10,opt,name=oldest_overdue,json=oldestOverdue,proto3" json:"oldest_overdue,omitempty"`
 	// Activity of the last minute, as counted by the nodes of the workers.
-	Recent *RecentRuns `protobuf:"bytes,65,opt,name=recent,proto3" json:"recent,omitempty"`
+	RecentRuns *RecentRuns `protobuf:"bytes,65,opt,name=recent_runs,json=recentRuns,proto3" json:"recent_runs,omitempty"`
 	// Age of the oldest dead letter. If dead letters have different retention times: of those that
 	// are deleted first. Zero if there is none.
 	OldestDeadLetter *durationpb.Duration `protobuf:"bytes,66,opt,name=oldest_dead_letter,json=oldestDeadLetter,proto3" json:"oldest_dead_letter,omitempty"`
@@ -1513,9 +1513,9 @@ func (x *Queue) GetOldestOverdue() *durationpb.Duration {
 	return nil
 }
 
-func (x *Queue) GetRecent() *RecentRuns {
+func (x *Queue) GetRecentRuns() *RecentRuns {
 	if x != nil {
-		return x.Recent
+		return x.RecentRuns
 	}
 	return nil
 }
@@ -2149,7 +2149,7 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"\x11ListQueuesRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"?\n" +
 	"\x12ListQueuesResponse\x12)\n" +
-	"\x06queues\x18\x01 \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xd0\x03\n" +
+	"\x06queues\x18\x01 \x03(\v2\x11.fermata.v1.QueueR\x06queues\"\xd9\x03\n" +
 	"\x05Queue\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x18\n" +
@@ -2162,8 +2162,9 @@ const file_fermata_v1_cluster_service_proto_rawDesc = "" +
 	"free_slots\x18\b \x01(\x03R\tfreeSlots\x12\x18\n" +
 	"\aworkers\x18\t \x01(\x03R\aworkers\x12@\n" +
 	"\x0eoldest_overdue\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\roldestOverdue\x12.\n" +
-	"\x06recent\x18A \x01(\v2\x16.fermata.v1.RecentRunsR\x06recent\x12G\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\roldestOverdue\x127\n" +
+	"\vrecent_runs\x18A \x01(\v2\x16.fermata.v1.RecentRunsR\n" +
+	"recentRuns\x12G\n" +
 	"\x12oldest_dead_letter\x18B \x01(\v2\x19.google.protobuf.DurationR\x10oldestDeadLetter\x12!\n" +
 	"\fqueue_paused\x18C \x01(\bR\vqueuePaused\"\xdb\x01\n" +
 	"\n" +
@@ -2302,7 +2303,7 @@ var file_fermata_v1_cluster_service_proto_depIdxs = []int32{
 	30, // 12: fermata.v1.Shard.lag:type_name -> google.protobuf.Duration
 	20, // 13: fermata.v1.ListQueuesResponse.queues:type_name -> fermata.v1.Queue
 	30, // 14: fermata.v1.Queue.oldest_overdue:type_name -> google.protobuf.Duration
-	21, // 15: fermata.v1.Queue.recent:type_name -> fermata.v1.RecentRuns
+	21, // 15: fermata.v1.Queue.recent_runs:type_name -> fermata.v1.RecentRuns
 	30, // 16: fermata.v1.Queue.oldest_dead_letter:type_name -> google.protobuf.Duration
 	30, // 17: fermata.v1.RecentRuns.max_lag:type_name -> google.protobuf.Duration
 	30, // 18: fermata.v1.RecentRuns.span:type_name -> google.protobuf.Duration

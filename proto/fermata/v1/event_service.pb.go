@@ -41,7 +41,7 @@ type WatchEventsRequest struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// End the stream after the events that existed when it began. UNAVAILABLE if some of them cannot
 	// be read.
-	UntilNow      bool `protobuf:"varint,8,opt,name=until_now,json=untilNow,proto3" json:"until_now,omitempty"`
+	StopAtEnd     bool `protobuf:"varint,8,opt,name=stop_at_end,json=stopAtEnd,proto3" json:"stop_at_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,9 +125,9 @@ func (x *WatchEventsRequest) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *WatchEventsRequest) GetUntilNow() bool {
+func (x *WatchEventsRequest) GetStopAtEnd() bool {
 	if x != nil {
-		return x.UntilNow
+		return x.StopAtEnd
 	}
 	return false
 }
@@ -675,7 +675,7 @@ type UndeliveredEvent struct {
 	// The event.
 	Event *Event `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
 	// Delivery attempts.
-	Tries int32 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"`
+	Attempts int32 `protobuf:"varint,3,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// When it was given up, or rejected again.
 	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
 	// Result of the last attempt.
@@ -728,9 +728,9 @@ func (x *UndeliveredEvent) GetEvent() *Event {
 	return nil
 }
 
-func (x *UndeliveredEvent) GetTries() int32 {
+func (x *UndeliveredEvent) GetAttempts() int32 {
 	if x != nil {
-		return x.Tries
+		return x.Attempts
 	}
 	return 0
 }
@@ -898,7 +898,7 @@ var File_fermata_v1_event_service_proto protoreflect.FileDescriptor
 const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1efermata/v1/event_service.proto\x12\n" +
-	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x02\n" +
+	"fermata.v1\x1a\x14fermata/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x02\n" +
 	"\x12WatchEventsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06queues\x18\x02 \x03(\tR\x06queues\x12\x17\n" +
@@ -907,8 +907,8 @@ const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2*.fermata.v1.WatchEventsRequest.LabelsEntryR\x06labels\x12!\n" +
 	"\fresume_token\x18\x06 \x01(\tR\vresumeToken\x129\n" +
 	"\n" +
-	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1b\n" +
-	"\tuntil_now\x18\b \x01(\bR\buntilNow\x1a9\n" +
+	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1e\n" +
+	"\vstop_at_end\x18\b \x01(\bR\tstopAtEnd\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +
@@ -955,11 +955,11 @@ const file_fermata_v1_event_service_proto_rawDesc = "" +
 	"\awebhook\x18\x01 \x01(\tR\awebhook\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\"U\n" +
 	"\x1dListUndeliveredEventsResponse\x124\n" +
-	"\x06events\x18\x01 \x03(\v2\x1c.fermata.v1.UndeliveredEventR\x06events\"\xb3\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x1c.fermata.v1.UndeliveredEventR\x06events\"\xb9\x01\n" +
 	"\x10UndeliveredEvent\x12\x18\n" +
 	"\awebhook\x18\x01 \x01(\tR\awebhook\x12'\n" +
-	"\x05event\x18\x02 \x01(\v2\x11.fermata.v1.EventR\x05event\x12\x14\n" +
-	"\x05tries\x18\x03 \x01(\x05R\x05tries\x12.\n" +
+	"\x05event\x18\x02 \x01(\v2\x11.fermata.v1.EventR\x05event\x12\x1a\n" +
+	"\battempts\x18\x03 \x01(\x05R\battempts\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"p\n" +
 	"\x16RedeliverEventsRequest\x12\x18\n" +

@@ -35,7 +35,7 @@ type EventServiceClient interface {
 	// Streams events: new ones, those since an instant, or those after an earlier stream. Delivery
 	// is at least once; events of one job come in order.
 	//
-	// FAILED_PRECONDITION, reason EVENTS_OFF: this cluster records no events. OUT_OF_RANGE, reason
+	// FAILED_PRECONDITION, reason EVENTS_DISABLED: this cluster records no events. OUT_OF_RANGE, reason
 	// EVENTS_GONE: events after resume_token are no longer kept; start again without it.
 	// UNAVAILABLE: continue at another node with the last token.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
@@ -116,7 +116,7 @@ type EventServiceServer interface {
 	// Streams events: new ones, those since an instant, or those after an earlier stream. Delivery
 	// is at least once; events of one job come in order.
 	//
-	// FAILED_PRECONDITION, reason EVENTS_OFF: this cluster records no events. OUT_OF_RANGE, reason
+	// FAILED_PRECONDITION, reason EVENTS_DISABLED: this cluster records no events. OUT_OF_RANGE, reason
 	// EVENTS_GONE: events after resume_token are no longer kept; start again without it.
 	// UNAVAILABLE: continue at another node with the last token.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error

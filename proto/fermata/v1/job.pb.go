@@ -464,7 +464,7 @@ const (
 	Hold_REASON_UNSPECIFIED Hold_Reason = 0
 	// An earlier run of the job has not ended.
 	Hold_REASON_OVERLAP Hold_Reason = 1
-	// `key` is the lock, `by` a job that holds it.
+	// `key` is the lock, `blocked_by` a job that holds it.
 	Hold_REASON_LOCK Hold_Reason = 2
 	// `key` is the target, which is backing off or being probed.
 	Hold_REASON_TARGET Hold_Reason = 3
@@ -1457,7 +1457,7 @@ type Hold struct {
 	// Name of the gate: of the lock, the target, the queue or the payload key.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// Job that holds the lock. Set for REASON_LOCK only.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	BlockedBy string `protobuf:"bytes,3,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// When this gate began to hold the run back.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	// When the run was due before the first gate held it back.
@@ -1510,9 +1510,9 @@ func (x *Hold) GetKey() string {
 	return ""
 }
 
-func (x *Hold) GetBy() string {
+func (x *Hold) GetBlockedBy() string {
 	if x != nil {
-		return x.By
+		return x.BlockedBy
 	}
 	return ""
 }
@@ -1646,7 +1646,7 @@ type JobStatus struct {
 	// held it back.
 	SkippedTotal int64 `protobuf:"varint,18,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
 	// Workers lost in a row by the current run. The third quarantines it.
-	CurrentLosses int32 `protobuf:"varint,19,opt,name=current_losses,json=currentLosses,proto3" json:"current_losses,omitempty"`
+	CurrentLostAttempts int32 `protobuf:"varint,19,opt,name=current_lost_attempts,json=currentLostAttempts,proto3" json:"current_lost_attempts,omitempty"`
 	// True while a manual run waits for the live one to end.
 	ManualRunWaiting bool `protobuf:"varint,20,opt,name=manual_run_waiting,json=manualRunWaiting,proto3" json:"manual_run_waiting,omitempty"`
 	// Attempts that timed out. Each also counts as failed.
@@ -1667,7 +1667,7 @@ type JobStatus struct {
 	Backfills []*Backfill `protobuf:"bytes,28,rep,name=backfills,proto3" json:"backfills,omitempty"`
 	// By how much the last judged run broke max_lag: first when it was detected, and then by how
 	// much the run started late. Unset: the objective was met.
-	BrokenLag     *durationpb.Duration `protobuf:"bytes,65,opt,name=broken_lag,json=brokenLag,proto3" json:"broken_lag,omitempty"`
+	BreachedLag   *durationpb.Duration `protobuf:"bytes,65,opt,name=breached_lag,json=breachedLag,proto3" json:"breached_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1828,9 +1828,9 @@ func (x *JobStatus) GetSkippedTotal() int64 {
 	return 0
 }
 
-func (x *JobStatus) GetCurrentLosses() int32 {
+func (x *JobStatus) GetCurrentLostAttempts() int32 {
 	if x != nil {
-		return x.CurrentLosses
+		return x.CurrentLostAttempts
 	}
 	return 0
 }
@@ -1898,9 +1898,9 @@ func (x *JobStatus) GetBackfills() []*Backfill {
 	return nil
 }
 
-func (x *JobStatus) GetBrokenLag() *durationpb.Duration {
+func (x *JobStatus) GetBreachedLag() *durationpb.Duration {
 	if x != nil {
-		return x.BrokenLag
+		return x.BreachedLag
 	}
 	return nil
 }
@@ -2601,7 +2601,7 @@ type BackoffPolicy struct {
 	MaxInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
 	// For cron schedules: the delays between the attempts of a run also grow with the failed runs
 	// before it. They never reach the next scheduled time.
-	WithinSlot bool `protobuf:"varint,11,opt,name=within_slot,json=withinSlot,proto3" json:"within_slot,omitempty"`
+	WithinPeriod bool `protobuf:"varint,11,opt,name=within_period,json=withinPeriod,proto3" json:"within_period,omitempty"`
 	// As RetryPolicy.preset.
 	Preset string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
 	// As RetryPolicy.sources.
@@ -2710,9 +2710,9 @@ func (x *BackoffPolicy) GetMaxInterval() *durationpb.Duration {
 	return nil
 }
 
-func (x *BackoffPolicy) GetWithinSlot() bool {
+func (x *BackoffPolicy) GetWithinPeriod() bool {
 	if x != nil {
-		return x.WithinSlot
+		return x.WithinPeriod
 	}
 	return false
 }
@@ -2807,7 +2807,7 @@ type Run struct {
 	// Attempts that ended, or the live one.
 	Attempts int32 `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// Workers lost by this run.
-	Losses int32 `protobuf:"varint,9,opt,name=losses,proto3" json:"losses,omitempty"`
+	LostAttempts int32 `protobuf:"varint,9,opt,name=lost_attempts,json=lostAttempts,proto3" json:"lost_attempts,omitempty"`
 	// Set if state is STATE_FINISHED.
 	Outcome Outcome `protobuf:"varint,10,opt,name=outcome,proto3,enum=fermata.v1.Outcome" json:"outcome,omitempty"`
 	// Error of the last attempt.
@@ -2915,9 +2915,9 @@ func (x *Run) GetAttempts() int32 {
 	return 0
 }
 
-func (x *Run) GetLosses() int32 {
+func (x *Run) GetLostAttempts() int32 {
 	if x != nil {
-		return x.Losses
+		return x.LostAttempts
 	}
 	return 0
 }
@@ -3105,11 +3105,12 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSOURCE_WORKER\x10\x01\x12\x13\n" +
 	"\x0fSOURCE_OPERATOR\x10\x02\x12\x12\n" +
-	"\x0eSOURCE_PLANNER\x10\x03\"\xdd\x02\n" +
+	"\x0eSOURCE_PLANNER\x10\x03\"\xec\x02\n" +
 	"\x04Hold\x12/\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x17.fermata.v1.Hold.ReasonR\x06reason\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x129\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1d\n" +
+	"\n" +
+	"blocked_by\x18\x03 \x01(\tR\tblockedBy\x129\n" +
 	"\n" +
 	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x125\n" +
 	"\bdue_time\x18A \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\"\x8f\x01\n" +
@@ -3125,7 +3126,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12?\n" +
 	"\rprogress_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fprogressTime\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12 \n" +
-	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\xcc\v\n" +
+	"\vconcurrency\x18\x04 \x01(\x05R\vconcurrency\"\xdd\v\n" +
 	"\tJobStatus\x121\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1b.fermata.v1.JobStatus.StateR\x05state\x12F\n" +
 	"\x11next_nominal_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextNominalTime\x12>\n" +
@@ -3152,8 +3153,8 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"dead_total\x18\x10 \x01(\x03R\tdeadTotal\x12\x1d\n" +
 	"\n" +
 	"lost_total\x18\x11 \x01(\x03R\tlostTotal\x12#\n" +
-	"\rskipped_total\x18\x12 \x01(\x03R\fskippedTotal\x12%\n" +
-	"\x0ecurrent_losses\x18\x13 \x01(\x05R\rcurrentLosses\x12,\n" +
+	"\rskipped_total\x18\x12 \x01(\x03R\fskippedTotal\x122\n" +
+	"\x15current_lost_attempts\x18\x13 \x01(\x05R\x13currentLostAttempts\x12,\n" +
 	"\x12manual_run_waiting\x18\x14 \x01(\bR\x10manualRunWaiting\x12#\n" +
 	"\rtimeout_total\x18\x15 \x01(\x03R\ftimeoutTotal\x12:\n" +
 	"\fdelay_source\x18\x16 \x01(\x0e2\x17.fermata.v1.DelaySourceR\vdelaySource\x12$\n" +
@@ -3162,9 +3163,8 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x05probe\x18\x19 \x01(\bR\x05probe\x12 \n" +
 	"\truns_left\x18\x1a \x01(\x03H\x00R\brunsLeft\x88\x01\x01\x12'\n" +
 	"\x0fconcurrent_runs\x18\x1b \x01(\x05R\x0econcurrentRuns\x122\n" +
-	"\tbackfills\x18\x1c \x03(\v2\x14.fermata.v1.BackfillR\tbackfills\x128\n" +
-	"\n" +
-	"broken_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\tbrokenLag\"x\n" +
+	"\tbackfills\x18\x1c \x03(\v2\x14.fermata.v1.BackfillR\tbackfills\x12<\n" +
+	"\fbreached_lag\x18A \x01(\v2\x19.google.protobuf.DurationR\vbreachedLag\"x\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x11\n" +
@@ -3264,7 +3264,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\x0eSTRATEGY_FIXED\x10\x01\x12\x13\n" +
 	"\x0fSTRATEGY_LINEAR\x10\x02\x12\x18\n" +
 	"\x14STRATEGY_EXPONENTIAL\x10\x03\x12\x19\n" +
-	"\x15STRATEGY_DECORRELATED\x10\x04\"\x95\x05\n" +
+	"\x15STRATEGY_DECORRELATED\x10\x04\"\x99\x05\n" +
 	"\rBackoffPolicy\x12\x1a\n" +
 	"\bdisabled\x18\x01 \x01(\bR\bdisabled\x12\x1e\n" +
 	"\n" +
@@ -3280,9 +3280,8 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"staleHalve\x12<\n" +
 	"\fmin_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\vminInterval\x12<\n" +
 	"\fmax_interval\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x12\x1f\n" +
-	"\vwithin_slot\x18\v \x01(\bR\n" +
-	"withinSlot\x12\x16\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x12#\n" +
+	"\rwithin_period\x18\v \x01(\bR\fwithinPeriod\x12\x16\n" +
 	"\x06preset\x18\f \x01(\tR\x06preset\x12@\n" +
 	"\asources\x18\r \x03(\v2&.fermata.v1.BackoffPolicy.SourcesEntryR\asources\x1a:\n" +
 	"\fSourcesEntry\x12\x10\n" +
@@ -3301,7 +3300,7 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"\tKIND_FULL\x10\x05\x12\x0e\n" +
 	"\n" +
 	"KIND_EQUAL\x10\x06B\v\n" +
-	"\t_fraction\"\xd7\x06\n" +
+	"\t_fraction\"\xe4\x06\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.fermata.v1.Run.StateR\x05state\x121\n" +
@@ -3312,8 +3311,8 @@ const file_fermata_v1_job_proto_rawDesc = "" +
 	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12;\n" +
 	"\vfinish_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishTime\x12\x1a\n" +
-	"\battempts\x18\b \x01(\x05R\battempts\x12\x16\n" +
-	"\x06losses\x18\t \x01(\x05R\x06losses\x12-\n" +
+	"\battempts\x18\b \x01(\x05R\battempts\x12#\n" +
+	"\rlost_attempts\x18\t \x01(\x05R\flostAttempts\x12-\n" +
 	"\aoutcome\x18\n" +
 	" \x01(\x0e2\x13.fermata.v1.OutcomeR\aoutcome\x12\x14\n" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x16\n" +
@@ -3466,7 +3465,7 @@ var file_fermata_v1_job_proto_depIdxs = []int32{
 	18, // 35: fermata.v1.JobStatus.hint:type_name -> fermata.v1.Hint
 	19, // 36: fermata.v1.JobStatus.hold:type_name -> fermata.v1.Hold
 	20, // 37: fermata.v1.JobStatus.backfills:type_name -> fermata.v1.Backfill
-	35, // 38: fermata.v1.JobStatus.broken_lag:type_name -> google.protobuf.Duration
+	35, // 38: fermata.v1.JobStatus.breached_lag:type_name -> google.protobuf.Duration
 	24, // 39: fermata.v1.Schedule.interval:type_name -> fermata.v1.IntervalSchedule
 	25, // 40: fermata.v1.Schedule.cron:type_name -> fermata.v1.CronSchedule
 	36, // 41: fermata.v1.Schedule.once:type_name -> google.protobuf.Timestamp

@@ -276,7 +276,7 @@ const (
 	JobChange_ACTION_DELETE    JobChange_Action = 4
 	// A one-time job that does not exist and whose time has passed: it ran, and was deleted.
 	// Returned by PlanJobs only; ApplyJobs creates it.
-	JobChange_ACTION_PASSED JobChange_Action = 5
+	JobChange_ACTION_EXPIRED JobChange_Action = 5
 )
 
 // Enum value maps for JobChange_Action.
@@ -287,7 +287,7 @@ var (
 		2: "ACTION_UPDATE",
 		3: "ACTION_UNCHANGED",
 		4: "ACTION_DELETE",
-		5: "ACTION_PASSED",
+		5: "ACTION_EXPIRED",
 	}
 	JobChange_Action_value = map[string]int32{
 		"ACTION_UNSPECIFIED": 0,
@@ -295,7 +295,7 @@ var (
 		"ACTION_UPDATE":      2,
 		"ACTION_UNCHANGED":   3,
 		"ACTION_DELETE":      4,
-		"ACTION_PASSED":      5,
+		"ACTION_EXPIRED":     5,
 	}
 )
 
@@ -858,7 +858,7 @@ type Reason struct {
 	// What it concerns: the key of a lock, a target, a queue or a shard.
 	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
 	// The job or node that causes it, if known.
-	By            string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	BlockedBy     string `protobuf:"bytes,6,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -928,9 +928,9 @@ func (x *Reason) GetKey() string {
 	return ""
 }
 
-func (x *Reason) GetBy() string {
+func (x *Reason) GetBlockedBy() string {
 	if x != nil {
-		return x.By
+		return x.BlockedBy
 	}
 	return ""
 }
@@ -2655,7 +2655,7 @@ type RunJobResponse struct {
 	// The manual run of this request.
 	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	// True if a manual run was already waiting, and this request joined it.
-	Joined        bool `protobuf:"varint,2,opt,name=joined,proto3" json:"joined,omitempty"`
+	Coalesced     bool `protobuf:"varint,2,opt,name=coalesced,proto3" json:"coalesced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2697,9 +2697,9 @@ func (x *RunJobResponse) GetRun() *Run {
 	return nil
 }
 
-func (x *RunJobResponse) GetJoined() bool {
+func (x *RunJobResponse) GetCoalesced() bool {
 	if x != nil {
-		return x.Joined
+		return x.Coalesced
 	}
 	return false
 }
@@ -2998,7 +2998,7 @@ type ScheduledTime struct {
 	// End of the jitter window, exclusive. Equals nominal_time without jitter.
 	LatestDueTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=latest_due_time,json=latestDueTime,proto3" json:"latest_due_time,omitempty"`
 	// How a clock change affected this time. Usually empty.
-	Remark        string `protobuf:"bytes,4,opt,name=remark,proto3" json:"remark,omitempty"`
+	DstNote       string `protobuf:"bytes,4,opt,name=dst_note,json=dstNote,proto3" json:"dst_note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3054,9 +3054,9 @@ func (x *ScheduledTime) GetLatestDueTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ScheduledTime) GetRemark() string {
+func (x *ScheduledTime) GetDstNote() string {
 	if x != nil {
-		return x.Remark
+		return x.DstNote
 	}
 	return ""
 }
@@ -3154,8 +3154,8 @@ func (x *PreviewScheduleResponse) GetRetryDelays() []*durationpb.Duration {
 	return nil
 }
 
-// JobWish is the desired state of one job.
-type JobWish struct {
+// DesiredJob is the desired state of one job.
+type DesiredJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the job in the namespace of the request.
 	JobId string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -3180,20 +3180,20 @@ type JobWish struct {
 	sizeCache       protoimpl.SizeCache
 }
 
-func (x *JobWish) Reset() {
-	*x = JobWish{}
+func (x *DesiredJob) Reset() {
+	*x = DesiredJob{}
 	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *JobWish) String() string {
+func (x *DesiredJob) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*JobWish) ProtoMessage() {}
+func (*DesiredJob) ProtoMessage() {}
 
-func (x *JobWish) ProtoReflect() protoreflect.Message {
+func (x *DesiredJob) ProtoReflect() protoreflect.Message {
 	mi := &file_fermata_v1_job_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3205,47 +3205,47 @@ func (x *JobWish) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use JobWish.ProtoReflect.Descriptor instead.
-func (*JobWish) Descriptor() ([]byte, []int) {
+// Deprecated: Use DesiredJob.ProtoReflect.Descriptor instead.
+func (*DesiredJob) Descriptor() ([]byte, []int) {
 	return file_fermata_v1_job_service_proto_rawDescGZIP(), []int{43}
 }
 
-func (x *JobWish) GetJobId() string {
+func (x *DesiredJob) GetJobId() string {
 	if x != nil {
 		return x.JobId
 	}
 	return ""
 }
 
-func (x *JobWish) GetJob() *Job {
+func (x *DesiredJob) GetJob() *Job {
 	if x != nil {
 		return x.Job
 	}
 	return nil
 }
 
-func (x *JobWish) GetEtag() string {
+func (x *DesiredJob) GetEtag() string {
 	if x != nil {
 		return x.Etag
 	}
 	return ""
 }
 
-func (x *JobWish) GetDelete() bool {
+func (x *DesiredJob) GetDelete() bool {
 	if x != nil {
 		return x.Delete
 	}
 	return false
 }
 
-func (x *JobWish) GetPaused() bool {
+func (x *DesiredJob) GetPaused() bool {
 	if x != nil && x.Paused != nil {
 		return *x.Paused
 	}
 	return false
 }
 
-func (x *JobWish) GetRefreshDefaults() bool {
+func (x *DesiredJob) GetRefreshDefaults() bool {
 	if x != nil {
 		return x.RefreshDefaults
 	}
@@ -3358,7 +3358,7 @@ type PlanJobsRequest struct {
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// 1 to 1,000 entries.
-	Wishes []*JobWish `protobuf:"bytes,2,rep,name=wishes,proto3" json:"wishes,omitempty"`
+	DesiredJobs []*DesiredJob `protobuf:"bytes,2,rep,name=desired_jobs,json=desiredJobs,proto3" json:"desired_jobs,omitempty"`
 	// Plan to take over jobs of other owners.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3402,9 +3402,9 @@ func (x *PlanJobsRequest) GetParent() string {
 	return ""
 }
 
-func (x *PlanJobsRequest) GetWishes() []*JobWish {
+func (x *PlanJobsRequest) GetDesiredJobs() []*DesiredJob {
 	if x != nil {
-		return x.Wishes
+		return x.DesiredJobs
 	}
 	return nil
 }
@@ -3466,7 +3466,7 @@ type ApplyJobsRequest struct {
 	// `namespaces/{namespace}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// 1 to 1,000 entries.
-	Wishes []*JobWish `protobuf:"bytes,2,rep,name=wishes,proto3" json:"wishes,omitempty"`
+	DesiredJobs []*DesiredJob `protobuf:"bytes,2,rep,name=desired_jobs,json=desiredJobs,proto3" json:"desired_jobs,omitempty"`
 	// Take over jobs of other owners.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3510,9 +3510,9 @@ func (x *ApplyJobsRequest) GetParent() string {
 	return ""
 }
 
-func (x *ApplyJobsRequest) GetWishes() []*JobWish {
+func (x *ApplyJobsRequest) GetDesiredJobs() []*DesiredJob {
 	if x != nil {
-		return x.Wishes
+		return x.DesiredJobs
 	}
 	return nil
 }
@@ -3680,7 +3680,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12,\n" +
 	"\areasons\x18\x02 \x03(\v2\x12.fermata.v1.ReasonR\areasons\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12#\n" +
-	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\x86\x05\n" +
+	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\x95\x05\n" +
 	"\x06Reason\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Reason.KindR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x129\n" +
@@ -3688,8 +3688,9 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"since_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x129\n" +
 	"\n" +
 	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x10\n" +
-	"\x03key\x18\x05 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\"\x9c\x03\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x1d\n" +
+	"\n" +
+	"blocked_by\x18\x06 \x01(\tR\tblockedBy\"\x9c\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_NOT_DUE\x10\x01\x12\x0e\n" +
@@ -3869,10 +3870,10 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x13BACKOFF_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rBACKOFF_RESET\x10\x01\x12\x10\n" +
 	"\fBACKOFF_KEEP\x10\x02\x12\x1c\n" +
-	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"K\n" +
+	"\x18BACKOFF_RESET_ON_SUCCESS\x10\x03\"Q\n" +
 	"\x0eRunJobResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x16\n" +
-	"\x06joined\x18\x02 \x01(\bR\x06joined\")\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.fermata.v1.RunR\x03run\x12\x1c\n" +
+	"\tcoalesced\x18\x02 \x01(\bR\tcoalesced\")\n" +
 	"\x0fListRunsRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"7\n" +
 	"\x10ListRunsResponse\x12#\n" +
@@ -3888,27 +3889,28 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x0ebackoff_policy\x18\x04 \x01(\v2\x19.fermata.v1.BackoffPolicyR\rbackoffPolicy\x12\x10\n" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12:\n" +
 	"\fretry_policy\x18\x06 \x01(\v2\x17.fermata.v1.RetryPolicyR\vretryPolicy\x12!\n" +
-	"\fpolicy_queue\x18\a \x01(\tR\vpolicyQueue\"\xe1\x01\n" +
+	"\fpolicy_queue\x18\a \x01(\tR\vpolicyQueue\"\xe4\x01\n" +
 	"\rScheduledTime\x12=\n" +
 	"\fnominal_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vnominalTime\x125\n" +
 	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12B\n" +
-	"\x0flatest_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rlatestDueTime\x12\x16\n" +
-	"\x06remark\x18\x04 \x01(\tR\x06remark\"\xfa\x02\n" +
+	"\x0flatest_due_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rlatestDueTime\x12\x19\n" +
+	"\bdst_note\x18\x04 \x01(\tR\adstNote\"\xfa\x02\n" +
 	"\x17PreviewScheduleResponse\x127\n" +
 	"\tdue_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\bdueTimes\x12/\n" +
 	"\x05times\x18\x03 \x03(\v2\x19.fermata.v1.ScheduledTimeR\x05times\x12J\n" +
 	"\x13projected_due_times\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x11projectedDueTimes\x12F\n" +
 	"\x11backoff_intervals\x18\x02 \x03(\v2\x19.google.protobuf.DurationR\x10backoffIntervals\x12#\n" +
 	"\rcalendar_from\x18\x05 \x01(\tR\fcalendarFrom\x12<\n" +
-	"\fretry_delays\x18\x06 \x03(\v2\x19.google.protobuf.DurationR\vretryDelays\"\xc2\x01\n" +
-	"\aJobWish\x12\x15\n" +
+	"\fretry_delays\x18\x06 \x03(\v2\x19.google.protobuf.DurationR\vretryDelays\"\xc5\x01\n" +
+	"\n" +
+	"DesiredJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12!\n" +
 	"\x03job\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x16\n" +
 	"\x06delete\x18\x04 \x01(\bR\x06delete\x12\x1b\n" +
 	"\x06paused\x18\x05 \x01(\bH\x00R\x06paused\x88\x01\x01\x12)\n" +
 	"\x10refresh_defaults\x18\x06 \x01(\bR\x0frefreshDefaultsB\t\n" +
-	"\a_paused\"\x8c\x03\n" +
+	"\a_paused\"\x8d\x03\n" +
 	"\tJobChange\x124\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x1c.fermata.v1.JobChange.ActionR\x06action\x12'\n" +
 	"\x06before\x18\x02 \x01(\v2\x0f.fermata.v1.JobR\x06before\x12%\n" +
@@ -3916,23 +3918,23 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x06fields\x18\x04 \x03(\tR\x06fields\x12\x12\n" +
 	"\x04code\x18\x05 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12.\n" +
-	"\adetails\x18\a \x03(\v2\x14.google.protobuf.AnyR\adetails\"\x82\x01\n" +
+	"\adetails\x18\a \x03(\v2\x14.google.protobuf.AnyR\adetails\"\x83\x01\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rACTION_CREATE\x10\x01\x12\x11\n" +
 	"\rACTION_UPDATE\x10\x02\x12\x14\n" +
 	"\x10ACTION_UNCHANGED\x10\x03\x12\x11\n" +
-	"\rACTION_DELETE\x10\x04\x12\x11\n" +
-	"\rACTION_PASSED\x10\x05\"l\n" +
+	"\rACTION_DELETE\x10\x04\x12\x12\n" +
+	"\x0eACTION_EXPIRED\x10\x05\"z\n" +
 	"\x0fPlanJobsRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12+\n" +
-	"\x06wishes\x18\x02 \x03(\v2\x13.fermata.v1.JobWishR\x06wishes\x12\x14\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x129\n" +
+	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"C\n" +
 	"\x10PlanJobsResponse\x12/\n" +
-	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges\"m\n" +
+	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges\"{\n" +
 	"\x10ApplyJobsRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12+\n" +
-	"\x06wishes\x18\x02 \x03(\v2\x13.fermata.v1.JobWishR\x06wishes\x12\x14\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x129\n" +
+	"\fdesired_jobs\x18\x02 \x03(\v2\x16.fermata.v1.DesiredJobR\vdesiredJobs\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
 	"\x11ApplyJobsResponse\x12/\n" +
 	"\achanges\x18\x01 \x03(\v2\x15.fermata.v1.JobChangeR\achanges2\xa2\x0f\n" +
@@ -4030,7 +4032,7 @@ var file_fermata_v1_job_service_proto_goTypes = []any{
 	(*PreviewScheduleRequest)(nil),         // 44: fermata.v1.PreviewScheduleRequest
 	(*ScheduledTime)(nil),                  // 45: fermata.v1.ScheduledTime
 	(*PreviewScheduleResponse)(nil),        // 46: fermata.v1.PreviewScheduleResponse
-	(*JobWish)(nil),                        // 47: fermata.v1.JobWish
+	(*DesiredJob)(nil),                     // 47: fermata.v1.DesiredJob
 	(*JobChange)(nil),                      // 48: fermata.v1.JobChange
 	(*PlanJobsRequest)(nil),                // 49: fermata.v1.PlanJobsRequest
 	(*PlanJobsResponse)(nil),               // 50: fermata.v1.PlanJobsResponse
@@ -4107,14 +4109,14 @@ var file_fermata_v1_job_service_proto_depIdxs = []int32{
 	65, // 47: fermata.v1.PreviewScheduleResponse.projected_due_times:type_name -> google.protobuf.Timestamp
 	61, // 48: fermata.v1.PreviewScheduleResponse.backoff_intervals:type_name -> google.protobuf.Duration
 	61, // 49: fermata.v1.PreviewScheduleResponse.retry_delays:type_name -> google.protobuf.Duration
-	63, // 50: fermata.v1.JobWish.job:type_name -> fermata.v1.Job
+	63, // 50: fermata.v1.DesiredJob.job:type_name -> fermata.v1.Job
 	3,  // 51: fermata.v1.JobChange.action:type_name -> fermata.v1.JobChange.Action
 	63, // 52: fermata.v1.JobChange.before:type_name -> fermata.v1.Job
 	63, // 53: fermata.v1.JobChange.after:type_name -> fermata.v1.Job
 	70, // 54: fermata.v1.JobChange.details:type_name -> google.protobuf.Any
-	47, // 55: fermata.v1.PlanJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	47, // 55: fermata.v1.PlanJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
 	48, // 56: fermata.v1.PlanJobsResponse.changes:type_name -> fermata.v1.JobChange
-	47, // 57: fermata.v1.ApplyJobsRequest.wishes:type_name -> fermata.v1.JobWish
+	47, // 57: fermata.v1.ApplyJobsRequest.desired_jobs:type_name -> fermata.v1.DesiredJob
 	48, // 58: fermata.v1.ApplyJobsResponse.changes:type_name -> fermata.v1.JobChange
 	63, // 59: fermata.v1.BatchCreateJobsResponse.Result.job:type_name -> fermata.v1.Job
 	70, // 60: fermata.v1.BatchCreateJobsResponse.Result.details:type_name -> google.protobuf.Any

@@ -377,7 +377,7 @@ type QueueDemand struct {
 	// Free slots of the workers.
 	FreeSlots int32 `protobuf:"varint,3,opt,name=free_slots,json=freeSlots,proto3" json:"free_slots,omitempty"`
 	// Leases that may wait for a slot, in addition to free_slots; see Hello.prefetch.
-	Ahead         int32 `protobuf:"varint,4,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Prefetch      int32 `protobuf:"varint,4,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -433,9 +433,9 @@ func (x *QueueDemand) GetFreeSlots() int32 {
 	return 0
 }
 
-func (x *QueueDemand) GetAhead() int32 {
+func (x *QueueDemand) GetPrefetch() int32 {
 	if x != nil {
-		return x.Ahead
+		return x.Prefetch
 	}
 	return 0
 }
@@ -802,7 +802,7 @@ type DescribeNodeResponse struct {
 	Node *Node `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Workers connected to it.
 	Workers []*Worker `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
-	// At most 201. Only names and `recent` are set.
+	// At most 201. Only names and `recent_runs` are set.
 	Queues        []*Queue `protobuf:"bytes,65,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -883,13 +883,13 @@ const file_fermata_v1_peer_service_proto_rawDesc = "" +
 	"\fmin_protocol\x18\x04 \x01(\x05R\vminProtocol\x12\x1a\n" +
 	"\bkeyspace\x18\x05 \x01(\tR\bkeyspace\"9\n" +
 	"\x06Demand\x12/\n" +
-	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"v\n" +
+	"\x06queues\x18\x01 \x03(\v2\x17.fermata.v1.QueueDemandR\x06queues\"|\n" +
 	"\vQueueDemand\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
-	"free_slots\x18\x03 \x01(\x05R\tfreeSlots\x12\x14\n" +
-	"\x05ahead\x18\x04 \x01(\x05R\x05ahead\"H\n" +
+	"free_slots\x18\x03 \x01(\x05R\tfreeSlots\x12\x1a\n" +
+	"\bprefetch\x18\x04 \x01(\x05R\bprefetch\"H\n" +
 	"\x05Nudge\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\x05R\x05shard\x12\x12\n" +
 	"\x04lane\x18\x02 \x01(\tR\x04lane\x12\x15\n" +

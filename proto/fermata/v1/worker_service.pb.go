@@ -553,7 +553,7 @@ type Hello struct {
 	// 1 for the first stream of the process, and one more for each later stream.
 	SessionEpoch int32 `protobuf:"varint,5,opt,name=session_epoch,json=sessionEpoch,proto3" json:"session_epoch,omitempty"`
 	// lease_id of each attempt that is still running, or whose Result is not acknowledged.
-	Live []string `protobuf:"bytes,6,rep,name=live,proto3" json:"live,omitempty"`
+	LiveLeaseIds []string `protobuf:"bytes,6,rep,name=live_lease_ids,json=liveLeaseIds,proto3" json:"live_lease_ids,omitempty"`
 	// Version of the worker, for people.
 	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
 	// Labels of the worker, for people.
@@ -562,12 +562,12 @@ type Hello struct {
 	// some while handlers are short. The worker returns those that wait too long.
 	Prefetch int32 `protobuf:"varint,9,opt,name=prefetch,proto3" json:"prefetch,omitempty"`
 	// The worker respects `Lease.start_after`. Other workers get no lease before it is due.
-	StartsAfter bool `protobuf:"varint,10,opt,name=starts_after,json=startsAfter,proto3" json:"starts_after,omitempty"`
+	SupportsStartAfter bool `protobuf:"varint,10,opt,name=supports_start_after,json=supportsStartAfter,proto3" json:"supports_start_after,omitempty"`
 	// The worker sends heartbeats if Welcome has a `session_ttl`. For other workers the node keeps
 	// leases for the whole `Welcome.lease_ttl`.
-	Heartbeats    bool `protobuf:"varint,11,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SupportsHeartbeats bool `protobuf:"varint,11,opt,name=supports_heartbeats,json=supportsHeartbeats,proto3" json:"supports_heartbeats,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -635,9 +635,9 @@ func (x *Hello) GetSessionEpoch() int32 {
 	return 0
 }
 
-func (x *Hello) GetLive() []string {
+func (x *Hello) GetLiveLeaseIds() []string {
 	if x != nil {
-		return x.Live
+		return x.LiveLeaseIds
 	}
 	return nil
 }
@@ -663,16 +663,16 @@ func (x *Hello) GetPrefetch() int32 {
 	return 0
 }
 
-func (x *Hello) GetStartsAfter() bool {
+func (x *Hello) GetSupportsStartAfter() bool {
 	if x != nil {
-		return x.StartsAfter
+		return x.SupportsStartAfter
 	}
 	return false
 }
 
-func (x *Hello) GetHeartbeats() bool {
+func (x *Hello) GetSupportsHeartbeats() bool {
 	if x != nil {
-		return x.Heartbeats
+		return x.SupportsHeartbeats
 	}
 	return false
 }
@@ -838,7 +838,7 @@ type Lease struct {
 	CorrelationId string `protobuf:"bytes,13,opt,name=correlation_id,json=correlationId,proto3" json:"correlation_id,omitempty"`
 	// The lease was sent before it is due: the handler begins this long after its arrival, by the
 	// worker's clock, and occupies a slot until then. At most a few hundredths of a second, and only
-	// for workers with `Hello.starts_after`.
+	// for workers with `Hello.supports_start_after`.
 	StartAfter *durationpb.Duration `protobuf:"bytes,14,opt,name=start_after,json=startAfter,proto3" json:"start_after,omitempty"`
 	// For traced runs: the parent span of the handler's span.
 	TraceContext  *TraceContext `protobuf:"bytes,60,opt,name=trace_context,json=traceContext,proto3" json:"trace_context,omitempty"`
@@ -1726,22 +1726,20 @@ const file_fermata_v1_worker_service_proto_rawDesc = "" +
 	"\x05drain\x18\x05 \x01(\v2\x11.fermata.v1.DrainH\x00R\x05drain\x125\n" +
 	"\taddresses\x18\x06 \x01(\v2\x15.fermata.v1.AddressesH\x00R\taddresses\x12?\n" +
 	"\rheartbeat_ack\x18\a \x01(\v2\x18.fermata.v1.HeartbeatAckH\x00R\fheartbeatAckB\t\n" +
-	"\amessage\"\x94\x03\n" +
+	"\amessage\"\xc6\x03\n" +
 	"\x05Hello\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06queues\x18\x03 \x03(\tR\x06queues\x12\x14\n" +
 	"\x05slots\x18\x04 \x01(\x05R\x05slots\x12#\n" +
-	"\rsession_epoch\x18\x05 \x01(\x05R\fsessionEpoch\x12\x12\n" +
-	"\x04live\x18\x06 \x03(\tR\x04live\x12\x18\n" +
+	"\rsession_epoch\x18\x05 \x01(\x05R\fsessionEpoch\x12$\n" +
+	"\x0elive_lease_ids\x18\x06 \x03(\tR\fliveLeaseIds\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x125\n" +
 	"\x06labels\x18\b \x03(\v2\x1d.fermata.v1.Hello.LabelsEntryR\x06labels\x12\x1a\n" +
-	"\bprefetch\x18\t \x01(\x05R\bprefetch\x12!\n" +
-	"\fstarts_after\x18\n" +
-	" \x01(\bR\vstartsAfter\x12\x1e\n" +
-	"\n" +
-	"heartbeats\x18\v \x01(\bR\n" +
-	"heartbeats\x1a9\n" +
+	"\bprefetch\x18\t \x01(\x05R\bprefetch\x120\n" +
+	"\x14supports_start_after\x18\n" +
+	" \x01(\bR\x12supportsStartAfter\x12/\n" +
+	"\x13supports_heartbeats\x18\v \x01(\bR\x12supportsHeartbeats\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x01\n" +

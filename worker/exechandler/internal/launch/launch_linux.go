@@ -87,9 +87,9 @@ func programEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return slices.Contains(runtimeSettings, v) })
 }
 
-// Supervisor returns the path and arguments of the supervisor that starts p. Its environment is [Environment] of
+// SupervisorCommand returns the path and arguments of the supervisor that starts p. Its environment is [Environment] of
 // p's; files 3 and 4 are the pipes.
-func Supervisor(p Program) (path string, args []string) {
+func SupervisorCommand(p Program) (path string, args []string) {
 	user := ""
 	if p.User != nil {
 		user = fmt.Sprintf("%d,%d,%t", p.User.UID, p.User.GID, p.User.SetGroups)
@@ -99,8 +99,8 @@ func Supervisor(p Program) (path string, args []string) {
 	return "/proc/self/exe", append([]string{supervisorName, limits, user, p.Dir, p.Cgroup, p.Path}, p.Argv...)
 }
 
-// Probe returns the path and arguments of a process that waits for the end of its standard input.
-func Probe() (path string, args []string) { return "/proc/self/exe", []string{probeName} }
+// ProbeCommand returns the path and arguments of a process that waits for the end of its standard input.
+func ProbeCommand() (path string, args []string) { return "/proc/self/exe", []string{probeName} }
 
 func init() {
 	switch {

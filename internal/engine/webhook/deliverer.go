@@ -28,27 +28,27 @@ const (
 // Store is the storage of the courier.
 type Store interface {
 	Now(ctx context.Context, shard int) (int64, error)
-	// HookStates answers with an error those shards that could be read.
-	HookStates(ctx context.Context, shards []int) (map[int]map[string]job.HookState, error)
-	SaveHook(ctx context.Context, shard int, lockValue, hook string, state job.HookState,
-		letter *job.HookLetter) (evicted int, err error)
-	ForgetHooks(ctx context.Context, shard int, hooks []string) error
-	HookLetters(ctx context.Context, q job.HookLettersQuery) ([]job.HookLetter, error)
-	CountHookLetters(ctx context.Context, hooks []string) (map[string]int, error)
-	DeferHookLetter(ctx context.Context, l job.HookLetter, atMS int64) error
-	DropHookLetter(ctx context.Context, l job.HookLetter) error
+	// WebhookProgress answers with an error those shards that could be read.
+	WebhookProgress(ctx context.Context, shards []int) (map[int]map[string]job.WebhookProgress, error)
+	SaveWebhookProgress(ctx context.Context, shard int, lockValue, hook string, state job.WebhookProgress,
+		letter *job.UndeliveredEvent) (evicted int, err error)
+	DeleteWebhooks(ctx context.Context, shard int, hooks []string) error
+	UndeliveredEvents(ctx context.Context, q job.UndeliveredQuery) ([]job.UndeliveredEvent, error)
+	CountUndeliveredEvents(ctx context.Context, hooks []string) (map[string]int, error)
+	DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS int64) error
+	DeleteUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent) error
 	LastEvents(ctx context.Context) ([]job.Place, error)
-	Events(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
+	Events(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error)
 }
 
 // Feed is the source of events.
 type Feed interface {
-	Use() (release func())
-	News() (last []job.Place, changed <-chan struct{})
-	Read(ctx context.Context, asks []job.EventsAsk) ([]job.EventsPage, error)
+	Acquire() (release func())
+	LastPlaces() (last []job.Place, changed <-chan struct{})
+	Read(ctx context.Context, asks []job.EventsRequest) ([]job.EventsPage, error)
 }
 
-// Options configure a Courier; all but the last three are required.
+// Options configure a Deliverer; all but the last three are required.
 type Options struct {
 	Store Store
 	Feed  Feed
@@ -65,8 +65,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Courier delivers events.
-type Courier struct {
+// Deliverer delivers events.
+type Deliverer struct {
 	options Options
 	metrics *webhookMetrics
 	wake    chan struct{}
@@ -94,7 +94,7 @@ type hookLane struct {
 	shard        int
 	busy         bool
 	lastTurn     uint64 // when it last had one, by the courier's count
-	state        job.HookState
+	state        job.WebhookProgress
 	unsaved      bool      // state is ahead of what is stored
 	waitingSince time.Time // time of the event that it is to deliver next; zero: unknown, or none
 	notBefore    time.Time // not before
@@ -103,7 +103,7 @@ type hookLane struct {
 }
 
 // New reads the file.
-func New(o Options) (*Courier, error) {
+func New(o Options) (*Deliverer, error) {
 	if o.Store == nil || o.Feed == nil || o.Held == nil || o.Path == "" {
 		return nil, errors.New("webhook: Store, Feed, Held and Path are required")
 	}
@@ -115,7 +115,7 @@ func New(o Options) (*Courier, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Courier{options: o, metrics: m, wake: make(chan struct{}, 1), senders: map[string]*sender{},
+	c := &Deliverer{options: o, metrics: m, wake: make(chan struct{}, 1), senders: map[string]*sender{},
 		deliveriesByHook: map[string]int{}, shards: map[int]*heldShard{}}
 	hooks, err := loadFile(o.Path)
 	if err != nil {
@@ -126,7 +126,7 @@ func New(o Options) (*Courier, error) {
 }
 
 // Run delivers until ctx ends, and then stores how far it is.
-func (c *Courier) Run(ctx context.Context) error {
+func (c *Deliverer) Run(ctx context.Context) error {
 	defer c.drainDeliveries()
 	reload, pass := time.NewTicker(c.options.Reload), time.NewTicker(passInterval)
 	defer reload.Stop()
@@ -134,12 +134,12 @@ func (c *Courier) Run(ctx context.Context) error {
 	var release func()
 	for {
 		if wanted := c.hasWork(); wanted && release == nil {
-			release = c.options.Feed.Use()
+			release = c.options.Feed.Acquire()
 		} else if !wanted && release != nil {
 			release()
 			release = nil
 		}
-		last, changed := c.options.Feed.News()
+		last, changed := c.options.Feed.LastPlaces()
 		if release != nil && last != nil {
 			c.runPass(ctx, last)
 		}
@@ -159,7 +159,7 @@ func (c *Courier) Run(ctx context.Context) error {
 }
 
 // drainDeliveries waits for deliveries in progress, and stores unsaved states.
-func (c *Courier) drainDeliveries() {
+func (c *Deliverer) drainDeliveries() {
 	c.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
@@ -172,14 +172,14 @@ func (c *Courier) drainDeliveries() {
 	}
 }
 
-func (c *Courier) hasWork() bool {
+func (c *Deliverer) hasWork() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.senders) > 0
 }
 
 // reloadFile applies a changed file. An invalid file leaves the previous one in force.
-func (c *Courier) reloadFile() {
+func (c *Deliverer) reloadFile() {
 	hooks, err := loadFile(c.options.Path)
 	c.fileStatus.Update(err, c.options.Logger, "webhooks file", c.options.Path)
 	if err == nil && c.installHooks(hooks) {
@@ -187,11 +187,11 @@ func (c *Courier) reloadFile() {
 	}
 }
 
-// FileFault is the error of the file while it is invalid and the one read before is in force; nil while it is valid.
-func (c *Courier) FileFault() error { return c.fileStatus.Fault() }
+// LoadError is the error of the file while it is invalid and the one read before is in force; nil while it is valid.
+func (c *Deliverer) LoadError() error { return c.fileStatus.Fault() }
 
 // installHooks puts webhooks in force; those that have not changed go on.
-func (c *Courier) installHooks(hooks []*hookConfig) (changed bool) {
+func (c *Deliverer) installHooks(hooks []*hookConfig) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := map[string]*sender{}

@@ -21,19 +21,19 @@ import (
 // town is queues that can be counted.
 type town struct {
 	mu    sync.Mutex
-	sizes map[job.QueueKey]autoscale.Size
+	sizes map[job.QueueKey]autoscale.Demand
 	err   error
 	took  time.Duration
 	looks int
 	last  int // queues of the last look
 }
 
-func (w *town) count(ctx context.Context, keys []job.QueueKey) (map[job.QueueKey]autoscale.Size, error) {
+func (w *town) count(ctx context.Context, keys []job.QueueKey) (map[job.QueueKey]autoscale.Demand, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++
 	w.last = len(keys)
-	out := map[job.QueueKey]autoscale.Size{}
+	out := map[job.QueueKey]autoscale.Demand{}
 	for _, key := range keys {
 		out[key] = w.sizes[key]
 	}
@@ -50,7 +50,7 @@ func (w *town) count(ctx context.Context, keys []job.QueueKey) (map[job.QueueKey
 func (w *town) set(key job.QueueKey, waiting int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sizes[key] = autoscale.Size{Waiting: waiting}
+	w.sizes[key] = autoscale.Demand{Waiting: waiting}
 }
 
 func (w *town) seen() int {
@@ -69,9 +69,9 @@ var mail, web = job.QueueKey{Namespace: "n", Queue: "mail"}, job.QueueKey{Namesp
 
 func one(key job.QueueKey) []job.QueueKey { return []job.QueueKey{key} }
 
-func inBubble(t *testing.T, f func(t *testing.T, w *town, l *Lookout)) {
+func inBubble(t *testing.T, f func(t *testing.T, w *town, l *Sampler)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &town{sizes: map[job.QueueKey]autoscale.Size{}}
+		w := &town{sizes: map[job.QueueKey]autoscale.Demand{}}
 		l, err := New(Options{Count: w.count, Registerer: prometheus.NewRegistry()})
 		if err != nil {
 			t.Fatal(err)
@@ -82,13 +82,13 @@ func inBubble(t *testing.T, f func(t *testing.T, w *town, l *Lookout)) {
 }
 
 // collectUpdates collects the updates of a watch until the test ends it.
-func collectUpdates(t *testing.T, l *Lookout, key job.QueueKey) (told func() []int64, end func() error) {
+func collectUpdates(t *testing.T, l *Sampler, key job.QueueKey) (told func() []int64, end func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var all []int64
 	done := make(chan error, 1)
 	go func() {
-		done <- l.Watch(ctx, fairshare.Holder{}, one(key), func(s autoscale.Size) error {
+		done <- l.Watch(ctx, fairshare.Holder{}, one(key), func(s autoscale.Demand) error {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, s.Waiting)
@@ -106,7 +106,7 @@ func collectUpdates(t *testing.T, l *Lookout, key job.QueueKey) (told func() []i
 }
 
 func TestOneSampleServesAllWatches(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		w.set(mail, 1)
 		var tolds []func() []int64
 		var ends []func() error
@@ -145,7 +145,7 @@ func TestOneSampleServesAllWatches(t *testing.T) {
 }
 
 func TestAskingSharesAndRemembers(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		w.set(mail, 3)
 		ask := func(key job.QueueKey, want int64) {
 			t.Helper()
@@ -187,7 +187,7 @@ func TestAskingSharesAndRemembers(t *testing.T) {
 }
 
 func TestSeveralQueuesAreOneNumber(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		w.set(mail, 3)
 		w.set(web, 4)
 		for range 2 {
@@ -197,7 +197,7 @@ func TestSeveralQueuesAreOneNumber(t *testing.T) {
 		}
 		var last int64
 		enough := errors.New("enough")
-		err := l.Watch(t.Context(), fairshare.Holder{}, []job.QueueKey{mail, web}, func(s autoscale.Size) error {
+		err := l.Watch(t.Context(), fairshare.Holder{}, []job.QueueKey{mail, web}, func(s autoscale.Demand) error {
 			if last = s.Waiting; last == 7 {
 				w.set(web, 5)
 				return nil
@@ -211,7 +211,7 @@ func TestSeveralQueuesAreOneNumber(t *testing.T) {
 }
 
 func TestAFailedSampleSendsNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		w.set(mail, 5)
 		told, end := collectUpdates(t, l, mail)
 		time.Sleep(samplePeriod / 2)
@@ -240,7 +240,7 @@ func TestAFailedSampleSendsNothing(t *testing.T) {
 }
 
 func TestSlowSamplesAreRare(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		w.took = 500 * time.Millisecond
 		_, end := collectUpdates(t, l, mail)
 		time.Sleep(time.Minute)
@@ -274,7 +274,7 @@ func TestSlowSamplesAreRare(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		for i := range maxQueues {
 			if _, err := l.trackQueuesLocked(fairshare.Holder{}, one(job.QueueKey{Namespace: "n", Queue: fmt.Sprint(i)})); err != nil {
 				t.Fatal(err)
@@ -303,7 +303,7 @@ func TestBounds(t *testing.T) {
 }
 
 func TestStopEndsAllWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		w.took = time.Minute
 		watched, asked := make(chan error, 1), make(chan error, 1)
 		go func() { watched <- l.Watch(t.Context(), fairshare.Holder{}, one(mail), nil) }()
@@ -323,9 +323,9 @@ func TestStopEndsAllWaits(t *testing.T) {
 }
 
 func TestAFailedCallbackEndsTheWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, _ *town, l *Sampler) {
 		enough := errors.New("enough")
-		if err := l.Watch(t.Context(), fairshare.Holder{}, one(mail), func(autoscale.Size) error { return enough }); !errors.Is(err, enough) {
+		if err := l.Watch(t.Context(), fairshare.Holder{}, one(mail), func(autoscale.Demand) error { return enough }); !errors.Is(err, enough) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -334,13 +334,13 @@ func TestAFailedCallbackEndsTheWatch(t *testing.T) {
 // TestAdviceIsExported: for queues with due runs, for as long as a caller asks. That workers are needed
 // overrides that they are not.
 func TestAdviceIsExported(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		ask := func(key job.QueueKey, needed bool) {
 			t.Helper()
 			if _, err := l.Size(t.Context(), fairshare.Holder{}, one(key)); err != nil {
 				t.Fatal(err)
 			}
-			l.Told(one(key), needed)
+			l.RecordAdvice(one(key), needed)
 		}
 		exported := func(want map[job.QueueKey]float64) {
 			t.Helper()
@@ -374,7 +374,7 @@ func TestAdviceIsExported(t *testing.T) {
 		if _, err := l.Size(t.Context(), fairshare.Holder{}, many); err != nil {
 			t.Fatal(err)
 		}
-		l.Told(many, true)
+		l.RecordAdvice(many, true)
 		got := l.lastAdvice(time.Now())
 		if _, first := got[job.QueueKey{Namespace: "n", Queue: "q000"}]; len(got) != maxAdviceSeries || !first {
 			t.Errorf("%d are told of, the first %v", len(got), first)
@@ -385,7 +385,7 @@ func TestAdviceIsExported(t *testing.T) {
 // TestGhostsTakeNoPlacesOfOthers: who asks for queues that do not exist gets its share, keeps
 // it for as long as it waits for a look, and leaves places for others meanwhile.
 func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		attacker := fairshare.Holder{Namespace: "a", Identity: "token:scaler-a"}
 		asked, refused := 0, 0
 		ask := func(from int) {
@@ -419,15 +419,15 @@ func TestGhostsTakeNoPlacesOfOthers(t *testing.T) {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if n := len(l.queues); n != 2 || l.queueShares.Used() != 2 {
-			t.Errorf("%d queues are counted along, %d places are used, want those of the other namespace", n, l.queueShares.Used())
+		if n := len(l.queues); n != 2 || l.queueShares.TakenSlots() != 2 {
+			t.Errorf("%d queues are counted along, %d places are used, want those of the other namespace", n, l.queueShares.TakenSlots())
 		}
 	})
 }
 
 // TestWatchesAreShared between namespaces.
 func TestWatchesAreShared(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *town, l *Lookout) {
+	inBubble(t, func(t *testing.T, w *town, l *Sampler) {
 		attacker := fairshare.Holder{Namespace: "a", Identity: "token:scaler-a"}
 		held := 0
 		for {

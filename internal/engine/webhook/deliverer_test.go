@@ -69,7 +69,7 @@ func TestFailedEventIsRetriedInOrder(t *testing.T) {
 	if head.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" {
 		t.Errorf("content type %q", head.Get("Content-Type"))
 	}
-	redistest.Eventually(t, time.Minute, "its place is stored", func() bool { s, _ := b.state(0, "ops"); return s.After.Seq == 4 && s.Tries == 0 })
+	redistest.Eventually(t, time.Minute, "its place is stored", func() bool { s, _ := b.state(0, "ops"); return s.After.Seq == 4 && s.Attempts == 0 })
 	for outcome, want := range map[string]float64{delivered: 3, retried: 3, dead: 0} {
 		if got := testutil.ToFloat64(b.c.metrics.deliveries.WithLabelValues("ops", outcome)); got != want {
 			t.Errorf("%v %s, want %v", got, outcome, want)
@@ -89,13 +89,13 @@ func TestRefusedAndExhaustedEventsBecomeDeadLetters(t *testing.T) {
 	b.begun(t, "ops")
 	b.happen(1, job.KindRunDead, job.KindRunDead, job.KindRunDead)
 	redistest.Eventually(t, time.Minute, "the last one is delivered", func() bool { return slices.Equal(e.ids(), ids(1, 3)) })
-	letters, err := b.c.Letters(t.Context(), "ops", 10)
-	if err != nil || len(letters) != 2 || letters[1].Reason != "status 422: answer 422" || letters[1].Tries != 1 || letters[0].Tries != 4 {
+	letters, err := b.c.UndeliveredEvents(t.Context(), "ops", 10)
+	if err != nil || len(letters) != 2 || letters[1].Reason != "status 422: answer 422" || letters[1].Attempts != 1 || letters[0].Attempts != 4 {
 		t.Fatalf("%+v, %v", letters, err)
 	}
 	redistest.Eventually(t, time.Minute, "its place is stored", func() bool {
 		status, err := b.c.Statuses(t.Context())
-		return err == nil && len(status) == 1 && status[0].Letters == 2 && status[0].Behind == 0
+		return err == nil && len(status) == 1 && status[0].Undelivered == 2 && status[0].Behind == 0
 	})
 	if r, err := b.c.Redeliver(t.Context(), "ops", ids(1, 2)[0], false); err != nil || r != (job.Redelivery{Delivered: 1, Remaining: 1}) {
 		t.Errorf("%+v, %v", r, err)
@@ -133,10 +133,10 @@ func TestRedeliveryOfRefusedEvents(t *testing.T) {
 		if r, err := b.c.Redeliver(t.Context(), "ops", "", drop); err != nil || r != want {
 			t.Errorf("%+v, %v", r, err)
 		}
-		letters, err := b.c.Letters(t.Context(), "ops", 10)
+		letters, err := b.c.UndeliveredEvents(t.Context(), "ops", 10)
 		var got []string
 		for _, l := range slices.Backward(letters) {
-			got = append(got, l.Happening.ID())
+			got = append(got, l.Event.ID())
 		}
 		if err != nil || !slices.Equal(got, left) {
 			t.Errorf("%v are left, %v", got, err)
@@ -162,10 +162,10 @@ func TestEvictedDeadLettersAreCounted(t *testing.T) {
 		t.Errorf("%v are counted", n)
 	}
 	status, err := b.c.Statuses(t.Context())
-	if err != nil || len(status) != 1 || status[0].Letters != 2 || status[0].URL != e.URL {
+	if err != nil || len(status) != 1 || status[0].Undelivered != 2 || status[0].URL != e.URL {
 		t.Errorf("%+v, %v", status, err)
 	}
-	if letters, err := b.c.Letters(t.Context(), "no such:name", 10); err != nil || len(letters) != 0 {
+	if letters, err := b.c.UndeliveredEvents(t.Context(), "no such:name", 10); err != nil || len(letters) != 0 {
 		t.Errorf("%v, %v", letters, err)
 	}
 }
@@ -176,8 +176,8 @@ func TestNextHolderContinuesDelivery(t *testing.T) {
 	m := newMemory()
 	m.happen(0, slices.Repeat([]string{job.KindRunDead}, 10)...)
 	m.trimmed[0] = 5
-	m.states[0]["slow"] = job.HookState{After: job.Place{MS: 1002, Seq: 2}, Tries: 3, FirstMS: 4000, RetryMS: 4500}
-	m.states[0]["fine"] = job.HookState{After: job.Place{MS: 1009, Seq: 9}}
+	m.states[0]["slow"] = job.WebhookProgress{After: job.Place{MS: 1002, Seq: 2}, Attempts: 3, FirstMS: 4000, RetryMS: 4500}
+	m.states[0]["fine"] = job.WebhookProgress{After: job.Place{MS: 1009, Seq: 9}}
 	slow, fine := newEndpoint(t, slices.Repeat([]int{500}, 6)...), newEndpoint(t)
 	b := run(t, m, func(dir string) string { return hookText(dir, "slow", slow.URL, "") },
 		func(dir string) string { return hookText(dir, "fine", fine.URL, "") })
@@ -214,7 +214,7 @@ func TestChangedFileIsReloaded(t *testing.T) {
 	b.happen(0, job.KindRunDead)
 	redistest.Eventually(t, time.Minute, "both are delivered", func() bool { return len(one.ids()) == 1 && len(two.ids()) == 1 })
 	write(t, b.path, "webhooks: [{name: UPPER}]")
-	redistest.Eventually(t, time.Minute, "the fault is logged", func() bool { return b.c.FileFault() != nil })
+	redistest.Eventually(t, time.Minute, "the fault is logged", func() bool { return b.c.LoadError() != nil })
 	b.happen(0, job.KindRunDead)
 	redistest.Eventually(t, time.Minute, "both are delivered as before", func() bool { return len(one.ids()) == 2 && len(two.ids()) == 2 })
 	write(t, b.path, "webhooks:"+hookText(b.dir, "two", two.URL, ""))
@@ -286,7 +286,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
-		f := s.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		f := s.postEvent(t.Context(), &job.Event{Kind: job.KindRunDead})
 		s.close()
 		if f == nil || !strings.Contains(f.reason, "not allowed here") || f.refused {
 			t.Errorf("%s: %+v", c.url, f)
@@ -310,7 +310,7 @@ func TestRedirectsAndProxiesAreNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newSender(hooks[0], "urn:x", "1", slog.New(slog.DiscardHandler))
-		if f := s.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
+		if f := s.postEvent(t.Context(), &job.Event{Kind: job.KindRunDead}); f == nil || !strings.Contains(f.reason, fmt.Sprint(code)) || f.refused {
 			t.Errorf("%d: %+v", code, f)
 		}
 		if s.client.Transport.(*http.Transport).Proxy != nil {
@@ -384,8 +384,8 @@ func TestDeadLetterThatCannotBeStoredIsRetried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Courier{options: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
-	before := job.HookState{After: job.Place{MS: 1000}, Tries: 3, FirstMS: 4000}
+	c := &Deliverer{options: Options{Store: m, Logger: slog.New(slog.DiscardHandler)}, metrics: metrics}
+	before := job.WebhookProgress{After: job.Place{MS: 1000}, Attempts: 3, FirstMS: 4000}
 	retry := DefaultRetry()
 	retry.MaxAttempts = 4
 	ctx, cancel := context.WithCancel(t.Context())
@@ -407,8 +407,8 @@ func TestDeadLetterThatCannotBeStoredIsRetried(t *testing.T) {
 func TestStatesOfRemovedWebhooksAreDeleted(t *testing.T) {
 	m := newMemory()
 	month := stateRetention.Milliseconds()
-	m.states[0]["gone"] = job.HookState{UpdatedMS: 4000 - month}
-	m.states[0]["away"] = job.HookState{UpdatedMS: 60_000 - month}
+	m.states[0]["gone"] = job.WebhookProgress{UpdatedMS: 4000 - month}
+	m.states[0]["away"] = job.WebhookProgress{UpdatedMS: 60_000 - month}
 	b := run(t, m, func(dir string) string { return hookText(dir, "ops", "http://127.0.0.1:1/", "") })
 	b.begun(t, "ops")
 	redistest.Eventually(t, time.Minute, "one is forgotten", func() bool { _, there := b.state(0, "gone"); return !there })
@@ -444,7 +444,7 @@ func TestReasonsHideTheURL(t *testing.T) {
 		},
 	} {
 		say = f
-		got := sender.postEvent(t.Context(), &job.Happening{Kind: job.KindRunDead})
+		got := sender.postEvent(t.Context(), &job.Event{Kind: job.KindRunDead})
 		if got == nil || !strings.Contains(got.reason, "[secret]") || strings.Contains(got.reason, segment) || strings.Contains(got.reason, "k+ey") {
 			t.Errorf("%s: %+v", name, got)
 		}

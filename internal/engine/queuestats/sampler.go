@@ -14,8 +14,8 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
-// Count counts queues in the whole cluster. Queues that are not in its answer are empty.
-type Count func(context.Context, []job.QueueKey) (map[job.QueueKey]autoscale.Size, error)
+// CountFunc counts queues in the whole cluster. Queues that are not in its answer are empty.
+type CountFunc func(context.Context, []job.QueueKey) (map[job.QueueKey]autoscale.Demand, error)
 
 const (
 	// samplePeriod is the time from one look to the next.
@@ -37,14 +37,14 @@ const (
 
 // Options configure a lookout. Count is required.
 type Options struct {
-	Count      Count
+	Count      CountFunc
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil registers nothing
 }
 
-// Lookout samples queue sizes for its callers. It has a goroutine from New to Stop.
-type Lookout struct {
-	count   Count
+// Sampler samples queue sizes for its callers. It has a goroutine from New to Stop.
+type Sampler struct {
+	count   CountFunc
 	logger  *slog.Logger
 	metrics metrics
 	wake    chan struct{} // a sample is requested
@@ -65,14 +65,14 @@ type Lookout struct {
 }
 
 // New starts a lookout.
-func New(o Options) (*Lookout, error) {
+func New(o Options) (*Sampler, error) {
 	if o.Count == nil {
 		return nil, errors.New("lookout: Count is required")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Lookout{
+	l := &Sampler{
 		count: o.Count, logger: o.Logger, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		pause: samplePeriod, lastSucceeded: true,
 		queues: make(map[job.QueueKey]*sampledQueue), watches: make(map[*queueWatch]struct{}),
@@ -89,7 +89,7 @@ func New(o Options) (*Lookout, error) {
 }
 
 // Stop ends all watches and calls, and waits for the look that is under way.
-func (l *Lookout) Stop() {
+func (l *Sampler) Stop() {
 	l.cancel()
 	<-l.done
 }
@@ -97,7 +97,7 @@ func (l *Lookout) Stop() {
 // Size returns the size of some queues together, as sampled at most one pause ago. If necessary it waits for a
 // sample. A failed sample is used for as long as a successful one. Errors: that of the sample, of the context,
 // job.ErrTooManyWatches, or job.ErrUnavailable after Stop.
-func (l *Lookout) Size(ctx context.Context, who fairshare.Holder, keys []job.QueueKey) (autoscale.Size, error) {
+func (l *Sampler) Size(ctx context.Context, who fairshare.Holder, keys []job.QueueKey) (autoscale.Demand, error) {
 	began := time.Now()
 	for {
 		size, looked, err := l.lookUpSize(who, keys, began)
@@ -109,39 +109,39 @@ func (l *Lookout) Size(ctx context.Context, who fairshare.Holder, keys []job.Que
 		case <-looked:
 		case <-ctx.Done():
 			l.cancelWaiter(looked)
-			return autoscale.Size{}, ctx.Err()
+			return autoscale.Demand{}, ctx.Err()
 		case <-l.ctx.Done():
-			return autoscale.Size{}, job.ErrUnavailable
+			return autoscale.Demand{}, job.ErrUnavailable
 		}
 	}
 }
 
 // lookUpSize returns the size for a caller that asked at began, or a channel that is closed after the next
 // sample.
-func (l *Lookout) lookUpSize(who fairshare.Holder, keys []job.QueueKey, began time.Time) (autoscale.Size, chan struct{},
+func (l *Sampler) lookUpSize(who fairshare.Holder, keys []job.QueueKey, began time.Time) (autoscale.Demand, chan struct{},
 	error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queues, err := l.trackQueuesLocked(who, keys)
 	if err != nil {
-		return autoscale.Size{}, nil, err
+		return autoscale.Demand{}, nil, err
 	}
 	if size, ok := l.sumSizesLocked(queues, began); ok {
 		return size, nil, nil
 	}
 	if !l.lastSucceeded && began.Sub(l.lastFinished) < l.pause {
-		return autoscale.Size{}, nil, l.lastErr
+		return autoscale.Demand{}, nil, l.lastErr
 	}
 	looked := make(chan struct{})
 	l.waiters[looked] = struct{}{}
-	return autoscale.Size{}, looked, nil
+	return autoscale.Demand{}, looked, nil
 }
 
 // Watch calls tell with the total size of some queues after each sample. It ends when the context ends, when
 // tell returns an error, which Watch returns, or when the lookout stops: nil. It returns job.ErrTooManyWatches
 // without a call of tell if there are too many watches, on this node or of this holder.
-func (l *Lookout) Watch(ctx context.Context, who fairshare.Holder, keys []job.QueueKey,
-	tell func(autoscale.Size) error) error {
+func (l *Sampler) Watch(ctx context.Context, who fairshare.Holder, keys []job.QueueKey,
+	tell func(autoscale.Demand) error) error {
 	w, err := l.addWatch(who, keys)
 	if err != nil {
 		return err
@@ -162,19 +162,19 @@ func (l *Lookout) Watch(ctx context.Context, who fairshare.Holder, keys []job.Qu
 	}
 }
 
-func (l *Lookout) addWatch(who fairshare.Holder, keys []job.QueueKey) (*queueWatch, error) {
+func (l *Sampler) addWatch(who fairshare.Holder, keys []job.QueueKey) (*queueWatch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.watchShares.Take(who) {
+	if !l.watchShares.Acquire(who) {
 		l.metrics.refused.Inc()
 		return nil, job.ErrTooManyWatches
 	}
 	queues, err := l.trackQueuesLocked(who, keys)
 	if err != nil {
-		l.watchShares.Give(who)
+		l.watchShares.Release(who)
 		return nil, err
 	}
-	w := &queueWatch{queues: queues, holder: who, updates: make(chan autoscale.Size, 1)}
+	w := &queueWatch{queues: queues, holder: who, updates: make(chan autoscale.Demand, 1)}
 	for _, q := range queues {
 		q.watchCount++
 	}
@@ -186,24 +186,24 @@ func (l *Lookout) addWatch(who fairshare.Holder, keys []job.QueueKey) (*queueWat
 	return w, nil
 }
 
-func (l *Lookout) removeWatch(w *queueWatch) {
+func (l *Sampler) removeWatch(w *queueWatch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, q := range w.queues {
 		q.watchCount--
 	}
 	delete(l.watches, w)
-	l.watchShares.Give(w.holder)
+	l.watchShares.Release(w.holder)
 	l.metrics.watches.Set(float64(len(l.watches)))
 }
 
-func (l *Lookout) cancelWaiter(looked chan struct{}) {
+func (l *Sampler) cancelWaiter(looked chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.waiters, looked)
 }
 
-func (l *Lookout) requestSample() {
+func (l *Sampler) requestSample() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

@@ -3,15 +3,15 @@ package roundrobin
 
 import "slices"
 
-// Turns remembers where the next round starts. The zero value starts at the least number.
-type Turns struct {
+// Picker remembers where the next round starts. The zero value starts at the least number.
+type Picker struct {
 	next int // the next round starts with the first number from here
 }
 
-// Take splits ascending ids into those of this round and the others. It continues after the last id of the
+// Pick splits ascending ids into those of this round and the others. It continues after the last id of the
 // previous call, wraps around, and stops before the weight exceeds the budget, but takes at least one id. The
 // ids may differ between calls.
-func (t *Turns) Take(ids []int, budget int, weight func(id int) int) (now, later []int) {
+func (t *Picker) Pick(ids []int, budget int, weight func(id int) int) (now, later []int) {
 	first, _ := slices.BinarySearch(ids, t.next)
 	ids = slices.Concat(ids[first:], ids[:first])
 	n := 0

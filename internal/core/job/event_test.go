@@ -50,24 +50,24 @@ func FuzzDecodePlaces(f *testing.F) {
 }
 
 func TestFilterOfHappenings(t *testing.T) {
-	dead := Happening{Kind: KindRunDead, Key: Key{Namespace: "n", ID: "j"}, Queue: "q", Labels: map[string]string{"team": "ops", "tier": ""}}
-	taken := Happening{Kind: KindShardTaken}
+	dead := Event{Kind: KindRunDead, Key: Key{Namespace: "n", ID: "j"}, Queue: "q", Labels: map[string]string{"team": "ops", "tier": ""}}
+	taken := Event{Kind: KindShardTaken}
 	for _, c := range []struct {
-		f           HappeningFilter
+		f           EventFilter
 		dead, taken bool
 	}{
-		{HappeningFilter{}, true, true},
-		{HappeningFilter{Namespaces: []string{"m", "n"}}, true, false},
-		{HappeningFilter{Namespaces: []string{"m"}}, false, false},
-		{HappeningFilter{Queues: []string{"q"}, Jobs: []string{"j"}}, true, false},
-		{HappeningFilter{Queues: []string{"q"}, Jobs: []string{"k"}}, false, false},
-		{HappeningFilter{Kinds: []string{"run.*"}}, true, false},
-		{HappeningFilter{Kinds: []string{"job.*", "shard.taken"}}, false, true},
-		{HappeningFilter{Labels: map[string]string{"team": "ops"}}, true, false},
-		{HappeningFilter{Labels: map[string]string{"team": "dev"}}, false, false},
-		{HappeningFilter{Labels: map[string]string{"tier": ""}}, true, false},
-		{HappeningFilter{Covers: func(queue string) bool { return queue != "other" }}, true, false},
-		{HappeningFilter{Covers: func(queue string) bool { return queue == "other" }}, false, false},
+		{EventFilter{}, true, true},
+		{EventFilter{Namespaces: []string{"m", "n"}}, true, false},
+		{EventFilter{Namespaces: []string{"m"}}, false, false},
+		{EventFilter{Queues: []string{"q"}, Jobs: []string{"j"}}, true, false},
+		{EventFilter{Queues: []string{"q"}, Jobs: []string{"k"}}, false, false},
+		{EventFilter{Kinds: []string{"run.*"}}, true, false},
+		{EventFilter{Kinds: []string{"job.*", "shard.taken"}}, false, true},
+		{EventFilter{Labels: map[string]string{"team": "ops"}}, true, false},
+		{EventFilter{Labels: map[string]string{"team": "dev"}}, false, false},
+		{EventFilter{Labels: map[string]string{"tier": ""}}, true, false},
+		{EventFilter{Covers: func(queue string) bool { return queue != "other" }}, true, false},
+		{EventFilter{Covers: func(queue string) bool { return queue == "other" }}, false, false},
 	} {
 		if got := c.f.Matches(&dead); got != c.dead {
 			t.Errorf("%+v of a run: %v", c.f, got)
@@ -79,7 +79,7 @@ func TestFilterOfHappenings(t *testing.T) {
 			t.Errorf("%+v: %v", c.f, v)
 		}
 	}
-	for field, f := range map[string]HappeningFilter{
+	for field, f := range map[string]EventFilter{
 		"namespaces": {Namespaces: []string{"a b"}}, "queues": {Queues: []string{""}}, "kinds": {Kinds: []string{"run.dade"}},
 		"job_ids": {Jobs: slices.Repeat([]string{"a"}, maxFilterTerms+1)}, "labels": {Labels: map[string]string{"": "x"}},
 	} {
@@ -93,7 +93,7 @@ func TestFilterOfHappenings(t *testing.T) {
 func TestEveryNoticeHasAKindOrIsListed(t *testing.T) {
 	silent := []NoticeKind{AttemptReturned, StaleRefused}
 	for kind := NoticeKind(0); kind.String() != "unknown"; kind++ {
-		h, told := Happened(&Notice{Kind: kind, RunID: "1-1"}, nil)
+		h, told := NewEvent(&Notice{Kind: kind, RunID: "1-1"}, nil)
 		if told == slices.Contains(silent, kind) {
 			t.Errorf("%v: told %v", kind, told)
 		}

@@ -13,16 +13,16 @@ package ticks
 
 import "time"
 
-// Cadence computes when periodic tasks run. The zero value has no origin: each task counts its periods from its
+// Alignment computes when periodic tasks run. The zero value has no origin: each task counts its periods from its
 // own last run.
-type Cadence struct{ origin time.Time }
+type Alignment struct{ origin time.Time }
 
 // Since returns a cadence with this origin.
-func Since(origin time.Time) Cadence { return Cadence{origin: origin} }
+func Since(origin time.Time) Alignment { return Alignment{origin: origin} }
 
-// Until returns the time from now, which is after the origin, until the next run of a task with this period:
+// UntilNext returns the time from now, which is after the origin, until the next run of a task with this period:
 // more than zero, at most the period, and without an origin exactly the period.
-func (c Cadence) Until(now time.Time, period time.Duration) time.Duration {
+func (c Alignment) UntilNext(now time.Time, period time.Duration) time.Duration {
 	if c.origin.IsZero() {
 		return period
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ErrPatience is the error of an item that was not sent because its caller's patience ended.
-var ErrPatience = errors.New("timed out waiting for a turn to send")
+// ErrTurnTimeout is the error of an item that was not sent because its caller's patience ended.
+var ErrTurnTimeout = errors.New("timed out waiting for a turn to send")
 
-// Funnel coalesces items of callers. It is safe for concurrent use.
-type Funnel[T any] struct {
+// Coalescer coalesces items of callers. It is safe for concurrent use.
+type Coalescer[T any] struct {
 	width     int
 	maxWeight int
 	mu        sync.Mutex
@@ -30,14 +30,14 @@ type queuedItem[T any] struct {
 
 // New returns a funnel of a width, at least 1. The items of one send weigh at most most together, unless a
 // single item weighs more.
-func New[T any](width, most int) *Funnel[T] {
-	return &Funnel[T]{width: max(width, 1), maxWeight: most}
+func New[T any](width, most int) *Coalescer[T] {
+	return &Coalescer[T]{width: max(width, 1), maxWeight: most}
 }
 
 // Do sends an item, by this caller or by another one: send is called with items in the order in which they came.
 // It returns nil if the item was sent. If it was not and will not be, it returns the context's error or, with a
-// patience above 0, [ErrPatience].
-func (f *Funnel[T]) Do(ctx context.Context, item T, weight int, patience time.Duration,
+// patience above 0, [ErrTurnTimeout].
+func (f *Coalescer[T]) Do(ctx context.Context, item T, weight int, patience time.Duration,
 	send func(context.Context, []T)) error {
 	l := &queuedItem[T]{item: item, weight: weight}
 	together := f.startOrQueue(l)
@@ -62,7 +62,7 @@ func (f *Funnel[T]) Do(ctx context.Context, item T, weight int, patience time.Du
 }
 
 // startOrQueue starts a send for an item, or queues it.
-func (f *Funnel[T]) startOrQueue(l *queuedItem[T]) []*queuedItem[T] {
+func (f *Coalescer[T]) startOrQueue(l *queuedItem[T]) []*queuedItem[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.inFlight < f.width {
@@ -75,7 +75,7 @@ func (f *Funnel[T]) startOrQueue(l *queuedItem[T]) []*queuedItem[T] {
 }
 
 // waitForTurn returns the items that the caller has to send, or nothing if another has sent its item.
-func (f *Funnel[T]) waitForTurn(ctx context.Context, l *queuedItem[T], patience time.Duration) ([]*queuedItem[T],
+func (f *Coalescer[T]) waitForTurn(ctx context.Context, l *queuedItem[T], patience time.Duration) ([]*queuedItem[T],
 	error) {
 	var late <-chan time.Time
 	if patience > 0 {
@@ -92,14 +92,14 @@ func (f *Funnel[T]) waitForTurn(ctx context.Context, l *queuedItem[T], patience 
 		}
 	case <-late:
 		if f.removeQueued(l) {
-			return nil, ErrPatience
+			return nil, ErrTurnTimeout
 		}
 	}
 	return <-l.turn, nil
 }
 
 // removeQueued removes an item from the queue; false if it is in flight.
-func (f *Funnel[T]) removeQueued(l *queuedItem[T]) bool {
+func (f *Coalescer[T]) removeQueued(l *queuedItem[T]) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, w := range f.waiting {
@@ -112,7 +112,7 @@ func (f *Funnel[T]) removeQueued(l *queuedItem[T]) bool {
 }
 
 // endSend ends a send and passes its place to the waiting items.
-func (f *Funnel[T]) endSend(sent []*queuedItem[T]) {
+func (f *Coalescer[T]) endSend(sent []*queuedItem[T]) {
 	for _, l := range sent[1:] {
 		close(l.turn)
 	}

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // noted is an alarm that sends the time at which it rang.
-func noted() (*precisetimer.Alarm, <-chan time.Time) {
+func noted() (*precisetimer.Timer, <-chan time.Time) {
 	rang := make(chan time.Time, 16)
 	return precisetimer.New(func() { rang <- time.Now() }), rang
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Alarm calls a function at the set instant. Its methods may be called at any time, but not after Close.
-type Alarm struct {
+// Timer calls a function at the set instant. Its methods may be called at any time, but not after Close.
+type Timer struct {
 	kernel    *kernelTimer // nil: timer is used
 	timer     *time.Timer  // of the runtime
 	callbacks sync.WaitGroup
@@ -29,8 +29,8 @@ var runtimeOnly atomic.Bool
 func UseRuntime() { runtimeOnly.Store(true) }
 
 // New makes an alarm that is not set. It calls ring on another goroutine.
-func New(ring func()) *Alarm {
-	a := &Alarm{}
+func New(ring func()) *Timer {
+	a := &Timer{}
 	if !runtimeOnly.Load() {
 		a.kernel = newKernelTimer()
 	}
@@ -44,7 +44,7 @@ func New(ring func()) *Alarm {
 }
 
 // Set sets the instant to t and replaces the one set before. If t has passed, the function is called at once.
-func (a *Alarm) Set(t time.Time) {
+func (a *Timer) Set(t time.Time) {
 	in := max(time.Until(t), 0)
 	if a.kernel != nil {
 		a.kernel.setTimer(in)
@@ -54,7 +54,7 @@ func (a *Alarm) Set(t time.Time) {
 }
 
 // Close ends the alarm. It waits for a running call, unless a timer of the runtime makes it.
-func (a *Alarm) Close() {
+func (a *Timer) Close() {
 	if a.kernel == nil {
 		a.timer.Stop()
 		return

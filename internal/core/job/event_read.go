@@ -7,7 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/fairshare"
 )
 
-// Errors of reading happenings.
+// Errors of reading events.
 var (
 	// ErrEventsOff: this cluster records none.
 	ErrEventsOff = errors.New("events are not recorded")
@@ -17,19 +17,19 @@ var (
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
-// EventsAsk requests the events after a place of a shard.
-type EventsAsk struct {
+// EventsRequest requests the events after a place of a shard.
+type EventsRequest struct {
 	Shard int
 	After Place
 	Limit int // of entries, whether the filter selects them or not
 	// Filter selects the events that are decoded and returned; nil selects all.
-	Filter *HappeningFilter
+	Filter *EventFilter
 }
 
-// EventsPage answers an EventsAsk. Gap: the events directly after After are gone. A place made from an instant
+// EventsPage answers an EventsRequest. Gap: the events directly after After are gone. A place made from an instant
 // has no gap. Err: the shard could not be read.
 type EventsPage struct {
-	Happenings []Happening
+	Events []Event
 	// Read is how many entries were read, and Last the place of the last of them.
 	Read int
 	Last Place
@@ -39,12 +39,12 @@ type EventsPage struct {
 
 // EventQuery is the request of a watcher.
 type EventQuery struct {
-	Filter HappeningFilter
+	Filter EventFilter
 	// Token is the place where it continues; "" begins with the next event, or at FromMS.
 	Token  string
 	FromMS int64
-	// ToNow ends the watch when it has delivered the events that existed at its start.
-	ToNow bool
+	// StopAtEnd ends the watch when it has delivered the events that existed at its start.
+	StopAtEnd bool
 	// Watcher is the holder for whom the watch counts in the fair share of watchers.
 	Watcher fairshare.Holder
 	// Charge is called with the pages that were read from the store, and waits until the
@@ -55,37 +55,37 @@ type EventQuery struct {
 // EventBatch is one batch of events for a watcher. Token is the place after it, which may advance without any
 // event.
 type EventBatch struct {
-	Happenings []Happening
-	Token      string
+	Events []Event
+	Token  string
 }
 
-// HookState is how far a webhook is with a shard.
-type HookState struct {
+// WebhookProgress is how far a webhook is with a shard.
+type WebhookProgress struct {
 	After Place
-	// Tries are those in a row of the event after that; none is made before RetryMS.
-	Tries   uint32
-	FirstMS int64 // of these tries
-	RetryMS int64
+	// Attempts are those in a row of the event after that; none is made before RetryMS.
+	Attempts uint32
+	FirstMS  int64 // of these tries
+	RetryMS  int64
 	// UpdatedMS is when this was written.
 	UpdatedMS int64
 }
 
-// HookLetter is an event that a webhook was not able to deliver.
-type HookLetter struct {
-	ID        string // set by the store, which alone reads it
-	Hook      string
-	Happening Happening
-	Tries     uint32
-	AtMS      int64
-	Reason    string
+// UndeliveredEvent is an event that a webhook was not able to deliver.
+type UndeliveredEvent struct {
+	ID       string // set by the store, which alone reads it
+	Webhook  string
+	Event    Event
+	Attempts uint32
+	AtMS     int64
+	Reason   string
 }
 
-// HookLettersQuery asks for some of them.
-type HookLettersQuery struct {
-	Hook   string // "": of any webhook
-	Event  string // the id of one; "": any
-	Oldest bool   // first, not the newest
-	Limit  int
+// UndeliveredQuery asks for some of them.
+type UndeliveredQuery struct {
+	Webhook string // "": of any webhook
+	Event   string // the id of one; "": any
+	Oldest  bool   // first, not the newest
+	Limit   int
 }
 
 // Redelivery is the result of a redelivery of dead letters of a webhook.
@@ -100,14 +100,14 @@ type Redelivery struct {
 	Remaining int
 }
 
-// HookStatus is how far the cluster is with a webhook.
-type HookStatus struct {
+// WebhookStatus is how far the cluster is with a webhook.
+type WebhookStatus struct {
 	Name string
 	URL  string // its scheme and host
 	// Behind are shards with undelivered events, Lag the age of the oldest of these, and Failing the shards
 	// whose next event waits for a retry.
 	Behind, Failing int
 	Lag             time.Duration
-	// Letters are events that were given up on.
-	Letters int
+	// Undelivered are events that were given up on.
+	Undelivered int
 }

@@ -8,11 +8,11 @@ import (
 )
 
 func TestThoseWithoutRoomComeNext(t *testing.T) {
-	var turns Turns
+	var turns Picker
 	ids := []int{0, 1, 4, 6, 9}
 	take := func(weight int, now, later []int) {
 		t.Helper()
-		gotNow, gotLater := turns.Take(ids, 10, func(int) int { return weight })
+		gotNow, gotLater := turns.Pick(ids, 10, func(int) int { return weight })
 		if !slices.Equal(gotNow, now) || !slices.Equal(gotLater, later) {
 			t.Fatalf("took %v and left %v, want %v and %v", gotNow, gotLater, now, later)
 		}
@@ -41,10 +41,10 @@ func TestEachHasItsTurn(t *testing.T) {
 			ids[i] = i
 		}
 		budget := rapid.IntRange(0, 20).Draw(t, "budget")
-		var turns Turns
+		var turns Picker
 		had := make([]int, len(ids))
 		for range 3 * len(ids) {
-			now, later := turns.Take(ids, budget, func(id int) int { return weights[id] })
+			now, later := turns.Pick(ids, budget, func(id int) int { return weights[id] })
 			sum := 0
 			for _, id := range now {
 				sum += weights[id]

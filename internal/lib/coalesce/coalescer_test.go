@@ -13,7 +13,7 @@ import (
 const width = 4
 
 // full returns a funnel whose places are all taken until release is called.
-func full(most int) (f *Funnel[int], release func()) {
+func full(most int) (f *Coalescer[int], release func()) {
 	f = New[int](width, most)
 	held := make(chan struct{})
 	var all sync.WaitGroup
@@ -24,7 +24,7 @@ func full(most int) (f *Funnel[int], release func()) {
 	return f, func() { close(held); all.Wait() }
 }
 
-func (f *Funnel[T]) wantIdle(t *testing.T) {
+func (f *Coalescer[T]) wantIdle(t *testing.T) {
 	t.Helper()
 	if f.inFlight != 0 || len(f.waiting) != 0 {
 		t.Errorf("%d under way and %d waiting when all is done", f.inFlight, len(f.waiting))
@@ -102,7 +102,7 @@ func TestWithdraws(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if err := f.Do(t.Context(), 0, 1, 250*time.Millisecond, never); !errors.Is(err, ErrPatience) {
+			if err := f.Do(t.Context(), 0, 1, 250*time.Millisecond, never); !errors.Is(err, ErrTurnTimeout) {
 				t.Error(err)
 			}
 		})

@@ -19,8 +19,8 @@ const ReasonOtherOwner = "OTHER_OWNER"
 // ErrTooLarge means that the call concerns more than it may read at once. A smaller call succeeds.
 var ErrTooLarge = errors.New("too much for one call")
 
-// Wish is the desired definition of a job.
-type Wish struct {
+// DesiredJob is the desired definition of a job.
+type DesiredJob struct {
 	Definition Definition
 	// Err is the part of the wish that could not be parsed; the rest is in Definition.
 	Err error
@@ -44,30 +44,30 @@ type Wish struct {
 }
 
 // Allowed returns the error of Check.
-func (w *Wish) Allowed(present *Definition) error {
+func (w *DesiredJob) Allowed(present *Definition) error {
 	if w.Check == nil {
 		return nil
 	}
 	return w.Check(present)
 }
 
-// WishAction is the action that a wish requires.
-type WishAction uint8
+// ApplyAction is the action that a wish requires.
+type ApplyAction uint8
 
 // Actions.
 const (
-	WishNone WishAction = iota
-	WishCreate
-	WishUpdate
-	WishUnchanged
-	WishDelete
-	// WishPassed: a one-time job that does not exist and whose time has passed.
-	WishPassed
+	ApplyNone ApplyAction = iota
+	ApplyCreate
+	ApplyUpdate
+	ApplyUnchanged
+	ApplyDelete
+	// ApplyPassed: a one-time job that does not exist and whose time has passed.
+	ApplyPassed
 )
 
-// WishAnswer answers a Wish.
-type WishAnswer struct {
-	Action WishAction
+// ApplyResult answers a DesiredJob.
+type ApplyResult struct {
+	Action ApplyAction
 	// Before is the job before the call, After the job after it; nil is none.
 	Before, After *Record
 	// PauseChanges: the job is to be paused, or is to be resumed.
@@ -75,9 +75,9 @@ type WishAnswer struct {
 	Err          error
 }
 
-// MayTake refuses to give a job a definition of another owner. A job that has no owner
+// MayTakeOwnership refuses to give a job a definition of another owner. A job that has no owner
 // may be taken by anybody.
-func MayTake(present, wished *Definition) error {
+func MayTakeOwnership(present, wished *Definition) error {
 	owner := present.Labels[OwnerLabel]
 	if owner == "" || owner == wished.Labels[OwnerLabel] {
 		return nil

@@ -16,12 +16,12 @@ func TestTurnsAreWholePeriodsSinceTheOrigin(t *testing.T) {
 		{2*time.Second + 1, time.Second, time.Second - 1},
 		{7400 * time.Millisecond, 5 * time.Second, 2600 * time.Millisecond},
 	} {
-		if got := Since(origin).Until(origin.Add(c.at), c.period); got != c.want {
+		if got := Since(origin).UntilNext(origin.Add(c.at), c.period); got != c.want {
 			t.Errorf("%v after the origin the next turn of a period of %v is in %v, want %v", c.at, c.period, got,
 				c.want)
 		}
 	}
-	if got := (Cadence{}).Until(origin, time.Second); got != time.Second {
+	if got := (Alignment{}).UntilNext(origin, time.Second); got != time.Second {
 		t.Errorf("without an origin the next turn is in %v", got)
 	}
 }
@@ -35,12 +35,12 @@ func TestWorkFallsTogether(t *testing.T) {
 		times := time.Duration(rapid.Int64Range(1, 60).Draw(t, "times"))
 		now := origin.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "now")))
 		c := Since(origin)
-		long := c.Until(now, times*period)
+		long := c.UntilNext(now, times*period)
 		if long <= 0 || long > times*period {
 			t.Fatalf("the next turn is in %v", long)
 		}
 		before := now.Add(long - 1) // the shorter period's next turn is the same instant
-		if short := c.Until(before, period); short != 1 {
+		if short := c.UntilNext(before, period); short != 1 {
 			t.Fatalf("just before it the shorter one's is in %v", short)
 		}
 	})
