@@ -21,6 +21,7 @@ type Gate struct {
 	binding    []byte       // see [Options]
 	options    Options
 	quotas     quotaTable
+	scans      chan struct{} // has an element for each scan of the node
 	denied     *prometheus.CounterVec
 	leases     prometheus.Counter
 	logger     *slog.Logger
@@ -30,7 +31,7 @@ type Gate struct {
 func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
-		quotas: quotaTable{bySubject: make(map[string]*quota)}, logLimiter: rate.NewLimiter(1, 20),
+		quotas: quotaTable{bySubject: make(map[string]*quota)}, scans: make(chan struct{}, maxScans), logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and by what was amiss.",
 		}, []string{"method", "reason"}),
@@ -70,6 +71,13 @@ func (g *Gate) UnaryInterceptor(ctx context.Context, q any, info *grpc.UnaryServ
 	defer c.release()
 	if c.isAuthenticated() {
 		ctx = context.WithValue(ctx, callerKey{}, c)
+	}
+	if c.quota != nil && isScan(info.FullMethod) {
+		end, err := c.beginScan(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
 	}
 	return next(ctx, q)
 }
