@@ -33,7 +33,7 @@ type bed struct {
 	worker  *load.Worker
 }
 
-// bedOptions say what is needed.
+// bedOptions selects what a bed starts.
 type bedOptions struct {
 	aof       bool
 	masters   int  // of a Redis Cluster; 0 or 1 is a single server
@@ -56,7 +56,8 @@ func (r *runner) newBed(ctx context.Context, o bedOptions) (b *bed, err error) {
 			b.close()
 		}
 	}()
-	if err = b.startRedis(ctx, o); err != nil {
+	err = b.startRedis(ctx, o)
+	if err != nil {
 		return b, err
 	}
 	addresses := []string{b.redis.Addr}
@@ -100,7 +101,8 @@ func (b *bed) startRedis(ctx context.Context, o bedOptions) (err error) {
 		b.masters = nil
 		return err
 	}
-	if b.redis = b.masters[0]; o.replica {
+	b.redis = b.masters[0]
+	if o.replica {
 		b.replica, err = redisd.StartReplica(ctx, filepath.Join(b.dir, "replica"), b.redis)
 	}
 	return err
@@ -167,7 +169,8 @@ func (b *bed) waitExecuted(ctx context.Context, want int) error {
 	last, since := -1, time.Now()
 	for {
 		n, err := b.worker.Executed()
-		if err = errors.Join(err, ctx.Err(), b.alive()); err != nil || n >= want {
+		err = errors.Join(err, ctx.Err(), b.alive())
+		if err != nil || n >= want {
 			return err
 		}
 		if n != last {
@@ -184,7 +187,8 @@ func (b *bed) waitExecuted(ctx context.Context, want int) error {
 func (b *bed) waitSettled(ctx context.Context, open func(context.Context) (int, error)) error {
 	for since := time.Now(); ; {
 		n, err := open(ctx)
-		if err = errors.Join(err, b.alive()); err != nil || n == 0 {
+		err = errors.Join(err, b.alive())
+		if err != nil || n == 0 {
 			return err
 		}
 		if time.Since(since) > patience {

@@ -199,7 +199,7 @@ func (l backlog) limit(ctx context.Context, b *bed) error {
 	return err
 }
 
-// register registers the jobs and tells from when on all of them are due.
+// register registers the jobs and returns when all of them are due.
 func (l backlog) register(ctx context.Context, b *bed, begin beginFunc) (time.Time, error) {
 	if l.recurring {
 		return l.registerRecurring(ctx, b, begin)

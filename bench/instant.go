@@ -85,7 +85,7 @@ const (
 // odd makes an instant one that is no whole millisecond, as those of users are.
 const odd = 456_789 * time.Nanosecond
 
-// nextSecond is a whole second, which is what asynq can tell, not before an instant.
+// nextSecond is a whole second, the resolution of asynq, not before an instant.
 func nextSecond(t time.Time) time.Time {
 	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

@@ -108,7 +108,7 @@ func (l pace) dues(first time.Time) []time.Time {
 	return out
 }
 
-// beginFunc tells when the first of n jobs may be due that are registered from now on.
+// beginFunc returns the earliest due time of n jobs that are registered from now on.
 type beginFunc func(n int) time.Time
 
 // errLate voids a measurement whose jobs were not all registered before they were due.

@@ -141,7 +141,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o Outcome
 	if c.keep || c.render {
-		if o, err = loadOutcome(c.json); err != nil {
+		o, err = loadOutcome(c.json)
+		if err != nil {
 			return fmt.Errorf("nothing that could be kept: %w", err)
 		}
 	}
@@ -162,7 +163,8 @@ func run(ctx context.Context, args []string) error {
 		if c.Profile != "" {
 			kind = fermata.Profiling
 		}
-		if r.scheduler, err = fermata.Build(ctx, dir, kind); err != nil {
+		r.scheduler, err = fermata.Build(ctx, dir, kind)
+		if err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// idleWorkers are connected to tell what one takes of a node.
+// idleWorkers are connected to measure the memory of each at a node.
 const idleWorkers = 1000
 
 // memory measures what jobs that are scheduled ahead take: in Redis (the growth of
@@ -129,7 +129,8 @@ func registerAhead(ctx context.Context, b *bed, namespace string, n, soon int) (
 	for k := range calls {
 		all.Go(func() {
 			cl, err := client.Dial(b.cluster.Addresses(), client.Options{Namespace: namespace})
-			if errs[k] = err; err != nil {
+			errs[k] = err
+			if err != nil {
 				return
 			}
 			defer cl.Close()
@@ -250,7 +251,8 @@ func memoryOfWorkers(ctx context.Context, r *runner) (float64, error) {
 		if connected == idleWorkers {
 			break
 		}
-		if err = errors.Join(err, b.alive()); err != nil {
+		err = errors.Join(err, b.alive())
+		if err != nil {
 			return 0, err
 		}
 		if time.Since(since) > patience {

@@ -57,7 +57,7 @@ var recurring = Scenario{
 	},
 }
 
-// registerRecurring registers the jobs and tells from when on all of them are due.
+// registerRecurring registers the jobs and returns when all of them are due.
 func (l backlog) registerRecurring(ctx context.Context, b *bed, begin beginFunc) (time.Time, error) {
 	first := begin(l.n)
 	const over = 2 * time.Second

@@ -55,7 +55,7 @@ var others = Metric{Key: "others", Title: "others % of machine"}
 
 func (s Scenario) columns() []Metric { return append(slices.Clone(s.Metrics), others) }
 
-// Params are what the command line says.
+// Params are the settings of the command line.
 type Params struct {
 	Peers   map[string]bool
 	Only    string // a part of the settings to run; "": all

@@ -45,7 +45,8 @@ func (s settings) provenance(names []string, digest string) ([]byte, error) {
 		Version: s.version, Revision: s.revision, Builder: s.builder, Image: s.image, Digest: digest, Platforms: s.platforms, Epoch: s.at.Unix(),
 		Inputs: map[string][]byte{},
 	}
-	if b.Go, err = compiler(binaries[0].Data); err != nil {
+	b.Go, err = compiler(binaries[0].Data)
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {

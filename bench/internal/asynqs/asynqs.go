@@ -43,7 +43,8 @@ func (c *Client) Enqueue(ctx context.Context, n, inFlight int, task func(i int) 
 					return
 				}
 				payload, options := task(i)
-				if errs[k] = c.One(ctx, payload, options...); errs[k] != nil {
+				errs[k] = c.One(ctx, payload, options...)
+				if errs[k] != nil {
 					return
 				}
 			}

@@ -49,7 +49,8 @@ func (c *Cluster) RegisterBy(ctx context.Context, call Batch, class record.Class
 				if from >= n {
 					return
 				}
-				if errs[k] = createJobs(ctx, cl, call, class, from, min(n, from+perCall), job); errs[k] != nil {
+				errs[k] = createJobs(ctx, cl, call, class, from, min(n, from+perCall), job)
+				if errs[k] != nil {
 					return
 				}
 			}

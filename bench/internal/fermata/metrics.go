@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Metrics are the series that a node told, by name with labels.
+// Metrics are the series that a node exposes, by name with labels.
 type Metrics map[string]float64
 
 // Metrics reads /metrics of the node.

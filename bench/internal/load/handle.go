@@ -38,7 +38,7 @@ func Start(dir string, c Config) (*Worker, error) {
 		w.Stop()
 		return nil, err
 	}
-	// An answer tells that the configuration was good and the records are there.
+	// A response means that the configuration is valid and the records exist.
 	if _, err := w.ask(request{Do: doState}); err != nil {
 		w.Stop()
 		return nil, err

@@ -21,13 +21,13 @@ const (
 	Asynq   = "asynq"
 )
 
-// Config says what the process does.
+// Config is the task of the process.
 type Config struct {
 	Kind string
 	// Addresses of scheduler nodes, or of the one redis-server that asynq works on.
 	Addresses []string
 	Queues    []string
-	// Slots is how many handlers run at once in a server, of which there are Servers.
+	// Slots is how many handlers run at once in each of the Servers.
 	Slots   int
 	Servers int
 	// Prefetch is how many jobs may wait at Fermata's worker for a slot: 0 as many as by

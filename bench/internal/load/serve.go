@@ -80,7 +80,8 @@ func (s *server) do(q request) (a answer, err error) {
 		}
 		a.Reports, err = s.recorder.Reports(q.Expect, group)
 	case doProfile:
-		if s.profile, err = os.Create(q.File); err == nil {
+		s.profile, err = os.Create(q.File)
+		if err == nil {
 			err = pprof.StartCPUProfile(s.profile)
 		}
 	case doProfileOK:

@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// FreePorts returns ports of 127.0.0.1 that nobody listens on, for TCP and UDP.
+// FreePorts returns ports of 127.0.0.1 without a listener, for TCP and UDP.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for len(ports) < n {

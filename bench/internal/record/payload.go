@@ -12,7 +12,7 @@ import (
 // head is the length of what a payload must hold: class, index, due time.
 const head = 1 + 10 + 19
 
-// Class groups the jobs of a measurement that are told apart: 0 to 25.
+// Class distinguishes groups of jobs in a measurement: 0 to 25.
 type Class uint8
 
 // Payload makes the input of the i-th job of a class: it names the job and when it
@@ -40,7 +40,8 @@ func parse(b []byte) (c Class, i int, due time.Time, err error) {
 	if len(b) < head || b[0] < 'a' || b[0] > 'z' {
 		return 0, 0, due, errPayload
 	}
-	if i, err = strconv.Atoi(string(b[1:11])); err != nil {
+	i, err = strconv.Atoi(string(b[1:11]))
+	if err != nil {
 		return 0, 0, due, errPayload
 	}
 	nanos, err := strconv.ParseInt(string(b[11:head]), 10, 64)

@@ -77,7 +77,8 @@ func (s *Server) waitFor(ctx context.Context, what string, ask func() (string, e
 		if err == nil && strings.Contains(answer, want) {
 			return nil
 		}
-		if err = errors.Join(err, s.Failed(), ctx.Err()); err != nil {
+		err = errors.Join(err, s.Failed(), ctx.Err())
+		if err != nil {
 			return err
 		}
 		if time.Since(since) > 30*time.Second {

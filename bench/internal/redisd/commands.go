@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Command is what INFO commandstats says of one command.
+// Command is the row of INFO commandstats for one command.
 type Command struct {
 	Calls int64
 	Usec  float64

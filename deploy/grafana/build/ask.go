@@ -61,7 +61,7 @@ func starts(selector, timing, window string) string {
 	return fmt.Sprintf("sum(increase(fermata_starts_total{%s%s}[%s]) or fermata_runs_overdue{%s})", selector, timing, window, selector)
 }
 
-// worst is a table of jobs by name. Without any, a row says so.
+// worst is a table of jobs by name. Without any, a row has the text none.
 func worst(metric string) string {
 	return orRow(fmt.Sprintf("topk(20, max by (namespace, queue, job_id) (%s{%s}))", metric, inQueue), "job_id")
 }

@@ -1,6 +1,6 @@
 package main
 
-// streams are the methods whose time is how long somebody stayed.
+// streams are the methods whose duration is that of a connection.
 const streams = `.*/(Work|Watch|WatchEvents|StreamIsActive|ServerReflectionInfo)`
 
 func cluster() dashboard {

@@ -239,7 +239,7 @@ func (p panel) to(uid, title string) panel {
 // orNone says "none" where no series is normal: of what has not happened, or is not used. Other panels say "No data".
 func (p panel) orNone() panel { return p.whenEmpty("none") }
 
-// whenEmpty says a text where there is no series.
+// whenEmpty shows a text where there is no series.
 func (p panel) whenEmpty(text string) panel { p.FieldConfig.Defaults.NoValue = text; return p }
 
 // signed shows values below zero too.

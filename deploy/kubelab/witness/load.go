@@ -126,7 +126,7 @@ func (l *load) addOne(ctx context.Context, id, queue string) {
 	l.calls = append(l.calls, clientCall{from.UnixNano(), time.Now().UnixNano(), err})
 }
 
-// clients tells how calls fared that ended after an instant.
+// clients returns the results of calls that ended after an instant.
 func (l *load) clients(fromNS int64) (made, failed int, longest time.Duration, last error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

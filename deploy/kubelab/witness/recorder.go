@@ -66,7 +66,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(status)
 }
 
-// describe reads what the handler http says of the attempt.
+// describe reads the headers of the handler http about the attempt.
 func describe(q *http.Request) (e historycheck.Event, err error) {
 	h := q.Header
 	e.Run = h.Get("Fermata-Run")

@@ -125,7 +125,7 @@ func (w *witness) begin(_ context.Context, q url.Values) (string, error) {
 	return "", nil
 }
 
-// done says that the disturbance itself is over; the rest is recovery.
+// done ends the disturbance itself; the rest is recovery.
 func (w *witness) done(context.Context, url.Values) (string, error) {
 	if w.act == nil || w.act.toNS != 0 {
 		return "", errors.New("nothing is under way")

@@ -208,7 +208,7 @@ func fieldCalled(name string, fields backoff.FieldSet) (backoff.Field, bool) {
 	return 0, false
 }
 
-// builtinSources is those of most policies. It is shared: nobody may change it.
+// builtinSources is those of most policies. It is shared and must not be changed.
 var builtinSources = map[string]string{allFields: backoff.Source{}.String()}
 
 // sourcesToPB writes the sources of some fields: the commonest one for all, and the others.

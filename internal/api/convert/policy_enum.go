@@ -8,7 +8,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Words by the values that they mean.
+// Names by value.
 var (
 	strategies = [...]fermatav1.RetryPolicy_Strategy{
 		backoff.Fixed:        fermatav1.RetryPolicy_STRATEGY_FIXED,
@@ -26,18 +26,17 @@ var (
 	}
 )
 
-// strategyFromPB reads a word; unspecified is exponential. One that is not known becomes a
-// value that the model refuses.
+// strategyFromPB converts a value; unspecified is exponential. An unknown value becomes one that the model refuses.
 func strategyFromPB(word fermatav1.RetryPolicy_Strategy) backoff.Strategy {
 	return enumFromPB(strategies[:], word, backoff.Exponential)
 }
 
-// jitterKindFromPB reads a word as strategyFromPB does; unspecified is down.
+// jitterKindFromPB converts as strategyFromPB does; unspecified is down.
 func jitterKindFromPB(word fermatav1.Jitter_Kind) backoff.JitterKind {
 	return enumFromPB(jitterKinds[:], word, backoff.JitterDown)
 }
 
-// enumToPB is the unspecified word for a value that has none.
+// enumToPB returns UNSPECIFIED for an unknown value.
 func enumToPB[P ~int32, M ~uint8](words []P, value M) P {
 	if int(value) < len(words) {
 		return words[value]

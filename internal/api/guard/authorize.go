@@ -14,7 +14,8 @@ func (c *Caller) authorizeMethod(ctx context.Context, d methodPermission, q any)
 	namespace := authz.AllNamespaces
 	if d.namespaceOf != nil {
 		var err error
-		if namespace, err = d.namespaceOf(q); err != nil {
+		namespace, err = d.namespaceOf(q)
+		if err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,8 @@ func (c *Caller) authenticate(ctx context.Context) error {
 	p := conn.proof.Load()
 	fresh := !p.matches(token, generation, now)
 	if fresh {
-		if p, err = c.requestProof(ctx, conn, token, generation, now); err != nil {
+		p, err = c.requestProof(ctx, conn, token, generation, now)
+		if err != nil {
 			return err
 		}
 	}
@@ -120,7 +121,7 @@ func (c *Caller) identify(ctx context.Context, conn *connection, token string) (
 	return authz.Identity{}, errNoCredential
 }
 
-// refuseMissingCredential refuses a call that names nobody.
+// refuseMissingCredential refuses a call without a credential.
 func (c *Caller) refuseMissingCredential(ctx context.Context) error {
 	return c.refuseCredential(ctx, "missing", errNoCredential)
 }

@@ -43,7 +43,8 @@ func New(o Options) (*Gate, error) {
 		return g, nil
 	}
 	var err error
-	if g.denied, err = registerOrReuse(o.Registerer, g.denied); err != nil {
+	g.denied, err = registerOrReuse(o.Registerer, g.denied)
+	if err != nil {
 		return nil, err
 	}
 	g.leases, err = registerOrReuse(o.Registerer, g.leases)

@@ -20,7 +20,7 @@ type methodPermission struct {
 	// namespaceOf finds the namespace that a request is about, by the functions that the
 	// handler reads it with, so that both mean the same. nil: it is about all.
 	namespaceOf func(q any) (string, error)
-	// open: nobody has to be authenticated.
+	// open: callers need not be authenticated.
 	open bool
 	// decidedByHandler: the handler decides on the first message of the stream.
 	decidedByHandler bool

@@ -10,7 +10,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// Anonymous is the name of callers that nobody authenticates. No subject has it: those
+// Anonymous is the name of callers that are not authenticated. No subject has it: those
 // begin with a kind.
 const Anonymous = "anonymous"
 

@@ -86,7 +86,7 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 // stream can end whose other side does not read.
 type watcher struct {
 	stream    grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]
-	caller    *guard.Caller // nil where nobody is asked
+	caller    *guard.Caller // nil where callers are not authenticated
 	namespace string
 	queues    []string           // that the request names
 	limits    *guard.QueueLimits // nil: the caller may read all queues

@@ -82,7 +82,7 @@ func (s *scalerService) IsActive(ctx context.Context, ref *externalscaler.Scaled
 	return &externalscaler.IsActiveResponse{Result: active}, nil
 }
 
-// GetMetricSpec asks nobody, so that an autoscaler can be set up while Redis is away.
+// GetMetricSpec calls no other system, so that an autoscaler can be set up while Redis is away.
 func (s *scalerService) GetMetricSpec(_ context.Context, ref *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
 	trigger, err := convert.ParseTrigger(ref)
 	return &externalscaler.GetMetricSpecResponse{MetricSpecs: convert.Map(trigger.Metrics(autoscale.Demand{}), convert.MetricSpecToPB)}, err

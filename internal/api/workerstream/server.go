@@ -443,7 +443,7 @@ func stopStatus(err error) error {
 	return err
 }
 
-// closeReason is the end of a stream in a few words, for the log.
+// closeReason describes the end of a stream briefly, for the log.
 func closeReason(err error) string {
 	if err == nil {
 		return "worker left"

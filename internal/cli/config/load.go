@@ -56,7 +56,7 @@ func AddAliases(flags *pflag.FlagSet, name string, others ...string) {
 	flags.Lookup(name).Annotations = map[string][]string{otherNames: others}
 }
 
-// EnvNames returns the variables that set a flag, the first of which takes precedence.
+// EnvNames returns the variables that set a flag, in order of precedence.
 func EnvNames(prefix string, f *pflag.Flag) []string {
 	return append([]string{EnvName(prefix, f.Name)}, f.Annotations[otherNames]...)
 }

@@ -22,7 +22,7 @@ import (
 //  3. OpenUntilMS never decreases while the circuit is open.
 //  4. All failures of runs that began before the circuit opened count as one failure.
 type Circuit struct {
-	// Failures is the number of failures in a row, each of which made the wait longer; 0 is closed.
+	// Failures is the number of failures in a row; each made the wait longer. 0: closed.
 	Failures int64 `json:"n"`
 	// SinceMS is when the first of them came.
 	SinceMS int64 `json:"s"`

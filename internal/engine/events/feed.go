@@ -241,7 +241,8 @@ func (f *Feed) Acquire() (release func()) {
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.userCount--; f.userCount == 0 {
+		f.userCount--
+		if f.userCount == 0 {
 			f.lastPlaces = nil
 			clear(f.windows)
 		}

@@ -36,7 +36,8 @@ func (f *Feed) enterScan(ctx context.Context, name string) (leave func(), err er
 	forget := func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if s.users--; s.users == 0 {
+		s.users--
+		if s.users == 0 {
 			delete(f.namedScans, name)
 		}
 	}

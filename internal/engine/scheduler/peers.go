@@ -32,7 +32,8 @@ func (s *Scheduler) SetPeerDemand(node string, demands []job.QueueDemand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &peerSlots{free: make(map[queueKey]int, len(demands)), ahead: make(map[queueKey]int)}
-	if s.peerQueues[node] = demands; len(demands) == 0 {
+	s.peerQueues[node] = demands
+	if len(demands) == 0 {
 		delete(s.peerQueues, node)
 	}
 	for _, d := range demands {

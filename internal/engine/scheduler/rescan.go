@@ -56,9 +56,9 @@ func (s *Scheduler) rescan(ctx context.Context, all bool) {
 // scanPlan is one rescan.
 type scanPlan struct {
 	number int64
-	listed []int                  // shards of which a page of all lanes is read
+	listed []int                  // shards whose next page of all lanes is read
 	from   map[int]job.LaneCursor // where the page begins
-	due    []int                  // shards of which only due lanes are read
+	due    []int                  // shards whose due lanes are read
 	// oversized are shards with more lanes than one page lists: the lanes of queues that have workers are looked up.
 	oversized []int
 }

@@ -42,7 +42,7 @@ const (
 // Budget is what may still be read. The zero value is that of [MaxTotal].
 type Budget struct{ spent int }
 
-// Spend takes bytes out of the budget; the error says that there are too few.
+// Spend takes bytes out of the budget; it fails if there are too few.
 func (b *Budget) Spend(n int) error {
 	b.spent = min(b.spent+n, MaxTotal+1)
 	if b.spent > MaxTotal {

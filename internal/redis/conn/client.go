@@ -76,7 +76,8 @@ func NewClient(o ClientOptions) (redis.UniversalClient, error) {
 	if o.Password != "" {
 		target.password = o.Password
 	}
-	if o.Dialer = o.timeLimitedDialer(); target.tls {
+	o.Dialer = o.timeLimitedDialer()
+	if target.tls {
 		o.Dialer = o.tlsDialer()
 	}
 	handshake := newHandshakeHook(target, o.ClientName, handshakeAnswers*orDefault(o.ReadTimeout, DefaultReadTimeout))

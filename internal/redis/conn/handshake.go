@@ -133,7 +133,8 @@ func appendNestedReply(to []byte, r *bufio.Reader, depth int) ([]byte, error) {
 	case '+', '-', ':', '_', ',', '#', '(':
 		return to, nil
 	case '$', '=', '!', '*', '~', '>', '%', '|':
-		if values, err = strconv.Atoi(text); err != nil || values > r.Size() {
+		values, err = strconv.Atoi(text)
+		if err != nil || values > r.Size() {
 			return to, errReply
 		}
 	default:
@@ -154,7 +155,8 @@ func appendNestedReply(to []byte, r *bufio.Reader, depth int) ([]byte, error) {
 		values = 2*values + 1
 	}
 	for range values {
-		if to, err = appendNestedReply(to, r, depth-1); err != nil {
+		to, err = appendNestedReply(to, r, depth-1)
+		if err != nil {
 			return to, err
 		}
 	}

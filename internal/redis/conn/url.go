@@ -43,7 +43,8 @@ func parseRedisURL(raw string) (redisURL, error) {
 	if mode == "sentinel" {
 		defaultPort = "26379"
 	}
-	if t.addresses, err = parseHosts(hosts, defaultPort); err != nil {
+	t.addresses, err = parseHosts(hosts, defaultPort)
+	if err != nil {
 		return t, err
 	}
 	if err := t.setPath(mode, path); err != nil {
@@ -102,7 +103,8 @@ func (t *redisURL) setPath(mode, path string) error {
 			return errors.New("the name of the master is missing: write redis+sentinel://host:port/mymaster")
 		}
 		var err error
-		if t.master, err = url.PathUnescape(path); err != nil {
+		t.master, err = url.PathUnescape(path)
+		if err != nil {
 			return errors.New("the name of the master has a '%' that is no escape: write it as %25")
 		}
 	case mode == "cluster" && path != "" && path != "0":

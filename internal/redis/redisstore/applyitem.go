@@ -124,7 +124,8 @@ func (i *applyItem) planWrite(s *codec.ArgumentBuffer, w, before *job.Write, ind
 		return nil
 	}
 	var err error
-	if i.state, err = s.AppendState(&d.State, historyAfter(w)); err != nil {
+	i.state, err = s.AppendState(&d.State, historyAfter(w))
+	if err != nil {
 		return err
 	}
 	if d.State.Region == job.RegionLeased {
@@ -252,7 +253,8 @@ func (i *applyItem) addHistory(s *codec.ArgumentBuffer, w, before *job.Write) er
 		return nil
 	}
 	var err error
-	if i.run, err = s.AppendRun(d.Ended); err != nil {
+	i.run, err = s.AppendRun(d.Ended)
+	if err != nil {
 		return err
 	}
 	if keeps {

@@ -81,7 +81,8 @@ func (a *consistencyCheck) scanHash(key string, step int, take func(fields, valu
 		if err := take(fields, values); err != nil {
 			return err
 		}
-		if at = o.reply.textAt(0); at == "0" {
+		at = o.reply.textAt(0)
+		if at == "0" {
 			return nil
 		}
 	}

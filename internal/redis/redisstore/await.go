@@ -48,7 +48,8 @@ func temporaryObstacle(ctx context.Context, o Options) error {
 	report, err := preflight(ctx, o)
 	if err == nil {
 		demands := o.preflightOptions()
-		if err = report.Refusal(demands); err != nil {
+		err = report.Refusal(demands)
+		if err != nil {
 			if report.MayPass(demands) {
 				return err
 			}

@@ -158,10 +158,12 @@ func (n *newRecord) encodeRecord(r *job.Record, index int, f codec.Encoding) (er
 		index: index, record: r, id: r.Definition.Record(), lane: r.State.Lane, score: job.Score(r.State.Region, r.IndexMS),
 		watchMS: r.Definition.BreachAtMS(&r.State),
 	}
-	if n.state, err = f.ForStates(historyLimit(r.Definition)).EncodeState(&r.State); err != nil {
+	n.state, err = f.ForStates(historyLimit(r.Definition)).EncodeState(&r.State)
+	if err != nil {
 		return fmt.Errorf("create %s: %w", n.id, err)
 	}
-	if n.def, err = f.EncodeDefinition(r.Definition); err != nil {
+	n.def, err = f.EncodeDefinition(r.Definition)
+	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	return nil

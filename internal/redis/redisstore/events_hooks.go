@@ -72,7 +72,8 @@ func hookText(h job.WebhookProgress) string {
 
 func parseHook(text string) (h job.WebhookProgress, ok bool) {
 	place, rest, _ := strings.Cut(text, " ")
-	if h.After, ok = parsePlace(place); !ok {
+	h.After, ok = parsePlace(place)
+	if !ok {
 		return h, false
 	}
 	n, err := fmt.Sscanf(rest, "%d %d %d %d", &h.Attempts, &h.FirstMS, &h.RetryMS, &h.UpdatedMS)

@@ -48,7 +48,8 @@ func (s *Store) undeliveredSets(ctx context.Context, hooks []string, shards []in
 			return nil, err
 		}
 		for i, set := range part {
-			if set.size = int(ops[i].reply.intAt(0)); set.size > 0 {
+			set.size = int(ops[i].reply.intAt(0))
+			if set.size > 0 {
 				set.read = set.size
 				found = append(found, set)
 			}
@@ -94,13 +95,15 @@ func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, olde
 func (s *Store) UndeliveredEvents(ctx context.Context, q job.UndeliveredQuery) ([]job.UndeliveredEvent, error) {
 	hooks, shards := []string{q.Webhook}, s.allShards()
 	if q.Event != "" {
-		if shards = s.shardsOfEvent(q.Event); shards == nil {
+		shards = s.shardsOfEvent(q.Event)
+		if shards == nil {
 			return nil, nil
 		}
 	}
 	if q.Webhook == "" {
 		var err error
-		if hooks, err = s.hookNames(ctx, shards); err != nil {
+		hooks, err = s.hookNames(ctx, shards)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -21,7 +21,8 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsRequest) ([]job.Eve
 	err := s.runAndWrap(ctx, ops...)
 	pages := make([]job.EventsPage, len(asks))
 	for i, o := range ops {
-		if pages[i].Err = o.err; o.err != nil {
+		pages[i].Err = o.err
+		if o.err != nil {
 			continue
 		}
 		pages[i] = readPage(o.reply, asks[i])

@@ -140,7 +140,8 @@ func lengthThroughLast(line []announcement, items []*applyItem) int {
 
 func (l *eventQueue) dequeueLocked(shard, n int) []announcement {
 	all := l.waiting[shard]
-	if l.waiting[shard] = all[n:]; len(all) == n {
+	l.waiting[shard] = all[n:]
+	if len(all) == n {
 		l.waiting[shard] = nil
 		delete(l.nonEmpty, shard)
 	}

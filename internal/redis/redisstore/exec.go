@@ -111,7 +111,8 @@ func (s *Store) groupByServer(ctx context.Context, ops []*op) map[pipeliner][]*o
 	groups := map[pipeliner][]*op{}
 	for _, o := range ops {
 		master, err := cluster.MasterForKey(ctx, o.keys[0])
-		if o.err = err; err != nil {
+		o.err = err
+		if err != nil {
 			groups[nil] = append(groups[nil], o)
 			continue
 		}

@@ -40,7 +40,8 @@ func (s *Store) checkGrant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if refused = append(refused, direct...); len(refused) > 0 {
+	refused = append(refused, direct...)
+	if len(refused) > 0 {
 		return fmt.Errorf("%w to run %s", ErrDenied, strings.Join(refused, ", "))
 	}
 	return nil

@@ -111,7 +111,8 @@ func (s *Store) runLimitItems(ctx context.Context, sc *script, items []limitItem
 	byShard := map[int]*limitCall{}
 	var calls []*limitCall
 	for i, item := range items {
-		if answers[i].err = item.err; item.err != nil {
+		answers[i].err = item.err
+		if item.err != nil {
 			continue
 		}
 		shard := s.homeShard(item.name)

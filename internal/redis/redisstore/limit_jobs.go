@@ -161,7 +161,8 @@ func (c *NamespaceCounts) countAll(ctx context.Context, want func(string) bool) 
 			parts = append(parts, lanePart{lane: l})
 		}
 		for len(parts) > 0 {
-			if parts, err = c.countParts(ctx, shard, parts, counts); err != nil {
+			parts, err = c.countParts(ctx, shard, parts, counts)
+			if err != nil {
 				return nil, fmt.Errorf("census: %w", err)
 			}
 		}

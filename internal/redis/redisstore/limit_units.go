@@ -38,7 +38,8 @@ func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.
 		digits, by, since, free, held := a.textAt(0), a.textAt(1), a.intAt(2), a.intAt(3), 4
 		for i, place := range places {
 			g := &grants[place]
-			if g.Err = a.err; !a.complete() || i >= len(digits) {
+			g.Err = a.err
+			if !a.complete() || i >= len(digits) {
 				continue
 			}
 			switch g.NowMS = a.nowMS; digits[i] {

@@ -64,10 +64,12 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		if err != nil {
 			return "", err
 		}
-		if at = following; at == "0" {
+		at = following
+		if at == "0" {
 			shard++
 		}
-		if budget -= max(step, n); budget <= 0 || room <= 0 || !s.now().Before(end) {
+		budget -= max(step, n)
+		if budget <= 0 || room <= 0 || !s.now().Before(end) {
 			break
 		}
 	}

@@ -24,7 +24,8 @@ func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int6
 		if ops[i].err != nil {
 			continue
 		}
-		if first[shard] = job.NeverMS; len(ops[i].reply) > 0 {
+		first[shard] = job.NeverMS
+		if len(ops[i].reply) > 0 {
 			first[shard] = firstScore(ops[i].reply)
 		}
 	}

@@ -109,7 +109,8 @@ func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []j
 		for k := range records {
 			f := overdue{record: job.RecordID(records.textAt(k)), lane: lanes[i*lanesPerReap+int(places.intAt(k))-4]}
 			var err error
-			if f.state, err = codec.DecodeState(f.record, states.textAt(k)); err != nil {
+			f.state, err = codec.DecodeState(f.record, states.textAt(k))
+			if err != nil {
 				s.reportCorrupt(shard, "reap", err, string(f.record))
 				f.state.Lane = f.lane
 				f.state.Token, f.state.Revision = codec.ReadGuard(states.textAt(k))

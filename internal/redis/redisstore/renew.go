@@ -18,7 +18,8 @@ func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.Re
 	parts := make([][]*op, len(requests))
 	var ops []*op
 	for i, r := range requests {
-		if replies[i].Err = validateRenewRequest(r, len(s.shards)); replies[i].Err != nil {
+		replies[i].Err = validateRenewRequest(r, len(s.shards))
+		if replies[i].Err != nil {
 			continue
 		}
 		for rest := r.Renewals; len(rest) > 0; {

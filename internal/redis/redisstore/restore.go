@@ -19,7 +19,8 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 	ops, lanes := make([]*op, len(jobs)), make([]*laneKeys, len(jobs))
 	for i := range jobs {
 		var err error
-		if ops[i], lanes[i], err = s.restoreOp(shard, &jobs[i]); err != nil {
+		ops[i], lanes[i], err = s.restoreOp(shard, &jobs[i])
+		if err != nil {
 			return job.CreateReply{Err: err}
 		}
 	}
@@ -75,7 +76,8 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	field, ended := "", []byte(nil)
 	if limit := uint64(historyLimit(d)); r.Run != nil && limit > 0 && r.Record.State.Runs > 0 {
 		field = codec.HistoryField(id, int((r.Record.State.Runs-1)%limit))
-		if ended, err = codec.EncodeRun(r.Run); err != nil {
+		ended, err = codec.EncodeRun(r.Run)
+		if err != nil {
 			return nil, nil, fmt.Errorf("restore: %w", err)
 		}
 	}
@@ -92,7 +94,8 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 		field, ended := "", []byte(nil)
 		if run != nil {
 			field = codec.HistoryField(id, 0)
-			if ended, err = codec.EncodeRun(run); err != nil {
+			ended, err = codec.EncodeRun(run)
+			if err != nil {
 				return fmt.Errorf("restore %s: %w", id, err)
 			}
 		}

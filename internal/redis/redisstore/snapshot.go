@@ -44,7 +44,8 @@ func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]
 			}
 			out[p.index] = p.snapshot()
 		}
-		if todo = again; len(todo) == 0 {
+		todo = again
+		if len(todo) == 0 {
 			return out, s.datesOf(ctx, shard, out)
 		}
 	}

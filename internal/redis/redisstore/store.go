@@ -90,7 +90,8 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		}
 		s.scripts = loadFunctions(o.KeepEvents > 0)
 	}
-	if s.metrics, err = newMetrics(o.Registerer); err != nil {
+	s.metrics, err = newMetrics(o.Registerer)
+	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	if err := s.checkGrant(ctx); err != nil {

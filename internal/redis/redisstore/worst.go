@@ -56,7 +56,8 @@ func (s *Store) ListOverdue(ctx context.Context, shards []int, namespace string,
 	for i, h := range heads {
 		for _, r := range appendRanked(nil, h.shard, ops[i].reply, "") {
 			region, due := job.SplitScore(r.Rank)
-			if r.Rank = h.now - due; region == job.RegionDue && r.Rank > 0 {
+			r.Rank = h.now - due
+			if region == job.RegionDue && r.Rank > 0 {
 				all = append(all, r)
 			}
 		}

@@ -158,7 +158,8 @@ func (a *Answerer) serveClient(client, server net.Conn) {
 			if _, err := server.Write(request); err != nil {
 				return
 			}
-			if reply, open = <-replies; !open {
+			reply, open = <-replies
+			if !open {
 				return
 			}
 		}
@@ -225,7 +226,8 @@ func readValue(r *bufio.Reader, to []byte) ([]byte, error) {
 		return to, fmt.Errorf("unknown type %q", line[0])
 	}
 	for range n {
-		if to, err = readValue(r, to); err != nil {
+		to, err = readValue(r, to)
+		if err != nil {
 			return to, err
 		}
 	}

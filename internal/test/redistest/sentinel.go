@@ -130,7 +130,8 @@ func (s *Sentinel) WaitFailover(old string) string {
 	s.t.Helper()
 	var addr string
 	Eventually(s.t, topologyDeadline, "failover from "+old, func(ctx context.Context) (err error) {
-		if addr, err = s.agreedMaster(ctx); err != nil {
+		addr, err = s.agreedMaster(ctx)
+		if err != nil {
 			return err
 		}
 		if addr == old {

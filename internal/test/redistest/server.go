@@ -58,10 +58,12 @@ func startServer(t testing.TB, o *options) *Server {
 	s.dir = t.TempDir() // before Cleanup: files go after the process that writes them
 	t.Cleanup(s.closeServer)
 	for try := 1; ; try++ {
-		if s.lease, err = leasePort(); err != nil {
+		s.lease, err = leasePort()
+		if err != nil {
 			t.Fatalf("redistest: %v", err)
 		}
-		if err = s.launchProcess(); err == nil {
+		err = s.launchProcess()
+		if err == nil {
 			return s
 		}
 		if !s.portTaken() || try == portTries {
@@ -243,7 +245,8 @@ func (s *Server) waitReady() error {
 	want := fmt.Sprintf("process_id:%d\r\n", s.proc.processID())
 	exited := false
 	err := pollUntil(startDeadline, func(ctx context.Context) error {
-		if exited = s.proc.hasExited(); exited {
+		exited = s.proc.hasExited()
+		if exited {
 			return nil
 		}
 		if err := s.checkReady(ctx); err != nil {

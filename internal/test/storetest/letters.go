@@ -19,7 +19,8 @@ func (w *World) readLetters(namespace string, budget int) map[job.RecordID]job.D
 		for _, l := range page {
 			seen[l.Record] = l
 		}
-		if cursor = next; cursor == "" {
+		cursor = next
+		if cursor == "" {
 			return seen
 		}
 	}

@@ -149,7 +149,8 @@ func testObjectives(w *World) {
 	// What cannot be read is not looked at again and again.
 	w.Client.HSet(w.T.Context(), w.Key(0, "st"), string(again.Record()), "nonsense")
 	w.Damaged()
-	if list = w.readObjectives(0, w.Clock.Load()); len(list) != 1 || list[0].Known != nil || !list[0].Unreadable {
+	list = w.readObjectives(0, w.Clock.Load())
+	if len(list) != 1 || list[0].Known != nil || !list[0].Unreadable {
 		w.T.Fatalf("%+v", list)
 	}
 	w.moveObjectives(0, list, func(job.Objective) int64 { return 0 })

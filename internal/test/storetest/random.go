@@ -102,7 +102,8 @@ func (h *history) createJob(id string) {
 	}
 	want := job.Created
 	if known := h.known[d.Record()]; known != nil {
-		if want = job.Exists; known.State.Deleting {
+		want = job.Exists
+		if known.State.Deleting {
 			want = job.Tombstone
 		}
 	} else {

@@ -137,7 +137,8 @@ func testList(w *World) {
 			for _, r := range page {
 				seen[r.Definition.Record()] = true
 			}
-			if cursor = next; cursor == "" {
+			cursor = next
+			if cursor == "" {
 				return seen
 			}
 		}

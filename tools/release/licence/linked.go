@@ -34,7 +34,8 @@ func Linked(root string, platforms []string) ([]Module, error) {
 	modules := []Module{standard}
 	for _, at := range slices.SortedFunc(maps.Keys(dirs), func(a, b place) int { return cmp.Compare(a.path, b.path) }) {
 		m := Module{Path: at.path, Version: at.version}
-		if m.Files, err = licenceFiles(at.dir, dirs[at]); err != nil {
+		m.Files, err = licenceFiles(at.dir, dirs[at])
+		if err != nil {
 			return nil, err
 		}
 		modules = append(modules, m)
