@@ -118,7 +118,7 @@ func (n *Node) storeOptions(client redis.UniversalClient) redisstore.Options {
 		Client: client, Prefix: n.cfg.Keyspace, Shards: n.cfg.Shards, Caller: n.cfg.Name,
 		Durability: n.cfg.Durability, Replicas: n.cfg.DurabilityReplicas, WaitTimeout: n.cfg.DurabilityTimeout,
 		AllowUnsafe: n.cfg.AllowUnsafeRedis, Functions: n.cfg.RedisFunctions, KeepEvents: n.cfg.EventsKeep,
-		OnReplayedCreate: n.Nudge, Logger: n.cfg.Logger,
+		OnLanesDueEarlier: n.Nudge, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Virtual {
 		o.Virtual = n.cfg.Now

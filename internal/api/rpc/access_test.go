@@ -219,9 +219,9 @@ func TestCredentialsOfACall(t *testing.T) {
 	b := serveGated(t, Options{Authority: newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "*"))})
 	conn := b.dial(t)
 	for name, c := range map[string]struct {
-		headers     []string
-		signatureOf codes.Code
-		reason      string
+		headers []string
+		code    codes.Code
+		reason  string
 	}{
 		"none":         {nil, codes.Unauthenticated, "CREDENTIALS_MISSING"},
 		"good":         {[]string{"Bearer ann"}, codes.OK, ""},
@@ -237,7 +237,7 @@ func TestCredentialsOfACall(t *testing.T) {
 		for _, h := range c.headers {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", h)
 		}
-		if err := listNodes(ctx, conn); status.Code(err) != c.signatureOf || reasonOf(err) != c.reason {
+		if err := listNodes(ctx, conn); status.Code(err) != c.code || reasonOf(err) != c.reason {
 			t.Errorf("%s: %v %q", name, err, reasonOf(err))
 		}
 	}
@@ -388,10 +388,10 @@ func TestCertificatesAndTokens(t *testing.T) {
 	ca := newCA(t)
 	authority := newAuthority(t, authz.Limits{}, authz.Rule{Subjects: []string{"cn:ops", "token:ann"}, Role: authz.Viewer, Namespaces: []string{"*"}})
 	for name, c := range map[string]struct {
-		clientAuth  tls.ClientAuthType
-		cert        tls.Certificate
-		token       string
-		signatureOf codes.Code
+		clientAuth tls.ClientAuthType
+		cert       tls.Certificate
+		token      string
+		code       codes.Code
 	}{
 		"certificate":                {tls.RequireAndVerifyClientCert, ca.leaf(t, "ops"), "", codes.OK},
 		"certificate without a role": {tls.RequireAndVerifyClientCert, ca.leaf(t, "eve"), "", codes.PermissionDenied},
@@ -415,7 +415,7 @@ func TestCertificatesAndTokens(t *testing.T) {
 			}
 			conn := b.dial(t, grpc.WithTransportCredentials(credentials.NewTLS(client)))
 			for range 2 { // the second call is judged by what the first has found out
-				if err := listNodes(ctx, conn); status.Code(err) != c.signatureOf {
+				if err := listNodes(ctx, conn); status.Code(err) != c.code {
 					t.Errorf("%v", err)
 				}
 			}

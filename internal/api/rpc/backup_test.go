@@ -47,10 +47,10 @@ func TestBackupService(t *testing.T) {
 		t.Fatalf("%v %v", b.jobs.backups, err)
 	}
 	for i, want := range []struct {
-		signatureOf codes.Code
-		text        string
+		code codes.Code
+		text string
 	}{{codes.InvalidArgument, "checkpoint.generation"}, {codes.OK, ""}, {codes.InvalidArgument, "job.name"}, {codes.AlreadyExists, "exists"}} {
-		if r := answer.GetResults()[i]; codes.Code(r.GetCode()) != want.signatureOf || !strings.Contains(r.GetMessage(), want.text) {
+		if r := answer.GetResults()[i]; codes.Code(r.GetCode()) != want.code || !strings.Contains(r.GetMessage(), want.text) {
 			t.Errorf("%d: %v", i, r)
 		}
 	}

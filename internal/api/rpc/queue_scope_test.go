@@ -434,12 +434,12 @@ func TestItemsOfOtherQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []struct {
-		signatureOf codes.Code
-		text        string
+		code codes.Code
+		text string
 	}{
 		{codes.PermissionDenied, `job "theirs": `}, {codes.InvalidArgument, "wished for twice"}, {codes.PermissionDenied, `job "fresh": `}, {codes.OK, ""},
 	} {
-		if p := applied.GetChanges()[i]; codes.Code(p.GetCode()) != want.signatureOf || !strings.Contains(p.GetMessage(), want.text) {
+		if p := applied.GetChanges()[i]; codes.Code(p.GetCode()) != want.code || !strings.Contains(p.GetMessage(), want.text) {
 			t.Errorf("wish %d is answered by %v", i, p)
 		}
 	}

@@ -258,9 +258,9 @@ func TestPeerGuard(t *testing.T) {
 		authz.Rule{Subjects: []string{"cn:worker"}, Role: authz.Worker, Namespaces: []string{"*"}}, authz.Rule{Subjects: []string{"cn:root"}, Role: authz.Admin, Namespaces: []string{"*"}})
 	open := newAuthority(t, authz.Limits{}, allow(authz.Viewer, "*", "ann"))
 	for name, c := range map[string]struct {
-		authority   *fakeAuthority
-		cert        string
-		signatureOf codes.Code
+		authority *fakeAuthority
+		cert      string
+		code      codes.Code
 	}{
 		"node":                      {nodes, "node-1", codes.Unimplemented},
 		"worker":                    {nodes, "worker", codes.PermissionDenied},
@@ -298,14 +298,14 @@ func TestPeerGuard(t *testing.T) {
 			defer conn.Close()
 			peers := fermatav1.NewPeerServiceClient(conn)
 			// The stub answers UNIMPLEMENTED: who hears that was let in.
-			if _, err := peers.DescribeNode(t.Context(), &fermatav1.DescribeNodeRequest{}); status.Code(err) != c.signatureOf {
+			if _, err := peers.DescribeNode(t.Context(), &fermatav1.DescribeNodeRequest{}); status.Code(err) != c.code {
 				t.Errorf("call: %v", err)
 			}
 			link, err := peers.Link(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := link.Recv(); status.Code(err) != c.signatureOf {
+			if _, err := link.Recv(); status.Code(err) != c.code {
 				t.Errorf("link: %v", err)
 			}
 		})

@@ -423,10 +423,10 @@ func (s *workerStream) recoverPanic(loop func() error) (err error) {
 
 // stopStatuses are the ends of a stream that the session decides.
 var stopStatuses = []struct {
-	err         error
-	signatureOf codes.Code
-	reason      string
-	text        string
+	err    error
+	code   codes.Code
+	reason string
+	text   string
 }{
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
@@ -437,7 +437,7 @@ var stopStatuses = []struct {
 func stopStatus(err error) error {
 	for _, row := range stopStatuses {
 		if errors.Is(err, row.err) {
-			return apierror.WithDetails(row.signatureOf, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}).Err()
+			return apierror.WithDetails(row.code, row.text, &errdetails.ErrorInfo{Reason: row.reason, Domain: apierror.Domain}).Err()
 		}
 	}
 	return err

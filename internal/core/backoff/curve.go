@@ -54,8 +54,8 @@ func multiplyDelay(d time.Duration, n uint64) time.Duration {
 	return saturateProduct(hi, lo)
 }
 
-// addJitter returns d + x, saturating. d is not negative.
-func addJitter(d time.Duration, x uint64) time.Duration {
+// addSaturating returns d + x, saturating. d is not negative.
+func addSaturating(d time.Duration, x uint64) time.Duration {
 	lo, hi := bits.Add64(uint64(d), x, 0)
 	return saturateProduct(hi, lo)
 }

@@ -1,7 +1,8 @@
 // Package backoff computes how long to wait after a failure: retry delays with jitter, backoff of
 // failing recurring jobs, and circuit breakers of targets.
 //
-// There are three kinds of waits, and one job may use all of them:
+// There are three kinds of waits, and one job may use all of them. Package job calls [Retry] after a failed
+// attempt (plan.go, planRetry) and [Recurring] after a failed run (plan.go, nextDelay):
 //
 //   - [Retry] is the wait between the attempts of one run. Before attempt k+1,
 //     after k failed ones, it is

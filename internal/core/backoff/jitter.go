@@ -62,9 +62,9 @@ func (j Jitter) Apply(d, cap time.Duration, seed uint64) time.Duration {
 		return d - time.Duration(scaleRandom(fractionOf(d, j.Fraction), random))
 	case JitterProportional:
 		span := fractionOf(d, j.Fraction)
-		return addJitter(d-time.Duration(span), scaleRandom(2*span, random))
+		return addSaturating(d-time.Duration(span), scaleRandom(2*span, random))
 	case JitterSpread:
-		return min(addJitter(half, scaleRandom(uint64(d)-1, random)), cap)
+		return min(addSaturating(half, scaleRandom(uint64(d)-1, random)), cap)
 	case JitterFull:
 		return time.Duration(scaleRandom(uint64(d), random))
 	case JitterEqual:

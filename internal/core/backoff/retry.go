@@ -81,7 +81,7 @@ func (r Retry) NextWithin(failed int, before int64, elapsed time.Duration, seed 
 		index += int(min(before, int64(math.MaxInt-failed)))
 	}
 	d := r.Delay(index, seed)
-	if r.MaxElapsed > 0 && addJitter(max(elapsed, 0), uint64(d)) > r.MaxElapsed {
+	if r.MaxElapsed > 0 && addSaturating(max(elapsed, 0), uint64(d)) > r.MaxElapsed {
 		return 0, false
 	}
 	return d, true

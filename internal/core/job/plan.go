@@ -74,7 +74,7 @@ func (c *Compiled) planNext(s *State, now int64, p planInput) plannedRun {
 	case source == DelaySchedule || p.waitEnd(delay) <= now: // the backoff is over
 		return c.planOnTime(s, now, p)
 	}
-	return c.planHeldBack(s, now, p, delay, source)
+	return c.planBackedOff(s, now, p, delay, source)
 }
 
 // hasFixedDelay reports whether intervals count from the end of a run.
@@ -119,8 +119,8 @@ func (c *Compiled) planJittered(nominal int64, clean bool) plannedRun {
 	return o
 }
 
-// planHeldBack plans a run that backoff, or a worker's hint, holds back.
-func (c *Compiled) planHeldBack(s *State, now int64, p planInput, delay time.Duration, source DelaySource) plannedRun {
+// planBackedOff plans a run that backoff, or a worker's hint, delays.
+func (c *Compiled) planBackedOff(s *State, now int64, p planInput, delay time.Duration, source DelaySource) plannedRun {
 	nominal, ok := c.nominalAfter(max(p.sinceMS, s.LastNominal))
 	if !ok {
 		return plannedRun{}

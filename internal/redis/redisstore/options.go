@@ -85,9 +85,9 @@ type Options struct {
 	// 1000 to 10,000,000. 0: none are recorded.
 	KeepEvents int
 
-	// OnReplayedCreate is called with lanes that a repair of the index has made due earlier, and with
+	// OnLanesDueEarlier is called with lanes that a repair of the index has made due earlier, and with
 	// the lock value of the shard's holder. It must not block; nil: not called.
-	OnReplayedCreate func(shard int, heads []job.LaneHead, holder string)
+	OnLanesDueEarlier func(shard int, heads []job.LaneHead, holder string)
 
 	// Logger defaults to one that discards; Registerer nil registers nothing.
 	Logger     *slog.Logger

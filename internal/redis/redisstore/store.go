@@ -70,7 +70,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
 		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		onEarlier: o.OnReplayedCreate, opTimeout: o.OpTimeout, answerTimeout: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
+		onEarlier: o.OnLanesDueEarlier, opTimeout: o.OpTimeout, answerTimeout: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
 	}
 	if o.Shed {
 		s.maxQueueWait = s.answerTimeout

@@ -19,10 +19,10 @@ type nodeStatus struct {
 
 // ProcessEnded reports that the process of a node is known to have ended, which gossip takes seconds to detect. Its
 // shards go to the others at once, and its locks may be broken as soon as its heartbeats have stopped. The
-// report counts for half a minute, or until Back. Gone never blocks.
+// report counts for half a minute, or until ProcessAnswers. It never blocks.
 func (m *Manager) ProcessEnded(node string) { m.queueStatus(nodeStatus{node, true}) }
 
-// ProcessAnswers withdraws Gone: the node answers. It never blocks.
+// ProcessAnswers withdraws ProcessEnded: the node answers. It never blocks.
 func (m *Manager) ProcessAnswers(node string) { m.queueStatus(nodeStatus{node, false}) }
 
 func (m *Manager) queueStatus(f nodeStatus) {

@@ -199,7 +199,7 @@ func testRepairsAreReported(w *World) {
 	ctx, index, lane, record := w.T.Context(), w.Key(0, "lanes"), w.Key(0, "l:")+Lane().String(), Definition(ids[0]).Record()
 	var told []string
 	s := w.Open(func(o *redisstore.Options) {
-		o.OnReplayedCreate = func(shard int, heads []job.LaneHead, holder string) {
+		o.OnLanesDueEarlier = func(shard int, heads []job.LaneHead, holder string) {
 			told = append(told, fmt.Sprint(shard, heads, holder))
 		}
 	})

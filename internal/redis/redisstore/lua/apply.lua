@@ -1,6 +1,6 @@
 -- apply.lua: compare and set. One script settles, pauses, edits and deletes records and
 -- starts manual runs: the caller decides what changes.
--- The names STEP_... and PLAIN_... are macros. applysteps.go defines them for Go and for this
+-- The names STEP_... and PLAIN_... are macros. apply_steps.go defines them for Go and for this
 -- file; the loader replaces each by a letter, a literal or a number, so that they cost nothing.
 -- KEYS  1 meta  2 states  3 definitions  4 history  5 lanes  6 lock  7.. lanes of the records.
 --       Among these are the rankings, failing and late jobs one after the other, if a record has
