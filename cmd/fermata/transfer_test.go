@@ -134,7 +134,7 @@ func TestExportFromNowhere(t *testing.T) {
 	c := startCluster(t)
 	c.address = "127.0.0.1:1"
 	for _, args := range [][]string{{"export"}, {"import", "<{\"name\":\"a\"}"}} {
-		code, _, errs := c.run(append([]string{"--request-timeout", "300ms"}, args...)...)
+		code, _, errs := c.run(append([]string{"--request-timeout", "3s"}, args...)...)
 		if code != exitUnavailable || strings.Contains(errs, "rpc error") || !strings.Contains(errs, "is a node running") {
 			t.Errorf("%v: %d %s", args, code, errs)
 		}

@@ -94,7 +94,7 @@ func (s *Store) parseCursor(cursor string) (shard int, at string, err error) {
 }
 
 // scan reads one step of a shard's definitions, about room bytes of them, and their states. read is how many bytes it
-// read. A read that timed out is not repeated: Redis may still be working on it.
+// read.
 func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step, room int) (found []scannedRecord, next string,
 	read int, err error) {
 	pattern := ""
@@ -102,7 +102,6 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step,
 		pattern = escapeGlob(namespace) + "/*"
 	}
 	o := newScriptCall(s.scripts.walk, shard, []string{s.shards[shard].def}, []any{at, step, room, pattern})
-	o.neverRetry = true
 	if err := s.runAndWrap(ctx, o); err != nil {
 		return nil, "", 0, err
 	}

@@ -19,7 +19,7 @@ import (
 // TestSentinelFailoverLosesNothingAcknowledged: under --durability replica, all
 // that was acknowledged while the master died is there afterwards, and runs.
 func TestSentinelFailoverLosesNothingAcknowledged(t *testing.T) {
-	runBesideOne(t)
+	runAlone(t)
 	sentinel := redistest.StartSentinel(t, 2, 3, 2, redistest.WithMinReplicas(1, 2))
 	url := "redis+sentinel://" + strings.Join(sentinel.SentinelAddrs(), ",") + "/" + sentinel.MasterName()
 	c := newRacedCluster(t, url, "--durability", "replica", "--durability-timeout", "400ms")

@@ -130,7 +130,7 @@ func TestResultsCountOnceOverBrokenStreams(t *testing.T) {
 	c.waitEnds(time.Now().Add(5 * time.Second))
 	jobs := n.pauseAllJobs()
 	c.countersMatch(jobs, true)
-	if got := proxy.Counters(); got.Closed < 4 || got.Stalled < 4 {
+	if got := proxy.Counters(); got.Closed < 4 || got.Stalled == 0 {
 		t.Errorf("the faults did not hit: %+v", got)
 	}
 	now := time.Now().UnixMilli()
