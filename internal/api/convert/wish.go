@@ -6,8 +6,8 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// WishFromPB reads a wish. Its Err has what cannot be read. defaults may be nil.
-func WishFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.DesiredJob) job.DesiredJob {
+// DesiredJobFromPB reads a wish. Its Err has what cannot be read. defaults may be nil.
+func DesiredJobFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.DesiredJob) job.DesiredJob {
 	w := job.DesiredJob{Etag: p.GetEtag(), Delete: p.GetDelete()}
 	key := job.Key{Namespace: namespace, ID: p.GetJobId()}
 	if w.Delete {
@@ -28,7 +28,7 @@ func WishFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.Desir
 	return w
 }
 
-var WishActions = Enum[fermatav1.JobChange_Action, job.ApplyAction]{
+var ApplyActions = Enum[fermatav1.JobChange_Action, job.ApplyAction]{
 	{fermatav1.JobChange_ACTION_CREATE, job.ApplyCreate},
 	{fermatav1.JobChange_ACTION_UPDATE, job.ApplyUpdate},
 	{fermatav1.JobChange_ACTION_UNCHANGED, job.ApplyUnchanged},

@@ -52,7 +52,7 @@ func (s *jobService) readDesiredJobs(parent string, list []*fermatav1.DesiredJob
 	if err != nil {
 		return nil, err
 	}
-	return convert.Map(list, func(p *fermatav1.DesiredJob) job.DesiredJob { return convert.WishFromPB(s.defaults, namespace, p) }), nil
+	return convert.Map(list, func(p *fermatav1.DesiredJob) job.DesiredJob { return convert.DesiredJobFromPB(s.defaults, namespace, p) }), nil
 }
 
 func (s *jobService) changesToPB(answers []job.ApplyResult, planned bool) []*fermatav1.JobChange {
@@ -74,7 +74,7 @@ func (s *jobService) changeToPB(a job.ApplyResult, planned bool) *fermatav1.JobC
 		p.Code, p.Message, p.Details = sp.GetCode(), sp.GetMessage(), sp.GetDetails()
 		return p
 	}
-	p.Action = convert.WishActions.ToPB(a.Action)
+	p.Action = convert.ApplyActions.ToPB(a.Action)
 	if a.After != nil {
 		if planned {
 			p.After = convert.DefinitionToPB(a.After.Definition)

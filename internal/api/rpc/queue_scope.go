@@ -334,15 +334,15 @@ func limitDesiredJobs(ctx context.Context, wishes []job.DesiredJob) []job.Desire
 			limits[namespace] = l
 		}
 		if l != nil {
-			w.Check = func(present *job.Definition) error { return checkWish(ctx, l, i, &wishes[i], present) }
+			w.Check = func(present *job.Definition) error { return checkDesiredJob(ctx, l, i, &wishes[i], present) }
 		}
 	}
 	return limited
 }
 
-// checkWish asks for the queue that a job has, which the answer does not name, and for the
+// checkDesiredJob asks for the queue that a job has, which the answer does not name, and for the
 // one that it is to have.
-func checkWish(ctx context.Context, l *guard.QueueLimits, i int, w *job.DesiredJob, present *job.Definition) error {
+func checkDesiredJob(ctx context.Context, l *guard.QueueLimits, i int, w *job.DesiredJob, present *job.Definition) error {
 	switch {
 	case present != nil && !l.Covers(present.Queue):
 		return l.DenyItem(ctx, i, w.Definition.Key.ID, "")

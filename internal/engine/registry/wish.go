@@ -20,7 +20,7 @@ const (
 // PlanJobs returns what Apply would do about up to MaxBatch wishes, with all their errors. It changes
 // nothing. Two wishes for one job are refused.
 func (r *Registry) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	w := r.planWishes(ctx, wishes, force)
+	w := r.planDesiredJobs(ctx, wishes, force)
 	for i := range w.answers {
 		switch a := &w.answers[i]; {
 		case wishes[i].Delete:
@@ -43,8 +43,8 @@ type applyCall struct {
 	limits         job.Limits // with the work of the call
 }
 
-// planWishes compares wishes with the stored jobs.
-func (r *Registry) planWishes(ctx context.Context, wishes []job.DesiredJob, force bool) *applyCall {
+// planDesiredJobs compares wishes with the stored jobs.
+func (r *Registry) planDesiredJobs(ctx context.Context, wishes []job.DesiredJob, force bool) *applyCall {
 	w := &applyCall{r: r, wishes: wishes, answers: make([]job.ApplyResult, len(wishes)),
 		desired: make([]*job.Definition, len(wishes)), changesSources: make([]bool, len(wishes)),
 		limits: limitsForCall(r.o.Limits)}

@@ -14,7 +14,7 @@ const pauseNote = "paused by its configuration"
 // resumed, each in a step of its own. A step is refused if the job does not have the etag of the wish any
 // more. A job that is equal already is left alone.
 func (r *Registry) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	w := r.planWishes(ctx, wishes, force)
+	w := r.planDesiredJobs(ctx, wishes, force)
 	for i := range w.answers {
 		if a := &w.answers[i]; a.Err == nil {
 			a.Err = w.checkPrecondition(i)

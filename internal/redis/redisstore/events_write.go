@@ -284,9 +284,9 @@ func (s *Store) requeueAnnouncements(calls []*applyCall) {
 func (l *eventQueue) appendCreated(argv []any, records []*newRecord) []any {
 	n := 0
 	for i, r := range records {
-		argv, n = append(argv, i+1, encodeEvent(newHappening(job.KindJobCreated, r.record))), n+1
+		argv, n = append(argv, i+1, encodeEvent(newEvent(job.KindJobCreated, r.record))), n+1
 		if state := &r.record.State; state.Paused {
-			h := newHappening(job.KindJobPaused, r.record)
+			h := newEvent(job.KindJobPaused, r.record)
 			h.Reason = state.PauseNote
 			argv, n = append(argv, i+1, encodeEvent(h)), n+1
 		}
@@ -297,12 +297,12 @@ func (l *eventQueue) appendCreated(argv []any, records []*newRecord) []any {
 // appendRestored appends the event of a restored job. Its time is that of its entry in the stream: the
 // times of the job may be long ago.
 func (l *eventQueue) appendRestored(argv []any, r *job.Record) []any {
-	h := newHappening(job.KindJobRestored, r)
+	h := newEvent(job.KindJobRestored, r)
 	h.AtMS = 0
 	return l.appendEventCount(append(argv, 1, encodeEvent(h)), 1)
 }
 
-func newHappening(kind string, r *job.Record) *job.Event {
+func newEvent(kind string, r *job.Record) *job.Event {
 	d := r.Definition
 	return &job.Event{
 		Kind: kind, AtMS: d.UpdatedMS, Key: d.Key, Queue: r.State.Lane.Queue, DueMS: r.State.Due, Failures: r.State.Failures, Labels: d.Labels,
