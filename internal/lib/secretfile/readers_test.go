@@ -24,6 +24,7 @@ var otherReaders = map[string]string{
 	"internal/cli/playground/playground.go": "the log, which is written",
 	"internal/lib/gctune/limit.go":          "control groups of the system",
 	"internal/test/redistest/":              "for tests",
+	"internal/test/refdoc/":                 "for tests",
 	"worker/exechandler/":                   "/proc and control groups of the system",
 	"worker/secrets/dir.go":                 "secrets in a directory, checked one by one",
 }
