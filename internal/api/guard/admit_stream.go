@@ -209,7 +209,7 @@ func (g *Gate) registerGauge(u *unauthenticatedConns, r prometheus.Registerer) e
 		return nil
 	}
 	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_connections_unauthenticated", Help: "Connections of clients and workers of which no caller is known yet.",
+		Name: "fermata_connections_unauthenticated", Help: "Connections of clients and workers that have not authenticated yet.",
 	}, u.connectionCount))
 }
 

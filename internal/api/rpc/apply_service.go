@@ -52,7 +52,9 @@ func (s *jobService) readDesiredJobs(parent string, list []*fermatav1.DesiredJob
 	if err != nil {
 		return nil, err
 	}
-	return convert.Map(list, func(p *fermatav1.DesiredJob) job.DesiredJob { return convert.DesiredJobFromPB(s.defaults, namespace, p) }), nil
+	return convert.Map(list, func(p *fermatav1.DesiredJob) job.DesiredJob {
+		return convert.DesiredJobFromPB(s.defaults, namespace, p)
+	}), nil
 }
 
 func (s *jobService) changesToPB(answers []job.ApplyResult, planned bool) []*fermatav1.JobChange {

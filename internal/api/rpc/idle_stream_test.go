@@ -25,7 +25,7 @@ func (s idleSessions) Connect(_ job.Hello, out job.WorkerStream) (job.WorkerSess
 
 func (idleSessions) Close(string, []job.WorkerMessage) {}
 
-// TestIdleStreamsTakeLittle bounds what a stream of which nothing comes keeps on the heap,
+// TestIdleStreamsTakeLittle bounds what an idle stream keeps on the heap,
 // both ends of its connection together: half of the bound and more is the client's, and a
 // buffer that the server kept for each would be beyond it.
 func TestIdleStreamsTakeLittle(t *testing.T) {

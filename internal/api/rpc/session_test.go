@@ -12,7 +12,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// recorder is a session that writes down what it is told.
+// recorder is a session that records the calls of the stream.
 type recorder struct {
 	hello  job.Hello
 	out    job.WorkerStream

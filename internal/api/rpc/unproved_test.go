@@ -58,7 +58,7 @@ func TestConnectionsThatCallNothing(t *testing.T) {
 	}
 	stop()
 	if err := testutil.GatherAndCompare(counted, strings.NewReader(`
-# HELP fermata_connections_unauthenticated Connections of clients and workers of which no caller is known yet.
+# HELP fermata_connections_unauthenticated Connections of clients and workers that have not authenticated yet.
 # TYPE fermata_connections_unauthenticated gauge
 fermata_connections_unauthenticated 0
 `), "fermata_connections_unauthenticated"); err != nil {

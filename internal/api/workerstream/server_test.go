@@ -32,7 +32,7 @@ import (
 // patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// recorder is a session that writes down what it is told.
+// recorder is a session that records the calls of the stream.
 type recorder struct {
 	hello  job.Hello
 	out    job.WorkerStream
