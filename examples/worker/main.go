@@ -47,7 +47,8 @@ func run(ctx context.Context, logger *slog.Logger) error {
 
 var errNoSuchAccount = errors.New("no such account")
 
-// sendDigest is called once for each attempt. Its error makes the attempt fail: the job's policy decides when the next one is due.
+// sendDigest is called once for each attempt. An error makes the attempt fail, and the job's policy decides when the
+// next one is due.
 func sendDigest(ctx context.Context, t *worker.Task) error {
 	account := string(t.Payload)
 	err := send(ctx, account, t.Token) // the token only grows: a store can refuse what an older attempt writes
