@@ -88,7 +88,7 @@ unit: ## all tests, without the race detector: quicker, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint proto-check licences-check commits-check ## all checks that run no tests
+verify: fmt-check tidy-check lint proto-check licences-check commits-check files-check ## all checks that run no tests
 
 .PHONY: lint
 lint: fmt-check ## gofmt, go vet, staticcheck
@@ -102,6 +102,10 @@ fmt-check:
 .PHONY: commits-check
 commits-check:
 	scripts/check-commits.sh
+
+.PHONY: files-check
+files-check:
+	scripts/check-files.sh
 
 .PHONY: tidy-check
 tidy-check:
