@@ -5,5 +5,6 @@
 // anywhere else in the text means a test of any package. And each control in
 // SECURITY.md has to name at least one test. The number of simulation seeds in the documents
 // must match the Makefile, and the packages that the race detector leaves out must exist.
-// Relative links lead to files and headings that exist.
+// Relative links lead to files and headings that exist. The table "Where is ..." in docs/architecture.md names
+// files and identifiers that exist.
 package docstest
