@@ -11,7 +11,7 @@ import (
 
 const marker = "<!-- values: made from values.yaml by make chart-update -->\n"
 
-// TestReadmeIsCurrent: the table of the README is what values.yaml says, and every value says what it is.
+// TestReadmeIsCurrent: the tables of the README match values.yaml, and every value has a description.
 func TestReadmeIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(chartDir + "/values.yaml")
 	if err != nil {
@@ -34,18 +34,47 @@ func TestReadmeIsCurrent(t *testing.T) {
 	if !found {
 		t.Fatalf("%s lacks the line %s", path, marker)
 	}
-	golden(t, path, head+marker+"| value | default | meaning |\n| --- | --- | --- |\n"+strings.Join(rows, ""))
+	golden(t, path, head+marker+tabulate(rows))
 }
 
-// describe makes a row of each value that has a comment, and lists the keys that neither have one nor are within one that has.
-func describe(prefix string, n *yaml.Node, within bool) (rows, silent []string) {
+// tabulate makes one table of the rows without a group, and one table of each group, under its name.
+func tabulate(rows []row) string {
+	const header = "| value | default | meaning |\n| --- | --- | --- |\n"
+	general := header
+	var groups strings.Builder
+	last := ""
+	for _, r := range rows {
+		group, _, grouped := strings.Cut(r.name, ".")
+		if !grouped {
+			general += r.String()
+			continue
+		}
+		if group != last {
+			groups.WriteString("\n### " + group + "\n\n" + header)
+			last = group
+		}
+		groups.WriteString(r.String())
+	}
+	return "\n### General\n\n" + general + groups.String()
+}
+
+// row is a value, its default and its meaning.
+type row struct{ name, brief, meaning string }
+
+func (r row) String() string {
+	return fmt.Sprintf("| `%s` | `%s` | %s |\n", r.name, r.brief, r.meaning)
+}
+
+// describe makes a row of each value that has a comment. It also lists the keys that have neither a comment nor a
+// described parent.
+func describe(prefix string, n *yaml.Node, within bool) (rows []row, silent []string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		name := strings.TrimPrefix(prefix+"."+key.Value, ".")
 		_, meaning, described := strings.Cut(key.HeadComment, "# -- ")
 		if described {
 			meaning = strings.Join(strings.Fields(strings.ReplaceAll(meaning, "\n#", " ")), " ")
-			rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s |\n", name, brief(value), strings.ReplaceAll(meaning, "|", `\|`)))
+			rows = append(rows, row{name, brief(value), strings.ReplaceAll(meaning, "|", `\|`)})
 		}
 		if value.Kind == yaml.MappingNode && len(value.Content) > 0 {
 			below, quiet := describe(name, value, within || described)
