@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/fermata-io/fermata/internal/api/rpc"
 	"github.com/fermata-io/fermata/internal/cluster/membership"
@@ -44,25 +43,29 @@ func (n *Node) confirmedAddress(m sharding.Member) string {
 	return n.locks.ClientAddress(m.Name, m.Process)
 }
 
-// reachOfOthers are the published reports of the other nodes that may own shards, and whether gossip has any other
-// live node.
+// reachOfOthers are the published reports of the other nodes that could own shards, and whether gossip has any other
+// live node. A member that this node has never seen in the keyspace could not: it may have nothing but the gossip key.
 func (n *Node) reachOfOthers() (anyAlive bool, owners []reachability.Report) {
-	eligible := n.locks.EligibleMembers()
+	known := n.locks.KeyspaceMembers()
 	for _, m := range n.gossip.Members() {
 		if m.State != membership.StateAlive || m.Name == n.cfg.Name {
 			continue
 		}
 		anyAlive = true
-		if slices.ContainsFunc(eligible, func(e sharding.Member) bool { return e.Name == m.Name }) {
-			owners = append(owners, reachability.Report{Withdrawn: m.Withdrawn, Unreachable: m.UnreachablePrimaries, Latency: m.Latency})
+		if slices.ContainsFunc(known, func(e sharding.Member) bool { return e.Name == m.Name }) {
+			owners = append(owners, reachability.Report{
+				Withdrawn: m.Withdrawn, Unreachable: m.UnreachablePrimaries, Latency: m.Latency,
+			})
 		}
 	}
 	return anyAlive, owners
 }
 
 // publishReach publishes how this node reaches Redis.
-func (n *Node) publishReach(r reachability.Report, timeout time.Duration) error {
-	return n.gossip.PublishRedisState(membership.RedisState{Aside: r.Withdrawn, Blind: r.Unreachable, Latency: r.Latency}, timeout)
+func (n *Node) publishReach(r reachability.Report) error {
+	return n.gossip.PublishRedisState(membership.RedisState{
+		Aside: r.Withdrawn, Blind: r.Unreachable, Latency: r.Latency,
+	})
 }
 
 func splitHostPort(addr string) (string, int, error) {

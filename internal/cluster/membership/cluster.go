@@ -167,11 +167,13 @@ type RedisState struct {
 	Latency time.Duration // of its calls to Redis; 0: unknown
 }
 
-// PublishRedisState publishes this node's connection to Redis to the other nodes and to its own view. It waits up to
-// timeout until the message is sent. A node that misses the message gets the state with the next full exchange.
+// PublishRedisState sets the state that this node publishes to the other nodes and to its own view. It does not
+// wait for them: gossip repeats the latest state, with full exchanges too, until each member has it. Memberlist drops
+// an update that meets a refutation of this node, so the caller repeats the call at short intervals: a call changes
+// nothing if memberlist has the state already. An error means that memberlist does not have it yet.
 // When a node stops being withdrawn, it looks for lost nodes at once: the fault that separated it from Redis may
 // have separated it from them.
-func (c *Cluster) PublishRedisState(s RedisState, timeout time.Duration) error {
+func (c *Cluster) PublishRedisState(s RedisState) error {
 	if c.left.Load() {
 		return nil // Leave holds the lock until its message is sent
 	}
@@ -179,7 +181,7 @@ func (c *Cluster) PublishRedisState(s RedisState, timeout time.Duration) error {
 	runs := c.gossip.config != nil && !c.life.stopped
 	returned := c.withdrawn && !s.Aside
 	c.withdrawn = s.Aside
-	c.life.Unlock() // Leave and Stop need not wait until the message is sent
+	c.life.Unlock()
 	if !runs || c.left.Load() {
 		return nil
 	}
@@ -192,11 +194,13 @@ func (c *Cluster) PublishRedisState(s RedisState, timeout time.Duration) error {
 		default:
 		}
 	}
-	if list == nil {
-		return nil // no other node is known
+	if list == nil || c.nodes.hasAnnounced() {
+		return nil
 	}
-	if err := list.UpdateNode(timeout); err != nil {
-		return fmt.Errorf("membership: publish metadata: %w", err)
+	// The error is that the message has not been sent to several members yet, for which nobody waits.
+	_ = list.UpdateNode(time.Nanosecond)
+	if !c.nodes.hasAnnounced() {
+		return errors.New("membership: gossip has dropped the new metadata")
 	}
 	return nil
 }

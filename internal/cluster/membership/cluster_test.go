@@ -344,10 +344,10 @@ func TestReturnedNodeRejoinsAtOnce(t *testing.T) {
 	port := freePort(t)
 	a := startNode(t, "a", joining(fmt.Sprintf("127.0.0.1:%d", port)), func(o *Options) { o.RejoinEvery = time.Hour })
 	startNode(t, "b", func(o *Options) { o.BindPort = port })
-	if err := a.PublishRedisState(RedisState{Aside: true, Blind: -1}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Aside: true, Blind: -1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.PublishRedisState(RedisState{Blind: -1}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Blind: -1}); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, a, "a b")
@@ -472,7 +472,7 @@ func TestWithdrawalIsPublished(t *testing.T) {
 		blind int
 		want  string
 	}{{true, 1, "a b- c"}, {false, 0, "a b c"}, {false, -1, "a b c"}} {
-		if err := b.PublishRedisState(RedisState{Aside: step.aside, Blind: step.blind}, patience); err != nil {
+		if err := b.PublishRedisState(RedisState{Aside: step.aside, Blind: step.blind}); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range []*Cluster{a, b, c} {
@@ -484,4 +484,21 @@ func TestWithdrawalIsPublished(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A repeated call repairs an update that memberlist has dropped.
+func TestRepeatedPublicationRepairsALostOne(t *testing.T) {
+	t.Parallel()
+	a, b, _ := startThreeNodes(t)
+	withdrawn := RedisState{Aside: true, Blind: 1}
+	m := b.o.nodeMeta()
+	m.Aside, m.Blind = true, 2
+	b.nodes.setMetadata(m) // as after an update that met a refutation
+	if b.nodes.hasAnnounced() {
+		t.Fatal("memberlist has metadata that it did not receive")
+	}
+	if err := b.PublishRedisState(withdrawn); err != nil || !b.nodes.hasAnnounced() {
+		t.Fatalf("%v, memberlist has it: %t", err, b.nodes.hasAnnounced())
+	}
+	awaitMembers(t, a, "a b- c")
 }

@@ -49,6 +49,7 @@ type MemberState struct {
 
 type nodeEntry struct {
 	info  MemberState
+	meta  string // as received
 	since time.Time
 }
 
@@ -89,6 +90,13 @@ func (d *delegate) setMetadata(m nodeMeta) {
 	d.meta.Store(&text)
 }
 
+// hasAnnounced reports whether memberlist has the current metadata of this node, which it sends to the others.
+func (d *delegate) hasAnnounced() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.nodes[d.self].meta == string(d.NodeMeta(memberlist.MetaMaxSize))
+}
+
 // NotifyMsg does nothing: nodes send no messages of their own.
 func (d *delegate) NotifyMsg([]byte) {}
 
@@ -121,7 +129,7 @@ func (d *delegate) storeNode(n *memberlist.Node, state State) {
 	if err != nil {
 		d.log("failed to decode metadata of node", "name", n.Name, "error", err)
 	}
-	e := nodeEntry{since: time.Now(), info: MemberState{
+	e := nodeEntry{since: time.Now(), meta: string(n.Meta), info: MemberState{
 		Member: sharding.Member{Name: n.Name, GRPCAddr: about.GRPC, PeerAddr: about.Peer, Process: about.Process,
 			Withdrawn: about.Aside, UnreachablePrimaries: max(-1, about.Blind-1)},
 		Addr:  n.Address(),

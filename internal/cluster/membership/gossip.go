@@ -120,7 +120,7 @@ func (c *Cluster) updateMetadata(m nodeMeta) *memberlist.Memberlist {
 	defer g.Unlock()
 	c.nodes.setMetadata(m)
 	list := g.list.Load()
-	if list == nil && !g.ended {
+	if list == nil && !g.ended && !c.nodes.hasAnnounced() {
 		c.nodes.NotifyUpdate(c.selfNode())
 	}
 	return list

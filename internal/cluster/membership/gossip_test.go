@@ -60,7 +60,7 @@ func TestAPacketBeginsGossip(t *testing.T) {
 func TestWithdrawalIsInTheOwnView(t *testing.T) {
 	t.Parallel()
 	a := startNode(t, "a")
-	if err := a.PublishRedisState(RedisState{Aside: true, Blind: 2}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Aside: true, Blind: 2}); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, a, "a-")
@@ -69,7 +69,7 @@ func TestWithdrawalIsInTheOwnView(t *testing.T) {
 	}
 	b := startNode(t, "b", joining(a.LocalAddr()))
 	awaitMembers(t, b, "a- b")
-	if err := a.PublishRedisState(RedisState{}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, b, "a b")
@@ -82,7 +82,7 @@ func TestNodeThatLeftAloneCannotBeJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitMembers(t, a, "")
-	if err := a.PublishRedisState(RedisState{Aside: true}, time.Second); err != nil {
+	if err := a.PublishRedisState(RedisState{Aside: true}); err != nil {
 		t.Error(err)
 	}
 	conn, err := net.Dial("tcp", a.LocalAddr())

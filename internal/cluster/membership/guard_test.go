@@ -283,7 +283,7 @@ func TestNodesOfThePreviousBuildGossip(t *testing.T) {
 				awaitMembers(t, n, "a b c")
 			}
 			for _, n := range []*Cluster{a, b} {
-				if err := n.PublishRedisState(RedisState{Aside: true, Blind: -1}, patience); err != nil {
+				if err := n.PublishRedisState(RedisState{Aside: true, Blind: -1}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -343,7 +343,7 @@ func TestHoldersOfTheKeyCannotEndANode(t *testing.T) {
 		redistest.Eventually(t, patience, name+" is refused", func() bool { return refusals(t, x.reg)[kind] == before[kind]+1 })
 		conn.Close()
 	}
-	if err := b.PublishRedisState(RedisState{Aside: true, Blind: -1}, patience); err != nil {
+	if err := b.PublishRedisState(RedisState{Aside: true, Blind: -1}); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, x.Cluster, "a b-")

@@ -159,7 +159,7 @@ func TestKeysAreReplacedUnderGossip(t *testing.T) {
 				got := n.o.ring.GetKeys()
 				return len(got) == len(step) && bytes.Equal(got[0], step[0])
 			})
-			if err := n.PublishRedisState(RedisState{Aside: aside, Blind: -1}, patience); err != nil {
+			if err := n.PublishRedisState(RedisState{Aside: aside, Blind: -1}); err != nil {
 				t.Fatal(err)
 			}
 			for _, other := range nodes {

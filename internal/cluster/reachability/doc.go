@@ -27,7 +27,10 @@
 //  4. Without other live nodes there are no pings, and the node does not withdraw.
 //  5. The locks in Redis decide who owns a shard. A wrong decision here moves shards or delays
 //     runs; it never makes two nodes own one shard.
+//  6. The report is published at each tick, not at each change: the others have the current one after a
+//     full gossip exchange at the latest, whichever updates were lost.
+//  7. A node compares itself with each member that it has ever seen in the keyspace, not only with those that may
+//     own shards by its last reading: a node whose Redis is slow cannot read again.
 //
-// Failure cases. A lost report leaves the others with the previous one until the next full gossip
-// exchange. Nodes of versions that publish nothing are left out of comparisons.
+// Failure cases. Nodes of versions that publish nothing are left out of comparisons.
 package reachability

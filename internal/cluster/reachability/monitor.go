@@ -26,8 +26,9 @@ type Options struct {
 	Latency *LatencyMeter
 	// Peers returns the reports of the other nodes that could own shards, and whether any other node is alive.
 	Peers func() (anyAlive bool, owners []Report)
-	// Publish sends this node's report to the other nodes. It waits up to timeout.
-	Publish func(r Report, timeout time.Duration) error
+	// Publish sets the report that the other nodes receive. It is called several times per lock TTL, also with the
+	// same report: it repairs what was lost, and does not wait.
+	Publish func(Report) error
 	// OnChange is called when Redis stops answering this node, or answers again.
 	OnChange   func()
 	Logger     *slog.Logger          // nil discards
@@ -44,7 +45,8 @@ type Monitor struct {
 	comparison latencyComparison
 	silent     atomic.Bool // no server answers this node now
 	state      reachState
-	published  Report
+	report     Report // of this node
+	failing    bool   // the report was not published
 }
 
 // New returns a monitor. It observes while Run runs.
@@ -63,7 +65,7 @@ func New(o Options) (*Monitor, error) {
 	}
 	m := &Monitor{
 		options: o, pinger: newPinger(o.Client), comparison: latencyComparison{ttl: o.LockTTL},
-		state: reachState{unreachable: -1}, published: Report{Unreachable: -1},
+		state: reachState{unreachable: -1}, report: Report{Unreachable: -1},
 	}
 	return m, m.metrics.registerWith(o.Registerer, o.Latency)
 }
@@ -103,7 +105,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 		latency := m.assess(ctx, owners)
 		if ctx.Err() == nil {
-			m.publish(anyAlive, latency, every)
+			m.publish(anyAlive, latency)
 		}
 	}
 }
@@ -129,19 +131,21 @@ func (m *Monitor) assess(ctx context.Context, owners []Report) (latency time.Dur
 	return latency
 }
 
-// publish sends the report of this node to the others, if it has changed.
-func (m *Monitor) publish(anyAlive bool, latency, timeout time.Duration) {
-	next := Report{Withdrawn: m.state.withdrawn, Unreachable: m.state.unreachable, Latency: m.published.Latency}
-	if anyAlive && hasChangedStep(m.published.Latency, latency) {
-		next.Latency = max(latency, latencyFloor)
+// publish publishes the report of this node. It does so whether or not the report has changed, so that the others
+// have the current one soon after an update was lost. An unknown latency leaves the last one.
+func (m *Monitor) publish(anyAlive bool, latency time.Duration) {
+	m.report.Withdrawn, m.report.Unreachable = m.state.withdrawn, m.state.unreachable
+	if anyAlive && latency != 0 && hasChangedStep(m.report.Latency, latency) {
+		m.report.Latency = max(latency, latencyFloor)
 	}
-	if next == m.published {
-		return
-	}
-	m.published = next
-	if err := m.options.Publish(next, timeout); err != nil {
+	err := m.options.Publish(m.report)
+	switch {
+	case err != nil && !m.failing:
 		m.options.Logger.Warn("failed to publish reachability of redis", "error", err)
+	case err == nil && m.failing:
+		m.options.Logger.Info("reachability of redis published again")
 	}
+	m.failing = err != nil
 }
 
 // unreachableCounts are the numbers of primaries that the nodes cannot reach.

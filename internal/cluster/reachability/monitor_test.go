@@ -53,6 +53,7 @@ type cluster struct {
 	alive    bool
 	owners   []Report
 	received []Report // from this node
+	losing   bool     // what the node publishes does not arrive
 }
 
 func (c *cluster) peers() (bool, []Report) {
@@ -67,11 +68,20 @@ func (c *cluster) set(alive bool, owners ...Report) {
 	c.alive, c.owners = alive, owners
 }
 
-func (c *cluster) publish(r Report, _ time.Duration) error {
+func (c *cluster) publish(r Report) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.losing {
+		return errors.New("lost")
+	}
 	c.received = append(c.received, r)
 	return nil
+}
+
+func (c *cluster) lose(losing bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.losing = losing
 }
 
 func (c *cluster) last() Report {
@@ -170,6 +180,41 @@ func TestSlowNodeWithdraws(t *testing.T) {
 		synctest.Wait()
 		if got := c.last(); !got.Withdrawn || got.Latency < 600*time.Millisecond || got.Latency > 800*time.Millisecond {
 			t.Errorf("%+v, want withdrawn, with a latency near 800 ms", got)
+		}
+	})
+}
+
+// What the others have is the state of the node soon after an update was lost, although nothing has changed since.
+func TestLostReportIsPublishedAgain(t *testing.T) {
+	runMonitor(t, func(t *testing.T, m *Monitor, f *fakeRedis, c *cluster) {
+		c.set(true, Report{})
+		c.lose(true)
+		f.fail(errors.New("no route"))
+		time.Sleep(2 * testTTL)
+		synctest.Wait()
+		if got := c.last(); got.Withdrawn {
+			t.Fatalf("%+v arrived while everything is lost", got)
+		}
+		c.lose(false)
+		time.Sleep(testTTL / 6)
+		synctest.Wait()
+		if got, want := c.last(), (Report{Withdrawn: true, Unreachable: 1}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
+// A node that has measured no call for a while does not publish that it is fast.
+func TestUnknownLatencyIsNotPublished(t *testing.T) {
+	runMonitor(t, func(t *testing.T, m *Monitor, f *fakeRedis, c *cluster) {
+		c.set(true, Report{Latency: time.Second})
+		for began := time.Now(); time.Since(began) < testTTL; time.Sleep(100 * time.Millisecond) {
+			m.options.Latency.observeCall("", 800*time.Millisecond, false, time.Now())
+		}
+		time.Sleep(testTTL)
+		synctest.Wait()
+		if got := c.last().Latency; got < 600*time.Millisecond {
+			t.Errorf("latency %v, want that of the last calls", got)
 		}
 	})
 }

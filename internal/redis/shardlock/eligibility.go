@@ -40,6 +40,7 @@ type presence struct {
 	process           string
 	address           string // from its heartbeats
 	owns              bool
+	seen              bool          // at least one heartbeat was read
 	missedInRow       int           // readings in a row without a heartbeat
 	contradictedSince time.Time     // the first of a row of readings that contradict owns
 	hold              time.Duration // how long the heartbeat must be present; 0: one reading is enough
@@ -101,7 +102,7 @@ func (r *eligibility) applyReadings(v sharding.View, read []string, beats map[st
 		}
 		there := r.belongsTo(beats[m.Process], m)
 		if there {
-			p.address = beats[m.Process].address
+			p.seen, p.address = true, beats[m.Process].address
 		}
 		p.applyReading(there, now, r.grace, r.hold)
 	}
@@ -188,6 +189,18 @@ func (r *eligibility) eligibleOwners() map[string]string {
 	all := map[string]string{r.self: r.process}
 	for name, p := range r.presences {
 		if p.owns {
+			all[name] = p.process
+		}
+	}
+	return all
+}
+
+// seenProcesses returns the processes of which a heartbeat has been read, by member, whether or not they may own
+// shards now; this node is always one.
+func (r *eligibility) seenProcesses() map[string]string {
+	all := map[string]string{r.self: r.process}
+	for name, p := range r.presences {
+		if p.seen {
 			all[name] = p.process
 		}
 	}

@@ -100,6 +100,25 @@ func TestHeartbeatThatEnds(t *testing.T) {
 	x.want(t, "back for a third of a lock's life", "a", "b")
 }
 
+// A node whose Redis becomes slow while the heartbeats of the others are missing compares itself with them all
+// the same: it cannot read that they are back.
+func TestMembersOnceSeenStayKnown(t *testing.T) {
+	x := newReadings("b", "pb", "c", "pc", "forger", "pf", "restarted", "old")
+	x.give("pb", "b")
+	x.give("pc", "c")
+	x.give("old", "restarted")
+	x.read(1)
+	x.see("a", "pa", "b", "pb", "c", "pc", "forger", "pf", "restarted", "new")
+	delete(x.beat, "pb")
+	delete(x.beat, "pc")
+	x.read(10)
+	x.want(t, "the heartbeats of all others are missing", "a")
+	want := map[string]string{"a": "pa", "b": "pb", "c": "pc"}
+	if got := x.r.seenProcesses(); !maps.Equal(got, want) {
+		t.Errorf("seen: %v, want %v", got, want)
+	}
+}
+
 func TestStaleHeartbeat(t *testing.T) {
 	for age, fresh := range map[time.Duration]bool{0: true, 6 * time.Second: true, 7 * time.Second: false} {
 		l := heartbeat{known: true, period: 400 * time.Millisecond, ttl: 10 * time.Second, age: age}
@@ -233,7 +252,7 @@ func TestMembersByGossipAloneOwnNoShard(t *testing.T) {
 	f.converged("a", "b")
 	redistest.Eventually(f.t, patience, "heartbeats", func() error {
 		for _, n := range []*testNode{a, b} {
-			if got := len(n.EligibleMembers()); n.owners.Load() == nil || got != 2 {
+			if got := len(n.KeyspaceMembers()); n.owners.Load() == nil || got != 2 {
 				return fmt.Errorf("%s sees %d", n.name, got)
 			}
 		}
@@ -256,6 +275,11 @@ func TestMembersByGossipAloneOwnNoShard(t *testing.T) {
 		return nil
 	})
 	f.converged("a", "b")
+	for _, n := range []*testNode{a, b} {
+		if got := n.KeyspaceMembers(); len(got) != 2 {
+			t.Errorf("%s compares itself with %v", n.name, got)
+		}
+	}
 	if n := f.lossCount() - lost; n > 0 {
 		t.Errorf("%d shards moved", n)
 	}

@@ -115,6 +115,8 @@ func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 	if !m.eligibility.isSettled(now) {
 		return nil
 	}
+	seen := m.eligibility.seenProcesses()
+	m.seen.Store(&seen)
 	owners := m.eligibility.eligibleOwners()
 	if before := m.owners.Load(); before == nil || !maps.Equal(*before, owners) {
 		m.owners.Store(&owners)

@@ -21,6 +21,7 @@ type managerLoop struct {
 	endedUntil        map[string]time.Time // nodes whose process has ended, until when that counts
 	view              sharding.View        // members of gossipView that have not ended, and may own shards
 	members           map[string]bool      // all that have not ended
+	allMembers        []sharding.Member    // the same
 	owners            map[string]bool      // of view
 	appliedOwners     *map[string]string   // the owners by which view was made
 	currentProcess    map[string]string    // current process of each member that publishes it

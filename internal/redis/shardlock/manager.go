@@ -3,6 +3,7 @@ package shardlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,8 @@ type Manager struct {
 	eligibility *eligibility // used by the heartbeat goroutine only
 	// owners are the processes that may own shards, by member; nil until heartbeats have been read.
 	owners atomic.Pointer[map[string]string]
+	// seen are the processes of which this node has read a heartbeat, by member; nil until then.
+	seen atomic.Pointer[map[string]string]
 	// addresses has the addresses for clients in the heartbeats of other members.
 	addresses atomic.Pointer[map[string]clientAddress]
 	placement atomic.Pointer[shardPlacement]
@@ -126,8 +129,8 @@ func (m *Manager) HeldLock(shard int) (HeldLock, bool) {
 
 // shardPlacement has the owners of the shards, as the loop has decided last.
 type shardPlacement struct {
-	owners []string // by shard
-	view   sharding.View
+	owners  []string          // by shard
+	members []sharding.Member // all whose process has not ended
 }
 
 // ShardOwners returns the members that should hold the shards, by shard; empty before there was a view.
@@ -138,13 +141,21 @@ func (m *Manager) ShardOwners() []string {
 	return nil
 }
 
-// EligibleMembers returns the members that may own shards: this node, and those whose heartbeat is in this keyspace,
-// including those that have withdrawn.
-func (m *Manager) EligibleMembers() []sharding.Member {
-	if p := m.placement.Load(); p != nil {
-		return p.view.Members
+// KeyspaceMembers returns the live members of which this node has read a heartbeat in this keyspace, and this node.
+// They include members that have withdrawn, and those whose heartbeats are missing now: a node whose Redis is slow
+// may have read them last in a bad moment, and cannot read them again. Until heartbeats have been read for a while,
+// that is all members.
+func (m *Manager) KeyspaceMembers() []sharding.Member {
+	p, seen := m.placement.Load(), m.seen.Load()
+	switch {
+	case p == nil:
+		return nil
+	case seen == nil:
+		return p.members
 	}
-	return nil
+	return slices.DeleteFunc(slices.Clone(p.members), func(x sharding.Member) bool {
+		return x.Name != m.o.Node && (x.Process == "" || (*seen)[x.Name] != x.Process)
+	})
 }
 
 func (m *Manager) wakeLoop() {

@@ -26,7 +26,7 @@ func (l *managerLoop) applyView(v sharding.View, now time.Time) {
 func (l *managerLoop) updateMembers(now time.Time) {
 	v := l.withoutEnded(l.gossipView)
 	l.currentProcess = make(map[string]string, len(v.Members))
-	l.members = memberNames(v)
+	l.members, l.allMembers = memberNames(v), v.Members
 	for _, member := range v.Members {
 		if member.Process != "" {
 			l.currentProcess[member.Name] = member.Process
@@ -88,7 +88,7 @@ func (l *managerLoop) assignOwners(now time.Time) {
 		v.Members[i].Withdrawn = l.withdrawn[v.Members[i].Name]
 	}
 	owners := sharding.Assign(v, l.o.Shards)
-	l.m.placement.Store(&shardPlacement{owners: owners, view: v})
+	l.m.placement.Store(&shardPlacement{owners: owners, members: l.allMembers})
 	for shard, owner := range owners {
 		s := l.shards[shard]
 		if owner == l.o.Node && s.owner != owner && s.lock == nil {
