@@ -89,14 +89,7 @@ func usedAttributes(t *testing.T) map[string]string {
 }
 
 // isSupport reports whether code is in no program.
-func isSupport(path string) bool {
-	for _, dir := range []string{"sim", "simnet", "dev", "storetest", "redistest", "faultproxy", "acceptance", "observability"} {
-		if strings.Contains(path, "/internal/"+dir+"/") {
-			return true
-		}
-	}
-	return false
-}
+func isSupport(path string) bool { return strings.Contains(filepath.ToSlash(path), "/internal/test/") }
 
 var (
 	logMethods = map[string]int{ // where the attributes begin
