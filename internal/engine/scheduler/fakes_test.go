@@ -37,6 +37,8 @@ type fakeStore struct {
 	// script answers a repetition.
 	lose    func(shard int) bool
 	batches map[string]job.LeaseReply
+	// refuse, when it returns an error, refuses a request before its batch is looked up.
+	refuse func(shard int) error
 	// executed and scanned run after a call had its effect, before it returns.
 	executed, scanned func()
 	expired           [][]job.Overdue
@@ -75,7 +77,8 @@ func newFakeStore() *fakeStore {
 	return &fakeStore{
 		lanes: make(map[int]map[job.Lane][]*record), records: make(map[job.RecordID]*record), locks: make(map[int]string),
 		trip: func() time.Duration { return 0 }, fail: func(int) error { return nil },
-		lose: func(int) bool { return false }, batches: make(map[string]job.LeaseReply),
+		refuse: func(int) error { return nil },
+		lose:   func(int) bool { return false }, batches: make(map[string]job.LeaseReply),
 		clock:    func(int) int64 { return time.Now().UnixMicro() },
 		executed: func() {}, scanned: func() {},
 	}
@@ -141,6 +144,10 @@ func (st *fakeStore) Lease(ctx context.Context, requests []job.LeaseRequest) []j
 	st.mu.Lock()
 	total := 0
 	for i, q := range requests {
+		if err := st.refuse(q.Shard); err != nil {
+			replies[i].Err = err
+			continue
+		}
 		answer, again := st.batches[q.Batch]
 		if !again {
 			if answer = st.lease(ctx, q); answer.Err == nil {

@@ -20,6 +20,12 @@ import (
 // outcomeUnknown reports whether a call may have had its effect.
 func outcomeUnknown(r job.LeaseReply) bool { return errors.Is(r.Err, job.ErrUnavailable) }
 
+// mayStillLease reports whether a repetition did not answer the call: Redis did not answer, or refused its clock
+// before it looked at the batch.
+func mayStillLease(r job.LeaseReply) bool {
+	return outcomeUnknown(r) || errors.Is(r.Err, job.ErrClockJump)
+}
+
 // repeatOwnCall repeats a call for a shard of this node.
 func (s *Scheduler) repeatOwnCall(ctx context.Context, c *call, request job.LeaseRequest, r job.LeaseReply) {
 	r, got := s.repeatCall(ctx, request, r)
@@ -54,7 +60,7 @@ func (s *Scheduler) repeatCall(ctx context.Context, request job.LeaseRequest, r 
 	}
 	// Records leased in advance are due by the time of the repetition.
 	request.Advance = 0
-	for until := time.Now().Add(s.o.LeaseTTL); outcomeUnknown(r) && time.Now().Before(until) &&
+	for until := time.Now().Add(s.o.LeaseTTL); mayStillLease(r) && time.Now().Before(until) &&
 		sleepContext(ctx, errorPause); {
 		r = s.o.Store.Lease(ctx, []job.LeaseRequest{request})[0]
 		s.metrics.countLeases(len(r.Leased), r.Err)

@@ -27,6 +27,34 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// A clock that Redis refuses meanwhile is no answer: the call before it has leased.
+func TestARefusedClockDoesNotEndARepetition(t *testing.T) {
+	run(t, func(b *bed) {
+		b.slots.done("q", 3)
+		leased, refused := false, 0
+		b.store.set(func() {
+			b.store.lose = func(int) bool {
+				first := !leased
+				leased = true
+				return first
+			}
+			b.store.refuse = func(int) error {
+				if !leased || refused == 3 {
+					return nil
+				}
+				refused++
+				return job.ErrClockJump
+			}
+		})
+		b.create(0, laneOf(5), 0, 3)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := b.slots.count(); n != 3 {
+			t.Errorf("%d of 3 records reached a worker", n)
+		}
+	})
+}
+
 // away has calls for one shard fail as those to a server that is away.
 func away(sick int) func(shard int) error {
 	return func(shard int) error {

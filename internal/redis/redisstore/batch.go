@@ -3,6 +3,7 @@ package redisstore
 import (
 	"strconv"
 	"sync"
+	"time"
 )
 
 // batchSlots are the fields in which a shard remembers this process's last lease batches. Each call in
@@ -17,13 +18,16 @@ type batchSlots struct {
 type batchSlot struct {
 	busy  bool
 	batch string
+	// lateUntil is until when a copy of a call with an unknown outcome may still arrive. Such a copy leases nothing
+	// while the slot has its batch. In a slot that has been reused it would lease records that nobody receives.
+	lateUntil time.Time
 }
 
 // maxRememberedBatches is how many failed batches are remembered before a slot is reused.
 const maxRememberedBatches = 8
 
 // acquire returns the number of a slot for the batch.
-func (b *batchSlots) acquire(batch string) int {
+func (b *batchSlots) acquire(batch string, now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	free, idle := -1, -1
@@ -33,9 +37,11 @@ func (b *batchSlots) acquire(batch string) int {
 		case s.batch == batch:
 			b.slots[i].busy = true
 			return i
-		case s.batch == "" && free < 0:
-			free = i
-		case idle < 0:
+		case s.batch == "" && !now.Before(s.lateUntil):
+			if free < 0 {
+				free = i
+			}
+		case idle < 0 || s.lateUntil.Before(b.slots[idle].lateUntil):
 			idle = i
 		}
 	}
@@ -50,13 +56,18 @@ func (b *batchSlots) acquire(batch string) int {
 	return free
 }
 
-// release frees a slot. A batch that was answered is forgotten.
-func (b *batchSlots) release(slot int, answered bool) {
+// release frees a slot. A batch that was answered is forgotten, but not before lateUntil; zero: no copy of its call
+// is under way.
+func (b *batchSlots) release(slot int, answered bool, lateUntil time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.slots[slot].busy = false
+	s := &b.slots[slot]
+	s.busy = false
+	if lateUntil.After(s.lateUntil) {
+		s.lateUntil = lateUntil
+	}
 	if answered {
-		b.slots[slot].batch = ""
+		s.batch = ""
 	}
 }
 

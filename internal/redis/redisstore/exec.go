@@ -234,7 +234,7 @@ func (s *Store) sendPipeline(ctx context.Context, to pipeliner, ops []*op, whole
 			common = s.clockArgs(o.shard)
 		}
 		if o.deadlineArg > 0 {
-			o.argv[o.deadlineArg] = s.answerDeadline(o.shard)
+			o.argv[o.deadlineArg] = s.answerDeadline(ctx, o.shard)
 		}
 		first := whole && o.script != nil && !slices.Contains(sent, o.script)
 		if first {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
@@ -38,10 +39,22 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 			continue
 		}
 		replies[i] = c.readReply(ctx, s)
-		err := replies[i].Err
-		s.batches[c.Shard].release(c.slot, err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump))
+		s.releaseBatch(c, replies[i].Err)
 	}
 	return replies
+}
+
+// releaseBatch ends the call for the batch.
+func (s *Store) releaseBatch(c *leaseCall, err error) {
+	var lateUntil time.Time
+	if c.op.mayHaveRun {
+		// Each copy is refused after answerTimeout, by a clock that may go at half speed.
+		lateUntil = s.now().Add(2 * s.answerTimeout)
+	}
+	// ErrNotHolder is an answer about earlier copies too: the script looks up the batch before the lock. ErrClockJump is
+	// none if an earlier copy may have leased: then it is ErrUnavailable as well.
+	answered := err == nil || errors.Is(err, job.ErrNotHolder) || errors.Is(err, job.ErrClockJump)
+	s.batches[c.Shard].release(c.slot, answered && !errors.Is(err, job.ErrUnavailable), lateUntil)
 }
 
 // leaseCall is a request in progress.
@@ -60,7 +73,7 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 		r.Batch = randomID()
 	}
 	keys := s.shards[r.Shard]
-	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].acquire(r.Batch)}
+	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].acquire(r.Batch, s.now())}
 	names := []string{keys.meta, keys.state, keys.lanes, keys.lock, keys.def}
 	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.tokenFloor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
@@ -123,6 +136,9 @@ func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 // {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
 func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	err := rediserr.Wrap("lease", c.op.err)
+	if errors.Is(err, job.ErrClockJump) && c.op.mayHaveRun {
+		err = fmt.Errorf("%w: %w", job.ErrUnavailable, err) // an earlier copy may have leased
+	}
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.LeaseReply{Err: err}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -207,9 +208,9 @@ func (s *Store) clockArgs(shard int) []any {
 	return []any{most, least, virtual}
 }
 
-// answerDeadline is the time by the shard's clock at which the client gives up on a call that is sent
-// now; 0 if that clock is unknown.
-func (s *Store) answerDeadline(shard int) int64 {
+// answerDeadline is the time by the shard's clock at which the client gives up on a call that is sent now: after its
+// read timeout, or when ctx ends; 0 if that clock is unknown.
+func (s *Store) answerDeadline(ctx context.Context, shard int) int64 {
 	clock := s.clocks[shard].expectedMS(s.now())
 	if s.virtual != nil {
 		clock = s.clocks[shard].advanceVirtual(max(0, s.virtual()))
@@ -217,7 +218,11 @@ func (s *Store) answerDeadline(shard int) int64 {
 	if clock == 0 {
 		return 0
 	}
-	return clock + s.answerTimeout.Milliseconds()
+	wait := s.answerTimeout
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, max(0, time.Until(end)))
+	}
+	return clock + wait.Milliseconds()
 }
 
 // runAndWrap runs ops, wraps their errors and returns the first one.

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,21 +37,69 @@ func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Minire
 
 func TestBatchSlots(t *testing.T) {
 	var b batchSlots
-	first, second := b.acquire("a"), b.acquire("b")
+	now, answered := time.Unix(1000, 0), time.Time{}
+	first, second := b.acquire("a", now), b.acquire("b", now)
 	if first == second {
 		t.Fatal("two calls in flight share a place")
 	}
-	b.release(first, false)
-	b.release(second, true)
-	if got := b.acquire("a"); got != first {
+	b.release(first, false, answered)
+	b.release(second, true, answered)
+	if got := b.acquire("a", now); got != first {
 		t.Errorf("a failed batch had place %d, its repeat has %d", first, got)
 	}
-	b.release(first, true)
+	b.release(first, true, answered)
 	for i := range 100 {
-		b.release(b.acquire(fmt.Sprint("lost-", i)), false)
+		b.release(b.acquire(fmt.Sprint("lost-", i), now), false, answered)
 	}
 	if len(b.slots) > maxRememberedBatches {
 		t.Errorf("%d places", len(b.slots))
+	}
+}
+
+// A batch keeps its place while a copy of its call may arrive: in a place that has another batch by then, the copy
+// would lease records that nobody receives.
+func TestBatchKeepsItsSlotWhileCopiesMayArrive(t *testing.T) {
+	var b batchSlots
+	now := time.Unix(1000, 0)
+	late := now.Add(2 * time.Second)
+	place := b.acquire("lost", now)
+	b.release(place, false, late)
+	if got := b.acquire("lost", now); got != place {
+		t.Fatalf("the repetition has place %d, the call had %d", got, place)
+	}
+	b.release(place, true, time.Time{}) // the repetition was answered at once
+	for range 3 {
+		got := b.acquire("next", late.Add(-time.Millisecond))
+		if got == place {
+			t.Fatal("another batch has the place while a copy may arrive")
+		}
+		b.release(got, true, time.Time{})
+	}
+	for i := range 2 * maxRememberedBatches { // with all other places taken
+		if got := b.acquire(fmt.Sprint(i), late); got == place {
+			return
+		}
+	}
+	t.Error("the place is never used again")
+}
+
+// A script is refused when its caller has gone, which is after the read timeout or when the context ends.
+func TestCallsExpireWithTheirCallers(t *testing.T) {
+	s, _ := embedded(t)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	s.clocks[0].observe(5_000_000, 0, now, now)
+	short, cancel := context.WithDeadline(t.Context(), now.Add(s.answerTimeout/2))
+	defer cancel()
+	long, cancel := context.WithDeadline(t.Context(), now.Add(time.Hour))
+	defer cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		want time.Duration
+	}{"without an end": {t.Context(), s.answerTimeout}, "long": {long, s.answerTimeout}, "short": {short, s.answerTimeout / 2}} {
+		if got := s.answerDeadline(tt.ctx, 0); got > 5000+tt.want.Milliseconds() || got < 5000 {
+			t.Errorf("%s: %d ms after the call, want %v at most", name, got-5000, tt.want)
+		}
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -304,6 +306,65 @@ func TestLateLeaseIsRefused(t *testing.T) {
 		}
 		return nil
 	})
+	calls := scriptCalls(t, server)
+	proxy.Pass()
+	redistest.Eventually(t, time.Minute, "the call arrives", func(context.Context) error {
+		if n := scriptCalls(t, server) - calls; n < 1 {
+			return fmt.Errorf("%d have", n)
+		}
+		return nil
+	})
+	if leased := w.Lease(0, 1); len(leased) != 1 {
+		t.Errorf("%d leases are left for a call in time, want 1", len(leased))
+	}
+}
+
+// TestLeaseIsRefusedWhenItsCallerHasGone: a call under a permit waits for less than the read timeout. A copy of it
+// that arrives after its repetition was answered, and after the next call, leases nothing: nobody would receive it.
+func TestLeaseIsRefusedWhenItsCallerHasGone(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := faultproxy.New(t, server.Addr())
+	var held atomic.Bool
+	held.Store(true)
+	client, err := conn.NewClient(conn.ClientOptions{
+		URL: server.URL(), ReadTimeout: time.Minute, // so that the machine can stand still
+		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if held.Load() {
+				address = proxy.Addr()
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	realTime := func(c redis.UniversalClient) func(*redisstore.Options) {
+		return func(o *redisstore.Options) { o.Client, o.Virtual, o.Prefix = c, nil, "gone" }
+	}
+	w := storetest.NewWorldAt(t, server.Client(), "gone", time.Now().UnixMilli(), realTime(server.Client()))
+	far := w.Open(realTime(client))
+	lease := func(ctx context.Context, n int, batch string) job.LeaseReply {
+		return far.Lease(ctx, []job.LeaseRequest{storetest.LeaseRequest(0, n, batch)})[0]
+	}
+	if r := lease(t.Context(), 1, "known"); r.Err != nil { // the clock and the script are known from now on
+		t.Fatal(r.Err)
+	}
+	proxy.Blackhole(faultproxy.ToServer)
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if r := lease(short, 1, "lost"); !errors.Is(r.Err, job.ErrUnavailable) || proxy.Counters().Stalled == 0 {
+		t.Fatalf("a call that did not get through: %+v, %+v", r, proxy.Counters())
+	}
+	held.Store(false) // the next connections go another way
+	for _, batch := range []string{"lost", "next"} {
+		if r := lease(t.Context(), 0, batch); r.Err != nil || len(r.Leased) > 0 {
+			t.Fatalf("batch %s: %+v", batch, r)
+		}
+	}
+	d := storetest.Definition(w.InShard(0, 1)[0])
+	d.Schedule = schedule.Spec{Kind: schedule.KindOnce, At: time.Now().Add(-time.Minute)}
+	w.Add(d)
 	calls := scriptCalls(t, server)
 	proxy.Pass()
 	redistest.Eventually(t, time.Minute, "the call arrives", func(context.Context) error {
