@@ -28,13 +28,13 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	return &metrics{
 		running: registerShared(r, prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_worker_running", Help: "Handlers that run now.",
+			Name: "fermata_worker_running", Help: "Handlers that are running.",
 		})),
 		handled: registerShared(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_worker_handled_total", Help: "Attempts whose handler ended, by outcome.",
 		}, []string{"handler", "outcome"})),
 		seconds: registerShared(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_worker_handler_seconds", Help: "How long handlers ran.", Buckets: secondsBuckets,
+			Name: "fermata_worker_handler_seconds", Help: "Duration of handlers.", Buckets: secondsBuckets,
 		}, []string{"handler"})),
 		reconnects: registerShared(r, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_worker_reconnects_total", Help: "Streams opened after the first one.",

@@ -16,7 +16,7 @@ import (
 func (n *Node) reportFile(file string, fault func() error) {
 	promauto.With(n.cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_files_invalid", ConstLabels: prometheus.Labels{"file": file},
-		Help: "1 while a file on disk is invalid and the node keeps the last valid one.",
+		Help: "1 while a file on disk is invalid, and the node keeps the last valid version.",
 	}, func() float64 {
 		if fault() != nil {
 			return 1
@@ -29,7 +29,7 @@ func (n *Node) reportFile(file string, fault func() error) {
 const maxTokenSeries = 200
 
 var tokenExpiryDesc = prometheus.NewDesc("fermata_access_token_expiry_timestamp_seconds",
-	"When a token of the access file expires, in Unix seconds; of the 200 tokens that expire first.",
+	"When a token of the access file expires, in Unix seconds, for the 200 that expire first.",
 	[]string{"token"}, nil)
 
 // tokenExpiries collects the times at which tokens expire.

@@ -52,8 +52,8 @@ func TestInvalidFilesShow(t *testing.T) {
 	shows := func(want float64) {
 		t.Helper()
 		var b strings.Builder
-		b.WriteString("# HELP fermata_files_invalid 1 while a file on disk is invalid and the node keeps the last " +
-			"valid one.\n# TYPE fermata_files_invalid gauge\n")
+		b.WriteString("# HELP fermata_files_invalid 1 while a file on disk is invalid, and the node keeps the last " +
+			"valid version.\n# TYPE fermata_files_invalid gauge\n")
 		for _, file := range []string{"access", "audit_keys", "gossip_keys", "payload_keys", "webhooks"} {
 			fmt.Fprintf(&b, "fermata_files_invalid{file=%q} %v\n", file, want)
 		}

@@ -38,24 +38,25 @@ func newGauges(n *Node) *gauges {
 		Name: "fermata_shards", Help: "Shards of the keyspace.",
 	}, func() float64 { return float64(n.cfg.Shards) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "fermata_shards_owned", Help: "Shards that this node should hold, by the members that have a " +
-			"heartbeat in Redis.",
+		Name: "fermata_shards_owned", Help: "Shards that this node should hold, given the members that " +
+			"have a heartbeat in Redis.",
 	}, func() float64 { return float64(n.countOwned()) })
 	return &gauges{
 		unheld: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_shards_without_holder",
-			Help: "Shards of the cluster without a holder, by their locks in Redis.",
+			Help: "Shards of the cluster that have no holder, according to the locks in Redis.",
 		}),
 		clockOffset: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_redis_clock_offset_seconds",
-			Help: "Redis's clock minus this node's; scheduling goes by Redis's.",
+			Help: "Redis's clock minus this node's; scheduling uses Redis's clock.",
 		}),
 		eventsKeepMismatches: f.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_events_keep_mismatches", Help: "Live nodes whose --events-keep is not that of this node.",
+			Name: "fermata_events_keep_mismatches", Help: "Live nodes with another --events-keep than " +
+				"this node.",
 		}),
 		defaultsMismatches: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_policy_default_mismatches",
-			Help: "Live nodes whose defaults of retry and backoff are not those of this node.",
+			Help: "Live nodes with other defaults of retry and backoff than this node.",
 		}),
 		findings: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_redis_findings", Help: "Findings about Redis, by code and severity; the log has the " +

@@ -33,10 +33,10 @@ func New(o Options) (*Gate, error) {
 		options: o, authority: o.Authority, limits: o.Limits, binding: o.Binding, logger: o.Logger,
 		quotas: quotaTable{bySubject: make(map[string]*quota)}, scans: make(chan struct{}, maxScans), logLimiter: rate.NewLimiter(1, 20),
 		denied: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and by what was amiss.",
+			Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",
 		}, []string{"method", "reason"}),
 		leases: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_access_foreign_leases_total", Help: "Leases that workers named without having got them.",
+			Name: "fermata_access_foreign_leases_total", Help: "Leases that workers named without having received them.",
 		}),
 	}
 	if o.Registerer == nil {

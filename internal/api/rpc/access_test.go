@@ -285,7 +285,7 @@ func TestCallersHearTheCause(t *testing.T) {
 func (b *gated) denied(t *testing.T, method, reason string) prometheus.Collector {
 	t.Helper()
 	return registered(t, b.registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and by what was amiss.",
+		Name: "fermata_access_denied_total", Help: "Calls that were refused, by method and reason.",
 	}, []string{"method", "reason"})).WithLabelValues(method, reason)
 }
 

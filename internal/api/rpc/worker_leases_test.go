@@ -165,7 +165,7 @@ func TestStolenLeases(t *testing.T) {
 func (b *gated) foreign(t *testing.T) prometheus.Collector {
 	t.Helper()
 	return registered(t, b.registry, prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_access_foreign_leases_total", Help: "Leases that workers named without having got them.",
+		Name: "fermata_access_foreign_leases_total", Help: "Leases that workers named without having received them.",
 	}))
 }
 

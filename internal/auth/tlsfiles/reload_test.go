@@ -90,8 +90,8 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 		if err := try(t, addr, fresh); (err == nil) != fresh2 {
 			t.Errorf("%s: the new client gets %v", when, err)
 		}
-		want := fmt.Sprintf("# HELP fermata_certificate_files_invalid 1 while the TLS files on disk are invalid and "+
-			"older ones are active.\n"+
+		want := fmt.Sprintf("# HELP fermata_certificate_files_invalid 1 while the TLS files on disk are invalid, and "+
+			"the node uses the last valid ones.\n"+
 			"# TYPE fermata_certificate_files_invalid gauge\nfermata_certificate_files_invalid{use=\"clients\"} %d\n",
 			broken)
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
@@ -225,10 +225,10 @@ func TestEndOfACertificateIsToldInTime(t *testing.T) {
 	told(2, "about to end")
 	now.pass(7 * 24 * time.Hour)
 	told(1, "has ended")
-	want := fmt.Sprintf(`# HELP fermata_certificate_expiry_timestamp_seconds When the certificate in force ends, in Unix seconds.
+	want := fmt.Sprintf(`# HELP fermata_certificate_expiry_timestamp_seconds When the active certificate expires, in Unix seconds.
 # TYPE fermata_certificate_expiry_timestamp_seconds gauge
 fermata_certificate_expiry_timestamp_seconds{use="clients"} %d
-# HELP fermata_certificate_lifetime_seconds How long the certificate in force is good in all, from its beginning to its end.
+# HELP fermata_certificate_lifetime_seconds Lifetime of the active certificate, from its beginning to its end.
 # TYPE fermata_certificate_lifetime_seconds gauge
 fermata_certificate_lifetime_seconds{use="clients"} %d
 `, end.Unix(), 90*24*3600)

@@ -96,16 +96,16 @@ func (s *Source) registerMetrics(reg prometheus.Registerer) {
 	if s.o.Cert != "" {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_certificate_expiry_timestamp_seconds", ConstLabels: use,
-			Help: "When the certificate in force ends, in Unix seconds.",
+			Help: "When the active certificate expires, in Unix seconds.",
 		}, func() float64 { return float64(s.ReloadIfDue().Unix()) })
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_certificate_lifetime_seconds", ConstLabels: use,
-			Help: "How long the certificate in force is good in all, from its beginning to its end.",
+			Help: "Lifetime of the active certificate, from its beginning to its end.",
 		}, func() float64 { return s.currentMaterial().lifetime.Seconds() })
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_certificate_files_invalid", ConstLabels: use,
-		Help: "1 while the TLS files on disk are invalid and older ones are active.",
+		Help: "1 while the TLS files on disk are invalid, and the node uses the last valid ones.",
 	}, func() float64 {
 		s.ReloadIfDue()
 		if s.filesInvalid.Load() {
@@ -120,7 +120,7 @@ func (s *Source) registerRefusals() {
 	s.registerOnce.Do(func() {
 		s.refused = promauto.With(s.o.Registerer).NewCounter(prometheus.CounterOpts{
 			Name: "fermata_tls_handshakes_refused_total", ConstLabels: prometheus.Labels{"use": s.o.Use},
-			Help: "Incoming connections that ended in their TLS handshake.",
+			Help: "Incoming connections that failed in their TLS handshake.",
 		})
 	})
 }

@@ -91,7 +91,7 @@ func (c *Cluster) registerMetrics(reg prometheus.Registerer) {
 	}, func() float64 { return float64(len(c.View().Members)) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fermata_gossip_keys",
-		Help: "Keys that decrypt gossip: 1, more while keys are being replaced, 0 when it is in the clear.",
+		Help: "Keys that decrypt gossip: 1, more during a rotation, 0 if gossip is not encrypted.",
 	}, func() float64 {
 		if c.o.ring == nil {
 			return 0

@@ -16,17 +16,17 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, foreign func() float64) (*metrics, error) {
 	m := &metrics{
 		links: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fermata_peer_links", Help: "Open links to other nodes, by who dialled.",
+			Name: "fermata_peer_links", Help: "Open links to other nodes, by direction.",
 		}, []string{"direction"}),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_peer_messages_sent_total", Help: "Messages sent to other nodes.",
 		}, []string{"kind"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_peer_messages_dropped_total",
-			Help: "Messages not sent because there was no link, or its queue was full.",
+			Help: "Messages that were not sent because there was no link, or its queue was full.",
 		}, []string{"kind"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_peer_messages_refused_total", Help: "Messages of other nodes that were not well formed.",
+			Name: "fermata_peer_messages_refused_total", Help: "Invalid messages of other nodes.",
 		}),
 	}
 	for _, kind := range []string{"permit", "permit_result", "nudge", "cancel", "hand_over"} {

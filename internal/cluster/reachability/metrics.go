@@ -14,8 +14,8 @@ type metrics struct {
 
 func (m *metrics) registerWith(r prometheus.Registerer, latency *LatencyMeter) error {
 	m.withdrawn = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fermata_node_withdrawn", Help: "1 while this node leaves its shards to others, because Redis does " +
-			"not answer it or answers it much later than them; else 0.",
+		Name: "fermata_node_withdrawn", Help: "1 while this node leaves its shards to others, because " +
+			"Redis does not answer it, or answers it much later than the other nodes; otherwise 0.",
 	})
 	m.withdrawals = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fermata_node_withdrawal_changes_total",
@@ -27,9 +27,8 @@ func (m *metrics) registerWith(r prometheus.Registerer, latency *LatencyMeter) e
 	return errors.Join(r.Register(m.withdrawn), r.Register(m.withdrawals),
 		r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fermata_redis_latency_seconds",
-			Help: "Time that Redis takes to answer this node's calls on locks and records, the median over a third " +
-				"of " +
-				"--lock-ttl; 0 where there were none.",
+			Help: "Time that Redis takes to answer this node's calls on locks and records: the median " +
+				"over a third of --lock-ttl; 0 without calls.",
 		}, func() float64 { return latency.Current(time.Now()).Seconds() })))
 }
 

@@ -24,17 +24,19 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			[]string{"reason"})
 	}
 	m := &metrics{
-		admitted: counter("admitted_total", "Runs that had gates to pass and were delivered."),
+		admitted: counter("admitted_total", "Runs with gates that passed all of them and were delivered."),
 		held:     vector("held_total", "Runs that a gate held back, by gate."),
-		woken:    counter("woken_total", "Held runs that were made due because what they wait for became free."),
-		lost:     vector("units_lost_total", "Units that live attempts lost, by gate."),
+		woken: counter("woken_total", "Held runs that became due because the lock or limit that they "+
+			"waited for became free."),
+		lost:     vector("units_lost_total", "Units of locks and queues that live attempts lost, by gate."),
 		failures: counter("failures_total", "Calls for gates that Redis did not answer."),
-		probes:   counter("probes_total", "Runs that were sent to find out whether a target has recovered."),
+		probes:   counter("probes_total", "Runs that were started to test whether a target has recovered."),
 		opened: counter("circuits_opened_total",
-			"Times that the circuit of a target opened, or opened for longer, after results of this node."),
+			"Times that the circuit of a target opened, or stayed open for longer, after results of this "+
+				"node."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "fermata_admission_gate_seconds",
-			Help:    "Time from the lease of a run with gates until it had passed them.",
+			Help:    "Time from the lease of a run with gates until it passed them.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 	}

@@ -19,13 +19,14 @@ func newGauges() trailGauges {
 	}
 	return trailGauges{
 		setBacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fermata_audit_rollbacks_total", Help: "Times that the audit chain in Redis ended before what " +
-				"this node had seen of it."}),
+			Name: "fermata_audit_rollbacks_total", Help: "Times that the audit chain in Redis ended " +
+				"before a record that this node had seen."}),
 		records: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_audit_stored_records", Help: "Audit records in Redis."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_audit_stored_bytes", Help: "About what the audit records in Redis take, in bytes."}),
-		lag: vector("fermata_audit_export_lag_seconds", "How long the oldest audit record has waited "+
+			Name: "fermata_audit_stored_bytes", Help: "Approximate size of the audit records in Redis, in " +
+				"bytes."}),
+		lag: vector("fermata_audit_export_lag_seconds", "Time that the oldest audit record has waited "+
 			"for an export to acknowledge it."),
 		waitingRecords: vector("fermata_audit_export_waiting_records", "Audit records that an export has not "+
 			"acknowledged."),

@@ -29,21 +29,22 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermata_dispatch_" + name, Help: help},
 			[]string{label})
 	}
-	acks := vector("result_acks_total", "Results acknowledged to workers, by what became of them; stale is a "+
-		"result under a token that no longer counts.", "status")
+	acks := vector("result_acks_total", "Results acknowledged to workers, by status; stale is a result with a "+
+		"token that is no longer valid.", "status")
 	m := &metrics{
-		delivered: counter("leases_delivered_total", "Leases handed to the stream of a worker."),
+		delivered: counter("leases_delivered_total", "Leases sent to workers."),
 		lost: vector("leases_lost_total",
-			"Leases that ended without a result: expired (no renewal in time), lease_lost (refused by the store), "+
-				"moved (taken to another node), refused (could not be taken over), abandoned (something it held was "+
-				"lost), disclaimed (its worker does not know it any more).", "reason"),
+			"Leases that ended without a result: expired (not renewed in time), lease_lost (refused by the store), "+
+				"moved (taken to another node), refused (could not be taken over), abandoned (a lock or another unit "+
+				"of the run was lost), disclaimed (the worker does not know the lease any more).", "reason"),
 		returned: vector("leases_returned_total",
-			"Leases given back before a handler saw them: unsent, worker (returned by it), closed (no session left), "+
-				"late (no time left), gated (held up on its way here).", "reason"),
+			"Leases returned before a handler started: unsent, worker (returned by the worker), closed (no session "+
+				"left), late (no time left), gated (held up on the way to the worker).", "reason"),
 		timeouts: counter("timeouts_total",
-			"Attempts that this node settled because their worker did not answer in time."),
-		adopted:       counter("leases_adopted_total", "Leases taken over from an earlier session of their worker."),
-		resubmitted:   counter("resubmitted_total", "Results and returns that had to be submitted again."),
+			"Attempts that this node ended because their worker did not answer in time."),
+		adopted: counter("leases_adopted_total", "Leases taken over from an earlier session of their worker."),
+		resubmitted: counter("resubmitted_total", "Results and returned leases that had to be submitted "+
+			"again."),
 		storeFailures: counter("store_failures_total", "Failed calls to renew leases or read records."),
 		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fermata_dispatch_result_commit_seconds", Help: "Time from the arrival of a result until it is stored.",
@@ -75,10 +76,10 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 
 var (
 	slotsDesc = prometheus.NewDesc("fermata_dispatch_slots",
-		"Slots of this node's workers by queue: free, or busy with an attempt. A worker of several queues counts "+
-			"its free slots for each.",
+		"Slots of this node's workers by queue: free, or busy with an attempt. The free slots of a worker count "+
+			"for each of its queues.",
 		[]string{"namespace", "queue", "state"}, nil)
-	sessionsDesc = prometheus.NewDesc("fermata_dispatch_sessions", "Open worker streams by queue.",
+	sessionsDesc = prometheus.NewDesc("fermata_dispatch_sessions", "Open connections of workers, by queue.",
 		[]string{"namespace", "queue"}, nil)
 )
 

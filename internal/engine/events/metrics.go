@@ -12,16 +12,16 @@ type metrics struct {
 func newMetrics() metrics {
 	return metrics{
 		watchers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fermata_event_watchers", Help: "Open streams of events of this node."}),
+			Name: "fermata_event_watchers", Help: "Open event streams of this node."}),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_events_sent_total", Help: "Events that this node sent to watchers."}),
 		goneTotal: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_event_watches_expired_total",
-			Help: "Watches that ended because the events to be sent next were no longer kept."}),
+			Help: "Watches that ended because the next events were no longer kept."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_event_watchers_refused_total",
-			Help: "Watches that were refused since the places of watchers, or the caller's share of them, were " +
-				"taken."}),
+			Help: "Watches that were refused because the limit of watchers, or the caller's share of it, " +
+				"was used up."}),
 	}
 }
 

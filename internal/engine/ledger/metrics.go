@@ -20,12 +20,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 		commit: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "fermata_ledger_commit_seconds",
-			Help:    "Time from sending a batch of decisions to the store until its answer.",
+			Help:    "Time from sending a batch of decisions to Redis until its reply.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14),
 		}),
 		conflicts: f.NewCounter(prometheus.CounterOpts{
 			Name: "fermata_ledger_conflicts_total",
-			Help: "Decisions that were made again because the record had changed meanwhile.",
+			Help: "Decisions that were computed again because the record had changed meanwhile.",
 		}),
 	}
 }

@@ -117,8 +117,8 @@ func (l *Sampler) RecordAdvice(keys []job.QueueKey, needed bool) {
 const maxAdviceSeries = 200
 
 var adviceDesc = prometheus.NewDesc("fermata_scaler_wants_workers",
-	"Whether autoscalers that asked for a queue here within two minutes were told that workers are needed: 1 if "+
-		"any was, 0 if its due runs may wait. There is none for queues without due runs.",
+	"What autoscalers that asked this node for a queue within two minutes were told: 1 if workers are needed for "+
+		"at least one of them, 0 if the due runs may wait. Queues without due runs have no series.",
 	[]string{"namespace", "queue"}, nil)
 
 // adviceCollector exports the advice given to autoscalers for queues with due runs. Queues that do not exist

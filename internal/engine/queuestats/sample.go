@@ -143,19 +143,19 @@ type metrics struct {
 
 func (m *metrics) registerWith(r prometheus.Registerer, more prometheus.Collector) error {
 	m.watches = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fermata_scaler_watches", Help: "Streams by which autoscalers watch queues at this node.",
+		Name: "fermata_scaler_watches", Help: "Streams of autoscalers that watch queues at this node.",
 	})
 	m.sampleTime = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "fermata_scaler_count_seconds", Help: "Time that it took to count the queues that autoscalers ask for.",
+		Name: "fermata_scaler_count_seconds", Help: "Time to count the queues that autoscalers ask for.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
 	m.failures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fermata_scaler_count_failures_total",
-		Help: "Times that the queues that autoscalers ask for could not be counted.",
+		Help: "Failed attempts to count the queues that autoscalers ask for.",
 	})
 	m.refused = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_scaler_refused_total", Help: "Times that an autoscaler was refused since all places of " +
-			"queues or of streams, or its share of them, were taken.",
+		Name: "fermata_scaler_refused_total", Help: "Times that an autoscaler was refused because the " +
+			"limit of queues or streams, or its share of it, was used up.",
 	})
 	if r == nil {
 		return nil

@@ -48,14 +48,15 @@ type Measure struct {
 var (
 	Jobs = &Measure{
 		"jobs",
-		newGaugeDesc("fermata_namespace_jobs", "Jobs of a namespace that has a limit of them, in the whole cluster."),
-		newGaugeDesc("fermata_namespace_jobs_limit", "How many jobs a namespace may have."),
+		newGaugeDesc("fermata_namespace_jobs", "Jobs of a namespace that has a limit of jobs, in the "+
+			"whole cluster."),
+		newGaugeDesc("fermata_namespace_jobs_limit", "Maximum number of jobs of a namespace."),
 	}
 	JobBytes = &Measure{
 		"job bytes",
-		newGaugeDesc("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of them, in "+
-			"the whole cluster: ids, stored definitions, histories and dead letters."),
-		newGaugeDesc("fermata_namespace_job_bytes_limit", "How many bytes the jobs of a namespace may have."),
+		newGaugeDesc("fermata_namespace_job_bytes", "Bytes of the jobs of a namespace that has a limit of bytes, "+
+			"in the whole cluster: ids, stored definitions, histories and dead letters."),
+		newGaugeDesc("fermata_namespace_job_bytes_limit", "Maximum number of bytes of a namespace's jobs."),
 	}
 )
 

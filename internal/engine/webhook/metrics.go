@@ -22,23 +22,26 @@ func newMetrics(r prometheus.Registerer) (*webhookMetrics, error) {
 	m := &webhookMetrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_deliveries_total",
-			Help: "Events that webhooks took (delivered), did not take and get again (retried), or that were given " +
-				"up on (given_up).",
+			Help: "Events by the outcome of their delivery: delivered, retried (not accepted, sent again " +
+				"later) or given_up.",
 		}, []string{"webhook", "outcome"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_lost_total",
-			Help: "Events trimmed before a webhook read them, whether its filter selects them or not.",
+			Help: "Events that were trimmed before a webhook read them, including those that its filter " +
+				"ignores.",
 		}, hook),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_webhook_evicted_total",
-			Help: "Undelivered events of a webhook that are no longer kept, because there are newer ones.",
+			Help: "Undelivered events of a webhook that were deleted because there are newer ones.",
 		}, hook),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fermata_webhook_lag_seconds",
-			Help: "Age of the oldest event that a webhook has not come past, in the shards that this node holds.",
+			Help: "Age of the oldest event that a webhook has not processed, in the shards this node " +
+				"holds.",
 		}, hook),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_webhook_request_seconds", Help: "How long endpoints took to answer, or not to.",
+			Name: "fermata_webhook_request_seconds", Help: "Time that endpoints took to answer, or to " +
+				"fail.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
 		}, hook),
 	}

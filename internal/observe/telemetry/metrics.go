@@ -52,29 +52,32 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		attemptSeconds: histogram("fermata_attempt_seconds",
 			"Time from the start of an attempt until its result was stored.", spanBuckets),
 		runSeconds: histogram("fermata_run_seconds",
-			"Time from the start of a run's first attempt until the run ended, pauses between attempts included.",
+			"Time from the start of a run's first attempt until the run ended, including pauses between "+
+				"attempts.",
 			spanBuckets),
 		backoffDepth: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_backoff_failures", Help: "Failed runs in a row at the moment a backoff was applied.",
+			Name: "fermata_backoff_failures", Help: "Consecutive failed runs at the time a backoff was " +
+				"applied.",
 			Buckets: []float64{1, 2, 3, 4, 5, 10, 20, 50, 100},
 		}, []string{"namespace", "queue"}),
 		starts: counter("fermata_starts_total",
 			"Attempts that started, by timing: on_time (within a second of their due time) or late.", "namespace",
 			"queue", "timing"),
 		early: counter("fermata_early_starts_total",
-			"Attempts that started before their due time; any is an error.", "namespace", "queue"),
+			"Attempts that started before their due time; each one is a defect.", "namespace", "queue"),
 		retries: counter("fermata_retries_total",
-			"Attempts that started after an earlier one of their run had failed.", "namespace", "queue"),
+			"Attempts that started after an earlier attempt of their run had failed.", "namespace", "queue"),
 		attempts: counter("fermata_attempts_total", "Attempts that ended, by outcome.", "namespace", "queue",
 			"outcome"),
 		runs: counter("fermata_runs_total", "Runs that ended, by outcome and trigger.", "namespace", "queue",
 			"outcome", "trigger"),
-		held: counter("fermata_held_seconds_total", "Time that runs were held back, by what held them: "+
-			"no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and "+
-			"queue (limits of the queue), backoff, retry, paused, or a gate. "+
-			"Backoffs and retries count when they are decided, the others when they end.",
+		held: counter("fermata_held_seconds_total", "Time that runs were held back, by reason: "+
+			"no_worker (due, and no worker served the queue), slot (due, and no worker had a free slot), rate and "+
+			"queue (limits of the queue), queue_paused, backoff, retry, paused, or a gate. "+
+			"Backoffs and retries count when they are decided, the other reasons when the wait ends.",
 			"namespace", "queue", "reason"),
-		skipped: counter("fermata_nominal_times_skipped_total", "Nominal times that passed without a run, by reason.",
+		skipped: counter("fermata_nominal_times_skipped_total", "Scheduled times that passed without a "+
+			"run, by reason.",
 			"namespace", "queue", "reason"),
 		deadLetters: counter("fermata_dead_letters_total", "Runs that ended as dead letters, by reason.", "namespace",
 			"queue", "reason"),
@@ -84,8 +87,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		jobs: counter("fermata_job_changes_total", "Changes of jobs by clients and operators.", "namespace",
 			"change"),
 		calls: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermata_rpc_seconds", Help: "Time that calls of clients took, by method and status code; " +
-				"streams count when they end, those that ended of age as OK.",
+			Name: "fermata_rpc_seconds", Help: "Duration of clients' calls, by method and status code. " +
+				"Streams count when they end; those that reached their maximum age count as OK.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"method", "code"}),
 	}

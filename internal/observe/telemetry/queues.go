@@ -71,25 +71,25 @@ func (t *Telemetry) SetQueues(stats []QueueSize) {
 var (
 	byQueue     = []string{"namespace", "queue"}
 	backlogDesc = prometheus.NewDesc("fermata_queue_backlog",
-		"Due records that wait for a slot, in the shards this node holds.", byQueue, nil)
+		"Due runs that wait for a slot, in the shards this node holds.", byQueue, nil)
 	unservedDesc = prometheus.NewDesc("fermata_queue_unserved_backlog",
-		"Due records of queues that no worker of any node serves, as far as this node knows, in the shards this "+
+		"Due runs of queues that no worker of any node serves, as far as this node knows, in the shards this "+
 			"node holds.", byQueue, nil)
 	recordsDesc = prometheus.NewDesc("fermata_queue_records",
 		"Records by region of the index, in the shards this node holds.", append(byQueue, "region"), nil)
 	overdueDesc = prometheus.NewDesc("fermata_queue_oldest_overdue_seconds",
-		"How long the longest waiting due record has waited, in the shards this node holds.", byQueue, nil)
+		"Time that the oldest due run has waited, in the shards this node holds.", byQueue, nil)
 	lateDesc = prometheus.NewDesc("fermata_runs_overdue",
-		"Runs that wait now for longer than a second after they were due, in the shards this node holds; 0 for a "+
-			"queue that is paused as a whole.", byQueue, nil)
+		"Runs that have waited for more than a second since they were due, in the shards this node holds; 0 for a "+
+			"paused queue.", byQueue, nil)
 	deadForDesc = prometheus.NewDesc("fermata_queue_dead_letter_kept_seconds",
-		"How long the dead letter that is deleted first is still kept, in the shards this node holds.", byQueue, nil)
+		"Time until the next dead letter is deleted, in the shards this node holds.", byQueue, nil)
 	deadAgeDesc = prometheus.NewDesc("fermata_queue_oldest_dead_letter_seconds",
-		"How long ago the oldest dead letter died, of those that are deleted first, in the shards this node holds.",
+		"Time since the oldest dead letter died, among those that are deleted first, in the shards this "+
+			"node holds.",
 		byQueue, nil)
 	queuePausedDesc = prometheus.NewDesc("fermata_queue_paused",
-		"1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for "+
-			"others.", byQueue, nil)
+		"1 for a paused queue that has records in the shards this node holds. Other queues have no series.", byQueue, nil)
 )
 
 // sizeCollector collects the sizes that were counted last. They are counted by a loop, so

@@ -124,10 +124,10 @@ func TestTheWorstAreNamedOnlyWhenTheyAreGiven(t *testing.T) {
 	named := job.TopJob{Record: job.Record{Definition: &job.Definition{Key: someJob, Queue: "q"}, State: job.State{Failures: 12}}, Lag: 90 * time.Second}
 	tel.SetTopJobs(TopJobs{MostFailing: []job.TopJob{named}, Latest: []job.TopJob{named}})
 	const want = `
-# HELP fermata_top_job_failures Failed runs in a row of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs says how many.
+# HELP fermata_top_job_failures Consecutive failed runs of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs sets how many.
 # TYPE fermata_top_job_failures gauge
 fermata_top_job_failures{job_id="j",namespace="ns",queue="q"} 12
-# HELP fermata_top_job_lag_seconds How late the latest jobs are, in the shards this node holds; --metrics-top-jobs says how many.
+# HELP fermata_top_job_lag_seconds How late the most overdue jobs are, in the shards this node holds; --metrics-top-jobs sets how many.
 # TYPE fermata_top_job_lag_seconds gauge
 fermata_top_job_lag_seconds{job_id="j",namespace="ns",queue="q"} 90
 `

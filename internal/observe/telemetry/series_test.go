@@ -26,7 +26,7 @@ func TestHeldTimeIsCountedByCause(t *testing.T) {
 		{Kind: job.JobResumed, Key: key, Queue: "q", AtMS: 6000, HeldMS: 60000},
 	})
 	want := `
-# HELP fermata_held_seconds_total Time that runs were held back, by what held them: no_worker (due, and no worker served the queue), slot (due, and its workers had no room), rate and queue (limits of the queue), backoff, retry, paused, or a gate. Backoffs and retries count when they are decided, the others when they end.
+# HELP fermata_held_seconds_total Time that runs were held back, by reason: no_worker (due, and no worker served the queue), slot (due, and no worker had a free slot), rate and queue (limits of the queue), queue_paused, backoff, retry, paused, or a gate. Backoffs and retries count when they are decided, the other reasons when the wait ends.
 # TYPE fermata_held_seconds_total counter
 fermata_held_seconds_total{namespace="ns",queue="q",reason="backoff"} 10
 fermata_held_seconds_total{namespace="ns",queue="q",reason="lock"} 4
@@ -34,7 +34,7 @@ fermata_held_seconds_total{namespace="ns",queue="q",reason="no_worker"} 0
 fermata_held_seconds_total{namespace="ns",queue="q",reason="paused"} 60
 fermata_held_seconds_total{namespace="ns",queue="q",reason="retry"} 3
 fermata_held_seconds_total{namespace="ns",queue="q",reason="slot"} 0.25
-# HELP fermata_retries_total Attempts that started after an earlier one of their run had failed.
+# HELP fermata_retries_total Attempts that started after an earlier attempt of their run had failed.
 # TYPE fermata_retries_total counter
 fermata_retries_total{namespace="ns",queue="q"} 1
 `

@@ -28,7 +28,7 @@ type Telemetry struct {
 // New registers the metrics. version goes into fermata_build_info.
 func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetry {
 	promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fermata_build_info", Help: "Always 1; the labels tell what runs.",
+		Name: "fermata_build_info", Help: "Always 1; the label is the version.",
 	}, []string{"version"}).WithLabelValues(version).Set(1)
 	t := &Telemetry{logger: logger, metrics: newMetrics(r), now: time.Now}
 	t.ticks.Store(t.now().UnixNano())

@@ -42,10 +42,10 @@ fermata_dead_letters_total{namespace="ns",queue="q",reason="out of attempts"} 1
 fermata_dead_letters_total{namespace="ns",queue="q",reason="permanent"} 0
 fermata_dead_letters_total{namespace="ns",queue="q",reason="poison"} 0
 fermata_dead_letters_total{namespace="ns",queue="q",reason="undelivered"} 0
-# HELP fermata_early_starts_total Attempts that started before their due time; any is an error.
+# HELP fermata_early_starts_total Attempts that started before their due time; each one is a defect.
 # TYPE fermata_early_starts_total counter
 fermata_early_starts_total{namespace="ns",queue="q"} 1
-# HELP fermata_nominal_times_skipped_total Nominal times that passed without a run, by reason.
+# HELP fermata_nominal_times_skipped_total Scheduled times that passed without a run, by reason.
 # TYPE fermata_nominal_times_skipped_total counter
 fermata_nominal_times_skipped_total{namespace="ns",queue="q",reason="overlap"} 7
 # HELP fermata_runs_total Runs that ended, by outcome and trigger.

@@ -130,7 +130,7 @@ func TestPausedQueuesAreShown(t *testing.T) {
 	stats = append(stats, QueueSize{Namespace: "ns", Queue: "q007", Backlog: 2}) // of another shard, counted before
 	tel.SetQueues(stats)
 	const want = `
-# HELP fermata_queue_paused 1 for a queue that is paused as a whole and has records in the shards this node holds; there is none for others.
+# HELP fermata_queue_paused 1 for a paused queue that has records in the shards this node holds. Other queues have no series.
 # TYPE fermata_queue_paused gauge
 fermata_queue_paused{namespace="ns",queue="q007"} 1
 `
@@ -147,7 +147,7 @@ func TestRunsOfPausedQueuesAreNotOverdue(t *testing.T) {
 		{Namespace: "ns", Queue: "short of slots", Backlog: 3, Overdue: 2},
 	})
 	const want = `
-# HELP fermata_runs_overdue Runs that wait now for longer than a second after they were due, in the shards this node holds; 0 for a queue that is paused as a whole.
+# HELP fermata_runs_overdue Runs that have waited for more than a second since they were due, in the shards this node holds; 0 for a paused queue.
 # TYPE fermata_runs_overdue gauge
 fermata_runs_overdue{namespace="ns",queue="paused"} 0
 fermata_runs_overdue{namespace="ns",queue="short of slots"} 2

@@ -27,13 +27,14 @@ func (t *Telemetry) SetTopJobs(w TopJobs) { t.worst.now.Store(&w) }
 var (
 	byJob       = []string{"namespace", "queue", "job_id"} // not "job", which is Prometheus's own
 	failingDesc = prometheus.NewDesc("fermata_failing_jobs",
-		"Jobs whose last runs failed, at least so many in a row, in the shards this node holds; of a shard, 1,000 "+
-			"are known.", []string{"failures"}, nil)
+		"Jobs with at least this many consecutive failed runs, in the shards this node holds. At most 1,000 jobs of "+
+			"a shard are counted.", []string{"failures"}, nil)
 	worstFailuresDesc = prometheus.NewDesc("fermata_top_job_failures",
-		"Failed runs in a row of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs says how "+
-			"many.", byJob, nil)
+		"Consecutive failed runs of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs "+
+			"sets how many.", byJob, nil)
 	worstLagDesc = prometheus.NewDesc("fermata_top_job_lag_seconds",
-		"How late the latest jobs are, in the shards this node holds; --metrics-top-jobs says how many.", byJob, nil)
+		"How late the most overdue jobs are, in the shards this node holds; --metrics-top-jobs sets how "+
+			"many.", byJob, nil)
 )
 
 // worstCollector exports the last result.

@@ -72,7 +72,7 @@ type countingExporter struct {
 
 func newCountingExporter(e sdktrace.SpanExporter, p Process) (*countingExporter, error) {
 	made := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "fermata_trace_spans_total", Help: "Spans made.",
+		Name: "fermata_trace_spans_total", Help: "Spans created.",
 	})
 	exported := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fermata_trace_spans_exported_total", Help: "Spans that left the queue, by result: sent or failed.",

@@ -20,12 +20,12 @@ func NewPoolStats(pool string, client redis.UniversalClient) prometheus.Collecto
 	}
 	return &poolStats{
 		client:   client,
-		open:     desc("connections", "Open connections to Redis, by what they do.", "state"),
-		reused:   desc("hits_total", "Times that an idle connection was there."),
-		dialled:  desc("misses_total", "Times that none was idle."),
-		waits:    desc("waits_total", "Times that a call had to wait for a connection, because all were busy."),
+		open:     desc("connections", "Open connections to Redis, by state.", "state"),
+		reused:   desc("hits_total", "Times that an idle connection was available."),
+		dialled:  desc("misses_total", "Times that no connection was idle."),
+		waits:    desc("waits_total", "Times that a call waited for a connection because all were busy."),
 		waited:   desc("wait_seconds_total", "Time that calls waited for a connection."),
-		timeouts: desc("timeouts_total", "Calls that failed because no connection came free in time."),
+		timeouts: desc("timeouts_total", "Calls that failed because no connection became free in time."),
 		stale:    desc("stale_total", "Connections that were closed because they were too old or broken."),
 	}
 }

@@ -30,17 +30,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	takeovers := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "fermata_shard_takeovers_total",
-		Help: "Shard locks obtained, by how: free (nobody held it) or break (its holder was dead).",
+		Help: "Shard locks obtained: free (nobody held it) or break (its holder was dead).",
 	}, []string{"how"})
 	seconds := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "fermata_shard_lock_seconds",
-		Help:    "Time that calls on shard locks took, whatever their outcome.",
+		Help:    "Duration of calls on shard locks, whatever their outcome.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 	}, []string{"op"})
 	m := &metrics{
 		held: f.NewGauge(prometheus.GaugeOpts{
 			Name: "fermata_shards_held",
-			Help: "Shards whose lock this node holds validly.",
+			Help: "Shards that this node holds a valid lock for.",
 		}),
 		losses: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "fermata_shard_lock_losses_total",
