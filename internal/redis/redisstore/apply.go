@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Limits of one call of a writing script, so that it takes no more than milliseconds.
@@ -86,7 +87,7 @@ type applyCall struct {
 	memory        *applyMemory
 	items         []*applyItem
 	lanes         *laneKeys
-	op            *op
+	op            *runner.Op
 	announcements []announcement // announced events, which are written before its own
 }
 
@@ -126,11 +127,11 @@ func (r *applyMemory) cutCalls(shard int, groups [][]*applyItem) []*applyCall {
 
 // buildOp makes the op of the call. A lean one omits history, dead letters and events. Plain items
 // with the same steps and lane form a group; any other item is a group of number 0.
-func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *op {
+func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *runner.Op {
 	keys := s.shards[c.shard]
-	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
+	fixed := []string{keys.Meta, keys.State, keys.Def, keys.Hist, keys.Lanes, keys.Lock}
 	c.lanes = newLaneKeys(keys, len(fixed))
-	argv := c.memory.args.allocate(6*len(c.items) + 3)
+	argv := c.memory.args.Allocate(6*len(c.items) + 3)
 	var group *applyItem
 	size, sizeAt := 0, 0
 	for _, i := range c.items {
@@ -157,38 +158,38 @@ func (c *applyCall) buildOp(s *Store, writes []job.Write, lean bool) *op {
 		}
 	}
 	if lean {
-		c.op = newScriptCall(s.scripts.applyLean, c.shard, c.lanes.appendKeysTo(fixed), argv)
+		c.op = runner.NewScriptCall(s.scripts.applyLean, c.shard, c.lanes.appendKeysTo(fixed), argv)
 		return c.op
 	}
 	names := c.lanes.appendKeysTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), c.appendEvents(s, argv, writes)
+		names, argv = append(names, keys.Events), c.appendEvents(s, argv, writes)
 	}
-	c.op = newScriptCall(s.scripts.apply, c.shard, names, argv)
-	c.op.mayShare = true
+	c.op = runner.NewScriptCall(s.scripts.apply, c.shard, names, argv)
+	c.op.MayShare = true
 	return c.op
 }
 
 // runApplyCalls sends the calls. It sends those that failed for lack of memory once more as lean calls.
 func (s *Store) runApplyCalls(ctx context.Context, calls []*applyCall, writes []job.Write) {
-	ops := make([]*op, len(calls))
+	ops := make([]*runner.Op, len(calls))
 	for i, c := range calls {
 		if !slices.IsSortedFunc(c.items, compareItems) { // usually all are of one group
 			slices.SortStableFunc(c.items, compareItems)
 		}
 		ops[i] = c.buildOp(s, writes, false)
 	}
-	s.runOps(ctx, ops)
-	var lean []*op
+	s.runner.RunEach(ctx, ops)
+	var lean []*runner.Op
 	for _, c := range calls {
-		if redis.IsOOMError(c.op.err) {
-			uncertain := c.op.mayHaveRun
+		if redis.IsOOMError(c.op.Err) {
+			uncertain := c.op.MayHaveRun
 			s.dropEvents(c)
 			lean = append(lean, c.buildOp(s, writes, true))
-			c.op.mayHaveRun = uncertain
+			c.op.MayHaveRun = uncertain
 		}
 	}
-	s.runOps(ctx, lean)
+	s.runner.RunEach(ctx, lean)
 	if s.events != nil {
 		s.requeueAnnouncements(calls)
 	}
@@ -200,7 +201,7 @@ func (s *Store) readApplyReplies(writes []job.Write, calls []*applyCall) job.App
 	out := job.ApplyReply{Results: make([]job.WriteResult, len(writes))}
 	news := earlierLanes{}
 	for _, c := range calls {
-		if err := rediserr.Wrap("apply", c.op.err); err != nil {
+		if err := rediserr.Wrap("apply", c.op.Err); err != nil {
 			out.Err = err
 			if !errors.Is(err, job.ErrDurability) {
 				return job.ApplyReply{Err: err}
@@ -208,7 +209,7 @@ func (s *Store) readApplyReplies(writes []job.Write, calls []*applyCall) job.App
 		}
 		c.readResults(s, writes, out.Results)
 		c.addEarlierLanes(&news)
-		out.NowUS = max(out.NowUS, c.op.reply.intAt(1))
+		out.NowUS = max(out.NowUS, c.op.Reply.IntAt(1))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	return out
@@ -216,7 +217,7 @@ func (s *Store) readApplyReplies(writes []job.Write, calls []*applyCall) job.App
 
 // addEarlierLanes adds the lanes that the call made due earlier.
 func (c *applyCall) addEarlierLanes(n *earlierLanes) {
-	n.addPairs(c.lanes, c.op.reply.listAt(4), c.op.reply.textAt(5))
+	n.addPairs(c.lanes, c.op.Reply.ListAt(4), c.op.Reply.TextAt(5))
 }
 
 // reportRepairs reports the lanes that repairs of the index made due earlier, and returns the errors
@@ -224,7 +225,7 @@ func (c *applyCall) addEarlierLanes(n *earlierLanes) {
 func (s *Store) reportRepairs(shard int, calls []*applyCall) (failed []error) {
 	news := earlierLanes{}
 	for _, c := range calls {
-		failed = append(failed, c.op.err)
+		failed = append(failed, c.op.Err)
 		c.addEarlierLanes(&news)
 	}
 	s.reportEarlierLanes(shard, news)
@@ -232,20 +233,20 @@ func (s *Store) reportRepairs(shard int, calls []*applyCall) (failed []error) {
 }
 
 func (c *applyCall) readResults(s *Store, writes []job.Write, results []job.WriteResult) {
-	codes, conflicts := c.op.reply.textAt(2), c.op.reply.listAt(3)
+	codes, conflicts := c.op.Reply.TextAt(2), c.op.Reply.ListAt(3)
 	nth := 0
 	for i, item := range c.items {
 		code := codeAt(codes, i)
 		stored := ""
 		if code == '1' {
-			stored = conflicts.textAt(nth)
+			stored = conflicts.TextAt(nth)
 			nth++
 		}
 		if item.write < 0 {
 			continue
 		}
 		w := &writes[item.write]
-		if code == '2' && c.op.mayHaveRun && deletes(w) &&
+		if code == '2' && c.op.MayHaveRun && deletes(w) &&
 			(item.partnerOffset == 0 || codeAt(codes, i+item.partnerOffset) == '2' && deletes(&writes[c.items[i+item.partnerOffset].write])) {
 			code = '5' // by the try whose reply was lost
 		}
@@ -274,11 +275,11 @@ func (s *Store) writeResult(c *applyCall, w *job.Write, code byte, stored string
 		if err == nil {
 			return job.WriteResult{Code: job.Conflict, Current: &state}
 		}
-		s.reportCorrupt(c.shard, "apply", err, string(w.Record))
+		s.runner.ReportCorrupt(c.shard, "apply", err, string(w.Record))
 	case '3':
 		return job.WriteResult{Code: job.NotExpired}
 	case '4':
-		s.reportCorrupt(c.shard, "apply", nil, string(w.Record))
+		s.runner.ReportCorrupt(c.shard, "apply", nil, string(w.Record))
 	}
 	return job.WriteResult{Code: job.NotFound}
 }
@@ -294,7 +295,7 @@ func (s *Store) setAside(ctx context.Context, shard int, record job.RecordID, st
 	s.runApplyCalls(ctx, calls, nil)
 	if err := s.reportRepairs(shard, calls)[0]; err != nil {
 		s.log.Warn("failed to set a corrupt record aside", "record", record, "error", err)
-	} else if !strings.HasPrefix(calls[0].op.reply.textAt(2), "0") {
+	} else if !strings.HasPrefix(calls[0].op.Reply.TextAt(2), "0") {
 		s.log.Warn("corrupt record was not set aside: it has changed", "record", record)
 	}
 }

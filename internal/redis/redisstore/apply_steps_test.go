@@ -9,7 +9,11 @@ import (
 // TestApplyUsesEveryStep: the table of steps and apply.lua have the same steps, and each letter
 // is used once.
 func TestApplyUsesEveryStep(t *testing.T) {
-	lua := readSource("apply")
+	text, err := sources.ReadFile("lua/apply.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lua := string(text)
 	head, code, ok := strings.Cut(lua, "\n\n")
 	if !ok {
 		t.Fatal("apply.lua does not begin with its contract")
@@ -38,7 +42,7 @@ func TestApplyUsesEveryStep(t *testing.T) {
 
 // TestMacrosAreExpanded: what is sent to Redis has letters, literals and numbers in place of macros.
 func TestMacrosAreExpanded(t *testing.T) {
-	text := textOf("apply", true)
+	text := loadScripts(true, true).apply.Source
 	if left := macroPattern.FindString(text); left != "" {
 		t.Errorf("macro %s is left in the script", left)
 	}

@@ -21,12 +21,12 @@ func (s *Store) addDeadLetters(ctx context.Context, shard int, writes []job.Writ
 	if len(ids) == 0 {
 		return nil
 	}
-	read := readFields(shard, s.shards[shard].state, ids)
-	if err := s.runAndWrap(ctx, read); err != nil {
+	read := readFields(shard, s.shards[shard].State, ids)
+	if err := s.runner.Run(ctx, read); err != nil {
 		return err
 	}
 	for i, id := range ids {
-		state, err := codec.DecodeState(id, read.reply.textAt(i))
+		state, err := codec.DecodeState(id, read.Reply.TextAt(i))
 		if err != nil {
 			continue // the slot is empty
 		}

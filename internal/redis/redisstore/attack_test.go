@@ -18,21 +18,21 @@ import (
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
+
+// scriptPackages are the directories of all packages that have scripts.
+var scriptPackages = []string{".", "../runner"}
 
 // TestScriptsAreConstants: what a server runs is the flags, the prelude and an
 // embedded file, one after the other, whoever uses the store for what.
 func TestScriptsAreConstants(t *testing.T) {
-	files := token.NewFileSet()
-	packages, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	loads, uses := 0, 0
-	for _, path := range packages {
+	loads, sources := 0, 0
+	for _, path := range globIn(t, "*.go") {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
+		files := token.NewFileSet()
 		tree, err := parser.ParseFile(files, path, nil, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -40,30 +40,23 @@ func TestScriptsAreConstants(t *testing.T) {
 		ast.Inspect(tree, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
-				if !isLoad(n.Fun) {
-					break
-				}
-				loads++
-				switch name := n.Args[0].(type) {
-				case *ast.BasicLit:
-				case *ast.Ident:
-					if name.Name != "name" || path != "limit.go" { // which hands on literals
-						t.Errorf("%s: a script is loaded by the name %s", files.Position(n.Pos()), name.Name)
-					}
-				default:
-					t.Errorf("%s: a script is loaded by a name that is no literal", files.Position(n.Pos()))
+				if isLoad(n.Fun) {
+					loads++
+					checkLoad(t, files, n)
 				}
 			case *ast.CompositeLit:
-				if x, ok := n.Type.(*ast.Ident); ok && x.Name == "script" && path != "scripts.go" {
-					t.Errorf("%s: a script is made outside of the loader", files.Position(n.Pos()))
-				}
-			case *ast.SelectorExpr:
-				if n.Sel.Name == "source" && path != "scripts.go" {
-					uses++
+				switch typeName(n.Type) {
+				case "Source":
+					sources++
+					checkSourceLiteral(t, files, n)
+				case "Script":
+					if path != "../runner/scripts.go" {
+						t.Errorf("%s: a script is made outside of the loader", files.Position(n.Pos()))
+					}
 				}
 			case *ast.AssignStmt:
 				for _, left := range n.Lhs {
-					if s, ok := left.(*ast.SelectorExpr); ok && s.Sel.Name == "source" {
+					if s, ok := left.(*ast.SelectorExpr); ok && s.Sel.Name == "Source" {
 						t.Errorf("%s: a script is changed", files.Position(n.Pos()))
 					}
 				}
@@ -71,53 +64,119 @@ func TestScriptsAreConstants(t *testing.T) {
 			return true
 		})
 	}
-	if loads < 18 || uses == 0 {
-		t.Fatalf("%d loads and %d uses were found: this test looks at the wrong thing", loads, uses)
+	if loads < 18 || sources < 2 {
+		t.Fatalf("%d loads and %d sources were found: this test looks at the wrong thing", loads, sources)
 	}
 	for _, embedded := range []bool{true, false} {
 		s := loadScripts(embedded, false)
 		e := loadScripts(embedded, true)
-		for _, sc := range []*script{e.create, e.restore, e.apply, e.announce} {
+		for _, sc := range []*runner.Script{e.create, e.restore, e.apply, e.announce} {
 			checkSource(t, sc, "events")
 		}
-		for _, sc := range []*script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
+		for _, sc := range []*runner.Script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
 			checkSource(t, sc, "prelude", "time", "tick", "lanes")
 		}
-		for _, sc := range []*script{s.renew, s.reap, s.clock, s.confirm, s.limits.units} {
+		for _, sc := range []*runner.Script{s.renew, s.reap, s.limits.units} {
 			checkSource(t, sc, "prelude", "time", "tick")
 		}
 		checkSource(t, s.lease, "prelude", "time")
-		for _, sc := range []*script{s.read, s.keyspace, s.hook, s.limits.jobs} {
+		for _, sc := range []*runner.Script{s.read, s.keyspace, s.hook, s.limits.jobs} {
 			checkSource(t, sc, "prelude")
 		}
 	}
 }
 
-// checkSource fails unless a script is flags, these parts and the file of its name.
-func checkSource(t *testing.T, sc *script, parts ...string) {
+// globIn finds files of all packages that have scripts.
+func globIn(t *testing.T, pattern string) (paths []string) {
 	t.Helper()
-	want := ""
-	for _, part := range append(parts, "../"+sc.name) {
-		text, err := os.ReadFile("lua/parts/" + part + ".lua")
+	for _, dir := range scriptPackages {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want += string(text)
+		paths = append(paths, found...)
 	}
-	head, ok := strings.CutSuffix(sc.source, expandMacros(want)) // macros are constants, too
-	if !ok || parts[0] == "prelude" && !regexp.MustCompile(`^(#!lua( flags=[a-z-]+)?\n)?$`).MatchString(head) {
-		t.Errorf("%s begins with %.60q", sc.name, sc.source)
+	return paths
+}
+
+// checkLoad fails unless a script is loaded by a literal name.
+func checkLoad(t *testing.T, files *token.FileSet, call *ast.CallExpr) {
+	t.Helper()
+	switch name := call.Args[0].(type) {
+	case *ast.BasicLit:
+	case *ast.Ident:
+		if path := files.Position(call.Pos()).Filename; name.Name != "name" || filepath.Base(path) != "limit.go" { // which hands on literals
+			t.Errorf("%s: a script is loaded by the name %s", files.Position(call.Pos()), name.Name)
+		}
+	default:
+		t.Errorf("%s: a script is loaded by a name that is no literal", files.Position(call.Pos()))
 	}
 }
 
-// isLoad tells calls of loader.load, and of the function of that name in loadLimits.
+// checkSourceLiteral fails unless the files of a script are those embedded in its package, and its name is a
+// literal, or the argument of the loader, which [checkLoad] checks.
+func checkSourceLiteral(t *testing.T, files *token.FileSet, literal *ast.CompositeLit) {
+	t.Helper()
+	for _, e := range literal.Elts {
+		pair := e.(*ast.KeyValueExpr)
+		value, isName := pair.Value.(*ast.Ident)
+		_, isLiteral := pair.Value.(*ast.BasicLit)
+		switch key := pair.Key.(*ast.Ident).Name; {
+		case key == "Files" && isName && (value.Name == "sources" || value.Name == "files"):
+		case key == "Name" && (isLiteral || isName && value.Name == "name"):
+		case key != "Files" && key != "Name":
+		default:
+			t.Errorf("%s: %s of a script is no constant", files.Position(pair.Pos()), key)
+		}
+	}
+}
+
+// typeName is the name of a type without its package.
+func typeName(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.Ident:
+		return t.Name
+	case *ast.SelectorExpr:
+		return t.Sel.Name
+	}
+	return ""
+}
+
+// readScript reads a Lua file of any package that has scripts.
+func readScript(t *testing.T, name string) string {
+	t.Helper()
+	for _, dir := range scriptPackages {
+		if text, err := os.ReadFile(filepath.Join(dir, "lua", name+".lua")); err == nil {
+			return string(text)
+		}
+	}
+	t.Fatalf("there is no script %s", name)
+	return ""
+}
+
+// checkSource fails unless a script is flags, these parts and the file of its name.
+func checkSource(t *testing.T, sc *runner.Script, parts ...string) {
+	t.Helper()
+	want := ""
+	for _, part := range parts {
+		want += readScript(t, "parts/"+part)
+	}
+	want += readScript(t, sc.Name)
+	head, ok := strings.CutSuffix(sc.Source, expandMacros(want)) // macros are constants, too
+	if !ok || parts[0] == "prelude" && !regexp.MustCompile(`^(#!lua( flags=[a-z-]+)?\n)?$`).MatchString(head) {
+		t.Errorf("%s begins with %.60q", sc.Name, sc.Source)
+	}
+}
+
+// isLoad reports whether a function loads a script: the method of the loader, or the function of that name in
+// loadLimits.
 func isLoad(f ast.Expr) bool {
 	switch f := f.(type) {
 	case *ast.Ident:
 		return f.Name == "load"
 	case *ast.SelectorExpr:
 		x, ok := f.X.(*ast.Ident)
-		return ok && x.Name == "l" && f.Sel.Name == "load"
+		return ok && (x.Name == "l" || x.Name == "e") && f.Sel.Name == "load"
 	}
 	return false
 }
@@ -125,11 +184,9 @@ func isLoad(f ast.Expr) bool {
 // TestScriptsTakeTextAsData: no script makes code, a command, a pattern or the name
 // of a key of what it is given.
 func TestScriptsTakeTextAsData(t *testing.T) {
-	paths, err := filepath.Glob("lua/*.lua")
-	parts, _ := filepath.Glob("lua/parts/*.lua")
-	paths = append(paths, parts...)
-	if err != nil || len(paths) < 12 {
-		t.Fatal(paths, err)
+	paths := append(globIn(t, "lua/*.lua"), globIn(t, "lua/parts/*.lua")...)
+	if len(paths) < 25 {
+		t.Fatal(paths)
 	}
 	calls := regexp.MustCompile(`\b(?:redis\.call|redis\.pcall|call)\(\s*([^,)]+)(?:,\s*([^,)\[]+))?`)
 	patterns := regexp.MustCompile(`\b(?:find|match|gmatch|gsub)\(([^)]*)\)`)
@@ -221,15 +278,15 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 		if (a.Namespace != b.Namespace || x != y) && job.LockName(a.Namespace, x) == job.LockName(b.Namespace, y) {
 			t.Fatalf("locks %q of %v and %q of %v are one", x, a, y, b)
 		}
-		keys := newShardKeys("fermata", rapid.SampledFrom(tags).Draw(t, "tag"))
+		keys := runner.NewShardKeys("fermata", rapid.SampledFrom(tags).Draw(t, "tag"))
 		lane := job.Lane{Namespace: a.Namespace, Queue: b.Namespace, Priority: 9}
 		if parsed, ok := job.ParseLane(lane.String()); !ok || parsed != lane {
 			t.Fatalf("%v became %v", lane, parsed)
 		}
-		fixed := []string{keys.meta, keys.def, keys.state, keys.hist, keys.lanes, keys.lock, keys.rankings[job.RankingFailing], keys.rankings[job.RankingLate]}
-		others := []string{keys.laneKey(lane)}
+		fixed := []string{keys.Meta, keys.Def, keys.State, keys.Hist, keys.Lanes, keys.Lock, keys.Rankings[job.RankingFailing], keys.Rankings[job.RankingLate]}
+		others := []string{keys.LaneKey(lane)}
 		for _, suffix := range append([]string{"cell:", "rate:"}, unitKeys...) {
-			others = append(others, keys.base+suffix+job.LockName(a.Namespace, x))
+			others = append(others, keys.Base+suffix+job.LockName(a.Namespace, x))
 		}
 		seen := map[string]bool{}
 		for _, key := range append(fixed, others...) {
@@ -237,7 +294,7 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 				t.Fatalf("%q is used twice", key)
 			}
 			seen[key] = true
-			if hashTag(key) != hashTag(keys.meta) {
+			if hashTag(key) != hashTag(keys.Meta) {
 				t.Fatalf("%q is in another slot than its shard", key)
 			}
 		}

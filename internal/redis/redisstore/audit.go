@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
@@ -46,7 +47,7 @@ type consistencyCheck struct {
 	*Store
 	ctx    context.Context
 	shard  int
-	keys   shardKeys
+	keys   runner.ShardKeys
 	repair bool
 	report job.ConsistencyReport
 
@@ -69,19 +70,19 @@ func (a *consistencyCheck) addFinding(f job.Finding) {
 // scanHash hands the fields of a hash to take, with their values.
 func (a *consistencyCheck) scanHash(key string, step int, take func(fields, values []string) error) error {
 	for at := "0"; ; {
-		o := newCommand("hscan", key, "hscan", key, at, "count", step)
-		if err := a.runAndWrap(a.ctx, o); err != nil {
+		o := runner.NewCommand("hscan", key, "hscan", key, at, "count", step)
+		if err := a.runner.Run(a.ctx, o); err != nil {
 			return err
 		}
-		pairs := o.reply.listAt(1)
+		pairs := o.Reply.ListAt(1)
 		var fields, values []string
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fields, values = append(fields, pairs.textAt(i)), append(values, pairs.textAt(i+1))
+			fields, values = append(fields, pairs.TextAt(i)), append(values, pairs.TextAt(i+1))
 		}
 		if err := take(fields, values); err != nil {
 			return err
 		}
-		at = o.reply.textAt(0)
+		at = o.Reply.TextAt(0)
 		if at == "0" {
 			return nil
 		}
@@ -90,7 +91,7 @@ func (a *consistencyCheck) scanHash(key string, step int, take func(fields, valu
 
 // checkHistories looks for ended runs whose record is gone.
 func (a *consistencyCheck) checkHistories() error {
-	return a.scanHash(a.keys.hist, stepSize, func(fields, _ []string) error {
+	return a.scanHash(a.keys.Hist, stepSize, func(fields, _ []string) error {
 		records := make([]job.RecordID, len(fields))
 		for i, field := range fields {
 			records[i] = job.RecordID(field[:max(0, strings.LastIndexByte(field, '.'))])
@@ -98,12 +99,12 @@ func (a *consistencyCheck) checkHistories() error {
 		if len(records) == 0 {
 			return nil
 		}
-		states := readFields(a.shard, a.keys.state, records)
-		if err := a.runAndWrap(a.ctx, states); err != nil {
+		states := readFields(a.shard, a.keys.State, records)
+		if err := a.runner.Run(a.ctx, states); err != nil {
 			return err
 		}
 		for i, field := range fields {
-			if states.reply.hasTextAt(i) {
+			if states.Reply.HasTextAt(i) {
 				continue
 			}
 			if err := a.checkOrphanedRun(records[i], field); err != nil {
@@ -115,8 +116,8 @@ func (a *consistencyCheck) checkHistories() error {
 }
 
 func (a *consistencyCheck) checkOrphanedRun(record job.RecordID, field string) error {
-	still := readFields(a.shard, a.keys.hist, []string{field})
-	if err := a.runAndWrap(a.ctx, still); err != nil || !still.reply.hasTextAt(0) {
+	still := readFields(a.shard, a.keys.Hist, []string{field})
+	if err := a.runner.Run(a.ctx, still); err != nil || !still.Reply.HasTextAt(0) {
 		return err
 	}
 	if text, err := a.stateText(record); err != nil || text != "" {

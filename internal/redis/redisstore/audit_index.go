@@ -9,18 +9,19 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // checkIndexEntries compares the entries that states should have with those that there are.
 func (a *consistencyCheck) checkIndexEntries(ids []job.RecordID, states []job.State) error {
-	ops := make([]*op, len(ids))
+	ops := make([]*runner.Op, len(ids))
 	for i, id := range ids {
 		ops[i] = a.scoreOp(states[i].Lane, id)
 	}
 	if len(ops) == 0 {
 		return nil
 	}
-	if err := a.runAndWrap(a.ctx, ops...); err != nil {
+	if err := a.runner.Run(a.ctx, ops...); err != nil {
 		return err
 	}
 	for i, id := range ids {
@@ -34,17 +35,17 @@ func (a *consistencyCheck) checkIndexEntries(ids []job.RecordID, states []job.St
 	return nil
 }
 
-func (a *consistencyCheck) scoreOp(lane job.Lane, id job.RecordID) *op {
-	key := a.keys.laneKey(lane)
-	return newCommand("zscore", key, "zscore", key, string(id))
+func (a *consistencyCheck) scoreOp(lane job.Lane, id job.RecordID) *runner.Op {
+	key := a.keys.LaneKey(lane)
+	return runner.NewCommand("zscore", key, "zscore", key, string(id))
 }
 
 // entryMatchesState reports whether an entry is in the region of the state and, where runs are
 // waited for, not after their time.
-func entryMatchesState(s job.State, o *op) bool {
-	at := parseScore(o.reply.valueAt(0))
+func entryMatchesState(s job.State, o *runner.Op) bool {
+	at := parseScore(o.Reply.ValueAt(0))
 	region, _ := job.SplitScore(at)
-	if o.reply.valueAt(0) == nil || at < 0 || region != s.Region {
+	if o.Reply.ValueAt(0) == nil || at < 0 || region != s.Region {
 		return false
 	}
 	return s.Region != job.RegionDue || at <= job.Score(job.RegionDue, s.Due)
@@ -63,7 +64,7 @@ func (a *consistencyCheck) recheckRecord(id job.RecordID) error {
 			return nil
 		}
 		o := a.scoreOp(s.Lane, id)
-		if err := a.runAndWrap(a.ctx, o); err != nil {
+		if err := a.runner.Run(a.ctx, o); err != nil {
 			return err
 		}
 		after, err := a.stateText(id)
@@ -78,17 +79,17 @@ func (a *consistencyCheck) recheckRecord(id job.RecordID) error {
 }
 
 func (a *consistencyCheck) stateText(id job.RecordID) (string, error) {
-	o := readFields(a.shard, a.keys.state, []job.RecordID{id})
-	err := a.runAndWrap(a.ctx, o)
-	return o.reply.textAt(0), err
+	o := readFields(a.shard, a.keys.State, []job.RecordID{id})
+	err := a.runner.Run(a.ctx, o)
+	return o.Reply.TextAt(0), err
 }
 
-func (a *consistencyCheck) reportWrongEntry(id job.RecordID, s job.State, o *op) error {
+func (a *consistencyCheck) reportWrongEntry(id job.RecordID, s job.State, o *runner.Op) error {
 	f := job.Finding{Fault: job.FaultIndexRegion, Record: id, Lane: s.Lane.String()}
-	if o.reply.valueAt(0) == nil {
+	if o.Reply.ValueAt(0) == nil {
 		f.Fault, f.Detail = job.FaultIndexMissing, fmt.Sprintf("its state is %s", s.Region)
 	} else {
-		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(parseScore(o.reply.valueAt(0))))
+		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(parseScore(o.Reply.ValueAt(0))))
 	}
 	if a.repair {
 		if err := a.repairIndexEntries(a.ctx, a.shard, []overdue{{record: id, state: s, lane: s.Lane}}); err != nil {
@@ -123,22 +124,22 @@ func (a *consistencyCheck) sortedLanes() []job.Lane {
 // Entries that move while their lane is walked are those of living records.
 func (a *consistencyCheck) checkLaneEntries() error {
 	for _, lane := range a.sortedLanes() {
-		key := a.keys.laneKey(lane)
+		key := a.keys.LaneKey(lane)
 		for at := 0; ; at += stepSize {
-			o := newCommand("zrange", key, "zrange", key, at, at+stepSize-1)
-			if err := a.runAndWrap(a.ctx, o); err != nil {
+			o := runner.NewCommand("zrange", key, "zrange", key, at, at+stepSize-1)
+			if err := a.runner.Run(a.ctx, o); err != nil {
 				return err
 			}
-			ids := o.reply.records()
+			ids := o.Reply.RecordIDs()
 			if len(ids) == 0 {
 				break
 			}
-			states := readFields(a.shard, a.keys.state, ids)
-			if err := a.runAndWrap(a.ctx, states); err != nil {
+			states := readFields(a.shard, a.keys.State, ids)
+			if err := a.runner.Run(a.ctx, states); err != nil {
 				return err
 			}
 			for i, id := range ids {
-				if s, err := codec.DecodeState(id, states.reply.textAt(i)); states.reply.hasTextAt(i) && (err != nil || s.Lane == lane) {
+				if s, err := codec.DecodeState(id, states.Reply.TextAt(i)); states.Reply.HasTextAt(i) && (err != nil || s.Lane == lane) {
 					continue
 				}
 				if err := a.checkExtraEntry(id, lane); err != nil {
@@ -161,11 +162,11 @@ func (a *consistencyCheck) checkExtraEntry(id job.RecordID, lane job.Lane) error
 			return nil
 		}
 		o := a.scoreOp(lane, id)
-		if err := a.runAndWrap(a.ctx, o); err != nil {
+		if err := a.runner.Run(a.ctx, o); err != nil {
 			return err
 		}
 		after, err := a.stateText(id)
-		if err != nil || o.reply.valueAt(0) == nil {
+		if err != nil || o.Reply.ValueAt(0) == nil {
 			return err
 		}
 		if before != after {
@@ -206,17 +207,17 @@ const firstMended = 6
 // mendLanes corrects the index of lanes for some lanes, and removes what the script's other arguments
 // name. It reports lanes that became due earlier to the holder.
 func (a *consistencyCheck) mendLanes(lanes []job.Lane, argv ...any) error {
-	fixed := []string{a.keys.meta, a.keys.state, a.keys.hist, a.keys.lanes, a.keys.lock}
+	fixed := []string{a.keys.Meta, a.keys.State, a.keys.Hist, a.keys.Lanes, a.keys.Lock}
 	places := newLaneKeys(a.keys, len(fixed))
 	for _, l := range lanes {
 		places.placeOf(l)
 	}
-	o := newScriptCall(a.scripts.mend, a.shard, places.appendKeysTo(fixed), argv)
-	if err := a.runAndWrap(a.ctx, o); err != nil {
+	o := runner.NewScriptCall(a.scripts.mend, a.shard, places.appendKeysTo(fixed), argv)
+	if err := a.runner.Run(a.ctx, o); err != nil {
 		return err
 	}
 	news := earlierLanes{}
-	news.addPairs(places, o.reply.listAt(3), o.reply.textAt(4))
+	news.addPairs(places, o.Reply.ListAt(3), o.Reply.TextAt(4))
 	a.reportEarlierLanes(a.shard, news)
 	return nil
 }
@@ -232,29 +233,29 @@ func (a *consistencyCheck) checkLaneIndex() error {
 }
 
 func (a *consistencyCheck) checkLaneHead(lane job.Lane) error {
-	key, name := a.keys.laneKey(lane), lane.String()
+	key, name := a.keys.LaneKey(lane), lane.String()
 	for range maxRechecks {
-		indexed := func() *op { return newCommand("zscore", a.keys.lanes, "zscore", a.keys.lanes, name) }
-		before, first, after := indexed(), newCommand("zrange", key, "zrange", key, 0, 0, "withscores"), indexed()
+		indexed := func() *runner.Op { return runner.NewCommand("zscore", a.keys.Lanes, "zscore", a.keys.Lanes, name) }
+		before, first, after := indexed(), runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores"), indexed()
 		// One after the other, whatever the client does with a pipeline.
-		for _, o := range []*op{before, first, after} {
-			if err := a.runAndWrap(a.ctx, o); err != nil {
+		for _, o := range []*runner.Op{before, first, after} {
+			if err := a.runner.Run(a.ctx, o); err != nil {
 				return err
 			}
 		}
-		empty, known := len(first.reply) == 0, before.reply.valueAt(0) != nil
-		due, said := min(firstScore(first.reply), job.NeverMS), parseScore(before.reply.valueAt(0))
+		empty, known := len(first.Reply) == 0, before.Reply.ValueAt(0) != nil
+		due, said := min(firstScore(first.Reply), job.NeverMS), parseScore(before.Reply.ValueAt(0))
 		if known == !empty && (empty || due == said) {
 			return nil
 		}
-		if known != (after.reply.valueAt(0) != nil) || said != parseScore(after.reply.valueAt(0)) {
+		if known != (after.Reply.ValueAt(0) != nil) || said != parseScore(after.Reply.ValueAt(0)) {
 			continue
 		}
-		again := newCommand("zrange", key, "zrange", key, 0, 0, "withscores")
-		if err := a.runAndWrap(a.ctx, again); err != nil {
+		again := runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores")
+		if err := a.runner.Run(a.ctx, again); err != nil {
 			return err
 		}
-		if firstScore(again.reply) != firstScore(first.reply) {
+		if firstScore(again.Reply) != firstScore(first.Reply) {
 			continue
 		}
 		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: describeHeadFault(empty, known, due, said)}

@@ -5,19 +5,20 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // checkObjectives compares the index of objectives with the entries that states should have.
 func (a *consistencyCheck) checkObjectives(ids []job.RecordID, states []job.State) error {
 	var suspects []job.RecordID
 	var instants []int64
-	var ops []*op
+	var ops []*runner.Op
 	for i, id := range ids {
 		if at := a.objectiveBreaksAt(id, &states[i]); at != 0 {
 			suspects, instants, ops = append(suspects, id), append(instants, at), append(ops, a.objectiveOp(id))
 		}
 	}
-	if err := a.runAndWrap(a.ctx, ops...); err != nil {
+	if err := a.runner.Run(a.ctx, ops...); err != nil {
 		return err
 	}
 	for i, id := range suspects {
@@ -41,12 +42,12 @@ func (a *consistencyCheck) objectiveBreaksAt(id job.RecordID, s *job.State) int6
 	return d.BreachAtMS(s)
 }
 
-func (a *consistencyCheck) objectiveOp(id job.RecordID) *op {
-	return newCommand("zscore", a.keys.objectives, "zscore", a.keys.objectives, string(id))
+func (a *consistencyCheck) objectiveOp(id job.RecordID) *runner.Op {
+	return runner.NewCommand("zscore", a.keys.Objectives, "zscore", a.keys.Objectives, string(id))
 }
 
-func watchedInTime(o *op, at int64) bool {
-	return o.reply.valueAt(0) != nil && parseScore(o.reply.valueAt(0)) <= at
+func watchedInTime(o *runner.Op, at int64) bool {
+	return o.Reply.ValueAt(0) != nil && parseScore(o.Reply.ValueAt(0)) <= at
 }
 
 // recheckObjective reads state, entry and state until the state did not change, as recheckRecord does.
@@ -61,7 +62,7 @@ func (a *consistencyCheck) recheckObjective(id job.RecordID) error {
 			return nil
 		}
 		o := a.objectiveOp(id)
-		if err := a.runAndWrap(a.ctx, o); err != nil {
+		if err := a.runner.Run(a.ctx, o); err != nil {
 			return err
 		}
 		after, err := a.stateText(id)

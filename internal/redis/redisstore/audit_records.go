@@ -10,7 +10,7 @@ import (
 )
 
 func (a *consistencyCheck) checkDefinitions() error {
-	return a.scanHash(a.keys.def, smallStepSize, func(ids, defs []string) error {
+	return a.scanHash(a.keys.Def, smallStepSize, func(ids, defs []string) error {
 		for i, field := range ids {
 			id := job.RecordID(field)
 			a.defined[id] = false
@@ -28,7 +28,7 @@ func (a *consistencyCheck) checkDefinitions() error {
 }
 
 func (a *consistencyCheck) checkStates() error {
-	err := a.scanHash(a.keys.state, stepSize, func(ids, texts []string) error {
+	err := a.scanHash(a.keys.State, stepSize, func(ids, texts []string) error {
 		var seen []job.RecordID
 		var states []job.State
 		for i, field := range ids {
@@ -155,18 +155,18 @@ func (a *consistencyCheck) recheckFamily(parent job.RecordID) error {
 	for slot := range job.MaxConcurrentRuns {
 		records = append(records, parent.Run(slot))
 	}
-	o := readFields(a.shard, a.keys.state, records)
-	if err := a.runAndWrap(a.ctx, o); err != nil {
+	o := readFields(a.shard, a.keys.State, records)
+	if err := a.runner.Run(a.ctx, o); err != nil {
 		return err
 	}
 	runs, said := uint64(0), uint64(0)
 	for slot := range job.MaxConcurrentRuns {
-		if o.reply.hasTextAt(slot + 1) {
+		if o.Reply.HasTextAt(slot + 1) {
 			runs |= 1 << slot
 		}
 	}
-	if o.reply.hasTextAt(0) {
-		s, err := codec.DecodeState(parent, o.reply.textAt(0))
+	if o.Reply.HasTextAt(0) {
+		s, err := codec.DecodeState(parent, o.Reply.TextAt(0))
 		if err != nil {
 			return nil // already reported
 		}

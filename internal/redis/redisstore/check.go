@@ -3,18 +3,18 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
-	"strconv"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Check is [conn.Preflight] for an open store, to be repeated while running. It also checks that the
 // keyspace is still the one that was opened and that the user still has its permissions. It changes
 // nothing: only [Open] creates a keyspace.
 func (s *Store) Check(ctx context.Context) (conn.Report, error) {
-	report, err := conn.Preflight(ctx, conn.PreflightOptions{
-		Client: s.client, Prefix: s.prefix, Embedded: s.embedded, Durability: s.durability, Replicas: s.replicas, Timeout: s.opTimeout,
-	})
+	report, err := conn.Preflight(ctx, s.checks)
 	if err == nil {
 		err = s.checkKeyspace(ctx, &report)
 	}
@@ -33,14 +33,14 @@ func (s *Store) Check(ctx context.Context) (conn.Report, error) {
 
 // checkKeyspace adds a finding if the keyspace is not the one that was opened.
 func (s *Store) checkKeyspace(ctx context.Context, report *conn.Report) error {
-	key := keyspaceKey(s.prefix)
-	stored := newCommand("hmget", key, "hmget", key, "shards", "schema", "virtual", identityField)
-	if err := s.runAndWrap(ctx, stored); err != nil {
+	key := runner.KeyspaceKey(s.prefix)
+	stored := runner.NewCommand("hmget", key, "hmget", key, "shards", "schema", "virtual", identityField)
+	if err := s.runner.Run(ctx, stored); err != nil {
 		return err
 	}
-	if text := s.describeKeyspaceFault(stored.reply); text != "" {
+	if text := s.describeKeyspaceFault(stored.Reply); text != "" {
 		report.Add(conn.Finding{Severity: conn.Fatal, Code: "keyspace", Text: text})
-	} else if id := stored.reply.textAt(3); id != "" {
+	} else if id := stored.Reply.TextAt(3); id != "" {
 		s.identity.Store(&id) // a full server could not store it before
 	}
 	return nil
@@ -51,17 +51,17 @@ func (s *Store) checkKeyspace(ctx context.Context, report *conn.Report) error {
 // as the schema has it. It fails with ErrKeyspaceGone when there is no schema any more, or
 // another keyspace has taken the place of the one that was opened. It costs one small read.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	key := keyspaceKey(s.prefix)
-	stored := newCommand("hmget", key, "hmget", key, "schema", identityField)
-	if err := s.runAndWrap(ctx, stored); err != nil {
+	key := runner.KeyspaceKey(s.prefix)
+	stored := runner.NewCommand("hmget", key, "hmget", key, "schema", identityField)
+	if err := s.runner.Run(ctx, stored); err != nil {
 		return err
 	}
-	schema, err := strconv.Atoi(stored.reply.textAt(0))
+	schema, err := strconv.Atoi(stored.Reply.TextAt(0))
 	switch {
-	case err != nil || s.isOtherKeyspace(stored.reply.textAt(1)): // Check reports what to do
+	case err != nil || s.isOtherKeyspace(stored.Reply.TextAt(1)): // Check reports what to do
 		return rediserr.ErrKeyspaceGone
 	case schema > SchemaVersion:
-		return laterSchemaError(stored.reply.textAt(0))
+		return laterSchemaError(stored.Reply.TextAt(0))
 	default:
 		s.schema.Store(int32(schema))
 	}
@@ -81,27 +81,27 @@ func laterSchemaError(stored string) error {
 
 // describeKeyspaceFault compares the stored hash of the keyspace with the one that was opened; "" if they
 // agree.
-func (s *Store) describeKeyspaceFault(stored reply) string {
-	key, virtual := keyspaceKey(s.prefix), "0"
-	if s.virtual != nil {
+func (s *Store) describeKeyspaceFault(stored runner.Reply) string {
+	key, virtual := runner.KeyspaceKey(s.prefix), "0"
+	if s.runner.Virtual() {
 		virtual = "1"
 	}
-	if !stored.hasTextAt(0) {
+	if !stored.HasTextAt(0) {
 		return fmt.Sprintf("the keyspace is gone: Redis has lost the hash %s, and most likely all jobs with it; "+
 			"stop all nodes, then restore the backup of Redis, or delete what is left under %q and start them with --shards %d",
 			key, s.prefix+":", len(s.shards))
 	}
-	if stored.textAt(0) != strconv.Itoa(len(s.shards)) || stored.textAt(2) != virtual {
+	if stored.TextAt(0) != strconv.Itoa(len(s.shards)) || stored.TextAt(2) != virtual {
 		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s now says %q shards and a %s clock, "+
 			"it was opened with %d and a %s clock; stop all nodes, restore the backup of Redis or decide for one --shards, and start them again",
-			key, stored.textAt(0), clockName(stored.textAt(2)), len(s.shards), clockName(virtual))
+			key, stored.TextAt(0), clockName(stored.TextAt(2)), len(s.shards), clockName(virtual))
 	}
-	if s.isOtherKeyspace(stored.textAt(3)) {
+	if s.isOtherKeyspace(stored.TextAt(3)) {
 		return fmt.Sprintf("the keyspace was replaced while this node was running: hash %s has another id; "+
 			"stop all nodes, restore the backup of Redis or keep what is there, and start them again", key)
 	}
-	if schema, err := strconv.Atoi(stored.textAt(1)); err != nil || schema > SchemaVersion {
-		return laterSchemaError(stored.textAt(1)).Error()
+	if schema, err := strconv.Atoi(stored.TextAt(1)); err != nil || schema > SchemaVersion {
+		return laterSchemaError(stored.TextAt(1)).Error()
 	}
 	return ""
 }

@@ -1,159 +1,13 @@
 package redisstore
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/fermata-io/fermata/internal/core/job"
-	"github.com/fermata-io/fermata/internal/core/lease"
-	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
-
-// TestScriptClock walks the script's clock and the one in Go through the same
-// readings, expectations and acceptances.
-func TestScriptClock(t *testing.T) {
-	s, _ := embedded(t, func(o *Options) { o.Virtual = func() int64 { return 0 } })
-	ctx := t.Context()
-	rapid.Check(t, func(t *rapid.T) {
-		key := "clock:" + strconv.Itoa(rapid.Int().Draw(t, "key"))
-		s.client.Del(ctx, key)
-		var c lease.Clock
-		real := rapid.Int64Range(1, 1<<41).Draw(t, "start")
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			real = max(1, real+rapid.OneOf(rapid.Int64Range(-2, 5), rapid.Int64Range(-100_000, 100_000)).Draw(t, "step"))
-			expect := rapid.SampledFrom([]int64{0, -1}).Draw(t, "expects nothing")
-			if rapid.IntRange(0, 2).Draw(t, "expects") > 0 {
-				from := rapid.SampledFrom([]int64{real, c.MS}).Draw(t, "of")
-				expect = max(2, from+rapid.OneOf(rapid.Int64Range(-3, 5), rapid.Int64Range(-70_000, 1000)).Draw(t, "expect"))
-			}
-			accept := rapid.Bool().Draw(t, "accept")
-			least := int64(0)
-			if !accept && expect > 0 {
-				least = max(0, expect-rapid.Int64Range(0, 100_000).Draw(t, "less"))
-			}
-			before := c
-			next, err := c.Advance(real, lease.Expectation{LeastMS: least, MostMS: expect}, accept)
-			if accept {
-				least = acceptJump
-			}
-			args := []any{expect, least, real, 0}
-			got, evalErr := s.client.Eval(ctx, s.scripts.clock.source, []string{key, key + ":lanes"}, args...).Slice()
-			if evalErr != nil {
-				t.Fatal(evalErr)
-			}
-			if code := got[0].(int64); (code == 1) != errors.Is(err, lease.ErrClockJump) {
-				t.Fatalf("script answers %d, Go %v", code, err)
-			} else if code == 0 {
-				c = next
-				if us, lag := reply(got).readClock(); us != c.MS*1000 || lag != c.LagMS(real) {
-					t.Fatalf("TIME %d, expected %d to %d, before %+v: script says %d, lag %d, Go %+v, lag %d", real, least, expect, before, us, lag, c, c.LagMS(real))
-				}
-				want := fmt.Sprintf("%016d%016d%016d%016d1", c.MS, c.AnchorReal, c.AnchorClock, 0)
-				if stored := s.client.HGet(ctx, key, "c").Val(); stored != want {
-					t.Fatalf("stored %s, want %s", stored, want)
-				}
-			}
-		}
-	})
-}
-
-// TestVirtualClockIsRefused: only a keyspace made for it takes a caller's time.
-func TestVirtualClockIsRefused(t *testing.T) {
-	s, _ := embedded(t)
-	k := s.shards[0]
-	s.virtual = func() int64 { return 1 << 41 }
-	err := s.runAndWrap(t.Context(), newScriptCall(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0}))
-	if !errors.Is(err, rediserr.ErrKeyspace) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// TestClockJump: a server whose clock leaps is refused for half a minute, with
-// nothing stored, and then believed.
-func TestClockJump(t *testing.T) {
-	s, server := embedded(t)
-	start := time.UnixMilli(1_900_000_000_000)
-	server.SetTime(start)
-	now := time.Now()
-	s.now = func() time.Time { return now }
-	read := func() (int64, error) {
-		k := s.shards[0]
-		o := newScriptCall(s.scripts.clock, 0, []string{k.meta, k.lanes}, []any{0})
-		err := s.runAndWrap(t.Context(), o)
-		return o.reply.intAt(1) / 1000, err
-	}
-	s.clocks[0] = shardClock{} // as after a start
-	if ms, err := read(); err != nil || ms != start.UnixMilli() {
-		t.Fatalf("clock %d (%v)", ms, err)
-	}
-	before := s.client.HGet(t.Context(), s.shards[0].meta, "c").Val()
-	server.SetTime(start.Add(time.Hour))
-	for i := range 3 {
-		if _, err := read(); !errors.Is(err, job.ErrClockJump) {
-			t.Fatalf("after %d s: %v", i*14, err)
-		}
-		now = now.Add(14 * time.Second)
-	}
-	if stored := s.client.HGet(t.Context(), s.shards[0].meta, "c").Val(); stored != before {
-		t.Errorf("a refused call stored %s", stored)
-	}
-	if ms, err := read(); err != nil || ms != start.Add(time.Hour).UnixMilli() {
-		t.Errorf("after half a minute: %d (%v)", ms, err)
-	}
-	// A jump that goes away is forgotten: the half minute starts anew.
-	server.SetTime(start.Add(3 * time.Hour))
-	if _, err := read(); !errors.Is(err, job.ErrClockJump) {
-		t.Errorf("another jump: %v", err)
-	}
-	server.SetTime(start.Add(time.Hour + time.Minute))
-	if _, err := read(); err != nil {
-		t.Errorf("back again: %v", err)
-	}
-	now = now.Add(40 * time.Second)
-	server.SetTime(start.Add(3 * time.Hour))
-	if _, err := read(); !errors.Is(err, job.ErrClockJump) {
-		t.Errorf("a third jump: %v", err)
-	}
-}
-
-// TestNow extrapolates, asks when its knowledge is old, and never goes back.
-func TestNow(t *testing.T) {
-	s, server := embedded(t)
-	start := time.UnixMilli(1_900_000_000_000)
-	server.SetTime(start)
-	now := time.Now()
-	s.now = func() time.Time { return now }
-	s.clocks[0] = shardClock{}
-	read := func() int64 {
-		t.Helper()
-		ms, err := s.Now(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ms - start.UnixMilli()
-	}
-	if got := read(); got != 0 {
-		t.Errorf("at first %d", got)
-	}
-	now = now.Add(9 * time.Second)
-	if got := read(); got != 9000 {
-		t.Errorf("after 9 s %d", got)
-	}
-	now = now.Add(2 * time.Second)
-	server.SetTime(start.Add(8 * time.Second)) // stepped back by 3 s
-	if got := read(); got != 10_969 {
-		t.Errorf("asked again %d, want what has passed for certain", got)
-	}
-	now = now.Add(5 * time.Second)
-	if got := read(); got != 15_969 {
-		t.Errorf("after the server has been asked %d", got)
-	}
-}
 
 // TestACorrectedClockEndsNothingEarly steps the server's clock back by half a minute and, a while
 // later, puts it right. A lease, a unit of a lock and a wait that began meanwhile last their time
@@ -178,28 +32,27 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 	start := time.UnixMilli(1_900_000_000_000)
 	begin := time.Now()
 	now, off := begin, time.Duration(0)
-	s.now = func() time.Time { return now }
+	replaceRunner(t, s, func(o *runner.Options) { o.Now = func() time.Time { return now } })
 	pass := func(d time.Duration) {
 		now = now.Add(d)
 		server.SetTime(start.Add(now.Sub(begin) + off))
 	}
 	k := s.shards[0]
-	s.clocks[0], s.clocks[1] = shardClock{}, shardClock{}
-	run := func(o *op) *op {
+	run := func(o *runner.Op) *runner.Op {
 		t.Helper()
-		if err := s.runAndWrap(t.Context(), o); err != nil {
+		if err := s.runner.Run(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
 	read := func(shard int) int64 {
-		return run(newScriptCall(s.scripts.clock, shard, []string{s.shards[shard].meta, s.shards[shard].lanes}, []any{0})).reply.intAt(1) / 1000
+		return run(s.runner.NewClockCall(shard)).Reply.IntAt(1) / 1000
 	}
 	name := ""
 	for i := 0; name == "" || s.homeShard(name) != 0; i++ {
 		name = fmt.Sprint("n", i)
 	}
-	s.client.Set(t.Context(), k.lock, "v", 0)
+	s.client.Set(t.Context(), k.Lock, "v", 0)
 	pass(0)
 	read(0)
 	off = -30 * time.Second
@@ -210,7 +63,7 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 	if lag := start.Add(now.Sub(begin)).UnixMilli() - read(0); lag < least.Milliseconds() || lag > limit.Milliseconds() {
 		t.Fatalf("the clock lags by %d ms", lag)
 	}
-	deadline := run(newScriptCall(s.scripts.lease, 0, []string{k.meta, k.state, k.lanes, k.lock, k.def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).reply.intAt(3)
+	deadline := run(runner.NewScriptCall(s.scripts.lease, 0, []string{k.Meta, k.State, k.Lanes, k.Lock, k.Def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).Reply.IntAt(3)
 	if g := s.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@a", TTL: ttl}})[0]; !g.Granted {
 		t.Fatalf("%+v", g)
 	}
@@ -242,37 +95,5 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 	}
 	if lag := start.Add(now.Sub(begin)).UnixMilli() - read(0); lag != 0 {
 		t.Errorf("the clock lags by %d ms still", lag)
-	}
-}
-
-// TestLatestBoundsTheClock: the latest that a clock can show counts from when the quickest of the
-// last requests was sent, not from when its answer came.
-func TestLatestBoundsTheClock(t *testing.T) {
-	start := time.Now()
-	after := func(ms int64) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	var c shardClock
-	if l := c.upperBound(start); l != (lease.ClockBound{}) {
-		t.Errorf("unknown: %+v", l)
-	}
-	const us = 1_900_000_000_000_000
-	c.observe(us+100, 0, after(0), after(40))
-	if l := c.upperBound(after(40)); l.MS != us/1000+42 {
-		t.Errorf("after an answer that took 40 ms: %+v", l.MS-us/1000)
-	}
-	c.observe(us+50_000, 0, after(49), after(51)) // quicker
-	if l := c.upperBound(after(51)); l.MS != us/1000+53 {
-		t.Errorf("after one that took 2 ms: %d", l.MS-us/1000)
-	}
-	c.observe(us+60_000, 0, after(59), after(99)) // slower
-	if l := c.upperBound(after(99)); l.MS < us/1000+99 || l.MS > us/1000+101 {
-		t.Errorf("after another slow one: %d", l.MS-us/1000)
-	}
-	c.observe(us+5_000_000, 0, after(100), after(101)) // the server's clock was set forward
-	if l := c.upperBound(after(101)); l.MS < us/1000+5001 || l.MS > us/1000+5003 {
-		t.Errorf("after a step forward: %d", l.MS-us/1000)
-	}
-	c.observe(us+5_000_000, 700, after(102), after(103)) // and back, by which it may run ahead
-	if l := c.upperBound(after(203)); l.MS < us/1000+5200 || l.MS > us/1000+5204 || l.LagMS < 597 || l.LagMS > 599 {
-		t.Errorf("while it may catch up: %d, %d", l.MS-us/1000, l.LagMS)
 	}
 }

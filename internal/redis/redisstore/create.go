@@ -8,6 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Create stores new records, in atomic steps of up to 200 of one shard, in one pipeline for each server.
@@ -21,14 +22,14 @@ func (s *Store) Create(ctx context.Context, batches []job.CreateBatch) []job.Cre
 		creations[i] = s.newCreation(b)
 	}
 	for pass := 0; pass < 3; pass++ { // after that somebody else keeps creating and deleting them
-		var ops []*op
+		var ops []*runner.Op
 		for _, c := range creations {
 			ops = append(ops, c.buildSteps(s)...)
 		}
 		if len(ops) == 0 {
 			break
 		}
-		s.runOps(ctx, ops)
+		s.runner.RunEach(ctx, ops)
 		for _, c := range creations {
 			c.readReplies(ctx, s)
 		}
@@ -52,7 +53,7 @@ type createCall struct {
 
 // createStep is one run of the script.
 type createStep struct {
-	op      *op
+	op      *runner.Op
 	lanes   *laneKeys
 	records []*newRecord
 }
@@ -71,12 +72,12 @@ func (s *Store) newCreation(b job.CreateBatch) *createCall {
 }
 
 // buildSteps divides the remaining records into steps.
-func (c *createCall) buildSteps(s *Store) []*op {
+func (c *createCall) buildSteps(s *Store) []*runner.Op {
 	c.steps = nil
 	if c.failed != nil {
 		return nil
 	}
-	var ops []*op
+	var ops []*runner.Op
 	for rest := c.todo; len(rest) > 0; {
 		n := recordsPerCall(rest)
 		o, lanes := s.createOp(c.shard, rest[:n])
@@ -93,7 +94,7 @@ func (c *createCall) readReplies(ctx context.Context, s *Store) {
 	}
 	var taken []*newRecord
 	for _, step := range c.steps {
-		err := rediserr.Wrap(step.op.name, step.op.err)
+		err := rediserr.Wrap(step.op.Name, step.op.Err)
 		if err != nil && !errors.Is(err, job.ErrDurability) {
 			c.failed = err
 			return
@@ -112,8 +113,8 @@ func (c *createCall) readReplies(ctx context.Context, s *Store) {
 // readStep reads the reply of the script and returns the records whose id exists:
 // {code, clock, codes, {place, due ...}, lock value}.
 func (c *createCall) readStep(s *Store, step createStep) (taken []*newRecord, err error) {
-	r := step.op.reply
-	codes := r.textAt(2)
+	r := step.op.Reply
+	codes := r.TextAt(2)
 	if len(codes) < len(step.records) {
 		return nil, fmt.Errorf("create: %w: %d answers for %d records", codec.ErrCorrupt, len(codes), len(step.records))
 	}
@@ -126,8 +127,8 @@ func (c *createCall) readStep(s *Store, step createStep) (taken []*newRecord, er
 		}
 		c.out.Results[n.index] = job.CreateResult{Code: createCode(codes[k])}
 	}
-	c.earlier.addPairs(step.lanes, r.listAt(3), r.textAt(4))
-	c.out.NowUS = max(c.out.NowUS, r.intAt(1))
+	c.earlier.addPairs(step.lanes, r.ListAt(3), r.TextAt(4))
+	c.out.NowUS = max(c.out.NowUS, r.IntAt(1))
 	return taken, nil
 }
 
@@ -191,9 +192,9 @@ func recordsPerCall(records []*newRecord) int {
 	return len(records)
 }
 
-func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
+func (s *Store) createOp(shard int, records []*newRecord) (*runner.Op, *laneKeys) {
 	keys := s.shards[shard]
-	fixed := []string{keys.meta, keys.state, keys.def, keys.lanes, keys.lock}
+	fixed := []string{keys.Meta, keys.State, keys.Def, keys.Lanes, keys.Lock}
 	lanes := newLaneKeys(keys, len(fixed))
 	argv := make([]any, 0, 4*len(records)+4)
 	for rest := records; len(rest) > 0; {
@@ -217,9 +218,9 @@ func (s *Store) createOp(shard int, records []*newRecord) (*op, *laneKeys) {
 	}
 	names := lanes.appendKeysTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), s.events.appendCreated(argv, records)
+		names, argv = append(names, keys.Events), s.events.appendCreated(argv, records)
 	}
-	return newScriptCall(s.scripts.create, shard, names, argv), lanes
+	return runner.NewScriptCall(s.scripts.create, shard, names, argv), lanes
 }
 
 // argumentCount is how many arguments of the script call it has.
@@ -264,7 +265,7 @@ func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord,
 		case err == nil && record != nil:
 			results[r.index].Existing = record
 		case err != nil:
-			s.reportCorrupt(shard, "create", err, string(r.id))
+			s.runner.ReportCorrupt(shard, "create", err, string(r.id))
 			r.replaces = stored[i].state
 			again = append(again, r)
 		default:

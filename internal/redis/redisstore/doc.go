@@ -1,6 +1,6 @@
 // Package redisstore stores jobs in Redis 7.0 or later, in Valkey, or in an embedded imitation for
 // trials; standalone, under Sentinel, or in a cluster. Package codec defines the bytes that it
-// stores, package conn connects to the servers, and package rediserr classifies their errors.
+// stores, and package runner runs its commands and scripts.
 //
 // # Model
 //
@@ -64,14 +64,11 @@
 //     overwrites another one.
 //  2. Tokens of a shard only grow: a new one exceeds the last one stored, any that the caller has
 //     seen, and the shard's clock in microseconds.
-//  3. Every call may be repeated, by its caller and by the store itself, which retries while a reply
-//     is missing and time is left. A lease batch is remembered by its id; a copy that arrives after
-//     its caller has given up leases nothing. A record that has the state to be written counts as
-//     written. A creation of the same bytes is the same creation. The client library never retries
-//     (see [conn.NewClient]).
-//  4. The shard's clock is that of Redis, made monotonic by the rule of package lease. Every script
-//     advances it. A clock far ahead of what this process's monotonic clock allows is rejected for
-//     30 s, then accepted. Only a keyspace created as virtual takes the time from its callers.
+//  3. Every call may be repeated, by its caller and by package runner. A lease batch is remembered by
+//     its id; a copy that arrives after its caller has given up leases nothing. A record that has the
+//     state to be written counts as written. A creation of the same bytes is the same creation.
+//  4. The shard's clock is that of Redis, made monotonic by the rule of package lease. Every script of
+//     a shard advances it. Package runner has the rules for clocks that jump.
 //  5. Scripts check everything before they write anything. They write to the destination before they
 //     remove from the source, and put at most 1,000 values into one command. No call has more than
 //     500 records or about a megabyte.
@@ -79,6 +76,6 @@
 //     and dead letters.
 //  7. An unreadable record is set aside, counted and logged, never deleted. Registering the job
 //     again repairs it.
-//  8. In durability class replica a reply is valid only after WAIT on the connection that carried the
-//     write. A write that is stored but not confirmed returns job.ErrDurability with a complete reply.
+//  8. A write that is stored but not confirmed to the durability class returns job.ErrDurability with a
+//     complete reply.
 package redisstore

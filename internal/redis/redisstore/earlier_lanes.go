@@ -1,6 +1,9 @@
 package redisstore
 
-import "github.com/fermata-io/fermata/internal/core/job"
+import (
+	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
+)
 
 // earlierLanes collects the lanes that calls made due earlier.
 type earlierLanes struct {
@@ -8,16 +11,16 @@ type earlierLanes struct {
 	holder string
 }
 
-func (n *earlierLanes) addPairs(lanes *laneKeys, pairs reply, holder string) {
+func (n *earlierLanes) addPairs(lanes *laneKeys, pairs runner.Reply, holder string) {
 	if holder != "" {
 		n.holder = holder
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		lane, ok := lanes.laneAt(pairs.intAt(i))
+		lane, ok := lanes.laneAt(pairs.IntAt(i))
 		if !ok {
 			continue
 		}
-		head := job.LaneHead{Lane: lane, DueMS: pairs.intAt(i + 1)}
+		head := job.LaneHead{Lane: lane, DueMS: pairs.IntAt(i + 1)}
 		known := false
 		for k := range n.heads {
 			if n.heads[k].Lane == lane {

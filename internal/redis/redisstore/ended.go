@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // maxLanesPerEndsCall bounds the lanes of one script: a look at one takes about a microsecond of
@@ -22,14 +23,14 @@ func (s *Store) FirstEnds(ctx context.Context, lanes map[int][]job.Lane, regions
 	for shard, list := range lanes {
 		out[shard] = nil
 		for part := range slices.Chunk(list, maxLanesPerEndsCall) {
-			looks = append(looks, endProbe{shard, part, newScriptCall(s.scripts.ends, shard, s.shards[shard].laneKeys(part), bounds)})
+			looks = append(looks, endProbe{shard, part, runner.NewScriptCall(s.scripts.ends, shard, s.shards[shard].LaneKeys(part), bounds)})
 		}
 	}
-	ops := make([]*op, len(looks))
+	ops := make([]*runner.Op, len(looks))
 	for i, l := range looks {
 		ops[i] = l.op
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	for _, l := range looks {
 		l.addTo(out)
 	}
@@ -49,21 +50,21 @@ func scoreBounds(regions []job.Region) []any {
 type endProbe struct {
 	shard int
 	lanes []job.Lane
-	op    *op
+	op    *runner.Op
 }
 
 // addTo adds what was found. A shard that could not be read completely is omitted.
 func (l endProbe) addTo(found map[int][]job.LaneHead) {
 	list, ok := found[l.shard]
-	if l.op.err != nil {
+	if l.op.Err != nil {
 		delete(found, l.shard)
 	}
-	if l.op.err != nil || !ok {
+	if l.op.Err != nil || !ok {
 		return
 	}
-	for k := 0; k+1 < len(l.op.reply); k += 2 {
-		_, ms := job.SplitScore(parseScore(l.op.reply.valueAt(k + 1)))
-		list = append(list, job.LaneHead{Lane: l.lanes[l.op.reply.intAt(k)-1], DueMS: ms})
+	for k := 0; k+1 < len(l.op.Reply); k += 2 {
+		_, ms := job.SplitScore(parseScore(l.op.Reply.ValueAt(k + 1)))
+		list = append(list, job.LaneHead{Lane: l.lanes[l.op.Reply.IntAt(k)-1], DueMS: ms})
 	}
 	found[l.shard] = list
 }

@@ -6,24 +6,25 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // WebhookProgress reads how far webhooks are with shards, by shard and name. With an error come
 // those shards that could be read.
 func (s *Store) WebhookProgress(ctx context.Context, shards []int) (map[int]map[string]job.WebhookProgress, error) {
-	ops := make([]*op, len(shards))
+	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
-		key := s.shards[shard].hooks
-		ops[i] = newCommand("webhooks", key, "hgetall", key)
+		key := s.shards[shard].Hooks
+		ops[i] = runner.NewCommand("webhooks", key, "hgetall", key)
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	out := make(map[int]map[string]job.WebhookProgress, len(shards))
 	for i, o := range ops {
-		if o.err != nil {
+		if o.Err != nil {
 			continue
 		}
 		states := map[string]job.WebhookProgress{}
-		for name, text := range readHash(o.reply) {
+		for name, text := range readHash(o.Reply) {
 			if state, ok := parseHook(text); ok {
 				states[name] = state
 			}
@@ -39,30 +40,30 @@ func (s *Store) WebhookProgress(ctx context.Context, shards []int) (map[int]map[
 // another value.
 func (s *Store) SaveWebhookProgress(ctx context.Context, shard int, lockValue, hook string, state job.WebhookProgress, letter *job.UndeliveredEvent) (evicted int, err error) {
 	keys := s.shards[shard]
-	names, argv := []string{keys.lock, keys.hooks}, []any{lockValue, hook, hookText(state), maxUndelivered}
+	names, argv := []string{keys.Lock, keys.Hooks}, []any{lockValue, hook, hookText(state), maxUndelivered}
 	if letter != nil {
-		names, argv = append(names, keys.undeliveredKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
+		names, argv = append(names, keys.UndeliveredKey(hook)), append(argv, letter.AtMS, encodeLetter(letter))
 	}
-	o := newScriptCall(s.scripts.hook, noShard, names, argv)
-	err = s.runAndWrap(ctx, o)
-	if o.reply.intAt(0) == 2 { // whether replicas confirmed that nothing was stored or not
+	o := runner.NewScriptCall(s.scripts.hook, runner.NoShard, names, argv)
+	err = s.runner.Run(ctx, o)
+	if o.Reply.IntAt(0) == 2 { // whether replicas confirmed that nothing was stored or not
 		return 0, fmt.Errorf("webhook %s: %w", hook, job.ErrNotHolder)
 	}
-	return int(o.reply.intAt(1)), err
+	return int(o.Reply.IntAt(1)), err
 }
 
 // DeleteWebhooks deletes what is stored of webhooks that are no more. What they gave up on
 // goes first: it is found by their states.
 func (s *Store) DeleteWebhooks(ctx context.Context, shard int, hooks []string) error {
 	keys := s.shards[shard]
-	letters, states := []any{"del"}, []any{"hdel", keys.hooks}
+	letters, states := []any{"del"}, []any{"hdel", keys.Hooks}
 	for _, h := range hooks {
-		letters, states = append(letters, keys.undeliveredKey(h)), append(states, h)
+		letters, states = append(letters, keys.UndeliveredKey(h)), append(states, h)
 	}
-	if err := s.runAndWrap(ctx, newCommand("webhooks", keys.hooks, letters...)); err != nil {
+	if err := s.runner.Run(ctx, runner.NewCommand("webhooks", keys.Hooks, letters...)); err != nil {
 		return err
 	}
-	return s.runAndWrap(ctx, newCommand("webhooks", keys.hooks, states...))
+	return s.runner.Run(ctx, runner.NewCommand("webhooks", keys.Hooks, states...))
 }
 
 // hookText is a state as it is stored: its numbers, with spaces between them.

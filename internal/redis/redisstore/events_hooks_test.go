@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -14,7 +15,7 @@ import (
 // answer; who is not the holder is told so all the same.
 func TestHooksUnconfirmed(t *testing.T) {
 	s := limitWorld{redistest.Start(t).URL()}.store(t)
-	s.durability, s.replicas, s.waitTimeout = conn.DurabilityReplica, 1, time.Millisecond
+	replaceRunner(t, s, func(o *runner.Options) { o.Durability, o.WaitTimeout = conn.DurabilityReplica, time.Millisecond })
 	ctx := t.Context()
 	if err := s.client.Set(ctx, s.LockKey(0), "holder", 0).Err(); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
@@ -36,19 +37,19 @@ func (s *Store) undeliveredSets(ctx context.Context, hooks []string, shards []in
 	var all, found []undeliveredSet
 	for _, shard := range shards {
 		for _, hook := range append([]string{""}, hooks...) {
-			all = append(all, undeliveredSet{shard: shard, hook: hook, key: s.shards[shard].undeliveredKey(hook)})
+			all = append(all, undeliveredSet{shard: shard, hook: hook, key: s.shards[shard].UndeliveredKey(hook)})
 		}
 	}
 	for part := range slices.Chunk(all, maxReadsPerPipeline) {
-		ops := make([]*op, len(part))
+		ops := make([]*runner.Op, len(part))
 		for i, set := range part {
-			ops[i] = newCommand("webhooks", set.key, "zcard", set.key)
+			ops[i] = runner.NewCommand("webhooks", set.key, "zcard", set.key)
 		}
-		if err := s.runAndWrap(ctx, ops...); err != nil {
+		if err := s.runner.Run(ctx, ops...); err != nil {
 			return nil, err
 		}
 		for i, set := range part {
-			set.size = int(ops[i].reply.intAt(0))
+			set.size = int(ops[i].Reply.IntAt(0))
 			if set.size > 0 {
 				set.read = set.size
 				found = append(found, set)
@@ -66,22 +67,22 @@ func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, olde
 		for ; n < len(sets) && (n == 0 || letters+sets[n].read <= lettersPerCall); n++ {
 			letters += sets[n].read
 		}
-		ops := make([]*op, n)
+		ops := make([]*runner.Op, n)
 		for i, set := range sets[:n] {
 			args := []any{"zrange", set.key, 0, set.read - 1}
 			if !oldest {
 				args = append(args, "rev")
 			}
-			ops[i] = newCommand("webhooks", set.key, append(args, "withscores")...)
+			ops[i] = runner.NewCommand("webhooks", set.key, append(args, "withscores")...)
 		}
-		if err := s.runAndWrap(ctx, ops...); err != nil {
+		if err := s.runner.Run(ctx, ops...); err != nil {
 			return err
 		}
 		part := make([]job.UndeliveredEvent, 0, letters)
 		for i, o := range ops {
-			pairs := flattenPairs(o.reply)
+			pairs := flattenPairs(o.Reply)
 			for k := 0; k+1 < len(pairs); k += 2 {
-				part = append(part, decodeLetter(sets[i].shard, pairs.textAt(k), parseScore(pairs.valueAt(k+1))))
+				part = append(part, decodeLetter(sets[i].shard, pairs.TextAt(k), parseScore(pairs.ValueAt(k+1))))
 			}
 		}
 		take(part)
@@ -160,16 +161,19 @@ func (s *Store) CountUndeliveredEvents(ctx context.Context, hooks []string) (map
 // DeferUndeliveredEvent makes it, wherever it is, one that was given up on at another time.
 func (s *Store) DeferUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent, atMS int64) error {
 	keys := s.shards[l.Event.Shard]
-	key := keys.undeliveredKey(l.Webhook)
-	return s.runAndWrap(ctx, newCommand("webhooks", key, "zadd", key, "xx", atMS, l.ID),
-		newCommand("webhooks", keys.legacyUndelivered, "zadd", keys.legacyUndelivered, "xx", atMS, l.ID))
+	key, legacy := keys.UndeliveredKey(l.Webhook), keys.UndeliveredKey("")
+	return s.runner.Run(ctx,
+		runner.NewCommand("webhooks", key, "zadd", key, "xx", atMS, l.ID),
+		runner.NewCommand("webhooks", legacy, "zadd", legacy, "xx", atMS, l.ID))
 }
 
 // DeleteUndeliveredEvent deletes one, from wherever it is.
 func (s *Store) DeleteUndeliveredEvent(ctx context.Context, l job.UndeliveredEvent) error {
 	keys := s.shards[l.Event.Shard]
-	key := keys.undeliveredKey(l.Webhook)
-	return s.runAndWrap(ctx, newCommand("webhooks", key, "zrem", key, l.ID), newCommand("webhooks", keys.legacyUndelivered, "zrem", keys.legacyUndelivered, l.ID))
+	key, legacy := keys.UndeliveredKey(l.Webhook), keys.UndeliveredKey("")
+	return s.runner.Run(ctx,
+		runner.NewCommand("webhooks", key, "zrem", key, l.ID),
+		runner.NewCommand("webhooks", legacy, "zrem", legacy, l.ID))
 }
 
 // hookNames are the webhooks that shards know. One that gave up on anything is known.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Events reads what was asked for, all of it in one round trip to each server. With an
@@ -13,44 +14,44 @@ func (s *Store) Events(ctx context.Context, asks []job.EventsRequest) ([]job.Eve
 	if s.events == nil {
 		return nil, job.ErrEventsOff
 	}
-	ops := make([]*op, len(asks))
+	ops := make([]*runner.Op, len(asks))
 	for i, a := range asks {
-		key := s.shards[a.Shard].events
-		ops[i] = newCommand("events", key, "xrange", key, "("+placeText(a.After), "+", "count", a.Limit)
+		key := s.shards[a.Shard].Events
+		ops[i] = runner.NewCommand("events", key, "xrange", key, "("+placeText(a.After), "+", "count", a.Limit)
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	pages := make([]job.EventsPage, len(asks))
 	for i, o := range ops {
-		pages[i].Err = o.err
-		if o.err != nil {
+		pages[i].Err = o.Err
+		if o.Err != nil {
 			continue
 		}
-		pages[i] = readPage(o.reply, asks[i])
+		pages[i] = readPage(o.Reply, asks[i])
 	}
 	return pages, err
 }
 
 // readPage decodes those entries of an answer that were asked for.
-func readPage(r reply, ask job.EventsRequest) job.EventsPage {
+func readPage(r runner.Reply, ask job.EventsRequest) job.EventsPage {
 	page := job.EventsPage{Read: len(r)}
 	if page.Read == 0 {
 		return page
 	}
-	page.Last, _ = parsePlace(r.listAt(page.Read - 1).textAt(0)) // Redis made it
+	page.Last, _ = parsePlace(r.ListAt(page.Read - 1).TextAt(0)) // Redis made it
 	if ask.After.Exact() {
-		first, _ := parsePlace(r.listAt(0).textAt(0))
+		first, _ := parsePlace(r.ListAt(0).TextAt(0))
 		page.Gap = first.Seq != ask.After.Seq+1
 	}
 	if ask.Filter == nil {
 		page.Events = make([]job.Event, 0, page.Read)
 	}
 	for k := range r {
-		entry := r.listAt(k)
-		text := entry.listAt(1).textAt(1)
+		entry := r.ListAt(k)
+		text := entry.ListAt(1).TextAt(1)
 		if ask.Filter != nil && !mayMatch(ask.Filter, text) {
 			continue
 		}
-		h := decodeEvent(ask.Shard, entry.textAt(0), text)
+		h := decodeEvent(ask.Shard, entry.TextAt(0), text)
 		if ask.Filter == nil || ask.Filter.Matches(&h) {
 			page.Events = append(page.Events, h)
 		}
@@ -65,18 +66,18 @@ func (s *Store) LastEvents(ctx context.Context) ([]job.Place, error) {
 	if s.events == nil {
 		return nil, job.ErrEventsOff
 	}
-	ops := make([]*op, len(s.shards))
+	ops := make([]*runner.Op, len(s.shards))
 	for i, k := range s.shards {
-		ops[i] = newCommand("events", k.events, "xrevrange", k.events, "+", "-", "count", 1)
+		ops[i] = runner.NewCommand("events", k.Events, "xrevrange", k.Events, "+", "-", "count", 1)
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	places := make([]job.Place, len(ops))
 	for i, o := range ops {
 		switch {
-		case o.err != nil:
+		case o.Err != nil:
 			places[i] = job.PlaceBefore(0)
-		case len(o.reply) > 0:
-			places[i], _ = parsePlace(o.reply.listAt(0).textAt(0)) // Redis made it
+		case len(o.Reply) > 0:
+			places[i], _ = parsePlace(o.Reply.ListAt(0).TextAt(0)) // Redis made it
 		}
 	}
 	return places, err

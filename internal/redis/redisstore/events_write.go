@@ -9,6 +9,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // maxAnnouncementsPerShard bounds the announcements of a shard that wait to be written. Further ones are
@@ -192,14 +193,14 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 		return nil
 	}
 	taken := s.events.startFlush()
-	ops := make([]*op, 0, len(taken))
+	ops := make([]*runner.Op, 0, len(taken))
 	for shard, line := range taken {
 		argv := make([]any, 0, 2*len(line)+2)
 		for _, a := range line {
 			argv = append(argv, 0, a.text)
 		}
 		keys := s.shards[shard]
-		ops = append(ops, newScriptCall(s.scripts.announce, shard, []string{keys.meta, keys.events}, s.events.appendEventCount(argv, len(line))))
+		ops = append(ops, runner.NewScriptCall(s.scripts.announce, shard, []string{keys.Meta, keys.Events}, s.events.appendEventCount(argv, len(line))))
 	}
 	if len(ops) == 0 {
 		return nil
@@ -207,29 +208,29 @@ func (s *Store) FlushEvents(ctx context.Context) error {
 	// Decisions wait for the flush of their shard. They must not also wait for unreachable
 	// servers.
 	var flushes sync.WaitGroup
-	for _, group := range s.groupByServer(ctx, ops) {
+	for _, group := range s.runner.GroupByServer(ctx, ops) {
 		flushes.Go(func() {
 			// Each op has its own error.
-			_ = s.runAndWrap(ctx, group...)
+			_ = s.runner.Run(ctx, group...)
 			for _, o := range group {
-				s.endFlush(o, taken[o.shard])
+				s.endFlush(o, taken[o.Shard])
 			}
 		})
 	}
 	flushes.Wait()
-	return firstError(ops)
+	return runner.FirstError(ops)
 }
 
 // endFlush ends the flush of a shard.
-func (s *Store) endFlush(o *op, line []announcement) {
+func (s *Store) endFlush(o *runner.Op, line []announcement) {
 	switch {
-	case o.err == nil:
+	case o.Err == nil:
 		line = nil
-	case errors.Is(o.err, job.ErrNoMemory):
+	case errors.Is(o.Err, job.ErrNoMemory):
 		s.metrics.eventsLost.Add(float64(len(line)))
 		line = nil
 	}
-	s.events.endFlush(o.shard, line)
+	s.events.endFlush(o.Shard, line)
 }
 
 // appendEventCount appends the last arguments of a script that records events.
@@ -266,7 +267,7 @@ func (s *Store) dropEvents(c *applyCall) {
 	if s.events == nil {
 		return
 	}
-	n, _ := c.op.argv[len(c.op.argv)-1].(int)
+	n, _ := c.op.Argv[len(c.op.Argv)-1].(int)
 	s.metrics.eventsLost.Add(float64(n))
 	c.announcements = nil
 }
@@ -274,7 +275,7 @@ func (s *Store) dropEvents(c *applyCall) {
 // requeueAnnouncements queues the announcements of failed calls again.
 func (s *Store) requeueAnnouncements(calls []*applyCall) {
 	for _, c := range calls {
-		if c.op.err != nil && !errors.Is(c.op.err, rediserr.ErrUnconfirmed) {
+		if c.op.Err != nil && !errors.Is(c.op.Err, rediserr.ErrUnconfirmed) {
 			s.events.requeue(c.shard, c.announcements)
 		}
 	}

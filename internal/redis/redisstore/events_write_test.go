@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // TestTheLineOfNewsIsBounded: what finds too many others in line is lost, and counted; what
@@ -19,7 +20,7 @@ func TestTheLineOfNewsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{shards: make([]shardKeys, 2), events: newEventQueue(MinKeepEvents, 2), metrics: m}
+	s := &Store{shards: make([]runner.ShardKeys, 2), events: newEventQueue(MinKeepEvents, 2), metrics: m}
 	for range maxAnnouncementsPerShard + 3 {
 		s.Announce(job.Event{Kind: job.KindShardTaken, Shard: 1})
 	}
@@ -40,7 +41,7 @@ func TestTheLineOfNewsIsBounded(t *testing.T) {
 // carry them, and while they are on their way by themselves.
 func TestNewsOfAJobGoBeforeItsDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{shards: make([]shardKeys, 1), events: newEventQueue(MinKeepEvents, 1)}
+		s := &Store{shards: make([]runner.ShardKeys, 1), events: newEventQueue(MinKeepEvents, 1)}
 		announce := func(n int) {
 			for range n {
 				s.Announce(job.Event{Kind: job.KindRunStarted, Key: job.Key{Namespace: "ns", ID: "other"}})

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // ErrDenied means that the Redis user lacks a permission that is needed.
@@ -23,13 +24,13 @@ var ErrDenied = errors.New("the Redis user lacks a right")
 const CodeGrant = "grant"
 
 // grantKey is a key that only the check of permissions uses, and leaves empty.
-func grantKey(prefix string) string { return keyspaceKey(prefix) + ":grant" }
+func grantKey(prefix string) string { return runner.KeyspaceKey(prefix) + ":grant" }
 
 // checkGrant finds commands that the user may not run, before one of them fails during work: the error
 // of a script does not name the command that failed. In a Redis Cluster each server has its own users,
 // so it checks each server that has shards.
 func (s *Store) checkGrant(ctx context.Context) error {
-	if s.embedded {
+	if s.checks.Embedded {
 		return nil
 	}
 	refused, err := s.deniedInScripts(ctx, redisacl.ScriptCommands())
@@ -49,13 +50,13 @@ func (s *Store) checkGrant(ctx context.Context) error {
 
 // explainCensusDenial names the commands that the user may not run, if a census was denied.
 func (s *Store) explainCensusDenial(ctx context.Context, err error) error {
-	if s.embedded || !isDenied(err) {
+	if s.checks.Embedded || !isDenied(err) {
 		return err
 	}
 	refused, failed := s.deniedInScripts(ctx, redisacl.ByteLimitCommands())
 	if failed == nil && len(refused) > 0 {
 		err = fmt.Errorf("%w to run %s", ErrDenied, strings.Join(refused, ", "))
-		s.firstDenial.Store(&err) // replaces an error that does not name the command
+		s.runner.ReplaceDenial(err) // of an error that does not name the command
 	}
 	return ExplainDenied(s.grantOptions(), err)
 }
@@ -66,15 +67,15 @@ func (s *Store) deniedInScripts(ctx context.Context, commands []string) (refused
 	for _, name := range commands {
 		names = append(names, name)
 	}
-	ops := []*op{newScriptCall(s.scripts.grant, noShard, []string{grantKey(s.prefix)}, names)}
+	ops := []*runner.Op{runner.NewScriptCall(s.scripts.grant, runner.NoShard, []string{grantKey(s.prefix)}, names)}
 	for _, key := range s.serverKeys(ctx) {
-		ops = append(ops, newScriptCall(s.scripts.grant, noShard, []string{key}, names))
+		ops = append(ops, runner.NewScriptCall(s.scripts.grant, runner.NoShard, []string{key}, names))
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
 	for _, o := range ops {
-		for _, name := range o.reply.allTexts() {
+		for _, name := range o.Reply.Texts() {
 			if !slices.Contains(refused, name) {
 				refused = append(refused, name)
 			}
@@ -87,40 +88,33 @@ func (s *Store) deniedInScripts(ctx context.Context, commands []string) (refused
 	return refused, nil
 }
 
-// serverKeys returns a key like grantKey for each server of a Redis Cluster that has shards.
-func (s *Store) serverKeys(ctx context.Context) (keys []string) {
-	if _, cluster := s.client.(*redis.ClusterClient); !cluster {
-		return nil
-	}
-	ops := make([]*op, len(s.shards))
+// serverKeys returns a key like grantKey for each server of a Redis Cluster that has shards. Other checks
+// report unreachable servers.
+func (s *Store) serverKeys(ctx context.Context) []string {
+	keys := make([]string, len(s.shards))
 	for i, k := range s.shards {
-		ops[i] = newCommand("grant", k.meta+":grant")
+		keys[i] = k.Meta + ":grant"
 	}
-	groups := s.groupByServer(ctx, ops)
-	delete(groups, nil) // other checks report unreachable servers
-	for _, group := range groups {
-		keys = append(keys, group[0].keys[0])
-	}
-	return keys
+	return s.runner.KeyOfEachServer(ctx, keys)
 }
 
 // deniedCommands returns the commands that the node may not send, among those that it needs only later:
 // EVAL after a server has lost its scripts, HSCAN when jobs are listed.
 func (s *Store) deniedCommands(ctx context.Context) (refused []string, err error) {
 	key := grantKey(s.prefix) + ":none" // grantKey has a value if the user may not run DEL
-	probes := []*op{newCommand("hscan", key, "hscan", key, 0)}
-	if s.scripts.grant.function == "" {
-		probes = append(probes, newCommand("eval", key, "eval", "return 1", 1, key))
+	probes := []*runner.Op{runner.NewCommand("hscan", key, "hscan", key, 0)}
+	if s.scripts.grant.Function == "" {
+		probes = append(probes, runner.NewCommand("eval", key, "eval", "return 1", 1, key))
 	}
-	if s.durability == conn.DurabilityReplica {
-		probes = append(probes, newCommand("wait", key, "wait", 0, 1))
+	if s.checks.Durability == conn.DurabilityReplica {
+		probes = append(probes, runner.NewCommand("wait", key, "wait", 0, 1))
 	}
 	for _, o := range probes {
-		err := s.runAndWrap(ctx, o)
+		err := s.runner.Run(ctx, o)
 		switch {
 		case err == nil:
 		case isDenied(err):
-			refused = append(refused, o.name)
+			refused = append(refused, o.Name)
 		default:
 			return nil, err
 		}
@@ -187,25 +181,15 @@ func userOf(c redis.UniversalClient) string {
 	return cmp.Or(name, "default")
 }
 
-// rememberDenial keeps the first error about a missing permission.
-func (s *Store) rememberDenial(err error) {
-	if s.firstDenial.Load() == nil {
-		s.firstDenial.Store(&err)
-	}
-}
-
 // Refusal returns the first error about a missing permission since the last call of Refusal; nil if there
 // was none. Permissions may change while the node runs.
 func (s *Store) Refusal() error {
-	if err := s.firstDenial.Swap(nil); err != nil {
-		return ExplainDenied(s.grantOptions(), *err)
-	}
-	return nil
+	return ExplainDenied(s.grantOptions(), s.runner.TakeDenial())
 }
 
 // grantOptions are the options that ExplainDenied needs.
 func (s *Store) grantOptions() Options {
-	return Options{Client: s.client, Prefix: s.prefix, Functions: s.scripts.grant.function != ""}
+	return Options{Client: s.client, Prefix: s.prefix, Functions: s.scripts.grant.Function != ""}
 }
 
 // ErrFunctions means that a server lacks the functions of this version.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -36,7 +37,7 @@ func TestKeyspaceHasOneIdentity(t *testing.T) {
 	if again, other := open("one").Identity(), open("two").Identity(); again != first || other == first {
 		t.Errorf("identities %q, %q and, of another keyspace, %q", first, again, other)
 	}
-	if err := a.client.HDel(t.Context(), keyspaceKey("one"), identityField).Err(); err != nil {
+	if err := a.client.HDel(t.Context(), runner.KeyspaceKey("one"), identityField).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Check(t.Context()); err != nil || a.Identity() != first {

@@ -14,7 +14,7 @@ import (
 func TestAServerOf32BitsIsRefused(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	whole := loadScripts(false, false).keyspace.source
+	whole := loadScripts(false, false).keyspace.Source
 	short := strings.Replace(whole, "return fmt('%d', n)", "return fmt('%d', n % 4294967296)", 1)
 	if short == whole {
 		t.Fatal("the prelude formats integers in another way: this test looks at the wrong thing")

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
@@ -20,21 +21,21 @@ const (
 // [Store.Lanes]. The pages are read at different instants: a lane whose due time became earlier in between may be in
 // none, a lane may be in two. With an error come the shards that could be read.
 func (s *Store) LanePages(ctx context.Context, from map[int]job.LaneCursor) (map[int]job.LanePage, error) {
-	ops := make(map[int]*op, len(from))
-	list := make([]*op, 0, len(from))
+	ops := make(map[int]*runner.Op, len(from))
+	list := make([]*runner.Op, 0, len(from))
 	for shard, cursor := range from {
 		o := s.firstLanes(shard)
 		if cursor != (job.LaneCursor{}) {
-			key := s.shards[shard].lanes
-			o = newCommand("zrange", key, "zrange", key, cursor.DueMS, "+inf", "byscore",
+			key := s.shards[shard].Lanes
+			o = runner.NewCommand("zrange", key, "zrange", key, cursor.DueMS, "+inf", "byscore",
 				"limit", tiesToSkip(cursor), lanesPerPage+lanesPageOverlap, "withscores")
 		}
 		ops[shard], list = o, append(list, o)
 	}
-	err := s.runAndWrap(ctx, list...)
+	err := s.runner.Run(ctx, list...)
 	pages := make(map[int]job.LanePage, len(from))
 	for shard, cursor := range from {
-		if ops[shard].err == nil {
+		if ops[shard].Err == nil {
 			pages[shard] = s.lanePage(shard, laneEntries(ops[shard]), cursor)
 		}
 	}
@@ -45,7 +46,7 @@ func (s *Store) LanePages(ctx context.Context, from map[int]job.LaneCursor) (map
 func tiesToSkip(cursor job.LaneCursor) int { return max(0, cursor.Ties-lanesPageOverlap) }
 
 // lanePage reads the page that begins at a cursor.
-func (s *Store) lanePage(shard int, pairs reply, cursor job.LaneCursor) job.LanePage {
+func (s *Store) lanePage(shard int, pairs runner.Reply, cursor job.LaneCursor) job.LanePage {
 	n, most := len(pairs)/2, lanesPerPage+lanesPageOverlap
 	if cursor == (job.LaneCursor{}) {
 		most = job.LanesPerRead
@@ -54,8 +55,8 @@ func (s *Store) lanePage(shard int, pairs reply, cursor job.LaneCursor) job.Lane
 	if !page.More {
 		return page
 	}
-	page.Next.DueMS = parseScore(pairs.valueAt(2*n - 1))
-	for i := n - 1; i >= 0 && parseScore(pairs.valueAt(2*i+1)) == page.Next.DueMS; i-- {
+	page.Next.DueMS = parseScore(pairs.ValueAt(2*n - 1))
+	for i := n - 1; i >= 0 && parseScore(pairs.ValueAt(2*i+1)) == page.Next.DueMS; i-- {
 		page.Next.Ties++
 	}
 	if page.Next.Ties == n && cursor.Ties > 0 && page.Next.DueMS == cursor.DueMS {
@@ -83,23 +84,23 @@ func (s *Store) eachLane(ctx context.Context, shard int, visit func(job.Lane)) e
 // FindLanes looks up lanes by name, however many others there are, and returns the first due times of those that
 // hold any record. With an error come the shards that could be read.
 func (s *Store) FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[int][]job.LaneHead, error) {
-	ops := make(map[int][]*op, len(lanes))
-	var list []*op
+	ops := make(map[int][]*runner.Op, len(lanes))
+	var list []*runner.Op
 	for shard, names := range lanes {
 		for first := 0; first < len(names); first += namesPerLookup {
-			key := s.shards[shard].lanes
+			key := s.shards[shard].Lanes
 			args := []any{"zmscore", key}
 			for _, l := range names[first:min(first+namesPerLookup, len(names))] {
 				args = append(args, l.String())
 			}
-			o := newCommand("zmscore", key, args...)
+			o := runner.NewCommand("zmscore", key, args...)
 			ops[shard], list = append(ops[shard], o), append(list, o)
 		}
 	}
-	err := s.runAndWrap(ctx, list...)
+	err := s.runner.Run(ctx, list...)
 	found := make(map[int][]job.LaneHead, len(lanes))
 	for shard, names := range lanes {
-		if firstError(ops[shard]) == nil {
+		if runner.FirstError(ops[shard]) == nil {
 			found[shard] = foundLanes(names, ops[shard])
 		}
 	}
@@ -107,10 +108,10 @@ func (s *Store) FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[in
 }
 
 // foundLanes reads the answers to lookups of lanes.
-func foundLanes(names []job.Lane, ops []*op) []job.LaneHead {
+func foundLanes(names []job.Lane, ops []*runner.Op) []job.LaneHead {
 	var heads []job.LaneHead
 	for i, l := range names {
-		if at := ops[i/namesPerLookup].reply.valueAt(i % namesPerLookup); at != nil {
+		if at := ops[i/namesPerLookup].Reply.ValueAt(i % namesPerLookup); at != nil {
 			heads = append(heads, job.LaneHead{Lane: l, DueMS: parseScore(at)})
 		}
 	}

@@ -31,7 +31,7 @@ func lanesBed(t *testing.T, dues []int64) (*Store, *redistest.Server) {
 	}
 	for len(entries) > 0 {
 		n := min(5000, len(entries))
-		server.Client().ZAdd(t.Context(), s.shards[0].lanes, entries[:n]...)
+		server.Client().ZAdd(t.Context(), s.shards[0].Lanes, entries[:n]...)
 		entries = entries[n:]
 	}
 	return s, server
@@ -88,7 +88,7 @@ func TestPagesSurviveLanesThatGo(t *testing.T) {
 	seen := map[job.Lane]bool{}
 	for i, h := range first[0].Heads {
 		if i < lanesPageOverlap {
-			server.Client().ZRem(t.Context(), s.shards[0].lanes, h.Lane.String())
+			server.Client().ZRem(t.Context(), s.shards[0].Lanes, h.Lane.String())
 		}
 		seen[h.Lane] = true
 	}
@@ -141,9 +141,9 @@ func TestACensusCountsAllLanes(t *testing.T) {
 	const lanes = 53 * 200
 	s, server := lanesBed(t, make([]int64, lanes))
 	late := job.Lane{Namespace: "z", Queue: "q", Priority: 5}
-	server.Client().ZAdd(t.Context(), s.shards[0].lanes, redis.Z{Score: float64(job.NeverMS), Member: late.String()})
+	server.Client().ZAdd(t.Context(), s.shards[0].Lanes, redis.Z{Score: float64(job.NeverMS), Member: late.String()})
 	for i := range 50 {
-		server.Client().ZAdd(t.Context(), s.shards[0].laneKey(late), redis.Z{Score: float64(job.NeverMS), Member: fmt.Sprint("z/j", i)})
+		server.Client().ZAdd(t.Context(), s.shards[0].LaneKey(late), redis.Z{Score: float64(job.NeverMS), Member: fmt.Sprint("z/j", i)})
 	}
 	counts := s.JobCounts()
 	if _, err := counts.Census(t.Context(), 0, func(namespace string) bool { return namespace == "z" }); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Lanes lists the lanes of shards that hold any record, with the first due time of each (job.NeverMS if
@@ -17,12 +18,12 @@ func (s *Store) Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead
 }
 
 // firstLanes reads the first lanes of a shard by due time.
-func (s *Store) firstLanes(shard int) *op {
-	k := s.shards[shard]
-	if s.clockIsRecent(shard) {
-		return newCommand("zrange", k.lanes, "zrange", k.lanes, 0, job.LanesPerRead-1, "withscores")
+func (s *Store) firstLanes(shard int) *runner.Op {
+	if _, recent := s.runner.RecentClock(shard); !recent {
+		return s.runner.NewLanesCall(shard, job.LanesPerRead)
 	}
-	return newScriptCall(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{job.LanesPerRead})
+	key := s.shards[shard].Lanes
+	return runner.NewCommand("zrange", key, "zrange", key, 0, job.LanesPerRead-1, "withscores")
 }
 
 // DueLanes is Lanes, with the same limit, for lanes in which something is due now or within a duration.
@@ -32,31 +33,26 @@ func (s *Store) DueLanes(ctx context.Context, shards []int, within time.Duration
 
 // firstDueLanes is DueLanes for the first n lanes of each shard by due time.
 func (s *Store) firstDueLanes(ctx context.Context, shards []int, within time.Duration, n int) (map[int][]job.LaneHead, error) {
-	return s.readLanes(ctx, shards, func(shard int) *op {
-		k := s.shards[shard]
-		if s.clockIsRecent(shard) {
-			now := s.clocks[shard].expectedMS(s.now())
-			return newCommand("zrange", k.lanes, "zrange", k.lanes, "-inf", now+within.Milliseconds(), "byscore", "limit", 0, n, "withscores")
+	return s.readLanes(ctx, shards, func(shard int) *runner.Op {
+		now, recent := s.runner.RecentClock(shard)
+		if !recent {
+			return s.runner.NewDueLanesCall(shard, n, within)
 		}
-		return newScriptCall(s.scripts.clock, shard, []string{k.meta, k.lanes}, []any{n, within.Milliseconds()})
+		key, last := s.shards[shard].Lanes, now+within.Milliseconds()
+		return runner.NewCommand("zrange", key, "zrange", key, "-inf", last, "byscore", "limit", 0, n, "withscores")
 	})
 }
 
-// clockIsRecent reports whether lanes of a shard may be read without its clock.
-func (s *Store) clockIsRecent(shard int) bool {
-	return s.virtual == nil && s.clocks[shard].isRecent(s.now())
-}
-
 // readLanes reads the index of lanes of each shard by one op.
-func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int) *op) (map[int][]job.LaneHead, error) {
-	ops := make([]*op, len(shards))
+func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int) *runner.Op) (map[int][]job.LaneHead, error) {
+	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
 		ops[i] = read(shard)
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	out := make(map[int][]job.LaneHead, len(shards))
 	for i, shard := range shards {
-		if ops[i].err == nil {
+		if ops[i].Err == nil {
 			out[shard] = s.laneHeads(shard, laneEntries(ops[i]))
 		}
 	}
@@ -64,23 +60,23 @@ func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int
 }
 
 // laneEntries are the names and scores that a read of an index of lanes returned.
-func laneEntries(o *op) reply {
-	if o.script != nil {
-		return flattenPairs(o.reply.listAt(2))
+func laneEntries(o *runner.Op) runner.Reply {
+	if o.Script != nil {
+		return flattenPairs(o.Reply.ListAt(2))
 	}
-	return flattenPairs(o.reply)
+	return flattenPairs(o.Reply)
 }
 
 // laneHeads reads the members of a shard's index of lanes.
-func (s *Store) laneHeads(shard int, pairs reply) []job.LaneHead {
+func (s *Store) laneHeads(shard int, pairs runner.Reply) []job.LaneHead {
 	heads := make([]job.LaneHead, 0, len(pairs)/2)
 	for k := 0; k+1 < len(pairs); k += 2 {
-		lane, ok := job.ParseLane(pairs.textAt(k))
+		lane, ok := job.ParseLane(pairs.TextAt(k))
 		if !ok {
-			s.log.Error("index of lanes has an invalid entry", "shard", shard, "lane", pairs.textAt(k))
+			s.log.Error("index of lanes has an invalid entry", "shard", shard, "lane", pairs.TextAt(k))
 			continue
 		}
-		heads = append(heads, job.LaneHead{Lane: lane, DueMS: parseScore(pairs.valueAt(k + 1))})
+		heads = append(heads, job.LaneHead{Lane: lane, DueMS: parseScore(pairs.ValueAt(k + 1))})
 	}
 	return heads
 }
@@ -110,13 +106,13 @@ func (s *Store) Stats(ctx context.Context, lanes map[int][]job.Lane) (map[int][]
 	runReads(ctx, s, looks)
 	var counts []*laneCount
 	for _, l := range looks {
-		if !failed.addError(l.shard, firstError(l.ops[:])) && !l.allScheduled() {
+		if !failed.addError(l.shard, runner.FirstError(l.ops[:])) && !l.allScheduled() {
 			counts = append(counts, newLaneCount(l))
 		}
 	}
 	runReads(ctx, s, counts)
 	for _, c := range counts {
-		failed.addError(c.shard, firstError(c.ops))
+		failed.addError(c.shard, runner.FirstError(c.ops))
 	}
 	s.readOldestDeaths(ctx, counts, failed)
 	return out, failed.dropFailed(out)
@@ -145,11 +141,11 @@ func (f shardFailures) dropFailed(counted map[int][]job.LaneStat) (err error) {
 // runReads runs the reads of all parts, then lets each part read its replies. A failed read has its
 // error in the ops of the part, and reads as empty.
 func runReads[R interface {
-	reads() []*op
+	reads() []*runner.Op
 	read()
 }](ctx context.Context, s *Store, all []R) {
 	for len(all) > 0 {
-		var ops []*op
+		var ops []*runner.Op
 		n := 0
 		for ; n < len(all) && (n == 0 || len(ops)+len(all[n].reads()) <= maxReadsPerPipeline); n++ {
 			ops = append(ops, all[n].reads()...)
@@ -163,13 +159,13 @@ func runReads[R interface {
 }
 
 // runAllUnlessDone runs ops, unless ctx has ended. Each op has its own error.
-func (s *Store) runAllUnlessDone(ctx context.Context, ops []*op) {
+func (s *Store) runAllUnlessDone(ctx context.Context, ops []*runner.Op) {
 	if ctx.Err() == nil {
-		_ = s.runAndWrap(ctx, ops...)
+		_ = s.runner.Run(ctx, ops...)
 		return
 	}
 	for _, o := range ops {
-		o.err = rediserr.Wrap(o.name, ctx.Err())
+		o.Err = rediserr.Wrap(o.Name, ctx.Err())
 	}
 }
 
@@ -178,25 +174,25 @@ type laneProbe struct {
 	shard int
 	now   int64
 	lane  job.Lane
-	keys  shardKeys
-	ops   [3]*op
+	keys  runner.ShardKeys
+	ops   [3]*runner.Op
 	stat  *job.LaneStat
 }
 
-func newLaneProbe(keys shardKeys, shard int, now int64, lane job.Lane, stat *job.LaneStat) *laneProbe {
-	key := keys.laneKey(lane)
-	return &laneProbe{shard: shard, now: now, lane: lane, keys: keys, stat: stat, ops: [3]*op{
-		newCommand("zcard", key, "zcard", key),
-		newCommand("zrange", key, "zrange", key, 0, 0, "withscores"),
-		newCommand("zrange", key, "zrange", key, -1, -1, "withscores"),
+func newLaneProbe(keys runner.ShardKeys, shard int, now int64, lane job.Lane, stat *job.LaneStat) *laneProbe {
+	key := keys.LaneKey(lane)
+	return &laneProbe{shard: shard, now: now, lane: lane, keys: keys, stat: stat, ops: [3]*runner.Op{
+		runner.NewCommand("zcard", key, "zcard", key),
+		runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores"),
+		runner.NewCommand("zrange", key, "zrange", key, -1, -1, "withscores"),
 	}}
 }
 
-func (l *laneProbe) reads() []*op { return l.ops[:] }
+func (l *laneProbe) reads() []*runner.Op { return l.ops[:] }
 
 func (l *laneProbe) read() {
 	*l.stat = job.LaneStat{Lane: l.lane}
-	if first := firstScore(l.ops[1].reply); l.allScheduled() && l.size() > 0 {
+	if first := firstScore(l.ops[1].Reply); l.allScheduled() && l.size() > 0 {
 		l.stat.Scheduled = l.size()
 		if first < job.NeverMS {
 			l.stat.NextDueMS = first
@@ -204,7 +200,7 @@ func (l *laneProbe) read() {
 	}
 }
 
-func (l *laneProbe) size() int64 { return l.ops[0].reply.intAt(0) }
+func (l *laneProbe) size() int64 { return l.ops[0].Reply.IntAt(0) }
 
 // allScheduled reports whether all records of the lane are scheduled.
 func (l *laneProbe) allScheduled() bool {
@@ -212,8 +208,8 @@ func (l *laneProbe) allScheduled() bool {
 		return true
 	}
 	// The three were not read at one instant: the lane may have become empty.
-	return len(l.ops[1].reply) > 0 && len(l.ops[2].reply) > 0 &&
-		firstScore(l.ops[1].reply) > l.now && firstScore(l.ops[2].reply) <= job.Score(job.RegionDue, job.NeverMS)
+	return len(l.ops[1].Reply) > 0 && len(l.ops[2].Reply) > 0 &&
+		firstScore(l.ops[1].Reply) > l.now && firstScore(l.ops[2].Reply) <= job.Score(job.RegionDue, job.NeverMS)
 }
 
 // laneCount counts the records of a lane by region.
@@ -221,8 +217,8 @@ type laneCount struct {
 	shard int
 	now   int64
 	lane  job.Lane
-	keys  shardKeys
-	ops   []*op
+	keys  runner.ShardKeys
+	ops   []*runner.Op
 	stat  *job.LaneStat
 }
 
@@ -230,57 +226,57 @@ type laneCount struct {
 const overdueOp = 8
 
 func newLaneCount(l *laneProbe) *laneCount {
-	key, now := l.keys.laneKey(l.lane), l.now
-	count := func(region job.Region, from, to int64) *op {
-		return newCommand("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
+	key, now := l.keys.LaneKey(l.lane), l.now
+	count := func(region job.Region, from, to int64) *runner.Op {
+		return runner.NewCommand("zcount", key, "zcount", key, job.Score(region, from), job.Score(region, to))
 	}
-	c := &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: []*op{
+	c := &laneCount{shard: l.shard, now: now, lane: l.lane, keys: l.keys, stat: l.stat, ops: []*runner.Op{
 		count(job.RegionDue, 0, now), count(job.RegionDue, now+1, job.NeverMS),
 		count(job.RegionLeased, 0, job.NeverMS), count(job.RegionPaused, 0, job.NeverMS),
 		count(job.RegionDead, 0, job.NeverMS), count(job.RegionDone, 0, job.NeverMS),
-		newCommand("zrange", key, "zrange", key, 0, 0, "withscores"),
-		newCommand("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
+		runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores"),
+		runner.NewCommand("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
 			"byscore", "limit", 0, deadLettersRead, "withscores"),
 	}}
-	if late := now - job.OverdueAfter.Milliseconds() - 1; firstScore(l.ops[1].reply) <= late {
+	if late := now - job.OverdueAfter.Milliseconds() - 1; firstScore(l.ops[1].Reply) <= late {
 		c.ops = append(c.ops, count(job.RegionDue, 0, late))
 	}
 	return c
 }
 
-func (c *laneCount) reads() []*op { return c.ops }
+func (c *laneCount) reads() []*runner.Op { return c.ops }
 
 func (c *laneCount) read() {
-	n := func(k int) int64 { return c.ops[k].reply.intAt(0) }
+	n := func(k int) int64 { return c.ops[k].Reply.IntAt(0) }
 	*c.stat = job.LaneStat{
 		Lane: c.lane, Backlog: n(0), Scheduled: n(1), Leased: n(2), Paused: n(3), Dead: n(4), Done: n(5),
 	}
 	if len(c.ops) > overdueOp {
 		c.stat.Overdue = min(n(overdueOp), n(0)) // the two were not read at one instant
 	}
-	switch due := firstScore(c.ops[6].reply); {
+	switch due := firstScore(c.ops[6].Reply); {
 	case n(0) > 0 && due <= c.now:
 		c.stat.OldestDueMS = due
 	case n(0) == 0 && n(1) > 0 && due > c.now && due < job.NeverMS:
 		c.stat.NextDueMS = due
 	}
-	if n(4) > 0 && len(c.ops[7].reply) > 0 { // the two were not read at one instant
-		c.stat.DeadUntilMS = firstScore(c.ops[7].reply) - job.Score(job.RegionDead, 0)
+	if n(4) > 0 && len(c.ops[7].Reply) > 0 { // the two were not read at one instant
+		c.stat.DeadUntilMS = firstScore(c.ops[7].Reply) - job.Score(job.RegionDead, 0)
 	}
 }
 
 // flattenPairs returns members with their scores as one list, as RESP2 sends them; RESP3 sends a list
 // of pairs.
-func flattenPairs(r reply) reply {
-	if len(r) == 0 || r.listAt(0) == nil {
+func flattenPairs(r runner.Reply) runner.Reply {
+	if len(r) == 0 || r.ListAt(0) == nil {
 		return r
 	}
-	out := make(reply, 0, 2*len(r))
+	out := make(runner.Reply, 0, 2*len(r))
 	for i := range r {
-		out = append(out, r.listAt(i)...)
+		out = append(out, r.ListAt(i)...)
 	}
 	return out
 }
 
 // firstScore reads the score of the first member.
-func firstScore(r reply) int64 { return parseScore(flattenPairs(r).valueAt(1)) }
+func firstScore(r runner.Reply) int64 { return parseScore(flattenPairs(r).ValueAt(1)) }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -35,18 +36,22 @@ func TestAServerThatIsAwayHidesNoLanes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cluster.Client().ZAdd(t.Context(), s.shards[shard].lanes,
+		cluster.Client().ZAdd(t.Context(), s.shards[shard].Lanes,
 			redis.Z{Score: float64(now), Member: due.String()}, redis.Z{Score: float64(now + 3_600_000), Member: later.String()})
-		master, err := cluster.Client().MasterForKey(t.Context(), s.shards[shard].lanes)
+		master, err := cluster.Client().MasterForKey(t.Context(), s.shards[shard].Lanes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		away[shard] = master.Options().Addr == frozen.Addr()
 	}
-	s.now = func() time.Time { return time.Now().Add(time.Minute) }
-	for shard := range len(shards) / 2 {
-		s.clocks[shard] = shardClock{}
+	passed := time.Duration(0)
+	replaceRunner(t, s, func(o *runner.Options) { o.Now = func() time.Time { return time.Now().Add(passed) } })
+	for _, shard := range shards[len(shards)/2:] {
+		if _, err := s.Now(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
 	}
+	passed = time.Minute
 	frozen.Pause()
 	defer frozen.Resume()
 	read := func(what string, lanes int, list func(context.Context) (map[int][]job.LaneHead, error)) {
@@ -66,7 +71,7 @@ func TestAServerThatIsAwayHidesNoLanes(t *testing.T) {
 	dueLanes := func(ctx context.Context) (map[int][]job.LaneHead, error) { return s.DueLanes(ctx, shards, time.Minute) }
 	read("due, by clocks unheard", 1, dueLanes)
 	for shard, away := range away {
-		if s.clocks[shard].isRecent(s.now()) == away {
+		if _, recent := s.runner.RecentClock(shard); recent == away {
 			t.Errorf("the clock of shard %d, away %v: heard %v", shard, away, !away)
 		}
 	}
@@ -89,8 +94,8 @@ func TestOverdueReadsFewLanes(t *testing.T) {
 	}
 	for i := range 2000 {
 		lane, due := job.Lane{Namespace: "ns", Queue: fmt.Sprintf("q%d", i)}, float64(now-5000+int64(i))
-		server.Client().ZAdd(t.Context(), s.shards[0].laneKey(lane), redis.Z{Score: due, Member: fmt.Sprintf("ns/j%d", i)})
-		server.Client().ZAdd(t.Context(), s.shards[0].lanes, redis.Z{Score: due, Member: lane.String()})
+		server.Client().ZAdd(t.Context(), s.shards[0].LaneKey(lane), redis.Z{Score: due, Member: fmt.Sprintf("ns/j%d", i)})
+		server.Client().ZAdd(t.Context(), s.shards[0].Lanes, redis.Z{Score: due, Member: lane.String()})
 	}
 	sent := func() (bytes int) {
 		text, err := server.Client().Info(t.Context(), "stats").Result()

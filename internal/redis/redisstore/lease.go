@@ -11,6 +11,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Lease leases records that are due now or soon: one script for each request, in one pipeline for each
@@ -22,7 +23,7 @@ import (
 func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.LeaseReply {
 	replies := make([]job.LeaseReply, len(requests))
 	calls := make([]*leaseCall, len(requests))
-	var ops []*op
+	var ops []*runner.Op
 	for i, r := range requests {
 		c, err := s.newLeaseCall(r)
 		if err != nil {
@@ -32,7 +33,7 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 		calls[i] = c
 		ops = append(ops, c.op)
 	}
-	s.runOps(ctx, ops)
+	s.runner.RunEach(ctx, ops)
 	s.readDefinitions(ctx, calls)
 	for i, c := range calls {
 		if c == nil {
@@ -47,9 +48,9 @@ func (s *Store) Lease(ctx context.Context, requests []job.LeaseRequest) []job.Le
 // releaseBatch ends the call for the batch.
 func (s *Store) releaseBatch(c *leaseCall, err error) {
 	var lateUntil time.Time
-	if c.op.mayHaveRun {
+	if c.op.MayHaveRun {
 		// Each copy is refused after answerTimeout, by a clock that may go at half speed.
-		lateUntil = s.now().Add(2 * s.answerTimeout)
+		lateUntil = s.runner.LocalTime().Add(2 * s.runner.AnswerTimeout())
 	}
 	// ErrNotHolder is an answer about earlier copies too: the script looks up the batch before the lock. ErrClockJump is
 	// none if an earlier copy may have leased: then it is ErrUnavailable as well.
@@ -61,8 +62,8 @@ func (s *Store) releaseBatch(c *leaseCall, err error) {
 type leaseCall struct {
 	job.LeaseRequest
 	slot int
-	op   *op
-	defs *op // reads the definitions, if the script did not return them
+	op   *runner.Op
+	defs *runner.Op // reads the definitions, if the script did not return them
 }
 
 func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
@@ -73,17 +74,17 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 		r.Batch = randomID()
 	}
 	keys := s.shards[r.Shard]
-	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].acquire(r.Batch, s.now())}
-	names := []string{keys.meta, keys.state, keys.lanes, keys.lock, keys.def}
-	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.tokenFloor(r.Shard), s.batchField(c.slot), r.Batch, 0}
+	c := &leaseCall{LeaseRequest: r, slot: s.batches[r.Shard].acquire(r.Batch, s.runner.LocalTime())}
+	names := []string{keys.Meta, keys.State, keys.Lanes, keys.Lock, keys.Def}
+	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.runner.TokenFloor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
 	argv = append(argv, r.Advance.Milliseconds())
 	for _, q := range r.Quotas {
-		names = append(names, keys.laneKey(q.Lane))
+		names = append(names, keys.LaneKey(q.Lane))
 		argv = append(argv, q.N)
 	}
-	c.op = newScriptCall(s.scripts.lease, r.Shard, names, argv)
-	c.op.deadlineArg = latestAt
+	c.op = runner.NewScriptCall(s.scripts.lease, r.Shard, names, argv)
+	c.op.DeadlineArg = latestAt
 	return c, nil
 }
 
@@ -113,45 +114,45 @@ func validateLeaseRequest(r job.LeaseRequest, shards int) error {
 
 // readDefinitions reads the definitions that the scripts did not return.
 func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
-	var reads []*op
+	var reads []*runner.Op
 	for _, c := range calls {
-		if c == nil || c.op.err != nil && !errors.Is(rediserr.Wrap("lease", c.op.err), job.ErrDurability) {
+		if c == nil || c.op.Err != nil && !errors.Is(rediserr.Wrap("lease", c.op.Err), job.ErrDurability) {
 			continue
 		}
-		leased := c.op.reply.listAt(4)
-		if len(leased) == 0 || c.op.reply.listAt(5) != nil {
+		leased := c.op.Reply.ListAt(4)
+		if len(leased) == 0 || c.op.Reply.ListAt(5) != nil {
 			continue
 		}
 		names := make([]job.RecordID, 0, len(leased)/2)
 		for i := 0; i+1 < len(leased); i += 2 {
-			names = append(names, definingRecord(job.RecordID(leased.textAt(i))))
+			names = append(names, definingRecord(job.RecordID(leased.TextAt(i))))
 		}
-		c.defs = readFields(c.Shard, s.shards[c.Shard].def, names)
+		c.defs = readFields(c.Shard, s.shards[c.Shard].Def, names)
 		reads = append(reads, c.defs)
 	}
-	s.runOps(ctx, reads)
+	s.runner.RunEach(ctx, reads)
 }
 
 // readReply reads the reply of the script:
 // {code, clock, replayed, deadline, {record, state ...}, definitions, corrupt, due ...}.
 func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
-	err := rediserr.Wrap("lease", c.op.err)
-	if errors.Is(err, job.ErrClockJump) && c.op.mayHaveRun {
+	err := rediserr.Wrap("lease", c.op.Err)
+	if errors.Is(err, job.ErrClockJump) && c.op.MayHaveRun {
 		err = fmt.Errorf("%w: %w", job.ErrUnavailable, err) // an earlier copy may have leased
 	}
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.LeaseReply{Err: err}
 	}
-	r := c.op.reply
-	out := job.LeaseReply{NowUS: r.intAt(1), Err: err}
-	leased, defs := r.listAt(4), r.listAt(5)
+	r := c.op.Reply
+	out := job.LeaseReply{NowUS: r.IntAt(1), Err: err}
+	leased, defs := r.ListAt(4), r.ListAt(5)
 	if c.defs != nil {
-		if c.defs.err != nil {
-			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
+		if c.defs.Err != nil {
+			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.Err)}
 		}
-		defs = c.defs.reply
+		defs = c.defs.Reply
 	}
-	if r.intAt(2) == 1 {
+	if r.IntAt(2) == 1 {
 		s.metrics.countReplays("lease", len(leased)/2)
 	}
 	out.Leased = make([]job.Leased, 0, len(leased)/2)
@@ -159,14 +160,14 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	var records codec.ChunkAllocator[job.Record]
 	var definitions codec.DefinitionDecoder
 	for i := 0; i+1 < len(leased); i += 2 {
-		record, known := job.RecordID(leased.textAt(i)), records.Next((len(leased)-i)/2)
-		known.IndexMS = r.intAt(3)
+		record, known := job.RecordID(leased.TextAt(i)), records.Next((len(leased)-i)/2)
+		known.IndexMS = r.IntAt(3)
 		definitions.Remaining = (len(leased) - i) / 2
-		err := codec.DecodeStateInto(&known.State, record, leased.textAt(i+1))
+		err := codec.DecodeStateInto(&known.State, record, leased.TextAt(i+1))
 		if err == nil {
 			latest = max(latest, known.State.Token) // the token of an unreadable state is not known
-			known.Definition, err = definitions.Decode(record, defs.textAt(i/2))
-			if err == nil && !defs.hasTextAt(i/2) {
+			known.Definition, err = definitions.Decode(record, defs.TextAt(i/2))
+			if err == nil && !defs.HasTextAt(i/2) {
 				err = fmt.Errorf("%w: it has no definition", codec.ErrCorrupt)
 			}
 			if err != nil {
@@ -175,31 +176,31 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 			}
 		}
 		if err != nil {
-			s.reportCorrupt(c.Shard, "lease", err, string(record))
+			s.runner.ReportCorrupt(c.Shard, "lease", err, string(record))
 			continue
 		}
 		out.Leased = append(out.Leased, job.Leased{Shard: c.Shard, Record: record, Known: known})
 	}
-	s.clocks[c.Shard].observeToken(latest)
-	if r.intAt(2) == 1 {
+	s.runner.ObserveToken(c.Shard, latest)
+	if r.IntAt(2) == 1 {
 		// A replay finds the records by their deadline, in no order.
 		slices.SortFunc(out.Leased, func(a, b job.Leased) int { return cmp.Compare(a.Known.State.Token, b.Known.State.Token) })
 	}
 	for i, q := range c.Quotas {
-		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.intAt(7 + i)})
+		out.Heads = append(out.Heads, job.LaneHead{Lane: q.Lane, DueMS: r.IntAt(7 + i)})
 	}
-	s.reportCorrupt(c.Shard, "lease", nil, r.listAt(6).allTexts()...)
+	s.runner.ReportCorrupt(c.Shard, "lease", nil, r.ListAt(6).Texts()...)
 	return out
 }
 
 // readFields reads fields of one of a shard's hashes.
-func readFields[Field ~string](shard int, key string, fields []Field) *op {
+func readFields[Field ~string](shard int, key string, fields []Field) *runner.Op {
 	args := make([]any, 0, 2+len(fields))
 	args = append(args, "hmget", key)
 	for _, f := range fields {
 		args = append(args, string(f))
 	}
-	o := newCommand("hmget", key, args...)
-	o.shard = shard
+	o := runner.NewCommand("hmget", key, args...)
+	o.Shard = shard
 	return o
 }

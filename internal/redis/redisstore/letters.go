@@ -6,6 +6,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/schedule"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // ListDeadLetters walks the dead runs of a namespace (of all, if it is empty) that are
@@ -29,35 +30,35 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, b
 func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedRecord) ([]job.DeadLetter, error) {
 	var dead []scannedRecord
 	var fields []string
-	var ops []*op
+	var ops []*runner.Op
 	for _, f := range found {
 		if f.State.Region != job.RegionDead || !isChild(f.id) && f.Definition.Schedule.Kind != schedule.KindOnce {
 			continue
 		}
 		dead, fields = append(dead, f), append(fields, lastRunField(&f))
-		lane := s.shards[shard].laneKey(f.State.Lane)
-		ops = append(ops, newCommand("zscore", lane, "zscore", lane, string(f.id)))
+		lane := s.shards[shard].LaneKey(f.State.Lane)
+		ops = append(ops, runner.NewCommand("zscore", lane, "zscore", lane, string(f.id)))
 	}
 	if len(dead) == 0 {
 		return nil, nil
 	}
-	runs := readFields(shard, s.shards[shard].hist, fields)
-	if err := s.runAndWrap(ctx, append(ops, runs)...); err != nil {
+	runs := readFields(shard, s.shards[shard].Hist, fields)
+	if err := s.runner.Run(ctx, append(ops, runs)...); err != nil {
 		return nil, err
 	}
 	letters := make([]job.DeadLetter, len(dead))
 	for i := range dead {
 		d := &dead[i]
-		_, expires := job.SplitScore(parseScore(ops[i].reply.valueAt(0)))
+		_, expires := job.SplitScore(parseScore(ops[i].Reply.ValueAt(0)))
 		letters[i] = job.DeadLetter{
 			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
 		}
-		if !runs.reply.hasTextAt(i) {
+		if !runs.Reply.HasTextAt(i) {
 			continue
 		}
-		run, err := codec.DecodeRun(runs.reply.textAt(i))
+		run, err := codec.DecodeRun(runs.Reply.TextAt(i))
 		if err != nil {
-			s.reportCorrupt(shard, "list", err, fields[i])
+			s.runner.ReportCorrupt(shard, "list", err, fields[i])
 			continue
 		}
 		run.DeadLetter, run.ManualID = true, d.State.ManualID

@@ -8,6 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Limits are shared by the runs of all shards. Each has a name, and a home shard
@@ -42,22 +43,22 @@ const (
 // to be given back, what is due to be started, and a limit to be changed. What they
 // store is bounded.
 type limitScripts struct {
-	units, count, rate, swap, read, queues, jobs, census, measure *script
+	units, count, rate, swap, read, queues, jobs, census, measure *runner.Script
 }
 
 // loadLimits composes the scripts. Only what others rely on is confirmed to the
 // durability class: a rate limit that a failover loses lets one burst through.
-func loadLimits(l *loader) limitScripts {
-	load := func(name string, mutates bool) *script {
+func loadLimits(l loader) limitScripts {
+	load := func(name string, mutates bool) *runner.Script {
 		s := l.load(name, "allow-oom")
-		s.mutates = mutates
+		s.Mutates = mutates
 		return s
 	}
 	// Runs ask for units and circuits one batch each. Where answers are late a connection for each
 	// would be more than there are. Nobody waits for rates and rooms for longer than a moment.
-	joining := func(name string, mutates bool) *script {
+	joining := func(name string, mutates bool) *runner.Script {
 		s := load(name, mutates)
-		s.mayShare = true
+		s.MayShare = true
 		return s
 	}
 	s := limitScripts{
@@ -72,7 +73,7 @@ func loadLimits(l *loader) limitScripts {
 
 		measure: l.load("census_bytes", "no-writes"),
 	}
-	s.census.mutates, s.measure.mutates = false, false
+	s.census.Mutates, s.measure.Mutates = false, false
 	return s
 }
 
@@ -89,7 +90,7 @@ type limitItem struct {
 
 // limitReply is the reply for an item. A reply with job.ErrDurability is complete.
 type limitReply struct {
-	reply
+	runner.Reply
 	nowMS int64
 	lagMS int64
 	err   error
@@ -99,14 +100,14 @@ func (a limitReply) complete() bool { return a.err == nil || errors.Is(a.err, jo
 
 // limitCall is a script call about some of the items, all of one home shard.
 type limitCall struct {
-	op     *op
+	op     *runner.Op
 	places []int // indexes in the caller's list
 	size   int   // asks
 }
 
 // runLimitItems runs items: up to a hundred asks of a shard in one script call, all calls in one pipeline
 // for each server. prefixes precede the name in the keys of an item.
-func (s *Store) runLimitItems(ctx context.Context, sc *script, items []limitItem, suffixes ...string) []limitReply {
+func (s *Store) runLimitItems(ctx context.Context, sc *runner.Script, items []limitItem, suffixes ...string) []limitReply {
 	answers := make([]limitReply, len(items))
 	byShard := map[int]*limitCall{}
 	var calls []*limitCall
@@ -118,26 +119,26 @@ func (s *Store) runLimitItems(ctx context.Context, sc *script, items []limitItem
 		shard := s.homeShard(item.name)
 		c := byShard[shard]
 		if size := max(item.size, 1); c == nil || c.size+size > maxAsksPerCall {
-			c = &limitCall{op: newScriptCall(sc, shard, []string{s.shards[shard].meta}, nil)}
-			c.op.mayShare = sc.mayShare
+			c = &limitCall{op: runner.NewScriptCall(sc, shard, []string{s.shards[shard].Meta}, nil)}
+			c.op.MayShare = sc.MayShare
 			byShard[shard], calls = c, append(calls, c)
 		}
 		for _, suffix := range suffixes {
-			c.op.keys = append(c.op.keys, s.shards[shard].base+suffix+item.name)
+			c.op.Keys = append(c.op.Keys, s.shards[shard].Base+suffix+item.name)
 		}
-		c.op.argv = append(c.op.argv, item.argv...)
+		c.op.Argv = append(c.op.Argv, item.argv...)
 		c.places = append(c.places, i)
 		c.size += max(item.size, 1)
 	}
-	ops := make([]*op, len(calls))
+	ops := make([]*runner.Op, len(calls))
 	for i, c := range calls {
 		ops[i] = c.op
 	}
-	s.runOps(ctx, ops)
+	s.runner.RunEach(ctx, ops)
 	for _, c := range calls {
-		err, list := rediserr.Wrap(sc.name, c.op.err), c.op.reply.listAt(2)
+		err, list := rediserr.Wrap(sc.Name, c.op.Err), c.op.Reply.ListAt(2)
 		for i, place := range c.places {
-			answers[place] = limitReply{reply: list.listAt(i), nowMS: c.op.reply.intAt(1) / 1000, lagMS: c.op.clockLagMS, err: err}
+			answers[place] = limitReply{Reply: list.ListAt(i), nowMS: c.op.Reply.IntAt(1) / 1000, lagMS: c.op.ClockLagMS, err: err}
 		}
 	}
 	return answers

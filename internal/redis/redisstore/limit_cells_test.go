@@ -54,7 +54,7 @@ func testCells(t *testing.T, w limitWorld) {
 	}
 	real := w.store(t)
 	real.SwapCells(t.Context(), []job.CellSwap{{Name: "c", New: "x"}})
-	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeShard("c")].base+"cell:c").Val(); ttl < 335*time.Hour || ttl > 336*time.Hour {
+	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeShard("c")].Base+"cell:c").Val(); ttl < 335*time.Hour || ttl > 336*time.Hour {
 		t.Errorf("cleared away in %v", ttl)
 	}
 	countInCell(t, real)

@@ -13,6 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -27,16 +28,16 @@ func censusBed(t *testing.T, s *Store, admin *redis.Client, lanes int) (bytes in
 	}
 	for l := range lanes {
 		lane := job.Lane{Namespace: "a", Queue: fmt.Sprint("q", l), Priority: 5}
-		p.ZAdd(ctx, keys.lanes, redis.Z{Score: 1, Member: lane.String()})
+		p.ZAdd(ctx, keys.Lanes, redis.Z{Score: 1, Member: lane.String()})
 		for i := range 10 {
 			id := fmt.Sprintf("a/j%d-%d", l, i)
-			p.ZAdd(ctx, keys.laneKey(lane), redis.Z{Score: float64(i), Member: id})
+			p.ZAdd(ctx, keys.LaneKey(lane), redis.Z{Score: float64(i), Member: id})
 			bytes += len(id)
-			put(keys.def, id, "definition")
+			put(keys.Def, id, "definition")
 			for slot := range codec.MaxHistory * (l % 2) {
 				field := codec.HistoryField(job.RecordID(id), slot)
 				bytes += len(field)
-				put(keys.hist, field, "a run")
+				put(keys.Hist, field, "a run")
 			}
 		}
 	}
@@ -149,13 +150,13 @@ func TestACensusIsNotRepeatedAtOnce(t *testing.T) {
 // lostAnswers has no answers for the calls of a script.
 type lostAnswers struct {
 	watchedCalls
-	script *script
+	script *runner.Script
 	tries  *atomic.Int64
 }
 
 func (l lostAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if args := cmds[0].Args(); len(args) < 2 || args[1] != l.script.sha && args[1] != l.script.source {
+		if args := cmds[0].Args(); len(args) < 2 || args[1] != l.script.SHA && args[1] != l.script.Source {
 			return next(ctx, cmds)
 		}
 		l.tries.Add(1)

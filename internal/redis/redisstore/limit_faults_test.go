@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -102,7 +103,7 @@ func TestLimitsAtMaxMemory(t *testing.T) {
 // error beside it; rates and what only reads need no confirmation.
 func TestLimitsUnconfirmed(t *testing.T) {
 	s := limitWorld{redistest.Start(t).URL()}.store(t)
-	s.durability, s.replicas, s.waitTimeout = conn.DurabilityReplica, 1, time.Millisecond
+	replaceRunner(t, s, func(o *runner.Options) { o.Durability, o.WaitTimeout = conn.DurabilityReplica, time.Millisecond })
 	ctx := t.Context()
 	grant := s.AcquireUnits(ctx, []job.UnitRequest{{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}})[0]
 	if !errors.Is(grant.Err, job.ErrDurability) || !grant.Granted || grant.NowMS == 0 {

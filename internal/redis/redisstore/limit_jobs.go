@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
@@ -40,15 +41,15 @@ type NamespaceCounts struct {
 	key   string
 	// census is the script that counts parts of lanes, with perCall looks at most, and keys are
 	// those of the lanes' shard that it reads beside them.
-	census  *script
+	census  *runner.Script
 	perCall int
-	keys    func(shardKeys) []string
+	keys    func(runner.ShardKeys) []string
 }
 
 // JobCounts are how many jobs namespaces have.
 func (s *Store) JobCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall,
-		keys: func(shardKeys) []string { return nil }}
+	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall,
+		keys: func(runner.ShardKeys) []string { return nil }}
 }
 
 // ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as [Store.DefinitionBytes]
@@ -56,8 +57,8 @@ func (s *Store) JobCounts() *NamespaceCounts {
 // records of their own, and their histories. Nodes of earlier versions do not know them, or count
 // definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: keyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: looksPerCall,
-		keys: func(k shardKeys) []string { return []string{k.def, k.state, k.hist} }}
+	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: looksPerCall,
+		keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist} }}
 }
 
 // DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
@@ -70,17 +71,17 @@ func (s *Store) DefinitionBytes(d *job.Definition) int {
 	return len(d.Record()) + len(text)
 }
 
-func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (reply, error) {
-	o := newScriptCall(c.store.scripts.limits.jobs, noShard, []string{c.key, c.key + ":new"}, argv)
-	err := c.store.runAndWrap(ctx, o)
-	return o.reply, err
+func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (runner.Reply, error) {
+	o := runner.NewScriptCall(c.store.scripts.limits.jobs, runner.NoShard, []string{c.key, c.key + ":new"}, argv)
+	err := c.store.runner.Run(ctx, o)
+	return o.Reply, err
 }
 
 // Reserve counts up to n more for a namespace, as many as a limit leaves, and returns how many
 // those are, and what the count is then.
 func (c *NamespaceCounts) Reserve(ctx context.Context, namespace string, n, limit int) (granted, count int, err error) {
 	r, err := c.call(ctx, "take", namespace, n, limit)
-	return int(r.intAt(0)), int(r.intAt(1)), err
+	return int(r.IntAt(0)), int(r.IntAt(1)), err
 }
 
 // Return takes n off the count of a namespace.
@@ -94,22 +95,22 @@ func (c *NamespaceCounts) Return(ctx context.Context, namespace string, n int) e
 func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, counted bool, err error) {
 	counts = map[string]int{}
 	for at := "0"; ; {
-		read := newCommand("counts of namespaces", c.key, "hscan", c.key, at, "count", countsPerRead)
-		if err := c.store.runAndWrap(ctx, read); err != nil {
+		read := runner.NewCommand("counts of namespaces", c.key, "hscan", c.key, at, "count", countsPerRead)
+		if err := c.store.runner.Run(ctx, read); err != nil {
 			return nil, false, err
 		}
-		fields := read.reply.listAt(1)
+		fields := read.Reply.ListAt(1)
 		for i := 0; i+1 < len(fields); i += 2 {
-			field := fields.textAt(i)
+			field := fields.TextAt(i)
 			if strings.HasPrefix(field, "#") {
 				counted = counted || field == "#counted"
 				continue
 			}
-			if n, err := strconv.Atoi(fields.textAt(i + 1)); err == nil {
+			if n, err := strconv.Atoi(fields.TextAt(i + 1)); err == nil {
 				counts[field] = n
 			}
 		}
-		at = read.reply.textAt(0)
+		at = read.Reply.TextAt(0)
 		if at == "0" || at == "" || len(counts) >= maxReadCounts {
 			return counts, counted, nil
 		}
@@ -123,7 +124,7 @@ func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, co
 func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
 	id := randomID()
 	r, err := c.call(ctx, "begin", id, every.Milliseconds())
-	if err != nil || r.intAt(0) != 1 {
+	if err != nil || r.IntAt(0) != 1 {
 		return false, err
 	}
 	counts, err := c.countAll(ctx, want)
@@ -182,21 +183,21 @@ func (c *NamespaceCounts) countParts(ctx context.Context, shard int, parts []lan
 	asked := parts[:min(len(parts), lanesPerCall)]
 	keys, argv := slices.Clone(c.keys(c.store.shards[shard])), []any{c.perCall}
 	for _, p := range asked {
-		keys, argv = append(keys, c.store.shards[shard].laneKey(p.lane)), append(argv, p.first)
+		keys, argv = append(keys, c.store.shards[shard].LaneKey(p.lane)), append(argv, p.first)
 	}
-	o := newScriptCall(c.census, noShard, keys, argv)
-	o.neverRetry = true
-	if err := c.store.runAndWrap(ctx, o); err != nil {
+	o := runner.NewScriptCall(c.census, runner.NoShard, keys, argv)
+	o.NeverRetry = true
+	if err := c.store.runner.Run(ctx, o); err != nil {
 		return nil, err
 	}
-	answered := len(o.reply) / answersPerLane
+	answered := len(o.Reply) / answersPerLane
 	if answered == 0 {
 		return nil, fmt.Errorf("%w: nothing was counted", rediserr.ErrNoAnswer)
 	}
 	left = parts[min(answered, len(asked)):]
 	for i, p := range asked[:min(answered, len(asked))] {
-		records, more := int(o.reply.intAt(i*answersPerLane)), o.reply.intAt(i*answersPerLane+2) == 1
-		counts[p.lane.Namespace] += int(o.reply.intAt(i*answersPerLane + 1))
+		records, more := int(o.Reply.IntAt(i*answersPerLane)), o.Reply.IntAt(i*answersPerLane+2) == 1
+		counts[p.lane.Namespace] += int(o.Reply.IntAt(i*answersPerLane + 1))
 		if more {
 			left = append(left, lanePart{p.lane, p.first + records})
 		}

@@ -79,7 +79,7 @@ func testUnitsForgetWaiters(t *testing.T, w limitWorld) {
 func testUnitsBoundLine(t *testing.T, w limitWorld) {
 	s, clock := w.virtual(t)
 	acquire(t, s, job.UnitRequest{Name: "n", Limit: 1, Holder: "holder", TTL: time.Hour})
-	base := s.shards[s.homeShard("n")].base
+	base := s.shards[s.homeShard("n")].Base
 	ranks, times := make([]redis.Z, 9999), make([]redis.Z, 9999)
 	for i := range ranks {
 		name := fmt.Sprint("w", i)

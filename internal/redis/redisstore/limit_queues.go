@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // maxQueueSettings is how many queues may have settings: every node reads all of
@@ -14,7 +15,7 @@ import (
 const maxQueueSettings = 10_000
 
 // queuesKey is the hash of queue settings, in the slot of the keyspace's own.
-func queuesKey(prefix string) string { return keyspaceKey(prefix) + ":queues" }
+func queuesKey(prefix string) string { return runner.KeyspaceKey(prefix) + ":queues" }
 
 // queueCountsKey is the hash of how many queues of each namespace have settings.
 func queueCountsKey(prefix string) string { return queuesKey(prefix) + ":counts" }
@@ -23,19 +24,19 @@ func queueCountsKey(prefix string) string { return queuesKey(prefix) + ":counts"
 // is logged, counted and left out.
 func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSettings, error) {
 	key := queuesKey(s.prefix)
-	read := newCommand("queue settings", key, "hgetall", key)
-	if err := s.runAndWrap(ctx, read); err != nil {
+	read := runner.NewCommand("queue settings", key, "hgetall", key)
+	if err := s.runner.Run(ctx, read); err != nil {
 		return nil, err
 	}
 	out := map[job.QueueKey]job.QueueSettings{}
-	for field, text := range readHash(read.reply) {
+	for field, text := range readHash(read.Reply) {
 		namespace, queue, ok := strings.Cut(field, "/")
 		settings, err := codec.DecodeQueueSettings(text)
 		if err == nil && !ok {
 			err = fmt.Errorf("%w: name of a queue", codec.ErrCorrupt)
 		}
 		if err != nil {
-			s.reportCorrupt(noShard, "queue settings", err, field)
+			s.runner.ReportCorrupt(runner.NoShard, "queue settings", err, field)
 			continue
 		}
 		out[job.QueueKey{Namespace: namespace, Queue: queue}] = settings
@@ -48,13 +49,13 @@ func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSe
 // taken for none.
 func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
 	key, field := queuesKey(s.prefix), q.Namespace+"/"+q.Queue
-	read := newCommand("queue settings", key, "hmget", key, field)
-	if err := s.runAndWrap(ctx, read); err != nil || !read.reply.hasTextAt(0) {
+	read := runner.NewCommand("queue settings", key, "hmget", key, field)
+	if err := s.runner.Run(ctx, read); err != nil || !read.Reply.HasTextAt(0) {
 		return job.QueueSettings{}, err
 	}
-	settings, err := codec.DecodeQueueSettings(read.reply.textAt(0))
+	settings, err := codec.DecodeQueueSettings(read.Reply.TextAt(0))
 	if err != nil {
-		s.reportCorrupt(noShard, "queue settings", err, field)
+		s.runner.ReportCorrupt(runner.NoShard, "queue settings", err, field)
 		return job.QueueSettings{}, nil
 	}
 	return settings, nil
@@ -62,17 +63,17 @@ func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.Queu
 
 // readHash reads the answer to HGETALL: a flat list in one protocol, a map in the
 // other.
-func readHash(r reply) map[string]string {
+func readHash(r runner.Reply) map[string]string {
 	out := map[string]string{}
-	if pairs, ok := r.valueAt(0).(map[any]any); ok {
+	if pairs, ok := r.ValueAt(0).(map[any]any); ok {
 		for field, value := range pairs {
-			pair := reply{field, value}
-			out[pair.textAt(0)] = pair.textAt(1)
+			pair := runner.Reply{field, value}
+			out[pair.TextAt(0)] = pair.TextAt(1)
 		}
 		return out
 	}
 	for i := 0; i+1 < len(r); i += 2 {
-		out[r.textAt(i)] = r.textAt(i + 1)
+		out[r.TextAt(i)] = r.TextAt(i + 1)
 	}
 	return out
 }
@@ -102,12 +103,12 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if err != nil {
 		return err
 	}
-	put := newScriptCall(s.scripts.limits.queues, noShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
+	put := runner.NewScriptCall(s.scripts.limits.queues, runner.NoShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
 		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
-	if err := s.runAndWrap(ctx, put); err != nil {
+	if err := s.runner.Run(ctx, put); err != nil {
 		return err
 	}
-	switch put.reply.intAt(0) {
+	switch put.Reply.IntAt(0) {
 	case 0:
 		return nil
 	case 2:

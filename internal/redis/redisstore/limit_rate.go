@@ -45,7 +45,7 @@ func (s *Store) TakeRate(ctx context.Context, asks []job.RateRequest) []job.Rate
 	for i, a := range s.runLimitItems(ctx, s.scripts.limits.rate, items, "rate:") {
 		grants[i].Err = a.err
 		if a.complete() {
-			grants[i] = job.RateGrant{N: int(a.intAt(0)), AtMS: a.intAt(1), NowMS: a.nowMS}
+			grants[i] = job.RateGrant{N: int(a.IntAt(0)), AtMS: a.IntAt(1), NowMS: a.nowMS}
 		}
 	}
 	return grants

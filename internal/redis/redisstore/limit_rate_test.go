@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 func take(t testing.TB, s *Store, ask job.RateRequest) job.RateGrant {
@@ -143,7 +144,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	if g := take(t, s, job.RateRequest{Name: "far", N: 1, Interval: time.Hour, Reserve: true}); g.AtMS != clock.Load()+100*24*3600*1000 {
 		t.Errorf("far ahead: %+v", g)
 	}
-	key := s.shards[s.homeShard("odd")].base + "rate:odd"
+	key := s.shards[s.homeShard("odd")].Base + "rate:odd"
 	s.client.Set(t.Context(), key, "odd", 0)
 	if g := take(t, s, job.RateRequest{Name: "odd", N: 1, Interval: time.Hour}); g.N != 1 {
 		t.Errorf("over a text that is none: %+v", g)
@@ -151,13 +152,13 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	// The last calls are known again, older ones are not, and memory is bounded.
 	ids := map[string]int{}
 	again := func(id string) int64 {
-		o := newScriptCall(s.scripts.limits.rate, s.homeShard("odd"), []string{s.shards[s.homeShard("odd")].meta, key},
+		o := runner.NewScriptCall(s.scripts.limits.rate, s.homeShard("odd"), []string{s.shards[s.homeShard("odd")].Meta, key},
 			[]any{id, 1, int64(time.Hour), 1_000_000, "0"})
-		if err := s.runAndWrap(t.Context(), o); err != nil {
+		if err := s.runner.Run(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		ids[id]++
-		return o.reply.listAt(2).listAt(0).intAt(1)
+		return o.Reply.ListAt(2).ListAt(0).IntAt(1)
 	}
 	id := func(i int) string { return fmt.Sprintf("call%08d", i) }
 	for i := range 20 {
@@ -176,7 +177,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	// In real time an idle limit is cleared away.
 	real := w.store(t)
 	take(t, real, job.RateRequest{Name: "n", N: 10, Interval: time.Second, Burst: 20})
-	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeShard("n")].base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
+	if ttl := real.client.PTTL(t.Context(), real.shards[real.homeShard("n")].Base+"rate:n").Val(); ttl < 70*time.Second || ttl > 81*time.Second {
 		t.Errorf("cleared away in %v", ttl)
 	}
 	for _, bad := range []job.RateRequest{

@@ -35,7 +35,7 @@ var unitKeys = []string{"u:", "s:", "w:", "q:"}
 func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.UnitGrant {
 	grants := make([]job.UnitGrant, len(asks))
 	s.units(ctx, "a", asks, func(places []int, a limitReply) {
-		digits, by, since, free, held := a.textAt(0), a.textAt(1), a.intAt(2), a.intAt(3), 4
+		digits, by, since, free, held := a.TextAt(0), a.TextAt(1), a.IntAt(2), a.IntAt(3), 4
 		for i, place := range places {
 			g := &grants[place]
 			g.Err = a.err
@@ -46,7 +46,7 @@ func (s *Store) AcquireUnits(ctx context.Context, asks []job.UnitRequest) []job.
 			case '1':
 				g.Granted, g.SinceMS = true, a.nowMS
 			case '2':
-				g.Granted, g.SinceMS = true, a.intAt(held)
+				g.Granted, g.SinceMS = true, a.IntAt(held)
 				held++
 			case '3':
 				g.By, g.SinceMS, g.FreeMS = by, since, free
@@ -74,7 +74,7 @@ func (s *Store) ReleaseUnits(ctx context.Context, releases []job.UnitRelease) []
 			out[place].Err = a.err
 		}
 		if a.complete() {
-			out[places[0]].Woken = a.records()
+			out[places[0]].Woken = a.RecordIDs()
 		}
 	})
 	return out
@@ -94,7 +94,7 @@ func (s *Store) RenewUnits(ctx context.Context, keeps []job.UnitRenewal) (lost [
 		if err == nil {
 			err = a.err
 		}
-		digits := a.textAt(0)
+		digits := a.TextAt(0)
 		for i, place := range places {
 			kept[place] = !a.complete() || i < len(digits) && digits[i] == '1'
 		}
@@ -127,7 +127,7 @@ func (s *Store) FreeUnitsOf(ctx context.Context, asks []job.UnitRequest) ([]int,
 	for i, a := range s.runLimitItems(ctx, s.scripts.limits.count, items, unitKeys...) {
 		switch {
 		case a.err == nil:
-			rooms[i] = max(0, asks[i].Limit-int(a.intAt(0)))
+			rooms[i] = max(0, asks[i].Limit-int(a.IntAt(0)))
 		case failed == nil:
 			failed = a.err
 		}

@@ -158,7 +158,7 @@ func testUnitsExpiry(t *testing.T, w limitWorld) {
 	s := w.store(t)
 	acquire(t, s, waiting("n", 1, "a", 1))
 	acquire(t, s, waiting("n", 1, "b", 2))
-	base := s.shards[s.homeShard("n")].base
+	base := s.shards[s.homeShard("n")].Base
 	for _, suffix := range unitKeys {
 		if ttl := s.client.PTTL(t.Context(), base+suffix+"n").Val(); ttl < 119*time.Hour || ttl > 120*time.Hour {
 			t.Errorf("%s is cleared away in %v", suffix, ttl)

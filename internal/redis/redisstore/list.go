@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
@@ -52,7 +53,7 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		return "", err
 	}
 	budget = max(1, min(budget, maxScanned))
-	end, room := s.now().Add(pageTime), walkBytes
+	end, room := time.Now().Add(pageTime), walkBytes
 	for shard < len(s.shards) {
 		step := min(budget, scanStep)
 		found, following, read, err := s.scan(ctx, shard, at, namespace, step, room)
@@ -69,7 +70,7 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 			shard++
 		}
 		budget -= max(step, n)
-		if budget <= 0 || room <= 0 || !s.now().Before(end) {
+		if budget <= 0 || room <= 0 || !time.Now().Before(end) {
 			break
 		}
 	}
@@ -101,34 +102,34 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step,
 	if namespace != "" {
 		pattern = escapeGlob(namespace) + "/*"
 	}
-	o := newScriptCall(s.scripts.walk, shard, []string{s.shards[shard].def}, []any{at, step, room, pattern})
-	if err := s.runAndWrap(ctx, o); err != nil {
+	o := runner.NewScriptCall(s.scripts.walk, shard, []string{s.shards[shard].Def}, []any{at, step, room, pattern})
+	if err := s.runner.Run(ctx, o); err != nil {
 		return nil, "", 0, err
 	}
 	var ids []job.RecordID
 	var defs []string
-	fields := o.reply.listAt(1)
+	fields := o.Reply.ListAt(1)
 	for i := 0; i+1 < len(fields); i += 2 {
-		ids, defs = append(ids, job.RecordID(fields.textAt(i))), append(defs, fields.textAt(i+1))
-		read += len(fields.textAt(i)) + len(fields.textAt(i+1))
+		ids, defs = append(ids, job.RecordID(fields.TextAt(i))), append(defs, fields.TextAt(i+1))
+		read += len(fields.TextAt(i)) + len(fields.TextAt(i+1))
 	}
 	if len(ids) == 0 {
-		return nil, o.reply.textAt(0), 0, nil
+		return nil, o.Reply.TextAt(0), 0, nil
 	}
-	states := readFields(shard, s.shards[shard].state, ids)
-	if err := s.runAndWrap(ctx, states); err != nil {
+	states := readFields(shard, s.shards[shard].State, ids)
+	if err := s.runner.Run(ctx, states); err != nil {
 		return nil, "", 0, err
 	}
 	for i, id := range ids {
-		raw := rawRecord{state: states.reply.textAt(i), hasState: states.reply.hasTextAt(i), def: defs[i], hasDef: true}
+		raw := rawRecord{state: states.Reply.TextAt(i), hasState: states.Reply.HasTextAt(i), def: defs[i], hasDef: true}
 		record, err := raw.record(id)
 		if err != nil {
-			s.reportCorrupt(shard, "list", err, string(id))
+			s.runner.ReportCorrupt(shard, "list", err, string(id))
 		} else if record != nil {
 			found = append(found, scannedRecord{id, *record})
 		}
 	}
-	return found, o.reply.textAt(0), read, nil
+	return found, o.Reply.TextAt(0), read, nil
 }
 
 // escapeGlob makes a pattern that matches just the text.

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // applyMemory is the memory of one call of Apply, for reuse by the next one. It saves the items, their
@@ -14,7 +15,7 @@ type applyMemory struct {
 	groups     [][]*applyItem
 	textBuffer []byte
 	seen       map[job.RecordID]bool
-	args       argumentArena
+	args       runner.ArgumentArena
 }
 
 var applyMemoryPool = sync.Pool{New: func() any { return newApplyMemory() }}
@@ -43,35 +44,6 @@ func (r *applyMemory) release() {
 	clear(r.groups)
 	clear(r.seen)
 	r.textBuffer = r.textBuffer[:0]
-	r.args.reset()
+	r.args.Reset()
 	applyMemoryPool.Put(r)
-}
-
-// argumentArenaPool has the memory of pipelines whose replies have been read.
-var argumentArenaPool = sync.Pool{New: func() any { return new(argumentArena) }}
-
-// argumentArena is the memory of the arguments of one pipeline. It saves a slice for each
-// command, which the benchmarks of bench/internal/storecycle count.
-type argumentArena struct{ free []any }
-
-// allocate returns an empty slice with room for n arguments, which no other slice overlaps.
-func (r *argumentArena) allocate(n int) []any {
-	if cap(r.free)-len(r.free) < n {
-		r.free = make([]any, 0, max(n, 2*cap(r.free)))
-	}
-	start := len(r.free)
-	r.free = r.free[:start+n]
-	return r.free[start:start:len(r.free)]
-}
-
-// reset drops all arguments. No command may use them any more.
-func (r *argumentArena) reset() {
-	clear(r.free)
-	r.free = r.free[:0]
-}
-
-// release resets the arena and returns it to the pool.
-func (r *argumentArena) release() {
-	r.reset()
-	argumentArenaPool.Put(r)
 }

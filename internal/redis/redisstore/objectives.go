@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // maxObjectives bounds the entries of one call.
@@ -13,20 +14,20 @@ const maxObjectives = 200
 // FirstObjectives returns the instant of the first entry of the index of objectives of each shard;
 // job.NeverMS if it has none. With an error it returns the shards that could be read.
 func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int64, error) {
-	ops := make([]*op, len(shards))
+	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
-		key := s.shards[shard].objectives
-		ops[i] = newCommand("zrange", key, "zrange", key, 0, 0, "withscores")
+		key := s.shards[shard].Objectives
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores")
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	first := make(map[int]int64, len(shards))
 	for i, shard := range shards {
-		if ops[i].err != nil {
+		if ops[i].Err != nil {
 			continue
 		}
 		first[shard] = job.NeverMS
-		if len(ops[i].reply) > 0 {
-			first[shard] = firstScore(ops[i].reply)
+		if len(ops[i].Reply) > 0 {
+			first[shard] = firstScore(ops[i].Reply)
 		}
 	}
 	return first, err
@@ -35,12 +36,12 @@ func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int6
 // Objectives lists up to limit (at most 200) entries of the index of objectives of a shard,
 // up to an instant of its clock, the first ones first, with their records.
 func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit int) ([]job.Objective, error) {
-	key := s.shards[shard].objectives
-	list := newCommand("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0, min(limit, maxObjectives), "withscores")
-	if err := s.runAndWrap(ctx, list); err != nil {
+	key := s.shards[shard].Objectives
+	list := runner.NewCommand("zrange", key, "zrange", key, "-inf", upToMS, "byscore", "limit", 0, min(limit, maxObjectives), "withscores")
+	if err := s.runner.Run(ctx, list); err != nil {
 		return nil, err
 	}
-	entries := appendRanked(nil, shard, list.reply, "")
+	entries := appendRanked(nil, shard, list.Reply, "")
 	ids := make([]job.RecordID, len(entries))
 	for i, e := range entries {
 		ids[i] = e.Record
@@ -53,7 +54,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 	for i, e := range entries {
 		record, err := raw[i].record(e.Record)
 		if err != nil {
-			s.reportCorrupt(shard, "objectives", err, string(e.Record))
+			s.runner.ReportCorrupt(shard, "objectives", err, string(e.Record))
 		}
 		out[i] = job.Objective{Record: e.Record, Known: record, Unreadable: err != nil, AtMS: e.Rank}
 	}
@@ -82,5 +83,5 @@ func (s *Store) MoveObjectives(ctx context.Context, shard int, moves []job.Objec
 		argv = append(argv, string(m.Record), guard, m.AtMS, to)
 	}
 	k := s.shards[shard]
-	return s.runAndWrap(ctx, newScriptCall(s.scripts.objectives, shard, []string{k.state, k.objectives}, argv))
+	return s.runner.Run(ctx, runner.NewScriptCall(s.scripts.objectives, shard, []string{k.State, k.Objectives}, argv))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisacl"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Defaults and limits of [Options].
@@ -147,5 +148,14 @@ func (o Options) preflightOptions() conn.PreflightOptions {
 	return conn.PreflightOptions{
 		Client: o.Client, Prefix: o.Prefix, Embedded: o.Embedded, Durability: o.Durability, Replicas: o.Replicas,
 		AllowUnsafe: o.AllowUnsafe, Timeout: o.OpTimeout,
+	}
+}
+
+// runnerOptions are the options of the store's runner.
+func (o Options) runnerOptions(clocks runner.ClockScripts) runner.Options {
+	return runner.Options{
+		Client: o.Client, Prefix: o.Prefix, Clock: clocks, Virtual: o.Virtual,
+		Durability: o.Durability, Replicas: o.Replicas, WaitTimeout: o.WaitTimeout,
+		OpTimeout: o.OpTimeout, Shed: o.Shed, Logger: o.Logger, Registerer: o.Registerer,
 	}
 }

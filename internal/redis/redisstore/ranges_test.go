@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,16 +11,11 @@ import (
 // what was counted during a census and the settings of queues, which their scripts bound, are
 // read whole.
 func TestScriptsReadBoundedRanges(t *testing.T) {
-	files, err := fs.Glob(sources, "lua/*.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, _ := fs.Glob(sources, "lua/parts/*.lua")
 	bounded := regexp.MustCompile(`'limit', '0'|, '0', '0', |, '0', int\(|int\(first\), int\(first \+ PART - 1\)`)
 	ranges, whole := 0, 0
-	for _, path := range append(files, parts...) {
-		name := strings.TrimSuffix(strings.TrimPrefix(path, "lua/"), ".lua")
-		for line := range strings.Lines(readSource(name)) {
+	for _, path := range append(globIn(t, "lua/*.lua"), globIn(t, "lua/parts/*.lua")...) {
+		_, name, _ := strings.Cut(strings.TrimSuffix(path, ".lua"), "lua/")
+		for line := range strings.Lines(readScript(t, name)) {
 			if strings.Contains(line, "call('zrange'") {
 				ranges++
 				if !bounded.MatchString(line) {

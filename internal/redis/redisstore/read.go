@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Get reads the parent records of jobs, in any shards. A job that does not
@@ -30,7 +31,7 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 		return nil, err
 	}
 	var found []*job.Record
-	var scores []*op
+	var scores []*runner.Op
 	for _, r := range reads {
 		for i, record := range r.records(s) {
 			if record == nil {
@@ -38,15 +39,15 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 			}
 			out[byShard[r.shard][i]] = record
 			found = append(found, record)
-			lane := s.shards[r.shard].laneKey(record.State.Lane)
-			scores = append(scores, newCommand("zscore", lane, "zscore", lane, string(r.ids[i])))
+			lane := s.shards[r.shard].LaneKey(record.State.Lane)
+			scores = append(scores, runner.NewCommand("zscore", lane, "zscore", lane, string(r.ids[i])))
 		}
 	}
-	if err := s.runAndWrap(ctx, scores...); err != nil {
+	if err := s.runner.Run(ctx, scores...); err != nil {
 		return nil, err
 	}
 	for i, o := range scores {
-		_, found[i].IndexMS = job.SplitScore(parseScore(o.reply.valueAt(0)))
+		_, found[i].IndexMS = job.SplitScore(parseScore(o.Reply.ValueAt(0)))
 	}
 	return out, nil
 }
@@ -76,7 +77,7 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []job.RecordID) (
 type rawRead struct {
 	shard int
 	ids   []job.RecordID
-	op    *op
+	op    *runner.Op
 }
 
 func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
@@ -88,24 +89,24 @@ func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
 		argv = append(argv, string(definingRecord(id)))
 	}
 	k := s.shards[shard]
-	return &rawRead{shard: shard, ids: ids, op: newScriptCall(s.scripts.read, shard, []string{k.state, k.def}, argv)}
+	return &rawRead{shard: shard, ids: ids, op: runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)}
 }
 
 func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
-	var ops []*op
+	var ops []*runner.Op
 	for _, r := range reads {
 		if len(r.ids) > 0 {
 			ops = append(ops, r.op)
 		}
 	}
-	return s.runAndWrap(ctx, ops...)
+	return s.runner.Run(ctx, ops...)
 }
 
 func (r *rawRead) raw() []rawRecord {
-	states, defs := r.op.reply.listAt(0), r.op.reply.listAt(1)
+	states, defs := r.op.Reply.ListAt(0), r.op.Reply.ListAt(1)
 	out := make([]rawRecord, len(r.ids))
 	for i := range r.ids {
-		out[i] = rawRecord{state: states.textAt(i), def: defs.textAt(i), hasState: states.hasTextAt(i), hasDef: defs.hasTextAt(i)}
+		out[i] = rawRecord{state: states.TextAt(i), def: defs.TextAt(i), hasState: states.HasTextAt(i), hasDef: defs.HasTextAt(i)}
 	}
 	return out
 }
@@ -116,7 +117,7 @@ func (r *rawRead) records(s *Store) []*job.Record {
 	for i, raw := range r.raw() {
 		record, err := raw.record(r.ids[i])
 		if err != nil {
-			s.reportCorrupt(r.shard, "read", err, string(r.ids[i]))
+			s.runner.ReportCorrupt(r.shard, "read", err, string(r.ids[i]))
 		}
 		out[i] = record
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Limits of one reaping.
@@ -85,35 +86,35 @@ func (s *Store) reap(ctx context.Context, shard int, lockValue string, lanes []j
 		return nil, nil
 	}
 	keys := s.shards[shard]
-	var ops []*op
+	var ops []*runner.Op
 	for rest := lanes; len(rest) > 0; {
 		n := min(len(rest), lanesPerReap)
-		names := []string{keys.meta, keys.state, keys.lock}
+		names := []string{keys.Meta, keys.State, keys.Lock}
 		for _, l := range rest[:n] {
-			names = append(names, keys.laneKey(l))
+			names = append(names, keys.LaneKey(l))
 		}
 		argv := []any{lockValue, limit}
 		for _, r := range regions {
 			argv = append(argv, int(r))
 		}
-		ops = append(ops, newScriptCall(s.scripts.reap, shard, names, argv))
+		ops = append(ops, runner.NewScriptCall(s.scripts.reap, shard, names, argv))
 		rest = rest[n:]
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var found, wrong []overdue
 	for i, o := range ops {
-		places, records, states := o.reply.listAt(2), o.reply.listAt(3), o.reply.listAt(4)
-		s.reportCorrupt(shard, "reap", nil, o.reply.listAt(5).allTexts()...)
+		places, records, states := o.Reply.ListAt(2), o.Reply.ListAt(3), o.Reply.ListAt(4)
+		s.runner.ReportCorrupt(shard, "reap", nil, o.Reply.ListAt(5).Texts()...)
 		for k := range records {
-			f := overdue{record: job.RecordID(records.textAt(k)), lane: lanes[i*lanesPerReap+int(places.intAt(k))-4]}
+			f := overdue{record: job.RecordID(records.TextAt(k)), lane: lanes[i*lanesPerReap+int(places.IntAt(k))-4]}
 			var err error
-			f.state, err = codec.DecodeState(f.record, states.textAt(k))
+			f.state, err = codec.DecodeState(f.record, states.TextAt(k))
 			if err != nil {
-				s.reportCorrupt(shard, "reap", err, string(f.record))
+				s.runner.ReportCorrupt(shard, "reap", err, string(f.record))
 				f.state.Lane = f.lane
-				f.state.Token, f.state.Revision = codec.ReadGuard(states.textAt(k))
+				f.state.Token, f.state.Revision = codec.ReadGuard(states.TextAt(k))
 				s.setAside(ctx, shard, f.record, f.state)
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Renew has leases end a TTL from now, most often later than they would have: one script
@@ -15,8 +16,8 @@ import (
 // with any other Err it is empty, and the request may be repeated.
 func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.RenewReply {
 	replies := make([]job.RenewReply, len(requests))
-	parts := make([][]*op, len(requests))
-	var ops []*op
+	parts := make([][]*runner.Op, len(requests))
+	var ops []*runner.Op
 	for i, r := range requests {
 		replies[i].Err = validateRenewRequest(r, len(s.shards))
 		if replies[i].Err != nil {
@@ -29,7 +30,7 @@ func (s *Store) Renew(ctx context.Context, requests []job.RenewRequest) []job.Re
 		}
 		ops = append(ops, parts[i]...)
 	}
-	s.runOps(ctx, ops)
+	s.runner.RunEach(ctx, ops)
 	for i := range requests {
 		if replies[i].Err == nil {
 			replies[i] = readRenew(parts[i])
@@ -50,35 +51,35 @@ func validateRenewRequest(r job.RenewRequest, shards int) error {
 	return nil
 }
 
-func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *op {
+func (s *Store) renewOp(r job.RenewRequest, renewals []job.Renewal) *runner.Op {
 	keys := s.shards[r.Shard]
-	names := []string{keys.meta, keys.state}
+	names := []string{keys.Meta, keys.State}
 	lanes := newLaneKeys(keys, len(names))
 	argv := make([]any, 0, 1+6*len(renewals))
 	argv = append(argv, r.TTL.Milliseconds())
 	for _, n := range renewals {
-		s.clocks[r.Shard].observeToken(n.Token)
+		s.runner.ObserveToken(r.Shard, n.Token)
 		argv = append(argv, string(n.Record), lanes.placeOf(n.Lane), codec.FixedWidth(n.Token, 16), codec.FixedWidth(uint64(n.Epoch), 6),
 			flagText(n.Acked), max(0, n.HardStopMS))
 	}
-	return newScriptCall(s.scripts.renew, r.Shard, lanes.appendKeysTo(names), argv)
+	return runner.NewScriptCall(s.scripts.renew, r.Shard, lanes.appendKeysTo(names), argv)
 }
 
 // readRenew takes over the answers: {code, clock, codes, revisions}.
-func readRenew(parts []*op) job.RenewReply {
+func readRenew(parts []*runner.Op) job.RenewReply {
 	var out job.RenewReply
 	for _, o := range parts {
-		if err := rediserr.Wrap("renew", o.err); err != nil {
+		if err := rediserr.Wrap("renew", o.Err); err != nil {
 			out.Err = err
 			if !errors.Is(err, job.ErrDurability) {
 				return job.RenewReply{Err: err}
 			}
 		}
-		out.NowUS = max(out.NowUS, o.reply.intAt(1))
-		revisions := o.reply.listAt(3)
-		for i, code := range []byte(o.reply.textAt(2)) {
+		out.NowUS = max(out.NowUS, o.Reply.IntAt(1))
+		revisions := o.Reply.ListAt(3)
+		for i, code := range []byte(o.Reply.TextAt(2)) {
 			out.Results = append(out.Results, job.RenewResult{
-				Code: job.RenewCode(code - '0'), Revision: uint32(revisions.intAt(i)),
+				Code: job.RenewCode(code - '0'), Revision: uint32(revisions.IntAt(i)),
 			})
 		}
 	}

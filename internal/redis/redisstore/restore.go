@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Restore writes jobs of one shard with all that belongs to them, each in one step.
@@ -16,7 +17,7 @@ import (
 // the call may be repeated.
 func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply {
 	out := job.CreateReply{Results: make([]job.CreateResult, len(jobs))}
-	ops, lanes := make([]*op, len(jobs)), make([]*laneKeys, len(jobs))
+	ops, lanes := make([]*runner.Op, len(jobs)), make([]*laneKeys, len(jobs))
 	for i := range jobs {
 		var err error
 		ops[i], lanes[i], err = s.restoreOp(shard, &jobs[i])
@@ -24,7 +25,7 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 			return job.CreateReply{Err: err}
 		}
 	}
-	err := s.runAndWrap(ctx, ops...)
+	err := s.runner.Run(ctx, ops...)
 	if err != nil && !errors.Is(err, job.ErrDurability) {
 		return job.CreateReply{Err: err}
 	}
@@ -33,15 +34,15 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 	var taken []int
 	var ids []job.RecordID
 	for i, o := range ops {
-		switch o.reply.textAt(2) {
+		switch o.Reply.TextAt(2) {
 		case "1", "2":
 			taken, ids = append(taken, i), append(ids, jobs[i].Record.Definition.Record())
-			out.Results[i].Code = createCode(o.reply.textAt(2)[0])
+			out.Results[i].Code = createCode(o.Reply.TextAt(2)[0])
 		case "3":
 			s.metrics.countReplays("restore", 1)
 		}
-		news.addPairs(lanes[i], o.reply.listAt(3), o.reply.textAt(4))
-		out.NowUS = max(out.NowUS, o.reply.intAt(1))
+		news.addPairs(lanes[i], o.Reply.ListAt(3), o.Reply.TextAt(4))
+		out.NowUS = max(out.NowUS, o.Reply.IntAt(1))
 	}
 	out.Earlier, out.Holder = news.heads, news.holder
 	stored, err := s.readRaw(ctx, shard, ids)
@@ -51,16 +52,16 @@ func (s *Store) Restore(ctx context.Context, shard int, jobs []job.Restoration) 
 	for k, i := range taken {
 		record, err := stored[k].record(ids[k])
 		if err != nil {
-			s.reportCorrupt(shard, "restore", err, string(ids[k]))
+			s.runner.ReportCorrupt(shard, "restore", err, string(ids[k]))
 		}
 		out.Results[i].Existing = record
 	}
 	return out
 }
 
-func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error) {
+func (s *Store) restoreOp(shard int, r *job.Restoration) (*runner.Op, *laneKeys, error) {
 	keys := s.shards[shard]
-	fixed := []string{keys.meta, keys.state, keys.def, keys.hist, keys.lanes, keys.lock}
+	fixed := []string{keys.Meta, keys.State, keys.Def, keys.Hist, keys.Lanes, keys.Lock}
 	lanes := newLaneKeys(keys, len(fixed))
 	d := r.Record.Definition
 	id := d.Record()
@@ -113,7 +114,7 @@ func (s *Store) restoreOp(shard int, r *job.Restoration) (*op, *laneKeys, error)
 	}
 	names := lanes.appendKeysTo(fixed)
 	if s.events != nil {
-		names, argv = append(names, keys.events), s.events.appendRestored(argv, &r.Record)
+		names, argv = append(names, keys.Events), s.events.appendRestored(argv, &r.Record)
 	}
-	return newScriptCall(s.scripts.restore, shard, names, argv), lanes, nil
+	return runner.NewScriptCall(s.scripts.restore, shard, names, argv), lanes, nil
 }

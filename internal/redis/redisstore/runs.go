@@ -22,19 +22,19 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 	for slot := range job.DeadLettersPerJob {
 		fields = append(fields, codec.HistoryField(parent.Letter(slot), 0))
 	}
-	read := readFields(shard, s.shards[shard].hist, fields)
-	if err := s.runAndWrap(ctx, read); err != nil {
+	read := readFields(shard, s.shards[shard].Hist, fields)
+	if err := s.runner.Run(ctx, read); err != nil {
 		return nil, err
 	}
 	var history, letters []job.Run
 	for i := range fields {
-		if !read.reply.hasTextAt(i) {
+		if !read.Reply.HasTextAt(i) {
 			continue
 		}
-		run, err := codec.DecodeRun(read.reply.textAt(i))
+		run, err := codec.DecodeRun(read.Reply.TextAt(i))
 		switch {
 		case err != nil:
-			s.reportCorrupt(shard, "runs", err, fields[i])
+			s.runner.ReportCorrupt(shard, "runs", err, fields[i])
 		case i < inHistory:
 			history = append(history, run)
 		default:

@@ -1,33 +1,15 @@
 package redisstore
 
 import (
-	"crypto/sha1"
 	"embed"
-	"encoding/hex"
 	"slices"
-	"strings"
 
 	"github.com/fermata-io/fermata/internal/redis/redisfunc"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 //go:embed lua/*.lua lua/parts/*.lua
 var sources embed.FS
-
-// script is one Lua script, made ready for the kind of server at hand.
-type script struct {
-	name   string
-	source string
-	sha    string // its name in the server's cache
-	// function is its name where scripts are called as functions, else "".
-	function string
-	// mutates: its effects are confirmed to the durability class.
-	mutates bool
-	// sharded: it works on a shard, takes the common arguments and answers
-	// with code and clock.
-	sharded bool
-	// mayShare: its calls may share a pipeline with those of other callers.
-	mayShare bool
-}
 
 // scripts are all scripts of the store.
 //
@@ -36,38 +18,39 @@ type script struct {
 // two forms: apply, which writes history and dead letters, and applyLean, which omits them and always
 // succeeds.
 type scripts struct {
-	create, read, walk, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
-	limits                                                                                                                        limitScripts
-	announce, hook, objectives                                                                                                    *script
+	create, read, walk, ends, restore    *runner.Script
+	lease, apply, applyLean, renew, reap *runner.Script
+	mend, keyspace, secret, grant, trail *runner.Script
+	announce, hook, objectives           *runner.Script
+	clocks                               runner.ClockScripts
+	limits                               limitScripts
 }
 
 // loadScripts composes the scripts. An embedded server has no flags and no limit of memory. Scripts write
 // events only if events are recorded.
 func loadScripts(embedded, events bool) scripts {
-	return compose(&loader{embedded: embedded}, events)
+	return compose(runner.NewLoader(embedded), events)
 }
 
 // loadFunctions composes them to be called as functions of the library.
 func loadFunctions(events bool) scripts {
-	l, library := &loader{}, Library()
-	s := compose(l, events)
-	for _, made := range l.made {
-		made.script.function = library.Function(made.name())
-	}
+	all := runner.NewLoader(false)
+	s := compose(all, events)
+	all.CallFunctions(Library())
 	return s
 }
 
 // Library is the library of the functions that a store calls under
 // [Options.Functions], with those of stores that record events.
 func Library() redisfunc.Library {
-	l := &loader{}
-	compose(l, false)
-	compose(l, true)
-	return l.functions()
+	all := runner.NewLoader(false)
+	compose(all, false)
+	compose(all, true)
+	return all.Library("store")
 }
 
-func compose(l *loader, events bool) scripts {
-	e := eventful{l, events}
+func compose(all *runner.Loader, events bool) scripts {
+	l, e := loader{all, false}, loader{all, events}
 	s := scripts{
 		create:    e.load("create", ""),
 		read:      l.load("read", "no-writes"),
@@ -80,8 +63,7 @@ func compose(l *loader, events bool) scripts {
 		renew:     l.load("renew", "allow-oom"),
 		reap:      l.load("reap", "allow-oom"),
 		mend:      l.load("mend", "allow-oom"),
-		clock:     l.load("clock", "allow-oom"),
-		confirm:   l.load("clock", "allow-oom"),
+		clocks:    runner.LoadClock(all),
 		keyspace:  l.load("keyspace", ""),
 		secret:    l.load("secret", ""),
 		grant:     l.load("grant", ""),
@@ -92,118 +74,47 @@ func compose(l *loader, events bool) scripts {
 
 		objectives: l.load("objectives", "allow-oom"),
 	}
-	s.reap.mutates, s.clock.mutates, s.read.mutates, s.walk.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false, false
-	s.trail.mutates = false      // no caller waits for its record
-	s.objectives.mutates = false // an entry that reappears is checked again
+	for _, reader := range []*runner.Script{s.reap, s.read, s.walk, s.ends, s.grant, s.announce} {
+		reader.Mutates = false
+	}
+	s.trail.Mutates = false      // no caller waits for its record
+	s.objectives.Mutates = false // an entry that reappears is checked again
 	return s
 }
 
+// loader loads scripts of this package, which write events if events are recorded.
 type loader struct {
-	embedded bool
-	made     []madeScript
-}
-
-// eventful loads the scripts that write events where they are recorded.
-type eventful struct {
-	*loader
+	*runner.Loader
 	events bool
 }
 
-func (e eventful) load(name, flags string) *script { return e.compile(name, flags, e.events) }
-
-// madeScript is a script with the parts that it was made from.
-type madeScript struct {
-	script *script
-	flags  string
-	events bool
-}
-
-// name is the name of the function. A file with several flags, or with events, makes several functions.
-func (m madeScript) name() string {
-	name := m.script.name
-	if m.events {
-		name += "_events"
-	}
-	if m.flags != "" {
-		name += "_" + strings.ReplaceAll(m.flags, "-", "_")
-	}
-	return name
+func (l loader) load(name, flags string) *runner.Script {
+	return l.Load(sourceOf(name, flags, l.events))
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "trail", "read", "walk", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
+var clockless = []string{
+	"keyspace", "secret", "trail", "read", "walk", "ends", "grant", "hook", "objectives",
+	"census", "census_bytes", "limit_jobs", "limit_queues",
+}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
 
-// partsOf lists the parts that precede a script.
-func partsOf(name string, events bool) []string {
-	parts := []string{"prelude"}
-	if !slices.Contains(clockless, name) {
-		parts = append(parts, "time")
-		if name != "lease" { // it writes its batch together with the clock
-			parts = append(parts, "tick")
-		}
+// sourceOf describes a script of this package.
+func sourceOf(name, flags string, events bool) runner.Source {
+	s := runner.Source{Files: sources, Name: name, Flags: flags, Clock: runner.WithClock, Expand: expandMacros}
+	switch {
+	case slices.Contains(clockless, name):
+		s.Clock = runner.WithoutClock
+	case name == "lease":
+		s.Clock = runner.StoringClock // together with its batch
 	}
 	if slices.Contains(laneWriters, name) {
-		parts = append(parts, "lanes")
+		s.Parts = append(s.Parts, "lanes")
 	}
 	if events {
-		parts = append(parts, "events")
+		s.Parts, s.Variant = append(s.Parts, "events"), "events"
 	}
-	return parts
-}
-
-// textOf is the text of a script without its flags.
-func textOf(name string, events bool) string {
-	var text strings.Builder
-	for _, part := range partsOf(name, events) {
-		text.WriteString(readSource("parts/" + part))
-	}
-	text.WriteString(readSource(name))
-	return expandMacros(text.String())
-}
-
-func (l *loader) load(name, flags string) *script { return l.compile(name, flags, false) }
-
-func (l *loader) compile(name, flags string, events bool) *script {
-	head := "#!lua\n"
-	if flags != "" {
-		head = "#!lua flags=" + flags + "\n"
-	}
-	if l.embedded {
-		head = ""
-	}
-	text := head + textOf(name, events)
-	sum := sha1.Sum([]byte(text))
-	s := &script{name: name, source: text, sha: hex.EncodeToString(sum[:]), mutates: true, sharded: !slices.Contains(clockless, name)}
-	l.made = append(l.made, madeScript{s, flags, events})
 	return s
-}
-
-// functions has each script once, in the order in which they were made.
-func (l *loader) functions() redisfunc.Library {
-	var list []redisfunc.Script
-	known := map[string]bool{}
-	for _, m := range l.made {
-		if known[m.name()] {
-			continue
-		}
-		known[m.name()] = true
-		f := redisfunc.Script{Name: m.name(), Source: textOf(m.script.name, m.events)}
-		if m.flags != "" {
-			f.Flags = []string{m.flags}
-		}
-		list = append(list, f)
-	}
-	return redisfunc.New("store", list)
-}
-
-// readSource reads an embedded file. A missing one is a programming error.
-func readSource(name string) string {
-	text, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic("redisstore: " + err.Error())
-	}
-	return string(text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestSecretIsMadeOnce(t *testing.T) {
 	if bytes.Equal(get(a, "other"), first) || bytes.Equal(get(open("two"), "leases"), first) {
 		t.Error("two names, or two keyspaces, have one secret")
 	}
-	if err := a.client.HSet(t.Context(), keyspaceKey("one"), "secret:leases", "").Err(); err != nil {
+	if err := a.client.HSet(t.Context(), runner.KeyspaceKey("one"), "secret:leases", "").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Secret(t.Context(), "leases"); !errors.Is(err, rediserr.ErrKeyspace) {

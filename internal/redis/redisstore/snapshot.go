@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // snapshotTries bounds how often a job is read again because it got runs or dead
@@ -107,17 +108,17 @@ func expiry(letter *job.Record) int64 {
 // datesOf reads when what is dead or done will be deleted, and what the history has
 // of dead runs. These do not change while a record stays what it is.
 func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) error {
-	var ops []*op
-	var then []func(*op)
-	ask := func(o *op, f func(*op)) { ops, then = append(ops, o), append(then, f) }
+	var ops []*runner.Op
+	var then []func(*runner.Op)
+	ask := func(o *runner.Op, f func(*runner.Op)) { ops, then = append(ops, o), append(then, f) }
 	for _, snap := range snaps {
 		if snap == nil {
 			continue
 		}
-		id, lane := snap.Record.Definition.Record(), s.shards[shard].laneKey(snap.Record.State.Lane)
+		id, lane := snap.Record.Definition.Record(), s.shards[shard].LaneKey(snap.Record.State.Lane)
 		if state := snap.Record.State; state.Region >= job.RegionDead {
-			ask(newCommand("zscore", lane, "zscore", lane, string(id)), func(o *op) {
-				if region, ms := job.SplitScore(parseScore(o.reply.valueAt(0))); region == state.Region {
+			ask(runner.NewCommand("zscore", lane, "zscore", lane, string(id)), func(o *runner.Op) {
+				if region, ms := job.SplitScore(parseScore(o.Reply.ValueAt(0))); region == state.Region {
 					snap.Record.IndexMS = ms
 				}
 			})
@@ -127,23 +128,23 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			record := id
 			if l.Slot != job.LetterOfJob {
 				record = id.Letter(l.Slot)
-				ask(newCommand("zscore", lane, "zscore", lane, string(record)), func(o *op) {
-					if region, ms := job.SplitScore(parseScore(o.reply.valueAt(0))); region == job.RegionDead && ms != 0 {
+				ask(runner.NewCommand("zscore", lane, "zscore", lane, string(record)), func(o *runner.Op) {
+					if region, ms := job.SplitScore(parseScore(o.Reply.ValueAt(0))); region == job.RegionDead && ms != 0 {
 						l.ExpireMS = ms
 					}
 				})
 			}
 			field := lastRunField(&scannedRecord{record, snap.Record})
-			ask(readFields(shard, s.shards[shard].hist, []string{field}), func(o *op) {
-				run, err := codec.DecodeRun(o.reply.textAt(0))
-				if o.reply.hasTextAt(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
+			ask(readFields(shard, s.shards[shard].Hist, []string{field}), func(o *runner.Op) {
+				run, err := codec.DecodeRun(o.Reply.TextAt(0))
+				if o.Reply.HasTextAt(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
 					run.ManualID = l.Run.ManualID
 					l.Run = run
 				}
 			})
 		}
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return err
 	}
 	for i, o := range ops {

@@ -7,48 +7,37 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/lease"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Store keeps the records of a keyspace. It has no goroutines of its own and is
 // safe for concurrent use. Every method is bounded by its context and by
 // [Options.OpTimeout]; errors wrap the sentinels of package job.
 type Store struct {
-	client        redis.UniversalClient
-	prefix        string
-	shards        []shardKeys
-	clocks        []shardClock
-	batches       []batchSlots
-	caller        string
-	schema        atomic.Int32
-	firstDenial   atomic.Pointer[error]  // first error about a missing permission since Refusal was called
-	identity      atomic.Pointer[string] // random id of the keyspace; nil: unknown
-	scripts       scripts
-	virtual       func() int64
-	durability    conn.Durability
-	replicas      int
-	waitTimeout   time.Duration
-	opTimeout     time.Duration
-	maxQueueWait  time.Duration // how long a call may wait for others, if Options.Shed; else 0
-	coalescers    sync.Map      // by pipeliner
-	answerTimeout time.Duration // how long the client waits for an answer
-	allowUnsafe   bool
-	onEarlier     func(shard int, heads []job.LaneHead, holder string)
-	embedded      bool
-	log           *slog.Logger
-	metrics       *metrics
-	now           func() time.Time
-	events        *eventQueue // nil: none are recorded
+	runner    *runner.Runner
+	client    redis.UniversalClient
+	prefix    string
+	shards    []runner.ShardKeys
+	batches   []batchSlots
+	caller    string
+	schema    atomic.Int32
+	identity  atomic.Pointer[string] // random id of the keyspace; nil: unknown
+	scripts   scripts
+	checks    conn.PreflightOptions // for an open store
+	onEarlier func(shard int, heads []job.LaneHead, holder string)
+	log       *slog.Logger
+	metrics   *metrics
+	events    *eventQueue // nil: none are recorded
 }
 
 // Open checks the server, creates the keyspace or checks that it fits, and
@@ -67,14 +56,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{
-		client: o.Client, prefix: o.Prefix, caller: o.Caller, virtual: o.Virtual, embedded: o.Embedded,
-		durability: o.Durability, replicas: o.Replicas, waitTimeout: o.WaitTimeout,
-		onEarlier: o.OnLanesDueEarlier, opTimeout: o.OpTimeout, answerTimeout: conn.AnswerTimeout(o.Client), allowUnsafe: o.AllowUnsafe, log: o.Logger, now: time.Now,
-	}
-	if o.Shed {
-		s.maxQueueWait = s.answerTimeout
-	}
 	report, err := conn.Preflight(ctx, o.preflightOptions())
 	if err != nil {
 		return nil, err
@@ -82,17 +63,9 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if err := report.Refusal(o.preflightOptions()); err != nil {
 		return nil, err
 	}
-	s.embedded = report.Embedded
-	s.scripts = loadScripts(s.embedded, o.KeepEvents > 0)
-	if o.Functions {
-		if s.embedded {
-			return nil, fmt.Errorf("%w: an embedded imitation of Redis has no functions", rediserr.ErrUnsafe)
-		}
-		s.scripts = loadFunctions(o.KeepEvents > 0)
-	}
-	s.metrics, err = newMetrics(o.Registerer)
+	s, err := newStore(o, report.Embedded)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: %w", err)
+		return nil, err
 	}
 	if err := s.checkGrant(ctx); err != nil {
 		return nil, err
@@ -101,12 +74,38 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, tag := range sharding.Tags(shards) {
-		s.shards = append(s.shards, newShardKeys(s.prefix, tag))
-	}
-	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
+	s.addShards(shards)
 	s.events = newEventQueue(o.KeepEvents, shards)
-	return s, s.touchShards(ctx)
+	return s, s.runner.TouchShards(ctx)
+}
+
+// newStore makes a store that knows nothing of the shards yet.
+func newStore(o Options, embedded bool) (*Store, error) {
+	s := &Store{
+		client: o.Client, prefix: o.Prefix, caller: o.Caller, onEarlier: o.OnLanesDueEarlier, log: o.Logger, checks: o.preflightOptions(),
+		scripts: loadScripts(embedded, o.KeepEvents > 0),
+	}
+	s.checks.Embedded, s.checks.AllowUnsafe = embedded, false
+	if o.Functions {
+		if embedded {
+			return nil, fmt.Errorf("%w: an embedded imitation of Redis has no functions", rediserr.ErrUnsafe)
+		}
+		s.scripts = loadFunctions(o.KeepEvents > 0)
+	}
+	var err error
+	s.metrics, err = newMetrics(o.Registerer)
+	if err == nil {
+		s.runner, err = runner.New(o.runnerOptions(s.scripts.clocks))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Store) addShards(count int) {
+	s.runner.AddShards(count)
+	s.shards, s.batches = s.runner.Shards(), make([]batchSlots, count)
 }
 
 // Secret returns a secret of this name that all processes of the keyspace share:
@@ -119,7 +118,7 @@ func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 	}
 	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != secretBytes {
-		return nil, fmt.Errorf("%w: hash %s holds an invalid secret %q", rediserr.ErrKeyspace, keyspaceKey(s.prefix), name)
+		return nil, fmt.Errorf("%w: hash %s holds an invalid secret %q", rediserr.ErrKeyspace, runner.KeyspaceKey(s.prefix), name)
 	}
 	return secret, nil
 }
@@ -130,9 +129,9 @@ func (s *Store) randomField(ctx context.Context, field string, length int) (stri
 	fresh := make([]byte, length)
 	// crypto/rand.Read never fails.
 	_, _ = rand.Read(fresh)
-	o := newScriptCall(s.scripts.secret, noShard, []string{keyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
-	err := s.runAndWrap(ctx, o)
-	return o.reply.textAt(0), err
+	o := runner.NewScriptCall(s.scripts.secret, runner.NoShard, []string{runner.KeyspaceKey(s.prefix)}, []any{field, hex.EncodeToString(fresh)})
+	err := s.runner.Run(ctx, o)
+	return o.Reply.TextAt(0), err
 }
 
 // identityField is the field of the keyspace's hash that has its identity.
@@ -170,28 +169,28 @@ func (s *Store) openKeyspace(ctx context.Context, want int) (int, error) {
 		fresh = DefaultShards
 	}
 	virtual := "0"
-	if s.virtual != nil {
+	if s.runner.Virtual() {
 		virtual = "1"
 	}
-	o := newScriptCall(s.scripts.keyspace, noShard, []string{keyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
-	if err := s.runAndWrap(ctx, o); err != nil {
+	o := runner.NewScriptCall(s.scripts.keyspace, runner.NoShard, []string{runner.KeyspaceKey(s.prefix)}, []any{fresh, SchemaVersion, virtual})
+	if err := s.runner.Run(ctx, o); err != nil {
 		return 0, err
 	}
-	shards, err := strconv.Atoi(o.reply.textAt(1))
-	schema, err2 := strconv.Atoi(o.reply.textAt(2))
+	shards, err := strconv.Atoi(o.Reply.TextAt(1))
+	schema, err2 := strconv.Atoi(o.Reply.TextAt(2))
 	switch {
 	case err != nil || err2 != nil || shards < 1 || shards > MaxShards:
-		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace, keyspaceKey(s.prefix), o.reply.textAt(1), o.reply.textAt(2))
+		return 0, fmt.Errorf("%w: hash %s holds shards %q, schema %q", rediserr.ErrKeyspace, runner.KeyspaceKey(s.prefix), o.Reply.TextAt(1), o.Reply.TextAt(2))
 	case schema > SchemaVersion:
-		return 0, laterSchemaError(o.reply.textAt(2))
+		return 0, laterSchemaError(o.Reply.TextAt(2))
 	case want != 0 && want != shards:
 		return 0, fmt.Errorf("%w: it has %d shards, but %d are asked for: the number is fixed, use %d or move the jobs by export and import",
 			rediserr.ErrKeyspace, shards, want, shards)
-	case o.reply.textAt(3) != virtual:
-		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace, clockName(o.reply.textAt(3)), clockName(virtual))
+	case o.Reply.TextAt(3) != virtual:
+		return 0, fmt.Errorf("%w: its clock is %s, this process wants a %s one", rediserr.ErrKeyspace, clockName(o.Reply.TextAt(3)), clockName(virtual))
 	}
-	if o.reply.intAt(0) == 1 {
-		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.virtual != nil)
+	if o.Reply.IntAt(0) == 1 {
+		s.log.Info("keyspace created", "prefix", s.prefix, "shards", shards, "virtual", s.runner.Virtual())
 	}
 	s.schema.Store(int32(schema))
 	s.openIdentity(ctx)
@@ -203,16 +202,6 @@ func clockName(virtual string) string {
 		return "virtual"
 	}
 	return "real"
-}
-
-// touchShards reads all clocks, which shows that each shard is reachable and has the right kind of
-// clock.
-func (s *Store) touchShards(ctx context.Context) error {
-	ops := make([]*op, len(s.shards))
-	for i, k := range s.shards {
-		ops[i] = newScriptCall(s.scripts.clock, i, []string{k.meta, k.lanes}, []any{0})
-	}
-	return s.runAndWrap(ctx, ops...)
 }
 
 // Shards is the number of shards of the keyspace.
@@ -228,25 +217,21 @@ func (s *Store) form() codec.Encoding { return codec.EncodingOf(int(s.schema.Loa
 func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.ID, len(s.shards)) }
 
 // LockKey is the key of the shard's lock.
-func (s *Store) LockKey(shard int) string { return s.shards[shard].lock }
+func (s *Store) LockKey(shard int) string { return s.shards[shard].Lock }
 
 // HeartbeatKey is the key of the heartbeats of a node's process.
-func (s *Store) HeartbeatKey(process string) string { return lifeKey(s.prefix, process) }
+func (s *Store) HeartbeatKey(process string) string { return runner.HeartbeatKey(s.prefix, process) }
 
 // Virtual reports whether the keyspace has a virtual clock.
-func (s *Store) Virtual() bool { return s.virtual != nil }
+func (s *Store) Virtual() bool { return s.runner.Virtual() }
+
+// Now returns the shard's clock in Unix milliseconds: see [runner.Runner.Now].
+func (s *Store) Now(ctx context.Context, shard int) (int64, error) { return s.runner.Now(ctx, shard) }
+
+// Latest bounds from above what the shard's clock can show now: see [runner.Runner.Latest].
+func (s *Store) Latest(shard int) lease.ClockBound { return s.runner.Latest(shard) }
+
+// Confirm returns nil when everything that the shard holds now is confirmed: see [runner.Runner.Confirm].
+func (s *Store) Confirm(ctx context.Context, shard int) error { return s.runner.Confirm(ctx, shard) }
 
 func randomID() string { return rand.Text() }
-
-// reportCorrupt counts and logs unreadable records.
-func (s *Store) reportCorrupt(shard int, where string, err error, records ...string) {
-	if len(records) == 0 {
-		return
-	}
-	s.metrics.corrupt.Add(float64(len(records)))
-	attrs := []any{"shard", shard, "records", records, "found_by", where}
-	if err != nil {
-		attrs = append(attrs, "error", err)
-	}
-	s.log.Error("corrupt records: they are kept, but take no part in scheduling", attrs...)
-}

@@ -1,10 +1,8 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Miniredis) {
@@ -33,6 +32,22 @@ func embedded(t testing.TB, adjust ...func(*Options)) (*Store, *miniredis.Minire
 		t.Fatal(err)
 	}
 	return s, server
+}
+
+// replaceRunner gives a store a runner with other options, which knows nothing of the clocks yet.
+func replaceRunner(t testing.TB, s *Store, adjust func(*runner.Options)) {
+	t.Helper()
+	o, err := Options{Client: s.client, Prefix: s.prefix}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := o.runnerOptions(s.scripts.clocks)
+	adjust(&other)
+	s.runner, err = runner.New(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runner.AddShards(len(s.shards))
 }
 
 func TestBatchSlots(t *testing.T) {
@@ -83,40 +98,20 @@ func TestBatchKeepsItsSlotWhileCopiesMayArrive(t *testing.T) {
 	t.Error("the place is never used again")
 }
 
-// A script is refused when its caller has gone, which is after the read timeout or when the context ends.
-func TestCallsExpireWithTheirCallers(t *testing.T) {
-	s, _ := embedded(t)
-	now := time.Now()
-	s.now = func() time.Time { return now }
-	s.clocks[0].observe(5_000_000, 0, now, now)
-	short, cancel := context.WithDeadline(t.Context(), now.Add(s.answerTimeout/2))
-	defer cancel()
-	long, cancel := context.WithDeadline(t.Context(), now.Add(time.Hour))
-	defer cancel()
-	for name, tt := range map[string]struct {
-		ctx  context.Context
-		want time.Duration
-	}{"without an end": {t.Context(), s.answerTimeout}, "long": {long, s.answerTimeout}, "short": {short, s.answerTimeout / 2}} {
-		if got := s.answerDeadline(tt.ctx, 0); got > 5000+tt.want.Milliseconds() || got < 5000 {
-			t.Errorf("%s: %d ms after the call, want %v at most", name, got-5000, tt.want)
-		}
-	}
-}
-
 // TestCreateReplacesOnlyWhatItSaw: a record that was unreadable when it was read,
 // but has changed since, is not overwritten.
 func TestCreateReplacesOnlyWhatItSaw(t *testing.T) {
 	s, server := embedded(t)
-	server.HSet(s.shards[0].state, "ns/job", "changed")
+	server.HSet(s.shards[0].State, "ns/job", "changed")
 	r := &newRecord{id: "ns/job", state: "new", def: []byte("new"), replaces: "garbage"}
 	o, _ := s.createOp(0, []*newRecord{r})
-	if err := s.runAndWrap(t.Context(), o); err != nil || o.reply.textAt(2) != "1" {
-		t.Errorf("answer %v (%v)", o.reply, err)
+	if err := s.runner.Run(t.Context(), o); err != nil || o.Reply.TextAt(2) != "1" {
+		t.Errorf("answer %v (%v)", o.Reply, err)
 	}
 	r.replaces = "changed"
 	o, _ = s.createOp(0, []*newRecord{r})
-	if err := s.runAndWrap(t.Context(), o); err != nil || o.reply.textAt(2) != "0" {
-		t.Errorf("answer %v (%v)", o.reply, err)
+	if err := s.runner.Run(t.Context(), o); err != nil || o.Reply.TextAt(2) != "0" {
+		t.Errorf("answer %v (%v)", o.Reply, err)
 	}
 }
 
@@ -138,24 +133,5 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := conn.ParseDurability("disk"); err == nil {
 		t.Error("durability disk exists")
-	}
-}
-
-// TestShed: a call that gets no connection fails when its patience with the pool
-// ends, if the store sheds, and stands in line again if it does not.
-func TestShed(t *testing.T) {
-	for _, shed := range []bool{true, false} {
-		m, err := newMetrics(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &Store{metrics: m}
-		if shed {
-			s.maxQueueWait = time.Second
-		}
-		left := s.opsToRetry([]*op{{err: redis.ErrPoolTimeout}, {err: io.EOF}})
-		if want := map[bool]int{true: 1, false: 2}[shed]; len(left) != want {
-			t.Errorf("shed %v: %d of 2 calls are tried again, want %d", shed, len(left), want)
-		}
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // trailKey is the stream of audit records. Like the keyspace it belongs to no shard.
-func trailKey(prefix string) string { return keyspaceKey(prefix) + ":audit" }
+func trailKey(prefix string) string { return runner.KeyspaceKey(prefix) + ":audit" }
 
 // trailHeadKey and trailExportsKey are hashes: the end of the chain, and how far exports have come.
 func trailHeadKey(prefix string) string    { return trailKey(prefix) + ":head" }
@@ -56,12 +57,12 @@ func (s *Store) AppendTrail(ctx context.Context, head job.TrailHead, records []j
 		entries = append(append(entries, r.ID, len(fields)), fields...)
 	}
 	last := records[len(records)-1]
-	o := newScriptCall(s.scripts.trail, noShard, []string{trailKey(s.prefix), trailHeadKey(s.prefix)},
+	o := runner.NewScriptCall(s.scripts.trail, runner.NoShard, []string{trailKey(s.prefix), trailHeadKey(s.prefix)},
 		append([]any{head.Raw, encodeHead(last.Seq, last.Hash, total), mode, bound}, entries...))
-	if err := s.runAndWrap(ctx, o); err != nil {
+	if err := s.runner.Run(ctx, o); err != nil {
 		return false, err
 	}
-	return o.reply.intAt(0) == 1, nil
+	return o.Reply.IntAt(0) == 1, nil
 }
 
 // encodeHead is what the head's hash holds: one text, which is compared as a whole.
@@ -84,34 +85,34 @@ func decodeHead(raw string) job.TrailHead {
 // TrailState reads what appending goes by.
 func (s *Store) TrailState(ctx context.Context) (job.TrailState, error) {
 	stream, head, exports := trailKey(s.prefix), trailHeadKey(s.prefix), trailExportsKey(s.prefix)
-	ops := []*op{
-		newCommand("audit", head, "hget", head, "head"),
-		newCommand("audit", stream, "xrange", stream, "-", "+", "count", 1),
-		newCommand("audit", stream, "xrevrange", stream, "+", "-", "count", 1),
-		newCommand("audit", exports, "hgetall", exports),
-		newCommand("audit", stream, "time"),
+	ops := []*runner.Op{
+		runner.NewCommand("audit", head, "hget", head, "head"),
+		runner.NewCommand("audit", stream, "xrange", stream, "-", "+", "count", 1),
+		runner.NewCommand("audit", stream, "xrevrange", stream, "+", "-", "count", 1),
+		runner.NewCommand("audit", exports, "hgetall", exports),
+		runner.NewCommand("audit", stream, "time"),
 	}
-	if s.virtual != nil { // tests that move the clock
+	if s.runner.Virtual() { // tests that move the clock
 		ops = ops[:4]
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return job.TrailState{}, err
 	}
-	state := job.TrailState{Head: decodeHead(ops[0].reply.textAt(0)), NowMS: time.Now().UnixMilli()}
+	state := job.TrailState{Head: decodeHead(ops[0].Reply.TextAt(0)), NowMS: time.Now().UnixMilli()}
 	if len(ops) > 4 {
-		seconds, _ := strconv.ParseInt(ops[4].reply.textAt(0), 10, 64)
-		micros, _ := strconv.ParseInt(ops[4].reply.textAt(1), 10, 64)
+		seconds, _ := strconv.ParseInt(ops[4].Reply.TextAt(0), 10, 64)
+		micros, _ := strconv.ParseInt(ops[4].Reply.TextAt(1), 10, 64)
 		state.NowMS = seconds*1000 + micros/1000
 	}
-	if oldest := ops[1].reply.listAt(0); len(oldest) > 1 {
-		r := decodeTrail(oldest.textAt(0), oldest.listAt(1))
+	if oldest := ops[1].Reply.ListAt(0); len(oldest) > 1 {
+		r := decodeTrail(oldest.TextAt(0), oldest.ListAt(1))
 		state.OldestID, state.OldestSeq = r.ID, r.Seq
 		if r.Seq > 0 {
-			state.OldestBytes = trailNumber(fieldOf(oldest.listAt(1), trailEnd))
+			state.OldestBytes = trailNumber(fieldOf(oldest.ListAt(1), trailEnd))
 		}
 	}
-	state.NewestID = ops[2].reply.listAt(0).textAt(0)
-	state.Exports = decodeExports(ops[3].reply)
+	state.NewestID = ops[2].Reply.ListAt(0).TextAt(0)
+	state.Exports = decodeExports(ops[3].Reply)
 	return state, nil
 }
 
@@ -122,13 +123,13 @@ func (s *Store) ReadTrailFrom(ctx context.Context, after string, n int) (records
 		start = "(" + after
 	}
 	key := trailKey(s.prefix)
-	o := newCommand("audit", key, "xrange", key, start, "+", "count", n)
-	if err := s.runAndWrap(ctx, o); err != nil {
+	o := runner.NewCommand("audit", key, "xrange", key, start, "+", "count", n)
+	if err := s.runner.Run(ctx, o); err != nil {
 		return nil, err
 	}
-	for i := range o.reply {
-		entry := o.reply.listAt(i)
-		records = append(records, decodeTrail(entry.textAt(0), entry.listAt(1)))
+	for i := range o.Reply {
+		entry := o.Reply.ListAt(i)
+		records = append(records, decodeTrail(entry.TextAt(0), entry.ListAt(1)))
 	}
 	return records, nil
 }
@@ -136,19 +137,19 @@ func (s *Store) ReadTrailFrom(ctx context.Context, after string, n int) (records
 // SaveTrailExport stores how far an export has come.
 func (s *Store) SaveTrailExport(ctx context.Context, e job.TrailExport) error {
 	key := trailExportsKey(s.prefix)
-	return s.runAndWrap(ctx, newCommand("audit", key, "hset", key, e.Name, fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)))
+	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hset", key, e.Name, fmt.Sprintf("%d %d %s", e.Seq, e.UpdatedMS, e.ID)))
 }
 
 // DropTrailExport forgets an export, if there is one.
 func (s *Store) DropTrailExport(ctx context.Context, name string) error {
 	key := trailExportsKey(s.prefix)
-	return s.runAndWrap(ctx, newCommand("audit", key, "hdel", key, name))
+	return s.runner.Run(ctx, runner.NewCommand("audit", key, "hdel", key, name))
 }
 
 // decodeExports reads a hash, which is a map in RESP3 and a list in RESP2.
-func decodeExports(answer reply) []job.TrailExport {
+func decodeExports(answer runner.Reply) []job.TrailExport {
 	fields := answer
-	if m, ok := answer.valueAt(0).(map[any]any); ok {
+	if m, ok := answer.ValueAt(0).(map[any]any); ok {
 		fields = nil
 		for name, value := range m {
 			fields = append(fields, name, value)
@@ -156,11 +157,11 @@ func decodeExports(answer reply) []job.TrailExport {
 	}
 	var out []job.TrailExport
 	for i := 0; i+1 < len(fields); i += 2 {
-		parts := strings.SplitN(fields.textAt(i+1), " ", 3)
+		parts := strings.SplitN(fields.TextAt(i+1), " ", 3)
 		if len(parts) != 3 {
 			continue // not ours
 		}
-		e := job.TrailExport{Name: fields.textAt(i), ID: parts[2]}
+		e := job.TrailExport{Name: fields.TextAt(i), ID: parts[2]}
 		e.Seq, e.UpdatedMS = trailNumber(parts[0]), trailNumber(parts[1])
 		out = append(out, e)
 	}
@@ -183,13 +184,13 @@ func (s *Store) ReadTrail(ctx context.Context, before string, fromMS, toMS int64
 		start = strconv.FormatInt(fromMS, 10)
 	}
 	key := trailKey(s.prefix)
-	o := newCommand("audit", key, "xrevrange", key, end, start, "count", n)
-	if err := s.runAndWrap(ctx, o); err != nil {
+	o := runner.NewCommand("audit", key, "xrevrange", key, end, start, "count", n)
+	if err := s.runner.Run(ctx, o); err != nil {
 		return nil, "", err
 	}
-	for i := range o.reply {
-		entry := o.reply.listAt(i)
-		records = append(records, decodeTrail(entry.textAt(0), entry.listAt(1)))
+	for i := range o.Reply {
+		entry := o.Reply.ListAt(i)
+		records = append(records, decodeTrail(entry.TextAt(0), entry.ListAt(1)))
 	}
 	if len(records) == n {
 		next = records[n-1].ID
@@ -219,10 +220,10 @@ func decodeBytes(text string) []byte {
 	return b
 }
 
-func fieldOf(fields reply, name string) string {
+func fieldOf(fields runner.Reply, name string) string {
 	for i := 0; i+1 < len(fields); i += 2 {
-		if fields.textAt(i) == name {
-			return fields.textAt(i + 1)
+		if fields.TextAt(i) == name {
+			return fields.TextAt(i + 1)
 		}
 	}
 	return ""
@@ -267,10 +268,10 @@ func encodeTrail(r job.TrailRecord) (out []any, size int64) {
 
 // decodeTrail reads what it can: an entry that somebody else put there shows as a
 // record of little.
-func decodeTrail(id string, fields reply) job.TrailRecord {
+func decodeTrail(id string, fields runner.Reply) job.TrailRecord {
 	m := map[string]string{}
 	for i := 0; i+1 < len(fields); i += 2 {
-		m[fields.textAt(i)] = fields.textAt(i + 1)
+		m[fields.TextAt(i)] = fields.TextAt(i + 1)
 	}
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(m[name], 10, 64)

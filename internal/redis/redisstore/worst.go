@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // maxRanked is how many jobs an index of the worst keeps, as apply.lua has it.
@@ -20,17 +21,17 @@ func (s *Store) ListRanked(ctx context.Context, shards []int, which job.Ranking,
 	if namespace != "" {
 		last = maxRanked - 1
 	}
-	ops := make([]*op, len(shards))
+	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
-		key := s.shards[shard].rankings[which]
-		ops[i] = newCommand("zrange", key, "zrange", key, 0, last, "rev", "withscores")
+		key := s.shards[shard].Rankings[which]
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, last, "rev", "withscores")
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var all []job.Ranked
 	for i, shard := range shards {
-		all = appendRanked(all, shard, ops[i].reply, namespace)
+		all = appendRanked(all, shard, ops[i].Reply, namespace)
 	}
 	return topRanked(all, n), nil
 }
@@ -44,17 +45,17 @@ func (s *Store) ListOverdue(ctx context.Context, shards []int, namespace string,
 	if err != nil {
 		return nil, err
 	}
-	ops := make([]*op, len(heads))
+	ops := make([]*runner.Op, len(heads))
 	for i, h := range heads {
-		key := s.shards[h.shard].laneKey(h.Lane)
-		ops[i] = newCommand("zrange", key, "zrange", key, 0, n-1, "withscores")
+		key := s.shards[h.shard].LaneKey(h.Lane)
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, n-1, "withscores")
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var all []job.Ranked
 	for i, h := range heads {
-		for _, r := range appendRanked(nil, h.shard, ops[i].reply, "") {
+		for _, r := range appendRanked(nil, h.shard, ops[i].Reply, "") {
 			region, due := job.SplitScore(r.Rank)
 			r.Rank = h.now - due
 			if region == job.RegionDue && r.Rank > 0 {
@@ -102,12 +103,12 @@ func (s *Store) overdueLanes(ctx context.Context, shards []int, namespace string
 // RemoveRanked takes entries that proved to be out of date off an index. One whose rank has
 // changed since it was read comes back with its job's next decision.
 func (s *Store) RemoveRanked(ctx context.Context, which job.Ranking, entries []job.Ranked) error {
-	var ops []*op
+	var ops []*runner.Op
 	for _, e := range entries {
-		key := s.shards[e.Shard].rankings[which]
-		ops = append(ops, newCommand("zrem", key, "zrem", key, string(e.Record)))
+		key := s.shards[e.Shard].Rankings[which]
+		ops = append(ops, runner.NewCommand("zrem", key, "zrem", key, string(e.Record)))
 	}
-	return s.runAndWrap(ctx, ops...)
+	return s.runner.Run(ctx, ops...)
 }
 
 // CountRanked counts the entries of some shards by rank: how many are at least as bad as
@@ -130,18 +131,18 @@ func (s *Store) CountRanked(ctx context.Context, shards []int, which job.Ranking
 
 // countRanked adds to the counts of the ranks, and lists the shards that had any.
 func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking, ranks, counts []int64) (some []int, err error) {
-	ops := make([]*op, 0, len(shards)*len(ranks))
+	ops := make([]*runner.Op, 0, len(shards)*len(ranks))
 	for _, shard := range shards {
-		key := s.shards[shard].rankings[which]
+		key := s.shards[shard].Rankings[which]
 		for _, r := range ranks {
-			ops = append(ops, newCommand("zcount", key, "zcount", key, r, "+inf"))
+			ops = append(ops, runner.NewCommand("zcount", key, "zcount", key, r, "+inf"))
 		}
 	}
-	if err := s.runAndWrap(ctx, ops...); err != nil {
+	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
 	for i, o := range ops {
-		n := o.reply.intAt(0)
+		n := o.Reply.IntAt(0)
 		counts[i%len(ranks)] += n
 		if shard := shards[i/len(ranks)]; n > 0 && (len(some) == 0 || some[len(some)-1] != shard) {
 			some = append(some, shard)
@@ -151,12 +152,12 @@ func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking
 }
 
 // appendRanked reads an answer of members with their scores.
-func appendRanked(out []job.Ranked, shard int, answer reply, namespace string) []job.Ranked {
+func appendRanked(out []job.Ranked, shard int, answer runner.Reply, namespace string) []job.Ranked {
 	pairs := flattenPairs(answer)
 	for k := 0; k+1 < len(pairs); k += 2 {
-		record := pairs.textAt(k)
+		record := pairs.TextAt(k)
 		if namespace == "" || strings.HasPrefix(record, namespace+"/") {
-			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: parseScore(pairs.valueAt(k + 1))})
+			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: parseScore(pairs.ValueAt(k + 1))})
 		}
 	}
 	return out

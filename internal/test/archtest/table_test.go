@@ -90,8 +90,10 @@ var table = []row{
 	// Adapters: one foreign library each, beside the metrics that all have.
 	{path: "internal/redis/rediserr", floor: parts, foreign: []string{goredis}},
 	{path: "internal/redis/conn", floor: parts, foreign: []string{prometheus, goredis}, also: []string{"internal/redis/rediserr"}},
-	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis},
+	{path: "internal/redis/runner", floor: parts, foreign: []string{prometheus, goredis},
 		also: []string{"internal/lib/coalesce", "internal/redis/conn", "internal/redis/rediserr"}},
+	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis},
+		also: []string{"internal/redis/conn", "internal/redis/rediserr", "internal/redis/runner"}},
 	{path: "internal/redis/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
 	{path: "internal/cluster/membership", floor: parts, foreign: []string{prometheus, memberlist, "github.com/hashicorp/go-msgpack/v2", "github.com/hashicorp/go-sockaddr"}, also: []string{"internal/lib/filewatch", "internal/lib/secretfile"},

@@ -1,7 +1,8 @@
-package redisstore
+package runner
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -163,39 +164,78 @@ func (c *shardClock) advanceVirtual(ms int64) int64 {
 // answer of any script by the monotonic clock, and asks Redis when that is older
 // than 10 s. It never goes back. The shard's clock may be a little ahead of it,
 // never more than a moment behind.
-func (s *Store) Now(ctx context.Context, shard int) (int64, error) {
-	if s.virtual != nil {
-		return s.clocks[shard].advanceVirtual(s.virtual()), nil
+func (r *Runner) Now(ctx context.Context, shard int) (int64, error) {
+	if r.virtual != nil {
+		return r.clocks[shard].advanceVirtual(r.virtual()), nil
 	}
-	if ms, ok := s.clocks[shard].extrapolate(s.now()); ok {
+	if ms, ok := r.clocks[shard].extrapolate(r.now()); ok {
 		return ms, nil
 	}
-	keys := s.shards[shard]
-	if err := s.runAndWrap(ctx, newScriptCall(s.scripts.clock, shard, []string{keys.meta, keys.lanes}, []any{0})); err != nil {
+	if err := r.Run(ctx, r.NewClockCall(shard)); err != nil {
 		return 0, err
 	}
-	ms, _ := s.clocks[shard].extrapolate(s.now())
+	ms, _ := r.clocks[shard].extrapolate(r.now())
 	return ms, nil
 }
 
 // Latest bounds from above what the shard's clock can show now, by the answers of scripts.
 // Now has asked for at least one.
-func (s *Store) Latest(shard int) lease.ClockBound {
-	if s.virtual != nil {
-		return lease.ClockBound{MS: s.clocks[shard].advanceVirtual(s.virtual())}
+func (r *Runner) Latest(shard int) lease.ClockBound {
+	if r.virtual != nil {
+		return lease.ClockBound{MS: r.clocks[shard].advanceVirtual(r.virtual())}
 	}
-	return s.clocks[shard].upperBound(s.now())
+	return r.clocks[shard].upperBound(r.now())
 }
 
 // Confirm returns nil when everything that the shard holds now is confirmed to the durability class. It
 // advances the shard's clock: replicas that have that write have all earlier ones.
-func (s *Store) Confirm(ctx context.Context, shard int) error {
-	if s.durability < conn.DurabilityReplica {
+func (r *Runner) Confirm(ctx context.Context, shard int) error {
+	if r.durability < conn.DurabilityReplica {
 		return nil
 	}
-	keys := s.shards[shard]
-	return s.runAndWrap(ctx, newScriptCall(s.scripts.confirm, shard, []string{keys.meta, keys.lanes}, []any{0}))
+	keys := r.shards[shard]
+	return r.Run(ctx, NewScriptCall(r.clockScripts.confirm, shard, []string{keys.Meta, keys.Lanes}, []any{0}))
 }
+
+// ClockScripts are the two forms of clock.lua. The first reads, and the second is confirmed to the durability
+// class.
+type ClockScripts struct{ read, confirm *Script }
+
+// LoadClock composes the scripts of clocks.
+func LoadClock(l *Loader) ClockScripts {
+	source := Source{Files: files, Name: "clock", Flags: "allow-oom", Clock: WithClock}
+	s := ClockScripts{read: l.Load(source), confirm: l.Load(source)}
+	s.read.Mutates = false
+	return s
+}
+
+// NewClockCall makes a call that reads the shard's clock.
+func (r *Runner) NewClockCall(shard int) *Op { return r.newClockCall(shard, 0) }
+
+// NewLanesCall makes a call that reads the shard's clock, and its first lanes by due time.
+func (r *Runner) NewLanesCall(shard, lanes int) *Op { return r.newClockCall(shard, lanes) }
+
+// NewDueLanesCall is NewLanesCall for lanes in which something is due now or within a duration.
+func (r *Runner) NewDueLanesCall(shard, lanes int, within time.Duration) *Op {
+	return r.newClockCall(shard, lanes, within.Milliseconds())
+}
+
+func (r *Runner) newClockCall(shard int, argv ...any) *Op {
+	keys := r.shards[shard]
+	return NewScriptCall(r.clockScripts.read, shard, []string{keys.Meta, keys.Lanes}, argv)
+}
+
+// RecentClock is the time that the shard's clock should show, ms, if a reply with the clock arrived lately.
+// A virtual clock is never recent.
+func (r *Runner) RecentClock(shard int) (ms int64, recent bool) {
+	if r.virtual != nil || !r.clocks[shard].isRecent(r.now()) {
+		return 0, false
+	}
+	return r.clocks[shard].expectedMS(r.now()), true
+}
+
+// ObserveToken records a token of the shard that this process has seen.
+func (r *Runner) ObserveToken(shard int, token uint64) { r.clocks[shard].observeToken(token) }
 
 // observeToken records a token that this process has seen.
 func (c *shardClock) observeToken(token uint64) {
@@ -211,13 +251,13 @@ func (c *shardClock) greatestToken() uint64 {
 	return c.token
 }
 
-// tokenFloor is the floor for new tokens of a shard. A virtual clock may leap back, so that its
+// TokenFloor is the floor for new tokens of a shard. A virtual clock may leap back, so that its
 // expected time is no bound.
-func (s *Store) tokenFloor(shard int) uint64 {
-	if s.virtual != nil {
-		return s.clocks[shard].greatestToken()
+func (r *Runner) TokenFloor(shard int) uint64 {
+	if r.virtual != nil {
+		return r.clocks[shard].greatestToken()
 	}
-	return s.clocks[shard].tokenFloor(s.now())
+	return r.clocks[shard].tokenFloor(r.now())
 }
 
 // tokenFloor is what new tokens must exceed, even if a failover has lost the shard's last token and
@@ -226,3 +266,33 @@ func (s *Store) tokenFloor(shard int) uint64 {
 func (c *shardClock) tokenFloor(now time.Time) uint64 {
 	return max(c.greatestToken(), uint64(max(0, c.expectedMS(now)-1))*1000)
 }
+
+// clockArgs are the common arguments of all scripts of a shard.
+func (r *Runner) clockArgs(shard int) []any {
+	most, least := r.clocks[shard].scriptArguments(r.now())
+	virtual := ""
+	if r.virtual != nil {
+		most, least = 0, min(least, 0) // the caller sets the time, and it may leap
+		virtual = strconv.FormatInt(max(0, r.virtual()), 10)
+	}
+	return []any{most, least, virtual}
+}
+
+// answerDeadline is the time by the shard's clock at which the client gives up on a call that is sent now: after its
+// read timeout, or when ctx ends; 0 if that clock is unknown.
+func (r *Runner) answerDeadline(ctx context.Context, shard int) int64 {
+	clock := r.clocks[shard].expectedMS(r.now())
+	if r.virtual != nil {
+		clock = r.clocks[shard].advanceVirtual(max(0, r.virtual()))
+	}
+	if clock == 0 {
+		return 0
+	}
+	wait := r.answerTimeout
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, max(0, time.Until(end)))
+	}
+	return clock + wait.Milliseconds()
+}
+
+// Run runs ops, wraps their errors and returns the first one.

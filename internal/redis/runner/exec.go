@@ -1,8 +1,9 @@
-package redisstore
+package runner
 
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,28 +21,28 @@ const (
 	maxRetryPause = 400 * time.Millisecond
 )
 
-// runOps runs ops until each has a reply or a permanent error, or ctx ends. It sends an op whose reply
+// RunEach runs ops until each has a reply or a permanent error, or ctx ends. It sends an op whose reply
 // was lost again. Every script recognises its own effects, so that nothing happens twice.
-func (s *Store) runOps(ctx context.Context, ops []*op) {
+func (r *Runner) RunEach(ctx context.Context, ops []*Op) {
 	if len(ops) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.opTimeout)
 	defer cancel()
 	pause := minRetryPause
 	for try := 1; ; try++ {
-		s.sendOnce(ctx, ops)
-		ops = s.opsToRetry(ops)
-		if len(ops) == 0 || try == maxTries || !s.pauseBeforeRetry(ctx, try, &pause) {
+		r.sendOnce(ctx, ops)
+		ops = r.opsToRetry(ops)
+		if len(ops) == 0 || try == maxTries || !r.pauseBeforeRetry(ctx, try, &pause) {
 			return
 		}
-		s.metrics.retries.Add(float64(len(ops)))
+		r.metrics.retries.Add(float64(len(ops)))
 	}
 }
 
 // pauseBeforeRetry waits before the next try. The first retry is immediate: usually a pooled
 // connection has died, and the next one is good.
-func (s *Store) pauseBeforeRetry(ctx context.Context, try int, pause *time.Duration) bool {
+func (r *Runner) pauseBeforeRetry(ctx context.Context, try int, pause *time.Duration) bool {
 	if try == 1 {
 		return ctx.Err() == nil
 	}
@@ -57,25 +58,25 @@ func (s *Store) pauseBeforeRetry(ctx context.Context, try int, pause *time.Durat
 }
 
 // opsToRetry returns the ops that may succeed on another try.
-func (s *Store) opsToRetry(ops []*op) []*op {
-	var left []*op
+func (r *Runner) opsToRetry(ops []*Op) []*Op {
+	var left []*Op
 	reload := false
 	for _, o := range ops {
-		if o.err == nil {
+		if o.Err == nil {
 			continue
 		}
-		v := rediserr.Classify(o.err)
-		s.metrics.errors.WithLabelValues(v.Kind).Inc()
+		v := rediserr.Classify(o.Err)
+		r.metrics.errors.WithLabelValues(v.Kind).Inc()
 		if v.Kind == rediserr.KindDenied {
-			s.rememberDenial(o.err)
+			r.rememberDenial(o.Err)
 		}
-		o.mayHaveRun = o.mayHaveRun || v.MayHaveRun
+		o.MayHaveRun = o.MayHaveRun || v.MayHaveRun
 		reload = reload || v.ReloadTopology
-		if v.Retry && !(o.neverRetry && v.MayHaveRun) && !(s.maxQueueWait > 0 && v.Kind == rediserr.KindNoConnection) {
+		if v.Retry && !(o.NeverRetry && v.MayHaveRun) && !(r.maxQueueWait > 0 && v.Kind == rediserr.KindNoConnection) {
 			left = append(left, o)
 		}
 	}
-	if cluster, ok := s.client.(*redis.ClusterClient); ok && reload {
+	if cluster, ok := r.client.(*redis.ClusterClient); ok && reload {
 		cluster.ReloadState(context.Background()) // does not wait
 	}
 	return left
@@ -87,31 +88,37 @@ type pipeliner interface {
 }
 
 // sendOnce tries ops once, in one pipeline for each server.
-func (s *Store) sendOnce(ctx context.Context, ops []*op) {
-	if _, ok := s.client.(*redis.ClusterClient); !ok {
-		s.sendToServer(ctx, s.client, ops)
+func (r *Runner) sendOnce(ctx context.Context, ops []*Op) {
+	if _, ok := r.client.(*redis.ClusterClient); !ok {
+		r.sendToServer(ctx, r.client, ops)
 		return
 	}
-	groups := s.groupByServer(ctx, ops)
+	groups := r.groupByServer(ctx, ops)
 	delete(groups, nil)
 	var wg sync.WaitGroup
 	for server, group := range groups {
-		wg.Go(func() { s.sendToServer(ctx, server, group) })
+		wg.Go(func() { r.sendToServer(ctx, server, group) })
 	}
 	wg.Wait()
 }
 
+// GroupByServer groups ops by the server that has their keys. Ops without a known server are a group of their
+// own.
+func (r *Runner) GroupByServer(ctx context.Context, ops []*Op) [][]*Op {
+	return slices.Collect(maps.Values(r.groupByServer(ctx, ops)))
+}
+
 // groupByServer groups ops by the server that has their keys. Ops without a known server get an error
 // and are under nil.
-func (s *Store) groupByServer(ctx context.Context, ops []*op) map[pipeliner][]*op {
-	cluster, ok := s.client.(*redis.ClusterClient)
+func (r *Runner) groupByServer(ctx context.Context, ops []*Op) map[pipeliner][]*Op {
+	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok {
-		return map[pipeliner][]*op{s.client: ops}
+		return map[pipeliner][]*Op{r.client: ops}
 	}
-	groups := map[pipeliner][]*op{}
+	groups := map[pipeliner][]*Op{}
 	for _, o := range ops {
-		master, err := cluster.MasterForKey(ctx, o.keys[0])
-		o.err = err
+		master, err := cluster.MasterForKey(ctx, o.Keys[0])
+		o.Err = err
 		if err != nil {
 			groups[nil] = append(groups[nil], o)
 			continue
@@ -124,26 +131,26 @@ func (s *Store) groupByServer(ctx context.Context, ops []*op) map[pipeliner][]*o
 // sendToServer sends a pipeline to one server. Calls of scripts that its cache lacks follow in a second
 // pipeline, whose first call of each script fills the cache. Calls for keys that are moving to
 // another server are sent there.
-func (s *Store) sendToServer(ctx context.Context, to pipeliner, ops []*op) {
-	s.sendCoalesced(ctx, to, ops)
-	var unknown []*op
-	asked := map[string][]*op{}
+func (r *Runner) sendToServer(ctx context.Context, to pipeliner, ops []*Op) {
+	r.sendCoalesced(ctx, to, ops)
+	var unknown []*Op
+	asked := map[string][]*Op{}
 	for _, o := range ops {
-		if o.err == nil {
+		if o.Err == nil {
 			continue
 		}
-		if redis.HasErrorPrefix(o.err, "NOSCRIPT") {
+		if redis.HasErrorPrefix(o.Err, "NOSCRIPT") {
 			unknown = append(unknown, o)
-		} else if addr, ok := redis.IsAskError(o.err); ok {
+		} else if addr, ok := redis.IsAskError(o.Err); ok {
 			asked[addr] = append(asked[addr], o)
 		}
 	}
 	if len(unknown) > 0 {
-		s.sendPipeline(ctx, to, unknown, true, "")
+		r.sendPipeline(ctx, to, unknown, true, "")
 	}
 	for addr, group := range asked {
-		if next := s.masterAt(ctx, addr); next != nil {
-			s.sendPipeline(ctx, next, group, true, "asking")
+		if next := r.masterAt(ctx, addr); next != nil {
+			r.sendPipeline(ctx, next, group, true, "asking")
 		}
 	}
 }
@@ -160,40 +167,40 @@ const (
 // sendCoalesced sends ops to a server. If the ops allow it, or Options.Shed is set, they share a
 // pipeline with ops of other callers. All other ops are sent alone, for no longer than their own
 // caller waits: records that are leased after that belong to nobody until the lease ends.
-func (s *Store) sendCoalesced(ctx context.Context, to pipeliner, ops []*op) {
-	if s.maxQueueWait == 0 && !allMayShare(ops) {
-		s.sendPipeline(ctx, to, ops, false, "")
+func (r *Runner) sendCoalesced(ctx context.Context, to pipeliner, ops []*Op) {
+	if r.maxQueueWait == 0 && !allMayShare(ops) {
+		r.sendPipeline(ctx, to, ops, false, "")
 		return
 	}
 	args := 0
 	for _, o := range ops {
-		args += len(o.argv) + len(o.command)
+		args += len(o.Argv) + len(o.Command)
 	}
-	err := s.coalescerOf(to).Do(ctx, ops, args, s.maxQueueWait, func(ctx context.Context, loads [][]*op) {
-		s.sendPipeline(ctx, to, slices.Concat(loads...), false, "")
+	err := r.coalescerOf(to).Do(ctx, ops, args, r.maxQueueWait, func(ctx context.Context, loads [][]*Op) {
+		r.sendPipeline(ctx, to, slices.Concat(loads...), false, "")
 	})
 	if errors.Is(err, coalesce.ErrTurnTimeout) {
 		err = redis.ErrPoolTimeout
 	}
 	if err != nil {
 		for _, o := range ops {
-			o.err = err
+			o.Err = err
 		}
 	}
 }
 
 // coalescerOf returns the coalescer of a server.
-func (s *Store) coalescerOf(to pipeliner) *coalesce.Coalescer[[]*op] {
-	f, ok := s.coalescers.Load(to)
+func (r *Runner) coalescerOf(to pipeliner) *coalesce.Coalescer[[]*Op] {
+	f, ok := r.coalescers.Load(to)
 	if !ok {
-		f, _ = s.coalescers.LoadOrStore(to, coalesce.New[[]*op](maxPipelinesInFlight, maxPipelineArgs))
+		f, _ = r.coalescers.LoadOrStore(to, coalesce.New[[]*Op](maxPipelinesInFlight, maxPipelineArgs))
 	}
-	return f.(*coalesce.Coalescer[[]*op])
+	return f.(*coalesce.Coalescer[[]*Op])
 }
 
 // masterAt finds a master of the cluster by its address.
-func (s *Store) masterAt(ctx context.Context, addr string) pipeliner {
-	cluster, ok := s.client.(*redis.ClusterClient)
+func (r *Runner) masterAt(ctx context.Context, addr string) pipeliner {
+	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
@@ -218,76 +225,76 @@ func (s *Store) masterAt(ctx context.Context, addr string) pipeliner {
 // sendPipeline makes one round trip: the ops in order, followed by one WAIT if the durability class
 // needs it. WAIT is about writes of its own connection, so it must be in the same pipeline. With whole
 // the first call of each script has its text; before is a command to send ahead of each op.
-func (s *Store) sendPipeline(ctx context.Context, to pipeliner, ops []*op, whole bool, before string) {
+func (r *Runner) sendPipeline(ctx context.Context, to pipeliner, ops []*Op, whole bool, before string) {
 	p := to.Pipeline()
-	room := argumentArenaPool.Get().(*argumentArena)
+	room := argumentArenaPool.Get().(*ArgumentArena)
 	defer room.release() // all commands have been written, or never will be
 	cmds := make([]*redis.Cmd, len(ops))
 	mutates := false
-	var sent []*script // whose text is in this pipeline
+	var sent []*Script // whose text is in this pipeline
 	for i, o := range ops {
 		if before != "" {
 			p.Do(ctx, before)
 		}
 		var common []any
-		if o.script != nil && o.script.sharded {
-			common = s.clockArgs(o.shard)
+		if o.Script != nil && o.Script.Sharded {
+			common = r.clockArgs(o.Shard)
 		}
-		if o.deadlineArg > 0 {
-			o.argv[o.deadlineArg] = s.answerDeadline(ctx, o.shard)
+		if o.DeadlineArg > 0 {
+			o.Argv[o.DeadlineArg] = r.answerDeadline(ctx, o.Shard)
 		}
-		first := whole && o.script != nil && !slices.Contains(sent, o.script)
+		first := whole && o.Script != nil && !slices.Contains(sent, o.Script)
 		if first {
-			sent = append(sent, o.script)
+			sent = append(sent, o.Script)
 		}
 		cmds[i] = p.Do(ctx, o.commandArgs(room, common, first)...)
 		mutates = mutates || o.mutates()
 	}
 	var wait *redis.Cmd
-	if mutates && s.durability == conn.DurabilityReplica {
-		wait = p.Do(ctx, "wait", s.replicas, s.waitTimeout.Milliseconds())
+	if mutates && r.durability == conn.DurabilityReplica {
+		wait = p.Do(ctx, "wait", r.replicas, r.waitTimeout.Milliseconds())
 	}
-	started := s.now()
+	started := r.now()
 	_, failed := p.Exec(ctx) // each command has its own error, if it was sent
-	arrived := s.now()
+	arrived := r.now()
 	for i, o := range ops {
 		o.readReply(cmds[i], failed)
-		s.readCommonReply(o, started, arrived)
+		r.readCommonReply(o, started, arrived)
 	}
 	if wait != nil {
-		s.markUnconfirmed(wait, ops)
+		r.markUnconfirmed(wait, ops)
 	}
 }
 
 // readCommonReply reads what all replies have in common.
-func (s *Store) readCommonReply(o *op, sent, arrived time.Time) {
-	if o.err != nil || o.script == nil {
+func (r *Runner) readCommonReply(o *Op, sent, arrived time.Time) {
+	if o.Err != nil || o.Script == nil {
 		return
 	}
-	s.metrics.observeLatency(o.name, arrived.Sub(sent))
-	if !o.script.sharded {
+	r.metrics.observeLatency(o.Name, arrived.Sub(sent))
+	if !o.Script.Sharded {
 		return
 	}
-	switch o.err = o.refusalError(); {
-	case o.reply.intAt(0) == 1:
-		s.clocks[o.shard].countRefusal(arrived)
-	case o.err == nil || o.reply.intAt(0) == 2 || o.reply.intAt(0) == 4:
+	switch o.Err = o.refusalError(); {
+	case o.Reply.IntAt(0) == 1:
+		r.clocks[o.Shard].countRefusal(arrived)
+	case o.Err == nil || o.Reply.IntAt(0) == 2 || o.Reply.IntAt(0) == 4:
 		var us int64
-		us, o.clockLagMS = o.reply.readClock()
-		s.clocks[o.shard].observe(us, o.clockLagMS, sent, arrived)
+		us, o.ClockLagMS = o.Reply.readClock()
+		r.clocks[o.Shard].observe(us, o.ClockLagMS, sent, arrived)
 	}
 }
 
 // markUnconfirmed fails the successful ops of a pipeline that WAIT did not confirm. Ops that were
 // rejected had no effect to confirm.
-func (s *Store) markUnconfirmed(wait *redis.Cmd, ops []*op) {
+func (r *Runner) markUnconfirmed(wait *redis.Cmd, ops []*Op) {
 	n, err := wait.Int()
-	if err == nil && n >= s.replicas {
+	if err == nil && n >= r.replicas {
 		return
 	}
 	for _, o := range ops {
-		if o.err == nil && o.mutates() {
-			o.err = rediserr.ErrUnconfirmed
+		if o.Err == nil && o.mutates() {
+			o.Err = rediserr.ErrUnconfirmed
 		}
 	}
 }

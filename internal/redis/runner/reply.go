@@ -1,0 +1,74 @@
+package runner
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fermata-io/fermata/internal/core/job"
+)
+
+// Reply is the reply of a script or command. Missing values read as zero.
+type Reply []any
+
+// ValueAt is the value at a place; nil if there is none.
+func (r Reply) ValueAt(i int) any {
+	if i < len(r) {
+		return r[i]
+	}
+	return nil
+}
+
+// IntAt is the integer at a place.
+func (r Reply) IntAt(i int) int64 {
+	n, _ := r.ValueAt(i).(int64)
+	return n
+}
+
+// TextAt is the text at a place.
+func (r Reply) TextAt(i int) string {
+	s, _ := r.ValueAt(i).(string)
+	return s
+}
+
+// HasTextAt reports whether there is a text; a missing field of a hash has none.
+func (r Reply) HasTextAt(i int) bool {
+	_, ok := r.ValueAt(i).(string)
+	return ok
+}
+
+// ListAt is the list at a place.
+func (r Reply) ListAt(i int) Reply {
+	l, _ := r.ValueAt(i).([]any)
+	return l
+}
+
+// readClock reads the shard's clock and its lag from the reply of a script. It replaces the text in
+// the reply by the clock.
+func (r Reply) readClock() (us, lagMS int64) {
+	clock, lag, lags := strings.Cut(r.TextAt(1), " ")
+	if !lags {
+		return r.IntAt(1), 0
+	}
+	us, _ = strconv.ParseInt(clock, 10, 64)
+	lagMS, _ = strconv.ParseInt(lag, 10, 64)
+	r[1] = us
+	return us, lagMS
+}
+
+// Texts returns the texts of a list.
+func (r Reply) Texts() []string {
+	out := make([]string, 0, len(r))
+	for i := range r {
+		out = append(out, r.TextAt(i))
+	}
+	return out
+}
+
+// RecordIDs returns the texts of a list as ids of records.
+func (r Reply) RecordIDs() []job.RecordID {
+	out := make([]job.RecordID, 0, len(r))
+	for i := range r {
+		out = append(out, job.RecordID(r.TextAt(i)))
+	}
+	return out
+}
