@@ -86,8 +86,11 @@ func TestScriptsAreConstants(t *testing.T) {
 		for _, sc := range []*script{s.renew, s.reap, s.clock, s.confirm, s.limits.units} {
 			checkSource(t, sc, "prelude", "time", "tick")
 		}
-		checkSource(t, s.lease, "prelude", "time")
-		for _, sc := range []*script{s.read, s.keyspace, s.hook, s.limits.jobs} {
+		checkSource(t, s.lease, "prelude", "time", "bounded")
+		for _, sc := range []*script{s.read, s.definitions} {
+			checkSource(t, sc, "prelude", "bounded")
+		}
+		for _, sc := range []*script{s.keyspace, s.hook, s.limits.jobs} {
 			checkSource(t, sc, "prelude")
 		}
 	}

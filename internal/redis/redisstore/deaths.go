@@ -21,7 +21,7 @@ func (s *Store) readOldestDeaths(ctx context.Context, counts []*laneCount, faile
 		ops, letters := make([]*op, len(part)), make([][]job.RecordID, len(part))
 		for i, c := range part {
 			args := []any{"hmget", c.keys.state}
-			for _, l := range appendRanked(nil, 0, c.ops[7].reply, "") {
+			for _, l := range appendRanked(nil, 0, c.ops[7].reply) {
 				letters[i] = append(letters[i], l.Record)
 				args = append(args, string(l.Record))
 			}

@@ -49,7 +49,7 @@ type leaseCall struct {
 	job.LeaseRequest
 	slot int
 	op   *op
-	defs *op // reads the definitions, if the script did not return them
+	defs definitionsRead
 }
 
 func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
@@ -65,9 +65,12 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.tokenFloor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
 	argv = append(argv, r.Advance.Milliseconds())
+	room := s.definitionSizes[r.Shard].countWithin(maxLeasedBytes)
 	for _, q := range r.Quotas {
+		n := min(q.N, room)
+		room -= n
 		names = append(names, keys.laneKey(q.Lane))
-		argv = append(argv, q.N)
+		argv = append(argv, n)
 	}
 	c.op = newScriptCall(s.scripts.lease, r.Shard, names, argv)
 	c.op.deadlineArg = latestAt
@@ -100,23 +103,22 @@ func validateLeaseRequest(r job.LeaseRequest, shards int) error {
 
 // readDefinitions reads the definitions that the scripts did not return.
 func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
-	var reads []*op
+	var reads []*definitionsRead
 	for _, c := range calls {
 		if c == nil || c.op.err != nil && !errors.Is(rediserr.Wrap("lease", c.op.err), job.ErrDurability) {
 			continue
 		}
 		leased := c.op.reply.listAt(4)
-		if len(leased) == 0 || c.op.reply.listAt(5) != nil {
+		c.defs = definitionsRead{shard: c.Shard, texts: c.op.reply.listAt(5)}
+		if len(c.defs.texts) == len(leased)/2 {
 			continue
 		}
-		names := make([]job.RecordID, 0, len(leased)/2)
-		for i := 0; i+1 < len(leased); i += 2 {
-			names = append(names, definingRecord(job.RecordID(leased.textAt(i))))
+		for i := 2 * len(c.defs.texts); i+1 < len(leased); i += 2 {
+			c.defs.missing = append(c.defs.missing, definingRecord(job.RecordID(leased.textAt(i))))
 		}
-		c.defs = readFields(c.Shard, s.shards[c.Shard].def, names)
-		reads = append(reads, c.defs)
+		reads = append(reads, &c.defs)
 	}
-	s.runOps(ctx, reads)
+	s.completeDefinitions(ctx, reads)
 }
 
 // readReply reads the reply of the script:
@@ -128,13 +130,11 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	r := c.op.reply
 	out := job.LeaseReply{NowUS: r.intAt(1), Err: err}
-	leased, defs := r.listAt(4), r.listAt(5)
-	if c.defs != nil {
-		if c.defs.err != nil {
-			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
-		}
-		defs = c.defs.reply
+	leased, defs := r.listAt(4), c.defs.texts
+	if c.defs.err != nil {
+		return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
 	}
+	s.definitionSizes[c.Shard].learn(defs)
 	if r.intAt(2) == 1 {
 		s.metrics.countReplays("lease", len(leased)/2)
 	}

@@ -40,7 +40,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 	if err := s.runAndWrap(ctx, list); err != nil {
 		return nil, err
 	}
-	entries := appendRanked(nil, shard, list.reply, "")
+	entries := appendRanked(nil, shard, list.reply)
 	ids := make([]job.RecordID, len(entries))
 	for i, e := range entries {
 		ids[i] = e.Record

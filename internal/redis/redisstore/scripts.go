@@ -36,9 +36,9 @@ type script struct {
 // two forms: apply, which writes history and dead letters, and applyLean, which omits them and always
 // succeeds.
 type scripts struct {
-	create, read, walk, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
-	limits                                                                                                                        limitScripts
-	announce, hook, objectives                                                                                                    *script
+	create, read, definitions, walk, ends, restore, lease, apply, applyLean, renew, reap, mend, clock, confirm, keyspace, secret, grant, trail *script
+	limits                                                                                                                                     limitScripts
+	announce, hook, objectives                                                                                                                 *script
 }
 
 // loadScripts composes the scripts. An embedded server has no flags and no limit of memory. Scripts write
@@ -69,30 +69,33 @@ func Library() redisfunc.Library {
 func compose(l *loader, events bool) scripts {
 	e := eventful{l, events}
 	s := scripts{
-		create:    e.load("create", ""),
-		read:      l.load("read", "no-writes"),
-		walk:      l.load("walk", "no-writes"),
-		ends:      l.load("ends", "no-writes"),
-		restore:   e.load("restore", ""),
-		lease:     l.load("lease", "allow-oom"),
-		apply:     e.load("apply", ""),
-		applyLean: l.load("apply", "allow-oom"),
-		renew:     l.load("renew", "allow-oom"),
-		reap:      l.load("reap", "allow-oom"),
-		mend:      l.load("mend", "allow-oom"),
-		clock:     l.load("clock", "allow-oom"),
-		confirm:   l.load("clock", "allow-oom"),
-		keyspace:  l.load("keyspace", ""),
-		secret:    l.load("secret", ""),
-		grant:     l.load("grant", ""),
-		trail:     l.load("trail", ""),
-		limits:    loadLimits(l),
-		announce:  e.load("announce", ""),
-		hook:      l.load("hook", "allow-oom"),
+		create:      e.load("create", ""),
+		read:        l.load("read", "no-writes"),
+		walk:        l.load("walk", "no-writes"),
+		definitions: l.load("definitions", "no-writes"),
+		ends:        l.load("ends", "no-writes"),
+		restore:     e.load("restore", ""),
+		lease:       l.load("lease", "allow-oom"),
+		apply:       e.load("apply", ""),
+		applyLean:   l.load("apply", "allow-oom"),
+		renew:       l.load("renew", "allow-oom"),
+		reap:        l.load("reap", "allow-oom"),
+		mend:        l.load("mend", "allow-oom"),
+		clock:       l.load("clock", "allow-oom"),
+		confirm:     l.load("clock", "allow-oom"),
+		keyspace:    l.load("keyspace", ""),
+		secret:      l.load("secret", ""),
+		grant:       l.load("grant", ""),
+		trail:       l.load("trail", ""),
+		limits:      loadLimits(l),
+		announce:    e.load("announce", ""),
+		hook:        l.load("hook", "allow-oom"),
 
 		objectives: l.load("objectives", "allow-oom"),
 	}
-	s.reap.mutates, s.clock.mutates, s.read.mutates, s.walk.mutates, s.ends.mutates, s.grant.mutates, s.announce.mutates = false, false, false, false, false, false, false
+	for _, reads := range []*script{s.reap, s.clock, s.read, s.definitions, s.walk, s.ends, s.grant, s.announce} {
+		reads.mutates = false
+	}
 	s.trail.mutates = false      // no caller waits for its record
 	s.objectives.mutates = false // an entry that reappears is checked again
 	return s
@@ -131,10 +134,13 @@ func (m madeScript) name() string {
 }
 
 // clockless are the scripts that work on no shard, or without its clock.
-var clockless = []string{"keyspace", "secret", "trail", "read", "walk", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
+var clockless = []string{"keyspace", "secret", "trail", "read", "definitions", "walk", "ends", "grant", "hook", "objectives", "census", "census_bytes", "limit_jobs", "limit_queues"}
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
+
+// definitionReaders are the scripts that read definitions by name.
+var definitionReaders = []string{"lease", "read", "definitions"}
 
 // partsOf lists the parts that precede a script.
 func partsOf(name string, events bool) []string {
@@ -147,6 +153,9 @@ func partsOf(name string, events bool) []string {
 	}
 	if slices.Contains(laneWriters, name) {
 		parts = append(parts, "lanes")
+	}
+	if slices.Contains(definitionReaders, name) {
+		parts = append(parts, "bounded")
 	}
 	if events {
 		parts = append(parts, "events")

@@ -24,31 +24,32 @@ import (
 // safe for concurrent use. Every method is bounded by its context and by
 // [Options.OpTimeout]; errors wrap the sentinels of package job.
 type Store struct {
-	client        redis.UniversalClient
-	prefix        string
-	shards        []shardKeys
-	clocks        []shardClock
-	batches       []batchSlots
-	caller        string
-	schema        atomic.Int32
-	firstDenial   atomic.Pointer[error]  // first error about a missing permission since Refusal was called
-	identity      atomic.Pointer[string] // random id of the keyspace; nil: unknown
-	scripts       scripts
-	virtual       func() int64
-	durability    conn.Durability
-	replicas      int
-	waitTimeout   time.Duration
-	opTimeout     time.Duration
-	maxQueueWait  time.Duration // how long a call may wait for others, if Options.Shed; else 0
-	coalescers    sync.Map      // by pipeliner
-	answerTimeout time.Duration // how long the client waits for an answer
-	allowUnsafe   bool
-	onEarlier     func(shard int, heads []job.LaneHead, holder string)
-	embedded      bool
-	log           *slog.Logger
-	metrics       *metrics
-	now           func() time.Time
-	events        *eventQueue // nil: none are recorded
+	client          redis.UniversalClient
+	prefix          string
+	shards          []shardKeys
+	clocks          []shardClock
+	batches         []batchSlots
+	definitionSizes []definitionSize
+	caller          string
+	schema          atomic.Int32
+	firstDenial     atomic.Pointer[error]  // first error about a missing permission since Refusal was called
+	identity        atomic.Pointer[string] // random id of the keyspace; nil: unknown
+	scripts         scripts
+	virtual         func() int64
+	durability      conn.Durability
+	replicas        int
+	waitTimeout     time.Duration
+	opTimeout       time.Duration
+	maxQueueWait    time.Duration // how long a call may wait for others, if Options.Shed; else 0
+	coalescers      sync.Map      // by pipeliner
+	answerTimeout   time.Duration // how long the client waits for an answer
+	allowUnsafe     bool
+	onEarlier       func(shard int, heads []job.LaneHead, holder string)
+	embedded        bool
+	log             *slog.Logger
+	metrics         *metrics
+	now             func() time.Time
+	events          *eventQueue // nil: none are recorded
 }
 
 // Open checks the server, creates the keyspace or checks that it fits, and
@@ -105,6 +106,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		s.shards = append(s.shards, newShardKeys(s.prefix, tag))
 	}
 	s.clocks, s.batches = make([]shardClock, shards), make([]batchSlots, shards)
+	s.definitionSizes = make([]definitionSize, shards)
 	s.events = newEventQueue(o.KeepEvents, shards)
 	return s, s.touchShards(ctx)
 }
