@@ -304,11 +304,10 @@ type TopOptions struct {
 	Limit int
 }
 
-// TopJobs returns the worst jobs of a kind, the worst first.
-func (c *Client) TopJobs(ctx context.Context, kind TopKind, o TopOptions) ([]*TopJob, error) {
-	r, err := callWithRetry(ctx, c, c.jobs.TopJobs,
+// TopJobs returns the worst jobs of a kind, the worst first. The list says if jobs may be missing.
+func (c *Client) TopJobs(ctx context.Context, kind TopKind, o TopOptions) (*TopList, error) {
+	return callWithRetry(ctx, c, c.jobs.TopJobs,
 		&fermatav1.TopJobsRequest{Parent: c.listParent(o.AllNamespaces), Kind: kind, Limit: int32(o.Limit)})
-	return r.GetJobs(), err
 }
 
 // PreviewSchedule returns due times of a schedule without storing it.

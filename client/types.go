@@ -17,6 +17,7 @@ type (
 	Jitter        = fermatav1.Jitter
 	Preset        = fermatav1.Preset
 	TopJob        = fermatav1.TopJob
+	TopList       = fermatav1.TopJobsResponse
 	Explanation   = fermatav1.ExplainJobResponse
 	Reason        = fermatav1.Reason
 	Identity      = fermatav1.WhoAmIResponse
@@ -212,6 +213,7 @@ const (
 	ReasonPayload          = fermatav1.Reason_KIND_PAYLOAD
 	ReasonQueuePaused      = fermatav1.Reason_KIND_QUEUE_PAUSED
 	ReasonExclusion        = fermatav1.Reason_KIND_EXCLUSION
+	ReasonOversizedShard   = fermatav1.Reason_KIND_OVERSIZED_SHARD
 )
 
 // Values of [Hint].Source: who gave a hint.

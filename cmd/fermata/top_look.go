@@ -105,12 +105,14 @@ func (a *app) snapshotOf(ctx context.Context, c *client.Client, all bool) cluste
 		return err
 	})
 	worst := client.TopOptions{AllNamespaces: all, Limit: maxJobsShown}
-	part("failing jobs", func() (err error) {
-		p.failing, err = c.TopJobs(ctx, client.TopFailing, worst)
+	part("failing jobs", func() error {
+		list, err := c.TopJobs(ctx, client.TopFailing, worst)
+		p.failing = list.GetJobs()
 		return err
 	})
-	part("late jobs", func() (err error) {
-		p.late, err = c.TopJobs(ctx, client.TopLate, worst)
+	part("late jobs", func() error {
+		list, err := c.TopJobs(ctx, client.TopLate, worst)
+		p.late = list.GetJobs()
 		return err
 	})
 	part("nodes", func() (err error) { p.nodes, err = c.Admin().Nodes(ctx); return err })

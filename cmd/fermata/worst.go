@@ -57,7 +57,11 @@ func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.To
 	limit int) ([]*fermatav1.TopJob, error) {
 	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob,
 		error) {
-		return c.TopJobs(ctx, kind, client.TopOptions{AllNamespaces: all, Limit: limit})
+		list, err := c.TopJobs(ctx, kind, client.TopOptions{AllNamespaces: all, Limit: limit})
+		if list.GetIncomplete() {
+			fmt.Fprintln(a.err, "warning: the list may be incomplete: a node reads a bounded number of jobs for it")
+		}
+		return list.GetJobs(), err
 	})
 	return sortWorstFirst(kind, jobs, limit), err
 }

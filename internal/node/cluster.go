@@ -123,17 +123,13 @@ func (v clusterView) Shards(ctx context.Context) ([]rpc.Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", job.ErrUnavailable, err)
 	}
-	stats, err := queuestats.CountLanes(ctx, v.clientStore, v.allShards(), queuestats.AnyLane)
+	counts, err := v.overview.Counts(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	shards := make([]rpc.Shard, v.cfg.Shards)
 	for i := range shards {
-		shards[i].Shard = i
-		for _, s := range stats[i] {
-			shards[i].Jobs += s.Backlog + s.Scheduled + s.Leased + s.Paused + s.Dead + s.Done
-			shards[i].Lag = max(shards[i].Lag, s.OldestOverdue)
-		}
+		shards[i].Shard, shards[i].Jobs, shards[i].Lag = i, counts.Shards[i].Jobs, counts.Shards[i].Lag
 	}
 	for _, h := range holders {
 		shards[h.Shard].Holder, shards[h.Shard].LockTTL = h.Node, h.TTL
@@ -154,8 +150,8 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 	return report, err
 }
 
-// Queues counts only the lanes that are wanted, and takes the settings from the node's own copy, so that
-// the queues of other callers do not add to the cost of the call.
+// Queues takes the counts of the namespace from the node's overview and the settings from the node's own copy, so that
+// the queues of other namespaces do not add to the cost of the call.
 func (v clusterView) Queues(ctx context.Context, namespace string,
 	covers func(queue string) bool) ([]rpc.Queue, error) {
 	settings := v.admission.QueueSettings()
@@ -168,15 +164,13 @@ func (v clusterView) Queues(ctx context.Context, namespace string,
 		},
 		queues: map[job.QueueKey]*rpc.Queue{},
 	}
-	stats, err := queuestats.CountLanes(ctx, v.clientStore, v.allShards(), func(l job.Lane) bool {
-		return sums.wanted(l.Namespace, l.Queue)
-	})
+	counts, err := v.overview.Counts(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	for _, lanes := range stats {
-		for _, s := range lanes {
-			sums.addLane(s)
+	for q, c := range counts.Queues {
+		if sums.wanted(q.Namespace, q.Queue) {
+			sums.addCount(q, c)
 		}
 	}
 	for q, s := range settings {
@@ -204,15 +198,10 @@ func (s queueSums) queue(namespace, queue string) *rpc.Queue {
 	return s.queues[k]
 }
 
-func (s queueSums) addLane(l queuestats.LaneStat) {
-	q := s.queue(l.Lane.Namespace, l.Lane.Queue)
-	q.Backlog += l.Backlog
-	q.Running += l.Leased
-	q.Scheduled += l.Scheduled
-	q.Paused += l.Paused
-	q.Dead += l.Dead
-	q.OldestOverdue = max(q.OldestOverdue, l.OldestOverdue)
-	q.OldestDeadLetter = max(q.OldestDeadLetter, l.OldestDead)
+func (s queueSums) addCount(k job.QueueKey, c queuestats.QueueCount) {
+	q := s.queue(k.Namespace, k.Queue)
+	q.Backlog, q.Running, q.Scheduled, q.Paused, q.Dead = c.Backlog, c.Leased, c.Scheduled, c.Paused, c.Dead
+	q.OldestOverdue, q.OldestDeadLetter = c.OldestOverdue, c.OldestDead
 }
 
 // addNode adds the recent runs and the workers of a node.

@@ -16,6 +16,8 @@ import (
 // explanation of a job. Asked is false if Redis or a node did not answer: missing facts then prove nothing.
 func (n *Node) JobFacts(ctx context.Context, shard int, q job.QueueKey) job.Facts {
 	f := job.Facts{ClusterKnown: true, Shard: shard}
+	lanes, err := n.clientStore.CountLanes(ctx, shard)
+	f.Oversized = err == nil && lanes > job.LanesPerRead
 	value, err := n.lockConns.Get(ctx, n.store.LockKey(shard)).Result()
 	switch {
 	case err == nil:

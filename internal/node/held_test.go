@@ -67,7 +67,7 @@ func TestWhatRunsWaitedForIsTold(t *testing.T) {
 	create(t, c, "early", now("late"))
 	redistest.Eventually(t, 20*time.Second, "the job waits", func(ctx context.Context) error {
 		late, err := calls.TopJobs(ctx, fermatav1.TopJobsRequest_KIND_LATE, client.TopOptions{AllNamespaces: true, Limit: 10})
-		if err == nil && (len(late) == 0 || late[0].GetLag().AsDuration() < time.Second) {
+		if err == nil && (len(late.GetJobs()) == 0 || late.GetJobs()[0].GetLag().AsDuration() < time.Second) {
 			err = fmt.Errorf("%v", late)
 		}
 		return err

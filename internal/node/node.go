@@ -82,6 +82,7 @@ type observability struct {
 	tracer    *tracing.Tracer // nil: nothing is traced
 	gauges    *gauges
 	counts    *queuestats.ShardCounts // only statsLoop uses them
+	overview  *queuestats.Overview
 	health    *health.Server
 	http      *telemetry.Server
 }

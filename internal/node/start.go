@@ -67,6 +67,8 @@ func (n *Node) openRedis(ctx context.Context) (err error) {
 	if err != nil {
 		return n.addRedisAddress(err)
 	}
+	n.overview = queuestats.NewOverview(n.clientStore)
+	n.addCleanup("overview", func(context.Context) error { n.overview.Stop(); return nil })
 	if err := n.bindPayloads(); err != nil {
 		return err
 	}

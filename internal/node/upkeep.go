@@ -143,22 +143,24 @@ func (n *Node) updateFailingJobs(ctx context.Context) {
 
 // listWorstJobs lists the worst jobs by name, up to the configured number. While no job fails and none is late,
 // it costs one command per shard.
-func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.TopJobs) (err error) {
+func (n *Node) listWorstJobs(ctx context.Context, held []int, w *telemetry.TopJobs) error {
 	limit := n.cfg.MetricsTopJobs
 	if limit == 0 || len(held) == 0 {
 		return nil
 	}
 	if w.Failing[0] > 0 {
-		if w.MostFailing, err = n.registry.TopJobs(ctx,
-			job.TopQuery{Ranking: job.RankingFailing, Limit: limit, Shards: held}); err != nil {
+		failing, err := n.registry.TopJobs(ctx, job.TopQuery{Ranking: job.RankingFailing, Limit: limit, Shards: held})
+		if err != nil {
 			return err
 		}
+		w.MostFailing = failing.Jobs
 	}
 	late, err := n.store.CountRanked(ctx, held, job.RankingLate, []int64{1})
 	if err != nil || late[0] == 0 && !n.counts.HasBacklog() {
 		return err
 	}
-	w.Latest, err = n.registry.TopJobs(ctx, job.TopQuery{Ranking: job.RankingLate, Limit: limit, Shards: held})
+	latest, err := n.registry.TopJobs(ctx, job.TopQuery{Ranking: job.RankingLate, Limit: limit, Shards: held})
+	w.Latest = latest.Jobs
 	return err
 }
 

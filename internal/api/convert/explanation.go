@@ -34,6 +34,7 @@ var reasonKinds = Enum[fermatav1.Reason_Kind, job.ReasonKind]{
 	{fermatav1.Reason_KIND_PAYLOAD, job.ReasonPayload},
 	{fermatav1.Reason_KIND_QUEUE_PAUSED, job.ReasonQueuePaused},
 	{fermatav1.Reason_KIND_EXCLUSION, job.ReasonExclusion},
+	{fermatav1.Reason_KIND_OVERSIZED_SHARD, job.ReasonOversizedShard},
 }
 
 var WorstKinds = map[fermatav1.TopJobsRequest_Kind]job.Ranking{

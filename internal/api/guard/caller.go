@@ -95,7 +95,14 @@ func (c *Caller) countConnection(ctx context.Context, conn *connection) error {
 
 // requestProof asks the authority.
 func (c *Caller) requestProof(ctx context.Context, conn *connection, token string, generation uint64, now time.Time) (*proof, error) {
+	last := conn.lastQuota()
+	if err := c.checkRefusals(ctx, last); err != nil {
+		return nil, err
+	}
 	id, err := c.identify(ctx, conn, token)
+	if err != nil && !errors.Is(err, authz.ErrUnavailable) {
+		last.countRefused()
+	}
 	switch {
 	case errors.Is(err, errNoCredential):
 		return nil, c.refuseMissingCredential(ctx)

@@ -31,7 +31,7 @@ func (s *quotaTable) quotaFor(subject string, l authz.Limits) *quota {
 			s.dropIdle()
 		}
 		// A bucket begins as full as its burst, to which set cuts it.
-		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), scan: make(chan struct{}, 1)}
+		q = &quota{bucket: rate.NewLimiter(rate.Inf, math.MaxInt32), scan: make(chan struct{}, 1), refusals: newRefusalLimiter()}
 		s.bySubject[subject] = q
 	}
 	q.setLimits(l)
@@ -56,6 +56,7 @@ type quota struct {
 	connections atomic.Int64
 	maxConns    atomic.Int64
 	scan        chan struct{} // has an element during a scan
+	refusals    *rate.Limiter // of credentials
 }
 
 func (q *quota) setLimits(l authz.Limits) {

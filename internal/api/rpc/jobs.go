@@ -49,7 +49,7 @@ type JobQueries interface {
 	Explain(ctx context.Context, key job.Key) (job.ExplainedJob, error)
 	Preview(ctx context.Context, p job.PreviewRequest) (job.Preview, error)
 	// TopJobs lists the latest or most often failing jobs, the worst first.
-	TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error)
+	TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error)
 }
 
 // JobRuns starts, reads and cancels runs.

@@ -235,7 +235,7 @@ func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explaine
 	return j.inner.Explain(ctx, key)
 }
 
-func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error) {
 	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.AllNamespaces)).Filter()
 	return j.inner.TopJobs(ctx, q)
 }

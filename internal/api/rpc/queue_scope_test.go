@@ -127,9 +127,10 @@ func (f *twoQueues) Explain(_ context.Context, key job.Key) (job.ExplainedJob, e
 	r, err := f.reached(key)
 	return job.ExplainedJob{Record: r}, err
 }
-func (f *twoQueues) TopJobs(_ context.Context, q job.TopQuery) ([]job.TopJob, error) {
+func (f *twoQueues) TopJobs(_ context.Context, q job.TopQuery) (job.TopList, error) {
 	jobs := []job.TopJob{{Record: theirs}, {Record: mine}}
-	return slices.DeleteFunc(jobs, func(j job.TopJob) bool { return q.Covers != nil && !q.Covers(j.Definition.Queue) }), nil
+	jobs = slices.DeleteFunc(jobs, func(j job.TopJob) bool { return q.Covers != nil && !q.Covers(j.Definition.Queue) })
+	return job.TopList{Jobs: jobs}, nil
 }
 func (f *twoQueues) Backfill(_ context.Context, key job.Key, _ job.BackfillRequest) (job.Record, error) {
 	return f.reached(key)

@@ -45,8 +45,8 @@ func (a anyJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) 
 	}
 	return answers
 }
-func (a anyJobs) TopJobs(context.Context, job.TopQuery) ([]job.TopJob, error) {
-	return []job.TopJob{{Record: a.record(key), Lag: time.Minute, Waiting: true}}, nil
+func (a anyJobs) TopJobs(context.Context, job.TopQuery) (job.TopList, error) {
+	return job.TopList{Jobs: []job.TopJob{{Record: a.record(key), Lag: time.Minute, Waiting: true}}}, nil
 }
 func (a anyJobs) Get(_ context.Context, key job.Key) (job.Record, error) { return a.record(key), nil }
 func (a anyJobs) List(context.Context, job.Filter, int, string) (job.Page, error) {

@@ -23,8 +23,8 @@ func (s *jobService) TopJobs(ctx context.Context, q *fermatav1.TopJobsRequest) (
 	if !known {
 		return nil, job.Invalid("kind", "is %s, want KIND_LATE or KIND_FAILING", q.GetKind())
 	}
-	jobs, err := s.queries.TopJobs(ctx, query)
-	return &fermatav1.TopJobsResponse{Jobs: convert.Map(jobs, s.topJob)}, err
+	top, err := s.queries.TopJobs(ctx, query)
+	return &fermatav1.TopJobsResponse{Jobs: convert.Map(top.Jobs, s.topJob), Incomplete: top.Incomplete}, err
 }
 
 func (s *jobService) topJob(t job.TopJob) *fermatav1.TopJob {

@@ -431,6 +431,7 @@ var stopStatuses = []struct {
 	{job.ErrDraining, codes.Unavailable, "NODE_DRAINING", "this node stops; connect to another one"},
 	{job.ErrSuperseded, codes.Aborted, "SESSION_SUPERSEDED", "a later session of this worker is open"},
 	{job.ErrWorkerTooSlow, codes.ResourceExhausted, "WORKER_TOO_SLOW", "the worker does not keep up with its stream"},
+	{job.ErrTooManySessions, codes.ResourceExhausted, "TOO_MANY_SESSIONS", "this node has too many sessions of workers, or of this identity; connect to another one"},
 	{job.ErrHeartbeatTimeout, codes.DeadlineExceeded, "WORKER_HEARTBEAT_TIMEOUT", "no heartbeat came in time"},
 }
 

@@ -32,12 +32,14 @@ const (
 	// FaultObjective: the index of lateness objectives has the record after the time at which
 	// its run breaks the objective, or not at all. It can be repaired.
 	FaultObjective
+	// FaultOversized: the shard has more lanes than one read lists. Its data is consistent.
+	FaultOversized
 )
 
 func (f Fault) String() string {
 	return enumName(f, "none", "index region", "index missing", "index extra", "lane index", "history", "no state",
 		"no definition",
-		"unreadable", "state", "runs", "objective")
+		"unreadable", "state", "runs", "objective", "oversized")
 }
 
 // Repairable reports whether the fault can be repaired without loss.
@@ -48,7 +50,7 @@ func (f Fault) Repairable() bool {
 // Finding is one fault.
 type Finding struct {
 	Fault  Fault
-	Record RecordID // "" for FaultLaneIndex
+	Record RecordID // "" for FaultLaneIndex and FaultOversized
 	Lane   string   // "" where no lane is concerned
 	// Detail describes, for people, the stored and the expected value.
 	Detail   string

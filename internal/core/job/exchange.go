@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -51,6 +52,12 @@ type LaneHead struct {
 	DueMS int64
 }
 
+// ShardLane is a lane of a shard.
+type ShardLane struct {
+	Shard int
+	LaneHead
+}
+
 // LanesPerRead bounds the lanes that one read of a shard's index lists: 1,000 queues of ten priorities.
 const LanesPerRead = 10_000
 
@@ -84,6 +91,14 @@ type Ranked struct {
 	Record RecordID
 	Rank   int64
 }
+
+// Compare orders entries: the worst first, and equals by name.
+func (r Ranked) Compare(o Ranked) int {
+	return cmp.Or(cmp.Compare(o.Rank, r.Rank), cmp.Compare(r.Record, o.Record))
+}
+
+// MaxRanked is how many jobs of a shard an index of the worst keeps, as apply.lua has it.
+const MaxRanked = 1000
 
 // Objective is an entry of the index of objectives: at AtMS the lateness objective of its
 // record's run is to be looked at. Known is nil if there is no record, or an unreadable one.

@@ -33,14 +33,15 @@ const (
 	ReasonSchedule // the schedule has ended
 	ReasonPayload  // its payload cannot be opened
 	ReasonQueuePaused
-	ReasonExclusion // its schedule excludes the time at which it would start
+	ReasonExclusion      // its schedule excludes the time at which it would start
+	ReasonOversizedShard // its shard has more lanes than a node reads at once
 )
 
 func (k ReasonKind) String() string {
 	return enumName(k, "unknown", "not_due", "retry", "backoff", "hint", "paused", "running", "overlap", "lock",
 		"target", "pace",
 		"queue_concurrency", "queue_rate", "no_worker", "no_slot", "no_holder", "dead", "done", "schedule", "payload",
-		"queue_paused", "exclusion")
+		"queue_paused", "exclusion", "oversized_shard")
 }
 
 // Reason is one thing that keeps a job from running now. Instants are Unix
@@ -83,6 +84,7 @@ type Facts struct {
 	Holder             string
 	Held               bool
 	Workers, FreeSlots int
+	Oversized          bool // the shard has more lanes than one read lists
 	Queue              QueueSettings
 	QueueLive          int // runs that hold a unit of the queue's concurrency
 	Target             backoff.Circuit

@@ -28,13 +28,27 @@ func (e *explainer) explainWaiting() {
 	} else {
 		e.explainOverdue()
 	}
-	if len(e.reasons) == 0 {
+	switch {
+	case len(e.reasons) > 0:
+	case e.facts.ClusterKnown && e.facts.Oversized:
+		e.explainOversizedShard()
+	default:
 		e.addReason(Reason{Kind: ReasonNotDue, Message: "nothing holds it back; it is about to start",
 			SinceMS: e.s.Due})
 	}
 	if e.s.Paused {
 		e.explainPaused(", which holds back no manual run")
 	}
+}
+
+// explainOversizedShard adds why a due run that nothing holds back may start late.
+func (e *explainer) explainOversizedShard() {
+	shard := strconv.Itoa(e.facts.Shard)
+	e.addReason(Reason{
+		Kind: ReasonOversizedShard, SinceMS: e.s.Due, Key: shard,
+		Message: fmt.Sprintf("nothing of its own holds it back, but shard %s has more than %d lanes: its node may find "+
+			"the run some seconds late", shard, LanesPerRead),
+	})
 }
 
 func (e *explainer) explainPaused(remark string) {

@@ -54,6 +54,12 @@ const (
 	MaxTopJobs     = 100
 )
 
+// TopList are the worst jobs. It is incomplete if the search had to end before it had looked at all of them.
+type TopList struct {
+	Jobs       []TopJob
+	Incomplete bool
+}
+
 // TopJob is one of the worst jobs.
 type TopJob struct {
 	Record

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/lease"
+	"github.com/fermata-io/fermata/internal/lib/fairshare"
 	"github.com/fermata-io/fermata/internal/lib/minheap"
 )
 
@@ -24,6 +25,7 @@ type Dispatcher struct {
 		sync.Mutex
 		workers       map[workerKey]*Session      // latest sessions, closed ones while they have attempts
 		queues        map[queueKey]*queueSessions // of the queues that workers serve
+		sessionShares *fairshare.Table            // of the memory that sessions take
 		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
 		fleets        map[string]*WorkerGroup     // by their queues
 		grants        uint64                      // grants of slots so far
@@ -68,6 +70,7 @@ func New(o Options) (*Dispatcher, error) {
 		clockWake: make(chan struct{}, 1), ioWake: make(chan struct{}, 1), addressWake: make(chan struct{}, 1),
 	}
 	d.mu.workers = make(map[workerKey]*Session)
+	d.mu.sessionShares = newSessionShares(memoryLimit())
 	d.mu.queues = make(map[queueKey]*queueSessions)
 	d.mu.fleets = make(map[string]*WorkerGroup)
 	d.mu.attempts = make(map[string]*attempt)

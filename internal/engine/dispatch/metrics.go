@@ -19,6 +19,8 @@ type metrics struct {
 	resubmitted   prometheus.Counter
 	storeFailures prometheus.Counter
 	settle        prometheus.Histogram
+
+	refusedSessions, rests prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
@@ -46,6 +48,10 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		resubmitted: counter("resubmitted_total", "Results and returned leases that had to be submitted "+
 			"again."),
 		storeFailures: counter("store_failures_total", "Failed calls to renew leases or read records."),
+		refusedSessions: counter("sessions_refused_total",
+			"Sessions of workers that were refused because the sessions of the node, or of their identity, take too much memory."),
+		rests: counter("session_rests_total",
+			"Times that a session got no leases for up to 5 s because it had returned too many without starting them."),
 		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fermata_dispatch_result_commit_seconds", Help: "Time from the arrival of a result until it is stored.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
@@ -65,6 +71,7 @@ func newMetrics(r prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.delivered, acks, m.lost, m.returned, m.timeouts, m.adopted, m.resubmitted, m.storeFailures, m.settle,
+		m.refusedSessions, m.rests,
 		slotCollector{d},
 	} {
 		if err := r.Register(c); err != nil {

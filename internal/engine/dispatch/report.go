@@ -20,6 +20,7 @@ func (s *Session) HandleStarted(leaseIDs []string) {
 		if a == nil || a.session != s || a.started || a.over || a.pendingEvent != nil {
 			continue
 		}
+		s.returns.addStarted(1)
 		a.markStarted(now, a.nowMS(clocks), d.o.Store.Latest(a.shard), d.o.margin())
 		fx.notices = d.appendStart(fx.notices, a)
 		renew := a.trustedUntil.Add(d.o.margin() - d.o.LeaseTTL + d.o.renewEvery())
@@ -63,6 +64,7 @@ func (s *Session) HandleReturned(leaseIDs []string) {
 	d := s.d
 	var fx pendingEffects
 	d.mu.Lock()
+	unstarted := 0
 	for _, id := range leaseIDs {
 		a := d.mu.attempts[id]
 		switch {
@@ -98,8 +100,10 @@ func (s *Session) HandleReturned(leaseIDs []string) {
 			s.resultPace.reset()
 			s.markOutdated()
 			d.returnLease(a, "worker", &fx)
+			unstarted++
 		}
 	}
+	s.chargeReturned(unstarted)
 	d.mu.Unlock()
 	d.runEffects(&fx)
 }

@@ -31,6 +31,7 @@ type Session struct {
 	pendingResults  int           // results on their way to the ledger
 	returnedForeign int           // leases of other nodes that were returned here
 	resultPace      resultPace
+	returns         returnBudget
 	draining        bool
 	sentAway        bool // the worker was asked to reconnect; it may trust its leases for their own life
 	drained         bool
@@ -48,7 +49,8 @@ type workerKey struct{ namespace, identity, id string }
 func workerKeyOf(h job.Hello) workerKey { return workerKey{h.Namespace, h.Identity, h.WorkerID} }
 
 // Connect begins a session. The first message on out is Welcome. Leases in hello.Live are adopted; those that
-// cannot be are answered as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], or that of the stream.
+// cannot be are answered as cancelled. Errors: [job.ErrDraining], [job.ErrSuperseded], [job.ErrTooManySessions], or
+// that of the stream.
 func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerSession, error) {
 	s := &Session{
 		d: d, key: workerKeyOf(hello), hello: hello, stream: out,
@@ -99,11 +101,18 @@ func (d *Dispatcher) admitSession(s *Session, addresses []string) error {
 	if prev != nil && !prev.closed && prev.hello.Epoch >= s.hello.Epoch {
 		return job.ErrSuperseded
 	}
+	if err := d.takeUnits(s); err != nil {
+		return err
+	}
 	welcome := job.Welcome{Node: d.o.Node, LeaseTTL: d.o.LeaseTTL, Addresses: addresses}
 	if s.hello.Heartbeats {
 		welcome.SessionTTL = d.o.SessionTTL
 	}
-	return s.stream.Send(welcome)
+	err := s.stream.Send(welcome)
+	if err != nil {
+		d.returnUnits(s)
+	}
+	return err
 }
 
 // freeSlots is how many more attempts the session can start. Results that wait for the ledger do not take slots
@@ -113,7 +122,7 @@ func (s *Session) freeSlots() int { return max(0, s.roomFor(0)) }
 // roomFor is how many more attempts the session takes if that many may wait there in total. It is negative if
 // more wait.
 func (s *Session) roomFor(waiting int) int {
-	if !s.acceptsLeases() {
+	if !s.acceptsLeases() || s.returns.resting {
 		return 0
 	}
 	return min(s.hello.Slots+waiting-s.busySlots, s.hello.Slots+pendingSlack-s.pendingResults) - s.reservedSlots
@@ -242,6 +251,7 @@ func (s *Session) removeAttempt(a *attempt) {
 // detachSession removes a session from its queues.
 func (d *Dispatcher) detachSession(s *Session, fx *pendingEffects) {
 	s.closed = true
+	d.returnUnits(s)
 	d.stopHeartbeats(s)
 	d.leaveFleet(s)
 	for _, x := range s.memberships {

@@ -59,6 +59,9 @@ func (d *Dispatcher) applyResult(s *Session, r job.Result, clocks map[int]int64,
 		// A repetition; the answer is on its way.
 	default:
 		s.resultPace.countResult(fx.currentTime())
+		if !a.started {
+			s.returns.addStarted(1)
+		}
 		s.markOutdated()
 		d.applyMissedStart(a, r, clocks, fx)
 		a.over = false

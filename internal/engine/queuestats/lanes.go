@@ -2,6 +2,7 @@ package queuestats
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/autoscale"
@@ -10,9 +11,8 @@ import (
 
 // Store reads the lanes of shards.
 type Store interface {
-	// Lanes lists all lanes of shards, DueLanes those with a record that is due within some time. With an error
-	// they return the shards that could be read. LanePages lists part of the lanes, however many there are.
-	Lanes(ctx context.Context, shards []int) (map[int][]job.LaneHead, error)
+	// DueLanes lists the lanes of shards with a record that is due within some time. With an error it returns the
+	// shards that could be read. LanePages lists the lanes of shards from a place on.
 	DueLanes(ctx context.Context, shards []int, within time.Duration) (map[int][]job.LaneHead, error)
 	LanePages(ctx context.Context, from map[int]job.LaneCursor) (map[int]job.LanePage, error)
 	// Stats counts the records of lanes. With an error it returns the shards that could be counted.
@@ -31,31 +31,66 @@ type LaneStat struct {
 	Next          time.Duration // time until the next scheduled record
 }
 
-// AnyLane selects all lanes.
-func AnyLane(job.Lane) bool { return true }
+// shardsPerListing is how many shards one read of the indexes of lanes covers, so that its answer has a bounded size.
+const shardsPerListing = 8
 
 // CountLanes counts the records of the wanted lanes of some shards. It fails if one of them cannot be counted.
 func CountLanes(ctx context.Context, store Store, shards []int,
 	wanted func(job.Lane) bool) (map[int][]LaneStat, error) {
-	heads, err := store.Lanes(ctx, shards)
+	lanes := make(map[int][]job.Lane, len(shards))
+	for _, shard := range shards {
+		lanes[shard] = nil
+	}
+	err := listAllLanes(ctx, store, shards, func(shard int, h job.LaneHead) {
+		if wanted(h.Lane) {
+			lanes[shard] = append(lanes[shard], h.Lane)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	return countLanes(ctx, store, selectLanes(heads, wanted))
+	return countLanes(ctx, store, lanes)
 }
 
-// selectLanes returns the wanted lanes of every listed shard.
-func selectLanes(heads map[int][]job.LaneHead, wanted func(job.Lane) bool) map[int][]job.Lane {
-	lanes := make(map[int][]job.Lane, len(heads))
-	for shard, list := range heads {
-		lanes[shard] = nil
-		for _, h := range list {
-			if wanted(h.Lane) {
-				lanes[shard] = append(lanes[shard], h.Lane)
+// listAllLanes calls visit once for each lane of some shards, however many pages they take.
+func listAllLanes(ctx context.Context, store Store, shards []int, visit func(shard int, h job.LaneHead)) error {
+	for part := range slices.Chunk(shards, shardsPerListing) {
+		from := make(map[int]job.LaneCursor, len(part))
+		for _, shard := range part {
+			from[shard] = job.LaneCursor{}
+		}
+		seen := make(map[int]map[job.Lane]struct{}) // of shards with several pages, which overlap
+		for len(from) > 0 {
+			pages, err := store.LanePages(ctx, from)
+			if err != nil {
+				return err
+			}
+			for shard, page := range pages {
+				if page.More && seen[shard] == nil {
+					seen[shard] = make(map[job.Lane]struct{})
+				}
+				visitPage(shard, page, seen[shard], visit)
+				from[shard] = page.Next
+				if !page.More {
+					delete(from, shard)
+				}
 			}
 		}
 	}
-	return lanes
+	return nil
+}
+
+// visitPage visits the lanes of a page that were not seen before; seen is nil for the only page of a shard.
+func visitPage(shard int, page job.LanePage, seen map[job.Lane]struct{}, visit func(shard int, h job.LaneHead)) {
+	for _, h := range page.Heads {
+		if seen != nil {
+			if _, again := seen[h.Lane]; again {
+				continue
+			}
+			seen[h.Lane] = struct{}{}
+		}
+		visit(shard, h)
+	}
 }
 
 // countLanes counts the records of lanes. With an error it returns the shards that could be counted.

@@ -104,11 +104,14 @@ func (c *ShardCounts) countShards(ctx context.Context, shards []int) (updated bo
 		}
 	}
 	pages, _ := c.store.LanePages(listing, from) // the store logs errors of Redis
-	heads := make(map[int][]job.LaneHead, len(pages))
+	lanes := make(map[int][]job.Lane, len(pages))
 	for shard, page := range pages {
-		heads[shard] = page.Heads
+		lanes[shard] = make([]job.Lane, len(page.Heads))
+		for i, h := range page.Heads {
+			lanes[shard][i] = h.Lane
+		}
 	}
-	for shard, stats := range c.updateLanes(ctx, selectLanes(heads, AnyLane)) {
+	for shard, stats := range c.updateLanes(ctx, lanes) {
 		updated = true
 		c.addPage(shard, pages[shard], stats)
 	}

@@ -27,15 +27,18 @@ type Store interface {
 	Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply
 	// ListDeadLetters lists the dead letters of a namespace as List does its jobs.
 	ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, error)
-	// ListRanked and Overdue list the worst jobs of some shards by their indexes, which may be outdated; Unrank removes
-	// outdated entries.
-	ListRanked(ctx context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error)
-	ListOverdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
+	// RemoveRanked removes outdated entries of a ranking.
 	RemoveRanked(ctx context.Context, which job.Ranking, entries []job.Ranked) error
 	Shards() int
 	// DefinitionBytes is how many bytes a definition takes when it is stored.
 	DefinitionBytes(d *job.Definition) int
 	Limits
+}
+
+// Rankings list the n worst jobs, of some shards or, with a namespace, of all shards. Entries may be outdated.
+type Rankings interface {
+	ListRanked(ctx context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error)
+	ListOverdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error)
 }
 
 // Limits is the state that shards share: settings of queues, circuits of targets, and units of limits.
@@ -84,6 +87,8 @@ type Options struct {
 	Observer  Observer
 	Nudger    LaneNotifier
 	Canceller AttemptCanceller
+	// Rankings are required for TopJobs.
+	Rankings Rankings
 	// Cluster may be nil: explanations then have no holders and workers.
 	Cluster Cluster
 	// Quota limits the jobs of namespaces, and ByteQuota their bytes; nil: no limit.

@@ -15,13 +15,16 @@ const (
 	topSpare = 20
 	// topScan bounds the entries that are read for a caller who may not see all jobs.
 	topScan = 1000
+	// topReadAtOnce is how many jobs are read in one go.
+	topReadAtOnce = 8
 )
 
 // TopJobs lists the worst jobs of a namespace or of all, the worst first. Its cost grows with the answer, not with
-// the number of jobs: the store keeps bounded indexes, whose entries are compared with their jobs.
-func (r *Registry) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, error) {
+// the number of jobs: the store keeps bounded indexes, whose entries are compared with their jobs. The list is
+// incomplete if the call has read too many bytes of definitions, or too many jobs that the caller may not see.
+func (r *Registry) TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error) {
 	if err := validateTop(&q); err != nil {
-		return nil, err
+		return job.TopList{}, err
 	}
 	if q.Shards == nil {
 		q.Shards = make([]int, r.o.Store.Shards())
@@ -29,48 +32,62 @@ func (r *Registry) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, e
 			q.Shards[i] = i
 		}
 	}
-	var jobs []job.TopJob
+	s := topSearch{r: r, q: q, read: make(map[job.Key]*job.Record)}
 	for n := q.Limit + topSpare; ; n = min(4*n, topScan) {
-		var more bool
-		var err error
-		jobs, more, err = r.findWorst(ctx, q, n)
+		more, err := s.findWorst(ctx, n)
 		if err != nil {
-			return nil, err
+			return job.TopList{}, err
 		}
 		// Hidden jobs must not take the places of others.
-		if q.Covers == nil || !more || len(jobs) >= q.Limit || n >= topScan {
+		if q.Covers == nil || !more || s.cut || len(s.found.Jobs) >= q.Limit {
+			break
+		}
+		if n >= topScan {
+			s.cut = true
 			break
 		}
 	}
+	jobs := s.found.Jobs
 	slices.SortFunc(jobs, func(a, b job.TopJob) int { return compareByRank(q.Ranking, &a, &b) })
-	return jobs[:min(q.Limit, len(jobs))], nil
+	return job.TopList{Jobs: jobs[:min(q.Limit, len(jobs))], Incomplete: s.cut}, nil
 }
 
-// findWorst finds the wanted jobs among the first n entries of the indexes; more: there may be
-// more entries.
-func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs []job.TopJob, more bool, err error) {
-	entries, err := r.o.Store.ListRanked(ctx, q.Shards, q.Ranking, q.Namespace, n)
+// topSearch is the state of one TopJobs call.
+type topSearch struct {
+	r    *Registry
+	q    job.TopQuery
+	read map[job.Key]*job.Record // jobs that were read; nil: there is none
+	size int                     // bytes of their payloads
+	cut  bool                    // the call has read as much as it may
+
+	found job.TopList
+}
+
+// findWorst finds the wanted jobs among the first n entries of the indexes; more: there may be more entries.
+func (s *topSearch) findWorst(ctx context.Context, n int) (more bool, err error) {
+	rankings := s.r.o.Rankings
+	entries, err := rankings.ListRanked(ctx, s.q.Shards, s.q.Ranking, s.q.Namespace, n)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	var waiting []job.Ranked
-	if q.Ranking == job.RankingLate {
-		waiting, err = r.o.Store.ListOverdue(ctx, q.Shards, q.Namespace, n)
+	if s.q.Ranking == job.RankingLate {
+		waiting, err = rankings.ListOverdue(ctx, s.q.Shards, s.q.Namespace, n)
 		if err != nil {
-			return nil, false, err
+			return false, err
 		}
 	}
-	jobs, stale, err := r.compareEntries(ctx, &q, entries, waiting)
+	stale, err := s.compareEntries(ctx, entries, waiting)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if len(stale) > 0 {
 		// The answer is right without it.
-		if err := r.o.Store.RemoveRanked(ctx, q.Ranking, stale); err != nil {
-			r.o.Logger.Debug("failed to remove outdated entries of a ranking index", "error", err)
+		if err := s.r.o.Store.RemoveRanked(ctx, s.q.Ranking, stale); err != nil {
+			s.r.o.Logger.Debug("failed to remove outdated entries of a ranking index", "error", err)
 		}
 	}
-	return jobs, max(len(entries), len(waiting)) >= n, nil
+	return max(len(entries), len(waiting)) >= n, nil
 }
 
 func validateTop(q *job.TopQuery) error {
@@ -92,10 +109,9 @@ func validateTop(q *job.TopQuery) error {
 	return nil
 }
 
-// compareEntries reads the jobs of index entries and of overdue records, each once, and returns the outdated
-// entries.
-func (r *Registry) compareEntries(ctx context.Context, q *job.TopQuery, entries,
-	waiting []job.Ranked) (jobs []job.TopJob, stale []job.Ranked, err error) {
+// compareEntries reads the jobs of index entries and of overdue records, each once, finds the wanted jobs, and returns
+// the outdated entries.
+func (s *topSearch) compareEntries(ctx context.Context, entries, waiting []job.Ranked) (stale []job.Ranked, err error) {
 	overdue := make(map[job.Key]int64, len(waiting))
 	var keys []job.Key
 	for _, w := range waiting {
@@ -116,49 +132,63 @@ func (r *Registry) compareEntries(ctx context.Context, q *job.TopQuery, entries,
 			keys = append(keys, key)
 		}
 	}
-	records, err := r.readWithinBytes(ctx, keys)
-	if err != nil {
-		return nil, nil, err
+	if err := s.readJobs(ctx, keys); err != nil {
+		return nil, err
 	}
-	for i, record := range records {
-		entry, isIndexed := indexed[keys[i]]
-		if isIndexed && (record == nil || rankOf(record, q.Ranking) == 0) {
-			stale = append(stale, entry)
-		}
-		if record == nil || record.State.Deleting || q.Covers != nil && !q.Covers(record.Definition.Queue) {
+	s.found.Jobs = nil
+	for _, key := range keys {
+		record, known := s.read[key]
+		if !known {
 			continue
 		}
-		j := job.TopJob{Record: *record}
-		if q.Ranking == job.RankingLate {
-			r.setLateness(ctx, &j, overdue[keys[i]])
+		entry, isIndexed := indexed[key]
+		if isIndexed && (record == nil || rankOf(record, s.q.Ranking) == 0) {
+			stale = append(stale, entry)
 		}
-		if q.Ranking == job.RankingFailing && rankOf(record, q.Ranking) > 0 || q.Ranking == job.RankingLate && j.Lag > 0 {
-			jobs = append(jobs, j)
+		if record != nil {
+			s.addIfWanted(ctx, record, overdue[key])
 		}
 	}
-	return jobs, stale, nil
+	return stale, nil
 }
 
-// readWithinBytes reads jobs in small parts, the worst first, until it has read maxRead bytes of payloads. The answer
-// has the jobs that it read.
-func (r *Registry) readWithinBytes(ctx context.Context, keys []job.Key) ([]*job.Record, error) {
-	records, size := make([]*job.Record, 0, len(keys)), 0
-	for part := range slices.Chunk(keys, readAtOnce) {
-		more, err := r.o.Store.Get(ctx, part)
-		if err != nil {
-			return nil, err
+// addIfWanted adds a job that is among the worst and that the caller may see.
+func (s *topSearch) addIfWanted(ctx context.Context, record *job.Record, overdueMS int64) {
+	if record.State.Deleting || s.q.Covers != nil && !s.q.Covers(record.Definition.Queue) {
+		return
+	}
+	j := job.TopJob{Record: *record}
+	if s.q.Ranking == job.RankingLate {
+		s.r.setLateness(ctx, &j, overdueMS)
+	}
+	if s.q.Ranking == job.RankingFailing && rankOf(record, s.q.Ranking) > 0 || s.q.Ranking == job.RankingLate && j.Lag > 0 {
+		s.found.Jobs = append(s.found.Jobs, j)
+	}
+}
+
+// readJobs reads jobs that were not read before, the worst first, few at a time, until the call has read maxRead bytes
+// of payloads. It keeps no payload, because answers have none.
+func (s *topSearch) readJobs(ctx context.Context, keys []job.Key) error {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k job.Key) bool { _, known := s.read[k]; return known })
+	for part := range slices.Chunk(keys, topReadAtOnce) {
+		if s.size >= maxRead {
+			s.cut = true
+			return nil
 		}
-		records = append(records, more...)
-		for _, record := range more {
+		records, err := s.r.o.Store.Get(ctx, part)
+		if err != nil {
+			return err
+		}
+		for i, record := range records {
+			s.read[part[i]] = record
 			if record != nil {
-				size += len(record.Definition.Payload)
+				s.size += len(record.Definition.Payload)
+				d := *record.Definition
+				d.Payload, record.Definition = nil, &d
 			}
 		}
-		if size >= maxRead {
-			break
-		}
 	}
-	return records, nil
+	return nil
 }
 
 func rankOf(r *job.Record, which job.Ranking) int64 {

@@ -57,8 +57,8 @@ func TestTheLongestFailingComeFirst(t *testing.T) {
 		{job.TopQuery{Ranking: job.RankingLate}, nil},
 	} {
 		got, err := r.TopJobs(t.Context(), tt.q)
-		if err != nil || !slices.Equal(topNames(got), tt.want) {
-			t.Errorf("%+v: %v (%v), want %v", tt.q, topNames(got), err, tt.want)
+		if err != nil || !slices.Equal(topNames(got.Jobs), tt.want) {
+			t.Errorf("%+v: %v (%v), want %v", tt.q, topNames(got.Jobs), err, tt.want)
 		}
 	}
 	for _, record := range []string{"a/mended", "a/gone", "a/going"} {
@@ -95,12 +95,12 @@ func TestTheLatestComeFirst(t *testing.T) {
 	}
 	got, err := r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingLate})
 	want := []string{"b/held 1m30s waiting", "a/waits 1m0s waiting", "a/broke 5s waiting"}
-	if err != nil || !slices.Equal(topNames(got), want) {
-		t.Errorf("%v (%v), want %v", topNames(got), err, want)
+	if err != nil || !slices.Equal(topNames(got.Jobs), want) {
+		t.Errorf("%v (%v), want %v", topNames(got.Jobs), err, want)
 	}
 	f.overdue = nil
-	if got, err = r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingLate, Namespace: "a"}); err != nil || !slices.Equal(topNames(got), []string{"a/broke 20s"}) {
-		t.Errorf("%v (%v)", topNames(got), err)
+	if got, err = r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingLate, Namespace: "a"}); err != nil || !slices.Equal(topNames(got.Jobs), []string{"a/broke 20s"}) {
+		t.Errorf("%v (%v)", topNames(got.Jobs), err)
 	}
 	if len(f.unranked) > 0 {
 		t.Errorf("taken off the index: %v", f.unranked)

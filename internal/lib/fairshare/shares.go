@@ -42,24 +42,32 @@ func New(l Limits) *Table {
 // TakenSlots is the number of taken slots.
 func (t *Table) TakenSlots() int { return t.used }
 
-// Acquire takes a slot if the shares of the holder allow it. The holder returns it with Give.
-func (t *Table) Acquire(h Holder) bool {
-	free := t.limits.Places - t.used
+// Acquire takes a slot if the shares of the holder allow it. The holder returns it with Release.
+func (t *Table) Acquire(h Holder) bool { return t.AcquireMany(h, 1) }
+
+// AcquireMany takes n slots if the shares of the holder allow the last of them. The holder returns them with
+// ReleaseMany.
+func (t *Table) AcquireMany(h Holder, n int) bool {
+	before := n - 1 // slots that are taken before the last one
+	free := t.limits.Places - t.used - before
 	if !h.Admin {
 		free -= t.limits.Kept
-		if !MayTake(countOf(t.byNamespace, h.Namespace), free, t.limits.Namespace) {
+		if !MayTake(countWith(t.byNamespace, h.Namespace, before), free, t.limits.Namespace) {
 			return false
 		}
 	}
-	if !MayTake(countOf(t.byIdentity, h.Identity), free, t.limits.Identity) {
+	if !MayTake(countWith(t.byIdentity, h.Identity, before), free, t.limits.Identity) {
 		return false
 	}
-	t.addPlaces(h, 1)
+	t.addPlaces(h, n)
 	return true
 }
 
 // Release returns a slot that the holder took.
-func (t *Table) Release(h Holder) { t.addPlaces(h, -1) }
+func (t *Table) Release(h Holder) { t.ReleaseMany(h, 1) }
+
+// ReleaseMany returns n slots that the holder took.
+func (t *Table) ReleaseMany(h Holder, n int) { t.addPlaces(h, -n) }
 
 func (t *Table) addPlaces(h Holder, n int) {
 	t.used += n
@@ -67,11 +75,12 @@ func (t *Table) addPlaces(h Holder, n int) {
 	addCount(t.byIdentity, h.Identity, n)
 }
 
-func countOf(by map[string]int, name string) int {
+// countWith is what a name has, and more; an empty one has nothing.
+func countWith(by map[string]int, name string, more int) int {
 	if name == "" {
 		return 0
 	}
-	return by[name]
+	return by[name] + more
 }
 
 func addCount(by map[string]int, name string, n int) {

@@ -79,8 +79,11 @@ func TestScriptsAreConstants(t *testing.T) {
 		for _, sc := range []*runner.Script{s.renew, s.reap, s.limits.units} {
 			checkSource(t, sc, "prelude", "time", "tick")
 		}
-		checkSource(t, s.lease, "prelude", "time")
-		for _, sc := range []*runner.Script{s.read, s.keyspace, s.hook, s.limits.jobs} {
+		checkSource(t, s.lease, "prelude", "time", "bounded")
+		for _, sc := range []*runner.Script{s.read, s.definitions} {
+			checkSource(t, sc, "prelude", "bounded")
+		}
+		for _, sc := range []*runner.Script{s.keyspace, s.hook, s.limits.jobs} {
 			checkSource(t, sc, "prelude")
 		}
 	}

@@ -110,9 +110,13 @@ func entryText(at int64) string {
 	return fmt.Sprintf("%s, %s", region, formatDue(ms))
 }
 
-// collectIndexedLanes adds the lanes that only the index of lanes names.
+// collectIndexedLanes adds the lanes that only the index of lanes names, and reports a shard with too many of them.
 func (a *consistencyCheck) collectIndexedLanes() error {
-	return a.eachLane(a.ctx, a.shard, func(l job.Lane) { a.lanes[l] = true })
+	if err := a.eachLane(a.ctx, a.shard, func(l job.Lane) { a.lanes[l] = true }); err != nil {
+		return err
+	}
+	a.checkLaneCount()
+	return nil
 }
 
 // sortedLanes makes reports the same each time.

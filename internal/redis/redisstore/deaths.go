@@ -22,7 +22,7 @@ func (s *Store) readOldestDeaths(ctx context.Context, counts []*laneCount, faile
 		ops, letters := make([]*runner.Op, len(part)), make([][]job.RecordID, len(part))
 		for i, c := range part {
 			args := []any{"hmget", c.keys.State}
-			for _, l := range appendRanked(nil, 0, c.ops[7].Reply, "") {
+			for _, l := range appendRanked(nil, 0, c.ops[7].Reply) {
 				letters[i] = append(letters[i], l.Record)
 				args = append(args, string(l.Record))
 			}

@@ -109,7 +109,7 @@ func TestOverdueReadsFewLanes(t *testing.T) {
 		return bytes
 	}
 	before := sent()
-	found, err := s.ListOverdue(t.Context(), []int{0}, "", 3)
+	found, err := s.ListOverdue(t.Context(), []int{0}, 3)
 	if err != nil || len(found) != 3 || found[0].Record != "ns/j0" || found[2].Record != "ns/j2" {
 		t.Errorf("overdue: %v (%v)", found, err)
 	}

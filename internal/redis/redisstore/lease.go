@@ -63,7 +63,7 @@ type leaseCall struct {
 	job.LeaseRequest
 	slot int
 	op   *runner.Op
-	defs *runner.Op // reads the definitions, if the script did not return them
+	defs definitionsRead
 }
 
 func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
@@ -79,9 +79,12 @@ func (s *Store) newLeaseCall(r job.LeaseRequest) (*leaseCall, error) {
 	argv := []any{r.LockValue, r.TTL.Milliseconds(), s.runner.TokenFloor(r.Shard), s.batchField(c.slot), r.Batch, 0}
 	latestAt := len(argv) - 1
 	argv = append(argv, r.Advance.Milliseconds())
+	room := s.definitionSizes[r.Shard].countWithin(maxLeasedBytes)
 	for _, q := range r.Quotas {
+		n := min(q.N, room)
+		room -= n
 		names = append(names, keys.LaneKey(q.Lane))
-		argv = append(argv, q.N)
+		argv = append(argv, n)
 	}
 	c.op = runner.NewScriptCall(s.scripts.lease, r.Shard, names, argv)
 	c.op.DeadlineArg = latestAt
@@ -114,23 +117,22 @@ func validateLeaseRequest(r job.LeaseRequest, shards int) error {
 
 // readDefinitions reads the definitions that the scripts did not return.
 func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
-	var reads []*runner.Op
+	var reads []*definitionsRead
 	for _, c := range calls {
 		if c == nil || c.op.Err != nil && !errors.Is(rediserr.Wrap("lease", c.op.Err), job.ErrDurability) {
 			continue
 		}
 		leased := c.op.Reply.ListAt(4)
-		if len(leased) == 0 || c.op.Reply.ListAt(5) != nil {
+		c.defs = definitionsRead{shard: c.Shard, texts: c.op.Reply.ListAt(5)}
+		if len(c.defs.texts) == len(leased)/2 {
 			continue
 		}
-		names := make([]job.RecordID, 0, len(leased)/2)
-		for i := 0; i+1 < len(leased); i += 2 {
-			names = append(names, definingRecord(job.RecordID(leased.TextAt(i))))
+		for i := 2 * len(c.defs.texts); i+1 < len(leased); i += 2 {
+			c.defs.missing = append(c.defs.missing, definingRecord(job.RecordID(leased.TextAt(i))))
 		}
-		c.defs = readFields(c.Shard, s.shards[c.Shard].Def, names)
-		reads = append(reads, c.defs)
+		reads = append(reads, &c.defs)
 	}
-	s.runner.RunEach(ctx, reads)
+	s.completeDefinitions(ctx, reads)
 }
 
 // readReply reads the reply of the script:
@@ -145,13 +147,11 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	r := c.op.Reply
 	out := job.LeaseReply{NowUS: r.IntAt(1), Err: err}
-	leased, defs := r.ListAt(4), r.ListAt(5)
-	if c.defs != nil {
-		if c.defs.Err != nil {
-			return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.Err)}
-		}
-		defs = c.defs.Reply
+	leased, defs := r.ListAt(4), c.defs.texts
+	if c.defs.err != nil {
+		return job.LeaseReply{Err: rediserr.Wrap("definitions", c.defs.err)}
 	}
+	s.definitionSizes[c.Shard].learn(defs)
 	if r.IntAt(2) == 1 {
 		s.metrics.countReplays("lease", len(leased)/2)
 	}

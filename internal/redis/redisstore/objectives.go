@@ -41,7 +41,7 @@ func (s *Store) Objectives(ctx context.Context, shard int, upToMS int64, limit i
 	if err := s.runner.Run(ctx, list); err != nil {
 		return nil, err
 	}
-	entries := appendRanked(nil, shard, list.Reply, "")
+	entries := appendRanked(nil, shard, list.Reply)
 	ids := make([]job.RecordID, len(entries))
 	for i, e := range entries {
 		ids[i] = e.Record

@@ -77,19 +77,36 @@ func (s *Store) GetRecords(ctx context.Context, shard int, ids []job.RecordID) (
 type rawRead struct {
 	shard int
 	ids   []job.RecordID
+	names []job.RecordID // whose definitions are read; "": the record has that of the first one
 	op    *runner.Op
+	defs  definitionsRead
 }
 
 func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
-	argv := make([]any, 0, 2*len(ids))
-	for _, id := range ids {
-		argv = append(argv, string(id))
+	names := make([]job.RecordID, len(ids))
+	for i, id := range ids {
+		names[i] = definingRecord(id)
 	}
-	for _, id := range ids {
-		argv = append(argv, string(definingRecord(id)))
+	return s.newNamedRead(shard, ids, names)
+}
+
+// newFamilyRead reads a job with its dead letters and runs, and only one definition: that of the job.
+func (s *Store) newFamilyRead(shard int, ids []job.RecordID) *rawRead {
+	names := make([]job.RecordID, len(ids))
+	names[0] = ids[0]
+	return s.newNamedRead(shard, ids, names)
+}
+
+func (s *Store) newNamedRead(shard int, ids, names []job.RecordID) *rawRead {
+	argv := make([]any, 0, 2*len(ids))
+	for _, list := range [][]job.RecordID{ids, names} {
+		for _, id := range list {
+			argv = append(argv, string(id))
+		}
 	}
 	k := s.shards[shard]
-	return &rawRead{shard: shard, ids: ids, op: runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)}
+	o := runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)
+	return &rawRead{shard: shard, ids: ids, names: names, op: o}
 }
 
 func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
@@ -99,11 +116,14 @@ func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
 			ops = append(ops, r.op)
 		}
 	}
-	return s.runner.Run(ctx, ops...)
+	if err := s.runner.Run(ctx, ops...); err != nil {
+		return err
+	}
+	return s.completeReads(ctx, reads)
 }
 
 func (r *rawRead) raw() []rawRecord {
-	states, defs := r.op.Reply.ListAt(0), r.op.Reply.ListAt(1)
+	states, defs := r.op.Reply.ListAt(0), r.defs.texts
 	out := make([]rawRecord, len(r.ids))
 	for i := range r.ids {
 		out[i] = rawRecord{state: states.TextAt(i), def: defs.TextAt(i), hasState: states.HasTextAt(i), hasDef: defs.HasTextAt(i)}
@@ -116,6 +136,9 @@ func (r *rawRead) records(s *Store) []*job.Record {
 	out := make([]*job.Record, len(r.ids))
 	for i, raw := range r.raw() {
 		record, err := raw.record(r.ids[i])
+		if r.names[i] == "" {
+			record, err = raw.withDefinitionOf(r.ids[i], out[0])
+		}
 		if err != nil {
 			s.runner.ReportCorrupt(r.shard, "read", err, string(r.ids[i]))
 		}
@@ -155,6 +178,18 @@ func (r rawRecord) record(id job.RecordID) (*job.Record, error) {
 		return nil, err
 	}
 	return &job.Record{Definition: def, State: state}, nil
+}
+
+// withDefinitionOf decodes a state, to which the definition of another record counts; nil without an error if one of them is missing.
+func (r rawRecord) withDefinitionOf(id job.RecordID, other *job.Record) (*job.Record, error) {
+	if !r.hasState || other == nil {
+		return nil, nil
+	}
+	state, err := codec.DecodeState(id, r.state)
+	if err != nil {
+		return nil, err
+	}
+	return &job.Record{Definition: other.Definition, State: state}, nil
 }
 
 // parseScore reads the score of a member, which the two protocols send as text and as

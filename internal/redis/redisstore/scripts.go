@@ -19,6 +19,7 @@ var sources embed.FS
 // succeeds.
 type scripts struct {
 	create, read, walk, ends, restore    *runner.Script
+	definitions                          *runner.Script
 	lease, apply, applyLean, renew, reap *runner.Script
 	mend, keyspace, secret, grant, trail *runner.Script
 	announce, hook, objectives           *runner.Script
@@ -52,29 +53,30 @@ func Library() redisfunc.Library {
 func compose(all *runner.Loader, events bool) scripts {
 	l, e := loader{all, false}, loader{all, events}
 	s := scripts{
-		create:    e.load("create", ""),
-		read:      l.load("read", "no-writes"),
-		walk:      l.load("walk", "no-writes"),
-		ends:      l.load("ends", "no-writes"),
-		restore:   e.load("restore", ""),
-		lease:     l.load("lease", "allow-oom"),
-		apply:     e.load("apply", ""),
-		applyLean: l.load("apply", "allow-oom"),
-		renew:     l.load("renew", "allow-oom"),
-		reap:      l.load("reap", "allow-oom"),
-		mend:      l.load("mend", "allow-oom"),
-		clocks:    runner.LoadClock(all),
-		keyspace:  l.load("keyspace", ""),
-		secret:    l.load("secret", ""),
-		grant:     l.load("grant", ""),
-		trail:     l.load("trail", ""),
-		limits:    loadLimits(l),
-		announce:  e.load("announce", ""),
-		hook:      l.load("hook", "allow-oom"),
+		create:      e.load("create", ""),
+		read:        l.load("read", "no-writes"),
+		walk:        l.load("walk", "no-writes"),
+		ends:        l.load("ends", "no-writes"),
+		definitions: l.load("definitions", "no-writes"),
+		restore:     e.load("restore", ""),
+		lease:       l.load("lease", "allow-oom"),
+		apply:       e.load("apply", ""),
+		applyLean:   l.load("apply", "allow-oom"),
+		renew:       l.load("renew", "allow-oom"),
+		reap:        l.load("reap", "allow-oom"),
+		mend:        l.load("mend", "allow-oom"),
+		clocks:      runner.LoadClock(all),
+		keyspace:    l.load("keyspace", ""),
+		secret:      l.load("secret", ""),
+		grant:       l.load("grant", ""),
+		trail:       l.load("trail", ""),
+		limits:      loadLimits(l),
+		announce:    e.load("announce", ""),
+		hook:        l.load("hook", "allow-oom"),
 
 		objectives: l.load("objectives", "allow-oom"),
 	}
-	for _, reader := range []*runner.Script{s.reap, s.read, s.walk, s.ends, s.grant, s.announce} {
+	for _, reader := range []*runner.Script{s.reap, s.read, s.definitions, s.walk, s.ends, s.grant, s.announce} {
 		reader.Mutates = false
 	}
 	s.trail.Mutates = false      // no caller waits for its record

@@ -26,7 +26,7 @@ func (s *Store) Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]
 	for range snapshotTries {
 		reads := make([]*rawRead, len(todo))
 		for i, p := range todo {
-			reads[i] = s.newRawRead(shard, p.ids())
+			reads[i] = s.newFamilyRead(shard, p.ids())
 		}
 		if err := s.performReads(ctx, reads); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func letterRun(s *job.State) job.Run {
 	return run
 }
 
-// expiry is when a dead letter is deleted if its index does not tell.
+// expiry is when a dead letter is deleted if its index does not tell: by what its job says now.
 func expiry(letter *job.Record) int64 {
 	return letter.State.LastFinished + letter.Definition.DeadLetterTTL.Milliseconds()
 }

@@ -24,20 +24,21 @@ import (
 // safe for concurrent use. Every method is bounded by its context and by
 // [Options.OpTimeout]; errors wrap the sentinels of package job.
 type Store struct {
-	runner    *runner.Runner
-	client    redis.UniversalClient
-	prefix    string
-	shards    []runner.ShardKeys
-	batches   []batchSlots
-	caller    string
-	schema    atomic.Int32
-	identity  atomic.Pointer[string] // random id of the keyspace; nil: unknown
-	scripts   scripts
-	checks    conn.PreflightOptions // for an open store
-	onEarlier func(shard int, heads []job.LaneHead, holder string)
-	log       *slog.Logger
-	metrics   *metrics
-	events    *eventQueue // nil: none are recorded
+	runner          *runner.Runner
+	client          redis.UniversalClient
+	prefix          string
+	shards          []runner.ShardKeys
+	batches         []batchSlots
+	definitionSizes []definitionSize
+	caller          string
+	schema          atomic.Int32
+	identity        atomic.Pointer[string] // random id of the keyspace; nil: unknown
+	scripts         scripts
+	checks          conn.PreflightOptions // for an open store
+	onEarlier       func(shard int, heads []job.LaneHead, holder string)
+	log             *slog.Logger
+	metrics         *metrics
+	events          *eventQueue // nil: none are recorded
 }
 
 // Open checks the server, creates the keyspace or checks that it fits, and
@@ -106,6 +107,7 @@ func newStore(o Options, embedded bool) (*Store, error) {
 func (s *Store) addShards(count int) {
 	s.runner.AddShards(count)
 	s.shards, s.batches = s.runner.Shards(), make([]batchSlots, count)
+	s.definitionSizes = make([]definitionSize, count)
 }
 
 // Secret returns a secret of this name that all processes of the keyspace share:

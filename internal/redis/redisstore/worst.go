@@ -4,100 +4,103 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// maxRanked is how many jobs an index of the worst keeps, as apply.lua has it.
-const maxRanked = 1000
-
-// ListRanked lists the n worst jobs of some shards, of a namespace ("": of all), the worst
-// first. It costs what n costs, however many jobs there are; with a namespace, what the
-// bounded indexes hold. An entry may be out of date: compare it with its job.
-func (s *Store) ListRanked(ctx context.Context, shards []int, which job.Ranking, namespace string, n int) ([]job.Ranked, error) {
-	last := n - 1
-	if namespace != "" {
-		last = maxRanked - 1
-	}
+// ListRanked lists the n worst jobs of some shards, the worst first. It costs what n costs, however many jobs there
+// are. An entry may be out of date: compare it with its job.
+func (s *Store) ListRanked(ctx context.Context, shards []int, which job.Ranking, n int) ([]job.Ranked, error) {
 	ops := make([]*runner.Op, len(shards))
 	for i, shard := range shards {
 		key := s.shards[shard].Rankings[which]
-		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, last, "rev", "withscores")
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, n-1, "rev", "withscores")
 	}
 	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
 	var all []job.Ranked
 	for i, shard := range shards {
-		all = appendRanked(all, shard, ops[i].Reply, namespace)
+		all = appendRanked(all, shard, ops[i].Reply)
 	}
 	return topRanked(all, n), nil
 }
 
-// ListOverdue lists the n records of some shards that have waited longest for a slot, of a
-// namespace ("": of all); their rank is for how long, in milliseconds. It reads at most n
-// lanes of each shard from its index, with a namespace all that have something due, and
-// the heads of at most n lanes.
-func (s *Store) ListOverdue(ctx context.Context, shards []int, namespace string, n int) ([]job.Ranked, error) {
-	heads, err := s.overdueLanes(ctx, shards, namespace, n)
+const (
+	// lanesPerOverdueRead is how many lanes one read of overdue records covers.
+	lanesPerOverdueRead = 16
+	// maxOverdueRead bounds the records that one listing of overdue records reads.
+	maxOverdueRead = 20_000
+)
+
+// ListOverdue lists the n records of some shards that have waited longest for a slot; their rank is for how long, in
+// milliseconds. It reads at most n lanes of each shard from its index.
+func (s *Store) ListOverdue(ctx context.Context, shards []int, n int) ([]job.Ranked, error) {
+	heads, err := s.firstDueLanes(ctx, shards, 0, n)
 	if err != nil {
 		return nil, err
 	}
-	ops := make([]*runner.Op, len(heads))
-	for i, h := range heads {
-		key := s.shards[h.shard].LaneKey(h.Lane)
-		ops[i] = runner.NewCommand("zrange", key, "zrange", key, 0, n-1, "withscores")
+	var lanes []job.ShardLane
+	for shard, list := range heads {
+		for _, h := range list {
+			lanes = append(lanes, job.ShardLane{Shard: shard, LaneHead: h})
+		}
+	}
+	slices.SortFunc(lanes, func(a, b job.ShardLane) int { return cmp.Compare(a.DueMS, b.DueMS) })
+	return s.ListOverdueOf(ctx, lanes[:min(n, len(lanes))], n)
+}
+
+// ListOverdueOf is ListOverdue for some lanes, in the order of their due times. It reads few lanes at a time, and none
+// whose first record is due later than n others. It reads at most some 20,000 records.
+func (s *Store) ListOverdueOf(ctx context.Context, lanes []job.ShardLane, n int) ([]job.Ranked, error) {
+	var worst []job.Ranked
+	latest, read := int64(job.NeverMS), 0 // only what is due earlier can be among the worst
+	for part := range slices.Chunk(lanes, lanesPerOverdueRead) {
+		if part[0].DueMS > latest || read >= maxOverdueRead {
+			break
+		}
+		found, err := s.readOverdue(ctx, part, latest, n)
+		if err != nil {
+			return nil, err
+		}
+		read += len(found)
+		worst = topRanked(append(worst, found...), n)
+		if len(worst) == n {
+			now, err := s.Now(ctx, worst[n-1].Shard)
+			if err != nil {
+				return nil, err
+			}
+			latest = now - worst[n-1].Rank
+		}
+	}
+	return worst, nil
+}
+
+// readOverdue reads the first n records of each lane that are due at a time and now.
+func (s *Store) readOverdue(ctx context.Context, lanes []job.ShardLane, latest int64, n int) ([]job.Ranked, error) {
+	ops, nows := make([]*runner.Op, len(lanes)), make([]int64, len(lanes))
+	for i, l := range lanes {
+		now, err := s.Now(ctx, l.Shard)
+		if err != nil {
+			return nil, err
+		}
+		nows[i] = now
+		key := s.shards[l.Shard].LaneKey(l.Lane)
+		ops[i] = runner.NewCommand("zrange", key, "zrange", key, "-inf", min(latest, now-1), "byscore", "limit", 0, n, "withscores")
 	}
 	if err := s.runner.Run(ctx, ops...); err != nil {
 		return nil, err
 	}
-	var all []job.Ranked
-	for i, h := range heads {
-		for _, r := range appendRanked(nil, h.shard, ops[i].Reply, "") {
-			region, due := job.SplitScore(r.Rank)
-			r.Rank = h.now - due
-			if region == job.RegionDue && r.Rank > 0 {
-				all = append(all, r)
-			}
+	var found []job.Ranked
+	for i, l := range lanes {
+		for _, r := range appendRanked(nil, l.Shard, ops[i].Reply) {
+			_, due := job.SplitScore(r.Rank)
+			r.Rank = nows[i] - due
+			found = append(found, r)
 		}
 	}
-	return topRanked(all, n), nil
-}
-
-// overdueLane is a lane whose first record is overdue at an instant.
-type overdueLane struct {
-	job.LaneHead
-	shard int
-	now   int64
-}
-
-// overdueLanes are the n lanes whose first records have waited longest: the n records
-// that have are in them.
-func (s *Store) overdueLanes(ctx context.Context, shards []int, namespace string, n int) ([]overdueLane, error) {
-	most := n
-	if namespace != "" {
-		most = job.LanesPerRead
-	}
-	heads, err := s.firstDueLanes(ctx, shards, 0, most)
-	if err != nil {
-		return nil, err
-	}
-	var late []overdueLane
-	for shard, list := range heads {
-		now, err := s.Now(ctx, shard)
-		if err != nil {
-			return nil, err
-		}
-		for _, h := range list {
-			if h.DueMS < now && (namespace == "" || h.Lane.Namespace == namespace) {
-				late = append(late, overdueLane{h, shard, now})
-			}
-		}
-	}
-	slices.SortFunc(late, func(a, b overdueLane) int { return cmp.Compare(b.now-b.DueMS, a.now-a.DueMS) })
-	return late[:min(n, len(late))], nil
+	return found, nil
 }
 
 // RemoveRanked takes entries that proved to be out of date off an index. One whose rank has
@@ -152,21 +155,17 @@ func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking
 }
 
 // appendRanked reads an answer of members with their scores.
-func appendRanked(out []job.Ranked, shard int, answer runner.Reply, namespace string) []job.Ranked {
+func appendRanked(out []job.Ranked, shard int, answer runner.Reply) []job.Ranked {
 	pairs := flattenPairs(answer)
 	for k := 0; k+1 < len(pairs); k += 2 {
-		record := pairs.TextAt(k)
-		if namespace == "" || strings.HasPrefix(record, namespace+"/") {
-			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: parseScore(pairs.ValueAt(k + 1))})
-		}
+		record := job.RecordID(pairs.TextAt(k))
+		out = append(out, job.Ranked{Shard: shard, Record: record, Rank: parseScore(pairs.ValueAt(k + 1))})
 	}
 	return out
 }
 
 // topRanked are the n worst, in one order for all.
 func topRanked(all []job.Ranked, n int) []job.Ranked {
-	slices.SortFunc(all, func(a, b job.Ranked) int {
-		return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.Record, b.Record))
-	})
+	slices.SortFunc(all, job.Ranked.Compare)
 	return all[:min(n, len(all))]
 }

@@ -256,7 +256,7 @@ func (h *history) compareRanks() {
 	h.T.Helper()
 	for _, which := range []job.Ranking{job.RankingFailing, job.RankingLate} {
 		indexed := map[job.RecordID]int64{}
-		for _, e := range h.readWorst(which, "", 100) {
+		for _, e := range h.readWorst(which, 100) {
 			indexed[e.Record] = e.Rank
 		}
 		for record, r := range h.known {

@@ -10,9 +10,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func (w *World) readWorst(which job.Ranking, namespace string, n int) []job.Ranked {
+func (w *World) readWorst(which job.Ranking, n int) []job.Ranked {
 	w.T.Helper()
-	found, err := w.Store.ListRanked(w.T.Context(), []int{0, 1}, which, namespace, n)
+	found, err := w.Store.ListRanked(w.T.Context(), []int{0, 1}, which, n)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -41,17 +41,16 @@ func testWorst(w *World) {
 			w.MustWrite(0, w.Decide(job.RecordID("ns/"+id), record.Definition, record.State, job.Pause{}))
 		}
 	}
-	expect := func(which job.Ranking, namespace string, n int, want ...string) {
+	expect := func(which job.Ranking, n int, want ...string) {
 		w.T.Helper()
-		if got := rankedNames(w.readWorst(which, namespace, n)); !slices.Equal(got, want) {
-			w.T.Errorf("index %d of %q: %v, want %v", which, namespace, got, want)
+		if got := rankedNames(w.readWorst(which, n)); !slices.Equal(got, want) {
+			w.T.Errorf("index %d: %v, want %v", which, got, want)
 		}
 	}
 	a, b, c := "ns/"+ids[0], "ns/"+ids[1], "ns/"+ids[2]
-	expect(job.RankingFailing, "", 2, c+"=3000", b+"=2000")
-	expect(job.RankingFailing, "ns", 9, c+"=3000", b+"=2000", a+"=1000")
-	expect(job.RankingFailing, "other", 9)
-	expect(job.RankingLate, "", 9)
+	expect(job.RankingFailing, 2, c+"=3000", b+"=2000")
+	expect(job.RankingFailing, 9, c+"=3000", b+"=2000", a+"=1000")
+	expect(job.RankingLate, 9)
 	counts, err := w.Store.CountRanked(w.T.Context(), []int{0, 1}, job.RankingFailing, []int64{1, job.RankOfFailures(2), job.RankOfFailures(4)})
 	if err != nil || !slices.Equal(counts, []int64{3, 2, 0}) {
 		w.T.Errorf("counts %v (%v)", counts, err)
@@ -60,11 +59,11 @@ func testWorst(w *World) {
 	w.runTo(ids[2], job.OutcomeSucceeded)
 	record := w.Get(ids[1])
 	w.MustWrite(0, w.Decide(job.RecordID(b), record.Definition, record.State, job.Delete{}))
-	expect(job.RankingFailing, "", 9, a+"=1000")
-	if err := w.Store.RemoveRanked(w.T.Context(), job.RankingFailing, w.readWorst(job.RankingFailing, "", 9)); err != nil {
+	expect(job.RankingFailing, 9, a+"=1000")
+	if err := w.Store.RemoveRanked(w.T.Context(), job.RankingFailing, w.readWorst(job.RankingFailing, 9)); err != nil {
 		w.T.Error(err)
 	}
-	expect(job.RankingFailing, "", 9)
+	expect(job.RankingFailing, 9)
 
 	// Of more than it holds, the index loses those with the least rank.
 	const most = 1000
@@ -76,7 +75,7 @@ func testWorst(w *World) {
 	}
 	w.runTo(ids[2], job.OutcomeFailed)
 	w.runTo(ids[2], job.OutcomeFailed)
-	found := w.readWorst(job.RankingFailing, "", 2*most)
+	found := w.readWorst(job.RankingFailing, 2*most)
 	if len(found) != most || !slices.Contains(rankedNames(found), c+"=2000") || found[most-1].Rank != 1002 {
 		w.T.Errorf("%d entries, the last %+v", len(found), found[len(found)-1])
 	}
@@ -91,16 +90,12 @@ func testOverdue(w *World) {
 		w.Add(d)
 	}
 	w.Advance(4500 * time.Millisecond)
-	for namespace, want := range map[string][]string{
-		"":      {"ns/" + ids[0] + "=4500", "ns/" + ids[1] + "=3500", "ns/" + ids[2] + "=2500"},
-		"other": nil,
-	} {
-		found, err := w.Store.ListOverdue(w.T.Context(), []int{0, 1}, namespace, 3)
-		if got := rankedNames(found); err != nil || !slices.Equal(got, want) {
-			w.T.Errorf("overdue in %q: %v (%v), want %v", namespace, got, err, want)
-		}
+	found, err := w.Store.ListOverdue(w.T.Context(), []int{0, 1}, 3)
+	want := []string{"ns/" + ids[0] + "=4500", "ns/" + ids[1] + "=3500", "ns/" + ids[2] + "=2500"}
+	if got := rankedNames(found); err != nil || !slices.Equal(got, want) {
+		w.T.Errorf("overdue: %v (%v), want %v", got, err, want)
 	}
-	if all, err := w.Store.ListOverdue(w.T.Context(), []int{0}, "ns", 9); err != nil || len(all) != 5 {
+	if all, err := w.Store.ListOverdue(w.T.Context(), []int{0}, 9); err != nil || len(all) != 5 {
 		w.T.Errorf("overdue: %v (%v)", all, err)
 	}
 }

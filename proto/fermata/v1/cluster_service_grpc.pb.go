@@ -39,9 +39,11 @@ const (
 type ClusterServiceClient interface {
 	// Lists the nodes of the cluster.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
-	// Lists the shards with the nodes that hold them.
+	// Lists the shards with the nodes that hold them. Counts of jobs are as old as those of ListQueues.
 	ListShards(ctx context.Context, in *ListShardsRequest, opts ...grpc.CallOption) (*ListShardsResponse, error)
-	// Lists the queues with their sizes, workers and recent runs.
+	// Lists the queues with their sizes, workers and recent runs. All callers of a node share one count
+	// of a namespace. A count is served for twenty times as long as it took: for less than a second with
+	// a hundred queues, for 30 seconds at most.
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	// Lists the connected workers.
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
@@ -178,9 +180,11 @@ func (c *clusterServiceClient) DeleteAuditExport(ctx context.Context, in *Delete
 type ClusterServiceServer interface {
 	// Lists the nodes of the cluster.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
-	// Lists the shards with the nodes that hold them.
+	// Lists the shards with the nodes that hold them. Counts of jobs are as old as those of ListQueues.
 	ListShards(context.Context, *ListShardsRequest) (*ListShardsResponse, error)
-	// Lists the queues with their sizes, workers and recent runs.
+	// Lists the queues with their sizes, workers and recent runs. All callers of a node share one count
+	// of a namespace. A count is served for twenty times as long as it took: for less than a second with
+	// a hundred queues, for 30 seconds at most.
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	// Lists the connected workers.
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)

@@ -127,6 +127,9 @@ const (
 	Reason_KIND_QUEUE_PAUSED Reason_Kind = 20
 	// The schedule excludes the time at which the run would start.
 	Reason_KIND_EXCLUSION Reason_Kind = 21
+	// The shard of the job has more lanes than a node reads at once. The node finds the run, but
+	// maybe some seconds late.
+	Reason_KIND_OVERSIZED_SHARD Reason_Kind = 22
 )
 
 // Enum value maps for Reason_Kind.
@@ -154,6 +157,7 @@ var (
 		19: "KIND_PAYLOAD",
 		20: "KIND_QUEUE_PAUSED",
 		21: "KIND_EXCLUSION",
+		22: "KIND_OVERSIZED_SHARD",
 	}
 	Reason_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":       0,
@@ -178,6 +182,7 @@ var (
 		"KIND_PAYLOAD":           19,
 		"KIND_QUEUE_PAUSED":      20,
 		"KIND_EXCLUSION":         21,
+		"KIND_OVERSIZED_SHARD":   22,
 	}
 )
 
@@ -621,7 +626,10 @@ func (x *TopJobsRequest) GetLimit() int32 {
 type TopJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The worst first. At most 1,000 late and 1,000 failing jobs of each shard are ranked.
-	Jobs          []*TopJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs []*TopJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// True if jobs may be missing: the call ended after 6 MiB of payloads, or after 1,000 jobs of which
+	// the caller may see too few.
+	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -661,6 +669,13 @@ func (x *TopJobsResponse) GetJobs() []*TopJob {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *TopJobsResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
 }
 
 // TopJob is one entry of a ranking.
@@ -3667,9 +3682,12 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tKIND_LATE\x10\x01\x12\x10\n" +
-	"\fKIND_FAILING\x10\x02\"9\n" +
+	"\fKIND_FAILING\x10\x02\"Y\n" +
 	"\x0fTopJobsResponse\x12&\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x12.fermata.v1.TopJobR\x04jobs\"r\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x12.fermata.v1.TopJobR\x04jobs\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x02 \x01(\bR\n" +
+	"incomplete\"r\n" +
 	"\x06TopJob\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12+\n" +
 	"\x03lag\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12\x18\n" +
@@ -3680,7 +3698,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12,\n" +
 	"\areasons\x18\x02 \x03(\v2\x12.fermata.v1.ReasonR\areasons\x12!\n" +
 	"\x03job\x18\x03 \x01(\v2\x0f.fermata.v1.JobR\x03job\x12#\n" +
-	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\x95\x05\n" +
+	"\x04runs\x18\x04 \x03(\v2\x0f.fermata.v1.RunR\x04runs\"\xaf\x05\n" +
 	"\x06Reason\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.fermata.v1.Reason.KindR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x129\n" +
@@ -3690,7 +3708,7 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
-	"blocked_by\x18\x06 \x01(\tR\tblockedBy\"\x9c\x03\n" +
+	"blocked_by\x18\x06 \x01(\tR\tblockedBy\"\xb6\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fKIND_NOT_DUE\x10\x01\x12\x0e\n" +
@@ -3715,7 +3733,8 @@ const file_fermata_v1_job_service_proto_rawDesc = "" +
 	"\rKIND_SCHEDULE\x10\x12\x12\x10\n" +
 	"\fKIND_PAYLOAD\x10\x13\x12\x15\n" +
 	"\x11KIND_QUEUE_PAUSED\x10\x14\x12\x12\n" +
-	"\x0eKIND_EXCLUSION\x10\x15\"\xfb\x01\n" +
+	"\x0eKIND_EXCLUSION\x10\x15\x12\x18\n" +
+	"\x14KIND_OVERSIZED_SHARD\x10\x16\"\xfb\x01\n" +
 	"\x12BackfillJobRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +

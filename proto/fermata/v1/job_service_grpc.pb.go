@@ -101,7 +101,9 @@ type JobServiceClient interface {
 	// Overrides for a limited time when, or how often, the job runs. Reason NO_INTERVAL: the job is
 	// not recurring.
 	HintJob(ctx context.Context, in *HintJobRequest, opts ...grpc.CallOption) (*Job, error)
-	// Lists the jobs that are latest, or that have failed longest, the worst first.
+	// Lists the jobs that are latest, or that have failed longest, the worst first. All callers of a
+	// node share its look at the rankings and lanes of all namespaces, so that a list of one namespace
+	// may be some seconds old, 30 seconds at most.
 	TopJobs(ctx context.Context, in *TopJobsRequest, opts ...grpc.CallOption) (*TopJobsResponse, error)
 	// Explains why the job is not running now, and what it waits for.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
@@ -467,7 +469,9 @@ type JobServiceServer interface {
 	// Overrides for a limited time when, or how often, the job runs. Reason NO_INTERVAL: the job is
 	// not recurring.
 	HintJob(context.Context, *HintJobRequest) (*Job, error)
-	// Lists the jobs that are latest, or that have failed longest, the worst first.
+	// Lists the jobs that are latest, or that have failed longest, the worst first. All callers of a
+	// node share its look at the rankings and lanes of all namespaces, so that a list of one namespace
+	// may be some seconds old, 30 seconds at most.
 	TopJobs(context.Context, *TopJobsRequest) (*TopJobsResponse, error)
 	// Explains why the job is not running now, and what it waits for.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)

@@ -4,10 +4,10 @@
 --       7 meta field of the caller's last batch  8 batch id
 --       9 until when the caller waits, by the shard's clock in ms; 0 unknown
 --       10 advance: how many ms before it is due a record may be leased  11.. quota of each lane
--- Reply {code, clock, replayed, deadline, {record, state ...}, {definition of each},
+-- Reply {code, clock, replayed, deadline, {record, state ...}, {definition of the first ones},
 --       {corrupt records}, first due of each lane ...}. A run that is a record of its own has
---       the definition of its job; false is none. More than FEW definitions are not sent:
---       a plain read brings them for less than a script, and for one more round trip.
+--       the definition of its job; false is none. Definitions are bounded by bytes. Of more
+--       than FEW records none is sent: the lease does not wait for them.
 --       code 4: too late, nobody waits for the answer any more
 -- Guards: the lock has the caller's value. A record whose state's header is not as long as
 --       it should be is moved out of the way, to the dead region for ever, and reported;
@@ -28,7 +28,7 @@ local function defined(leased)
 		local at = find(id, '#', 1, true)
 		names[#names + 1] = at and sub(id, 1, at - 1) or id
 	end
-	return call('hmget', KEYS[5], unpack(names))
+	return bounded_fields(KEYS[5], names, 1, #names)
 end
 
 -- answer brings the index of lanes in line with the lanes and ends the reply with them. A

@@ -1,15 +1,11 @@
--- read.lua: read records at one instant. Changes nothing, the clock neither.
+-- read.lua: read records at one instant, and their definitions bounded by bytes. Changes nothing, the clock neither.
 -- KEYS  1 states  2 definitions
 -- ARGV  records, then for each the record whose definition counts for it
--- Reply {states, definitions}; false for what does not exist
+-- Reply {states, definitions of the first records, of one at least}; false for what does not exist
 -- May be repeated.
-local n = #ARGV / 2
-local function fields(key, from)
-	local values = {}
-	for i = from, from + n - 1, 1000 do
-		local last = math.min(i + 999, from + n - 1)
-		for _, v in ipairs(call('hmget', key, unpack(ARGV, i, last))) do values[#values + 1] = v end
-	end
-	return values
+local n, states = #ARGV / 2, {}
+for i = 1, n, 1000 do
+	local last = math.min(i + 999, n)
+	for _, v in ipairs(call('hmget', KEYS[1], unpack(ARGV, i, last))) do states[#states + 1] = v end
 end
-return {fields(KEYS[1], 1), fields(KEYS[2], n + 1)}
+return {states, bounded_fields(KEYS[2], ARGV, n + 1, 2 * n)}
