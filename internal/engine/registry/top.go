@@ -33,7 +33,7 @@ func (r *Registry) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, e
 	for n := q.Limit + topSpare; ; n = min(4*n, topScan) {
 		var more bool
 		var err error
-		jobs, more, err = r.findWorst(ctx, q, n)
+		jobs, more, err = r.findTopJobs(ctx, q, n)
 		if err != nil {
 			return nil, err
 		}
@@ -46,9 +46,9 @@ func (r *Registry) TopJobs(ctx context.Context, q job.TopQuery) ([]job.TopJob, e
 	return jobs[:min(q.Limit, len(jobs))], nil
 }
 
-// findWorst finds the wanted jobs among the first n entries of the indexes; more: there may be
+// findTopJobs finds the wanted jobs among the first n entries of the indexes; more: there may be
 // more entries.
-func (r *Registry) findWorst(ctx context.Context, q job.TopQuery, n int) (jobs []job.TopJob, more bool, err error) {
+func (r *Registry) findTopJobs(ctx context.Context, q job.TopQuery, n int) (jobs []job.TopJob, more bool, err error) {
 	entries, err := r.o.Store.ListRanked(ctx, q.Shards, q.Ranking, q.Namespace, n)
 	if err != nil {
 		return nil, false, err
