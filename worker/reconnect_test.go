@@ -221,7 +221,7 @@ func TestOneHelloAtATime(t *testing.T) {
 }
 
 // A node that has joined since the worker connected is where it goes when its own has gone.
-func TestAddressesOfNewNodesAreLearnt(t *testing.T) {
+func TestAddressesOfNewNodesAreLearned(t *testing.T) {
 	a, gone, joined := newNode(t), newNode(t), newNode(t)
 	gone.kill()
 	w := run(t, worker.Options{Addresses: []string{a.addr}}, newGates().handlers())

@@ -151,24 +151,24 @@ func (p *applyPlanner) hasChanges() bool {
 
 // applyChanges makes the planned changes and prints their number. It prints failures and continues after them.
 func (p *applyPlanner) applyChanges(ctx context.Context) error {
-	var wishes []*client.DesiredJob
+	var desired []*client.DesiredJob
 	for i, c := range p.changes {
 		switch c.GetAction() {
 		case fermatav1.JobChange_ACTION_CREATE, fermatav1.JobChange_ACTION_UPDATE:
 			p.desiredJobs[i].Etag = c.GetBefore().GetEtag()
-			wishes = append(wishes, p.desiredJobs[i])
+			desired = append(desired, p.desiredJobs[i])
 		}
 	}
 	for _, j := range p.surplus {
-		wishes = append(wishes, &client.DesiredJob{JobId: client.JobID(j), Delete: true, Etag: j.GetEtag()})
+		desired = append(desired, &client.DesiredJob{JobId: client.JobID(j), Delete: true, Etag: j.GetEtag()})
 	}
 	queues, failed := p.setQueues(ctx)
-	changes, err := p.client.ApplyJobs(ctx, wishes, client.ApplyOptions{Force: p.flags.force})
+	changes, err := p.client.ApplyJobs(ctx, desired, client.ApplyOptions{Force: p.flags.force})
 	sum := p.countChanges()
 	sum.created, sum.updated, sum.deleted, sum.queues = 0, 0, 0, queues
 	for i, c := range changes {
 		if err := client.ChangeError(c); err != nil {
-			failed = append(failed, p.app.failedItem(wishes[i].GetJobId(), i, err))
+			failed = append(failed, p.app.failedItem(desired[i].GetJobId(), i, err))
 			continue
 		}
 		sum.countAction(c.GetAction())
@@ -177,9 +177,9 @@ func (p *applyPlanner) applyChanges(ctx context.Context) error {
 		failed = append(failed, err)
 	}
 	if p.app.output != "table" {
-		return worstError(failed)
+		return highestCodeError(failed)
 	}
-	return errors.Join(p.app.println("applied: "+sum.summaryText(pastWords)), worstError(failed))
+	return errors.Join(p.app.println("applied: "+sum.summaryText(pastWords)), highestCodeError(failed))
 }
 
 // setQueues replaces limits that are still those that were compared.

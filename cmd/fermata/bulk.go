@@ -90,14 +90,14 @@ func (a *app) confirmAction(b *bulkAction, n int) error {
 	}
 	fmt.Fprint(a.err, question+" [y/N] ")
 	if p, ok := a.in.(*noticingReader); ok {
-		p.told = true // the question is the notice
+		p.noticed = true // the question is the notice
 	}
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	if answer == "y" || answer == "yes" {
 		return nil
 	}
-	if errors.Is(err, errInterrupted) {
+	if errors.Is(err, errInputInterrupted) {
 		return err
 	}
 	return &codedError{err: errors.New("nothing was changed"), code: exitFailed}

@@ -165,7 +165,7 @@ func TestInterruptedWaits(t *testing.T) {
 	})
 	interrupt()
 	got := <-code
-	if got != exitInterrupted || !strings.Contains(errs.String(), "interrupted: run m-") || !strings.Contains(errs.String(), "fermata jobs runs slow m-") {
+	if got != exitRunContinues || !strings.Contains(errs.String(), "interrupted: run m-") || !strings.Contains(errs.String(), "fermata jobs runs slow m-") {
 		t.Errorf("exit %d: %s", got, errs.String())
 	}
 }

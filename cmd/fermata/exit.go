@@ -18,15 +18,15 @@ import (
 
 // Exit codes, documented in the help of the root command.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitConflict    = 4
-	exitUnavailable = 5
-	exitPending     = 6
-	exitSignedOut   = 7
-	exitInterrupted = 8
+	exitOK           = 0
+	exitFailed       = 1
+	exitUsage        = 2
+	exitNotFound     = 3
+	exitConflict     = 4
+	exitUnavailable  = 5
+	exitPending      = 6
+	exitSignedOut    = 7
+	exitRunContinues = 8 // the command was interrupted; what it waited for continues
 )
 
 // exitStatus is an exit code whose error was printed already.
@@ -43,6 +43,9 @@ type codedError struct {
 
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
+
+// errInputInterrupted ends a read of standard input. Nothing was begun, so it is no [exitRunContinues].
+var errInputInterrupted = &codedError{err: errors.New("interrupted while reading standard input"), code: exitFailed}
 
 // usageError is a fault of the command line or of a file.
 type usageError struct{ err error }
@@ -182,6 +185,21 @@ func classifyError(err error) (code int, hint string) {
 		return exitFailed, "does {address} belong to a Fermata node of this version?"
 	}
 	return exitFailed, ""
+}
+
+// highestCodeError returns the error with the highest exit code.
+func highestCodeError(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	highest := errs[0]
+	for _, err := range errs[1:] {
+		a, _ := classifyError(highest)
+		if b, _ := classifyError(err); b > a {
+			highest = err
+		}
+	}
+	return &itemError{err: highest, failed: len(errs)}
 }
 
 // reasonOf is the reason that a node gives by name, empty if there is none.

@@ -133,8 +133,8 @@ func TestAnInterruptedWaitHasItsCode(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(out.String(), "run 1 of ping continues") {
-		t.Errorf("%v, want exit code %d\n%s", err, exitInterrupted, out)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitRunContinues || !strings.Contains(out.String(), "run 1 of ping continues") {
+		t.Errorf("%v, want exit code %d\n%s", err, exitRunContinues, out)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	codes := regexp.MustCompile(`(?m)^  (\d)  (.*)$`).FindAllStringSubmatch(rootHelp, -1)
-	if len(codes) != exitInterrupted+1 {
+	if len(codes) != exitRunContinues+1 {
 		t.Fatalf("--help has %d codes", len(codes))
 	}
 	for _, code := range codes {

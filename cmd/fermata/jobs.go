@@ -134,7 +134,7 @@ func (a *app) createFromFile(cmd *cobra.Command, path string) error {
 				}
 			}
 			return nil
-		}), worstError(failed))
+		}), highestCodeError(failed))
 	})
 }
 
@@ -165,21 +165,6 @@ func (a *app) failedItem(id string, i int, err error) error {
 	}
 	fmt.Fprintln(a.err, strings.Join(lines, "\n"))
 	return err
-}
-
-// worstError returns the error with the highest exit code.
-func worstError(errs []error) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	highest := errs[0]
-	for _, err := range errs[1:] {
-		a, _ := classifyError(highest)
-		if b, _ := classifyError(err); b > a {
-			highest = err
-		}
-	}
-	return &itemError{err: highest, failed: len(errs)}
 }
 
 func (a *app) updateCommand() *cobra.Command {
@@ -287,5 +272,5 @@ func (a *app) forEachName(names []string, do func(i int) error) error {
 			failed = append(failed, err)
 		}
 	}
-	return worstError(failed)
+	return highestCodeError(failed)
 }

@@ -81,7 +81,7 @@ func (a *app) resealJobs(ctx context.Context, c *client.Client, which client.Sel
 			resealed++
 		}
 	}
-	if err := worstError(failed); err != nil {
+	if err := highestCodeError(failed); err != nil {
 		return err
 	}
 	return a.printResult(fmt.Sprintf("sealed %s again, left %d unchanged", countText(resealed, "payload", "payloads"),

@@ -51,9 +51,9 @@ func (a *app) refreshDefaultsCommand() *cobra.Command {
 					return err
 				}
 				if dry {
-					return errors.Join(p.printChanges("plan"), worstError(failed))
+					return errors.Join(p.printChanges("plan"), highestCodeError(failed))
 				}
-				return errors.Join(cmp.Or(p.printChanges(""), p.applyChanges(ctx)), worstError(failed))
+				return errors.Join(cmp.Or(p.printChanges(""), p.applyChanges(ctx)), highestCodeError(failed))
 			})
 		},
 	}
@@ -118,7 +118,7 @@ func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFla
 	if err != nil {
 		return nil, nil, err
 	}
-	wishes := p.desiredJobs[:0]
+	desired := p.desiredJobs[:0]
 	for i, change := range changes {
 		err := client.ChangeError(change)
 		if before := change.GetBefore(); err == nil && before.GetEtag() != jobs[i].GetEtag() {
@@ -128,8 +128,8 @@ func (a *app) planRefresh(ctx context.Context, c *client.Client, flags *applyFla
 			failed = append(failed, a.failedItem(client.JobID(jobs[i]), i, err))
 			continue
 		}
-		wishes, p.changes = append(wishes, p.desiredJobs[i]), append(p.changes, change)
+		desired, p.changes = append(desired, p.desiredJobs[i]), append(p.changes, change)
 	}
-	p.desiredJobs = wishes
+	p.desiredJobs = desired
 	return p, failed, nil
 }

@@ -120,7 +120,7 @@ func (a *app) awaitRuns(ctx context.Context, jobs []string, started []*client.Ru
 			case errors.Is(ctx.Err(), context.Canceled):
 				return &codedError{
 					err:  fmt.Errorf("interrupted: run %s of %s continues", run, printableText(jobs[i])),
-					code: exitInterrupted,
+					code: exitRunContinues,
 					hint: fmt.Sprintf("see it with: fermata jobs runs %s %s; end it with: fermata jobs cancel %s %s",
 						printableText(jobs[i]), run, printableText(jobs[i]), run),
 				}

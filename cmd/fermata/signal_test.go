@@ -86,7 +86,7 @@ func TestNoticeOnATerminal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p = &noticingReader{ctx: ctx, in: terminal, notice: &notice}
-	if _, err := io.ReadAll(p); !errors.Is(err, errInterrupted) || !strings.Contains(notice.String(), "Ctrl-D") {
+	if _, err := io.ReadAll(p); !errors.Is(err, errInputInterrupted) || !strings.Contains(notice.String(), "Ctrl-D") {
 		t.Errorf("of a terminal: %v, %q", err, notice.String())
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,23 +9,20 @@ import (
 	"golang.org/x/term"
 )
 
-// errInterrupted ends a read of standard input.
-var errInterrupted = &codedError{err: errors.New("interrupted while reading standard input"), code: exitFailed}
-
 // noticingReader reads standard input to its end. A signal ends the read, and a notice is printed if a terminal
 // is read.
 type noticingReader struct {
-	ctx    context.Context
-	in     io.Reader
-	notice io.Writer
-	told   bool
+	ctx     context.Context
+	in      io.Reader
+	notice  io.Writer
+	noticed bool
 }
 
 func (p *noticingReader) Read(to []byte) (int, error) {
-	if file, ok := p.in.(*os.File); ok && !p.told && term.IsTerminal(int(file.Fd())) {
+	if file, ok := p.in.(*os.File); ok && !p.noticed && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprintln(p.notice, "reading from standard input; end it with Ctrl-D")
 	}
-	p.told = true
+	p.noticed = true
 	type answer struct {
 		n   int
 		err error
@@ -41,7 +37,7 @@ func (p *noticingReader) Read(to []byte) (int, error) {
 	case a := <-done:
 		return copy(to, buffer[:a.n]), a.err
 	case <-p.ctx.Done():
-		return 0, errInterrupted
+		return 0, errInputInterrupted
 	}
 }
 

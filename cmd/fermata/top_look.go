@@ -78,8 +78,8 @@ func (a *app) snapshotOfEach(ctx context.Context, c *client.Client, names []stri
 		}
 	}
 	slices.Sort(sum.denied)
-	sum.failing = sortWorstFirst(fermatav1.TopJobsRequest_KIND_FAILING, sum.failing, maxJobsShown)
-	sum.late = sortWorstFirst(fermatav1.TopJobsRequest_KIND_LATE, sum.late, maxJobsShown)
+	sum.failing = sortTopJobs(fermatav1.TopJobsRequest_KIND_FAILING, sum.failing, maxJobsShown)
+	sum.late = sortTopJobs(fermatav1.TopJobsRequest_KIND_LATE, sum.late, maxJobsShown)
 	return sum
 }
 

@@ -233,7 +233,7 @@ func (t *jobImport) printSummary() error {
 	if t.read == 0 {
 		none = &codedError{err: errors.New("the input holds no jobs"), code: exitFailed}
 	}
-	return cmp.Or(worstError(t.failed), t.app.printResult(text,
+	return cmp.Or(highestCodeError(t.failed), t.app.printResult(text,
 		resultFact{"registered", t.created + t.alreadyPresent}, resultFact{"replaced", t.replaced},
 		resultFact{"skipped", t.skipped}, resultFact{"unchanged", t.unchanged},
 		resultFact{"not_imported_lines", append([]int{}, t.lost...)}), none)

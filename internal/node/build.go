@@ -118,7 +118,7 @@ func (n *Node) buildScheduler(context.Context) (err error) {
 	c := n.cfg
 	n.scheduler, err = scheduler.New(scheduler.Options{
 		Node: c.Name, Store: n.store, Ledger: n.ledger, Slots: gates{n}, Limits: gates{n}, Peers: n.peers,
-		Held: n.heldLock, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) },
+		Held: n.validLock, Latency: n.redisLatency, OnLost: func(e job.Ending) { n.admission.Ended(e) },
 		LeaseTTL: c.LeaseTTL, Rescan: c.Rescan, Alignment: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	})
 	return err

@@ -83,8 +83,8 @@ func (n *Node) runHooks() {
 func (n *Node) heldLocks() map[int]string {
 	held := map[int]string{}
 	for _, shard := range n.allShards() {
-		if grip, ok := n.locks.HeldLock(shard); ok {
-			held[shard] = grip.Value
+		if lock, ok := n.locks.ValidLock(shard); ok {
+			held[shard] = lock.Value
 		}
 	}
 	return held

@@ -76,7 +76,7 @@ func TestNoListenerIsOpenByAccident(t *testing.T) {
 	}
 }
 
-func TestWhatInsecureLetThroughIsSaid(t *testing.T) {
+func TestInsecureCallsAreReported(t *testing.T) {
 	log := &lines{}
 	cfg := node.Config{
 		Name: "n", GRPCAddr: "0.0.0.0:0", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",

@@ -35,10 +35,10 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 	for _, etag := range []string{"", "x", victim.GetEtag()} {
 		take := &fermatav1.DesiredJob{JobId: "victim", Etag: etag, Job: taken}
 		remove := &fermatav1.DesiredJob{JobId: "victim", Etag: etag, Delete: true}
-		for _, wishes := range [][]*fermatav1.DesiredJob{{take}, {take, take}, {remove}, {remove, remove},
+		for _, desired := range [][]*fermatav1.DesiredJob{{take}, {take, take}, {remove}, {remove, remove},
 			{take, remove}, {remove, take}} {
 			applied, err := c.ApplyJobs(x.as("scaler-a"),
-				&fermatav1.ApplyJobsRequest{Parent: "namespaces/a", Force: true, DesiredJobs: wishes})
+				&fermatav1.ApplyJobsRequest{Parent: "namespaces/a", Force: true, DesiredJobs: desired})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,17 +48,17 @@ func TestAnEditorOfOneQueueCannotTakeAJob(t *testing.T) {
 					want = codes.InvalidArgument
 				}
 				if codes.Code(change.GetCode()) != want || change.GetBefore() != nil || change.GetAfter() != nil {
-					t.Errorf("etag %q, wish %d of %d: %v", etag, i, len(wishes), change)
+					t.Errorf("etag %q, desired job %d of %d: %v", etag, i, len(desired), change)
 				}
 			}
 			planned, err := c.PlanJobs(x.as("scaler-a"),
-				&fermatav1.PlanJobsRequest{Parent: "namespaces/a", Force: true, DesiredJobs: wishes})
+				&fermatav1.PlanJobsRequest{Parent: "namespaces/a", Force: true, DesiredJobs: desired})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, change := range planned.GetChanges() {
 				if change.GetCode() == 0 || change.GetBefore() != nil || change.GetAfter() != nil {
-					t.Errorf("etag %q, wish %d of %d is planned: %v", etag, i, len(wishes), change)
+					t.Errorf("etag %q, desired job %d of %d is planned: %v", etag, i, len(desired), change)
 				}
 			}
 		}

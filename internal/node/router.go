@@ -13,7 +13,7 @@ import (
 // Nudge notifies the holder of a shard that lanes became due earlier: this node's own loop, or the peer whose
 // lock value the script returned.
 func (n *Node) Nudge(shard int, heads []job.LaneHead, holder string) {
-	if _, held := n.locks.HeldLock(shard); held {
+	if _, held := n.locks.ValidLock(shard); held {
 		n.scheduler.LanesDueEarlier(shard, heads)
 		return
 	}
@@ -26,10 +26,10 @@ func (n *Node) Nudge(shard int, heads []job.LaneHead, holder string) {
 	}
 }
 
-// heldLock is the lock value of a shard while this node may rely on it.
-func (n *Node) heldLock(shard int) (string, bool) {
-	grip, ok := n.locks.HeldLock(shard)
-	return grip.Value, ok
+// validLock is the lock value of a shard while this node may rely on it.
+func (n *Node) validLock(shard int) (string, bool) {
+	lock, ok := n.locks.ValidLock(shard)
+	return lock.Value, ok
 }
 
 // redisLatency is the current latency of Redis for this node.
@@ -134,7 +134,7 @@ func (n *Node) OnCancel(record job.RecordID, token uint64) { n.dispatcher.Cancel
 func (n *Node) Describe() job.NodeInfo {
 	held := 0
 	for shard := range n.cfg.Shards {
-		if _, ok := n.locks.HeldLock(shard); ok {
+		if _, ok := n.locks.ValidLock(shard); ok {
 			held++
 		}
 	}

@@ -111,7 +111,7 @@ func (n *Node) bindPayloads() error {
 func (n *Node) heldShards() []int {
 	var held []int
 	for _, shard := range n.allShards() {
-		if _, ok := n.locks.HeldLock(shard); ok {
+		if _, ok := n.locks.ValidLock(shard); ok {
 			held = append(held, shard)
 		}
 	}

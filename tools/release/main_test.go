@@ -204,7 +204,7 @@ func TestChartIsOfTheRelease(t *testing.T) {
 	}
 }
 
-func TestImageIsPushedIfToldTo(t *testing.T) {
+func TestImageIsPushedOnRequest(t *testing.T) {
 	root := product(t)
 	var pushed atomic.Int32
 	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))

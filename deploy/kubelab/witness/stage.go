@@ -31,7 +31,7 @@ const (
 type witness struct {
 	load     load
 	recorder recorder
-	pulse    pulse
+	pulse    stallWatch
 	lease    time.Duration
 
 	mu     sync.Mutex // one question at a time

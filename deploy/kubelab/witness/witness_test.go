@@ -167,7 +167,7 @@ func TestQuestionsOutOfOrderAreRefused(t *testing.T) {
 }
 
 func TestPulseNotesStalls(t *testing.T) {
-	var p pulse
+	var p stallWatch
 	at := time.Now()
 	p.note(at, at.Add(stalled))
 	p.note(at, at.Add(stalled+time.Millisecond))

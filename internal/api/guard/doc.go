@@ -4,7 +4,7 @@
 // bearer token or verified client certificate, and compare the permission that the method requires with the
 // caller's roles (permissions.go). The identity is cached on the connection for a minute. A role may be
 // limited to some queues: the table of permissions states for each method whether such a role may call it, and
-// handlers that filter by queue use [QueueLimits].
+// handlers that filter by queue use [scope].
 //
 // gRPC reads a whole request before an interceptor runs. The gate therefore also wraps the transport
 // credentials and the tap handle of the server: they count the connections, streams and bytes of callers that

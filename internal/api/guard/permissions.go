@@ -34,7 +34,7 @@ type methodPermission struct {
 // one without a row, so that nothing is reachable that nobody has thought about.
 //
 // Batches name one namespace in parent; the handlers refuse items of another one. What holds
-// for roles that are limited to queues is in queue_limits.go.
+// for roles that are limited to queues is in role_scope.go.
 var methodPermissions = map[string]methodPermission{
 	fermatav1.JobService_GetJob_FullMethodName:           {permission: authz.ReadJobs, namespaceOf: namespaceOfJob((*fermatav1.GetJobRequest).GetName), queueRule: checkedQueues},
 	fermatav1.JobService_ListJobs_FullMethodName:         {permission: authz.ReadJobs, namespaceOf: namespaceOfParent, queueRule: checkedQueues},

@@ -24,9 +24,9 @@ func (l *testConns) openStreams(c *connection, life time.Duration) (streams []co
 	}
 }
 
-// TestUnprovedStreams: each connection has a few, all have a bound together, and whoever
+// TestUnauthenticatedStreams: each connection has a few, all have a bound together, and whoever
 // has most of them makes room.
-func TestUnprovedStreams(t *testing.T) {
+func TestUnauthenticatedStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestConns(1000, time.Hour)
 		var all []context.Context
@@ -121,9 +121,9 @@ func isClosed(c *connection) bool {
 	}
 }
 
-// TestUnprovedBytes: all connections together have a bound too, beyond which those go
+// TestUnauthenticatedBytes: all connections together have a bound too, beyond which those go
 // that have sent most, and what ends or is proved gives its share back.
-func TestUnprovedBytes(t *testing.T) {
+func TestUnauthenticatedBytes(t *testing.T) {
 	l := newTestConns(1000, time.Hour)
 	var all []*connection
 	for i := range maxUnauthenticatedBytesTotal / MaxUnauthenticatedBytes {
@@ -162,9 +162,9 @@ func TestUnprovedBytes(t *testing.T) {
 	}
 }
 
-// TestUnprovedPlaces: an address that holds on to all the places it gets leaves room
+// TestUnauthenticatedPlaces: an address that holds on to all the places it gets leaves room
 // for others, and who comes from a crowd has its turn.
-func TestUnprovedPlaces(t *testing.T) {
+func TestUnauthenticatedPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 40
 		l := newTestConns(most, time.Minute)
@@ -212,8 +212,8 @@ func TestUnprovedPlaces(t *testing.T) {
 	})
 }
 
-// TestUnprovedShare: a process of little memory keeps less of what strangers send.
-func TestUnprovedShare(t *testing.T) {
+// TestUnauthenticatedShare: a process of little memory keeps less of what strangers send.
+func TestUnauthenticatedShare(t *testing.T) {
 	for memory, want := range map[int64]int{math.MaxInt64: maxUnauthenticatedBytesTotal, 4 << 30: maxUnauthenticatedBytesTotal, 1 << 30: 128 << 20, 100 << 20: MaxUnauthenticatedBytes} {
 		if got := unauthenticatedMemory(memory); got != want {
 			t.Errorf("%d: %d, want %d", memory, got, want)

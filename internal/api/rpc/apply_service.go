@@ -11,11 +11,11 @@ import (
 )
 
 func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest) (*fermatav1.PlanJobsResponse, error) {
-	wishes, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
+	desired, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
 	if err != nil {
 		return nil, err
 	}
-	answers := s.definitions.PlanJobs(ctx, wishes, q.GetForce())
+	answers := s.definitions.PlanJobs(ctx, desired, q.GetForce())
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}
@@ -23,11 +23,11 @@ func (s *jobService) PlanJobs(ctx context.Context, q *fermatav1.PlanJobsRequest)
 }
 
 func (s *jobService) ApplyJobs(ctx context.Context, q *fermatav1.ApplyJobsRequest) (*fermatav1.ApplyJobsResponse, error) {
-	wishes, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
+	desired, err := s.readDesiredJobs(q.GetParent(), q.GetDesiredJobs())
 	if err != nil {
 		return nil, err
 	}
-	answers := s.definitions.ApplyJobs(ctx, wishes, q.GetForce())
+	answers := s.definitions.ApplyJobs(ctx, desired, q.GetForce())
 	if err := findTooLargeError(answers); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-func TestWishesAreTranslated(t *testing.T) {
+func TestDesiredJobsAreTranslated(t *testing.T) {
 	b := serve(t)
 	before := stored()
 	after := before
@@ -25,29 +25,29 @@ func TestWishesAreTranslated(t *testing.T) {
 		{Before: record(before), Err: &job.PreconditionError{Key: key, Reason: job.ReasonOtherOwner, Text: "it belongs to them"}},
 		{Action: job.ApplyDelete, Before: record(before)},
 	}
-	wishes := []*fermatav1.DesiredJob{
+	desired := []*fermatav1.DesiredJob{
 		{JobId: "a", Etag: "e", Paused: new(true), Job: &fermatav1.Job{Name: "namespaces/elsewhere/jobs/x", Handler: "h", PayloadSealed: true}},
 		{JobId: "b", Job: &fermatav1.Job{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}, Paused: new(false)},
 		{JobId: "c", Delete: true, Etag: "f"},
 	}
 	jobs := fermatav1.NewJobServiceClient(b.conn)
-	planned, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes, Force: true})
+	planned, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: desired, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes, Force: true})
+	applied, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: desired, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := b.jobs.wishes
+	got := b.jobs.desired
 	if !b.jobs.force || got[0].Definition.Key != (job.Key{Namespace: "default", ID: "a"}) || !got[0].AsRead || !got[0].Pause || got[0].Resume || got[0].Etag != "e" {
-		t.Errorf("first wish %+v", got[0])
+		t.Errorf("first desired job %+v", got[0])
 	}
 	if got[1].Err == nil || !got[1].Resume || got[1].Pause || got[1].AsRead {
-		t.Errorf("second wish %+v", got[1])
+		t.Errorf("second desired job %+v", got[1])
 	}
 	if !got[2].Delete || got[2].Etag != "f" || got[2].Definition.ID != "c" {
-		t.Errorf("third wish %+v", got[2])
+		t.Errorf("third desired job %+v", got[2])
 	}
 	for what, changes := range map[string][]*fermatav1.JobChange{"plan": planned.GetChanges(), "apply": applied.GetChanges()} {
 		c := changes[0]
@@ -74,10 +74,10 @@ func TestWishesAreTranslated(t *testing.T) {
 		}
 	}
 	b.jobs.wished = []job.ApplyResult{{Err: job.ErrTooLarge}}
-	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes[:1]}); status.Code(err) != codes.ResourceExhausted {
+	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: desired[:1]}); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
-	if _, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: wishes[:1]}); status.Code(err) != codes.ResourceExhausted {
+	if _, err := jobs.ApplyJobs(t.Context(), &fermatav1.ApplyJobsRequest{Parent: "namespaces/default", DesiredJobs: desired[:1]}); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
 	if _, err := jobs.PlanJobs(t.Context(), &fermatav1.PlanJobsRequest{Parent: "namespaces/default", DesiredJobs: make([]*fermatav1.DesiredJob, maxBatch+1)}); status.Code(err) != codes.InvalidArgument {

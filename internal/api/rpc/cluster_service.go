@@ -108,7 +108,8 @@ func (s *clusterService) ListQueues(ctx context.Context, q *fermatav1.ListQueues
 			return nil, err
 		}
 	}
-	queues, err := s.cluster.Queues(ctx, namespace, guard.QueueLimitsFrom(ctx, cmp.Or(namespace, authz.AllNamespaces)).Filter())
+	scope := guard.RoleScopeFrom(ctx, cmp.Or(namespace, authz.AllNamespaces))
+	queues, err := s.cluster.Queues(ctx, namespace, scope.Filter())
 	return &fermatav1.ListQueuesResponse{Queues: convert.Map(queues, queueToPB)}, err
 }
 

@@ -62,8 +62,8 @@ func (s *eventService) WatchEvents(q *fermatav1.WatchEventsRequest, stream grpc.
 			return err
 		}
 		query.Watcher = c.ShareHolder(namespace)
-		w.limits = guard.QueueLimitsFrom(stream.Context(), namespace)
-		query.Filter.Covers = w.limits.Filter()
+		w.scope = guard.RoleScopeFrom(stream.Context(), namespace)
+		query.Filter.Covers = w.scope.Filter()
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -88,8 +88,8 @@ type watcher struct {
 	stream    grpc.ServerStreamingServer[fermatav1.WatchEventsResponse]
 	caller    *guard.Caller // nil where callers are not authenticated
 	namespace string
-	queues    []string           // that the request names
-	limits    *guard.QueueLimits // nil: the caller may read all queues
+	queues    []string         // that the request names
+	scope     *guard.RoleScope // nil: the caller may read all queues
 	ended     chan error
 	sending   atomic.Int64 // since when, Unix nanoseconds; 0: nothing is being sent; closed
 }
@@ -160,7 +160,7 @@ func (w *watcher) reauthorize() error {
 	if err := w.authorizeQueues(now); err != nil {
 		return err
 	}
-	if w.limits == nil {
+	if w.scope == nil {
 		// Nothing is left out for those who might read all queues; their role may have been
 		// limited since.
 		return now.Authorize(ctx, authz.ReadJobs, w.namespace, "")

@@ -27,8 +27,8 @@ type JobDefinitions interface {
 	Delete(ctx context.Context, key job.Key, etag string) error
 
 	// PlanJobs computes what Apply would do, and stores nothing.
-	PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult
-	ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult
+	PlanJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult
+	ApplyJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult
 }
 
 // JobOperations change when jobs run, without changing their definitions.

@@ -40,8 +40,8 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 			return nil, job.Invalid("policy_queue", "is of namespace %q, but job of %q", job.Clip(of.Namespace, 80), namespace)
 		}
 		namespace = of.Namespace
-		if l := guard.QueueLimitsFrom(ctx, namespace); l != nil {
-			if err := l.Check(ctx, of.Queue); err != nil {
+		if scope := guard.RoleScopeFrom(ctx, namespace); scope != nil {
+			if err := scope.Check(ctx, of.Queue); err != nil {
 				return nil, err
 			}
 		}
@@ -82,11 +82,11 @@ func (s *jobService) PreviewSchedule(ctx context.Context, q *fermatav1.PreviewSc
 // visibleDefaults is the queue whose defaults a preview may show to a caller: without the queue, or the
 // namespace too, if the roles of the caller do not cover them.
 func visibleDefaults(ctx context.Context, of job.QueueKey) job.QueueKey {
-	l := guard.QueueLimitsFrom(ctx, of.Namespace)
+	scope := guard.RoleScopeFrom(ctx, of.Namespace)
 	switch {
-	case l == nil || l.Covers(of.Queue):
+	case scope == nil || scope.Covers(of.Queue):
 		return of
-	case l.CoversAny(authz.ReadJobs):
+	case scope.CoversAny(authz.ReadJobs):
 		return job.QueueKey{Namespace: of.Namespace}
 	}
 	return job.QueueKey{}

@@ -26,12 +26,12 @@ type queueScopedJobs struct{ inner Jobs }
 
 // checkVisible denies access to a job of another queue.
 func (j queueScopedJobs) checkVisible(ctx context.Context, key job.Key) error {
-	l := guard.QueueLimitsFrom(ctx, key.Namespace)
-	if l == nil {
+	scope := guard.RoleScopeFrom(ctx, key.Namespace)
+	if scope == nil {
 		return nil
 	}
 	record, err := j.inner.Get(ctx, key)
-	if err == nil && !l.Covers(record.Definition.Queue) {
+	if err == nil && !scope.Covers(record.Definition.Queue) {
 		return &job.MissingError{Key: key}
 	}
 	return err
@@ -40,8 +40,8 @@ func (j queueScopedJobs) checkVisible(ctx context.Context, key job.Key) error {
 // requireCoveredQueue denies a call that changes all jobs which a filter selects, unless that names a
 // queue of the caller.
 func requireCoveredQueue(ctx context.Context, f job.Filter) error {
-	if l := guard.QueueLimitsFrom(ctx, f.Namespace); l != nil {
-		return l.Check(ctx, f.Queue)
+	if scope := guard.RoleScopeFrom(ctx, f.Namespace); scope != nil {
+		return scope.Check(ctx, f.Queue)
 	}
 	return nil
 }
@@ -50,39 +50,39 @@ func requireCoveredQueue(ctx context.Context, f job.Filter) error {
 // filter that it returns hides those of other queues: they are hidden where pages are filled,
 // so that neither the length of a page nor its token shows that they are there.
 func restrictListing(ctx context.Context, f job.Filter) (job.Filter, error) {
-	l := guard.QueueLimitsFrom(ctx, f.Namespace)
-	if l == nil {
+	scope := guard.RoleScopeFrom(ctx, f.Namespace)
+	if scope == nil {
 		return f, nil
 	}
-	f.Covers = l.Covers
+	f.Covers = scope.Covers
 	if f.Queue == "" {
 		return f, nil
 	}
-	return f, l.Check(ctx, f.Queue)
+	return f, scope.Check(ctx, f.Queue)
 }
 
 func (j queueScopedJobs) Create(ctx context.Context, d job.Definition, requestID string) (job.Record, error) {
-	l := guard.QueueLimitsFrom(ctx, d.Key.Namespace)
-	if l == nil {
+	scope := guard.RoleScopeFrom(ctx, d.Key.Namespace)
+	if scope == nil {
 		return j.inner.Create(ctx, d, requestID)
 	}
-	if err := l.Check(ctx, d.Queue); err != nil {
+	if err := scope.Check(ctx, d.Queue); err != nil {
 		return job.Record{}, err
 	}
 	record, err := j.inner.Create(ctx, d, requestID)
-	answer := hideMoved(l, job.CreateAnswer{Record: record, Err: err})
-	return answer.Record, j.explainTaken(ctx, l, d.Key, answer.Err)
+	answer := hideMoved(scope, job.CreateAnswer{Record: record, Err: err})
+	return answer.Record, j.explainTaken(ctx, scope, d.Key, answer.Err)
 }
 
 // explainTaken replaces the error for an id that belongs to a job of another queue: the caller can neither see nor
 // change that job, and needs to know only that the id is taken.
-func (j queueScopedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits, key job.Key, err error) error {
+func (j queueScopedJobs) explainTaken(ctx context.Context, scope *guard.RoleScope, key job.Key, err error) error {
 	var exists *job.ExistsError
-	if l == nil || !errors.As(err, &exists) {
+	if scope == nil || !errors.As(err, &exists) {
 		return err
 	}
 	record, getErr := j.inner.Get(ctx, key)
-	if getErr != nil && !isNotFound(getErr) || getErr == nil && l.Covers(record.Definition.Queue) {
+	if getErr != nil && !isNotFound(getErr) || getErr == nil && scope.Covers(record.Definition.Queue) {
 		return err
 	}
 	return apierror.WithDetails(codes.AlreadyExists, fmt.Sprintf("the id %q is taken by a job of a queue that your roles do not cover", key.ID),
@@ -91,21 +91,21 @@ func (j queueScopedJobs) explainTaken(ctx context.Context, l *guard.QueueLimits,
 
 func (j queueScopedJobs) CreateBatch(ctx context.Context, requests []job.CreateRequest) []job.CreateAnswer {
 	answers := make([]job.CreateAnswer, len(requests))
-	limits := make([]*guard.QueueLimits, len(requests))
+	scopes := make([]*guard.RoleScope, len(requests))
 	good, place := make([]job.CreateRequest, 0, len(requests)), make([]int, 0, len(requests))
 	for i, q := range requests {
 		d := &q.Definition
-		limits[i] = guard.QueueLimitsFrom(ctx, d.Key.Namespace)
-		if limits[i] != nil && !limits[i].Covers(d.Queue) {
-			answers[i].Err = limits[i].DenyItem(ctx, i, d.Key.ID, d.Queue)
+		scopes[i] = guard.RoleScopeFrom(ctx, d.Key.Namespace)
+		if scopes[i] != nil && !scopes[i].Covers(d.Queue) {
+			answers[i].Err = scopes[i].DenyItem(ctx, i, d.Key.ID, d.Queue)
 			continue
 		}
 		good, place = append(good, q), append(place, i)
 	}
 	for i, answer := range j.inner.CreateBatch(ctx, good) {
-		if l := limits[place[i]]; l != nil {
-			answer = hideMoved(l, answer)
-			answer.Err = j.explainTaken(ctx, l, good[i].Definition.Key, answer.Err)
+		if scope := scopes[place[i]]; scope != nil {
+			answer = hideMoved(scope, answer)
+			answer.Err = j.explainTaken(ctx, scope, good[i].Definition.Key, answer.Err)
 		}
 		answers[place[i]] = answer
 	}
@@ -114,8 +114,8 @@ func (j queueScopedJobs) CreateBatch(ctx context.Context, requests []job.CreateR
 
 // hideMoved refuses to answer a repeated request with a job that has been moved to another
 // queue since its creation.
-func hideMoved(l *guard.QueueLimits, answer job.CreateAnswer) job.CreateAnswer {
-	if d := answer.Record.Definition; answer.Err == nil && d != nil && !l.Covers(d.Queue) {
+func hideMoved(scope *guard.RoleScope, answer job.CreateAnswer) job.CreateAnswer {
+	if d := answer.Record.Definition; answer.Err == nil && d != nil && !scope.Covers(d.Queue) {
 		return job.CreateAnswer{Err: &job.ExistsError{Key: d.Key, Reason: "it has another definition"}}
 	}
 	return answer
@@ -124,7 +124,7 @@ func hideMoved(l *guard.QueueLimits, answer job.CreateAnswer) job.CreateAnswer {
 func (j queueScopedJobs) Get(ctx context.Context, key job.Key) (job.Record, error) {
 	record, err := j.inner.Get(ctx, key)
 	if err == nil {
-		if l := guard.QueueLimitsFrom(ctx, key.Namespace); l != nil && !l.Covers(record.Definition.Queue) {
+		if scope := guard.RoleScopeFrom(ctx, key.Namespace); scope != nil && !scope.Covers(record.Definition.Queue) {
 			return job.Record{}, &job.MissingError{Key: key}
 		}
 	}
@@ -142,12 +142,12 @@ func (j queueScopedJobs) List(ctx context.Context, f job.Filter, pageSize int, t
 // Update looks at the queue that the job has and at the one that it is to have, both of the
 // definitions that are compared and written together.
 func (j queueScopedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.Record, error) {
-	l := guard.QueueLimitsFrom(ctx, u.Key.Namespace)
-	if l == nil {
+	scope := guard.RoleScopeFrom(ctx, u.Key.Namespace)
+	if scope == nil {
 		return j.inner.Update(ctx, u)
 	}
 	u.Check = func(present job.Definition) error {
-		if !l.Covers(present.Queue) {
+		if !scope.Covers(present.Queue) {
 			return &job.MissingError{Key: u.Key}
 		}
 		return nil
@@ -156,7 +156,7 @@ func (j queueScopedJobs) Update(ctx context.Context, u job.UpdateRequest) (job.R
 	u.Merge = func(present job.Definition) (job.Definition, error) {
 		next, err := merge(present)
 		if err == nil {
-			err = l.Check(ctx, next.Queue)
+			err = scope.Check(ctx, next.Queue)
 		}
 		return next, err
 	}
@@ -236,7 +236,7 @@ func (j queueScopedJobs) Explain(ctx context.Context, key job.Key) (job.Explaine
 }
 
 func (j queueScopedJobs) TopJobs(ctx context.Context, q job.TopQuery) (job.TopList, error) {
-	q.Covers = guard.QueueLimitsFrom(ctx, cmp.Or(q.Namespace, authz.AllNamespaces)).Filter()
+	q.Covers = guard.RoleScopeFrom(ctx, cmp.Or(q.Namespace, authz.AllNamespaces)).Filter()
 	return j.inner.TopJobs(ctx, q)
 }
 
@@ -276,7 +276,7 @@ func (j queueScopedJobs) RedriveDeadLetters(ctx context.Context, q job.RedriveRe
 			return job.Bulk{}, err
 		}
 	}
-	q.Filter.Covers = guard.QueueLimitsFrom(ctx, q.Filter.Namespace).Filter()
+	q.Filter.Covers = guard.RoleScopeFrom(ctx, q.Filter.Namespace).Filter()
 	return j.inner.RedriveDeadLetters(ctx, q)
 }
 
@@ -295,8 +295,8 @@ func (j queueScopedJobs) ResumeAll(ctx context.Context, f job.Filter, note strin
 }
 
 func (j queueScopedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job.QueueSettings, error) {
-	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
-		if err := l.Check(ctx, q.Queue); err != nil {
+	if scope := guard.RoleScopeFrom(ctx, q.Namespace); scope != nil {
+		if err := scope.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
 		}
 	}
@@ -304,37 +304,37 @@ func (j queueScopedJobs) QueueSettings(ctx context.Context, q job.QueueKey) (job
 }
 
 func (j queueScopedJobs) SetQueueSettings(ctx context.Context, q job.QueueKey, c job.QueueChange) (job.QueueSettings, error) {
-	if l := guard.QueueLimitsFrom(ctx, q.Namespace); l != nil {
-		if err := l.Check(ctx, q.Queue); err != nil {
+	if scope := guard.RoleScopeFrom(ctx, q.Namespace); scope != nil {
+		if err := scope.Check(ctx, q.Queue); err != nil {
 			return job.QueueSettings{}, err
 		}
 	}
 	return j.inner.SetQueueSettings(ctx, q, c)
 }
 
-func (j queueScopedJobs) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	return j.inner.PlanJobs(ctx, limitDesiredJobs(ctx, wishes), force)
+func (j queueScopedJobs) PlanJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
+	return j.inner.PlanJobs(ctx, limitDesiredJobs(ctx, desired), force)
 }
 
-func (j queueScopedJobs) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	return j.inner.ApplyJobs(ctx, limitDesiredJobs(ctx, wishes), force)
+func (j queueScopedJobs) ApplyJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
+	return j.inner.ApplyJobs(ctx, limitDesiredJobs(ctx, desired), force)
 }
 
-// limitDesiredJobs has each wish checked where its job is read. No wish is left out before that,
+// limitDesiredJobs has each desired job checked where its job is read. No desired job is left out before that,
 // so that what is decided over all of them, such as a job that is named twice, holds.
-func limitDesiredJobs(ctx context.Context, wishes []job.DesiredJob) []job.DesiredJob {
-	limits := map[string]*guard.QueueLimits{}
-	limited := slices.Clone(wishes)
+func limitDesiredJobs(ctx context.Context, desired []job.DesiredJob) []job.DesiredJob {
+	scopes := map[string]*guard.RoleScope{}
+	limited := slices.Clone(desired)
 	for i := range limited {
 		w := &limited[i]
 		namespace := w.Definition.Key.Namespace
-		l, known := limits[namespace]
+		scope, known := scopes[namespace]
 		if !known {
-			l = guard.QueueLimitsFrom(ctx, namespace)
-			limits[namespace] = l
+			scope = guard.RoleScopeFrom(ctx, namespace)
+			scopes[namespace] = scope
 		}
-		if l != nil {
-			w.Check = func(present *job.Definition) error { return checkDesiredJob(ctx, l, i, &wishes[i], present) }
+		if scope != nil {
+			w.Check = func(present *job.Definition) error { return checkDesiredJob(ctx, scope, i, &desired[i], present) }
 		}
 	}
 	return limited
@@ -342,12 +342,14 @@ func limitDesiredJobs(ctx context.Context, wishes []job.DesiredJob) []job.Desire
 
 // checkDesiredJob asks for the queue that a job has, which the answer does not name, and for the
 // one that it is to have.
-func checkDesiredJob(ctx context.Context, l *guard.QueueLimits, i int, w *job.DesiredJob, present *job.Definition) error {
+func checkDesiredJob(
+	ctx context.Context, scope *guard.RoleScope, i int, w *job.DesiredJob, present *job.Definition,
+) error {
 	switch {
-	case present != nil && !l.Covers(present.Queue):
-		return l.DenyItem(ctx, i, w.Definition.Key.ID, "")
-	case !w.Delete && !l.Covers(w.Definition.Queue):
-		return l.DenyItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
+	case present != nil && !scope.Covers(present.Queue):
+		return scope.DenyItem(ctx, i, w.Definition.Key.ID, "")
+	case !w.Delete && !scope.Covers(w.Definition.Queue):
+		return scope.DenyItem(ctx, i, w.Definition.Key.ID, w.Definition.Queue)
 	}
 	return nil
 }

@@ -182,10 +182,10 @@ func (f *twoQueues) SetQueueSettings(_ context.Context, q job.QueueKey, _ job.Qu
 	return job.QueueSettings{}, nil
 }
 
-// PlanJobs reads each job once and asks for the wish's check, as the registry does.
-func (f *twoQueues) PlanJobs(ctx context.Context, wishes []job.DesiredJob, _ bool) []job.ApplyResult {
+// PlanJobs reads each job once and asks for the desired job's check, as the registry does.
+func (f *twoQueues) PlanJobs(ctx context.Context, desired []job.DesiredJob, _ bool) []job.ApplyResult {
 	seen := map[job.Key]bool{}
-	return convert.Map(wishes, func(w job.DesiredJob) job.ApplyResult {
+	return convert.Map(desired, func(w job.DesiredJob) job.ApplyResult {
 		key := w.Definition.Key
 		if seen[key] {
 			return job.ApplyResult{Err: job.Invalid("job_id", "%q is wished for twice", key.ID)}
@@ -206,8 +206,8 @@ func (f *twoQueues) PlanJobs(ctx context.Context, wishes []job.DesiredJob, _ boo
 	})
 }
 
-func (f *twoQueues) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	return f.PlanJobs(ctx, wishes, force)
+func (f *twoQueues) ApplyJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
+	return f.PlanJobs(ctx, desired, force)
 }
 
 // queueCase is what a caller may ask who is limited to queue mail, and what not.
@@ -231,7 +231,7 @@ func everyMinute(queue string) *fermatav1.Job {
 	return p
 }
 
-func wish(id, queue string) *fermatav1.DesiredJob {
+func desiredJob(id, queue string) *fermatav1.DesiredJob {
 	if queue == "" {
 		return &fermatav1.DesiredJob{JobId: id, Delete: true, Etag: "e"}
 	}
@@ -293,11 +293,11 @@ var queueCases = map[string]queueCase{
 		holds: "for queue",
 	},
 	"JobService/PlanJobs": {
-		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, DesiredJobs: []*fermatav1.DesiredJob{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.PlanJobsRequest{Parent: nsA, DesiredJobs: []*fermatav1.DesiredJob{desiredJob("theirs", "mail"), desiredJob("other", "web"), desiredJob("mine", "mail"), desiredJob("theirs", "mail"), desiredJob("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ApplyJobs": {
-		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, DesiredJobs: []*fermatav1.DesiredJob{wish("theirs", "mail"), wish("other", "web"), wish("mine", "mail"), wish("theirs", "mail"), wish("theirs", "")}}},
+		ok:    []proto.Message{&fermatav1.ApplyJobsRequest{Parent: nsA, DesiredJobs: []*fermatav1.DesiredJob{desiredJob("theirs", "mail"), desiredJob("other", "web"), desiredJob("mine", "mail"), desiredJob("theirs", "mail"), desiredJob("theirs", "")}}},
 		holds: "jobs/mine", lacks: "jobs/theirs",
 	},
 	"JobService/ListJobs": {
@@ -429,8 +429,8 @@ func TestItemsOfOtherQueues(t *testing.T) {
 	moved := &movedJobs{twoQueues: twoQueues{t: t}}
 	b := serveGated(t, Options{Jobs: moved, Authority: newAuthority(t, authz.Limits{}, rule)})
 	c, ctx := fermatav1.NewJobServiceClient(b.dial(t)), as(t.Context(), "some")
-	w := wish("theirs", "mail")
-	applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, DesiredJobs: []*fermatav1.DesiredJob{w, w, wish("fresh", "web"), wish("gone", "")}})
+	w := desiredJob("theirs", "mail")
+	applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, DesiredJobs: []*fermatav1.DesiredJob{w, w, desiredJob("fresh", "web"), desiredJob("gone", "")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,12 +441,12 @@ func TestItemsOfOtherQueues(t *testing.T) {
 		{codes.PermissionDenied, `job "theirs": `}, {codes.InvalidArgument, "wished for twice"}, {codes.PermissionDenied, `job "fresh": `}, {codes.OK, ""},
 	} {
 		if p := applied.GetChanges()[i]; codes.Code(p.GetCode()) != want.code || !strings.Contains(p.GetMessage(), want.text) {
-			t.Errorf("wish %d is answered by %v", i, p)
+			t.Errorf("desired job %d is answered by %v", i, p)
 		}
 	}
-	// A plan that fails does not open the way for the wishes.
+	// A plan that fails does not open the way for the desired jobs.
 	for _, moved.planErr = range []error{job.ErrUnavailable, job.ErrTooLarge} {
-		for _, w := range []*fermatav1.DesiredJob{wish("theirs", "mail"), wish("theirs", "")} {
+		for _, w := range []*fermatav1.DesiredJob{desiredJob("theirs", "mail"), desiredJob("theirs", "")} {
 			applied, err := c.ApplyJobs(ctx, &fermatav1.ApplyJobsRequest{Parent: nsA, Force: true, DesiredJobs: []*fermatav1.DesiredJob{w}})
 			if code := codes.Code(applied.GetChanges()[0].GetCode()); err != nil || code != codes.PermissionDenied {
 				t.Errorf("without a plan (%v): %v, %v", moved.planErr, applied, err)
@@ -477,11 +477,11 @@ type movedJobs struct {
 	planErr error
 }
 
-func (m *movedJobs) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+func (m *movedJobs) PlanJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
 	if m.planErr == nil {
-		return m.twoQueues.PlanJobs(ctx, wishes, force)
+		return m.twoQueues.PlanJobs(ctx, desired, force)
 	}
-	return convert.Map(wishes, func(job.DesiredJob) job.ApplyResult { return job.ApplyResult{Err: m.planErr} })
+	return convert.Map(desired, func(job.DesiredJob) job.ApplyResult { return job.ApplyResult{Err: m.planErr} })
 }
 
 func (m *movedJobs) Create(context.Context, job.Definition, string) (job.Record, error) {

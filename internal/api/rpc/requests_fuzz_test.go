@@ -123,9 +123,9 @@ func (a anyJobs) ExportJobs(context.Context, job.Filter, int, string) (job.Backu
 	return job.BackupPage{Backups: []job.Backup{{Definition: a.present}}}, nil
 }
 
-func (a anyJobs) PlanJobs(_ context.Context, wishes []job.DesiredJob, _ bool) []job.ApplyResult {
-	answers := make([]job.ApplyResult, len(wishes))
-	for i, w := range wishes {
+func (a anyJobs) PlanJobs(_ context.Context, desired []job.DesiredJob, _ bool) []job.ApplyResult {
+	answers := make([]job.ApplyResult, len(desired))
+	for i, w := range desired {
 		before, d := a.record(w.Definition.Key), w.Definition
 		answers[i] = job.ApplyResult{Action: job.ApplyUpdate, Before: &before, After: &job.Record{Definition: &d}, PauseChanges: true, Err: w.Err}
 		d.AnchorMS = 1_800_000_000_000
@@ -136,8 +136,8 @@ func (a anyJobs) PlanJobs(_ context.Context, wishes []job.DesiredJob, _ bool) []
 	return answers
 }
 
-func (a anyJobs) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	return a.PlanJobs(ctx, wishes, force)
+func (a anyJobs) ApplyJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
+	return a.PlanJobs(ctx, desired, force)
 }
 
 func (a anyJobs) Restore(_ context.Context, backups []job.Backup, _ job.Existing) []job.RestoreAnswer {

@@ -146,8 +146,8 @@ func TestScalerAnswers(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldIsNoted: in whatever way an autoscaler asks, for all queues of its trigger.
-func TestWhatIsToldIsNoted(t *testing.T) {
+// TestScalingAnswersAreRecorded: in whatever way an autoscaler asks, for all queues of its trigger.
+func TestScalingAnswersAreRecorded(t *testing.T) {
 	b := serveGated(t, Options{})
 	c := externalscaler.NewExternalScalerClient(b.dial(t))
 	b.sizes.set(autoscale.Demand{Waiting: 20})

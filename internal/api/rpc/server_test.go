@@ -52,9 +52,9 @@ type fakeJobs struct {
 
 	change job.QueueChange
 
-	wishes []job.DesiredJob
-	wished []job.ApplyResult
-	force  bool
+	desired []job.DesiredJob
+	wished  []job.ApplyResult
+	force   bool
 }
 
 func (f *fakeJobs) Create(_ context.Context, d job.Definition, _ string) (job.Record, error) {
@@ -210,9 +210,9 @@ func TestUpdateMask(t *testing.T) {
 	}
 }
 
-// TestManyFaultsAreNotAllTold: the answer to a request full of faults is bounded, and so
+// TestReportedFaultsAreLimited: the answer to a request full of faults is bounded, and so
 // is what it costs.
-func TestManyFaultsAreNotAllTold(t *testing.T) {
+func TestReportedFaultsAreLimited(t *testing.T) {
 	b := serve(t)
 	jobs := fermatav1.NewJobServiceClient(b.conn)
 	b.jobs.present = stored()

@@ -84,13 +84,13 @@ func (f *fakeJobs) SetQueueSettings(_ context.Context, q job.QueueKey, c job.Que
 	return f.settings, f.err
 }
 
-func (f *fakeJobs) PlanJobs(_ context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	f.wishes, f.force = wishes, force
+func (f *fakeJobs) PlanJobs(_ context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
+	f.desired, f.force = desired, force
 	return f.wished
 }
 
-func (f *fakeJobs) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	return f.PlanJobs(ctx, wishes, force)
+func (f *fakeJobs) ApplyJobs(ctx context.Context, desired []job.DesiredJob, force bool) []job.ApplyResult {
+	return f.PlanJobs(ctx, desired, force)
 }
 
 func (f *fakeJobs) Preview(_ context.Context, p job.PreviewRequest) (job.Preview, error) {

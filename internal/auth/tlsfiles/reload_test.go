@@ -203,7 +203,7 @@ func TestRotationFailsNoCall(t *testing.T) {
 	}
 }
 
-func TestEndOfACertificateIsToldInTime(t *testing.T) {
+func TestEndOfACertificateIsReportedInTime(t *testing.T) {
 	ours, now, log, reg := tlstest.New(t, "ours"), newClock(), &lines{}, prometheus.NewRegistry()
 	end := now.Now().Add(8 * 24 * time.Hour).Truncate(time.Second)
 	dir := tlstest.NewDir(t, ours.Issue(tlstest.Identity{NotBefore: end.Add(-90 * 24 * time.Hour), NotAfter: end}),

@@ -47,19 +47,19 @@ func (m *model) start(now int64, run string) (ok, probe bool) {
 	return true, true
 }
 
-func (m *model) end(now int64, run string, failed bool, wish, wait time.Duration) {
+func (m *model) end(now int64, run string, failed bool, retryAfter, wait time.Duration) {
 	mine := m.phase == probing && run == m.probe
 	switch {
 	case !failed && mine:
 		*m = model{phase: closed}
 	case !failed:
 	case m.phase == closed || mine:
-		if wish == 0 {
-			wish = wait
+		if retryAfter == 0 {
+			retryAfter = wait
 		}
-		*m = model{phase: waiting, steps: m.steps + 1, until: max(m.until, now+wish.Milliseconds())}
-	case wish > 0:
-		m.until = max(m.until, now+wish.Milliseconds())
+		*m = model{phase: waiting, steps: m.steps + 1, until: max(m.until, now+retryAfter.Milliseconds())}
+	case retryAfter > 0:
+		m.until = max(m.until, now+retryAfter.Milliseconds())
 	}
 }
 
@@ -119,9 +119,9 @@ func TestCircuitAgainstModel(t *testing.T) {
 				}
 			case "fail":
 				i := pick()
-				wish := rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, 30 * time.Second}).Draw(r, "wish")
-				c = c.Failed(now, runs[i], "job", "boom", wish, policy, 0)
-				m.end(now, runs[i], true, wish, policy.Delay(m.steps+1, 0))
+				retryAfter := rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, 30 * time.Second}).Draw(r, "retry after")
+				c = c.Failed(now, runs[i], "job", "boom", retryAfter, policy, 0)
+				m.end(now, runs[i], true, retryAfter, policy.Delay(m.steps+1, 0))
 				if c.Open() && before.Open() && c.OpenUntilMS < before.OpenUntilMS || !c.Open() {
 					r.Fatalf("a failure made the wait shorter: %+v to %+v", before, c)
 				}

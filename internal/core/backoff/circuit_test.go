@@ -58,16 +58,16 @@ func TestCircuitAndRetryAfter(t *testing.T) {
 	if c.OpenUntilMS != 120_000 {
 		t.Fatalf("open until %d", c.OpenUntilMS)
 	}
-	// What began before it opened counts only with a wish of its own, and the
+	// What began before it opened counts only with a RetryAfter of its own, and the
 	// longer wait holds.
 	if got := c.Failed(10, "b", "ns/b", "500", 0, policy, 0); got != c {
 		t.Errorf("a failure from before counted: %+v", got)
 	}
 	if got := c.Failed(10, "b", "ns/b", "429", time.Second, policy, 0); got.OpenUntilMS != 120_000 || got.Failures != 1 {
-		t.Errorf("a shorter wish: %+v", got)
+		t.Errorf("a shorter RetryAfter: %+v", got)
 	}
 	if got := c.Failed(0, "b", "ns/b", "429", 48*time.Hour, policy, 0); got.OpenUntilMS != MaxRetryAfter.Milliseconds() || got.Failures != 1 {
-		t.Errorf("a long wish: %+v", got)
+		t.Errorf("a long RetryAfter: %+v", got)
 	}
 }
 
@@ -107,21 +107,21 @@ func TestCircuitSteps(t *testing.T) {
 		"a late probe succeeds": {probed.Succeeded(60_000, "p"), Circuit{}},
 		"another one asks beside the probe": {probed.Failed(2000, "q", "other", "429", 3*time.Second, policy, 0),
 			Circuit{Failures: 1, OpenUntilMS: 5000, Probe: "p", ProbeUntilMS: 11_000, FailedJob: "other", Error: "429"}},
-		"another one asks for less":     {open.Failed(10, "q", "other", "429", 900*time.Millisecond, policy, 0), open},
-		"another one fails":             {probed.Failed(2000, "q", "other", "bang", 0, policy, 0), probed},
-		"another one succeeds":          {probed.Succeeded(2000, "q"), probed},
-		"no wait at all":                {Circuit{}.Failed(7, "a", "job", "boom", 0, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 7, FailedJob: "job", Error: "boom"}},
-		"part of a millisecond":         {Circuit{}.Failed(7, "a", "", "", 1, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 8}},
-		"a wish below zero is none":     {Circuit{}.Failed(0, "a", "job", "boom", -time.Hour, policy, 0), open},
-		"a closed one forgets the past": {Circuit{OpenUntilMS: 99_000, Probe: "z"}.Failed(0, "a", "job", "boom", 0, policy, 0), open},
-		"a success at a closed one":     {Circuit{}.Succeeded(5, "a"), Circuit{}},
-		"kept by nobody":                {open.RenewProbe("", 5, ttl), open},
-		"kept by another":               {probed.RenewProbe("q", 9000, ttl), probed},
-		"kept for less":                 {probed.RenewProbe("p", 1001, time.Millisecond), probed},
-		"kept at a closed one":          {Circuit{}.RenewProbe("p", 5, ttl), Circuit{}},
-		"dropped":                       {probed.ReleaseProbe("p"), open},
-		"dropped by another":            {probed.ReleaseProbe("q"), probed},
-		"a nameless success":            {open.Succeeded(5, ""), open},
+		"another one asks for less":       {open.Failed(10, "q", "other", "429", 900*time.Millisecond, policy, 0), open},
+		"another one fails":               {probed.Failed(2000, "q", "other", "bang", 0, policy, 0), probed},
+		"another one succeeds":            {probed.Succeeded(2000, "q"), probed},
+		"no wait at all":                  {Circuit{}.Failed(7, "a", "job", "boom", 0, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 7, FailedJob: "job", Error: "boom"}},
+		"part of a millisecond":           {Circuit{}.Failed(7, "a", "", "", 1, Retry{}, 0), Circuit{Failures: 1, SinceMS: 7, OpenUntilMS: 8}},
+		"a RetryAfter below zero is none": {Circuit{}.Failed(0, "a", "job", "boom", -time.Hour, policy, 0), open},
+		"a closed one forgets the past":   {Circuit{OpenUntilMS: 99_000, Probe: "z"}.Failed(0, "a", "job", "boom", 0, policy, 0), open},
+		"a success at a closed one":       {Circuit{}.Succeeded(5, "a"), Circuit{}},
+		"kept by nobody":                  {open.RenewProbe("", 5, ttl), open},
+		"kept by another":                 {probed.RenewProbe("q", 9000, ttl), probed},
+		"kept for less":                   {probed.RenewProbe("p", 1001, time.Millisecond), probed},
+		"kept at a closed one":            {Circuit{}.RenewProbe("p", 5, ttl), Circuit{}},
+		"dropped":                         {probed.ReleaseProbe("p"), open},
+		"dropped by another":              {probed.ReleaseProbe("q"), probed},
+		"a nameless success":              {open.Succeeded(5, ""), open},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, c.got, c.want)

@@ -35,7 +35,7 @@ func FuzzRetry(f *testing.F) {
 		if d > limit && d/2 > limit {
 			t.Fatalf("%v is more than twice %v", d, limit)
 		}
-		within, ok := r.NextWithin(failed, before, time.Duration(seed>>1), seed)
+		within, ok := r.NextAfterFailedRuns(failed, before, time.Duration(seed>>1), seed)
 		switch {
 		case within < 0 || !ok && within != 0:
 			t.Fatalf("%v %v", within, ok)

@@ -26,7 +26,7 @@ type Recurring struct {
 	// forgetting all of them.
 	StaleHalve bool
 	// WithinSlot is for cron schedules, which otherwise are exempt from backoff: the waits between the attempts
-	// of a run also grow with the failed runs before it ([Retry.NextWithin]), and never reach the next nominal
+	// of a run also grow with the failed runs before it ([Retry.NextAfterFailedRuns]), and never reach the next nominal
 	// time.
 	WithinSlot bool
 }

@@ -66,13 +66,13 @@ func (r Retry) Delay(failed int, seed uint64) time.Duration {
 // attempts have used up MaxAttempts, or when the next one would start later than
 // MaxElapsed. elapsed is the time since the first attempt started.
 func (r Retry) Next(failed int, elapsed time.Duration, seed uint64) (time.Duration, bool) {
-	return r.NextWithin(failed, 0, elapsed, seed)
+	return r.NextAfterFailedRuns(failed, 0, elapsed, seed)
 }
 
-// NextWithin is Next for a run that comes after so many failed ones in a row, as
+// NextAfterFailedRuns is Next for a run that follows that many failed ones in a row (before), as
 // [Recurring.WithinSlot] has it: its waits start that far up the curve. The failed
 // runs use up none of its attempts, and its first one does not wait for them.
-func (r Retry) NextWithin(failed int, before int64, elapsed time.Duration, seed uint64) (time.Duration, bool) {
+func (r Retry) NextAfterFailedRuns(failed int, before int64, elapsed time.Duration, seed uint64) (time.Duration, bool) {
 	if r.MaxAttempts > 0 && failed >= r.MaxAttempts {
 		return 0, false
 	}

@@ -230,7 +230,7 @@ func (t *transition) applyChildOutcome(bit uint64, ended, failuresChanged bool, 
 	late := t.Region == RegionDue && (t.Due <= t.now || t.Held.Reason != HeldNone)
 	if failuresChanged && !late { // one that is late stays as it is
 		if t.Hint.Source == HintWorker && t.Hint.AtMS == t.Due && t.Failures > 0 {
-			hint = max(hint, time.Duration(t.Due-t.now)*time.Millisecond) // another's wish, still in force
+			hint = max(hint, time.Duration(t.Due-t.now)*time.Millisecond) // another hint, still in force
 		}
 		t.replanRun(hint)
 		t.noteWorkerHint(t.LastError)

@@ -22,7 +22,7 @@ var ErrTooLarge = errors.New("too much for one call")
 // DesiredJob is the desired definition of a job.
 type DesiredJob struct {
 	Definition Definition
-	// Err is the part of the wish that could not be parsed; the rest is in Definition.
+	// Err is the part of the desired job that could not be parsed; the rest is in Definition.
 	Err error
 	// Doubtful are fields of the policies whose claimed sources do not match their values. A claim counts if the
 	// job to be replaced has the same source; otherwise the source is the job.
@@ -37,7 +37,7 @@ type DesiredJob struct {
 	Delete bool
 	// Pause and Resume set whether the job is paused; neither leaves it as it is.
 	Pause, Resume bool
-	// Check, when set, refuses the wish by its error. It gets the definition that the job
+	// Check, when set, refuses the desired job by its error. It gets the definition that the job
 	// has, nil if there is no job: where the job is read, before anything of it is compared
 	// or answered, and again when the job has changed by the time of the write.
 	Check func(present *Definition) error
@@ -51,7 +51,7 @@ func (w *DesiredJob) Allowed(present *Definition) error {
 	return w.Check(present)
 }
 
-// ApplyAction is the action that a wish requires.
+// ApplyAction is the action that a desired job requires.
 type ApplyAction uint8
 
 // Actions.

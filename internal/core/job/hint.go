@@ -15,23 +15,23 @@ const (
 	DefaultHintLife = time.Hour
 )
 
-// clampHint keeps a wish within the job's bounds.
-func (c *Compiled) clampHint(wish, longest time.Duration) time.Duration {
+// clampHint keeps the delay that a hint asks for within the job's bounds.
+func (c *Compiled) clampHint(delay, longest time.Duration) time.Duration {
 	if c.MaxInterval > 0 {
 		longest = c.MaxInterval
 	}
-	return max(c.MinInterval, min(wish, longest))
+	return max(c.MinInterval, min(delay, longest))
 }
 
 // clampWorkerHint limits a worker's hint to the job's bounds and, if the job sets no max_interval, to the
 // max_delay of a policy: one response of a target must not delay a job for longer than its own failures would,
 // unless the job allows it.
-func (c *Compiled) clampWorkerHint(wish, maxDelay time.Duration) time.Duration {
+func (c *Compiled) clampWorkerHint(delay, maxDelay time.Duration) time.Duration {
 	longest := maxWorkerHint
 	if maxDelay > 0 {
 		longest = max(min(maxDelay, longest), c.Schedule.Every)
 	}
-	return c.clampHint(wish, longest)
+	return c.clampHint(delay, longest)
 }
 
 // MaxRequestedDelay returns the longest wait that a worker may ask for, for a run of the job or for
@@ -54,12 +54,12 @@ func (c *Compiled) dueByHint(s *State, now int64, p planInput) (due int64, ok bo
 	if h.Source <= HintWorker || now >= h.UntilMS {
 		return 0, false
 	}
-	wish := time.Duration(h.IntervalMS) * time.Millisecond
+	delay := time.Duration(h.IntervalMS) * time.Millisecond
 	if h.AtMS != 0 {
 		p.sinceMS, p.clockLagMS = min(p.sinceMS, h.AtMS), 0 // an instant of the clock is no wait
-		wish = time.Duration(h.AtMS-p.sinceMS) * time.Millisecond
+		delay = time.Duration(h.AtMS-p.sinceMS) * time.Millisecond
 	}
-	return max(now, min(p.waitEnd(c.clampHint(wish, MaxHint)), h.UntilMS)), true
+	return max(now, min(p.waitEnd(c.clampHint(delay, MaxHint)), h.UntilMS)), true
 }
 
 // setHint takes a hint of an operator or planner, or clears the one there is.
@@ -83,7 +83,7 @@ func (t *transition) setHint(ev SetHint) Answer {
 	return t.finishDecision(Applied)
 }
 
-// noteWorkerHint makes a worker's wish visible while the run of its parent that it delays waits.
+// noteWorkerHint makes a worker's hint visible while the run of its parent that it delays waits.
 func (t *transition) noteWorkerHint(reason string) {
 	if !t.child && t.Source == DelayHint && t.Hint.Source <= HintWorker && t.Due > t.now {
 		t.Hint = Hint{Source: HintWorker, AtMS: t.Due, UntilMS: t.Due, Reason: Clip(reason, MaxNote)}

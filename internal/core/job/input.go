@@ -13,7 +13,7 @@ type FinishAttempt struct {
 	Permanent  bool
 	Error      string
 	Output     []byte
-	RetryAfter time.Duration // wish for the next delay; 0 is none
+	RetryAfter time.Duration // next delay that the worker asks for; 0 is none
 	StartedMS  int64         // shard clock, as the worker's node saw it
 	Worker     string
 }

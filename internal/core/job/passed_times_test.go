@@ -299,9 +299,9 @@ func TestRetryAfterOfARunOfItsOwn(t *testing.T) {
 		f.lease()
 		f.lease()
 		f.now += 1000
-		wish := 10 * time.Minute
-		asked := f.now + wish.Milliseconds()
-		for slot, after := range []time.Duration{wish, 0} {
+		delay := 10 * time.Minute
+		asked := f.now + delay.Milliseconds()
+		for slot, after := range []time.Duration{delay, 0} {
 			f.onChild(slot, FinishAttempt{Token: f.children[slot].Token, Outcome: OutcomeFailed, Error: "503", StartedMS: f.now, RetryAfter: after})
 			if f.parent.Due < asked || f.parent.Due > asked+60_000 || f.parent.Source != DelayHint {
 				t.Errorf("%v, run %d: due in %d ms by %v", spec.Kind, slot, f.parent.Due-f.now, f.parent.Source)

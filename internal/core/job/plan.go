@@ -14,7 +14,7 @@ const maxCountedTimes = 1000
 
 // planInput describes what happened since the last nominal time that was judged.
 type planInput struct {
-	hint time.Duration // a worker's wish for the next delay
+	hint time.Duration // the next delay that a worker asks for
 	// startedMS is when the run that ended began; 0: no run delayed the times that passed.
 	startedMS int64
 	// missedCovered: one run covers the times that were missed before it began.
@@ -239,7 +239,7 @@ func (c *Compiled) computeRetryDelay(s *State, k int, elapsed time.Duration) (ti
 	if c.Backoff.WithinSlot && c.Schedule.Kind.Local() {
 		before = int64(s.Failures)
 	}
-	return c.Retry.NextWithin(k, before, elapsed, seed)
+	return c.Retry.NextAfterFailedRuns(k, before, elapsed, seed)
 }
 
 func (c *Compiled) nominalAfter(ms int64) (int64, bool) {

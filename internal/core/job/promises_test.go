@@ -350,7 +350,7 @@ func TestAHintLeavesTheRunThatIsHeld(t *testing.T) {
 }
 
 // A dead letter of a backfill that is over runs when it is redriven.
-func TestALetterOfAFinishedBackfillIsRun(t *testing.T) {
+func TestADeadLetterOfAFinishedBackfillIsRun(t *testing.T) {
 	f := newFamily(t, def())
 	f.on(StartBackfill{Backfill{ID: "b1", NextMS: t0 - 60_001, ToMS: t0 - 1, Concurrency: 1}})
 	for len(f.letters) == 0 {

@@ -27,7 +27,7 @@ type Dispatcher struct {
 		queues        map[queueKey]*queueSessions // of the queues that workers serve
 		sessionShares *fairshare.Table            // of the memory that sessions take
 		sortedQueues  []*queueSessions            // the same; nil after a queue was added or removed
-		fleets        map[string]*WorkerGroup     // by their queues
+		workerGroups  map[string]*WorkerGroup     // by their queues
 		grants        uint64                      // grants of slots so far
 		attempts      map[string]*attempt         // by lease id
 		timers        minheap.Heap[*attempt]
@@ -72,7 +72,7 @@ func New(o Options) (*Dispatcher, error) {
 	d.mu.workers = make(map[workerKey]*Session)
 	d.mu.sessionShares = newSessionShares(memoryLimit())
 	d.mu.queues = make(map[queueKey]*queueSessions)
-	d.mu.fleets = make(map[string]*WorkerGroup)
+	d.mu.workerGroups = make(map[string]*WorkerGroup)
 	d.mu.attempts = make(map[string]*attempt)
 	d.metrics, err = newMetrics(o.Registerer, d)
 	if err != nil {

@@ -572,9 +572,9 @@ func (d *Dispatcher) audit(t testing.TB) {
 		}
 	}
 	sessions := 0
-	for key, f := range d.mu.fleets {
+	for key, f := range d.mu.workerGroups {
 		if sessions += f.sessions; f.sessions <= 0 || f.key != key {
-			t.Errorf("fleet %q: %+v", key, f)
+			t.Errorf("group %q: %+v", key, f)
 		}
 	}
 	for _, s := range d.mu.workers {
@@ -583,19 +583,19 @@ func (d *Dispatcher) audit(t testing.TB) {
 		}
 	}
 	if sessions != 0 {
-		t.Errorf("fleets count %d sessions too many", sessions)
+		t.Errorf("groups count %d sessions too many", sessions)
 	}
 	for _, c := range d.sessionsByQueue() {
 		k := c.queue
 		free := 0
-		for i, x := range c.members {
+		for i, x := range c.entries {
 			free += x.s.freeSlots()
-			if x.memberIndex != i || x.group != c || (x.slotEntry.heapPlace > 0) != (x.s.freeSlots() > 0) || (x.placeEntry.heapPlace > 0) != (x.s.placesToWait() > 0) {
+			if x.index != i || x.sessions != c || (x.slotEntry.heapPlace > 0) != (x.s.freeSlots() > 0) || (x.placeEntry.heapPlace > 0) != (x.s.placesToWait() > 0) {
 				t.Errorf("seat %d of %s: %+v", i, k.queue, x)
 			}
 		}
-		if free != c.freeSlots || len(c.members) == 0 {
-			t.Errorf("queue %s: %d slots are free, counted %d; %d seats", k.queue, free, c.freeSlots, len(c.members))
+		if free != c.freeSlots || len(c.entries) == 0 {
+			t.Errorf("queue %s: %d slots are free, counted %d; %d seats", k.queue, free, c.freeSlots, len(c.entries))
 		}
 		for _, h := range []minheap.Heap[*heapEntry]{c.bySlots, c.byPlaces} {
 			for i, x := range h {
@@ -621,8 +621,8 @@ func (d *Dispatcher) audit(t testing.TB) {
 		if busy != s.busySlots || results != s.pendingResults || s.reservedSlots < 0 || s.reservedPlaces < 0 {
 			t.Errorf("session %s: busy %d, counted %d; pending %d, counted %d; reserved %d, promised %d", key, s.busySlots, busy, s.pendingResults, results, s.reservedSlots, s.reservedPlaces)
 		}
-		if len(s.upToDate) != len(s.memberships) {
-			t.Errorf("session %s: %d of %d seats are looked at", key, len(s.upToDate), len(s.memberships))
+		if len(s.upToDateEntries) != len(s.queueEntries) {
+			t.Errorf("session %s: %d of %d seats are looked at", key, len(s.upToDateEntries), len(s.queueEntries))
 		}
 		if s.closed && len(s.attempts) == 0 {
 			t.Errorf("session %s is closed, empty and still known", key)

@@ -55,7 +55,7 @@ func (d *Dispatcher) QueueLoads() []job.QueueLoad {
 		k := c.queue
 		loads = append(loads, job.QueueLoad{
 			Namespace: k.namespace, Queue: k.queue,
-			Running: running[k], Free: d.freeSlots(c), Workers: len(c.members),
+			Running: running[k], Free: d.freeSlots(c), Workers: len(c.entries),
 		})
 		delete(running, k)
 	}

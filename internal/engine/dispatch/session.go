@@ -13,7 +13,7 @@ import (
 type Session struct {
 	d           *Dispatcher
 	key         workerKey
-	fleet       *WorkerGroup
+	group       *WorkerGroup
 	hello       job.Hello
 	stream      job.WorkerStream
 	connectedAt time.Time
@@ -22,8 +22,8 @@ type Session struct {
 
 	// Guarded by the dispatcher's mutex.
 	attempts        []*attempt
-	memberships     []*membership // in the sessions of its queues
-	upToDate        []*membership // those of them that are up to date
+	queueEntries    []*queueEntry // in the sessions of its queues
+	upToDateEntries []*queueEntry // those of them that are up to date
 	lastGrant       uint64        // grant counter when it was last given a slot
 	busySlots       int           // slots taken by attempts
 	reservedSlots   int           // slots taken by reservations
@@ -80,7 +80,7 @@ func (d *Dispatcher) Connect(hello job.Hello, out job.WorkerStream) (job.WorkerS
 	if !slices.Equal(addresses, d.mu.announcedAddresses) {
 		d.AddressesChanged() // they changed before this session could be notified
 	}
-	d.joinFleet(s)
+	d.joinGroup(s)
 	s.markOutdated()
 	d.startHeartbeats(s)
 	d.adoptLeases(s, prev, &fx)
@@ -205,34 +205,6 @@ func (s *Session) MarkDrained() {
 	s.drained = true
 }
 
-// Close ends the session. Leases that never left this process, or that reached a worker which had left, are
-// returned; the others are left to the worker's next session. They are renewed once more; if the worker sent
-// heartbeats, for the rest of the session's life. Further calls do nothing.
-func (s *Session) Close(reason string, unsent []job.WorkerMessage) {
-	d := s.d
-	var fx pendingEffects
-	d.mu.Lock()
-	if s.closed {
-		d.mu.Unlock()
-		return
-	}
-	held := len(s.attempts)
-	d.detachSession(s, &fx)
-	d.returnUnsent(s, unsent, &fx)
-	for _, a := range slices.Clone(s.attempts) { // the loop body removes some of them
-		if s.drained && !a.started && !a.over && a.pendingEvent == nil {
-			d.returnLease(a, "closed", &fx)
-			continue
-		}
-		d.orphanAttempt(a, &fx)
-	}
-	d.dropEmptySession(s)
-	d.mu.Unlock()
-	d.runEffects(&fx)
-	d.o.Logger.Info("worker disconnected", "worker", s.hello.WorkerID, "namespace", s.hello.Namespace,
-		"identity", s.hello.Identity, "reason", reason, "attempts", held)
-}
-
 // addAttempt adds an attempt to the session's.
 func (s *Session) addAttempt(a *attempt) {
 	a.sessionIndex = len(s.attempts)
@@ -246,57 +218,4 @@ func (s *Session) removeAttempt(a *attempt) {
 	s.attempts[a.sessionIndex].sessionIndex = a.sessionIndex
 	s.attempts[last] = nil
 	s.attempts = s.attempts[:last]
-}
-
-// detachSession removes a session from its queues.
-func (d *Dispatcher) detachSession(s *Session, fx *pendingEffects) {
-	s.closed = true
-	d.returnUnits(s)
-	d.stopHeartbeats(s)
-	d.leaveFleet(s)
-	for _, x := range s.memberships {
-		x.group.removeMember(x)
-		if k := x.group.queue; len(x.group.members) == 0 {
-			delete(d.mu.queues, k)
-			d.mu.sortedQueues, fx.demandChanged = nil, true
-			d.o.OnServed(k.namespace, k.queue, false)
-		}
-	}
-	s.memberships, s.upToDate = nil, nil
-}
-
-// returnUnsent returns the leases among messages that were not sent.
-func (d *Dispatcher) returnUnsent(s *Session, unsent []job.WorkerMessage, fx *pendingEffects) {
-	for _, m := range unsent {
-		assignments, _ := m.(job.Assignments)
-		for _, l := range assignments {
-			if a := d.mu.attempts[l.LeaseID]; a != nil && a.session == s && a.pendingEvent == nil && !a.started {
-				d.returnLease(a, "unsent", fx)
-			}
-		}
-	}
-}
-
-// orphanAttempt handles an attempt whose stream was cut.
-func (d *Dispatcher) orphanAttempt(a *attempt, fx *pendingEffects) {
-	switch {
-	case a.over:
-		d.forgetAttempt(a, fx)
-		return
-	case a.pendingEvent != nil:
-		a.renewAt = time.Time{}
-	case a.started || a.session.endsLeasesEarly():
-		a.renewAt = time.Now()
-	default:
-		a.renewAt = time.Time{}
-	}
-	// Whether the worker received an attempt that has not started is unknown: the worker reports it, or the
-	// lease ends uncounted.
-	a.cancelled = false
-	if a.pendingEvent == nil {
-		// Its worker may continue it elsewhere, and end it there. The node that has it then is notified.
-		d.reportEnded(a, nil, false, fx)
-		a.unknownToAttempts, a.endReported = true, false
-	}
-	d.scheduleAttempt(a)
 }

@@ -38,8 +38,8 @@ func TestAChangeKeepsToItsQueues(t *testing.T) {
 	}
 }
 
-// TestALetterIsRedrivenByBothQueues: its own, and that of its job.
-func TestALetterIsRedrivenByBothQueues(t *testing.T) {
+// TestADeadLetterIsRedrivenByBothQueues: its own, and that of its job.
+func TestADeadLetterIsRedrivenByBothQueues(t *testing.T) {
 	for own, want := range map[string]bool{"q": true, "web": false} {
 		l, store, _ := setup(t, Options{}, "a")
 		letter := job.State{Region: job.RegionDead, Lane: job.Lane{Namespace: "ns", Queue: own}, Trigger: job.TriggerManual, ManualID: "x"}

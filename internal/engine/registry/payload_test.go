@@ -86,13 +86,13 @@ func TestPayloadsAreChecked(t *testing.T) {
 			wantBad(t, "edit of an old job, payload repeated", update("old", false, func(d *job.Definition) { give("bad old")(d); d.Priority++ }), false)
 			wantBad(t, "edit of an old payload", update("old", false, give("bad new")), true)
 
-			for _, wish := range []struct {
+			for _, desiredJob := range []struct {
 				id, payload string
 				bad         bool
 			}{{"w1", "bad", true}, {"w2", "good", false}, {"old", "bad old", false}, {"old", "bad new", true}} {
-				wishes := []job.DesiredJob{{Definition: define(wish.id, "h", wish.payload)}}
-				wantBad(t, "plan "+wish.id, r.seen(t, wishes, true)[0].Err, wish.bad)
-				wantBad(t, "apply "+wish.id, r.ApplyJobs(t.Context(), wishes, true)[0].Err, wish.bad)
+				desiredJobs := []job.DesiredJob{{Definition: define(desiredJob.id, "h", desiredJob.payload)}}
+				wantBad(t, "plan "+desiredJob.id, r.seen(t, desiredJobs, true)[0].Err, desiredJob.bad)
+				wantBad(t, "apply "+desiredJob.id, r.ApplyJobs(t.Context(), desiredJobs, true)[0].Err, desiredJob.bad)
 			}
 		})
 	}

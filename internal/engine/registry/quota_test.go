@@ -114,8 +114,8 @@ func TestNamespaceHasSoManyJobs(t *testing.T) {
 		t.Errorf("one in the place of a deleted one, after one that was not created: %v", err)
 	}
 	gone := page.Records[2].Definition
-	wish := job.DesiredJob{Definition: job.Definition{Key: gone.Key}, Delete: true, Etag: gone.Etag()}
-	if answers := b.ApplyJobs(ctx, []job.DesiredJob{wish}, false); answers[0].Err != nil || answers[0].Action != job.ApplyDelete {
+	desiredJob := job.DesiredJob{Definition: job.Definition{Key: gone.Key}, Delete: true, Etag: gone.Etag()}
+	if answers := b.ApplyJobs(ctx, []job.DesiredJob{desiredJob}, false); answers[0].Err != nil || answers[0].Action != job.ApplyDelete {
 		t.Fatalf("%+v", answers)
 	}
 	if _, err := a.Create(ctx, jobOf("wished"), ""); err != nil {
@@ -222,7 +222,7 @@ func overBytes(err error) bool {
 }
 
 // TestNamespaceHasSoManyBytes: nodes that register at once do not pass the limit. At it, what
-// exists may be registered again, and made smaller; growth by an update, a wish or a backup is
+// exists may be registered again, and made smaller; growth by an update, a desired job or a backup is
 // refused; what is deleted or made smaller makes room.
 func TestNamespaceHasSoManyBytes(t *testing.T) {
 	const limit = 40_000
@@ -286,9 +286,9 @@ func TestNamespaceHasSoManyBytes(t *testing.T) {
 		t.Errorf("an update of the same size: %v", err)
 	}
 	other := page.Records[1].Definition
-	wish := job.DesiredJob{Definition: sized(other.ID, 5000), Etag: other.Etag()}
-	if answers := a.ApplyJobs(ctx, []job.DesiredJob{wish}, false); !overBytes(answers[0].Err) {
-		t.Errorf("a wish that grows: %+v", answers[0].Err)
+	desiredJob := job.DesiredJob{Definition: sized(other.ID, 5000), Etag: other.Etag()}
+	if answers := a.ApplyJobs(ctx, []job.DesiredJob{desiredJob}, false); !overBytes(answers[0].Err) {
+		t.Errorf("a desired job that grows: %+v", answers[0].Err)
 	}
 	backups := []job.Backup{{Definition: sized(other.ID, 5000)}, {Definition: sized("late", 1300)}}
 	for i, answer := range a.Restore(ctx, backups, job.ExistingReplace) {

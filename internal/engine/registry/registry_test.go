@@ -249,7 +249,7 @@ func violated(err error) string {
 	return strings.Join(fields, " ")
 }
 
-func TestWhatIsCreatedButNotConfirmedIsTold(t *testing.T) {
+func TestUnconfirmedCreationIsReported(t *testing.T) {
 	f, r := newFake(t)
 	f.unconfirmed = true
 	if _, err := r.Create(t.Context(), definition("a"), ""); !errors.Is(err, job.ErrDurability) {

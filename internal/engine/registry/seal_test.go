@@ -123,18 +123,18 @@ func TestEditsSealPayloadsAnew(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			s.wantPayload(t, key, payload, "an update of "+name)
-			wish := job.DesiredJob{Definition: owned(id, "x")}
-			wish.Definition.Payload = []byte(payload)
-			if _, a := r.one(t, wish); a.Err != nil || a.Action != job.ApplyUpdate { // and back
+			desiredJob := job.DesiredJob{Definition: owned(id, "x")}
+			desiredJob.Definition.Payload = []byte(payload)
+			if _, a := r.one(t, desiredJob); a.Err != nil || a.Action != job.ApplyUpdate { // and back
 				t.Errorf("%s: %v %v", name, a.Action, a.Err)
 			}
 			s.wantPayload(t, key, payload, "an applied file")
-			if again, _ := r.one(t, wish); again.Action != job.ApplyUnchanged {
+			if again, _ := r.one(t, desiredJob); again.Action != job.ApplyUnchanged {
 				t.Errorf("%s: once more it is %v", name, again.Action)
 			}
-			change(&wish.Definition)
-			wish.AsRead, wish.Definition.Payload = true, nil
-			planned, a := r.one(t, wish)
+			change(&desiredJob.Definition)
+			desiredJob.AsRead, desiredJob.Definition.Payload = true, nil
+			planned, a := r.one(t, desiredJob)
 			if a.Err != nil || a.Action != job.ApplyUpdate {
 				t.Errorf("%s as read: %v %v", name, a.Action, a.Err)
 			}
@@ -185,20 +185,20 @@ func TestWhatIsNotHandedOutIsNotSealed(t *testing.T) {
 		}
 		_, err := s.strict.Update(t.Context(), job.UpdateRequest{Key: key, Reseal: true, Merge: func(d job.Definition) (job.Definition, error) { return d, nil }})
 		refused("to reseal", err)
-		wish := job.DesiredJob{Definition: *before, AsRead: true}
-		wish.Definition.Priority++
-		_, a := s.strict.one(t, wish)
+		desiredJob := job.DesiredJob{Definition: *before, AsRead: true}
+		desiredJob.Definition.Priority++
+		_, a := s.strict.one(t, desiredJob)
 		refused("an applied export", a.Err)
 
-		wish = job.DesiredJob{Definition: *before}
-		wish.Definition.Payload, wish.Definition.PayloadKey = []byte("from its file"), ""
+		desiredJob = job.DesiredJob{Definition: *before}
+		desiredJob.Definition.Payload, desiredJob.Definition.PayloadKey = []byte("from its file"), ""
 		if name == "plain" || name == "empty" { // the very same, which has to be sealed all the same
-			wish.Definition.Payload = before.Payload
+			desiredJob.Definition.Payload = before.Payload
 		}
-		if planned, a := s.strict.one(t, wish); a.Err != nil || a.Action != job.ApplyUpdate || planned.Action != job.ApplyUpdate {
+		if planned, a := s.strict.one(t, desiredJob); a.Err != nil || a.Action != job.ApplyUpdate || planned.Action != job.ApplyUpdate {
 			t.Errorf("%s: a payload that is given: %v %v", name, a.Action, a.Err)
 		}
-		s.wantPayload(t, key, string(wish.Definition.Payload), name+" and a file that has it")
+		s.wantPayload(t, key, string(desiredJob.Definition.Payload), name+" and a file that has it")
 	}
 	key := put(t, s.plain, "given", "made up")
 	if _, err := s.strict.Update(t.Context(), definitionEdit(key, false, func(d *job.Definition) { d.Payload = []byte("new") })); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/fermata-io/fermata/internal/lib/ticks"
 )
 
-// Fleet are the workers of this node that serve the same queues. Each fleet is one value, which can be a map key.
-type Fleet interface {
+// WorkerGroup has the workers of this node that serve the same queues. Each group is one value, which can be a map key.
+type WorkerGroup interface {
 	Serves(namespace, queue string) bool
 	ServedQueues() (namespace string, queues []string)
 }
@@ -76,9 +76,9 @@ func (a *Allocator) Run(ctx context.Context) error {
 	return nil
 }
 
-// AssignFreed gives n slots of a fleet that became free to own shards or to peers, by turns. Slots that peers leave
+// AssignFreed gives n slots of a group that became free to own shards or to peers, by turns. Slots that peers leave
 // in their turn go to own shards when it ends. The caller calls NotifyPeers afterwards.
-func (a *Allocator) AssignFreed(f Fleet, n int) {
+func (a *Allocator) AssignFreed(f WorkerGroup, n int) {
 	namespace, queues := f.ServedQueues()
 	wanting := a.options.Peers.PeersWithoutSlots(namespace, queues)
 	s := a.turns.turnsOf(f, wanting > 0)
@@ -100,10 +100,10 @@ func (a *Allocator) AssignFreed(f Fleet, n int) {
 	}
 }
 
-// scarceTurns are the turns of the fleets that serve a lane, if own shards wait for their slots. Without such a
+// scarceTurns are the turns of the groups that serve a lane, if own shards wait for their slots. Without such a
 // wait a peer's permit is not evidence about turns.
-func (a *Allocator) scarceTurns(l job.Lane) []*fleetTurns {
-	return slices.DeleteFunc(a.turns.turnsForQueue(l.Namespace, l.Queue), func(s *fleetTurns) bool {
-		return !a.options.Scheduler.HasWaitingLanes(s.fleet.ServedQueues())
+func (a *Allocator) scarceTurns(l job.Lane) []*groupTurns {
+	return slices.DeleteFunc(a.turns.turnsForQueue(l.Namespace, l.Queue), func(s *groupTurns) bool {
+		return !a.options.Scheduler.HasWaitingLanes(s.group.ServedQueues())
 	})
 }

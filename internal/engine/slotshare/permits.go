@@ -26,7 +26,7 @@ type queuedPermit struct {
 // acceptedPermit is a permit that has slots, with the turns that it may belong to.
 type acceptedPermit struct {
 	lease func(context.Context) int
-	turns []*fleetTurns
+	turns []*groupTurns
 }
 
 // QueuePermit queues a peer's permit. A node that stops, or has too many queued permits, replies at once that it

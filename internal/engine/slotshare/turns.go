@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fleetTurns makes this node's own shards and its peers take turns at the slots of a fleet
+// groupTurns makes this node's own shards and its peers take turns at the slots of a group
 // that become free while there are too few. Own shards learn of a slot at once, peers
 // only by a message. Without turns the peers would get none until no job of the own shards
 // is due.
@@ -19,8 +19,8 @@ import (
 // A turn in which no peer comes is unused. It doubles the next turn of own shards. It may
 // have been too short for peers, or for a busy machine: the next peers' turn is twice as long, a few
 // times, and a peer that comes too late for it counts as well.
-type fleetTurns struct {
-	fleet Fleet
+type groupTurns struct {
+	group WorkerGroup
 
 	mu          sync.Mutex
 	isPeersTurn bool          // it is the peers' turn
@@ -60,7 +60,7 @@ const (
 )
 
 // peersTurnLength is the length of a turn of peers.
-func (s *fleetTurns) peersTurnLength() time.Duration {
+func (s *groupTurns) peersTurnLength() time.Duration {
 	grows := s.unusedTurns
 	if s.unusedTurns > maxGrowingTurns {
 		grows = 0
@@ -69,13 +69,13 @@ func (s *fleetTurns) peersTurnLength() time.Duration {
 }
 
 // ownTurnLength is the minimum length of a turn of this node.
-func (s *fleetTurns) ownTurnLength() time.Duration {
+func (s *groupTurns) ownTurnLength() time.Duration {
 	return min(s.peersTurnLength()*time.Duration(max(1, s.ownFactor))<<s.unusedTurns, minPeersTurn<<maxUnusedTurns)
 }
 
 // assignFreed returns who gets n slots that became free now, when wanting peers want some. After peersBegin the
 // caller calls endPeersTurn after the returned time.
-func (s *fleetTurns) assignFreed(now time.Time, wanting, n int) (turnChange, time.Duration) {
+func (s *groupTurns) assignFreed(now time.Time, wanting, n int) (turnChange, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freedAt = now
@@ -100,7 +100,7 @@ func (s *fleetTurns) assignFreed(now time.Time, wanting, n int) (turnChange, tim
 }
 
 // recordPeerRequest notes that a peer has come for slots, in its turn or too late for it.
-func (s *fleetTurns) recordPeerRequest(now time.Time) {
+func (s *groupTurns) recordPeerRequest(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if took := now.Sub(s.peersSince); !s.peerCame && took <= maxPeersTurn {
@@ -109,14 +109,14 @@ func (s *fleetTurns) recordPeerRequest(now time.Time) {
 }
 
 // recordTaken adds n slots that a peer has taken.
-func (s *fleetTurns) recordTaken(n int) {
+func (s *groupTurns) recordTaken(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.takenSlots += n
 }
 
 // endPeersTurn ends the peers' turn.
-func (s *fleetTurns) endPeersTurn() {
+func (s *groupTurns) endPeersTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isPeersTurn, s.ownSince = false, time.Time{}
@@ -129,41 +129,41 @@ func (s *fleetTurns) endPeersTurn() {
 }
 
 // isUnused reports whether no slot has become free for longer than d.
-func (s *fleetTurns) isUnused(now time.Time, d time.Duration) bool {
+func (s *groupTurns) isUnused(now time.Time, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.isPeersTurn && now.Sub(s.freedAt) > d
 }
 
-// turnTable has the turns of all fleets whose slots peers have wanted. The zero value is empty.
+// turnTable has the turns of all groups whose slots peers have wanted. The zero value is empty.
 type turnTable struct {
 	mu      sync.Mutex
-	byFleet map[Fleet]*fleetTurns
+	byGroup map[WorkerGroup]*groupTurns
 }
 
-// turnRetention is how long turns are kept without a free slot of its fleet: the fleet may have ended.
+// turnRetention is how long turns are kept without a free slot of its group: the group may have ended.
 const turnRetention = time.Minute
 
-// turnsOf returns the turns of a fleet. If there are none, it creates them if wanted, else it returns nil.
-func (s *turnTable) turnsOf(f Fleet, wanted bool) *fleetTurns {
+// turnsOf returns the turns of a group. If there are none, it creates them if wanted, else it returns nil.
+func (s *turnTable) turnsOf(f WorkerGroup, wanted bool) *groupTurns {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.byFleet[f]
+	x := s.byGroup[f]
 	if x == nil && wanted {
-		if s.byFleet == nil {
-			s.byFleet = make(map[Fleet]*fleetTurns)
+		if s.byGroup == nil {
+			s.byGroup = make(map[WorkerGroup]*groupTurns)
 		}
-		x = &fleetTurns{fleet: f}
-		s.byFleet[f] = x
+		x = &groupTurns{group: f}
+		s.byGroup[f] = x
 	}
 	return x
 }
 
-// turnsForQueue are the turns of the fleets that serve a queue.
-func (s *turnTable) turnsForQueue(namespace, queue string) (all []*fleetTurns) {
+// turnsForQueue are the turns of the groups that serve a queue.
+func (s *turnTable) turnsForQueue(namespace, queue string) (all []*groupTurns) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for f, x := range s.byFleet {
+	for f, x := range s.byGroup {
 		if f.Serves(namespace, queue) {
 			all = append(all, x)
 		}
@@ -171,13 +171,13 @@ func (s *turnTable) turnsForQueue(namespace, queue string) (all []*fleetTurns) {
 	return all
 }
 
-// removeUnused removes the turns of fleets without a free slot for long.
+// removeUnused removes the turns of groups without a free slot for long.
 func (s *turnTable) removeUnused(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for f, x := range s.byFleet {
+	for f, x := range s.byGroup {
 		if x.isUnused(now, turnRetention) {
-			delete(s.byFleet, f)
+			delete(s.byGroup, f)
 		}
 	}
 }

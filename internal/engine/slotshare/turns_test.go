@@ -31,7 +31,7 @@ func TestPeersGetTheirPartOfScarceSlots(t *testing.T) {
 		"unused turns, few slots": {gap: time.Minute, wanting: 2, least: 0.5, most: 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s fleetTurns
+			var s groupTurns
 			now, theirs := time.Unix(0, 0), 0
 			var began, ends time.Time
 			const slots = 4000
@@ -75,7 +75,7 @@ func TestPeersGetTheirPartOfScarceSlots(t *testing.T) {
 // unused before.
 func TestTurnAfterALatePeerIsLongEnough(t *testing.T) {
 	const takes = 15 * time.Millisecond
-	var s fleetTurns
+	var s groupTurns
 	now := time.Unix(0, 0)
 	turnOf := func(comes bool) time.Duration {
 		for {
@@ -110,7 +110,7 @@ func TestTurnAfterALatePeerIsLongEnough(t *testing.T) {
 	}
 }
 
-// Turns are removed when their fleet has had no free slot for long.
+// Turns are removed when their group has had no free slot for long.
 func TestUnusedTurnsAreRemoved(t *testing.T) {
 	var all turnTable
 	f := &fakeFleet{namespace: "ns", queues: []string{"p", "q"}}

@@ -20,7 +20,7 @@ func noted() (*precisetimer.Timer, <-chan time.Time) {
 	return precisetimer.New(func() { rang <- time.Now() }), rang
 }
 
-func TestAlarmRingsAtItsInstant(t *testing.T) {
+func TestTimerExpiresAtItsTime(t *testing.T) {
 	a, rang := noted()
 	defer a.Close()
 	for _, in := range []time.Duration{3 * time.Millisecond, 100 * time.Microsecond, 0, -time.Hour} {
@@ -32,7 +32,7 @@ func TestAlarmRingsAtItsInstant(t *testing.T) {
 	}
 }
 
-func TestAlarmIsSetAnew(t *testing.T) {
+func TestTimerIsReset(t *testing.T) {
 	a, rang := noted()
 	defer a.Close()
 	a.Set(time.Now().Add(time.Hour))
@@ -52,7 +52,7 @@ func TestAlarmIsSetAnew(t *testing.T) {
 
 // A call that is being made has returned when the alarm is closed; that none is made after
 // that the check for goroutines that are left shows.
-func TestClosedAlarmIsSilent(t *testing.T) {
+func TestClosedTimerDoesNotExpire(t *testing.T) {
 	entered, leave, inside := make(chan struct{}, 2), make(chan struct{}), false
 	a := precisetimer.New(func() {
 		inside = true
@@ -94,7 +94,7 @@ func BenchmarkLateness(b *testing.B) {
 	}
 }
 
-func TestRuntimeAlarmKeepsTheTimeOfABubble(t *testing.T) {
+func TestRuntimeTimerFollowsTheTimeOfABubble(t *testing.T) {
 	precisetimer.UseRuntime()
 	synctest.Test(t, func(t *testing.T) {
 		a, rang := noted()

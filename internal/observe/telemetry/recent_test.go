@@ -108,7 +108,7 @@ fermata_lag_breaches_total{namespace="ns",queue="q",reason="missed"} 0
 	}
 }
 
-func TestTheWorstAreNamedOnlyWhenTheyAreGiven(t *testing.T) {
+func TestTopJobsAreExportedOnlyWhenSet(t *testing.T) {
 	tel, reg, _ := clocked(slog.New(slog.DiscardHandler))
 	count := func(name string) int {
 		n, err := testutil.GatherAndCount(reg, name)

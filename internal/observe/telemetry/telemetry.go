@@ -19,7 +19,7 @@ type Telemetry struct {
 	metrics *metrics
 	queues  queueTable
 	sizes   sizeCollector
-	worst   worstCollector
+	topJobs topJobsCollector
 	waits   *waitTracker
 	ticks   atomic.Int64
 	now     func() time.Time
@@ -36,7 +36,7 @@ func New(logger *slog.Logger, r prometheus.Registerer, version string) *Telemetr
 	t.metrics.waits = t.waits
 	t.queues.metrics = t.metrics
 	t.queues.known, t.queues.placesByNamespace = make(map[queueKey]*queueSeries), make(map[string]int)
-	r.MustRegister(&t.sizes, &t.worst)
+	r.MustRegister(&t.sizes, &t.topJobs)
 	return t
 }
 

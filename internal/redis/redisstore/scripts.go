@@ -73,8 +73,7 @@ func compose(all *runner.Loader, events bool) scripts {
 		limits:      loadLimits(l),
 		announce:    e.load("announce", ""),
 		hook:        l.load("hook", "allow-oom"),
-
-		objectives: l.load("objectives", "allow-oom"),
+		objectives:  l.load("objectives", "allow-oom"),
 	}
 	for _, reader := range []*runner.Script{s.reap, s.read, s.definitions, s.walk, s.ends, s.grant, s.announce} {
 		reader.Mutates = false
@@ -96,12 +95,15 @@ func (l loader) load(name, flags string) *runner.Script {
 
 // clockless are the scripts that work on no shard, or without its clock.
 var clockless = []string{
-	"keyspace", "secret", "trail", "read", "walk", "ends", "grant", "hook", "objectives",
+	"keyspace", "secret", "trail", "read", "definitions", "walk", "ends", "grant", "hook", "objectives",
 	"census", "census_bytes", "limit_jobs", "limit_queues",
 }
 
 // laneWriters are the scripts that may make a lane due earlier.
 var laneWriters = []string{"create", "restore", "apply", "mend"}
+
+// definitionReaders are the scripts that read definitions by name.
+var definitionReaders = []string{"lease", "read", "definitions"}
 
 // sourceOf describes a script of this package.
 func sourceOf(name, flags string, events bool) runner.Source {
@@ -114,6 +116,9 @@ func sourceOf(name, flags string, events bool) runner.Source {
 	}
 	if slices.Contains(laneWriters, name) {
 		s.Parts = append(s.Parts, "lanes")
+	}
+	if slices.Contains(definitionReaders, name) {
+		s.Parts = append(s.Parts, "bounded")
 	}
 	if events {
 		s.Parts, s.Variant = append(s.Parts, "events"), "events"

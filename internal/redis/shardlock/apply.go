@@ -64,7 +64,7 @@ func (l *managerLoop) publishHeldLock(s *shardState, start, now time.Time) {
 	}
 	every := l.o.refreshEvery()
 	s.nextAt = start.Add(every - jitter(every/10))
-	before := l.m.grips[s.shard].Swap(&HeldLock{Shard: s.shard, Value: s.lockValue(), ValidUntil: until})
+	before := l.m.validLocks[s.shard].Swap(&ValidLock{Shard: s.shard, Value: s.lockValue(), ValidUntil: until})
 	if before == nil {
 		l.m.metrics.held.Inc()
 		l.o.Logger.Debug("shard acquired", "shard", s.shard)
@@ -119,7 +119,7 @@ func holderName(value string) string {
 
 // applyLost handles a refresh that found another value, or none.
 func (l *managerLoop) applyLost(s *shardState, now time.Time) {
-	l.withdrawHeldLock(s, LossTaken)
+	l.invalidateLock(s, LossTaken)
 	s.lock, s.nextAt, s.lostAt = nil, now, now
 	l.settleDrop(s, false)
 }
@@ -152,9 +152,9 @@ func (l *managerLoop) applyReleased(s *shardState, now time.Time) {
 	l.o.OnRelease(s.shard, owner)
 }
 
-// withdrawHeldLock withdraws the grip, if there is one.
-func (l *managerLoop) withdrawHeldLock(s *shardState, reason string) {
-	if l.m.grips[s.shard].Swap(nil) == nil {
+// invalidateLock ends the reliance on the lock, if the shard is held.
+func (l *managerLoop) invalidateLock(s *shardState, reason string) {
+	if l.m.validLocks[s.shard].Swap(nil) == nil {
 		return
 	}
 	l.m.metrics.held.Dec()

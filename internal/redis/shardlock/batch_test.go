@@ -44,7 +44,7 @@ func TestRefreshesGoTogether(t *testing.T) {
 		t.Errorf("losses: %v", f.losses)
 	}
 	for shard := range 12 {
-		if g, ok := a.HeldLock(shard); !ok || g.Value != f.value(shard) {
+		if lock, ok := a.ValidLock(shard); !ok || lock.Value != f.value(shard) {
 			t.Errorf("shard %d is held: %t", shard, ok)
 		}
 	}

@@ -39,7 +39,7 @@
 // # Invariants
 //
 //  1. Validity is counted by the monotonic clock from the *start* of the last
-//     successful call: start + TTL - Margin. [Manager.HeldLock] is false from that
+//     successful call: start + TTL - Margin. [Manager.ValidLock] is false from that
 //     instant on, whether or not Redis has answered since. (If the monotonic
 //     clock of a machine stops with it, as in a suspended VM, only the comparison
 //     of values in Redis protects.)

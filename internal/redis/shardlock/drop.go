@@ -81,9 +81,9 @@ func (l *managerLoop) openRequests() map[int]string {
 	return drops
 }
 
-// startDrop withdraws the grip at once and makes release the shard's next call.
+// startDrop ends the reliance on the lock at once and makes release the shard's next call.
 func (l *managerLoop) startDrop(s *shardState, reason string, now time.Time) {
-	l.withdrawHeldLock(s, reason)
+	l.invalidateLock(s, reason)
 	s.dropReason, s.nextAt = reason, now
 }
 

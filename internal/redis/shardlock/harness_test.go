@@ -197,7 +197,7 @@ func (f *fleet) converged(names ...string) {
 	redistest.Eventually(f.t, patience, "convergence", func() error {
 		for _, name := range names {
 			for shard, owner := range owners {
-				if _, held := f.nodes[name].HeldLock(shard); held != (owner == name) {
+				if _, held := f.nodes[name].ValidLock(shard); held != (owner == name) {
 					return fmt.Errorf("shard %d of %s: held by %s = %t", shard, owner, name, held)
 				}
 			}
@@ -236,17 +236,17 @@ func settledScene(t *testing.T, scene func(f *fleet) (wrong []string)) {
 	t.Fatal("the machine never let a process write its heartbeats in time")
 }
 
-// holds waits until the node holds the shard and returns its grip.
-func (f *fleet) holds(n *testNode, shard int) (g HeldLock) {
+// holds waits until the node holds the shard and returns its lock.
+func (f *fleet) holds(n *testNode, shard int) (lock ValidLock) {
 	f.t.Helper()
 	redistest.Eventually(f.t, patience, n.name+" holds", func() error {
 		var ok bool
-		if g, ok = n.HeldLock(shard); !ok {
+		if lock, ok = n.ValidLock(shard); !ok {
 			return errors.New("not held")
 		}
 		return nil
 	})
-	return g
+	return lock
 }
 
 func (f *fleet) value(shard int) string {

@@ -29,7 +29,7 @@ func TestLockOfEndedProcess(t *testing.T) {
 	f.converged("a", "b")
 	var ofA []int
 	for shard := range 8 {
-		if _, held := a.HeldLock(shard); held {
+		if _, held := a.ValidLock(shard); held {
 			ofA = append(ofA, shard)
 		}
 	}
@@ -64,10 +64,10 @@ func TestProcessWithHeartbeatsKeepsItsLocks(t *testing.T) {
 		a, b := f.start("a"), f.start("b")
 		f.see("a", "b")
 		f.converged("a", "b")
-		var grips []HeldLock
+		var locks []ValidLock
 		for shard := range 8 {
-			if g, held := a.HeldLock(shard); held {
-				grips = append(grips, g)
+			if lock, held := a.ValidLock(shard); held {
+				locks = append(locks, lock)
 			}
 		}
 		before, _ := b.taken()
@@ -75,14 +75,14 @@ func TestProcessWithHeartbeatsKeepsItsLocks(t *testing.T) {
 		b.ProcessEnded("a")
 		b.SetView(view("b", "b"))
 		redistest.Eventually(f.t, patience, "two lives of a lock", func() error {
-			if g, ok := a.HeldLock(grips[0].Shard); f.lossCount() == lost && (!ok || g.ValidUntil.Before(grips[0].ValidUntil.Add(2*testTTL))) {
+			if lock, ok := a.ValidLock(locks[0].Shard); f.lossCount() == lost && (!ok || lock.ValidUntil.Before(locks[0].ValidUntil.Add(2*testTTL))) {
 				return errors.New("not yet")
 			}
 			return nil
 		})
-		for _, g := range grips {
-			if f.value(g.Shard) != g.Value {
-				wrong = append(wrong, fmt.Sprintf("shard %d: the value changed", g.Shard))
+		for _, lock := range locks {
+			if f.value(lock.Shard) != lock.Value {
+				wrong = append(wrong, fmt.Sprintf("shard %d: the value changed", lock.Shard))
 			}
 		}
 		if free, broken := b.taken(); free != before || broken+f.lossCount()-lost != 0 {
@@ -121,11 +121,11 @@ func TestSecondProcessOfANameBreaksNothing(t *testing.T) {
 		v, _ := ownedBy(t, true)
 		first := f.start("a")
 		first.SetView(v)
-		g := f.holds(first, 0)
+		lock := f.holds(first, 0)
 		second := f.start("a")
 		second.SetView(v)
 		redistest.Eventually(f.t, patience, "two lives of a lock", func() error {
-			if now, ok := first.HeldLock(0); f.lossCount() == 0 && (!ok || now.ValidUntil.Before(g.ValidUntil.Add(2*testTTL))) {
+			if now, ok := first.ValidLock(0); f.lossCount() == 0 && (!ok || now.ValidUntil.Before(lock.ValidUntil.Add(2*testTTL))) {
 				return errors.New("not yet")
 			}
 			return nil
@@ -219,8 +219,8 @@ func TestParseHeartbeat(t *testing.T) {
 	}
 }
 
-// TestGoneHolder: what the loop makes of a lock whose holder's process has ended.
-func TestGoneHolder(t *testing.T) {
+// TestEndedHolder: what the loop makes of a lock whose holder's process has ended.
+func TestEndedHolder(t *testing.T) {
 	now := time.Now()
 	v, other := ownedBy(t, true)
 	value := newToken() + other + "|x:1|" + newToken()
@@ -270,9 +270,9 @@ func TestGoneHolder(t *testing.T) {
 	}
 }
 
-// TestGoneNodesShardsMove at once, come back when it is back, and are its own again
+// TestShardsOfAnEndedNodeMove at once, come back when it is back, and are its own again
 // when gossip has shown it for half a minute.
-func TestGoneNodesShardsMove(t *testing.T) {
+func TestShardsOfAnEndedNodeMove(t *testing.T) {
 	now := time.Now()
 	v, other := ownedBy(t, false)
 	for name, back := range map[string]func(l *managerLoop) time.Time{

@@ -74,7 +74,7 @@ func (l *managerLoop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			for _, s := range l.shards {
-				l.withdrawHeldLock(s, LossStopped)
+				l.invalidateLock(s, LossStopped)
 			}
 			return
 		case outs := <-l.outcomes:
@@ -157,11 +157,11 @@ func (l *managerLoop) advanceShards(now time.Time) time.Time {
 	settled := l.ownersChangedAt.Add(l.o.HandoverDelay)
 	refreshDue := false
 	for _, s := range l.shards {
-		if g := l.m.grips[s.shard].Load(); g != nil {
-			if now.Before(g.ValidUntil) {
-				sooner(g.ValidUntil)
+		if lock := l.m.validLocks[s.shard].Load(); lock != nil {
+			if now.Before(lock.ValidUntil) {
+				sooner(lock.ValidUntil)
 			} else {
-				l.withdrawHeldLock(s, LossExpired)
+				l.invalidateLock(s, LossExpired)
 			}
 		}
 		if l.isMisplaced(s) {

@@ -102,7 +102,7 @@ func TestHandOverWaitsUntilTheViewHasSettled(t *testing.T) {
 	if c := issued(l); c.kind != releaseCall {
 		t.Fatalf("call %+v, want a release", c)
 	}
-	if l.m.grips[0].Load() != nil {
+	if l.m.validLocks[0].Load() != nil {
 		t.Error("still held while the release is on its way")
 	}
 }
@@ -112,7 +112,7 @@ func TestLockIsKeptIfTheRingNamesNoOwner(t *testing.T) {
 	l := heldLoop(t, now)
 	l.applyView(view("a"), now)
 	l.advanceShards(now.Add(time.Second * 3))
-	if l.m.grips[0].Load() == nil || issued(l).kind == releaseCall {
+	if l.m.validLocks[0].Load() == nil || issued(l).kind == releaseCall {
 		t.Error("the lock was given up to nobody")
 	}
 }
@@ -133,7 +133,7 @@ func TestRefreshErrorIsUnknownUntilValidityEnds(t *testing.T) {
 			l.applyOutcome(callOutcome{call: c, start: at, err: errors.New("broken pipe")}, at)
 			next = l.advanceShards(at)
 		}
-		if l.m.grips[0].Load() == nil {
+		if l.m.validLocks[0].Load() == nil {
 			t.Fatalf("lost %v before the end", end.Sub(at))
 		}
 		at = next
@@ -142,13 +142,13 @@ func TestRefreshErrorIsUnknownUntilValidityEnds(t *testing.T) {
 		t.Fatalf("%d refreshes tried", tries)
 	}
 	l.advanceShards(end)
-	if len(reasons) != 1 || reasons[0] != LossExpired || l.m.grips[0].Load() != nil {
+	if len(reasons) != 1 || reasons[0] != LossExpired || l.m.validLocks[0].Load() != nil {
 		t.Fatalf("at the end: %v", reasons)
 	}
 	// The next answer shows that it was ours all the time.
 	at := end.Add(10 * time.Millisecond)
 	l.applyOutcome(callOutcome{call: pending, start: at}, at)
-	if l.m.grips[0].Load() == nil {
+	if l.m.validLocks[0].Load() == nil {
 		t.Error("a confirmed refresh did not make the lock valid again")
 	}
 }
@@ -160,7 +160,7 @@ func TestAnswerThatTookTooLongDoesNotMakeValid(t *testing.T) {
 	l.advanceShards(now)
 	late := now.Add(DefaultTTL)
 	l.applyOutcome(callOutcome{call: issued(l), obtained: &redislock.Lock{}, start: now}, late)
-	if l.m.grips[0].Load() != nil {
+	if l.m.validLocks[0].Load() != nil {
 		t.Fatal("valid though its time was over when the answer came")
 	}
 	l.advanceShards(late)
@@ -392,7 +392,7 @@ func TestNoShardMovesWhenAllWithdraw(t *testing.T) {
 	all := sharding.NewView(1, "a", []sharding.Member{{Name: "a", Withdrawn: true}, {Name: other, Withdrawn: true}})
 	l.applyView(all, now.Add(l.o.withdrawalDelay()/2))
 	l.advanceShards(now.Add(2 * l.o.withdrawalDelay()))
-	if c := issued(l); c.kind == releaseCall || l.m.grips[0].Load() == nil {
+	if c := issued(l); c.kind == releaseCall || l.m.validLocks[0].Load() == nil {
 		t.Errorf("the shard was given up: %+v", c)
 	}
 }

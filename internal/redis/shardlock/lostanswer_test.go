@@ -63,12 +63,12 @@ func TestObtainWhoseAnswerWasLostIsRepeatedWithItsToken(t *testing.T) {
 	start := time.Now()
 	a := f.start("a", func(o *Options) { o.TTL = time.Minute })
 	f.see("a")
-	g := f.holds(a, 0)
+	lock := f.holds(a, 0)
 	if cut.seen.Load() != 3 {
 		t.Fatalf("%d answers lost, want 3", cut.seen.Load())
 	}
-	if g.Value != f.value(0) {
-		t.Errorf("grip %q, Redis %q", g.Value, f.value(0))
+	if lock.Value != f.value(0) {
+		t.Errorf("lock %q, Redis %q", lock.Value, f.value(0))
 	}
 	if d := time.Since(start); d >= time.Minute {
 		t.Errorf("took %v: it waited for its own orphan to expire", d)
@@ -106,7 +106,7 @@ func TestOrphanOfAnUnwantedShardIsTakenBack(t *testing.T) {
 		}
 		return nil
 	})
-	if _, held := a.HeldLock(0); held || f.lossCount() != 0 {
+	if _, held := a.ValidLock(0); held || f.lossCount() != 0 {
 		t.Errorf("held %t, losses %v: it was never held", held, f.losses)
 	}
 }
@@ -144,12 +144,12 @@ func TestBreakWhoseAnswerWasLost(t *testing.T) {
 	}
 	a := f.start("a", func(o *Options) { o.TTL = time.Minute })
 	f.see("a")
-	g := f.holds(a, 0)
+	lock := f.holds(a, 0)
 	if cut.seen.Load() == 0 {
 		t.Fatal("no answer was lost")
 	}
-	if g.Value != f.value(0) {
-		t.Errorf("grip %q, Redis %q", g.Value, f.value(0))
+	if lock.Value != f.value(0) {
+		t.Errorf("lock %q, Redis %q", lock.Value, f.value(0))
 	}
 }
 
@@ -184,7 +184,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	if got := a.Drain(ctx); len(got) != 0 {
 		t.Errorf("Drain returned %v though Redis does not answer", got)
 	}
-	if _, held := a.HeldLock(0); held {
+	if _, held := a.ValidLock(0); held {
 		t.Error("held while draining")
 	}
 	server.Resume()

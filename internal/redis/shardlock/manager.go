@@ -17,10 +17,10 @@ import (
 // Manager holds the shard locks of one node. Its methods may be called from
 // any goroutine, before, during and after Run.
 type Manager struct {
-	o       Options
-	metrics *metrics
-	calls   *redisCalls
-	grips   []atomic.Pointer[HeldLock]
+	o          Options
+	metrics    *metrics
+	calls      *redisCalls
+	validLocks []atomic.Pointer[ValidLock]
 
 	hasPeers    atomic.Bool   // there are, or may be, other members in the cluster
 	peersJoined chan struct{} // has a token when other members have joined
@@ -65,7 +65,7 @@ func New(o Options) (*Manager, error) {
 		metrics:     newMetrics(o.Registerer),
 		calls:       calls,
 		eligibility: newEligibility(o, calls.process),
-		grips:       make([]atomic.Pointer[HeldLock], o.Shards),
+		validLocks:  make([]atomic.Pointer[ValidLock], o.Shards),
 		peersJoined: make(chan struct{}, 1),
 		stopped:     make(chan struct{}),
 		inboxWake:   make(chan struct{}, 1),
@@ -114,17 +114,17 @@ func (m *Manager) ShardsReleased(shards ...int) {
 	m.wakeLoop()
 }
 
-// HeldLock returns the grip on a shard. It is false if the shard is not held, and
+// ValidLock returns the lock of a shard that this node may rely on. It is false if the shard is not held, and
 // from the instant at which its validity ends by the monotonic clock.
-func (m *Manager) HeldLock(shard int) (HeldLock, bool) {
-	if shard < 0 || shard >= len(m.grips) {
-		return HeldLock{}, false
+func (m *Manager) ValidLock(shard int) (ValidLock, bool) {
+	if shard < 0 || shard >= len(m.validLocks) {
+		return ValidLock{}, false
 	}
-	g := m.grips[shard].Load()
-	if g == nil || !time.Now().Before(g.ValidUntil) {
-		return HeldLock{}, false
+	lock := m.validLocks[shard].Load()
+	if lock == nil || !time.Now().Before(lock.ValidUntil) {
+		return ValidLock{}, false
 	}
-	return *g, true
+	return *lock, true
 }
 
 // shardPlacement has the owners of the shards, as the loop has decided last.

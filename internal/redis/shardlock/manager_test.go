@@ -33,8 +33,8 @@ func TestTwoNodesSplitTheShards(t *testing.T) {
 		if n == nil || h.Shard != shard || h.PeerAddr != h.Node+":7000" || h.TTL <= 0 || h.TTL > testTTL {
 			t.Fatalf("holder of shard %d: %+v", shard, h)
 		}
-		if g, held := n.HeldLock(shard); !held || g.Value != f.value(shard) || g.Shard != shard {
-			t.Errorf("grip of %s on %d: %+v, held %t; Redis has %q", h.Node, shard, g, held, f.value(shard))
+		if lock, held := n.ValidLock(shard); !held || lock.Value != f.value(shard) || lock.Shard != shard {
+			t.Errorf("lock of %s on %d: %+v, held %t; Redis has %q", h.Node, shard, lock, held, f.value(shard))
 		}
 	}
 	if n := testutil.ToFloat64(a.metrics.held) + testutil.ToFloat64(f.nodes["b"].metrics.held); n != 16 {
@@ -67,10 +67,10 @@ func TestLockOfDeadNodeIsBrokenBeforeItExpires(t *testing.T) {
 	long := func(o *Options) { o.TTL = longTTL }
 	a := f.start("a", long)
 	f.see("a")
-	grip := f.holds(a, 0)
+	lock := f.holds(a, 0)
 	a.crash()
 	last := f.value(0)
-	refreshed := grip.ValidUntil.Add(longTTL/10 - longTTL) // the last refresh that is known
+	refreshed := lock.ValidUntil.Add(longTTL/10 - longTTL) // the last refresh that is known
 	b := f.start("b", long)
 	f.see("b")
 	f.holds(b, 0)
@@ -84,9 +84,9 @@ func TestLockOfDeadNodeIsBrokenBeforeItExpires(t *testing.T) {
 		t.Errorf("took %d free locks, broke %d; want the one broken", free, broken)
 	}
 	// What was broken is a lock like any other: it is refreshed and released.
-	first, _ := b.HeldLock(0)
+	first, _ := b.ValidLock(0)
 	redistest.Eventually(f.t, patience, "refresh", func() error {
-		if g, ok := b.HeldLock(0); !ok || !g.ValidUntil.After(first.ValidUntil) {
+		if lock, ok := b.ValidLock(0); !ok || !lock.ValidUntil.After(first.ValidUntil) {
 			return errors.New("not refreshed")
 		}
 		return nil
@@ -101,14 +101,14 @@ func TestHealthyLockIsNotBrokenThoughGossipSaysDead(t *testing.T) {
 	f := newFleet(t, redistest.Start(t).Granted(), 4)
 	a := f.start("a")
 	f.see("a")
-	var first HeldLock
+	var first ValidLock
 	for shard := range 4 {
 		first = f.holds(a, shard)
 	}
 	b := f.start("b")
 	f.see("b") // each believes that it is alone
 	redistest.Eventually(f.t, patience, "two TTLs", func() error {
-		if g, ok := a.HeldLock(3); !ok || g.ValidUntil.Before(first.ValidUntil.Add(2*testTTL)) {
+		if lock, ok := a.ValidLock(3); !ok || lock.ValidUntil.Before(first.ValidUntil.Add(2*testTTL)) {
 			return errors.New("not yet")
 		}
 		return nil
@@ -172,19 +172,19 @@ func TestValidityEndsWhileRedisStalls(t *testing.T) {
 	f.see("a")
 	f.converged("a")
 	server.Pause()
-	var last [3]HeldLock
+	var last [3]ValidLock
 	redistest.Eventually(f.t, patience, "end of validity", func() error {
 		for shard := range last {
-			if g, ok := a.HeldLock(shard); ok {
-				last[shard] = g
+			if lock, ok := a.ValidLock(shard); ok {
+				last[shard] = lock
 				return errors.New("still held")
 			}
 		}
 		return nil
 	})
-	for shard, g := range last {
-		if time.Now().Before(g.ValidUntil) {
-			t.Errorf("shard %d not held %v before its end", shard, time.Until(g.ValidUntil))
+	for shard, lock := range last {
+		if time.Now().Before(lock.ValidUntil) {
+			t.Errorf("shard %d not held %v before its end", shard, time.Until(lock.ValidUntil))
 		}
 	}
 	redistest.Eventually(f.t, patience, "reports", func() error {
@@ -206,16 +206,16 @@ func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {
 	f.see("a", "b")
 	f.converged("a", "b")
 	n := a
-	if _, ok := b.HeldLock(0); ok {
+	if _, ok := b.ValidLock(0); ok {
 		n = b
 	}
-	before, _ := n.HeldLock(0)
+	before, _ := n.ValidLock(0)
 	if err := f.client.Del(t.Context(), testKey(0)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
 	redistest.Eventually(f.t, patience, "a new value", func() error {
-		if g, ok := n.HeldLock(0); !ok || g.Value == before.Value {
+		if lock, ok := n.ValidLock(0); !ok || lock.Value == before.Value {
 			return errors.New("old value or not held")
 		}
 		return nil
@@ -235,7 +235,7 @@ func TestDrainHandsOverAtOnce(t *testing.T) {
 	f.converged("a", "b")
 	var had []int
 	for shard := range f.shards {
-		if _, ok := a.HeldLock(shard); ok {
+		if _, ok := a.ValidLock(shard); ok {
 			had = append(had, shard)
 		}
 	}
@@ -265,7 +265,7 @@ func TestReleaseThenCompeteAgain(t *testing.T) {
 	a := f.start("a")
 	f.see("a")
 	f.converged("a")
-	before, _ := a.HeldLock(1)
+	before, _ := a.ValidLock(1)
 	if got := a.Release(t.Context(), 1, 7, -1); !slices.Equal(got, []int{1}) {
 		t.Fatalf("Release returned %v", got)
 	}
@@ -290,7 +290,7 @@ func TestEndOfRun(t *testing.T) {
 	if f.lossesOf(LossStopped) != 2 {
 		t.Errorf("losses: %v", f.losses)
 	}
-	if _, held := a.HeldLock(0); held {
+	if _, held := a.ValidLock(0); held {
 		t.Error("held after Run has ended")
 	}
 	if f.value(0) == "" {
@@ -334,7 +334,7 @@ func TestOnRedisCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range holders {
-		if _, held := f.nodes[h.Node].HeldLock(h.Shard); !held {
+		if _, held := f.nodes[h.Node].ValidLock(h.Shard); !held {
 			t.Errorf("%+v is not what that node says", h)
 		}
 	}

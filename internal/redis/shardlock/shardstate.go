@@ -6,8 +6,8 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// HeldLock is the valid possession of a shard.
-type HeldLock struct {
+// ValidLock is the lock of a shard while this node may rely on it.
+type ValidLock struct {
 	Shard int
 	// Value is the whole string stored in the lock's key, for the scripts that
 	// lease.

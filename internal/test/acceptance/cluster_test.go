@@ -39,7 +39,7 @@ type cluster struct {
 	nodes    []*schedulerNode                 // those that should be members
 	evidence []evidence                       // of all workers that ever ran
 	recorded []historycheck.Event             // what was read of it
-	pulse    *pulse                           // of the machine
+	pulse    *stallWatch                      // of the machine
 	plain    bool                             // nodes have default settings, as far as that can be
 	looking  *looking                         // nil until the first look
 	secured  credentials.TransportCredentials // of the tests' own calls; nil: plain text
@@ -50,7 +50,7 @@ type cluster struct {
 // newCluster is an empty cluster; flags are added to those of each node. What it
 // has stored is audited when all its processes are gone.
 func newCluster(t testing.TB, redisURL string, flags ...string) *cluster {
-	c := &cluster{t: t, redisURL: redisURL, flags: flags, pulse: startPulse(t)}
+	c := &cluster{t: t, redisURL: redisURL, flags: flags, pulse: startStallWatch(t)}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			c.auditStore()

@@ -49,7 +49,7 @@ func TestImportedJobsRun(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	var wishes []string
+	var paths []string
 	handlers := map[string]bool{}
 	for _, f := range files {
 		for i := range f.jobs {
@@ -57,12 +57,12 @@ func TestImportedJobsRun(t *testing.T) {
 				handlers[handler] = true
 			}
 		}
-		wishes = append(wishes, writeStubbedFile(t, f, dir))
+		paths = append(paths, writeStubbedFile(t, f, dir))
 	}
 	runImportedHandlers(t, n.grpc, handlers)
 	runImportedPrograms(t, n.grpc, files, dir)
 	for i, f := range files {
-		applyFile(t, n, f.file, wishes[i])
+		applyFile(t, n, f.file, paths[i])
 		for _, j := range f.jobs {
 			callUntilAnswered(t, "run "+j.ID, func(ctx context.Context) (*fermatav1.RunJobResponse, error) {
 				return n.jobs.RunJob(ctx, &fermatav1.RunJobRequest{Name: jobName(j.ID)})

@@ -297,7 +297,7 @@ func locksOn(t *testing.T, client redis.UniversalClient, w *storetest.World, adj
 	m.SetView(viewOf("a"))
 	redistest.Eventually(t, time.Minute, "locks", func(context.Context) error {
 		for shard := range w.Store.Shards() {
-			if _, held := m.HeldLock(shard); !held {
+			if _, held := m.ValidLock(shard); !held {
 				return errors.New("not all are held")
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-// A notification of free slots names their fleet: workers of the same queues are one fleet, in whatever order
+// A notification of free slots names their group: workers of the same queues are one group, in whatever order
 // they list them.
-func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
+func TestFreeSlotsAreThoseOfAWorkerGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var last []FreedSlots
@@ -35,7 +35,7 @@ func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
 		_, other := connect("other", "ns", 1, "q", "r")
 		_, foreign := connect("foreign", "else", 1, "p", "q")
 		if both != same || both == other || both == foreign {
-			t.Errorf("fleets: %+v, %+v, %+v, %+v", both, same, other, foreign)
+			t.Errorf("groups: %+v, %+v, %+v, %+v", both, same, other, foreign)
 		}
 		if !both.Serves("ns", "p") || !both.Serves("ns", "q") || both.Serves("ns", "r") || both.Serves("else", "p") {
 			t.Errorf("%+v does not serve what it says", both)
@@ -62,14 +62,14 @@ func TestFreeSlotsAreThoseOfAFleet(t *testing.T) {
 		b.freed.Store(&hear)
 		first.Close("done", nil)
 		if _, again := connect("third", "ns", 1, "q", "p"); again != both {
-			t.Error("a fleet that has workers is another one for a new one")
+			t.Error("a group that has workers is another one for a new one")
 		}
 		second.Close("done", nil)
 		b.d.mu.Lock()
-		fleets := len(b.d.mu.fleets)
+		workerGroups := len(b.d.mu.workerGroups)
 		b.d.mu.Unlock()
-		if fleets != 3 {
-			t.Errorf("%d fleets, want 3", fleets)
+		if workerGroups != 3 {
+			t.Errorf("%d groups, want 3", workerGroups)
 		}
 	})
 }

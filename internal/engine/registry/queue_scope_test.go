@@ -85,8 +85,8 @@ func TestPagesShowNothingOfHiddenJobs(t *testing.T) {
 	}
 }
 
-// TestHiddenJobsTakeNoPlacesOfTheWorst.
-func TestHiddenJobsTakeNoPlacesOfTheWorst(t *testing.T) {
+// TestHiddenJobsTakeNoPlacesOfTopJobs.
+func TestHiddenJobsTakeNoPlacesOfTopJobs(t *testing.T) {
 	_, r := newHidden(t)
 	got, err := r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingFailing, Namespace: "default", Limit: 3, Covers: coversMail})
 	if names := topNames(got.Jobs); err != nil || len(names) != 3 || slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "open") }) {

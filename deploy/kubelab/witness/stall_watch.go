@@ -19,12 +19,12 @@ const (
 
 // pulse tells the machine's troubles from the cluster's: it notes when this process,
 // which has next to nothing to do, did not come to do it.
-type pulse struct {
+type stallWatch struct {
 	mu     sync.Mutex
 	stalls []historycheck.Fault
 }
 
-func (p *pulse) follow(ctx context.Context) {
+func (p *stallWatch) follow(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for last := time.Now(); ; last = time.Now() {
@@ -37,7 +37,7 @@ func (p *pulse) follow(ctx context.Context) {
 	}
 }
 
-func (p *pulse) note(last, now time.Time) {
+func (p *stallWatch) note(last, now time.Time) {
 	gap := now.Sub(last)
 	if gap <= stalled {
 		return
@@ -49,14 +49,14 @@ func (p *pulse) note(last, now time.Time) {
 	})
 }
 
-func (p *pulse) seen() []historycheck.Fault {
+func (p *stallWatch) seen() []historycheck.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.stalls)
 }
 
 // since is how long the machine stood still after an instant, in all.
-func (p *pulse) since(fromNS int64) (sum time.Duration) {
+func (p *stallWatch) since(fromNS int64) (sum time.Duration) {
 	for _, s := range p.seen() {
 		if s.ToNS > fromNS {
 			sum += time.Duration(s.ToNS - s.FromNS)

@@ -17,13 +17,13 @@ const (
 	maxRead    = 6 << 20
 )
 
-// PlanJobs returns what Apply would do about up to MaxBatch wishes, with all their errors. It changes
-// nothing. Two wishes for one job are refused.
-func (r *Registry) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	w := r.planDesiredJobs(ctx, wishes, force)
+// PlanJobs returns what Apply would do about up to MaxBatch desired jobs, with all their errors. It changes
+// nothing. Two desired states for one job are refused.
+func (r *Registry) PlanJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) []job.ApplyResult {
+	w := r.planDesiredJobs(ctx, desiredJobs, force)
 	for i := range w.answers {
 		switch a := &w.answers[i]; {
-		case wishes[i].Delete:
+		case desiredJobs[i].Delete:
 			a.Err = job.Invalid("delete", "is for ApplyJobs only")
 		case a.Err == nil && a.Action == job.ApplyCreate && w.hasEnded(i):
 			a.Action = job.ApplyPassed
@@ -35,7 +35,7 @@ func (r *Registry) PlanJobs(ctx context.Context, wishes []job.DesiredJob, force 
 // applyCall is the state of one PlanJobs or Apply call.
 type applyCall struct {
 	r              *Registry
-	wishes         []job.DesiredJob
+	desiredJobs    []job.DesiredJob
 	answers        []job.ApplyResult
 	desired        []*job.Definition // complete definitions, as they would be stored
 	changesSources []bool            // the same values would come from other sources
@@ -43,19 +43,19 @@ type applyCall struct {
 	limits         job.Limits // with the work of the call
 }
 
-// planDesiredJobs compares wishes with the stored jobs.
-func (r *Registry) planDesiredJobs(ctx context.Context, wishes []job.DesiredJob, force bool) *applyCall {
-	w := &applyCall{r: r, wishes: wishes, answers: make([]job.ApplyResult, len(wishes)),
-		desired: make([]*job.Definition, len(wishes)), changesSources: make([]bool, len(wishes)),
+// planDesiredJobs compares desired jobs with the stored jobs.
+func (r *Registry) planDesiredJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) *applyCall {
+	w := &applyCall{r: r, desiredJobs: desiredJobs, answers: make([]job.ApplyResult, len(desiredJobs)),
+		desired: make([]*job.Definition, len(desiredJobs)), changesSources: make([]bool, len(desiredJobs)),
 		limits: limitsForCall(r.o.Limits)}
-	if len(wishes) > MaxBatch {
-		return w.failAll(job.Invalid("desired_jobs", "has %d entries, at most %d are allowed", len(wishes), MaxBatch))
+	if len(desiredJobs) > MaxBatch {
+		return w.failAll(job.Invalid("desired_jobs", "has %d entries, at most %d are allowed", len(desiredJobs), MaxBatch))
 	}
 	present, err := w.readPresentJobs(ctx)
 	if err != nil {
 		return w.failAll(err)
 	}
-	for i := range wishes {
+	for i := range desiredJobs {
 		a := &w.answers[i]
 		if a.Err != nil {
 			continue
@@ -63,18 +63,18 @@ func (r *Registry) planDesiredJobs(ctx context.Context, wishes []job.DesiredJob,
 		if err := ctx.Err(); err != nil {
 			return w.failAll(err) // the caller has gone
 		}
-		a.Err = w.setPresentJob(i, present[wishes[i].Definition.Key])
+		a.Err = w.setPresentJob(i, present[desiredJobs[i].Definition.Key])
 		if a.Err != nil {
 			continue
 		}
 		if a.Before != nil && a.Before.State.Deleting {
-			a.Before, a.Err = nil, &job.BusyError{Key: wishes[i].Definition.Key}
-			if wishes[i].Delete {
+			a.Before, a.Err = nil, &job.BusyError{Key: desiredJobs[i].Definition.Key}
+			if desiredJobs[i].Delete {
 				a.Action, a.Err = job.ApplyDelete, nil
 			}
 			continue
 		}
-		if wishes[i].Delete {
+		if desiredJobs[i].Delete {
 			a.Action = job.ApplyDelete
 			continue
 		}
@@ -83,12 +83,12 @@ func (r *Registry) planDesiredJobs(ctx context.Context, wishes []job.DesiredJob,
 	return w
 }
 
-// setPresentJob sets the stored job of a wish, nil if there is none, unless the wish may not change it.
+// setPresentJob sets the stored job of a desired job, nil if there is none, unless the desired job may not change it.
 func (w *applyCall) setPresentJob(i int, present *job.Record) error {
 	if present == nil {
-		return w.wishes[i].Allowed(nil)
+		return w.desiredJobs[i].Allowed(nil)
 	}
-	if err := w.wishes[i].Allowed(present.Definition); err != nil {
+	if err := w.desiredJobs[i].Allowed(present.Definition); err != nil {
 		return err
 	}
 	w.answers[i].Before = present
@@ -109,10 +109,10 @@ func (w *applyCall) failAll(err error) *applyCall {
 func (w *applyCall) readPresentJobs(ctx context.Context) (map[job.Key]*job.Record, error) {
 	present := map[job.Key]*job.Record{}
 	var keys []job.Key
-	for i := range w.wishes {
-		key := w.wishes[i].Definition.Key
+	for i := range w.desiredJobs {
+		key := w.desiredJobs[i].Definition.Key
 		if v := job.ValidateKey(key); len(v) > 0 {
-			w.answers[i].Err = wishError(&w.wishes[i], v)
+			w.answers[i].Err = desiredJobError(&w.desiredJobs[i], v)
 			continue
 		}
 		if _, twice := present[key]; twice {
@@ -149,29 +149,29 @@ func (w *applyCall) readPresentJobs(ctx context.Context) (map[job.Key]*job.Recor
 	return present, nil
 }
 
-// compareDefinition completes the definition of a wish and decides the action.
+// compareDefinition completes the definition of a desired job and decides the action.
 func (w *applyCall) compareDefinition(i int, force bool) error {
-	wish, a := &w.wishes[i], &w.answers[i]
+	desiredJob, a := &w.desiredJobs[i], &w.answers[i]
 	if a.Before == nil {
-		wish.Definition.MarkAsOwn(wish.Doubtful)
+		desiredJob.Definition.MarkAsOwn(desiredJob.Doubtful)
 	}
-	d := wish.Definition
+	d := desiredJob.Definition
 	if a.Before == nil {
 		d.Generation, d.Revision = 1, 1
 		d.AnchorMS, d.CreatedMS, d.UpdatedMS = w.now, w.now, w.now
-		if wish.AsRead {
+		if desiredJob.AsRead {
 			return job.Invalid("job.payload_sealed",
 				"there is no such job whose payload it could keep; give the payload itself")
 		}
 	} else {
 		present := a.Before.Definition
 		d = keepBookkeeping(d, present)
-		if wish.Refresh {
+		if desiredJob.Refresh {
 			w.changesSources[i] = d.PolicySources() != present.PolicySources()
 		} else {
-			w.changesSources[i] = d.KeepSources(present, wish.Doubtful)
+			w.changesSources[i] = d.KeepSources(present, desiredJob.Doubtful)
 		}
-		if wish.AsRead {
+		if desiredJob.AsRead {
 			d.Payload, d.PayloadKey = present.Payload, present.PayloadKey
 		} else {
 			w.r.reuseStoredPayload(&d, present)
@@ -182,8 +182,8 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 		stored = a.Before.Definition
 	}
 	if v := append(job.Validate(&d, w.limits), w.r.payloadFaults(&d, stored, w.limits)...); len(v) > 0 ||
-		wish.Err != nil {
-		return wishError(wish, v)
+		desiredJob.Err != nil {
+		return desiredJobError(desiredJob, v)
 	}
 	if _, err := job.Compile(&d); err != nil {
 		return job.Invalid("job.schedule", "%v", err)
@@ -194,7 +194,7 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 	}
 	w.desired[i], a.After = &d, &job.Record{Definition: &shown}
 	if a.Before == nil {
-		a.Action, a.PauseChanges = job.ApplyCreate, wish.Pause
+		a.Action, a.PauseChanges = job.ApplyCreate, desiredJob.Pause
 		return nil
 	}
 	if err := job.MayTakeOwnership(a.Before.Definition, &d); err != nil && !force {
@@ -202,7 +202,7 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 	}
 	a.After.State = a.Before.State
 	paused := a.Before.State.Paused
-	a.PauseChanges = wish.Pause && !paused || wish.Resume && paused
+	a.PauseChanges = desiredJob.Pause && !paused || desiredJob.Resume && paused
 	a.Action = job.ApplyUnchanged
 	if a.PauseChanges || !w.matchesStored(i) {
 		a.Action = job.ApplyUpdate
@@ -210,13 +210,13 @@ func (w *applyCall) compareDefinition(i int, force bool) error {
 	return nil
 }
 
-// wishError returns all errors of a wish: those of reading it, and the violations of bounds.
-func wishError(wish *job.DesiredJob, v []job.Violation) error {
+// desiredJobError returns all errors of a desired job: those of reading it, and the violations of bounds.
+func desiredJobError(desiredJob *job.DesiredJob, v []job.Violation) error {
 	var unread *job.InvalidError
-	if errors.As(wish.Err, &unread) {
+	if errors.As(desiredJob.Err, &unread) {
 		v = append(slices.Clone(unread.Violations), v...)
-	} else if wish.Err != nil {
-		return wish.Err
+	} else if desiredJob.Err != nil {
+		return desiredJob.Err
 	}
 	return &job.InvalidError{Violations: v}
 }

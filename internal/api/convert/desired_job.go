@@ -6,7 +6,7 @@ import (
 	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
-// DesiredJobFromPB reads a wish. Its Err has what cannot be read. defaults may be nil.
+// DesiredJobFromPB reads a desired job. Its Err has what cannot be read. defaults may be nil.
 func DesiredJobFromPB(defaults *backoff.Defaults, namespace string, p *fermatav1.DesiredJob) job.DesiredJob {
 	w := job.DesiredJob{Etag: p.GetEtag(), Delete: p.GetDelete()}
 	key := job.Key{Namespace: namespace, ID: p.GetJobId()}

@@ -22,31 +22,31 @@ type TopJobs struct {
 }
 
 // SetTopJobs replaces the exported worst jobs.
-func (t *Telemetry) SetTopJobs(w TopJobs) { t.worst.now.Store(&w) }
+func (t *Telemetry) SetTopJobs(w TopJobs) { t.topJobs.now.Store(&w) }
 
 var (
 	byJob       = []string{"namespace", "queue", "job_id"} // not "job", which is Prometheus's own
 	failingDesc = prometheus.NewDesc("fermata_failing_jobs",
 		"Jobs with at least this many consecutive failed runs, in the shards this node holds. At most 1,000 jobs of "+
 			"a shard are counted.", []string{"failures"}, nil)
-	worstFailuresDesc = prometheus.NewDesc("fermata_top_job_failures",
+	topFailuresDesc = prometheus.NewDesc("fermata_top_job_failures",
 		"Consecutive failed runs of the jobs that fail longest, in the shards this node holds; --metrics-top-jobs "+
 			"sets how many.", byJob, nil)
-	worstLagDesc = prometheus.NewDesc("fermata_top_job_lag_seconds",
+	topLagDesc = prometheus.NewDesc("fermata_top_job_lag_seconds",
 		"How late the most overdue jobs are, in the shards this node holds; --metrics-top-jobs sets how "+
 			"many.", byJob, nil)
 )
 
-// worstCollector exports the last result.
-type worstCollector struct{ now atomic.Pointer[TopJobs] }
+// topJobsCollector exports the last result.
+type topJobsCollector struct{ now atomic.Pointer[TopJobs] }
 
-func (*worstCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{failingDesc, worstFailuresDesc, worstLagDesc} {
+func (*topJobsCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{failingDesc, topFailuresDesc, topLagDesc} {
 		out <- d
 	}
 }
 
-func (w *worstCollector) Collect(out chan<- prometheus.Metric) {
+func (w *topJobsCollector) Collect(out chan<- prometheus.Metric) {
 	found := w.now.Load()
 	if found == nil {
 		return
@@ -58,9 +58,9 @@ func (w *worstCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(failingDesc, float64(n), strconv.FormatInt(FailureDepths[i], 10))
 	}
 	for _, j := range found.MostFailing {
-		gauge(worstFailuresDesc, float64(j.State.Failures), j.Definition.Namespace, j.Definition.Queue, j.Definition.ID)
+		gauge(topFailuresDesc, float64(j.State.Failures), j.Definition.Namespace, j.Definition.Queue, j.Definition.ID)
 	}
 	for _, j := range found.Latest {
-		gauge(worstLagDesc, j.Lag.Seconds(), j.Definition.Namespace, j.Definition.Queue, j.Definition.ID)
+		gauge(topLagDesc, j.Lag.Seconds(), j.Definition.Namespace, j.Definition.Queue, j.Definition.ID)
 	}
 }

@@ -27,14 +27,14 @@ func owned(id, owner string) job.Definition {
 	return d
 }
 
-// seen gives wishes the etags that a plan saw, and tells what it would do.
-func (r *rig) seen(t *testing.T, wishes []job.DesiredJob, force bool) []job.ApplyResult {
+// seen gives desired jobs the etags that a plan saw, and tells what it would do.
+func (r *rig) seen(t *testing.T, desiredJobs []job.DesiredJob, force bool) []job.ApplyResult {
 	t.Helper()
-	plan := r.PlanJobs(t.Context(), wishes, force)
+	plan := r.PlanJobs(t.Context(), desiredJobs, force)
 	for i, a := range plan {
-		wishes[i].Etag = ""
+		desiredJobs[i].Etag = ""
 		if a.Before != nil {
-			wishes[i].Etag = a.Before.Definition.Etag()
+			desiredJobs[i].Etag = a.Before.Definition.Etag()
 		}
 	}
 	return plan
@@ -42,12 +42,12 @@ func (r *rig) seen(t *testing.T, wishes []job.DesiredJob, force bool) []job.Appl
 
 func (r *rig) one(t *testing.T, w job.DesiredJob) (planned, applied job.ApplyResult) {
 	t.Helper()
-	wishes := []job.DesiredJob{w}
-	planned = r.seen(t, wishes, false)[0]
-	return planned, r.ApplyJobs(t.Context(), wishes, false)[0]
+	desiredJobs := []job.DesiredJob{w}
+	planned = r.seen(t, desiredJobs, false)[0]
+	return planned, r.ApplyJobs(t.Context(), desiredJobs, false)[0]
 }
 
-func TestLifeOfAWish(t *testing.T) {
+func TestLifeOfADesiredJob(t *testing.T) {
 	r := newRig(t)
 	ctx, key := t.Context(), job.Key{Namespace: "default", ID: "a"}
 	step := func(w job.DesiredJob, want job.ApplyAction) job.ApplyResult {
@@ -66,7 +66,7 @@ func TestLifeOfAWish(t *testing.T) {
 		t.Errorf("created as %v, note %q", s.Status(), s.PauseNote)
 	}
 	if same := step(job.DesiredJob{Definition: owned("a", "x")}, job.ApplyUnchanged); same.Before.State.Status() != job.StatusPaused {
-		t.Error("a wish that says nothing of a pause ended it")
+		t.Error("a desired job that says nothing of a pause ended it")
 	}
 	if on := step(job.DesiredJob{Definition: owned("a", "x"), Resume: true}, job.ApplyUpdate); on.After.State.Status() != job.StatusScheduled {
 		t.Errorf("resumed as %v", on.After.State.Status())
@@ -77,7 +77,7 @@ func TestLifeOfAWish(t *testing.T) {
 	if stored, err := r.Get(ctx, key); err != nil || stored.State.Status() != job.StatusPaused || stored.Definition.Timeout != time.Minute {
 		t.Errorf("%+v, %v", stored, err)
 	}
-	// Deleting is for the plan's reader; the plan of a deletion is the absence of a wish.
+	// Deleting is for the plan's reader; the plan of a deletion is the absence of a desired job.
 	if a := r.PlanJobs(ctx, []job.DesiredJob{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
 		t.Error("a plan took a deletion")
 	}
@@ -94,9 +94,9 @@ func TestLifeOfAWish(t *testing.T) {
 
 func TestUnchangedJobsAreLeftAlone(t *testing.T) {
 	r := newRig(t)
-	wish := job.DesiredJob{Definition: owned("a", "x")}
-	r.one(t, wish)
-	key := wish.Definition.Key
+	desiredJob := job.DesiredJob{Definition: owned("a", "x")}
+	r.one(t, desiredJob)
+	key := desiredJob.Definition.Key
 	if _, _, err := r.RunJob(t.Context(), key, job.RequestManualRun{RequestID: "m"}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestUnchangedJobsAreLeftAlone(t *testing.T) {
 	if err != nil || before.State.Failures != 1 {
 		t.Fatal(before.State.Failures, err)
 	}
-	if _, a := r.one(t, wish); a.Action != job.ApplyUnchanged || a.Err != nil {
+	if _, a := r.one(t, desiredJob); a.Action != job.ApplyUnchanged || a.Err != nil {
 		t.Fatal(a.Action, a.Err)
 	}
 	after, err := r.Get(t.Context(), key)
@@ -115,25 +115,25 @@ func TestUnchangedJobsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestEditsInBetweenRefuseAWish: what was planned is done to what was seen, or not at all.
-func TestEditsInBetweenRefuseAWish(t *testing.T) {
+// TestEditsInBetweenRefuseADesiredJob: what was planned is done to what was seen, or not at all.
+func TestEditsInBetweenRefuseADesiredJob(t *testing.T) {
 	r := newRig(t)
 	ctx, key := t.Context(), job.Key{Namespace: "default", ID: "a"}
 	changed := owned("a", "x")
 	changed.Timeout = time.Minute
 
 	// Created in between: another job, and the same one.
-	wishes := []job.DesiredJob{{Definition: changed}}
-	r.seen(t, wishes, false)
+	desiredJobs := []job.DesiredJob{{Definition: changed}}
+	r.seen(t, desiredJobs, false)
 	if _, err := r.Create(ctx, jobOf("a"), ""); err != nil {
 		t.Fatal(err)
 	}
 	var exists *job.ExistsError
-	if a := r.ApplyJobs(ctx, wishes, false)[0]; !errors.As(a.Err, &exists) {
+	if a := r.ApplyJobs(ctx, desiredJobs, false)[0]; !errors.As(a.Err, &exists) {
 		t.Errorf("created in between: %v", a.Err)
 	}
 	// Edited in between.
-	r.seen(t, wishes, false)
+	r.seen(t, desiredJobs, false)
 	edit := func(priority uint8) {
 		t.Helper()
 		if _, err := r.Update(ctx, job.UpdateRequest{Key: key, Merge: func(d job.Definition) (job.Definition, error) {
@@ -144,7 +144,7 @@ func TestEditsInBetweenRefuseAWish(t *testing.T) {
 		}
 	}
 	edit(9)
-	stale := wishes[0]
+	stale := desiredJobs[0]
 	gone := job.DesiredJob{Definition: job.Definition{Key: key}, Delete: true, Etag: stale.Etag}
 	var etag *job.EtagError
 	for _, w := range []job.DesiredJob{stale, gone} {
@@ -156,11 +156,11 @@ func TestEditsInBetweenRefuseAWish(t *testing.T) {
 		t.Errorf("the edit was lost: %+v %v", stored.Definition, err)
 	}
 	// Deleted in between.
-	r.seen(t, wishes, false)
+	r.seen(t, desiredJobs, false)
 	if err := r.Delete(ctx, key, ""); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.ApplyJobs(ctx, wishes, false)[0]; !errors.Is(a.Err, job.ErrNotFound) {
+	if a := r.ApplyJobs(ctx, desiredJobs, false)[0]; !errors.Is(a.Err, job.ErrNotFound) {
 		t.Errorf("deleted in between: %v", a.Err)
 	}
 	if a := r.ApplyJobs(ctx, []job.DesiredJob{{Definition: job.Definition{Key: key}, Delete: true}}, false)[0]; a.Err == nil {
@@ -222,8 +222,8 @@ func TestOwnersAreKept(t *testing.T) {
 	r.one(t, job.DesiredJob{Definition: jobOf("nobodys")})
 	var unfit *job.PreconditionError
 	for _, owner := range []string{"us", ""} {
-		wish := job.DesiredJob{Definition: owned("theirs", owner)}
-		planned, applied := r.one(t, wish)
+		desiredJob := job.DesiredJob{Definition: owned("theirs", owner)}
+		planned, applied := r.one(t, desiredJob)
 		for _, a := range []job.ApplyResult{planned, applied} {
 			if !errors.As(a.Err, &unfit) || unfit.Reason != job.ReasonOtherOwner {
 				t.Errorf("%q: %v", owner, a.Err)
@@ -233,22 +233,22 @@ func TestOwnersAreKept(t *testing.T) {
 	if _, a := r.one(t, job.DesiredJob{Definition: owned("nobodys", "us")}); a.Err != nil || a.Action != job.ApplyUpdate {
 		t.Error(a.Action, a.Err)
 	}
-	wishes := []job.DesiredJob{{Definition: owned("theirs", "us")}}
-	r.seen(t, wishes, true)
-	if a := r.ApplyJobs(t.Context(), wishes, true)[0]; a.Err != nil || a.After.Definition.Labels[job.OwnerLabel] != "us" {
+	desiredJobs := []job.DesiredJob{{Definition: owned("theirs", "us")}}
+	r.seen(t, desiredJobs, true)
+	if a := r.ApplyJobs(t.Context(), desiredJobs, true)[0]; a.Err != nil || a.After.Definition.Labels[job.OwnerLabel] != "us" {
 		t.Error(a.Err)
 	}
 }
 
-func TestEverythingWrongIsTold(t *testing.T) {
+func TestEveryFaultIsReported(t *testing.T) {
 	r := newRig(t)
 	bad := owned("bad", "x")
 	bad.Timeout, bad.Handler = -time.Second, ""
 	bad.Schedule = schedule.Spec{Kind: schedule.KindCron, Cron: []string{"@daily", "x"}, TimeZone: "Mars/Base"}
 	unread := job.DesiredJob{Definition: bad, Err: job.Invalid("job.retention", "is not a valid duration")}
 	nameless := job.DesiredJob{Definition: jobOf("not an id")}
-	wishes := []job.DesiredJob{unread, nameless, {Definition: jobOf("a")}, {Definition: jobOf("a")}}
-	for what, answers := range map[string][]job.ApplyResult{"plan": r.PlanJobs(t.Context(), wishes, false), "apply": r.ApplyJobs(t.Context(), wishes, false)} {
+	desiredJobs := []job.DesiredJob{unread, nameless, {Definition: jobOf("a")}, {Definition: jobOf("a")}}
+	for what, answers := range map[string][]job.ApplyResult{"plan": r.PlanJobs(t.Context(), desiredJobs, false), "apply": r.ApplyJobs(t.Context(), desiredJobs, false)} {
 		var invalid *job.InvalidError
 		if !errors.As(answers[0].Err, &invalid) || len(invalid.Violations) < 5 {
 			t.Errorf("%s: %v", what, answers[0].Err)
@@ -292,20 +292,20 @@ func TestSealedPayloadsAreCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &rig{Registry: sealing, store: plain.store, book: plain.book, redis: plain.redis, admin: plain.admin}
-	wish := job.DesiredJob{Definition: owned("a", "x")}
-	if _, a := r.one(t, wish); a.Err != nil || a.After.Definition.PayloadKey != "k1" {
+	desiredJob := job.DesiredJob{Definition: owned("a", "x")}
+	if _, a := r.one(t, desiredJob); a.Err != nil || a.After.Definition.PayloadKey != "k1" {
 		t.Fatal(a.Err)
 	}
-	if _, a := r.one(t, wish); a.Action != job.ApplyUnchanged || a.Err != nil {
+	if _, a := r.one(t, desiredJob); a.Action != job.ApplyUnchanged || a.Err != nil {
 		t.Errorf("the same payload: %v %v", a.Action, a.Err)
 	}
-	asRead := wish
+	asRead := desiredJob
 	asRead.AsRead, asRead.Definition.Payload = true, nil
 	if _, a := r.one(t, asRead); a.Action != job.ApplyUnchanged || a.Err != nil {
 		t.Errorf("sent back as read: %v %v", a.Action, a.Err)
 	}
-	wish.Definition.Payload = []byte("other")
-	if _, a := r.one(t, wish); a.Action != job.ApplyUpdate || a.Err != nil || a.After.Definition.PayloadKey != "k1" {
+	desiredJob.Definition.Payload = []byte("other")
+	if _, a := r.one(t, desiredJob); a.Action != job.ApplyUpdate || a.Err != nil || a.After.Definition.PayloadKey != "k1" {
 		t.Errorf("another payload: %v %v", a.Action, a.Err)
 	}
 	asRead.Definition.Key.ID = "new"
@@ -322,7 +322,7 @@ func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		round++
 		wishesOf := func(label string) []job.DesiredJob {
-			wishes := map[string]job.DesiredJob{}
+			desiredJobs := map[string]job.DesiredJob{}
 			for range rapid.IntRange(1, 12).Draw(t, label) {
 				d := owned(fmt.Sprintf("p%d-%d", round, rapid.IntRange(0, 8).Draw(t, "id")), "x")
 				d.Priority = uint8(rapid.IntRange(0, 9).Draw(t, "priority"))
@@ -338,35 +338,35 @@ func TestAppliedTwiceIsAppliedOnce(t *testing.T) {
 				case 2:
 					w.Resume = true
 				}
-				wishes[d.ID] = w
+				desiredJobs[d.ID] = w
 			}
 			var list []job.DesiredJob
-			for w := range maps.Values(wishes) {
+			for w := range maps.Values(desiredJobs) {
 				list = append(list, w)
 			}
 			return list
 		}
-		apply := func(wishes []job.DesiredJob) []job.ApplyResult {
-			for i, a := range r.PlanJobs(ctx, wishes, false) {
-				if wishes[i].Etag = ""; a.Before != nil {
-					wishes[i].Etag = a.Before.Definition.Etag()
+		apply := func(desiredJobs []job.DesiredJob) []job.ApplyResult {
+			for i, a := range r.PlanJobs(ctx, desiredJobs, false) {
+				if desiredJobs[i].Etag = ""; a.Before != nil {
+					desiredJobs[i].Etag = a.Before.Definition.Etag()
 				}
 			}
-			return r.ApplyJobs(ctx, wishes, false)
+			return r.ApplyJobs(ctx, desiredJobs, false)
 		}
 		for _, label := range []string{"before", "after"} {
-			wishes := wishesOf(label)
-			for _, a := range apply(wishes) {
+			desiredJobs := wishesOf(label)
+			for _, a := range apply(desiredJobs) {
 				if a.Err != nil {
 					t.Fatal(a.Err)
 				}
 			}
-			for _, a := range r.PlanJobs(ctx, wishes, false) {
+			for _, a := range r.PlanJobs(ctx, desiredJobs, false) {
 				if a.Err != nil || a.Action != job.ApplyUnchanged {
 					t.Fatalf("%s: %v %v", a.Before.Definition.ID, a.Action, a.Err)
 				}
 			}
-			for _, a := range r.ApplyJobs(ctx, wishes, false) {
+			for _, a := range r.ApplyJobs(ctx, desiredJobs, false) {
 				if a.Err != nil || a.Action != job.ApplyUnchanged {
 					t.Fatalf("%s: applied as %v %v", a.Before.Definition.ID, a.Action, a.Err)
 				}

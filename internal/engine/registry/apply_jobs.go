@@ -10,11 +10,11 @@ import (
 // pauseNote is the note of jobs that Apply pauses.
 const pauseNote = "paused by its configuration"
 
-// ApplyJobs makes stored jobs equal to the wishes: those that differ are created, replaced, deleted, paused or
-// resumed, each in a step of its own. A step is refused if the job does not have the etag of the wish any
+// ApplyJobs makes stored jobs equal to the desired jobs: those that differ are created, replaced, deleted, paused or
+// resumed, each in a step of its own. A step is refused if the job does not have the etag of the desired job any
 // more. A job that is equal already is left alone.
-func (r *Registry) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force bool) []job.ApplyResult {
-	w := r.planDesiredJobs(ctx, wishes, force)
+func (r *Registry) ApplyJobs(ctx context.Context, desiredJobs []job.DesiredJob, force bool) []job.ApplyResult {
+	w := r.planDesiredJobs(ctx, desiredJobs, force)
 	for i := range w.answers {
 		if a := &w.answers[i]; a.Err == nil {
 			a.Err = w.checkPrecondition(i)
@@ -28,30 +28,30 @@ func (r *Registry) ApplyJobs(ctx context.Context, wishes []job.DesiredJob, force
 	return w.answers
 }
 
-// checkPrecondition refuses a wish whose etag is not that of the stored job. A repeated wish finds the job as
+// checkPrecondition refuses a desired job whose etag is not that of the stored job. A repeated one finds the job as
 // its first copy left it.
 func (w *applyCall) checkPrecondition(i int) error {
-	wish, a := &w.wishes[i], &w.answers[i]
-	key := wish.Definition.Key
+	desiredJob, a := &w.desiredJobs[i], &w.answers[i]
+	key := desiredJob.Definition.Key
 	switch {
 	case a.Action == job.ApplyUnchanged:
 		return nil
-	case wish.Delete && wish.Etag == "":
+	case desiredJob.Delete && desiredJob.Etag == "":
 		return job.Invalid("etag", "is missing: name the job that is to be deleted")
-	case a.Before == nil && (wish.Etag == "" || wish.Delete):
+	case a.Before == nil && (desiredJob.Etag == "" || desiredJob.Delete):
 		return nil
 	case a.Before == nil:
 		return &job.MissingError{Key: key}
 	}
 	have := a.Before.Definition.Etag()
-	onlyPause := !wish.Delete && w.matchesStored(i)
+	onlyPause := !desiredJob.Delete && w.matchesStored(i)
 	switch {
-	case have == wish.Etag || onlyPause:
+	case have == desiredJob.Etag || onlyPause:
 		return nil
-	case wish.Etag == "":
+	case desiredJob.Etag == "":
 		return &job.ExistsError{Key: key, Reason: "it has another definition"}
 	}
-	return &job.EtagError{Key: key, Have: have, Want: wish.Etag}
+	return &job.EtagError{Key: key, Have: have, Want: desiredJob.Etag}
 }
 
 // createNewJobs creates the jobs that do not exist.
@@ -60,8 +60,8 @@ func (w *applyCall) createNewJobs(ctx context.Context) {
 	var place []int
 	for i, a := range w.answers {
 		if a.Err == nil && a.Action == job.ApplyCreate {
-			request := job.CreateRequest{Definition: w.wishes[i].Definition}
-			if w.wishes[i].Pause {
+			request := job.CreateRequest{Definition: w.desiredJobs[i].Definition}
+			if w.desiredJobs[i].Pause {
 				request.PauseNote = pauseNote
 			}
 			requests = append(requests, request)
@@ -142,11 +142,11 @@ func (w *applyCall) claimQuota(ctx context.Context, changes []job.Change, place 
 	}
 }
 
-// nextEvents returns the events of a wish in a round: in the first one to pause or else to replace the
+// nextEvents returns the events of a desired job in a round: in the first one to pause or else to replace the
 // definition, in the second one the rest.
 func (w *applyCall) nextEvents(i int, first bool) []job.Input {
-	wish, a := &w.wishes[i], &w.answers[i]
-	pauses, resumes := a.PauseChanges && wish.Pause, a.PauseChanges && wish.Resume
+	desiredJob, a := &w.desiredJobs[i], &w.answers[i]
+	pauses, resumes := a.PauseChanges && desiredJob.Pause, a.PauseChanges && desiredJob.Resume
 	switch {
 	case pauses && first:
 		return []job.Input{job.Pause{Note: pauseNote}}
@@ -168,17 +168,17 @@ func (w *applyCall) nextEvents(i int, first bool) []job.Input {
 	return []job.Input{job.Update{New: compiled, Base: a.Before.Definition.Etag()}}
 }
 
-// matchesStored reports whether the stored definition is equal to the wish. It is not if a payload has to be
-// sealed and is not, or if the wish has values of policies from other sources.
+// matchesStored reports whether the stored definition is equal to the desired job. It is not if a payload has to be
+// sealed and is not, or if the desired job has values of policies from other sources.
 func (w *applyCall) matchesStored(i int) bool {
 	d := w.desired[i]
-	unsealed := d.PayloadKey == "" && !w.wishes[i].AsRead && w.r.requiresSealing()
+	unsealed := d.PayloadKey == "" && !w.desiredJobs[i].AsRead && w.r.requiresSealing()
 	return w.answers[i].Before.Definition.Equal(d) && !unsealed && !w.changesSources[i]
 }
 
 // sealPayload seals the payload of a desired definition, or keeps the stored one.
 func (w *applyCall) sealPayload(i int, d *job.Definition) error {
-	if w.wishes[i].AsRead || d.PayloadKey != "" {
+	if w.desiredJobs[i].AsRead || d.PayloadKey != "" {
 		return w.r.keepStoredPayload(d, w.answers[i].Before.Definition)
 	}
 	w.r.sealPayload(d, d.Payload)
@@ -187,7 +187,7 @@ func (w *applyCall) sealPayload(i int, d *job.Definition) error {
 
 func (w *applyCall) applyResult(i int, result job.ChangeResult) {
 	a := &w.answers[i]
-	key := w.wishes[i].Definition.Key
+	key := w.desiredJobs[i].Definition.Key
 	switch {
 	case errors.Is(result.Err, job.ErrNotFound), result.Err == nil && result.Record.State.Deleting:
 		a.Err = &job.MissingError{Key: key}
@@ -201,12 +201,12 @@ func (w *applyCall) applyResult(i int, result job.ChangeResult) {
 // checkOutcome answers a change by the stored job, which others may have changed since it was read.
 func (w *applyCall) checkOutcome(i int, result job.ChangeResult) error {
 	a := &w.answers[i]
-	if err := w.wishes[i].Allowed(result.Record.Definition); err != nil {
+	if err := w.desiredJobs[i].Allowed(result.Record.Definition); err != nil {
 		a.Before, a.After = nil, nil
 		return err
 	}
 	if result.Answer == job.Stale && !w.r.matchesDefinition(w.desired[i], result.Record.Definition) {
-		return &job.EtagError{Key: w.wishes[i].Definition.Key, Have: result.Record.Definition.Etag(),
+		return &job.EtagError{Key: w.desiredJobs[i].Definition.Key, Have: result.Record.Definition.Etag(),
 			Want: a.Before.Definition.Etag()}
 	}
 	a.After = &result.Record // stored by this call, its first copy, or another caller
@@ -220,7 +220,7 @@ func (w *applyCall) deleteJobs(ctx context.Context) {
 	for i, a := range w.answers {
 		if a.Err == nil && a.Action == job.ApplyDelete && a.Before != nil {
 			changes = append(changes, job.Change{Record: a.Before.Definition.Record(),
-				Input: job.Delete{Base: w.wishes[i].Etag}, Covers: w.r.reachableQueues(ctx)})
+				Input: job.Delete{Base: w.desiredJobs[i].Etag}, Covers: w.r.reachableQueues(ctx)})
 			place = append(place, i)
 		}
 	}
@@ -235,13 +235,13 @@ func (w *applyCall) deleteJobs(ctx context.Context) {
 		case result.Err != nil:
 			a.Err = result.Err
 		case result.Answer == job.Stale:
-			a.Err = w.wishes[place[n]].Allowed(result.Record.Definition)
+			a.Err = w.desiredJobs[place[n]].Allowed(result.Record.Definition)
 			if a.Err != nil {
 				a.Before = nil
 				continue
 			}
 			a.Err = &job.EtagError{Key: a.Before.Definition.Key, Have: result.Record.Definition.Etag(),
-				Want: w.wishes[place[n]].Etag}
+				Want: w.desiredJobs[place[n]].Etag}
 		case !result.Deleted:
 			a.Err = w.r.cancelUnstartedRuns(ctx, result.Record)
 		default:

@@ -53,7 +53,7 @@ func TestPlacesOfAdministratorsAreKept(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotToldApartGetsAll(t *testing.T) {
+func TestUnidentifiedHoldersShareAll(t *testing.T) {
 	table := New(Limits{Places: 20, Namespace: 1, Identity: 3})
 	if n := fill(table, Holder{}); n != 20 {
 		t.Errorf("%d places, want all", n)

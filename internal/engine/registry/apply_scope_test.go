@@ -9,7 +9,7 @@ import (
 
 var errOtherQueue = errors.New("the job is of another queue")
 
-// refuseOutside allows wishes for jobs of one queue, and for those that are not there.
+// refuseOutside allows desired states for jobs of one queue, and for those that are not there.
 func refuseOutside(queue string) func(*job.Definition) error {
 	return func(present *job.Definition) error {
 		if present != nil && present.Queue != queue {
@@ -19,7 +19,7 @@ func refuseOutside(queue string) func(*job.Definition) error {
 	}
 }
 
-// victim stores a job of queue web, and makes the wishes of a caller of queue mail for it: to
+// victim stores a job of queue web, and makes the desired jobs of a caller of queue mail for it: to
 // take it with its payload, and to delete it.
 func victim(t *testing.T) (f *fake, r *Registry, take, remove job.DesiredJob) {
 	t.Helper()
@@ -38,31 +38,31 @@ func victim(t *testing.T) (f *fake, r *Registry, take, remove job.DesiredJob) {
 	return f, r, take, remove
 }
 
-// TestWishesOutsideTheirQueueChangeNothing, whatever else is wrong with the call, and however
+// TestDesiredJobsOutsideTheirQueueChangeNothing, whatever else is wrong with the call, and however
 // often a job is named.
-func TestWishesOutsideTheirQueueChangeNothing(t *testing.T) {
+func TestDesiredJobsOutsideTheirQueueChangeNothing(t *testing.T) {
 	f, r, take, remove := victim(t)
 	wrong := take
 	wrong.Etag = "x"
 	fresh := take
 	fresh.Etag = ""
 	before := f.records[ping]
-	for name, wishes := range map[string][]job.DesiredJob{
+	for name, desiredJobs := range map[string][]job.DesiredJob{
 		"take": {take}, "take twice": {take, take}, "take, wrong etag": {wrong, wrong}, "create twice": {fresh, fresh},
 		"delete": {remove}, "delete twice": {remove, remove}, "take and delete": {take, remove}, "delete and take": {remove, take},
 	} {
-		planned := r.PlanJobs(t.Context(), wishes, true)
-		applied := r.ApplyJobs(t.Context(), wishes, true)
-		for i := range wishes {
+		planned := r.PlanJobs(t.Context(), desiredJobs, true)
+		applied := r.ApplyJobs(t.Context(), desiredJobs, true)
+		for i := range desiredJobs {
 			if a := planned[i]; a.Err == nil || a.Before != nil || a.After != nil {
-				t.Errorf("%s: wish %d is planned as %+v", name, i, a)
+				t.Errorf("%s: desired job %d is planned as %+v", name, i, a)
 			}
 			a := applied[i]
 			if a.Err == nil || a.Before != nil || a.After != nil || i == 0 && !errors.Is(a.Err, errOtherQueue) {
-				t.Errorf("%s: wish %d is answered by %+v", name, i, a)
+				t.Errorf("%s: desired job %d is answered by %+v", name, i, a)
 			}
 			if i > 0 && violated(a.Err) != "job_id" {
-				t.Errorf("%s: the second wish for a job: %v", name, a.Err)
+				t.Errorf("%s: the second desired state for a job: %v", name, a.Err)
 			}
 		}
 	}
@@ -71,20 +71,20 @@ func TestWishesOutsideTheirQueueChangeNothing(t *testing.T) {
 	}
 }
 
-// TestWishesThatCannotBeCheckedAreRefused: a call that reads too much, or cannot read, does
+// TestDesiredJobsThatCannotBeCheckedAreRefused: a call that reads too much, or cannot read, does
 // nothing, and its errors are answered as they are.
-func TestWishesThatCannotBeCheckedAreRefused(t *testing.T) {
+func TestDesiredJobsThatCannotBeCheckedAreRefused(t *testing.T) {
 	f, r, take, remove := victim(t)
 	large := storeCopy(f, ping, "large", maxRead+1)
-	for _, wish := range []job.DesiredJob{take, remove} {
-		answers := r.ApplyJobs(t.Context(), []job.DesiredJob{wish, {Definition: large, Check: refuseOutside("mail")}}, true)
+	for _, desiredJob := range []job.DesiredJob{take, remove} {
+		answers := r.ApplyJobs(t.Context(), []job.DesiredJob{desiredJob, {Definition: large, Check: refuseOutside("mail")}}, true)
 		for i, a := range answers {
 			if !errors.Is(a.Err, job.ErrTooLarge) || a.Before != nil {
-				t.Errorf("too large: wish %d is answered by %+v", i, a)
+				t.Errorf("too large: desired job %d is answered by %+v", i, a)
 			}
 		}
 		f.err = job.ErrUnavailable
-		if a := r.ApplyJobs(t.Context(), []job.DesiredJob{wish}, true)[0]; !errors.Is(a.Err, job.ErrUnavailable) || a.Before != nil {
+		if a := r.ApplyJobs(t.Context(), []job.DesiredJob{desiredJob}, true)[0]; !errors.Is(a.Err, job.ErrUnavailable) || a.Before != nil {
 			t.Errorf("without a store: %+v", a)
 		}
 		f.err = nil
@@ -104,9 +104,9 @@ func storeCopy(f *fake, key job.Key, id string, size int) job.Definition {
 	return d
 }
 
-// TestWishesMeetAMoveToAnotherQueue between reading the job and writing it: they neither
+// TestDesiredJobsMeetAMoveToAnotherQueue between reading the job and writing it: they neither
 // change the job nor show it.
-func TestWishesMeetAMoveToAnotherQueue(t *testing.T) {
+func TestDesiredJobsMeetAMoveToAnotherQueue(t *testing.T) {
 	for name, choose := range map[string]func(take, remove job.DesiredJob) job.DesiredJob{
 		"update":            func(take, _ job.DesiredJob) job.DesiredJob { return take },
 		"pause":             func(take, _ job.DesiredJob) job.DesiredJob { take.Pause = true; return take },
@@ -115,11 +115,11 @@ func TestWishesMeetAMoveToAnotherQueue(t *testing.T) {
 	} {
 		f, r, take, remove := victim(t)
 		mustUpdate(t, r, func(d *job.Definition) { d.Queue = "mail" })
-		wish := choose(take, remove)
-		wish.Etag = f.records[ping].Definition.Etag()
-		wish.Definition.Handler = "other"
+		desiredJob := choose(take, remove)
+		desiredJob.Etag = f.records[ping].Definition.Etag()
+		desiredJob.Definition.Handler = "other"
 		f.meddle = func() { mustUpdate(t, r, func(d *job.Definition) { d.Queue = "web" }) }
-		a := r.ApplyJobs(t.Context(), []job.DesiredJob{wish}, true)[0]
+		a := r.ApplyJobs(t.Context(), []job.DesiredJob{desiredJob}, true)[0]
 		if !errors.Is(a.Err, errOtherQueue) || a.Before != nil || a.After != nil {
 			t.Errorf("%s: answered by %+v", name, a)
 		}

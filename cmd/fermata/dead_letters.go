@@ -13,16 +13,16 @@ import (
 	"github.com/fermata-io/fermata/internal/cli/suggest"
 )
 
-func (a *app) deadCommand() *cobra.Command {
+func (a *app) deadLettersCommand() *cobra.Command {
 	dead := &cobra.Command{Use: "dead-letters", Aliases: []string{"dead"}, Short: "Show dead runs, and start them again", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	dead.AddCommand(withNames(a.deadListCommand()), a.redriveCommand())
+	dead.AddCommand(withNames(a.deadLettersListCommand()), a.redriveCommand())
 	suggest.AnswerUnknownCommand(dead, "dead letters end by themselves after dead_letter_ttl; there is no command to discard them",
 		"delete", "discard", "rm", "remove", "drop", "purge", "clear")
 	return dead
 }
 
-func (a *app) deadListCommand() *cobra.Command {
+func (a *app) deadLettersListCommand() *cobra.Command {
 	var which client.Selection
 	var all bool
 	cmd := &cobra.Command{

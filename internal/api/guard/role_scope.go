@@ -20,32 +20,33 @@ const (
 	allQueues
 	// namedQueues: the request names queues, which the role has to cover.
 	namedQueues
-	// checkedQueues: the handler finds out which queues are concerned, by [QueueLimits],
+	// checkedQueues: the handler finds out which queues are concerned, by [scope],
 	// and leaves out of its answer what is of others.
 	checkedQueues
 )
 
-// QueueLimits are the queues that a caller may reach with the permission of its call.
-type QueueLimits struct {
+// RoleScope is the part of the queues that a caller may reach with the permission of its call, where its roles
+// do not cover all of them.
+type RoleScope struct {
 	caller    *Caller
 	want      authz.Permission
 	namespace string
 }
 
-// QueueLimitsFrom finds the limits of a call; nil if the caller may reach all queues.
-func QueueLimitsFrom(ctx context.Context, namespace string) *QueueLimits {
+// RoleScopeFrom returns the scope of a call; nil if the caller may reach all queues.
+func RoleScopeFrom(ctx context.Context, namespace string) *RoleScope {
 	c := CallerFrom(ctx)
 	if c == nil {
 		return nil
 	}
-	l := &QueueLimits{caller: c, want: methodPermissions[c.method].permission, namespace: namespace}
-	if l.want == authz.Anyone || l.want == authz.AnyRole {
-		l.want = authz.ReadJobs
+	scope := &RoleScope{caller: c, want: methodPermissions[c.method].permission, namespace: namespace}
+	if scope.want == authz.Anyone || scope.want == authz.AnyRole {
+		scope.want = authz.ReadJobs
 	}
-	if l.Covers("") {
+	if scope.Covers("") {
 		return nil
 	}
-	return l
+	return scope
 }
 
 // ReachableQueues are the queues that the caller of a context may reach with the permission of its
@@ -57,50 +58,50 @@ func ReachableQueues(ctx context.Context) job.QueueScope {
 		return nil
 	}
 	return func(q job.QueueKey) bool {
-		l := QueueLimitsFrom(ctx, q.Namespace)
-		return l == nil || l.Covers(q.Queue)
+		scope := RoleScopeFrom(ctx, q.Namespace)
+		return scope == nil || scope.Covers(q.Queue)
 	}
 }
 
 // Covers reports whether the caller may reach a queue; "" stands for all of them.
-func (l *QueueLimits) Covers(queue string) bool {
-	return l.caller.gate.authority.Allows(l.caller.Identity, l.want, l.namespace, queue).Allowed
+func (scope *RoleScope) Covers(queue string) bool {
+	return scope.caller.gate.authority.Allows(scope.caller.Identity, scope.want, scope.namespace, queue).Allowed
 }
 
 // CoversAny reports whether the caller has a permission for any queue of the namespace.
-func (l *QueueLimits) CoversAny(want authz.Permission) bool {
-	return l.caller.gate.authority.AllowsAnyQueue(l.caller.Identity, want, l.namespace).Allowed
+func (scope *RoleScope) CoversAny(want authz.Permission) bool {
+	return scope.caller.gate.authority.AllowsAnyQueue(scope.caller.Identity, want, scope.namespace).Allowed
 }
 
 // Filter is covers for those who are to leave out what the caller may not see; nil where that
 // is nothing.
-func (l *QueueLimits) Filter() func(queue string) bool {
-	if l == nil {
+func (scope *RoleScope) Filter() func(queue string) bool {
+	if scope == nil {
 		return nil
 	}
-	return l.Covers
+	return scope.Covers
 }
 
 // Deny denies a call about a queue; "" stands for all of them.
-func (l *QueueLimits) Deny(ctx context.Context, queue string) error {
-	return l.caller.deny(ctx, l.want, l.namespace, queue, "its roles are for other queues")
+func (scope *RoleScope) Deny(ctx context.Context, queue string) error {
+	return scope.caller.deny(ctx, scope.want, scope.namespace, queue, "its roles are for other queues")
 }
 
 // Check denies a call about a queue that is not covered.
-func (l *QueueLimits) Check(ctx context.Context, queue string) error {
-	if l.Covers(queue) {
+func (scope *RoleScope) Check(ctx context.Context, queue string) error {
+	if scope.Covers(queue) {
 		return nil
 	}
-	return l.Deny(ctx, queue)
+	return scope.Deny(ctx, queue)
 }
 
 // DenyItem denies one item of a call that has many, and names it by what the caller sent.
-func (l *QueueLimits) DenyItem(ctx context.Context, i int, id, queue string) error {
+func (scope *RoleScope) DenyItem(ctx context.Context, i int, id, queue string) error {
 	name := fmt.Sprintf("job %q", job.Clip(id, job.MaxID))
 	if id == "" {
 		name = fmt.Sprintf("entry %d", i)
 	}
-	p := status.Convert(l.Deny(ctx, queue)).Proto()
+	p := status.Convert(scope.Deny(ctx, queue)).Proto()
 	p.Message = name + ": " + p.GetMessage()
 	return status.ErrorProto(p)
 }

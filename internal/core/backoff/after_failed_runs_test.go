@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNextWithinGrowsOverRuns(t *testing.T) {
+func TestNextAfterFailedRunsGrows(t *testing.T) {
 	r := backoff.Retry{Strategy: backoff.Exponential, Base: time.Second, Multiplier: 2, MaxDelay: time.Minute, MaxAttempts: 3}
 	linear := backoff.Retry{Strategy: backoff.Linear, Base: 1}
 	for _, c := range []struct {
@@ -34,29 +34,29 @@ func TestNextWithinGrowsOverRuns(t *testing.T) {
 		{linear, math.MaxInt, 5, math.MaxInt64, true},
 		{linear, math.MaxInt, math.MaxInt64, math.MaxInt64, true},
 	} {
-		if d, ok := c.r.NextWithin(c.failed, c.before, 0, 1); d != c.want || ok != c.ok {
+		if d, ok := c.r.NextAfterFailedRuns(c.failed, c.before, 0, 1); d != c.want || ok != c.ok {
 			t.Errorf("%d failed after %d runs: %v %v, want %v %v", c.failed, c.before, d, ok, c.want, c.ok)
 		}
 	}
 	r.MaxElapsed = 20 * time.Second
-	if _, ok := r.NextWithin(1, 3, 12*time.Second, 1); !ok {
+	if _, ok := r.NextAfterFailedRuns(1, 3, 12*time.Second, 1); !ok {
 		t.Error("8 s after 12 s are within 20 s")
 	}
-	if _, ok := r.NextWithin(1, 3, 12*time.Second+1, 1); ok {
+	if _, ok := r.NextAfterFailedRuns(1, 3, 12*time.Second+1, 1); ok {
 		t.Error("the longer wait passes max_elapsed")
 	}
 }
 
-// Next and NextWithin are one rule: failed runs before it move a run up the curve,
+// Next and NextAfterFailedRuns are one rule: failed runs before it move a run up the curve,
 // and use up none of its attempts.
-func TestNextWithinIsNextFurtherOn(t *testing.T) {
+func TestNextAfterFailedRunsIsNextFurtherOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRetry().Draw(t, "retry")
 		r.MaxAttempts = rapid.IntRange(0, 5).Draw(t, "attempts")
 		failed := rapid.IntRange(0, 7).Draw(t, "failed")
 		before := rapid.OneOf(rapid.Int64Range(-1, 20), rapid.Int64Range(0, 1<<31)).Draw(t, "before")
 		seed := rapid.Uint64().Draw(t, "seed")
-		d, ok := r.NextWithin(failed, before, 0, seed)
+		d, ok := r.NextAfterFailedRuns(failed, before, 0, seed)
 		plain, more := r.Next(failed, 0, seed)
 		if ok != more {
 			t.Fatalf("%v after failed runs, %v without", ok, more)

@@ -11,27 +11,27 @@ import (
 // loaded first, so that finding one costs the same however many there are.
 type queueSessions struct {
 	queue      queueKey
-	members    []*membership
-	outdated   []*membership            // those whose sessions have changed since the last refresh
+	entries    []*queueEntry
+	outdated   []*queueEntry            // those whose sessions have changed since the last refresh
 	bySlots    minheap.Heap[*heapEntry] // sessions with free slots
 	byPlaces   minheap.Heap[*heapEntry] // sessions with places to wait for a slot
 	freeSlots  int                      // slots of all
 	waitPlaces int                      // places of all to wait for one
 }
 
-// membership is one session's membership in the sessions of a queue.
-type membership struct {
+// queueEntry is the entry of a session in the sessions of one queue.
+type queueEntry struct {
 	s             *Session
-	group         *queueSessions
-	memberIndex   int // in members
+	sessions      *queueSessions
+	index         int // in members
 	countedFree   int // counted in freeSlots
 	countedPlaces int // counted in waitPlaces
 	slotEntry     heapEntry
 	placeEntry    heapEntry
 }
 
-// heapEntry is a membership's entry in a heap. Its key is from the last refresh: if the session has changed
-// since, the membership is among the outdated ones.
+// heapEntry is the part of a queueEntry that is in a heap. Its key is from the last refresh: if the session has changed
+// since, the queueEntry is among the outdated ones.
 type heapEntry struct {
 	s         *Session
 	load      float64 // part of the slots that is taken
@@ -54,40 +54,40 @@ func (t *heapEntry) Place() *int { return &t.heapPlace }
 
 // addSession adds a session.
 func (c *queueSessions) addSession(s *Session) {
-	x := &membership{s: s, group: c, memberIndex: len(c.members), slotEntry: heapEntry{s: s},
+	x := &queueEntry{s: s, sessions: c, index: len(c.entries), slotEntry: heapEntry{s: s},
 		placeEntry: heapEntry{s: s}}
-	c.members = append(c.members, x)
-	s.memberships = append(s.memberships, x)
-	s.upToDate = append(s.upToDate, x)
+	c.entries = append(c.entries, x)
+	s.queueEntries = append(s.queueEntries, x)
+	s.upToDateEntries = append(s.upToDateEntries, x)
 }
 
-// removeMember removes the membership of a closed session.
-func (c *queueSessions) removeMember(x *membership) {
+// removeEntry removes the entry of a closed session.
+func (c *queueSessions) removeEntry(x *queueEntry) {
 	c.refreshOutdated() // removes it from the outdated ones
 	x.updateEntry(&c.bySlots, &x.slotEntry, 0)
 	x.updateEntry(&c.byPlaces, &x.placeEntry, 0)
 	c.freeSlots -= x.countedFree
 	c.waitPlaces -= x.countedPlaces
-	last := len(c.members) - 1
-	c.members[x.memberIndex] = c.members[last]
-	c.members[x.memberIndex].memberIndex = x.memberIndex
-	c.members[last] = nil
-	c.members = c.members[:last]
+	last := len(c.entries) - 1
+	c.entries[x.index] = c.entries[last]
+	c.entries[x.index].index = x.index
+	c.entries[last] = nil
+	c.entries = c.entries[:last]
 }
 
-// refreshCounts updates the membership from its session.
-func (x *membership) refreshCounts() {
+// refreshCounts updates the entry from its session.
+func (x *queueEntry) refreshCounts() {
 	free, ahead := x.s.freeSlots(), x.s.placesToWait()
 	wait := max(0, ahead-free)
-	x.group.freeSlots += free - x.countedFree
-	x.group.waitPlaces += wait - x.countedPlaces
+	x.sessions.freeSlots += free - x.countedFree
+	x.sessions.waitPlaces += wait - x.countedPlaces
 	x.countedFree, x.countedPlaces = free, wait
-	x.updateEntry(&x.group.bySlots, &x.slotEntry, free)
-	x.updateEntry(&x.group.byPlaces, &x.placeEntry, ahead)
+	x.updateEntry(&x.sessions.bySlots, &x.slotEntry, free)
+	x.updateEntry(&x.sessions.byPlaces, &x.placeEntry, ahead)
 }
 
 // updateEntry updates a heap entry from its session, which has room for that many attempts.
-func (x *membership) updateEntry(h *minheap.Heap[*heapEntry], t *heapEntry, room int) {
+func (x *queueEntry) updateEntry(h *minheap.Heap[*heapEntry], t *heapEntry, room int) {
 	if room <= 0 {
 		if t.heapPlace > 0 {
 			h.Remove(t)
@@ -105,18 +105,18 @@ func (x *membership) updateEntry(h *minheap.Heap[*heapEntry], t *heapEntry, room
 // markOutdated notes that the session's room or load has changed. Its queues update their counts when they are
 // used: between two changes, few of a session's queues are. The caller holds the mutex.
 func (s *Session) markOutdated() {
-	for _, x := range s.upToDate {
-		x.group.outdated = append(x.group.outdated, x)
+	for _, x := range s.upToDateEntries {
+		x.sessions.outdated = append(x.sessions.outdated, x)
 	}
-	s.upToDate = s.upToDate[:0]
+	s.upToDateEntries = s.upToDateEntries[:0]
 }
 
-// refreshOutdated updates the outdated memberships.
+// refreshOutdated updates the outdated entries.
 func (c *queueSessions) refreshOutdated() {
 	for _, x := range c.outdated {
 		if !x.s.closed {
 			x.refreshCounts()
-			x.s.upToDate = append(x.s.upToDate, x)
+			x.s.upToDateEntries = append(x.s.upToDateEntries, x)
 		}
 	}
 	clear(c.outdated)

@@ -114,8 +114,8 @@ func TestQueuesDropClosedSessions(t *testing.T) {
 		}
 		b.d.mu.Lock()
 		c := b.d.mu.queues[queueKey{"ns", "q"}]
-		if len(c.members) != 1 || len(c.outdated) > 1 {
-			t.Errorf("one worker is here; %d seats, %d to look at", len(c.members), len(c.outdated))
+		if len(c.entries) != 1 || len(c.outdated) > 1 {
+			t.Errorf("one worker is here; %d seats, %d to look at", len(c.entries), len(c.outdated))
 		}
 		b.d.mu.Unlock()
 		b.wantFree(1)

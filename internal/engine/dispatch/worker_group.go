@@ -14,13 +14,13 @@ type WorkerGroup struct {
 	sessions  int // guarded by the dispatcher's mutex
 }
 
-// Serves reports whether the fleet serves a queue.
+// Serves reports whether the group serves a queue.
 func (f *WorkerGroup) Serves(namespace, queue string) bool {
 	_, serves := slices.BinarySearch(f.Queues, queue)
 	return serves && f.Namespace == namespace
 }
 
-// ServedQueues returns the queues that the fleet serves, sorted.
+// ServedQueues returns the queues that the group serves, sorted.
 func (f *WorkerGroup) ServedQueues() (namespace string, queues []string) {
 	return f.Namespace, f.Queues
 }
@@ -31,32 +31,32 @@ type FreedSlots struct {
 	N     int
 }
 
-// joinFleet adds the session to its fleet. The caller holds the mutex.
-func (d *Dispatcher) joinFleet(s *Session) {
+// joinGroup adds the session to its group. The caller holds the mutex.
+func (d *Dispatcher) joinGroup(s *Session) {
 	queues := slices.Sorted(slices.Values(s.hello.Queues))
 	key := s.hello.Namespace + "/" + strings.Join(queues, "/") // no name has a slash
-	f := d.mu.fleets[key]
+	f := d.mu.workerGroups[key]
 	if f == nil {
 		f = &WorkerGroup{Namespace: s.hello.Namespace, Queues: queues, key: key}
-		d.mu.fleets[key] = f
+		d.mu.workerGroups[key] = f
 	}
 	f.sessions++
-	s.fleet = f
+	s.group = f
 }
 
-// leaveFleet removes a session from its fleet. The caller holds the mutex.
-func (d *Dispatcher) leaveFleet(s *Session) {
-	s.fleet.sessions--
-	if s.fleet.sessions == 0 {
-		delete(d.mu.fleets, s.fleet.key)
+// leaveGroup removes a session from its group. The caller holds the mutex.
+func (d *Dispatcher) leaveGroup(s *Session) {
+	s.group.sessions--
+	if s.group.sessions == 0 {
+		delete(d.mu.workerGroups, s.group.key)
 	}
 }
 
 // addFreed notes that slots of a session came free.
 func (fx *pendingEffects) addFreed(s *Session, n int) {
-	i := slices.IndexFunc(fx.slots, func(x FreedSlots) bool { return x.Group == s.fleet })
+	i := slices.IndexFunc(fx.slots, func(x FreedSlots) bool { return x.Group == s.group })
 	if i < 0 {
-		i, fx.slots = len(fx.slots), append(fx.slots, FreedSlots{Group: s.fleet})
+		i, fx.slots = len(fx.slots), append(fx.slots, FreedSlots{Group: s.group})
 	}
 	fx.slots[i].N += n
 }

@@ -30,9 +30,9 @@ func bigHeaders() (fields []hpack.HeaderField) {
 	return fields
 }
 
-// TestFloodOfUnprovedStreams: strangers open as many streams as HTTP/2 lets them, of what
+// TestFloodOfUnauthenticatedStreams: strangers open as many streams as HTTP/2 lets them, of what
 // is open to everybody and of what is not. A node keeps few of them, and answers others.
-func TestFloodOfUnprovedStreams(t *testing.T) {
+func TestFloodOfUnauthenticatedStreams(t *testing.T) {
 	const connections, streams = 24, 250
 	for name, open := range map[string]func(w *rude) (uint32, error){
 		"health": func(w *rude) (uint32, error) { return w.open("", watchMethod) },
@@ -236,9 +236,9 @@ func deniedFor(t *testing.T, g prometheus.Gatherer, reason string) (n int) {
 	return n
 }
 
-// TestUnprovedStreamsAreHeld: strangers that stay within what a connection may have are
+// TestUnauthenticatedStreamsAreHeld: strangers that stay within what a connection may have are
 // held to the bound of all, and leave places for others.
-func TestUnprovedStreamsAreHeld(t *testing.T) {
+func TestUnauthenticatedStreamsAreHeld(t *testing.T) {
 	const connections = 2 * guard.MaxUnauthenticatedStreamsTotal / guard.MaxUnauthenticatedStreams
 	f := serveFlooded(t, Options{}, &floodJobs{}, nil)
 	defer f.others(t)()
@@ -262,9 +262,9 @@ func TestUnprovedStreamsAreHeld(t *testing.T) {
 	}
 }
 
-// TestUnprovedStreamsEnd: a watch of a stranger ends, and so does a call that sends no
+// TestUnauthenticatedStreamsEnd: a watch of a stranger ends, and so does a call that sends no
 // message, while the connection goes on. Those of who is known do not.
-func TestUnprovedStreamsEnd(t *testing.T) {
+func TestUnauthenticatedStreamsEnd(t *testing.T) {
 	f := serveFlooded(t, Options{UnauthenticatedAge: time.Second}, &floodJobs{}, nil)
 	w := f.rude(t, window)
 	if code := w.call(t, "", grpc_health_v1.Health_Check_FullMethodName, nil); code != codes.OK {

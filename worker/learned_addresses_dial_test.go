@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLearntAddressesStandForConfiguredOnes: for each host in turn, until one fits.
-func TestLearntAddressesStandForConfiguredOnes(t *testing.T) {
+// TestLearnedAddressesReplaceConfiguredOnes: for each host in turn, until one fits.
+func TestLearnedAddressesReplaceConfiguredOnes(t *testing.T) {
 	o := Options{Addresses: []string{"dns:///fermata:7070", "fermata:8080", "[::1]:7070", "unix:///run/fermata",
 		"dns://8.8.8.8/other"}}
 	rs := newRoutes(o.Addresses)

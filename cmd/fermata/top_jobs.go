@@ -14,21 +14,21 @@ import (
 )
 
 func (a *app) lateCommand() *cobra.Command {
-	return a.worstCommand(fermatav1.TopJobsRequest_KIND_LATE, "late", "Show the most overdue jobs",
+	return a.topJobsCommand(fermatav1.TopJobsRequest_KIND_LATE, "late", "Show the most overdue jobs",
 		`Show the most overdue jobs, the worst first: those whose run has waited longer than their
 max_lag (a second where none is set) after it was due, and those whose last run broke
 max_lag. What they wait for: fermata jobs explain.`, a.lateTable)
 }
 
 func (a *app) failingCommand() *cobra.Command {
-	return a.worstCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing",
+	return a.topJobsCommand(fermatav1.TopJobsRequest_KIND_FAILING, "failing",
 		"Show the jobs with the most failed runs in a row",
 		`Show the jobs with the most failed runs in a row, the worst first. Jobs that have
 ended are not among them: fermata dead-letters list.`, a.failingTable)
 }
 
-// worstCommand lists jobs by one of the orders that TopJobs knows.
-func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string,
+// topJobsCommand lists jobs by one of the orders that TopJobs knows.
+func (a *app) topJobsCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long string,
 	asTable func([]*fermatav1.TopJob) error) *cobra.Command {
 	var all bool
 	var limit int
@@ -39,7 +39,7 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 				return usageErrorf("--limit %d: want 1 to 100", limit)
 			}
 			return a.withSession(cmd, func(ctx context.Context, c *client.Client) error {
-				jobs, err := a.worstJobs(ctx, c, kind, all, limit)
+				jobs, err := a.topJobs(ctx, c, kind, all, limit)
 				if err != nil {
 					return err
 				}
@@ -52,8 +52,8 @@ func (a *app) worstCommand(kind fermatav1.TopJobsRequest_Kind, use, short, long 
 	return withNames(a.columnsFlag(cmd))
 }
 
-// worstJobs are the worst jobs of a kind, the worst first.
-func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool,
+// topJobs are the worst jobs of a kind, the worst first.
+func (a *app) topJobs(ctx context.Context, c *client.Client, kind fermatav1.TopJobsRequest_Kind, all bool,
 	limit int) ([]*fermatav1.TopJob, error) {
 	jobs, err := askOnce(ctx, a, c, all, func(ctx context.Context, c *client.Client, all bool) ([]*fermatav1.TopJob,
 		error) {
@@ -63,11 +63,11 @@ func (a *app) worstJobs(ctx context.Context, c *client.Client, kind fermatav1.To
 		}
 		return list.GetJobs(), err
 	})
-	return sortWorstFirst(kind, jobs, limit), err
+	return sortTopJobs(kind, jobs, limit), err
 }
 
-// sortWorstFirst merges the sorted lists of several namespaces.
-func sortWorstFirst(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, limit int) []*fermatav1.TopJob {
+// sortTopJobs merges the sorted lists of several namespaces.
+func sortTopJobs(kind fermatav1.TopJobsRequest_Kind, jobs []*fermatav1.TopJob, limit int) []*fermatav1.TopJob {
 	slices.SortStableFunc(jobs, func(x, y *fermatav1.TopJob) int {
 		if kind == fermatav1.TopJobsRequest_KIND_LATE {
 			return cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration())

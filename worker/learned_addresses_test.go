@@ -13,9 +13,9 @@ import (
 	"github.com/fermata-io/fermata/worker"
 )
 
-// TestLearntAddressesNeedACertificateForAConfiguredHost: the authority gives anybody a certificate for a name of
+// TestLearnedAddressesNeedACertificateForAConfiguredHost: the authority gives anybody a certificate for a name of
 // their own. A node at a learnt address has to have one for the host that was configured.
-func TestLearntAddressesNeedACertificateForAConfiguredHost(t *testing.T) {
+func TestLearnedAddressesNeedACertificateForAConfiguredHost(t *testing.T) {
 	ours := tlstest.New(t, "everybody's")
 	serving := func(id tlstest.Identity) grpc.ServerOption {
 		dir := tlstest.NewDir(t, ours.Issue(id), ours)

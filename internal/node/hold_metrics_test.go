@@ -31,9 +31,9 @@ func heldSeconds(ctx context.Context, n *node.Node, queue, reason string) (float
 	return 0, err
 }
 
-// TestWhatRunsWaitedForIsTold: for a worker, for a slot, for a limit of their queue; the
+// TestHoldReasonsAreMeasured: for a worker, for a slot, for a limit of their queue; the
 // worker of another node counts as one.
-func TestWhatRunsWaitedForIsTold(t *testing.T) {
+func TestHoldReasonsAreMeasured(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	a := start(t, redis.URL(), "a")
