@@ -194,7 +194,8 @@ func (n *Node) buildGossip(context.Context) (err error) {
 
 func (n *Node) buildReach(context.Context) (err error) {
 	n.reach, err = reachability.New(reachability.Options{
-		LockTTL: n.cfg.LockTTL, Client: n.lockConns, Latency: n.latency, Peers: n.reachOfOthers,
+		LockTTL: n.cfg.LockTTL, Client: n.lockConns, Latency: n.latency, LastLockAnswer: n.locks.LastAnswer,
+		Peers:    n.reachOfOthers,
 		Publish:  n.publishReach,
 		OnChange: n.slotShare.NotifyPeers, Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
 	})

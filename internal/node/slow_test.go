@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermata-io/fermata/internal/cluster/reachability"
 	"github.com/fermata-io/fermata/internal/node"
+	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/test/faultproxy"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
@@ -74,4 +76,34 @@ func TestSlowRedisMovesNoShard(t *testing.T) {
 		w.Latency(150 * time.Millisecond)
 	}
 	keepsHolders(t, nodes[0], before)
+}
+
+// TestReconnectingNodeIsNotFast: each call that times out closes its connection, and the next one is made. What
+// that takes is no latency of Redis: a node that cannot complete one call looked faster than the others.
+func TestReconnectingNodeIsNotFast(t *testing.T) {
+	t.Parallel()
+	way := faultproxy.New(t, redistest.Start(t).Addr())
+	client, err := conn.NewClient(conn.ClientOptions{URL: fmt.Sprintf("redis://%s/0", way.Addr()), ClientName: "slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	meter := reachability.NewLatencyMeter(6*time.Second, time.Second)
+	meter.MeasureClient(client)
+	way.Latency(100 * time.Millisecond) // each way
+	before := way.Counters().Connections
+	redistest.Eventually(t, time.Minute, "connections are replaced", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if err := client.Get(ctx, "x").Err(); err == nil {
+			t.Fatal("a call has succeeded")
+		}
+		if got := meter.Current(time.Now()); got < 100*time.Millisecond {
+			t.Fatalf("latency %v while no call succeeds", got)
+		}
+		if n := way.Counters().Connections - before; n < 10 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
 }

@@ -9,7 +9,8 @@
 //   - Pings. Every sixth of the lock TTL the node pings each Redis primary. A primary that has not
 //     answered for two thirds of the lock TTL counts as unreachable (redisReach).
 //   - Latency. A [LatencyMeter] measures the node's own calls. The node compares the median with
-//     that of its peers (latencyComparison).
+//     that of its peers (latencyComparison). If no call that keeps locks is answered in time, the
+//     latency is that of a server that answers no call: such a node can hold no shard.
 //
 // The node withdraws if no primary answers it, if another node has reached more primaries than it
 // does for two thirds of the lock TTL, or if it has been much slower than the fastest quarter of its

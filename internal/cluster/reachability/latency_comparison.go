@@ -17,6 +17,9 @@ const (
 	// minSlowTime is how long a node has to be much slower in any case: a busy machine makes any node slow for a
 	// moment.
 	minSlowTime = 2 * time.Second
+	// minLockSilence is the least time without an answer to a call on locks after which these calls count as failing:
+	// one of them may be lost.
+	minLockSilence = time.Second
 	// maxHoldLives bounds, in lock TTLs, how long a node has to be as fast as its peers before it owns shards
 	// again.
 	maxHoldLives = 16

@@ -56,6 +56,9 @@ func NewLatencyMeter(ttl, timeout time.Duration) *LatencyMeter {
 	}
 }
 
+// failureLatency is the latency of a server that answers no call.
+func (l *LatencyMeter) failureLatency() time.Duration { return 2 * l.timeout }
+
 func (l *LatencyMeter) sliceNumber(now time.Time) int64 { return now.UnixNano() / int64(l.sliceLength) }
 
 // observeCall records one call to a server.
@@ -94,7 +97,7 @@ func (l *LatencyMeter) Current(now time.Time) time.Duration {
 			continue
 		}
 		if now.Sub(x.succeeded) >= l.maxAge {
-			v = 2 * l.timeout
+			v = l.failureLatency()
 		}
 		all = append(all, v)
 	}
@@ -173,7 +176,9 @@ func (h latencyHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		begun := time.Now()
 		err := next(ctx, cmd)
-		h.observeCall(begun, err)
+		if !isHandshake(cmd) {
+			h.observeCall(begun, err)
+		}
 		return err
 	}
 }
@@ -183,9 +188,23 @@ func (h latencyHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		begun := time.Now()
 		err := next(ctx, cmds)
-		h.observeCall(begun, err)
+		if !isHandshake(cmds...) {
+			h.observeCall(begun, err)
+		}
 		return err
 	}
+}
+
+// handshakeCommands are those that the client library sends on a new connection. They measure nothing: package conn
+// makes the handshake while it dials, and answers these commands from memory. A node with slow Redis opens a
+// connection after each call that timed out, so that they would hide the calls.
+var handshakeCommands = []string{"hello", "auth", "select", "client", "readonly"}
+
+// isHandshake reports whether all commands are of the handshake.
+func isHandshake(cmds ...redis.Cmder) bool {
+	return !slices.ContainsFunc(cmds, func(c redis.Cmder) bool {
+		return !slices.Contains(handshakeCommands, c.Name())
+	})
 }
 
 // observeCall records a call that has ended. A call that the caller cancelled is not evidence about Redis.

@@ -107,13 +107,13 @@ func TestFailedCalls(t *testing.T) {
 				return latencyHook{l, ""}.ProcessHook(func(context.Context,
 					redis.Cmder) error {
 					return tt.err
-				})(t.Context(), nil)
+				})(t.Context(), redis.NewCmd(t.Context(), "get", "x"))
 			},
 			func() error {
 				return latencyHook{l, ""}.ProcessPipelineHook(func(context.Context,
 					[]redis.Cmder) error {
 					return tt.err
-				})(t.Context(), nil)
+				})(t.Context(), []redis.Cmder{redis.NewCmd(t.Context(), "get", "x")})
 			},
 		} {
 			if err := call(); !errors.Is(err, tt.err) {
@@ -124,6 +124,27 @@ func TestFailedCalls(t *testing.T) {
 		if (got > 0) != tt.counts || (got >= 800*time.Millisecond) != tt.slow {
 			t.Errorf("%v: %v", tt.err, got)
 		}
+	}
+}
+
+// The handshake of a new connection is answered from memory, and hides no call.
+func TestHandshakesAreNotMeasured(t *testing.T) {
+	l := NewLatencyMeter(comparedTTL, time.Second)
+	hook, ctx := latencyHook{l, ""}, t.Context()
+	answer := hook.ProcessHook(func(context.Context, redis.Cmder) error { return nil })
+	answerAll := hook.ProcessPipelineHook(func(context.Context, []redis.Cmder) error { return nil })
+	fail := hook.ProcessHook(func(context.Context, redis.Cmder) error { return context.DeadlineExceeded })
+	for range 10 {
+		_ = answer(ctx, redis.NewCmd(ctx, "HELLO", "3"))
+		_ = answerAll(ctx, []redis.Cmder{redis.NewCmd(ctx, "select", 1), redis.NewCmd(ctx, "client", "setname", "x")})
+		_ = answerAll(ctx, []redis.Cmder{redis.NewCmd(ctx, "client", "setname", "x")})
+	}
+	if got := l.Current(time.Now()); got != 0 {
+		t.Errorf("handshakes alone show a latency of %v", got)
+	}
+	_ = fail(ctx, redis.NewCmd(ctx, "get", "x"))
+	if got := l.Current(time.Now()); got < 800*time.Millisecond {
+		t.Errorf("latency %v, want the timeout of the only call", got)
 	}
 }
 

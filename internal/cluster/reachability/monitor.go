@@ -19,11 +19,14 @@ type Report struct {
 	Latency     time.Duration // of its calls to Redis; 0: unknown, or not published
 }
 
-// Options configure a monitor. LockTTL, Client, Latency, Peers and Publish are required.
+// Options configure a monitor. LockTTL, Client, Latency, LastLockAnswer, Peers and Publish are required.
 type Options struct {
 	LockTTL time.Duration
 	Client  redis.UniversalClient // its primaries are pinged
 	Latency *LatencyMeter
+	// LastLockAnswer returns when Redis last answered a call that keeps locks, within that call's timeout. There are
+	// several such calls per lock TTL while other nodes are alive.
+	LastLockAnswer func() time.Time
 	// Peers returns the reports of the other nodes that could own shards, and whether any other node is alive.
 	Peers func() (anyAlive bool, owners []Report)
 	// Publish sets the report that the other nodes receive. It is called several times per lock TTL, also with the
@@ -45,8 +48,9 @@ type Monitor struct {
 	comparison latencyComparison
 	silent     atomic.Bool // no server answers this node now
 	state      reachState
-	report     Report // of this node
-	failing    bool   // the report was not published
+	aliveSince time.Time // since when other nodes are alive
+	report     Report    // of this node
+	failing    bool      // the report was not published
 }
 
 // New returns a monitor. It observes while Run runs.
@@ -54,8 +58,8 @@ func New(o Options) (*Monitor, error) {
 	switch {
 	case o.LockTTL <= 0:
 		return nil, errors.New("reachability: LockTTL is not positive")
-	case o.Client == nil || o.Latency == nil || o.Peers == nil || o.Publish == nil:
-		return nil, errors.New("reachability: Client, Latency, Peers and Publish are required")
+	case o.Client == nil || o.Latency == nil || o.LastLockAnswer == nil || o.Peers == nil || o.Publish == nil:
+		return nil, errors.New("reachability: Client, Latency, LastLockAnswer, Peers and Publish are required")
 	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}
@@ -82,7 +86,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	// By two thirds of the lock TTL a refresh has failed, and the others still have time to learn of it before
 	// the locks expire.
 	timeout := m.options.LockTTL * 2 / 3
-	m.reach = newRedisReach(timeout, time.Now())
+	m.reach, m.aliveSince = newRedisReach(timeout, time.Now()), time.Now()
 	defer m.pinger.rounds.Wait()
 	for tick := 0; ; {
 		// Every live node may compare itself with this node. This node compares itself only with those that
@@ -90,7 +94,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		anyAlive, owners := m.options.Peers()
 		if !anyAlive && !m.state.withdrawn {
 			// The timeout starts when there are other nodes.
-			m.reach = newRedisReach(timeout, time.Now())
+			m.reach, m.aliveSince = newRedisReach(timeout, time.Now()), time.Now()
 		}
 		select {
 		case <-ctx.Done():
@@ -117,6 +121,9 @@ func (m *Monitor) assess(ctx context.Context, owners []Report) (latency time.Dur
 	m.reach.recordAnswers(m.pinger.answerTimes(), now)
 	is, silent := m.reach.assessReach(unreachableCounts(owners), now)
 	latency = m.options.Latency.Current(now)
+	if m.lockCallsFail(now) {
+		latency = max(latency, m.options.Latency.failureLatency())
+	}
 	is.slow = m.comparison.compareLatencies(latency, owners, now)
 	is.withdrawn = is.withdrawn || is.slow
 	// Its workers get runs as soon as Redis answers again; only shards require a stable period.
@@ -129,6 +136,16 @@ func (m *Monitor) assess(ctx context.Context, owners []Report) (latency time.Dur
 		m.state = is
 	}
 	return latency
+}
+
+// lockCallsFail reports whether Redis has answered no call that keeps locks for a third of the lock TTL. Such a node can
+// hold no lock, whatever its other calls take: calls on locks have a shorter timeout.
+func (m *Monitor) lockCallsFail(now time.Time) bool {
+	since := m.options.LastLockAnswer()
+	if m.aliveSince.After(since) {
+		since = m.aliveSince
+	}
+	return now.Sub(since) >= max(m.options.LockTTL/3, minLockSilence)
 }
 
 // publish publishes the report of this node. It does so whether or not the report has changed, so that the others

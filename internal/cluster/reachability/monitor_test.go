@@ -52,8 +52,24 @@ type cluster struct {
 	mu       sync.Mutex
 	alive    bool
 	owners   []Report
-	received []Report // from this node
-	losing   bool     // what the node publishes does not arrive
+	received []Report  // from this node
+	losing   bool      // what the node publishes does not arrive
+	lockless time.Time // when calls on locks began to fail; zero: they do not
+}
+
+func (c *cluster) lastLockAnswer() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lockless.IsZero() {
+		return time.Now()
+	}
+	return c.lockless
+}
+
+func (c *cluster) failLockCalls(since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lockless = since
 }
 
 func (c *cluster) peers() (bool, []Report) {
@@ -101,7 +117,7 @@ func runMonitor(t *testing.T, test func(t *testing.T, m *Monitor, f *fakeRedis, 
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		client.AddHook(f)
 		m, err := New(Options{LockTTL: testTTL, Client: client, Latency: NewLatencyMeter(testTTL, time.Second),
-			Peers: c.peers, Publish: c.publish, Registerer: prometheus.NewRegistry()})
+			LastLockAnswer: c.lastLockAnswer, Peers: c.peers, Publish: c.publish, Registerer: prometheus.NewRegistry()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,6 +231,48 @@ func TestUnknownLatencyIsNotPublished(t *testing.T) {
 		synctest.Wait()
 		if got := c.last().Latency; got < 600*time.Millisecond {
 			t.Errorf("latency %v, want that of the last calls", got)
+		}
+	})
+}
+
+// A node that can keep no lock withdraws if others are fast, whatever its other calls take: here they are as fast as
+// those of the others.
+func TestNodeWithoutLockAnswersWithdraws(t *testing.T) {
+	runMonitor(t, func(t *testing.T, m *Monitor, _ *fakeRedis, c *cluster) {
+		live := func(d time.Duration) {
+			for began := time.Now(); time.Since(began) < d; time.Sleep(100 * time.Millisecond) {
+				m.options.Latency.observeCall("", time.Millisecond, false, time.Now())
+			}
+			synctest.Wait()
+		}
+		c.set(true, Report{Latency: time.Millisecond}, Report{Latency: time.Millisecond})
+		live(testTTL)
+		c.failLockCalls(time.Now())
+		live(testTTL * 5 / 6)
+		if got := c.last(); !got.Withdrawn || got.Latency < time.Second {
+			t.Errorf("while calls on locks fail: %+v, want withdrawn, with the latency of failing calls", got)
+		}
+		c.failLockCalls(time.Time{})
+		live(testTTL / 2)
+		if got := c.last(); !got.Withdrawn {
+			t.Error("it returned before calls on locks had succeeded for two thirds of the lock TTL")
+		}
+		live(testTTL / 2)
+		if got := c.last(); got.Withdrawn {
+			t.Errorf("%+v, want returned", got)
+		}
+	})
+}
+
+// No node withdraws where calls on locks fail for all: no other owner would do better.
+func TestNoNodeWithdrawsWhenLockCallsFailForAll(t *testing.T) {
+	runMonitor(t, func(t *testing.T, m *Monitor, _ *fakeRedis, c *cluster) {
+		c.failLockCalls(time.Now())
+		c.set(true, Report{Latency: 2 * time.Second}, Report{Latency: 2 * time.Second})
+		time.Sleep(2 * testTTL)
+		synctest.Wait()
+		if c.last().Withdrawn {
+			t.Error("withdrawn")
 		}
 	})
 }

@@ -18,6 +18,9 @@ func (l *managerLoop) applyOutcome(out callOutcome, now time.Time) {
 	}
 	lost := errors.Is(out.err, redislock.ErrNotObtained)
 	l.logFailureSeries(s, out, out.err != nil && !lost)
+	if out.err == nil || lost {
+		l.m.noteAnswer(now)
+	}
 
 	switch {
 	case lost:

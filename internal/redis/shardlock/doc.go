@@ -66,8 +66,9 @@
 //     node it waits TTL before it competes for it again, unless it is the only
 //     member. A lock that turned out to be free is taken at once: there is no
 //     competition.
-//  7. A member that has withdrawn ([sharding.Member.Withdrawn]) owns no shard, once that
-//     has been unchanged for TTL/5. Its lock is not broken, because it is alive. It
-//     releases its locks when it can reach Redis; otherwise they expire.
+//  7. A member that has withdrawn ([sharding.Member.Withdrawn]) owns no shard, once
+//     the set of such members has been unchanged for TTL/5, or has differed for three
+//     times as long. Its lock is not broken, because it is alive. It releases its locks
+//     when it can reach Redis; otherwise they expire.
 //  8. Every call has a deadline, and no command touches more than one key.
 package shardlock

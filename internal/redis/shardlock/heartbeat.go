@@ -105,11 +105,14 @@ func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 		v = *latest
 	}
 	read := m.eligibility.processesToRead(v)
-	heartbeats, err := m.calls.writeHeartbeat(ctx, read)
+	heartbeats, written, err := m.calls.writeHeartbeat(ctx, read)
+	now := time.Now()
+	if written {
+		m.noteAnswer(now)
+	}
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	defer m.publishAddresses() // of the heartbeats just read
 	m.eligibility.applyReadings(v, read, heartbeats, now)
 	if !m.eligibility.isSettled(now) {
@@ -128,10 +131,12 @@ func (m *Manager) exchangeHeartbeats(ctx context.Context) error {
 // writeHeartbeat writes one heartbeat: it extends the last one, which works even if Redis has no memory for new
 // keys. A heartbeat carries its own period and life, so that nodes with other settings judge it correctly, and
 // the node's name, so that no other node can claim it. The same round trip reads the heartbeats of other
-// processes.
-func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (map[string]heartbeat, error) {
-	key, read := c.o.HeartbeatKey(c.process), map[string]heartbeat{}
-	return read, c.withTimeout(ctx, func(ctx context.Context) error {
+// processes. The heartbeat may be written although an error is returned, of those of others.
+func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (read map[string]heartbeat, written bool,
+	err error) {
+	key := c.o.HeartbeatKey(c.process)
+	read = map[string]heartbeat{}
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		var prolonged *redis.BoolCmd
 		texts, left := make([]*redis.StringCmd, len(others)), make([]*redis.DurationCmd, len(others))
 		_, _ = c.o.Client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
@@ -147,12 +152,14 @@ func (c *redisCalls) writeHeartbeat(ctx context.Context, others []string) (map[s
 		if err == nil && !there {
 			err = c.o.Client.Set(ctx, key, c.o.heartbeatText(), c.o.TTL).Err()
 		}
+		written = err == nil
 		for i, process := range others {
 			err = errors.Join(err, firstReadError(texts[i].Err(), left[i].Err()))
 			read[process] = parseHeartbeat(texts[i].Val(), left[i].Val())
 		}
 		return err
 	})
+	return read, written, err
 }
 
 // firstReadError returns the first error other than the absence of a key.

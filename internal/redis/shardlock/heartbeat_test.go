@@ -376,7 +376,7 @@ func TestHeartbeatsAreWrittenWhileNotAlone(t *testing.T) {
 		t.Fatal("there is room")
 	}
 	f.observer.PExpire(t.Context(), key, ttl/2)
-	if _, err := a.calls.writeHeartbeat(t.Context(), nil); err != nil {
+	if _, _, err := a.calls.writeHeartbeat(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	if left := f.observer.PTTL(t.Context(), key).Val(); left < ttl*3/4 {

@@ -27,6 +27,7 @@ type managerLoop struct {
 	currentProcess    map[string]string    // current process of each member that publishes it
 	withdrawn         map[string]bool      // members that own no shards because they have withdrawn
 	withdrawnAt       time.Time            // when withdrawnNext takes effect; zero if nothing is to change
+	withdrawnLatest   time.Time            // the latest value of withdrawnAt, however often withdrawnNext changes
 	withdrawnNext     map[string]bool      // the next value of withdrawn
 	ownersChangedAt   time.Time            // when the owners last changed
 	draining          bool

@@ -396,3 +396,21 @@ func TestNoShardMovesWhenAllWithdraw(t *testing.T) {
 		t.Errorf("the shard was given up: %+v", c)
 	}
 }
+
+// A member that withdraws and returns again and again delays the withdrawal of another one, but does not prevent it.
+func TestFlappingMemberDelaysNoWithdrawalForLong(t *testing.T) {
+	now := time.Now()
+	l := idleLoop(t)
+	seen := func(flapping bool) sharding.View {
+		return sharding.NewView(1, "a", []sharding.Member{{Name: "a"}, {Name: "b", Withdrawn: true},
+			{Name: "c", Withdrawn: flapping}})
+	}
+	pause := l.o.withdrawalDelay() / 2
+	for began, flapping := now, false; !l.withdrawn["b"]; now, flapping = now.Add(pause), !flapping {
+		if now.Sub(began) > l.o.TTL*3/4 {
+			t.Fatalf("after %v b owns shards", now.Sub(began))
+		}
+		l.applyView(seen(flapping), now)
+		l.advanceShards(now)
+	}
+}

@@ -33,6 +33,7 @@ type Manager struct {
 	// addresses has the addresses for clients in the heartbeats of other members.
 	addresses atomic.Pointer[map[string]clientAddress]
 	placement atomic.Pointer[shardPlacement]
+	answered  atomic.Pointer[time.Time] // when Redis last answered a call of this Manager in time
 	started   atomic.Bool
 	stopped   chan struct{} // closed when Run has returned
 	inboxWake chan struct{} // wakes the loop when its inbox is not empty
@@ -126,6 +127,18 @@ func (m *Manager) ValidLock(shard int) (ValidLock, bool) {
 	}
 	return *lock, true
 }
+
+// LastAnswer returns when Redis last answered one of the calls that keep locks: to obtain or to refresh a lock, or to
+// write a heartbeat. It is zero before the first answer. Answers after the timeout of a call do not count: by them no
+// lock can be kept.
+func (m *Manager) LastAnswer() time.Time {
+	if t := m.answered.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}
+
+func (m *Manager) noteAnswer(now time.Time) { m.answered.Store(&now) }
 
 // shardPlacement has the owners of the shards, as the loop has decided last.
 type shardPlacement struct {

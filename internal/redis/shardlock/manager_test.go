@@ -187,6 +187,10 @@ func TestValidityEndsWhileRedisStalls(t *testing.T) {
 			t.Errorf("shard %d not held %v before its end", shard, time.Until(lock.ValidUntil))
 		}
 	}
+	answered := a.LastAnswer()
+	if answered.IsZero() || time.Since(answered) < MinTTL/3 {
+		t.Errorf("the last answer came %v ago", time.Since(answered))
+	}
 	redistest.Eventually(f.t, patience, "reports", func() error {
 		if n := f.lossesOf(LossExpired); n < 3 {
 			return fmt.Errorf("%d of 3", n)
@@ -196,6 +200,22 @@ func TestValidityEndsWhileRedisStalls(t *testing.T) {
 	server.Resume()
 	f.converged("a")
 	f.noDoubleHolding()
+	if !a.LastAnswer().After(answered) {
+		t.Error("no answer since Redis goes on")
+	}
+}
+
+// A node without shards knows by its heartbeats that it could keep locks.
+func TestHeartbeatsOfANodeWithoutShardsAreAnswered(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, redistest.Start(t).Granted(), 1)
+	nodes := []*testNode{f.start("a"), f.start("b")}
+	f.see("a", "b")
+	f.converged("a", "b")
+	for _, n := range nodes {
+		before := n.LastAnswer()
+		redistest.Eventually(t, patience, n.name+" gets another answer", func() bool { return n.LastAnswer().After(before) })
+	}
 }
 
 func TestDeletedLockIsLostAndObtainedAnew(t *testing.T) {

@@ -164,6 +164,9 @@ func (o Options) callTimeout() time.Duration {
 // reach Redis they withdraw one after the other, and no shard should move for that.
 func (o Options) withdrawalDelay() time.Duration { return o.TTL / 5 }
 
+// maxWithdrawalDelays is the number of withdrawalDelay after which a change takes effect although others follow it.
+const maxWithdrawalDelays = 3
+
 // retryAfter is the pause after a call that ended in an error.
 func (o Options) retryAfter() time.Duration {
 	return min(max(o.TTL/20, 50*time.Millisecond), 500*time.Millisecond)

@@ -38,13 +38,27 @@ func (l *managerLoop) updateMembers(now time.Time) {
 		l.owners, l.ownersChangedAt = owners, now
 	}
 	l.view = v
-	switch withdrawn := withdrawnOf(v); {
+	l.scheduleWithdrawals(withdrawnOf(v), now)
+	l.assignOwners(now)
+}
+
+// scheduleWithdrawals has the set of withdrawn members take effect when it has been unchanged for a while, and soon
+// after the first change if it keeps changing: else members that withdraw and return again and again would keep the
+// shards of another one without a holder.
+func (l *managerLoop) scheduleWithdrawals(withdrawn map[string]bool, now time.Time) {
+	switch {
 	case maps.Equal(withdrawn, l.withdrawn):
 		l.withdrawnAt = time.Time{}
-	case l.withdrawnAt.IsZero() || !maps.Equal(withdrawn, l.withdrawnNext):
-		l.withdrawnNext, l.withdrawnAt = withdrawn, now.Add(l.o.withdrawalDelay())
+		return
+	case l.withdrawnAt.IsZero():
+		l.withdrawnLatest = now.Add(maxWithdrawalDelays * l.o.withdrawalDelay())
+	case maps.Equal(withdrawn, l.withdrawnNext):
+		return
 	}
-	l.assignOwners(now)
+	l.withdrawnNext, l.withdrawnAt = withdrawn, now.Add(l.o.withdrawalDelay())
+	if l.withdrawnAt.After(l.withdrawnLatest) {
+		l.withdrawnAt = l.withdrawnLatest
+	}
 }
 
 func memberNames(v sharding.View) map[string]bool {
