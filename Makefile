@@ -7,11 +7,11 @@ MAKEFLAGS += --no-print-directory
 
 TOOL := go tool -modfile=tools/go.mod
 VERSION ?= $(shell scripts/version.sh)
-# What a release is built for; what its image is called, and whether to push it (PUSH=1).
+# Platforms of a release; name of its image, and whether to push it (PUSH=1).
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 IMAGE ?= ghcr.io/fermata-io/fermata
 PUSH ?=
-# Private key that signs a release, none by default; public key that a release is checked with; URI of who builds, for the provenance.
+# Private key that signs a release, none by default; public key that checks it; URI of the builder, for the provenance.
 SIGN_KEY ?=
 VERIFY_KEY ?=
 BUILDER ?=
@@ -21,36 +21,35 @@ STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -ep
 TIMEOUT ?= 20m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
-# Packages whose tests take longest begin first, so that no core waits for them at the end.
+# Packages with the longest tests start first, so that no core waits for them at the end.
 LONG := ./internal/test/acceptance ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/test/observability ./internal/redis/shardlock
 # Packages without goroutines (docstest checks that): nothing can race in them, and their
 # exhaustive tests take five times as long under the race detector.
 PURE := ./internal/core/backoff ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin \
 	./internal/lib/mask ./internal/lib/yamldoc ./internal/cli/importer ./internal/test/docstest ./internal/test/archtest
-# Tests on the Redis that is embedded in the test itself, of which the race detector would see
-# little but an interpreter of Lua, four times as slow. It sees the same code of ours at work
-# on a real one.
+# Tests with embedded Redis. Under the race detector they are four times as slow and run mostly a Lua interpreter.
+# Tests with a real Redis run the same code of ours.
 EMBEDDED := Embedded$$
-# Tests of the store that make one call after the other: the suite on further kinds of servers,
-# and the long histories. Nothing races in them that does not in the suite on the first kind.
+# Tests of the store that make one call at a time: the suite on other kinds of servers, and the long histories. The
+# suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
-# How long `make chaos` keeps each fault up, under how many jobs, which trials it runs (a regular
-# expression, T01|T18 for instance) and where it writes their figures.
+# `make chaos`: how long each fault lasts, the number of jobs, which trials to run (a regular expression, such as
+# T01|T18) and the file for the figures.
 CHAOS_TIME ?= 30s
 JOBS ?= 10000
 RUN ?=
 REPORT ?=
 N ?= 20000
 KILLS ?= 30
-# Connections of `make flood`, as far as the limit of open files allows. Two processors serve
-# so many beside the strangers themselves, who run on the same machine.
+# Connections of `make flood`, within the limit of open files. Two processors can serve this many, together with the
+# strangers, which run on the same machine.
 CONNECTIONS ?= 2000
 # Rounds of `make bench`.
 ROUNDS ?= 3
-# Lives of the simulated cluster that a merge must survive.
+# Number of simulated clusters that must pass before a merge.
 LIVES ?= 100
 
 ##@ Use
@@ -65,7 +64,7 @@ build: ## build all commands into bin/
 
 ##@ Check
 
-# What gates a merge, in this order: cheap checks first.
+# Everything that must pass before a merge; cheap checks first.
 GATES := deps verify race lives bench-check release-check vuln
 
 .PHONY: test
