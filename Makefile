@@ -1,4 +1,4 @@
-# One place for every task. `make` lists them.
+# `make` lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,11 +7,11 @@ MAKEFLAGS += --no-print-directory
 
 TOOL := go tool -modfile=tools/go.mod
 VERSION ?= $(shell scripts/version.sh)
-# What a release is built for; what its image is called, and whether to push it (PUSH=1).
+# Platforms of a release; name of its image, and whether to push it (PUSH=1).
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 IMAGE ?= ghcr.io/fermata-io/fermata
 PUSH ?=
-# Private key that signs a release, none by default; public key that a release is checked with; URI of who builds, for the provenance.
+# Private key that signs a release, none by default; public key that checks it; URI of the builder, for the provenance.
 SIGN_KEY ?=
 VERIFY_KEY ?=
 BUILDER ?=
@@ -21,42 +21,41 @@ STAMP = -version '$(VERSION)' -revision '$(shell scripts/version.sh commit)' -ep
 TIMEOUT ?= 20m
 # Two packages at a time: each may run its own Redis servers.
 PARALLEL ?= 2
-# Packages whose tests take longest begin first, so that no core waits for them at the end.
+# Packages with the longest tests start first, so that no core waits for them at the end.
 LONG := ./internal/test/acceptance ./internal/node ./internal/test/storetest ./cmd/fermata ./internal/test/observability ./internal/redis/shardlock
 # Packages without goroutines (docstest checks that): nothing can race in them, and their
 # exhaustive tests take five times as long under the race detector.
 PURE := ./internal/core/backoff ./internal/lib/ticks ./internal/core/job ./internal/core/lease ./internal/lib/minheap ./internal/core/sharding ./internal/core/schedule ./internal/lib/roundrobin \
 	./internal/lib/mask ./internal/lib/yamldoc ./internal/cli/importer ./internal/test/docstest ./internal/test/archtest
-# Tests on the Redis that is embedded in the test itself, of which the race detector would see
-# little but an interpreter of Lua, four times as slow. It sees the same code of ours at work
-# on a real one.
+# Tests with embedded Redis. Under the race detector they are four times as slow and run mostly a Lua interpreter.
+# Tests with a real Redis run the same code of ours.
 EMBEDDED := Embedded$$
-# Tests of the store that make one call after the other: the suite on further kinds of servers,
-# and the long histories. Nothing races in them that does not in the suite on the first kind.
+# Tests of the store that make one call at a time: the suite on other kinds of servers, and the long histories. The
+# suite on the first kind finds the same races.
 SERIAL := ^(TestSuiteOnCluster|TestSuiteByFunctions|TestEveryGrantedCommandIsUsed|TestEveryInterleaving|TestLostRepliesInRandomHistories)$$
 FUZZTIME ?= 10s
 DEPTH ?= 7
 SEED ?= 1
-# How long `make chaos` keeps each fault up, under how many jobs, which trials it runs (a regular
-# expression, T01|T18 for instance) and where it writes their figures.
+# `make chaos`: how long each fault lasts, the number of jobs, which trials to run (a regular expression, such as
+# T01|T18) and the file for the figures.
 CHAOS_TIME ?= 30s
 JOBS ?= 10000
 RUN ?=
 REPORT ?=
 N ?= 20000
 KILLS ?= 30
-# Connections of `make flood`, as far as the limit of open files allows. Two processors serve
-# so many beside the strangers themselves, who run on the same machine.
+# Connections of `make flood`, within the limit of open files. Two processors can serve this many, together with the
+# strangers, which run on the same machine.
 CONNECTIONS ?= 2000
 # Rounds of `make bench`.
 ROUNDS ?= 3
-# Lives of the simulated cluster that a merge must survive.
+# Number of simulated clusters that must pass before a merge.
 LIVES ?= 100
 
 ##@ Use
 
 .PHONY: run
-run: build ## a one-node cluster on embedded Redis, a worker, sample jobs and a live view
+run: build ## start one node with embedded Redis, a worker, sample jobs and a live view
 	@exec bin/scheduler dev # not `go run`, which takes a clean stop by Ctrl-C for a failure
 
 .PHONY: build
@@ -65,16 +64,16 @@ build: ## build all commands into bin/
 
 ##@ Check
 
-# What gates a merge, in this order: cheap checks first.
+# Everything that must pass before a merge; cheap checks first.
 GATES := deps verify race lives bench-check release-check vuln
 
 .PHONY: test
-test: ## everything that gates a merge; at its end, the ten slowest packages
+test: ## run everything that must pass before a merge; print the ten slowest packages
 	@mkdir -p dist
 	@status=0; $(MAKE) $(GATES) 2>&1 | tee dist/test.log || status=$$?; scripts/slowest.sh dist/test.log; exit $$status
 
 .PHONY: race
-race: ## all tests, with the race detector where there is anything to race
+race: ## run all tests, with the race detector where it can find something
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/test/storetest
 	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
@@ -84,14 +83,14 @@ lives: deps # without the race detector, which would leave a fifth of them
 	$(MAKE) sim SEED=1 N=$(LIVES)
 
 .PHONY: unit
-unit: ## all tests, without the race detector: quicker, cached
+unit: ## run all tests without the race detector: faster, cached
 	go test -timeout $(TIMEOUT) ./...
 
 .PHONY: verify
-verify: fmt-check tidy-check lint proto-check licences-check commits-check files-check ## all checks that run no tests
+verify: fmt-check tidy-check lint proto-check licences-check commits-check files-check ## run all checks except tests
 
 .PHONY: lint
-lint: fmt-check ## gofmt, go vet, staticcheck
+lint: fmt-check ## run gofmt, go vet and staticcheck
 	go vet ./...
 	$(TOOL) staticcheck ./...
 
@@ -119,11 +118,11 @@ proto-check:
 	scripts/proto-gen.sh --check
 
 .PHONY: observability-test
-observability-test: deps ## metrics, dashboards, alerts and runbooks on a cluster that real Prometheus servers watch, in each form of histograms: a minute
+observability-test: deps ## test metrics, dashboards, alerts and runbooks with real Prometheus servers: a minute
 	go test -count=1 -timeout $(TIMEOUT) ./internal/test/observability
 
 .PHONY: dex-test
-dex-test: deps ## the sign-in of people at a real issuer, Dex: two minutes, the first time five
+dex-test: deps ## test sign-in of people with the issuer Dex: two minutes, the first time five
 	cd tools/dex && go mod tidy -diff && go vet ./...
 	cd tools/dex && go tool -modfile=../go.mod staticcheck ./...
 	cd tools/dex && go test -count=1 -timeout $(TIMEOUT) ./...
@@ -133,43 +132,43 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: explore
-explore: deps ## every order of what can happen to one job on a real Redis, DEPTH (7) steps deep
+explore: deps ## try every order of events of one job on a real Redis, DEPTH (7) steps deep
 	FERMATA_EXPLORE_DEPTH=$(DEPTH) go test -count=1 -timeout 60m -v -run TestEveryInterleaving ./internal/test/storetest
 
 .PHONY: chaos
-chaos: deps ## the faults of docs/faults.md on real processes under JOBS (10000); RUN=T01 runs one of them
+chaos: deps ## inject the faults of docs/faults.md into real processes under JOBS (10000); RUN=T01 runs one of them
 	FERMATA_CHAOS=long FERMATA_CHAOS_TIME='$(CHAOS_TIME)' FERMATA_CHAOS_RUN='$(RUN)' FERMATA_CHAOS_JOBS=$(JOBS) FERMATA_CHAOS_REPORT='$(REPORT)' \
 		go test -count=1 -timeout 90m -run '^TestChaos' ./internal/test/acceptance
 
 .PHONY: takeover
-takeover: deps ## kill KILLS (30) nodes of a cluster with default settings, and measure how soon others have their work
+takeover: deps ## kill KILLS (30) nodes with default settings, and measure how soon others take over their work
 	FERMATA_TAKEOVERS=$(KILLS) go test -count=1 -timeout 30m -v -run '^TestShardTakeover$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: flood
-flood: deps ## CONNECTIONS (2000) of strangers to a node of 128 MiB that serves a client and a worker meanwhile: a minute
+flood: deps ## open CONNECTIONS (2000) from strangers to a node with 128 MiB that also serves a client and a worker: a minute
 	FERMATA_FLOOD=$(CONNECTIONS) go test -count=1 -timeout 15m -v -run '^TestFlood$$' ./internal/test/acceptance | grep -v '^=== '
 
 .PHONY: sim
-sim: deps ## lives of a simulated cluster with faults: N (20000) seeds from SEED (1) on; of one that fails, the story
+sim: deps ## simulate clusters with faults: N (20000) seeds from SEED (1) on; print the history of a failed one
 	scripts/sim.sh $(SEED) $(N)
 
 .PHONY: bench
-bench: deps ## Fermata, asynq and raw Redis side by side, ROUNDS (3): writes docs/benchmarks.json and .md, 40 minutes
+bench: deps ## compare Fermata, asynq and raw Redis in ROUNDS (3); write docs/benchmarks.json and .md: 40 minutes
 	cd bench && go run . -rounds $(ROUNDS) -json ../docs/benchmarks.json -docs ../docs/benchmarks.md
 
 .PHONY: pgo
-pgo: deps ## record what is hot on a job's way, for the compiler: renews scripts/hot.pgo, four minutes
+pgo: deps ## record a profile of frequent calls for the compiler (scripts/hot.pgo): four minutes
 	rm -rf dist/hot
 	cd bench && go run . drain recurring retry submit -peers fermata -rounds 1 -profile ../dist/hot
 	cd bench && go run ./pgo ../dist/hot ../scripts/hot.pgo
 
 .PHONY: bench-quick
-bench-quick: deps ## the same, one round of smaller sizes, printed only: three minutes
+bench-quick: deps ## run one round of bench with smaller sizes, print it only: three minutes
 	mkdir -p dist
 	cd bench && go run . -quick -rounds 1 -json ../dist/benchmarks-quick.json
 
 .PHONY: bench-micro
-bench-micro: deps ## Go benchmarks of the hot paths
+bench-micro: deps ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
 .PHONY: bench-check
@@ -181,24 +180,24 @@ bench-check: deps # the module bench: its checks, its tests, a few jobs of each 
 ##@ Release
 
 .PHONY: release
-release: binaries sbom ## archives, bills of materials, the Helm chart, provenance and checksums for PLATFORMS, into dist/release; SIGN_KEY=file signs
+release: binaries sbom ## write archives, bills of materials, the Helm chart, provenance and checksums for PLATFORMS to dist/release; SIGN_KEY=file signs them
 	$(RELEASE) archives $(STAMP) -image '$(IMAGE)' $(if $(BUILDER),-builder '$(BUILDER)')
 	$(if $(SIGN_KEY),$(RELEASE) sign $(STAMP) -key '$(abspath $(SIGN_KEY))')
 
 .PHONY: release-verify
-release-verify: ## whether all of dist/release, and dist/image if there, is signed by VERIFY_KEY=file
+release-verify: ## check that dist/release, and dist/image if it exists, are complete and signed by VERIFY_KEY=file
 	$(RELEASE) verify -version '$(VERSION)' -key '$(abspath $(VERIFY_KEY))'
 
 .PHONY: image
-image: binaries ## the container image for linux PLATFORMS, into dist/image; PUSH=1 IMAGE=registry/name pushes it
+image: binaries ## write the container image for the linux PLATFORMS to dist/image; PUSH=1 IMAGE=registry/name pushes it
 	$(RELEASE) image $(STAMP) -image '$(IMAGE)' $(if $(PUSH),-push)
 
 .PHONY: image-try
-image-try: ## run what `make image` made under a read-only root, as a user without rights; needs root on Linux
+image-try: ## run the image under a read-only root as an unprivileged user; needs root on Linux
 	scripts/image-try.sh
 
 .PHONY: sbom
-sbom: binaries ## what is linked into the binaries, as CycloneDX, into dist/release
+sbom: binaries ## write bills of materials of the binaries (CycloneDX) to dist/release
 	$(RELEASE) sbom $(STAMP)
 
 .PHONY: binaries
@@ -210,11 +209,11 @@ binaries:
 	done
 
 .PHONY: reproducible
-reproducible: ## builds the release of the last commit twice, far apart, and compares every file: minutes
+reproducible: ## build the release of the last commit twice, in separate clones, and compare every file: minutes
 	PLATFORMS='$(PLATFORMS)' scripts/reproducible.sh
 
 .PHONY: licences
-licences: ## write THIRD_PARTY_LICENSES.md; refuses licences that may not be linked
+licences: ## write THIRD_PARTY_LICENSES.md; fail for licences that are not allowed
 	$(RELEASE) licences -platforms '$(PLATFORMS)'
 
 .PHONY: licences-check
@@ -222,7 +221,7 @@ licences-check:
 	$(RELEASE) licences -check -platforms '$(PLATFORMS)'
 
 .PHONY: vuln
-vuln: ## known vulnerabilities in what is called; VULN=must fails without the database, VULN_DB=URL is a mirror
+vuln: ## look for known vulnerabilities in called code; VULN=must fails without the database, VULN_DB=URL sets a mirror
 	scripts/vuln.sh
 
 .PHONY: release-check
@@ -232,13 +231,13 @@ release-check: # the module tools/release: its checks and tests
 	cd tools/release && go test -timeout $(TIMEOUT) ./...
 
 .PHONY: chart-test
-chart-test: deps ## the Helm chart, without a cluster: types, golden files, refusals, rules for pods, flags; first time three minutes
+chart-test: deps ## test the Helm chart without a cluster: types, golden files, refusals, security, flags; first time three minutes
 	cd deploy/helm/test && go mod tidy -diff && go vet ./...
 	cd deploy/helm/test && go tool -modfile=../../../tools/go.mod staticcheck ./...
 	cd deploy/helm/test && go test -count=1 -timeout $(TIMEOUT) ./...
 
 .PHONY: kube-test
-kube-test: ## chart and image on a real cluster of three machines, under load and disturbances: 15 minutes, the first time 30 more; needs root
+kube-test: ## test chart and image on a simulated cluster of three machines under load and faults: 15 minutes, the first time 30 more; needs root
 	deploy/kubelab/try.sh
 
 ##@ Change
@@ -263,20 +262,20 @@ reference: proto ## generate docs/reference from the protos and the commands
 	go test ./cmd/... -run '^TestReferenceIsCurrent$$' -update-reference
 
 .PHONY: dashboards
-dashboards: ## make deploy/grafana/*.json, and the chart's copies, from their source
+dashboards: ## generate deploy/grafana/*.json, and the chart's copies
 	go run ./deploy/grafana/build deploy/grafana
 	scripts/chart-files.sh
 
 ##@ Machine
 
 .PHONY: deps
-deps: ## install what the checks need beside Go, if missing (redis-server, prometheus, python3-grpcio)
+deps: ## install missing tools of the checks (redis-server, prometheus, python3-grpcio)
 	@scripts/deps.sh
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove all build results
 	rm -rf bin dist
 
 .PHONY: help
-help: ## this list
+help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

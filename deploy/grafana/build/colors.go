@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// meanings are the colours of words that labels have: what is good is green, what somebody
-// has to look at is red, in every panel. All others have the palette's next colour.
+// meanings are the colours of words in labels, the same in every panel: good is green, red needs attention. Other words
+// have the palette's next colour.
 var meanings = []struct{ words, color string }{
 	{`succeeded|accepted|free|stored|leased`, "green"},
 	{`slot|overlap|returned|due|schedule`, "light-blue"},
@@ -15,8 +15,8 @@ var meanings = []struct{ words, color string }{
 	{`paused|done|drained`, "text"},
 }
 
-// named tells whether a series is named by a word that may have a meaning: its own, or that
-// of a label whose values do not depend on the installation.
+// named reports whether a series is named by a word that may have a meaning: a fixed name, or the value of a label whose
+// values do not depend on the installation.
 func named(s series) bool {
 	switch s.legend {
 	case "{{outcome}}", "{{reason}}", "{{region}}", "{{status}}", "{{trigger}}", "{{kind}}", "{{change}}":
@@ -25,7 +25,7 @@ func named(s series) bool {
 	return !strings.Contains(s.legend, "{{")
 }
 
-// override is a property of those series whose names match.
+// override sets properties of the series whose names match.
 type override struct {
 	Matcher    matcher    `json:"matcher"`
 	Properties []property `json:"properties"`
@@ -41,8 +41,8 @@ type property struct {
 	Value any    `json:"value"`
 }
 
-// byMeaning are the colours of series whose names end with a word of meaning, which comes
-// after what matches before: "^" for series that are named by one label's value alone.
+// byMeaning returns the colours of series whose names end with a word that has a meaning. The expression before matches
+// the rest of the name: "^" for series that are named only by the value of one label.
 func byMeaning(before string) []override {
 	var all []override
 	for _, m := range meanings {

@@ -2,15 +2,14 @@
 //
 //	go run ./deploy/grafana/build deploy/grafana
 //
-// Dashboards are code, one file each: what they ask, what a figure means and what to
-// do about it stand together, and layout, ids and JSON are made from that.
+// Each dashboard is one Go file. It has the expressions, the meaning of each figure and the advice next to each other.
+// Layout, ids and JSON are generated from it.
 //
 // Invariants:
 //
 //  1. Only panel types of Grafana's core, and no schema above version 39, so that
 //     Grafana 9 and later can show them.
-//  2. The data source, and what is looked at, are variables: nothing is bound to one
-//     installation.
-//  3. Every panel says what to do about what it shows.
+//  2. The data source and the selection are variables: nothing depends on one installation.
+//  3. The description of every panel has advice.
 //  4. The same source gives the same bytes.
 package main

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rate is the sum of the increases a second of a counter, by some labels ("" for none).
+// rate returns the expression for the increase per second of a counter, summed by labels ("" for none).
 func rate(metric, selector, by string) string {
 	return fmt.Sprintf("sum%s (rate(%s{%s}[$__rate_interval]))", grouped(by), metric, selector)
 }
@@ -15,7 +15,7 @@ func rate(metric, selector, by string) string {
 // unless it keeps both: expressions ask for the classic form, and for the native one where there is none.
 var nativeHistograms = []string{"fermata_schedule_lag_seconds", "fermata_attempt_seconds", "fermata_run_seconds"}
 
-// quantile is that of a histogram, by some labels.
+// quantile returns the expression for a quantile of a histogram, by labels.
 func quantile(q float64, metric, selector, by string) string {
 	labels := "le"
 	if by != "" {
@@ -28,7 +28,7 @@ func quantile(q float64, metric, selector, by string) string {
 	return fmt.Sprintf("%s or histogram_quantile(%v, %s)", classic, q, rate(metric, selector, by))
 }
 
-// mean is that of a histogram, by some labels.
+// mean returns the expression for the mean of a histogram, by labels.
 func mean(metric, selector, by string) string {
 	classic := rate(metric+"_sum", selector, by) + " / " + rate(metric+"_count", selector, by)
 	if !slices.Contains(nativeHistograms, metric) {
@@ -38,7 +38,7 @@ func mean(metric, selector, by string) string {
 	return fmt.Sprintf("%s or histogram_sum(%s) / histogram_count(%s)", classic, native, native)
 }
 
-// buckets are those of a classic histogram, over time.
+// buckets returns the expression for the buckets of a classic histogram over time.
 func buckets(metric, selector string) string { return rate(metric+"_bucket", selector, "le") }
 
 // nativeBuckets makes classic buckets from a native histogram where there are none, for
@@ -71,7 +71,7 @@ func orRow(expr, column string) string {
 	return fmt.Sprintf(`%s or on () label_replace(vector(0), "%s", "none", "", "")`, expr, column)
 }
 
-// sum and greatest are of a gauge, by some labels.
+// sum and greatest return expressions for a gauge, by labels.
 func sum(metric, selector, by string) string {
 	return fmt.Sprintf("sum%s (%s{%s})", grouped(by), metric, selector)
 }

@@ -32,8 +32,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		failures: counter("failures_total", "Calls for gates that Redis did not answer."),
 		probes:   counter("probes_total", "Runs that were started to test whether a target has recovered."),
 		opened: counter("circuits_opened_total",
-			"Times that the circuit of a target opened, or stayed open for longer, after results of this "+
-				"node."),
+			"Times that the circuit of a target opened, or opened again for longer, after results of this node."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "fermata_admission_gate_seconds",
 			Help:    "Time from the lease of a run with gates until it passed them.",

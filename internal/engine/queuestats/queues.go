@@ -117,7 +117,7 @@ func (l *Sampler) RecordAdvice(keys []job.QueueKey, needed bool) {
 const maxAdviceSeries = 200
 
 var adviceDesc = prometheus.NewDesc("fermata_scaler_wants_workers",
-	"What autoscalers that asked this node for a queue within two minutes were told: 1 if workers are needed for "+
+	"This node's answer to the autoscalers that asked for a queue within two minutes: 1 if workers are needed for "+
 		"at least one of them, 0 if the due runs may wait. Queues without due runs have no series.",
 	[]string{"namespace", "queue"}, nil)
 

@@ -38,8 +38,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			"without a lease."),
 		reaped: counter("fermata_leases_expired_total", "Leases that were found to have ended "+
 			"without a result."),
-		swept: counter("fermata_records_swept_total", "Records of ended jobs and dead letters "+
-			"that were deleted because their retention ended."),
+		swept: counter("fermata_records_swept_total", "Finished and dead records that were "+
+			"deleted because their retention ended."),
 		lanes: gauge("fermata_lanes", "Lanes that this node knows in the shards that it holds: "+
 			"queues by priority and shard."),
 		oversizedShards: gauge("fermata_oversized_shards",

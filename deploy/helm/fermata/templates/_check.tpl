@@ -4,7 +4,7 @@
 {{- $v := .Values -}}
 {{- $tls := or $v.tls.nodeSecret $v.tls.certManager.enabled -}}
 {{- if and $v.redis.dev.enabled $v.redis.url -}}
-{{- $faults = append $faults "redis.url and redis.dev.enabled: give one of them" -}}
+{{- $faults = append $faults "redis.url and redis.dev.enabled: set only one of them" -}}
 {{- else if not (or $v.redis.dev.enabled $v.redis.url) -}}
 {{- $faults = append $faults "redis.url is missing: all state is in Redis (redis.dev.enabled=true runs one for trying out)" -}}
 {{- end -}}
@@ -12,10 +12,10 @@
 {{- $faults = append $faults (printf "redis.dev needs redis.existingSecret, because a client that can write to Redis can run anything: kubectl -n %s create secret generic fermata-redis --from-literal=password=$(head -c 24 /dev/urandom | base64)" .Release.Namespace) -}}
 {{- end -}}
 {{- if contains "@" $v.redis.url -}}
-{{- $faults = append $faults "redis.url has credentials in it, which would become part of a ConfigMap: set redis.username and redis.existingSecret" -}}
+{{- $faults = append $faults "redis.url contains credentials, which would become part of a ConfigMap: set redis.username and redis.existingSecret" -}}
 {{- end -}}
 {{- if and $v.redis.dev.enabled $v.redis.username -}}
-{{- $faults = append $faults "redis.username: the Redis of redis.dev has the default user only" -}}
+{{- $faults = append $faults "redis.username: the Redis of redis.dev has only the default user" -}}
 {{- end -}}
 {{- range $at, $who := dict "redis" $v.redis "redis.sentinel" $v.redis.sentinel -}}
 {{- if and $who.username (not $who.existingSecret) -}}
@@ -23,23 +23,23 @@
 {{- end -}}
 {{- end -}}
 {{- if and (or $v.redis.sentinel.username $v.redis.sentinel.existingSecret) (not (contains "+sentinel://" $v.redis.url)) -}}
-{{- $faults = append $faults "redis.sentinel is given, but redis.url is not a redis+sentinel URL" -}}
+{{- $faults = append $faults "redis.sentinel is set, but redis.url is not a redis+sentinel URL" -}}
 {{- end -}}
 {{- if and $v.redis.tls.existingSecret (not (hasPrefix "rediss" $v.redis.url)) -}}
-{{- $faults = append $faults "redis.tls.existingSecret is given, but redis.url is not a rediss URL" -}}
+{{- $faults = append $faults "redis.tls.existingSecret is set, but redis.url is not a rediss URL" -}}
 {{- end -}}
 {{- if and $v.redis.tls.clientCertificate (not $v.redis.tls.existingSecret) -}}
 {{- $faults = append $faults "redis.tls.clientCertificate needs redis.tls.existingSecret" -}}
 {{- end -}}
 {{- if and $v.tls.nodeSecret $v.tls.certManager.enabled -}}
-{{- $faults = append $faults "tls.nodeSecret and tls.certManager.enabled: give one of them" -}}
+{{- $faults = append $faults "tls.nodeSecret and tls.certManager.enabled: set only one of them" -}}
 {{- end -}}
 {{- if and $v.tls.certManager.enabled (not $v.tls.certManager.issuerRef.name) -}}
 {{- $faults = append $faults "tls.certManager.issuerRef.name is missing" -}}
 {{- end -}}
 {{- with $v.tls.certManager -}}
 {{- if and .enabled (ge (include "fermata.seconds" .renewBefore | int64) (include "fermata.seconds" .duration | int64)) -}}
-{{- $faults = append $faults (printf "tls.certManager.renewBefore is %s, which has to be less than duration, %s" .renewBefore .duration) -}}
+{{- $faults = append $faults (printf "tls.certManager.renewBefore is %s, which must be less than duration, %s" .renewBefore .duration) -}}
 {{- end -}}
 {{- end -}}
 {{- if and $v.tls.nodeSecret (not $v.tls.workerSecret) (eq $v.tls.clientAuth "required") $v.workers -}}
@@ -52,22 +52,22 @@
 {{- end -}}
 {{- if not $v.insecure -}}
 {{- if not $tls -}}
-{{- $faults = append $faults "there is no TLS: set tls.certManager or tls.nodeSecret, or accept plain text with insecure=true" -}}
+{{- $faults = append $faults "there is no TLS: set tls.certManager or tls.nodeSecret; insecure=true allows connections without TLS" -}}
 {{- end -}}
 {{- if not $v.gossip.existingSecret -}}
-{{- $faults = append $faults "gossip.existingSecret is missing: nodes need a gossip key, or accept gossip that anybody can join with insecure=true" -}}
+{{- $faults = append $faults "gossip.existingSecret is missing: nodes need a gossip key; insecure=true allows gossip that anybody can join" -}}
 {{- end -}}
 {{- end -}}
 {{- if and (not $v.insecure) $tls (ne $v.tls.clientAuth "required") (not $v.access.existingSecret) -}}
 {{- $faults = append $faults (printf "tls.clientAuth is %s: nodes would accept calls from everybody, and refuse to start; set it to required, or set access.existingSecret" $v.tls.clientAuth) -}}
 {{- end -}}
 {{- if and $v.access.unrestricted $v.access.existingSecret -}}
-{{- $faults = append $faults "access.existingSecret and access.unrestricted: give one of them" -}}
+{{- $faults = append $faults "access.existingSecret and access.unrestricted: set only one of them" -}}
 {{- else if not (or $v.insecure $v.access.existingSecret $v.access.unrestricted) -}}
-{{- $faults = append $faults "access.existingSecret is missing: without an access file each certificate of the authority, a worker's too, may do anything; accept that with access.unrestricted=true" -}}
+{{- $faults = append $faults "access.existingSecret is missing: without an access file every certificate of the authority, including those of workers, may do anything; access.unrestricted=true allows that" -}}
 {{- end -}}
 {{- if and $v.access.existingSecret (not $tls) -}}
-{{- $faults = append $faults "access.existingSecret needs TLS: certificates prove who is there, and tokens are not sent without it" -}}
+{{- $faults = append $faults "access.existingSecret needs TLS: callers authenticate by certificates, and tokens are not sent without TLS" -}}
 {{- end -}}
 {{- if and $v.webhooks.existingSecret (not (index $v.scheduler.config "events-keep")) -}}
 {{- $faults = append $faults "webhooks.existingSecret needs scheduler.config.events-keep: without it no events are recorded" -}}
@@ -83,10 +83,10 @@
 {{- end -}}
 {{- $certificate := and (ne $v.tls.clientAuth "none") (or $v.tls.workerSecret $v.tls.certManager.enabled) -}}
 {{- if and $v.access.existingSecret $tls (not $certificate) (not (or $pool.token.existingSecret $pool.token.audience)) -}}
-{{- $faults = append $faults (printf "workers.%s.token is missing: with access.existingSecret and without a certificate that nodes ask for, the pool has no credential" $name) -}}
+{{- $faults = append $faults (printf "workers.%s.token is missing: with access.existingSecret, and without a certificate that nodes request, the pool has no credential" $name) -}}
 {{- end -}}
 {{- if and $pool.keda.enabled $pool.autoscaling.enabled -}}
-{{- $faults = append $faults (printf "workers.%s: autoscaling.enabled and keda.enabled: give one of them, as two autoscalers undo each other's work" $name) -}}
+{{- $faults = append $faults (printf "workers.%s: autoscaling.enabled and keda.enabled: set only one of them, because two autoscalers undo each other's work" $name) -}}
 {{- end -}}
 {{- if $pool.keda.enabled -}}
 {{- if gt (int $pool.keda.minReplicas) (int $pool.keda.maxReplicas) -}}
@@ -100,18 +100,18 @@
 {{- end -}}
 {{- range $key, $span := pick $pool.keda "targetLag" "horizon" "activationLag" -}}
 {{- if gt (include "fermata.seconds" $span | int64) 86400 -}}
-{{- $faults = append $faults (printf "workers.%s.keda.%s is %s: nodes take at most 24h" $name $key $span) -}}
+{{- $faults = append $faults (printf "workers.%s.keda.%s is %s: nodes accept at most 24h" $name $key $span) -}}
 {{- end -}}
 {{- end -}}
 {{- if and $v.tls.nodeSecret (not $v.tls.scalerSecret) -}}
 {{- $faults = append $faults (printf "workers.%s.keda needs tls.scalerSecret: KEDA needs the nodes' authority and a client certificate" $name) -}}
 {{- end -}}
 {{- if and $v.access.existingSecret (eq $v.tls.clientAuth "none") -}}
-{{- $faults = append $faults (printf "workers.%s.keda: with access.existingSecret KEDA has to show a certificate, which tls.clientAuth=none does not ask for" $name) -}}
+{{- $faults = append $faults (printf "workers.%s.keda: with access.existingSecret KEDA must present a certificate, but tls.clientAuth=none does not request one" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if and $pool.token.existingSecret $pool.token.audience -}}
-{{- $faults = append $faults (printf "workers.%s.token: give existingSecret or audience" $name) -}}
+{{- $faults = append $faults (printf "workers.%s.token: set only one of existingSecret and audience" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if $v.networkPolicy.enabled -}}
@@ -142,7 +142,7 @@
 {{- $faults = append $faults "apply.tokenSecret is missing: with access.existingSecret and tls.clientAuth=none the hook has no credential" -}}
 {{- end -}}
 {{- if and $v.monitoring.podMonitor.enabled $v.monitoring.serviceMonitor.enabled -}}
-{{- $faults = append $faults "monitoring.podMonitor and monitoring.serviceMonitor: give one of them, or everything is counted twice" -}}
+{{- $faults = append $faults "monitoring.podMonitor and monitoring.serviceMonitor: set only one of them, otherwise everything is counted twice" -}}
 {{- end -}}
 {{- if and $v.grpcRoute.backendCA (not (and $v.grpcRoute.enabled $tls)) -}}
 {{- $faults = append $faults "grpcRoute.backendCA needs grpcRoute.enabled and TLS at the nodes" -}}
@@ -154,7 +154,7 @@
 {{- $faults = append $faults "ingress.hosts is missing" -}}
 {{- end -}}
 {{- if regexMatch "[\\x{85}\\x{2028}\\x{2029}]" (toString $v) -}}
-{{- $faults = append $faults "a value has a character that YAML takes for a line break (U+0085, U+2028 or U+2029)" -}}
+{{- $faults = append $faults "a value has a character that YAML treats as a line break (U+0085, U+2028 or U+2029)" -}}
 {{- end -}}
 {{- if $faults -}}
 {{- fail (printf "\n\nThese values do not fit together:\n  - %s\n" (join "\n  - " $faults)) -}}
