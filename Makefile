@@ -76,7 +76,7 @@ test: ## everything that gates a merge; at its end, the ten slowest packages
 .PHONY: race
 race: ## all tests, with the race detector where there is anything to race
 	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) $(PURE)
-	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/test/storetest
+	go test -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -run '$(EMBEDDED)|$(SERIAL)' ./internal/redis/redisstore ./internal/redis/limits ./internal/test/storetest
 	go test -race -p $(PARALLEL) -count=1 -timeout $(TIMEOUT) -skip '$(EMBEDDED)|$(SERIAL)' $(LONG) $$(go list ./... | grep -vxF $(foreach p,$(PURE) $(LONG),-e github.com/fermata-io/fermata/$(p:./%=%)))
 
 .PHONY: lives

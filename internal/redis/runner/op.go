@@ -131,3 +131,11 @@ func FirstError(ops []*Op) error {
 	}
 	return nil
 }
+
+// FlagText is a flag as scripts take it.
+func FlagText(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
+}

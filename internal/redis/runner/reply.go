@@ -72,3 +72,19 @@ func (r Reply) RecordIDs() []job.RecordID {
 	}
 	return out
 }
+
+// Hash reads the reply to HGETALL: a flat list in one protocol, a map in the other.
+func (r Reply) Hash() map[string]string {
+	out := map[string]string{}
+	if pairs, ok := r.ValueAt(0).(map[any]any); ok {
+		for field, value := range pairs {
+			pair := Reply{field, value}
+			out[pair.TextAt(0)] = pair.TextAt(1)
+		}
+		return out
+	}
+	for i := 0; i+1 < len(r); i += 2 {
+		out[r.TextAt(i)] = r.TextAt(i + 1)
+	}
+	return out
+}
