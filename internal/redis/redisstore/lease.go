@@ -112,9 +112,9 @@ func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 		}
 		names := make([]job.RecordID, 0, len(leased)/2)
 		for i := 0; i+1 < len(leased); i += 2 {
-			names = append(names, definingRecord(job.RecordID(leased.TextAt(i))))
+			names = append(names, job.RecordID(leased.TextAt(i)).DefinedBy())
 		}
-		c.defs = readFields(c.Shard, s.shards[c.Shard].Def, names)
+		c.defs = runner.NewFieldsRead(c.Shard, s.shards[c.Shard].Def, names)
 		reads = append(reads, c.defs)
 	}
 	s.runner.RunEach(ctx, reads)
@@ -175,16 +175,4 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	s.runner.ReportCorrupt(c.Shard, "lease", nil, r.ListAt(6).Texts()...)
 	return out
-}
-
-// readFields reads fields of one of a shard's hashes.
-func readFields[Field ~string](shard int, key string, fields []Field) *runner.Op {
-	args := make([]any, 0, 2+len(fields))
-	args = append(args, "hmget", key)
-	for _, f := range fields {
-		args = append(args, string(f))
-	}
-	o := runner.NewCommand("hmget", key, args...)
-	o.Shard = shard
-	return o
 }

@@ -47,7 +47,7 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 		return nil, err
 	}
 	for i, o := range scores {
-		_, found[i].IndexMS = job.SplitScore(parseScore(o.Reply.ValueAt(0)))
+		_, found[i].IndexMS = job.SplitScore(o.Reply.ScoreAt(0))
 	}
 	return out, nil
 }
@@ -86,7 +86,7 @@ func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
 		argv = append(argv, string(id))
 	}
 	for _, id := range ids {
-		argv = append(argv, string(definingRecord(id)))
+		argv = append(argv, string(id.DefinedBy()))
 	}
 	k := s.shards[shard]
 	return &rawRead{shard: shard, ids: ids, op: runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)}
@@ -155,19 +155,4 @@ func (r rawRecord) record(id job.RecordID) (*job.Record, error) {
 		return nil, err
 	}
 	return &job.Record{Definition: def, State: state}, nil
-}
-
-// parseScore reads the score of a member, which the two protocols send as text and as
-// a number.
-func parseScore(v any) int64 {
-	switch v := v.(type) {
-	case float64:
-		return int64(v)
-	case string:
-		var f float64
-		if _, err := fmt.Sscan(v, &f); err == nil {
-			return int64(f)
-		}
-	}
-	return 0
 }

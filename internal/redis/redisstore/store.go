@@ -109,7 +109,7 @@ func (s *Store) addShards(count int) {
 	s.runner.AddShards(count)
 	s.shards, s.batches = s.runner.Shards(), make([]batchSlots, count)
 	s.limits = limits.New(s.runner, limits.Options{
-		Scripts: s.scripts.limits, EachLane: s.eachLane, ExplainDenial: s.explainCensusDenial,
+		Scripts: s.scripts.limits, EachLane: s.EachLane, ExplainDenial: s.explainCensusDenial,
 	})
 }
 

@@ -153,11 +153,11 @@ func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking
 
 // appendRanked reads an answer of members with their scores.
 func appendRanked(out []job.Ranked, shard int, answer runner.Reply, namespace string) []job.Ranked {
-	pairs := flattenPairs(answer)
+	pairs := answer.Pairs()
 	for k := 0; k+1 < len(pairs); k += 2 {
 		record := pairs.TextAt(k)
 		if namespace == "" || strings.HasPrefix(record, namespace+"/") {
-			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: parseScore(pairs.ValueAt(k + 1))})
+			out = append(out, job.Ranked{Shard: shard, Record: job.RecordID(record), Rank: pairs.ScoreAt(k + 1)})
 		}
 	}
 	return out

@@ -95,6 +95,7 @@ var table = []row{
 	{path: "internal/redis/limits", floor: parts, also: []string{"internal/redis/rediserr", "internal/redis/runner"}},
 	{path: "internal/redis/redisstore", floor: parts, foreign: []string{prometheus, goredis},
 		also: []string{"internal/redis/conn", "internal/redis/rediserr", "internal/redis/limits", "internal/redis/runner"}},
+	{path: "internal/redis/fsck", floor: parts, also: []string{"internal/redis/redisstore", "internal/redis/runner"}},
 	{path: "internal/redis/shardlock", floor: parts, foreign: []string{prometheus, redislock, goredis},
 		why: "redislock is driven through a go-redis client"},
 	{path: "internal/cluster/membership", floor: parts, foreign: []string{prometheus, memberlist, "github.com/hashicorp/go-msgpack/v2", "github.com/hashicorp/go-sockaddr"}, also: []string{"internal/lib/filewatch", "internal/lib/secretfile"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
@@ -94,7 +95,7 @@ func (b *answerBed) jobCalls() []answerCall {
 			return err
 		}},
 		{name: "audit", call: func(ctx context.Context) error {
-			report, err := s.CheckConsistency(ctx, 0, true)
+			report, err := fsck.New(s).CheckShard(ctx, 0, true)
 			if len(report.Findings) > 0 {
 				return errors.New("it found faults")
 			}
