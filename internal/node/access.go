@@ -64,14 +64,14 @@ func (n *Node) limitsJobBytes() bool {
 // openQuotas counts the jobs and bytes of limited namespaces. If the count fails, the node starts with the last one.
 func (n *Node) openQuotas(ctx context.Context) (err error) {
 	n.quota, err = quota.New(quota.Options{
-		Store: n.clientStore.JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger,
+		Store: n.clientStore.Limits().JobCounts(), Limit: n.jobLimit, Limited: n.limitsJobs, Logger: n.cfg.Logger,
 		Registerer: n.cfg.Registerer,
 	})
 	if err != nil {
 		return err
 	}
 	n.byteQuota, err = quota.New(quota.Options{
-		Measure: quota.JobBytes, Store: n.clientStore.ByteCounts(), Limit: n.jobBytesLimit, Limited: n.limitsJobBytes,
+		Measure: quota.JobBytes, Store: n.clientStore.Limits().ByteCounts(), Limit: n.jobBytesLimit, Limited: n.limitsJobBytes,
 		Logger: n.cfg.Logger, Registerer: n.cfg.Registerer,
 	})
 	if err != nil {

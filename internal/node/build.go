@@ -81,7 +81,7 @@ func (n *Node) buildRegistry(context.Context) (err error) {
 	c := n.cfg
 	o := registry.Options{
 		Quota: n.quota, ByteQuota: n.byteQuota, Queues: guard.ReachableQueues,
-		Store: n.clientStore, Rankings: n.overview, Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
+		Store: n.clientStore, Rankings: n.overview, SharedLimits: n.clientStore.Limits(), Ledger: n.ledger, Limits: c.Limits, Observer: n.telemetry,
 		Nudger: n, Canceller: n, Cluster: n, Logger: c.Logger,
 		BeginWrite:      rpc.BeginWrite,
 		SettingsChanged: func() { n.admission.SettingsChanged() },
@@ -134,7 +134,7 @@ func (n *Node) buildSlotShare(context.Context) error {
 func (n *Node) buildAdmission(context.Context) (err error) {
 	c := n.cfg
 	o := admission.Options{
-		Store: n.store, Limits: n.store, Ledger: n.ledger, Slots: n.dispatcher, Canceller: n,
+		Store: n.store, Limits: n.store.Limits(), Ledger: n.ledger, Slots: n.dispatcher, Canceller: n,
 		OnRoom: n.scheduler.LimitsChanged, OnPaused: n.telemetry.QueuePaused, LeaseTTL: c.LeaseTTL,
 		Latency: n.redisLatency, Alignment: n.alignment, Logger: c.Logger, Registerer: c.Registerer,
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/engine/queuestats"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 )
 
 // otherNodes lists the addresses to which workers can move from this node: those that other nodes have
@@ -141,7 +142,7 @@ func (v clusterView) CheckShard(ctx context.Context, shard int, repair bool) (jo
 	if shard < 0 || shard >= v.cfg.Shards {
 		return job.ConsistencyReport{}, job.Invalid("shard", "is %d, want 0 to %d", shard, v.cfg.Shards-1)
 	}
-	report, err := v.clientStore.CheckConsistency(ctx, shard, repair)
+	report, err := fsck.New(v.clientStore).CheckShard(ctx, shard, repair)
 	for _, f := range report.Findings {
 		v.cfg.Logger.Warn("stored data is inconsistent", "shard", shard, "fault", f.Fault.String(), "record",
 			f.Record, "lane", f.Lane,

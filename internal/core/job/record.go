@@ -61,6 +61,14 @@ func (r RecordID) IsRun() bool {
 // IsLetter reports whether the record is that of a dead letter.
 func (r RecordID) IsLetter() bool { return !r.IsJob() && !r.IsRun() }
 
+// DefinedBy is the record whose definition r uses: r itself, or for a run that is a record of its own, the job.
+func (r RecordID) DefinedBy() RecordID {
+	if r.IsRun() {
+		return r.Job()
+	}
+	return r
+}
+
 // Run returns the record of the run in a slot of the job.
 func (r RecordID) Run(slot int) RecordID { return r + "#r" + RecordID(strconv.Itoa(slot)) }
 

@@ -59,7 +59,7 @@ func newRig(t *testing.T) *rig {
 	for range 2 {
 		var a *admission.Admission
 		a, err = admission.New(admission.Options{
-			Store: store, Limits: store, Ledger: r.book, Canceller: r, LeaseTTL: 10 * time.Second,
+			Store: store, Limits: store.Limits(), Ledger: r.book, Canceller: r, LeaseTTL: 10 * time.Second,
 			Slots: endlessSlots{r, func() *admission.Admission { return a }},
 		})
 		if err != nil {
@@ -280,7 +280,7 @@ func TestTargetOnRedis(t *testing.T) {
 	r.drive(func() bool { return r.started(nil) == 1 })
 	r.running.Wait()
 	name := job.TargetName("ns", "host")
-	cell := func() string { return r.store.ReadCells(t.Context(), []string{name})[0].Text }
+	cell := func() string { return r.store.Limits().ReadCells(t.Context(), []string{name})[0].Text }
 	redistest.Eventually(t, time.Minute, "a circuit", isSo(func() bool { return cell() != "" }))
 	for i := range 5 {
 		d := definition(fmt.Sprint("good", i))
@@ -301,7 +301,7 @@ func TestTargetOnRedis(t *testing.T) {
 func TestConcurrencyLimitOnRedis(t *testing.T) {
 	r := newRig(t)
 	q := job.QueueKey{Namespace: "ns", Queue: "q"}
-	if err := r.store.PutQueueSettings(t.Context(), q, job.QueueSettings{MaxConcurrency: 2}); err != nil {
+	if err := r.store.Limits().PutQueueSettings(t.Context(), q, job.QueueSettings{MaxConcurrency: 2}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range r.nodes {

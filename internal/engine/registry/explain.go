@@ -47,12 +47,12 @@ func (r *Registry) gatherFacts(ctx context.Context, record job.Record) (job.Fact
 		f = r.o.Cluster.JobFacts(ctx, r.o.Store.ShardOf(d.Key), queue)
 	}
 	var err error
-	f.Queue, err = r.o.Store.ReadQueueSettings(ctx, queue)
+	f.Queue, err = r.o.SharedLimits.ReadQueueSettings(ctx, queue)
 	if err != nil {
 		return f, err
 	}
 	if limit := f.Queue.MaxConcurrency; limit > 0 {
-		room, err := r.o.Store.FreeUnits(ctx, job.QueueLimitName(queue), limit)
+		room, err := r.o.SharedLimits.FreeUnits(ctx, job.QueueLimitName(queue), limit)
 		if err != nil {
 			return f, err
 		}
@@ -61,7 +61,7 @@ func (r *Registry) gatherFacts(ctx context.Context, record job.Record) (job.Fact
 	if d.Target == "" {
 		return f, nil
 	}
-	cell := r.o.Store.ReadCells(ctx, []string{job.TargetName(d.Namespace, d.Target)})[0]
+	cell := r.o.SharedLimits.ReadCells(ctx, []string{job.TargetName(d.Namespace, d.Target)})[0]
 	if cell.Err != nil {
 		return f, cell.Err
 	}

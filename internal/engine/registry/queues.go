@@ -12,7 +12,7 @@ func (r *Registry) QueueSettings(ctx context.Context, q job.QueueKey) (job.Queue
 	if v := job.ValidateQueue(q); len(v) > 0 {
 		return job.QueueSettings{}, &job.InvalidError{Violations: v}
 	}
-	return r.o.Store.ReadQueueSettings(ctx, q)
+	return r.o.SharedLimits.ReadQueueSettings(ctx, q)
 }
 
 // SetQueueSettings replaces the settings of a queue, and returns the new ones. Nodes apply them within a
@@ -40,19 +40,19 @@ func (r *Registry) putQueueSettings(ctx context.Context, q job.QueueKey, c job.Q
 			s.Paused = c.Expected.Paused
 		}
 		r.beginWrite(ctx) // the call waits for it
-		return s, r.o.Store.SwapQueueSettings(ctx, q, *c.Expected, s)
+		return s, r.o.SharedLimits.SwapQueueSettings(ctx, q, *c.Expected, s)
 	case !c.KeepPaused:
 		r.beginWrite(ctx)
-		return s, r.o.Store.PutQueueSettings(ctx, q, s)
+		return s, r.o.SharedLimits.PutQueueSettings(ctx, q, s)
 	}
 	for try := 1; ; try++ {
-		present, err := r.o.Store.ReadQueueSettings(ctx, q)
+		present, err := r.o.SharedLimits.ReadQueueSettings(ctx, q)
 		if err != nil {
 			return s, err
 		}
 		s.Paused = present.Paused
 		r.beginWrite(ctx)
-		err = r.o.Store.SwapQueueSettings(ctx, q, present, s)
+		err = r.o.SharedLimits.SwapQueueSettings(ctx, q, present, s)
 		if !errors.Is(err, job.ErrSettingsChanged) || try == keepTries {
 			return s, err
 		}

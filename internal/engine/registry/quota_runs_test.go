@@ -71,13 +71,13 @@ func TestWhatRunsLeaveBehindCounts(t *testing.T) {
 	t.Cleanup(book.Stop)
 	counted := func() int {
 		t.Helper()
-		if _, err := r.store.ByteCounts().Census(t.Context(), 0, func(string) bool { return true }); err != nil {
+		if _, err := r.store.Limits().ByteCounts().Census(t.Context(), 0, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 		if err := q.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		counts, _, err := r.store.ByteCounts().Counts(t.Context())
+		counts, _, err := r.store.Limits().ByteCounts().Counts(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 func withQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *quota.Quota) {
 	t.Helper()
 	q, err := quota.New(quota.Options{
-		Store: r.store.JobCounts(), Every: time.Nanosecond,
+		Store: r.store.Limits().JobCounts(), Every: time.Nanosecond,
 		Limit: func(namespace string) int {
 			if namespace == "free" {
 				return 0
@@ -32,7 +32,7 @@ func withQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, err := registry.New(registry.Options{Store: r.store, Ledger: r.book, Quota: q, ScanTime: time.Minute})
+	limited, err := registry.New(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, Quota: q, ScanTime: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,14 +195,14 @@ func bytesOf(t *testing.T, r *rig, namespace string) (sum int) {
 func withByteQuota(t *testing.T, r *rig, limit *atomic.Int64) (*registry.Registry, *quota.Quota) {
 	t.Helper()
 	q, err := quota.New(quota.Options{
-		Measure: quota.JobBytes, Store: r.store.ByteCounts(), Every: time.Nanosecond,
+		Measure: quota.JobBytes, Store: r.store.Limits().ByteCounts(), Every: time.Nanosecond,
 		Limit:   func(string) int { return int(limit.Load()) },
 		Limited: func() bool { return limit.Load() > 0 },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, err := registry.New(registry.Options{Store: r.store, Ledger: r.book, ByteQuota: q, ScanTime: time.Minute})
+	limited, err := registry.New(registry.Options{Store: r.store, SharedLimits: r.store.Limits(), Ledger: r.book, ByteQuota: q, ScanTime: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestNamespaceHasSoManyBytes(t *testing.T) {
 	if err := count.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	counts, _, err := first.store.ByteCounts().Counts(ctx)
+	counts, _, err := first.store.Limits().ByteCounts().Counts(ctx)
 	if want := bytesOf(t, first, "default"); err != nil || counts["default"] != want {
 		t.Errorf("a census counts %v, want %d (%v)", counts, want, err)
 	}
@@ -347,7 +347,7 @@ func TestEditsGiveNoBytesBack(t *testing.T) {
 	ctx := t.Context()
 	count := func() int {
 		t.Helper()
-		counts, _, err := rig.store.ByteCounts().Counts(ctx)
+		counts, _, err := rig.store.Limits().ByteCounts().Counts(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func rigOn(t *testing.T, server *redistest.Server, adjust ...func(*redisstore.Op
 	book := ledger.New(ledger.Options{Store: store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(book.Stop)
 	r, err := registry.New(registry.Options{
-		Store: store, Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{},
+		Store: store, SharedLimits: store.Limits(), Ledger: book, Observer: quiet{}, Nudger: quiet{}, Canceller: quiet{},
 		ScanTime: time.Minute, // no page is short because the machine is slow
 	})
 	if err != nil {

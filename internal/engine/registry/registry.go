@@ -32,7 +32,6 @@ type Store interface {
 	Shards() int
 	// DefinitionBytes is how many bytes a definition takes when it is stored.
 	DefinitionBytes(d *job.Definition) int
-	Limits
 }
 
 // Rankings list the n worst jobs, of some shards or, with a namespace, of all shards. Entries may be outdated.
@@ -78,10 +77,11 @@ type AttemptCanceller interface {
 	CancelAttempt(record job.RecordID, token uint64)
 }
 
-// Options configure a Registry. Store and Ledger are required.
+// Options configure a Registry. Store, SharedLimits and Ledger are required.
 type Options struct {
-	Store  Store
-	Ledger Ledger
+	Store        Store
+	SharedLimits Limits
+	Ledger       Ledger
 	// Limits that are not set are those of [job.DefaultLimits].
 	Limits    job.Limits
 	Observer  Observer
@@ -122,8 +122,8 @@ type Registry struct{ o Options }
 
 // New makes a registry.
 func New(o Options) (*Registry, error) {
-	if o.Store == nil || o.Ledger == nil {
-		return nil, errors.New("registry: Store and Ledger are required")
+	if o.Store == nil || o.SharedLimits == nil || o.Ledger == nil {
+		return nil, errors.New("registry: Store, SharedLimits and Ledger are required")
 	}
 	o.Limits = o.Limits.WithDefaults()
 	o.ScanTime, o.BulkTime = cmp.Or(o.ScanTime, defaultScanTime), cmp.Or(o.BulkTime, defaultBulkTime)

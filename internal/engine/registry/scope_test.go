@@ -38,7 +38,7 @@ func TestAJobThatMovesIsOutOfReach(t *testing.T) {
 	book := ledger.New(ledger.Options{Store: store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(book.Stop)
 	limited, err := registry.New(registry.Options{
-		Store: first.store, Ledger: book, ScanTime: time.Minute, BulkTime: time.Minute,
+		Store: first.store, SharedLimits: first.store.Limits(), Ledger: book, ScanTime: time.Minute, BulkTime: time.Minute,
 		Queues: func(ctx context.Context) job.QueueScope {
 			if ctx.Value(limitedCaller{}) == nil {
 				return nil

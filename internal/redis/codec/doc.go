@@ -4,7 +4,7 @@
 // # Model
 //
 // The package is pure. It turns values of package job into bytes and back, and imports no Redis
-// client. Keys, scripts and everything else that talks to a server belong to packages runner and redisstore.
+// client. Keys, scripts and everything else that talks to a server belong to packages runner, redisstore and limits.
 //
 // A state is text: a header of fixed width, which the Lua scripts read and change in place, and
 // a tail of fields, which only this package reads. A definition and an ended run are protobuf

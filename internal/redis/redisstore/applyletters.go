@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // addDeadLetters makes the dead letters of deleted jobs go with them, and those that
@@ -21,7 +22,7 @@ func (s *Store) addDeadLetters(ctx context.Context, shard int, writes []job.Writ
 	if len(ids) == 0 {
 		return nil
 	}
-	read := readFields(shard, s.shards[shard].State, ids)
+	read := runner.NewFieldsRead(shard, s.shards[shard].State, ids)
 	if err := s.runner.Run(ctx, read); err != nil {
 		return err
 	}

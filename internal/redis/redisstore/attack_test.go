@@ -22,7 +22,7 @@ import (
 )
 
 // scriptPackages are the directories of all packages that have scripts.
-var scriptPackages = []string{".", "../runner"}
+var scriptPackages = []string{".", "../runner", "../limits"}
 
 // TestScriptsAreConstants: what a server runs is the flags, the prelude and an
 // embedded file, one after the other, whoever uses the store for what.
@@ -64,7 +64,7 @@ func TestScriptsAreConstants(t *testing.T) {
 			return true
 		})
 	}
-	if loads < 18 || sources < 2 {
+	if loads < 25 || sources < 3 {
 		t.Fatalf("%d loads and %d sources were found: this test looks at the wrong thing", loads, sources)
 	}
 	for _, embedded := range []bool{true, false} {
@@ -76,14 +76,14 @@ func TestScriptsAreConstants(t *testing.T) {
 		for _, sc := range []*runner.Script{s.create, s.restore, s.apply, s.applyLean, s.mend} {
 			checkSource(t, sc, "prelude", "time", "tick", "lanes")
 		}
-		for _, sc := range []*runner.Script{s.renew, s.reap, s.limits.units} {
+		for _, sc := range []*runner.Script{s.renew, s.reap} {
 			checkSource(t, sc, "prelude", "time", "tick")
 		}
 		checkSource(t, s.lease, "prelude", "time", "bounded")
 		for _, sc := range []*runner.Script{s.read, s.definitions} {
 			checkSource(t, sc, "prelude", "bounded")
 		}
-		for _, sc := range []*runner.Script{s.keyspace, s.hook, s.limits.jobs} {
+		for _, sc := range []*runner.Script{s.keyspace, s.hook} {
 			checkSource(t, sc, "prelude")
 		}
 	}
@@ -108,9 +108,7 @@ func checkLoad(t *testing.T, files *token.FileSet, call *ast.CallExpr) {
 	switch name := call.Args[0].(type) {
 	case *ast.BasicLit:
 	case *ast.Ident:
-		if path := files.Position(call.Pos()).Filename; name.Name != "name" || filepath.Base(path) != "limit.go" { // which hands on literals
-			t.Errorf("%s: a script is loaded by the name %s", files.Position(call.Pos()), name.Name)
-		}
+		t.Errorf("%s: a script is loaded by the name %s", files.Position(call.Pos()), name.Name)
 	default:
 		t.Errorf("%s: a script is loaded by a name that is no literal", files.Position(call.Pos()))
 	}
@@ -172,7 +170,7 @@ func checkSource(t *testing.T, sc *runner.Script, parts ...string) {
 }
 
 // isLoad reports whether a function loads a script: the method of the loader, or the function of that name in
-// loadLimits.
+// package limits.
 func isLoad(f ast.Expr) bool {
 	switch f := f.(type) {
 	case *ast.Ident:
@@ -288,7 +286,7 @@ func TestNoTwoJobsShareAnything(t *testing.T) {
 		}
 		fixed := []string{keys.Meta, keys.Def, keys.State, keys.Hist, keys.Lanes, keys.Lock, keys.Rankings[job.RankingFailing], keys.Rankings[job.RankingLate]}
 		others := []string{keys.LaneKey(lane)}
-		for _, suffix := range append([]string{"cell:", "rate:"}, unitKeys...) {
+		for _, suffix := range []string{"cell:", "rate:", "u:", "s:", "w:", "q:"} {
 			others = append(others, keys.Base+suffix+job.LockName(a.Namespace, x))
 		}
 		seen := map[string]bool{}

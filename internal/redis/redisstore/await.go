@@ -4,11 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"github.com/fermata-io/fermata/internal/redis/conn"
-	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/rediserr"
 )
 
 // Pauses of [WaitForRedis] between two tries. Each is twice as long as the one before.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
@@ -49,7 +50,7 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 		return run(s.runner.NewClockCall(shard)).Reply.IntAt(1) / 1000
 	}
 	name := ""
-	for i := 0; name == "" || s.homeShard(name) != 0; i++ {
+	for i := 0; name == "" || sharding.ShardOf("", name, 2) != 0; i++ {
 		name = fmt.Sprint("n", i)
 	}
 	s.client.Set(t.Context(), k.Lock, "v", 0)
@@ -64,12 +65,12 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 		t.Fatalf("the clock lags by %d ms", lag)
 	}
 	deadline := run(runner.NewScriptCall(s.scripts.lease, 0, []string{k.Meta, k.State, k.Lanes, k.Lock, k.Def}, []any{"v", ttl.Milliseconds(), 0, "b:x", "batch", 0, 0})).Reply.IntAt(3)
-	if g := s.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@a", TTL: ttl}})[0]; !g.Granted {
+	if g := s.limits.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@a", TTL: ttl}})[0]; !g.Granted {
 		t.Fatalf("%+v", g)
 	}
 	due := s.Latest(0).After(ttl.Milliseconds())
 	began := now
-	started := s.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
+	started := s.limits.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
 	off = 0
 	ended := map[string]time.Duration{}
 	note := func(what string, over bool) {
@@ -82,8 +83,8 @@ func correctClock(t *testing.T, calls int, every, least, limit time.Duration) {
 		clock := read(0)
 		note("lease", clock >= deadline)
 		note("wait", clock >= due)
-		note("unit", s.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@b", TTL: ttl}})[0].Granted)
-		started += s.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
+		note("unit", s.limits.AcquireUnits(t.Context(), []job.UnitRequest{{Name: name, Limit: 1, Holder: "1@b", TTL: ttl}})[0].Granted)
+		started += s.limits.TakeRate(t.Context(), []job.RateRequest{{Name: name, N: 1, Interval: time.Second, Burst: 1}})[0].N
 		if most := 1 + int(now.Sub(began)/time.Second); started > most {
 			t.Fatalf("%d starts in %v, one a second is the rate", started, now.Sub(began))
 		}

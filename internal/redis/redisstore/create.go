@@ -274,3 +274,13 @@ func (s *Store) readExisting(ctx context.Context, shard int, taken []*newRecord,
 	}
 	return again, nil
 }
+
+// DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
+// without what Redis adds.
+func (s *Store) DefinitionBytes(d *job.Definition) int {
+	text, err := s.form().EncodeDefinition(d)
+	if err != nil {
+		return 0 // it cannot be stored either
+	}
+	return len(d.Record()) + len(text)
+}

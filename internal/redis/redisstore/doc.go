@@ -18,24 +18,11 @@
 //	P:{T}:failing  sorted set: job -> rank among failing jobs; bounded
 //	P:{T}:late     sorted set: job -> rank among late jobs; bounded
 //	P:{T}:objectives  sorted set: record -> when to check the lateness objective of its run
-//	P:{T}:u:<name>      sorted set: holder of a unit, by expiry
-//	P:{T}:s:<name>      hash        holder of a unit -> since when
-//	P:{T}:w:<name>      sorted set: waiter in line, by rank
-//	P:{T}:q:<name>      sorted set: waiter, by its last request, or by the end of
-//	                    its reservation of a unit
-//	P:{T}:rate:<name>   string      rate limit
-//	P:{T}:cell:<name>   string      cell: a text with compare-and-swap
 //	P:{T}:events        stream      events of the shard; bounded
 //	P:{T}:hooks         hash        webhook -> its position in the stream
 //	P:{T}:hookdead:<webhook>  sorted set: undelivered events, by time; bounded
 //	P:{T}:hookdead      sorted set: undelivered events of all webhooks, from an older version
 //	P:{meta}            hash        shards, schema, virtual; secret:<name>
-//	P:{meta}:queues     hash        <ns>/<queue> -> settings of the queue, protobuf
-//	P:{meta}:queues:counts  hash    namespace -> its queues that have settings
-//	P:{meta}:jobs       hash        namespace -> number of its jobs, if limited
-//	P:{meta}:jobs:new   hash        namespace -> the same since the last census began
-//	P:{meta}:bytes      hash        namespace -> bytes of its jobs, if limited
-//	P:{meta}:bytes:new  hash        namespace -> the same since the last census began
 //	P:{meta}:life:<id>  string      heartbeat of a node's process, written by others
 //	P:{meta}:audit      stream      who changed what through the API, bounded
 //
@@ -50,11 +37,7 @@
 // is one ZADD. Only scripts write records. The script apply writes what Go code has decided, as a
 // compare-and-swap on token and revision. Each script file begins with its contract.
 //
-// A limit has a name. The name decides its home shard, which has its keys and whose clock counts.
-// Three scripts handle units, rates and cells. Two more handle the settings of queues and the number
-// of jobs of namespaces; like the hash of the keyspace, these belong to no shard. The number of jobs
-// and bytes of a namespace is counted when jobs are created and changed, and corrected by a census
-// of the members of lanes.
+// Package limits has the keys of limits. [Store.Limits] returns those of the keyspace of a store.
 //
 // # Invariants
 //

@@ -63,7 +63,7 @@ func (l endProbe) addTo(found map[int][]job.LaneHead) {
 		return
 	}
 	for k := 0; k+1 < len(l.op.Reply); k += 2 {
-		_, ms := job.SplitScore(parseScore(l.op.Reply.ValueAt(k + 1)))
+		_, ms := job.SplitScore(l.op.Reply.ScoreAt(k + 1))
 		list = append(list, job.LaneHead{Lane: l.lanes[l.op.Reply.IntAt(k)-1], DueMS: ms})
 	}
 	found[l.shard] = list

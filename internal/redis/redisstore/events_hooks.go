@@ -24,7 +24,7 @@ func (s *Store) WebhookProgress(ctx context.Context, shards []int) (map[int]map[
 			continue
 		}
 		states := map[string]job.WebhookProgress{}
-		for name, text := range readHash(o.Reply) {
+		for name, text := range o.Reply.Hash() {
 			if state, ok := parseHook(text); ok {
 				states[name] = state
 			}

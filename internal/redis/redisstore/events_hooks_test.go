@@ -14,7 +14,10 @@ import (
 // TestHooksUnconfirmed: what no replica confirms is stored, with the error beside the
 // answer; who is not the holder is told so all the same.
 func TestHooksUnconfirmed(t *testing.T) {
-	s := limitWorld{redistest.Start(t).URL()}.store(t)
+	s, err := Open(t.Context(), Options{Client: redistest.Start(t).Granted(), Shards: 1, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	replaceRunner(t, s, func(o *runner.Options) { o.Durability, o.WaitTimeout = conn.DurabilityReplica, time.Millisecond })
 	ctx := t.Context()
 	if err := s.client.Set(ctx, s.LockKey(0), "holder", 0).Err(); err != nil {

@@ -80,9 +80,9 @@ func (s *Store) eachUndelivered(ctx context.Context, sets []undeliveredSet, olde
 		}
 		part := make([]job.UndeliveredEvent, 0, letters)
 		for i, o := range ops {
-			pairs := flattenPairs(o.Reply)
+			pairs := o.Reply.Pairs()
 			for k := 0; k+1 < len(pairs); k += 2 {
-				part = append(part, decodeLetter(sets[i].shard, pairs.TextAt(k), parseScore(pairs.ValueAt(k+1))))
+				part = append(part, decodeLetter(sets[i].shard, pairs.TextAt(k), pairs.ScoreAt(k+1)))
 			}
 		}
 		take(part)

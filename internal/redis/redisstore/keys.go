@@ -9,15 +9,6 @@ import (
 // own.
 func isChild(record job.RecordID) bool { return !record.IsJob() }
 
-// definingRecord is the record whose definition a record uses: itself, or for a run that is a record of
-// its own, the job.
-func definingRecord(record job.RecordID) job.RecordID {
-	if record.IsRun() {
-		return record.Job()
-	}
-	return record
-}
-
 // laneKeys collects the lanes of a script call. KEYS has each lane once, and items refer to it by its
 // place. The rankings and the index of objectives are added only if an item needs them: a missing key
 // fails the call while its slot of a Redis Cluster moves.

@@ -55,8 +55,8 @@ func (s *Store) lanePage(shard int, pairs runner.Reply, cursor job.LaneCursor) j
 	if !page.More {
 		return page
 	}
-	page.Next.DueMS = parseScore(pairs.ValueAt(2*n - 1))
-	for i := n - 1; i >= 0 && parseScore(pairs.ValueAt(2*i+1)) == page.Next.DueMS; i-- {
+	page.Next.DueMS = pairs.ScoreAt(2*n - 1)
+	for i := n - 1; i >= 0 && pairs.ScoreAt(2*i+1) == page.Next.DueMS; i-- {
 		page.Next.Ties++
 	}
 	if page.Next.Ties == n && cursor.Ties > 0 && page.Next.DueMS == cursor.DueMS {
@@ -66,8 +66,8 @@ func (s *Store) lanePage(shard int, pairs runner.Reply, cursor job.LaneCursor) j
 	return page
 }
 
-// eachLane calls visit with all lanes of a shard, page by page. A lane may be in more than one page.
-func (s *Store) eachLane(ctx context.Context, shard int, visit func(job.Lane)) error {
+// EachLane calls visit with all lanes of a shard, page by page. A lane may be in more than one page.
+func (s *Store) EachLane(ctx context.Context, shard int, visit func(job.Lane)) error {
 	for page := (job.LanePage{More: true}); page.More; {
 		pages, err := s.LanePages(ctx, map[int]job.LaneCursor{shard: page.Next})
 		if err != nil {
@@ -111,8 +111,9 @@ func (s *Store) FindLanes(ctx context.Context, lanes map[int][]job.Lane) (map[in
 func foundLanes(names []job.Lane, ops []*runner.Op) []job.LaneHead {
 	var heads []job.LaneHead
 	for i, l := range names {
-		if at := ops[i/namesPerLookup].Reply.ValueAt(i % namesPerLookup); at != nil {
-			heads = append(heads, job.LaneHead{Lane: l, DueMS: parseScore(at)})
+		reply, at := ops[i/namesPerLookup].Reply, i%namesPerLookup
+		if reply.ValueAt(at) != nil {
+			heads = append(heads, job.LaneHead{Lane: l, DueMS: reply.ScoreAt(at)})
 		}
 	}
 	return heads

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -145,47 +144,11 @@ func TestACensusCountsAllLanes(t *testing.T) {
 	for i := range 50 {
 		server.Client().ZAdd(t.Context(), s.shards[0].LaneKey(late), redis.Z{Score: float64(job.NeverMS), Member: fmt.Sprint("z/j", i)})
 	}
-	counts := s.JobCounts()
+	counts := s.limits.JobCounts()
 	if _, err := counts.Census(t.Context(), 0, func(namespace string) bool { return namespace == "z" }); err != nil {
 		t.Fatal(err)
 	}
 	if granted, n, err := counts.Reserve(t.Context(), "z", 1, 50); err != nil || granted != 0 || n != 50 {
 		t.Errorf("granted %d beyond 50 jobs, counted %d (%v)", granted, n, err)
 	}
-}
-
-// TestCountsAreReadInParts: one command reads a bounded number of counts, all together read all.
-func TestCountsAreReadInParts(t *testing.T) {
-	t.Parallel()
-	s, server := lanesBed(t, nil)
-	counts := s.JobCounts()
-	want := 5 * countsPerRead
-	for i := range want {
-		server.Client().HSet(t.Context(), counts.key, fmt.Sprint("ns", i), i)
-	}
-	server.Client().ConfigResetStat(t.Context())
-	got, _, err := counts.Counts(t.Context())
-	if err != nil || len(got) != want || got["ns7"] != 7 {
-		t.Errorf("%d counts, ns7 has %d (%v), want %d", len(got), got["ns7"], err, want)
-	}
-	text, err := server.Client().Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := commandCalls(t, text, "hscan"); n < 4 || n > 10 || commandCalls(t, text, "hgetall") != 0 {
-		t.Errorf("%d parts:\n%s", n, text)
-	}
-}
-
-// commandCalls is how often Redis carried out a command, by its statistics.
-func commandCalls(t *testing.T, stats, command string) (n int) {
-	t.Helper()
-	_, after, found := strings.Cut(stats, "cmdstat_"+command+":calls=")
-	if !found {
-		return 0
-	}
-	if _, err := fmt.Sscanf(after, "%d", &n); err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

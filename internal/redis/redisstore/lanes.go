@@ -62,9 +62,9 @@ func (s *Store) readLanes(ctx context.Context, shards []int, read func(shard int
 // laneEntries are the names and scores that a read of an index of lanes returned.
 func laneEntries(o *runner.Op) runner.Reply {
 	if o.Script != nil {
-		return flattenPairs(o.Reply.ListAt(2))
+		return o.Reply.ListAt(2).Pairs()
 	}
-	return flattenPairs(o.Reply)
+	return o.Reply.Pairs()
 }
 
 // laneHeads reads the members of a shard's index of lanes.
@@ -76,7 +76,7 @@ func (s *Store) laneHeads(shard int, pairs runner.Reply) []job.LaneHead {
 			s.log.Error("index of lanes has an invalid entry", "shard", shard, "lane", pairs.TextAt(k))
 			continue
 		}
-		heads = append(heads, job.LaneHead{Lane: lane, DueMS: parseScore(pairs.ValueAt(k + 1))})
+		heads = append(heads, job.LaneHead{Lane: lane, DueMS: pairs.ScoreAt(k + 1)})
 	}
 	return heads
 }
@@ -192,7 +192,7 @@ func (l *laneProbe) reads() []*runner.Op { return l.ops[:] }
 
 func (l *laneProbe) read() {
 	*l.stat = job.LaneStat{Lane: l.lane}
-	if first := firstScore(l.ops[1].Reply); l.allScheduled() && l.size() > 0 {
+	if first := l.ops[1].Reply.FirstScore(); l.allScheduled() && l.size() > 0 {
 		l.stat.Scheduled = l.size()
 		if first < job.NeverMS {
 			l.stat.NextDueMS = first
@@ -209,7 +209,7 @@ func (l *laneProbe) allScheduled() bool {
 	}
 	// The three were not read at one instant: the lane may have become empty.
 	return len(l.ops[1].Reply) > 0 && len(l.ops[2].Reply) > 0 &&
-		firstScore(l.ops[1].Reply) > l.now && firstScore(l.ops[2].Reply) <= job.Score(job.RegionDue, job.NeverMS)
+		l.ops[1].Reply.FirstScore() > l.now && l.ops[2].Reply.FirstScore() <= job.Score(job.RegionDue, job.NeverMS)
 }
 
 // laneCount counts the records of a lane by region.
@@ -238,7 +238,7 @@ func newLaneCount(l *laneProbe) *laneCount {
 		runner.NewCommand("zrange", key, "zrange", key, job.Score(job.RegionDead, 0), job.Score(job.RegionDead, job.NeverMS),
 			"byscore", "limit", 0, deadLettersRead, "withscores"),
 	}}
-	if late := now - job.OverdueAfter.Milliseconds() - 1; firstScore(l.ops[1].Reply) <= late {
+	if late := now - job.OverdueAfter.Milliseconds() - 1; l.ops[1].Reply.FirstScore() <= late {
 		c.ops = append(c.ops, count(job.RegionDue, 0, late))
 	}
 	return c
@@ -254,29 +254,13 @@ func (c *laneCount) read() {
 	if len(c.ops) > overdueOp {
 		c.stat.Overdue = min(n(overdueOp), n(0)) // the two were not read at one instant
 	}
-	switch due := firstScore(c.ops[6].Reply); {
+	switch due := c.ops[6].Reply.FirstScore(); {
 	case n(0) > 0 && due <= c.now:
 		c.stat.OldestDueMS = due
 	case n(0) == 0 && n(1) > 0 && due > c.now && due < job.NeverMS:
 		c.stat.NextDueMS = due
 	}
 	if n(4) > 0 && len(c.ops[7].Reply) > 0 { // the two were not read at one instant
-		c.stat.DeadUntilMS = firstScore(c.ops[7].Reply) - job.Score(job.RegionDead, 0)
+		c.stat.DeadUntilMS = c.ops[7].Reply.FirstScore() - job.Score(job.RegionDead, 0)
 	}
 }
-
-// flattenPairs returns members with their scores as one list, as RESP2 sends them; RESP3 sends a list
-// of pairs.
-func flattenPairs(r runner.Reply) runner.Reply {
-	if len(r) == 0 || r.ListAt(0) == nil {
-		return r
-	}
-	out := make(runner.Reply, 0, 2*len(r))
-	for i := range r {
-		out = append(out, r.ListAt(i)...)
-	}
-	return out
-}
-
-// firstScore reads the score of the first member.
-func firstScore(r runner.Reply) int64 { return parseScore(flattenPairs(r).ValueAt(1)) }

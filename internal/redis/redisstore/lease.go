@@ -128,7 +128,7 @@ func (s *Store) readDefinitions(ctx context.Context, calls []*leaseCall) {
 			continue
 		}
 		for i := 2 * len(c.defs.texts); i+1 < len(leased); i += 2 {
-			c.defs.missing = append(c.defs.missing, definingRecord(job.RecordID(leased.TextAt(i))))
+			c.defs.missing = append(c.defs.missing, job.RecordID(leased.TextAt(i)).DefinedBy())
 		}
 		reads = append(reads, &c.defs)
 	}
@@ -191,16 +191,4 @@ func (c *leaseCall) readReply(ctx context.Context, s *Store) job.LeaseReply {
 	}
 	s.runner.ReportCorrupt(c.Shard, "lease", nil, r.ListAt(6).Texts()...)
 	return out
-}
-
-// readFields reads fields of one of a shard's hashes.
-func readFields[Field ~string](shard int, key string, fields []Field) *runner.Op {
-	args := make([]any, 0, 2+len(fields))
-	args = append(args, "hmget", key)
-	for _, f := range fields {
-		args = append(args, string(f))
-	}
-	o := runner.NewCommand("hmget", key, args...)
-	o.Shard = shard
-	return o
 }

@@ -42,14 +42,14 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedReco
 	if len(dead) == 0 {
 		return nil, nil
 	}
-	runs := readFields(shard, s.shards[shard].Hist, fields)
+	runs := runner.NewFieldsRead(shard, s.shards[shard].Hist, fields)
 	if err := s.runner.Run(ctx, append(ops, runs)...); err != nil {
 		return nil, err
 	}
 	letters := make([]job.DeadLetter, len(dead))
 	for i := range dead {
 		d := &dead[i]
-		_, expires := job.SplitScore(parseScore(ops[i].Reply.ValueAt(0)))
+		_, expires := job.SplitScore(ops[i].Reply.ScoreAt(0))
 		letters[i] = job.DeadLetter{
 			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
 		}

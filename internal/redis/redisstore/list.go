@@ -116,7 +116,7 @@ func (s *Store) scan(ctx context.Context, shard int, at, namespace string, step,
 	if len(ids) == 0 {
 		return nil, o.Reply.TextAt(0), 0, nil
 	}
-	states := readFields(shard, s.shards[shard].State, ids)
+	states := runner.NewFieldsRead(shard, s.shards[shard].State, ids)
 	if err := s.runner.Run(ctx, states); err != nil {
 		return nil, "", 0, err
 	}

@@ -27,7 +27,7 @@ func (s *Store) FirstObjectives(ctx context.Context, shards []int) (map[int]int6
 		}
 		first[shard] = job.NeverMS
 		if len(ops[i].Reply) > 0 {
-			first[shard] = firstScore(ops[i].Reply)
+			first[shard] = ops[i].Reply.FirstScore()
 		}
 	}
 	return first, err

@@ -47,7 +47,7 @@ func (s *Store) Get(ctx context.Context, jobs []job.Key) ([]*job.Record, error) 
 		return nil, err
 	}
 	for i, o := range scores {
-		_, found[i].IndexMS = job.SplitScore(parseScore(o.Reply.ValueAt(0)))
+		_, found[i].IndexMS = job.SplitScore(o.Reply.ScoreAt(0))
 	}
 	return out, nil
 }
@@ -85,7 +85,7 @@ type rawRead struct {
 func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
 	names := make([]job.RecordID, len(ids))
 	for i, id := range ids {
-		names[i] = definingRecord(id)
+		names[i] = id.DefinedBy()
 	}
 	return s.newNamedRead(shard, ids, names)
 }
@@ -190,19 +190,4 @@ func (r rawRecord) withDefinitionOf(id job.RecordID, other *job.Record) (*job.Re
 		return nil, err
 	}
 	return &job.Record{Definition: other.Definition, State: state}, nil
-}
-
-// parseScore reads the score of a member, which the two protocols send as text and as
-// a number.
-func parseScore(v any) int64 {
-	switch v := v.(type) {
-	case float64:
-		return int64(v)
-	case string:
-		var f float64
-		if _, err := fmt.Sscan(v, &f); err == nil {
-			return int64(f)
-		}
-	}
-	return 0
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Runs lists the ended runs of a job that are kept, newest first, and after them
@@ -22,7 +23,7 @@ func (s *Store) Runs(ctx context.Context, key job.Key, historyLimit int) ([]job.
 	for slot := range job.DeadLettersPerJob {
 		fields = append(fields, codec.HistoryField(parent.Letter(slot), 0))
 	}
-	read := readFields(shard, s.shards[shard].Hist, fields)
+	read := runner.NewFieldsRead(shard, s.shards[shard].Hist, fields)
 	if err := s.runner.Run(ctx, read); err != nil {
 		return nil, err
 	}

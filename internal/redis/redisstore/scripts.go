@@ -4,6 +4,7 @@ import (
 	"embed"
 	"slices"
 
+	"github.com/fermata-io/fermata/internal/redis/limits"
 	"github.com/fermata-io/fermata/internal/redis/redisfunc"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -24,7 +25,7 @@ type scripts struct {
 	mend, keyspace, secret, grant, trail *runner.Script
 	announce, hook, objectives           *runner.Script
 	clocks                               runner.ClockScripts
-	limits                               limitScripts
+	limits                               limits.Scripts
 }
 
 // loadScripts composes the scripts. An embedded server has no flags and no limit of memory. Scripts write
@@ -70,7 +71,7 @@ func compose(all *runner.Loader, events bool) scripts {
 		secret:      l.load("secret", ""),
 		grant:       l.load("grant", ""),
 		trail:       l.load("trail", ""),
-		limits:      loadLimits(l),
+		limits:      limits.LoadScripts(all),
 		announce:    e.load("announce", ""),
 		hook:        l.load("hook", "allow-oom"),
 		objectives:  l.load("objectives", "allow-oom"),
@@ -96,7 +97,6 @@ func (l loader) load(name, flags string) *runner.Script {
 // clockless are the scripts that work on no shard, or without its clock.
 var clockless = []string{
 	"keyspace", "secret", "trail", "read", "definitions", "walk", "ends", "grant", "hook", "objectives",
-	"census", "census_bytes", "limit_jobs", "limit_queues",
 }
 
 // laneWriters are the scripts that may make a lane due earlier.

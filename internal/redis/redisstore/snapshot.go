@@ -118,7 +118,7 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 		id, lane := snap.Record.Definition.Record(), s.shards[shard].LaneKey(snap.Record.State.Lane)
 		if state := snap.Record.State; state.Region >= job.RegionDead {
 			ask(runner.NewCommand("zscore", lane, "zscore", lane, string(id)), func(o *runner.Op) {
-				if region, ms := job.SplitScore(parseScore(o.Reply.ValueAt(0))); region == state.Region {
+				if region, ms := job.SplitScore(o.Reply.ScoreAt(0)); region == state.Region {
 					snap.Record.IndexMS = ms
 				}
 			})
@@ -129,13 +129,13 @@ func (s *Store) datesOf(ctx context.Context, shard int, snaps []*job.Snapshot) e
 			if l.Slot != job.LetterOfJob {
 				record = id.Letter(l.Slot)
 				ask(runner.NewCommand("zscore", lane, "zscore", lane, string(record)), func(o *runner.Op) {
-					if region, ms := job.SplitScore(parseScore(o.Reply.ValueAt(0))); region == job.RegionDead && ms != 0 {
+					if region, ms := job.SplitScore(o.Reply.ScoreAt(0)); region == job.RegionDead && ms != 0 {
 						l.ExpireMS = ms
 					}
 				})
 			}
 			field := lastRunField(&scannedRecord{record, snap.Record})
-			ask(readFields(shard, s.shards[shard].Hist, []string{field}), func(o *runner.Op) {
+			ask(runner.NewFieldsRead(shard, s.shards[shard].Hist, []string{field}), func(o *runner.Op) {
 				run, err := codec.DecodeRun(o.Reply.TextAt(0))
 				if o.Reply.HasTextAt(0) && err == nil && run.FinishedMS == l.Run.FinishedMS {
 					run.ManualID = l.Run.ManualID

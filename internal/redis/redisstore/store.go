@@ -16,6 +16,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/sharding"
 	"github.com/fermata-io/fermata/internal/redis/codec"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/limits"
 	"github.com/fermata-io/fermata/internal/redis/rediserr"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
@@ -25,6 +26,7 @@ import (
 // [Options.OpTimeout]; errors wrap the sentinels of package job.
 type Store struct {
 	runner          *runner.Runner
+	limits          *limits.Store
 	client          redis.UniversalClient
 	prefix          string
 	shards          []runner.ShardKeys
@@ -108,6 +110,9 @@ func (s *Store) addShards(count int) {
 	s.runner.AddShards(count)
 	s.shards, s.batches = s.runner.Shards(), make([]batchSlots, count)
 	s.definitionSizes = make([]definitionSize, count)
+	s.limits = limits.New(s.runner, limits.Options{
+		Scripts: s.scripts.limits, EachLane: s.EachLane, ExplainDenial: s.explainCensusDenial,
+	})
 }
 
 // Secret returns a secret of this name that all processes of the keyspace share:
@@ -214,6 +219,9 @@ func (s *Store) Schema() int { return int(s.schema.Load()) }
 
 // form is how records are written.
 func (s *Store) form() codec.Encoding { return codec.EncodingOf(int(s.schema.Load())) }
+
+// Limits are those of the same keyspace, on the same connections.
+func (s *Store) Limits() *limits.Store { return s.limits }
 
 // ShardOf is the shard of a job, and of its children.
 func (s *Store) ShardOf(k job.Key) int { return sharding.ShardOf(k.Namespace, k.ID, len(s.shards)) }

@@ -47,7 +47,7 @@ func replaceRunner(t testing.TB, s *Store, adjust func(*runner.Options)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.runner.AddShards(len(s.shards))
+	s.addShards(len(s.shards))
 }
 
 func TestBatchSlots(t *testing.T) {

@@ -156,10 +156,10 @@ func (s *Store) countRanked(ctx context.Context, shards []int, which job.Ranking
 
 // appendRanked reads an answer of members with their scores.
 func appendRanked(out []job.Ranked, shard int, answer runner.Reply) []job.Ranked {
-	pairs := flattenPairs(answer)
+	pairs := answer.Pairs()
 	for k := 0; k+1 < len(pairs); k += 2 {
 		record := job.RecordID(pairs.TextAt(k))
-		out = append(out, job.Ranked{Shard: shard, Record: record, Rank: parseScore(pairs.ValueAt(k + 1))})
+		out = append(out, job.Ranked{Shard: shard, Record: record, Rank: pairs.ScoreAt(k + 1)})
 	}
 	return out
 }

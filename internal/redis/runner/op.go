@@ -43,6 +43,18 @@ func NewCommand(name, key string, args ...any) *Op {
 	return &Op{Shard: NoShard, Name: name, Keys: []string{key}, Command: args}
 }
 
+// NewFieldsRead makes an op that reads fields of one of a shard's hashes.
+func NewFieldsRead[Field ~string](shard int, key string, fields []Field) *Op {
+	args := make([]any, 0, 2+len(fields))
+	args = append(args, "hmget", key)
+	for _, f := range fields {
+		args = append(args, string(f))
+	}
+	o := NewCommand("hmget", key, args...)
+	o.Shard = shard
+	return o
+}
+
 // NewScriptCall makes an op that runs a script.
 func NewScriptCall(s *Script, shard int, keys []string, argv []any) *Op {
 	return &Op{Shard: shard, Name: s.Name, Script: s, Keys: keys, Argv: argv}
@@ -130,4 +142,12 @@ func FirstError(ops []*Op) error {
 		}
 	}
 	return nil
+}
+
+// FlagText is a flag as scripts take it.
+func FlagText(set bool) string {
+	if set {
+		return "1"
+	}
+	return "0"
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -71,4 +72,49 @@ func (r Reply) RecordIDs() []job.RecordID {
 		out = append(out, job.RecordID(r.TextAt(i)))
 	}
 	return out
+}
+
+// Hash reads the reply to HGETALL: a flat list in one protocol, a map in the other.
+func (r Reply) Hash() map[string]string {
+	out := map[string]string{}
+	if pairs, ok := r.ValueAt(0).(map[any]any); ok {
+		for field, value := range pairs {
+			pair := Reply{field, value}
+			out[pair.TextAt(0)] = pair.TextAt(1)
+		}
+		return out
+	}
+	for i := 0; i+1 < len(r); i += 2 {
+		out[r.TextAt(i)] = r.TextAt(i + 1)
+	}
+	return out
+}
+
+// Pairs returns members with their scores as one list, as RESP2 sends them; RESP3 sends a list of pairs.
+func (r Reply) Pairs() Reply {
+	if len(r) == 0 || r.ListAt(0) == nil {
+		return r
+	}
+	out := make(Reply, 0, 2*len(r))
+	for i := range r {
+		out = append(out, r.ListAt(i)...)
+	}
+	return out
+}
+
+// FirstScore is the score of the first member.
+func (r Reply) FirstScore() int64 { return r.Pairs().ScoreAt(1) }
+
+// ScoreAt is the score at a place, which the two protocols send as a text and as a number.
+func (r Reply) ScoreAt(i int) int64 {
+	switch v := r.ValueAt(i).(type) {
+	case float64:
+		return int64(v)
+	case string:
+		var f float64
+		if _, err := fmt.Sscan(v, &f); err == nil {
+			return int64(f)
+		}
+	}
+	return 0
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 	"github.com/fermata-io/fermata/internal/test/redistest"
@@ -98,7 +99,7 @@ func (c *cluster) auditStore() {
 	}
 	records := int64(0)
 	for shard := range c.shardCount() {
-		report, err := store.CheckConsistency(ctx, shard, false)
+		report, err := fsck.New(store).CheckShard(ctx, shard, false)
 		if err != nil {
 			c.t.Fatalf("audit of shard %d: %v", shard, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/lib/precisetimer"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/test/historycheck"
 )
@@ -188,7 +189,7 @@ func (w *world) auditStore() ([]job.Finding, error) {
 	}
 	var findings []job.Finding
 	for shard := range shards {
-		report, err := store.CheckConsistency(ctx, shard, false)
+		report, err := fsck.New(store).CheckShard(ctx, shard, false)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/test/storetest"
 )
 
@@ -94,7 +95,7 @@ func (b *answerBed) jobCalls() []answerCall {
 			return err
 		}},
 		{name: "audit", call: func(ctx context.Context) error {
-			report, err := s.CheckConsistency(ctx, 0, true)
+			report, err := fsck.New(s).CheckShard(ctx, 0, true)
 			if len(report.Findings) > 0 {
 				return errors.New("it found faults")
 			}
@@ -110,7 +111,7 @@ func (b *answerBed) limitCalls() []answerCall {
 	}
 	acquire := func(holder string, want bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			grant := s.AcquireUnits(ctx, []job.UnitRequest{ask(holder)})[0]
+			grant := s.Limits().AcquireUnits(ctx, []job.UnitRequest{ask(holder)})[0]
 			if grant.Err == nil && grant.Granted != want {
 				return errors.New("granted or not: the other")
 			}
@@ -123,40 +124,40 @@ func (b *answerBed) limitCalls() []answerCall {
 		{name: "acquire", call: acquire("a", true)},
 		{name: "wait in line", call: acquire("b", false)},
 		{name: "keep", call: func(ctx context.Context) error {
-			_, err := s.RenewUnits(ctx, []job.UnitRenewal{{Name: "n", Holder: "a", TTL: time.Minute}})
+			_, err := s.Limits().RenewUnits(ctx, []job.UnitRenewal{{Name: "n", Holder: "a", TTL: time.Minute}})
 			return err
 		}},
 		{name: "release", call: func(ctx context.Context) error {
-			return s.ReleaseUnits(ctx, []job.UnitRelease{{Name: "n", Limit: 1, Holder: "a"}})[0].Err
+			return s.Limits().ReleaseUnits(ctx, []job.UnitRelease{{Name: "n", Limit: 1, Holder: "a"}})[0].Err
 		}, check: func() error {
-			room, err := s.FreeUnits(b.t.Context(), "n", 1)
+			room, err := s.Limits().FreeUnits(b.t.Context(), "n", 1)
 			return errors.Join(err, wantEqual("room", room, 1))
 		}},
 		{name: "room", call: func(ctx context.Context) error {
-			_, err := s.FreeUnits(ctx, "n", 1)
+			_, err := s.Limits().FreeUnits(ctx, "n", 1)
 			return err
 		}},
 		{name: "rate", call: func(ctx context.Context) error {
-			return s.TakeRate(ctx, []job.RateRequest{rate})[0].Err
+			return s.Limits().TakeRate(ctx, []job.RateRequest{rate})[0].Err
 		}, check: func() error {
 			rest := rate
 			rest.N = 100
-			left := s.TakeRate(b.t.Context(), []job.RateRequest{rest})[0]
+			left := s.Limits().TakeRate(b.t.Context(), []job.RateRequest{rest})[0]
 			return errors.Join(left.Err, wantEqual("what is left of 10 after 3", left.N, 7))
 		}},
 		{name: "swap", call: func(ctx context.Context) error {
-			r := s.SwapCells(ctx, []job.CellSwap{{Name: "c", New: "1"}})[0]
+			r := s.Limits().SwapCells(ctx, []job.CellSwap{{Name: "c", New: "1"}})[0]
 			if r.Err == nil && !r.Swapped {
 				return errors.New("it says that the cell has another text")
 			}
 			return r.Err
 		}},
-		{name: "cells", call: func(ctx context.Context) error { return s.ReadCells(ctx, []string{"c"})[0].Err }},
+		{name: "cells", call: func(ctx context.Context) error { return s.Limits().ReadCells(ctx, []string{"c"})[0].Err }},
 		{name: "settings", call: func(ctx context.Context) error {
-			return s.PutQueueSettings(ctx, queue, job.QueueSettings{Burst: 1})
+			return s.Limits().PutQueueSettings(ctx, queue, job.QueueSettings{Burst: 1})
 		}},
 		{name: "all settings", call: func(ctx context.Context) error {
-			all, err := s.QueueSettings(ctx)
+			all, err := s.Limits().QueueSettings(ctx)
 			if err == nil && all[queue].Burst != 1 {
 				return errors.New("they are not what was stored")
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 )
 
 // CheckConsistency reads everything that the keyspace holds and fails the test for what
@@ -26,7 +27,7 @@ func (w *World) CheckConsistency() {
 // MustBeConsistent is the store's own audit of a shard.
 func (w *World) MustBeConsistent(shard int, repair bool) job.ConsistencyReport {
 	w.T.Helper()
-	report, err := w.Store.CheckConsistency(contextOf(w.T), shard, repair)
+	report, err := fsck.New(w.Store).CheckShard(contextOf(w.T), shard, repair)
 	if err != nil {
 		w.T.Fatalf("audit: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/fsck"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
 )
 
@@ -149,7 +150,7 @@ func testAuditOfWork(w *World) {
 	var findings []job.Finding
 	auditor.Go(func() {
 		for {
-			r, err := w.Store.CheckConsistency(w.T.Context(), 0, true)
+			r, err := fsck.New(w.Store).CheckShard(w.T.Context(), 0, true)
 			if err != nil {
 				w.T.Errorf("audit: %v", err)
 				return
@@ -204,7 +205,7 @@ func testRepairsAreReported(w *World) {
 		}
 	})
 	audit := func() error {
-		_, err := s.CheckConsistency(ctx, 0, true)
+		_, err := fsck.New(s).CheckShard(ctx, 0, true)
 		return err
 	}
 	for name, c := range map[string]struct {

@@ -189,7 +189,7 @@ func (w *World) limitsMeaning(b *strings.Builder) {
 		l := letters[record]
 		fmt.Fprintf(b, "dead letter %s of %s until %d\n", record, l.Run.ID, l.ExpireMS)
 	}
-	settings, err := w.Store.QueueSettings(ctx)
+	settings, err := w.Store.Limits().QueueSettings(ctx)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -200,11 +200,11 @@ func (w *World) limitsMeaning(b *strings.Builder) {
 		fmt.Fprintf(b, "queue %s/%s\n", q.Namespace, q.Queue)
 		writeFields(b, "  settings", reflect.ValueOf(settings[q]))
 	}
-	room, err := w.Store.FreeUnits(ctx, job.LockName("ns", "db"), 2)
+	room, err := w.Store.Limits().FreeUnits(ctx, job.LockName("ns", "db"), 2)
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	cell := w.Store.ReadCells(ctx, []string{job.TargetName("ns", "api.example.com")})[0]
+	cell := w.Store.Limits().ReadCells(ctx, []string{job.TargetName("ns", "api.example.com")})[0]
 	if cell.Err != nil {
 		w.T.Fatal(cell.Err)
 	}

@@ -48,7 +48,7 @@ func functionsAs(t *testing.T, url string) func(*redisstore.Options) {
 // measureBytes has the store add up what the jobs of the world take.
 func measureBytes(t *testing.T, w *storetest.World) {
 	t.Helper()
-	counts := w.Store.ByteCounts()
+	counts := w.Store.Limits().ByteCounts()
 	if began, err := counts.Census(t.Context(), 0, func(string) bool { return true }); err != nil || !began {
 		t.Fatalf("census of bytes: %v %v", began, err)
 	}

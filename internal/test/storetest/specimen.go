@@ -360,23 +360,23 @@ func (s *specimen) addLimits() {
 	ctx := s.T.Context()
 	name := job.LockName("ns", "db")
 	for i, holder := range []job.RecordID{"ns/a:1", "ns/b:2", "ns/c:3"} {
-		g := s.Store.AcquireUnits(ctx, []job.UnitRequest{{Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
+		g := s.Store.Limits().AcquireUnits(ctx, []job.UnitRequest{{Name: name, Limit: 2, Holder: string(holder), Waiter: holder, Rank: int64(i), TTL: time.Minute}})[0]
 		if g.Err != nil || g.Granted != (i < 2) {
 			s.T.Fatalf("unit of %s: %+v", holder, g)
 		}
 	}
 	q := job.QueueKey{Namespace: "ns", Queue: "mail"}
-	if g := s.Store.TakeRate(ctx, []job.RateRequest{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
+	if g := s.Store.Limits().TakeRate(ctx, []job.RateRequest{{Name: job.QueueRateName(q), N: 3, Interval: time.Second, Burst: 2, Reserve: true}})[0]; g.Err != nil || g.N != 3 {
 		s.T.Fatalf("rate: %+v", g)
 	}
 	circuit := backoff.Circuit{}.Failed(s.Clock.Load(), "ns/a:1", "ns/a", "status 503", time.Minute, backoff.DefaultCircuit(), 1)
-	if r := s.Store.SwapCells(ctx, []job.CellSwap{{Name: job.TargetName("ns", "api.example.com"), New: circuit.Encode()}})[0]; r.Err != nil || !r.Swapped {
+	if r := s.Store.Limits().SwapCells(ctx, []job.CellSwap{{Name: job.TargetName("ns", "api.example.com"), New: circuit.Encode()}})[0]; r.Err != nil || !r.Swapped {
 		s.T.Fatalf("cell: %+v", r)
 	}
-	if err := s.Store.PutQueueSettings(ctx, q, job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}); err != nil {
+	if err := s.Store.Limits().PutQueueSettings(ctx, q, job.QueueSettings{MaxConcurrency: 7, Rate: 2.5, Burst: 3, RecoveryRate: 9}); err != nil {
 		s.T.Fatal(err)
 	}
-	if err := s.Store.PutQueueSettings(ctx, job.QueueKey{Namespace: "ns", Queue: "paused"}, job.QueueSettings{Paused: true}); err != nil {
+	if err := s.Store.Limits().PutQueueSettings(ctx, job.QueueKey{Namespace: "ns", Queue: "paused"}, job.QueueSettings{Paused: true}); err != nil {
 		s.T.Fatal(err)
 	}
 }

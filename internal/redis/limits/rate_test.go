@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-func take(t testing.TB, s *Store, ask job.RateRequest) job.RateGrant {
+func take(t testing.TB, s limitBed, ask job.RateRequest) job.RateGrant {
 	t.Helper()
 	g := s.TakeRate(t.Context(), []job.RateRequest{ask})[0]
 	if g.Err != nil {
@@ -152,7 +152,7 @@ func testRateOthers(t *testing.T, w limitWorld) {
 	// The last calls are known again, older ones are not, and memory is bounded.
 	ids := map[string]int{}
 	again := func(id string) int64 {
-		o := runner.NewScriptCall(s.scripts.limits.rate, s.homeShard("odd"), []string{s.shards[s.homeShard("odd")].Meta, key},
+		o := runner.NewScriptCall(s.scripts.rate, s.homeShard("odd"), []string{s.shards[s.homeShard("odd")].Meta, key},
 			[]any{id, 1, int64(time.Hour), 1_000_000, "0"})
 		if err := s.runner.Run(t.Context(), o); err != nil {
 			t.Fatal(err)

@@ -1,41 +1,24 @@
-package redisstore_test
+package limits
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fermata-io/fermata/internal/core/job"
-	"github.com/fermata-io/fermata/internal/redis/conn"
-	"github.com/fermata-io/fermata/internal/redis/redisstore"
-	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
-// jobsBed is a store with records that nobody wrote through it.
-func jobsBed(t *testing.T) (*redisstore.Store, *redis.Client) {
-	t.Helper()
-	server := redistest.Start(t)
-	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	s, err := redisstore.Open(t.Context(), redisstore.Options{Client: client, Shards: 4, AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, server.Client()
-}
-
 // lanesOf puts so many jobs, and twice as many dead letters and runs, into a lane.
-func lanesOf(t *testing.T, s *redisstore.Store, admin *redis.Client, shard int, namespace string, n int) {
+func lanesOf(t *testing.T, s limitBed, admin *redis.Client, shard int, namespace string, n int) {
 	t.Helper()
 	lane := job.Lane{Namespace: namespace, Queue: "q", Priority: 5}
-	base := s.LockKey(shard)[:len(s.LockKey(shard))-len("lock")]
+	keys := s.shards[shard]
 	var members []redis.Z
 	for i := range n {
 		id := namespace + "/j" + strconv.Itoa(i)
@@ -43,10 +26,10 @@ func lanesOf(t *testing.T, s *redisstore.Store, admin *redis.Client, shard int, 
 			members = append(members, redis.Z{Score: float64(i + k<<40), Member: record})
 		}
 	}
-	if err := admin.ZAdd(t.Context(), base+"l:"+lane.String(), members...).Err(); err != nil {
+	if err := admin.ZAdd(t.Context(), keys.LaneKey(lane), members...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.ZAdd(t.Context(), base+"lanes", redis.Z{Score: 1, Member: lane.String()}).Err(); err != nil {
+	if err := admin.ZAdd(t.Context(), keys.Lanes, redis.Z{Score: 1, Member: lane.String()}).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -54,7 +37,7 @@ func lanesOf(t *testing.T, s *redisstore.Store, admin *redis.Client, shard int, 
 // TestJobsAreCounted: what is taken counts until the limit, what is given does not, and a
 // census puts right what was taken for nothing, with what was taken while it counted.
 func TestJobsAreCounted(t *testing.T) {
-	s, admin := jobsBed(t)
+	s, admin := censusStore(t, 4)
 	ctx := t.Context()
 	for _, step := range []struct{ n, limit, granted, jobs int }{{3, 5, 3, 3}, {3, 5, 2, 5}, {1, 5, 0, 5}, {1, 4, 0, 5}, {1, 6, 1, 6}} {
 		granted, jobs, err := s.JobCounts().Reserve(ctx, "a", step.n, step.limit)
@@ -137,4 +120,40 @@ func TestJobsAreCounted(t *testing.T) {
 	if _, err := s.JobCounts().Census(ended, 0, wanted); err == nil {
 		t.Error("a census that was given up is none")
 	}
+}
+
+// TestCountsAreReadInParts: one command reads a bounded number of counts, all together read all.
+func TestCountsAreReadInParts(t *testing.T) {
+	t.Parallel()
+	s, admin := censusStore(t, 1)
+	counts := s.JobCounts()
+	want := 5 * countsPerRead
+	for i := range want {
+		admin.HSet(t.Context(), counts.key, fmt.Sprint("ns", i), i)
+	}
+	admin.ConfigResetStat(t.Context())
+	got, _, err := counts.Counts(t.Context())
+	if err != nil || len(got) != want || got["ns7"] != 7 {
+		t.Errorf("%d counts, ns7 has %d (%v), want %d", len(got), got["ns7"], err, want)
+	}
+	text, err := admin.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := commandCalls(t, text, "hscan"); n < 4 || n > 10 || commandCalls(t, text, "hgetall") != 0 {
+		t.Errorf("%d parts:\n%s", n, text)
+	}
+}
+
+// commandCalls is how often Redis carried out a command, by its statistics.
+func commandCalls(t *testing.T, stats, command string) (n int) {
+	t.Helper()
+	_, after, found := strings.Cut(stats, "cmdstat_"+command+":calls=")
+	if !found {
+		return 0
+	}
+	if _, err := fmt.Sscanf(after, "%d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // BenchmarkUnits takes units and gives them back, some names a call.
 func BenchmarkUnits(b *testing.B) {
-	w := limitWorld{redistest.Start(b).URL()}
+	w := limitWorld{url: redistest.Start(b).URL()}
 	for _, names := range []int{1, 100} {
 		b.Run(fmt.Sprint("names=", names), func(b *testing.B) {
 			s := w.store(b)
@@ -36,7 +36,7 @@ func BenchmarkUnits(b *testing.B) {
 
 // BenchmarkRate takes a start of each of some queues.
 func BenchmarkRate(b *testing.B) {
-	s := limitWorld{redistest.Start(b).URL()}.store(b)
+	s := limitWorld{url: redistest.Start(b).URL()}.store(b)
 	asks := make([]job.RateRequest, 100)
 	for i := range asks {
 		asks[i] = job.RateRequest{Name: fmt.Sprint("rate/ns/", i), N: 1, Interval: time.Microsecond, Burst: 100}

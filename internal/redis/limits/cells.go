@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"context"
@@ -16,7 +16,7 @@ func (s *Store) ReadCells(ctx context.Context, names []string) []job.CellReply {
 	for i, name := range names {
 		items[i] = limitItem{name: name, argv: []any{"r", "", ""}, err: validateLimitNames(name)}
 	}
-	return readCells(s.runLimitItems(ctx, s.scripts.limits.read, items, "cell:"))
+	return readCells(s.runLimitItems(ctx, s.scripts.read, items, "cell:"))
 }
 
 // SwapCells replaces texts of cells, up to 4 KiB each, where the old text is as
@@ -27,7 +27,7 @@ func (s *Store) SwapCells(ctx context.Context, swaps []job.CellSwap) []job.CellR
 	for i, c := range swaps {
 		items[i] = limitItem{name: c.Name, argv: []any{"s", c.Old, c.New}, err: validateSwap(c)}
 	}
-	return readCells(s.runLimitItems(ctx, s.scripts.limits.swap, items, "cell:"))
+	return readCells(s.runLimitItems(ctx, s.scripts.swap, items, "cell:"))
 }
 
 func validateSwap(c job.CellSwap) error {

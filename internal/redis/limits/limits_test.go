@@ -1,7 +1,10 @@
-package redisstore
+package limits
 
 import (
+	"context"
+	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,11 +15,15 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/conn"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 	"github.com/fermata-io/fermata/internal/test/redistest"
 )
 
 // limitWorld opens stores on one deployment.
-type limitWorld struct{ url string }
+type limitWorld struct {
+	url      string
+	embedded bool
+}
 
 func (w limitWorld) client(t testing.TB, adjust ...func(*conn.ClientOptions)) redis.UniversalClient {
 	t.Helper()
@@ -32,18 +39,49 @@ func (w limitWorld) client(t testing.TB, adjust ...func(*conn.ClientOptions)) re
 	return client
 }
 
-// store opens a new keyspace of 8 shards in real time.
-func (w limitWorld) store(t testing.TB, adjust ...func(*Options)) *Store {
+// limitBed is a store of limits on a client of its own.
+type limitBed struct {
+	*Store
+	client redis.UniversalClient
+}
+
+// store makes a new keyspace of 8 shards in real time.
+func (w limitWorld) store(t testing.TB, adjust ...func(*runner.Options)) limitBed {
 	t.Helper()
-	o := Options{Client: w.client(t), Prefix: "limits:" + randomID(), Shards: 8, OpTimeout: time.Minute}
+	o := runner.Options{Client: w.client(t), Prefix: "limits:" + rand.Text(), OpTimeout: time.Minute}
 	for _, f := range adjust {
 		f(&o)
 	}
-	s, err := Open(t.Context(), o)
+	return newBed(t, o, 8, w.embedded)
+}
+
+// newBed makes a keyspace that has only limits, and lanes if a test writes some.
+func newBed(t testing.TB, o runner.Options, shards int, embedded bool) limitBed {
+	t.Helper()
+	all := runner.NewLoader(embedded)
+	o.Clock, o.Replicas, o.Logger = runner.LoadClock(all), 1, slog.New(slog.DiscardHandler)
+	r, err := runner.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	r.AddShards(shards)
+	if o.Durability < conn.DurabilityReplica {
+		if err := r.TouchShards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return limitBed{client: o.Client, Store: New(r, Options{
+		Scripts: LoadScripts(all), ExplainDenial: func(_ context.Context, err error) error { return err },
+		EachLane: func(ctx context.Context, shard int, visit func(job.Lane)) error {
+			names, err := o.Client.ZRange(ctx, r.Shards()[shard].Lanes, 0, -1).Result()
+			for _, name := range names {
+				if lane, ok := job.ParseLane(name); ok {
+					visit(lane)
+				}
+			}
+			return err
+		},
+	})}
 }
 
 // handClock is a virtual clock.
@@ -51,11 +89,11 @@ type handClock struct{ atomic.Int64 }
 
 func (c *handClock) pass(d time.Duration) { c.Add(d.Milliseconds()) }
 
-func (w limitWorld) virtual(t testing.TB) (*Store, *handClock) {
+func (w limitWorld) virtual(t testing.TB) (limitBed, *handClock) {
 	t.Helper()
 	c := &handClock{}
 	c.Store(1_900_000_000_000)
-	return w.store(t, func(o *Options) { o.Virtual = c.Load }), c
+	return w.store(t, func(o *runner.Options) { o.Virtual = c.Load }), c
 }
 
 var limitSuite = []struct {
@@ -87,12 +125,12 @@ func runLimits(t *testing.T, w limitWorld) {
 }
 
 func TestLimitsEmbedded(t *testing.T) {
-	runLimits(t, limitWorld{"redis://" + miniredis.RunT(t).Addr()})
+	runLimits(t, limitWorld{url: "redis://" + miniredis.RunT(t).Addr(), embedded: true})
 }
 
 func TestLimitsRedis(t *testing.T) {
 	server := redistest.Start(t)
-	runLimits(t, limitWorld{server.URL()})
+	runLimits(t, limitWorld{url: server.URL()})
 	if refused := server.Refused(); len(refused) > 0 {
 		t.Errorf("refused: %v", refused)
 	}
@@ -100,7 +138,7 @@ func TestLimitsRedis(t *testing.T) {
 
 func TestLimitsCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
-	runLimits(t, limitWorld{"redis+cluster://" + strings.Join(cluster.Addrs(), ",")})
+	runLimits(t, limitWorld{url: "redis+cluster://" + strings.Join(cluster.Addrs(), ",")})
 }
 
 // testManyLimits: one call is about more names than one script takes, in all

@@ -1,4 +1,4 @@
-package redisstore
+package fsck
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 )
 
 // checkIndexEntries compares the entries that states should have with those that there are.
-func (a *consistencyCheck) checkIndexEntries(ids []job.RecordID, states []job.State) error {
+func (a *check) checkIndexEntries(ids []job.RecordID, states []job.State) error {
 	ops := make([]*runner.Op, len(ids))
 	for i, id := range ids {
 		ops[i] = a.scoreOp(states[i].Lane, id)
@@ -35,7 +35,7 @@ func (a *consistencyCheck) checkIndexEntries(ids []job.RecordID, states []job.St
 	return nil
 }
 
-func (a *consistencyCheck) scoreOp(lane job.Lane, id job.RecordID) *runner.Op {
+func (a *check) scoreOp(lane job.Lane, id job.RecordID) *runner.Op {
 	key := a.keys.LaneKey(lane)
 	return runner.NewCommand("zscore", key, "zscore", key, string(id))
 }
@@ -43,7 +43,7 @@ func (a *consistencyCheck) scoreOp(lane job.Lane, id job.RecordID) *runner.Op {
 // entryMatchesState reports whether an entry is in the region of the state and, where runs are
 // waited for, not after their time.
 func entryMatchesState(s job.State, o *runner.Op) bool {
-	at := parseScore(o.Reply.ValueAt(0))
+	at := o.Reply.ScoreAt(0)
 	region, _ := job.SplitScore(at)
 	if o.Reply.ValueAt(0) == nil || at < 0 || region != s.Region {
 		return false
@@ -53,7 +53,7 @@ func entryMatchesState(s job.State, o *runner.Op) bool {
 
 // recheckRecord reads state, entry and state, in this order, until the state stood
 // still: only then was the entry read at an instant of which the state is known.
-func (a *consistencyCheck) recheckRecord(id job.RecordID) error {
+func (a *check) recheckRecord(id job.RecordID) error {
 	for range maxRechecks {
 		before, err := a.stateText(id)
 		if err != nil || before == "" {
@@ -78,21 +78,21 @@ func (a *consistencyCheck) recheckRecord(id job.RecordID) error {
 	return nil
 }
 
-func (a *consistencyCheck) stateText(id job.RecordID) (string, error) {
-	o := readFields(a.shard, a.keys.State, []job.RecordID{id})
+func (a *check) stateText(id job.RecordID) (string, error) {
+	o := runner.NewFieldsRead(a.shard, a.keys.State, []job.RecordID{id})
 	err := a.runner.Run(a.ctx, o)
 	return o.Reply.TextAt(0), err
 }
 
-func (a *consistencyCheck) reportWrongEntry(id job.RecordID, s job.State, o *runner.Op) error {
+func (a *check) reportWrongEntry(id job.RecordID, s job.State, o *runner.Op) error {
 	f := job.Finding{Fault: job.FaultIndexRegion, Record: id, Lane: s.Lane.String()}
 	if o.Reply.ValueAt(0) == nil {
 		f.Fault, f.Detail = job.FaultIndexMissing, fmt.Sprintf("its state is %s", s.Region)
 	} else {
-		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(parseScore(o.Reply.ValueAt(0))))
+		f.Detail = fmt.Sprintf("its state is %s, its entry %s", s.Region, entryText(o.Reply.ScoreAt(0)))
 	}
 	if a.repair {
-		if err := a.repairIndexEntries(a.ctx, a.shard, []overdue{{record: id, state: s, lane: s.Lane}}); err != nil {
+		if err := a.store.RepairEntry(a.ctx, a.shard, s.Lane, id, s); err != nil {
 			return err
 		}
 		f.Repaired = true
@@ -111,8 +111,8 @@ func entryText(at int64) string {
 }
 
 // collectIndexedLanes adds the lanes that only the index of lanes names, and reports a shard with too many of them.
-func (a *consistencyCheck) collectIndexedLanes() error {
-	if err := a.eachLane(a.ctx, a.shard, func(l job.Lane) { a.lanes[l] = true }); err != nil {
+func (a *check) collectIndexedLanes() error {
+	if err := a.store.EachLane(a.ctx, a.shard, func(l job.Lane) { a.lanes[l] = true }); err != nil {
 		return err
 	}
 	a.checkLaneCount()
@@ -120,13 +120,13 @@ func (a *consistencyCheck) collectIndexedLanes() error {
 }
 
 // sortedLanes makes reports the same each time.
-func (a *consistencyCheck) sortedLanes() []job.Lane {
+func (a *check) sortedLanes() []job.Lane {
 	return slices.SortedFunc(maps.Keys(a.lanes), func(x, y job.Lane) int { return strings.Compare(x.String(), y.String()) })
 }
 
 // checkLaneEntries looks for those that belong to no record, or to one that is elsewhere.
 // Entries that move while their lane is walked are those of living records.
-func (a *consistencyCheck) checkLaneEntries() error {
+func (a *check) checkLaneEntries() error {
 	for _, lane := range a.sortedLanes() {
 		key := a.keys.LaneKey(lane)
 		for at := 0; ; at += stepSize {
@@ -138,7 +138,7 @@ func (a *consistencyCheck) checkLaneEntries() error {
 			if len(ids) == 0 {
 				break
 			}
-			states := readFields(a.shard, a.keys.State, ids)
+			states := runner.NewFieldsRead(a.shard, a.keys.State, ids)
 			if err := a.runner.Run(a.ctx, states); err != nil {
 				return err
 			}
@@ -155,7 +155,7 @@ func (a *consistencyCheck) checkLaneEntries() error {
 	return nil
 }
 
-func (a *consistencyCheck) checkExtraEntry(id job.RecordID, lane job.Lane) error {
+func (a *check) checkExtraEntry(id job.RecordID, lane job.Lane) error {
 	for range maxRechecks {
 		before, err := a.stateText(id)
 		if err != nil {
@@ -182,9 +182,9 @@ func (a *consistencyCheck) checkExtraEntry(id job.RecordID, lane job.Lane) error
 		}
 		if a.repair {
 			if before != "" {
-				err = a.repairIndexEntries(a.ctx, a.shard, []overdue{{record: id, state: s, lane: lane}})
+				err = a.store.RepairEntry(a.ctx, a.shard, lane, id, s)
 			} else {
-				err = a.removeReference(id, &lane, "")
+				err = a.store.RemoveEntry(a.ctx, a.shard, lane, id)
 			}
 			if err != nil {
 				return err
@@ -197,37 +197,8 @@ func (a *consistencyCheck) checkExtraEntry(id job.RecordID, lane job.Lane) error
 	return nil
 }
 
-// removeReference removes a reference to a missing record: an entry of a lane, or a field of the history.
-func (a *consistencyCheck) removeReference(id job.RecordID, lane *job.Lane, field string) error {
-	if lane == nil {
-		return a.mendLanes(nil, string(id), "", field)
-	}
-	return a.mendLanes([]job.Lane{*lane}, string(id), firstMended, field)
-}
-
-// firstMended is the place of the first lane in the KEYS of mend.lua.
-const firstMended = 6
-
-// mendLanes corrects the index of lanes for some lanes, and removes what the script's other arguments
-// name. It reports lanes that became due earlier to the holder.
-func (a *consistencyCheck) mendLanes(lanes []job.Lane, argv ...any) error {
-	fixed := []string{a.keys.Meta, a.keys.State, a.keys.Hist, a.keys.Lanes, a.keys.Lock}
-	places := newLaneKeys(a.keys, len(fixed))
-	for _, l := range lanes {
-		places.placeOf(l)
-	}
-	o := runner.NewScriptCall(a.scripts.mend, a.shard, places.appendKeysTo(fixed), argv)
-	if err := a.runner.Run(a.ctx, o); err != nil {
-		return err
-	}
-	news := earlierLanes{}
-	news.addPairs(places, o.Reply.ListAt(3), o.Reply.TextAt(4))
-	a.reportEarlierLanes(a.shard, news)
-	return nil
-}
-
 // checkLaneIndex compares the first due time of each lane with the index of lanes.
-func (a *consistencyCheck) checkLaneIndex() error {
+func (a *check) checkLaneIndex() error {
 	for _, lane := range a.sortedLanes() {
 		if err := a.checkLaneHead(lane); err != nil {
 			return err
@@ -236,7 +207,7 @@ func (a *consistencyCheck) checkLaneIndex() error {
 	return nil
 }
 
-func (a *consistencyCheck) checkLaneHead(lane job.Lane) error {
+func (a *check) checkLaneHead(lane job.Lane) error {
 	key, name := a.keys.LaneKey(lane), lane.String()
 	for range maxRechecks {
 		indexed := func() *runner.Op { return runner.NewCommand("zscore", a.keys.Lanes, "zscore", a.keys.Lanes, name) }
@@ -248,23 +219,23 @@ func (a *consistencyCheck) checkLaneHead(lane job.Lane) error {
 			}
 		}
 		empty, known := len(first.Reply) == 0, before.Reply.ValueAt(0) != nil
-		due, said := min(firstScore(first.Reply), job.NeverMS), parseScore(before.Reply.ValueAt(0))
+		due, said := min(first.Reply.FirstScore(), job.NeverMS), before.Reply.ScoreAt(0)
 		if known == !empty && (empty || due == said) {
 			return nil
 		}
-		if known != (after.Reply.ValueAt(0) != nil) || said != parseScore(after.Reply.ValueAt(0)) {
+		if known != (after.Reply.ValueAt(0) != nil) || said != after.Reply.ScoreAt(0) {
 			continue
 		}
 		again := runner.NewCommand("zrange", key, "zrange", key, 0, 0, "withscores")
 		if err := a.runner.Run(a.ctx, again); err != nil {
 			return err
 		}
-		if firstScore(again.Reply) != firstScore(first.Reply) {
+		if again.Reply.FirstScore() != first.Reply.FirstScore() {
 			continue
 		}
 		f := job.Finding{Fault: job.FaultLaneIndex, Lane: name, Detail: describeHeadFault(empty, known, due, said)}
 		if a.repair {
-			if err := a.mendLanes([]job.Lane{lane}); err != nil {
+			if err := a.store.RepairLaneHead(a.ctx, a.shard, lane); err != nil {
 				return err
 			}
 			f.Repaired = true

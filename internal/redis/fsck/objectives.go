@@ -1,4 +1,4 @@
-package redisstore
+package fsck
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // checkObjectives compares the index of objectives with the entries that states should have.
-func (a *consistencyCheck) checkObjectives(ids []job.RecordID, states []job.State) error {
+func (a *check) checkObjectives(ids []job.RecordID, states []job.State) error {
 	var suspects []job.RecordID
 	var instants []int64
 	var ops []*runner.Op
@@ -34,24 +34,24 @@ func (a *consistencyCheck) checkObjectives(ids []job.RecordID, states []job.Stat
 
 // objectiveBreaksAt is when a waiting run breaks its objective; 0 if it needs no entry. A record that an
 // older version without this index decided last needs none; a repair adds its entry.
-func (a *consistencyCheck) objectiveBreaksAt(id job.RecordID, s *job.State) int64 {
+func (a *check) objectiveBreaksAt(id job.RecordID, s *job.State) int64 {
 	if s.Region != job.RegionDue || a.unusable[id] || !s.Watched() && !a.repair {
 		return 0
 	}
-	d := job.Definition{MaxLag: a.maxLag[definingRecord(id)]}
+	d := job.Definition{MaxLag: a.maxLag[id.DefinedBy()]}
 	return d.BreachAtMS(s)
 }
 
-func (a *consistencyCheck) objectiveOp(id job.RecordID) *runner.Op {
+func (a *check) objectiveOp(id job.RecordID) *runner.Op {
 	return runner.NewCommand("zscore", a.keys.Objectives, "zscore", a.keys.Objectives, string(id))
 }
 
 func watchedInTime(o *runner.Op, at int64) bool {
-	return o.Reply.ValueAt(0) != nil && parseScore(o.Reply.ValueAt(0)) <= at
+	return o.Reply.ValueAt(0) != nil && o.Reply.ScoreAt(0) <= at
 }
 
 // recheckObjective reads state, entry and state until the state did not change, as recheckRecord does.
-func (a *consistencyCheck) recheckObjective(id job.RecordID) error {
+func (a *check) recheckObjective(id job.RecordID) error {
 	for range maxRechecks {
 		before, err := a.stateText(id)
 		if err != nil || before == "" {
@@ -77,14 +77,14 @@ func (a *consistencyCheck) recheckObjective(id job.RecordID) error {
 	return nil
 }
 
-func (a *consistencyCheck) reportMissingObjective(id job.RecordID, s job.State, at int64) error {
+func (a *check) reportMissingObjective(id job.RecordID, s job.State, at int64) error {
 	f := job.Finding{
 		Fault: job.FaultObjective, Record: id, Lane: s.Lane.String(),
 		Detail: fmt.Sprintf("its objective is not looked at by %s", formatDue(at)),
 	}
 	if a.repair {
 		move := job.ObjectiveMove{Objective: job.Objective{Record: id, Known: &job.Record{State: s}}, ToMS: at}
-		if err := a.MoveObjectives(a.ctx, a.shard, []job.ObjectiveMove{move}); err != nil {
+		if err := a.store.MoveObjectives(a.ctx, a.shard, []job.ObjectiveMove{move}); err != nil {
 			return err
 		}
 		f.Repaired = true

@@ -1,12 +1,14 @@
-package redisstore
+package limits
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 // Bounds of a RateRequest.
@@ -33,16 +35,16 @@ const (
 // is recognised unless eight others came in between; it then counts twice.
 func (s *Store) TakeRate(ctx context.Context, asks []job.RateRequest) []job.RateGrant {
 	items := make([]limitItem, len(asks))
-	id := randomID()[:8]
+	id := rand.Text()[:8]
 	for i, a := range asks {
 		items[i] = limitItem{
 			name: a.Name,
-			argv: []any{id + codec.FixedWidth(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst), flagText(a.Reserve)},
+			argv: []any{id + codec.FixedWidth(uint64(i%10_000), 4), a.N, a.Interval.Nanoseconds(), max(1, a.Burst), runner.FlagText(a.Reserve)},
 			err:  validateRateAsk(a),
 		}
 	}
 	grants := make([]job.RateGrant, len(asks))
-	for i, a := range s.runLimitItems(ctx, s.scripts.limits.rate, items, "rate:") {
+	for i, a := range s.runLimitItems(ctx, s.scripts.rate, items, "rate:") {
 		grants[i].Err = a.err
 		if a.complete() {
 			grants[i] = job.RateGrant{N: int(a.IntAt(0)), AtMS: a.IntAt(1), NowMS: a.nowMS}
@@ -59,12 +61,4 @@ func validateRateAsk(a job.RateRequest) error {
 		return fmt.Errorf("rate limit %.64q: %d starts, one in %v, burst %d: out of range", a.Name, a.N, a.Interval, a.Burst)
 	}
 	return nil
-}
-
-// flagText is a flag as scripts take it.
-func flagText(set bool) string {
-	if set {
-		return "1"
-	}
-	return "0"
 }

@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // censusBed is a shard with lanes that hold ten jobs each. Those of every other lane have full histories.
-func censusBed(t *testing.T, s *Store, admin *redis.Client, lanes int) (bytes int) {
+func censusBed(t *testing.T, s limitBed, admin *redis.Client, lanes int) (bytes int) {
 	t.Helper()
 	keys, ctx := s.shards[0], t.Context()
 	p := admin.Pipeline()
@@ -87,7 +88,7 @@ func (w watchedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-func censusStore(t *testing.T) (*Store, *redis.Client, redis.UniversalClient) {
+func censusStore(t *testing.T, shards int) (limitBed, *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
 	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
@@ -95,21 +96,18 @@ func censusStore(t *testing.T) (*Store, *redis.Client, redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := Open(t.Context(), Options{Client: client, Shards: 1, AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, server.Client(), client
+	o := runner.Options{Client: client, Prefix: "fermata", OpTimeout: 5 * time.Second}
+	return newBed(t, o, shards, false), server.Client()
 }
 
 // TestACensusLetsOthersIn: each round trip of a census has one script, which looks at a bounded
 // number of fields and ranges, and all parts together count everything once.
 func TestACensusLetsOthersIn(t *testing.T) {
-	s, admin, client := censusStore(t)
+	s, admin := censusStore(t, 1)
 	const lanes = 150
 	want := censusBed(t, s, admin, lanes)
 	var most, round atomic.Int64
-	client.(*redis.Client).AddHook(watchedCalls{after: func(scripts int) {
+	s.client.(*redis.Client).AddHook(watchedCalls{after: func(scripts int) {
 		n := int64(looksOf(t, admin))
 		if scripts > 1 {
 			t.Errorf("%d scripts in a pipeline", scripts)
@@ -135,10 +133,10 @@ func TestACensusLetsOthersIn(t *testing.T) {
 
 // TestACensusIsNotRepeatedAtOnce after a call without an answer: the server may still work on it.
 func TestACensusIsNotRepeatedAtOnce(t *testing.T) {
-	s, admin, client := censusStore(t)
+	s, admin := censusStore(t, 1)
 	censusBed(t, s, admin, 1)
 	var tries atomic.Int64
-	client.(*redis.Client).AddHook(lostAnswers{script: s.scripts.limits.measure, tries: &tries})
+	s.client.(*redis.Client).AddHook(lostAnswers{script: s.scripts.measure, tries: &tries})
 	if began, err := s.ByteCounts().Census(t.Context(), 0, func(string) bool { return true }); err == nil || !began {
 		t.Errorf("began %t, %v", began, err)
 	}

@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"context"
@@ -11,26 +11,34 @@ import (
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-// Limits are shared by the runs of all shards. Each has a name, and a home shard
-// that the name alone decides; its keys carry that shard's tag, and its times are
-// those of that shard's clock. T is the tag, P the prefix:
-//
-//	P:{T}:u:<name>     sorted set  holder of a unit, score: expiry
-//	P:{T}:s:<name>     hash        holder -> since when
-//	P:{T}:w:<name>     sorted set  waiter in line, score: rank
-//	P:{T}:q:<name>     sorted set  waiter, score: when it last asked, or until when a
-//	                               unit is reserved for it
-//	P:{T}:rate:<name>  string      rate limit
-//	P:{T}:cell:<name>  string      cell: expiry and text
-//	P:{meta}:queues    hash        namespace/queue -> settings, protobuf
-//	P:{meta}:queues:counts  hash   namespace -> its queues that have settings
-//	P:{meta}:jobs      hash        namespace -> jobs, where their number is limited
-//	P:{meta}:jobs:new  hash        namespace -> jobs taken since the last census began
-//	P:{meta}:bytes     hash        namespace -> bytes of its jobs, where those are limited
-//	P:{meta}:bytes:new hash        namespace -> bytes taken since the last census began
-//
-// What has expired by the shard's clock counts as missing. Redis deletes the keys of unused names: units
-// and waiters after three days, cells after two weeks, rate limits a minute after they are idle.
+// Options of a [Store]. All are required.
+type Options struct {
+	Scripts Scripts
+	// EachLane calls visit with all lanes of a shard. It may visit a lane more than once.
+	EachLane func(ctx context.Context, shard int, visit func(job.Lane)) error
+	// ExplainDenial names the commands that the user may not run, if the error of a census means that.
+	ExplainDenial func(ctx context.Context, err error) error
+}
+
+// Store keeps the limits of a keyspace. It has no goroutines of its own and is safe for concurrent use. Every
+// method is bounded by its context and by the timeout of the runner; errors wrap the sentinels of package job.
+type Store struct {
+	runner        *runner.Runner
+	prefix        string
+	shards        []runner.ShardKeys
+	scripts       Scripts
+	eachLane      func(ctx context.Context, shard int, visit func(job.Lane)) error
+	explainDenial func(ctx context.Context, err error) error
+}
+
+// New makes a store of the limits of a keyspace, whose shards the runner knows.
+func New(r *runner.Runner, o Options) *Store {
+	return &Store{
+		runner: r, prefix: r.Prefix(), shards: r.Shards(),
+		scripts: o.Scripts, eachLane: o.EachLane, explainDenial: o.ExplainDenial,
+	}
+}
+
 const (
 	// maxAsksPerCall is how many asks one script call is about: a hundred units of as many
 	// limits take a thousand commands, some three milliseconds.
@@ -38,44 +46,6 @@ const (
 	// maxLimitName bounds names, holders and waiters, in bytes.
 	maxLimitName = 1024
 )
-
-// limitScripts are the scripts of limits. All pass at maxmemory: what is live has
-// to be given back, what is due to be started, and a limit to be changed. What they
-// store is bounded.
-type limitScripts struct {
-	units, count, rate, swap, read, queues, jobs, census, measure *runner.Script
-}
-
-// loadLimits composes the scripts. Only what others rely on is confirmed to the
-// durability class: a rate limit that a failover loses lets one burst through.
-func loadLimits(l loader) limitScripts {
-	load := func(name string, mutates bool) *runner.Script {
-		s := l.load(name, "allow-oom")
-		s.Mutates = mutates
-		return s
-	}
-	// Runs ask for units and circuits one batch each. Where answers are late a connection for each
-	// would be more than there are. Nobody waits for rates and rooms for longer than a moment.
-	joining := func(name string, mutates bool) *runner.Script {
-		s := load(name, mutates)
-		s.MayShare = true
-		return s
-	}
-	s := limitScripts{
-		units:  joining("limit_units", true),
-		count:  load("limit_units", false),
-		rate:   load("limit_rate", false),
-		swap:   joining("limit_cells", true),
-		read:   joining("limit_cells", false),
-		queues: load("limit_queues", true),
-		jobs:   load("limit_jobs", false),
-		census: l.load("census", "no-writes"),
-
-		measure: l.load("census_bytes", "no-writes"),
-	}
-	s.census.Mutates, s.measure.Mutates = false, false
-	return s
-}
 
 // homeShard is the shard that has the keys of a limit. It is part of the stored format.
 func (s *Store) homeShard(name string) int { return sharding.ShardOf("", name, len(s.shards)) }

@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-func acquire(t testing.TB, s *Store, ask job.UnitRequest) job.UnitGrant {
+func acquire(t testing.TB, s limitBed, ask job.UnitRequest) job.UnitGrant {
 	t.Helper()
 	g := s.AcquireUnits(t.Context(), []job.UnitRequest{ask})[0]
 	if g.Err != nil {
@@ -19,7 +19,7 @@ func acquire(t testing.TB, s *Store, ask job.UnitRequest) job.UnitGrant {
 	return g
 }
 
-func release(t testing.TB, s *Store, name string, limit int, holder string) []job.RecordID {
+func release(t testing.TB, s limitBed, name string, limit int, holder string) []job.RecordID {
 	t.Helper()
 	r := s.ReleaseUnits(t.Context(), []job.UnitRelease{{Name: name, Limit: limit, Holder: holder}})[0]
 	if r.Err != nil {
@@ -40,7 +40,7 @@ func expectWoken(t testing.TB, got []job.RecordID, want ...job.RecordID) {
 	}
 }
 
-func room(t testing.TB, s *Store, name string, limit, want int) {
+func room(t testing.TB, s limitBed, name string, limit, want int) {
 	t.Helper()
 	if got, err := s.FreeUnits(t.Context(), name, limit); err != nil || got != want {
 		t.Fatalf("room %d (%v), want %d", got, err, want)

@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"context"
@@ -124,7 +124,7 @@ func (s *Store) FreeUnitsOf(ctx context.Context, asks []job.UnitRequest) ([]int,
 	}
 	rooms := make([]int, len(asks))
 	var failed error
-	for i, a := range s.runLimitItems(ctx, s.scripts.limits.count, items, unitKeys...) {
+	for i, a := range s.runLimitItems(ctx, s.scripts.count, items, unitKeys...) {
 		switch {
 		case a.err == nil:
 			rooms[i] = max(0, asks[i].Limit-int(a.IntAt(0)))
@@ -164,7 +164,7 @@ func (s *Store) units(ctx context.Context, verb string, asks []job.UnitRequest, 
 		items[g].size = len(places[g])
 		items[g].argv[2] = len(places[g])
 	}
-	for g, a := range s.runLimitItems(ctx, s.scripts.limits.units, items, unitKeys...) {
+	for g, a := range s.runLimitItems(ctx, s.scripts.units, items, unitKeys...) {
 		each(places[g], a)
 	}
 }

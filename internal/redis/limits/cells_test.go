@@ -1,6 +1,7 @@
-package redisstore
+package limits
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -61,7 +62,7 @@ func testCells(t *testing.T, w limitWorld) {
 }
 
 // countInCell lets goroutines count to a hundred in one cell.
-func countInCell(t *testing.T, s *Store) {
+func countInCell(t *testing.T, s limitBed) {
 	const workers, each = 5, 20
 	var wg sync.WaitGroup
 	var tries atomic.Int64
@@ -70,7 +71,7 @@ func countInCell(t *testing.T, s *Store) {
 			for done, text := 0, ""; done < each; tries.Add(1) {
 				n := 0
 				_, _ = fmt.Sscan(text, &n) // nothing is no count yet
-				r := s.SwapCells(t.Context(), []job.CellSwap{{Name: "count", Old: text, New: fmt.Sprintf("%d by %s", n+1, randomID())}})[0]
+				r := s.SwapCells(t.Context(), []job.CellSwap{{Name: "count", Old: text, New: fmt.Sprintf("%d by %s", n+1, rand.Text())}})[0]
 				if r.Err != nil {
 					t.Error(r.Err)
 					return
@@ -180,7 +181,7 @@ func testQueueSettings(t *testing.T, w limitWorld) {
 // found out by reading all of them only where an older node has changed some, or a namespace is
 // refused that may have got room meanwhile.
 func TestQueuesOfANamespaceAreCountedSeldom(t *testing.T) {
-	s, ctx := limitWorld{redistest.Start(t).URL()}.store(t), t.Context()
+	s, ctx := limitWorld{url: redistest.Start(t).URL()}.store(t), t.Context()
 	text, err := codec.EncodeQueueSettings(job.QueueSettings{Rate: 1})
 	if err != nil {
 		t.Fatal(err)

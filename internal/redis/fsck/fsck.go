@@ -1,4 +1,4 @@
-package redisstore
+package fsck
 
 import (
 	"context"
@@ -7,35 +7,43 @@ import (
 	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
 	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
 const (
-	// stepSize is how many fields one command of an audit looks at. Definitions
+	// stepSize is how many fields one command of a check looks at. Definitions
 	// carry payloads.
 	stepSize      = 500
 	smallStepSize = 50
 	// maxRechecks is how often a suspicion is looked into. A record that changes
-	// each time is alive, and not at fault.
+	// each time is alive, and not wrong.
 	maxRechecks = 5
 )
 
-// CheckConsistency compares all that is stored in a shard: states, definitions, histories, the
-// index of each lane and the index of lanes. It takes no lock and may run beside
-// everything else: a suspicion counts only if nothing of the record changed while
-// it was looked at again. With repair, what can be repaired without a loss is:
-// entries of the indexes are set by the records, and histories without
-// a record go.
-func (s *Store) CheckConsistency(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
-	if shard < 0 || shard >= len(s.shards) {
+// Checker checks the shards of a store. It is safe for concurrent use.
+type Checker struct{ store *redisstore.Store }
+
+// New makes a checker of a store.
+func New(store *redisstore.Store) *Checker { return &Checker{store} }
+
+// CheckShard compares all that is stored in a shard: states, definitions, histories, the index of each lane, the
+// index of lanes and that of objectives. With repair, what can be repaired without a loss is: entries of the
+// indexes are set by the records, and histories without a record go. With an error it returns what it found
+// before.
+func (c *Checker) CheckShard(ctx context.Context, shard int, repair bool) (job.ConsistencyReport, error) {
+	if shard < 0 || shard >= c.store.Shards() {
 		return job.ConsistencyReport{}, fmt.Errorf("audit: there is no shard %d", shard)
 	}
-	a := &consistencyCheck{
-		Store: s, ctx: ctx, shard: shard, keys: s.shards[shard], repair: repair,
+	a := &check{
+		store: c.store, runner: c.store.Runner(), ctx: ctx, shard: shard, keys: c.store.Runner().Shards()[shard], repair: repair,
 		lanes: map[job.Lane]bool{}, defined: map[job.RecordID]bool{}, unusable: map[job.RecordID]bool{},
 		slots: map[job.RecordID]uint64{}, runs: map[job.RecordID]uint64{}, maxLag: map[job.RecordID]time.Duration{},
 	}
-	for _, pass := range []func() error{a.checkDefinitions, a.checkStates, a.checkFamilies, a.collectIndexedLanes, a.checkLaneEntries, a.checkLaneIndex, a.checkHistories} {
+	for _, pass := range []func() error{
+		a.checkDefinitions, a.checkStates, a.checkFamilies, a.collectIndexedLanes,
+		a.checkLaneEntries, a.checkLaneIndex, a.checkHistories,
+	} {
 		if err := pass(); err != nil {
 			return a.report, err
 		}
@@ -43,8 +51,10 @@ func (s *Store) CheckConsistency(ctx context.Context, shard int, repair bool) (j
 	return a.report, nil
 }
 
-type consistencyCheck struct {
-	*Store
+// check is one check of a shard, pass by pass. Later passes use what earlier ones have seen.
+type check struct {
+	store  *redisstore.Store
+	runner *runner.Runner
 	ctx    context.Context
 	shard  int
 	keys   runner.ShardKeys
@@ -59,7 +69,7 @@ type consistencyCheck struct {
 	maxLag   map[job.RecordID]time.Duration
 }
 
-func (a *consistencyCheck) addFinding(f job.Finding) {
+func (a *check) addFinding(f job.Finding) {
 	if len(a.report.Findings) == job.MaxFindings {
 		a.report.More = true
 		return
@@ -68,7 +78,7 @@ func (a *consistencyCheck) addFinding(f job.Finding) {
 }
 
 // scanHash hands the fields of a hash to take, with their values.
-func (a *consistencyCheck) scanHash(key string, step int, take func(fields, values []string) error) error {
+func (a *check) scanHash(key string, step int, take func(fields, values []string) error) error {
 	for at := "0"; ; {
 		o := runner.NewCommand("hscan", key, "hscan", key, at, "count", step)
 		if err := a.runner.Run(a.ctx, o); err != nil {
@@ -90,7 +100,7 @@ func (a *consistencyCheck) scanHash(key string, step int, take func(fields, valu
 }
 
 // checkHistories looks for ended runs whose record is gone.
-func (a *consistencyCheck) checkHistories() error {
+func (a *check) checkHistories() error {
 	return a.scanHash(a.keys.Hist, stepSize, func(fields, _ []string) error {
 		records := make([]job.RecordID, len(fields))
 		for i, field := range fields {
@@ -99,7 +109,7 @@ func (a *consistencyCheck) checkHistories() error {
 		if len(records) == 0 {
 			return nil
 		}
-		states := readFields(a.shard, a.keys.State, records)
+		states := runner.NewFieldsRead(a.shard, a.keys.State, records)
 		if err := a.runner.Run(a.ctx, states); err != nil {
 			return err
 		}
@@ -115,8 +125,8 @@ func (a *consistencyCheck) checkHistories() error {
 	})
 }
 
-func (a *consistencyCheck) checkOrphanedRun(record job.RecordID, field string) error {
-	still := readFields(a.shard, a.keys.Hist, []string{field})
+func (a *check) checkOrphanedRun(record job.RecordID, field string) error {
+	still := runner.NewFieldsRead(a.shard, a.keys.Hist, []string{field})
 	if err := a.runner.Run(a.ctx, still); err != nil || !still.Reply.HasTextAt(0) {
 		return err
 	}
@@ -125,7 +135,7 @@ func (a *consistencyCheck) checkOrphanedRun(record job.RecordID, field string) e
 	}
 	f := job.Finding{Fault: job.FaultHistory, Record: record, Detail: "an ended run of a record that does not exist: " + field}
 	if a.repair {
-		if err := a.removeReference(record, nil, field); err != nil {
+		if err := a.store.RemoveRun(a.ctx, a.shard, record, field); err != nil {
 			return err
 		}
 		f.Repaired = true

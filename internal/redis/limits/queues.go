@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (s *Store) QueueSettings(ctx context.Context) (map[job.QueueKey]job.QueueSe
 		return nil, err
 	}
 	out := map[job.QueueKey]job.QueueSettings{}
-	for field, text := range readHash(read.Reply) {
+	for field, text := range read.Reply.Hash() {
 		namespace, queue, ok := strings.Cut(field, "/")
 		settings, err := codec.DecodeQueueSettings(text)
 		if err == nil && !ok {
@@ -61,23 +61,6 @@ func (s *Store) ReadQueueSettings(ctx context.Context, q job.QueueKey) (job.Queu
 	return settings, nil
 }
 
-// readHash reads the answer to HGETALL: a flat list in one protocol, a map in the
-// other.
-func readHash(r runner.Reply) map[string]string {
-	out := map[string]string{}
-	if pairs, ok := r.ValueAt(0).(map[any]any); ok {
-		for field, value := range pairs {
-			pair := runner.Reply{field, value}
-			out[pair.TextAt(0)] = pair.TextAt(1)
-		}
-		return out
-	}
-	for i := 0; i+1 < len(r); i += 2 {
-		out[r.TextAt(i)] = r.TextAt(i + 1)
-	}
-	return out
-}
-
 // PutQueueSettings replaces the settings of a queue; the zero value deletes them.
 // No more than 10,000 queues may have settings, and of a namespace no more than are free:
 // job.ErrTooManyQueues.
@@ -103,7 +86,7 @@ func (s *Store) putQueueSettings(ctx context.Context, q job.QueueKey, settings j
 	if err != nil {
 		return err
 	}
-	put := runner.NewScriptCall(s.scripts.limits.queues, runner.NoShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
+	put := runner.NewScriptCall(s.scripts.queues, runner.NoShard, []string{queuesKey(s.prefix), queueCountsKey(s.prefix)},
 		[]any{q.Namespace + "/" + q.Queue, value, maxQueueSettings, swap, expected})
 	if err := s.runner.Run(ctx, put); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package redisstore
+package fsck
 
 import (
 	"fmt"
@@ -7,9 +7,11 @@ import (
 
 	"github.com/fermata-io/fermata/internal/core/job"
 	"github.com/fermata-io/fermata/internal/redis/codec"
+	"github.com/fermata-io/fermata/internal/redis/redisstore"
+	"github.com/fermata-io/fermata/internal/redis/runner"
 )
 
-func (a *consistencyCheck) checkDefinitions() error {
+func (a *check) checkDefinitions() error {
 	return a.scanHash(a.keys.Def, smallStepSize, func(ids, defs []string) error {
 		for i, field := range ids {
 			id := job.RecordID(field)
@@ -27,7 +29,7 @@ func (a *consistencyCheck) checkDefinitions() error {
 	})
 }
 
-func (a *consistencyCheck) checkStates() error {
+func (a *check) checkStates() error {
 	err := a.scanHash(a.keys.State, stepSize, func(ids, texts []string) error {
 		var seen []job.RecordID
 		var states []job.State
@@ -59,7 +61,7 @@ func (a *consistencyCheck) checkStates() error {
 	return a.checkMissingStates()
 }
 
-func (a *consistencyCheck) checkState(id job.RecordID, s job.State) {
+func (a *check) checkState(id job.RecordID, s job.State) {
 	a.report.Records[s.Region]++
 	a.lanes[s.Lane] = true
 	if slot, ok := id.RunSlot(); ok {
@@ -67,26 +69,26 @@ func (a *consistencyCheck) checkState(id job.RecordID, s job.State) {
 	} else if id.IsJob() && s.Children != 0 {
 		a.slots[id] = s.Children
 	}
-	if err := s.Check(); err != nil && !isChild(id) {
+	if err := s.Check(); err != nil && id.IsJob() {
 		a.addFinding(job.Finding{Fault: job.FaultState, Record: id, Lane: s.Lane.String(), Detail: err.Error()})
 	}
 }
 
 // checkMissingDefinitions rereads records whose definition the earlier scan did not see. Most are newer
 // than that scan.
-func (a *consistencyCheck) checkMissingDefinitions(ids []job.RecordID) error {
+func (a *check) checkMissingDefinitions(ids []job.RecordID) error {
 	var doubtful []job.RecordID
 	for _, id := range ids {
-		if _, ok := a.defined[definingRecord(id)]; !ok && !a.unusable[id] {
+		if _, ok := a.defined[id.DefinedBy()]; !ok && !a.unusable[id] {
 			doubtful = append(doubtful, id)
 		}
 	}
-	raw, err := a.rawInSteps(doubtful)
+	parts, err := a.presenceOf(doubtful)
 	if err != nil {
 		return err
 	}
-	for i, r := range raw {
-		if r.hasState && !r.hasDef {
+	for i, p := range parts {
+		if p.State && !p.Definition {
 			a.unusable[doubtful[i]] = true
 			a.addFinding(job.Finding{Fault: job.FaultNoDefinition, Record: doubtful[i], Detail: "register the job again, or delete it"})
 		}
@@ -96,7 +98,7 @@ func (a *consistencyCheck) checkMissingDefinitions(ids []job.RecordID) error {
 
 // checkMissingStates rereads definitions whose state was not seen. State and definition are read at one
 // instant.
-func (a *consistencyCheck) checkMissingStates() error {
+func (a *check) checkMissingStates() error {
 	var doubtful []job.RecordID
 	for id, seen := range a.defined {
 		if !seen {
@@ -104,32 +106,33 @@ func (a *consistencyCheck) checkMissingStates() error {
 		}
 	}
 	slices.Sort(doubtful)
-	raw, err := a.rawInSteps(doubtful)
+	parts, err := a.presenceOf(doubtful)
 	if err != nil {
 		return err
 	}
-	for i, r := range raw {
-		if !r.hasState && r.hasDef {
+	for i, p := range parts {
+		if !p.State && p.Definition {
 			a.addFinding(job.Finding{Fault: job.FaultNoState, Record: doubtful[i], Detail: "register the job again"})
 		}
 	}
 	return nil
 }
 
-func (a *consistencyCheck) rawInSteps(ids []job.RecordID) ([]rawRecord, error) {
-	var all []rawRecord
+// presenceOf reads which parts of records are stored. Both parts of a record are read at one instant.
+func (a *check) presenceOf(ids []job.RecordID) ([]redisstore.StoredParts, error) {
+	var all []redisstore.StoredParts
 	for step := range slices.Chunk(ids, smallStepSize) {
-		raw, err := a.readRaw(a.ctx, a.shard, step)
+		parts, err := a.store.StoredParts(a.ctx, a.shard, step)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, raw...)
+		all = append(all, parts...)
 	}
 	return all, nil
 }
 
 // checkFamilies compares jobs with their runs that are records of their own.
-func (a *consistencyCheck) checkFamilies() error {
+func (a *check) checkFamilies() error {
 	doubtful := map[job.RecordID]bool{}
 	for parent, slots := range a.slots {
 		if a.runs[parent] != slots {
@@ -150,12 +153,12 @@ func (a *consistencyCheck) checkFamilies() error {
 }
 
 // recheckFamily reads a job and all its runs again, by one command: at one instant.
-func (a *consistencyCheck) recheckFamily(parent job.RecordID) error {
+func (a *check) recheckFamily(parent job.RecordID) error {
 	records := []job.RecordID{parent}
 	for slot := range job.MaxConcurrentRuns {
 		records = append(records, parent.Run(slot))
 	}
-	o := readFields(a.shard, a.keys.State, records)
+	o := runner.NewFieldsRead(a.shard, a.keys.State, records)
 	if err := a.runner.Run(a.ctx, o); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func askOf(name string, limit, record int) job.UnitRequest {
 	return waiting(name, limit, job.RecordID(fmt.Sprintf("w%02d", record)), int64(record%5))
 }
 
-func sameGrants(t *testing.T, s *Store, what, together, single string, limit int, records []int) {
+func sameGrants(t *testing.T, s limitBed, what, together, single string, limit int, records []int) {
 	t.Helper()
 	var asks []job.UnitRequest
 	for _, r := range records {
@@ -63,7 +63,7 @@ func sameGrants(t *testing.T, s *Store, what, together, single string, limit int
 }
 
 // sameReleases has records give back what they have and leave the line.
-func sameReleases(t *testing.T, s *Store, what, together, single string, limit int, records []int) {
+func sameReleases(t *testing.T, s limitBed, what, together, single string, limit int, records []int) {
 	t.Helper()
 	of := func(name string, record int) job.UnitRelease {
 		ask := askOf(name, limit, record)

@@ -1,8 +1,9 @@
-package redisstore
+package limits
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strconv"
@@ -48,31 +49,21 @@ type NamespaceCounts struct {
 
 // JobCounts are how many jobs namespaces have.
 func (s *Store) JobCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":jobs", census: s.scripts.limits.census, perCall: countedPerCall,
+	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":jobs", census: s.scripts.census, perCall: countedPerCall,
 		keys: func(runner.ShardKeys) []string { return nil }}
 }
 
-// ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as [Store.DefinitionBytes]
+// ByteCounts are how many bytes the jobs of namespaces have: ids and definitions, as the store of jobs
 // measures each, and what a census finds beside them, their dead letters, the runs that are
 // records of their own, and their histories. Nodes of earlier versions do not know them, or count
 // definitions alone.
 func (s *Store) ByteCounts() *NamespaceCounts {
-	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.limits.measure, perCall: looksPerCall,
+	return &NamespaceCounts{store: s, key: runner.KeyspaceKey(s.prefix) + ":bytes", census: s.scripts.measure, perCall: looksPerCall,
 		keys: func(k runner.ShardKeys) []string { return []string{k.Def, k.State, k.Hist} }}
 }
 
-// DefinitionBytes is how many bytes of Redis' memory the id and the definition of a job are,
-// without what Redis adds.
-func (s *Store) DefinitionBytes(d *job.Definition) int {
-	text, err := s.form().EncodeDefinition(d)
-	if err != nil {
-		return 0 // it cannot be stored either
-	}
-	return len(d.Record()) + len(text)
-}
-
 func (c *NamespaceCounts) call(ctx context.Context, argv ...any) (runner.Reply, error) {
-	o := runner.NewScriptCall(c.store.scripts.limits.jobs, runner.NoShard, []string{c.key, c.key + ":new"}, argv)
+	o := runner.NewScriptCall(c.store.scripts.jobs, runner.NoShard, []string{c.key, c.key + ":new"}, argv)
 	err := c.store.runner.Run(ctx, o)
 	return o.Reply, err
 }
@@ -122,14 +113,14 @@ func (c *NamespaceCounts) Counts(ctx context.Context) (counts map[string]int, co
 // began less than a pause ago; began reports whether this one did. What is created meanwhile
 // is counted twice at most, until the next one.
 func (c *NamespaceCounts) Census(ctx context.Context, every time.Duration, want func(namespace string) bool) (began bool, err error) {
-	id := randomID()
+	id := rand.Text()
 	r, err := c.call(ctx, "begin", id, every.Milliseconds())
 	if err != nil || r.IntAt(0) != 1 {
 		return false, err
 	}
 	counts, err := c.countAll(ctx, want)
 	if err != nil {
-		return true, c.store.explainCensusDenial(ctx, err)
+		return true, c.store.explainDenial(ctx, err)
 	}
 	names := make([]string, 0, len(counts))
 	for name := range counts {

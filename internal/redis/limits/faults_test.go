@@ -1,4 +1,4 @@
-package redisstore
+package limits
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 func TestLimitsLoseAnswers(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr())
-	s := limitWorld{"redis://" + proxy.Addr()}.store(t)
+	s := limitWorld{url: "redis://" + proxy.Addr()}.store(t)
 	lost := int64(0)
 	lose := func() {
 		proxy.CutNextReplies(1)
@@ -74,7 +74,7 @@ func TestLimitsLoseAnswers(t *testing.T) {
 // settings go on.
 func TestLimitsAtMaxMemory(t *testing.T) {
 	server := redistest.Start(t)
-	s := limitWorld{server.URL()}.store(t)
+	s := limitWorld{url: server.URL()}.store(t)
 	if g := acquire(t, s, job.UnitRequest{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}); !g.Granted {
 		t.Fatalf("%+v", g)
 	}
@@ -102,8 +102,9 @@ func TestLimitsAtMaxMemory(t *testing.T) {
 // TestLimitsUnconfirmed: what no replica confirms is answered in full, with the
 // error beside it; rates and what only reads need no confirmation.
 func TestLimitsUnconfirmed(t *testing.T) {
-	s := limitWorld{redistest.Start(t).URL()}.store(t)
-	replaceRunner(t, s, func(o *runner.Options) { o.Durability, o.WaitTimeout = conn.DurabilityReplica, time.Millisecond })
+	s := limitWorld{url: redistest.Start(t).URL()}.store(t, func(o *runner.Options) {
+		o.Durability, o.WaitTimeout = conn.DurabilityReplica, time.Millisecond
+	})
 	ctx := t.Context()
 	grant := s.AcquireUnits(ctx, []job.UnitRequest{{Name: "n", Limit: 1, Holder: "a", TTL: time.Minute}})[0]
 	if !errors.Is(grant.Err, job.ErrDurability) || !grant.Granted || grant.NowMS == 0 {
