@@ -18,6 +18,7 @@ import (
 	"github.com/fermata-io/fermata/internal/engine/audittrail"
 	"github.com/fermata-io/fermata/internal/engine/events"
 	"github.com/fermata-io/fermata/internal/engine/ledger"
+	"github.com/fermata-io/fermata/internal/engine/queuestats"
 	"github.com/fermata-io/fermata/internal/engine/registry"
 	"github.com/fermata-io/fermata/internal/redis/conn"
 	"github.com/fermata-io/fermata/internal/redis/redisstore"
@@ -67,7 +68,9 @@ func startCluster(t *testing.T, change ...func(*registry.Options)) *cluster {
 	}
 	c.ledger = ledger.New(ledger.Options{Store: c.store, Observer: quiet{}, Nudger: quiet{}})
 	t.Cleanup(c.ledger.Stop)
-	options := registry.Options{Store: c.store, Ledger: c.ledger}
+	overview := queuestats.NewOverview(c.store)
+	t.Cleanup(overview.Stop)
+	options := registry.Options{Store: c.store, Rankings: overview, Ledger: c.ledger}
 	for _, f := range change {
 		f(&options)
 	}

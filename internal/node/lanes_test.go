@@ -74,6 +74,43 @@ func TestLanesWithoutWorkersKeepNobodyWaiting(t *testing.T) {
 	bothRun(b)
 }
 
+// TestOversizedShardsShow: a consistency check and the explanation of a due run say that a shard has more lanes than one
+// read lists. Lists of queues have all of them.
+func TestOversizedShardsShow(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startWith(t, redis.URL(), "a", func(c *node.Config) { c.Shards = 1 })
+	cluster := fermatav1.NewClusterServiceClient(connect(t, a))
+	findings := func() []*fermatav1.Finding {
+		t.Helper()
+		r, err := cluster.CheckShard(t.Context(), &fermatav1.CheckShardRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetFindings()
+	}
+	fillWithDueLanes(t, jobs(t, a), job.LanesPerRead)
+	if f := findings(); len(f) > 0 {
+		t.Errorf("findings with %d lanes: %v", job.LanesPerRead, f)
+	}
+	fillWithDueLanes(t, jobs(t, a), job.LanesPerRead+20) // the first ones are there
+	f := findings()
+	if len(f) != 1 || f[0].GetFault() != fermatav1.Finding_FAULT_OVERSIZED || f[0].GetRepairable() ||
+		!strings.Contains(f[0].GetDetail(), "10020 lanes") || !strings.HasSuffix(f[0].GetDetail(), "10020 are of namespace tenant") {
+		t.Errorf("findings: %v", f)
+	}
+	facts := a.JobFacts(t.Context(), 0, job.QueueKey{Namespace: "tenant", Queue: "q0"})
+	if !facts.Oversized {
+		t.Errorf("facts: %+v", facts)
+	}
+	redistest.Eventually(t, time.Minute, "all queues are listed", func(ctx context.Context) error {
+		r, err := cluster.ListQueues(ctx, &fermatav1.ListQueuesRequest{Parent: "namespaces/tenant"})
+		if err == nil && len(r.GetQueues()) != (job.LanesPerRead+20)/10 {
+			err = fmt.Errorf("%d queues", len(r.GetQueues()))
+		}
+		return err
+	})
+}
+
 // fillWithDueLanes makes a tenant's jobs that are due, one in each of so many lanes, without a worker.
 func fillWithDueLanes(t *testing.T, c fermatav1.JobServiceClient, lanes int) {
 	t.Helper()

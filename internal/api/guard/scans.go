@@ -3,8 +3,6 @@ package guard
 import (
 	"context"
 	"time"
-
-	fermatav1 "github.com/fermata-io/fermata/proto/fermata/v1"
 )
 
 // Scans are calls that search many records or lanes for those that match. Each is bounded, but callers who
@@ -20,10 +18,10 @@ const (
 // isScan reports whether calls of a method take turns.
 func isScan(method string) bool {
 	switch workBounds[method] {
-	case scannedPage, timedPart, wholeCluster:
+	case scannedPage, adminPage, timedPart, wholeCluster, sharedCounts, worstJobs:
 		return true
 	}
-	return method == fermatav1.JobService_TopJobs_FullMethodName
+	return false
 }
 
 // beginScan waits for the turn of a scan. Without an error, end must be called when the scan has ended.

@@ -28,13 +28,19 @@ const (
 	// countedTimes: the times of a range are counted before a job takes it.
 	countedTimes workBound = "one job, and a range of up to 10,000 times"
 	// scannedPage: a page that ends early.
-	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB; jobs are looked at for 50 ms"
+	scannedPage workBound = "a page: up to 1,000 entries, 5,000 looked at, 2 MiB, 50 ms"
+	// adminPage: what is kept is bounded, and the call reads no more of it than it may return, of each part.
+	adminPage workBound = "up to 1,000 entries of what is kept, for administrators of the cluster"
 	// timedPart: a page of changes that ends early.
 	timedPart workBound = "up to 500 jobs found as by a page, changed for 500 ms"
 	// wholeTable: the call reads a table that has a bound of its own.
 	wholeTable workBound = "a table of bounded size"
 	// wholeCluster: the work grows with the cluster, and not with jobs.
-	wholeCluster workBound = "nodes, shards, queues and workers of the cluster"
+	wholeCluster workBound = "nodes and workers of the cluster"
+	// sharedCounts: lanes of all namespaces are listed once for all callers, those of one are counted once.
+	sharedCounts workBound = "the lanes of the namespace, counted once for all callers; nodes and workers of the cluster"
+	// worstJobs: the indexes are read once for all callers.
+	worstJobs workBound = "up to 1,000 entries of rankings, 5,000 lanes and 6 MiB of payloads"
 	// oneShard: one of the shards; for administrators of the cluster.
 	oneShard workBound = "all records of one shard, for administrators of the cluster"
 	// longStream: a stream has places, and its own bounds of messages.
@@ -70,14 +76,15 @@ var workBounds = map[string]workBound{
 	fermatav1.JobService_ListDeadLetters_FullMethodName:         scannedPage,
 	fermatav1.BackupService_ExportJobs_FullMethodName:           scannedPage,
 	fermatav1.ClusterService_ListAuditRecords_FullMethodName:    scannedPage,
-	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:    scannedPage,
-	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: scannedPage,
+	fermatav1.ClusterService_ReadAuditRecords_FullMethodName:    adminPage,
+	fermatav1.EventService_ListUndeliveredEvents_FullMethodName: adminPage,
 
 	fermatav1.JobService_PauseJobs_FullMethodName:          timedPart,
 	fermatav1.JobService_ResumeJobs_FullMethodName:         timedPart,
 	fermatav1.JobService_RedriveDeadLetters_FullMethodName: timedPart,
 
-	fermatav1.JobService_TopJobs_FullMethodName:                     wholeTable,
+	fermatav1.JobService_TopJobs_FullMethodName: worstJobs,
+
 	fermatav1.JobService_GetQueueSettings_FullMethodName:            wholeTable,
 	fermatav1.JobService_UpdateQueueSettings_FullMethodName:         wholeTable,
 	fermatav1.EventService_ListWebhooks_FullMethodName:              wholeTable,
@@ -88,9 +95,9 @@ var workBounds = map[string]workBound{
 	externalscaler.ExternalScaler_IsActive_FullMethodName:           wholeTable,
 	externalscaler.ExternalScaler_GetMetrics_FullMethodName:         wholeTable,
 
-	fermatav1.ClusterService_ListQueues_FullMethodName:  wholeCluster,
+	fermatav1.ClusterService_ListQueues_FullMethodName:  sharedCounts,
+	fermatav1.ClusterService_ListShards_FullMethodName:  sharedCounts,
 	fermatav1.ClusterService_ListNodes_FullMethodName:   wholeCluster,
-	fermatav1.ClusterService_ListShards_FullMethodName:  wholeCluster,
 	fermatav1.ClusterService_ListWorkers_FullMethodName: wholeCluster,
 	fermatav1.ClusterService_CheckShard_FullMethodName:  oneShard,
 

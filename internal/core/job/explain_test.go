@@ -188,6 +188,12 @@ func TestExplainNamesEachReason(t *testing.T) {
 			summary: "run 1-1800000060000 of 08:01:00 is held: all slots of the worker of queue q are taken"},
 		{name: "no holder", at: minute, facts: func(f *Facts) { f.Held = false }, kind: ReasonNoHolder, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 is held: shard 7 has no holder"},
+		{name: "oversized shard", at: minute, facts: func(f *Facts) { f.Oversized = true }, kind: ReasonOversizedShard, since: minute,
+			summary: "run 1-1800000060000 of 08:01:00 is held: nothing of its own holds it back, but shard 7 has more than " +
+				"10000 lanes: its node may find the run some seconds late"},
+		{name: "oversized shard without a worker", at: minute, facts: func(f *Facts) { f.Oversized, f.Workers = true, 0 },
+			kind: ReasonNoWorker, since: minute,
+			summary: "run 1-1800000060000 of 08:01:00 is held: no worker of namespace ns serves queue q"},
 		{name: "nobody asked", at: minute, facts: func(f *Facts) { *f = Facts{} }, kind: ReasonNotDue, since: minute,
 			summary: "run 1-1800000060000 of 08:01:00 waits: due since 08:01:00; who holds its shard and serves its queue could not be asked"},
 	} {

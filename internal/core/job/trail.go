@@ -40,6 +40,18 @@ type TrailRecord struct {
 	Signature  []byte
 }
 
+// Size is about how many bytes the record takes.
+func (r TrailRecord) Size() int {
+	const fixed = 512 // digests, signature and names of fields
+	n := fixed + len(r.Identity) + len(r.Peer) + len(r.Node) + len(r.Method) + len(r.Resource) + len(r.RequestID)
+	for _, list := range [][]string{r.Names, r.Fields} {
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	return n
+}
+
 // Clipped returns the record within its bounds.
 func (r TrailRecord) Clipped() TrailRecord {
 	for _, text := range []*string{&r.Identity, &r.Peer, &r.Node, &r.Method, &r.RequestID} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fermata-io/fermata/internal/core/job"
 )
@@ -13,8 +14,11 @@ import (
 const (
 	DefaultPageSize = 100
 	MaxPageSize     = 1000
-	// maxScanned is how many records one call examines.
-	maxScanned = 5000
+	// One call examines up to maxScanned records, some at a time, until it has taken maxScanTime or read maxScanBytes.
+	maxScanned   = 1000
+	scanStep     = 100
+	maxScanTime  = 50 * time.Millisecond
+	maxScanBytes = 2 << 20
 )
 
 // isID reports whether a text is the id of a record. Ids serve as page tokens.
@@ -41,13 +45,15 @@ func (r *Recorder) List(ctx context.Context, f job.TrailFilter, size int, token 
 		size = DefaultPageSize
 	}
 	page := job.TrailPage{Next: token}
-	for looked := 0; looked < maxScanned; {
-		records, next, err := r.options.Store.ReadTrail(ctx, page.Next, f.FromMS, f.ToMS, max(size, DefaultPageSize))
+	began, looked, bytes := time.Now(), 0, 0
+	for looked < maxScanned && bytes < maxScanBytes && (looked == 0 || time.Since(began) < maxScanTime) {
+		records, next, err := r.options.Store.ReadTrail(ctx, page.Next, f.FromMS, f.ToMS, scanStep)
 		if err != nil {
 			return job.TrailPage{}, err
 		}
 		looked, page.Next = looked+len(records), next
 		for _, record := range records {
+			bytes += record.Size()
 			if !matchesFilter(f, record) {
 				continue
 			}

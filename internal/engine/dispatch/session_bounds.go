@@ -62,10 +62,11 @@ type returnBudget struct {
 
 // addReturned counts returned leases, and returns how long the session is to rest.
 func (b *returnBudget) addReturned(n, maxLive int, now time.Time) time.Duration {
+	free := float64(freeReturns + maxLive)
 	b.excess = max(0, b.excess-returnsPerSecond*now.Sub(b.updatedAt).Seconds()) + float64(n)
+	b.excess = min(b.excess, free+returnsPerSecond*maxReturnRest.Seconds())
 	b.updatedAt = now
-	over := b.excess - float64(freeReturns+maxLive)
-	return min(maxReturnRest, max(0, time.Duration(over/returnsPerSecond*float64(time.Second))))
+	return max(0, time.Duration((b.excess-free)/returnsPerSecond*float64(time.Second)))
 }
 
 // addStarted counts started leases.
@@ -74,11 +75,11 @@ func (b *returnBudget) addStarted(n int) { b.excess = max(0, b.excess-float64(n)
 // chargeReturned counts leases that the worker returned unstarted, and lets the session rest if they are too many: it
 // gets no slots reserved meanwhile. The caller holds the mutex.
 func (s *Session) chargeReturned(n int) {
-	if n == 0 || s.returns.resting {
+	if n == 0 {
 		return
 	}
 	rest := s.returns.addReturned(n, s.hello.MaxLive(), time.Now())
-	if rest == 0 {
+	if rest == 0 || s.returns.resting {
 		return
 	}
 	s.returns.resting = true
@@ -87,10 +88,15 @@ func (s *Session) chargeReturned(n int) {
 	time.AfterFunc(rest, s.endRest)
 }
 
-// endRest gives the session its slots back.
+// endRest gives the session its slots back, or extends the rest by what was returned meanwhile.
 func (s *Session) endRest() {
 	var fx pendingEffects
 	s.d.mu.Lock()
+	if more := s.returns.addReturned(0, s.hello.MaxLive(), time.Now()); more > time.Millisecond && !s.closed {
+		s.d.mu.Unlock()
+		time.AfterFunc(more, s.endRest)
+		return
+	}
 	s.returns.resting = false
 	s.markOutdated()
 	if n := s.freeSlots(); n > 0 {

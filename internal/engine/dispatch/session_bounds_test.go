@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,7 +93,9 @@ func TestSessionThatReturnsItsLeasesRests(t *testing.T) {
 				continue
 			}
 			ids := deliver()
-			s.HandleReturned(ids)
+			for part := range slices.Chunk(ids, 10) { // as they came
+				s.HandleReturned(part)
+			}
 			returned += len(ids)
 			synctest.Wait()
 		}

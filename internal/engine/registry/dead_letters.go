@@ -44,7 +44,7 @@ func (r *Registry) listLetters(f job.Filter, size int, token, call string) (*pag
 		return nil, err
 	}
 	return &pageBuilder[job.DeadLetter]{
-		source: func(ctx context.Context, cursor string, n int) ([]job.DeadLetter, string, error) {
+		source: func(ctx context.Context, cursor string, n int) ([]job.DeadLetter, string, int, error) {
 			return r.o.Store.ListDeadLetters(ctx, f.Namespace, cursor, n)
 		},
 		id: func(l job.DeadLetter) string { return string(l.Record) },

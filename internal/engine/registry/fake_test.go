@@ -46,6 +46,10 @@ type fake struct {
 	overdue  []job.Ranked
 	unranked []string
 
+	got         int // jobs that Get has read
+	letterReads int // reads of dead letters, of so many bytes each
+	letterBytes int
+
 	notices   []job.Notice
 	nudged    []job.LaneHead
 	cancelled []uint64
@@ -120,6 +124,7 @@ func (f *fake) Get(_ context.Context, keys []job.Key) ([]*job.Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := make([]*job.Record, len(keys))
+	f.got += len(keys)
 	for i, k := range keys {
 		if r, ok := f.records[k]; ok {
 			out[i] = &r
@@ -301,7 +306,7 @@ func (f *fake) GetRecords(_ context.Context, shard int, ids []job.RecordID) ([]*
 	return out, f.err
 }
 
-func (f *fake) ListDeadLetters(_ context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, error) {
+func (f *fake) ListDeadLetters(_ context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []job.DeadLetter
@@ -317,7 +322,8 @@ func (f *fake) ListDeadLetters(_ context.Context, namespace, cursor string, budg
 	if to < len(all) {
 		next = strconv.Itoa(to)
 	}
-	return all[min(from, to):to], next, f.err
+	f.letterReads++
+	return all[min(from, to):to], next, f.letterBytes, f.err
 }
 
 func (f *fake) ReadCells(_ context.Context, names []string) []job.CellReply {

@@ -57,8 +57,9 @@ func (r *Registry) listJobs(f job.Filter, size int, token, call string,
 		return nil, err
 	}
 	return &pageBuilder[job.Record]{
-		source: func(ctx context.Context, cursor string, n int) ([]job.Record, string, error) {
-			return r.o.Store.List(ctx, f.Namespace, cursor, n)
+		source: func(ctx context.Context, cursor string, n int) ([]job.Record, string, int, error) {
+			records, next, err := r.o.Store.List(ctx, f.Namespace, cursor, n)
+			return records, next, payloadBytes(records), err
 		},
 		id:      func(record job.Record) string { return record.Definition.ID },
 		want:    want,
@@ -68,6 +69,13 @@ func (r *Registry) listJobs(f job.Filter, size int, token, call string,
 		at:      at,
 		started: time.Now(), patience: r.o.ScanTime,
 	}, nil
+}
+
+func payloadBytes(records []job.Record) (n int) {
+	for i := range records {
+		n += len(records[i].Definition.Payload)
+	}
+	return n
 }
 
 func validateFilter(f job.Filter, pageSize int) error {
@@ -88,7 +96,8 @@ func validateFilter(f job.Filter, pageSize int) error {
 
 // pageBuilder builds one page of a listing.
 type pageBuilder[T any] struct {
-	source   func(ctx context.Context, cursor string, n int) ([]T, string, error)
+	// source also returns how many bytes it has read.
+	source   func(ctx context.Context, cursor string, n int) ([]T, string, int, error)
 	id       func(T) string
 	want     func(T) bool
 	weight   func(T) int // bytes of the answer
@@ -149,7 +158,7 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 	if size == 0 {
 		size = l.step
 	}
-	items, next, err := l.source(ctx, l.at.Cursor, size)
+	items, next, bytes, err := l.source(ctx, l.at.Cursor, size)
 	if errors.Is(err, job.ErrCursor) {
 		// Tokens are not signed: anybody can make one.
 		return false, false, job.Invalid("page_token", "names no place in this listing")
@@ -157,14 +166,13 @@ func (l *pageBuilder[T]) readChunk(ctx context.Context) (used, last bool, err er
 	if err != nil {
 		return false, false, err
 	}
-	l.scanned += len(items)
+	l.scanned, l.read = l.scanned+len(items), l.read+bytes
 	slices.SortFunc(items, func(a, b T) int { return strings.Compare(l.id(a), l.id(b)) })
 	after := l.at.After
 	if l.at.ChunkEnd != next {
 		after = ""
 	}
 	for _, item := range items {
-		l.read += l.weight(item)
 		id := l.id(item)
 		if id <= after || !l.want(item) {
 			continue

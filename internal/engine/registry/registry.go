@@ -25,8 +25,9 @@ type Store interface {
 	Snapshots(ctx context.Context, shard int, jobs []job.Record) ([]*job.Snapshot, error)
 	// Restore writes jobs of one shard with their runs and dead letters.
 	Restore(ctx context.Context, shard int, jobs []job.Restoration) job.CreateReply
-	// ListDeadLetters lists the dead letters of a namespace as List does its jobs.
-	ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, error)
+	// ListDeadLetters lists the dead letters of a namespace as List does its jobs. It also returns how many bytes it
+	// has read: of definitions, also of jobs without dead letters, and of results.
+	ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) ([]job.DeadLetter, string, int, error)
 	// RemoveRanked removes outdated entries of a ranking.
 	RemoveRanked(ctx context.Context, which job.Ranking, entries []job.Ranked) error
 	Shards() int

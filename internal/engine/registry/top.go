@@ -15,8 +15,9 @@ const (
 	topSpare = 20
 	// topScan bounds the entries that are read for a caller who may not see all jobs.
 	topScan = 1000
-	// topReadAtOnce is how many jobs are read in one go.
-	topReadAtOnce = 8
+	// Jobs are read firstTopRead in one go, then more as long as their mean size allows, up to maxTopRead.
+	firstTopRead = 8
+	maxTopRead   = 64
 )
 
 // TopJobs lists the worst jobs of a namespace or of all, the worst first. Its cost grows with the answer, not with
@@ -170,11 +171,13 @@ func (s *topSearch) addIfWanted(ctx context.Context, record *job.Record, overdue
 // of payloads. It keeps no payload, because answers have none.
 func (s *topSearch) readJobs(ctx context.Context, keys []job.Key) error {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k job.Key) bool { _, known := s.read[k]; return known })
-	for part := range slices.Chunk(keys, topReadAtOnce) {
+	for n := firstTopRead; len(keys) > 0; n = s.nextRead(n) {
 		if s.size >= maxRead {
 			s.cut = true
 			return nil
 		}
+		part := keys[:min(n, len(keys))]
+		keys = keys[len(part):]
 		records, err := s.r.o.Store.Get(ctx, part)
 		if err != nil {
 			return err
@@ -189,6 +192,13 @@ func (s *topSearch) readJobs(ctx context.Context, keys []job.Key) error {
 		}
 	}
 	return nil
+}
+
+// nextRead is how many jobs are read next: at most twice as many as before, and as many as the bytes that are left allow
+// by the mean size of those that were read.
+func (s *topSearch) nextRead(before int) int {
+	mean := max(1, s.size/len(s.read))
+	return max(1, min(2*before, maxTopRead, (maxRead-s.size)/mean))
 }
 
 func rankOf(r *job.Record, which job.Ranking) int64 {

@@ -107,6 +107,55 @@ func TestTheLatestComeFirst(t *testing.T) {
 	}
 }
 
+// TestTopReadsFewBytes: a list ends after some megabytes of payloads, whether the caller may see the jobs or not, says
+// so, and reads no job twice.
+func TestTopReadsFewBytes(t *testing.T) {
+	f, r := newFake(t)
+	var entries []job.Ranked
+	for i := range 200 {
+		id := fmt.Sprintf("j%03d", i)
+		f.put("a", id, 0, job.State{Failures: uint32(1000 - i)})
+		key := job.Key{Namespace: "a", ID: id}
+		record := f.records[key]
+		record.Definition.Payload = make([]byte, 256<<10)
+		if i%2 == 0 {
+			record.Definition.Queue = "hidden"
+		}
+		entries = append(entries, job.Ranked{Record: record.Definition.Record(), Rank: int64(1000 - i)})
+	}
+	f.worst[job.RankingFailing] = entries
+	shown := func(q string) bool { return q != "hidden" }
+	got, err := r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingFailing, Namespace: "a", Limit: 100, Covers: shown})
+	if err != nil || !got.Incomplete || len(got.Jobs) < 8 || len(got.Jobs) > 16 || got.Jobs[0].Definition.ID != "j001" {
+		t.Errorf("%d jobs, incomplete %v (%v), want those of 6 MB", len(got.Jobs), got.Incomplete, err)
+	}
+	if f.got > 32 {
+		t.Errorf("%d jobs were read", f.got)
+	}
+	got, err = r.TopJobs(t.Context(), job.TopQuery{Ranking: job.RankingFailing, Namespace: "a", Limit: 2})
+	if err != nil || len(got.Jobs) != 2 || got.Jobs[0].Definition.Payload != nil {
+		t.Errorf("%d jobs (%v), want 2 without payloads", len(got.Jobs), err)
+	}
+	if stored := f.records[job.Key{Namespace: "a", ID: "j000"}]; len(stored.Definition.Payload) == 0 {
+		t.Error("the stored job has lost its payload")
+	}
+}
+
+// TestLettersReadFewBytes: a page of dead letters ends after 2 MiB of definitions that were read, also where no job has
+// a dead letter.
+func TestLettersReadFewBytes(t *testing.T) {
+	f, r := newFake(t)
+	for i := range 3000 {
+		letter := job.DeadLetter{Record: job.RecordID(fmt.Sprintf("a/j%04d#d0", i)), Queue: "q"}
+		f.letters[letter.Record] = letter
+	}
+	f.letterBytes = 1 << 20
+	page, err := r.ListDeadLetters(t.Context(), job.Filter{Namespace: "a", Queue: "none"}, 10, "")
+	if err != nil || page.Next == "" || f.letterReads != 2 {
+		t.Errorf("a page made %d reads of 1 MiB each (%v), want 2 and a next page", f.letterReads, err)
+	}
+}
+
 func TestTopRefuses(t *testing.T) {
 	f, r := newFake(t)
 	for field, q := range map[string]job.TopQuery{

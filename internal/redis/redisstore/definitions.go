@@ -14,6 +14,9 @@ const (
 	maxLeasedBytes = 16 << 20
 	// minLeased is how many records a leasing call may take, however large their definitions are.
 	minLeased = 8
+	// maxPartFailures is how often parts of one read may fail before the read fails: what was read before a failure
+	// need not be read again.
+	maxPartFailures = 3
 )
 
 // definitionsRead reads definitions of a shard, some 2 MiB by each command.
@@ -21,6 +24,7 @@ type definitionsRead struct {
 	shard   int
 	texts   runner.Reply   // those that were read
 	missing []job.RecordID // those to be read, in the order in which they follow texts
+	fails   int            // parts that could not be read
 	err     error
 }
 
@@ -40,6 +44,10 @@ func (s *Store) completeDefinitions(ctx context.Context, reads []*definitionsRea
 		for i, r := range reads {
 			r.err = ops[i].Err
 			if r.err != nil {
+				r.fails++
+				if r.fails < maxPartFailures && ctx.Err() == nil {
+					left = append(left, r)
+				}
 				continue
 			}
 			n := min(len(ops[i].Reply), len(r.missing))
@@ -120,7 +128,7 @@ func (d *definitionSize) learn(texts runner.Reply) {
 func (d *definitionSize) countWithin(bytes int) int {
 	mean := d.mean.Load()
 	if mean == 0 {
-		return job.MaxLeasesPerCall
+		return job.MaxLeasesPerCall // schedulers begin with few
 	}
 	return max(minLeased, int(int64(bytes)/mean))
 }

@@ -2,7 +2,10 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -170,5 +173,70 @@ func TestSnapshotsOfLargeJobsAreComplete(t *testing.T) {
 		if snap == nil || len(snap.Record.Definition.Payload) != 250_000 || snap.Record.Definition.Key != keys[i] {
 			t.Errorf("snapshot of %s: %+v", keys[i], snap)
 		}
+	}
+}
+
+// failingPart is a hook that fails one read of definitions by name.
+type failingPart struct{ reads, failAt *atomic.Int64 }
+
+func (h failingPart) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h failingPart) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.fails(cmd) {
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+func (h failingPart) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if h.fails(cmd) {
+				return cmd.Err()
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// fails reports whether a command is the read that is to fail: a script with one key, the definitions of a shard.
+func (h failingPart) fails(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	if len(args) < 4 || args[0] != "evalsha" || fmt.Sprint(args[2]) != "1" || !strings.HasSuffix(fmt.Sprint(args[3]), ":def") {
+		return false
+	}
+	if h.reads.Add(1) != h.failAt.Load() {
+		return false
+	}
+	cmd.SetErr(errors.New("failure"))
+	return true
+}
+
+// TestAFailedPartIsReadAgain: a read in parts goes on after a part that failed, and does not begin anew.
+func TestAFailedPartIsReadAgain(t *testing.T) {
+	server := redistest.Start(t)
+	client, err := conn.NewClient(conn.ClientOptions{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := redisstore.Open(t.Context(), redisstore.Options{Client: client, Shards: 4, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, keys := storeLargeJobs(t, s, 60)
+	var reads, failAt atomic.Int64
+	client.(*redis.Client).AddHook(failingPart{&reads, &failAt})
+	if _, err := s.Get(t.Context(), keys); err != nil {
+		t.Fatal(err)
+	}
+	without := reads.Swap(0)
+	failAt.Store(2)
+	records, err := s.Get(t.Context(), keys)
+	if err != nil || slices.Contains(records, nil) {
+		t.Fatalf("after a part that failed: %v", err)
+	}
+	if without < 3 || reads.Load() != without+1 {
+		t.Errorf("%d reads, and %d with a failed one", without, reads.Load())
 	}
 }

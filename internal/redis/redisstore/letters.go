@@ -12,17 +12,22 @@ import (
 // ListDeadLetters walks the dead runs of a namespace (of all, if it is empty) that are
 // kept: the dead letters of jobs that go on, and one-time jobs that are dead
 // themselves. Budget, cursor and order are as those of List; every job counts for
-// the budget. A cursor of one of the two walks is good for the other.
-func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.DeadLetter, next string, err error) {
-	next, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
+// the budget. A cursor of one of the two walks is good for the other. bytes is how many bytes of definitions and results
+// it has read.
+func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.DeadLetter,
+	next string, bytes int, err error) {
+	next, bytes, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		page, err := s.lettersAmong(ctx, shard, found)
 		letters = append(letters, page...)
 		return len(found), err
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, "", 0, err
 	}
-	return letters, next, nil
+	for i := range letters {
+		bytes += len(letters[i].Run.Output)
+	}
+	return letters, next, bytes, nil
 }
 
 // lettersAmong picks the dead runs, and reads when each will be deleted and its

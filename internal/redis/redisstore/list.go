@@ -25,7 +25,7 @@ const (
 // page may be short or empty before the end; the end is an empty next cursor. A
 // job that exists all the while is listed at least once. Record.IndexMS is zero.
 func (s *Store) List(ctx context.Context, namespace, cursor string, budget int) (jobs []job.Record, next string, err error) {
-	next, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
+	next, _, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		for _, f := range found {
 			if !isChild(f.id) {
 				jobs = append(jobs, f.Record)
@@ -45,12 +45,13 @@ type scannedRecord struct {
 	job.Record
 }
 
-// scanShards is one page: it hands the records to take, step by step, which returns how
-// many of them count for the budget.
-func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget int, take func(shard int, found []scannedRecord) (int, error)) (next string, err error) {
+// scanShards is one page: it hands the records to take, step by step, which returns how many of them count for the
+// budget. bytes is how many bytes of definitions it has read.
+func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget int,
+	take func(shard int, found []scannedRecord) (int, error)) (next string, bytes int, err error) {
 	shard, at, err := s.parseCursor(cursor)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	budget = max(1, min(budget, maxScanned))
 	end, room := time.Now().Add(pageTime), walkBytes
@@ -58,12 +59,12 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		step := min(budget, scanStep)
 		found, following, read, err := s.scan(ctx, shard, at, namespace, step, room)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
-		room -= read
+		room, bytes = room-read, bytes+read
 		n, err := take(shard, found)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		at = following
 		if at == "0" {
@@ -75,9 +76,9 @@ func (s *Store) scanShards(ctx context.Context, namespace, cursor string, budget
 		}
 	}
 	if shard == len(s.shards) {
-		return "", nil
+		return "", bytes, nil
 	}
-	return strconv.Itoa(shard) + "." + at, nil
+	return strconv.Itoa(shard) + "." + at, bytes, nil
 }
 
 // parseCursor reads "shard.position"; empty is the start.

@@ -12,7 +12,7 @@ func (w *World) readLetters(namespace string, budget int) map[job.RecordID]job.D
 	w.T.Helper()
 	seen, cursor := map[job.RecordID]job.DeadLetter{}, ""
 	for range 1000 {
-		page, next, err := w.Store.ListDeadLetters(w.T.Context(), namespace, cursor, budget)
+		page, next, _, err := w.Store.ListDeadLetters(w.T.Context(), namespace, cursor, budget)
 		if err != nil {
 			w.T.Fatal(err)
 		}

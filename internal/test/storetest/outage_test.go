@@ -149,7 +149,7 @@ func TestMemoryFullForRuns(t *testing.T) {
 	if s := w.Get(d.ID).State; s.Children != 1 {
 		t.Errorf("state %+v", s)
 	}
-	letters, _, err := w.Store.ListDeadLetters(t.Context(), "ns", "", 100)
+	letters, _, _, err := w.Store.ListDeadLetters(t.Context(), "ns", "", 100)
 	if err != nil || len(letters) != 0 {
 		t.Errorf("dead letters %+v (%v)", letters, err)
 	}
