@@ -13,7 +13,8 @@ import (
 // kept: the dead letters of jobs that go on, and one-time jobs that are dead
 // themselves. Budget, cursor and order are as those of List; every job counts for
 // the budget. A cursor of one of the two walks is good for the other.
-func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string, budget int) (letters []job.DeadLetter, next string, err error) {
+func (s *Store) ListDeadLetters(ctx context.Context, namespace, cursor string,
+	budget int) (letters []job.DeadLetter, next string, err error) {
 	next, err = s.scanShards(ctx, namespace, cursor, budget, func(shard int, found []scannedRecord) (int, error) {
 		page, err := s.lettersAmong(ctx, shard, found)
 		letters = append(letters, page...)
@@ -51,7 +52,8 @@ func (s *Store) lettersAmong(ctx context.Context, shard int, found []scannedReco
 		d := &dead[i]
 		_, expires := job.SplitScore(ops[i].Reply.ScoreAt(0))
 		letters[i] = job.DeadLetter{
-			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels, Run: deadRun(&d.State), ExpireMS: expires,
+			Record: d.id, Queue: d.State.Lane.Queue, JobQueue: d.Definition.Queue, Labels: d.Definition.Labels,
+			Run: deadRun(&d.State), ExpireMS: expires,
 		}
 		if !runs.Reply.HasTextAt(i) {
 			continue

@@ -89,7 +89,8 @@ func (s *Store) newRawRead(shard int, ids []job.RecordID) *rawRead {
 		argv = append(argv, string(id.DefinedBy()))
 	}
 	k := s.shards[shard]
-	return &rawRead{shard: shard, ids: ids, op: runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)}
+	o := runner.NewScriptCall(s.scripts.read, shard, []string{k.State, k.Def}, argv)
+	return &rawRead{shard: shard, ids: ids, op: o}
 }
 
 func (s *Store) performReads(ctx context.Context, reads []*rawRead) error {
@@ -106,7 +107,8 @@ func (r *rawRead) raw() []rawRecord {
 	states, defs := r.op.Reply.ListAt(0), r.op.Reply.ListAt(1)
 	out := make([]rawRecord, len(r.ids))
 	for i := range r.ids {
-		out[i] = rawRecord{state: states.TextAt(i), def: defs.TextAt(i), hasState: states.HasTextAt(i), hasDef: defs.HasTextAt(i)}
+		out[i] = rawRecord{state: states.TextAt(i), def: defs.TextAt(i), hasState: states.HasTextAt(i),
+			hasDef: defs.HasTextAt(i)}
 	}
 	return out
 }
