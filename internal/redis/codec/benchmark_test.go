@@ -6,8 +6,6 @@ import (
 	"github.com/fermata-io/fermata/internal/core/job"
 )
 
-var sink any
-
 // BenchmarkArguments shows what [ArgumentBuffer] saves, for 64 runs that are settled together.
 func BenchmarkArguments(b *testing.B) {
 	const records = 64
